@@ -1,0 +1,298 @@
+//! An accelerator as its datasheet states it: peak rates, memory, links, power and price.
+//!
+//! Knows: one chip and what joins it to its neighbours. Knows nothing about models; what collectives cost on a link
+//! is [`crate::operator::collective`]'s.
+
+use crate::error::{Error, Result};
+use crate::precision::Dtype;
+use crate::units::{ByteRate, Bytes, FlopRate};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One catalog entry. Rates are dense (no sparsity) and per second; sizes are bytes.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Accelerator {
+    /// Lower-case id, as in `h100-sxm`.
+    pub id: String,
+    /// The maker's name.
+    pub name: String,
+    /// Other ids for the same thing.
+    #[serde(default)]
+    pub aliases: Vec<String>,
+    /// `nvidia`, `amd`, `intel`, `google`, `aws`, `apple` or `cpu`.
+    pub vendor: String,
+    /// Generation, as in `hopper`.
+    pub architecture: String,
+    /// Nominal memory, as the maker counts it.
+    pub memory_bytes: Bytes,
+    /// What the driver reports to a program.
+    pub usable_bytes: Bytes,
+    /// Memory bandwidth.
+    pub bandwidth_bytes_per_s: ByteRate,
+    /// Accelerators joined by `link`.
+    pub node_size: u64,
+    /// Board power.
+    #[serde(default)]
+    pub power_w: Option<f64>,
+    /// What a reader of the figures should know.
+    #[serde(default)]
+    pub notes: String,
+    /// Dense peak rate per dtype.
+    pub peak_flops: BTreeMap<Dtype, FlopRate>,
+    /// Within a node.
+    #[serde(default)]
+    pub link: Option<Link>,
+    /// Between nodes.
+    #[serde(default)]
+    pub network: Option<Network>,
+    /// On-demand price.
+    #[serde(default)]
+    pub price: Option<Price>,
+    /// Where the figures come from.
+    #[serde(default)]
+    pub sources: Vec<Source>,
+}
+
+/// What joins the accelerators of a node.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// As in `nvlink4`, `pcie4`, `ici`.
+    pub kind: String,
+    /// How they are joined.
+    pub topology: Topology,
+    /// One direction, per accelerator; on a torus one direction of one link.
+    pub bytes_per_s: ByteRate,
+    /// Base latency of one message.
+    pub latency_s: f64,
+    /// Axes of a torus.
+    #[serde(default)]
+    pub axes: Option<u32>,
+}
+
+/// Shape of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Topology {
+    /// Any to any at full rate.
+    Switch,
+    /// Neighbours only.
+    Ring,
+    /// A cable between each pair.
+    Mesh,
+    /// Rings along several axes (TPU).
+    Torus,
+    /// Through the host.
+    Pcie,
+}
+
+/// What joins nodes.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// As in `infiniband-ndr`.
+    pub kind: String,
+    /// One direction, per accelerator.
+    pub bytes_per_s: ByteRate,
+    /// Base latency of one message.
+    pub latency_s: f64,
+}
+
+/// What an hour costs.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// Dollars per accelerator and hour, on demand.
+    pub usd_per_hour: f64,
+    /// When that was the price, `YYYY-MM`.
+    pub date: String,
+    /// Where.
+    pub source: String,
+}
+
+/// A public document behind figures of an entry.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// Which keys.
+    pub of: String,
+    /// Where to read it.
+    pub url: String,
+}
+
+impl Accelerator {
+    /// The dense peak for `dtype`, or an error that says what the chip has. A missing rate is never guessed.
+    pub fn peak(&self, dtype: Dtype) -> Result<FlopRate> {
+        self.peak_flops.get(&dtype).copied().ok_or_else(|| Error::NoRate {
+            accelerator: self.id.clone(),
+            dtype: dtype.to_string(),
+            accepted: self.dtypes(),
+            advice: match dtype {
+                Dtype::Fp8 => "; weight-only 8-bit is `w8`".into(),
+                Dtype::Fp4 => "; weight-only 4-bit is `w4`".into(),
+                Dtype::Bf16 => "; use fp16".into(),
+                _ => String::new(),
+            },
+        })
+    }
+
+    /// Whether the chip computes in `dtype`.
+    pub fn has(&self, dtype: Dtype) -> bool {
+        self.peak_flops.contains_key(&dtype)
+    }
+
+    /// The dtype that stands for "16-bit compute" here: `wanted` where the chip has it, else the other one, else fp32.
+    pub fn sixteen_bit(&self, wanted: Dtype) -> Dtype {
+        [wanted, Dtype::Bf16, Dtype::Fp16, Dtype::Fp32]
+            .into_iter()
+            .find(|d| self.has(*d))
+            .unwrap_or(Dtype::Fp32)
+    }
+
+    fn dtypes(&self) -> String {
+        self.peak_flops.keys().map(|d| d.name()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Refuses entries with impossible numbers; `place` is the file that the entry stands in.
+    pub fn check(&self, place: &str) -> Result<()> {
+        let place = format!("{place}: accelerator {:?}", self.id);
+        let positive = |field: &str, value: f64, most: f64| {
+            if value.is_finite() && value > 0.0 && value <= most {
+                Ok(())
+            } else {
+                Err(Error::field(&place, field, value, format!("a number above 0, at most {most:e}")))
+            }
+        };
+        if self.id.is_empty() || self.id != self.id.to_lowercase() {
+            return Err(Error::field(&place, "id", format!("{:?}", self.id), "a lower-case id"));
+        }
+        positive("memory_bytes", self.memory_bytes.as_f64(), 1e15)?;
+        positive("usable_bytes", self.usable_bytes.as_f64(), self.memory_bytes.as_f64())?;
+        positive("bandwidth_bytes_per_s", self.bandwidth_bytes_per_s.0, 1e16)?;
+        positive("node_size", self.node_size as f64, 1e6)?;
+        if self.peak_flops.is_empty() {
+            return Err(Error::field(
+                &place,
+                "peak_flops",
+                "empty",
+                "at least one dense rate, as in bf16 = 1e12",
+            ));
+        }
+        for (dtype, rate) in &self.peak_flops {
+            positive(&format!("peak_flops.{dtype}"), rate.0, 1e20)?;
+        }
+        if let Some(power) = self.power_w {
+            positive("power_w", power, 1e6)?;
+        }
+        if let Some(price) = &self.price {
+            positive("price.usd_per_hour", price.usd_per_hour, 1e6)?;
+        }
+        if let Some(link) = &self.link {
+            positive("link.bytes_per_s", link.bytes_per_s.0, 1e15)?;
+            positive("link.latency_s", link.latency_s, 1.0)?;
+            if (link.topology == Topology::Torus) != link.axes.is_some_and(|a| (1..=6).contains(&a)) {
+                return Err(Error::field(
+                    &place,
+                    "link.axes",
+                    format!("{:?}", link.axes),
+                    "1 to 6 on a torus, else none",
+                ));
+            }
+        }
+        if let Some(network) = &self.network {
+            positive("network.bytes_per_s", network.bytes_per_s.0, 1e15)?;
+            positive("network.latency_s", network.latency_s, 1.0)?;
+        }
+        Ok(())
+    }
+
+    /// The sizes in which this accelerator is deployed, up to `most`: powers of two within a node (a torus is cut in
+    /// slices of 1, 4, 8, 16, …), then whole nodes.
+    pub fn sizes(&self, most: u64) -> Vec<u64> {
+        let torus = self.link.as_ref().is_some_and(|l| l.topology == Topology::Torus);
+        let mut sizes: Vec<u64> = (0..40)
+            .map(|p| 1 << p)
+            .take_while(|&n| n <= self.node_size.min(most))
+            .filter(|&n| !(torus && n == 2))
+            .collect();
+        if self.network.is_some() {
+            sizes.extend((2..=64).map(|nodes| nodes * self.node_size).take_while(|&n| n <= most));
+        }
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    /// The shape of a torus slice of `count` chips, nearest to a cube: 16 on two axes is 4×4, 8 is 2×4.
+    pub fn torus_shape(&self, count: u64) -> Option<Vec<u64>> {
+        let axes = self.link.as_ref().filter(|l| l.topology == Topology::Torus)?.axes?;
+        let mut shape = vec![1_u64; axes as usize];
+        let mut left = count.max(1);
+        while left > 1 {
+            let factor = (2..=left).find(|f| left.is_multiple_of(*f)).unwrap_or(left);
+            // Grow the shortest axis.
+            if let Some(shortest) = shape.iter_mut().min() {
+                *shortest *= factor;
+            }
+            left /= factor;
+        }
+        shape.sort_unstable();
+        Some(shape)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A round machine for arithmetic by hand: 100 TFLOP/s bf16, 1 TB/s, 16 GB.
+    pub(crate) fn round_machine() -> Accelerator {
+        let text = r#"
+            id = "round"
+            name = "Round"
+            vendor = "nvidia"
+            architecture = "test"
+            memory_bytes = 16_000_000_000
+            usable_bytes = 15_000_000_000
+            bandwidth_bytes_per_s = 1e12
+            node_size = 8
+            peak_flops = { bf16 = 100e12, fp8 = 200e12 }
+            link = { kind = "test", topology = "switch", bytes_per_s = 100e9, latency_s = 1e-6 }
+        "#;
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_missing_rate_says_what_there_is() {
+        let message = round_machine().peak(Dtype::Fp4).unwrap_err().to_string();
+        assert_eq!(message, "round has no fp4 rate; it computes in bf16, fp8; weight-only 4-bit is `w4`");
+    }
+
+    #[test]
+    fn torus_slices_are_near_cubes_and_there_is_no_slice_of_two() {
+        let mut tpu = round_machine();
+        tpu.node_size = 256;
+        tpu.link = Some(Link {
+            kind: "ici".into(),
+            topology: Topology::Torus,
+            bytes_per_s: ByteRate(45e9),
+            latency_s: 1e-6,
+            axes: Some(2),
+        });
+        assert_eq!(tpu.sizes(32), [1, 4, 8, 16, 32]);
+        assert_eq!(tpu.torus_shape(16), Some(vec![4, 4]));
+        assert_eq!(tpu.torus_shape(32), Some(vec![4, 8]));
+    }
+
+    #[test]
+    fn impossible_numbers_are_refused_by_name() {
+        let mut bad = round_machine();
+        bad.bandwidth_bytes_per_s = ByteRate(f64::NAN);
+        let message = bad.check("my.toml").unwrap_err().to_string();
+        assert!(
+            message.starts_with("my.toml: accelerator \"round\": `bandwidth_bytes_per_s` is NaN"),
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,212 @@
+//! The embedded catalog of accelerators and models, and a user's own TOML beside it.
+//!
+//! Knows: where entries stand and how names find them. What an entry means is [`crate::accelerator`]'s and
+//! [`crate::model::config`]'s.
+
+use crate::accelerator::Accelerator;
+use crate::error::{Error, Result};
+use serde::Deserialize;
+use std::sync::OnceLock;
+
+/// Every embedded file, by its path in `catalog/`. A test holds the list complete.
+const FILES: &[(&str, &str)] = &[
+    ("accelerators/amd.toml", include_str!("../catalog/accelerators/amd.toml")),
+    ("accelerators/apple.toml", include_str!("../catalog/accelerators/apple.toml")),
+    ("accelerators/aws.toml", include_str!("../catalog/accelerators/aws.toml")),
+    ("accelerators/cpu.toml", include_str!("../catalog/accelerators/cpu.toml")),
+    ("accelerators/google.toml", include_str!("../catalog/accelerators/google.toml")),
+    ("accelerators/intel.toml", include_str!("../catalog/accelerators/intel.toml")),
+    ("accelerators/nvidia.toml", include_str!("../catalog/accelerators/nvidia.toml")),
+    ("models/classic.toml", include_str!("../catalog/models/classic.toml")),
+    ("models/deepseek.toml", include_str!("../catalog/models/deepseek.toml")),
+    ("models/google.toml", include_str!("../catalog/models/google.toml")),
+    ("models/llama.toml", include_str!("../catalog/models/llama.toml")),
+    ("models/mistral.toml", include_str!("../catalog/models/mistral.toml")),
+    ("models/openai.toml", include_str!("../catalog/models/openai.toml")),
+    ("models/others.toml", include_str!("../catalog/models/others.toml")),
+    ("models/qwen.toml", include_str!("../catalog/models/qwen.toml")),
+];
+
+/// A model of the catalog: the keys of its `config.json` that decide parameters, memory and work.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelEntry {
+    /// Hugging Face id.
+    pub id: String,
+    /// Ids of models with the same dimensions.
+    #[serde(default)]
+    pub aliases: Vec<String>,
+    /// Where the dimensions were read.
+    pub source: String,
+    /// Exact total that the maker publishes, to check ours against.
+    #[serde(default)]
+    pub published_parameters: Option<u64>,
+    /// Keys as in `config.json`.
+    pub config: serde_json::Value,
+}
+
+/// Accelerators and models by name.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub struct Catalog {
+    #[serde(default, rename = "accelerator")]
+    accelerators: Vec<Accelerator>,
+    #[serde(default, rename = "model")]
+    models: Vec<ModelEntry>,
+}
+
+impl Catalog {
+    /// The embedded catalog. It is parsed once; the text is part of the program, so a failure is a defect that the
+    /// tests catch, and shows here as an error like any other.
+    pub fn embedded() -> Result<&'static Catalog> {
+        static CATALOG: OnceLock<Result<Catalog>> = OnceLock::new();
+        let parse = || {
+            let mut all = Catalog::default();
+            for (path, text) in FILES {
+                all.extend(Catalog::parse(&format!("catalog/{path}"), text)?);
+            }
+            Ok(all)
+        };
+        CATALOG.get_or_init(parse).as_ref().map_err(Clone::clone)
+    }
+
+    /// Reads entries from TOML; `place` names the file in errors.
+    pub fn parse(place: &str, text: &str) -> Result<Catalog> {
+        let catalog: Catalog =
+            toml::from_str(text).map_err(|e| Error::Parse { place: place.into(), message: e.to_string() })?;
+        catalog.accelerators.iter().try_for_each(|a| a.check(place))?;
+        Ok(catalog)
+    }
+
+    /// Adds the entries of `other`; where names meet, the later entry wins.
+    pub fn extend(&mut self, other: Catalog) {
+        self.accelerators.extend(other.accelerators);
+        self.models.extend(other.models);
+    }
+
+    /// All accelerators in catalog order.
+    pub fn accelerators(&self) -> &[Accelerator] {
+        &self.accelerators
+    }
+
+    /// All models in catalog order.
+    pub fn models(&self) -> &[ModelEntry] {
+        &self.models
+    }
+
+    /// The accelerator with this id or alias, whatever the case.
+    pub fn accelerator(&self, name: &str) -> Result<&Accelerator> {
+        let wanted = name.trim().to_lowercase();
+        let found = self.accelerators.iter().rev().find(|a| a.id == wanted || a.aliases.contains(&wanted));
+        found.ok_or_else(|| {
+            unknown("accelerator", name, &wanted, self.accelerators.iter().map(|a| a.id.as_str()))
+        })
+    }
+
+    /// The model with this id: the exact name first, then the name without organisation and suffixes.
+    pub fn model(&self, name: &str) -> Result<&ModelEntry> {
+        let wanted = name.trim();
+        let names =
+            |m: &'_ ModelEntry| std::iter::once(m.id.clone()).chain(m.aliases.clone()).collect::<Vec<_>>();
+        let exact =
+            self.models.iter().rev().find(|m| names(m).iter().any(|n| n.eq_ignore_ascii_case(wanted)));
+        let key = canonical(wanted);
+        let found =
+            exact.or_else(|| self.models.iter().rev().find(|m| names(m).iter().any(|n| canonical(n) == key)));
+        found.ok_or_else(|| unknown("model", name, &key, self.models.iter().map(|m| m.id.as_str())))
+    }
+}
+
+/// A model name without what does not change its dimensions: organisation, case, `Meta-`, `-Instruct`, `-Chat`, …
+fn canonical(name: &str) -> String {
+    let lower = name.trim().trim_end_matches('/').to_lowercase();
+    let mut short = lower.rsplit('/').next().unwrap_or(&lower);
+    short = short.strip_prefix("meta-").unwrap_or(short);
+    while let Some(shorter) =
+        ["-instruct", "-chat", "-hf", "-base", "-it", "-pt"].iter().find_map(|s| short.strip_suffix(s))
+    {
+        short = shorter;
+    }
+    short.to_owned()
+}
+
+/// The error for a name that is not there, with the nearest names that are.
+fn unknown<'a>(kind: &'static str, found: &str, wanted: &str, names: impl Iterator<Item = &'a str>) -> Error {
+    let mut near: Vec<(usize, &str)> = names
+        .filter_map(|name| {
+            let shared = common_words(wanted, &name.to_lowercase());
+            (shared > 0).then_some((shared, name))
+        })
+        .collect();
+    near.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+    let near: Vec<_> = near.iter().take(4).map(|(_, name)| *name).collect();
+    let hint = match near.as_slice() {
+        [] => format!("`roofcast catalog` lists every {kind}"),
+        _ => format!("near: {}; `roofcast catalog` lists all", near.join(", ")),
+    };
+    Error::Unknown { kind, found: found.chars().take(200).collect(), hint }
+}
+
+/// How many characters the words that two names share have.
+fn common_words(a: &str, b: &str) -> usize {
+    let words = |s: &str| s.split(['-', '/', '_', '.']).map(str::to_owned).collect::<Vec<_>>();
+    let other = words(b);
+    words(a).iter().filter(|w| w.len() > 1 && other.contains(w)).map(String::len).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_the_catalog_is_embedded() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("catalog");
+        let mut on_disk = Vec::new();
+        for folder in ["accelerators", "models"] {
+            for entry in std::fs::read_dir(root.join(folder)).unwrap() {
+                on_disk.push(format!("{folder}/{}", entry.unwrap().file_name().to_string_lossy()));
+            }
+        }
+        on_disk.sort();
+        let mut embedded: Vec<_> = FILES.iter().map(|(path, _)| (*path).to_owned()).collect();
+        embedded.sort();
+        assert_eq!(on_disk, embedded);
+    }
+
+    #[test]
+    fn names_and_aliases_are_unique() {
+        let catalog = Catalog::embedded().unwrap();
+        let accelerators =
+            catalog.accelerators().iter().flat_map(|a| std::iter::once(&a.id).chain(&a.aliases));
+        let models = catalog.models().iter().flat_map(|m| std::iter::once(&m.id).chain(&m.aliases));
+        let mut all: Vec<_> = accelerators.chain(models).map(|n| n.to_lowercase()).collect();
+        let count = all.len();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), count);
+    }
+
+    #[test]
+    fn suffixes_and_organisations_do_not_matter() {
+        for name in ["meta-llama/Meta-Llama-3.1-8B-Instruct", "llama-3.1-8b", "LLAMA-3.1-8B-chat-hf"] {
+            assert_eq!(canonical(name), "llama-3.1-8b");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_shows_near_ones() {
+        let message = Catalog::embedded().unwrap().accelerator("h100").map(|a| a.id.clone());
+        assert_eq!(message.unwrap(), "h100-sxm");
+        let message = Catalog::embedded().unwrap().accelerator("h100-foo").unwrap_err().to_string();
+        assert!(message.contains("h100-foo") && message.contains("h100-sxm"), "{message}");
+    }
+
+    #[test]
+    fn a_users_entry_overrides_ours() {
+        let mut mine = Catalog::embedded().unwrap().clone();
+        let mut changed = mine.accelerator("rtx-4090").unwrap().clone();
+        changed.node_size = 3;
+        mine.extend(Catalog { accelerators: vec![changed], models: vec![] });
+        assert_eq!(mine.accelerator("rtx-4090").unwrap().node_size, 3);
+    }
+}

@@ -1,0 +1,230 @@
+//! A deployment: model, accelerator, formats and parallelism, resolved once and valid from then on.
+//!
+//! Knows: which weights each rank of each pipeline stage holds, in which format, and with which rate it computes them.
+//! Knows nothing about batches: what a forward pass costs is [`crate::operator`]'s and [`crate::cost`]'s.
+
+mod formats;
+mod shard;
+
+use crate::accelerator::Accelerator;
+use crate::error::{Error, Result};
+use crate::model::{Experts, Mixer, Model};
+use crate::parallelism::{Parallelism, Request};
+use crate::precision::{Dtype, KvFormat};
+use crate::spec::{EngineSpec, PrecisionSpec, Spec};
+use crate::units::{ByteRate, Bytes, FlopRate};
+use std::sync::Arc;
+
+/// Everything that a forward pass or a memory plan needs to know.
+#[derive(Debug, Clone)]
+pub struct Deployment {
+    /// What is served.
+    pub model: Arc<Model>,
+    /// On what.
+    pub accelerator: Arc<Accelerator>,
+    /// How it is shared.
+    pub parallelism: Parallelism,
+    /// Name of the weight format.
+    pub weights: String,
+    /// KV-cache format.
+    pub kv: KvFormat,
+    /// The dtype of activations and of everything unquantized.
+    pub base: Dtype,
+    /// Engine settings, defaults filled in.
+    pub engine: Engine,
+    /// By whose rules.
+    pub convention: Convention,
+    /// Nominal memory, perfect sharing, nothing reserved.
+    pub ideal: bool,
+    /// Weights of one replica, whole; tied weights and replicated ones once.
+    pub weight_bytes: Bytes,
+    /// Pipeline stages, first to last.
+    pub stages: Vec<Stage>,
+    /// What was assumed where the input is silent.
+    pub assumptions: Vec<String>,
+}
+
+/// Engine settings with vLLM's defaults filled in.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Engine {
+    /// Sequences that run at once.
+    pub max_num_seqs: u64,
+    /// Tokens that one step computes at most.
+    pub max_num_batched_tokens: u64,
+    /// Tokens of a KV block.
+    pub block_size: u64,
+    /// Share of the device memory that the engine may take.
+    pub gpu_memory_utilization: f64,
+}
+
+/// By whose rules figures are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub enum Convention {
+    /// Ours: exact bytes, decimal bandwidth.
+    #[default]
+    #[serde(rename = "default")]
+    Default,
+    /// Seed 003's: nominal bits on every weight with lm_head, no input embedding, no norms, GiB/s.
+    #[serde(rename = "seed-003")]
+    Seed003,
+}
+
+/// The layers of one pipeline stage, equal ones together.
+#[derive(Debug, Clone)]
+pub struct Stage {
+    /// Distinct blocks with how many layers are like them.
+    pub blocks: Vec<(Block, u64)>,
+    /// Work outside the layers: embedding on the first stage, lm_head on the last.
+    pub outer: Vec<Gemm>,
+    /// The embedding row that each token looks up, per rank.
+    pub embedding_row: Bytes,
+    /// Weights that one rank holds.
+    pub weight_bytes: Bytes,
+}
+
+/// What one rank does for one layer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Block {
+    /// Matrices, by operator.
+    pub gemms: Vec<Gemm>,
+    /// The token mixer.
+    pub mixer: Mixer,
+    /// Routed experts.
+    pub experts: Option<ExpertShard>,
+    /// All-reduces of the residual stream under tensor parallelism.
+    pub all_reduces: u64,
+}
+
+/// One operator's weights on one rank.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Gemm {
+    /// As in `qkv_proj`.
+    pub operator: &'static str,
+    /// Matrix elements, each multiplied and added once a token.
+    pub elements: u64,
+    /// What is read from memory, biases included.
+    pub weight_bytes: Bytes,
+    /// The dtype that computes.
+    pub dtype: Dtype,
+    /// Its peak.
+    pub rate: FlopRate,
+}
+
+/// The routed experts that one rank holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExpertShard {
+    /// The whole layer's experts.
+    pub experts: Experts,
+    /// Experts on this rank.
+    pub local: u64,
+    /// This rank's slice of one expert.
+    pub elements: u64,
+    /// Bytes of that slice.
+    pub bytes: Bytes,
+    /// The dtype that computes.
+    pub dtype: Dtype,
+    /// Its peak.
+    pub rate: FlopRate,
+}
+
+/// What [`Deployment::resolve`] is asked for beside model and accelerator.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Formats.
+    pub precision: PrecisionSpec,
+    /// Shares.
+    pub parallelism: Request,
+    /// Engine settings.
+    pub engine: EngineSpec,
+    /// By whose rules.
+    pub convention: Convention,
+    /// Nominal memory, perfect sharing, nothing reserved.
+    pub ideal: bool,
+}
+
+impl Options {
+    /// The options of a spec file.
+    pub fn of(spec: &Spec) -> Options {
+        let p = spec.parallelism;
+        Options {
+            precision: spec.precision.clone(),
+            parallelism: Request {
+                count: spec.hardware.count,
+                tp: p.tp,
+                pp: p.pp,
+                ep: p.ep,
+                attention_dp: p.attention_dp,
+                replicas: p.replicas,
+            },
+            engine: spec.engine.clone(),
+            ..Options::default()
+        }
+    }
+}
+
+impl Deployment {
+    /// Resolves and validates; after this nothing can fail.
+    pub fn resolve(
+        model: Arc<Model>,
+        accelerator: Arc<Accelerator>,
+        options: &Options,
+    ) -> Result<Deployment> {
+        let parallelism = Parallelism::resolve(&options.parallelism, &model)?;
+        let mut assumptions = model.assumptions.clone();
+        let formats = formats::Formats::resolve(&model, &accelerator, options, &mut assumptions)?;
+        let engine = Engine::resolve(&options.engine, &accelerator)?;
+        let mut deployment = Deployment {
+            weights: formats.name(),
+            kv: formats.kv,
+            base: formats.base,
+            model,
+            accelerator,
+            parallelism,
+            engine,
+            convention: options.convention,
+            ideal: options.ideal || options.convention != Convention::Default,
+            weight_bytes: Bytes::ZERO,
+            stages: Vec::new(),
+            assumptions,
+        };
+        shard::share(&mut deployment, &formats)?;
+        Ok(deployment)
+    }
+
+    /// Memory bandwidth, in the convention's units.
+    pub fn bandwidth(&self) -> ByteRate {
+        let decimal = self.accelerator.bandwidth_bytes_per_s.0;
+        match self.convention {
+            Convention::Default => ByteRate(decimal),
+            // The text reads the datasheet's GB/s as GiB/s.
+            Convention::Seed003 => ByteRate(decimal / 1e9 * f64::from(1 << 30)),
+        }
+    }
+}
+
+impl Engine {
+    /// vLLM's defaults: 8192 tokens and 1024 sequences a step from 70 GiB of memory on, else 2048 and 256
+    /// (`EngineArgs.get_batch_defaults`, vLLM 0.11 to 0.19), blocks of 16, utilization 0.9.
+    fn resolve(spec: &EngineSpec, accelerator: &Accelerator) -> Result<Engine> {
+        let large = accelerator.usable_bytes >= Bytes(70 << 30);
+        let count = |field: &str, value: Option<u64>, default: u64, most: u64| match value {
+            Some(v) if v == 0 || v > most => Err(Error::field("engine", field, v, format!("1 to {most}"))),
+            other => Ok(other.unwrap_or(default)),
+        };
+        let utilization = spec.gpu_memory_utilization.unwrap_or(0.9);
+        if !(utilization > 0.0 && utilization <= 1.0) {
+            return Err(Error::field("engine", "gpu_memory_utilization", utilization, "above 0, at most 1"));
+        }
+        Ok(Engine {
+            max_num_seqs: count("max_num_seqs", spec.max_num_seqs, if large { 1024 } else { 256 }, 1 << 20)?,
+            max_num_batched_tokens: count(
+                "max_num_batched_tokens",
+                spec.max_num_batched_tokens,
+                if large { 8192 } else { 2048 },
+                1 << 24,
+            )?,
+            block_size: count("block_size", spec.block_size, 16, 1 << 16)?,
+            gpu_memory_utilization: utilization,
+        })
+    }
+}

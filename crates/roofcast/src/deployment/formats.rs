@@ -1,0 +1,173 @@
+//! Which format each tensor has on a given chip: the user's wish, else the checkpoint's, else 16 bits.
+
+use super::{Convention, Options};
+use crate::accelerator::Accelerator;
+use crate::error::{Error, Result};
+use crate::model::{Model, Role, Tensor};
+use crate::precision::{Dtype, Format, GgufMix, KvFormat, WeightFormat};
+
+/// The rule that gives every tensor its format.
+pub(super) struct Formats {
+    rule: Rule,
+    /// The format of what is not quantized.
+    plain: Format,
+    /// The dtype of activations.
+    pub(super) base: Dtype,
+    /// KV-cache elements.
+    pub(super) kv: KvFormat,
+}
+
+enum Rule {
+    /// One format on linear layers and experts.
+    Linear(Format),
+    /// A GGUF mixture.
+    Gguf(GgufMix),
+    /// As the checkpoint says, with its format adapted to the chip.
+    Checkpoint(Format),
+}
+
+impl Formats {
+    pub(super) fn resolve(
+        model: &Model,
+        chip: &Accelerator,
+        options: &Options,
+        assumptions: &mut Vec<String>,
+    ) -> Result<Formats> {
+        let wish = options.precision.weights.as_deref().map(str::parse::<WeightFormat>).transpose()?;
+        let dtype = match wish {
+            Some(WeightFormat::Uniform(f)) if f.name == "fp16" => Dtype::Fp16,
+            Some(WeightFormat::Uniform(f))
+                if f.name == "bf16" && options.precision.weights.as_deref() != Some("16") =>
+            {
+                Dtype::Bf16
+            }
+            Some(WeightFormat::Uniform(f)) if f.name == "fp32" => Dtype::Fp32,
+            _ => model.dtype,
+        };
+        let named =
+            matches!(wish, Some(WeightFormat::Uniform(f)) if ["fp16", "bf16", "fp32"].contains(&f.name));
+        let base = if named { chip.peak(dtype).map(|_| dtype)? } else { chip.sixteen_bit(dtype) };
+        chip.peak(base)?;
+        if base != dtype {
+            assumptions
+                .push(format!("{} has no {dtype} rate: what is not quantized computes in {base}", chip.id));
+        }
+        let plain = match dtype {
+            Dtype::Fp32 => Format::FP32,
+            Dtype::Fp16 => Format::FP16,
+            _ => Format::BF16,
+        };
+        let rule = rule(model, chip, wish, plain, options.precision.activations, assumptions)?;
+        let kv = kv(model, options.precision.kv.as_deref(), dtype)?;
+        Ok(Formats { rule, plain, base, kv })
+    }
+
+    /// The name of the weight format.
+    pub(super) fn name(&self) -> String {
+        match self.rule {
+            Rule::Linear(format) | Rule::Checkpoint(format) => format.name.to_owned(),
+            Rule::Gguf(mix) => mix.name().to_owned(),
+        }
+    }
+
+    /// The format of `tensor` in layer `layer`, or of one outside the layers.
+    pub(super) fn of(
+        &self,
+        model: &Model,
+        tensor: &Tensor,
+        layer: Option<usize>,
+        convention: Convention,
+    ) -> Format {
+        if let (Convention::Seed003, Rule::Linear(format)) = (convention, &self.rule) {
+            return *format;
+        }
+        let matrix = matches!(tensor.role, Role::Linear | Role::Expert);
+        match &self.rule {
+            Rule::Linear(format) if matrix && layer.is_some() => *format,
+            Rule::Checkpoint(format) => {
+                let quantized =
+                    model.quantization.as_ref().is_some_and(|q| q.format(tensor, layer).is_some());
+                if quantized && layer.is_some() { *format } else { self.plain }
+            }
+            Rule::Gguf(mix) if tensor.role != Role::Vector && tensor.role != Role::Router => mix.format(
+                gguf_place(tensor),
+                layer.unwrap_or(0),
+                model.layers.len(),
+                tensor.columns,
+                model.tied,
+            ),
+            // GGUF keeps norms, biases and routers in 32 bits.
+            Rule::Gguf(_) => Format { compute: None, ..Format::FP32 },
+            _ => self.plain,
+        }
+    }
+}
+
+fn gguf_place(tensor: &Tensor) -> crate::precision::GgufTensor {
+    use crate::precision::GgufTensor as Place;
+    match (tensor.role, tensor.name) {
+        (Role::Embedding, _) => Place::Embedding,
+        (Role::Head, _) => Place::Output,
+        (_, "self_attn.v_proj") => Place::AttentionValue,
+        (_, "self_attn.o_proj") => Place::AttentionOutput,
+        (_, name) if name.ends_with("down_proj") => Place::FfnDown,
+        _ => Place::Other,
+    }
+}
+
+fn rule(
+    model: &Model,
+    chip: &Accelerator,
+    wish: Option<WeightFormat>,
+    plain: Format,
+    activations: Option<Dtype>,
+    assumptions: &mut Vec<String>,
+) -> Result<Rule> {
+    let rule = match (wish, &model.quantization) {
+        (Some(WeightFormat::Gguf(mix)), _) => Rule::Gguf(mix),
+        (Some(WeightFormat::Uniform(f)), _) if f.width.as_f64() >= 16.0 => Rule::Linear(plain),
+        (Some(WeightFormat::Uniform(f)), _) => Rule::Linear(with_activations(f, activations)?),
+        (None, None) => Rule::Linear(plain),
+        (None, Some(q)) => {
+            let mut format = with_activations(q.format, activations)?;
+            if let Some(dtype) = format.compute.filter(|d| activations.is_none() && !chip.has(*d)) {
+                assumptions.push(format!(
+                    "{} has no {dtype} rate: the checkpoint's {} is weight-only there",
+                    chip.id, q.method
+                ));
+                format.compute = None;
+            }
+            Rule::Checkpoint(format)
+        }
+    };
+    if let Rule::Linear(Format { compute: Some(dtype), .. })
+    | Rule::Checkpoint(Format { compute: Some(dtype), .. }) = rule
+    {
+        chip.peak(dtype)?;
+    }
+    Ok(rule)
+}
+
+/// `format` computed in the dtype that the user names for activations; 16-bit activations make it weight-only.
+fn with_activations(format: Format, activations: Option<Dtype>) -> Result<Format> {
+    match activations {
+        None => Ok(format),
+        Some(Dtype::Bf16 | Dtype::Fp16) => Ok(Format { compute: None, ..format }),
+        Some(dtype @ (Dtype::Fp8 | Dtype::Int8 | Dtype::Fp4 | Dtype::Int4)) => Ok(format.computing_in(dtype)),
+        Some(other) => {
+            Err(Error::field("precision", "activations", other, "bf16, fp16, fp8, int8, fp4, int4"))
+        }
+    }
+}
+
+fn kv(model: &Model, wish: Option<&str>, dtype: Dtype) -> Result<KvFormat> {
+    match wish {
+        Some(name) if !name.eq_ignore_ascii_case("auto") => name.parse(),
+        _ => match (model.quantization.as_ref().and_then(|q| q.kv), dtype) {
+            (Some(kv), _) => Ok(kv),
+            (None, Dtype::Fp32) => "fp32".parse(),
+            (None, Dtype::Fp16) => "fp16".parse(),
+            _ => Ok(KvFormat::BF16),
+        },
+    }
+}

@@ -1,0 +1,215 @@
+//! Shares a model's tensors over pipeline stages and ranks.
+
+use super::formats::Formats;
+use super::{Block, Convention, Deployment, ExpertShard, Gemm, Stage};
+use crate::error::Result;
+use crate::model::{Ffn, Layer, Mixer, Role, Split, Tensor};
+use crate::precision::{Dtype, Format};
+use crate::units::Bytes;
+
+/// Fills in the stages and the weight bytes of `deployment`.
+pub(super) fn share(deployment: &mut Deployment, formats: &Formats) -> Result<()> {
+    let model = deployment.model.clone();
+    let stages = deployment.parallelism.pp;
+    let mut total = Bytes::ZERO;
+    let mut first = 0;
+    for stage in 0..stages {
+        let count = stage_layers(model.layers.len(), stages as usize, stage as usize);
+        let mut share = Share { deployment, formats, held: Bytes::ZERO, whole: Bytes::ZERO };
+        let mut blocks: Vec<(Block, u64)> = Vec::new();
+        for index in first..first + count {
+            let block = share.block(&model.layers[index], index)?;
+            match blocks.iter_mut().find(|(b, _)| *b == block) {
+                Some((_, times)) => *times += 1,
+                None => blocks.push((block, 1)),
+            }
+        }
+        first += count;
+        let (outer, embedding_row) = share.outer(stage == 0, stage + 1 == stages)?;
+        let weight_bytes = share.held;
+        total += share.whole;
+        deployment.stages.push(Stage { blocks, outer, embedding_row, weight_bytes });
+    }
+    deployment.weight_bytes = total;
+    Ok(())
+}
+
+/// Layers of one of `stages` stages; what does not divide goes to the last stages but the very last, as in vLLM's
+/// `get_pp_indices`.
+fn stage_layers(layers: usize, stages: usize, stage: usize) -> usize {
+    let extra = layers % stages;
+    let from_end = stages - stage;
+    layers / stages + usize::from((2..extra + 2).contains(&from_end))
+}
+
+struct Share<'a> {
+    deployment: &'a Deployment,
+    formats: &'a Formats,
+    /// Bytes that one rank holds.
+    held: Bytes,
+    /// Bytes of everything once.
+    whole: Bytes,
+}
+
+impl Share<'_> {
+    fn block(&mut self, layer: &Layer, index: usize) -> Result<Block> {
+        let model = &self.deployment.model;
+        let mut gemms: Vec<Gemm> = Vec::new();
+        let mut expert_elements = 0;
+        let mut expert_bytes = Bytes::ZERO;
+        let mut expert_format = Format::BF16;
+        for tensor in layer.tensors(model.hidden) {
+            let Some(format) = self.hold(&tensor, Some(index)) else { continue };
+            if tensor.split == Split::Experts {
+                // One expert's slice on this rank.
+                let slices = self.deployment.parallelism.stage_ranks() / self.deployment.parallelism.ep;
+                let one = Tensor { copies: 1, ..tensor };
+                expert_bytes += format.width.bytes(one.elements().div_ceil(u128::from(slices)));
+                if tensor.role == Role::Expert {
+                    expert_elements += clamp(one.elements().div_ceil(u128::from(slices)));
+                    expert_format = format;
+                }
+            } else {
+                self.add(&mut gemms, &tensor, format)?;
+            }
+        }
+        let experts = match &layer.ffn {
+            Ffn::Experts(experts) => Some(ExpertShard {
+                experts: experts.clone(),
+                local: experts.count.div_ceil(self.deployment.parallelism.ep),
+                elements: expert_elements,
+                bytes: expert_bytes,
+                dtype: self.dtype(expert_format),
+                rate: self.deployment.accelerator.peak(self.dtype(expert_format))?,
+            }),
+            _ => None,
+        };
+        let mixes = !matches!(layer.mixer, Mixer::None);
+        let feeds = !matches!(layer.ffn, Ffn::None);
+        let all_reduces = if layer.parallel { 1 } else { u64::from(mixes) + u64::from(feeds) };
+        Ok(Block { gemms, mixer: layer.mixer.clone(), experts, all_reduces })
+    }
+
+    /// The work outside the layers, and the embedding bytes that one token reads.
+    fn outer(&mut self, first: bool, last: bool) -> Result<(Vec<Gemm>, Bytes)> {
+        let model = self.deployment.model.clone();
+        let mut gemms = Vec::new();
+        let mut row = Bytes::ZERO;
+        for tensor in &model.outer {
+            let here = match tensor.role {
+                Role::Embedding => first,
+                _ if tensor.operator == "embedding" || tensor.name == "project_in" => first,
+                _ => last,
+            };
+            if !here {
+                continue;
+            }
+            if tensor.role == Role::Head
+                && model.tied
+                && first
+                && last
+                && self.deployment.convention == Convention::Default
+            {
+                // Held as the embedding; read all the same.
+                let format = self.formats.of(&model, tensor, None, Convention::Default);
+                self.add(&mut gemms, tensor, format)?;
+                continue;
+            }
+            let Some(format) = self.hold(tensor, None) else { continue };
+            if tensor.role == Role::Embedding {
+                row = format.width.bytes(u128::from(tensor.columns.div_ceil(self.deployment.parallelism.tp)));
+            } else if tensor.operator != "embedding" {
+                self.add(&mut gemms, tensor, format)?;
+            }
+        }
+        if model.tied && last && !first {
+            // The head is a second copy there: counted where it is held, once in the whole.
+            self.whole = self.whole.saturating_sub(self.head_bytes());
+        }
+        Ok((gemms, row))
+    }
+
+    fn head_bytes(&self) -> Bytes {
+        let model = &self.deployment.model;
+        let head = model.outer.iter().filter(|t| t.role == Role::Head);
+        head.map(|t| self.formats.of(model, t, None, self.deployment.convention).width.bytes(t.elements()))
+            .sum()
+    }
+
+    /// Counts a tensor as held, and says its format; none where the convention leaves it out.
+    fn hold(&mut self, tensor: &Tensor, layer: Option<usize>) -> Option<Format> {
+        let d = self.deployment;
+        if d.convention == Convention::Seed003
+            && (tensor.operator == "norms" || tensor.role == Role::Embedding)
+        {
+            return None;
+        }
+        let format = self.formats.of(&d.model, tensor, layer, d.convention);
+        self.whole += format.width.bytes(tensor.elements());
+        self.held += format.width.bytes(self.share_of(tensor));
+        Some(format)
+    }
+
+    /// Elements of `tensor` on one rank.
+    fn share_of(&self, tensor: &Tensor) -> u128 {
+        let p = self.deployment.parallelism;
+        let parts = match tensor.split {
+            Split::Even => p.tp,
+            Split::KvHeads(heads) if !self.deployment.ideal => p.tp.min(heads),
+            Split::Experts => {
+                let experts = u128::from(tensor.copies).div_ceil(u128::from(p.ep));
+                let one = Tensor { copies: 1, ..*tensor };
+                return one.elements().div_ceil(u128::from(p.stage_ranks() / p.ep)) * experts;
+            }
+            Split::KvHeads(_) => p.tp,
+            Split::Replicated if self.deployment.ideal => p.tp,
+            Split::Replicated => 1,
+        };
+        tensor.elements().div_ceil(u128::from(parts))
+    }
+
+    fn add(&self, gemms: &mut Vec<Gemm>, tensor: &Tensor, format: Format) -> Result<()> {
+        let dtype = self.dtype(format);
+        let elements = self.share_of(tensor);
+        let weight_bytes = format.width.bytes(elements);
+        let elements = if tensor.role == Role::Vector { 0 } else { clamp(elements) };
+        // A bias belongs to its operator, whatever dtype that computes in.
+        let vector = tensor.role == Role::Vector;
+        match gemms.iter_mut().find(|g| g.operator == tensor.operator && (vector || g.dtype == dtype)) {
+            Some(gemm) => {
+                gemm.elements = gemm.elements.saturating_add(elements);
+                gemm.weight_bytes += weight_bytes;
+            }
+            None => {
+                let rate = self.deployment.accelerator.peak(dtype)?;
+                gemms.push(Gemm { operator: tensor.operator, elements, weight_bytes, dtype, rate });
+            }
+        }
+        Ok(())
+    }
+
+    /// The dtype that computes on `format`.
+    fn dtype(&self, format: Format) -> Dtype {
+        match format.compute {
+            Some(Dtype::Fp32) => self.deployment.base,
+            Some(dtype) => dtype,
+            None => self.deployment.base,
+        }
+    }
+}
+
+fn clamp(elements: u128) -> u64 {
+    u64::try_from(elements).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stage_layers;
+
+    #[test]
+    fn stages_share_layers_as_vllm_does() {
+        // 64 layers on 3 stages: the remainder of one goes to the stage before the last.
+        assert_eq!([0, 1, 2].map(|s| stage_layers(64, 3, s)), [21, 22, 21]);
+        assert_eq!([0, 1, 2, 3].map(|s| stage_layers(62, 4, s)), [15, 16, 16, 15]);
+    }
+}

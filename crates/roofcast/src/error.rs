@@ -1,0 +1,71 @@
+//! The library's one error type. Every message names the place, what was found and what is accepted.
+
+use std::fmt::Display;
+
+/// Everything that can go wrong in the library: bad input, or a valid question without an answer.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A field holds a value that cannot be used.
+    #[error("{place}: `{field}` is {found}; accepted: {accepted}")]
+    Field {
+        /// File, flag group or catalog entry.
+        place: String,
+        /// Key or flag.
+        field: String,
+        /// What was found there.
+        found: String,
+        /// What would be accepted.
+        accepted: String,
+    },
+    /// A file cannot be parsed.
+    #[error("{place}: {message}")]
+    Parse {
+        /// File, and line and column where known.
+        place: String,
+        /// What the parser says.
+        message: String,
+    },
+    /// No catalog entry has this name.
+    #[error("no {kind} named {found:?} in the catalog; {hint}")]
+    Unknown {
+        /// `model` or `accelerator`.
+        kind: &'static str,
+        /// The name asked for.
+        found: String,
+        /// Near names, or how to list them.
+        hint: String,
+    },
+    /// A chip has no unit for a number format.
+    #[error("{accelerator} has no {dtype} rate; it computes in {accepted}{advice}")]
+    NoRate {
+        /// Catalog id.
+        accelerator: String,
+        /// The missing dtype.
+        dtype: String,
+        /// Dtypes that it has.
+        accepted: String,
+        /// What to do instead; may be empty.
+        advice: String,
+    },
+}
+
+impl Error {
+    /// An [`Error::Field`] from anything printable.
+    pub fn field(
+        place: impl Display,
+        field: impl Display,
+        found: impl Display,
+        accepted: impl Display,
+    ) -> Error {
+        Error::Field {
+            place: place.to_string(),
+            field: field.to_string(),
+            found: found.to_string(),
+            accepted: accepted.to_string(),
+        }
+    }
+}
+
+/// The library's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,22 @@
+#![doc = include_str!("../README.md")]
+
+pub mod accelerator;
+pub mod catalog;
+pub mod cost;
+pub mod deployment;
+pub mod efficiency;
+pub mod error;
+pub mod memory;
+pub mod model;
+pub mod operator;
+pub mod parallelism;
+pub mod precision;
+pub mod spec;
+pub mod units;
+pub mod workload;
+
+pub use catalog::Catalog;
+pub use deployment::Deployment;
+pub use error::{Error, Result};
+pub use model::Model;
+pub use spec::Spec;

@@ -1,0 +1,126 @@
+//! A model's architecture: its layers in order and every tensor they hold.
+//!
+//! Knows: dimensions, parameter counts, and what each layer keeps per token. Knows nothing about machines or how work
+//! is shared; reading a `config.json` is [`config`]'s, number formats are [`quantization`]'s.
+
+pub mod attention;
+pub mod config;
+pub mod ffn;
+mod keys;
+pub mod quantization;
+pub mod tensor;
+
+pub use attention::{Attention, Latent, Mixer};
+pub use ffn::{Dense, Experts, Ffn};
+pub use quantization::Quantization;
+pub use tensor::{Role, Split, Tensor};
+
+use crate::precision::Dtype;
+
+/// A decoder-only language model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Model {
+    /// Hugging Face id or path, as given.
+    pub name: String,
+    /// `model_type` of the config.
+    pub architecture: String,
+    /// Width of the residual stream.
+    pub hidden: u64,
+    /// Tokens that embedding and lm_head know.
+    pub vocab: u64,
+    /// Longest context that the config allows.
+    pub max_context: Option<u64>,
+    /// The dtype of unquantized weights and of activations.
+    pub dtype: Dtype,
+    /// Whether lm_head is the embedding.
+    pub tied: bool,
+    /// The layers, first to last.
+    pub layers: Vec<Layer>,
+    /// Tensors outside the layers: embeddings, final norm, lm_head.
+    pub outer: Vec<Tensor>,
+    /// How the checkpoint is quantized, if it is.
+    pub quantization: Option<Quantization>,
+    /// What was assumed where the config is silent.
+    pub assumptions: Vec<String>,
+}
+
+/// One transformer block.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Layer {
+    /// What mixes tokens.
+    pub mixer: Mixer,
+    /// What works on each token.
+    pub ffn: Ffn,
+    /// Elements of the norms around both.
+    pub norms: u64,
+    /// Whether attention and FFN run side by side and share one all-reduce (GPT-J, NeoX, Falcon).
+    pub parallel: bool,
+}
+
+impl Layer {
+    /// Every tensor of the layer.
+    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+        let mut tensors = self.mixer.tensors(hidden);
+        tensors.extend(self.ffn.tensors(hidden));
+        tensors.push(Tensor::vector("norms", "norms", self.norms, Split::Replicated));
+        tensors
+    }
+}
+
+/// Parameter counts of a model. Multi-token-prediction layers and vision towers are not in them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Parameters {
+    /// Every weight once; tied weights count once.
+    pub total: u64,
+    /// What one token touches: everything but the routed experts that it does not choose. Embedding and lm_head count.
+    pub active: u64,
+    /// The input embedding.
+    pub embedding: u64,
+    /// lm_head; equal to the embedding and not counted twice in `total` where the two are tied.
+    pub lm_head: u64,
+}
+
+impl Model {
+    /// Counts parameters tensor by tensor.
+    pub fn parameters(&self) -> Parameters {
+        let mut total = 0_u128;
+        let mut idle = 0_u128;
+        for layer in &self.layers {
+            for tensor in layer.tensors(self.hidden) {
+                total += tensor.elements();
+            }
+            if let Ffn::Experts(experts) = &layer.ffn {
+                idle += experts.idle_elements(self.hidden);
+            }
+        }
+        let outer =
+            |role: Role| self.outer.iter().filter(|t| t.role == role).map(Tensor::elements).sum::<u128>();
+        total += self.outer.iter().map(Tensor::elements).sum::<u128>();
+        if self.tied {
+            total -= outer(Role::Head);
+        }
+        let count = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
+        Parameters {
+            total: count(total),
+            active: count(total.saturating_sub(idle)),
+            embedding: count(outer(Role::Embedding)),
+            lm_head: count(outer(Role::Head)),
+        }
+    }
+
+    /// Whether any layer routes tokens to experts.
+    pub fn is_moe(&self) -> bool {
+        self.layers.iter().any(|l| matches!(l.ffn, Ffn::Experts(_)))
+    }
+
+    /// KV elements that `layer`-wise sum to one sequence's cache at `context` tokens.
+    pub fn kv_elements_per_sequence(&self, context: u64) -> u128 {
+        self.layers.iter().map(|l| l.mixer.kv_elements(context)).sum()
+    }
+
+    /// KV elements that the last of `context` tokens added: layers whose window is full add none.
+    pub fn kv_elements_per_token(&self, context: u64) -> u64 {
+        let before = self.kv_elements_per_sequence(context.saturating_sub(1));
+        u64::try_from(self.kv_elements_per_sequence(context.max(1)) - before).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,135 @@
+//! Typed access to the keys of a `config.json`, with errors that name file and key.
+
+use crate::error::{Error, Result};
+use serde_json::{Map, Value};
+
+/// No dimension of a real model comes near this; what lies above is a damaged or hostile file.
+const LARGEST: u64 = 1 << 24;
+
+/// A JSON object with the file that it came from.
+#[derive(Clone, Copy)]
+pub(super) struct Keys<'a> {
+    pub(super) place: &'a str,
+    map: &'a Map<String, Value>,
+    /// Where a multimodal config nests its text part, the outer object: asked for keys that the inner one lacks.
+    outer: Option<&'a Map<String, Value>>,
+}
+
+impl<'a> Keys<'a> {
+    /// The keys of `value`, or of its nested text part.
+    pub(super) fn new(place: &'a str, value: &'a Value) -> Result<Keys<'a>> {
+        let object = |v: &'a Value| v.as_object();
+        let map = object(value).ok_or_else(|| Error::Parse {
+            place: place.into(),
+            message: "not a JSON object; accepted: a Hugging Face config.json".into(),
+        })?;
+        let inner = ["text_config", "llm_config", "language_config"]
+            .iter()
+            .find_map(|k| map.get(*k))
+            .and_then(object);
+        Ok(match inner {
+            Some(inner) => Keys { place, map: inner, outer: Some(map) },
+            None => Keys { place, map, outer: None },
+        })
+    }
+
+    /// A nested object, or none.
+    pub(super) fn object(&self, key: &str) -> Option<Keys<'a>> {
+        self.value(key)?.as_object().map(|map| Keys { place: self.place, map, outer: None })
+    }
+
+    /// The value of `key`; null counts as absent.
+    pub(super) fn value(&self, key: &str) -> Option<&'a Value> {
+        let found = self.map.get(key).or_else(|| self.outer.and_then(|o| o.get(key)));
+        found.filter(|v| !v.is_null())
+    }
+
+    /// Whether any of `keys` is there.
+    pub(super) fn any(&self, keys: &[&'static str]) -> Option<&'static str> {
+        keys.iter().find(|k| self.value(k).is_some()).copied()
+    }
+
+    /// The first of `keys` that is there, as a count from 1 to 2^24.
+    pub(super) fn count(&self, keys: &[&str]) -> Result<Option<u64>> {
+        match self.whole(keys, LARGEST)? {
+            Some((key, 0)) => Err(self.bad(key, "0", format!("1 to {LARGEST}"))),
+            found => Ok(found.map(|(_, n)| n)),
+        }
+    }
+
+    /// As [`Keys::count`], where zero means that there is none.
+    pub(super) fn count_or_zero(&self, keys: &[&str]) -> Result<u64> {
+        Ok(self.whole(keys, LARGEST)?.map_or(0, |(_, n)| n))
+    }
+
+    /// As [`Keys::count`]; an error that names the key where none is there.
+    pub(super) fn required(&self, keys: &[&str]) -> Result<u64> {
+        self.count(keys)?
+            .ok_or_else(|| self.bad(keys[0], "missing", format!("a whole number ({})", keys.join(" or "))))
+    }
+
+    fn whole<'k>(&self, keys: &[&'k str], most: u64) -> Result<Option<(&'k str, u64)>> {
+        for key in keys {
+            let Some(value) = self.value(key) else { continue };
+            let number = value.as_u64().or_else(|| {
+                value
+                    .as_f64()
+                    .filter(|f| f.fract() == 0.0 && (0.0..=most as f64).contains(f))
+                    .map(|f| f as u64)
+            });
+            return match number {
+                Some(n) if n <= most => Ok(Some((key, n))),
+                _ => Err(self.bad(key, brief(value), format!("a whole number up to {most}"))),
+            };
+        }
+        Ok(None)
+    }
+
+    /// A boolean, or `default` where the key is absent.
+    pub(super) fn flag(&self, key: &str, default: bool) -> Result<bool> {
+        match self.value(key) {
+            None => Ok(default),
+            Some(Value::Bool(b)) => Ok(*b),
+            Some(other) => Err(self.bad(key, brief(other), "true or false")),
+        }
+    }
+
+    /// A string, or none.
+    pub(super) fn text(&self, key: &str) -> Result<Option<&'a str>> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(Value::String(s)) => Ok(Some(s)),
+            Some(other) => Err(self.bad(key, brief(other), "a string")),
+        }
+    }
+
+    /// An array that must have `length` entries, or none.
+    pub(super) fn list(&self, key: &str, length: u64) -> Result<Option<&'a [Value]>> {
+        match self.value(key) {
+            Some(Value::Array(list)) if list.len() as u64 >= length => Ok(Some(list)),
+            Some(Value::Array(list)) => {
+                Err(self.bad(key, format!("{} entries", list.len()), format!("{length}, one a layer")))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// An error about `key` of this file.
+    pub(super) fn bad(
+        &self,
+        key: &str,
+        found: impl std::fmt::Display,
+        accepted: impl std::fmt::Display,
+    ) -> Error {
+        Error::field(self.place, key, found, accepted)
+    }
+}
+
+/// A value short enough for an error message.
+pub(super) fn brief(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(80) {
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+        None => text,
+    }
+}

@@ -1,0 +1,83 @@
+//! One weight tensor: its shape, what it is for, and how tensor parallelism cuts it.
+
+/// What a tensor is for; decides whether it is quantized and when it is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// A matrix that every token passes.
+    Linear,
+    /// A matrix of one routed expert.
+    Expert,
+    /// The matrix that scores experts.
+    Router,
+    /// lm_head.
+    Head,
+    /// A table that is looked up: token or position embedding.
+    Embedding,
+    /// A norm, bias or sink: never quantized.
+    Vector,
+}
+
+/// How a tensor is shared over `tp` accelerators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Split {
+    /// In `tp` equal parts.
+    Even,
+    /// By this many KV heads: in parts no smaller than one head, replicated beyond.
+    KvHeads(u64),
+    /// Whole on every accelerator.
+    Replicated,
+    /// Whole experts on each expert-parallel rank, and slices of them over what is left.
+    Experts,
+}
+
+/// A weight tensor, or `copies` equal ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tensor {
+    /// Module path within the layer, as in `self_attn.q_proj`.
+    pub name: &'static str,
+    /// The operator that reads it, as in `qkv_proj`.
+    pub operator: &'static str,
+    /// Outputs.
+    pub rows: u64,
+    /// Inputs.
+    pub columns: u64,
+    /// How many of it (experts).
+    pub copies: u64,
+    /// What it is for.
+    pub role: Role,
+    /// How it is shared.
+    pub split: Split,
+}
+
+impl Tensor {
+    /// A matrix of `rows` outputs and `columns` inputs.
+    pub fn linear(
+        name: &'static str,
+        operator: &'static str,
+        rows: u64,
+        columns: u64,
+        split: Split,
+    ) -> Tensor {
+        Tensor { name, operator, rows, columns, copies: 1, role: Role::Linear, split }
+    }
+
+    /// A vector of `elements`.
+    pub fn vector(name: &'static str, operator: &'static str, elements: u64, split: Split) -> Tensor {
+        Tensor { name, operator, rows: elements, columns: 1, copies: 1, role: Role::Vector, split }
+    }
+
+    /// The same tensor for another purpose.
+    pub fn with_role(self, role: Role) -> Tensor {
+        Tensor { role, ..self }
+    }
+
+    /// `copies` of it.
+    pub fn times(self, copies: u64) -> Tensor {
+        Tensor { copies, ..self }
+    }
+
+    /// Elements in all copies.
+    pub fn elements(&self) -> u128 {
+        u128::from(self.rows) * u128::from(self.columns) * u128::from(self.copies)
+    }
+}

@@ -1,0 +1,256 @@
+//! The exact work of one forward pass: what each operator computes and moves on the busiest accelerator.
+//!
+//! Knows: FLOPs, weight bytes and KV bytes per operator for a batch. Knows nothing about time: [`crate::cost`] prices it.
+//! Counted: matrix products, attention products, weights and KV. Left out: softmax, norms' and activations' arithmetic
+//! (below 0.1 % of FLOPs), and activation bytes, which a limit assumes stay on chip.
+
+pub mod collective;
+
+use crate::deployment::{Block, Deployment, ExpertShard, Gemm, Stage};
+use crate::model::attention::causal_pairs;
+use crate::model::{Attention, Latent, Mixer};
+use crate::precision::Dtype;
+use crate::units::{Bytes, FlopRate, Flops};
+use serde::Serialize;
+
+/// What one forward pass computes: groups of equal sequences, over the whole deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Batch {
+    /// The groups.
+    pub groups: Vec<Sequences>,
+}
+
+/// Sequences alike in this pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sequences {
+    /// How many.
+    pub count: u64,
+    /// Tokens that each computes.
+    pub new: u64,
+    /// Tokens that each has then, the new ones among them.
+    pub context: u64,
+}
+
+impl Batch {
+    /// `count` sequences that each compute the last of `context` tokens.
+    pub fn decode(count: u64, context: u64) -> Batch {
+        Batch { groups: vec![Sequences { count, new: 1, context: context.max(1) }] }
+    }
+
+    /// `count` prompts of `tokens`.
+    pub fn prefill(count: u64, tokens: u64) -> Batch {
+        Batch { groups: vec![Sequences { count, new: tokens, context: tokens }] }
+    }
+
+    /// The part that the busiest of `ranks` data-parallel ranks gets.
+    fn local(&self, ranks: u64) -> Batch {
+        let share = |s: &Sequences| Sequences { count: s.count.div_ceil(ranks), ..*s };
+        Batch { groups: self.groups.iter().map(share).collect() }
+    }
+
+    /// Tokens computed.
+    pub fn tokens(&self) -> u64 {
+        self.groups.iter().map(|s| s.count.saturating_mul(s.new)).fold(0, u64::saturating_add)
+    }
+
+    /// Sequences, each of which samples once.
+    pub fn sequences(&self) -> u64 {
+        self.groups.iter().map(|s| s.count).fold(0, u64::saturating_add)
+    }
+}
+
+/// A family of kernels; calibrations are per family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// Matrix products with weights.
+    Gemm,
+    /// Attention over the KV cache.
+    Attention,
+    /// Routed experts.
+    Moe,
+    /// Table look-ups.
+    Embedding,
+    /// Norms and the like.
+    Elementwise,
+}
+
+/// One operator's work in one layer of one rank.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Work {
+    /// As in `qkv_proj`.
+    pub name: &'static str,
+    /// Its family.
+    pub family: Family,
+    /// Operations.
+    pub flops: Flops,
+    /// Weights read.
+    pub weight_bytes: Bytes,
+    /// KV cache read and written.
+    pub kv_bytes: Bytes,
+    /// The dtype that computes.
+    pub dtype: Dtype,
+    /// Its peak.
+    pub rate: FlopRate,
+    /// How many layers do the same.
+    pub layers: u64,
+}
+
+/// Every operator of one forward pass through all stages, on the busiest rank of each. `batch` is the whole
+/// deployment's: replicas and data-parallel ranks share it.
+pub fn work(deployment: &Deployment, batch: &Batch) -> Vec<Work> {
+    let p = deployment.parallelism;
+    let replica = batch.local(p.replicas);
+    let rank = replica.local(p.attention_dp);
+    let pass = Pass {
+        deployment,
+        tokens: rank.tokens(),
+        sampled: rank.sequences(),
+        replica_tokens: replica.tokens(),
+        rank: &rank,
+    };
+    deployment.stages.iter().flat_map(|stage| pass.stage(stage)).collect()
+}
+
+/// One forward pass on its busiest rank.
+struct Pass<'a> {
+    deployment: &'a Deployment,
+    rank: &'a Batch,
+    /// Tokens of this rank.
+    tokens: u64,
+    /// Rows that reach lm_head.
+    sampled: u64,
+    /// Tokens of the whole replica, which all meet at the experts.
+    replica_tokens: u64,
+}
+
+impl Pass<'_> {
+    fn stage(&self, stage: &Stage) -> Vec<Work> {
+        let mut all = Vec::new();
+        if stage.embedding_row > Bytes::ZERO
+            && self.deployment.convention == crate::deployment::Convention::Default
+        {
+            all.push(self.work(
+                "embedding",
+                Family::Embedding,
+                Flops::ZERO,
+                stage.embedding_row * self.tokens,
+            ));
+        }
+        for (block, layers) in &stage.blocks {
+            let from = all.len();
+            self.block(block, &mut all);
+            for work in &mut all[from..] {
+                work.layers = *layers;
+            }
+        }
+        for gemm in &stage.outer {
+            let rows = if gemm.operator == "lm_head" { self.sampled } else { self.tokens };
+            all.push(self.gemm(gemm, rows));
+        }
+        all
+    }
+
+    fn block(&self, block: &Block, all: &mut Vec<Work>) {
+        for gemm in &block.gemms {
+            match (gemm.operator, &block.mixer) {
+                // The attention operator decides how often the latent is expanded.
+                ("kv_b_proj", Mixer::Latent(_)) => {}
+                ("attention", _) => {}
+                _ => all.push(self.gemm(gemm, self.tokens)),
+            }
+        }
+        match &block.mixer {
+            Mixer::Attention(attention) => all.push(self.attention(attention)),
+            Mixer::Latent(latent) => self.latent(latent, block, all),
+            Mixer::None => {}
+        }
+        if let Some(shard) = &block.experts {
+            all.push(self.experts(shard));
+        }
+    }
+
+    fn work(&self, name: &'static str, family: Family, flops: Flops, weight_bytes: Bytes) -> Work {
+        let dtype = self.deployment.base;
+        let rate = self.base_rate();
+        Work { name, family, flops, weight_bytes, kv_bytes: Bytes::ZERO, dtype, rate, layers: 1 }
+    }
+
+    fn base_rate(&self) -> FlopRate {
+        let peaks = &self.deployment.accelerator.peak_flops;
+        // Resolving the deployment has made sure that the rate is there.
+        peaks.get(&self.deployment.base).copied().unwrap_or(FlopRate(f64::MIN_POSITIVE))
+    }
+
+    /// `rows × elements` multiply-adds; the weights cross the bus once.
+    fn gemm(&self, gemm: &Gemm, rows: u64) -> Work {
+        let flops = Flops(2 * u128::from(rows) * u128::from(gemm.elements));
+        let family = if gemm.operator == "norms" { Family::Elementwise } else { Family::Gemm };
+        Work {
+            dtype: gemm.dtype,
+            rate: gemm.rate,
+            ..self.work(gemm.operator, family, flops, gemm.weight_bytes)
+        }
+    }
+
+    /// Scores and weighted values: 2·heads·(d_qk + d_v) FLOPs a query-key pair. Each token of the context crosses the
+    /// bus once: old ones are read, new ones written.
+    fn attention(&self, a: &Attention) -> Work {
+        let tp = self.deployment.parallelism.tp;
+        let heads = a.heads.div_ceil(tp);
+        let width = self.deployment.kv.width;
+        let kv_parts = if self.deployment.ideal { tp } else { tp.min(a.kv_heads) };
+        let per_pair = 2 * u128::from(heads) * u128::from(a.head_dim + a.v_head_dim);
+        let mut work = self.work("attention", Family::Attention, Flops::ZERO, Bytes::ZERO);
+        for s in &self.rank.groups {
+            work.flops += Flops(per_pair * causal_pairs(s.new, s.context, a.window) * u128::from(s.count));
+            let seen = s.context.min(a.window.map_or(u64::MAX, |w| w.saturating_add(s.new - s.new.min(1))));
+            let elements =
+                (u128::from(seen) * u128::from(a.kv_elements_per_token())).div_ceil(u128::from(kv_parts));
+            work.kv_bytes += width.bytes(elements) * s.count;
+        }
+        work
+    }
+
+    /// Multi-head latent attention, absorbed or expanded, whichever has fewer FLOPs for each group of sequences.
+    ///
+    /// Absorbed: scores and values are taken on the latent itself, 2·heads·(2·rank + rope) a pair, and the up-projection
+    /// is applied to the new tokens' queries and outputs. Expanded: 2·heads·(nope + rope + v) a pair, and the
+    /// up-projection is applied to every token of the context.
+    fn latent(&self, l: &Latent, block: &Block, all: &mut Vec<Work>) {
+        let Some(expand) = block.gemms.iter().find(|g| g.operator == "kv_b_proj") else { return };
+        let p = self.deployment.parallelism;
+        let heads = u128::from(l.heads.div_ceil(p.tp));
+        let parts = if self.deployment.ideal { p.tp } else { 1 };
+        let absorbed = 2 * heads * u128::from(2 * l.kv_lora_rank + l.qk_rope_head_dim);
+        let expanded = 2 * heads * u128::from(l.qk_nope_head_dim + l.qk_rope_head_dim + l.v_head_dim);
+        let mut attention = self.work("attention", Family::Attention, Flops::ZERO, Bytes::ZERO);
+        let mut projected = 0_u64;
+        for s in &self.rank.groups {
+            let pairs = causal_pairs(s.new, s.context, None);
+            let up = 2 * u128::from(expand.elements);
+            let (absorb, expansion) =
+                (absorbed * pairs + up * u128::from(s.new), expanded * pairs + up * u128::from(s.context));
+            let (per_pair, rows) =
+                if absorb <= expansion { (absorbed, s.new) } else { (expanded, s.context) };
+            attention.flops += Flops(per_pair * pairs * u128::from(s.count));
+            projected = projected.saturating_add(rows.saturating_mul(s.count));
+            let elements = (u128::from(s.context) * u128::from(l.cached())).div_ceil(u128::from(parts));
+            attention.kv_bytes += self.deployment.kv.width.bytes(elements) * s.count;
+        }
+        all.push(self.gemm(expand, projected));
+        all.push(attention);
+    }
+
+    /// Each token passes its experts, spread evenly over the expert-parallel ranks; the distinct experts that the whole
+    /// replica's tokens touch are read once.
+    fn experts(&self, shard: &ExpertShard) -> Work {
+        let ep = self.deployment.parallelism.ep;
+        let chosen = u128::from(self.replica_tokens) * u128::from(shard.experts.per_token);
+        let flops = Flops(2 * chosen.div_ceil(u128::from(ep)) * u128::from(shard.elements));
+        let touched =
+            shard.experts.distinct(self.replica_tokens) * shard.local as f64 / shard.experts.count as f64;
+        let bytes = Bytes::from_f64(touched * shard.bytes.as_f64());
+        Work { dtype: shard.dtype, rate: shard.rate, ..self.work("experts", Family::Moe, flops, bytes) }
+    }
+}

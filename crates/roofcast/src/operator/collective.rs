@@ -1,0 +1,152 @@
+//! What collectives move and how long they take at least: rings, trees and torus axes.
+//!
+//! Knows: messages of one forward pass and the bandwidth of a link. A limit counts bandwidth alone; latency per hop is
+//! shown beside it and belongs to the forecast. Source: Thakur et al., "Optimization of collective communication
+//! operations in MPICH" (2005); scaling book, chapter 3, for torus axes.
+
+use super::Batch;
+use crate::accelerator::{Accelerator, Topology};
+use crate::deployment::Deployment;
+use crate::units::{ByteRate, Bytes, Picoseconds};
+use serde::Serialize;
+
+/// One all-reduce of `bytes` over `ranks` by one algorithm.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AllReduce {
+    /// `ring`, `tree`, or `torus` with its axes.
+    pub algorithm: String,
+    /// Bandwidth part: what cannot be beaten.
+    #[serde(rename = "bandwidth_ms")]
+    pub bandwidth: Picoseconds,
+    /// Hops times the link's latency.
+    #[serde(rename = "latency_ms")]
+    pub latency: Picoseconds,
+}
+
+/// The slowest link among `ranks` accelerators: that of the node, or the network where they span several.
+pub fn slowest(accelerator: &Accelerator, ranks: u64) -> (ByteRate, f64) {
+    let within = accelerator.link.as_ref().map(|l| (l.bytes_per_s, l.latency_s));
+    let between = accelerator.network.as_ref().map(|n| (n.bytes_per_s, n.latency_s));
+    // Where no link is known the host's PCIe 3.0 x16 stands in, the slowest in use.
+    const PCIE3: (ByteRate, f64) = (ByteRate(15.75e9), 10e-6);
+    if ranks <= accelerator.node_size {
+        within.or(between).unwrap_or(PCIE3)
+    } else {
+        between.or(within).unwrap_or(PCIE3)
+    }
+}
+
+/// The ways to all-reduce `bytes` over `ranks`, each with its time.
+///
+/// * ring: every rank sends 2(n − 1)/n of the message in 2(n − 1) hops;
+/// * tree: the message goes up and down once, in 2⌈log2 n⌉ hops;
+/// * torus: a ring in both directions along each axis at once: 2(n − 1)/n of the message over 2 × axes links.
+pub fn all_reduce(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Vec<AllReduce> {
+    if ranks <= 1 {
+        return Vec::new();
+    }
+    let (rate, latency) = slowest(accelerator, ranks);
+    let hops = |count: u64| Picoseconds::from_seconds(latency * count as f64);
+    let ring_bytes = bytes.scale(2 * (ranks - 1), ranks);
+    let torus =
+        accelerator.link.as_ref().filter(|l| l.topology == Topology::Torus && ranks <= accelerator.node_size);
+    if torus.is_some() {
+        let shape = accelerator.torus_shape(ranks).unwrap_or_default();
+        let most = shape.iter().filter(|n| **n > 1).count().max(1) as u64;
+        return (1..=most)
+            .map(|axes| AllReduce {
+                algorithm: format!(
+                    "torus, {axes} of {}",
+                    shape.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
+                ),
+                bandwidth: Picoseconds::moving(ring_bytes, ByteRate(rate.0 * 2.0 * axes as f64)),
+                latency: hops(shape.iter().rev().take(axes as usize).map(|n| n / 2 * 2).sum()),
+            })
+            .collect();
+    }
+    let depth = u64::from(ranks.next_power_of_two().trailing_zeros());
+    vec![
+        AllReduce {
+            algorithm: "ring".into(),
+            bandwidth: Picoseconds::moving(ring_bytes, rate),
+            latency: hops(2 * (ranks - 1)),
+        },
+        AllReduce {
+            algorithm: "tree".into(),
+            bandwidth: Picoseconds::moving(bytes * 2, rate),
+            latency: hops(2 * depth),
+        },
+    ]
+}
+
+/// The least time that one all-reduce needs: the best bandwidth part.
+pub fn least(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Picoseconds {
+    all_reduce(accelerator, ranks, bytes).iter().map(|a| a.bandwidth).min().unwrap_or(Picoseconds::ZERO)
+}
+
+/// What one forward pass sends, at least, on its busiest rank.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Communication {
+    /// All-reduces of the residual stream in all layers.
+    pub all_reduces: u64,
+    /// Bytes of one.
+    pub message_bytes: Bytes,
+    /// Their time.
+    #[serde(rename = "all_reduce_ms")]
+    pub all_reduce: Picoseconds,
+    /// Tokens to experts on other ranks and back.
+    #[serde(rename = "all_to_all_ms")]
+    pub all_to_all: Picoseconds,
+    /// From stage to stage.
+    #[serde(rename = "pipeline_ms")]
+    pub pipeline: Picoseconds,
+}
+
+impl Communication {
+    /// The sum.
+    pub fn total(&self) -> Picoseconds {
+        self.all_reduce + self.all_to_all + self.pipeline
+    }
+}
+
+/// The communication of one forward pass.
+pub fn communication(deployment: &Deployment, batch: &Batch) -> Communication {
+    let p = deployment.parallelism;
+    let chip = &deployment.accelerator;
+    let rank = batch.local(p.replicas).local(p.attention_dp);
+    let bits = u64::from(deployment.base.bits());
+    let message = Bytes(deployment.model.hidden) * rank.tokens();
+    let message_bytes = message.scale(bits, 8);
+    let blocks = || deployment.stages.iter().flat_map(|s| &s.blocks);
+    let all_reduces = if p.tp > 1 { blocks().map(|(b, n)| b.all_reduces * n).sum() } else { 0 };
+    let all_reduce = least(chip, p.tp, message_bytes) * all_reduces;
+    let mut all_to_all = Picoseconds::ZERO;
+    if p.ep > 1 && p.attention_dp > 1 {
+        // Each token goes to its experts' ranks and comes back; 1/ep of them are at home.
+        let (rate, _) = slowest(chip, p.stage_ranks());
+        for (block, layers) in blocks() {
+            let Some(shard) = &block.experts else { continue };
+            let copies = shard.experts.per_token.min(p.ep);
+            let bytes = (message_bytes * (2 * copies)).scale(p.ep - 1, p.ep);
+            all_to_all += Picoseconds::moving(bytes, rate) * *layers;
+        }
+    }
+    let (rate, _) = slowest(chip, p.stage_ranks() * p.pp);
+    let pipeline = Picoseconds::moving(message_bytes, rate) * (p.pp - 1);
+    Communication { all_reduces, message_bytes, all_reduce, all_to_all, pipeline }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accelerator::tests::round_machine;
+
+    #[test]
+    fn rings_and_trees_by_hand() {
+        // 100 MB over 4 ranks at 100 GB/s: ring 2·3/4·100 MB = 150 MB = 1.5 ms in 6 hops; tree 200 MB = 2 ms in 4.
+        let ways = all_reduce(&round_machine(), 4, Bytes(100_000_000));
+        assert_eq!((ways[0].bandwidth.ms(), ways[0].latency.ms()), (1.5, 0.006));
+        assert_eq!((ways[1].bandwidth.ms(), ways[1].latency.ms()), (2.0, 0.004));
+        assert_eq!(least(&round_machine(), 1, Bytes(1)), Picoseconds::ZERO);
+    }
+}

@@ -1,0 +1,146 @@
+//! How one deployment shares a model over its accelerators.
+//!
+//! Knows: the ranks and the shares of each. One replica is `pp` stages of `tp × attention_dp` ranks; experts are spread
+//! over `ep` of those ranks and sliced over the rest (vLLM's rule).
+
+use crate::error::{Error, Result};
+use crate::model::{Mixer, Model};
+use serde::Serialize;
+
+/// Degrees of parallelism, all at least one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Parallelism {
+    /// Tensor parallelism.
+    pub tp: u64,
+    /// Pipeline stages.
+    pub pp: u64,
+    /// Expert-parallel ranks, at most `tp × attention_dp`.
+    pub ep: u64,
+    /// Data parallelism of attention within a replica.
+    pub attention_dp: u64,
+    /// Whole copies.
+    pub replicas: u64,
+}
+
+impl Parallelism {
+    /// One accelerator.
+    pub const ONE: Parallelism = Parallelism { tp: 1, pp: 1, ep: 1, attention_dp: 1, replicas: 1 };
+
+    /// Accelerators in all.
+    pub fn count(&self) -> u64 {
+        self.tp * self.pp * self.attention_dp * self.replicas
+    }
+
+    /// Ranks of one stage, over which experts are shared.
+    pub fn stage_ranks(&self) -> u64 {
+        self.tp * self.attention_dp
+    }
+
+    /// From what a user asked for; what was left open is derived, see [`Request`].
+    pub fn resolve(request: &Request, model: &Model) -> Result<Parallelism> {
+        let bad =
+            |field: &str, found: u64, accepted: String| Error::field("parallelism", field, found, accepted);
+        let pp = request.pp.unwrap_or(1);
+        let named = [
+            ("tp", request.tp),
+            ("pp", request.pp),
+            ("ep", request.ep),
+            ("attention_dp", request.attention_dp),
+            ("replicas", request.replicas),
+            ("count", request.count),
+        ];
+        for (field, value) in named {
+            if let Some(v) = value.filter(|v| *v == 0 || *v > 65_536) {
+                return Err(bad(field, v, "1 to 65536".into()));
+            }
+        }
+        let rest =
+            request.pp.unwrap_or(1) * request.attention_dp.unwrap_or(1) * request.replicas.unwrap_or(1);
+        let tp = match (request.tp, request.count) {
+            (Some(tp), _) => tp,
+            // Expert parallelism without tp: every rank is a data-parallel one.
+            (None, Some(_)) if request.ep.is_some() || request.attention_dp.is_some() => 1,
+            (None, Some(count)) => widest_tp(model, count / rest.max(1)),
+            (None, None) => 1,
+        };
+        let ep = request.ep.unwrap_or(1);
+        let attention_dp = request.attention_dp.unwrap_or(if ep > tp { ep / tp } else { 1 });
+        let replicas = match (request.replicas, request.count) {
+            (Some(replicas), _) => replicas,
+            (None, Some(count)) => (count / (tp * pp * attention_dp)).max(1),
+            (None, None) => 1,
+        };
+        let all = Parallelism { tp, pp, ep, attention_dp, replicas };
+        if let Some(count) = request.count.filter(|c| *c != all.count()) {
+            return Err(bad(
+                "count",
+                count,
+                format!("a multiple of tp {tp} × pp {pp} × attention_dp {attention_dp}, as {}", all.count()),
+            ));
+        }
+        all.check(model)?;
+        Ok(all)
+    }
+
+    fn check(&self, model: &Model) -> Result<()> {
+        let bad = |field: &str, found: u64, accepted: String| {
+            Err(Error::field("parallelism", field, found, accepted))
+        };
+        if let Some(heads) = indivisible(model, self.tp) {
+            return bad("tp", self.tp, format!("a divisor of the {heads} attention heads of {}", model.name));
+        }
+        if self.pp > model.layers.len() as u64 {
+            return bad(
+                "pp",
+                self.pp,
+                format!("at most the {} layers of {}", model.layers.len(), model.name),
+            );
+        }
+        if self.ep > 1 && !model.is_moe() {
+            return bad("ep", self.ep, format!("1: {} has no experts", model.name));
+        }
+        if self.ep > self.stage_ranks() || !self.stage_ranks().is_multiple_of(self.ep) {
+            return bad("ep", self.ep, format!("a divisor of tp × attention_dp = {}", self.stage_ranks()));
+        }
+        Ok(())
+    }
+}
+
+/// What a user asked for; `None` is derived.
+///
+/// With only `count` given, the model spans it: `tp` is its widest legal divisor and the rest are replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Request {
+    /// Accelerators in all.
+    pub count: Option<u64>,
+    /// Tensor parallelism.
+    pub tp: Option<u64>,
+    /// Pipeline stages.
+    pub pp: Option<u64>,
+    /// Expert-parallel ranks.
+    pub ep: Option<u64>,
+    /// Data parallelism of attention.
+    pub attention_dp: Option<u64>,
+    /// Whole copies.
+    pub replicas: Option<u64>,
+}
+
+/// The head count that `tp` does not divide, if there is one. KV heads fewer than `tp` are replicated.
+pub fn indivisible(model: &Model, tp: u64) -> Option<u64> {
+    model.layers.iter().find_map(|layer| match &layer.mixer {
+        Mixer::Attention(a) if !a.heads.is_multiple_of(tp) => Some(a.heads),
+        Mixer::Attention(a) if !a.kv_heads.is_multiple_of(tp) && !tp.is_multiple_of(a.kv_heads) => {
+            Some(a.kv_heads)
+        }
+        Mixer::Latent(l) if !l.heads.is_multiple_of(tp) => Some(l.heads),
+        _ => None,
+    })
+}
+
+/// The widest tensor parallelism that divides `count` and the model's heads.
+pub fn widest_tp(model: &Model, count: u64) -> u64 {
+    (1..=count.max(1))
+        .rev()
+        .find(|tp| count.is_multiple_of(*tp) && indivisible(model, *tp).is_none())
+        .unwrap_or(1)
+}

@@ -1,0 +1,289 @@
+//! Number formats: how wide a stored weight or KV element is, and in which dtype it is computed with.
+//!
+//! Knows: names of formats, their true bits per value with scales and zero points, and the dtype whose peak rate
+//! counts. Knows nothing about models or chips: which tensors a format covers is [`crate::model::quantization`]'s.
+
+mod gguf;
+
+pub use gguf::GgufMix;
+pub(crate) use gguf::GgufTensor;
+
+use crate::error::{Error, Result};
+use crate::units::Bytes;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// A dtype in which a chip computes; each has a dense peak rate of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    /// IEEE single precision.
+    Fp32,
+    /// NVIDIA's 19-bit format.
+    Tf32,
+    /// IEEE half precision.
+    Fp16,
+    /// bfloat16.
+    Bf16,
+    /// e4m3 or e5m2.
+    Fp8,
+    /// 8-bit integers.
+    Int8,
+    /// 6-bit floats.
+    Fp6,
+    /// 4-bit floats (e2m1).
+    Fp4,
+    /// 4-bit integers.
+    Int4,
+}
+
+impl Dtype {
+    /// Bits of one value without scales.
+    pub fn bits(self) -> u32 {
+        match self {
+            Dtype::Fp32 | Dtype::Tf32 => 32,
+            Dtype::Fp16 | Dtype::Bf16 => 16,
+            Dtype::Fp8 | Dtype::Int8 => 8,
+            Dtype::Fp6 => 6,
+            Dtype::Fp4 | Dtype::Int4 => 4,
+        }
+    }
+
+    /// The name in flags and catalogs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dtype::Fp32 => "fp32",
+            Dtype::Tf32 => "tf32",
+            Dtype::Fp16 => "fp16",
+            Dtype::Bf16 => "bf16",
+            Dtype::Fp8 => "fp8",
+            Dtype::Int8 => "int8",
+            Dtype::Fp6 => "fp6",
+            Dtype::Fp4 => "fp4",
+            Dtype::Int4 => "int4",
+        }
+    }
+}
+
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A width in 1/65536 bit, so that 4.15625 (GPTQ with groups of 128) and 8 + 32/16384 (fp8 blocks) are exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Width(u32);
+
+impl Width {
+    const UNIT: u32 = 65_536;
+
+    /// Whole bits.
+    pub const fn bits(bits: u32) -> Width {
+        Width(bits * Width::UNIT)
+    }
+
+    /// `bits` a value plus `overhead` bits shared by a group of `group` values.
+    pub const fn grouped(bits: u32, overhead: u32, group: u32) -> Width {
+        Width(bits * Width::UNIT + overhead * Width::UNIT / group)
+    }
+
+    /// As a float.
+    pub fn as_f64(self) -> f64 {
+        f64::from(self.0) / f64::from(Width::UNIT)
+    }
+
+    /// Bytes of `elements` values, rounded up to a whole byte.
+    pub fn bytes(self, elements: u128) -> Bytes {
+        let bits = elements.saturating_mul(u128::from(self.0)).div_ceil(u128::from(Width::UNIT) * 8);
+        Bytes(u64::try_from(bits).unwrap_or(u64::MAX))
+    }
+}
+
+/// How one tensor is stored and computed with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Format {
+    /// Name as in flags: `bf16`, `fp8`, `gptq-int4`, `q6_k`, …
+    pub name: &'static str,
+    /// True bits per weight, scales and zero points counted.
+    pub width: Width,
+    /// The dtype that computes; `None` for weight-only formats, which compute in the 16-bit activation dtype.
+    pub compute: Option<Dtype>,
+}
+
+impl Format {
+    const fn new(name: &'static str, width: Width, compute: Option<Dtype>) -> Format {
+        Format { name, width, compute }
+    }
+
+    /// bfloat16, computed as such (or in fp16 where a chip has no bf16).
+    pub const BF16: Format = Format::new("bf16", Width::bits(16), None);
+    /// IEEE half precision.
+    pub const FP16: Format = Format::new("fp16", Width::bits(16), None);
+    /// IEEE single precision storage; computes in 32 bits.
+    pub const FP32: Format = Format::new("fp32", Width::bits(32), Some(Dtype::Fp32));
+    /// 8-bit floats with per-tensor or per-channel scales (their bytes are below 0.1 %).
+    pub const FP8: Format = Format::new("fp8", Width::bits(8), Some(Dtype::Fp8));
+    /// 8-bit floats with an fp32 scale per 128 × 128 block (DeepSeek-V3).
+    pub const FP8_BLOCK: Format = Format::new("fp8-block", Width::grouped(8, 32, 16_384), Some(Dtype::Fp8));
+    /// NVIDIA's 4-bit floats: an fp8 scale per 16 values.
+    pub const NVFP4: Format = Format::new("nvfp4", Width::grouped(4, 8, 16), Some(Dtype::Fp4));
+    /// OCP microscaling 4-bit floats: an 8-bit exponent per 32 values; weight-only as in gpt-oss.
+    pub const MXFP4: Format = Format::new("mxfp4", Width::grouped(4, 8, 32), None);
+    /// GPTQ, 4 bits, groups of 128: an fp16 scale and a 4-bit zero point each.
+    pub const GPTQ_INT4: Format = Format::new("gptq-int4", Width::grouped(4, 20, 128), None);
+    /// AWQ, 4 bits, groups of 128: an fp16 scale and a 4-bit zero point each.
+    pub const AWQ_INT4: Format = Format::new("awq-int4", Width::grouped(4, 20, 128), None);
+
+    /// The same storage, computed in `dtype`.
+    pub fn computing_in(self, dtype: Dtype) -> Format {
+        Format { compute: Some(dtype), ..self }
+    }
+}
+
+/// Every name that `--weights` takes for one format over all linear layers.
+///
+/// Widths: bitsandbytes nf4 has an fp32 absmax per 64 values; GGUF block layouts are those of llama.cpp's
+/// `ggml-common.h` (q4_0: 18 bytes per 32, q6_K: 210 bytes per 256, …).
+const FORMATS: &[Format] = &[
+    Format::BF16,
+    Format::FP16,
+    Format::FP32,
+    Format::FP8,
+    Format::FP8_BLOCK,
+    Format::NVFP4,
+    Format::MXFP4,
+    Format::GPTQ_INT4,
+    Format::AWQ_INT4,
+    Format::new("gptq-int8", Width::grouped(8, 24, 128), None),
+    Format::new("w8", Width::bits(8), None),
+    Format::new("w4", Width::bits(4), None),
+    Format::new("int8", Width::bits(8), None),
+    Format::new("int4", Width::bits(4), None),
+    Format::new("mxfp8", Width::grouped(8, 8, 32), Some(Dtype::Fp8)),
+    Format::new("nf4", Width::grouped(4, 32, 64), None),
+];
+
+/// How the weights of a whole model are stored, as a user names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WeightFormat {
+    /// One format on every linear layer; embedding, lm_head, norms and router stay 16-bit.
+    Uniform(Format),
+    /// One of llama.cpp's mixtures, which cover the embedding and lm_head too.
+    Gguf(GgufMix),
+}
+
+impl WeightFormat {
+    /// The name as given.
+    pub fn name(self) -> &'static str {
+        match self {
+            WeightFormat::Uniform(format) => format.name,
+            WeightFormat::Gguf(mix) => mix.name(),
+        }
+    }
+
+    /// Every accepted name.
+    pub fn names() -> Vec<&'static str> {
+        FORMATS.iter().map(|f| f.name).chain(GgufMix::ALL.iter().map(|m| m.name())).collect()
+    }
+}
+
+impl FromStr for WeightFormat {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<WeightFormat> {
+        let lower = name.trim().to_ascii_lowercase();
+        let wanted = match lower.as_str() {
+            "16" | "w16" | "bfloat16" => "bf16",
+            "float16" | "f16" | "half" => "fp16",
+            "32" | "float32" | "f32" => "fp32",
+            "8" => "w8",
+            "4" => "w4",
+            "gptq" => "gptq-int4",
+            "awq" => "awq-int4",
+            other => other,
+        };
+        if let Some(format) = FORMATS.iter().find(|f| f.name == wanted) {
+            return Ok(WeightFormat::Uniform(*format));
+        }
+        GgufMix::ALL.iter().find(|m| m.name() == wanted).map(|m| WeightFormat::Gguf(*m)).ok_or_else(|| {
+            Error::field("precision", "weights", format!("{name:?}"), WeightFormat::names().join(", "))
+        })
+    }
+}
+
+/// How KV-cache elements are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KvFormat {
+    /// Name in reports.
+    pub name: &'static str,
+    /// Bits per element.
+    pub width: Width,
+}
+
+impl KvFormat {
+    /// 16-bit elements.
+    pub const BF16: KvFormat = KvFormat { name: "bf16", width: Width::bits(16) };
+    /// 8-bit elements; per-tensor scales take no room.
+    pub const FP8: KvFormat = KvFormat { name: "fp8", width: Width::bits(8) };
+
+    const ALL: &[KvFormat] = &[
+        KvFormat::BF16,
+        KvFormat { name: "fp16", width: Width::bits(16) },
+        KvFormat::FP8,
+        KvFormat { name: "int8", width: Width::bits(8) },
+        KvFormat { name: "int4", width: Width::bits(4) },
+        KvFormat { name: "fp32", width: Width::bits(32) },
+        KvFormat { name: "nvfp4", width: Width::grouped(4, 8, 16) },
+        KvFormat { name: "q8_0", width: Width::grouped(8, 16, 32) },
+        KvFormat { name: "q4_0", width: Width::grouped(4, 16, 32) },
+    ];
+}
+
+impl FromStr for KvFormat {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<KvFormat> {
+        let lower = name.trim().to_ascii_lowercase();
+        let wanted = match lower.as_str() {
+            "16" | "bfloat16" => "bf16",
+            "float16" | "f16" => "fp16",
+            "8" => "int8",
+            "4" => "int4",
+            "fp8_e4m3" | "fp8_e5m2" => "fp8",
+            "32" | "float32" | "f32" => "fp32",
+            other => other,
+        };
+        KvFormat::ALL.iter().find(|f| f.name == wanted).copied().ok_or_else(|| {
+            let accepted: Vec<_> =
+                ["auto", "16", "8", "4"].into_iter().chain(KvFormat::ALL.iter().map(|f| f.name)).collect();
+            Error::field("precision", "kv", format!("{name:?}"), accepted.join(", "))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn widths_count_scales_and_zeros() {
+        // GPTQ g128: 4 + (16 + 4)/128 = 4.15625; nvfp4: 4 + 8/16; q8_0: 34 bytes per 32 = 8.5 bits.
+        assert_eq!(Format::GPTQ_INT4.width.as_f64(), 4.15625);
+        assert_eq!(Format::NVFP4.width.as_f64(), 4.5);
+        assert_eq!(Format::FP8_BLOCK.width.as_f64(), 8.0 + 32.0 / 16384.0);
+        // 1000 values of 4.15625 bits = 4156.25 bits = 519.53 -> 520 bytes.
+        assert_eq!(Format::GPTQ_INT4.width.bytes(1000), Bytes(520));
+    }
+
+    #[test]
+    fn names_round_trip_and_unknown_ones_list_what_is_accepted() {
+        for name in WeightFormat::names() {
+            assert_eq!(name.parse::<WeightFormat>().unwrap().name(), name);
+        }
+        let message = "w5".parse::<WeightFormat>().unwrap_err().to_string();
+        assert!(message.contains("w5") && message.contains("gptq-int4"), "{message}");
+        assert_eq!("8".parse::<KvFormat>().unwrap().width, Width::bits(8));
+    }
+}

@@ -1,0 +1,175 @@
+//! llama.cpp's quantization mixtures: which block type each tensor of a GGUF file gets.
+//!
+//! Source: `llama_tensor_get_type` in llama.cpp's `src/llama-quant.cpp` and the block structs of
+//! `ggml/src/ggml-common.h` (read as of build b3000 to b5000). Left out: its special cases for 70B models and for
+//! eight experts, which move a few tensors by one step.
+
+use super::{Format, Width};
+
+const Q2_K: Format = Format::new("q2_k", Width::grouped(0, 84 * 8, 256), None);
+const Q3_K: Format = Format::new("q3_k", Width::grouped(0, 110 * 8, 256), None);
+const Q4_0: Format = Format::new("q4_0", Width::grouped(4, 16, 32), None);
+const Q4_K: Format = Format::new("q4_k", Width::grouped(0, 144 * 8, 256), None);
+const Q5_0: Format = Format::new("q5_0", Width::grouped(5, 16, 32), None);
+const Q5_1: Format = Format::new("q5_1", Width::grouped(5, 32, 32), None);
+const Q5_K: Format = Format::new("q5_k", Width::grouped(0, 176 * 8, 256), None);
+const Q6_K: Format = Format::new("q6_k", Width::grouped(0, 210 * 8, 256), None);
+const Q8_0: Format = Format::new("q8_0", Width::grouped(8, 16, 32), None);
+
+/// One of llama.cpp's file types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum GgufMix {
+    /// 8.5 bits throughout.
+    Q8_0,
+    /// 6.5625 bits throughout.
+    Q6K,
+    /// q5_k with half of attn_v and ffn_down in q6_k.
+    Q5KM,
+    /// 5.5 bits, output in q6_k.
+    Q5_0,
+    /// q4_k with half of attn_v and ffn_down in q6_k.
+    Q4KM,
+    /// 4.5 bits, output in q6_k.
+    Q4_0,
+    /// q3_k with attention values and outputs in q4_k or q5_k.
+    Q3KM,
+    /// q2_k with attention values, outputs and ffn_down in q3_k or q4_k.
+    Q2K,
+}
+
+/// Where a tensor stands, as the mixtures see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GgufTensor {
+    /// The token embedding.
+    Embedding,
+    /// lm_head.
+    Output,
+    /// The value projection.
+    AttentionValue,
+    /// The attention output projection.
+    AttentionOutput,
+    /// The down projection, of experts too.
+    FfnDown,
+    /// Any other matrix.
+    Other,
+}
+
+impl GgufMix {
+    /// All mixtures, widest first.
+    pub const ALL: &[GgufMix] = &[
+        GgufMix::Q8_0,
+        GgufMix::Q6K,
+        GgufMix::Q5KM,
+        GgufMix::Q5_0,
+        GgufMix::Q4KM,
+        GgufMix::Q4_0,
+        GgufMix::Q3KM,
+        GgufMix::Q2K,
+    ];
+
+    /// llama.cpp's name, lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            GgufMix::Q8_0 => "q8_0",
+            GgufMix::Q6K => "q6_k",
+            GgufMix::Q5KM => "q5_k_m",
+            GgufMix::Q5_0 => "q5_0",
+            GgufMix::Q4KM => "q4_k_m",
+            GgufMix::Q4_0 => "q4_0",
+            GgufMix::Q3KM => "q3_k_m",
+            GgufMix::Q2K => "q2_k",
+        }
+    }
+
+    /// The format of one matrix with `columns` inputs in layer `layer` of `layers`.
+    pub(crate) fn format(
+        self,
+        tensor: GgufTensor,
+        layer: usize,
+        layers: usize,
+        columns: u64,
+        tied: bool,
+    ) -> Format {
+        let format = match tensor {
+            GgufTensor::Output => self.output(),
+            GgufTensor::Embedding if tied => self.output(),
+            GgufTensor::Embedding => self.base(),
+            _ => self.inner(tensor, layer, layers),
+        };
+        fitting(format, columns)
+    }
+
+    fn base(self) -> Format {
+        match self {
+            GgufMix::Q8_0 => Q8_0,
+            GgufMix::Q6K => Q6_K,
+            GgufMix::Q5KM => Q5_K,
+            GgufMix::Q5_0 => Q5_0,
+            GgufMix::Q4KM => Q4_K,
+            GgufMix::Q4_0 => Q4_0,
+            GgufMix::Q3KM => Q3_K,
+            GgufMix::Q2K => Q2_K,
+        }
+    }
+
+    fn output(self) -> Format {
+        if self == GgufMix::Q8_0 { Q8_0 } else { Q6_K }
+    }
+
+    fn inner(self, tensor: GgufTensor, layer: usize, layers: usize) -> Format {
+        use GgufTensor::{AttentionOutput, AttentionValue, FfnDown};
+        // The first and last eighth of the layers and every third between get more bits.
+        let eighth = layers / 8;
+        let more = layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2;
+        match (self, tensor) {
+            (GgufMix::Q4KM | GgufMix::Q5KM, AttentionValue | FfnDown) if more => Q6_K,
+            (GgufMix::Q3KM, AttentionValue) => {
+                if layer < 2 {
+                    Q5_K
+                } else {
+                    Q4_K
+                }
+            }
+            (GgufMix::Q3KM, AttentionOutput) => Q4_K,
+            (GgufMix::Q3KM, FfnDown) if layer < layers / 16 => Q5_K,
+            (GgufMix::Q3KM, FfnDown) if more => Q4_K,
+            (GgufMix::Q2K, AttentionValue | AttentionOutput | FfnDown) => Q3_K,
+            _ => self.base(),
+        }
+    }
+}
+
+/// Super-blocks hold 256 values: rows that are no multiple fall back to a type with blocks of 32.
+fn fitting(format: Format, columns: u64) -> Format {
+    if columns.is_multiple_of(256) {
+        return format;
+    }
+    match format.name {
+        "q2_k" | "q3_k" => Q4_0,
+        "q4_k" => Q5_0,
+        "q5_k" => Q5_1,
+        "q6_k" => Q8_0,
+        _ => format,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn q4_k_m_gives_half_of_the_value_projections_six_bits() {
+        // 32 layers: 0-3 and 28-31, then every third of 4..28 (6, 9, …, 27): 8 + 8 = 16 layers.
+        let wide = (0..32)
+            .filter(|&l| GgufMix::Q4KM.format(GgufTensor::AttentionValue, l, 32, 4096, false).name == "q6_k")
+            .count();
+        assert_eq!(wide, 16);
+    }
+
+    #[test]
+    fn rows_that_do_not_fill_a_super_block_fall_back() {
+        // 5504 = 21.5 * 256.
+        assert_eq!(GgufMix::Q4KM.format(GgufTensor::Other, 0, 24, 5504, false).name, "q5_0");
+        assert_eq!(Q6_K.width.as_f64(), 6.5625);
+    }
+}

@@ -1,0 +1,204 @@
+//! The spec: what a user writes in TOML or flags, parsed and not yet believed.
+//!
+//! Knows: names and shapes of keys; unknown keys are refused. What they mean together is decided once, in
+//! [`crate::deployment`] and [`crate::plan`].
+
+use crate::error::{Error, Result};
+use crate::precision::Dtype;
+use crate::workload::Workload;
+use serde::Deserialize;
+use std::path::PathBuf;
+
+/// A whole spec file. Every section may be left out; verbs say what they miss.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Spec {
+    /// What is served.
+    pub model: ModelSpec,
+    /// On what.
+    pub hardware: HardwareSpec,
+    /// In which formats.
+    pub precision: PrecisionSpec,
+    /// How it is shared.
+    pub parallelism: ParallelismSpec,
+    /// The engine's settings, by vLLM's names.
+    pub engine: EngineSpec,
+    /// The traffic.
+    pub workload: Option<Workload>,
+    /// What the traffic must get.
+    pub slo: Slo,
+    /// Over what a plan searches.
+    pub search: Option<SearchSpec>,
+}
+
+/// `[model]`: a catalog name or a file.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ModelSpec {
+    /// Catalog id, or a path as on the command line.
+    pub name: Option<String>,
+    /// A `config.json`, or the folder that holds one.
+    pub path: Option<PathBuf>,
+}
+
+/// `[hardware]`.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HardwareSpec {
+    /// Catalog id.
+    pub accelerator: Option<String>,
+    /// Accelerators in all.
+    pub count: Option<u64>,
+}
+
+/// `[precision]`.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PrecisionSpec {
+    /// Weight format; the checkpoint's own where absent.
+    pub weights: Option<String>,
+    /// Dtype that computes on quantized weights, for formats that are weight-only by themselves.
+    pub activations: Option<Dtype>,
+    /// KV-cache format; `auto` is the checkpoint's, else that of the activations.
+    pub kv: Option<String>,
+}
+
+/// `[parallelism]`.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ParallelismSpec {
+    /// Tensor parallelism.
+    pub tp: Option<u64>,
+    /// Pipeline stages.
+    pub pp: Option<u64>,
+    /// Expert-parallel ranks.
+    pub ep: Option<u64>,
+    /// Data parallelism of attention.
+    pub attention_dp: Option<u64>,
+    /// Whole copies.
+    pub replicas: Option<u64>,
+}
+
+/// `[engine]`: vLLM's names and, where absent, vLLM's defaults.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EngineSpec {
+    /// The scheduling policy; plans reason about `vllm`.
+    pub scheduler: SchedulerKind,
+    /// Which price of a step counts.
+    pub cost: CostKind,
+    /// Sequences that run at once.
+    pub max_num_seqs: Option<u64>,
+    /// Tokens that one step computes at most.
+    pub max_num_batched_tokens: Option<u64>,
+    /// Tokens of a KV block.
+    pub block_size: Option<u64>,
+    /// Share of the device memory that the engine may take.
+    pub gpu_memory_utilization: Option<f64>,
+    /// Longest sequence that is served.
+    pub max_model_len: Option<u64>,
+}
+
+/// Scheduling policies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SchedulerKind {
+    /// vLLM v1: continuous batching with a token budget.
+    #[default]
+    Vllm,
+}
+
+/// Prices of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CostKind {
+    /// What the machine's limits allow.
+    #[default]
+    Limit,
+    /// What is expected, with the generic efficiency.
+    Forecast,
+}
+
+/// `[slo]`: bounds that every plan must keep.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Slo {
+    /// Time to first token, 99th percentile.
+    pub ttft_p99_ms: Option<f64>,
+    /// Time per output token, 99th percentile.
+    pub tpot_p99_ms: Option<f64>,
+    /// End-to-end latency, 99th percentile.
+    pub e2el_p99_ms: Option<f64>,
+}
+
+/// `[search]`: what a plan may choose from.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SearchSpec {
+    /// Catalog ids; every GPU and TPU with a price where absent.
+    pub accelerators: Vec<String>,
+    /// Accelerators in all, at most.
+    pub max_accelerators: Option<u64>,
+    /// Weight formats; the checkpoint's own where empty.
+    pub weights: Vec<String>,
+    /// KV-cache formats; `auto` where empty.
+    pub kv: Vec<String>,
+    /// Tensor-parallel degrees; every legal one where empty.
+    pub tp: Vec<u64>,
+    /// What the best plan has least of.
+    pub minimise: Objective,
+}
+
+/// What a plan minimises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Objective {
+    /// Dollars per hour of the deployment.
+    #[default]
+    CostPerHour,
+    /// Dollars per million output tokens at the offered load.
+    CostPerMillionTokens,
+    /// Accelerators.
+    Accelerators,
+    /// Joules per output token.
+    Energy,
+}
+
+impl Spec {
+    /// Parses TOML; `place` names the file in errors.
+    pub fn parse(place: &str, text: &str) -> Result<Spec> {
+        let parsed = toml::Deserializer::parse(text).map_err(|e| Error::Parse {
+            place: place.into(),
+            message: e.to_string().trim_end().to_owned(),
+        })?;
+        let spec: Spec = serde_path_to_error::deserialize(parsed).map_err(|e| {
+            let path = e.path().to_string();
+            Error::Parse {
+                place: place.into(),
+                message: format!("`{path}`: {}", e.into_inner().to_string().trim_end()),
+            }
+        })?;
+        spec.check(place)?;
+        Ok(spec)
+    }
+
+    fn check(&self, place: &str) -> Result<()> {
+        if self.model.name.is_some() && self.model.path.is_some() {
+            return Err(Error::field(place, "model", "both `name` and `path`", "one of the two"));
+        }
+        let bounds = [
+            ("slo.ttft_p99_ms", self.slo.ttft_p99_ms),
+            ("slo.tpot_p99_ms", self.slo.tpot_p99_ms),
+            ("slo.e2el_p99_ms", self.slo.e2el_p99_ms),
+        ];
+        for (field, value) in bounds {
+            if let Some(v) = value.filter(|v| !(v.is_finite() && *v > 0.0)) {
+                return Err(Error::field(place, field, v, "milliseconds above 0"));
+            }
+        }
+        if let Some(workload) = &self.workload {
+            workload.check(place)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,244 @@
+//! Units as types: bytes, operations, rates and time.
+//!
+//! Knows: how quantities divide into one another, and how they are printed for people. Knows nothing about
+//! models or machines. Decimal (GB) and binary (GiB) sizes exist only as text: inside there are bytes.
+
+use serde::{Deserialize, Serialize};
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Mul};
+
+/// A size in bytes. Arithmetic saturates: 2^64 bytes is more than any machine here holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Bytes(pub u64);
+
+impl Bytes {
+    /// Zero bytes.
+    pub const ZERO: Bytes = Bytes(0);
+
+    /// Bytes that `elements` values of `bits` each take, rounded up. Fractions of a bit (q4_k's 4.5) are exact
+    /// because widths are held in 1/65536 bit, see [`crate::precision::Width`].
+    pub fn from_f64(bytes: f64) -> Bytes {
+        Bytes(bytes.max(0.0).round() as u64)
+    }
+
+    /// The difference, or zero where `other` is larger.
+    pub fn saturating_sub(self, other: Bytes) -> Bytes {
+        Bytes(self.0.saturating_sub(other.0))
+    }
+
+    /// Scaled by `numerator / denominator`, rounded up, without overflow in between.
+    pub fn scale(self, numerator: u64, denominator: u64) -> Bytes {
+        let scaled = (u128::from(self.0) * u128::from(numerator)).div_ceil(u128::from(denominator.max(1)));
+        Bytes(u64::try_from(scaled).unwrap_or(u64::MAX))
+    }
+
+    /// The size as a float, for rates.
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64
+    }
+
+    /// `16.06 GB`, decimal.
+    pub fn gb(self) -> String {
+        human(self.as_f64(), 1e3, &["B", "kB", "MB", "GB", "TB", "PB"])
+    }
+
+    /// `14.96 GiB`, binary.
+    pub fn gib(self) -> String {
+        human(self.as_f64(), 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"])
+    }
+}
+
+impl Add for Bytes {
+    type Output = Bytes;
+    fn add(self, other: Bytes) -> Bytes {
+        Bytes(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Bytes {
+    fn add_assign(&mut self, other: Bytes) {
+        *self = *self + other;
+    }
+}
+
+impl Mul<u64> for Bytes {
+    type Output = Bytes;
+    fn mul(self, times: u64) -> Bytes {
+        Bytes(self.0.saturating_mul(times))
+    }
+}
+
+impl Sum for Bytes {
+    fn sum<I: Iterator<Item = Bytes>>(iter: I) -> Bytes {
+        iter.fold(Bytes::ZERO, Add::add)
+    }
+}
+
+/// Floating-point (or integer) operations; a multiply-add counts two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Flops(pub u128);
+
+impl Flops {
+    /// No operations.
+    pub const ZERO: Flops = Flops(0);
+
+    /// The count as a float, for rates.
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64
+    }
+
+    /// `29.7 TFLOP`.
+    pub fn human(self) -> String {
+        human(self.as_f64(), 1e3, &["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"])
+    }
+}
+
+impl Add for Flops {
+    type Output = Flops;
+    fn add(self, other: Flops) -> Flops {
+        Flops(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Flops {
+    fn add_assign(&mut self, other: Flops) {
+        *self = *self + other;
+    }
+}
+
+impl Mul<u64> for Flops {
+    type Output = Flops;
+    fn mul(self, times: u64) -> Flops {
+        Flops(self.0.saturating_mul(u128::from(times)))
+    }
+}
+
+impl Sum for Flops {
+    fn sum<I: Iterator<Item = Flops>>(iter: I) -> Flops {
+        iter.fold(Flops::ZERO, Add::add)
+    }
+}
+
+/// A memory or link rate in bytes per second.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ByteRate(pub f64);
+
+/// A compute rate in operations per second.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct FlopRate(pub f64);
+
+/// A span of time in integer picoseconds, so that sums are exact and independent of their order.
+///
+/// 2^64 ps is 213 days; arithmetic saturates there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub struct Picoseconds(pub u64);
+
+impl Picoseconds {
+    /// No time.
+    pub const ZERO: Picoseconds = Picoseconds(0);
+
+    /// From seconds, to the nearest picosecond.
+    pub fn from_seconds(seconds: f64) -> Picoseconds {
+        Picoseconds((seconds.max(0.0) * 1e12).round() as u64)
+    }
+
+    /// Time that `bytes` take at `rate`.
+    pub fn moving(bytes: Bytes, rate: ByteRate) -> Picoseconds {
+        Picoseconds::from_seconds(bytes.as_f64() / rate.0)
+    }
+
+    /// Time that `flops` take at `rate`.
+    pub fn computing(flops: Flops, rate: FlopRate) -> Picoseconds {
+        Picoseconds::from_seconds(flops.as_f64() / rate.0)
+    }
+
+    /// In seconds.
+    pub fn seconds(self) -> f64 {
+        self.0 as f64 / 1e12
+    }
+
+    /// In milliseconds, the unit of reports.
+    pub fn ms(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+}
+
+impl Add for Picoseconds {
+    type Output = Picoseconds;
+    fn add(self, other: Picoseconds) -> Picoseconds {
+        Picoseconds(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Picoseconds {
+    fn add_assign(&mut self, other: Picoseconds) {
+        *self = *self + other;
+    }
+}
+
+impl Mul<u64> for Picoseconds {
+    type Output = Picoseconds;
+    fn mul(self, times: u64) -> Picoseconds {
+        Picoseconds(self.0.saturating_mul(times))
+    }
+}
+
+impl Sum for Picoseconds {
+    fn sum<I: Iterator<Item = Picoseconds>>(iter: I) -> Picoseconds {
+        iter.fold(Picoseconds::ZERO, Add::add)
+    }
+}
+
+impl Serialize for Picoseconds {
+    /// Reports carry milliseconds; only they round.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.ms())
+    }
+}
+
+/// `value` with three to four significant digits and the largest fitting prefix of `names`, `step` apart.
+pub fn human(value: f64, step: f64, names: &[&str]) -> String {
+    let mut value = value;
+    let mut index = 0;
+    while value.abs() >= step && index + 1 < names.len() {
+        value /= step;
+        index += 1;
+    }
+    let digits = match value.abs() {
+        _ if index == 0 => 0,
+        v if v < 10.0 => 2,
+        v if v < 100.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {}", names.get(index).copied().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimal_and_binary_sizes_differ_in_name_and_value() {
+        // 24 GiB = 24 * 2^30 = 25,769,803,776 bytes = 25.8 GB.
+        let size = Bytes(24 << 30);
+        assert_eq!((size.gb().as_str(), size.gib().as_str()), ("25.8 GB", "24.0 GiB"));
+    }
+
+    #[test]
+    fn time_is_exact_in_picoseconds() {
+        // 1.5 GB at 1.5 TB/s = 1 ms = 10^9 ps.
+        assert_eq!(Picoseconds::moving(Bytes(1_500_000_000), ByteRate(1.5e12)), Picoseconds(1_000_000_000));
+        assert_eq!(Picoseconds::computing(Flops(312_000_000_000), FlopRate(312e12)).ms(), 1.0);
+    }
+
+    #[test]
+    fn sizes_saturate_instead_of_wrapping() {
+        assert_eq!(Bytes(u64::MAX) + Bytes(1), Bytes(u64::MAX));
+        assert_eq!(Bytes(u64::MAX).scale(3, 2), Bytes(u64::MAX));
+        assert_eq!(Bytes(10).scale(1, 3), Bytes(4));
+    }
+}
