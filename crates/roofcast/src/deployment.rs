@@ -174,7 +174,7 @@ impl Deployment {
         let formats = formats::Formats::resolve(&model, &accelerator, options, &mut assumptions)?;
         let engine = Engine::resolve(&options.engine, &accelerator)?;
         let mut deployment = Deployment {
-            weights: formats.name(),
+            weights: formats.name(&model),
             kv: formats.kv,
             base: formats.base,
             model,

@@ -4,7 +4,7 @@
 //! blocks, as vLLM counts them. With `ideal`: nominal memory, perfect sharing, nothing reserved.
 
 use crate::deployment::Deployment;
-use crate::model::{Ffn, Mixer};
+use crate::model::Ffn;
 use crate::units::Bytes;
 use serde::Serialize;
 
@@ -34,20 +34,13 @@ pub struct Rank {
     pub short_by_bytes: Bytes,
 }
 
-/// KV bytes that a sequence of `context` tokens takes on one rank of stage `stage`.
+/// Bytes that a sequence of `context` tokens keeps on one rank of stage `stage`: KV, index keys and states.
 pub fn sequence_bytes(deployment: &Deployment, stage: usize, context: u64) -> Bytes {
     let tp = deployment.parallelism.tp;
     let blocks = deployment.stages.get(stage).map(|s| s.blocks.as_slice()).unwrap_or_default();
     blocks
         .iter()
-        .map(|(block, layers)| {
-            let parts = match &block.mixer {
-                _ if deployment.ideal => tp,
-                Mixer::Attention(a) => tp.min(a.kv_heads),
-                _ => 1,
-            };
-            deployment.kv.width.bytes(block.mixer.kv_elements(context).div_ceil(u128::from(parts))) * *layers
-        })
+        .map(|(b, layers)| b.mixer.rank_bytes(deployment.kv, context, tp, deployment.ideal) * *layers)
         .sum()
 }
 
@@ -139,7 +132,7 @@ fn pooled_tokens(deployment: &Deployment, context: u64) -> u64 {
     let p = deployment.parallelism;
     let pool = deployment.accelerator.memory_bytes * (p.stage_ranks() * p.pp);
     let free = pool.saturating_sub(deployment.weight_bytes);
-    let one = deployment.kv.width.bytes(deployment.model.kv_elements_per_sequence(context));
+    let one = deployment.model.kv_bytes_per_sequence(deployment.kv, context);
     share(free, context, one)
 }
 

@@ -3,19 +3,20 @@
 //! Knows: dimensions, parameter counts, and what each layer keeps per token. Knows nothing about machines or how work
 //! is shared; reading a `config.json` is [`config`]'s, number formats are [`quantization`]'s.
 
-pub mod attention;
 pub mod config;
 pub mod ffn;
 mod keys;
+pub mod mixer;
 pub mod quantization;
 pub mod tensor;
 
-pub use attention::{Attention, Latent, Mixer};
 pub use ffn::{Dense, Experts, Ffn};
+pub use mixer::{Attention, Latent, Mixer};
 pub use quantization::Quantization;
 pub use tensor::{Role, Split, Tensor};
 
-use crate::precision::Dtype;
+use crate::precision::{Dtype, KvFormat};
+use crate::units::Bytes;
 
 /// A decoder-only language model.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,6 +56,8 @@ pub struct Layer {
     pub norms: u64,
     /// Whether attention and FFN run side by side and share one all-reduce (GPT-J, NeoX, Falcon).
     pub parallel: bool,
+    /// What belongs to neither: hyper-connections, per-layer inputs, a linear layer in the place of one of the two.
+    pub extra: Vec<Tensor>,
 }
 
 impl Layer {
@@ -63,6 +66,7 @@ impl Layer {
         let mut tensors = self.mixer.tensors(hidden);
         tensors.extend(self.ffn.tensors(hidden));
         tensors.push(Tensor::vector("norms", "norms", self.norms, Split::Replicated));
+        tensors.extend(&self.extra);
         tensors
     }
 }
@@ -113,6 +117,30 @@ impl Model {
         self.layers.iter().any(|l| matches!(l.ffn, Ffn::Experts(_)))
     }
 
+    /// Bytes that one sequence of `context` tokens keeps, whole: keys and values in the format `kv`, windows at most
+    /// full, index keys and recurrent states in formats of their own.
+    pub fn kv_bytes_per_sequence(&self, kv: KvFormat, context: u64) -> Bytes {
+        self.layers.iter().map(|l| l.mixer.sequence_bytes(kv, context)).sum()
+    }
+
+    /// Bytes that a token adds at `context`: the marginal cost, without states and full windows. Where several tokens
+    /// share an entry (DeepSeek-V4) it is the mean over those.
+    pub fn kv_bytes_per_token(&self, kv: KvFormat, context: u64) -> Bytes {
+        let (context, span) = self.last_entry(context);
+        let before = self.kv_bytes_per_sequence(kv, context - span);
+        self.kv_bytes_per_sequence(kv, context).saturating_sub(before).scale(1, span)
+    }
+
+    /// The context, at least one token, and how many of its last tokens share an entry in some layer.
+    fn last_entry(&self, context: u64) -> (u64, u64) {
+        let ratio = |layer: &Layer| match &layer.mixer {
+            Mixer::Compressed(c) => c.ratio.unwrap_or(1),
+            _ => 1,
+        };
+        let context = context.max(1);
+        (context, self.layers.iter().map(ratio).max().unwrap_or(1).clamp(1, context))
+    }
+
     /// KV elements that `layer`-wise sum to one sequence's cache at `context` tokens.
     pub fn kv_elements_per_sequence(&self, context: u64) -> u128 {
         self.layers.iter().map(|l| l.mixer.kv_elements(context)).sum()
@@ -120,7 +148,9 @@ impl Model {
 
     /// KV elements that the last of `context` tokens added: layers whose window is full add none.
     pub fn kv_elements_per_token(&self, context: u64) -> u64 {
-        let before = self.kv_elements_per_sequence(context.saturating_sub(1));
-        u64::try_from(self.kv_elements_per_sequence(context.max(1)) - before).unwrap_or(u64::MAX)
+        let (context, span) = self.last_entry(context);
+        let before = self.kv_elements_per_sequence(context - span);
+        let added = self.kv_elements_per_sequence(context).saturating_sub(before);
+        u64::try_from(added.div_ceil(u128::from(span))).unwrap_or(u64::MAX)
     }
 }

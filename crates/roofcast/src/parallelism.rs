@@ -4,7 +4,7 @@
 //! over `ep` of those ranks and sliced over the rest (vLLM's rule).
 
 use crate::error::{Error, Result};
-use crate::model::{Mixer, Model};
+use crate::model::Model;
 use serde::Serialize;
 
 /// Degrees of parallelism, all at least one.
@@ -127,14 +127,7 @@ pub struct Request {
 
 /// The head count that `tp` does not divide, if there is one. KV heads fewer than `tp` are replicated.
 pub fn indivisible(model: &Model, tp: u64) -> Option<u64> {
-    model.layers.iter().find_map(|layer| match &layer.mixer {
-        Mixer::Attention(a) if !a.heads.is_multiple_of(tp) => Some(a.heads),
-        Mixer::Attention(a) if !a.kv_heads.is_multiple_of(tp) && !tp.is_multiple_of(a.kv_heads) => {
-            Some(a.kv_heads)
-        }
-        Mixer::Latent(l) if !l.heads.is_multiple_of(tp) => Some(l.heads),
-        _ => None,
-    })
+    model.layers.iter().find_map(|layer| layer.mixer.indivisible(tp))
 }
 
 /// The widest tensor parallelism that divides `count` and the model's heads.

@@ -15,6 +15,10 @@ pub(super) struct Formats {
     pub(super) base: Dtype,
     /// KV-cache elements.
     pub(super) kv: KvFormat,
+    /// The dtype that the user names for activations.
+    activations: Option<Dtype>,
+    /// The dtypes that the chip computes in.
+    rates: Vec<Dtype>,
 }
 
 enum Rule {
@@ -59,14 +63,29 @@ impl Formats {
         };
         let rule = rule(model, chip, wish, plain, options.precision.activations, assumptions)?;
         let kv = kv(model, options.precision.kv.as_deref(), dtype)?;
-        Ok(Formats { rule, plain, base, kv })
+        let rates = chip.peak_flops.keys().copied().collect();
+        Ok(Formats { rule, plain, base, kv, activations: options.precision.activations, rates })
     }
 
-    /// The name of the weight format.
-    pub(super) fn name(&self) -> String {
-        match self.rule {
-            Rule::Linear(format) | Rule::Checkpoint(format) => format.name.to_owned(),
-            Rule::Gguf(mix) => mix.name().to_owned(),
+    /// The name of the weight format; those of a checkpoint with several, joined.
+    pub(super) fn name(&self, model: &Model) -> String {
+        match (&self.rule, &model.quantization) {
+            (Rule::Checkpoint(_), Some(q)) => {
+                q.formats().iter().map(|f| f.name).collect::<Vec<_>>().join("+")
+            }
+            (Rule::Linear(format) | Rule::Checkpoint(format), _) => format.name.to_owned(),
+            (Rule::Gguf(mix), _) => mix.name().to_owned(),
+        }
+    }
+
+    /// A checkpoint's format as this chip computes it: weight-only where it has no unit for it.
+    fn adapted(&self, format: Format) -> Format {
+        let format = with_activations(format, self.activations).unwrap_or(format);
+        match format.compute {
+            Some(dtype) if dtype != Dtype::Fp32 && !self.rates.contains(&dtype) => {
+                Format { compute: None, ..format }
+            }
+            _ => format,
         }
     }
 
@@ -84,10 +103,9 @@ impl Formats {
         let matrix = matches!(tensor.role, Role::Linear | Role::Expert);
         match &self.rule {
             Rule::Linear(format) if matrix && layer.is_some() => *format,
-            Rule::Checkpoint(format) => {
-                let quantized =
-                    model.quantization.as_ref().is_some_and(|q| q.format(tensor, layer).is_some());
-                if quantized && layer.is_some() { *format } else { self.plain }
+            Rule::Checkpoint(_) => {
+                let quantized = model.quantization.as_ref().and_then(|q| q.format(tensor, layer));
+                quantized.map_or(self.plain, |f| self.adapted(f))
             }
             Rule::Gguf(mix) if tensor.role != Role::Vector && tensor.role != Role::Router => mix.format(
                 gguf_place(tensor),
@@ -130,11 +148,15 @@ fn rule(
         (None, None) => Rule::Linear(plain),
         (None, Some(q)) => {
             let mut format = with_activations(q.format, activations)?;
-            if let Some(dtype) = format.compute.filter(|d| activations.is_none() && !chip.has(*d)) {
-                assumptions.push(format!(
-                    "{} has no {dtype} rate: the checkpoint's {} is weight-only there",
-                    chip.id, q.method
-                ));
+            for dtype in q.formats().iter().filter_map(|f| f.compute) {
+                if activations.is_none() && !chip.has(dtype) {
+                    assumptions.push(format!(
+                        "{} has no {dtype} rate: the checkpoint's {} is weight-only there",
+                        chip.id, q.method
+                    ));
+                }
+            }
+            if format.compute.is_some_and(|d| activations.is_none() && !chip.has(d)) {
                 format.compute = None;
             }
             Rule::Checkpoint(format)

@@ -39,6 +39,12 @@ pub struct Experts {
     pub shared_gate: bool,
     /// Elements of the router besides its matrix: a bias, or correction terms.
     pub router_bias: u64,
+    /// Routed experts work on a stream of this width, projected down and up again (Nemotron-3, Kimi K3).
+    pub latent: Option<u64>,
+    /// A norm on the latent before it is projected up (Kimi K3).
+    pub latent_norm: bool,
+    /// A dense MLP whose output is added (Gemma 4); the experts are then modules of the layer, not of `mlp`.
+    pub beside: Option<Dense>,
 }
 
 impl Ffn {
@@ -75,6 +81,14 @@ const SHARED: Names = Names {
     up_operator: "shared_experts",
     down_operator: "shared_experts",
 };
+/// Gemma 4's experts, which stand beside the dense MLP.
+const BESIDE: Names = Names {
+    gate: "experts.0.gate_proj",
+    up: "experts.0.up_proj",
+    down: "experts.0.down_proj",
+    up_operator: "experts",
+    down_operator: "experts",
+};
 const ROUTED: Names = Names {
     gate: "mlp.experts.0.gate_proj",
     up: "mlp.experts.0.up_proj",
@@ -107,9 +121,14 @@ impl Dense {
 }
 
 impl Experts {
+    /// Width of the stream that routed experts see.
+    pub fn width(&self, hidden: u64) -> u64 {
+        self.latent.unwrap_or(hidden)
+    }
+
     /// Elements of the experts that one token leaves aside.
     pub fn idle_elements(&self, hidden: u64) -> u128 {
-        u128::from(self.count - self.per_token) * self.expert.elements(hidden)
+        u128::from(self.count.saturating_sub(self.per_token)) * self.expert.elements(self.width(hidden))
     }
 
     /// Distinct experts of `count` that `tokens` tokens touch, each choosing `per_token` at random:
@@ -124,25 +143,32 @@ impl Experts {
     }
 
     fn tensors(&self, hidden: u64) -> Vec<Tensor> {
-        let router = Tensor::linear("mlp.gate", "router", self.count, hidden, Split::Replicated);
+        let whole = Split::Replicated;
+        let router = Tensor::linear("mlp.gate", "router", self.count, hidden, whole);
         let mut tensors = vec![router.with_role(Role::Router)];
         if self.router_bias > 0 {
-            tensors.push(Tensor::vector("mlp.gate.bias", "router", self.router_bias, Split::Replicated));
+            tensors.push(Tensor::vector("mlp.gate.bias", "router", self.router_bias, whole));
         }
-        tensors.extend(self.expert.tensors(hidden, &ROUTED).into_iter().map(|t| {
+        let (width, names) = (self.width(hidden), if self.beside.is_some() { &BESIDE } else { &ROUTED });
+        tensors.extend(self.expert.tensors(width, names).into_iter().map(|t| {
             let role = if t.role == Role::Linear { Role::Expert } else { t.role };
             Tensor { role, split: Split::Experts, ..t.times(self.count) }
         }));
+        if let Some(latent) = self.latent {
+            tensors.push(Tensor::linear("mlp.fc1_latent_proj", "latent_proj", latent, hidden, whole));
+            tensors.push(Tensor::linear("mlp.fc2_latent_proj", "latent_proj", hidden, latent, whole));
+            if self.latent_norm {
+                tensors.push(Tensor::vector("mlp.latent_norm", "norms", latent, whole));
+            }
+        }
         if let Some(shared) = &self.shared {
             tensors.extend(shared.tensors(hidden, &SHARED));
         }
         if self.shared_gate {
-            tensors.push(Tensor::vector(
-                "mlp.shared_expert_gate",
-                "shared_experts",
-                hidden,
-                Split::Replicated,
-            ));
+            tensors.push(Tensor::vector("mlp.shared_expert_gate", "shared_experts", hidden, whole));
+        }
+        if let Some(dense) = &self.beside {
+            tensors.extend(dense.tensors(hidden, &DENSE));
         }
         tensors
     }
@@ -152,11 +178,38 @@ impl Experts {
 mod tests {
     use super::*;
 
+    fn plain(count: u64, per_token: u64, expert: Dense) -> Experts {
+        Experts {
+            count,
+            per_token,
+            expert,
+            shared: None,
+            shared_gate: false,
+            router_bias: 0,
+            latent: None,
+            latent_norm: false,
+            beside: None,
+        }
+    }
+
+    #[test]
+    fn latent_experts_by_hand() {
+        // 4 ungated experts of 3 on a latent of 2: 4·2·(3·2) = 48; down and up 2·(2·8) = 32; router 4·8 = 32.
+        let mlp = Dense { intermediate: 3, gated: false, bias: false };
+        let experts = Experts { latent: Some(2), ..plain(4, 1, mlp) };
+        let count: u128 = experts.tensors(8).iter().map(Tensor::elements).sum();
+        assert_eq!(count, 48 + 32 + 32);
+        assert_eq!(experts.idle_elements(8), 3 * 12);
+        // A dense gated MLP of 5 beside: 3·5·8 = 120 more.
+        let dense = Dense { intermediate: 5, gated: true, bias: false };
+        let both = Experts { beside: Some(dense), ..experts };
+        assert_eq!(both.tensors(8).iter().map(Tensor::elements).sum::<u128>(), count + 120);
+    }
+
     #[test]
     fn distinct_experts_by_hand() {
         let mlp = Dense { intermediate: 1, gated: true, bias: false };
-        let experts =
-            Experts { count: 8, per_token: 2, expert: mlp, shared: None, shared_gate: false, router_bias: 0 };
+        let experts = plain(8, 2, mlp);
         // One token touches its two; two tokens 8 (1 − 0.75²) = 3.5.
         assert!((experts.distinct(1) - 2.0).abs() < 1e-12);
         assert!((experts.distinct(2) - 3.5).abs() < 1e-12);

@@ -6,6 +6,9 @@ use serde_json::{Map, Value};
 /// No dimension of a real model comes near this; what lies above is a damaged or hostile file.
 const LARGEST: u64 = 1 << 24;
 
+/// More layers than are accepted; bounds the time that looking a layer up takes.
+const LONGEST_LIST: usize = 4096;
+
 /// A JSON object with the file that it came from.
 #[derive(Clone, Copy)]
 pub(super) struct Keys<'a> {
@@ -18,16 +21,17 @@ pub(super) struct Keys<'a> {
 impl<'a> Keys<'a> {
     /// The keys of `value`, or of its nested text part.
     pub(super) fn new(place: &'a str, value: &'a Value) -> Result<Keys<'a>> {
-        let object = |v: &'a Value| v.as_object();
-        let map = object(value).ok_or_else(|| Error::Parse {
+        let map = value.as_object().ok_or_else(|| Error::Parse {
             place: place.into(),
             message: "not a JSON object; accepted: a Hugging Face config.json".into(),
         })?;
-        let inner = ["text_config", "llm_config", "language_config"]
-            .iter()
-            .find_map(|k| map.get(*k))
-            .and_then(object);
-        Ok(match inner {
+        let nested = |map: &'a Map<String, Value>| {
+            let names = ["text_config", "llm_config", "language_config"];
+            names.iter().find_map(|k| map.get(*k)).and_then(Value::as_object)
+        };
+        // Omni models nest the text part twice.
+        let thinker = map.get("thinker_config").and_then(Value::as_object);
+        Ok(match thinker.and_then(nested).or_else(|| nested(map)) {
             Some(inner) => Keys { place, map: inner, outer: Some(map) },
             None => Keys { place, map, outer: None },
         })
@@ -36,6 +40,20 @@ impl<'a> Keys<'a> {
     /// A nested object, or none.
     pub(super) fn object(&self, key: &str) -> Option<Keys<'a>> {
         self.value(key)?.as_object().map(|map| Keys { place: self.place, map, outer: None })
+    }
+
+    /// The keys of `value`, an object found inside.
+    pub(super) fn within(&self, value: &'a Value) -> Option<Keys<'a>> {
+        value.as_object().map(|map| Keys { place: self.place, map, outer: None })
+    }
+
+    /// A list of whole numbers, or none.
+    pub(super) fn numbers(&self, key: &str) -> Result<Option<Vec<u64>>> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        let list = value.as_array().filter(|l| l.len() <= LONGEST_LIST);
+        let numbers = list.and_then(|l| l.iter().map(Value::as_u64).collect::<Option<Vec<_>>>());
+        let accepted = || format!("at most {LONGEST_LIST} whole numbers");
+        numbers.map(Some).ok_or_else(|| self.bad(key, brief(value), accepted()))
     }
 
     /// The value of `key`; null counts as absent.
@@ -127,6 +145,11 @@ impl<'a> Keys<'a> {
 
 /// A value short enough for an error message.
 pub(super) fn brief(value: &Value) -> String {
+    match value {
+        Value::Array(list) if list.len() > 8 => return format!("a list of {}", list.len()),
+        Value::Object(map) if map.len() > 8 => return format!("an object of {} keys", map.len()),
+        _ => {}
+    }
     let text = value.to_string();
     match text.char_indices().nth(80) {
         Some((cut, _)) => format!("{}…", &text[..cut]),

@@ -127,7 +127,10 @@ pub fn communication(deployment: &Deployment, batch: &Batch) -> Communication {
         for (block, layers) in blocks() {
             let Some(shard) = &block.experts else { continue };
             let copies = shard.experts.per_token.min(p.ep);
-            let bytes = (message_bytes * (2 * copies)).scale(p.ep - 1, p.ep);
+            // Latent experts are sent the latent.
+            let width = shard.experts.width(deployment.model.hidden);
+            let sent = message_bytes.scale(width, deployment.model.hidden);
+            let bytes = (sent * (2 * copies)).scale(p.ep - 1, p.ep);
             all_to_all += Picoseconds::moving(bytes, rate) * *layers;
         }
     }

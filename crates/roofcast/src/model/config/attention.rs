@@ -1,0 +1,362 @@
+//! Reads attention: heads, windows, chunks, latents, indexers.
+
+use super::{QkNorm, Reader};
+use crate::error::Result;
+use crate::model::keys::{Keys, brief};
+use crate::model::mixer::{Attention, BlockIndex, Compressed, Gate, Indexer, Latent, Mixer};
+use serde_json::Value;
+
+/// What a layer's attention sees.
+#[derive(Clone, Copy, PartialEq)]
+enum Span {
+    Full,
+    Window(u64),
+    Chunk(u64),
+}
+
+/// Query heads, KV heads and the widths of a key and of a value head.
+#[derive(Clone, Copy)]
+struct Heads {
+    heads: u64,
+    kv_heads: u64,
+    head_dim: u64,
+    v_head_dim: u64,
+}
+
+impl Reader<'_> {
+    /// The attention of layer `index`.
+    pub(super) fn attention(&mut self, index: u64) -> Result<Attention> {
+        let span = self.span(index)?;
+        let local = span != Span::Full;
+        let h = self.heads(local)?;
+        let shared_kv = self.shares_kv(index)?;
+        let (qkv_bias, o_bias) = self.attention_biases()?;
+        let qk_norm = match self.qk_norm()? {
+            QkNorm::No => 0,
+            QkNorm::Head if shared_kv => h.head_dim,
+            QkNorm::Head => 2 * h.head_dim,
+            QkNorm::Full => (h.heads + h.kv_heads) * h.head_dim,
+        };
+        let sinks = match self.model_type {
+            "gpt_oss" => true,
+            _ if local => self.keys.flag("add_swa_attention_sink_bias", false)?,
+            _ => self.keys.flag("add_full_attention_sink_bias", false)?,
+        };
+        Ok(Attention {
+            v_head_dim: h.v_head_dim,
+            window: if let Span::Window(window) = span { Some(window) } else { None },
+            chunk: if let Span::Chunk(chunk) = span { Some(chunk) } else { None },
+            qkv_bias,
+            o_bias,
+            qk_norm,
+            sinks,
+            gate: self.gate()?,
+            values_from_keys: !local && self.keys.flag("attention_k_eq_v", false)?,
+            shared_kv,
+            index: self.block_index(index)?,
+            ..Attention::new(h.heads, h.kv_heads, h.head_dim)
+        })
+    }
+
+    fn gate(&self) -> Result<Gate> {
+        let keys = self.keys;
+        let next = self.model_type.starts_with("qwen3_next") || self.model_type.starts_with("qwen3_5");
+        Ok(if keys.flag("attn_output_gate", next)? || keys.flag("attention_output_gate", false)? {
+            Gate::Elements
+        } else if keys.flag("use_head_wise_attn_gate", false)? {
+            Gate::Heads
+        } else {
+            Gate::None
+        })
+    }
+
+    /// Heads of a local (windowed or chunked) or a global layer.
+    fn heads(&mut self, local: bool) -> Result<Heads> {
+        let all = self.common_heads()?;
+        let keys = self.keys;
+        let or = |names: &[&str], common: u64| Ok(keys.count(names)?.unwrap_or(common));
+        let h = match keys.object("attention_other_setting") {
+            // Step-3.5's sliding layers.
+            Some(other) if local => Heads {
+                heads: other.count(&["num_attention_heads"])?.unwrap_or(all.heads),
+                kv_heads: other.count(&["num_attention_groups"])?.unwrap_or(all.kv_heads),
+                ..all
+            },
+            // MiMo-V2's sliding layers.
+            _ if local => {
+                let head_dim = or(&["swa_head_dim"], all.head_dim)?;
+                Heads {
+                    heads: or(&["swa_num_attention_heads"], all.heads)?,
+                    kv_heads: or(&["swa_num_key_value_heads"], all.kv_heads)?,
+                    head_dim,
+                    v_head_dim: or(&["swa_v_head_dim"], all.v_head_dim)?,
+                }
+            }
+            // Gemma 4's global layers.
+            _ => {
+                let head_dim = keys.count(&["global_head_dim"])?;
+                let paired = keys.flag("attention_k_eq_v", false)?;
+                let kv = if paired { keys.count(&["num_global_key_value_heads"])? } else { None };
+                Heads {
+                    kv_heads: kv.unwrap_or(all.kv_heads),
+                    head_dim: head_dim.unwrap_or(all.head_dim),
+                    v_head_dim: head_dim.unwrap_or(all.v_head_dim),
+                    ..all
+                }
+            }
+        };
+        if h.kv_heads > h.heads || !h.heads.is_multiple_of(h.kv_heads) {
+            let accepted = format!("a divisor of {} query heads", h.heads);
+            return Err(keys.bad("num_key_value_heads", h.kv_heads, accepted));
+        }
+        Ok(h)
+    }
+
+    /// Heads as the unprefixed keys give them.
+    fn common_heads(&self) -> Result<Heads> {
+        let keys = self.keys;
+        let heads = keys.required(&["num_attention_heads", "n_head", "num_heads", "n_heads"])?;
+        let kv_heads = match self.model_type {
+            "falcon" => self.falcon_kv_heads(heads)?,
+            "chatglm" => keys.count(&["multi_query_group_num"])?.unwrap_or(heads),
+            "dbrx" => {
+                keys.object("attn_config").map_or(Ok(None), |a| a.count(&["kv_n_heads"]))?.unwrap_or(heads)
+            }
+            _ => keys
+                .count(&["num_key_value_heads", "num_kv_heads", "n_head_kv", "num_attention_groups"])?
+                .unwrap_or(heads),
+        };
+        let head_dim = match keys.count(&["head_dim", "kv_channels", "attention_head_dim", "d_kv"])? {
+            Some(width) => width,
+            None if self.hidden.is_multiple_of(heads) => self.hidden / heads,
+            None => {
+                let accepted = format!("a divisor of hidden_size {}, or head_dim", self.hidden);
+                return Err(keys.bad("num_attention_heads", heads, accepted));
+            }
+        };
+        let v_head_dim = keys.count(&["v_head_dim"])?.unwrap_or(head_dim);
+        Ok(Heads { heads, kv_heads, head_dim, v_head_dim })
+    }
+
+    fn falcon_kv_heads(&self, heads: u64) -> Result<u64> {
+        if self.new_falcon()? {
+            Ok(self.keys.count(&["num_kv_heads", "n_head_kv"])?.unwrap_or(heads))
+        } else {
+            Ok(if self.keys.flag("multi_query", true)? { 1 } else { heads })
+        }
+    }
+
+    /// Whether layer `index` takes keys and values from an earlier one: the last `num_kv_shared_layers` do.
+    pub(super) fn shares_kv(&self, index: u64) -> Result<bool> {
+        let shared = self.keys.count_or_zero(&["num_kv_shared_layers"])?;
+        if shared >= self.layers && shared > 0 {
+            let accepted = format!("fewer than the {} layers", self.layers);
+            return Err(self.keys.bad("num_kv_shared_layers", shared, accepted));
+        }
+        Ok(index >= self.layers - shared)
+    }
+
+    /// Biases on q, k, v and on the output projection.
+    pub(super) fn attention_biases(&self) -> Result<(bool, bool)> {
+        let (keys, habits) = (self.keys, self.habits);
+        let both = |key: &str, default: bool| keys.flag(key, default).map(|b| (b, b));
+        match self.model_type {
+            // attention_bias covers all four projections.
+            "llama" | "mistral" | "granite" | "granitemoehybrid" | "cohere" | "gpt_oss" | "qwen3"
+            | "qwen3_moe" | "qwen3_next" | "gemma3" | "gemma3_text" | "gemma4" | "gemma4_text"
+            | "nemotron_h" | "nemotron" | "falcon_h1" | "nemotron-nas" => {
+                both("attention_bias", habits.qkv_bias)
+            }
+            "falcon" => both("bias", false),
+            "chatglm" => Ok((keys.flag("add_qkv_bias", false)?, keys.flag("add_bias_linear", false)?)),
+            "stablelm" => Ok((keys.flag("use_qkv_bias", false)?, false)),
+            "starcoder2" => both("use_bias", true),
+            "opt" => both("enable_bias", true),
+            "internlm2" | "internlm3" => {
+                let all = keys.flag("bias", false)?;
+                Ok((all || keys.flag("qkv_bias", false)?, all))
+            }
+            "gpt_neox" => both("attention_bias", true),
+            _ => Ok((
+                keys.flag("attention_bias", habits.qkv_bias)? || keys.flag("qkv_bias", false)?,
+                habits.o_bias,
+            )),
+        }
+    }
+
+    fn qk_norm(&self) -> Result<QkNorm> {
+        let named = self.keys.flag("use_qk_norm", false)? || self.keys.flag("qk_layernorm", false)?;
+        Ok(match self.habits.qk_norm {
+            // Llama 4's norm on queries and keys has no weights.
+            QkNorm::No if self.model_type.starts_with("llama4") => QkNorm::No,
+            QkNorm::No if named && self.model_type == "cohere" => QkNorm::Full,
+            QkNorm::No if named => QkNorm::Head,
+            habit => habit,
+        })
+    }
+
+    /// What layer `index` sees.
+    fn span(&mut self, index: u64) -> Result<Span> {
+        let keys = self.keys;
+        let window = keys.count(&["sliding_window", "sliding_window_size"])?;
+        if let Some(pattern) = keys.list("hybrid_layer_pattern", self.layers)? {
+            let local = pattern[index as usize].as_u64() == Some(1);
+            let missing = || keys.bad("sliding_window", "missing", "a whole number");
+            return Ok(if local { Span::Window(window.ok_or_else(missing)?) } else { Span::Full });
+        }
+        let used = keys.flag("use_sliding_window", true)?;
+        if let Some(types) = keys.list("layer_types", self.layers)? {
+            let kind = &types[index as usize];
+            return self.span_of(kind, window.filter(|_| used));
+        }
+        if let Some(chunk) = keys.count(&["attention_chunk_size"])? {
+            return Ok(if self.sees_chunks(index)? { Span::Chunk(chunk) } else { Span::Full });
+        }
+        match window.filter(|_| used) {
+            Some(window) if self.slides(index, window)? => Ok(Span::Window(window)),
+            _ => Ok(Span::Full),
+        }
+    }
+
+    /// What an entry of `layer_types` sees.
+    fn span_of(&self, kind: &Value, window: Option<u64>) -> Result<Span> {
+        let keys = self.keys;
+        match kind.as_str() {
+            Some("sliding_attention") => Ok(window.map_or(Span::Full, Span::Window)),
+            Some("chunked_attention") => Ok(Span::Chunk(keys.required(&["attention_chunk_size"])?)),
+            Some("full_attention" | "attention" | "deepseek_sparse_attention" | "minimax_m3_sparse") => {
+                Ok(Span::Full)
+            }
+            _ => Err(keys.bad(
+                "layer_types",
+                brief(kind),
+                "full_attention, sliding_attention, chunked_attention, linear_attention, mamba, conv",
+            )),
+        }
+    }
+
+    /// Whether a layer of Llama 4 sees chunks: those with rotary positions do.
+    fn sees_chunks(&self, index: u64) -> Result<bool> {
+        if let Some(rotary) = self.keys.list("no_rope_layers", self.layers)? {
+            return Ok(rotary[index as usize].as_u64() != Some(0));
+        }
+        let every = self.keys.count(&["no_rope_layer_interval"])?.unwrap_or(4);
+        Ok(!(index + 1).is_multiple_of(every))
+    }
+
+    /// Whether layer `index` has the window, where no list says so.
+    fn slides(&mut self, index: u64, window: u64) -> Result<bool> {
+        let every = self.keys.count(&["sliding_window_pattern", "_sliding_window_pattern"])?;
+        Ok(match (self.model_type, every) {
+            // Each `every`-th layer sees everything.
+            (_, Some(every)) => !(index + 1).is_multiple_of(every),
+            ("gemma3" | "gemma3_text" | "gemma4" | "gemma4_text", None) => !(index + 1).is_multiple_of(6),
+            ("gemma2" | "gpt_oss", None) => index.is_multiple_of(2),
+            // The first max_window_layers see everything.
+            (t, None) if t.starts_with("qwen") || t == "mimo" => {
+                index >= self.keys.count_or_zero(&["max_window_layers"])?
+            }
+            ("mistral" | "mixtral" | "phi3" | "starcoder2" | "phimoe" | "ministral", None) => true,
+            _ => {
+                self.assumptions.push(format!("sliding_window {window} is taken to hold in every layer"));
+                true
+            }
+        })
+    }
+
+    /// MiniMax-M3's index of layer `index`.
+    fn block_index(&self, index: u64) -> Result<Option<BlockIndex>> {
+        let Some(sparse) = self.keys.object("sparse_attention_config") else { return Ok(None) };
+        if !sparse.flag("use_sparse_attention", true)? {
+            return Ok(None);
+        }
+        let set = |list: Option<&[Value]>| list.is_none_or(|l| l[index as usize].as_u64() == Some(1));
+        if !set(sparse.list("sparse_attention_freq", self.layers)?) {
+            return Ok(None);
+        }
+        if !set(sparse.list("sparse_disable_index_value", self.layers)?) {
+            return Err(sparse.bad("sparse_disable_index_value", "0", "1: index values are not modelled"));
+        }
+        Ok(Some(BlockIndex {
+            heads: sparse.required(&["sparse_num_index_heads"])?,
+            head_dim: sparse.required(&["sparse_index_dim"])?,
+            blocks: sparse.required(&["sparse_topk_blocks"])?,
+            block: sparse.required(&["sparse_block_size"])?,
+        }))
+    }
+
+    /// Multi-head latent attention.
+    pub(super) fn latent(&mut self, index: u64) -> Result<Mixer> {
+        let keys = self.keys;
+        let q_lora_rank = keys.count(&["q_lora_rank"])?;
+        Ok(Mixer::Latent(Latent {
+            heads: keys.required(&["num_attention_heads"])?,
+            q_lora_rank,
+            kv_lora_rank: keys.required(&["kv_lora_rank"])?,
+            qk_nope_head_dim: keys.required(&["qk_nope_head_dim"])?,
+            qk_rope_head_dim: keys.required(&["qk_rope_head_dim"])?,
+            v_head_dim: keys.required(&["v_head_dim"])?,
+            output_gate: keys.flag("mla_use_output_gate", false)?,
+            indexer: match keys.value("index_topk") {
+                Some(_) => Some(self.indexer(index, q_lora_rank)?),
+                None => None,
+            },
+        }))
+    }
+
+    fn indexer(&self, index: u64, query_rank: Option<u64>) -> Result<Indexer> {
+        let keys = self.keys;
+        let scores = match keys.list("indexer_types", self.layers)? {
+            Some(types) => match types[index as usize].as_str() {
+                Some("full") => true,
+                Some("shared") if index > 0 => false,
+                _ => return Err(keys.bad("indexer_types", brief(&types[index as usize]), "full, shared")),
+            },
+            None => true,
+        };
+        Ok(Indexer {
+            heads: keys.required(&["index_n_heads"])?,
+            head_dim: keys.required(&["index_head_dim"])?,
+            topk: keys.required(&["index_topk"])?,
+            query_rank: query_rank.unwrap_or(self.hidden),
+            scores,
+        })
+    }
+
+    /// DeepSeek-V4's attention; a ratio of 0 is a window alone.
+    pub(super) fn compressed(&mut self, index: u64) -> Result<Mixer> {
+        let keys = self.keys;
+        let ratio = ratio(&keys, index, self.layers)?;
+        let (heads, head_dim) =
+            (keys.required(&["num_attention_heads"])?, keys.required(&["head_dim"])?);
+        let o_groups = keys.required(&["o_groups"])?;
+        if !heads.is_multiple_of(o_groups) {
+            return Err(keys.bad("o_groups", o_groups, format!("a divisor of {heads} query heads")));
+        }
+        let q_lora_rank = keys.required(&["q_lora_rank"])?;
+        let sparse = ratio.is_some_and(Compressed::is_sparse);
+        Ok(Mixer::Compressed(Compressed {
+            heads,
+            head_dim,
+            q_lora_rank,
+            o_groups,
+            o_lora_rank: keys.required(&["o_lora_rank"])?,
+            window: keys.required(&["sliding_window"])?,
+            ratio,
+            indexer: if sparse { Some(self.indexer(index, Some(q_lora_rank))?) } else { None },
+        }))
+    }
+}
+
+/// The compression ratio of layer `index`, none for 0.
+fn ratio(keys: &Keys, index: u64, layers: u64) -> Result<Option<u64>> {
+    let Some(ratios) = keys.list("compress_ratios", layers)? else {
+        return Err(keys.bad("compress_ratios", "not a list", format!("{layers} ratios, one a layer")));
+    };
+    let found = &ratios[index as usize];
+    match found.as_u64() {
+        Some(0) => Ok(None),
+        Some(ratio) if ratio <= 1 << 16 => Ok(Some(ratio)),
+        _ => Err(keys.bad("compress_ratios", brief(found), "0 to 65536")),
+    }
+}

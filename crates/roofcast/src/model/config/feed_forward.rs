@@ -1,0 +1,209 @@
+//! Reads what works on each token: dense MLPs and experts, and which layers have which.
+
+use super::Reader;
+use crate::error::Result;
+use crate::model::{Dense, Experts, Ffn};
+use serde_json::Value;
+
+impl Reader<'_> {
+    /// The FFN of layer `index`.
+    pub(super) fn ffn(&mut self, index: u64) -> Result<Ffn> {
+        match self.experts()? {
+            Some(experts) if self.is_moe_layer(index)? => {
+                let beside = if self.keys.flag("enable_moe_block", false)? {
+                    Some(self.dense(index)?)
+                } else {
+                    None
+                };
+                Ok(Ffn::Experts(Experts { beside, ..experts }))
+            }
+            _ => Ok(Ffn::Dense(self.dense(index)?)),
+        }
+    }
+
+    /// Experts where a pattern says that there are some.
+    pub(super) fn required_experts(&mut self) -> Result<Ffn> {
+        self.experts()?.map(Ffn::Experts).ok_or_else(|| {
+            self.keys.bad("n_routed_experts", "missing", "a whole number: the pattern has layers of experts")
+        })
+    }
+
+    /// The dense MLP of layer `index`.
+    pub(super) fn dense(&mut self, index: u64) -> Result<Dense> {
+        let keys = self.keys;
+        let named = match self.model_type {
+            "llama4" | "llama4_text" => keys.count(&["intermediate_size_mlp", "intermediate_size"])?,
+            // Without experts its shared MLP is all there is.
+            "granitemoehybrid" => keys.count(&["shared_intermediate_size", "intermediate_size"])?,
+            _ => keys.count(&[
+                "dense_intermediate_size",
+                "intermediate_size",
+                "n_inner",
+                "ffn_dim",
+                "ffn_hidden_size",
+                "ffn_size",
+                "block_ff_dim",
+            ])?,
+        };
+        let intermediate = match named {
+            Some(width) if self.model_type.starts_with("lfm2") => self.adjusted(width)?,
+            // Gemma 4: layers without keys of their own may be twice as wide.
+            Some(width) if keys.flag("use_double_wide_mlp", false)? && self.shares_kv(index)? => 2 * width,
+            Some(width) => width,
+            None if self.habits.gated => {
+                return Err(keys.bad("intermediate_size", "missing", "a whole number"));
+            }
+            // GPT's usual four times the residual width.
+            None => 4 * self.hidden,
+        };
+        let bias = match self.model_type {
+            "falcon" => keys.flag("bias", false)?,
+            "starcoder2" => keys.flag("use_bias", true)?,
+            "opt" => keys.flag("enable_bias", true)?,
+            // gpt-oss has biases on its experts, qwen-like types none.
+            "gpt_oss" => true,
+            _ => keys.flag("mlp_bias", self.habits.mlp_bias)?,
+        };
+        Ok(Dense { intermediate, gated: self.habits.gated, bias })
+    }
+
+    /// LFM2's width: two thirds, times a factor, rounded up.
+    fn adjusted(&self, width: u64) -> Result<u64> {
+        let keys = self.keys;
+        if self.model_type != "lfm2" || !keys.flag("block_auto_adjust_ff_dim", true)? {
+            return Ok(width);
+        }
+        let factor = keys.value("block_ffn_dim_multiplier").and_then(Value::as_f64).unwrap_or(1.0);
+        if !(0.0..=64.0).contains(&factor) {
+            return Err(keys.bad("block_ffn_dim_multiplier", factor, "0 to 64"));
+        }
+        let multiple = keys.count(&["block_multiple_of"])?.unwrap_or(256);
+        Ok(((factor * (2 * width / 3) as f64) as u64).max(1).next_multiple_of(multiple))
+    }
+
+    /// The experts of a layer that has them; none in a dense model.
+    fn experts(&mut self) -> Result<Option<Experts>> {
+        let keys = match (self.model_type, self.keys.object("ffn_config")) {
+            ("dbrx", Some(inner)) => inner,
+            _ => self.keys,
+        };
+        let names = ["num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"];
+        let count = keys.count_or_zero(&names)?;
+        // Gemma 4 names experts in dense models too.
+        if count <= 1 || !self.keys.flag("enable_moe_block", true)? {
+            return Ok(None);
+        }
+        let per_token = keys.required(&[
+            "num_experts_per_tok",
+            "experts_per_token",
+            "num_experts_per_token",
+            "moe_top_k",
+            "moe_topk",
+            "moe_k",
+            "top_k_experts",
+        ])?;
+        if per_token > count {
+            return Err(keys.bad("num_experts_per_tok", per_token, format!("at most the {count} experts")));
+        }
+        let widths = ["moe_intermediate_size", "expert_intermediate_size", "expert_ffn_hidden_size"];
+        let intermediate = match keys.count(&widths)? {
+            Some(width) => width,
+            None => keys.required(&["intermediate_size", "ffn_hidden_size"])?,
+        };
+        let gated = self.habits.gated;
+        let expert = Dense { intermediate, gated, bias: self.model_type == "gpt_oss" };
+        let shared = self.shared_width(intermediate)?;
+        let t = self.model_type;
+        Ok(Some(Experts {
+            count,
+            per_token,
+            expert,
+            shared: (shared > 0).then_some(Dense { intermediate: shared, gated, bias: false }),
+            shared_gate: t == "qwen2_moe" || t == "qwen3_next" || t.starts_with("qwen3_5"),
+            router_bias: self.router_bias(count)?,
+            latent: keys.count(&["moe_latent_size", "routed_expert_hidden_size"])?,
+            latent_norm: keys.flag("latent_moe_use_norm", false)?,
+            beside: None,
+        }))
+    }
+
+    /// Width of the part that every token passes.
+    fn shared_width(&self, intermediate: u64) -> Result<u64> {
+        let keys = self.keys;
+        if self.model_type.starts_with("llama4") {
+            return Ok(intermediate);
+        }
+        if let Some(width) = keys.count(&["share_expert_dim", "share_expert_dims"])? {
+            return Ok(width);
+        }
+        let names = ["n_shared_experts", "num_shared_experts", "moe_num_shared_experts"];
+        match keys.count_or_zero(&names)? {
+            0 => keys.count_or_zero(&["shared_expert_intermediate_size", "shared_intermediate_size"]),
+            n => Ok(n * keys.count(&["moe_shared_expert_intermediate_size"])?.unwrap_or(intermediate)),
+        }
+    }
+
+    /// Elements of a router besides its matrix.
+    fn router_bias(&self, count: u64) -> Result<u64> {
+        let keys = self.keys;
+        Ok(match self.model_type {
+            "gpt_oss" => count,
+            // e_score_correction_bias.
+            "deepseek_v3" | "deepseek_v32" | "deepseek_v4" | "deepseek_ref" | "glm4_moe" | "glm_moe_dsa"
+            | "kimi_linear" | "kimi_k3" | "nemotron_h" | "mimo_v2_flash" => count,
+            // A scale per input and per expert.
+            "gemma4" | "gemma4_text" => self.hidden + count,
+            _ if keys.text("topk_method")? == Some("noaux_tc")
+                || keys.flag("use_routing_bias", false)?
+                || keys.flag("use_moe_router_bias", false)? =>
+            {
+                count
+            }
+            _ => 0,
+        })
+    }
+
+    fn is_moe_layer(&self, index: u64) -> Result<bool> {
+        let keys = self.keys;
+        if let Some(list) = keys.list("moe_layer_freq", self.layers)? {
+            return Ok(list[index as usize].as_u64() == Some(1));
+        }
+        if let Some(list) = keys.list("mlp_layer_types", self.layers)? {
+            return Ok(list[index as usize].as_str() != Some("dense"));
+        }
+        if let Some(list) = self.moe_layers()? {
+            return Ok(list.contains(&index));
+        }
+        if let Some(every) = keys.count(&["expert_layer_period"])? {
+            return Ok(index % every == keys.count_or_zero(&["expert_layer_offset"])?);
+        }
+        let first =
+            keys.count_or_zero(&["first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"])?;
+        let shifted = ["decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval"];
+        let spared = keys.numbers("mlp_only_layers")?.is_some_and(|l| l.contains(&index));
+        let on_beat = match keys.count(&shifted)? {
+            Some(every) => (index + 1).is_multiple_of(every),
+            None => index.is_multiple_of(keys.count(&["moe_layer_freq"])?.unwrap_or(1)),
+        };
+        Ok(index >= first && on_beat && !spared)
+    }
+
+    /// The layers with experts where they are listed: Llama 4's `moe_layers`, Step's `moe_layers_enum` ("3,4,5").
+    fn moe_layers(&self) -> Result<Option<Vec<u64>>> {
+        let keys = self.keys;
+        if let Some(layers) = keys.numbers("moe_layers")? {
+            return Ok(Some(layers));
+        }
+        match keys.value("moe_layers_enum") {
+            Some(Value::String(text)) => {
+                let number = |part: &str| part.trim().parse::<u64>();
+                let listed: Result<Vec<u64>, _> = text.split(',').map(number).collect();
+                listed.map(Some).map_err(|_| {
+                    keys.bad("moe_layers_enum", format!("{text:.80}"), "layers between commas")
+                })
+            }
+            Some(_) => keys.numbers("moe_layers_enum"),
+            None => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What a `model_type` leaves unsaid: biases, norms, gates, tied weights.
+//!
+//! Source: the defaults in `configuration_*.py` and the modules in `modeling_*.py` of Hugging Face transformers.
+
+/// What a `model_type` leaves unsaid.
+#[derive(Clone, Copy)]
+pub(super) struct Habits {
+    pub(super) qkv_bias: bool,
+    pub(super) o_bias: bool,
+    pub(super) mlp_bias: bool,
+    pub(super) gated: bool,
+    /// Norms a layer, and whether they carry a bias (LayerNorm) or not (RMSNorm).
+    pub(super) norms: u64,
+    pub(super) norm_bias: bool,
+    pub(super) tied: bool,
+    pub(super) parallel: bool,
+    pub(super) qk_norm: QkNorm,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum QkNorm {
+    No,
+    /// One norm of a head's width, for queries and for keys.
+    Head,
+    /// Over all heads together.
+    Full,
+}
+
+pub(super) const LLAMA: Habits = Habits {
+    qkv_bias: false,
+    o_bias: false,
+    mlp_bias: false,
+    gated: true,
+    norms: 2,
+    norm_bias: false,
+    tied: false,
+    parallel: false,
+    qk_norm: QkNorm::No,
+};
+
+const GPT: Habits = Habits {
+    qkv_bias: true,
+    o_bias: true,
+    mlp_bias: true,
+    gated: false,
+    norm_bias: true,
+    tied: true,
+    ..LLAMA
+};
+
+/// The habits of a `model_type`, or none where it is not known.
+pub(super) fn habits(model_type: &str) -> Option<Habits> {
+    Some(match model_type {
+        "llama" | "mistral" | "mistral3" | "ministral" | "mixtral" | "internlm2" | "internlm3"
+        | "baichuan" | "phi3" | "yi" | "granite" | "granitemoe" | "smollm3" | "seed_oss" | "exaone"
+        | "deepseek" | "llama4" | "llama4_text" | "nemotron-nas" | "dbrx" | "jamba" | "bamba"
+        | "granitemoehybrid" | "falcon_h1" | "step3p5" | "ernie4_5" | "ernie4_5_moe" => LLAMA,
+        "deepseek_v2" | "deepseek_v3" | "deepseek_v32" | "deepseek_v4" | "deepseek_ref" | "kimi_k2"
+        | "kimi_k25" | "kimi_k3" | "kimi_linear" | "glm_moe_dsa" | "glm4_moe_lite" => LLAMA,
+        "step3p7" | "step3p7_text" | "exaone4" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
+        "arcee" => Habits { gated: false, ..LLAMA },
+        "nemotron" => Habits { gated: false, norm_bias: true, ..LLAMA },
+        "nemotron_h" => Habits { gated: false, norms: 1, ..LLAMA },
+        "mamba" | "mamba2" | "falcon_mamba" => Habits { norms: 1, tied: true, ..LLAMA },
+        "lfm2" | "lfm2_moe" => Habits { tied: true, qk_norm: QkNorm::Head, ..LLAMA },
+        "qwen2" | "qwen2_moe" | "qwen2_vl" | "qwen2_5_vl" | "qwen2_vl_text" | "mimo" => {
+            Habits { qkv_bias: true, ..LLAMA }
+        }
+        "qwen3_next" | "qwen3_5" | "qwen3_5_text" | "qwen3_5_moe" | "qwen3_5_moe_text" => {
+            Habits { qk_norm: QkNorm::Head, ..LLAMA }
+        }
+        "mimo_v2_flash" | "mimo_v2" => LLAMA,
+        "qwen3" | "qwen3_moe" | "qwen3_vl" | "qwen3_vl_moe" | "qwen3_vl_text" | "qwen3_vl_moe_text"
+        | "olmoe" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
+        "minimax_m2" => Habits { qk_norm: QkNorm::Full, ..LLAMA },
+        "olmo2" => Habits { qk_norm: QkNorm::Full, ..LLAMA },
+        "glm4_moe" => Habits { qkv_bias: true, ..LLAMA },
+        "gpt_oss" => Habits { qkv_bias: true, o_bias: true, mlp_bias: true, ..LLAMA },
+        "gemma" => Habits { tied: true, ..LLAMA },
+        "gemma2" => Habits { tied: true, norms: 4, ..LLAMA },
+        "minimax_m3" | "minimax_m3_vl" | "minimax_m3_vl_text" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
+        "gemma3" | "gemma3_text" | "gemma4" | "gemma4_text" => Habits { tied: true, norms: 4, qk_norm: QkNorm::Head, ..LLAMA },
+        "glm" => LLAMA,
+        "glm4" => Habits { norms: 4, ..LLAMA },
+        "gpt2" | "megatron-gpt" | "opt" | "bloom" => GPT,
+        "gpt_neox" => Habits { tied: false, parallel: true, ..GPT },
+        "gptj" => Habits { qkv_bias: false, o_bias: false, norms: 1, tied: false, parallel: true, ..GPT },
+        "falcon" => {
+            Habits { qkv_bias: false, o_bias: false, mlp_bias: false, norms: 1, parallel: true, ..GPT }
+        }
+        "starcoder2" => GPT,
+        "phi" => Habits { norms: 1, tied: false, parallel: true, ..GPT },
+        "phimoe" => Habits { qkv_bias: true, o_bias: true, norm_bias: true, ..LLAMA },
+        "cohere" => Habits { norms: 1, tied: true, parallel: true, ..LLAMA },
+        "stablelm" => Habits { norm_bias: true, ..LLAMA },
+        "mpt" => Habits { gated: false, tied: true, ..LLAMA },
+        _ => return None,
+    })
+}
+

@@ -1,0 +1,107 @@
+//! Tensors outside the layers, and those of a layer that belong to neither its mixer nor its FFN.
+
+use super::Reader;
+use crate::error::Result;
+use crate::model::tensor::{Role, Split, Tensor};
+
+impl Reader<'_> {
+    /// Embeddings, final norm and lm_head.
+    pub(super) fn outer(&mut self, vocab: u64, max_context: Option<u64>) -> Result<Vec<Tensor>> {
+        let width = self.keys.count(&["word_embed_proj_dim"])?.unwrap_or(self.hidden);
+        let table = |name, rows| {
+            Tensor::linear(name, "embedding", rows, width, Split::Even).with_role(Role::Embedding)
+        };
+        let mut outer = vec![table("embed_tokens", vocab)];
+        outer.extend(self.outer_extras()?);
+        let positions = match self.model_type {
+            "gpt2" | "megatron-gpt" => max_context.unwrap_or(1024),
+            // OPT's table starts at an offset of two.
+            "opt" => max_context.unwrap_or(2048) + 2,
+            _ => 0,
+        };
+        if positions > 0 {
+            outer.push(Tensor::vector(
+                "embed_positions",
+                "embedding",
+                positions * self.hidden,
+                Split::Replicated,
+            ));
+        }
+        if width != self.hidden {
+            outer.push(Tensor::linear("project_in", "project_in", self.hidden, width, Split::Replicated));
+            outer.push(Tensor::linear("project_out", "project_out", width, self.hidden, Split::Replicated));
+        }
+        let mut norm = if self.norm_bias()? { 2 * self.hidden } else { self.hidden };
+        if self.model_type == "bloom" {
+            norm *= 2; // a norm behind the embedding, too
+        }
+        let final_norm = self.keys.flag("do_layer_norm_before", true)?;
+        outer.push(Tensor::vector("norm", "norms", if final_norm { norm } else { 0 }, Split::Replicated));
+        outer.push(Tensor::linear("lm_head", "lm_head", vocab, width, Split::Even).with_role(Role::Head));
+        if matches!(self.model_type, "gptj" | "phi" | "phimoe") {
+            outer.push(Tensor::vector("lm_head.bias", "lm_head", vocab, Split::Even));
+        }
+        Ok(outer)
+    }
+
+    /// Per-layer inputs (Gemma 3n and 4), the head of hyper-connections (DeepSeek-V4).
+    fn outer_extras(&self) -> Result<Vec<Tensor>> {
+        let keys = self.keys;
+        let mut extras = Vec::new();
+        if let Some(width) = self.per_layer_width()? {
+            let rows = keys.required(&["vocab_size_per_layer_input", "vocab_size"])?;
+            let all = width * self.layers;
+            let table = Tensor::linear("embed_tokens_per_layer", "embedding", rows, all, Split::Even);
+            extras.push(table.with_role(Role::Embedding));
+            extras.push(Tensor::linear(
+                "per_layer_model_projection",
+                "per_layer_input",
+                all,
+                self.hidden,
+                Split::Even,
+            ));
+            extras.push(Tensor::vector("per_layer_projection_norm", "norms", width, Split::Replicated));
+        }
+        if let Some(streams) = keys.count(&["hc_mult"])? {
+            let wide = streams * self.hidden;
+            let mix = Tensor::linear("hc_head", "hyper_connections", streams, wide, Split::Replicated);
+            extras.push(mix.with_role(Role::Router));
+            extras.push(Tensor::vector("hc_head.base", "norms", streams + 1, Split::Replicated));
+        }
+        if keys.count_or_zero(&["attn_res_block_size"])? > 0 {
+            extras.push(Tensor::vector("output_attn_res", "norms", 2 * self.hidden, Split::Replicated));
+        }
+        Ok(extras)
+    }
+
+    /// Tensors of layer beside mixer, FFN and norms.
+    ///
+    /// Hyper-connections: twice a matrix of (2 + n)n rows over n streams, as many biases and 3 scales. Per-layer inputs:
+    /// a gate down, a projection up and a norm. Attention residuals: a norm and a row before mixer and FFN each.
+    pub(super) fn layer_extras(&self) -> Result<Vec<Tensor>> {
+        let keys = self.keys;
+        let whole = Split::Replicated;
+        let mut extras = Vec::new();
+        if let Some(streams) = keys.count(&["hc_mult"])? {
+            let rows = (2 + streams) * streams;
+            let mix = Tensor::linear("hc", "hyper_connections", rows, streams * self.hidden, whole);
+            extras.push(mix.with_role(Role::Router).times(2));
+            extras.push(Tensor::vector("hc.base", "norms", 2 * (rows + 3), whole));
+        }
+        if let Some(width) = self.per_layer_width()? {
+            let (gate, up) = ("per_layer_input_gate", "per_layer_projection");
+            extras.push(Tensor::linear(gate, "per_layer_input", width, self.hidden, whole));
+            extras.push(Tensor::linear(up, "per_layer_input", self.hidden, width, whole));
+            extras.push(Tensor::vector("post_per_layer_input_norm", "norms", self.hidden, whole));
+        }
+        if keys.count_or_zero(&["attn_res_block_size"])? > 0 {
+            extras.push(Tensor::vector("attn_res", "norms", 4 * self.hidden, whole));
+        }
+        Ok(extras)
+    }
+
+    /// Width of Gemma's input of each layer, looked up by token.
+    fn per_layer_width(&self) -> Result<Option<u64>> {
+        Ok(Some(self.keys.count_or_zero(&["hidden_size_per_layer_input"])?).filter(|w| *w > 0))
+    }
+}

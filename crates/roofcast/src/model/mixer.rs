@@ -1,0 +1,164 @@
+//! What mixes tokens: one kind per file, and what every kind answers.
+//!
+//! Knows: each kind's tensors, what a sequence keeps in its layer (KV elements, index keys, recurrent state) and over how
+//! many heads that splits. Knows nothing about time: [`crate::operator`] turns pairs and states into work. Not known here:
+//! how an engine rounds to pages; vLLM's page-size alignment of hybrid models is not modelled.
+
+pub mod attention;
+pub mod compressed;
+pub mod indexer;
+pub mod kda;
+pub mod latent;
+pub mod gated_delta;
+pub mod mamba;
+pub mod short_conv;
+
+pub use attention::{Attention, Gate, causal_pairs};
+pub use compressed::Compressed;
+pub use gated_delta::GatedDelta;
+pub use indexer::{BlockIndex, Indexer};
+pub use kda::Kda;
+pub use latent::Latent;
+pub use mamba::{Mamba, Mamba2};
+pub use short_conv::ShortConv;
+
+use super::tensor::Tensor;
+use crate::precision::KvFormat;
+use crate::units::Bytes;
+
+/// A layer's token mixer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Mixer {
+    /// Softmax attention over cached keys and values.
+    Attention(Attention),
+    /// Multi-head latent attention (DeepSeek-V2), with or without an indexer (DeepSeek-V3.2).
+    Latent(Latent),
+    /// A window and compressed entries (DeepSeek-V4).
+    Compressed(Compressed),
+    /// Gated delta net (Qwen3-Next).
+    GatedDelta(GatedDelta),
+    /// Kimi delta attention.
+    Kda(Kda),
+    /// A selective state space (Jamba, Mamba).
+    Mamba(Mamba),
+    /// A state space with scalar decay per head.
+    Mamba2(Mamba2),
+    /// Attention and a state space on the same input (Falcon-H1).
+    Both(Attention, Mamba2),
+    /// A gated short convolution (LFM2).
+    ShortConv(ShortConv),
+    /// None: the layer is only an FFN.
+    None,
+}
+
+/// What a recurrent mixer keeps per sequence, however long, and what a token costs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct State {
+    /// Recurrent state and the convolution's tail, over all heads.
+    pub bytes: u128,
+    /// Operations per token: reading, updating and convolving.
+    pub flops: u128,
+    /// Heads over which tensor parallelism splits both.
+    pub heads: u64,
+}
+
+impl Mixer {
+    /// The mixer's weight tensors for a residual stream of `hidden`.
+    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+        match self {
+            Mixer::Attention(a) => a.tensors(hidden),
+            Mixer::Latent(l) => l.tensors(hidden),
+            Mixer::Compressed(c) => c.tensors(hidden),
+            Mixer::GatedDelta(d) => d.tensors(hidden),
+            Mixer::Kda(k) => k.tensors(hidden),
+            Mixer::Mamba(m) => m.tensors(hidden),
+            Mixer::Mamba2(m) => m.tensors(hidden),
+            Mixer::Both(a, m) => a.tensors(hidden).into_iter().chain(m.tensors(hidden)).collect(),
+            Mixer::ShortConv(c) => c.tensors(hidden),
+            Mixer::None => Vec::new(),
+        }
+    }
+
+    /// Elements in the KV-cache format that a sequence of `context` tokens keeps in this layer.
+    pub fn kv_elements(&self, context: u64) -> u128 {
+        match self {
+            Mixer::Attention(a) | Mixer::Both(a, _) => {
+                u128::from(a.kept(context)) * u128::from(a.kv_elements_per_token())
+            }
+            Mixer::Latent(l) => u128::from(context) * u128::from(l.cached()),
+            Mixer::Compressed(c) => c.kv_elements(context),
+            _ => 0,
+        }
+    }
+
+    /// Bytes that an indexer keeps beside the KV cache for `context` tokens, in its own format.
+    pub fn index_bytes(&self, context: u64) -> u128 {
+        match self {
+            Mixer::Attention(Attention { index: Some(index), .. }) => index.bytes(context),
+            Mixer::Latent(Latent { indexer: Some(indexer), .. }) => indexer.bytes(context),
+            Mixer::Compressed(c) => c.index_bytes(context),
+            _ => 0,
+        }
+    }
+
+    /// The recurrent state, where the mixer has one.
+    pub fn state(&self) -> Option<State> {
+        match self {
+            Mixer::GatedDelta(d) => Some(d.state()),
+            Mixer::Kda(k) => Some(k.state()),
+            Mixer::Mamba(m) => Some(m.state()),
+            Mixer::Mamba2(m) | Mixer::Both(_, m) => Some(m.state()),
+            Mixer::ShortConv(c) => Some(c.state()),
+            Mixer::Compressed(c) => Some(State { bytes: c.state_bytes(), flops: 0, heads: 1 }),
+            _ => None,
+        }
+    }
+
+    /// Bytes of the state that a sequence keeps whatever its length and the KV format.
+    pub fn state_bytes(&self) -> u128 {
+        self.state().map_or(0, |s| s.bytes)
+    }
+
+    /// Everything that a sequence of `context` tokens keeps in this layer, whole.
+    pub fn sequence_bytes(&self, kv: KvFormat, context: u64) -> Bytes {
+        self.rank_bytes(kv, context, 1, true)
+    }
+
+    /// The share of [`Mixer::sequence_bytes`] on one of `tp` ranks. KV heads fewer than `tp` are replicated, as are
+    /// latents and index keys; states split over their heads. `ideal` shares everything evenly.
+    pub fn rank_bytes(&self, kv: KvFormat, context: u64, tp: u64, ideal: bool) -> Bytes {
+        let parts = |heads: u64| u128::from(if ideal { tp } else { tp.min(heads) }.max(1));
+        let elements = kv.width.bytes(self.kv_elements(context).div_ceil(parts(self.kv_heads())));
+        let index = self.index_bytes(context).div_ceil(parts(1));
+        let state = self.state().map_or(0, |s| s.bytes.div_ceil(parts(s.heads)));
+        elements + Bytes(u64::try_from(index + state).unwrap_or(u64::MAX))
+    }
+
+    /// Heads over which tensor parallelism splits the KV cache.
+    pub fn kv_heads(&self) -> u64 {
+        match self {
+            Mixer::Attention(a) | Mixer::Both(a, _) => a.kv_heads,
+            _ => 1,
+        }
+    }
+
+    /// The head count that `tp` does not divide, if there is one. KV heads fewer than `tp` are replicated.
+    pub fn indivisible(&self, tp: u64) -> Option<u64> {
+        let whole = |heads: u64| (!heads.is_multiple_of(tp)).then_some(heads);
+        let grouped = |a: &Attention| {
+            let kv = a.kv_heads;
+            whole(a.heads).or_else(|| whole(kv).filter(|_| !tp.is_multiple_of(kv)))
+        };
+        match self {
+            Mixer::Attention(a) => grouped(a),
+            Mixer::Both(a, m) => grouped(a).or_else(|| whole(m.heads)),
+            Mixer::Latent(l) => whole(l.heads),
+            Mixer::Compressed(c) => whole(c.heads),
+            Mixer::GatedDelta(d) => whole(d.value_heads),
+            Mixer::Kda(k) => whole(k.heads),
+            Mixer::Mamba2(m) => whole(m.heads),
+            Mixer::Mamba(m) => whole(m.inner),
+            Mixer::ShortConv(_) | Mixer::None => None,
+        }
+    }
+}

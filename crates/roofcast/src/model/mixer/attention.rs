@@ -1,0 +1,223 @@
+//! Softmax attention with grouped heads (MHA, GQA, MQA): whole, windowed, in chunks, by index, or on a shared cache.
+//!
+//! Knows: tensors, what is cached per token, how many query-key pairs a piece of a sequence has. Source: Hugging Face
+//! transformers' `modeling_*.py` of the types named at each field.
+
+use super::indexer::BlockIndex;
+use crate::model::tensor::{Split, Tensor};
+
+/// Grouped-query attention; `kv_heads == heads` is MHA, `kv_heads == 1` MQA.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Attention {
+    /// Query heads.
+    pub heads: u64,
+    /// Key and value heads.
+    pub kv_heads: u64,
+    /// Width of a query and key head.
+    pub head_dim: u64,
+    /// Width of a value head.
+    pub v_head_dim: u64,
+    /// Only the last `window` tokens are seen and kept.
+    pub window: Option<u64>,
+    /// Only tokens of the same chunk of this many are seen; those before are dropped (Llama 4).
+    pub chunk: Option<u64>,
+    /// Biases on q, k and v.
+    pub qkv_bias: bool,
+    /// Bias on the output projection.
+    pub o_bias: bool,
+    /// Elements of norms on queries and keys.
+    pub qk_norm: u64,
+    /// A learned sink per head (gpt-oss).
+    pub sinks: bool,
+    /// A gate on the output.
+    pub gate: Gate,
+    /// Values are the keys' projection: there is no v_proj, but both are cached (Gemma 4's global layers norm and rotate
+    /// them apart).
+    pub values_from_keys: bool,
+    /// Keys and values are an earlier layer's: none are projected or kept here (Gemma 3n and 4).
+    pub shared_kv: bool,
+    /// Attends to the blocks that an index chooses (MiniMax-M3).
+    pub index: Option<BlockIndex>,
+}
+
+/// What scales the attention output before the output projection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Gate {
+    /// Nothing.
+    None,
+    /// A value for each element: q_proj is twice as wide (Qwen3-Next).
+    Elements,
+    /// A value for each head (Step-3.5).
+    Heads,
+}
+
+impl Attention {
+    /// Plain attention over the whole context.
+    pub fn new(heads: u64, kv_heads: u64, head_dim: u64) -> Attention {
+        Attention {
+            heads,
+            kv_heads,
+            head_dim,
+            v_head_dim: head_dim,
+            window: None,
+            chunk: None,
+            qkv_bias: false,
+            o_bias: false,
+            qk_norm: 0,
+            sinks: false,
+            gate: Gate::None,
+            values_from_keys: false,
+            shared_kv: false,
+            index: None,
+        }
+    }
+
+    /// Keys and values of one token.
+    pub fn kv_elements_per_token(&self) -> u64 {
+        self.kv_heads * (self.head_dim + self.v_head_dim)
+    }
+
+    /// Tokens of a context that this layer keeps.
+    pub fn kept(&self, context: u64) -> u64 {
+        if self.shared_kv {
+            return 0;
+        }
+        context.min(self.window.unwrap_or(u64::MAX)).min(self.chunk.unwrap_or(u64::MAX))
+    }
+
+    /// Query-key pairs of `new` tokens at the end of `context`.
+    pub fn pairs(&self, new: u64, context: u64) -> u128 {
+        match (self.chunk, self.reach()) {
+            (Some(chunk), _) => chunked_pairs(new, context, chunk),
+            (None, reach) => causal_pairs(new, context, reach),
+        }
+    }
+
+    /// Tokens whose keys and values cross the bus at least: what the `new` queries see together.
+    pub fn seen(&self, new: u64, context: u64) -> u64 {
+        match (self.chunk, self.reach()) {
+            (Some(chunk), _) => context - context.saturating_sub(new.max(1)) / chunk * chunk,
+            (None, Some(reach)) => context.min(reach.saturating_add(new - new.min(1))),
+            (None, None) => context,
+        }
+    }
+
+    /// Tokens that one query attends to at most.
+    fn reach(&self) -> Option<u64> {
+        self.index.as_ref().map(BlockIndex::reach).or(self.window)
+    }
+
+    /// The weight tensors for a residual stream of `hidden`.
+    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+        let kv = Split::KvHeads(self.kv_heads);
+        let (wide, k) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
+        let q = if self.gate == Gate::Elements { wide + self.heads * self.v_head_dim } else { wide };
+        let (v, o) = (self.kv_heads * self.v_head_dim, self.heads * self.v_head_dim);
+        let mut tensors = vec![Tensor::linear("self_attn.q_proj", "qkv_proj", q, hidden, Split::Even)];
+        if !self.shared_kv {
+            tensors.push(Tensor::linear("self_attn.k_proj", "qkv_proj", k, hidden, kv));
+        }
+        if !self.shared_kv && !self.values_from_keys {
+            tensors.push(Tensor::linear("self_attn.v_proj", "qkv_proj", v, hidden, kv));
+        }
+        tensors.push(Tensor::linear("self_attn.o_proj", "o_proj", hidden, o, Split::Even));
+        if self.qkv_bias {
+            tensors.push(Tensor::vector("self_attn.q_proj.bias", "qkv_proj", q, Split::Even));
+            if !self.shared_kv {
+                tensors.push(Tensor::vector("self_attn.k_proj.bias", "qkv_proj", k, kv));
+                tensors.push(Tensor::vector("self_attn.v_proj.bias", "qkv_proj", v, kv));
+            }
+        }
+        if self.o_bias {
+            tensors.push(Tensor::vector("self_attn.o_proj.bias", "o_proj", hidden, Split::Replicated));
+        }
+        if self.qk_norm > 0 {
+            tensors.push(Tensor::vector("self_attn.qk_norm", "norms", self.qk_norm, Split::Replicated));
+        }
+        if self.sinks {
+            tensors.push(Tensor::vector("self_attn.sinks", "attention", self.heads, Split::Even));
+        }
+        if self.gate == Gate::Heads {
+            tensors.push(Tensor::linear("self_attn.g_proj", "qkv_proj", self.heads, hidden, Split::Even));
+        }
+        tensors.extend(self.index.iter().flat_map(|i| i.tensors(hidden)));
+        tensors
+    }
+}
+
+/// Query-key pairs of `new` tokens at the end of `context`, where a query sees itself and what is before it in its chunk.
+///
+/// Up to position c: Σ_{p=1..c} ((p − 1) mod k + 1) = q·k(k + 1)/2 + r(r + 1)/2 with c = q·k + r.
+pub fn chunked_pairs(new: u64, context: u64, chunk: u64) -> u128 {
+    let chunk = u128::from(chunk.max(1));
+    let up_to = |c: u64| {
+        let (q, r) = (u128::from(c) / chunk, u128::from(c) % chunk);
+        q * (chunk * (chunk + 1) / 2) + r * (r + 1) / 2
+    };
+    up_to(context) - up_to(context - new.min(context))
+}
+
+/// Query-key pairs of `new` tokens at the end of a sequence of `context` tokens (the new ones among them), where each
+/// query sees itself and what is before it, at most `window` tokens.
+///
+/// Without a window: Σ_{i=1..n} (c − n + i) = n(c − n) + n(n + 1)/2.
+pub fn causal_pairs(new: u64, context: u64, window: Option<u64>) -> u128 {
+    let (n, c) = (u128::from(new.min(context)), u128::from(context));
+    let full = n * (c - n) + n * (n + 1) / 2;
+    let Some(window) = window.map(u128::from) else { return full };
+    // Queries at positions c−n+1 ..= c; those beyond the window see `window` keys instead of their position.
+    let past = (c - window.min(c)).min(n);
+    let excess = past * (c - window.min(c)) - past * past.saturating_sub(1) / 2;
+    full - excess
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_by_hand() {
+        // A prompt of 4: 1 + 2 + 3 + 4. One decode at context 5: 5. Two new tokens at context 5: 4 + 5.
+        assert_eq!(
+            [causal_pairs(4, 4, None), causal_pairs(1, 5, None), causal_pairs(2, 5, None)],
+            [10, 5, 9]
+        );
+        // Window 2: a prompt of 4 sees 1 + 2 + 2 + 2; window 3 with two new at context 5: 3 + 3.
+        assert_eq!([causal_pairs(4, 4, Some(2)), causal_pairs(2, 5, Some(3))], [7, 6]);
+    }
+
+    #[test]
+    fn pairs_agree_with_counting_one_by_one() {
+        for context in 1..30_u64 {
+            for new in 1..=context {
+                for window in 1..32_u64 {
+                    let counted: u64 =
+                        (context - new + 1..=context).map(|position| position.min(window)).sum();
+                    assert_eq!(causal_pairs(new, context, Some(window)), u128::from(counted));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_by_hand() {
+        // Chunks of 4: positions 1..=6 see 1, 2, 3, 4, 1, 2; a decode at context 6 sees 2 and keeps 4.
+        assert_eq!([chunked_pairs(6, 6, 4), chunked_pairs(1, 6, 4), chunked_pairs(2, 5, 4)], [13, 2, 5]);
+        let attention = Attention { chunk: Some(4), ..Attention::new(1, 1, 1) };
+        assert_eq!([attention.seen(1, 6), attention.seen(2, 5), attention.seen(1, 4)], [2, 5, 4]);
+        assert_eq!([attention.kept(3), attention.kept(6)], [3, 4]);
+    }
+
+    #[test]
+    fn shared_and_key_valued_layers_drop_projections() {
+        // hidden 4, one head of 2: q, k, v, o have 8 weights each.
+        let plain = Attention::new(1, 1, 2);
+        let count = |a: &Attention| a.tensors(4).iter().map(Tensor::elements).sum::<u128>();
+        assert_eq!(count(&plain), 32);
+        assert_eq!(count(&Attention { values_from_keys: true, ..plain.clone() }), 24);
+        assert_eq!(count(&Attention { shared_kv: true, ..plain.clone() }), 16);
+        // A gate per element doubles q, one per head adds a row of 4.
+        assert_eq!(count(&Attention { gate: Gate::Elements, ..plain.clone() }), 40);
+        assert_eq!(count(&Attention { gate: Gate::Heads, ..plain }), 36);
+    }
+}

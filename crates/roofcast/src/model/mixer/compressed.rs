@@ -1,0 +1,210 @@
+//! DeepSeek-V4's attention: a sliding window beside compressed entries of the whole context.
+//!
+//! Knows: every `ratio` tokens leave one entry; keys and values are the same single head. At ratio 4 (compressed sparse
+//! attention) adjacent windows overlap and an indexer chooses the best `topk` entries; at greater ratios (heavily
+//! compressed attention) a query reads them all. Source: Hugging Face transformers' `modeling_deepseek_v4.py`; the state
+//! is that of the released `inference/model.py` (fp32 rows of values and scores that wait for their window to fill).
+
+use super::attention::causal_pairs;
+use super::indexer::Indexer;
+use crate::model::tensor::{Role, Split, Tensor};
+
+/// The ratio at which windows overlap and an indexer chooses.
+const SPARSE_RATIO: u64 = 4;
+
+/// One layer of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Compressed {
+    /// Query heads.
+    pub heads: u64,
+    /// Width of a head and of a cached entry.
+    pub head_dim: u64,
+    /// Rank of the query compression.
+    pub q_lora_rank: u64,
+    /// Groups of heads that the output projection compresses apart.
+    pub o_groups: u64,
+    /// Width of each group's output.
+    pub o_lora_rank: u64,
+    /// Tokens of the window.
+    pub window: u64,
+    /// Tokens of a compressed entry; `None`: there is only the window.
+    pub ratio: Option<u64>,
+    /// The indexer of compressed sparse attention.
+    pub indexer: Option<Indexer>,
+}
+
+impl Compressed {
+    /// Whether an indexer chooses among entries of this ratio.
+    pub fn is_sparse(ratio: u64) -> bool {
+        ratio == SPARSE_RATIO
+    }
+
+    /// Compressed entries of `context` tokens.
+    pub fn entries(&self, context: u64) -> u64 {
+        self.ratio.map_or(0, |r| context / r)
+    }
+
+    /// Elements kept: the window and the entries, each one head wide.
+    pub fn kv_elements(&self, context: u64) -> u128 {
+        u128::from(context.min(self.window) + self.entries(context)) * u128::from(self.head_dim)
+    }
+
+    /// Bytes of the indexer's keys, one an entry.
+    pub fn index_bytes(&self, context: u64) -> u128 {
+        self.indexer.as_ref().map_or(0, |i| i.bytes(self.entries(context)))
+    }
+
+    /// Bytes of the rows that wait for their window to fill, values and scores in fp32.
+    pub fn state_bytes(&self) -> u128 {
+        let Some(ratio) = self.ratio else { return 0 };
+        let overlap = if self.indexer.is_some() { 2 } else { 1 };
+        let rows = |width: u64| 2 * 4 * u128::from(overlap * ratio) * u128::from(overlap * width);
+        rows(self.head_dim) + self.indexer.as_ref().map_or(0, |i| rows(i.head_dim))
+    }
+
+    /// Query-key pairs of `new` tokens at the end of `context`: in the window and with entries.
+    pub fn pairs(&self, new: u64, context: u64) -> u128 {
+        let entries = self.ratio.map_or(0, |r| {
+            let topk = self.indexer.as_ref().map_or(u64::MAX, |i| i.topk);
+            entry_pairs(context, r, topk) - entry_pairs(context - new.min(context), r, topk)
+        });
+        causal_pairs(new, context, Some(self.window)) + entries
+    }
+
+    /// Query-key pairs that the indexer scores: every entry before each query.
+    pub fn scored_pairs(&self, new: u64, context: u64) -> u128 {
+        match (&self.indexer, self.ratio) {
+            (Some(_), Some(r)) => {
+                entry_pairs(context, r, u64::MAX) - entry_pairs(context - new.min(context), r, u64::MAX)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Elements that cross the bus at least for `new` queries at the end of `context`.
+    pub fn read_elements(&self, new: u64, context: u64) -> u128 {
+        let window = context.min(self.window.saturating_add(new - new.min(1)));
+        let topk = self.indexer.as_ref().map_or(u64::MAX, |i| i.topk);
+        let fresh = self.entries(context) - self.entries(context - new.min(context));
+        let entries = self.entries(context).min(topk.saturating_add(fresh));
+        (u128::from(window) + u128::from(entries)) * u128::from(self.head_dim)
+    }
+
+    /// The weight tensors for a residual stream of `hidden`.
+    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+        let (wide, whole) = (self.heads * self.head_dim, Split::Replicated);
+        let o = self.o_groups * self.o_lora_rank;
+        let mut tensors = vec![
+            Tensor::linear("self_attn.q_a_proj", "qkv_a_proj", self.q_lora_rank, hidden, whole),
+            Tensor::linear("self_attn.kv_proj", "qkv_a_proj", self.head_dim, hidden, whole),
+            Tensor::vector("self_attn.norms", "norms", self.q_lora_rank + self.head_dim, whole),
+            Tensor::linear("self_attn.q_b_proj", "q_b_proj", wide, self.q_lora_rank, Split::Even),
+            Tensor::linear("self_attn.o_a_proj", "o_a_proj", o, wide / self.o_groups, Split::Even),
+            Tensor::linear("self_attn.o_b_proj", "o_proj", hidden, o, Split::Even),
+            Tensor::vector("self_attn.sinks", "attention", self.heads, Split::Even),
+        ];
+        let Some(ratio) = self.ratio else { return tensors };
+        let overlap = if self.indexer.is_some() { 2 } else { 1 };
+        tensors.extend(compressor(ratio, overlap, self.head_dim, hidden));
+        if let Some(indexer) = &self.indexer {
+            tensors.extend(compressor(ratio, overlap, indexer.head_dim, hidden));
+            let q = indexer.heads * indexer.head_dim;
+            tensors.extend([
+                Tensor::linear("self_attn.indexer.wq_b", "indexer_proj", q, indexer.query_rank, whole),
+                Tensor::linear(
+                    "self_attn.indexer.weights_proj",
+                    "indexer_weights",
+                    indexer.heads,
+                    hidden,
+                    whole,
+                )
+                .with_role(Role::Router),
+            ]);
+        }
+        tensors
+    }
+}
+
+/// Values and scores of a compressor, its position biases and its norm; kept in 16 bits or more.
+fn compressor(ratio: u64, overlap: u64, width: u64, hidden: u64) -> [Tensor; 2] {
+    let rows = 2 * overlap * width;
+    let vectors = ratio * overlap * width + width;
+    [
+        Tensor::linear("self_attn.compressor", "compressor", rows, hidden, Split::Replicated)
+            .with_role(Role::Router),
+        Tensor::vector("self_attn.compressor.norm", "norms", vectors, Split::Replicated),
+    ]
+}
+
+/// Σ_{p=1..context} min(⌊p/ratio⌋, most): the entries that queries at each position see.
+fn entry_pairs(context: u64, ratio: u64, most: u64) -> u128 {
+    let full = most.saturating_mul(ratio);
+    let free = context.min(full.saturating_sub(1));
+    let (q, r) = (u128::from(free / ratio), u128::from(free % ratio));
+    let rising = u128::from(ratio) * (q * q.saturating_sub(1) / 2) + q * (r + 1);
+    rising + u128::from(context - free) * u128::from(most.min(context / ratio))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A compressed sparse layer of DeepSeek-V4-Flash.
+    fn sparse() -> Compressed {
+        let indexer = Indexer { heads: 64, head_dim: 128, topk: 512, query_rank: 1024, scores: true };
+        Compressed {
+            heads: 64,
+            head_dim: 512,
+            q_lora_rank: 1024,
+            o_groups: 8,
+            o_lora_rank: 1024,
+            window: 128,
+            ratio: Some(4),
+            indexer: Some(indexer),
+        }
+    }
+
+    #[test]
+    fn entries_agree_with_counting_one_by_one() {
+        for ratio in 1..6_u64 {
+            for most in [1, 2, 5, u64::MAX] {
+                for context in 0..60_u64 {
+                    let counted: u64 = (1..=context).map(|p| (p / ratio).min(most)).sum();
+                    assert_eq!(
+                        entry_pairs(context, ratio, most),
+                        u128::from(counted),
+                        "{context}/{ratio}/{most}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_sequence_keeps_by_hand() {
+        // At 8192 tokens: 128 of the window and 8192/4 = 2048 entries, 512 wide; 2048 keys of 132 bytes.
+        let layer = sparse();
+        assert_eq!(layer.kv_elements(8192), (128 + 2048) * 512);
+        assert_eq!(layer.index_bytes(8192), 2048 * 132);
+        // fp32 values and scores: 2·4·(8 rows · 1024) and 2·4·(8 rows · 256).
+        assert_eq!(layer.state_bytes(), 65_536 + 16_384);
+        // A decode reads the window and the best 512 entries, and scores all 2048.
+        assert_eq!(layer.read_elements(1, 8191), (128 + 512) * 512);
+        assert_eq!((layer.pairs(1, 8192), layer.scored_pairs(1, 8192)), (128 + 512, 2048));
+        let heavy = Compressed { ratio: Some(128), indexer: None, ..layer };
+        assert_eq!((heavy.kv_elements(8192), heavy.pairs(1, 8192)), ((128 + 64) * 512, 128 + 64));
+        assert_eq!(heavy.state_bytes(), 2 * 4 * 128 * 512);
+    }
+
+    #[test]
+    fn parameters_by_hand() {
+        // hidden 4096: q_a 1024·4096, kv 512·4096, norms 1536, q_b 32768·1024, o_a 8192·4096, o_b 4096·8192, 64 sinks.
+        let window = Compressed { ratio: None, indexer: None, ..sparse() };
+        let count = |c: &Compressed| c.tensors(4096).iter().map(Tensor::elements).sum::<u128>();
+        let base = 4_194_304 + 2_097_152 + 1_536 + 33_554_432 + 33_554_432 + 33_554_432 + 64;
+        assert_eq!(count(&window), base);
+        // Compressor 2·2·512·4096 + 4·1024 + 512; the indexer's 2·2·128·4096 + 4·256 + 128; wq_b 8192·1024; 64·4096.
+        let more = 8_388_608 + 4_608 + 2_097_152 + 1_152 + 8_388_608 + 262_144;
+        assert_eq!(count(&sparse()), base + more);
+    }
+}

@@ -1,0 +1,119 @@
+//! Indexers: small scores over the whole context that choose what the real attention reads.
+//!
+//! Knows: their tensors, the keys they keep, what they score. Sources: DeepSeek-V3.2's `inference/model.py` (token-wise
+//! top-k), Hugging Face transformers' `modeling_minimax_m3_vl.py` (blocks per KV head).
+
+use crate::model::tensor::{Role, Split, Tensor};
+
+/// DeepSeek-V3.2's lightning indexer: many small heads, one shared key, the best `topk` tokens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Indexer {
+    /// Scoring heads.
+    pub heads: u64,
+    /// Width of a head, and of the one key that a token keeps.
+    pub head_dim: u64,
+    /// Tokens that attention then reads.
+    pub topk: u64,
+    /// Rank of the compressed query that it starts from.
+    pub query_rank: u64,
+    /// Whether this layer scores; else it takes the choice of the last layer that did (GLM-5.2's `indexer_types`).
+    pub scores: bool,
+}
+
+impl Indexer {
+    /// Bytes of one key in vLLM's indexer cache: fp8 with an fp32 scale per 128 values (`DeepseekV32IndexerCache`).
+    pub fn key_bytes(head_dim: u64) -> u64 {
+        head_dim + 4 * head_dim.div_ceil(128)
+    }
+
+    /// Bytes of the keys of `context` tokens.
+    pub fn bytes(&self, context: u64) -> u128 {
+        if self.scores { u128::from(context) * u128::from(Self::key_bytes(self.head_dim)) } else { 0 }
+    }
+
+    /// Operations to score one key for one query: 2·heads·width.
+    pub fn flops_per_pair(&self) -> u128 {
+        if self.scores { 2 * u128::from(self.heads) * u128::from(self.head_dim) } else { 0 }
+    }
+
+    /// The weight tensors; the norm on keys is a LayerNorm with a bias.
+    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+        if !self.scores {
+            return Vec::new();
+        }
+        let q = self.heads * self.head_dim;
+        let whole = Split::Replicated;
+        vec![
+            Tensor::linear("self_attn.indexer.wq_b", "indexer_proj", q, self.query_rank, whole),
+            Tensor::linear("self_attn.indexer.wk", "indexer_proj", self.head_dim, hidden, whole),
+            Tensor::vector("self_attn.indexer.k_norm", "norms", 2 * self.head_dim, whole),
+            Tensor::linear("self_attn.indexer.weights_proj", "indexer_weights", self.heads, hidden, whole)
+                .with_role(Role::Router),
+        ]
+    }
+}
+
+/// MiniMax-M3's index: a head per KV head and one shared key choose whole blocks.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct BlockIndex {
+    /// Scoring heads.
+    pub heads: u64,
+    /// Width of a head and of the key.
+    pub head_dim: u64,
+    /// Blocks that a query reads.
+    pub blocks: u64,
+    /// Tokens of a block.
+    pub block: u64,
+}
+
+impl BlockIndex {
+    /// Tokens that a query reads at most.
+    pub fn reach(&self) -> u64 {
+        self.blocks.saturating_mul(self.block)
+    }
+
+    /// Bytes of the 16-bit keys of `context` tokens.
+    pub fn bytes(&self, context: u64) -> u128 {
+        2 * u128::from(context) * u128::from(self.head_dim)
+    }
+
+    /// Operations to score one key for one query: 2·heads·width.
+    pub fn flops_per_pair(&self) -> u128 {
+        2 * u128::from(self.heads) * u128::from(self.head_dim)
+    }
+
+    /// The weight tensors.
+    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+        let q = self.heads * self.head_dim;
+        vec![
+            Tensor::linear("self_attn.index_q_proj", "qkv_proj", q, hidden, Split::KvHeads(self.heads)),
+            Tensor::linear("self_attn.index_k_proj", "qkv_proj", self.head_dim, hidden, Split::Replicated),
+            Tensor::vector("self_attn.index_norms", "norms", 2 * self.head_dim, Split::Replicated),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_indexer_of_deepseek_v32_by_hand() {
+        let indexer = Indexer { heads: 64, head_dim: 128, topk: 2048, query_rank: 1536, scores: true };
+        // wq_b 8192·1536 + wk 128·7168 + norm 256 + weights 64·7168 = 12,582,912 + 917,504 + 256 + 458,752.
+        let count: u128 = indexer.tensors(7168).iter().map(Tensor::elements).sum();
+        assert_eq!(count, 13_959_424);
+        // 128 fp8 values and one fp32 scale a token; 2·64·128 operations a key.
+        assert_eq!((indexer.bytes(10), indexer.flops_per_pair()), (1320, 16_384));
+        let shared = Indexer { scores: false, ..indexer };
+        assert_eq!((shared.bytes(10), shared.flops_per_pair(), shared.tensors(7168).len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn the_index_of_minimax_m3_by_hand() {
+        let index = BlockIndex { heads: 4, head_dim: 128, blocks: 16, block: 128 };
+        // 16 blocks of 128 = 2048 tokens; (4 + 1)·128 rows of 6144, and two norms of 128.
+        let count: u128 = index.tensors(6144).iter().map(Tensor::elements).sum();
+        assert_eq!((index.reach(), index.bytes(3), count), (2048, 768, 640 * 6144 + 256));
+    }
+}

@@ -1,0 +1,77 @@
+//! Kimi delta attention: a gated delta net whose decay has a value per channel.
+//!
+//! Source: Kimi Linear (arXiv 2510.26692) and its `modeling_kimi.py`. vLLM keeps the state in fp32 (`kda_state_dtype`).
+
+use super::State;
+use crate::model::tensor::{Role, Split, Tensor};
+
+/// One such layer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Kda {
+    /// Heads.
+    pub heads: u64,
+    /// Width of queries, keys and values.
+    pub head_dim: u64,
+    /// Taps of the convolutions on q, k and v.
+    pub conv: u64,
+    /// The output gate is one full matrix (Kimi K3), else a product of two of a head's width (Kimi Linear).
+    pub full_gate: bool,
+    /// Bytes of an element of the convolutions' tail.
+    pub conv_element: u64,
+}
+
+impl Kda {
+    /// A square fp32 matrix per head and the last `conv − 1` inputs of q, k and v. Per token, Sᵀk, the rank-one update
+    /// and Sᵀq are 2·width² operations each.
+    pub fn state(&self) -> State {
+        let matrix = u128::from(self.heads) * u128::from(self.head_dim) * u128::from(self.head_dim);
+        let channels = 3 * u128::from(self.heads * self.head_dim);
+        let tail = u128::from(self.conv.saturating_sub(1)) * channels;
+        State {
+            bytes: matrix * 4 + tail * u128::from(self.conv_element),
+            flops: 6 * matrix + 2 * u128::from(self.conv) * channels,
+            heads: self.heads,
+        }
+    }
+
+    /// The weight tensors for a residual stream of `hidden`.
+    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+        let (wide, head, even) = (self.heads * self.head_dim, self.head_dim, Split::Even);
+        let whole = Split::Replicated;
+        let mut tensors = vec![
+            Tensor::linear("self_attn.q_proj", "qkv_proj", wide, hidden, even),
+            Tensor::linear("self_attn.k_proj", "qkv_proj", wide, hidden, even),
+            Tensor::linear("self_attn.v_proj", "qkv_proj", wide, hidden, even),
+            Tensor::linear("self_attn.f_a_proj", "decay_proj", head, hidden, whole),
+            Tensor::linear("self_attn.f_b_proj", "decay_proj", wide, head, even),
+            Tensor::linear("self_attn.b_proj", "beta_proj", self.heads, hidden, even).with_role(Role::Router),
+            Tensor::vector("self_attn.conv1d", "conv1d", 3 * self.conv * wide, even),
+            Tensor::vector("self_attn.A_log", "norms", self.heads + wide, even),
+            Tensor::vector("self_attn.o_norm", "norms", head, whole),
+            Tensor::linear("self_attn.o_proj", "o_proj", hidden, wide, even),
+        ];
+        if self.full_gate {
+            tensors.push(Tensor::linear("self_attn.g_proj", "g_proj", wide, hidden, even));
+        } else {
+            tensors.push(Tensor::linear("self_attn.g_a_proj", "g_proj", head, hidden, whole));
+            tensors.push(Tensor::linear("self_attn.g_b_proj", "g_proj", wide, head, even));
+        }
+        tensors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kimi_linear_by_hand() {
+        let kda = Kda { heads: 32, head_dim: 128, conv: 4, full_gate: false, conv_element: 2 };
+        // 32·128·128 fp32 and 3 taps of 3·4096 channels in bf16.
+        assert_eq!(kda.state().bytes, 524_288 * 4 + 3 * 12_288 * 2);
+        // hidden 2304: q, k, v, o 4096·2304 each; f and g: 128·2304 + 4096·128 each; b 32·2304; conv 4·12288;
+        // A and dt 32 + 4096; norm 128.
+        let count: u128 = kda.tensors(2304).iter().map(Tensor::elements).sum();
+        assert_eq!(count, 4 * 9_437_184 + 2 * (294_912 + 524_288) + 73_728 + 49_152 + 4_128 + 128);
+    }
+}

@@ -1,0 +1,177 @@
+//! Selective state spaces: Mamba with a decay per channel and state, Mamba-2 with one per head.
+//!
+//! Source: Hugging Face transformers' `modeling_mamba.py`, `modeling_jamba.py`, `modeling_nemotron_h.py`,
+//! `modeling_bamba.py`. vLLM keeps both states in the model's dtype unless `mamba_ssm_cache_dtype` says otherwise.
+
+use super::State;
+use crate::model::tensor::{Role, Split, Tensor};
+
+/// Mamba-2.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Mamba2 {
+    /// Heads.
+    pub heads: u64,
+    /// Width of a head.
+    pub head_dim: u64,
+    /// State elements per channel.
+    pub state: u64,
+    /// Groups of heads that share B and C.
+    pub groups: u64,
+    /// Taps of the convolution.
+    pub conv: u64,
+    /// Biases on the projections.
+    pub proj_bias: bool,
+    /// Bias on the convolution.
+    pub conv_bias: bool,
+    /// Whether a norm with weights stands before the output projection.
+    pub norm: bool,
+    /// Bytes of a state element.
+    pub state_element: u64,
+    /// Bytes of an element of the convolution's tail.
+    pub conv_element: u64,
+}
+
+impl Mamba2 {
+    fn inner(&self) -> u64 {
+        self.heads * self.head_dim
+    }
+
+    /// Channels of the convolution: inputs, B and C.
+    fn channels(&self) -> u64 {
+        self.inner() + 2 * self.groups * self.state
+    }
+
+    /// A width × state matrix per head and the last `conv − 1` inputs of each channel. Per token, the update and the
+    /// product with C are 2·width·state operations each.
+    pub fn state(&self) -> State {
+        let matrix = u128::from(self.inner()) * u128::from(self.state);
+        let tail = u128::from(self.conv.saturating_sub(1)) * u128::from(self.channels());
+        State {
+            bytes: matrix * u128::from(self.state_element) + tail * u128::from(self.conv_element),
+            flops: 4 * matrix + 2 * u128::from(self.conv) * u128::from(self.channels()),
+            heads: self.heads,
+        }
+    }
+
+    /// The weight tensors for a residual stream of `hidden`: in_proj gives gate, convolved channels and a step per head;
+    /// A, D and the step's bias are vectors of a value per head.
+    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+        let (inner, even) = (self.inner(), Split::Even);
+        let rows = inner + self.channels() + self.heads;
+        let conv = self.channels() * (self.conv + u64::from(self.conv_bias));
+        let mut tensors = vec![
+            Tensor::linear("mamba.in_proj", "in_proj", rows, hidden, even),
+            Tensor::vector("mamba.conv1d", "conv1d", conv, even),
+            Tensor::vector("mamba.A_log", "norms", 3 * self.heads, even),
+            Tensor::linear("mamba.out_proj", "o_proj", hidden, inner, even),
+        ];
+        if self.norm {
+            tensors.push(Tensor::vector("mamba.norm", "norms", inner, even));
+        }
+        if self.proj_bias {
+            tensors.push(Tensor::vector("mamba.in_proj.bias", "in_proj", rows + hidden, even));
+        }
+        tensors
+    }
+}
+
+/// Mamba.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Mamba {
+    /// Inner channels.
+    pub inner: u64,
+    /// State elements per channel.
+    pub state: u64,
+    /// Taps of the convolution.
+    pub conv: u64,
+    /// Rank of the step's projection.
+    pub rank: u64,
+    /// Norms on step, B and C (Jamba).
+    pub norms: bool,
+    /// Biases on in_proj and out_proj.
+    pub proj_bias: bool,
+    /// Bias on the convolution.
+    pub conv_bias: bool,
+    /// Bytes of a state element and of the convolution's tail.
+    pub element: u64,
+}
+
+impl Mamba {
+    /// A state of `state` values per channel and the last `conv − 1` inputs.
+    pub fn state(&self) -> State {
+        let matrix = u128::from(self.inner) * u128::from(self.state);
+        let tail = u128::from(self.conv.saturating_sub(1)) * u128::from(self.inner);
+        State {
+            bytes: (matrix + tail) * u128::from(self.element),
+            flops: 4 * matrix + 2 * u128::from(self.conv) * u128::from(self.inner),
+            heads: self.inner,
+        }
+    }
+
+    /// The weight tensors for a residual stream of `hidden`.
+    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+        let (inner, even) = (self.inner, Split::Even);
+        let wide = self.rank + 2 * self.state;
+        let conv = inner * (self.conv + u64::from(self.conv_bias));
+        // A has a value per channel and state, D and the step's bias one per channel.
+        let vectors = inner * (self.state + 2) + if self.norms { wide } else { 0 };
+        let mut tensors = vec![
+            Tensor::linear("mamba.in_proj", "in_proj", 2 * inner, hidden, even),
+            Tensor::vector("mamba.conv1d", "conv1d", conv, even),
+            Tensor::linear("mamba.x_proj", "x_proj", wide, inner, even),
+            Tensor::linear("mamba.dt_proj", "dt_proj", inner, self.rank, even).with_role(Role::Router),
+            Tensor::vector("mamba.A_log", "norms", vectors, even),
+            Tensor::linear("mamba.out_proj", "o_proj", hidden, inner, even),
+        ];
+        if self.proj_bias {
+            tensors.push(Tensor::vector("mamba.in_proj.bias", "in_proj", 2 * inner + hidden, even));
+        }
+        tensors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nemotron_nano_by_hand() {
+        let mamba = Mamba2 {
+            heads: 64,
+            head_dim: 64,
+            state: 128,
+            groups: 8,
+            conv: 4,
+            proj_bias: false,
+            conv_bias: true,
+            norm: true,
+            state_element: 4,
+            conv_element: 2,
+        };
+        // Inner 4096, channels 4096 + 2·8·128 = 6144. State 4096·128 fp32, tail 3·6144 bf16.
+        assert_eq!(mamba.state().bytes, 524_288 * 4 + 18_432 * 2);
+        assert_eq!(mamba.state().flops, 4 * 524_288 + 2 * 4 * 6144);
+        // hidden 2688: in_proj (4096 + 6144 + 64)·2688, conv 6144·5, A, D, dt 192, norm 4096, out 2688·4096.
+        let count: u128 = mamba.tensors(2688).iter().map(Tensor::elements).sum();
+        assert_eq!(count, 27_697_152 + 30_720 + 192 + 4_096 + 11_010_048);
+    }
+
+    #[test]
+    fn mamba_by_hand() {
+        // state-spaces/mamba-130m: hidden 768, inner 1536, state 16, conv 4, rank 48.
+        let mamba = Mamba {
+            inner: 1536,
+            state: 16,
+            conv: 4,
+            rank: 48,
+            norms: false,
+            proj_bias: false,
+            conv_bias: true,
+            element: 2,
+        };
+        assert_eq!(mamba.state().bytes, (1536 * 16 + 3 * 1536) * 2);
+        // in 3072·768, conv 1536·5, x 80·1536, dt 1536·48, A, D, dt bias 1536·18, out 768·1536.
+        let count: u128 = mamba.tensors(768).iter().map(Tensor::elements).sum();
+        assert_eq!(count, 2_359_296 + 7_680 + 122_880 + 73_728 + 27_648 + 1_179_648);
+    }
+}

@@ -1,0 +1,60 @@
+//! A gated short convolution: three projections of the stream, of which two gate a convolution of the third.
+//!
+//! Source: Hugging Face transformers' `modeling_lfm2.py`.
+
+use super::State;
+use crate::model::tensor::{Split, Tensor};
+
+/// One such layer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ShortConv {
+    /// Channels.
+    pub channels: u64,
+    /// Taps.
+    pub taps: u64,
+    /// Biases on projections and convolution.
+    pub bias: bool,
+    /// Bytes of an element of the tail.
+    pub element: u64,
+}
+
+impl ShortConv {
+    /// The last `taps − 1` inputs of each channel.
+    pub fn state(&self) -> State {
+        let channels = u128::from(self.channels);
+        let tail = channels * u128::from(self.taps.saturating_sub(1));
+        State {
+            bytes: tail * u128::from(self.element),
+            flops: 2 * u128::from(self.taps) * channels,
+            heads: self.channels,
+        }
+    }
+
+    /// The weight tensors for a residual stream of `hidden`.
+    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+        let (wide, even) = (self.channels, Split::Even);
+        let bias = u64::from(self.bias);
+        let mut tensors = vec![
+            Tensor::linear("conv.in_proj", "in_proj", 3 * wide, hidden, even),
+            Tensor::vector("conv.conv", "conv1d", wide * (self.taps + bias), even),
+            Tensor::linear("conv.out_proj", "o_proj", hidden, wide, even),
+        ];
+        if self.bias {
+            tensors.push(Tensor::vector("conv.in_proj.bias", "in_proj", 3 * wide + hidden, even));
+        }
+        tensors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lfm2_by_hand() {
+        let conv = ShortConv { channels: 1024, taps: 3, bias: false, element: 2 };
+        // Two inputs of 1024 channels in bf16; in 3072·1024, conv 3·1024, out 1024·1024.
+        let count: u128 = conv.tensors(1024).iter().map(Tensor::elements).sum();
+        assert_eq!((conv.state().bytes, count), (4_096, 3_145_728 + 3_072 + 1_048_576));
+    }
+}
