@@ -42,6 +42,8 @@ pub struct Deployment {
     pub stages: Vec<Stage>,
     /// What was assumed where the input is silent.
     pub assumptions: Vec<String>,
+    /// What was asked for, to ask for a variation.
+    pub options: Options,
 }
 
 /// Engine settings with vLLM's defaults filled in.
@@ -186,6 +188,7 @@ impl Deployment {
             weight_bytes: Bytes::ZERO,
             stages: Vec::new(),
             assumptions,
+            options: options.clone(),
         };
         shard::share(&mut deployment, &formats)?;
         Ok(deployment)

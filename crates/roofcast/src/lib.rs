@@ -1,16 +1,20 @@
 #![doc = include_str!("../README.md")]
 
 pub mod accelerator;
+pub mod capacity;
 pub mod catalog;
 pub mod cost;
 pub mod deployment;
 pub mod efficiency;
 pub mod error;
+pub mod limits;
 pub mod memory;
 pub mod model;
 pub mod operator;
 pub mod parallelism;
+pub mod plan;
 pub mod precision;
+pub mod report;
 pub mod spec;
 pub mod units;
 pub mod workload;

@@ -7,7 +7,9 @@ use roofcast::model::config;
 fn totals_equal_the_published_ones() {
     let mut checked = 0;
     for entry in catalog().models() {
-        let (Ok(model), Some(published)) = (config::read(&entry.id, "catalog", &entry.config), entry.published_parameters) else {
+        let (Ok(model), Some(published)) =
+            (config::read(&entry.id, "catalog", &entry.config), entry.published_parameters)
+        else {
             continue;
         };
         assert_eq!(model.parameters().total, published, "{}", entry.id);
