@@ -19,6 +19,8 @@ pub(crate) enum Verb {
     Capacity(CapacityArgs),
     /// What to deploy: the cheapest deployments that meet the SLO.
     Plan(PlanArgs),
+    /// The texts that roofcast grew from, figure by figure: what each says, what its rules give, what we say.
+    Seeds(SeedsArgs),
     /// Lists the embedded accelerators and models, or shows one.
     Catalog(CatalogArgs),
     /// Prints a completion script for a shell.
@@ -182,6 +184,15 @@ pub(crate) enum CostArg {
     Limit,
     /// What is expected.
     Forecast,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SeedsArgs {
+    /// 000, 001, 003 or 004 [default: all].
+    #[arg(value_name = "SEED")]
+    pub(crate) seed: Option<roofcast::seeds::Seed>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 #[derive(Debug, Args)]

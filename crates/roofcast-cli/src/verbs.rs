@@ -5,6 +5,7 @@ pub(crate) mod catalog;
 pub(crate) mod completions;
 pub(crate) mod limits;
 pub(crate) mod plan;
+pub(crate) mod seeds;
 
 use roofcast::Deployment;
 use serde::Serialize;

@@ -15,6 +15,7 @@ pub mod parallelism;
 pub mod plan;
 pub mod precision;
 pub mod report;
+pub mod seeds;
 pub mod spec;
 pub mod units;
 pub mod workload;
