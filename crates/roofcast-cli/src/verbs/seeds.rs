@@ -72,22 +72,31 @@ fn cells(c: &Claim) -> [String; 6] {
     ]
 }
 
-/// The text in sections, each explanation below its claim.
+/// The text in sections; an explanation stands behind its claim, or below where that would be too wide.
 fn people(text: &Text) -> String {
+    let mut out = format!("seed {}: {}\n", text.seed, text.title);
+    for claims in text.claims.chunk_by(|a, b| a.section == b.section) {
+        let section = claims.first().map_or("", |c| c.section);
+        out.push_str(&format!("\n{section}\n{}", table(claims)));
+    }
+    out
+}
+
+fn table(claims: &[Claim]) -> String {
     let header = ["", "the seed says", "recomputed", "roofcast", "unit", "verdict"].map(str::to_owned);
-    let rows: Vec<[String; 6]> = text.claims.iter().map(cells).collect();
+    let rows: Vec<[String; 6]> = claims.iter().map(cells).collect();
     let widths: [usize; 6] = std::array::from_fn(|column| {
         let length = |row: &[String; 6]| row[column].chars().count();
         rows.iter().chain([&header]).map(length).max().unwrap_or(0)
     });
-    let mut out = format!("seed {}: {}\n", text.seed, text.title);
-    let mut section = "";
-    for (claim, row) in text.claims.iter().zip(&rows) {
-        if claim.section != section {
-            section = claim.section;
-            out.push_str(&format!("\n{section}\n{}", line(&header, &widths)));
+    let room = WIDTH.saturating_sub(widths.iter().map(|w| w + 2).sum::<usize>() + 2);
+    let mut out = line(&header, &widths, "");
+    for (claim, row) in claims.iter().zip(&rows) {
+        if claim.why.chars().count() <= room {
+            out.push_str(&line(row, &widths, &claim.why));
+            continue;
         }
-        out.push_str(&line(row, &widths));
+        out.push_str(&line(row, &widths, ""));
         for part in wrapped(&claim.why, WIDTH - 6) {
             out.push_str(&format!("      {part}\n"));
         }
@@ -95,12 +104,13 @@ fn people(text: &Text) -> String {
     out
 }
 
-/// One row: words to the left, figures to the right.
-fn line(row: &[String; 6], widths: &[usize; 6]) -> String {
+/// One row: words to the left, figures to the right, `why` last.
+fn line(row: &[String; 6], widths: &[usize; 6], why: &str) -> String {
     let [claim, said, recomputed, roofcast, unit, verdict] = row;
-    let [w0, w1, w2, w3, w4, _] = widths;
-    let text =
-        format!("  {claim:<w0$}  {said:>w1$}  {recomputed:>w2$}  {roofcast:>w3$}  {unit:<w4$}  {verdict}");
+    let [w0, w1, w2, w3, w4, w5] = widths;
+    let text = format!(
+        "  {claim:<w0$}  {said:>w1$}  {recomputed:>w2$}  {roofcast:>w3$}  {unit:<w4$}  {verdict:<w5$}  {why}"
+    );
     format!("{}\n", text.trim_end())
 }
 

@@ -13,7 +13,7 @@ use crate::operator::Family;
 
 const CACHE: &str = "kv cache";
 const CAPACITY: &str = "capacity";
-const PARALLEL: &str = "model parallelism";
+const PARALLEL: &str = "model parallelism: what a rank sends for one token";
 
 const LAYERS: f64 = 64.0;
 const WIDTH: f64 = 8192.0;
@@ -63,11 +63,11 @@ fn kv_cache(catalog: &Catalog) -> Result<Vec<Claim>> {
         Claim::new(s, "KV FLOPs per token, 2·2·n_layers·d²", "17,179,869,184", "FLOP")
             .recomputed(kv_flops())
             .roofcast(matrix_flops(&one) * share),
-        Claim::new(s, "loading the KV weights, 2·2·n_layers·d²/1.5e12", "formula", "ms")
+        Claim::new(s, "reading the KV weights, FLOPs / 2 × 2 B / 1.5e12", "formula", "ms")
             .recomputed(kv_flops() / BANDWIDTH * 1e3)
             .roofcast(matrix_flops(&one) * share / d.bandwidth().0 * 1e3)
             .is(Exact, "the A100 40 GB moves 1.555 TB/s"),
-        Claim::new(s, "computing K and V of a token, 2·2·n_layers·d²/312e12", "formula", "ms")
+        Claim::new(s, "computing K and V of one token, FLOPs / 312e12", "formula", "ms")
             .recomputed(kv_flops() / FLOPS * 1e3)
             .roofcast(matrix_flops(&one) * share / d.accelerator.peak(d.base)?.0 * 1e3),
         Claim::new(s, "tokens until compute-bound, 312/1.5", "208", "tokens")
@@ -77,10 +77,10 @@ fn kv_cache(catalog: &Catalog) -> Result<Vec<Claim>> {
         Claim::new(s, "K and V as a share of a token's forward pass", "1/6", "share")
             .recomputed(kv_flops() / forward_weights())
             .roofcast(share),
-        Claim::new(s, "forward passes saved a step at 2048 cached tokens, n/6", "formula", "tokens")
+        Claim::new(s, "passes saved a step, n = 2048 cached tokens, n/6", "formula", "tokens")
             .recomputed(2048.0 * kv_flops() / forward_weights())
             .roofcast(2048.0 * share),
-        Claim::new(s, "context up to which recomputing costs nothing, batch 1", "small batch", "tokens")
+        Claim::new(s, "context up to which recomputing is free, batch 1", "small batch", "tokens")
             .recomputed(FLOPS / BANDWIDTH)
             .roofcast(forms.kv_cache.break_even_context as f64 - 1.0)
             .is(Exact, "below the ridge the weights are read anyway; from there on the cache is faster"),
@@ -104,7 +104,7 @@ fn forward(catalog: &Catalog) -> Result<Vec<Claim>> {
             .recomputed(forward_weights() / 2.0 / 1e9)
             .roofcast(d.model.parameters().total as f64 / 1e9)
             .is(Rounded, "ours counts embedding, lm_head (an assumed vocabulary), biases and norms"),
-        Claim::new(s, "208 tokens: reading the weights, 12·2·n_layers·d²/1.5e12", "69 ms", "ms")
+        Claim::new(s, "a pass of 208 tokens, 12·2·n_layers·d²/1.5e12", "69 ms", "ms")
             .recomputed(forward_weights() / BANDWIDTH * 1e3)
             .roofcast(decode(&d, 1, 1).terms.weights.ms())
             .is(Exact, "ours: 1.555 TB/s, with lm_head"),
@@ -150,7 +150,7 @@ fn memory(catalog: &Catalog) -> Result<Vec<Claim>> {
             .recomputed((3.0 * 40.0 - 104.0) / KV_GB)
             .roofcast(held3.kv_tokens as f64)
             .is(Unit, format!("7629 with the exact KV in 16 GB; {gib}")),
-        Claim::new(s, "memory for 4 requests of 2048 on 3", "fits 16 GB", "GB")
+        Claim::new(s, "4 requests of 2048 on 3", "fits 16 GB", "GB")
             .recomputed(4.0 * 2048.0 * 2.0 * 2.0 * LAYERS * WIDTH / 1e9)
             .roofcast(held3.kv_bytes_per_sequence.as_f64() * 4.0 / 1e9)
             .is(
@@ -182,13 +182,11 @@ fn parallel(catalog: &Catalog) -> Result<Vec<Claim>> {
             .recomputed(600.0 / 2.0)
             .roofcast(link / 1e9)
             .is(Exact, "600 GB/s counts both directions"),
-        Claim::new(s, "tensor parallel: values sent per token and layer, N·d, N = 4", "N·d_model", "values")
+        Claim::new(s, "tensor parallel: values a layer, N = 4", "N·d_model", "values")
             .recomputed(4.0 * WIDTH)
             .roofcast(sent)
             .is(WrongInput, "a rank of two ring all-reduces sends 4(N − 1)/N·d: it does not grow with N"),
-        Claim::new(s, "pipeline: values sent per token and stage", "d_model", "values")
-            .recomputed(WIDTH)
-            .roofcast(passed),
+        Claim::new(s, "pipeline: values a stage", "d_model", "values").recomputed(WIDTH).roofcast(passed),
         Claim::new(s, "intermediate values at 208 tokens", "negligible", "GB")
             .roofcast(activations(&tp) / 1e9)
             .is(Exact, "activation peak of one of 4 ranks; small beside 26 GB of weights"),

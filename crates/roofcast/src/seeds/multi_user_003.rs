@@ -16,7 +16,7 @@ use crate::precision::Dtype;
 const RECALL: &str = "1 balance of the card";
 const LIMIT: &str = "7.1.2 decode limit, Qwen1.5-7B";
 const CELLS: &str = "2.5 KV tokens in 24 GiB, computed";
-const USERS: &str = "2.5 and 2.8 users";
+const USERS: &str = "2.5 to 2.8 users";
 const GGUF: &str = "2.5 KV tokens, measured in llama.cpp, beside the limit";
 const KERNELS: &str = "7.1.2 one token of Qwen1.5-7B, measured, beside the limit";
 const SPLIT: &str = "5 a prompt meets a decode, vLLM GPTQ 7B, measured";
@@ -222,7 +222,8 @@ fn users(catalog: &Catalog, seen: &Measured) -> Result<Vec<Claim>> {
             .is(s.verdict, s.why),
         );
     }
-    all.push(
+    all.insert(
+        SERVED.len() / 2,
         Claim::new(USERS, "2.6: over-subscription where 90 % stay below half of 8k", "2", "×")
             .recomputed(8192.0 / 4096.0)
             .roofcast(8192.0 / 4096.0)
