@@ -72,8 +72,7 @@ impl Catalog {
 
     /// Reads entries from TOML; `place` names the file in errors.
     pub fn parse(place: &str, text: &str) -> Result<Catalog> {
-        let catalog: Catalog =
-            toml::from_str(text).map_err(|e| Error::Parse { place: place.into(), message: e.to_string() })?;
+        let catalog: Catalog = toml::from_str(text).map_err(|e| Error::toml(place, text, "", &e))?;
         catalog.accelerators.iter().try_for_each(|a| a.check(place))?;
         Ok(catalog)
     }

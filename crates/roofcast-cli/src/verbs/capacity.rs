@@ -107,6 +107,16 @@ fn people(deployment: &Deployment, question: &Question, c: &Capacity) -> String 
     if let (Some(users), Some(nodes)) = (question.users, c.deployments_for_users) {
         pairs.push(("deployments", format!("{} for {} users", grouped(nodes), grouped(users))));
     }
+    if c.fits && c.max_batch == 0 {
+        pairs.push((
+            "no sequence fits",
+            format!(
+                "of {} tokens; the longest that does has {}",
+                grouped(question.context),
+                grouped(c.longest_context)
+            ),
+        ));
+    }
     if let Some(least) = c.min_accelerators {
         pairs.push((
             "accelerators",

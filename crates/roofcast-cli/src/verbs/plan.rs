@@ -123,6 +123,8 @@ fn people(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, found: &Plan) -> R
     );
     text += &choices(&found.pareto);
     if !found.throughput.is_empty() {
+        text += "the best of each accelerator\n\n";
+        text += &choices(&found.by_accelerator);
         text += "highest throughput within the SLO, per accelerator\n\n";
         text += &throughput(&found.throughput);
     }
