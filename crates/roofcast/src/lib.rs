@@ -16,6 +16,7 @@ pub mod plan;
 pub mod precision;
 pub mod report;
 pub mod spec;
+pub mod testing;
 pub mod units;
 pub mod workload;
 
