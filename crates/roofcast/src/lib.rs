@@ -3,6 +3,7 @@
 pub mod accelerator;
 pub mod capacity;
 pub mod catalog;
+pub mod checkpoint;
 pub mod cost;
 pub mod deployment;
 pub mod efficiency;
