@@ -151,6 +151,9 @@ pub(crate) struct CapacityArgs {
     /// Users to serve: says how many such deployments that takes.
     #[arg(long, value_parser = positive())]
     pub(crate) users: Option<u64>,
+    /// Show parameters, bytes and FLOPs tensor by tensor.
+    #[arg(long)]
+    pub(crate) explain: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

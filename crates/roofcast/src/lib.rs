@@ -8,6 +8,7 @@ pub mod cost;
 pub mod deployment;
 pub mod efficiency;
 pub mod error;
+pub mod explain;
 pub mod limits;
 pub mod memory;
 pub mod model;

@@ -110,7 +110,7 @@ fn every_key_of_every_schema_is_documented() {
         "limits --model llama-3.1-8b --hardware h100-sxm --tp 2 --count 2",
         "limits --model llama-3.1-8b --hardware h100-sxm --sweep batch=1,2",
         "limits --model llama-3.1-8b --hardware h100-sxm --intensity 4096x4096",
-        "capacity --model llama-3.1-8b --hardware tpu-v5e --count 4 --users 10",
+        "capacity --model llama-3.1-8b --hardware tpu-v5e --count 4 --users 10 --explain",
         "plan",
         "catalog",
         "catalog h100-sxm",
@@ -155,6 +155,19 @@ fn tables_as_people_see_them() {
         insta::assert_snapshot!("does-not-fit", roofcast("capacity --model llama-3.1-70b --hardware rtx-4090").out);
         insta::assert_snapshot!("intensity", roofcast("limits --model llama-3.1-8b --hardware a100-sxm-80gb --intensity 4096x4096").out);
     });
+}
+
+/// The rows of `--explain` add up to the totals, also with tied weights and experts.
+#[test]
+fn explained_tensors_add_up() {
+    for model in ["llama-3.1-8b", "google/gemma-2-9b", "deepseek-ai/DeepSeek-V3", "openai/gpt-oss-20b"] {
+        let (answer, _) = json(&format!("capacity --model {model} --hardware b200-sxm --count 8 --explain"));
+        let sum = |key: &str| {
+            answer["tensors"].as_array().unwrap().iter().map(|r| r[key].as_u64().unwrap()).sum::<u64>()
+        };
+        assert_eq!(Some(sum("parameters")), answer["parameters"]["total"].as_u64(), "{model}");
+        assert_eq!(Some(sum("bytes")), answer["weight_bytes"].as_u64(), "{model}");
+    }
 }
 
 #[test]
