@@ -26,6 +26,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Capacity(args) => verbs::capacity::run(&args),
         Verb::Plan(args) => verbs::plan::run(&args),
         Verb::Catalog(args) => verbs::catalog::run(&args),
+        Verb::Conformance(args) => verbs::conformance::run(&args),
         Verb::Completions(args) => verbs::completions::run(&args),
     }
 }

@@ -50,3 +50,16 @@ pub fn catalog(text: &str) {
         }
     }
 }
+
+/// Reads `text` as a recorded trace and replays it, if it is short.
+pub fn trace(text: &str) {
+    let Ok(trace) = crate::conformance::parse("fuzz", text) else { return };
+    let tokens: u64 =
+        trace.requests.iter().map(|r| r.output_len + r.prompt.iter().map(|p| p.2).sum::<u64>()).sum();
+    if tokens < 5000
+        && trace.config.num_gpu_blocks < 10_000
+        && trace.requests.iter().all(|r| r.arrival_step < 1000)
+    {
+        drop(crate::conformance::compare(&trace));
+    }
+}

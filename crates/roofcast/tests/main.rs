@@ -1,6 +1,8 @@
 //! The library's tests against its public interface, one binary.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests are tests too
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // helpers of tests are tests too
 
+#[path = "suite/conformance.rs"]
+mod conformance;
 #[path = "suite/corpus.rs"]
 mod corpus;
 #[path = "suite/invariants.rs"]

@@ -115,6 +115,7 @@ fn every_key_of_every_schema_is_documented() {
         "catalog",
         "catalog h100-sxm",
         "catalog llama-3.1-8b",
+        "conformance fuzz/corpus/trace/tiny",
     ];
     for question in questions {
         let (answer, _) = json(question);
@@ -184,4 +185,27 @@ fn a_users_catalog_adds_an_accelerator() {
     assert_eq!(code, 0);
     // 15.01 GB at 1 TB/s.
     near(&answer["decode"]["limit_ms"], 15.01, 0.001);
+}
+
+/// One request of 6 prompt tokens on 5 usable blocks of 4: two blocks and 3 left; its second token is sampled a step later.
+#[test]
+fn conformance_agrees_or_shows_the_first_differing_step() {
+    let path = root().join("fuzz/corpus/trace/tiny");
+    let run = roofcast(&format!("conformance {}", path.display()));
+    assert_eq!((run.code, run.out.as_str()), (0, "agrees   tiny (2 steps, vLLM 0.32.0)\n"), "{}", run.err);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let wrong = text.replacen("\"free_blocks_end\": 5", "\"free_blocks_end\": 4", 1);
+    assert_ne!(text, wrong);
+    let (_folder, file) = crate::support::file("wrong.json", wrong.as_bytes());
+    let run = roofcast(&format!("conformance {file}"));
+    assert_eq!(run.code, 1);
+    assert!(
+        run.out.contains("at step 1 in free_blocks_end")
+            && run.out.contains("recorded {")
+            && run.out.contains("replayed {"),
+        "{}",
+        run.out
+    );
+    let (answer, code) = json(&format!("conformance {file}"));
+    assert_eq!((code, answer["traces"][0]["difference"]["step"].as_u64()), (1, Some(1)));
 }

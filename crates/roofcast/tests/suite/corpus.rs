@@ -28,3 +28,8 @@ fn specs() {
 fn catalogs() {
     replay("catalog", testing::catalog);
 }
+
+#[test]
+fn traces() {
+    replay("trace", testing::trace);
+}
