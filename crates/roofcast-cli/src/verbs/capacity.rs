@@ -26,9 +26,10 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
-    let deployment = input::deployment(&args.deployment)?;
+    let mut deployment = input::deployment(&args.deployment)?;
+    let context = input::context(args.context, &mut deployment);
     let question = Question {
-        context: input::context(args.context, &deployment.model),
+        context,
         batch: args.batch,
         oversubscription_percent: (args.oversubscription * 100.0).round() as u64,
         users: args.users,

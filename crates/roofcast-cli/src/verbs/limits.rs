@@ -29,8 +29,8 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
-    let deployment = input::deployment(&args.deployment)?;
-    let context = input::context(args.context, &deployment.model);
+    let mut deployment = input::deployment(&args.deployment)?;
+    let context = input::context(args.context, &mut deployment);
     let question = Question {
         batch: args.batch,
         context,
