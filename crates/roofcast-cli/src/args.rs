@@ -23,6 +23,8 @@ pub(crate) enum Verb {
     Seeds(SeedsArgs),
     /// Lists the embedded accelerators and models, or shows one.
     Catalog(CatalogArgs),
+    /// Replays decisions recorded from vLLM's scheduler: exit 0 when all agree, else 1.
+    Conformance(ConformanceArgs),
     /// Prints a completion script for a shell.
     Completions(CompletionsArgs),
 }
@@ -153,6 +155,9 @@ pub(crate) struct CapacityArgs {
     /// Users to serve: says how many such deployments that takes.
     #[arg(long, value_parser = positive())]
     pub(crate) users: Option<u64>,
+    /// Show parameters, bytes and FLOPs tensor by tensor.
+    #[arg(long)]
+    pub(crate) explain: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -204,6 +209,16 @@ pub(crate) struct CatalogArgs {
     pub(crate) catalog: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConformanceArgs {
+    /// Traces in the form vllm-sched-trace/1.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Print JSON with a versioned schema.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

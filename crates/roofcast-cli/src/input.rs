@@ -119,7 +119,14 @@ fn options(args: &DeploymentArgs, spec: &Spec) -> Options {
     options
 }
 
-/// The context asked for, or the default within what the model allows.
-pub(crate) fn context(asked: Option<u64>, model: &Model) -> u64 {
-    asked.unwrap_or_else(|| DEFAULT_CONTEXT.min(model.max_context.unwrap_or(DEFAULT_CONTEXT)))
+/// The context asked for, or the default within what the model allows. One beyond that is answered, and said.
+pub(crate) fn context(asked: Option<u64>, deployment: &mut Deployment) -> u64 {
+    let most = deployment.model.max_context.unwrap_or(u64::MAX);
+    let context = asked.unwrap_or(DEFAULT_CONTEXT.min(most));
+    if context > most {
+        deployment
+            .assumptions
+            .push(format!("a context of {context} tokens, beyond the {most} that the model allows"));
+    }
+    context
 }

@@ -27,6 +27,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Plan(args) => verbs::plan::run(&args),
         Verb::Seeds(args) => verbs::seeds::run(&args),
         Verb::Catalog(args) => verbs::catalog::run(&args),
+        Verb::Conformance(args) => verbs::conformance::run(&args),
         Verb::Completions(args) => verbs::completions::run(&args),
     }
 }

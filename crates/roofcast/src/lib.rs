@@ -3,10 +3,14 @@
 pub mod accelerator;
 pub mod capacity;
 pub mod catalog;
+pub mod checkpoint;
+pub mod conformance;
 pub mod cost;
 pub mod deployment;
 pub mod efficiency;
 pub mod error;
+pub mod explain;
+pub mod kv_cache;
 pub mod limits;
 pub mod memory;
 pub mod model;
@@ -16,7 +20,9 @@ pub mod plan;
 pub mod precision;
 pub mod report;
 pub mod seeds;
+pub mod scheduler;
 pub mod spec;
+pub mod testing;
 pub mod units;
 pub mod workload;
 

@@ -6,6 +6,7 @@
 use crate::capacity::reshaped;
 use crate::cost::{Bound, Cost, Utilization, cost};
 use crate::deployment::Deployment;
+use crate::memory;
 use crate::operator::Batch;
 use crate::operator::collective::{AllReduce, all_reduce, slowest};
 use crate::parallelism::indivisible;
@@ -29,6 +30,8 @@ pub struct Question {
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Limits {
+    /// Whether weights and the batch fit the memory; the times hold in any case.
+    pub fits: bool,
     /// One decode step of the batch.
     pub decode: Cost,
     /// Output tokens per second of the deployment, at the limit with communication.
@@ -119,6 +122,8 @@ pub fn limits(deployment: &Deployment, question: &Question) -> Limits {
     let replicas = deployment.parallelism.replicas as f64;
     let per_second = |tokens: f64, cost: &Cost| tokens / cost.limit_with_communication.seconds().max(1e-12);
     Limits {
+        fits: memory::sequences(deployment, question.context).saturating_mul(deployment.parallelism.replicas)
+            >= question.batch,
         decode_tokens_per_s: per_second(question.batch as f64, &decode),
         prefill_tokens_per_s: per_second(question.prefill as f64 * replicas, &prefill),
         ridge: ridge(deployment, question.utilization),

@@ -10,6 +10,8 @@ mod keys;
 pub mod quantization;
 pub mod tensor;
 
+pub(crate) use keys::brief;
+
 pub use attention::{Attention, Latent, Mixer};
 pub use ffn::{Dense, Experts, Ffn};
 pub use quantization::Quantization;

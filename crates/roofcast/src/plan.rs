@@ -25,7 +25,7 @@ use crate::spec::{CostKind, Objective, SearchSpec, Slo, Spec};
 use crate::workload::{Arrivals, Workload};
 use replica::{Load, Replica};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Accelerators that a search spans where the spec does not say.
@@ -44,7 +44,9 @@ pub struct Plan {
     pub best: Option<Choice>,
     /// Deployments that no other beats in the objective, TPOT and TTFT at once; best first.
     pub pareto: Vec<Choice>,
-    /// The fastest feasible replica shapes per accelerator: highest throughput under the TPOT bound.
+    /// Of each accelerator what has least of what is minimised; best first.
+    pub by_accelerator: Vec<Choice>,
+    /// Of each accelerator the highest rate per accelerator within the SLO; best first.
     pub throughput: Vec<Choice>,
     /// Arithmetic per dollar.
     pub flops_per_dollar: Vec<FlopsPerDollar>,
@@ -342,7 +344,10 @@ impl Search<'_> {
             considered: self.considered,
             feasible: ranked.len() as u64,
             best: pareto.first().cloned(),
-            throughput: fastest(ranked),
+            by_accelerator: best_of_each(&ranked, |a, b| order(a, b, objective)),
+            throughput: best_of_each(&ranked, |a, b| {
+                b.qps_per_accelerator.total_cmp(&a.qps_per_accelerator).then(order(a, b, objective))
+            }),
             pareto,
             left_out,
             flops_per_dollar: chips.iter().filter_map(|c| flops_per_dollar(c)).collect(),
@@ -372,18 +377,12 @@ fn order(a: &Choice, b: &Choice, objective: Objective) -> std::cmp::Ordering {
         .then(name(a).cmp(&name(b)))
 }
 
-/// The choice with the highest rate per accelerator, of each accelerator.
-fn fastest(choices: Vec<Choice>) -> Vec<Choice> {
-    let mut best: BTreeMap<String, Choice> = BTreeMap::new();
-    for choice in choices {
-        match best.get(&choice.accelerator) {
-            Some(known) if known.qps_per_accelerator >= choice.qps_per_accelerator => {}
-            _ => drop(best.insert(choice.accelerator.clone(), choice)),
-        }
-    }
-    let mut list: Vec<Choice> = best.into_values().collect();
-    list.sort_by(|a, b| b.qps_per_accelerator.total_cmp(&a.qps_per_accelerator));
-    list
+/// The first choice of each accelerator by `order`, in that order.
+fn best_of_each(choices: &[Choice], order: impl Fn(&Choice, &Choice) -> std::cmp::Ordering) -> Vec<Choice> {
+    let mut sorted: Vec<&Choice> = choices.iter().collect();
+    sorted.sort_by(|a, b| order(a, b));
+    let mut seen = BTreeSet::new();
+    sorted.into_iter().filter(|c| seen.insert(c.accelerator.as_str())).cloned().collect()
 }
 
 /// Peak 16-bit operations per second × 3600 over the hourly price; none without a price.

@@ -7,7 +7,8 @@ use crate::show::{self, table};
 use crate::{exit, input};
 use roofcast::Deployment;
 use roofcast::capacity::{Capacity, Question, capacity};
-use roofcast::units::Bytes;
+use roofcast::explain::{Row, explain};
+use roofcast::units::{Bytes, Flops};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -20,12 +21,15 @@ struct Answer<'a> {
     oversubscription: f64,
     #[serde(flatten)]
     capacity: &'a Capacity,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tensors: Option<Vec<Row>>,
 }
 
 pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
-    let deployment = input::deployment(&args.deployment)?;
+    let mut deployment = input::deployment(&args.deployment)?;
+    let context = input::context(args.context, &mut deployment);
     let question = Question {
-        context: input::context(args.context, &deployment.model),
+        context,
         batch: args.batch,
         oversubscription_percent: (args.oversubscription * 100.0).round() as u64,
         users: args.users,
@@ -39,6 +43,7 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
             batch: args.batch,
             oversubscription: args.oversubscription,
             capacity: &found,
+            tensors: args.explain.then(|| explain(&deployment)),
         };
         show::json("roofcast/capacity/1", &answer)?;
     } else if args.output.csv {
@@ -46,7 +51,8 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
             facts(&found).into_iter().map(|(name, value)| (name, value.to_string())).unzip();
         show::csv(&header, &[values])?;
     } else {
-        show::text(&(about.title() + &people(&deployment, &question, &found)))?;
+        let tensors = if args.explain { tensors(&deployment) } else { String::new() };
+        show::text(&(about.title() + &people(&deployment, &question, &found) + &tensors))?;
     }
     Ok(if found.fits { ExitCode::SUCCESS } else { exit::infeasible() })
 }
@@ -107,6 +113,16 @@ fn people(deployment: &Deployment, question: &Question, c: &Capacity) -> String 
     if let (Some(users), Some(nodes)) = (question.users, c.deployments_for_users) {
         pairs.push(("deployments", format!("{} for {} users", grouped(nodes), grouped(users))));
     }
+    if c.fits && c.max_batch == 0 {
+        pairs.push((
+            "no sequence fits",
+            format!(
+                "of {} tokens; the longest that does has {}",
+                grouped(question.context),
+                grouped(c.longest_context)
+            ),
+        ));
+    }
     if let Some(least) = c.min_accelerators {
         pairs.push((
             "accelerators",
@@ -139,4 +155,35 @@ fn memory(deployment: &Deployment, c: &Capacity) -> String {
         std::iter::once(format!("stage {}", stage + 1)).chain(sizes.iter().map(|b| b.gb())).collect()
     };
     table::table(&header, &c.ranks.iter().enumerate().map(row).collect::<Vec<Vec<String>>>(), 1)
+}
+
+/// Every tensor, and the sums that the totals above are.
+fn tensors(deployment: &Deployment) -> String {
+    let rows = explain(deployment);
+    let line = |r: &Row| {
+        let [outputs, inputs] = r.shape;
+        let copies = if r.copies > 1 { format!("{} × ", r.copies) } else { String::new() };
+        vec![
+            r.tensor.to_owned(),
+            r.operator.to_owned(),
+            format!("{} ({:.2} bits)", r.format, r.bits),
+            r.layers.to_string(),
+            format!("{copies}{outputs} × {inputs}"),
+            grouped(r.parameters),
+            r.bytes.gb(),
+            Flops(r.flops_per_token.into()).human(),
+        ]
+    };
+    let mut lines: Vec<_> = rows.iter().map(line).collect();
+    let sum = |of: fn(&Row) -> u64| rows.iter().map(of).sum::<u64>();
+    let mut total = vec!["all".to_owned()];
+    total.extend(std::iter::repeat_n(String::new(), 4));
+    total.extend([
+        grouped(sum(|r| r.parameters)),
+        Bytes(sum(|r| r.bytes.0)).gb(),
+        Flops(sum(|r| r.flops_per_token).into()).human(),
+    ]);
+    lines.push(total);
+    let header = ["tensor", "operator", "format", "layers", "shape", "parameters", "bytes", "FLOPs a token"];
+    table::table(&header, &lines, 3)
 }

@@ -29,8 +29,8 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
-    let deployment = input::deployment(&args.deployment)?;
-    let context = input::context(args.context, &deployment.model);
+    let mut deployment = input::deployment(&args.deployment)?;
+    let context = input::context(args.context, &mut deployment);
     let question = Question {
         batch: args.batch,
         context,
@@ -105,7 +105,13 @@ fn people(deployment: &Deployment, question: &Question, l: &Limits) -> String {
     let decode =
         format!("decode: {} sequences of {} tokens", grouped(question.batch), grouped(question.context));
     let prefill = format!("prefill: one prompt of {} tokens", grouped(question.prefill));
-    phase(&decode, &l.decode, l.decode_tokens_per_s)
+    let warning = if l.fits {
+        ""
+    } else {
+        "this batch does not fit the memory (see roofcast capacity); the times hold for a machine with more\n\n"
+    };
+    warning.to_owned()
+        + &phase(&decode, &l.decode, l.decode_tokens_per_s)
         + &phase(&prefill, &l.prefill, l.prefill_tokens_per_s)
         + &balance(deployment, l)
 }

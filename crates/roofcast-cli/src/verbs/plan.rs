@@ -123,6 +123,8 @@ fn people(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, found: &Plan) -> R
     );
     text += &choices(&found.pareto);
     if !found.throughput.is_empty() {
+        text += "the best of each accelerator\n\n";
+        text += &choices(&found.by_accelerator);
         text += "highest throughput within the SLO, per accelerator\n\n";
         text += &throughput(&found.throughput);
     }
@@ -130,6 +132,10 @@ fn people(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, found: &Plan) -> R
         text += "left out\n\n";
         let rows: Vec<_> = found.left_out.iter().map(|l| vec![l.reason.clone(), grouped(l.count)]).collect();
         text += &table::table(&["reason", "deployments"], &rows, 1);
+    }
+    if spec.search.is_some() && !found.flops_per_dollar.is_empty() {
+        text += "peak 16-bit arithmetic for a dollar\n\n";
+        text += &arithmetic(found);
     }
     if let Some(best) = &found.best {
         text += &format!("start each replica of the best with\n\n  {}\n", best.command);
@@ -278,4 +284,13 @@ fn throughput(list: &[Choice]) -> String {
         row
     };
     table::table(&header, &list.iter().map(row).collect::<Vec<_>>(), 3)
+}
+
+fn arithmetic(found: &Plan) -> String {
+    let mut list = found.flops_per_dollar.clone();
+    list.sort_by(|a, b| b.flops_per_dollar.total_cmp(&a.flops_per_dollar));
+    let row = |f: &roofcast::plan::FlopsPerDollar| {
+        vec![f.accelerator.clone(), dollars(Some(f.usd_per_hour)), format!("{:.2e}", f.flops_per_dollar)]
+    };
+    table::table(&["accelerator", "$/h", "FLOPs/$"], &list.iter().map(row).collect::<Vec<_>>(), 1)
 }

@@ -126,7 +126,7 @@ impl<'a> Keys<'a> {
 }
 
 /// A value short enough for an error message.
-pub(super) fn brief(value: &Value) -> String {
+pub(crate) fn brief(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(80) {
         Some((cut, _)) => format!("{}…", &text[..cut]),

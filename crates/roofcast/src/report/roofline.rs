@@ -59,12 +59,13 @@ fn draw(chart: &mut Chart, points: &[(f64, f64, String)], filled: bool) {
             _ => labels.push((*x, *y, vec![name])),
         }
     }
-    for (x, y, names) in labels {
+    // Labels stand below their points, each a line lower than the one before.
+    for (line, (x, y, names)) in labels.iter().enumerate() {
         let text = if names.len() > 2 {
             format!("{} and {} more", names[0], names.len() - 1)
         } else {
             names.join(", ")
         };
-        chart.label(x, y, (10.0, if filled { 20.0 } else { 16.0 }), &text, colour);
+        chart.label(*x, *y, (10.0, 18.0 + 15.0 * (line % 3) as f64), &text, colour);
     }
 }

@@ -4,23 +4,23 @@ use super::chart::{Axis, COLOURS, Chart};
 use crate::plan::{Choice, Plan};
 use std::collections::BTreeMap;
 
-/// TPOT against dollars per hour (or accelerators, where prices lack), one colour per accelerator.
+/// TPOT against dollars per hour (or accelerators, where prices lack), one colour per accelerator: the Pareto set as a
+/// line, and the best of every other accelerator. Hollow points are the same at the limits.
 pub fn svg(model: &str, plan: &Plan) -> String {
-    let priced = plan.pareto.iter().all(|c| c.cost_per_hour.is_some());
+    let shown = || plan.pareto.iter().chain(&plan.by_accelerator);
+    let priced = shown().all(|c| c.cost_per_hour.is_some());
     let cost = |c: &Choice| if priced { c.cost_per_hour.unwrap_or(0.0) } else { c.count as f64 };
-    let x = Axis::around(
-        if priced { "dollars per hour" } else { "accelerators" },
-        plan.pareto.iter().map(cost),
-        false,
-    );
+    let x = Axis::around(if priced { "dollars per hour" } else { "accelerators" }, shown().map(cost), false);
     let y = Axis::around(
-        "time per output token, ms (hollow: at the limits)",
-        plan.pareto.iter().map(|c| c.forecast.tpot_ms.max(c.tpot_ms)),
+        "ms per output token (hollow: at the limits)",
+        shown().map(|c| c.forecast.tpot_ms),
         false,
     );
-    let mut chart = Chart::new(&format!("{model}: deployments that no other beats"), x, y);
+    let mut chart = Chart::new(&format!("{model}: TPOT against cost"), x, y);
+    let front: Vec<(f64, f64)> = plan.pareto.iter().map(|c| (cost(c), c.tpot_ms)).collect();
+    chart.line(&front, "#999", true);
     let mut groups: BTreeMap<&str, Vec<&Choice>> = BTreeMap::new();
-    for choice in &plan.pareto {
+    for choice in shown() {
         groups.entry(&choice.accelerator).or_default().push(choice);
     }
     let mut legend = Vec::new();
