@@ -9,5 +9,7 @@ mod corpus;
 mod invariants;
 #[path = "suite/models.rs"]
 mod models;
+#[path = "suite/seeds.rs"]
+mod seeds;
 #[path = "suite/support.rs"]
 mod support;
