@@ -145,8 +145,7 @@ fn overheads_are_differences_to_a_hundredth() {
 fn said(claim: &Claim) -> Result<f64, std::num::ParseFloatError> {
     let text = claim.said.replace(',', "");
     let text = text.trim_start_matches(['~', ' ']).trim_start_matches("about ");
-    let end =
-        text.find(|c: char| !(c.is_ascii_digit() || ['.', 'e'].contains(&c))).unwrap_or(text.len());
+    let end = text.find(|c: char| !(c.is_ascii_digit() || ['.', 'e'].contains(&c))).unwrap_or(text.len());
     text[..end].parse()
 }
 
