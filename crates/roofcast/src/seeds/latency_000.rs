@@ -217,11 +217,11 @@ fn concurrency_13b(catalog: &Catalog) -> Result<Vec<Claim>> {
         Claim::new(s, "KV per request", "2 GB", "GiB")
             .recomputed(kv * CONTEXT as f64 / GIB)
             .roofcast(fp16.kv_bytes_per_sequence.as_f64() / GIB)
-            .is(WrongInput, "28 % too much, from the 1 MB"),
+            .is(WrongInput, "from the 1 MB"),
         Claim::new(s, "fp16 weights", "24.6", "GiB")
             .recomputed(2.0 * m.parameters().total as f64 / GIB)
             .roofcast(fp16.weight_bytes.as_f64() / GIB)
-            .is(Rounded, "1.5 % high; 2 × 13.2e9 B is 24.6 GiB"),
+            .is(Rounded, "2 × 13.2e9 B would be 24.6 GiB"),
         Claim::new(s, "largest batch, fp16: (32*8 − 24.6)/2", "115.7", "requests")
             .recomputed(batch_bound(24.6, 2.0))
             .roofcast(fp16.max_batch as f64)
