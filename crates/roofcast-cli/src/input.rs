@@ -1,7 +1,10 @@
 //! Files and flags into the library's types: specs, catalogs and models, with bounded reads.
 
+pub(crate) mod checkpoint;
+
 use crate::args::{ConventionArg, DeploymentArgs};
 use anyhow::{Context, Result, bail};
+
 use roofcast::deployment::{Convention, Options};
 use roofcast::model::{Quantization, config};
 use roofcast::{Catalog, Deployment, Error, Model, Spec};
@@ -50,24 +53,31 @@ pub(crate) fn spec(path: Option<&Path>) -> Result<Spec> {
     }
 }
 
-/// A model by catalog id, or by path to a `config.json` or its folder.
+/// A model by catalog id, or by path: a `config.json` or its folder, a `.gguf`, a `.safetensors`.
 pub(crate) fn model(name: &str, catalog: &Catalog) -> Result<Arc<Model>> {
     let path = Path::new(name);
-    let looks_like_path = path.exists() || name.ends_with(".json");
-    if !looks_like_path {
-        let entry = catalog.model(name)?;
-        // A whole id is kept as given: -Instruct and its base share an entry.
-        let shown = if name.contains('/') { name.trim() } else { &entry.id };
-        return Ok(Arc::new(config::read(shown, &format!("catalog entry {}", entry.id), &entry.config)?));
+    let of_file = |suffix: &str| name.to_lowercase().ends_with(suffix);
+    if of_file(".gguf") || of_file(".safetensors") || path.is_dir() {
+        return Ok(Arc::new(checkpoint::read(name)?.model));
     }
-    let file = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
+    if path.exists() || of_file(".json") {
+        return Ok(Arc::new(config_file(name, path)?));
+    }
+    let entry = catalog.model(name)?;
+    // A whole id is kept as given: -Instruct and its base share an entry.
+    let shown = if name.contains('/') { name.trim() } else { &entry.id };
+    Ok(Arc::new(config::read(shown, &format!("catalog entry {}", entry.id), &entry.config)?))
+}
+
+/// The model of a `config.json`, with NVIDIA's `hf_quant_config.json` where that stands beside it.
+fn config_file(name: &str, file: &Path) -> Result<Model> {
     let place = file.display().to_string();
-    let mut model = config::parse(name, &place, &text(&file)?)?;
+    let mut model = config::parse(name, &place, &text(file)?)?;
     let beside = file.with_file_name("hf_quant_config.json");
     if model.quantization.is_none() && beside.exists() {
         model.quantization = Quantization::read_modelopt(&beside.display().to_string(), &text(&beside)?)?;
     }
-    Ok(Arc::new(model))
+    Ok(model)
 }
 
 /// Flags over spec: what to deploy.
@@ -83,6 +93,19 @@ pub(crate) fn deployment(args: &DeploymentArgs) -> Result<Deployment> {
     let model = model(&named, &catalog)?;
     let accelerator = Arc::new(catalog.accelerator(&hardware)?.clone());
     Ok(Deployment::resolve(model, accelerator, &options(args, &spec))?)
+}
+
+/// The model asked for, by flag or spec.
+pub(crate) fn named(args: &DeploymentArgs, spec: &Spec) -> Result<String> {
+    let named = args.model.clone().or_else(|| model_of(spec, args.spec.as_deref()));
+    Ok(named.ok_or_else(|| {
+        Error::field(
+            "arguments",
+            "--model",
+            "missing",
+            "a catalog id, a config.json, a .gguf or .safetensors",
+        )
+    })?)
 }
 
 /// The model that a spec names; a relative path counts from the spec's folder.

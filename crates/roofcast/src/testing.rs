@@ -63,3 +63,14 @@ pub fn trace(text: &str) {
         drop(crate::conformance::compare(&trace));
     }
 }
+
+/// Reads `bytes` as the start of a GGUF file and as that of a safetensors file.
+pub fn checkpoint(bytes: &[u8]) {
+    if let Ok(header) = crate::checkpoint::gguf::header("fuzz", bytes) {
+        drop(crate::checkpoint::gguf::model("fuzz", "fuzz", &header));
+    }
+    drop(crate::checkpoint::safetensors::header("fuzz", bytes.len() as u64, bytes));
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        drop(crate::checkpoint::safetensors::shards("fuzz", text));
+    }
+}

@@ -2,11 +2,14 @@
 
 use super::About;
 use crate::args::CapacityArgs;
+use crate::input::checkpoint::{self, Checkpoint};
 use crate::show::number::{count, grouped};
 use crate::show::{self, table};
 use crate::{exit, input};
 use roofcast::Deployment;
 use roofcast::capacity::{Capacity, Question, capacity};
+use roofcast::checkpoint::by_type;
+use roofcast::checkpoint::compare::Difference;
 use roofcast::explain::{Row, explain};
 use roofcast::units::{Bytes, Flops};
 use serde::Serialize;
@@ -23,6 +26,53 @@ struct Answer<'a> {
     capacity: &'a Capacity,
     #[serde(skip_serializing_if = "Option::is_none")]
     tensors: Option<Vec<Row>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoint: Option<Files>,
+}
+
+/// What the checkpoint's files hold.
+#[derive(Serialize)]
+struct Files {
+    bytes: Bytes,
+    types: Vec<Type>,
+    differences: Vec<Difference>,
+}
+
+#[derive(Serialize)]
+struct Type {
+    dtype: String,
+    tensors: u64,
+    elements: u64,
+    bytes: Bytes,
+}
+
+impl Files {
+    fn of(checkpoint: Checkpoint) -> Files {
+        let kind = |(dtype, tensors, elements, bytes)| Type { dtype, tensors, elements, bytes };
+        let types: Vec<Type> = by_type(&checkpoint.tensors).into_iter().map(kind).collect();
+        Files { bytes: types.iter().map(|t| t.bytes).sum(), types, differences: checkpoint.differences }
+    }
+
+    fn people(&self) -> String {
+        let row = |t: &Type| vec![t.dtype.clone(), grouped(t.tensors), grouped(t.elements), t.bytes.gb()];
+        let mut text = format!("the files hold {}\n\n", self.bytes.gb());
+        text += &table::table(
+            &["type", "tensors", "values", "bytes"],
+            &self.types.iter().map(row).collect::<Vec<_>>(),
+            1,
+        );
+        if self.differences.is_empty() {
+            return text;
+        }
+        text += "where they differ from the config\n\n";
+        let row =
+            |d: &Difference| vec![d.place.clone(), grouped(d.config), grouped(d.file), d.tensors.join(", ")];
+        text + &table::table(
+            &["place", "by config", "in the file", "tensors"],
+            &self.differences.iter().map(row).collect::<Vec<_>>(),
+            1,
+        )
+    }
 }
 
 pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
@@ -35,6 +85,7 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         users: args.users,
     };
     let found = capacity(&deployment, &question);
+    let files = if args.explain { checkpoint::asked(&args.deployment)?.map(Files::of) } else { None };
     let about = About::of(&deployment);
     if args.output.json {
         let answer = Answer {
@@ -44,6 +95,7 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
             oversubscription: args.oversubscription,
             capacity: &found,
             tensors: args.explain.then(|| explain(&deployment)),
+            checkpoint: files,
         };
         show::json("roofcast/capacity/1", &answer)?;
     } else if args.output.csv {
@@ -52,6 +104,7 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         show::csv(&header, &[values])?;
     } else {
         let tensors = if args.explain { tensors(&deployment) } else { String::new() };
+        let tensors = tensors + &files.map_or(String::new(), |f| f.people());
         show::text(&(about.title() + &people(&deployment, &question, &found) + &tensors))?;
     }
     Ok(if found.fits { ExitCode::SUCCESS } else { exit::infeasible() })

@@ -5,8 +5,11 @@
 
 use super::{MOST_DIMENSIONS, MOST_TENSORS, Stored, elements};
 use crate::error::{Error, Result};
+use crate::model::{Model, StoredFormats, config as reader};
+use crate::precision::{Format, Width};
 use crate::units::Bytes;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::io::Read;
 
 /// Headers of real files have up to some 30 MB, nearly all of it vocabulary.
@@ -243,6 +246,61 @@ pub fn config(place: &str, header: &Header) -> Result<Value> {
     }
     Ok(Value::Object(config))
 }
+
+/// The model that a GGUF file holds, each tensor in its own format; `name` is what reports call it.
+pub fn model(name: &str, place: &str, header: &Header) -> Result<Model> {
+    let mut model = reader::read(name, place, &config(place, header)?)?;
+    let mut formats = BTreeMap::new();
+    for tensor in &header.tensors {
+        let Some((_, dtype, block, bytes)) = TYPES.iter().find(|t| t.1 == tensor.dtype) else { continue };
+        let format =
+            Format { name: dtype, width: Width::grouped(0, *bytes as u32 * 8, *block as u32), compute: None };
+        formats.extend(paths(&tensor.name).into_iter().map(|path| (path, format)));
+    }
+    // What is named here are matrices and tables; norms and biases are kept in 32 bits.
+    model.stored =
+        Some(StoredFormats { name: "gguf", formats, other: Format { compute: None, ..Format::FP32 } });
+    Ok(model)
+}
+
+/// Our module paths for a GGUF tensor: several where the file fuses what we keep apart.
+fn paths(name: &str) -> Vec<String> {
+    let parts: Vec<&str> = name.split('.').collect();
+    match parts.as_slice() {
+        ["token_embd", "weight"] => vec!["embed_tokens".into()],
+        ["output", "weight"] => vec!["lm_head".into()],
+        ["position_embd", "weight"] => vec!["embed_positions".into()],
+        ["blk", layer, tensor, "weight"] => {
+            let ours = TENSORS.iter().filter(|(theirs, _)| theirs == tensor);
+            ours.flat_map(|(_, ours)| ours.iter()).map(|ours| format!("layers.{layer}.{ours}")).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// GGUF's names of a layer's matrices and ours.
+const TENSORS: &[(&str, &[&str])] = &[
+    ("attn_q", &["self_attn.q_proj"]),
+    ("attn_k", &["self_attn.k_proj"]),
+    ("attn_v", &["self_attn.v_proj"]),
+    ("attn_qkv", &["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]),
+    ("attn_output", &["self_attn.o_proj"]),
+    ("attn_q_a", &["self_attn.q_a_proj"]),
+    ("attn_q_b", &["self_attn.q_b_proj"]),
+    ("attn_kv_a_mqa", &["self_attn.kv_a_proj_with_mqa"]),
+    ("attn_kv_b", &["self_attn.kv_b_proj"]),
+    ("attn_k_b", &["self_attn.kv_b_proj"]),
+    ("ffn_gate", &["mlp.gate_proj"]),
+    ("ffn_up", &["mlp.up_proj"]),
+    ("ffn_down", &["mlp.down_proj"]),
+    ("ffn_gate_inp", &["mlp.gate"]),
+    ("ffn_gate_exps", &["mlp.experts.0.gate_proj"]),
+    ("ffn_up_exps", &["mlp.experts.0.up_proj"]),
+    ("ffn_down_exps", &["mlp.experts.0.down_proj"]),
+    ("ffn_gate_shexp", &["mlp.shared_experts.gate_proj"]),
+    ("ffn_up_shexp", &["mlp.shared_experts.up_proj"]),
+    ("ffn_down_shexp", &["mlp.shared_experts.down_proj"]),
+];
 
 /// Keys of a `config.json` and what GGUF calls them, behind the architecture's name.
 const KEYS: &[(&str, &str)] = &[

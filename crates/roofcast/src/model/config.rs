@@ -191,6 +191,7 @@ impl<'a> Reader<'a> {
             layers,
             outer,
             quantization: Quantization::read(self.keys.place, config)?,
+            stored: None,
             assumptions: {
                 self.assumptions.dedup();
                 self.assumptions
