@@ -72,8 +72,7 @@ impl Catalog {
 
     /// Reads entries from TOML; `place` names the file in errors.
     pub fn parse(place: &str, text: &str) -> Result<Catalog> {
-        let catalog: Catalog =
-            toml::from_str(text).map_err(|e| Error::Parse { place: place.into(), message: e.to_string() })?;
+        let catalog: Catalog = toml::from_str(text).map_err(|e| Error::toml(place, text, "", &e))?;
         catalog.accelerators.iter().try_for_each(|a| a.check(place))?;
         Ok(catalog)
     }
@@ -117,17 +116,13 @@ impl Catalog {
     }
 }
 
-/// A model name without what does not change its dimensions: organisation, case, `Meta-`, `-Instruct`, `-Chat`, …
+/// A model name without what does not change its dimensions: organisation, case, and the words `Meta`, `Instruct`,
+/// `Chat`, `hf`, `base`, `it`, `pt` wherever they stand (`Mistral-7B-Instruct-v0.1`).
 fn canonical(name: &str) -> String {
     let lower = name.trim().trim_end_matches('/').to_lowercase();
-    let mut short = lower.rsplit('/').next().unwrap_or(&lower);
-    short = short.strip_prefix("meta-").unwrap_or(short);
-    while let Some(shorter) =
-        ["-instruct", "-chat", "-hf", "-base", "-it", "-pt"].iter().find_map(|s| short.strip_suffix(s))
-    {
-        short = shorter;
-    }
-    short.to_owned()
+    let short = lower.rsplit('/').next().unwrap_or(&lower);
+    let kept = |word: &&str| !["meta", "instruct", "chat", "hf", "base", "it", "pt"].contains(word);
+    short.split('-').filter(kept).collect::<Vec<_>>().join("-")
 }
 
 /// The error for a name that is not there, with the nearest names that are.
@@ -190,6 +185,15 @@ mod tests {
     fn suffixes_and_organisations_do_not_matter() {
         for name in ["meta-llama/Meta-Llama-3.1-8B-Instruct", "llama-3.1-8b", "LLAMA-3.1-8B-chat-hf"] {
             assert_eq!(canonical(name), "llama-3.1-8b");
+        }
+        assert_eq!(canonical("mistralai/Mistral-7B-Instruct-v0.1"), "mistral-7b-v0.1");
+        // No two entries may become one.
+        let mut owners = std::collections::BTreeMap::new();
+        for entry in Catalog::embedded().unwrap().models() {
+            for name in std::iter::once(&entry.id).chain(&entry.aliases) {
+                let owner = owners.entry(canonical(name)).or_insert(&entry.id);
+                assert_eq!(*owner, &entry.id, "{name}");
+            }
         }
     }
 

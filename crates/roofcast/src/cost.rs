@@ -153,11 +153,13 @@ pub fn cost(deployment: &Deployment, batch: &Batch, utilization: Utilization) ->
         Bound::Memory
     };
     let forecast = Efficiency::GENERIC.forecast(deployment, &works, batch, &communication);
+    let limit_with_communication = limit + terms.communication;
     Cost {
         limit,
-        limit_with_communication: limit + terms.communication,
-        forecast: forecast.time,
-        forecast_band: forecast.band,
+        limit_with_communication,
+        // A user's own --mfu or --mbu may be below the generic one.
+        forecast: forecast.time.max(limit_with_communication),
+        forecast_band: forecast.band.map(|t| t.max(limit_with_communication)),
         forecast_source: Efficiency::GENERIC.name,
         bound,
         terms,

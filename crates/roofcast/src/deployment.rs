@@ -8,9 +8,9 @@ mod shard;
 
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
-use crate::model::{Experts, Mixer, Model};
+use crate::model::{Experts, Mixer, Model, Tensor};
 use crate::parallelism::{Parallelism, Request};
-use crate::precision::{Dtype, KvFormat};
+use crate::precision::{Dtype, Format, KvFormat};
 use crate::spec::{EngineSpec, PrecisionSpec, Spec};
 use crate::units::{ByteRate, Bytes, FlopRate};
 use std::sync::Arc;
@@ -38,10 +38,14 @@ pub struct Deployment {
     pub ideal: bool,
     /// Weights of one replica, whole; tied weights and replicated ones once.
     pub weight_bytes: Bytes,
+    /// Every weight tensor with its format, equal ones of several layers together.
+    pub tensors: Vec<Held>,
     /// Pipeline stages, first to last.
     pub stages: Vec<Stage>,
     /// What was assumed where the input is silent.
     pub assumptions: Vec<String>,
+    /// What was asked for, to ask for a variation.
+    pub options: Options,
 }
 
 /// Engine settings with vLLM's defaults filled in.
@@ -67,6 +71,17 @@ pub enum Convention {
     /// Seed 003's: nominal bits on every weight with lm_head, no input embedding, no norms, GiB/s.
     #[serde(rename = "seed-003")]
     Seed003,
+}
+
+/// A weight tensor in its format.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Held {
+    /// The tensor.
+    pub tensor: Tensor,
+    /// Its format.
+    pub format: Format,
+    /// Layers that have one like it; 1 outside the layers.
+    pub layers: u64,
 }
 
 /// The layers of one pipeline stage, equal ones together.
@@ -184,8 +199,10 @@ impl Deployment {
             convention: options.convention,
             ideal: options.ideal || options.convention != Convention::Default,
             weight_bytes: Bytes::ZERO,
+            tensors: Vec::new(),
             stages: Vec::new(),
             assumptions,
+            options: options.clone(),
         };
         shard::share(&mut deployment, &formats)?;
         Ok(deployment)

@@ -65,6 +65,19 @@ impl Error {
             accepted: accepted.to_string(),
         }
     }
+
+    /// An [`Error::Parse`] from a TOML error: file, line and column, and the path of the key where one is known.
+    pub(crate) fn toml(place: &str, text: &str, path: &str, error: &toml::de::Error) -> Error {
+        let position = error.span().and_then(|span| text.get(..span.start)).map(|before| {
+            let line = before.matches('\n').count() + 1;
+            let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+            format!(":{line}:{column}")
+        });
+        let place = format!("{place}{}", position.unwrap_or_default());
+        let message = error.message().replace('\n', " ");
+        let message = if path.is_empty() || path == "." { message } else { format!("`{path}`: {message}") };
+        Error::Parse { place, message }
+    }
 }
 
 /// The library's result.

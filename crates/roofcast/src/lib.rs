@@ -1,17 +1,28 @@
 #![doc = include_str!("../README.md")]
 
 pub mod accelerator;
+pub mod capacity;
 pub mod catalog;
+pub mod checkpoint;
+pub mod conformance;
 pub mod cost;
 pub mod deployment;
 pub mod efficiency;
 pub mod error;
+pub mod explain;
+pub mod kv_cache;
+pub mod limits;
 pub mod memory;
 pub mod model;
 pub mod operator;
 pub mod parallelism;
+pub mod plan;
 pub mod precision;
+pub mod report;
+pub mod scheduler;
+pub mod seeds;
 pub mod spec;
+pub mod testing;
 pub mod units;
 pub mod workload;
 

@@ -10,13 +10,16 @@ pub mod mixer;
 pub mod quantization;
 pub mod tensor;
 
+pub(crate) use keys::brief;
+
 pub use ffn::{Dense, Experts, Ffn};
 pub use mixer::{Attention, Latent, Mixer};
 pub use quantization::Quantization;
 pub use tensor::{Role, Split, Tensor};
 
-use crate::precision::{Dtype, KvFormat};
+use crate::precision::{Dtype, Format, KvFormat};
 use crate::units::Bytes;
+use std::collections::BTreeMap;
 
 /// A decoder-only language model.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,8 +44,21 @@ pub struct Model {
     pub outer: Vec<Tensor>,
     /// How the checkpoint is quantized, if it is.
     pub quantization: Option<Quantization>,
+    /// The format of each tensor where a file says it (GGUF); it goes before `quantization`.
+    pub stored: Option<StoredFormats>,
     /// What was assumed where the config is silent.
     pub assumptions: Vec<String>,
+}
+
+/// The formats of a file's tensors.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredFormats {
+    /// What the file is, for reports: `gguf`.
+    pub name: &'static str,
+    /// By module path, as in `layers.3.self_attn.q_proj`.
+    pub formats: BTreeMap<String, Format>,
+    /// Of what is not named: norms and biases.
+    pub other: Format,
 }
 
 /// One transformer block.

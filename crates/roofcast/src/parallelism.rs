@@ -75,7 +75,10 @@ impl Parallelism {
             return Err(bad(
                 "count",
                 count,
-                format!("a multiple of tp {tp} × pp {pp} × attention_dp {attention_dp}, as {}", all.count()),
+                format!(
+                    "tp {tp} × pp {pp} × attention_dp {attention_dp} × replicas {replicas} = {}, or a multiple of it",
+                    all.count()
+                ),
             ));
         }
         all.check(model)?;

@@ -167,16 +167,10 @@ pub enum Objective {
 impl Spec {
     /// Parses TOML; `place` names the file in errors.
     pub fn parse(place: &str, text: &str) -> Result<Spec> {
-        let parsed = toml::Deserializer::parse(text).map_err(|e| Error::Parse {
-            place: place.into(),
-            message: e.to_string().trim_end().to_owned(),
-        })?;
+        let parsed = toml::Deserializer::parse(text).map_err(|e| Error::toml(place, text, "", &e))?;
         let spec: Spec = serde_path_to_error::deserialize(parsed).map_err(|e| {
             let path = e.path().to_string();
-            Error::Parse {
-                place: place.into(),
-                message: format!("`{path}`: {}", e.into_inner().to_string().trim_end()),
-            }
+            Error::toml(place, text, &path, &e.into_inner())
         })?;
         spec.check(place)?;
         Ok(spec)

@@ -100,6 +100,19 @@ impl Length {
         }
     }
 
+    /// The squared coefficient of variation: exp(sigma²) − 1 for a log-normal, (max − min)²/12 over the squared mean for
+    /// a uniform one.
+    pub fn cv2(&self) -> f64 {
+        match *self {
+            Length::Drawn(LengthKind::Uniform { min, max }) => {
+                let width = max as f64 - min as f64;
+                width * width / 12.0 / self.mean().powi(2)
+            }
+            Length::Drawn(LengthKind::Lognormal { sigma, .. }) => (sigma * sigma).exp_m1(),
+            _ => 0.0,
+        }
+    }
+
     fn check(&self, place: &str, field: &str) -> Result<()> {
         let sane = match *self {
             Length::Drawn(LengthKind::Uniform { min, max }) => min >= 1 && min <= max,
@@ -116,6 +129,27 @@ impl Length {
             format!("{self:?}"),
             "lengths from 1 to 10^8 tokens, min at most max, sigma at least 0",
         ))
+    }
+}
+
+impl Arrivals {
+    /// Requests per second; none in a closed loop, where the server sets the pace.
+    pub fn rate(&self) -> Option<f64> {
+        match *self {
+            Arrivals::Poisson { rate } | Arrivals::Constant { rate } | Arrivals::Gamma { rate, .. } => {
+                Some(rate)
+            }
+            Arrivals::ClosedLoop { .. } => None,
+        }
+    }
+
+    /// The squared coefficient of variation of the gaps.
+    pub fn cv2(&self) -> f64 {
+        match *self {
+            Arrivals::Poisson { .. } => 1.0,
+            Arrivals::Gamma { burstiness, .. } => 1.0 / burstiness,
+            Arrivals::Constant { .. } | Arrivals::ClosedLoop { .. } => 0.0,
+        }
     }
 }
 

@@ -1,6 +1,15 @@
 //! The library's tests against its public interface, one binary.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // helpers of tests are tests too
 
+#[path = "suite/conformance.rs"]
+mod conformance;
+#[path = "suite/corpus.rs"]
+mod corpus;
+#[path = "suite/invariants.rs"]
+mod invariants;
 #[path = "suite/models.rs"]
 mod models;
+#[path = "suite/seeds.rs"]
+mod seeds;
 #[path = "suite/support.rs"]
 mod support;

@@ -28,6 +28,8 @@ enum Rule {
     Gguf(GgufMix),
     /// As the checkpoint says, with its format adapted to the chip.
     Checkpoint(Format),
+    /// As the model's file says of each tensor.
+    Stored(&'static str),
 }
 
 impl Formats {
@@ -75,6 +77,7 @@ impl Formats {
             }
             (Rule::Linear(format) | Rule::Checkpoint(format), _) => format.name.to_owned(),
             (Rule::Gguf(mix), _) => mix.name().to_owned(),
+            (Rule::Stored(name), _) => (*name).to_owned(),
         }
     }
 
@@ -114,11 +117,20 @@ impl Formats {
                 tensor.columns,
                 model.tied,
             ),
+            Rule::Stored(_) => stored(model, tensor, layer).unwrap_or(self.plain),
             // GGUF keeps norms, biases and routers in 32 bits.
             Rule::Gguf(_) => Format { compute: None, ..Format::FP32 },
             _ => self.plain,
         }
     }
+}
+
+/// The format that the model's file has for `tensor`.
+fn stored(model: &Model, tensor: &Tensor, layer: Option<usize>) -> Option<Format> {
+    let stored = model.stored.as_ref()?;
+    let path =
+        layer.map_or_else(|| tensor.name.to_owned(), |index| format!("layers.{index}.{}", tensor.name));
+    Some(stored.formats.get(&path).copied().unwrap_or(stored.other))
 }
 
 fn gguf_place(tensor: &Tensor) -> crate::precision::GgufTensor {
@@ -142,6 +154,7 @@ fn rule(
     assumptions: &mut Vec<String>,
 ) -> Result<Rule> {
     let rule = match (wish, &model.quantization) {
+        (None, _) if model.stored.is_some() => Rule::Stored(model.stored.as_ref().map_or("", |s| s.name)),
         (Some(WeightFormat::Gguf(mix)), _) => Rule::Gguf(mix),
         (Some(WeightFormat::Uniform(f)), _) if f.width.as_f64() >= 16.0 => Rule::Linear(plain),
         (Some(WeightFormat::Uniform(f)), _) => Rule::Linear(with_activations(f, activations)?),

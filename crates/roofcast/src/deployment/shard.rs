@@ -1,7 +1,7 @@
 //! Shares a model's tensors over pipeline stages and ranks.
 
 use super::formats::Formats;
-use super::{Block, Convention, Deployment, ExpertShard, Gemm, Stage};
+use super::{Block, Convention, Deployment, ExpertShard, Gemm, Held, Stage};
 use crate::error::Result;
 use crate::model::{Ffn, Layer, Mixer, Role, Split, Tensor};
 use crate::precision::{Dtype, Format};
@@ -13,9 +13,17 @@ pub(super) fn share(deployment: &mut Deployment, formats: &Formats) -> Result<()
     let stages = deployment.parallelism.pp;
     let mut total = Bytes::ZERO;
     let mut first = 0;
+    let mut tensors = Vec::new();
     for stage in 0..stages {
         let count = stage_layers(model.layers.len(), stages as usize, stage as usize);
-        let mut share = Share { deployment, formats, held: Bytes::ZERO, whole: Bytes::ZERO };
+
+        let mut share = Share {
+            deployment,
+            formats,
+            held: Bytes::ZERO,
+            whole: Bytes::ZERO,
+            tensors: std::mem::take(&mut tensors),
+        };
         let mut blocks: Vec<(Block, u64)> = Vec::new();
         for index in first..first + count {
             let block = share.block(&model.layers[index], index)?;
@@ -28,9 +36,11 @@ pub(super) fn share(deployment: &mut Deployment, formats: &Formats) -> Result<()
         let (outer, embedding_row) = share.outer(stage == 0, stage + 1 == stages)?;
         let weight_bytes = share.held;
         total += share.whole;
+        tensors = share.tensors;
         deployment.stages.push(Stage { blocks, outer, embedding_row, weight_bytes });
     }
     deployment.weight_bytes = total;
+    deployment.tensors = tensors;
     Ok(())
 }
 
@@ -49,6 +59,8 @@ struct Share<'a> {
     held: Bytes,
     /// Bytes of everything once.
     whole: Bytes,
+    /// Everything once.
+    tensors: Vec<Held>,
 }
 
 impl Share<'_> {
@@ -145,6 +157,10 @@ impl Share<'_> {
             return None;
         }
         let format = self.formats.of(&d.model, tensor, layer, d.convention);
+        match self.tensors.iter_mut().find(|h| h.tensor == *tensor && h.format == format) {
+            Some(known) => known.layers += 1,
+            None => self.tensors.push(Held { tensor: *tensor, format, layers: 1 }),
+        }
         self.whole += format.width.bytes(tensor.elements());
         self.held += format.width.bytes(self.share_of(tensor));
         Some(format)

@@ -118,6 +118,7 @@ impl<'a> Reader<'a> {
             layers,
             outer,
             quantization: Quantization::read(self.keys.place, config)?,
+            stored: None,
             assumptions: self.assumptions,
         };
         if model.parameters().total > MOST_PARAMETERS {

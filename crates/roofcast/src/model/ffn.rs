@@ -63,6 +63,8 @@ struct Names {
     gate: &'static str,
     up: &'static str,
     down: &'static str,
+    up_bias: &'static str,
+    down_bias: &'static str,
     up_operator: &'static str,
     down_operator: &'static str,
 }
@@ -71,6 +73,8 @@ const DENSE: Names = Names {
     gate: "mlp.gate_proj",
     up: "mlp.up_proj",
     down: "mlp.down_proj",
+    up_bias: "mlp.up_proj.bias",
+    down_bias: "mlp.down_proj.bias",
     up_operator: "gate_up_proj",
     down_operator: "down_proj",
 };
@@ -78,6 +82,8 @@ const SHARED: Names = Names {
     gate: "mlp.shared_experts.gate_proj",
     up: "mlp.shared_experts.up_proj",
     down: "mlp.shared_experts.down_proj",
+    up_bias: "mlp.shared_experts.up_proj.bias",
+    down_bias: "mlp.shared_experts.down_proj.bias",
     up_operator: "shared_experts",
     down_operator: "shared_experts",
 };
@@ -86,6 +92,8 @@ const BESIDE: Names = Names {
     gate: "experts.0.gate_proj",
     up: "experts.0.up_proj",
     down: "experts.0.down_proj",
+    up_bias: "experts.0.up_proj.bias",
+    down_bias: "experts.0.down_proj.bias",
     up_operator: "experts",
     down_operator: "experts",
 };
@@ -93,6 +101,8 @@ const ROUTED: Names = Names {
     gate: "mlp.experts.0.gate_proj",
     up: "mlp.experts.0.up_proj",
     down: "mlp.experts.0.down_proj",
+    up_bias: "mlp.experts.0.up_proj.bias",
+    down_bias: "mlp.experts.0.down_proj.bias",
     up_operator: "experts",
     down_operator: "experts",
 };
@@ -113,8 +123,8 @@ impl Dense {
         tensors.push(Tensor::linear(names.down, names.down_operator, hidden, inner, Split::Even));
         if self.bias {
             let ups = if self.gated { 2 * inner } else { inner };
-            tensors.push(Tensor::vector(names.up, names.up_operator, ups, Split::Even));
-            tensors.push(Tensor::vector(names.down, names.down_operator, hidden, Split::Replicated));
+            tensors.push(Tensor::vector(names.up_bias, names.up_operator, ups, Split::Even));
+            tensors.push(Tensor::vector(names.down_bias, names.down_operator, hidden, Split::Replicated));
         }
         tensors
     }

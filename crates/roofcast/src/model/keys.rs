@@ -144,7 +144,7 @@ impl<'a> Keys<'a> {
 }
 
 /// A value short enough for an error message.
-pub(super) fn brief(value: &Value) -> String {
+pub(crate) fn brief(value: &Value) -> String {
     match value {
         Value::Array(list) if list.len() > 8 => return format!("a list of {}", list.len()),
         Value::Object(map) if map.len() > 8 => return format!("an object of {} keys", map.len()),

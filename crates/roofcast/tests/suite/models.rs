@@ -36,3 +36,22 @@ fn windows_cap_what_a_sequence_keeps() {
     assert_eq!(model.kv_elements_per_token(4096), 12 * 1024);
     assert_eq!(model.kv_elements_per_sequence(4096), 12 * 1024 * (4096 + 128));
 }
+
+/// The real Gemma 3 270M in Q4_K_M holds 169,246,720 values in q8_0 (34/32 B), 63,406,080 in q5_0 (22/32), 23,592,960 in
+/// q4_k (144/256), 11,796,480 in q6_k (210/256) and 55,936 in f32, by its header: 246,587,904 bytes. (640 columns do not
+/// fill blocks of 256, so most tensors fall back.)
+#[test]
+fn q4_k_m_is_what_llama_cpp_writes() {
+    use roofcast::{Deployment, deployment::Options, spec::PrecisionSpec};
+    let expected = 169_246_720 * 34 / 32
+        + 63_406_080 * 22 / 32
+        + 23_592_960 * 144 / 256
+        + 11_796_480 * 210 / 256
+        + 55_936 * 4;
+    assert_eq!(expected, 246_587_904);
+    let precision = PrecisionSpec { weights: Some("q4_k_m".into()), ..PrecisionSpec::default() };
+    let chip = std::sync::Arc::new(catalog().accelerator("rtx-4090").unwrap().clone());
+    let options = Options { precision, ..Options::default() };
+    let deployment = Deployment::resolve(model("google/gemma-3-270m"), chip, &options).unwrap();
+    assert_eq!(deployment.weight_bytes.0, expected);
+}

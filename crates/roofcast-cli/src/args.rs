@@ -1,0 +1,252 @@
+//! Command-line arguments. Flags and spec files say the same things; flags win.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Forecasts how large language models are served: limits, capacity and plans from one cost model.
+#[derive(Debug, Parser)]
+#[command(name = "roofcast", version, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// What the machine's limits allow: step times by operator, ridge and critical batch, links.
+    Limits(LimitsArgs),
+    /// What fits: parameters, KV cache, batch, users, smallest topology.
+    Capacity(CapacityArgs),
+    /// What to deploy: the cheapest deployments that meet the SLO.
+    Plan(PlanArgs),
+    /// The texts that roofcast grew from, figure by figure: what each says, what its rules give, what we say.
+    Seeds(SeedsArgs),
+    /// Lists the embedded accelerators and models, or shows one.
+    Catalog(CatalogArgs),
+    /// Replays decisions recorded from vLLM's scheduler: exit 0 when all agree, else 1.
+    Conformance(ConformanceArgs),
+    /// Prints a completion script for a shell.
+    Completions(CompletionsArgs),
+}
+
+/// What is served, on what, and how: shared by the verbs.
+#[derive(Debug, Args)]
+pub(crate) struct DeploymentArgs {
+    /// A spec file; flags override it.
+    #[arg(value_name = "SPEC.toml")]
+    pub(crate) spec: Option<PathBuf>,
+    /// Catalog id, or a path to a Hugging Face config.json or its folder.
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// Accelerator, as in h100-sxm.
+    #[arg(long, value_name = "ID")]
+    pub(crate) hardware: Option<String>,
+    /// Accelerators in all.
+    #[arg(long)]
+    pub(crate) count: Option<u64>,
+    /// Tensor parallelism [default: the widest that --count and the heads allow].
+    #[arg(long)]
+    pub(crate) tp: Option<u64>,
+    /// Pipeline stages.
+    #[arg(long)]
+    pub(crate) pp: Option<u64>,
+    /// Expert-parallel ranks.
+    #[arg(long)]
+    pub(crate) ep: Option<u64>,
+    /// Data parallelism of attention.
+    #[arg(long)]
+    pub(crate) attention_dp: Option<u64>,
+    /// Weight format: bf16, fp16, fp8, nvfp4, w8, w4, gptq-int4, q4_k_m, … [default: the checkpoint's].
+    #[arg(long)]
+    pub(crate) weights: Option<String>,
+    /// Dtype that computes on quantized weights, as in int8.
+    #[arg(long, value_parser = dtype)]
+    pub(crate) activations: Option<roofcast::precision::Dtype>,
+    /// KV-cache format: auto, 16, 8, fp8, int8, q8_0, …
+    #[arg(long)]
+    pub(crate) kv: Option<String>,
+    /// Nominal memory, perfect sharing, nothing reserved.
+    #[arg(long)]
+    pub(crate) ideal: bool,
+    /// Compute by another text's rules and units.
+    #[arg(long, value_enum, default_value = "default")]
+    pub(crate) convention: ConventionArg,
+    /// Share of device memory that the engine may take [default: 0.9].
+    #[arg(long)]
+    pub(crate) gpu_memory_utilization: Option<f64>,
+    /// Token budget of a step [default: vLLM's for the chip].
+    #[arg(long)]
+    pub(crate) max_num_batched_tokens: Option<u64>,
+    /// Sequences that run at once [default: vLLM's for the chip].
+    #[arg(long)]
+    pub(crate) max_num_seqs: Option<u64>,
+    /// Tokens of a KV block [default: 16].
+    #[arg(long)]
+    pub(crate) block_size: Option<u64>,
+    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ConventionArg {
+    /// Exact bytes, decimal bandwidth.
+    Default,
+    /// Nominal bits on every weight with lm_head, no input embedding, no norms, GiB/s.
+    #[value(name = "seed-003")]
+    Seed003,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OutputArgs {
+    /// Print JSON with a versioned schema.
+    #[arg(long, conflicts_with = "csv")]
+    pub(crate) json: bool,
+    /// Print CSV.
+    #[arg(long)]
+    pub(crate) csv: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LimitsArgs {
+    #[command(flatten)]
+    pub(crate) deployment: DeploymentArgs,
+    /// Sequences that decode together, over the whole deployment.
+    #[arg(long, default_value_t = 1, value_parser = positive())]
+    pub(crate) batch: u64,
+    /// Tokens of each sequence [default: 4096, or the model's maximum].
+    #[arg(long, value_parser = positive())]
+    pub(crate) context: Option<u64>,
+    /// Tokens of a prompt [default: the context].
+    #[arg(long, value_parser = positive())]
+    pub(crate) prefill: Option<u64>,
+    /// Share of the peak FLOPs that counts as reachable.
+    #[arg(long, default_value_t = 1.0, value_parser = share)]
+    pub(crate) mfu: f64,
+    /// Share of the memory bandwidth that counts as reachable.
+    #[arg(long, default_value_t = 1.0, value_parser = share)]
+    pub(crate) mbu: f64,
+    /// Vary one quantity: batch, context, prefill or tp, as in batch=1..512, batch=1..512:x2, context=1024,8192.
+    #[arg(long, value_name = "KEY=VALUES")]
+    pub(crate) sweep: Option<String>,
+    /// Intensity of one layer of ROWSxCOLUMNS against batch, as in 4096x4096.
+    #[arg(long, value_name = "ROWSxCOLUMNS", conflicts_with = "sweep")]
+    pub(crate) intensity: Option<String>,
+    /// Write the roofline as SVG.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CapacityArgs {
+    #[command(flatten)]
+    pub(crate) deployment: DeploymentArgs,
+    /// Tokens of each sequence [default: 4096, or the model's maximum].
+    #[arg(long, value_parser = positive())]
+    pub(crate) context: Option<u64>,
+    /// Sequences that the fewest accelerators must hold.
+    #[arg(long, default_value_t = 1, value_parser = positive())]
+    pub(crate) batch: u64,
+    /// How often every token is sold: 2 serves twice the users that fit at full context.
+    #[arg(long, default_value_t = 1.0, value_parser = factor)]
+    pub(crate) oversubscription: f64,
+    /// Users to serve: says how many such deployments that takes.
+    #[arg(long, value_parser = positive())]
+    pub(crate) users: Option<u64>,
+    /// Show parameters, bytes and FLOPs tensor by tensor.
+    #[arg(long)]
+    pub(crate) explain: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    /// A spec with [model], [workload], [slo] and [search] [default: Llama-3.1-8B for a chat].
+    #[arg(value_name = "SPEC.toml")]
+    pub(crate) spec: Option<PathBuf>,
+    /// Catalog id or config.json, instead of the spec's.
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// Price steps at the machine's limits or at the generic forecast, instead of what the spec says.
+    #[arg(long, value_enum)]
+    pub(crate) cost: Option<CostArg>,
+    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Vec<PathBuf>,
+    /// Write the Pareto picture as SVG.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CostArg {
+    /// What the machine's limits allow.
+    Limit,
+    /// What is expected.
+    Forecast,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SeedsArgs {
+    /// 000, 001, 003 or 004 [default: all].
+    #[arg(value_name = "SEED")]
+    pub(crate) seed: Option<roofcast::seeds::Seed>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CatalogArgs {
+    /// An accelerator or model to show.
+    pub(crate) name: Option<String>,
+    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConformanceArgs {
+    /// Traces in the form vllm-sched-trace/1.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Print JSON with a versioned schema.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// A count from 1 to 2^30.
+fn positive() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(1..=1 << 30)
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(v) if v > 0.0 && v <= 1.0 => Ok(v),
+        _ => Err("accepted: a number above 0, at most 1".into()),
+    }
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(v) if (0.01..=1000.0).contains(&v) => Ok(v),
+        _ => Err("accepted: 0.01 to 1000".into()),
+    }
+}
+
+fn dtype(text: &str) -> Result<roofcast::precision::Dtype, String> {
+    serde_json::from_value(text.to_lowercase().into())
+        .map_err(|_| "accepted: bf16, fp16, fp8, int8, fp4, int4".to_owned())
+}

@@ -1,0 +1,155 @@
+//! Files and flags into the library's types: specs, catalogs and models, with bounded reads.
+
+pub(crate) mod checkpoint;
+
+use crate::args::{ConventionArg, DeploymentArgs};
+use anyhow::{Context, Result, bail};
+
+use roofcast::deployment::{Convention, Options};
+use roofcast::model::{Quantization, config};
+use roofcast::{Catalog, Deployment, Error, Model, Spec};
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The largest text file that is read: real config.json files have up to 3 MB.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// The context that verbs assume where none is given, capped by the model's.
+pub(crate) const DEFAULT_CONTEXT: u64 = 4096;
+
+/// Reads a text file of at most 64 MiB.
+pub(crate) fn text(path: &Path) -> Result<String> {
+    let place = path.display().to_string();
+    let file = File::open(path).with_context(|| place.clone())?;
+    if file.metadata().map(|m| m.len()).unwrap_or(0) > MOST_BYTES {
+        bail!("{place}: larger than {} MiB; accepted: a config, spec or catalog file", MOST_BYTES >> 20);
+    }
+    let mut text = String::new();
+    let read = file.take(MOST_BYTES + 1).read_to_string(&mut text).with_context(|| place.clone())?;
+    if read as u64 > MOST_BYTES {
+        bail!("{place}: larger than {} MiB; accepted: a config, spec or catalog file", MOST_BYTES >> 20);
+    }
+    Ok(text)
+}
+
+/// The embedded catalog with the user's files on top.
+pub(crate) fn catalog(files: &[PathBuf]) -> Result<Cow<'static, Catalog>> {
+    let mut catalog = Cow::Borrowed(Catalog::embedded()?);
+    for file in files {
+        let mine = Catalog::parse(&file.display().to_string(), &text(file)?)?;
+        catalog.to_mut().extend(mine);
+    }
+    Ok(catalog)
+}
+
+/// Reads a spec file, or the empty spec.
+pub(crate) fn spec(path: Option<&Path>) -> Result<Spec> {
+    match path {
+        Some(path) => Ok(Spec::parse(&path.display().to_string(), &text(path)?)?),
+        None => Ok(Spec::default()),
+    }
+}
+
+/// A model by catalog id, or by path: a `config.json` or its folder, a `.gguf`, a `.safetensors`.
+pub(crate) fn model(name: &str, catalog: &Catalog) -> Result<Arc<Model>> {
+    let path = Path::new(name);
+    let of_file = |suffix: &str| name.to_lowercase().ends_with(suffix);
+    if of_file(".gguf") || of_file(".safetensors") || path.is_dir() {
+        return Ok(Arc::new(checkpoint::read(name)?.model));
+    }
+    if path.exists() || of_file(".json") {
+        return Ok(Arc::new(config_file(name, path)?));
+    }
+    let entry = catalog.model(name)?;
+    // A whole id is kept as given: -Instruct and its base share an entry.
+    let shown = if name.contains('/') { name.trim() } else { &entry.id };
+    Ok(Arc::new(config::read(shown, &format!("catalog entry {}", entry.id), &entry.config)?))
+}
+
+/// The model of a `config.json`, with NVIDIA's `hf_quant_config.json` where that stands beside it.
+fn config_file(name: &str, file: &Path) -> Result<Model> {
+    let place = file.display().to_string();
+    let mut model = config::parse(name, &place, &text(file)?)?;
+    let beside = file.with_file_name("hf_quant_config.json");
+    if model.quantization.is_none() && beside.exists() {
+        model.quantization = Quantization::read_modelopt(&beside.display().to_string(), &text(&beside)?)?;
+    }
+    Ok(model)
+}
+
+/// Flags over spec: what to deploy.
+pub(crate) fn deployment(args: &DeploymentArgs) -> Result<Deployment> {
+    let catalog = catalog(&args.catalog)?;
+    let spec = spec(args.spec.as_deref())?;
+    let named = args.model.clone().or(model_of(&spec, args.spec.as_deref()));
+    let named = named
+        .ok_or_else(|| Error::field("arguments", "--model", "missing", "a catalog id or a config.json"))?;
+    let hardware = args.hardware.clone().or(spec.hardware.accelerator.clone());
+    let hardware = hardware
+        .ok_or_else(|| Error::field("arguments", "--hardware", "missing", "an accelerator, as h100-sxm"))?;
+    let model = model(&named, &catalog)?;
+    let accelerator = Arc::new(catalog.accelerator(&hardware)?.clone());
+    Ok(Deployment::resolve(model, accelerator, &options(args, &spec))?)
+}
+
+/// The model asked for, by flag or spec.
+pub(crate) fn named(args: &DeploymentArgs, spec: &Spec) -> Result<String> {
+    let named = args.model.clone().or_else(|| model_of(spec, args.spec.as_deref()));
+    Ok(named.ok_or_else(|| {
+        Error::field(
+            "arguments",
+            "--model",
+            "missing",
+            "a catalog id, a config.json, a .gguf or .safetensors",
+        )
+    })?)
+}
+
+/// The model that a spec names; a relative path counts from the spec's folder.
+pub(crate) fn model_of(spec: &Spec, file: Option<&Path>) -> Option<String> {
+    if let Some(path) = &spec.model.path {
+        let folder = file.and_then(Path::parent).unwrap_or(Path::new(""));
+        return Some(folder.join(path).display().to_string());
+    }
+    spec.model.name.clone()
+}
+
+fn options(args: &DeploymentArgs, spec: &Spec) -> Options {
+    let mut options = Options::of(spec);
+    let p = &mut options.precision;
+    p.weights = args.weights.clone().or(p.weights.take());
+    p.activations = args.activations.or(p.activations);
+    p.kv = args.kv.clone().or(p.kv.take());
+    let r = &mut options.parallelism;
+    r.count = args.count.or(r.count);
+    r.tp = args.tp.or(r.tp);
+    r.pp = args.pp.or(r.pp);
+    r.ep = args.ep.or(r.ep);
+    r.attention_dp = args.attention_dp.or(r.attention_dp);
+    let e = &mut options.engine;
+    e.gpu_memory_utilization = args.gpu_memory_utilization.or(e.gpu_memory_utilization);
+    e.max_num_batched_tokens = args.max_num_batched_tokens.or(e.max_num_batched_tokens);
+    e.max_num_seqs = args.max_num_seqs.or(e.max_num_seqs);
+    e.block_size = args.block_size.or(e.block_size);
+    options.ideal = args.ideal;
+    options.convention = match args.convention {
+        ConventionArg::Default => Convention::Default,
+        ConventionArg::Seed003 => Convention::Seed003,
+    };
+    options
+}
+
+/// The context asked for, or the default within what the model allows. One beyond that is answered, and said.
+pub(crate) fn context(asked: Option<u64>, deployment: &mut Deployment) -> u64 {
+    let most = deployment.model.max_context.unwrap_or(u64::MAX);
+    let context = asked.unwrap_or(DEFAULT_CONTEXT.min(most));
+    if context > most {
+        deployment
+            .assumptions
+            .push(format!("a context of {context} tokens, beyond the {most} that the model allows"));
+    }
+    context
+}

@@ -1,0 +1,103 @@
+//! Checkpoints on disk: a `.gguf`, a `.safetensors`, or a folder with a `config.json` and perhaps shards.
+//!
+//! Only headers are read. A difference between files and config goes into the model's assumptions, and tensor by tensor
+//! into `capacity --explain`.
+
+use super::{config_file, named, spec, text};
+use crate::args::DeploymentArgs;
+use anyhow::{Context, Result};
+use roofcast::checkpoint::compare::{Difference, differences};
+use roofcast::checkpoint::{Stored, gguf, safetensors};
+use roofcast::model::config;
+use roofcast::{Error, Model};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+/// A model with the tensors of its files; none where only a config is there.
+pub(crate) struct Checkpoint {
+    /// What the config or header describes.
+    pub(crate) model: Model,
+    /// What the files hold.
+    pub(crate) tensors: Vec<Stored>,
+    /// Where the two disagree.
+    pub(crate) differences: Vec<Difference>,
+}
+
+/// The files behind the model asked for; none where it is a catalog entry or a lone config.
+pub(crate) fn asked(args: &DeploymentArgs) -> Result<Option<Checkpoint>> {
+    let name = named(args, &spec(args.spec.as_deref())?)?;
+    let lower = name.to_lowercase();
+    if !(lower.ends_with(".gguf") || lower.ends_with(".safetensors") || Path::new(&name).is_dir()) {
+        return Ok(None);
+    }
+    Ok(Some(read(&name)?).filter(|c| !c.tensors.is_empty()))
+}
+
+/// Reads the checkpoint at `name`.
+pub(crate) fn read(name: &str) -> Result<Checkpoint> {
+    let path = Path::new(name);
+    let (mut model, tensors) = if name.to_lowercase().ends_with(".gguf") {
+        gguf_file(name, path)?
+    } else {
+        let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
+        let model = config_of(name, folder)?;
+        let files = if path.is_dir() { shards(folder)? } else { vec![path.to_owned()] };
+        let tensors = files.iter().map(|file| header(file)).collect::<Result<Vec<_>>>()?;
+        (model, tensors.concat())
+    };
+    let differences = if tensors.is_empty() { Vec::new() } else { differences(&model, &tensors) };
+    if let Some(first) = differences.first() {
+        let more = if differences.len() > 1 {
+            format!(" and {} more places", differences.len() - 1)
+        } else {
+            String::new()
+        };
+        model.assumptions.push(format!(
+            "the config is taken, though the file differs in {}{more}: {} parameters there, {} by the config (capacity --explain shows tensors)",
+            first.place, first.file, first.config
+        ));
+    }
+    Ok(Checkpoint { model, tensors, differences })
+}
+
+/// A GGUF's own metadata, or the `config.json` beside it where there is one, with the file's formats.
+fn gguf_file(name: &str, path: &Path) -> Result<(Model, Vec<Stored>)> {
+    let place = path.display().to_string();
+    let file = File::open(path).with_context(|| place.clone())?;
+    let header = gguf::header(&place, BufReader::new(file))?;
+    let model = gguf::model(name, &place, &header)?;
+    let beside = path.with_file_name("config.json");
+    if !beside.exists() {
+        return Ok((model, header.tensors));
+    }
+    let by_config = config::parse(name, &beside.display().to_string(), &text(&beside)?)?;
+    Ok((Model { stored: model.stored, ..by_config }, header.tensors))
+}
+
+fn config_of(name: &str, folder: &Path) -> Result<Model> {
+    let file = folder.join("config.json");
+    if !file.exists() {
+        let accepted = "a folder with config.json, which says what the tensors mean";
+        return Err(Error::field(folder.display(), "config.json", "missing", accepted).into());
+    }
+    config_file(name, &file)
+}
+
+/// The safetensors files of a folder: by its index, or the one file; none where there are no weights.
+fn shards(folder: &Path) -> Result<Vec<PathBuf>> {
+    let index = folder.join("model.safetensors.index.json");
+    if index.exists() {
+        let names = safetensors::shards(&index.display().to_string(), &text(&index)?)?;
+        return Ok(names.into_iter().map(|name| folder.join(name)).collect());
+    }
+    let single = folder.join("model.safetensors");
+    Ok(if single.exists() { vec![single] } else { Vec::new() })
+}
+
+fn header(path: &Path) -> Result<Vec<Stored>> {
+    let place = path.display().to_string();
+    let file = File::open(path).with_context(|| place.clone())?;
+    let length = file.metadata().with_context(|| place.clone())?.len();
+    Ok(safetensors::header(&place, length, BufReader::new(file))?)
+}

@@ -1,0 +1,33 @@
+//! `roofcast`: forecasts how large language models are served.
+//!
+//! Knows: arguments, files and output. The arithmetic is the library's.
+
+mod args;
+mod exit;
+mod input;
+mod show;
+mod verbs;
+
+use args::{Cli, Verb};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(code) => code,
+        Err(error) => exit::fail(&error),
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.verb {
+        Verb::Limits(args) => verbs::limits::run(&args),
+        Verb::Capacity(args) => verbs::capacity::run(&args),
+        Verb::Plan(args) => verbs::plan::run(&args),
+        Verb::Seeds(args) => verbs::seeds::run(&args),
+        Verb::Catalog(args) => verbs::catalog::run(&args),
+        Verb::Conformance(args) => verbs::conformance::run(&args),
+        Verb::Completions(args) => verbs::completions::run(&args),
+    }
+}

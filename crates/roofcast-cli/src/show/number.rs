@@ -1,0 +1,64 @@
+//! Numbers as people read them.
+
+use roofcast::units::Picoseconds;
+
+/// `1,234,567`.
+pub(crate) fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Milliseconds with three significant digits or more: `4.56`, `0.0123`, `1234`.
+pub(crate) fn ms(time: Picoseconds) -> String {
+    significant(time.ms())
+}
+
+/// At least three significant digits, no exponent.
+pub(crate) fn significant(value: f64) -> String {
+    let digits = match value.abs() {
+        v if v == 0.0 || v >= 1000.0 => 0,
+        v if v >= 100.0 => 1,
+        v if v >= 1.0 => 2,
+        v if v >= 0.1 => 3,
+        v if v >= 0.01 => 4,
+        _ => 5,
+    };
+    format!("{value:.digits$}")
+}
+
+/// `8.03B`, `463.9M`.
+pub(crate) fn count(n: u64) -> String {
+    roofcast::units::human(n as f64, 1e3, &["", "k", "M", "B", "T"]).replace(' ', "")
+}
+
+/// `62 %`.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// Dollars, or a dash.
+pub(crate) fn dollars(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), |v| format!("{v:.2}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!([grouped(7), grouped(1234), grouped(1_234_567)], ["7", "1,234", "1,234,567"]);
+        assert_eq!(
+            [significant(4.5607), significant(0.01234), significant(1234.5)],
+            ["4.56", "0.0123", "1234"]
+        );
+        assert_eq!(count(8_030_261_248), "8.03B");
+    }
+}

@@ -1,0 +1,70 @@
+//! The verbs, one a file: resolve the input, ask the library, show the answer.
+
+pub(crate) mod capacity;
+pub(crate) mod catalog;
+pub(crate) mod completions;
+pub(crate) mod conformance;
+pub(crate) mod limits;
+pub(crate) mod plan;
+pub(crate) mod seeds;
+
+use roofcast::Deployment;
+use serde::Serialize;
+
+/// The deployment that an answer is about, as JSON shows it.
+#[derive(Serialize)]
+pub(crate) struct About<'a> {
+    model: &'a str,
+    hardware: &'a str,
+    count: u64,
+    parallelism: roofcast::parallelism::Parallelism,
+    weights: &'a str,
+    kv: &'a str,
+    activations: roofcast::precision::Dtype,
+    engine: roofcast::deployment::Engine,
+    convention: roofcast::deployment::Convention,
+    ideal: bool,
+    assumptions: &'a [String],
+}
+
+impl<'a> About<'a> {
+    pub(crate) fn of(d: &'a Deployment) -> About<'a> {
+        About {
+            model: &d.model.name,
+            hardware: &d.accelerator.id,
+            count: d.parallelism.count(),
+            parallelism: d.parallelism,
+            weights: &d.weights,
+            kv: d.kv.name,
+            activations: d.base,
+            engine: d.engine,
+            convention: d.convention,
+            ideal: d.ideal,
+            assumptions: &d.assumptions,
+        }
+    }
+
+    /// `Llama-3.1-8B on 4 × h100-sxm (tp 4), bf16 weights, bf16 KV`, and what was assumed.
+    pub(crate) fn title(&self) -> String {
+        let p = self.parallelism;
+        let degrees = [
+            ("tp", p.tp),
+            ("pp", p.pp),
+            ("ep", p.ep),
+            ("attention dp", p.attention_dp),
+            ("replicas", p.replicas),
+        ];
+        let shares: Vec<_> =
+            degrees.iter().filter(|(_, n)| *n > 1).map(|(name, n)| format!("{name} {n}")).collect();
+        let shares = if shares.is_empty() { String::new() } else { format!(" ({})", shares.join(", ")) };
+        let mut title = format!(
+            "{} on {} × {}{shares}, {} weights, {} KV\n",
+            self.model, self.count, self.hardware, self.weights, self.kv
+        );
+        for assumption in self.assumptions {
+            title.push_str(&format!("assumed: {assumption}\n"));
+        }
+        title.push('\n');
+        title
+    }
+}

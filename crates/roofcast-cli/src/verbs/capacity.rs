@@ -1,0 +1,242 @@
+//! `roofcast capacity`: what fits.
+
+use super::About;
+use crate::args::CapacityArgs;
+use crate::input::checkpoint::{self, Checkpoint};
+use crate::show::number::{count, grouped};
+use crate::show::{self, table};
+use crate::{exit, input};
+use roofcast::Deployment;
+use roofcast::capacity::{Capacity, Question, capacity};
+use roofcast::checkpoint::by_type;
+use roofcast::checkpoint::compare::Difference;
+use roofcast::explain::{Row, explain};
+use roofcast::units::{Bytes, Flops};
+use serde::Serialize;
+use std::process::ExitCode;
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    about: About<'a>,
+    context: u64,
+    batch: u64,
+    oversubscription: f64,
+    #[serde(flatten)]
+    capacity: &'a Capacity,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tensors: Option<Vec<Row>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoint: Option<Files>,
+}
+
+/// What the checkpoint's files hold.
+#[derive(Serialize)]
+struct Files {
+    bytes: Bytes,
+    types: Vec<Type>,
+    differences: Vec<Difference>,
+}
+
+#[derive(Serialize)]
+struct Type {
+    dtype: String,
+    tensors: u64,
+    elements: u64,
+    bytes: Bytes,
+}
+
+impl Files {
+    fn of(checkpoint: Checkpoint) -> Files {
+        let kind = |(dtype, tensors, elements, bytes)| Type { dtype, tensors, elements, bytes };
+        let types: Vec<Type> = by_type(&checkpoint.tensors).into_iter().map(kind).collect();
+        Files { bytes: types.iter().map(|t| t.bytes).sum(), types, differences: checkpoint.differences }
+    }
+
+    fn people(&self) -> String {
+        let row = |t: &Type| vec![t.dtype.clone(), grouped(t.tensors), grouped(t.elements), t.bytes.gb()];
+        let mut text = format!("the files hold {}\n\n", self.bytes.gb());
+        text += &table::table(
+            &["type", "tensors", "values", "bytes"],
+            &self.types.iter().map(row).collect::<Vec<_>>(),
+            1,
+        );
+        if self.differences.is_empty() {
+            return text;
+        }
+        text += "where they differ from the config\n\n";
+        let row =
+            |d: &Difference| vec![d.place.clone(), grouped(d.config), grouped(d.file), d.tensors.join(", ")];
+        text + &table::table(
+            &["place", "by config", "in the file", "tensors"],
+            &self.differences.iter().map(row).collect::<Vec<_>>(),
+            1,
+        )
+    }
+}
+
+pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
+    let mut deployment = input::deployment(&args.deployment)?;
+    let context = input::context(args.context, &mut deployment);
+    let question = Question {
+        context,
+        batch: args.batch,
+        oversubscription_percent: (args.oversubscription * 100.0).round() as u64,
+        users: args.users,
+    };
+    let found = capacity(&deployment, &question);
+    let files = if args.explain { checkpoint::asked(&args.deployment)?.map(Files::of) } else { None };
+    let about = About::of(&deployment);
+    if args.output.json {
+        let answer = Answer {
+            about,
+            context: question.context,
+            batch: args.batch,
+            oversubscription: args.oversubscription,
+            capacity: &found,
+            tensors: args.explain.then(|| explain(&deployment)),
+            checkpoint: files,
+        };
+        show::json("roofcast/capacity/1", &answer)?;
+    } else if args.output.csv {
+        let (header, values): (Vec<_>, Vec<_>) =
+            facts(&found).into_iter().map(|(name, value)| (name, value.to_string())).unzip();
+        show::csv(&header, &[values])?;
+    } else {
+        let tensors = if args.explain { tensors(&deployment) } else { String::new() };
+        let tensors = tensors + &files.map_or(String::new(), |f| f.people());
+        show::text(&(about.title() + &people(&deployment, &question, &found) + &tensors))?;
+    }
+    Ok(if found.fits { ExitCode::SUCCESS } else { exit::infeasible() })
+}
+
+/// The plain figures, for CSV.
+fn facts(c: &Capacity) -> Vec<(&'static str, u64)> {
+    vec![
+        ("fits", u64::from(c.fits)),
+        ("short_by_bytes", c.short_by_bytes.0),
+        ("parameters_total", c.parameters.total),
+        ("parameters_active", c.parameters.active),
+        ("weight_bytes", c.weight_bytes.0),
+        ("kv_bytes_per_token", c.kv_bytes_per_token.0),
+        ("kv_bytes_per_sequence", c.kv_bytes_per_sequence.0),
+        ("kv_tokens", c.kv_tokens),
+        ("max_batch", c.max_batch),
+        ("longest_context", c.longest_context),
+        ("users", c.users),
+        ("min_accelerators", c.min_accelerators.unwrap_or(0)),
+    ]
+}
+
+fn people(deployment: &Deployment, question: &Question, c: &Capacity) -> String {
+    let both = |b: Bytes| format!("{} ({})", b.gb(), b.gib());
+    let p = c.parameters;
+    let mut pairs = vec![
+        (
+            "parameters",
+            format!("{} total, {} active, {} embedding", count(p.total), count(p.active), count(p.embedding)),
+        ),
+        ("weights", both(c.weight_bytes)),
+        ("KV per token", format!("{} B", grouped(c.kv_bytes_per_token.0))),
+        (
+            "KV per sequence",
+            format!("{} at {} tokens", both(c.kv_bytes_per_sequence), grouped(question.context)),
+        ),
+    ];
+    if c.fits {
+        pairs.push(("KV tokens", grouped(c.kv_tokens)));
+        pairs.push((
+            "largest batch",
+            format!("{} of {} tokens", grouped(c.max_batch), grouped(question.context)),
+        ));
+        pairs.push(("longest context", grouped(c.longest_context)));
+    } else {
+        pairs.push(("does not fit", format!("{} short on the fullest accelerator", both(c.short_by_bytes))));
+    }
+    if question.oversubscription_percent != 100 || question.users.is_some() {
+        pairs.push((
+            "users",
+            format!(
+                "{} (over-subscription {:.2})",
+                grouped(c.users),
+                question.oversubscription_percent as f64 / 100.0
+            ),
+        ));
+    }
+    if let (Some(users), Some(nodes)) = (question.users, c.deployments_for_users) {
+        pairs.push(("deployments", format!("{} for {} users", grouped(nodes), grouped(users))));
+    }
+    if c.fits && c.max_batch == 0 {
+        pairs.push((
+            "no sequence fits",
+            format!(
+                "of {} tokens; the longest that does has {}",
+                grouped(question.context),
+                grouped(c.longest_context)
+            ),
+        ));
+    }
+    if let Some(least) = c.min_accelerators {
+        pairs.push((
+            "accelerators",
+            format!(
+                "{} hold weights and {} × {} tokens",
+                grouped(least),
+                question.batch,
+                grouped(question.context)
+            ),
+        ));
+    }
+    if let Some(s) = &c.smallest_topology {
+        let shape = s.shape.as_ref().map_or(String::new(), |s| {
+            format!(" as {}", s.iter().map(u64::to_string).collect::<Vec<_>>().join("×"))
+        });
+        let bound = format!("{:?}", s.decode_bound).to_lowercase();
+        pairs.push((
+            "smallest topology",
+            format!("{}{shape}, tp {}, pp {}; decode is {bound}-bound", s.count, s.tp, s.pp),
+        ));
+    }
+    table::pairs(&pairs) + &memory(deployment, c)
+}
+
+fn memory(deployment: &Deployment, c: &Capacity) -> String {
+    let of = if deployment.ideal { "nominal" } else { "usable × utilization" };
+    let header = ["memory per accelerator", of, "weights", "activations", "runtime", "KV"];
+    let row = |(stage, r): (usize, &roofcast::memory::Rank)| {
+        let sizes = [r.budget_bytes, r.weight_bytes, r.activation_bytes, r.runtime_bytes, r.kv_bytes];
+        std::iter::once(format!("stage {}", stage + 1)).chain(sizes.iter().map(|b| b.gb())).collect()
+    };
+    table::table(&header, &c.ranks.iter().enumerate().map(row).collect::<Vec<Vec<String>>>(), 1)
+}
+
+/// Every tensor, and the sums that the totals above are.
+fn tensors(deployment: &Deployment) -> String {
+    let rows = explain(deployment);
+    let line = |r: &Row| {
+        let [outputs, inputs] = r.shape;
+        let copies = if r.copies > 1 { format!("{} × ", r.copies) } else { String::new() };
+        vec![
+            r.tensor.to_owned(),
+            r.operator.to_owned(),
+            format!("{} ({:.2} bits)", r.format, r.bits),
+            r.layers.to_string(),
+            format!("{copies}{outputs} × {inputs}"),
+            grouped(r.parameters),
+            r.bytes.gb(),
+            Flops(r.flops_per_token.into()).human(),
+        ]
+    };
+    let mut lines: Vec<_> = rows.iter().map(line).collect();
+    let sum = |of: fn(&Row) -> u64| rows.iter().map(of).sum::<u64>();
+    let mut total = vec!["all".to_owned()];
+    total.extend(std::iter::repeat_n(String::new(), 4));
+    total.extend([
+        grouped(sum(|r| r.parameters)),
+        Bytes(sum(|r| r.bytes.0)).gb(),
+        Flops(sum(|r| r.flops_per_token).into()).human(),
+    ]);
+    lines.push(total);
+    let header = ["tensor", "operator", "format", "layers", "shape", "parameters", "bytes", "FLOPs a token"];
+    table::table(&header, &lines, 3)
+}

@@ -1,0 +1,66 @@
+//! `roofcast conformance FILE…`: replays recorded scheduling decisions.
+
+use crate::args::ConformanceArgs;
+use crate::show::number::grouped;
+use crate::{input, show};
+use roofcast::conformance::{Difference, RecordedStep, compare, parse};
+use serde::Serialize;
+use std::process::ExitCode;
+
+#[derive(Serialize)]
+struct Answer {
+    agree: bool,
+    traces: Vec<Replayed>,
+}
+
+#[derive(Serialize)]
+struct Replayed {
+    file: String,
+    name: String,
+    vllm_version: String,
+    steps: u64,
+    agree: bool,
+    difference: Option<Difference>,
+}
+
+/// Exit 0 when all agree, 1 when one differs.
+pub(crate) fn run(args: &ConformanceArgs) -> anyhow::Result<ExitCode> {
+    let mut traces = Vec::new();
+    for path in &args.files {
+        let file = path.display().to_string();
+        let trace = parse(&file, &input::text(path)?)?;
+        let difference = compare(&trace);
+        traces.push(Replayed {
+            file,
+            name: trace.name,
+            vllm_version: trace.version,
+            steps: trace.steps.len() as u64,
+            agree: difference.is_none(),
+            difference,
+        });
+    }
+    let agree = traces.iter().all(|t| t.agree);
+    if args.json {
+        show::json("roofcast/conformance/1", &Answer { agree, traces })?;
+    } else {
+        show::text(&traces.iter().map(people).collect::<String>())?;
+    }
+    Ok(if agree { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn people(t: &Replayed) -> String {
+    let Some(d) = &t.difference else {
+        return format!("agrees   {} ({} steps, vLLM {})\n", t.name, grouped(t.steps), t.vllm_version);
+    };
+    let side = |s: &Option<RecordedStep>| {
+        s.as_ref().map_or("no such step".to_owned(), |s| serde_json::to_string(s).unwrap_or_default())
+    };
+    let fields = d.fields.join(", ");
+    format!(
+        "differs  {} at step {} in {fields}\n  recorded {}\n  replayed {}\n",
+        t.name,
+        d.step,
+        side(&d.recorded),
+        side(&d.replayed)
+    )
+}

@@ -1,0 +1,285 @@
+//! `roofcast limits`: step times and what binds them, as one answer, a sweep or an intensity curve.
+
+mod sweep;
+
+use super::About;
+use crate::args::LimitsArgs;
+use crate::input;
+use crate::show::number::{count, grouped, ms, percent, significant};
+use crate::show::{self, table};
+use roofcast::Deployment;
+use roofcast::cost::{Cost, Operator, Utilization};
+use roofcast::limits::{IntensityPoint, Limits, Question, intensity, limits};
+use roofcast::report::roofline;
+use roofcast::units::Bytes;
+use serde::Serialize;
+use std::process::ExitCode;
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    about: About<'a>,
+    batch: u64,
+    context: u64,
+    prompt: u64,
+    mfu_limit: f64,
+    mbu_limit: f64,
+    #[serde(flatten)]
+    limits: &'a Limits,
+}
+
+pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
+    let mut deployment = input::deployment(&args.deployment)?;
+    let context = input::context(args.context, &mut deployment);
+    let question = Question {
+        batch: args.batch,
+        context,
+        prefill: args.prefill.unwrap_or(context),
+        utilization: Utilization { mfu: args.mfu, mbu: args.mbu },
+    };
+    if let Some(sweep) = &args.sweep {
+        return sweep::run(args, &deployment, &question, sweep);
+    }
+    if let Some(shape) = &args.intensity {
+        return curve(args, &deployment, shape);
+    }
+    let found = limits(&deployment, &question);
+    if let Some(path) = &args.svg {
+        show::file(path, &roofline::svg(&deployment, &found))?;
+    }
+    let about = About::of(&deployment);
+    if args.output.json {
+        let answer = Answer {
+            about,
+            batch: question.batch,
+            context,
+            prompt: question.prefill,
+            mfu_limit: args.mfu,
+            mbu_limit: args.mbu,
+            limits: &found,
+        };
+        show::json("roofcast/limits/1", &answer)?;
+    } else if args.output.csv {
+        let phases = [("decode", &found.decode), ("prefill", &found.prefill)];
+        let rows: Vec<_> = phases
+            .iter()
+            .flat_map(|(phase, cost)| cost.operators.iter().map(|o| csv_row(phase, o)))
+            .collect();
+        show::csv(
+            &[
+                "phase",
+                "operator",
+                "layers",
+                "dtype",
+                "flops",
+                "weight_bytes",
+                "kv_bytes",
+                "intensity",
+                "bound",
+                "limit_ms",
+            ],
+            &rows,
+        )?;
+    } else {
+        show::text(&(about.title() + &people(&deployment, &question, &found)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn csv_row(phase: &str, o: &Operator) -> Vec<String> {
+    vec![
+        phase.to_owned(),
+        o.name.to_owned(),
+        o.layers.to_string(),
+        o.dtype.to_string(),
+        o.flops.0.to_string(),
+        o.weight_bytes.0.to_string(),
+        o.kv_bytes.0.to_string(),
+        o.intensity.to_string(),
+        format!("{:?}", o.bound).to_lowercase(),
+        o.limit.ms().to_string(),
+    ]
+}
+
+fn people(deployment: &Deployment, question: &Question, l: &Limits) -> String {
+    let decode =
+        format!("decode: {} sequences of {} tokens", grouped(question.batch), grouped(question.context));
+    let prefill = format!("prefill: one prompt of {} tokens", grouped(question.prefill));
+    let warning = if l.fits {
+        ""
+    } else {
+        "this batch does not fit the memory (see roofcast capacity); the times hold for a machine with more\n\n"
+    };
+    warning.to_owned()
+        + &phase(&decode, &l.decode, l.decode_tokens_per_s)
+        + &phase(&prefill, &l.prefill, l.prefill_tokens_per_s)
+        + &balance(deployment, l)
+}
+
+fn phase(title: &str, cost: &Cost, tokens_per_s: f64) -> String {
+    let band = cost.forecast_band;
+    let pairs = [
+        (
+            "limit",
+            format!(
+                "{} ms, {}-bound, {} tokens/s",
+                ms(cost.limit_with_communication),
+                bound(cost),
+                grouped(tokens_per_s as u64)
+            ),
+        ),
+        ("  without links", format!("{} ms; links {} ms", ms(cost.limit), ms(cost.terms.communication))),
+        (
+            "  terms alone",
+            format!(
+                "weights {} ms, KV {} ms, FLOPs {} ms",
+                ms(cost.terms.weights),
+                ms(cost.terms.kv),
+                ms(cost.terms.flops)
+            ),
+        ),
+        (
+            "  at the limit",
+            format!(
+                "MFU {}, MBU {}, {} FLOP/B",
+                percent(cost.mfu),
+                percent(cost.mbu),
+                significant(cost.intensity)
+            ),
+        ),
+        (
+            "forecast",
+            format!(
+                "{} ms ({} to {}; {})",
+                ms(cost.forecast),
+                ms(band[0]),
+                ms(band[1]),
+                cost.forecast_source
+            ),
+        ),
+    ];
+    let header = ["operator", "bound", "layers", "FLOPs", "weights", "KV", "FLOP/B", "ms"];
+    let size = |b: Bytes| if b == Bytes::ZERO { "–".to_owned() } else { b.gb() };
+    let row = |o: &Operator| {
+        vec![
+            format!("{} ({})", o.name, o.dtype),
+            format!("{:?}", o.bound).to_lowercase(),
+            o.layers.to_string(),
+            o.flops.human(),
+            size(o.weight_bytes),
+            size(o.kv_bytes),
+            significant(o.intensity),
+            ms(o.limit),
+        ]
+    };
+    let rows: Vec<_> = cost.operators.iter().map(row).collect();
+    format!("{title}\n\n{}{}", table::pairs(&pairs), table::table(&header, &rows, 2))
+}
+
+fn bound(cost: &Cost) -> String {
+    format!("{:?}", cost.bound).to_lowercase()
+}
+
+fn balance(deployment: &Deployment, l: &Limits) -> String {
+    let ridge: Vec<_> =
+        l.ridge.iter().map(|r| format!("{} {}", r.dtype, significant(r.flops_per_byte))).collect();
+    let critical: Vec<_> = l
+        .critical_batch
+        .iter()
+        .map(|c| format!("{}-bit weights in {}: {:.0}", c.weight_bits, c.dtype, c.batch))
+        .collect();
+    let t = &l.tensor_parallel;
+    let k = &l.kv_cache;
+    let mut pairs = vec![
+        ("ridge, FLOP/B", ridge.join(", ")),
+        ("critical batch", critical.join("; ")),
+        (
+            "useful tp",
+            format!(
+                "{} (closed form: {} compute-bound, {} memory-bound)",
+                t.useful_tp,
+                significant(t.compute_bound_width),
+                significant(t.memory_bound_width)
+            ),
+        ),
+        (
+            "KV cache",
+            format!(
+                "{} ms a step; recomputing instead {} ms; faster from {} tokens on",
+                ms(k.cached),
+                ms(k.recomputed),
+                grouped(k.break_even_context)
+            ),
+        ),
+        ("KV projections", format!("{} of a token's matrix FLOPs", percent(k.kv_flops_share))),
+    ];
+    for way in &l.all_reduce {
+        let message = l.decode.communication.message_bytes.gb();
+        pairs.push((
+            "all-reduce",
+            format!(
+                "{message} by {}: {} ms + {} ms latency",
+                way.algorithm,
+                ms(way.bandwidth),
+                ms(way.latency)
+            ),
+        ));
+    }
+    let header = ["tp", "bound", "limit ms", "links ms", "sum ms"];
+    let row = |d: &roofcast::limits::Degree| {
+        let bound = format!("{:?}", d.bound).to_lowercase();
+        vec![d.tp.to_string(), bound, ms(d.limit), ms(d.communication), ms(d.limit + d.communication)]
+    };
+    let degrees = table::table(&header, &t.degrees.iter().map(row).collect::<Vec<_>>(), 2);
+    let parameters = deployment.model.parameters();
+    format!(
+        "balance ({} parameters, {} active)\n\n{}{degrees}",
+        count(parameters.total),
+        count(parameters.active),
+        table::pairs(&pairs)
+    )
+}
+
+#[derive(Serialize)]
+struct Curve<'a> {
+    hardware: &'a str,
+    rows: u64,
+    columns: u64,
+    weights: &'a str,
+    points: Vec<IntensityPoint>,
+}
+
+/// The intensity of one layer against batch.
+fn curve(args: &LimitsArgs, deployment: &Deployment, shape: &str) -> anyhow::Result<ExitCode> {
+    let accepted = "ROWSxCOLUMNS, each 1 to 16777216, as 4096x4096";
+    let sides: Option<Vec<u64>> =
+        shape.split('x').map(|s| s.parse().ok().filter(|n| (1..=1 << 24).contains(n))).collect();
+    let Some([rows, columns]) = sides.as_deref().and_then(|s| <[u64; 2]>::try_from(s).ok()) else {
+        return Err(roofcast::Error::field("arguments", "--intensity", format!("{shape:?}"), accepted).into());
+    };
+    let batches: Vec<u64> = (0..=12).map(|p| 1 << p).collect();
+    let bytes = deployment.weight_bytes.as_f64() / deployment.model.parameters().total as f64;
+    let points = intensity(deployment, rows, columns, bytes, &batches);
+    if args.output.json {
+        let curve = Curve {
+            hardware: &deployment.accelerator.id,
+            rows,
+            columns,
+            weights: &deployment.weights,
+            points,
+        };
+        show::json("roofcast/intensity/1", &curve)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let row = |p: &IntensityPoint| {
+        vec![p.batch.to_string(), significant(p.flops_per_byte), format!("{:?}", p.bound).to_lowercase()]
+    };
+    let rows: Vec<_> = points.iter().map(row).collect();
+    let header = ["batch", "FLOP/B", "bound"];
+    if args.output.csv {
+        show::csv(&header, &rows)?
+    } else {
+        show::text(&table::table(&header, &rows, 0))?
+    }
+    Ok(ExitCode::SUCCESS)
+}

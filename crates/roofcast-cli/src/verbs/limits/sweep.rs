@@ -1,0 +1,179 @@
+//! `roofcast limits --sweep KEY=VALUES`: one row a value.
+
+use super::super::About;
+use crate::args::LimitsArgs;
+use crate::show::number::{grouped, ms, significant};
+use crate::show::{self, table};
+use anyhow::Result;
+use roofcast::capacity::reshaped;
+use roofcast::cost::{Bound, Cost, cost};
+use roofcast::limits::{Question, decode};
+use roofcast::operator::Batch;
+use roofcast::{Deployment, Error};
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// More points than anyone reads.
+const MOST_POINTS: usize = 100_000;
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    about: About<'a>,
+    sweep: &'a str,
+    points: Vec<Point>,
+}
+
+#[derive(Serialize)]
+struct Point {
+    value: u64,
+    limit_ms: f64,
+    communication_ms: f64,
+    limit_with_communication_ms: f64,
+    forecast_ms: f64,
+    bound: Bound,
+    tokens_per_s: f64,
+    mfu: f64,
+    mbu: f64,
+}
+
+pub(super) fn run(
+    args: &LimitsArgs,
+    deployment: &Deployment,
+    question: &Question,
+    text: &str,
+) -> Result<ExitCode> {
+    let (key, values) = parse(text)?;
+    let points: Vec<Point> =
+        values.iter().filter_map(|value| point(deployment, question, key, *value)).collect();
+    let header = [key, "limit ms", "links ms", "sum ms", "forecast ms", "bound", "tokens/s", "MFU", "MBU"];
+    if args.output.json {
+        show::json("roofcast/limits-sweep/1", &Answer { about: About::of(deployment), sweep: key, points })?;
+    } else if args.output.csv {
+        let names = [
+            key,
+            "limit_ms",
+            "communication_ms",
+            "limit_with_communication_ms",
+            "forecast_ms",
+            "bound",
+            "tokens_per_s",
+            "mfu",
+            "mbu",
+        ];
+        show::csv(&names, &points.iter().map(plain).collect::<Vec<_>>())?;
+    } else {
+        let rows: Vec<_> = points.iter().map(people).collect();
+        show::text(&(About::of(deployment).title() + &table::table(&header, &rows, 0)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The point at `value`; none where that many ranks do not divide the heads.
+fn point(deployment: &Deployment, question: &Question, key: &str, value: u64) -> Option<Point> {
+    let mut q = *question;
+    let (tokens, cost) = match key {
+        "context" => {
+            q.context = value;
+            (q.batch, decode(deployment, &q))
+        }
+        "prefill" => (value, cost(deployment, &Batch::prefill(1, value), q.utilization)),
+        "tp" => (q.batch, decode(&reshaped(deployment, value, deployment.parallelism.pp)?, &q)),
+        _ => {
+            q.batch = value;
+            (q.batch, decode(deployment, &q))
+        }
+    };
+    Some(measured(value, tokens, &cost))
+}
+
+fn measured(value: u64, tokens: u64, cost: &Cost) -> Point {
+    Point {
+        value,
+        limit_ms: cost.limit.ms(),
+        communication_ms: cost.terms.communication.ms(),
+        limit_with_communication_ms: cost.limit_with_communication.ms(),
+        forecast_ms: cost.forecast.ms(),
+        bound: cost.bound,
+        tokens_per_s: tokens as f64 / cost.limit_with_communication.seconds().max(1e-12),
+        mfu: cost.mfu,
+        mbu: cost.mbu,
+    }
+}
+
+fn plain(p: &Point) -> Vec<String> {
+    let bound = format!("{:?}", p.bound).to_lowercase();
+    let numbers =
+        [p.limit_ms, p.communication_ms, p.limit_with_communication_ms, p.forecast_ms].map(|v| v.to_string());
+    let mut row = vec![p.value.to_string()];
+    row.extend(numbers);
+    row.extend([bound, p.tokens_per_s.to_string(), p.mfu.to_string(), p.mbu.to_string()]);
+    row
+}
+
+fn people(p: &Point) -> Vec<String> {
+    let time = |ms_: f64| ms(roofcast::units::Picoseconds::from_seconds(ms_ / 1e3));
+    vec![
+        grouped(p.value),
+        time(p.limit_ms),
+        time(p.communication_ms),
+        time(p.limit_with_communication_ms),
+        time(p.forecast_ms),
+        format!("{:?}", p.bound).to_lowercase(),
+        grouped(p.tokens_per_s as u64),
+        significant(p.mfu),
+        significant(p.mbu),
+    ]
+}
+
+/// `batch=1..512`, `batch=1..512:8`, `batch=1..512:x2`, `context=1024,8192`.
+fn parse(text: &str) -> Result<(&str, Vec<u64>), Error> {
+    let accepted = "batch, context, prefill or tp, then = and 1..512, 1..512:8, 1..512:x2 or 1,2,4";
+    let bad = || Error::field("arguments", "--sweep", format!("{text:?}"), accepted);
+    let (key, values) = text.split_once('=').ok_or_else(bad)?;
+    if !["batch", "context", "prefill", "tp"].contains(&key) {
+        return Err(bad());
+    }
+    let number = |s: &str| s.trim().parse::<u64>().ok().filter(|n| (1..=1 << 30).contains(n));
+    let Some((from, rest)) = values.split_once("..") else {
+        let list: Option<Vec<u64>> = values.split(',').map(number).collect();
+        return list.filter(|l| l.len() <= MOST_POINTS).map(|l| (key, l)).ok_or_else(bad);
+    };
+    let (to, step) = rest.split_once(':').unwrap_or((rest, "1"));
+    let (from, to) = (number(from).ok_or_else(bad)?, number(to).ok_or_else(bad)?);
+    let next: Box<dyn Fn(u64) -> u64> = match step.strip_prefix('x') {
+        Some(factor) => {
+            let factor = number(factor).filter(|f| *f > 1).ok_or_else(bad)?;
+            Box::new(move |v| v.saturating_mul(factor))
+        }
+        None => {
+            let step = number(step).ok_or_else(bad)?;
+            Box::new(move |v| v.saturating_add(step))
+        }
+    };
+    let values: Vec<u64> = std::iter::successors(Some(from), |v| Some(next(*v)))
+        .take_while(|v| *v <= to)
+        .take(MOST_POINTS + 1)
+        .collect();
+    if values.is_empty() || values.len() > MOST_POINTS {
+        return Err(bad());
+    }
+    Ok((key, values))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn ranges_steps_and_lists() {
+        assert_eq!(parse("batch=1..4").unwrap(), ("batch", vec![1, 2, 3, 4]));
+        assert_eq!(parse("batch=1..512:x8").unwrap().1, [1, 8, 64, 512]);
+        assert_eq!(parse("context=1024,8192").unwrap().1, [1024, 8192]);
+        for wrong in
+            ["batch", "depth=1..2", "batch=2..1", "batch=0..4", "batch=1..9:x1", "batch=1..1073741824"]
+        {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

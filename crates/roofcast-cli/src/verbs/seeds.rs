@@ -1,0 +1,163 @@
+//! `roofcast seeds`: every figure of the texts that roofcast grew from, recomputed.
+
+use crate::args::SeedsArgs;
+use crate::input;
+use crate::show;
+use crate::show::number::{grouped, significant};
+use roofcast::Catalog;
+use roofcast::seeds::{Claim, Seed, claims};
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// Columns of the text; explanations are broken to keep them.
+const WIDTH: usize = 118;
+
+#[derive(Serialize)]
+struct Answer {
+    seeds: Vec<Text>,
+}
+
+#[derive(Serialize)]
+struct Text {
+    seed: &'static str,
+    title: &'static str,
+    claims: Vec<Claim>,
+}
+
+pub(crate) fn run(args: &SeedsArgs) -> anyhow::Result<ExitCode> {
+    let catalog = input::catalog(&[])?;
+    let wanted = args.seed.map_or(Seed::ALL.to_vec(), |seed| vec![seed]);
+    let seeds = wanted.into_iter().map(|seed| text(&catalog, seed)).collect::<Result<Vec<_>, _>>()?;
+    if args.output.json {
+        show::json("roofcast/seeds/1", &Answer { seeds })?;
+    } else if args.output.csv {
+        let header = ["seed", "section", "claim", "said", "unit", "recomputed", "roofcast", "verdict", "why"];
+        let rows: Vec<_> = seeds.iter().flat_map(|t| t.claims.iter().map(|c| row(t.seed, c))).collect();
+        show::csv(&header, &rows)?;
+    } else {
+        show::text(&seeds.iter().map(people).collect::<Vec<_>>().join("\n"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(catalog: &Catalog, seed: Seed) -> roofcast::Result<Text> {
+    Ok(Text { seed: seed.id(), title: seed.title(), claims: claims(catalog, seed)? })
+}
+
+fn row(seed: &str, c: &Claim) -> Vec<String> {
+    let number = |value: Option<f64>| value.map_or_else(String::new, |v| v.to_string());
+    vec![
+        seed.to_owned(),
+        c.section.to_owned(),
+        c.claim.clone(),
+        c.said.clone(),
+        c.unit.to_owned(),
+        number(c.recomputed),
+        number(c.roofcast),
+        c.verdict.name().to_owned(),
+        c.why.clone(),
+    ]
+}
+
+/// The cells of one claim: claim, said, recomputed, roofcast, unit, verdict.
+fn cells(c: &Claim) -> [String; 6] {
+    let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), figure);
+    [
+        c.claim.clone(),
+        c.said.clone(),
+        shown(c.recomputed),
+        shown(c.roofcast),
+        c.unit.to_owned(),
+        c.verdict.name().to_owned(),
+    ]
+}
+
+/// The text in sections; an explanation stands behind its claim, or below where that would be too wide.
+fn people(text: &Text) -> String {
+    let mut out = format!("seed {}: {}\n", text.seed, text.title);
+    for claims in text.claims.chunk_by(|a, b| a.section == b.section) {
+        let section = claims.first().map_or("", |c| c.section);
+        out.push_str(&format!("\n{section}\n{}", table(claims)));
+    }
+    out
+}
+
+fn table(claims: &[Claim]) -> String {
+    let header = ["", "the seed says", "recomputed", "roofcast", "unit", "verdict"].map(str::to_owned);
+    let rows: Vec<[String; 6]> = claims.iter().map(cells).collect();
+    let widths: [usize; 6] = std::array::from_fn(|column| {
+        let length = |row: &[String; 6]| row[column].chars().count();
+        rows.iter().chain([&header]).map(length).max().unwrap_or(0)
+    });
+    let room = WIDTH.saturating_sub(widths.iter().map(|w| w + 2).sum::<usize>() + 2);
+    let mut out = line(&header, &widths, "");
+    for (claim, row) in claims.iter().zip(&rows) {
+        if claim.why.chars().count() <= room {
+            out.push_str(&line(row, &widths, &claim.why));
+            continue;
+        }
+        out.push_str(&line(row, &widths, ""));
+        for part in wrapped(&claim.why, WIDTH - 6) {
+            out.push_str(&format!("      {part}\n"));
+        }
+    }
+    out
+}
+
+/// One row: words to the left, figures to the right, `why` last.
+fn line(row: &[String; 6], widths: &[usize; 6], why: &str) -> String {
+    let [claim, said, recomputed, roofcast, unit, verdict] = row;
+    let [w0, w1, w2, w3, w4, w5] = widths;
+    let text = format!(
+        "  {claim:<w0$}  {said:>w1$}  {recomputed:>w2$}  {roofcast:>w3$}  {unit:<w4$}  {verdict:<w5$}  {why}"
+    );
+    format!("{}\n", text.trim_end())
+}
+
+/// `text` broken at spaces into lines of at most `width`.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// Whole numbers with groups, others with three digits or more; powers of ten from 10^12 on.
+fn figure(value: f64) -> String {
+    let size = value.abs();
+    if !value.is_finite() {
+        return "–".to_owned();
+    }
+    if size >= 1e12 {
+        return format!("{value:.2e}");
+    }
+    if size >= 1000.0 || size == size.round() {
+        let sign = if value < 0.0 { "-" } else { "" };
+        return format!("{sign}{}", grouped(size.round() as u64));
+    }
+    if size < 0.01 { format!("{value:.6}") } else { significant(value) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_for_people() {
+        let shown = [257_424.0, -22_747.4, 13.118, 0.276, 0.002_097, 138.0, 5.9e17].map(figure);
+        assert_eq!(shown, ["257,424", "-22,747", "13.12", "0.276", "0.002097", "138", "5.90e17"]);
+    }
+
+    #[test]
+    fn explanations_keep_the_width() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert!(wrapped("", 7).is_empty());
+    }
+}

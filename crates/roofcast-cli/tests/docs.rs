@@ -1,0 +1,148 @@
+//! The book and the binary: what a chapter shows of roofcast's output is that output, and its commands run.
+//!
+//! A block between `<!-- generated: roofcast … -->` and `<!-- end -->` is the verb's text in a fence. `UPDATE_DOCS=1`
+//! rewrites the blocks; look at them before you commit.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests are tests too
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const BEGIN: &str = "<!-- generated: roofcast ";
+const END: &str = "<!-- end -->";
+/// Columns that a table may take.
+const WIDTH: usize = 120;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Runs `roofcast` with the words of `arguments`; output and exit code.
+fn roofcast(arguments: &str) -> (String, i32) {
+    let output = Command::new(env!("CARGO_BIN_EXE_roofcast"))
+        .args(arguments.split_whitespace())
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let code = output.status.code().unwrap_or(-1);
+    // 4 is an answer, too: what was asked for does not fit.
+    assert!(code == 0 || code == 4, "roofcast {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    (String::from_utf8(output.stdout).unwrap(), code)
+}
+
+/// The chapters, by path.
+fn chapters() -> Vec<(PathBuf, String)> {
+    let files = std::fs::read_dir(root().join("docs")).unwrap().map(|e| e.unwrap().path());
+    let mut all: Vec<_> = files
+        .filter(|p| p.extension().is_some_and(|e| e == "md"))
+        .map(|p| (p.clone(), std::fs::read_to_string(p).unwrap()))
+        .collect();
+    all.sort();
+    all
+}
+
+/// `text` with every generated block as the binary writes it now, and how many blocks there are.
+fn regenerated(place: &Path, text: &str) -> (String, usize) {
+    let mut out = String::new();
+    let mut rest = text;
+    let mut blocks = 0;
+    while let Some(start) = rest.find(BEGIN) {
+        let (before, from) = rest.split_at(start);
+        let line = from.lines().next().unwrap_or_default();
+        let command = line.strip_prefix(BEGIN).and_then(|c| c.strip_suffix(" -->"));
+        let command = command.unwrap_or_else(|| panic!("{}: {line}", place.display()));
+        let end = from.find(END).unwrap_or_else(|| panic!("{}: no {END} after {line}", place.display()));
+        out.push_str(&format!("{before}{line}\n```text\n{}\n```\n{END}", roofcast(command).0.trim_end()));
+        rest = &from[end + END.len()..];
+        blocks += 1;
+    }
+    (out + rest, blocks)
+}
+
+#[test]
+fn generated_blocks_are_what_the_binary_prints() {
+    let mut blocks = 0;
+    for (path, text) in chapters() {
+        let (now, count) = regenerated(&path, &text);
+        blocks += count;
+        if now == text {
+            continue;
+        }
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, now).unwrap();
+            continue;
+        }
+        let (found, expected) =
+            text.lines().zip(now.lines()).find(|(a, b)| a != b).unwrap_or(("", "another number of lines"));
+        panic!("{}: `{found}` should be `{expected}`; UPDATE_DOCS=1 rewrites it", path.display());
+    }
+    assert!(blocks >= 4, "only {blocks} generated blocks");
+}
+
+#[test]
+fn every_seed_has_a_chapter_with_its_table() {
+    let chapters = chapters();
+    for seed in ["000", "001", "003", "004"] {
+        let begin = format!("{BEGIN}seeds {seed} -->");
+        let chapter = chapters.iter().find(|(_, text)| text.contains(&begin));
+        let (path, _) = chapter.unwrap_or_else(|| panic!("no chapter shows `roofcast seeds {seed}`"));
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        assert!(name.starts_with(&format!("seed-{seed}-")), "{name}");
+    }
+}
+
+#[test]
+fn commands_of_the_seed_chapters_run() {
+    let mut count = 0;
+    for (path, text) in chapters() {
+        if !path.file_name().unwrap().to_string_lossy().starts_with("seed-") {
+            continue;
+        }
+        let mut shell = false;
+        for line in text.lines() {
+            match line {
+                "```sh" => shell = true,
+                "```" => shell = false,
+                _ if shell => {
+                    let command = line.split('#').next().unwrap_or_default().trim();
+                    let arguments = command.strip_prefix("roofcast ");
+                    let arguments = arguments.unwrap_or_else(|| panic!("{}: {line}", path.display()));
+                    assert!(!roofcast(arguments).0.is_empty(), "{command}");
+                    count += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    assert!(count >= 12, "only {count} commands");
+}
+
+#[test]
+fn seeds_are_readable_in_120_columns() {
+    let (text, code) = roofcast("seeds");
+    assert_eq!(code, 0);
+    for line in text.lines() {
+        assert!(line.chars().count() <= WIDTH, "{line}");
+    }
+}
+
+#[test]
+fn seeds_speak_json_and_csv() {
+    let (json, _) = roofcast("seeds --json");
+    let answer: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(answer["schema"], "roofcast/seeds/1");
+    let ids: Vec<_> = answer["seeds"].as_array().unwrap().iter().map(|s| s["seed"].clone()).collect();
+    assert_eq!(ids, ["000", "001", "003", "004"]);
+    let documented = std::fs::read_to_string(root().join("docs/json.md")).unwrap();
+    let claim = &answer["seeds"][0]["claims"][0];
+    for key in
+        ["schema", "seed", "title"].into_iter().chain(claim.as_object().unwrap().keys().map(String::as_str))
+    {
+        assert!(documented.contains(&format!("`{key}`")), "`{key}` is not in docs/json.md");
+    }
+    assert!(documented.contains("roofcast/seeds/1"));
+    // One row a claim and a header.
+    let claims: usize =
+        answer["seeds"].as_array().unwrap().iter().map(|s| s["claims"].as_array().unwrap().len()).sum();
+    let (csv, _) = roofcast("seeds --csv");
+    assert_eq!(csv.lines().count(), claims + 1);
+}

@@ -1,0 +1,15 @@
+//! The binary as a user meets it: real processes.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests are tests too
+
+#[path = "suite/checkpoints.rs"]
+mod checkpoints;
+#[path = "suite/errors.rs"]
+mod errors;
+#[path = "suite/examples.rs"]
+mod examples;
+#[path = "suite/install.rs"]
+mod install;
+#[path = "suite/output.rs"]
+mod output;
+#[path = "suite/support.rs"]
+mod support;

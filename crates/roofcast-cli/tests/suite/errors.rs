@@ -1,0 +1,115 @@
+//! Wrong input: one clear line that names place, field, what was found and what is accepted; exit code 2.
+
+use crate::support::{file, roofcast, run};
+
+/// Asserts exit 2, one line on stderr with every part of `says`, and nothing on stdout.
+fn refused(arguments: &str, says: &[&str]) {
+    let run = roofcast(arguments);
+    assert_eq!(run.code, 2, "{arguments}: {}", run.err);
+    assert!(run.out.is_empty(), "{arguments}: {}", run.out);
+    for part in says {
+        assert!(run.err.contains(part), "{arguments}: {part:?} is not in {:?}", run.err);
+    }
+    assert_eq!(run.err.trim_end().lines().count(), 1, "{arguments}: {}", run.err);
+}
+
+#[test]
+fn names_that_are_not_there() {
+    refused("capacity --model nope --hardware h100-sxm", &["nope", "roofcast catalog"]);
+    refused("capacity --model llama-3.1-8b --hardware h100-foo", &["h100-foo", "h100-sxm"]);
+    refused("limits --hardware h100-sxm", &["--model", "missing"]);
+    refused("limits --model gone/config.json --hardware h100-sxm", &["gone/config.json", "No such file"]);
+}
+
+#[test]
+fn flags_that_cannot_be() {
+    let base = "limits --model llama-3.1-8b --hardware";
+    refused(&format!("{base} h100-sxm --tp 3"), &["`tp` is 3", "32 attention heads"]);
+    refused(&format!("{base} h100-sxm --count 6 --tp 4"), &["`count` is 6"]);
+    refused(&format!("{base} a100-sxm-80gb --weights fp8"), &["a100-sxm-80gb", "fp8", "bf16", "w8"]);
+    refused(&format!("{base} v100-32gb --weights bf16"), &["v100-32gb", "bf16", "fp16"]);
+    refused(&format!("{base} h100-sxm --weights w5"), &["w5", "gptq-int4"]);
+    refused(&format!("{base} h100-sxm --kv 5"), &["`kv` is \"5\"", "q8_0"]);
+    refused(&format!("{base} h100-sxm --sweep depth=1"), &["--sweep", "batch"]);
+    refused(&format!("{base} h100-sxm --gpu-memory-utilization 1.5"), &["gpu_memory_utilization", "1.5"]);
+    refused(&format!("{base} h100-sxm --ep 2 --count 2"), &["`ep` is 2", "no experts"]);
+}
+
+#[test]
+fn configs_that_cannot_be() {
+    let cases: [(&[u8], &[&str]); 9] = [
+        (b"{\"hidden_size\": -3, \"num_hidden_layers\": 2}", &["`hidden_size` is -3"]),
+        (b"{\"hidden_size\": 8, \"num_hidden_layers\": 10000}", &["`num_hidden_layers` is 10000"]),
+        (b"{\"hidden_size\": 1e99, \"num_hidden_layers\": 2}", &["`hidden_size` is 1e"]),
+        (b"{\"hidden_size\": \"wide\", \"num_hidden_layers\": 2}", &["`hidden_size` is \"wide\""]),
+        (
+            b"{\"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 3, \"vocab_size\": 9}",
+            &["num_attention_heads"],
+        ),
+        (b"{\"num_hidden_layers\": 2", &["line 1"]),
+        (b"[1, 2]", &["not a JSON object"]),
+        (b"\xff\xfe", &["UTF-8"]),
+        (b"", &["line 1"]),
+    ];
+    for (text, says) in cases {
+        let (_folder, path) = file("config.json", text);
+        refused(&format!("capacity --model {path} --hardware h100-sxm"), says);
+    }
+    let deep = "[".repeat(300_000);
+    let (_folder, path) = file("config.json", deep.as_bytes());
+    refused(&format!("capacity --model {path} --hardware h100-sxm"), &["recursion"]);
+}
+
+#[test]
+fn a_file_of_two_gigabytes_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.json");
+    std::fs::File::create(&path).unwrap().set_len(2 << 30).unwrap();
+    refused(&format!("capacity --model {} --hardware h100-sxm", path.display()), &["larger than 64 MiB"]);
+}
+
+#[test]
+fn specs_that_cannot_be() {
+    let good = "[model]\nname = \"llama-3.1-8b\"\n[workload]\ninput_len = 10\noutput_len = 10\n[workload.arrivals]\nkind = \"poisson\"\nrate = 1.0\n";
+    let cases = [
+        (good.replace("[model]", "[modell]"), vec![":1:2", "modell", "`model`"]),
+        (good.replace("rate = 1.0", "rate = nan"), vec!["workload.arrivals.rate", "NaN"]),
+        (good.replace("rate = 1.0", "rate = -1.0"), vec!["workload.arrivals.rate", "-1"]),
+        (good.replace("poisson", "posson"), vec!["posson", "`poisson`"]),
+        (good.replace("input_len = 10", "input_len = 0"), vec!["workload.input_len"]),
+        (good.replace("[workload]", "[slo]\ntpot_p99_ms = 0.0\n[workload]"), vec!["slo.tpot_p99_ms"]),
+        (format!("{good}[search]\naccelerators = [\"h100-foo\"]\n"), vec!["h100-foo"]),
+        (format!("{good}[search]\nminimise = \"fun\"\n"), vec!["search.minimise", "cost_per_hour"]),
+        (format!("{good}[search]\nweights = [\"w5\"]\n"), vec!["w5"]),
+        ("[model]\nname = \"llama-3.1-8b\"\n".into(), vec!["workload", "missing"]),
+        ("= 1".into(), vec![":1:1"]),
+    ];
+    for (text, says) in cases {
+        let (_folder, path) = file("spec.toml", text.as_bytes());
+        refused(&format!("plan {path}"), &says);
+    }
+}
+
+#[test]
+fn a_users_catalog_is_checked_too() {
+    let (_folder, path) = file("mine.toml", b"[[accelerator]]\nid = \"x\"\n");
+    refused(&format!("catalog --catalog {path}"), &["mine.toml:1", "missing field"]);
+}
+
+#[test]
+fn nothing_is_half_written() {
+    let run =
+        run(["limits", "--model", "llama-3.1-8b", "--hardware", "h100-sxm", "--svg", "no/such/folder/r.svg"]);
+    assert_eq!((run.code, run.out.as_str()), (2, ""));
+    assert!(run.err.contains("no/such/folder/r.svg"), "{}", run.err);
+}
+
+#[test]
+fn a_model_that_does_not_fit_is_an_answer() {
+    let (answer, code) = crate::support::json("capacity --model llama-3.1-405b --hardware rtx-4090");
+    assert_eq!(code, 4);
+    assert_eq!((answer["fits"].as_bool(), answer["kv_tokens"].as_u64()), (Some(false), Some(0)));
+    assert!(answer["short_by_bytes"].as_u64().unwrap() > 700_000_000_000);
+    let text = roofcast("capacity --model llama-3.1-405b --hardware rtx-4090").out;
+    assert!(text.contains("does not fit") && text.contains("hold weights"), "{text}");
+}

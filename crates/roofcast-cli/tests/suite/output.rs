@@ -1,0 +1,211 @@
+//! What the verbs print: figures by hand, documented keys, tables as people see them.
+
+use crate::support::{json, roofcast, root};
+
+fn near(found: &serde_json::Value, expected: f64, share: f64) {
+    let found = found.as_f64().unwrap();
+    assert!((found / expected - 1.0).abs() <= share, "{found} is not within {share} of {expected}");
+}
+
+/// Reference: 7.505e9 weights without the embedding · 2 B = 15.01 GB at 3.35 TB/s = 4.48 ms, and per sequence
+/// 2048 · 131,072 B = 268 MB = 0.0801 ms of KV: 4.56, 7.04 and 14.74 ms at batch 1, 32 and 128.
+#[test]
+fn llama_8b_on_an_h100() {
+    let base = "limits --model meta-llama/Llama-3.1-8B-Instruct --hardware h100-sxm --count 1 --tp 1 --weights bf16 --kv 16 --context 2048";
+    for (batch, ms) in [(1, 4.56), (32, 7.045), (128, 14.74)] {
+        let (answer, _) = json(&format!("{base} --batch {batch}"));
+        near(&answer["decode"]["limit_ms"], ms, 0.001);
+        assert_eq!(answer["decode"]["bound"], "memory");
+    }
+    // 2 · 6.979e9 · 2048 FLOPs in matrices + 4 · 32 · 4096 · 2048 · 2049/2 in attention = 29.69 TFLOP at 989.4 TFLOP/s
+    // = 30.0 ms, and lm_head's 1.05 GB for one row: 0.31 ms.
+    let (answer, _) = json(&format!("{base} --prefill 2048"));
+    near(&answer["prefill"]["limit_ms"], 30.32, 0.001);
+    assert_eq!(answer["prefill"]["bound"], "compute");
+}
+
+/// 68.45e9 weights in 8 bits + lm_head's 1.05e9 in 16 = 70.55 GB, KV 64 · 4096 · 163,840 B = 42.95 GB, over 4 · 3.35 TB/s
+/// = 8.47 ms; links: 160 all-reduces of 64 · 8192 · 2 B, 3/2 of it at 450 GB/s = 0.559 ms.
+#[test]
+fn llama_70b_on_four_h100() {
+    let (answer, _) = json(
+        "limits --model meta-llama/Llama-3.1-70B-Instruct --hardware h100-sxm --count 4 --tp 4 --weights fp8 --kv 8 --batch 64 --context 4096",
+    );
+    near(&answer["decode"]["limit_ms"], 8.470, 0.001);
+    near(&answer["decode"]["terms"]["communication_ms"], 0.5592, 0.001);
+    near(&answer["decode"]["limit_with_communication_ms"], 9.029, 0.001);
+}
+
+#[test]
+fn mfu_scales_compute_alone() {
+    let base = "limits --model llama-3.1-8b --hardware h100-sxm --context 2048";
+    let (full, _) = json(base);
+    let (part, _) = json(&format!("{base} --mfu 0.4"));
+    assert_eq!(full["decode"]["limit_ms"], part["decode"]["limit_ms"]);
+    near(
+        &part["prefill"]["terms"]["flops_ms"],
+        full["prefill"]["terms"]["flops_ms"].as_f64().unwrap() / 0.4,
+        1e-6,
+    );
+}
+
+#[test]
+fn capacity_without_reserves_by_hand() {
+    // (16e9 · 16 − 72.66e9) / (8192 · 163,840 B) = 136.6: 136 sequences; weights: 68.45e9 + 2 · 2.1e9 B.
+    let (answer, code) = json(
+        "capacity --model meta-llama/Meta-Llama-3-70B --hardware tpu-v5e --count 16 --weights int8 --kv 8 --context 8192 --batch 32 --ideal",
+    );
+    assert_eq!(
+        (code, answer["max_batch"].as_u64(), answer["min_accelerators"].as_u64()),
+        (0, Some(136), Some(8))
+    );
+}
+
+#[test]
+fn sweeps_print_a_row_a_point_and_nothing_else_in_a_pipe() {
+    let run = roofcast("limits --model llama-3.1-8b --hardware h100-sxm --sweep batch=1..1000 --csv");
+    assert_eq!((run.out.lines().count(), run.err.as_str()), (1001, ""));
+    let (answer, _) = json("limits --model llama-3.1-8b --hardware h100-sxm --sweep tp=1,2,3,8");
+    let points = answer["points"].as_array().unwrap();
+    assert_eq!(points.iter().map(|p| p["value"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 8]);
+}
+
+#[test]
+fn the_default_plan_prints_limits_capacity_and_a_ranked_table() {
+    let run = roofcast("plan");
+    assert_eq!(run.code, 0, "{}", run.err);
+    for part in ["decode step", "prefill", "capacity", "Pareto", "$/M tokens", "vllm serve"] {
+        assert!(run.out.contains(part), "{part} is not in {}", run.out);
+    }
+    assert_eq!(run.err, "", "progress in a pipe");
+}
+
+#[test]
+fn no_chosen_plan_beats_its_limit_or_breaks_its_slo() {
+    let (answer, code) = json("plan examples/plan-70b.toml");
+    assert_eq!(code, 0);
+    let pareto = answer["pareto"].as_array().unwrap();
+    assert!(!pareto.is_empty() && answer["considered"].as_u64().unwrap() >= pareto.len() as u64);
+    let of = |choice: &serde_json::Value, key: &str| choice[key].as_f64().unwrap();
+    for choice in pareto {
+        assert!(of(choice, "tpot_ms") <= 50.0 && of(choice, "ttft_p99_ms") <= 2000.0);
+        assert!(of(choice, "tpot_ms") >= of(&choice["limit"], "tpot_ms"));
+        assert!(of(&answer["best"], "cost_per_hour") <= of(choice, "cost_per_hour"));
+    }
+}
+
+#[test]
+fn a_plan_without_an_answer_ends_with_four() {
+    let spec = "[model]\nname = \"llama-3.1-70b\"\n[slo]\ntpot_p99_ms = 0.1\n[workload]\ninput_len = 100\noutput_len = 100\n[workload.arrivals]\nkind = \"poisson\"\nrate = 1.0\n[search]\naccelerators = [\"h100-sxm\"]\n";
+    let (_folder, path) = crate::support::file("spec.toml", spec.as_bytes());
+    let (answer, code) = json(&format!("plan {path}"));
+    assert_eq!((code, answer["best"].is_null()), (4, true));
+    assert!(!answer["left_out"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn every_key_of_every_schema_is_documented() {
+    let documented = std::fs::read_to_string(root().join("docs/json.md")).unwrap();
+    let questions = [
+        "limits --model llama-3.1-8b --hardware h100-sxm --tp 2 --count 2",
+        "limits --model llama-3.1-8b --hardware h100-sxm --sweep batch=1,2",
+        "limits --model llama-3.1-8b --hardware h100-sxm --intensity 4096x4096",
+        "capacity --model llama-3.1-8b --hardware tpu-v5e --count 4 --users 10 --explain",
+        "plan",
+        "catalog",
+        "catalog h100-sxm",
+        "catalog llama-3.1-8b",
+        "conformance fuzz/corpus/trace/tiny",
+    ];
+    for question in questions {
+        let (answer, _) = json(question);
+        let mut keys = Vec::new();
+        collect(&answer, &mut keys);
+        for key in keys {
+            let named = [format!("`{key}`"), format!("`{key}[]`")];
+            assert!(
+                named.iter().any(|n| documented.contains(n)),
+                "{question}: `{key}` is not in docs/json.md"
+            );
+        }
+        assert!(documented.contains(answer["schema"].as_str().unwrap()));
+    }
+}
+
+/// Every key, but those of a model's `config`, which are Hugging Face's, and dtypes.
+fn collect(value: &serde_json::Value, keys: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(map) => {
+            for (key, inner) in map {
+                keys.push(key.clone());
+                if !["config", "peak_flops"].contains(&key.as_str()) {
+                    collect(inner, keys);
+                }
+            }
+        }
+        serde_json::Value::Array(list) => list.iter().take(3).for_each(|v| collect(v, keys)),
+        _ => {}
+    }
+}
+
+#[test]
+fn tables_as_people_see_them() {
+    insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false }, {
+        insta::assert_snapshot!("limits", roofcast("limits --model llama-3.1-8b --hardware h100-sxm --batch 32 --context 2048").out);
+        insta::assert_snapshot!("capacity", roofcast("capacity --model deepseek-ai/DeepSeek-V3 --hardware h200-sxm --count 8 --oversubscription 2 --users 1000").out);
+        insta::assert_snapshot!("does-not-fit", roofcast("capacity --model llama-3.1-70b --hardware rtx-4090").out);
+        insta::assert_snapshot!("intensity", roofcast("limits --model llama-3.1-8b --hardware a100-sxm-80gb --intensity 4096x4096").out);
+    });
+}
+
+/// The rows of `--explain` add up to the totals, also with tied weights and experts.
+#[test]
+fn explained_tensors_add_up() {
+    for model in ["llama-3.1-8b", "google/gemma-2-9b", "deepseek-ai/DeepSeek-V3", "openai/gpt-oss-20b"] {
+        let (answer, _) = json(&format!("capacity --model {model} --hardware b200-sxm --count 8 --explain"));
+        let sum = |key: &str| {
+            answer["tensors"].as_array().unwrap().iter().map(|r| r[key].as_u64().unwrap()).sum::<u64>()
+        };
+        assert_eq!(Some(sum("parameters")), answer["parameters"]["total"].as_u64(), "{model}");
+        assert_eq!(Some(sum("bytes")), answer["weight_bytes"].as_u64(), "{model}");
+    }
+}
+
+#[test]
+fn completions_are_printed() {
+    assert!(roofcast("completions bash").out.contains("complete -F _roofcast"));
+}
+
+#[test]
+fn a_users_catalog_adds_an_accelerator() {
+    let mine = "[[accelerator]]\nid = \"mine\"\nname = \"Mine\"\nvendor = \"nvidia\"\narchitecture = \"x\"\nmemory_bytes = 20000000000\nusable_bytes = 20000000000\nbandwidth_bytes_per_s = 1e12\nnode_size = 1\n[accelerator.peak_flops]\nbf16 = 1e14\n";
+    let (_folder, path) = crate::support::file("mine.toml", mine.as_bytes());
+    let (answer, code) =
+        json(&format!("limits --model llama-3.1-8b --hardware mine --catalog {path} --context 1"));
+    assert_eq!(code, 0);
+    // 15.01 GB at 1 TB/s.
+    near(&answer["decode"]["limit_ms"], 15.01, 0.001);
+}
+
+/// One request of 6 prompt tokens on 5 usable blocks of 4: two blocks and 3 left; its second token is sampled a step later.
+#[test]
+fn conformance_agrees_or_shows_the_first_differing_step() {
+    let path = root().join("fuzz/corpus/trace/tiny");
+    let run = roofcast(&format!("conformance {}", path.display()));
+    assert_eq!((run.code, run.out.as_str()), (0, "agrees   tiny (2 steps, vLLM 0.32.0)\n"), "{}", run.err);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let wrong = text.replacen("\"free_blocks_end\": 5", "\"free_blocks_end\": 4", 1);
+    assert_ne!(text, wrong);
+    let (_folder, file) = crate::support::file("wrong.json", wrong.as_bytes());
+    let run = roofcast(&format!("conformance {file}"));
+    assert_eq!(run.code, 1);
+    assert!(
+        run.out.contains("at step 1 in free_blocks_end")
+            && run.out.contains("recorded {")
+            && run.out.contains("replayed {"),
+        "{}",
+        run.out
+    );
+    let (answer, code) = json(&format!("conformance {file}"));
+    assert_eq!((code, answer["traces"][0]["difference"]["step"].as_u64()), (1, Some(1)));
+}

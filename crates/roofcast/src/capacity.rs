@@ -1,0 +1,188 @@
+//! What fits: parameters, KV cache, batch, users, and the smallest machine for them.
+//!
+//! Knows: memory arithmetic. Knows nothing about time, except that the smallest topology must keep its links from
+//! binding, which it asks [`crate::cost`].
+
+use crate::accelerator::Accelerator;
+use crate::cost::{Bound, Utilization, cost};
+use crate::deployment::Deployment;
+use crate::memory::{self, Rank};
+use crate::model::{Model, Parameters};
+use crate::operator::Batch;
+use crate::parallelism::{Request, indivisible};
+use crate::units::Bytes;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// No search for accelerators goes beyond this many.
+const MOST_ACCELERATORS: u64 = 65_536;
+
+/// What is asked of [`capacity`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Question {
+    /// Tokens of each sequence.
+    pub context: u64,
+    /// Sequences that `min_accelerators` must hold.
+    pub batch: u64,
+    /// Nominal context sold over what is held, in percent: 200 sells every token twice.
+    pub oversubscription_percent: u64,
+    /// Users that `nodes` must serve.
+    pub users: Option<u64>,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Capacity {
+    /// Whether the weights fit and leave room for KV. Whether a sequence of the context does, `max_batch` tells.
+    pub fits: bool,
+    /// What is missing on the fullest accelerator where they do not.
+    pub short_by_bytes: Bytes,
+    /// Parameter counts.
+    pub parameters: Parameters,
+    /// Weights of one replica.
+    pub weight_bytes: Bytes,
+    /// What the last token of the context adds to a sequence's cache.
+    pub kv_bytes_per_token: Bytes,
+    /// What a sequence of the context keeps.
+    pub kv_bytes_per_sequence: Bytes,
+    /// Tokens that the whole deployment caches.
+    pub kv_tokens: u64,
+    /// Sequences of the context that it holds at once.
+    pub max_batch: u64,
+    /// Longest single sequence, at most what the model allows.
+    pub longest_context: u64,
+    /// Users served, with over-subscription.
+    pub users: u64,
+    /// Deployments for the users asked for.
+    pub deployments_for_users: Option<u64>,
+    /// Fewest accelerators whose memory together holds weights and the batch asked for.
+    pub min_accelerators: Option<u64>,
+    /// The smallest deployment of this chip that holds them as it is really shared.
+    pub smallest_topology: Option<Smallest>,
+    /// Memory of the busiest accelerator of each pipeline stage.
+    pub ranks: Vec<Rank>,
+}
+
+/// A smallest topology.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Smallest {
+    /// Accelerators.
+    pub count: u64,
+    /// Tensor-parallel degree.
+    pub tp: u64,
+    /// Pipeline stages.
+    pub pp: u64,
+    /// Axes of a torus slice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shape: Option<Vec<u64>>,
+    /// What binds a decode step of the batch there.
+    pub decode_bound: Bound,
+}
+
+/// Answers `question` for `deployment`.
+pub fn capacity(deployment: &Deployment, question: &Question) -> Capacity {
+    let model = &deployment.model;
+    let context = question.context.max(1);
+    let replicas = deployment.parallelism.replicas;
+    let sequences = memory::sequences(deployment, context);
+    let ranks = memory::ranks(deployment);
+    let kv_tokens = memory::tokens(deployment, context).saturating_mul(replicas);
+    let fits = kv_tokens > 0;
+    let short_by_bytes = if fits { Bytes::ZERO } else { missing(deployment, context) };
+    let users =
+        u64::try_from(u128::from(sequences * replicas) * u128::from(question.oversubscription_percent) / 100)
+            .unwrap_or(u64::MAX);
+    Capacity {
+        fits,
+        short_by_bytes,
+        parameters: model.parameters(),
+        weight_bytes: deployment.weight_bytes,
+        kv_bytes_per_token: per_token(deployment, context),
+        kv_bytes_per_sequence: per_sequence(deployment, context),
+        kv_tokens,
+        max_batch: sequences.saturating_mul(replicas),
+        longest_context: longest_context(deployment),
+        users,
+        deployments_for_users: question.users.filter(|_| users > 0).map(|wanted| wanted.div_ceil(users)),
+        min_accelerators: min_accelerators(deployment, context, question.batch),
+        smallest_topology: smallest(deployment, context, question.batch),
+        ranks,
+    }
+}
+
+fn per_sequence(deployment: &Deployment, context: u64) -> Bytes {
+    deployment.kv.width.bytes(deployment.model.kv_elements_per_sequence(context))
+}
+
+fn per_token(deployment: &Deployment, context: u64) -> Bytes {
+    deployment.kv.width.bytes(u128::from(deployment.model.kv_elements_per_token(context)))
+}
+
+/// What weights, reserves and one sequence of `context` lack on the fullest rank.
+fn missing(deployment: &Deployment, context: u64) -> Bytes {
+    if deployment.ideal {
+        let pool = deployment.accelerator.memory_bytes
+            * (deployment.parallelism.stage_ranks() * deployment.parallelism.pp);
+        return (deployment.weight_bytes + per_sequence(deployment, context)).saturating_sub(pool);
+    }
+    let lacks = |(stage, rank): (usize, Rank)| {
+        (memory::sequence_bytes(deployment, stage, context) + rank.short_by_bytes)
+            .saturating_sub(rank.kv_bytes)
+    };
+    memory::ranks(deployment).into_iter().enumerate().map(lacks).max().unwrap_or(Bytes::ZERO)
+}
+
+/// The longest sequence that fits, by bisection: memory grows with context.
+fn longest_context(deployment: &Deployment) -> u64 {
+    let most = deployment.model.max_context.unwrap_or(1 << 24);
+    let fits = |context: u64| memory::sequences(deployment, context) >= 1;
+    let (mut least, mut above) = (0, most + 1);
+    while above - least > 1 {
+        let middle = least + (above - least) / 2;
+        if fits(middle) { least = middle } else { above = middle }
+    }
+    least
+}
+
+/// Fewest accelerators whose memory, less what each reserves, together holds weights and `batch` sequences.
+///
+/// ceil((weights + batch × sequence) / room of one accelerator); activations are those of the deployment asked about.
+fn min_accelerators(deployment: &Deployment, context: u64, batch: u64) -> Option<u64> {
+    let needed = deployment.weight_bytes + per_sequence(deployment, context) * batch;
+    let rank = memory::ranks(deployment).into_iter().next()?;
+    let room = rank.budget_bytes.saturating_sub(rank.activation_bytes + rank.runtime_bytes);
+    let count = needed.0.div_ceil(room.0.max(1));
+    (room > Bytes::ZERO && count <= MOST_ACCELERATORS).then_some(count.max(1))
+}
+
+/// The smallest legal deployment of the same chip, formats and engine that holds `batch` sequences: tensor parallelism
+/// within a node, then pipeline stages over nodes.
+fn smallest(deployment: &Deployment, context: u64, batch: u64) -> Option<Smallest> {
+    let chip = &deployment.accelerator;
+    let sizes = chip.sizes(MOST_ACCELERATORS.min(4096));
+    sizes.into_iter().find_map(|count| {
+        let (tp, pp) = shape_of(&deployment.model, chip, count)?;
+        let other = reshaped(deployment, tp, pp)?;
+        if memory::sequences(&other, context) < batch {
+            return None;
+        }
+        let decode = cost(&other, &Batch::decode(batch, context), Utilization::FULL);
+        Some(Smallest { count, tp, pp, shape: chip.torus_shape(count), decode_bound: decode.bound })
+    })
+}
+
+/// Tensor and pipeline degrees for `count` accelerators: tp within the node as far as heads divide, pp beyond.
+fn shape_of(model: &Model, chip: &Accelerator, count: u64) -> Option<(u64, u64)> {
+    let most = count.min(chip.node_size);
+    let tp = (1..=most).rev().find(|tp| count.is_multiple_of(*tp) && indivisible(model, *tp).is_none())?;
+    let pp = count / tp;
+    (pp <= model.layers.len() as u64).then_some((tp, pp))
+}
+
+/// The same deployment with other degrees and one replica.
+pub fn reshaped(deployment: &Deployment, tp: u64, pp: u64) -> Option<Deployment> {
+    let mut options = deployment.options.clone();
+    options.parallelism = Request { tp: Some(tp), pp: Some(pp), ..Request::default() };
+    options.ideal = deployment.ideal;
+    Deployment::resolve(Arc::clone(&deployment.model), Arc::clone(&deployment.accelerator), &options).ok()
+}

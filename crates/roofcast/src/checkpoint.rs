@@ -1,0 +1,51 @@
+//! What a checkpoint's files hold, read from their headers alone: tensor names, shapes, types and true sizes.
+//!
+//! Knows: the headers of safetensors and GGUF, and how their tensors compare with a [`Model`]'s. Knows nothing about
+//! files: readers are handed in, so that gigabytes of weights are never touched. Every count in a header is bounded
+//! before anything is allocated for it.
+
+pub mod compare;
+pub mod gguf;
+pub mod safetensors;
+
+use crate::units::Bytes;
+
+/// One tensor as stored.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Stored {
+    /// Name in the file.
+    pub name: String,
+    /// Type in the file, lower case: `bf16`, `q4_k`, …
+    pub dtype: String,
+    /// Dimensions, outermost first.
+    pub shape: Vec<u64>,
+    /// Values.
+    pub elements: u64,
+    /// Bytes that they take.
+    pub bytes: Bytes,
+}
+
+/// No checkpoint has more tensors.
+const MOST_TENSORS: u64 = 1 << 20;
+/// No tensor has more dimensions.
+const MOST_DIMENSIONS: usize = 8;
+
+/// The product of dimensions; none where it leaves 64 bits.
+fn elements(shape: &[u64]) -> Option<u64> {
+    shape.iter().try_fold(1_u64, |product, n| product.checked_mul(*n))
+}
+
+/// Sums by type: name, tensors, values, bytes; most bytes first.
+pub fn by_type(tensors: &[Stored]) -> Vec<(String, u64, u64, Bytes)> {
+    let mut sums: std::collections::BTreeMap<&str, (u64, u64, Bytes)> = std::collections::BTreeMap::new();
+    for tensor in tensors {
+        let sum = sums.entry(&tensor.dtype).or_default();
+        sum.0 += 1;
+        sum.1 = sum.1.saturating_add(tensor.elements);
+        sum.2 += tensor.bytes;
+    }
+    let mut list: Vec<_> =
+        sums.into_iter().map(|(name, (n, elements, bytes))| (name.to_owned(), n, elements, bytes)).collect();
+    list.sort_by(|a, b| b.3.cmp(&a.3).then(a.0.cmp(&b.0)));
+    list
+}

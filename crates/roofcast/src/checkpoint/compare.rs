@@ -1,0 +1,89 @@
+//! A checkpoint against the model that its config describes, layer by layer and tensor by tensor.
+//!
+//! Knows: how files name what the model holds. Quantized checkpoints store packed values with scales beside them, so
+//! only tensors in 16 or 32 bits and GGUF's types, which keep their shapes, are compared by shape.
+
+use super::Stored;
+use crate::model::Model;
+use std::collections::BTreeMap;
+
+/// One place where file and config disagree.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Difference {
+    /// Layer, or `outside the layers`.
+    pub place: String,
+    /// Parameters by the config.
+    pub config: u64,
+    /// Values in the file.
+    pub file: u64,
+    /// The file's tensors there, with their shapes.
+    pub tensors: Vec<String>,
+}
+
+/// Places whose parameters differ between `model` and the tensors of its checkpoint; none where tensors are packed.
+///
+/// Multi-token-prediction layers and vision towers are not the model's and are passed over.
+pub fn differences(model: &Model, stored: &[Stored]) -> Vec<Difference> {
+    if stored.iter().any(is_packed) {
+        return Vec::new();
+    }
+    let mut places: BTreeMap<usize, (u64, Vec<String>)> = BTreeMap::new();
+    let outside = model.layers.len();
+    for tensor in stored.iter().filter(|t| belongs(t)) {
+        let place = layer_of(&tensor.name).unwrap_or(outside);
+        if place > outside || (place == outside && layer_of(&tensor.name).is_some()) {
+            continue; // a layer behind the last: multi-token prediction
+        }
+        let entry = places.entry(place).or_default();
+        entry.0 = entry.0.saturating_add(tensor.elements);
+        entry.1.push(format!("{} {:?}", tensor.name, tensor.shape));
+    }
+    let expected = |place: usize| -> u64 {
+        let tensors = match model.layers.get(place) {
+            Some(layer) => layer.tensors(model.hidden),
+            None => model
+                .outer
+                .iter()
+                .filter(|t| !(model.tied && t.role == crate::model::Role::Head))
+                .copied()
+                .collect(),
+        };
+        u64::try_from(tensors.iter().map(crate::model::Tensor::elements).sum::<u128>()).unwrap_or(u64::MAX)
+    };
+    (0..=outside)
+        .filter_map(|place| {
+            let config = expected(place);
+            let (file, tensors) = places.remove(&place).unwrap_or_default();
+            let name =
+                if place == outside { "outside the layers".to_owned() } else { format!("layer {place}") };
+            (config != file).then_some(Difference { place: name, config, file, tensors })
+        })
+        .collect()
+}
+
+/// The layer in a tensor's name: `model.layers.3.mlp…`, `blk.3.…`, `h.3.…`.
+fn layer_of(name: &str) -> Option<usize> {
+    let mut parts = name.split('.');
+    parts.find(|p| ["layers", "blk", "h", "blocks", "block"].contains(p))?;
+    parts.next()?.parse().ok()
+}
+
+/// Whether a tensor is the language model's: not a rotary table, a vision tower, or a second head.
+fn belongs(tensor: &Stored) -> bool {
+    let name = tensor.name.as_str();
+    let others =
+        ["visual.", "vision_", "mtp.", "multi_modal", "mm_projector", "rotary_emb", "rope_freqs", "audio_"];
+    !others.iter().any(|o| name.contains(o))
+        && !name.ends_with(".attn.bias")
+        && !name.ends_with("masked_bias")
+}
+
+/// Whether a tensor holds several values in one, or scales of others.
+fn is_packed(tensor: &Stored) -> bool {
+    let last = tensor.name.rsplit('.').next().unwrap_or("");
+    last.contains("qweight")
+        || last.contains("packed")
+        || last.contains("scale")
+        || last.contains("qzeros")
+        || last.contains("_blocks")
+}

@@ -1,0 +1,335 @@
+//! The GGUF header: metadata and tensor types of llama.cpp's files.
+//!
+//! Knows: versions 2 and 3, little endian, and how their keys say what a `config.json` says. Source: `docs/gguf.md` of
+//! ggml and the type traits of `ggml.c`. Arrays (vocabularies) are passed over, short ones of numbers kept.
+
+use super::{MOST_DIMENSIONS, MOST_TENSORS, Stored, elements};
+use crate::error::{Error, Result};
+use crate::model::{Model, StoredFormats, config as reader};
+use crate::precision::{Format, Width};
+use crate::units::Bytes;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::io::Read;
+
+/// Headers of real files have up to some 30 MB, nearly all of it vocabulary.
+const MOST_HEADER: u64 = 256 << 20;
+const MOST_KEYS: u64 = 65_536;
+const MOST_STRING: u64 = 1 << 20;
+/// Arrays of numbers up to this length (a value per layer) are kept.
+const KEPT_ARRAY: u64 = 4096;
+
+/// What a header says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Header {
+    /// Keys and values; long arrays by their length alone, under `KEY.length`.
+    pub metadata: Map<String, Value>,
+    /// The tensors in file order.
+    pub tensors: Vec<Stored>,
+}
+
+/// Type code, name, values per block, bytes per block.
+const TYPES: &[(u32, &str, u64, u64)] = &[
+    (0, "f32", 1, 4),
+    (1, "f16", 1, 2),
+    (2, "q4_0", 32, 18),
+    (3, "q4_1", 32, 20),
+    (6, "q5_0", 32, 22),
+    (7, "q5_1", 32, 24),
+    (8, "q8_0", 32, 34),
+    (9, "q8_1", 32, 36),
+    (10, "q2_k", 256, 84),
+    (11, "q3_k", 256, 110),
+    (12, "q4_k", 256, 144),
+    (13, "q5_k", 256, 176),
+    (14, "q6_k", 256, 210),
+    (15, "q8_k", 256, 292),
+    (16, "iq2_xxs", 256, 66),
+    (17, "iq2_xs", 256, 74),
+    (18, "iq3_xxs", 256, 98),
+    (19, "iq1_s", 256, 50),
+    (20, "iq4_nl", 32, 18),
+    (21, "iq3_s", 256, 110),
+    (22, "iq2_s", 256, 82),
+    (23, "iq4_xs", 256, 136),
+    (24, "i8", 1, 1),
+    (25, "i16", 1, 2),
+    (26, "i32", 1, 4),
+    (27, "i64", 1, 8),
+    (28, "f64", 1, 8),
+    (29, "iq1_m", 256, 56),
+    (30, "bf16", 1, 2),
+    (34, "tq1_0", 256, 54),
+    (35, "tq2_0", 256, 66),
+    (39, "mxfp4", 32, 17),
+];
+
+/// Reads a header from the start of a file; `place` names the file in errors.
+pub fn header(place: &str, reader: impl Read) -> Result<Header> {
+    let mut file = Source { place, reader: reader.take(MOST_HEADER) };
+    if file.bytes::<4>("magic")? != *b"GGUF" {
+        return Err(file.bad("magic", "something else", "GGUF"));
+    }
+    let version = file.u32("version")?;
+    if !(2..=3).contains(&version) {
+        return Err(file.bad("version", version, "2 or 3, little endian"));
+    }
+    let tensors = file.u64("tensor_count")?;
+    let keys = file.u64("metadata_kv_count")?;
+    if tensors > MOST_TENSORS {
+        return Err(file.bad("tensor_count", tensors, format!("at most {MOST_TENSORS}")));
+    }
+    if keys > MOST_KEYS {
+        return Err(file.bad("metadata_kv_count", keys, format!("at most {MOST_KEYS}")));
+    }
+    let mut metadata = Map::new();
+    for _ in 0..keys {
+        let key = file.string("a key")?;
+        let kind = file.u32(&key)?;
+        file.value(&key, kind, &mut metadata)?;
+    }
+    // Capacity grows with what is read, not with what is claimed.
+    let mut list = Vec::new();
+    for _ in 0..tensors {
+        list.push(file.tensor()?);
+    }
+    Ok(Header { metadata, tensors: list })
+}
+
+/// A reader that knows its place.
+struct Source<'a, R> {
+    place: &'a str,
+    reader: R,
+}
+
+impl<R: Read> Source<'_, R> {
+    fn bad(&self, field: &str, found: impl std::fmt::Display, accepted: impl std::fmt::Display) -> Error {
+        Error::field(self.place, field, found, accepted)
+    }
+
+    fn bytes<const N: usize>(&mut self, field: &str) -> Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.reader.read_exact(&mut bytes).map_err(|_| self.bad(field, "cut off", "a whole GGUF header"))?;
+        Ok(bytes)
+    }
+
+    fn u32(&mut self, field: &str) -> Result<u32> {
+        Ok(u32::from_le_bytes(self.bytes(field)?))
+    }
+
+    fn u64(&mut self, field: &str) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.bytes(field)?))
+    }
+
+    fn string(&mut self, field: &str) -> Result<String> {
+        let length = self.u64(field)?;
+        if length > MOST_STRING {
+            return Err(self.bad(
+                field,
+                format!("a string of {length} bytes"),
+                format!("at most {MOST_STRING}"),
+            ));
+        }
+        let mut bytes = Vec::new();
+        let read = (&mut self.reader).take(length).read_to_end(&mut bytes).unwrap_or(0);
+        if read as u64 != length {
+            return Err(self.bad(field, "cut off", "a whole GGUF header"));
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Reads the value of `key` into `metadata`.
+    fn value(&mut self, key: &str, kind: u32, metadata: &mut Map<String, Value>) -> Result<()> {
+        if kind != 9 {
+            let value = self.scalar(key, kind)?;
+            metadata.insert(key.to_owned(), value);
+            return Ok(());
+        }
+        let inner = self.u32(key)?;
+        let length = self.u64(key)?;
+        metadata.insert(format!("{key}.length"), json!(length));
+        let mut kept = Vec::new();
+        // Each round reads at least a byte, so that a false length ends with the file.
+        for _ in 0..length {
+            let value = self.scalar(key, inner)?;
+            if length <= KEPT_ARRAY && !value.is_string() {
+                kept.push(value);
+            }
+        }
+        if !kept.is_empty() {
+            metadata.insert(key.to_owned(), Value::Array(kept));
+        }
+        Ok(())
+    }
+
+    fn scalar(&mut self, key: &str, kind: u32) -> Result<Value> {
+        Ok(match kind {
+            0 => json!(self.bytes::<1>(key)?[0]),
+            1 => json!(i8::from_le_bytes(self.bytes(key)?)),
+            2 => json!(u16::from_le_bytes(self.bytes(key)?)),
+            3 => json!(i16::from_le_bytes(self.bytes(key)?)),
+            4 => json!(u32::from_le_bytes(self.bytes(key)?)),
+            5 => json!(i32::from_le_bytes(self.bytes(key)?)),
+            6 => json!(f32::from_le_bytes(self.bytes(key)?)),
+            7 => json!(self.bytes::<1>(key)?[0] != 0),
+            8 => json!(self.string(key)?),
+            10 => json!(u64::from_le_bytes(self.bytes(key)?)),
+            11 => json!(i64::from_le_bytes(self.bytes(key)?)),
+            12 => json!(f64::from_le_bytes(self.bytes(key)?)),
+            other => {
+                return Err(self.bad(
+                    key,
+                    format!("a value of type {other}"),
+                    "types 0 to 12, arrays not nested",
+                ));
+            }
+        })
+    }
+
+    fn tensor(&mut self) -> Result<Stored> {
+        let name = self.string("a tensor's name")?;
+        let dimensions = self.u32(&name)? as usize;
+        if dimensions > MOST_DIMENSIONS {
+            return Err(self.bad(
+                &name,
+                format!("{dimensions} dimensions"),
+                format!("at most {MOST_DIMENSIONS}"),
+            ));
+        }
+        // GGUF writes the innermost dimension first.
+        let mut shape = (0..dimensions).map(|_| self.u64(&name)).collect::<Result<Vec<_>>>()?;
+        shape.reverse();
+        let code = self.u32(&name)?;
+        let _offset = self.u64(&name)?;
+        let Some((_, dtype, block, bytes)) = TYPES.iter().find(|t| t.0 == code) else {
+            return Err(self.bad(&name, format!("type {code}"), "a type of ggml"));
+        };
+        let Some(elements) = elements(&shape) else {
+            return Err(self.bad(&name, format!("{shape:?}"), "dimensions of a real tensor"));
+        };
+        let size = u128::from(elements).div_ceil(u128::from(*block)) * u128::from(*bytes);
+        let bytes = Bytes(u64::try_from(size).unwrap_or(u64::MAX));
+        Ok(Stored { name, dtype: (*dtype).to_owned(), shape, elements, bytes })
+    }
+}
+
+/// The model's dimensions by the keys of a `config.json`, which one reader knows.
+pub fn config(place: &str, header: &Header) -> Result<Value> {
+    let architecture = header.metadata.get("general.architecture").and_then(Value::as_str);
+    let architecture = architecture.ok_or_else(|| {
+        Error::field(place, "general.architecture", "missing", "a GGUF of a language model")
+    })?;
+    let get = |key: &str| header.metadata.get(&format!("{architecture}.{key}"));
+    let shape = |name: &str| header.tensors.iter().find(|t| t.name == name).map(|t| t.shape.clone());
+    let mut config = Map::new();
+    let model_type = model_type(architecture);
+    config.insert("model_type".into(), json!(model_type));
+    config.insert("torch_dtype".into(), json!("float16"));
+    for (ours, theirs) in KEYS {
+        if let Some(value) = get(theirs) {
+            config.insert((*ours).into(), value.clone());
+        }
+    }
+    let vocab = shape("token_embd.weight").and_then(|s| s.first().copied());
+    config.insert("vocab_size".into(), json!(vocab));
+    config.insert("tie_word_embeddings".into(), json!(shape("output.weight").is_none()));
+    // A value per layer where layers differ: the reader takes the first where all are alike.
+    for key in ["num_attention_heads", "num_key_value_heads", "intermediate_size"] {
+        if let Some(Value::Array(list)) = config.get(key) {
+            let alike = list.windows(2).all(|w| w[0] == w[1]);
+            let first = list.first().cloned().filter(|_| alike);
+            let first = first.ok_or_else(|| {
+                Error::field(place, key, "different in each layer", "one value for all layers")
+            })?;
+            config.insert(key.into(), first);
+        }
+    }
+    Ok(Value::Object(config))
+}
+
+/// The model that a GGUF file holds, each tensor in its own format; `name` is what reports call it.
+pub fn model(name: &str, place: &str, header: &Header) -> Result<Model> {
+    let mut model = reader::read(name, place, &config(place, header)?)?;
+    let mut formats = BTreeMap::new();
+    for tensor in &header.tensors {
+        let Some((_, dtype, block, bytes)) = TYPES.iter().find(|t| t.1 == tensor.dtype) else { continue };
+        let format =
+            Format { name: dtype, width: Width::grouped(0, *bytes as u32 * 8, *block as u32), compute: None };
+        formats.extend(paths(&tensor.name).into_iter().map(|path| (path, format)));
+    }
+    // What is named here are matrices and tables; norms and biases are kept in 32 bits.
+    model.stored =
+        Some(StoredFormats { name: "gguf", formats, other: Format { compute: None, ..Format::FP32 } });
+    Ok(model)
+}
+
+/// Our module paths for a GGUF tensor: several where the file fuses what we keep apart.
+fn paths(name: &str) -> Vec<String> {
+    let parts: Vec<&str> = name.split('.').collect();
+    match parts.as_slice() {
+        ["token_embd", "weight"] => vec!["embed_tokens".into()],
+        ["output", "weight"] => vec!["lm_head".into()],
+        ["position_embd", "weight"] => vec!["embed_positions".into()],
+        ["blk", layer, tensor, "weight"] => {
+            let ours = TENSORS.iter().filter(|(theirs, _)| theirs == tensor);
+            ours.flat_map(|(_, ours)| ours.iter()).map(|ours| format!("layers.{layer}.{ours}")).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// GGUF's names of a layer's matrices and ours.
+const TENSORS: &[(&str, &[&str])] = &[
+    ("attn_q", &["self_attn.q_proj"]),
+    ("attn_k", &["self_attn.k_proj"]),
+    ("attn_v", &["self_attn.v_proj"]),
+    ("attn_qkv", &["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]),
+    ("attn_output", &["self_attn.o_proj"]),
+    ("attn_q_a", &["self_attn.q_a_proj"]),
+    ("attn_q_b", &["self_attn.q_b_proj"]),
+    ("attn_kv_a_mqa", &["self_attn.kv_a_proj_with_mqa"]),
+    ("attn_kv_b", &["self_attn.kv_b_proj"]),
+    ("attn_k_b", &["self_attn.kv_b_proj"]),
+    ("ffn_gate", &["mlp.gate_proj"]),
+    ("ffn_up", &["mlp.up_proj"]),
+    ("ffn_down", &["mlp.down_proj"]),
+    ("ffn_gate_inp", &["mlp.gate"]),
+    ("ffn_gate_exps", &["mlp.experts.0.gate_proj"]),
+    ("ffn_up_exps", &["mlp.experts.0.up_proj"]),
+    ("ffn_down_exps", &["mlp.experts.0.down_proj"]),
+    ("ffn_gate_shexp", &["mlp.shared_experts.gate_proj"]),
+    ("ffn_up_shexp", &["mlp.shared_experts.up_proj"]),
+    ("ffn_down_shexp", &["mlp.shared_experts.down_proj"]),
+];
+
+/// Keys of a `config.json` and what GGUF calls them, behind the architecture's name.
+const KEYS: &[(&str, &str)] = &[
+    ("num_hidden_layers", "block_count"),
+    ("hidden_size", "embedding_length"),
+    ("intermediate_size", "feed_forward_length"),
+    ("num_attention_heads", "attention.head_count"),
+    ("num_key_value_heads", "attention.head_count_kv"),
+    ("head_dim", "attention.key_length"),
+    ("max_position_embeddings", "context_length"),
+    ("sliding_window", "attention.sliding_window"),
+    ("num_experts", "expert_count"),
+    ("num_experts_per_tok", "expert_used_count"),
+    ("moe_intermediate_size", "expert_feed_forward_length"),
+    ("n_shared_experts", "expert_shared_count"),
+    ("first_k_dense_replace", "leading_dense_block_count"),
+    ("kv_lora_rank", "attention.kv_lora_rank"),
+    ("q_lora_rank", "attention.q_lora_rank"),
+];
+
+/// Hugging Face's name of an architecture that llama.cpp spells otherwise.
+fn model_type(architecture: &str) -> &str {
+    match architecture {
+        "qwen2moe" => "qwen2_moe",
+        "qwen3moe" => "qwen3_moe",
+        "gptneox" => "gpt_neox",
+        "gpt-oss" => "gpt_oss",
+        "gemma3" => "gemma3_text",
+        "command-r" => "cohere",
+        other => other,
+    }
+}

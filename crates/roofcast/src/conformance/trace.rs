@@ -1,0 +1,264 @@
+//! The trace file: requests, settings and recorded steps.
+
+use crate::error::{Error, Result};
+use crate::scheduler::vllm::{Config, Policy};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A parsed trace.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trace {
+    /// The scenario.
+    pub name: String,
+    /// The engine whose decisions these are.
+    pub version: String,
+    /// Settings.
+    pub config: Config,
+    /// Requests in order of arrival.
+    pub requests: Vec<Request>,
+    /// Decisions.
+    pub steps: Vec<RecordedStep>,
+}
+
+/// One request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// Name.
+    pub id: String,
+    /// The step before which it arrives.
+    pub arrival_step: u64,
+    /// Tokens to generate.
+    pub output_len: u64,
+    /// Smaller is earlier.
+    pub priority: i64,
+    /// Segment, start and length of its parts.
+    pub prompt: Vec<(String, u64, u64)>,
+    /// The segment of its generated tokens.
+    pub output_segment: String,
+}
+
+/// One step as recorded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RecordedStep {
+    /// Index of the `schedule()` call.
+    pub step: u64,
+    /// Added just before it.
+    pub arrived: Vec<String>,
+    /// With their tokens, in the scheduler's order.
+    pub scheduled: Vec<(String, u64)>,
+    /// For the first time.
+    pub new: Vec<String>,
+    /// Again after a preemption.
+    pub resumed: Vec<String>,
+    /// In order.
+    pub preempted: Vec<String>,
+    /// Tokens from the prefix cache.
+    pub cached: BTreeMap<String, u64>,
+    /// After `schedule()`.
+    pub free_blocks: u64,
+    /// In order, or a count.
+    pub running: Queue,
+    /// In order, or a count.
+    pub waiting: Queue,
+    /// Last token sampled in this step.
+    pub finished: Vec<String>,
+    /// After the update.
+    pub free_blocks_end: u64,
+}
+
+/// A queue, by name or by length.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Queue {
+    /// Length.
+    Count(u64),
+    /// Names.
+    Ids(Vec<String>),
+}
+
+impl RecordedStep {
+    /// Whether nothing happened: such steps are left out of a trace.
+    pub(super) fn is_empty(&self) -> bool {
+        self.arrived.is_empty()
+            && self.scheduled.is_empty()
+            && self.preempted.is_empty()
+            && self.finished.is_empty()
+    }
+
+    /// The fields in which `other` differs.
+    pub(super) fn differing(&self, other: &RecordedStep) -> Vec<&'static str> {
+        let fields = [
+            ("arrived", self.arrived == other.arrived),
+            ("scheduled", self.scheduled == other.scheduled),
+            ("new", self.new == other.new),
+            ("resumed", self.resumed == other.resumed),
+            ("preempted", self.preempted == other.preempted),
+            ("cached", self.cached == other.cached),
+            ("free_blocks", self.free_blocks == other.free_blocks),
+            ("running", self.running == other.running),
+            ("waiting", self.waiting == other.waiting),
+            ("finished", self.finished == other.finished),
+            ("free_blocks_end", self.free_blocks_end == other.free_blocks_end),
+        ];
+        fields.into_iter().filter(|(_, same)| !same).map(|(name, _)| name).collect()
+    }
+}
+
+#[derive(Deserialize)]
+struct File {
+    name: String,
+    meta: Meta,
+    config: Settings,
+    requests: Vec<RequestLine>,
+    steps: Vec<RecordedStep>,
+}
+
+#[derive(Deserialize)]
+struct Meta {
+    vllm_version: String,
+    scheduler: String,
+    schema: String,
+}
+
+#[derive(Deserialize)]
+struct Settings {
+    block_size: u64,
+    num_gpu_blocks: u32,
+    max_num_seqs: u64,
+    max_num_batched_tokens: u64,
+    max_model_len: u64,
+    enable_chunked_prefill: bool,
+    enable_prefix_caching: bool,
+    long_prefill_token_threshold: u64,
+    #[serde(default)]
+    long_prefill_token_threshold_adaptive: bool,
+    policy: String,
+    scheduler_reserve_full_isl: bool,
+    watermark: f64,
+    max_num_active_seqs: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct RequestLine {
+    id: String,
+    arrival_step: u64,
+    prompt_len: u64,
+    output_len: u64,
+    priority: i64,
+    prompt: Vec<(String, u64, u64)>,
+}
+
+pub(super) fn parse(place: &str, text: &str) -> Result<Trace> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    let file: File = serde_path_to_error::deserialize(&mut json).map_err(|e| Error::Parse {
+        place: place.into(),
+        message: format!("`{}`: {}", e.path().clone(), e.into_inner()),
+    })?;
+    if file.meta.schema != "vllm-sched-trace/1" {
+        return Err(Error::field(
+            place,
+            "meta.schema",
+            format!("{:?}", file.meta.schema),
+            "vllm-sched-trace/1",
+        ));
+    }
+    let async_scheduling = match file.meta.scheduler.as_str() {
+        "Scheduler" => false,
+        "AsyncScheduler" => true,
+        other => {
+            return Err(Error::field(
+                place,
+                "meta.scheduler",
+                format!("{other:?}"),
+                "Scheduler, AsyncScheduler",
+            ));
+        }
+    };
+    let config = settings(place, &file.config, async_scheduling)?;
+    let requests = file.requests.into_iter().map(|r| request(place, r)).collect::<Result<Vec<_>>>()?;
+    if requests.windows(2).any(|w| w[0].arrival_step > w[1].arrival_step) {
+        return Err(Error::field(
+            place,
+            "requests.arrival_step",
+            "a step that goes back",
+            "requests in order of arrival",
+        ));
+    }
+    Ok(Trace { name: file.name, version: file.meta.vllm_version, config, requests, steps: file.steps })
+}
+
+fn settings(place: &str, s: &Settings, async_scheduling: bool) -> Result<Config> {
+    let bounds = [
+        ("block_size", s.block_size, 1 << 20),
+        ("num_gpu_blocks", s.num_gpu_blocks.into(), 1 << 26),
+        ("max_num_seqs", s.max_num_seqs, 1 << 30),
+        ("max_num_batched_tokens", s.max_num_batched_tokens, 1 << 40),
+        ("max_model_len", s.max_model_len, 1 << 40),
+    ];
+    for (field, value, most) in bounds {
+        if value == 0 || value > most {
+            return Err(Error::field(place, format!("config.{field}"), value, format!("1 to {most}")));
+        }
+    }
+    if !(0.0..=1.0).contains(&s.watermark) {
+        return Err(Error::field(place, "config.watermark", s.watermark, "0 to 1"));
+    }
+    let policy = match s.policy.as_str() {
+        "fcfs" => Policy::Fcfs,
+        "priority" => Policy::Priority,
+        other => return Err(Error::field(place, "config.policy", format!("{other:?}"), "fcfs, priority")),
+    };
+    Ok(Config {
+        block_size: s.block_size,
+        num_gpu_blocks: s.num_gpu_blocks,
+        max_num_seqs: s.max_num_seqs,
+        max_num_active_seqs: s.max_num_active_seqs,
+        max_num_batched_tokens: s.max_num_batched_tokens,
+        max_model_len: s.max_model_len,
+        enable_chunked_prefill: s.enable_chunked_prefill,
+        enable_prefix_caching: s.enable_prefix_caching,
+        long_prefill_token_threshold: s.long_prefill_token_threshold,
+        long_prefill_token_threshold_adaptive: s.long_prefill_token_threshold_adaptive,
+        policy,
+        scheduler_reserve_full_isl: s.scheduler_reserve_full_isl,
+        watermark: s.watermark,
+        async_scheduling,
+    })
+}
+
+fn request(place: &str, r: RequestLine) -> Result<Request> {
+    let sum: u64 = r.prompt.iter().map(|(_, _, n)| *n).fold(0, u64::saturating_add);
+    let most = 1 << 24;
+    if sum != r.prompt_len
+        || r.prompt_len == 0
+        || r.prompt_len > most
+        || r.output_len == 0
+        || r.output_len > most
+    {
+        let found =
+            format!("prompt_len {} of parts that add to {sum}, output_len {}", r.prompt_len, r.output_len);
+        return Err(Error::field(
+            place,
+            format!("requests.{}", r.id),
+            found,
+            format!("lengths from 1 to {most} that agree"),
+        ));
+    }
+    if r.prompt.iter().any(|(_, start, _)| *start > most) || r.arrival_step > 1 << 24 {
+        return Err(Error::field(
+            place,
+            format!("requests.{}", r.id),
+            "positions beyond 2^24",
+            "smaller ones",
+        ));
+    }
+    let output_segment = format!("out:{}", r.id);
+    Ok(Request {
+        id: r.id,
+        arrival_step: r.arrival_step,
+        output_len: r.output_len,
+        priority: r.priority,
+        prompt: r.prompt,
+        output_segment,
+    })
+}

@@ -1,0 +1,67 @@
+//! A model tensor by tensor: parameters, bytes and FLOPs, so that every total can be followed.
+
+use crate::deployment::Deployment;
+use crate::model::Role;
+use crate::units::Bytes;
+use serde::Serialize;
+
+/// One kind of tensor, over all layers that have one like it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// Module path within the layer.
+    pub tensor: &'static str,
+    /// The operator that reads it.
+    pub operator: &'static str,
+    /// Layers that have it; 1 outside the layers.
+    pub layers: u64,
+    /// How many of it in a layer (experts).
+    pub copies: u64,
+    /// Outputs and inputs.
+    pub shape: [u64; 2],
+    /// Number format.
+    pub format: &'static str,
+    /// True bits per weight.
+    pub bits: f64,
+    /// Parameters in all.
+    pub parameters: u64,
+    /// Bytes in all.
+    pub bytes: Bytes,
+    /// Matrix FLOPs of one token: two a weight, of a token's own experts only; none for tables and vectors.
+    pub flops_per_token: u64,
+}
+
+/// The tensors of `deployment`'s model in order of first appearance. A tied lm_head has no row of its own.
+pub fn explain(deployment: &Deployment) -> Vec<Row> {
+    let per_token = |copies: u64| {
+        deployment.model.layers.iter().find_map(|l| match &l.ffn {
+            crate::model::Ffn::Experts(e) if e.count == copies => Some(e.per_token),
+            _ => None,
+        })
+    };
+    let row = |held: &crate::deployment::Held| {
+        let t = held.tensor;
+        let used = match t.role {
+            Role::Embedding | Role::Vector => 0,
+            Role::Expert => per_token(t.copies).unwrap_or(t.copies),
+            _ => t.copies,
+        };
+        let of = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
+        Row {
+            tensor: t.name,
+            operator: t.operator,
+            layers: held.layers,
+            copies: t.copies,
+            shape: [t.rows, t.columns],
+            format: held.format.name,
+            bits: held.format.width.as_f64(),
+            parameters: of(t.elements() * u128::from(held.layers)),
+            bytes: held.format.width.bytes(t.elements()) * held.layers,
+            flops_per_token: of(2
+                * u128::from(t.rows)
+                * u128::from(t.columns)
+                * u128::from(used)
+                * u128::from(held.layers)),
+        }
+    };
+    deployment.tensors.iter().map(row).collect()
+}

@@ -1,0 +1,6 @@
+//! The KV cache of one replica, by kind.
+//!
+//! Knows: blocks, who holds them, what of a prefix is still there. Knows nothing about time or policy.
+
+pub mod paged;
+pub mod prefix;

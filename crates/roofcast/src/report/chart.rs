@@ -1,0 +1,200 @@
+//! A log-log or linear chart as SVG: axes, ticks, lines, points and labels.
+//!
+//! Knows: coordinates and text. Knows nothing about what is drawn.
+
+use std::fmt::Write;
+
+const WIDTH: f64 = 860.0;
+const HEIGHT: f64 = 520.0;
+const LEFT: f64 = 80.0;
+const RIGHT: f64 = 24.0;
+const TOP: f64 = 54.0;
+const BOTTOM: f64 = 62.0;
+
+/// Colours that differ in lightness too (Okabe and Ito).
+pub(super) const COLOURS: [&str; 7] =
+    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#333333"];
+
+/// One axis.
+pub(super) struct Axis {
+    pub(super) title: String,
+    pub(super) from: f64,
+    pub(super) to: f64,
+    pub(super) log: bool,
+}
+
+impl Axis {
+    /// An axis around `values`, with room at both ends; whole decades if logarithmic.
+    pub(super) fn around(title: &str, values: impl Iterator<Item = f64>, log: bool) -> Axis {
+        let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
+        for value in values.filter(|v| v.is_finite() && (!log || *v > 0.0)) {
+            from = from.min(value);
+            to = to.max(value);
+        }
+        if from > to {
+            (from, to) = (1.0, 10.0);
+        }
+        if log {
+            (from, to) = (10_f64.powf(from.log10().floor()), 10_f64.powf((to * 1.001).log10().ceil()));
+        } else {
+            (from, to) = (0.0, if to > 0.0 { to * 1.08 } else { 1.0 });
+        }
+        Axis { title: title.to_owned(), from, to, log }
+    }
+
+    /// Where `value` stands, 0 to 1.
+    fn place(&self, value: f64) -> f64 {
+        if self.log {
+            (value.max(self.from).log10() - self.from.log10()) / (self.to.log10() - self.from.log10())
+        } else {
+            (value - self.from) / (self.to - self.from)
+        }
+    }
+
+    fn ticks(&self) -> Vec<f64> {
+        if self.log {
+            let decades = (self.from.log10().round() as i32)..=(self.to.log10().round() as i32);
+            return decades.map(|d| 10_f64.powi(d)).collect();
+        }
+        let raw = (self.to - self.from) / 6.0;
+        let decade = 10_f64.powf(raw.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].iter().map(|s| s * decade).find(|s| *s >= raw).unwrap_or(raw);
+        (0..=8).map(|i| f64::from(i) * step).take_while(|t| *t <= self.to).collect()
+    }
+}
+
+/// A chart being drawn.
+pub(super) struct Chart {
+    x: Axis,
+    y: Axis,
+    body: String,
+}
+
+impl Chart {
+    pub(super) fn new(title: &str, x: Axis, y: Axis) -> Chart {
+        let mut chart = Chart { x, y, body: String::new() };
+        chart.frame(title);
+        chart
+    }
+
+    fn at(&self, x: f64, y: f64) -> (f64, f64) {
+        let width = WIDTH - LEFT - RIGHT;
+        let height = HEIGHT - TOP - BOTTOM;
+        (LEFT + self.x.place(x) * width, HEIGHT - BOTTOM - self.y.place(y) * height)
+    }
+
+    fn add(&mut self, arguments: std::fmt::Arguments<'_>) {
+        // Writing to a String does not fail.
+        let _ = self.body.write_fmt(arguments);
+    }
+
+    fn frame(&mut self, title: &str) {
+        let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+        self.add(format_args!(
+            "<text x='{LEFT}' y='30' font-size='17' font-weight='600'>{}</text>\n",
+            escape(title)
+        ));
+        for tick in self.x.ticks() {
+            let (x, _) = self.at(tick, self.y.from);
+            self.add(format_args!(
+                "<line x1='{x:.1}' y1='{TOP}' x2='{x:.1}' y2='{bottom}' stroke='#e4e4e4'/>\n"
+            ));
+            self.add(format_args!(
+                "<text x='{x:.1}' y='{:.1}' text-anchor='middle'>{}</text>\n",
+                bottom + 18.0,
+                short(tick)
+            ));
+        }
+        for tick in self.y.ticks() {
+            let (_, y) = self.at(self.x.from, tick);
+            self.add(format_args!(
+                "<line x1='{LEFT}' y1='{y:.1}' x2='{right}' y2='{y:.1}' stroke='#e4e4e4'/>\n"
+            ));
+            self.add(format_args!(
+                "<text x='{:.1}' y='{:.1}' text-anchor='end'>{}</text>\n",
+                LEFT - 8.0,
+                y + 4.0,
+                short(tick)
+            ));
+        }
+        self.add(format_args!("<path d='M{LEFT} {TOP}V{bottom}H{right}' fill='none' stroke='#555'/>\n"));
+        let (middle, low) = ((LEFT + right) / 2.0, HEIGHT - 18.0);
+        let (x, y) = (escape(&self.x.title), escape(&self.y.title));
+        self.add(format_args!("<text x='{middle}' y='{low}' text-anchor='middle'>{x}</text>\n"));
+        let centre = (TOP + bottom) / 2.0;
+        self.add(format_args!(
+            "<text transform='translate(20 {centre}) rotate(-90)' text-anchor='middle'>{y}</text>\n"
+        ));
+    }
+
+    /// A line through `points`.
+    pub(super) fn line(&mut self, points: &[(f64, f64)], colour: &str, dashed: bool) {
+        let path: Vec<String> =
+            points.iter().map(|(x, y)| self.at(*x, *y)).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let dash = if dashed { " stroke-dasharray='6 4'" } else { "" };
+        self.add(format_args!(
+            "<polyline points='{}' fill='none' stroke='{colour}' stroke-width='2'{dash}/>\n",
+            path.join(" ")
+        ));
+    }
+
+    /// A point with a tooltip.
+    pub(super) fn point(&mut self, x: f64, y: f64, colour: &str, filled: bool, tooltip: &str) {
+        let (x, y) = self.at(x, y);
+        let fill = if filled { colour } else { "#fff" };
+        let tip = escape(tooltip);
+        self.add(format_args!("<circle cx='{x:.1}' cy='{y:.1}' r='5' fill='{fill}' stroke='{colour}' stroke-width='2'><title>{tip}</title></circle>\n"));
+    }
+
+    /// Text beside a point, moved by (dx, dy) pixels.
+    pub(super) fn label(&mut self, x: f64, y: f64, offset: (f64, f64), text: &str, colour: &str) {
+        let (x, y) = self.at(x, y);
+        let (x, y) = (x + offset.0, y + offset.1);
+        let anchor = if x > WIDTH * 0.8 { "end" } else { "start" };
+        let x = if anchor == "end" { x - 2.0 * offset.0 } else { x };
+        self.add(format_args!(
+            "<text x='{x:.1}' y='{y:.1}' fill='{colour}' text-anchor='{anchor}'>{}</text>\n",
+            escape(text)
+        ));
+    }
+
+    /// A legend in the upper right corner.
+    pub(super) fn legend(&mut self, entries: &[(&str, &str, bool)]) {
+        for (i, (text, colour, filled)) in entries.iter().enumerate() {
+            let y = TOP + 16.0 + 19.0 * i as f64;
+            let x = WIDTH - RIGHT - 190.0;
+            let fill = if *filled { colour } else { &"#fff" };
+            self.add(format_args!(
+                "<circle cx='{x}' cy='{:.1}' r='5' fill='{fill}' stroke='{colour}' stroke-width='2'/>\n",
+                y - 4.0
+            ));
+            self.add(format_args!("<text x='{}' y='{y}'>{}</text>\n", x + 12.0, escape(text)));
+        }
+    }
+
+    /// The whole document.
+    pub(super) fn finish(self) -> String {
+        format!(
+            "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {HEIGHT}' width='{WIDTH}' height='{HEIGHT}' \
+             font-family='system-ui, sans-serif' font-size='12.5' fill='#222'>\n<rect width='100%' height='100%' fill='#fff'/>\n{}</svg>\n",
+            self.body
+        )
+    }
+}
+
+/// A tick as text: 0.1, 20, 3k, 5M.
+fn short(value: f64) -> String {
+    let (scaled, suffix) = match value.abs() {
+        v if v >= 1e12 => (value / 1e12, "T"),
+        v if v >= 1e9 => (value / 1e9, "G"),
+        v if v >= 1e6 => (value / 1e6, "M"),
+        v if v >= 1e3 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let text = format!("{scaled:.4}");
+    format!("{}{suffix}", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('\'', "&#39;")
+}

@@ -1,0 +1,3 @@
+//! Scheduling policies: who computes how many tokens in the next step.
+
+pub mod vllm;

@@ -1,0 +1,421 @@
+//! vLLM v1's scheduler: a token budget per step, chunked prefill, prefix cache, preemption by recompute.
+//!
+//! Knows: the decisions of vLLM 0.32's `Scheduler` and `AsyncScheduler` for one full-attention KV group, held step for
+//! step to recorded traces by [`crate::conformance`]. Knows nothing about time: whoever drives it prices the steps.
+
+use crate::kv_cache::paged::{Block, Pool};
+use crate::kv_cache::prefix::{Content, Contents, Run, Tokens};
+use std::collections::VecDeque;
+
+/// Settings by vLLM's names.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Tokens of a KV block.
+    pub block_size: u64,
+    /// Blocks, one reserved null block among them.
+    pub num_gpu_blocks: u32,
+    /// Requests that run at once.
+    pub max_num_seqs: u64,
+    /// Requests that run at once, a second bound.
+    pub max_num_active_seqs: Option<u64>,
+    /// Tokens of one step.
+    pub max_num_batched_tokens: u64,
+    /// Tokens of a request, prompt and output.
+    pub max_model_len: u64,
+    /// Whether a prompt may be split over steps.
+    pub enable_chunked_prefill: bool,
+    /// Whether blocks are found again by their content.
+    pub enable_prefix_caching: bool,
+    /// Most tokens of one request in a step while others wait; 0 is no bound.
+    pub long_prefill_token_threshold: u64,
+    /// The threshold grows as fewer requests share the budget.
+    pub long_prefill_token_threshold_adaptive: bool,
+    /// Who comes first.
+    pub policy: Policy,
+    /// Admission needs room for the whole known sequence, not for its first chunk.
+    pub scheduler_reserve_full_isl: bool,
+    /// Share of the blocks kept free when admitting beside running requests.
+    pub watermark: f64,
+    /// Two batches in flight: a sampled token is known to exist before it is known.
+    pub async_scheduling: bool,
+}
+
+/// Who comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// First come, first served; the last admitted is preempted.
+    Fcfs,
+    /// Smaller value first, ties by arrival; the largest is preempted.
+    Priority,
+}
+
+/// A request as it arrives.
+#[derive(Debug, Clone)]
+pub struct Arrival {
+    /// Prompt tokens.
+    pub prompt: Vec<Run>,
+    /// Tokens to generate.
+    pub output_len: u64,
+    /// Smaller is earlier.
+    pub priority: i64,
+    /// The segment that its generated tokens form.
+    pub output_segment: u32,
+}
+
+/// Index of a request in order of arrival.
+pub type Id = usize;
+
+/// What one call of [`Scheduler::schedule`] decided.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Step {
+    /// Requests with their tokens, running ones first.
+    pub scheduled: Vec<(Id, u64)>,
+    /// Scheduled for the first time.
+    pub new: Vec<Id>,
+    /// Scheduled again after a preemption.
+    pub resumed: Vec<Id>,
+    /// Preempted, in order.
+    pub preempted: Vec<Id>,
+    /// Tokens found in the prefix cache at admission; only non-zero ones.
+    pub cached: Vec<(Id, u64)>,
+    /// Of the scheduled, those that sample a token.
+    samples: Vec<Id>,
+}
+
+#[derive(Debug, Clone)]
+struct Request {
+    tokens: Tokens,
+    prompt_len: u64,
+    output_len: u64,
+    priority: i64,
+    output_segment: u32,
+    /// Tokens whose keys and values are there.
+    computed: u64,
+    /// Tokens delivered.
+    generated: u64,
+    /// Sampled, not yet delivered, and still counted on (async).
+    placeholders: u64,
+    /// Sampled before a preemption and not yet delivered (async).
+    stale: u64,
+    blocks: Vec<Block>,
+    contents: Vec<Content>,
+    /// Blocks whose content is known to the pool.
+    cached_blocks: usize,
+    preempted: bool,
+    finished: bool,
+}
+
+/// The scheduler with its cache and queues.
+#[derive(Debug, Clone)]
+pub struct Scheduler {
+    config: Config,
+    pool: Pool,
+    contents: Contents,
+    requests: Vec<Request>,
+    running: Vec<Id>,
+    waiting: VecDeque<Id>,
+}
+
+impl Scheduler {
+    /// An idle scheduler.
+    pub fn new(config: Config) -> Scheduler {
+        let pool = Pool::new(config.num_gpu_blocks.saturating_sub(1));
+        Scheduler {
+            config,
+            pool,
+            contents: Contents::default(),
+            requests: Vec::new(),
+            running: Vec::new(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Queues a request.
+    pub fn add(&mut self, arrival: Arrival) -> Id {
+        let mut tokens = Tokens::default();
+        arrival.prompt.iter().for_each(|run| tokens.push(*run));
+        let id = self.requests.len();
+        self.requests.push(Request {
+            prompt_len: tokens.len(),
+            tokens,
+            output_len: arrival.output_len,
+            priority: arrival.priority,
+            output_segment: arrival.output_segment,
+            computed: 0,
+            generated: 0,
+            placeholders: 0,
+            stale: 0,
+            blocks: Vec::new(),
+            contents: Vec::new(),
+            cached_blocks: 0,
+            preempted: false,
+            finished: false,
+        });
+        match self.config.policy {
+            Policy::Fcfs => self.waiting.push_back(id),
+            Policy::Priority => self.enqueue_by_priority(id),
+        }
+        id
+    }
+
+    /// Running requests, in order.
+    pub fn running(&self) -> &[Id] {
+        &self.running
+    }
+
+    /// Waiting requests, in order.
+    pub fn waiting(&self) -> impl Iterator<Item = Id> + '_ {
+        self.waiting.iter().copied()
+    }
+
+    /// Free blocks.
+    pub fn free_blocks(&self) -> u64 {
+        self.pool.free()
+    }
+
+    /// Decides the next step.
+    pub fn schedule(&mut self) -> Step {
+        let mut step = Step::default();
+        let threshold = self.threshold();
+        let mut budget = self.config.max_num_batched_tokens;
+        self.schedule_running(&mut step, &mut budget, threshold);
+        if step.preempted.is_empty() {
+            self.schedule_waiting(&mut step, &mut budget, threshold);
+        }
+        for &(id, tokens) in &step.scheduled {
+            let r = &mut self.requests[id];
+            r.computed += tokens;
+            if r.computed == r.tokens.len() + r.placeholders {
+                r.placeholders += 1;
+                step.samples.push(id);
+            }
+        }
+        step
+    }
+
+    /// Delivers the tokens that `step` sampled; the requests that this finishes, in order.
+    pub fn update(&mut self, step: &Step) -> Vec<Id> {
+        let mut finished = Vec::new();
+        for &id in &step.samples {
+            if self.requests[id].finished {
+                continue;
+            }
+            let max_model_len = self.config.max_model_len;
+            let r = &mut self.requests[id];
+            if r.stale > 0 {
+                r.stale -= 1
+            } else {
+                r.placeholders -= 1
+            }
+            r.tokens.push(Run { segment: r.output_segment, start: r.generated, length: 1 });
+            r.generated += 1;
+            if r.generated >= r.output_len || r.tokens.len() >= max_model_len {
+                self.finish(id);
+                finished.push(id);
+            } else if self.config.async_scheduling && !self.requests[id].preempted {
+                self.cache_full_blocks(id, self.requests[id].computed);
+            }
+        }
+        finished
+    }
+
+    /// The most tokens of one request in this step; none where there is no bound.
+    fn threshold(&self) -> Option<u64> {
+        let unfinished = (self.running.len() + self.waiting.len()) as u64;
+        let fixed = self.config.long_prefill_token_threshold;
+        let threshold = if self.config.long_prefill_token_threshold_adaptive && unfinished > 0 {
+            fixed.max(self.config.max_num_batched_tokens / unfinished)
+        } else {
+            fixed
+        };
+        (threshold > 0 && unfinished > 1).then_some(threshold)
+    }
+
+    fn schedule_running(&mut self, step: &mut Step, budget: &mut u64, threshold: Option<u64>) {
+        let mut index = 0;
+        while index < self.running.len() && *budget > 0 {
+            let id = self.running[index];
+            let r = &self.requests[id];
+            // Its last token is sampled already: nothing is left to compute.
+            let done = r.placeholders > 0 && r.computed + 2 >= r.prompt_len + r.output_len + r.placeholders;
+            let want = (r.tokens.len() + r.placeholders).saturating_sub(r.computed);
+            let room = self.config.max_model_len.saturating_sub(r.computed + 1);
+            let want = want.min(threshold.unwrap_or(u64::MAX)).min(*budget).min(room);
+            if (self.config.async_scheduling && done) || want == 0 {
+                index += 1;
+                continue;
+            }
+            if !self.make_room(id, want, step, budget, &mut index) {
+                break;
+            }
+            step.scheduled.push((id, want));
+            *budget -= want;
+            index += 1;
+        }
+    }
+
+    /// Blocks for `want` more tokens of a running request, preempting others as needed; false if it was preempted itself.
+    fn make_room(&mut self, id: Id, want: u64, step: &mut Step, budget: &mut u64, index: &mut usize) -> bool {
+        loop {
+            let r = &self.requests[id];
+            let needed =
+                (r.computed + want).div_ceil(self.config.block_size).saturating_sub(r.blocks.len() as u64);
+            if let Some(blocks) = self.pool.allocate(needed) {
+                self.requests[id].blocks.extend(blocks);
+                let filled = self.requests[id].computed + want;
+                self.cache_full_blocks(id, filled);
+                return true;
+            }
+            let Some(victim) = self.victim() else { return false };
+            if let Some(at) = step.scheduled.iter().position(|(s, _)| *s == victim) {
+                // Its tokens go back to the budget; it stood before the one being scheduled.
+                *budget += step.scheduled.remove(at).1;
+                *index -= 1;
+            }
+            self.preempt(victim);
+            step.preempted.push(victim);
+            if victim == id {
+                return false;
+            }
+        }
+    }
+
+    /// Takes the request to preempt out of the running ones.
+    fn victim(&mut self) -> Option<Id> {
+        match self.config.policy {
+            Policy::Fcfs => self.running.pop(),
+            Policy::Priority => {
+                let worst = (0..self.running.len())
+                    .max_by_key(|i| (self.requests[self.running[*i]].priority, self.running[*i]))?;
+                Some(self.running.remove(worst))
+            }
+        }
+    }
+
+    fn preempt(&mut self, id: Id) {
+        let r = &mut self.requests[id];
+        r.computed = 0;
+        r.preempted = true;
+        r.cached_blocks = 0;
+        r.stale += std::mem::take(&mut r.placeholders);
+        let blocks = std::mem::take(&mut r.blocks);
+        self.pool.release(&blocks);
+        match self.config.policy {
+            Policy::Fcfs => self.waiting.push_front(id),
+            Policy::Priority => self.enqueue_by_priority(id),
+        }
+    }
+
+    fn enqueue_by_priority(&mut self, id: Id) {
+        let key = |i: Id| (self.requests[i].priority, i);
+        let at = self.waiting.partition_point(|w| key(*w) < key(id));
+        self.waiting.insert(at, id);
+    }
+
+    fn schedule_waiting(&mut self, step: &mut Step, budget: &mut u64, threshold: Option<u64>) {
+        let most = self.config.max_num_active_seqs.unwrap_or(u64::MAX).min(self.config.max_num_seqs);
+        let mut skipped = Vec::new();
+        while *budget > 0 && (self.running.len() as u64) < most {
+            let Some(&id) = self.waiting.front() else { break };
+            if self.requests[id].stale > 0 {
+                // Tokens of before its preemption are still under way: it waits without blocking the queue.
+                skipped.push(id);
+                self.waiting.pop_front();
+                continue;
+            }
+            let Some((tokens, cached)) = self.admit(id, *budget, threshold) else { break };
+            self.waiting.pop_front();
+            self.running.push(id);
+            step.scheduled.push((id, tokens));
+            *budget -= tokens;
+            if cached > 0 {
+                step.cached.push((id, cached));
+            }
+            if std::mem::take(&mut self.requests[id].preempted) {
+                step.resumed.push(id)
+            } else {
+                step.new.push(id)
+            }
+        }
+        for id in skipped.into_iter().rev() {
+            self.waiting.push_front(id);
+        }
+    }
+
+    /// Admits a waiting request if budget and blocks allow: its tokens in this step, and those found cached.
+    fn admit(&mut self, id: Id, budget: u64, threshold: Option<u64>) -> Option<(u64, u64)> {
+        let block = self.config.block_size;
+        let known = self.requests[id].tokens.len();
+        let hits = if self.config.enable_prefix_caching { self.hits(id) } else { Vec::new() };
+        let cached = hits.len() as u64 * block;
+        let wanted = (known - cached).min(threshold.unwrap_or(u64::MAX));
+        if !self.config.enable_chunked_prefill && wanted > budget {
+            return None;
+        }
+        let tokens = wanted.min(budget);
+        let kept = if self.running.is_empty() {
+            0
+        } else {
+            (self.config.watermark * f64::from(self.config.num_gpu_blocks)) as u64
+        };
+        let beyond = |end: u64| end.div_ceil(block) - hits.len() as u64;
+        let overhead = self.pool.unheld(&hits) + kept;
+        let needed = beyond(cached + tokens);
+        let whole = if self.config.scheduler_reserve_full_isl { beyond(known) } else { needed };
+        if whole.max(needed) + overhead > self.pool.free() {
+            return None;
+        }
+        self.pool.hold(&hits);
+        let blocks = self.pool.allocate(needed)?;
+        let r = &mut self.requests[id];
+        r.computed = cached;
+        r.cached_blocks = hits.len();
+        r.blocks = hits;
+        r.blocks.extend(blocks);
+        self.cache_full_blocks(id, cached + tokens);
+        Some((tokens, cached))
+    }
+
+    /// Cached blocks of a request's known tokens; at least its last token is computed anew.
+    fn hits(&mut self, id: Id) -> Vec<Block> {
+        let full = self.requests[id].tokens.len().saturating_sub(1) / self.config.block_size;
+        self.name_contents(id, full as usize);
+        self.pool.lookup(&self.requests[id].contents[..full as usize])
+    }
+
+    /// Makes the full blocks among the first `filled` known tokens hittable.
+    fn cache_full_blocks(&mut self, id: Id, filled: u64) {
+        if !self.config.enable_prefix_caching {
+            return;
+        }
+        let r = &self.requests[id];
+        // A placeholder's token is not known yet, so its block has no content.
+        let full = (filled.min(r.tokens.len()) / self.config.block_size) as usize;
+        self.name_contents(id, full);
+        let r = &mut self.requests[id];
+        for index in r.cached_blocks..full.min(r.blocks.len()) {
+            self.pool.cache(r.blocks[index], r.contents[index]);
+        }
+        r.cached_blocks = r.cached_blocks.max(full);
+    }
+
+    fn name_contents(&mut self, id: Id, count: usize) {
+        let block = self.config.block_size;
+        let r = &mut self.requests[id];
+        while r.contents.len() < count {
+            let from = r.contents.len() as u64 * block;
+            let runs = r.tokens.slice(from, from + block);
+            let content = self.contents.of(r.contents.last().copied(), &runs);
+            r.contents.push(content);
+        }
+    }
+
+    fn finish(&mut self, id: Id) {
+        let r = &mut self.requests[id];
+        r.finished = true;
+        let blocks = std::mem::take(&mut r.blocks);
+        self.pool.release(&blocks);
+        self.running.retain(|i| *i != id);
+        self.waiting.retain(|i| *i != id);
+    }
+}

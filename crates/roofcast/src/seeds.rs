@@ -1,0 +1,260 @@
+//! The four texts that roofcast grew from, figure by figure: what each says, what its own rules give, what we say.
+//!
+//! Knows: the claims of the seeds with their inputs, and how to ask the library the same question. What a seed says is
+//! data; every other number is computed: `recomputed` by the seed's own formula and constants, `roofcast` by the
+//! library on the catalog's exact dimensions and rates. Knows nothing about printing.
+
+mod arithmetic_001;
+mod latency_000;
+mod measured;
+mod multi_user_003;
+mod tpu_004;
+
+use crate::accelerator::Accelerator;
+use crate::capacity::{self, Capacity, capacity};
+use crate::catalog::Catalog;
+use crate::cost::{Cost, Utilization};
+use crate::deployment::{Convention, Deployment, Options};
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::model::{Model, config};
+use crate::operator::Batch;
+use crate::parallelism::Request;
+use crate::spec::PrecisionSpec;
+use serde::Serialize;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// One of the texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Seed {
+    /// Latency and concurrency of LLaMA-13B and 65B on V100.
+    Latency000,
+    /// kipply's "transformer inference arithmetic": 52B on A100.
+    Arithmetic001,
+    /// Many users of Qwen1.5 on one RTX 4090.
+    MultiUser003,
+    /// Serving LLaMA-3-70B on TPU v5e, a chapter of "How To Scale Your Model".
+    Tpu004,
+}
+
+impl Seed {
+    /// All of them, in order.
+    pub const ALL: [Seed; 4] = [Seed::Latency000, Seed::Arithmetic001, Seed::MultiUser003, Seed::Tpu004];
+
+    /// The number by which it is asked for.
+    pub fn id(self) -> &'static str {
+        match self {
+            Seed::Latency000 => "000",
+            Seed::Arithmetic001 => "001",
+            Seed::MultiUser003 => "003",
+            Seed::Tpu004 => "004",
+        }
+    }
+
+    /// What it is about.
+    pub fn title(self) -> &'static str {
+        match self {
+            Seed::Latency000 => "inference latency and concurrency: LLaMA-13B and 65B on 8 × V100 32 GB",
+            Seed::Arithmetic001 => "transformer inference arithmetic: a 52B model on A100 40 GB",
+            Seed::MultiUser003 => "many users of Qwen1.5 on one RTX 4090",
+            Seed::Tpu004 => "serving LLaMA-3-70B on TPU v5e",
+        }
+    }
+}
+
+impl FromStr for Seed {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Seed> {
+        let ids: Vec<_> = Seed::ALL.iter().map(|s| s.id()).collect();
+        let found = Seed::ALL.into_iter().find(|s| s.id() == name.trim());
+        found.ok_or_else(|| Error::field("arguments", "SEED", format!("{name:?}"), ids.join(", ")))
+    }
+}
+
+/// How a figure of a seed fares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Its own inputs give the digits that it prints.
+    Exact,
+    /// Rounded, nothing worse.
+    Rounded,
+    /// GB and GiB, or other units, are mixed.
+    Unit,
+    /// It does not follow from its own inputs.
+    Inconsistent,
+    /// The arithmetic is right and a premise is not.
+    WrongInput,
+    /// A measurement: it stands beside the limit and cannot be recomputed.
+    Measured,
+    /// An exercise that the text leaves open.
+    Open,
+}
+
+impl Verdict {
+    /// As reports print it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Exact => "exact",
+            Verdict::Rounded => "rounded",
+            Verdict::Unit => "unit",
+            Verdict::Inconsistent => "inconsistent",
+            Verdict::WrongInput => "wrong-input",
+            Verdict::Measured => "measured",
+            Verdict::Open => "open",
+        }
+    }
+}
+
+/// One figure of a seed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Claim {
+    /// Where it stands in the text.
+    pub section: &'static str,
+    /// What it is, in words; unique within its section.
+    pub claim: String,
+    /// What the seed prints, with its own unit; `formula` where it gives no number.
+    pub said: String,
+    /// The unit of `recomputed` and `roofcast`.
+    pub unit: &'static str,
+    /// By the seed's inputs and rules.
+    pub recomputed: Option<f64>,
+    /// By ours.
+    pub roofcast: Option<f64>,
+    /// How the seed's figure fares.
+    pub verdict: Verdict,
+    /// Why it differs; may be empty.
+    pub why: String,
+}
+
+impl Claim {
+    /// A claim of `section`; the seed prints `said`, the other figures are in `unit`.
+    fn new(
+        section: &'static str,
+        claim: impl Into<String>,
+        said: impl Into<String>,
+        unit: &'static str,
+    ) -> Claim {
+        Claim {
+            section,
+            claim: claim.into(),
+            said: said.into(),
+            unit,
+            recomputed: None,
+            roofcast: None,
+            verdict: Verdict::Exact,
+            why: String::new(),
+        }
+    }
+
+    /// What the seed's own rules give.
+    fn recomputed(self, value: f64) -> Claim {
+        Claim { recomputed: Some(value), ..self }
+    }
+
+    /// What the library gives.
+    fn roofcast(self, value: f64) -> Claim {
+        Claim { roofcast: Some(value), ..self }
+    }
+
+    /// How it fares and why.
+    fn is(self, verdict: Verdict, why: impl Into<String>) -> Claim {
+        Claim { verdict, why: why.into(), ..self }
+    }
+}
+
+/// Every claim of `seed`, in the order of its text. Fails only where `catalog` lacks an entry that the seed is about.
+pub fn claims(catalog: &Catalog, seed: Seed) -> Result<Vec<Claim>> {
+    match seed {
+        Seed::Latency000 => latency_000::claims(catalog),
+        Seed::Arithmetic001 => arithmetic_001::claims(catalog),
+        Seed::MultiUser003 => multi_user_003::claims(catalog),
+        Seed::Tpu004 => tpu_004::claims(catalog),
+    }
+}
+
+/// What a seed serves and how. Everything is `ideal`: nominal memory, perfect sharing, nothing reserved, as the seeds
+/// assume.
+#[derive(Debug, Clone, Copy)]
+struct Setup<'a> {
+    model: &'a str,
+    hardware: &'a str,
+    weights: &'a str,
+    kv: &'a str,
+    tp: u64,
+    pp: u64,
+    convention: Convention,
+}
+
+impl<'a> Setup<'a> {
+    fn new(model: &'a str, hardware: &'a str, weights: &'a str, kv: &'a str) -> Setup<'a> {
+        Setup { model, hardware, weights, kv, tp: 1, pp: 1, convention: Convention::Default }
+    }
+
+    /// Shared over `tp` accelerators.
+    fn tp(self, tp: u64) -> Setup<'a> {
+        Setup { tp, ..self }
+    }
+
+    /// In `pp` stages.
+    fn pp(self, pp: u64) -> Setup<'a> {
+        Setup { pp, ..self }
+    }
+
+    /// By seed 003's rules.
+    fn by_seed_003(self) -> Setup<'a> {
+        Setup { convention: Convention::Seed003, ..self }
+    }
+
+    fn resolve(self, catalog: &Catalog) -> Result<Deployment> {
+        let options = Options {
+            precision: PrecisionSpec {
+                weights: Some(self.weights.to_owned()),
+                kv: Some(self.kv.to_owned()),
+                ..PrecisionSpec::default()
+            },
+            parallelism: Request { tp: Some(self.tp), pp: Some(self.pp), ..Request::default() },
+            convention: self.convention,
+            ideal: true,
+            ..Options::default()
+        };
+        Deployment::resolve(model(catalog, self.model)?, chip(catalog, self.hardware)?, &options)
+    }
+}
+
+fn model(catalog: &Catalog, name: &str) -> Result<Arc<Model>> {
+    let entry = catalog.model(name)?;
+    config::read(&entry.id, "catalog", &entry.config).map(Arc::new)
+}
+
+fn chip(catalog: &Catalog, name: &str) -> Result<Arc<Accelerator>> {
+    catalog.accelerator(name).cloned().map(Arc::new)
+}
+
+/// What `deployment` holds of sequences of `context`; the smallest machine is asked for `batch` of them.
+fn held(deployment: &Deployment, context: u64, batch: u64) -> Capacity {
+    let question = capacity::Question { context, batch, oversubscription_percent: 100, users: None };
+    capacity(deployment, &question)
+}
+
+/// One decode step at the limit.
+fn decode(deployment: &Deployment, batch: u64, context: u64) -> Cost {
+    crate::cost::cost(deployment, &Batch::decode(batch, context), Utilization::FULL)
+}
+
+/// One prompt, at `mfu` of the peak.
+fn prefill(deployment: &Deployment, tokens: u64, mfu: f64) -> Cost {
+    let utilization = Utilization { mfu, ..Utilization::FULL };
+    crate::cost::cost(deployment, &Batch::prefill(1, tokens), utilization)
+}
+
+/// All closed forms at one decode point.
+fn closed_forms(deployment: &Deployment, batch: u64, context: u64) -> limits::Limits {
+    let question = limits::Question { batch, context, prefill: context, utilization: Utilization::FULL };
+    limits::limits(deployment, &question)
+}
+
+/// Binary giga.
+const GIB: f64 = (1_u64 << 30) as f64;

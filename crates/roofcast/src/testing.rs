@@ -1,0 +1,76 @@
+//! What fuzzers and the corpus test drive: each parser with everything behind it that input can reach.
+//!
+//! Results are dropped: a fuzzer looks for panics, hangs and memory.
+
+use crate::capacity::{self, capacity};
+use crate::catalog::Catalog;
+use crate::cost::Utilization;
+use crate::deployment::{Deployment, Options};
+use crate::limits::{self, limits};
+use crate::model::{Quantization, config as reader};
+use crate::plan::plan;
+use crate::spec::Spec;
+use std::sync::Arc;
+
+/// Reads `text` as a `config.json`, and if it is a model asks everything of it.
+pub fn config(text: &str) {
+    drop(Quantization::read_modelopt("fuzz", text));
+    let (Ok(model), Ok(catalog)) = (reader::parse("fuzz", "fuzz", text), Catalog::embedded()) else { return };
+    let Ok(chip) = catalog.accelerator("h100-sxm") else { return };
+    let deployment = Deployment::resolve(Arc::new(model), Arc::new(chip.clone()), &Options::default());
+    if let Ok(deployment) = deployment {
+        let question =
+            limits::Question { batch: 7, context: 1000, prefill: 1000, utilization: Utilization::FULL };
+        drop(limits(&deployment, &question));
+        let question =
+            capacity::Question { context: 1000, batch: 7, oversubscription_percent: 200, users: Some(9) };
+        drop(capacity(&deployment, &question));
+    }
+}
+
+/// Reads `text` as a spec and plans it, over few accelerators.
+pub fn spec(text: &str) {
+    let (Ok(mut spec), Ok(catalog)) = (Spec::parse("fuzz", text), Catalog::embedded()) else { return };
+    let Ok(entry) = catalog.model("meta-llama/Llama-3.1-8B") else { return };
+    let Ok(model) = reader::read(&entry.id, "catalog", &entry.config) else { return };
+    if let Some(search) = &mut spec.search {
+        search.max_accelerators = search.max_accelerators.map(|n| n.min(8));
+    }
+    drop(plan(&spec, &Arc::new(model), catalog, |_, _| {}));
+}
+
+/// Reads `text` as a catalog file.
+pub fn catalog(text: &str) {
+    if let Ok(catalog) = Catalog::parse("fuzz", text) {
+        for entry in catalog.models() {
+            drop(reader::read(&entry.id, "fuzz", &entry.config));
+        }
+        for chip in catalog.accelerators() {
+            drop((chip.sizes(64), chip.torus_shape(48)));
+        }
+    }
+}
+
+/// Reads `text` as a recorded trace and replays it, if it is short.
+pub fn trace(text: &str) {
+    let Ok(trace) = crate::conformance::parse("fuzz", text) else { return };
+    let tokens: u64 =
+        trace.requests.iter().map(|r| r.output_len + r.prompt.iter().map(|p| p.2).sum::<u64>()).sum();
+    if tokens < 5000
+        && trace.config.num_gpu_blocks < 10_000
+        && trace.requests.iter().all(|r| r.arrival_step < 1000)
+    {
+        drop(crate::conformance::compare(&trace));
+    }
+}
+
+/// Reads `bytes` as the start of a GGUF file and as that of a safetensors file.
+pub fn checkpoint(bytes: &[u8]) {
+    if let Ok(header) = crate::checkpoint::gguf::header("fuzz", bytes) {
+        drop(crate::checkpoint::gguf::model("fuzz", "fuzz", &header));
+    }
+    drop(crate::checkpoint::safetensors::header("fuzz", bytes.len() as u64, bytes));
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        drop(crate::checkpoint::safetensors::shards("fuzz", text));
+    }
+}

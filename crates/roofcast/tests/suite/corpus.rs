@@ -1,0 +1,44 @@
+//! What fuzzers kept: every input of every parser, replayed.
+
+use roofcast::testing;
+use std::path::Path;
+
+fn replay(target: &str, run: fn(&str)) {
+    replay_bytes(target, |bytes| run(&String::from_utf8_lossy(bytes)));
+}
+
+fn replay_bytes(target: &str, run: impl Fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let mut count = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        run(&bytes);
+        count += 1;
+    }
+    assert!(count > 0, "{} is empty", folder.display());
+}
+
+#[test]
+fn configs() {
+    replay("config", testing::config);
+}
+
+#[test]
+fn specs() {
+    replay("spec", testing::spec);
+}
+
+#[test]
+fn catalogs() {
+    replay("catalog", testing::catalog);
+}
+
+#[test]
+fn traces() {
+    replay("trace", testing::trace);
+}
+
+#[test]
+fn checkpoints() {
+    replay_bytes("checkpoint", testing::checkpoint);
+}
