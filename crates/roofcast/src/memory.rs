@@ -4,7 +4,7 @@
 //! blocks, as vLLM counts them. With `ideal`: nominal memory, perfect sharing, nothing reserved.
 
 use crate::deployment::Deployment;
-use crate::model::{Ffn, Mixer};
+use crate::model::Ffn;
 use crate::units::Bytes;
 use serde::Serialize;
 
@@ -41,12 +41,10 @@ pub fn sequence_bytes(deployment: &Deployment, stage: usize, context: u64) -> By
     blocks
         .iter()
         .map(|(block, layers)| {
-            let parts = match &block.mixer {
-                _ if deployment.ideal => tp,
-                Mixer::Attention(a) => tp.min(a.kv_heads),
-                _ => 1,
-            };
-            deployment.kv.width.bytes(block.mixer.kv_elements(context).div_ceil(u128::from(parts))) * *layers
+            let mixer = &block.mixer;
+            let parts = if deployment.ideal { tp } else { mixer.kv_parts(tp) };
+            let cache = deployment.kv.width.bytes(mixer.kv_elements(context).div_ceil(u128::from(parts)));
+            (cache + Bytes(mixer.own_bytes(context).div_ceil(parts))) * *layers
         })
         .sum()
 }
@@ -139,7 +137,7 @@ fn pooled_tokens(deployment: &Deployment, context: u64) -> u64 {
     let p = deployment.parallelism;
     let pool = deployment.accelerator.memory_bytes * (p.stage_ranks() * p.pp);
     let free = pool.saturating_sub(deployment.weight_bytes);
-    let one = deployment.kv.width.bytes(deployment.model.kv_elements_per_sequence(context));
+    let one = deployment.model.kv_bytes_per_sequence(deployment.kv, context);
     share(free, context, one)
 }
 

@@ -3,21 +3,22 @@
 //! Knows: dimensions, parameter counts, and what each layer keeps per token. Knows nothing about machines or how work
 //! is shared; reading a `config.json` is [`config`]'s, number formats are [`quantization`]'s.
 
-pub mod attention;
 pub mod config;
 pub mod ffn;
 mod keys;
+pub mod mixer;
 pub mod quantization;
 pub mod tensor;
 
 pub(crate) use keys::brief;
 
-pub use attention::{Attention, Latent, Mixer};
 pub use ffn::{Dense, Experts, Ffn};
+pub use mixer::{Attention, Latent, Mixer};
 pub use quantization::Quantization;
 pub use tensor::{Role, Split, Tensor};
 
-use crate::precision::{Dtype, Format};
+use crate::precision::{Dtype, Format, KvFormat};
+use crate::units::Bytes;
 use std::collections::BTreeMap;
 
 /// A decoder-only language model.
@@ -129,7 +130,7 @@ impl Model {
         self.layers.iter().any(|l| matches!(l.ffn, Ffn::Experts(_)))
     }
 
-    /// KV elements that `layer`-wise sum to one sequence's cache at `context` tokens.
+    /// KV elements in the cache's format that one sequence of `context` tokens keeps.
     pub fn kv_elements_per_sequence(&self, context: u64) -> u128 {
         self.layers.iter().map(|l| l.mixer.kv_elements(context)).sum()
     }
@@ -138,5 +139,24 @@ impl Model {
     pub fn kv_elements_per_token(&self, context: u64) -> u64 {
         let before = self.kv_elements_per_sequence(context.saturating_sub(1));
         u64::try_from(self.kv_elements_per_sequence(context.max(1)) - before).unwrap_or(u64::MAX)
+    }
+
+    /// All that one sequence of `context` tokens keeps: cache, recurrent states, indexer keys.
+    pub fn kv_bytes_per_sequence(&self, kv: KvFormat, context: u64) -> Bytes {
+        let own: Bytes = self.layers.iter().map(|l| Bytes(l.mixer.own_bytes(context))).sum();
+        kv.width.bytes(self.kv_elements_per_sequence(context)) + own
+    }
+
+    /// What a token more keeps at `context`: the mean over the last block where layers compress blocks of tokens.
+    pub fn kv_bytes_per_token(&self, kv: KvFormat, context: u64) -> Bytes {
+        let span = self.layers.iter().map(|l| match &l.mixer {
+            Mixer::Compressed(m) => m.ratio,
+            _ => 1,
+        });
+        let span = span.max().unwrap_or(1).clamp(1, context.max(1));
+        let (now, before) = (context.max(1), context.max(1) - span);
+        let added =
+            self.kv_bytes_per_sequence(kv, now).saturating_sub(self.kv_bytes_per_sequence(kv, before));
+        Bytes(added.0 / span)
     }
 }

@@ -4,11 +4,11 @@
 //! Counted: matrix products, attention products, weights and KV. Left out: softmax, norms' and activations' arithmetic
 //! (below 0.1 % of FLOPs), and activation bytes, which a limit assumes stay on chip.
 
+mod attention;
 pub mod collective;
 
 use crate::deployment::{Block, Deployment, ExpertShard, Gemm, Stage};
-use crate::model::attention::causal_pairs;
-use crate::model::{Attention, Latent, Mixer};
+use crate::model::Mixer;
 use crate::precision::Dtype;
 use crate::units::{Bytes, FlopRate, Flops};
 use serde::Serialize;
@@ -161,8 +161,11 @@ impl Pass<'_> {
             }
         }
         match &block.mixer {
-            Mixer::Attention(attention) => all.push(self.attention(attention)),
-            Mixer::Latent(latent) => self.latent(latent, block, all),
+            Mixer::Attention(m) => self.attention(m, all),
+            Mixer::Latent(m) => self.latent(m, block, all),
+            Mixer::Compressed(m) => self.compressed(m, all),
+            Mixer::Delta(m) => all.push(self.recurrent(m.flops_per_token(), m.state_bytes(), block)),
+            Mixer::Mamba(m) => all.push(self.recurrent(m.flops_per_token(), m.state_bytes(), block)),
             Mixer::None => {}
         }
         if let Some(shard) = &block.experts {
@@ -185,61 +188,12 @@ impl Pass<'_> {
     /// `rows × elements` multiply-adds; the weights cross the bus once.
     fn gemm(&self, gemm: &Gemm, rows: u64) -> Work {
         let flops = Flops(2 * u128::from(rows) * u128::from(gemm.elements));
-        let family = if gemm.operator == "norms" { Family::Elementwise } else { Family::Gemm };
+        let family = if gemm.elements == 0 { Family::Elementwise } else { Family::Gemm };
         Work {
             dtype: gemm.dtype,
             rate: gemm.rate,
             ..self.work(gemm.operator, family, flops, gemm.weight_bytes)
         }
-    }
-
-    /// Scores and weighted values: 2·heads·(d_qk + d_v) FLOPs a query-key pair. Each token of the context crosses the
-    /// bus once: old ones are read, new ones written.
-    fn attention(&self, a: &Attention) -> Work {
-        let tp = self.deployment.parallelism.tp;
-        let heads = a.heads.div_ceil(tp);
-        let width = self.deployment.kv.width;
-        let kv_parts = if self.deployment.ideal { tp } else { tp.min(a.kv_heads) };
-        let per_pair = 2 * u128::from(heads) * u128::from(a.head_dim + a.v_head_dim);
-        let mut work = self.work("attention", Family::Attention, Flops::ZERO, Bytes::ZERO);
-        for s in &self.rank.groups {
-            work.flops += Flops(per_pair * causal_pairs(s.new, s.context, a.window) * u128::from(s.count));
-            let seen = s.context.min(a.window.map_or(u64::MAX, |w| w.saturating_add(s.new - s.new.min(1))));
-            let elements =
-                (u128::from(seen) * u128::from(a.kv_elements_per_token())).div_ceil(u128::from(kv_parts));
-            work.kv_bytes += width.bytes(elements) * s.count;
-        }
-        work
-    }
-
-    /// Multi-head latent attention, absorbed or expanded, whichever has fewer FLOPs for each group of sequences.
-    ///
-    /// Absorbed: scores and values are taken on the latent itself, 2·heads·(2·rank + rope) a pair, and the up-projection
-    /// is applied to the new tokens' queries and outputs. Expanded: 2·heads·(nope + rope + v) a pair, and the
-    /// up-projection is applied to every token of the context.
-    fn latent(&self, l: &Latent, block: &Block, all: &mut Vec<Work>) {
-        let Some(expand) = block.gemms.iter().find(|g| g.operator == "kv_b_proj") else { return };
-        let p = self.deployment.parallelism;
-        let heads = u128::from(l.heads.div_ceil(p.tp));
-        let parts = if self.deployment.ideal { p.tp } else { 1 };
-        let absorbed = 2 * heads * u128::from(2 * l.kv_lora_rank + l.qk_rope_head_dim);
-        let expanded = 2 * heads * u128::from(l.qk_nope_head_dim + l.qk_rope_head_dim + l.v_head_dim);
-        let mut attention = self.work("attention", Family::Attention, Flops::ZERO, Bytes::ZERO);
-        let mut projected = 0_u64;
-        for s in &self.rank.groups {
-            let pairs = causal_pairs(s.new, s.context, None);
-            let up = 2 * u128::from(expand.elements);
-            let (absorb, expansion) =
-                (absorbed * pairs + up * u128::from(s.new), expanded * pairs + up * u128::from(s.context));
-            let (per_pair, rows) =
-                if absorb <= expansion { (absorbed, s.new) } else { (expanded, s.context) };
-            attention.flops += Flops(per_pair * pairs * u128::from(s.count));
-            projected = projected.saturating_add(rows.saturating_mul(s.count));
-            let elements = (u128::from(s.context) * u128::from(l.cached())).div_ceil(u128::from(parts));
-            attention.kv_bytes += self.deployment.kv.width.bytes(elements) * s.count;
-        }
-        all.push(self.gemm(expand, projected));
-        all.push(attention);
     }
 
     /// Each token passes its experts, spread evenly over the expert-parallel ranks; the distinct experts that the whole

@@ -136,6 +136,9 @@ pub fn indivisible(model: &Model, tp: u64) -> Option<u64> {
             Some(a.kv_heads)
         }
         Mixer::Latent(l) if !l.heads.is_multiple_of(tp) => Some(l.heads),
+        Mixer::Compressed(c) if !c.heads.is_multiple_of(tp) => Some(c.heads),
+        Mixer::Delta(d) if !d.value_heads.is_multiple_of(tp) => Some(d.value_heads),
+        Mixer::Mamba(m) if !m.heads.is_multiple_of(tp) => Some(m.heads),
         _ => None,
     })
 }

@@ -3,7 +3,7 @@
 use super::{Convention, Options};
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
-use crate::model::{Model, Role, Tensor};
+use crate::model::{Model, Quantization, Role, Tensor};
 use crate::precision::{Dtype, Format, GgufMix, KvFormat, WeightFormat};
 
 /// The rule that gives every tensor its format.
@@ -22,8 +22,14 @@ enum Rule {
     Linear(Format),
     /// A GGUF mixture.
     Gguf(GgufMix),
-    /// As the checkpoint says, with its format adapted to the chip.
-    Checkpoint(Format),
+    /// As the checkpoint says of each tensor, adapted to the chip.
+    Checkpoint {
+        name: &'static str,
+        /// Dtypes that the chip lacks: formats that compute in them are weight-only.
+        lacking: Vec<Dtype>,
+        /// The dtype that the user names for activations.
+        activations: Option<Dtype>,
+    },
     /// As the model's file says of each tensor.
     Stored(&'static str),
 }
@@ -67,9 +73,9 @@ impl Formats {
     /// The name of the weight format.
     pub(super) fn name(&self) -> String {
         match self.rule {
-            Rule::Linear(format) | Rule::Checkpoint(format) => format.name.to_owned(),
+            Rule::Linear(format) => format.name.to_owned(),
             Rule::Gguf(mix) => mix.name().to_owned(),
-            Rule::Stored(name) => name.to_owned(),
+            Rule::Stored(name) | Rule::Checkpoint { name, .. } => name.to_owned(),
         }
     }
 
@@ -87,10 +93,20 @@ impl Formats {
         let matrix = matches!(tensor.role, Role::Linear | Role::Expert);
         match &self.rule {
             Rule::Linear(format) if matrix && layer.is_some() => *format,
-            Rule::Checkpoint(format) => {
-                let quantized =
-                    model.quantization.as_ref().is_some_and(|q| q.format(tensor, layer).is_some());
-                if quantized && layer.is_some() { *format } else { self.plain }
+            Rule::Checkpoint { lacking, activations, .. } => {
+                let format = model
+                    .quantization
+                    .as_ref()
+                    .filter(|_| layer.is_some())
+                    .and_then(|q| q.format(tensor, layer));
+                let format = format.map(|f| with_activations(f, *activations).unwrap_or(f));
+                match format {
+                    Some(f) if f.compute.is_some_and(|d| lacking.contains(&d)) => {
+                        Format { compute: None, ..f }
+                    }
+                    Some(f) => f,
+                    None => self.plain,
+                }
             }
             Rule::Gguf(mix) if tensor.role != Role::Vector && tensor.role != Role::Router => mix.format(
                 gguf_place(tensor),
@@ -142,23 +158,38 @@ fn rule(
         (Some(WeightFormat::Uniform(f)), _) => Rule::Linear(with_activations(f, activations)?),
         (None, None) => Rule::Linear(plain),
         (None, Some(q)) => {
-            let mut format = with_activations(q.format, activations)?;
-            if let Some(dtype) = format.compute.filter(|d| activations.is_none() && !chip.has(*d)) {
+            let mut lacking = Vec::new();
+            if let Some(dtype) = activations {
+                with_activations(plain, Some(dtype))?;
+                chip.peak(dtype)?;
+            }
+            for dtype in [Dtype::Fp8, Dtype::Fp4, Dtype::Int8].into_iter().filter(|d| !chip.has(*d)) {
+                lacking.push(dtype);
+            }
+            let used = |dtype: &Dtype| uses(model, q, *dtype);
+            if let Some(dtype) = lacking.iter().find(|d| activations.is_none() && used(d)) {
                 assumptions.push(format!(
                     "{} has no {dtype} rate: the checkpoint's {} is weight-only there",
-                    chip.id, q.method
+                    chip.id,
+                    q.name()
                 ));
-                format.compute = None;
             }
-            Rule::Checkpoint(format)
+            Rule::Checkpoint { name: q.name(), lacking, activations }
         }
     };
-    if let Rule::Linear(Format { compute: Some(dtype), .. })
-    | Rule::Checkpoint(Format { compute: Some(dtype), .. }) = rule
-    {
+    if let Rule::Linear(Format { compute: Some(dtype), .. }) = rule {
         chip.peak(dtype)?;
     }
     Ok(rule)
+}
+
+/// Whether any tensor of the checkpoint computes in `dtype`.
+fn uses(model: &Model, quantization: &Quantization, dtype: Dtype) -> bool {
+    let mut layers = model.layers.iter().enumerate();
+    layers.any(|(i, layer)| {
+        let tensors = layer.tensors(model.hidden);
+        tensors.iter().any(|t| quantization.format(t, Some(i)).is_some_and(|f| f.compute == Some(dtype)))
+    })
 }
 
 /// `format` computed in the dtype that the user names for activations; 16-bit activations make it weight-only.

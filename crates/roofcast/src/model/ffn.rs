@@ -37,8 +37,12 @@ pub struct Experts {
     pub shared: Option<Dense>,
     /// A gate on the shared part (Qwen1.5-MoE).
     pub shared_gate: bool,
+    /// Whether the shared part is the layer's own MLP and the experts stand beside it (Gemma 4).
+    pub beside: bool,
     /// Elements of the router besides its matrix: a bias, or correction terms.
     pub router_bias: u64,
+    /// Width in which routed experts work, between a projection down and one up (Nemotron-3, Kimi K3).
+    pub latent: Option<u64>,
 }
 
 impl Ffn {
@@ -81,6 +85,15 @@ const SHARED: Names = Names {
     up_operator: "shared_experts",
     down_operator: "shared_experts",
 };
+const BESIDE: Names = Names {
+    gate: "experts.0.gate_proj",
+    up: "experts.0.up_proj",
+    down: "experts.0.down_proj",
+    up_bias: "experts.0.up_proj.bias",
+    down_bias: "experts.0.down_proj.bias",
+    up_operator: "experts",
+    down_operator: "experts",
+};
 const ROUTED: Names = Names {
     gate: "mlp.experts.0.gate_proj",
     up: "mlp.experts.0.up_proj",
@@ -117,7 +130,7 @@ impl Dense {
 impl Experts {
     /// Elements of the experts that one token leaves aside.
     pub fn idle_elements(&self, hidden: u64) -> u128 {
-        u128::from(self.count - self.per_token) * self.expert.elements(hidden)
+        u128::from(self.count - self.per_token) * self.expert.elements(self.latent.unwrap_or(hidden))
     }
 
     /// Distinct experts of `count` that `tokens` tokens touch, each choosing `per_token` at random:
@@ -132,17 +145,34 @@ impl Experts {
     }
 
     fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+        let (routed, shared_names) = if self.beside { (&BESIDE, &DENSE) } else { (&ROUTED, &SHARED) };
         let router = Tensor::linear("mlp.gate", "router", self.count, hidden, Split::Replicated);
         let mut tensors = vec![router.with_role(Role::Router)];
         if self.router_bias > 0 {
             tensors.push(Tensor::vector("mlp.gate.bias", "router", self.router_bias, Split::Replicated));
         }
-        tensors.extend(self.expert.tensors(hidden, &ROUTED).into_iter().map(|t| {
+        if let Some(width) = self.latent {
+            tensors.push(Tensor::linear(
+                "mlp.latent_down_proj",
+                "latent_proj",
+                width,
+                hidden,
+                Split::Replicated,
+            ));
+            tensors.push(Tensor::linear(
+                "mlp.latent_up_proj",
+                "latent_proj",
+                hidden,
+                width,
+                Split::Replicated,
+            ));
+        }
+        tensors.extend(self.expert.tensors(self.latent.unwrap_or(hidden), routed).into_iter().map(|t| {
             let role = if t.role == Role::Linear { Role::Expert } else { t.role };
             Tensor { role, split: Split::Experts, ..t.times(self.count) }
         }));
         if let Some(shared) = &self.shared {
-            tensors.extend(shared.tensors(hidden, &SHARED));
+            tensors.extend(shared.tensors(hidden, shared_names));
         }
         if self.shared_gate {
             tensors.push(Tensor::vector(
@@ -163,8 +193,16 @@ mod tests {
     #[test]
     fn distinct_experts_by_hand() {
         let mlp = Dense { intermediate: 1, gated: true, bias: false };
-        let experts =
-            Experts { count: 8, per_token: 2, expert: mlp, shared: None, shared_gate: false, router_bias: 0 };
+        let experts = Experts {
+            count: 8,
+            per_token: 2,
+            expert: mlp,
+            shared: None,
+            shared_gate: false,
+            router_bias: 0,
+            latent: None,
+            beside: false,
+        };
         // One token touches its two; two tokens 8 (1 − 0.75²) = 3.5.
         assert!((experts.distinct(1) - 2.0).abs() < 1e-12);
         assert!((experts.distinct(2) - 3.5).abs() < 1e-12);

@@ -6,17 +6,21 @@
 use super::keys::{Keys, brief};
 use super::tensor::{Role, Tensor};
 use crate::error::{Error, Result};
-use crate::precision::{Format, KvFormat, Width};
+use crate::precision::{Dtype, Format, KvFormat, Width};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A checkpoint's quantization.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quantization {
     /// `quant_method` or `quant_algo`, as written.
     pub method: String,
-    /// The format of every linear layer that is not left alone.
-    pub format: Format,
+    /// The format of every linear layer that is not left alone; none where each module is named.
+    pub format: Option<Format>,
+    /// Formats of modules that are named, and of all that they hold.
+    modules: BTreeMap<String, Format>,
+    /// The format of routed experts, where they have their own.
+    experts: Option<Format>,
     /// Whether only routed experts are quantized (gpt-oss).
     experts_only: bool,
     /// The KV-cache format that the checkpoint asks for.
@@ -32,6 +36,10 @@ struct Modules {
     globs: Vec<String>,
 }
 
+/// What methods call the modules that they leave alone.
+const IGNORED: &[&str] =
+    &["modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules", "llm_int8_skip_modules"];
+
 impl Quantization {
     /// Reads `quantization_config` from a parsed `config.json`; none where there is none.
     pub fn read(place: &str, config: &Value) -> Result<Option<Quantization>> {
@@ -39,23 +47,22 @@ impl Quantization {
         let Some(section) = keys.object("quantization_config") else { return Ok(None) };
         let method =
             section.text("quant_method")?.or(section.text("quant_algo")?).unwrap_or("compressed-tensors");
-        let format = format_of(method, &section)?;
-        let Some(format) = format else { return Ok(None) };
+        let modules = named_modules(&section)?;
+        let format = if modules.is_empty() { format_of(method, &section)? } else { None };
+        if format.is_none() && modules.is_empty() {
+            return Ok(None);
+        }
         Ok(Some(Quantization {
             method: method.to_owned(),
             format,
+            modules,
+            experts: match keys.text("expert_dtype")? {
+                Some("fp4") => Some(Format::MXFP4),
+                _ => None,
+            },
             experts_only: method.eq_ignore_ascii_case("mxfp4"),
             kv: kv_of(section.value("kv_cache_scheme").or(section.value("kv_cache_quant_algo"))),
-            ignored: Modules::read(
-                &section,
-                &[
-                    "modules_to_not_convert",
-                    "ignore",
-                    "ignored_layers",
-                    "exclude_modules",
-                    "llm_int8_skip_modules",
-                ],
-            ),
+            ignored: Modules::read(&section),
         }))
     }
 
@@ -66,14 +73,25 @@ impl Quantization {
         let keys = Keys::new(place, &value)?;
         let Some(section) = keys.object("quantization") else { return Ok(None) };
         let Some(method) = section.text("quant_algo")? else { return Ok(None) };
-        let Some(format) = modelopt(method, &section)? else { return Ok(None) };
+        let modules = named_modules(&section)?;
+        let format = if modules.is_empty() { Some(modelopt(method, &section)?) } else { None };
         Ok(Some(Quantization {
             method: method.to_owned(),
             format,
+            modules,
+            experts: None,
             experts_only: false,
             kv: kv_of(section.value("kv_cache_quant_algo")),
-            ignored: Modules::read(&section, &["exclude_modules"]),
+            ignored: Modules::read(&section),
         }))
+    }
+
+    /// The name for reports: the one format, or `mixed`.
+    pub fn name(&self) -> &'static str {
+        match (self.format, self.experts) {
+            (Some(format), None) => format.name,
+            _ => "mixed",
+        }
     }
 
     /// The format of `tensor` in layer `layer`, or none where it stays in 16 bits.
@@ -87,7 +105,65 @@ impl Quantization {
             Some(index) => format!("layers.{index}.{}", tensor.name),
             None => tensor.name.to_owned(),
         };
-        (covered && !self.ignored.cover(&path)).then_some(self.format)
+        if !covered || self.ignored.cover(&path) {
+            return None;
+        }
+        let named = holders(&path).find_map(|holder| self.modules.get(holder).copied());
+        let experts = self.experts.filter(|_| tensor.role == Role::Expert);
+        named.or(experts).or(self.format)
+    }
+}
+
+/// A module's path and those of the modules that hold it, innermost first.
+fn holders(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |p| p.rsplit_once('.').map(|(holder, _)| holder))
+}
+
+/// Formats of modules by name: ModelOpt's `quantized_layers`, or groups of compressed-tensors whose targets are modules.
+fn named_modules(section: &Keys) -> Result<BTreeMap<String, Format>> {
+    let mut modules = BTreeMap::new();
+    if let Some(layers) = section.value("quantized_layers").and_then(Value::as_object) {
+        for (name, entry) in layers {
+            let algorithm = entry["quant_algo"].as_str().unwrap_or("");
+            modules.insert(module(name), modelopt(algorithm, section)?);
+        }
+        return Ok(modules);
+    }
+    let groups = section.value("config_groups").and_then(Value::as_object);
+    for group in groups.into_iter().flat_map(|g| g.values()) {
+        let targets = group["targets"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let names: Vec<&str> = targets
+            .iter()
+            .filter_map(Value::as_str)
+            .filter(|t| t.contains('.') && !t.contains('*'))
+            .collect();
+        if let Some(format) = group_format(section, group)?.filter(|_| !names.is_empty()) {
+            modules.extend(names.into_iter().map(|name| (module(name), format)));
+        }
+    }
+    Ok(modules)
+}
+
+/// A module's name by our paths: loaders' prefixes off, Mixtral's and Nemotron-H's names for what we call otherwise.
+fn module(name: &str) -> String {
+    let name = bare(name).replace("block_sparse_moe", "mlp").replace("shared_expert.", "shared_experts.");
+    let (name, last) = match name.rsplit_once('.') {
+        Some((holder, "w1")) => (holder, ".gate_proj"),
+        Some((holder, "w2")) => (holder, ".down_proj"),
+        Some((holder, "w3")) => (holder, ".up_proj"),
+        _ => (name.as_str(), ""),
+    };
+    let name = name.trim_end_matches("shared_expert").to_owned()
+        + if name.ends_with("shared_expert") { "shared_experts" } else { "" };
+    match name.split_once(".mixer.") {
+        // Attention, MLP and Mamba share a name there.
+        Some((layer, part)) if ["q_proj", "k_proj", "v_proj", "o_proj"].contains(&part) => {
+            format!("{layer}.self_attn.{part}")
+        }
+        Some((layer, part)) if part != "in_proj" && part != "out_proj" && !part.starts_with("conv1d") => {
+            format!("{layer}.mlp.{part}{last}")
+        }
+        _ => name + last,
     }
 }
 
@@ -114,7 +190,7 @@ fn format_of(method: &str, section: &Keys) -> Result<Option<Format>> {
         }
         "bitsandbytes" => Format { name: "nf4", width: Width::grouped(4, 32, 64), compute: None },
         "compressed-tensors" | "modelopt" | "fp8_pb_wo" => return groups(section),
-        other => return modelopt(other, section),
+        other => modelopt(other, section)?,
     }))
 }
 
@@ -137,39 +213,39 @@ fn integer(
 }
 
 /// NVIDIA ModelOpt's algorithms by name.
-fn modelopt(name: &str, section: &Keys) -> Result<Option<Format>> {
-    Ok(Some(match name.to_ascii_uppercase().as_str() {
+fn modelopt(name: &str, section: &Keys) -> Result<Format> {
+    Ok(match name.to_ascii_uppercase().as_str() {
         "FP8" | "FP8_PER_CHANNEL_PER_TOKEN" => Format::FP8,
         "FP8_PB_WO" | "FP8_BLOCK_SCALES" => Format::FP8_BLOCK,
         "NVFP4" | "NVFP4_AWQ" => Format::NVFP4,
+        "W4A16_NVFP4" => Format { name: "nvfp4-weight-only", compute: None, ..Format::NVFP4 },
         "MXFP4" | "W4A16_MXFP4" => Format::MXFP4,
+        "MXFP8" => Format { name: "mxfp8", width: Width::grouped(8, 8, 32), compute: Some(Dtype::Fp8) },
         "W4A16_AWQ" | "INT4_AWQ" => Format::AWQ_INT4,
-        "MIXED_PRECISION" => {
-            return Err(section.bad(
-                "quant_algo",
-                name,
-                "one format for all layers (mixed precision is not modelled yet)",
-            ));
-        }
         _ => {
-            return Err(section.bad(
-                "quant_method",
-                format!("{name:?}"),
-                "fp8, gptq, awq, bitsandbytes, compressed-tensors, mxfp4, modelopt",
-            ));
+            let accepted =
+                "fp8, gptq, awq, bitsandbytes, compressed-tensors, mxfp4, modelopt and its algorithms";
+            return Err(section.bad("quant_method", format!("{name:?}"), accepted));
         }
-    }))
+    })
 }
 
-/// compressed-tensors' `config_groups`: the first group's weights.
+/// compressed-tensors' `config_groups`: the format of the first.
 fn groups(section: &Keys) -> Result<Option<Format>> {
     let Some(groups) = section.value("config_groups").and_then(Value::as_object) else {
         return match section.text("quant_algo")? {
-            Some(name) => modelopt(name, section),
+            Some(name) => modelopt(name, section).map(Some),
             None => Err(section.bad("quantization_config.config_groups", "missing", "an object of groups")),
         };
     };
-    let Some(group) = groups.values().next() else { return Ok(None) };
+    match groups.values().next() {
+        Some(group) => group_format(section, group),
+        None => Ok(None),
+    }
+}
+
+/// The format of one group's weights.
+fn group_format(section: &Keys, group: &Value) -> Result<Option<Format>> {
     let weights = &group["weights"];
     let bits = weights["num_bits"].as_u64();
     let float = weights["type"].as_str() == Some("float");
@@ -177,16 +253,15 @@ fn groups(section: &Keys) -> Result<Option<Format>> {
     let symmetric = weights["symmetric"].as_bool().unwrap_or(true);
     let activations = group.get("input_activations").is_some_and(|a| !a.is_null());
     let zero = if symmetric { 0 } else { 4 };
+    let int8 = Format { name: "int8", width: Width::bits(8), compute: None };
     Ok(Some(match (bits, float, size) {
         (Some(8), true, _) if activations => Format::FP8,
         (Some(8), true, _) => Format { name: "fp8-weight-only", width: Width::bits(8), compute: None },
         (Some(4), true, Some(16)) if activations => Format::NVFP4,
         (Some(4), true, Some(16)) => Format { name: "nvfp4-weight-only", compute: None, ..Format::NVFP4 },
         (Some(4), true, _) => Format::MXFP4,
-        (Some(8), false, _) if activations => {
-            Format { name: "int8", width: Width::bits(8), compute: Some(crate::precision::Dtype::Int8) }
-        }
-        (Some(8), false, _) => Format { name: "int8", width: Width::bits(8), compute: None },
+        (Some(8), false, _) if activations => int8.computing_in(Dtype::Int8),
+        (Some(8), false, _) => int8,
         (Some(4), false, size) => {
             Format { name: "int4", width: Width::grouped(4, 16 + zero, size.unwrap_or(128)), compute: None }
         }
@@ -210,20 +285,21 @@ fn kv_of(value: Option<&Value>) -> Option<KvFormat> {
 }
 
 impl Modules {
-    fn read(section: &Keys, names: &[&str]) -> Modules {
+    fn read(section: &Keys) -> Modules {
         let mut modules = Modules::default();
-        for name in names {
+        for name in IGNORED {
             let list = section.value(name).and_then(Value::as_array);
             for entry in list.into_iter().flatten().filter_map(Value::as_str) {
-                let entry = bare(entry);
                 match entry.strip_prefix("re:") {
-                    // Of regular expressions only `.*` and escaped dots occur; they become globs.
-                    Some(regex) => modules.globs.push(format!(
-                        "*{}*",
-                        regex.replace(".*", "*").replace("\\.", ".").trim_matches('*')
-                    )),
-                    None if entry.contains('*') => modules.globs.push(entry.to_owned()),
-                    None => drop(modules.names.insert(entry.to_owned())),
+                    // Of regular expressions only `.*`, escaped dots and one choice occur; they become globs.
+                    Some(regex) => modules.globs.extend(choices(regex).map(|r| {
+                        format!(
+                            "*{}*",
+                            r.replace(".*", "*").replace("\\.", ".").trim_matches(['*', '$', '^'])
+                        )
+                    })),
+                    None if entry.contains('*') => modules.globs.push(module(entry)),
+                    None => drop(modules.names.insert(module(entry))),
                 }
             }
         }
@@ -239,10 +315,22 @@ impl Modules {
     }
 }
 
+/// The readings of a regular expression with one group of choices: `(gate|up)_proj` is `gate_proj` and `up_proj`.
+fn choices(regex: &str) -> impl Iterator<Item = String> {
+    let parts = regex
+        .split_once('(')
+        .and_then(|(before, rest)| rest.split_once(')').map(|(group, after)| (before, group, after)));
+    let (before, group, after) = parts.unwrap_or((regex, "", ""));
+    let (before, after) = (before.to_owned(), after.to_owned());
+    group.split('|').map(|one| format!("{before}{one}{after}")).collect::<Vec<_>>().into_iter()
+}
+
 /// A module name without the prefixes that differ between loaders.
 fn bare(name: &str) -> &str {
     let mut name = name;
-    while let Some(rest) = ["model.", "language_model."].iter().find_map(|p| name.strip_prefix(p)) {
+    while let Some(rest) =
+        ["model.", "language_model.", "backbone."].iter().find_map(|p| name.strip_prefix(p))
+    {
         name = rest;
     }
     name
@@ -274,7 +362,7 @@ mod tests {
 
     #[test]
     fn methods_have_their_true_bits() {
-        let bits = |json: &str| read(json).unwrap().format.width.as_f64();
+        let bits = |json: &str| read(json).unwrap().format.unwrap().width.as_f64();
         assert_eq!(bits(r#"{"quant_method": "gptq", "bits": 4, "group_size": 128}"#), 4.15625);
         assert_eq!(bits(r#"{"quant_method": "awq", "bits": 4, "group_size": 64}"#), 4.3125);
         assert_eq!(bits(r#"{"quant_method": "fp8", "weight_block_size": [128, 128]}"#), 8.001953125);
