@@ -63,7 +63,7 @@ impl Mixer {
     pub fn own_bytes(&self, context: u64) -> u64 {
         match self {
             Mixer::Latent(m) => m.indexer.as_ref().map_or(0, |i| i.bytes(context)),
-            Mixer::Compressed(m) => m.indexer_bytes(context),
+            Mixer::Compressed(m) => m.indexer_bytes(context) + m.state_bytes(),
             Mixer::Delta(m) => m.state_bytes(),
             Mixer::Mamba(m) => m.state_bytes(),
             Mixer::Attention(_) | Mixer::None => 0,

@@ -174,13 +174,18 @@ fn indexers_keep_keys_of_their_own() {
 }
 
 /// DeepSeek-V4-Flash at 8192: layers of ratio 4 keep 128 + 2048 vectors of 512, those of 128 keep 128 + 64, two keep the window;
-/// an indexer 2048 keys of 132 B. 43 layers: 2 of ratio 0, 21 of 4, 20 of 128.
+/// an indexer 2048 keys of 132 B. 43 layers: 2 of ratio 0, 21 of 4, 20 of 128. Blocks under way in fp32, values and gates: 128 · 512
+/// a layer of 128; 8 · (1024 + 256) one of 4, where blocks overlap.
 #[test]
 fn compressed_layers_keep_blocks() {
     use roofcast::precision::KvFormat;
     let model = model("deepseek-ai/DeepSeek-V4-Flash");
+    let under_way = 2 * 4 * (20 * 128 * 512 + 21 * 8 * (1024 + 256));
     let vectors = 43 * 128 + 21 * 2048 + 20 * 64;
-    assert_eq!(model.kv_bytes_per_sequence(KvFormat::BF16, 8192).0, vectors * 512 * 2 + 21 * 2048 * 132);
+    assert_eq!(
+        model.kv_bytes_per_sequence(KvFormat::BF16, 8192).0,
+        vectors * 512 * 2 + 21 * 2048 * 132 + under_way
+    );
     // 128 tokens more are 32 blocks of 4 in 21 layers, one of 128 in 20: the mean of a token.
     let added: u64 = 21 * 32 * (512 * 2 + 132) + 20 * 512 * 2;
     assert_eq!(model.kv_bytes_per_token(KvFormat::BF16, 8192).0, added / 128);

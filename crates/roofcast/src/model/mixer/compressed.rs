@@ -46,6 +46,14 @@ impl Compressed {
         self.index.map_or(0, |[_, dim, _]| self.blocks(context).saturating_mul(dim + 4))
     }
 
+    /// What the compressors hold of a block that is not full, whatever the context: values and gates of its tokens in
+    /// fp32, twice as many and twice as wide where blocks overlap.
+    pub fn state_bytes(&self) -> u64 {
+        let index = self.index.map_or(0, |[_, dim, _]| dim);
+        let overlap = self.overlap();
+        if self.ratio == 0 { 0 } else { 2 * 4 * overlap * self.ratio * overlap * (self.head_dim + index) }
+    }
+
     /// Query-key pairs: those of the window and, per block, those of the past over the ratio, as many as are chosen.
     pub fn pairs(&self, new: u64, context: u64) -> u128 {
         let window = causal_pairs(new, context, Some(self.window));
