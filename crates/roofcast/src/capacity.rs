@@ -111,11 +111,11 @@ pub fn capacity(deployment: &Deployment, question: &Question) -> Capacity {
 }
 
 fn per_sequence(deployment: &Deployment, context: u64) -> Bytes {
-    deployment.kv.width.bytes(deployment.model.kv_elements_per_sequence(context))
+    deployment.model.kv_bytes_per_sequence(deployment.kv, context)
 }
 
 fn per_token(deployment: &Deployment, context: u64) -> Bytes {
-    deployment.kv.width.bytes(u128::from(deployment.model.kv_elements_per_token(context)))
+    deployment.model.kv_bytes_per_token(deployment.kv, context)
 }
 
 /// What weights, reserves and one sequence of `context` lack on the fullest rank.

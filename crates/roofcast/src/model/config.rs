@@ -2,7 +2,7 @@
 //!
 //! Knows: what each `model_type` means by its keys and leaves unsaid. Where a type is not known its keys are read as
 //! llama's, and every assumption is noted. What cannot be modelled is refused by key. Of multimodal configs the text part
-//! is read; towers and multi-token-prediction layers are left out, and the assumptions say so.
+//! is read; towers and multi-token-prediction layers are not counted, and the assumptions say so.
 //! Sources: `modeling_*.py` and `configuration_*.py` of Hugging Face transformers 4.57 and 5, and of the models named.
 
 mod attention;
@@ -134,12 +134,12 @@ impl<'a> Reader<'a> {
     /// Notes the parts of a checkpoint that are not in the model.
     fn note_what_is_left_out(&mut self) -> Result<()> {
         if self.keys.any(&["vision_config", "audio_config", "vision_tower"]).is_some() {
-            self.assumptions.push("vision and audio parts are left out: this is the text model".into());
+            self.assumptions.push("the text part alone: towers for images or sound are not counted".into());
         }
         let ahead = ["num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules"];
         let ahead = self.keys.count_or_zero(&ahead)?;
         if ahead > 0 {
-            self.assumptions.push(format!("{ahead} multi-token-prediction layers are left out"));
+            self.assumptions.push(format!("{ahead} multi-token-prediction layers are not counted"));
         }
         Ok(())
     }
