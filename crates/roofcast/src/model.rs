@@ -92,7 +92,9 @@ impl Layer {
 pub struct Parameters {
     /// Every weight once; tied weights count once.
     pub total: u64,
-    /// What one token touches: everything but the routed experts that it does not choose. Embedding and lm_head count.
+    /// What one token touches: everything but the routed experts that it does not choose and, where there are such, an
+    /// untied input embedding, of which it looks one row up. So makers count: gpt-oss-20b 3.6B, Nemotron-3-Nano 3.2B.
+    /// lm_head counts; dense models have all parameters active.
     pub active: u64,
     /// The input embedding.
     pub embedding: u64,
@@ -118,6 +120,9 @@ impl Model {
         total += self.outer.iter().map(Tensor::elements).sum::<u128>();
         if self.tied {
             total -= outer(Role::Head);
+        }
+        if idle > 0 && !self.tied {
+            idle += outer(Role::Embedding);
         }
         let count = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
         Parameters {

@@ -5,6 +5,10 @@
 mod conformance;
 #[path = "suite/corpus.rs"]
 mod corpus;
+#[path = "suite/families.rs"]
+mod families;
+#[path = "suite/hostile.rs"]
+mod hostile;
 #[path = "suite/invariants.rs"]
 mod invariants;
 #[path = "suite/models.rs"]

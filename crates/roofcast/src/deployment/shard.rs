@@ -129,7 +129,8 @@ impl Share<'_> {
             }
             let Some(format) = self.hold(tensor, None) else { continue };
             if tensor.role == Role::Embedding {
-                row += format.width.bytes(u128::from(tensor.columns.div_ceil(self.deployment.parallelism.tp)));
+                row +=
+                    format.width.bytes(u128::from(tensor.columns.div_ceil(self.deployment.parallelism.tp)));
             } else if tensor.operator != "embedding" {
                 self.add(&mut gemms, tensor, format)?;
             }

@@ -6,10 +6,10 @@
 
 pub mod attention;
 pub mod compressed;
+pub mod gated_delta;
 pub mod indexer;
 pub mod kda;
 pub mod latent;
-pub mod gated_delta;
 pub mod mamba;
 pub mod short_conv;
 

@@ -43,8 +43,13 @@ impl Quantization {
         let Some(section) = keys.object("quantization_config") else { return Ok(None) };
         let method =
             section.text("quant_method")?.or(section.text("quant_algo")?).unwrap_or("compressed-tensors");
-        let names =
-            ["modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules", "llm_int8_skip_modules"];
+        let names = [
+            "modules_to_not_convert",
+            "ignore",
+            "ignored_layers",
+            "exclude_modules",
+            "llm_int8_skip_modules",
+        ];
         let read = Quantization::section(method, &section, &names)?;
         Ok(match read {
             Some(q) => Some(Quantization { experts: expert_format(&keys)?, ..q }),
@@ -395,7 +400,9 @@ fn alternatives(pattern: &str) -> Vec<String> {
 /// A module name without the prefixes that differ between loaders.
 fn bare(name: &str) -> &str {
     let mut name = name;
-    while let Some(rest) = ["model.", "language_model.", "backbone."].iter().find_map(|p| name.strip_prefix(p)) {
+    while let Some(rest) =
+        ["model.", "language_model.", "backbone."].iter().find_map(|p| name.strip_prefix(p))
+    {
         name = rest;
     }
     name

@@ -327,8 +327,7 @@ impl Reader<'_> {
     pub(super) fn compressed(&mut self, index: u64) -> Result<Mixer> {
         let keys = self.keys;
         let ratio = ratio(&keys, index, self.layers)?;
-        let (heads, head_dim) =
-            (keys.required(&["num_attention_heads"])?, keys.required(&["head_dim"])?);
+        let (heads, head_dim) = (keys.required(&["num_attention_heads"])?, keys.required(&["head_dim"])?);
         let o_groups = keys.required(&["o_groups"])?;
         if !heads.is_multiple_of(o_groups) {
             return Err(keys.bad("o_groups", o_groups, format!("a divisor of {heads} query heads")));

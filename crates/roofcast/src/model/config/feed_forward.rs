@@ -10,11 +10,8 @@ impl Reader<'_> {
     pub(super) fn ffn(&mut self, index: u64) -> Result<Ffn> {
         match self.experts()? {
             Some(experts) if self.is_moe_layer(index)? => {
-                let beside = if self.keys.flag("enable_moe_block", false)? {
-                    Some(self.dense(index)?)
-                } else {
-                    None
-                };
+                let beside =
+                    if self.keys.flag("enable_moe_block", false)? { Some(self.dense(index)?) } else { None };
                 Ok(Ffn::Experts(Experts { beside, ..experts }))
             }
             _ => Ok(Ffn::Dense(self.dense(index)?)),
@@ -198,9 +195,9 @@ impl Reader<'_> {
             Some(Value::String(text)) => {
                 let number = |part: &str| part.trim().parse::<u64>();
                 let listed: Result<Vec<u64>, _> = text.split(',').map(number).collect();
-                listed.map(Some).map_err(|_| {
-                    keys.bad("moe_layers_enum", format!("{text:.80}"), "layers between commas")
-                })
+                listed
+                    .map(Some)
+                    .map_err(|_| keys.bad("moe_layers_enum", format!("{text:.80}"), "layers between commas"))
             }
             Some(_) => keys.numbers("moe_layers_enum"),
             None => Ok(None),

@@ -79,7 +79,9 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         "gemma" => Habits { tied: true, ..LLAMA },
         "gemma2" => Habits { tied: true, norms: 4, ..LLAMA },
         "minimax_m3" | "minimax_m3_vl" | "minimax_m3_vl_text" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
-        "gemma3" | "gemma3_text" | "gemma4" | "gemma4_text" => Habits { tied: true, norms: 4, qk_norm: QkNorm::Head, ..LLAMA },
+        "gemma3" | "gemma3_text" | "gemma4" | "gemma4_text" => {
+            Habits { tied: true, norms: 4, qk_norm: QkNorm::Head, ..LLAMA }
+        }
         "glm" => LLAMA,
         "glm4" => Habits { norms: 4, ..LLAMA },
         "gpt2" | "megatron-gpt" | "opt" | "bloom" => GPT,
@@ -97,4 +99,3 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         _ => return None,
     })
 }
-

@@ -84,18 +84,13 @@ impl Reader<'_> {
             return Err(keys.bad("block_configs", brief(&blocks[index as usize]), "an object a layer"));
         };
         let part = |name: &str| {
-            block.object(name).ok_or_else(|| {
-                keys.bad(&format!("block_configs[{index}].{name}"), "missing", "an object")
-            })
+            block
+                .object(name)
+                .ok_or_else(|| keys.bad(&format!("block_configs[{index}].{name}"), "missing", "an object"))
         };
         let (attention, ffn) = (part("attention")?, part("ffn")?);
-        let mut layer = Layer {
-            mixer: Mixer::None,
-            ffn: Ffn::None,
-            norms: 0,
-            parallel: false,
-            extra: Vec::new(),
-        };
+        let mut layer =
+            Layer { mixer: Mixer::None, ffn: Ffn::None, norms: 0, parallel: false, extra: Vec::new() };
         if !attention.flag("no_op", false)? {
             layer.norms += self.hidden;
             match attention.flag("replace_with_linear", false)? {

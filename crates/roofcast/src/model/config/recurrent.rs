@@ -20,7 +20,11 @@ impl Reader<'_> {
         if let Some(list) = keys.list("attn_type_list", self.layers)? {
             let kind = &list[index as usize];
             if kind.as_u64() != Some(1) {
-                return Err(keys.bad("attn_type_list", brief(kind), "1: lightning attention is not modelled"));
+                return Err(keys.bad(
+                    "attn_type_list",
+                    brief(kind),
+                    "1: lightning attention is not modelled",
+                ));
             }
         }
         match self.model_type {
@@ -34,6 +38,10 @@ impl Reader<'_> {
             "bamba" => {
                 let attends = keys.numbers("attn_layer_indices")?.is_some_and(|l| l.contains(&index));
                 return Ok(if attends { None } else { Some(Mixer::Mamba2(self.mamba2()?)) });
+            }
+            "lfm2" | "lfm2_moe" if keys.value("layer_types").is_none() => {
+                let attends = keys.numbers("full_attn_idxs")?.is_none_or(|l| l.contains(&index));
+                return Ok(if attends { None } else { Some(self.short_conv()?) });
             }
             _ => {}
         }

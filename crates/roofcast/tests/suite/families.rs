@@ -1,0 +1,250 @@
+//! Families beside the real configs: published totals from the keys of their `config.json`, and their work by hand.
+
+use crate::support::model;
+use roofcast::model::{Mixer, Model, config};
+use roofcast::operator::{Batch, Family, Work, work};
+use roofcast::precision::KvFormat;
+use roofcast::{Catalog, Deployment, deployment::Options};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn read(config: &Value) -> Model {
+    config::parse("test", "config.json", &config.to_string()).unwrap()
+}
+
+/// Exact totals: LFM2-1.2B and mamba-130m as their model pages on Hugging Face print them.
+#[test]
+fn totals_that_are_published_exactly() {
+    let lfm2 = json!({"model_type": "lfm2", "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "block_ff_dim": 12288, "block_auto_adjust_ff_dim": true, "block_multiple_of": 256,
+        "block_ffn_dim_multiplier": 1.0, "conv_L_cache": 3, "conv_bias": false, "vocab_size": 65536,
+        "full_attn_idxs": [2, 5, 8, 10, 12, 14]});
+    assert_eq!(read(&lfm2).parameters().total, 1_170_340_608);
+    // Six layers attend: 2 · 8 · 64 elements; ten keep two inputs of 2048 channels.
+    assert_eq!(read(&lfm2).kv_bytes_per_token(KvFormat::BF16, 100).0, 6 * 1024 * 2);
+    assert_eq!(read(&lfm2).kv_bytes_per_sequence(KvFormat::BF16, 100).0, 100 * 12_288 + 10 * 4096 * 2);
+    let mamba = json!({"model_type": "mamba", "hidden_size": 768, "num_hidden_layers": 24, "state_size": 16,
+        "conv_kernel": 4, "expand": 2, "intermediate_size": 1536, "time_step_rank": 48, "vocab_size": 50280});
+    assert_eq!(read(&mamba).parameters().total, 129_135_360);
+    assert_eq!(read(&mamba).kv_bytes_per_token(KvFormat::BF16, 100).0, 0);
+}
+
+/// Totals within 6 % of the name's figure, active ones within 15 %, in billions; the keys are those of the makers' files.
+#[test]
+fn totals_of_names() {
+    let kda: Vec<u64> = (1..27).filter(|l| l % 4 != 0).collect();
+    let kimi = json!({"model_type": "kimi_linear", "hidden_size": 2304, "intermediate_size": 9216,
+        "num_hidden_layers": 27, "num_attention_heads": 32, "num_key_value_heads": 32, "kv_lora_rank": 512,
+        "q_lora_rank": null, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "num_experts": 256,
+        "num_experts_per_token": 8, "num_shared_experts": 1, "moe_intermediate_size": 1024, "moe_layer_freq": 1,
+        "first_k_dense_replace": 1, "vocab_size": 163840, "model_max_length": 1048576,
+        "linear_attn_config": {"kda_layers": kda, "full_attn_layers": [4, 8, 12, 16, 20, 24, 27], "head_dim": 128,
+            "num_heads": 32, "short_conv_kernel_size": 4}});
+    let jamba = json!({"model_type": "jamba", "hidden_size": 4096, "intermediate_size": 14336,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "num_experts": 16,
+        "num_experts_per_tok": 2, "expert_layer_period": 2, "expert_layer_offset": 1, "attn_layer_period": 8,
+        "attn_layer_offset": 4, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_dt_rank": 256,
+        "vocab_size": 65536});
+    let bamba = json!({"model_type": "bamba", "hidden_size": 4096, "intermediate_size": 14336,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "mamba_n_heads": 128,
+        "mamba_d_head": 64, "mamba_d_state": 128, "mamba_n_groups": 1, "mamba_d_conv": 4, "mamba_expand": 2,
+        "attn_layer_indices": [9, 18, 27], "vocab_size": 128256});
+    let kinds: Vec<&str> = (0..40).map(|l| if l % 10 == 5 { "attention" } else { "mamba" }).collect();
+    let granite = json!({"model_type": "granitemoehybrid", "hidden_size": 4096, "intermediate_size": 768,
+        "shared_intermediate_size": 1536, "num_hidden_layers": 40, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "num_local_experts": 72, "num_experts_per_tok": 10, "mamba_n_heads": 128,
+        "mamba_d_head": "auto", "mamba_d_state": 128, "mamba_n_groups": 1, "mamba_d_conv": 4, "mamba_expand": 2,
+        "layer_types": kinds, "tie_word_embeddings": true, "vocab_size": 100352});
+    let falcon = json!({"model_type": "falcon_h1", "hidden_size": 1024, "intermediate_size": 2048,
+        "num_hidden_layers": 36, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64,
+        "mamba_d_ssm": 1536, "mamba_n_heads": 24, "mamba_d_head": 64, "mamba_d_state": 128, "mamba_n_groups": 1,
+        "mamba_d_conv": 4, "vocab_size": 32784});
+    let ernie = json!({"model_type": "ernie4_5_moe", "hidden_size": 2560, "intermediate_size": 12288,
+        "num_hidden_layers": 28, "num_attention_heads": 20, "num_key_value_heads": 4, "moe_num_experts": 64,
+        "moe_k": 6, "moe_intermediate_size": 1536, "moe_num_shared_experts": 2, "moe_layer_start_index": 1,
+        "moe_layer_interval": 1, "tie_word_embeddings": true, "vocab_size": 103424});
+    let sliding: Vec<&str> =
+        (0..45).map(|l| if l % 4 == 0 { "full_attention" } else { "sliding_attention" }).collect();
+    let routed: Vec<String> = (3..45).map(|l| l.to_string()).collect();
+    let step = json!({"model_type": "step3p5", "hidden_size": 4096, "intermediate_size": 11264,
+        "num_hidden_layers": 45, "num_attention_heads": 64, "num_attention_groups": 8, "head_dim": 128,
+        "attention_other_setting": {"num_attention_heads": 96, "num_attention_groups": 8, "head_dim": 128},
+        "use_head_wise_attn_gate": true, "sliding_window": 512, "layer_types": sliding,
+        "moe_layers_enum": routed.join(","), "moe_num_experts": 288, "moe_top_k": 8, "moe_intermediate_size": 1280,
+        "share_expert_dim": 1280, "use_moe_router_bias": true, "vocab_size": 128896});
+    let cases = [
+        ("Kimi-Linear-48B-A3B", kimi, 48.0, 3.0),
+        ("Jamba-v0.1, 52B with 12B active", jamba, 52.0, 12.0),
+        ("Bamba-9B-v1, 9.78B", bamba, 9.78, 9.78),
+        ("granite-4.0-h-small, 32B-A9B", granite, 32.0, 9.0),
+        ("Falcon-H1-0.5B, 521M", falcon, 0.521, 0.521),
+        ("ERNIE-4.5-21B-A3B", ernie, 21.0, 3.0),
+        ("Step-3.5-Flash, 196B with 11B active", step, 196.0, 11.0),
+    ];
+    for (name, config, total, active) in cases {
+        agree(name, &read(&config), total, active, 0);
+    }
+}
+
+/// The same of catalog entries. Qwen3-Next has 3.6B active with lm_head; its name counts neither table.
+#[test]
+fn totals_of_names_in_the_catalog() {
+    for (name, total, active) in [
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", 109.0, 17.0),
+        ("meta-llama/Llama-4-Maverick-17B-128E-Instruct", 400.0, 17.0),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", 80.0, 3.0),
+    ] {
+        let model = model(name);
+        let apart = if name.contains("Next") { model.parameters().lm_head } else { 0 };
+        agree(name, &model, total, active, apart);
+    }
+}
+
+fn agree(name: &str, model: &Model, total: f64, active: f64, apart: u64) {
+    let p = model.parameters();
+    let off = |count: u64, figure: f64| (count as f64 / 1e9 / figure - 1.0).abs();
+    assert!(off(p.total, total) <= 0.06, "{name}: {} parameters", p.total);
+    assert!(off(p.active - apart, active) <= 0.15, "{name}: {} active", p.active);
+}
+
+/// gemma-4-E2B: 2.3B effective by its card, which is what remains without the table of per-layer inputs; 20 of 35 layers
+/// keep no keys of their own and have an MLP of twice the width.
+#[test]
+fn per_layer_inputs_and_shared_caches() {
+    let local: Vec<&str> =
+        (0..35).map(|l| if l % 5 == 4 { "full_attention" } else { "sliding_attention" }).collect();
+    let gemma = json!({"model_type": "gemma4_text", "hidden_size": 1536, "intermediate_size": 6144,
+        "num_hidden_layers": 35, "num_attention_heads": 8, "num_key_value_heads": 1, "head_dim": 256,
+        "global_head_dim": 512, "num_kv_shared_layers": 20, "use_double_wide_mlp": true, "sliding_window": 512,
+        "hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144, "layer_types": local,
+        "vocab_size": 262144, "enable_moe_block": false});
+    let model = read(&gemma);
+    let table = 262_144 * 35 * 256;
+    let effective = (model.parameters().total - table) as f64 / 1e9;
+    assert!((effective / 2.3 - 1.0).abs() <= 0.02, "{effective}");
+    // Of the first 15 layers 3 are global, with one head of 512; 12 see 512 tokens, with one of 256.
+    assert_eq!(model.kv_elements_per_sequence(1000), 3 * 1000 * 1024 + 12 * 512 * 512);
+    assert_eq!(model.kv_elements_per_token(1000), 3 * 1024);
+}
+
+/// A searched model: a block may lose attention or FFN, or have one matrix there. hidden 4096, 32 heads of 128.
+#[test]
+fn searched_blocks_by_hand() {
+    let whole = json!({"attention": {"no_op": false, "replace_with_linear": false, "n_heads_in_group": 8},
+        "ffn": {"no_op": false, "replace_with_linear": false, "ffn_mult": 2.5}});
+    let linear = json!({"attention": {"replace_with_linear": true}, "ffn": {"no_op": true}});
+    let config = json!({"model_type": "nemotron-nas", "hidden_size": 4096, "num_attention_heads": 32,
+        "num_hidden_layers": 2, "vocab_size": 1000, "block_configs": [whole, linear]});
+    let model = read(&config);
+    // 2 · 2.5 · 4096 / 3 = 6826, rounded up to 6912; 4 KV heads of 128: 1024 elements a token.
+    let attention = 2 * 4096 * 4096 + 2 * 512 * 4096;
+    let first = attention + 3 * 4096 * 6912 + 2 * 4096;
+    assert_eq!(model.parameters().total, 2 * 1000 * 4096 + 4096 + first + 4096 * 4096 + 4096);
+    assert_eq!(model.kv_elements_per_token(77), 1024);
+    assert!(matches!(model.layers[1].mixer, Mixer::None));
+}
+
+/// The works of one family on one H100, all layers together.
+fn works(name: &str, batch: &Batch, family: Family) -> Vec<Work> {
+    let chip = Arc::new(Catalog::embedded().unwrap().accelerator("h100-sxm").unwrap().clone());
+    let d = Deployment::resolve(model(name), chip, &Options::default()).unwrap();
+    work(&d, batch).into_iter().filter(|w| w.family == family).collect()
+}
+
+fn flops(works: &[Work]) -> u128 {
+    works.iter().map(|w| w.flops.0 * u128::from(w.layers)).sum()
+}
+
+fn kv_bytes(works: &[Work]) -> u64 {
+    works.iter().map(|w| w.kv_bytes.0 * w.layers).sum()
+}
+
+/// Qwen3-Next: 36 of 48 layers have 32 states of 128 · 128 in fp32 and 3 inputs of 8192 channels; 12 have 16 heads of 256
+/// with 2 KV heads.
+#[test]
+fn the_work_of_a_hybrid_by_hand() {
+    let name = "Qwen/Qwen3-Next-80B-A3B-Instruct";
+    let decode = works(name, &Batch::decode(2, 1000), Family::Attention);
+    let state = 32 * 128 * 128;
+    // Per token 6 operations a state element and 2 · 4 taps a channel; 4 · 16 · 256 a pair.
+    let linear = 36 * 2 * (6 * state + 8 * 8192);
+    let attention = 12 * 2 * 1000 * 4 * 16 * 256;
+    assert_eq!(flops(&decode), linear + attention);
+    // States are read and written; 1000 tokens of 2 · 2 · 256 elements are read.
+    let (bytes, kv) = (u64::try_from(state).unwrap() * 4 + 3 * 8192 * 2, 1000 * 1024 * 2);
+    assert_eq!(kv_bytes(&decode), 2 * (36 * 2 * bytes + 12 * kv));
+    // A prompt of 5 writes its state once: five tokens' operations, one state's bytes.
+    let prompt = works(name, &Batch::prefill(1, 5), Family::Attention);
+    assert_eq!(flops(&prompt), 36 * 5 * (6 * state + 8 * 8192) + 12 * 15 * 4 * 16 * 256);
+    assert_eq!(kv_bytes(&prompt), 36 * bytes + 12 * 5 * 1024 * 2);
+}
+
+/// DeepSeek-V3.2 at 10,000 tokens: 61 layers read the best 2048 of them, absorbed, and score all 10,000.
+#[test]
+fn the_work_of_an_indexer_by_hand() {
+    let name = "deepseek-ai/DeepSeek-V3.2";
+    let attention = works(name, &Batch::decode(1, 10_000), Family::Attention);
+    assert_eq!(flops(&attention), 61 * 2048 * 2 * 128 * (2 * 512 + 64));
+    assert_eq!(kv_bytes(&attention), 61 * 2048 * 576 * 2);
+    let index = works(name, &Batch::decode(1, 10_000), Family::Indexer);
+    assert_eq!(flops(&index), 61 * 10_000 * 2 * 64 * 128);
+    assert_eq!(kv_bytes(&index), 61 * 10_000 * 132);
+    // Shorter than the choice there is nothing to leave out.
+    let short = works(name, &Batch::decode(1, 1000), Family::Attention);
+    assert_eq!(kv_bytes(&short), 61 * 1000 * 576 * 2);
+    // GLM-5.3: only 21 of 78 layers score.
+    let shared = works("zai-org/GLM-5.3-FP8", &Batch::decode(1, 10_000), Family::Indexer);
+    assert_eq!(kv_bytes(&shared), 21 * 10_000 * 132);
+}
+
+/// MiniMax-M3 at 10,000 tokens: 3 layers read all, 57 read 16 blocks of 128, and score 4 heads of 128 over 16-bit keys.
+#[test]
+fn the_work_of_block_choice_by_hand() {
+    let name = "MiniMaxAI/MiniMax-M3";
+    let attention = works(name, &Batch::decode(1, 10_000), Family::Attention);
+    assert_eq!(kv_bytes(&attention), (3 * 10_000 + 57 * 2048) * 2 * 4 * 128 * 2);
+    assert_eq!(flops(&attention), (3 * 10_000 + 57 * 2048) * 4 * 64 * 128);
+    let index = works(name, &Batch::decode(1, 10_000), Family::Indexer);
+    assert_eq!((flops(&index), kv_bytes(&index)), (57 * 10_000 * 2 * 4 * 128, 57 * 10_000 * 128 * 2));
+}
+
+/// DeepSeek-V4-Flash at 8192 tokens: 2 window layers, 21 with the best 512 of 2048 entries, 20 with all 64 of theirs.
+#[test]
+fn the_work_of_compressed_entries_by_hand() {
+    let name = "deepseek-ai/DeepSeek-V4-Flash";
+    let attention = works(name, &Batch::decode(1, 8192), Family::Attention);
+    let pairs = 2 * 128 + 21 * (128 + 512) + 20 * (128 + 64);
+    assert_eq!(flops(&attention), pairs * 4 * 64 * 512);
+    // Compressor states are read and written: 2 · 4 · (8 · 1280) and 2 · 4 · (128 · 512) bytes. In the step that closes
+    // a window the new entry is written beside the 512 that are read.
+    let state = 21 * 2 * 4 * 8 * 1280 + 20 * 2 * 4 * 128 * 512;
+    let rows = 2 * 128 + 21 * (128 + 513) + 20 * (128 + 64);
+    assert_eq!(kv_bytes(&attention), rows * 512 * 2 + 2 * state);
+    let index = works(name, &Batch::decode(1, 8192), Family::Indexer);
+    assert_eq!((flops(&index), kv_bytes(&index)), (21 * 2048 * 2 * 64 * 128, 21 * 2048 * 132));
+}
+
+/// Llama 4 Scout: chunks of 8192 in 36 of 48 layers. At 10,000 tokens a decode sees 1808 of its chunk.
+#[test]
+fn the_work_of_chunks_by_hand() {
+    let name = "meta-llama/Llama-4-Scout-17B-16E-Instruct";
+    let decode = works(name, &Batch::decode(1, 10_000), Family::Attention);
+    assert_eq!(kv_bytes(&decode), (36 * 1808 + 12 * 10_000) * 2 * 8 * 128 * 2);
+    assert_eq!(flops(&decode), (36 * 1808 + 12 * 10_000) * 4 * 40 * 128);
+    assert_eq!(model(name).kv_elements_per_sequence(10_000), (36 * 8192 + 12 * 10_000) * 2048);
+}
+
+/// States split over heads, index keys and latents do not.
+#[test]
+fn shares_of_what_is_kept() {
+    let hybrid = model("Qwen/Qwen3-Next-80B-A3B-Instruct");
+    let linear = &hybrid.layers[0].mixer;
+    // 32 value heads over 8 ranks.
+    assert_eq!(linear.rank_bytes(KvFormat::BF16, 77, 8, false).0, linear.state_bytes() as u64 / 8);
+    let attention = &hybrid.layers[3].mixer;
+    // Two KV heads over 8 ranks: half each, four times.
+    assert_eq!(attention.rank_bytes(KvFormat::BF16, 100, 8, false).0, 100 * 512 * 2);
+    let sparse = &model("deepseek-ai/DeepSeek-V3.2").layers[0].mixer;
+    assert_eq!(sparse.rank_bytes(KvFormat::BF16, 100, 8, false).0, 100 * (576 * 2 + 132));
+    assert_eq!(sparse.rank_bytes(KvFormat::BF16, 800, 8, true).0, 100 * (576 * 2 + 132));
+}
