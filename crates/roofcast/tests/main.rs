@@ -7,8 +7,8 @@ mod conformance;
 mod corpus;
 #[path = "suite/families.rs"]
 mod families;
-#[path = "suite/hostile.rs"]
-mod hostile;
+#[path = "suite/bent.rs"]
+mod bent;
 #[path = "suite/invariants.rs"]
 mod invariants;
 #[path = "suite/models.rs"]
