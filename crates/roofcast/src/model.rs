@@ -89,7 +89,8 @@ impl Layer {
 pub struct Parameters {
     /// Every weight once; tied weights count once.
     pub total: u64,
-    /// What one token touches: everything but the routed experts that it does not choose. Embedding and lm_head count.
+    /// What one token computes with. With experts, as their makers count: neither the experts that it does not choose
+    /// nor the input embedding, of which it looks up one row, unless that is lm_head, too. Without experts, everything.
     pub active: u64,
     /// The input embedding.
     pub embedding: u64,
@@ -115,6 +116,9 @@ impl Model {
         total += self.outer.iter().map(Tensor::elements).sum::<u128>();
         if self.tied {
             total -= outer(Role::Head);
+        }
+        if idle > 0 && !self.tied {
+            idle += outer(Role::Embedding);
         }
         let count = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
         Parameters {

@@ -26,14 +26,14 @@ const MOST_PARAMETERS: u64 = 1_000_000_000_000_000;
 
 /// Keys of mixers that are none of ours; to read them as attention would be wrong.
 const NOT_MODELLED: &[&str] = &[
-    "attn_type_list_linear",
-    "lru_width",
-    "layer_group_size",
-    "rwkv_version",
-    "time_mix_extra_dim",
-    "conv_L_cache",
-    "mamba_expand",
-    "d_conv",
+    "attn_layer_period", // Jamba's Mamba-1
+    "mamba_d_ssm",       // Falcon-H1's parallel mixers
+    "conv_L_cache",      // LFM2's convolutions
+    "lru_width",         // RecurrentGemma
+    "rescale_every",     // RWKV
+    "layer_group_size",  // Ring's lightning attention in groups
+    "hybrid_layer_ids",  // Zamba2's shared blocks
+    "zero_expert_num",   // LongCat's experts that do nothing
 ];
 
 /// Parses the text of a `config.json`; `place` names the file in errors, `name` the model.

@@ -58,6 +58,10 @@ impl Reader<'_> {
             Some(list) => {
                 list.get(index as usize).and_then(Value::as_u64).filter(|w| (1..=1 << 24).contains(w))
             }
+            // Granite 4's dense models have the MLP that others share beside experts.
+            None if self.model_type == "granitemoehybrid" => {
+                self.keys.count(&["shared_intermediate_size"])?
+            }
             None => self.keys.count(&names)?,
         };
         let intermediate = match named {
@@ -95,7 +99,10 @@ impl Reader<'_> {
             .filter(|f| f.value("moe_num_experts").is_some())
             .unwrap_or(self.keys);
         let counts = ["num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"];
-        let Some(count) = keys.count(&counts)?.filter(|c| *c > 1) else { return Ok(None) };
+        let count = keys.count_or_zero(&counts)?;
+        if count <= 1 {
+            return Ok(None);
+        }
         if keys.value("enable_moe_block").is_some() && !keys.flag("enable_moe_block", true)? {
             return Ok(None);
         }
@@ -105,6 +112,7 @@ impl Reader<'_> {
             "num_experts_per_token",
             "moe_top_k",
             "moe_topk",
+            "moe_k",
             "top_k_experts",
         ];
         let per_token = keys.required(&tops)?;
@@ -152,7 +160,7 @@ impl Reader<'_> {
             t if t.starts_with("gemma4") => return keys.required(&["intermediate_size"]),
             _ => {}
         }
-        match keys.count_or_zero(&["n_shared_experts", "num_shared_experts"])? {
+        match keys.count_or_zero(&["n_shared_experts", "num_shared_experts", "moe_num_shared_experts"])? {
             0 => keys.count_or_zero(&[
                 "shared_expert_intermediate_size",
                 "shared_intermediate_size",
@@ -173,7 +181,7 @@ impl Reader<'_> {
         if let Some(list) = keys.value("moe_layers").and_then(Value::as_array) {
             return Ok(list.iter().any(|v| v.as_u64() == Some(index)));
         }
-        let first = keys.count_or_zero(&["first_k_dense_replace"])?;
+        let first = keys.count_or_zero(&["first_k_dense_replace", "moe_layer_start_index"])?;
         let every =
             keys.count(&["moe_layer_freq", "decoder_sparse_step", "interleave_moe_layer_step"])?.unwrap_or(1);
         let spared = keys.value("mlp_only_layers").and_then(Value::as_array);

@@ -56,11 +56,15 @@ const BIASED: Habits = Habits { qkv_bias: true, ..LLAMA };
 pub(super) fn habits(model_type: &str) -> Option<Habits> {
     Some(match model_type {
         "llama" | "mistral" | "mistral3" | "ministral" | "mixtral" | "internlm2" | "internlm3"
-        | "baichuan" | "phi3" | "yi" | "granite" | "granitemoe" | "smollm3" | "seed_oss" | "exaone"
-        | "deepseek" | "arcee" | "glm" | "dbrx" | "nemotron-nas" | "llama4" | "llama4_text" => LLAMA,
+        | "baichuan" | "phi3" | "yi" | "granite" | "granitemoe" | "granitemoehybrid" | "bamba"
+        | "ernie4_5" | "ernie4_5_moe" | "dots1" | "bailing_moe" | "bailing_moe_v2" | "smollm3"
+        | "seed_oss" | "exaone" | "deepseek" | "arcee" | "glm" | "dbrx" | "nemotron-nas" | "llama4"
+        | "llama4_text" => LLAMA,
         "deepseek_v2" | "deepseek_v3" | "deepseek_v32" | "deepseek_v4" | "deepseek_ref" | "kimi_k2"
-        | "kimi_k25" | "kimi_linear" | "kimi_k3" | "glm_moe_dsa" | "mimo_v2_flash" | "mimo_v2"
-        | "glm4_moe_lite" => LLAMA,
+        | "kimi_k25" | "kimi_linear" | "kimi_k3" | "minimax_m1" | "minimax_text_01" | "MiniMaxM1"
+        | "MiniMaxText01" | "minimax" | "glm_moe_dsa" | "mimo_v2_flash" | "mimo_v2" | "glm4_moe_lite" => {
+            LLAMA
+        }
         "qwen2" | "qwen2_moe" | "qwen2_vl" | "qwen2_5_vl" | "qwen2_vl_text" | "mimo" | "glm4_moe"
         | "glm4v_moe_text" => BIASED,
         "qwen3" | "qwen3_moe" | "qwen3_vl" | "qwen3_vl_moe" | "qwen3_vl_text" | "qwen3_vl_moe_text"

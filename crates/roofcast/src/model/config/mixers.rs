@@ -25,6 +25,12 @@ impl Reader<'_> {
         } else if self.is_linear(index)? {
             return Ok(Mixer::Delta(self.gated_delta()?));
         }
+        if self.is_lightning(index)? {
+            return Ok(Mixer::Delta(self.lightning(index)?));
+        }
+        if self.layer_type(index)? == Some("mamba") {
+            return Ok(Mixer::Mamba(self.mamba()?));
+        }
         if self.keys.value("compress_ratios").is_some() {
             return Ok(Mixer::Compressed(self.compressed(index)?));
         }
@@ -44,6 +50,31 @@ impl Reader<'_> {
         }
         let every = self.keys.count(&["full_attention_interval"])?.unwrap_or(4);
         Ok(!(index + 1).is_multiple_of(every))
+    }
+
+    /// What `layer_types` says of layer `index`.
+    fn layer_type(&self, index: u64) -> Result<Option<&str>> {
+        Ok(self.keys.list("layer_types", self.layers)?.and_then(|types| types[index as usize].as_str()))
+    }
+
+    /// MiniMax-01 and M1: layers of type 0 are lightning attention.
+    fn is_lightning(&self, index: u64) -> Result<bool> {
+        let types = self.keys.list("attn_type_list", self.layers)?;
+        Ok(types.is_some_and(|types| types[index as usize].as_u64() == Some(0)))
+    }
+
+    /// Lightning attention: a matrix state per head with a fixed decay, no convolution.
+    fn lightning(&mut self, index: u64) -> Result<Delta> {
+        let (heads, _, dim) = self.heads(index)?;
+        Ok(Delta {
+            key_heads: heads,
+            value_heads: heads,
+            key_dim: dim,
+            value_dim: dim,
+            kernel: 0,
+            gate: DeltaGate::Fixed,
+            state_bits: 32,
+        })
     }
 
     /// Query heads, KV heads and the width of a head in layer `index`.
@@ -226,8 +257,12 @@ impl Reader<'_> {
             let kind = &types[index as usize];
             return match kind.as_str() {
                 Some("sliding_attention") => Ok(Reach::Window(window)),
-                Some("full_attention") => Ok(Reach::Full),
-                _ => Err(self.keys.bad("layer_types", brief(kind), "sliding_attention, full_attention")),
+                Some("full_attention" | "attention" | "linear_attention" | "mamba") => Ok(Reach::Full),
+                _ => Err(self.keys.bad(
+                    "layer_types",
+                    brief(kind),
+                    "sliding_attention, full_attention, linear_attention, mamba",
+                )),
             };
         }
         Ok(if self.slides(index, window)? { Reach::Window(window) } else { Reach::Full })
@@ -351,12 +386,12 @@ impl Reader<'_> {
     fn mamba(&self) -> Result<Mamba> {
         let keys = self.keys;
         Ok(Mamba {
-            heads: keys.required(&["mamba_num_heads"])?,
-            head_dim: keys.required(&["mamba_head_dim"])?,
+            heads: keys.required(&["mamba_num_heads", "mamba_n_heads"])?,
+            head_dim: keys.required(&["mamba_head_dim", "mamba_d_head"])?,
             groups: keys.count(&["n_groups", "mamba_n_groups"])?.unwrap_or(1),
             state: keys.required(&["ssm_state_size", "mamba_d_state"])?,
             kernel: keys.count(&["conv_kernel", "mamba_d_conv"])?.unwrap_or(4),
-            conv_bias: keys.flag("use_conv_bias", true)?,
+            conv_bias: keys.flag("use_conv_bias", keys.flag("mamba_conv_bias", true)?)?,
             state_bits: self.state_bits("mamba_ssm_cache_dtype", 16)?,
         })
     }

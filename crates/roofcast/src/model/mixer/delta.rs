@@ -34,6 +34,8 @@ pub enum DeltaGate {
         /// Whether the output gate has full rank.
         full_rank: bool,
     },
+    /// A fixed decay per head and an output gate of value width; no delta (lightning attention, arXiv 2501.08313).
+    Fixed,
 }
 
 impl Delta {
@@ -53,12 +55,14 @@ impl Delta {
     /// State matrices and the convolutions' last inputs (16 bits each) of one sequence.
     pub fn state_bytes(&self) -> u64 {
         self.value_heads * self.key_dim * self.value_dim * self.state_bits / 8
-            + (self.kernel - 1) * self.channels() * 2
+            + self.kernel.saturating_sub(1) * self.channels() * 2
     }
 
-    /// FLOPs of one token on the states: reading by key, adding the correction, reading by query; two each an element.
+    /// FLOPs of one token on the states, two each an element: reading by key, adding the correction, reading by query;
+    /// without a delta the first falls away.
     pub fn flops_per_token(&self) -> u64 {
-        6 * self.value_heads * self.key_dim * self.value_dim
+        let products = if self.gate == DeltaGate::Fixed { 2 } else { 3 };
+        2 * products * self.value_heads * self.key_dim * self.value_dim
     }
 
     pub(super) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
@@ -77,6 +81,10 @@ impl Delta {
                 tensors.push(linear("linear_attn.in_proj_a", "in_proj", self.value_heads, hidden));
                 let small = 2 * self.value_heads + self.value_dim;
                 tensors.push(Tensor::vector("linear_attn.norm", "norms", small, Split::Replicated));
+            }
+            DeltaGate::Fixed => {
+                tensors.push(linear("linear_attn.in_proj_z", "in_proj", v, hidden));
+                tensors.push(Tensor::vector("linear_attn.norm", "norms", v, Split::Even));
             }
             DeltaGate::Channel { full_rank } => {
                 let rank = self.key_dim;
