@@ -4,7 +4,8 @@
 //! blocks, as vLLM counts them. With `ideal`: nominal memory, perfect sharing, nothing reserved.
 
 use crate::deployment::Deployment;
-use crate::model::Ffn;
+use crate::model::mixer::attention::Reach;
+use crate::model::{Ffn, Mixer};
 use crate::units::Bytes;
 use serde::Serialize;
 
@@ -43,7 +44,8 @@ pub fn sequence_bytes(deployment: &Deployment, stage: usize, context: u64) -> By
         .map(|(block, layers)| {
             let mixer = &block.mixer;
             let parts = if deployment.ideal { tp } else { mixer.kv_parts(tp) };
-            let cache = deployment.kv.width.bytes(mixer.kv_elements(context).div_ceil(u128::from(parts)));
+            let elements = mixer.kv_elements(context) + block_slack(deployment, mixer, context);
+            let cache = deployment.kv.width.bytes(elements.div_ceil(u128::from(parts)));
             (cache + Bytes(mixer.own_bytes(context).div_ceil(parts))) * *layers
         })
         .sum()
@@ -148,5 +150,43 @@ fn share(room: Bytes, context: u64, sequence: Bytes) -> u64 {
 
 /// `context` in whole blocks.
 fn padded(deployment: &Deployment, context: u64) -> u64 {
-    if deployment.ideal { context } else { context.next_multiple_of(deployment.engine.block_size) }
+    if deployment.ideal { context } else { context.next_multiple_of(block_tokens(deployment)) }
+}
+
+/// Tokens of a KV block, as vLLM sizes it: where layers with a recurrent state share the pool with attention, a block
+/// grows until an attention layer's page holds a state.
+///
+/// Source: `HybridAttentionMambaModelConfig` in vLLM 0.11's `model_executor/models/config.py`.
+pub fn block_tokens(deployment: &Deployment) -> u64 {
+    let size = deployment.engine.block_size;
+    let tp = deployment.parallelism.tp;
+    let mixers = || deployment.stages.iter().flat_map(|s| s.blocks.iter().map(|(b, _)| &b.mixer));
+    let parts = |m: &Mixer| if deployment.ideal { tp } else { m.kv_parts(tp) };
+    let state = mixers()
+        .filter(|m| m.kv_elements(1) == 0)
+        .map(|m| m.own_bytes(1).div_ceil(parts(m)))
+        .max()
+        .unwrap_or(0);
+    let token = mixers()
+        .filter(|m| m.kv_elements(1) > 0)
+        .map(|m| deployment.kv.width.bytes(m.kv_elements(1)).0.div_ceil(parts(m)))
+        .min();
+    match token {
+        Some(token) if state > 0 => state.div_ceil(token.max(1)).next_multiple_of(size),
+        _ => size,
+    }
+}
+
+/// What blocks add to a layer's cache: a window that does not end with a block holds one more.
+fn block_slack(deployment: &Deployment, mixer: &Mixer, context: u64) -> u128 {
+    match mixer {
+        Mixer::Attention(a) if !deployment.ideal => match a.reach {
+            Reach::Window(n) | Reach::Chunk(n) => {
+                u128::from(deployment.engine.block_size.min(context.saturating_sub(n)))
+                    * u128::from(a.kv_elements_per_token())
+            }
+            _ => 0,
+        },
+        _ => 0,
+    }
 }

@@ -5,6 +5,8 @@
 mod conformance;
 #[path = "suite/corpus.rs"]
 mod corpus;
+#[path = "suite/hostile.rs"]
+mod hostile;
 #[path = "suite/invariants.rs"]
 mod invariants;
 #[path = "suite/models.rs"]
