@@ -47,6 +47,10 @@ fn mfu_scales_compute_alone() {
         full["prefill"]["terms"]["flops_ms"].as_f64().unwrap() / 0.4,
         1e-6,
     );
+    // What is slowed is named as such.
+    let qkv =
+        part["prefill"]["operators"].as_array().unwrap().iter().find(|o| o["name"] == "qkv_proj").unwrap();
+    assert_eq!(qkv["bound"], "compute");
 }
 
 #[test]
