@@ -133,7 +133,8 @@ pub fn cost(deployment: &Deployment, batch: &Batch, utilization: Utilization) ->
         if computing > moving {
             compute_bound += limit;
         }
-        merge(&mut operators, work, limit);
+        let bound = if computing > moving { Bound::Compute } else { Bound::Memory };
+        merge(&mut operators, work, limit, bound);
     }
     for operator in &mut operators {
         let bytes = operator.weight_bytes + operator.kv_bytes;
@@ -163,8 +164,9 @@ pub fn cost(deployment: &Deployment, batch: &Batch, utilization: Utilization) ->
         forecast_source: Efficiency::GENERIC.name,
         bound,
         terms,
-        mfu: ratio(terms.flops.seconds() * utilization.mfu, limit.seconds()),
-        mbu: ratio(bytes.as_f64(), deployment.bandwidth().0 * limit.seconds()),
+        // Rounding to picoseconds may overshoot by parts in a billion.
+        mfu: ratio(terms.flops.seconds() * utilization.mfu, limit.seconds()).min(1.0),
+        mbu: ratio(bytes.as_f64(), deployment.bandwidth().0 * limit.seconds()).min(1.0),
         intensity: ratio(flops.as_f64(), bytes.as_f64()),
         communication,
         operators,
@@ -178,18 +180,10 @@ fn times(work: &Work, bandwidth: ByteRate, mfu: f64) -> (Picoseconds, Picosecond
 }
 
 /// Adds one block's work to the operator of the same name and dtype.
-fn merge(operators: &mut Vec<Operator>, work: &Work, limit: Picoseconds) {
+fn merge(operators: &mut Vec<Operator>, work: &Work, limit: Picoseconds, bound: Bound) {
     let layers = work.layers;
     let (flops, weight_bytes, kv_bytes) =
         (work.flops * layers, work.weight_bytes * layers, work.kv_bytes * layers);
-    let bytes_time = weight_bytes + kv_bytes;
-    let bound = if flops.as_f64() / work.rate.0 * 1e12 > limit.0 as f64 * 0.999_999 && bytes_time.0 > 0
-        || bytes_time.0 == 0
-    {
-        Bound::Compute
-    } else {
-        Bound::Memory
-    };
     match operators.iter_mut().find(|o| o.name == work.name && o.dtype == work.dtype) {
         Some(known) => {
             known.layers += layers;

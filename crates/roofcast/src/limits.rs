@@ -48,8 +48,21 @@ pub struct Limits {
     pub all_reduce: Vec<AllReduce>,
     /// Where tensor parallelism stops helping.
     pub tensor_parallel: TensorParallel,
+    /// Experts that the decode step reads; none where the model has none.
+    pub experts: Option<ExpertsTouched>,
     /// Keeping the KV cache against recomputing it.
     pub kv_cache: KvCache,
+}
+
+/// Routed experts of a layer in a decode step.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ExpertsTouched {
+    /// Experts of the layer.
+    pub count: u64,
+    /// How many a token chooses.
+    pub per_token: u64,
+    /// Distinct ones that the batch touches, if tokens choose evenly.
+    pub distinct: f64,
 }
 
 /// The ridge point of a dtype.
@@ -134,6 +147,7 @@ pub fn limits(deployment: &Deployment, question: &Question) -> Limits {
             decode.communication.message_bytes,
         ),
         tensor_parallel: tensor_parallel(deployment, question),
+        experts: experts(deployment, question.batch.div_ceil(deployment.parallelism.replicas)),
         kv_cache: kv_cache(deployment, question, &decode),
         decode,
         prefill,
@@ -143,6 +157,15 @@ pub fn limits(deployment: &Deployment, question: &Question) -> Limits {
 /// One decode step: what a sweep evaluates at each point.
 pub fn decode(deployment: &Deployment, question: &Question) -> Cost {
     cost(deployment, &Batch::decode(question.batch, question.context), question.utilization)
+}
+
+fn experts(deployment: &Deployment, tokens: u64) -> Option<ExpertsTouched> {
+    deployment.model.layers.iter().find_map(|layer| match &layer.ffn {
+        crate::model::Ffn::Experts(e) => {
+            Some(ExpertsTouched { count: e.count, per_token: e.per_token, distinct: e.distinct(tokens) })
+        }
+        _ => None,
+    })
 }
 
 fn ridge(deployment: &Deployment, utilization: Utilization) -> Vec<Ridge> {

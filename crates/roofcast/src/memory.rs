@@ -4,7 +4,7 @@
 //! blocks, as vLLM counts them. With `ideal`: nominal memory, perfect sharing, nothing reserved.
 
 use crate::deployment::Deployment;
-use crate::model::Ffn;
+use crate::model::{Ffn, Mixer};
 use crate::units::Bytes;
 use serde::Serialize;
 
@@ -34,13 +34,16 @@ pub struct Rank {
     pub short_by_bytes: Bytes,
 }
 
-/// Bytes that a sequence of `context` tokens keeps on one rank of stage `stage`: KV, index keys and states.
+/// KV bytes that a sequence of `context` tokens takes on one rank of stage `stage`.
 pub fn sequence_bytes(deployment: &Deployment, stage: usize, context: u64) -> Bytes {
     let tp = deployment.parallelism.tp;
     let blocks = deployment.stages.get(stage).map(|s| s.blocks.as_slice()).unwrap_or_default();
     blocks
         .iter()
-        .map(|(b, layers)| b.mixer.rank_bytes(deployment.kv, context, tp, deployment.ideal) * *layers)
+        .map(|(b, layers)| {
+            let kept = b.mixer.rank_bytes(deployment.kv, context, tp, deployment.ideal);
+            (kept + block_slack(deployment, &b.mixer, context)) * *layers
+        })
         .sum()
 }
 
@@ -143,5 +146,39 @@ fn share(room: Bytes, context: u64, sequence: Bytes) -> u64 {
 
 /// `context` in whole blocks.
 fn padded(deployment: &Deployment, context: u64) -> u64 {
-    if deployment.ideal { context } else { context.next_multiple_of(deployment.engine.block_size) }
+    if deployment.ideal { context } else { context.next_multiple_of(block_tokens(deployment)) }
+}
+
+/// Tokens of a KV block, as vLLM sizes it: where layers with a recurrent state share the pool with attention, a block
+/// grows until an attention layer's page holds a state.
+///
+/// Source: `HybridAttentionMambaModelConfig` in vLLM 0.11's `model_executor/models/config.py`.
+pub fn block_tokens(deployment: &Deployment) -> u64 {
+    let size = deployment.engine.block_size;
+    let tp = deployment.parallelism.tp;
+    let mixers = || deployment.stages.iter().flat_map(|s| s.blocks.iter().map(|(b, _)| &b.mixer));
+    let parts = |heads: u64| if deployment.ideal { tp } else { tp.min(heads) }.max(1);
+    let held = |m: &Mixer| m.recurrence().map(|s| s.bytes.div_ceil(u128::from(parts(s.heads))));
+    let state = mixers().filter_map(held).max().unwrap_or(0);
+    let token = mixers()
+        .filter(|m| m.kv_elements(1) > 0)
+        .map(|m| deployment.kv.width.bytes(m.kv_elements(1)).0.div_ceil(parts(m.kv_heads())))
+        .min();
+    match token {
+        Some(token) if state > 0 => {
+            let tokens = u64::try_from(state.div_ceil(u128::from(token.max(1)))).unwrap_or(1 << 32);
+            tokens.min(1 << 32).next_multiple_of(size)
+        }
+        _ => size,
+    }
+}
+
+/// What blocks add to a layer's cache on a rank: a window or chunk that does not end with a block holds one more.
+fn block_slack(deployment: &Deployment, mixer: &Mixer, context: u64) -> Bytes {
+    let (Mixer::Attention(a), false) = (mixer, deployment.ideal) else { return Bytes::ZERO };
+    let Some(most) = a.window.or(a.chunk).filter(|_| !a.shared_kv) else { return Bytes::ZERO };
+    let tokens = deployment.engine.block_size.min(context.saturating_sub(most));
+    let parts = deployment.parallelism.tp.min(a.kv_heads).max(1);
+    let elements = u128::from(tokens) * u128::from(a.kv_elements_per_token());
+    deployment.kv.width.bytes(elements.div_ceil(u128::from(parts)))
 }

@@ -176,6 +176,7 @@ impl Pass<'_> {
             }
             Mixer::GatedDelta(_)
             | Mixer::Kda(_)
+            | Mixer::Lightning(_)
             | Mixer::Mamba(_)
             | Mixer::Mamba2(_)
             | Mixer::ShortConv(_) => all.push(self.recurrent(block)),

@@ -1,14 +1,16 @@
 //! The library's tests against its public interface, one binary.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // helpers of tests are tests too
 
+#[path = "suite/bent.rs"]
+mod bent;
 #[path = "suite/conformance.rs"]
 mod conformance;
 #[path = "suite/corpus.rs"]
 mod corpus;
 #[path = "suite/families.rs"]
 mod families;
-#[path = "suite/bent.rs"]
-mod bent;
+#[path = "suite/hostile.rs"]
+mod hostile;
 #[path = "suite/invariants.rs"]
 mod invariants;
 #[path = "suite/models.rs"]

@@ -213,6 +213,18 @@ fn balance(deployment: &Deployment, l: &Limits) -> String {
         ),
         ("KV projections", format!("{} of a token's matrix FLOPs", percent(k.kv_flops_share))),
     ];
+    if let Some(e) = l.experts {
+        let share = percent(e.distinct / e.count as f64);
+        pairs.push((
+            "experts",
+            format!(
+                "{} of {} a token; this batch reads {} ({share}) in each layer",
+                e.per_token,
+                e.count,
+                significant(e.distinct)
+            ),
+        ));
+    }
     for way in &l.all_reduce {
         let message = l.decode.communication.message_bytes.gb();
         pairs.push((

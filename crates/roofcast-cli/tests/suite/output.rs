@@ -47,6 +47,10 @@ fn mfu_scales_compute_alone() {
         full["prefill"]["terms"]["flops_ms"].as_f64().unwrap() / 0.4,
         1e-6,
     );
+    // What is slowed is named as such.
+    let qkv =
+        part["prefill"]["operators"].as_array().unwrap().iter().find(|o| o["name"] == "qkv_proj").unwrap();
+    assert_eq!(qkv["bound"], "compute");
 }
 
 #[test]
@@ -108,6 +112,7 @@ fn every_key_of_every_schema_is_documented() {
     let documented = std::fs::read_to_string(root().join("docs/json.md")).unwrap();
     let questions = [
         "limits --model llama-3.1-8b --hardware h100-sxm --tp 2 --count 2",
+        "limits --model qwen3-30b-a3b --hardware h100-sxm",
         "limits --model llama-3.1-8b --hardware h100-sxm --sweep batch=1,2",
         "limits --model llama-3.1-8b --hardware h100-sxm --intensity 4096x4096",
         "capacity --model llama-3.1-8b --hardware tpu-v5e --count 4 --users 10 --explain",

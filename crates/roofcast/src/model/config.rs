@@ -33,6 +33,7 @@ const NOT_MODELLED: &[&str] = &[
     "lru_width",
     "layer_group_size",
     "hybrid_layer_ids",
+    "rescale_every",
     "ssm_cfg",
     "attention_hidden_size",
     "altup_num_inputs",

@@ -10,6 +10,7 @@ pub mod gated_delta;
 pub mod indexer;
 pub mod kda;
 pub mod latent;
+pub mod lightning;
 pub mod mamba;
 pub mod short_conv;
 
@@ -19,6 +20,7 @@ pub use gated_delta::GatedDelta;
 pub use indexer::{BlockIndex, Indexer};
 pub use kda::Kda;
 pub use latent::Latent;
+pub use lightning::Lightning;
 pub use mamba::{Mamba, Mamba2};
 pub use short_conv::ShortConv;
 
@@ -39,6 +41,8 @@ pub enum Mixer {
     GatedDelta(GatedDelta),
     /// Kimi delta attention.
     Kda(Kda),
+    /// Linear attention with a fixed decay per head (MiniMax-01).
+    Lightning(Lightning),
     /// A selective state space (Jamba, Mamba).
     Mamba(Mamba),
     /// A state space with scalar decay per head.
@@ -71,6 +75,7 @@ impl Mixer {
             Mixer::Compressed(c) => c.tensors(hidden),
             Mixer::GatedDelta(d) => d.tensors(hidden),
             Mixer::Kda(k) => k.tensors(hidden),
+            Mixer::Lightning(l) => l.tensors(hidden),
             Mixer::Mamba(m) => m.tensors(hidden),
             Mixer::Mamba2(m) => m.tensors(hidden),
             Mixer::Both(a, m) => a.tensors(hidden).into_iter().chain(m.tensors(hidden)).collect(),
@@ -101,11 +106,17 @@ impl Mixer {
         }
     }
 
-    /// The recurrent state, where the mixer has one.
+    /// The state of a recurrent mixer, which engines page beside the KV cache; none where only compressors hold rows.
+    pub fn recurrence(&self) -> Option<State> {
+        if matches!(self, Mixer::Compressed(_)) { None } else { self.state() }
+    }
+
+    /// What is kept whatever the context, where there is something.
     pub fn state(&self) -> Option<State> {
         match self {
             Mixer::GatedDelta(d) => Some(d.state()),
             Mixer::Kda(k) => Some(k.state()),
+            Mixer::Lightning(l) => Some(l.state()),
             Mixer::Mamba(m) => Some(m.state()),
             Mixer::Mamba2(m) | Mixer::Both(_, m) => Some(m.state()),
             Mixer::ShortConv(c) => Some(c.state()),
@@ -156,6 +167,7 @@ impl Mixer {
             Mixer::Compressed(c) => whole(c.heads),
             Mixer::GatedDelta(d) => whole(d.value_heads),
             Mixer::Kda(k) => whole(k.heads),
+            Mixer::Lightning(l) => whole(l.heads),
             Mixer::Mamba2(m) => whole(m.heads),
             Mixer::Mamba(m) => whole(m.inner),
             Mixer::ShortConv(_) | Mixer::None => None,

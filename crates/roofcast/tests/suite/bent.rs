@@ -172,7 +172,7 @@ fn absurd_models_are_refused_by_key() {
         ("compress_ratios", json!([4])),
         ("hybrid_override_pattern", json!("M*-")),
         ("block_configs", json!([{}, {}])),
-        ("attn_type_list", json!([0, 1])),
+        ("attn_type_list", json!([2, 1])),
         ("layer_types", json!(["linear_attention", "full_attention"])),
         ("layer_types", json!(["retention", "full_attention"])),
         ("altup_num_inputs", json!(4)),

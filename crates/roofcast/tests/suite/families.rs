@@ -72,7 +72,13 @@ fn totals_of_names() {
         "use_head_wise_attn_gate": true, "sliding_window": 512, "layer_types": sliding,
         "moe_layers_enum": routed.join(","), "moe_num_experts": 288, "moe_top_k": 8, "moe_intermediate_size": 1280,
         "share_expert_dim": 1280, "use_moe_router_bias": true, "vocab_size": 128896});
+    let lightning: Vec<u64> = (0..80).map(|l| u64::from(l % 8 == 7)).collect();
+    let minimax = json!({"model_type": "minimax_m1", "hidden_size": 6144, "intermediate_size": 9216,
+        "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128,
+        "num_local_experts": 32, "num_experts_per_tok": 2, "attn_type_list": lightning,
+        "shared_intermediate_size": 0, "vocab_size": 200064});
     let cases = [
+        ("MiniMax-M1, 456B with 45.9B active", minimax, 456.0, 45.9),
         ("Kimi-Linear-48B-A3B", kimi, 48.0, 3.0),
         ("Jamba-v0.1, 52B with 12B active", jamba, 52.0, 12.0),
         ("Bamba-9B-v1, 9.78B", bamba, 9.78, 9.78),

@@ -204,3 +204,16 @@ fn compressed_layers_keep_blocks() {
     let added: u64 = 21 * 32 * (512 * 2 + 132) + 20 * 512 * 2;
     assert_eq!(model.kv_bytes_per_token(KvFormat::BF16, 8192).0, added / 128);
 }
+
+/// Qwen3.5-27B in 16 bits: a state of 3,207,168 B against 4 · 2 · 256 · 2 = 4096 B a token and attention layer: 783 tokens hold it,
+/// 784 in blocks of 16. Llama keeps its 16.
+#[test]
+fn blocks_of_hybrids_hold_a_state() {
+    use roofcast::{Deployment, deployment::Options, memory};
+    let of = |name: &str| {
+        let chip = std::sync::Arc::new(catalog().accelerator("h200-sxm").unwrap().clone());
+        memory::block_tokens(&Deployment::resolve(model(name), chip, &Options::default()).unwrap())
+    };
+    assert_eq!((48 * 128 * 128 * 4 + 3 * 10_240 * 2_u64).div_ceil(4096), 783);
+    assert_eq!((of("Qwen/Qwen3.5-27B"), of("meta-llama/Llama-3.1-8B")), (784, 16));
+}

@@ -54,7 +54,9 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         "llama" | "mistral" | "mistral3" | "ministral" | "mixtral" | "internlm2" | "internlm3"
         | "baichuan" | "phi3" | "yi" | "granite" | "granitemoe" | "smollm3" | "seed_oss" | "exaone"
         | "deepseek" | "llama4" | "llama4_text" | "nemotron-nas" | "dbrx" | "jamba" | "bamba"
-        | "granitemoehybrid" | "falcon_h1" | "step3p5" | "ernie4_5" | "ernie4_5_moe" => LLAMA,
+        | "granitemoehybrid" | "falcon_h1" | "step3p5" | "ernie4_5" | "ernie4_5_moe" | "dots1"
+        | "bailing_moe" | "bailing_moe_v2" | "minimax" | "minimax_m1" | "minimax_text_01" | "MiniMaxM1"
+        | "MiniMaxText01" => LLAMA,
         "deepseek_v2" | "deepseek_v3" | "deepseek_v32" | "deepseek_v4" | "deepseek_ref" | "kimi_k2"
         | "kimi_k25" | "kimi_k3" | "kimi_linear" | "glm_moe_dsa" | "glm4_moe_lite" => LLAMA,
         "step3p7" | "step3p7_text" | "exaone4" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
@@ -74,7 +76,7 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         | "olmoe" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
         "minimax_m2" => Habits { qk_norm: QkNorm::Full, ..LLAMA },
         "olmo2" => Habits { qk_norm: QkNorm::Full, ..LLAMA },
-        "glm4_moe" => Habits { qkv_bias: true, ..LLAMA },
+        "glm4_moe" | "glm4v_moe_text" => Habits { qkv_bias: true, ..LLAMA },
         "gpt_oss" => Habits { qkv_bias: true, o_bias: true, mlp_bias: true, ..LLAMA },
         "gemma" => Habits { tied: true, ..LLAMA },
         "gemma2" => Habits { tied: true, norms: 4, ..LLAMA },

@@ -3,7 +3,7 @@
 use super::Reader;
 use crate::error::Result;
 use crate::model::keys::brief;
-use crate::model::mixer::{GatedDelta, Kda, Mamba, Mamba2, Mixer, ShortConv};
+use crate::model::mixer::{GatedDelta, Kda, Lightning, Mamba, Mamba2, Mixer, ShortConv};
 use serde_json::Value;
 
 impl Reader<'_> {
@@ -18,14 +18,12 @@ impl Reader<'_> {
             return Ok(if layers.contains(&(index + 1)) { Some(self.kda()?) } else { None });
         }
         if let Some(list) = keys.list("attn_type_list", self.layers)? {
-            let kind = &list[index as usize];
-            if kind.as_u64() != Some(1) {
-                return Err(keys.bad(
-                    "attn_type_list",
-                    brief(kind),
-                    "1: lightning attention is not modelled",
-                ));
-            }
+            // 1 is softmax attention, 0 lightning attention.
+            return match list[index as usize].as_u64() {
+                Some(1) => Ok(None),
+                Some(0) => Ok(Some(self.lightning()?)),
+                _ => Err(keys.bad("attn_type_list", brief(&list[index as usize]), "0, 1")),
+            };
         }
         match self.model_type {
             "mamba2" => return Ok(Some(Mixer::Mamba2(self.mamba2()?))),
@@ -97,6 +95,12 @@ impl Reader<'_> {
             state_element: self.state_element(4, "gated delta nets")?,
             conv_element: self.element()?,
         }))
+    }
+
+    fn lightning(&self) -> Result<Mixer> {
+        let heads = self.keys.required(&["num_attention_heads"])?;
+        let width = self.keys.count(&["head_dim"])?;
+        Ok(Mixer::Lightning(Lightning { heads, head_dim: width.unwrap_or((self.hidden / heads).max(1)) }))
     }
 
     fn kda(&mut self) -> Result<Mixer> {

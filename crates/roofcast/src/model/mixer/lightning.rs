@@ -1,0 +1,50 @@
+//! Lightning attention: linear attention with a fixed decay per head and no correction.
+//!
+//! Source: MiniMax-01 (arXiv 2501.08313) and Hugging Face transformers' `modeling_minimax.py`; vLLM keeps the state in fp32
+//! (`linear_attention_state_dtype`).
+
+use super::State;
+use crate::model::tensor::{Split, Tensor};
+
+/// One such layer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Lightning {
+    /// Heads.
+    pub heads: u64,
+    /// Width of queries, keys and values.
+    pub head_dim: u64,
+}
+
+impl Lightning {
+    /// A square fp32 matrix per head. Per token the update and the product with the query are 2·width² operations each.
+    pub fn state(&self) -> State {
+        let matrix = u128::from(self.heads) * u128::from(self.head_dim) * u128::from(self.head_dim);
+        State { bytes: 4 * matrix, flops: 4 * matrix, heads: self.heads }
+    }
+
+    /// The weight tensors for a residual stream of `hidden`: q, k and v, an output gate, a norm, the output.
+    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+        let (wide, even) = (self.heads * self.head_dim, Split::Even);
+        vec![
+            Tensor::linear("self_attn.qkv_proj", "in_proj", 3 * wide, hidden, even),
+            Tensor::linear("self_attn.output_gate", "in_proj", wide, hidden, even),
+            Tensor::vector("self_attn.norm", "norms", wide, even),
+            Tensor::linear("self_attn.out_proj", "o_proj", hidden, wide, even),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn minimax_01_by_hand() {
+        let lightning = Lightning { heads: 64, head_dim: 128 };
+        // 64 · 128 · 128 = 1,048,576 elements.
+        assert_eq!((lightning.state().bytes, lightning.state().flops), (4_194_304, 4_194_304));
+        // hidden 6144, 8192 wide: five matrices and a norm.
+        let count: u128 = lightning.tensors(6144).iter().map(Tensor::elements).sum();
+        assert_eq!(count, 5 * 8192 * 6144 + 8192);
+    }
+}
