@@ -37,13 +37,12 @@ pub struct Rank {
 
 /// KV bytes that a sequence of `context` tokens takes on one rank of stage `stage`.
 pub fn sequence_bytes(deployment: &Deployment, stage: usize, context: u64) -> Bytes {
-    let tp = deployment.parallelism.tp;
     let blocks = deployment.stages.get(stage).map(|s| s.blocks.as_slice()).unwrap_or_default();
     blocks
         .iter()
         .map(|(block, layers)| {
             let mixer = &block.mixer;
-            let parts = if deployment.ideal { tp } else { mixer.kv_parts(tp) };
+            let parts = parts(deployment, mixer);
             let elements = mixer.kv_elements(context) + block_slack(deployment, mixer, context);
             let cache = deployment.kv.width.bytes(elements.div_ceil(u128::from(parts)));
             (cache + Bytes(mixer.own_bytes(context).div_ceil(parts))) * *layers
@@ -159,21 +158,28 @@ fn padded(deployment: &Deployment, context: u64) -> u64 {
 /// Source: `HybridAttentionMambaModelConfig` in vLLM 0.11's `model_executor/models/config.py`.
 pub fn block_tokens(deployment: &Deployment) -> u64 {
     let size = deployment.engine.block_size;
-    let tp = deployment.parallelism.tp;
     let mixers = || deployment.stages.iter().flat_map(|s| s.blocks.iter().map(|(b, _)| &b.mixer));
-    let parts = |m: &Mixer| if deployment.ideal { tp } else { m.kv_parts(tp) };
     let state = mixers()
         .filter(|m| m.kv_elements(1) == 0)
-        .map(|m| m.own_bytes(1).div_ceil(parts(m)))
+        .map(|m| m.own_bytes(1).div_ceil(parts(deployment, m)))
         .max()
         .unwrap_or(0);
     let token = mixers()
         .filter(|m| m.kv_elements(1) > 0)
-        .map(|m| deployment.kv.width.bytes(m.kv_elements(1)).0.div_ceil(parts(m)))
+        .map(|m| deployment.kv.width.bytes(m.kv_elements(1)).0.div_ceil(parts(deployment, m)))
         .min();
     match token {
         Some(token) if state > 0 => state.div_ceil(token.max(1)).next_multiple_of(size),
         _ => size,
+    }
+}
+
+/// Into how many parts the ranks of a stage cut what a layer keeps.
+fn parts(deployment: &Deployment, mixer: &Mixer) -> u64 {
+    match mixer {
+        _ if deployment.ideal => deployment.parallelism.tp,
+        Mixer::Attention(a) => deployment.kv_parts(a.kv_heads),
+        other => other.kv_parts(deployment.parallelism.tp),
     }
 }
 
