@@ -208,6 +208,14 @@ impl Deployment {
         Ok(deployment)
     }
 
+    /// Into how many parts `tp` ranks cut what is kept per KV head: no more than there are heads, since GPU engines
+    /// replicate them beyond (vLLM's `QKVParallelLinear`). JAX engines on TPU share the cache by sequences there, and an
+    /// ideal machine shares everything.
+    pub fn kv_parts(&self, heads: u64) -> u64 {
+        let tp = self.parallelism.tp;
+        if self.ideal || self.accelerator.vendor == "google" { tp } else { tp.min(heads) }
+    }
+
     /// Memory bandwidth, in the convention's units.
     pub fn bandwidth(&self) -> ByteRate {
         let decimal = self.accelerator.bandwidth_bytes_per_s.0;

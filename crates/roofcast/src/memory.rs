@@ -4,6 +4,7 @@
 //! blocks, as vLLM counts them. With `ideal`: nominal memory, perfect sharing, nothing reserved.
 
 use crate::deployment::Deployment;
+use crate::model::mixer::Parts;
 use crate::model::{Ffn, Mixer};
 use crate::units::Bytes;
 use serde::Serialize;
@@ -36,12 +37,11 @@ pub struct Rank {
 
 /// KV bytes that a sequence of `context` tokens takes on one rank of stage `stage`.
 pub fn sequence_bytes(deployment: &Deployment, stage: usize, context: u64) -> Bytes {
-    let tp = deployment.parallelism.tp;
     let blocks = deployment.stages.get(stage).map(|s| s.blocks.as_slice()).unwrap_or_default();
     blocks
         .iter()
         .map(|(b, layers)| {
-            let kept = b.mixer.rank_bytes(deployment.kv, context, tp, deployment.ideal);
+            let kept = b.mixer.rank_bytes(deployment.kv, context, parts(deployment, &b.mixer));
             (kept + block_slack(deployment, &b.mixer, context)) * *layers
         })
         .sum()
@@ -155,14 +155,12 @@ fn padded(deployment: &Deployment, context: u64) -> u64 {
 /// Source: `HybridAttentionMambaModelConfig` in vLLM 0.11's `model_executor/models/config.py`.
 pub fn block_tokens(deployment: &Deployment) -> u64 {
     let size = deployment.engine.block_size;
-    let tp = deployment.parallelism.tp;
     let mixers = || deployment.stages.iter().flat_map(|s| s.blocks.iter().map(|(b, _)| &b.mixer));
-    let parts = |heads: u64| if deployment.ideal { tp } else { tp.min(heads) }.max(1);
-    let held = |m: &Mixer| m.recurrence().map(|s| s.bytes.div_ceil(u128::from(parts(s.heads))));
+    let held = |m: &Mixer| m.recurrence().map(|s| s.bytes.div_ceil(u128::from(parts(deployment, m).state)));
     let state = mixers().filter_map(held).max().unwrap_or(0);
     let token = mixers()
         .filter(|m| m.kv_elements(1) > 0)
-        .map(|m| deployment.kv.width.bytes(m.kv_elements(1)).0.div_ceil(parts(m.kv_heads())))
+        .map(|m| deployment.kv.width.bytes(m.kv_elements(1)).0.div_ceil(parts(deployment, m).cache))
         .min();
     match token {
         Some(token) if state > 0 => {
@@ -173,12 +171,25 @@ pub fn block_tokens(deployment: &Deployment) -> u64 {
     }
 }
 
+/// Into how many parts the ranks of a stage cut what a layer keeps: KV heads as [`Deployment::kv_parts`] says, states by
+/// their heads; latents and index keys are whole on every rank.
+fn parts(deployment: &Deployment, mixer: &Mixer) -> Parts {
+    let tp = deployment.parallelism.tp;
+    if deployment.ideal {
+        return Parts { cache: tp, index: tp, state: tp };
+    }
+    let cache = match mixer {
+        Mixer::Attention(a) | Mixer::Both(a, _) => deployment.kv_parts(a.kv_heads),
+        _ => 1,
+    };
+    Parts { cache, index: 1, state: mixer.state().map_or(1, |s| tp.min(s.heads).max(1)) }
+}
+
 /// What blocks add to a layer's cache on a rank: a window or chunk that does not end with a block holds one more.
 fn block_slack(deployment: &Deployment, mixer: &Mixer, context: u64) -> Bytes {
     let (Mixer::Attention(a), false) = (mixer, deployment.ideal) else { return Bytes::ZERO };
     let Some(most) = a.window.or(a.chunk).filter(|_| !a.shared_kv) else { return Bytes::ZERO };
     let tokens = deployment.engine.block_size.min(context.saturating_sub(most));
-    let parts = deployment.parallelism.tp.min(a.kv_heads).max(1);
     let elements = u128::from(tokens) * u128::from(a.kv_elements_per_token());
-    deployment.kv.width.bytes(elements.div_ceil(u128::from(parts)))
+    deployment.kv.width.bytes(elements.div_ceil(u128::from(deployment.kv_parts(a.kv_heads))))
 }

@@ -178,17 +178,27 @@ fn question(spec: &Spec, model: &Model, workload: &Workload) -> String {
     table::pairs(&pairs)
 }
 
+/// The replica of a choice, resolved again.
+fn replica_of(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, choice: &Choice) -> Result<Deployment> {
+    let mut options = Options::of(spec);
+    // Only what was searched over: the checkpoint's own formats have no name that says all.
+    let search = spec.search.clone().unwrap_or_default();
+    if !search.weights.is_empty() {
+        options.precision.weights = Some(choice.weights.clone());
+    }
+    if !search.kv.is_empty() {
+        options.precision.kv = Some(choice.kv.clone());
+    }
+    options.parallelism =
+        roofcast::parallelism::Request { tp: Some(choice.tp), pp: Some(choice.pp), ..Default::default() };
+    let chip = Arc::new(catalog.accelerator(&choice.accelerator)?.clone());
+    Ok(Deployment::resolve(Arc::clone(model), chip, &options)?)
+}
+
 /// Limits and capacity of the best choice's replica.
 fn best_in_detail(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, best: &Choice) -> Result<String> {
     let Some(workload) = &spec.workload else { return Ok(String::new()) };
-    let mut options = Options::of(spec);
-    options.precision.weights =
-        Some(best.weights.clone()).filter(|w| w.parse::<roofcast::precision::WeightFormat>().is_ok());
-    options.precision.kv = Some(best.kv.clone());
-    options.parallelism =
-        roofcast::parallelism::Request { tp: Some(best.tp), pp: Some(best.pp), ..Default::default() };
-    let chip = Arc::new(catalog.accelerator(&best.accelerator)?.clone());
-    let replica = Deployment::resolve(Arc::clone(model), chip, &options)?;
+    let replica = replica_of(spec, model, catalog, best)?;
     let (input, output) = (workload.input_len.mean() as u64, workload.output_len.mean() as u64);
     let held = capacity(
         &replica,
@@ -210,7 +220,7 @@ fn best_in_detail(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, best: &Cho
         )
         .to_lowercase()
     };
-    let pairs = [
+    let mut pairs = vec![
         (
             "best",
             format!(
@@ -240,6 +250,15 @@ fn best_in_detail(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, best: &Cho
             format!("{} prefill servers for one decode server", significant(best.prefill_per_decode)),
         ),
     ];
+    if spec.slo.tpot_p99_ms.is_some_and(|most| best.forecast.tpot_ms > most) {
+        let forecast = significant(best.forecast.tpot_ms);
+        pairs.push((
+            "beware",
+            format!(
+                "the generic forecast is {forecast} ms a token, beyond the SLO; --cost forecast plans for it"
+            ),
+        ));
+    }
     Ok(table::pairs(&pairs))
 }
 

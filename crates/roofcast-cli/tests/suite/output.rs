@@ -36,6 +36,22 @@ fn llama_70b_on_four_h100() {
     near(&answer["decode"]["limit_with_communication_ms"], 9.029, 0.001);
 }
 
+/// Eight KV heads on 16 chips. TPU: (68.45e9 + 2 · 1.05e9 B of weights + 32 · 8192 · 163,840 B of KV) / (16 · 819 GB/s) = 8.66 ms. On
+/// GPUs the heads are replicated: KV takes twice its share.
+#[test]
+fn kv_heads_beyond_their_number() {
+    let base =
+        "limits --model meta-llama/Meta-Llama-3-70B --count 16 --tp 16 --kv 8 --batch 32 --context 8192";
+    let (tpu, _) = json(&format!("{base} --hardware tpu-v5e --weights int8"));
+    near(
+        &tpu["decode"]["limit_ms"],
+        (68.452e9 + 2.0 * 1.0507e9 + 32.0 * 8192.0 * 163_840.0) / (16.0 * 819e9) * 1e3,
+        0.002,
+    );
+    let (gpu, _) = json(&format!("{base} --hardware h100-sxm --weights w8"));
+    near(&gpu["decode"]["terms"]["kv_ms"], 32.0 * 8192.0 * 163_840.0 / (8.0 * 3.35e12) * 1e3, 0.001);
+}
+
 #[test]
 fn mfu_scales_compute_alone() {
     let base = "limits --model llama-3.1-8b --hardware h100-sxm --context 2048";

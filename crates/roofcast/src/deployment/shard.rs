@@ -172,13 +172,12 @@ impl Share<'_> {
         let p = self.deployment.parallelism;
         let parts = match tensor.split {
             Split::Even => p.tp,
-            Split::KvHeads(heads) if !self.deployment.ideal => p.tp.min(heads),
+            Split::KvHeads(heads) => self.deployment.kv_parts(heads),
             Split::Experts => {
                 let experts = u128::from(tensor.copies).div_ceil(u128::from(p.ep));
                 let one = Tensor { copies: 1, ..*tensor };
                 return one.elements().div_ceil(u128::from(p.stage_ranks() / p.ep)) * experts;
             }
-            Split::KvHeads(_) => p.tp,
             Split::Replicated if self.deployment.ideal => p.tp,
             Split::Replicated => 1,
         };

@@ -36,7 +36,6 @@ const NOT_MODELLED: &[&str] = &[
     "rescale_every",
     "ssm_cfg",
     "attention_hidden_size",
-    "altup_num_inputs",
     "zero_expert_num",
     "cross_attention_layers",
     "encoder_layers",

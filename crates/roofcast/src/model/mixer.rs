@@ -66,6 +66,17 @@ pub struct State {
     pub heads: u64,
 }
 
+/// Into how many parts tensor parallelism cuts what a layer keeps; 1 is whole on every rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parts {
+    /// Keys and values.
+    pub cache: u64,
+    /// An indexer's keys.
+    pub index: u64,
+    /// A recurrent state.
+    pub state: u64,
+}
+
 impl Mixer {
     /// The mixer's weight tensors for a residual stream of `hidden`.
     pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
@@ -132,25 +143,15 @@ impl Mixer {
 
     /// Everything that a sequence of `context` tokens keeps in this layer, whole.
     pub fn sequence_bytes(&self, kv: KvFormat, context: u64) -> Bytes {
-        self.rank_bytes(kv, context, 1, true)
+        self.rank_bytes(kv, context, Parts { cache: 1, index: 1, state: 1 })
     }
 
-    /// The share of [`Mixer::sequence_bytes`] on one of `tp` ranks. KV heads fewer than `tp` are replicated, as are
-    /// latents and index keys; states split over their heads. `ideal` shares everything evenly.
-    pub fn rank_bytes(&self, kv: KvFormat, context: u64, tp: u64, ideal: bool) -> Bytes {
-        let parts = |heads: u64| u128::from(if ideal { tp } else { tp.min(heads) }.max(1));
-        let elements = kv.width.bytes(self.kv_elements(context).div_ceil(parts(self.kv_heads())));
-        let index = self.index_bytes(context).div_ceil(parts(1));
-        let state = self.state().map_or(0, |s| s.bytes.div_ceil(parts(s.heads)));
-        elements + Bytes(u64::try_from(index + state).unwrap_or(u64::MAX))
-    }
-
-    /// Heads over which tensor parallelism splits the KV cache.
-    pub fn kv_heads(&self) -> u64 {
-        match self {
-            Mixer::Attention(a) | Mixer::Both(a, _) => a.kv_heads,
-            _ => 1,
-        }
+    /// The share of [`Mixer::sequence_bytes`] on one rank that holds one of so many parts.
+    pub fn rank_bytes(&self, kv: KvFormat, context: u64, parts: Parts) -> Bytes {
+        let of = |count: u128, parts: u64| count.div_ceil(u128::from(parts.max(1)));
+        let elements = kv.width.bytes(of(self.kv_elements(context), parts.cache));
+        let own = of(self.index_bytes(context), parts.index) + of(self.state_bytes(), parts.state);
+        elements + Bytes(u64::try_from(own).unwrap_or(u64::MAX))
     }
 
     /// The head count that `tp` does not divide, if there is one. KV heads fewer than `tp` are replicated.

@@ -14,7 +14,7 @@ impl Pass<'_> {
         let tp = self.deployment.parallelism.tp;
         let heads = a.heads.div_ceil(tp);
         let width = self.deployment.kv.width;
-        let kv_parts = if self.deployment.ideal { tp } else { tp.min(a.kv_heads) };
+        let kv_parts = self.deployment.kv_parts(a.kv_heads);
         let per_pair = 2 * u128::from(heads) * u128::from(a.head_dim + a.v_head_dim);
         let mut work = self.work("attention", Family::Attention, Flops::ZERO, Bytes::ZERO);
         for s in &self.rank.groups {

@@ -175,7 +175,7 @@ fn absurd_models_are_refused_by_key() {
         ("attn_type_list", json!([2, 1])),
         ("layer_types", json!(["linear_attention", "full_attention"])),
         ("layer_types", json!(["retention", "full_attention"])),
-        ("altup_num_inputs", json!(4)),
+        ("lru_width", json!(4)),
     ];
     for (key, value) in cases {
         let message = with(key, value);

@@ -4,7 +4,7 @@ use crate::support::model;
 use roofcast::model::{Mixer, Model, config};
 use roofcast::operator::{Batch, Family, Work, work};
 use roofcast::precision::KvFormat;
-use roofcast::{Catalog, Deployment, deployment::Options};
+use roofcast::{Catalog, Deployment, deployment::Options, memory, parallelism::Request};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -133,6 +133,24 @@ fn per_layer_inputs_and_shared_caches() {
     assert_eq!(model.kv_elements_per_token(1000), 3 * 1024);
 }
 
+/// gemma-3n-E4B-it: 6.87B in its text part (7.85B on its model page with about 0.3B of vision and 0.68B of audio), 15 of
+/// 35 layers on the caches of earlier ones.
+#[test]
+fn alternating_streams() {
+    let local: Vec<&str> =
+        (0..35).map(|l| if l % 5 == 4 { "full_attention" } else { "sliding_attention" }).collect();
+    let gemma = json!({"model_type": "gemma3n_text", "hidden_size": 2048, "intermediate_size": vec![16384; 35],
+        "num_hidden_layers": 35, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256,
+        "num_kv_shared_layers": 15, "sliding_window": 512, "hidden_size_per_layer_input": 256,
+        "vocab_size_per_layer_input": 262144, "laurel_rank": 64, "altup_num_inputs": 4, "layer_types": local,
+        "vocab_size": 262400});
+    let model = read(&gemma);
+    let total = model.parameters().total as f64 / 1e9;
+    assert!((total / 6.87 - 1.0).abs() <= 0.01, "{total}");
+    // Of the first 20 layers 4 are global.
+    assert_eq!(model.kv_elements_per_token(1000), 4 * 1024);
+}
+
 /// A searched model: a block may lose attention or FFN, or have one matrix there. hidden 4096, 32 heads of 128.
 #[test]
 fn searched_blocks_by_hand() {
@@ -243,14 +261,15 @@ fn the_work_of_chunks_by_hand() {
 /// States split over heads, index keys and latents do not.
 #[test]
 fn shares_of_what_is_kept() {
-    let hybrid = model("Qwen/Qwen3-Next-80B-A3B-Instruct");
-    let linear = &hybrid.layers[0].mixer;
-    // 32 value heads over 8 ranks.
-    assert_eq!(linear.rank_bytes(KvFormat::BF16, 77, 8, false).0, linear.state_bytes() as u64 / 8);
-    let attention = &hybrid.layers[3].mixer;
-    // Two KV heads over 8 ranks: half each, four times.
-    assert_eq!(attention.rank_bytes(KvFormat::BF16, 100, 8, false).0, 100 * 512 * 2);
-    let sparse = &model("deepseek-ai/DeepSeek-V3.2").layers[0].mixer;
-    assert_eq!(sparse.rank_bytes(KvFormat::BF16, 100, 8, false).0, 100 * (576 * 2 + 132));
-    assert_eq!(sparse.rank_bytes(KvFormat::BF16, 800, 8, true).0, 100 * (576 * 2 + 132));
+    let on = |name: &str, tp: u64, ideal: bool| {
+        let chip = Arc::new(Catalog::embedded().unwrap().accelerator("h200-sxm").unwrap().clone());
+        let parallelism = Request { tp: Some(tp), ..Request::default() };
+        let d = Deployment::resolve(model(name), chip, &Options { parallelism, ideal, ..Options::default() });
+        memory::sequence_bytes(&d.unwrap(), 0, 800).0
+    };
+    // Qwen3-Next over 8 ranks: 4 of 32 value heads in 36 layers, of channels a part; one of 2 KV heads in 12.
+    let state = (32 * 128 * 128 * 4 + 3 * 8192 * 2) / 8;
+    assert_eq!(on("Qwen/Qwen3-Next-80B-A3B-Instruct", 8, false), 36 * state + 12 * 800 * 512 * 2);
+    assert_eq!(on("deepseek-ai/DeepSeek-V3.2", 8, false), 61 * 800 * (576 * 2 + 132));
+    assert_eq!(on("deepseek-ai/DeepSeek-V3.2", 8, true), 61 * 100 * (576 * 2 + 132));
 }

@@ -2,6 +2,7 @@
 
 use super::Reader;
 use crate::error::Result;
+use crate::model::keys::brief;
 use crate::model::{Dense, Experts, Ffn};
 use serde_json::Value;
 
@@ -32,6 +33,8 @@ impl Reader<'_> {
             "llama4" | "llama4_text" => keys.count(&["intermediate_size_mlp", "intermediate_size"])?,
             // Without experts its shared MLP is all there is.
             "granitemoehybrid" => keys.count(&["shared_intermediate_size", "intermediate_size"])?,
+            // Gemma 3n lists a width a layer.
+            _ if keys.value("intermediate_size").is_some_and(Value::is_array) => self.listed_width(index)?,
             _ => keys.count(&[
                 "dense_intermediate_size",
                 "intermediate_size",
@@ -62,6 +65,15 @@ impl Reader<'_> {
             _ => keys.flag("mlp_bias", self.habits.mlp_bias)?,
         };
         Ok(Dense { intermediate, gated: self.habits.gated, bias })
+    }
+
+    /// The width of layer `index` in a list of them.
+    fn listed_width(&self, index: u64) -> Result<Option<u64>> {
+        let keys = self.keys;
+        let Some(widths) = keys.list("intermediate_size", self.layers)? else { return Ok(None) };
+        let found = &widths[index as usize];
+        let width = found.as_u64().filter(|w| (1..=1 << 24).contains(w));
+        width.map(Some).ok_or_else(|| keys.bad("intermediate_size", brief(found), "1 to 16777216"))
     }
 
     /// LFM2's width: two thirds, times a factor, rounded up.

@@ -81,7 +81,7 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         "gemma" => Habits { tied: true, ..LLAMA },
         "gemma2" => Habits { tied: true, norms: 4, ..LLAMA },
         "minimax_m3" | "minimax_m3_vl" | "minimax_m3_vl_text" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
-        "gemma3" | "gemma3_text" | "gemma4" | "gemma4_text" => {
+        "gemma3" | "gemma3_text" | "gemma3n" | "gemma3n_text" | "gemma4" | "gemma4_text" => {
             Habits { tied: true, norms: 4, qk_norm: QkNorm::Head, ..LLAMA }
         }
         "glm" => LLAMA,

@@ -62,6 +62,11 @@ impl Reader<'_> {
             ));
             extras.push(Tensor::vector("per_layer_projection_norm", "norms", width, Split::Replicated));
         }
+        if let Some(inputs) = keys.count(&["altup_num_inputs"])? {
+            // Into the other streams before the first layer and out of them behind the last.
+            let square = Tensor::linear("altup", "altup", self.hidden, self.hidden, Split::Replicated);
+            extras.push(square.times(2 * (inputs - 1)));
+        }
         if let Some(streams) = keys.count(&["hc_mult"])? {
             let wide = streams * self.hidden;
             let mix = Tensor::linear("hc_head", "hyper_connections", streams, wide, Split::Replicated);
@@ -77,7 +82,9 @@ impl Reader<'_> {
     /// Tensors of layer beside mixer, FFN and norms.
     ///
     /// Hyper-connections: twice a matrix of (2 + n)n rows over n streams, as many biases and 3 scales. Per-layer inputs:
-    /// a gate down, a projection up and a norm. Attention residuals: a norm and a row before mixer and FFN each.
+    /// a gate down, a projection up and a norm. Attention residuals: a norm and a row before mixer and FFN each. Gemma 3n:
+    /// a residual of low rank with a norm (LAuReL); of n alternating streams n + n² rows of n coefficients, a router of n
+    /// rows, and its norm and scale (AltUp).
     pub(super) fn layer_extras(&self) -> Result<Vec<Tensor>> {
         let keys = self.keys;
         let whole = Split::Replicated;
@@ -96,6 +103,17 @@ impl Reader<'_> {
         }
         if keys.count_or_zero(&["attn_res_block_size"])? > 0 {
             extras.push(Tensor::vector("attn_res", "norms", 4 * self.hidden, whole));
+        }
+        if let Some(rank) = keys.count(&["laurel_rank"])? {
+            extras.push(Tensor::linear("laurel.linear_left", "laurel", rank, self.hidden, whole));
+            extras.push(Tensor::linear("laurel.linear_right", "laurel", self.hidden, rank, whole));
+            extras.push(Tensor::vector("laurel.norm", "norms", self.hidden, whole));
+        }
+        if let Some(inputs) = keys.count(&["altup_num_inputs"])? {
+            let router = Tensor::linear("altup.modality_router", "altup", inputs, self.hidden, whole);
+            extras.push(router.with_role(Role::Router));
+            let coefficients = (inputs + inputs * inputs) * inputs;
+            extras.push(Tensor::vector("altup.norms", "norms", coefficients + 2 * self.hidden, whole));
         }
         Ok(extras)
     }
