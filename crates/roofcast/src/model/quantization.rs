@@ -15,6 +15,10 @@ const MXFP8: Format = Format { name: "mxfp8", width: Width::grouped(8, 8, 32), c
 /// NVFP4 whose activations stay in 16 bits.
 const NVFP4_WEIGHT_ONLY: Format = Format { name: "nvfp4-weight-only", compute: None, ..Format::NVFP4 };
 
+/// More patterns and groups than any checkpoint has; each is held against each tensor.
+const MOST_PATTERNS: usize = 4096;
+const MOST_GROUPS: usize = 64;
+
 /// A checkpoint's quantization.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quantization {
@@ -90,6 +94,13 @@ impl Quantization {
             },
         };
         let kv = section.value("kv_cache_scheme").or(section.value("kv_cache_quant_algo"));
+        let ignored = Modules::read(section, ignored);
+        let patterns = ignored.globs.len() + named.iter().map(|(m, _)| m.globs.len()).sum::<usize>();
+        if patterns > MOST_PATTERNS || named.len() > MOST_GROUPS {
+            let found = format!("{patterns} patterns in {} groups", named.len());
+            let accepted = format!("at most {MOST_PATTERNS} in {MOST_GROUPS}");
+            return Err(section.bad("quantization_config", found, accepted));
+        }
         Ok(Some(Quantization {
             method: method.to_owned(),
             format,
@@ -98,7 +109,7 @@ impl Quantization {
             named_only,
             named,
             experts: None,
-            ignored: Modules::read(section, ignored),
+            ignored,
         }))
     }
 
@@ -188,6 +199,9 @@ fn listed(section: &Keys) -> Result<Vec<(Modules, Format)>> {
         };
         let Some(name) = keys.text("quant_algo")? else { continue };
         let Some(format) = modelopt(name, &keys)? else { continue };
+        if groups.len() > MOST_GROUPS {
+            break;
+        }
         match groups.iter_mut().find(|(_, f)| *f == format) {
             Some((modules, _)) => modules.add(module),
             None => {

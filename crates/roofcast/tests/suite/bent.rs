@@ -195,3 +195,21 @@ fn a_deep_or_long_text_is_refused() {
     let message = config::parse("test", "config.json", &long).unwrap_err().to_string();
     assert!(message.contains("at most"), "{message}");
 }
+
+#[test]
+fn a_million_patterns_are_refused() {
+    let ignore: Vec<String> = (0..100_000).map(|n| format!("*{n}*")).collect();
+    let config = json!({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2048,
+        "intermediate_size": 128, "vocab_size": 100,
+        "quantization_config": {"quant_method": "fp8", "ignore": ignore}});
+    assert!(refusal(&config).contains("100000 patterns"));
+    let groups: Map<String, Value> = (0..1000)
+        .map(|n| {
+            (n.to_string(), json!({"targets": [n.to_string()], "weights": {"num_bits": 8, "type": "int"}}))
+        })
+        .collect();
+    let config = json!({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
+        "intermediate_size": 128, "vocab_size": 100,
+        "quantization_config": {"quant_method": "compressed-tensors", "config_groups": groups}});
+    assert!(refusal(&config).contains("1000 groups"));
+}

@@ -204,7 +204,8 @@ impl Reader<'_> {
             return Ok(Some(layers));
         }
         match keys.value("moe_layers_enum") {
-            Some(Value::String(text)) => {
+            // Each layer reads it again.
+            Some(Value::String(text)) if text.len() < 1 << 16 => {
                 let number = |part: &str| part.trim().parse::<u64>();
                 let listed: Result<Vec<u64>, _> = text.split(',').map(number).collect();
                 listed
