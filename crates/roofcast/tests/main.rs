@@ -9,6 +9,8 @@ mod corpus;
 mod hostile;
 #[path = "suite/invariants.rs"]
 mod invariants;
+#[path = "suite/measured.rs"]
+mod measured;
 #[path = "suite/models.rs"]
 mod models;
 #[path = "suite/seeds.rs"]
