@@ -13,6 +13,8 @@ mod families;
 mod hostile;
 #[path = "suite/invariants.rs"]
 mod invariants;
+#[path = "suite/measured.rs"]
+mod measured;
 #[path = "suite/models.rs"]
 mod models;
 #[path = "suite/seeds.rs"]
