@@ -74,8 +74,13 @@ fn config_file(name: &str, file: &Path) -> Result<Model> {
     let place = file.display().to_string();
     let mut model = config::parse(name, &place, &text(file)?)?;
     let beside = file.with_file_name("hf_quant_config.json");
-    if model.quantization.is_none() && beside.exists() {
-        model.quantization = Quantization::read_modelopt(&beside.display().to_string(), &text(&beside)?)?;
+    if beside.exists() {
+        let theirs = Quantization::read_modelopt(&beside.display().to_string(), &text(&beside)?)?;
+        match (&mut model.quantization, theirs) {
+            // The KV format may stand in that file alone.
+            (Some(ours), Some(theirs)) => ours.kv = ours.kv.or(theirs.kv),
+            (none, theirs) => *none = none.take().or(theirs),
+        }
     }
     Ok(model)
 }

@@ -173,3 +173,20 @@ fn damaged_files_are_refused() {
     assert_eq!(run.code, 2);
     assert!(run.err.contains("config.json"), "{}", run.err);
 }
+
+/// NVIDIA's `hf_quant_config.json` beside a config: the formats where the config has none, the KV format where only it has.
+#[test]
+fn a_quantization_file_beside_the_config_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let beside = r#"{"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}}"#;
+    fs::write(folder.path().join("hf_quant_config.json"), beside).unwrap();
+    let ask = |config: &str| {
+        fs::write(folder.path().join("config.json"), config).unwrap();
+        let (answer, _) = json(&format!("capacity --model {} --hardware h100-sxm", folder.path().display()));
+        (answer["weights"].as_str().unwrap().to_owned(), answer["kv"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(ask(CONFIG), ("fp8".into(), "fp8".into()));
+    let inside = CONFIG
+        .replace('}', r#", "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128}}"#);
+    assert_eq!(ask(&inside), ("gptq-int4".into(), "fp8".into()));
+}
