@@ -25,6 +25,8 @@ pub(in crate::model) use json::parse as parse_json;
 
 /// Deeper than any model; a config that claims more is damaged.
 const MOST_LAYERS: u64 = 2048;
+/// Real files hold some 10,000 patterns against their layers; more would take long at every resolution.
+const MOST_MATCHES: usize = 100_000;
 /// More parameters than any model; products of dimensions beyond this are refused.
 const MOST_PARAMETERS: u64 = 1_000_000_000_000_000;
 
@@ -121,6 +123,11 @@ impl<'a> Reader<'a> {
             stored: None,
             assumptions: self.assumptions,
         };
+        let patterns = model.quantization.as_ref().map_or(0, Quantization::patterns) * model.layers.len();
+        if patterns > MOST_MATCHES {
+            let found = format!("{patterns} patterns over all layers");
+            return Err(self.keys.bad("quantization_config", found, format!("at most {MOST_MATCHES}")));
+        }
         if model.parameters().total > MOST_PARAMETERS {
             return Err(self.keys.bad(
                 "hidden_size",

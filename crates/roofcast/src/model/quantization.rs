@@ -95,7 +95,7 @@ impl Quantization {
         };
         let kv = section.value("kv_cache_scheme").or(section.value("kv_cache_quant_algo"));
         let ignored = Modules::read(section, ignored);
-        let patterns = ignored.globs.len() + named.iter().map(|(m, _)| m.globs.len()).sum::<usize>();
+        let patterns = pattern_count(&ignored, &named);
         if patterns > MOST_PATTERNS || named.len() > MOST_GROUPS {
             let found = format!("{patterns} patterns in {} groups", named.len());
             let accepted = format!("at most {MOST_PATTERNS} in {MOST_GROUPS}");
@@ -111,6 +111,11 @@ impl Quantization {
             experts: None,
             ignored,
         }))
+    }
+
+    /// Patterns that each tensor is held against.
+    pub fn patterns(&self) -> usize {
+        pattern_count(&self.ignored, &self.named)
     }
 
     /// Every format in use, that of most modules first.
@@ -395,6 +400,10 @@ impl Modules {
             .any(|from| (from + 1..=parts.len()).any(|to| self.names.contains(&parts[from..to].join("."))));
         named || self.globs.iter().any(|glob| glob_covers(glob, path))
     }
+}
+
+fn pattern_count(ignored: &Modules, named: &[(Modules, Format)]) -> usize {
+    ignored.globs.len() + named.iter().map(|(modules, _)| modules.globs.len()).sum::<usize>()
 }
 
 /// `pattern` once for each choice of its first group `(a|b)`.

@@ -86,6 +86,17 @@ fn base(model_type: &str) -> Value {
     })
 }
 
+/// Two thousand patterns over two thousand layers would take seconds at every resolution.
+#[test]
+fn patterns_without_end_are_refused() {
+    let mut config = base("llama");
+    config["num_hidden_layers"] = json!(2048);
+    let patterns: Vec<String> = (0..2000).map(|i| format!("re:.*a.*b{i}.*c")).collect();
+    config["quantization_config"] = json!({"quant_method": "fp8", "modules_to_not_convert": patterns});
+    let error = config::read("m", "m.json", &config).unwrap_err().to_string();
+    assert!(error.starts_with("m.json: `quantization_config` is 4096000 patterns"), "{error}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
