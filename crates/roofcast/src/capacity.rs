@@ -134,7 +134,7 @@ fn missing(deployment: &Deployment, context: u64) -> Bytes {
 
 /// The longest sequence that fits, by bisection: memory grows with context.
 fn longest_context(deployment: &Deployment) -> u64 {
-    let most = deployment.model.max_context.unwrap_or(1 << 24);
+    let most = deployment.longest().unwrap_or(1 << 24);
     let fits = |context: u64| memory::sequences(deployment, context) >= 1;
     let (mut least, mut above) = (0, most + 1);
     while above - least > 1 {

@@ -216,6 +216,11 @@ impl Deployment {
         if self.ideal || self.accelerator.vendor == "google" { tp } else { tp.min(heads) }
     }
 
+    /// The longest sequence that is served: the model's bound, or the engine's where that is less; none without either.
+    pub fn longest(&self) -> Option<u64> {
+        [self.model.max_context, self.options.engine.max_model_len].into_iter().flatten().min()
+    }
+
     /// Memory bandwidth, in the convention's units.
     pub fn bandwidth(&self) -> ByteRate {
         let decimal = self.accelerator.bandwidth_bytes_per_s.0;
@@ -240,6 +245,7 @@ impl Engine {
         if !(utilization > 0.0 && utilization <= 1.0) {
             return Err(Error::field("engine", "gpu_memory_utilization", utilization, "above 0, at most 1"));
         }
+        count("max_model_len", spec.max_model_len, 1, 1 << 30)?;
         Ok(Engine {
             max_num_seqs: count("max_num_seqs", spec.max_num_seqs, if large { 1024 } else { 256 }, 1 << 20)?,
             max_num_batched_tokens: count(

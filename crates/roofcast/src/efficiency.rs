@@ -43,8 +43,11 @@ pub struct Forecast {
 }
 
 impl Efficiency {
-    /// One global set, from a ridge fit to 2,228 public closed-loop points (vLLM, SGLang and TensorRT-LLM on H100 to
-    /// B300 and MI3xx); left out in turn, its median error in TPOT was 11.5 % and its 90th percentile 32 %.
+    /// One set for every chip and engine. The figures are a prototype's, fitted to 2,228 public closed-loop points (vLLM,
+    /// SGLang and TensorRT-LLM on H100 to B300 and MI3xx); of its two shares of the peak in dense products, 0.62 in steps
+    /// and 0.75 in prefill, the latter stands here, since steps are seldom compute-bound. The band is as wide as the
+    /// prototype's errors left out in turn (median 11.5 %, 90th percentile 32 % in TPOT); this formula's own errors have not
+    /// been judged on data unseen.
     pub const GENERIC: Efficiency = Efficiency {
         name: "generic",
         compute: 0.75,

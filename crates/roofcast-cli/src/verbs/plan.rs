@@ -160,7 +160,7 @@ fn question(spec: &Spec, model: &Model, workload: &Workload) -> String {
     let slo = if slo.is_empty() { "none".to_owned() } else { slo.join(", ") };
     let price = match spec.engine.cost {
         CostKind::Limit => "the machine's limits: no real engine is faster",
-        CostKind::Forecast => "the generic forecast: median error 12 %, one in ten beyond 32 %",
+        CostKind::Forecast => "the generic forecast: one set of efficiencies for every chip, not calibrated",
     };
     let pairs = [
         ("model", model.name.clone()),

@@ -230,3 +230,24 @@ fn conformance_agrees_or_shows_the_first_differing_step() {
     let (answer, code) = json(&format!("conformance {file}"));
     assert_eq!((code, answer["traces"][0]["difference"]["step"].as_u64()), (1, Some(1)));
 }
+
+/// `16` is whatever 16-bit dtype model and chip have; `bf16` is bf16 or an error.
+#[test]
+fn sixteen_bits_are_sixteen_bits_on_any_chip() {
+    for weights in ["16", "w16"] {
+        let (answer, code) =
+            json(&format!("limits --model llama-3.1-8b --hardware v100-32gb --weights {weights}"));
+        assert_eq!((code, answer["activations"].as_str()), (0, Some("fp16")), "{weights}");
+    }
+}
+
+/// A served length below the model's bounds the longest context, and what a plan may serve.
+#[test]
+fn max_model_len_bounds_what_is_served() {
+    let spec = "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n[engine]\nmax_model_len = 1000\n[workload]\ninput_len = 900\noutput_len = 200\n[workload.arrivals]\nkind = \"poisson\"\nrate = 1.0\n";
+    let (_folder, path) = crate::support::file("spec.toml", spec.as_bytes());
+    let (answer, _) = json(&format!("capacity {path}"));
+    assert_eq!(answer["longest_context"].as_u64(), Some(1000));
+    let (_, code) = json(&format!("plan {path}"));
+    assert_eq!(code, 4);
+}

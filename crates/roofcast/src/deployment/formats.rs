@@ -40,19 +40,21 @@ impl Formats {
         assumptions: &mut Vec<String>,
     ) -> Result<Formats> {
         let wish = options.precision.weights.as_deref().map(str::parse::<WeightFormat>).transpose()?;
-        let dtype = match wish {
-            Some(WeightFormat::Uniform(f)) if f.name == "fp16" => Dtype::Fp16,
-            Some(WeightFormat::Uniform(f))
-                if f.name == "bf16" && options.precision.weights.as_deref() != Some("16") =>
-            {
-                Dtype::Bf16
+        let text = options.precision.weights.as_deref().map(|w| w.trim().to_ascii_lowercase());
+        // `16` is whatever 16-bit dtype model and chip have; a dtype by name is that dtype or an error.
+        let named = match wish {
+            Some(WeightFormat::Uniform(f)) if !matches!(text.as_deref(), Some("16" | "w16")) => {
+                match f.name {
+                    "fp16" => Some(Dtype::Fp16),
+                    "bf16" => Some(Dtype::Bf16),
+                    "fp32" => Some(Dtype::Fp32),
+                    _ => None,
+                }
             }
-            Some(WeightFormat::Uniform(f)) if f.name == "fp32" => Dtype::Fp32,
-            _ => model.dtype,
+            _ => None,
         };
-        let named =
-            matches!(wish, Some(WeightFormat::Uniform(f)) if ["fp16", "bf16", "fp32"].contains(&f.name));
-        let base = if named { chip.peak(dtype).map(|_| dtype)? } else { chip.sixteen_bit(dtype) };
+        let dtype = named.unwrap_or(model.dtype);
+        let base = if named.is_some() { chip.peak(dtype).map(|_| dtype)? } else { chip.sixteen_bit(dtype) };
         chip.peak(base)?;
         if base != dtype {
             assumptions

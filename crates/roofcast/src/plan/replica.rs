@@ -40,7 +40,7 @@ impl<'a> Replica<'a> {
         let input = workload.input_len.mean().round() as u64;
         let output = workload.output_len.mean();
         let full = input + output.round() as u64;
-        let too_long = deployment.model.max_context.is_some_and(|most| full > most);
+        let too_long = deployment.longest().is_some_and(|most| full > most);
         let held = if too_long { 0 } else { memory::sequences(deployment, full) };
         Replica {
             deployment,
