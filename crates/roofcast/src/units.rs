@@ -200,6 +200,17 @@ impl Serialize for Picoseconds {
     }
 }
 
+impl<'de> Deserialize<'de> for Picoseconds {
+    /// From milliseconds, as it is written.
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Picoseconds, D::Error> {
+        let ms = f64::deserialize(deserializer)?;
+        if (0.0..=1e13).contains(&ms) {
+            return Ok(Picoseconds::from_seconds(ms / 1e3));
+        }
+        Err(serde::de::Error::custom(format!("{ms} is not a time in milliseconds from 0 to 10^13")))
+    }
+}
+
 /// `value` with three to four significant digits and the largest fitting prefix of `names`, `step` apart.
 pub fn human(value: f64, step: f64, names: &[&str]) -> String {
     let mut value = value;

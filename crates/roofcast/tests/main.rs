@@ -19,5 +19,7 @@ mod measured;
 mod models;
 #[path = "suite/seeds.rs"]
 mod seeds;
+#[path = "suite/summary.rs"]
+mod summary;
 #[path = "suite/support.rs"]
 mod support;

@@ -1,15 +1,11 @@
 //! vLLM's own decisions, step for step.
 
+use super::support::shared;
 use roofcast::conformance::{compare, parse};
-use std::path::Path;
 
 #[test]
 fn every_recorded_step_of_vllm_is_reproduced() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/vllm-0.32");
-    if !root.exists() {
-        eprintln!("the recorded traces are not beside the checkout: nothing was compared");
-        return;
-    }
+    let Some(root) = shared("conformance/vllm-0.32") else { return };
     let mut count = 0;
     for folder in ["public", "async"] {
         for entry in std::fs::read_dir(root.join(folder)).unwrap() {

@@ -13,3 +13,13 @@ pub(crate) fn model(name: &str) -> Arc<Model> {
     let entry = catalog().model(name).unwrap();
     Arc::new(model::config::read(&entry.id, "catalog", &entry.config).unwrap())
 }
+
+/// A file or folder of the shared data; says so where it is absent.
+pub(crate) fn shared(path: &str) -> Option<std::path::PathBuf> {
+    let found = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(path);
+    if found.exists() {
+        return Some(found);
+    }
+    eprintln!("left out: {} is absent", found.display());
+    None
+}

@@ -1,0 +1,131 @@
+//! One request's life, as a client sees it. The simulator, the emulator and the load generator write the same.
+//!
+//! Knows: times since the start of the run, token counts, how the request ended; one JSON object a line. Knows nothing
+//! about how the times came to be. What a run's records add up to is [`crate::summary`]'s.
+
+use crate::error::{Error, Result};
+use crate::units::Picoseconds;
+use serde::{Deserialize, Serialize};
+
+/// One request's life. Times count from the start of the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// Its number in order of the schedule.
+    pub id: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Prompt tokens.
+    pub input_len: u64,
+    /// Tokens that came back.
+    pub output_len: u64,
+    /// When the workload wanted it sent.
+    #[serde(rename = "scheduled_ms")]
+    pub scheduled: Picoseconds,
+    /// When it was sent.
+    #[serde(rename = "sent_ms")]
+    pub sent: Picoseconds,
+    /// When its first content token arrived.
+    #[serde(rename = "first_token_ms", default, skip_serializing_if = "Option::is_none")]
+    pub first_token: Option<Picoseconds>,
+    /// When its last one arrived, or the failure did.
+    #[serde(rename = "finished_ms")]
+    pub finished: Picoseconds,
+    /// Gaps between streamed chunks, where they were kept.
+    #[serde(rename = "itl_ms", default, skip_serializing_if = "Vec::is_empty")]
+    pub itl: Vec<Picoseconds>,
+    /// Prompt tokens found in the prefix cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cached_tokens: u64,
+    /// How often it was preempted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub preemptions: u64,
+    /// Which replica served it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub replica: u64,
+    /// What went wrong, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// All its tokens came.
+    Completed,
+    /// The server would not take it: longer than the context or the KV cache.
+    Refused,
+    /// The run ended first.
+    Unfinished,
+    /// No connection.
+    Connect,
+    /// No answer in time.
+    Timeout,
+    /// A status other than success.
+    HttpStatus,
+    /// The server reported an error in its stream.
+    StreamError,
+    /// The connection ended before the answer did.
+    Disconnected,
+    /// What came was not the protocol.
+    Malformed,
+    /// More came than anyone would wait for.
+    TooLarge,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+impl Record {
+    /// TTFT: first content token − send.
+    pub fn ttft(&self) -> Option<Picoseconds> {
+        Some(Picoseconds(self.first_token?.0.saturating_sub(self.sent.0)))
+    }
+
+    /// E2EL: last token − send.
+    pub fn e2el(&self) -> Picoseconds {
+        Picoseconds(self.finished.0.saturating_sub(self.sent.0))
+    }
+
+    /// TPOT: (E2EL − TTFT)/(output tokens − 1); none for a single token.
+    pub fn tpot(&self) -> Option<Picoseconds> {
+        let others = self.output_len.checked_sub(1).filter(|n| *n > 0)?;
+        Some(Picoseconds(self.e2el().0.saturating_sub(self.ttft()?.0) / others))
+    }
+
+    /// Its line of JSON, without the newline.
+    pub fn to_line(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Reads one line of JSON; `place` names file and line in errors.
+    pub fn from_line(place: &str, line: &str) -> Result<Record> {
+        serde_json::from_str(line).map_err(|e| Error::Parse {
+            place: place.into(),
+            message: format!("{e}: expected a record such as {}", EXAMPLE),
+        })
+    }
+}
+
+const EXAMPLE: &str = r#"{"id":0,"outcome":"completed","input_len":10,"output_len":2,"scheduled_ms":0,"sent_ms":0,"first_token_ms":5,"finished_ms":7}"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_back_and_its_metrics_are_vllms() {
+        let record = Record::from_line("x:1", EXAMPLE).unwrap();
+        assert_eq!(Record::from_line("x:1", &record.to_line()).unwrap(), record);
+        // TTFT 5 − 0, E2EL 7, TPOT (7 − 5)/(2 − 1).
+        let ms = |t: Picoseconds| t.ms();
+        assert_eq!(
+            (record.ttft().map(ms), record.tpot().map(ms), ms(record.e2el())),
+            (Some(5.0), Some(2.0), 7.0)
+        );
+        let wrong = Record::from_line("x:9", r#"{"id":0}"#).unwrap_err().to_string();
+        assert!(wrong.contains("x:9") && wrong.contains("outcome"), "{wrong}");
+    }
+}

@@ -1,0 +1,179 @@
+//! What a run's requests add up to, by the keys of vLLM's benchmark client.
+//!
+//! Knows: quantiles as numpy takes them, throughput and goodput. Knows nothing about where the records came from.
+//! Source: `vllm/benchmarks/serve.py`, `calculate_metrics`; percentiles interpolate linearly, std is the population's.
+
+use crate::record::{Outcome, Record};
+use crate::spec::Slo;
+use crate::units::Picoseconds;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+/// Mean, spread and quantiles of one metric, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Statistics {
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// 50th percentile.
+    pub median: f64,
+    /// Standard deviation of the population.
+    pub std: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+}
+
+impl Statistics {
+    /// Exact statistics of `values`, whose order is lost; zeros where there are none.
+    pub fn of(values: &mut [f64]) -> Statistics {
+        if values.is_empty() {
+            return Statistics::default();
+        }
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let std = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n).sqrt();
+        let [median, p90, p95, p99] = [0.5, 0.9, 0.95, 0.99].map(|q| quantile(values, q));
+        Statistics { mean, median, std, p90, p95, p99 }
+    }
+}
+
+/// The `q` quantile by linear interpolation between the two nearest values, by selection rather than a sort.
+fn quantile(values: &mut [f64], q: f64) -> f64 {
+    let at = q * (values.len() - 1) as f64;
+    let (_, low, above) = values.select_nth_unstable_by(at as usize, f64::total_cmp);
+    let next = above.iter().copied().min_by(f64::total_cmp).unwrap_or(*low);
+    *low + (next - *low) * at.fract()
+}
+
+/// A run in vLLM's keys.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Summary {
+    /// Requests that got all their tokens.
+    pub completed: u64,
+    /// Requests that did not.
+    pub failed: u64,
+    /// Seconds from the first send to the last token.
+    pub duration: f64,
+    /// Prompt tokens of completed requests.
+    pub total_input_tokens: u64,
+    /// Output tokens of completed requests.
+    pub total_output_tokens: u64,
+    /// Requests that met every objective; none where no objective was set.
+    pub good: Option<u64>,
+    /// Time to first token.
+    pub ttft: Statistics,
+    /// Time per output token after the first.
+    pub tpot: Statistics,
+    /// Gaps between chunks.
+    pub itl: Statistics,
+    /// End-to-end latency.
+    pub e2el: Statistics,
+}
+
+impl Summary {
+    /// The summary of `records`. Goodput counts requests that keep the bounds of `slo`, each taken per request.
+    pub fn of(records: &[Record], slo: &Slo) -> Summary {
+        let done = || records.iter().filter(|r| r.outcome == Outcome::Completed);
+        let ms = |times: Vec<Option<Picoseconds>>| -> Vec<f64> {
+            times.into_iter().flatten().map(Picoseconds::ms).collect()
+        };
+        let start = records.iter().map(|r| r.sent).min().unwrap_or_default();
+        let end = done().map(|r| r.finished).max().unwrap_or(start);
+        let bounded = slo.ttft_p99_ms.or(slo.tpot_p99_ms).or(slo.e2el_p99_ms).is_some();
+        Summary {
+            completed: done().count() as u64,
+            failed: records.len() as u64 - done().count() as u64,
+            duration: end.seconds() - start.seconds(),
+            total_input_tokens: done().map(|r| r.input_len).sum(),
+            total_output_tokens: done().map(|r| r.output_len).sum(),
+            good: bounded.then(|| done().filter(|r| meets(r, slo)).count() as u64),
+            ttft: Statistics::of(&mut ms(done().map(Record::ttft).collect())),
+            tpot: Statistics::of(&mut ms(done().map(Record::tpot).collect())),
+            itl: Statistics::of(&mut done().flat_map(|r| r.itl.iter().map(|t| t.ms())).collect::<Vec<f64>>()),
+            e2el: Statistics::of(&mut ms(done().map(|r| Some(r.e2el())).collect())),
+        }
+    }
+
+    /// `count` per second of the run.
+    fn rate(&self, count: u64) -> f64 {
+        if self.duration > 0.0 { count as f64 / self.duration } else { 0.0 }
+    }
+
+    /// Completed requests per second.
+    pub fn request_throughput(&self) -> f64 {
+        self.rate(self.completed)
+    }
+
+    /// Requests per second that met every objective.
+    pub fn request_goodput(&self) -> Option<f64> {
+        self.good.map(|n| self.rate(n))
+    }
+
+    /// Output tokens per second.
+    pub fn output_throughput(&self) -> f64 {
+        self.rate(self.total_output_tokens)
+    }
+
+    /// Prompt and output tokens per second.
+    pub fn total_token_throughput(&self) -> f64 {
+        self.rate(self.total_input_tokens + self.total_output_tokens)
+    }
+
+    /// The metrics with their names.
+    pub fn metrics(&self) -> [(&'static str, &Statistics); 4] {
+        [("ttft", &self.ttft), ("tpot", &self.tpot), ("itl", &self.itl), ("e2el", &self.e2el)]
+    }
+}
+
+/// Whether one request keeps the bounds.
+pub fn meets(record: &Record, slo: &Slo) -> bool {
+    let within = |bound: Option<f64>, time: Option<Picoseconds>| match (bound, time) {
+        (Some(most), Some(t)) => t.ms() <= most,
+        _ => true,
+    };
+    within(slo.ttft_p99_ms, record.ttft())
+        && within(slo.tpot_p99_ms, record.tpot())
+        && within(slo.e2el_p99_ms, Some(record.e2el()))
+}
+
+impl Serialize for Summary {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("duration", &self.duration)?;
+        map.serialize_entry("completed", &self.completed)?;
+        map.serialize_entry("failed", &self.failed)?;
+        map.serialize_entry("total_input_tokens", &self.total_input_tokens)?;
+        map.serialize_entry("total_output_tokens", &self.total_output_tokens)?;
+        map.serialize_entry("request_throughput", &self.request_throughput())?;
+        map.serialize_entry("request_goodput", &self.request_goodput())?;
+        map.serialize_entry("output_throughput", &self.output_throughput())?;
+        map.serialize_entry("total_token_throughput", &self.total_token_throughput())?;
+        for (name, s) in self.metrics() {
+            map.serialize_entry(&format!("mean_{name}_ms"), &s.mean)?;
+            map.serialize_entry(&format!("median_{name}_ms"), &s.median)?;
+            map.serialize_entry(&format!("std_{name}_ms"), &s.std)?;
+            map.serialize_entry(&format!("p50_{name}_ms"), &s.median)?;
+            map.serialize_entry(&format!("p90_{name}_ms"), &s.p90)?;
+            map.serialize_entry(&format!("p95_{name}_ms"), &s.p95)?;
+            map.serialize_entry(&format!("p99_{name}_ms"), &s.p99)?;
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_interpolate_as_numpys_do() {
+        // 1, 2, 3, 4: median 2.5; 90th: index 0.9·3 = 2.7, 3 + 0.7 = 3.7; std sqrt(1.25).
+        let s = Statistics::of(&mut [4.0, 1.0, 3.0, 2.0]);
+        assert_eq!((s.mean, s.median), (2.5, 2.5));
+        assert!((s.p90 - 3.7).abs() < 1e-12 && (s.std - 1.25_f64.sqrt()).abs() < 1e-12);
+        assert_eq!(Statistics::of(&mut []), Statistics::default());
+        assert_eq!(Statistics::of(&mut [7.0]).p99, 7.0);
+    }
+}
