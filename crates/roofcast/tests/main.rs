@@ -7,6 +7,8 @@ mod bent;
 mod conformance;
 #[path = "suite/corpus.rs"]
 mod corpus;
+#[path = "suite/engine.rs"]
+mod engine;
 #[path = "suite/families.rs"]
 mod families;
 #[path = "suite/hostile.rs"]

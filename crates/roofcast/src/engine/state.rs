@@ -1,0 +1,430 @@
+//! What one replica holds: who waits, who runs, and how many KV blocks are free.
+//!
+//! Knows: the moves that every policy is made of (admit, continue, preempt, decode) and what each does to the blocks.
+//! Knows nothing about when to make them ([`crate::scheduler`]) or how long they take ([`super::price`]).
+
+use super::clock::Ticks;
+use super::config::{Config, Preemption, Reservation};
+use super::decodes::{Decodes, Entry, Id};
+use super::queue::Queue;
+use super::tally::Tally;
+
+/// A request as it comes to an engine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Arrival {
+    /// Its number in the run.
+    pub number: u64,
+    /// When it came.
+    pub at: Ticks,
+    /// Prompt tokens.
+    pub input: u32,
+    /// Tokens to generate.
+    pub output: u32,
+    /// What the queue sorts by, smaller first; 0 for all where order is that of arrival.
+    pub key: i64,
+    /// Whose request it is.
+    pub user: u32,
+}
+
+/// Where a sequence is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Phase {
+    #[default]
+    Gone,
+    Waiting,
+    Prefill,
+    Decode,
+    Swapped,
+}
+
+/// A request on its way.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sequence {
+    /// As it came.
+    pub arrival: Arrival,
+    phase: Phase,
+    /// Tokens in the KV cache, while it does not decode.
+    pub computed: u32,
+    /// Tokens to compute before it samples: prompt and what was generated before a preemption.
+    pub known: u32,
+    /// Tokens sampled, while it does not decode.
+    pub generated: u32,
+    /// Blocks that it holds where it does not grow block by block.
+    held: u64,
+    /// Order of admission; newer is larger.
+    order: u64,
+    /// When its first and, at a preemption, its last token came.
+    pub first: Ticks,
+    /// When its latest token came, where it does not decode.
+    pub last: Ticks,
+    /// How often it was preempted.
+    pub preemptions: u32,
+}
+
+/// A piece of prompt that the step computes.
+#[derive(Debug, Clone, Copy)]
+pub struct Piece {
+    /// Whose.
+    pub id: Id,
+    /// Tokens.
+    pub new: u32,
+}
+
+/// The state.
+#[derive(Debug, Clone)]
+pub struct State<D> {
+    /// Settings.
+    pub config: Config,
+    /// Sequences that decode.
+    pub decodes: D,
+    /// What the next step computes beside them.
+    pub pieces: Vec<Piece>,
+    /// Counts over the run.
+    pub tally: Tally,
+    /// When the last step ended.
+    pub clock: Ticks,
+    sequences: Vec<Sequence>,
+    vacant: Vec<Id>,
+    waiting: Queue,
+    swapped: Vec<Id>,
+    /// Prompts computed in part, in order of admission.
+    prefills: Vec<Id>,
+    /// Everyone running in order of admission, with those long gone.
+    stack: Vec<(u64, Id)>,
+    free: u64,
+    orders: u64,
+    /// Tokens moved between device and host in this step.
+    moved: u64,
+    /// When the last step of decodes ended, and who has joined them since: with when their last token came.
+    decoded: Ticks,
+    joined: Vec<(Ticks, u64)>,
+}
+
+impl<D: Decodes> State<D> {
+    /// Nobody there.
+    pub fn new(config: Config, reaches: &[u64]) -> State<D> {
+        State {
+            decodes: D::new(config.block_size, reaches),
+            pieces: Vec::new(),
+            tally: Tally::default(),
+            clock: Ticks::ZERO,
+            sequences: Vec::new(),
+            vacant: Vec::new(),
+            waiting: Queue::new(config.order),
+            swapped: Vec::new(),
+            prefills: Vec::new(),
+            stack: Vec::new(),
+            free: config.blocks,
+            orders: 0,
+            moved: 0,
+            decoded: Ticks::ZERO,
+            joined: Vec::new(),
+            config,
+        }
+    }
+
+    /// A request joins the queue.
+    pub fn arrive(&mut self, arrival: Arrival) {
+        let sequence =
+            Sequence { arrival, phase: Phase::Waiting, known: arrival.input, ..Sequence::default() };
+        let id = match self.vacant.pop() {
+            Some(id) => {
+                self.sequences[id as usize] = sequence;
+                id
+            }
+            None => {
+                self.sequences.push(sequence);
+                (self.sequences.len() - 1) as Id
+            }
+        };
+        self.waiting.push(id, arrival.key, arrival.number);
+        self.tally.waiting_peak = self.tally.waiting_peak.max(self.waiting.len());
+    }
+
+    /// A sequence.
+    pub fn sequence(&self, id: Id) -> &Sequence {
+        &self.sequences[id as usize]
+    }
+
+    /// Who comes next.
+    pub fn head(&self) -> Option<Id> {
+        self.waiting.front()
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.len()
+    }
+
+    /// Whether the queue is in order of arrival, so that a newcomer changes nothing for those before it.
+    pub fn in_order(&self) -> bool {
+        self.waiting.in_order()
+    }
+
+    /// How many run, prompts in part among them.
+    pub fn running(&self) -> u64 {
+        self.decodes.len() + self.prefills.len() as u64
+    }
+
+    /// Prompts computed in part, in order of admission.
+    pub fn prefills(&self) -> &[Id] {
+        &self.prefills
+    }
+
+    /// Who is swapped out, first out first.
+    pub fn swapped(&self) -> &[Id] {
+        &self.swapped
+    }
+
+    /// Free blocks.
+    pub fn free(&self) -> u64 {
+        self.free
+    }
+
+    /// Everyone running, in order of admission.
+    pub fn in_admission_order(&self) -> impl Iterator<Item = Id> + '_ {
+        let here = |(order, id): &&(u64, Id)| self.runs(*order, *id);
+        self.stack.iter().filter(here).map(|(_, id)| *id)
+    }
+
+    /// Blocks of `tokens`.
+    pub fn blocks(&self, tokens: u32) -> u64 {
+        u64::from(tokens.div_ceil(self.config.block_size))
+    }
+
+    /// Blocks that a request takes when it is admitted with `tokens` of its known ones.
+    pub fn admission_blocks(&self, id: Id, tokens: u32) -> u64 {
+        let arrival = &self.sequence(id).arrival;
+        match self.config.reservation {
+            Reservation::Grow => self.blocks(tokens),
+            Reservation::Oracle => self.blocks(arrival.input + arrival.output),
+            Reservation::Pow2 => self.blocks(self.sequence(id).known.max(1).next_power_of_two()),
+            Reservation::Max => self.blocks(self.config.max_model_len),
+        }
+    }
+
+    fn grows(&self) -> bool {
+        matches!(self.config.reservation, Reservation::Grow)
+    }
+
+    /// Takes the head of the queue in and computes `tokens` of it in this step.
+    pub fn admit(&mut self, tokens: u32) {
+        let Some(id) = self.waiting.pop() else { return };
+        let blocks = self.admission_blocks(id, tokens);
+        self.free -= blocks;
+        self.enter(id);
+        let sequence = &mut self.sequences[id as usize];
+        sequence.phase = Phase::Prefill;
+        sequence.held = blocks;
+        self.prefills.push(id);
+        self.pieces.push(Piece { id, new: tokens });
+        self.tally.admitted += 1;
+    }
+
+    fn enter(&mut self, id: Id) {
+        self.orders += 1;
+        self.sequences[id as usize].order = self.orders;
+        if self.stack.len() as u64 > 64 + 2 * self.running() {
+            let stack = std::mem::take(&mut self.stack);
+            self.stack = stack.into_iter().filter(|(order, id)| self.runs(*order, *id)).collect();
+        }
+        self.stack.push((self.orders, id));
+    }
+
+    fn runs(&self, order: u64, id: Id) -> bool {
+        let s = &self.sequences[id as usize];
+        s.order == order && matches!(s.phase, Phase::Prefill | Phase::Decode)
+    }
+
+    /// Blocks that computing `tokens` more of a prompt needs.
+    pub fn continuation_blocks(&self, id: Id, tokens: u32) -> u64 {
+        let s = self.sequence(id);
+        if self.grows() { self.blocks(s.computed + tokens) - s.held } else { 0 }
+    }
+
+    /// Computes `tokens` more of a prompt in this step; the blocks must be free.
+    pub fn continue_prefill(&mut self, id: Id, tokens: u32) {
+        let blocks = self.continuation_blocks(id, tokens);
+        self.free -= blocks;
+        self.sequences[id as usize].held += blocks;
+        self.pieces.push(Piece { id, new: tokens });
+    }
+
+    /// Blocks that `steps` decodes of everyone need.
+    pub fn decode_blocks(&self, steps: u64) -> u64 {
+        if self.grows() { self.decodes.needs(steps) } else { 0 }
+    }
+
+    /// Takes the blocks that the next decodes need; they must be free.
+    pub fn take_decode_blocks(&mut self) {
+        self.free -= self.decode_blocks(1);
+    }
+
+    /// Takes what `steps` decodes need beyond the first.
+    pub(super) fn take_more_decode_blocks(&mut self, steps: u64) {
+        self.free -= self.decode_blocks(steps) - self.decode_blocks(1);
+    }
+
+    /// Preempts the last admitted one.
+    pub fn preempt_last(&mut self) -> Option<Id> {
+        let id = loop {
+            let (order, id) = self.stack.pop()?;
+            if self.runs(order, id) {
+                break id;
+            }
+        };
+        self.leave(id);
+        Some(id)
+    }
+
+    /// Preempts `id`, which runs.
+    pub fn preempt(&mut self, id: Id) {
+        self.leave(id);
+    }
+
+    /// Out of the running ones: back to the queue's head to be computed anew, or to the host's memory.
+    fn leave(&mut self, id: Id) {
+        let decoding = self.sequence(id).phase == Phase::Decode;
+        if decoding {
+            let last = self.sequence(id).last;
+            if let Some(joined) = self.joined.iter_mut().find(|(at, _)| *at == last && last > self.decoded) {
+                joined.1 -= 1;
+            }
+            let (computed, remaining) = self.decodes.remove(id);
+            let s = &mut self.sequences[id as usize];
+            s.computed = computed;
+            s.generated = s.arrival.output - remaining;
+            s.known = s.arrival.input + s.generated;
+            s.last = last.max(self.decoded);
+            s.held = if matches!(self.config.reservation, Reservation::Grow) {
+                u64::from(computed.div_ceil(self.config.block_size))
+            } else {
+                s.held
+            };
+        } else {
+            self.prefills.retain(|other| *other != id);
+        }
+        let s = &mut self.sequences[id as usize];
+        s.preemptions += 1;
+        self.free += std::mem::take(&mut s.held);
+        self.tally.preemptions += 1;
+        if decoding && self.config.preemption == Preemption::Swap {
+            s.phase = Phase::Swapped;
+            self.moved += u64::from(s.computed);
+            self.tally.swapped_tokens += u64::from(s.computed);
+            self.swapped.push(id);
+        } else {
+            s.phase = Phase::Waiting;
+            self.tally.recomputed_tokens += u64::from(std::mem::take(&mut s.computed));
+            let (key, number) = (s.arrival.key, s.arrival.number);
+            self.waiting.push_front(id, key, number);
+        }
+    }
+
+    /// Brings the first that was swapped out back to decode; the blocks must be free.
+    pub fn swap_in(&mut self) {
+        let id = self.swapped.remove(0);
+        let s = self.sequence(id);
+        let (computed, generated, order) = (s.computed, s.generated, self.orders + 1);
+        let blocks = self.blocks(computed);
+        self.free -= blocks;
+        self.moved += u64::from(computed);
+        self.tally.swapped_tokens += u64::from(computed);
+        self.enter(id);
+        let s = &mut self.sequences[id as usize];
+        s.phase = Phase::Decode;
+        let remaining = s.arrival.output - generated;
+        let last = s.last;
+        self.join(last);
+        self.decodes.insert(Entry { id, computed, remaining, order });
+    }
+
+    /// Tokens moved between device and host since the last call.
+    pub fn moved(&mut self) -> u64 {
+        std::mem::take(&mut self.moved)
+    }
+
+    /// A piece is computed; whether its sequence has sampled a token with it.
+    pub fn computed(&mut self, piece: Piece) -> bool {
+        let s = &mut self.sequences[piece.id as usize];
+        s.computed += piece.new;
+        if s.computed < s.known {
+            return false;
+        }
+        let at = self.prefills.iter().position(|id| *id == piece.id);
+        at.map(|at| self.prefills.remove(at));
+        true
+    }
+
+    /// A sequence whose prompt is computed has sampled a token at the clock: it decodes on, or ends; true if it ends.
+    /// In a batch that runs to its longest it decodes for `longest` steps, whatever it needs itself.
+    pub fn sampled(&mut self, id: Id, longest: Option<u32>) -> bool {
+        let clock = self.clock;
+        let s = &mut self.sequences[id as usize];
+        if s.generated == 0 {
+            s.first = clock;
+        } else {
+            let gap = clock - s.last;
+            self.tally.itl.add(u64::try_from(gap.0).unwrap_or(u64::MAX), 1);
+        }
+        s.generated += 1;
+        s.last = clock;
+        let remaining = longest.unwrap_or(s.arrival.output - s.generated);
+        if remaining == 0 {
+            return true;
+        }
+        s.phase = Phase::Decode;
+        let entry = Entry { id, computed: s.computed, remaining, order: s.order };
+        self.decodes.insert(entry);
+        if clock > self.decoded {
+            self.join(clock);
+        }
+        false
+    }
+
+    /// A sequence joins those that decode, its last token as of `last`.
+    fn join(&mut self, last: Ticks) {
+        match self.joined.last_mut() {
+            Some((at, count)) if *at == last => *count += 1,
+            _ => self.joined.push((last, 1)),
+        }
+    }
+
+    /// `steps` steps of decodes have begun at the clock, the first taking `first` ticks and each later one `growth` more;
+    /// they end at `end`.
+    pub fn decoded(&mut self, steps: u64, first: u64, growth: u64, end: Ticks) {
+        let n = self.decodes.len();
+        let narrow = |t: Ticks| u64::try_from(t.0).unwrap_or(u64::MAX);
+        let joined: u64 = self.joined.iter().map(|(_, count)| count).sum();
+        if joined == 0 && self.decoded == self.clock {
+            self.tally.itl.add_run(first, growth, steps, n);
+        } else {
+            let one = self.clock + Ticks::from(first);
+            for (last, count) in self.joined.drain(..) {
+                self.tally.itl.add(narrow(one - last), count);
+            }
+            self.tally.itl.add(narrow(one - self.decoded), n - joined);
+            self.tally.itl.add_run(first + growth, growth, steps - 1, n);
+        }
+        self.decoded = end;
+    }
+
+    /// Ends a sequence that has `computed` tokens in the cache.
+    pub fn finish(&mut self, id: Id, computed: u32) -> Sequence {
+        let decoded = self.sequence(id).phase == Phase::Decode;
+        let blocks = if decoded && self.grows() { self.blocks(computed) } else { self.sequence(id).held };
+        self.free += blocks;
+        let s = &mut self.sequences[id as usize];
+        s.computed = computed;
+        let gone = *s;
+        s.phase = Phase::Gone;
+        self.vacant.push(id);
+        gone
+    }
+
+    /// Tokens in the cache: of decodes and of prompts in part.
+    pub fn held_tokens(&self) -> u64 {
+        self.decodes.held()
+            + self.prefills.iter().map(|id| u64::from(self.sequence(*id).computed)).sum::<u64>()
+    }
+}
