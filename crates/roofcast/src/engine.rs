@@ -59,9 +59,10 @@ impl<D: Decodes> Engine<D> {
     pub fn serves(&self, arrival: &Arrival) -> bool {
         let config = &self.state.config;
         let whole = arrival.input.saturating_add(arrival.output);
+        let unsplit = if config.preempts() { whole } else { arrival.input };
         whole <= config.max_model_len
             && u64::from(whole).div_ceil(u64::from(config.block_size)) <= config.blocks
-            && (config.enable_chunked_prefill || whole <= config.max_num_batched_tokens)
+            && (config.enable_chunked_prefill || unsplit <= config.max_num_batched_tokens)
     }
 
     /// When the last step ended.

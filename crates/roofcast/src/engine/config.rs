@@ -1,6 +1,13 @@
 //! An engine's settings, resolved: every default filled in, every count within bounds.
+//!
+//! Knows: each scheduler's own defaults, and what memory leaves for the cache.
 
 use super::queue::Order;
+use crate::deployment::Deployment;
+use crate::error::{Error, Result};
+use crate::memory;
+use crate::scheduler::Policy;
+use crate::spec::{EngineSpec, PreemptionMode, QueuePolicy, ReservationKind, SchedulerKind};
 
 /// Settings of one replica.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,9 +44,11 @@ pub enum Reservation {
     /// What it computes, and more as it grows.
     #[default]
     Grow,
+    /// Its whole prompt, and more as it grows.
+    Prompt,
     /// Prompt and output, as if the output's length were known.
     Oracle,
-    /// The next power of two above its prompt and output so far.
+    /// Prompt, and its output's length rounded up to a power of two.
     Pow2,
     /// The longest sequence that is served.
     Max,
@@ -53,4 +62,195 @@ pub enum Preemption {
     Recompute,
     /// It goes to the host's memory and comes back.
     Swap,
+}
+
+impl Config {
+    /// The settings of one replica of `deployment`, whose requests have `context` tokens in the mean, and its policy.
+    pub fn resolve(deployment: &Deployment, context: u64) -> Result<(Config, Policy)> {
+        let spec = &deployment.options.engine;
+        let defaults = defaults(spec);
+        let block_size = spec.block_size.unwrap_or(defaults.block_size);
+        let blocks = usable_blocks(deployment, spec, block_size, context)?;
+        let kv_tokens = blocks.saturating_mul(block_size);
+        let longest = deployment.longest().unwrap_or(u64::MAX).min(kv_tokens);
+        let max_num_seqs = match (spec.max_num_seqs, defaults.max_num_seqs) {
+            (None, Some(own)) => own,
+            _ => deployment.engine.max_num_seqs,
+        };
+        // llama.cpp gives every slot its share of the cache.
+        let shared = spec.scheduler == SchedulerKind::LlamaCpp && spec.max_model_len.is_none();
+        let max_model_len = if shared { longest.min(kv_tokens / max_num_seqs) } else { longest };
+        let budget = match (spec.max_num_batched_tokens, defaults.budget) {
+            (None, Some(own)) => own,
+            _ => deployment.engine.max_num_batched_tokens,
+        };
+        let max_num_seqs = seats(spec, max_num_seqs, budget)?;
+        let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let config = Config {
+            blocks,
+            block_size: narrow(block_size),
+            max_num_seqs,
+            max_num_batched_tokens: narrow(budget),
+            max_model_len: narrow(max_model_len),
+            enable_chunked_prefill: spec.enable_chunked_prefill.unwrap_or(defaults.chunked),
+            scheduler_reserve_full_isl: spec.scheduler_reserve_full_isl.unwrap_or(defaults.reserve_full),
+            watermark_blocks: (share("watermark", spec.watermark.unwrap_or(defaults.watermark))?
+                * blocks as f64) as u64,
+            order: if spec.policy == QueuePolicy::Fcfs { Order::Arrival } else { Order::Key },
+            reservation: defaults.reservation,
+            preemption: match spec.preemption_mode {
+                PreemptionMode::Recompute => Preemption::Recompute,
+                PreemptionMode::Swap => Preemption::Swap,
+            },
+            swap_tokens: swap_tokens(deployment, spec, context)?,
+        };
+        check(spec, &config)?;
+        Ok((config, defaults.policy))
+    }
+
+    /// Whether requests may be preempted and then compute their output like a prompt.
+    pub fn preempts(&self) -> bool {
+        matches!(self.reservation, Reservation::Grow | Reservation::Prompt)
+    }
+}
+
+/// Blocks that requests can hold: vLLM keeps one of its own as the null block.
+fn usable_blocks(deployment: &Deployment, spec: &EngineSpec, block_size: u64, context: u64) -> Result<u64> {
+    let room = memory::tokens(deployment, context.max(1)) / block_size;
+    let blocks = spec.num_gpu_blocks.unwrap_or(room);
+    let reserved = u64::from(spec.scheduler == SchedulerKind::Vllm);
+    if blocks <= reserved || blocks >= u64::from(u32::MAX) {
+        let accepted =
+            "a KV cache of at least a block beside the weights (see `roofcast capacity`), below 2^32 blocks";
+        return Err(Error::field("engine", "num_gpu_blocks", blocks, accepted));
+    }
+    Ok(blocks - reserved)
+}
+
+/// Seats that the budget of a step can serve.
+fn seats(spec: &EngineSpec, max_num_seqs: u64, budget: u64) -> Result<u64> {
+    if max_num_seqs <= budget {
+        return Ok(max_num_seqs);
+    }
+    match spec.max_num_seqs {
+        None => Ok(budget),
+        Some(asked) => {
+            let accepted = format!("at most max_num_batched_tokens ({budget}), as vLLM demands");
+            Err(Error::field("engine", "max_num_seqs", asked, accepted))
+        }
+    }
+}
+
+fn share(field: &str, value: f64) -> Result<f64> {
+    if (0.0..1.0).contains(&value) {
+        return Ok(value);
+    }
+    Err(Error::field("engine", field, value, "0 to below 1"))
+}
+
+/// KV tokens that the host's memory holds: `swap_space` GiB for each accelerator.
+fn swap_tokens(deployment: &Deployment, spec: &EngineSpec, context: u64) -> Result<u64> {
+    let gib = spec.swap_space.unwrap_or(4.0);
+    if !(0.0..=1e6).contains(&gib) {
+        return Err(Error::field("engine", "swap_space", gib, "0 to 10^6 GiB"));
+    }
+    let one = memory::sequence_bytes(deployment, 0, context.max(1)).as_f64() / context.max(1) as f64;
+    Ok((gib * f64::from(1 << 30) / one.max(1.0)) as u64)
+}
+
+/// Refuses what a scheduler does not have.
+fn check(spec: &EngineSpec, config: &Config) -> Result<()> {
+    let swaps = config.preemption == Preemption::Swap;
+    if swaps && spec.scheduler != SchedulerKind::VllmV0 {
+        let accepted = "recompute; only vllm-v0 swaps";
+        return Err(Error::field("engine", "preemption_mode", "swap", accepted));
+    }
+    if spec.scheduler == SchedulerKind::Lightllm && config.block_size != 1 {
+        let accepted = "1: lightllm keeps its cache by the token";
+        return Err(Error::field("engine", "block_size", config.block_size, accepted));
+    }
+    let reserves = matches!(spec.scheduler, SchedulerKind::Static | SchedulerKind::Orca);
+    if spec.reservation != ReservationKind::Max && !reserves {
+        let accepted = "left out; only static and orca reserve";
+        return Err(Error::field("engine", "reservation", format!("{:?}", spec.reservation), accepted));
+    }
+    Ok(())
+}
+
+/// What a scheduler does where the spec is silent.
+struct Defaults {
+    policy: Policy,
+    block_size: u64,
+    budget: Option<u64>,
+    max_num_seqs: Option<u64>,
+    reservation: Reservation,
+    watermark: f64,
+    chunked: bool,
+    reserve_full: bool,
+}
+
+fn defaults(spec: &EngineSpec) -> Defaults {
+    let reserved = match spec.reservation {
+        ReservationKind::Max => Reservation::Max,
+        ReservationKind::Pow2 => Reservation::Pow2,
+        ReservationKind::Oracle => Reservation::Oracle,
+    };
+    let split = Defaults {
+        policy: Policy::TokenBudget,
+        block_size: 16,
+        budget: None,
+        max_num_seqs: None,
+        reservation: Reservation::Grow,
+        watermark: 0.0,
+        chunked: true,
+        reserve_full: true,
+    };
+    let whole = |policy: Policy, block_size: u64, reservation: Reservation| Defaults {
+        policy,
+        block_size,
+        budget: Some(u64::from(u32::MAX)),
+        max_num_seqs: None,
+        reservation,
+        watermark: 0.0,
+        chunked: false,
+        reserve_full: true,
+    };
+    match spec.scheduler {
+        SchedulerKind::Vllm => split,
+        SchedulerKind::Static => whole(Policy::Static, 1, reserved),
+        SchedulerKind::Orca => whole(Policy::Orca, 1, reserved),
+        SchedulerKind::VllmV0 => {
+            Defaults { watermark: 0.01, ..whole(Policy::VllmV0, 16, Reservation::Prompt) }
+        }
+        SchedulerKind::Sarathi => {
+            Defaults { budget: Some(512), watermark: 0.01, reservation: Reservation::Prompt, ..split }
+        }
+        SchedulerKind::Splitfuse => Defaults { budget: Some(512), reserve_full: false, ..split },
+        SchedulerKind::Lightllm => whole(Policy::LightLlm, 1, Reservation::Prompt),
+        SchedulerKind::Sglang => Defaults {
+            policy: Policy::Sglang(Default::default()),
+            block_size: 1,
+            budget: Some(8192),
+            reservation: Reservation::Prompt,
+            ..split
+        },
+        SchedulerKind::LlamaCpp => Defaults {
+            policy: Policy::LlamaCpp,
+            block_size: 1,
+            budget: Some(2048),
+            max_num_seqs: Some(4),
+            reservation: Reservation::Max,
+            ..split
+        },
+        SchedulerKind::TensorrtLlm => Defaults {
+            block_size: 32,
+            budget: Some(8192),
+            reservation: Reservation::Oracle,
+            chunked: false,
+            ..split
+        },
+        SchedulerKind::TensorrtLlmMaxUtilization => {
+            Defaults { block_size: 32, budget: Some(8192), chunked: false, reserve_full: false, ..split }
+        }
+    }
 }

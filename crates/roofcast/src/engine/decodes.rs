@@ -45,6 +45,8 @@ pub trait Decodes {
     fn needs(&self, steps: u64) -> u64;
     /// Steps until a sequence ends or fills a reach; at least 1 where there is a sequence.
     fn steady(&mut self) -> u64;
+    /// Tokens in the cache and remaining steps of one.
+    fn progress(&self, id: Id) -> (u32, u32);
     /// Adds a sequence.
     fn insert(&mut self, entry: Entry);
     /// Takes one out, with its tokens in the cache and its remaining steps.
@@ -104,6 +106,10 @@ impl Decodes for Each {
 
     fn steady(&mut self) -> u64 {
         1
+    }
+
+    fn progress(&self, id: Id) -> (u32, u32) {
+        self.all.iter().find(|e| e.id == id).map_or((0, 0), |e| (e.computed, e.remaining))
     }
 
     fn insert(&mut self, entry: Entry) {
@@ -276,6 +282,11 @@ impl Decodes for Lockstep {
         let fills = self.reaches.iter().filter_map(|r| r.fills.peek()).map(|Reverse((fill, ..))| *fill);
         let next = fills.fold(end, i64::min);
         (next - self.step).max(1) as u64
+    }
+
+    fn progress(&self, id: Id) -> (u32, u32) {
+        let member = self.members[id as usize];
+        ((member.offset + self.step) as u32, (member.end - self.step) as u32)
     }
 
     fn insert(&mut self, entry: Entry) {

@@ -95,6 +95,8 @@ pub struct State<D> {
     orders: u64,
     /// Tokens moved between device and host in this step.
     moved: u64,
+    /// Tokens in the host's memory.
+    parked: u64,
     /// When the last step of decodes ended, and who has joined them since: with when their last token came.
     decoded: Ticks,
     joined: Vec<(Ticks, u64)>,
@@ -117,6 +119,7 @@ impl<D: Decodes> State<D> {
             free: config.blocks,
             orders: 0,
             moved: 0,
+            parked: 0,
             decoded: Ticks::ZERO,
             joined: Vec::new(),
             config,
@@ -187,6 +190,15 @@ impl<D: Decodes> State<D> {
         self.stack.iter().filter(here).map(|(_, id)| *id)
     }
 
+    /// Tokens in the cache, and tokens still to sample, of one that runs.
+    pub fn progress(&self, id: Id) -> (u32, u32) {
+        let s = self.sequence(id);
+        match s.phase {
+            Phase::Decode => self.decodes.progress(id),
+            _ => (s.computed, s.arrival.output - s.generated),
+        }
+    }
+
     /// Blocks of `tokens`.
     pub fn blocks(&self, tokens: u32) -> u64 {
         u64::from(tokens.div_ceil(self.config.block_size))
@@ -197,14 +209,18 @@ impl<D: Decodes> State<D> {
         let arrival = &self.sequence(id).arrival;
         match self.config.reservation {
             Reservation::Grow => self.blocks(tokens),
+            Reservation::Prompt => self.blocks(self.sequence(id).known),
             Reservation::Oracle => self.blocks(arrival.input + arrival.output),
-            Reservation::Pow2 => self.blocks(self.sequence(id).known.max(1).next_power_of_two()),
+            Reservation::Pow2 => {
+                let guess = arrival.input + arrival.output.next_power_of_two();
+                self.blocks(guess.min(self.config.max_model_len))
+            }
             Reservation::Max => self.blocks(self.config.max_model_len),
         }
     }
 
     fn grows(&self) -> bool {
-        matches!(self.config.reservation, Reservation::Grow)
+        matches!(self.config.reservation, Reservation::Grow | Reservation::Prompt)
     }
 
     /// Takes the head of the queue in and computes `tokens` of it in this step.
@@ -239,7 +255,7 @@ impl<D: Decodes> State<D> {
     /// Blocks that computing `tokens` more of a prompt needs.
     pub fn continuation_blocks(&self, id: Id, tokens: u32) -> u64 {
         let s = self.sequence(id);
-        if self.grows() { self.blocks(s.computed + tokens) - s.held } else { 0 }
+        if self.grows() { self.blocks(s.computed + tokens).saturating_sub(s.held) } else { 0 }
     }
 
     /// Computes `tokens` more of a prompt in this step; the blocks must be free.
@@ -291,16 +307,13 @@ impl<D: Decodes> State<D> {
                 joined.1 -= 1;
             }
             let (computed, remaining) = self.decodes.remove(id);
+            let (grows, blocks) = (self.grows(), self.blocks(computed));
             let s = &mut self.sequences[id as usize];
             s.computed = computed;
             s.generated = s.arrival.output - remaining;
             s.known = s.arrival.input + s.generated;
             s.last = last.max(self.decoded);
-            s.held = if matches!(self.config.reservation, Reservation::Grow) {
-                u64::from(computed.div_ceil(self.config.block_size))
-            } else {
-                s.held
-            };
+            s.held = if grows { blocks } else { s.held };
         } else {
             self.prefills.retain(|other| *other != id);
         }
@@ -308,10 +321,13 @@ impl<D: Decodes> State<D> {
         s.preemptions += 1;
         self.free += std::mem::take(&mut s.held);
         self.tally.preemptions += 1;
-        if decoding && self.config.preemption == Preemption::Swap {
+        let tokens = u64::from(s.computed);
+        let room = self.config.swap_tokens.saturating_sub(self.parked);
+        if decoding && self.config.preemption == Preemption::Swap && tokens <= room {
             s.phase = Phase::Swapped;
-            self.moved += u64::from(s.computed);
-            self.tally.swapped_tokens += u64::from(s.computed);
+            self.parked += tokens;
+            self.moved += tokens;
+            self.tally.swapped_tokens += tokens;
             self.swapped.push(id);
         } else {
             s.phase = Phase::Waiting;
@@ -328,6 +344,7 @@ impl<D: Decodes> State<D> {
         let (computed, generated, order) = (s.computed, s.generated, self.orders + 1);
         let blocks = self.blocks(computed);
         self.free -= blocks;
+        self.parked -= u64::from(computed);
         self.moved += u64::from(computed);
         self.tally.swapped_tokens += u64::from(computed);
         self.enter(id);
@@ -369,7 +386,9 @@ impl<D: Decodes> State<D> {
         }
         s.generated += 1;
         s.last = clock;
-        let remaining = longest.unwrap_or(s.arrival.output - s.generated);
+        let own = s.arrival.output - s.generated;
+        let remaining = longest.unwrap_or(own);
+        self.tally.idle_tokens += u64::from(remaining - own);
         if remaining == 0 {
             return true;
         }
@@ -394,6 +413,7 @@ impl<D: Decodes> State<D> {
     /// they end at `end`.
     pub fn decoded(&mut self, steps: u64, first: u64, growth: u64, end: Ticks) {
         let n = self.decodes.len();
+        self.tally.decode_steps += steps;
         let narrow = |t: Ticks| u64::try_from(t.0).unwrap_or(u64::MAX);
         let joined: u64 = self.joined.iter().map(|(_, count)| count).sum();
         if joined == 0 && self.decoded == self.clock {

@@ -11,6 +11,8 @@ use super::price::{Decode, Price, Shares};
 pub struct Tally {
     /// Steps.
     pub steps: u64,
+    /// Steps in which sequences decoded.
+    pub decode_steps: u64,
     /// Requests admitted, again after a preemption included.
     pub admitted: u64,
     /// Preemptions.

@@ -5,14 +5,15 @@ use proptest::prelude::*;
 use roofcast::deployment::{Deployment, Options};
 use roofcast::engine::Engine;
 use roofcast::engine::clock::Ticks;
-use roofcast::engine::config::{Config, Preemption, Reservation};
+use roofcast::engine::config::Config;
 use roofcast::engine::decodes::{Decodes, Each, Lockstep};
 use roofcast::engine::price::Price;
-use roofcast::engine::queue::Order;
 use roofcast::engine::state::Arrival;
-use roofcast::scheduler::{Policy, token_budget::TokenBudget};
+use roofcast::scheduler::Policy;
 use roofcast::simulate::{Results, Source, run};
-use roofcast::spec::{CostKind, Slo};
+use roofcast::spec::{
+    CostKind, EngineSpec, PreemptionMode, QueuePolicy, ReservationKind, SchedulerKind, Slo,
+};
 use roofcast::units::Picoseconds;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -41,40 +42,25 @@ impl Source for Listed {
     }
 }
 
-fn deployment(name: &str) -> Deployment {
+fn deployment(name: &str, engine: EngineSpec) -> Deployment {
     let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
-    Deployment::resolve(model(name), accelerator, &Options::default()).unwrap()
-}
-
-fn config(blocks: u64, block_size: u32, seqs: u64, budget: u32) -> Config {
-    Config {
-        blocks,
-        block_size,
-        max_num_seqs: seqs,
-        max_num_batched_tokens: budget,
-        max_model_len: 1 << 20,
-        enable_chunked_prefill: true,
-        scheduler_reserve_full_isl: true,
-        watermark_blocks: 0,
-        order: Order::Arrival,
-        reservation: Reservation::Grow,
-        preemption: Preemption::Recompute,
-        swap_tokens: 0,
-    }
+    Deployment::resolve(model(name), accelerator, &Options { engine, ..Options::default() }).unwrap()
 }
 
 fn simulate<D: Decodes>(
-    config: &Config,
+    setting: &(Config, Policy),
     price: &Price,
     requests: &[(u64, u32, u32)],
     users: usize,
 ) -> (Results, Engine<D>) {
-    let mut engine = Engine::<D>::new(config.clone(), Policy::Vllm(TokenBudget), price.clone(), Ticks::ZERO);
+    let swap = Ticks::from(Picoseconds(5_000));
+    let mut engine = Engine::<D>::new(setting.0.clone(), setting.1.clone(), price.clone(), swap);
     let arrivals = requests.iter().enumerate().map(|(i, (us, input, output))| Arrival {
         number: i as u64,
         at: Ticks::from(Picoseconds(us * 1_000_000)),
         input: *input,
         output: *output,
+        key: i64::from(*output),
         ..Arrival::default()
     });
     let mut due: VecDeque<Arrival> = arrivals.collect();
@@ -86,9 +72,9 @@ fn simulate<D: Decodes>(
     (results, engine)
 }
 
-fn agree(config: &Config, price: &Price, requests: &[(u64, u32, u32)], users: usize) {
-    let (each, stepping) = simulate::<Each>(config, price, requests, users);
-    let (leap, leaping) = simulate::<Lockstep>(config, price, requests, users);
+fn agree(setting: &(Config, Policy), price: &Price, requests: &[(u64, u32, u32)], users: usize) {
+    let (each, stepping) = simulate::<Each>(setting, price, requests, users);
+    let (leap, leaping) = simulate::<Lockstep>(setting, price, requests, users);
     let pairs = each.records.iter().flatten().zip(leap.records.iter().flatten());
     if let Some((a, b)) = pairs.clone().find(|(a, b)| a != b) {
         panic!("stepping {}\nleaping  {}", a.to_line(), b.to_line());
@@ -110,32 +96,76 @@ fn agree(config: &Config, price: &Price, requests: &[(u64, u32, u32)], users: us
         .filter(|r| r.first_token.is_some())
         .map(|r| r.input_len + r.output_len - 1)
         .sum();
-    assert_eq!(b.scheduled_tokens, served + b.recomputed_tokens);
-    assert_eq!(leaping.state.free(), config.blocks);
+    assert_eq!(b.scheduled_tokens, served + b.recomputed_tokens + b.idle_tokens);
+    assert_eq!(leaping.state.free(), setting.0.blocks);
+}
+
+fn schedulers() -> impl Strategy<Value = EngineSpec> {
+    use SchedulerKind::*;
+    let kinds = [
+        Static,
+        Orca,
+        VllmV0,
+        Vllm,
+        Vllm,
+        Vllm,
+        Sarathi,
+        Splitfuse,
+        Lightllm,
+        Sglang,
+        LlamaCpp,
+        TensorrtLlm,
+        TensorrtLlmMaxUtilization,
+    ];
+    let sizes = (60_u64..400, 1_u64..40, 40_u64..700, any::<bool>(), 0_usize..3, 0_usize..3);
+    (proptest::sample::select(kinds.to_vec()), sizes).prop_map(|(scheduler, sizes)| {
+        let (blocks, seqs, budget, flag, order, reservation) = sizes;
+        let plain = matches!(scheduler, Vllm | Splitfuse);
+        let size = match scheduler {
+            Vllm => [1, 8, 16][order],
+            Lightllm => 1,
+            _ => 16,
+        };
+        EngineSpec {
+            scheduler,
+            num_gpu_blocks: Some(if size == 1 { blocks * 16 } else { blocks }),
+            block_size: Some(size),
+            max_num_seqs: Some(seqs),
+            max_num_batched_tokens: plain.then_some(budget),
+            enable_chunked_prefill: (scheduler == Vllm).then_some(flag),
+            scheduler_reserve_full_isl: plain.then_some(!flag),
+            policy: [QueuePolicy::Fcfs, QueuePolicy::Fcfs, QueuePolicy::Sjf][order],
+            preemption_mode: if scheduler == VllmV0 && flag {
+                PreemptionMode::Swap
+            } else {
+                PreemptionMode::Recompute
+            },
+            swap_space: Some(0.05),
+            reservation: match scheduler {
+                Static | Orca => {
+                    [ReservationKind::Max, ReservationKind::Pow2, ReservationKind::Oracle][reservation]
+                }
+                _ => ReservationKind::Max,
+            },
+            max_model_len: matches!(scheduler, Static | Orca | LlamaCpp).then_some(900),
+            ..EngineSpec::default()
+        }
+    })
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn leaping_is_stepping(
         requests in proptest::collection::vec((0_u64..3_000_000, 1_u32..600, 1_u32..300), 1..60),
-        blocks in 60_u64..400,
-        block_size in prop_oneof![Just(1_u32), Just(8), Just(16), Just(32)],
-        seqs in 1_u64..40,
-        budget in 40_u32..700,
+        spec in schedulers(),
         users in prop_oneof![Just(0_usize), 1_usize..20],
-        chunked in any::<bool>(),
-        reserve in any::<bool>(),
         windowed in any::<bool>(),
     ) {
-        let deployment = deployment(if windowed { "openai/gpt-oss-20b" } else { "meta-llama/Llama-3.1-8B-Instruct" });
+        let name = if windowed { "openai/gpt-oss-20b" } else { "meta-llama/Llama-3.1-8B-Instruct" };
+        let deployment = deployment(name, spec);
         let price = Price::new(&deployment, CostKind::Forecast);
-        let config = Config {
-            enable_chunked_prefill: chunked,
-            scheduler_reserve_full_isl: reserve,
-            ..config(blocks, block_size, seqs, budget)
-        };
-        agree(&config, &price, &requests, users);
+        agree(&Config::resolve(&deployment, 1000).unwrap(), &price, &requests, users);
     }
 }
