@@ -126,6 +126,8 @@ impl<'a> Replay<'a> {
             output_len: request.output_len,
             priority: request.priority,
             output_segment,
+            // Any prompt of the trace may contain any token of another.
+            own_from: u64::MAX,
         });
     }
 

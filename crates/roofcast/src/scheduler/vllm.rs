@@ -4,7 +4,7 @@
 //! step to recorded traces by [`crate::conformance`]. Knows nothing about time: whoever drives it prices the steps.
 
 use crate::kv_cache::paged::{Block, Pool};
-use crate::kv_cache::prefix::{Content, Contents, Run, Tokens};
+use crate::kv_cache::prefix::{Content, Run, Tokens};
 use std::collections::VecDeque;
 
 /// Settings by vLLM's names.
@@ -60,9 +60,11 @@ pub struct Arrival {
     pub priority: i64,
     /// The segment that its generated tokens form.
     pub output_segment: u32,
+    /// Tokens from here on are in no other request's prompt.
+    pub own_from: u64,
 }
 
-/// Index of a request in order of arrival.
+/// Index of a request: in order of arrival, until one is forgotten.
 pub type Id = usize;
 
 /// What one call of [`Scheduler::schedule`] decided.
@@ -84,7 +86,10 @@ pub struct Step {
 
 #[derive(Debug, Clone)]
 struct Request {
+    /// In order of arrival.
+    number: u64,
     tokens: Tokens,
+    own_from: u64,
     prompt_len: u64,
     output_len: u64,
     priority: i64,
@@ -98,6 +103,8 @@ struct Request {
     /// Sampled before a preemption and not yet delivered (async).
     stale: u64,
     blocks: Vec<Block>,
+    /// What it held before it was preempted.
+    former: Vec<Block>,
     contents: Vec<Content>,
     /// Blocks whose content is known to the pool.
     cached_blocks: usize,
@@ -110,8 +117,9 @@ struct Request {
 pub struct Scheduler {
     config: Config,
     pool: Pool,
-    contents: Contents,
     requests: Vec<Request>,
+    vacant: Vec<Id>,
+    arrived: u64,
     running: Vec<Id>,
     waiting: VecDeque<Id>,
 }
@@ -123,8 +131,9 @@ impl Scheduler {
         Scheduler {
             config,
             pool,
-            contents: Contents::default(),
             requests: Vec::new(),
+            vacant: Vec::new(),
+            arrived: 0,
             running: Vec::new(),
             waiting: VecDeque::new(),
         }
@@ -134,10 +143,11 @@ impl Scheduler {
     pub fn add(&mut self, arrival: Arrival) -> Id {
         let mut tokens = Tokens::default();
         arrival.prompt.iter().for_each(|run| tokens.push(*run));
-        let id = self.requests.len();
-        self.requests.push(Request {
+        let request = Request {
+            number: self.arrived,
             prompt_len: tokens.len(),
             tokens,
+            own_from: arrival.own_from,
             output_len: arrival.output_len,
             priority: arrival.priority,
             output_segment: arrival.output_segment,
@@ -146,16 +156,38 @@ impl Scheduler {
             placeholders: 0,
             stale: 0,
             blocks: Vec::new(),
+            former: Vec::new(),
             contents: Vec::new(),
             cached_blocks: 0,
             preempted: false,
             finished: false,
-        });
+        };
+        self.arrived += 1;
+        let id = match self.vacant.pop() {
+            Some(id) => {
+                self.requests[id] = request;
+                id
+            }
+            None => {
+                self.requests.push(request);
+                self.requests.len() - 1
+            }
+        };
         match self.config.policy {
             Policy::Fcfs => self.waiting.push_back(id),
             Policy::Priority => self.enqueue_by_priority(id),
         }
         id
+    }
+
+    /// Lets the index of a finished request be used again.
+    pub fn forget(&mut self, id: Id) {
+        self.vacant.push(id);
+    }
+
+    /// Tokens of a running request: in the cache, and those that the next step may compute.
+    pub fn computed(&self, id: Id) -> u64 {
+        self.requests[id].computed
     }
 
     /// Running requests, in order.
@@ -260,8 +292,7 @@ impl Scheduler {
             let r = &self.requests[id];
             let needed =
                 (r.computed + want).div_ceil(self.config.block_size).saturating_sub(r.blocks.len() as u64);
-            if let Some(blocks) = self.pool.allocate(needed) {
-                self.requests[id].blocks.extend(blocks);
+            if self.pool.allocate(needed, &mut self.requests[id].blocks) {
                 let filled = self.requests[id].computed + want;
                 self.cache_full_blocks(id, filled);
                 return true;
@@ -286,7 +317,7 @@ impl Scheduler {
             Policy::Fcfs => self.running.pop(),
             Policy::Priority => {
                 let worst = (0..self.running.len())
-                    .max_by_key(|i| (self.requests[self.running[*i]].priority, self.running[*i]))?;
+                    .max_by_key(|i| self.rank(self.running[*i]))?;
                 Some(self.running.remove(worst))
             }
         }
@@ -298,17 +329,21 @@ impl Scheduler {
         r.preempted = true;
         r.cached_blocks = 0;
         r.stale += std::mem::take(&mut r.placeholders);
-        let blocks = std::mem::take(&mut r.blocks);
-        self.pool.release(&blocks);
+        r.former = std::mem::take(&mut r.blocks);
+        self.pool.release(&r.former);
         match self.config.policy {
             Policy::Fcfs => self.waiting.push_front(id),
             Policy::Priority => self.enqueue_by_priority(id),
         }
     }
 
+    /// Whose turn it is under priorities: smaller first.
+    fn rank(&self, id: Id) -> (i64, u64) {
+        (self.requests[id].priority, self.requests[id].number)
+    }
+
     fn enqueue_by_priority(&mut self, id: Id) {
-        let key = |i: Id| (self.requests[i].priority, i);
-        let at = self.waiting.partition_point(|w| key(*w) < key(id));
+        let at = self.waiting.partition_point(|w| self.rank(*w) < self.rank(id));
         self.waiting.insert(at, id);
     }
 
@@ -366,12 +401,11 @@ impl Scheduler {
             return None;
         }
         self.pool.hold(&hits);
-        let blocks = self.pool.allocate(needed)?;
         let r = &mut self.requests[id];
         r.computed = cached;
         r.cached_blocks = hits.len();
         r.blocks = hits;
-        r.blocks.extend(blocks);
+        self.pool.allocate(needed, &mut r.blocks);
         self.cache_full_blocks(id, cached + tokens);
         Some((tokens, cached))
     }
@@ -380,7 +414,8 @@ impl Scheduler {
     fn hits(&mut self, id: Id) -> Vec<Block> {
         let full = self.requests[id].tokens.len().saturating_sub(1) / self.config.block_size;
         self.name_contents(id, full as usize);
-        self.pool.lookup(&self.requests[id].contents[..full as usize])
+        let r = &self.requests[id];
+        self.pool.lookup(&r.contents[..full as usize], &r.former)
     }
 
     /// Makes the full blocks among the first `filled` known tokens hittable.
@@ -402,10 +437,12 @@ impl Scheduler {
     fn name_contents(&mut self, id: Id, count: usize) {
         let block = self.config.block_size;
         let r = &mut self.requests[id];
+        let shared = (r.own_from / block) as usize;
         while r.contents.len() < count {
-            let from = r.contents.len() as u64 * block;
-            let runs = r.tokens.slice(from, from + block);
-            let content = self.contents.of(r.contents.last().copied(), &runs);
+            let index = r.contents.len();
+            let past = r.contents.last().copied().unwrap_or(Content::START);
+            let content =
+                if index >= shared { Content::own(r.number, index) } else { r.tokens.name_next(past, block) };
             r.contents.push(content);
         }
     }
@@ -413,9 +450,12 @@ impl Scheduler {
     fn finish(&mut self, id: Id) {
         let r = &mut self.requests[id];
         r.finished = true;
-        let blocks = std::mem::take(&mut r.blocks);
-        self.pool.release(&blocks);
-        self.running.retain(|i| *i != id);
-        self.waiting.retain(|i| *i != id);
+        self.pool.release(&std::mem::take(&mut r.blocks));
+        if r.preempted {
+            // Its last token was under way when it was preempted.
+            self.waiting.retain(|i| *i != id);
+        } else {
+            self.running.retain(|i| *i != id);
+        }
     }
 }
