@@ -269,8 +269,8 @@ impl Search<'_> {
     fn choice(&self, replica: &Replica, replicas: u64) -> Result<Choice, &'static str> {
         let slo = self.spec.slo;
         let top = replica.highest(slo).ok_or("the SLO is missed even by one request at a time")?;
-        let load = match self.workload.arrivals {
-            Arrivals::ClosedLoop { concurrency } => {
+        let load = match &self.workload.arrivals {
+            Arrivals::ClosedLoop { concurrency, .. } => {
                 let each = concurrency.div_ceil(replicas);
                 if each > replica.max_batch {
                     return Err("the requests in flight do not fit");

@@ -144,8 +144,10 @@ fn people(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, found: &Plan) -> R
 }
 
 fn question(spec: &Spec, model: &Model, workload: &Workload) -> String {
-    let load = match workload.arrivals {
-        Arrivals::ClosedLoop { concurrency } => format!("{} requests always in flight", grouped(concurrency)),
+    let load = match &workload.arrivals {
+        Arrivals::ClosedLoop { concurrency, .. } => {
+            format!("{} requests always in flight", grouped(*concurrency))
+        }
         arrivals => format!("{} requests/s", significant(arrivals.rate().unwrap_or(0.0))),
     };
     let bound = |name: &str, v: Option<f64>| v.map(|v| format!("{name} ≤ {v} ms"));
