@@ -1,9 +1,10 @@
 //! The serving engine in virtual time: one replica that a policy schedules and the cost model prices.
 //!
 //! Knows: a step is scheduled, priced and applied; between two events all decodes advance in lockstep, so a run of equal
-//! steps is taken at once (a leap). With [`decodes::Each`] the same engine steps and is the reference. Knows nothing
-//! about where requests come from: [`crate::simulate`] drives it.
+//! steps is taken at once (a leap). With [`decodes::Each`] the same engine steps and is the reference; [`blocks`] is
+//! vLLM's engine with every block's identity. Knows nothing about where requests come from: [`crate::simulate`] drives it.
 
+pub mod blocks;
 pub mod clock;
 pub mod config;
 pub mod decodes;
@@ -14,13 +15,91 @@ mod ring;
 pub mod state;
 pub mod tally;
 
+use crate::deployment::Deployment;
+use crate::error::Result;
+use crate::memory;
 use crate::scheduler::Policy;
+use crate::spec::{QueuePolicy, SchedulerKind};
+use crate::units::{ByteRate, Picoseconds};
+use crate::workload::Prompt;
+use blocks::Blocks;
 use clock::Ticks;
-use decodes::{Decodes, Id};
-use price::{Chunk, Price};
+use config::Config;
+use decodes::{Decodes, Each, Id, Lockstep};
+use price::{Chunk, Price, Shares};
 use state::{Arrival, Piece, Sequence, State};
+use tally::Tally;
 
-/// One replica.
+/// A request that has all its tokens.
+#[derive(Debug, Clone, Copy)]
+pub struct Departure {
+    /// As it came.
+    pub arrival: Arrival,
+    /// When its first token came.
+    pub first: Ticks,
+    /// How often it was preempted.
+    pub preemptions: u32,
+    /// Tokens of its prompt that were found in the prefix cache.
+    pub cached: u64,
+}
+
+/// One replica, whatever is inside.
+pub trait Replica {
+    /// Whether a request can be served at all: within the longest sequence, the cache, and the budget of a step where
+    /// prompts are not split (a preempted request computes its output so far like a prompt).
+    fn serves(&self, arrival: &Arrival) -> bool;
+    /// A request joins the queue.
+    fn arrive(&mut self, arrival: Arrival, prompt: Prompt);
+    /// When the last step ended.
+    fn clock(&self) -> Ticks;
+    /// Nothing happens until `time`.
+    fn wait_until(&mut self, time: Ticks);
+    /// Whether a newcomer would not be looked at before someone leaves: others wait already, in order of arrival.
+    fn blocked(&self) -> bool;
+    /// Whether nobody is here.
+    fn is_empty(&self) -> bool;
+    /// Requests here, waiting or running.
+    fn in_flight(&self) -> u64;
+    /// Requests waiting.
+    fn waiting(&self) -> u64;
+    /// One step, or as many equal ones as start before `horizon`; false where there is nothing to compute.
+    fn step(&mut self, horizon: Ticks) -> bool;
+    /// Moves those that ended in the last step to `into`, in order.
+    fn drain(&mut self, into: &mut Vec<Departure>);
+    /// Counts of the run.
+    fn tally(&self) -> &Tally;
+    /// What the run's time went to.
+    fn shares(&mut self) -> Shares<Ticks>;
+}
+
+/// Bytes per second between device and host: what PCIe 4.0 x16 carries of its 31.5 GB/s in large copies. An assumption.
+const HOST_LINK: ByteRate = ByteRate(25e9);
+
+/// A replica of `deployment` for requests of `context` tokens in the mean; `shared` says whether prompts have tokens in
+/// common. Without `leap` it takes every step by itself, and every sequence in it.
+pub fn replica(deployment: &Deployment, context: u64, shared: bool, leap: bool) -> Result<Box<dyn Replica>> {
+    let spec = &deployment.options.engine;
+    let (config, policy) = Config::resolve(deployment, context)?;
+    let price = Price::new(deployment, spec.cost);
+    let vllm = spec.scheduler == SchedulerKind::Vllm;
+    let caching = spec.enable_prefix_caching.unwrap_or(shared && vllm);
+    let by_block = caching
+        || spec.async_scheduling == Some(true)
+        || spec.long_prefill_token_threshold.is_some_and(|t| t > 0)
+        || (vllm && spec.policy == QueuePolicy::Priority);
+    if by_block {
+        return Ok(Box::new(Blocks::new(config.vllm(spec, caching), price)));
+    }
+    let token = memory::sequence_bytes(deployment, 0, context.max(1)).as_f64() / context.max(1) as f64;
+    let swap = Ticks::from(Picoseconds::from_seconds(token / HOST_LINK.0));
+    Ok(if leap {
+        Box::new(Engine::<Lockstep>::new(config, policy, price, swap))
+    } else {
+        Box::new(Engine::<Each>::new(config, policy, price, swap))
+    })
+}
+
+/// One replica that keeps counts, not blocks.
 #[derive(Debug, Clone)]
 pub struct Engine<D> {
     /// Who waits and runs.
@@ -37,7 +116,7 @@ pub struct Engine<D> {
 
 impl<D: Decodes> Engine<D> {
     /// An idle engine; `swap` is what moving one token's KV between device and host takes.
-    pub fn new(config: config::Config, policy: Policy, price: Price, swap: Ticks) -> Engine<D> {
+    pub fn new(config: Config, policy: Policy, price: Price, swap: Ticks) -> Engine<D> {
         Engine {
             state: State::new(config, price.reaches()),
             price,
@@ -47,70 +126,6 @@ impl<D: Decodes> Engine<D> {
             ended: Vec::new(),
             chunks: Vec::new(),
         }
-    }
-
-    /// A request joins the queue.
-    pub fn arrive(&mut self, arrival: Arrival) {
-        self.state.arrive(arrival);
-    }
-
-    /// Whether a request can be served at all: within the longest sequence, the cache, and the budget of a step where
-    /// prompts are not split (a preempted request computes its output so far like a prompt).
-    pub fn serves(&self, arrival: &Arrival) -> bool {
-        let config = &self.state.config;
-        let whole = arrival.input.saturating_add(arrival.output);
-        let unsplit = if config.preempts() { whole } else { arrival.input };
-        whole <= config.max_model_len
-            && u64::from(whole).div_ceil(u64::from(config.block_size)) <= config.blocks
-            && (config.enable_chunked_prefill || unsplit <= config.max_num_batched_tokens)
-    }
-
-    /// When the last step ended.
-    pub fn clock(&self) -> Ticks {
-        self.state.clock
-    }
-
-    /// Nothing happens until `time`.
-    pub fn wait_until(&mut self, time: Ticks) {
-        self.state.tally.idle += time - self.state.clock;
-        self.state.clock = self.state.clock.max(time);
-    }
-
-    /// Whether a newcomer would not be looked at before someone leaves: others wait already, in order of arrival.
-    pub fn blocked(&self) -> bool {
-        self.state.waiting() > 0 && self.state.in_order()
-    }
-
-    /// Whether nobody is here.
-    pub fn is_empty(&self) -> bool {
-        self.state.waiting() == 0 && self.state.running() == 0 && self.state.swapped().is_empty()
-    }
-
-    /// The cost model's prices, for the shares of the run's time.
-    pub fn price(&mut self) -> &mut Price {
-        &mut self.price
-    }
-
-    /// Takes those that ended in the last step.
-    pub fn drain(&mut self) -> std::vec::Drain<'_, Sequence> {
-        self.finished.drain(..)
-    }
-
-    /// One step, or as many equal ones as start before `horizon`; false where there is nothing to compute.
-    pub fn step(&mut self, horizon: Ticks) -> bool {
-        self.state.pieces.clear();
-        let before = self.state.tally.preemptions;
-        let decode = self.policy.schedule(&mut self.state) && !self.state.decodes.is_empty();
-        if !decode && self.state.pieces.is_empty() {
-            return false;
-        }
-        let swapped = self.state.moved();
-        if self.state.pieces.is_empty() && swapped == 0 && before == self.state.tally.preemptions {
-            self.leap(horizon);
-        } else {
-            self.mixed(decode, swapped);
-        }
-        true
     }
 
     /// Steps of decodes alone, up to the next event.
@@ -151,10 +166,7 @@ impl<D: Decodes> Engine<D> {
         let moving = Ticks::from(swapped * self.swap);
         let end = state.clock + time + moving;
         state.tally.swapping += moving;
-        state.tally.mixed.memory += u128::from(shares.memory);
-        state.tally.mixed.compute += u128::from(shares.compute);
-        state.tally.mixed.communication += u128::from(shares.communication);
-        state.tally.mixed.host += u128::from(shares.host);
+        state.tally.mixed.add(shares);
         let new: u64 = state.pieces.iter().map(|p| u64::from(p.new)).sum();
         if decode {
             let ticks = u64::try_from((time + moving).0).unwrap_or(u64::MAX);
@@ -189,6 +201,79 @@ impl<D: Decodes> Engine<D> {
         for (id, computed) in &self.ended {
             self.finished.push(self.state.finish(*id, *computed));
         }
+    }
+}
+
+impl<D: Decodes> Replica for Engine<D> {
+    fn serves(&self, arrival: &Arrival) -> bool {
+        let config = &self.state.config;
+        let whole = arrival.input.saturating_add(arrival.output);
+        let unsplit = if config.preempts() { whole } else { arrival.input };
+        whole <= config.max_model_len
+            && u64::from(whole).div_ceil(u64::from(config.block_size)) <= config.blocks
+            && (config.enable_chunked_prefill || unsplit <= config.max_num_batched_tokens)
+    }
+
+    fn arrive(&mut self, arrival: Arrival, _prompt: Prompt) {
+        self.state.arrive(arrival);
+    }
+
+    fn clock(&self) -> Ticks {
+        self.state.clock
+    }
+
+    fn wait_until(&mut self, time: Ticks) {
+        self.state.tally.idle += time - self.state.clock;
+        self.state.clock = self.state.clock.max(time);
+    }
+
+    fn blocked(&self) -> bool {
+        self.state.waiting() > 0 && self.state.in_order()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.in_flight() == 0
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.state.waiting() + self.state.running() + self.state.swapped().len() as u64
+    }
+
+    fn waiting(&self) -> u64 {
+        self.state.waiting()
+    }
+
+    fn step(&mut self, horizon: Ticks) -> bool {
+        self.state.pieces.clear();
+        let before = self.state.tally.preemptions;
+        let decode = self.policy.schedule(&mut self.state) && !self.state.decodes.is_empty();
+        if !decode && self.state.pieces.is_empty() {
+            return false;
+        }
+        let swapped = self.state.moved();
+        if self.state.pieces.is_empty() && swapped == 0 && before == self.state.tally.preemptions {
+            self.leap(horizon);
+        } else {
+            self.mixed(decode, swapped);
+        }
+        true
+    }
+
+    fn drain(&mut self, into: &mut Vec<Departure>) {
+        into.extend(self.finished.drain(..).map(|s| Departure {
+            arrival: s.arrival,
+            first: s.first,
+            preemptions: s.preemptions,
+            cached: 0,
+        }));
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.state.tally
+    }
+
+    fn shares(&mut self) -> Shares<Ticks> {
+        self.state.tally.shares(&mut self.price)
     }
 }
 

@@ -3,27 +3,16 @@
 //! Knows: requests are delivered at their times, a step that starts later sees them, and whoever ends may send the next.
 //! Knows nothing about policies or prices.
 
-use crate::engine::Engine;
 use crate::engine::clock::Ticks;
-use crate::engine::decodes::Decodes;
 use crate::engine::distribution::Distribution;
-use crate::engine::state::{Arrival, Sequence};
+use crate::engine::state::Arrival;
+use crate::engine::{Departure, Replica};
 use crate::error::{Error, Result};
 use crate::record::{Outcome, Record};
-use crate::spec::Slo;
+use crate::spec::{EngineSpec, QueuePolicy, Slo};
 use crate::summary::{Statistics, Summary};
-
-/// Where requests come from.
-pub trait Source {
-    /// When the next known request is due.
-    fn peek(&self) -> Option<Ticks>;
-    /// Takes it.
-    fn next(&mut self) -> Option<Arrival>;
-    /// Whether whoever is answered sends another request.
-    fn closed(&self) -> bool;
-    /// A request of `user` ended at `at`.
-    fn completed(&mut self, user: u32, at: Ticks);
-}
+use crate::workload::prediction::Guesses;
+use crate::workload::{Request, Traffic};
 
 /// Values of one metric: all of them while they are few, bins beyond.
 #[derive(Debug, Clone, Default)]
@@ -62,6 +51,8 @@ impl Sample {
 #[derive(Debug, Clone, Default)]
 pub struct Results {
     slo: Slo,
+    /// Requests that came.
+    taken: u64,
     /// Requests that got all their tokens.
     pub completed: u64,
     /// Requests that no engine with these settings could serve.
@@ -85,20 +76,15 @@ impl Results {
         Results { slo, records: records.then(Vec::new), ..Results::default() }
     }
 
-    fn sent(&mut self, at: Ticks) {
-        self.first.get_or_insert(at);
-    }
-
     fn refuse(&mut self, arrival: &Arrival) {
         self.refused += 1;
-        self.sent(arrival.at);
         if let Some(records) = &mut self.records {
             records.push(Record { outcome: Outcome::Refused, output_len: 0, ..record(arrival, arrival.at) });
         }
     }
 
-    fn finish(&mut self, sequence: &Sequence, end: Ticks) {
-        let Sequence { arrival, first, preemptions, .. } = sequence;
+    fn finish(&mut self, gone: &Departure, end: Ticks) {
+        let Departure { arrival, first, preemptions, cached } = gone;
         let (ttft, e2el) = (*first - arrival.at, end - arrival.at);
         let tpot = (arrival.output > 1).then(|| Ticks((end - *first).0 / u128::from(arrival.output - 1)));
         self.completed += 1;
@@ -119,6 +105,7 @@ impl Results {
             records.push(Record {
                 first_token: Some(first.picoseconds()),
                 preemptions: u64::from(*preemptions),
+                cached_tokens: *cached,
                 ..record(arrival, end)
             });
         }
@@ -161,50 +148,104 @@ fn record(arrival: &Arrival, end: Ticks) -> Record {
     }
 }
 
-/// Runs `source` through one replica until every request has ended.
-pub fn run<D: Decodes, S: Source>(
-    engine: &mut Engine<D>,
-    source: &mut S,
-    results: &mut Results,
-) -> Result<()> {
-    drive(engine, source, results)?;
-    if let Some(records) = &mut results.records {
-        records.sort_by_key(|r| r.id);
-    }
-    Ok(())
+/// A run: traffic, a replica, and what clients see.
+pub struct Run<'a> {
+    /// Who serves.
+    pub replica: &'a mut dyn Replica,
+    /// Who asks.
+    pub traffic: &'a mut Traffic,
+    /// What clients see.
+    pub results: &'a mut Results,
+    /// What the queue sorts by.
+    pub ranking: Ranking,
 }
 
-fn drive<D: Decodes, S: Source>(engine: &mut Engine<D>, source: &mut S, results: &mut Results) -> Result<()> {
-    loop {
-        while source.peek().is_some_and(|at| at <= engine.clock()) {
-            deliver(engine, source, results);
+impl Run<'_> {
+    /// Serves until every request has ended.
+    pub fn finish(mut self) -> Result<()> {
+        let mut departures = Vec::new();
+        loop {
+            while self.due().is_some_and(|at| at <= self.replica.clock()) {
+                self.deliver();
+            }
+            if self.replica.is_empty() {
+                let Some(at) = self.due() else { break };
+                self.replica.wait_until(at);
+                continue;
+            }
+            // Whoever comes while others wait in order of arrival changes nothing until someone leaves; in a closed loop
+            // even a refusal does, since the next request follows it.
+            let passing = self.replica.blocked() && !self.traffic.is_closed();
+            let horizon = if passing { None } else { self.due() };
+            if !self.replica.step(horizon.unwrap_or(Ticks::NEVER)) {
+                return Err(Error::Stuck { waiting: self.replica.waiting() });
+            }
+            let clock = self.replica.clock();
+            self.replica.drain(&mut departures);
+            for gone in departures.drain(..) {
+                self.results.finish(&gone, clock);
+                self.traffic.completed(gone.arrival.user, clock.picoseconds(), gone.arrival.output_segment);
+            }
         }
-        if engine.is_empty() {
-            let Some(at) = source.peek() else { return Ok(()) };
-            engine.wait_until(at);
-            continue;
+        if let Some(records) = &mut self.results.records {
+            records.sort_by_key(|r| r.id);
         }
-        // Whoever comes while others wait in order of arrival changes nothing until someone leaves; in a closed loop even
-        // a refusal does, since the next request follows it.
-        let horizon = if engine.blocked() && !source.closed() { None } else { source.peek() };
-        if !engine.step(horizon.unwrap_or(Ticks::NEVER)) {
-            return Err(Error::Stuck { waiting: engine.state.waiting() });
-        }
-        let clock = engine.clock();
-        for gone in engine.drain() {
-            results.finish(&gone, clock);
-            source.completed(gone.arrival.user, clock);
+        Ok(())
+    }
+
+    fn due(&self) -> Option<Ticks> {
+        self.traffic.peek().map(Ticks::from)
+    }
+
+    fn deliver(&mut self) {
+        let Some(request) = self.traffic.next() else { return };
+        let number = self.results.taken;
+        self.results.taken += 1;
+        let arrival = Arrival {
+            number,
+            at: Ticks::from(request.at),
+            input: request.input_len,
+            output: request.output_len,
+            key: self.ranking.key(&request),
+            user: request.user,
+            output_segment: 0,
+        };
+        self.results.first.get_or_insert(arrival.at);
+        if self.replica.serves(&arrival) {
+            self.replica.arrive(arrival, request.prompt);
+        } else {
+            self.results.refuse(&arrival);
+            self.traffic.completed(request.user, request.at, 0);
         }
     }
 }
 
-fn deliver<D: Decodes, S: Source>(engine: &mut Engine<D>, source: &mut S, results: &mut Results) {
-    let Some(arrival) = source.next() else { return };
-    if engine.serves(&arrival) {
-        results.sent(arrival.at);
-        engine.arrive(arrival);
-    } else {
-        results.refuse(&arrival);
-        source.completed(arrival.user, arrival.at);
+/// What a queue sorts by.
+#[derive(Debug, Clone)]
+pub enum Ranking {
+    /// Arrival alone.
+    Arrival,
+    /// The request's priority.
+    Priority,
+    /// Its output's length, as far as it is known.
+    Length(Guesses),
+}
+
+impl Ranking {
+    /// The ranking of a spec's queue; `seed` of the predictions' errors.
+    pub fn new(spec: &EngineSpec, seed: u64) -> Ranking {
+        match spec.policy {
+            QueuePolicy::Fcfs => Ranking::Arrival,
+            QueuePolicy::Priority => Ranking::Priority,
+            QueuePolicy::Sjf => Ranking::Length(Guesses::new(spec.length_prediction, seed)),
+        }
+    }
+
+    fn key(&mut self, request: &Request) -> i64 {
+        match self {
+            Ranking::Arrival => 0,
+            Ranking::Priority => i64::from(request.priority),
+            Ranking::Length(guesses) => guesses.next(request.output_len),
+        }
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod arrivals;
 pub mod length;
+pub mod prediction;
 mod random;
 pub mod traffic;
 

@@ -25,6 +25,11 @@ impl Ticks {
         Picoseconds(u64::try_from(self.0 >> BITS).unwrap_or(u64::MAX))
     }
 
+    /// In one word; a span too long for it is as long as it can say (3 days).
+    pub fn narrow(self) -> u64 {
+        u64::try_from(self.0).unwrap_or(u64::MAX)
+    }
+
     /// In milliseconds, the unit of reports.
     pub fn ms(self) -> f64 {
         self.0 as f64 / (TICKS_PER_PS * 1e9)

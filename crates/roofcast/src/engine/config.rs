@@ -6,7 +6,7 @@ use super::queue::Order;
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::memory;
-use crate::scheduler::Policy;
+use crate::scheduler::{Policy, vllm};
 use crate::spec::{EngineSpec, PreemptionMode, QueuePolicy, ReservationKind, SchedulerKind};
 
 /// Settings of one replica.
@@ -95,7 +95,8 @@ impl Config {
             enable_chunked_prefill: spec.enable_chunked_prefill.unwrap_or(defaults.chunked),
             scheduler_reserve_full_isl: spec.scheduler_reserve_full_isl.unwrap_or(defaults.reserve_full),
             watermark_blocks: (share("watermark", spec.watermark.unwrap_or(defaults.watermark))?
-                * blocks as f64) as u64,
+                * (blocks + u64::from(spec.scheduler == SchedulerKind::Vllm)) as f64)
+                as u64,
             order: if spec.policy == QueuePolicy::Fcfs { Order::Arrival } else { Order::Key },
             reservation: defaults.reservation,
             preemption: match spec.preemption_mode {
@@ -106,6 +107,30 @@ impl Config {
         };
         check(spec, &config)?;
         Ok((config, defaults.policy))
+    }
+
+    /// The same settings for the scheduler that knows every block.
+    pub fn vllm(&self, spec: &EngineSpec, caching: bool) -> vllm::Config {
+        vllm::Config {
+            block_size: u64::from(self.block_size),
+            num_gpu_blocks: u32::try_from(self.blocks + 1).unwrap_or(u32::MAX),
+            max_num_seqs: self.max_num_seqs,
+            max_num_active_seqs: None,
+            max_num_batched_tokens: u64::from(self.max_num_batched_tokens),
+            max_model_len: u64::from(self.max_model_len),
+            enable_chunked_prefill: self.enable_chunked_prefill,
+            enable_prefix_caching: caching,
+            long_prefill_token_threshold: spec.long_prefill_token_threshold.unwrap_or(0),
+            long_prefill_token_threshold_adaptive: false,
+            policy: if spec.policy == QueuePolicy::Fcfs {
+                vllm::Policy::Fcfs
+            } else {
+                vllm::Policy::Priority
+            },
+            scheduler_reserve_full_isl: self.scheduler_reserve_full_isl,
+            watermark: spec.watermark.unwrap_or(0.0),
+            async_scheduling: spec.async_scheduling.unwrap_or(false),
+        }
     }
 
     /// Whether requests may be preempted and then compute their output like a prompt.
@@ -160,6 +185,16 @@ fn swap_tokens(deployment: &Deployment, spec: &EngineSpec, context: u64) -> Resu
 
 /// Refuses what a scheduler does not have.
 fn check(spec: &EngineSpec, config: &Config) -> Result<()> {
+    let vllm_only = [
+        ("enable_prefix_caching", spec.enable_prefix_caching == Some(true)),
+        ("long_prefill_token_threshold", spec.long_prefill_token_threshold.is_some()),
+        ("async_scheduling", spec.async_scheduling == Some(true)),
+    ];
+    for (field, asked) in vllm_only {
+        if asked && spec.scheduler != SchedulerKind::Vllm {
+            return Err(Error::field("engine", field, "set", "the scheduler vllm, or the key left out"));
+        }
+    }
     let swaps = config.preemption == Preemption::Swap;
     if swaps && spec.scheduler != SchedulerKind::VllmV0 {
         let accepted = "recompute; only vllm-v0 swaps";

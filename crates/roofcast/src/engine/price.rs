@@ -49,6 +49,16 @@ impl Shares<f64> {
     }
 }
 
+impl Shares<u128> {
+    /// Adds a step's.
+    pub fn add(&mut self, step: Shares<u64>) {
+        self.memory += u128::from(step.memory);
+        self.compute += u128::from(step.compute);
+        self.communication += u128::from(step.communication);
+        self.host += u128::from(step.host);
+    }
+}
+
 impl Shares<u64> {
     fn total(&self) -> u64 {
         self.memory + self.compute + self.communication + self.host

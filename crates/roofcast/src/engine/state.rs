@@ -24,6 +24,8 @@ pub struct Arrival {
     pub key: i64,
     /// Whose request it is.
     pub user: u32,
+    /// What its output's tokens are, for prompts that repeat them.
+    pub output_segment: u32,
 }
 
 /// Where a sequence is.
@@ -382,7 +384,7 @@ impl<D: Decodes> State<D> {
             s.first = clock;
         } else {
             let gap = clock - s.last;
-            self.tally.itl.add(u64::try_from(gap.0).unwrap_or(u64::MAX), 1);
+            self.tally.itl.add(gap.narrow(), 1);
         }
         s.generated += 1;
         s.last = clock;
@@ -414,16 +416,15 @@ impl<D: Decodes> State<D> {
     pub fn decoded(&mut self, steps: u64, first: u64, growth: u64, end: Ticks) {
         let n = self.decodes.len();
         self.tally.decode_steps += steps;
-        let narrow = |t: Ticks| u64::try_from(t.0).unwrap_or(u64::MAX);
         let joined: u64 = self.joined.iter().map(|(_, count)| count).sum();
         if joined == 0 && self.decoded == self.clock {
             self.tally.itl.add_run(first, growth, steps, n);
         } else {
             let one = self.clock + Ticks::from(first);
             for (last, count) in self.joined.drain(..) {
-                self.tally.itl.add(narrow(one - last), count);
+                self.tally.itl.add((one - last).narrow(), count);
             }
-            self.tally.itl.add(narrow(one - self.decoded), n - joined);
+            self.tally.itl.add((one - self.decoded).narrow(), n - joined);
             self.tally.itl.add_run(first + growth, growth, steps - 1, n);
         }
         self.decoded = end;

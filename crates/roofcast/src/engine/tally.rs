@@ -21,6 +21,8 @@ pub struct Tally {
     pub recomputed_tokens: u64,
     /// Tokens moved to the host's memory and back.
     pub swapped_tokens: u64,
+    /// Tokens found in the prefix cache, at every admission.
+    pub cached_tokens: u64,
     /// Tokens computed.
     pub scheduled_tokens: u64,
     /// Tokens computed for a batch that waits for its longest.

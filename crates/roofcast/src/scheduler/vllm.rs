@@ -80,8 +80,23 @@ pub struct Step {
     pub preempted: Vec<Id>,
     /// Tokens found in the prefix cache at admission; only non-zero ones.
     pub cached: Vec<(Id, u64)>,
-    /// Of the scheduled, those that sample a token.
-    samples: Vec<Id>,
+    /// What each of the scheduled computes, in the same order.
+    pub work: Vec<Work>,
+    /// Tokens that preemptions dropped.
+    pub dropped: u64,
+}
+
+/// What a step computes of one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Work {
+    /// Whose.
+    pub id: Id,
+    /// Tokens computed.
+    pub new: u64,
+    /// Tokens in its cache then.
+    pub context: u64,
+    /// Whether it samples a token.
+    pub samples: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -185,9 +200,9 @@ impl Scheduler {
         self.vacant.push(id);
     }
 
-    /// Tokens of a running request: in the cache, and those that the next step may compute.
-    pub fn computed(&self, id: Id) -> u64 {
-        self.requests[id].computed
+    /// How many wait.
+    pub fn waiting_count(&self) -> u64 {
+        self.waiting.len() as u64
     }
 
     /// Running requests, in order.
@@ -217,10 +232,9 @@ impl Scheduler {
         for &(id, tokens) in &step.scheduled {
             let r = &mut self.requests[id];
             r.computed += tokens;
-            if r.computed == r.tokens.len() + r.placeholders {
-                r.placeholders += 1;
-                step.samples.push(id);
-            }
+            let samples = r.computed == r.tokens.len() + r.placeholders;
+            r.placeholders += u64::from(samples);
+            step.work.push(Work { id, new: tokens, context: r.computed, samples });
         }
         step
     }
@@ -228,7 +242,7 @@ impl Scheduler {
     /// Delivers the tokens that `step` sampled; the requests that this finishes, in order.
     pub fn update(&mut self, step: &Step) -> Vec<Id> {
         let mut finished = Vec::new();
-        for &id in &step.samples {
+        for &Work { id, .. } in step.work.iter().filter(|w| w.samples) {
             if self.requests[id].finished {
                 continue;
             }
@@ -303,6 +317,7 @@ impl Scheduler {
                 *budget += step.scheduled.remove(at).1;
                 *index -= 1;
             }
+            step.dropped += self.requests[victim].computed;
             self.preempt(victim);
             step.preempted.push(victim);
             if victim == id {
@@ -316,8 +331,7 @@ impl Scheduler {
         match self.config.policy {
             Policy::Fcfs => self.running.pop(),
             Policy::Priority => {
-                let worst = (0..self.running.len())
-                    .max_by_key(|i| self.rank(self.running[*i]))?;
+                let worst = (0..self.running.len()).max_by_key(|i| self.rank(self.running[*i]))?;
                 Some(self.running.remove(worst))
             }
         }

@@ -13,6 +13,7 @@ pub(super) enum Purpose {
     Input,
     Output,
     Think,
+    Guess,
 }
 
 /// One stream of draws.

@@ -152,6 +152,11 @@ impl Traffic {
         }
     }
 
+    /// Whether an answer may bring another request.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.source, Source::Closed(_))
+    }
+
     /// How many requests there are in all.
     pub fn total(&self) -> u64 {
         self.total

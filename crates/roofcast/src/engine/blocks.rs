@@ -1,0 +1,238 @@
+//! vLLM's engine block by block: every decision of its scheduler, with prefix caching, priorities and asynchronous
+//! scheduling.
+//!
+//! Knows: the loop around [`vllm::Scheduler`] and what each of its steps costs. It touches every running request in every
+//! step; where nothing but counts matters, [`super::Engine`] comes to the same decisions faster.
+
+use super::clock::Ticks;
+use super::price::{Chunk, Price, Shares};
+use super::state::Arrival;
+use super::tally::Tally;
+use super::{Departure, Replica};
+use crate::kv_cache::prefix::Run;
+use crate::scheduler::vllm::{self, Id, Scheduler, Step};
+use crate::workload::{Prompt, Traffic};
+use std::collections::VecDeque;
+
+/// One replica of vLLM.
+#[derive(Debug, Clone)]
+pub struct Blocks {
+    scheduler: Scheduler,
+    config: vllm::Config,
+    price: Price,
+    clock: Ticks,
+    tally: Tally,
+    requests: Vec<Life>,
+    /// Steps decided, not yet computed to their end: one, or two with asynchronous scheduling.
+    pending: VecDeque<Step>,
+    departures: Vec<Departure>,
+    /// Who ended with the last step: the one under way may still name them.
+    leaving: Vec<Id>,
+    /// The next segments that nobody shares, from the top.
+    segments: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Life {
+    arrival: Arrival,
+    first: Option<Ticks>,
+    last: Ticks,
+    preemptions: u32,
+    cached: u64,
+}
+
+impl Blocks {
+    /// An idle engine.
+    pub fn new(config: vllm::Config, price: Price) -> Blocks {
+        Blocks {
+            scheduler: Scheduler::new(config.clone()),
+            config,
+            price,
+            clock: Ticks::ZERO,
+            tally: Tally::default(),
+            requests: Vec::new(),
+            pending: VecDeque::new(),
+            departures: Vec::new(),
+            leaving: Vec::new(),
+            segments: u32::MAX,
+        }
+    }
+
+    /// The runs of a prompt, from where on they are its own, and the segment of its output.
+    fn prompt(&mut self, prompt: Prompt, input: u32) -> (Vec<Run>, u64, u32) {
+        let own = self.segments;
+        // Two segments a request: what of the prompt is its own, and its output. Those of old requests are used again
+        // after 2^31, when they are long evicted.
+        self.segments = if own <= Traffic::OWN_SEGMENTS + 2 { u32::MAX } else { own - 2 };
+        let rest =
+            |from: u32| Run { segment: own - 1, start: u64::from(from), length: u64::from(input - from) };
+        match prompt {
+            Prompt::Own => (vec![rest(0)], 0, own),
+            Prompt::Shared { segment, length } => {
+                let length = length.min(input);
+                let shared = Run { segment, start: 0, length: u64::from(length) };
+                (vec![shared, rest(length)], u64::from(length), own)
+            }
+            Prompt::Runs(runs) => (runs.into_vec(), u64::MAX, own),
+        }
+    }
+
+    fn usable(&self) -> u64 {
+        u64::from(self.config.num_gpu_blocks) - 1
+    }
+
+    /// The time of a step, and its account.
+    fn compute(&mut self, step: &Step) -> Ticks {
+        let reaches = self.price.reaches().to_vec();
+        let mut seen = vec![0; reaches.len()];
+        let (mut decodes, mut chunks, mut new, mut sampled) = (0, Vec::new(), 0, 0);
+        for work in &step.work {
+            new += work.new;
+            if work.new == 1 && work.samples {
+                decodes += 1;
+                seen.iter_mut().zip(&reaches).for_each(|(seen, reach)| *seen += work.context.min(*reach));
+            } else {
+                sampled += u64::from(work.samples);
+                chunks.push(Chunk { new: work.new as u32, context: work.context as u32 });
+            }
+        }
+        let held: u64 = step.work.iter().map(|w| w.context - w.new).sum();
+        self.tally.steps += 1;
+        self.tally.decode_steps += u64::from(decodes > 0);
+        self.tally.scheduled_tokens += new;
+        self.tally.running_steps += step.work.len() as u64;
+        self.tally.running_peak = self.tally.running_peak.max(step.work.len() as u64);
+        self.tally.token_steps += u128::from(held);
+        if chunks.is_empty() {
+            let price = self.price.decode(decodes);
+            let attending: u64 = price.slope.iter().zip(&seen).map(|(s, c)| s * c).sum();
+            let time = price.fixed + attending;
+            self.tally.decoded(decodes, 1, &seen, &vec![0; reaches.len()]);
+            return Ticks::from(time);
+        }
+        let (time, shares) = self.price.mixed(decodes, &seen, &chunks, sampled);
+        self.tally.mixed.add(shares);
+        time
+    }
+
+    /// Ends the oldest step under way.
+    fn deliver(&mut self) {
+        let Some(step) = self.pending.pop_front() else { return };
+        if !step.work.is_empty() {
+            let time = self.compute(&step);
+            self.clock += time;
+        }
+        for work in step.work.iter().filter(|w| w.samples) {
+            let life = &mut self.requests[work.id];
+            match life.first {
+                None => life.first = Some(self.clock),
+                Some(_) => self.tally.itl.add((self.clock - life.last).narrow(), 1),
+            }
+            life.last = self.clock;
+        }
+        let gone = std::mem::take(&mut self.leaving);
+        for id in self.scheduler.update(&step) {
+            let life = self.requests[id];
+            self.departures.push(Departure {
+                arrival: life.arrival,
+                first: life.first.unwrap_or(self.clock),
+                preemptions: life.preemptions,
+                cached: life.cached,
+            });
+            self.leaving.push(id);
+        }
+        gone.into_iter().for_each(|id| self.scheduler.forget(id));
+    }
+
+    fn note(&mut self, step: &Step) {
+        self.tally.admitted += (step.new.len() + step.resumed.len()) as u64;
+        for id in &step.preempted {
+            self.requests[*id].preemptions += 1;
+            self.tally.preemptions += 1;
+        }
+        for &(id, cached) in &step.cached {
+            // What a request finds again after its own preemption is not a hit of its prompt.
+            if step.new.contains(&id) {
+                self.requests[id].cached = cached;
+            }
+            self.tally.cached_tokens += cached;
+        }
+        self.tally.recomputed_tokens += step.dropped;
+        self.tally.blocks_peak = self.tally.blocks_peak.max(self.usable() - self.scheduler.free_blocks());
+    }
+}
+
+impl Replica for Blocks {
+    fn serves(&self, arrival: &Arrival) -> bool {
+        let whole = u64::from(arrival.input) + u64::from(arrival.output);
+        whole <= self.config.max_model_len
+            && whole.div_ceil(self.config.block_size) <= self.usable()
+            && (self.config.enable_chunked_prefill || whole <= self.config.max_num_batched_tokens)
+    }
+
+    fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {
+        let (prompt, own_from, output_segment) = self.prompt(prompt, arrival.input);
+        let id = self.scheduler.add(vllm::Arrival {
+            prompt,
+            output_len: u64::from(arrival.output),
+            priority: arrival.key,
+            output_segment,
+            own_from,
+        });
+        if self.requests.len() <= id {
+            self.requests.resize(id + 1, Life::default());
+        }
+        self.requests[id] = Life { arrival: Arrival { output_segment, ..arrival }, ..Life::default() };
+        self.tally.waiting_peak = self.tally.waiting_peak.max(self.scheduler.waiting_count());
+    }
+
+    fn clock(&self) -> Ticks {
+        self.clock
+    }
+
+    fn wait_until(&mut self, time: Ticks) {
+        self.tally.idle += time - self.clock;
+        self.clock = self.clock.max(time);
+    }
+
+    fn blocked(&self) -> bool {
+        false
+    }
+
+    fn is_empty(&self) -> bool {
+        self.in_flight() == 0 && self.pending.iter().all(|step| step.work.is_empty())
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.scheduler.waiting_count() + self.scheduler.running().len() as u64
+    }
+
+    fn waiting(&self) -> u64 {
+        self.scheduler.waiting_count()
+    }
+
+    fn step(&mut self, _horizon: Ticks) -> bool {
+        let step = self.scheduler.schedule();
+        self.note(&step);
+        let nothing = step.work.is_empty();
+        let stuck = nothing && step.preempted.is_empty() && self.pending.is_empty();
+        self.pending.push_back(step);
+        let flight = if self.config.async_scheduling { 2 } else { 1 };
+        if self.pending.len() >= flight || nothing {
+            self.deliver();
+        }
+        !stuck
+    }
+
+    fn drain(&mut self, into: &mut Vec<Departure>) {
+        into.append(&mut self.departures);
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn shares(&mut self) -> Shares<Ticks> {
+        self.tally.shares(&mut self.price)
+    }
+}
