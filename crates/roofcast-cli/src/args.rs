@@ -19,6 +19,8 @@ pub(crate) enum Verb {
     Capacity(CapacityArgs),
     /// What to deploy: the cheapest deployments that meet the SLO.
     Plan(PlanArgs),
+    /// What a serving engine does under traffic: latency, throughput, preemptions, percentiles.
+    Simulate(SimulateArgs),
     /// The texts that roofcast grew from, figure by figure: what each says, what its rules give, what we say.
     Seeds(SeedsArgs),
     /// Lists the embedded accelerators and models, or shows one.
@@ -179,6 +181,33 @@ pub(crate) struct PlanArgs {
     /// Write the Pareto picture as SVG.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// A spec with [model], [hardware], [engine] and [workload] [default: Llama-3.1-8B on an H100 under chat traffic].
+    #[arg(value_name = "SPEC.toml")]
+    pub(crate) spec: Option<PathBuf>,
+    /// Requests, instead of the spec's.
+    #[arg(long, value_parser = positive())]
+    pub(crate) requests: Option<u64>,
+    /// Seed of every draw, instead of the spec's.
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Price steps at the machine's limits or at the forecast, instead of what the spec says.
+    #[arg(long, value_enum)]
+    pub(crate) cost: Option<CostArg>,
+    /// Take every step by itself: the same results, slower.
+    #[arg(long)]
+    pub(crate) no_leap: bool,
+    /// Write a JSON object for each request, one a line.
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub(crate) records: Option<PathBuf>,
+    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

@@ -100,6 +100,19 @@ pub(crate) fn deployment(args: &DeploymentArgs) -> Result<Deployment> {
     Ok(Deployment::resolve(model, accelerator, &options(args, &spec))?)
 }
 
+/// What a spec alone deploys; `file` is where it stands.
+pub(crate) fn resolve(spec: &Spec, file: Option<&Path>, catalogs: &[PathBuf]) -> Result<Deployment> {
+    let catalog = catalog(catalogs)?;
+    let missing = |field: &str, accepted: &str| Error::field("spec", field, "missing", accepted);
+    let named = model_of(spec, file)
+        .ok_or_else(|| missing("model.name", "a catalog id, or `path` to a config.json"))?;
+    let hardware = spec.hardware.accelerator.clone();
+    let hardware = hardware.ok_or_else(|| missing("hardware.accelerator", "an accelerator, as h100-sxm"))?;
+    let model = model(&named, &catalog)?;
+    let accelerator = Arc::new(catalog.accelerator(&hardware)?.clone());
+    Ok(Deployment::resolve(model, accelerator, &Options::of(spec))?)
+}
+
 /// The model asked for, by flag or spec.
 pub(crate) fn named(args: &DeploymentArgs, spec: &Spec) -> Result<String> {
     let named = args.model.clone().or_else(|| model_of(spec, args.spec.as_deref()));

@@ -7,6 +7,7 @@ pub(crate) mod conformance;
 pub(crate) mod limits;
 pub(crate) mod plan;
 pub(crate) mod seeds;
+pub(crate) mod simulate;
 
 use roofcast::Deployment;
 use serde::Serialize;

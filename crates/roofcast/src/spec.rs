@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::precision::Dtype;
+use crate::router::Routing;
 use crate::workload::Workload;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -25,6 +26,8 @@ pub struct Spec {
     pub engine: EngineSpec,
     /// The traffic.
     pub workload: Option<Workload>,
+    /// Replicas and who chooses among them.
+    pub fleet: FleetSpec,
     /// What the traffic must get.
     pub slo: Slo,
     /// Over what a plan searches.
@@ -218,6 +221,14 @@ pub enum CostKind {
     Limit,
     /// What is expected, with the generic efficiency.
     Forecast,
+}
+
+/// `[fleet]`: how the replicas of `[parallelism]` share the traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FleetSpec {
+    /// Who serves a request.
+    pub router: Routing,
 }
 
 /// `[slo]`: bounds that every plan must keep.

@@ -103,6 +103,8 @@ impl Blocks {
         self.tally.running_steps += step.work.len() as u64;
         self.tally.running_peak = self.tally.running_peak.max(step.work.len() as u64);
         self.tally.token_steps += u128::from(held);
+        let room = (self.usable() - self.scheduler.free_blocks()) * self.config.block_size;
+        self.tally.slack_steps += u128::from(room.saturating_sub(held));
         if chunks.is_empty() {
             let price = self.price.decode(decodes);
             let attending: u64 = price.slope.iter().zip(&seen).map(|(s, c)| s * c).sum();

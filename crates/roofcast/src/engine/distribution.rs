@@ -60,6 +60,15 @@ impl Distribution {
         }
     }
 
+    /// Adds all of another's.
+    pub fn merge(&mut self, other: &Distribution) {
+        self.count += other.count;
+        self.sum += other.sum;
+        for (index, weight) in other.bins.iter().enumerate().filter(|(_, w)| **w > 0) {
+            *self.slot(other.first + index) += weight;
+        }
+    }
+
     fn slot(&mut self, bin: usize) -> &mut u64 {
         if self.bins.is_empty() {
             self.first = bin;

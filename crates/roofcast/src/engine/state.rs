@@ -310,6 +310,7 @@ impl<D: Decodes> State<D> {
             }
             let (computed, remaining) = self.decodes.remove(id);
             let (grows, blocks) = (self.grows(), self.blocks(computed));
+            self.count_slack(id, computed);
             let s = &mut self.sequences[id as usize];
             s.computed = computed;
             s.generated = s.arrival.output - remaining;
@@ -433,6 +434,9 @@ impl<D: Decodes> State<D> {
     /// Ends a sequence that has `computed` tokens in the cache.
     pub fn finish(&mut self, id: Id, computed: u32) -> Sequence {
         let decoded = self.sequence(id).phase == Phase::Decode;
+        if decoded {
+            self.count_slack(id, computed);
+        }
         let blocks = if decoded && self.grows() { self.blocks(computed) } else { self.sequence(id).held };
         self.free += blocks;
         let s = &mut self.sequences[id as usize];
@@ -443,9 +447,41 @@ impl<D: Decodes> State<D> {
         gone
     }
 
+    /// Counts, for every step in which a sequence decoded up to `computed` tokens, the room of its blocks that no token
+    /// stood in when the step began: in a step that begins with c tokens, ⌈(c + 1)/b⌉ b − c of blocks of b.
+    fn count_slack(&mut self, id: Id, computed: u32) {
+        let s = &self.sequences[id as usize];
+        let block = u128::from(self.config.block_size);
+        let (from, to) = (u128::from(s.computed), u128::from(computed));
+        self.tally.slack_steps += if self.grows() {
+            slack_below(to, block) - slack_below(from, block)
+        } else {
+            let tokens = (from + to).saturating_sub(1) * (to - from) / 2;
+            (u128::from(s.held) * block * (to - from)).saturating_sub(tokens)
+        };
+    }
+
     /// Tokens in the cache: of decodes and of prompts in part.
     pub fn held_tokens(&self) -> u64 {
         self.decodes.held()
             + self.prefills.iter().map(|id| u64::from(self.sequence(*id).computed)).sum::<u64>()
+    }
+}
+
+/// Σ over c < `tokens` of ⌈(c + 1)/b⌉ b − c: b (b + 1)/2 for each whole block, and b − i for the i-th of the rest.
+fn slack_below(tokens: u128, block: u128) -> u128 {
+    let (whole, rest) = (tokens / block, tokens % block);
+    whole * block * (block + 1) / 2 + rest * block - rest * rest.saturating_sub(1) / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slack_below;
+
+    #[test]
+    fn slack_by_hand() {
+        // Blocks of 4; with 0, 1, 2, 3, 4 tokens before a step there is room for 4, 3, 2, 1, 4.
+        assert_eq!([0, 1, 2, 3, 4, 5].map(|n| slack_below(n, 4)), [0, 4, 7, 9, 10, 14]);
+        assert_eq!(slack_below(1000, 1), 1000);
     }
 }

@@ -157,6 +157,11 @@ impl Traffic {
         matches!(self.source, Source::Closed(_))
     }
 
+    /// Whether prompts may have tokens in common.
+    pub fn shares_prompts(&self) -> bool {
+        false
+    }
+
     /// How many requests there are in all.
     pub fn total(&self) -> u64 {
         self.total

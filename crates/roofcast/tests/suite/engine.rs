@@ -3,9 +3,11 @@
 use super::support::{catalog, model};
 use proptest::prelude::*;
 use roofcast::deployment::{Deployment, Options};
-use roofcast::engine::{self, Replica};
+use roofcast::engine;
+use roofcast::fleet::{Fleet, Ranking};
 use roofcast::record::Record;
-use roofcast::simulate::{Ranking, Results, Run};
+use roofcast::router::{Router, Routing};
+use roofcast::simulate::results::Results;
 use roofcast::spec::{
     CostKind, EngineSpec, PreemptionMode, QueuePolicy, ReservationKind, SchedulerKind, Slo,
 };
@@ -17,21 +19,18 @@ fn deployment(name: &str, engine: EngineSpec) -> Deployment {
     Deployment::resolve(model(name), accelerator, &Options { engine, ..Options::default() }).unwrap()
 }
 
-fn simulate(
-    deployment: &Deployment,
-    workload: &Workload,
-    leap: bool,
-) -> (Vec<Record>, Results, Box<dyn Replica>) {
-    let mut replica = engine::replica(deployment, 1000, false, leap).unwrap();
-    let mut results = Results::new(Slo::default(), true);
-    let run = Run {
-        replica: replica.as_mut(),
-        traffic: &mut Traffic::new(workload, "test").unwrap(),
-        results: &mut results,
-        ranking: Ranking::new(&deployment.options.engine, workload.seed),
-    };
-    run.finish().unwrap();
-    (results.records.take().unwrap(), results, replica)
+fn simulate(deployment: &Deployment, workload: &Workload, leap: bool) -> Fleet {
+    let spec = &deployment.options.engine;
+    let replica = engine::replica(deployment, 1000, false, leap).unwrap();
+    let results = Results::new(Slo::default(), true, None);
+    let router = Router::new(Routing::RoundRobin, 0);
+    let mut fleet = Fleet::new(vec![replica], router, Ranking::new(spec, workload.seed), results);
+    fleet.serve(&mut Traffic::new(workload, "test").unwrap()).unwrap();
+    fleet
+}
+
+fn records(fleet: &Fleet) -> &[Record] {
+    fleet.results.records.as_ref().unwrap()
 }
 
 /// The first record in which two runs differ.
@@ -43,9 +42,10 @@ fn same(ours: &[Record], theirs: &[Record]) {
 }
 
 /// Nothing is lost, nothing ends twice, every token is paid for.
-fn conserved(records: &[Record], results: &Results, replica: &dyn Replica, requests: u64) {
+fn conserved(fleet: &Fleet, requests: u64) {
+    let (records, replica) = (records(fleet), &fleet.replicas[0]);
     assert!(records.iter().map(|r| r.id).eq(0..requests));
-    assert_eq!(results.completed + results.refused, requests);
+    assert_eq!(fleet.results.completed + fleet.results.refused, requests);
     let served = |r: &Record| r.first_token.map_or(0, |_| r.input_len + r.output_len - 1);
     let tally = replica.tally();
     assert_eq!(
@@ -137,11 +137,11 @@ proptest! {
     fn leaping_is_stepping(workload in workloads(), spec in schedulers(), windowed in any::<bool>()) {
         let name = if windowed { "openai/gpt-oss-20b" } else { "meta-llama/Llama-3.1-8B-Instruct" };
         let deployment = deployment(name, spec);
-        let (each, _, stepping) = simulate(&deployment, &workload, false);
-        let (leap, results, leaping) = simulate(&deployment, &workload, true);
-        same(&each, &leap);
-        conserved(&leap, &results, leaping.as_ref(), workload.requests.unwrap());
-        let (a, b) = (stepping.tally(), leaping.tally());
+        let stepping = simulate(&deployment, &workload, false);
+        let leaping = simulate(&deployment, &workload, true);
+        same(records(&stepping), records(&leaping));
+        conserved(&leaping, workload.requests.unwrap());
+        let (a, b) = (stepping.replicas[0].tally(), leaping.replicas[0].tally());
         prop_assert_eq!((a.steps, a.preemptions, a.scheduled_tokens), (b.steps, b.preemptions, b.scheduled_tokens));
         prop_assert_eq!((a.token_steps, a.running_steps, a.blocks_peak), (b.token_steps, b.running_steps, b.blocks_peak));
         prop_assert_eq!((&a.itl, &a.decodes, a.waiting_peak), (&b.itl, &b.decodes, b.waiting_peak));
@@ -162,11 +162,11 @@ proptest! {
         } else {
             EngineSpec { long_prefill_token_threshold: Some(1 << 20), ..spec.clone() }
         };
-        let (counted, ..) = simulate(&deployment(name, if caching { roomy } else { spec }), &workload, true);
-        let (blocks, results, replica) = simulate(&deployment(name, asked), &workload, true);
-        conserved(&blocks, &results, replica.as_ref(), workload.requests.unwrap());
-        prop_assert_eq!(counted.len(), blocks.len());
-        for (a, b) in counted.iter().zip(&blocks) {
+        let counted = simulate(&deployment(name, if caching { roomy } else { spec }), &workload, true);
+        let blocks = simulate(&deployment(name, asked), &workload, true);
+        conserved(&blocks, workload.requests.unwrap());
+        prop_assert_eq!(records(&counted).len(), records(&blocks).len());
+        for (a, b) in records(&counted).iter().zip(records(&blocks)) {
             // Sums over sequences are rounded in another order: a tick a step.
             let near = |a: roofcast::units::Picoseconds, b: roofcast::units::Picoseconds| a.0.abs_diff(b.0) <= 10;
             let first = a.first_token.zip(b.first_token).is_none_or(|(a, b)| near(a, b));

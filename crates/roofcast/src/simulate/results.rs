@@ -1,0 +1,204 @@
+//! What clients saw of a run: request by request, or summed up in bounded memory.
+
+use crate::engine::Departure;
+use crate::engine::clock::Ticks;
+use crate::engine::distribution::Distribution;
+use crate::engine::state::Arrival;
+use crate::fleet;
+use crate::record::{Outcome, Record};
+use crate::simulate::Load;
+use crate::spec::Slo;
+use crate::summary::{Statistics, Summary};
+use crate::workload::Request;
+
+/// Values of one metric: all of them while they are few, bins beyond.
+#[derive(Debug, Clone, Default)]
+pub struct Sample {
+    few: Vec<u64>,
+    many: Option<Distribution>,
+}
+
+/// Values that are kept one by one.
+const FEW: usize = 10_000;
+
+impl Sample {
+    fn add(&mut self, span: Ticks) {
+        let ticks = u64::try_from(span.0).unwrap_or(u64::MAX);
+        match &mut self.many {
+            Some(bins) => bins.add(ticks, 1),
+            None if self.few.len() < FEW => self.few.push(ticks),
+            None => {
+                let mut bins = Distribution::default();
+                self.few.drain(..).chain([ticks]).for_each(|t| bins.add(t, 1));
+                self.many = Some(bins);
+            }
+        }
+    }
+
+    /// Exact while the values are few; beyond, quantiles within 0.05 %.
+    pub fn statistics(&self) -> Statistics {
+        match &self.many {
+            Some(bins) => bins.statistics(),
+            None => Statistics::of(&mut self.few.iter().map(|t| Ticks::from(*t).ms()).collect::<Vec<f64>>()),
+        }
+    }
+}
+
+/// What clients saw.
+#[derive(Debug, Clone, Default)]
+pub struct Results {
+    slo: Slo,
+    /// Requests that came.
+    pub taken: u64,
+    /// Requests that got all their tokens.
+    pub completed: u64,
+    /// Requests that no engine with these settings could serve.
+    pub refused: u64,
+    input: u64,
+    output: u64,
+    good: u64,
+    ttft: Sample,
+    tpot: Sample,
+    e2el: Sample,
+    first: Option<Ticks>,
+    /// When the last token came.
+    pub end: Ticks,
+    last: Ticks,
+    /// How many are to come, where their times do not wait for answers.
+    open: Option<u64>,
+    /// Requests of the second and of the last quarter: how many, their times of arrival, and what they waited.
+    quarters: [(u64, u128, u128); 2],
+    /// One for each request, where they are kept.
+    pub records: Option<Vec<Record>>,
+}
+
+impl Results {
+    /// Nothing yet; `records` says whether each request is kept.
+    /// `open` is how many requests are to come where their times do not wait for answers.
+    pub fn new(slo: Slo, records: bool, open: Option<u64>) -> Results {
+        Results { slo, open, records: records.then(Vec::new), ..Results::default() }
+    }
+
+    /// A request comes: how the engine takes it.
+    pub(crate) fn arrive(&mut self, request: &Request, key: i64) -> Arrival {
+        let arrival = fleet::arrival(self.taken, request, key);
+        self.taken += 1;
+        self.first.get_or_insert(arrival.at);
+        self.last = self.last.max(arrival.at);
+        arrival
+    }
+
+    /// No engine with these settings could serve it.
+    pub(crate) fn refuse(&mut self, arrival: &Arrival) {
+        self.refused += 1;
+        if let Some(records) = &mut self.records {
+            records.push(Record { outcome: Outcome::Refused, output_len: 0, ..record(arrival, arrival.at) });
+        }
+    }
+
+    /// A request of replica `replica` has all its tokens at `end`.
+    pub(crate) fn finish(&mut self, gone: &Departure, end: Ticks, replica: usize) {
+        let Departure { arrival, first, preemptions, cached } = gone;
+        let (ttft, e2el) = (*first - arrival.at, end - arrival.at);
+        let tpot = (arrival.output > 1).then(|| Ticks((end - *first).0 / u128::from(arrival.output - 1)));
+        self.watch(arrival, ttft);
+        self.completed += 1;
+        self.input += u64::from(arrival.input);
+        self.output += u64::from(arrival.output);
+        self.ttft.add(ttft);
+        self.e2el.add(e2el);
+        if let Some(tpot) = tpot {
+            self.tpot.add(tpot);
+        }
+        self.end = self.end.max(end);
+        let within = |most: Option<f64>, time: Option<Ticks>| most.zip(time).is_none_or(|(m, t)| t.ms() <= m);
+        let good = within(self.slo.ttft_p99_ms, Some(ttft))
+            && within(self.slo.tpot_p99_ms, tpot)
+            && within(self.slo.e2el_p99_ms, Some(e2el));
+        self.good += u64::from(good);
+        if let Some(records) = &mut self.records {
+            records.push(Record {
+                first_token: Some(first.picoseconds()),
+                preemptions: u64::from(*preemptions),
+                cached_tokens: *cached,
+                replica: replica as u64,
+                ..record(arrival, end)
+            });
+        }
+    }
+
+    /// Takes note of what requests of the second and of the last quarter waited for their first token.
+    fn watch(&mut self, arrival: &Arrival, ttft: Ticks) {
+        let Some(total) = self.open else { return };
+        let quarter = match arrival.number * 4 / total.max(1) {
+            1 => &mut self.quarters[0],
+            3 => &mut self.quarters[1],
+            _ => return,
+        };
+        quarter.0 += 1;
+        quarter.1 += arrival.at.0;
+        quarter.2 += ttft.0;
+    }
+
+    /// Whether the queue grew for as long as requests came. Where λ come and μ < λ are served each second, the wait of a
+    /// request grows by λ/μ − 1 seconds with every second that it comes later; that growth between the second and the last
+    /// quarter of the requests tells μ.
+    pub fn load(&self) -> Load {
+        let span = (self.last - self.first.unwrap_or_default()).seconds();
+        let Some(total) = self.open.filter(|n| *n > 1 && span > 0.0) else { return Load::default() };
+        let offered = (total - 1) as f64 / span;
+        let mean = |sum: u128, count: u64| sum as f64 / count.max(1) as f64;
+        let [(n2, at2, wait2), (n4, at4, wait4)] = self.quarters;
+        let (waited, waits) = (mean(wait2, n2), mean(wait4, n4));
+        let growth = (waits - waited) / (mean(at4, n4) - mean(at2, n2)).max(1.0);
+        let overloaded = n2 > 0 && n4 > 0 && growth > 0.02 && waits > 1.5 * waited;
+        Load {
+            offered_per_s: Some(offered),
+            overloaded,
+            stable_per_s: overloaded.then(|| offered / (1.0 + growth)),
+        }
+    }
+
+    /// Every request has ended.
+    pub(crate) fn close(&mut self) {
+        if let Some(records) = &mut self.records {
+            records.sort_by_key(|r| r.id);
+        }
+    }
+
+    /// In vLLM's keys; `itl` is the engine's.
+    pub fn summary(&self, itl: &Distribution) -> Summary {
+        let bounded = self.slo.ttft_p99_ms.or(self.slo.tpot_p99_ms).or(self.slo.e2el_p99_ms).is_some();
+        Summary {
+            completed: self.completed,
+            failed: self.refused,
+            duration: (self.end - self.first.unwrap_or_default()).seconds(),
+            total_input_tokens: self.input,
+            total_output_tokens: self.output,
+            good: bounded.then_some(self.good),
+            ttft: self.ttft.statistics(),
+            tpot: self.tpot.statistics(),
+            itl: itl.statistics(),
+            e2el: self.e2el.statistics(),
+        }
+    }
+}
+
+fn record(arrival: &Arrival, end: Ticks) -> Record {
+    let at = arrival.at.picoseconds();
+    Record {
+        id: arrival.number,
+        outcome: Outcome::Completed,
+        input_len: u64::from(arrival.input),
+        output_len: u64::from(arrival.output),
+        scheduled: at,
+        sent: at,
+        first_token: None,
+        finished: end.picoseconds(),
+        itl: Vec::new(),
+        cached_tokens: 0,
+        preemptions: 0,
+        replica: 0,
+        error: None,
+    }
+}
