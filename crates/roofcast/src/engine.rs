@@ -27,7 +27,7 @@ use clock::Ticks;
 use config::Config;
 use decodes::{Decodes, Each, Id, Lockstep};
 use price::{Chunk, Price, Shares};
-use state::{Arrival, Piece, Sequence, State};
+use state::{Arrival, Sequence, State};
 use tally::Tally;
 
 /// A request that has all its tokens.
@@ -137,9 +137,8 @@ impl<D: Decodes> Engine<D> {
         let first = price.fixed + dot(state.decodes.seen());
         let growth = dot(state.decodes.growth());
         let steady = state.decodes.steady().min(self.policy.patience(state));
-        let left = horizon - state.clock;
-        let steps = affordable(state, steps_within(first, growth, left, steady));
-        state.take_more_decode_blocks(steps);
+        let left = if horizon == Ticks::NEVER { horizon } else { horizon - state.clock };
+        let steps = state.take_blocks_of(steps_within(first, growth, left, steady));
         let pairs = u128::from(steps) * u128::from(steps - 1) / 2;
         let end = state.clock + Ticks(u128::from(first) * u128::from(steps) + u128::from(growth) * pairs);
         state.tally.decoded(n, steps, state.decodes.seen(), state.decodes.growth());
@@ -183,10 +182,9 @@ impl<D: Decodes> Engine<D> {
     /// Pieces are computed; prompts that are whole sample their first token.
     fn apply_pieces(&mut self) {
         let pieces = std::mem::take(&mut self.state.pieces);
-        let whole: Vec<Piece> = pieces.iter().copied().filter(|p| self.state.computed(*p)).collect();
-        let longest = self.policy.longest(&self.state, &whole);
-        for piece in whole {
-            if self.state.sampled(piece.id, longest) {
+        let longest = self.policy.longest(&self.state, &pieces);
+        for piece in &pieces {
+            if self.state.computed(*piece) && self.state.sampled(piece.id, longest) {
                 let computed = self.state.sequence(piece.id).computed;
                 let gone = self.state.finish(piece.id, computed);
                 self.finished.push(gone);
@@ -260,6 +258,9 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn drain(&mut self, into: &mut Vec<Departure>) {
+        if self.finished.is_empty() {
+            return;
+        }
         into.extend(self.finished.drain(..).map(|s| Departure {
             arrival: s.arrival,
             first: s.first,
@@ -296,10 +297,10 @@ fn count<D: Decodes>(state: &mut State<D>, running: u64, tokens: u64, steps: u64
 /// later one `growth` more.
 fn steps_within(first: u64, growth: u64, left: Ticks, most: u64) -> u64 {
     let spent = |steps: u64| {
-        let steps = u128::from(steps);
-        u128::from(first) * steps + u128::from(growth) * (steps * steps.saturating_sub(1) / 2)
+        let pairs = u128::from(steps) * u128::from(steps.saturating_sub(1)) / 2;
+        u128::from(first) * u128::from(steps) + u128::from(growth) * pairs
     };
-    if spent(most - 1) < left.0 {
+    if left == Ticks::NEVER || spent(most - 1) < left.0 {
         return most;
     }
     // Solve growth/2 · m² + (first − growth/2) · m = left in floats, then put it right in integers.
@@ -313,19 +314,4 @@ fn steps_within(first: u64, growth: u64, left: Ticks, most: u64) -> u64 {
         steps += 1;
     }
     steps
-}
-
-/// Of `steps` steps, how many the free blocks allow; at least one, which the policy has made room for.
-fn affordable<D: Decodes>(state: &State<D>, steps: u64) -> u64 {
-    // The first step's are taken already.
-    let taken = state.decode_blocks(1);
-    if state.decode_blocks(steps) - taken <= state.free() {
-        return steps;
-    }
-    let (mut enough, mut too_many) = (1, steps);
-    while too_many - enough > 1 {
-        let middle = enough + (too_many - enough) / 2;
-        if state.decode_blocks(middle) - taken <= state.free() { enough = middle } else { too_many = middle }
-    }
-    enough
 }

@@ -50,6 +50,9 @@ impl Fleet {
 
     /// The replica with work whose last step ended first.
     fn behind(&self) -> Option<usize> {
+        if let [alone] = self.replicas.as_slice() {
+            return (!alone.is_empty()).then_some(0);
+        }
         let busy = self.replicas.iter().enumerate().filter(|(_, r)| !r.is_empty());
         busy.min_by_key(|(_, r)| r.clock()).map(|(index, _)| index)
     }

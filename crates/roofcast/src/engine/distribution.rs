@@ -1,12 +1,12 @@
-//! A distribution of spans in bins so narrow that a quantile is off by less than 0.05 %, in bounded memory.
+//! A distribution of spans in bins so narrow that a quantile is off by less than 0.1 %, in bounded memory.
 //!
-//! A bin is a 1024th of an octave: the exponent and the upper ten bits of the mantissa of a float. Sums are exact.
+//! A bin is a 512th of an octave: the exponent and the upper nine bits of the mantissa of a float. Sums are exact.
 
 use super::clock::{TICKS_PER_PS, Ticks};
 use crate::summary::Statistics;
 
 /// Bits of the mantissa that tell bins apart.
-const BITS: u32 = 10;
+const BITS: u32 = 9;
 const LOWER: u32 = 52 - BITS;
 
 /// Weighted spans.

@@ -278,9 +278,22 @@ impl<D: Decodes> State<D> {
         self.free -= self.decode_blocks(1);
     }
 
-    /// Takes what `steps` decodes need beyond the first.
-    pub(super) fn take_more_decode_blocks(&mut self, steps: u64) {
-        self.free -= self.decode_blocks(steps) - self.decode_blocks(1);
+    /// Of `steps` steps of decodes, as many as the free blocks allow: their blocks are taken beyond those of the first,
+    /// which the policy has taken.
+    pub(super) fn take_blocks_of(&mut self, steps: u64) -> u64 {
+        let first = self.decode_blocks(1);
+        let all = self.decode_blocks(steps) - first;
+        if all <= self.free {
+            self.free -= all;
+            return steps;
+        }
+        let (mut enough, mut too_many) = (1, steps);
+        while too_many - enough > 1 {
+            let middle = enough + (too_many - enough) / 2;
+            if self.decode_blocks(middle) - first <= self.free { enough = middle } else { too_many = middle }
+        }
+        self.free -= self.decode_blocks(enough) - first;
+        enough
     }
 
     /// Preempts the last admitted one.
@@ -417,10 +430,10 @@ impl<D: Decodes> State<D> {
     pub fn decoded(&mut self, steps: u64, first: u64, growth: u64, end: Ticks) {
         let n = self.decodes.len();
         self.tally.decode_steps += steps;
-        let joined: u64 = self.joined.iter().map(|(_, count)| count).sum();
-        if joined == 0 && self.decoded == self.clock {
+        if self.joined.is_empty() && self.decoded == self.clock {
             self.tally.itl.add_run(first, growth, steps, n);
         } else {
+            let joined: u64 = self.joined.iter().map(|(_, count)| count).sum();
             let one = self.clock + Ticks::from(first);
             for (last, count) in self.joined.drain(..) {
                 self.tally.itl.add((one - last).narrow(), count);

@@ -9,6 +9,7 @@ use crate::record::{Outcome, Record};
 use crate::simulate::Load;
 use crate::spec::Slo;
 use crate::summary::{Statistics, Summary};
+use crate::units::Picoseconds;
 use crate::workload::Request;
 
 /// Values of one metric: all of them while they are few, bins beyond.
@@ -35,7 +36,7 @@ impl Sample {
         }
     }
 
-    /// Exact while the values are few; beyond, quantiles within 0.05 %.
+    /// Exact while the values are few; beyond, quantiles within 0.1 %.
     pub fn statistics(&self) -> Statistics {
         match &self.many {
             Some(bins) => bins.statistics(),
@@ -48,6 +49,8 @@ impl Sample {
 #[derive(Debug, Clone, Default)]
 pub struct Results {
     slo: Slo,
+    /// Its bounds on TTFT, TPOT and E2EL.
+    most: [Ticks; 3],
     /// Requests that came.
     pub taken: u64,
     /// Requests that got all their tokens.
@@ -76,7 +79,10 @@ impl Results {
     /// Nothing yet; `records` says whether each request is kept.
     /// `open` is how many requests are to come where their times do not wait for answers.
     pub fn new(slo: Slo, records: bool, open: Option<u64>) -> Results {
-        Results { slo, open, records: records.then(Vec::new), ..Results::default() }
+        let bound =
+            |ms: Option<f64>| ms.map_or(Ticks::NEVER, |ms| Picoseconds::from_seconds(ms / 1e3).into());
+        let most = [slo.ttft_p99_ms, slo.tpot_p99_ms, slo.e2el_p99_ms].map(bound);
+        Results { slo, most, open, records: records.then(Vec::new), ..Results::default() }
     }
 
     /// A request comes: how the engine takes it.
@@ -100,7 +106,8 @@ impl Results {
     pub(crate) fn finish(&mut self, gone: &Departure, end: Ticks, replica: usize) {
         let Departure { arrival, first, preemptions, cached } = gone;
         let (ttft, e2el) = (*first - arrival.at, end - arrival.at);
-        let tpot = (arrival.output > 1).then(|| Ticks((end - *first).0 / u128::from(arrival.output - 1)));
+        let others = u64::from(arrival.output - 1);
+        let tpot = (end - *first).narrow().checked_div(others).map(Ticks::from);
         self.watch(arrival, ttft);
         self.completed += 1;
         self.input += u64::from(arrival.input);
@@ -111,10 +118,8 @@ impl Results {
             self.tpot.add(tpot);
         }
         self.end = self.end.max(end);
-        let within = |most: Option<f64>, time: Option<Ticks>| most.zip(time).is_none_or(|(m, t)| t.ms() <= m);
-        let good = within(self.slo.ttft_p99_ms, Some(ttft))
-            && within(self.slo.tpot_p99_ms, tpot)
-            && within(self.slo.e2el_p99_ms, Some(e2el));
+        let [most_ttft, most_tpot, most_e2el] = self.most;
+        let good = ttft <= most_ttft && tpot.is_none_or(|t| t <= most_tpot) && e2el <= most_e2el;
         self.good += u64::from(good);
         if let Some(records) = &mut self.records {
             records.push(Record {
