@@ -1,7 +1,12 @@
 //! One request's life, as a client sees it. The simulator, the emulator and the load generator write the same.
 //!
-//! Knows: times since the start of the run, token counts, how the request ended; one JSON object a line. Knows nothing
-//! about how the times came to be. What a run's records add up to is [`crate::summary`]'s.
+//! Knows: times since the start of the run, token counts, how the request ended; one JSON object a line, or a row of
+//! [`csv`]. Knows nothing about how the times came to be. What a run's records add up to is [`crate::summary`]'s.
+
+pub mod csv;
+mod reader;
+
+pub use reader::{Format, Records};
 
 use crate::error::{Error, Result};
 use crate::units::Picoseconds;
