@@ -202,8 +202,8 @@ pub(crate) struct SimulateArgs {
     /// Take every step by itself: the same results, slower.
     #[arg(long)]
     pub(crate) no_leap: bool,
-    /// Write a JSON object for each request, one a line.
-    #[arg(long, value_name = "FILE.jsonl")]
+    /// Write each request: .jsonl, .csv, or .parquet in a build with that feature.
+    #[arg(long, value_name = "FILE")]
     pub(crate) records: Option<PathBuf>,
     /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
     #[arg(long, value_name = "FILE")]

@@ -4,6 +4,7 @@ use super::About;
 use crate::args::{CostArg, SimulateArgs};
 use crate::input;
 use crate::show::number::{dollars, grouped, percent, significant};
+use crate::show::records::{self, Form};
 use crate::show::{self, table};
 use anyhow::Result;
 use roofcast::simulate::{Options, Simulation, simulate};
@@ -24,12 +25,13 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
+    let form = args.records.as_deref().map(Form::of).transpose()?;
     let (place, spec) = spec(args)?;
     let deployment = input::resolve(&spec, args.spec.as_deref(), &args.catalog)?;
     let options = Options { leap: !args.no_leap, records: args.records.is_some() };
     let simulation = simulate(&deployment, &spec, &place, options)?;
-    if let Some(path) = &args.records {
-        show::lines(path, simulation.records.iter().map(|r| r.to_line()))?;
+    if let Some((path, form)) = args.records.as_deref().zip(form) {
+        records::write(path, form, &simulation.records)?;
     }
     if args.output.json {
         show::json(
