@@ -205,6 +205,18 @@ pub(crate) struct SimulateArgs {
     /// Write each request: .jsonl, .csv, or .parquet in a build with that feature.
     #[arg(long, value_name = "FILE")]
     pub(crate) records: Option<PathBuf>,
+    /// Write each replica's running and waiting requests, KV blocks, preemptions and tokens a second over time as CSV.
+    #[arg(long, value_name = "FILE.csv")]
+    pub(crate) series: Option<PathBuf>,
+    /// Write steps and requests as a Chrome trace, which Perfetto opens.
+    #[arg(long, value_name = "FILE.json")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Events of the trace at most; it ends there.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000), requires = "trace")]
+    pub(crate) trace_limit: u64,
+    /// Draw latencies, queue and KV cache as SVG.
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) svg: Option<PathBuf>,
     /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Vec<PathBuf>,

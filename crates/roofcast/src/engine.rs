@@ -20,6 +20,7 @@ use crate::error::Result;
 use crate::memory;
 use crate::scheduler::Policy;
 use crate::spec::{QueuePolicy, SchedulerKind};
+use crate::timeline::{Segment, Timeline};
 use crate::units::{ByteRate, Picoseconds};
 use crate::workload::Prompt;
 use blocks::Blocks;
@@ -70,6 +71,8 @@ pub trait Replica {
     fn tally(&self) -> &Tally;
     /// What the run's time went to.
     fn shares(&mut self) -> Shares<Ticks>;
+    /// What is kept of the run over time; nothing unless something is put here.
+    fn timeline(&mut self) -> &mut Option<Box<Timeline>>;
 }
 
 /// Bytes per second between device and host: what PCIe 4.0 x16 carries of its 31.5 GB/s in large copies. An assumption.
@@ -136,14 +139,22 @@ impl<D: Decodes> Engine<D> {
         let dot = |tokens: &[u64]| -> u64 { price.slope.iter().zip(tokens).map(|(s, t)| s * t).sum() };
         let first = price.fixed + dot(state.decodes.seen());
         let growth = dot(state.decodes.growth());
+        let attending = first - price.fixed;
         let steady = state.decodes.steady().min(self.policy.patience(state));
         let left = if horizon == Ticks::NEVER { horizon } else { horizon - state.clock };
+        let used = state.used();
         let steps = state.take_blocks_of(steps_within(first, growth, left, steady));
         let pairs = u128::from(steps) * u128::from(steps - 1) / 2;
         let end = state.clock + Ticks(u128::from(first) * u128::from(steps) + u128::from(growth) * pairs);
         state.tally.decoded(n, steps, state.decodes.seen(), state.decodes.growth());
         state.decoded(steps, first, growth, end);
         count(state, n, n * steps, steps);
+        if state.timeline.is_some() {
+            let blocks = [used, state.used()];
+            let bound = self.price.bound(n, attending);
+            let segment = Segment { end, steps, output_tokens: n * steps, blocks, bound, ..state.segment() };
+            state.tell(&segment);
+        }
         state.clock = end;
         self.advance(steps);
     }
@@ -167,6 +178,13 @@ impl<D: Decodes> Engine<D> {
         state.tally.swapping += moving;
         state.tally.mixed.add(shares);
         let new: u64 = state.pieces.iter().map(|p| u64::from(p.new)).sum();
+        if state.timeline.is_some() {
+            let bound = if moving > time { "swap" } else { shares.largest() };
+            let (prefill_tokens, output_tokens) = (new, n + sampled);
+            let segment =
+                Segment { end, decodes: n, prefill_tokens, output_tokens, bound, ..state.segment() };
+            state.tell(&segment);
+        }
         if decode {
             let ticks = u64::try_from((time + moving).0).unwrap_or(u64::MAX);
             state.decoded(1, ticks, 0, end);
@@ -275,6 +293,10 @@ impl<D: Decodes> Replica for Engine<D> {
 
     fn shares(&mut self) -> Shares<Ticks> {
         self.state.tally.shares(&mut self.price)
+    }
+
+    fn timeline(&mut self) -> &mut Option<Box<Timeline>> {
+        &mut self.state.timeline
     }
 }
 

@@ -18,17 +18,24 @@ use crate::record::Record;
 use crate::router::Router;
 use crate::spec::{CostKind, Spec};
 use crate::summary::Summary;
+use crate::timeline::Timeline;
+use crate::timeline::series::{Point, Series, together};
+use crate::timeline::trace::Trace;
 use crate::workload::{Traffic, Workload};
-use results::Results;
+use results::{Results, Sample};
 use serde::Serialize;
 
 /// What is kept of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
     /// Take equal steps at once; the results are the same without.
     pub leap: bool,
     /// Keep a record for each request.
     pub records: bool,
+    /// Keep each replica's levels over time.
+    pub series: bool,
+    /// Keep so many events of steps and requests, all replicas together.
+    pub trace: Option<u64>,
 }
 
 /// A run and what came of it.
@@ -55,9 +62,18 @@ pub struct Simulation {
     pub expense: Expense,
     /// Whether more came than could be served.
     pub load: Load,
+    /// Every completed request's latencies.
+    #[serde(skip)]
+    pub latencies: [(&'static str, Sample); 3],
     /// One for each request, where they were kept.
     #[serde(skip)]
     pub records: Vec<Record>,
+    /// Each replica's levels over the same intervals, where they were kept.
+    #[serde(skip)]
+    pub series: Vec<Vec<Point>>,
+    /// Each replica's first events, where they were kept.
+    #[serde(skip)]
+    pub traces: Vec<Trace>,
 }
 
 /// What the engines did.
@@ -152,9 +168,10 @@ pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Opti
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
     let mut traffic = Traffic::new(workload, place)?;
     let context = mean_context(workload);
-    let replicas = (0..deployment.parallelism.replicas)
+    let mut replicas = (0..deployment.parallelism.replicas)
         .map(|_| engine::replica(deployment, context, traffic.shares_prompts(), options.leap))
         .collect::<Result<Vec<_>>>()?;
+    replicas.iter_mut().for_each(|replica| *replica.timeline() = timeline(deployment, options));
     let engine = &deployment.options.engine;
     let router = Router::new(spec.fleet.router, workload.seed);
     let ranking = Ranking::new(engine, workload.seed);
@@ -164,6 +181,13 @@ pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Opti
     fleet.serve(&mut traffic)?;
     let (config, _) = Config::resolve(deployment, context)?;
     Ok(report(deployment, &config, fleet, engine.cost))
+}
+
+/// What a replica keeps over time; events are shared out evenly.
+fn timeline(deployment: &Deployment, options: Options) -> Option<Box<Timeline>> {
+    let trace = options.trace.map(|most| Trace::new(most / deployment.parallelism.replicas));
+    let series = options.series.then(Series::default);
+    (trace.is_some() || series.is_some()).then(|| Box::new(Timeline { series, trace }))
 }
 
 /// Tokens of a request half way through its output, in the mean.
@@ -177,6 +201,9 @@ fn report(deployment: &Deployment, config: &Config, mut fleet: Fleet, cost: Cost
             all.merge(&replica.tally().itl);
             all
         });
+    let end = fleet.replicas.iter().map(|r| r.clock()).max().unwrap_or_default();
+    let timelines = fleet.replicas.iter_mut().filter_map(|r| r.timeline().take());
+    let (series, traces): (Vec<_>, Vec<_>) = timelines.map(|t| (t.series, t.trace)).unzip();
     let summary = fleet.results.summary(&itl);
     let time = time(&mut fleet.replicas);
     let tallies: Vec<&Tally> = fleet.replicas.iter().map(|r| r.tally()).collect();
@@ -201,7 +228,10 @@ fn report(deployment: &Deployment, config: &Config, mut fleet: Fleet, cost: Cost
         expense: expense(deployment, &summary, &time),
         load: fleet.results.load(),
         summary,
+        latencies: fleet.results.latencies(),
         records: fleet.results.records.take().unwrap_or_default(),
+        series: together(series.into_iter().flatten().collect(), end),
+        traces: traces.into_iter().flatten().collect(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! `roofcast simulate`: what a benchmark client would measure.
 
+mod series;
+
 use super::About;
 use crate::args::{CostArg, SimulateArgs};
 use crate::input;
@@ -7,6 +9,7 @@ use crate::show::number::{dollars, grouped, percent, significant};
 use crate::show::records::{self, Form};
 use crate::show::{self, table};
 use anyhow::Result;
+use roofcast::report::{chrome, run};
 use roofcast::simulate::{Options, Simulation, simulate};
 use roofcast::spec::CostKind;
 use roofcast::{Deployment, Spec};
@@ -28,11 +31,17 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     let form = args.records.as_deref().map(Form::of).transpose()?;
     let (place, spec) = spec(args)?;
     let deployment = input::resolve(&spec, args.spec.as_deref(), &args.catalog)?;
-    let options = Options { leap: !args.no_leap, records: args.records.is_some() };
-    let simulation = simulate(&deployment, &spec, &place, options)?;
+    let options = Options {
+        leap: !args.no_leap,
+        records: args.records.is_some(),
+        series: args.series.is_some() || args.svg.is_some(),
+        trace: args.trace.as_ref().map(|_| args.trace_limit),
+    };
+    let mut simulation = simulate(&deployment, &spec, &place, options)?;
     if let Some((path, form)) = args.records.as_deref().zip(form) {
         records::write(path, form, &simulation.records)?;
     }
+    write_files(args, &mut simulation)?;
     if args.output.json {
         show::json(
             "roofcast/simulate/1",
@@ -45,6 +54,21 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
         show::text(&people(&deployment, &spec, &simulation))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The files asked for beside the records.
+fn write_files(args: &SimulateArgs, simulation: &mut Simulation) -> Result<()> {
+    if let Some(path) = &args.series {
+        show::lines(path, series::lines(simulation))?;
+    }
+    if let Some(path) = &args.trace {
+        let traces = std::mem::take(&mut simulation.traces);
+        show::lines(path, chrome::lines(traces, simulation.kv_cache.blocks))?;
+    }
+    if let Some(path) = &args.svg {
+        show::file(path, &run::svg(simulation))?;
+    }
+    Ok(())
 }
 
 /// The spec asked for, flags over it, and the name of its file in errors.

@@ -55,3 +55,138 @@ fn a_form_of_records_that_is_not_there_is_refused_before_the_run() {
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
+
+/// A workload whose small cache makes the engine preempt, on two replicas.
+const PREEMPTING: &str = r#"
+[model]
+name = "meta-llama/Llama-3.1-8B-Instruct"
+[hardware]
+accelerator = "h100-sxm"
+[parallelism]
+replicas = 2
+[engine]
+num_gpu_blocks = 120
+[workload]
+requests = 200
+seed = 7
+input_len = 300
+output_len = 400
+[workload.arrivals]
+kind = "poisson"
+rate = 20.0
+"#;
+
+/// Runs [`PREEMPTING`] with `flag` writing to a file of this name; the answer and the file.
+fn preempting(flag: &str, name: &str, more: &str) -> (serde_json::Value, String) {
+    let (folder, path) = folder(name);
+    let spec = folder.path().join("spec.toml");
+    std::fs::write(&spec, PREEMPTING).unwrap();
+    let (answer, code) = json(&format!("simulate {} --{flag} {} {more}", spec.display(), path.display()));
+    assert_eq!(code, 0);
+    (answer, read(&path))
+}
+
+#[test]
+fn the_series_adds_up_to_the_summary() {
+    let (answer, text) = preempting("series", "s.csv", "");
+    let mut lines = text.lines();
+    let names: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let rows: Vec<Vec<f64>> =
+        lines.map(|line| line.split(',').map(|field| field.parse().unwrap()).collect()).collect();
+    let of = |row: &Vec<f64>, name: &str| row[names.iter().position(|n| *n == name).unwrap()];
+    let seconds = |row: &Vec<f64>| (of(row, "end_ms") - of(row, "start_ms")) / 1e3;
+    assert!(rows.len() / 2 > 1000 && rows.len() / 2 <= 2000, "{}", rows.len());
+    // Intervals touch, up to the end of the run for either replica.
+    for replica in [0.0, 1.0] {
+        let own: Vec<_> = rows.iter().filter(|row| of(row, "replica") == replica).collect();
+        assert!(own.windows(2).all(|pair| of(pair[0], "end_ms") == of(pair[1], "start_ms")));
+        assert!(own.windows(2).all(|pair| of(pair[0], "preemptions") <= of(pair[1], "preemptions")));
+        assert_eq!(of(own[0], "start_ms"), 0.0);
+    }
+    let sum = |name: &str| rows.iter().map(|row| of(row, name) * seconds(row)).sum::<f64>();
+    let near = |found: f64, expected: f64| {
+        assert!((found / expected - 1.0).abs() < 1e-6, "{found} is not {expected}");
+    };
+    near(sum("output_tokens_per_s"), answer["total_output_tokens"].as_f64().unwrap());
+    // Little's law: requests here, summed over time, are the latencies summed over requests.
+    let latencies = answer["mean_e2el_ms"].as_f64().unwrap() / 1e3 * answer["completed"].as_f64().unwrap();
+    near(sum("running") + sum("waiting"), latencies);
+    let last = |replica: f64| rows.iter().rfind(|row| of(row, "replica") == replica).unwrap();
+    let preemptions = of(last(0.0), "preemptions") + of(last(1.0), "preemptions");
+    assert!(preemptions > 0.0);
+    near(preemptions, answer["engine"]["preemptions"].as_f64().unwrap());
+    assert!(rows.iter().all(|row| (0.0..=1.0).contains(&of(row, "kv_usage"))));
+}
+
+/// Every span that begins ends, phases lie in their request, and slices of a track do not overlap.
+fn well_formed(trace: &serde_json::Value) {
+    let mut open: std::collections::BTreeMap<(u64, String), Vec<String>> = Default::default();
+    let mut busy: std::collections::BTreeMap<(u64, u64), f64> = Default::default();
+    let mut latest = 0.0;
+    for event in trace["traceEvents"].as_array().unwrap() {
+        let (phase, pid) = (event["ph"].as_str().unwrap(), event["pid"].as_u64().unwrap());
+        let name = event["name"].as_str().unwrap().to_owned();
+        if phase == "M" {
+            assert!(event["args"]["name"].is_string());
+            continue;
+        }
+        let ts = event["ts"].as_f64().unwrap();
+        assert!(ts >= latest, "{event}");
+        latest = ts;
+        match phase {
+            "X" => {
+                let end = busy.entry((pid, event["tid"].as_u64().unwrap())).or_default();
+                // Floats of microseconds round below a picosecond.
+                assert!(ts >= *end - 1e-6, "{event} overlaps");
+                *end = ts + event["dur"].as_f64().unwrap();
+            }
+            "C" => assert!(event["args"].as_object().unwrap().values().all(|v| v.is_u64())),
+            "b" | "e" => {
+                let spans = open.entry((pid, event["id"].as_str().unwrap().to_owned())).or_default();
+                assert_eq!(event["cat"], "request");
+                assert_eq!(spans.is_empty(), phase == "b" && name == "request", "{event}");
+                if phase == "b" { spans.push(name) } else { assert_eq!(spans.pop(), Some(name), "{event}") }
+            }
+            other => panic!("{other}"),
+        }
+    }
+    assert!(open.values().all(Vec::is_empty));
+}
+
+#[test]
+fn a_trace_nests_and_is_ordered() {
+    let (answer, text) = preempting("trace", "t.json", "");
+    let trace: serde_json::Value = serde_json::from_str(&text).unwrap();
+    well_formed(&trace);
+    let events = trace["traceEvents"].as_array().unwrap();
+    let count = |phase: &str, name: &str| {
+        events.iter().filter(|e| e["ph"] == phase && e["name"] == name).count() as u64
+    };
+    assert_eq!(trace["otherData"]["complete"], true);
+    assert_eq!((count("b", "request"), count("M", "process_name")), (200, 2));
+    assert_eq!(count("b", "preempted"), answer["engine"]["preemptions"].as_u64().unwrap());
+    let steps = events.iter().filter_map(|e| e["args"]["steps"].as_u64()).sum::<u64>();
+    assert_eq!(steps, answer["engine"]["steps"].as_u64().unwrap());
+    // Steps of decodes of a leap are one slice; without leaps each has its own.
+    let (_, stepping) = preempting("trace", "t.json", "--no-leap");
+    assert!(stepping.lines().count() > 2 * text.lines().count());
+}
+
+#[test]
+fn a_trace_that_is_cut_says_so_and_is_whole() {
+    let (_, text) = preempting("trace", "t.json", "--trace-limit 1000");
+    let trace: serde_json::Value = serde_json::from_str(&text).unwrap();
+    well_formed(&trace);
+    assert_eq!(trace["otherData"]["complete"], false);
+    assert!(trace["otherData"]["cut"][1]["cut_at_us"].as_f64().unwrap() > 0.0);
+    assert!(trace["traceEvents"].as_array().unwrap().len() <= 1010);
+}
+
+#[test]
+fn the_picture_shows_latencies_queue_and_cache() {
+    let (_, svg) = preempting("svg", "a.svg", "");
+    for part in ["TTFT", "TPOT", "E2EL", "running", "waiting", "the fullest", "seconds", "</svg>"] {
+        assert!(svg.contains(part), "{part}");
+    }
+    assert!(!svg.contains("NaN") && !svg.contains("inf"));
+}

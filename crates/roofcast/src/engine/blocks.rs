@@ -11,6 +11,7 @@ use super::tally::Tally;
 use super::{Departure, Replica};
 use crate::kv_cache::prefix::Run;
 use crate::scheduler::vllm::{self, Id, Scheduler, Step};
+use crate::timeline::{Mark, Segment, Timeline};
 use crate::workload::{Prompt, Traffic};
 use std::collections::VecDeque;
 
@@ -30,6 +31,7 @@ pub struct Blocks {
     leaving: Vec<Id>,
     /// The next segments that nobody shares, from the top.
     segments: u32,
+    timeline: Option<Box<Timeline>>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -55,6 +57,7 @@ impl Blocks {
             departures: Vec::new(),
             leaving: Vec::new(),
             segments: u32::MAX,
+            timeline: None,
         }
     }
 
@@ -110,11 +113,40 @@ impl Blocks {
             let attending: u64 = price.slope.iter().zip(&seen).map(|(s, c)| s * c).sum();
             let time = price.fixed + attending;
             self.tally.decoded(decodes, 1, &seen, &vec![0; reaches.len()]);
+            let bound = self.price.bound(decodes, attending);
+            self.tell(step, Ticks::from(time), bound);
             return Ticks::from(time);
         }
         let (time, shares) = self.price.mixed(decodes, &seen, &chunks, sampled);
         self.tally.mixed.add(shares);
+        self.tell(step, time, shares.largest());
         time
+    }
+
+    /// Tells the timeline of a step that takes `time`.
+    fn tell(&mut self, step: &Step, time: Ticks, bound: &'static str) {
+        let used = self.usable() - self.scheduler.free_blocks();
+        let Some(timeline) = &mut self.timeline else { return };
+        let prompts = || step.work.iter().filter(|w| !(w.new == 1 && w.samples));
+        timeline.computed(&Segment {
+            start: self.clock,
+            end: self.clock + time,
+            steps: 1,
+            running: step.work.len() as u64,
+            decodes: (step.work.len() - prompts().count()) as u64,
+            waiting: self.scheduler.waiting_count(),
+            pieces: prompts().count() as u64,
+            prefill_tokens: prompts().map(|w| w.new).sum(),
+            output_tokens: step.work.iter().filter(|w| w.samples).count() as u64,
+            blocks: [used; 2],
+            bound,
+        });
+    }
+
+    fn mark(&mut self, id: Id, mark: Mark) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.mark(self.requests[id].arrival.number, mark, self.clock);
+        }
     }
 
     /// Ends the oldest step under way.
@@ -131,6 +163,7 @@ impl Blocks {
                 Some(_) => self.tally.itl.add((self.clock - life.last).narrow(), 1),
             }
             life.last = self.clock;
+            self.mark(work.id, Mark::Decoding);
         }
         let gone = std::mem::take(&mut self.leaving);
         for id in self.scheduler.update(&step) {
@@ -142,6 +175,7 @@ impl Blocks {
                 cached: life.cached,
             });
             self.leaving.push(id);
+            self.mark(id, Mark::Finished);
         }
         gone.into_iter().for_each(|id| self.scheduler.forget(id));
     }
@@ -151,6 +185,10 @@ impl Blocks {
         for id in &step.preempted {
             self.requests[*id].preemptions += 1;
             self.tally.preemptions += 1;
+            self.mark(*id, Mark::Preempted);
+        }
+        for id in step.new.iter().chain(&step.resumed) {
+            self.mark(*id, Mark::Admitted);
         }
         for &(id, cached) in &step.cached {
             // What a request finds again after its own preemption is not a hit of its prompt.
@@ -173,6 +211,9 @@ impl Replica for Blocks {
     }
 
     fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.arrived(&arrival);
+        }
         let (prompt, own_from, output_segment) = self.prompt(prompt, arrival.input);
         let id = self.scheduler.add(vllm::Arrival {
             prompt,
@@ -236,5 +277,9 @@ impl Replica for Blocks {
 
     fn shares(&mut self) -> Shares<Ticks> {
         self.tally.shares(&mut self.price)
+    }
+
+    fn timeline(&mut self) -> &mut Option<Box<Timeline>> {
+        &mut self.timeline
     }
 }

@@ -8,6 +8,7 @@ use super::config::{Config, Preemption, Reservation};
 use super::decodes::{Decodes, Entry, Id};
 use super::queue::Queue;
 use super::tally::Tally;
+use crate::timeline::{Mark, Segment, Timeline};
 
 /// A request as it comes to an engine.
 #[derive(Debug, Clone, Copy, Default)]
@@ -85,6 +86,8 @@ pub struct State<D> {
     pub tally: Tally,
     /// When the last step ended.
     pub clock: Ticks,
+    /// What is kept of the run over time, where that is asked for.
+    pub timeline: Option<Box<Timeline>>,
     sequences: Vec<Sequence>,
     vacant: Vec<Id>,
     waiting: Queue,
@@ -112,6 +115,7 @@ impl<D: Decodes> State<D> {
             pieces: Vec::new(),
             tally: Tally::default(),
             clock: Ticks::ZERO,
+            timeline: None,
             sequences: Vec::new(),
             vacant: Vec::new(),
             waiting: Queue::new(config.order),
@@ -130,6 +134,9 @@ impl<D: Decodes> State<D> {
 
     /// A request joins the queue.
     pub fn arrive(&mut self, arrival: Arrival) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.arrived(&arrival);
+        }
         let sequence =
             Sequence { arrival, phase: Phase::Waiting, known: arrival.input, ..Sequence::default() };
         let id = match self.vacant.pop() {
@@ -144,6 +151,12 @@ impl<D: Decodes> State<D> {
         };
         self.waiting.push(id, arrival.key, arrival.number);
         self.tally.waiting_peak = self.tally.waiting_peak.max(self.waiting.len());
+    }
+
+    fn mark(&mut self, id: Id, mark: Mark) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.mark(self.sequences[id as usize].arrival.number, mark, self.clock);
+        }
     }
 
     /// A sequence.
@@ -184,6 +197,35 @@ impl<D: Decodes> State<D> {
     /// Free blocks.
     pub fn free(&self) -> u64 {
         self.free
+    }
+
+    /// A step that starts now, with what can be told before it is priced.
+    pub(super) fn segment(&self) -> Segment {
+        Segment {
+            start: self.clock,
+            end: self.clock,
+            steps: 1,
+            running: self.running(),
+            decodes: self.decodes.len(),
+            waiting: self.waiting(),
+            pieces: self.pieces.len() as u64,
+            prefill_tokens: 0,
+            output_tokens: 0,
+            blocks: [self.used(); 2],
+            bound: "",
+        }
+    }
+
+    /// Tells the timeline of computed steps.
+    pub(super) fn tell(&mut self, segment: &Segment) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.computed(segment);
+        }
+    }
+
+    /// Blocks held.
+    pub fn used(&self) -> u64 {
+        self.config.blocks - self.free
     }
 
     /// Everyone running, in order of admission.
@@ -237,6 +279,7 @@ impl<D: Decodes> State<D> {
         self.prefills.push(id);
         self.pieces.push(Piece { id, new: tokens });
         self.tally.admitted += 1;
+        self.mark(id, Mark::Admitted);
     }
 
     fn enter(&mut self, id: Id) {
@@ -337,6 +380,8 @@ impl<D: Decodes> State<D> {
         s.preemptions += 1;
         self.free += std::mem::take(&mut s.held);
         self.tally.preemptions += 1;
+        self.mark(id, Mark::Preempted);
+        let s = &mut self.sequences[id as usize];
         let tokens = u64::from(s.computed);
         let room = self.config.swap_tokens.saturating_sub(self.parked);
         if decoding && self.config.preemption == Preemption::Swap && tokens <= room {
@@ -370,6 +415,7 @@ impl<D: Decodes> State<D> {
         let last = s.last;
         self.join(last);
         self.decodes.insert(Entry { id, computed, remaining, order });
+        self.mark(id, Mark::Resumed);
     }
 
     /// Tokens moved between device and host since the last call.
@@ -414,6 +460,7 @@ impl<D: Decodes> State<D> {
         if clock > self.decoded {
             self.join(clock);
         }
+        self.mark(id, Mark::Decoding);
         false
     }
 
@@ -457,6 +504,7 @@ impl<D: Decodes> State<D> {
         let gone = *s;
         s.phase = Phase::Gone;
         self.vacant.push(id);
+        self.mark(id, Mark::Finished);
         gone
     }
 

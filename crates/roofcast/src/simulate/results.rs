@@ -36,6 +36,20 @@ impl Sample {
         }
     }
 
+    /// `count` quantiles from the least to the largest value, each with its share; none where there are no values.
+    pub fn shares(&self, count: usize) -> Vec<(f64, f64)> {
+        let mut few = self.few.clone();
+        few.sort_unstable();
+        let value = |share: f64| match &self.many {
+            Some(bins) => Some(bins.quantile(share)),
+            None => {
+                few.get((share * few.len().saturating_sub(1) as f64) as usize).map(|t| Ticks::from(*t).ms())
+            }
+        };
+        let share = |index: usize| index as f64 / (count.max(2) - 1) as f64;
+        (0..count).map(share).filter_map(|share| Some((value(share)?, share))).collect()
+    }
+
     /// Exact while the values are few; beyond, quantiles within 0.1 %.
     pub fn statistics(&self) -> Statistics {
         match &self.many {
@@ -162,6 +176,12 @@ impl Results {
             overloaded,
             stable_per_s: overloaded.then(|| offered / (1.0 + growth)),
         }
+    }
+
+    /// Latencies of completed requests by their names.
+    pub(crate) fn latencies(&mut self) -> [(&'static str, Sample); 3] {
+        let samples = [("ttft", &mut self.ttft), ("tpot", &mut self.tpot), ("e2el", &mut self.e2el)];
+        samples.map(|(name, sample)| (name, std::mem::take(sample)))
     }
 
     /// Every request has ended.

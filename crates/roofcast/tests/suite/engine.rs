@@ -4,6 +4,7 @@ use super::support::{catalog, model};
 use proptest::prelude::*;
 use roofcast::deployment::{Deployment, Options};
 use roofcast::engine;
+use roofcast::engine::clock::Ticks;
 use roofcast::fleet::{Fleet, Ranking};
 use roofcast::record::Record;
 use roofcast::router::{Router, Routing};
@@ -11,6 +12,9 @@ use roofcast::simulate::results::Results;
 use roofcast::spec::{
     CostKind, EngineSpec, PreemptionMode, QueuePolicy, ReservationKind, SchedulerKind, Slo,
 };
+use roofcast::timeline::series::{Point, Series, together};
+use roofcast::timeline::trace::{Event, Trace};
+use roofcast::timeline::{Segment, Timeline};
 use roofcast::workload::{Arrivals, Length, LengthKind, Traffic, Workload};
 use std::sync::Arc;
 
@@ -21,7 +25,9 @@ fn deployment(name: &str, engine: EngineSpec) -> Deployment {
 
 fn simulate(deployment: &Deployment, workload: &Workload, leap: bool) -> Fleet {
     let spec = &deployment.options.engine;
-    let replica = engine::replica(deployment, 1000, false, leap).unwrap();
+    let mut replica = engine::replica(deployment, 1000, false, leap).unwrap();
+    let timeline = Timeline { series: Some(Series::default()), trace: Some(Trace::new(u64::MAX)) };
+    *replica.timeline() = Some(Box::new(timeline));
     let results = Results::new(Slo::default(), true, None);
     let router = Router::new(Routing::RoundRobin, 0);
     let mut fleet = Fleet::new(vec![replica], router, Ranking::new(spec, workload.seed), results);
@@ -57,6 +63,48 @@ fn conserved(fleet: &Fleet, requests: u64) {
         assert!(record.sent < first && first <= record.finished, "{}", record.to_line());
     }
     assert!(replica.is_empty());
+}
+
+/// What was kept over time: levels, the phases of requests and the steps.
+fn shown(fleet: &mut Fleet) -> (Vec<Point>, Vec<(Ticks, Event)>, Vec<Segment>) {
+    let end = fleet.replicas[0].clock();
+    let timeline = fleet.replicas[0].timeline().take().unwrap();
+    let points = together(vec![timeline.series.unwrap()], end).remove(0);
+    let (events, cut) = timeline.trace.unwrap().close();
+    assert!(cut.is_none() && events.is_sorted_by_key(|(at, _)| *at));
+    let mut phases: Vec<_> =
+        events.iter().copied().filter(|(_, e)| !matches!(e, Event::Steps(_) | Event::Idle)).collect();
+    // Those of the same time come in the order in which they were told.
+    phases.sort_by_cached_key(|(at, event)| (*at, format!("{event:?}")));
+    let steps = events.into_iter().filter_map(|(_, event)| match event {
+        Event::Steps(segment) => Some(segment),
+        _ => None,
+    });
+    (points, phases, steps.collect())
+}
+
+/// A leap shows what its steps show: who runs and waits is exact; tokens and blocks within it rise steadily.
+fn same_over_time(stepping: &mut Fleet, leaping: &mut Fleet) {
+    let ((a, phases, steps), (b, same_phases, leaps)) = (shown(stepping), shown(leaping));
+    assert_eq!(phases, same_phases);
+    assert!(steps.windows(2).chain(leaps.windows(2)).all(|pair| pair[0].end <= pair[1].start));
+    let sum = |all: &[Segment], of: fn(&Segment) -> u64| all.iter().map(of).sum::<u64>();
+    for of in [|s: &Segment| s.steps, |s: &Segment| s.output_tokens, |s: &Segment| s.prefill_tokens] {
+        assert_eq!(sum(&steps, of), sum(&leaps, of));
+    }
+    assert_eq!(a.len(), b.len());
+    let most = steps.iter().map(|s| s.running).max().unwrap_or(0) as f64;
+    for (a, b) in a.iter().zip(&b) {
+        assert_eq!(
+            (a.start_ms, a.end_ms, a.running, a.waiting),
+            (b.start_ms, b.end_ms, b.running, b.waiting)
+        );
+        assert_eq!(a.preemptions, b.preemptions);
+        assert!(a.running >= 0.0 && a.waiting >= 0.0 && a.blocks >= -1e-6, "{a:?}");
+        // A straight line is off a sequence's stairs by a block, and by another where it rises within the last step;
+        // the whole is rounded to blocks.
+        assert!((a.blocks - b.blocks).abs() <= 2.0 * most + 1.0, "{a:?} {b:?}");
+    }
 }
 
 fn workloads() -> impl Strategy<Value = Workload> {
@@ -137,8 +185,9 @@ proptest! {
     fn leaping_is_stepping(workload in workloads(), spec in schedulers(), windowed in any::<bool>()) {
         let name = if windowed { "openai/gpt-oss-20b" } else { "meta-llama/Llama-3.1-8B-Instruct" };
         let deployment = deployment(name, spec);
-        let stepping = simulate(&deployment, &workload, false);
-        let leaping = simulate(&deployment, &workload, true);
+        let mut stepping = simulate(&deployment, &workload, false);
+        let mut leaping = simulate(&deployment, &workload, true);
+        same_over_time(&mut stepping, &mut leaping);
         same(records(&stepping), records(&leaping));
         conserved(&leaping, workload.requests.unwrap());
         let (a, b) = (stepping.replicas[0].tally(), leaping.replicas[0].tally());
