@@ -24,11 +24,13 @@ output_len = { kind = \"lognormal\", mu = 5.3, sigma = 0.7 }
 fn lognormal_requests(bencher: Bencher, arrivals: &str) {
     let spec = Spec::parse("bench", &format!("{LOGNORMALS}[workload.arrivals]\n{arrivals}\n")).unwrap();
     let traffic = Traffic::new(&spec.workload.unwrap(), "bench").unwrap();
-    bencher.counter(ItemsCount::new(100_000_u64)).with_inputs(|| traffic.clone()).bench_local_values(|mut t| {
-        let mut tokens = 0_u64;
-        while let Some(request) = t.next() {
-            tokens += u64::from(request.input_len);
-        }
-        tokens
-    });
+    bencher.counter(ItemsCount::new(100_000_u64)).with_inputs(|| traffic.clone()).bench_local_values(
+        |mut t| {
+            let mut tokens = 0_u64;
+            while let Some(request) = t.next() {
+                tokens += u64::from(request.input_len);
+            }
+            tokens
+        },
+    );
 }
