@@ -98,7 +98,7 @@ impl Fleet {
             replica.arrive(arrival, request.prompt);
         } else {
             self.results.refuse(&arrival);
-            traffic.completed(request.user, request.at, 0);
+            traffic.refused(request.user, request.at);
         }
     }
 }

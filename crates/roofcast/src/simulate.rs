@@ -168,7 +168,7 @@ pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Opti
 
 /// Tokens of a request half way through its output, in the mean.
 fn mean_context(workload: &Workload) -> u64 {
-    (workload.input_len.mean() + workload.output_len.mean() / 2.0) as u64
+    (workload.input_mean() + workload.output_mean() / 2.0) as u64
 }
 
 fn report(deployment: &Deployment, config: &Config, mut fleet: Fleet, cost: CostKind) -> Simulation {

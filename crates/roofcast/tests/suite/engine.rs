@@ -73,6 +73,8 @@ fn workloads() -> impl Strategy<Value = Workload> {
             arrivals,
             input_len: Length::Drawn(LengthKind::Uniform { min: 1, max: input }),
             output_len: Length::Drawn(LengthKind::Uniform { min: 1, max: output }),
+            prefix: None,
+            priorities: Vec::new(),
         },
     )
 }
