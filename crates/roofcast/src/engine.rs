@@ -19,7 +19,7 @@ use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::memory;
 use crate::scheduler::Policy;
-use crate::spec::{QueuePolicy, SchedulerKind};
+use crate::spec::{EngineSpec, QueuePolicy, SchedulerKind};
 use crate::units::{ByteRate, Picoseconds};
 use crate::workload::Prompt;
 use blocks::Blocks;
@@ -82,7 +82,7 @@ pub fn replica(deployment: &Deployment, context: u64, shared: bool, leap: bool) 
     let (config, policy) = Config::resolve(deployment, context)?;
     let price = Price::new(deployment, spec.cost);
     let vllm = spec.scheduler == SchedulerKind::Vllm;
-    let caching = spec.enable_prefix_caching.unwrap_or(shared && vllm);
+    let caching = caches_prefixes(spec, shared);
     let by_block = caching
         || spec.async_scheduling == Some(true)
         || spec.long_prefill_token_threshold.is_some_and(|t| t > 0)
@@ -97,6 +97,12 @@ pub fn replica(deployment: &Deployment, context: u64, shared: bool, leap: bool) 
     } else {
         Box::new(Engine::<Each>::new(config, policy, price, swap))
     })
+}
+
+/// Whether prefixes are cached: as asked, else where prompts have tokens in common. vLLM always does, which without them
+/// changes nothing but what a preempted request finds of its own.
+pub fn caches_prefixes(spec: &EngineSpec, shared: bool) -> bool {
+    spec.enable_prefix_caching.unwrap_or(shared && spec.scheduler == SchedulerKind::Vllm)
 }
 
 /// One replica that keeps counts, not blocks.
