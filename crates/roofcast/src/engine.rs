@@ -310,7 +310,7 @@ fn steps_within(first: u64, growth: u64, left: Ticks, most: u64) -> u64 {
         return most;
     }
     // Solve growth/2 · m² + (first − growth/2) · m = left in floats, then put it right in integers.
-    let (a, b, c) = (growth as f64 / 2.0, first as f64 - growth as f64 / 2.0, left.0 as f64);
+    let (a, b, c) = (growth as f64 / 2.0, first as f64 - growth as f64 / 2.0, left.narrow() as f64);
     let guess = if growth == 0 { c / b } else { (2.0 * c) / (b + (b * b + 4.0 * a * c).sqrt()) };
     let mut steps = (guess as u64).clamp(1, most);
     while steps > 1 && spent(steps - 1) >= left.0 {

@@ -94,10 +94,7 @@ fn people(deployment: &Deployment, s: &Simulation) -> String {
 fn requests(s: &Simulation) -> String {
     let refused = match s.refused {
         0 => String::new(),
-        n => {
-            let longest = grouped(u64::from(s.settings.max_model_len));
-            format!(", {} refused: no more than {longest} tokens are served", grouped(n))
-        }
+        n => format!(", {} refused: longer than {}", grouped(n), longest(s)),
     };
     let good =
         s.summary.request_goodput().map_or(String::new(), |g| format!(", {} /s met the SLO", significant(g)));
@@ -106,6 +103,20 @@ fn requests(s: &Simulation) -> String {
         grouped(s.summary.completed),
         significant(s.summary.duration),
         significant(s.summary.request_throughput())
+    )
+}
+
+/// The longest request that is served.
+fn longest(s: &Simulation) -> String {
+    let tokens = |n: u32| grouped(u64::from(n));
+    let settings = &s.settings;
+    let context = format!("{} tokens", tokens(settings.max_model_len));
+    if settings.enable_chunked_prefill || settings.max_num_batched_tokens >= settings.max_model_len {
+        return context;
+    }
+    format!(
+        "{context}, or than the {} of a step, as prompts are not split",
+        tokens(settings.max_num_batched_tokens)
     )
 }
 
