@@ -25,12 +25,18 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     let place = path.display().to_string();
     let file = File::open(path).with_context(|| place.clone())?;
     if file.metadata().map(|m| m.len()).unwrap_or(0) > MOST_BYTES {
-        bail!("{place}: larger than {} MiB; accepted: a config, spec or catalog file", MOST_BYTES >> 20);
+        bail!(
+            "{place}: larger than {} MiB; accepted: a config, spec, catalog or trace file",
+            MOST_BYTES >> 20
+        );
     }
     let mut text = String::new();
     let read = file.take(MOST_BYTES + 1).read_to_string(&mut text).with_context(|| place.clone())?;
     if read as u64 > MOST_BYTES {
-        bail!("{place}: larger than {} MiB; accepted: a config, spec or catalog file", MOST_BYTES >> 20);
+        bail!(
+            "{place}: larger than {} MiB; accepted: a config, spec, catalog or trace file",
+            MOST_BYTES >> 20
+        );
     }
     Ok(text)
 }
@@ -45,12 +51,16 @@ pub(crate) fn catalog(files: &[PathBuf]) -> Result<Cow<'static, Catalog>> {
     Ok(catalog)
 }
 
-/// Reads a spec file, or the empty spec.
+/// Reads a spec file with the traces it names, whose paths count from its folder; or the empty spec.
 pub(crate) fn spec(path: Option<&Path>) -> Result<Spec> {
-    match path {
-        Some(path) => Ok(Spec::parse(&path.display().to_string(), &text(path)?)?),
-        None => Ok(Spec::default()),
+    let Some(path) = path else { return Ok(Spec::default()) };
+    let place = path.display().to_string();
+    let mut spec = Spec::parse(&place, &text(path)?)?;
+    if let Some(workload) = &mut spec.workload {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        workload.load(&place, |trace| text(&folder.join(trace)))?;
     }
+    Ok(spec)
 }
 
 /// A model by catalog id, or by path: a `config.json` or its folder, a `.gguf`, a `.safetensors`.

@@ -19,7 +19,7 @@ use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::memory;
 use crate::scheduler::Policy;
-use crate::spec::{QueuePolicy, SchedulerKind};
+use crate::spec::{EngineSpec, QueuePolicy, SchedulerKind};
 use crate::timeline::{Segment, Timeline};
 use crate::units::{ByteRate, Picoseconds};
 use crate::workload::Prompt;
@@ -85,7 +85,7 @@ pub fn replica(deployment: &Deployment, context: u64, shared: bool, leap: bool) 
     let (config, policy) = Config::resolve(deployment, context)?;
     let price = Price::new(deployment, spec.cost);
     let vllm = spec.scheduler == SchedulerKind::Vllm;
-    let caching = spec.enable_prefix_caching.unwrap_or(shared && vllm);
+    let caching = caches_prefixes(spec, shared);
     let by_block = caching
         || spec.async_scheduling == Some(true)
         || spec.long_prefill_token_threshold.is_some_and(|t| t > 0)
@@ -100,6 +100,12 @@ pub fn replica(deployment: &Deployment, context: u64, shared: bool, leap: bool) 
     } else {
         Box::new(Engine::<Each>::new(config, policy, price, swap))
     })
+}
+
+/// Whether prefixes are cached: as asked, else where prompts have tokens in common. vLLM always does, which without them
+/// changes nothing but what a preempted request finds of its own.
+pub fn caches_prefixes(spec: &EngineSpec, shared: bool) -> bool {
+    spec.enable_prefix_caching.unwrap_or(shared && spec.scheduler == SchedulerKind::Vllm)
 }
 
 /// One replica that keeps counts, not blocks.
@@ -326,7 +332,7 @@ fn steps_within(first: u64, growth: u64, left: Ticks, most: u64) -> u64 {
         return most;
     }
     // Solve growth/2 · m² + (first − growth/2) · m = left in floats, then put it right in integers.
-    let (a, b, c) = (growth as f64 / 2.0, first as f64 - growth as f64 / 2.0, left.0 as f64);
+    let (a, b, c) = (growth as f64 / 2.0, first as f64 - growth as f64 / 2.0, left.narrow() as f64);
     let guess = if growth == 0 { c / b } else { (2.0 * c) / (b + (b * b + 4.0 * a * c).sqrt()) };
     let mut steps = (guess as u64).clamp(1, most);
     while steps > 1 && spent(steps - 1) >= left.0 {

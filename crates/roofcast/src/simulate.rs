@@ -16,7 +16,7 @@ use crate::fleet::{Fleet, Ranking};
 use crate::operator::Batch;
 use crate::record::Record;
 use crate::router::Router;
-use crate::spec::{CostKind, Spec};
+use crate::spec::{CostKind, QueuePolicy, SchedulerKind, Spec};
 use crate::summary::Summary;
 use crate::timeline::Timeline;
 use crate::timeline::series::{Point, Series, together};
@@ -50,8 +50,10 @@ pub struct Simulation {
     /// What clients saw, in vLLM's keys.
     #[serde(flatten)]
     pub summary: Summary,
+    /// What the spec's engine came to.
+    pub settings: Settings,
     /// What the engines did, all replicas together.
-    pub engine: Activity,
+    pub activity: Activity,
     /// What the KV cache was used for.
     pub kv_cache: CacheUse,
     /// What the replicas' time went to, in seconds of all of them together.
@@ -74,6 +76,27 @@ pub struct Simulation {
     /// Each replica's first events, where they were kept.
     #[serde(skip)]
     pub traces: Vec<Trace>,
+}
+
+/// An engine's settings with every default filled in, by vLLM's names.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Settings {
+    /// The scheduling policy.
+    pub scheduler: SchedulerKind,
+    /// Who comes first.
+    pub policy: QueuePolicy,
+    /// Requests that run at once.
+    pub max_num_seqs: u64,
+    /// Tokens of a step.
+    pub max_num_batched_tokens: u32,
+    /// The longest request that is served, prompt and output.
+    pub max_model_len: u32,
+    /// Whether a prompt may be split over steps.
+    pub enable_chunked_prefill: bool,
+    /// Whether blocks are found again by their content.
+    pub enable_prefix_caching: bool,
+    /// Whether the run leapt; the results are the same without.
+    pub leap: bool,
 }
 
 /// What the engines did.
@@ -168,8 +191,9 @@ pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Opti
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
     let mut traffic = Traffic::new(workload, place)?;
     let context = mean_context(workload);
+    let shared = traffic.shares_prompts();
     let mut replicas = (0..deployment.parallelism.replicas)
-        .map(|_| engine::replica(deployment, context, traffic.shares_prompts(), options.leap))
+        .map(|_| engine::replica(deployment, context, shared, options.leap))
         .collect::<Result<Vec<_>>>()?;
     replicas.iter_mut().for_each(|replica| *replica.timeline() = timeline(deployment, options));
     let engine = &deployment.options.engine;
@@ -180,7 +204,17 @@ pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Opti
     let mut fleet = Fleet::new(replicas, router, ranking, results);
     fleet.serve(&mut traffic)?;
     let (config, _) = Config::resolve(deployment, context)?;
-    Ok(report(deployment, &config, fleet, engine.cost))
+    let settings = Settings {
+        scheduler: engine.scheduler,
+        policy: engine.policy,
+        max_num_seqs: config.max_num_seqs,
+        max_num_batched_tokens: config.max_num_batched_tokens,
+        max_model_len: config.max_model_len,
+        enable_chunked_prefill: config.enable_chunked_prefill,
+        enable_prefix_caching: engine::caches_prefixes(engine, shared),
+        leap: options.leap,
+    };
+    Ok(report(deployment, &config, settings, fleet))
 }
 
 /// What a replica keeps over time; events are shared out evenly.
@@ -192,10 +226,10 @@ fn timeline(deployment: &Deployment, options: Options) -> Option<Box<Timeline>> 
 
 /// Tokens of a request half way through its output, in the mean.
 fn mean_context(workload: &Workload) -> u64 {
-    (workload.input_len.mean() + workload.output_len.mean() / 2.0) as u64
+    (workload.input_mean() + workload.output_mean() / 2.0) as u64
 }
 
-fn report(deployment: &Deployment, config: &Config, mut fleet: Fleet, cost: CostKind) -> Simulation {
+fn report(deployment: &Deployment, config: &Config, settings: Settings, mut fleet: Fleet) -> Simulation {
     let itl =
         fleet.replicas.iter().skip(1).fold(fleet.replicas[0].tally().itl.clone(), |mut all, replica| {
             all.merge(&replica.tally().itl);
@@ -218,10 +252,11 @@ fn report(deployment: &Deployment, config: &Config, mut fleet: Fleet, cost: Cost
         Utilization::FULL,
     );
     Simulation {
-        cost,
+        cost: deployment.options.engine.cost,
+        settings,
         requests: fleet.results.taken,
         refused: fleet.results.refused,
-        engine: activity,
+        activity,
         kv_cache: cache_use(config, &tallies, mean_tokens),
         time,
         limit_tpot_ms: step.limit_with_communication.ms(),

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
         let rows: Vec<_> = latencies(&simulation).into_iter().map(|(name, s)| csv_row(name, s)).collect();
         show::csv(&["metric", "mean_ms", "std_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms"], &rows)?;
     } else {
-        show::text(&people(&deployment, &spec, &simulation))?;
+        show::text(&people(&deployment, &simulation))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -97,7 +97,7 @@ fn csv_row(name: &str, s: &roofcast::summary::Statistics) -> Vec<String> {
     [name.to_owned()].into_iter().chain(figures).collect()
 }
 
-fn people(deployment: &Deployment, spec: &Spec, s: &Simulation) -> String {
+fn people(deployment: &Deployment, s: &Simulation) -> String {
     let mut text = About::of(deployment).title();
     text += &table::pairs(&[
         ("requests", requests(s)),
@@ -113,12 +113,15 @@ fn people(deployment: &Deployment, spec: &Spec, s: &Simulation) -> String {
         [name.to_uppercase()].into_iter().chain(figures).collect::<Vec<_>>()
     });
     text += &table::table(&["ms", "mean", "p50", "p90", "p95", "p99"], &rows, 1);
-    text += &load(spec, s);
+    text += &load(s);
     text
 }
 
 fn requests(s: &Simulation) -> String {
-    let refused = if s.refused == 0 { String::new() } else { format!(", {} refused", grouped(s.refused)) };
+    let refused = match s.refused {
+        0 => String::new(),
+        n => format!(", {} refused: longer than {}", grouped(n), longest(s)),
+    };
     let good =
         s.summary.request_goodput().map_or(String::new(), |g| format!(", {} /s met the SLO", significant(g)));
     format!(
@@ -126,6 +129,20 @@ fn requests(s: &Simulation) -> String {
         grouped(s.summary.completed),
         significant(s.summary.duration),
         significant(s.summary.request_throughput())
+    )
+}
+
+/// The longest request that is served.
+fn longest(s: &Simulation) -> String {
+    let tokens = |n: u32| grouped(u64::from(n));
+    let settings = &s.settings;
+    let context = format!("{} tokens", tokens(settings.max_model_len));
+    if settings.enable_chunked_prefill || settings.max_num_batched_tokens >= settings.max_model_len {
+        return context;
+    }
+    format!(
+        "{context}, or than the {} of a step, as prompts are not split",
+        tokens(settings.max_num_batched_tokens)
     )
 }
 
@@ -151,9 +168,9 @@ fn steps(deployment: &Deployment, s: &Simulation) -> String {
     let each = if replicas > 1 { format!(" on {replicas} replicas") } else { String::new() };
     format!(
         "{}{each}, {} running in the mean, {} at most; {priced}",
-        grouped(s.engine.steps),
-        significant(s.engine.mean_running),
-        grouped(s.engine.max_running)
+        grouped(s.activity.steps),
+        significant(s.activity.mean_running),
+        grouped(s.activity.max_running)
     )
 }
 
@@ -185,7 +202,7 @@ fn time(s: &Simulation) -> String {
 }
 
 fn preemptions(s: &Simulation) -> String {
-    let e = &s.engine;
+    let e = &s.activity;
     let mut text = grouped(e.preemptions);
     for (tokens, what) in [
         (e.recomputed_tokens, "tokens computed again"),
@@ -211,11 +228,12 @@ fn expense(s: &Simulation) -> String {
             dollars(e.dollars_per_hour),
             dollars(e.dollars_per_million_output_tokens)
         ),
+        None if e.dollars_per_hour.is_some() => format!("{} dollars an hour", dollars(e.dollars_per_hour)),
         None => format!("no price known{joules}"),
     }
 }
 
-fn load(_spec: &Spec, s: &Simulation) -> String {
+fn load(s: &Simulation) -> String {
     match (s.load.overloaded, s.load.offered_per_s, s.load.stable_per_s) {
         (true, Some(offered), Some(stable)) => format!(
             "Overload: {} requests come a second and {} are served; the queue grows for as long as they come.\n",

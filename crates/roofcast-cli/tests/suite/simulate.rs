@@ -114,7 +114,7 @@ fn the_series_adds_up_to_the_summary() {
     let last = |replica: f64| rows.iter().rfind(|row| of(row, "replica") == replica).unwrap();
     let preemptions = of(last(0.0), "preemptions") + of(last(1.0), "preemptions");
     assert!(preemptions > 0.0);
-    near(preemptions, answer["engine"]["preemptions"].as_f64().unwrap());
+    near(preemptions, answer["activity"]["preemptions"].as_f64().unwrap());
     assert!(rows.iter().all(|row| (0.0..=1.0).contains(&of(row, "kv_usage"))));
 }
 
@@ -164,9 +164,9 @@ fn a_trace_nests_and_is_ordered() {
     };
     assert_eq!(trace["otherData"]["complete"], true);
     assert_eq!((count("b", "request"), count("M", "process_name")), (200, 2));
-    assert_eq!(count("b", "preempted"), answer["engine"]["preemptions"].as_u64().unwrap());
+    assert_eq!(count("b", "preempted"), answer["activity"]["preemptions"].as_u64().unwrap());
     let steps = events.iter().filter_map(|e| e["args"]["steps"].as_u64()).sum::<u64>();
-    assert_eq!(steps, answer["engine"]["steps"].as_u64().unwrap());
+    assert_eq!(steps, answer["activity"]["steps"].as_u64().unwrap());
     // Steps of decodes of a leap are one slice; without leaps each has its own.
     let (_, stepping) = preempting("trace", "t.json", "--no-leap");
     assert!(stepping.lines().count() > 2 * text.lines().count());

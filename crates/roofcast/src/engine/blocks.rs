@@ -91,7 +91,7 @@ impl Blocks {
         let (mut decodes, mut chunks, mut new, mut sampled) = (0, Vec::new(), 0, 0);
         for work in &step.work {
             new += work.new;
-            if work.new == 1 && work.samples {
+            if work.new == 1 && work.decodes {
                 decodes += 1;
                 seen.iter_mut().zip(&reaches).for_each(|(seen, reach)| *seen += work.context.min(*reach));
             } else {
@@ -160,7 +160,7 @@ impl Blocks {
             let life = &mut self.requests[work.id];
             match life.first {
                 None => life.first = Some(self.clock),
-                Some(_) => self.tally.itl.add((self.clock - life.last).narrow(), 1),
+                Some(_) => self.tally.itl.add(self.clock - life.last, 1),
             }
             life.last = self.clock;
             self.mark(work.id, Mark::Decoding);

@@ -142,14 +142,20 @@ impl Config {
 /// Blocks that requests can hold: vLLM keeps one of its own as the null block.
 fn usable_blocks(deployment: &Deployment, spec: &EngineSpec, block_size: u64, context: u64) -> Result<u64> {
     let room = memory::tokens(deployment, context.max(1)) / block_size;
-    let blocks = spec.num_gpu_blocks.unwrap_or(room);
     let reserved = u64::from(spec.scheduler == SchedulerKind::Vllm);
-    if blocks <= reserved || blocks >= u64::from(u32::MAX) {
-        let accepted =
-            "a KV cache of at least a block beside the weights (see `roofcast capacity`), below 2^32 blocks";
-        return Err(Error::field("engine", "num_gpu_blocks", blocks, accepted));
+    match spec.num_gpu_blocks {
+        None if room <= reserved => Err(Error::field(
+            "deployment",
+            "KV cache",
+            format!("{room} blocks of {block_size} tokens beside the weights"),
+            "more memory or smaller weights (`roofcast capacity` says how much is missing), or num_gpu_blocks",
+        )),
+        Some(asked) if asked <= reserved || asked >= u64::from(u32::MAX) => {
+            let accepted = "2 to 2^32 blocks; vLLM keeps one of them for itself";
+            Err(Error::field("engine", "num_gpu_blocks", asked, accepted))
+        }
+        asked => Ok(asked.unwrap_or(room).min(u64::from(u32::MAX) - 1) - reserved),
     }
-    Ok(blocks - reserved)
 }
 
 /// Seats that the budget of a step can serve.

@@ -3,7 +3,7 @@
 //! Knows: every operator's FLOPs and bytes are linear in rows, in query-key pairs and in the tokens that a sequence
 //! still sees of its context; their coefficients are read off [`crate::operator::work`] by probing it, so that there is
 //! one cost model. A step of decodes alone is affine in the total context, which is what lets the engine leap. Knows
-//! nothing about schedules. Ticks are 2⁻¹⁶ ps, so that sums over steps are exact integers.
+//! nothing about schedules. Ticks are 2⁻⁸ ps, so that sums over steps are exact integers.
 
 use super::clock::{TICKS_PER_PS, Ticks};
 use crate::deployment::Deployment;

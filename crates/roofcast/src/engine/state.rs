@@ -444,7 +444,7 @@ impl<D: Decodes> State<D> {
             s.first = clock;
         } else {
             let gap = clock - s.last;
-            self.tally.itl.add(gap.narrow(), 1);
+            self.tally.itl.add(gap, 1);
         }
         s.generated += 1;
         s.last = clock;
@@ -483,9 +483,9 @@ impl<D: Decodes> State<D> {
             let joined: u64 = self.joined.iter().map(|(_, count)| count).sum();
             let one = self.clock + Ticks::from(first);
             for (last, count) in self.joined.drain(..) {
-                self.tally.itl.add((one - last).narrow(), count);
+                self.tally.itl.add(one - last, count);
             }
-            self.tally.itl.add((one - self.decoded).narrow(), n - joined);
+            self.tally.itl.add(one - self.decoded, n - joined);
             self.tally.itl.add_run(first + growth, growth, steps - 1, n);
         }
         self.decoded = end;

@@ -97,6 +97,8 @@ pub struct Work {
     pub context: u64,
     /// Whether it samples a token.
     pub samples: bool,
+    /// Whether it has sampled one before.
+    pub decodes: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -233,8 +235,9 @@ impl Scheduler {
             let r = &mut self.requests[id];
             r.computed += tokens;
             let samples = r.computed == r.tokens.len() + r.placeholders;
+            let decodes = r.generated + r.placeholders > 0;
             r.placeholders += u64::from(samples);
-            step.work.push(Work { id, new: tokens, context: r.computed, samples });
+            step.work.push(Work { id, new: tokens, context: r.computed, samples, decodes });
         }
         step
     }

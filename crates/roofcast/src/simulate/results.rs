@@ -15,7 +15,7 @@ use crate::workload::Request;
 /// Values of one metric: all of them while they are few, bins beyond.
 #[derive(Debug, Clone, Default)]
 pub struct Sample {
-    few: Vec<u64>,
+    few: Vec<Ticks>,
     many: Option<Distribution>,
 }
 
@@ -24,13 +24,12 @@ const FEW: usize = 10_000;
 
 impl Sample {
     fn add(&mut self, span: Ticks) {
-        let ticks = u64::try_from(span.0).unwrap_or(u64::MAX);
         match &mut self.many {
-            Some(bins) => bins.add(ticks, 1),
-            None if self.few.len() < FEW => self.few.push(ticks),
+            Some(bins) => bins.add(span, 1),
+            None if self.few.len() < FEW => self.few.push(span),
             None => {
                 let mut bins = Distribution::default();
-                self.few.drain(..).chain([ticks]).for_each(|t| bins.add(t, 1));
+                self.few.drain(..).chain([span]).for_each(|t| bins.add(t, 1));
                 self.many = Some(bins);
             }
         }
@@ -54,7 +53,7 @@ impl Sample {
     pub fn statistics(&self) -> Statistics {
         match &self.many {
             Some(bins) => bins.statistics(),
-            None => Statistics::of(&mut self.few.iter().map(|t| Ticks::from(*t).ms()).collect::<Vec<f64>>()),
+            None => Statistics::of(&mut self.few.iter().map(|t| t.ms()).collect::<Vec<f64>>()),
         }
     }
 }
@@ -120,8 +119,7 @@ impl Results {
     pub(crate) fn finish(&mut self, gone: &Departure, end: Ticks, replica: usize) {
         let Departure { arrival, first, preemptions, cached } = gone;
         let (ttft, e2el) = (*first - arrival.at, end - arrival.at);
-        let others = u64::from(arrival.output - 1);
-        let tpot = (end - *first).narrow().checked_div(others).map(Ticks::from);
+        let tpot = (arrival.output > 1).then(|| (end - *first) / u64::from(arrival.output - 1));
         self.watch(arrival, ttft);
         self.completed += 1;
         self.input += u64::from(arrival.input);
