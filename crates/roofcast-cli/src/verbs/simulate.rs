@@ -1,6 +1,7 @@
 //! `roofcast simulate`: what a benchmark client would measure.
 
 mod series;
+mod sweep;
 
 use super::About;
 use crate::args::{CostArg, SimulateArgs};
@@ -14,6 +15,7 @@ use roofcast::simulate::{Options, Simulation, simulate};
 use roofcast::spec::CostKind;
 use roofcast::{Deployment, Spec};
 use serde::Serialize;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// What `roofcast simulate` does when nothing is asked for.
@@ -28,8 +30,13 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
+    if let Some(text) = &args.sweep {
+        return sweep::run(args, text);
+    }
     let form = args.records.as_deref().map(Form::of).transpose()?;
-    let (place, spec) = spec(args)?;
+    let (place, text) = source(args)?;
+    let file = args.spec.as_deref().unwrap_or(Path::new(""));
+    let spec = applied(args, input::with_traces(Spec::parse(&place, &text)?, &place, file)?);
     let deployment = input::resolve(&spec, args.spec.as_deref(), &args.catalog)?;
     let options = Options {
         leap: !args.no_leap,
@@ -71,13 +78,16 @@ fn write_files(args: &SimulateArgs, simulation: &mut Simulation) -> Result<()> {
     Ok(())
 }
 
-/// The spec asked for, flags over it, and the name of its file in errors.
-fn spec(args: &SimulateArgs) -> Result<(String, Spec)> {
-    let place = args.spec.as_ref().map_or("the default simulation".to_owned(), |p| p.display().to_string());
-    let mut spec = match &args.spec {
-        Some(path) => input::spec(Some(path))?,
-        None => Spec::parse(&place, DEFAULT_SPEC)?,
-    };
+/// The spec asked for as text, and the name of its file in errors.
+fn source(args: &SimulateArgs) -> Result<(String, String)> {
+    match &args.spec {
+        Some(path) => Ok((path.display().to_string(), input::text(path)?)),
+        None => Ok(("the default simulation".to_owned(), DEFAULT_SPEC.to_owned())),
+    }
+}
+
+/// A spec with flags over it.
+fn applied(args: &SimulateArgs, mut spec: Spec) -> Spec {
     if let Some(cost) = args.cost {
         spec.engine.cost = if cost == CostArg::Limit { CostKind::Limit } else { CostKind::Forecast };
     }
@@ -85,7 +95,7 @@ fn spec(args: &SimulateArgs) -> Result<(String, Spec)> {
         workload.requests = args.requests.or(workload.requests);
         workload.seed = args.seed.unwrap_or(workload.seed);
     }
-    Ok((place, spec))
+    spec
 }
 
 fn latencies(simulation: &Simulation) -> [(&'static str, &roofcast::summary::Statistics); 4] {

@@ -190,3 +190,63 @@ fn the_picture_shows_latencies_queue_and_cache() {
     }
     assert!(!svg.contains("NaN") && !svg.contains("inf"));
 }
+
+#[test]
+fn a_sweep_is_its_runs_whatever_the_threads() {
+    let sweep = "simulate --requests 200 --sweep seed=0..5";
+    for form in ["", "--csv", "--json"] {
+        let [one, four] = [1, 4].map(|threads| roofcast(&format!("{sweep} {form} --threads {threads}")));
+        assert_eq!((one.code, one.err.as_str()), (0, ""));
+        assert_eq!(one.out, four.out, "{form}");
+    }
+    let (answer, _) = json(sweep);
+    let points = answer["points"].as_array().unwrap();
+    assert_eq!((answer["sweep"].as_str(), points.len()), (Some("workload.seed"), 6));
+    let mut third = points[3].as_object().unwrap().clone();
+    assert_eq!(third.shift_remove("value"), Some(3.into()));
+    let mut alone = simulate(200, "--seed 3").as_object().unwrap().clone();
+    alone.shift_remove("schema");
+    assert_eq!(third, alone);
+}
+
+#[test]
+fn a_sweep_takes_words_ranges_and_dotted_keys() {
+    let column = |sweep: &str, name: &str| -> Vec<String> {
+        let run = roofcast(&format!("simulate --requests 50 --csv --sweep {sweep}"));
+        assert_eq!(run.code, 0, "{sweep}: {}", run.err);
+        let mut lines = run.out.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
+        let at = lines.next().unwrap().iter().position(|column| column == name).unwrap();
+        lines.map(|line| line[at].clone()).collect()
+    };
+    assert_eq!(column("scheduler=vllm,static", "engine.scheduler"), ["vllm", "static"]);
+    assert_eq!(column("rate=1..8:x2", "workload.arrivals.rate"), ["1", "2", "4", "8"]);
+    assert_eq!(column("replicas=1,2", "parallelism.replicas"), ["1", "2"]);
+    // 50 prompts of 10, 20 and 30 tokens.
+    let run = roofcast("simulate --json --requests 50 --sweep workload.input_len=10..30:10");
+    let answer: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    let inputs =
+        answer["points"].as_array().unwrap().iter().map(|p| p["total_input_tokens"].as_u64().unwrap());
+    assert_eq!(inputs.collect::<Vec<_>>(), [500, 1000, 1500]);
+}
+
+#[test]
+fn sweeps_that_cannot_be() {
+    let cases: [(&str, &[&str]); 9] = [
+        ("--sweep depth=1", &["--sweep", "depth=1", "max_num_seqs"]),
+        ("--sweep rate=8..1", &["--sweep", "rate=8..1", "1..32:x2"]),
+        ("--sweep rate=1,,2", &["--sweep", "1,,2"]),
+        ("--sweep rate=1,-1", &["with workload.arrivals.rate = -1", "a number above 0"]),
+        ("--sweep engine.colour=1", &["engine.colour", "unknown field", "max_num_seqs"]),
+        ("--sweep scheduler=fifo", &["engine.scheduler = \"fifo\"", "fifo", "`orca`"]),
+        ("--sweep model.name.x=1", &["model.name.x", "within `name`"]),
+        ("--sweep seed=1,2 --seed 3", &["--seed", "one of the two"]),
+        ("--sweep seed=1,2 --svg a.svg", &["--svg", "cannot be used with"]),
+    ];
+    for (flags, says) in cases {
+        let run = roofcast(&format!("simulate {flags}"));
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{flags}");
+        for part in says {
+            assert!(run.err.contains(part), "{flags}: {part:?} is not in {:?}", run.err);
+        }
+    }
+}

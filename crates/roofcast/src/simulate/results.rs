@@ -41,9 +41,7 @@ impl Sample {
         few.sort_unstable();
         let value = |share: f64| match &self.many {
             Some(bins) => Some(bins.quantile(share)),
-            None => {
-                few.get((share * few.len().saturating_sub(1) as f64) as usize).map(|t| Ticks::from(*t).ms())
-            }
+            None => few.get((share * few.len().saturating_sub(1) as f64) as usize).map(|t| t.ms()),
         };
         let share = |index: usize| index as f64 / (count.max(2) - 1) as f64;
         (0..count).map(share).filter_map(|share| Some((value(share)?, share))).collect()
