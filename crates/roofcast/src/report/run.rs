@@ -4,8 +4,8 @@ use super::chart::{Axis, COLOURS, Chart, page};
 use crate::simulate::Simulation;
 use crate::timeline::series::Point;
 
-/// Quantiles that a curve is drawn through.
-const QUANTILES: usize = 400;
+/// Shares that a curve is drawn through.
+const SHARES: usize = 400;
 
 /// Latencies above; queue and cache of all replicas together below, where levels over time were kept.
 pub fn svg(simulation: &Simulation) -> String {
@@ -18,23 +18,24 @@ pub fn svg(simulation: &Simulation) -> String {
 
 /// The share of requests within each latency.
 fn latencies(simulation: &Simulation) -> Chart {
-    let curves: Vec<(&str, Vec<(f64, f64)>)> = simulation
+    let curves: Vec<(String, &str, Vec<(f64, f64)>)> = simulation
         .latencies
         .iter()
-        .map(|(name, sample)| (*name, sample.shares(QUANTILES)))
-        .filter(|(_, curve)| !curve.is_empty())
+        .zip(COLOURS)
+        .map(|((name, sample), colour)| (name.to_uppercase(), colour, sample.shares(SHARES)))
+        .filter(|(.., curve)| !curve.is_empty())
         .collect();
     let times =
-        || curves.iter().flat_map(|(_, curve)| curve.iter().map(|(ms, _)| *ms)).filter(|ms| *ms > 0.0);
+        || curves.iter().flat_map(|(.., curve)| curve.iter().map(|(ms, _)| *ms)).filter(|ms| *ms > 0.0);
     let (least, most) = times().fold((f64::INFINITY, 0.0_f64), |(a, b), ms| (a.min(ms), b.max(ms)));
     let x = Axis::around("ms", times(), most > 10.0 * least);
     let mut chart =
         Chart::new("Share of requests within a latency", x, Axis::exactly("share of requests", 1.0));
-    for ((_, curve), colour) in curves.iter().zip(COLOURS) {
+    for (_, colour, curve) in &curves {
         chart.line(curve, colour, false);
     }
-    let names: Vec<String> = curves.iter().map(|(name, _)| name.to_uppercase()).collect();
-    chart.key(&names.iter().map(String::as_str).zip(COLOURS).collect::<Vec<_>>());
+    let entries: Vec<_> = curves.iter().map(|(name, colour, _)| (name.as_str(), *colour)).collect();
+    chart.key(&entries);
     chart
 }
 

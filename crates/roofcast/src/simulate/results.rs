@@ -35,16 +35,16 @@ impl Sample {
         }
     }
 
-    /// `count` quantiles from the least to the largest value, each with its share; none where there are no values.
+    /// `count` evenly spaced shares of the values up to all of them, each with the value that so many do not exceed; none
+    /// where there are no values.
     pub fn shares(&self, count: usize) -> Vec<(f64, f64)> {
         let mut few = self.few.clone();
         few.sort_unstable();
-        let value = |share: f64| match &self.many {
-            Some(bins) => Some(bins.quantile(share)),
-            None => few.get((share * few.len().saturating_sub(1) as f64) as usize).map(|t| t.ms()),
+        let value = |step: usize| match &self.many {
+            Some(bins) => Some(bins.quantile(step as f64 / count as f64)),
+            None => few.get((step * few.len()).div_ceil(count).saturating_sub(1)).map(|t| t.ms()),
         };
-        let share = |index: usize| index as f64 / (count.max(2) - 1) as f64;
-        (0..count).map(share).filter_map(|share| Some((value(share)?, share))).collect()
+        (1..=count).filter_map(|step| Some((value(step)?, step as f64 / count as f64))).collect()
     }
 
     /// Exact while the values are few; beyond, quantiles within 0.1 %.
@@ -221,5 +221,29 @@ fn record(arrival: &Arrival, end: Ticks) -> Record {
         preemptions: 0,
         replica: 0,
         error: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Picoseconds;
+
+    fn sample(ms: impl Iterator<Item = u64>) -> Sample {
+        let mut sample = Sample::default();
+        ms.for_each(|ms| sample.add(Ticks::from(Picoseconds(ms * 1_000_000_000))));
+        sample
+    }
+
+    #[test]
+    fn shares_are_of_the_values_that_do_not_exceed_one() {
+        assert_eq!(sample([].into_iter()).shares(2), []);
+        // Of 1, 2, 4 and 8 a quarter is at most 1, half at most 2.
+        let four = [(1.0, 0.25), (2.0, 0.5), (4.0, 0.75), (8.0, 1.0)];
+        assert_eq!(sample([8, 1, 4, 2].into_iter()).shares(4), four);
+        // Binned: 1 to 20,000 ms.
+        for (ms, share) in sample(1..=20_000).shares(10) {
+            assert!((ms / (20_000.0 * share) - 1.0).abs() < 1e-3, "{ms} {share}");
+        }
     }
 }
