@@ -1,14 +1,15 @@
 //! The serving engine in virtual time: one replica that a policy schedules and the cost model prices.
 //!
 //! Knows: a step is scheduled, priced and applied; between two events all decodes advance in lockstep, so a run of equal
-//! steps is taken at once (a leap). With [`decodes::Each`] the same engine steps and is the reference; [`blocks`] is
-//! vLLM's engine with every block's identity. Knows nothing about where requests come from: [`crate::simulate`] drives it.
+//! steps is taken at once (a leap). With [`decodes::Each`] the same engine steps and is the reference; [`blocks`] runs
+//! vLLM's scheduler itself. Knows nothing about where requests come from: [`crate::simulate`] drives it.
 
 pub mod blocks;
 pub mod clock;
 pub mod config;
 pub mod decodes;
 pub mod distribution;
+mod identity;
 pub mod price;
 pub mod queue;
 mod ring;
@@ -17,9 +18,10 @@ pub mod tally;
 
 use crate::deployment::Deployment;
 use crate::error::Result;
+use crate::kv_cache::prefix::{Outputs, Prefix};
 use crate::memory;
 use crate::scheduler::Policy;
-use crate::spec::{EngineSpec, QueuePolicy, SchedulerKind};
+use crate::spec::{QueuePolicy, SchedulerKind};
 use crate::timeline::{Segment, Timeline};
 use crate::units::{ByteRate, Picoseconds};
 use crate::workload::Prompt;
@@ -82,16 +84,14 @@ const HOST_LINK: ByteRate = ByteRate(25e9);
 /// common. Without `leap` it takes every step by itself, and every sequence in it.
 pub fn replica(deployment: &Deployment, context: u64, shared: bool, leap: bool) -> Result<Box<dyn Replica>> {
     let spec = &deployment.options.engine;
-    let (config, policy) = Config::resolve(deployment, context)?;
+    let (config, policy) = Config::resolve(deployment, context, shared)?;
     let price = Price::new(deployment, spec.cost);
     let vllm = spec.scheduler == SchedulerKind::Vllm;
-    let caching = caches_prefixes(spec, shared);
-    let by_block = caching
-        || spec.async_scheduling == Some(true)
+    let by_block = spec.async_scheduling == Some(true)
         || spec.long_prefill_token_threshold.is_some_and(|t| t > 0)
         || (vllm && spec.policy == QueuePolicy::Priority);
     if by_block {
-        return Ok(Box::new(Blocks::new(config.vllm(spec, caching), price)));
+        return Ok(Box::new(Blocks::new(config.vllm(spec), price)));
     }
     let token = memory::sequence_bytes(deployment, 0, context.max(1)).as_f64() / context.max(1) as f64;
     let swap = Ticks::from(Picoseconds::from_seconds(token / HOST_LINK.0));
@@ -100,12 +100,6 @@ pub fn replica(deployment: &Deployment, context: u64, shared: bool, leap: bool) 
     } else {
         Box::new(Engine::<Each>::new(config, policy, price, swap))
     })
-}
-
-/// Whether prefixes are cached: as asked, else where prompts have tokens in common. vLLM always does, which without them
-/// changes nothing but what a preempted request finds of its own.
-pub fn caches_prefixes(spec: &EngineSpec, shared: bool) -> bool {
-    spec.enable_prefix_caching.unwrap_or(shared && spec.scheduler == SchedulerKind::Vllm)
 }
 
 /// One replica that keeps counts, not blocks.
@@ -121,6 +115,7 @@ pub struct Engine<D> {
     finished: Vec<Sequence>,
     ended: Vec<(Id, u32)>,
     chunks: Vec<Chunk>,
+    outputs: Outputs,
 }
 
 impl<D: Decodes> Engine<D> {
@@ -134,6 +129,7 @@ impl<D: Decodes> Engine<D> {
             finished: Vec::new(),
             ended: Vec::new(),
             chunks: Vec::new(),
+            outputs: Outputs::default(),
         }
     }
 
@@ -236,8 +232,12 @@ impl<D: Decodes> Replica for Engine<D> {
             && (config.enable_chunked_prefill || unsplit <= config.max_num_batched_tokens)
     }
 
-    fn arrive(&mut self, arrival: Arrival, _prompt: Prompt) {
-        self.state.arrive(arrival);
+    fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {
+        if !self.state.config.prefix_caching {
+            return self.state.arrive(arrival, Prefix::default());
+        }
+        let prefix = self.outputs.prefix(prompt);
+        self.state.arrive(Arrival { output_segment: prefix.output_segment, ..arrival }, prefix);
     }
 
     fn clock(&self) -> Ticks {
@@ -289,7 +289,7 @@ impl<D: Decodes> Replica for Engine<D> {
             arrival: s.arrival,
             first: s.first,
             preemptions: s.preemptions,
-            cached: 0,
+            cached: u64::from(s.cached),
         }));
     }
 

@@ -203,7 +203,7 @@ pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Opti
     let results = Results::new(spec.slo, options.records, open);
     let mut fleet = Fleet::new(replicas, router, ranking, results);
     fleet.serve(&mut traffic)?;
-    let (config, _) = Config::resolve(deployment, context)?;
+    let (config, _) = Config::resolve(deployment, context, shared)?;
     let settings = Settings {
         scheduler: engine.scheduler,
         policy: engine.policy,
@@ -211,7 +211,7 @@ pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Opti
         max_num_batched_tokens: config.max_num_batched_tokens,
         max_model_len: config.max_model_len,
         enable_chunked_prefill: config.enable_chunked_prefill,
-        enable_prefix_caching: engine::caches_prefixes(engine, shared),
+        enable_prefix_caching: config.prefix_caching,
         leap: options.leap,
     };
     Ok(report(deployment, &config, settings, fleet))

@@ -76,11 +76,20 @@ kind = "poisson"
 rate = 20.0
 "#;
 
+/// The same with two batches in flight, decided block by block.
+fn asynchronous() -> String {
+    PREEMPTING.replace("num_gpu_blocks", "async_scheduling = true\nnum_gpu_blocks")
+}
+
 /// Runs [`PREEMPTING`] with `flag` writing to a file of this name; the answer and the file.
 fn preempting(flag: &str, name: &str, more: &str) -> (serde_json::Value, String) {
+    written(PREEMPTING, flag, name, more)
+}
+
+fn written(text: &str, flag: &str, name: &str, more: &str) -> (serde_json::Value, String) {
     let (folder, path) = folder(name);
     let spec = folder.path().join("spec.toml");
-    std::fs::write(&spec, PREEMPTING).unwrap();
+    std::fs::write(&spec, text).unwrap();
     let (answer, code) = json(&format!("simulate {} --{flag} {} {more}", spec.display(), path.display()));
     assert_eq!(code, 0);
     (answer, read(&path))
@@ -88,7 +97,12 @@ fn preempting(flag: &str, name: &str, more: &str) -> (serde_json::Value, String)
 
 #[test]
 fn the_series_adds_up_to_the_summary() {
-    let (answer, text) = preempting("series", "s.csv", "");
+    adds_up(PREEMPTING);
+    adds_up(&asynchronous());
+}
+
+fn adds_up(spec: &str) {
+    let (answer, text) = written(spec, "series", "s.csv", "");
     let mut lines = text.lines();
     let names: Vec<&str> = lines.next().unwrap().split(',').collect();
     let rows: Vec<Vec<f64>> =
@@ -167,6 +181,9 @@ fn a_trace_nests_and_is_ordered() {
     assert_eq!(count("b", "preempted"), answer["activity"]["preemptions"].as_u64().unwrap());
     let steps = events.iter().filter_map(|e| e["args"]["steps"].as_u64()).sum::<u64>();
     assert_eq!(steps, answer["activity"]["steps"].as_u64().unwrap());
+    let (answer, by_block) = written(&asynchronous(), "trace", "t.json", "");
+    well_formed(&serde_json::from_str(&by_block).unwrap());
+    assert!(answer["activity"]["preemptions"].as_u64().unwrap() > 0);
     // Steps of decodes of a leap are one slice; without leaps each has its own.
     let (_, stepping) = preempting("trace", "t.json", "--no-leap");
     assert!(stepping.lines().count() > 2 * text.lines().count());

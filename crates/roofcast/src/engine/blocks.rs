@@ -9,10 +9,10 @@ use super::price::{Chunk, Price, Shares};
 use super::state::Arrival;
 use super::tally::Tally;
 use super::{Departure, Replica};
-use crate::kv_cache::prefix::Run;
+use crate::kv_cache::prefix::Outputs;
 use crate::scheduler::vllm::{self, Id, Scheduler, Step};
 use crate::timeline::{Mark, Segment, Timeline};
-use crate::workload::{Prompt, Traffic};
+use crate::workload::Prompt;
 use std::collections::VecDeque;
 
 /// One replica of vLLM.
@@ -29,8 +29,7 @@ pub struct Blocks {
     departures: Vec<Departure>,
     /// Who ended with the last step: the one under way may still name them.
     leaving: Vec<Id>,
-    /// The next segments that nobody shares, from the top.
-    segments: u32,
+    outputs: Outputs,
     timeline: Option<Box<Timeline>>,
 }
 
@@ -56,27 +55,8 @@ impl Blocks {
             pending: VecDeque::new(),
             departures: Vec::new(),
             leaving: Vec::new(),
-            segments: u32::MAX,
+            outputs: Outputs::default(),
             timeline: None,
-        }
-    }
-
-    /// The runs of a prompt, from where on they are its own, and the segment of its output.
-    fn prompt(&mut self, prompt: Prompt, input: u32) -> (Vec<Run>, u64, u32) {
-        let own = self.segments;
-        // Two segments a request: what of the prompt is its own, and its output. Those of old requests are used again
-        // after 2^31, when they are long evicted.
-        self.segments = if own <= Traffic::OWN_SEGMENTS + 2 { u32::MAX } else { own - 2 };
-        let rest =
-            |from: u32| Run { segment: own - 1, start: u64::from(from), length: u64::from(input - from) };
-        match prompt {
-            Prompt::Own => (vec![rest(0)], 0, own),
-            Prompt::Shared { segment, length } => {
-                let length = length.min(input);
-                let shared = Run { segment, start: 0, length: u64::from(length) };
-                (vec![shared, rest(length)], u64::from(length), own)
-            }
-            Prompt::Runs(runs) => (runs.into_vec(), u64::MAX, own),
         }
     }
 
@@ -91,7 +71,7 @@ impl Blocks {
         let (mut decodes, mut chunks, mut new, mut sampled) = (0, Vec::new(), 0, 0);
         for work in &step.work {
             new += work.new;
-            if work.new == 1 && work.decodes {
+            if work.new == 1 && work.decodes && work.samples {
                 decodes += 1;
                 seen.iter_mut().zip(&reaches).for_each(|(seen, reach)| *seen += work.context.min(*reach));
             } else {
@@ -163,7 +143,6 @@ impl Blocks {
                 Some(_) => self.tally.itl.add(self.clock - life.last, 1),
             }
             life.last = self.clock;
-            self.mark(work.id, Mark::Decoding);
         }
         let gone = std::mem::take(&mut self.leaving);
         for id in self.scheduler.update(&step) {
@@ -177,6 +156,8 @@ impl Blocks {
             self.leaving.push(id);
             self.mark(id, Mark::Finished);
         }
+        // Those that go on.
+        step.work.iter().filter(|w| w.samples).for_each(|w| self.mark(w.id, Mark::Decoding));
         gone.into_iter().for_each(|id| self.scheduler.forget(id));
     }
 
@@ -214,13 +195,13 @@ impl Replica for Blocks {
         if let Some(timeline) = &mut self.timeline {
             timeline.arrived(&arrival);
         }
-        let (prompt, own_from, output_segment) = self.prompt(prompt, arrival.input);
+        let prefix = self.outputs.prefix(prompt);
+        let output_segment = prefix.output_segment;
         let id = self.scheduler.add(vllm::Arrival {
-            prompt,
+            input_len: u64::from(arrival.input),
+            prefix,
             output_len: u64::from(arrival.output),
             priority: arrival.key,
-            output_segment,
-            own_from,
         });
         if self.requests.len() <= id {
             self.requests.resize(id + 1, Life::default());

@@ -17,7 +17,7 @@ use roofcast::spec::{
 use roofcast::timeline::series::{Point, Series, together};
 use roofcast::timeline::trace::{Event, Trace};
 use roofcast::timeline::{Segment, Timeline};
-use roofcast::workload::{Arrivals, Length, LengthKind, Traffic, Workload};
+use roofcast::workload::{Arrivals, Length, LengthKind, Prefix, Traffic, Workload};
 use std::sync::Arc;
 
 fn deployment(name: &str, engine: EngineSpec) -> Deployment {
@@ -115,15 +115,28 @@ fn workloads() -> impl Strategy<Value = Workload> {
         (1.0_f64..50.0, 0.1_f64..3.0).prop_map(|(rate, burstiness)| Arrivals::Gamma { rate, burstiness }),
         (1_u64..30, proptest::option::of(0.01_f64..1.0))
             .prop_map(|(concurrency, think_s)| Arrivals::ClosedLoop { concurrency, think_s }),
+        (1_u64..12, 1_u64..6).prop_map(|(concurrency, turns)| Arrivals::Sessions {
+            rate: None,
+            concurrency: Some(concurrency),
+            turns: Length::Tokens(turns),
+            think_s: Some(0.05),
+        }),
     ];
-    (arrivals, 1_u64..80, any::<u64>(), 1_u64..600, 1_u64..300).prop_map(
-        |(arrivals, requests, seed, input, output)| Workload {
+    let prefix = (1_u64..200, 1_u64..5, 0.0_f64..1.0).prop_map(|(length, count, share)| Prefix {
+        length,
+        count,
+        share,
+        skew: 0.0,
+    });
+    let sizes = (1_u64..80, any::<u64>(), 1_u64..600, 1_u64..300);
+    (arrivals, sizes, proptest::option::of(prefix)).prop_map(
+        |(arrivals, (requests, seed, input, output), prefix)| Workload {
             requests: Some(requests),
             seed,
             arrivals,
             input_len: Length::Drawn(LengthKind::Uniform { min: 1, max: input }),
             output_len: Length::Drawn(LengthKind::Uniform { min: 1, max: output }),
-            prefix: None,
+            prefix,
             priorities: Vec::new(),
         },
     )
@@ -163,6 +176,7 @@ fn schedulers() -> impl Strategy<Value = EngineSpec> {
             max_num_seqs: Some(seqs),
             max_num_batched_tokens: plain.then_some(budget),
             enable_chunked_prefill: (scheduler == Vllm).then_some(flag),
+            enable_prefix_caching: (scheduler == Vllm).then_some(order > 0),
             scheduler_reserve_full_isl: plain.then_some(!flag),
             policy: [QueuePolicy::Fcfs, QueuePolicy::Fcfs, QueuePolicy::Sjf][order],
             preemption_mode: match scheduler {
@@ -201,30 +215,28 @@ proptest! {
         prop_assert_eq!((a.idle, a.swapping, a.mixed), (b.idle, b.swapping, b.mixed));
     }
 
-    /// The engine that counts takes the decisions of the scheduler that is held to vLLM's own traces: prefix caching with
-    /// nothing to share makes it run block by block, and as long as nobody is preempted nothing is found again.
+    /// The engine that counts takes the decisions of the scheduler that is held to vLLM's own traces, with and without a
+    /// prefix cache. A threshold beyond every prompt changes nothing, but makes it run block by block.
     #[test]
     fn counting_is_vllm_block_by_block(workload in workloads(), spec in schedulers(), caching in any::<bool>()) {
         let spec = EngineSpec { scheduler: SchedulerKind::Vllm, policy: QueuePolicy::Fcfs, reservation: ReservationKind::Max,
-            preemption_mode: PreemptionMode::Recompute, ..spec };
-        let roomy = EngineSpec { num_gpu_blocks: spec.num_gpu_blocks.map(|n| n * 100), ..spec.clone() };
+            preemption_mode: PreemptionMode::Recompute, enable_prefix_caching: Some(caching), ..spec };
+        let asked = EngineSpec { long_prefill_token_threshold: Some(1 << 20), ..spec.clone() };
         let name = "meta-llama/Llama-3.1-8B-Instruct";
-        // A threshold beyond every prompt changes nothing, but is looked at block by block.
-        let asked = if caching {
-            EngineSpec { enable_prefix_caching: Some(true), ..roomy.clone() }
-        } else {
-            EngineSpec { long_prefill_token_threshold: Some(1 << 20), ..spec.clone() }
-        };
-        let counted = served(&deployment(name, if caching { roomy } else { spec }), &workload, true);
-        let blocks = served(&deployment(name, asked), &workload, true);
+        let mut counted = served(&deployment(name, spec), &workload, true);
+        let mut blocks = served(&deployment(name, asked), &workload, true);
+        prop_assert_eq!(shown(&mut counted).1.len(), shown(&mut blocks).1.len());
+        let cached = |fleet: &Fleet| fleet.replicas[0].tally().cached_tokens;
+        prop_assert_eq!(cached(&counted), cached(&blocks));
         conserved(&blocks, workload.requests.unwrap());
         prop_assert_eq!(records(&counted).len(), records(&blocks).len());
         for (a, b) in records(&counted).iter().zip(records(&blocks)) {
             // A preempted request whose last piece is one token is a decode here and a piece there: the same work, whose
-            // time per token of context is rounded to a tick (1/256 ps) in one of them: up to 20 ps a step.
-            let near = |a: roofcast::units::Picoseconds, b: roofcast::units::Picoseconds| a.0.abs_diff(b.0) <= 1000;
+            // time per token of context is rounded to a tick (1/256 ps) in one of them: up to 20 ps a step of milliseconds.
+            let near = |a: roofcast::units::Picoseconds, b: roofcast::units::Picoseconds| a.0.abs_diff(b.0) <= 1 + a.0 / 1_000_000_000;
             let first = a.first_token.zip(b.first_token).is_none_or(|(a, b)| near(a, b));
-            prop_assert!(first && near(a.finished, b.finished) && a.preemptions == b.preemptions,
+            prop_assert!(first && near(a.finished, b.finished) && a.preemptions == b.preemptions
+                && a.cached_tokens == b.cached_tokens,
                 "{}\n{}", a.to_line(), b.to_line());
         }
     }
