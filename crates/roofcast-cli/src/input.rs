@@ -25,12 +25,18 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     let place = path.display().to_string();
     let file = File::open(path).with_context(|| place.clone())?;
     if file.metadata().map(|m| m.len()).unwrap_or(0) > MOST_BYTES {
-        bail!("{place}: larger than {} MiB; accepted: a config, spec, catalog or trace file", MOST_BYTES >> 20);
+        bail!(
+            "{place}: larger than {} MiB; accepted: a config, spec, catalog or trace file",
+            MOST_BYTES >> 20
+        );
     }
     let mut text = String::new();
     let read = file.take(MOST_BYTES + 1).read_to_string(&mut text).with_context(|| place.clone())?;
     if read as u64 > MOST_BYTES {
-        bail!("{place}: larger than {} MiB; accepted: a config, spec, catalog or trace file", MOST_BYTES >> 20);
+        bail!(
+            "{place}: larger than {} MiB; accepted: a config, spec, catalog or trace file",
+            MOST_BYTES >> 20
+        );
     }
     Ok(text)
 }
