@@ -45,6 +45,24 @@ fn records_in_either_form_are_the_same_and_add_up_to_the_summary() {
     near("output_throughput", summary.output_throughput());
 }
 
+/// Columns of the files, arguments of slices and short names of keys are in the chapter.
+#[test]
+fn every_column_is_documented() {
+    let chapter = std::fs::read_to_string(crate::support::root().join("docs/simulate.md")).unwrap();
+    let (_, series) = preempting("series", "s.csv", "");
+    let (_, trace) = preempting("trace", "t.json", "");
+    let trace: serde_json::Value = serde_json::from_str(&trace).unwrap();
+    let slice = trace["traceEvents"].as_array().unwrap().iter().find(|e| e["ph"] == "X").unwrap();
+    let keys = roofcast("simulate --sweep x=1").err;
+    let (_, keys) = keys.split_once("accepted: ").unwrap();
+    let (keys, _) = keys.split_once(" or a dotted").unwrap();
+    let arguments = slice["args"].as_object().unwrap().keys().map(String::as_str);
+    let columns = roofcast::record::csv::COLUMNS.into_iter().chain(series.lines().next().unwrap().split(','));
+    for name in columns.chain(arguments).chain(keys.split(", ")) {
+        assert!(chapter.contains(&format!("`{name}`")), "`{name}` is not in docs/simulate.md");
+    }
+}
+
 #[test]
 fn a_form_of_records_that_is_not_there_is_refused_before_the_run() {
     let (folder, path) = folder("r.xlsx");
