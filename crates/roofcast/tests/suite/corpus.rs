@@ -39,6 +39,11 @@ fn traces() {
 }
 
 #[test]
+fn workloads() {
+    replay("workload", testing::workload);
+}
+
+#[test]
 fn checkpoints() {
     replay_bytes("checkpoint", testing::checkpoint);
 }
