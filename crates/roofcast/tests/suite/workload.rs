@@ -249,7 +249,22 @@ fn a_plan_refuses_what_has_no_steady_state() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// Whatever stands in a line of a trace, nothing panics.
+    #[test]
+    fn any_line_is_read_or_refused(head in 0..7_usize, line in "[-+:. ,0-9Tenaé\"{}\\[\\]]{0,40}") {
+        let heads = [
+            "TIMESTAMP,ContextTokens,GeneratedTokens\n",
+            "Timestamp,Request tokens,Response tokens\n",
+            "arrival_s,input_len,output_len,priority,session\n",
+            "input_length,output_length\n",
+            "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600",
+            "{\"timestamp\":0,\"input_length\":",
+            "{\"conversations\":",
+        ];
+        roofcast::testing::workload(&format!("{}{line}", heads[head]));
+    }
 
     /// Whatever the rate, the seed and the lengths: in order, within bounds, as many as asked for.
     #[test]
