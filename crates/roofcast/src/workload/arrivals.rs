@@ -264,10 +264,8 @@ impl Clock {
         let drawn = self.drawn;
         self.drawn += 1;
         self.at = match &mut self.pace {
-            Pace::Poisson { mean } => self.at + Picoseconds::from_seconds(*mean * self.stream.exponential()),
-            Pace::Gamma { mean, shape } => {
-                self.at + Picoseconds::from_seconds(*mean * self.stream.gamma(*shape))
-            }
+            Pace::Poisson { mean } => self.at + gap(*mean * self.stream.exponential()),
+            Pace::Gamma { mean, shape } => self.at + gap(*mean * self.stream.gamma(*shape)),
             Pace::Constant { rate } => Picoseconds::from_seconds(drawn as f64 / *rate),
             Pace::Burst { size, every } => Picoseconds::from_seconds((drawn / *size) as f64 * *every),
             Pace::Ramp { from, to, over, sum } => {
@@ -277,6 +275,11 @@ impl Clock {
         };
         self.at
     }
+}
+
+/// A gap of so many seconds, rounded by adding a half: `round` is a call on plain x86-64.
+fn gap(seconds: f64) -> Picoseconds {
+    Picoseconds((seconds * 1e12 + 0.5) as u64)
 }
 
 /// When `sum` arrivals are expected: from·t + (to − from) t²/(2 over) = sum up to `over`, and `to` per second from there.
