@@ -1,5 +1,6 @@
 //! The verbs, one a file: resolve the input, ask the library, show the answer.
 
+pub(crate) mod calibrate;
 pub(crate) mod capacity;
 pub(crate) mod catalog;
 pub(crate) mod completions;
@@ -7,6 +8,7 @@ pub(crate) mod conformance;
 pub(crate) mod limits;
 pub(crate) mod plan;
 pub(crate) mod seeds;
+pub(crate) mod validate;
 
 use roofcast::Deployment;
 use serde::Serialize;

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 pub mod accelerator;
+pub mod calibrate;
+pub mod calibration;
 pub mod capacity;
 pub mod catalog;
 pub mod checkpoint;
@@ -13,6 +15,7 @@ pub mod error;
 pub mod explain;
 pub mod kv_cache;
 pub mod limits;
+pub mod measurement;
 pub mod memory;
 pub mod model;
 pub mod operator;
@@ -28,6 +31,7 @@ pub mod spec;
 pub mod summary;
 pub mod testing;
 pub mod units;
+pub mod validate;
 pub mod workload;
 
 pub use catalog::Catalog;
