@@ -19,6 +19,8 @@ pub(crate) enum Verb {
     Capacity(CapacityArgs),
     /// What to deploy: the cheapest deployments that meet the SLO.
     Plan(PlanArgs),
+    /// What a serving engine does under traffic: latency, throughput, preemptions, percentiles.
+    Simulate(SimulateArgs),
     /// The texts that roofcast grew from, figure by figure: what each says, what its rules give, what we say.
     Seeds(SeedsArgs),
     /// Lists the embedded accelerators and models, or shows one.
@@ -183,6 +185,51 @@ pub(crate) struct PlanArgs {
     /// Write the Pareto picture as SVG.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// A spec with [model], [hardware], [engine] and [workload] [default: Llama-3.1-8B on an H100 under chat traffic].
+    #[arg(value_name = "SPEC.toml")]
+    pub(crate) spec: Option<PathBuf>,
+    /// Requests, instead of the spec's.
+    #[arg(long, value_parser = positive())]
+    pub(crate) requests: Option<u64>,
+    /// Seed of every draw, instead of the spec's.
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Price steps at the machine's limits or at the forecast, instead of what the spec says.
+    #[arg(long, value_enum)]
+    pub(crate) cost: Option<CostArg>,
+    /// Take every step by itself: the same results, slower.
+    #[arg(long)]
+    pub(crate) no_leap: bool,
+    /// Write each request: .jsonl, .csv, or .parquet in a build with that feature.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) records: Option<PathBuf>,
+    /// Write each replica's running and waiting requests, KV blocks, preemptions and tokens a second over time as CSV.
+    #[arg(long, value_name = "FILE.csv")]
+    pub(crate) series: Option<PathBuf>,
+    /// Write steps and requests as a Chrome trace, which Perfetto opens.
+    #[arg(long, value_name = "FILE.json")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Events of the trace at most; it ends there.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000), requires = "trace")]
+    pub(crate) trace_limit: u64,
+    /// Draw latencies, queue and KV cache as SVG.
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) svg: Option<PathBuf>,
+    /// One run for each value of a key, as in rate=1..32:x2, scheduler=vllm,orca, seed=0..9, engine.watermark=0,0.01.
+    #[arg(long, value_name = "KEY=VALUES", conflicts_with_all = ["records", "series", "trace", "svg"])]
+    pub(crate) sweep: Option<String>,
+    /// Runs of a sweep at the same time; the answer is the same for any number [default: as many as there are cores].
+    #[arg(long, requires = "sweep", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub(crate) threads: Option<u64>,
+    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

@@ -25,6 +25,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Limits(args) => verbs::limits::run(&args),
         Verb::Capacity(args) => verbs::capacity::run(&args),
         Verb::Plan(args) => verbs::plan::run(&args),
+        Verb::Simulate(args) => verbs::simulate::run(&args),
         Verb::Seeds(args) => verbs::seeds::run(&args),
         Verb::Catalog(args) => verbs::catalog::run(&args),
         Verb::Conformance(args) => verbs::conformance::run(&args),

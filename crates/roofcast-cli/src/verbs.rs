@@ -8,6 +8,7 @@ pub(crate) mod conformance;
 pub(crate) mod limits;
 pub(crate) mod plan;
 pub(crate) mod seeds;
+pub(crate) mod simulate;
 pub(crate) mod validate;
 
 use roofcast::Deployment;

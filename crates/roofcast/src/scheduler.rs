@@ -57,10 +57,10 @@ impl Policy {
         }
     }
 
-    /// Steps that the sequences of `whole` decode, where a batch runs to its longest.
-    pub fn longest<D: Decodes>(&self, state: &State<D>, whole: &[Piece]) -> Option<u32> {
+    /// Steps that the sequences of `pieces`, which are whole prompts, decode where a batch runs to its longest.
+    pub fn longest<D: Decodes>(&self, state: &State<D>, pieces: &[Piece]) -> Option<u32> {
         match self {
-            Policy::Static => Some(static_batch::longest(state, whole)),
+            Policy::Static => Some(static_batch::longest(state, pieces)),
             _ => None,
         }
     }

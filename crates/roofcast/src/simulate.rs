@@ -1,251 +1,347 @@
-//! Runs a workload through an engine in virtual time.
+//! A workload through an engine in virtual time, and what came of it.
 //!
-//! Knows: requests are delivered at their times, a step that starts later sees them, and whoever ends may send the next.
-//! Knows nothing about policies or prices.
+//! Knows: which replicas a deployment has, what their counts add up to, and whether the load was more than they can
+//! carry. What clients saw is in [`results`].
 
-use crate::engine::clock::Ticks;
-use crate::engine::distribution::Distribution;
-use crate::engine::state::Arrival;
-use crate::engine::{Departure, Replica};
+pub mod results;
+
+use crate::cost::{Utilization, cost};
+use crate::deployment::Deployment;
+use crate::engine::config::Config;
+use crate::engine::price::Shares;
+use crate::engine::tally::Tally;
+use crate::engine::{self, Replica};
 use crate::error::{Error, Result};
-use crate::record::{Outcome, Record};
-use crate::spec::{EngineSpec, QueuePolicy, Slo};
-use crate::summary::{Statistics, Summary};
-use crate::workload::prediction::Guesses;
-use crate::workload::{Request, Traffic};
+use crate::fleet::{Fleet, Ranking};
+use crate::operator::Batch;
+use crate::record::Record;
+use crate::router::Router;
+use crate::spec::{CostKind, QueuePolicy, SchedulerKind, Spec};
+use crate::summary::Summary;
+use crate::timeline::Timeline;
+use crate::timeline::series::{Point, Series, together};
+use crate::timeline::trace::Trace;
+use crate::workload::{Traffic, Workload};
+use results::{Results, Sample};
+use serde::Serialize;
 
-/// Values of one metric: all of them while they are few, bins beyond.
-#[derive(Debug, Clone, Default)]
-pub struct Sample {
-    few: Vec<u64>,
-    many: Option<Distribution>,
+/// What is kept of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Take equal steps at once; the results are the same without.
+    pub leap: bool,
+    /// Keep a record for each request.
+    pub records: bool,
+    /// Keep each replica's levels over time.
+    pub series: bool,
+    /// Keep so many events of steps and requests, all replicas together.
+    pub trace: Option<u64>,
 }
 
-/// Values that are kept one by one.
-const FEW: usize = 10_000;
-
-impl Sample {
-    fn add(&mut self, span: Ticks) {
-        let ticks = u64::try_from(span.0).unwrap_or(u64::MAX);
-        match &mut self.many {
-            Some(bins) => bins.add(ticks, 1),
-            None if self.few.len() < FEW => self.few.push(ticks),
-            None => {
-                let mut bins = Distribution::default();
-                self.few.drain(..).chain([ticks]).for_each(|t| bins.add(t, 1));
-                self.many = Some(bins);
-            }
-        }
-    }
-
-    /// Exact while the values are few; beyond, quantiles within 0.05 %.
-    pub fn statistics(&self) -> Statistics {
-        match &self.many {
-            Some(bins) => bins.statistics(),
-            None => Statistics::of(&mut self.few.iter().map(|t| Ticks::from(*t).ms()).collect::<Vec<f64>>()),
-        }
-    }
-}
-
-/// What clients saw.
-#[derive(Debug, Clone, Default)]
-pub struct Results {
-    slo: Slo,
+/// A run and what came of it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Simulation {
+    /// What a step was priced at.
+    pub cost: CostKind,
     /// Requests that came.
-    taken: u64,
-    /// Requests that got all their tokens.
-    pub completed: u64,
+    pub requests: u64,
     /// Requests that no engine with these settings could serve.
     pub refused: u64,
-    input: u64,
-    output: u64,
-    good: u64,
-    ttft: Sample,
-    tpot: Sample,
-    e2el: Sample,
-    first: Option<Ticks>,
-    /// When the last token came.
-    pub end: Ticks,
-    /// One for each request, where they are kept.
-    pub records: Option<Vec<Record>>,
+    /// What clients saw, in vLLM's keys.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// What the spec's engine came to.
+    pub settings: Settings,
+    /// What the engines did, all replicas together.
+    pub activity: Activity,
+    /// What the KV cache was used for.
+    pub kv_cache: CacheUse,
+    /// What the replicas' time went to, in seconds of all of them together.
+    pub time: TimeShares,
+    /// A decode step at the mean batch and context of the run, at the limit.
+    pub limit_tpot_ms: f64,
+    /// Dollars and joules.
+    pub expense: Expense,
+    /// Whether more came than could be served.
+    pub load: Load,
+    /// Every completed request's latencies.
+    #[serde(skip)]
+    pub latencies: [(&'static str, Sample); 3],
+    /// One for each request, where they were kept.
+    #[serde(skip)]
+    pub records: Vec<Record>,
+    /// Each replica's levels over the same intervals, where they were kept.
+    #[serde(skip)]
+    pub series: Vec<Vec<Point>>,
+    /// Each replica's first events, where they were kept.
+    #[serde(skip)]
+    pub traces: Vec<Trace>,
 }
 
-impl Results {
-    /// Nothing yet; `records` says whether each request is kept.
-    pub fn new(slo: Slo, records: bool) -> Results {
-        Results { slo, records: records.then(Vec::new), ..Results::default() }
-    }
+/// An engine's settings with every default filled in, by vLLM's names.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Settings {
+    /// The scheduling policy.
+    pub scheduler: SchedulerKind,
+    /// Who comes first.
+    pub policy: QueuePolicy,
+    /// Requests that run at once.
+    pub max_num_seqs: u64,
+    /// Tokens of a step.
+    pub max_num_batched_tokens: u32,
+    /// The longest request that is served, prompt and output.
+    pub max_model_len: u32,
+    /// Whether a prompt may be split over steps.
+    pub enable_chunked_prefill: bool,
+    /// Whether blocks are found again by their content.
+    pub enable_prefix_caching: bool,
+    /// Whether the run leapt; the results are the same without.
+    pub leap: bool,
+}
 
-    fn refuse(&mut self, arrival: &Arrival) {
-        self.refused += 1;
-        if let Some(records) = &mut self.records {
-            records.push(Record { outcome: Outcome::Refused, output_len: 0, ..record(arrival, arrival.at) });
-        }
-    }
+/// What the engines did.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Activity {
+    /// Steps.
+    pub steps: u64,
+    /// Requests running in a step, in the mean.
+    pub mean_running: f64,
+    /// The most in a step of one replica.
+    pub max_running: u64,
+    /// The most waiting at one replica.
+    pub max_waiting: u64,
+    /// Preemptions.
+    pub preemptions: u64,
+    /// Tokens computed.
+    pub scheduled_tokens: u64,
+    /// Tokens of preempted requests that were computed again.
+    pub recomputed_tokens: u64,
+    /// Tokens moved to the host's memory and back.
+    pub swapped_tokens: u64,
+    /// Tokens found in the prefix cache.
+    pub cached_tokens: u64,
+    /// Tokens computed for seats of a static batch whose request had ended.
+    pub idle_tokens: u64,
+}
 
-    fn finish(&mut self, gone: &Departure, end: Ticks) {
-        let Departure { arrival, first, preemptions, cached } = gone;
-        let (ttft, e2el) = (*first - arrival.at, end - arrival.at);
-        let tpot = (arrival.output > 1).then(|| Ticks((end - *first).0 / u128::from(arrival.output - 1)));
-        self.completed += 1;
-        self.input += u64::from(arrival.input);
-        self.output += u64::from(arrival.output);
-        self.ttft.add(ttft);
-        self.e2el.add(e2el);
-        if let Some(tpot) = tpot {
-            self.tpot.add(tpot);
-        }
-        self.end = self.end.max(end);
-        let within = |most: Option<f64>, time: Option<Ticks>| most.zip(time).is_none_or(|(m, t)| t.ms() <= m);
-        let good = within(self.slo.ttft_p99_ms, Some(ttft))
-            && within(self.slo.tpot_p99_ms, tpot)
-            && within(self.slo.e2el_p99_ms, Some(e2el));
-        self.good += u64::from(good);
-        if let Some(records) = &mut self.records {
-            records.push(Record {
-                first_token: Some(first.picoseconds()),
-                preemptions: u64::from(*preemptions),
-                cached_tokens: *cached,
-                ..record(arrival, end)
-            });
-        }
-    }
+/// What the KV cache was used for, of one replica.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct CacheUse {
+    /// Blocks that requests can hold.
+    pub blocks: u64,
+    /// Tokens of a block.
+    pub block_size: u64,
+    /// The most that were held.
+    pub max_blocks: u64,
+    /// Share of the blocks held, in the mean over steps.
+    pub mean_usage: f64,
+    /// Share of the held room that no token stood in, in the mean over steps.
+    pub internal_fragmentation: f64,
+}
 
-    /// In vLLM's keys; `itl` is the engine's.
-    pub fn summary(&self, itl: &Distribution) -> Summary {
-        let bounded = self.slo.ttft_p99_ms.or(self.slo.tpot_p99_ms).or(self.slo.e2el_p99_ms).is_some();
-        Summary {
-            completed: self.completed,
-            failed: self.refused,
-            duration: (self.end - self.first.unwrap_or_default()).seconds(),
-            total_input_tokens: self.input,
-            total_output_tokens: self.output,
-            good: bounded.then_some(self.good),
-            ttft: self.ttft.statistics(),
-            tpot: self.tpot.statistics(),
-            itl: itl.statistics(),
-            e2el: self.e2el.statistics(),
-        }
+/// Seconds by what bound them.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct TimeShares {
+    /// Memory bandwidth.
+    pub memory_s: f64,
+    /// Arithmetic.
+    pub compute_s: f64,
+    /// Links.
+    pub communication_s: f64,
+    /// Host and launches.
+    pub host_s: f64,
+    /// Moving caches between device and host.
+    pub swap_s: f64,
+    /// Nothing to do.
+    pub idle_s: f64,
+}
+
+/// What the run took.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Expense {
+    /// Dollars per hour of all accelerators, where the price is known.
+    pub dollars_per_hour: Option<f64>,
+    /// Dollars per million output tokens of the run.
+    pub dollars_per_million_output_tokens: Option<f64>,
+    /// Board power over busy time and a fifth of it over idle time, where it is known.
+    pub joules: Option<f64>,
+    /// Of these, per output token.
+    pub joules_per_output_token: Option<f64>,
+}
+
+/// Whether more came than could be served.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Load {
+    /// Requests per second that came; none in a closed loop.
+    pub offered_per_s: Option<f64>,
+    /// Whether the queue grew for as long as requests came.
+    pub overloaded: bool,
+    /// Requests per second that were answered while it grew: the most that is stable.
+    pub stable_per_s: Option<f64>,
+}
+
+/// Share of the board power that an idle accelerator takes. An assumption, of the size of the idle power of data-centre
+/// GPUs with their clocks up.
+const IDLE_POWER: f64 = 0.2;
+
+/// Runs the workload of `spec` on `deployment`; `place` names the spec in errors.
+pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Options) -> Result<Simulation> {
+    let missing =
+        || Error::field(place, "workload", "missing", "[workload] with arrivals, input_len and output_len");
+    let workload = spec.workload.as_ref().ok_or_else(missing)?;
+    let mut traffic = Traffic::new(workload, place)?;
+    let context = mean_context(workload);
+    let shared = traffic.shares_prompts();
+    let mut replicas = (0..deployment.parallelism.replicas)
+        .map(|_| engine::replica(deployment, context, shared, options.leap))
+        .collect::<Result<Vec<_>>>()?;
+    replicas.iter_mut().for_each(|replica| *replica.timeline() = timeline(deployment, options));
+    let engine = &deployment.options.engine;
+    let router = Router::new(spec.fleet.router, workload.seed);
+    let ranking = Ranking::new(engine, workload.seed);
+    let open = workload.arrivals.rate().map(|_| traffic.total());
+    let results = Results::new(spec.slo, options.records, open);
+    let mut fleet = Fleet::new(replicas, router, ranking, results);
+    fleet.serve(&mut traffic)?;
+    let (config, _) = Config::resolve(deployment, context, shared)?;
+    let settings = Settings {
+        scheduler: engine.scheduler,
+        policy: engine.policy,
+        max_num_seqs: config.max_num_seqs,
+        max_num_batched_tokens: config.max_num_batched_tokens,
+        max_model_len: config.max_model_len,
+        enable_chunked_prefill: config.enable_chunked_prefill,
+        enable_prefix_caching: config.prefix_caching,
+        leap: options.leap,
+    };
+    Ok(report(deployment, &config, settings, fleet))
+}
+
+/// What a replica keeps over time; events are shared out evenly.
+fn timeline(deployment: &Deployment, options: Options) -> Option<Box<Timeline>> {
+    let trace = options.trace.map(|most| Trace::new(most / deployment.parallelism.replicas));
+    let series = options.series.then(Series::default);
+    (trace.is_some() || series.is_some()).then(|| Box::new(Timeline { series, trace }))
+}
+
+/// Tokens of a request half way through its output, in the mean.
+fn mean_context(workload: &Workload) -> u64 {
+    (workload.input_mean() + workload.output_mean() / 2.0) as u64
+}
+
+fn report(deployment: &Deployment, config: &Config, settings: Settings, mut fleet: Fleet) -> Simulation {
+    let itl =
+        fleet.replicas.iter().skip(1).fold(fleet.replicas[0].tally().itl.clone(), |mut all, replica| {
+            all.merge(&replica.tally().itl);
+            all
+        });
+    let end = fleet.replicas.iter().map(|r| r.clock()).max().unwrap_or_default();
+    let timelines = fleet.replicas.iter_mut().filter_map(|r| r.timeline().take());
+    let (series, traces): (Vec<_>, Vec<_>) = timelines.map(|t| (t.series, t.trace)).unzip();
+    let summary = fleet.results.summary(&itl);
+    let time = time(&mut fleet.replicas);
+    let tallies: Vec<&Tally> = fleet.replicas.iter().map(|r| r.tally()).collect();
+    let activity = activity(&tallies);
+    let tokens: u128 = tallies.iter().map(|t| t.token_steps).sum();
+    let mean_tokens = ratio(tokens as f64, activity.steps as f64);
+    let context = ratio(mean_tokens, activity.mean_running).round().max(1.0) as u64;
+    let batch = activity.mean_running.round().max(1.0) as u64;
+    let step = self::cost(
+        deployment,
+        &Batch::decode(batch * deployment.parallelism.replicas, context),
+        Utilization::FULL,
+    );
+    Simulation {
+        cost: deployment.options.engine.cost,
+        settings,
+        requests: fleet.results.taken,
+        refused: fleet.results.refused,
+        activity,
+        kv_cache: cache_use(config, &tallies, mean_tokens),
+        time,
+        limit_tpot_ms: step.limit_with_communication.ms(),
+        expense: expense(deployment, &summary, &time),
+        load: fleet.results.load(),
+        summary,
+        latencies: fleet.results.latencies(),
+        records: fleet.results.records.take().unwrap_or_default(),
+        series: together(series.into_iter().flatten().collect(), end),
+        traces: traces.into_iter().flatten().collect(),
     }
 }
 
-fn record(arrival: &Arrival, end: Ticks) -> Record {
-    let at = arrival.at.picoseconds();
-    Record {
-        id: arrival.number,
-        outcome: Outcome::Completed,
-        input_len: u64::from(arrival.input),
-        output_len: u64::from(arrival.output),
-        scheduled: at,
-        sent: at,
-        first_token: None,
-        finished: end.picoseconds(),
-        itl: Vec::new(),
-        cached_tokens: 0,
-        preemptions: 0,
-        replica: 0,
-        error: None,
+fn activity(tallies: &[&Tally]) -> Activity {
+    let sum = |of: fn(&Tally) -> u64| tallies.iter().map(|t| of(t)).sum::<u64>();
+    let most = |of: fn(&Tally) -> u64| tallies.iter().map(|t| of(t)).max().unwrap_or(0);
+    let steps = sum(|t| t.steps);
+    Activity {
+        steps,
+        mean_running: ratio(sum(|t| t.running_steps) as f64, steps as f64),
+        max_running: most(|t| t.running_peak),
+        max_waiting: most(|t| t.waiting_peak),
+        preemptions: sum(|t| t.preemptions),
+        scheduled_tokens: sum(|t| t.scheduled_tokens),
+        recomputed_tokens: sum(|t| t.recomputed_tokens),
+        swapped_tokens: sum(|t| t.swapped_tokens),
+        cached_tokens: sum(|t| t.cached_tokens),
+        idle_tokens: sum(|t| t.idle_tokens),
     }
 }
 
-/// A run: traffic, a replica, and what clients see.
-pub struct Run<'a> {
-    /// Who serves.
-    pub replica: &'a mut dyn Replica,
-    /// Who asks.
-    pub traffic: &'a mut Traffic,
-    /// What clients see.
-    pub results: &'a mut Results,
-    /// What the queue sorts by.
-    pub ranking: Ranking,
-}
-
-impl Run<'_> {
-    /// Serves until every request has ended.
-    pub fn finish(mut self) -> Result<()> {
-        let mut departures = Vec::new();
-        loop {
-            while self.due().is_some_and(|at| at <= self.replica.clock()) {
-                self.deliver();
-            }
-            if self.replica.is_empty() {
-                let Some(at) = self.due() else { break };
-                self.replica.wait_until(at);
-                continue;
-            }
-            // Whoever comes while others wait in order of arrival changes nothing until someone leaves; in a closed loop
-            // even a refusal does, since the next request follows it.
-            let passing = self.replica.blocked() && !self.traffic.is_closed();
-            let horizon = if passing { None } else { self.due() };
-            if !self.replica.step(horizon.unwrap_or(Ticks::NEVER)) {
-                return Err(Error::Stuck { waiting: self.replica.waiting() });
-            }
-            let clock = self.replica.clock();
-            self.replica.drain(&mut departures);
-            for gone in departures.drain(..) {
-                self.results.finish(&gone, clock);
-                self.traffic.completed(gone.arrival.user, clock.picoseconds(), gone.arrival.output_segment);
-            }
-        }
-        if let Some(records) = &mut self.results.records {
-            records.sort_by_key(|r| r.id);
-        }
-        Ok(())
-    }
-
-    fn due(&self) -> Option<Ticks> {
-        self.traffic.peek().map(Ticks::from)
-    }
-
-    fn deliver(&mut self) {
-        let Some(request) = self.traffic.next() else { return };
-        let number = self.results.taken;
-        self.results.taken += 1;
-        let arrival = Arrival {
-            number,
-            at: Ticks::from(request.at),
-            input: request.input_len,
-            output: request.output_len,
-            key: self.ranking.key(&request),
-            user: request.user,
-            output_segment: 0,
-        };
-        self.results.first.get_or_insert(arrival.at);
-        if self.replica.serves(&arrival) {
-            self.replica.arrive(arrival, request.prompt);
-        } else {
-            self.results.refuse(&arrival);
-            self.traffic.completed(request.user, request.at, 0);
-        }
+fn cache_use(config: &Config, tallies: &[&Tally], mean_tokens: f64) -> CacheUse {
+    let steps: u64 = tallies.iter().map(|t| t.steps).sum();
+    let slack: u128 = tallies.iter().map(|t| t.slack_steps).sum();
+    let slack = ratio(slack as f64, steps as f64);
+    let block_size = u64::from(config.block_size);
+    CacheUse {
+        blocks: config.blocks,
+        block_size,
+        max_blocks: tallies.iter().map(|t| t.blocks_peak).max().unwrap_or(0),
+        mean_usage: (mean_tokens + slack) / (config.blocks * block_size) as f64,
+        internal_fragmentation: ratio(slack, mean_tokens + slack),
     }
 }
 
-/// What a queue sorts by.
-#[derive(Debug, Clone)]
-pub enum Ranking {
-    /// Arrival alone.
-    Arrival,
-    /// The request's priority.
-    Priority,
-    /// Its output's length, as far as it is known.
-    Length(Guesses),
+fn time(replicas: &mut [Box<dyn Replica>]) -> TimeShares {
+    let end = replicas.iter().map(|r| r.clock()).max().unwrap_or_default();
+    let mut sum = TimeShares {
+        memory_s: 0.0,
+        compute_s: 0.0,
+        communication_s: 0.0,
+        host_s: 0.0,
+        swap_s: 0.0,
+        idle_s: 0.0,
+    };
+    for replica in replicas {
+        let Shares { memory, compute, communication, host } = replica.shares();
+        sum.memory_s += memory.seconds();
+        sum.compute_s += compute.seconds();
+        sum.communication_s += communication.seconds();
+        sum.host_s += host.seconds();
+        sum.swap_s += replica.tally().swapping.seconds();
+        sum.idle_s += (replica.tally().idle + (end - replica.clock())).seconds();
+    }
+    sum
 }
 
-impl Ranking {
-    /// The ranking of a spec's queue; `seed` of the predictions' errors.
-    pub fn new(spec: &EngineSpec, seed: u64) -> Ranking {
-        match spec.policy {
-            QueuePolicy::Fcfs => Ranking::Arrival,
-            QueuePolicy::Priority => Ranking::Priority,
-            QueuePolicy::Sjf => Ranking::Length(Guesses::new(spec.length_prediction, seed)),
-        }
+fn expense(deployment: &Deployment, summary: &Summary, time: &TimeShares) -> Expense {
+    let count = deployment.parallelism.count() as f64;
+    let chip = &deployment.accelerator;
+    let dollars_per_hour = chip.price.as_ref().map(|p| p.usd_per_hour * count);
+    let tokens = summary.total_output_tokens as f64;
+    let busy = time.memory_s + time.compute_s + time.communication_s + time.host_s + time.swap_s;
+    let per_replica = count / deployment.parallelism.replicas as f64;
+    let joules = chip.power_w.map(|w| w * per_replica * (busy + IDLE_POWER * time.idle_s));
+    let per_token = |total: f64| (tokens > 0.0).then(|| total / tokens);
+    Expense {
+        dollars_per_hour,
+        dollars_per_million_output_tokens: dollars_per_hour
+            .and_then(|d| per_token(d * summary.duration / 3600.0 * 1e6)),
+        joules,
+        joules_per_output_token: joules.and_then(per_token),
     }
+}
 
-    fn key(&mut self, request: &Request) -> i64 {
-        match self {
-            Ranking::Arrival => 0,
-            Ranking::Priority => i64::from(request.priority),
-            Ranking::Length(guesses) => guesses.next(request.output_len),
-        }
-    }
+fn ratio(a: f64, b: f64) -> f64 {
+    if b > 0.0 { a / b } else { 0.0 }
 }

@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::precision::Dtype;
+use crate::router::Routing;
 use crate::workload::Workload;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -25,6 +26,8 @@ pub struct Spec {
     pub engine: EngineSpec,
     /// The traffic.
     pub workload: Option<Workload>,
+    /// Replicas and who chooses among them.
+    pub fleet: FleetSpec,
     /// What the traffic must get.
     pub slo: Slo,
     /// Over what a plan searches.
@@ -239,6 +242,14 @@ pub enum CostKind {
     Forecast,
 }
 
+/// `[fleet]`: how the replicas of `[parallelism]` share the traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FleetSpec {
+    /// Who serves a request.
+    pub router: Routing,
+}
+
 /// `[slo]`: bounds that every plan must keep.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -291,6 +302,26 @@ impl Spec {
         let spec: Spec = serde_path_to_error::deserialize(parsed).map_err(|e| {
             let path = e.path().to_string();
             Error::toml(place, text, &path, &e.into_inner())
+        })?;
+        spec.check(place)?;
+        Ok(spec)
+    }
+
+    /// Parses TOML in which the value at a dotted key is `value`, whatever stands there.
+    pub fn parse_with(place: &str, text: &str, key: &str, value: toml::Value) -> Result<Spec> {
+        let mut table: toml::Table = toml::from_str(text).map_err(|e| Error::toml(place, text, "", &e))?;
+        let (sections, last) = key.rsplit_once('.').unwrap_or(("", key));
+        let mut section = &mut table;
+        for name in sections.split('.').filter(|name| !name.is_empty()) {
+            let inner = section.entry(name).or_insert_with(|| toml::Table::new().into());
+            let accepted = "a key within sections, as engine.max_num_seqs";
+            let single = || Error::field(place, key, format!("within `{name}`, a single value"), accepted);
+            section = inner.as_table_mut().ok_or_else(single)?;
+        }
+        section.insert(last.to_owned(), value);
+        let spec: Spec = serde_path_to_error::deserialize(table).map_err(|e| Error::Parse {
+            place: place.to_owned(),
+            message: format!("`{}`: {}", e.path(), e.inner().message()),
         })?;
         spec.check(place)?;
         Ok(spec)

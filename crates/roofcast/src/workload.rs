@@ -1,33 +1,52 @@
-//! Traffic: when requests arrive and how long they are.
+//! Traffic: when requests arrive, how long they are and what they share.
 //!
-//! Knows: the keys of `[workload]` and what they may hold. The distributions and their means, which a plan's arithmetic
-//! takes, are in [`length`] and [`arrivals`]; [`traffic`] draws single requests.
+//! Knows: the keys of `[workload]`, what they may hold and what a preset fills in. The means, which a plan's arithmetic
+//! takes, come from [`arrivals`] and [`length`]; [`traffic`] draws single requests; [`trace`] reads recorded ones. Knows no
+//! files: [`Workload::load`] is handed their contents.
 
 pub mod arrivals;
+pub mod empirical;
 pub mod length;
 pub mod prediction;
+pub mod prefix;
+pub mod preset;
 mod random;
+mod sessions;
+pub mod trace;
 pub mod traffic;
+mod users;
 
 pub use arrivals::Arrivals;
+pub use empirical::Source;
 pub use length::{Length, LengthKind};
+pub use prefix::Prefix;
+pub use preset::Preset;
+pub use trace::Trace;
 pub use traffic::{Prompt, Request, Traffic};
 
-use crate::error::Result;
+use crate::catalog::Catalog;
+use crate::error::{Error, Result};
+use empirical::Side;
 use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// How many requests a run has where nothing says so.
 pub const DEFAULT_REQUESTS: u64 = 1000;
 
-/// `[workload]`.
+/// The most requests of a run.
+const MOST_REQUESTS: u64 = 1_000_000_000;
+
+/// The most classes of priority.
+const MOST_PRIORITIES: usize = 1000;
+
+/// `[workload]`, with what its preset says.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "Written")]
 pub struct Workload {
-    /// How many requests a run has; [`DEFAULT_REQUESTS`] where absent.
-    #[serde(default)]
+    /// How many requests a run has; [`DEFAULT_REQUESTS`], or all of a trace, where absent.
     pub requests: Option<u64>,
     /// Seed of every draw.
-    #[serde(default)]
     pub seed: u64,
     /// When they arrive.
     pub arrivals: Arrivals,
@@ -35,13 +54,200 @@ pub struct Workload {
     pub input_len: Length,
     /// Generated tokens.
     pub output_len: Length,
+    /// What prompts share.
+    pub prefix: Option<Prefix>,
+    /// The weight of each priority from 0, the most urgent; all are 0 where empty.
+    pub priorities: Vec<f64>,
+}
+
+/// `[workload]` as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    preset: Option<String>,
+    requests: Option<u64>,
+    #[serde(default)]
+    seed: u64,
+    rate: Option<f64>,
+    arrivals: Option<Arrivals>,
+    input_len: Option<Length>,
+    output_len: Option<Length>,
+    prefix: Option<Prefix>,
+    #[serde(default)]
+    priorities: Vec<f64>,
+}
+
+impl TryFrom<Written> for Workload {
+    type Error = Error;
+
+    fn try_from(written: Written) -> Result<Workload> {
+        let missing = |field: &str, accepted: &str| Error::field("workload", field, "missing", accepted);
+        let preset = written.preset.as_ref().map(|name| Catalog::embedded()?.workload(name)).transpose()?;
+        let arrivals = match (written.arrivals, written.rate) {
+            (Some(_), Some(rate)) => {
+                return Err(Error::field(
+                    "workload",
+                    "rate",
+                    rate,
+                    "no rate beside `arrivals`, which has its own",
+                ));
+            }
+            (Some(arrivals), None) => arrivals,
+            (None, rate) => preset
+                .and_then(|preset| of_preset(preset, rate))
+                .ok_or_else(|| missing("arrivals", "arrivals with a kind, or a preset with a rate"))?,
+        };
+        let source = match (&arrivals, preset) {
+            (Arrivals::Trace { path, format, .. }, _) => Some(Source::of_file(path, *format)),
+            (_, Some(preset)) => Some(Source::of_preset(&preset.id)),
+            _ => None,
+        };
+        let or_source = |length: Option<Length>, field| {
+            let observed = || source.clone().map(|source| Length::Drawn(LengthKind::Empirical(source)));
+            length.or_else(observed).ok_or_else(|| missing(field, "tokens, or a distribution of them"))
+        };
+        let mut workload = Workload {
+            requests: written.requests,
+            seed: written.seed,
+            arrivals,
+            input_len: or_source(written.input_len, "input_len")?,
+            output_len: or_source(written.output_len, "output_len")?,
+            prefix: written.prefix,
+            priorities: written.priorities,
+        };
+        for (source, field) in workload.sources_mut() {
+            source.settle("workload", field)?;
+        }
+        Ok(workload)
+    }
+}
+
+/// The arrivals of a preset, at another rate if one is given.
+fn of_preset(preset: &Preset, rate: Option<f64>) -> Option<Arrivals> {
+    let rate = rate.or(preset.rate)?;
+    Some(match preset.burstiness {
+        Some(burstiness) => Arrivals::Gamma { rate, burstiness },
+        None => Arrivals::Poisson { rate },
+    })
 }
 
 impl Workload {
     /// Refuses what no traffic can be.
     pub fn check(&self, place: &str) -> Result<()> {
-        self.input_len.check(place, "workload.input_len")?;
-        self.output_len.check(place, "workload.output_len")?;
-        self.arrivals.check(place)
+        let total = self.total();
+        if !(1..=MOST_REQUESTS).contains(&total) {
+            return Err(Error::field(place, "workload.requests", total, "1 to 10^9 requests"));
+        }
+        self.input_len.check(place, "workload.input_len", Side::Input)?;
+        self.output_len.check(place, "workload.output_len", Side::Output)?;
+        self.arrivals.check(place, total)?;
+        if let Some(prefix) = &self.prefix {
+            prefix.check(place)?;
+        }
+        let sane = |w: &f64| (0.0..=1e9).contains(w);
+        let some = self.priorities.is_empty() || self.priorities.iter().sum::<f64>() > 0.0;
+        if !self.priorities.iter().all(sane) || !some || self.priorities.len() > MOST_PRIORITIES {
+            let found = format!("{:?}", self.priorities.iter().take(10).collect::<Vec<_>>());
+            let accepted = "up to 1000 weights of 0 or more, one of them above 0";
+            return Err(Error::field(place, "workload.priorities", found, accepted));
+        }
+        if self.has_the_traces_lengths() && (self.prefix.is_some() || !self.priorities.is_empty()) {
+            let accepted = "no prefix and no priorities where requests are replayed as recorded";
+            return Err(Error::field(place, "workload", "a replay with more", accepted));
+        }
+        Ok(())
+    }
+
+    /// Reads what the workload has in files: `read` gives the text of a path as it is written here. Each is read once.
+    pub fn load<E: From<Error>>(
+        &mut self,
+        place: &str,
+        read: impl Fn(&str) -> Result<String, E>,
+    ) -> Result<(), E> {
+        let mut traces: BTreeMap<(String, Option<trace::Format>), Arc<Trace>> = BTreeMap::new();
+        let mut trace = |path: &str, format: Option<trace::Format>| -> Result<Arc<Trace>, E> {
+            let key = (path.to_owned(), format);
+            if let Some(known) = traces.get(&key) {
+                return Ok(Arc::clone(known));
+            }
+            let new = Arc::new(Trace::parse(path, &read(path)?, format)?);
+            traces.insert(key, Arc::clone(&new));
+            Ok(new)
+        };
+        if let Arrivals::Trace { path, format, recorded, .. } = &mut self.arrivals {
+            *recorded = Some(trace(path, *format)?);
+        }
+        for (source, _) in self.sources_mut() {
+            if let Some(path) = source.path.clone() {
+                source.accept(&*trace(&path, source.format)?);
+            }
+        }
+        Ok(self.check(place)?)
+    }
+
+    /// How many requests there are.
+    pub fn total(&self) -> u64 {
+        let recorded = match &self.arrivals {
+            Arrivals::Trace { recorded: Some(trace), .. } => Some(trace.requests.len() as u64),
+            _ => None,
+        };
+        match (self.requests, recorded) {
+            (Some(asked), Some(recorded)) => asked.min(recorded),
+            (asked, recorded) => asked.or(recorded).unwrap_or(DEFAULT_REQUESTS),
+        }
+    }
+
+    /// Refuses what has no steady state to reason about on means: only simulation answers there.
+    pub fn check_steady(&self, place: &str) -> Result<()> {
+        let refuse = |found: &str| {
+            let accepted = "poisson, constant, gamma, ramp, burst with size and every_s, trace, or closed_loop without \
+                            think_s: a plan reasons on means of single requests";
+            Err(Error::field(place, "workload.arrivals", found, accepted))
+        };
+        match &self.arrivals {
+            Arrivals::Sessions { .. } => refuse("sessions"),
+            Arrivals::ClosedLoop { think_s, .. } if think_s.is_some_and(|t| t > 0.0) => {
+                refuse("closed_loop with think_s")
+            }
+            Arrivals::ClosedLoop { .. } => Ok(()),
+            Arrivals::Trace { recorded: None, .. } => refuse("a trace that is not loaded"),
+            open if open.rate().is_none() => refuse("all at one time"),
+            _ if self.input_mean() == 0.0 || self.output_mean() == 0.0 => {
+                refuse("with lengths that are not loaded")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Mean prompt tokens, with what is shared.
+    pub fn input_mean(&self) -> f64 {
+        let shared = self.prefix.map_or(0.0, |p| p.share * p.length as f64);
+        self.input_len.mean(Side::Input) + shared
+    }
+
+    /// The squared coefficient of variation of the prompt tokens.
+    pub fn input_cv2(&self) -> f64 {
+        let Some(prefix) = self.prefix else { return self.input_len.cv2(Side::Input) };
+        let own = self.input_len.mean(Side::Input).powi(2) * self.input_len.cv2(Side::Input);
+        let shared = prefix.share * (1.0 - prefix.share) * (prefix.length as f64).powi(2);
+        (own + shared) / self.input_mean().powi(2)
+    }
+
+    /// Mean generated tokens.
+    pub fn output_mean(&self) -> f64 {
+        self.output_len.mean(Side::Output)
+    }
+
+    /// Whether requests are replayed as recorded: the lengths are the arrivals' own trace's.
+    fn has_the_traces_lengths(&self) -> bool {
+        let Arrivals::Trace { path, format, .. } = &self.arrivals else { return false };
+        let own = Source::of_file(path, *format);
+        [&self.input_len, &self.output_len].iter().all(|length| length.source().is_some_and(|s| s.is(&own)))
+    }
+
+    fn sources_mut(&mut self) -> impl Iterator<Item = (&mut Source, &'static str)> {
+        let input = self.input_len.source_mut().map(|source| (source, "input_len"));
+        let output = self.output_len.source_mut().map(|source| (source, "output_len"));
+        input.into_iter().chain(output)
     }
 }

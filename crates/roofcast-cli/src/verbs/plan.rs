@@ -170,8 +170,8 @@ fn question(spec: &Spec, model: &Model, workload: &Workload) -> String {
             "load",
             format!(
                 "{load}, {:.0} prompt and {:.0} output tokens on average",
-                workload.input_len.mean(),
-                workload.output_len.mean()
+                workload.input_mean(),
+                workload.output_mean()
             ),
         ),
         ("SLO", slo),
@@ -201,7 +201,7 @@ fn replica_of(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, choice: &Choic
 fn best_in_detail(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, best: &Choice) -> Result<String> {
     let Some(workload) = &spec.workload else { return Ok(String::new()) };
     let replica = replica_of(spec, model, catalog, best)?;
-    let (input, output) = (workload.input_len.mean() as u64, workload.output_len.mean() as u64);
+    let (input, output) = (workload.input_mean() as u64, workload.output_mean() as u64);
     let held = capacity(
         &replica,
         &capacity::Question { context: input + output, batch: 1, oversubscription_percent: 100, users: None },

@@ -1,4 +1,4 @@
-//! Simulated time: integer ticks of 2⁻¹⁶ ps, so that a sum over steps is exact however it is grouped.
+//! Simulated time: integer ticks of 2⁻⁸ ps, so that a sum over steps is exact however it is grouped.
 //!
 //! A picosecond would be exact too, but a token of a small model's KV cache takes about 100 ps to read, and rounding
 //! that to whole picoseconds would show.
@@ -7,8 +7,8 @@ use crate::units::Picoseconds;
 use std::ops::{Add, AddAssign, Sub};
 
 /// Ticks of a picosecond.
-pub const TICKS_PER_PS: f64 = 65536.0;
-const BITS: u32 = 16;
+pub const TICKS_PER_PS: f64 = 256.0;
+const BITS: u32 = 8;
 
 /// A time or a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -25,7 +25,7 @@ impl Ticks {
         Picoseconds(u64::try_from(self.0 >> BITS).unwrap_or(u64::MAX))
     }
 
-    /// In one word; a span too long for it is as long as it can say (3 days).
+    /// In one word; a span too long for it is as long as it can say (20 hours).
     pub fn narrow(self) -> u64 {
         u64::try_from(self.0).unwrap_or(u64::MAX)
     }
@@ -38,6 +38,17 @@ impl Ticks {
     /// In seconds.
     pub fn seconds(self) -> f64 {
         self.0 as f64 / (TICKS_PER_PS * 1e12)
+    }
+}
+
+impl std::ops::Div<u64> for Ticks {
+    type Output = Ticks;
+    fn div(self, parts: u64) -> Ticks {
+        // One word is divided many times faster than two.
+        match u64::try_from(self.0) {
+            Ok(narrow) => Ticks::from(narrow / parts),
+            Err(_) => Ticks(self.0 / u128::from(parts)),
+        }
     }
 }
 

@@ -140,8 +140,9 @@ impl Decodes for Each {
 #[derive(Debug, Clone)]
 pub struct Lockstep {
     block: i64,
-    /// Steps so far.
+    /// Steps so far, and their remainder by the block.
     step: i64,
+    phase: i64,
     /// What each sequence was when it came, by id.
     members: Vec<Member>,
     len: u64,
@@ -149,6 +150,8 @@ pub struct Lockstep {
     offsets: i64,
     /// Sequences by `(computed − step) mod block`.
     residues: Vec<u64>,
+    /// Blocks that the next step needs.
+    next: u64,
     ends: Ring,
     reaches: Vec<Reach>,
     seen: Vec<u64>,
@@ -208,6 +211,7 @@ impl Lockstep {
     }
 
     fn sum(&mut self) {
+        self.next = self.residues[self.full() as usize];
         for (index, reach) in self.reaches.iter().enumerate() {
             let growing = reach.growing as i64;
             let full = self.len - reach.growing;
@@ -215,6 +219,11 @@ impl Lockstep {
             self.seen[index] = (reach.offsets + growing * (self.step + 1)) as u64 + filled;
             self.growth[index] = reach.growing;
         }
+    }
+
+    /// The residue of those whose last block is full when the next step starts: offset + step ≡ 0.
+    fn full(&self) -> u64 {
+        (if self.phase == 0 { 0 } else { self.block - self.phase }) as u64
     }
 
     fn take(&mut self, id: Id) -> Member {
@@ -241,10 +250,12 @@ impl Decodes for Lockstep {
         Lockstep {
             block: i64::from(block.max(1)),
             step: 0,
+            phase: 0,
             members: Vec::new(),
             len: 0,
             offsets: 0,
             residues: vec![0; block.max(1) as usize],
+            next: 0,
             ends: Ring::default(),
             reaches: reaches.iter().map(reach).collect(),
             seen,
@@ -271,10 +282,19 @@ impl Decodes for Lockstep {
     fn needs(&self, steps: u64) -> u64 {
         // A sequence needs a block in each step that starts with its last one full: once a block, and once more for those
         // that are full within the remaining steps.
+        if steps == 1 {
+            return self.next;
+        }
         let block = self.block as u64;
-        let whole = self.len * (steps / block);
-        let full = |later: u64| self.residues[(-(self.step + later as i64)).rem_euclid(self.block) as usize];
-        whole + (0..steps % block).map(full).sum::<u64>()
+        let (times, rest) = if steps < block { (0, steps) } else { (steps / block, steps % block) };
+        // The residues of those full at later steps are one less each, around.
+        let from = self.full();
+        let below = rest.min(from + 1);
+        let (first, around) = (from + 1 - below, rest - below);
+        let of = |range: std::ops::Range<u64>| -> u64 {
+            self.residues[range.start as usize..range.end as usize].iter().sum()
+        };
+        self.len * times + of(first..from + 1) + of(block - around..block)
     }
 
     fn steady(&mut self) -> u64 {
@@ -324,6 +344,7 @@ impl Decodes for Lockstep {
 
     fn advance(&mut self, steps: u64, ended: &mut Vec<(Id, u32)>) {
         self.step += steps as i64;
+        self.phase = (self.phase + steps as i64) % self.block;
         self.fill();
         let from = ended.len();
         while let Some(id) = self.ends.pop(self.step) {

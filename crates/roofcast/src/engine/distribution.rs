@@ -1,12 +1,12 @@
-//! A distribution of spans in bins so narrow that a quantile is off by less than 0.05 %, in bounded memory.
+//! A distribution of spans in bins so narrow that a quantile is off by less than 0.1 %, in bounded memory.
 //!
-//! A bin is a 1024th of an octave: the exponent and the upper ten bits of the mantissa of a float. Sums are exact.
+//! A bin is a 512th of an octave: the exponent and the upper nine bits of the mantissa of a float. Sums are exact.
 
 use super::clock::{TICKS_PER_PS, Ticks};
 use crate::summary::Statistics;
 
 /// Bits of the mantissa that tell bins apart.
-const BITS: u32 = 10;
+const BITS: u32 = 9;
 const LOWER: u32 = 52 - BITS;
 
 /// Weighted spans.
@@ -19,8 +19,10 @@ pub struct Distribution {
     bins: Vec<u64>,
 }
 
-fn bin(ticks: u64) -> usize {
-    ((ticks as f64).to_bits() >> LOWER) as usize
+fn bin(span: Ticks) -> usize {
+    // One word is converted many times faster than two.
+    let ticks = u64::try_from(span.0).map_or(span.0 as f64, |narrow| narrow as f64);
+    (ticks.to_bits() >> LOWER) as usize
 }
 
 /// The least span of a bin, in ticks.
@@ -29,14 +31,14 @@ fn floor(bin: usize) -> f64 {
 }
 
 impl Distribution {
-    /// Adds `weight` spans of `ticks`.
-    pub fn add(&mut self, ticks: u64, weight: u64) {
+    /// Adds `weight` spans.
+    pub fn add(&mut self, span: Ticks, weight: u64) {
         if weight == 0 {
             return;
         }
         self.count += weight;
-        self.sum += u128::from(ticks) * u128::from(weight);
-        *self.slot(bin(ticks)) += weight;
+        self.sum += span.0 * u128::from(weight);
+        *self.slot(bin(span)) += weight;
     }
 
     /// Adds `weight` spans for each of `steps` steps that take `first`, `first + growth`, and so on.
@@ -50,13 +52,22 @@ impl Distribution {
             + u128::from(growth) * (u128::from(steps) * u128::from(steps - 1) / 2);
         self.sum += total * u128::from(weight);
         while left > 0 {
-            let bin = bin(at);
+            let bin = bin(Ticks::from(at));
             let beyond = floor(bin + 1).ceil() as u64;
             // Steps that stay below the next bin; all of them where nothing grows.
             let here = if growth == 0 { left } else { (beyond - at).div_ceil(growth).max(1).min(left) };
             *self.slot(bin) += weight * here;
             at += growth * here;
             left -= here;
+        }
+    }
+
+    /// Adds all of another's.
+    pub fn merge(&mut self, other: &Distribution) {
+        self.count += other.count;
+        self.sum += other.sum;
+        for (index, weight) in other.bins.iter().enumerate().filter(|(_, w)| **w > 0) {
+            *self.slot(other.first + index) += weight;
         }
     }
 
@@ -103,7 +114,7 @@ impl Distribution {
 
     /// Share of the spans at most `ms`, by whole bins.
     pub fn share_within(&self, ms: f64) -> f64 {
-        let most = bin((ms * TICKS_PER_PS * 1e9) as u64);
+        let most = bin(Ticks((ms * TICKS_PER_PS * 1e9) as u128));
         let within: u64 =
             self.bins.iter().enumerate().filter(|(i, _)| self.first + i <= most).map(|(_, w)| w).sum();
         if self.count == 0 { 0.0 } else { within as f64 / self.count as f64 }
@@ -134,6 +145,7 @@ impl Distribution {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::Picoseconds;
 
     #[test]
     fn a_run_is_its_steps_one_by_one() {
@@ -142,7 +154,7 @@ mod tests {
         {
             let (mut run, mut single) = (Distribution::default(), Distribution::default());
             run.add_run(first, growth, steps, 3);
-            (0..steps).for_each(|k| single.add(first + growth * k, 3));
+            (0..steps).for_each(|k| single.add(Ticks::from(first + growth * k), 3));
             assert_eq!(run, single);
         }
     }
@@ -151,11 +163,19 @@ mod tests {
     fn quantiles_are_within_a_thousandth() {
         let mut d = Distribution::default();
         // 1 to 1000 ms.
-        (1..=1000_u64).rev().for_each(|ms| d.add(ms * 65536 * 1_000_000_000, 1));
+        let ms = |ms: u64| Ticks::from(Picoseconds(ms * 1_000_000_000));
+        (1..=1000).rev().for_each(|n| d.add(ms(n), 1));
         let s = d.statistics();
         for (found, exact) in [(s.median, 500.0), (s.p99, 990.0), (s.mean, 500.5), (s.std, 288.675)] {
             assert!((found / exact - 1.0).abs() < 1e-3, "{found} {exact}");
         }
         assert!((d.share_within(250.0) - 0.25).abs() < 2e-3);
+        // A week is more than a word of ticks.
+        let mut long = Distribution::default();
+        long.add(ms(7 * 86_400_000), 3);
+        assert!(
+            (long.quantile(0.5) / 604_800_000.0 - 1.0).abs() < 1e-3
+                && long.statistics().mean == 604_800_000.0
+        );
     }
 }

@@ -3,7 +3,7 @@
 //! Knows: every operator's FLOPs and bytes are linear in rows, in query-key pairs and in the tokens that a sequence
 //! still sees of its context; their coefficients are read off [`crate::operator::work`] by probing it, so that there is
 //! one cost model. A step of decodes alone is affine in the total context, which is what lets the engine leap. Knows
-//! nothing about schedules. Ticks are 2⁻¹⁶ ps, so that sums over steps are exact integers.
+//! nothing about schedules. Ticks are 2⁻⁸ ps, so that sums over steps are exact integers.
 
 use super::clock::{TICKS_PER_PS, Ticks};
 use crate::cost::hidden_bytes;
@@ -40,7 +40,8 @@ pub struct Shares<T> {
 
 impl Shares<f64> {
     fn whole(self) -> Shares<u64> {
-        let whole = |s: f64| s.round() as u64;
+        // To the nearest tick; times are not negative.
+        let whole = |s: f64| (s + 0.5) as u64;
         Shares {
             memory: whole(self.memory),
             compute: whole(self.compute),
@@ -64,6 +65,17 @@ impl Shares<u64> {
     fn total(&self) -> u64 {
         self.memory + self.compute + self.communication + self.host
     }
+
+    /// The name of the largest.
+    pub fn largest(&self) -> &'static str {
+        let named = [
+            (self.memory, "memory"),
+            (self.compute, "compute"),
+            (self.communication, "communication"),
+            (self.host, "host"),
+        ];
+        named.iter().max_by_key(|(share, _)| share).map_or("", |(_, name)| name)
+    }
 }
 
 /// The price of a step of `n` decodes: `fixed + Σ slope[r] · seen[r]`.
@@ -81,7 +93,12 @@ pub struct Decode {
 #[derive(Debug, Clone)]
 pub struct Price {
     deployment: Deployment,
+    /// Operators that every row of every step passes.
+    ladder: Ladder,
+    /// The others.
     ops: Vec<Op>,
+    /// Time of the calls of all operators.
+    calls: f64,
     /// Tokens of context beyond which operators see no more, ascending; the last is no bound.
     reaches: Vec<u64>,
     /// Whether the attention of some operator is bound by memory, for the shares.
@@ -110,6 +127,57 @@ struct Op {
     /// Bytes whatever the batch.
     bytes: f64,
     kind: Kind,
+}
+
+/// Operators of so many FLOPs and bytes a row, together: the sum of max(compute · rows, fixed + moving · rows) over all
+/// of them is linear between the rows at which one turns from memory to arithmetic.
+#[derive(Debug, Clone, Default)]
+struct Ladder {
+    /// Rows from which on the next rung holds, ascending.
+    turns: Vec<f64>,
+    /// One more than turns: what the operators bound by arithmetic take a row, and those bound by memory fixed and a row.
+    rungs: Vec<[f64; 3]>,
+}
+
+impl Ladder {
+    fn new(ops: &[Op]) -> Ladder {
+        let rates = |op: &Op| match op.kind {
+            Kind::Rows { flops, bytes, sampled: false } => Some([
+                op.layers * flops * op.compute,
+                op.layers * op.bytes * op.memory,
+                op.layers * bytes * op.memory,
+            ]),
+            _ => None,
+        };
+        let mut all: Vec<(f64, [f64; 3])> = ops
+            .iter()
+            .filter_map(rates)
+            .map(|[compute, fixed, moving]| {
+                let turn = if compute > moving { fixed / (compute - moving) } else { f64::INFINITY };
+                (turn, [compute, fixed, moving])
+            })
+            .collect();
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut ladder = Ladder::default();
+        for turned in 0..=all.len() {
+            let mut rung = [0.0; 3];
+            all[..turned].iter().for_each(|(_, [compute, ..])| rung[0] += compute);
+            all[turned..].iter().for_each(|(_, [_, fixed, moving])| {
+                rung[1] += fixed;
+                rung[2] += moving;
+            });
+            ladder.rungs.push(rung);
+            ladder.turns.extend(all.get(turned).map(|(turn, _)| *turn));
+        }
+        ladder
+    }
+
+    fn add(&self, rows: f64, shares: &mut Shares<f64>) {
+        let turned = self.turns.iter().take_while(|turn| rows > **turn).count();
+        let [compute, fixed, moving] = self.rungs[turned];
+        shares.compute += compute * rows;
+        shares.memory += fixed + moving * rows;
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -159,7 +227,9 @@ impl Price {
         });
         Price {
             deployment: deployment.clone(),
-            ops,
+            ladder: Ladder::new(&ops),
+            calls: ops.iter().map(|op| op.layers * op.call).sum(),
+            ops: ops.into_iter().filter(|op| !matches!(op.kind, Kind::Rows { sampled: false, .. })).collect(),
             reaches,
             slopes_memory,
             closed,
@@ -193,6 +263,7 @@ impl Price {
     fn price_decodes(&self, n: u64) -> Decode {
         let mut shares = Shares::<f64>::default();
         let share = self.share(n);
+        self.ladder.add(self.rows(n) as f64, &mut shares);
         let mut slope = vec![0.0; self.reaches.len()];
         for op in &self.ops {
             self.add(op, n, &[], &mut shares, None);
@@ -219,6 +290,7 @@ impl Price {
             if self.closed { Vec::new() } else { Probe { deployment: &self.deployment }.chunks(chunks) };
         let new: u64 = chunks.iter().map(|c| u64::from(c.new)).sum();
         let load = Load { seen, new, sampled, probed: &probed };
+        self.ladder.add(self.rows(n + new) as f64, &mut shares);
         for op in &self.ops {
             self.add(op, n, chunks, &mut shares, Some(&load));
         }
@@ -228,6 +300,14 @@ impl Price {
         }
         let shares = shares.whole();
         (Ticks::from(shares.total()), shares)
+    }
+
+    /// What most of a step of `n` decodes goes to, of which what they see takes `attending`.
+    pub fn bound(&mut self, n: u64, attending: u64) -> &'static str {
+        let memory = self.slopes_memory;
+        let mut shares = self.decode(n).shares;
+        *(if memory { &mut shares.memory } else { &mut shares.compute }) += attending;
+        shares.largest()
     }
 
     /// Whether decode attention is bound by memory, of what its slope adds.
@@ -240,10 +320,7 @@ impl Price {
         let (new, sampled) = load.map_or((0, 0), |l| (l.new, l.sampled));
         let rank = |rows: u64| self.rows(rows) as f64;
         let (flops, bytes) = match &op.kind {
-            Kind::Rows { flops, bytes, sampled: true } => {
-                (flops * rank(n + sampled), bytes * rank(n + sampled))
-            }
-            Kind::Rows { flops, bytes, .. } => (flops * rank(n + new), bytes * rank(n + new)),
+            Kind::Rows { flops, bytes, .. } => (flops * rank(n + sampled), bytes * rank(n + sampled)),
             Kind::Experts { flops, bytes, experts } => {
                 let touched = experts.distinct(n + new) / experts.count as f64;
                 (flops * (n + new) as f64, bytes * touched)
@@ -267,12 +344,11 @@ impl Price {
         } else {
             shares.memory += op.layers * moving;
         }
-        shares.host += op.layers * op.call;
     }
 
     fn add_overheads(&self, sequences: u64, tokens: u64, shares: &mut Shares<f64>) {
         shares.communication += self.link * self.rows(tokens) as f64;
-        shares.host += self.step + self.sequence * self.rows(sequences) as f64;
+        shares.host += self.step + self.calls + self.sequence * self.rows(sequences) as f64;
         shares.memory += self.token * self.rows(tokens) as f64;
     }
 

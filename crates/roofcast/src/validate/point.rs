@@ -7,15 +7,14 @@ use crate::deployment::Deployment;
 use crate::efficiency::Figure;
 use crate::engine::clock::Ticks;
 use crate::engine::price::Price;
-use crate::engine::{Replica, replica};
 use crate::error::{Error, Result};
 use crate::measurement::{Figures, Kind, Lengths, Measurement};
 use crate::memory;
 use crate::operator::Batch;
-use crate::simulate::{Ranking, Results, Run};
-use crate::spec::{CostKind, Slo};
+use crate::simulate::{Options, simulate};
+use crate::spec::{CostKind, Spec};
 use crate::summary::Summary;
-use crate::workload::{Arrivals, Length, LengthKind, Traffic, Workload};
+use crate::workload::{Arrivals, Length, LengthKind, Workload};
 
 /// Requests of a closed loop for each that is in flight, as InferenceX and vLLM's sweeps send them.
 const WAVES: u64 = 10;
@@ -33,7 +32,7 @@ pub fn forecast(row: &Measurement, deployment: &Deployment, cost: CostKind) -> R
         CostKind::Limit => 0.0,
         CostKind::Forecast => deployment.efficiency.figures.get(Figure::Request) * 1e3,
     };
-    Ok(run.figures(row, &summary, if row.kind.served() { request } else { 0.0 }, deployment))
+    Ok(run.figures(row, &summary, if row.kind.served() { request } else { 0.0 }))
 }
 
 /// One step of a batch.
@@ -83,7 +82,7 @@ pub fn limits(row: &Measurement, deployment: &Deployment) -> Figures {
     }
 }
 
-/// The traffic that a row stands for, on one replica.
+/// The traffic that a row stands for.
 struct Runs {
     /// Requests in flight or at once.
     users: u64,
@@ -99,15 +98,13 @@ impl Runs {
         let single = matches!(row.kind, Kind::Prefill | Kind::PrefillBatch);
         let output = if single { Some(Lengths { min: 1, max: 1 }) } else { row.output };
         let output = output.ok_or_else(|| missing(row, "output_len"))?;
-        let replicas = deployment.parallelism.replicas;
         let context = (input.mean() + output.mean()) as u64;
-        let share = |n: u64| n.div_ceil(replicas).max(1);
         let users = match (row.kind, row.concurrency) {
             (Kind::OfflineMaxThroughput, None) => {
                 let seats = deployment.engine.max_num_seqs.min(memory::sequences(deployment, context));
-                (2 * seats).clamp(1, MOST_REQUESTS)
+                (2 * seats * deployment.parallelism.replicas).clamp(1, MOST_REQUESTS)
             }
-            (_, n) => share(n.unwrap_or(1)),
+            (_, n) => n.unwrap_or(1),
         };
         let requests = match row.kind {
             Kind::ClosedLoop => (users * WAVES).min(MOST_REQUESTS.max(users * 2)),
@@ -116,7 +113,7 @@ impl Runs {
         };
         let arrivals = match (row.kind, row.request_rate) {
             (Kind::OpenLoop, None) => return Err(missing(row, "request_rate")),
-            (Kind::OpenLoop, Some(rate)) => Arrivals::Poisson { rate: rate / replicas as f64 },
+            (Kind::OpenLoop, Some(rate)) => Arrivals::Poisson { rate },
             _ => Arrivals::ClosedLoop { concurrency: users, think_s: None },
         };
         let length = |l: Lengths| {
@@ -132,6 +129,8 @@ impl Runs {
             arrivals,
             input_len: length(input),
             output_len: length(output),
+            prefix: None,
+            priorities: Vec::new(),
         };
         Ok(Runs { users, requests, workload, input, output })
     }
@@ -139,13 +138,8 @@ impl Runs {
     fn simulate(&self, deployment: &Deployment, cost: CostKind) -> Result<Summary> {
         let mut priced = deployment.clone();
         priced.options.engine.cost = cost;
-        let context = (self.input.mean() + self.output.mean()) as u64;
-        let mut replica: Box<dyn Replica> = replica(&priced, context, false, true)?;
-        let mut traffic = Traffic::new(&self.workload, "row")?;
-        let mut results = Results::new(Slo::default(), false);
-        let ranking = Ranking::new(&priced.options.engine, 0);
-        Run { replica: &mut *replica, traffic: &mut traffic, results: &mut results, ranking }.finish()?;
-        let summary = results.summary(&replica.tally().itl);
+        let spec = Spec { workload: Some(self.workload.clone()), ..Spec::default() };
+        let summary = simulate(&priced, &spec, "row", Options { leap: true, ..Options::default() })?.summary;
         if summary.completed < self.requests {
             let longest = self.input.max + self.output.max;
             return Err(Error::field(
@@ -159,13 +153,12 @@ impl Runs {
     }
 
     /// The run's figures as the row's kind states them; `request` is what a server adds to a request, in milliseconds.
-    fn figures(&self, row: &Measurement, s: &Summary, request: f64, deployment: &Deployment) -> Figures {
+    fn figures(&self, row: &Measurement, s: &Summary, request: f64) -> Figures {
         let of = |m: &crate::summary::Statistics| if row.median { m.median } else { m.mean };
-        let replicas = deployment.parallelism.replicas as f64;
         let whole = s.duration * 1e3;
         let seconds = s.duration * (1.0 + request / s.e2el.mean.max(1e-9));
-        let output = s.total_output_tokens as f64 / seconds.max(1e-12) * replicas;
-        let total = (s.total_input_tokens + s.total_output_tokens) as f64 / seconds.max(1e-12) * replicas;
+        let output = s.total_output_tokens as f64 / seconds.max(1e-12);
+        let total = (s.total_input_tokens + s.total_output_tokens) as f64 / seconds.max(1e-12);
         let served = !matches!(row.kind, Kind::Prefill | Kind::PrefillBatch);
         // A batch's first token is there when its last prompt is computed.
         let batch =
@@ -176,6 +169,9 @@ impl Runs {
         } else {
             (of(&s.ttft) + request, of(&s.tpot), of(&s.e2el) + request)
         };
+        // Sources that tell the phases apart count the tokens of the second.
+        let phases = row.kind == Kind::StaticBatchPhases;
+        let output = if phases { self.users as f64 * 1e3 / tpot } else { output };
         Figures {
             ttft_ms: Some(ttft),
             tpot_ms: Some(tpot).filter(|_| served),

@@ -14,6 +14,9 @@ pub(super) enum Purpose {
     Output,
     Think,
     Guess,
+    Prefix,
+    Priority,
+    Turns,
 }
 
 /// One stream of draws.
@@ -77,6 +80,30 @@ impl Stream {
             }
         };
         if shape < 1.0 { drawn * libm::pow(self.unit(), 1.0 / shape) } else { drawn }
+    }
+}
+
+/// A choice among a few, by weight.
+#[derive(Debug, Clone)]
+pub(super) struct Weighted {
+    /// The sum of the weights up to each.
+    cumulative: Vec<f64>,
+}
+
+impl Weighted {
+    pub(super) fn new(weights: impl Iterator<Item = f64>) -> Weighted {
+        let sum = |total: &mut f64, weight| {
+            *total += weight;
+            Some(*total)
+        };
+        Weighted { cumulative: weights.scan(0.0, sum).collect() }
+    }
+
+    /// The number of the one that is drawn, from 0.
+    pub(super) fn draw(&self, stream: &mut Stream) -> u32 {
+        let at = stream.unit() * self.cumulative.last().copied().unwrap_or_default();
+        let found = self.cumulative.partition_point(|sum| *sum <= at);
+        found.min(self.cumulative.len().saturating_sub(1)) as u32
     }
 }
 

@@ -3,15 +3,19 @@
 //! Knows: what each request is and when it is due, drawn as it is asked for. An open loop takes constant memory,
 //! a closed one a word per user. Knows nothing about how requests are served: it is told when an answer is there.
 
+use super::Workload;
 use super::arrivals::{Arrivals, Clock};
+use super::empirical::{Observed, Side};
 use super::length::Sampler;
-use super::random::{Purpose, Stream};
-use super::{DEFAULT_REQUESTS, Workload};
-use crate::error::Result;
+use super::prefix::Prefixes;
+use super::random::{Purpose, Stream, Weighted};
+use super::sessions::Sessions;
+use super::trace::Trace;
+use super::users::{Think, Users};
+use crate::error::{Error, Result};
 use crate::kv_cache::prefix::Run;
 use crate::units::Picoseconds;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 /// One request as the workload offers it.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,36 +66,80 @@ enum Source {
     Open { clock: Clock, due: Picoseconds },
     /// Users who wait for their answers.
     Closed(Users),
-}
-
-#[derive(Debug, Clone)]
-struct Users {
-    /// When who sends next; a user stands here once at most, so the order is total.
-    due: BinaryHeap<Reverse<(Picoseconds, u32)>>,
-    /// Mean seconds between an answer and the next request.
-    think: f64,
-    stream: Stream,
+    /// Conversations.
+    Sessions(Box<Sessions>),
+    /// What was recorded, from `next` on.
+    Recorded { trace: Arc<Trace>, next: usize, scale: f64, whole: bool },
 }
 
 /// Everything about a request but its time.
 #[derive(Debug, Clone)]
-struct Draws {
-    input: Sampler,
-    output: Sampler,
+pub(super) struct Draws {
+    lengths: Lengths,
     input_stream: Stream,
     output_stream: Stream,
+    prefixes: Option<Prefixes>,
+    priorities: Option<Weighted>,
+    priority_stream: Stream,
+}
+
+#[derive(Debug, Clone)]
+enum Lengths {
+    Apart {
+        input: Sampler,
+        output: Sampler,
+    },
+    /// A pair as it was observed, drawn from the prompts' stream.
+    Together(Observed),
 }
 
 impl Draws {
-    fn request(&mut self, at: Picoseconds, user: u32) -> Request {
-        Request {
-            at,
-            input_len: self.input.draw(&mut self.input_stream),
-            output_len: self.output.draw(&mut self.output_stream),
-            priority: 0,
-            user,
-            prompt: Prompt::Own,
+    fn new(workload: &Workload) -> Option<Draws> {
+        let seed = workload.seed;
+        let lengths = match (workload.input_len.source(), workload.output_len.source()) {
+            (Some(input), Some(output)) if input.is(output) => Lengths::Together(input.observed.clone()?),
+            _ => Lengths::Apart {
+                input: workload.input_len.sampler(Side::Input)?,
+                output: workload.output_len.sampler(Side::Output)?,
+            },
+        };
+        let priorities = &workload.priorities;
+        Some(Draws {
+            lengths,
+            input_stream: Stream::new(seed, Purpose::Input),
+            output_stream: Stream::new(seed, Purpose::Output),
+            prefixes: workload.prefix.as_ref().map(|prefix| Prefixes::new(prefix, seed)),
+            priorities: (!priorities.is_empty()).then(|| Weighted::new(priorities.iter().copied())),
+            priority_stream: Stream::new(seed, Purpose::Priority),
+        })
+    }
+
+    /// Prompt and answer, without what is shared.
+    pub(super) fn lengths(&mut self) -> (u32, u32) {
+        match &self.lengths {
+            Lengths::Apart { input, output } => {
+                (input.draw(&mut self.input_stream), output.draw(&mut self.output_stream))
+            }
+            Lengths::Together(observed) => observed.draw_pair(&mut self.input_stream),
         }
+    }
+
+    /// Segment and length of what is shared, if anything is.
+    pub(super) fn prefix(&mut self) -> Option<(u32, u32)> {
+        self.prefixes.as_mut().and_then(Prefixes::draw)
+    }
+
+    pub(super) fn priority(&mut self) -> i32 {
+        self.priorities.as_ref().map_or(0, |choice| choice.draw(&mut self.priority_stream) as i32)
+    }
+
+    fn request(&mut self, at: Picoseconds, user: u32) -> Request {
+        let (own, output_len) = self.lengths();
+        let (input_len, prompt) = match self.prefix() {
+            Some((segment, length)) => (own + length, Prompt::Shared { segment, length }),
+            None => (own, Prompt::Own),
+        };
+        Request { at, input_len, output_len, priority: self.priority(), user, prompt }
     }
 }
 
@@ -99,62 +147,99 @@ impl Traffic {
     /// The first segment that traffic never uses.
     pub const OWN_SEGMENTS: u32 = 1 << 31;
 
-    /// The traffic of a workload, from its first request; `place` names the workload's file in errors.
+    /// The traffic of a workload, from its first request; `place` names the workload's file in errors. What the workload
+    /// has in files must be loaded.
     pub fn new(workload: &Workload, place: &str) -> Result<Traffic> {
         workload.check(place)?;
-        let seed = workload.seed;
-        let total = workload.requests.unwrap_or(DEFAULT_REQUESTS);
-        let source = match (Clock::new(&workload.arrivals, seed), &workload.arrivals) {
-            (Some(mut clock), _) => Source::Open { due: clock.next(), clock },
-            (None, Arrivals::ClosedLoop { concurrency, think_s }) => {
-                Source::Closed(Users::new((*concurrency).min(total), think_s.unwrap_or(0.0), seed))
-            }
-            (None, _) => Source::Closed(Users::new(0, 0.0, seed)),
-        };
-        let draws = Draws {
-            input: workload.input_len.sampler(),
-            output: workload.output_len.sampler(),
-            input_stream: Stream::new(seed, Purpose::Input),
-            output_stream: Stream::new(seed, Purpose::Output),
-        };
+        let missing =
+            || Error::field(place, "workload", "not loaded", "a workload whose files have been read");
+        let total = workload.total();
+        let draws = Draws::new(workload).ok_or_else(missing)?;
+        let source = Source::new(workload, total).ok_or_else(missing)?;
         Ok(Traffic { source, draws, total, left: total })
     }
 
-    /// When the next request that is known is due. None at the end, and in a closed loop while every user waits.
+    /// When the next request that is known is due. None at the end, and while every user waits for an answer.
     pub fn peek(&self) -> Option<Picoseconds> {
         if self.left == 0 {
             return None;
         }
         match &self.source {
             Source::Open { due, .. } => Some(*due),
-            Source::Closed(users) => users.due.peek().map(|Reverse((at, _))| *at),
+            Source::Closed(users) => users.peek(),
+            Source::Sessions(sessions) => sessions.peek(),
+            Source::Recorded { trace, next, scale, .. } => {
+                trace.requests.get(*next).map(|request| scaled(request.at, *scale))
+            }
         }
     }
 
-    /// Takes the next request: in order of time, and of users where times are equal.
+    /// Takes the next request: in order of time, and where times are equal of users, or of the record.
     #[allow(clippy::should_implement_trait)] // an iterator's end would be final: a closed loop goes on after an answer
     pub fn next(&mut self) -> Option<Request> {
         self.left.checked_sub(1)?;
-        let (at, user) = match &mut self.source {
-            Source::Open { clock, due } => (std::mem::replace(due, clock.next()), 0),
-            Source::Closed(users) => users.due.pop().map(|Reverse(next)| next)?,
+        let request = match &mut self.source {
+            Source::Open { clock, due } => {
+                let at = *due;
+                // Nobody asks for a time after the last.
+                if self.left > 1 {
+                    *due = clock.next();
+                }
+                self.draws.request(at, 0)
+            }
+            Source::Closed(users) => {
+                let (at, user) = users.next()?;
+                self.draws.request(at, user)
+            }
+            Source::Sessions(sessions) => sessions.next(&mut self.draws)?,
+            Source::Recorded { trace, next, scale, whole } => {
+                let recorded = trace.requests.get(*next)?;
+                *next += 1;
+                let at = scaled(recorded.at, *scale);
+                if *whole {
+                    Request { at, ..recorded.clone() }
+                } else {
+                    self.draws.request(at, recorded.user)
+                }
+            }
         };
         self.left -= 1;
-        Some(self.draws.request(at, user))
+        Some(request)
     }
 
-    /// The user's answer is there, its tokens being `output_segment`; the user thinks and then sends the next request.
+    /// The user's answer is there: the user thinks, and then sends the next request. In a conversation the answer, whose
+    /// tokens are `output_segment` from 0 on, is part of all later prompts.
     pub fn completed(&mut self, user: u32, at: Picoseconds, output_segment: u32) {
-        // Answers become part of prompts in conversations only.
-        let _ = output_segment;
-        if let Source::Closed(users) = &mut self.source {
-            users.answered(user, at);
+        match &mut self.source {
+            Source::Closed(users) => users.answered(user, at),
+            Source::Sessions(sessions) => sessions.answered(user, at, output_segment),
+            Source::Open { .. } | Source::Recorded { .. } => {}
+        }
+    }
+
+    /// The user's request will not be answered: a user thinks and sends the next, a conversation ends.
+    pub fn refused(&mut self, user: u32, at: Picoseconds) {
+        match &mut self.source {
+            Source::Closed(users) => users.answered(user, at),
+            Source::Sessions(sessions) => sessions.end(user, at),
+            Source::Open { .. } | Source::Recorded { .. } => {}
         }
     }
 
     /// Whether an answer may bring another request.
     pub fn is_closed(&self) -> bool {
-        matches!(self.source, Source::Closed(_))
+        matches!(self.source, Source::Closed(_) | Source::Sessions(_))
+    }
+
+    /// Whether prompts may have tokens in common.
+    pub fn shares_prompts(&self) -> bool {
+        let recorded = |trace: &Trace| trace.requests.iter().any(|r| r.prompt != Prompt::Own);
+        self.draws.prefixes.is_some()
+            || match &self.source {
+                Source::Sessions(_) => true,
+                Source::Recorded { trace, whole, .. } => *whole && recorded(trace),
+                Source::Open { .. } | Source::Closed(_) => false,
+            }
     }
 
     /// How many requests there are in all.
@@ -168,16 +253,35 @@ impl Traffic {
     }
 }
 
-impl Users {
-    fn new(count: u64, think: f64, seed: u64) -> Users {
-        let due = (0..count as u32).map(|user| Reverse((Picoseconds::ZERO, user))).collect();
-        Users { due, think, stream: Stream::new(seed, Purpose::Think) }
+impl Source {
+    /// None where a file is not loaded.
+    fn new(workload: &Workload, total: u64) -> Option<Source> {
+        let seed = workload.seed;
+        Some(match &workload.arrivals {
+            Arrivals::ClosedLoop { concurrency, think_s } => {
+                Source::Closed(Users::new((*concurrency).min(total), Think::new(*think_s, seed)))
+            }
+            Arrivals::Trace { recorded, scale, .. } => Source::Recorded {
+                trace: Arc::clone(recorded.as_ref()?),
+                next: 0,
+                scale: scale.unwrap_or(1.0),
+                whole: workload.has_the_traces_lengths(),
+            },
+            sessions @ Arrivals::Sessions { .. } => {
+                let prefixes = workload.prefix.map_or(0, |prefix| prefix.count);
+                Source::Sessions(Box::new(Sessions::new(sessions, prefixes, total, seed)?))
+            }
+            open => {
+                let mut clock = Clock::new(open, seed)?;
+                Source::Open { due: clock.next(), clock }
+            }
+        })
     }
+}
 
-    fn answered(&mut self, user: u32, at: Picoseconds) {
-        let think = if self.think > 0.0 { self.think * self.stream.exponential() } else { 0.0 };
-        self.due.push(Reverse((at + Picoseconds::from_seconds(think), user)));
-    }
+/// A recorded time, exact where it is not scaled.
+fn scaled(at: Picoseconds, scale: f64) -> Picoseconds {
+    if scale == 1.0 { at } else { Picoseconds::from_seconds(at.seconds() * scale) }
 }
 
 #[cfg(test)]
@@ -192,6 +296,8 @@ mod tests {
             arrivals,
             input_len: Length::Drawn(LengthKind::Lognormal { mu: 6.0, sigma: 0.5, min: None, max: None }),
             output_len: Length::Drawn(LengthKind::Uniform { min: 10, max: 20 }),
+            prefix: None,
+            priorities: Vec::new(),
         }
     }
 
