@@ -309,7 +309,7 @@ pub(crate) struct JudgeArgs {
     #[arg(long, value_name = "MS", value_parser = milliseconds)]
     pub(crate) slo_e2el: Option<f64>,
     /// Largest 99th percentile of the client's own lag in a valid run.
-    #[arg(long, value_name = "MS", default_value_t = 10.0, value_parser = milliseconds)]
+    #[arg(long, value_name = "MS", default_value_t = 20.0, value_parser = milliseconds)]
     pub(crate) max_lag: f64,
 }
 

@@ -4,12 +4,11 @@
 //! Knows nothing about other requests.
 
 use super::answer::{Answer, Failure, shown};
-use super::client::{self, Client, Connection};
+use super::client::{self, Client, Incoming};
 use super::prompt::Turn;
 use super::request::Form;
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
-use hyper::{Method, Response};
+use hyper::Method;
+use hyper::http::response::Parts;
 use roofcast::record::{Outcome, Record};
 use roofcast::units::Picoseconds;
 use std::sync::Arc;
@@ -61,29 +60,28 @@ impl Asker {
     }
 
     async fn exchange(&self, body: bytes::Bytes, answer: &mut Answer) -> Result<(), Failure> {
-        let (response, connection) = self.client.send(Method::POST, self.form.endpoint.path(), body).await?;
-        if !response.status().is_success() {
-            return Err(client::refusal(response).await);
+        let path = self.form.endpoint.path();
+        let (parts, mut incoming) = self.client.send(Method::POST, path, body).await?;
+        if !parts.status.is_success() {
+            return Err(client::refusal(&parts, incoming).await);
         }
-        self.accept(&response)?;
-        let mut body = response.into_body();
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|e| client::failure(&e))?;
-            let Some(data) = frame.data_ref() else { continue };
-            answer.feed(data, connection.read_at())?;
+        self.accept(&parts)?;
+        while let Some(read) = incoming.next().await {
+            let (bytes, at) = read?;
+            answer.feed(&bytes, at)?;
             if answer.is_over() {
-                self.finish(body, connection).await;
-                return answer.end(self.client.clock.now());
+                self.finish(incoming).await;
+                return answer.end(at);
             }
         }
-        answer.end(connection.read_at())?;
-        self.client.keep(connection);
+        answer.end(self.client.clock.now())?;
+        self.client.keep(incoming.connection);
         Ok(())
     }
 
     /// Refuses answers that are not of the kind that was asked for.
-    fn accept(&self, response: &Response<Incoming>) -> Result<(), Failure> {
-        let header = |name: &str| response.headers().get(name).map(|v| shown(v.as_bytes()));
+    fn accept(&self, parts: &Parts) -> Result<(), Failure> {
+        let header = |name: &str| parts.headers.get(name).map(|v| shown(v.as_bytes()));
         if let Some(encoding) = header("content-encoding").filter(|e| e != "identity") {
             return Err(Failure::new(Outcome::Malformed, format!("a body in {encoding}, not asked for")));
         }
@@ -97,10 +95,10 @@ impl Asker {
     }
 
     /// Reads the end of a body, which follows the last event, so that the connection can be used again.
-    async fn finish(&self, mut body: Incoming, connection: Connection) {
-        let end = async { while let Some(Ok(_)) = body.frame().await {} };
+    async fn finish(&self, mut incoming: Incoming) {
+        let end = async { while let Some(Ok(_)) = incoming.next().await {} };
         if tokio::time::timeout(GRACE, end).await.is_ok() {
-            self.client.keep(connection);
+            self.client.keep(incoming.connection);
         }
     }
 

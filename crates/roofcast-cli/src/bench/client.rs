@@ -9,10 +9,11 @@ use super::target::Target;
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use hyper::body::Incoming as Body;
 use hyper::client::conn::http1::{Builder, SendRequest};
+use hyper::http::response::Parts;
 use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use roofcast::record::Outcome;
 use roofcast::units::Picoseconds;
@@ -68,12 +69,72 @@ impl<S: AsyncWrite + Unpin> Write for Stamped<S> {
 /// A connection, and when it was last read.
 pub(super) struct Connection {
     send: SendRequest<Full<Bytes>>,
+    wire: Wire,
+}
+
+/// What moves a connection's bytes. It goes on only while something waits with it: one task a request, so that what is
+/// sent is on the wire at once, and what is read is looked at as soon as it is stamped.
+pub(super) struct Wire {
+    moving: Option<Moving>,
     at: Arc<AtomicU64>,
 }
 
-impl Connection {
+type Moving = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
+
+impl Wire {
+    /// Waits for `what` while bytes move.
+    pub(super) async fn with<T>(&mut self, what: impl Future<Output = T>) -> T {
+        let mut what = std::pin::pin!(what);
+        std::future::poll_fn(|cx| {
+            if let Poll::Ready(out) = what.as_mut().poll(cx) {
+                return Poll::Ready(out);
+            }
+            let ended = self.moving.as_mut().is_some_and(|m| m.as_mut().poll(cx).is_ready());
+            if ended {
+                // Whoever waits is told of the same end.
+                self.moving = None;
+            }
+            what.as_mut().poll(cx)
+        })
+        .await
+    }
+
     pub(super) fn read_at(&self) -> Picoseconds {
         Picoseconds(self.at.load(Ordering::Relaxed))
+    }
+}
+
+/// An answer that is being read.
+pub(super) struct Incoming {
+    body: Body,
+    pub(super) connection: Connection,
+}
+
+impl Incoming {
+    /// The next bytes, and when they were read; none at the end.
+    pub(super) async fn next(&mut self) -> Option<Result<(Bytes, Picoseconds), Failure>> {
+        loop {
+            let frame = match self.connection.wire.with(self.body.frame()).await? {
+                Ok(frame) => frame,
+                Err(e) => return Some(Err(failure(&e))),
+            };
+            if let Ok(data) = frame.into_data() {
+                return Some(Ok((data, self.connection.wire.read_at())));
+            }
+        }
+    }
+
+    /// The first bytes, or as many as there are.
+    pub(super) async fn head(&mut self, most: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while let Some(Ok((data, _))) = self.next().await {
+            bytes.extend_from_slice(&data);
+            if bytes.len() >= most {
+                break;
+            }
+        }
+        bytes.truncate(most);
+        bytes
     }
 }
 
@@ -123,7 +184,7 @@ impl Client {
         method: Method,
         path: &str,
         body: Bytes,
-    ) -> Result<(Response<Incoming>, Connection), Failure> {
+    ) -> Result<(Parts, Incoming), Failure> {
         loop {
             let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let fresh = kept.is_none();
@@ -131,15 +192,18 @@ impl Client {
                 Some(connection) => connection,
                 None => self.connect().await?,
             };
-            if let Err(e) = connection.send.ready().await {
+            if let Err(e) = connection.wire.with(connection.send.ready()).await {
                 if fresh {
                     return Err(failure(&e));
                 }
                 continue; // The server closed it while it was idle.
             }
             let request = self.request(method.clone(), path, body.clone())?;
-            match connection.send.try_send_request(request).await {
-                Ok(response) => return Ok((response, connection)),
+            match connection.wire.with(connection.send.try_send_request(request)).await {
+                Ok(response) => {
+                    let (parts, body) = response.into_parts();
+                    return Ok((parts, Incoming { body, connection }));
+                }
                 Err(mut e) => {
                     // Where it was closed before anything was sent, another connection may do.
                     if fresh || e.take_message().is_none() {
@@ -173,7 +237,7 @@ impl Client {
         }
     }
 
-    /// HTTP over a stream; a task of its own moves its bytes.
+    /// HTTP over a stream.
     async fn speak<S>(&self, stream: S) -> Result<Connection, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -185,11 +249,7 @@ impl Client {
             .handshake(io)
             .await
             .map_err(|e| Failure::new(Outcome::Connect, e.to_string()))?;
-        tokio::spawn(async move {
-            // The request's own future sees the same error.
-            drop(connection.await);
-        });
-        Ok(Connection { send, at })
+        Ok(Connection { send, wire: Wire { moving: Some(Box::pin(connection)), at } })
     }
 }
 
@@ -218,25 +278,12 @@ pub(super) fn failure(error: &hyper::Error) -> Failure {
 }
 
 /// The failure that an answer with this status is, in the server's words.
-pub(super) async fn refusal(response: Response<Incoming>) -> Failure {
-    let status = response.status();
+pub(super) async fn refusal(parts: &Parts, mut body: Incoming) -> Failure {
+    let status = parts.status;
     if status.is_redirection() {
-        let to = response.headers().get("location").and_then(|v| v.to_str().ok()).unwrap_or("nowhere");
+        let to = parts.headers.get("location").and_then(|v| v.to_str().ok()).unwrap_or("nowhere");
         return Failure::new(Outcome::HttpStatus, format!("{status} to {to}; redirects are not followed"));
     }
-    let message = head(response.into_body(), MOST_MESSAGE).await;
+    let message = body.head(MOST_MESSAGE).await;
     Failure::new(Outcome::HttpStatus, format!("{status}: {}", shown(&message)))
-}
-
-/// The first bytes of a body, or as many as there are.
-pub(super) async fn head(mut body: Incoming, most: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while let Some(Ok(frame)) = body.frame().await {
-        bytes.extend_from_slice(frame.data_ref().map_or(&[], |d| d));
-        if bytes.len() >= most {
-            break;
-        }
-    }
-    bytes.truncate(most);
-    bytes
 }

@@ -18,6 +18,8 @@ pub(super) struct Chunk {
     pub(super) finished: Vec<bool>,
     /// Token counts as the server has them.
     pub(super) usage: Option<Usage>,
+    /// The one choice whose they are, where they stand in its chunk: llama.cpp's last, vLLM's continuous ones.
+    pub(super) usage_of: Option<u32>,
     /// An error instead of an answer, in words.
     pub(super) error: Option<String>,
 }
@@ -115,6 +117,9 @@ pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
         completion_tokens: u.completion_tokens.unwrap_or(0),
         cached_tokens: u.prompt_tokens_details.and_then(|d| d.cached_tokens).unwrap_or(0),
     });
+    if let (Some(_), Some([only])) = (chunk.usage, written.choices.as_deref()) {
+        chunk.usage_of = Some(only.index);
+    }
     let said_nothing = written.choices.is_none() && chunk.usage.is_none() && chunk.error.is_none();
     for choice in written.choices.unwrap_or_default() {
         if brings_tokens(&choice) {

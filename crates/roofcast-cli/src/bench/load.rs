@@ -71,7 +71,7 @@ pub(super) async fn drive(
     };
     let mut enough = std::pin::pin!(tokio::signal::ctrl_c());
     loop {
-        going.send_due(clock);
+        going.send_due(clock).await;
         let next = going.traffic.peek();
         if next.is_none() && going.flights.is_empty() {
             break;
@@ -97,11 +97,12 @@ pub(super) async fn drive(
 }
 
 impl Loop<'_> {
-    /// Sends every request that is due.
-    fn send_due(&mut self, clock: Clock) {
+    /// Sends every request that is due, each before the next is made.
+    async fn send_due(&mut self, clock: Clock) {
         while self.traffic.peek().is_some_and(|at| self.start + at <= clock.now()) {
             let Some(request) = self.traffic.next() else { return };
             self.send(&request, clock);
+            tokio::task::yield_now().await;
         }
     }
 
