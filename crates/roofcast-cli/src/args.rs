@@ -205,9 +205,27 @@ pub(crate) struct SimulateArgs {
     /// Take every step by itself: the same results, slower.
     #[arg(long)]
     pub(crate) no_leap: bool,
-    /// Write a JSON object for each request, one a line.
-    #[arg(long, value_name = "FILE.jsonl")]
+    /// Write each request: .jsonl, .csv, or .parquet in a build with that feature.
+    #[arg(long, value_name = "FILE")]
     pub(crate) records: Option<PathBuf>,
+    /// Write each replica's running and waiting requests, KV blocks, preemptions and tokens a second over time as CSV.
+    #[arg(long, value_name = "FILE.csv")]
+    pub(crate) series: Option<PathBuf>,
+    /// Write steps and requests as a Chrome trace, which Perfetto opens.
+    #[arg(long, value_name = "FILE.json")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Events of the trace at most; it ends there.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000), requires = "trace")]
+    pub(crate) trace_limit: u64,
+    /// Draw latencies, queue and KV cache as SVG.
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) svg: Option<PathBuf>,
+    /// One run for each value of a key, as in rate=1..32:x2, scheduler=vllm,orca, seed=0..9, engine.watermark=0,0.01.
+    #[arg(long, value_name = "KEY=VALUES", conflicts_with_all = ["records", "series", "trace", "svg"])]
+    pub(crate) sweep: Option<String>,
+    /// Runs of a sweep at the same time; the answer is the same for any number [default: as many as there are cores].
+    #[arg(long, requires = "sweep", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub(crate) threads: Option<u64>,
     /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Vec<PathBuf>,

@@ -1,6 +1,7 @@
 //! Files and flags into the library's types: specs, catalogs and models, with bounded reads.
 
 pub(crate) mod checkpoint;
+pub(crate) mod values;
 
 use crate::args::{ConventionArg, DeploymentArgs};
 use anyhow::{Context, Result, bail};
@@ -55,10 +56,15 @@ pub(crate) fn catalog(files: &[PathBuf]) -> Result<Cow<'static, Catalog>> {
 pub(crate) fn spec(path: Option<&Path>) -> Result<Spec> {
     let Some(path) = path else { return Ok(Spec::default()) };
     let place = path.display().to_string();
-    let mut spec = Spec::parse(&place, &text(path)?)?;
+    let spec = Spec::parse(&place, &text(path)?)?;
+    with_traces(spec, &place, path)
+}
+
+/// The spec of `file` with the traces it names.
+pub(crate) fn with_traces(mut spec: Spec, place: &str, file: &Path) -> Result<Spec> {
     if let Some(workload) = &mut spec.workload {
-        let folder = path.parent().unwrap_or(Path::new(""));
-        workload.load(&place, |trace| text(&folder.join(trace)))?;
+        let folder = file.parent().unwrap_or(Path::new(""));
+        workload.load(place, |trace| text(&folder.join(trace)))?;
     }
     Ok(spec)
 }

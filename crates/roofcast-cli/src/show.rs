@@ -1,6 +1,7 @@
 //! Output: tables for people, CSV and JSON for programs, SVG for both.
 
 pub(crate) mod number;
+pub(crate) mod records;
 pub(crate) mod table;
 
 use anyhow::{Context, Result};
@@ -58,7 +59,8 @@ pub(crate) fn lines(path: &Path, lines: impl Iterator<Item = String>) -> Result<
     whole(path, |out| lines.into_iter().try_for_each(|line| writeln!(out, "{line}")))
 }
 
-fn whole(path: &Path, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
+/// Writes a file whole or not at all.
+fn whole(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".part");
     let part = path.with_file_name(name);

@@ -11,5 +11,7 @@ mod examples;
 mod install;
 #[path = "suite/output.rs"]
 mod output;
+#[path = "suite/simulate.rs"]
+mod simulate;
 #[path = "suite/support.rs"]
 mod support;

@@ -1,14 +1,15 @@
 //! The serving engine in virtual time: one replica that a policy schedules and the cost model prices.
 //!
 //! Knows: a step is scheduled, priced and applied; between two events all decodes advance in lockstep, so a run of equal
-//! steps is taken at once (a leap). With [`decodes::Each`] the same engine steps and is the reference; [`blocks`] is
-//! vLLM's engine with every block's identity. Knows nothing about where requests come from: [`crate::simulate`] drives it.
+//! steps is taken at once (a leap). With [`decodes::Each`] the same engine steps and is the reference; [`blocks`] runs
+//! vLLM's scheduler itself. Knows nothing about where requests come from: [`crate::simulate`] drives it.
 
 pub mod blocks;
 pub mod clock;
 pub mod config;
 pub mod decodes;
 pub mod distribution;
+mod identity;
 pub mod price;
 pub mod queue;
 mod ring;
@@ -17,9 +18,11 @@ pub mod tally;
 
 use crate::deployment::Deployment;
 use crate::error::Result;
+use crate::kv_cache::prefix::{Outputs, Prefix};
 use crate::memory;
 use crate::scheduler::Policy;
 use crate::spec::{QueuePolicy, SchedulerKind};
+use crate::timeline::{Segment, Timeline};
 use crate::units::{ByteRate, Picoseconds};
 use crate::workload::Prompt;
 use blocks::Blocks;
@@ -70,6 +73,8 @@ pub trait Replica {
     fn tally(&self) -> &Tally;
     /// What the run's time went to.
     fn shares(&mut self) -> Shares<Ticks>;
+    /// What is kept of the run over time; nothing unless something is put here.
+    fn timeline(&mut self) -> &mut Option<Box<Timeline>>;
 }
 
 /// Bytes per second between device and host: what PCIe 4.0 x16 carries of its 31.5 GB/s in large copies. An assumption.
@@ -79,16 +84,14 @@ const HOST_LINK: ByteRate = ByteRate(25e9);
 /// common. Without `leap` it takes every step by itself, and every sequence in it.
 pub fn replica(deployment: &Deployment, context: u64, shared: bool, leap: bool) -> Result<Box<dyn Replica>> {
     let spec = &deployment.options.engine;
-    let (config, policy) = Config::resolve(deployment, context)?;
+    let (config, policy) = Config::resolve(deployment, context, shared)?;
     let price = Price::new(deployment, spec.cost);
     let vllm = spec.scheduler == SchedulerKind::Vllm;
-    let caching = spec.enable_prefix_caching.unwrap_or(shared && vllm);
-    let by_block = caching
-        || spec.async_scheduling == Some(true)
+    let by_block = spec.async_scheduling == Some(true)
         || spec.long_prefill_token_threshold.is_some_and(|t| t > 0)
         || (vllm && spec.policy == QueuePolicy::Priority);
     if by_block {
-        return Ok(Box::new(Blocks::new(config.vllm(spec, caching), price)));
+        return Ok(Box::new(Blocks::new(config.vllm(spec), price)));
     }
     let token = memory::sequence_bytes(deployment, 0, context.max(1)).as_f64() / context.max(1) as f64;
     let swap = Ticks::from(Picoseconds::from_seconds(token / HOST_LINK.0));
@@ -112,6 +115,7 @@ pub struct Engine<D> {
     finished: Vec<Sequence>,
     ended: Vec<(Id, u32)>,
     chunks: Vec<Chunk>,
+    outputs: Outputs,
 }
 
 impl<D: Decodes> Engine<D> {
@@ -125,6 +129,7 @@ impl<D: Decodes> Engine<D> {
             finished: Vec::new(),
             ended: Vec::new(),
             chunks: Vec::new(),
+            outputs: Outputs::default(),
         }
     }
 
@@ -136,14 +141,22 @@ impl<D: Decodes> Engine<D> {
         let dot = |tokens: &[u64]| -> u64 { price.slope.iter().zip(tokens).map(|(s, t)| s * t).sum() };
         let first = price.fixed + dot(state.decodes.seen());
         let growth = dot(state.decodes.growth());
+        let attending = first - price.fixed;
         let steady = state.decodes.steady().min(self.policy.patience(state));
         let left = if horizon == Ticks::NEVER { horizon } else { horizon - state.clock };
+        let used = state.used();
         let steps = state.take_blocks_of(steps_within(first, growth, left, steady));
         let pairs = u128::from(steps) * u128::from(steps - 1) / 2;
         let end = state.clock + Ticks(u128::from(first) * u128::from(steps) + u128::from(growth) * pairs);
         state.tally.decoded(n, steps, state.decodes.seen(), state.decodes.growth());
         state.decoded(steps, first, growth, end);
         count(state, n, n * steps, steps);
+        if state.timeline.is_some() {
+            let blocks = [used, state.used()];
+            let bound = self.price.bound(n, attending);
+            let segment = Segment { end, steps, output_tokens: n * steps, blocks, bound, ..state.segment() };
+            state.tell(&segment);
+        }
         state.clock = end;
         self.advance(steps);
     }
@@ -167,6 +180,13 @@ impl<D: Decodes> Engine<D> {
         state.tally.swapping += moving;
         state.tally.mixed.add(shares);
         let new: u64 = state.pieces.iter().map(|p| u64::from(p.new)).sum();
+        if state.timeline.is_some() {
+            let bound = if moving > time { "swap" } else { shares.largest() };
+            let (prefill_tokens, output_tokens) = (new, n + sampled);
+            let segment =
+                Segment { end, decodes: n, prefill_tokens, output_tokens, bound, ..state.segment() };
+            state.tell(&segment);
+        }
         if decode {
             let ticks = u64::try_from((time + moving).0).unwrap_or(u64::MAX);
             state.decoded(1, ticks, 0, end);
@@ -212,8 +232,12 @@ impl<D: Decodes> Replica for Engine<D> {
             && (config.enable_chunked_prefill || unsplit <= config.max_num_batched_tokens)
     }
 
-    fn arrive(&mut self, arrival: Arrival, _prompt: Prompt) {
-        self.state.arrive(arrival);
+    fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {
+        if !self.state.config.prefix_caching {
+            return self.state.arrive(arrival, Prefix::default());
+        }
+        let prefix = self.outputs.prefix(prompt);
+        self.state.arrive(Arrival { output_segment: prefix.output_segment, ..arrival }, prefix);
     }
 
     fn clock(&self) -> Ticks {
@@ -265,7 +289,7 @@ impl<D: Decodes> Replica for Engine<D> {
             arrival: s.arrival,
             first: s.first,
             preemptions: s.preemptions,
-            cached: 0,
+            cached: u64::from(s.cached),
         }));
     }
 
@@ -275,6 +299,10 @@ impl<D: Decodes> Replica for Engine<D> {
 
     fn shares(&mut self) -> Shares<Ticks> {
         self.state.tally.shares(&mut self.price)
+    }
+
+    fn timeline(&mut self) -> &mut Option<Box<Timeline>> {
+        &mut self.state.timeline
     }
 }
 
@@ -304,7 +332,7 @@ fn steps_within(first: u64, growth: u64, left: Ticks, most: u64) -> u64 {
         return most;
     }
     // Solve growth/2 · m² + (first − growth/2) · m = left in floats, then put it right in integers.
-    let (a, b, c) = (growth as f64 / 2.0, first as f64 - growth as f64 / 2.0, left.0 as f64);
+    let (a, b, c) = (growth as f64 / 2.0, first as f64 - growth as f64 / 2.0, left.narrow() as f64);
     let guess = if growth == 0 { c / b } else { (2.0 * c) / (b + (b * b + 4.0 * a * c).sqrt()) };
     let mut steps = (guess as u64).clamp(1, most);
     while steps > 1 && spent(steps - 1) >= left.0 {

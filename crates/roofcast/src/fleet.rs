@@ -111,7 +111,7 @@ pub enum Ranking {
     /// The request's priority.
     Priority,
     /// Its output's length, as far as it is known.
-    Length(Guesses),
+    Length(Box<Guesses>),
 }
 
 impl Ranking {
@@ -120,7 +120,7 @@ impl Ranking {
         match spec.policy {
             QueuePolicy::Fcfs => Ranking::Arrival,
             QueuePolicy::Priority => Ranking::Priority,
-            QueuePolicy::Sjf => Ranking::Length(Guesses::new(spec.length_prediction, seed)),
+            QueuePolicy::Sjf => Ranking::Length(Box::new(Guesses::new(spec.length_prediction, seed))),
         }
     }
 

@@ -29,6 +29,7 @@ pub mod simulate;
 pub mod spec;
 pub mod summary;
 pub mod testing;
+pub mod timeline;
 pub mod units;
 pub mod workload;
 

@@ -16,19 +16,26 @@ use crate::fleet::{Fleet, Ranking};
 use crate::operator::Batch;
 use crate::record::Record;
 use crate::router::Router;
-use crate::spec::{CostKind, Spec};
+use crate::spec::{CostKind, QueuePolicy, SchedulerKind, Spec};
 use crate::summary::Summary;
+use crate::timeline::Timeline;
+use crate::timeline::series::{Point, Series, together};
+use crate::timeline::trace::Trace;
 use crate::workload::{Traffic, Workload};
-use results::Results;
+use results::{Results, Sample};
 use serde::Serialize;
 
 /// What is kept of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
     /// Take equal steps at once; the results are the same without.
     pub leap: bool,
     /// Keep a record for each request.
     pub records: bool,
+    /// Keep each replica's levels over time.
+    pub series: bool,
+    /// Keep so many events of steps and requests, all replicas together.
+    pub trace: Option<u64>,
 }
 
 /// A run and what came of it.
@@ -43,8 +50,10 @@ pub struct Simulation {
     /// What clients saw, in vLLM's keys.
     #[serde(flatten)]
     pub summary: Summary,
+    /// What the spec's engine came to.
+    pub settings: Settings,
     /// What the engines did, all replicas together.
-    pub engine: Activity,
+    pub activity: Activity,
     /// What the KV cache was used for.
     pub kv_cache: CacheUse,
     /// What the replicas' time went to, in seconds of all of them together.
@@ -55,9 +64,39 @@ pub struct Simulation {
     pub expense: Expense,
     /// Whether more came than could be served.
     pub load: Load,
+    /// Every completed request's latencies.
+    #[serde(skip)]
+    pub latencies: [(&'static str, Sample); 3],
     /// One for each request, where they were kept.
     #[serde(skip)]
     pub records: Vec<Record>,
+    /// Each replica's levels over the same intervals, where they were kept.
+    #[serde(skip)]
+    pub series: Vec<Vec<Point>>,
+    /// Each replica's first events, where they were kept.
+    #[serde(skip)]
+    pub traces: Vec<Trace>,
+}
+
+/// An engine's settings with every default filled in, by vLLM's names.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Settings {
+    /// The scheduling policy.
+    pub scheduler: SchedulerKind,
+    /// Who comes first.
+    pub policy: QueuePolicy,
+    /// Requests that run at once.
+    pub max_num_seqs: u64,
+    /// Tokens of a step.
+    pub max_num_batched_tokens: u32,
+    /// The longest request that is served, prompt and output.
+    pub max_model_len: u32,
+    /// Whether a prompt may be split over steps.
+    pub enable_chunked_prefill: bool,
+    /// Whether blocks are found again by their content.
+    pub enable_prefix_caching: bool,
+    /// Whether the run leapt; the results are the same without.
+    pub leap: bool,
 }
 
 /// What the engines did.
@@ -152,9 +191,11 @@ pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Opti
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
     let mut traffic = Traffic::new(workload, place)?;
     let context = mean_context(workload);
-    let replicas = (0..deployment.parallelism.replicas)
-        .map(|_| engine::replica(deployment, context, traffic.shares_prompts(), options.leap))
+    let shared = traffic.shares_prompts();
+    let mut replicas = (0..deployment.parallelism.replicas)
+        .map(|_| engine::replica(deployment, context, shared, options.leap))
         .collect::<Result<Vec<_>>>()?;
+    replicas.iter_mut().for_each(|replica| *replica.timeline() = timeline(deployment, options));
     let engine = &deployment.options.engine;
     let router = Router::new(spec.fleet.router, workload.seed);
     let ranking = Ranking::new(engine, workload.seed);
@@ -162,8 +203,25 @@ pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Opti
     let results = Results::new(spec.slo, options.records, open);
     let mut fleet = Fleet::new(replicas, router, ranking, results);
     fleet.serve(&mut traffic)?;
-    let (config, _) = Config::resolve(deployment, context)?;
-    Ok(report(deployment, &config, fleet, engine.cost))
+    let (config, _) = Config::resolve(deployment, context, shared)?;
+    let settings = Settings {
+        scheduler: engine.scheduler,
+        policy: engine.policy,
+        max_num_seqs: config.max_num_seqs,
+        max_num_batched_tokens: config.max_num_batched_tokens,
+        max_model_len: config.max_model_len,
+        enable_chunked_prefill: config.enable_chunked_prefill,
+        enable_prefix_caching: config.prefix_caching,
+        leap: options.leap,
+    };
+    Ok(report(deployment, &config, settings, fleet))
+}
+
+/// What a replica keeps over time; events are shared out evenly.
+fn timeline(deployment: &Deployment, options: Options) -> Option<Box<Timeline>> {
+    let trace = options.trace.map(|most| Trace::new(most / deployment.parallelism.replicas));
+    let series = options.series.then(Series::default);
+    (trace.is_some() || series.is_some()).then(|| Box::new(Timeline { series, trace }))
 }
 
 /// Tokens of a request half way through its output, in the mean.
@@ -171,12 +229,15 @@ fn mean_context(workload: &Workload) -> u64 {
     (workload.input_mean() + workload.output_mean() / 2.0) as u64
 }
 
-fn report(deployment: &Deployment, config: &Config, mut fleet: Fleet, cost: CostKind) -> Simulation {
+fn report(deployment: &Deployment, config: &Config, settings: Settings, mut fleet: Fleet) -> Simulation {
     let itl =
         fleet.replicas.iter().skip(1).fold(fleet.replicas[0].tally().itl.clone(), |mut all, replica| {
             all.merge(&replica.tally().itl);
             all
         });
+    let end = fleet.replicas.iter().map(|r| r.clock()).max().unwrap_or_default();
+    let timelines = fleet.replicas.iter_mut().filter_map(|r| r.timeline().take());
+    let (series, traces): (Vec<_>, Vec<_>) = timelines.map(|t| (t.series, t.trace)).unzip();
     let summary = fleet.results.summary(&itl);
     let time = time(&mut fleet.replicas);
     let tallies: Vec<&Tally> = fleet.replicas.iter().map(|r| r.tally()).collect();
@@ -191,17 +252,21 @@ fn report(deployment: &Deployment, config: &Config, mut fleet: Fleet, cost: Cost
         Utilization::FULL,
     );
     Simulation {
-        cost,
+        cost: deployment.options.engine.cost,
+        settings,
         requests: fleet.results.taken,
         refused: fleet.results.refused,
-        engine: activity,
+        activity,
         kv_cache: cache_use(config, &tallies, mean_tokens),
         time,
         limit_tpot_ms: step.limit_with_communication.ms(),
         expense: expense(deployment, &summary, &time),
         load: fleet.results.load(),
         summary,
+        latencies: fleet.results.latencies(),
         records: fleet.results.records.take().unwrap_or_default(),
+        series: together(series.into_iter().flatten().collect(), end),
+        traces: traces.into_iter().flatten().collect(),
     }
 }
 

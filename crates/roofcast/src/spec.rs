@@ -288,6 +288,26 @@ impl Spec {
         Ok(spec)
     }
 
+    /// Parses TOML in which the value at a dotted key is `value`, whatever stands there.
+    pub fn parse_with(place: &str, text: &str, key: &str, value: toml::Value) -> Result<Spec> {
+        let mut table: toml::Table = toml::from_str(text).map_err(|e| Error::toml(place, text, "", &e))?;
+        let (sections, last) = key.rsplit_once('.').unwrap_or(("", key));
+        let mut section = &mut table;
+        for name in sections.split('.').filter(|name| !name.is_empty()) {
+            let inner = section.entry(name).or_insert_with(|| toml::Table::new().into());
+            let accepted = "a key within sections, as engine.max_num_seqs";
+            let single = || Error::field(place, key, format!("within `{name}`, a single value"), accepted);
+            section = inner.as_table_mut().ok_or_else(single)?;
+        }
+        section.insert(last.to_owned(), value);
+        let spec: Spec = serde_path_to_error::deserialize(table).map_err(|e| Error::Parse {
+            place: place.to_owned(),
+            message: format!("`{}`: {}", e.path(), e.inner().message()),
+        })?;
+        spec.check(place)?;
+        Ok(spec)
+    }
+
     fn check(&self, place: &str) -> Result<()> {
         if self.model.name.is_some() && self.model.path.is_some() {
             return Err(Error::field(place, "model", "both `name` and `path`", "one of the two"));

@@ -9,6 +9,7 @@ use crate::deployment::{Deployment, Options};
 use crate::limits::{self, limits};
 use crate::model::{Quantization, config as reader};
 use crate::plan::plan;
+use crate::record::{Format, Records, csv};
 use crate::spec::Spec;
 use std::sync::Arc;
 
@@ -61,6 +62,15 @@ pub fn trace(text: &str) {
         && trace.requests.iter().all(|r| r.arrival_step < 1000)
     {
         drop(crate::conformance::compare(&trace));
+    }
+}
+
+/// Reads `text` as records, in either form, and writes them again.
+pub fn records(text: &str) {
+    for format in [Format::JsonLines, Format::Csv] {
+        for record in Records::new("fuzz", text.as_bytes(), format).map_while(Result::ok) {
+            drop((record.to_line(), csv::line(&record)));
+        }
     }
 }
 

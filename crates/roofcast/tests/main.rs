@@ -25,3 +25,7 @@ mod seeds;
 mod summary;
 #[path = "suite/support.rs"]
 mod support;
+#[path = "suite/traces.rs"]
+mod traces;
+#[path = "suite/workload.rs"]
+mod workload;

@@ -1,15 +1,21 @@
 //! `roofcast simulate`: what a benchmark client would measure.
 
+mod series;
+mod sweep;
+
 use super::About;
 use crate::args::{CostArg, SimulateArgs};
 use crate::input;
 use crate::show::number::{dollars, grouped, percent, significant};
+use crate::show::records::{self, Form};
 use crate::show::{self, table};
 use anyhow::Result;
+use roofcast::report::{chrome, run};
 use roofcast::simulate::{Options, Simulation, simulate};
 use roofcast::spec::CostKind;
 use roofcast::{Deployment, Spec};
 use serde::Serialize;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// What `roofcast simulate` does when nothing is asked for.
@@ -24,13 +30,25 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
-    let (place, spec) = spec(args)?;
-    let deployment = input::resolve(&spec, args.spec.as_deref(), &args.catalog)?;
-    let options = Options { leap: !args.no_leap, records: args.records.is_some() };
-    let simulation = simulate(&deployment, &spec, &place, options)?;
-    if let Some(path) = &args.records {
-        show::lines(path, simulation.records.iter().map(|r| r.to_line()))?;
+    if let Some(text) = &args.sweep {
+        return sweep::run(args, text);
     }
+    let form = args.records.as_deref().map(Form::of).transpose()?;
+    let (place, text) = source(args)?;
+    let file = args.spec.as_deref().unwrap_or(Path::new(""));
+    let spec = applied(args, input::with_traces(Spec::parse(&place, &text)?, &place, file)?);
+    let deployment = input::resolve(&spec, args.spec.as_deref(), &args.catalog)?;
+    let options = Options {
+        leap: !args.no_leap,
+        records: args.records.is_some(),
+        series: args.series.is_some() || args.svg.is_some(),
+        trace: args.trace.as_ref().map(|_| args.trace_limit),
+    };
+    let mut simulation = simulate(&deployment, &spec, &place, options)?;
+    if let Some((path, form)) = args.records.as_deref().zip(form) {
+        records::write(path, form, &simulation.records)?;
+    }
+    write_files(args, &mut simulation)?;
     if args.output.json {
         show::json(
             "roofcast/simulate/1",
@@ -40,18 +58,36 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
         let rows: Vec<_> = latencies(&simulation).into_iter().map(|(name, s)| csv_row(name, s)).collect();
         show::csv(&["metric", "mean_ms", "std_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms"], &rows)?;
     } else {
-        show::text(&people(&deployment, &spec, &simulation))?;
+        show::text(&people(&deployment, &simulation))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The spec asked for, flags over it, and the name of its file in errors.
-fn spec(args: &SimulateArgs) -> Result<(String, Spec)> {
-    let place = args.spec.as_ref().map_or("the default simulation".to_owned(), |p| p.display().to_string());
-    let mut spec = match &args.spec {
-        Some(path) => input::spec(Some(path))?,
-        None => Spec::parse(&place, DEFAULT_SPEC)?,
-    };
+/// The files asked for beside the records.
+fn write_files(args: &SimulateArgs, simulation: &mut Simulation) -> Result<()> {
+    if let Some(path) = &args.series {
+        show::lines(path, series::lines(simulation))?;
+    }
+    if let Some(path) = &args.trace {
+        let traces = std::mem::take(&mut simulation.traces);
+        show::lines(path, chrome::lines(traces, simulation.kv_cache.blocks))?;
+    }
+    if let Some(path) = &args.svg {
+        show::file(path, &run::svg(simulation))?;
+    }
+    Ok(())
+}
+
+/// The spec asked for as text, and the name of its file in errors.
+fn source(args: &SimulateArgs) -> Result<(String, String)> {
+    match &args.spec {
+        Some(path) => Ok((path.display().to_string(), input::text(path)?)),
+        None => Ok(("the default simulation".to_owned(), DEFAULT_SPEC.to_owned())),
+    }
+}
+
+/// A spec with flags over it.
+fn applied(args: &SimulateArgs, mut spec: Spec) -> Spec {
     if let Some(cost) = args.cost {
         spec.engine.cost = if cost == CostArg::Limit { CostKind::Limit } else { CostKind::Forecast };
     }
@@ -59,7 +95,7 @@ fn spec(args: &SimulateArgs) -> Result<(String, Spec)> {
         workload.requests = args.requests.or(workload.requests);
         workload.seed = args.seed.unwrap_or(workload.seed);
     }
-    Ok((place, spec))
+    spec
 }
 
 fn latencies(simulation: &Simulation) -> [(&'static str, &roofcast::summary::Statistics); 4] {
@@ -71,7 +107,7 @@ fn csv_row(name: &str, s: &roofcast::summary::Statistics) -> Vec<String> {
     [name.to_owned()].into_iter().chain(figures).collect()
 }
 
-fn people(deployment: &Deployment, spec: &Spec, s: &Simulation) -> String {
+fn people(deployment: &Deployment, s: &Simulation) -> String {
     let mut text = About::of(deployment).title();
     text += &table::pairs(&[
         ("requests", requests(s)),
@@ -87,12 +123,15 @@ fn people(deployment: &Deployment, spec: &Spec, s: &Simulation) -> String {
         [name.to_uppercase()].into_iter().chain(figures).collect::<Vec<_>>()
     });
     text += &table::table(&["ms", "mean", "p50", "p90", "p95", "p99"], &rows, 1);
-    text += &load(spec, s);
+    text += &load(s);
     text
 }
 
 fn requests(s: &Simulation) -> String {
-    let refused = if s.refused == 0 { String::new() } else { format!(", {} refused", grouped(s.refused)) };
+    let refused = match s.refused {
+        0 => String::new(),
+        n => format!(", {} refused: longer than {}", grouped(n), longest(s)),
+    };
     let good =
         s.summary.request_goodput().map_or(String::new(), |g| format!(", {} /s met the SLO", significant(g)));
     format!(
@@ -100,6 +139,20 @@ fn requests(s: &Simulation) -> String {
         grouped(s.summary.completed),
         significant(s.summary.duration),
         significant(s.summary.request_throughput())
+    )
+}
+
+/// The longest request that is served.
+fn longest(s: &Simulation) -> String {
+    let tokens = |n: u32| grouped(u64::from(n));
+    let settings = &s.settings;
+    let context = format!("{} tokens", tokens(settings.max_model_len));
+    if settings.enable_chunked_prefill || settings.max_num_batched_tokens >= settings.max_model_len {
+        return context;
+    }
+    format!(
+        "{context}, or than the {} of a step, as prompts are not split",
+        tokens(settings.max_num_batched_tokens)
     )
 }
 
@@ -125,9 +178,9 @@ fn steps(deployment: &Deployment, s: &Simulation) -> String {
     let each = if replicas > 1 { format!(" on {replicas} replicas") } else { String::new() };
     format!(
         "{}{each}, {} running in the mean, {} at most; {priced}",
-        grouped(s.engine.steps),
-        significant(s.engine.mean_running),
-        grouped(s.engine.max_running)
+        grouped(s.activity.steps),
+        significant(s.activity.mean_running),
+        grouped(s.activity.max_running)
     )
 }
 
@@ -159,7 +212,7 @@ fn time(s: &Simulation) -> String {
 }
 
 fn preemptions(s: &Simulation) -> String {
-    let e = &s.engine;
+    let e = &s.activity;
     let mut text = grouped(e.preemptions);
     for (tokens, what) in [
         (e.recomputed_tokens, "tokens computed again"),
@@ -185,11 +238,12 @@ fn expense(s: &Simulation) -> String {
             dollars(e.dollars_per_hour),
             dollars(e.dollars_per_million_output_tokens)
         ),
+        None if e.dollars_per_hour.is_some() => format!("{} dollars an hour", dollars(e.dollars_per_hour)),
         None => format!("no price known{joules}"),
     }
 }
 
-fn load(_spec: &Spec, s: &Simulation) -> String {
+fn load(s: &Simulation) -> String {
     match (s.load.overloaded, s.load.offered_per_s, s.load.stable_per_s) {
         (true, Some(offered), Some(stable)) => format!(
             "Overload: {} requests come a second and {} are served; the queue grows for as long as they come.\n",

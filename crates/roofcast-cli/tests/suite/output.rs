@@ -133,6 +133,8 @@ fn every_key_of_every_schema_is_documented() {
         "limits --model llama-3.1-8b --hardware h100-sxm --intensity 4096x4096",
         "capacity --model llama-3.1-8b --hardware tpu-v5e --count 4 --users 10 --explain",
         "plan",
+        "simulate --requests 100",
+        "simulate --requests 100 --sweep seed=1,2",
         "catalog",
         "catalog h100-sxm",
         "catalog llama-3.1-8b",

@@ -9,9 +9,10 @@ use super::price::{Chunk, Price, Shares};
 use super::state::Arrival;
 use super::tally::Tally;
 use super::{Departure, Replica};
-use crate::kv_cache::prefix::Run;
+use crate::kv_cache::prefix::Outputs;
 use crate::scheduler::vllm::{self, Id, Scheduler, Step};
-use crate::workload::{Prompt, Traffic};
+use crate::timeline::{Mark, Segment, Timeline};
+use crate::workload::Prompt;
 use std::collections::VecDeque;
 
 /// One replica of vLLM.
@@ -28,8 +29,8 @@ pub struct Blocks {
     departures: Vec<Departure>,
     /// Who ended with the last step: the one under way may still name them.
     leaving: Vec<Id>,
-    /// The next segments that nobody shares, from the top.
-    segments: u32,
+    outputs: Outputs,
+    timeline: Option<Box<Timeline>>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -54,26 +55,8 @@ impl Blocks {
             pending: VecDeque::new(),
             departures: Vec::new(),
             leaving: Vec::new(),
-            segments: u32::MAX,
-        }
-    }
-
-    /// The runs of a prompt, from where on they are its own, and the segment of its output.
-    fn prompt(&mut self, prompt: Prompt, input: u32) -> (Vec<Run>, u64, u32) {
-        let own = self.segments;
-        // Two segments a request: what of the prompt is its own, and its output. Those of old requests are used again
-        // after 2^31, when they are long evicted.
-        self.segments = if own <= Traffic::OWN_SEGMENTS + 2 { u32::MAX } else { own - 2 };
-        let rest =
-            |from: u32| Run { segment: own - 1, start: u64::from(from), length: u64::from(input - from) };
-        match prompt {
-            Prompt::Own => (vec![rest(0)], 0, own),
-            Prompt::Shared { segment, length } => {
-                let length = length.min(input);
-                let shared = Run { segment, start: 0, length: u64::from(length) };
-                (vec![shared, rest(length)], u64::from(length), own)
-            }
-            Prompt::Runs(runs) => (runs.into_vec(), u64::MAX, own),
+            outputs: Outputs::default(),
+            timeline: None,
         }
     }
 
@@ -88,7 +71,7 @@ impl Blocks {
         let (mut decodes, mut chunks, mut new, mut sampled) = (0, Vec::new(), 0, 0);
         for work in &step.work {
             new += work.new;
-            if work.new == 1 && work.decodes {
+            if work.new == 1 && work.decodes && work.samples {
                 decodes += 1;
                 seen.iter_mut().zip(&reaches).for_each(|(seen, reach)| *seen += work.context.min(*reach));
             } else {
@@ -110,11 +93,40 @@ impl Blocks {
             let attending: u64 = price.slope.iter().zip(&seen).map(|(s, c)| s * c).sum();
             let time = price.fixed + attending;
             self.tally.decoded(decodes, 1, &seen, &vec![0; reaches.len()]);
+            let bound = self.price.bound(decodes, attending);
+            self.tell(step, Ticks::from(time), bound);
             return Ticks::from(time);
         }
         let (time, shares) = self.price.mixed(decodes, &seen, &chunks, sampled);
         self.tally.mixed.add(shares);
+        self.tell(step, time, shares.largest());
         time
+    }
+
+    /// Tells the timeline of a step that takes `time`.
+    fn tell(&mut self, step: &Step, time: Ticks, bound: &'static str) {
+        let used = self.usable() - self.scheduler.free_blocks();
+        let Some(timeline) = &mut self.timeline else { return };
+        let prompts = || step.work.iter().filter(|w| !(w.new == 1 && w.samples));
+        timeline.computed(&Segment {
+            start: self.clock,
+            end: self.clock + time,
+            steps: 1,
+            running: step.work.len() as u64,
+            decodes: (step.work.len() - prompts().count()) as u64,
+            waiting: self.scheduler.waiting_count(),
+            pieces: prompts().count() as u64,
+            prefill_tokens: prompts().map(|w| w.new).sum(),
+            output_tokens: step.work.iter().filter(|w| w.samples).count() as u64,
+            blocks: [used; 2],
+            bound,
+        });
+    }
+
+    fn mark(&mut self, id: Id, mark: Mark) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.mark(self.requests[id].arrival.number, mark, self.clock);
+        }
     }
 
     /// Ends the oldest step under way.
@@ -142,7 +154,10 @@ impl Blocks {
                 cached: life.cached,
             });
             self.leaving.push(id);
+            self.mark(id, Mark::Finished);
         }
+        // Those that go on.
+        step.work.iter().filter(|w| w.samples).for_each(|w| self.mark(w.id, Mark::Decoding));
         gone.into_iter().for_each(|id| self.scheduler.forget(id));
     }
 
@@ -151,6 +166,10 @@ impl Blocks {
         for id in &step.preempted {
             self.requests[*id].preemptions += 1;
             self.tally.preemptions += 1;
+            self.mark(*id, Mark::Preempted);
+        }
+        for id in step.new.iter().chain(&step.resumed) {
+            self.mark(*id, Mark::Admitted);
         }
         for &(id, cached) in &step.cached {
             // What a request finds again after its own preemption is not a hit of its prompt.
@@ -173,13 +192,16 @@ impl Replica for Blocks {
     }
 
     fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {
-        let (prompt, own_from, output_segment) = self.prompt(prompt, arrival.input);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.arrived(&arrival);
+        }
+        let prefix = self.outputs.prefix(prompt);
+        let output_segment = prefix.output_segment;
         let id = self.scheduler.add(vllm::Arrival {
-            prompt,
+            input_len: u64::from(arrival.input),
+            prefix,
             output_len: u64::from(arrival.output),
             priority: arrival.key,
-            output_segment,
-            own_from,
         });
         if self.requests.len() <= id {
             self.requests.resize(id + 1, Life::default());
@@ -236,5 +258,9 @@ impl Replica for Blocks {
 
     fn shares(&mut self) -> Shares<Ticks> {
         self.tally.shares(&mut self.price)
+    }
+
+    fn timeline(&mut self) -> &mut Option<Box<Timeline>> {
+        &mut self.timeline
     }
 }

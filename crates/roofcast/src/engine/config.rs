@@ -26,6 +26,8 @@ pub struct Config {
     pub enable_chunked_prefill: bool,
     /// Admission needs room for the whole known sequence, not for its first chunk.
     pub scheduler_reserve_full_isl: bool,
+    /// Whether blocks are found again by their content.
+    pub prefix_caching: bool,
     /// Blocks kept free when admitting beside running requests.
     pub watermark_blocks: u64,
     /// Who comes first.
@@ -66,7 +68,8 @@ pub enum Preemption {
 
 impl Config {
     /// The settings of one replica of `deployment`, whose requests have `context` tokens in the mean, and its policy.
-    pub fn resolve(deployment: &Deployment, context: u64) -> Result<(Config, Policy)> {
+    /// `shared` says whether prompts have tokens in common.
+    pub fn resolve(deployment: &Deployment, context: u64, shared: bool) -> Result<(Config, Policy)> {
         let spec = &deployment.options.engine;
         let defaults = defaults(spec);
         let block_size = spec.block_size.unwrap_or(defaults.block_size);
@@ -78,8 +81,8 @@ impl Config {
             _ => deployment.engine.max_num_seqs,
         };
         // llama.cpp gives every slot its share of the cache.
-        let shared = spec.scheduler == SchedulerKind::LlamaCpp && spec.max_model_len.is_none();
-        let max_model_len = if shared { longest.min(kv_tokens / max_num_seqs) } else { longest };
+        let slotted = spec.scheduler == SchedulerKind::LlamaCpp && spec.max_model_len.is_none();
+        let max_model_len = if slotted { longest.min(kv_tokens / max_num_seqs) } else { longest };
         let budget = match (spec.max_num_batched_tokens, defaults.budget) {
             (None, Some(own)) => own,
             _ => deployment.engine.max_num_batched_tokens,
@@ -94,6 +97,7 @@ impl Config {
             max_model_len: narrow(max_model_len),
             enable_chunked_prefill: spec.enable_chunked_prefill.unwrap_or(defaults.chunked),
             scheduler_reserve_full_isl: spec.scheduler_reserve_full_isl.unwrap_or(defaults.reserve_full),
+            prefix_caching: caches_prefixes(spec, shared),
             watermark_blocks: (share("watermark", spec.watermark.unwrap_or(defaults.watermark))?
                 * (blocks + u64::from(spec.scheduler == SchedulerKind::Vllm)) as f64)
                 as u64,
@@ -110,7 +114,7 @@ impl Config {
     }
 
     /// The same settings for the scheduler that knows every block.
-    pub fn vllm(&self, spec: &EngineSpec, caching: bool) -> vllm::Config {
+    pub fn vllm(&self, spec: &EngineSpec) -> vllm::Config {
         vllm::Config {
             block_size: u64::from(self.block_size),
             num_gpu_blocks: u32::try_from(self.blocks + 1).unwrap_or(u32::MAX),
@@ -119,7 +123,7 @@ impl Config {
             max_num_batched_tokens: u64::from(self.max_num_batched_tokens),
             max_model_len: u64::from(self.max_model_len),
             enable_chunked_prefill: self.enable_chunked_prefill,
-            enable_prefix_caching: caching,
+            enable_prefix_caching: self.prefix_caching,
             long_prefill_token_threshold: spec.long_prefill_token_threshold.unwrap_or(0),
             long_prefill_token_threshold_adaptive: false,
             policy: if spec.policy == QueuePolicy::Fcfs {
@@ -139,17 +143,29 @@ impl Config {
     }
 }
 
+/// Whether prefixes are cached: as asked, else where prompts have tokens in common. vLLM always does, which without them
+/// changes nothing but what a preempted request finds of its own.
+fn caches_prefixes(spec: &EngineSpec, shared: bool) -> bool {
+    spec.enable_prefix_caching.unwrap_or(shared && spec.scheduler == SchedulerKind::Vllm)
+}
+
 /// Blocks that requests can hold: vLLM keeps one of its own as the null block.
 fn usable_blocks(deployment: &Deployment, spec: &EngineSpec, block_size: u64, context: u64) -> Result<u64> {
     let room = memory::tokens(deployment, context.max(1)) / block_size;
-    let blocks = spec.num_gpu_blocks.unwrap_or(room);
     let reserved = u64::from(spec.scheduler == SchedulerKind::Vllm);
-    if blocks <= reserved || blocks >= u64::from(u32::MAX) {
-        let accepted =
-            "a KV cache of at least a block beside the weights (see `roofcast capacity`), below 2^32 blocks";
-        return Err(Error::field("engine", "num_gpu_blocks", blocks, accepted));
+    match spec.num_gpu_blocks {
+        None if room <= reserved => Err(Error::field(
+            "deployment",
+            "KV cache",
+            format!("{room} blocks of {block_size} tokens beside the weights"),
+            "more memory or smaller weights (`roofcast capacity` says how much is missing), or num_gpu_blocks",
+        )),
+        Some(asked) if asked <= reserved || asked >= u64::from(u32::MAX) => {
+            let accepted = "2 to 2^32 blocks; vLLM keeps one of them for itself";
+            Err(Error::field("engine", "num_gpu_blocks", asked, accepted))
+        }
+        asked => Ok(asked.unwrap_or(room).min(u64::from(u32::MAX) - 1) - reserved),
     }
-    Ok(blocks - reserved)
 }
 
 /// Seats that the budget of a step can serve.

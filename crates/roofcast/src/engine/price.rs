@@ -64,6 +64,17 @@ impl Shares<u64> {
     fn total(&self) -> u64 {
         self.memory + self.compute + self.communication + self.host
     }
+
+    /// The name of the largest.
+    pub fn largest(&self) -> &'static str {
+        let named = [
+            (self.memory, "memory"),
+            (self.compute, "compute"),
+            (self.communication, "communication"),
+            (self.host, "host"),
+        ];
+        named.iter().max_by_key(|(share, _)| share).map_or("", |(_, name)| name)
+    }
 }
 
 /// The price of a step of `n` decodes: `fixed + Σ slope[r] · seen[r]`.
@@ -283,6 +294,14 @@ impl Price {
         self.add_overheads(n + sampled, n + new, &mut shares);
         let shares = shares.whole();
         (Ticks::from(shares.total()), shares)
+    }
+
+    /// What most of a step of `n` decodes goes to, of which what they see takes `attending`.
+    pub fn bound(&mut self, n: u64, attending: u64) -> &'static str {
+        let memory = self.slopes_memory;
+        let mut shares = self.decode(n).shares;
+        *(if memory { &mut shares.memory } else { &mut shares.compute }) += attending;
+        shares.largest()
     }
 
     /// Whether decode attention is bound by memory, of what its slope adds.

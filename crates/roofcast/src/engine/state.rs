@@ -6,8 +6,11 @@
 use super::clock::Ticks;
 use super::config::{Config, Preemption, Reservation};
 use super::decodes::{Decodes, Entry, Id};
+use super::identity::Identity;
 use super::queue::Queue;
 use super::tally::Tally;
+use crate::kv_cache::prefix::Prefix;
+use crate::timeline::{Mark, Segment, Timeline};
 
 /// A request as it comes to an engine.
 #[derive(Debug, Clone, Copy, Default)]
@@ -51,6 +54,10 @@ pub struct Sequence {
     pub known: u32,
     /// Tokens sampled, while it does not decode.
     pub generated: u32,
+    /// Known tokens found in the cache when it was last looked at.
+    ready: u32,
+    /// Tokens of its prompt that were in the cache when it was first admitted.
+    pub cached: u32,
     /// Blocks that it holds where it does not grow block by block.
     held: u64,
     /// Order of admission; newer is larger.
@@ -85,6 +92,8 @@ pub struct State<D> {
     pub tally: Tally,
     /// When the last step ended.
     pub clock: Ticks,
+    /// What is kept of the run over time, where that is asked for.
+    pub timeline: Option<Box<Timeline>>,
     sequences: Vec<Sequence>,
     vacant: Vec<Id>,
     waiting: Queue,
@@ -94,6 +103,8 @@ pub struct State<D> {
     /// Everyone running in order of admission, with those long gone.
     stack: Vec<(u64, Id)>,
     free: u64,
+    /// Which blocks are whose, where prefixes are cached.
+    identity: Option<Identity>,
     orders: u64,
     /// Tokens moved between device and host in this step.
     moved: u64,
@@ -112,6 +123,7 @@ impl<D: Decodes> State<D> {
             pieces: Vec::new(),
             tally: Tally::default(),
             clock: Ticks::ZERO,
+            timeline: None,
             sequences: Vec::new(),
             vacant: Vec::new(),
             waiting: Queue::new(config.order),
@@ -119,6 +131,7 @@ impl<D: Decodes> State<D> {
             prefills: Vec::new(),
             stack: Vec::new(),
             free: config.blocks,
+            identity: config.prefix_caching.then(|| Identity::new(config.blocks, config.block_size)),
             orders: 0,
             moved: 0,
             parked: 0,
@@ -128,8 +141,11 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// A request joins the queue.
-    pub fn arrive(&mut self, arrival: Arrival) {
+    /// A request joins the queue; `prefix` is what others may have of it.
+    pub fn arrive(&mut self, arrival: Arrival, prefix: Prefix) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.arrived(&arrival);
+        }
         let sequence =
             Sequence { arrival, phase: Phase::Waiting, known: arrival.input, ..Sequence::default() };
         let id = match self.vacant.pop() {
@@ -142,8 +158,17 @@ impl<D: Decodes> State<D> {
                 (self.sequences.len() - 1) as Id
             }
         };
+        if let Some(identity) = &mut self.identity {
+            identity.arrive(id, arrival.number, prefix);
+        }
         self.waiting.push(id, arrival.key, arrival.number);
         self.tally.waiting_peak = self.tally.waiting_peak.max(self.waiting.len());
+    }
+
+    fn mark(&mut self, id: Id, mark: Mark) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.mark(self.sequences[id as usize].arrival.number, mark, self.clock);
+        }
     }
 
     /// A sequence.
@@ -186,6 +211,35 @@ impl<D: Decodes> State<D> {
         self.free
     }
 
+    /// A step that starts now, with what can be told before it is priced.
+    pub(super) fn segment(&self) -> Segment {
+        Segment {
+            start: self.clock,
+            end: self.clock,
+            steps: 1,
+            running: self.running(),
+            decodes: self.decodes.len(),
+            waiting: self.waiting(),
+            pieces: self.pieces.len() as u64,
+            prefill_tokens: 0,
+            output_tokens: 0,
+            blocks: [self.used(); 2],
+            bound: "",
+        }
+    }
+
+    /// Tells the timeline of computed steps.
+    pub(super) fn tell(&mut self, segment: &Segment) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.computed(segment);
+        }
+    }
+
+    /// Blocks held.
+    pub fn used(&self) -> u64 {
+        self.config.blocks - self.free
+    }
+
     /// Everyone running, in order of admission.
     pub fn in_admission_order(&self) -> impl Iterator<Item = Id> + '_ {
         let here = |(order, id): &&(u64, Id)| self.runs(*order, *id);
@@ -206,8 +260,22 @@ impl<D: Decodes> State<D> {
         u64::from(tokens.div_ceil(self.config.block_size))
     }
 
-    /// Blocks that a request takes when it is admitted with `tokens` of its known ones.
+    /// Looks at the head of the queue: its known tokens that are in the cache, and those to compute.
+    pub fn look_up(&mut self, id: Id) -> (u32, u32) {
+        let known = self.sequence(id).known;
+        let ready = match &mut self.identity {
+            Some(identity) => identity.find(id, u64::from(known)) as u32,
+            None => 0,
+        };
+        self.sequences[id as usize].ready = ready;
+        (ready, known - ready)
+    }
+
+    /// Blocks that a request takes when it is admitted to compute `tokens` beyond those that are in the cache.
     pub fn admission_blocks(&self, id: Id, tokens: u32) -> u64 {
+        if let Some(identity) = &self.identity {
+            return identity.admission_blocks(u64::from(tokens));
+        }
         let arrival = &self.sequence(id).arrival;
         match self.config.reservation {
             Reservation::Grow => self.blocks(tokens),
@@ -230,13 +298,26 @@ impl<D: Decodes> State<D> {
         let Some(id) = self.waiting.pop() else { return };
         let blocks = self.admission_blocks(id, tokens);
         self.free -= blocks;
+        if let Some(identity) = &mut self.identity {
+            identity.admit(id, u64::from(tokens));
+        }
         self.enter(id);
         let sequence = &mut self.sequences[id as usize];
         sequence.phase = Phase::Prefill;
-        sequence.held = blocks;
+        sequence.computed = sequence.ready;
+        sequence.held = if self.identity.is_some() {
+            u64::from((sequence.ready + tokens).div_ceil(self.config.block_size))
+        } else {
+            blocks
+        };
+        self.tally.cached_tokens += u64::from(sequence.ready);
+        if sequence.generated == 0 && sequence.preemptions == 0 {
+            sequence.cached = sequence.ready;
+        }
         self.prefills.push(id);
         self.pieces.push(Piece { id, new: tokens });
         self.tally.admitted += 1;
+        self.mark(id, Mark::Admitted);
     }
 
     fn enter(&mut self, id: Id) {
@@ -264,7 +345,11 @@ impl<D: Decodes> State<D> {
     pub fn continue_prefill(&mut self, id: Id, tokens: u32) {
         let blocks = self.continuation_blocks(id, tokens);
         self.free -= blocks;
-        self.sequences[id as usize].held += blocks;
+        let s = &mut self.sequences[id as usize];
+        s.held += blocks;
+        if let Some(identity) = &mut self.identity {
+            identity.extend(id, u64::from(s.computed + tokens));
+        }
         self.pieces.push(Piece { id, new: tokens });
     }
 
@@ -276,6 +361,9 @@ impl<D: Decodes> State<D> {
     /// Takes the blocks that the next decodes need; they must be free.
     pub fn take_decode_blocks(&mut self) {
         self.free -= self.decode_blocks(1);
+        if let Some(identity) = &mut self.identity {
+            identity.decode(u64::from(!self.decodes.is_empty()));
+        }
     }
 
     /// Of `steps` steps of decodes, as many as the free blocks allow: their blocks are taken beyond those of the first,
@@ -283,16 +371,21 @@ impl<D: Decodes> State<D> {
     pub(super) fn take_blocks_of(&mut self, steps: u64) -> u64 {
         let first = self.decode_blocks(1);
         let all = self.decode_blocks(steps) - first;
-        if all <= self.free {
-            self.free -= all;
-            return steps;
+        let enough = if all <= self.free { steps } else { self.affordable(steps, first) };
+        self.free -= self.decode_blocks(enough) - first;
+        if let Some(identity) = &mut self.identity {
+            identity.decode(enough - 1);
         }
+        enough
+    }
+
+    /// Of `steps` steps, the most that the free blocks allow beyond the first, whose blocks are taken.
+    fn affordable(&self, steps: u64, first: u64) -> u64 {
         let (mut enough, mut too_many) = (1, steps);
         while too_many - enough > 1 {
             let middle = enough + (too_many - enough) / 2;
             if self.decode_blocks(middle) - first <= self.free { enough = middle } else { too_many = middle }
         }
-        self.free -= self.decode_blocks(enough) - first;
         enough
     }
 
@@ -335,8 +428,12 @@ impl<D: Decodes> State<D> {
         }
         let s = &mut self.sequences[id as usize];
         s.preemptions += 1;
-        self.free += std::mem::take(&mut s.held);
+        let blocks = std::mem::take(&mut s.held);
+        let (computed, generated) = (u64::from(s.computed), u64::from(s.generated));
+        self.give_back(id, blocks, computed, generated, decoding);
         self.tally.preemptions += 1;
+        self.mark(id, Mark::Preempted);
+        let s = &mut self.sequences[id as usize];
         let tokens = u64::from(s.computed);
         let room = self.config.swap_tokens.saturating_sub(self.parked);
         if decoding && self.config.preemption == Preemption::Swap && tokens <= room {
@@ -370,6 +467,7 @@ impl<D: Decodes> State<D> {
         let last = s.last;
         self.join(last);
         self.decodes.insert(Entry { id, computed, remaining, order });
+        self.mark(id, Mark::Resumed);
     }
 
     /// Tokens moved between device and host since the last call.
@@ -410,10 +508,14 @@ impl<D: Decodes> State<D> {
         }
         s.phase = Phase::Decode;
         let entry = Entry { id, computed: s.computed, remaining, order: s.order };
+        if let Some(identity) = &mut self.identity {
+            identity.join(id, u64::from(s.computed));
+        }
         self.decodes.insert(entry);
         if clock > self.decoded {
             self.join(clock);
         }
+        self.mark(id, Mark::Decoding);
         false
     }
 
@@ -451,13 +553,28 @@ impl<D: Decodes> State<D> {
             self.count_slack(id, computed);
         }
         let blocks = if decoded && self.grows() { self.blocks(computed) } else { self.sequence(id).held };
-        self.free += blocks;
+        // The last token was sampled and never computed.
+        let generated = u64::from(self.sequence(id).arrival.output - 1);
+        self.give_back(id, blocks, u64::from(computed), generated, decoded);
         let s = &mut self.sequences[id as usize];
         s.computed = computed;
         let gone = *s;
         s.phase = Phase::Gone;
         self.vacant.push(id);
+        self.mark(id, Mark::Finished);
         gone
+    }
+
+    /// Frees `blocks` blocks of a sequence that has `computed` tokens in the cache.
+    fn give_back(&mut self, id: Id, blocks: u64, computed: u64, generated: u64, decoding: bool) {
+        match &mut self.identity {
+            // Blocks that others hold, too, stay taken.
+            Some(identity) => {
+                identity.leave(id, computed, generated, decoding);
+                self.free = identity.free();
+            }
+            None => self.free += blocks,
+        }
     }
 
     /// Counts, for every step in which a sequence decoded up to `computed` tokens, the room of its blocks that no token

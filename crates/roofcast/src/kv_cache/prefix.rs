@@ -4,6 +4,8 @@
 //! identity of the block before it into 126 bits, as vLLM hashes token ids. Blocks that no other request can ever hold
 //! are known by their owner instead and need no hashing.
 
+use crate::workload::{Prompt, Traffic};
+
 /// A run of consecutive tokens of one segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Run {
@@ -105,6 +107,49 @@ impl Tokens {
         }
         self.named = (index, at);
         content
+    }
+}
+
+/// What of a request's tokens others may have, too.
+#[derive(Debug, Clone, Default)]
+pub struct Prefix {
+    /// The prompt up to where it is its own.
+    pub tokens: Tokens,
+    /// Tokens from here on are nobody else's; beyond everything where its output may be repeated, too.
+    pub own_from: u64,
+    /// The segment of its output.
+    pub output_segment: u32,
+}
+
+/// Numbers the outputs of requests from the top, where no traffic has segments.
+#[derive(Debug, Clone, Copy)]
+pub struct Outputs(u32);
+
+impl Default for Outputs {
+    fn default() -> Outputs {
+        Outputs(u32::MAX)
+    }
+}
+
+impl Outputs {
+    /// The prefix of a prompt, with a segment for its output. After 2^31 requests numbers are used again: by then what
+    /// had them is long evicted.
+    pub fn prefix(&mut self, prompt: Prompt) -> Prefix {
+        let output_segment = self.0;
+        self.0 = if self.0 <= Traffic::OWN_SEGMENTS + 1 { u32::MAX } else { self.0 - 1 };
+        let mut tokens = Tokens::default();
+        let own_from = match prompt {
+            Prompt::Own => 0,
+            Prompt::Shared { segment, length } => {
+                tokens.push(Run { segment, start: 0, length: u64::from(length) });
+                u64::from(length)
+            }
+            Prompt::Runs(runs) => {
+                runs.iter().for_each(|run| tokens.push(*run));
+                u64::MAX
+            }
+        };
+        Prefix { tokens, own_from, output_segment }
     }
 }
 

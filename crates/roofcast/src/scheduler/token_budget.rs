@@ -38,13 +38,13 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
 fn admit<D: Decodes>(state: &mut State<D>, mut budget: u32) {
     while budget > 0 && state.running() < state.config.max_num_seqs {
         let Some(id) = state.head() else { return };
-        let known = state.sequence(id).known;
-        if !state.config.enable_chunked_prefill && known > budget {
+        let (_, todo) = state.look_up(id);
+        if !state.config.enable_chunked_prefill && todo > budget {
             return;
         }
-        let tokens = known.min(budget);
+        let tokens = todo.min(budget);
         let kept = if state.running() > 0 { state.config.watermark_blocks } else { 0 };
-        let whole = if state.config.scheduler_reserve_full_isl { known } else { tokens };
+        let whole = if state.config.scheduler_reserve_full_isl { todo } else { tokens };
         if state.admission_blocks(id, whole) + kept > state.free() {
             return;
         }

@@ -4,7 +4,7 @@
 //! step to recorded traces by [`crate::conformance`]. Knows nothing about time: whoever drives it prices the steps.
 
 use crate::kv_cache::paged::{Block, Pool};
-use crate::kv_cache::prefix::{Content, Run, Tokens};
+use crate::kv_cache::prefix::{Content, Prefix, Run, Tokens};
 use std::collections::VecDeque;
 
 /// Settings by vLLM's names.
@@ -53,15 +53,13 @@ pub enum Policy {
 #[derive(Debug, Clone)]
 pub struct Arrival {
     /// Prompt tokens.
-    pub prompt: Vec<Run>,
+    pub input_len: u64,
+    /// What of them others may have, too.
+    pub prefix: Prefix,
     /// Tokens to generate.
     pub output_len: u64,
     /// Smaller is earlier.
     pub priority: i64,
-    /// The segment that its generated tokens form.
-    pub output_segment: u32,
-    /// Tokens from here on are in no other request's prompt.
-    pub own_from: u64,
 }
 
 /// Index of a request: in order of arrival, until one is forgotten.
@@ -129,6 +127,13 @@ struct Request {
     finished: bool,
 }
 
+impl Request {
+    /// Tokens that it has: prompt and delivered output.
+    fn known(&self) -> u64 {
+        self.prompt_len + self.generated
+    }
+}
+
 /// The scheduler with its cache and queues.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
@@ -158,16 +163,15 @@ impl Scheduler {
 
     /// Queues a request.
     pub fn add(&mut self, arrival: Arrival) -> Id {
-        let mut tokens = Tokens::default();
-        arrival.prompt.iter().for_each(|run| tokens.push(*run));
+        let Prefix { tokens, own_from, output_segment } = arrival.prefix;
         let request = Request {
             number: self.arrived,
-            prompt_len: tokens.len(),
+            prompt_len: arrival.input_len,
             tokens,
-            own_from: arrival.own_from,
+            own_from,
             output_len: arrival.output_len,
             priority: arrival.priority,
-            output_segment: arrival.output_segment,
+            output_segment,
             computed: 0,
             generated: 0,
             placeholders: 0,
@@ -234,7 +238,7 @@ impl Scheduler {
         for &(id, tokens) in &step.scheduled {
             let r = &mut self.requests[id];
             r.computed += tokens;
-            let samples = r.computed == r.tokens.len() + r.placeholders;
+            let samples = r.computed == r.known() + r.placeholders;
             let decodes = r.generated + r.placeholders > 0;
             r.placeholders += u64::from(samples);
             step.work.push(Work { id, new: tokens, context: r.computed, samples, decodes });
@@ -256,9 +260,11 @@ impl Scheduler {
             } else {
                 r.placeholders -= 1
             }
-            r.tokens.push(Run { segment: r.output_segment, start: r.generated, length: 1 });
+            if r.own_from == u64::MAX {
+                r.tokens.push(Run { segment: r.output_segment, start: r.generated, length: 1 });
+            }
             r.generated += 1;
-            if r.generated >= r.output_len || r.tokens.len() >= max_model_len {
+            if r.generated >= r.output_len || r.known() >= max_model_len {
                 self.finish(id);
                 finished.push(id);
             } else if self.config.async_scheduling && !self.requests[id].preempted {
@@ -287,7 +293,7 @@ impl Scheduler {
             let r = &self.requests[id];
             // Its last token is sampled already: nothing is left to compute.
             let done = r.placeholders > 0 && r.computed + 2 >= r.prompt_len + r.output_len + r.placeholders;
-            let want = (r.tokens.len() + r.placeholders).saturating_sub(r.computed);
+            let want = (r.known() + r.placeholders).saturating_sub(r.computed);
             let room = self.config.max_model_len.saturating_sub(r.computed + 1);
             let want = want.min(threshold.unwrap_or(u64::MAX)).min(*budget).min(room);
             if (self.config.async_scheduling && done) || want == 0 {
@@ -397,7 +403,7 @@ impl Scheduler {
     /// Admits a waiting request if budget and blocks allow: its tokens in this step, and those found cached.
     fn admit(&mut self, id: Id, budget: u64, threshold: Option<u64>) -> Option<(u64, u64)> {
         let block = self.config.block_size;
-        let known = self.requests[id].tokens.len();
+        let known = self.requests[id].known();
         let hits = if self.config.enable_prefix_caching { self.hits(id) } else { Vec::new() };
         let cached = hits.len() as u64 * block;
         let wanted = (known - cached).min(threshold.unwrap_or(u64::MAX));
@@ -429,7 +435,7 @@ impl Scheduler {
 
     /// Cached blocks of a request's known tokens; at least its last token is computed anew.
     fn hits(&mut self, id: Id) -> Vec<Block> {
-        let full = self.requests[id].tokens.len().saturating_sub(1) / self.config.block_size;
+        let full = self.requests[id].known().saturating_sub(1) / self.config.block_size;
         self.name_contents(id, full as usize);
         let r = &self.requests[id];
         self.pool.lookup(&r.contents[..full as usize], &r.former)
@@ -442,7 +448,7 @@ impl Scheduler {
         }
         let r = &self.requests[id];
         // A placeholder's token is not known yet, so its block has no content.
-        let full = (filled.min(r.tokens.len()) / self.config.block_size) as usize;
+        let full = (filled.min(r.known()) / self.config.block_size) as usize;
         self.name_contents(id, full);
         let r = &mut self.requests[id];
         for index in r.cached_blocks..full.min(r.blocks.len()) {

@@ -35,6 +35,18 @@ impl Sample {
         }
     }
 
+    /// `count` evenly spaced shares of the values up to all of them, each with the value that so many do not exceed; none
+    /// where there are no values.
+    pub fn shares(&self, count: usize) -> Vec<(f64, f64)> {
+        let mut few = self.few.clone();
+        few.sort_unstable();
+        let value = |step: usize| match &self.many {
+            Some(bins) => Some(bins.quantile(step as f64 / count as f64)),
+            None => few.get((step * few.len()).div_ceil(count).saturating_sub(1)).map(|t| t.ms()),
+        };
+        (1..=count).filter_map(|step| Some((value(step)?, step as f64 / count as f64))).collect()
+    }
+
     /// Exact while the values are few; beyond, quantiles within 0.1 %.
     pub fn statistics(&self) -> Statistics {
         match &self.many {
@@ -162,6 +174,12 @@ impl Results {
         }
     }
 
+    /// Latencies of completed requests by their names.
+    pub(crate) fn latencies(&mut self) -> [(&'static str, Sample); 3] {
+        let samples = [("ttft", &mut self.ttft), ("tpot", &mut self.tpot), ("e2el", &mut self.e2el)];
+        samples.map(|(name, sample)| (name, std::mem::take(sample)))
+    }
+
     /// Every request has ended.
     pub(crate) fn close(&mut self) {
         if let Some(records) = &mut self.records {
@@ -203,5 +221,29 @@ fn record(arrival: &Arrival, end: Ticks) -> Record {
         preemptions: 0,
         replica: 0,
         error: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Picoseconds;
+
+    fn sample(ms: impl Iterator<Item = u64>) -> Sample {
+        let mut sample = Sample::default();
+        ms.for_each(|ms| sample.add(Ticks::from(Picoseconds(ms * 1_000_000_000))));
+        sample
+    }
+
+    #[test]
+    fn shares_are_of_the_values_that_do_not_exceed_one() {
+        assert_eq!(sample([].into_iter()).shares(2), []);
+        // Of 1, 2, 4 and 8 a quarter is at most 1, half at most 2.
+        let four = [(1.0, 0.25), (2.0, 0.5), (4.0, 0.75), (8.0, 1.0)];
+        assert_eq!(sample([8, 1, 4, 2].into_iter()).shares(4), four);
+        // Binned: 1 to 20,000 ms.
+        for (ms, share) in sample(1..=20_000).shares(10) {
+            assert!((ms / (20_000.0 * share) - 1.0).abs() < 1e-3, "{ms} {share}");
+        }
     }
 }

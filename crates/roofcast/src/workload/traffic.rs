@@ -67,7 +67,7 @@ enum Source {
     /// Users who wait for their answers.
     Closed(Users),
     /// Conversations.
-    Sessions(Sessions),
+    Sessions(Box<Sessions>),
     /// What was recorded, from `next` on.
     Recorded { trace: Arc<Trace>, next: usize, scale: f64, whole: bool },
 }
@@ -269,7 +269,7 @@ impl Source {
             },
             sessions @ Arrivals::Sessions { .. } => {
                 let prefixes = workload.prefix.map_or(0, |prefix| prefix.count);
-                Source::Sessions(Sessions::new(sessions, prefixes, total, seed)?)
+                Source::Sessions(Box::new(Sessions::new(sessions, prefixes, total, seed)?))
             }
             open => {
                 let mut clock = Clock::new(open, seed)?;

@@ -39,6 +39,11 @@ fn traces() {
 }
 
 #[test]
+fn records() {
+    replay("records", testing::records);
+}
+
+#[test]
 fn checkpoints() {
     replay_bytes("checkpoint", testing::checkpoint);
 }

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use roofcast::cost::{Utilization, cost};
 use roofcast::deployment::{Deployment, Options};
 use roofcast::engine;
+use roofcast::engine::clock::Ticks;
 use roofcast::fleet::{Fleet, Ranking};
 use roofcast::operator::Batch;
 use roofcast::record::Record;
@@ -13,7 +14,10 @@ use roofcast::simulate::{self, results::Results};
 use roofcast::spec::{
     CostKind, EngineSpec, PreemptionMode, QueuePolicy, ReservationKind, SchedulerKind, Slo,
 };
-use roofcast::workload::{Arrivals, Length, LengthKind, Traffic, Workload};
+use roofcast::timeline::series::{Point, Series, together};
+use roofcast::timeline::trace::{Event, Trace};
+use roofcast::timeline::{Segment, Timeline};
+use roofcast::workload::{Arrivals, Length, LengthKind, Prefix, Traffic, Workload};
 use std::sync::Arc;
 
 fn deployment(name: &str, engine: EngineSpec) -> Deployment {
@@ -23,7 +27,9 @@ fn deployment(name: &str, engine: EngineSpec) -> Deployment {
 
 fn served(deployment: &Deployment, workload: &Workload, leap: bool) -> Fleet {
     let spec = &deployment.options.engine;
-    let replica = engine::replica(deployment, 1000, false, leap).unwrap();
+    let mut replica = engine::replica(deployment, 1000, false, leap).unwrap();
+    let timeline = Timeline { series: Some(Series::default()), trace: Some(Trace::new(u64::MAX)) };
+    *replica.timeline() = Some(Box::new(timeline));
     let results = Results::new(Slo::default(), true, None);
     let router = Router::new(Routing::RoundRobin, 0);
     let mut fleet = Fleet::new(vec![replica], router, Ranking::new(spec, workload.seed), results);
@@ -61,21 +67,76 @@ fn conserved(fleet: &Fleet, requests: u64) {
     assert!(replica.is_empty());
 }
 
+/// What was kept over time: levels, the phases of requests and the steps.
+fn shown(fleet: &mut Fleet) -> (Vec<Point>, Vec<(Ticks, Event)>, Vec<Segment>) {
+    let end = fleet.replicas[0].clock();
+    let timeline = fleet.replicas[0].timeline().take().unwrap();
+    let points = together(vec![timeline.series.unwrap()], end).remove(0);
+    let (events, cut) = timeline.trace.unwrap().close();
+    assert!(cut.is_none() && events.is_sorted_by_key(|(at, _)| *at));
+    let mut phases: Vec<_> =
+        events.iter().copied().filter(|(_, e)| !matches!(e, Event::Steps(_) | Event::Idle)).collect();
+    // Those of the same time come in the order in which they were told.
+    phases.sort_by_cached_key(|(at, event)| (*at, format!("{event:?}")));
+    let steps = events.into_iter().filter_map(|(_, event)| match event {
+        Event::Steps(segment) => Some(segment),
+        _ => None,
+    });
+    (points, phases, steps.collect())
+}
+
+/// A leap shows what its steps show: who runs and waits is exact; tokens and blocks within it rise steadily.
+fn same_over_time(stepping: &mut Fleet, leaping: &mut Fleet) {
+    let ((a, phases, steps), (b, same_phases, leaps)) = (shown(stepping), shown(leaping));
+    assert_eq!(phases, same_phases);
+    assert!(steps.windows(2).chain(leaps.windows(2)).all(|pair| pair[0].end <= pair[1].start));
+    let sum = |all: &[Segment], of: fn(&Segment) -> u64| all.iter().map(of).sum::<u64>();
+    for of in [|s: &Segment| s.steps, |s: &Segment| s.output_tokens, |s: &Segment| s.prefill_tokens] {
+        assert_eq!(sum(&steps, of), sum(&leaps, of));
+    }
+    assert_eq!(a.len(), b.len());
+    let most = steps.iter().map(|s| s.running).max().unwrap_or(0) as f64;
+    for (a, b) in a.iter().zip(&b) {
+        assert_eq!(
+            (a.start_ms, a.end_ms, a.running, a.waiting),
+            (b.start_ms, b.end_ms, b.running, b.waiting)
+        );
+        assert_eq!(a.preemptions, b.preemptions);
+        assert!(a.running >= 0.0 && a.waiting >= 0.0 && a.blocks >= -1e-6, "{a:?}");
+        // A straight line is off a sequence's stairs by a block, and by another where it rises within the last step;
+        // the whole is rounded to blocks.
+        assert!((a.blocks - b.blocks).abs() <= 2.0 * most + 1.0, "{a:?} {b:?}");
+    }
+}
+
 fn workloads() -> impl Strategy<Value = Workload> {
     let arrivals = prop_oneof![
         (1.0_f64..200.0).prop_map(|rate| Arrivals::Poisson { rate }),
         (1.0_f64..50.0, 0.1_f64..3.0).prop_map(|(rate, burstiness)| Arrivals::Gamma { rate, burstiness }),
         (1_u64..30, proptest::option::of(0.01_f64..1.0))
             .prop_map(|(concurrency, think_s)| Arrivals::ClosedLoop { concurrency, think_s }),
+        (1_u64..12, 1_u64..6).prop_map(|(concurrency, turns)| Arrivals::Sessions {
+            rate: None,
+            concurrency: Some(concurrency),
+            turns: Length::Tokens(turns),
+            think_s: Some(0.05),
+        }),
     ];
-    (arrivals, 1_u64..80, any::<u64>(), 1_u64..600, 1_u64..300).prop_map(
-        |(arrivals, requests, seed, input, output)| Workload {
+    let prefix = (1_u64..200, 1_u64..5, 0.0_f64..1.0).prop_map(|(length, count, share)| Prefix {
+        length,
+        count,
+        share,
+        skew: 0.0,
+    });
+    let sizes = (1_u64..80, any::<u64>(), 1_u64..600, 1_u64..300);
+    (arrivals, sizes, proptest::option::of(prefix)).prop_map(
+        |(arrivals, (requests, seed, input, output), prefix)| Workload {
             requests: Some(requests),
             seed,
             arrivals,
             input_len: Length::Drawn(LengthKind::Uniform { min: 1, max: input }),
             output_len: Length::Drawn(LengthKind::Uniform { min: 1, max: output }),
-            prefix: None,
+            prefix,
             priorities: Vec::new(),
         },
     )
@@ -115,6 +176,7 @@ fn schedulers() -> impl Strategy<Value = EngineSpec> {
             max_num_seqs: Some(seqs),
             max_num_batched_tokens: plain.then_some(budget),
             enable_chunked_prefill: (scheduler == Vllm).then_some(flag),
+            enable_prefix_caching: (scheduler == Vllm).then_some(order > 0),
             scheduler_reserve_full_isl: plain.then_some(!flag),
             policy: [QueuePolicy::Fcfs, QueuePolicy::Fcfs, QueuePolicy::Sjf][order],
             preemption_mode: match scheduler {
@@ -141,8 +203,9 @@ proptest! {
     fn leaping_is_stepping(workload in workloads(), spec in schedulers(), windowed in any::<bool>()) {
         let name = if windowed { "openai/gpt-oss-20b" } else { "meta-llama/Llama-3.1-8B-Instruct" };
         let deployment = deployment(name, spec);
-        let stepping = served(&deployment, &workload, false);
-        let leaping = served(&deployment, &workload, true);
+        let mut stepping = served(&deployment, &workload, false);
+        let mut leaping = served(&deployment, &workload, true);
+        same_over_time(&mut stepping, &mut leaping);
         same(records(&stepping), records(&leaping));
         conserved(&leaping, workload.requests.unwrap());
         let (a, b) = (stepping.replicas[0].tally(), leaping.replicas[0].tally());
@@ -152,30 +215,28 @@ proptest! {
         prop_assert_eq!((a.idle, a.swapping, a.mixed), (b.idle, b.swapping, b.mixed));
     }
 
-    /// The engine that counts takes the decisions of the scheduler that is held to vLLM's own traces: prefix caching with
-    /// nothing to share makes it run block by block, and as long as nobody is preempted nothing is found again.
+    /// The engine that counts takes the decisions of the scheduler that is held to vLLM's own traces, with and without a
+    /// prefix cache. A threshold beyond every prompt changes nothing, but makes it run block by block.
     #[test]
     fn counting_is_vllm_block_by_block(workload in workloads(), spec in schedulers(), caching in any::<bool>()) {
         let spec = EngineSpec { scheduler: SchedulerKind::Vllm, policy: QueuePolicy::Fcfs, reservation: ReservationKind::Max,
-            preemption_mode: PreemptionMode::Recompute, ..spec };
-        let roomy = EngineSpec { num_gpu_blocks: spec.num_gpu_blocks.map(|n| n * 100), ..spec.clone() };
+            preemption_mode: PreemptionMode::Recompute, enable_prefix_caching: Some(caching), ..spec };
+        let asked = EngineSpec { long_prefill_token_threshold: Some(1 << 20), ..spec.clone() };
         let name = "meta-llama/Llama-3.1-8B-Instruct";
-        // A threshold beyond every prompt changes nothing, but is looked at block by block.
-        let asked = if caching {
-            EngineSpec { enable_prefix_caching: Some(true), ..roomy.clone() }
-        } else {
-            EngineSpec { long_prefill_token_threshold: Some(1 << 20), ..spec.clone() }
-        };
-        let counted = served(&deployment(name, if caching { roomy } else { spec }), &workload, true);
-        let blocks = served(&deployment(name, asked), &workload, true);
+        let mut counted = served(&deployment(name, spec), &workload, true);
+        let mut blocks = served(&deployment(name, asked), &workload, true);
+        prop_assert_eq!(shown(&mut counted).1.len(), shown(&mut blocks).1.len());
+        let cached = |fleet: &Fleet| fleet.replicas[0].tally().cached_tokens;
+        prop_assert_eq!(cached(&counted), cached(&blocks));
         conserved(&blocks, workload.requests.unwrap());
         prop_assert_eq!(records(&counted).len(), records(&blocks).len());
         for (a, b) in records(&counted).iter().zip(records(&blocks)) {
             // A preempted request whose last piece is one token is a decode here and a piece there: the same work, whose
-            // time per token of context is rounded to a tick (1/256 ps) in one of them: up to 20 ps a step.
-            let near = |a: roofcast::units::Picoseconds, b: roofcast::units::Picoseconds| a.0.abs_diff(b.0) <= 1000;
+            // time per token of context is rounded to a tick (1/256 ps) in one of them: up to 20 ps a step of milliseconds.
+            let near = |a: roofcast::units::Picoseconds, b: roofcast::units::Picoseconds| a.0.abs_diff(b.0) <= 1 + a.0 / 1_000_000_000;
             let first = a.first_token.zip(b.first_token).is_none_or(|(a, b)| near(a, b));
-            prop_assert!(first && near(a.finished, b.finished) && a.preemptions == b.preemptions,
+            prop_assert!(first && near(a.finished, b.finished) && a.preemptions == b.preemptions
+                && a.cached_tokens == b.cached_tokens,
                 "{}\n{}", a.to_line(), b.to_line());
         }
     }
@@ -201,7 +262,7 @@ fn one_request_is_the_limits() {
         let prompt = one(Batch::prefill(1, 1000));
         // The second token is computed with 1001 tokens of context, the last of the 200 with 1199.
         let decodes: f64 = (1001..=1199).map(|context| one(Batch::decode(1, context))).sum();
-        let options = simulate::Options { leap: true, records: false };
+        let options = simulate::Options { leap: true, ..Default::default() };
         let run = simulate::simulate(&deployment, &spec, "test", options).unwrap().summary;
         let close = |found: f64, expected: f64| (found / expected - 1.0).abs() < 1e-6;
         assert!(close(run.ttft.mean, prompt), "{name}: {} against {prompt}", run.ttft.mean);

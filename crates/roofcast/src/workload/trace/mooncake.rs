@@ -13,12 +13,13 @@ use serde::Deserialize;
 /// What a number means.
 #[derive(Clone, Copy)]
 pub(super) struct Units {
-    seconds: f64,
+    /// Of the timestamp, in a second.
+    per_second: f64,
     block: u64,
 }
 
-pub(super) const MOONCAKE: Units = Units { seconds: 1e-3, block: 512 };
-pub(super) const VLLM: Units = Units { seconds: 1.0, block: 16 };
+pub(super) const MOONCAKE: Units = Units { per_second: 1e3, block: 512 };
+pub(super) const VLLM: Units = Units { per_second: 1.0, block: 16 };
 
 #[derive(Deserialize)]
 pub(super) struct Line {
@@ -43,7 +44,7 @@ pub(super) fn is_vllms(line: &Line) -> bool {
 
 pub(super) fn read(text: &str, units: Units, recording: &mut Recording) -> Result<()> {
     json::lines(text, recording, |line, found: Line, recording| {
-        let at = recording.seconds(line, 1, "timestamp", found.timestamp * units.seconds)?;
+        let at = recording.seconds(line, 1, "timestamp", found.timestamp / units.per_second)?;
         let input_len = recording.tokens(line, 1, "input_length", found.input_length)?;
         let output_len = recording.tokens(line, 1, "output_length", found.output_length)?;
         let prompt = if found.hash_ids.is_empty() {
