@@ -252,8 +252,17 @@ pub(crate) struct BenchArgs {
     pub(crate) judge: JudgeArgs,
     #[command(flatten)]
     pub(crate) deployment: DeploymentArgs,
-    /// Write a JSON object for each request, one a line.
-    #[arg(long, value_name = "FILE.jsonl")]
+    /// One run a value: of concurrency, rate, input-len or output-len, as in concurrency=1..128:x2.
+    #[arg(long, value_name = "KEY=VALUES", conflicts_with_all = ["records", "baseline", "find_rate"])]
+    pub(crate) sweep: Option<String>,
+    /// Find the highest rate that keeps the SLO at the 99th percentile, as in 1..100.
+    #[arg(long, value_name = "LOW..HIGH", conflicts_with_all = ["records", "baseline"])]
+    pub(crate) find_rate: Option<String>,
+    /// Compare with an earlier result: vLLM's, aiperf's or roofcast's JSON.
+    #[arg(long, value_name = "FILE.json")]
+    pub(crate) baseline: Vec<PathBuf>,
+    /// Write a record of each request, as .jsonl or .csv.
+    #[arg(long, value_name = "FILE")]
     pub(crate) records: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
@@ -268,8 +277,8 @@ pub(crate) struct LoadArgs {
     /// Requests per second, sent whether or not others are answered.
     #[arg(long)]
     pub(crate) rate: Option<f64>,
-    /// Send --rate evenly spaced instead of at random (Poisson).
-    #[arg(long, requires = "rate")]
+    /// Send at an even pace instead of at random (Poisson).
+    #[arg(long)]
     pub(crate) constant: bool,
     /// Requests in all [default: 10 a user, at least 100].
     #[arg(long, value_parser = positive())]
@@ -306,6 +315,9 @@ pub(crate) struct AskArgs {
     /// Take a word for a token instead of learning from two short requests how the server counts.
     #[arg(long)]
     pub(crate) assume_tokens: bool,
+    /// Read the server's /metrics every second beside the run.
+    #[arg(long)]
+    pub(crate) metrics: bool,
 }
 
 /// What counts, and when a run is to be believed.

@@ -13,6 +13,7 @@ mod load;
 pub(crate) mod prompt;
 pub(crate) mod report;
 pub(crate) mod request;
+pub(crate) mod scrape;
 mod stream;
 pub(crate) mod target;
 pub(crate) mod window;
@@ -29,6 +30,7 @@ use roofcast::units::Picoseconds;
 use roofcast::workload::{Arrivals, Traffic, Workload};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
+use scrape::{Scrape, ServerMetrics};
 use std::sync::Arc;
 use std::time::Duration;
 use target::Target;
@@ -41,29 +43,44 @@ pub(crate) struct Bench {
     runtime: tokio::runtime::Runtime,
     client: Arc<Client>,
     form: Form,
-    timeout: Duration,
+    how: How,
     prompts: Prompts,
 }
 
+/// How a server is asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct How {
+    /// How long an answer may take.
+    pub(crate) timeout: Duration,
+    /// Of the prompts' words.
+    pub(crate) seed: u64,
+    /// Whether two short requests tell how the server counts tokens.
+    pub(crate) learn: bool,
+    /// Whether the server's metrics are read during runs.
+    pub(crate) scrape: bool,
+}
+
+/// What came of a run.
+pub(crate) struct Measured {
+    pub(crate) report: Report,
+    pub(crate) records: Vec<Record>,
+    /// What the server said of itself, where it was asked.
+    pub(crate) server: Option<ServerMetrics>,
+}
+
 impl Bench {
-    /// Makes ready to ask; where `learn`, two short requests tell how the server counts tokens.
-    pub(crate) fn new(
-        target: Target,
-        form: Form,
-        timeout: Duration,
-        seed: u64,
-        learn: bool,
-    ) -> Result<Bench> {
+    /// Makes ready to ask.
+    pub(crate) fn new(target: Target, form: Form, how: How) -> Result<Bench> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .context("the runtime of the client")?;
         allow_connections();
         let client = Arc::new(Client::new(target, Clock::start())?);
-        let mut bench = Bench { runtime, client, form, timeout, prompts: Prompts::assumed(seed) };
-        if learn {
+        let mut bench = Bench { runtime, client, form, how, prompts: Prompts::assumed(how.seed) };
+        if how.learn {
             let asker = bench.asker(false);
-            let learnt = Prompts::learnt(seed, |text| count(&asker, text));
+            let learnt = Prompts::learnt(how.seed, |text| count(&asker, text));
             if let Some(prompts) = bench.runtime.block_on(learnt) {
                 bench.prompts = prompts;
             }
@@ -73,28 +90,36 @@ impl Bench {
 
     /// Offers a workload; `tell` hears how many answers are there.
     pub(crate) fn run(
-        &self,
+        &mut self,
         workload: &Workload,
         place: &str,
         judge: &Judge,
         tell: impl FnMut(u64),
-    ) -> Result<(Report, Vec<Record>)> {
+    ) -> Result<Measured> {
         let traffic = Traffic::new(workload, place)?;
         let requested = requested(workload);
         let before = cpu_seconds();
-        let run = self.runtime.block_on(async {
+        let (run, server) = self.runtime.block_on(async {
             let ahead = requested.concurrency.unwrap_or(0).min(traffic.total()).min(MOST_AHEAD);
             self.client.open(ahead as usize).await;
             let talks = matches!(workload.arrivals, Arrivals::Sessions { .. });
-            load::drive(Arc::new(self.asker(talks)), &self.prompts, traffic, tell).await
+            let scrape =
+                if self.how.scrape { Some(Scrape::start(Arc::clone(&self.client)).await) } else { None };
+            let run = load::drive(Arc::new(self.asker(talks)), &self.prompts, traffic, tell).await;
+            match scrape {
+                Some(scrape) => (run, Some(scrape.stop().await)),
+                None => (run, None),
+            }
         });
+        // What one run says no other does, so that no cache helps from run to run.
+        self.prompts.seed = self.prompts.seed.wrapping_add(1);
         let report = Report::of(&run, requested, judge, cpu_seconds() - before);
-        Ok((report, run.records))
+        Ok(Measured { report, records: run.records, server })
     }
 
     fn asker(&self, keep_text: bool) -> Asker {
         let client = Arc::clone(&self.client);
-        Asker { client, form: self.form.clone(), timeout: self.timeout, keep_text }
+        Asker { client, form: self.form.clone(), timeout: self.how.timeout, keep_text }
     }
 }
 

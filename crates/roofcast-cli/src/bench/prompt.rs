@@ -26,7 +26,8 @@ pub(crate) struct Prompts {
     /// Tokens that a server counts beside the words: a start, a chat template.
     overhead: u64,
     tokens_per_word: f64,
-    seed: u64,
+    /// Other seeds, other words.
+    pub(crate) seed: u64,
 }
 
 impl Prompts {
@@ -60,7 +61,8 @@ impl Prompts {
                 parts.extend([right.to_vec(), left.to_vec()]);
             }
         }
-        if single.len() >= FEWEST_WORDS {
+        let additive = count(single.join(" ")).await? == prompts.overhead + single.len() as u64;
+        if additive && single.len() >= FEWEST_WORDS {
             prompts.words = single;
         } else {
             // A tokenizer of another kind: as many words as its mean says.
@@ -145,4 +147,83 @@ fn mixed(value: u64) -> u64 {
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roofcast::units::Picoseconds;
+    use std::cell::Cell;
+
+    fn request(input_len: u32, prompt: Prompt) -> Request {
+        Request { at: Picoseconds::ZERO, input_len, output_len: 1, priority: 0, user: 0, prompt }
+    }
+
+    fn said(prompts: &Prompts, id: u64, request: &Request) -> String {
+        let turns = prompts.of(request, id, |_| None);
+        assert_eq!(turns.len(), 1);
+        turns[0].text.clone()
+    }
+
+    /// Runs what never waits.
+    fn now<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn equal_tokens_are_equal_words() {
+        let prompts = Prompts::assumed(1);
+        let shared = |id| said(&prompts, id, &request(30, Prompt::Shared { segment: 5, length: 20 }));
+        let (a, b) = (shared(0), shared(1));
+        let words = |t: &str| t.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!((words(&a).len(), words(&a)[..20] == words(&b)[..20], a == b), (30, true, false));
+        // The same in runs, from the middle of a segment on.
+        let runs = [Run { segment: 5, start: 10, length: 10 }, Run { segment: 9, start: 0, length: 4 }];
+        let runs = said(&prompts, 2, &request(14, Prompt::Runs(Box::new(runs))));
+        assert_eq!(words(&runs)[..10], words(&a)[10..20]);
+        // Own prompts differ from one another, and under another seed.
+        let own = |prompts: &Prompts, id| said(prompts, id, &request(16, Prompt::Own));
+        assert_ne!(own(&prompts, 0), own(&prompts, 1));
+        assert_ne!(own(&prompts, 0), own(&Prompts::assumed(2), 0));
+    }
+
+    #[test]
+    fn answers_stand_in_conversations() {
+        let runs = [(7, 3), (1 << 31, 2), (7, 2)].map(|(segment, length)| Run { segment, start: 0, length });
+        let talk = request(7, Prompt::Runs(Box::new(runs)));
+        let turns = Prompts::assumed(0).of(&talk, 4, |s| (s == 1 << 31).then(|| "well then".to_owned()));
+        assert_eq!(turns.iter().map(|t| t.user).collect::<Vec<_>>(), [true, false, true]);
+        assert_eq!(turns[1].text, "well then");
+    }
+
+    #[test]
+    fn a_servers_count_is_learnt_and_met() {
+        // Seven tokens beside the words: 50 tokens are 43 words; where there is no room, one word is said.
+        let asked = Cell::new(0);
+        let count = |text: String| {
+            asked.set(asked.get() + 1);
+            std::future::ready(Some(7 + text.split(' ').count() as u64))
+        };
+        let prompts = now(Prompts::learnt(0, count)).unwrap();
+        assert_eq!(asked.get(), 2);
+        assert_eq!(said(&prompts, 0, &request(50, Prompt::Own)).split(' ').count(), 43);
+        assert_eq!(said(&prompts, 0, &request(3, Prompt::Own)).split(' ').count(), 1);
+        assert!(now(Prompts::learnt(0, |_| std::future::ready(None))).is_none());
+    }
+
+    #[test]
+    fn words_of_several_tokens_are_left_out() {
+        // Words of six letters and more take two tokens.
+        let tokens = |text: &str| text.split(' ').map(|w| if w.len() > 5 { 2 } else { 1 }).sum::<u64>();
+        let prompts = now(Prompts::learnt(0, |text| std::future::ready(Some(tokens(&text))))).unwrap();
+        let text = said(&prompts, 0, &request(400, Prompt::Own));
+        assert_eq!(tokens(&text), 400, "{text}");
+    }
+
+    #[test]
+    fn tokens_of_letters_are_met_in_the_mean() {
+        let prompts = now(Prompts::learnt(0, |text| std::future::ready(Some(text.len() as u64)))).unwrap();
+        let letters = said(&prompts, 0, &request(4000, Prompt::Own)).len() as f64;
+        assert!((letters / 4000.0 - 1.0).abs() < 0.1, "{letters}");
+    }
 }

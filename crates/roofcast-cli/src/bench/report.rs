@@ -56,6 +56,8 @@ pub(crate) struct ClientState {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Report {
     pub(crate) valid: bool,
+    /// Whether a user ended it.
+    pub(crate) interrupted: bool,
     /// Why it is not, a sentence each.
     pub(crate) invalid_because: Vec<String>,
     pub(crate) summary: Summary,
@@ -64,6 +66,7 @@ pub(crate) struct Report {
     pub(crate) requested: Requested,
     pub(crate) achieved_concurrency: f64,
     pub(crate) max_concurrent_requests: u64,
+    pub(crate) max_output_tokens_per_s: u64,
     pub(crate) achieved_rate: Option<f64>,
     pub(crate) client: ClientState,
     /// Failures by kind, and the first message of each.
@@ -88,12 +91,14 @@ impl Report {
         let tokens: u64 = run.records.iter().map(|r| r.output_len).sum();
         let mut report = Report {
             valid: true,
+            interrupted: run.interrupted,
             invalid_because: Vec::new(),
             ttft_from_schedule: from_schedule(counting, |r| r.first_token),
             e2el_from_schedule: from_schedule(counting, |r| Some(r.finished)),
             requested,
             achieved_concurrency: window::concurrency(&run.records, requested.concurrency.unwrap_or(1)),
             max_concurrent_requests: window::peak_concurrency(&run.records),
+            max_output_tokens_per_s: window::peak_tokens_per_s(&run.records),
             achieved_rate: window::rate(&run.records, |r| r.sent),
             client: client(run, cpu_s, tokens),
             failures: failures(&run.records),
@@ -104,6 +109,17 @@ impl Report {
         report.invalid_because = report.complaints(run, judge);
         report.valid = report.invalid_because.is_empty();
         report
+    }
+
+    /// Whether every request was answered and the 99th percentiles keep the bounds.
+    pub(crate) fn meets(&self, slo: &Slo) -> bool {
+        let s = &self.summary;
+        let within = |bound: Option<f64>, p99: f64| bound.is_none_or(|most| p99 <= most);
+        self.valid
+            && s.failed == 0
+            && within(slo.ttft_p99_ms, s.ttft.p99)
+            && within(slo.tpot_p99_ms, s.tpot.p99)
+            && within(slo.e2el_p99_ms, s.e2el.p99)
     }
 
     fn complaints(&self, run: &Run, judge: &Judge) -> Vec<String> {
@@ -197,6 +213,7 @@ impl Serialize for Report {
         map.serialize_entry("requested_concurrency", &self.requested.concurrency)?;
         map.serialize_entry("achieved_concurrency", &self.achieved_concurrency)?;
         map.serialize_entry("max_concurrent_requests", &self.max_concurrent_requests)?;
+        map.serialize_entry("max_output_tokens_per_s", &self.max_output_tokens_per_s)?;
         map.serialize_entry("requested_rate", &self.requested.rate)?;
         map.serialize_entry("achieved_rate", &self.achieved_rate)?;
         map.serialize_entry("client", &self.client)?;

@@ -5,6 +5,7 @@
 use roofcast::record::Record;
 use roofcast::units::Picoseconds;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Requests at either end that do not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -50,6 +51,22 @@ pub(super) fn peak_concurrency(records: &[Record]) -> u64 {
     most as u64
 }
 
+/// The most chunks with tokens that were read within one second of the run.
+pub(super) fn peak_tokens_per_s(records: &[Record]) -> u64 {
+    const SECOND: u64 = 1_000_000_000_000;
+    let mut seconds: BTreeMap<u64, u64> = BTreeMap::new();
+    for record in records {
+        let Some(first) = record.first_token else { continue };
+        let mut at = first.0;
+        *seconds.entry(at / SECOND).or_default() += 1;
+        for gap in &record.itl {
+            at = at.saturating_add(gap.0);
+            *seconds.entry(at / SECOND).or_default() += 1;
+        }
+    }
+    seconds.into_values().max().unwrap_or(0)
+}
+
 /// Requests per second by `time`, first to last; none where that is no time.
 pub(super) fn rate(records: &[Record], time: impl Fn(&Record) -> Picoseconds) -> Option<f64> {
     let first = records.iter().map(&time).min()?;
@@ -81,6 +98,15 @@ mod tests {
         // 3 gaps in 25 ms.
         assert!((rate(&records, |r| r.sent).unwrap() - 120.0).abs() < 1e-9);
         assert_eq!(rate(&records[..2], |r| r.sent), None);
+    }
+
+    #[test]
+    fn tokens_of_a_second() {
+        let mut late = record(0, 0, 2500);
+        // At 0.9, 0.95, 1.1, 1.2 and 1.3 s: two in the first second, three in the next.
+        late.first_token = Some(Picoseconds(900_000_000_000));
+        late.itl = [50, 150, 100, 100].map(|ms| Picoseconds(ms * 1_000_000_000)).to_vec();
+        assert_eq!(peak_tokens_per_s(&[record(1, 0, 1), late]), 3);
     }
 
     #[test]

@@ -32,7 +32,9 @@ pub(crate) fn start(schedule: Schedule) -> String {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+            let listener = socket.listen(4096).unwrap();
             port.send(listener.local_addr().unwrap()).unwrap();
             serve(listener, schedule).await;
         });

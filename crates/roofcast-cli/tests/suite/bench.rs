@@ -1,0 +1,370 @@
+//! `roofcast bench` against servers of its own: exact schedules, and faults of every kind.
+
+use crate::schedule::{self, EXTRA, Schedule};
+use crate::scripted::{self, HEAD, Stream, chunk, good, token};
+use crate::support::{json, roofcast, run};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Lag is the machine's while tests share it.
+const CALM: &str = "--max-lag 100000";
+
+fn exact() -> String {
+    schedule::start(Schedule { ttft: Duration::from_millis(30), itl: Duration::from_millis(4) })
+}
+
+fn at_least(answer: &Value, key: &str, least: f64) {
+    let found = answer[key].as_f64().unwrap_or_else(|| panic!("{key} is {}", answer[key]));
+    assert!(found >= least, "{key} is {found}, below {least}");
+}
+
+/// 12 requests of 9 tokens: the first 30 ms after its request, the others 4 ms apart, so that an answer takes 30 + 8 · 4 = 62 ms
+/// and three users need four rounds of it. No clock can show less.
+#[test]
+fn a_closed_loop_against_an_exact_schedule() {
+    for endpoint in ["chat", "completions"] {
+        let (answer, code) = json(&format!(
+            "bench --url {} --model m --endpoint {endpoint} --concurrency 3 --requests 12 --input-len 20 --output-len 9 {CALM}",
+            exact()
+        ));
+        assert_eq!((code, &answer["valid"]), (0, &Value::Bool(true)), "{answer}");
+        let count = |key: &str| answer[key].as_u64();
+        assert_eq!(
+            (count("completed"), count("failed"), count("num_prompts")),
+            (Some(12), Some(0), Some(12))
+        );
+        // The server counts 3 tokens beside the words: the prompts have so many words less.
+        assert_eq!(answer["exact_prompts"], 1.0, "{EXTRA}");
+        assert_eq!((count("total_input_tokens"), count("total_output_tokens")), (Some(240), Some(108)));
+        // Stamps are of reads, which may come together: the last gap may be short, never the whole.
+        at_least(&answer, "mean_ttft_ms", 29.9);
+        at_least(&answer, "mean_e2el_ms", 61.9);
+        at_least(&answer, "duration", 4.0 * 0.0619);
+        at_least(&answer, "p99_ttft_from_schedule_ms", answer["p99_ttft_ms"].as_f64().unwrap());
+        assert_eq!((count("requested_concurrency"), count("max_concurrent_requests")), (Some(3), Some(3)));
+        at_least(&answer, "achieved_concurrency", 2.85);
+        for key in ["lag_ms_p99", "send_delay_ms_p99", "cpu_s", "cpu_s_per_1k_tokens"] {
+            assert!(answer["client"][key].as_f64().unwrap() >= 0.0, "{key}");
+        }
+    }
+}
+
+/// 9 gaps at 50 a second, evenly: the last is sent at 180 ms and answered 38 ms later, at the earliest.
+#[test]
+fn an_open_loop_sends_by_its_schedule() {
+    let (answer, code) = json(&format!(
+        "bench --url {} --model m --rate 50 --constant --requests 10 --input-len 8 --output-len 3 {CALM}",
+        exact()
+    ));
+    assert_eq!((code, answer["completed"].as_u64()), (0, Some(10)), "{answer}");
+    at_least(&answer, "duration", 0.18 + 0.0379 - 0.02);
+    assert_eq!(
+        (answer["request_rate"].as_f64(), answer["requested_rate"].as_f64()),
+        (Some(50.0), Some(50.0))
+    );
+    at_least(&answer, "mean_e2el_from_schedule_ms", answer["mean_e2el_ms"].as_f64().unwrap());
+    assert_eq!(answer["max_concurrency"], Value::Null);
+}
+
+#[test]
+fn vllms_keys_are_all_there() {
+    let path = crate::support::root().join("../shared/validation/vllm_bench_json/c4.json");
+    let Ok(theirs) = std::fs::read_to_string(&path) else {
+        eprintln!("left out: {} is absent", path.display());
+        return;
+    };
+    let theirs: Value = serde_json::from_str(&theirs).unwrap();
+    let (ours, _) = json(&format!("bench --url {} --model m --requests 2 --output-len 2 {CALM}", exact()));
+    // What describes their client, and what has a value a request.
+    let theirs_alone = ["date", "label", "tokenizer_id", "endpoint_type", "rtfx"];
+    for (key, value) in theirs.as_object().unwrap() {
+        if !value.is_array() && !theirs_alone.contains(&key.as_str()) {
+            assert!(ours.get(key).is_some(), "{key} is missing");
+        }
+    }
+}
+
+#[test]
+fn records_are_a_line_a_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let run = roofcast(&format!(
+        "bench --url {} --model m --concurrency 2 --requests 5 --output-len 3 --warmup 2 --cooldown 1 --records {} {CALM} --json",
+        exact(),
+        path.display()
+    ));
+    assert_eq!(run.code, 0, "{}{}", run.err, run.out);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let records: Vec<_> =
+        text.lines().map(|line| roofcast::record::Record::from_line("run.jsonl", line).unwrap()).collect();
+    assert_eq!(records.iter().map(|r| r.id).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+    assert!(records.iter().all(|r| r.output_len == 3 && r.itl.len() == 2 && r.scheduled <= r.sent));
+    // Of five, two are warm-up and one is cool-down.
+    let answer: Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!((answer["completed"].as_u64(), answer["total_output_tokens"].as_u64()), (Some(2), Some(6)));
+}
+
+/// Runs four requests of one user; every second is answered by `fault`. The kind that it counts as, and its message.
+fn faulty(fault: impl Fn(&mut dyn Stream) -> bool + Send + Sync + 'static, flags: &str) -> (String, String) {
+    let (url, _) = scripted::start(move |n, stream| if n % 2 == 0 { good(stream) } else { fault(stream) });
+    let (answer, code) = json(&format!(
+        "bench --url {url} --model m --requests 4 --output-len 2 --assume-tokens {CALM} {flags}"
+    ));
+    assert_eq!((code, &answer["valid"]), (3, &Value::Bool(false)), "{answer}");
+    // What was right is kept, and every request has an end.
+    assert_eq!((answer["completed"].as_u64(), answer["failed"].as_u64()), (Some(2), Some(2)), "{answer}");
+    assert_eq!(answer["total_output_tokens"], 4);
+    let failures = answer["failures"].as_object().unwrap();
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    let (kind, what) = failures.iter().next().unwrap();
+    assert_eq!(what["count"], 2);
+    (kind.clone(), what["first"].as_str().unwrap().to_owned())
+}
+
+/// Says `text` and closes the connection.
+fn says(text: String) -> impl Fn(&mut dyn Stream) -> bool + Send + Sync + 'static {
+    move |stream| {
+        drop(stream.write_all(text.as_bytes()));
+        false
+    }
+}
+
+fn assert_fault(found: (String, String), kind: &str, message: &str) {
+    assert_eq!(found.0, kind, "{}", found.1);
+    assert!(found.1.contains(message), "{message:?} is not in {:?}", found.1);
+}
+
+#[test]
+fn a_server_that_dies_in_the_middle() {
+    assert_fault(faulty(says(format!("{HEAD}{}", token())), ""), "disconnected", "");
+    // Half an HTTP chunk.
+    assert_fault(faulty(says(format!("{HEAD}64\r\ndata: {{")), ""), "disconnected", "");
+    // After the headers, and before anything.
+    assert_fault(faulty(says(HEAD.to_owned()), ""), "disconnected", "");
+    assert_fault(faulty(says(String::new()), ""), "disconnected", "");
+    // An answer that is framed as whole and is not.
+    let cut = format!("{HEAD}{}0\r\n\r\n", token());
+    assert_fault(faulty(says(cut), ""), "disconnected", "without a finish");
+}
+
+#[test]
+fn a_server_that_hangs() {
+    let silent = |stream: &mut dyn Stream| stream.read(&mut [0]).is_ok_and(|n| n > 0);
+    assert_fault(faulty(silent, "--timeout 0.2"), "timeout", "0.2 s");
+    let halfway = move |stream: &mut dyn Stream| {
+        drop(stream.write_all(format!("{HEAD}{}", token()).as_bytes()));
+        silent(stream)
+    };
+    assert_fault(faulty(halfway, "--timeout 0.2"), "timeout", "0.2 s");
+    // Slower than the timeout, though never silent for long.
+    let slow = |stream: &mut dyn Stream| {
+        drop(stream.write_all(HEAD.as_bytes()));
+        while stream.write_all(chunk(": ping\n\n").as_bytes()).is_ok() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
+    };
+    assert_fault(faulty(slow, "--timeout 0.2"), "timeout", "0.2 s");
+}
+
+#[test]
+fn a_server_that_sends_something_else() {
+    assert_fault(faulty(says("\x16\x03garbage\r\n\r\n".into()), ""), "malformed", "");
+    assert_fault(faulty(says(format!("{HEAD}zz\r\ndata: x\r\n")), ""), "malformed", "");
+    let garbage = format!("{HEAD}{}", chunk("data: \u{1}{{{\n\n"));
+    assert_fault(faulty(says(garbage), ""), "malformed", "{{{");
+    let typed = |kind: &str| format!("HTTP/1.1 200 OK\r\n{kind}\r\ncontent-length: 2\r\n\r\nhi");
+    assert_fault(faulty(says(typed("content-type: text/html")), ""), "malformed", "text/event-stream");
+    assert_fault(faulty(says(typed("x-y: z")), ""), "malformed", "content type none");
+    let packed = typed("content-type: text/event-stream\r\ncontent-encoding: gzip");
+    assert_fault(faulty(says(packed), ""), "malformed", "gzip");
+}
+
+/// Writes `piece` until the client has had enough.
+fn endless(
+    head: &'static str,
+    piece: &'static [u8],
+) -> impl Fn(&mut dyn Stream) -> bool + Send + Sync + 'static {
+    move |stream| {
+        drop(stream.write_all(head.as_bytes()));
+        while stream.write_all(piece).is_ok() {}
+        false
+    }
+}
+
+#[test]
+fn a_server_that_sends_without_end() {
+    const PLAIN: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: ";
+    assert_fault(faulty(endless(PLAIN, &[b'x'; 65536]), ""), "too_large", "a line above");
+    assert_fault(faulty(endless("HTTP/1.1 200 OK\r\nx: ", &[b'x'; 65536]), ""), "too_large", "");
+    assert_fault(faulty(endless(PLAIN, &[b'\n'; 65536]), ""), "too_large", "an answer of more than");
+}
+
+#[test]
+fn a_server_that_says_no() {
+    let status = |line: &str, body: &str| {
+        says(format!(
+            "HTTP/1.1 {line}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+    };
+    for line in ["429 Too Many Requests", "503 Service Unavailable", "400 Bad Request", "500 Oops"] {
+        let found = faulty(status(line, "{\"error\":{\"message\":\"busy\"}}"), "");
+        assert_fault(found.clone(), "http_status", "busy");
+        assert!(found.1.starts_with(&line[..3]), "{}", found.1);
+    }
+    let moved = "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://elsewhere/\r\ncontent-length: 0\r\n\r\n";
+    assert_fault(faulty(says(moved.into()), ""), "http_status", "http://elsewhere/");
+    let error = chunk("data: {\"error\":{\"message\":\"out of blocks\",\"code\":500}}\n\n");
+    assert_fault(faulty(says(format!("{HEAD}{}{error}", token())), ""), "stream_error", "out of blocks");
+}
+
+#[test]
+fn nobody_there() {
+    let (answer, code) = json(&format!("bench --url {} --model m --requests 3 {CALM}", scripted::nobody()));
+    assert_eq!((code, answer["completed"].as_u64()), (3, Some(0)));
+    assert_eq!(answer["failures"]["connect"]["count"], 3);
+}
+
+/// The k-th value of a sweep has k users, in order.
+#[test]
+fn sweeps_have_a_point_a_value() {
+    let url = exact();
+    let (answer, _) = json(&format!(
+        "bench --url {url} --model m --requests 4 --input-len 8 --output-len 2 --sweep concurrency=1,2,4 {CALM}"
+    ));
+    let points = answer["points"].as_array().unwrap();
+    let users: Vec<_> = points.iter().map(|p| p["max_concurrent_requests"].as_u64().unwrap()).collect();
+    assert_eq!((answer["sweep"].as_str(), users), (Some("concurrency"), vec![1, 2, 4]));
+    let (answer, _) = json(&format!(
+        "bench --url {url} --model m --requests 2 --output-len 2 --sweep input-len=5,9 {CALM}"
+    ));
+    let tokens: Vec<_> = answer["points"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| p["total_input_tokens"].as_u64().unwrap())
+        .collect();
+    assert_eq!(tokens, [10, 18]);
+}
+
+/// A server that answers one request after another, 20 ms each: beyond 50 a second a queue grows, and answers are late.
+#[test]
+fn the_highest_rate_that_keeps_an_slo() {
+    let turn = std::sync::Mutex::new(());
+    let (url, _) = scripted::start(move |_, stream| {
+        let _one = turn.lock();
+        std::thread::sleep(Duration::from_millis(20));
+        good(stream)
+    });
+    let (answer, code) = json(&format!(
+        "bench --url {url} --model m --requests 40 --output-len 2 --assume-tokens --constant --find-rate 5..500 --slo-e2el 300 {CALM}"
+    ));
+    assert_eq!(code, 0, "{answer}");
+    // 500/s cannot be kept: 40 requests come within 80 ms and the last waits 40 · 20 − 80 = 720 ms. No more than the rate at which the
+    // last of 40 waits 300 ms: 40 · 20 − 39/rate · 1000 = 300, rate = 78.
+    let best = answer["best_rate"].as_f64().unwrap();
+    assert!((5.0..=80.0).contains(&best), "{answer}");
+    assert!(answer["points"].as_array().unwrap().iter().any(|p| p["meets_slo"] == false));
+}
+
+#[test]
+fn whole_answers_and_closed_connections() {
+    let body = r#"{"choices":[{"index":0,"text":"a b","finish_reason":"length"}],"usage":{"prompt_tokens":5,"completion_tokens":2}}"#;
+    let (url, seen) = scripted::start(move |_, stream| {
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
+        drop(stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).as_bytes()));
+        false
+    });
+    let (answer, code) = json(&format!(
+        "bench --url {url} --model m --requests 3 --output-len 2 --no-stream --assume-tokens {CALM}"
+    ));
+    // Answers that take no time keep nobody's request in flight: the run may be invalid.
+    assert!([0, 3].contains(&code), "{answer}");
+    assert_eq!(
+        (answer["total_output_tokens"].as_u64(), answer["mean_ttft_ms"].as_f64()),
+        (Some(6), Some(0.0))
+    );
+    assert_eq!(seen.lock().unwrap()[0].body["stream"], false);
+}
+
+#[test]
+fn prompts_differ_and_the_body_is_as_asked() {
+    let (url, seen) = scripted::start(|_, stream| good(stream));
+    let args = format!(
+        "bench --url {url} --model m --requests 6 --concurrency 2 --input-len 30 --output-len 2 --assume-tokens --header X-Team:blue {CALM} --extra-body"
+    );
+    let run = run(args.split_whitespace().chain([r#"{"top_p":0.5,"temperature":null}"#]));
+    // Answers that take no time keep nobody's request in flight: the run may be invalid.
+    assert!([0, 3].contains(&run.code), "{}{}", run.err, run.out);
+    let seen = seen.lock().unwrap();
+    let mut prompts: Vec<_> = seen.iter().map(|a| a.body["prompt"].as_str().unwrap()).collect();
+    assert!(prompts.iter().all(|p| p.split(' ').count() == 30), "{prompts:?}");
+    prompts.sort_unstable();
+    prompts.dedup();
+    assert_eq!(prompts.len(), 6);
+    let first = &seen[0];
+    assert_eq!((&first.body["top_p"], first.body.get("temperature")), (&Value::from(0.5), None));
+    assert_eq!((&first.body["max_tokens"], &first.body["model"]), (&Value::from(2), &Value::from("m")));
+    assert!(first.head.contains("x-team: blue"), "{}", first.head);
+}
+
+#[test]
+fn the_key_is_sent_and_never_shown() {
+    let (url, seen) = scripted::start(|n, stream| n == 0 && good(stream));
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_roofcast"))
+        .args(["bench", "--url", &url, "--model", "m", "--requests", "2", "--assume-tokens", "--json"])
+        .env("OPENAI_API_KEY", "sk-very-secret")
+        .output()
+        .unwrap();
+    assert!(seen.lock().unwrap()[0].head.contains("authorization: bearer sk-very-secret"));
+    let shown = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(shown.contains("\"valid\"") && !shown.contains("secret"), "{shown}");
+}
+
+#[test]
+fn a_run_is_invalid_where_the_client_lags() {
+    let (answer, code) =
+        json(&format!("bench --url {} --model m --requests 3 --output-len 3 --max-lag 0.000001", exact()));
+    assert_eq!((code, &answer["valid"]), (3, &Value::Bool(false)));
+    let why = answer["invalid_because"].to_string();
+    assert!(why.contains("lagged"), "{why}");
+}
+
+#[test]
+fn an_interrupt_keeps_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let (url, seen) =
+        scripted::start(|n, stream| if n < 3 { good(stream) } else { stream.read(&mut [0]).is_err() });
+    let child = std::process::Command::new(env!("CARGO_BIN_EXE_roofcast"))
+        .args(["bench", "--url", &url, "--model", "m", "--requests", "9", "--assume-tokens", "--json"])
+        .args(["--max-lag", "100000", "--records"])
+        .arg(&path)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    while seen.lock().unwrap().len() < 4 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), answer["completed"].as_u64()), (Some(3), Some(3)));
+    assert_eq!(answer["failures"]["unfinished"]["count"], 1);
+    assert_eq!(std::fs::read_to_string(path).unwrap().lines().count(), 4);
+}
+
+/// 3,000 users at once on one thread: each has its connection, and all are answered.
+#[test]
+fn thousands_of_streams() {
+    let url = schedule::start(Schedule { ttft: Duration::from_millis(500), itl: Duration::from_millis(50) });
+    let (answer, _) = json(&format!(
+        "bench --url {url} --model m --concurrency 3000 --requests 3000 --input-len 8 --output-len 4 --assume-tokens {CALM}"
+    ));
+    assert_eq!(
+        (answer["completed"].as_u64(), answer["total_output_tokens"].as_u64()),
+        (Some(3000), Some(12000))
+    );
+}
