@@ -23,7 +23,7 @@ pub(crate) enum Verb {
     /// What a serving engine does under traffic: latency, throughput, preemptions, percentiles.
     Simulate(SimulateArgs),
     /// What a live OpenAI-compatible server does: latency and throughput beside the limit, and whether to believe them.
-    Bench(BenchArgs),
+    Bench(Box<BenchArgs>),
     /// The texts that roofcast grew from, figure by figure: what each says, what its rules give, what we say.
     Seeds(SeedsArgs),
     /// Lists the embedded accelerators and models, or shows one.

@@ -152,3 +152,17 @@ fn allow_connections() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
+
+#[cfg(test)]
+mod testing {
+    /// A recorded response of a real server; says so where the recordings are absent.
+    #[allow(clippy::print_stderr)] // a test that is left out says so
+    pub(super) fn capture(name: &str) -> Option<String> {
+        let path = format!("{}/../../../shared/captures/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).ok();
+        if text.is_none() {
+            eprintln!("left out: {path} is absent");
+        }
+        text
+    }
+}

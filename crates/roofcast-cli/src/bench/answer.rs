@@ -213,10 +213,8 @@ impl Answer {
         if self.last.len() <= choice {
             self.last.resize(choice + 1, None);
         }
-        if let Some(last) = self.last.get_mut(choice) {
-            if let Some(before) = last.replace(at) {
-                self.itl.push(Picoseconds(at.0.saturating_sub(before.0)));
-            }
+        if let Some(before) = self.last.get_mut(choice).and_then(|last| last.replace(at)) {
+            self.itl.push(Picoseconds(at.0.saturating_sub(before.0)));
         }
         self.first_token.get_or_insert(at);
         self.last_token = Some(at);
@@ -270,19 +268,11 @@ mod tests {
         (answer.output_len(), answer.chunks, first, gaps, prompt, failure.map(|f| f.outcome))
     }
 
-    /// The body of a recorded response, without HTTP's own framing; says so where the recordings are absent.
+    /// The body of a recorded response. Lengths of HTTP chunks, where they were kept, are no fields of an event.
     fn capture(name: &str) -> Option<Vec<u8>> {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../../shared/captures")
-            .join(format!("{name}.txt"));
-        let Ok(bytes) = std::fs::read(&path) else {
-            eprintln!("left out: {} is absent", path.display());
-            return None;
-        };
-        let text = String::from_utf8(bytes).unwrap();
+        let text = crate::bench::testing::capture(name)?;
         let (head, body) = text.split_once("\r\n\r\n").or_else(|| text.split_once("\n\n")).unwrap();
         assert!(head.starts_with("HTTP/1.1"), "{name}");
-        // Lengths of HTTP chunks stand on lines of their own, which are no fields of an event.
         Some(body.as_bytes().to_vec())
     }
 

@@ -144,10 +144,10 @@ impl Report {
             }
         }
         let scheduled = window::rate(&run.records, |r| r.scheduled).filter(|_| self.requested.rate.is_some());
-        if let (Some(wanted), Some(achieved)) = (scheduled, self.achieved_rate) {
-            if achieved < LEAST_SHARE * wanted {
-                found.push(format!("fell short of the load: {achieved:.2} of {wanted:.2} requests/s sent"));
-            }
+        if let (Some(wanted), Some(achieved)) = (scheduled, self.achieved_rate)
+            && achieved < LEAST_SHARE * wanted
+        {
+            found.push(format!("fell short of the load: {achieved:.2} of {wanted:.2} requests/s sent"));
         }
         let failed = self.failures.values().map(|f| f.count).sum::<u64>();
         if failed as f64 > MOST_FAILED * sent {

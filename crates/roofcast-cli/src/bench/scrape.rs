@@ -162,11 +162,7 @@ mod tests {
             ("vllm-metrics", "vllm:num_requests_running", "vllm:generation_tokens_total"),
             ("llama-metrics", "llamacpp:requests_processing", "llamacpp:tokens_predicted_total"),
         ] {
-            let path = format!("{}/../../../shared/captures/{file}.txt", env!("CARGO_MANIFEST_DIR"));
-            let Ok(text) = std::fs::read_to_string(&path) else {
-                eprintln!("left out: {path} is absent");
-                return;
-            };
+            let Some(text) = crate::bench::testing::capture(file) else { return };
             let mut samples = Samples::default();
             samples.add(&text);
             let found = samples.metrics;

@@ -2,7 +2,7 @@
 
 use crate::schedule::{self, EXTRA, Schedule};
 use crate::scripted::{self, HEAD, Stream, chunk, good, token};
-use crate::support::{json, roofcast, run};
+use crate::support::{json, roofcast, run, shared};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -68,11 +68,8 @@ fn an_open_loop_sends_by_its_schedule() {
 
 #[test]
 fn vllms_keys_are_all_there() {
-    let path = crate::support::root().join("../shared/validation/vllm_bench_json/c4.json");
-    let Ok(theirs) = std::fs::read_to_string(&path) else {
-        eprintln!("left out: {} is absent", path.display());
-        return;
-    };
+    let Some(path) = shared("validation/vllm_bench_json/c4.json") else { return };
+    let theirs = std::fs::read_to_string(path).unwrap();
     let theirs: Value = serde_json::from_str(&theirs).unwrap();
     let (ours, _) = json(&format!("bench --url {} --model m --requests 2 --output-len 2 {CALM}", exact()));
     // What describes their client, and what has a value a request.
