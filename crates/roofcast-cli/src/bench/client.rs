@@ -26,6 +26,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
@@ -256,7 +257,10 @@ impl Client {
 fn tls(host: &str) -> Result<(TlsConnector, ServerName<'static>)> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
     let name =
         ServerName::try_from(host.to_owned()).with_context(|| format!("arguments: `--url` is {host}"))?;
     Ok((TlsConnector::from(Arc::new(config)), name))

@@ -4,6 +4,10 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// One request as it came.
 #[derive(Debug, Clone)]
@@ -30,6 +34,29 @@ pub(crate) fn start(
         }
     });
     (url, seen)
+}
+
+/// The same over TLS, with a certificate for 127.0.0.1 that `tests/fixtures/tls/ca.pem` vouches for.
+pub(crate) fn start_tls(reply: impl Fn(usize, &mut dyn Stream) -> bool + Send + 'static) -> String {
+    let file = |name: &str| crate::support::root().join("crates/roofcast-cli/tests/fixtures/tls").join(name);
+    let chain = CertificateDer::pem_file_iter(file("server.pem")).unwrap().map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_file(file("server.key")).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let session = ServerConnection::new(Arc::clone(&config)).unwrap();
+            serve(StreamOwned::new(session, stream), &reply, &Seen::default(), &AtomicUsize::new(0));
+        }
+    });
+    url
 }
 
 /// What a connection needs: plain or TLS.
