@@ -297,6 +297,9 @@ pub(crate) struct LoadArgs {
 /// How each request is made.
 #[derive(Debug, Args)]
 pub(crate) struct AskArgs {
+    /// Say these prompts in turn: JSON Lines with `prompt`, or ShareGPT's `conversations` [default: words of --input-len].
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub(crate) prompts: Option<PathBuf>,
     /// Ask for whole answers: no TTFT then.
     #[arg(long)]
     pub(crate) no_stream: bool,

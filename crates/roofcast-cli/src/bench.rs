@@ -16,6 +16,7 @@ pub(crate) mod request;
 pub(crate) mod scrape;
 mod stream;
 pub(crate) mod target;
+pub(crate) mod texts;
 pub(crate) mod window;
 
 use anyhow::{Context, Result};
@@ -34,6 +35,7 @@ use scrape::{Scrape, ServerMetrics};
 use std::sync::Arc;
 use std::time::Duration;
 use target::Target;
+use texts::Text;
 
 /// The most connections that are opened ahead of a run.
 const MOST_AHEAD: u64 = 1 << 16;
@@ -69,8 +71,8 @@ pub(crate) struct Measured {
 }
 
 impl Bench {
-    /// Makes ready to ask.
-    pub(crate) fn new(target: Target, form: Form, how: How) -> Result<Bench> {
+    /// Makes ready to ask; where there are texts, they are what is said.
+    pub(crate) fn new(target: Target, form: Form, how: How, texts: Vec<Text>) -> Result<Bench> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -78,13 +80,14 @@ impl Bench {
         allow_connections();
         let client = Arc::new(Client::new(target, Clock::start())?);
         let mut bench = Bench { runtime, client, form, how, prompts: Prompts::assumed(how.seed) };
-        if how.learn {
+        if how.learn && texts.is_empty() {
             let asker = bench.asker(false);
             let learnt = Prompts::learnt(how.seed, |text| count(&asker, text));
             if let Some(prompts) = bench.runtime.block_on(learnt) {
                 bench.prompts = prompts;
             }
         }
+        bench.prompts.texts = texts;
         Ok(bench)
     }
 

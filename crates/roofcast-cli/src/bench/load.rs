@@ -109,25 +109,16 @@ impl Loop<'_> {
     fn send(&mut self, request: &Request, clock: Clock) {
         let id = self.traffic.total() - self.traffic.remaining() - 1;
         let scheduled = self.start + request.at;
-        let question = Question {
-            id,
-            scheduled,
-            input_len: request.input_len.into(),
-            output_len: request.output_len.into(),
-            turns: self.prompts.of(request, id, |segment| self.said.get(&segment).cloned()),
-        };
+        let said = self.prompts.of(request, id, |segment| self.said.get(&segment).cloned());
+        let input_len = said.input_len;
+        let question = Question { id, scheduled, input_len, output_len: said.output_len, turns: said.turns };
         let (asker, done) = (Arc::clone(&self.asker), self.done.0.clone());
         let task = tokio::spawn(async move {
             // Where the run is over nobody waits for it.
             drop(done.send(asker.ask(question).await));
         });
-        let flight = Flight {
-            user: request.user,
-            scheduled,
-            sent: clock.now(),
-            input_len: request.input_len.into(),
-            task: task.abort_handle(),
-        };
+        let flight =
+            Flight { user: request.user, scheduled, sent: clock.now(), input_len, task: task.abort_handle() };
         self.flights.insert(id, flight);
     }
 
@@ -144,7 +135,7 @@ impl Loop<'_> {
         } else {
             self.traffic.refused(flight.user, at);
         }
-        if let Some(counted) = asked.counted {
+        if let Some(counted) = asked.counted.filter(|_| self.prompts.texts.is_empty()) {
             self.run.counted += 1;
             self.run.exact += u64::from(counted == flight.input_len);
         }

@@ -4,6 +4,7 @@
 //! tokens a server counts beside them. Equal tokens become equal words, so that prompts share exactly what the workload
 //! says they share. Knows nothing about how a server is asked to count.
 
+use super::texts::Text;
 use roofcast::kv_cache::prefix::Run;
 use roofcast::workload::{Prompt, Request, Traffic};
 use std::future::Future;
@@ -28,12 +29,24 @@ pub(crate) struct Prompts {
     tokens_per_word: f64,
     /// Other seeds, other words.
     pub(crate) seed: u64,
+    /// Said in turn instead of words, where there are any.
+    pub(crate) texts: Vec<Text>,
+}
+
+/// What a request says, and the lengths that go with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) turns: Vec<Turn>,
+    /// Prompt tokens, as far as they are known before a server counts them.
+    pub(crate) input_len: u64,
+    pub(crate) output_len: u64,
 }
 
 impl Prompts {
     /// A token a word and nothing beside.
     pub(crate) fn assumed(seed: u64) -> Prompts {
-        Prompts { words: WORDS.split_whitespace().collect(), overhead: 0, tokens_per_word: 1.0, seed }
+        let words = WORDS.split_whitespace().collect();
+        Prompts { words, overhead: 0, tokens_per_word: 1.0, seed, texts: Vec::new() }
     }
 
     /// Learns from a server what it counts: a probe of one word and one of all. Where they do not differ by a token a
@@ -71,13 +84,26 @@ impl Prompts {
         Some(prompts)
     }
 
-    /// What a request says, in turns. `answered` gives what a server said in an earlier one, which then counts for it.
-    pub(crate) fn of(
-        &self,
-        request: &Request,
-        id: u64,
-        answered: impl Fn(u32) -> Option<String>,
-    ) -> Vec<Turn> {
+    /// What a request says. `answered` gives what a server said in an earlier one, which then counts for it.
+    pub(crate) fn of(&self, request: &Request, id: u64, answered: impl Fn(u32) -> Option<String>) -> Said {
+        let output_len = request.output_len.into();
+        match self.texts.get(id as usize % self.texts.len().max(1)) {
+            Some(text) => {
+                let words: usize = text.turns.iter().map(|t| t.text.split_whitespace().count()).sum();
+                Said {
+                    turns: text.turns.clone(),
+                    input_len: words as u64,
+                    output_len: text.output_len.unwrap_or(output_len),
+                }
+            }
+            None => {
+                let turns = self.turns(request, id, answered);
+                Said { turns, input_len: request.input_len.into(), output_len }
+            }
+        }
+    }
+
+    fn turns(&self, request: &Request, id: u64, answered: impl Fn(u32) -> Option<String>) -> Vec<Turn> {
         let own = Traffic::OWN_SEGMENTS | id as u32;
         let whole = u64::from(request.input_len);
         let runs = match &request.prompt {
@@ -160,7 +186,7 @@ mod tests {
     }
 
     fn said(prompts: &Prompts, id: u64, request: &Request) -> String {
-        let turns = prompts.of(request, id, |_| None);
+        let turns = prompts.of(request, id, |_| None).turns;
         assert_eq!(turns.len(), 1);
         turns[0].text.clone()
     }
@@ -191,7 +217,8 @@ mod tests {
     fn answers_stand_in_conversations() {
         let runs = [(7, 3), (1 << 31, 2), (7, 2)].map(|(segment, length)| Run { segment, start: 0, length });
         let talk = request(7, Prompt::Runs(Box::new(runs)));
-        let turns = Prompts::assumed(0).of(&talk, 4, |s| (s == 1 << 31).then(|| "well then".to_owned()));
+        let said = Prompts::assumed(0).of(&talk, 4, |s| (s == 1 << 31).then(|| "well then".to_owned()));
+        let turns = said.turns;
         assert_eq!(turns.iter().map(|t| t.user).collect::<Vec<_>>(), [true, false, true]);
         assert_eq!(turns[1].text, "well then");
     }

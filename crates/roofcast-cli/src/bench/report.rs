@@ -3,7 +3,7 @@
 //! Knows: records and samples; when a run is invalid. Pure. How it is shown is the verb's.
 
 use super::load::Run;
-use super::window::{self, Window};
+use super::window::{self, Position, Window};
 use roofcast::record::{Outcome, Record};
 use roofcast::spec::Slo;
 use roofcast::summary::{Statistics, Summary};
@@ -74,6 +74,7 @@ pub(crate) struct Report {
     /// Share of the counted prompts that had exactly the tokens asked for; none where the server counts none.
     pub(crate) exact_prompts: Option<f64>,
     pub(crate) window: Window,
+    pub(crate) itl_by_position: Vec<Position>,
 }
 
 /// Failures of one kind.
@@ -104,6 +105,7 @@ impl Report {
             failures: failures(&run.records),
             exact_prompts: (run.counted > 0).then(|| run.exact as f64 / run.counted as f64),
             window: judge.window,
+            itl_by_position: window::by_position(counting),
             summary,
         };
         report.invalid_because = report.complaints(run, judge);
@@ -220,6 +222,7 @@ impl Serialize for Report {
         map.serialize_entry("failures", &self.failures)?;
         map.serialize_entry("exact_prompts", &self.exact_prompts)?;
         map.serialize_entry("window", &self.window)?;
+        map.serialize_entry("itl_by_position", &self.itl_by_position)?;
         map.end()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Knows: which records are warm-up and cool-down, how many requests were in flight, at what rate they were sent. Pure.
 
-use roofcast::record::Record;
+use roofcast::record::{Outcome, Record};
 use roofcast::units::Picoseconds;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -67,6 +67,42 @@ pub(super) fn peak_tokens_per_s(records: &[Record]) -> u64 {
     seconds.into_values().max().unwrap_or(0)
 }
 
+/// Gaps between chunks at a part of the answers.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Position {
+    /// The first and the last of the gaps, counted from 1.
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) gaps: u64,
+    pub(crate) mean_ms: f64,
+}
+
+/// How the gaps grow along the answers, in at most 32 parts.
+pub(super) fn by_position(records: &[Record]) -> Vec<Position> {
+    const MOST_PARTS: usize = 32;
+    let done = || records.iter().filter(|r| r.outcome == Outcome::Completed);
+    let width = done().map(|r| r.itl.len()).max().unwrap_or(0).div_ceil(MOST_PARTS).max(1);
+    let mut parts: Vec<(u64, u128)> = Vec::new();
+    for record in done() {
+        for (index, gaps) in record.itl.chunks(width).enumerate() {
+            if parts.len() == index {
+                parts.push((0, 0));
+            }
+            if let Some((count, sum)) = parts.get_mut(index) {
+                *count += gaps.len() as u64;
+                *sum += gaps.iter().map(|g| u128::from(g.0)).sum::<u128>();
+            }
+        }
+    }
+    let part = |(index, (gaps, sum)): (usize, (u64, u128))| Position {
+        from: (index * width) as u64 + 1,
+        to: ((index + 1) * width) as u64,
+        gaps,
+        mean_ms: sum as f64 / gaps as f64 / 1e9,
+    };
+    parts.into_iter().enumerate().map(part).collect()
+}
+
 /// Requests per second by `time`, first to last; none where that is no time.
 pub(super) fn rate(records: &[Record], time: impl Fn(&Record) -> Picoseconds) -> Option<f64> {
     let first = records.iter().map(&time).min()?;
@@ -107,6 +143,25 @@ mod tests {
         late.first_token = Some(Picoseconds(900_000_000_000));
         late.itl = [50, 150, 100, 100].map(|ms| Picoseconds(ms * 1_000_000_000)).to_vec();
         assert_eq!(peak_tokens_per_s(&[record(1, 0, 1), late]), 3);
+    }
+
+    #[test]
+    fn gaps_along_the_answers() {
+        let with = |gaps: &[u64]| {
+            let mut record = record(0, 0, 1);
+            record.itl = gaps.iter().map(|ms| Picoseconds(ms * 1_000_000_000)).collect();
+            record
+        };
+        // (1 + 3)/2 and (2 + 6)/2, and one at the end.
+        let found = by_position(&[with(&[1, 2]), with(&[3, 6, 9])]);
+        assert_eq!(
+            found.iter().map(|p| (p.from, p.gaps, p.mean_ms)).collect::<Vec<_>>(),
+            [(1, 2, 2.0), (2, 2, 4.0), (3, 1, 9.0)]
+        );
+        // 33 gaps: 17 parts of two, the last of one.
+        let found = by_position(&[with(&(0..33).collect::<Vec<_>>())]);
+        assert_eq!((found.len(), found[16].from, found[16].gaps, found[16].mean_ms), (17, 33, 1, 32.0));
+        assert_eq!(by_position(&[]), []);
     }
 
     #[test]

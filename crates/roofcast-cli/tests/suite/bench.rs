@@ -365,6 +365,69 @@ fn the_limit_and_the_forecast_stand_beside() {
 }
 
 #[test]
+fn prompts_from_a_file() {
+    let lines = "{\"prompt\": \"one two\", \"output_len\": 2}\n{\"conversations\": [{\"from\": \"human\", \"value\": \"three\"}]}\n";
+    let (_folder, path) = file("prompts.jsonl", lines.as_bytes());
+    let (answer, _) = json(&format!(
+        "bench --url {} --model m --endpoint chat --output-len 3 --prompts {path} {CALM}",
+        exact()
+    ));
+    // Two words and one, three tokens beside each; two tokens as the line says and three by default.
+    let count = |key: &str| answer[key].as_u64();
+    assert_eq!(
+        (count("total_input_tokens"), count("total_output_tokens")),
+        (Some(3 + 2 * EXTRA as u64), Some(5))
+    );
+    let (_folder, path) = file("prompts.jsonl", b"{\"prompt\": \"a\"}\n{\"prompt\": 1}");
+    let run = roofcast(&format!("bench --url http://127.0.0.1:1 --model m --prompts {path}"));
+    assert!(run.code == 2 && run.err.contains("prompts.jsonl:2"), "{}", run.err);
+}
+
+/// Arrivals, lengths and shared prefixes of a spec's [workload] are what is offered.
+#[test]
+fn a_specs_workload_is_offered() {
+    let (url, seen) = scripted::start(|_, stream| good(stream));
+    let spec = "[workload]\nrequests = 6\ninput_len = 20\noutput_len = 2\n[workload.arrivals]\nkind = \"burst\"\nsize = 3\nevery_s = 0.05\n\
+        [workload.prefix]\nlength = 10\nshare = 1.0\ncount = 1\n";
+    let (_folder, path) = file("spec.toml", spec.as_bytes());
+    let (answer, _) = json(&format!("bench {path} --url {url} --model m --assume-tokens {CALM}"));
+    assert_eq!(
+        (answer["completed"].as_u64(), answer["num_prompts"].as_u64()),
+        (Some(6), Some(6)),
+        "{answer}"
+    );
+    let seen = seen.lock().unwrap();
+    let prompts: Vec<Vec<&str>> =
+        seen.iter().map(|a| a.body["prompt"].as_str().unwrap().split(' ').collect()).collect();
+    assert!(prompts.iter().all(|p| p.len() == 30 && p[..10] == prompts[0][..10]), "{prompts:?}");
+    assert_ne!(prompts[0], prompts[1]);
+}
+
+/// Two conversations of three turns: each turn's messages are all that was said, the server's answers among them.
+#[test]
+fn conversations_grow_by_what_the_server_said() {
+    let (url, seen) = scripted::start(|_, stream| {
+        let said = chunk(
+            "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"indeed\"},\"finish_reason\":\"length\"}]}\n\ndata: [DONE]\n\n",
+        );
+        stream.write_all(format!("{HEAD}{said}0\r\n\r\n").as_bytes()).is_ok()
+    });
+    let spec = "[workload]\nrequests = 6\ninput_len = 5\noutput_len = 1\n[workload.arrivals]\nkind = \"sessions\"\nconcurrency = 1\nturns = 3\n";
+    let (_folder, path) = file("spec.toml", spec.as_bytes());
+    let (answer, _) =
+        json(&format!("bench {path} --url {url} --model m --endpoint chat --assume-tokens {CALM}"));
+    assert_eq!(answer["completed"], 6, "{answer}");
+    let seen = seen.lock().unwrap();
+    let turns: Vec<usize> = seen.iter().map(|a| a.body["messages"].as_array().unwrap().len()).collect();
+    assert_eq!(turns, [1, 3, 5, 1, 3, 5]);
+    let (first, last) = (&seen[0].body["messages"], &seen[2].body["messages"]);
+    assert_eq!(
+        (&last[0], &last[1]["role"], &last[1]["content"]),
+        (&first[0], &"assistant".into(), &"indeed".into())
+    );
+}
+
+#[test]
 fn metrics_are_read_beside_the_run() {
     let (url, _) = scripted::start(|n, stream| {
         // The requests are the second and third of four: /metrics is asked before and after.

@@ -6,7 +6,7 @@ use crate::bench::report::Judge;
 use crate::bench::request::Form;
 use crate::bench::target::{Endpoint, Target};
 use crate::bench::window::Window;
-use crate::bench::{Bench, How};
+use crate::bench::{Bench, How, texts};
 use crate::input;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -34,7 +34,14 @@ pub(super) struct Setup {
 impl Setup {
     pub(super) fn new(args: &BenchArgs) -> Result<Setup> {
         let spec = input::spec(args.deployment.spec.as_deref())?;
-        let (place, workload) = workload(args, &spec)?;
+        let (place, mut workload) = workload(args, &spec)?;
+        let texts = match &args.how.prompts {
+            Some(path) => texts::parse(&path.display().to_string(), &input::text(path)?)?,
+            None => Vec::new(),
+        };
+        if args.load.requests.is_none() && !texts.is_empty() {
+            workload.requests = Some(texts.len() as u64);
+        }
         let named = args.deployment.hardware.is_some() || spec.hardware.accelerator.is_some();
         let deployment = if named { Some(input::deployment(&args.deployment)?) } else { None };
         let model = match &args.served_model {
@@ -51,7 +58,7 @@ impl Setup {
             scrape: args.how.metrics,
         };
         let judge = judge(&args.judge, &spec);
-        let bench = Bench::new(target, form, how)?;
+        let bench = Bench::new(target, form, how, texts)?;
         let endpoint = args.endpoint;
         Ok(Setup { bench, spec, place, workload, judge, deployment, url, endpoint, model })
     }
