@@ -428,6 +428,63 @@ fn conversations_grow_by_what_the_server_said() {
 }
 
 #[test]
+fn every_key_is_documented() {
+    let documented = std::fs::read_to_string(crate::support::root().join("docs/json.md")).unwrap();
+    let (_folder, path) = file("vllm.json", b"{\"mean_ttft_ms\": 1.0}");
+    let run = format!(
+        "bench --url {} --model llama-3.1-8b --requests 2 --output-len 3 {CALM} --hardware h100-sxm",
+        exact()
+    );
+    let failing = format!("bench --url {} --model m --requests 2 {CALM}", scripted::nobody());
+    for question in [
+        format!("{run} --metrics --baseline {path}"),
+        format!("{run} --sweep output-len=2,3"),
+        format!("{run} --find-rate 5..5.1 --slo-e2el 10000"),
+        failing,
+    ] {
+        let (answer, _) = json(&question);
+        let mut keys = Vec::new();
+        crate::output::collect(&answer, &mut keys);
+        for key in keys {
+            let named = [format!("`{key}`"), format!("`{key}[]`")];
+            assert!(
+                named.iter().any(|n| documented.contains(n)),
+                "{question}: `{key}` is not in docs/json.md"
+            );
+        }
+        assert!(documented.contains(answer["schema"].as_str().unwrap()));
+    }
+}
+
+#[test]
+fn arguments_that_cannot_be() {
+    let base = "bench --model m --url http://127.0.0.1:1";
+    for (arguments, says) in [
+        ("bench --model m --url 127.0.0.1:1".to_owned(), "--url"),
+        ("bench --url http://127.0.0.1:1".into(), "--model"),
+        (format!("{base} --rate 0"), "--rate"),
+        (format!("{base} --rate nan"), "--rate"),
+        (format!("{base} --concurrency 0"), "--concurrency"),
+        (format!("{base} --concurrency 2 --rate 1"), "--rate"),
+        (format!("{base} --timeout 0"), "--timeout"),
+        (format!("{base} --header nonsense"), "--header"),
+        (format!("{base} --extra-body [1]"), "--extra-body"),
+        (format!("{base} --sweep depth=1"), "concurrency"),
+        (format!("{base} --sweep rate=0"), "--sweep"),
+        (format!("{base} --find-rate 9..1 --slo-ttft 5"), "--find-rate"),
+        (format!("{base} --find-rate 1..9"), "without an SLO"),
+        (format!("{base} --records run.txt"), "--records"),
+        (format!("{base} --baseline gone.json"), "gone.json"),
+        (format!("{base} --hardware h100-sxm"), "no model named"),
+        (format!("{base} gone.toml"), "gone.toml"),
+    ] {
+        let run = roofcast(&arguments);
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{arguments}: {}", run.err);
+        assert!(run.err.contains(says), "{arguments}: {says:?} is not in {:?}", run.err);
+    }
+}
+
+#[test]
 fn metrics_are_read_beside_the_run() {
     let (url, _) = scripted::start(|n, stream| {
         // The requests are the second and third of four: /metrics is asked before and after.
