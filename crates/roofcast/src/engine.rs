@@ -5,6 +5,8 @@
 //! vLLM's scheduler itself. Knows nothing about where requests come from: [`crate::simulate`] drives it.
 
 pub mod blocks;
+mod cache;
+mod chunks;
 pub mod clock;
 pub mod config;
 pub mod decodes;
@@ -13,6 +15,7 @@ mod identity;
 pub mod price;
 pub mod queue;
 mod ring;
+mod sharing;
 pub mod state;
 pub mod tally;
 
@@ -27,7 +30,7 @@ use crate::units::{ByteRate, Picoseconds};
 use crate::workload::Prompt;
 use blocks::Blocks;
 use clock::Ticks;
-use config::Config;
+use config::{Config, Prefixes};
 use decodes::{Decodes, Each, Id, Lockstep};
 use price::{Chunk, Price, Shares};
 use state::{Arrival, Sequence, State};
@@ -242,7 +245,7 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {
-        if !self.state.config.prefix_caching {
+        if self.state.config.prefixes == Prefixes::Unknown {
             return self.state.arrive(arrival, Prefix::default());
         }
         let prefix = self.outputs.prefix(prompt);

@@ -7,9 +7,9 @@ pub mod results;
 
 use crate::cost::{Utilization, cost};
 use crate::deployment::Deployment;
-use crate::engine::config::Config;
+use crate::engine::config::{Config, Prefixes};
 use crate::engine::price::Shares;
-use crate::engine::tally::Tally;
+use crate::engine::tally::{Mean, Tally};
 use crate::engine::{self, Replica};
 use crate::error::{Error, Result};
 use crate::fleet::{Fleet, Ranking};
@@ -137,6 +137,12 @@ pub struct CacheUse {
     pub mean_usage: f64,
     /// Share of the held room that no token stood in, in the mean over steps.
     pub internal_fragmentation: f64,
+    /// Share of the free room outside its longest gap, in the mean over attempts to admit; 0 where blocks are alike.
+    pub external_fragmentation: f64,
+    /// Attempts that failed though enough was free in sum.
+    pub scattered_refusals: u64,
+    /// The share at these.
+    pub scattered_fragmentation: f64,
 }
 
 /// Seconds by what bound them.
@@ -211,7 +217,7 @@ pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Opti
         max_num_batched_tokens: config.max_num_batched_tokens,
         max_model_len: config.max_model_len,
         enable_chunked_prefill: config.enable_chunked_prefill,
-        enable_prefix_caching: config.prefix_caching,
+        enable_prefix_caching: config.prefixes != Prefixes::Unknown,
         leap: options.leap,
     };
     Ok(report(deployment, &config, settings, fleet))
@@ -293,12 +299,17 @@ fn cache_use(config: &Config, tallies: &[&Tally], mean_tokens: f64) -> CacheUse 
     let slack: u128 = tallies.iter().map(|t| t.slack_steps).sum();
     let slack = ratio(slack as f64, steps as f64);
     let block_size = u64::from(config.block_size);
+    let mean = |of: fn(&Tally) -> Mean| tallies.iter().map(|t| of(t)).fold(Mean::default(), Mean::and);
+    let scattered = mean(|t| t.scattered);
     CacheUse {
         blocks: config.blocks,
         block_size,
         max_blocks: tallies.iter().map(|t| t.blocks_peak).max().unwrap_or(0),
         mean_usage: (mean_tokens + slack) / (config.blocks * block_size) as f64,
         internal_fragmentation: ratio(slack, mean_tokens + slack),
+        external_fragmentation: mean(|t| t.attempts).value(),
+        scattered_refusals: scattered.count,
+        scattered_fragmentation: scattered.value(),
     }
 }
 

@@ -117,6 +117,8 @@ pub struct EngineSpec {
     pub long_prefill_token_threshold: Option<u64>,
     /// Who comes first.
     pub policy: QueuePolicy,
+    /// SGLang's order of the queue under `policy = "fcfs"`.
+    pub schedule_policy: SchedulePolicy,
     /// How well `policy = "sjf"` knows the output's length.
     pub length_prediction: Prediction,
     /// Admission needs room for the whole known sequence, not for its first chunk.
@@ -186,6 +188,17 @@ pub enum QueuePolicy {
     Priority,
     /// Shortest output first, as far as it is known.
     Sjf,
+}
+
+/// SGLang's orders of the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SchedulePolicy {
+    /// First come, first served.
+    #[default]
+    Fcfs,
+    /// Longest prefix in the cache first.
+    Lpm,
 }
 
 /// How well an output's length is known before it is generated.

@@ -7,7 +7,7 @@ use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::scheduler::{Policy, vllm};
-use crate::spec::{EngineSpec, PreemptionMode, QueuePolicy, ReservationKind, SchedulerKind};
+use crate::spec::{EngineSpec, PreemptionMode, QueuePolicy, ReservationKind, SchedulePolicy, SchedulerKind};
 
 /// Settings of one replica.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,8 +26,8 @@ pub struct Config {
     pub enable_chunked_prefill: bool,
     /// Admission needs room for the whole known sequence, not for its first chunk.
     pub scheduler_reserve_full_isl: bool,
-    /// Whether blocks are found again by their content.
-    pub prefix_caching: bool,
+    /// How tokens that are there already are found.
+    pub prefixes: Prefixes,
     /// Blocks kept free when admitting beside running requests.
     pub watermark_blocks: u64,
     /// Who comes first.
@@ -36,6 +36,8 @@ pub struct Config {
     pub reservation: Reservation,
     /// What becomes of a preempted request's cache.
     pub preemption: Preemption,
+    /// Whether each request's blocks are one piece of an address space.
+    pub contiguous: bool,
     /// KV tokens that the host's memory holds.
     pub swap_tokens: u64,
 }
@@ -54,6 +56,18 @@ pub enum Reservation {
     Pow2,
     /// The longest sequence that is served.
     Max,
+}
+
+/// How tokens that are in the cache already are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Prefixes {
+    /// They are not.
+    #[default]
+    Unknown,
+    /// By full blocks of the same content.
+    Blocks,
+    /// By a radix tree, token by token.
+    Tree,
 }
 
 /// What becomes of a preempted request's cache.
@@ -97,16 +111,21 @@ impl Config {
             max_model_len: narrow(max_model_len),
             enable_chunked_prefill: spec.enable_chunked_prefill.unwrap_or(defaults.chunked),
             scheduler_reserve_full_isl: spec.scheduler_reserve_full_isl.unwrap_or(defaults.reserve_full),
-            prefix_caching: caches_prefixes(spec, shared),
+            prefixes: prefixes(spec, shared, block_size),
             watermark_blocks: (share("watermark", spec.watermark.unwrap_or(defaults.watermark))?
                 * (blocks + u64::from(spec.scheduler == SchedulerKind::Vllm)) as f64)
                 as u64,
-            order: if spec.policy == QueuePolicy::Fcfs { Order::Arrival } else { Order::Key },
+            order: match (spec.policy, spec.schedule_policy) {
+                (QueuePolicy::Fcfs, SchedulePolicy::Lpm) => Order::Prefix,
+                (QueuePolicy::Fcfs, SchedulePolicy::Fcfs) => Order::Arrival,
+                _ => Order::Key,
+            },
             reservation: defaults.reservation,
             preemption: match spec.preemption_mode {
                 PreemptionMode::Recompute => Preemption::Recompute,
                 PreemptionMode::Swap => Preemption::Swap,
             },
+            contiguous: matches!(spec.scheduler, SchedulerKind::Static | SchedulerKind::Orca),
             swap_tokens: swap_tokens(deployment, spec, context)?,
         };
         check(spec, &config)?;
@@ -123,7 +142,7 @@ impl Config {
             max_num_batched_tokens: u64::from(self.max_num_batched_tokens),
             max_model_len: u64::from(self.max_model_len),
             enable_chunked_prefill: self.enable_chunked_prefill,
-            enable_prefix_caching: self.prefix_caching,
+            enable_prefix_caching: self.prefixes == Prefixes::Blocks,
             long_prefill_token_threshold: spec.long_prefill_token_threshold.unwrap_or(0),
             long_prefill_token_threshold_adaptive: false,
             policy: if spec.policy == QueuePolicy::Fcfs {
@@ -143,10 +162,16 @@ impl Config {
     }
 }
 
-/// Whether prefixes are cached: as asked, else where prompts have tokens in common. vLLM always does, which without them
-/// changes nothing but what a preempted request finds of its own.
-fn caches_prefixes(spec: &EngineSpec, shared: bool) -> bool {
-    spec.enable_prefix_caching.unwrap_or(shared && spec.scheduler == SchedulerKind::Vllm)
+/// How prefixes are found, where they are: as asked, else where prompts have tokens in common. vLLM and SGLang always look,
+/// which without them changes nothing but what a preempted request finds of its own.
+fn prefixes(spec: &EngineSpec, shared: bool, block_size: u64) -> Prefixes {
+    let kind = match spec.scheduler {
+        SchedulerKind::Vllm => Prefixes::Blocks,
+        SchedulerKind::Sglang => Prefixes::Tree,
+        _ => Prefixes::Unknown,
+    };
+    let pages = kind == Prefixes::Tree && block_size > 1;
+    if spec.enable_prefix_caching.unwrap_or(shared && !pages) { kind } else { Prefixes::Unknown }
 }
 
 /// Blocks that requests can hold: vLLM keeps one of its own as the null block.
@@ -201,8 +226,8 @@ fn swap_tokens(deployment: &Deployment, spec: &EngineSpec, context: u64) -> Resu
 
 /// Refuses what a scheduler does not have.
 fn check(spec: &EngineSpec, config: &Config) -> Result<()> {
+    check_prefixes(spec, config)?;
     let vllm_only = [
-        ("enable_prefix_caching", spec.enable_prefix_caching == Some(true)),
         ("long_prefill_token_threshold", spec.long_prefill_token_threshold.is_some()),
         ("async_scheduling", spec.async_scheduling == Some(true)),
     ];
@@ -224,6 +249,25 @@ fn check(spec: &EngineSpec, config: &Config) -> Result<()> {
     if spec.reservation != ReservationKind::Max && !reserves {
         let accepted = "left out; only static and orca reserve";
         return Err(Error::field("engine", "reservation", format!("{:?}", spec.reservation), accepted));
+    }
+    Ok(())
+}
+
+/// Refuses prefix caches that a scheduler does not have, and an order by prefixes that nobody finds.
+fn check_prefixes(spec: &EngineSpec, config: &Config) -> Result<()> {
+    if spec.enable_prefix_caching == Some(true) && config.prefixes == Prefixes::Unknown {
+        let accepted = "the schedulers vllm and sglang, or the key left out";
+        return Err(Error::field("engine", "enable_prefix_caching", "set", accepted));
+    }
+    if config.prefixes == Prefixes::Tree && config.block_size != 1 {
+        let accepted = "1 with a prefix cache: sglang finds prefixes by the token";
+        return Err(Error::field("engine", "block_size", config.block_size, accepted));
+    }
+    let ordered = spec.schedule_policy == SchedulePolicy::Fcfs
+        || (config.prefixes == Prefixes::Tree && spec.policy == QueuePolicy::Fcfs);
+    if !ordered {
+        let accepted = "with the scheduler sglang, enable_prefix_caching, and policy left out; else left out";
+        return Err(Error::field("engine", "schedule_policy", "lpm", accepted));
     }
     Ok(())
 }

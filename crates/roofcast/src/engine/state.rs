@@ -3,11 +3,11 @@
 //! Knows: the moves that every policy is made of (admit, continue, preempt, decode) and what each does to the blocks.
 //! Knows nothing about when to make them ([`crate::scheduler`]) or how long they take ([`super::price`]).
 
+use super::cache::Cache;
 use super::clock::Ticks;
 use super::config::{Config, Preemption, Reservation};
 use super::decodes::{Decodes, Entry, Id};
-use super::identity::Identity;
-use super::queue::Queue;
+use super::queue::{Order, Queue};
 use super::tally::Tally;
 use crate::kv_cache::prefix::Prefix;
 use crate::timeline::{Mark, Segment, Timeline};
@@ -103,8 +103,8 @@ pub struct State<D> {
     /// Everyone running in order of admission, with those long gone.
     stack: Vec<(u64, Id)>,
     free: u64,
-    /// Which blocks are whose, where prefixes are cached.
-    identity: Option<Identity>,
+    /// What is known of the cache beside its free blocks.
+    cache: Cache,
     orders: u64,
     /// Tokens moved between device and host in this step.
     moved: u64,
@@ -131,7 +131,7 @@ impl<D: Decodes> State<D> {
             prefills: Vec::new(),
             stack: Vec::new(),
             free: config.blocks,
-            identity: config.prefix_caching.then(|| Identity::new(config.blocks, config.block_size)),
+            cache: Cache::new(&config),
             orders: 0,
             moved: 0,
             parked: 0,
@@ -158,9 +158,7 @@ impl<D: Decodes> State<D> {
                 (self.sequences.len() - 1) as Id
             }
         };
-        if let Some(identity) = &mut self.identity {
-            identity.arrive(id, arrival.number, prefix);
-        }
+        self.cache.arrive(id, &arrival, prefix);
         self.waiting.push(id, arrival.key, arrival.number);
         self.tally.waiting_peak = self.tally.waiting_peak.max(self.waiting.len());
     }
@@ -188,7 +186,7 @@ impl<D: Decodes> State<D> {
 
     /// Whether the queue is in order of arrival, so that a newcomer changes nothing for those before it.
     pub fn in_order(&self) -> bool {
-        self.waiting.in_order()
+        self.config.order == Order::Arrival
     }
 
     /// How many run, prompts in part among them.
@@ -263,29 +261,61 @@ impl<D: Decodes> State<D> {
     /// Looks at the head of the queue: its known tokens that are in the cache, and those to compute.
     pub fn look_up(&mut self, id: Id) -> (u32, u32) {
         let known = self.sequence(id).known;
-        let ready = match &mut self.identity {
-            Some(identity) => identity.find(id, u64::from(known)) as u32,
-            None => 0,
-        };
+        let ready = self.cache.find(id, known, self.free);
         self.sequences[id as usize].ready = ready;
         (ready, known - ready)
     }
 
     /// Blocks that a request takes when it is admitted to compute `tokens` beyond those that are in the cache.
     pub fn admission_blocks(&self, id: Id, tokens: u32) -> u64 {
-        if let Some(identity) = &self.identity {
-            return identity.admission_blocks(u64::from(tokens));
+        let Sequence { arrival, known, ready, .. } = self.sequence(id);
+        match &self.cache {
+            Cache::Blocks(identity) => return identity.admission_blocks(u64::from(tokens)),
+            Cache::Tree(sharing) => return u64::from(known - ready) + sharing.unheld(),
+            Cache::Counted | Cache::Chunks(_) => {}
         }
-        let arrival = &self.sequence(id).arrival;
         match self.config.reservation {
             Reservation::Grow => self.blocks(tokens),
-            Reservation::Prompt => self.blocks(self.sequence(id).known),
+            Reservation::Prompt => self.blocks(*known),
             Reservation::Oracle => self.blocks(arrival.input + arrival.output),
             Reservation::Pow2 => {
                 let guess = arrival.input + arrival.output.next_power_of_two();
                 self.blocks(guess.min(self.config.max_model_len))
             }
             Reservation::Max => self.blocks(self.config.max_model_len),
+        }
+    }
+
+    /// Tokens found for the head of the queue that leave what is free with it, beside those that it computes.
+    pub fn claimed(&self) -> u64 {
+        match &self.cache {
+            Cache::Tree(sharing) => sharing.unheld(),
+            _ => 0,
+        }
+    }
+
+    /// Whether decodes may overwrite what somebody who waits would find.
+    pub fn overwrites(&self) -> bool {
+        matches!(self.cache, Cache::Tree(_))
+    }
+
+    /// Puts whoever finds most in the cache first, ties in the order of before.
+    pub fn longest_prefix_first(&mut self) {
+        let waiting: Vec<Id> = self.waiting.iter().collect();
+        for id in waiting {
+            self.look_up(id);
+        }
+        let sequences = &self.sequences;
+        self.waiting.sort_by_key(|id| std::cmp::Reverse(sequences[id as usize].ready));
+    }
+
+    /// Whether a request can be admitted to compute `tokens`: its blocks are free, and where it takes them in one piece
+    /// there is a gap for them.
+    pub fn has_room(&mut self, id: Id, tokens: u32) -> bool {
+        let blocks = self.admission_blocks(id, tokens);
+        match &mut self.cache {
+            Cache::Chunks(chunks) => chunks.attempt(id, blocks, &mut self.tally),
+            _ => blocks <= self.free,
         }
     }
 
@@ -298,17 +328,15 @@ impl<D: Decodes> State<D> {
         let Some(id) = self.waiting.pop() else { return };
         let blocks = self.admission_blocks(id, tokens);
         self.free -= blocks;
-        if let Some(identity) = &mut self.identity {
-            identity.admit(id, u64::from(tokens));
-        }
+        self.cache.admit(id, self.sequence(id).ready, blocks, tokens);
         self.enter(id);
         let sequence = &mut self.sequences[id as usize];
         sequence.phase = Phase::Prefill;
         sequence.computed = sequence.ready;
-        sequence.held = if self.identity.is_some() {
-            u64::from((sequence.ready + tokens).div_ceil(self.config.block_size))
-        } else {
-            blocks
+        sequence.held = match self.cache {
+            Cache::Blocks(_) => u64::from((sequence.ready + tokens).div_ceil(self.config.block_size)),
+            Cache::Tree(_) => u64::from(sequence.known),
+            Cache::Counted | Cache::Chunks(_) => blocks,
         };
         self.tally.cached_tokens += u64::from(sequence.ready);
         if sequence.generated == 0 && sequence.preemptions == 0 {
@@ -347,7 +375,7 @@ impl<D: Decodes> State<D> {
         self.free -= blocks;
         let s = &mut self.sequences[id as usize];
         s.held += blocks;
-        if let Some(identity) = &mut self.identity {
+        if let Cache::Blocks(identity) = &mut self.cache {
             identity.extend(id, u64::from(s.computed + tokens));
         }
         self.pieces.push(Piece { id, new: tokens });
@@ -361,7 +389,7 @@ impl<D: Decodes> State<D> {
     /// Takes the blocks that the next decodes need; they must be free.
     pub fn take_decode_blocks(&mut self) {
         self.free -= self.decode_blocks(1);
-        if let Some(identity) = &mut self.identity {
+        if let Cache::Blocks(identity) = &mut self.cache {
             identity.decode(u64::from(!self.decodes.is_empty()));
         }
     }
@@ -373,7 +401,7 @@ impl<D: Decodes> State<D> {
         let all = self.decode_blocks(steps) - first;
         let enough = if all <= self.free { steps } else { self.affordable(steps, first) };
         self.free -= self.decode_blocks(enough) - first;
-        if let Some(identity) = &mut self.identity {
+        if let Cache::Blocks(identity) = &mut self.cache {
             identity.decode(enough - 1);
         }
         enough
@@ -479,7 +507,9 @@ impl<D: Decodes> State<D> {
     pub fn computed(&mut self, piece: Piece) -> bool {
         let s = &mut self.sequences[piece.id as usize];
         s.computed += piece.new;
-        if s.computed < s.known {
+        let (computed, known) = (s.computed, s.known);
+        self.free += self.cache.publish(piece.id, computed, self.free);
+        if computed < known {
             return false;
         }
         let at = self.prefills.iter().position(|id| *id == piece.id);
@@ -508,7 +538,7 @@ impl<D: Decodes> State<D> {
         }
         s.phase = Phase::Decode;
         let entry = Entry { id, computed: s.computed, remaining, order: s.order };
-        if let Some(identity) = &mut self.identity {
+        if let Cache::Blocks(identity) = &mut self.cache {
             identity.join(id, u64::from(s.computed));
         }
         self.decodes.insert(entry);
@@ -553,6 +583,7 @@ impl<D: Decodes> State<D> {
             self.count_slack(id, computed);
         }
         let blocks = if decoded && self.grows() { self.blocks(computed) } else { self.sequence(id).held };
+        self.free += self.cache.publish(id, computed, self.free);
         // The last token was sampled and never computed.
         let generated = u64::from(self.sequence(id).arrival.output - 1);
         self.give_back(id, blocks, u64::from(computed), generated, decoded);
@@ -567,13 +598,18 @@ impl<D: Decodes> State<D> {
 
     /// Frees `blocks` blocks of a sequence that has `computed` tokens in the cache.
     fn give_back(&mut self, id: Id, blocks: u64, computed: u64, generated: u64, decoding: bool) {
-        match &mut self.identity {
+        match &mut self.cache {
             // Blocks that others hold, too, stay taken.
-            Some(identity) => {
+            Cache::Blocks(identity) => {
                 identity.leave(id, computed, generated, decoding);
                 self.free = identity.free();
             }
-            None => self.free += blocks,
+            Cache::Tree(sharing) => self.free += sharing.leave(id, blocks),
+            Cache::Chunks(chunks) => {
+                chunks.give_back(id, blocks);
+                self.free += blocks;
+            }
+            Cache::Counted => self.free += blocks,
         }
     }
 

@@ -12,7 +12,7 @@ use roofcast::record::Record;
 use roofcast::router::{Router, Routing};
 use roofcast::simulate::{self, results::Results};
 use roofcast::spec::{
-    CostKind, EngineSpec, PreemptionMode, QueuePolicy, ReservationKind, SchedulerKind, Slo,
+    CostKind, EngineSpec, PreemptionMode, QueuePolicy, ReservationKind, SchedulePolicy, SchedulerKind, Slo,
 };
 use roofcast::timeline::series::{Point, Series, together};
 use roofcast::timeline::trace::{Event, Trace};
@@ -155,6 +155,7 @@ fn schedulers() -> impl Strategy<Value = EngineSpec> {
         Splitfuse,
         Lightllm,
         Sglang,
+        Sglang,
         LlamaCpp,
         TensorrtLlm,
         TensorrtLlmMaxUtilization,
@@ -167,8 +168,10 @@ fn schedulers() -> impl Strategy<Value = EngineSpec> {
         let size = match scheduler {
             Vllm => [1, 8, 16][order],
             Lightllm => 1,
+            Sglang if flag => 1,
             _ => 16,
         };
+        let found = scheduler == Sglang && flag;
         EngineSpec {
             scheduler,
             num_gpu_blocks: Some(if size == 1 { blocks * 16 } else { blocks }),
@@ -176,7 +179,8 @@ fn schedulers() -> impl Strategy<Value = EngineSpec> {
             max_num_seqs: Some(seqs),
             max_num_batched_tokens: plain.then_some(budget),
             enable_chunked_prefill: (scheduler == Vllm).then_some(flag),
-            enable_prefix_caching: (scheduler == Vllm).then_some(order > 0),
+            enable_prefix_caching: if scheduler == Vllm { Some(order > 0) } else { found.then_some(true) },
+            schedule_policy: if found && order == 0 { SchedulePolicy::Lpm } else { SchedulePolicy::Fcfs },
             scheduler_reserve_full_isl: plain.then_some(!flag),
             policy: [QueuePolicy::Fcfs, QueuePolicy::Fcfs, QueuePolicy::Sjf][order],
             preemption_mode: match scheduler {
@@ -213,6 +217,7 @@ proptest! {
         prop_assert_eq!((a.token_steps, a.running_steps, a.blocks_peak), (b.token_steps, b.running_steps, b.blocks_peak));
         prop_assert_eq!((&a.itl, &a.decodes, a.waiting_peak), (&b.itl, &b.decodes, b.waiting_peak));
         prop_assert_eq!((a.idle, a.swapping, a.mixed), (b.idle, b.swapping, b.mixed));
+        prop_assert_eq!((a.attempts, a.scattered, a.cached_tokens), (b.attempts, b.scattered, b.cached_tokens));
     }
 
     /// The engine that counts takes the decisions of the scheduler that is held to vLLM's own traces, with and without a
@@ -220,7 +225,7 @@ proptest! {
     #[test]
     fn counting_is_vllm_block_by_block(workload in workloads(), spec in schedulers(), caching in any::<bool>()) {
         let spec = EngineSpec { scheduler: SchedulerKind::Vllm, policy: QueuePolicy::Fcfs, reservation: ReservationKind::Max,
-            preemption_mode: PreemptionMode::Recompute, enable_prefix_caching: Some(caching), ..spec };
+            preemption_mode: PreemptionMode::Recompute, schedule_policy: SchedulePolicy::Fcfs, enable_prefix_caching: Some(caching), ..spec };
         let asked = EngineSpec { long_prefill_token_threshold: Some(1 << 20), ..spec.clone() };
         let name = "meta-llama/Llama-3.1-8B-Instruct";
         let mut counted = served(&deployment(name, spec), &workload, true);
