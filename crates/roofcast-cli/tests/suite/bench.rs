@@ -71,13 +71,23 @@ fn vllms_keys_are_all_there() {
     let Some(path) = shared("validation/vllm_bench_json/c4.json") else { return };
     let theirs = std::fs::read_to_string(path).unwrap();
     let theirs: Value = serde_json::from_str(&theirs).unwrap();
-    let (ours, _) = json(&format!("bench --url {} --model m --requests 2 --output-len 2 {CALM}", exact()));
-    // What describes their client, and what has a value a request.
-    let theirs_alone = ["date", "label", "tokenizer_id", "endpoint_type", "rtfx"];
+    let (ours, _) =
+        json(&format!("bench --url {} --model m --requests 2 --output-len 3 --detailed {CALM}", exact()));
+    // What describes their client and its queue, and what was said.
+    let theirs_alone =
+        ["date", "label", "tokenizer_id", "endpoint_type", "rtfx", "queue_times", "generated_texts"];
     for (key, value) in theirs.as_object().unwrap() {
-        if !value.is_array() && !theirs_alone.contains(&key.as_str()) {
+        if !theirs_alone.contains(&key.as_str()) {
+            assert_eq!(ours[key].is_array(), value.is_array(), "{key} is {}", ours[key]);
             assert!(ours.get(key).is_some(), "{key} is missing");
         }
+    }
+    // The parts of an answer are the whole of it.
+    let list = |key: &str| ours[key].as_array().unwrap().clone();
+    for i in 0..2 {
+        let gaps: f64 = list("itls")[i].as_array().unwrap().iter().map(|g| g.as_f64().unwrap()).sum();
+        let whole = list("latencies")[i].as_f64().unwrap();
+        assert!((list("ttfts")[i].as_f64().unwrap() + gaps - whole).abs() < 1e-9, "{ours}");
     }
 }
 
@@ -437,7 +447,7 @@ fn every_key_is_documented() {
     );
     let failing = format!("bench --url {} --model m --requests 2 {CALM}", scripted::nobody());
     for question in [
-        format!("{run} --metrics --baseline {path}"),
+        format!("{run} --metrics --detailed --baseline {path}"),
         format!("{run} --sweep output-len=2,3"),
         format!("{run} --find-rate 5..5.1 --slo-e2el 10000"),
         failing,
