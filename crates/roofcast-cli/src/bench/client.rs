@@ -198,11 +198,12 @@ impl Client {
                 Some(connection) => connection,
                 None => self.connect().await?,
             };
-            if let Err(e) = connection.wire.sending(connection.send.ready()).await {
+            // Reading first: where the server has closed it meanwhile, that is seen here.
+            if let Err(e) = connection.wire.reading(connection.send.ready()).await {
                 if fresh {
                     return Err(failure(&e));
                 }
-                continue; // The server closed it while it was idle.
+                continue;
             }
             let request = self.request(method.clone(), path, body.clone())?;
             match connection.wire.sending(connection.send.try_send_request(request)).await {

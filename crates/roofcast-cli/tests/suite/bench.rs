@@ -226,6 +226,19 @@ fn a_server_that_says_no() {
     assert_fault(faulty(says(format!("{HEAD}{}{error}", token())), ""), "stream_error", "out of blocks");
 }
 
+/// A server that closes each connection a while after its answer, without saying so: no request is lost by that.
+#[test]
+fn connections_that_are_closed_while_they_are_idle() {
+    let (url, _) = scripted::start(|_, stream| {
+        good(stream);
+        false
+    });
+    let (answer, _) = json(&format!(
+        "bench --url {url} --model m --rate 10 --constant --requests 5 --output-len 2 --assume-tokens {CALM}"
+    ));
+    assert_eq!((answer["completed"].as_u64(), answer["failed"].as_u64()), (Some(5), Some(0)), "{answer}");
+}
+
 #[test]
 fn nobody_there() {
     let (answer, code) = json(&format!("bench --url {} --model m --requests 3 {CALM}", scripted::nobody()));
