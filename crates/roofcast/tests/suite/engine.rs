@@ -297,3 +297,34 @@ proptest! {
         prop_assert_eq!(steps(&stepping), steps(&leaping));
     }
 }
+
+/// Seed 004: where B requests of P prompt and G output tokens are always generating, B (P + G)/G tokens of KV leave the
+/// cache with every step. Each request holds P + G − 1 tokens at its end: its last one is never computed.
+#[test]
+fn a_batch_evicts_its_share_of_the_cache_every_step() {
+    for (batch, prompt, output) in [(32_u64, 1024_u64, 512_u64), (43, 8192, 512), (16, 100, 900)] {
+        let spec =
+            EngineSpec { num_gpu_blocks: Some(1 << 20), max_num_seqs: Some(batch), ..EngineSpec::default() };
+        let workload = Workload {
+            requests: Some(batch * 40),
+            seed: 1,
+            arrivals: Arrivals::ClosedLoop { concurrency: batch, think_s: None },
+            input_len: Length::Tokens(prompt),
+            output_len: Length::Tokens(output),
+            prefix: None,
+            priorities: Vec::new(),
+        };
+        let fleet = served(&deployment("meta-llama/Llama-3.1-8B-Instruct", spec), &workload, true);
+        let tally = fleet.replicas[0].tally();
+        let evicted = (batch * 40 * (prompt + output - 1)) as f64 / tally.decode_steps as f64;
+        let formula = (batch * (prompt + output)) as f64 / output as f64;
+        // Prompts are computed beside decodes, in steps in which their own request does not generate yet: at most a step
+        // for each of the G that it takes, and one for each token of the budget that the prompts of a wave fill.
+        let prefills = (batch * prompt).div_ceil(8192) as f64;
+        let most = 1.0 + (1.0 + prefills) / output as f64;
+        assert!(
+            evicted <= formula * 1.001 && evicted * most >= formula * 0.999,
+            "{evicted} {formula} {most}"
+        );
+    }
+}

@@ -46,7 +46,7 @@ pub(super) struct Limit {
 /// The same workload through the engine in virtual time.
 #[derive(Serialize)]
 pub(super) struct Forecast {
-    pub(super) source: &'static str,
+    pub(super) source: String,
     pub(super) mean_ttft_ms: f64,
     pub(super) median_ttft_ms: f64,
     pub(super) mean_tpot_ms: f64,
@@ -109,7 +109,7 @@ fn limit(deployment: &Deployment, report: &Report) -> Limit {
     }
 }
 
-fn forecast(source: &'static str, expected: &Summary, measured: &Summary) -> Forecast {
+fn forecast(source: String, expected: &Summary, measured: &Summary) -> Forecast {
     Forecast {
         source,
         mean_ttft_ms: expected.ttft.mean,
