@@ -27,6 +27,10 @@ pub(crate) enum Verb {
     Catalog(CatalogArgs),
     /// Replays decisions recorded from vLLM's scheduler: exit 0 when all agree, else 1.
     Conformance(ConformanceArgs),
+    /// Forecasts beside what was measured: errors by metric, kind, engine, hardware and group.
+    Validate(ValidateArgs),
+    /// Fits a calibration to measured points, and judges it on groups left out in turn.
+    Calibrate(CalibrateArgs),
     /// Prints a completion script for a shell.
     Completions(CompletionsArgs),
 }
@@ -263,6 +267,44 @@ pub(crate) struct ConformanceArgs {
     /// Traces in the form vllm-sched-trace/1.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+    /// Print JSON with a versioned schema.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ValidateArgs {
+    /// CSV files of measured points.
+    #[arg(required = true, value_name = "FILE.csv")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Write measured, forecast and limit of every row as CSV.
+    #[arg(long, value_name = "OUT.csv")]
+    pub(crate) per_row: Option<PathBuf>,
+    /// A calibration in place of the embedded one.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) calibration: Option<PathBuf>,
+    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Vec<PathBuf>,
+    /// Print JSON with a versioned schema.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CalibrateArgs {
+    /// CSV files of measured points.
+    #[arg(required = true, value_name = "FILE.csv")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Write the calibration as TOML.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) out: Option<PathBuf>,
+    /// What the calibration says of its data [default: the files' names].
+    #[arg(long)]
+    pub(crate) source: Option<String>,
+    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Vec<PathBuf>,
     /// Print JSON with a versioned schema.
     #[arg(long)]
     pub(crate) json: bool,

@@ -6,6 +6,7 @@ pub(crate) mod values;
 use crate::args::{ConventionArg, DeploymentArgs};
 use anyhow::{Context, Result, bail};
 
+use roofcast::calibration::Calibration;
 use roofcast::deployment::{Convention, Options};
 use roofcast::model::{Quantization, config};
 use roofcast::{Catalog, Deployment, Error, Model, Spec};
@@ -50,6 +51,14 @@ pub(crate) fn catalog(files: &[PathBuf]) -> Result<Cow<'static, Catalog>> {
         catalog.to_mut().extend(mine);
     }
     Ok(catalog)
+}
+
+/// A calibration file, or the embedded calibration.
+pub(crate) fn calibration(path: Option<&Path>) -> Result<Cow<'static, Calibration>> {
+    match path {
+        Some(path) => Ok(Cow::Owned(Calibration::parse(&path.display().to_string(), &text(path)?)?)),
+        None => Ok(Cow::Borrowed(Calibration::embedded()?)),
+    }
 }
 
 /// Reads a spec file with the traces it names, whose paths count from its folder; or the empty spec.

@@ -29,6 +29,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Seeds(args) => verbs::seeds::run(&args),
         Verb::Catalog(args) => verbs::catalog::run(&args),
         Verb::Conformance(args) => verbs::conformance::run(&args),
+        Verb::Calibrate(args) => verbs::calibrate::run(&args),
+        Verb::Validate(args) => verbs::validate::run(&args),
         Verb::Completions(args) => verbs::completions::run(&args),
     }
 }

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 pub mod accelerator;
+pub mod calibrate;
+pub mod calibration;
 pub mod capacity;
 pub mod catalog;
 pub mod checkpoint;
@@ -14,6 +16,7 @@ pub mod explain;
 pub mod fleet;
 pub mod kv_cache;
 pub mod limits;
+pub mod measurement;
 pub mod memory;
 pub mod model;
 pub mod operator;
@@ -31,6 +34,7 @@ pub mod summary;
 pub mod testing;
 pub mod timeline;
 pub mod units;
+pub mod validate;
 pub mod workload;
 
 pub use catalog::Catalog;

@@ -86,6 +86,13 @@ pub struct ParallelismSpec {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EngineSpec {
+    /// The engine whose calibration counts, as in `vllm`, `sglang`, `tensorrt-llm` or `llama.cpp`; vllm where absent.
+    pub name: Option<String>,
+    /// Its version, as in `0.11.2`.
+    pub version: Option<String>,
+    /// Whether requests come through its server, rather than from a program that has the engine to itself; they do where
+    /// absent.
+    pub served: Option<bool>,
     /// The scheduling policy; plans reason about `vllm`.
     pub scheduler: SchedulerKind,
     /// Which price of a step counts.
@@ -124,6 +131,18 @@ pub struct EngineSpec {
     pub swap_space: Option<f64>,
     /// What `static` and `orca` reserve for a request.
     pub reservation: ReservationKind,
+}
+
+impl EngineSpec {
+    /// The engine whose calibration counts.
+    pub fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or("vllm")
+    }
+
+    /// Whether requests come through a server.
+    pub fn served(&self) -> bool {
+        self.served.unwrap_or(true)
+    }
 }
 
 /// Scheduling policies.

@@ -6,8 +6,9 @@
 //! nothing about schedules. Ticks are 2⁻⁸ ps, so that sums over steps are exact integers.
 
 use super::clock::{TICKS_PER_PS, Ticks};
+use crate::cost::hidden_bytes;
 use crate::deployment::Deployment;
-use crate::efficiency::Efficiency;
+use crate::efficiency::{Efficiency, Figure, Reach};
 use crate::model::mixer::Attention;
 use crate::model::{Experts, Mixer};
 use crate::operator::collective::communication;
@@ -106,9 +107,11 @@ pub struct Price {
     closed: bool,
     /// Ticks per token on the links.
     link: f64,
-    /// Ticks a step and ticks a sequence, beside the operators.
+    /// Ticks a step, a step with prompts, a sequence and a token, beside the operators.
     step: f64,
+    prefill: f64,
     sequence: f64,
+    token: f64,
     /// Prices of decodes alone by their number, as they are met.
     decodes: Vec<Option<Box<Decode>>>,
 }
@@ -203,22 +206,20 @@ impl Price {
         let shape = probe.decode(1, 1);
         let efficiency = match cost {
             CostKind::Limit => None,
-            CostKind::Forecast => Some(Efficiency::GENERIC),
+            CostKind::Forecast => Some(&*deployment.efficiency),
         };
         let ops: Vec<Op> = shape
             .iter()
             .enumerate()
-            .map(|(index, work)| probe.op(index, work, &reaches, efficiency.as_ref()))
+            .map(|(index, work)| probe.op(index, work, &reaches, efficiency))
             .collect();
         let tokens = 1 << 16;
         let ranks = deployment.parallelism.replicas * deployment.parallelism.attention_dp;
         let sent = communication(deployment, &Batch::decode(tokens * ranks, 1));
         let ticks = |t: Picoseconds| t.0 as f64 * TICKS_PER_PS;
-        let once = efficiency.map_or(0.0, |e| {
-            ticks(e.step)
-                + ticks(e.all_reduce) * sent.all_reduces as f64
-                + probe.layers() as f64 * ticks(e.layer)
-        });
+        let overhead = efficiency
+            .map(|e| e.overhead(sent.all_reduces, hidden_bytes(deployment), deployment.bandwidth()));
+        let link = efficiency.map_or(1.0, |e| e.figures.get(Figure::Link));
         let closed = ops.iter().all(|op| !matches!(op.kind, Kind::Attend { closed: None, .. }));
         let slopes_memory = ops.iter().any(|op| match &op.kind {
             Kind::Attend { terms, .. } => terms.iter().any(|[f, b]| b * op.memory > f * op.compute),
@@ -232,9 +233,11 @@ impl Price {
             reaches,
             slopes_memory,
             closed,
-            link: ticks(sent.total()) / tokens as f64,
-            step: once,
-            sequence: efficiency.map_or(0.0, |e| ticks(e.sequence)),
+            link: ticks(sent.total()) / link / tokens as f64,
+            step: overhead.map_or(0.0, |o| ticks(o.step)),
+            prefill: overhead.map_or(0.0, |o| ticks(o.prefill)),
+            sequence: overhead.map_or(0.0, |o| ticks(o.sequence)),
+            token: overhead.map_or(0.0, |o| o.token * 1e12 * TICKS_PER_PS),
             decodes: Vec::new(),
         }
     }
@@ -292,6 +295,9 @@ impl Price {
             self.add(op, n, chunks, &mut shares, Some(&load));
         }
         self.add_overheads(n + sampled, n + new, &mut shares);
+        if chunks.iter().any(|c| c.new > 1) {
+            shares.host += self.prefill;
+        }
         let shares = shares.whole();
         (Ticks::from(shares.total()), shares)
     }
@@ -343,6 +349,7 @@ impl Price {
     fn add_overheads(&self, sequences: u64, tokens: u64, shares: &mut Shares<f64>) {
         shares.communication += self.link * self.rows(tokens) as f64;
         shares.host += self.step + self.calls + self.sequence * self.rows(sequences) as f64;
+        shares.memory += self.token * self.rows(tokens) as f64;
     }
 
     /// Rows of the busiest data-parallel rank.
@@ -403,14 +410,6 @@ impl Probe<'_> {
         work(self.deployment, &batch).iter().map(|w| [w.flops.as_f64(), w.kv_bytes.as_f64()]).collect()
     }
 
-    fn layers(&self) -> u64 {
-        self.decode(1, 1)
-            .iter()
-            .filter(|w| w.family == Family::Attention && w.kv_bytes.0 > 0)
-            .map(|w| w.layers)
-            .sum()
-    }
-
     fn reaches(&self) -> Vec<u64> {
         let mixers = self.deployment.stages.iter().flat_map(|s| s.blocks.iter().map(|(b, _)| &b.mixer));
         let mut reaches: Vec<u64> = mixers
@@ -430,9 +429,8 @@ impl Probe<'_> {
     /// Flattens the operator at `index`.
     fn op(&self, index: usize, work: &Work, reaches: &[u64], efficiency: Option<&Efficiency>) -> Op {
         let routed = work.family == Family::Moe;
-        let share = |e: &Efficiency| (if routed { e.expert_compute } else { e.compute }, e.memory);
-        let (compute, memory) = efficiency.map_or((1.0, 1.0), share);
-        let call = efficiency.filter(|_| routed).map_or(0.0, |e| e.expert_layer.0 as f64);
+        let limit = Reach { compute: 1.0, memory: 1.0, call: Picoseconds::ZERO };
+        let reach = efficiency.map_or(limit, |e| e.reach(work));
         let attends = matches!(work.family, Family::Attention | Family::Indexer) || work.name == "kv_b_proj";
         let (kind, bytes) = if attends {
             (self.attend(index, reaches), work.weight_bytes.as_f64())
@@ -443,9 +441,9 @@ impl Probe<'_> {
         };
         Op {
             layers: work.layers as f64,
-            compute: 1e12 * TICKS_PER_PS / (work.rate.0 * compute),
-            memory: 1e12 * TICKS_PER_PS / (self.deployment.bandwidth().0 * memory),
-            call: call * TICKS_PER_PS,
+            compute: 1e12 * TICKS_PER_PS / (work.rate.0 * reach.compute),
+            memory: 1e12 * TICKS_PER_PS / (self.deployment.bandwidth().0 * reach.memory),
+            call: reach.call.0 as f64 * TICKS_PER_PS,
             bytes,
             kind,
         }
