@@ -25,7 +25,7 @@ fn deployment(name: &str, engine: EngineSpec) -> Deployment {
     Deployment::resolve(model(name), accelerator, &Options { engine, ..Options::default() }).unwrap()
 }
 
-fn served(deployment: &Deployment, workload: &Workload, leap: bool) -> Fleet {
+pub(super) fn served(deployment: &Deployment, workload: &Workload, leap: bool) -> Fleet {
     let spec = &deployment.options.engine;
     let mut replica = engine::replica(deployment, 1000, false, leap).unwrap();
     let timeline = Timeline { series: Some(Series::default()), trace: Some(Trace::new(u64::MAX)) };
@@ -37,12 +37,12 @@ fn served(deployment: &Deployment, workload: &Workload, leap: bool) -> Fleet {
     fleet
 }
 
-fn records(fleet: &Fleet) -> &[Record] {
+pub(super) fn records(fleet: &Fleet) -> &[Record] {
     fleet.results.records.as_ref().unwrap()
 }
 
 /// The first record in which two runs differ.
-fn same(ours: &[Record], theirs: &[Record]) {
+pub(super) fn same(ours: &[Record], theirs: &[Record]) {
     assert_eq!(ours.len(), theirs.len());
     if let Some((a, b)) = ours.iter().zip(theirs).find(|(a, b)| a != b) {
         panic!("{}\n{}", a.to_line(), b.to_line());
@@ -109,7 +109,7 @@ fn same_over_time(stepping: &mut Fleet, leaping: &mut Fleet) {
     }
 }
 
-fn workloads() -> impl Strategy<Value = Workload> {
+pub(super) fn workloads() -> impl Strategy<Value = Workload> {
     let arrivals = prop_oneof![
         (1.0_f64..200.0).prop_map(|rate| Arrivals::Poisson { rate }),
         (1.0_f64..50.0, 0.1_f64..3.0).prop_map(|(rate, burstiness)| Arrivals::Gamma { rate, burstiness }),
@@ -142,7 +142,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
     )
 }
 
-fn schedulers() -> impl Strategy<Value = EngineSpec> {
+pub(super) fn schedulers() -> impl Strategy<Value = EngineSpec> {
     use SchedulerKind::*;
     let kinds = [
         Static,
