@@ -328,3 +328,42 @@ fn a_batch_evicts_its_share_of_the_cache_every_step() {
         );
     }
 }
+
+/// A server of prompts and one of outputs, each alone: what one takes in a second over what the other does is
+/// B·t_prefill/(G·t_step).
+#[test]
+fn servers_of_prompts_for_one_that_generates() {
+    for (batch, prompt, output) in [(32_u64, 8192_u64, 512_u64), (8, 2048, 256)] {
+        let spec = EngineSpec {
+            max_num_seqs: Some(batch),
+            enable_prefix_caching: Some(true),
+            ..EngineSpec::default()
+        };
+        let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
+        let rate = |concurrency: u64, input_len: u64, output_len: u64, cached: u64| {
+            let prefix = Prefix { length: cached, count: 1, share: 1.0, skew: 0.0 };
+            let workload = Workload {
+                requests: Some(batch * 20),
+                seed: 1,
+                arrivals: Arrivals::ClosedLoop { concurrency, think_s: None },
+                input_len: Length::Tokens(input_len),
+                output_len: Length::Tokens(output_len),
+                prefix: (cached > 0).then_some(prefix),
+                priorities: Vec::new(),
+            };
+            (batch * 20) as f64 / served(&deployment, &workload, true).results.end.seconds()
+        };
+        // The one that generates finds all of a prompt but a block in its prefix cache.
+        let (prefill, generate) = (rate(2, prompt, 1, 0), rate(batch, 16, output, prompt - 16));
+        let limit = |batch: &Batch| {
+            cost(&deployment, batch, Utilization::FULL).limit_with_communication.seconds()
+        };
+        let t_prefill = limit(&Batch::prefill(1, prompt));
+        let t_step = limit(&Batch::decode(batch, prompt + output / 2));
+        let formula = batch as f64 * t_prefill / (output as f64 * t_step);
+        let found = generate / prefill;
+        // The one that generates also computes a block of each prompt, in one step of G, and the prefix once in twenty
+        // waves: less than a percent of its time.
+        assert!((found / formula - 1.0).abs() < 0.01, "{found} {formula}");
+    }
+}
