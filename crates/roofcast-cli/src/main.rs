@@ -3,6 +3,7 @@
 //! Knows: arguments, files and output. The arithmetic is the library's.
 
 mod args;
+mod bench;
 mod exit;
 mod input;
 mod show;
@@ -26,6 +27,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Capacity(args) => verbs::capacity::run(&args),
         Verb::Plan(args) => verbs::plan::run(&args),
         Verb::Simulate(args) => verbs::simulate::run(&args),
+        Verb::Bench(args) => verbs::bench::run(&args),
         Verb::Seeds(args) => verbs::seeds::run(&args),
         Verb::Catalog(args) => verbs::catalog::run(&args),
         Verb::Conformance(args) => verbs::conformance::run(&args),

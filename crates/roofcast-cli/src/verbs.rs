@@ -1,5 +1,6 @@
 //! The verbs, one a file: resolve the input, ask the library, show the answer.
 
+pub(crate) mod bench;
 pub(crate) mod calibrate;
 pub(crate) mod capacity;
 pub(crate) mod catalog;

@@ -79,6 +79,16 @@ pub trait Replica {
 
 /// Bytes per second between device and host: what PCIe 4.0 x16 carries of its 31.5 GB/s in large copies. An assumption.
 const HOST_LINK: ByteRate = ByteRate(25e9);
+/// What it takes to launch one copy. vLLM v0 swaps keys and values of every layer block by block, each with a copy of its
+/// own (`swap_blocks` in `csrc/cache_kernels.cu`). An assumption, of the size of a `cudaMemcpyAsync`.
+const COPY: Picoseconds = Picoseconds(5_000_000);
+
+/// What moving one token's KV between device and host takes.
+fn swap_time(deployment: &Deployment, context: u64, block_size: u32) -> Ticks {
+    let token = memory::sequence_bytes(deployment, 0, context.max(1)).as_f64() / context.max(1) as f64;
+    let copies = 2.0 * deployment.model.layers.len() as f64 / f64::from(block_size);
+    Ticks::from(Picoseconds::from_seconds(token / HOST_LINK.0 + copies * COPY.seconds()))
+}
 
 /// A replica of `deployment` for requests of `context` tokens in the mean; `shared` says whether prompts have tokens in
 /// common. Without `leap` it takes every step by itself, and every sequence in it.
@@ -93,8 +103,7 @@ pub fn replica(deployment: &Deployment, context: u64, shared: bool, leap: bool) 
     if by_block {
         return Ok(Box::new(Blocks::new(config.vllm(spec), price)));
     }
-    let token = memory::sequence_bytes(deployment, 0, context.max(1)).as_f64() / context.max(1) as f64;
-    let swap = Ticks::from(Picoseconds::from_seconds(token / HOST_LINK.0));
+    let swap = swap_time(deployment, context, config.block_size);
     Ok(if leap {
         Box::new(Engine::<Lockstep>::new(config, policy, price, swap))
     } else {
@@ -170,11 +179,12 @@ impl<D: Decodes> Engine<D> {
         for piece in &state.pieces {
             let sequence = state.sequence(piece.id);
             let context = sequence.computed + piece.new;
-            sampled += u64::from(context == sequence.known);
-            self.chunks.push(Chunk { new: piece.new, context });
+            let samples = context == sequence.known;
+            sampled += u64::from(samples);
+            self.chunks.push(Chunk { new: piece.new, context, samples });
         }
         let seen: &[u64] = if decode { state.decodes.seen() } else { &[] };
-        let (time, shares) = self.price.mixed(n, seen, &self.chunks, sampled);
+        let (time, shares) = self.price.mixed(n, seen, &self.chunks);
         let moving = Ticks::from(swapped * self.swap);
         let end = state.clock + time + moving;
         state.tally.swapping += moving;

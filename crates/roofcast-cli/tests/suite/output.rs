@@ -158,7 +158,7 @@ fn every_key_of_every_schema_is_documented() {
 }
 
 /// Every key, but those of a model's `config`, which are Hugging Face's, and dtypes.
-fn collect(value: &serde_json::Value, keys: &mut Vec<String>) {
+pub(crate) fn collect(value: &serde_json::Value, keys: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(map) => {
             for (key, inner) in map {

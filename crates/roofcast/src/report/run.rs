@@ -2,6 +2,7 @@
 
 use super::chart::{Axis, COLOURS, Chart, page};
 use crate::simulate::Simulation;
+use crate::simulate::results::Sample;
 use crate::timeline::series::Point;
 
 /// Shares that a curve is drawn through.
@@ -16,26 +17,30 @@ pub fn svg(simulation: &Simulation) -> String {
     page(charts)
 }
 
+/// A latency's share of requests.
+struct Curve {
+    name: String,
+    colour: &'static str,
+    points: Vec<(f64, f64)>,
+}
+
 /// The share of requests within each latency.
 fn latencies(simulation: &Simulation) -> Chart {
-    let curves: Vec<(String, &str, Vec<(f64, f64)>)> = simulation
-        .latencies
-        .iter()
-        .zip(COLOURS)
-        .map(|((name, sample), colour)| (name.to_uppercase(), colour, sample.shares(SHARES)))
-        .filter(|(.., curve)| !curve.is_empty())
-        .collect();
+    let curve = |((name, sample), colour): (&(&str, Sample), _)| Curve {
+        name: name.to_uppercase(),
+        colour,
+        points: sample.shares(SHARES),
+    };
+    let curves = simulation.latencies.iter().zip(COLOURS).map(curve);
+    let curves: Vec<Curve> = curves.filter(|curve| !curve.points.is_empty()).collect();
     let times =
-        || curves.iter().flat_map(|(.., curve)| curve.iter().map(|(ms, _)| *ms)).filter(|ms| *ms > 0.0);
+        || curves.iter().flat_map(|curve| curve.points.iter().map(|(ms, _)| *ms)).filter(|ms| *ms > 0.0);
     let (least, most) = times().fold((f64::INFINITY, 0.0_f64), |(a, b), ms| (a.min(ms), b.max(ms)));
     let x = Axis::around("ms", times(), most > 10.0 * least);
     let mut chart =
         Chart::new("Share of requests within a latency", x, Axis::exactly("share of requests", 1.0));
-    for (_, colour, curve) in &curves {
-        chart.line(curve, colour, false);
-    }
-    let entries: Vec<_> = curves.iter().map(|(name, colour, _)| (name.as_str(), *colour)).collect();
-    chart.key(&entries);
+    curves.iter().for_each(|curve| chart.line(&curve.points, curve.colour, false));
+    chart.key(&curves.iter().map(|curve| (curve.name.as_str(), curve.colour)).collect::<Vec<_>>());
     chart
 }
 

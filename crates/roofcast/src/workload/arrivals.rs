@@ -143,7 +143,7 @@ impl Arrivals {
                 Err(Error::field(place, "workload.arrivals", "one of `size` and `every_s`", "both, or none"))
             }
             Arrivals::ClosedLoop { concurrency, think_s } => {
-                positive("concurrency", *concurrency as f64)?;
+                check_concurrency(place, *concurrency)?;
                 think(think_s)
             }
             Arrivals::Sessions { .. } => self.check_sessions(place, requests).and_then(|()| match self {
@@ -168,10 +168,7 @@ impl Arrivals {
                 let sane = *rate > 0.0 && *rate <= 1e9 && requests as f64 / rate <= MOST_SECONDS;
                 number(place, "rate", *rate, sane, "a number above 0 that ends within 10^7 s")
             }
-            (None, Some(users)) => {
-                let sane = (1..=1_000_000_000).contains(users);
-                number(place, "concurrency", *users as f64, sane, "a whole number from 1")
-            }
+            (None, Some(users)) => check_concurrency(place, *users),
             _ => Err(Error::field(
                 place,
                 "workload.arrivals",
@@ -180,6 +177,12 @@ impl Arrivals {
             )),
         }
     }
+}
+
+/// All users stand ready at the start, a word each: their number bounds memory.
+fn check_concurrency(place: &str, users: u64) -> Result<()> {
+    let sane = (1..=1_000_000).contains(&users);
+    number(place, "concurrency", users as f64, sane, "a whole number from 1 to 10^6")
 }
 
 fn number(place: &str, field: &str, found: f64, sane: bool, accepted: &str) -> Result<()> {
@@ -261,10 +264,8 @@ impl Clock {
         let drawn = self.drawn;
         self.drawn += 1;
         self.at = match &mut self.pace {
-            Pace::Poisson { mean } => self.at + Picoseconds::from_seconds(*mean * self.stream.exponential()),
-            Pace::Gamma { mean, shape } => {
-                self.at + Picoseconds::from_seconds(*mean * self.stream.gamma(*shape))
-            }
+            Pace::Poisson { mean } => self.at + gap(*mean * self.stream.exponential()),
+            Pace::Gamma { mean, shape } => self.at + gap(*mean * self.stream.gamma(*shape)),
             Pace::Constant { rate } => Picoseconds::from_seconds(drawn as f64 / *rate),
             Pace::Burst { size, every } => Picoseconds::from_seconds((drawn / *size) as f64 * *every),
             Pace::Ramp { from, to, over, sum } => {
@@ -274,6 +275,11 @@ impl Clock {
         };
         self.at
     }
+}
+
+/// A gap of so many seconds, rounded by adding a half: `round` is a call on plain x86-64.
+fn gap(seconds: f64) -> Picoseconds {
+    Picoseconds((seconds * 1e12 + 0.5) as u64)
 }
 
 /// When `sum` arrivals are expected: from·t + (to − from) t²/(2 over) = sum up to `over`, and `to` per second from there.

@@ -24,6 +24,9 @@ pub(super) const MOST_TOKENS: u64 = 100_000_000;
 /// The latest time in seconds, 115 days.
 pub(super) const MOST_SECONDS: f64 = 1e7;
 
+/// The most requests of a trace.
+const MOST_REQUESTS: usize = 10_000_000;
+
 /// A format of recorded traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -138,6 +141,10 @@ impl Recording<'_> {
             let (now, before) = (request.at.seconds(), last.at.seconds());
             let message =
                 format!("the time {now} s is before {before} s of the line above; expected times in order");
+            return Err(self.error(line, 1, message));
+        }
+        if self.requests.len() == MOST_REQUESTS {
+            let message = format!("more than {MOST_REQUESTS} requests; expected a part of such a trace");
             return Err(self.error(line, 1, message));
         }
         self.requests.push(request);

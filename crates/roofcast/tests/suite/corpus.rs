@@ -44,6 +44,11 @@ fn records() {
 }
 
 #[test]
+fn workloads() {
+    replay("workload", testing::workload);
+}
+
+#[test]
 fn checkpoints() {
     replay_bytes("checkpoint", testing::checkpoint);
 }

@@ -79,7 +79,7 @@ fn shared_prefixes_have_their_share_and_skew() {
     // Weights 1, 1/2, 1/3 of 11/6: 6/11, 3/11, 2/11.
     for (segment, share) in [(0, 6.0 / 11.0), (1, 3.0 / 11.0), (2, 2.0 / 11.0)] {
         let found = with.iter().filter(|s| **s == segment).count() as f64 / with.len() as f64;
-        near(found, share, (share * (1.0 - share) as f64).sqrt(), with.len() as f64);
+        near(found, share, f64::sqrt(share * (1.0 - share)), with.len() as f64);
     }
     let workload = parse(&format!(
         "{LENGTHS}prefix = {{ length = 50, share = 0.6 }}\narrivals = {{ kind = \"poisson\", rate = 1 }}"
@@ -249,7 +249,22 @@ fn a_plan_refuses_what_has_no_steady_state() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// Whatever stands in a line of a trace, nothing panics.
+    #[test]
+    fn any_line_is_read_or_refused(head in 0..7_usize, line in "[-+:. ,0-9Tenaé\"{}\\[\\]]{0,40}") {
+        let heads = [
+            "TIMESTAMP,ContextTokens,GeneratedTokens\n",
+            "Timestamp,Request tokens,Response tokens\n",
+            "arrival_s,input_len,output_len,priority,session\n",
+            "input_length,output_length\n",
+            "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600",
+            "{\"timestamp\":0,\"input_length\":",
+            "{\"conversations\":",
+        ];
+        roofcast::testing::workload(&format!("{}{line}", heads[head]));
+    }
 
     /// Whatever the rate, the seed and the lengths: in order, within bounds, as many as asked for.
     #[test]
@@ -268,5 +283,66 @@ proptest! {
         prop_assert_eq!(requests.len(), 50);
         prop_assert!(requests.is_sorted_by_key(|r| r.at));
         prop_assert!(requests.iter().all(|r| (1..=9999).contains(&r.input_len)));
+    }
+}
+
+fn chapter() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/workloads.md")
+}
+
+#[test]
+fn snippets_of_the_chapter_run() {
+    let text = std::fs::read_to_string(chapter()).unwrap();
+    let mut count = 0;
+    for snippet in text.split("```toml\n").skip(1) {
+        let snippet = snippet.split("```").next().unwrap();
+        let mut workload = Spec::parse("docs/workloads.md", snippet).unwrap().workload.unwrap();
+        let file = |_: &str| Ok::<_, roofcast::Error>("arrival_s,input_len,output_len\n1,2,3\n".to_owned());
+        workload.load("docs/workloads.md", file).unwrap();
+        let traffic = Traffic::new(&workload, "docs/workloads.md").unwrap();
+        let total = traffic.total();
+        assert_eq!(all(traffic).len() as u64, total, "{snippet}");
+        count += 1;
+    }
+    assert!(count >= 10, "only {count} snippets");
+}
+
+/// The table of presets as the chapter shows it.
+fn presets() -> String {
+    let mut table = String::from(
+        "| preset | requests | rate | burstiness | prompt: data | drawn | answer: data | drawn | ρ | what |\n|---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for w in crate::support::catalog().workloads() {
+        let shown = |v: Option<f64>| v.map_or("".into(), |v| v.to_string());
+        let whole = |v: Option<f64>| v.map_or("".into(), |v| format!("{v:.0}"));
+        let rho = w.lengths.output.map(|_| w.lengths.rank_correlation);
+        table += &format!(
+            "| `{}` | {} | {} | {} | {:.0} | {:.0} | {} | {} | {} | [{}]({}) |\n",
+            w.id,
+            w.requests,
+            shown(w.rate),
+            shown(w.burstiness),
+            w.input_mean,
+            w.lengths.input_mean(),
+            whole(w.output_mean),
+            whole(w.lengths.output_mean()),
+            shown(rho),
+            w.about,
+            w.source.split_whitespace().next().unwrap()
+        );
+    }
+    table
+}
+
+#[test]
+fn the_chapters_presets_are_the_catalogs() {
+    let text = std::fs::read_to_string(chapter()).unwrap();
+    let (before, rest) = text.split_once("<!-- presets -->\n").unwrap();
+    let (_, after) = rest.split_once("<!-- end -->").unwrap();
+    let now = format!("{before}<!-- presets -->\n{}<!-- end -->{after}", presets());
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(chapter(), &now).unwrap();
+    } else {
+        assert!(now == text, "UPDATE_DOCS=1 rewrites the table: {}", presets());
     }
 }
