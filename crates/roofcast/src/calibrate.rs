@@ -61,7 +61,7 @@ pub struct Fit<'a> {
 pub struct Fitting {
     /// The levels.
     pub calibration: Calibration,
-    /// Figures that the data cannot tell apart from others, or say nothing about; they stayed as they were.
+    /// Figures that the data cannot tell apart from others, or say nothing about: they hardly moved.
     pub undetermined: Vec<String>,
 }
 

@@ -220,7 +220,7 @@ impl Row<'_> {
         };
         Ok(Measurement {
             id: own("id", &self.place),
-            source: own("source", "").to_owned(),
+            source: own("source", ""),
             kind: *kind,
             model: own("model", ""),
             hardware: own("hardware", ""),
@@ -295,7 +295,7 @@ impl Measurement {
         };
         // TensorRT-LLM does not split prompts: who runs it sizes the budget for a prompt beside all decodes.
         let longest = self.input.map_or(0, |i| i.max) + self.concurrency.unwrap_or(0);
-        let whole = (scheduler == SchedulerKind::TensorrtLlm).then(|| longest.max(8192).min(1 << 24));
+        let whole = (scheduler == SchedulerKind::TensorrtLlm).then(|| longest.clamp(8192, 1 << 24));
         EngineSpec {
             name: Some(self.engine.clone()),
             version: Some(version(&self.version)).filter(|v| !v.is_empty()),

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let mut text = format!("{} levels fitted\n", answer.levels);
     if !answer.undetermined.is_empty() {
         text.push_str(&format!(
-            "left as they were, the data do not tell: {}\n",
+            "hardly moved, the data do not tell them apart: {}\n",
             answer.undetermined.join(", ")
         ));
     }
