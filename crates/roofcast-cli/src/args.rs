@@ -393,8 +393,8 @@ pub(crate) struct ConformanceArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ValidateArgs {
-    /// CSV files of measured points.
-    #[arg(required = true, value_name = "FILE.csv")]
+    /// CSV files of measured points, and folders of recorded runs (meta.json, requests.jsonl).
+    #[arg(required = true, value_name = "FILE.csv|FOLDER")]
     pub(crate) files: Vec<PathBuf>,
     /// Write measured, forecast and limit of every row as CSV.
     #[arg(long, value_name = "OUT.csv")]
@@ -418,6 +418,9 @@ pub(crate) struct CalibrateArgs {
     /// Write the calibration as TOML.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) out: Option<PathBuf>,
+    /// Write measured, forecast without its group, and limit of every row as CSV.
+    #[arg(long, value_name = "OUT.csv")]
+    pub(crate) per_row: Option<PathBuf>,
     /// What the calibration says of its data [default: the files' names].
     #[arg(long)]
     pub(crate) source: Option<String>,

@@ -16,7 +16,7 @@ use crate::deployment::Deployment;
 use crate::efficiency::{Efficiency, Figure, Reach};
 use crate::model::mixer::Attention;
 use crate::model::{Experts, Mixer};
-use crate::operator::collective::communication;
+use crate::operator::collective::{communication, slowest};
 use crate::operator::{Batch, Family, Sequences, Work, work};
 use crate::spec::CostKind;
 use crate::units::Picoseconds;
@@ -224,8 +224,9 @@ impl Price {
         let ranks = deployment.parallelism.replicas * deployment.parallelism.attention_dp;
         let sent = communication(deployment, &Batch::decode(tokens * ranks, 1));
         let ticks = |t: Picoseconds| t.0 as f64 * TICKS_PER_PS;
+        let latency = slowest(&deployment.accelerator, deployment.parallelism.tp).1;
         let overhead = efficiency
-            .map(|e| e.overhead(sent.all_reduces, hidden_bytes(deployment), deployment.bandwidth()));
+            .map(|e| e.overhead(sent.all_reduces, latency, hidden_bytes(deployment), deployment.bandwidth()));
         let link = efficiency.map_or(1.0, |e| e.figures.get(Figure::Link));
         let closed = ops.iter().all(|op| !matches!(op.kind, Kind::Attend { closed: None, .. }));
         let slopes_memory = ops.iter().any(|op| match &op.kind {
