@@ -212,10 +212,10 @@ mod tests {
         let (a, b) = (shared(0), shared(1));
         let words = |t: &str| t.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert_eq!((words(&a).len(), words(&a)[..20] == words(&b)[..20], a == b), (30, true, false));
-        // The same in runs, from the middle of a segment on.
+        // The same in runs, from the middle of a segment on, after the word that all begin with.
         let runs = [Run { segment: 5, start: 10, length: 10 }, Run { segment: 9, start: 0, length: 4 }];
         let runs = said(&prompts, 2, &request(14, Prompt::Runs(Box::new(runs))));
-        assert_eq!(words(&runs)[..10], words(&a)[10..20]);
+        assert_eq!((words(&runs)[0].as_str(), &words(&runs)[1..10]), (FIRST, &words(&a)[11..20]));
         // Own prompts differ from one another, and under another seed.
         let own = |prompts: &Prompts, id| said(prompts, id, &request(16, Prompt::Own));
         assert_ne!(own(&prompts, 0), own(&prompts, 1));
