@@ -508,6 +508,29 @@ fn arguments_that_cannot_be() {
 }
 
 #[test]
+fn points_are_rows_that_validate_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("points.csv").display().to_string();
+    let url = schedule::start(Schedule { ttft: Duration::from_millis(60), itl: Duration::from_millis(20) });
+    let (_, code) = json(&format!(
+        "bench --url {url} --model llama-3.1-8b --hardware h100-sxm --requests 4 --input-len 100 --output-len 5 --sweep concurrency=1,2 {CALM} --measurements {path}"
+    ));
+    assert_eq!(code, 0);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let rows = roofcast::measurement::read("points.csv", &text).unwrap();
+    assert_eq!(rows.iter().map(|r| r.concurrency).collect::<Vec<_>>(), [Some(1), Some(2)], "{text}");
+    let row = &rows[0];
+    assert_eq!((row.kind.name(), row.hardware.as_str(), row.median), ("closed_loop", "h100-sxm", true));
+    assert_eq!((row.input.unwrap().max, row.output.unwrap().max), (100, 5));
+    assert!(row.measured.ttft_ms.unwrap() >= 59.9 && row.measured.e2e_ms.unwrap() >= 139.9, "{text}");
+    let run = roofcast(&format!("validate {path}"));
+    assert_eq!(run.code, 0, "{}{}", run.err, run.out);
+    // Without a machine there is no row.
+    let run = roofcast(&format!("bench --url {url} --model m --measurements {path}"));
+    assert!(run.code == 2 && run.err.contains("--hardware"), "{}", run.err);
+}
+
+#[test]
 fn metrics_are_read_beside_the_run() {
     let (url, _) = scripted::start(|n, stream| {
         // The requests are the second and third of four: /metrics is asked before and after.
