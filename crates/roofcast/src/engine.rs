@@ -179,11 +179,12 @@ impl<D: Decodes> Engine<D> {
         for piece in &state.pieces {
             let sequence = state.sequence(piece.id);
             let context = sequence.computed + piece.new;
-            sampled += u64::from(context == sequence.known);
-            self.chunks.push(Chunk { new: piece.new, context });
+            let samples = context == sequence.known;
+            sampled += u64::from(samples);
+            self.chunks.push(Chunk { new: piece.new, context, samples });
         }
         let seen: &[u64] = if decode { state.decodes.seen() } else { &[] };
-        let (time, shares) = self.price.mixed(n, seen, &self.chunks, sampled);
+        let (time, shares) = self.price.mixed(n, seen, &self.chunks);
         let moving = Ticks::from(swapped * self.swap);
         let end = state.clock + time + moving;
         state.tally.swapping += moving;

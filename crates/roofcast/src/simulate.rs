@@ -58,7 +58,7 @@ pub struct Simulation {
     pub kv_cache: CacheUse,
     /// What the replicas' time went to, in seconds of all of them together.
     pub time: TimeShares,
-    /// A decode step at the mean batch and context of the run, at the limit.
+    /// A decode step at the mean batch and context of the run, at the limit; of a microbatch where stages work on several.
     pub limit_tpot_ms: f64,
     /// Dollars and joules.
     pub expense: Expense,
@@ -245,7 +245,7 @@ fn report(deployment: &Deployment, config: &Config, settings: Settings, mut flee
     let tokens: u128 = tallies.iter().map(|t| t.token_steps).sum();
     let mean_tokens = ratio(tokens as f64, activity.steps as f64);
     let context = ratio(mean_tokens, activity.mean_running).round().max(1.0) as u64;
-    let batch = activity.mean_running.round().max(1.0) as u64;
+    let batch = (activity.mean_running.round().max(1.0) as u64).div_ceil(deployment.parallelism.pp);
     let step = self::cost(
         deployment,
         &Batch::decode(batch * deployment.parallelism.replicas, context),

@@ -68,15 +68,15 @@ impl Blocks {
     fn compute(&mut self, step: &Step) -> Ticks {
         let reaches = self.price.reaches().to_vec();
         let mut seen = vec![0; reaches.len()];
-        let (mut decodes, mut chunks, mut new, mut sampled) = (0, Vec::new(), 0, 0);
+        let (mut decodes, mut chunks, mut new) = (0, Vec::new(), 0);
         for work in &step.work {
             new += work.new;
             if work.new == 1 && work.decodes && work.samples {
                 decodes += 1;
                 seen.iter_mut().zip(&reaches).for_each(|(seen, reach)| *seen += work.context.min(*reach));
             } else {
-                sampled += u64::from(work.samples);
-                chunks.push(Chunk { new: work.new as u32, context: work.context as u32 });
+                let (new, context) = (work.new as u32, work.context as u32);
+                chunks.push(Chunk { new, context, samples: work.samples });
             }
         }
         let held: u64 = step.work.iter().map(|w| w.context - w.new).sum();
@@ -97,7 +97,7 @@ impl Blocks {
             self.tell(step, Ticks::from(time), bound);
             return Ticks::from(time);
         }
-        let (time, shares) = self.price.mixed(decodes, &seen, &chunks, sampled);
+        let (time, shares) = self.price.mixed(decodes, &seen, &chunks);
         self.tally.mixed.add(shares);
         self.tell(step, time, shares.largest());
         time

@@ -25,7 +25,7 @@ fn deployment(name: &str, engine: EngineSpec) -> Deployment {
     Deployment::resolve(model(name), accelerator, &Options { engine, ..Options::default() }).unwrap()
 }
 
-fn served(deployment: &Deployment, workload: &Workload, leap: bool) -> Fleet {
+pub(super) fn served(deployment: &Deployment, workload: &Workload, leap: bool) -> Fleet {
     let spec = &deployment.options.engine;
     let mut replica = engine::replica(deployment, 1000, false, leap).unwrap();
     let timeline = Timeline { series: Some(Series::default()), trace: Some(Trace::new(u64::MAX)) };
@@ -37,12 +37,12 @@ fn served(deployment: &Deployment, workload: &Workload, leap: bool) -> Fleet {
     fleet
 }
 
-fn records(fleet: &Fleet) -> &[Record] {
+pub(super) fn records(fleet: &Fleet) -> &[Record] {
     fleet.results.records.as_ref().unwrap()
 }
 
 /// The first record in which two runs differ.
-fn same(ours: &[Record], theirs: &[Record]) {
+pub(super) fn same(ours: &[Record], theirs: &[Record]) {
     assert_eq!(ours.len(), theirs.len());
     if let Some((a, b)) = ours.iter().zip(theirs).find(|(a, b)| a != b) {
         panic!("{}\n{}", a.to_line(), b.to_line());
@@ -109,7 +109,7 @@ fn same_over_time(stepping: &mut Fleet, leaping: &mut Fleet) {
     }
 }
 
-fn workloads() -> impl Strategy<Value = Workload> {
+pub(super) fn workloads() -> impl Strategy<Value = Workload> {
     let arrivals = prop_oneof![
         (1.0_f64..200.0).prop_map(|rate| Arrivals::Poisson { rate }),
         (1.0_f64..50.0, 0.1_f64..3.0).prop_map(|(rate, burstiness)| Arrivals::Gamma { rate, burstiness }),
@@ -142,7 +142,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
     )
 }
 
-fn schedulers() -> impl Strategy<Value = EngineSpec> {
+pub(super) fn schedulers() -> impl Strategy<Value = EngineSpec> {
     use SchedulerKind::*;
     let kinds = [
         Static,
@@ -326,5 +326,44 @@ fn a_batch_evicts_its_share_of_the_cache_every_step() {
             evicted <= formula * 1.001 && evicted * most >= formula * 0.999,
             "{evicted} {formula} {most}"
         );
+    }
+}
+
+/// A server of prompts and one of outputs, each alone: what one takes in a second over what the other does is
+/// B·t_prefill/(G·t_step).
+#[test]
+fn servers_of_prompts_for_one_that_generates() {
+    for (batch, prompt, output) in [(32_u64, 8192_u64, 512_u64), (8, 2048, 256)] {
+        let spec = EngineSpec {
+            max_num_seqs: Some(batch),
+            enable_prefix_caching: Some(true),
+            ..EngineSpec::default()
+        };
+        let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
+        let rate = |concurrency: u64, input_len: u64, output_len: u64, cached: u64| {
+            let prefix = Prefix { length: cached, count: 1, share: 1.0, skew: 0.0 };
+            let workload = Workload {
+                requests: Some(batch * 20),
+                seed: 1,
+                arrivals: Arrivals::ClosedLoop { concurrency, think_s: None },
+                input_len: Length::Tokens(input_len),
+                output_len: Length::Tokens(output_len),
+                prefix: (cached > 0).then_some(prefix),
+                priorities: Vec::new(),
+            };
+            (batch * 20) as f64 / served(&deployment, &workload, true).results.end.seconds()
+        };
+        // The one that generates finds all of a prompt but a block in its prefix cache.
+        let (prefill, generate) = (rate(2, prompt, 1, 0), rate(batch, 16, output, prompt - 16));
+        let limit = |batch: &Batch| {
+            cost(&deployment, batch, Utilization::FULL).limit_with_communication.seconds()
+        };
+        let t_prefill = limit(&Batch::prefill(1, prompt));
+        let t_step = limit(&Batch::decode(batch, prompt + output / 2));
+        let formula = batch as f64 * t_prefill / (output as f64 * t_step);
+        let found = generate / prefill;
+        // The one that generates also computes a block of each prompt, in one step of G, and the prefix once in twenty
+        // waves: less than a percent of its time.
+        assert!((found / formula - 1.0).abs() < 0.01, "{found} {formula}");
     }
 }
