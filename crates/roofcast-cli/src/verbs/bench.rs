@@ -3,6 +3,7 @@
 mod baseline;
 mod beside;
 mod detailed;
+mod measurements;
 mod search;
 mod setup;
 mod sweep;
@@ -65,6 +66,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let sweep = args.sweep.as_deref().map(sweep::parse).transpose()?;
     let search = args.find_rate.as_deref().map(search::parse).transpose()?;
     let mut setup = Setup::new(args)?;
+    if args.measurements.is_some() {
+        measurements::check(&setup)?;
+    }
     if let Some((key, values)) = sweep {
         return sweep::run(args, &mut setup, key, &values);
     }
@@ -75,6 +79,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let (point, kept) = setup.measure(&workload)?;
     if let (Some(path), Some(form)) = (&args.records, form) {
         records::write(path, form, &kept)?;
+    }
+    if let Some(path) = &args.measurements {
+        measurements::write(path, &setup, &[&point])?;
     }
     if args.output.json {
         let detailed = args.detailed.then(|| Detailed::of(&kept));
