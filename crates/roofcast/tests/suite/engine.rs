@@ -202,6 +202,7 @@ proptest! {
     #[test]
     fn leaping_is_stepping(workload in workloads(), spec in schedulers(), windowed in any::<bool>()) {
         let name = if windowed { "openai/gpt-oss-20b" } else { "meta-llama/Llama-3.1-8B-Instruct" };
+        let block_size = u128::from(spec.block_size.unwrap());
         let deployment = deployment(name, spec);
         let mut stepping = served(&deployment, &workload, false);
         let mut leaping = served(&deployment, &workload, true);
@@ -213,6 +214,10 @@ proptest! {
         prop_assert_eq!((a.token_steps, a.running_steps, a.blocks_peak), (b.token_steps, b.running_steps, b.blocks_peak));
         prop_assert_eq!((&a.itl, &a.decodes, a.waiting_peak), (&b.itl, &b.decodes, b.waiting_peak));
         prop_assert_eq!((a.idle, a.swapping, a.mixed), (b.idle, b.swapping, b.mixed));
+        prop_assert_eq!((a.shared_steps, a.slack_steps), (b.shared_steps, b.slack_steps));
+        // What stands in blocks and is left empty in them is at most what was held, whoever shares it.
+        let most = u128::from(b.steps * b.blocks_peak) * block_size;
+        prop_assert!(b.token_steps + b.slack_steps <= most + b.shared_steps);
     }
 
     /// The engine that counts takes the decisions of the scheduler that is held to vLLM's own traces, with and without a
@@ -226,7 +231,10 @@ proptest! {
         let mut counted = served(&deployment(name, spec), &workload, true);
         let mut blocks = served(&deployment(name, asked), &workload, true);
         prop_assert_eq!(shown(&mut counted).1.len(), shown(&mut blocks).1.len());
-        let cached = |fleet: &Fleet| fleet.replicas[0].tally().cached_tokens;
+        let cached = |fleet: &Fleet| {
+            let tally = fleet.replicas[0].tally();
+            (tally.cached_tokens, tally.shared_steps)
+        };
         prop_assert_eq!(cached(&counted), cached(&blocks));
         conserved(&blocks, workload.requests.unwrap());
         prop_assert_eq!(records(&counted).len(), records(&blocks).len());
