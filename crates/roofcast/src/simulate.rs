@@ -290,9 +290,8 @@ fn activity(tallies: &[&Tally]) -> Activity {
 
 fn cache_use(config: &Config, tallies: &[&Tally], mean_tokens: f64) -> CacheUse {
     let steps: u64 = tallies.iter().map(|t| t.steps).sum();
-    let mean = |of: fn(&Tally) -> u128| {
-        ratio(tallies.iter().map(|t| of(t)).sum::<u128>() as f64, steps as f64)
-    };
+    let mean =
+        |of: fn(&Tally) -> u128| ratio(tallies.iter().map(|t| of(t)).sum::<u128>() as f64, steps as f64);
     let slack = mean(|t| t.slack_steps);
     let held = mean_tokens - mean(|t| t.shared_steps) + slack;
     let block_size = u64::from(config.block_size);

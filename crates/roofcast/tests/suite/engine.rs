@@ -363,9 +363,8 @@ fn servers_of_prompts_for_one_that_generates() {
         };
         // The one that generates finds all of a prompt but a block in its prefix cache.
         let (prefill, generate) = (rate(2, prompt, 1, 0), rate(batch, 16, output, prompt - 16));
-        let limit = |batch: &Batch| {
-            cost(&deployment, batch, Utilization::FULL).limit_with_communication.seconds()
-        };
+        let limit =
+            |batch: &Batch| cost(&deployment, batch, Utilization::FULL).limit_with_communication.seconds();
         let t_prefill = limit(&Batch::prefill(1, prompt));
         let t_step = limit(&Batch::decode(batch, prompt + output / 2));
         let formula = batch as f64 * t_prefill / (output as f64 * t_step);
