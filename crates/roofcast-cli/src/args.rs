@@ -268,6 +268,9 @@ pub(crate) struct BenchArgs {
     /// Write a record of each request, as .jsonl or .csv.
     #[arg(long, value_name = "FILE")]
     pub(crate) records: Option<PathBuf>,
+    /// With --json, add vLLM's lists of a value a request, in seconds.
+    #[arg(long, requires = "json", conflicts_with_all = ["sweep", "find_rate"])]
+    pub(crate) detailed: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

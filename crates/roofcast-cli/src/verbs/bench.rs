@@ -2,6 +2,7 @@
 
 mod baseline;
 mod beside;
+mod detailed;
 mod search;
 mod setup;
 mod sweep;
@@ -15,6 +16,7 @@ use crate::show::{self, records};
 use anyhow::Result;
 use baseline::Baseline;
 use beside::Beside;
+use detailed::Detailed;
 use serde::Serialize;
 use serde_json::Value;
 use setup::Setup;
@@ -52,6 +54,8 @@ struct Answer<'a> {
     #[serde(flatten)]
     point: &'a Point,
     baselines: &'a [Baseline],
+    #[serde(flatten)]
+    detailed: Option<Detailed>,
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
@@ -73,7 +77,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         records::write(path, form, &kept)?;
     }
     if args.output.json {
-        let answer = Answer { subject: setup.subject(), point: &point, baselines: &baselines };
+        let detailed = args.detailed.then(|| Detailed::of(&kept));
+        let answer = Answer { subject: setup.subject(), point: &point, baselines: &baselines, detailed };
         show::json("roofcast/bench/1", &answer)?;
     } else if args.output.csv {
         show::csv(&table::HEADER, &[table::row(&point)])?;

@@ -71,13 +71,23 @@ fn vllms_keys_are_all_there() {
     let Some(path) = shared("validation/vllm_bench_json/c4.json") else { return };
     let theirs = std::fs::read_to_string(path).unwrap();
     let theirs: Value = serde_json::from_str(&theirs).unwrap();
-    let (ours, _) = json(&format!("bench --url {} --model m --requests 2 --output-len 2 {CALM}", exact()));
-    // What describes their client, and what has a value a request.
-    let theirs_alone = ["date", "label", "tokenizer_id", "endpoint_type", "rtfx"];
+    let (ours, _) =
+        json(&format!("bench --url {} --model m --requests 2 --output-len 3 --detailed {CALM}", exact()));
+    // What describes their client and its queue, and what was said.
+    let theirs_alone =
+        ["date", "label", "tokenizer_id", "endpoint_type", "rtfx", "queue_times", "generated_texts"];
     for (key, value) in theirs.as_object().unwrap() {
-        if !value.is_array() && !theirs_alone.contains(&key.as_str()) {
+        if !theirs_alone.contains(&key.as_str()) {
+            assert_eq!(ours[key].is_array(), value.is_array(), "{key} is {}", ours[key]);
             assert!(ours.get(key).is_some(), "{key} is missing");
         }
+    }
+    // The parts of an answer are the whole of it.
+    let list = |key: &str| ours[key].as_array().unwrap().clone();
+    for i in 0..2 {
+        let gaps: f64 = list("itls")[i].as_array().unwrap().iter().map(|g| g.as_f64().unwrap()).sum();
+        let whole = list("latencies")[i].as_f64().unwrap();
+        assert!((list("ttfts")[i].as_f64().unwrap() + gaps - whole).abs() < 1e-9, "{ours}");
     }
 }
 
@@ -214,6 +224,19 @@ fn a_server_that_says_no() {
     assert_fault(faulty(says(moved.into()), ""), "http_status", "http://elsewhere/");
     let error = chunk("data: {\"error\":{\"message\":\"out of blocks\",\"code\":500}}\n\n");
     assert_fault(faulty(says(format!("{HEAD}{}{error}", token())), ""), "stream_error", "out of blocks");
+}
+
+/// A server that closes each connection a while after its answer, without saying so: no request is lost by that.
+#[test]
+fn connections_that_are_closed_while_they_are_idle() {
+    let (url, _) = scripted::start(|_, stream| {
+        good(stream);
+        false
+    });
+    let (answer, _) = json(&format!(
+        "bench --url {url} --model m --rate 10 --constant --requests 5 --output-len 2 --assume-tokens {CALM}"
+    ));
+    assert_eq!((answer["completed"].as_u64(), answer["failed"].as_u64()), (Some(5), Some(0)), "{answer}");
 }
 
 #[test]
@@ -437,7 +460,7 @@ fn every_key_is_documented() {
     );
     let failing = format!("bench --url {} --model m --requests 2 {CALM}", scripted::nobody());
     for question in [
-        format!("{run} --metrics --baseline {path}"),
+        format!("{run} --metrics --detailed --baseline {path}"),
         format!("{run} --sweep output-len=2,3"),
         format!("{run} --find-rate 5..5.1 --slo-e2el 10000"),
         failing,

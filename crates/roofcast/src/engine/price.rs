@@ -6,7 +6,7 @@
 //! 2⁻⁸ ps, so that sums over steps are exact integers. Knows nothing about schedules.
 //!
 //! Pipeline stages work on as many microbatches at once as there are stages, each with an equal part of the decodes and
-//! every so manieth piece of a prompt. All have computed once when the longest has passed through all stages: shorter ones
+//! every pp-th piece of a prompt. All have computed once when the longest has passed through all stages: shorter ones
 //! wait for it, as do stages without a microbatch where there are too few sequences. With equal stages and microbatches
 //! that is exact; one prompt's pieces in several microbatches at once are not modelled.
 
