@@ -6,6 +6,7 @@ use roofcast::cost::{Utilization, cost};
 use roofcast::deployment::{Deployment, Options};
 use roofcast::engine;
 use roofcast::engine::clock::Ticks;
+use roofcast::engine::config::{Config, Reservation};
 use roofcast::fleet::{Fleet, Ranking};
 use roofcast::operator::Batch;
 use roofcast::record::Record;
@@ -372,5 +373,49 @@ fn servers_of_prompts_for_one_that_generates() {
         // The one that generates also computes a block of each prompt, in one step of G, and the prefix once in twenty
         // waves: less than a percent of its time.
         assert!((found / formula - 1.0).abs() < 0.01, "{found} {formula}");
+    }
+}
+
+/// The defaults that the book gives are the engine's.
+#[test]
+fn the_books_defaults_are_the_engines() {
+    use SchedulerKind::*;
+    let kinds = [
+        ("vllm", Vllm),
+        ("vllm-v0", VllmV0),
+        ("sarathi", Sarathi),
+        ("splitfuse", Splitfuse),
+        ("tensorrt-llm", TensorrtLlm),
+        ("tensorrt-llm-max-utilization", TensorrtLlmMaxUtilization),
+        ("sglang", Sglang),
+        ("lightllm", Lightllm),
+        ("llama.cpp", LlamaCpp),
+        ("orca", Orca),
+        ("static", Static),
+    ];
+    let book = include_str!("../../../../docs/engine.md");
+    for (name, scheduler) in kinds {
+        let spec = EngineSpec { scheduler, ..EngineSpec::default() };
+        let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
+        let (config, _) = Config::resolve(&deployment, 1000, false).unwrap();
+        let budget = match config.max_num_batched_tokens {
+            u32::MAX => "any".to_owned(),
+            tokens => tokens.to_string(),
+        };
+        let takes = match config.reservation {
+            Reservation::Grow => "what it computes",
+            Reservation::Prompt => "prompt",
+            Reservation::Oracle => "prompt and output",
+            Reservation::Pow2 | Reservation::Max => "the longest",
+        };
+        let row = format!(
+            "| `{name}` | {} | {budget} | {} | {} | {} | {takes} | {} |",
+            config.block_size,
+            config.max_num_seqs,
+            if config.enable_chunked_prefill { "yes" } else { "no" },
+            if config.scheduler_reserve_full_isl { "all known tokens" } else { "the first piece" },
+            (config.watermark_blocks as f64 / config.blocks as f64 * 100.0).round() / 100.0,
+        );
+        assert!(book.contains(&row), "docs/engine.md has not: {row}");
     }
 }
