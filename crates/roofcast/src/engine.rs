@@ -318,7 +318,7 @@ impl<D: Decodes> Replica for Engine<D> {
 
 /// Counts `steps` equal steps of `running` sequences that compute `tokens` in all.
 fn count<D: Decodes>(state: &mut State<D>, running: u64, tokens: u64, steps: u64) {
-    let held = state.held_tokens();
+    let (held, shared) = (state.held_tokens(), state.shared_tokens());
     let growth = if state.pieces.is_empty() { state.decodes.len() } else { 0 };
     let used = state.config.blocks - state.free();
     let tally = &mut state.tally;
@@ -329,6 +329,7 @@ fn count<D: Decodes>(state: &mut State<D>, running: u64, tokens: u64, steps: u64
     tally.blocks_peak = tally.blocks_peak.max(used);
     let pairs = u128::from(steps) * u128::from(steps - 1) / 2;
     tally.token_steps += u128::from(held) * u128::from(steps) + u128::from(growth) * pairs;
+    tally.shared_steps += u128::from(shared) * u128::from(steps);
 }
 
 /// How many steps start before `left` has passed, at least one and at most `most`: the first takes `first` ticks, each

@@ -290,15 +290,17 @@ fn activity(tallies: &[&Tally]) -> Activity {
 
 fn cache_use(config: &Config, tallies: &[&Tally], mean_tokens: f64) -> CacheUse {
     let steps: u64 = tallies.iter().map(|t| t.steps).sum();
-    let slack: u128 = tallies.iter().map(|t| t.slack_steps).sum();
-    let slack = ratio(slack as f64, steps as f64);
+    let mean =
+        |of: fn(&Tally) -> u128| ratio(tallies.iter().map(|t| of(t)).sum::<u128>() as f64, steps as f64);
+    let slack = mean(|t| t.slack_steps);
+    let held = mean_tokens - mean(|t| t.shared_steps) + slack;
     let block_size = u64::from(config.block_size);
     CacheUse {
         blocks: config.blocks,
         block_size,
         max_blocks: tallies.iter().map(|t| t.blocks_peak).max().unwrap_or(0),
-        mean_usage: (mean_tokens + slack) / (config.blocks * block_size) as f64,
-        internal_fragmentation: ratio(slack, mean_tokens + slack),
+        mean_usage: held / (config.blocks * block_size) as f64,
+        internal_fragmentation: ratio(slack, held),
     }
 }
 

@@ -87,7 +87,9 @@ impl Blocks {
         self.tally.running_peak = self.tally.running_peak.max(step.work.len() as u64);
         self.tally.token_steps += u128::from(held);
         let room = (self.usable() - self.scheduler.free_blocks()) * self.config.block_size;
-        self.tally.slack_steps += u128::from(room.saturating_sub(held));
+        let shared = self.scheduler.shared_tokens();
+        self.tally.shared_steps += u128::from(shared);
+        self.tally.slack_steps += u128::from((room + shared).saturating_sub(held));
         if chunks.is_empty() {
             let price = self.price.decode(decodes);
             let attending: u64 = price.slope.iter().zip(&seen).map(|(s, c)| s * c).sum();

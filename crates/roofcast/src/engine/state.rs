@@ -591,7 +591,12 @@ impl<D: Decodes> State<D> {
         };
     }
 
-    /// Tokens in the cache: of decodes and of prompts in part.
+    /// Tokens in the cache that sequences hold beyond the first that holds them.
+    pub fn shared_tokens(&self) -> u64 {
+        self.identity.as_ref().map_or(0, |identity| identity.shared_tokens())
+    }
+
+    /// Tokens in the cache, of decodes and of prompts in part; those that sequences share for each of them.
     pub fn held_tokens(&self) -> u64 {
         self.decodes.held()
             + self.prefills.iter().map(|id| u64::from(self.sequence(*id).computed)).sum::<u64>()

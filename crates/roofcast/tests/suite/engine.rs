@@ -6,6 +6,7 @@ use roofcast::cost::{Utilization, cost};
 use roofcast::deployment::{Deployment, Options};
 use roofcast::engine;
 use roofcast::engine::clock::Ticks;
+use roofcast::engine::config::{Config, Reservation};
 use roofcast::fleet::{Fleet, Ranking};
 use roofcast::operator::Batch;
 use roofcast::record::Record;
@@ -202,6 +203,7 @@ proptest! {
     #[test]
     fn leaping_is_stepping(workload in workloads(), spec in schedulers(), windowed in any::<bool>()) {
         let name = if windowed { "openai/gpt-oss-20b" } else { "meta-llama/Llama-3.1-8B-Instruct" };
+        let block_size = u128::from(spec.block_size.unwrap());
         let deployment = deployment(name, spec);
         let mut stepping = served(&deployment, &workload, false);
         let mut leaping = served(&deployment, &workload, true);
@@ -213,6 +215,10 @@ proptest! {
         prop_assert_eq!((a.token_steps, a.running_steps, a.blocks_peak), (b.token_steps, b.running_steps, b.blocks_peak));
         prop_assert_eq!((&a.itl, &a.decodes, a.waiting_peak), (&b.itl, &b.decodes, b.waiting_peak));
         prop_assert_eq!((a.idle, a.swapping, a.mixed), (b.idle, b.swapping, b.mixed));
+        prop_assert_eq!((a.shared_steps, a.slack_steps), (b.shared_steps, b.slack_steps));
+        // What stands in blocks and is left empty in them is at most what was held, whoever shares it.
+        let most = u128::from(b.steps * b.blocks_peak) * block_size;
+        prop_assert!(b.token_steps + b.slack_steps <= most + b.shared_steps);
     }
 
     /// The engine that counts takes the decisions of the scheduler that is held to vLLM's own traces, with and without a
@@ -226,7 +232,10 @@ proptest! {
         let mut counted = served(&deployment(name, spec), &workload, true);
         let mut blocks = served(&deployment(name, asked), &workload, true);
         prop_assert_eq!(shown(&mut counted).1.len(), shown(&mut blocks).1.len());
-        let cached = |fleet: &Fleet| fleet.replicas[0].tally().cached_tokens;
+        let cached = |fleet: &Fleet| {
+            let tally = fleet.replicas[0].tally();
+            (tally.cached_tokens, tally.shared_steps)
+        };
         prop_assert_eq!(cached(&counted), cached(&blocks));
         conserved(&blocks, workload.requests.unwrap());
         prop_assert_eq!(records(&counted).len(), records(&blocks).len());
@@ -364,5 +373,49 @@ fn servers_of_prompts_for_one_that_generates() {
         // The one that generates also computes a block of each prompt, in one step of G, and the prefix once in twenty
         // waves: less than a percent of its time.
         assert!((found / formula - 1.0).abs() < 0.01, "{found} {formula}");
+    }
+}
+
+/// The defaults that the book gives are the engine's.
+#[test]
+fn the_books_defaults_are_the_engines() {
+    use SchedulerKind::*;
+    let kinds = [
+        ("vllm", Vllm),
+        ("vllm-v0", VllmV0),
+        ("sarathi", Sarathi),
+        ("splitfuse", Splitfuse),
+        ("tensorrt-llm", TensorrtLlm),
+        ("tensorrt-llm-max-utilization", TensorrtLlmMaxUtilization),
+        ("sglang", Sglang),
+        ("lightllm", Lightllm),
+        ("llama.cpp", LlamaCpp),
+        ("orca", Orca),
+        ("static", Static),
+    ];
+    let book = include_str!("../../../../docs/engine.md");
+    for (name, scheduler) in kinds {
+        let spec = EngineSpec { scheduler, ..EngineSpec::default() };
+        let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
+        let (config, _) = Config::resolve(&deployment, 1000, false).unwrap();
+        let budget = match config.max_num_batched_tokens {
+            u32::MAX => "any".to_owned(),
+            tokens => tokens.to_string(),
+        };
+        let takes = match config.reservation {
+            Reservation::Grow => "what it computes",
+            Reservation::Prompt => "prompt",
+            Reservation::Oracle => "prompt and output",
+            Reservation::Pow2 | Reservation::Max => "the longest",
+        };
+        let row = format!(
+            "| `{name}` | {} | {budget} | {} | {} | {} | {takes} | {} |",
+            config.block_size,
+            config.max_num_seqs,
+            if config.enable_chunked_prefill { "yes" } else { "no" },
+            if config.scheduler_reserve_full_isl { "all known tokens" } else { "the first piece" },
+            (config.watermark_blocks as f64 / config.blocks as f64 * 100.0).round() / 100.0,
+        );
+        assert!(book.contains(&row), "docs/engine.md has not: {row}");
     }
 }
