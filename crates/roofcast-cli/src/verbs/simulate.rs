@@ -11,7 +11,7 @@ use crate::show::records::{self, Form};
 use crate::show::{self, table};
 use anyhow::Result;
 use roofcast::report::{chrome, run};
-use roofcast::simulate::{Options, Simulation, simulate};
+use roofcast::simulate::{Options, PoolUse, Simulation, simulate};
 use roofcast::spec::CostKind;
 use roofcast::{Deployment, Spec};
 use serde::Serialize;
@@ -112,7 +112,8 @@ fn people(deployment: &Deployment, s: &Simulation) -> String {
     text += &table::pairs(&[
         ("requests", requests(s)),
         ("throughput", throughput(s)),
-        ("steps", steps(deployment, s)),
+        ("fleet", fleet(s)),
+        ("steps", steps(s)),
         ("KV cache", cache(s)),
         ("time", time(s)),
         ("preemptions", preemptions(s)),
@@ -164,7 +165,7 @@ fn throughput(s: &Simulation) -> String {
     )
 }
 
-fn steps(deployment: &Deployment, s: &Simulation) -> String {
+fn steps(s: &Simulation) -> String {
     let priced = match s.cost {
         CostKind::Limit => "at the limit".to_owned(),
         CostKind::Forecast => {
@@ -174,7 +175,7 @@ fn steps(deployment: &Deployment, s: &Simulation) -> String {
             )
         }
     };
-    let replicas = deployment.parallelism.replicas;
+    let replicas = s.fleet.serving.replicas + s.fleet.prefill.map_or(0, |p| p.replicas);
     let each = if replicas > 1 { format!(" on {replicas} replicas") } else { String::new() };
     format!(
         "{}{each}, {} running in the mean, {} at most; {priced}",
@@ -182,6 +183,24 @@ fn steps(deployment: &Deployment, s: &Simulation) -> String {
         significant(s.activity.mean_running),
         grouped(s.activity.max_running)
     )
+}
+
+/// The replicas that serve, by pools.
+fn fleet(s: &Simulation) -> String {
+    let f = &s.fleet;
+    let pool = |p: &PoolUse| {
+        format!("{} × {} accelerators, busy {} of the time", p.replicas, p.accelerators_each, percent(p.busy))
+    };
+    match (&f.prefill, &f.transfers) {
+        (Some(prefill), Some(t)) => format!(
+            "prefill {}; decode {}; {} caches handed over, {} ms each",
+            pool(prefill),
+            pool(&f.serving),
+            grouped(t.count),
+            significant(t.mean_ms)
+        ),
+        _ => pool(&f.serving),
+    }
 }
 
 fn cache(s: &Simulation) -> String {

@@ -84,6 +84,11 @@ impl Provision {
         let missing = |field: &str, accepted: &str| Err(Error::field(place, field, "missing", accepted));
         let (prefill, decode) = match (fleet.prefill, fleet.decode) {
             (None, None) => {
+                if let Some(link) = fleet.link {
+                    let accepted =
+                        "left out without fleet.prefill and fleet.decode, between which caches travel";
+                    return Err(Error::field(place, "fleet.link", link.name(), accepted));
+                }
                 return Ok(Provision { prefill: None, serving: deployment.clone(), fleet: *fleet });
             }
             (None, Some(_)) => return missing("fleet.prefill", "the pool that computes prompts"),
