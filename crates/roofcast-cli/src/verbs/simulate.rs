@@ -52,7 +52,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     if args.output.json {
         show::json(
             "roofcast/simulate/1",
-            &Answer { about: About::of(&deployment), simulation: &simulation },
+            &Answer { about: about(&deployment, &simulation), simulation: &simulation },
         )?;
     } else if args.output.csv {
         let rows: Vec<_> = latencies(&simulation).into_iter().map(|(name, s)| csv_row(name, s)).collect();
@@ -61,6 +61,11 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
         show::text(&people(&deployment, &simulation))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The deployment, with the accelerators of all pools.
+fn about<'a>(deployment: &'a Deployment, s: &Simulation) -> About<'a> {
+    About { count: s.fleet.accelerators, ..About::of(deployment) }
 }
 
 /// The files asked for beside the records.
@@ -108,7 +113,7 @@ fn csv_row(name: &str, s: &roofcast::summary::Statistics) -> Vec<String> {
 }
 
 fn people(deployment: &Deployment, s: &Simulation) -> String {
-    let mut text = About::of(deployment).title();
+    let mut text = about(deployment, s).title();
     text += &table::pairs(&[
         ("requests", requests(s)),
         ("throughput", throughput(s)),
