@@ -154,6 +154,7 @@ impl Blocks {
                 first: life.first.unwrap_or(self.clock),
                 preemptions: life.preemptions,
                 cached: life.cached,
+                id: 0,
             });
             self.leaving.push(id);
             self.mark(id, Mark::Finished);

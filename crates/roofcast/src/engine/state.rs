@@ -3,6 +3,10 @@
 //! Knows: the moves that every policy is made of (admit, continue, preempt, decode) and what each does to the blocks.
 //! Knows nothing about when to make them ([`crate::scheduler`]) or how long they take ([`super::price`]).
 
+mod guests;
+
+pub use guests::Guest;
+
 use super::clock::Ticks;
 use super::config::{Config, Preemption, Reservation};
 use super::decodes::{Decodes, Entry, Id};
@@ -40,6 +44,10 @@ enum Phase {
     Prefill,
     Decode,
     Swapped,
+    /// Its cache is on its way here.
+    Travelling,
+    /// It has left, and its cache waits to be fetched.
+    Kept,
 }
 
 /// A request on its way.
@@ -113,6 +121,7 @@ pub struct State<D> {
     /// When the last step of decodes ended, and who has joined them since: with when their last token came.
     decoded: Ticks,
     joined: Vec<(Ticks, u64)>,
+    guests: guests::Guests,
 }
 
 impl<D: Decodes> State<D> {
@@ -137,6 +146,7 @@ impl<D: Decodes> State<D> {
             parked: 0,
             decoded: Ticks::ZERO,
             joined: Vec::new(),
+            guests: guests::Guests::default(),
             config,
         }
     }
@@ -146,8 +156,16 @@ impl<D: Decodes> State<D> {
         if let Some(timeline) = &mut self.timeline {
             timeline.arrived(&arrival);
         }
-        let sequence =
-            Sequence { arrival, phase: Phase::Waiting, known: arrival.input, ..Sequence::default() };
+        let number = arrival.number;
+        let known = arrival.input;
+        let id = self.take_in(Sequence { arrival, phase: Phase::Waiting, known, ..Sequence::default() });
+        if let Some(identity) = &mut self.identity {
+            identity.arrive(id, number, prefix);
+        }
+    }
+
+    /// A sequence joins the queue.
+    fn take_in(&mut self, sequence: Sequence) -> Id {
         let id = match self.vacant.pop() {
             Some(id) => {
                 self.sequences[id as usize] = sequence;
@@ -158,11 +176,9 @@ impl<D: Decodes> State<D> {
                 (self.sequences.len() - 1) as Id
             }
         };
-        if let Some(identity) = &mut self.identity {
-            identity.arrive(id, arrival.number, prefix);
-        }
-        self.waiting.push(id, arrival.key, arrival.number);
+        self.waiting.push(id, sequence.arrival.key, sequence.arrival.number);
         self.tally.waiting_peak = self.tally.waiting_peak.max(self.waiting.len());
+        id
     }
 
     fn mark(&mut self, id: Id, mark: Mark) {
@@ -265,7 +281,7 @@ impl<D: Decodes> State<D> {
         let known = self.sequence(id).known;
         let ready = match &mut self.identity {
             Some(identity) => identity.find(id, u64::from(known)) as u32,
-            None => 0,
+            None => self.comes_with(id),
         };
         self.sequences[id as usize].ready = ready;
         (ready, known - ready)
@@ -278,7 +294,7 @@ impl<D: Decodes> State<D> {
         }
         let arrival = &self.sequence(id).arrival;
         match self.config.reservation {
-            Reservation::Grow => self.blocks(tokens),
+            Reservation::Grow => self.blocks(self.sequence(id).ready + tokens),
             Reservation::Prompt => self.blocks(self.sequence(id).known),
             Reservation::Oracle => self.blocks(arrival.input + arrival.output),
             Reservation::Pow2 => {
@@ -296,6 +312,9 @@ impl<D: Decodes> State<D> {
     /// Takes the head of the queue in and computes `tokens` of it in this step.
     pub fn admit(&mut self, tokens: u32) {
         let Some(id) = self.waiting.pop() else { return };
+        if self.pull(id) {
+            return;
+        }
         let blocks = self.admission_blocks(id, tokens);
         self.free -= blocks;
         if let Some(identity) = &mut self.identity {
@@ -411,10 +430,11 @@ impl<D: Decodes> State<D> {
         let decoding = self.sequence(id).phase == Phase::Decode;
         if decoding {
             let last = self.sequence(id).last;
-            if let Some(joined) = self.joined.iter_mut().find(|(at, _)| *at == last && last > self.decoded) {
-                joined.1 -= 1;
-            }
             let (computed, remaining) = self.decodes.remove(id);
+            if computed == self.sequence(id).computed && last != self.decoded {
+                let joined = self.joined.iter_mut().find(|(at, count)| *at == last && *count > 0);
+                joined.into_iter().for_each(|(_, count)| *count -= 1);
+            }
             let (grows, blocks) = (self.grows(), self.blocks(computed));
             self.count_slack(id, computed);
             let s = &mut self.sequences[id as usize];
@@ -501,8 +521,8 @@ impl<D: Decodes> State<D> {
         s.generated += 1;
         s.last = clock;
         let own = s.arrival.output - s.generated;
-        let remaining = longest.unwrap_or(own);
-        self.tally.idle_tokens += u64::from(remaining - own);
+        let remaining = if self.config.hands_over { 0 } else { longest.unwrap_or(own) };
+        self.tally.idle_tokens += u64::from(remaining.saturating_sub(own));
         if remaining == 0 {
             return true;
         }
@@ -512,16 +532,16 @@ impl<D: Decodes> State<D> {
             identity.join(id, u64::from(s.computed));
         }
         self.decodes.insert(entry);
-        if clock > self.decoded {
-            self.join(clock);
-        }
+        self.join(clock);
         self.mark(id, Mark::Decoding);
         false
     }
 
-    /// A sequence joins those that decode, its last token as of `last`.
+    /// A sequence joins those that decode, its last token as of `last`. Those whose last token came with the last step of
+    /// decodes are like those who took part in it.
     fn join(&mut self, last: Ticks) {
         match self.joined.last_mut() {
+            _ if last == self.decoded => {}
             Some((at, count)) if *at == last => *count += 1,
             _ => self.joined.push((last, 1)),
         }
@@ -553,16 +573,30 @@ impl<D: Decodes> State<D> {
             self.count_slack(id, computed);
         }
         let blocks = if decoded && self.grows() { self.blocks(computed) } else { self.sequence(id).held };
-        // The last token was sampled and never computed.
-        let generated = u64::from(self.sequence(id).arrival.output - 1);
-        self.give_back(id, blocks, u64::from(computed), generated, decoded);
         let s = &mut self.sequences[id as usize];
         s.computed = computed;
+        s.held = blocks;
         let gone = *s;
-        s.phase = Phase::Gone;
-        self.vacant.push(id);
+        s.phase = Phase::Kept;
+        if !(self.config.hands_over && gone.arrival.output > 1) {
+            // The last token was sampled and never computed.
+            self.vacate(id, gone.arrival.output - 1, decoded);
+        }
         self.mark(id, Mark::Finished);
         gone
+    }
+
+    /// Gives back what is kept of a sequence that another replica decodes.
+    pub fn release(&mut self, id: Id) {
+        self.vacate(id, 0, false);
+    }
+
+    fn vacate(&mut self, id: Id, generated: u32, decoding: bool) {
+        let s = &mut self.sequences[id as usize];
+        s.phase = Phase::Gone;
+        let (blocks, computed) = (s.held, u64::from(s.computed));
+        self.give_back(id, blocks, computed, u64::from(generated), decoding);
+        self.vacant.push(id);
     }
 
     /// Frees `blocks` blocks of a sequence that has `computed` tokens in the cache.
