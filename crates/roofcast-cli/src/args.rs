@@ -268,6 +268,12 @@ pub(crate) struct BenchArgs {
     /// Write a record of each request, as .jsonl or .csv.
     #[arg(long, value_name = "FILE")]
     pub(crate) records: Option<PathBuf>,
+    /// Write each valid point as a row that calibrate and validate take; needs --hardware.
+    #[arg(long, value_name = "FILE.csv", conflicts_with = "find_rate")]
+    pub(crate) measurements: Option<PathBuf>,
+    /// With --json, add vLLM's lists of a value a request, in seconds.
+    #[arg(long, requires = "json", conflicts_with_all = ["sweep", "find_rate"])]
+    pub(crate) detailed: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -390,8 +396,8 @@ pub(crate) struct ConformanceArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ValidateArgs {
-    /// CSV files of measured points.
-    #[arg(required = true, value_name = "FILE.csv")]
+    /// CSV files of measured points, and folders of recorded runs (meta.json, requests.jsonl).
+    #[arg(required = true, value_name = "FILE.csv|FOLDER")]
     pub(crate) files: Vec<PathBuf>,
     /// Write measured, forecast and limit of every row as CSV.
     #[arg(long, value_name = "OUT.csv")]
@@ -415,6 +421,9 @@ pub(crate) struct CalibrateArgs {
     /// Write the calibration as TOML.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) out: Option<PathBuf>,
+    /// Write measured, forecast without its group, and limit of every row as CSV.
+    #[arg(long, value_name = "OUT.csv")]
+    pub(crate) per_row: Option<PathBuf>,
     /// What the calibration says of its data [default: the files' names].
     #[arg(long)]
     pub(crate) source: Option<String>,

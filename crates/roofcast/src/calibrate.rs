@@ -20,13 +20,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Rounds of Gauss–Newton.
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 4;
 /// By how much a figure's logarithm is moved for its derivative: more than the grain of whole steps.
 const NUDGE: f64 = 0.04;
 /// The furthest that one round moves a parameter.
 const FURTHEST: f64 = 0.7;
-/// Standard deviation of a level's factor around 1, in logarithms, and that of the first level around its start.
-const SCALE: f64 = 0.25;
+/// What an error counts beside the noise of its metric alone: the errors of a group's rows are mostly the model's own and
+/// much alike. Chosen, as the scales below, by the errors of groups left out.
+const TRUST: f64 = 0.03;
+/// Standard deviation of the first level around its start, in logarithms.
 const FIRST_SCALE: f64 = 1.0;
 /// Share of the prior's variance above which a figure counts as undetermined by the data.
 const UNDETERMINED: f64 = 0.9;
@@ -38,13 +40,14 @@ struct Fitted<'a> {
     limit: Figures,
     weight: f64,
     group: usize,
+    set: usize,
 }
 
 /// A fit of one file.
 pub struct Fit<'a> {
     rows: Vec<Fitted<'a>>,
-    /// Levels of each row.
-    levels: Vec<Vec<usize>>,
+    /// Sets of levels that rows have.
+    sets: Vec<Vec<usize>>,
     groups: Vec<String>,
     selectors: Vec<Selector>,
     prior: Calibration,
@@ -58,22 +61,20 @@ pub struct Fit<'a> {
 pub struct Fitting {
     /// The levels.
     pub calibration: Calibration,
-    /// Figures that the data cannot tell apart from others, or say nothing about; they stayed as they were.
+    /// Figures that the data cannot tell apart from others, or say nothing about: they hardly moved.
     pub undetermined: Vec<String>,
 }
 
 impl<'a> Fit<'a> {
-    /// Fits `rows`, starting from the first level of `prior`. Rows without a forecast and rows faster than their limit
+    /// Fits `rows`, starting from `prior`. Rows without a forecast and rows faster than their limit
     /// are left out.
     pub fn new(rows: &'a [Measurement], catalog: &Catalog, prior: &Calibration) -> Result<Fit<'a>> {
-        let mut first = prior.clone();
-        first.levels.truncate(1);
         let mut fit = Fit {
             rows: Vec::new(),
-            levels: Vec::new(),
+            sets: Vec::new(),
             groups: Vec::new(),
             selectors: Vec::new(),
-            prior: first,
+            prior: prior.clone(),
             ridge: Vec::new(),
             x: Vec::new(),
             residuals: Vec::new(),
@@ -97,6 +98,7 @@ impl<'a> Fit<'a> {
         let mut resolver = Resolver::new(catalog);
         let mut groups: BTreeMap<String, usize> = BTreeMap::new();
         let mut levels: BTreeMap<Selector, usize> = BTreeMap::from([(Selector::default(), 0)]);
+        let mut sets: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
         self.selectors.push(Selector::default());
         for point in crate::validate::points(rows, catalog, &self.prior) {
             let (Ok(_), Ok(deployment)) = (&point.forecast, resolver.deployment(point.row)) else {
@@ -116,24 +118,45 @@ impl<'a> Fit<'a> {
                 });
                 own.push(index);
             }
-            self.levels.push(own);
-            self.rows.push(Fitted { row: point.row, deployment, limit: point.limit, weight: 1.0, group });
+            let next = self.sets.len();
+            let set = *sets.entry(own.clone()).or_insert_with(|| {
+                self.sets.push(own);
+                next
+            });
+            self.rows.push(Fitted {
+                row: point.row,
+                deployment,
+                limit: point.limit,
+                weight: 1.0,
+                group,
+                set,
+            });
         }
         self.groups = vec![String::new(); groups.len()];
         for (name, index) in groups {
             self.groups[index] = name;
         }
         self.weigh();
-        self.x = vec![0.0; self.selectors.len() * FIGURES];
-        self.ridge = vec![1.0 / (SCALE * SCALE); self.x.len()];
+        self.x = self.start();
+        self.ridge = self.selectors.iter().flat_map(|s| Figure::ALL.map(|f| scale(s, f).powi(-2))).collect();
         self.ridge[..FIGURES].fill(1.0 / (FIRST_SCALE * FIRST_SCALE));
+    }
+
+    /// The parameters at which the prior has levels of the same places; the first level counts from its own figures.
+    fn start(&self) -> Vec<f64> {
+        let factor = |selector: &Selector, figure: Figure| {
+            let level = self.prior.levels.iter().skip(1).find(|l| l.at == *selector)?;
+            level.figures.get(&figure).map(|f| f.ln())
+        };
+        let selectors = self.selectors.iter();
+        selectors.flat_map(|s| Figure::ALL.map(|f| factor(s, f).unwrap_or(0.0))).collect()
     }
 
     /// Rows of a group say much the same: a group of n counts as √n rows.
     fn weigh(&mut self) {
         let mut sizes = vec![0.0_f64; self.groups.len()];
         self.rows.iter().for_each(|r| sizes[r.group] += 1.0);
-        self.rows.iter_mut().for_each(|r| r.weight = 1.0 / sizes[r.group].sqrt());
+        self.rows.iter_mut().for_each(|r| r.weight = TRUST / sizes[r.group].sqrt());
     }
 
     /// Gauss–Newton with halved steps.
@@ -164,8 +187,8 @@ impl<'a> Fit<'a> {
         }
     }
 
-    fn problem<'b>(&'b self, residuals: &'b [Residual], without: Option<&'b [bool]>) -> Problem<'b> {
-        Problem { residuals, levels: &self.levels, ridge: &self.ridge, at: &self.x, without }
+    fn problem<'b>(&'b self, residuals: &'b [Residual], without: Option<usize>) -> Problem<'b> {
+        Problem { residuals, sets: &self.sets, ridge: &self.ridge, at: &self.x, without }
     }
 
     /// The residuals at `x`, with slopes where they are wanted.
@@ -176,7 +199,7 @@ impl<'a> Fit<'a> {
 
     fn residuals_of(&self, index: usize, x: &[f64], slopes: bool) -> Vec<Residual> {
         let fitted = &self.rows[index];
-        let logs = self.logs(&self.levels[index], x);
+        let logs = self.logs(&self.sets[self.rows[index].set], x);
         let Some(now) = self.forecast(fitted, &logs) else { return Vec::new() };
         let wanted = targets(fitted.row);
         let mut residuals: Vec<(usize, Residual)> = Vec::new();
@@ -185,10 +208,21 @@ impl<'a> Fit<'a> {
             let Some((measured, forecast)) = pair else { continue };
             let weight = fitted.weight / (sigma * sigma);
             let value = (forecast / measured).ln();
-            residuals.push((metric, Residual { row: index, value, slope: [0.0; FIGURES], weight, sigma }));
+            residuals.push((
+                metric,
+                Residual {
+                    group: fitted.group,
+                    set: fitted.set,
+                    value,
+                    slope: [0.0; FIGURES],
+                    weight,
+                    sigma,
+                },
+            ));
         }
         if slopes {
-            for figure in 0..FIGURES {
+            for figure in Figure::ALL.into_iter().filter(|f| matters(&fitted.deployment, fitted.row, *f)) {
+                let figure = figure as usize;
                 let mut nudged = logs;
                 nudged[figure] += NUDGE;
                 nudged[FIGURES + figure] += NUDGE;
@@ -240,10 +274,9 @@ impl<'a> Fit<'a> {
     pub fn left_out(&self) -> Vec<Point<'a>> {
         let groups: Vec<usize> = (0..self.groups.len()).collect();
         let mut points: Vec<Point> = in_parallel(&groups, |group| {
-            let without: Vec<bool> = self.rows.iter().map(|r| r.group == *group).collect();
-            let x = self.problem(&self.residuals, Some(&without)).solve(&self.x);
-            let calibration = self.calibration(&x, Some(&without));
-            let rows = (0..self.rows.len()).filter(|r| without[*r]);
+            let x = self.problem(&self.residuals, Some(*group)).solve(&self.x);
+            let calibration = self.calibration(&x, Some(*group));
+            let rows = (0..self.rows.len()).filter(|r| self.rows[*r].group == *group);
             rows.map(|r| self.point(r, &x, &calibration)).collect::<Vec<_>>()
         })
         .into_iter()
@@ -264,7 +297,7 @@ impl<'a> Fit<'a> {
 
     fn point(&self, index: usize, x: &[f64], calibration: &Calibration) -> Point<'a> {
         let fitted = &self.rows[index];
-        let forecast = self.forecast(fitted, &self.logs(&self.levels[index], x));
+        let forecast = self.forecast(fitted, &self.logs(&self.sets[self.rows[index].set], x));
         let known = calibration.known(&place(&fitted.deployment));
         Point {
             row: fitted.row,
@@ -276,10 +309,10 @@ impl<'a> Fit<'a> {
     }
 
     /// The calibration of parameters `x`; levels without a row that counts are left out.
-    fn calibration(&self, x: &[f64], without: Option<&[bool]>) -> Calibration {
+    fn calibration(&self, x: &[f64], without: Option<usize>) -> Calibration {
         let mut errors: Vec<Vec<f64>> = vec![Vec::new(); self.selectors.len()];
-        for residual in self.residuals.iter().filter(|r| without.is_none_or(|w| !w[r.row])) {
-            for level in &self.levels[residual.row] {
+        for residual in self.residuals.iter().filter(|r| without != Some(r.group)) {
+            for level in &self.sets[residual.set] {
                 errors[*level].push((residual.value.exp() - 1.0).abs());
             }
         }
@@ -329,6 +362,34 @@ fn place(deployment: &Deployment) -> Place<'_> {
     }
 }
 
+/// Standard deviation of a level's factor around 1, in logarithms. What servers add before the first token differs most.
+/// A level that names chip, engine and format stands for what has been measured itself and may move further than those
+/// that must hold for others, too.
+fn scale(at: &Selector, figure: Figure) -> f64 {
+    let own = at.accelerator.is_some() && at.weights.is_some();
+    if *at == (Selector { served: at.served, ..Selector::default() }) {
+        return FIRST_SCALE;
+    }
+    match figure {
+        Figure::Request | Figure::RequestSteps => 0.8,
+        _ if own => 0.7,
+        _ if figure.is_share() => 0.15,
+        _ => 0.2,
+    }
+}
+
+/// Whether the row's forecast can depend on the figure.
+fn matters(deployment: &Deployment, row: &Measurement, figure: Figure) -> bool {
+    let p = deployment.parallelism;
+    match figure {
+        Figure::ExpertMemory | Figure::ExpertCompute | Figure::ExpertLayer => deployment.model.is_moe(),
+        Figure::AllReduce => p.tp > 1,
+        Figure::Link => p.count() > 1,
+        Figure::Request | Figure::RequestSteps => row.kind.served(),
+        _ => true,
+    }
+}
+
 /// The levels of a place beside the first: chip and generation, engine with its version and its server, weight format,
 /// and their pairs.
 fn selectors(chip: &Accelerator, engine: &EngineSpec, weights: &str) -> Vec<Selector> {
@@ -341,9 +402,11 @@ fn selectors(chip: &Accelerator, engine: &EngineSpec, weights: &str) -> Vec<Sele
     let mut all = vec![
         Selector { architecture: architecture.clone(), ..none() },
         Selector { accelerator: accelerator.clone(), ..none() },
+        Selector { served, ..none() },
         Selector { engine: name.clone(), ..none() },
         Selector { engine: name.clone(), served, ..none() },
-        Selector { accelerator, engine: name.clone(), served, ..none() },
+        Selector { accelerator: accelerator.clone(), engine: name.clone(), served, ..none() },
+        Selector { accelerator, engine: name.clone(), served, weights: weights.clone(), ..none() },
         Selector { weights: weights.clone(), ..none() },
         Selector { engine: name.clone(), weights: weights.clone(), ..none() },
         Selector { architecture, engine: name.clone(), weights, ..none() },

@@ -181,6 +181,29 @@ impl Calibration {
         Ok(())
     }
 
+    /// As TOML, a level a few lines.
+    pub fn to_toml(&self) -> String {
+        let inline = |value: toml::Value| value.to_string();
+        let table = |value: &dyn Fn() -> Option<toml::Value>| value().map(inline).unwrap_or_default();
+        let mut text = format!("source = {}\n", inline(toml::Value::String(self.source.clone())));
+        for b in &self.bands {
+            let known = table(&|| toml::Value::try_from(b.known).ok());
+            text.push_str(&format!(
+                "\n[[band]]\nknown = {known}\nttft = {:?}\ntpot = {:?}\n",
+                b.ttft, b.tpot
+            ));
+            text.push_str(&format!("e2e = {:?}\nthroughput = {:?}\n", b.e2e, b.throughput));
+        }
+        for l in &self.levels {
+            let at = table(&|| toml::Value::try_from(&l.at).ok());
+            let figures = table(&|| toml::Value::try_from(&l.figures).ok());
+            let errors = format!("median_error = {:?}\np90_error = {:?}", l.median_error, l.p90_error);
+            text.push_str(&format!("\n[[level]]\nat = {at}\nrows = {}\n{errors}\n", l.rows));
+            text.push_str(&format!("figures = {figures}\n"));
+        }
+        text
+    }
+
     /// How much of `place` has been measured.
     pub fn known(&self, place: &Place) -> Known {
         let any =
@@ -243,6 +266,25 @@ mod tests {
             .collect();
         on_disk.sort();
         assert_eq!(on_disk, FILES.iter().map(|(path, _)| *path).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let calibration = Calibration::embedded().unwrap();
+        assert_eq!(&Calibration::parse("written", &calibration.to_toml()).unwrap(), calibration);
+    }
+
+    #[test]
+    fn wrong_calibrations_are_refused() {
+        let good = Calibration::embedded().unwrap().to_toml();
+        for (from, to, says) in [
+            ("known = \"nothing\"", "known = \"all\"", "nothing"),
+            ("[[level]]", "[[level]]\nweight = 1", "weight"),
+            ("gemm_memory = ", "gemm_memory = -", "gemm_memory"),
+        ] {
+            let error = Calibration::parse("mine.toml", &good.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(error.contains("mine.toml") && error.contains(says), "{error}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use crate::deployment::Deployment;
 use crate::efficiency::Forecast;
-use crate::operator::collective::{Communication, communication};
+use crate::operator::collective::{Communication, communication, slowest};
 use crate::operator::{Batch, Family, Work, work};
 use crate::precision::Dtype;
 use crate::units::{ByteRate, Bytes, FlopRate, Flops, Picoseconds};
@@ -182,7 +182,12 @@ fn forecast(
 ) -> Forecast {
     let efficiency = &deployment.efficiency;
     let bandwidth = deployment.bandwidth();
-    let overhead = efficiency.overhead(communication.all_reduces, hidden_bytes(deployment), bandwidth);
+    let overhead = efficiency.overhead(
+        communication.all_reduces,
+        slowest(&deployment.accelerator, deployment.parallelism.tp).1,
+        hidden_bytes(deployment),
+        bandwidth,
+    );
     let p = deployment.parallelism;
     let rank = |n: u64| n.div_ceil(p.replicas * p.attention_dp);
     let operators: Picoseconds = works.iter().map(|w| efficiency.time(w, bandwidth)).sum();

@@ -9,6 +9,9 @@ use crate::operator::{Family, Work};
 use crate::units::{ByteRate, FlopRate, Picoseconds};
 use serde::{Deserialize, Serialize};
 
+/// Seconds of a message over the links that [`Figure::AllReduce`] counts for: NVLink's, as the catalog assumes it.
+const LATENCY: f64 = 2e-6;
+
 /// One figure of an efficiency. Shares are of the datasheet's rates, at most 1; times are in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -33,7 +36,7 @@ pub enum Figure {
     ExpertLayer,
     /// Of a layer with latent or linear attention, on top.
     MixerLayer,
-    /// Of an all-reduce, beside its bytes.
+    /// Of an all-reduce, beside its bytes, over links of 2 µs; in proportion to the latency elsewhere.
     AllReduce,
     /// Of a step.
     Step,
@@ -43,13 +46,15 @@ pub enum Figure {
     Sequence,
     /// Of a request before its first token, outside the steps.
     Request,
+    /// Steps that a request waits before the engine looks at it: overlapped scheduling, polling; a count.
+    RequestSteps,
     /// How often a token's hidden state crosses the bus in a layer; a count.
     Activation,
 }
 
 impl Figure {
     /// All, in order.
-    pub const ALL: [Figure; 16] = [
+    pub const ALL: [Figure; 17] = [
         Figure::GemmMemory,
         Figure::GemmCompute,
         Figure::ExpertMemory,
@@ -65,6 +70,7 @@ impl Figure {
         Figure::PrefillStep,
         Figure::Sequence,
         Figure::Request,
+        Figure::RequestSteps,
         Figure::Activation,
     ];
 
@@ -172,12 +178,13 @@ impl Efficiency {
         }
     }
 
-    /// What steps cost beside their operators: `all_reduces` messages a step, `width` bytes of hidden state a token in
+    /// What steps cost beside their operators: `all_reduces` messages a step over links of `latency` seconds, `width` bytes of hidden state a token in
     /// all layers together.
-    pub fn overhead(&self, all_reduces: u64, width: f64, bandwidth: ByteRate) -> Overhead {
+    pub fn overhead(&self, all_reduces: u64, latency: f64, width: f64, bandwidth: ByteRate) -> Overhead {
         let f = &self.figures;
+        let message = f.get(Figure::AllReduce) * latency / LATENCY;
         Overhead {
-            step: f.time(Figure::Step) + f.time(Figure::AllReduce) * all_reduces,
+            step: f.time(Figure::Step) + Picoseconds::from_seconds(message) * all_reduces,
             prefill: f.time(Figure::PrefillStep),
             sequence: f.time(Figure::Sequence),
             token: f.get(Figure::Activation) * width / bandwidth.0,

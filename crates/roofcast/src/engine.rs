@@ -24,7 +24,7 @@ use crate::error::Result;
 use crate::kv_cache::prefix::{Outputs, Prefix};
 use crate::memory;
 use crate::scheduler::Policy;
-use crate::spec::{QueuePolicy, SchedulerKind};
+use crate::spec::{EngineSpec, QueuePolicy, SchedulerKind};
 use crate::timeline::{Segment, Timeline};
 use crate::units::{ByteRate, Picoseconds};
 use crate::workload::Prompt;
@@ -33,7 +33,7 @@ use clock::Ticks;
 use config::{Config, Prefixes};
 use decodes::{Decodes, Each, Id, Lockstep};
 use price::{Chunk, Price, Shares};
-use state::{Arrival, Sequence, State};
+use state::{Arrival, Guest, Sequence, State};
 use tally::Tally;
 
 /// A request that has all its tokens.
@@ -47,6 +47,8 @@ pub struct Departure {
     pub preemptions: u32,
     /// Tokens of its prompt that were found in the prefix cache.
     pub cached: u64,
+    /// Its name in its replica, where that keeps its cache for another.
+    pub id: Id,
 }
 
 /// One replica, whatever is inside.
@@ -70,6 +72,13 @@ pub trait Replica {
     fn waiting(&self) -> u64;
     /// One step, or as many equal ones as start before `horizon`; false where there is nothing to compute.
     fn step(&mut self, horizon: Ticks) -> bool;
+    /// A request comes at `at` with its first token, from a replica that keeps its cache until it is fetched. This and the
+    /// next two are asked only of replicas in pools, which count.
+    fn receive(&mut self, _guest: Guest, _at: Ticks) {}
+    /// Moves the guests admitted since the last call to `into`: their numbers, and when their caches are here.
+    fn drain_admitted(&mut self, _into: &mut Vec<(u64, Ticks)>) {}
+    /// The cache of a request that left is where it was to go.
+    fn release(&mut self, _id: Id) {}
     /// Moves those that ended in the last step to `into`, in order.
     fn drain(&mut self, into: &mut Vec<Departure>);
     /// Counts of the run.
@@ -81,7 +90,7 @@ pub trait Replica {
 }
 
 /// Bytes per second between device and host: what PCIe 4.0 x16 carries of its 31.5 GB/s in large copies. An assumption.
-const HOST_LINK: ByteRate = ByteRate(25e9);
+pub(crate) const HOST_LINK: ByteRate = ByteRate(25e9);
 /// What it takes to launch one copy. vLLM v0 swaps keys and values of every layer block by block, each with a copy of its
 /// own (`swap_blocks` in `csrc/cache_kernels.cu`). An assumption, of the size of a `cudaMemcpyAsync`.
 const COPY: Picoseconds = Picoseconds(5_000_000);
@@ -96,22 +105,46 @@ fn swap_time(deployment: &Deployment, context: u64, block_size: u32) -> Ticks {
 /// A replica of `deployment` for requests of `context` tokens in the mean; `shared` says whether prompts have tokens in
 /// common. Without `leap` it takes every step by itself, and every sequence in it.
 pub fn replica(deployment: &Deployment, context: u64, shared: bool, leap: bool) -> Result<Box<dyn Replica>> {
-    let spec = &deployment.options.engine;
     let (config, policy) = Config::resolve(deployment, context, shared)?;
-    let price = Price::new(deployment, spec.cost);
-    let vllm = spec.scheduler == SchedulerKind::Vllm;
-    let by_block = spec.async_scheduling == Some(true)
-        || spec.long_prefill_token_threshold.is_some_and(|t| t > 0)
-        || (vllm && spec.policy == QueuePolicy::Priority);
-    if by_block {
-        return Ok(Box::new(Blocks::new(config.vllm(spec), price)));
+    let spec = &deployment.options.engine;
+    if by_block(spec) {
+        return Ok(Box::new(Blocks::new(config.vllm(spec), Price::new(deployment, spec.cost))));
     }
+    Ok(counting(deployment, config, policy, context, leap))
+}
+
+/// A replica whose requests leave with their first token and are decoded by another; see [`replica`].
+pub fn prefiller(
+    deployment: &Deployment,
+    context: u64,
+    shared: bool,
+    leap: bool,
+) -> Result<Box<dyn Replica>> {
+    let (config, policy) = Config::resolve(deployment, context, shared)?;
+    Ok(counting(deployment, Config { hands_over: true, ..config }, policy, context, leap))
+}
+
+/// Whether settings break lockstep, so that the scheduler runs block by block.
+pub fn by_block(spec: &EngineSpec) -> bool {
+    spec.async_scheduling == Some(true)
+        || spec.long_prefill_token_threshold.is_some_and(|t| t > 0)
+        || (spec.scheduler == SchedulerKind::Vllm && spec.policy == QueuePolicy::Priority)
+}
+
+fn counting(
+    deployment: &Deployment,
+    config: Config,
+    policy: Policy,
+    context: u64,
+    leap: bool,
+) -> Box<dyn Replica> {
+    let price = Price::new(deployment, deployment.options.engine.cost);
     let swap = swap_time(deployment, context, config.block_size);
-    Ok(if leap {
+    if leap {
         Box::new(Engine::<Lockstep>::new(config, policy, price, swap))
     } else {
         Box::new(Engine::<Each>::new(config, policy, price, swap))
-    })
+    }
 }
 
 /// One replica that keeps counts, not blocks.
@@ -124,7 +157,7 @@ pub struct Engine<D> {
     /// Ticks to move one token's KV between device and host.
     swap: u64,
     /// Who ended in the last step, in order.
-    finished: Vec<Sequence>,
+    finished: Vec<(Id, Sequence)>,
     ended: Vec<(Id, u32)>,
     chunks: Vec<Chunk>,
     outputs: Outputs,
@@ -182,11 +215,12 @@ impl<D: Decodes> Engine<D> {
         for piece in &state.pieces {
             let sequence = state.sequence(piece.id);
             let context = sequence.computed + piece.new;
-            sampled += u64::from(context == sequence.known);
-            self.chunks.push(Chunk { new: piece.new, context });
+            let samples = context == sequence.known;
+            sampled += u64::from(samples);
+            self.chunks.push(Chunk { new: piece.new, context, samples });
         }
         let seen: &[u64] = if decode { state.decodes.seen() } else { &[] };
-        let (time, shares) = self.price.mixed(n, seen, &self.chunks, sampled);
+        let (time, shares) = self.price.mixed(n, seen, &self.chunks);
         let moving = Ticks::from(swapped * self.swap);
         let end = state.clock + time + moving;
         state.tally.swapping += moving;
@@ -219,7 +253,7 @@ impl<D: Decodes> Engine<D> {
             if self.state.computed(*piece) && self.state.sampled(piece.id, longest) {
                 let computed = self.state.sequence(piece.id).computed;
                 let gone = self.state.finish(piece.id, computed);
-                self.finished.push(gone);
+                self.finished.push((piece.id, gone));
             }
         }
         self.state.pieces = pieces;
@@ -229,7 +263,7 @@ impl<D: Decodes> Engine<D> {
         self.ended.clear();
         self.state.decodes.advance(steps, &mut self.ended);
         for (id, computed) in &self.ended {
-            self.finished.push(self.state.finish(*id, *computed));
+            self.finished.push((*id, self.state.finish(*id, *computed)));
         }
     }
 }
@@ -237,7 +271,8 @@ impl<D: Decodes> Engine<D> {
 impl<D: Decodes> Replica for Engine<D> {
     fn serves(&self, arrival: &Arrival) -> bool {
         let config = &self.state.config;
-        let whole = arrival.input.saturating_add(arrival.output);
+        let output = if config.hands_over { 1 } else { arrival.output };
+        let whole = arrival.input.saturating_add(output);
         let unsplit = if config.preempts() { whole } else { arrival.input };
         whole <= config.max_model_len
             && u64::from(whole).div_ceil(u64::from(config.block_size)) <= config.blocks
@@ -270,7 +305,8 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn in_flight(&self) -> u64 {
-        self.state.waiting() + self.state.running() + self.state.swapped().len() as u64
+        let state = &self.state;
+        state.waiting() + state.running() + state.travelling() + state.swapped().len() as u64
     }
 
     fn waiting(&self) -> u64 {
@@ -279,6 +315,7 @@ impl<D: Decodes> Replica for Engine<D> {
 
     fn step(&mut self, horizon: Ticks) -> bool {
         self.state.pieces.clear();
+        self.state.land();
         let before = self.state.tally.preemptions;
         let decode = self.policy.schedule(&mut self.state) && !self.state.decodes.is_empty();
         if !decode && self.state.pieces.is_empty() {
@@ -286,22 +323,35 @@ impl<D: Decodes> Replica for Engine<D> {
         }
         let swapped = self.state.moved();
         if self.state.pieces.is_empty() && swapped == 0 && before == self.state.tally.preemptions {
-            self.leap(horizon);
+            self.leap(horizon.min(self.state.landing()));
         } else {
             self.mixed(decode, swapped);
         }
         true
     }
 
+    fn receive(&mut self, guest: Guest, at: Ticks) {
+        self.state.receive(guest, at);
+    }
+
+    fn drain_admitted(&mut self, into: &mut Vec<(u64, Ticks)>) {
+        self.state.drain_admitted(into);
+    }
+
+    fn release(&mut self, id: Id) {
+        self.state.release(id);
+    }
+
     fn drain(&mut self, into: &mut Vec<Departure>) {
         if self.finished.is_empty() {
             return;
         }
-        into.extend(self.finished.drain(..).map(|s| Departure {
+        into.extend(self.finished.drain(..).map(|(id, s)| Departure {
             arrival: s.arrival,
             first: s.first,
             preemptions: s.preemptions,
             cached: u64::from(s.cached),
+            id,
         }));
     }
 
@@ -320,7 +370,7 @@ impl<D: Decodes> Replica for Engine<D> {
 
 /// Counts `steps` equal steps of `running` sequences that compute `tokens` in all.
 fn count<D: Decodes>(state: &mut State<D>, running: u64, tokens: u64, steps: u64) {
-    let held = state.held_tokens();
+    let (held, shared) = (state.held_tokens(), state.shared_tokens());
     let growth = if state.pieces.is_empty() { state.decodes.len() } else { 0 };
     let used = state.config.blocks - state.free();
     let tally = &mut state.tally;
@@ -331,6 +381,7 @@ fn count<D: Decodes>(state: &mut State<D>, running: u64, tokens: u64, steps: u64
     tally.blocks_peak = tally.blocks_peak.max(used);
     let pairs = u128::from(steps) * u128::from(steps - 1) / 2;
     tally.token_steps += u128::from(held) * u128::from(steps) + u128::from(growth) * pairs;
+    tally.shared_steps += u128::from(shared) * u128::from(steps);
 }
 
 /// How many steps start before `left` has passed, at least one and at most `most`: the first takes `first` ticks, each

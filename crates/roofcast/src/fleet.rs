@@ -3,11 +3,17 @@
 //! Knows: requests are delivered at their times to the replica that the router chooses, a step that starts later sees
 //! them, and whoever is answered may send the next. Knows nothing about policies or prices.
 
+mod pools;
+mod way;
+
+pub use pools::Pools;
+pub use way::Way;
+
 use crate::engine::clock::Ticks;
 use crate::engine::state::Arrival;
 use crate::engine::{Departure, Replica};
 use crate::error::{Error, Result};
-use crate::router::Router;
+use crate::router::{self, Router};
 use crate::simulate::results::Results;
 use crate::spec::{EngineSpec, QueuePolicy};
 use crate::workload::prediction::Guesses;
@@ -23,26 +29,43 @@ pub struct Fleet {
     pub ranking: Ranking,
     /// What clients see.
     pub results: Results,
+    /// Who computes prompts and who decodes, where those are not the same.
+    pub pools: Option<Pools>,
+    /// Who takes requests.
+    open: Vec<usize>,
     departures: Vec<Departure>,
 }
 
 impl Fleet {
     /// An idle fleet.
     pub fn new(replicas: Vec<Box<dyn Replica>>, router: Router, ranking: Ranking, results: Results) -> Fleet {
-        Fleet { replicas, router, ranking, results, departures: Vec::new() }
+        let open = (0..replicas.len()).collect();
+        Fleet { replicas, router, ranking, results, pools: None, open, departures: Vec::new() }
+    }
+
+    /// The same with prefill and decode apart.
+    pub fn apart(self, pools: Pools) -> Fleet {
+        Fleet { open: pools.prefill().collect(), pools: Some(pools), ..self }
     }
 
     /// Serves `traffic` until every request has ended.
     pub fn serve(&mut self, traffic: &mut Traffic) -> Result<()> {
         loop {
-            let due = traffic.peek().map(Ticks::from);
+            let event = self.pools.as_ref().and_then(Pools::due);
+            let due = [event, traffic.peek().map(Ticks::from)].into_iter().flatten().min();
             match (self.behind(), due) {
                 (None, None) => break,
                 (Some(index), due) if due.is_none_or(|at| self.replicas[index].clock() < at) => {
                     self.step(index, due, traffic)?;
                 }
-                _ => self.deliver(traffic),
+                _ => match &mut self.pools {
+                    Some(pools) if event == due => pools.exchange(&mut self.replicas),
+                    _ => self.deliver(traffic),
+                },
             }
+        }
+        if let Some(stuck) = self.replicas.iter().find(|r| !r.is_empty()) {
+            return Err(Error::Stuck { waiting: stuck.waiting() });
         }
         self.results.close();
         Ok(())
@@ -53,20 +76,37 @@ impl Fleet {
         if let [alone] = self.replicas.as_slice() {
             return (!alone.is_empty()).then_some(0);
         }
-        let busy = self.replicas.iter().enumerate().filter(|(_, r)| !r.is_empty());
-        busy.min_by_key(|(_, r)| r.clock()).map(|(index, _)| index)
+        self.busy().min_by_key(|index| self.replicas[*index].clock())
+    }
+
+    /// Replicas with something to compute.
+    fn busy(&self) -> impl Iterator<Item = usize> {
+        let works = |index: &usize| {
+            !self.replicas[*index].is_empty() && self.pools.as_ref().is_none_or(|p| !p.is_stalled(*index))
+        };
+        (0..self.replicas.len()).filter(works)
     }
 
     /// One step, or a leap, of a replica; answers go back to whoever waits for them.
     fn step(&mut self, index: usize, due: Option<Ticks>, traffic: &mut Traffic) -> Result<()> {
         let horizon = self.horizon(index, due, traffic.is_closed());
         let replica = &mut self.replicas[index];
-        if !replica.step(horizon) {
+        let went = replica.step(horizon);
+        let waits = self.pools.as_mut().is_some_and(|pools| {
+            pools.fetch(index, replica.as_mut());
+            !went && pools.stall(index)
+        });
+        if !went && !waits {
             return Err(Error::Stuck { waiting: replica.waiting() });
         }
         let clock = replica.clock();
         replica.drain(&mut self.departures);
         for gone in self.departures.drain(..) {
+            if let Some(pools) = &mut self.pools
+                && pools.hand_over(&gone, clock, index)
+            {
+                continue;
+            }
             self.results.finish(&gone, clock, index);
             traffic.completed(gone.arrival.user, clock.picoseconds(), gone.arrival.output_segment);
         }
@@ -74,24 +114,28 @@ impl Fleet {
     }
 
     /// Until when a replica may leap: to the next arrival, and in a closed loop no further than the others, whose answers
-    /// may bring requests. Where a lone replica has a queue in order of arrival, a newcomer changes nothing until someone
+    /// may bring requests; nor further than replicas whose prompts it may be handed. Where a lone replica has a queue in order of arrival, a newcomer changes nothing until someone
     /// leaves; in a closed loop even a refusal does, since the next request follows it.
     fn horizon(&self, index: usize, due: Option<Ticks>, closed: bool) -> Ticks {
         if self.replicas.len() == 1 {
             let passing = self.replicas[0].blocked() && !closed;
             return if passing { Ticks::NEVER } else { due.unwrap_or(Ticks::NEVER) };
         }
-        let others = self.replicas.iter().enumerate().filter(|(other, r)| *other != index && !r.is_empty());
-        let others = others.map(|(_, r)| r.clock()).min().filter(|_| closed);
+        let concerns = |other: &usize| {
+            *other != index && (closed || self.pools.as_ref().is_some_and(|pools| pools.concerns(*other)))
+        };
+        let others = self.busy().filter(concerns).map(|other| self.replicas[other].clock()).min();
         [due, others].into_iter().flatten().min().unwrap_or(Ticks::NEVER)
     }
 
     fn deliver(&mut self, traffic: &mut Traffic) {
         let Some(request) = traffic.next() else { return };
         let arrival = self.results.arrive(&request, self.ranking.key(&request));
-        let index = self.router.choose(&request, &self.replicas);
+        let prefix = router::prefix(&request.prompt);
+        let index = self.router.choose(request.user, prefix, &self.replicas, &self.open);
+        let decoded = self.pools.as_ref().is_none_or(|pools| pools.serves(&self.replicas, &arrival));
         let replica = &mut self.replicas[index];
-        if replica.serves(&arrival) {
+        if decoded && replica.serves(&arrival) {
             if replica.is_empty() {
                 replica.wait_until(arrival.at);
             }

@@ -220,7 +220,7 @@ impl Row<'_> {
         };
         Ok(Measurement {
             id: own("id", &self.place),
-            source: own("source", "").to_owned(),
+            source: own("source", ""),
             kind: *kind,
             model: own("model", ""),
             hardware: own("hardware", ""),
@@ -293,12 +293,15 @@ impl Measurement {
             "tensorrt-llm" => SchedulerKind::TensorrtLlm,
             _ => SchedulerKind::Vllm,
         };
+        // TensorRT-LLM does not split prompts: who runs it sizes the budget for a prompt beside all decodes.
+        let longest = self.input.map_or(0, |i| i.max) + self.concurrency.unwrap_or(0);
+        let whole = (scheduler == SchedulerKind::TensorrtLlm).then(|| longest.clamp(8192, 1 << 24));
         EngineSpec {
             name: Some(self.engine.clone()),
             version: Some(version(&self.version)).filter(|v| !v.is_empty()),
             served: Some(self.kind.served()),
             scheduler,
-            max_num_batched_tokens: setting("max_num_batched_tokens"),
+            max_num_batched_tokens: setting("max_num_batched_tokens").or(whole),
             max_num_seqs: setting("max_num_seqs"),
             ..EngineSpec::default()
         }

@@ -3,7 +3,7 @@
 //! Knows: what a router in front of engines can see: who is there, how many requests each has, what a prompt begins with.
 
 use crate::engine::Replica;
-use crate::workload::{Prompt, Request};
+use crate::workload::Prompt;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -44,29 +44,36 @@ impl Router {
         Router { routing, turn: 0, random: seed | 1, served: BTreeMap::new() }
     }
 
-    /// Who serves `request`.
-    pub fn choose(&mut self, request: &Request, replicas: &[Box<dyn Replica>]) -> usize {
-        if replicas.len() == 1 {
-            return 0;
-        }
-        match self.routing {
-            Routing::RoundRobin => self.next(replicas.len()),
-            Routing::LeastLoaded => least(replicas),
-            Routing::PowerOfTwo => {
-                let (one, other) = (self.draw(replicas.len()), self.draw(replicas.len()));
-                if replicas[other].in_flight() < replicas[one].in_flight() { other } else { one }
+    /// Who of `candidates` serves a request of `user` whose prompt begins with `prefix`.
+    pub fn choose(
+        &mut self,
+        user: u32,
+        prefix: Option<u32>,
+        replicas: &[Box<dyn Replica>],
+        candidates: &[usize],
+    ) -> usize {
+        let load = |index: usize| replicas[index].in_flight();
+        // The first of those with the fewest requests.
+        let least = || candidates.iter().copied().min_by_key(|index| load(*index)).unwrap_or(0);
+        match (candidates, self.routing) {
+            ([only], _) => *only,
+            (_, Routing::RoundRobin) => candidates[self.next(candidates.len())],
+            (_, Routing::LeastLoaded) => least(),
+            (_, Routing::PowerOfTwo) => {
+                let [one, other] = [(); 2].map(|()| candidates[self.draw(candidates.len())]);
+                if load(other) < load(one) { other } else { one }
             }
-            Routing::PrefixAware => match prefix(&request.prompt) {
-                Some(prefix) => self.remembered(prefix, replicas, IMBALANCE),
-                None => least(replicas),
+            (_, Routing::PrefixAware) => match prefix {
+                Some(prefix) => self.remembered(prefix, least(), IMBALANCE, candidates, load),
+                None => least(),
             },
-            Routing::SessionSticky => self.remembered(request.user, replicas, u64::MAX),
+            (_, Routing::SessionSticky) => self.remembered(user, least(), u64::MAX, candidates, load),
         }
     }
 
     fn next(&mut self, count: usize) -> usize {
-        let turn = self.turn;
-        self.turn = (turn + 1) % count;
+        let turn = self.turn % count;
+        self.turn = turn + 1;
         turn
     }
 
@@ -78,25 +85,26 @@ impl Router {
         ((self.random >> 33) % count as u64) as usize
     }
 
-    /// Who served `key` before, unless it has more than `slack` requests more than the least loaded; that one otherwise.
-    fn remembered(&mut self, key: u32, replicas: &[Box<dyn Replica>], slack: u64) -> usize {
-        let least = least(replicas);
-        let most = replicas[least].in_flight().saturating_add(slack);
-        let chosen =
-            self.served.get(&key).copied().filter(|r| replicas[*r].in_flight() <= most).unwrap_or(least);
+    /// Who served `key` before, unless it has more than `slack` requests more than the least loaded or is no candidate; the
+    /// least loaded otherwise.
+    fn remembered(
+        &mut self,
+        key: u32,
+        least: usize,
+        slack: u64,
+        candidates: &[usize],
+        load: impl Fn(usize) -> u64,
+    ) -> usize {
+        let most = load(least).saturating_add(slack);
+        let before = self.served.get(&key).copied();
+        let chosen = before.filter(|r| candidates.contains(r) && load(*r) <= most).unwrap_or(least);
         self.served.insert(key, chosen);
         chosen
     }
 }
 
-/// The first of those with the fewest requests.
-fn least(replicas: &[Box<dyn Replica>]) -> usize {
-    let loads = replicas.iter().map(|r| r.in_flight()).enumerate();
-    loads.min_by_key(|(index, load)| (*load, *index)).map_or(0, |(index, _)| index)
-}
-
 /// What a prompt begins with, where it may share that with others.
-fn prefix(prompt: &Prompt) -> Option<u32> {
+pub fn prefix(prompt: &Prompt) -> Option<u32> {
     match prompt {
         Prompt::Own => None,
         Prompt::Shared { segment, .. } => Some(*segment),

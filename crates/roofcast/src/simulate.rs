@@ -3,25 +3,28 @@
 //! Knows: which replicas a deployment has, what their counts add up to, and whether the load was more than they can
 //! carry. What clients saw is in [`results`].
 
+mod provision;
 pub mod results;
 
 use crate::cost::{Utilization, cost};
 use crate::deployment::Deployment;
+use crate::engine::Replica;
+use crate::engine::clock::Ticks;
 use crate::engine::config::{Config, Prefixes};
 use crate::engine::price::Shares;
 use crate::engine::tally::{Mean, Tally};
-use crate::engine::{self, Replica};
 use crate::error::{Error, Result};
 use crate::fleet::{Fleet, Ranking};
 use crate::operator::Batch;
 use crate::record::Record;
-use crate::router::Router;
 use crate::spec::{CostKind, QueuePolicy, SchedulerKind, Spec};
 use crate::summary::Summary;
 use crate::timeline::Timeline;
 use crate::timeline::series::{Point, Series, together};
 use crate::timeline::trace::Trace;
 use crate::workload::{Traffic, Workload};
+use provision::Provision;
+pub use provision::{FleetUse, PoolUse, Transfers};
 use results::{Results, Sample};
 use serde::Serialize;
 
@@ -58,10 +61,12 @@ pub struct Simulation {
     pub kv_cache: CacheUse,
     /// What the replicas' time went to, in seconds of all of them together.
     pub time: TimeShares,
-    /// A decode step at the mean batch and context of the run, at the limit.
+    /// A decode step at the mean batch and context of the run, at the limit; of a microbatch where stages work on several.
     pub limit_tpot_ms: f64,
     /// Dollars and joules.
     pub expense: Expense,
+    /// What served, and what went from one to the other.
+    pub fleet: FleetUse,
     /// Whether more came than could be served.
     pub load: Load,
     /// Every completed request's latencies.
@@ -146,7 +151,7 @@ pub struct CacheUse {
 }
 
 /// Seconds by what bound them.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct TimeShares {
     /// Memory bandwidth.
     pub memory_s: f64,
@@ -160,6 +165,24 @@ pub struct TimeShares {
     pub swap_s: f64,
     /// Nothing to do.
     pub idle_s: f64,
+}
+
+impl TimeShares {
+    /// With something to do.
+    pub fn busy_s(&self) -> f64 {
+        self.memory_s + self.compute_s + self.communication_s + self.host_s + self.swap_s
+    }
+
+    fn plus(self, other: TimeShares) -> TimeShares {
+        TimeShares {
+            memory_s: self.memory_s + other.memory_s,
+            compute_s: self.compute_s + other.compute_s,
+            communication_s: self.communication_s + other.communication_s,
+            host_s: self.host_s + other.host_s,
+            swap_s: self.swap_s + other.swap_s,
+            idle_s: self.idle_s + other.idle_s,
+        }
+    }
 }
 
 /// What the run took.
@@ -198,18 +221,21 @@ pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Opti
     let mut traffic = Traffic::new(workload, place)?;
     let context = mean_context(workload);
     let shared = traffic.shares_prompts();
-    let mut replicas = (0..deployment.parallelism.replicas)
-        .map(|_| engine::replica(deployment, context, shared, options.leap))
-        .collect::<Result<Vec<_>>>()?;
-    replicas.iter_mut().for_each(|replica| *replica.timeline() = timeline(deployment, options));
+    let provision = Provision::resolve(deployment, &spec.fleet, place)?;
+    let mut replicas = provision.replicas(context, shared, options.leap)?;
+    let count = replicas.len() as u64;
+    replicas.iter_mut().for_each(|replica| *replica.timeline() = timeline(count, options));
     let engine = &deployment.options.engine;
-    let router = Router::new(spec.fleet.router, workload.seed);
+    let router = provision.router(workload.seed);
     let ranking = Ranking::new(engine, workload.seed);
     let open = workload.arrivals.rate().map(|_| traffic.total());
     let results = Results::new(spec.slo, options.records, open);
     let mut fleet = Fleet::new(replicas, router, ranking, results);
+    if let Some(pools) = provision.pools(workload.seed, place)? {
+        fleet = fleet.apart(pools);
+    }
     fleet.serve(&mut traffic)?;
-    let (config, _) = Config::resolve(deployment, context, shared)?;
+    let (config, _) = Config::resolve(&provision.serving, context, shared)?;
     let settings = Settings {
         scheduler: engine.scheduler,
         policy: engine.policy,
@@ -220,12 +246,12 @@ pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Opti
         enable_prefix_caching: config.prefixes != Prefixes::Unknown,
         leap: options.leap,
     };
-    Ok(report(deployment, &config, settings, fleet))
+    Ok(report(&provision, &config, settings, fleet))
 }
 
-/// What a replica keeps over time; events are shared out evenly.
-fn timeline(deployment: &Deployment, options: Options) -> Option<Box<Timeline>> {
-    let trace = options.trace.map(|most| Trace::new(most / deployment.parallelism.replicas));
+/// What one of `replicas` keeps over time; events are shared out evenly.
+fn timeline(replicas: u64, options: Options) -> Option<Box<Timeline>> {
+    let trace = options.trace.map(|most| Trace::new(most / replicas));
     let series = options.series.then(Series::default);
     (trace.is_some() || series.is_some()).then(|| Box::new(Timeline { series, trace }))
 }
@@ -235,7 +261,7 @@ fn mean_context(workload: &Workload) -> u64 {
     (workload.input_mean() + workload.output_mean() / 2.0) as u64
 }
 
-fn report(deployment: &Deployment, config: &Config, settings: Settings, mut fleet: Fleet) -> Simulation {
+fn report(provision: &Provision, config: &Config, settings: Settings, mut fleet: Fleet) -> Simulation {
     let itl =
         fleet.replicas.iter().skip(1).fold(fleet.replicas[0].tally().itl.clone(), |mut all, replica| {
             all.merge(&replica.tally().itl);
@@ -245,28 +271,25 @@ fn report(deployment: &Deployment, config: &Config, settings: Settings, mut flee
     let timelines = fleet.replicas.iter_mut().filter_map(|r| r.timeline().take());
     let (series, traces): (Vec<_>, Vec<_>) = timelines.map(|t| (t.series, t.trace)).unzip();
     let summary = fleet.results.summary(&itl);
-    let time = time(&mut fleet.replicas);
+    let times: Vec<TimeShares> =
+        fleet.replicas.iter_mut().map(|replica| time(replica.as_mut(), end)).collect();
     let tallies: Vec<&Tally> = fleet.replicas.iter().map(|r| r.tally()).collect();
-    let activity = activity(&tallies);
-    let tokens: u128 = tallies.iter().map(|t| t.token_steps).sum();
-    let mean_tokens = ratio(tokens as f64, activity.steps as f64);
-    let context = ratio(mean_tokens, activity.mean_running).round().max(1.0) as u64;
-    let batch = activity.mean_running.round().max(1.0) as u64;
-    let step = self::cost(
-        deployment,
-        &Batch::decode(batch * deployment.parallelism.replicas, context),
-        Utilization::FULL,
-    );
+    // Batch and cache are those of the replicas that decode.
+    let serving = &tallies[provision.prefillers() as usize..];
+    let decoding = activity(serving);
+    let tokens: u128 = serving.iter().map(|t| t.token_steps).sum();
+    let mean_tokens = ratio(tokens as f64, decoding.steps as f64);
     Simulation {
-        cost: deployment.options.engine.cost,
+        cost: provision.serving.options.engine.cost,
         settings,
         requests: fleet.results.taken,
         refused: fleet.results.refused,
-        activity,
-        kv_cache: cache_use(config, &tallies, mean_tokens),
-        time,
-        limit_tpot_ms: step.limit_with_communication.ms(),
-        expense: expense(deployment, &summary, &time),
+        activity: activity(&tallies),
+        kv_cache: cache_use(config, serving, mean_tokens),
+        time: times.iter().copied().fold(TimeShares::default(), TimeShares::plus),
+        limit_tpot_ms: limit_tpot_ms(&provision.serving, &decoding, mean_tokens),
+        expense: expense(provision, &summary, &times),
+        fleet: provision::used(provision, &fleet, &times),
         load: fleet.results.load(),
         summary,
         latencies: fleet.results.latencies(),
@@ -274,6 +297,14 @@ fn report(deployment: &Deployment, config: &Config, settings: Settings, mut flee
         series: together(series.into_iter().flatten().collect(), end),
         traces: traces.into_iter().flatten().collect(),
     }
+}
+
+/// A decode step of the mean batch and context at the limit.
+fn limit_tpot_ms(deployment: &Deployment, activity: &Activity, mean_tokens: f64) -> f64 {
+    let context = ratio(mean_tokens, activity.mean_running).round().max(1.0) as u64;
+    let batch = (activity.mean_running.round().max(1.0) as u64).div_ceil(deployment.parallelism.pp);
+    let batch = Batch::decode(batch * deployment.parallelism.replicas, context);
+    self::cost(deployment, &batch, Utilization::FULL).limit_with_communication.ms()
 }
 
 fn activity(tallies: &[&Tally]) -> Activity {
@@ -296,53 +327,46 @@ fn activity(tallies: &[&Tally]) -> Activity {
 
 fn cache_use(config: &Config, tallies: &[&Tally], mean_tokens: f64) -> CacheUse {
     let steps: u64 = tallies.iter().map(|t| t.steps).sum();
-    let slack: u128 = tallies.iter().map(|t| t.slack_steps).sum();
-    let slack = ratio(slack as f64, steps as f64);
+    let mean =
+        |of: fn(&Tally) -> u128| ratio(tallies.iter().map(|t| of(t)).sum::<u128>() as f64, steps as f64);
+    let slack = mean(|t| t.slack_steps);
+    let held = mean_tokens - mean(|t| t.shared_steps) + slack;
     let block_size = u64::from(config.block_size);
-    let mean = |of: fn(&Tally) -> Mean| tallies.iter().map(|t| of(t)).fold(Mean::default(), Mean::and);
-    let scattered = mean(|t| t.scattered);
+    let gaps = |of: fn(&Tally) -> Mean| tallies.iter().map(|t| of(t)).fold(Mean::default(), Mean::and);
+    let scattered = gaps(|t| t.scattered);
     CacheUse {
         blocks: config.blocks,
         block_size,
         max_blocks: tallies.iter().map(|t| t.blocks_peak).max().unwrap_or(0),
-        mean_usage: (mean_tokens + slack) / (config.blocks * block_size) as f64,
-        internal_fragmentation: ratio(slack, mean_tokens + slack),
-        external_fragmentation: mean(|t| t.attempts).value(),
+        mean_usage: held / (config.blocks * block_size) as f64,
+        internal_fragmentation: ratio(slack, held),
+        external_fragmentation: gaps(|t| t.attempts).value(),
         scattered_refusals: scattered.count,
         scattered_fragmentation: scattered.value(),
     }
 }
 
-fn time(replicas: &mut [Box<dyn Replica>]) -> TimeShares {
-    let end = replicas.iter().map(|r| r.clock()).max().unwrap_or_default();
-    let mut sum = TimeShares {
-        memory_s: 0.0,
-        compute_s: 0.0,
-        communication_s: 0.0,
-        host_s: 0.0,
-        swap_s: 0.0,
-        idle_s: 0.0,
-    };
-    for replica in replicas {
-        let Shares { memory, compute, communication, host } = replica.shares();
-        sum.memory_s += memory.seconds();
-        sum.compute_s += compute.seconds();
-        sum.communication_s += communication.seconds();
-        sum.host_s += host.seconds();
-        sum.swap_s += replica.tally().swapping.seconds();
-        sum.idle_s += (replica.tally().idle + (end - replica.clock())).seconds();
+fn time(replica: &mut dyn Replica, end: Ticks) -> TimeShares {
+    let Shares { memory, compute, communication, host } = replica.shares();
+    TimeShares {
+        memory_s: memory.seconds(),
+        compute_s: compute.seconds(),
+        communication_s: communication.seconds(),
+        host_s: host.seconds(),
+        swap_s: replica.tally().swapping.seconds(),
+        idle_s: (replica.tally().idle + (end - replica.clock())).seconds(),
     }
-    sum
 }
 
-fn expense(deployment: &Deployment, summary: &Summary, time: &TimeShares) -> Expense {
-    let count = deployment.parallelism.count() as f64;
-    let chip = &deployment.accelerator;
+fn expense(provision: &Provision, summary: &Summary, times: &[TimeShares]) -> Expense {
+    let chip = &provision.serving.accelerator;
+    let accelerators = |index: usize| provision.accelerators(index) as f64;
+    let count: f64 = (0..times.len()).map(accelerators).sum();
     let dollars_per_hour = chip.price.as_ref().map(|p| p.usd_per_hour * count);
     let tokens = summary.total_output_tokens as f64;
-    let busy = time.memory_s + time.compute_s + time.communication_s + time.host_s + time.swap_s;
-    let per_replica = count / deployment.parallelism.replicas as f64;
-    let joules = chip.power_w.map(|w| w * per_replica * (busy + IDLE_POWER * time.idle_s));
+    let powered =
+        |(index, t): (usize, &TimeShares)| accelerators(index) * (t.busy_s() + IDLE_POWER * t.idle_s);
+    let joules = chip.power_w.map(|w| w * times.iter().enumerate().map(powered).sum::<f64>());
     let per_token = |total: f64| (tokens > 0.0).then(|| total / tokens);
     Expense {
         dollars_per_hour,

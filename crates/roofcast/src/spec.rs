@@ -3,9 +3,12 @@
 //! Knows: names and shapes of keys; unknown keys are refused. What they mean together is decided once, in
 //! [`crate::deployment`] and [`crate::plan`].
 
+mod fleet;
+
+pub use fleet::{FleetSpec, LinkKind, PoolSpec};
+
 use crate::error::{Error, Result};
 use crate::precision::Dtype;
-use crate::router::Routing;
 use crate::workload::Workload;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -253,14 +256,6 @@ pub enum CostKind {
     Limit,
     /// What is expected, with the generic efficiency.
     Forecast,
-}
-
-/// `[fleet]`: how the replicas of `[parallelism]` share the traffic.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct FleetSpec {
-    /// Who serves a request.
-    pub router: Routing,
 }
 
 /// `[slo]`: bounds that every plan must keep.

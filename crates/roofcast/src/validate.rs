@@ -4,6 +4,7 @@
 //! Errors are shares: |forecast/measured − 1|; a bias is the median of the signed ones.
 
 pub mod point;
+pub mod run;
 
 use crate::accelerator::Accelerator;
 use crate::calibration::{Band, Calibration, Known, Place};

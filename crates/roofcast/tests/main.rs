@@ -11,6 +11,8 @@ mod corpus;
 mod engine;
 #[path = "suite/families.rs"]
 mod families;
+#[path = "suite/fleets.rs"]
+mod fleets;
 #[path = "suite/hostile.rs"]
 mod hostile;
 #[path = "suite/invariants.rs"]

@@ -39,6 +39,8 @@ pub(super) struct Question {
 /// What came of it. Times are the clock's.
 pub(super) struct Asked {
     pub(super) record: Record,
+    /// When nothing more was to come, usage and the end of the body among it.
+    pub(super) ended: Picoseconds,
     pub(super) text: String,
     /// Prompt tokens by the server's count.
     pub(super) counted: Option<u64>,
@@ -128,6 +130,6 @@ impl Asker {
             replica: 0,
             error: failure.map(|f| f.message),
         };
-        Asked { record, text: answer.text, counted }
+        Asked { record, ended: now, text: answer.text, counted }
     }
 }

@@ -75,7 +75,7 @@ pub(super) struct Connection {
 
 /// What moves a connection's bytes. It goes on only while something waits with it: one task a request, so that what is
 /// sent is on the wire at once, and what is read is looked at as soon as it is stamped.
-pub(super) struct Wire {
+struct Wire {
     moving: Option<Moving>,
     at: Arc<AtomicU64>,
 }
@@ -83,15 +83,20 @@ pub(super) struct Wire {
 type Moving = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
 impl Wire {
-    /// Waits for `what` while bytes move.
-    pub(super) async fn with<T>(&mut self, what: impl Future<Output = T>) -> T {
+    /// Sends what `what` hands over, at once, and waits for it.
+    async fn sending<T>(&mut self, what: impl Future<Output = T>) -> T {
+        let mut what = std::pin::pin!(what);
+        match std::future::poll_fn(|cx| Poll::Ready(what.as_mut().poll(cx))).await {
+            Poll::Ready(out) => out,
+            Poll::Pending => self.reading(what).await,
+        }
+    }
+
+    /// Moves bytes, and waits for what comes of them.
+    async fn reading<T>(&mut self, what: impl Future<Output = T>) -> T {
         let mut what = std::pin::pin!(what);
         std::future::poll_fn(|cx| {
-            if let Poll::Ready(out) = what.as_mut().poll(cx) {
-                return Poll::Ready(out);
-            }
-            let ended = self.moving.as_mut().is_some_and(|m| m.as_mut().poll(cx).is_ready());
-            if ended {
+            if self.moving.as_mut().is_some_and(|m| m.as_mut().poll(cx).is_ready()) {
                 // Whoever waits is told of the same end.
                 self.moving = None;
             }
@@ -100,7 +105,7 @@ impl Wire {
         .await
     }
 
-    pub(super) fn read_at(&self) -> Picoseconds {
+    fn read_at(&self) -> Picoseconds {
         Picoseconds(self.at.load(Ordering::Relaxed))
     }
 }
@@ -115,7 +120,7 @@ impl Incoming {
     /// The next bytes, and when they were read; none at the end.
     pub(super) async fn next(&mut self) -> Option<Result<(Bytes, Picoseconds), Failure>> {
         loop {
-            let frame = match self.connection.wire.with(self.body.frame()).await? {
+            let frame = match self.connection.wire.reading(self.body.frame()).await? {
                 Ok(frame) => frame,
                 Err(e) => return Some(Err(failure(&e))),
             };
@@ -193,14 +198,15 @@ impl Client {
                 Some(connection) => connection,
                 None => self.connect().await?,
             };
-            if let Err(e) = connection.wire.with(connection.send.ready()).await {
+            // Reading first: where the server has closed it meanwhile, that is seen here.
+            if let Err(e) = connection.wire.reading(connection.send.ready()).await {
                 if fresh {
                     return Err(failure(&e));
                 }
-                continue; // The server closed it while it was idle.
+                continue;
             }
             let request = self.request(method.clone(), path, body.clone())?;
-            match connection.wire.with(connection.send.try_send_request(request)).await {
+            match connection.wire.sending(connection.send.try_send_request(request)).await {
                 Ok(response) => {
                     let (parts, body) = response.into_parts();
                     return Ok((parts, Incoming { body, connection }));

@@ -125,7 +125,7 @@ impl Loop<'_> {
     fn answered(&mut self, asked: Asked) {
         let id = asked.record.id;
         let Some(flight) = self.flights.remove(&id) else { return };
-        let at = Picoseconds(asked.record.finished.0.saturating_sub(self.start.0));
+        let at = Picoseconds(asked.ended.0.saturating_sub(self.start.0));
         if asked.record.outcome == Outcome::Completed {
             let segment = Traffic::OWN_SEGMENTS | id as u32;
             if self.asker.keep_text {

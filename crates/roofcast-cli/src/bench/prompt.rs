@@ -17,6 +17,9 @@ const WORDS: &str = "the of and to in is that for it was on are as with his they
     get through back much before go good new write our used me man too any day same right look think also around \
     another came come work three word must because does part";
 
+/// What every prompt begins with: a word at the start stands without a space and may be other tokens than after one.
+const FIRST: &str = "the";
+
 /// Fewer words than this are too few to tell prompts apart.
 const FEWEST_WORDS: usize = 16;
 
@@ -49,37 +52,38 @@ impl Prompts {
         Prompts { words, overhead: 0, tokens_per_word: 1.0, seed, texts: Vec::new() }
     }
 
-    /// Learns from a server what it counts: a probe of one word and one of all. Where they do not differ by a token a
-    /// word, halves are probed until the words that take more are known. None where it does not count.
+    /// Learns from a server what it counts: a probe of one word and one of all, each after the first, which stands without a
+    /// space. Where they do not differ by a token a word, halves are probed until the words that take more are known. None
+    /// where it does not count.
     pub(crate) async fn learnt<F, T>(seed: u64, count: F) -> Option<Prompts>
     where
         F: Fn(String) -> T,
         T: Future<Output = Option<u64>>,
     {
         let mut prompts = Prompts::assumed(seed);
-        let one = count(prompts.words.first()?.to_string()).await?;
-        let all = count(prompts.words.join(" ")).await?;
-        let more = prompts.words.len() as u64 - 1;
+        let one = count(FIRST.to_owned()).await?;
+        let with = |part: &[&str]| count(format!("{FIRST} {}", part.join(" ")));
+        let all = with(&prompts.words).await?;
         prompts.overhead = one.saturating_sub(1);
-        if all == one + more {
+        let words = prompts.words.len() as u64;
+        if all == one + words {
             return Some(prompts);
         }
         let mut single = Vec::new();
         let mut parts = vec![prompts.words.clone()];
         while let Some(part) = parts.pop() {
-            if count(part.join(" ")).await? == prompts.overhead + part.len() as u64 {
+            if with(&part).await? == one + part.len() as u64 {
                 single.extend(part);
             } else if part.len() > 1 {
                 let (left, right) = part.split_at(part.len() / 2);
                 parts.extend([right.to_vec(), left.to_vec()]);
             }
         }
-        let additive = count(single.join(" ")).await? == prompts.overhead + single.len() as u64;
-        if additive && single.len() >= FEWEST_WORDS {
+        if single.len() >= FEWEST_WORDS && with(&single).await? == one + single.len() as u64 {
             prompts.words = single;
         } else {
             // A tokenizer of another kind: as many words as its mean says.
-            prompts.tokens_per_word = (all.saturating_sub(one) as f64 / more as f64).max(0.01);
+            prompts.tokens_per_word = (all.saturating_sub(one) as f64 / words as f64).max(0.01);
         }
         Some(prompts)
     }
@@ -126,7 +130,8 @@ impl Prompts {
             }
             let tokens = run.length.saturating_sub(overhead);
             overhead = overhead.saturating_sub(run.length);
-            let text = self.text(run.segment, run.start, tokens);
+            let begins = turns.is_empty();
+            let text = self.text(run.segment, run.start, tokens, begins);
             match turns.last_mut() {
                 Some(last) if last.user => {
                     last.text.push(' ');
@@ -138,18 +143,22 @@ impl Prompts {
         for turn in &mut turns {
             if turn.text.trim().is_empty() {
                 // No endpoint takes an empty prompt.
-                turn.text = self.text(own, 0, 1);
+                turn.text = FIRST.to_owned();
             }
         }
         turns
     }
 
-    fn text(&self, segment: u32, start: u64, tokens: u64) -> String {
+    /// Words of a segment; where they begin a prompt, after the word that all begin with.
+    fn text(&self, segment: u32, start: u64, tokens: u64, begins: bool) -> String {
         let words = (tokens as f64 / self.tokens_per_word).round() as u64;
         let mut text = String::with_capacity(words as usize * 5);
         for position in start..start + words {
             if position > start {
                 text.push(' ');
+            } else if begins {
+                text.push_str(FIRST);
+                continue;
             }
             let drawn = mixed(self.seed ^ mixed(u64::from(segment) << 32 ^ position));
             text.push_str(self.words.get(drawn as usize % self.words.len()).copied().unwrap_or_default());
@@ -203,10 +212,10 @@ mod tests {
         let (a, b) = (shared(0), shared(1));
         let words = |t: &str| t.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert_eq!((words(&a).len(), words(&a)[..20] == words(&b)[..20], a == b), (30, true, false));
-        // The same in runs, from the middle of a segment on.
+        // The same in runs, from the middle of a segment on, after the word that all begin with.
         let runs = [Run { segment: 5, start: 10, length: 10 }, Run { segment: 9, start: 0, length: 4 }];
         let runs = said(&prompts, 2, &request(14, Prompt::Runs(Box::new(runs))));
-        assert_eq!(words(&runs)[..10], words(&a)[10..20]);
+        assert_eq!((words(&runs)[0].as_str(), &words(&runs)[1..10]), (FIRST, &words(&a)[11..20]));
         // Own prompts differ from one another, and under another seed.
         let own = |prompts: &Prompts, id| said(prompts, id, &request(16, Prompt::Own));
         assert_ne!(own(&prompts, 0), own(&prompts, 1));

@@ -2,6 +2,8 @@
 
 mod baseline;
 mod beside;
+mod detailed;
+mod measurements;
 mod search;
 mod setup;
 mod sweep;
@@ -15,6 +17,7 @@ use crate::show::{self, records};
 use anyhow::Result;
 use baseline::Baseline;
 use beside::Beside;
+use detailed::Detailed;
 use serde::Serialize;
 use serde_json::Value;
 use setup::Setup;
@@ -52,6 +55,8 @@ struct Answer<'a> {
     #[serde(flatten)]
     point: &'a Point,
     baselines: &'a [Baseline],
+    #[serde(flatten)]
+    detailed: Option<Detailed>,
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
@@ -61,6 +66,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let sweep = args.sweep.as_deref().map(sweep::parse).transpose()?;
     let search = args.find_rate.as_deref().map(search::parse).transpose()?;
     let mut setup = Setup::new(args)?;
+    if args.measurements.is_some() {
+        measurements::check(&setup)?;
+    }
     if let Some((key, values)) = sweep {
         return sweep::run(args, &mut setup, key, &values);
     }
@@ -72,8 +80,12 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     if let (Some(path), Some(form)) = (&args.records, form) {
         records::write(path, form, &kept)?;
     }
+    if let Some(path) = &args.measurements {
+        measurements::write(path, &setup, &[&point])?;
+    }
     if args.output.json {
-        let answer = Answer { subject: setup.subject(), point: &point, baselines: &baselines };
+        let detailed = args.detailed.then(|| Detailed::of(&kept));
+        let answer = Answer { subject: setup.subject(), point: &point, baselines: &baselines, detailed };
         show::json("roofcast/bench/1", &answer)?;
     } else if args.output.csv {
         show::csv(&table::HEADER, &[table::row(&point)])?;

@@ -1,9 +1,8 @@
 //! `roofcast calibrate FILE…`: fits a calibration to measured points and judges it on groups left out.
 
 use crate::args::CalibrateArgs;
-use crate::verbs::validate::{measurements, people};
+use crate::verbs::validate::{measurements, people, per_row};
 use crate::{input, show};
-use anyhow::Context;
 use roofcast::calibrate::Fit;
 use roofcast::calibration::Calibration;
 use roofcast::validate::{Report, report};
@@ -29,7 +28,10 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     });
     let fitting = fit.finish(&left_out, &source);
     if let Some(path) = &args.out {
-        show::file(path, &toml::to_string(&fitting.calibration).context("the calibration as TOML")?)?;
+        show::file(path, &fitting.calibration.to_toml())?;
+    }
+    if let Some(path) = &args.per_row {
+        show::file(path, &per_row(&left_out)?)?;
     }
     let answer = Answer {
         levels: fitting.calibration.levels.len(),
@@ -44,7 +46,7 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let mut text = format!("{} levels fitted\n", answer.levels);
     if !answer.undetermined.is_empty() {
         text.push_str(&format!(
-            "left as they were, the data do not tell: {}\n",
+            "hardly moved, the data do not tell them apart: {}\n",
             answer.undetermined.join(", ")
         ));
     }

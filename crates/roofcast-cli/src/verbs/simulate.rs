@@ -11,7 +11,7 @@ use crate::show::records::{self, Form};
 use crate::show::{self, table};
 use anyhow::Result;
 use roofcast::report::{chrome, run};
-use roofcast::simulate::{Options, Simulation, simulate};
+use roofcast::simulate::{Options, PoolUse, Simulation, simulate};
 use roofcast::spec::CostKind;
 use roofcast::{Deployment, Spec};
 use serde::Serialize;
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     if args.output.json {
         show::json(
             "roofcast/simulate/1",
-            &Answer { about: About::of(&deployment), simulation: &simulation },
+            &Answer { about: about(&deployment, &simulation), simulation: &simulation },
         )?;
     } else if args.output.csv {
         let rows: Vec<_> = latencies(&simulation).into_iter().map(|(name, s)| csv_row(name, s)).collect();
@@ -61,6 +61,11 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
         show::text(&people(&deployment, &simulation))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The deployment, with the accelerators of all pools.
+fn about<'a>(deployment: &'a Deployment, s: &Simulation) -> About<'a> {
+    About { count: s.fleet.accelerators, ..About::of(deployment) }
 }
 
 /// The files asked for beside the records.
@@ -108,11 +113,12 @@ fn csv_row(name: &str, s: &roofcast::summary::Statistics) -> Vec<String> {
 }
 
 fn people(deployment: &Deployment, s: &Simulation) -> String {
-    let mut text = About::of(deployment).title();
+    let mut text = about(deployment, s).title();
     text += &table::pairs(&[
         ("requests", requests(s)),
         ("throughput", throughput(s)),
-        ("steps", steps(deployment, s)),
+        ("fleet", fleet(s)),
+        ("steps", steps(s)),
         ("KV cache", cache(s)),
         ("time", time(s)),
         ("preemptions", preemptions(s)),
@@ -164,7 +170,7 @@ fn throughput(s: &Simulation) -> String {
     )
 }
 
-fn steps(deployment: &Deployment, s: &Simulation) -> String {
+fn steps(s: &Simulation) -> String {
     let priced = match s.cost {
         CostKind::Limit => "at the limit".to_owned(),
         CostKind::Forecast => {
@@ -174,7 +180,7 @@ fn steps(deployment: &Deployment, s: &Simulation) -> String {
             )
         }
     };
-    let replicas = deployment.parallelism.replicas;
+    let replicas = s.fleet.serving.replicas + s.fleet.prefill.map_or(0, |p| p.replicas);
     let each = if replicas > 1 { format!(" on {replicas} replicas") } else { String::new() };
     format!(
         "{}{each}, {} running in the mean, {} at most; {priced}",
@@ -182,6 +188,24 @@ fn steps(deployment: &Deployment, s: &Simulation) -> String {
         significant(s.activity.mean_running),
         grouped(s.activity.max_running)
     )
+}
+
+/// The replicas that serve, by pools.
+fn fleet(s: &Simulation) -> String {
+    let f = &s.fleet;
+    let pool = |p: &PoolUse| {
+        format!("{} × {} accelerators, busy {} of the time", p.replicas, p.accelerators_each, percent(p.busy))
+    };
+    match (&f.prefill, &f.transfers) {
+        (Some(prefill), Some(t)) => format!(
+            "prefill {}; decode {}; {} caches handed over, {} ms each",
+            pool(prefill),
+            pool(&f.serving),
+            grouped(t.count),
+            significant(t.mean_ms)
+        ),
+        _ => pool(&f.serving),
+    }
 }
 
 fn cache(s: &Simulation) -> String {

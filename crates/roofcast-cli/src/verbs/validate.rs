@@ -7,9 +7,18 @@ use crate::{input, show};
 use roofcast::Catalog;
 use roofcast::calibration::Calibration;
 use roofcast::measurement::{self, Figures, Measurement};
+use roofcast::validate::run::{self, Compared, Replay};
 use roofcast::validate::{Part, Point, Report, points, report};
-use std::path::PathBuf;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+#[derive(Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    report: Report,
+    runs: Vec<Replay>,
+}
 
 /// Groups that the table shows.
 const WORST: usize = 10;
@@ -17,18 +26,46 @@ const WORST: usize = 10;
 pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
     let catalog = input::catalog(&args.catalog)?;
     let calibration = input::calibration(args.calibration.as_deref())?;
-    let rows = measurements(&args.files)?;
+    let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = args.files.iter().cloned().partition(|f| f.is_dir());
+    let rows = measurements(&files)?;
+    let runs = folders.iter().map(|f| replayed(f, &catalog)).collect::<anyhow::Result<Vec<Replay>>>()?;
     let points = in_parallel(&rows, &catalog, &calibration);
     if let Some(path) = &args.per_row {
         show::file(path, &per_row(&points)?)?;
     }
     let report = report(&points);
     if args.json {
-        show::json("roofcast/validate/1", &report)?;
+        show::json("roofcast/validate/1", &Answer { report, runs })?;
     } else {
-        show::text(&people(&report))?;
+        let rows = if files.is_empty() { String::new() } else { people(&report) };
+        show::text(&(rows + &compared(&runs)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A folder of a run: `meta.json` and `requests.jsonl`.
+fn replayed(folder: &Path, catalog: &Catalog) -> anyhow::Result<Replay> {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    let [meta, requests] = ["meta.json", "requests.jsonl"].map(|file| input::text(&folder.join(file)));
+    Ok(run::replay(&name, &meta?, &requests?, catalog)?)
+}
+
+fn compared(runs: &[Replay]) -> String {
+    let row = |run: &Replay, name: &str, c: &Compared| {
+        let percent = |share: f64| format!("{:+.1}", share * 100.0);
+        let figures = [c.mean_measured, c.mean_predicted].map(significant);
+        let errors = [c.mean_error, c.p50_error, c.p99_error].map(percent);
+        [vec![run.name.clone(), name.to_owned()], figures.to_vec(), errors.to_vec()].concat()
+    };
+    let rows: Vec<_> = runs
+        .iter()
+        .flat_map(|r| {
+            let m = &r.metrics;
+            [row(r, "ttft_ms", &m.ttft_ms), row(r, "tpot_ms", &m.tpot_ms), row(r, "e2e_ms", &m.e2e_ms)]
+        })
+        .collect();
+    let header = ["run", "metric", "mean measured", "mean forecast", "mean %", "p50 %", "p99 %"];
+    if rows.is_empty() { String::new() } else { table(&header, &rows, 2) }
 }
 
 /// The rows of all files.
@@ -52,7 +89,7 @@ fn in_parallel<'a>(rows: &'a [Measurement], catalog: &Catalog, calibration: &Cal
 }
 
 /// Measured, forecast and limit of every row.
-fn per_row(points: &[Point]) -> anyhow::Result<String> {
+pub(crate) fn per_row(points: &[Point]) -> anyhow::Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let mut header = vec!["id".to_owned(), "group".to_owned(), "kind".to_owned()];
     for name in Figures::NAMES {

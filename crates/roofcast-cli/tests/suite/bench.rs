@@ -71,13 +71,23 @@ fn vllms_keys_are_all_there() {
     let Some(path) = shared("validation/vllm_bench_json/c4.json") else { return };
     let theirs = std::fs::read_to_string(path).unwrap();
     let theirs: Value = serde_json::from_str(&theirs).unwrap();
-    let (ours, _) = json(&format!("bench --url {} --model m --requests 2 --output-len 2 {CALM}", exact()));
-    // What describes their client, and what has a value a request.
-    let theirs_alone = ["date", "label", "tokenizer_id", "endpoint_type", "rtfx"];
+    let (ours, _) =
+        json(&format!("bench --url {} --model m --requests 2 --output-len 3 --detailed {CALM}", exact()));
+    // What describes their client and its queue, and what was said.
+    let theirs_alone =
+        ["date", "label", "tokenizer_id", "endpoint_type", "rtfx", "queue_times", "generated_texts"];
     for (key, value) in theirs.as_object().unwrap() {
-        if !value.is_array() && !theirs_alone.contains(&key.as_str()) {
+        if !theirs_alone.contains(&key.as_str()) {
+            assert_eq!(ours[key].is_array(), value.is_array(), "{key} is {}", ours[key]);
             assert!(ours.get(key).is_some(), "{key} is missing");
         }
+    }
+    // The parts of an answer are the whole of it.
+    let list = |key: &str| ours[key].as_array().unwrap().clone();
+    for i in 0..2 {
+        let gaps: f64 = list("itls")[i].as_array().unwrap().iter().map(|g| g.as_f64().unwrap()).sum();
+        let whole = list("latencies")[i].as_f64().unwrap();
+        assert!((list("ttfts")[i].as_f64().unwrap() + gaps - whole).abs() < 1e-9, "{ours}");
     }
 }
 
@@ -214,6 +224,19 @@ fn a_server_that_says_no() {
     assert_fault(faulty(says(moved.into()), ""), "http_status", "http://elsewhere/");
     let error = chunk("data: {\"error\":{\"message\":\"out of blocks\",\"code\":500}}\n\n");
     assert_fault(faulty(says(format!("{HEAD}{}{error}", token())), ""), "stream_error", "out of blocks");
+}
+
+/// A server that closes each connection a while after its answer, without saying so: no request is lost by that.
+#[test]
+fn connections_that_are_closed_while_they_are_idle() {
+    let (url, _) = scripted::start(|_, stream| {
+        good(stream);
+        false
+    });
+    let (answer, _) = json(&format!(
+        "bench --url {url} --model m --rate 10 --constant --requests 5 --output-len 2 --assume-tokens {CALM}"
+    ));
+    assert_eq!((answer["completed"].as_u64(), answer["failed"].as_u64()), (Some(5), Some(0)), "{answer}");
 }
 
 #[test]
@@ -403,6 +426,23 @@ fn a_specs_workload_is_offered() {
     assert_ne!(prompts[0], prompts[1]);
 }
 
+/// Three requests 0, 1 and 2 s into a trace, at a tenth of its times: lengths and times are the trace's.
+#[test]
+fn a_trace_is_replayed() {
+    let lines = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.0000000,374,4\n\
+        2023-11-16 18:15:47.0000000,39,5\n2023-11-16 18:15:48.0000000,20,3\n";
+    let (folder, _) = file("trace.csv", lines.as_bytes());
+    let spec = folder.path().join("spec.toml");
+    std::fs::write(&spec, "[workload.arrivals]\nkind = \"trace\"\npath = \"trace.csv\"\nscale = 0.1\n")
+        .unwrap();
+    let (answer, _) =
+        json(&format!("bench {} --url {} --model m --detailed {CALM}", spec.display(), exact()));
+    assert_eq!(answer["input_lens"], serde_json::json!([374, 39, 20]), "{answer}");
+    assert_eq!(answer["output_lens"], serde_json::json!([4, 5, 3]));
+    let sent = answer["start_times"].as_array().unwrap();
+    assert!(sent[1].as_f64().unwrap() >= 0.1 && sent[2].as_f64().unwrap() >= 0.2, "{sent:?}");
+}
+
 /// Two conversations of three turns: each turn's messages are all that was said, the server's answers among them.
 #[test]
 fn conversations_grow_by_what_the_server_said() {
@@ -437,7 +477,7 @@ fn every_key_is_documented() {
     );
     let failing = format!("bench --url {} --model m --requests 2 {CALM}", scripted::nobody());
     for question in [
-        format!("{run} --metrics --baseline {path}"),
+        format!("{run} --metrics --detailed --baseline {path}"),
         format!("{run} --sweep output-len=2,3"),
         format!("{run} --find-rate 5..5.1 --slo-e2el 10000"),
         failing,
@@ -482,6 +522,29 @@ fn arguments_that_cannot_be() {
         assert_eq!((run.code, run.out.as_str()), (2, ""), "{arguments}: {}", run.err);
         assert!(run.err.contains(says), "{arguments}: {says:?} is not in {:?}", run.err);
     }
+}
+
+#[test]
+fn points_are_rows_that_validate_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("points.csv").display().to_string();
+    let url = schedule::start(Schedule { ttft: Duration::from_millis(60), itl: Duration::from_millis(20) });
+    let (_, code) = json(&format!(
+        "bench --url {url} --model llama-3.1-8b --hardware h100-sxm --requests 4 --input-len 100 --output-len 5 --sweep concurrency=1,2 {CALM} --measurements {path}"
+    ));
+    assert_eq!(code, 0);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let rows = roofcast::measurement::read("points.csv", &text).unwrap();
+    assert_eq!(rows.iter().map(|r| r.concurrency).collect::<Vec<_>>(), [Some(1), Some(2)], "{text}");
+    let row = &rows[0];
+    assert_eq!((row.kind.name(), row.hardware.as_str(), row.median), ("closed_loop", "h100-sxm", true));
+    assert_eq!((row.input.unwrap().max, row.output.unwrap().max), (100, 5));
+    assert!(row.measured.ttft_ms.unwrap() >= 59.9 && row.measured.e2e_ms.unwrap() >= 139.9, "{text}");
+    let run = roofcast(&format!("validate {path}"));
+    assert_eq!(run.code, 0, "{}{}", run.err, run.out);
+    // Without a machine there is no row.
+    let run = roofcast(&format!("bench --url {url} --model m --measurements {path}"));
+    assert!(run.code == 2 && run.err.contains("--hardware"), "{}", run.err);
 }
 
 #[test]
@@ -535,6 +598,32 @@ fn a_run_is_invalid_where_the_client_lags() {
     assert_eq!((code, &answer["valid"]), (3, &Value::Bool(false)));
     let why = answer["invalid_because"].to_string();
     assert!(why.contains("lagged"), "{why}");
+}
+
+/// A client that stands still for a third of a second has read nothing in that time, whatever its figures say.
+#[test]
+fn a_client_that_stood_still_says_so() {
+    let (url, seen) = scripted::start(|_, stream| {
+        std::thread::sleep(Duration::from_millis(50));
+        good(stream)
+    });
+    let child = std::process::Command::new(env!("CARGO_BIN_EXE_roofcast"))
+        .args(["bench", "--url", &url, "--model", "m", "--requests", "8", "--assume-tokens", "--json"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    while seen.lock().unwrap().len() < 2 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let process = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(process, rustix::process::Signal::STOP).unwrap();
+    std::thread::sleep(Duration::from_millis(333));
+    rustix::process::kill_process(process, rustix::process::Signal::CONT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &answer["completed"]), (Some(3), &8.into()), "{answer}");
+    assert!(answer["invalid_because"].to_string().contains("the client lagged"), "{answer}");
+    assert!(answer["client"]["lag_ms_max"].as_f64().unwrap() > 100.0, "{answer}");
 }
 
 #[test]

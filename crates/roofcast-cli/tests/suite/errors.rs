@@ -130,3 +130,19 @@ fn a_model_that_does_not_fit_is_an_answer() {
     let text = roofcast("capacity --model llama-3.1-405b --hardware rtx-4090").out;
     assert!(text.contains("does not fit") && text.contains("hold weights"), "{text}");
 }
+
+#[test]
+fn measurements_that_cannot_be() {
+    let good = "kind,model,hardware,tpot_ms,context_len\ndecode_step,llama-3.1-8b,h100-sxm,9,100\n";
+    for (from, to, says) in [
+        ("decode_step", "decode", [":2", "decode_step"]),
+        ("h100-sxm,9", "h100-sxm,-9", [":2", "tpot_ms"]),
+        ("kind,", "sort,", ["kind", "missing"]),
+    ] {
+        let (_folder, path) = file("m.csv", good.replacen(from, to, 1).as_bytes());
+        refused(&format!("validate {path}"), &says);
+        refused(&format!("calibrate {path}"), &says);
+    }
+    let (_folder, path) = file("mine.toml", b"source = \"x\"\nband = []\nlevel = []\n");
+    refused(&format!("validate examples/measured.csv --calibration {path}"), &["mine.toml", "level"]);
+}

@@ -68,15 +68,15 @@ impl Blocks {
     fn compute(&mut self, step: &Step) -> Ticks {
         let reaches = self.price.reaches().to_vec();
         let mut seen = vec![0; reaches.len()];
-        let (mut decodes, mut chunks, mut new, mut sampled) = (0, Vec::new(), 0, 0);
+        let (mut decodes, mut chunks, mut new) = (0, Vec::new(), 0);
         for work in &step.work {
             new += work.new;
             if work.new == 1 && work.decodes && work.samples {
                 decodes += 1;
                 seen.iter_mut().zip(&reaches).for_each(|(seen, reach)| *seen += work.context.min(*reach));
             } else {
-                sampled += u64::from(work.samples);
-                chunks.push(Chunk { new: work.new as u32, context: work.context as u32 });
+                let (new, context) = (work.new as u32, work.context as u32);
+                chunks.push(Chunk { new, context, samples: work.samples });
             }
         }
         let held: u64 = step.work.iter().map(|w| w.context - w.new).sum();
@@ -87,7 +87,9 @@ impl Blocks {
         self.tally.running_peak = self.tally.running_peak.max(step.work.len() as u64);
         self.tally.token_steps += u128::from(held);
         let room = (self.usable() - self.scheduler.free_blocks()) * self.config.block_size;
-        self.tally.slack_steps += u128::from(room.saturating_sub(held));
+        let shared = self.scheduler.shared_tokens();
+        self.tally.shared_steps += u128::from(shared);
+        self.tally.slack_steps += u128::from((room + shared).saturating_sub(held));
         if chunks.is_empty() {
             let price = self.price.decode(decodes);
             let attending: u64 = price.slope.iter().zip(&seen).map(|(s, c)| s * c).sum();
@@ -97,7 +99,7 @@ impl Blocks {
             self.tell(step, Ticks::from(time), bound);
             return Ticks::from(time);
         }
-        let (time, shares) = self.price.mixed(decodes, &seen, &chunks, sampled);
+        let (time, shares) = self.price.mixed(decodes, &seen, &chunks);
         self.tally.mixed.add(shares);
         self.tell(step, time, shares.largest());
         time
@@ -152,6 +154,7 @@ impl Blocks {
                 first: life.first.unwrap_or(self.clock),
                 preemptions: life.preemptions,
                 cached: life.cached,
+                id: 0,
             });
             self.leaving.push(id);
             self.mark(id, Mark::Finished);

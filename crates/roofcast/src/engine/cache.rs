@@ -70,4 +70,13 @@ impl Cache {
             _ => 0,
         }
     }
+
+    /// Tokens that requests hold beyond the first that holds them.
+    pub(super) fn shared_tokens(&self) -> u64 {
+        match self {
+            Cache::Blocks(identity) => identity.shared_tokens(),
+            Cache::Tree(sharing) => sharing.shared_tokens(),
+            Cache::Counted | Cache::Chunks(_) => 0,
+        }
+    }
 }

@@ -40,6 +40,8 @@ pub struct Config {
     pub contiguous: bool,
     /// KV tokens that the host's memory holds.
     pub swap_tokens: u64,
+    /// Whether requests leave with their first token, for another replica to decode.
+    pub hands_over: bool,
 }
 
 /// What a request takes of the KV cache when it is admitted.
@@ -127,6 +129,7 @@ impl Config {
             },
             contiguous: matches!(spec.scheduler, SchedulerKind::Static | SchedulerKind::Orca),
             swap_tokens: swap_tokens(deployment, spec, context)?,
+            hands_over: false,
         };
         check(spec, &config)?;
         Ok((config, defaults.policy))

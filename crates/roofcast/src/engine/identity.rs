@@ -57,6 +57,11 @@ impl Identity {
         self.pool.free()
     }
 
+    /// Tokens that requests hold beyond the first that holds them.
+    pub(super) fn shared_tokens(&self) -> u64 {
+        self.pool.repeated() * self.block
+    }
+
     /// A request joins the queue.
     pub(super) fn arrive(&mut self, id: Id, number: u64, prefix: Prefix) {
         let index = id as usize;

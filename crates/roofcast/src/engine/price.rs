@@ -2,8 +2,13 @@
 //!
 //! Knows: every operator's FLOPs and bytes are linear in rows, in query-key pairs and in the tokens that a sequence
 //! still sees of its context; their coefficients are read off [`crate::operator::work`] by probing it, so that there is
-//! one cost model. A step of decodes alone is affine in the total context, which is what lets the engine leap. Knows
-//! nothing about schedules. Ticks are 2⁻⁸ ps, so that sums over steps are exact integers.
+//! one cost model. A step of decodes alone is affine in the total context, which is what lets the engine leap. Ticks are
+//! 2⁻⁸ ps, so that sums over steps are exact integers. Knows nothing about schedules.
+//!
+//! Pipeline stages work on as many microbatches at once as there are stages, each with an equal part of the decodes and
+//! every pp-th piece of a prompt. All have computed once when the longest has passed through all stages: shorter ones
+//! wait for it, as do stages without a microbatch where there are too few sequences. With equal stages and microbatches
+//! that is exact; one prompt's pieces in several microbatches at once are not modelled.
 
 use super::clock::{TICKS_PER_PS, Ticks};
 use crate::cost::hidden_bytes;
@@ -11,7 +16,7 @@ use crate::deployment::Deployment;
 use crate::efficiency::{Efficiency, Figure, Reach};
 use crate::model::mixer::Attention;
 use crate::model::{Experts, Mixer};
-use crate::operator::collective::communication;
+use crate::operator::collective::{communication, slowest};
 use crate::operator::{Batch, Family, Sequences, Work, work};
 use crate::spec::CostKind;
 use crate::units::Picoseconds;
@@ -23,6 +28,8 @@ pub struct Chunk {
     pub new: u32,
     /// Tokens that the sequence has then, the new ones among them.
     pub context: u32,
+    /// Whether it ends what the sequence has to compute before it samples.
+    pub samples: bool,
 }
 
 /// What binds: index into sums of time.
@@ -217,8 +224,9 @@ impl Price {
         let ranks = deployment.parallelism.replicas * deployment.parallelism.attention_dp;
         let sent = communication(deployment, &Batch::decode(tokens * ranks, 1));
         let ticks = |t: Picoseconds| t.0 as f64 * TICKS_PER_PS;
+        let latency = slowest(&deployment.accelerator, deployment.parallelism.tp).1;
         let overhead = efficiency
-            .map(|e| e.overhead(sent.all_reduces, hidden_bytes(deployment), deployment.bandwidth()));
+            .map(|e| e.overhead(sent.all_reduces, latency, hidden_bytes(deployment), deployment.bandwidth()));
         let link = efficiency.map_or(1.0, |e| e.figures.get(Figure::Link));
         let closed = ops.iter().all(|op| !matches!(op.kind, Kind::Attend { closed: None, .. }));
         let slopes_memory = ops.iter().any(|op| match &op.kind {
@@ -263,17 +271,18 @@ impl Price {
     fn price_decodes(&self, n: u64) -> Decode {
         let mut shares = Shares::<f64>::default();
         let share = self.share(n);
-        self.ladder.add(self.rows(n) as f64, &mut shares);
+        let one = self.microbatch(n);
+        self.ladder.add(self.rows(one) as f64, &mut shares);
         let mut slope = vec![0.0; self.reaches.len()];
         for op in &self.ops {
-            self.add(op, n, &[], &mut shares, None);
+            self.add(op, one, &[], &mut shares, None);
             if let Kind::Attend { terms, .. } = &op.kind {
                 for (slope, [flops, bytes]) in slope.iter_mut().zip(terms) {
                     *slope += op.layers * (flops * op.compute).max(bytes * op.memory) * share;
                 }
             }
         }
-        self.add_overheads(n, n, &mut shares);
+        self.add_overheads(one, one, &mut shares);
         let shares = shares.whole();
         Decode {
             fixed: shares.total(),
@@ -282,24 +291,37 @@ impl Price {
         }
     }
 
-    /// The price of a step of `n` decodes that see `seen` tokens within each reach, and of `chunks`, of which `sampled`
-    /// end their prompts.
-    pub fn mixed(&self, n: u64, seen: &[u64], chunks: &[Chunk], sampled: u64) -> (Ticks, Shares<u64>) {
+    /// The price of a step of `n` decodes that see `seen` tokens within each reach, and of `chunks`.
+    pub fn mixed(&self, n: u64, seen: &[u64], chunks: &[Chunk]) -> (Ticks, Shares<u64>) {
+        let stages = self.deployment.parallelism.pp as usize;
+        let shares = if stages == 1 {
+            self.passed(n, seen, chunks)
+        } else {
+            let dealt = |k: usize| chunks.iter().skip(k).step_by(stages).copied().collect::<Vec<_>>();
+            let all = (0..stages).map(|k| self.passed(n, seen, &dealt(k)));
+            all.max_by_key(Shares::total).unwrap_or_default()
+        };
+        (Ticks::from(shares.total()), shares)
+    }
+
+    /// What a microbatch with its part of the `n` decodes and with `chunks` takes through all stages.
+    fn passed(&self, n: u64, seen: &[u64], chunks: &[Chunk]) -> Shares<u64> {
         let mut shares = Shares::<f64>::default();
         let probed =
             if self.closed { Vec::new() } else { Probe { deployment: &self.deployment }.chunks(chunks) };
         let new: u64 = chunks.iter().map(|c| u64::from(c.new)).sum();
-        let load = Load { seen, new, sampled, probed: &probed };
-        self.ladder.add(self.rows(n + new) as f64, &mut shares);
+        let sampled = chunks.iter().filter(|c| c.samples).count() as u64;
+        let load = Load { seen, share: self.share(n), new, sampled, probed: &probed };
+        let one = self.microbatch(n);
+        self.ladder.add(self.rows(one + new) as f64, &mut shares);
         for op in &self.ops {
-            self.add(op, n, chunks, &mut shares, Some(&load));
+            self.add(op, one, chunks, &mut shares, Some(&load));
         }
-        self.add_overheads(n + sampled, n + new, &mut shares);
+        self.add_overheads(one + sampled, one + new, &mut shares);
         if chunks.iter().any(|c| c.new > 1) {
             shares.host += self.prefill;
         }
-        let shares = shares.whole();
-        (Ticks::from(shares.total()), shares)
+        shares.whole()
     }
 
     /// What most of a step of `n` decodes goes to, of which what they see takes `attending`.
@@ -328,10 +350,9 @@ impl Price {
             Kind::Attend { fixed, terms, closed, index } => {
                 let mut sum = fixed.map(|f| f * rank(n));
                 if let Some(load) = load {
-                    let share = self.share(n);
                     for (seen, term) in load.seen.iter().zip(terms) {
-                        sum[0] += term[0] * *seen as f64 * share;
-                        sum[1] += term[1] * *seen as f64 * share;
+                        sum[0] += term[0] * *seen as f64 * load.share;
+                        sum[1] += term[1] * *seen as f64 * load.share;
                     }
                     load.chunks(chunks, closed.as_deref(), *index, &mut sum);
                 }
@@ -360,15 +381,25 @@ impl Price {
         }
     }
 
-    /// The busiest rank's share of `n` sequences.
+    /// Sequences of the largest microbatch.
+    fn microbatch(&self, n: u64) -> u64 {
+        match self.deployment.parallelism.pp {
+            1 => n,
+            stages => n.div_ceil(stages),
+        }
+    }
+
+    /// The share of `n` sequences that the busiest rank has in the largest microbatch.
     fn share(&self, n: u64) -> f64 {
-        if n == 0 { 0.0 } else { self.rows(n) as f64 / n as f64 }
+        if n == 0 { 0.0 } else { self.rows(self.microbatch(n)) as f64 / n as f64 }
     }
 }
 
 /// A mixed step's sums.
 struct Load<'a> {
     seen: &'a [u64],
+    /// What of `seen` the busiest rank has.
+    share: f64,
     new: u64,
     sampled: u64,
     probed: &'a [[f64; 2]],
@@ -557,7 +588,7 @@ mod tests {
                 let mut chunks = Vec::new();
                 if new > 0 {
                     groups.push(Sequences { count: 1, new, context: prompt });
-                    chunks.push(Chunk { new: new as u32, context: prompt as u32 });
+                    chunks.push(Chunk { new: new as u32, context: prompt as u32, samples: true });
                 }
                 let expected =
                     cost(&deployment, &Batch { groups }, Utilization::FULL).limit_with_communication.ms();
@@ -567,7 +598,7 @@ mod tests {
                     let slopes: u64 = decode.slope.iter().zip(&seen).map(|(s, c)| s * c).sum();
                     Ticks::from(decode.fixed + slopes).ms()
                 } else {
-                    price.mixed(n, &seen, &chunks, 1).0.ms()
+                    price.mixed(n, &seen, &chunks).0.ms()
                 };
                 assert!(
                     (found / expected - 1.0).abs() < 1e-6,
@@ -575,5 +606,48 @@ mod tests {
                 );
             }
         }
+    }
+    /// Two equal stages on a machine of 100 TFLOP/s, 1 TB/s and links of 100 GB/s.
+    #[test]
+    fn two_stages_by_hand() {
+        let catalog = crate::Catalog::embedded().unwrap();
+        let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
+        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+        let accelerator = Arc::new(crate::accelerator::tests::round_machine());
+        let parallelism = Request { pp: Some(2), ..Request::default() };
+        let options = Options { parallelism, ..Options::default() };
+        let mut price =
+            Price::new(&Deployment::resolve(model, accelerator, &options).unwrap(), CostKind::Limit);
+        // 8,030,261,248 weights without the 128,256 × 4096 of the embedding, in 2 bytes: 15.00985 GB, 15.00985 ms. A token
+        // of KV: 2 × 8 × 128 × 32 × 2 = 131,072 bytes, 131.072 ns. A sequence looks 8192 bytes of the embedding up, 8.192
+        // ns, and sends as many from stage to stage, 81.92 ns.
+        let weights = (8_030_261_248.0 - 128_256.0 * 4096.0) * 2.0 / 1e12 * 1e3;
+        let row = (8.192 + 81.92) / 1e6;
+        let decode = |price: &mut Price, n: u64, context: u64| {
+            let Decode { fixed, slope, .. } = price.decode(n).clone();
+            Ticks::from(fixed + slope[0] * n * context).ms()
+        };
+        let close = |found: f64, expected: f64| {
+            assert!((found / expected - 1.0).abs() < 1e-6, "{found} {expected}");
+        };
+        // One sequence passes both stages alone, and so do two, one in each stage.
+        for n in [1, 2] {
+            close(decode(&mut price, n, 1000), weights + 0.131_072 + row);
+        }
+        // Seven: the larger microbatch has four of them, and of their 7000 tokens 4000.
+        close(decode(&mut price, 7, 1000), weights + 4.0 * (0.131_072 + row));
+        // Two prompts of 4000 tokens are in a microbatch each: both take what one takes alone, half of what one machine
+        // would need, and the decodes beside them lengthen it.
+        let chunk = Chunk { new: 4000, context: 4000, samples: true };
+        let mixed = |n: u64, chunks: &[Chunk]| price.mixed(n, &[n * 1000], chunks).0.ms();
+        // The layers' matrices take 2 × 6,979,321,856 FLOP a token at 100 TFLOP/s, lm_head's one row its bytes.
+        let layers = 2.0 * 6_979_321_856.0 * 4000.0 / 100e12 * 1e3;
+        // 4000 × 4001/2 pairs of 32 layers × 4 × 4096 FLOP.
+        let attention = 4000.0 * 4001.0 / 2.0 * 32.0 * 4.0 * 4096.0 / 100e12 * 1e3;
+        let head = 128_256.0 * 4096.0 * 2.0 / 1e12 * 1e3;
+        close(mixed(0, &[chunk]), layers + attention + head + 4000.0 * row);
+        assert_eq!(mixed(0, &[chunk; 2]), mixed(0, &[chunk]));
+        assert_eq!(mixed(0, &[chunk; 3]), mixed(0, &[chunk; 4]));
+        assert!(mixed(8, &[chunk]) > mixed(0, &[chunk]));
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct Sharing {
     found: Node,
     /// Tokens of the request at hand.
     path: Vec<Run>,
+    /// Tokens that requests lock, those that several lock for each of them.
+    claims: u64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -56,11 +58,17 @@ impl Sharing {
         self.tree.unlocked(self.found)
     }
 
+    /// Tokens that requests hold beyond the first that holds them.
+    pub(super) fn shared_tokens(&self) -> u64 {
+        self.claims + self.tree.evictable() - self.tree.tokens()
+    }
+
     /// Admits a request with the `ready` tokens found.
     pub(super) fn admit(&mut self, id: Id, ready: u32) {
         self.tree.lock(self.found);
         let held = &mut self.held[id as usize];
         (held.node, held.length) = (self.found, u64::from(ready));
+        self.claims += held.length;
     }
 
     /// Lets others find the first `computed` tokens of a request while `free` tokens of room are: how much room it gives
@@ -75,6 +83,7 @@ impl Sharing {
         self.tree.unlock(held.node);
         let own = computed - held.length;
         (held.node, held.length) = (node, computed);
+        self.claims += own;
         own - locked
     }
 
@@ -83,6 +92,7 @@ impl Sharing {
         let held = &mut self.held[id as usize];
         let own = tokens - held.length;
         let freed = self.tree.unlock(held.node);
+        self.claims -= held.length;
         (held.node, held.length) = (ROOT, 0);
         own + freed
     }

@@ -3,6 +3,10 @@
 //! Knows: the moves that every policy is made of (admit, continue, preempt, decode) and what each does to the blocks.
 //! Knows nothing about when to make them ([`crate::scheduler`]) or how long they take ([`super::price`]).
 
+mod guests;
+
+pub use guests::Guest;
+
 use super::cache::Cache;
 use super::clock::Ticks;
 use super::config::{Config, Preemption, Reservation};
@@ -40,6 +44,10 @@ enum Phase {
     Prefill,
     Decode,
     Swapped,
+    /// Its cache is on its way here.
+    Travelling,
+    /// It has left, and its cache waits to be fetched.
+    Kept,
 }
 
 /// A request on its way.
@@ -113,6 +121,7 @@ pub struct State<D> {
     /// When the last step of decodes ended, and who has joined them since: with when their last token came.
     decoded: Ticks,
     joined: Vec<(Ticks, u64)>,
+    guests: guests::Guests,
 }
 
 impl<D: Decodes> State<D> {
@@ -137,6 +146,7 @@ impl<D: Decodes> State<D> {
             parked: 0,
             decoded: Ticks::ZERO,
             joined: Vec::new(),
+            guests: guests::Guests::default(),
             config,
         }
     }
@@ -146,8 +156,13 @@ impl<D: Decodes> State<D> {
         if let Some(timeline) = &mut self.timeline {
             timeline.arrived(&arrival);
         }
-        let sequence =
-            Sequence { arrival, phase: Phase::Waiting, known: arrival.input, ..Sequence::default() };
+        let known = arrival.input;
+        let id = self.take_in(Sequence { arrival, phase: Phase::Waiting, known, ..Sequence::default() });
+        self.cache.arrive(id, &arrival, prefix);
+    }
+
+    /// A sequence joins the queue.
+    fn take_in(&mut self, sequence: Sequence) -> Id {
         let id = match self.vacant.pop() {
             Some(id) => {
                 self.sequences[id as usize] = sequence;
@@ -158,9 +173,9 @@ impl<D: Decodes> State<D> {
                 (self.sequences.len() - 1) as Id
             }
         };
-        self.cache.arrive(id, &arrival, prefix);
-        self.waiting.push(id, arrival.key, arrival.number);
+        self.waiting.push(id, sequence.arrival.key, sequence.arrival.number);
         self.tally.waiting_peak = self.tally.waiting_peak.max(self.waiting.len());
+        id
     }
 
     fn mark(&mut self, id: Id, mark: Mark) {
@@ -261,7 +276,10 @@ impl<D: Decodes> State<D> {
     /// Looks at the head of the queue: its known tokens that are in the cache, and those to compute.
     pub fn look_up(&mut self, id: Id) -> (u32, u32) {
         let known = self.sequence(id).known;
-        let ready = self.cache.find(id, known, self.free);
+        let ready = match self.comes_with(id) {
+            0 => self.cache.find(id, known, self.free),
+            tokens => tokens,
+        };
         self.sequences[id as usize].ready = ready;
         (ready, known - ready)
     }
@@ -275,7 +293,7 @@ impl<D: Decodes> State<D> {
             Cache::Counted | Cache::Chunks(_) => {}
         }
         match self.config.reservation {
-            Reservation::Grow => self.blocks(tokens),
+            Reservation::Grow => self.blocks(ready + tokens),
             Reservation::Prompt => self.blocks(*known),
             Reservation::Oracle => self.blocks(arrival.input + arrival.output),
             Reservation::Pow2 => {
@@ -326,6 +344,9 @@ impl<D: Decodes> State<D> {
     /// Takes the head of the queue in and computes `tokens` of it in this step.
     pub fn admit(&mut self, tokens: u32) {
         let Some(id) = self.waiting.pop() else { return };
+        if self.pull(id) {
+            return;
+        }
         let blocks = self.admission_blocks(id, tokens);
         self.free -= blocks;
         self.cache.admit(id, self.sequence(id).ready, blocks, tokens);
@@ -439,10 +460,11 @@ impl<D: Decodes> State<D> {
         let decoding = self.sequence(id).phase == Phase::Decode;
         if decoding {
             let last = self.sequence(id).last;
-            if let Some(joined) = self.joined.iter_mut().find(|(at, _)| *at == last && last > self.decoded) {
-                joined.1 -= 1;
-            }
             let (computed, remaining) = self.decodes.remove(id);
+            if computed == self.sequence(id).computed && last != self.decoded {
+                let joined = self.joined.iter_mut().find(|(at, count)| *at == last && *count > 0);
+                joined.into_iter().for_each(|(_, count)| *count -= 1);
+            }
             let (grows, blocks) = (self.grows(), self.blocks(computed));
             self.count_slack(id, computed);
             let s = &mut self.sequences[id as usize];
@@ -531,8 +553,8 @@ impl<D: Decodes> State<D> {
         s.generated += 1;
         s.last = clock;
         let own = s.arrival.output - s.generated;
-        let remaining = longest.unwrap_or(own);
-        self.tally.idle_tokens += u64::from(remaining - own);
+        let remaining = if self.config.hands_over { 0 } else { longest.unwrap_or(own) };
+        self.tally.idle_tokens += u64::from(remaining.saturating_sub(own));
         if remaining == 0 {
             return true;
         }
@@ -542,16 +564,16 @@ impl<D: Decodes> State<D> {
             identity.join(id, u64::from(s.computed));
         }
         self.decodes.insert(entry);
-        if clock > self.decoded {
-            self.join(clock);
-        }
+        self.join(clock);
         self.mark(id, Mark::Decoding);
         false
     }
 
-    /// A sequence joins those that decode, its last token as of `last`.
+    /// A sequence joins those that decode, its last token as of `last`. Those whose last token came with the last step of
+    /// decodes are like those who took part in it.
     fn join(&mut self, last: Ticks) {
         match self.joined.last_mut() {
+            _ if last == self.decoded => {}
             Some((at, count)) if *at == last => *count += 1,
             _ => self.joined.push((last, 1)),
         }
@@ -584,16 +606,30 @@ impl<D: Decodes> State<D> {
         }
         let blocks = if decoded && self.grows() { self.blocks(computed) } else { self.sequence(id).held };
         self.free += self.cache.publish(id, computed, self.free);
-        // The last token was sampled and never computed.
-        let generated = u64::from(self.sequence(id).arrival.output - 1);
-        self.give_back(id, blocks, u64::from(computed), generated, decoded);
         let s = &mut self.sequences[id as usize];
         s.computed = computed;
+        s.held = blocks;
         let gone = *s;
-        s.phase = Phase::Gone;
-        self.vacant.push(id);
+        s.phase = Phase::Kept;
+        if !(self.config.hands_over && gone.arrival.output > 1) {
+            // The last token was sampled and never computed.
+            self.vacate(id, gone.arrival.output - 1, decoded);
+        }
         self.mark(id, Mark::Finished);
         gone
+    }
+
+    /// Gives back what is kept of a sequence that another replica decodes.
+    pub fn release(&mut self, id: Id) {
+        self.vacate(id, 0, false);
+    }
+
+    fn vacate(&mut self, id: Id, generated: u32, decoding: bool) {
+        let s = &mut self.sequences[id as usize];
+        s.phase = Phase::Gone;
+        let (blocks, computed) = (s.held, u64::from(s.computed));
+        self.give_back(id, blocks, computed, u64::from(generated), decoding);
+        self.vacant.push(id);
     }
 
     /// Frees `blocks` blocks of a sequence that has `computed` tokens in the cache.
@@ -627,7 +663,12 @@ impl<D: Decodes> State<D> {
         };
     }
 
-    /// Tokens in the cache: of decodes and of prompts in part.
+    /// Tokens in the cache that sequences hold beyond the first that holds them.
+    pub fn shared_tokens(&self) -> u64 {
+        self.cache.shared_tokens()
+    }
+
+    /// Tokens in the cache, of decodes and of prompts in part; those that sequences share for each of them.
     pub fn held_tokens(&self) -> u64 {
         self.decodes.held()
             + self.prefills.iter().map(|id| u64::from(self.sequence(*id).computed)).sum::<u64>()

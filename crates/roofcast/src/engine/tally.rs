@@ -61,8 +61,10 @@ pub struct Tally {
     pub blocks_peak: u64,
     /// Sum over steps of requests running.
     pub running_steps: u64,
-    /// Sum over steps of KV tokens held.
+    /// Sum over steps of KV tokens held, those that requests share for each of them.
     pub token_steps: u128,
+    /// Sum over steps of KV tokens that requests hold beyond the first that holds them.
+    pub shared_steps: u128,
     /// Sum over steps of tokens that held blocks have room for and do not hold.
     pub slack_steps: u128,
     /// External fragmentation at attempts to admit a request in one piece.

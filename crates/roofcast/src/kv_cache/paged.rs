@@ -21,6 +21,8 @@ pub struct Pool {
     head: u32,
     tail: u32,
     free: u64,
+    /// Holders beyond the first, over all blocks.
+    repeated: u64,
     /// The oldest block of each content that others may hold; newer ones of the same content follow by [`Slot::same`].
     cached: HashMap<Content, Block, BuildHasherDefault<Hashed>>,
 }
@@ -68,6 +70,7 @@ impl Pool {
             head,
             tail,
             free: u64::from(count),
+            repeated: 0,
             cached: HashMap::default(),
         }
     }
@@ -75,6 +78,11 @@ impl Pool {
     /// Blocks that nobody holds, those with a cached content among them.
     pub fn free(&self) -> u64 {
         self.free
+    }
+
+    /// How often held blocks are held beyond once.
+    pub fn repeated(&self) -> u64 {
+        self.repeated
     }
 
     /// The blocks that hold `contents`, as far as they are there in a row. Own contents are looked for where their owner
@@ -97,8 +105,9 @@ impl Pool {
     /// Takes cached blocks.
     pub fn hold(&mut self, blocks: &[Block]) {
         for &block in blocks {
-            if self.blocks[block as usize].holders == 0 {
-                self.unlink(block);
+            match self.blocks[block as usize].holders {
+                0 => self.unlink(block),
+                _ => self.repeated += 1,
             }
             self.blocks[block as usize].holders += 1;
         }
@@ -149,6 +158,7 @@ impl Pool {
             let slot = &mut self.blocks[block as usize];
             slot.holders -= 1;
             if slot.holders > 0 {
+                self.repeated -= 1;
                 continue;
             }
             if slot.content.is_some() {

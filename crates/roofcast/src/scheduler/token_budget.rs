@@ -36,7 +36,7 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
 
 /// Admits from the head of the queue while budget, seats and blocks last.
 fn admit<D: Decodes>(state: &mut State<D>, mut budget: u32) {
-    while budget > 0 && state.running() < state.config.max_num_seqs {
+    while budget > 0 && state.running() + state.travelling() < state.config.max_num_seqs {
         let Some(id) = state.head() else { return };
         let (_, todo) = state.look_up(id);
         if !state.config.enable_chunked_prefill && todo > budget {

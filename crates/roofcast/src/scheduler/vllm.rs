@@ -226,6 +226,11 @@ impl Scheduler {
         self.pool.free()
     }
 
+    /// Tokens that requests hold beyond the first that holds them.
+    pub fn shared_tokens(&self) -> u64 {
+        self.pool.repeated() * self.config.block_size
+    }
+
     /// Decides the next step.
     pub fn schedule(&mut self) -> Step {
         let mut step = Step::default();

@@ -51,7 +51,12 @@ impl Sample {
     pub fn statistics(&self) -> Statistics {
         match &self.many {
             Some(bins) => bins.statistics(),
-            None => Statistics::of(&mut self.few.iter().map(|t| t.ms()).collect::<Vec<f64>>()),
+            None => {
+                // In order, so that sums come out the same whoever of several replicas is asked first.
+                let mut few = self.few.clone();
+                few.sort_unstable();
+                Statistics::of(&mut few.into_iter().map(Ticks::ms).collect::<Vec<f64>>())
+            }
         }
     }
 }
@@ -115,7 +120,7 @@ impl Results {
 
     /// A request of replica `replica` has all its tokens at `end`.
     pub(crate) fn finish(&mut self, gone: &Departure, end: Ticks, replica: usize) {
-        let Departure { arrival, first, preemptions, cached } = gone;
+        let Departure { arrival, first, preemptions, cached, .. } = gone;
         let (ttft, e2el) = (*first - arrival.at, end - arrival.at);
         let tpot = (arrival.output > 1).then(|| (end - *first) / u64::from(arrival.output - 1));
         self.watch(arrival, ttft);

@@ -28,11 +28,14 @@ pub fn forecast(row: &Measurement, deployment: &Deployment, cost: CostKind) -> R
     }
     let run = Runs::of(row, deployment)?;
     let summary = run.simulate(deployment, cost)?;
+    let figures = &deployment.efficiency.figures;
     let request = match cost {
-        CostKind::Limit => 0.0,
-        CostKind::Forecast => deployment.efficiency.figures.get(Figure::Request) * 1e3,
+        CostKind::Forecast if row.kind.served() => {
+            figures.get(Figure::Request) * 1e3 + figures.get(Figure::RequestSteps) * summary.tpot.mean
+        }
+        _ => 0.0,
     };
-    Ok(run.figures(row, &summary, if row.kind.served() { request } else { 0.0 }))
+    Ok(run.figures(row, &summary, request))
 }
 
 /// One step of a batch.

@@ -6,6 +6,7 @@ use roofcast::cost::{Utilization, cost};
 use roofcast::deployment::{Deployment, Options};
 use roofcast::engine;
 use roofcast::engine::clock::Ticks;
+use roofcast::engine::config::{Config, Reservation};
 use roofcast::fleet::{Fleet, Ranking};
 use roofcast::operator::Batch;
 use roofcast::record::Record;
@@ -25,7 +26,7 @@ fn deployment(name: &str, engine: EngineSpec) -> Deployment {
     Deployment::resolve(model(name), accelerator, &Options { engine, ..Options::default() }).unwrap()
 }
 
-fn served(deployment: &Deployment, workload: &Workload, leap: bool) -> Fleet {
+pub(super) fn served(deployment: &Deployment, workload: &Workload, leap: bool) -> Fleet {
     let spec = &deployment.options.engine;
     let mut replica = engine::replica(deployment, 1000, false, leap).unwrap();
     let timeline = Timeline { series: Some(Series::default()), trace: Some(Trace::new(u64::MAX)) };
@@ -37,12 +38,12 @@ fn served(deployment: &Deployment, workload: &Workload, leap: bool) -> Fleet {
     fleet
 }
 
-fn records(fleet: &Fleet) -> &[Record] {
+pub(super) fn records(fleet: &Fleet) -> &[Record] {
     fleet.results.records.as_ref().unwrap()
 }
 
 /// The first record in which two runs differ.
-fn same(ours: &[Record], theirs: &[Record]) {
+pub(super) fn same(ours: &[Record], theirs: &[Record]) {
     assert_eq!(ours.len(), theirs.len());
     if let Some((a, b)) = ours.iter().zip(theirs).find(|(a, b)| a != b) {
         panic!("{}\n{}", a.to_line(), b.to_line());
@@ -109,7 +110,7 @@ fn same_over_time(stepping: &mut Fleet, leaping: &mut Fleet) {
     }
 }
 
-fn workloads() -> impl Strategy<Value = Workload> {
+pub(super) fn workloads() -> impl Strategy<Value = Workload> {
     let arrivals = prop_oneof![
         (1.0_f64..200.0).prop_map(|rate| Arrivals::Poisson { rate }),
         (1.0_f64..50.0, 0.1_f64..3.0).prop_map(|(rate, burstiness)| Arrivals::Gamma { rate, burstiness }),
@@ -142,7 +143,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
     )
 }
 
-fn schedulers() -> impl Strategy<Value = EngineSpec> {
+pub(super) fn schedulers() -> impl Strategy<Value = EngineSpec> {
     use SchedulerKind::*;
     let kinds = [
         Static,
@@ -206,6 +207,7 @@ proptest! {
     #[test]
     fn leaping_is_stepping(workload in workloads(), spec in schedulers(), windowed in any::<bool>()) {
         let name = if windowed { "openai/gpt-oss-20b" } else { "meta-llama/Llama-3.1-8B-Instruct" };
+        let block_size = u128::from(spec.block_size.unwrap());
         let deployment = deployment(name, spec);
         let mut stepping = served(&deployment, &workload, false);
         let mut leaping = served(&deployment, &workload, true);
@@ -218,6 +220,10 @@ proptest! {
         prop_assert_eq!((&a.itl, &a.decodes, a.waiting_peak), (&b.itl, &b.decodes, b.waiting_peak));
         prop_assert_eq!((a.idle, a.swapping, a.mixed), (b.idle, b.swapping, b.mixed));
         prop_assert_eq!((a.attempts, a.scattered, a.cached_tokens), (b.attempts, b.scattered, b.cached_tokens));
+        prop_assert_eq!((a.shared_steps, a.slack_steps), (b.shared_steps, b.slack_steps));
+        // What stands in blocks and is left empty in them is at most what was held, whoever shares it.
+        let most = u128::from(b.steps * b.blocks_peak) * block_size;
+        prop_assert!(b.token_steps + b.slack_steps <= most + b.shared_steps);
     }
 
     /// The engine that counts takes the decisions of the scheduler that is held to vLLM's own traces, with and without a
@@ -231,7 +237,10 @@ proptest! {
         let mut counted = served(&deployment(name, spec), &workload, true);
         let mut blocks = served(&deployment(name, asked), &workload, true);
         prop_assert_eq!(shown(&mut counted).1.len(), shown(&mut blocks).1.len());
-        let cached = |fleet: &Fleet| fleet.replicas[0].tally().cached_tokens;
+        let cached = |fleet: &Fleet| {
+            let tally = fleet.replicas[0].tally();
+            (tally.cached_tokens, tally.shared_steps)
+        };
         prop_assert_eq!(cached(&counted), cached(&blocks));
         conserved(&blocks, workload.requests.unwrap());
         prop_assert_eq!(records(&counted).len(), records(&blocks).len());
@@ -331,5 +340,87 @@ fn a_batch_evicts_its_share_of_the_cache_every_step() {
             evicted <= formula * 1.001 && evicted * most >= formula * 0.999,
             "{evicted} {formula} {most}"
         );
+    }
+}
+
+/// A server of prompts and one of outputs, each alone: what one takes in a second over what the other does is
+/// B·t_prefill/(G·t_step).
+#[test]
+fn servers_of_prompts_for_one_that_generates() {
+    for (batch, prompt, output) in [(32_u64, 8192_u64, 512_u64), (8, 2048, 256)] {
+        let spec = EngineSpec {
+            max_num_seqs: Some(batch),
+            enable_prefix_caching: Some(true),
+            ..EngineSpec::default()
+        };
+        let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
+        let rate = |concurrency: u64, input_len: u64, output_len: u64, cached: u64| {
+            let prefix = Prefix { length: cached, count: 1, share: 1.0, skew: 0.0 };
+            let workload = Workload {
+                requests: Some(batch * 20),
+                seed: 1,
+                arrivals: Arrivals::ClosedLoop { concurrency, think_s: None },
+                input_len: Length::Tokens(input_len),
+                output_len: Length::Tokens(output_len),
+                prefix: (cached > 0).then_some(prefix),
+                priorities: Vec::new(),
+            };
+            (batch * 20) as f64 / served(&deployment, &workload, true).results.end.seconds()
+        };
+        // The one that generates finds all of a prompt but a block in its prefix cache.
+        let (prefill, generate) = (rate(2, prompt, 1, 0), rate(batch, 16, output, prompt - 16));
+        let limit =
+            |batch: &Batch| cost(&deployment, batch, Utilization::FULL).limit_with_communication.seconds();
+        let t_prefill = limit(&Batch::prefill(1, prompt));
+        let t_step = limit(&Batch::decode(batch, prompt + output / 2));
+        let formula = batch as f64 * t_prefill / (output as f64 * t_step);
+        let found = generate / prefill;
+        // The one that generates also computes a block of each prompt, in one step of G, and the prefix once in twenty
+        // waves: less than a percent of its time.
+        assert!((found / formula - 1.0).abs() < 0.01, "{found} {formula}");
+    }
+}
+
+/// The defaults that the book gives are the engine's.
+#[test]
+fn the_books_defaults_are_the_engines() {
+    use SchedulerKind::*;
+    let kinds = [
+        ("vllm", Vllm),
+        ("vllm-v0", VllmV0),
+        ("sarathi", Sarathi),
+        ("splitfuse", Splitfuse),
+        ("tensorrt-llm", TensorrtLlm),
+        ("tensorrt-llm-max-utilization", TensorrtLlmMaxUtilization),
+        ("sglang", Sglang),
+        ("lightllm", Lightllm),
+        ("llama.cpp", LlamaCpp),
+        ("orca", Orca),
+        ("static", Static),
+    ];
+    let book = include_str!("../../../../docs/engine.md");
+    for (name, scheduler) in kinds {
+        let spec = EngineSpec { scheduler, ..EngineSpec::default() };
+        let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
+        let (config, _) = Config::resolve(&deployment, 1000, false).unwrap();
+        let budget = match config.max_num_batched_tokens {
+            u32::MAX => "any".to_owned(),
+            tokens => tokens.to_string(),
+        };
+        let takes = match config.reservation {
+            Reservation::Grow => "what it computes",
+            Reservation::Prompt => "prompt",
+            Reservation::Oracle => "prompt and output",
+            Reservation::Pow2 | Reservation::Max => "the longest",
+        };
+        let row = format!(
+            "| `{name}` | {} | {budget} | {} | {} | {} | {takes} | {} |",
+            config.block_size,
+            config.max_num_seqs,
+            if config.enable_chunked_prefill { "yes" } else { "no" },
+            if config.scheduler_reserve_full_isl { "all known tokens" } else { "the first piece" },
+            (config.watermark_blocks as f64 / config.blocks as f64 * 100.0).round() / 100.0,
+        );
+        assert!(book.contains(&row), "docs/engine.md has not: {row}");
     }
 }

@@ -19,14 +19,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// All that a measurement needs.
 pub(super) struct Setup {
     bench: Bench,
-    spec: Spec,
+    pub(super) spec: Spec,
     /// Where the workload stands, in errors.
     place: String,
     pub(super) workload: Workload,
     pub(super) judge: Judge,
     /// The machine under the server, where it is named.
-    deployment: Option<Deployment>,
-    url: String,
+    pub(super) deployment: Option<Deployment>,
+    pub(super) url: String,
     endpoint: Endpoint,
     model: String,
 }

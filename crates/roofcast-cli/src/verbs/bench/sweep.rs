@@ -1,7 +1,7 @@
 //! `roofcast bench --sweep KEY=VALUES`: one run a value, one row a run.
 
 use super::setup::{Setup, open};
-use super::{Point, Subject, table};
+use super::{Point, Subject, measurements, table};
 use crate::args::BenchArgs;
 use crate::input::values::numbers;
 use crate::{exit, show};
@@ -75,6 +75,9 @@ pub(super) fn run(args: &BenchArgs, setup: &mut Setup, key: Key, values: &[f64])
         if stopped {
             break;
         }
+    }
+    if let Some(path) = &args.measurements {
+        measurements::write(path, setup, &points.iter().map(|p| &p.point).collect::<Vec<_>>())?;
     }
     let valid = points.iter().all(|p| p.point.report.valid);
     if args.output.json {

@@ -4,7 +4,7 @@ use super::{Answer, applied, source};
 use crate::args::SimulateArgs;
 use crate::input;
 use crate::input::values::settings;
-use crate::show::number::{grouped, significant};
+use crate::show::number::{grouped, percent, significant};
 use crate::show::{self, table};
 use crate::verbs::About;
 use anyhow::{Context, Result};
@@ -182,21 +182,12 @@ fn people(key: &str, runs: &[Run]) -> String {
     let same = titles.iter().all(|title| *title == titles[0]);
     let title = if same { titles[0].as_str() } else { "" };
     let short = key.rsplit('.').next().unwrap_or(key);
-    let header = [
-        short,
-        "req/s",
-        "good/s",
-        "output tok/s",
-        "TTFT p50",
-        "p99",
-        "TPOT p50",
-        "p99",
-        "E2EL p50",
-        "p99",
-        "running",
-        "preempted",
-    ];
-    let rows: Vec<Vec<String>> = runs.iter().map(shown).collect();
+    let judged = runs.iter().any(|run| run.simulation.summary.request_goodput().is_some());
+    let mut header = vec![short, "req/s"];
+    header.extend(judged.then_some("good/s"));
+    header.extend(["output tok/s", "TTFT p50", "p99", "TPOT p50", "p99", "ITL p99", "E2EL p50", "p99"]);
+    header.extend(["running", "KV held", "empty", "preempted"]);
+    let rows: Vec<Vec<String>> = runs.iter().map(|run| shown(run, judged)).collect();
     let overloaded: Vec<String> =
         runs.iter().filter(|run| run.simulation.load.overloaded).map(|run| word(&run.value)).collect();
     let note = if overloaded.is_empty() {
@@ -207,14 +198,17 @@ fn people(key: &str, runs: &[Run]) -> String {
     format!("{title}{}{note}", table::table(&header, &rows, 1))
 }
 
-fn shown(run: &Run) -> Vec<String> {
-    let (sum, activity) = (&run.simulation.summary, &run.simulation.activity);
-    let good = sum.request_goodput().map_or_else(|| "–".to_owned(), significant);
-    let mut row = vec![word(&run.value), significant(sum.request_throughput()), good];
+/// `judged` says whether there is an SLO to meet.
+fn shown(run: &Run, judged: bool) -> Vec<String> {
+    let (sum, s) = (&run.simulation.summary, &run.simulation);
+    let mut row = vec![word(&run.value), significant(sum.request_throughput())];
+    let good = || sum.request_goodput().map_or_else(|| "–".to_owned(), significant);
+    row.extend(judged.then(good));
     row.push(significant(sum.output_throughput()));
-    for latency in [&sum.ttft, &sum.tpot, &sum.e2el] {
-        row.extend([latency.median, latency.p99].map(significant));
-    }
-    row.extend([significant(activity.mean_running), grouped(activity.preemptions)]);
+    row.extend([sum.ttft.median, sum.ttft.p99, sum.tpot.median, sum.tpot.p99].map(significant));
+    row.extend([sum.itl.p99, sum.e2el.median, sum.e2el.p99].map(significant));
+    row.push(significant(s.activity.mean_running));
+    row.extend([s.kv_cache.mean_usage, s.kv_cache.internal_fragmentation].map(percent));
+    row.push(grouped(s.activity.preemptions));
     row
 }
