@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::fleet::{Fleet, Ranking};
 use crate::operator::Batch;
 use crate::record::Record;
-use crate::spec::{CostKind, QueuePolicy, SchedulerKind, Spec};
+use crate::spec::{CostKind, KvLayout, QueuePolicy, SchedulerKind, Spec};
 use crate::summary::Summary;
 use crate::timeline::Timeline;
 use crate::timeline::series::{Point, Series, together};
@@ -148,6 +148,19 @@ pub struct CacheUse {
     pub scattered_refusals: u64,
     /// The share at these.
     pub scattered_fragmentation: f64,
+    /// What finds blocks, where the spec names a layout.
+    pub tables: Option<Tables>,
+}
+
+/// What finds the blocks of the decodes of a step, in the mean.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Tables {
+    /// How tokens lie in memory.
+    pub layout: KvLayout,
+    /// Bytes that a layer reads that sees the whole context.
+    pub read_bytes: f64,
+    /// Bytes that the host sends to each device.
+    pub sent_bytes: f64,
 }
 
 /// Seconds by what bound them.
@@ -343,6 +356,20 @@ fn cache_use(config: &Config, tallies: &[&Tally], mean_tokens: f64) -> CacheUse 
         external_fragmentation: gaps(|t| t.attempts).value(),
         scattered_refusals: scattered.count,
         scattered_fragmentation: scattered.value(),
+        tables: config.layout.map(|layout| tables(layout, config, tallies)),
+    }
+}
+
+fn tables(layout: KvLayout, config: &Config, tallies: &[&Tally]) -> Tables {
+    let steps: u64 = tallies.iter().map(|t| t.decode_steps).sum();
+    let sequences = tallies.iter().map(|t| u128::from(t.decoded_tokens)).sum();
+    let blocks = tallies.iter().map(|t| t.spanned_blocks).sum();
+    let longest = u128::from(config.max_model_len.div_ceil(config.block_size));
+    let mean = |bytes: u128| ratio(bytes as f64, steps as f64);
+    Tables {
+        layout,
+        read_bytes: mean(layout.read(sequences, blocks)),
+        sent_bytes: mean(layout.sent(sequences, blocks, longest)),
     }
 }
 

@@ -136,6 +136,9 @@ pub struct EngineSpec {
     pub swap_space: Option<f64>,
     /// What `static` and `orca` reserve for a request.
     pub reservation: ReservationKind,
+    /// How a request's tokens lie in memory; as the scheduler has it where absent, and then tables of blocks are not
+    /// counted.
+    pub kv_layout: Option<KvLayout>,
 }
 
 impl EngineSpec {
@@ -245,6 +248,32 @@ pub enum ReservationKind {
     Pow2,
     /// Prompt and output, as if its length were known.
     Oracle,
+}
+
+/// How a request's tokens lie in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KvLayout {
+    /// In blocks anywhere, found by a table with a row a sequence (vLLM).
+    Paged,
+    /// In blocks anywhere, found by a list of those in use (FlashInfer).
+    Flashinfer,
+    /// In one piece of virtual memory a sequence, on pages of 2 MiB a layer (vAttention).
+    Vattention,
+    /// In one piece of memory a request.
+    Contiguous,
+}
+
+impl KvLayout {
+    /// As in a spec.
+    pub fn name(self) -> &'static str {
+        match self {
+            KvLayout::Paged => "paged",
+            KvLayout::Flashinfer => "flashinfer",
+            KvLayout::Vattention => "vattention",
+            KvLayout::Contiguous => "contiguous",
+        }
+    }
 }
 
 /// Prices of a step.

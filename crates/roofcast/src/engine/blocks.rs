@@ -73,6 +73,7 @@ impl Blocks {
             new += work.new;
             if work.new == 1 && work.decodes && work.samples {
                 decodes += 1;
+                self.tally.spanned_blocks += u128::from(work.context.div_ceil(self.config.block_size));
                 seen.iter_mut().zip(&reaches).for_each(|(seen, reach)| *seen += work.context.min(*reach));
             } else {
                 let (new, context) = (work.new as u32, work.context as u32);
@@ -82,6 +83,7 @@ impl Blocks {
         let held: u64 = step.work.iter().map(|w| w.context - w.new).sum();
         self.tally.steps += 1;
         self.tally.decode_steps += u64::from(decodes > 0);
+        self.tally.decoded_tokens += decodes;
         self.tally.scheduled_tokens += new;
         self.tally.running_steps += step.work.len() as u64;
         self.tally.running_peak = self.tally.running_peak.max(step.work.len() as u64);

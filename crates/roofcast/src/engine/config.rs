@@ -7,7 +7,9 @@ use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::scheduler::{Policy, vllm};
-use crate::spec::{EngineSpec, PreemptionMode, QueuePolicy, ReservationKind, SchedulePolicy, SchedulerKind};
+use crate::spec::{
+    EngineSpec, KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulePolicy, SchedulerKind,
+};
 
 /// Settings of one replica.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +40,8 @@ pub struct Config {
     pub preemption: Preemption,
     /// Whether each request's blocks are one piece of an address space.
     pub contiguous: bool,
+    /// How tokens lie in memory, where what finds them is counted.
+    pub layout: Option<KvLayout>,
     /// KV tokens that the host's memory holds.
     pub swap_tokens: u64,
     /// Whether requests leave with their first token, for another replica to decode.
@@ -88,7 +92,7 @@ impl Config {
     pub fn resolve(deployment: &Deployment, context: u64, shared: bool) -> Result<(Config, Policy)> {
         let spec = &deployment.options.engine;
         let defaults = defaults(spec);
-        let block_size = spec.block_size.unwrap_or(defaults.block_size);
+        let block_size = deployment.engine.block_size;
         let blocks = usable_blocks(deployment, spec, block_size, context)?;
         let kv_tokens = blocks.saturating_mul(block_size);
         let longest = deployment.longest().unwrap_or(u64::MAX).min(kv_tokens);
@@ -127,7 +131,8 @@ impl Config {
                 PreemptionMode::Recompute => Preemption::Recompute,
                 PreemptionMode::Swap => Preemption::Swap,
             },
-            contiguous: matches!(spec.scheduler, SchedulerKind::Static | SchedulerKind::Orca),
+            contiguous: reserves(spec) && spec.kv_layout.is_none_or(|l| l == KvLayout::Contiguous),
+            layout: spec.kv_layout,
             swap_tokens: swap_tokens(deployment, spec, context)?,
             hands_over: false,
         };
@@ -173,8 +178,11 @@ fn prefixes(spec: &EngineSpec, shared: bool, block_size: u64) -> Prefixes {
         SchedulerKind::Sglang => Prefixes::Tree,
         _ => Prefixes::Unknown,
     };
-    let pages = kind == Prefixes::Tree && block_size > 1;
-    if spec.enable_prefix_caching.unwrap_or(shared && !pages) { kind } else { Prefixes::Unknown }
+    let shareable = match kind {
+        Prefixes::Tree => block_size == 1,
+        _ => spec.kv_layout != Some(KvLayout::Vattention),
+    };
+    if spec.enable_prefix_caching.unwrap_or(shared && shareable) { kind } else { Prefixes::Unknown }
 }
 
 /// Blocks that requests can hold: vLLM keeps one of its own as the null block.
@@ -230,6 +238,7 @@ fn swap_tokens(deployment: &Deployment, spec: &EngineSpec, context: u64) -> Resu
 /// Refuses what a scheduler does not have.
 fn check(spec: &EngineSpec, config: &Config) -> Result<()> {
     check_prefixes(spec, config)?;
+    check_layout(spec)?;
     let vllm_only = [
         ("long_prefill_token_threshold", spec.long_prefill_token_threshold.is_some()),
         ("async_scheduling", spec.async_scheduling == Some(true)),
@@ -248,8 +257,7 @@ fn check(spec: &EngineSpec, config: &Config) -> Result<()> {
         let accepted = "1: lightllm keeps its cache by the token";
         return Err(Error::field("engine", "block_size", config.block_size, accepted));
     }
-    let reserves = matches!(spec.scheduler, SchedulerKind::Static | SchedulerKind::Orca);
-    if spec.reservation != ReservationKind::Max && !reserves {
+    if spec.reservation != ReservationKind::Max && !reserves(spec) {
         let accepted = "left out; only static and orca reserve";
         return Err(Error::field("engine", "reservation", format!("{:?}", spec.reservation), accepted));
     }
@@ -260,6 +268,10 @@ fn check(spec: &EngineSpec, config: &Config) -> Result<()> {
 fn check_prefixes(spec: &EngineSpec, config: &Config) -> Result<()> {
     if spec.enable_prefix_caching == Some(true) && config.prefixes == Prefixes::Unknown {
         let accepted = "the schedulers vllm and sglang, or the key left out";
+        return Err(Error::field("engine", "enable_prefix_caching", "set", accepted));
+    }
+    if config.prefixes != Prefixes::Unknown && spec.kv_layout == Some(KvLayout::Vattention) {
+        let accepted = "left out with vattention, whose requests share no pages";
         return Err(Error::field("engine", "enable_prefix_caching", "set", accepted));
     }
     if config.prefixes == Prefixes::Tree && config.block_size != 1 {
@@ -275,10 +287,48 @@ fn check_prefixes(spec: &EngineSpec, config: &Config) -> Result<()> {
     Ok(())
 }
 
+/// Refuses layouts that a scheduler does not have.
+fn check_layout(spec: &EngineSpec) -> Result<()> {
+    use SchedulerKind::*;
+    let (accepted, fits) = match spec.kv_layout {
+        None => return Ok(()),
+        Some(KvLayout::Contiguous) => (
+            "with static, orca and llama.cpp, which reserve; others grow block by block",
+            matches!(spec.scheduler, Static | Orca | LlamaCpp),
+        ),
+        Some(KvLayout::Vattention) => (
+            "with vllm, vllm-v0, sarathi and splitfuse, whose requests grow by blocks of any size",
+            matches!(spec.scheduler, Vllm | VllmV0 | Sarathi | Splitfuse),
+        ),
+        Some(KvLayout::Paged | KvLayout::Flashinfer) => {
+            ("contiguous with llama.cpp, whose slots are single pieces", spec.scheduler != LlamaCpp)
+        }
+    };
+    if fits {
+        return Ok(());
+    }
+    let found = spec.kv_layout.map_or("", KvLayout::name);
+    Err(Error::field("engine", "kv_layout", found, accepted))
+}
+
+/// Whether a scheduler reserves all that a request may take.
+fn reserves(spec: &EngineSpec) -> bool {
+    matches!(spec.scheduler, SchedulerKind::Static | SchedulerKind::Orca)
+}
+
+/// Tokens of a block where the spec is silent.
+pub(crate) fn block_size(scheduler: SchedulerKind) -> u64 {
+    use SchedulerKind::*;
+    match scheduler {
+        Static | Orca | Lightllm | Sglang | LlamaCpp => 1,
+        Vllm | VllmV0 | Sarathi | Splitfuse => 16,
+        TensorrtLlm | TensorrtLlmMaxUtilization => 32,
+    }
+}
+
 /// What a scheduler does where the spec is silent.
 struct Defaults {
     policy: Policy,
-    block_size: u64,
     budget: Option<u64>,
     max_num_seqs: Option<u64>,
     reservation: Reservation,
@@ -295,7 +345,6 @@ fn defaults(spec: &EngineSpec) -> Defaults {
     };
     let split = Defaults {
         policy: Policy::TokenBudget,
-        block_size: 16,
         budget: None,
         max_num_seqs: None,
         reservation: Reservation::Grow,
@@ -303,9 +352,8 @@ fn defaults(spec: &EngineSpec) -> Defaults {
         chunked: true,
         reserve_full: true,
     };
-    let whole = |policy: Policy, block_size: u64, reservation: Reservation| Defaults {
+    let whole = |policy: Policy, reservation: Reservation| Defaults {
         policy,
-        block_size,
         budget: Some(u64::from(u32::MAX)),
         max_num_seqs: None,
         reservation,
@@ -315,40 +363,32 @@ fn defaults(spec: &EngineSpec) -> Defaults {
     };
     match spec.scheduler {
         SchedulerKind::Vllm => split,
-        SchedulerKind::Static => whole(Policy::Static, 1, reserved),
-        SchedulerKind::Orca => whole(Policy::Orca, 1, reserved),
-        SchedulerKind::VllmV0 => {
-            Defaults { watermark: 0.01, ..whole(Policy::VllmV0, 16, Reservation::Prompt) }
-        }
+        SchedulerKind::Static => whole(Policy::Static, reserved),
+        SchedulerKind::Orca => whole(Policy::Orca, reserved),
+        SchedulerKind::VllmV0 => Defaults { watermark: 0.01, ..whole(Policy::VllmV0, Reservation::Prompt) },
         SchedulerKind::Sarathi => {
             Defaults { budget: Some(512), watermark: 0.01, reservation: Reservation::Prompt, ..split }
         }
         SchedulerKind::Splitfuse => Defaults { budget: Some(512), reserve_full: false, ..split },
-        SchedulerKind::Lightllm => whole(Policy::LightLlm, 1, Reservation::Prompt),
+        SchedulerKind::Lightllm => whole(Policy::LightLlm, Reservation::Prompt),
         SchedulerKind::Sglang => Defaults {
             policy: Policy::Sglang(Default::default()),
-            block_size: 1,
             budget: Some(8192),
             reservation: Reservation::Prompt,
             ..split
         },
         SchedulerKind::LlamaCpp => Defaults {
             policy: Policy::LlamaCpp,
-            block_size: 1,
             budget: Some(2048),
             max_num_seqs: Some(4),
             reservation: Reservation::Max,
             ..split
         },
-        SchedulerKind::TensorrtLlm => Defaults {
-            block_size: 32,
-            budget: Some(8192),
-            reservation: Reservation::Oracle,
-            chunked: false,
-            ..split
-        },
+        SchedulerKind::TensorrtLlm => {
+            Defaults { budget: Some(8192), reservation: Reservation::Oracle, chunked: false, ..split }
+        }
         SchedulerKind::TensorrtLlmMaxUtilization => {
-            Defaults { block_size: 32, budget: Some(8192), chunked: false, reserve_full: false, ..split }
+            Defaults { budget: Some(8192), chunked: false, reserve_full: false, ..split }
         }
     }
 }

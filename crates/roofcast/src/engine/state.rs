@@ -655,10 +655,13 @@ impl<D: Decodes> State<D> {
         let s = &self.sequences[id as usize];
         let block = u128::from(self.config.block_size);
         let (from, to) = (u128::from(s.computed), u128::from(computed));
+        let tokens = (from + to).saturating_sub(1) * (to - from) / 2;
+        let slack = slack_below(to, block) - slack_below(from, block);
+        self.tally.decoded_tokens += u64::from(computed - s.computed);
+        self.tally.spanned_blocks += (tokens + slack) / block;
         self.tally.slack_steps += if self.grows() {
-            slack_below(to, block) - slack_below(from, block)
+            slack
         } else {
-            let tokens = (from + to).saturating_sub(1) * (to - from) / 2;
             (u128::from(s.held) * block * (to - from)).saturating_sub(tokens)
         };
     }

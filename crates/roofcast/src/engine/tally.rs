@@ -67,6 +67,10 @@ pub struct Tally {
     pub shared_steps: u128,
     /// Sum over steps of tokens that held blocks have room for and do not hold.
     pub slack_steps: u128,
+    /// Tokens that decodes computed, and sum over them of the blocks that their contexts lie in.
+    pub decoded_tokens: u64,
+    /// See above.
+    pub spanned_blocks: u128,
     /// External fragmentation at attempts to admit a request in one piece.
     pub attempts: Mean,
     /// The same where enough was free in sum, and in no single gap.
