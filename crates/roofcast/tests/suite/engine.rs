@@ -13,7 +13,8 @@ use roofcast::record::Record;
 use roofcast::router::{Router, Routing};
 use roofcast::simulate::{self, results::Results};
 use roofcast::spec::{
-    CostKind, EngineSpec, PreemptionMode, QueuePolicy, ReservationKind, SchedulePolicy, SchedulerKind, Slo,
+    CostKind, EngineSpec, KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulePolicy,
+    SchedulerKind, Slo,
 };
 use roofcast::timeline::series::{Point, Series, together};
 use roofcast::timeline::trace::{Event, Trace};
@@ -195,6 +196,11 @@ pub(super) fn schedulers() -> impl Strategy<Value = EngineSpec> {
                 _ => ReservationKind::Max,
             },
             max_model_len: (reserves || scheduler == LlamaCpp).then_some(900),
+            kv_layout: match reservation {
+                1 if scheduler != LlamaCpp => Some(KvLayout::Paged),
+                2 if scheduler != LlamaCpp => Some(KvLayout::Flashinfer),
+                _ => None,
+            },
             cost: if flag { CostKind::Forecast } else { CostKind::Limit },
             ..EngineSpec::default()
         }
@@ -221,9 +227,11 @@ proptest! {
         prop_assert_eq!((a.idle, a.swapping, a.mixed), (b.idle, b.swapping, b.mixed));
         prop_assert_eq!((a.attempts, a.scattered, a.cached_tokens), (b.attempts, b.scattered, b.cached_tokens));
         prop_assert_eq!((a.shared_steps, a.slack_steps), (b.shared_steps, b.slack_steps));
-        // What stands in blocks and is left empty in them is at most what was held, whoever shares it.
+        prop_assert_eq!((a.decoded_tokens, a.spanned_blocks), (b.decoded_tokens, b.spanned_blocks));
+        // What stands in blocks and is left empty in them is at most what was held, whoever shares it. Rows of a static
+        // batch that have ended compute on, beyond what was reserved for them.
         let most = u128::from(b.steps * b.blocks_peak) * block_size;
-        prop_assert!(b.token_steps + b.slack_steps <= most + b.shared_steps);
+        prop_assert!(b.idle_tokens > 0 || b.token_steps + b.slack_steps <= most + b.shared_steps);
     }
 
     /// The engine that counts takes the decisions of the scheduler that is held to vLLM's own traces, with and without a
@@ -231,7 +239,7 @@ proptest! {
     #[test]
     fn counting_is_vllm_block_by_block(workload in workloads(), spec in schedulers(), caching in any::<bool>()) {
         let spec = EngineSpec { scheduler: SchedulerKind::Vllm, policy: QueuePolicy::Fcfs, reservation: ReservationKind::Max,
-            preemption_mode: PreemptionMode::Recompute, schedule_policy: SchedulePolicy::Fcfs, enable_prefix_caching: Some(caching), ..spec };
+            preemption_mode: PreemptionMode::Recompute, schedule_policy: SchedulePolicy::Fcfs, enable_prefix_caching: Some(caching), kv_layout: None, ..spec };
         let asked = EngineSpec { long_prefill_token_threshold: Some(1 << 20), ..spec.clone() };
         let name = "meta-llama/Llama-3.1-8B-Instruct";
         let mut counted = served(&deployment(name, spec), &workload, true);
@@ -423,4 +431,147 @@ fn the_books_defaults_are_the_engines() {
         );
         assert!(book.contains(&row), "docs/engine.md has not: {row}");
     }
+}
+
+/// A request of 100 tokens that generates 50, in blocks of 16: 49 steps decode it with contexts of 101 to 149 tokens, which
+/// lie in 7 blocks (101 to 112, 12 of them), 8 (113 to 128, 16), 9 (129 to 144, 16) and 10 (145 to 149, 5): 406 blocks.
+/// vLLM's kernel reads 4 bytes of each, FlashInfer's as many for a pointer with every step, vAttention's none. The host
+/// sends rows for 1024 tokens, 64 blocks; or what FlashInfer reads; or nothing.
+#[test]
+fn tables_of_a_request_by_hand() {
+    for (layout, read, sent) in [("paged", 406, 49 * 64), ("flashinfer", 455, 455), ("vattention", 0, 0)] {
+        let text = format!(
+            "[model]\nname = \"meta-llama/Llama-3.1-8B-Instruct\"\n[hardware]\naccelerator = \"h100-sxm\"\n\
+             [engine]\nkv_layout = \"{layout}\"\nmax_model_len = 1024\n[workload]\nrequests = 1\ninput_len = 100\n\
+             output_len = 50\narrivals = {{ kind = \"constant\", rate = 1.0 }}\n"
+        );
+        let spec = roofcast::Spec::parse("test", &text).unwrap();
+        let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
+        let model = model("meta-llama/Llama-3.1-8B-Instruct");
+        let deployment = Deployment::resolve(model, accelerator, &Options::of(&spec)).unwrap();
+        let options = simulate::Options { leap: true, ..Default::default() };
+        let cache = simulate::simulate(&deployment, &spec, "test", options).unwrap().kv_cache;
+        let tables = cache.tables.unwrap();
+        assert_eq!(
+            (tables.read_bytes, tables.sent_bytes),
+            (f64::from(4 * read) / 49.0, f64::from(4 * sent) / 49.0)
+        );
+        // A token's keys in a layer: 8 heads × 128 × 2 bytes; 2 MiB hold 1024 of them.
+        assert_eq!(cache.block_size, if layout == "vattention" { 1024 } else { 16 });
+    }
+}
+
+/// What a table adds to a step is what is read of it: 40 sequences of 1000 tokens have 63 blocks of 16 each, in 32 layers.
+#[test]
+fn tables_are_read_like_the_cache() {
+    let step = |layout| {
+        let spec = EngineSpec { kv_layout: layout, ..EngineSpec::default() };
+        let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
+        let work = roofcast::operator::work(&deployment, &Batch::decode(40, 1000));
+        work.iter().map(|w| w.kv_bytes.0 * w.layers).sum::<u64>()
+    };
+    let cache = 40 * 1000 * 32 * 2 * 8 * 128 * 2;
+    assert_eq!(step(None), cache);
+    assert_eq!(step(Some(KvLayout::Paged)), cache + 40 * 63 * 4 * 32);
+    assert_eq!(step(Some(KvLayout::Flashinfer)), cache + 40 * 64 * 4 * 32);
+    assert_eq!(step(Some(KvLayout::Contiguous)), cache);
+}
+
+/// The share of vAttention's pages that stands empty is half a page a sequence, in the mean.
+#[test]
+fn half_a_page_of_a_sequence_is_empty() {
+    let spec = EngineSpec { kv_layout: Some(KvLayout::Vattention), ..EngineSpec::default() };
+    let workload = Workload {
+        requests: Some(2000),
+        seed: 1,
+        arrivals: Arrivals::ClosedLoop { concurrency: 40, think_s: None },
+        input_len: Length::Drawn(LengthKind::Uniform { min: 1, max: 4096 }),
+        output_len: Length::Tokens(512),
+        prefix: None,
+        priorities: Vec::new(),
+    };
+    let fleet = served(&deployment("meta-llama/Llama-3.1-8B-Instruct", spec), &workload, true);
+    let tally = fleet.replicas[0].tally();
+    // Inputs are spread over whole pages, so contexts are over a page: 0 to 1023 of 1024 are empty before a token comes in,
+    // ⌈(c + 1)/b⌉ b − c of them, b/2 + 1/2 in the mean. 2000 lengths of standard deviation b/√12 put the mean within five
+    // standard errors: 5 × 296/√2000 = 33.
+    let empty = tally.slack_steps as f64 / tally.decoded_tokens as f64;
+    assert!((empty - 512.5).abs() < 33.0, "{empty}");
+}
+
+/// Whatever is combined either serves and loses nothing, or is refused with the key that does not fit.
+#[test]
+fn every_combination_serves_or_is_refused() {
+    use SchedulerKind::*;
+    let schedulers = [
+        Static,
+        Orca,
+        VllmV0,
+        Vllm,
+        Sarathi,
+        Splitfuse,
+        Lightllm,
+        Sglang,
+        LlamaCpp,
+        TensorrtLlm,
+        TensorrtLlmMaxUtilization,
+    ];
+    let layouts = [
+        None,
+        Some(KvLayout::Paged),
+        Some(KvLayout::Flashinfer),
+        Some(KvLayout::Vattention),
+        Some(KvLayout::Contiguous),
+    ];
+    let workload = Workload {
+        requests: Some(12),
+        seed: 1,
+        arrivals: Arrivals::ClosedLoop { concurrency: 6, think_s: None },
+        input_len: Length::Tokens(300),
+        output_len: Length::Tokens(40),
+        prefix: Some(Prefix { length: 200, count: 2, share: 1.0, skew: 0.0 }),
+        priorities: Vec::new(),
+    };
+    let (mut served_by, mut refused) = (Vec::new(), 0);
+    for case in 0..schedulers.len() * layouts.len() * 3 * 3 * 2 * 2 {
+        let pick = |stride: usize, of: usize| case / stride % of;
+        let (scheduler, layout) = (schedulers[pick(36, 11)], layouts[pick(396, 5)]);
+        let spec = EngineSpec {
+            scheduler,
+            kv_layout: layout,
+            reservation: [ReservationKind::Max, ReservationKind::Pow2, ReservationKind::Oracle][pick(1, 3)],
+            enable_prefix_caching: [None, Some(false), Some(true)][pick(3, 3)],
+            preemption_mode: [PreemptionMode::Recompute, PreemptionMode::Swap][pick(9, 2)],
+            schedule_policy: [SchedulePolicy::Fcfs, SchedulePolicy::Lpm][pick(18, 2)],
+            max_model_len: Some(2048),
+            ..EngineSpec::default()
+        };
+        let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
+        match Config::resolve(&deployment, 1000, false) {
+            Ok(_) => {
+                conserved(&served(&deployment, &workload, true), 12);
+                served_by.push((format!("{scheduler:?}"), layout.map_or("", KvLayout::name)));
+            }
+            Err(error) => {
+                let text = error.to_string();
+                let named = [
+                    "kv_layout",
+                    "reservation",
+                    "enable_prefix_caching",
+                    "preemption_mode",
+                    "schedule_policy",
+                ];
+                assert!(named.iter().any(|key| text.contains(&format!("`{key}`"))), "{text}");
+                refused += 1;
+            }
+        }
+    }
+    served_by.dedup();
+    served_by.sort();
+    served_by.dedup();
+    // By layout: all eleven as they are; ten with tables, of which llama.cpp has none; four by pages of memory; three in
+    // one piece.
+    let by = |name: &str| served_by.iter().filter(|(_, layout)| *layout == name).count();
+    assert_eq!(["", "paged", "flashinfer", "vattention", "contiguous"].map(by), [11, 10, 10, 4, 3]);
+    assert!(refused > 1000, "{refused}");
 }
