@@ -275,7 +275,7 @@ impl<D: Decodes> Replica for Engine<D> {
         let whole = arrival.input.saturating_add(output);
         let unsplit = if config.preempts() { whole } else { arrival.input };
         whole <= config.max_model_len
-            && u64::from(whole).div_ceil(u64::from(config.block_size)) <= config.blocks
+            && config.groups.blocks(u64::from(whole)) <= config.blocks
             && (config.enable_chunked_prefill || unsplit <= config.max_num_batched_tokens)
     }
 

@@ -136,6 +136,8 @@ pub struct CacheUse {
     pub blocks: u64,
     /// Tokens of a block.
     pub block_size: u64,
+    /// Groups of layers that take a block each for the same tokens, as vLLM's do where some have a window.
+    pub groups: u64,
     /// The most that were held.
     pub max_blocks: u64,
     /// Share of the blocks held, in the mean over steps.
@@ -343,13 +345,15 @@ fn cache_use(config: &Config, tallies: &[&Tally], mean_tokens: f64) -> CacheUse 
     let mean =
         |of: fn(&Tally) -> u128| ratio(tallies.iter().map(|t| of(t)).sum::<u128>() as f64, steps as f64);
     let slack = mean(|t| t.slack_steps);
-    let held = mean_tokens - mean(|t| t.shared_steps) + slack;
+    let spread = ratio(tallies.iter().map(|t| t.spread_steps).sum::<i128>() as f64, steps as f64);
+    let held = mean_tokens + spread - mean(|t| t.shared_steps) + slack;
     let block_size = u64::from(config.block_size);
     let gaps = |of: fn(&Tally) -> Mean| tallies.iter().map(|t| of(t)).fold(Mean::default(), Mean::and);
     let scattered = gaps(|t| t.scattered);
     CacheUse {
         blocks: config.blocks,
         block_size,
+        groups: config.groups.count(),
         max_blocks: tallies.iter().map(|t| t.blocks_peak).max().unwrap_or(0),
         mean_usage: held / (config.blocks * block_size) as f64,
         internal_fragmentation: ratio(slack, held),

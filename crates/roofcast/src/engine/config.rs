@@ -4,7 +4,9 @@
 
 use super::queue::Order;
 use crate::deployment::Deployment;
+use crate::engine::by_block;
 use crate::error::{Error, Result};
+use crate::kv_cache::groups::Groups;
 use crate::memory;
 use crate::scheduler::{Policy, vllm};
 use crate::spec::{
@@ -18,6 +20,8 @@ pub struct Config {
     pub blocks: u64,
     /// Tokens of a block.
     pub block_size: u32,
+    /// The groups of layers that take blocks of their own.
+    pub groups: Groups,
     /// Requests that run at once.
     pub max_num_seqs: u64,
     /// Tokens of a step.
@@ -93,8 +97,10 @@ impl Config {
         let spec = &deployment.options.engine;
         let defaults = defaults(spec);
         let block_size = deployment.engine.block_size;
-        let blocks = usable_blocks(deployment, spec, block_size, context)?;
-        let kv_tokens = blocks.saturating_mul(block_size);
+        let prefixes = prefixes(spec, shared, block_size);
+        let (groups, room) = groups(deployment, prefixes, context.max(1));
+        let blocks = usable_blocks(spec, block_size, room)?;
+        let kv_tokens = groups.longest(blocks);
         let longest = deployment.longest().unwrap_or(u64::MAX).min(kv_tokens);
         let max_num_seqs = match (spec.max_num_seqs, defaults.max_num_seqs) {
             (None, Some(own)) => own,
@@ -111,13 +117,14 @@ impl Config {
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let config = Config {
             blocks,
+            groups,
             block_size: narrow(block_size),
             max_num_seqs,
             max_num_batched_tokens: narrow(budget),
             max_model_len: narrow(max_model_len),
             enable_chunked_prefill: spec.enable_chunked_prefill.unwrap_or(defaults.chunked),
             scheduler_reserve_full_isl: spec.scheduler_reserve_full_isl.unwrap_or(defaults.reserve_full),
-            prefixes: prefixes(spec, shared, block_size),
+            prefixes,
             watermark_blocks: (share("watermark", spec.watermark.unwrap_or(defaults.watermark))?
                 * (blocks + u64::from(spec.scheduler == SchedulerKind::Vllm)) as f64)
                 as u64,
@@ -185,9 +192,20 @@ fn prefixes(spec: &EngineSpec, shared: bool, block_size: u64) -> Prefixes {
     if spec.enable_prefix_caching.unwrap_or(shared && shareable) { kind } else { Prefixes::Unknown }
 }
 
+/// The groups of layers that take blocks of their own, and how many blocks there is room for. vLLM gives back what falls
+/// out of a window; elsewhere, and where blocks are known by their content, the room is computed once for requests of
+/// `context` tokens.
+fn groups(deployment: &Deployment, prefixes: Prefixes, context: u64) -> (Groups, u64) {
+    let (spec, block) = (&deployment.options.engine, deployment.engine.block_size);
+    let counted = spec.scheduler == SchedulerKind::Vllm && prefixes == Prefixes::Unknown && !by_block(spec);
+    match Groups::of(deployment, block).filter(|_| counted) {
+        Some((groups, bytes)) => (groups, memory::blocks(deployment, bytes)),
+        None => (Groups::one(block), memory::tokens(deployment, context) / block),
+    }
+}
+
 /// Blocks that requests can hold: vLLM keeps one of its own as the null block.
-fn usable_blocks(deployment: &Deployment, spec: &EngineSpec, block_size: u64, context: u64) -> Result<u64> {
-    let room = memory::tokens(deployment, context.max(1)) / block_size;
+fn usable_blocks(spec: &EngineSpec, block_size: u64, room: u64) -> Result<u64> {
     let reserved = u64::from(spec.scheduler == SchedulerKind::Vllm);
     match spec.num_gpu_blocks {
         None if room <= reserved => Err(Error::field(

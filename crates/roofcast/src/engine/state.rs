@@ -13,6 +13,7 @@ use super::config::{Config, Preemption, Reservation};
 use super::decodes::{Decodes, Entry, Id};
 use super::queue::{Order, Queue};
 use super::tally::Tally;
+use crate::kv_cache::groups::spanned_below;
 use crate::kv_cache::prefix::Prefix;
 use crate::timeline::{Mark, Segment, Timeline};
 
@@ -128,7 +129,7 @@ impl<D: Decodes> State<D> {
     /// Nobody there.
     pub fn new(config: Config, reaches: &[u64]) -> State<D> {
         State {
-            decodes: D::new(config.block_size, reaches),
+            decodes: D::new(&config.groups, reaches),
             pieces: Vec::new(),
             tally: Tally::default(),
             clock: Ticks::ZERO,
@@ -270,7 +271,7 @@ impl<D: Decodes> State<D> {
 
     /// Blocks of `tokens`.
     pub fn blocks(&self, tokens: u32) -> u64 {
-        u64::from(tokens.div_ceil(self.config.block_size))
+        self.config.groups.blocks(u64::from(tokens))
     }
 
     /// Looks at the head of the queue: its known tokens that are in the cache, and those to compute.
@@ -649,21 +650,24 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Counts, for every step in which a sequence decoded up to `computed` tokens, the room of its blocks that no token
-    /// stood in when the step began: in a step that begins with c tokens, ⌈(c + 1)/b⌉ b − c of blocks of b.
+    /// Counts, for every step in which a sequence decoded up to `computed` tokens, the room of its blocks, and what of it
+    /// no token stood in when the step began.
     fn count_slack(&mut self, id: Id, computed: u32) {
         let s = &self.sequences[id as usize];
-        let block = u128::from(self.config.block_size);
-        let (from, to) = (u128::from(s.computed), u128::from(computed));
-        let tokens = (from + to).saturating_sub(1) * (to - from) / 2;
-        let slack = slack_below(to, block) - slack_below(from, block);
-        self.tally.decoded_tokens += u64::from(computed - s.computed);
-        self.tally.spanned_blocks += (tokens + slack) / block;
-        self.tally.slack_steps += if self.grows() {
-            slack
+        let (from, to) = (u64::from(s.computed), u64::from(computed));
+        let groups = &self.config.groups;
+        let steps = u128::from(to - from);
+        let tokens = u128::from((from + to).saturating_sub(1)) * steps / 2;
+        let (room, kept) = if self.grows() {
+            (groups.room_below(to) - groups.room_below(from), groups.kept_below(to) - groups.kept_below(from))
         } else {
-            (u128::from(s.held) * block * (to - from)).saturating_sub(tokens)
+            (u128::from(s.held) * u128::from(groups.block()) * steps, tokens)
         };
+        let spanned = spanned_below(to, groups.block()) - spanned_below(from, groups.block());
+        self.tally.slack_steps += room.saturating_sub(kept);
+        self.tally.spread_steps += kept as i128 - tokens as i128;
+        self.tally.decoded_tokens += to - from;
+        self.tally.spanned_blocks += spanned;
     }
 
     /// Tokens in the cache that sequences hold beyond the first that holds them.
@@ -675,23 +679,5 @@ impl<D: Decodes> State<D> {
     pub fn held_tokens(&self) -> u64 {
         self.decodes.held()
             + self.prefills.iter().map(|id| u64::from(self.sequence(*id).computed)).sum::<u64>()
-    }
-}
-
-/// Σ over c < `tokens` of ⌈(c + 1)/b⌉ b − c: b (b + 1)/2 for each whole block, and b − i for the i-th of the rest.
-fn slack_below(tokens: u128, block: u128) -> u128 {
-    let (whole, rest) = (tokens / block, tokens % block);
-    whole * block * (block + 1) / 2 + rest * block - rest * rest.saturating_sub(1) / 2
-}
-
-#[cfg(test)]
-mod tests {
-    use super::slack_below;
-
-    #[test]
-    fn slack_by_hand() {
-        // Blocks of 4; with 0, 1, 2, 3, 4 tokens before a step there is room for 4, 3, 2, 1, 4.
-        assert_eq!([0, 1, 2, 3, 4, 5].map(|n| slack_below(n, 4)), [0, 4, 7, 9, 10, 14]);
-        assert_eq!(slack_below(1000, 1), 1000);
     }
 }

@@ -67,6 +67,9 @@ pub struct Tally {
     pub shared_steps: u128,
     /// Sum over steps of tokens that held blocks have room for and do not hold.
     pub slack_steps: u128,
+    /// Sum over steps of room that the tokens of decodes stand in beyond one place for each: as many as groups of layers
+    /// keep them; less than none where windows drop them.
+    pub spread_steps: i128,
     /// Tokens that decodes computed, and sum over them of the blocks that their contexts lie in.
     pub decoded_tokens: u64,
     /// See above.

@@ -4,10 +4,14 @@ use super::support::{catalog, model};
 use proptest::prelude::*;
 use roofcast::cost::{Utilization, cost};
 use roofcast::deployment::{Deployment, Options};
-use roofcast::engine;
 use roofcast::engine::clock::Ticks;
 use roofcast::engine::config::{Config, Reservation};
+use roofcast::engine::decodes::Lockstep;
+use roofcast::engine::price::Price;
+use roofcast::engine::state::Arrival;
+use roofcast::engine::{self, Engine, Replica};
 use roofcast::fleet::{Fleet, Ranking};
+use roofcast::kv_cache::groups::Groups;
 use roofcast::operator::Batch;
 use roofcast::record::Record;
 use roofcast::router::{Router, Routing};
@@ -19,7 +23,7 @@ use roofcast::spec::{
 use roofcast::timeline::series::{Point, Series, together};
 use roofcast::timeline::trace::{Event, Trace};
 use roofcast::timeline::{Segment, Timeline};
-use roofcast::workload::{Arrivals, Length, LengthKind, Prefix, Traffic, Workload};
+use roofcast::workload::{Arrivals, Length, LengthKind, Prefix, Prompt, Traffic, Workload};
 use std::sync::Arc;
 
 fn deployment(name: &str, engine: EngineSpec) -> Deployment {
@@ -227,11 +231,11 @@ proptest! {
         prop_assert_eq!((a.idle, a.swapping, a.mixed), (b.idle, b.swapping, b.mixed));
         prop_assert_eq!((a.attempts, a.scattered, a.cached_tokens), (b.attempts, b.scattered, b.cached_tokens));
         prop_assert_eq!((a.shared_steps, a.slack_steps), (b.shared_steps, b.slack_steps));
-        prop_assert_eq!((a.decoded_tokens, a.spanned_blocks), (b.decoded_tokens, b.spanned_blocks));
+        prop_assert_eq!((a.decoded_tokens, a.spanned_blocks, a.spread_steps), (b.decoded_tokens, b.spanned_blocks, b.spread_steps));
         // What stands in blocks and is left empty in them is at most what was held, whoever shares it. Rows of a static
         // batch that have ended compute on, beyond what was reserved for them.
         let most = u128::from(b.steps * b.blocks_peak) * block_size;
-        prop_assert!(b.idle_tokens > 0 || b.token_steps + b.slack_steps <= most + b.shared_steps);
+        prop_assert!(b.idle_tokens > 0 || (b.token_steps + b.slack_steps) as i128 + b.spread_steps <= (most + b.shared_steps) as i128);
     }
 
     /// The engine that counts takes the decisions of the scheduler that is held to vLLM's own traces, with and without a
@@ -574,4 +578,86 @@ fn every_combination_serves_or_is_refused() {
     let by = |name: &str| served_by.iter().filter(|(_, layout)| *layout == name).count();
     assert_eq!(["", "paged", "flashinfer", "vattention", "contiguous"].map(by), [11, 10, 10, 4, 3]);
     assert!(refused > 1000, "{refused}");
+}
+
+/// gpt-oss-20b has 12 layers that see all and 12 with a window of 128 tokens: a group of each. 12 layers of 8 heads × 64 ×
+/// K and V × 2 bytes × 16 tokens are a block. 1000 tokens take ⌈1000/16⌉ = 63 blocks and ⌈127/16⌉ + 1 = 9.
+/// Gemma 3 27B has 10 and 52 with a window of 1024: groups of 10 layers, one that sees all and six that do not. 1000 tokens
+/// fill no window: 7 × 63; 4000 take 250 + 6 × (⌈1023/16⌉ + 1 = 65).
+#[test]
+fn groups_of_models_by_hand() {
+    let groups = |name: &str| Groups::of(&deployment(name, EngineSpec::default()), 16).unwrap();
+    let (oss, bytes) = groups("openai/gpt-oss-20b");
+    assert_eq!((oss.count(), bytes.0, oss.blocks(1000)), (2, 12 * 8 * 64 * 2 * 2 * 16, 72));
+    let (gemma, bytes) = groups("google/gemma-3-27b-it");
+    assert_eq!((gemma.count(), bytes.0), (7, 10 * 16 * 128 * 2 * 2 * 16));
+    assert_eq!([1000, 4000].map(|tokens| gemma.blocks(tokens)), [441, 640]);
+    // Where all layers see all there is one group, and where they keep latents, too.
+    for name in ["meta-llama/Llama-3.1-8B-Instruct", "deepseek-ai/DeepSeek-V3"] {
+        assert!(Groups::of(&deployment_of_eight(name), 16).is_none());
+    }
+}
+
+fn deployment_of_eight(name: &str) -> Deployment {
+    let accelerator = Arc::new(catalog().accelerator("h200-sxm").unwrap().clone());
+    let parallelism = roofcast::parallelism::Request { tp: Some(8), ..Default::default() };
+    Deployment::resolve(model(name), accelerator, &Options { parallelism, ..Options::default() }).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// After every step exactly the blocks are taken that the tokens of those running need in their groups, and none in
+    /// the end; leaping is stepping.
+    #[test]
+    fn windows_give_their_blocks_back(
+        workload in workloads(),
+        sizes in (150_u64..900, 1_u64..20, 30_u64..700, 0_usize..4),
+        gemma in any::<bool>(),
+        requests in proptest::collection::vec((1_u32..2000, 1_u32..300), 1..40),
+    ) {
+        let (blocks, seqs, budget, size) = sizes;
+        let size = [1, 4, 16, 48][size];
+        // Six groups' blocks stand for one in Gemma.
+        let scale = if gemma { 6 } else { 1 } * (48 / size);
+        let spec = EngineSpec {
+            num_gpu_blocks: Some(blocks * scale),
+            block_size: Some(size),
+            max_num_seqs: Some(seqs),
+            max_num_batched_tokens: Some(budget),
+            enable_prefix_caching: Some(false),
+            ..EngineSpec::default()
+        };
+        let name = if gemma { "google/gemma-3-12b-it" } else { "openai/gpt-oss-20b" };
+        let deployment = deployment(name, spec);
+        let (stepping, leaping) = (served(&deployment, &workload, false), served(&deployment, &workload, true));
+        same(records(&stepping), records(&leaping));
+        conserved(&leaping, workload.requests.unwrap());
+        let (a, b) = (stepping.replicas[0].tally(), leaping.replicas[0].tally());
+        prop_assert_eq!((a.steps, a.preemptions, a.blocks_peak), (b.steps, b.preemptions, b.blocks_peak));
+        prop_assert_eq!((a.slack_steps, a.spread_steps), (b.slack_steps, b.spread_steps));
+
+        let (config, policy) = Config::resolve(&deployment, 1000, false).unwrap();
+        prop_assert!(config.groups.count() > 1);
+        let groups = config.groups.clone();
+        let mut engine = Engine::<Lockstep>::new(config, policy, Price::new(&deployment, CostKind::Limit), Ticks::ZERO);
+        let needed = |engine: &Engine<Lockstep>| {
+            let tokens = |id| u64::from(engine.state.progress(id).0);
+            engine.state.in_admission_order().map(|id| groups.blocks(tokens(id))).sum::<u64>()
+        };
+        for (number, (input, output)) in (0..).zip(requests) {
+            let arrival = Arrival { number, input, output, ..Arrival::default() };
+            if engine.serves(&arrival) {
+                engine.arrive(arrival, Prompt::Own);
+            }
+            if number % 3 == 0 {
+                engine.step(Ticks::NEVER);
+                prop_assert_eq!(engine.state.used(), needed(&engine));
+            }
+        }
+        while engine.step(Ticks::NEVER) {
+            prop_assert_eq!(engine.state.used(), needed(&engine));
+        }
+        prop_assert!(engine.is_empty() && engine.state.used() == 0);
+    }
 }
