@@ -148,6 +148,8 @@ fn header(key: &str) -> Vec<&str> {
         "max_waiting",
         "preemptions",
         "mean_usage",
+        "internal_fragmentation",
+        "external_fragmentation",
         "overloaded",
         "dollars_per_million_output_tokens",
     ];
@@ -167,7 +169,9 @@ fn row(run: &Run) -> Vec<String> {
     row.extend([sum.itl.p99, sum.e2el.mean, sum.e2el.median, sum.e2el.p99].map(|v| v.to_string()));
     row.push(s.activity.mean_running.to_string());
     row.extend([s.activity.max_waiting, s.activity.preemptions].map(|v| v.to_string()));
-    row.extend([s.kv_cache.mean_usage.to_string(), s.load.overloaded.to_string()]);
+    let k = &s.kv_cache;
+    row.extend([k.mean_usage, k.internal_fragmentation, k.external_fragmentation].map(|v| v.to_string()));
+    row.push(s.load.overloaded.to_string());
     row.push(optional(s.expense.dollars_per_million_output_tokens));
     row
 }
@@ -195,7 +199,33 @@ fn people(key: &str, runs: &[Run]) -> String {
     } else {
         format!("Overload at {}: the queue grows for as long as requests come.\n", overloaded.join(", "))
     };
-    format!("{title}{}{note}", table::table(&header, &rows, 1))
+    format!("{title}{}{}{note}", table::table(&header, &rows, 1), caches(short, runs))
+}
+
+/// What lies between pieces and what finds blocks, where a run has either.
+fn caches(short: &str, runs: &[Run]) -> String {
+    let all = || runs.iter().map(|run| run.simulation.kv_cache);
+    if all().all(|k| k.external_fragmentation == 0.0 && k.tables.is_none()) {
+        return String::new();
+    }
+    let header = [
+        short,
+        "blocks",
+        "of tokens",
+        "free in gaps",
+        "failed for it",
+        "table bytes read a layer",
+        "sent a step",
+    ];
+    let bytes = |of: Option<f64>| of.map_or_else(|| "–".to_owned(), |b| grouped(b.round() as u64));
+    let row = |run: &Run| {
+        let k = run.simulation.kv_cache;
+        let tables = [k.tables.map(|t| t.read_bytes), k.tables.map(|t| t.sent_bytes)].map(bytes);
+        let counts = [k.blocks, k.block_size].map(grouped);
+        let gaps = [percent(k.external_fragmentation), grouped(k.scattered_refusals)];
+        [word(&run.value)].into_iter().chain(counts).chain(gaps).chain(tables).collect::<Vec<_>>()
+    };
+    table::table(&header, &runs.iter().map(row).collect::<Vec<_>>(), 1)
 }
 
 /// `judged` says whether there is an SLO to meet.
