@@ -205,25 +205,24 @@ fn people(key: &str, runs: &[Run]) -> String {
 /// What lies between pieces and what finds blocks, where a run has either.
 fn caches(short: &str, runs: &[Run]) -> String {
     let all = || runs.iter().map(|run| run.simulation.kv_cache);
-    if all().all(|k| k.external_fragmentation == 0.0 && k.tables.is_none()) {
+    let (gaps, tables) = (all().any(|k| k.external_fragmentation > 0.0), all().any(|k| k.tables.is_some()));
+    if !gaps && !tables {
         return String::new();
     }
-    let header = [
-        short,
-        "blocks",
-        "of tokens",
-        "free in gaps",
-        "failed for it",
-        "table bytes read a layer",
-        "sent a step",
-    ];
-    let bytes = |of: Option<f64>| of.map_or_else(|| "–".to_owned(), |b| grouped(b.round() as u64));
+    let mut header = vec![short, "blocks", "of tokens"];
+    header.extend(gaps.then_some(["free beside longest gap", "failed for it"]).into_iter().flatten());
+    header.extend(tables.then_some(["table bytes a layer reads", "sent a step"]).into_iter().flatten());
     let row = |run: &Run| {
         let k = run.simulation.kv_cache;
-        let tables = [k.tables.map(|t| t.read_bytes), k.tables.map(|t| t.sent_bytes)].map(bytes);
-        let counts = [k.blocks, k.block_size].map(grouped);
-        let gaps = [percent(k.external_fragmentation), grouped(k.scattered_refusals)];
-        [word(&run.value)].into_iter().chain(counts).chain(gaps).chain(tables).collect::<Vec<_>>()
+        let mut row = vec![word(&run.value), grouped(k.blocks), grouped(k.block_size)];
+        if gaps {
+            row.extend([percent(k.external_fragmentation), grouped(k.scattered_refusals)]);
+        }
+        if tables {
+            let bytes = k.tables.map_or([0.0; 2], |t| [t.read_bytes, t.sent_bytes]);
+            row.extend(bytes.map(|bytes| grouped(bytes.round() as u64)));
+        }
+        row
     };
     table::table(&header, &runs.iter().map(row).collect::<Vec<_>>(), 1)
 }
