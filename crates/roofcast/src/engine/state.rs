@@ -656,14 +656,16 @@ impl<D: Decodes> State<D> {
         let s = &self.sequences[id as usize];
         let (from, to) = (u64::from(s.computed), u64::from(computed));
         let groups = &self.config.groups;
-        let steps = u128::from(to - from);
+        let (steps, block) = (u128::from(to - from), groups.block());
         let tokens = u128::from((from + to).saturating_sub(1)) * steps / 2;
-        let (room, kept) = if self.grows() {
-            (groups.room_below(to) - groups.room_below(from), groups.kept_below(to) - groups.kept_below(from))
+        let spanned = spanned_below(to, block) - spanned_below(from, block);
+        let (room, kept) = if !self.grows() {
+            (u128::from(s.held) * u128::from(block) * steps, tokens)
+        } else if groups.are_one() {
+            (spanned * u128::from(block), tokens)
         } else {
-            (u128::from(s.held) * u128::from(groups.block()) * steps, tokens)
+            (groups.room_below(to) - groups.room_below(from), groups.kept_below(to) - groups.kept_below(from))
         };
-        let spanned = spanned_below(to, groups.block()) - spanned_below(from, groups.block());
         self.tally.slack_steps += room.saturating_sub(kept);
         self.tally.spread_steps += kept as i128 - tokens as i128;
         self.tally.decoded_tokens += to - from;

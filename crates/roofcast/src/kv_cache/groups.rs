@@ -66,6 +66,11 @@ impl Groups {
         Some((Groups { block, all: layers.iter().map(group).collect() }, token? * (block * size)))
     }
 
+    /// Whether there is one, which keeps everything.
+    pub fn are_one(&self) -> bool {
+        matches!(self.all[..], [Group { count: 1, most: u64::MAX, .. }])
+    }
+
     /// The kinds.
     pub fn kinds(&self) -> &[Group] {
         &self.all
@@ -84,6 +89,9 @@ impl Groups {
     /// Blocks of a sequence of `tokens`.
     pub fn blocks(&self, tokens: u64) -> u64 {
         let blocks = tokens.div_ceil(self.block);
+        if self.are_one() {
+            return blocks;
+        }
         self.all.iter().map(|group| group.count * blocks.min(group.most)).sum()
     }
 
@@ -123,8 +131,8 @@ impl Groups {
 /// Blocks of `block` tokens in which a sequence and its next token lie, summed while it has 0 to `tokens` − 1: 1, 2, …
 /// n of them for a block each, and n + 1 for the rest.
 pub fn spanned_below(tokens: u64, block: u64) -> u128 {
-    let (whole, rest) = (u128::from(tokens / block), u128::from(tokens % block));
-    u128::from(block) * whole * (whole + 1) / 2 + rest * (whole + 1)
+    let (whole, rest) = (tokens / block, tokens % block);
+    u128::from(block * whole + 2 * rest) * u128::from(whole + 1) / 2
 }
 
 /// Whether a layer keeps keys and values of its own of every token, or of those in a window.
