@@ -6,7 +6,7 @@ use crate::bench::report::Judge;
 use crate::bench::request::Form;
 use crate::bench::target::{Endpoint, Target};
 use crate::bench::window::Window;
-use crate::bench::{Bench, How, texts};
+use crate::bench::{Bench, How, Speech, texts, vocabulary};
 use crate::input;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -14,6 +14,7 @@ use roofcast::record::Record;
 use roofcast::spec::Slo;
 use roofcast::workload::{Arrivals, Length, Workload};
 use roofcast::{Deployment, Error, Spec};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// All that a measurement needs.
@@ -35,12 +36,9 @@ impl Setup {
     pub(super) fn new(args: &BenchArgs) -> Result<Setup> {
         let spec = input::spec(args.deployment.spec.as_deref())?;
         let (place, mut workload) = workload(args, &spec)?;
-        let texts = match &args.how.prompts {
-            Some(path) => texts::parse(&path.display().to_string(), &input::text(path)?)?,
-            None => Vec::new(),
-        };
-        if args.load.requests.is_none() && !texts.is_empty() {
-            workload.requests = Some(texts.len() as u64);
+        let speech = speech(args)?;
+        if args.load.requests.is_none() && !speech.texts.is_empty() {
+            workload.requests = Some(speech.texts.len() as u64);
         }
         let named = args.deployment.hardware.is_some() || spec.hardware.accelerator.is_some();
         let deployment = if named { Some(input::deployment(&args.deployment)?) } else { None };
@@ -51,14 +49,9 @@ impl Setup {
         let target = target(&args.url, &args.how)?;
         let url = target.url.clone();
         let form = Form::new(args.endpoint, &model, !args.how.no_stream, args.how.extra_body.as_deref())?;
-        let how = How {
-            timeout: Duration::from_secs_f64(args.how.timeout),
-            seed: args.load.seed.unwrap_or_else(any_seed),
-            learn: !args.how.assume_tokens,
-            scrape: args.how.metrics,
-        };
+        let how = How { timeout: Duration::from_secs_f64(args.how.timeout), scrape: args.how.metrics };
         let judge = judge(&args.judge, &spec);
-        let bench = Bench::new(target, form, how, texts)?;
+        let bench = Bench::new(target, form, how, speech)?;
         let endpoint = args.endpoint;
         Ok(Setup { bench, spec, place, workload, judge, deployment, url, endpoint, model })
     }
@@ -99,6 +92,20 @@ impl Setup {
             model_id: &self.model,
         }
     }
+}
+
+fn speech(args: &BenchArgs) -> Result<Speech> {
+    let how = &args.how;
+    let place = |path: &Path| path.display().to_string();
+    let texts = match &how.prompts {
+        Some(path) => texts::parse(&place(path), &input::text(path)?)?,
+        None => Vec::new(),
+    };
+    let vocabulary = match &how.tokenizer {
+        Some(path) => Some(vocabulary::parse(&place(path), &input::text(path)?)?),
+        None => None,
+    };
+    Ok(Speech { texts, vocabulary, seed: args.load.seed.unwrap_or_else(any_seed), learn: !how.assume_tokens })
 }
 
 /// Where no seed is given, words that no earlier run has said.

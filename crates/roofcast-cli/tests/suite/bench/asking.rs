@@ -2,7 +2,7 @@
 
 use super::{CALM, exact};
 use crate::schedule::EXTRA;
-use crate::scripted::{self, good};
+use crate::scripted::{self, good, tells, uncounted};
 use crate::support::{file, json, roofcast, run};
 use serde_json::Value;
 
@@ -129,4 +129,49 @@ fn arguments_that_cannot_be() {
         assert_eq!((run.code, run.out.as_str()), (2, ""), "{arguments}: {}", run.err);
         assert!(run.err.contains(says), "{arguments}: {says:?} is not in {:?}", run.err);
     }
+}
+
+/// A server that counts nothing in its answers: its tokenizer is asked instead, in vLLM's form and in llama.cpp's. It takes three
+/// tokens for what stands around a text and two for each of the longer words.
+#[test]
+fn a_servers_tokenizer_is_asked_where_it_counts_nothing() {
+    let tokens = |text: &str| 3 + text.split(' ').map(|w| if w.len() > 4 { 2 } else { 1 }).sum::<usize>();
+    for lists in [false, true] {
+        let (url, seen) = scripted::start_reading(move |_, asked, stream| {
+            if !asked.head.starts_with("post /tokenize") {
+                return uncounted(stream);
+            }
+            let key = if lists { "content" } else { "prompt" };
+            let n = tokens(asked.body[key].as_str().unwrap());
+            let listed = serde_json::json!({"tokens": vec![7; n]});
+            tells(&if lists { listed } else { serde_json::json!({"count": n}) }.to_string(), stream)
+        });
+        let (answer, _) =
+            json(&format!("bench --url {url} --model m --requests 3 --input-len 50 --output-len 2 {CALM}"));
+        assert_eq!((&answer["completed"], &answer["exact_prompts"]), (&3.into(), &Value::Null), "{answer}");
+        let seen = seen.lock().unwrap();
+        let said: Vec<_> = seen.iter().filter_map(|a| a.body["prompt"].as_str()).collect();
+        assert!(said[said.len() - 3..].iter().all(|p| tokens(p) == 50), "{said:?}");
+    }
+}
+
+/// A vocabulary of twenty of the words, and a start token before the text: 30 tokens are 29 words.
+#[test]
+fn prompts_are_words_of_the_tokenizer() {
+    let words = "of and to in is that for it was on are as with his they at be this from have";
+    let vocab: serde_json::Map<_, _> = words.split(' ').map(|w| (format!("Ġ{w}"), 1.into())).collect();
+    let start = serde_json::json!({"single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]});
+    let tokenizer = serde_json::json!({"model": {"vocab": vocab}, "post_processor": start});
+    let (_folder, path) = file("tokenizer.json", tokenizer.to_string().as_bytes());
+    let (url, seen) = scripted::start(|_, stream| uncounted(stream));
+    json(&format!(
+        "bench --url {url} --model m --requests 2 --input-len 30 --output-len 2 --tokenizer {path} {CALM}"
+    ));
+    let seen = seen.lock().unwrap();
+    let said = seen.last().unwrap().body["prompt"].as_str().unwrap();
+    assert_eq!(said.split(' ').count(), 29, "{said}");
+    assert!(said.split(' ').skip(1).all(|word| words.split(' ').any(|known| known == word)), "{said}");
+    let (_folder, path) = file("tokenizer.json", b"{\"model\": {\"vocab\": {\"a\": 1}}}");
+    let run = roofcast(&format!("bench --url {url} --model m --tokenizer {path}"));
+    assert!(run.code == 2 && run.err.contains("model.vocab"), "{}", run.err);
 }

@@ -165,3 +165,33 @@ fn an_interrupt_keeps_what_is_there() {
     assert_eq!(answer["failures"]["unfinished"]["count"], 1);
     assert_eq!(std::fs::read_to_string(path).unwrap().lines().count(), 4);
 }
+
+/// A server that takes connections and never speaks TLS: the requests say so when their time is up.
+#[test]
+fn a_server_that_hangs_before_it_is_asked() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", silent.local_addr().unwrap());
+    let (answer, code) = json(&format!(
+        "bench --url {url} --model m --requests 2 --concurrency 2 --assume-tokens --timeout 0.2 {CALM}"
+    ));
+    assert_eq!((code, &answer["failures"]["timeout"]["count"]), (3, &2.into()), "{answer}");
+}
+
+/// The same, and a user who has had enough while connections are opened.
+#[test]
+fn an_interrupt_before_the_first_request() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let child = std::process::Command::new(env!("CARGO_BIN_EXE_roofcast"))
+        .args(["bench", "--url", &format!("https://{}", silent.local_addr().unwrap()), "--model", "m"])
+        .args(["--requests", "2", "--assume-tokens", "--json"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _opened = silent.accept().unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &answer["num_prompts"]), (Some(3), &0.into()), "{answer}");
+    assert!(answer["invalid_because"].to_string().contains("interrupted"), "{answer}");
+}
