@@ -1,6 +1,6 @@
 //! From arguments to a client that is ready to measure.
 
-use super::{Beside, Point, Subject};
+use super::{Beside, Point, Subject, date};
 use crate::args::{AskArgs, BenchArgs, JudgeArgs, LoadArgs};
 use crate::bench::report::Judge;
 use crate::bench::request::Form;
@@ -30,6 +30,8 @@ pub(super) struct Setup {
     pub(super) url: String,
     endpoint: Endpoint,
     model: String,
+    tokenizer: Option<String>,
+    date: String,
 }
 
 impl Setup {
@@ -53,7 +55,9 @@ impl Setup {
         let judge = judge(&args.judge, &spec);
         let bench = Bench::new(target, form, how, speech)?;
         let endpoint = args.endpoint;
-        Ok(Setup { bench, spec, place, workload, judge, deployment, url, endpoint, model })
+        let tokenizer = args.how.tokenizer.as_ref().map(|path| path.display().to_string());
+        let date = date::of(SystemTime::now());
+        Ok(Setup { bench, spec, place, workload, judge, deployment, url, endpoint, model, tokenizer, date })
     }
 
     /// One run.
@@ -70,12 +74,11 @@ impl Setup {
         let point = Point {
             num_prompts: measured.records.len() as u64,
             request_rate: report.requested.rate.map_or("inf".into(), Into::into),
-            // vLLM's burstiness is the shape of gamma gaps: 1 is Poisson.
-            burstiness: report
-                .requested
-                .rate
-                .map(|_| 1.0 / workload.arrivals.cv2())
-                .filter(|b| b.is_finite()),
+            // vLLM's burstiness is the shape of gamma gaps: 1 is Poisson, and where there are none.
+            burstiness: match report.requested.rate {
+                Some(_) => Some(1.0 / workload.arrivals.cv2()).filter(|b| b.is_finite()),
+                None => Some(1.0),
+            },
             max_concurrency: report.requested.concurrency,
             report,
             beside,
@@ -89,7 +92,10 @@ impl Setup {
             url: &self.url,
             endpoint: self.endpoint.path(),
             backend: self.endpoint.vllm_name(),
+            endpoint_type: self.endpoint.vllm_name(),
             model_id: &self.model,
+            tokenizer_id: self.tokenizer.as_deref().unwrap_or(&self.model),
+            date: self.date.clone(),
         }
     }
 }

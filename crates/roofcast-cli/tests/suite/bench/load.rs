@@ -51,6 +51,8 @@ fn an_open_loop_sends_by_its_schedule() {
         (answer["request_rate"].as_f64(), answer["requested_rate"].as_f64()),
         (Some(50.0), Some(50.0))
     );
+    // 9 gaps in 180 ms.
+    assert!((answer["scheduled_rate"].as_f64().unwrap() - 50.0).abs() < 1e-6, "{answer}");
     at_least(&answer, "mean_e2el_from_schedule_ms", answer["mean_e2el_ms"].as_f64().unwrap());
     assert_eq!(answer["max_concurrency"], Value::Null);
 }
