@@ -89,13 +89,14 @@ fn the_highest_rate_that_keeps_an_slo() {
         good(stream)
     });
     let (answer, code) = json(&format!(
-        "bench --url {url} --model m --requests 40 --output-len 2 --assume-tokens --constant --find-rate 5..500 --slo-e2el 300 {CALM}"
+        "bench --url {url} --model m --requests 30 --output-len 2 --assume-tokens --constant --find-rate 15..500 --slo-e2el 300 {CALM}"
     ));
     assert_eq!(code, 0, "{answer}");
-    // 500/s cannot be kept: 40 requests come within 80 ms and the last waits 40 · 20 − 80 = 720 ms. No more than the rate at which the
-    // last of 40 waits 300 ms: 40 · 20 − 39/rate · 1000 = 300, rate = 78.
+    // 500/s cannot be kept: 30 requests come within 60 ms and the last is answered 30 · 20 − 60 = 540 ms later. No more than the rate at
+    // which that is 300 ms: 30 · 20 − 29/rate · 1000 = 300, rate = 97;
+    // the 99th percentile of 30 lies a little below the last.
     let best = answer["best_rate"].as_f64().unwrap();
-    assert!((5.0..=80.0).contains(&best), "{answer}");
+    assert!((15.0..=100.0).contains(&best), "{answer}");
     assert!(answer["points"].as_array().unwrap().iter().any(|p| p["meets_slo"] == false));
 }
 
