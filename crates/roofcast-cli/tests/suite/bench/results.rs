@@ -72,7 +72,15 @@ fn the_limit_and_the_forecast_stand_beside() {
         (&"memory".into(), &"memory".into())
     );
     let forecast = answer["forecast"]["median_tpot_ms"].as_f64().unwrap();
-    assert!(forecast >= limit, "{forecast} beats {limit}");
+    assert!(forecast > limit, "{forecast} beats {limit}");
+    // The forecast is what `simulate` says of the same workload.
+    let spec = "[model]\nname = \"meta-llama/Llama-3.1-8B\"\n[hardware]\naccelerator = \"h100-sxm\"\n[workload]\nrequests = 4\n\
+        input_len = 100\noutput_len = 9\n[workload.arrivals]\nkind = \"closed_loop\"\nconcurrency = 1\n";
+    let (_folder, path) = file("spec.toml", spec.as_bytes());
+    let (simulated, _) = json(&format!("simulate {path} --cost forecast"));
+    for key in ["mean_ttft_ms", "median_tpot_ms", "mean_e2el_ms", "output_throughput"] {
+        assert_eq!(answer["forecast"][key], simulated[key], "{key}");
+    }
     assert!(!answer["limit"]["advice"].as_str().unwrap().is_empty());
 }
 
