@@ -25,6 +25,8 @@ pub(crate) enum Verb {
     Catalog(CatalogArgs),
     /// Replays decisions recorded from vLLM's scheduler: exit 0 when all agree, else 1.
     Conformance(ConformanceArgs),
+    /// Measures the machine that this runs on.
+    Hardware(HardwareArgs),
     /// Prints a completion script for a shell.
     Completions(CompletionsArgs),
 }
@@ -222,6 +224,34 @@ pub(crate) struct ConformanceArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct HardwareArgs {
+    #[command(subcommand)]
+    pub(crate) verb: HardwareVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HardwareVerb {
+    /// Bandwidth and FLOP rates of this CPU, as an accelerator for --hardware; lists GPUs.
+    Measure(MeasureArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MeasureArgs {
+    /// Write the accelerator as TOML, for --hardware.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) output: Option<PathBuf>,
+    /// Threads to measure with beside one [default: all].
+    #[arg(long, value_parser = threads)]
+    pub(crate) threads: Option<usize>,
+    /// Short repeats and a small buffer: rates are rougher.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Print JSON with a versioned schema.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// The shell.
     pub(crate) shell: clap_complete::Shell,
@@ -230,6 +260,13 @@ pub(crate) struct CompletionsArgs {
 /// A count from 1 to 2^30.
 fn positive() -> clap::builder::RangedU64ValueParser {
     clap::value_parser!(u64).range(1..=1 << 30)
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if (1..=1024).contains(&n) => Ok(n),
+        _ => Err("accepted: 1 to 1024".into()),
+    }
 }
 
 fn share(text: &str) -> Result<f64, String> {
