@@ -40,7 +40,7 @@ pub(crate) struct DeploymentArgs {
     /// Catalog id, or a path to a Hugging Face config.json or its folder.
     #[arg(long)]
     pub(crate) model: Option<String>,
-    /// Accelerator, as in h100-sxm.
+    /// Accelerator, as in h100-sxm, or a TOML file with one.
     #[arg(long, value_name = "ID")]
     pub(crate) hardware: Option<String>,
     /// Accelerators in all.
@@ -172,6 +172,9 @@ pub(crate) struct PlanArgs {
     /// Catalog id or config.json, instead of the spec's.
     #[arg(long)]
     pub(crate) model: Option<String>,
+    /// Search this accelerator alone: an id, or a TOML file with one.
+    #[arg(long, value_name = "ID")]
+    pub(crate) hardware: Option<String>,
     /// Price steps at the machine's limits or at the generic forecast, instead of what the spec says.
     #[arg(long, value_enum)]
     pub(crate) cost: Option<CostArg>,

@@ -24,7 +24,7 @@ pub(crate) struct Pace {
     pub(crate) repeats: usize,
 }
 
-/// Rates of the repeats, per second.
+/// Rates of the repeats, per second of the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Spread {
     /// The middle one.
@@ -33,22 +33,33 @@ pub(crate) struct Spread {
     pub(crate) min: f64,
     /// The fastest.
     pub(crate) max: f64,
+    /// Share of the time in which threads waited for a processor that something else held, where the system says.
+    pub(crate) waited_share: Option<f64>,
+}
+
+/// What a repeat found, of one thread or of all.
+#[derive(Debug, Clone, Copy)]
+struct Repeat {
+    rate: f64,
+    waited_share: Option<f64>,
 }
 
 impl Spread {
-    /// Of at least one rate; every rate must be a positive number.
-    pub(crate) fn of(mut rates: Vec<f64>) -> Result<Spread> {
+    /// Of at least one repeat; every rate must be a positive number.
+    fn of(repeats: &[Repeat]) -> Result<Spread> {
+        let mut rates: Vec<f64> = repeats.iter().map(|r| r.rate).collect();
         ensure!(rates.iter().all(|r| r.is_finite() && *r > 0.0), "a rate of {rates:?} cannot be");
         rates.sort_by(f64::total_cmp);
-        let middle = rates.len() / 2;
         let at = |i: usize| rates.get(i).copied().context("no repeat was measured");
-        let median = if rates.len().is_multiple_of(2) {
-            (at(middle.wrapping_sub(1))? + at(middle)?) / 2.0
-        } else {
-            at(middle)?
-        };
-        Ok(Spread { median, min: at(0)?, max: at(rates.len() - 1)? })
+        let last = rates.len().saturating_sub(1);
+        let median = f64::midpoint(at(last / 2)?, at(rates.len() / 2)?);
+        Ok(Spread { median, min: at(0)?, max: at(last)?, waited_share: mean_wait(repeats) })
     }
+}
+
+fn mean_wait(repeats: &[Repeat]) -> Option<f64> {
+    let all: Option<Vec<f64>> = repeats.iter().map(|r| r.waited_share).collect();
+    all.map(|shares| shares.iter().sum::<f64>() / shares.len().max(1) as f64)
 }
 
 /// `amount` in `time`, per second.
@@ -61,39 +72,46 @@ pub(crate) fn steady<W>(workers: &mut [W], pace: Pace) -> Result<Spread>
 where
     W: FnMut() -> Result<u64> + Send,
 {
-    let rates = (0..pace.repeats).map(|_| together(workers, pace)).collect::<Result<Vec<_>>>()?;
-    Spread::of(rates)
+    let repeats = (0..pace.repeats).map(|_| together(workers, pace)).collect::<Result<Vec<_>>>()?;
+    Spread::of(&repeats)
 }
 
 /// One repeat: every thread takes turns until the warm-up is over, and then counts them until the span is. Their own
 /// rates are added, so that a thread that ends late is not charged to the others.
-fn together<W>(workers: &mut [W], pace: Pace) -> Result<f64>
+fn together<W>(workers: &mut [W], pace: Pace) -> Result<Repeat>
 where
     W: FnMut() -> Result<u64> + Send,
 {
     let open = Instant::now() + pace.warm_up;
-    thread::scope(|scope| {
+    let each = thread::scope(|scope| {
         let threads = workers
             .iter_mut()
             .map(|w| thread::Builder::new().spawn_scoped(scope, move || alone(w, open, pace.span)))
             .collect::<Result<Vec<_>, _>>()
             .context("cannot start a thread")?;
-        threads.into_iter().map(|t| t.join().map_err(|_| anyhow!("a measuring thread broke off"))?).sum()
-    })
+        let join =
+            |t: thread::ScopedJoinHandle<'_, _>| t.join().map_err(|_| anyhow!("a thread broke off"))?;
+        threads.into_iter().map(join).collect::<Result<Vec<Repeat>>>()
+    })?;
+    Ok(Repeat { rate: each.iter().map(|r| r.rate).sum(), waited_share: mean_wait(&each) })
 }
 
-fn alone<W: FnMut() -> Result<u64>>(turn: &mut W, open: Instant, span: Duration) -> Result<f64> {
+fn alone<W: FnMut() -> Result<u64>>(turn: &mut W, open: Instant, span: Duration) -> Result<Repeat> {
     turn()?;
     while Instant::now() < open {
         turn()?;
     }
+    let waited = machine::waited();
     let start = Instant::now();
     let mut amount = 0;
     loop {
         amount += turn()?;
         let passed = start.elapsed();
         if passed >= span {
-            return Ok(rate(amount, passed));
+            let share =
+                |(before, now): (Duration, Duration)| now.saturating_sub(before).div_duration_f64(passed);
+            let waited_share = waited.zip(machine::waited()).map(share);
+            return Ok(Repeat { rate: rate(amount, passed), waited_share });
         }
     }
 }
@@ -109,19 +127,25 @@ mod tests {
         assert_eq!(rate(2 * 786_432, Duration::from_millis(1)), 1.572864e9);
     }
 
+    fn spread(rates: &[f64]) -> Result<Spread> {
+        let repeat = |(i, rate): (u32, &f64)| Repeat { rate: *rate, waited_share: Some(f64::from(i) / 4.0) };
+        Spread::of(&(0..).zip(rates).map(repeat).collect::<Vec<_>>())
+    }
+
     #[test]
     fn a_spread_is_the_middle_and_both_ends() {
-        let odd = Spread::of(vec![3.0, 1.0, 2.0]).unwrap();
-        assert_eq!((odd.median, odd.min, odd.max), (2.0, 1.0, 3.0));
-        // Between the two in the middle: (2 + 4) / 2.
-        let even = Spread::of(vec![4.0, 1.0, 2.0, 9.0]).unwrap();
-        assert_eq!((even.median, even.min, even.max), (3.0, 1.0, 9.0));
+        // Waits of 0, 1/4 and 1/2: 1/4 in the mean.
+        let odd = Spread { median: 2.0, min: 1.0, max: 3.0, waited_share: Some(0.25) };
+        assert_eq!(spread(&[3.0, 1.0, 2.0]).unwrap(), odd);
+        // Between the two in the middle: (2 + 4) / 2. Waits of 0, 1/4, 1/2, 3/4: 3/8.
+        let even = Spread { median: 3.0, min: 1.0, max: 9.0, waited_share: Some(0.375) };
+        assert_eq!(spread(&[4.0, 1.0, 2.0, 9.0]).unwrap(), even);
     }
 
     #[test]
     fn no_rate_and_impossible_rates_are_errors() {
-        for rates in [vec![], vec![1.0, f64::NAN], vec![0.0], vec![f64::INFINITY]] {
-            assert!(Spread::of(rates).is_err());
+        for rates in [&[][..], &[1.0, f64::NAN], &[0.0], &[f64::INFINITY]] {
+            assert!(spread(rates).is_err());
         }
     }
 

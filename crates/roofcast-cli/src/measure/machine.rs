@@ -8,6 +8,7 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 /// The machine as the system describes it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -73,6 +74,16 @@ impl Machine {
 /// Bytes of this process that huge pages hold, where the system says.
 pub(super) fn huge_bytes() -> Option<Bytes> {
     kibibytes(&fs::read_to_string("/proc/self/smaps_rollup").ok()?, "AnonHugePages")
+}
+
+/// How long this thread has waited for a processor since it began, where the system says.
+pub(super) fn waited() -> Option<Duration> {
+    queued(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+}
+
+/// The second figure of `ran waited turns`: nanoseconds.
+fn queued(schedstat: &str) -> Option<Duration> {
+    Some(Duration::from_nanos(schedstat.split_whitespace().nth(1)?.parse().ok()?))
 }
 
 /// The value of `Key:   123 kB`; the kernel's kB are 1024 bytes.
@@ -147,6 +158,12 @@ mod tests {
             [cache_size("32768K"), cache_size("2M"), cache_size("x")],
             [Some(Bytes(1 << 25)), Some(Bytes(2 << 20)), None]
         );
+    }
+
+    #[test]
+    fn waits_are_nanoseconds() {
+        assert_eq!(queued("1234 5000000 7\n"), Some(Duration::from_millis(5)));
+        assert_eq!([queued(""), queued("1 -2 3")], [None, None]);
     }
 
     #[test]

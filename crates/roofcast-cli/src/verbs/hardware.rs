@@ -19,6 +19,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// Share of the time that a thread may wait for a processor before the user is warned.
+const MOST_WAIT: f64 = 0.05;
+
 #[derive(Serialize)]
 struct Answer {
     machine: Machine,
@@ -218,6 +221,17 @@ fn accelerator(
     Ok(accelerator)
 }
 
+/// A warning where other work held the processors.
+fn crowded(answer: &Answer) -> Option<String> {
+    let memory = answer.memory.iter().map(|r| r.bytes_per_s.waited_share);
+    let waited = memory.chain(answer.compute.iter().map(|r| r.operations_per_s.waited_share)).flatten();
+    let most = waited.max_by(f64::total_cmp).filter(|w| *w > MOST_WAIT)?;
+    let share = show::number::percent(most);
+    Some(format!(
+        "other work held the processors up to {share} of the time: rates are too low; measure while idle"
+    ))
+}
+
 /// Which formats have no instructions of their own.
 fn widened(compute: &[ComputeRate]) -> String {
     let wide = compute.iter().filter(|r| r.instructions.contains("widened"));
@@ -229,6 +243,7 @@ fn widened(compute: &[ComputeRate]) -> String {
 /// The file: every rate with its spread as comments, then the entry.
 fn toml(answer: &Answer) -> Result<String> {
     let mut text = "# Measured by `roofcast hardware measure`: the median of the repeats, and the slowest to the fastest.\n".to_owned();
+    text += &crowded(answer).map_or(String::new(), |c| format!("# {c}\n"));
     for (what, rate) in lines(answer) {
         text += &format!("# {what}: {rate}\n");
     }
@@ -278,6 +293,7 @@ fn people(answer: &Answer, output: Option<&Path>) -> String {
     {
         text += &format!("huge pages held at least {} of their buffers\n\n", show::number::percent(share));
     }
+    text += &crowded(answer).map_or(String::new(), |c| format!("{c}\n\n"));
     text += &gpus(answer);
     match output {
         Some(path) => {

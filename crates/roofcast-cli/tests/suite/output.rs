@@ -137,6 +137,7 @@ fn every_key_of_every_schema_is_documented() {
         "catalog h100-sxm",
         "catalog llama-3.1-8b",
         "conformance fuzz/corpus/trace/tiny",
+        "hardware measure --quick --threads 1",
     ];
     for question in questions {
         let (answer, _) = json(question);
