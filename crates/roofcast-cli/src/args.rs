@@ -1,5 +1,6 @@
 //! Command-line arguments. Flags and spec files say the same things; flags win.
 
+use crate::bench::target::Endpoint;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -19,6 +20,10 @@ pub(crate) enum Verb {
     Capacity(CapacityArgs),
     /// What to deploy: the cheapest deployments that meet the SLO.
     Plan(PlanArgs),
+    /// What a serving engine does under traffic: latency, throughput, preemptions, percentiles.
+    Simulate(SimulateArgs),
+    /// What a live OpenAI-compatible server does: latency and throughput beside the limit, and whether to believe them.
+    Bench(Box<BenchArgs>),
     /// The texts that roofcast grew from, figure by figure: what each says, what its rules give, what we say.
     Seeds(SeedsArgs),
     /// Lists the embedded accelerators and models, or shows one.
@@ -27,6 +32,10 @@ pub(crate) enum Verb {
     Conformance(ConformanceArgs),
     /// Measures the machine that this runs on.
     Hardware(HardwareArgs),
+    /// Forecasts beside what was measured: errors by metric, kind, engine, hardware and group.
+    Validate(ValidateArgs),
+    /// Fits a calibration to measured points, and judges it on groups left out in turn.
+    Calibrate(CalibrateArgs),
     /// Prints a completion script for a shell.
     Completions(CompletionsArgs),
 }
@@ -188,6 +197,170 @@ pub(crate) struct PlanArgs {
     pub(crate) output: OutputArgs,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// A spec with [model], [hardware], [engine] and [workload] [default: Llama-3.1-8B on an H100 under chat traffic].
+    #[arg(value_name = "SPEC.toml")]
+    pub(crate) spec: Option<PathBuf>,
+    /// Requests, instead of the spec's.
+    #[arg(long, value_parser = positive())]
+    pub(crate) requests: Option<u64>,
+    /// Seed of every draw, instead of the spec's.
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Price steps at the machine's limits or at the forecast, instead of what the spec says.
+    #[arg(long, value_enum)]
+    pub(crate) cost: Option<CostArg>,
+    /// Take every step by itself: the same results, slower.
+    #[arg(long)]
+    pub(crate) no_leap: bool,
+    /// Write each request: .jsonl, .csv, or .parquet in a build with that feature.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) records: Option<PathBuf>,
+    /// Write each replica's running and waiting requests, KV blocks, preemptions and tokens a second over time as CSV.
+    #[arg(long, value_name = "FILE.csv")]
+    pub(crate) series: Option<PathBuf>,
+    /// Write steps and requests as a Chrome trace, which Perfetto opens.
+    #[arg(long, value_name = "FILE.json")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Events of the trace at most; it ends there.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000), requires = "trace")]
+    pub(crate) trace_limit: u64,
+    /// Draw latencies, queue and KV cache as SVG.
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) svg: Option<PathBuf>,
+    /// One run for each value of a key, as in rate=1..32:x2, scheduler=vllm,orca, seed=0..9, engine.watermark=0,0.01.
+    #[arg(long, value_name = "KEY=VALUES", conflicts_with_all = ["records", "series", "trace", "svg"])]
+    pub(crate) sweep: Option<String>,
+    /// Runs of a sweep at the same time; the answer is the same for any number [default: as many as there are cores].
+    #[arg(long, requires = "sweep", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub(crate) threads: Option<u64>,
+    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// The server, as in http://127.0.0.1:8000.
+    #[arg(long)]
+    pub(crate) url: String,
+    /// Which API to ask.
+    #[arg(long, value_enum, default_value = "completions")]
+    pub(crate) endpoint: Endpoint,
+    /// What the server calls the model [default: --model].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) served_model: Option<String>,
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
+    #[command(flatten)]
+    pub(crate) how: AskArgs,
+    #[command(flatten)]
+    pub(crate) judge: JudgeArgs,
+    #[command(flatten)]
+    pub(crate) deployment: DeploymentArgs,
+    /// One run a value: of concurrency, rate, input-len or output-len, as in concurrency=1..128:x2.
+    #[arg(long, value_name = "KEY=VALUES", conflicts_with_all = ["records", "baseline", "find_rate"])]
+    pub(crate) sweep: Option<String>,
+    /// Find the highest rate that keeps the SLO at the 99th percentile, as in 1..100.
+    #[arg(long, value_name = "LOW..HIGH", conflicts_with_all = ["records", "baseline"])]
+    pub(crate) find_rate: Option<String>,
+    /// Compare with an earlier result: vLLM's, aiperf's or roofcast's JSON.
+    #[arg(long, value_name = "FILE.json")]
+    pub(crate) baseline: Vec<PathBuf>,
+    /// Write a record of each request, as .jsonl or .csv.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) records: Option<PathBuf>,
+    /// Write each valid point as a row that calibrate and validate take; needs --hardware.
+    #[arg(long, value_name = "FILE.csv", conflicts_with = "find_rate")]
+    pub(crate) measurements: Option<PathBuf>,
+    /// With --json, add vLLM's lists of a value a request, in seconds.
+    #[arg(long, requires = "json", conflicts_with_all = ["sweep", "find_rate"])]
+    pub(crate) detailed: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// The load, over the spec's [workload].
+#[derive(Debug, Args)]
+pub(crate) struct LoadArgs {
+    /// Users who each have one request in flight [default: 1].
+    #[arg(long, value_parser = positive(), conflicts_with = "rate")]
+    pub(crate) concurrency: Option<u64>,
+    /// Requests per second, sent whether or not others are answered.
+    #[arg(long)]
+    pub(crate) rate: Option<f64>,
+    /// Send at an even pace instead of at random (Poisson).
+    #[arg(long)]
+    pub(crate) constant: bool,
+    /// Requests in all [default: 10 a user, at least 100].
+    #[arg(long, value_parser = positive())]
+    pub(crate) requests: Option<u64>,
+    /// Prompt tokens, a chat template's among them [default: 512].
+    #[arg(long, value_parser = positive())]
+    pub(crate) input_len: Option<u64>,
+    /// Tokens of an answer [default: 128].
+    #[arg(long, value_parser = positive())]
+    pub(crate) output_len: Option<u64>,
+    /// Seed of every draw.
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+}
+
+/// How each request is made.
+#[derive(Debug, Args)]
+pub(crate) struct AskArgs {
+    /// Say these prompts in turn: JSON Lines with `prompt`, or ShareGPT's `conversations` [default: words of --input-len].
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub(crate) prompts: Option<PathBuf>,
+    /// Ask for whole answers: no TTFT then.
+    #[arg(long)]
+    pub(crate) no_stream: bool,
+    /// Seconds that an answer may take.
+    #[arg(long, default_value_t = 600.0, value_parser = seconds)]
+    pub(crate) timeout: f64,
+    /// A header of every request, as in `X-Team: serving`.
+    #[arg(long)]
+    pub(crate) header: Vec<String>,
+    /// The environment variable that holds the API key.
+    #[arg(long, value_name = "VARIABLE", default_value = "OPENAI_API_KEY")]
+    pub(crate) api_key_env: String,
+    /// A JSON object laid over every request's body; null takes a key away.
+    #[arg(long, value_name = "JSON")]
+    pub(crate) extra_body: Option<String>,
+    /// Take a word for a token instead of learning from two short requests how the server counts.
+    #[arg(long)]
+    pub(crate) assume_tokens: bool,
+    /// Read the server's /metrics every second beside the run.
+    #[arg(long)]
+    pub(crate) metrics: bool,
+}
+
+/// What counts, and when a run is to be believed.
+#[derive(Debug, Args)]
+pub(crate) struct JudgeArgs {
+    /// First requests that do not count.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) warmup: u64,
+    /// Last requests that do not count.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) cooldown: u64,
+    /// Time to first token that a good request keeps.
+    #[arg(long, value_name = "MS", value_parser = milliseconds)]
+    pub(crate) slo_ttft: Option<f64>,
+    /// Time per output token that a good request keeps.
+    #[arg(long, value_name = "MS", value_parser = milliseconds)]
+    pub(crate) slo_tpot: Option<f64>,
+    /// End-to-end latency that a good request keeps.
+    #[arg(long, value_name = "MS", value_parser = milliseconds)]
+    pub(crate) slo_e2el: Option<f64>,
+    /// Largest 99th percentile of the client's own lag in a valid run.
+    #[arg(long, value_name = "MS", default_value_t = 20.0, value_parser = milliseconds)]
+    pub(crate) max_lag: f64,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CostArg {
     /// What the machine's limits allow.
@@ -255,6 +428,47 @@ pub(crate) struct MeasureArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ValidateArgs {
+    /// CSV files of measured points, and folders of recorded runs (meta.json, requests.jsonl).
+    #[arg(required = true, value_name = "FILE.csv|FOLDER")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Write measured, forecast and limit of every row as CSV.
+    #[arg(long, value_name = "OUT.csv")]
+    pub(crate) per_row: Option<PathBuf>,
+    /// A calibration in place of the embedded one.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) calibration: Option<PathBuf>,
+    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Vec<PathBuf>,
+    /// Print JSON with a versioned schema.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CalibrateArgs {
+    /// CSV files of measured points.
+    #[arg(required = true, value_name = "FILE.csv")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Write the calibration as TOML.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) out: Option<PathBuf>,
+    /// Write measured, forecast without its group, and limit of every row as CSV.
+    #[arg(long, value_name = "OUT.csv")]
+    pub(crate) per_row: Option<PathBuf>,
+    /// What the calibration says of its data [default: the files' names].
+    #[arg(long)]
+    pub(crate) source: Option<String>,
+    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Vec<PathBuf>,
+    /// Print JSON with a versioned schema.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// The shell.
     pub(crate) shell: clap_complete::Shell,
@@ -283,6 +497,20 @@ fn factor(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(v) if (0.01..=1000.0).contains(&v) => Ok(v),
         _ => Err("accepted: 0.01 to 1000".into()),
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(v) if (0.001..=1e6).contains(&v) => Ok(v),
+        _ => Err("accepted: seconds from 0.001 to 10^6".into()),
+    }
+}
+
+fn milliseconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(v) if v > 0.0 && v <= 1e9 => Ok(v),
+        _ => Err("accepted: milliseconds above 0".into()),
     }
 }
 

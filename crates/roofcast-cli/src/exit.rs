@@ -8,6 +8,11 @@ pub(crate) fn infeasible() -> ExitCode {
     ExitCode::from(4)
 }
 
+/// A measurement that is not to be believed.
+pub(crate) fn invalid() -> ExitCode {
+    ExitCode::from(3)
+}
+
 /// Prints one line on stderr; bad input ends with 2. A closed pipe is no error: the reader had enough.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     let closed = error.chain().any(|e| {

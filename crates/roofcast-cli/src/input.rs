@@ -1,10 +1,12 @@
 //! Files and flags into the library's types: specs, catalogs and models, with bounded reads.
 
 pub(crate) mod checkpoint;
+pub(crate) mod values;
 
 use crate::args::{ConventionArg, DeploymentArgs};
 use anyhow::{Context, Result, bail};
 
+use roofcast::calibration::Calibration;
 use roofcast::deployment::{Convention, Options};
 use roofcast::model::{Quantization, config};
 use roofcast::{Catalog, Deployment, Error, Model, Spec};
@@ -25,12 +27,18 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     let place = path.display().to_string();
     let file = File::open(path).with_context(|| place.clone())?;
     if file.metadata().map(|m| m.len()).unwrap_or(0) > MOST_BYTES {
-        bail!("{place}: larger than {} MiB; accepted: a config, spec or catalog file", MOST_BYTES >> 20);
+        bail!(
+            "{place}: larger than {} MiB; accepted: a config, spec, catalog or trace file",
+            MOST_BYTES >> 20
+        );
     }
     let mut text = String::new();
     let read = file.take(MOST_BYTES + 1).read_to_string(&mut text).with_context(|| place.clone())?;
     if read as u64 > MOST_BYTES {
-        bail!("{place}: larger than {} MiB; accepted: a config, spec or catalog file", MOST_BYTES >> 20);
+        bail!(
+            "{place}: larger than {} MiB; accepted: a config, spec, catalog or trace file",
+            MOST_BYTES >> 20
+        );
     }
     Ok(text)
 }
@@ -70,12 +78,29 @@ pub(crate) fn folder(spec: Option<&Path>) -> &Path {
     spec.and_then(Path::parent).unwrap_or(Path::new(""))
 }
 
-/// Reads a spec file, or the empty spec.
-pub(crate) fn spec(path: Option<&Path>) -> Result<Spec> {
+/// A calibration file, or the embedded calibration.
+pub(crate) fn calibration(path: Option<&Path>) -> Result<Cow<'static, Calibration>> {
     match path {
-        Some(path) => Ok(Spec::parse(&path.display().to_string(), &text(path)?)?),
-        None => Ok(Spec::default()),
+        Some(path) => Ok(Cow::Owned(Calibration::parse(&path.display().to_string(), &text(path)?)?)),
+        None => Ok(Cow::Borrowed(Calibration::embedded()?)),
     }
+}
+
+/// Reads a spec file with the traces it names, whose paths count from its folder; or the empty spec.
+pub(crate) fn spec(path: Option<&Path>) -> Result<Spec> {
+    let Some(path) = path else { return Ok(Spec::default()) };
+    let place = path.display().to_string();
+    let spec = Spec::parse(&place, &text(path)?)?;
+    with_traces(spec, &place, path)
+}
+
+/// The spec of `file` with the traces it names.
+pub(crate) fn with_traces(mut spec: Spec, place: &str, file: &Path) -> Result<Spec> {
+    if let Some(workload) = &mut spec.workload {
+        let folder = file.parent().unwrap_or(Path::new(""));
+        workload.load(place, |trace| text(&folder.join(trace)))?;
+    }
+    Ok(spec)
 }
 
 /// A model by catalog id, or by path: a `config.json` or its folder, a `.gguf`, a `.safetensors`.
@@ -128,6 +153,19 @@ pub(crate) fn deployment(args: &DeploymentArgs) -> Result<Deployment> {
     let model = model(&named, &catalog)?;
     let accelerator = Arc::new(catalog.accelerator(&hardware)?.clone());
     Ok(Deployment::resolve(model, accelerator, &options(args, &spec))?)
+}
+
+/// What a spec alone deploys; `file` is where it stands.
+pub(crate) fn resolve(spec: &Spec, file: Option<&Path>, catalogs: &[PathBuf]) -> Result<Deployment> {
+    let catalog = catalog(catalogs)?;
+    let missing = |field: &str, accepted: &str| Error::field("spec", field, "missing", accepted);
+    let named = model_of(spec, file)
+        .ok_or_else(|| missing("model.name", "a catalog id, or `path` to a config.json"))?;
+    let hardware = spec.hardware.accelerator.clone();
+    let hardware = hardware.ok_or_else(|| missing("hardware.accelerator", "an accelerator, as h100-sxm"))?;
+    let model = model(&named, &catalog)?;
+    let accelerator = Arc::new(catalog.accelerator(&hardware)?.clone());
+    Ok(Deployment::resolve(model, accelerator, &Options::of(spec))?)
 }
 
 /// The model asked for, by flag or spec.

@@ -3,6 +3,7 @@
 //! Knows: arguments, files and output. The arithmetic is the library's.
 
 mod args;
+mod bench;
 mod exit;
 mod input;
 mod measure;
@@ -26,10 +27,14 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Limits(args) => verbs::limits::run(&args),
         Verb::Capacity(args) => verbs::capacity::run(&args),
         Verb::Plan(args) => verbs::plan::run(&args),
+        Verb::Simulate(args) => verbs::simulate::run(&args),
+        Verb::Bench(args) => verbs::bench::run(&args),
         Verb::Seeds(args) => verbs::seeds::run(&args),
         Verb::Catalog(args) => verbs::catalog::run(&args),
         Verb::Conformance(args) => verbs::conformance::run(&args),
         Verb::Hardware(HardwareArgs { verb: HardwareVerb::Measure(args) }) => verbs::hardware::run(&args),
+        Verb::Calibrate(args) => verbs::calibrate::run(&args),
+        Verb::Validate(args) => verbs::validate::run(&args),
         Verb::Completions(args) => verbs::completions::run(&args),
     }
 }

@@ -1,11 +1,13 @@
 //! Output: tables for people, CSV and JSON for programs, SVG for both.
 
 pub(crate) mod number;
+pub(crate) mod records;
 pub(crate) mod table;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use std::io::Write;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 /// A JSON document: its schema's name and version, then the keys of `body`.
@@ -49,10 +51,24 @@ pub(crate) fn csv(header: &[&str], rows: &[Vec<String>]) -> Result<()> {
 
 /// Writes a file whole or not at all: beside it first, then in its place.
 pub(crate) fn file(path: &Path, text: &str) -> Result<()> {
+    whole(path, |out| out.write_all(text.as_bytes()))
+}
+
+/// Writes a file of lines, whole or not at all.
+pub(crate) fn lines(path: &Path, lines: impl Iterator<Item = String>) -> Result<()> {
+    whole(path, |out| lines.into_iter().try_for_each(|line| writeln!(out, "{line}")))
+}
+
+/// Writes a file whole or not at all.
+fn whole(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".part");
     let part = path.with_file_name(name);
-    std::fs::write(&part, text)
-        .and_then(|()| std::fs::rename(&part, path))
-        .with_context(|| path.display().to_string())
+    let written = || {
+        let mut out = BufWriter::new(File::create(&part)?);
+        write(&mut out)?;
+        out.flush()?;
+        std::fs::rename(&part, path)
+    };
+    written().with_context(|| path.display().to_string())
 }

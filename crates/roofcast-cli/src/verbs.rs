@@ -1,5 +1,7 @@
 //! The verbs, one a file: resolve the input, ask the library, show the answer.
 
+pub(crate) mod bench;
+pub(crate) mod calibrate;
 pub(crate) mod capacity;
 pub(crate) mod catalog;
 pub(crate) mod completions;
@@ -8,6 +10,8 @@ pub(crate) mod hardware;
 pub(crate) mod limits;
 pub(crate) mod plan;
 pub(crate) mod seeds;
+pub(crate) mod simulate;
+pub(crate) mod validate;
 
 use roofcast::Deployment;
 use serde::Serialize;

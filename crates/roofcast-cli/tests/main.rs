@@ -1,6 +1,8 @@
 //! The binary as a user meets it: real processes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests are tests too
 
+#[path = "suite/bench.rs"]
+mod bench;
 #[path = "suite/checkpoints.rs"]
 mod checkpoints;
 #[path = "suite/errors.rs"]
@@ -13,5 +15,11 @@ mod hardware;
 mod install;
 #[path = "suite/output.rs"]
 mod output;
+#[path = "suite/schedule.rs"]
+mod schedule;
+#[path = "suite/scripted.rs"]
+mod scripted;
+#[path = "suite/simulate.rs"]
+mod simulate;
 #[path = "suite/support.rs"]
 mod support;

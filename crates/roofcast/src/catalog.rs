@@ -5,6 +5,7 @@
 
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
+use crate::workload::Preset;
 use serde::Deserialize;
 use std::sync::OnceLock;
 
@@ -25,6 +26,9 @@ const FILES: &[(&str, &str)] = &[
     ("models/openai.toml", include_str!("../catalog/models/openai.toml")),
     ("models/others.toml", include_str!("../catalog/models/others.toml")),
     ("models/qwen.toml", include_str!("../catalog/models/qwen.toml")),
+    ("workloads/chat.toml", include_str!("../catalog/workloads/chat.toml")),
+    ("workloads/mlperf.toml", include_str!("../catalog/workloads/mlperf.toml")),
+    ("workloads/production.toml", include_str!("../catalog/workloads/production.toml")),
 ];
 
 /// A model of the catalog: the keys of its `config.json` that decide parameters, memory and work.
@@ -45,7 +49,7 @@ pub struct ModelEntry {
     pub config: serde_json::Value,
 }
 
-/// Accelerators and models by name.
+/// Accelerators, models and workloads by name.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub struct Catalog {
@@ -53,6 +57,8 @@ pub struct Catalog {
     accelerators: Vec<Accelerator>,
     #[serde(default, rename = "model")]
     models: Vec<ModelEntry>,
+    #[serde(default, rename = "workload")]
+    workloads: Vec<Preset>,
 }
 
 impl Catalog {
@@ -74,6 +80,7 @@ impl Catalog {
     pub fn parse(place: &str, text: &str) -> Result<Catalog> {
         let catalog: Catalog = toml::from_str(text).map_err(|e| Error::toml(place, text, "", &e))?;
         catalog.accelerators.iter().try_for_each(|a| a.check(place))?;
+        catalog.workloads.iter().try_for_each(|w| w.check(place))?;
         Ok(catalog)
     }
 
@@ -81,6 +88,7 @@ impl Catalog {
     pub fn extend(&mut self, other: Catalog) {
         self.accelerators.extend(other.accelerators);
         self.models.extend(other.models);
+        self.workloads.extend(other.workloads);
     }
 
     /// All accelerators in catalog order.
@@ -91,6 +99,18 @@ impl Catalog {
     /// All models in catalog order.
     pub fn models(&self) -> &[ModelEntry] {
         &self.models
+    }
+
+    /// All workloads in catalog order.
+    pub fn workloads(&self) -> &[Preset] {
+        &self.workloads
+    }
+
+    /// The workload with this id, whatever the case.
+    pub fn workload(&self, name: &str) -> Result<&Preset> {
+        let wanted = name.trim().to_lowercase();
+        let found = self.workloads.iter().rev().find(|w| w.id == wanted);
+        found.ok_or_else(|| unknown("workload", name, &wanted, self.workloads.iter().map(|w| w.id.as_str())))
     }
 
     /// The accelerator with this id or alias, whatever the case.
@@ -157,7 +177,7 @@ mod tests {
     fn every_file_of_the_catalog_is_embedded() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("catalog");
         let mut on_disk = Vec::new();
-        for folder in ["accelerators", "models"] {
+        for folder in ["accelerators", "models", "workloads"] {
             for entry in std::fs::read_dir(root.join(folder)).unwrap() {
                 on_disk.push(format!("{folder}/{}", entry.unwrap().file_name().to_string_lossy()));
             }
@@ -210,7 +230,7 @@ mod tests {
         let mut mine = Catalog::embedded().unwrap().clone();
         let mut changed = mine.accelerator("rtx-4090").unwrap().clone();
         changed.node_size = 3;
-        mine.extend(Catalog { accelerators: vec![changed], models: vec![] });
+        mine.extend(Catalog { accelerators: vec![changed], ..Catalog::default() });
         assert_eq!(mine.accelerator("rtx-4090").unwrap().node_size, 3);
     }
 }

@@ -7,7 +7,7 @@ mod trace;
 pub use trace::{RecordedStep, Trace};
 
 use crate::error::Result;
-use crate::kv_cache::prefix::Run;
+use crate::kv_cache::prefix::{Prefix, Run, Tokens};
 use crate::scheduler::vllm::{Arrival, Id, Scheduler, Step};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -118,14 +118,16 @@ impl<'a> Replay<'a> {
             let next = self.segments.len() as u32;
             Run { segment: *self.segments.entry(segment).or_insert(next), start: *start, length: *length }
         });
-        let prompt: Vec<Run> = prompt.collect();
+        let mut tokens = Tokens::default();
+        prompt.for_each(|run| tokens.push(run));
         let next = self.segments.len() as u32;
         let output_segment = *self.segments.entry(&request.output_segment).or_insert(next);
         self.scheduler.add(Arrival {
-            prompt,
+            input_len: tokens.len(),
+            // Any prompt of the trace may contain any token of another.
+            prefix: Prefix { tokens, own_from: u64::MAX, output_segment },
             output_len: request.output_len,
             priority: request.priority,
-            output_segment,
         });
     }
 

@@ -1,10 +1,10 @@
-//! The price of a forward pass: its limit, operator by operator, and the generic forecast beside it.
+//! The price of a forward pass: its limit, operator by operator, and the forecast beside it.
 //!
 //! Knows: `limit = Σ operators max(FLOPs/peak, bytes/bandwidth)` and which term binds. Bytes are weights and KV.
 
 use crate::deployment::Deployment;
-use crate::efficiency::Efficiency;
-use crate::operator::collective::{Communication, communication};
+use crate::efficiency::Forecast;
+use crate::operator::collective::{Communication, communication, slowest};
 use crate::operator::{Batch, Family, Work, work};
 use crate::precision::Dtype;
 use crate::units::{ByteRate, Bytes, FlopRate, Flops, Picoseconds};
@@ -95,7 +95,7 @@ pub struct Cost {
     #[serde(rename = "forecast_band_ms")]
     pub forecast_band: [Picoseconds; 2],
     /// Which calibration the forecast used.
-    pub forecast_source: &'static str,
+    pub forecast_source: String,
     /// What takes most of the time.
     pub bound: Bound,
     /// Totals.
@@ -153,7 +153,7 @@ pub fn cost(deployment: &Deployment, batch: &Batch, utilization: Utilization) ->
     } else {
         Bound::Memory
     };
-    let forecast = Efficiency::GENERIC.forecast(deployment, &works, batch, &communication);
+    let forecast = forecast(deployment, &works, batch, &communication);
     let limit_with_communication = limit + terms.communication;
     Cost {
         limit,
@@ -161,7 +161,7 @@ pub fn cost(deployment: &Deployment, batch: &Batch, utilization: Utilization) ->
         // A user's own --mfu or --mbu may be below the generic one.
         forecast: forecast.time.max(limit_with_communication),
         forecast_band: forecast.band.map(|t| t.max(limit_with_communication)),
-        forecast_source: Efficiency::GENERIC.name,
+        forecast_source: deployment.efficiency.name.clone(),
         bound,
         terms,
         // Rounding to picoseconds may overshoot by parts in a billion.
@@ -171,6 +171,41 @@ pub fn cost(deployment: &Deployment, batch: &Batch, utilization: Utilization) ->
         communication,
         operators,
     }
+}
+
+/// The expected time of a forward pass, by the deployment's efficiency.
+fn forecast(
+    deployment: &Deployment,
+    works: &[Work],
+    batch: &Batch,
+    communication: &Communication,
+) -> Forecast {
+    let efficiency = &deployment.efficiency;
+    let bandwidth = deployment.bandwidth();
+    let overhead = efficiency.overhead(
+        communication.all_reduces,
+        slowest(&deployment.accelerator, deployment.parallelism.tp).1,
+        hidden_bytes(deployment),
+        bandwidth,
+    );
+    let p = deployment.parallelism;
+    let rank = |n: u64| n.div_ceil(p.replicas * p.attention_dp);
+    let operators: Picoseconds = works.iter().map(|w| efficiency.time(w, bandwidth)).sum();
+    let prompts = batch.groups.iter().any(|g| g.new > 1);
+    let time = operators
+        + efficiency.linked(communication)
+        + overhead.step
+        + if prompts { overhead.prefill } else { Picoseconds::ZERO }
+        + overhead.sequence * rank(batch.sequences())
+        + Picoseconds::from_seconds(overhead.token * rank(batch.tokens()) as f64);
+    let scaled = |share: f64| Picoseconds::from_seconds(time.seconds() * share);
+    Forecast { time, band: efficiency.band.map(scaled) }
+}
+
+/// Bytes of a token's hidden state, in all layers together.
+pub fn hidden_bytes(deployment: &Deployment) -> f64 {
+    let model = &deployment.model;
+    model.layers.len() as f64 * model.hidden as f64 * f64::from(deployment.base.bits()) / 8.0
 }
 
 /// Time to compute and time to move one layer's work.

@@ -7,6 +7,8 @@ mod formats;
 mod shard;
 
 use crate::accelerator::Accelerator;
+use crate::calibration::{Calibration, Place};
+use crate::efficiency::Efficiency;
 use crate::error::{Error, Result};
 use crate::model::{Experts, Mixer, Model, Tensor};
 use crate::parallelism::{Parallelism, Request};
@@ -32,6 +34,8 @@ pub struct Deployment {
     pub base: Dtype,
     /// Engine settings, defaults filled in.
     pub engine: Engine,
+    /// What machine and engine reach of the limits.
+    pub efficiency: Arc<Efficiency>,
     /// By whose rules.
     pub convention: Convention,
     /// Nominal memory, perfect sharing, nothing reserved.
@@ -188,8 +192,12 @@ impl Deployment {
         let mut assumptions = model.assumptions.clone();
         let formats = formats::Formats::resolve(&model, &accelerator, options, &mut assumptions)?;
         let engine = Engine::resolve(&options.engine, &accelerator)?;
+        let weights = formats.name(&model);
+        let place = Place { accelerator: &accelerator, engine: &options.engine, weights: &weights };
+        let efficiency = Arc::new(Calibration::embedded()?.efficiency(&place));
         let mut deployment = Deployment {
-            weights: formats.name(&model),
+            weights,
+            efficiency,
             kv: formats.kv,
             base: formats.base,
             model,

@@ -36,6 +36,12 @@ pub enum Error {
         /// Near names, or how to list them.
         hint: String,
     },
+    /// A simulated engine that has nothing to compute though requests wait.
+    #[error("the engine is stuck: {waiting} requests wait and none can be admitted under these settings")]
+    Stuck {
+        /// How many wait.
+        waiting: u64,
+    },
     /// A chip has no unit for a number format.
     #[error("{accelerator} has no {dtype} rate; it computes in {accepted}{advice}")]
     NoRate {

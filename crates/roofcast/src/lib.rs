@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 pub mod accelerator;
+pub mod calibrate;
+pub mod calibration;
 pub mod capacity;
 pub mod catalog;
 pub mod checkpoint;
@@ -8,10 +10,13 @@ pub mod conformance;
 pub mod cost;
 pub mod deployment;
 pub mod efficiency;
+pub mod engine;
 pub mod error;
 pub mod explain;
+pub mod fleet;
 pub mod kv_cache;
 pub mod limits;
+pub mod measurement;
 pub mod memory;
 pub mod model;
 pub mod operator;
@@ -20,12 +25,16 @@ pub mod plan;
 pub mod precision;
 pub mod record;
 pub mod report;
+pub mod router;
 pub mod scheduler;
 pub mod seeds;
+pub mod simulate;
 pub mod spec;
 pub mod summary;
 pub mod testing;
+pub mod timeline;
 pub mod units;
+pub mod validate;
 pub mod workload;
 
 pub use catalog::Catalog;

@@ -148,6 +148,7 @@ pub fn plan(
     let workload = spec.workload.as_ref().ok_or_else(|| {
         Error::field("spec", "workload", "missing", "[workload] with arrivals, input_len, output_len")
     })?;
+    workload.check_steady("spec")?;
     let search = spec.search.clone().unwrap_or_default();
     let chips = chips(&search, catalog, spec.hardware.accelerator.as_deref())?;
     check_formats(&search)?;
@@ -269,8 +270,8 @@ impl Search<'_> {
     fn choice(&self, replica: &Replica, replicas: u64) -> Result<Choice, &'static str> {
         let slo = self.spec.slo;
         let top = replica.highest(slo).ok_or("the SLO is missed even by one request at a time")?;
-        let load = match self.workload.arrivals {
-            Arrivals::ClosedLoop { concurrency } => {
+        let load = match &self.workload.arrivals {
+            Arrivals::ClosedLoop { concurrency, .. } => {
                 let each = concurrency.div_ceil(replicas);
                 if each > replica.max_batch {
                     return Err("the requests in flight do not fit");
@@ -292,7 +293,7 @@ impl Search<'_> {
     fn describe(&self, replica: &Replica, replicas: u64, load: &Load, top: &Load, offered: f64) -> Choice {
         let d = replica.deployment;
         let count = d.parallelism.count() * replicas;
-        let output = self.workload.output_len.mean();
+        let output = self.workload.output_mean();
         let output_tok_s = offered * output;
         let per_hour = d.accelerator.price.as_ref().map(|p| p.usd_per_hour * count as f64);
         let most = top.requests_per_s * replicas as f64;

@@ -1,7 +1,12 @@
 //! One request's life, as a client sees it. The simulator, the emulator and the load generator write the same.
 //!
-//! Knows: times since the start of the run, token counts, how the request ended; one JSON object a line. Knows nothing
-//! about how the times came to be. What a run's records add up to is [`crate::summary`]'s.
+//! Knows: times since the start of the run, token counts, how the request ended; one JSON object a line, or a row of
+//! [`csv`]. Knows nothing about how the times came to be. What a run's records add up to is [`crate::summary`]'s.
+
+pub mod csv;
+mod reader;
+
+pub use reader::{Format, Records};
 
 use crate::error::{Error, Result};
 use crate::units::Picoseconds;
@@ -74,6 +79,24 @@ pub enum Outcome {
     TooLarge,
 }
 
+impl Outcome {
+    /// Its name, as JSON has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Completed => "completed",
+            Outcome::Refused => "refused",
+            Outcome::Unfinished => "unfinished",
+            Outcome::Connect => "connect",
+            Outcome::Timeout => "timeout",
+            Outcome::HttpStatus => "http_status",
+            Outcome::StreamError => "stream_error",
+            Outcome::Disconnected => "disconnected",
+            Outcome::Malformed => "malformed",
+            Outcome::TooLarge => "too_large",
+        }
+    }
+}
+
 fn is_zero(n: &u64) -> bool {
     *n == 0
 }
@@ -125,6 +148,9 @@ mod tests {
             (record.ttft().map(ms), record.tpot().map(ms), ms(record.e2el())),
             (Some(5.0), Some(2.0), 7.0)
         );
+        for outcome in [Outcome::Completed, Outcome::HttpStatus, Outcome::StreamError, Outcome::TooLarge] {
+            assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.name());
+        }
         let wrong = Record::from_line("x:9", r#"{"id":0}"#).unwrap_err().to_string();
         assert!(wrong.contains("x:9") && wrong.contains("outcome"), "{wrong}");
     }

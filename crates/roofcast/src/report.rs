@@ -1,5 +1,7 @@
-//! Pictures from answers: pure functions from data to SVG text.
+//! Pictures from answers: pure functions from data to SVG text, and a run as a trace that Perfetto opens.
 
 mod chart;
+pub mod chrome;
 pub mod roofline;
+pub mod run;
 pub mod tradeoff;

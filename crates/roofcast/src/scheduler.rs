@@ -1,3 +1,76 @@
-//! Scheduling policies: who computes how many tokens in the next step.
+//! Scheduling policies: who computes how many tokens in the next step. A file each.
+//!
+//! Knows: what each policy decides, in the moves of [`State`]. Knows nothing about time. [`vllm`]'s scheduler with block
+//! identities is held to vLLM's own decisions; [`token_budget`] makes the same ones by counting.
 
+pub mod lightllm;
+pub mod llama_cpp;
+pub mod orca;
+pub mod sglang;
+pub mod static_batch;
+pub mod token_budget;
 pub mod vllm;
+pub mod vllm_v0;
+
+use crate::engine::decodes::Decodes;
+use crate::engine::state::{Piece, State};
+
+/// A policy.
+#[derive(Debug, Clone)]
+pub enum Policy {
+    /// A batch at a time, FasterTransformer's way.
+    Static,
+    /// Iteration-level scheduling with space reserved up front.
+    Orca,
+    /// vLLM v0: prompts first.
+    VllmV0,
+    /// A budget of tokens per step: vLLM v1, Sarathi, SplitFuse, TensorRT-LLM.
+    TokenBudget,
+    /// LightLLM's estimate of the peak to come.
+    LightLlm,
+    /// SGLang's estimate of what running requests will still take.
+    Sglang(sglang::Sglang),
+    /// llama.cpp's slots.
+    LlamaCpp,
+}
+
+impl Policy {
+    /// Decides the next step: pieces of prompts are left in the state, blocks are taken; whether all decodes take part.
+    pub fn schedule<D: Decodes>(&mut self, state: &mut State<D>) -> bool {
+        match self {
+            Policy::Static => static_batch::schedule(state),
+            Policy::Orca => orca::schedule(state),
+            Policy::VllmV0 => vllm_v0::schedule(state),
+            Policy::TokenBudget => token_budget::schedule(state),
+            Policy::LightLlm => lightllm::schedule(state),
+            Policy::Sglang(policy) => policy.schedule(state),
+            Policy::LlamaCpp => llama_cpp::schedule(state),
+        }
+    }
+
+    /// For how many steps of decodes alone the decision stays the same where nobody comes or goes.
+    pub fn patience<D: Decodes>(&self, state: &State<D>) -> u64 {
+        match self {
+            Policy::Sglang(policy) => policy.patience(state),
+            Policy::LightLlm => lightllm::patience(state),
+            _ => u64::MAX,
+        }
+    }
+
+    /// Steps that the sequences of `pieces`, which are whole prompts, decode where a batch runs to its longest.
+    pub fn longest<D: Decodes>(&self, state: &State<D>, pieces: &[Piece]) -> Option<u32> {
+        match self {
+            Policy::Static => Some(static_batch::longest(state, pieces)),
+            _ => None,
+        }
+    }
+}
+
+/// Preempts the last admitted until the next decodes have their blocks; whether anyone was.
+fn make_room<D: Decodes>(state: &mut State<D>) -> bool {
+    let mut preempted = false;
+    while state.decode_blocks(1) > state.free() {
+        preempted |= state.preempt_last().is_some();
+    }
+    preempted
+}

@@ -3,6 +3,10 @@
 //! Knows: names and shapes of keys; unknown keys are refused. What they mean together is decided once, in
 //! [`crate::deployment`] and [`crate::plan`].
 
+mod fleet;
+
+pub use fleet::{FleetSpec, LinkKind, PoolSpec};
+
 use crate::error::{Error, Result};
 use crate::precision::Dtype;
 use crate::workload::Workload;
@@ -25,6 +29,8 @@ pub struct Spec {
     pub engine: EngineSpec,
     /// The traffic.
     pub workload: Option<Workload>,
+    /// Replicas and who chooses among them.
+    pub fleet: FleetSpec,
     /// What the traffic must get.
     pub slo: Slo,
     /// Over what a plan searches.
@@ -83,6 +89,13 @@ pub struct ParallelismSpec {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EngineSpec {
+    /// The engine whose calibration counts, as in `vllm`, `sglang`, `tensorrt-llm` or `llama.cpp`; vllm where absent.
+    pub name: Option<String>,
+    /// Its version, as in `0.11.2`.
+    pub version: Option<String>,
+    /// Whether requests come through its server, rather than from a program that has the engine to itself; they do where
+    /// absent.
+    pub served: Option<bool>,
     /// The scheduling policy; plans reason about `vllm`.
     pub scheduler: SchedulerKind,
     /// Which price of a step counts.
@@ -93,19 +106,132 @@ pub struct EngineSpec {
     pub max_num_batched_tokens: Option<u64>,
     /// Tokens of a KV block.
     pub block_size: Option<u64>,
+    /// KV blocks; what the memory leaves where absent.
+    pub num_gpu_blocks: Option<u64>,
     /// Share of the device memory that the engine may take.
     pub gpu_memory_utilization: Option<f64>,
     /// Longest sequence that is served.
     pub max_model_len: Option<u64>,
+    /// Whether a prompt may be split over steps.
+    pub enable_chunked_prefill: Option<bool>,
+    /// Whether blocks are found again by their content.
+    pub enable_prefix_caching: Option<bool>,
+    /// Most tokens of one prompt in a step while others wait; 0 is no bound.
+    pub long_prefill_token_threshold: Option<u64>,
+    /// Who comes first.
+    pub policy: QueuePolicy,
+    /// How well `policy = "sjf"` knows the output's length.
+    pub length_prediction: Prediction,
+    /// Admission needs room for the whole known sequence, not for its first chunk.
+    pub scheduler_reserve_full_isl: Option<bool>,
+    /// Share of the blocks kept free when admitting beside running requests.
+    pub watermark: Option<f64>,
+    /// Two batches in flight, vLLM's `AsyncScheduler`.
+    pub async_scheduling: Option<bool>,
+    /// What becomes of a preempted request's cache.
+    pub preemption_mode: PreemptionMode,
+    /// GiB of host memory per accelerator for swapped caches.
+    pub swap_space: Option<f64>,
+    /// What `static` and `orca` reserve for a request.
+    pub reservation: ReservationKind,
+}
+
+impl EngineSpec {
+    /// The engine whose calibration counts.
+    pub fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or("vllm")
+    }
+
+    /// Whether requests come through a server.
+    pub fn served(&self) -> bool {
+        self.served.unwrap_or(true)
+    }
 }
 
 /// Scheduling policies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SchedulerKind {
+    /// A batch at a time, to its longest output (FasterTransformer).
+    Static,
+    /// Iteration-level, space reserved up front.
+    Orca,
+    /// vLLM v0: prompts first.
+    VllmV0,
     /// vLLM v1: continuous batching with a token budget.
     #[default]
     Vllm,
+    /// Chunked prefill within a small budget.
+    Sarathi,
+    /// Steps of constant size.
+    Splitfuse,
+    /// Cache by the token, admission by the peak to come.
+    Lightllm,
+    /// Prompts first in chunks, admission by an estimate.
+    Sglang,
+    /// Slots with a share of the context each.
+    #[serde(rename = "llama.cpp")]
+    LlamaCpp,
+    /// In-flight batching, nobody evicted.
+    TensorrtLlm,
+    /// In-flight batching, the last paused when blocks run out.
+    TensorrtLlmMaxUtilization,
+}
+
+/// Orders of the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum QueuePolicy {
+    /// First come, first served.
+    #[default]
+    Fcfs,
+    /// Smaller priority first.
+    Priority,
+    /// Shortest output first, as far as it is known.
+    Sjf,
+}
+
+/// How well an output's length is known before it is generated.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
+pub enum Prediction {
+    /// Exactly.
+    #[default]
+    Perfect,
+    /// Times exp(σ·z) of a normal z.
+    Noisy {
+        /// σ.
+        sigma: f64,
+    },
+    /// Only to which power of two it is nearest, and that is off by one with this probability: a small model's guess.
+    Proxy {
+        /// Probability of the right class.
+        accuracy: f64,
+    },
+}
+
+/// What becomes of a preempted request's cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PreemptionMode {
+    /// Dropped and computed again.
+    #[default]
+    Recompute,
+    /// Moved to the host's memory and back.
+    Swap,
+}
+
+/// What is reserved for a request when it is admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReservationKind {
+    /// The longest sequence that is served.
+    #[default]
+    Max,
+    /// Prompt, and output rounded up to a power of two.
+    Pow2,
+    /// Prompt and output, as if its length were known.
+    Oracle,
 }
 
 /// Prices of a step.
@@ -171,6 +297,26 @@ impl Spec {
         let spec: Spec = serde_path_to_error::deserialize(parsed).map_err(|e| {
             let path = e.path().to_string();
             Error::toml(place, text, &path, &e.into_inner())
+        })?;
+        spec.check(place)?;
+        Ok(spec)
+    }
+
+    /// Parses TOML in which the value at a dotted key is `value`, whatever stands there.
+    pub fn parse_with(place: &str, text: &str, key: &str, value: toml::Value) -> Result<Spec> {
+        let mut table: toml::Table = toml::from_str(text).map_err(|e| Error::toml(place, text, "", &e))?;
+        let (sections, last) = key.rsplit_once('.').unwrap_or(("", key));
+        let mut section = &mut table;
+        for name in sections.split('.').filter(|name| !name.is_empty()) {
+            let inner = section.entry(name).or_insert_with(|| toml::Table::new().into());
+            let accepted = "a key within sections, as engine.max_num_seqs";
+            let single = || Error::field(place, key, format!("within `{name}`, a single value"), accepted);
+            section = inner.as_table_mut().ok_or_else(single)?;
+        }
+        section.insert(last.to_owned(), value);
+        let spec: Spec = serde_path_to_error::deserialize(table).map_err(|e| Error::Parse {
+            place: place.to_owned(),
+            message: format!("`{}`: {}", e.path(), e.inner().message()),
         })?;
         spec.check(place)?;
         Ok(spec)

@@ -6,10 +6,14 @@ use crate::capacity::{self, capacity};
 use crate::catalog::Catalog;
 use crate::cost::Utilization;
 use crate::deployment::{Deployment, Options};
+use crate::error::Error;
 use crate::limits::{self, limits};
 use crate::model::{Quantization, config as reader};
 use crate::plan::plan;
+use crate::record::{self, Records, csv};
 use crate::spec::Spec;
+use crate::workload::trace::Format;
+use crate::workload::{Trace, Traffic};
 use std::sync::Arc;
 
 /// Reads `text` as a `config.json`, and if it is a model asks everything of it.
@@ -61,6 +65,33 @@ pub fn trace(text: &str) {
         && trace.requests.iter().all(|r| r.arrival_step < 1000)
     {
         drop(crate::conformance::compare(&trace));
+    }
+}
+
+/// Reads `text` as records, in either form, and writes them again.
+pub fn records(text: &str) {
+    for format in [record::Format::JsonLines, record::Format::Csv] {
+        for one in Records::new("fuzz", text.as_bytes(), format).map_while(Result::ok) {
+            drop((one.to_line(), csv::line(&one)));
+        }
+    }
+}
+
+/// Reads `text` as recorded traffic in every format, and as a workload of which the first requests are drawn.
+pub fn workload(text: &str) {
+    use Format::{Azure, BurstGpt, Mooncake, Own, Pairs, ShareGpt, Vllm};
+    for format in [Azure, BurstGpt, Mooncake, Own, Pairs, ShareGpt, Vllm].map(Some).into_iter().chain([None])
+    {
+        if let Ok(trace) = Trace::parse("fuzz", text, format) {
+            let _ = (trace.rate(), trace.cv2());
+        }
+    }
+    let Ok(Spec { workload: Some(mut workload), .. }) = Spec::parse("fuzz", text) else { return };
+    drop(workload.load("fuzz", |_| Ok::<_, Error>("arrival_s,input_len,output_len\n1,2,3\n".to_owned())));
+    let Ok(mut traffic) = Traffic::new(&workload, "fuzz") else { return };
+    for segment in 0..100 {
+        let Some(request) = traffic.next() else { return };
+        traffic.completed(request.user, request.at, Traffic::OWN_SEGMENTS + segment);
     }
 }
 

@@ -1,20 +1,52 @@
-//! Traffic: when requests arrive and how long they are.
+//! Traffic: when requests arrive, how long they are and what they share.
 //!
-//! Knows: the distributions and their means, which is what a plan's arithmetic takes. Drawing from them comes with the
-//! simulator.
+//! Knows: the keys of `[workload]`, what they may hold and what a preset fills in. The means, which a plan's arithmetic
+//! takes, come from [`arrivals`] and [`length`]; [`traffic`] draws single requests; [`trace`] reads recorded ones. Knows no
+//! files: [`Workload::load`] is handed their contents.
 
+pub mod arrivals;
+pub mod empirical;
+pub mod length;
+pub mod prediction;
+pub mod prefix;
+pub mod preset;
+mod random;
+mod sessions;
+pub mod trace;
+pub mod traffic;
+mod users;
+
+pub use arrivals::Arrivals;
+pub use empirical::Source;
+pub use length::{Length, LengthKind};
+pub use prefix::Prefix;
+pub use preset::Preset;
+pub use trace::Trace;
+pub use traffic::{Prompt, Request, Traffic};
+
+use crate::catalog::Catalog;
 use crate::error::{Error, Result};
+use empirical::Side;
 use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-/// `[workload]`.
+/// How many requests a run has where nothing says so.
+pub const DEFAULT_REQUESTS: u64 = 1000;
+
+/// The most requests of a run.
+const MOST_REQUESTS: u64 = 1_000_000_000;
+
+/// The most classes of priority.
+const MOST_PRIORITIES: usize = 1000;
+
+/// `[workload]`, with what its preset says.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "Written")]
 pub struct Workload {
-    /// How many requests a run has.
-    #[serde(default)]
+    /// How many requests a run has; [`DEFAULT_REQUESTS`], or all of a trace, where absent.
     pub requests: Option<u64>,
     /// Seed of every draw.
-    #[serde(default)]
     pub seed: u64,
     /// When they arrive.
     pub arrivals: Arrivals,
@@ -22,172 +54,200 @@ pub struct Workload {
     pub input_len: Length,
     /// Generated tokens.
     pub output_len: Length,
+    /// What prompts share.
+    pub prefix: Option<Prefix>,
+    /// The weight of each priority from 0, the most urgent; all are 0 where empty.
+    pub priorities: Vec<f64>,
 }
 
-/// An arrival process.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Arrivals {
-    /// Independent arrivals.
-    Poisson {
-        /// Requests per second.
-        rate: f64,
-    },
-    /// Evenly spaced arrivals.
-    Constant {
-        /// Requests per second.
-        rate: f64,
-    },
-    /// Gamma-distributed gaps; burstiness 1 is Poisson, below 1 burstier.
-    Gamma {
-        /// Requests per second.
-        rate: f64,
-        /// Shape of the gaps.
-        burstiness: f64,
-    },
-    /// A fixed number always in flight.
-    ClosedLoop {
-        /// Requests in flight.
-        concurrency: u64,
-    },
+/// `[workload]` as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    preset: Option<String>,
+    requests: Option<u64>,
+    #[serde(default)]
+    seed: u64,
+    rate: Option<f64>,
+    arrivals: Option<Arrivals>,
+    input_len: Option<Length>,
+    output_len: Option<Length>,
+    prefix: Option<Prefix>,
+    #[serde(default)]
+    priorities: Vec<f64>,
 }
 
-/// A distribution of token counts; a bare number is a fixed length.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "a whole number of tokens, or a table with kind = \"fixed\" (value), \"uniform\" (min, max) or \"lognormal\" (mu, sigma)"
-)]
-pub enum Length {
-    /// The same for every request.
-    Tokens(u64),
-    /// Drawn.
-    Drawn(LengthKind),
-}
+impl TryFrom<Written> for Workload {
+    type Error = Error;
 
-/// Named length distributions.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum LengthKind {
-    /// The same for every request.
-    Fixed {
-        /// Tokens.
-        value: u64,
-    },
-    /// Uniform over whole numbers.
-    Uniform {
-        /// Least.
-        min: u64,
-        /// Most.
-        max: u64,
-    },
-    /// exp of a normal draw.
-    Lognormal {
-        /// Mean of the logarithm.
-        mu: f64,
-        /// Standard deviation of the logarithm.
-        sigma: f64,
-    },
-}
-
-impl Length {
-    /// The mean in tokens: exp(mu + sigma²/2) for a log-normal.
-    pub fn mean(&self) -> f64 {
-        match *self {
-            Length::Tokens(n) | Length::Drawn(LengthKind::Fixed { value: n }) => n as f64,
-            Length::Drawn(LengthKind::Uniform { min, max }) => (min as f64 + max as f64) / 2.0,
-            Length::Drawn(LengthKind::Lognormal { mu, sigma }) => (mu + sigma * sigma / 2.0).exp(),
-        }
-    }
-
-    /// The squared coefficient of variation: exp(sigma²) − 1 for a log-normal, (max − min)²/12 over the squared mean for
-    /// a uniform one.
-    pub fn cv2(&self) -> f64 {
-        match *self {
-            Length::Drawn(LengthKind::Uniform { min, max }) => {
-                let width = max as f64 - min as f64;
-                width * width / 12.0 / self.mean().powi(2)
+    fn try_from(written: Written) -> Result<Workload> {
+        let missing = |field: &str, accepted: &str| Error::field("workload", field, "missing", accepted);
+        let preset = written.preset.as_ref().map(|name| Catalog::embedded()?.workload(name)).transpose()?;
+        let arrivals = match (written.arrivals, written.rate) {
+            (Some(_), Some(rate)) => {
+                return Err(Error::field(
+                    "workload",
+                    "rate",
+                    rate,
+                    "no rate beside `arrivals`, which has its own",
+                ));
             }
-            Length::Drawn(LengthKind::Lognormal { sigma, .. }) => (sigma * sigma).exp_m1(),
-            _ => 0.0,
-        }
-    }
-
-    fn check(&self, place: &str, field: &str) -> Result<()> {
-        let sane = match *self {
-            Length::Drawn(LengthKind::Uniform { min, max }) => min >= 1 && min <= max,
-            Length::Drawn(LengthKind::Lognormal { sigma, .. }) => sigma.is_finite() && sigma >= 0.0,
-            _ => true,
+            (Some(arrivals), None) => arrivals,
+            (None, rate) => preset
+                .and_then(|preset| of_preset(preset, rate))
+                .ok_or_else(|| missing("arrivals", "arrivals with a kind, or a preset with a rate"))?,
         };
-        let mean = self.mean();
-        if sane && (1.0..=1e8).contains(&mean) {
-            return Ok(());
+        let source = match (&arrivals, preset) {
+            (Arrivals::Trace { path, format, .. }, _) => Some(Source::of_file(path, *format)),
+            (_, Some(preset)) => Some(Source::of_preset(&preset.id)),
+            _ => None,
+        };
+        let or_source = |length: Option<Length>, field| {
+            let observed = || source.clone().map(|source| Length::Drawn(LengthKind::Empirical(source)));
+            length.or_else(observed).ok_or_else(|| missing(field, "tokens, or a distribution of them"))
+        };
+        let mut workload = Workload {
+            requests: written.requests,
+            seed: written.seed,
+            arrivals,
+            input_len: or_source(written.input_len, "input_len")?,
+            output_len: or_source(written.output_len, "output_len")?,
+            prefix: written.prefix,
+            priorities: written.priorities,
+        };
+        for (source, field) in workload.sources_mut() {
+            source.settle("workload", field)?;
         }
-        Err(Error::field(
-            place,
-            field,
-            format!("{self:?}"),
-            "lengths from 1 to 10^8 tokens, min at most max, sigma at least 0",
-        ))
+        Ok(workload)
     }
 }
 
-impl Arrivals {
-    /// Requests per second; none in a closed loop, where the server sets the pace.
-    pub fn rate(&self) -> Option<f64> {
-        match *self {
-            Arrivals::Poisson { rate } | Arrivals::Constant { rate } | Arrivals::Gamma { rate, .. } => {
-                Some(rate)
-            }
-            Arrivals::ClosedLoop { .. } => None,
-        }
-    }
-
-    /// The squared coefficient of variation of the gaps.
-    pub fn cv2(&self) -> f64 {
-        match *self {
-            Arrivals::Poisson { .. } => 1.0,
-            Arrivals::Gamma { burstiness, .. } => 1.0 / burstiness,
-            Arrivals::Constant { .. } | Arrivals::ClosedLoop { .. } => 0.0,
-        }
-    }
+/// The arrivals of a preset, at another rate if one is given.
+fn of_preset(preset: &Preset, rate: Option<f64>) -> Option<Arrivals> {
+    let rate = rate.or(preset.rate)?;
+    Some(match preset.burstiness {
+        Some(burstiness) => Arrivals::Gamma { rate, burstiness },
+        None => Arrivals::Poisson { rate },
+    })
 }
 
 impl Workload {
     /// Refuses what no traffic can be.
     pub fn check(&self, place: &str) -> Result<()> {
-        self.input_len.check(place, "workload.input_len")?;
-        self.output_len.check(place, "workload.output_len")?;
-        let positive = |field: &str, v: f64| {
-            if v.is_finite() && v > 0.0 && v <= 1e9 {
-                Ok(())
-            } else {
-                Err(Error::field(place, field, v, "a number above 0"))
+        let total = self.total();
+        if !(1..=MOST_REQUESTS).contains(&total) {
+            return Err(Error::field(place, "workload.requests", total, "1 to 10^9 requests"));
+        }
+        self.input_len.check(place, "workload.input_len", Side::Input)?;
+        self.output_len.check(place, "workload.output_len", Side::Output)?;
+        self.arrivals.check(place, total)?;
+        if let Some(prefix) = &self.prefix {
+            prefix.check(place)?;
+        }
+        let sane = |w: &f64| (0.0..=1e9).contains(w);
+        let some = self.priorities.is_empty() || self.priorities.iter().sum::<f64>() > 0.0;
+        if !self.priorities.iter().all(sane) || !some || self.priorities.len() > MOST_PRIORITIES {
+            let found = format!("{:?}", self.priorities.iter().take(10).collect::<Vec<_>>());
+            let accepted = "up to 1000 weights of 0 or more, one of them above 0";
+            return Err(Error::field(place, "workload.priorities", found, accepted));
+        }
+        if self.has_the_traces_lengths() && (self.prefix.is_some() || !self.priorities.is_empty()) {
+            let accepted = "no prefix and no priorities where requests are replayed as recorded";
+            return Err(Error::field(place, "workload", "a replay with more", accepted));
+        }
+        Ok(())
+    }
+
+    /// Reads what the workload has in files: `read` gives the text of a path as it is written here. Each is read once.
+    pub fn load<E: From<Error>>(
+        &mut self,
+        place: &str,
+        read: impl Fn(&str) -> Result<String, E>,
+    ) -> Result<(), E> {
+        let mut traces: BTreeMap<(String, Option<trace::Format>), Arc<Trace>> = BTreeMap::new();
+        let mut trace = |path: &str, format: Option<trace::Format>| -> Result<Arc<Trace>, E> {
+            let key = (path.to_owned(), format);
+            if let Some(known) = traces.get(&key) {
+                return Ok(Arc::clone(known));
             }
+            let new = Arc::new(Trace::parse(path, &read(path)?, format)?);
+            traces.insert(key, Arc::clone(&new));
+            Ok(new)
         };
-        match self.arrivals {
-            Arrivals::Poisson { rate } | Arrivals::Constant { rate } => {
-                positive("workload.arrivals.rate", rate)
-            }
-            Arrivals::Gamma { rate, burstiness } => {
-                positive("workload.arrivals.rate", rate)?;
-                positive("workload.arrivals.burstiness", burstiness)
-            }
-            Arrivals::ClosedLoop { concurrency } => {
-                positive("workload.arrivals.concurrency", concurrency as f64)
+        if let Arrivals::Trace { path, format, recorded, .. } = &mut self.arrivals {
+            *recorded = Some(trace(path, *format)?);
+        }
+        for (source, _) in self.sources_mut() {
+            if let Some(path) = source.path.clone() {
+                source.accept(&*trace(&path, source.format)?);
             }
         }
+        Ok(self.check(place)?)
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// How many requests there are.
+    pub fn total(&self) -> u64 {
+        let recorded = match &self.arrivals {
+            Arrivals::Trace { recorded: Some(trace), .. } => Some(trace.requests.len() as u64),
+            _ => None,
+        };
+        match (self.requests, recorded) {
+            (Some(asked), Some(recorded)) => asked.min(recorded),
+            (asked, recorded) => asked.or(recorded).unwrap_or(DEFAULT_REQUESTS),
+        }
+    }
 
-    #[test]
-    fn means_by_hand() {
-        // exp(6.9 + 0.7²/2) = exp(7.145) = 1267.8.
-        assert!((Length::Drawn(LengthKind::Lognormal { mu: 6.9, sigma: 0.7 }).mean() - 1267.75).abs() < 0.1);
-        assert_eq!(Length::Drawn(LengthKind::Uniform { min: 10, max: 20 }).mean(), 15.0);
+    /// Refuses what has no steady state to reason about on means: only simulation answers there.
+    pub fn check_steady(&self, place: &str) -> Result<()> {
+        let refuse = |found: &str| {
+            let accepted = "poisson, constant, gamma, ramp, burst with size and every_s, trace, or closed_loop without \
+                            think_s: a plan reasons on means of single requests";
+            Err(Error::field(place, "workload.arrivals", found, accepted))
+        };
+        match &self.arrivals {
+            Arrivals::Sessions { .. } => refuse("sessions"),
+            Arrivals::ClosedLoop { think_s, .. } if think_s.is_some_and(|t| t > 0.0) => {
+                refuse("closed_loop with think_s")
+            }
+            Arrivals::ClosedLoop { .. } => Ok(()),
+            Arrivals::Trace { recorded: None, .. } => refuse("a trace that is not loaded"),
+            open if open.rate().is_none() => refuse("all at one time"),
+            _ if self.input_mean() == 0.0 || self.output_mean() == 0.0 => {
+                refuse("with lengths that are not loaded")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Mean prompt tokens, with what is shared.
+    pub fn input_mean(&self) -> f64 {
+        let shared = self.prefix.map_or(0.0, |p| p.share * p.length as f64);
+        self.input_len.mean(Side::Input) + shared
+    }
+
+    /// The squared coefficient of variation of the prompt tokens.
+    pub fn input_cv2(&self) -> f64 {
+        let Some(prefix) = self.prefix else { return self.input_len.cv2(Side::Input) };
+        let own = self.input_len.mean(Side::Input).powi(2) * self.input_len.cv2(Side::Input);
+        let shared = prefix.share * (1.0 - prefix.share) * (prefix.length as f64).powi(2);
+        (own + shared) / self.input_mean().powi(2)
+    }
+
+    /// Mean generated tokens.
+    pub fn output_mean(&self) -> f64 {
+        self.output_len.mean(Side::Output)
+    }
+
+    /// Whether requests are replayed as recorded: the lengths are the arrivals' own trace's.
+    fn has_the_traces_lengths(&self) -> bool {
+        let Arrivals::Trace { path, format, .. } = &self.arrivals else { return false };
+        let own = Source::of_file(path, *format);
+        [&self.input_len, &self.output_len].iter().all(|length| length.source().is_some_and(|s| s.is(&own)))
+    }
+
+    fn sources_mut(&mut self) -> impl Iterator<Item = (&mut Source, &'static str)> {
+        let input = self.input_len.source_mut().map(|source| (source, "input_len"));
+        let output = self.output_len.source_mut().map(|source| (source, "output_len"));
+        input.into_iter().chain(output)
     }
 }

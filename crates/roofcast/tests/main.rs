@@ -7,8 +7,12 @@ mod bent;
 mod conformance;
 #[path = "suite/corpus.rs"]
 mod corpus;
+#[path = "suite/engine.rs"]
+mod engine;
 #[path = "suite/families.rs"]
 mod families;
+#[path = "suite/fleets.rs"]
+mod fleets;
 #[path = "suite/hostile.rs"]
 mod hostile;
 #[path = "suite/invariants.rs"]
@@ -23,3 +27,7 @@ mod seeds;
 mod summary;
 #[path = "suite/support.rs"]
 mod support;
+#[path = "suite/traces.rs"]
+mod traces;
+#[path = "suite/workload.rs"]
+mod workload;

@@ -161,8 +161,10 @@ fn people(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, found: &Plan) -> R
 }
 
 fn question(spec: &Spec, model: &Model, workload: &Workload) -> String {
-    let load = match workload.arrivals {
-        Arrivals::ClosedLoop { concurrency } => format!("{} requests always in flight", grouped(concurrency)),
+    let load = match &workload.arrivals {
+        Arrivals::ClosedLoop { concurrency, .. } => {
+            format!("{} requests always in flight", grouped(*concurrency))
+        }
         arrivals => format!("{} requests/s", significant(arrivals.rate().unwrap_or(0.0))),
     };
     let bound = |name: &str, v: Option<f64>| v.map(|v| format!("{name} ≤ {v} ms"));
@@ -185,8 +187,8 @@ fn question(spec: &Spec, model: &Model, workload: &Workload) -> String {
             "load",
             format!(
                 "{load}, {:.0} prompt and {:.0} output tokens on average",
-                workload.input_len.mean(),
-                workload.output_len.mean()
+                workload.input_mean(),
+                workload.output_mean()
             ),
         ),
         ("SLO", slo),
@@ -216,7 +218,7 @@ fn replica_of(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, choice: &Choic
 fn best_in_detail(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, best: &Choice) -> Result<String> {
     let Some(workload) = &spec.workload else { return Ok(String::new()) };
     let replica = replica_of(spec, model, catalog, best)?;
-    let (input, output) = (workload.input_len.mean() as u64, workload.output_len.mean() as u64);
+    let (input, output) = (workload.input_mean() as u64, workload.output_mean() as u64);
     let held = capacity(
         &replica,
         &capacity::Question { context: input + output, batch: 1, oversubscription_percent: 100, users: None },

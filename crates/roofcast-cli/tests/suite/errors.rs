@@ -91,6 +91,23 @@ fn specs_that_cannot_be() {
 }
 
 #[test]
+fn traces_count_from_the_specs_folder_and_are_checked() {
+    let text = "[model]\nname = \"llama-3.1-8b\"\n[workload]\narrivals = { kind = \"trace\", path = \"t.csv\" }\n[search]\naccelerators = [\"h100-sxm\"]\nmax_accelerators = 1\n";
+    let (folder, path) = file("spec.toml", text.as_bytes());
+    refused(&format!("plan {path}"), &["t.csv"]);
+    let trace = |text: &str| std::fs::write(folder.path().join("t.csv"), text).unwrap();
+    trace("arrival_s,input_len,output_len\n0,100,10\n1,100,ten\n");
+    refused(&format!("plan {path}"), &["t.csv:3:7", "output_len", "\"ten\"", "a whole number"]);
+    trace("arrival_s,input_len,output_len\n0,100,10\n");
+    refused(&format!("plan {path}"), &["workload.arrivals", "all at one time", "closed_loop"]);
+    trace("arrival_s,input_len,output_len\n0,100,10\n2,300,30\n");
+    let run = roofcast(&format!("plan {path}"));
+    // One gap of 2 s; means of 200 and 20.
+    assert!(run.code == 0 && run.out.contains("0.5"), "{}{}", run.out, run.err);
+    assert!(run.out.contains("200 prompt and 20 output tokens on average"), "{}", run.out);
+}
+
+#[test]
 fn a_users_catalog_is_checked_too() {
     let (_folder, path) = file("mine.toml", b"[[accelerator]]\nid = \"x\"\n");
     refused(&format!("catalog --catalog {path}"), &["mine.toml:1", "missing field"]);
@@ -112,4 +129,20 @@ fn a_model_that_does_not_fit_is_an_answer() {
     assert!(answer["short_by_bytes"].as_u64().unwrap() > 700_000_000_000);
     let text = roofcast("capacity --model llama-3.1-405b --hardware rtx-4090").out;
     assert!(text.contains("does not fit") && text.contains("hold weights"), "{text}");
+}
+
+#[test]
+fn measurements_that_cannot_be() {
+    let good = "kind,model,hardware,tpot_ms,context_len\ndecode_step,llama-3.1-8b,h100-sxm,9,100\n";
+    for (from, to, says) in [
+        ("decode_step", "decode", [":2", "decode_step"]),
+        ("h100-sxm,9", "h100-sxm,-9", [":2", "tpot_ms"]),
+        ("kind,", "sort,", ["kind", "missing"]),
+    ] {
+        let (_folder, path) = file("m.csv", good.replacen(from, to, 1).as_bytes());
+        refused(&format!("validate {path}"), &says);
+        refused(&format!("calibrate {path}"), &says);
+    }
+    let (_folder, path) = file("mine.toml", b"source = \"x\"\nband = []\nlevel = []\n");
+    refused(&format!("validate examples/measured.csv --calibration {path}"), &["mine.toml", "level"]);
 }

@@ -133,11 +133,16 @@ fn every_key_of_every_schema_is_documented() {
         "limits --model llama-3.1-8b --hardware h100-sxm --intensity 4096x4096",
         "capacity --model llama-3.1-8b --hardware tpu-v5e --count 4 --users 10 --explain",
         "plan",
+        "simulate --requests 100",
+        "simulate --requests 100 --sweep seed=1,2",
+        "simulate examples/fleet-pools.toml --requests 100",
         "catalog",
         "catalog h100-sxm",
         "catalog llama-3.1-8b",
         "conformance fuzz/corpus/trace/tiny",
         "hardware measure --quick --threads 1",
+        "validate examples/measured.csv",
+        "calibrate examples/measured.csv",
     ];
     for question in questions {
         let (answer, _) = json(question);
@@ -155,13 +160,18 @@ fn every_key_of_every_schema_is_documented() {
 }
 
 /// Every key, but those of a model's `config`, which are Hugging Face's, and dtypes.
-fn collect(value: &serde_json::Value, keys: &mut Vec<String>) {
+pub(crate) fn collect(value: &serde_json::Value, keys: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(map) => {
             for (key, inner) in map {
                 keys.push(key.clone());
-                if !["config", "peak_flops"].contains(&key.as_str()) {
-                    collect(inner, keys);
+                match (key.as_str(), inner) {
+                    ("config" | "peak_flops", _) => {}
+                    // Kinds, engines and accelerators are names.
+                    ("kinds" | "engines" | "hardware", serde_json::Value::Object(named)) => {
+                        named.values().for_each(|v| collect(v, keys));
+                    }
+                    _ => collect(inner, keys),
                 }
             }
         }
@@ -251,4 +261,33 @@ fn max_model_len_bounds_what_is_served() {
     assert_eq!(answer["longest_context"].as_u64(), Some(1000));
     let (_, code) = json(&format!("plan {path}"));
     assert_eq!(code, 4);
+}
+
+/// A run of two requests on an H100, slower than any machine: its replay is compared metric by metric.
+#[test]
+fn a_recorded_run_is_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("h100-sxm_test");
+    std::fs::create_dir(&run).unwrap();
+    let meta = r#"{"model": "meta-llama/Llama-3.1-8B", "vllm_version": "0.19.0", "engine_kwargs": {"max_num_seqs": 8}, "kv_cache": {"num_gpu_blocks": 1000, "block_size": 16}}"#;
+    std::fs::write(run.join("meta.json"), meta).unwrap();
+    let line = |queued: f64| {
+        let (first, last) = (queued + 2.0, queued + 5.0);
+        format!(
+            "{{\"input_toks\": 100, \"output_toks\": 4, \"queued_ts\": {queued}, \"first_token_ts\": {first}, \"last_token_ts\": {last}}}\n"
+        )
+    };
+    std::fs::write(run.join("requests.jsonl"), line(10.0) + &line(11.0)).unwrap();
+    let (answer, code) = json(&format!("validate {}", run.display()));
+    assert_eq!(code, 0);
+    let metrics = &answer["runs"][0]["metrics"];
+    // First token after 2 s, (5 − 2)/(4 − 1) = 1 s a token, 5 s in all.
+    for (metric, ms) in [("ttft_ms", 2000.0), ("tpot_ms", 1000.0), ("e2e_ms", 5000.0)] {
+        near(&metrics[metric]["mean_measured"], ms, 1e-9);
+        assert!(metrics[metric]["mean_error"].as_f64().unwrap() < -0.9, "{metric}");
+    }
+    std::fs::write(run.join("requests.jsonl"), line(10.0).replace("100", "0")).unwrap();
+    let refused = roofcast(&format!("validate {}", run.display()));
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("requests.jsonl:1"), "{}", refused.err);
 }

@@ -50,3 +50,14 @@ pub(crate) fn file(name: &str, text: &[u8]) -> (tempfile::TempDir, String) {
     let path = path.display().to_string();
     (folder, path)
 }
+
+/// A file or folder of the shared data; says so where it is absent.
+#[allow(clippy::print_stderr)] // a test that is left out says so
+pub(crate) fn shared(path: &str) -> Option<PathBuf> {
+    let found = root().join("../shared").join(path);
+    if found.exists() {
+        return Some(found);
+    }
+    eprintln!("left out: {} is absent", found.display());
+    None
+}

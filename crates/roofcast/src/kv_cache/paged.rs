@@ -4,7 +4,8 @@
 //! the blocks that it touches.
 
 use super::prefix::Content;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// A block's number.
 pub type Block = u32;
@@ -20,8 +21,26 @@ pub struct Pool {
     head: u32,
     tail: u32,
     free: u64,
-    /// Blocks by content, oldest first: several may hold the same.
-    cached: BTreeMap<Content, VecDeque<Block>>,
+    /// Holders beyond the first, over all blocks.
+    repeated: u64,
+    /// The oldest block of each content that others may hold; newer ones of the same content follow by [`Slot::same`].
+    cached: HashMap<Content, Block, BuildHasherDefault<Hashed>>,
+}
+
+/// Contents are hashes already. The map is never iterated, so its order shows nowhere.
+#[derive(Debug, Clone, Copy, Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|b| self.0 = self.0.rotate_left(8) ^ u64::from(*b));
+    }
+    fn write_u128(&mut self, content: u128) {
+        self.0 = content as u64;
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +48,8 @@ struct Slot {
     /// Requests that hold it.
     holders: u32,
     content: Option<Content>,
+    /// The next newer block of the same content.
+    same: u32,
     previous: u32,
     next: u32,
 }
@@ -39,6 +60,7 @@ impl Pool {
         let slot = |i: u32| Slot {
             holders: 0,
             content: None,
+            same: NONE,
             previous: i.checked_sub(1).unwrap_or(NONE),
             next: if i + 1 < count { i + 1 } else { NONE },
         };
@@ -48,7 +70,8 @@ impl Pool {
             head,
             tail,
             free: u64::from(count),
-            cached: BTreeMap::new(),
+            repeated: 0,
+            cached: HashMap::default(),
         }
     }
 
@@ -57,9 +80,21 @@ impl Pool {
         self.free
     }
 
-    /// The blocks that hold `contents`, as far as they are there in a row.
-    pub fn lookup(&self, contents: &[Content]) -> Vec<Block> {
-        contents.iter().map_while(|c| self.cached.get(c)?.front().copied()).collect()
+    /// How often held blocks are held beyond once.
+    pub fn repeated(&self) -> u64 {
+        self.repeated
+    }
+
+    /// The blocks that hold `contents`, as far as they are there in a row. Own contents are looked for where their owner
+    /// last had them: in `own`, block by block.
+    pub fn lookup(&self, contents: &[Content], own: &[Block]) -> Vec<Block> {
+        let find = |(index, content): (usize, &Content)| {
+            if !content.is_own() {
+                return self.cached.get(content).copied();
+            }
+            own.get(index).copied().filter(|b| self.blocks[*b as usize].content == Some(*content))
+        };
+        contents.iter().enumerate().map_while(find).collect()
     }
 
     /// How many of `blocks` nobody holds: taking them costs a free block each.
@@ -70,61 +105,91 @@ impl Pool {
     /// Takes cached blocks.
     pub fn hold(&mut self, blocks: &[Block]) {
         for &block in blocks {
-            if self.blocks[block as usize].holders == 0 {
-                self.unlink(block);
+            match self.blocks[block as usize].holders {
+                0 => self.unlink(block),
+                _ => self.repeated += 1,
             }
             self.blocks[block as usize].holders += 1;
         }
     }
 
-    /// Takes `count` blocks from the head of the free list, evicting what they cache; all or none.
-    pub fn allocate(&mut self, count: u64) -> Option<Vec<Block>> {
+    /// Takes `count` blocks from the head of the free list onto `taken`, evicting what they cache; all or none.
+    pub fn allocate(&mut self, count: u64, taken: &mut Vec<Block>) -> bool {
         if count > self.free {
-            return None;
+            return false;
         }
-        let taken = (0..count).map(|_| {
+        for _ in 0..count {
             let block = self.head;
             self.unlink(block);
             self.evict(block);
             self.blocks[block as usize].holders = 1;
-            block
-        });
-        Some(taken.collect())
+            taken.push(block);
+        }
+        true
     }
 
     /// Says what a full block holds, so that others may hit it.
     pub fn cache(&mut self, block: Block, content: Content) {
-        if self.blocks[block as usize].content.is_none() {
-            self.blocks[block as usize].content = Some(content);
-            self.cached.entry(content).or_default().push_back(block);
+        if self.blocks[block as usize].content.is_some() {
+            return;
+        }
+        self.blocks[block as usize].content = Some(content);
+        if content.is_own() {
+            return;
+        }
+        let mut last = *self.cached.entry(content).or_insert(block);
+        while last != block {
+            match self.blocks[last as usize].same {
+                NONE => {
+                    self.blocks[last as usize].same = block;
+                    break;
+                }
+                next => last = next,
+            }
         }
     }
 
     /// Gives back a request's blocks, last to first: those without a cached content to the head as a group, the others
     /// to the tail.
     pub fn release(&mut self, blocks: &[Block]) {
-        let mut plain = Vec::new();
+        // The last plain block given back goes behind the head group's earlier ones.
+        let mut plain = NONE;
         for &block in blocks.iter().rev() {
             let slot = &mut self.blocks[block as usize];
             slot.holders -= 1;
             if slot.holders > 0 {
+                self.repeated -= 1;
                 continue;
             }
-            if slot.content.is_some() { self.link(block, self.tail) } else { plain.push(block) }
-        }
-        for block in plain.into_iter().rev() {
-            self.link(block, NONE);
+            if slot.content.is_some() {
+                self.link(block, self.tail);
+            } else {
+                self.link(block, plain);
+                plain = block;
+            }
         }
     }
 
     fn evict(&mut self, block: Block) {
         let Some(content) = self.blocks[block as usize].content.take() else { return };
-        if let Some(same) = self.cached.get_mut(&content) {
-            same.retain(|b| *b != block);
-            if same.is_empty() {
-                self.cached.remove(&content);
-            }
+        if content.is_own() {
+            return;
         }
+        let next = std::mem::replace(&mut self.blocks[block as usize].same, NONE);
+        let Some(oldest) = self.cached.get(&content).copied() else { return };
+        if oldest == block {
+            if next == NONE {
+                self.cached.remove(&content);
+            } else {
+                self.cached.insert(content, next);
+            }
+            return;
+        }
+        let mut before = oldest;
+        while self.blocks[before as usize].same != block {
+            before = self.blocks[before as usize].same;
+        }
+        self.blocks[before as usize].same = next;
     }
 
     fn unlink(&mut self, block: Block) {
@@ -159,7 +224,7 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::prefix::{Contents, Run};
+    use super::super::prefix::{Run, Tokens};
     use super::*;
 
     fn order(pool: &Pool) -> Vec<Block> {
@@ -167,19 +232,43 @@ mod tests {
         std::iter::successors(Some(pool.head).filter(|h| *h != NONE), next).collect()
     }
 
+    fn taken(pool: &mut Pool, count: u64) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        pool.allocate(count, &mut blocks);
+        blocks
+    }
+
     #[test]
     fn plain_blocks_go_to_the_head_and_cached_ones_to_the_tail() {
         let mut pool = Pool::new(5);
-        let mut contents = Contents::default();
-        let full = contents.of(None, &[Run { segment: 0, start: 0, length: 16 }]);
-        let held = pool.allocate(3).unwrap();
+        let mut tokens = Tokens::default();
+        tokens.push(Run { segment: 0, start: 0, length: 16 });
+        let full = tokens.name_next(Content::START, 16);
+        let held = taken(&mut pool, 3);
         pool.cache(held[0], full);
         pool.release(&held);
         // 2 and 1 as a group in front, 0 behind; a hit finds 0.
         assert_eq!(order(&pool), [2, 1, 3, 4, 0]);
-        assert_eq!(pool.lookup(&[full]), [0]);
+        assert_eq!(pool.lookup(&[full], &[]), [0]);
         // Taking all evicts it.
-        assert_eq!(pool.allocate(5).unwrap(), [2, 1, 3, 4, 0]);
-        assert!(pool.lookup(&[full]).is_empty() && pool.allocate(1).is_none());
+        assert_eq!(taken(&mut pool, 5), [2, 1, 3, 4, 0]);
+        assert!(pool.lookup(&[full], &[]).is_empty() && taken(&mut pool, 1).is_empty());
+    }
+
+    #[test]
+    fn of_equal_blocks_the_oldest_is_hit_and_the_next_when_it_goes() {
+        let mut pool = Pool::new(4);
+        let (shared, own) = (Tokens::default().name_next(Content::START, 16), Content::own(7, 0));
+        let held = taken(&mut pool, 4);
+        held[..3].iter().for_each(|b| pool.cache(*b, shared));
+        pool.cache(3, own);
+        assert_eq!((pool.lookup(&[shared], &[]), pool.lookup(&[own], &[3])), (vec![0], vec![3]));
+        // Given back last to first and taken again, 3 and 2 are evicted: 0 is still the oldest.
+        pool.release(&held);
+        assert_eq!(taken(&mut pool, 2), [3, 2]);
+        assert_eq!((pool.lookup(&[shared], &[]), pool.lookup(&[own], &[3])), (vec![0], vec![]));
+        pool.hold(&[1]);
+        assert_eq!(taken(&mut pool, 1), [0]);
+        assert_eq!(pool.lookup(&[shared], &[]), [1]);
     }
 }

@@ -1,9 +1,10 @@
 //! What a KV block holds, as an identity: the tokens of its own and of every block before it.
 //!
-//! Tokens are known by segment and position only, so a block's content is a list of runs. Contents are numbered as
-//! they are first seen: equal ones get equal numbers, with no hash that could collide.
+//! Tokens are known by segment and position only, so a block's content is a list of runs, hashed together with the
+//! identity of the block before it into 126 bits, as vLLM hashes token ids. Blocks that no other request can ever hold
+//! are known by their owner instead and need no hashing.
 
-use std::collections::BTreeMap;
+use crate::workload::{Prompt, Traffic};
 
 /// A run of consecutive tokens of one segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,21 +18,44 @@ pub struct Run {
 }
 
 /// The identity of a block and its past.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Content(u32);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Content(u128);
 
-/// All contents seen.
-#[derive(Debug, Clone, Default)]
-pub struct Contents {
-    known: BTreeMap<(Option<Content>, Vec<Run>), Content>,
+/// Marks the contents that only their owner can hold.
+const OWN: u128 = 1 << 127;
+
+impl Content {
+    /// The past of a first block.
+    pub const START: Content = Content(0);
+
+    /// The `index`th block of a request that shares it with nobody.
+    pub fn own(owner: u64, index: usize) -> Content {
+        Content(OWN | u128::from(owner) << 32 | index as u128)
+    }
+
+    /// Whether only its owner can hold it.
+    pub fn is_own(self) -> bool {
+        self.0 & OWN != 0
+    }
+
+    /// The identity of what follows this by `run`; blocks are told apart by where they end.
+    fn then(self, run: Run) -> Content {
+        let (low, high) = (self.0 as u64, (self.0 >> 64) as u64);
+        let mut lanes = [low, high];
+        for value in [u64::from(run.segment), run.start, run.length] {
+            lanes[0] = mix(lanes[0] ^ value.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            lanes[1] = mix(lanes[1].rotate_left(23) ^ value.wrapping_mul(0xd6e8_feb8_6659_fd93) ^ lanes[0]);
+        }
+        Content((u128::from(lanes[1]) << 64 | u128::from(lanes[0])) & !OWN)
+    }
 }
 
-impl Contents {
-    /// The identity of a block of `runs` behind `past`.
-    pub fn of(&mut self, past: Option<Content>, runs: &[Run]) -> Content {
-        let next = Content(self.known.len() as u32);
-        *self.known.entry((past, runs.to_vec())).or_insert(next)
-    }
+/// A bijection of 64 bits in which every bit depends on every other (the finalizer of MurmurHash3).
+fn mix(value: u64) -> u64 {
+    let mut v = value;
+    v = (v ^ v >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    v = (v ^ v >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    v ^ v >> 33
 }
 
 /// The tokens of a sequence: its prompt and what it generated.
@@ -39,6 +63,8 @@ impl Contents {
 pub struct Tokens {
     runs: Vec<Run>,
     length: u64,
+    /// Run, and position in it, where the next block to be named begins.
+    named: (usize, u64),
 }
 
 impl Tokens {
@@ -63,17 +89,95 @@ impl Tokens {
         self.length == 0
     }
 
-    /// The runs of tokens `from..to`.
-    pub fn slice(&self, from: u64, to: u64) -> Vec<Run> {
-        let mut runs = Vec::new();
-        let mut at = 0;
-        for run in &self.runs {
-            let (low, high) = (from.max(at), to.min(at + run.length));
-            if low < high {
-                runs.push(Run { start: run.start + low - at, length: high - low, ..*run });
+    /// The identity of the next `block` tokens behind `past`; blocks are named in order, each once.
+    pub fn name_next(&mut self, past: Content, block: u64) -> Content {
+        let (mut index, mut at) = self.named;
+        let (mut left, mut content) = (block, past);
+        while let Some(run) = self.runs.get(index) {
+            let length = (run.length - at).min(left);
+            if length > 0 {
+                content = content.then(Run { segment: run.segment, start: run.start + at, length });
             }
-            at += run.length;
+            left -= length;
+            at += length;
+            if left == 0 {
+                break;
+            }
+            (index, at) = (index + 1, 0);
         }
-        runs
+        self.named = (index, at);
+        content
+    }
+}
+
+/// What of a request's tokens others may have, too.
+#[derive(Debug, Clone, Default)]
+pub struct Prefix {
+    /// The prompt up to where it is its own.
+    pub tokens: Tokens,
+    /// Tokens from here on are nobody else's; beyond everything where its output may be repeated, too.
+    pub own_from: u64,
+    /// The segment of its output.
+    pub output_segment: u32,
+}
+
+/// Numbers the outputs of requests from the top, where no traffic has segments.
+#[derive(Debug, Clone, Copy)]
+pub struct Outputs(u32);
+
+impl Default for Outputs {
+    fn default() -> Outputs {
+        Outputs(u32::MAX)
+    }
+}
+
+impl Outputs {
+    /// The prefix of a prompt, with a segment for its output. After 2^31 requests numbers are used again: by then what
+    /// had them is long evicted.
+    pub fn prefix(&mut self, prompt: Prompt) -> Prefix {
+        let output_segment = self.0;
+        self.0 = if self.0 <= Traffic::OWN_SEGMENTS + 1 { u32::MAX } else { self.0 - 1 };
+        let mut tokens = Tokens::default();
+        let own_from = match prompt {
+            Prompt::Own => 0,
+            Prompt::Shared { segment, length } => {
+                tokens.push(Run { segment, start: 0, length: u64::from(length) });
+                u64::from(length)
+            }
+            Prompt::Runs(runs) => {
+                runs.iter().for_each(|run| tokens.push(*run));
+                u64::MAX
+            }
+        };
+        Prefix { tokens, own_from, output_segment }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(runs: &[(u32, u64, u64)]) -> Tokens {
+        let mut tokens = Tokens::default();
+        runs.iter().for_each(|&(segment, start, length)| tokens.push(Run { segment, start, length }));
+        tokens
+    }
+
+    #[test]
+    fn equal_tokens_with_equal_pasts_are_the_same_content() {
+        let mut whole = tokens(&[(1, 0, 40), (2, 0, 24)]);
+        let mut pieces = tokens(&[(1, 0, 7), (1, 7, 33), (2, 0, 24)]);
+        let mut other = tokens(&[(1, 0, 40), (2, 1, 24)]);
+        let mut past = [Content::START; 3];
+        let mut same = Vec::new();
+        for _ in 0..4 {
+            for (content, tokens) in past.iter_mut().zip([&mut whole, &mut pieces, &mut other]) {
+                *content = tokens.name_next(*content, 16);
+            }
+            same.push((past[0] == past[1], past[0] == past[2]));
+        }
+        // The third block holds 8 tokens of segment 1 and 8 of segment 2: from there on the others differ.
+        assert_eq!(same, [(true, true), (true, true), (true, false), (true, false)]);
+        assert!(Content::own(3, 1).is_own() && !past[0].is_own());
     }
 }

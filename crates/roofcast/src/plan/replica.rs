@@ -37,8 +37,8 @@ pub(super) struct Load {
 
 impl<'a> Replica<'a> {
     pub(super) fn new(deployment: &'a Deployment, workload: &Workload, price: CostKind) -> Replica<'a> {
-        let input = workload.input_len.mean().round() as u64;
-        let output = workload.output_len.mean();
+        let input = workload.input_mean().round() as u64;
+        let output = workload.output_mean();
         let full = input + output.round() as u64;
         let too_long = deployment.longest().is_some_and(|most| full > most);
         let held = if too_long { 0 } else { memory::sequences(deployment, full) };
@@ -47,7 +47,7 @@ impl<'a> Replica<'a> {
             price,
             output,
             context: input + (output / 2.0).round() as u64,
-            variability: (workload.arrivals.cv2() + workload.input_len.cv2()) / 2.0,
+            variability: (workload.arrivals.cv2() + workload.input_cv2()) / 2.0,
             prefill: cost(deployment, &Batch::prefill(1, input), Utilization::FULL),
             max_batch: held.min(deployment.engine.max_num_seqs),
         }

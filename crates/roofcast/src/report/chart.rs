@@ -42,6 +42,11 @@ impl Axis {
         Axis { title: title.to_owned(), from, to, log }
     }
 
+    /// A linear axis from zero to `to`.
+    pub(super) fn exactly(title: &str, to: f64) -> Axis {
+        Axis { title: title.to_owned(), from: 0.0, to: if to > 0.0 { to } else { 1.0 }, log: false }
+    }
+
     /// Where `value` stands, 0 to 1.
     fn place(&self, value: f64) -> f64 {
         if self.log {
@@ -54,7 +59,10 @@ impl Axis {
     fn ticks(&self) -> Vec<f64> {
         if self.log {
             let decades = (self.from.log10().round() as i32)..=(self.to.log10().round() as i32);
-            return decades.map(|d| 10_f64.powi(d)).collect();
+            // Few decades have room for ticks between.
+            let within: &[f64] = if decades.clone().count() <= 4 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+            let ticks = decades.flat_map(|d| within.iter().map(move |w| w * 10_f64.powi(d)));
+            return ticks.filter(|t| *t <= self.to * 1.001).collect();
         }
         let raw = (self.to - self.from) / 6.0;
         let decade = 10_f64.powf(raw.log10().floor());
@@ -172,14 +180,43 @@ impl Chart {
         }
     }
 
+    /// What the colours of lines mean, in a row beside the title, from the right.
+    pub(super) fn key(&mut self, entries: &[(&str, &str)]) {
+        let mut right = WIDTH - RIGHT;
+        for (text, colour) in entries.iter().rev() {
+            // Letters of this size take about seven pixels.
+            let left = right - 7.0 * text.chars().count() as f64;
+            let (from, to) = (left - 28.0, left - 6.0);
+            self.add(format_args!(
+                "<line x1='{from:.1}' y1='26' x2='{to:.1}' y2='26' stroke='{colour}' stroke-width='3'/>\n"
+            ));
+            self.add(format_args!("<text x='{left:.1}' y='30'>{}</text>\n", escape(text)));
+            right = from - 18.0;
+        }
+    }
+
     /// The whole document.
     pub(super) fn finish(self) -> String {
-        format!(
-            "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {HEIGHT}' width='{WIDTH}' height='{HEIGHT}' \
-             font-family='system-ui, sans-serif' font-size='12.5' fill='#222'>\n<rect width='100%' height='100%' fill='#fff'/>\n{}</svg>\n",
-            self.body
-        )
+        page(vec![self])
     }
+}
+
+/// A document of charts, one below the other.
+pub(super) fn page(charts: Vec<Chart>) -> String {
+    let height = HEIGHT * charts.len() as f64;
+    let mut body = String::new();
+    for (index, chart) in charts.into_iter().enumerate() {
+        if index == 0 {
+            body += &chart.body;
+        } else {
+            let down = HEIGHT * index as f64;
+            body += &format!("<g transform='translate(0 {down})'>\n{}</g>\n", chart.body);
+        }
+    }
+    format!(
+        "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' width='{WIDTH}' height='{height}' \
+         font-family='system-ui, sans-serif' font-size='12.5' fill='#222'>\n<rect width='100%' height='100%' fill='#fff'/>\n{body}</svg>\n"
+    )
 }
 
 /// A tick as text: 0.1, 20, 3k, 5M.

@@ -4,7 +4,7 @@
 //! step to recorded traces by [`crate::conformance`]. Knows nothing about time: whoever drives it prices the steps.
 
 use crate::kv_cache::paged::{Block, Pool};
-use crate::kv_cache::prefix::{Content, Contents, Run, Tokens};
+use crate::kv_cache::prefix::{Content, Prefix, Run, Tokens};
 use std::collections::VecDeque;
 
 /// Settings by vLLM's names.
@@ -53,16 +53,16 @@ pub enum Policy {
 #[derive(Debug, Clone)]
 pub struct Arrival {
     /// Prompt tokens.
-    pub prompt: Vec<Run>,
+    pub input_len: u64,
+    /// What of them others may have, too.
+    pub prefix: Prefix,
     /// Tokens to generate.
     pub output_len: u64,
     /// Smaller is earlier.
     pub priority: i64,
-    /// The segment that its generated tokens form.
-    pub output_segment: u32,
 }
 
-/// Index of a request in order of arrival.
+/// Index of a request: in order of arrival, until one is forgotten.
 pub type Id = usize;
 
 /// What one call of [`Scheduler::schedule`] decided.
@@ -78,13 +78,33 @@ pub struct Step {
     pub preempted: Vec<Id>,
     /// Tokens found in the prefix cache at admission; only non-zero ones.
     pub cached: Vec<(Id, u64)>,
-    /// Of the scheduled, those that sample a token.
-    samples: Vec<Id>,
+    /// What each of the scheduled computes, in the same order.
+    pub work: Vec<Work>,
+    /// Tokens that preemptions dropped.
+    pub dropped: u64,
+}
+
+/// What a step computes of one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Work {
+    /// Whose.
+    pub id: Id,
+    /// Tokens computed.
+    pub new: u64,
+    /// Tokens in its cache then.
+    pub context: u64,
+    /// Whether it samples a token.
+    pub samples: bool,
+    /// Whether it has sampled one before.
+    pub decodes: bool,
 }
 
 #[derive(Debug, Clone)]
 struct Request {
+    /// In order of arrival.
+    number: u64,
     tokens: Tokens,
+    own_from: u64,
     prompt_len: u64,
     output_len: u64,
     priority: i64,
@@ -98,6 +118,8 @@ struct Request {
     /// Sampled before a preemption and not yet delivered (async).
     stale: u64,
     blocks: Vec<Block>,
+    /// What it held before it was preempted.
+    former: Vec<Block>,
     contents: Vec<Content>,
     /// Blocks whose content is known to the pool.
     cached_blocks: usize,
@@ -105,13 +127,21 @@ struct Request {
     finished: bool,
 }
 
+impl Request {
+    /// Tokens that it has: prompt and delivered output.
+    fn known(&self) -> u64 {
+        self.prompt_len + self.generated
+    }
+}
+
 /// The scheduler with its cache and queues.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
     config: Config,
     pool: Pool,
-    contents: Contents,
     requests: Vec<Request>,
+    vacant: Vec<Id>,
+    arrived: u64,
     running: Vec<Id>,
     waiting: VecDeque<Id>,
 }
@@ -123,8 +153,9 @@ impl Scheduler {
         Scheduler {
             config,
             pool,
-            contents: Contents::default(),
             requests: Vec::new(),
+            vacant: Vec::new(),
+            arrived: 0,
             running: Vec::new(),
             waiting: VecDeque::new(),
         }
@@ -132,30 +163,52 @@ impl Scheduler {
 
     /// Queues a request.
     pub fn add(&mut self, arrival: Arrival) -> Id {
-        let mut tokens = Tokens::default();
-        arrival.prompt.iter().for_each(|run| tokens.push(*run));
-        let id = self.requests.len();
-        self.requests.push(Request {
-            prompt_len: tokens.len(),
+        let Prefix { tokens, own_from, output_segment } = arrival.prefix;
+        let request = Request {
+            number: self.arrived,
+            prompt_len: arrival.input_len,
             tokens,
+            own_from,
             output_len: arrival.output_len,
             priority: arrival.priority,
-            output_segment: arrival.output_segment,
+            output_segment,
             computed: 0,
             generated: 0,
             placeholders: 0,
             stale: 0,
             blocks: Vec::new(),
+            former: Vec::new(),
             contents: Vec::new(),
             cached_blocks: 0,
             preempted: false,
             finished: false,
-        });
+        };
+        self.arrived += 1;
+        let id = match self.vacant.pop() {
+            Some(id) => {
+                self.requests[id] = request;
+                id
+            }
+            None => {
+                self.requests.push(request);
+                self.requests.len() - 1
+            }
+        };
         match self.config.policy {
             Policy::Fcfs => self.waiting.push_back(id),
             Policy::Priority => self.enqueue_by_priority(id),
         }
         id
+    }
+
+    /// Lets the index of a finished request be used again.
+    pub fn forget(&mut self, id: Id) {
+        self.vacant.push(id);
+    }
+
+    /// How many wait.
+    pub fn waiting_count(&self) -> u64 {
+        self.waiting.len() as u64
     }
 
     /// Running requests, in order.
@@ -173,6 +226,11 @@ impl Scheduler {
         self.pool.free()
     }
 
+    /// Tokens that requests hold beyond the first that holds them.
+    pub fn shared_tokens(&self) -> u64 {
+        self.pool.repeated() * self.config.block_size
+    }
+
     /// Decides the next step.
     pub fn schedule(&mut self) -> Step {
         let mut step = Step::default();
@@ -185,10 +243,10 @@ impl Scheduler {
         for &(id, tokens) in &step.scheduled {
             let r = &mut self.requests[id];
             r.computed += tokens;
-            if r.computed == r.tokens.len() + r.placeholders {
-                r.placeholders += 1;
-                step.samples.push(id);
-            }
+            let samples = r.computed == r.known() + r.placeholders;
+            let decodes = r.generated + r.placeholders > 0;
+            r.placeholders += u64::from(samples);
+            step.work.push(Work { id, new: tokens, context: r.computed, samples, decodes });
         }
         step
     }
@@ -196,7 +254,7 @@ impl Scheduler {
     /// Delivers the tokens that `step` sampled; the requests that this finishes, in order.
     pub fn update(&mut self, step: &Step) -> Vec<Id> {
         let mut finished = Vec::new();
-        for &id in &step.samples {
+        for &Work { id, .. } in step.work.iter().filter(|w| w.samples) {
             if self.requests[id].finished {
                 continue;
             }
@@ -207,9 +265,11 @@ impl Scheduler {
             } else {
                 r.placeholders -= 1
             }
-            r.tokens.push(Run { segment: r.output_segment, start: r.generated, length: 1 });
+            if r.own_from == u64::MAX {
+                r.tokens.push(Run { segment: r.output_segment, start: r.generated, length: 1 });
+            }
             r.generated += 1;
-            if r.generated >= r.output_len || r.tokens.len() >= max_model_len {
+            if r.generated >= r.output_len || r.known() >= max_model_len {
                 self.finish(id);
                 finished.push(id);
             } else if self.config.async_scheduling && !self.requests[id].preempted {
@@ -238,7 +298,7 @@ impl Scheduler {
             let r = &self.requests[id];
             // Its last token is sampled already: nothing is left to compute.
             let done = r.placeholders > 0 && r.computed + 2 >= r.prompt_len + r.output_len + r.placeholders;
-            let want = (r.tokens.len() + r.placeholders).saturating_sub(r.computed);
+            let want = (r.known() + r.placeholders).saturating_sub(r.computed);
             let room = self.config.max_model_len.saturating_sub(r.computed + 1);
             let want = want.min(threshold.unwrap_or(u64::MAX)).min(*budget).min(room);
             if (self.config.async_scheduling && done) || want == 0 {
@@ -260,8 +320,7 @@ impl Scheduler {
             let r = &self.requests[id];
             let needed =
                 (r.computed + want).div_ceil(self.config.block_size).saturating_sub(r.blocks.len() as u64);
-            if let Some(blocks) = self.pool.allocate(needed) {
-                self.requests[id].blocks.extend(blocks);
+            if self.pool.allocate(needed, &mut self.requests[id].blocks) {
                 let filled = self.requests[id].computed + want;
                 self.cache_full_blocks(id, filled);
                 return true;
@@ -272,6 +331,7 @@ impl Scheduler {
                 *budget += step.scheduled.remove(at).1;
                 *index -= 1;
             }
+            step.dropped += self.requests[victim].computed;
             self.preempt(victim);
             step.preempted.push(victim);
             if victim == id {
@@ -285,8 +345,7 @@ impl Scheduler {
         match self.config.policy {
             Policy::Fcfs => self.running.pop(),
             Policy::Priority => {
-                let worst = (0..self.running.len())
-                    .max_by_key(|i| (self.requests[self.running[*i]].priority, self.running[*i]))?;
+                let worst = (0..self.running.len()).max_by_key(|i| self.rank(self.running[*i]))?;
                 Some(self.running.remove(worst))
             }
         }
@@ -298,17 +357,21 @@ impl Scheduler {
         r.preempted = true;
         r.cached_blocks = 0;
         r.stale += std::mem::take(&mut r.placeholders);
-        let blocks = std::mem::take(&mut r.blocks);
-        self.pool.release(&blocks);
+        r.former = std::mem::take(&mut r.blocks);
+        self.pool.release(&r.former);
         match self.config.policy {
             Policy::Fcfs => self.waiting.push_front(id),
             Policy::Priority => self.enqueue_by_priority(id),
         }
     }
 
+    /// Whose turn it is under priorities: smaller first.
+    fn rank(&self, id: Id) -> (i64, u64) {
+        (self.requests[id].priority, self.requests[id].number)
+    }
+
     fn enqueue_by_priority(&mut self, id: Id) {
-        let key = |i: Id| (self.requests[i].priority, i);
-        let at = self.waiting.partition_point(|w| key(*w) < key(id));
+        let at = self.waiting.partition_point(|w| self.rank(*w) < self.rank(id));
         self.waiting.insert(at, id);
     }
 
@@ -345,7 +408,7 @@ impl Scheduler {
     /// Admits a waiting request if budget and blocks allow: its tokens in this step, and those found cached.
     fn admit(&mut self, id: Id, budget: u64, threshold: Option<u64>) -> Option<(u64, u64)> {
         let block = self.config.block_size;
-        let known = self.requests[id].tokens.len();
+        let known = self.requests[id].known();
         let hits = if self.config.enable_prefix_caching { self.hits(id) } else { Vec::new() };
         let cached = hits.len() as u64 * block;
         let wanted = (known - cached).min(threshold.unwrap_or(u64::MAX));
@@ -366,21 +429,21 @@ impl Scheduler {
             return None;
         }
         self.pool.hold(&hits);
-        let blocks = self.pool.allocate(needed)?;
         let r = &mut self.requests[id];
         r.computed = cached;
         r.cached_blocks = hits.len();
         r.blocks = hits;
-        r.blocks.extend(blocks);
+        self.pool.allocate(needed, &mut r.blocks);
         self.cache_full_blocks(id, cached + tokens);
         Some((tokens, cached))
     }
 
     /// Cached blocks of a request's known tokens; at least its last token is computed anew.
     fn hits(&mut self, id: Id) -> Vec<Block> {
-        let full = self.requests[id].tokens.len().saturating_sub(1) / self.config.block_size;
+        let full = self.requests[id].known().saturating_sub(1) / self.config.block_size;
         self.name_contents(id, full as usize);
-        self.pool.lookup(&self.requests[id].contents[..full as usize])
+        let r = &self.requests[id];
+        self.pool.lookup(&r.contents[..full as usize], &r.former)
     }
 
     /// Makes the full blocks among the first `filled` known tokens hittable.
@@ -390,7 +453,7 @@ impl Scheduler {
         }
         let r = &self.requests[id];
         // A placeholder's token is not known yet, so its block has no content.
-        let full = (filled.min(r.tokens.len()) / self.config.block_size) as usize;
+        let full = (filled.min(r.known()) / self.config.block_size) as usize;
         self.name_contents(id, full);
         let r = &mut self.requests[id];
         for index in r.cached_blocks..full.min(r.blocks.len()) {
@@ -402,10 +465,12 @@ impl Scheduler {
     fn name_contents(&mut self, id: Id, count: usize) {
         let block = self.config.block_size;
         let r = &mut self.requests[id];
+        let shared = (r.own_from / block) as usize;
         while r.contents.len() < count {
-            let from = r.contents.len() as u64 * block;
-            let runs = r.tokens.slice(from, from + block);
-            let content = self.contents.of(r.contents.last().copied(), &runs);
+            let index = r.contents.len();
+            let past = r.contents.last().copied().unwrap_or(Content::START);
+            let content =
+                if index >= shared { Content::own(r.number, index) } else { r.tokens.name_next(past, block) };
             r.contents.push(content);
         }
     }
@@ -413,9 +478,12 @@ impl Scheduler {
     fn finish(&mut self, id: Id) {
         let r = &mut self.requests[id];
         r.finished = true;
-        let blocks = std::mem::take(&mut r.blocks);
-        self.pool.release(&blocks);
-        self.running.retain(|i| *i != id);
-        self.waiting.retain(|i| *i != id);
+        self.pool.release(&std::mem::take(&mut r.blocks));
+        if r.preempted {
+            // Its last token was under way when it was preempted.
+            self.waiting.retain(|i| *i != id);
+        } else {
+            self.running.retain(|i| *i != id);
+        }
     }
 }

@@ -39,6 +39,16 @@ fn traces() {
 }
 
 #[test]
+fn records() {
+    replay("records", testing::records);
+}
+
+#[test]
+fn workloads() {
+    replay("workload", testing::workload);
+}
+
+#[test]
 fn checkpoints() {
     replay_bytes("checkpoint", testing::checkpoint);
 }

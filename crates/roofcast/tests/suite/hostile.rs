@@ -2,6 +2,7 @@
 //! nothing may take long; what is refused is refused by name.
 
 use proptest::prelude::*;
+use roofcast::record::{Format, Records};
 use roofcast::{Spec, model::config, testing};
 use serde_json::{Value, json};
 
@@ -124,6 +125,19 @@ proptest! {
         testing::spec(&changed);
         if let Err(error) = Spec::parse("s.toml", &changed) {
             prop_assert!(error.to_string().starts_with("s.toml"), "{error}");
+        }
+    }
+    #[test]
+    fn no_records_panic(from in 0..400_usize, length in 0..40_usize, with in "(?s).{0,12}", table in any::<bool>()) {
+        let (lines, rows) =
+            (include_str!("../../../../fuzz/corpus/records/lines"), include_str!("../../../../fuzz/corpus/records/table"));
+        let (text, format) = if table { (rows, Format::Csv) } else { (lines, Format::JsonLines) };
+        let at = |n: usize| text.char_indices().map(|(i, _)| i).nth(n).unwrap_or(text.len());
+        let changed = format!("{}{with}{}", &text[..at(from)], &text[at(from + length)..]);
+        testing::records(&changed);
+        // What is refused names file and line.
+        if let Some(Err(error)) = Records::new("r", changed.as_bytes(), format).find(Result::is_err) {
+            prop_assert!(error.to_string().starts_with("r:"), "{error}");
         }
     }
 }

@@ -1,89 +1,44 @@
 //! The limit against thousands of measured steps: none may be faster.
 
-use crate::support::{catalog, model};
-use roofcast::cost::{Utilization, cost};
-use roofcast::deployment::Options;
-use roofcast::operator::Batch;
-use roofcast::parallelism::Request;
-use roofcast::spec::PrecisionSpec;
-use roofcast::{Deployment, memory};
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-/// One measured step time of a real engine.
-struct Row<'a>(BTreeMap<&'a str, &'a str>);
-
-impl Row<'_> {
-    fn number(&self, key: &str) -> Option<f64> {
-        self.0[key].parse().ok()
-    }
-
-    fn count(&self, key: &str) -> Option<u64> {
-        self.number(key).map(|n| n as u64).filter(|n| *n > 0)
-    }
-
-    /// Tokens of a sequence halfway through its output; lengths are uniform where a least one is given.
-    fn context(&self) -> Option<u64> {
-        let mean = |key: &str, least: &str| {
-            let most = self.number(key)?;
-            Some((most + self.number(least).unwrap_or(most)) / 2.0)
-        };
-        let halfway = || {
-            Some((mean("input_len", "input_len_min")? + mean("output_len", "output_len_min")? / 2.0) as u64)
-        };
-        self.count("context_len").or_else(halfway)
-    }
-
-    fn deployment(&self) -> Deployment {
-        let eight = self.0["engine"] == "tensorrt-llm" && ["fp8", "nvfp4"].contains(&self.0["weights"]);
-        let kv = match self.0["kv_cache"] {
-            "" if eight => Some("fp8".to_owned()),
-            "" => None,
-            named => Some(named.to_owned()),
-        };
-        let (tp, dp) = (self.count("tp").unwrap_or(1), self.count("attention_dp").unwrap_or(1));
-        let options = Options {
-            precision: PrecisionSpec { weights: Some(self.0["weights"].to_owned()), activations: None, kv },
-            parallelism: Request {
-                count: self.count("gpus"),
-                tp: Some(tp),
-                pp: self.count("pp"),
-                ep: self.count("ep").map(|ep| ep.min(tp * dp)).filter(|ep| *ep > 1),
-                attention_dp: Some(dp),
-                replicas: None,
-            },
-            ideal: false,
-            ..Options::default()
-        };
-        let chip = catalog().accelerator(self.0["hardware"]).unwrap().clone();
-        Deployment::resolve(model(self.0["model"]), Arc::new(chip), &options).unwrap()
-    }
-}
+use crate::support::{catalog, shared};
+use roofcast::calibration::Calibration;
+use roofcast::measurement::{Kind, read};
+use roofcast::validate::{Resolver, point, points, report};
 
 /// Requests in flight beyond what the memory holds wait: the batch is what fits. The rows were measured by others; no
 /// figure here was fitted to them.
 #[test]
 fn no_measured_step_beats_its_limit() {
-    let file =
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/validation/measurements.csv");
-    let Ok(text) = std::fs::read_to_string(file) else {
-        eprintln!("the measurements are not beside the checkout: nothing was compared");
-        return;
-    };
-    let header: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+    let Some(file) = shared("validation/measurements.csv") else { return };
+    let rows = read("measurements.csv", &std::fs::read_to_string(file).unwrap()).unwrap();
+    let mut resolver = Resolver::new(catalog());
     let mut compared = 0;
-    for line in text.lines().skip(1) {
-        let row = Row(header.iter().copied().zip(line.split(',')).collect());
-        let step = ["closed_loop", "decode_step"].contains(&row.0["kind"]);
-        let (Some(measured), Some(context), true) = (row.number("tpot_ms"), row.context(), step) else {
-            continue;
-        };
-        let deployment = row.deployment();
-        let fits = memory::sequences(&deployment, context).saturating_mul(deployment.parallelism.replicas);
-        let batch = row.count("concurrency").unwrap_or(1).min(fits.max(1));
-        let limit = cost(&deployment, &Batch::decode(batch, context), Utilization::FULL).limit.ms();
-        assert!(limit <= measured, "{}: measured {measured} ms, limit {limit} ms", row.0["id"]);
+    for row in rows.iter().filter(|r| [Kind::ClosedLoop, Kind::DecodeStep].contains(&r.kind)) {
+        let limit = point::limits(row, &resolver.deployment(row).unwrap());
+        let (Some(measured), Some(limit)) = (row.measured.tpot_ms, limit.tpot_ms) else { continue };
+        assert!(limit <= measured, "{}: measured {measured} ms, limit {limit} ms", row.id);
         compared += 1;
     }
     assert!(compared > 2000, "only {compared} rows");
+}
+
+/// One row of each hundred: nearly all are forecast, and none of those faster than its limit.
+#[test]
+fn forecasts_stand_beside_measurements_and_above_limits() {
+    let Some(file) = shared("validation/measurements.csv") else { return };
+    let rows = read("measurements.csv", &std::fs::read_to_string(file).unwrap()).unwrap();
+    let some: Vec<_> = rows.into_iter().step_by(97).collect();
+    let points = points(&some, catalog(), Calibration::embedded().unwrap());
+    for point in &points {
+        let Ok(forecast) = &point.forecast else { continue };
+        let pairs = [(forecast.tpot_ms, point.limit.tpot_ms), (forecast.ttft_ms, point.limit.ttft_ms)];
+        for (forecast, limit) in pairs.into_iter().filter_map(|(f, l)| f.zip(l)) {
+            // Requests of a run differ in length; the limit is that of the mean one.
+            assert!(forecast >= limit * 0.97, "{}: forecast {forecast}, limit {limit}", point.row.id);
+        }
+    }
+    let report = report(&points);
+    let left_out: u64 = report.skipped.iter().map(|s| s.rows).sum();
+    assert_eq!(report.whole.rows, report.whole.predicted + left_out);
+    assert!(report.whole.predicted * 100 >= report.whole.rows * 95, "{:?}", report.skipped);
 }

@@ -103,7 +103,7 @@ impl Attention {
     }
 
     /// Tokens that one query attends to at most.
-    fn reach(&self) -> Option<u64> {
+    pub fn reach(&self) -> Option<u64> {
         self.index.as_ref().map(BlockIndex::reach).or(self.window)
     }
 

@@ -1,0 +1,171 @@
+//! The load generator: a workload offered to an OpenAI-compatible server, and what came of it.
+//!
+//! Knows: how the parts make one run. [`load`] offers the traffic, [`ask`] takes one request to its end, [`client`] has
+//! the sockets, [`answer`], [`stream`] and [`dialect`] read what comes, [`report`] adds up and judges. Prints nothing.
+
+mod answer;
+mod ask;
+mod client;
+mod clock;
+mod dialect;
+mod lag;
+mod load;
+pub(crate) mod prompt;
+pub(crate) mod report;
+pub(crate) mod request;
+pub(crate) mod scrape;
+mod stream;
+pub(crate) mod target;
+pub(crate) mod texts;
+pub(crate) mod window;
+
+use anyhow::{Context, Result};
+use ask::{Asker, Question};
+use client::Client;
+use clock::Clock;
+use prompt::{Prompts, Turn};
+use report::{Judge, Report, Requested};
+use request::Form;
+use roofcast::record::Record;
+use roofcast::units::Picoseconds;
+use roofcast::workload::{Arrivals, Traffic, Workload};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
+use scrape::{Scrape, ServerMetrics};
+use std::sync::Arc;
+use std::time::Duration;
+use target::Target;
+use texts::Text;
+
+/// The most connections that are opened ahead of a run.
+const MOST_AHEAD: u64 = 1 << 16;
+
+/// A server and how it is asked.
+pub(crate) struct Bench {
+    runtime: tokio::runtime::Runtime,
+    client: Arc<Client>,
+    form: Form,
+    how: How,
+    prompts: Prompts,
+}
+
+/// How a server is asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct How {
+    /// How long an answer may take.
+    pub(crate) timeout: Duration,
+    /// Of the prompts' words.
+    pub(crate) seed: u64,
+    /// Whether two short requests tell how the server counts tokens.
+    pub(crate) learn: bool,
+    /// Whether the server's metrics are read during runs.
+    pub(crate) scrape: bool,
+}
+
+/// What came of a run.
+pub(crate) struct Measured {
+    pub(crate) report: Report,
+    pub(crate) records: Vec<Record>,
+    /// What the server said of itself, where it was asked.
+    pub(crate) server: Option<ServerMetrics>,
+}
+
+impl Bench {
+    /// Makes ready to ask; where there are texts, they are what is said.
+    pub(crate) fn new(target: Target, form: Form, how: How, texts: Vec<Text>) -> Result<Bench> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("the runtime of the client")?;
+        allow_connections();
+        let client = Arc::new(Client::new(target, Clock::start())?);
+        let mut bench = Bench { runtime, client, form, how, prompts: Prompts::assumed(how.seed) };
+        if how.learn && texts.is_empty() {
+            let asker = bench.asker(false);
+            let learnt = Prompts::learnt(how.seed, |text| count(&asker, text));
+            if let Some(prompts) = bench.runtime.block_on(learnt) {
+                bench.prompts = prompts;
+            }
+        }
+        bench.prompts.texts = texts;
+        Ok(bench)
+    }
+
+    /// Offers a workload; `tell` hears how many answers are there.
+    pub(crate) fn run(
+        &mut self,
+        workload: &Workload,
+        place: &str,
+        judge: &Judge,
+        tell: impl FnMut(u64),
+    ) -> Result<Measured> {
+        let traffic = Traffic::new(workload, place)?;
+        let requested = requested(workload);
+        let before = cpu_seconds();
+        let (run, server) = self.runtime.block_on(async {
+            let ahead = requested.concurrency.unwrap_or(0).min(traffic.total()).min(MOST_AHEAD);
+            self.client.open(ahead as usize).await;
+            let talks = matches!(workload.arrivals, Arrivals::Sessions { .. });
+            let scrape =
+                if self.how.scrape { Some(Scrape::start(Arc::clone(&self.client)).await) } else { None };
+            let run = load::drive(Arc::new(self.asker(talks)), &self.prompts, traffic, tell).await;
+            match scrape {
+                Some(scrape) => (run, Some(scrape.stop().await)),
+                None => (run, None),
+            }
+        });
+        // What one run says no other does, so that no cache helps from run to run.
+        self.prompts.seed = self.prompts.seed.wrapping_add(1);
+        let report = Report::of(&run, requested, judge, cpu_seconds() - before);
+        Ok(Measured { report, records: run.records, server })
+    }
+
+    fn asker(&self, keep_text: bool) -> Asker {
+        let client = Arc::clone(&self.client);
+        Asker { client, form: self.form.clone(), timeout: self.how.timeout, keep_text }
+    }
+}
+
+/// Prompt tokens of `text` by the server's count.
+async fn count(asker: &Asker, text: String) -> Option<u64> {
+    let turns = vec![Turn { user: true, text }];
+    let question = Question { id: 0, scheduled: Picoseconds::ZERO, input_len: 0, output_len: 1, turns };
+    asker.ask(question).await.counted
+}
+
+/// The load that a workload asks for.
+fn requested(workload: &Workload) -> Requested {
+    let (concurrency, think_s) = match &workload.arrivals {
+        Arrivals::ClosedLoop { concurrency, think_s } => (Some(*concurrency), *think_s),
+        Arrivals::Sessions { concurrency, think_s, .. } => (*concurrency, *think_s),
+        _ => (None, None),
+    };
+    let thinks = think_s.is_some_and(|t| t > 0.0);
+    Requested { concurrency, rate: workload.arrivals.rate(), thinks }
+}
+
+/// Processor time of this process.
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Raises the number of open files to what the system allows. Where it cannot, connections that are one too many say so.
+fn allow_connections() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+#[cfg(test)]
+mod testing {
+    /// A recorded response of a real server; says so where the recordings are absent.
+    #[allow(clippy::print_stderr)] // a test that is left out says so
+    pub(super) fn capture(name: &str) -> Option<String> {
+        let path = format!("{}/../../../shared/captures/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).ok();
+        if text.is_none() {
+            eprintln!("left out: {path} is absent");
+        }
+        text
+    }
+}

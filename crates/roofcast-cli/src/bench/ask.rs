@@ -1,0 +1,135 @@
+//! One request, from its sending to its record.
+//!
+//! Knows: what is sent, when it counts as sent, and that every way in which an answer can fail ends in a record, in time.
+//! Knows nothing about other requests.
+
+use super::answer::{Answer, Failure, shown};
+use super::client::{self, Client, Incoming};
+use super::prompt::Turn;
+use super::request::Form;
+use hyper::Method;
+use hyper::http::response::Parts;
+use roofcast::record::{Outcome, Record};
+use roofcast::units::Picoseconds;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the end of a body may follow its last event before the connection is given up.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Who asks, and how.
+pub(super) struct Asker {
+    pub(super) client: Arc<Client>,
+    pub(super) form: Form,
+    /// How long an answer may take from its sending.
+    pub(super) timeout: Duration,
+    /// Whether what is said is kept.
+    pub(super) keep_text: bool,
+}
+
+/// One request to be sent.
+pub(super) struct Question {
+    pub(super) id: u64,
+    pub(super) scheduled: Picoseconds,
+    pub(super) input_len: u64,
+    pub(super) output_len: u64,
+    pub(super) turns: Vec<Turn>,
+}
+
+/// What came of it. Times are the clock's.
+pub(super) struct Asked {
+    pub(super) record: Record,
+    /// When nothing more was to come, usage and the end of the body among it.
+    pub(super) ended: Picoseconds,
+    pub(super) text: String,
+    /// Prompt tokens by the server's count.
+    pub(super) counted: Option<u64>,
+}
+
+impl Asker {
+    /// Asks and waits for the answer's end, its failure or the timeout.
+    pub(super) async fn ask(&self, question: Question) -> Asked {
+        let body = self.form.body(&question.turns, question.output_len);
+        let choices = self.form.choices;
+        let mut answer = Answer::new(self.form.stream, self.keep_text, question.output_len, choices);
+        let sent = self.client.clock.now();
+        let exchange = self.exchange(body, &mut answer);
+        let ended = tokio::time::timeout(self.timeout, exchange).await.unwrap_or_else(|_| {
+            let waited = format!("no end after {} s", self.timeout.as_secs_f64());
+            Err(Failure::new(Outcome::Timeout, waited))
+        });
+        self.record(&question, sent, answer, ended.err())
+    }
+
+    async fn exchange(&self, body: bytes::Bytes, answer: &mut Answer) -> Result<(), Failure> {
+        let path = self.form.endpoint.path();
+        let (parts, mut incoming) = self.client.send(Method::POST, path, body).await?;
+        if !parts.status.is_success() {
+            return Err(client::refusal(&parts, incoming).await);
+        }
+        self.accept(&parts)?;
+        while let Some(read) = incoming.next().await {
+            let (bytes, at) = read?;
+            answer.feed(&bytes, at)?;
+            if answer.is_over() {
+                self.finish(incoming).await;
+                return answer.end(at);
+            }
+        }
+        answer.end(self.client.clock.now())?;
+        self.client.keep(incoming.connection);
+        Ok(())
+    }
+
+    /// Refuses answers that are not of the kind that was asked for.
+    fn accept(&self, parts: &Parts) -> Result<(), Failure> {
+        let header = |name: &str| parts.headers.get(name).map(|v| shown(v.as_bytes()));
+        if let Some(encoding) = header("content-encoding").filter(|e| e != "identity") {
+            return Err(Failure::new(Outcome::Malformed, format!("a body in {encoding}, not asked for")));
+        }
+        let kind = header("content-type").unwrap_or_else(|| "none".into());
+        let accepted = if self.form.stream { "text/event-stream" } else { "application/json" };
+        if !kind.to_ascii_lowercase().starts_with(accepted) {
+            let message = format!("content type {kind}; accepted: {accepted}");
+            return Err(Failure::new(Outcome::Malformed, message));
+        }
+        Ok(())
+    }
+
+    /// Reads the end of a body, which follows the last event, so that the connection can be used again.
+    async fn finish(&self, mut incoming: Incoming) {
+        let end = async { while let Some(Ok(_)) = incoming.next().await {} };
+        if tokio::time::timeout(GRACE, end).await.is_ok() {
+            self.client.keep(incoming.connection);
+        }
+    }
+
+    fn record(
+        &self,
+        question: &Question,
+        sent: Picoseconds,
+        answer: Answer,
+        failure: Option<Failure>,
+    ) -> Asked {
+        let now = self.client.clock.now();
+        let usage = answer.usage;
+        let counted = usage.map(|u| u.prompt_tokens).filter(|n| *n > 0);
+        let finished = if failure.is_some() { now } else { answer.last_token.unwrap_or(now) };
+        let record = Record {
+            id: question.id,
+            outcome: failure.as_ref().map_or(Outcome::Completed, |f| f.outcome),
+            input_len: counted.unwrap_or(question.input_len),
+            output_len: answer.output_len(),
+            scheduled: question.scheduled,
+            sent,
+            first_token: answer.first_token,
+            finished,
+            itl: answer.itl,
+            cached_tokens: usage.map_or(0, |u| u.cached_tokens),
+            preemptions: 0,
+            replica: 0,
+            error: failure.map(|f| f.message),
+        };
+        Asked { record, ended: now, text: answer.text, counted }
+    }
+}

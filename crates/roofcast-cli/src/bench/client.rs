@@ -1,0 +1,299 @@
+//! HTTP/1.1 connections that know when they were last read.
+//!
+//! Knows: connecting, TLS, keeping connections for the next request, and which failure is which. Bytes are stamped when
+//! they are read from the socket, before anything looks at them. Knows nothing about what they say.
+
+use super::answer::{Failure, shown};
+use super::clock::Clock;
+use super::target::Target;
+use anyhow::{Context as _, Result};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming as Body;
+use hyper::client::conn::http1::{Builder, SendRequest};
+use hyper::http::response::Parts;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use roofcast::record::Outcome;
+use roofcast::units::Picoseconds;
+use std::error::Error as _;
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// The most that a message's head, or a piece of a body, takes in memory.
+const MOST_BUFFER: usize = 64 << 10;
+
+/// How much of an error's body is read.
+const MOST_MESSAGE: usize = 4 << 10;
+
+/// A stream whose reads are stamped.
+struct Stamped<S> {
+    inner: TokioIo<S>,
+    clock: Clock,
+    at: Arc<AtomicU64>,
+}
+
+impl<S: AsyncRead + Unpin> Read for Stamped<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context, buf: ReadBufCursor) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
+        if polled.is_ready() {
+            self.at.store(self.clock.now().0, Ordering::Relaxed);
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Write for Stamped<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+/// A connection, and when it was last read.
+pub(super) struct Connection {
+    send: SendRequest<Full<Bytes>>,
+    wire: Wire,
+}
+
+/// What moves a connection's bytes. It goes on only while something waits with it: one task a request, so that what is
+/// sent is on the wire at once, and what is read is looked at as soon as it is stamped.
+struct Wire {
+    moving: Option<Moving>,
+    at: Arc<AtomicU64>,
+}
+
+type Moving = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
+
+impl Wire {
+    /// Sends what `what` hands over, at once, and waits for it.
+    async fn sending<T>(&mut self, what: impl Future<Output = T>) -> T {
+        let mut what = std::pin::pin!(what);
+        match std::future::poll_fn(|cx| Poll::Ready(what.as_mut().poll(cx))).await {
+            Poll::Ready(out) => out,
+            Poll::Pending => self.reading(what).await,
+        }
+    }
+
+    /// Moves bytes, and waits for what comes of them.
+    async fn reading<T>(&mut self, what: impl Future<Output = T>) -> T {
+        let mut what = std::pin::pin!(what);
+        std::future::poll_fn(|cx| {
+            if self.moving.as_mut().is_some_and(|m| m.as_mut().poll(cx).is_ready()) {
+                // Whoever waits is told of the same end.
+                self.moving = None;
+            }
+            what.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    fn read_at(&self) -> Picoseconds {
+        Picoseconds(self.at.load(Ordering::Relaxed))
+    }
+}
+
+/// An answer that is being read.
+pub(super) struct Incoming {
+    body: Body,
+    pub(super) connection: Connection,
+}
+
+impl Incoming {
+    /// The next bytes, and when they were read; none at the end.
+    pub(super) async fn next(&mut self) -> Option<Result<(Bytes, Picoseconds), Failure>> {
+        loop {
+            let frame = match self.connection.wire.reading(self.body.frame()).await? {
+                Ok(frame) => frame,
+                Err(e) => return Some(Err(failure(&e))),
+            };
+            if let Ok(data) = frame.into_data() {
+                return Some(Ok((data, self.connection.wire.read_at())));
+            }
+        }
+    }
+
+    /// The first bytes, or as many as there are.
+    pub(super) async fn head(&mut self, most: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while let Some(Ok((data, _))) = self.next().await {
+            bytes.extend_from_slice(&data);
+            if bytes.len() >= most {
+                break;
+            }
+        }
+        bytes.truncate(most);
+        bytes
+    }
+}
+
+/// A server, and the connections to it that wait for a request.
+pub(super) struct Client {
+    target: Target,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+    pub(super) clock: Clock,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Client {
+    pub(super) fn new(target: Target, clock: Clock) -> Result<Client> {
+        let tls = if target.tls { Some(tls(&target.host)?) } else { None };
+        Ok(Client { target, tls, clock, idle: Mutex::default() })
+    }
+
+    /// Opens connections ahead of a run, 64 at a time; what cannot be opened is the requests' to report.
+    pub(super) async fn open(self: &Arc<Client>, count: usize) {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let mut left = count.saturating_sub(idle);
+        while left > 0 {
+            let opening: Vec<_> = (0..left.min(64))
+                .map(|_| {
+                    let client = Arc::clone(self);
+                    tokio::spawn(async move { client.connect().await })
+                })
+                .collect();
+            left -= opening.len();
+            for one in opening {
+                match one.await {
+                    Ok(Ok(connection)) => self.keep(connection),
+                    _ => return,
+                }
+            }
+        }
+    }
+
+    /// Keeps a connection whose answer was read to its end.
+    pub(super) fn keep(&self, connection: Connection) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+    }
+
+    /// Sends a request and waits for the head of its answer, on a kept connection if there is one.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(Parts, Incoming), Failure> {
+        loop {
+            let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let fresh = kept.is_none();
+            let mut connection = match kept {
+                Some(connection) => connection,
+                None => self.connect().await?,
+            };
+            // Reading first: where the server has closed it meanwhile, that is seen here.
+            if let Err(e) = connection.wire.reading(connection.send.ready()).await {
+                if fresh {
+                    return Err(failure(&e));
+                }
+                continue;
+            }
+            let request = self.request(method.clone(), path, body.clone())?;
+            match connection.wire.sending(connection.send.try_send_request(request)).await {
+                Ok(response) => {
+                    let (parts, body) = response.into_parts();
+                    return Ok((parts, Incoming { body, connection }));
+                }
+                Err(mut e) => {
+                    // Where it was closed before anything was sent, another connection may do.
+                    if fresh || e.take_message().is_none() {
+                        return Err(failure(e.error()));
+                    }
+                }
+            }
+        }
+    }
+
+    fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>, Failure> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.target.base))
+            .body(Full::new(body))
+            .map_err(|e| Failure::new(Outcome::Connect, e.to_string()))?;
+        *request.headers_mut() = self.target.headers.clone();
+        Ok(request)
+    }
+
+    async fn connect(&self) -> Result<Connection, Failure> {
+        let failed = |e: io::Error| Failure::new(Outcome::Connect, format!("cannot connect: {e}"));
+        let stream = TcpStream::connect(self.target.addresses.as_slice()).await.map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        match &self.tls {
+            Some((connector, name)) => {
+                let secured = connector.connect(name.clone(), stream).await;
+                self.speak(secured.map_err(|e| Failure::new(Outcome::Connect, format!("TLS: {e}")))?).await
+            }
+            None => self.speak(stream).await,
+        }
+    }
+
+    /// HTTP over a stream.
+    async fn speak<S>(&self, stream: S) -> Result<Connection, Failure>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let at = Arc::new(AtomicU64::new(0));
+        let io = Stamped { inner: TokioIo::new(stream), clock: self.clock, at: Arc::clone(&at) };
+        let (send, connection) = Builder::new()
+            .max_buf_size(MOST_BUFFER)
+            .handshake(io)
+            .await
+            .map_err(|e| Failure::new(Outcome::Connect, e.to_string()))?;
+        Ok(Connection { send, wire: Wire { moving: Some(Box::pin(connection)), at } })
+    }
+}
+
+fn tls(host: &str) -> Result<(TlsConnector, ServerName<'static>)> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name =
+        ServerName::try_from(host.to_owned()).with_context(|| format!("arguments: `--url` is {host}"))?;
+    Ok((TlsConnector::from(Arc::new(config)), name))
+}
+
+/// The kind of a failure below the answer.
+pub(super) fn failure(error: &hyper::Error) -> Failure {
+    let kind = error.source().and_then(|e| e.downcast_ref::<io::Error>()).map(io::Error::kind);
+    // hyper has no other name for it.
+    let outcome = if error.to_string().contains("too large") {
+        Outcome::TooLarge
+    } else if error.is_parse() || matches!(kind, Some(ErrorKind::InvalidData | ErrorKind::InvalidInput)) {
+        Outcome::Malformed
+    } else {
+        Outcome::Disconnected
+    };
+    let cause = error.source().map_or(String::new(), |e| format!(": {e}"));
+    Failure::new(outcome, format!("{error}{cause}"))
+}
+
+/// The failure that an answer with this status is, in the server's words.
+pub(super) async fn refusal(parts: &Parts, mut body: Incoming) -> Failure {
+    let status = parts.status;
+    if status.is_redirection() {
+        let to = parts.headers.get("location").and_then(|v| v.to_str().ok()).unwrap_or("nowhere");
+        return Failure::new(Outcome::HttpStatus, format!("{status} to {to}; redirects are not followed"));
+    }
+    let message = body.head(MOST_MESSAGE).await;
+    Failure::new(Outcome::HttpStatus, format!("{status}: {}", shown(&message)))
+}

@@ -1,0 +1,177 @@
+//! A workload offered to a server in real time.
+//!
+//! Knows: when requests are due and who waits for whose answer, which is the traffic's; that one task sends and each
+//! request has its own. Knows nothing about what the answers add up to.
+
+use super::ask::{Asked, Asker, Question};
+use super::clock::Clock;
+use super::lag::Lag;
+use super::prompt::Prompts;
+use roofcast::record::{Outcome, Record};
+use roofcast::units::Picoseconds;
+use roofcast::workload::{Request, Traffic};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// A run as it was.
+pub(super) struct Run {
+    /// One for each request that was sent, in order of the schedule; times count from the start of the run.
+    pub(super) records: Vec<Record>,
+    /// Prompts whose tokens the server counted, and those of them that were as long as asked.
+    pub(super) counted: u64,
+    pub(super) exact: u64,
+    /// Milliseconds by which the loop's timers fired late.
+    pub(super) lag_ms: Vec<f64>,
+    /// Whether a user ended it.
+    pub(super) interrupted: bool,
+}
+
+/// A request in flight.
+struct Flight {
+    user: u32,
+    scheduled: Picoseconds,
+    sent: Picoseconds,
+    input_len: u64,
+    task: tokio::task::AbortHandle,
+}
+
+/// A run in progress.
+struct Loop<'a> {
+    asker: Arc<Asker>,
+    prompts: &'a Prompts,
+    traffic: Traffic,
+    start: Picoseconds,
+    flights: BTreeMap<u64, Flight>,
+    done: (mpsc::UnboundedSender<Asked>, mpsc::UnboundedReceiver<Asked>),
+    /// What was said in conversations, by the segment that the traffic knows it by.
+    said: BTreeMap<u32, String>,
+    run: Run,
+}
+
+/// Offers `traffic` until it is answered, or until the user has had enough. `tell` hears how many answers are there.
+pub(super) async fn drive(
+    asker: Arc<Asker>,
+    prompts: &Prompts,
+    traffic: Traffic,
+    mut tell: impl FnMut(u64),
+) -> Run {
+    let clock = asker.client.clock;
+    let lag = Lag::start(clock);
+    let run = Run { records: Vec::new(), counted: 0, exact: 0, lag_ms: Vec::new(), interrupted: false };
+    let mut going = Loop {
+        start: clock.now(),
+        asker,
+        prompts,
+        traffic,
+        flights: BTreeMap::new(),
+        done: mpsc::unbounded_channel(),
+        said: BTreeMap::new(),
+        run,
+    };
+    let mut enough = std::pin::pin!(tokio::signal::ctrl_c());
+    loop {
+        going.send_due(clock).await;
+        let next = going.traffic.peek();
+        if next.is_none() && going.flights.is_empty() {
+            break;
+        }
+        let due = clock.instant(going.start + next.unwrap_or_default());
+        tokio::select! {
+            biased;
+            _ = &mut enough => {
+                going.interrupt(clock.now());
+                break;
+            }
+            asked = going.done.1.recv() => if let Some(asked) = asked {
+                going.answered(asked);
+                tell(going.run.records.len() as u64);
+            },
+            () = tokio::time::sleep_until(due), if next.is_some() => (),
+        }
+    }
+    let mut run = going.run;
+    run.lag_ms = lag.stop();
+    run.records.sort_unstable_by_key(|r| r.id);
+    run
+}
+
+impl Loop<'_> {
+    /// Sends every request that is due, each before the next is made.
+    async fn send_due(&mut self, clock: Clock) {
+        while self.traffic.peek().is_some_and(|at| self.start + at <= clock.now()) {
+            let Some(request) = self.traffic.next() else { return };
+            self.send(&request, clock);
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn send(&mut self, request: &Request, clock: Clock) {
+        let id = self.traffic.total() - self.traffic.remaining() - 1;
+        let scheduled = self.start + request.at;
+        let said = self.prompts.of(request, id, |segment| self.said.get(&segment).cloned());
+        let input_len = said.input_len;
+        let question = Question { id, scheduled, input_len, output_len: said.output_len, turns: said.turns };
+        let (asker, done) = (Arc::clone(&self.asker), self.done.0.clone());
+        let task = tokio::spawn(async move {
+            // Where the run is over nobody waits for it.
+            drop(done.send(asker.ask(question).await));
+        });
+        let flight =
+            Flight { user: request.user, scheduled, sent: clock.now(), input_len, task: task.abort_handle() };
+        self.flights.insert(id, flight);
+    }
+
+    fn answered(&mut self, asked: Asked) {
+        let id = asked.record.id;
+        let Some(flight) = self.flights.remove(&id) else { return };
+        let at = Picoseconds(asked.ended.0.saturating_sub(self.start.0));
+        if asked.record.outcome == Outcome::Completed {
+            let segment = Traffic::OWN_SEGMENTS | id as u32;
+            if self.asker.keep_text {
+                self.said.insert(segment, asked.text);
+            }
+            self.traffic.completed(flight.user, at, segment);
+        } else {
+            self.traffic.refused(flight.user, at);
+        }
+        if let Some(counted) = asked.counted.filter(|_| self.prompts.texts.is_empty()) {
+            self.run.counted += 1;
+            self.run.exact += u64::from(counted == flight.input_len);
+        }
+        self.keep(asked.record);
+    }
+
+    /// Gives up what is in flight.
+    fn interrupt(&mut self, now: Picoseconds) {
+        self.run.interrupted = true;
+        for (id, flight) in std::mem::take(&mut self.flights) {
+            flight.task.abort();
+            self.keep(Record {
+                id,
+                outcome: Outcome::Unfinished,
+                input_len: flight.input_len,
+                output_len: 0,
+                scheduled: flight.scheduled,
+                sent: flight.sent,
+                first_token: None,
+                finished: now,
+                itl: Vec::new(),
+                cached_tokens: 0,
+                preemptions: 0,
+                replica: 0,
+                error: Some("the run was interrupted".into()),
+            });
+        }
+    }
+
+    /// Keeps a record, with its times counted from the start of the run.
+    fn keep(&mut self, mut record: Record) {
+        let since = |at: Picoseconds| Picoseconds(at.0.saturating_sub(self.start.0));
+        record.scheduled = since(record.scheduled);
+        record.sent = since(record.sent);
+        record.finished = since(record.finished);
+        record.first_token = record.first_token.map(since);
+        self.run.records.push(record);
+    }
+}

@@ -1,0 +1,265 @@
+//! Prompts of so many tokens, made of words that tokenizers know.
+//!
+//! Knows: which words there are, how tokens of a workload (a segment and a position in it) become words, and how many
+//! tokens a server counts beside them. Equal tokens become equal words, so that prompts share exactly what the workload
+//! says they share. Knows nothing about how a server is asked to count.
+
+use super::texts::Text;
+use roofcast::kv_cache::prefix::Run;
+use roofcast::workload::{Prompt, Request, Traffic};
+use std::future::Future;
+
+/// Words that the tokenizers in use hold as one token with the space before them.
+const WORDS: &str = "the of and to in is that for it was on are as with his they at be this from have or by one had \
+    not but what all were when we there can an your which their said if do will each about how up out them then she \
+    many some so these would other into has more her two like him see time could no make than first been its who now \
+    people my made over did down only way find use may water long little very after words called just where most know \
+    get through back much before go good new write our used me man too any day same right look think also around \
+    another came come work three word must because does part";
+
+/// What every prompt begins with: a word at the start stands without a space and may be other tokens than after one.
+const FIRST: &str = "the";
+
+/// Fewer words than this are too few to tell prompts apart.
+const FEWEST_WORDS: usize = 16;
+
+/// Makes prompts.
+#[derive(Debug, Clone)]
+pub(crate) struct Prompts {
+    words: Vec<&'static str>,
+    /// Tokens that a server counts beside the words: a start, a chat template.
+    overhead: u64,
+    tokens_per_word: f64,
+    /// Other seeds, other words.
+    pub(crate) seed: u64,
+    /// Said in turn instead of words, where there are any.
+    pub(crate) texts: Vec<Text>,
+}
+
+/// What a request says, and the lengths that go with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) turns: Vec<Turn>,
+    /// Prompt tokens, as far as they are known before a server counts them.
+    pub(crate) input_len: u64,
+    pub(crate) output_len: u64,
+}
+
+impl Prompts {
+    /// A token a word and nothing beside.
+    pub(crate) fn assumed(seed: u64) -> Prompts {
+        let words = WORDS.split_whitespace().collect();
+        Prompts { words, overhead: 0, tokens_per_word: 1.0, seed, texts: Vec::new() }
+    }
+
+    /// Learns from a server what it counts: a probe of one word and one of all, each after the first, which stands without a
+    /// space. Where they do not differ by a token a word, halves are probed until the words that take more are known. None
+    /// where it does not count.
+    pub(crate) async fn learnt<F, T>(seed: u64, count: F) -> Option<Prompts>
+    where
+        F: Fn(String) -> T,
+        T: Future<Output = Option<u64>>,
+    {
+        let mut prompts = Prompts::assumed(seed);
+        let one = count(FIRST.to_owned()).await?;
+        let with = |part: &[&str]| count(format!("{FIRST} {}", part.join(" ")));
+        let all = with(&prompts.words).await?;
+        prompts.overhead = one.saturating_sub(1);
+        let words = prompts.words.len() as u64;
+        if all == one + words {
+            return Some(prompts);
+        }
+        let mut single = Vec::new();
+        let mut parts = vec![prompts.words.clone()];
+        while let Some(part) = parts.pop() {
+            if with(&part).await? == one + part.len() as u64 {
+                single.extend(part);
+            } else if part.len() > 1 {
+                let (left, right) = part.split_at(part.len() / 2);
+                parts.extend([right.to_vec(), left.to_vec()]);
+            }
+        }
+        if single.len() >= FEWEST_WORDS && with(&single).await? == one + single.len() as u64 {
+            prompts.words = single;
+        } else {
+            // A tokenizer of another kind: as many words as its mean says.
+            prompts.tokens_per_word = (all.saturating_sub(one) as f64 / words as f64).max(0.01);
+        }
+        Some(prompts)
+    }
+
+    /// What a request says. `answered` gives what a server said in an earlier one, which then counts for it.
+    pub(crate) fn of(&self, request: &Request, id: u64, answered: impl Fn(u32) -> Option<String>) -> Said {
+        let output_len = request.output_len.into();
+        match self.texts.get(id as usize % self.texts.len().max(1)) {
+            Some(text) => {
+                let words: usize = text.turns.iter().map(|t| t.text.split_whitespace().count()).sum();
+                Said {
+                    turns: text.turns.clone(),
+                    input_len: words as u64,
+                    output_len: text.output_len.unwrap_or(output_len),
+                }
+            }
+            None => {
+                let turns = self.turns(request, id, answered);
+                Said { turns, input_len: request.input_len.into(), output_len }
+            }
+        }
+    }
+
+    fn turns(&self, request: &Request, id: u64, answered: impl Fn(u32) -> Option<String>) -> Vec<Turn> {
+        let own = Traffic::OWN_SEGMENTS | id as u32;
+        let whole = u64::from(request.input_len);
+        let runs = match &request.prompt {
+            Prompt::Own => vec![Run { segment: own, start: 0, length: whole }],
+            Prompt::Shared { segment, length } => {
+                let shared = u64::from(*length).min(whole);
+                vec![
+                    Run { segment: *segment, start: 0, length: shared },
+                    Run { segment: own, start: 0, length: whole - shared },
+                ]
+            }
+            Prompt::Runs(runs) => runs.to_vec(),
+        };
+        let mut overhead = self.overhead;
+        let mut turns: Vec<Turn> = Vec::new();
+        for run in runs {
+            if let Some(text) = answered(run.segment) {
+                turns.push(Turn { user: false, text });
+                continue;
+            }
+            let tokens = run.length.saturating_sub(overhead);
+            overhead = overhead.saturating_sub(run.length);
+            let begins = turns.is_empty();
+            let text = self.text(run.segment, run.start, tokens, begins);
+            match turns.last_mut() {
+                Some(last) if last.user => {
+                    last.text.push(' ');
+                    last.text.push_str(&text);
+                }
+                _ => turns.push(Turn { user: true, text }),
+            }
+        }
+        for turn in &mut turns {
+            if turn.text.trim().is_empty() {
+                // No endpoint takes an empty prompt.
+                turn.text = FIRST.to_owned();
+            }
+        }
+        turns
+    }
+
+    /// Words of a segment; where they begin a prompt, after the word that all begin with.
+    fn text(&self, segment: u32, start: u64, tokens: u64, begins: bool) -> String {
+        let words = (tokens as f64 / self.tokens_per_word).round() as u64;
+        let mut text = String::with_capacity(words as usize * 5);
+        for position in start..start + words {
+            if position > start {
+                text.push(' ');
+            } else if begins {
+                text.push_str(FIRST);
+                continue;
+            }
+            let drawn = mixed(self.seed ^ mixed(u64::from(segment) << 32 ^ position));
+            text.push_str(self.words.get(drawn as usize % self.words.len()).copied().unwrap_or_default());
+        }
+        text
+    }
+}
+
+/// What one side said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// The user, else the server.
+    pub(crate) user: bool,
+    /// The words.
+    pub(crate) text: String,
+}
+
+/// SplitMix64's output function (Steele, Lea and Flood, OOPSLA 2014).
+fn mixed(value: u64) -> u64 {
+    let z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roofcast::units::Picoseconds;
+    use std::cell::Cell;
+
+    fn request(input_len: u32, prompt: Prompt) -> Request {
+        Request { at: Picoseconds::ZERO, input_len, output_len: 1, priority: 0, user: 0, prompt }
+    }
+
+    fn said(prompts: &Prompts, id: u64, request: &Request) -> String {
+        let turns = prompts.of(request, id, |_| None).turns;
+        assert_eq!(turns.len(), 1);
+        turns[0].text.clone()
+    }
+
+    /// Runs what never waits.
+    fn now<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn equal_tokens_are_equal_words() {
+        let prompts = Prompts::assumed(1);
+        let shared = |id| said(&prompts, id, &request(30, Prompt::Shared { segment: 5, length: 20 }));
+        let (a, b) = (shared(0), shared(1));
+        let words = |t: &str| t.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!((words(&a).len(), words(&a)[..20] == words(&b)[..20], a == b), (30, true, false));
+        // The same in runs, from the middle of a segment on, after the word that all begin with.
+        let runs = [Run { segment: 5, start: 10, length: 10 }, Run { segment: 9, start: 0, length: 4 }];
+        let runs = said(&prompts, 2, &request(14, Prompt::Runs(Box::new(runs))));
+        assert_eq!((words(&runs)[0].as_str(), &words(&runs)[1..10]), (FIRST, &words(&a)[11..20]));
+        // Own prompts differ from one another, and under another seed.
+        let own = |prompts: &Prompts, id| said(prompts, id, &request(16, Prompt::Own));
+        assert_ne!(own(&prompts, 0), own(&prompts, 1));
+        assert_ne!(own(&prompts, 0), own(&Prompts::assumed(2), 0));
+    }
+
+    #[test]
+    fn answers_stand_in_conversations() {
+        let runs = [(7, 3), (1 << 31, 2), (7, 2)].map(|(segment, length)| Run { segment, start: 0, length });
+        let talk = request(7, Prompt::Runs(Box::new(runs)));
+        let said = Prompts::assumed(0).of(&talk, 4, |s| (s == 1 << 31).then(|| "well then".to_owned()));
+        let turns = said.turns;
+        assert_eq!(turns.iter().map(|t| t.user).collect::<Vec<_>>(), [true, false, true]);
+        assert_eq!(turns[1].text, "well then");
+    }
+
+    #[test]
+    fn a_servers_count_is_learnt_and_met() {
+        // Seven tokens beside the words: 50 tokens are 43 words; where there is no room, one word is said.
+        let asked = Cell::new(0);
+        let count = |text: String| {
+            asked.set(asked.get() + 1);
+            std::future::ready(Some(7 + text.split(' ').count() as u64))
+        };
+        let prompts = now(Prompts::learnt(0, count)).unwrap();
+        assert_eq!(asked.get(), 2);
+        assert_eq!(said(&prompts, 0, &request(50, Prompt::Own)).split(' ').count(), 43);
+        assert_eq!(said(&prompts, 0, &request(3, Prompt::Own)).split(' ').count(), 1);
+        assert!(now(Prompts::learnt(0, |_| std::future::ready(None))).is_none());
+    }
+
+    #[test]
+    fn words_of_several_tokens_are_left_out() {
+        // Words of six letters and more take two tokens.
+        let tokens = |text: &str| text.split(' ').map(|w| if w.len() > 5 { 2 } else { 1 }).sum::<u64>();
+        let prompts = now(Prompts::learnt(0, |text| std::future::ready(Some(tokens(&text))))).unwrap();
+        let text = said(&prompts, 0, &request(400, Prompt::Own));
+        assert_eq!(tokens(&text), 400, "{text}");
+    }
+
+    #[test]
+    fn tokens_of_letters_are_met_in_the_mean() {
+        let prompts = now(Prompts::learnt(0, |text| std::future::ready(Some(text.len() as u64)))).unwrap();
+        let letters = said(&prompts, 0, &request(4000, Prompt::Own)).len() as f64;
+        assert!((letters / 4000.0 - 1.0).abs() < 0.1, "{letters}");
+    }
+}

@@ -1,0 +1,228 @@
+//! What a run adds up to: vLLM's keys, the load that was achieved, the client's own state, and whether to believe it.
+//!
+//! Knows: records and samples; when a run is invalid. Pure. How it is shown is the verb's.
+
+use super::load::Run;
+use super::window::{self, Position, Window};
+use roofcast::record::{Outcome, Record};
+use roofcast::spec::Slo;
+use roofcast::summary::{Statistics, Summary};
+use roofcast::units::Picoseconds;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::collections::BTreeMap;
+
+/// The least share of the requested load that a valid run achieves.
+const LEAST_SHARE: f64 = 0.95;
+
+/// The largest share of failures in a valid run.
+const MOST_FAILED: f64 = 0.01;
+
+/// The load that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Requested {
+    /// Users of a closed loop.
+    pub(crate) concurrency: Option<u64>,
+    /// Requests per second of an open one.
+    pub(crate) rate: Option<f64>,
+    /// Whether users pause between requests, so that fewer are in flight than there are.
+    pub(crate) thinks: bool,
+}
+
+/// How to judge a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Judge {
+    pub(crate) slo: Slo,
+    pub(crate) window: Window,
+    /// The largest 99th percentile of the client's lag.
+    pub(crate) most_lag_ms: f64,
+}
+
+/// What the client itself did.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub(crate) struct ClientState {
+    /// By how much its loop ran late.
+    pub(crate) lag_ms_mean: f64,
+    pub(crate) lag_ms_p50: f64,
+    pub(crate) lag_ms_p99: f64,
+    pub(crate) lag_ms_max: f64,
+    /// From when a request was due to its sending.
+    pub(crate) send_delay_ms_p99: f64,
+    /// Processor time that it took.
+    pub(crate) cpu_s: f64,
+    pub(crate) cpu_s_per_1k_tokens: f64,
+}
+
+/// A run, added up.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Report {
+    pub(crate) valid: bool,
+    /// Whether a user ended it.
+    pub(crate) interrupted: bool,
+    /// Why it is not, a sentence each.
+    pub(crate) invalid_because: Vec<String>,
+    pub(crate) summary: Summary,
+    pub(crate) ttft_from_schedule: Statistics,
+    pub(crate) e2el_from_schedule: Statistics,
+    pub(crate) requested: Requested,
+    pub(crate) achieved_concurrency: f64,
+    pub(crate) max_concurrent_requests: u64,
+    pub(crate) max_output_tokens_per_s: u64,
+    pub(crate) achieved_rate: Option<f64>,
+    pub(crate) client: ClientState,
+    /// Failures by kind, and the first message of each.
+    pub(crate) failures: BTreeMap<Outcome, Failures>,
+    /// Share of the counted prompts that had exactly the tokens asked for; none where the server counts none.
+    pub(crate) exact_prompts: Option<f64>,
+    pub(crate) window: Window,
+    pub(crate) itl_by_position: Vec<Position>,
+}
+
+/// Failures of one kind.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct Failures {
+    pub(crate) count: u64,
+    pub(crate) first: String,
+}
+
+impl Report {
+    /// The report of a run that took `cpu_s` of processor time.
+    pub(super) fn of(run: &Run, requested: Requested, judge: &Judge, cpu_s: f64) -> Report {
+        let counting = judge.window.of(&run.records);
+        let summary = Summary::of(counting, &judge.slo);
+        let tokens: u64 = run.records.iter().map(|r| r.output_len).sum();
+        let mut report = Report {
+            valid: true,
+            interrupted: run.interrupted,
+            invalid_because: Vec::new(),
+            ttft_from_schedule: from_schedule(counting, |r| r.first_token),
+            e2el_from_schedule: from_schedule(counting, |r| Some(r.finished)),
+            requested,
+            achieved_concurrency: window::concurrency(&run.records, requested.concurrency.unwrap_or(1)),
+            max_concurrent_requests: window::peak_concurrency(&run.records),
+            max_output_tokens_per_s: window::peak_tokens_per_s(&run.records),
+            achieved_rate: window::rate(&run.records, |r| r.sent),
+            client: client(run, cpu_s, tokens),
+            failures: failures(&run.records),
+            exact_prompts: (run.counted > 0).then(|| run.exact as f64 / run.counted as f64),
+            window: judge.window,
+            itl_by_position: window::by_position(counting),
+            summary,
+        };
+        report.invalid_because = report.complaints(run, judge);
+        report.valid = report.invalid_because.is_empty();
+        report
+    }
+
+    /// Whether every request was answered and the 99th percentiles keep the bounds.
+    pub(crate) fn meets(&self, slo: &Slo) -> bool {
+        let s = &self.summary;
+        let within = |bound: Option<f64>, p99: f64| bound.is_none_or(|most| p99 <= most);
+        self.valid
+            && s.failed == 0
+            && within(slo.ttft_p99_ms, s.ttft.p99)
+            && within(slo.tpot_p99_ms, s.tpot.p99)
+            && within(slo.e2el_p99_ms, s.e2el.p99)
+    }
+
+    fn complaints(&self, run: &Run, judge: &Judge) -> Vec<String> {
+        let mut found = Vec::new();
+        if run.interrupted {
+            found.push("the run was interrupted".to_owned());
+        }
+        if self.client.lag_ms_p99 > judge.most_lag_ms {
+            found.push(format!(
+                "the client lagged: its loop ran {:.1} ms late at the 99th percentile, above {} ms",
+                self.client.lag_ms_p99, judge.most_lag_ms
+            ));
+        }
+        let sent = run.records.len() as f64;
+        if let Some(users) = self.requested.concurrency.filter(|_| !self.requested.thinks) {
+            let wanted = (users as f64).min(sent);
+            if self.achieved_concurrency < LEAST_SHARE * wanted {
+                found.push(format!(
+                    "fell short of the load: {:.1} of {wanted} requests in flight",
+                    self.achieved_concurrency
+                ));
+            }
+        }
+        let scheduled = window::rate(&run.records, |r| r.scheduled).filter(|_| self.requested.rate.is_some());
+        if let (Some(wanted), Some(achieved)) = (scheduled, self.achieved_rate)
+            && achieved < LEAST_SHARE * wanted
+        {
+            found.push(format!("fell short of the load: {achieved:.2} of {wanted:.2} requests/s sent"));
+        }
+        let failed = self.failures.values().map(|f| f.count).sum::<u64>();
+        if failed as f64 > MOST_FAILED * sent {
+            found.push(format!("{failed} of {sent} requests failed"));
+        }
+        if self.summary.completed == 0 {
+            found.push("no request of the window completed".to_owned());
+        }
+        found
+    }
+}
+
+fn from_schedule(records: &[Record], time: impl Fn(&Record) -> Option<Picoseconds>) -> Statistics {
+    let done = records.iter().filter(|r| r.outcome == Outcome::Completed);
+    let late = |r: &Record| Some(Picoseconds(time(r)?.0.saturating_sub(r.scheduled.0)).ms());
+    Statistics::of(&mut done.filter_map(late).collect::<Vec<_>>())
+}
+
+fn client(run: &Run, cpu_s: f64, tokens: u64) -> ClientState {
+    let lag = Statistics::of(&mut run.lag_ms.clone());
+    let delay = |r: &Record| Picoseconds(r.sent.0.saturating_sub(r.scheduled.0)).ms();
+    ClientState {
+        lag_ms_mean: lag.mean,
+        lag_ms_p50: lag.median,
+        lag_ms_p99: lag.p99,
+        lag_ms_max: run.lag_ms.iter().copied().fold(0.0, f64::max),
+        send_delay_ms_p99: Statistics::of(&mut run.records.iter().map(delay).collect::<Vec<_>>()).p99,
+        cpu_s,
+        cpu_s_per_1k_tokens: if tokens > 0 { cpu_s * 1e3 / tokens as f64 } else { 0.0 },
+    }
+}
+
+fn failures(records: &[Record]) -> BTreeMap<Outcome, Failures> {
+    let mut found: BTreeMap<Outcome, Failures> = BTreeMap::new();
+    for record in records.iter().filter(|r| r.outcome != Outcome::Completed) {
+        let first = || Failures { count: 0, first: record.error.clone().unwrap_or_default() };
+        found.entry(record.outcome).or_insert_with(first).count += 1;
+    }
+    found
+}
+
+impl Serialize for Report {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("valid", &self.valid)?;
+        map.serialize_entry("invalid_because", &self.invalid_because)?;
+        let summary = serde_json::to_value(&self.summary).map_err(serde::ser::Error::custom)?;
+        for (key, value) in summary.as_object().into_iter().flatten() {
+            map.serialize_entry(key, value)?;
+        }
+        for (name, s) in [("ttft", &self.ttft_from_schedule), ("e2el", &self.e2el_from_schedule)] {
+            for (statistic, value) in [
+                ("mean", s.mean),
+                ("median", s.median),
+                ("p50", s.median),
+                ("p90", s.p90),
+                ("p95", s.p95),
+                ("p99", s.p99),
+            ] {
+                map.serialize_entry(&format!("{statistic}_{name}_from_schedule_ms"), &value)?;
+            }
+        }
+        map.serialize_entry("requested_concurrency", &self.requested.concurrency)?;
+        map.serialize_entry("achieved_concurrency", &self.achieved_concurrency)?;
+        map.serialize_entry("max_concurrent_requests", &self.max_concurrent_requests)?;
+        map.serialize_entry("max_output_tokens_per_s", &self.max_output_tokens_per_s)?;
+        map.serialize_entry("requested_rate", &self.requested.rate)?;
+        map.serialize_entry("achieved_rate", &self.achieved_rate)?;
+        map.serialize_entry("client", &self.client)?;
+        map.serialize_entry("failures", &self.failures)?;
+        map.serialize_entry("exact_prompts", &self.exact_prompts)?;
+        map.serialize_entry("window", &self.window)?;
+        map.serialize_entry("itl_by_position", &self.itl_by_position)?;
+        map.end()
+    }
+}

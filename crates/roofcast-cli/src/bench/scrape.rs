@@ -1,0 +1,172 @@
+//! The server's own view: `/metrics`, read every second while a run goes on.
+//!
+//! Knows: the text form of Prometheus as far as gauges and counters of serving engines go, whose names have a colon (`vllm:`,
+//! `llamacpp:`, `sglang:`). Label sets of a name are added up. Knows nothing about what the names mean.
+
+use super::client::Client;
+use bytes::Bytes;
+use hyper::Method;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// The most that is read of one scrape: vLLM's has 54 kB.
+const MOST_BYTES: usize = 4 << 20;
+
+/// The most names that are kept.
+const MOST_NAMES: usize = 1000;
+
+const EVERY: Duration = Duration::from_secs(1);
+
+/// How long one scrape may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a server said of itself during a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(crate) struct ServerMetrics {
+    /// How often it was asked and answered.
+    pub(crate) samples: u64,
+    pub(crate) gauges: BTreeMap<String, Level>,
+    /// By how much each counter grew.
+    pub(crate) counters: BTreeMap<String, f64>,
+}
+
+/// A gauge over a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub(crate) struct Level {
+    pub(crate) mean: f64,
+    pub(crate) max: f64,
+}
+
+/// Samples so far.
+#[derive(Debug, Default)]
+struct Samples {
+    metrics: ServerMetrics,
+    first: BTreeMap<String, f64>,
+}
+
+/// A scraping that goes on.
+pub(super) struct Scrape {
+    samples: Arc<Mutex<Samples>>,
+    client: Arc<Client>,
+    task: JoinHandle<()>,
+}
+
+impl Scrape {
+    pub(super) async fn start(client: Arc<Client>) -> Scrape {
+        let samples = Arc::new(Mutex::new(Samples::default()));
+        once(&client, &samples).await;
+        let (asked, kept) = (Arc::clone(&client), Arc::clone(&samples));
+        let task = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(EVERY).await;
+                once(&asked, &kept).await;
+            }
+        });
+        Scrape { samples, client, task }
+    }
+
+    /// Asks a last time.
+    pub(super) async fn stop(self) -> ServerMetrics {
+        self.task.abort();
+        once(&self.client, &self.samples).await;
+        std::mem::take(&mut self.samples.lock().unwrap_or_else(PoisonError::into_inner).metrics)
+    }
+}
+
+async fn once(client: &Client, samples: &Mutex<Samples>) {
+    let asked = async {
+        let (parts, mut incoming) = client.send(Method::GET, "/metrics", Bytes::new()).await.ok()?;
+        parts.status.is_success().then_some(())?;
+        Some(incoming.head(MOST_BYTES).await)
+    };
+    if let Ok(Some(text)) = tokio::time::timeout(PATIENCE, asked).await {
+        samples.lock().unwrap_or_else(PoisonError::into_inner).add(&String::from_utf8_lossy(&text));
+    }
+}
+
+impl Samples {
+    fn add(&mut self, text: &str) {
+        let mut gauges: BTreeMap<&str, f64> = BTreeMap::new();
+        let mut counters: BTreeMap<&str, f64> = BTreeMap::new();
+        let mut kind = ("", "");
+        for line in text.lines() {
+            if let Some(typed) = line.strip_prefix("# TYPE ") {
+                kind = typed.split_once(' ').unwrap_or_default();
+            } else if let Some((name, value)) = sample(line).filter(|(name, _)| *name == kind.0) {
+                match kind.1.trim() {
+                    "gauge" if !name.ends_with("_created") => *gauges.entry(name).or_default() += value,
+                    "counter" => *counters.entry(name).or_default() += value,
+                    _ => {}
+                }
+            }
+        }
+        self.metrics.samples += 1;
+        let n = self.metrics.samples as f64;
+        for (name, value) in gauges.into_iter().take(MOST_NAMES) {
+            let level = self.metrics.gauges.entry(name.to_owned()).or_default();
+            level.mean += (value - level.mean) / n;
+            level.max = level.max.max(value);
+        }
+        for (name, value) in counters.into_iter().take(MOST_NAMES) {
+            let first = *self.first.entry(name.to_owned()).or_insert(value);
+            self.metrics.counters.insert(name.to_owned(), value - first);
+        }
+    }
+}
+
+/// Name and value of a line of an engine's metrics.
+fn sample(line: &str) -> Option<(&str, f64)> {
+    let end = line.find(['{', ' '])?;
+    let name = line.get(..end).filter(|name| name.contains(':') && !name.starts_with('#'))?;
+    let (_, value) = line.rsplit_once(' ')?;
+    Some((name, value.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# HELP vllm:num_requests_running x\n# TYPE vllm:num_requests_running gauge\n\
+        vllm:num_requests_running{engine=\"0\",model_name=\"a b\"} 3.0\nvllm:num_requests_running{engine=\"1\"} 1.0\n\
+        # TYPE vllm:prompt_tokens_total counter\nvllm:prompt_tokens_total{engine=\"0\"} 69.0\n\
+        # TYPE vllm:prompt_tokens_created gauge\nvllm:prompt_tokens_created{engine=\"0\"} 1.7e+09\n\
+        # TYPE python_info gauge\npython_info{a=\"b\"} 1.0\n";
+
+    #[test]
+    fn gauges_are_levels_and_counters_grow() {
+        let mut samples = Samples::default();
+        samples.add(TEXT);
+        samples.add(&TEXT.replace(" 69.0", " 100").replace(" 3.0", " 5.0"));
+        let found = samples.metrics;
+        // 3 + 1, then 5 + 1; 69, then 100.
+        assert_eq!(
+            found.gauges,
+            [("vllm:num_requests_running".to_owned(), Level { mean: 5.0, max: 6.0 })].into()
+        );
+        assert_eq!(found.counters, [("vllm:prompt_tokens_total".to_owned(), 31.0)].into());
+    }
+
+    #[test]
+    fn anything_else_is_left_alone() {
+        let mut samples = Samples::default();
+        samples.add("# TYPE\n# TYPE a:b gauge\na:b\na:b x\na:b{ 1\n\u{0}{} 3\n<html> 404");
+        assert_eq!(samples.metrics.gauges.keys().collect::<Vec<_>>(), ["a:b"]);
+    }
+
+    #[test]
+    fn recorded_metrics_of_both_engines() {
+        for (file, gauge, counter) in [
+            ("vllm-metrics", "vllm:num_requests_running", "vllm:generation_tokens_total"),
+            ("llama-metrics", "llamacpp:requests_processing", "llamacpp:tokens_predicted_total"),
+        ] {
+            let Some(text) = crate::bench::testing::capture(file) else { return };
+            let mut samples = Samples::default();
+            samples.add(&text);
+            let found = samples.metrics;
+            assert!(found.gauges.contains_key(gauge) && found.counters.contains_key(counter), "{found:?}");
+        }
+    }
+}

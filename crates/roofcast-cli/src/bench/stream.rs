@@ -1,0 +1,163 @@
+//! Server-sent events, cut out of bytes as they come.
+//!
+//! Knows: lines, fields, comments and blank lines, in whatever pieces a socket hands them over. Knows nothing about what
+//! the data mean: that is [`super::dialect`]'s.
+
+/// The longest line that is kept: no token of any server comes near.
+pub(super) const MOST_LINE: usize = 16 << 20;
+
+/// One event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event<'a> {
+    /// What its `data` lines hold.
+    Data(&'a [u8]),
+    /// The same where the server calls it an error, by `event: error` or by llama.cpp's `error:` line.
+    Error(&'a [u8]),
+}
+
+/// A line grew beyond [`MOST_LINE`].
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooLong;
+
+/// Events so far cut.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    /// The start of a line whose end has not come.
+    line: Vec<u8>,
+    /// The data of an event whose blank line has not come.
+    data: Vec<u8>,
+    error: bool,
+    /// Whether `data` holds a line; it may be an empty one.
+    begun: bool,
+}
+
+impl Events {
+    /// Takes the next bytes; `each` sees every event that they complete.
+    pub(super) fn feed(&mut self, mut bytes: &[u8], each: &mut impl FnMut(Event)) -> Result<(), TooLong> {
+        while let Some(end) = bytes.iter().position(|b| *b == b'\n') {
+            let (head, rest) = bytes.split_at(end);
+            bytes = rest.get(1..).unwrap_or_default();
+            if self.line.is_empty() {
+                self.line(head, each)?;
+            } else {
+                let mut line = std::mem::take(&mut self.line);
+                line.extend_from_slice(head);
+                self.line(&line, each)?;
+                line.clear();
+                self.line = line;
+            }
+        }
+        if self.line.len() + bytes.len() > MOST_LINE {
+            return Err(TooLong);
+        }
+        self.line.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// The body has ended: what stands there without its blank line is an event, too.
+    pub(super) fn end(&mut self, each: &mut impl FnMut(Event)) -> Result<(), TooLong> {
+        let line = std::mem::take(&mut self.line);
+        if !line.is_empty() {
+            self.line(&line, each)?;
+        }
+        self.line(b"", each)
+    }
+
+    fn line(&mut self, line: &[u8], each: &mut impl FnMut(Event)) -> Result<(), TooLong> {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            if self.begun {
+                let event = if self.error { Event::Error(&self.data) } else { Event::Data(&self.data) };
+                each(event);
+            }
+            self.data.clear();
+            (self.error, self.begun) = (false, false);
+            return Ok(());
+        }
+        if let Some(value) = value_of(line, b"data") {
+            self.push(value)
+        } else if let Some(value) = value_of(line, b"error") {
+            self.error = true;
+            self.push(value)
+        } else {
+            self.error |= value_of(line, b"event") == Some(b"error");
+            Ok(())
+        }
+    }
+
+    /// Adds a line of data; several of one event are joined by line feeds.
+    fn push(&mut self, value: &[u8]) -> Result<(), TooLong> {
+        if self.data.len() + value.len() > MOST_LINE {
+            return Err(TooLong);
+        }
+        if self.begun {
+            self.data.push(b'\n');
+        }
+        self.begun = true;
+        self.data.extend_from_slice(value);
+        Ok(())
+    }
+}
+
+/// The value of a line that has this field; one space after the colon is not part of it.
+fn value_of<'a>(line: &'a [u8], field: &[u8]) -> Option<&'a [u8]> {
+    let value = line.strip_prefix(field)?.strip_prefix(b":")?;
+    Some(value.strip_prefix(b" ").unwrap_or(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(pieces: &[&[u8]]) -> Vec<(bool, String)> {
+        let (mut parser, mut found) = (Events::default(), Vec::new());
+        let mut keep = |event: Event| match event {
+            Event::Data(d) => found.push((false, String::from_utf8(d.to_vec()).unwrap())),
+            Event::Error(d) => found.push((true, String::from_utf8(d.to_vec()).unwrap())),
+        };
+        pieces.iter().for_each(|piece| parser.feed(piece, &mut keep).unwrap());
+        parser.end(&mut keep).unwrap();
+        found
+    }
+
+    const TEXT: &[u8] =
+        b": keep-alive\r\n\r\ndata: {\"a\": 1}\n\nid: 7\ndata:b\ndata: c\r\n\r\n: ping\n\nevent: error\n\
+        data: broken\n\nerror: {\"code\": 500}\n\ndata:\n\ndata: [DONE]";
+
+    #[test]
+    fn fields_comments_and_line_ends() {
+        let expected = [
+            (false, "{\"a\": 1}"),
+            (false, "b\nc"),
+            (true, "broken"),
+            (true, "{\"code\": 500}"),
+            (false, ""),
+            (false, "[DONE]"),
+        ];
+        let found = events(&[TEXT]);
+        assert_eq!(found.iter().map(|(e, t)| (*e, t.as_str())).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn any_two_cuts_give_the_same_events() {
+        let whole = events(&[TEXT]);
+        for first in 0..=TEXT.len() {
+            for second in first..=TEXT.len() {
+                let pieces = [&TEXT[..first], &TEXT[first..second], &TEXT[second..]];
+                assert_eq!(events(&pieces), whole, "cut at {first} and {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_given_up() {
+        let (mut parser, megabyte) = (Events::default(), vec![b'x'; 1 << 20]);
+        for _ in 0..16 {
+            assert_eq!(parser.feed(&megabyte, &mut |_| ()), Ok(()));
+        }
+        assert_eq!(parser.feed(b"x", &mut |_| ()), Err(TooLong));
+        // The same by many lines of one event.
+        let (mut parser, line) = (Events::default(), [&b"data:"[..], &megabyte, b"\n"].concat());
+        assert!((0..17).any(|_| parser.feed(&line, &mut |_| ()) == Err(TooLong)));
+    }
+}

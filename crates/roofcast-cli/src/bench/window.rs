@@ -1,0 +1,175 @@
+//! The part of a run that counts, and the load that was really offered in it.
+//!
+//! Knows: which records are warm-up and cool-down, how many requests were in flight, at what rate they were sent. Pure.
+
+use roofcast::record::{Outcome, Record};
+use roofcast::units::Picoseconds;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Requests at either end that do not count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Window {
+    pub(crate) warmup: u64,
+    pub(crate) cooldown: u64,
+}
+
+impl Window {
+    /// The records that count, of all in order of the schedule.
+    pub(super) fn of<'a>(&self, records: &'a [Record]) -> &'a [Record] {
+        let last = records.len().saturating_sub(self.cooldown as usize);
+        records.get(self.warmup as usize..last).unwrap_or_default()
+    }
+}
+
+/// Requests in flight in the mean while `users` were asking: from when each of them had sent once until the last request was
+/// sent. Where that is no time at all, the most that were in flight.
+pub(super) fn concurrency(records: &[Record], users: u64) -> f64 {
+    let mut sent: Vec<u64> = records.iter().map(|r| r.sent.0).collect();
+    sent.sort_unstable();
+    let users = (users as usize).clamp(1, sent.len().max(1));
+    let (Some(&from), Some(&to)) = (sent.get(users - 1), sent.last()) else { return 0.0 };
+    if to <= from {
+        return peak_concurrency(records) as f64;
+    }
+    let overlap = |r: &Record| r.finished.0.min(to).saturating_sub(r.sent.0.max(from));
+    let busy: u128 = records.iter().map(|r| u128::from(overlap(r))).sum();
+    busy as f64 / (to - from) as f64
+}
+
+/// The most requests that were in flight at one time.
+pub(super) fn peak_concurrency(records: &[Record]) -> u64 {
+    // An end goes before a start at the same time.
+    let ends = records.iter().map(|r| (r.finished.0, -1));
+    let mut turns: Vec<(u64, i64)> = records.iter().map(|r| (r.sent.0, 1)).chain(ends).collect();
+    turns.sort_unstable();
+    let (mut now, mut most) = (0, 0);
+    for (_, step) in turns {
+        now += step;
+        most = most.max(now);
+    }
+    most as u64
+}
+
+/// The most chunks with tokens that were read within one second of the run.
+pub(super) fn peak_tokens_per_s(records: &[Record]) -> u64 {
+    const SECOND: u64 = 1_000_000_000_000;
+    let mut seconds: BTreeMap<u64, u64> = BTreeMap::new();
+    for record in records {
+        let Some(first) = record.first_token else { continue };
+        let mut at = first.0;
+        *seconds.entry(at / SECOND).or_default() += 1;
+        for gap in &record.itl {
+            at = at.saturating_add(gap.0);
+            *seconds.entry(at / SECOND).or_default() += 1;
+        }
+    }
+    seconds.into_values().max().unwrap_or(0)
+}
+
+/// Gaps between chunks at a part of the answers.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Position {
+    /// The first and the last of the gaps, counted from 1.
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) gaps: u64,
+    pub(crate) mean_ms: f64,
+}
+
+/// How the gaps grow along the answers, in at most 32 parts.
+pub(super) fn by_position(records: &[Record]) -> Vec<Position> {
+    const MOST_PARTS: usize = 32;
+    let done = || records.iter().filter(|r| r.outcome == Outcome::Completed);
+    let width = done().map(|r| r.itl.len()).max().unwrap_or(0).div_ceil(MOST_PARTS).max(1);
+    let mut parts: Vec<(u64, u128)> = Vec::new();
+    for record in done() {
+        for (index, gaps) in record.itl.chunks(width).enumerate() {
+            if parts.len() == index {
+                parts.push((0, 0));
+            }
+            if let Some((count, sum)) = parts.get_mut(index) {
+                *count += gaps.len() as u64;
+                *sum += gaps.iter().map(|g| u128::from(g.0)).sum::<u128>();
+            }
+        }
+    }
+    let part = |(index, (gaps, sum)): (usize, (u64, u128))| Position {
+        from: (index * width) as u64 + 1,
+        to: ((index + 1) * width) as u64,
+        gaps,
+        mean_ms: sum as f64 / gaps as f64 / 1e9,
+    };
+    parts.into_iter().enumerate().map(part).collect()
+}
+
+/// Requests per second by `time`, first to last; none where that is no time.
+pub(super) fn rate(records: &[Record], time: impl Fn(&Record) -> Picoseconds) -> Option<f64> {
+    let first = records.iter().map(&time).min()?;
+    let last = records.iter().map(&time).max()?;
+    let span = last.seconds() - first.seconds();
+    (span > 0.0).then(|| (records.len() - 1) as f64 / span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(id: u64, sent: u64, finished: u64) -> Record {
+        let line = format!(
+            r#"{{"id":{id},"outcome":"completed","input_len":1,"output_len":1,"scheduled_ms":{sent},"sent_ms":{sent},"finished_ms":{finished}}}"#
+        );
+        Record::from_line("test", &line).unwrap()
+    }
+
+    #[test]
+    fn concurrency_by_hand() {
+        // Two users: 0–10 then 10–30, and 0–20 then 25–30. Both have sent at 0, the last is sent at 25. Busy: 10 + 15 and 20 + 0 of 25.
+        let records = [record(0, 0, 10), record(1, 0, 20), record(2, 10, 30), record(3, 25, 30)];
+        assert!((concurrency(&records, 2) - 45.0 / 25.0).abs() < 1e-9);
+        assert_eq!(peak_concurrency(&records), 2);
+        // All at once: no time between the first and the last sending.
+        assert_eq!(concurrency(&records[..2], 2), 2.0);
+        assert_eq!((concurrency(&[], 2), peak_concurrency(&[])), (0.0, 0));
+        // 3 gaps in 25 ms.
+        assert!((rate(&records, |r| r.sent).unwrap() - 120.0).abs() < 1e-9);
+        assert_eq!(rate(&records[..2], |r| r.sent), None);
+    }
+
+    #[test]
+    fn tokens_of_a_second() {
+        let mut late = record(0, 0, 2500);
+        // At 0.9, 0.95, 1.1, 1.2 and 1.3 s: two in the first second, three in the next.
+        late.first_token = Some(Picoseconds(900_000_000_000));
+        late.itl = [50, 150, 100, 100].map(|ms| Picoseconds(ms * 1_000_000_000)).to_vec();
+        assert_eq!(peak_tokens_per_s(&[record(1, 0, 1), late]), 3);
+    }
+
+    #[test]
+    fn gaps_along_the_answers() {
+        let with = |gaps: &[u64]| {
+            let mut record = record(0, 0, 1);
+            record.itl = gaps.iter().map(|ms| Picoseconds(ms * 1_000_000_000)).collect();
+            record
+        };
+        // (1 + 3)/2 and (2 + 6)/2, and one at the end.
+        let found = by_position(&[with(&[1, 2]), with(&[3, 6, 9])]);
+        assert_eq!(
+            found.iter().map(|p| (p.from, p.gaps, p.mean_ms)).collect::<Vec<_>>(),
+            [(1, 2, 2.0), (2, 2, 4.0), (3, 1, 9.0)]
+        );
+        // 33 gaps: 17 parts of two, the last of one.
+        let found = by_position(&[with(&(0..33).collect::<Vec<_>>())]);
+        assert_eq!((found.len(), found[16].from, found[16].gaps, found[16].mean_ms), (17, 33, 1, 32.0));
+        assert_eq!(by_position(&[]), []);
+    }
+
+    #[test]
+    fn the_ends_are_cut_off() {
+        let records: Vec<_> = (0..5).map(|id| record(id, id, id + 1)).collect();
+        let ids = |warmup, cooldown| {
+            Window { warmup, cooldown }.of(&records).iter().map(|r| r.id).collect::<Vec<_>>()
+        };
+        assert_eq!((ids(1, 2), ids(0, 0).len(), ids(4, 1), ids(9, 9)), (vec![1, 2], 5, vec![], vec![]));
+    }
+}

@@ -1,0 +1,96 @@
+//! `roofcast bench`: a live server under load.
+
+mod baseline;
+mod beside;
+mod detailed;
+mod measurements;
+mod search;
+mod setup;
+mod sweep;
+mod table;
+
+use crate::args::BenchArgs;
+use crate::bench::report::Report;
+use crate::bench::scrape::ServerMetrics;
+use crate::exit;
+use crate::show::{self, records};
+use anyhow::Result;
+use baseline::Baseline;
+use beside::Beside;
+use detailed::Detailed;
+use serde::Serialize;
+use serde_json::Value;
+use setup::Setup;
+use std::process::ExitCode;
+
+/// What is measured, as JSON shows it.
+#[derive(Serialize)]
+struct Subject<'a> {
+    url: &'a str,
+    endpoint: &'static str,
+    backend: &'static str,
+    model_id: &'a str,
+}
+
+/// One measured point.
+#[derive(Serialize)]
+struct Point {
+    num_prompts: u64,
+    request_rate: Value,
+    burstiness: Option<f64>,
+    max_concurrency: Option<u64>,
+    #[serde(flatten)]
+    report: Report,
+    /// Where the machine is known.
+    #[serde(flatten)]
+    beside: Beside,
+    /// Where the server's metrics were read.
+    server: Option<ServerMetrics>,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    subject: Subject<'a>,
+    #[serde(flatten)]
+    point: &'a Point,
+    baselines: &'a [Baseline],
+    #[serde(flatten)]
+    detailed: Option<Detailed>,
+}
+
+pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
+    let baselines = args.baseline.iter().map(|path| Baseline::read(path)).collect::<Result<Vec<_>>>()?;
+    let form = args.records.as_deref().map(records::Form::of).transpose()?;
+    // What is wrong with a sweep is said before anything is asked.
+    let sweep = args.sweep.as_deref().map(sweep::parse).transpose()?;
+    let search = args.find_rate.as_deref().map(search::parse).transpose()?;
+    let mut setup = Setup::new(args)?;
+    if args.measurements.is_some() {
+        measurements::check(&setup)?;
+    }
+    if let Some((key, values)) = sweep {
+        return sweep::run(args, &mut setup, key, &values);
+    }
+    if let Some(range) = search {
+        return search::run(args, &mut setup, range);
+    }
+    let workload = setup.workload.clone();
+    let (point, kept) = setup.measure(&workload)?;
+    if let (Some(path), Some(form)) = (&args.records, form) {
+        records::write(path, form, &kept)?;
+    }
+    if let Some(path) = &args.measurements {
+        measurements::write(path, &setup, &[&point])?;
+    }
+    if args.output.json {
+        let detailed = args.detailed.then(|| Detailed::of(&kept));
+        let answer = Answer { subject: setup.subject(), point: &point, baselines: &baselines, detailed };
+        show::json("roofcast/bench/1", &answer)?;
+    } else if args.output.csv {
+        show::csv(&table::HEADER, &[table::row(&point)])?;
+    } else {
+        show::text(&(table::title(&setup.subject()) + &table::people(&point, &baselines)))?;
+    }
+    Ok(if point.report.valid { ExitCode::SUCCESS } else { exit::invalid() })
+}

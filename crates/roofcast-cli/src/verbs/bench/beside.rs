@@ -1,0 +1,160 @@
+//! What the machine could do, beside what was measured.
+//!
+//! Knows: the limit of a decode step at the concurrency and context that were reached, the limit of a prompt, and the
+//! forecast of the same workload. Says which term binds and what to change.
+
+use crate::bench::report::Report;
+use anyhow::Result;
+use roofcast::cost::{Bound, Cost, Terms, Utilization, cost};
+use roofcast::operator::Batch;
+use roofcast::simulate::{Options, simulate};
+use roofcast::spec::CostKind;
+use roofcast::summary::Summary;
+use roofcast::workload::Workload;
+use roofcast::{Deployment, Spec};
+use serde::Serialize;
+
+/// Limit and forecast, where the machine is known.
+#[derive(Serialize, Default)]
+pub(super) struct Beside {
+    pub(super) limit: Option<Limit>,
+    pub(super) forecast: Option<Forecast>,
+}
+
+/// The machine's limit at this load.
+#[derive(Serialize)]
+pub(super) struct Limit {
+    pub(super) hardware: String,
+    /// The load that it is of.
+    batch: u64,
+    context: u64,
+    prompt: u64,
+    /// One decode step.
+    pub(super) tpot_ms: f64,
+    /// Of the measured median.
+    pub(super) tpot_share: Option<f64>,
+    pub(super) bound: Bound,
+    terms: Terms,
+    /// One prompt, alone.
+    pub(super) ttft_ms: f64,
+    pub(super) ttft_share: Option<f64>,
+    prefill_bound: Bound,
+    /// What to change, in words.
+    pub(super) advice: String,
+}
+
+/// The same workload through the engine in virtual time.
+#[derive(Serialize)]
+pub(super) struct Forecast {
+    pub(super) source: String,
+    pub(super) mean_ttft_ms: f64,
+    pub(super) median_ttft_ms: f64,
+    pub(super) mean_tpot_ms: f64,
+    pub(super) median_tpot_ms: f64,
+    pub(super) mean_e2el_ms: f64,
+    pub(super) request_throughput: f64,
+    pub(super) output_throughput: f64,
+    /// Measured over forecast, of the medians.
+    pub(super) ttft_ratio: Option<f64>,
+    pub(super) tpot_ratio: Option<f64>,
+}
+
+impl Beside {
+    pub(super) fn of(
+        deployment: &Deployment,
+        spec: &Spec,
+        place: &str,
+        workload: &Workload,
+        report: &Report,
+    ) -> Result<Beside> {
+        if report.summary.completed == 0 {
+            return Ok(Beside::default());
+        }
+        let limit = limit(deployment, report);
+        let mut spec = spec.clone();
+        spec.workload = Some(workload.clone());
+        spec.engine.cost = CostKind::Forecast;
+        let simulated = simulate(deployment, &spec, place, Options { leap: true, ..Options::default() })?;
+        let source = cost(deployment, &Batch::decode(1, 1), Utilization::FULL).forecast_source;
+        Ok(Beside {
+            limit: Some(limit),
+            forecast: Some(forecast(source, &simulated.summary, &report.summary)),
+        })
+    }
+}
+
+fn limit(deployment: &Deployment, report: &Report) -> Limit {
+    let s = &report.summary;
+    let prompt = (s.total_input_tokens / s.completed.max(1)).max(1);
+    let batch = (report.achieved_concurrency.round() as u64).max(1);
+    // Half the answer is there in the mean.
+    let context = prompt + s.total_output_tokens / s.completed.max(1) / 2;
+    let decode = cost(deployment, &Batch::decode(batch, context), Utilization::FULL);
+    let prefill = cost(deployment, &Batch::prefill(1, prompt), Utilization::FULL);
+    let (tpot_ms, ttft_ms) = (decode.limit_with_communication.ms(), prefill.limit_with_communication.ms());
+    let tpot_share = share(tpot_ms, s.tpot.median);
+    Limit {
+        hardware: deployment.accelerator.id.clone(),
+        batch,
+        context,
+        prompt,
+        tpot_ms,
+        tpot_share,
+        bound: decode.bound,
+        terms: decode.terms,
+        ttft_ms,
+        ttft_share: share(ttft_ms, s.ttft.median),
+        prefill_bound: prefill.bound,
+        advice: advice(&decode, tpot_share),
+    }
+}
+
+fn forecast(source: String, expected: &Summary, measured: &Summary) -> Forecast {
+    Forecast {
+        source,
+        mean_ttft_ms: expected.ttft.mean,
+        median_ttft_ms: expected.ttft.median,
+        mean_tpot_ms: expected.tpot.mean,
+        median_tpot_ms: expected.tpot.median,
+        mean_e2el_ms: expected.e2el.mean,
+        request_throughput: expected.request_throughput(),
+        output_throughput: expected.output_throughput(),
+        ttft_ratio: share(measured.ttft.median, expected.ttft.median),
+        tpot_ratio: share(measured.tpot.median, expected.tpot.median),
+    }
+}
+
+fn share(of: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then(|| of / whole)
+}
+
+/// Below this share of the limit the engine, not the machine, is what to look at first.
+const SLACK: f64 = 0.4;
+
+/// What to change, by what binds a decode step.
+fn advice(decode: &Cost, reached: Option<f64>) -> String {
+    let binds = match decode.bound {
+        Bound::Memory if decode.terms.kv > decode.terms.weights => {
+            "reading the KV cache binds: a narrower --kv, shorter contexts, or more bandwidth"
+        }
+        Bound::Memory => {
+            "reading the weights binds: narrower weights or more bandwidth; more users cost little"
+        }
+        Bound::Compute => {
+            "arithmetic binds: a faster dtype or more accelerators; fewer users are served sooner"
+        }
+        Bound::Communication => "links bind: a smaller tp, or faster links",
+    };
+    match reached {
+        Some(share) if share > 1.0 => {
+            "faster than the limit: the server's model, weights, KV format or hardware are not those named"
+                .into()
+        }
+        Some(share) if share < SLACK => format!(
+            "below {:.0} % of the limit, so first the engine's own overheads (graph capture, host, prefills between \
+             decodes); then {binds}",
+            SLACK * 100.0
+        ),
+        _ => binds.into(),
+    }
+}

@@ -1,0 +1,33 @@
+//! vLLM's lists of a value a request, as `vllm bench serve --save-detailed` writes them.
+
+use roofcast::record::Record;
+use serde::Serialize;
+
+/// One value a request, in order of the schedule; times in seconds.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct Detailed {
+    input_lens: Vec<u64>,
+    output_lens: Vec<u64>,
+    ttfts: Vec<f64>,
+    itls: Vec<Vec<f64>>,
+    latencies: Vec<f64>,
+    /// From the start of the run.
+    start_times: Vec<f64>,
+    /// Empty where there was none.
+    errors: Vec<String>,
+}
+
+impl Detailed {
+    pub(super) fn of(records: &[Record]) -> Detailed {
+        let each = |value: fn(&Record) -> f64| records.iter().map(value).collect();
+        Detailed {
+            input_lens: records.iter().map(|r| r.input_len).collect(),
+            output_lens: records.iter().map(|r| r.output_len).collect(),
+            ttfts: each(|r| r.ttft().map_or(0.0, |t| t.seconds())),
+            itls: records.iter().map(|r| r.itl.iter().map(|t| t.seconds()).collect()).collect(),
+            latencies: each(|r| r.e2el().seconds()),
+            start_times: each(|r| r.sent.seconds()),
+            errors: records.iter().map(|r| r.error.clone().unwrap_or_default()).collect(),
+        }
+    }
+}

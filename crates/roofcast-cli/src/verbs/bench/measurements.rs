@@ -1,0 +1,81 @@
+//! Measured points as rows that `roofcast calibrate` and `validate` take.
+//!
+//! Knows: the columns that a served point fills in. Points that are not to be believed are left out.
+
+use super::{Point, setup::Setup};
+use crate::show;
+use anyhow::{Context, Result};
+use roofcast::Error;
+use std::path::Path;
+
+const COLUMNS: [&str; 22] = [
+    "id",
+    "source",
+    "kind",
+    "model",
+    "hardware",
+    "gpus",
+    "tp",
+    "pp",
+    "ep",
+    "attention_dp",
+    "engine",
+    "engine_version",
+    "weights",
+    "kv_cache",
+    "input_len",
+    "output_len",
+    "concurrency",
+    "request_rate",
+    "ttft_ms",
+    "tpot_ms",
+    "e2e_ms",
+    "stat",
+];
+
+/// Refuses to write rows of an unknown machine, before anything is measured.
+pub(super) fn check(setup: &Setup) -> Result<()> {
+    if setup.deployment.is_some() {
+        return Ok(());
+    }
+    let accepted = "--hardware with it, and a model that the catalog or a config.json has";
+    Err(Error::field("arguments", "--measurements", "without a machine", accepted).into())
+}
+
+/// Writes the valid ones of `points`.
+pub(super) fn write(path: &Path, setup: &Setup, points: &[&Point]) -> Result<()> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(COLUMNS)?;
+    let valid = points.iter().filter(|point| point.report.valid);
+    for (index, row) in valid.filter_map(|point| row(setup, point)).enumerate() {
+        writer.write_record([format!("bench-{index}")].into_iter().chain(row))?;
+    }
+    let bytes = writer.into_inner().map_err(|e| e.into_error())?;
+    show::file(path, &String::from_utf8(bytes).context("the rows as text")?)
+}
+
+/// All columns of a point but its id; none where users pause or nothing sets a pace.
+fn row(setup: &Setup, point: &Point) -> Option<Vec<String>> {
+    let d = setup.deployment.as_ref()?;
+    let (s, requested) = (&point.report.summary, point.report.requested);
+    let kind = match (requested.concurrency, requested.rate) {
+        (Some(_), _) if !requested.thinks => "closed_loop",
+        (None, Some(_)) => "open_loop",
+        _ => return None,
+    };
+    let mean = |tokens: u64| (tokens as f64 / s.completed as f64).round().to_string();
+    // Without streams there is no first token, and with one token none after it.
+    let known = |ms: f64| if ms > 0.0 { ms.to_string() } else { String::new() };
+    let p = d.parallelism;
+    let mut row = vec![setup.url.clone(), kind.to_owned(), d.model.name.clone(), d.accelerator.id.clone()];
+    row.extend([p.count(), p.tp, p.pp, p.ep, p.attention_dp].map(|n| n.to_string()));
+    let engine = &setup.spec.engine;
+    row.extend([engine.name().to_owned(), engine.version.clone().unwrap_or_default()]);
+    row.extend([d.weights.clone(), d.kv.name.to_string()]);
+    row.extend([mean(s.total_input_tokens), mean(s.total_output_tokens)]);
+    row.push(requested.concurrency.map_or(String::new(), |n| n.to_string()));
+    row.push(requested.rate.map_or(String::new(), |r| r.to_string()));
+    row.extend([known(s.ttft.median), known(s.tpot.median), known(s.e2el.median)]);
+    row.push("median".to_owned());
+    Some(row)
+}

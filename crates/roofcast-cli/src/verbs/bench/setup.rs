@@ -1,0 +1,181 @@
+//! From arguments to a client that is ready to measure.
+
+use super::{Beside, Point, Subject};
+use crate::args::{AskArgs, BenchArgs, JudgeArgs, LoadArgs};
+use crate::bench::report::Judge;
+use crate::bench::request::Form;
+use crate::bench::target::{Endpoint, Target};
+use crate::bench::window::Window;
+use crate::bench::{Bench, How, texts};
+use crate::input;
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+use roofcast::record::Record;
+use roofcast::spec::Slo;
+use roofcast::workload::{Arrivals, Length, Workload};
+use roofcast::{Deployment, Error, Spec};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// All that a measurement needs.
+pub(super) struct Setup {
+    bench: Bench,
+    pub(super) spec: Spec,
+    /// Where the workload stands, in errors.
+    place: String,
+    pub(super) workload: Workload,
+    pub(super) judge: Judge,
+    /// The machine under the server, where it is named.
+    pub(super) deployment: Option<Deployment>,
+    pub(super) url: String,
+    endpoint: Endpoint,
+    model: String,
+}
+
+impl Setup {
+    pub(super) fn new(args: &BenchArgs) -> Result<Setup> {
+        let spec = input::spec(args.deployment.spec.as_deref())?;
+        let (place, mut workload) = workload(args, &spec)?;
+        let texts = match &args.how.prompts {
+            Some(path) => texts::parse(&path.display().to_string(), &input::text(path)?)?,
+            None => Vec::new(),
+        };
+        if args.load.requests.is_none() && !texts.is_empty() {
+            workload.requests = Some(texts.len() as u64);
+        }
+        let named = args.deployment.hardware.is_some() || spec.hardware.accelerator.is_some();
+        let deployment = if named { Some(input::deployment(&args.deployment)?) } else { None };
+        let model = match &args.served_model {
+            Some(name) => name.clone(),
+            None => input::named(&args.deployment, &spec)?,
+        };
+        let target = target(&args.url, &args.how)?;
+        let url = target.url.clone();
+        let form = Form::new(args.endpoint, &model, !args.how.no_stream, args.how.extra_body.as_deref())?;
+        let how = How {
+            timeout: Duration::from_secs_f64(args.how.timeout),
+            seed: args.load.seed.unwrap_or_else(any_seed),
+            learn: !args.how.assume_tokens,
+            scrape: args.how.metrics,
+        };
+        let judge = judge(&args.judge, &spec);
+        let bench = Bench::new(target, form, how, texts)?;
+        let endpoint = args.endpoint;
+        Ok(Setup { bench, spec, place, workload, judge, deployment, url, endpoint, model })
+    }
+
+    /// One run.
+    pub(super) fn measure(&mut self, workload: &Workload) -> Result<(Point, Vec<Record>)> {
+        let bar = progress(workload.total());
+        let told = |done| bar.set_position(done);
+        let measured = self.bench.run(workload, &self.place, &self.judge, told)?;
+        bar.finish_and_clear();
+        let report = measured.report;
+        let beside = match &self.deployment {
+            Some(deployment) => Beside::of(deployment, &self.spec, &self.place, workload, &report)?,
+            None => Beside::default(),
+        };
+        let point = Point {
+            num_prompts: measured.records.len() as u64,
+            request_rate: report.requested.rate.map_or("inf".into(), Into::into),
+            // vLLM's burstiness is the shape of gamma gaps: 1 is Poisson.
+            burstiness: report
+                .requested
+                .rate
+                .map(|_| 1.0 / workload.arrivals.cv2())
+                .filter(|b| b.is_finite()),
+            max_concurrency: report.requested.concurrency,
+            report,
+            beside,
+            server: measured.server,
+        };
+        Ok((point, measured.records))
+    }
+
+    pub(super) fn subject(&self) -> Subject<'_> {
+        Subject {
+            url: &self.url,
+            endpoint: self.endpoint.path(),
+            backend: self.endpoint.vllm_name(),
+            model_id: &self.model,
+        }
+    }
+}
+
+/// Where no seed is given, words that no earlier run has said.
+fn any_seed() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64)
+}
+
+fn target(url: &str, how: &AskArgs) -> Result<Target> {
+    let key = std::env::var(&how.api_key_env).ok().filter(|k| !k.trim().is_empty());
+    Target::resolve(url, &how.header, key.as_deref())
+}
+
+fn judge(args: &JudgeArgs, spec: &Spec) -> Judge {
+    Judge {
+        slo: Slo {
+            ttft_p99_ms: args.slo_ttft.or(spec.slo.ttft_p99_ms),
+            tpot_p99_ms: args.slo_tpot.or(spec.slo.tpot_p99_ms),
+            e2el_p99_ms: args.slo_e2el.or(spec.slo.e2el_p99_ms),
+        },
+        window: Window { warmup: args.warmup, cooldown: args.cooldown },
+        most_lag_ms: args.max_lag,
+    }
+}
+
+/// The spec's workload with the flags over it, and its place in errors.
+fn workload(args: &BenchArgs, spec: &Spec) -> Result<(String, Workload)> {
+    let load = &args.load;
+    let place = args.deployment.spec.as_ref().map_or("arguments".to_owned(), |p| p.display().to_string());
+    let mut workload = spec.workload.clone().unwrap_or_else(|| Workload {
+        requests: None,
+        seed: 0,
+        arrivals: Arrivals::ClosedLoop { concurrency: 1, think_s: None },
+        input_len: Length::Tokens(512),
+        output_len: Length::Tokens(128),
+        prefix: None,
+        priorities: Vec::new(),
+    });
+    if load.rate.is_some_and(|r| !(1e-6..=1e9).contains(&r)) {
+        let found = load.rate.unwrap_or_default();
+        return Err(Error::field("arguments", "--rate", found, "requests per second above 0").into());
+    }
+    workload.arrivals = arrivals(load).unwrap_or(workload.arrivals);
+    workload.seed = load.seed.unwrap_or(workload.seed);
+    workload.input_len = load.input_len.map_or(workload.input_len, Length::Tokens);
+    workload.output_len = load.output_len.map_or(workload.output_len, Length::Tokens);
+    let asked = load.requests.or(workload.requests);
+    workload.requests = asked.or_else(|| default_requests(&workload.arrivals));
+    workload.check(&place)?;
+    Ok((place, workload))
+}
+
+fn arrivals(load: &LoadArgs) -> Option<Arrivals> {
+    match (load.concurrency, load.rate) {
+        (Some(concurrency), _) => Some(Arrivals::ClosedLoop { concurrency, think_s: None }),
+        (None, Some(rate)) => Some(open(rate, load.constant)),
+        (None, None) => None,
+    }
+}
+
+/// An open loop at a rate.
+pub(super) fn open(rate: f64, constant: bool) -> Arrivals {
+    if constant { Arrivals::Constant { rate } } else { Arrivals::Poisson { rate } }
+}
+
+/// Ten a user, and at least a hundred; all of a trace.
+fn default_requests(arrivals: &Arrivals) -> Option<u64> {
+    match arrivals {
+        Arrivals::ClosedLoop { concurrency, .. } => Some((concurrency * 10).max(100)),
+        Arrivals::Trace { .. } => None,
+        _ => Some(100),
+    }
+}
+
+fn progress(total: u64) -> ProgressBar {
+    let bar = ProgressBar::new(total);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} answers, {elapsed}") {
+        bar.set_style(style);
+    }
+    bar
+}

@@ -1,0 +1,109 @@
+//! `roofcast bench --sweep KEY=VALUES`: one run a value, one row a run.
+
+use super::setup::{Setup, open};
+use super::{Point, Subject, measurements, table};
+use crate::args::BenchArgs;
+use crate::input::values::numbers;
+use crate::{exit, show};
+use anyhow::Result;
+use roofcast::Error;
+use roofcast::workload::{Arrivals, Length, Workload};
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// What can vary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    Concurrency,
+    Rate,
+    InputLen,
+    OutputLen,
+}
+
+impl Key {
+    const ALL: [(&'static str, Key); 4] = [
+        ("concurrency", Key::Concurrency),
+        ("rate", Key::Rate),
+        ("input-len", Key::InputLen),
+        ("output-len", Key::OutputLen),
+    ];
+
+    fn name(self) -> &'static str {
+        Key::ALL.iter().find(|(_, key)| *key == self).map_or("", |(name, _)| name)
+    }
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    subject: Subject<'a>,
+    sweep: &'static str,
+    points: Vec<Swept>,
+}
+
+#[derive(Serialize)]
+struct Swept {
+    value: f64,
+    #[serde(flatten)]
+    point: Point,
+}
+
+/// Key and values, as in `concurrency=1,2,4` or `input-len=1..500:50`.
+pub(super) fn parse(text: &str) -> Result<(Key, Vec<f64>)> {
+    let wrong = || {
+        let accepted =
+            "concurrency, rate, input-len or output-len, `=` and values as 1,2,4 or 1..500:50 or 1..128:x2";
+        Error::field("arguments", "--sweep", format!("{text:?}"), accepted)
+    };
+    let (name, values) = text.split_once('=').ok_or_else(wrong)?;
+    let (_, key) = *Key::ALL.iter().find(|(known, _)| *known == name).ok_or_else(wrong)?;
+    let rate = |v: &str| v.trim().parse::<f64>().ok().filter(|v| (1e-6..=1e9).contains(v));
+    let values = match key {
+        Key::Rate if !values.contains("..") => values.split(',').map(rate).collect::<Option<Vec<f64>>>(),
+        _ => numbers(values, 1).map(|v| v.into_iter().map(|n| n as f64).collect()),
+    };
+    Ok((key, values.ok_or_else(wrong)?))
+}
+
+pub(super) fn run(args: &BenchArgs, setup: &mut Setup, key: Key, values: &[f64]) -> Result<ExitCode> {
+    let mut points = Vec::new();
+    for value in values {
+        let workload = at(&setup.workload, key, *value, args);
+        let (point, _) = setup.measure(&workload)?;
+        let stopped = point.report.interrupted;
+        points.push(Swept { value: *value, point });
+        if stopped {
+            break;
+        }
+    }
+    if let Some(path) = &args.measurements {
+        measurements::write(path, setup, &points.iter().map(|p| &p.point).collect::<Vec<_>>())?;
+    }
+    let valid = points.iter().all(|p| p.point.report.valid);
+    if args.output.json {
+        let answer = Answer { subject: setup.subject(), sweep: key.name(), points };
+        show::json("roofcast/bench-sweep/1", &answer)?;
+    } else {
+        let rows: Vec<_> = points.iter().map(|p| (p.value, &p.point)).collect();
+        table::show(args, &setup.subject(), key.name(), &rows)?;
+    }
+    Ok(if valid { ExitCode::SUCCESS } else { exit::invalid() })
+}
+
+/// The workload with the key at a value.
+fn at(base: &Workload, key: Key, value: f64, args: &BenchArgs) -> Workload {
+    let mut workload = base.clone();
+    match key {
+        Key::Concurrency => {
+            let concurrency = value as u64;
+            workload.arrivals = Arrivals::ClosedLoop { concurrency, think_s: None };
+            if args.load.requests.is_none() {
+                workload.requests = Some((concurrency * 10).max(100));
+            }
+        }
+        Key::Rate => workload.arrivals = open(value, args.load.constant),
+        Key::InputLen => workload.input_len = Length::Tokens(value as u64),
+        Key::OutputLen => workload.output_len = Length::Tokens(value as u64),
+    }
+    workload
+}

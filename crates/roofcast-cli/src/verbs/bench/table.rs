@@ -1,0 +1,199 @@
+//! Measured points for people and as CSV.
+
+use super::baseline::{Baseline, KEYS};
+use super::{Beside, Point, Subject};
+use crate::args::BenchArgs;
+use crate::bench::report::Report;
+use crate::show::number::{grouped, percent, significant};
+use crate::show::{self, table};
+use anyhow::Result;
+
+/// Columns of the CSV, of one run or of many.
+pub(super) const HEADER: [&str; 16] = [
+    "completed",
+    "failed",
+    "valid",
+    "request_throughput",
+    "output_throughput",
+    "achieved_concurrency",
+    "mean_ttft_ms",
+    "p50_ttft_ms",
+    "p99_ttft_ms",
+    "mean_tpot_ms",
+    "p50_tpot_ms",
+    "p99_tpot_ms",
+    "p99_e2el_ms",
+    "client_lag_ms_p99",
+    "limit_tpot_ms",
+    "forecast_tpot_ms",
+];
+
+/// A row of the CSV.
+pub(super) fn row(point: &Point) -> Vec<String> {
+    let (r, s) = (&point.report, &point.report.summary);
+    let known = |v: Option<f64>| v.map_or(String::new(), |v| v.to_string());
+    vec![
+        s.completed.to_string(),
+        s.failed.to_string(),
+        r.valid.to_string(),
+        s.request_throughput().to_string(),
+        s.output_throughput().to_string(),
+        r.achieved_concurrency.to_string(),
+        s.ttft.mean.to_string(),
+        s.ttft.median.to_string(),
+        s.ttft.p99.to_string(),
+        s.tpot.mean.to_string(),
+        s.tpot.median.to_string(),
+        s.tpot.p99.to_string(),
+        s.e2el.p99.to_string(),
+        r.client.lag_ms_p99.to_string(),
+        known(point.beside.limit.as_ref().map(|l| l.tpot_ms)),
+        known(point.beside.forecast.as_ref().map(|f| f.median_tpot_ms)),
+    ]
+}
+
+/// Prints points that differ in `key`.
+pub(super) fn show(args: &BenchArgs, subject: &Subject, key: &str, points: &[(f64, &Point)]) -> Result<()> {
+    if args.output.csv {
+        let header: Vec<_> = [key].into_iter().chain(HEADER).collect();
+        let rows = points.iter().map(|(v, p)| [v.to_string()].into_iter().chain(row(p)).collect());
+        return show::csv(&header, &rows.collect::<Vec<_>>());
+    }
+    let header = [
+        key,
+        "req/s",
+        "out tok/s",
+        "in flight",
+        "TTFT p50",
+        "p99",
+        "TPOT p50",
+        "p99",
+        "limit",
+        "forecast",
+        "lag p99",
+        "",
+    ];
+    let rows: Vec<Vec<String>> = points.iter().map(|(value, point)| brief(*value, point)).collect();
+    show::text(&(title(subject) + &table::table(&header, &rows, 0)))
+}
+
+fn brief(value: f64, point: &Point) -> Vec<String> {
+    let (r, s) = (&point.report, &point.report.summary);
+    let known = |v: Option<f64>| v.map_or("–".to_owned(), significant);
+    let valid = if r.valid { String::new() } else { "INVALID".to_owned() };
+    let figures = [
+        s.request_throughput(),
+        s.output_throughput(),
+        r.achieved_concurrency,
+        s.ttft.median,
+        s.ttft.p99,
+        s.tpot.median,
+        s.tpot.p99,
+    ];
+    let mut row = vec![if value.fract() == 0.0 { grouped(value as u64) } else { significant(value) }];
+    row.extend(figures.map(significant));
+    row.push(known(point.beside.limit.as_ref().map(|l| l.tpot_ms)));
+    row.push(known(point.beside.forecast.as_ref().map(|f| f.median_tpot_ms)));
+    row.extend([significant(r.client.lag_ms_p99), valid]);
+    row
+}
+
+pub(super) fn title(subject: &Subject) -> String {
+    format!("{} at {}{}\n\n", subject.model_id, subject.url, subject.endpoint)
+}
+
+/// One run for people.
+pub(super) fn people(point: &Point, baselines: &[Baseline]) -> String {
+    let r = &point.report;
+    let mut text = table::pairs(&pairs(r));
+    let scheduled = [("ttft*", &r.ttft_from_schedule), ("e2el*", &r.e2el_from_schedule)];
+    let rows = r.summary.metrics().into_iter().chain(scheduled).map(|(name, s)| {
+        let figures = [s.mean, s.median, s.p90, s.p95, s.p99].map(significant);
+        [name.to_uppercase()].into_iter().chain(figures).collect::<Vec<_>>()
+    });
+    text += &table::table(&["ms", "mean", "p50", "p90", "p95", "p99"], &rows.collect::<Vec<_>>(), 1);
+    text += "* from the scheduled time\n\n";
+    text += &beside(&point.beside, r);
+    for baseline in baselines {
+        text += &compared(baseline, r);
+    }
+    for (kind, failures) in &r.failures {
+        text += &format!("{} × {}: {}\n", failures.count, kind.name(), failures.first);
+    }
+    for reason in &r.invalid_because {
+        text += &format!("INVALID: {reason}\n");
+    }
+    text
+}
+
+fn pairs(r: &Report) -> Vec<(&'static str, String)> {
+    let (s, c) = (&r.summary, &r.client);
+    let good = s.request_goodput().map_or(String::new(), |g| format!(", {} /s met the SLO", significant(g)));
+    let requests = format!(
+        "{} in {} s: {} /s{good}",
+        grouped(s.completed),
+        significant(s.duration),
+        significant(s.request_throughput())
+    );
+    let throughput = format!(
+        "{} output tok/s, {} with prompts",
+        significant(s.output_throughput()),
+        significant(s.total_token_throughput())
+    );
+    let client = format!(
+        "lag {} ms (p99), sent {} ms late (p99), {} CPU-s per 1,000 tokens",
+        significant(c.lag_ms_p99),
+        significant(c.send_delay_ms_p99),
+        significant(c.cpu_s_per_1k_tokens)
+    );
+    let mut pairs =
+        vec![("requests", requests), ("throughput", throughput), ("load", load(r)), ("client", client)];
+    if let Some(exact) = r.exact_prompts {
+        pairs.push(("prompts", format!("{} of exactly the length asked for", percent(exact))));
+    }
+    pairs
+}
+
+fn load(r: &Report) -> String {
+    let reached = significant(r.achieved_concurrency);
+    let concurrency = match r.requested.concurrency {
+        Some(users) => format!("{reached} of {users} requests in flight"),
+        None => format!("{reached} requests in flight"),
+    };
+    match (r.requested.rate, r.achieved_rate) {
+        (Some(rate), Some(achieved)) => {
+            format!("{} of {} /s sent, {concurrency}", significant(achieved), significant(rate))
+        }
+        _ => concurrency,
+    }
+}
+
+/// Measured beside limit and forecast.
+fn beside(beside: &Beside, r: &Report) -> String {
+    let (Some(limit), Some(forecast)) = (&beside.limit, &beside.forecast) else { return String::new() };
+    let of = |name: &str, measured: f64, limit: f64, share: Option<f64>, forecast: f64| {
+        let share = share.map_or("–".to_owned(), percent);
+        vec![name.to_owned(), significant(measured), significant(limit), share, significant(forecast)]
+    };
+    let s = &r.summary;
+    let rows = [
+        of("TPOT", s.tpot.median, limit.tpot_ms, limit.tpot_share, forecast.median_tpot_ms),
+        of("TTFT", s.ttft.median, limit.ttft_ms, limit.ttft_share, forecast.median_ttft_ms),
+    ];
+    let header = [limit.hardware.as_str(), "measured p50", "limit", "reached", "forecast"];
+    format!("{}{}\n\n", table::table(&header, &rows, 1), limit.advice)
+}
+
+/// Measured beside an earlier run.
+fn compared(baseline: &Baseline, r: &Report) -> String {
+    let ours = serde_json::to_value(r).unwrap_or_default();
+    let rows: Vec<Vec<String>> = KEYS
+        .iter()
+        .filter_map(|key| {
+            let (now, then) = (ours.get(key)?.as_f64()?, *baseline.metrics.get(*key)?);
+            let ratio = if then > 0.0 { significant(now / then) } else { "–".to_owned() };
+            Some(vec![key.to_string(), significant(now), significant(then), ratio])
+        })
+        .collect();
+    table::table(&["", "now", baseline.source, "ratio"], &rows, 1)
+}

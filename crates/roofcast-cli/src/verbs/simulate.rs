@@ -1,0 +1,279 @@
+//! `roofcast simulate`: what a benchmark client would measure.
+
+mod series;
+mod sweep;
+
+use super::About;
+use crate::args::{CostArg, SimulateArgs};
+use crate::input;
+use crate::show::number::{dollars, grouped, percent, significant};
+use crate::show::records::{self, Form};
+use crate::show::{self, table};
+use anyhow::Result;
+use roofcast::report::{chrome, run};
+use roofcast::simulate::{Options, PoolUse, Simulation, simulate};
+use roofcast::spec::CostKind;
+use roofcast::{Deployment, Spec};
+use serde::Serialize;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// What `roofcast simulate` does when nothing is asked for.
+const DEFAULT_SPEC: &str = include_str!("simulate/default.toml");
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    about: About<'a>,
+    #[serde(flatten)]
+    simulation: &'a Simulation,
+}
+
+pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
+    if let Some(text) = &args.sweep {
+        return sweep::run(args, text);
+    }
+    let form = args.records.as_deref().map(Form::of).transpose()?;
+    let (place, text) = source(args)?;
+    let file = args.spec.as_deref().unwrap_or(Path::new(""));
+    let spec = applied(args, input::with_traces(Spec::parse(&place, &text)?, &place, file)?);
+    let deployment = input::resolve(&spec, args.spec.as_deref(), &args.catalog)?;
+    let options = Options {
+        leap: !args.no_leap,
+        records: args.records.is_some(),
+        series: args.series.is_some() || args.svg.is_some(),
+        trace: args.trace.as_ref().map(|_| args.trace_limit),
+    };
+    let mut simulation = simulate(&deployment, &spec, &place, options)?;
+    if let Some((path, form)) = args.records.as_deref().zip(form) {
+        records::write(path, form, &simulation.records)?;
+    }
+    write_files(args, &mut simulation)?;
+    if args.output.json {
+        show::json(
+            "roofcast/simulate/1",
+            &Answer { about: about(&deployment, &simulation), simulation: &simulation },
+        )?;
+    } else if args.output.csv {
+        let rows: Vec<_> = latencies(&simulation).into_iter().map(|(name, s)| csv_row(name, s)).collect();
+        show::csv(&["metric", "mean_ms", "std_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms"], &rows)?;
+    } else {
+        show::text(&people(&deployment, &simulation))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The deployment, with the accelerators of all pools.
+fn about<'a>(deployment: &'a Deployment, s: &Simulation) -> About<'a> {
+    About { count: s.fleet.accelerators, ..About::of(deployment) }
+}
+
+/// The files asked for beside the records.
+fn write_files(args: &SimulateArgs, simulation: &mut Simulation) -> Result<()> {
+    if let Some(path) = &args.series {
+        show::lines(path, series::lines(simulation))?;
+    }
+    if let Some(path) = &args.trace {
+        let traces = std::mem::take(&mut simulation.traces);
+        show::lines(path, chrome::lines(traces, simulation.kv_cache.blocks))?;
+    }
+    if let Some(path) = &args.svg {
+        show::file(path, &run::svg(simulation))?;
+    }
+    Ok(())
+}
+
+/// The spec asked for as text, and the name of its file in errors.
+fn source(args: &SimulateArgs) -> Result<(String, String)> {
+    match &args.spec {
+        Some(path) => Ok((path.display().to_string(), input::text(path)?)),
+        None => Ok(("the default simulation".to_owned(), DEFAULT_SPEC.to_owned())),
+    }
+}
+
+/// A spec with flags over it.
+fn applied(args: &SimulateArgs, mut spec: Spec) -> Spec {
+    if let Some(cost) = args.cost {
+        spec.engine.cost = if cost == CostArg::Limit { CostKind::Limit } else { CostKind::Forecast };
+    }
+    if let Some(workload) = &mut spec.workload {
+        workload.requests = args.requests.or(workload.requests);
+        workload.seed = args.seed.unwrap_or(workload.seed);
+    }
+    spec
+}
+
+fn latencies(simulation: &Simulation) -> [(&'static str, &roofcast::summary::Statistics); 4] {
+    simulation.summary.metrics()
+}
+
+fn csv_row(name: &str, s: &roofcast::summary::Statistics) -> Vec<String> {
+    let figures = [s.mean, s.std, s.median, s.p90, s.p95, s.p99].map(|v| v.to_string());
+    [name.to_owned()].into_iter().chain(figures).collect()
+}
+
+fn people(deployment: &Deployment, s: &Simulation) -> String {
+    let mut text = about(deployment, s).title();
+    text += &table::pairs(&[
+        ("requests", requests(s)),
+        ("throughput", throughput(s)),
+        ("fleet", fleet(s)),
+        ("steps", steps(s)),
+        ("KV cache", cache(s)),
+        ("time", time(s)),
+        ("preemptions", preemptions(s)),
+        ("cost", expense(s)),
+    ]);
+    let rows = latencies(s).map(|(name, s)| {
+        let figures = [s.mean, s.median, s.p90, s.p95, s.p99].map(significant);
+        [name.to_uppercase()].into_iter().chain(figures).collect::<Vec<_>>()
+    });
+    text += &table::table(&["ms", "mean", "p50", "p90", "p95", "p99"], &rows, 1);
+    text += &load(s);
+    text
+}
+
+fn requests(s: &Simulation) -> String {
+    let refused = match s.refused {
+        0 => String::new(),
+        n => format!(", {} refused: longer than {}", grouped(n), longest(s)),
+    };
+    let good =
+        s.summary.request_goodput().map_or(String::new(), |g| format!(", {} /s met the SLO", significant(g)));
+    format!(
+        "{} in {} s: {} /s{good}{refused}",
+        grouped(s.summary.completed),
+        significant(s.summary.duration),
+        significant(s.summary.request_throughput())
+    )
+}
+
+/// The longest request that is served.
+fn longest(s: &Simulation) -> String {
+    let tokens = |n: u32| grouped(u64::from(n));
+    let settings = &s.settings;
+    let context = format!("{} tokens", tokens(settings.max_model_len));
+    if settings.enable_chunked_prefill || settings.max_num_batched_tokens >= settings.max_model_len {
+        return context;
+    }
+    format!(
+        "{context}, or than the {} of a step, as prompts are not split",
+        tokens(settings.max_num_batched_tokens)
+    )
+}
+
+fn throughput(s: &Simulation) -> String {
+    format!(
+        "{} output tok/s, {} with prompts",
+        significant(s.summary.output_throughput()),
+        significant(s.summary.total_token_throughput())
+    )
+}
+
+fn steps(s: &Simulation) -> String {
+    let priced = match s.cost {
+        CostKind::Limit => "at the limit".to_owned(),
+        CostKind::Forecast => {
+            format!(
+                "as forecast; a decode of this batch takes {} ms at the limit",
+                significant(s.limit_tpot_ms)
+            )
+        }
+    };
+    let replicas = s.fleet.serving.replicas + s.fleet.prefill.map_or(0, |p| p.replicas);
+    let each = if replicas > 1 { format!(" on {replicas} replicas") } else { String::new() };
+    format!(
+        "{}{each}, {} running in the mean, {} at most; {priced}",
+        grouped(s.activity.steps),
+        significant(s.activity.mean_running),
+        grouped(s.activity.max_running)
+    )
+}
+
+/// The replicas that serve, by pools.
+fn fleet(s: &Simulation) -> String {
+    let f = &s.fleet;
+    let pool = |p: &PoolUse| {
+        format!("{} × {} accelerators, busy {} of the time", p.replicas, p.accelerators_each, percent(p.busy))
+    };
+    match (&f.prefill, &f.transfers) {
+        (Some(prefill), Some(t)) => format!(
+            "prefill {}; decode {}; {} caches handed over, {} ms each",
+            pool(prefill),
+            pool(&f.serving),
+            grouped(t.count),
+            significant(t.mean_ms)
+        ),
+        _ => pool(&f.serving),
+    }
+}
+
+fn cache(s: &Simulation) -> String {
+    let k = &s.kv_cache;
+    format!(
+        "{} blocks of {}: {} used in the mean, {} at most; {} of it room without tokens",
+        grouped(k.blocks),
+        k.block_size,
+        percent(k.mean_usage),
+        percent(k.max_blocks as f64 / k.blocks as f64),
+        percent(k.internal_fragmentation)
+    )
+}
+
+fn time(s: &Simulation) -> String {
+    let t = &s.time;
+    let parts = [
+        ("memory", t.memory_s),
+        ("compute", t.compute_s),
+        ("communication", t.communication_s),
+        ("host", t.host_s),
+        ("swap", t.swap_s),
+        ("idle", t.idle_s),
+    ];
+    let all: f64 = parts.iter().map(|(_, v)| v).sum();
+    let share = |(name, v): &(&str, f64)| format!("{name} {}", percent(v / all));
+    parts.iter().filter(|(_, v)| *v > 0.0).map(share).collect::<Vec<_>>().join(", ")
+}
+
+fn preemptions(s: &Simulation) -> String {
+    let e = &s.activity;
+    let mut text = grouped(e.preemptions);
+    for (tokens, what) in [
+        (e.recomputed_tokens, "tokens computed again"),
+        (e.swapped_tokens, "tokens swapped"),
+        (e.cached_tokens, "tokens found in the prefix cache"),
+        (e.idle_tokens, "tokens computed for requests that had ended"),
+    ] {
+        if tokens > 0 {
+            text += &format!(", {} {what}", grouped(tokens));
+        }
+    }
+    text
+}
+
+fn expense(s: &Simulation) -> String {
+    let e = &s.expense;
+    let joules = e
+        .joules_per_output_token
+        .map_or(String::new(), |j| format!(", {} J per output token", significant(j)));
+    match e.dollars_per_million_output_tokens {
+        Some(_) => format!(
+            "{} dollars an hour, {} per million output tokens{joules}",
+            dollars(e.dollars_per_hour),
+            dollars(e.dollars_per_million_output_tokens)
+        ),
+        None if e.dollars_per_hour.is_some() => format!("{} dollars an hour", dollars(e.dollars_per_hour)),
+        None => format!("no price known{joules}"),
+    }
+}
+
+fn load(s: &Simulation) -> String {
+    match (s.load.overloaded, s.load.offered_per_s, s.load.stable_per_s) {
+        (true, Some(offered), Some(stable)) => format!(
+            "Overload: {} requests come a second and {} are served; the queue grows for as long as they come.\n",
+            significant(offered),
+            significant(stable)
+        ),
+        _ => String::new(),
+    }
+}

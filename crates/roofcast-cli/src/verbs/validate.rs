@@ -1,0 +1,140 @@
+//! `roofcast validate FILE…`: forecasts beside what was measured.
+
+use crate::args::ValidateArgs;
+use crate::show::number::significant;
+use crate::show::table::table;
+use crate::{input, show};
+use roofcast::Catalog;
+use roofcast::calibration::Calibration;
+use roofcast::measurement::{self, Figures, Measurement};
+use roofcast::validate::run::{self, Compared, Replay};
+use roofcast::validate::{Part, Point, Report, points, report};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    report: Report,
+    runs: Vec<Replay>,
+}
+
+/// Groups that the table shows.
+const WORST: usize = 10;
+
+pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
+    let catalog = input::catalog(&args.catalog)?;
+    let calibration = input::calibration(args.calibration.as_deref())?;
+    let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = args.files.iter().cloned().partition(|f| f.is_dir());
+    let rows = measurements(&files)?;
+    let runs = folders.iter().map(|f| replayed(f, &catalog)).collect::<anyhow::Result<Vec<Replay>>>()?;
+    let points = in_parallel(&rows, &catalog, &calibration);
+    if let Some(path) = &args.per_row {
+        show::file(path, &per_row(&points)?)?;
+    }
+    let report = report(&points);
+    if args.json {
+        show::json("roofcast/validate/1", &Answer { report, runs })?;
+    } else {
+        let rows = if files.is_empty() { String::new() } else { people(&report) };
+        show::text(&(rows + &compared(&runs)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A folder of a run: `meta.json` and `requests.jsonl`.
+fn replayed(folder: &Path, catalog: &Catalog) -> anyhow::Result<Replay> {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    let [meta, requests] = ["meta.json", "requests.jsonl"].map(|file| input::text(&folder.join(file)));
+    Ok(run::replay(&name, &meta?, &requests?, catalog)?)
+}
+
+fn compared(runs: &[Replay]) -> String {
+    let row = |run: &Replay, name: &str, c: &Compared| {
+        let percent = |share: f64| format!("{:+.1}", share * 100.0);
+        let figures = [c.mean_measured, c.mean_predicted].map(significant);
+        let errors = [c.mean_error, c.p50_error, c.p99_error].map(percent);
+        [vec![run.name.clone(), name.to_owned()], figures.to_vec(), errors.to_vec()].concat()
+    };
+    let rows: Vec<_> = runs
+        .iter()
+        .flat_map(|r| {
+            let m = &r.metrics;
+            [row(r, "ttft_ms", &m.ttft_ms), row(r, "tpot_ms", &m.tpot_ms), row(r, "e2e_ms", &m.e2e_ms)]
+        })
+        .collect();
+    let header = ["run", "metric", "mean measured", "mean forecast", "mean %", "p50 %", "p99 %"];
+    if rows.is_empty() { String::new() } else { table(&header, &rows, 2) }
+}
+
+/// The rows of all files.
+pub(crate) fn measurements(files: &[PathBuf]) -> anyhow::Result<Vec<Measurement>> {
+    let mut rows = Vec::new();
+    for path in files {
+        rows.extend(measurement::read(&path.display().to_string(), &input::text(path)?)?);
+    }
+    Ok(rows)
+}
+
+/// Rows are independent: each core takes its share.
+fn in_parallel<'a>(rows: &'a [Measurement], catalog: &Catalog, calibration: &Calibration) -> Vec<Point<'a>> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let share = rows.len().div_ceil(cores).max(1);
+    std::thread::scope(|scope| {
+        let parts: Vec<_> =
+            rows.chunks(share).map(|rows| scope.spawn(move || points(rows, catalog, calibration))).collect();
+        parts.into_iter().flat_map(|part| part.join().unwrap_or_default()).collect()
+    })
+}
+
+/// Measured, forecast and limit of every row.
+pub(crate) fn per_row(points: &[Point]) -> anyhow::Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let mut header = vec!["id".to_owned(), "group".to_owned(), "kind".to_owned()];
+    for name in Figures::NAMES {
+        header.extend(["measured", "forecast", "limit"].map(|what| format!("{name}_{what}")));
+    }
+    header.push("left_out".to_owned());
+    writer.write_record(&header)?;
+    for point in points {
+        let row = point.row;
+        let mut line = vec![row.id.clone(), row.group(), row.kind.name().to_owned()];
+        let none = Figures::default();
+        let forecast = point.forecast.as_ref().unwrap_or(&none).all();
+        for (index, measured) in row.measured.all().into_iter().enumerate() {
+            let figures = [measured, forecast[index], point.limit.all()[index]];
+            line.extend(figures.map(|f| f.map(significant).unwrap_or_default()));
+        }
+        line.push(point.forecast.as_ref().err().cloned().unwrap_or_default());
+        writer.write_record(&line)?;
+    }
+    Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+pub(crate) fn people(report: &Report) -> String {
+    let share = |part: &Part| format!("{} of {} rows\n\n", part.predicted, part.rows);
+    let mut text = format!("forecast: {}", share(&report.whole));
+    let mut rows = Vec::new();
+    let mut add = |name: &str, part: &Part| {
+        for (metric, e) in &part.metrics {
+            let percent = |share: f64| format!("{:.1}", share * 100.0);
+            let errors = [e.median_ape, e.p90_ape, e.bias, e.in_band].map(percent);
+            rows.push(
+                [vec![name.to_owned(), (*metric).to_owned(), e.n.to_string()], errors.to_vec()].concat(),
+            );
+        }
+    };
+    report.kinds.iter().for_each(|(name, part)| add(name, part));
+    report.engines.iter().for_each(|(name, part)| add(name, part));
+    report.hardware.iter().for_each(|(name, part)| add(name, part));
+    report.groups.iter().take(WORST).for_each(|g| add(&g.group, &g.part));
+    let header = ["part", "metric", "rows", "median %", "p90 %", "bias %", "in band %"];
+    text.push_str(&table(&header, &rows, 2));
+    if !report.skipped.is_empty() {
+        let rows: Vec<_> =
+            report.skipped.iter().map(|s| vec![s.reason.clone(), s.rows.to_string()]).collect();
+        text.push_str(&table(&["left out because", "rows"], &rows, 1));
+    }
+    text
+}

@@ -1,0 +1,126 @@
+//! A server that answers as a test says: right, wrong or not at all.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+/// One request as it came.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) head: String,
+    pub(crate) body: serde_json::Value,
+}
+
+/// What it was asked so far.
+pub(crate) type Seen = Arc<Mutex<Vec<Asked>>>;
+
+/// Starts a server; `reply` gets the number of the request and the connection, and closes it by returning false.
+pub(crate) fn start(
+    reply: impl Fn(usize, &mut dyn Stream) -> bool + Send + Sync + 'static,
+) -> (String, Seen) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let seen = Seen::default();
+    let (reply, kept, count) = (Arc::new(reply), Arc::clone(&seen), Arc::new(AtomicUsize::new(0)));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (reply, seen, count) = (Arc::clone(&reply), Arc::clone(&kept), Arc::clone(&count));
+            std::thread::spawn(move || serve(stream, &*reply, &seen, &count));
+        }
+    });
+    (url, seen)
+}
+
+/// The same over TLS, with a certificate for 127.0.0.1 that `tests/fixtures/tls/ca.pem` vouches for.
+pub(crate) fn start_tls(reply: impl Fn(usize, &mut dyn Stream) -> bool + Send + 'static) -> String {
+    let file = |name: &str| crate::support::root().join("crates/roofcast-cli/tests/fixtures/tls").join(name);
+    let chain = CertificateDer::pem_file_iter(file("server.pem")).unwrap().map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_file(file("server.key")).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let session = ServerConnection::new(Arc::clone(&config)).unwrap();
+            serve(StreamOwned::new(session, stream), &reply, &Seen::default(), &AtomicUsize::new(0));
+        }
+    });
+    url
+}
+
+/// What a connection needs: plain or TLS.
+pub(crate) trait Stream: Read + Write {}
+impl<T: Read + Write> Stream for T {}
+
+/// Answers the requests of one connection.
+pub(crate) fn serve(
+    mut stream: impl Stream,
+    reply: &dyn Fn(usize, &mut dyn Stream) -> bool,
+    seen: &Seen,
+    count: &AtomicUsize,
+) {
+    let mut buffer = Vec::new();
+    while let Some(asked) = next(&mut stream, &mut buffer) {
+        seen.lock().unwrap().push(asked);
+        if !reply(count.fetch_add(1, Ordering::SeqCst), &mut stream) {
+            return;
+        }
+    }
+}
+
+fn next(stream: &mut impl Stream, buffer: &mut Vec<u8>) -> Option<Asked> {
+    let mut piece = [0; 4096];
+    loop {
+        if let Some(end) = buffer.windows(4).position(|w| w == b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&buffer[..end]).to_lowercase();
+            let length = head.split("content-length:").nth(1).and_then(|t| t.split_whitespace().next());
+            let length: usize = length.map_or(0, |t| t.parse().unwrap());
+            if buffer.len() >= end + 4 + length {
+                let body = serde_json::from_slice(&buffer[end + 4..end + 4 + length]).unwrap_or_default();
+                buffer.drain(..end + 4 + length);
+                return Some(Asked { head, body });
+            }
+        }
+        let read = stream.read(&mut piece).ok().filter(|n| *n > 0)?;
+        buffer.extend_from_slice(&piece[..read]);
+    }
+}
+
+/// The head of a stream.
+pub(crate) const HEAD: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+
+/// One HTTP chunk.
+pub(crate) fn chunk(text: &str) -> String {
+    format!("{:x}\r\n{text}\r\n", text.len())
+}
+
+/// One token of the completions endpoint, in a chunk of its own.
+pub(crate) fn token() -> String {
+    chunk("data: {\"choices\":[{\"index\":0,\"text\":\" a\",\"finish_reason\":null}]}\n\n")
+}
+
+/// A right answer of two tokens.
+pub(crate) fn good(stream: &mut dyn Stream) -> bool {
+    let usage = chunk(
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n",
+    );
+    stream.write_all(format!("{HEAD}{}{}{usage}0\r\n\r\n", token(), token()).as_bytes()).is_ok()
+}
+
+/// An unused port: what is sent there is refused.
+pub(crate) fn nobody() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}

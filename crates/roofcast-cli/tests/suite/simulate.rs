@@ -1,0 +1,287 @@
+//! `roofcast simulate` as a user meets it: what it writes beside the summary.
+
+use crate::support::{json, roofcast};
+use roofcast::record::{Format, Record, Records};
+use roofcast::summary::Summary;
+use std::path::{Path, PathBuf};
+
+/// A folder for a run's files, and a file of it.
+fn folder(name: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    (folder, path)
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// Runs the default workload's first requests; the answer.
+fn simulate(requests: u64, flags: &str) -> serde_json::Value {
+    let (answer, code) = json(&format!("simulate --requests {requests} {flags}"));
+    assert_eq!(code, 0);
+    answer
+}
+
+#[test]
+fn records_in_either_form_are_the_same_and_add_up_to_the_summary() {
+    let (_lines, jsonl) = folder("r.jsonl");
+    let (_table, csv) = folder("r.csv");
+    let answer = simulate(300, &format!("--records {}", jsonl.display()));
+    simulate(300, &format!("--records {}", csv.display()));
+    let parsed = |path: &Path, format| -> Vec<Record> {
+        Records::new("r", read(path).as_bytes(), format).map(|r| r.unwrap()).collect()
+    };
+    let records = parsed(&jsonl, Format::JsonLines);
+    assert_eq!(records, parsed(&csv, Format::Csv));
+    assert_eq!(records.len(), 300);
+    let summary = Summary::of(&records, &roofcast::spec::Slo::default());
+    let near = |key: &str, expected: f64| {
+        let found = answer[key].as_f64().unwrap();
+        assert!((found / expected - 1.0).abs() < 1e-9, "{key}: {found} is not {expected}");
+    };
+    near("mean_ttft_ms", summary.ttft.mean);
+    near("p99_e2el_ms", summary.e2el.p99);
+    near("output_throughput", summary.output_throughput());
+}
+
+/// Columns of the files, arguments of slices and short names of keys are in the chapter.
+#[test]
+fn every_column_is_documented() {
+    let chapter = std::fs::read_to_string(crate::support::root().join("docs/simulate.md")).unwrap();
+    let (_, series) = preempting("series", "s.csv", "");
+    let (_, trace) = preempting("trace", "t.json", "");
+    let trace: serde_json::Value = serde_json::from_str(&trace).unwrap();
+    let slice = trace["traceEvents"].as_array().unwrap().iter().find(|e| e["ph"] == "X").unwrap();
+    let keys = roofcast("simulate --sweep x=1").err;
+    let (_, keys) = keys.split_once("accepted: ").unwrap();
+    let (keys, _) = keys.split_once(" or a dotted").unwrap();
+    let arguments = slice["args"].as_object().unwrap().keys().map(String::as_str);
+    let columns = roofcast::record::csv::COLUMNS.into_iter().chain(series.lines().next().unwrap().split(','));
+    for name in columns.chain(arguments).chain(keys.split(", ")) {
+        assert!(chapter.contains(&format!("`{name}`")), "`{name}` is not in docs/simulate.md");
+    }
+}
+
+#[test]
+fn a_form_of_records_that_is_not_there_is_refused_before_the_run() {
+    let (folder, path) = folder("r.xlsx");
+    let run = roofcast(&format!("simulate --records {}", path.display()));
+    assert_eq!((run.code, run.out.as_str()), (2, ""));
+    for part in ["--records", "r.xlsx", ".jsonl", ".csv", ".parquet"] {
+        assert!(run.err.contains(part), "{part} is not in {}", run.err);
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// A workload whose small cache makes the engine preempt, on two replicas.
+const PREEMPTING: &str = r#"
+[model]
+name = "meta-llama/Llama-3.1-8B-Instruct"
+[hardware]
+accelerator = "h100-sxm"
+[parallelism]
+replicas = 2
+[engine]
+num_gpu_blocks = 120
+[workload]
+requests = 200
+seed = 7
+input_len = 300
+output_len = 400
+[workload.arrivals]
+kind = "poisson"
+rate = 20.0
+"#;
+
+/// The same with two batches in flight, decided block by block.
+fn asynchronous() -> String {
+    PREEMPTING.replace("num_gpu_blocks", "async_scheduling = true\nnum_gpu_blocks")
+}
+
+/// Runs [`PREEMPTING`] with `flag` writing to a file of this name; the answer and the file.
+fn preempting(flag: &str, name: &str, more: &str) -> (serde_json::Value, String) {
+    written(PREEMPTING, flag, name, more)
+}
+
+fn written(text: &str, flag: &str, name: &str, more: &str) -> (serde_json::Value, String) {
+    let (folder, path) = folder(name);
+    let spec = folder.path().join("spec.toml");
+    std::fs::write(&spec, text).unwrap();
+    let (answer, code) = json(&format!("simulate {} --{flag} {} {more}", spec.display(), path.display()));
+    assert_eq!(code, 0);
+    (answer, read(&path))
+}
+
+#[test]
+fn the_series_adds_up_to_the_summary() {
+    adds_up(PREEMPTING);
+    adds_up(&asynchronous());
+}
+
+fn adds_up(spec: &str) {
+    let (answer, text) = written(spec, "series", "s.csv", "");
+    let mut lines = text.lines();
+    let names: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let rows: Vec<Vec<f64>> =
+        lines.map(|line| line.split(',').map(|field| field.parse().unwrap()).collect()).collect();
+    let of = |row: &Vec<f64>, name: &str| row[names.iter().position(|n| *n == name).unwrap()];
+    let seconds = |row: &Vec<f64>| (of(row, "end_ms") - of(row, "start_ms")) / 1e3;
+    assert!(rows.len() / 2 > 1000 && rows.len() / 2 <= 2000, "{}", rows.len());
+    // Intervals touch, up to the end of the run for either replica.
+    for replica in [0.0, 1.0] {
+        let own: Vec<_> = rows.iter().filter(|row| of(row, "replica") == replica).collect();
+        assert!(own.windows(2).all(|pair| of(pair[0], "end_ms") == of(pair[1], "start_ms")));
+        assert!(own.windows(2).all(|pair| of(pair[0], "preemptions") <= of(pair[1], "preemptions")));
+        assert_eq!(of(own[0], "start_ms"), 0.0);
+    }
+    let sum = |name: &str| rows.iter().map(|row| of(row, name) * seconds(row)).sum::<f64>();
+    let near = |found: f64, expected: f64| {
+        assert!((found / expected - 1.0).abs() < 1e-6, "{found} is not {expected}");
+    };
+    near(sum("output_tokens_per_s"), answer["total_output_tokens"].as_f64().unwrap());
+    // Little's law: requests here, summed over time, are the latencies summed over requests.
+    let latencies = answer["mean_e2el_ms"].as_f64().unwrap() / 1e3 * answer["completed"].as_f64().unwrap();
+    near(sum("running") + sum("waiting"), latencies);
+    let last = |replica: f64| rows.iter().rfind(|row| of(row, "replica") == replica).unwrap();
+    let preemptions = of(last(0.0), "preemptions") + of(last(1.0), "preemptions");
+    assert!(preemptions > 0.0);
+    near(preemptions, answer["activity"]["preemptions"].as_f64().unwrap());
+    assert!(rows.iter().all(|row| (0.0..=1.0).contains(&of(row, "kv_usage"))));
+}
+
+/// Every span that begins ends, phases lie in their request, and slices of a track do not overlap.
+fn well_formed(trace: &serde_json::Value) {
+    let mut open: std::collections::BTreeMap<(u64, String), Vec<String>> = Default::default();
+    let mut busy: std::collections::BTreeMap<(u64, u64), f64> = Default::default();
+    let mut latest = 0.0;
+    for event in trace["traceEvents"].as_array().unwrap() {
+        let (phase, pid) = (event["ph"].as_str().unwrap(), event["pid"].as_u64().unwrap());
+        let name = event["name"].as_str().unwrap().to_owned();
+        if phase == "M" {
+            assert!(event["args"]["name"].is_string());
+            continue;
+        }
+        let ts = event["ts"].as_f64().unwrap();
+        assert!(ts >= latest, "{event}");
+        latest = ts;
+        match phase {
+            "X" => {
+                let end = busy.entry((pid, event["tid"].as_u64().unwrap())).or_default();
+                // Floats of microseconds round below a picosecond.
+                assert!(ts >= *end - 1e-6, "{event} overlaps");
+                *end = ts + event["dur"].as_f64().unwrap();
+            }
+            "C" => assert!(event["args"].as_object().unwrap().values().all(|v| v.is_u64())),
+            "b" | "e" => {
+                let spans = open.entry((pid, event["id"].as_str().unwrap().to_owned())).or_default();
+                assert_eq!(event["cat"], "request");
+                assert_eq!(spans.is_empty(), phase == "b" && name == "request", "{event}");
+                if phase == "b" { spans.push(name) } else { assert_eq!(spans.pop(), Some(name), "{event}") }
+            }
+            other => panic!("{other}"),
+        }
+    }
+    assert!(open.values().all(Vec::is_empty));
+}
+
+#[test]
+fn a_trace_nests_and_is_ordered() {
+    let (answer, text) = preempting("trace", "t.json", "");
+    let trace: serde_json::Value = serde_json::from_str(&text).unwrap();
+    well_formed(&trace);
+    let events = trace["traceEvents"].as_array().unwrap();
+    let count = |phase: &str, name: &str| {
+        events.iter().filter(|e| e["ph"] == phase && e["name"] == name).count() as u64
+    };
+    assert_eq!(trace["otherData"]["complete"], true);
+    assert_eq!((count("b", "request"), count("M", "process_name")), (200, 2));
+    assert_eq!(count("b", "preempted"), answer["activity"]["preemptions"].as_u64().unwrap());
+    let steps = events.iter().filter_map(|e| e["args"]["steps"].as_u64()).sum::<u64>();
+    assert_eq!(steps, answer["activity"]["steps"].as_u64().unwrap());
+    let (answer, by_block) = written(&asynchronous(), "trace", "t.json", "");
+    well_formed(&serde_json::from_str(&by_block).unwrap());
+    assert!(answer["activity"]["preemptions"].as_u64().unwrap() > 0);
+    // Steps of decodes of a leap are one slice; without leaps each has its own.
+    let (_, stepping) = preempting("trace", "t.json", "--no-leap");
+    assert!(stepping.lines().count() > 2 * text.lines().count());
+}
+
+#[test]
+fn a_trace_that_is_cut_says_so_and_is_whole() {
+    let (_, text) = preempting("trace", "t.json", "--trace-limit 1000");
+    let trace: serde_json::Value = serde_json::from_str(&text).unwrap();
+    well_formed(&trace);
+    assert_eq!(trace["otherData"]["complete"], false);
+    assert!(trace["otherData"]["cut"][1]["cut_at_us"].as_f64().unwrap() > 0.0);
+    assert!(trace["traceEvents"].as_array().unwrap().len() <= 1010);
+}
+
+#[test]
+fn the_picture_shows_latencies_queue_and_cache() {
+    let (_, svg) = preempting("svg", "a.svg", "");
+    for part in ["TTFT", "TPOT", "E2EL", "running", "waiting", "the fullest", "seconds", "</svg>"] {
+        assert!(svg.contains(part), "{part}");
+    }
+    assert!(!svg.contains("NaN") && !svg.contains("inf"));
+}
+
+#[test]
+fn a_sweep_is_its_runs_whatever_the_threads() {
+    let sweep = "simulate --requests 200 --sweep seed=0..5";
+    for form in ["", "--csv", "--json"] {
+        let [one, four] = [1, 4].map(|threads| roofcast(&format!("{sweep} {form} --threads {threads}")));
+        assert_eq!((one.code, one.err.as_str()), (0, ""));
+        assert_eq!(one.out, four.out, "{form}");
+    }
+    let (answer, _) = json(sweep);
+    let points = answer["points"].as_array().unwrap();
+    assert_eq!((answer["sweep"].as_str(), points.len()), (Some("workload.seed"), 6));
+    let mut third = points[3].as_object().unwrap().clone();
+    assert_eq!(third.shift_remove("value"), Some(3.into()));
+    let mut alone = simulate(200, "--seed 3").as_object().unwrap().clone();
+    alone.shift_remove("schema");
+    assert_eq!(third, alone);
+}
+
+#[test]
+fn a_sweep_takes_words_ranges_and_dotted_keys() {
+    let column = |sweep: &str, name: &str| -> Vec<String> {
+        let run = roofcast(&format!("simulate --requests 50 --csv --sweep {sweep}"));
+        assert_eq!(run.code, 0, "{sweep}: {}", run.err);
+        let mut lines = run.out.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
+        let at = lines.next().unwrap().iter().position(|column| column == name).unwrap();
+        lines.map(|line| line[at].clone()).collect()
+    };
+    assert_eq!(column("scheduler=vllm,static", "engine.scheduler"), ["vllm", "static"]);
+    assert_eq!(column("rate=1..8:x2", "workload.arrivals.rate"), ["1", "2", "4", "8"]);
+    assert_eq!(column("replicas=1,2", "parallelism.replicas"), ["1", "2"]);
+    // 50 prompts of 10, 20 and 30 tokens.
+    let run = roofcast("simulate --json --requests 50 --sweep workload.input_len=10..30:10");
+    let answer: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    let inputs =
+        answer["points"].as_array().unwrap().iter().map(|p| p["total_input_tokens"].as_u64().unwrap());
+    assert_eq!(inputs.collect::<Vec<_>>(), [500, 1000, 1500]);
+}
+
+#[test]
+fn sweeps_that_cannot_be() {
+    let cases: [(&str, &[&str]); 9] = [
+        ("--sweep depth=1", &["--sweep", "depth=1", "max_num_seqs"]),
+        ("--sweep rate=8..1", &["--sweep", "rate=8..1", "1..32:x2"]),
+        ("--sweep rate=1,,2", &["--sweep", "1,,2"]),
+        ("--sweep rate=1,-1", &["with workload.arrivals.rate = -1", "a number above 0"]),
+        ("--sweep engine.colour=1", &["engine.colour", "unknown field", "max_num_seqs"]),
+        ("--sweep scheduler=fifo", &["engine.scheduler = \"fifo\"", "fifo", "`orca`"]),
+        ("--sweep model.name.x=1", &["model.name.x", "within `name`"]),
+        ("--sweep seed=1,2 --seed 3", &["--seed", "one of the two"]),
+        ("--sweep seed=1,2 --svg a.svg", &["--svg", "cannot be used with"]),
+    ];
+    for (flags, says) in cases {
+        let run = roofcast(&format!("simulate {flags}"));
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{flags}");
+        for part in says {
+            assert!(run.err.contains(part), "{flags}: {part:?} is not in {:?}", run.err);
+        }
+    }
+}

@@ -1,0 +1,501 @@
+//! Fits a calibration to measured points, and judges it on groups left out.
+//!
+//! Knows: which levels the rows of a file can have, what each metric's noise is worth, how bands follow from the errors
+//! of groups left out. A parameter is shrunk towards the level above it, so that a level of few rows moves little.
+
+pub mod fit;
+
+use crate::accelerator::Accelerator;
+use crate::calibration::{Band, Calibration, Known, Level, Place, Selector};
+use crate::catalog::Catalog;
+use crate::deployment::Deployment;
+use crate::efficiency::{Efficiency, Figure};
+use crate::error::{Error, Result};
+use crate::measurement::{Figures, Kind, Measurement};
+use crate::spec::{CostKind, EngineSpec};
+use crate::summary::Statistics;
+use crate::validate::{Point, Resolver, point};
+use fit::{FIGURES, Problem, Residual};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Rounds of Gauss–Newton.
+const ROUNDS: usize = 4;
+/// By how much a figure's logarithm is moved for its derivative: more than the grain of whole steps.
+const NUDGE: f64 = 0.04;
+/// The furthest that one round moves a parameter.
+const FURTHEST: f64 = 0.7;
+/// What an error counts beside the noise of its metric alone: the errors of a group's rows are mostly the model's own and
+/// much alike. Chosen, as the scales below, by the errors of groups left out.
+const TRUST: f64 = 0.03;
+/// Standard deviation of the first level around its start, in logarithms.
+const FIRST_SCALE: f64 = 1.0;
+/// Share of the prior's variance above which a figure counts as undetermined by the data.
+const UNDETERMINED: f64 = 0.9;
+
+/// A row that can be fitted.
+struct Fitted<'a> {
+    row: &'a Measurement,
+    deployment: Deployment,
+    limit: Figures,
+    weight: f64,
+    group: usize,
+    set: usize,
+}
+
+/// A fit of one file.
+pub struct Fit<'a> {
+    rows: Vec<Fitted<'a>>,
+    /// Sets of levels that rows have.
+    sets: Vec<Vec<usize>>,
+    groups: Vec<String>,
+    selectors: Vec<Selector>,
+    prior: Calibration,
+    ridge: Vec<f64>,
+    x: Vec<f64>,
+    residuals: Vec<Residual>,
+    left_out: Vec<Point<'a>>,
+}
+
+/// A fitted calibration.
+pub struct Fitting {
+    /// The levels.
+    pub calibration: Calibration,
+    /// Figures that the data cannot tell apart from others, or say nothing about: they hardly moved.
+    pub undetermined: Vec<String>,
+}
+
+impl<'a> Fit<'a> {
+    /// Fits `rows`, starting from `prior`. Rows without a forecast and rows faster than their limit
+    /// are left out.
+    pub fn new(rows: &'a [Measurement], catalog: &Catalog, prior: &Calibration) -> Result<Fit<'a>> {
+        let mut fit = Fit {
+            rows: Vec::new(),
+            sets: Vec::new(),
+            groups: Vec::new(),
+            selectors: Vec::new(),
+            prior: prior.clone(),
+            ridge: Vec::new(),
+            x: Vec::new(),
+            residuals: Vec::new(),
+            left_out: Vec::new(),
+        };
+        fit.take(rows, catalog);
+        if fit.rows.is_empty() {
+            return Err(Error::field(
+                "rows",
+                "forecast",
+                0,
+                "a file with at least one row that can be forecast",
+            ));
+        }
+        fit.descend();
+        Ok(fit)
+    }
+
+    /// Resolves the rows and gives them their levels.
+    fn take(&mut self, rows: &'a [Measurement], catalog: &Catalog) {
+        let mut resolver = Resolver::new(catalog);
+        let mut groups: BTreeMap<String, usize> = BTreeMap::new();
+        let mut levels: BTreeMap<Selector, usize> = BTreeMap::from([(Selector::default(), 0)]);
+        let mut sets: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
+        self.selectors.push(Selector::default());
+        for point in crate::validate::points(rows, catalog, &self.prior) {
+            let (Ok(_), Ok(deployment)) = (&point.forecast, resolver.deployment(point.row)) else {
+                self.left_out.push(point);
+                continue;
+            };
+            let next = groups.len();
+            let group = *groups.entry(point.row.group()).or_insert(next);
+            let selectors =
+                selectors(&deployment.accelerator, &deployment.options.engine, &deployment.weights);
+            let mut own = vec![0];
+            for selector in selectors {
+                let next = self.selectors.len();
+                let index = *levels.entry(selector.clone()).or_insert_with(|| {
+                    self.selectors.push(selector);
+                    next
+                });
+                own.push(index);
+            }
+            let next = self.sets.len();
+            let set = *sets.entry(own.clone()).or_insert_with(|| {
+                self.sets.push(own);
+                next
+            });
+            self.rows.push(Fitted {
+                row: point.row,
+                deployment,
+                limit: point.limit,
+                weight: 1.0,
+                group,
+                set,
+            });
+        }
+        self.groups = vec![String::new(); groups.len()];
+        for (name, index) in groups {
+            self.groups[index] = name;
+        }
+        self.weigh();
+        self.x = self.start();
+        self.ridge = self.selectors.iter().flat_map(|s| Figure::ALL.map(|f| scale(s, f).powi(-2))).collect();
+        self.ridge[..FIGURES].fill(1.0 / (FIRST_SCALE * FIRST_SCALE));
+    }
+
+    /// The parameters at which the prior has levels of the same places; the first level counts from its own figures.
+    fn start(&self) -> Vec<f64> {
+        let factor = |selector: &Selector, figure: Figure| {
+            let level = self.prior.levels.iter().skip(1).find(|l| l.at == *selector)?;
+            level.figures.get(&figure).map(|f| f.ln())
+        };
+        let selectors = self.selectors.iter();
+        selectors.flat_map(|s| Figure::ALL.map(|f| factor(s, f).unwrap_or(0.0))).collect()
+    }
+
+    /// Rows of a group say much the same: a group of n counts as √n rows.
+    fn weigh(&mut self) {
+        let mut sizes = vec![0.0_f64; self.groups.len()];
+        self.rows.iter().for_each(|r| sizes[r.group] += 1.0);
+        self.rows.iter_mut().for_each(|r| r.weight = TRUST / sizes[r.group].sqrt());
+    }
+
+    /// Gauss–Newton with halved steps.
+    fn descend(&mut self) {
+        self.residuals = self.evaluate(&self.x, true);
+        for _ in 0..ROUNDS {
+            let target = self.problem(&self.residuals, None).solve(&self.x);
+            let before = self.problem(&self.residuals, None).cost(&self.x);
+            let mut step = 1.0;
+            let mut found = None;
+            for _ in 0..4 {
+                let next: Vec<f64> = self
+                    .x
+                    .iter()
+                    .zip(&target)
+                    .map(|(x, t)| x + (step * (t - x)).clamp(-FURTHEST, FURTHEST))
+                    .collect();
+                let residuals = self.evaluate(&next, false);
+                if self.problem(&residuals, None).cost(&next) < before {
+                    found = Some(next);
+                    break;
+                }
+                step /= 2.0;
+            }
+            let Some(next) = found else { break };
+            self.x = next;
+            self.residuals = self.evaluate(&self.x, true);
+        }
+    }
+
+    fn problem<'b>(&'b self, residuals: &'b [Residual], without: Option<usize>) -> Problem<'b> {
+        Problem { residuals, sets: &self.sets, ridge: &self.ridge, at: &self.x, without }
+    }
+
+    /// The residuals at `x`, with slopes where they are wanted.
+    fn evaluate(&self, x: &[f64], slopes: bool) -> Vec<Residual> {
+        let indices: Vec<usize> = (0..self.rows.len()).collect();
+        in_parallel(&indices, |index| self.residuals_of(*index, x, slopes)).into_iter().flatten().collect()
+    }
+
+    fn residuals_of(&self, index: usize, x: &[f64], slopes: bool) -> Vec<Residual> {
+        let fitted = &self.rows[index];
+        let logs = self.logs(&self.sets[self.rows[index].set], x);
+        let Some(now) = self.forecast(fitted, &logs) else { return Vec::new() };
+        let wanted = targets(fitted.row);
+        let mut residuals: Vec<(usize, Residual)> = Vec::new();
+        for (metric, sigma) in wanted {
+            let pair = fitted.row.measured.all()[metric].filter(|m| *m > 0.0).zip(now.all()[metric]);
+            let Some((measured, forecast)) = pair else { continue };
+            let weight = fitted.weight / (sigma * sigma);
+            let value = (forecast / measured).ln();
+            residuals.push((
+                metric,
+                Residual {
+                    group: fitted.group,
+                    set: fitted.set,
+                    value,
+                    slope: [0.0; FIGURES],
+                    weight,
+                    sigma,
+                },
+            ));
+        }
+        if slopes {
+            for figure in Figure::ALL.into_iter().filter(|f| matters(&fitted.deployment, fitted.row, *f)) {
+                let figure = figure as usize;
+                let mut nudged = logs;
+                nudged[figure] += NUDGE;
+                nudged[FIGURES + figure] += NUDGE;
+                let Some(then) = self.forecast(fitted, &nudged) else { continue };
+                for (metric, residual) in &mut residuals {
+                    if let Some((a, b)) = then.all()[*metric].zip(now.all()[*metric]) {
+                        residual.slope[figure] = (a / b).ln() / NUDGE;
+                    }
+                }
+            }
+        }
+        residuals.into_iter().map(|(_, r)| r).collect()
+    }
+
+    /// Logarithms of the row's figures, then of its plain ones.
+    fn logs(&self, levels: &[usize], x: &[f64]) -> [f64; 2 * FIGURES] {
+        let mut logs = [0.0; 2 * FIGURES];
+        for figure in Figure::ALL {
+            let at = figure as usize;
+            let start = self.prior.levels[0].figures.get(&figure).copied().unwrap_or(1.0).ln();
+            let sum = |plain: bool| -> f64 {
+                let held = levels.iter().filter(|l| !plain || self.selectors[**l].weights.is_none());
+                held.map(|level| x[level * FIGURES + at]).sum()
+            };
+            logs[at] = start + sum(false);
+            logs[FIGURES + at] = start + sum(true);
+        }
+        logs
+    }
+
+    fn forecast(&self, fitted: &Fitted, logs: &[f64; 2 * FIGURES]) -> Option<Figures> {
+        let values = |from: usize| {
+            let mut values = [0.0; FIGURES];
+            values.iter_mut().zip(&logs[from..]).for_each(|(v, log)| *v = log.exp());
+            crate::efficiency::Figures(values)
+        };
+        let mut deployment = fitted.deployment.clone();
+        deployment.efficiency = Arc::new(Efficiency {
+            name: String::new(),
+            figures: values(0),
+            plain: values(FIGURES),
+            band: [1.0, 1.0],
+        });
+        point::forecast(fitted.row, &deployment, CostKind::Forecast).ok()
+    }
+
+    /// Every row forecast by a calibration that has not seen its group. The parameters of each are the least of the
+    /// problem linearised at the fit of all groups.
+    pub fn left_out(&self) -> Vec<Point<'a>> {
+        let groups: Vec<usize> = (0..self.groups.len()).collect();
+        let mut points: Vec<Point> = in_parallel(&groups, |group| {
+            let x = self.problem(&self.residuals, Some(*group)).solve(&self.x);
+            let calibration = self.calibration(&x, Some(*group));
+            let rows = (0..self.rows.len()).filter(|r| self.rows[*r].group == *group);
+            rows.map(|r| self.point(r, &x, &calibration)).collect::<Vec<_>>()
+        })
+        .into_iter()
+        .flatten()
+        .collect();
+        points.extend(self.left_out.iter().cloned());
+        points
+    }
+
+    /// Every row forecast by the calibration that was fitted to it.
+    pub fn in_sample(&self) -> Vec<Point<'a>> {
+        let calibration = self.calibration(&self.x, None);
+        let indices: Vec<usize> = (0..self.rows.len()).collect();
+        let mut points = in_parallel(&indices, |r| self.point(*r, &self.x, &calibration));
+        points.extend(self.left_out.iter().cloned());
+        points
+    }
+
+    fn point(&self, index: usize, x: &[f64], calibration: &Calibration) -> Point<'a> {
+        let fitted = &self.rows[index];
+        let forecast = self.forecast(fitted, &self.logs(&self.sets[self.rows[index].set], x));
+        let known = calibration.known(&place(&fitted.deployment));
+        Point {
+            row: fitted.row,
+            limit: fitted.limit,
+            forecast: forecast.ok_or_else(|| "no forecast at these figures".to_owned()),
+            known,
+            band: calibration.band(known).copied(),
+        }
+    }
+
+    /// The calibration of parameters `x`; levels without a row that counts are left out.
+    fn calibration(&self, x: &[f64], without: Option<usize>) -> Calibration {
+        let mut errors: Vec<Vec<f64>> = vec![Vec::new(); self.selectors.len()];
+        for residual in self.residuals.iter().filter(|r| without != Some(r.group)) {
+            for level in &self.sets[residual.set] {
+                errors[*level].push((residual.value.exp() - 1.0).abs());
+            }
+        }
+        let mut calibration = self.prior.clone();
+        calibration.levels = Vec::new();
+        for (index, selector) in self.selectors.iter().enumerate() {
+            if errors[index].is_empty() {
+                continue;
+            }
+            let statistics = Statistics::of(&mut errors[index]);
+            let figures = Figure::ALL.into_iter().filter_map(|figure| {
+                let log = x[index * FIGURES + figure as usize];
+                if index > 0 && log.abs() < 0.003 {
+                    return None;
+                }
+                let start = if index == 0 { self.prior.levels[0].figures.get(&figure)? } else { &1.0 };
+                Some((figure, rounded(start * log.exp())))
+            });
+            calibration.levels.push(Level {
+                at: selector.clone(),
+                rows: errors[index].len() as u64,
+                median_error: rounded(statistics.median),
+                p90_error: rounded(statistics.p90),
+                figures: figures.collect(),
+            });
+        }
+        calibration
+    }
+
+    /// The calibration with its bands, which are those of `left_out`.
+    pub fn finish(&self, left_out: &[Point], source: &str) -> Fitting {
+        let mut calibration = self.calibration(&self.x, None);
+        calibration.source = source.to_owned();
+        calibration.bands = bands(left_out);
+        let left = self.problem(&self.residuals, None).uncertainty(&self.x);
+        let undetermined =
+            Figure::ALL.into_iter().filter(|f| left[*f as usize] > UNDETERMINED).map(Figure::name).collect();
+        Fitting { calibration, undetermined }
+    }
+}
+
+fn place(deployment: &Deployment) -> Place<'_> {
+    Place {
+        accelerator: &deployment.accelerator,
+        engine: &deployment.options.engine,
+        weights: &deployment.weights,
+    }
+}
+
+/// Standard deviation of a level's factor around 1, in logarithms. What servers add before the first token differs most.
+/// A level that names chip, engine and format stands for what has been measured itself and may move further than those
+/// that must hold for others, too.
+fn scale(at: &Selector, figure: Figure) -> f64 {
+    let own = at.accelerator.is_some() && at.weights.is_some();
+    if *at == (Selector { served: at.served, ..Selector::default() }) {
+        return FIRST_SCALE;
+    }
+    match figure {
+        Figure::Request | Figure::RequestSteps => 0.8,
+        _ if own => 0.7,
+        _ if figure.is_share() => 0.15,
+        _ => 0.2,
+    }
+}
+
+/// Whether the row's forecast can depend on the figure.
+fn matters(deployment: &Deployment, row: &Measurement, figure: Figure) -> bool {
+    let p = deployment.parallelism;
+    match figure {
+        Figure::ExpertMemory | Figure::ExpertCompute | Figure::ExpertLayer => deployment.model.is_moe(),
+        Figure::AllReduce => p.tp > 1,
+        Figure::Link => p.count() > 1,
+        Figure::Request | Figure::RequestSteps => row.kind.served(),
+        _ => true,
+    }
+}
+
+/// The levels of a place beside the first: chip and generation, engine with its version and its server, weight format,
+/// and their pairs.
+fn selectors(chip: &Accelerator, engine: &EngineSpec, weights: &str) -> Vec<Selector> {
+    let architecture = Some(chip.architecture.clone());
+    let accelerator = Some(chip.id.clone());
+    let name = Some(engine.name().to_owned());
+    let served = Some(engine.served());
+    let weights = Some(weights.to_owned());
+    let none = Selector::default;
+    let mut all = vec![
+        Selector { architecture: architecture.clone(), ..none() },
+        Selector { accelerator: accelerator.clone(), ..none() },
+        Selector { served, ..none() },
+        Selector { engine: name.clone(), ..none() },
+        Selector { engine: name.clone(), served, ..none() },
+        Selector { accelerator: accelerator.clone(), engine: name.clone(), served, ..none() },
+        Selector { accelerator, engine: name.clone(), served, weights: weights.clone(), ..none() },
+        Selector { weights: weights.clone(), ..none() },
+        Selector { engine: name.clone(), weights: weights.clone(), ..none() },
+        Selector { architecture, engine: name.clone(), weights, ..none() },
+    ];
+    if let Some(version) = &engine.version {
+        all.push(Selector { engine: name, version: Some(version.clone()), ..none() });
+    }
+    all
+}
+
+/// The metrics that a row is fitted to, by their index, with the noise of each: what repeated runs differ by, and what no
+/// model of this form can follow.
+fn targets(row: &Measurement) -> Vec<(usize, f64)> {
+    const TTFT: usize = 0;
+    const TPOT: usize = 1;
+    const E2E: usize = 2;
+    const OUTPUT: usize = 3;
+    const TOTAL: usize = 4;
+    match row.kind {
+        Kind::DecodeStep => vec![(TPOT, 0.05)],
+        Kind::Prefill | Kind::PrefillBatch => vec![(TTFT, 0.08)],
+        Kind::StaticBatchPhases => vec![(TTFT, 0.1), (TPOT, 0.06)],
+        Kind::OfflineStaticBatch if row.measured.e2e_ms.is_some() => vec![(E2E, 0.06)],
+        Kind::OfflineStaticBatch if row.measured.total_tok_s.is_some() => vec![(TOTAL, 0.06)],
+        Kind::ClosedLoop | Kind::OpenLoop | Kind::BurstAllAtOnce => vec![(TPOT, 0.06), (TTFT, 0.15)],
+        Kind::OfflineStaticBatch | Kind::OfflineMaxThroughput => vec![(OUTPUT, 0.15)],
+    }
+}
+
+/// Rows of a depth of knowledge below which its band is taken from all rows.
+const ENOUGH: usize = 40;
+
+/// 10th and 90th percentile of measured over forecast, by what was known of the deployment. Where too few rows were left
+/// out that deep, the band of those whose chip and engine are known is widened.
+fn bands(points: &[Point]) -> Vec<Band> {
+    let quantiles = |known: Option<Known>, metrics: &[usize]| -> Option<[f64; 2]> {
+        let held = points.iter().filter(|p| known.is_none_or(|k| p.known == k));
+        let mut logs: Vec<f64> = held
+            .flat_map(|p| metrics.iter().filter_map(|m| p.ratio(*m)).collect::<Vec<_>>())
+            .map(|ratio| -ratio.ln())
+            .collect();
+        if logs.len() < ENOUGH && known.is_some() || logs.is_empty() {
+            return None;
+        }
+        logs.sort_by(f64::total_cmp);
+        let at = |q: f64| logs[((logs.len() - 1) as f64 * q) as usize];
+        Some([at(0.1), at(0.9)])
+    };
+    let depths =
+        [(Known::Nothing, 2.0), (Known::Architecture, 1.6), (Known::Accelerator, 1.3), (Known::Engine, 1.0)];
+    let band = |(known, wider): (Known, f64), metrics: &[usize]| -> [f64; 2] {
+        let own = quantiles(Some(known), metrics);
+        let all = || quantiles(None, metrics).unwrap_or([-0.3, 0.3]).map(|log| log * wider);
+        own.unwrap_or_else(all).map(|log| rounded(log.exp()))
+    };
+    depths
+        .into_iter()
+        .map(|depth| Band {
+            known: depth.0,
+            ttft: band(depth, &[0]),
+            tpot: band(depth, &[1]),
+            e2e: band(depth, &[2]),
+            throughput: band(depth, &[3, 4]),
+        })
+        .collect()
+}
+
+/// Four significant digits.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.3e}").parse().unwrap_or(value)
+}
+
+/// `f` of every item in order, on all cores.
+fn in_parallel<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        while let Some((index, item)) = Some(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+            .and_then(|index| Some((index, items.get(index)?)))
+        {
+            done.push((index, f(item)));
+        }
+        done
+    };
+    let mut all: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().flat_map(|t| t.join().unwrap_or_default()).collect()
+    });
+    all.sort_by_key(|(index, _)| *index);
+    all.into_iter().map(|(_, result)| result).collect()
+}

@@ -1,0 +1,317 @@
+//! Calibrations: which figures of an efficiency hold for which accelerator, engine and weight format.
+//!
+//! Knows: figures are a product of levels. The first level holds everywhere; a level with a selector multiplies what it
+//! names where every key of its selector matches. What no level knows is served by the wider ones, with a wider band.
+//! Knows nothing about how levels were fitted: that is [`crate::calibrate`]'s.
+
+use crate::accelerator::Accelerator;
+use crate::efficiency::{Efficiency, Figure, Figures};
+use crate::error::{Error, Result};
+use crate::spec::EngineSpec;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+/// Every embedded file.
+const FILES: &[(&str, &str)] = &[("serving.toml", include_str!("../catalog/calibration/serving.toml"))];
+
+/// Where a level holds; an absent key matches everything.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Selector {
+    /// As in `hopper`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<String>,
+    /// Catalog id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accelerator: Option<String>,
+    /// As in `vllm`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
+    /// The engine's version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Whether requests come through a server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub served: Option<bool>,
+    /// The weight format.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weights: Option<String>,
+}
+
+/// One level.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Level {
+    /// Where it holds.
+    #[serde(default)]
+    pub at: Selector,
+    /// Measured rows behind it.
+    pub rows: u64,
+    /// Median error of those rows, as fitted; a share.
+    pub median_error: f64,
+    /// 90th percentile of it.
+    pub p90_error: f64,
+    /// The first level's figures; every other one's factors.
+    pub figures: BTreeMap<Figure, f64>,
+}
+
+/// Bands of a depth of knowledge: 10th and 90th percentile of measured over forecast.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Band {
+    /// What is known of the deployment.
+    pub known: Known,
+    /// Time to first token.
+    pub ttft: [f64; 2],
+    /// A step, and time per output token.
+    pub tpot: [f64; 2],
+    /// End to end.
+    pub e2e: [f64; 2],
+    /// Throughput.
+    pub throughput: [f64; 2],
+}
+
+/// How much of a deployment has been measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Known {
+    /// Nothing of its kind.
+    Nothing,
+    /// The chip's generation.
+    Architecture,
+    /// The chip.
+    Accelerator,
+    /// The chip with the engine.
+    Engine,
+}
+
+/// A set of levels.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    /// Where the measurements come from.
+    pub source: String,
+    /// Bands by what is known.
+    #[serde(rename = "band")]
+    pub bands: Vec<Band>,
+    /// The levels; the first holds everywhere and has every figure.
+    #[serde(rename = "level")]
+    pub levels: Vec<Level>,
+}
+
+/// What is looked up.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// The chip.
+    pub accelerator: &'a Accelerator,
+    /// The engine's name, version and kind of use.
+    pub engine: &'a EngineSpec,
+    /// The weight format.
+    pub weights: &'a str,
+}
+
+impl Selector {
+    /// Whether a level with this selector holds at `place`.
+    pub fn matches(&self, place: &Place) -> bool {
+        let same = |key: &Option<String>, value: &str| key.as_deref().is_none_or(|k| k == value);
+        same(&self.architecture, &place.accelerator.architecture)
+            && same(&self.accelerator, &place.accelerator.id)
+            && same(&self.engine, place.engine.name())
+            && same(&self.version, place.engine.version.as_deref().unwrap_or_default())
+            && same(&self.weights, place.weights)
+            && self.served.is_none_or(|s| s == place.engine.served())
+    }
+
+    /// `accelerator h100-sxm, engine vllm`, or `everywhere`.
+    pub fn name(&self) -> String {
+        let text = |key: &str, value: &Option<String>| value.as_ref().map(|v| format!("{key} {v}"));
+        let served = self.served.map(|s| if s { "served".to_owned() } else { "offline".to_owned() });
+        let parts = [
+            text("architecture", &self.architecture),
+            text("accelerator", &self.accelerator),
+            text("engine", &self.engine),
+            text("version", &self.version),
+            served,
+            text("weights", &self.weights),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if parts.is_empty() { "everywhere".to_owned() } else { parts.join(", ") }
+    }
+}
+
+impl Calibration {
+    /// The embedded calibration, parsed once.
+    pub fn embedded() -> Result<&'static Calibration> {
+        static PARSED: OnceLock<Result<Calibration>> = OnceLock::new();
+        let parse = || {
+            let (path, text) = FILES[0];
+            Calibration::parse(&format!("catalog/calibration/{path}"), text)
+        };
+        PARSED.get_or_init(parse).as_ref().map_err(Clone::clone)
+    }
+
+    /// Reads a calibration from TOML; `place` names the file in errors.
+    pub fn parse(place: &str, text: &str) -> Result<Calibration> {
+        let parsed: Calibration = toml::from_str(text).map_err(|e| Error::toml(place, text, "", &e))?;
+        parsed.check(place)?;
+        Ok(parsed)
+    }
+
+    fn check(&self, place: &str) -> Result<()> {
+        let first = self.levels.first();
+        if first.is_none_or(|l| l.at != Selector::default() || l.figures.len() != Figure::ALL.len()) {
+            let accepted = "a level without a selector that has every figure";
+            return Err(Error::field(place, "level[0]", "incomplete", accepted));
+        }
+        for level in &self.levels {
+            for (figure, value) in &level.figures {
+                if !(value.is_finite() && *value > 0.0 && *value <= 1e6) {
+                    let field = format!("{} at {}", figure.name(), level.at.name());
+                    return Err(Error::field(place, field, value, "a number above 0, at most 10^6"));
+                }
+            }
+        }
+        let sound = |b: &[f64; 2]| b[0] > 0.0 && b[0] <= b[1] && b[1].is_finite();
+        let wrong = self.bands.iter().any(|b| ![b.ttft, b.tpot, b.e2e, b.throughput].iter().all(sound));
+        if wrong || self.bands.iter().all(|b| b.known != Known::Nothing) {
+            let accepted = "a band for `nothing`, each of two numbers above 0, the lower first";
+            return Err(Error::field(place, "band", "unusable", accepted));
+        }
+        Ok(())
+    }
+
+    /// As TOML, a level a few lines.
+    pub fn to_toml(&self) -> String {
+        let inline = |value: toml::Value| value.to_string();
+        let table = |value: &dyn Fn() -> Option<toml::Value>| value().map(inline).unwrap_or_default();
+        let mut text = format!("source = {}\n", inline(toml::Value::String(self.source.clone())));
+        for b in &self.bands {
+            let known = table(&|| toml::Value::try_from(b.known).ok());
+            text.push_str(&format!(
+                "\n[[band]]\nknown = {known}\nttft = {:?}\ntpot = {:?}\n",
+                b.ttft, b.tpot
+            ));
+            text.push_str(&format!("e2e = {:?}\nthroughput = {:?}\n", b.e2e, b.throughput));
+        }
+        for l in &self.levels {
+            let at = table(&|| toml::Value::try_from(&l.at).ok());
+            let figures = table(&|| toml::Value::try_from(&l.figures).ok());
+            let errors = format!("median_error = {:?}\np90_error = {:?}", l.median_error, l.p90_error);
+            text.push_str(&format!("\n[[level]]\nat = {at}\nrows = {}\n{errors}\n", l.rows));
+            text.push_str(&format!("figures = {figures}\n"));
+        }
+        text
+    }
+
+    /// How much of `place` has been measured.
+    pub fn known(&self, place: &Place) -> Known {
+        let any =
+            |test: &dyn Fn(&Selector) -> bool| self.levels.iter().any(|l| l.at.matches(place) && test(&l.at));
+        if any(&|s| s.accelerator.is_some() && s.engine.is_some()) {
+            Known::Engine
+        } else if any(&|s| s.accelerator.is_some()) {
+            Known::Accelerator
+        } else if any(&|s| s.architecture.is_some()) {
+            Known::Architecture
+        } else {
+            Known::Nothing
+        }
+    }
+
+    /// The bands of what is known of `place`, or the next wider ones.
+    pub fn band(&self, known: Known) -> Option<&Band> {
+        self.bands.iter().filter(|b| b.known <= known).max_by_key(|b| b.known)
+    }
+
+    /// The figures of `place`; `weights` says whether levels of its weight format count.
+    fn figures(&self, place: &Place, weights: bool) -> Figures {
+        let mut figures = Figures([1.0; Figure::ALL.len()]);
+        let held = self.levels.iter().filter(|l| l.at.matches(place) && (weights || l.at.weights.is_none()));
+        for (figure, factor) in held.flat_map(|l| &l.figures) {
+            figures.0[*figure as usize] *= factor;
+        }
+        figures
+    }
+
+    /// The efficiency of `place`.
+    pub fn efficiency(&self, place: &Place) -> Efficiency {
+        let known = self.known(place);
+        let chip = &place.accelerator.id;
+        let name = match known {
+            Known::Engine => format!("{} on {chip}", place.engine.name()),
+            Known::Accelerator => format!("{chip}, any engine"),
+            Known::Architecture => format!("{}, any chip", place.accelerator.architecture),
+            Known::Nothing => "generic".to_owned(),
+        };
+        Efficiency {
+            name,
+            figures: self.figures(place, true),
+            plain: self.figures(place, false),
+            band: self.band(known).map_or([1.0, 1.0], |b| b.tpot),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_embedded() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("catalog/calibration");
+        let mut on_disk: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
+        on_disk.sort();
+        assert_eq!(on_disk, FILES.iter().map(|(path, _)| *path).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let calibration = Calibration::embedded().unwrap();
+        assert_eq!(&Calibration::parse("written", &calibration.to_toml()).unwrap(), calibration);
+    }
+
+    #[test]
+    fn wrong_calibrations_are_refused() {
+        let good = Calibration::embedded().unwrap().to_toml();
+        for (from, to, says) in [
+            ("known = \"nothing\"", "known = \"all\"", "nothing"),
+            ("[[level]]", "[[level]]\nweight = 1", "weight"),
+            ("gemm_memory = ", "gemm_memory = -", "gemm_memory"),
+        ] {
+            let error = Calibration::parse("mine.toml", &good.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(error.contains("mine.toml") && error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn levels_multiply_where_they_match() {
+        let mut calibration = Calibration::embedded().unwrap().clone();
+        calibration.levels.truncate(1);
+        let at = |accelerator: &str, engine: &str| Selector {
+            accelerator: Some(accelerator.into()),
+            engine: Some(engine.into()),
+            ..Selector::default()
+        };
+        let level = |at, factor| Level {
+            at,
+            rows: 1,
+            median_error: 0.0,
+            p90_error: 0.0,
+            figures: BTreeMap::from([(Figure::Step, factor)]),
+        };
+        calibration.levels.push(level(at("h100-sxm", "vllm"), 2.0));
+        calibration.levels.push(level(at("h100-sxm", "sglang"), 5.0));
+        calibration.levels.push(level(Selector { engine: Some("vllm".into()), ..Selector::default() }, 3.0));
+        let chip = crate::Catalog::embedded().unwrap().accelerator("h100-sxm").unwrap();
+        let engine = EngineSpec::default();
+        let place = Place { accelerator: chip, engine: &engine, weights: "bf16" };
+        let once = calibration.levels[0].figures[&Figure::Step];
+        // 2 for vllm on this chip, 3 for vllm anywhere; nothing of sglang's.
+        assert_eq!(calibration.efficiency(&place).figures.get(Figure::Step), once * 2.0 * 3.0);
+        assert_eq!(calibration.known(&place), Known::Engine);
+    }
+}

@@ -1,0 +1,405 @@
+//! The serving engine in virtual time: one replica that a policy schedules and the cost model prices.
+//!
+//! Knows: a step is scheduled, priced and applied; between two events all decodes advance in lockstep, so a run of equal
+//! steps is taken at once (a leap). With [`decodes::Each`] the same engine steps and is the reference; [`blocks`] runs
+//! vLLM's scheduler itself. Knows nothing about where requests come from: [`crate::simulate`] drives it.
+
+pub mod blocks;
+pub mod clock;
+pub mod config;
+pub mod decodes;
+pub mod distribution;
+mod identity;
+pub mod price;
+pub mod queue;
+mod ring;
+pub mod state;
+pub mod tally;
+
+use crate::deployment::Deployment;
+use crate::error::Result;
+use crate::kv_cache::prefix::{Outputs, Prefix};
+use crate::memory;
+use crate::scheduler::Policy;
+use crate::spec::{EngineSpec, QueuePolicy, SchedulerKind};
+use crate::timeline::{Segment, Timeline};
+use crate::units::{ByteRate, Picoseconds};
+use crate::workload::Prompt;
+use blocks::Blocks;
+use clock::Ticks;
+use config::Config;
+use decodes::{Decodes, Each, Id, Lockstep};
+use price::{Chunk, Price, Shares};
+use state::{Arrival, Guest, Sequence, State};
+use tally::Tally;
+
+/// A request that has all its tokens.
+#[derive(Debug, Clone, Copy)]
+pub struct Departure {
+    /// As it came.
+    pub arrival: Arrival,
+    /// When its first token came.
+    pub first: Ticks,
+    /// How often it was preempted.
+    pub preemptions: u32,
+    /// Tokens of its prompt that were found in the prefix cache.
+    pub cached: u64,
+    /// Its name in its replica, where that keeps its cache for another.
+    pub id: Id,
+}
+
+/// One replica, whatever is inside.
+pub trait Replica {
+    /// Whether a request can be served at all: within the longest sequence, the cache, and the budget of a step where
+    /// prompts are not split (a preempted request computes its output so far like a prompt).
+    fn serves(&self, arrival: &Arrival) -> bool;
+    /// A request joins the queue.
+    fn arrive(&mut self, arrival: Arrival, prompt: Prompt);
+    /// When the last step ended.
+    fn clock(&self) -> Ticks;
+    /// Nothing happens until `time`.
+    fn wait_until(&mut self, time: Ticks);
+    /// Whether a newcomer would not be looked at before someone leaves: others wait already, in order of arrival.
+    fn blocked(&self) -> bool;
+    /// Whether nobody is here.
+    fn is_empty(&self) -> bool;
+    /// Requests here, waiting or running.
+    fn in_flight(&self) -> u64;
+    /// Requests waiting.
+    fn waiting(&self) -> u64;
+    /// One step, or as many equal ones as start before `horizon`; false where there is nothing to compute.
+    fn step(&mut self, horizon: Ticks) -> bool;
+    /// A request comes at `at` with its first token, from a replica that keeps its cache until it is fetched. This and the
+    /// next two are asked only of replicas in pools, which count.
+    fn receive(&mut self, _guest: Guest, _at: Ticks) {}
+    /// Moves the guests admitted since the last call to `into`: their numbers, and when their caches are here.
+    fn drain_admitted(&mut self, _into: &mut Vec<(u64, Ticks)>) {}
+    /// The cache of a request that left is where it was to go.
+    fn release(&mut self, _id: Id) {}
+    /// Moves those that ended in the last step to `into`, in order.
+    fn drain(&mut self, into: &mut Vec<Departure>);
+    /// Counts of the run.
+    fn tally(&self) -> &Tally;
+    /// What the run's time went to.
+    fn shares(&mut self) -> Shares<Ticks>;
+    /// What is kept of the run over time; nothing unless something is put here.
+    fn timeline(&mut self) -> &mut Option<Box<Timeline>>;
+}
+
+/// Bytes per second between device and host: what PCIe 4.0 x16 carries of its 31.5 GB/s in large copies. An assumption.
+pub(crate) const HOST_LINK: ByteRate = ByteRate(25e9);
+/// What it takes to launch one copy. vLLM v0 swaps keys and values of every layer block by block, each with a copy of its
+/// own (`swap_blocks` in `csrc/cache_kernels.cu`). An assumption, of the size of a `cudaMemcpyAsync`.
+const COPY: Picoseconds = Picoseconds(5_000_000);
+
+/// What moving one token's KV between device and host takes.
+fn swap_time(deployment: &Deployment, context: u64, block_size: u32) -> Ticks {
+    let token = memory::sequence_bytes(deployment, 0, context.max(1)).as_f64() / context.max(1) as f64;
+    let copies = 2.0 * deployment.model.layers.len() as f64 / f64::from(block_size);
+    Ticks::from(Picoseconds::from_seconds(token / HOST_LINK.0 + copies * COPY.seconds()))
+}
+
+/// A replica of `deployment` for requests of `context` tokens in the mean; `shared` says whether prompts have tokens in
+/// common. Without `leap` it takes every step by itself, and every sequence in it.
+pub fn replica(deployment: &Deployment, context: u64, shared: bool, leap: bool) -> Result<Box<dyn Replica>> {
+    let (config, policy) = Config::resolve(deployment, context, shared)?;
+    let spec = &deployment.options.engine;
+    if by_block(spec) {
+        return Ok(Box::new(Blocks::new(config.vllm(spec), Price::new(deployment, spec.cost))));
+    }
+    Ok(counting(deployment, config, policy, context, leap))
+}
+
+/// A replica whose requests leave with their first token and are decoded by another; see [`replica`].
+pub fn prefiller(
+    deployment: &Deployment,
+    context: u64,
+    shared: bool,
+    leap: bool,
+) -> Result<Box<dyn Replica>> {
+    let (config, policy) = Config::resolve(deployment, context, shared)?;
+    Ok(counting(deployment, Config { hands_over: true, ..config }, policy, context, leap))
+}
+
+/// Whether settings break lockstep, so that the scheduler runs block by block.
+pub fn by_block(spec: &EngineSpec) -> bool {
+    spec.async_scheduling == Some(true)
+        || spec.long_prefill_token_threshold.is_some_and(|t| t > 0)
+        || (spec.scheduler == SchedulerKind::Vllm && spec.policy == QueuePolicy::Priority)
+}
+
+fn counting(
+    deployment: &Deployment,
+    config: Config,
+    policy: Policy,
+    context: u64,
+    leap: bool,
+) -> Box<dyn Replica> {
+    let price = Price::new(deployment, deployment.options.engine.cost);
+    let swap = swap_time(deployment, context, config.block_size);
+    if leap {
+        Box::new(Engine::<Lockstep>::new(config, policy, price, swap))
+    } else {
+        Box::new(Engine::<Each>::new(config, policy, price, swap))
+    }
+}
+
+/// One replica that keeps counts, not blocks.
+#[derive(Debug, Clone)]
+pub struct Engine<D> {
+    /// Who waits and runs.
+    pub state: State<D>,
+    price: Price,
+    policy: Policy,
+    /// Ticks to move one token's KV between device and host.
+    swap: u64,
+    /// Who ended in the last step, in order.
+    finished: Vec<(Id, Sequence)>,
+    ended: Vec<(Id, u32)>,
+    chunks: Vec<Chunk>,
+    outputs: Outputs,
+}
+
+impl<D: Decodes> Engine<D> {
+    /// An idle engine; `swap` is what moving one token's KV between device and host takes.
+    pub fn new(config: Config, policy: Policy, price: Price, swap: Ticks) -> Engine<D> {
+        Engine {
+            state: State::new(config, price.reaches()),
+            price,
+            policy,
+            swap: u64::try_from(swap.0).unwrap_or(u64::MAX),
+            finished: Vec::new(),
+            ended: Vec::new(),
+            chunks: Vec::new(),
+            outputs: Outputs::default(),
+        }
+    }
+
+    /// Steps of decodes alone, up to the next event.
+    fn leap(&mut self, horizon: Ticks) {
+        let state = &mut self.state;
+        let n = state.decodes.len();
+        let price = self.price.decode(n);
+        let dot = |tokens: &[u64]| -> u64 { price.slope.iter().zip(tokens).map(|(s, t)| s * t).sum() };
+        let first = price.fixed + dot(state.decodes.seen());
+        let growth = dot(state.decodes.growth());
+        let attending = first - price.fixed;
+        let steady = state.decodes.steady().min(self.policy.patience(state));
+        let left = if horizon == Ticks::NEVER { horizon } else { horizon - state.clock };
+        let used = state.used();
+        let steps = state.take_blocks_of(steps_within(first, growth, left, steady));
+        let pairs = u128::from(steps) * u128::from(steps - 1) / 2;
+        let end = state.clock + Ticks(u128::from(first) * u128::from(steps) + u128::from(growth) * pairs);
+        state.tally.decoded(n, steps, state.decodes.seen(), state.decodes.growth());
+        state.decoded(steps, first, growth, end);
+        count(state, n, n * steps, steps);
+        if state.timeline.is_some() {
+            let blocks = [used, state.used()];
+            let bound = self.price.bound(n, attending);
+            let segment = Segment { end, steps, output_tokens: n * steps, blocks, bound, ..state.segment() };
+            state.tell(&segment);
+        }
+        state.clock = end;
+        self.advance(steps);
+    }
+
+    /// A step with pieces of prompts, or one that moves caches between device and host.
+    fn mixed(&mut self, decode: bool, swapped: u64) {
+        let state = &mut self.state;
+        let n = if decode { state.decodes.len() } else { 0 };
+        self.chunks.clear();
+        let mut sampled = 0;
+        for piece in &state.pieces {
+            let sequence = state.sequence(piece.id);
+            let context = sequence.computed + piece.new;
+            let samples = context == sequence.known;
+            sampled += u64::from(samples);
+            self.chunks.push(Chunk { new: piece.new, context, samples });
+        }
+        let seen: &[u64] = if decode { state.decodes.seen() } else { &[] };
+        let (time, shares) = self.price.mixed(n, seen, &self.chunks);
+        let moving = Ticks::from(swapped * self.swap);
+        let end = state.clock + time + moving;
+        state.tally.swapping += moving;
+        state.tally.mixed.add(shares);
+        let new: u64 = state.pieces.iter().map(|p| u64::from(p.new)).sum();
+        if state.timeline.is_some() {
+            let bound = if moving > time { "swap" } else { shares.largest() };
+            let (prefill_tokens, output_tokens) = (new, n + sampled);
+            let segment =
+                Segment { end, decodes: n, prefill_tokens, output_tokens, bound, ..state.segment() };
+            state.tell(&segment);
+        }
+        if decode {
+            let ticks = u64::try_from((time + moving).0).unwrap_or(u64::MAX);
+            state.decoded(1, ticks, 0, end);
+        }
+        count(state, state.running(), n + new, 1);
+        state.clock = end;
+        if decode {
+            self.advance(1);
+        }
+        self.apply_pieces();
+    }
+
+    /// Pieces are computed; prompts that are whole sample their first token.
+    fn apply_pieces(&mut self) {
+        let pieces = std::mem::take(&mut self.state.pieces);
+        let longest = self.policy.longest(&self.state, &pieces);
+        for piece in &pieces {
+            if self.state.computed(*piece) && self.state.sampled(piece.id, longest) {
+                let computed = self.state.sequence(piece.id).computed;
+                let gone = self.state.finish(piece.id, computed);
+                self.finished.push((piece.id, gone));
+            }
+        }
+        self.state.pieces = pieces;
+    }
+
+    fn advance(&mut self, steps: u64) {
+        self.ended.clear();
+        self.state.decodes.advance(steps, &mut self.ended);
+        for (id, computed) in &self.ended {
+            self.finished.push((*id, self.state.finish(*id, *computed)));
+        }
+    }
+}
+
+impl<D: Decodes> Replica for Engine<D> {
+    fn serves(&self, arrival: &Arrival) -> bool {
+        let config = &self.state.config;
+        let output = if config.hands_over { 1 } else { arrival.output };
+        let whole = arrival.input.saturating_add(output);
+        let unsplit = if config.preempts() { whole } else { arrival.input };
+        whole <= config.max_model_len
+            && u64::from(whole).div_ceil(u64::from(config.block_size)) <= config.blocks
+            && (config.enable_chunked_prefill || unsplit <= config.max_num_batched_tokens)
+    }
+
+    fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {
+        if !self.state.config.prefix_caching {
+            return self.state.arrive(arrival, Prefix::default());
+        }
+        let prefix = self.outputs.prefix(prompt);
+        self.state.arrive(Arrival { output_segment: prefix.output_segment, ..arrival }, prefix);
+    }
+
+    fn clock(&self) -> Ticks {
+        self.state.clock
+    }
+
+    fn wait_until(&mut self, time: Ticks) {
+        self.state.tally.idle += time - self.state.clock;
+        self.state.clock = self.state.clock.max(time);
+    }
+
+    fn blocked(&self) -> bool {
+        self.state.waiting() > 0 && self.state.in_order()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.in_flight() == 0
+    }
+
+    fn in_flight(&self) -> u64 {
+        let state = &self.state;
+        state.waiting() + state.running() + state.travelling() + state.swapped().len() as u64
+    }
+
+    fn waiting(&self) -> u64 {
+        self.state.waiting()
+    }
+
+    fn step(&mut self, horizon: Ticks) -> bool {
+        self.state.pieces.clear();
+        self.state.land();
+        let before = self.state.tally.preemptions;
+        let decode = self.policy.schedule(&mut self.state) && !self.state.decodes.is_empty();
+        if !decode && self.state.pieces.is_empty() {
+            return false;
+        }
+        let swapped = self.state.moved();
+        if self.state.pieces.is_empty() && swapped == 0 && before == self.state.tally.preemptions {
+            self.leap(horizon.min(self.state.landing()));
+        } else {
+            self.mixed(decode, swapped);
+        }
+        true
+    }
+
+    fn receive(&mut self, guest: Guest, at: Ticks) {
+        self.state.receive(guest, at);
+    }
+
+    fn drain_admitted(&mut self, into: &mut Vec<(u64, Ticks)>) {
+        self.state.drain_admitted(into);
+    }
+
+    fn release(&mut self, id: Id) {
+        self.state.release(id);
+    }
+
+    fn drain(&mut self, into: &mut Vec<Departure>) {
+        if self.finished.is_empty() {
+            return;
+        }
+        into.extend(self.finished.drain(..).map(|(id, s)| Departure {
+            arrival: s.arrival,
+            first: s.first,
+            preemptions: s.preemptions,
+            cached: u64::from(s.cached),
+            id,
+        }));
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.state.tally
+    }
+
+    fn shares(&mut self) -> Shares<Ticks> {
+        self.state.tally.shares(&mut self.price)
+    }
+
+    fn timeline(&mut self) -> &mut Option<Box<Timeline>> {
+        &mut self.state.timeline
+    }
+}
+
+/// Counts `steps` equal steps of `running` sequences that compute `tokens` in all.
+fn count<D: Decodes>(state: &mut State<D>, running: u64, tokens: u64, steps: u64) {
+    let (held, shared) = (state.held_tokens(), state.shared_tokens());
+    let growth = if state.pieces.is_empty() { state.decodes.len() } else { 0 };
+    let used = state.config.blocks - state.free();
+    let tally = &mut state.tally;
+    tally.steps += steps;
+    tally.scheduled_tokens += tokens;
+    tally.running_steps += running * steps;
+    tally.running_peak = tally.running_peak.max(running);
+    tally.blocks_peak = tally.blocks_peak.max(used);
+    let pairs = u128::from(steps) * u128::from(steps - 1) / 2;
+    tally.token_steps += u128::from(held) * u128::from(steps) + u128::from(growth) * pairs;
+    tally.shared_steps += u128::from(shared) * u128::from(steps);
+}
+
+/// How many steps start before `left` has passed, at least one and at most `most`: the first takes `first` ticks, each
+/// later one `growth` more.
+fn steps_within(first: u64, growth: u64, left: Ticks, most: u64) -> u64 {
+    let spent = |steps: u64| {
+        let pairs = u128::from(steps) * u128::from(steps.saturating_sub(1)) / 2;
+        u128::from(first) * u128::from(steps) + u128::from(growth) * pairs
+    };
+    if left == Ticks::NEVER || spent(most - 1) < left.0 {
+        return most;
+    }
+    // Solve growth/2 · m² + (first − growth/2) · m = left in floats, then put it right in integers.
+    let (a, b, c) = (growth as f64 / 2.0, first as f64 - growth as f64 / 2.0, left.narrow() as f64);
+    let guess = if growth == 0 { c / b } else { (2.0 * c) / (b + (b * b + 4.0 * a * c).sqrt()) };
+    let mut steps = (guess as u64).clamp(1, most);
+    while steps > 1 && spent(steps - 1) >= left.0 {
+        steps -= 1;
+    }
+    while steps < most && spent(steps) < left.0 {
+        steps += 1;
+    }
+    steps
+}

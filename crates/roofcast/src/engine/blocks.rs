@@ -1,0 +1,269 @@
+//! vLLM's engine block by block: every decision of its scheduler, with prefix caching, priorities and asynchronous
+//! scheduling.
+//!
+//! Knows: the loop around [`vllm::Scheduler`] and what each of its steps costs. It touches every running request in every
+//! step; where nothing but counts matters, [`super::Engine`] comes to the same decisions faster.
+
+use super::clock::Ticks;
+use super::price::{Chunk, Price, Shares};
+use super::state::Arrival;
+use super::tally::Tally;
+use super::{Departure, Replica};
+use crate::kv_cache::prefix::Outputs;
+use crate::scheduler::vllm::{self, Id, Scheduler, Step};
+use crate::timeline::{Mark, Segment, Timeline};
+use crate::workload::Prompt;
+use std::collections::VecDeque;
+
+/// One replica of vLLM.
+#[derive(Debug, Clone)]
+pub struct Blocks {
+    scheduler: Scheduler,
+    config: vllm::Config,
+    price: Price,
+    clock: Ticks,
+    tally: Tally,
+    requests: Vec<Life>,
+    /// Steps decided, not yet computed to their end: one, or two with asynchronous scheduling.
+    pending: VecDeque<Step>,
+    departures: Vec<Departure>,
+    /// Who ended with the last step: the one under way may still name them.
+    leaving: Vec<Id>,
+    outputs: Outputs,
+    timeline: Option<Box<Timeline>>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Life {
+    arrival: Arrival,
+    first: Option<Ticks>,
+    last: Ticks,
+    preemptions: u32,
+    cached: u64,
+}
+
+impl Blocks {
+    /// An idle engine.
+    pub fn new(config: vllm::Config, price: Price) -> Blocks {
+        Blocks {
+            scheduler: Scheduler::new(config.clone()),
+            config,
+            price,
+            clock: Ticks::ZERO,
+            tally: Tally::default(),
+            requests: Vec::new(),
+            pending: VecDeque::new(),
+            departures: Vec::new(),
+            leaving: Vec::new(),
+            outputs: Outputs::default(),
+            timeline: None,
+        }
+    }
+
+    fn usable(&self) -> u64 {
+        u64::from(self.config.num_gpu_blocks) - 1
+    }
+
+    /// The time of a step, and its account.
+    fn compute(&mut self, step: &Step) -> Ticks {
+        let reaches = self.price.reaches().to_vec();
+        let mut seen = vec![0; reaches.len()];
+        let (mut decodes, mut chunks, mut new) = (0, Vec::new(), 0);
+        for work in &step.work {
+            new += work.new;
+            if work.new == 1 && work.decodes && work.samples {
+                decodes += 1;
+                seen.iter_mut().zip(&reaches).for_each(|(seen, reach)| *seen += work.context.min(*reach));
+            } else {
+                let (new, context) = (work.new as u32, work.context as u32);
+                chunks.push(Chunk { new, context, samples: work.samples });
+            }
+        }
+        let held: u64 = step.work.iter().map(|w| w.context - w.new).sum();
+        self.tally.steps += 1;
+        self.tally.decode_steps += u64::from(decodes > 0);
+        self.tally.scheduled_tokens += new;
+        self.tally.running_steps += step.work.len() as u64;
+        self.tally.running_peak = self.tally.running_peak.max(step.work.len() as u64);
+        self.tally.token_steps += u128::from(held);
+        let room = (self.usable() - self.scheduler.free_blocks()) * self.config.block_size;
+        let shared = self.scheduler.shared_tokens();
+        self.tally.shared_steps += u128::from(shared);
+        self.tally.slack_steps += u128::from((room + shared).saturating_sub(held));
+        if chunks.is_empty() {
+            let price = self.price.decode(decodes);
+            let attending: u64 = price.slope.iter().zip(&seen).map(|(s, c)| s * c).sum();
+            let time = price.fixed + attending;
+            self.tally.decoded(decodes, 1, &seen, &vec![0; reaches.len()]);
+            let bound = self.price.bound(decodes, attending);
+            self.tell(step, Ticks::from(time), bound);
+            return Ticks::from(time);
+        }
+        let (time, shares) = self.price.mixed(decodes, &seen, &chunks);
+        self.tally.mixed.add(shares);
+        self.tell(step, time, shares.largest());
+        time
+    }
+
+    /// Tells the timeline of a step that takes `time`.
+    fn tell(&mut self, step: &Step, time: Ticks, bound: &'static str) {
+        let used = self.usable() - self.scheduler.free_blocks();
+        let Some(timeline) = &mut self.timeline else { return };
+        let prompts = || step.work.iter().filter(|w| !(w.new == 1 && w.samples));
+        timeline.computed(&Segment {
+            start: self.clock,
+            end: self.clock + time,
+            steps: 1,
+            running: step.work.len() as u64,
+            decodes: (step.work.len() - prompts().count()) as u64,
+            waiting: self.scheduler.waiting_count(),
+            pieces: prompts().count() as u64,
+            prefill_tokens: prompts().map(|w| w.new).sum(),
+            output_tokens: step.work.iter().filter(|w| w.samples).count() as u64,
+            blocks: [used; 2],
+            bound,
+        });
+    }
+
+    fn mark(&mut self, id: Id, mark: Mark) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.mark(self.requests[id].arrival.number, mark, self.clock);
+        }
+    }
+
+    /// Ends the oldest step under way.
+    fn deliver(&mut self) {
+        let Some(step) = self.pending.pop_front() else { return };
+        if !step.work.is_empty() {
+            let time = self.compute(&step);
+            self.clock += time;
+        }
+        for work in step.work.iter().filter(|w| w.samples) {
+            let life = &mut self.requests[work.id];
+            match life.first {
+                None => life.first = Some(self.clock),
+                Some(_) => self.tally.itl.add(self.clock - life.last, 1),
+            }
+            life.last = self.clock;
+        }
+        let gone = std::mem::take(&mut self.leaving);
+        for id in self.scheduler.update(&step) {
+            let life = self.requests[id];
+            self.departures.push(Departure {
+                arrival: life.arrival,
+                first: life.first.unwrap_or(self.clock),
+                preemptions: life.preemptions,
+                cached: life.cached,
+                id: 0,
+            });
+            self.leaving.push(id);
+            self.mark(id, Mark::Finished);
+        }
+        // Those that go on.
+        step.work.iter().filter(|w| w.samples).for_each(|w| self.mark(w.id, Mark::Decoding));
+        gone.into_iter().for_each(|id| self.scheduler.forget(id));
+    }
+
+    fn note(&mut self, step: &Step) {
+        self.tally.admitted += (step.new.len() + step.resumed.len()) as u64;
+        for id in &step.preempted {
+            self.requests[*id].preemptions += 1;
+            self.tally.preemptions += 1;
+            self.mark(*id, Mark::Preempted);
+        }
+        for id in step.new.iter().chain(&step.resumed) {
+            self.mark(*id, Mark::Admitted);
+        }
+        for &(id, cached) in &step.cached {
+            // What a request finds again after its own preemption is not a hit of its prompt.
+            if step.new.contains(&id) {
+                self.requests[id].cached = cached;
+            }
+            self.tally.cached_tokens += cached;
+        }
+        self.tally.recomputed_tokens += step.dropped;
+        self.tally.blocks_peak = self.tally.blocks_peak.max(self.usable() - self.scheduler.free_blocks());
+    }
+}
+
+impl Replica for Blocks {
+    fn serves(&self, arrival: &Arrival) -> bool {
+        let whole = u64::from(arrival.input) + u64::from(arrival.output);
+        whole <= self.config.max_model_len
+            && whole.div_ceil(self.config.block_size) <= self.usable()
+            && (self.config.enable_chunked_prefill || whole <= self.config.max_num_batched_tokens)
+    }
+
+    fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.arrived(&arrival);
+        }
+        let prefix = self.outputs.prefix(prompt);
+        let output_segment = prefix.output_segment;
+        let id = self.scheduler.add(vllm::Arrival {
+            input_len: u64::from(arrival.input),
+            prefix,
+            output_len: u64::from(arrival.output),
+            priority: arrival.key,
+        });
+        if self.requests.len() <= id {
+            self.requests.resize(id + 1, Life::default());
+        }
+        self.requests[id] = Life { arrival: Arrival { output_segment, ..arrival }, ..Life::default() };
+        self.tally.waiting_peak = self.tally.waiting_peak.max(self.scheduler.waiting_count());
+    }
+
+    fn clock(&self) -> Ticks {
+        self.clock
+    }
+
+    fn wait_until(&mut self, time: Ticks) {
+        self.tally.idle += time - self.clock;
+        self.clock = self.clock.max(time);
+    }
+
+    fn blocked(&self) -> bool {
+        false
+    }
+
+    fn is_empty(&self) -> bool {
+        self.in_flight() == 0 && self.pending.iter().all(|step| step.work.is_empty())
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.scheduler.waiting_count() + self.scheduler.running().len() as u64
+    }
+
+    fn waiting(&self) -> u64 {
+        self.scheduler.waiting_count()
+    }
+
+    fn step(&mut self, _horizon: Ticks) -> bool {
+        let step = self.scheduler.schedule();
+        self.note(&step);
+        let nothing = step.work.is_empty();
+        let stuck = nothing && step.preempted.is_empty() && self.pending.is_empty();
+        self.pending.push_back(step);
+        let flight = if self.config.async_scheduling { 2 } else { 1 };
+        if self.pending.len() >= flight || nothing {
+            self.deliver();
+        }
+        !stuck
+    }
+
+    fn drain(&mut self, into: &mut Vec<Departure>) {
+        into.append(&mut self.departures);
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn shares(&mut self) -> Shares<Ticks> {
+        self.tally.shares(&mut self.price)
+    }
+
+    fn timeline(&mut self) -> &mut Option<Box<Timeline>> {
+        &mut self.timeline
+    }
+}

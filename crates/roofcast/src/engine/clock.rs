@@ -1,0 +1,85 @@
+//! Simulated time: integer ticks of 2⁻⁸ ps, so that a sum over steps is exact however it is grouped.
+//!
+//! A picosecond would be exact too, but a token of a small model's KV cache takes about 100 ps to read, and rounding
+//! that to whole picoseconds would show.
+
+use crate::units::Picoseconds;
+use std::ops::{Add, AddAssign, Sub};
+
+/// Ticks of a picosecond.
+pub const TICKS_PER_PS: f64 = 256.0;
+const BITS: u32 = 8;
+
+/// A time or a span.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Ticks(pub u128);
+
+impl Ticks {
+    /// No time.
+    pub const ZERO: Ticks = Ticks(0);
+    /// Later than anything.
+    pub const NEVER: Ticks = Ticks(u128::MAX);
+
+    /// In whole picoseconds, rounded down.
+    pub fn picoseconds(self) -> Picoseconds {
+        Picoseconds(u64::try_from(self.0 >> BITS).unwrap_or(u64::MAX))
+    }
+
+    /// In one word; a span too long for it is as long as it can say (20 hours).
+    pub fn narrow(self) -> u64 {
+        u64::try_from(self.0).unwrap_or(u64::MAX)
+    }
+
+    /// In milliseconds, the unit of reports.
+    pub fn ms(self) -> f64 {
+        self.0 as f64 / (TICKS_PER_PS * 1e9)
+    }
+
+    /// In seconds.
+    pub fn seconds(self) -> f64 {
+        self.0 as f64 / (TICKS_PER_PS * 1e12)
+    }
+}
+
+impl std::ops::Div<u64> for Ticks {
+    type Output = Ticks;
+    fn div(self, parts: u64) -> Ticks {
+        // One word is divided many times faster than two.
+        match u64::try_from(self.0) {
+            Ok(narrow) => Ticks::from(narrow / parts),
+            Err(_) => Ticks(self.0 / u128::from(parts)),
+        }
+    }
+}
+
+impl From<Picoseconds> for Ticks {
+    fn from(time: Picoseconds) -> Ticks {
+        Ticks(u128::from(time.0) << BITS)
+    }
+}
+
+impl From<u64> for Ticks {
+    fn from(ticks: u64) -> Ticks {
+        Ticks(u128::from(ticks))
+    }
+}
+
+impl Add for Ticks {
+    type Output = Ticks;
+    fn add(self, other: Ticks) -> Ticks {
+        Ticks(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Ticks {
+    fn add_assign(&mut self, other: Ticks) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Ticks {
+    type Output = Ticks;
+    fn sub(self, other: Ticks) -> Ticks {
+        Ticks(self.0.saturating_sub(other.0))
+    }
+}

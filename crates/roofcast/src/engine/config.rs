@@ -1,0 +1,310 @@
+//! An engine's settings, resolved: every default filled in, every count within bounds.
+//!
+//! Knows: each scheduler's own defaults, and what memory leaves for the cache.
+
+use super::queue::Order;
+use crate::deployment::Deployment;
+use crate::error::{Error, Result};
+use crate::memory;
+use crate::scheduler::{Policy, vllm};
+use crate::spec::{EngineSpec, PreemptionMode, QueuePolicy, ReservationKind, SchedulerKind};
+
+/// Settings of one replica.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// KV blocks that requests can hold.
+    pub blocks: u64,
+    /// Tokens of a block.
+    pub block_size: u32,
+    /// Requests that run at once.
+    pub max_num_seqs: u64,
+    /// Tokens of a step.
+    pub max_num_batched_tokens: u32,
+    /// Tokens of a request, prompt and output.
+    pub max_model_len: u32,
+    /// Whether a prompt may be split over steps.
+    pub enable_chunked_prefill: bool,
+    /// Admission needs room for the whole known sequence, not for its first chunk.
+    pub scheduler_reserve_full_isl: bool,
+    /// Whether blocks are found again by their content.
+    pub prefix_caching: bool,
+    /// Blocks kept free when admitting beside running requests.
+    pub watermark_blocks: u64,
+    /// Who comes first.
+    pub order: Order,
+    /// What admission takes of the cache.
+    pub reservation: Reservation,
+    /// What becomes of a preempted request's cache.
+    pub preemption: Preemption,
+    /// KV tokens that the host's memory holds.
+    pub swap_tokens: u64,
+    /// Whether requests leave with their first token, for another replica to decode.
+    pub hands_over: bool,
+}
+
+/// What a request takes of the KV cache when it is admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reservation {
+    /// What it computes, and more as it grows.
+    #[default]
+    Grow,
+    /// Its whole prompt, and more as it grows.
+    Prompt,
+    /// Prompt and output, as if the output's length were known.
+    Oracle,
+    /// Prompt, and its output's length rounded up to a power of two.
+    Pow2,
+    /// The longest sequence that is served.
+    Max,
+}
+
+/// What becomes of a preempted request's cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Preemption {
+    /// It is dropped and computed again.
+    #[default]
+    Recompute,
+    /// It goes to the host's memory and comes back.
+    Swap,
+}
+
+impl Config {
+    /// The settings of one replica of `deployment`, whose requests have `context` tokens in the mean, and its policy.
+    /// `shared` says whether prompts have tokens in common.
+    pub fn resolve(deployment: &Deployment, context: u64, shared: bool) -> Result<(Config, Policy)> {
+        let spec = &deployment.options.engine;
+        let defaults = defaults(spec);
+        let block_size = spec.block_size.unwrap_or(defaults.block_size);
+        let blocks = usable_blocks(deployment, spec, block_size, context)?;
+        let kv_tokens = blocks.saturating_mul(block_size);
+        let longest = deployment.longest().unwrap_or(u64::MAX).min(kv_tokens);
+        let max_num_seqs = match (spec.max_num_seqs, defaults.max_num_seqs) {
+            (None, Some(own)) => own,
+            _ => deployment.engine.max_num_seqs,
+        };
+        // llama.cpp gives every slot its share of the cache.
+        let slotted = spec.scheduler == SchedulerKind::LlamaCpp && spec.max_model_len.is_none();
+        let max_model_len = if slotted { longest.min(kv_tokens / max_num_seqs) } else { longest };
+        let budget = match (spec.max_num_batched_tokens, defaults.budget) {
+            (None, Some(own)) => own,
+            _ => deployment.engine.max_num_batched_tokens,
+        };
+        let max_num_seqs = seats(spec, max_num_seqs, budget)?;
+        let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let config = Config {
+            blocks,
+            block_size: narrow(block_size),
+            max_num_seqs,
+            max_num_batched_tokens: narrow(budget),
+            max_model_len: narrow(max_model_len),
+            enable_chunked_prefill: spec.enable_chunked_prefill.unwrap_or(defaults.chunked),
+            scheduler_reserve_full_isl: spec.scheduler_reserve_full_isl.unwrap_or(defaults.reserve_full),
+            prefix_caching: caches_prefixes(spec, shared),
+            watermark_blocks: (share("watermark", spec.watermark.unwrap_or(defaults.watermark))?
+                * (blocks + u64::from(spec.scheduler == SchedulerKind::Vllm)) as f64)
+                as u64,
+            order: if spec.policy == QueuePolicy::Fcfs { Order::Arrival } else { Order::Key },
+            reservation: defaults.reservation,
+            preemption: match spec.preemption_mode {
+                PreemptionMode::Recompute => Preemption::Recompute,
+                PreemptionMode::Swap => Preemption::Swap,
+            },
+            swap_tokens: swap_tokens(deployment, spec, context)?,
+            hands_over: false,
+        };
+        check(spec, &config)?;
+        Ok((config, defaults.policy))
+    }
+
+    /// The same settings for the scheduler that knows every block.
+    pub fn vllm(&self, spec: &EngineSpec) -> vllm::Config {
+        vllm::Config {
+            block_size: u64::from(self.block_size),
+            num_gpu_blocks: u32::try_from(self.blocks + 1).unwrap_or(u32::MAX),
+            max_num_seqs: self.max_num_seqs,
+            max_num_active_seqs: None,
+            max_num_batched_tokens: u64::from(self.max_num_batched_tokens),
+            max_model_len: u64::from(self.max_model_len),
+            enable_chunked_prefill: self.enable_chunked_prefill,
+            enable_prefix_caching: self.prefix_caching,
+            long_prefill_token_threshold: spec.long_prefill_token_threshold.unwrap_or(0),
+            long_prefill_token_threshold_adaptive: false,
+            policy: if spec.policy == QueuePolicy::Fcfs {
+                vllm::Policy::Fcfs
+            } else {
+                vllm::Policy::Priority
+            },
+            scheduler_reserve_full_isl: self.scheduler_reserve_full_isl,
+            watermark: spec.watermark.unwrap_or(0.0),
+            async_scheduling: spec.async_scheduling.unwrap_or(false),
+        }
+    }
+
+    /// Whether requests may be preempted and then compute their output like a prompt.
+    pub fn preempts(&self) -> bool {
+        matches!(self.reservation, Reservation::Grow | Reservation::Prompt)
+    }
+}
+
+/// Whether prefixes are cached: as asked, else where prompts have tokens in common. vLLM always does, which without them
+/// changes nothing but what a preempted request finds of its own.
+fn caches_prefixes(spec: &EngineSpec, shared: bool) -> bool {
+    spec.enable_prefix_caching.unwrap_or(shared && spec.scheduler == SchedulerKind::Vllm)
+}
+
+/// Blocks that requests can hold: vLLM keeps one of its own as the null block.
+fn usable_blocks(deployment: &Deployment, spec: &EngineSpec, block_size: u64, context: u64) -> Result<u64> {
+    let room = memory::tokens(deployment, context.max(1)) / block_size;
+    let reserved = u64::from(spec.scheduler == SchedulerKind::Vllm);
+    match spec.num_gpu_blocks {
+        None if room <= reserved => Err(Error::field(
+            "deployment",
+            "KV cache",
+            format!("{room} blocks of {block_size} tokens beside the weights"),
+            "more memory or smaller weights (`roofcast capacity` says how much is missing), or num_gpu_blocks",
+        )),
+        Some(asked) if asked <= reserved || asked >= u64::from(u32::MAX) => {
+            let accepted = "2 to 2^32 blocks; vLLM keeps one of them for itself";
+            Err(Error::field("engine", "num_gpu_blocks", asked, accepted))
+        }
+        asked => Ok(asked.unwrap_or(room).min(u64::from(u32::MAX) - 1) - reserved),
+    }
+}
+
+/// Seats that the budget of a step can serve.
+fn seats(spec: &EngineSpec, max_num_seqs: u64, budget: u64) -> Result<u64> {
+    if max_num_seqs <= budget {
+        return Ok(max_num_seqs);
+    }
+    match spec.max_num_seqs {
+        None => Ok(budget),
+        Some(asked) => {
+            let accepted = format!("at most max_num_batched_tokens ({budget}), as vLLM demands");
+            Err(Error::field("engine", "max_num_seqs", asked, accepted))
+        }
+    }
+}
+
+fn share(field: &str, value: f64) -> Result<f64> {
+    if (0.0..1.0).contains(&value) {
+        return Ok(value);
+    }
+    Err(Error::field("engine", field, value, "0 to below 1"))
+}
+
+/// KV tokens that the host's memory holds: `swap_space` GiB for each accelerator.
+fn swap_tokens(deployment: &Deployment, spec: &EngineSpec, context: u64) -> Result<u64> {
+    let gib = spec.swap_space.unwrap_or(4.0);
+    if !(0.0..=1e6).contains(&gib) {
+        return Err(Error::field("engine", "swap_space", gib, "0 to 10^6 GiB"));
+    }
+    let one = memory::sequence_bytes(deployment, 0, context.max(1)).as_f64() / context.max(1) as f64;
+    Ok((gib * f64::from(1 << 30) / one.max(1.0)) as u64)
+}
+
+/// Refuses what a scheduler does not have.
+fn check(spec: &EngineSpec, config: &Config) -> Result<()> {
+    let vllm_only = [
+        ("enable_prefix_caching", spec.enable_prefix_caching == Some(true)),
+        ("long_prefill_token_threshold", spec.long_prefill_token_threshold.is_some()),
+        ("async_scheduling", spec.async_scheduling == Some(true)),
+    ];
+    for (field, asked) in vllm_only {
+        if asked && spec.scheduler != SchedulerKind::Vllm {
+            return Err(Error::field("engine", field, "set", "the scheduler vllm, or the key left out"));
+        }
+    }
+    let swaps = config.preemption == Preemption::Swap;
+    if swaps && spec.scheduler != SchedulerKind::VllmV0 {
+        let accepted = "recompute; only vllm-v0 swaps";
+        return Err(Error::field("engine", "preemption_mode", "swap", accepted));
+    }
+    if spec.scheduler == SchedulerKind::Lightllm && config.block_size != 1 {
+        let accepted = "1: lightllm keeps its cache by the token";
+        return Err(Error::field("engine", "block_size", config.block_size, accepted));
+    }
+    let reserves = matches!(spec.scheduler, SchedulerKind::Static | SchedulerKind::Orca);
+    if spec.reservation != ReservationKind::Max && !reserves {
+        let accepted = "left out; only static and orca reserve";
+        return Err(Error::field("engine", "reservation", format!("{:?}", spec.reservation), accepted));
+    }
+    Ok(())
+}
+
+/// What a scheduler does where the spec is silent.
+struct Defaults {
+    policy: Policy,
+    block_size: u64,
+    budget: Option<u64>,
+    max_num_seqs: Option<u64>,
+    reservation: Reservation,
+    watermark: f64,
+    chunked: bool,
+    reserve_full: bool,
+}
+
+fn defaults(spec: &EngineSpec) -> Defaults {
+    let reserved = match spec.reservation {
+        ReservationKind::Max => Reservation::Max,
+        ReservationKind::Pow2 => Reservation::Pow2,
+        ReservationKind::Oracle => Reservation::Oracle,
+    };
+    let split = Defaults {
+        policy: Policy::TokenBudget,
+        block_size: 16,
+        budget: None,
+        max_num_seqs: None,
+        reservation: Reservation::Grow,
+        watermark: 0.0,
+        chunked: true,
+        reserve_full: true,
+    };
+    let whole = |policy: Policy, block_size: u64, reservation: Reservation| Defaults {
+        policy,
+        block_size,
+        budget: Some(u64::from(u32::MAX)),
+        max_num_seqs: None,
+        reservation,
+        watermark: 0.0,
+        chunked: false,
+        reserve_full: true,
+    };
+    match spec.scheduler {
+        SchedulerKind::Vllm => split,
+        SchedulerKind::Static => whole(Policy::Static, 1, reserved),
+        SchedulerKind::Orca => whole(Policy::Orca, 1, reserved),
+        SchedulerKind::VllmV0 => {
+            Defaults { watermark: 0.01, ..whole(Policy::VllmV0, 16, Reservation::Prompt) }
+        }
+        SchedulerKind::Sarathi => {
+            Defaults { budget: Some(512), watermark: 0.01, reservation: Reservation::Prompt, ..split }
+        }
+        SchedulerKind::Splitfuse => Defaults { budget: Some(512), reserve_full: false, ..split },
+        SchedulerKind::Lightllm => whole(Policy::LightLlm, 1, Reservation::Prompt),
+        SchedulerKind::Sglang => Defaults {
+            policy: Policy::Sglang(Default::default()),
+            block_size: 1,
+            budget: Some(8192),
+            reservation: Reservation::Prompt,
+            ..split
+        },
+        SchedulerKind::LlamaCpp => Defaults {
+            policy: Policy::LlamaCpp,
+            block_size: 1,
+            budget: Some(2048),
+            max_num_seqs: Some(4),
+            reservation: Reservation::Max,
+            ..split
+        },
+        SchedulerKind::TensorrtLlm => Defaults {
+            block_size: 32,
+            budget: Some(8192),
+            reservation: Reservation::Oracle,
+            chunked: false,
+            ..split
+        },
+        SchedulerKind::TensorrtLlmMaxUtilization => {
+            Defaults { block_size: 32, budget: Some(8192), chunked: false, reserve_full: false, ..split }
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Sequences that decode: each computes one token a step, all together.
+//!
+//! Two ways to keep them, one behaviour. [`Each`] touches every sequence in every step and is the reference.
+//! [`Lockstep`] touches none: a sequence is kept as its offset to a common step counter, so that the total context, the
+//! blocks that a step needs and the next finish are read off counters, for one step or for many.
+//! Knows nothing about time, policy, or who comes next.
+
+use super::ring::Ring;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Index of a sequence in its engine.
+pub type Id = u32;
+
+/// A sequence as it begins to decode.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// Whose.
+    pub id: Id,
+    /// Tokens in the KV cache.
+    pub computed: u32,
+    /// Steps until its last token.
+    pub remaining: u32,
+    /// Order of admission.
+    pub order: u64,
+}
+
+/// A set of sequences that decode in lockstep.
+pub trait Decodes {
+    /// None, for blocks of `block` tokens and operators that see as far as `reaches`.
+    fn new(block: u32, reaches: &[u64]) -> Self;
+    /// How many.
+    fn len(&self) -> u64;
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Sum over sequences of min(context, reach) in the next step, for each reach.
+    fn seen(&self) -> &[u64];
+    /// How much each of [`Decodes::seen`] grows with a step, until [`Decodes::steady`] ends.
+    fn growth(&self) -> &[u64];
+    /// KV tokens held.
+    fn held(&self) -> u64;
+    /// Blocks that the next `steps` steps need.
+    fn needs(&self, steps: u64) -> u64;
+    /// Steps until a sequence ends or fills a reach; at least 1 where there is a sequence.
+    fn steady(&mut self) -> u64;
+    /// Tokens in the cache and remaining steps of one.
+    fn progress(&self, id: Id) -> (u32, u32);
+    /// Adds a sequence.
+    fn insert(&mut self, entry: Entry);
+    /// Takes one out, with its tokens in the cache and its remaining steps.
+    fn remove(&mut self, id: Id) -> (u32, u32);
+    /// Computes `steps` tokens of every sequence; `steps` is at most [`Decodes::steady`]. Those that end leave, in order
+    /// of admission, with their tokens in the cache.
+    fn advance(&mut self, steps: u64, ended: &mut Vec<(Id, u32)>);
+}
+
+/// Every sequence by itself: the reference.
+#[derive(Debug, Clone)]
+pub struct Each {
+    block: u64,
+    reaches: Vec<u64>,
+    all: Vec<Entry>,
+    seen: Vec<u64>,
+    growth: Vec<u64>,
+}
+
+impl Each {
+    fn sum(&mut self) {
+        for (index, reach) in self.reaches.iter().enumerate() {
+            let context = |e: &Entry| u64::from(e.computed) + 1;
+            self.seen[index] = self.all.iter().map(|e| context(e).min(*reach)).sum();
+            self.growth[index] = self.all.iter().filter(|e| context(e) < *reach).count() as u64;
+        }
+    }
+}
+
+impl Decodes for Each {
+    fn new(block: u32, reaches: &[u64]) -> Each {
+        let zeros = vec![0; reaches.len()];
+        let (seen, growth) = (zeros.clone(), zeros);
+        Each { block: u64::from(block), reaches: reaches.to_vec(), all: Vec::new(), seen, growth }
+    }
+
+    fn len(&self) -> u64 {
+        self.all.len() as u64
+    }
+
+    fn seen(&self) -> &[u64] {
+        &self.seen
+    }
+
+    fn growth(&self) -> &[u64] {
+        &self.growth
+    }
+
+    fn held(&self) -> u64 {
+        self.all.iter().map(|e| u64::from(e.computed)).sum()
+    }
+
+    fn needs(&self, steps: u64) -> u64 {
+        let blocks = |tokens: u64| tokens.div_ceil(self.block);
+        self.all.iter().map(|e| blocks(u64::from(e.computed) + steps) - blocks(u64::from(e.computed))).sum()
+    }
+
+    fn steady(&mut self) -> u64 {
+        1
+    }
+
+    fn progress(&self, id: Id) -> (u32, u32) {
+        self.all.iter().find(|e| e.id == id).map_or((0, 0), |e| (e.computed, e.remaining))
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        self.all.push(entry);
+        self.sum();
+    }
+
+    fn remove(&mut self, id: Id) -> (u32, u32) {
+        let Some(at) = self.all.iter().position(|e| e.id == id) else { return (0, 0) };
+        let entry = self.all.remove(at);
+        self.sum();
+        (entry.computed, entry.remaining)
+    }
+
+    fn advance(&mut self, steps: u64, ended: &mut Vec<(Id, u32)>) {
+        for entry in &mut self.all {
+            entry.computed += steps as u32;
+            entry.remaining -= steps as u32;
+        }
+        let mut done: Vec<Entry> = self.all.extract_if(.., |e| e.remaining == 0).collect();
+        done.sort_by_key(|e| e.order);
+        ended.extend(done.into_iter().map(|e| (e.id, e.computed)));
+        self.sum();
+    }
+}
+
+/// All sequences by one counter.
+#[derive(Debug, Clone)]
+pub struct Lockstep {
+    block: i64,
+    /// Steps so far, and their remainder by the block.
+    step: i64,
+    phase: i64,
+    /// What each sequence was when it came, by id.
+    members: Vec<Member>,
+    len: u64,
+    /// Sum of `computed − step` at entry.
+    offsets: i64,
+    /// Sequences by `(computed − step) mod block`.
+    residues: Vec<u64>,
+    /// Blocks that the next step needs.
+    next: u64,
+    ends: Ring,
+    reaches: Vec<Reach>,
+    seen: Vec<u64>,
+    growth: Vec<u64>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Member {
+    /// `computed − step`.
+    offset: i64,
+    /// Step that computes its last token.
+    end: i64,
+    order: u64,
+    /// Tells this stay from earlier ones of the same id; odd while it is in.
+    stay: u32,
+}
+
+/// The sequences that still see more with every token.
+#[derive(Debug, Clone)]
+struct Reach {
+    most: u64,
+    growing: u64,
+    offsets: i64,
+    /// When growing sequences fill the reach, with id and stay; those gone are passed over.
+    fills: BinaryHeap<Reverse<(i64, Id, u32)>>,
+}
+
+impl Reach {
+    fn bounded(&self) -> bool {
+        self.most != u64::MAX
+    }
+
+    /// The last step counter at which a sequence of `offset` does not see its whole reach in the next step.
+    fn fill(&self, offset: i64) -> i64 {
+        // Context in the next step: offset + step + 1 < most.
+        i64::try_from(self.most).unwrap_or(i64::MAX).saturating_sub(1).saturating_sub(offset)
+    }
+}
+
+impl Lockstep {
+    /// Sequences that fill a reach by now no longer grow.
+    fn fill(&mut self) {
+        for reach in &mut self.reaches {
+            while let Some(Reverse((fill, id, stay))) = reach.fills.peek().copied() {
+                let member = self.members[id as usize];
+                let here = member.stay == stay;
+                if here && fill > self.step {
+                    break;
+                }
+                if here {
+                    reach.growing -= 1;
+                    reach.offsets -= member.offset;
+                }
+                reach.fills.pop();
+            }
+        }
+    }
+
+    fn sum(&mut self) {
+        self.next = self.residues[self.full() as usize];
+        for (index, reach) in self.reaches.iter().enumerate() {
+            let growing = reach.growing as i64;
+            let full = self.len - reach.growing;
+            let filled = if reach.bounded() { full * reach.most } else { 0 };
+            self.seen[index] = (reach.offsets + growing * (self.step + 1)) as u64 + filled;
+            self.growth[index] = reach.growing;
+        }
+    }
+
+    /// The residue of those whose last block is full when the next step starts: offset + step ≡ 0.
+    fn full(&self) -> u64 {
+        (if self.phase == 0 { 0 } else { self.block - self.phase }) as u64
+    }
+
+    fn take(&mut self, id: Id) -> Member {
+        let member = self.members[id as usize];
+        self.members[id as usize].stay += 1;
+        self.len -= 1;
+        self.offsets -= member.offset;
+        self.residues[member.offset.rem_euclid(self.block) as usize] -= 1;
+        for reach in &mut self.reaches {
+            if reach.fill(member.offset) > self.step {
+                reach.growing -= 1;
+                reach.offsets -= member.offset;
+            }
+        }
+        member
+    }
+}
+
+impl Decodes for Lockstep {
+    fn new(block: u32, reaches: &[u64]) -> Lockstep {
+        let reach = |most: &u64| Reach { most: *most, growing: 0, offsets: 0, fills: BinaryHeap::new() };
+        let zeros = vec![0; reaches.len()];
+        let (seen, growth) = (zeros.clone(), zeros);
+        Lockstep {
+            block: i64::from(block.max(1)),
+            step: 0,
+            phase: 0,
+            members: Vec::new(),
+            len: 0,
+            offsets: 0,
+            residues: vec![0; block.max(1) as usize],
+            next: 0,
+            ends: Ring::default(),
+            reaches: reaches.iter().map(reach).collect(),
+            seen,
+            growth,
+        }
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn seen(&self) -> &[u64] {
+        &self.seen
+    }
+
+    fn growth(&self) -> &[u64] {
+        &self.growth
+    }
+
+    fn held(&self) -> u64 {
+        (self.offsets + self.len as i64 * self.step) as u64
+    }
+
+    fn needs(&self, steps: u64) -> u64 {
+        // A sequence needs a block in each step that starts with its last one full: once a block, and once more for those
+        // that are full within the remaining steps.
+        if steps == 1 {
+            return self.next;
+        }
+        let block = self.block as u64;
+        let (times, rest) = if steps < block { (0, steps) } else { (steps / block, steps % block) };
+        // The residues of those full at later steps are one less each, around.
+        let from = self.full();
+        let below = rest.min(from + 1);
+        let (first, around) = (from + 1 - below, rest - below);
+        let of = |range: std::ops::Range<u64>| -> u64 {
+            self.residues[range.start as usize..range.end as usize].iter().sum()
+        };
+        self.len * times + of(first..from + 1) + of(block - around..block)
+    }
+
+    fn steady(&mut self) -> u64 {
+        let end = self.ends.next(self.step).map_or(i64::MAX, |end| end);
+        let fills = self.reaches.iter().filter_map(|r| r.fills.peek()).map(|Reverse((fill, ..))| *fill);
+        let next = fills.fold(end, i64::min);
+        (next - self.step).max(1) as u64
+    }
+
+    fn progress(&self, id: Id) -> (u32, u32) {
+        let member = self.members[id as usize];
+        ((member.offset + self.step) as u32, (member.end - self.step) as u32)
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        let offset = i64::from(entry.computed) - self.step;
+        let end = self.step + i64::from(entry.remaining);
+        let index = entry.id as usize;
+        if self.members.len() <= index {
+            self.members.resize(index + 1, Member::default());
+        }
+        let stay = self.members[index].stay + 1;
+        self.members[index] = Member { offset, end, order: entry.order, stay };
+        self.len += 1;
+        self.offsets += offset;
+        self.residues[offset.rem_euclid(self.block) as usize] += 1;
+        self.ends.insert(self.step, end, entry.id);
+        for reach in &mut self.reaches {
+            let fill = reach.fill(offset);
+            if fill > self.step {
+                reach.growing += 1;
+                reach.offsets += offset;
+                if reach.bounded() {
+                    reach.fills.push(Reverse((fill, entry.id, stay)));
+                }
+            }
+        }
+        self.sum();
+    }
+
+    fn remove(&mut self, id: Id) -> (u32, u32) {
+        let member = self.take(id);
+        self.ends.remove(member.end, id);
+        self.sum();
+        ((member.offset + self.step) as u32, (member.end - self.step) as u32)
+    }
+
+    fn advance(&mut self, steps: u64, ended: &mut Vec<(Id, u32)>) {
+        self.step += steps as i64;
+        self.phase = (self.phase + steps as i64) % self.block;
+        self.fill();
+        let from = ended.len();
+        while let Some(id) = self.ends.pop(self.step) {
+            let member = self.take(id);
+            ended.push((id, (member.offset + self.step) as u32));
+        }
+        ended[from..].sort_by_key(|(id, _)| self.members[*id as usize].order);
+        self.sum();
+    }
+}

@@ -1,0 +1,653 @@
+//! The price of a step from a few sums, flattened out of the cost model once per deployment.
+//!
+//! Knows: every operator's FLOPs and bytes are linear in rows, in query-key pairs and in the tokens that a sequence
+//! still sees of its context; their coefficients are read off [`crate::operator::work`] by probing it, so that there is
+//! one cost model. A step of decodes alone is affine in the total context, which is what lets the engine leap. Ticks are
+//! 2⁻⁸ ps, so that sums over steps are exact integers. Knows nothing about schedules.
+//!
+//! Pipeline stages work on as many microbatches at once as there are stages, each with an equal part of the decodes and
+//! every pp-th piece of a prompt. All have computed once when the longest has passed through all stages: shorter ones
+//! wait for it, as do stages without a microbatch where there are too few sequences. With equal stages and microbatches
+//! that is exact; one prompt's pieces in several microbatches at once are not modelled.
+
+use super::clock::{TICKS_PER_PS, Ticks};
+use crate::cost::hidden_bytes;
+use crate::deployment::Deployment;
+use crate::efficiency::{Efficiency, Figure, Reach};
+use crate::model::mixer::Attention;
+use crate::model::{Experts, Mixer};
+use crate::operator::collective::{communication, slowest};
+use crate::operator::{Batch, Family, Sequences, Work, work};
+use crate::spec::CostKind;
+use crate::units::Picoseconds;
+
+/// A piece of a prompt in a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunk {
+    /// Tokens that it computes.
+    pub new: u32,
+    /// Tokens that the sequence has then, the new ones among them.
+    pub context: u32,
+    /// Whether it ends what the sequence has to compute before it samples.
+    pub samples: bool,
+}
+
+/// What binds: index into sums of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Shares<T> {
+    /// Bound by memory.
+    pub memory: T,
+    /// Bound by arithmetic.
+    pub compute: T,
+    /// On the links.
+    pub communication: T,
+    /// Host and launch overheads.
+    pub host: T,
+}
+
+impl Shares<f64> {
+    fn whole(self) -> Shares<u64> {
+        // To the nearest tick; times are not negative.
+        let whole = |s: f64| (s + 0.5) as u64;
+        Shares {
+            memory: whole(self.memory),
+            compute: whole(self.compute),
+            communication: whole(self.communication),
+            host: whole(self.host),
+        }
+    }
+}
+
+impl Shares<u128> {
+    /// Adds a step's.
+    pub fn add(&mut self, step: Shares<u64>) {
+        self.memory += u128::from(step.memory);
+        self.compute += u128::from(step.compute);
+        self.communication += u128::from(step.communication);
+        self.host += u128::from(step.host);
+    }
+}
+
+impl Shares<u64> {
+    fn total(&self) -> u64 {
+        self.memory + self.compute + self.communication + self.host
+    }
+
+    /// The name of the largest.
+    pub fn largest(&self) -> &'static str {
+        let named = [
+            (self.memory, "memory"),
+            (self.compute, "compute"),
+            (self.communication, "communication"),
+            (self.host, "host"),
+        ];
+        named.iter().max_by_key(|(share, _)| share).map_or("", |(_, name)| name)
+    }
+}
+
+/// The price of a step of `n` decodes: `fixed + Σ slope[r] · seen[r]`.
+#[derive(Debug, Clone, Default)]
+pub struct Decode {
+    /// Whatever the context.
+    pub fixed: u64,
+    /// Per token seen, by reach.
+    pub slope: Vec<u64>,
+    /// What of `fixed` is bound by what.
+    pub shares: Shares<u64>,
+}
+
+/// A deployment's prices.
+#[derive(Debug, Clone)]
+pub struct Price {
+    deployment: Deployment,
+    /// Operators that every row of every step passes.
+    ladder: Ladder,
+    /// The others.
+    ops: Vec<Op>,
+    /// Time of the calls of all operators.
+    calls: f64,
+    /// Tokens of context beyond which operators see no more, ascending; the last is no bound.
+    reaches: Vec<u64>,
+    /// Whether the attention of some operator is bound by memory, for the shares.
+    slopes_memory: bool,
+    /// Whether every chunk's attention has a closed form here.
+    closed: bool,
+    /// Ticks per token on the links.
+    link: f64,
+    /// Ticks a step, a step with prompts, a sequence and a token, beside the operators.
+    step: f64,
+    prefill: f64,
+    sequence: f64,
+    token: f64,
+    /// Prices of decodes alone by their number, as they are met.
+    decodes: Vec<Option<Box<Decode>>>,
+}
+
+#[derive(Debug, Clone)]
+struct Op {
+    layers: f64,
+    /// Ticks per FLOP and per byte.
+    compute: f64,
+    memory: f64,
+    /// Ticks of each layer's call.
+    call: f64,
+    /// Bytes whatever the batch.
+    bytes: f64,
+    kind: Kind,
+}
+
+/// Operators of so many FLOPs and bytes a row, together: the sum of max(compute · rows, fixed + moving · rows) over all
+/// of them is linear between the rows at which one turns from memory to arithmetic.
+#[derive(Debug, Clone, Default)]
+struct Ladder {
+    /// Rows from which on the next rung holds, ascending.
+    turns: Vec<f64>,
+    /// One more than turns: what the operators bound by arithmetic take a row, and those bound by memory fixed and a row.
+    rungs: Vec<[f64; 3]>,
+}
+
+impl Ladder {
+    fn new(ops: &[Op]) -> Ladder {
+        let rates = |op: &Op| match op.kind {
+            Kind::Rows { flops, bytes, sampled: false } => Some([
+                op.layers * flops * op.compute,
+                op.layers * op.bytes * op.memory,
+                op.layers * bytes * op.memory,
+            ]),
+            _ => None,
+        };
+        let mut all: Vec<(f64, [f64; 3])> = ops
+            .iter()
+            .filter_map(rates)
+            .map(|[compute, fixed, moving]| {
+                let turn = if compute > moving { fixed / (compute - moving) } else { f64::INFINITY };
+                (turn, [compute, fixed, moving])
+            })
+            .collect();
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut ladder = Ladder::default();
+        for turned in 0..=all.len() {
+            let mut rung = [0.0; 3];
+            all[..turned].iter().for_each(|(_, [compute, ..])| rung[0] += compute);
+            all[turned..].iter().for_each(|(_, [_, fixed, moving])| {
+                rung[1] += fixed;
+                rung[2] += moving;
+            });
+            ladder.rungs.push(rung);
+            ladder.turns.extend(all.get(turned).map(|(turn, _)| *turn));
+        }
+        ladder
+    }
+
+    fn add(&self, rows: f64, shares: &mut Shares<f64>) {
+        let turned = self.turns.iter().take_while(|turn| rows > **turn).count();
+        let [compute, fixed, moving] = self.rungs[turned];
+        shares.compute += compute * rows;
+        shares.memory += fixed + moving * rows;
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    /// FLOPs and bytes a row; lm_head's rows are the sampled ones.
+    Rows { flops: f64, bytes: f64, sampled: bool },
+    /// FLOPs per token of the replica; bytes of all the experts here, of which the distinct ones are read.
+    Experts { flops: f64, bytes: f64, experts: Box<Experts> },
+    /// FLOPs and bytes of a decode: so much, and so much per token seen within each reach.
+    Attend { fixed: [f64; 2], terms: Vec<[f64; 2]>, closed: Option<Box<Closed>>, index: usize },
+}
+
+/// Attention whose pairs and tokens seen have closed forms.
+#[derive(Debug, Clone)]
+struct Closed {
+    attention: Attention,
+    flops_per_pair: f64,
+    bytes_per_token: f64,
+}
+
+impl Price {
+    /// Flattens `deployment`'s cost model.
+    pub fn new(deployment: &Deployment, cost: CostKind) -> Price {
+        let probe = Probe { deployment };
+        let reaches = probe.reaches();
+        let shape = probe.decode(1, 1);
+        let efficiency = match cost {
+            CostKind::Limit => None,
+            CostKind::Forecast => Some(&*deployment.efficiency),
+        };
+        let ops: Vec<Op> = shape
+            .iter()
+            .enumerate()
+            .map(|(index, work)| probe.op(index, work, &reaches, efficiency))
+            .collect();
+        let tokens = 1 << 16;
+        let ranks = deployment.parallelism.replicas * deployment.parallelism.attention_dp;
+        let sent = communication(deployment, &Batch::decode(tokens * ranks, 1));
+        let ticks = |t: Picoseconds| t.0 as f64 * TICKS_PER_PS;
+        let latency = slowest(&deployment.accelerator, deployment.parallelism.tp).1;
+        let overhead = efficiency
+            .map(|e| e.overhead(sent.all_reduces, latency, hidden_bytes(deployment), deployment.bandwidth()));
+        let link = efficiency.map_or(1.0, |e| e.figures.get(Figure::Link));
+        let closed = ops.iter().all(|op| !matches!(op.kind, Kind::Attend { closed: None, .. }));
+        let slopes_memory = ops.iter().any(|op| match &op.kind {
+            Kind::Attend { terms, .. } => terms.iter().any(|[f, b]| b * op.memory > f * op.compute),
+            _ => false,
+        });
+        Price {
+            deployment: deployment.clone(),
+            ladder: Ladder::new(&ops),
+            calls: ops.iter().map(|op| op.layers * op.call).sum(),
+            ops: ops.into_iter().filter(|op| !matches!(op.kind, Kind::Rows { sampled: false, .. })).collect(),
+            reaches,
+            slopes_memory,
+            closed,
+            link: ticks(sent.total()) / link / tokens as f64,
+            step: overhead.map_or(0.0, |o| ticks(o.step)),
+            prefill: overhead.map_or(0.0, |o| ticks(o.prefill)),
+            sequence: overhead.map_or(0.0, |o| ticks(o.sequence)),
+            token: overhead.map_or(0.0, |o| o.token * 1e12 * TICKS_PER_PS),
+            decodes: Vec::new(),
+        }
+    }
+
+    /// Tokens of context beyond which operators see no more; the last is no bound.
+    pub fn reaches(&self) -> &[u64] {
+        &self.reaches
+    }
+
+    /// The price of a step of `n` decodes.
+    pub fn decode(&mut self, n: u64) -> &Decode {
+        let index = n as usize;
+        if self.decodes.len() <= index {
+            self.decodes.resize(index + 1, None);
+        }
+        if self.decodes[index].is_none() {
+            self.decodes[index] = Some(Box::new(self.price_decodes(n)));
+        }
+        // Filled just above; the empty price stands in for the impossible.
+        self.decodes[index].get_or_insert_default()
+    }
+
+    fn price_decodes(&self, n: u64) -> Decode {
+        let mut shares = Shares::<f64>::default();
+        let share = self.share(n);
+        let one = self.microbatch(n);
+        self.ladder.add(self.rows(one) as f64, &mut shares);
+        let mut slope = vec![0.0; self.reaches.len()];
+        for op in &self.ops {
+            self.add(op, one, &[], &mut shares, None);
+            if let Kind::Attend { terms, .. } = &op.kind {
+                for (slope, [flops, bytes]) in slope.iter_mut().zip(terms) {
+                    *slope += op.layers * (flops * op.compute).max(bytes * op.memory) * share;
+                }
+            }
+        }
+        self.add_overheads(one, one, &mut shares);
+        let shares = shares.whole();
+        Decode {
+            fixed: shares.total(),
+            slope: slope.into_iter().map(|s: f64| s.round() as u64).collect(),
+            shares,
+        }
+    }
+
+    /// The price of a step of `n` decodes that see `seen` tokens within each reach, and of `chunks`.
+    pub fn mixed(&self, n: u64, seen: &[u64], chunks: &[Chunk]) -> (Ticks, Shares<u64>) {
+        let stages = self.deployment.parallelism.pp as usize;
+        let shares = if stages == 1 {
+            self.passed(n, seen, chunks)
+        } else {
+            let dealt = |k: usize| chunks.iter().skip(k).step_by(stages).copied().collect::<Vec<_>>();
+            let all = (0..stages).map(|k| self.passed(n, seen, &dealt(k)));
+            all.max_by_key(Shares::total).unwrap_or_default()
+        };
+        (Ticks::from(shares.total()), shares)
+    }
+
+    /// What a microbatch with its part of the `n` decodes and with `chunks` takes through all stages.
+    fn passed(&self, n: u64, seen: &[u64], chunks: &[Chunk]) -> Shares<u64> {
+        let mut shares = Shares::<f64>::default();
+        let probed =
+            if self.closed { Vec::new() } else { Probe { deployment: &self.deployment }.chunks(chunks) };
+        let new: u64 = chunks.iter().map(|c| u64::from(c.new)).sum();
+        let sampled = chunks.iter().filter(|c| c.samples).count() as u64;
+        let load = Load { seen, share: self.share(n), new, sampled, probed: &probed };
+        let one = self.microbatch(n);
+        self.ladder.add(self.rows(one + new) as f64, &mut shares);
+        for op in &self.ops {
+            self.add(op, one, chunks, &mut shares, Some(&load));
+        }
+        self.add_overheads(one + sampled, one + new, &mut shares);
+        if chunks.iter().any(|c| c.new > 1) {
+            shares.host += self.prefill;
+        }
+        shares.whole()
+    }
+
+    /// What most of a step of `n` decodes goes to, of which what they see takes `attending`.
+    pub fn bound(&mut self, n: u64, attending: u64) -> &'static str {
+        let memory = self.slopes_memory;
+        let mut shares = self.decode(n).shares;
+        *(if memory { &mut shares.memory } else { &mut shares.compute }) += attending;
+        shares.largest()
+    }
+
+    /// Whether decode attention is bound by memory, of what its slope adds.
+    pub fn slopes_are_memory(&self) -> bool {
+        self.slopes_memory
+    }
+
+    /// Adds one operator's time to what binds it. Without `load`: `n` decodes whose context is priced by slopes.
+    fn add(&self, op: &Op, n: u64, chunks: &[Chunk], shares: &mut Shares<f64>, load: Option<&Load>) {
+        let (new, sampled) = load.map_or((0, 0), |l| (l.new, l.sampled));
+        let rank = |rows: u64| self.rows(rows) as f64;
+        let (flops, bytes) = match &op.kind {
+            Kind::Rows { flops, bytes, .. } => (flops * rank(n + sampled), bytes * rank(n + sampled)),
+            Kind::Experts { flops, bytes, experts } => {
+                let touched = experts.distinct(n + new) / experts.count as f64;
+                (flops * (n + new) as f64, bytes * touched)
+            }
+            Kind::Attend { fixed, terms, closed, index } => {
+                let mut sum = fixed.map(|f| f * rank(n));
+                if let Some(load) = load {
+                    for (seen, term) in load.seen.iter().zip(terms) {
+                        sum[0] += term[0] * *seen as f64 * load.share;
+                        sum[1] += term[1] * *seen as f64 * load.share;
+                    }
+                    load.chunks(chunks, closed.as_deref(), *index, &mut sum);
+                }
+                (sum[0], sum[1])
+            }
+        };
+        let (computing, moving) = (flops * op.compute, (bytes + op.bytes) * op.memory);
+        if computing > moving {
+            shares.compute += op.layers * computing;
+        } else {
+            shares.memory += op.layers * moving;
+        }
+    }
+
+    fn add_overheads(&self, sequences: u64, tokens: u64, shares: &mut Shares<f64>) {
+        shares.communication += self.link * self.rows(tokens) as f64;
+        shares.host += self.step + self.calls + self.sequence * self.rows(sequences) as f64;
+        shares.memory += self.token * self.rows(tokens) as f64;
+    }
+
+    /// Rows of the busiest data-parallel rank.
+    fn rows(&self, rows: u64) -> u64 {
+        match self.deployment.parallelism.attention_dp {
+            1 => rows,
+            ranks => rows.div_ceil(ranks),
+        }
+    }
+
+    /// Sequences of the largest microbatch.
+    fn microbatch(&self, n: u64) -> u64 {
+        match self.deployment.parallelism.pp {
+            1 => n,
+            stages => n.div_ceil(stages),
+        }
+    }
+
+    /// The share of `n` sequences that the busiest rank has in the largest microbatch.
+    fn share(&self, n: u64) -> f64 {
+        if n == 0 { 0.0 } else { self.rows(self.microbatch(n)) as f64 / n as f64 }
+    }
+}
+
+/// A mixed step's sums.
+struct Load<'a> {
+    seen: &'a [u64],
+    /// What of `seen` the busiest rank has.
+    share: f64,
+    new: u64,
+    sampled: u64,
+    probed: &'a [[f64; 2]],
+}
+
+impl Load<'_> {
+    /// Adds the chunks' FLOPs and bytes of the operator of `index`.
+    fn chunks(&self, chunks: &[Chunk], closed: Option<&Closed>, index: usize, sum: &mut [f64; 2]) {
+        let Some(closed) = closed else {
+            let probed = self.probed.get(index).copied().unwrap_or_default();
+            sum[0] += probed[0];
+            sum[1] += probed[1];
+            return;
+        };
+        for chunk in chunks {
+            let (new, context) = (u64::from(chunk.new), u64::from(chunk.context));
+            sum[0] += closed.flops_per_pair * closed.attention.pairs(new, context) as f64;
+            sum[1] += closed.bytes_per_token * closed.attention.seen(new, context) as f64;
+        }
+    }
+}
+
+/// Reads coefficients off the cost model.
+struct Probe<'a> {
+    deployment: &'a Deployment,
+}
+
+impl Probe<'_> {
+    /// The work of `rows` decodes on each rank, each with `context`.
+    fn decode(&self, rows: u64, context: u64) -> Vec<Work> {
+        let p = self.deployment.parallelism;
+        work(self.deployment, &Batch::decode(rows * p.replicas * p.attention_dp, context))
+    }
+
+    /// FLOPs and KV bytes of every operator for `chunks`, on the rank that has them.
+    fn chunks(&self, chunks: &[Chunk]) -> Vec<[f64; 2]> {
+        let group = |c: &Chunk| Sequences { count: 1, new: u64::from(c.new), context: u64::from(c.context) };
+        let batch = Batch { groups: chunks.iter().map(group).collect() };
+        work(self.deployment, &batch).iter().map(|w| [w.flops.as_f64(), w.kv_bytes.as_f64()]).collect()
+    }
+
+    fn reaches(&self) -> Vec<u64> {
+        let mixers = self.deployment.stages.iter().flat_map(|s| s.blocks.iter().map(|(b, _)| &b.mixer));
+        let mut reaches: Vec<u64> = mixers
+            .filter_map(|m| match m {
+                Mixer::Attention(a) | Mixer::Both(a, _) => a.chunk.or(a.reach()),
+                Mixer::Latent(l) => l.reach(),
+                Mixer::Compressed(c) => Some(c.window),
+                _ => None,
+            })
+            .collect();
+        reaches.push(u64::MAX);
+        reaches.sort_unstable();
+        reaches.dedup();
+        reaches
+    }
+
+    /// Flattens the operator at `index`.
+    fn op(&self, index: usize, work: &Work, reaches: &[u64], efficiency: Option<&Efficiency>) -> Op {
+        let routed = work.family == Family::Moe;
+        let limit = Reach { compute: 1.0, memory: 1.0, call: Picoseconds::ZERO };
+        let reach = efficiency.map_or(limit, |e| e.reach(work));
+        let attends = matches!(work.family, Family::Attention | Family::Indexer) || work.name == "kv_b_proj";
+        let (kind, bytes) = if attends {
+            (self.attend(index, reaches), work.weight_bytes.as_f64())
+        } else if routed {
+            self.experts(index)
+        } else {
+            self.rows(index)
+        };
+        Op {
+            layers: work.layers as f64,
+            compute: 1e12 * TICKS_PER_PS / (work.rate.0 * reach.compute),
+            memory: 1e12 * TICKS_PER_PS / (self.deployment.bandwidth().0 * reach.memory),
+            call: reach.call.0 as f64 * TICKS_PER_PS,
+            bytes,
+            kind,
+        }
+    }
+
+    /// An operator of so many FLOPs and bytes a row, and of so many bytes besides.
+    fn rows(&self, index: usize) -> (Kind, f64) {
+        let [one, two] = [1, 2].map(|rows| self.decode(rows, 1)[index]);
+        let bytes = two.weight_bytes.as_f64() - one.weight_bytes.as_f64();
+        let flops = two.flops.as_f64() - one.flops.as_f64();
+        let kind = Kind::Rows { flops, bytes, sampled: one.name == "lm_head" };
+        (kind, one.weight_bytes.as_f64() - bytes)
+    }
+
+    /// Routed experts: the distinct ones that the replica's tokens touch are read.
+    fn experts(&self, index: usize) -> (Kind, f64) {
+        let blocks = self.deployment.stages.iter().flat_map(|s| &s.blocks);
+        let shards: Vec<_> = blocks.filter_map(|(b, _)| b.experts.as_ref()).collect();
+        let nth = self.decode(1, 1)[..index].iter().filter(|w| w.family == Family::Moe).count();
+        let Some(shard) = shards.get(nth) else { return self.rows(index) };
+        let tokens = 1 << 12;
+        let ranks = self.deployment.parallelism.attention_dp;
+        let flops = self.decode(tokens, 1)[index].flops.as_f64() / (tokens * ranks) as f64;
+        let bytes = shard.bytes.as_f64() * shard.local as f64;
+        (Kind::Experts { flops, bytes, experts: Box::new(shard.experts.clone()) }, 0.0)
+    }
+
+    /// What a decode computes and reads, as a sum over reaches r of `term[r] · min(context, r)`: a term is by how much
+    /// the slope drops at its reach.
+    fn attend(&self, index: usize, reaches: &[u64]) -> Kind {
+        let at = |context: u64| {
+            let w = &self.decode(1, context)[index];
+            [w.flops.as_f64(), w.kv_bytes.as_f64()]
+        };
+        let slope = |from: u64, to: u64| {
+            let (low, high) = (at(from), at(to));
+            [0, 1].map(|i| (high[i] - low[i]) / (to - from).max(1) as f64)
+        };
+        let mut from = 1;
+        let mut slopes: Vec<[f64; 2]> = Vec::new();
+        for &reach in reaches {
+            // Beyond the last reach the slope is taken over a long stretch, where steps of compression even out.
+            let (low, high) =
+                if reach == u64::MAX { (from.max(1 << 16), from.max(1 << 16) * 2) } else { (from, reach) };
+            slopes.push(slope(low, high));
+            from = reach;
+        }
+        let next = |k: usize| slopes.get(k + 1).copied().unwrap_or_default();
+        let terms = (0..slopes.len()).map(|k| [0, 1].map(|i| slopes[k][i] - next(k)[i])).collect();
+        let (first, start) = (slopes.first().copied().unwrap_or_default(), at(1));
+        let fixed = [0, 1].map(|i| start[i] - first[i]);
+        Kind::Attend { fixed, terms, closed: self.closed(index).map(Box::new), index }
+    }
+
+    /// The closed form of plain attention.
+    fn closed(&self, index: usize) -> Option<Closed> {
+        let shape = self.decode(1, 1);
+        if shape[index].name != "attention" {
+            return None;
+        }
+        let nth = shape[..index].iter().filter(|w| w.name == "attention").count();
+        let attends = |m: &&Mixer| {
+            matches!(m, Mixer::Attention(_) | Mixer::Both(..) | Mixer::Latent(_) | Mixer::Compressed(_))
+        };
+        let mixers = self.deployment.stages.iter().flat_map(|s| s.blocks.iter().map(|(b, _)| &b.mixer));
+        let (Mixer::Attention(a) | Mixer::Both(a, _)) = mixers.filter(attends).nth(nth)? else { return None };
+        let one = &shape[index];
+        Some(Closed {
+            attention: a.clone(),
+            flops_per_pair: one.flops.as_f64(),
+            bytes_per_token: one.kv_bytes.as_f64(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::{Utilization, cost};
+    use crate::deployment::Options;
+    use crate::model::config;
+    use crate::parallelism::Request;
+    use std::sync::Arc;
+
+    fn deployment(model: &str, chip: &str, tp: u64) -> Deployment {
+        let catalog = crate::Catalog::embedded().unwrap();
+        let entry = catalog.model(model).unwrap();
+        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+        let accelerator = Arc::new(catalog.accelerator(chip).unwrap().clone());
+        let parallelism = Request { count: Some(tp), tp: Some(tp), ..Request::default() };
+        Deployment::resolve(model, accelerator, &Options { parallelism, ..Options::default() }).unwrap()
+    }
+
+    /// A step priced from sums is the step priced by the cost model.
+    #[test]
+    fn prices_are_the_cost_models() {
+        for (model, chip, tp) in [
+            ("meta-llama/Llama-3.1-8B-Instruct", "h100-sxm", 1),
+            ("meta-llama/Llama-3.1-70B-Instruct", "h100-sxm", 4),
+            ("deepseek-ai/DeepSeek-V3", "h200-sxm", 8),
+            ("openai/gpt-oss-120b", "h100-sxm", 2),
+            ("Qwen/Qwen3-30B-A3B", "h100-sxm", 1),
+            ("google/gemma-3-27b-it", "h100-sxm", 2),
+        ] {
+            let deployment = deployment(model, chip, tp);
+            let mut price = Price::new(&deployment, CostKind::Limit);
+            for (n, context, new, prompt) in
+                [(1, 1, 0, 0), (7, 100, 0, 0), (64, 5000, 0, 0), (3, 700, 128, 128), (40, 9000, 512, 4096)]
+            {
+                let mut groups = vec![Sequences { count: n, new: 1, context }];
+                let mut chunks = Vec::new();
+                if new > 0 {
+                    groups.push(Sequences { count: 1, new, context: prompt });
+                    chunks.push(Chunk { new: new as u32, context: prompt as u32, samples: true });
+                }
+                let expected =
+                    cost(&deployment, &Batch { groups }, Utilization::FULL).limit_with_communication.ms();
+                let seen: Vec<u64> = price.reaches().iter().map(|r| n * context.min(*r)).collect();
+                let found = if chunks.is_empty() {
+                    let decode = price.decode(n).clone();
+                    let slopes: u64 = decode.slope.iter().zip(&seen).map(|(s, c)| s * c).sum();
+                    Ticks::from(decode.fixed + slopes).ms()
+                } else {
+                    price.mixed(n, &seen, &chunks).0.ms()
+                };
+                assert!(
+                    (found / expected - 1.0).abs() < 1e-6,
+                    "{model} {n} {context} {new}: {found} {expected}"
+                );
+            }
+        }
+    }
+    /// Two equal stages on a machine of 100 TFLOP/s, 1 TB/s and links of 100 GB/s.
+    #[test]
+    fn two_stages_by_hand() {
+        let catalog = crate::Catalog::embedded().unwrap();
+        let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
+        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+        let accelerator = Arc::new(crate::accelerator::tests::round_machine());
+        let parallelism = Request { pp: Some(2), ..Request::default() };
+        let options = Options { parallelism, ..Options::default() };
+        let mut price =
+            Price::new(&Deployment::resolve(model, accelerator, &options).unwrap(), CostKind::Limit);
+        // 8,030,261,248 weights without the 128,256 × 4096 of the embedding, in 2 bytes: 15.00985 GB, 15.00985 ms. A token
+        // of KV: 2 × 8 × 128 × 32 × 2 = 131,072 bytes, 131.072 ns. A sequence looks 8192 bytes of the embedding up, 8.192
+        // ns, and sends as many from stage to stage, 81.92 ns.
+        let weights = (8_030_261_248.0 - 128_256.0 * 4096.0) * 2.0 / 1e12 * 1e3;
+        let row = (8.192 + 81.92) / 1e6;
+        let decode = |price: &mut Price, n: u64, context: u64| {
+            let Decode { fixed, slope, .. } = price.decode(n).clone();
+            Ticks::from(fixed + slope[0] * n * context).ms()
+        };
+        let close = |found: f64, expected: f64| {
+            assert!((found / expected - 1.0).abs() < 1e-6, "{found} {expected}");
+        };
+        // One sequence passes both stages alone, and so do two, one in each stage.
+        for n in [1, 2] {
+            close(decode(&mut price, n, 1000), weights + 0.131_072 + row);
+        }
+        // Seven: the larger microbatch has four of them, and of their 7000 tokens 4000.
+        close(decode(&mut price, 7, 1000), weights + 4.0 * (0.131_072 + row));
+        // Two prompts of 4000 tokens are in a microbatch each: both take what one takes alone, half of what one machine
+        // would need, and the decodes beside them lengthen it.
+        let chunk = Chunk { new: 4000, context: 4000, samples: true };
+        let mixed = |n: u64, chunks: &[Chunk]| price.mixed(n, &[n * 1000], chunks).0.ms();
+        // The layers' matrices take 2 × 6,979,321,856 FLOP a token at 100 TFLOP/s, lm_head's one row its bytes.
+        let layers = 2.0 * 6_979_321_856.0 * 4000.0 / 100e12 * 1e3;
+        // 4000 × 4001/2 pairs of 32 layers × 4 × 4096 FLOP.
+        let attention = 4000.0 * 4001.0 / 2.0 * 32.0 * 4.0 * 4096.0 / 100e12 * 1e3;
+        let head = 128_256.0 * 4096.0 * 2.0 / 1e12 * 1e3;
+        close(mixed(0, &[chunk]), layers + attention + head + 4000.0 * row);
+        assert_eq!(mixed(0, &[chunk; 2]), mixed(0, &[chunk]));
+        assert_eq!(mixed(0, &[chunk; 3]), mixed(0, &[chunk; 4]));
+        assert!(mixed(8, &[chunk]) > mixed(0, &[chunk]));
+    }
+}

@@ -1,0 +1,71 @@
+//! Who waits, and in which order: first come first served, or by a key.
+
+use super::decodes::Id;
+use std::collections::{BTreeMap, VecDeque};
+
+/// By what a queue is ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// By arrival; whoever is preempted comes first again.
+    #[default]
+    Arrival,
+    /// By key, smaller first, ties by arrival.
+    Key,
+}
+
+/// The waiting ones.
+#[derive(Debug, Clone)]
+pub(crate) enum Queue {
+    Arrival(VecDeque<Id>),
+    Key(BTreeMap<(i64, u64), Id>),
+}
+
+impl Queue {
+    pub(crate) fn new(order: Order) -> Queue {
+        match order {
+            Order::Arrival => Queue::Arrival(VecDeque::new()),
+            Order::Key => Queue::Key(BTreeMap::new()),
+        }
+    }
+
+    /// Adds a newcomer.
+    pub(crate) fn push(&mut self, id: Id, key: i64, number: u64) {
+        match self {
+            Queue::Arrival(queue) => queue.push_back(id),
+            Queue::Key(queue) => drop(queue.insert((key, number), id)),
+        }
+    }
+
+    /// Puts back one that ran already.
+    pub(crate) fn push_front(&mut self, id: Id, key: i64, number: u64) {
+        match self {
+            Queue::Arrival(queue) => queue.push_front(id),
+            Queue::Key(queue) => drop(queue.insert((key, number), id)),
+        }
+    }
+
+    pub(crate) fn front(&self) -> Option<Id> {
+        match self {
+            Queue::Arrival(queue) => queue.front().copied(),
+            Queue::Key(queue) => queue.first_key_value().map(|(_, id)| *id),
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Id> {
+        match self {
+            Queue::Arrival(queue) => queue.pop_front(),
+            Queue::Key(queue) => queue.pop_first().map(|(_, id)| id),
+        }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Queue::Arrival(queue) => queue.len() as u64,
+            Queue::Key(queue) => queue.len() as u64,
+        }
+    }
+
+    pub(crate) fn in_order(&self) -> bool {
+        matches!(self, Queue::Arrival(_))
+    }
+}

@@ -1,0 +1,161 @@
+//! A calendar of ends: which sequences end at which step, soonest first.
+//!
+//! A ring of buckets for the steps near by, with a bitmap to find the next one, and an ordered map for those far away.
+//! Every operation costs a few words; far ends are moved once.
+
+use super::decodes::Id;
+use std::collections::BTreeMap;
+
+/// Steps that the ring spans; 64 words of 64 bits, so that one more word says which of them are not empty.
+const SPAN: i64 = 4096;
+const NONE: Id = Id::MAX;
+
+/// The calendar.
+#[derive(Debug, Clone)]
+pub(crate) struct Ring {
+    /// First sequence of each bucket.
+    heads: Vec<Id>,
+    /// Neighbours in a bucket, by id.
+    links: Vec<[Id; 2]>,
+    words: [u64; 64],
+    word_map: u64,
+    /// Ends that were too far away when they came.
+    far: BTreeMap<(i64, Id), ()>,
+}
+
+impl Default for Ring {
+    fn default() -> Ring {
+        Ring {
+            heads: vec![NONE; SPAN as usize],
+            links: Vec::new(),
+            words: [0; 64],
+            word_map: 0,
+            far: BTreeMap::new(),
+        }
+    }
+}
+
+impl Ring {
+    /// `id` ends at step `end`, later than `now`.
+    pub(crate) fn insert(&mut self, now: i64, end: i64, id: Id) {
+        if end - now >= SPAN {
+            self.far.insert((end, id), ());
+        } else {
+            self.link(end, id);
+        }
+    }
+
+    /// The soonest end after `now`.
+    pub(crate) fn next(&mut self, now: i64) -> Option<i64> {
+        self.fetch(now);
+        let near = self.scan(((now + 1) % SPAN) as usize).map(|at| {
+            let distance = (at as i64 - (now + 1) % SPAN).rem_euclid(SPAN);
+            now + 1 + distance
+        });
+        near.or_else(|| self.far.keys().next().map(|(end, _)| *end))
+    }
+
+    /// Takes one that ends at `now`.
+    pub(crate) fn pop(&mut self, now: i64) -> Option<Id> {
+        self.fetch(now);
+        let id = self.heads[(now % SPAN) as usize];
+        if id == NONE {
+            return None;
+        }
+        self.unlink(now, id);
+        Some(id)
+    }
+
+    /// Takes out `id`, which was to end at `end`.
+    pub(crate) fn remove(&mut self, end: i64, id: Id) {
+        if self.far.remove(&(end, id)).is_none() {
+            self.unlink(end, id);
+        }
+    }
+
+    /// Moves far ends that have come near. At most half the ring is ahead of the ones moved, so none laps another.
+    fn fetch(&mut self, now: i64) {
+        while let Some((&(end, id), ())) = self.far.first_key_value() {
+            if end - now >= SPAN {
+                break;
+            }
+            self.far.pop_first();
+            self.link(end, id);
+        }
+    }
+
+    fn link(&mut self, end: i64, id: Id) {
+        let at = (end % SPAN) as usize;
+        if self.links.len() <= id as usize {
+            self.links.resize(id as usize + 1, [NONE; 2]);
+        }
+        let head = self.heads[at];
+        self.links[id as usize] = [NONE, head];
+        if head != NONE {
+            self.links[head as usize][0] = id;
+        }
+        self.heads[at] = id;
+        self.words[at / 64] |= 1 << (at % 64);
+        self.word_map |= 1 << (at / 64);
+    }
+
+    fn unlink(&mut self, end: i64, id: Id) {
+        let at = (end % SPAN) as usize;
+        let [previous, next] = self.links[id as usize];
+        if previous == NONE {
+            self.heads[at] = next;
+        } else {
+            self.links[previous as usize][1] = next;
+        }
+        if next != NONE {
+            self.links[next as usize][0] = previous;
+        }
+        if self.heads[at] == NONE {
+            self.words[at / 64] &= !(1 << (at % 64));
+            if self.words[at / 64] == 0 {
+                self.word_map &= !(1 << (at / 64));
+            }
+        }
+    }
+
+    /// The first bucket in use from `from` on, around the ring.
+    fn scan(&self, from: usize) -> Option<usize> {
+        let word = from / 64;
+        let rest = self.words[word] & (u64::MAX << (from % 64));
+        if rest != 0 {
+            return Some(word * 64 + rest.trailing_zeros() as usize);
+        }
+        let after = if word == 63 { 0 } else { self.word_map & (u64::MAX << (word + 1)) };
+        let word = if after != 0 { after } else { self.word_map };
+        if word == 0 {
+            return None;
+        }
+        let at = word.trailing_zeros() as usize;
+        Some(at * 64 + self.words[at].trailing_zeros() as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_come_in_order_near_and_far_and_around() {
+        let mut ring = Ring::default();
+        for (id, end) in [(0, 5), (1, 4_100), (2, 5), (3, 100_000), (4, 70)] {
+            ring.insert(0, end, id);
+        }
+        ring.remove(70, 4);
+        assert_eq!((ring.next(0), ring.pop(4)), (Some(5), None));
+        let mut two = [ring.pop(5), ring.pop(5)];
+        two.sort();
+        assert_eq!((two, ring.pop(5)), ([Some(0), Some(2)], None));
+        assert_eq!((ring.next(5), ring.pop(4_100)), (Some(4_100), Some(1)));
+        // Beyond the ring the far ones answer.
+        assert_eq!(
+            (ring.next(4_100), ring.next(99_999), ring.pop(100_000)),
+            (Some(100_000), Some(100_000), Some(3))
+        );
+        assert_eq!(ring.next(100_000), None);
+    }
+}

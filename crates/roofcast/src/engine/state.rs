@@ -1,0 +1,656 @@
+//! What one replica holds: who waits, who runs, and how many KV blocks are free.
+//!
+//! Knows: the moves that every policy is made of (admit, continue, preempt, decode) and what each does to the blocks.
+//! Knows nothing about when to make them ([`crate::scheduler`]) or how long they take ([`super::price`]).
+
+mod guests;
+
+pub use guests::Guest;
+
+use super::clock::Ticks;
+use super::config::{Config, Preemption, Reservation};
+use super::decodes::{Decodes, Entry, Id};
+use super::identity::Identity;
+use super::queue::Queue;
+use super::tally::Tally;
+use crate::kv_cache::prefix::Prefix;
+use crate::timeline::{Mark, Segment, Timeline};
+
+/// A request as it comes to an engine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Arrival {
+    /// Its number in the run.
+    pub number: u64,
+    /// When it came.
+    pub at: Ticks,
+    /// Prompt tokens.
+    pub input: u32,
+    /// Tokens to generate.
+    pub output: u32,
+    /// What the queue sorts by, smaller first; 0 for all where order is that of arrival.
+    pub key: i64,
+    /// Whose request it is.
+    pub user: u32,
+    /// What its output's tokens are, for prompts that repeat them.
+    pub output_segment: u32,
+}
+
+/// Where a sequence is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Phase {
+    #[default]
+    Gone,
+    Waiting,
+    Prefill,
+    Decode,
+    Swapped,
+    /// Its cache is on its way here.
+    Travelling,
+    /// It has left, and its cache waits to be fetched.
+    Kept,
+}
+
+/// A request on its way.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sequence {
+    /// As it came.
+    pub arrival: Arrival,
+    phase: Phase,
+    /// Tokens in the KV cache, while it does not decode.
+    pub computed: u32,
+    /// Tokens to compute before it samples: prompt and what was generated before a preemption.
+    pub known: u32,
+    /// Tokens sampled, while it does not decode.
+    pub generated: u32,
+    /// Known tokens found in the cache when it was last looked at.
+    ready: u32,
+    /// Tokens of its prompt that were in the cache when it was first admitted.
+    pub cached: u32,
+    /// Blocks that it holds where it does not grow block by block.
+    held: u64,
+    /// Order of admission; newer is larger.
+    order: u64,
+    /// When its first and, at a preemption, its last token came.
+    pub first: Ticks,
+    /// When its latest token came, where it does not decode.
+    pub last: Ticks,
+    /// How often it was preempted.
+    pub preemptions: u32,
+}
+
+/// A piece of prompt that the step computes.
+#[derive(Debug, Clone, Copy)]
+pub struct Piece {
+    /// Whose.
+    pub id: Id,
+    /// Tokens.
+    pub new: u32,
+}
+
+/// The state.
+#[derive(Debug, Clone)]
+pub struct State<D> {
+    /// Settings.
+    pub config: Config,
+    /// Sequences that decode.
+    pub decodes: D,
+    /// What the next step computes beside them.
+    pub pieces: Vec<Piece>,
+    /// Counts over the run.
+    pub tally: Tally,
+    /// When the last step ended.
+    pub clock: Ticks,
+    /// What is kept of the run over time, where that is asked for.
+    pub timeline: Option<Box<Timeline>>,
+    sequences: Vec<Sequence>,
+    vacant: Vec<Id>,
+    waiting: Queue,
+    swapped: Vec<Id>,
+    /// Prompts computed in part, in order of admission.
+    prefills: Vec<Id>,
+    /// Everyone running in order of admission, with those long gone.
+    stack: Vec<(u64, Id)>,
+    free: u64,
+    /// Which blocks are whose, where prefixes are cached.
+    identity: Option<Identity>,
+    orders: u64,
+    /// Tokens moved between device and host in this step.
+    moved: u64,
+    /// Tokens in the host's memory.
+    parked: u64,
+    /// When the last step of decodes ended, and who has joined them since: with when their last token came.
+    decoded: Ticks,
+    joined: Vec<(Ticks, u64)>,
+    guests: guests::Guests,
+}
+
+impl<D: Decodes> State<D> {
+    /// Nobody there.
+    pub fn new(config: Config, reaches: &[u64]) -> State<D> {
+        State {
+            decodes: D::new(config.block_size, reaches),
+            pieces: Vec::new(),
+            tally: Tally::default(),
+            clock: Ticks::ZERO,
+            timeline: None,
+            sequences: Vec::new(),
+            vacant: Vec::new(),
+            waiting: Queue::new(config.order),
+            swapped: Vec::new(),
+            prefills: Vec::new(),
+            stack: Vec::new(),
+            free: config.blocks,
+            identity: config.prefix_caching.then(|| Identity::new(config.blocks, config.block_size)),
+            orders: 0,
+            moved: 0,
+            parked: 0,
+            decoded: Ticks::ZERO,
+            joined: Vec::new(),
+            guests: guests::Guests::default(),
+            config,
+        }
+    }
+
+    /// A request joins the queue; `prefix` is what others may have of it.
+    pub fn arrive(&mut self, arrival: Arrival, prefix: Prefix) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.arrived(&arrival);
+        }
+        let number = arrival.number;
+        let known = arrival.input;
+        let id = self.take_in(Sequence { arrival, phase: Phase::Waiting, known, ..Sequence::default() });
+        if let Some(identity) = &mut self.identity {
+            identity.arrive(id, number, prefix);
+        }
+    }
+
+    /// A sequence joins the queue.
+    fn take_in(&mut self, sequence: Sequence) -> Id {
+        let id = match self.vacant.pop() {
+            Some(id) => {
+                self.sequences[id as usize] = sequence;
+                id
+            }
+            None => {
+                self.sequences.push(sequence);
+                (self.sequences.len() - 1) as Id
+            }
+        };
+        self.waiting.push(id, sequence.arrival.key, sequence.arrival.number);
+        self.tally.waiting_peak = self.tally.waiting_peak.max(self.waiting.len());
+        id
+    }
+
+    fn mark(&mut self, id: Id, mark: Mark) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.mark(self.sequences[id as usize].arrival.number, mark, self.clock);
+        }
+    }
+
+    /// A sequence.
+    pub fn sequence(&self, id: Id) -> &Sequence {
+        &self.sequences[id as usize]
+    }
+
+    /// Who comes next.
+    pub fn head(&self) -> Option<Id> {
+        self.waiting.front()
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.len()
+    }
+
+    /// Whether the queue is in order of arrival, so that a newcomer changes nothing for those before it.
+    pub fn in_order(&self) -> bool {
+        self.waiting.in_order()
+    }
+
+    /// How many run, prompts in part among them.
+    pub fn running(&self) -> u64 {
+        self.decodes.len() + self.prefills.len() as u64
+    }
+
+    /// Prompts computed in part, in order of admission.
+    pub fn prefills(&self) -> &[Id] {
+        &self.prefills
+    }
+
+    /// Who is swapped out, first out first.
+    pub fn swapped(&self) -> &[Id] {
+        &self.swapped
+    }
+
+    /// Free blocks.
+    pub fn free(&self) -> u64 {
+        self.free
+    }
+
+    /// A step that starts now, with what can be told before it is priced.
+    pub(super) fn segment(&self) -> Segment {
+        Segment {
+            start: self.clock,
+            end: self.clock,
+            steps: 1,
+            running: self.running(),
+            decodes: self.decodes.len(),
+            waiting: self.waiting(),
+            pieces: self.pieces.len() as u64,
+            prefill_tokens: 0,
+            output_tokens: 0,
+            blocks: [self.used(); 2],
+            bound: "",
+        }
+    }
+
+    /// Tells the timeline of computed steps.
+    pub(super) fn tell(&mut self, segment: &Segment) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.computed(segment);
+        }
+    }
+
+    /// Blocks held.
+    pub fn used(&self) -> u64 {
+        self.config.blocks - self.free
+    }
+
+    /// Everyone running, in order of admission.
+    pub fn in_admission_order(&self) -> impl Iterator<Item = Id> + '_ {
+        let here = |(order, id): &&(u64, Id)| self.runs(*order, *id);
+        self.stack.iter().filter(here).map(|(_, id)| *id)
+    }
+
+    /// Tokens in the cache, and tokens still to sample, of one that runs.
+    pub fn progress(&self, id: Id) -> (u32, u32) {
+        let s = self.sequence(id);
+        match s.phase {
+            Phase::Decode => self.decodes.progress(id),
+            _ => (s.computed, s.arrival.output - s.generated),
+        }
+    }
+
+    /// Blocks of `tokens`.
+    pub fn blocks(&self, tokens: u32) -> u64 {
+        u64::from(tokens.div_ceil(self.config.block_size))
+    }
+
+    /// Looks at the head of the queue: its known tokens that are in the cache, and those to compute.
+    pub fn look_up(&mut self, id: Id) -> (u32, u32) {
+        let known = self.sequence(id).known;
+        let ready = match &mut self.identity {
+            Some(identity) => identity.find(id, u64::from(known)) as u32,
+            None => self.comes_with(id),
+        };
+        self.sequences[id as usize].ready = ready;
+        (ready, known - ready)
+    }
+
+    /// Blocks that a request takes when it is admitted to compute `tokens` beyond those that are in the cache.
+    pub fn admission_blocks(&self, id: Id, tokens: u32) -> u64 {
+        if let Some(identity) = &self.identity {
+            return identity.admission_blocks(u64::from(tokens));
+        }
+        let arrival = &self.sequence(id).arrival;
+        match self.config.reservation {
+            Reservation::Grow => self.blocks(self.sequence(id).ready + tokens),
+            Reservation::Prompt => self.blocks(self.sequence(id).known),
+            Reservation::Oracle => self.blocks(arrival.input + arrival.output),
+            Reservation::Pow2 => {
+                let guess = arrival.input + arrival.output.next_power_of_two();
+                self.blocks(guess.min(self.config.max_model_len))
+            }
+            Reservation::Max => self.blocks(self.config.max_model_len),
+        }
+    }
+
+    fn grows(&self) -> bool {
+        matches!(self.config.reservation, Reservation::Grow | Reservation::Prompt)
+    }
+
+    /// Takes the head of the queue in and computes `tokens` of it in this step.
+    pub fn admit(&mut self, tokens: u32) {
+        let Some(id) = self.waiting.pop() else { return };
+        if self.pull(id) {
+            return;
+        }
+        let blocks = self.admission_blocks(id, tokens);
+        self.free -= blocks;
+        if let Some(identity) = &mut self.identity {
+            identity.admit(id, u64::from(tokens));
+        }
+        self.enter(id);
+        let sequence = &mut self.sequences[id as usize];
+        sequence.phase = Phase::Prefill;
+        sequence.computed = sequence.ready;
+        sequence.held = if self.identity.is_some() {
+            u64::from((sequence.ready + tokens).div_ceil(self.config.block_size))
+        } else {
+            blocks
+        };
+        self.tally.cached_tokens += u64::from(sequence.ready);
+        if sequence.generated == 0 && sequence.preemptions == 0 {
+            sequence.cached = sequence.ready;
+        }
+        self.prefills.push(id);
+        self.pieces.push(Piece { id, new: tokens });
+        self.tally.admitted += 1;
+        self.mark(id, Mark::Admitted);
+    }
+
+    fn enter(&mut self, id: Id) {
+        self.orders += 1;
+        self.sequences[id as usize].order = self.orders;
+        if self.stack.len() as u64 > 64 + 2 * self.running() {
+            let stack = std::mem::take(&mut self.stack);
+            self.stack = stack.into_iter().filter(|(order, id)| self.runs(*order, *id)).collect();
+        }
+        self.stack.push((self.orders, id));
+    }
+
+    fn runs(&self, order: u64, id: Id) -> bool {
+        let s = &self.sequences[id as usize];
+        s.order == order && matches!(s.phase, Phase::Prefill | Phase::Decode)
+    }
+
+    /// Blocks that computing `tokens` more of a prompt needs.
+    pub fn continuation_blocks(&self, id: Id, tokens: u32) -> u64 {
+        let s = self.sequence(id);
+        if self.grows() { self.blocks(s.computed + tokens).saturating_sub(s.held) } else { 0 }
+    }
+
+    /// Computes `tokens` more of a prompt in this step; the blocks must be free.
+    pub fn continue_prefill(&mut self, id: Id, tokens: u32) {
+        let blocks = self.continuation_blocks(id, tokens);
+        self.free -= blocks;
+        let s = &mut self.sequences[id as usize];
+        s.held += blocks;
+        if let Some(identity) = &mut self.identity {
+            identity.extend(id, u64::from(s.computed + tokens));
+        }
+        self.pieces.push(Piece { id, new: tokens });
+    }
+
+    /// Blocks that `steps` decodes of everyone need.
+    pub fn decode_blocks(&self, steps: u64) -> u64 {
+        if self.grows() { self.decodes.needs(steps) } else { 0 }
+    }
+
+    /// Takes the blocks that the next decodes need; they must be free.
+    pub fn take_decode_blocks(&mut self) {
+        self.free -= self.decode_blocks(1);
+        if let Some(identity) = &mut self.identity {
+            identity.decode(u64::from(!self.decodes.is_empty()));
+        }
+    }
+
+    /// Of `steps` steps of decodes, as many as the free blocks allow: their blocks are taken beyond those of the first,
+    /// which the policy has taken.
+    pub(super) fn take_blocks_of(&mut self, steps: u64) -> u64 {
+        let first = self.decode_blocks(1);
+        let all = self.decode_blocks(steps) - first;
+        let enough = if all <= self.free { steps } else { self.affordable(steps, first) };
+        self.free -= self.decode_blocks(enough) - first;
+        if let Some(identity) = &mut self.identity {
+            identity.decode(enough - 1);
+        }
+        enough
+    }
+
+    /// Of `steps` steps, the most that the free blocks allow beyond the first, whose blocks are taken.
+    fn affordable(&self, steps: u64, first: u64) -> u64 {
+        let (mut enough, mut too_many) = (1, steps);
+        while too_many - enough > 1 {
+            let middle = enough + (too_many - enough) / 2;
+            if self.decode_blocks(middle) - first <= self.free { enough = middle } else { too_many = middle }
+        }
+        enough
+    }
+
+    /// Preempts the last admitted one.
+    pub fn preempt_last(&mut self) -> Option<Id> {
+        let id = loop {
+            let (order, id) = self.stack.pop()?;
+            if self.runs(order, id) {
+                break id;
+            }
+        };
+        self.leave(id);
+        Some(id)
+    }
+
+    /// Preempts `id`, which runs.
+    pub fn preempt(&mut self, id: Id) {
+        self.leave(id);
+    }
+
+    /// Out of the running ones: back to the queue's head to be computed anew, or to the host's memory.
+    fn leave(&mut self, id: Id) {
+        let decoding = self.sequence(id).phase == Phase::Decode;
+        if decoding {
+            let last = self.sequence(id).last;
+            let (computed, remaining) = self.decodes.remove(id);
+            if computed == self.sequence(id).computed && last != self.decoded {
+                let joined = self.joined.iter_mut().find(|(at, count)| *at == last && *count > 0);
+                joined.into_iter().for_each(|(_, count)| *count -= 1);
+            }
+            let (grows, blocks) = (self.grows(), self.blocks(computed));
+            self.count_slack(id, computed);
+            let s = &mut self.sequences[id as usize];
+            s.computed = computed;
+            s.generated = s.arrival.output - remaining;
+            s.known = s.arrival.input + s.generated;
+            s.last = last.max(self.decoded);
+            s.held = if grows { blocks } else { s.held };
+        } else {
+            self.prefills.retain(|other| *other != id);
+        }
+        let s = &mut self.sequences[id as usize];
+        s.preemptions += 1;
+        let blocks = std::mem::take(&mut s.held);
+        let (computed, generated) = (u64::from(s.computed), u64::from(s.generated));
+        self.give_back(id, blocks, computed, generated, decoding);
+        self.tally.preemptions += 1;
+        self.mark(id, Mark::Preempted);
+        let s = &mut self.sequences[id as usize];
+        let tokens = u64::from(s.computed);
+        let room = self.config.swap_tokens.saturating_sub(self.parked);
+        if decoding && self.config.preemption == Preemption::Swap && tokens <= room {
+            s.phase = Phase::Swapped;
+            self.parked += tokens;
+            self.moved += tokens;
+            self.tally.swapped_tokens += tokens;
+            self.swapped.push(id);
+        } else {
+            s.phase = Phase::Waiting;
+            self.tally.recomputed_tokens += u64::from(std::mem::take(&mut s.computed));
+            let (key, number) = (s.arrival.key, s.arrival.number);
+            self.waiting.push_front(id, key, number);
+        }
+    }
+
+    /// Brings the first that was swapped out back to decode; the blocks must be free.
+    pub fn swap_in(&mut self) {
+        let id = self.swapped.remove(0);
+        let s = self.sequence(id);
+        let (computed, generated, order) = (s.computed, s.generated, self.orders + 1);
+        let blocks = self.blocks(computed);
+        self.free -= blocks;
+        self.parked -= u64::from(computed);
+        self.moved += u64::from(computed);
+        self.tally.swapped_tokens += u64::from(computed);
+        self.enter(id);
+        let s = &mut self.sequences[id as usize];
+        s.phase = Phase::Decode;
+        let remaining = s.arrival.output - generated;
+        let last = s.last;
+        self.join(last);
+        self.decodes.insert(Entry { id, computed, remaining, order });
+        self.mark(id, Mark::Resumed);
+    }
+
+    /// Tokens moved between device and host since the last call.
+    pub fn moved(&mut self) -> u64 {
+        std::mem::take(&mut self.moved)
+    }
+
+    /// A piece is computed; whether its sequence has sampled a token with it.
+    pub fn computed(&mut self, piece: Piece) -> bool {
+        let s = &mut self.sequences[piece.id as usize];
+        s.computed += piece.new;
+        if s.computed < s.known {
+            return false;
+        }
+        let at = self.prefills.iter().position(|id| *id == piece.id);
+        at.map(|at| self.prefills.remove(at));
+        true
+    }
+
+    /// A sequence whose prompt is computed has sampled a token at the clock: it decodes on, or ends; true if it ends.
+    /// In a batch that runs to its longest it decodes for `longest` steps, whatever it needs itself.
+    pub fn sampled(&mut self, id: Id, longest: Option<u32>) -> bool {
+        let clock = self.clock;
+        let s = &mut self.sequences[id as usize];
+        if s.generated == 0 {
+            s.first = clock;
+        } else {
+            let gap = clock - s.last;
+            self.tally.itl.add(gap, 1);
+        }
+        s.generated += 1;
+        s.last = clock;
+        let own = s.arrival.output - s.generated;
+        let remaining = if self.config.hands_over { 0 } else { longest.unwrap_or(own) };
+        self.tally.idle_tokens += u64::from(remaining.saturating_sub(own));
+        if remaining == 0 {
+            return true;
+        }
+        s.phase = Phase::Decode;
+        let entry = Entry { id, computed: s.computed, remaining, order: s.order };
+        if let Some(identity) = &mut self.identity {
+            identity.join(id, u64::from(s.computed));
+        }
+        self.decodes.insert(entry);
+        self.join(clock);
+        self.mark(id, Mark::Decoding);
+        false
+    }
+
+    /// A sequence joins those that decode, its last token as of `last`. Those whose last token came with the last step of
+    /// decodes are like those who took part in it.
+    fn join(&mut self, last: Ticks) {
+        match self.joined.last_mut() {
+            _ if last == self.decoded => {}
+            Some((at, count)) if *at == last => *count += 1,
+            _ => self.joined.push((last, 1)),
+        }
+    }
+
+    /// `steps` steps of decodes have begun at the clock, the first taking `first` ticks and each later one `growth` more;
+    /// they end at `end`.
+    pub fn decoded(&mut self, steps: u64, first: u64, growth: u64, end: Ticks) {
+        let n = self.decodes.len();
+        self.tally.decode_steps += steps;
+        if self.joined.is_empty() && self.decoded == self.clock {
+            self.tally.itl.add_run(first, growth, steps, n);
+        } else {
+            let joined: u64 = self.joined.iter().map(|(_, count)| count).sum();
+            let one = self.clock + Ticks::from(first);
+            for (last, count) in self.joined.drain(..) {
+                self.tally.itl.add(one - last, count);
+            }
+            self.tally.itl.add(one - self.decoded, n - joined);
+            self.tally.itl.add_run(first + growth, growth, steps - 1, n);
+        }
+        self.decoded = end;
+    }
+
+    /// Ends a sequence that has `computed` tokens in the cache.
+    pub fn finish(&mut self, id: Id, computed: u32) -> Sequence {
+        let decoded = self.sequence(id).phase == Phase::Decode;
+        if decoded {
+            self.count_slack(id, computed);
+        }
+        let blocks = if decoded && self.grows() { self.blocks(computed) } else { self.sequence(id).held };
+        let s = &mut self.sequences[id as usize];
+        s.computed = computed;
+        s.held = blocks;
+        let gone = *s;
+        s.phase = Phase::Kept;
+        if !(self.config.hands_over && gone.arrival.output > 1) {
+            // The last token was sampled and never computed.
+            self.vacate(id, gone.arrival.output - 1, decoded);
+        }
+        self.mark(id, Mark::Finished);
+        gone
+    }
+
+    /// Gives back what is kept of a sequence that another replica decodes.
+    pub fn release(&mut self, id: Id) {
+        self.vacate(id, 0, false);
+    }
+
+    fn vacate(&mut self, id: Id, generated: u32, decoding: bool) {
+        let s = &mut self.sequences[id as usize];
+        s.phase = Phase::Gone;
+        let (blocks, computed) = (s.held, u64::from(s.computed));
+        self.give_back(id, blocks, computed, u64::from(generated), decoding);
+        self.vacant.push(id);
+    }
+
+    /// Frees `blocks` blocks of a sequence that has `computed` tokens in the cache.
+    fn give_back(&mut self, id: Id, blocks: u64, computed: u64, generated: u64, decoding: bool) {
+        match &mut self.identity {
+            // Blocks that others hold, too, stay taken.
+            Some(identity) => {
+                identity.leave(id, computed, generated, decoding);
+                self.free = identity.free();
+            }
+            None => self.free += blocks,
+        }
+    }
+
+    /// Counts, for every step in which a sequence decoded up to `computed` tokens, the room of its blocks that no token
+    /// stood in when the step began: in a step that begins with c tokens, ⌈(c + 1)/b⌉ b − c of blocks of b.
+    fn count_slack(&mut self, id: Id, computed: u32) {
+        let s = &self.sequences[id as usize];
+        let block = u128::from(self.config.block_size);
+        let (from, to) = (u128::from(s.computed), u128::from(computed));
+        self.tally.slack_steps += if self.grows() {
+            slack_below(to, block) - slack_below(from, block)
+        } else {
+            let tokens = (from + to).saturating_sub(1) * (to - from) / 2;
+            (u128::from(s.held) * block * (to - from)).saturating_sub(tokens)
+        };
+    }
+
+    /// Tokens in the cache that sequences hold beyond the first that holds them.
+    pub fn shared_tokens(&self) -> u64 {
+        self.identity.as_ref().map_or(0, |identity| identity.shared_tokens())
+    }
+
+    /// Tokens in the cache, of decodes and of prompts in part; those that sequences share for each of them.
+    pub fn held_tokens(&self) -> u64 {
+        self.decodes.held()
+            + self.prefills.iter().map(|id| u64::from(self.sequence(*id).computed)).sum::<u64>()
+    }
+}
+
+/// Σ over c < `tokens` of ⌈(c + 1)/b⌉ b − c: b (b + 1)/2 for each whole block, and b − i for the i-th of the rest.
+fn slack_below(tokens: u128, block: u128) -> u128 {
+    let (whole, rest) = (tokens / block, tokens % block);
+    whole * block * (block + 1) / 2 + rest * block - rest * rest.saturating_sub(1) / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slack_below;
+
+    #[test]
+    fn slack_by_hand() {
+        // Blocks of 4; with 0, 1, 2, 3, 4 tokens before a step there is room for 4, 3, 2, 1, 4.
+        assert_eq!([0, 1, 2, 3, 4, 5].map(|n| slack_below(n, 4)), [0, 4, 7, 9, 10, 14]);
+        assert_eq!(slack_below(1000, 1), 1000);
+    }
+}

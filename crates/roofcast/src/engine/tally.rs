@@ -1,0 +1,92 @@
+//! What an engine counts over a run: steps, tokens, preemptions, use of the cache, and what its time went to.
+//!
+//! Sums only, so that they come out the same however steps are grouped.
+
+use super::clock::Ticks;
+use super::distribution::Distribution;
+use super::price::{Decode, Price, Shares};
+
+/// The counts.
+#[derive(Debug, Clone, Default)]
+pub struct Tally {
+    /// Steps.
+    pub steps: u64,
+    /// Steps in which sequences decoded.
+    pub decode_steps: u64,
+    /// Requests admitted, again after a preemption included.
+    pub admitted: u64,
+    /// Preemptions.
+    pub preemptions: u64,
+    /// Tokens dropped with a preempted request's cache, to be computed again.
+    pub recomputed_tokens: u64,
+    /// Tokens moved to the host's memory and back.
+    pub swapped_tokens: u64,
+    /// Tokens found in the prefix cache, at every admission.
+    pub cached_tokens: u64,
+    /// Tokens computed.
+    pub scheduled_tokens: u64,
+    /// Tokens computed for a batch that waits for its longest.
+    pub idle_tokens: u64,
+    /// Most requests running.
+    pub running_peak: u64,
+    /// Most requests waiting.
+    pub waiting_peak: u64,
+    /// Most blocks held.
+    pub blocks_peak: u64,
+    /// Sum over steps of requests running.
+    pub running_steps: u64,
+    /// Sum over steps of KV tokens held, those that requests share for each of them.
+    pub token_steps: u128,
+    /// Sum over steps of KV tokens that requests hold beyond the first that holds them.
+    pub shared_steps: u128,
+    /// Sum over steps of tokens that held blocks have room for and do not hold.
+    pub slack_steps: u128,
+    /// Gaps between tokens.
+    pub itl: Distribution,
+    /// Steps of decodes alone, by their number: how many, and the tokens they saw within each reach.
+    pub decodes: Vec<(u64, Vec<u128>)>,
+    /// What the time of the other steps went to.
+    pub mixed: Shares<u128>,
+    /// Time of swaps.
+    pub swapping: Ticks,
+    /// Time with nothing to do.
+    pub idle: Ticks,
+}
+
+impl Tally {
+    /// Counts `steps` steps of `n` decodes alone that see `seen`, growing by `growth` with each.
+    pub fn decoded(&mut self, n: u64, steps: u64, seen: &[u64], growth: &[u64]) {
+        let index = n as usize;
+        if self.decodes.len() <= index {
+            self.decodes.resize(index + 1, Default::default());
+        }
+        let (count, sums) = &mut self.decodes[index];
+        *count += steps;
+        sums.resize(seen.len(), 0);
+        let pairs = u128::from(steps) * u128::from(steps.saturating_sub(1)) / 2;
+        for (sum, (seen, growth)) in sums.iter_mut().zip(seen.iter().zip(growth)) {
+            *sum += u128::from(*seen) * u128::from(steps) + u128::from(*growth) * pairs;
+        }
+    }
+
+    /// What the run's time went to.
+    pub fn shares(&self, price: &mut Price) -> Shares<Ticks> {
+        let mut shares = self.mixed;
+        let memory = price.slopes_are_memory();
+        for (n, (steps, seen)) in self.decodes.iter().enumerate().filter(|(_, (steps, _))| *steps > 0) {
+            let Decode { slope, shares: fixed, .. } = price.decode(n as u64);
+            let attending: u128 = slope.iter().zip(seen).map(|(s, c)| u128::from(*s) * c).sum();
+            let steps = u128::from(*steps);
+            shares.memory += u128::from(fixed.memory) * steps + if memory { attending } else { 0 };
+            shares.compute += u128::from(fixed.compute) * steps + if memory { 0 } else { attending };
+            shares.communication += u128::from(fixed.communication) * steps;
+            shares.host += u128::from(fixed.host) * steps;
+        }
+        Shares {
+            memory: Ticks(shares.memory),
+            compute: Ticks(shares.compute),
+            communication: Ticks(shares.communication),
+            host: Ticks(shares.host),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Replicas behind a router, and the traffic that they serve.
+//!
+//! Knows: requests are delivered at their times to the replica that the router chooses, a step that starts later sees
+//! them, and whoever is answered may send the next. Knows nothing about policies or prices.
+
+mod pools;
+mod way;
+
+pub use pools::Pools;
+pub use way::Way;
+
+use crate::engine::clock::Ticks;
+use crate::engine::state::Arrival;
+use crate::engine::{Departure, Replica};
+use crate::error::{Error, Result};
+use crate::router::{self, Router};
+use crate::simulate::results::Results;
+use crate::spec::{EngineSpec, QueuePolicy};
+use crate::workload::prediction::Guesses;
+use crate::workload::{Request, Traffic};
+
+/// Replicas, who chooses among them, and what clients see.
+pub struct Fleet {
+    /// Who serves.
+    pub replicas: Vec<Box<dyn Replica>>,
+    /// Who chooses.
+    pub router: Router,
+    /// What queues sort by.
+    pub ranking: Ranking,
+    /// What clients see.
+    pub results: Results,
+    /// Who computes prompts and who decodes, where those are not the same.
+    pub pools: Option<Pools>,
+    /// Who takes requests.
+    open: Vec<usize>,
+    departures: Vec<Departure>,
+}
+
+impl Fleet {
+    /// An idle fleet.
+    pub fn new(replicas: Vec<Box<dyn Replica>>, router: Router, ranking: Ranking, results: Results) -> Fleet {
+        let open = (0..replicas.len()).collect();
+        Fleet { replicas, router, ranking, results, pools: None, open, departures: Vec::new() }
+    }
+
+    /// The same with prefill and decode apart.
+    pub fn apart(self, pools: Pools) -> Fleet {
+        Fleet { open: pools.prefill().collect(), pools: Some(pools), ..self }
+    }
+
+    /// Serves `traffic` until every request has ended.
+    pub fn serve(&mut self, traffic: &mut Traffic) -> Result<()> {
+        loop {
+            let event = self.pools.as_ref().and_then(Pools::due);
+            let due = [event, traffic.peek().map(Ticks::from)].into_iter().flatten().min();
+            match (self.behind(), due) {
+                (None, None) => break,
+                (Some(index), due) if due.is_none_or(|at| self.replicas[index].clock() < at) => {
+                    self.step(index, due, traffic)?;
+                }
+                _ => match &mut self.pools {
+                    Some(pools) if event == due => pools.exchange(&mut self.replicas),
+                    _ => self.deliver(traffic),
+                },
+            }
+        }
+        if let Some(stuck) = self.replicas.iter().find(|r| !r.is_empty()) {
+            return Err(Error::Stuck { waiting: stuck.waiting() });
+        }
+        self.results.close();
+        Ok(())
+    }
+
+    /// The replica with work whose last step ended first.
+    fn behind(&self) -> Option<usize> {
+        if let [alone] = self.replicas.as_slice() {
+            return (!alone.is_empty()).then_some(0);
+        }
+        self.busy().min_by_key(|index| self.replicas[*index].clock())
+    }
+
+    /// Replicas with something to compute.
+    fn busy(&self) -> impl Iterator<Item = usize> {
+        let works = |index: &usize| {
+            !self.replicas[*index].is_empty() && self.pools.as_ref().is_none_or(|p| !p.is_stalled(*index))
+        };
+        (0..self.replicas.len()).filter(works)
+    }
+
+    /// One step, or a leap, of a replica; answers go back to whoever waits for them.
+    fn step(&mut self, index: usize, due: Option<Ticks>, traffic: &mut Traffic) -> Result<()> {
+        let horizon = self.horizon(index, due, traffic.is_closed());
+        let replica = &mut self.replicas[index];
+        let went = replica.step(horizon);
+        let waits = self.pools.as_mut().is_some_and(|pools| {
+            pools.fetch(index, replica.as_mut());
+            !went && pools.stall(index)
+        });
+        if !went && !waits {
+            return Err(Error::Stuck { waiting: replica.waiting() });
+        }
+        let clock = replica.clock();
+        replica.drain(&mut self.departures);
+        for gone in self.departures.drain(..) {
+            if let Some(pools) = &mut self.pools
+                && pools.hand_over(&gone, clock, index)
+            {
+                continue;
+            }
+            self.results.finish(&gone, clock, index);
+            traffic.completed(gone.arrival.user, clock.picoseconds(), gone.arrival.output_segment);
+        }
+        Ok(())
+    }
+
+    /// Until when a replica may leap: to the next arrival, and in a closed loop no further than the others, whose answers
+    /// may bring requests; nor further than replicas whose prompts it may be handed. Where a lone replica has a queue in order of arrival, a newcomer changes nothing until someone
+    /// leaves; in a closed loop even a refusal does, since the next request follows it.
+    fn horizon(&self, index: usize, due: Option<Ticks>, closed: bool) -> Ticks {
+        if self.replicas.len() == 1 {
+            let passing = self.replicas[0].blocked() && !closed;
+            return if passing { Ticks::NEVER } else { due.unwrap_or(Ticks::NEVER) };
+        }
+        let concerns = |other: &usize| {
+            *other != index && (closed || self.pools.as_ref().is_some_and(|pools| pools.concerns(*other)))
+        };
+        let others = self.busy().filter(concerns).map(|other| self.replicas[other].clock()).min();
+        [due, others].into_iter().flatten().min().unwrap_or(Ticks::NEVER)
+    }
+
+    fn deliver(&mut self, traffic: &mut Traffic) {
+        let Some(request) = traffic.next() else { return };
+        let arrival = self.results.arrive(&request, self.ranking.key(&request));
+        let prefix = router::prefix(&request.prompt);
+        let index = self.router.choose(request.user, prefix, &self.replicas, &self.open);
+        let decoded = self.pools.as_ref().is_none_or(|pools| pools.serves(&self.replicas, &arrival));
+        let replica = &mut self.replicas[index];
+        if decoded && replica.serves(&arrival) {
+            if replica.is_empty() {
+                replica.wait_until(arrival.at);
+            }
+            replica.arrive(arrival, request.prompt);
+        } else {
+            self.results.refuse(&arrival);
+            traffic.refused(request.user, request.at);
+        }
+    }
+}
+
+/// What a queue sorts by.
+#[derive(Debug, Clone)]
+pub enum Ranking {
+    /// Arrival alone.
+    Arrival,
+    /// The request's priority.
+    Priority,
+    /// Its output's length, as far as it is known.
+    Length(Box<Guesses>),
+}
+
+impl Ranking {
+    /// The ranking of a spec's queue; `seed` of the predictions' errors.
+    pub fn new(spec: &EngineSpec, seed: u64) -> Ranking {
+        match spec.policy {
+            QueuePolicy::Fcfs => Ranking::Arrival,
+            QueuePolicy::Priority => Ranking::Priority,
+            QueuePolicy::Sjf => Ranking::Length(Box::new(Guesses::new(spec.length_prediction, seed))),
+        }
+    }
+
+    fn key(&mut self, request: &Request) -> i64 {
+        match self {
+            Ranking::Arrival => 0,
+            Ranking::Priority => i64::from(request.priority),
+            Ranking::Length(guesses) => guesses.next(request.output_len),
+        }
+    }
+}
+
+/// A request as an engine takes it.
+pub(crate) fn arrival(number: u64, request: &Request, key: i64) -> Arrival {
+    Arrival {
+        number,
+        at: Ticks::from(request.at),
+        input: request.input_len,
+        output: request.output_len,
+        key,
+        user: request.user,
+        output_segment: 0,
+    }
+}

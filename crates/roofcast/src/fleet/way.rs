@@ -1,0 +1,65 @@
+//! The way of a cache from one deployment to another.
+//!
+//! Knows: every rank of the one sends its part of a prompt's cache, every rank of the other receives its part, all at once,
+//! and whoever has most to carry over its link is the last. Knows nothing about who else is on the link.
+
+use crate::accelerator::{Accelerator, Topology};
+use crate::deployment::Deployment;
+use crate::engine::HOST_LINK;
+use crate::engine::clock::Ticks;
+use crate::error::{Error, Result};
+use crate::memory;
+use crate::spec::LinkKind;
+use crate::units::{ByteRate, Picoseconds};
+
+/// Deployments at both ends, and the link between their accelerators.
+#[derive(Debug, Clone)]
+pub struct Way {
+    ends: [Deployment; 2],
+    rate: ByteRate,
+    /// From the sending of the last byte to its arrival.
+    pub latency: Ticks,
+}
+
+/// Latency of a copy through the host, where the catalog has none: that of PCIe links in it. An assumption.
+const HOST_LATENCY_S: f64 = 10e-6;
+
+impl Way {
+    /// The way over a link of the accelerator's.
+    pub fn new(from: &Deployment, to: &Deployment, link: LinkKind, place: &str) -> Result<Way> {
+        let (rate, latency) = figures(&from.accelerator, link).ok_or_else(|| {
+            let named = [LinkKind::Nvlink, LinkKind::Network, LinkKind::Pcie];
+            let there = named.into_iter().filter(|l| figures(&from.accelerator, *l).is_some());
+            let there: Vec<&str> = there.map(LinkKind::name).collect();
+            let accepted = format!("{}, which {} has", there.join(" or "), from.accelerator.id);
+            Error::field(place, "fleet.link", link.name(), accepted)
+        })?;
+        let latency = Ticks::from(Picoseconds::from_seconds(latency));
+        Ok(Way { ends: [from.clone(), to.clone()], rate, latency })
+    }
+
+    /// How long the cache of `tokens` tokens takes on the link.
+    pub fn time(&self, tokens: u64) -> Ticks {
+        let stages = |end: &Deployment| {
+            (0..end.stages.len()).map(|stage| memory::sequence_bytes(end, stage, tokens)).max()
+        };
+        let most = self.ends.iter().filter_map(stages).max().unwrap_or_default();
+        Picoseconds::moving(most, self.rate).into()
+    }
+}
+
+/// Rate and latency of a link, where an accelerator has it.
+fn figures(accelerator: &Accelerator, link: LinkKind) -> Option<(ByteRate, f64)> {
+    let within = accelerator.link.as_ref();
+    match link {
+        LinkKind::Nvlink => {
+            within.filter(|l| l.topology != Topology::Pcie).map(|l| (l.bytes_per_s, l.latency_s))
+        }
+        LinkKind::Network => accelerator.network.as_ref().map(|n| (n.bytes_per_s, n.latency_s)),
+        LinkKind::Pcie => Some(
+            within
+                .filter(|l| l.topology == Topology::Pcie)
+                .map_or((HOST_LINK, HOST_LATENCY_S), |l| (l.bytes_per_s, l.latency_s)),
+        ),
+    }
+}

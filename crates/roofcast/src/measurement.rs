@@ -1,0 +1,354 @@
+//! Measured serving performance: one row is one point of a real engine on real hardware.
+//!
+//! Knows: the columns of a measurements CSV and which deployment a row ran on. Knows nothing about forecasts.
+
+use crate::deployment::Options;
+use crate::error::{Error, Result};
+use crate::parallelism::Request;
+use crate::spec::{EngineSpec, PrecisionSpec, SchedulerKind};
+use serde::Serialize;
+
+/// How a point was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// The time of one step.
+    DecodeStep,
+    /// The first token of one prompt.
+    Prefill,
+    /// The first tokens of one batch of prompts.
+    PrefillBatch,
+    /// Prefill and mean step of one batch.
+    StaticBatchPhases,
+    /// One whole batch, end to end.
+    OfflineStaticBatch,
+    /// A fixed number of requests always in flight.
+    ClosedLoop,
+    /// Requests at a rate.
+    OpenLoop,
+    /// As much as the engine can take.
+    OfflineMaxThroughput,
+    /// All requests at once.
+    BurstAllAtOnce,
+}
+
+const KINDS: [(&str, Kind); 9] = [
+    ("decode_step", Kind::DecodeStep),
+    ("prefill", Kind::Prefill),
+    ("prefill_batch", Kind::PrefillBatch),
+    ("static_batch_phases", Kind::StaticBatchPhases),
+    ("offline_static_batch", Kind::OfflineStaticBatch),
+    ("closed_loop", Kind::ClosedLoop),
+    ("open_loop", Kind::OpenLoop),
+    ("offline_max_throughput", Kind::OfflineMaxThroughput),
+    ("burst_all_at_once", Kind::BurstAllAtOnce),
+];
+
+impl Kind {
+    /// As in the CSV.
+    pub fn name(self) -> &'static str {
+        KINDS.iter().find(|(_, k)| *k == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether a server stood between client and engine.
+    pub fn served(self) -> bool {
+        matches!(self, Kind::ClosedLoop | Kind::OpenLoop | Kind::BurstAllAtOnce)
+    }
+}
+
+/// Figures of a point, measured or forecast; milliseconds and tokens per second of the whole deployment.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Figures {
+    /// Time to first token.
+    pub ttft_ms: Option<f64>,
+    /// Time per output token after the first.
+    pub tpot_ms: Option<f64>,
+    /// End to end.
+    pub e2e_ms: Option<f64>,
+    /// Output tokens per second.
+    pub output_tok_s: Option<f64>,
+    /// Prompt and output tokens per second.
+    pub total_tok_s: Option<f64>,
+}
+
+impl Figures {
+    /// Names, in the order of [`Figures::all`].
+    pub const NAMES: [&str; 5] = ["ttft_ms", "tpot_ms", "e2e_ms", "output_tok_s", "total_tok_s"];
+
+    /// The figures in order.
+    pub fn all(&self) -> [Option<f64>; 5] {
+        [self.ttft_ms, self.tpot_ms, self.e2e_ms, self.output_tok_s, self.total_tok_s]
+    }
+}
+
+/// Token counts of requests: uniform between `min` and `max`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lengths {
+    /// Least.
+    pub min: u64,
+    /// Most.
+    pub max: u64,
+}
+
+impl Lengths {
+    /// The mean.
+    pub fn mean(self) -> f64 {
+        (self.min as f64 + self.max as f64) / 2.0
+    }
+}
+
+/// One row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measurement {
+    /// Its name.
+    pub id: String,
+    /// Where it comes from.
+    pub source: String,
+    /// How it was measured.
+    pub kind: Kind,
+    /// Hugging Face id.
+    pub model: String,
+    /// Catalog id.
+    pub hardware: String,
+    /// How the accelerators share the work.
+    pub parallelism: Request,
+    /// As in `vllm`.
+    pub engine: String,
+    /// As the source writes it; may be empty.
+    pub version: String,
+    /// Weight format.
+    pub weights: String,
+    /// KV format; empty is the engine's own choice.
+    pub kv: String,
+    /// Prompt tokens.
+    pub input: Option<Lengths>,
+    /// Output tokens.
+    pub output: Option<Lengths>,
+    /// Tokens of each sequence at a step.
+    pub context: Option<u64>,
+    /// Requests in flight, or the batch.
+    pub concurrency: Option<u64>,
+    /// Requests per second.
+    pub request_rate: Option<f64>,
+    /// What was measured.
+    pub measured: Figures,
+    /// Whether the times are medians; else means.
+    pub median: bool,
+}
+
+/// Reads a measurements CSV; `place` names the file in errors.
+pub fn read(place: &str, text: &str) -> Result<Vec<Measurement>> {
+    let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_bytes());
+    let broken = |e: csv::Error| Error::Parse { place: place.into(), message: e.to_string() };
+    let header = reader.headers().map_err(broken)?.clone();
+    for needed in ["kind", "model", "hardware"] {
+        if !header.iter().any(|h| h == needed) {
+            let accepted =
+                "a measurements CSV with the columns kind, model, hardware and those of its metrics";
+            return Err(Error::field(place, needed, "missing", accepted));
+        }
+    }
+    let mut rows = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(broken)?;
+        let line = record.position().map_or(0, csv::Position::line);
+        rows.push(Row { place: format!("{place}:{line}"), header: &header, record: &record }.read()?);
+    }
+    Ok(rows)
+}
+
+/// One line of the file.
+struct Row<'a> {
+    place: String,
+    header: &'a csv::StringRecord,
+    record: &'a csv::StringRecord,
+}
+
+impl Row<'_> {
+    fn text(&self, column: &str) -> &str {
+        let index = self.header.iter().position(|h| h == column);
+        index.and_then(|i| self.record.get(i)).unwrap_or_default().trim()
+    }
+
+    fn number(&self, column: &str) -> Result<Option<f64>> {
+        let text = self.text(column);
+        if text.is_empty() {
+            return Ok(None);
+        }
+        match text.parse::<f64>() {
+            Ok(v) if v.is_finite() && (0.0..=1e12).contains(&v) => Ok(Some(v)),
+            _ => Err(Error::field(&self.place, column, text, "empty, or a number from 0 to 10^12")),
+        }
+    }
+
+    /// A count; zero is as good as none.
+    fn count(&self, column: &str) -> Result<Option<u64>> {
+        match self.number(column)? {
+            None | Some(0.0) => Ok(None),
+            Some(n) if n.fract() == 0.0 && n <= 1e9 => Ok(Some(n as u64)),
+            Some(n) => Err(Error::field(&self.place, column, n, "empty, or a whole number up to 10^9")),
+        }
+    }
+
+    fn lengths(&self, column: &str) -> Result<Option<Lengths>> {
+        let Some(max) = self.count(column)? else { return Ok(None) };
+        let least = format!("{column}_min");
+        let min = self.count(&least)?.unwrap_or(max);
+        if min > max {
+            return Err(Error::field(&self.place, least, min, format!("at most {column}, {max}")));
+        }
+        Ok(Some(Lengths { min, max }))
+    }
+
+    fn read(&self) -> Result<Measurement> {
+        let kind = self.text("kind");
+        let known = KINDS.iter().find(|(name, _)| *name == kind);
+        let (_, kind) = known.ok_or_else(|| {
+            let names: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
+            Error::field(&self.place, "kind", format!("{kind:?}"), names.join(", "))
+        })?;
+        let measured = Figures {
+            ttft_ms: self.number("ttft_ms")?,
+            tpot_ms: self.number("tpot_ms")?,
+            e2e_ms: self.number("e2e_ms")?,
+            output_tok_s: self.number("output_tok_s")?,
+            total_tok_s: self.number("total_tok_s")?,
+        };
+        let own = |column: &str, absent: &str| match self.text(column) {
+            "" => absent.to_owned(),
+            text => text.to_owned(),
+        };
+        Ok(Measurement {
+            id: own("id", &self.place),
+            source: own("source", ""),
+            kind: *kind,
+            model: own("model", ""),
+            hardware: own("hardware", ""),
+            parallelism: self.parallelism()?,
+            engine: own("engine", "vllm"),
+            version: own("engine_version", ""),
+            weights: own("weights", ""),
+            kv: own("kv_cache", ""),
+            input: self.lengths("input_len")?,
+            output: self.lengths("output_len")?,
+            context: self.count("context_len")?,
+            concurrency: self.count("concurrency")?,
+            request_rate: self.number("request_rate")?.filter(|r| *r > 0.0),
+            measured,
+            median: self.text("stat") == "median",
+        })
+    }
+
+    /// Sources count expert ranks that are not there; the ranks of a stage bound them.
+    fn parallelism(&self) -> Result<Request> {
+        let (tp, dp) = (self.count("tp")?.unwrap_or(1), self.count("attention_dp")?.unwrap_or(1));
+        Ok(Request {
+            count: self.count("gpus")?,
+            tp: Some(tp),
+            pp: self.count("pp")?,
+            ep: self.count("ep")?.map(|ep| ep.min(tp.saturating_mul(dp))).filter(|ep| *ep > 1),
+            attention_dp: Some(dp),
+            replicas: None,
+        })
+    }
+}
+
+impl Measurement {
+    /// Rows of a group are points of one deployment.
+    pub fn group(&self) -> String {
+        [&self.source, &self.model, &self.hardware, &self.engine, &self.weights]
+            .map(String::as_str)
+            .join(" | ")
+    }
+
+    /// The deployment's options: engine and version, formats and shares. Engines are given their own scheduler.
+    pub fn options(&self) -> Options {
+        let eight =
+            self.engine == "tensorrt-llm" && ["fp8", "nvfp4", "mxfp4"].contains(&self.weights.as_str());
+        let kv = match self.kv.as_str() {
+            "" if eight => Some("fp8".to_owned()),
+            "" => None,
+            named => Some(named.to_owned()),
+        };
+        Options {
+            precision: PrecisionSpec {
+                weights: Some(self.weights.clone()).filter(|w| !w.is_empty()),
+                activations: None,
+                kv,
+            },
+            parallelism: self.parallelism,
+            engine: self.engine_spec(),
+            ..Options::default()
+        }
+    }
+
+    fn engine_spec(&self) -> EngineSpec {
+        // Some sources write settings into the version, as in `…(max_num_batched_tokens=64,max_num_seqs=32)`.
+        let setting = |key: &str| {
+            let after = self.version.split_once(&format!("{key}="))?.1;
+            after.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok().filter(|n| *n > 0)
+        };
+        let scheduler = match self.engine.as_str() {
+            "sglang" => SchedulerKind::Sglang,
+            "tensorrt-llm" => SchedulerKind::TensorrtLlm,
+            _ => SchedulerKind::Vllm,
+        };
+        // TensorRT-LLM does not split prompts: who runs it sizes the budget for a prompt beside all decodes.
+        let longest = self.input.map_or(0, |i| i.max) + self.concurrency.unwrap_or(0);
+        let whole = (scheduler == SchedulerKind::TensorrtLlm).then(|| longest.clamp(8192, 1 << 24));
+        EngineSpec {
+            name: Some(self.engine.clone()),
+            version: Some(version(&self.version)).filter(|v| !v.is_empty()),
+            served: Some(self.kind.served()),
+            scheduler,
+            max_num_batched_tokens: setting("max_num_batched_tokens").or(whole),
+            max_num_seqs: setting("max_num_seqs"),
+            ..EngineSpec::default()
+        }
+    }
+}
+
+/// The version without the image's name, a leading `v` and settings: `vllm/vllm-openai:v0.11.2` is `0.11.2`.
+fn version(text: &str) -> String {
+    let bare = text.rsplit(':').next().unwrap_or_default();
+    let bare = bare.split('(').next().unwrap_or_default().trim();
+    bare.strip_prefix('v').unwrap_or(bare).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = "id,kind,model,hardware,gpus,tp,engine,engine_version,weights,input_len,input_len_min,output_len,concurrency,ttft_ms,tpot_ms,stat\n";
+
+    #[test]
+    fn a_row_becomes_a_deployments_options() {
+        let line =
+            "a,closed_loop,m,h100-sxm,2,2,tensorrt-llm,x/y:v0.11.2,fp8,1024,819,1024,64,71.5,14.9,median\n";
+        let rows = read("f.csv", &format!("{HEADER}{line}")).unwrap();
+        let row = &rows[0];
+        // (819 + 1024)/2 = 921.5.
+        assert_eq!((row.input.unwrap().mean(), row.median), (921.5, true));
+        let options = row.options();
+        assert_eq!(options.precision.kv.as_deref(), Some("fp8"));
+        assert_eq!(options.engine.version.as_deref(), Some("0.11.2"));
+        assert_eq!(options.parallelism.tp, Some(2));
+    }
+
+    #[test]
+    fn wrong_cells_name_line_and_column() {
+        let line = "a,closed_loop,m,h100-sxm,2,2,vllm,,fp8,many,,1024,64,71.5,14.9,median\n";
+        let error = read("f.csv", &format!("{HEADER}{line}")).unwrap_err().to_string();
+        assert!(
+            error.contains("f.csv:2") && error.contains("input_len") && error.contains("many"),
+            "{error}"
+        );
+        let error = read("f.csv", "a,b\n1,2\n").unwrap_err().to_string();
+        assert!(error.contains("kind"), "{error}");
+        let settings = "2024 chunked-prefill(max_num_batched_tokens=64,max_num_seqs=32)";
+        let line = format!("a,prefill,m,h100-sxm,1,1,vllm,\"{settings}\",fp8,100,,1,1,71.5,,\n");
+        let spec = read("f.csv", &format!("{HEADER}{line}")).unwrap()[0].options().engine;
+        assert_eq!((spec.max_num_batched_tokens, spec.max_num_seqs), (Some(64), Some(32)));
+        assert_eq!(spec.version.as_deref(), Some("2024 chunked-prefill"));
+    }
+}

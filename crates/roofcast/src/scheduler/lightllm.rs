@@ -1,0 +1,73 @@
+//! LightLLM: cache by the token, and admission by the peak that the cache will reach.
+//!
+//! Knows: when each request's output ends, those that run longer hold what they have then; the largest such sum is the
+//! peak. Whoever would push it over the cache waits, so nobody is preempted. Source: the scheduler of LightLLM's
+//! `router/req_queue` ("future memory"), with the output bound as the prediction. Prompts go first, whole.
+
+use crate::engine::decodes::{Decodes, Id};
+use crate::engine::state::State;
+
+/// Decides the next step; see [`super::Policy::schedule`].
+pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
+    let mut budget = state.config.max_num_batched_tokens;
+    let mut running: Vec<(u64, u64)> = Vec::new();
+    if state.head().is_some() {
+        running = state.in_admission_order().map(|id| held_and_left(state, id)).collect();
+    }
+    while state.running() < state.config.max_num_seqs {
+        let Some(id) = state.head() else { break };
+        let known = state.sequence(id).known;
+        // Its prompt's step samples the first of its tokens.
+        running.push((u64::from(known), u64::from(state.progress(id).1 - 1)));
+        if known > budget || peak(&mut running.clone()) > room(state) {
+            break;
+        }
+        state.admit(known);
+        budget -= known;
+    }
+    if !state.pieces.is_empty() {
+        return false;
+    }
+    super::make_room(state);
+    state.take_decode_blocks();
+    true
+}
+
+/// As running requests near their ends, the peak with a newcomer falls from step to step.
+pub(super) fn patience<D: Decodes>(state: &State<D>) -> u64 {
+    if state.waiting() > 0 && state.running() < state.config.max_num_seqs { 1 } else { u64::MAX }
+}
+
+/// KV tokens of the whole cache.
+fn room<D: Decodes>(state: &State<D>) -> u64 {
+    state.config.blocks * u64::from(state.config.block_size)
+}
+
+/// Tokens in the cache, and tokens still to come.
+fn held_and_left<D: Decodes>(state: &State<D>, id: Id) -> (u64, u64) {
+    let (held, left) = state.progress(id);
+    (u64::from(held), u64::from(left))
+}
+
+/// The most tokens that will be held at once: when a request ends, those that last longer hold what they have then.
+fn peak(requests: &mut [(u64, u64)]) -> u64 {
+    requests.sort_unstable_by_key(|(_, left)| std::cmp::Reverse(*left));
+    let mut held = 0;
+    let with = |(index, (now, left)): (usize, &(u64, u64))| {
+        held += now;
+        held + (index as u64 + 1) * left
+    };
+    requests.iter().enumerate().map(with).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::peak;
+
+    #[test]
+    fn peaks_by_hand() {
+        // (held, left): when the one with 2 left ends, 10 + 5 + 2·2 = 19; when the one with 8 left ends, 10 + 8 = 18.
+        assert_eq!(peak(&mut [(5, 2), (10, 8)]), 19);
+        assert_eq!(peak(&mut []), 0);
+    }
+}

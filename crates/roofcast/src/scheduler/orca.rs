@@ -1,0 +1,25 @@
+//! Orca's iteration-level scheduling (OSDI 2022): prompts join and leave between steps, whole prompts beside decodes.
+//!
+//! Knows: space is reserved when a request is admitted ([`Reservation`](crate::engine::config::Reservation)), so nobody
+//! is ever preempted.
+
+use crate::engine::decodes::Decodes;
+use crate::engine::state::State;
+
+/// Decides the next step; see [`super::Policy::schedule`].
+pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
+    admit(state);
+    true
+}
+
+/// Admits whole prompts while seats and reserved space last.
+pub(super) fn admit<D: Decodes>(state: &mut State<D>) {
+    while state.running() < state.config.max_num_seqs {
+        let Some(id) = state.head() else { return };
+        let known = state.sequence(id).known;
+        if state.admission_blocks(id, known) > state.free() {
+            return;
+        }
+        state.admit(known);
+    }
+}

@@ -1,0 +1,20 @@
+//! Static batching, as FasterTransformer served: a batch is formed, computed to its longest output, and answered whole.
+//!
+//! Knows: nobody joins a running batch, and whoever ends early keeps seat and space until the last one ends.
+
+use crate::engine::decodes::Decodes;
+use crate::engine::state::{Piece, State};
+
+/// Decides the next step; see [`super::Policy::schedule`].
+pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
+    if state.running() > 0 {
+        return true;
+    }
+    super::orca::admit(state);
+    false
+}
+
+/// Steps until the longest output of a batch whose prompts are computed.
+pub(super) fn longest<D: Decodes>(state: &State<D>, whole: &[Piece]) -> u32 {
+    whole.iter().map(|p| state.sequence(p.id).arrival.output - 1).max().unwrap_or(0)
+}

@@ -1,0 +1,47 @@
+//! vLLM v0 (SOSP 2023, up to 0.8): prompts first, decodes when no prompt can be admitted.
+//!
+//! Knows: a step computes whole prompts or decodes, never both, so that newcomers stall everyone's next token; the last
+//! admitted is preempted when blocks run out, by recompute or by swap; who was swapped out comes back before anyone new.
+
+use crate::engine::decodes::Decodes;
+use crate::engine::state::State;
+
+/// Decides the next step; see [`super::Policy::schedule`].
+pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
+    if state.swapped().is_empty() && admit(state) {
+        return false;
+    }
+    if !super::make_room(state) {
+        swap_in(state);
+    }
+    state.take_decode_blocks();
+    true
+}
+
+/// Admits whole prompts while budget, seats and blocks above the watermark last; whether there were any.
+fn admit<D: Decodes>(state: &mut State<D>) -> bool {
+    let mut budget = state.config.max_num_batched_tokens;
+    while state.running() < state.config.max_num_seqs {
+        let Some(id) = state.head() else { break };
+        let known = state.sequence(id).known;
+        let kept = if state.running() > 0 { state.config.watermark_blocks } else { 0 };
+        if known > budget || state.admission_blocks(id, known) + kept > state.free() {
+            break;
+        }
+        state.admit(known);
+        budget -= known;
+    }
+    !state.pieces.is_empty()
+}
+
+/// Brings back those swapped out while there is room for them and for everyone's next token.
+fn swap_in<D: Decodes>(state: &mut State<D>) {
+    while let Some(&id) = state.swapped().first() {
+        let kept = if state.running() > 0 { state.config.watermark_blocks } else { 0 };
+        let needed = state.blocks(state.sequence(id).computed) + 1 + state.decode_blocks(1) + kept;
+        if needed > state.free() || state.running() >= state.config.max_num_seqs {
+            return;
+        }
+        state.swap_in();
+    }
+}

@@ -1,0 +1,371 @@
+//! A workload through an engine in virtual time, and what came of it.
+//!
+//! Knows: which replicas a deployment has, what their counts add up to, and whether the load was more than they can
+//! carry. What clients saw is in [`results`].
+
+mod provision;
+pub mod results;
+
+use crate::cost::{Utilization, cost};
+use crate::deployment::Deployment;
+use crate::engine::Replica;
+use crate::engine::clock::Ticks;
+use crate::engine::config::Config;
+use crate::engine::price::Shares;
+use crate::engine::tally::Tally;
+use crate::error::{Error, Result};
+use crate::fleet::{Fleet, Ranking};
+use crate::operator::Batch;
+use crate::record::Record;
+use crate::spec::{CostKind, QueuePolicy, SchedulerKind, Spec};
+use crate::summary::Summary;
+use crate::timeline::Timeline;
+use crate::timeline::series::{Point, Series, together};
+use crate::timeline::trace::Trace;
+use crate::workload::{Traffic, Workload};
+use provision::Provision;
+pub use provision::{FleetUse, PoolUse, Transfers};
+use results::{Results, Sample};
+use serde::Serialize;
+
+/// What is kept of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Take equal steps at once; the results are the same without.
+    pub leap: bool,
+    /// Keep a record for each request.
+    pub records: bool,
+    /// Keep each replica's levels over time.
+    pub series: bool,
+    /// Keep so many events of steps and requests, all replicas together.
+    pub trace: Option<u64>,
+}
+
+/// A run and what came of it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Simulation {
+    /// What a step was priced at.
+    pub cost: CostKind,
+    /// Requests that came.
+    pub requests: u64,
+    /// Requests that no engine with these settings could serve.
+    pub refused: u64,
+    /// What clients saw, in vLLM's keys.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// What the spec's engine came to.
+    pub settings: Settings,
+    /// What the engines did, all replicas together.
+    pub activity: Activity,
+    /// What the KV cache was used for.
+    pub kv_cache: CacheUse,
+    /// What the replicas' time went to, in seconds of all of them together.
+    pub time: TimeShares,
+    /// A decode step at the mean batch and context of the run, at the limit; of a microbatch where stages work on several.
+    pub limit_tpot_ms: f64,
+    /// Dollars and joules.
+    pub expense: Expense,
+    /// What served, and what went from one to the other.
+    pub fleet: FleetUse,
+    /// Whether more came than could be served.
+    pub load: Load,
+    /// Every completed request's latencies.
+    #[serde(skip)]
+    pub latencies: [(&'static str, Sample); 3],
+    /// One for each request, where they were kept.
+    #[serde(skip)]
+    pub records: Vec<Record>,
+    /// Each replica's levels over the same intervals, where they were kept.
+    #[serde(skip)]
+    pub series: Vec<Vec<Point>>,
+    /// Each replica's first events, where they were kept.
+    #[serde(skip)]
+    pub traces: Vec<Trace>,
+}
+
+/// An engine's settings with every default filled in, by vLLM's names.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Settings {
+    /// The scheduling policy.
+    pub scheduler: SchedulerKind,
+    /// Who comes first.
+    pub policy: QueuePolicy,
+    /// Requests that run at once.
+    pub max_num_seqs: u64,
+    /// Tokens of a step.
+    pub max_num_batched_tokens: u32,
+    /// The longest request that is served, prompt and output.
+    pub max_model_len: u32,
+    /// Whether a prompt may be split over steps.
+    pub enable_chunked_prefill: bool,
+    /// Whether blocks are found again by their content.
+    pub enable_prefix_caching: bool,
+    /// Whether the run leapt; the results are the same without.
+    pub leap: bool,
+}
+
+/// What the engines did.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Activity {
+    /// Steps.
+    pub steps: u64,
+    /// Requests running in a step, in the mean.
+    pub mean_running: f64,
+    /// The most in a step of one replica.
+    pub max_running: u64,
+    /// The most waiting at one replica.
+    pub max_waiting: u64,
+    /// Preemptions.
+    pub preemptions: u64,
+    /// Tokens computed.
+    pub scheduled_tokens: u64,
+    /// Tokens of preempted requests that were computed again.
+    pub recomputed_tokens: u64,
+    /// Tokens moved to the host's memory and back.
+    pub swapped_tokens: u64,
+    /// Tokens found in the prefix cache.
+    pub cached_tokens: u64,
+    /// Tokens computed for seats of a static batch whose request had ended.
+    pub idle_tokens: u64,
+}
+
+/// What the KV cache was used for, of one replica.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct CacheUse {
+    /// Blocks that requests can hold.
+    pub blocks: u64,
+    /// Tokens of a block.
+    pub block_size: u64,
+    /// The most that were held.
+    pub max_blocks: u64,
+    /// Share of the blocks held, in the mean over steps.
+    pub mean_usage: f64,
+    /// Share of the held room that no token stood in, in the mean over steps.
+    pub internal_fragmentation: f64,
+}
+
+/// Seconds by what bound them.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct TimeShares {
+    /// Memory bandwidth.
+    pub memory_s: f64,
+    /// Arithmetic.
+    pub compute_s: f64,
+    /// Links.
+    pub communication_s: f64,
+    /// Host and launches.
+    pub host_s: f64,
+    /// Moving caches between device and host.
+    pub swap_s: f64,
+    /// Nothing to do.
+    pub idle_s: f64,
+}
+
+impl TimeShares {
+    /// With something to do.
+    pub fn busy_s(&self) -> f64 {
+        self.memory_s + self.compute_s + self.communication_s + self.host_s + self.swap_s
+    }
+
+    fn plus(self, other: TimeShares) -> TimeShares {
+        TimeShares {
+            memory_s: self.memory_s + other.memory_s,
+            compute_s: self.compute_s + other.compute_s,
+            communication_s: self.communication_s + other.communication_s,
+            host_s: self.host_s + other.host_s,
+            swap_s: self.swap_s + other.swap_s,
+            idle_s: self.idle_s + other.idle_s,
+        }
+    }
+}
+
+/// What the run took.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Expense {
+    /// Dollars per hour of all accelerators, where the price is known.
+    pub dollars_per_hour: Option<f64>,
+    /// Dollars per million output tokens of the run.
+    pub dollars_per_million_output_tokens: Option<f64>,
+    /// Board power over busy time and a fifth of it over idle time, where it is known.
+    pub joules: Option<f64>,
+    /// Of these, per output token.
+    pub joules_per_output_token: Option<f64>,
+}
+
+/// Whether more came than could be served.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Load {
+    /// Requests per second that came; none in a closed loop.
+    pub offered_per_s: Option<f64>,
+    /// Whether the queue grew for as long as requests came.
+    pub overloaded: bool,
+    /// Requests per second that were answered while it grew: the most that is stable.
+    pub stable_per_s: Option<f64>,
+}
+
+/// Share of the board power that an idle accelerator takes. An assumption, of the size of the idle power of data-centre
+/// GPUs with their clocks up.
+const IDLE_POWER: f64 = 0.2;
+
+/// Runs the workload of `spec` on `deployment`; `place` names the spec in errors.
+pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Options) -> Result<Simulation> {
+    let missing =
+        || Error::field(place, "workload", "missing", "[workload] with arrivals, input_len and output_len");
+    let workload = spec.workload.as_ref().ok_or_else(missing)?;
+    let mut traffic = Traffic::new(workload, place)?;
+    let context = mean_context(workload);
+    let shared = traffic.shares_prompts();
+    let provision = Provision::resolve(deployment, &spec.fleet, place)?;
+    let mut replicas = provision.replicas(context, shared, options.leap)?;
+    let count = replicas.len() as u64;
+    replicas.iter_mut().for_each(|replica| *replica.timeline() = timeline(count, options));
+    let engine = &deployment.options.engine;
+    let router = provision.router(workload.seed);
+    let ranking = Ranking::new(engine, workload.seed);
+    let open = workload.arrivals.rate().map(|_| traffic.total());
+    let results = Results::new(spec.slo, options.records, open);
+    let mut fleet = Fleet::new(replicas, router, ranking, results);
+    if let Some(pools) = provision.pools(workload.seed, place)? {
+        fleet = fleet.apart(pools);
+    }
+    fleet.serve(&mut traffic)?;
+    let (config, _) = Config::resolve(&provision.serving, context, shared)?;
+    let settings = Settings {
+        scheduler: engine.scheduler,
+        policy: engine.policy,
+        max_num_seqs: config.max_num_seqs,
+        max_num_batched_tokens: config.max_num_batched_tokens,
+        max_model_len: config.max_model_len,
+        enable_chunked_prefill: config.enable_chunked_prefill,
+        enable_prefix_caching: config.prefix_caching,
+        leap: options.leap,
+    };
+    Ok(report(&provision, &config, settings, fleet))
+}
+
+/// What one of `replicas` keeps over time; events are shared out evenly.
+fn timeline(replicas: u64, options: Options) -> Option<Box<Timeline>> {
+    let trace = options.trace.map(|most| Trace::new(most / replicas));
+    let series = options.series.then(Series::default);
+    (trace.is_some() || series.is_some()).then(|| Box::new(Timeline { series, trace }))
+}
+
+/// Tokens of a request half way through its output, in the mean.
+fn mean_context(workload: &Workload) -> u64 {
+    (workload.input_mean() + workload.output_mean() / 2.0) as u64
+}
+
+fn report(provision: &Provision, config: &Config, settings: Settings, mut fleet: Fleet) -> Simulation {
+    let itl =
+        fleet.replicas.iter().skip(1).fold(fleet.replicas[0].tally().itl.clone(), |mut all, replica| {
+            all.merge(&replica.tally().itl);
+            all
+        });
+    let end = fleet.replicas.iter().map(|r| r.clock()).max().unwrap_or_default();
+    let timelines = fleet.replicas.iter_mut().filter_map(|r| r.timeline().take());
+    let (series, traces): (Vec<_>, Vec<_>) = timelines.map(|t| (t.series, t.trace)).unzip();
+    let summary = fleet.results.summary(&itl);
+    let times: Vec<TimeShares> =
+        fleet.replicas.iter_mut().map(|replica| time(replica.as_mut(), end)).collect();
+    let tallies: Vec<&Tally> = fleet.replicas.iter().map(|r| r.tally()).collect();
+    // Batch and cache are those of the replicas that decode.
+    let serving = &tallies[provision.prefillers() as usize..];
+    let decoding = activity(serving);
+    let tokens: u128 = serving.iter().map(|t| t.token_steps).sum();
+    let mean_tokens = ratio(tokens as f64, decoding.steps as f64);
+    Simulation {
+        cost: provision.serving.options.engine.cost,
+        settings,
+        requests: fleet.results.taken,
+        refused: fleet.results.refused,
+        activity: activity(&tallies),
+        kv_cache: cache_use(config, serving, mean_tokens),
+        time: times.iter().copied().fold(TimeShares::default(), TimeShares::plus),
+        limit_tpot_ms: limit_tpot_ms(&provision.serving, &decoding, mean_tokens),
+        expense: expense(provision, &summary, &times),
+        fleet: provision::used(provision, &fleet, &times),
+        load: fleet.results.load(),
+        summary,
+        latencies: fleet.results.latencies(),
+        records: fleet.results.records.take().unwrap_or_default(),
+        series: together(series.into_iter().flatten().collect(), end),
+        traces: traces.into_iter().flatten().collect(),
+    }
+}
+
+/// A decode step of the mean batch and context at the limit.
+fn limit_tpot_ms(deployment: &Deployment, activity: &Activity, mean_tokens: f64) -> f64 {
+    let context = ratio(mean_tokens, activity.mean_running).round().max(1.0) as u64;
+    let batch = (activity.mean_running.round().max(1.0) as u64).div_ceil(deployment.parallelism.pp);
+    let batch = Batch::decode(batch * deployment.parallelism.replicas, context);
+    self::cost(deployment, &batch, Utilization::FULL).limit_with_communication.ms()
+}
+
+fn activity(tallies: &[&Tally]) -> Activity {
+    let sum = |of: fn(&Tally) -> u64| tallies.iter().map(|t| of(t)).sum::<u64>();
+    let most = |of: fn(&Tally) -> u64| tallies.iter().map(|t| of(t)).max().unwrap_or(0);
+    let steps = sum(|t| t.steps);
+    Activity {
+        steps,
+        mean_running: ratio(sum(|t| t.running_steps) as f64, steps as f64),
+        max_running: most(|t| t.running_peak),
+        max_waiting: most(|t| t.waiting_peak),
+        preemptions: sum(|t| t.preemptions),
+        scheduled_tokens: sum(|t| t.scheduled_tokens),
+        recomputed_tokens: sum(|t| t.recomputed_tokens),
+        swapped_tokens: sum(|t| t.swapped_tokens),
+        cached_tokens: sum(|t| t.cached_tokens),
+        idle_tokens: sum(|t| t.idle_tokens),
+    }
+}
+
+fn cache_use(config: &Config, tallies: &[&Tally], mean_tokens: f64) -> CacheUse {
+    let steps: u64 = tallies.iter().map(|t| t.steps).sum();
+    let mean =
+        |of: fn(&Tally) -> u128| ratio(tallies.iter().map(|t| of(t)).sum::<u128>() as f64, steps as f64);
+    let slack = mean(|t| t.slack_steps);
+    let held = mean_tokens - mean(|t| t.shared_steps) + slack;
+    let block_size = u64::from(config.block_size);
+    CacheUse {
+        blocks: config.blocks,
+        block_size,
+        max_blocks: tallies.iter().map(|t| t.blocks_peak).max().unwrap_or(0),
+        mean_usage: held / (config.blocks * block_size) as f64,
+        internal_fragmentation: ratio(slack, held),
+    }
+}
+
+fn time(replica: &mut dyn Replica, end: Ticks) -> TimeShares {
+    let Shares { memory, compute, communication, host } = replica.shares();
+    TimeShares {
+        memory_s: memory.seconds(),
+        compute_s: compute.seconds(),
+        communication_s: communication.seconds(),
+        host_s: host.seconds(),
+        swap_s: replica.tally().swapping.seconds(),
+        idle_s: (replica.tally().idle + (end - replica.clock())).seconds(),
+    }
+}
+
+fn expense(provision: &Provision, summary: &Summary, times: &[TimeShares]) -> Expense {
+    let chip = &provision.serving.accelerator;
+    let accelerators = |index: usize| provision.accelerators(index) as f64;
+    let count: f64 = (0..times.len()).map(accelerators).sum();
+    let dollars_per_hour = chip.price.as_ref().map(|p| p.usd_per_hour * count);
+    let tokens = summary.total_output_tokens as f64;
+    let powered =
+        |(index, t): (usize, &TimeShares)| accelerators(index) * (t.busy_s() + IDLE_POWER * t.idle_s);
+    let joules = chip.power_w.map(|w| w * times.iter().enumerate().map(powered).sum::<f64>());
+    let per_token = |total: f64| (tokens > 0.0).then(|| total / tokens);
+    Expense {
+        dollars_per_hour,
+        dollars_per_million_output_tokens: dollars_per_hour
+            .and_then(|d| per_token(d * summary.duration / 3600.0 * 1e6)),
+        joules,
+        joules_per_output_token: joules.and_then(per_token),
+    }
+}
+
+fn ratio(a: f64, b: f64) -> f64 {
+    if b > 0.0 { a / b } else { 0.0 }
+}

@@ -1,0 +1,178 @@
+//! Which replicas serve a workload, and what they are made of.
+//!
+//! Knows: equal replicas of one deployment, or pools of two variations of it. Knows nothing about traffic.
+
+use super::TimeShares;
+use crate::deployment::Deployment;
+use crate::engine::{self, Replica};
+use crate::error::{Error, Result};
+use crate::fleet::{Fleet, Pools, Way};
+use crate::parallelism::Request;
+use crate::router::Router;
+use crate::spec::{FleetSpec, PoolSpec, SchedulerKind};
+use serde::Serialize;
+
+/// What a fleet is made of.
+pub(super) struct Provision {
+    /// Where others decode: the replicas that compute prompts.
+    pub(super) prefill: Option<Deployment>,
+    /// The replicas that decode, and compute prompts unless others do.
+    pub(super) serving: Deployment,
+    fleet: FleetSpec,
+}
+
+/// What served.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct FleetUse {
+    /// Accelerators of all replicas.
+    pub accelerators: u64,
+    /// The replicas that compute prompts for others, where there are some.
+    pub prefill: Option<PoolUse>,
+    /// The others.
+    pub serving: PoolUse,
+    /// What went from the ones to the others.
+    pub transfers: Option<Transfers>,
+}
+
+/// Replicas of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PoolUse {
+    /// How many.
+    pub replicas: u64,
+    /// Accelerators of each.
+    pub accelerators_each: u64,
+    /// Share of their time in which they computed.
+    pub busy: f64,
+}
+
+/// Caches that went from replica to replica.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Transfers {
+    /// How many.
+    pub count: u64,
+    /// Milliseconds on the link, in the mean.
+    pub mean_ms: f64,
+}
+
+/// What served, and how long of its time.
+pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares]) -> FleetUse {
+    let pool = |deployment: &Deployment, times: &[TimeShares]| {
+        let busy: f64 = times.iter().map(TimeShares::busy_s).sum();
+        let idle: f64 = times.iter().map(|t| t.idle_s).sum();
+        PoolUse {
+            replicas: times.len() as u64,
+            accelerators_each: deployment.parallelism.count() / deployment.parallelism.replicas,
+            busy: if busy > 0.0 { busy / (busy + idle) } else { 0.0 },
+        }
+    };
+    let (prompts, others) = times.split_at(provision.prefillers() as usize);
+    let transfers = fleet.pools.as_ref().map(|pools| Transfers {
+        count: pools.transfers,
+        mean_ms: pools.on_the_link.ms() / pools.transfers.max(1) as f64,
+    });
+    FleetUse {
+        accelerators: (0..times.len()).map(|index| provision.accelerators(index)).sum(),
+        prefill: provision.prefill.as_ref().map(|deployment| pool(deployment, prompts)),
+        serving: pool(&provision.serving, others),
+        transfers,
+    }
+}
+
+impl Provision {
+    /// What `[fleet]` makes of a deployment; `place` names the spec in errors.
+    pub(super) fn resolve(deployment: &Deployment, fleet: &FleetSpec, place: &str) -> Result<Provision> {
+        let missing = |field: &str, accepted: &str| Err(Error::field(place, field, "missing", accepted));
+        let (prefill, decode) = match (fleet.prefill, fleet.decode) {
+            (None, None) => {
+                if let Some(link) = fleet.link {
+                    let accepted =
+                        "left out without fleet.prefill and fleet.decode, between which caches travel";
+                    return Err(Error::field(place, "fleet.link", link.name(), accepted));
+                }
+                return Ok(Provision { prefill: None, serving: deployment.clone(), fleet: *fleet });
+            }
+            (None, Some(_)) => return missing("fleet.prefill", "the pool that computes prompts"),
+            (Some(_), None) => return missing("fleet.decode", "the pool that decodes"),
+            (Some(prefill), Some(decode)) => (prefill, decode),
+        };
+        let asked = &deployment.options;
+        let elsewhere = [("replicas", asked.parallelism.replicas), ("count", asked.parallelism.count)];
+        for (field, value) in elsewhere {
+            if let Some(value) = value {
+                let accepted = "left out: fleet.prefill and fleet.decode have their own replicas";
+                return Err(Error::field(place, field, value, accepted));
+            }
+        }
+        if asked.engine.scheduler != SchedulerKind::Vllm || engine::by_block(&asked.engine) {
+            let found = "one that runs block by block, or not vllm's";
+            let accepted = "vllm without priority, async_scheduling and long_prefill_token_threshold, where prefill \
+                            and decode are apart";
+            return Err(Error::field(place, "engine.scheduler", found, accepted));
+        }
+        let prefill = pool(deployment, &prefill, None)?;
+        // What a decode replica has of earlier prompts is not looked for: caches come whole.
+        let serving = pool(deployment, &decode, Some(false))?;
+        Ok(Provision { prefill: Some(prefill), serving, fleet: *fleet })
+    }
+
+    /// The replicas, those that compute prompts for others first.
+    pub(super) fn replicas(&self, context: u64, shared: bool, leap: bool) -> Result<Vec<Box<dyn Replica>>> {
+        let prefill = self.prefill.iter().flat_map(|d| (0..d.parallelism.replicas).map(move |_| d));
+        let mut replicas =
+            prefill.map(|d| engine::prefiller(d, context, shared, leap)).collect::<Result<Vec<_>>>()?;
+        for _ in 0..self.serving.parallelism.replicas {
+            replicas.push(engine::replica(&self.serving, context, shared, leap)?);
+        }
+        Ok(replicas)
+    }
+
+    /// Replicas that compute prompts for others.
+    pub(super) fn prefillers(&self) -> u64 {
+        self.prefill.as_ref().map_or(0, |d| d.parallelism.replicas)
+    }
+
+    /// The pools, if prompts are computed apart.
+    pub(super) fn pools(&self, seed: u64, place: &str) -> Result<Option<Pools>> {
+        let Some(prefill) = &self.prefill else { return Ok(None) };
+        let Some(link) = self.fleet.link else {
+            return Err(Error::field(place, "fleet.link", "missing", "nvlink, network or pcie"));
+        };
+        let way = Way::new(prefill, &self.serving, link, place)?;
+        let routing = self.fleet.decode.and_then(|pool| pool.router).unwrap_or(self.fleet.router);
+        let decode = self.serving.parallelism.replicas as usize;
+        Ok(Some(Pools::new(self.prefillers() as usize, decode, Router::new(routing, seed), way)))
+    }
+
+    /// Who of those that take requests takes one.
+    pub(super) fn router(&self, seed: u64) -> Router {
+        let routing = self.fleet.prefill.and_then(|pool| pool.router).unwrap_or(self.fleet.router);
+        Router::new(routing, seed)
+    }
+
+    /// Accelerators of replica `index`.
+    pub(super) fn accelerators(&self, index: usize) -> u64 {
+        let one = |d: &Deployment| d.parallelism.count() / d.parallelism.replicas;
+        match &self.prefill {
+            Some(prefill) if (index as u64) < prefill.parallelism.replicas => one(prefill),
+            _ => one(&self.serving),
+        }
+    }
+}
+
+/// A deployment of a pool's replicas: like `base` but for what the pool says.
+fn pool(base: &Deployment, spec: &PoolSpec, prefix_caching: Option<bool>) -> Result<Deployment> {
+    let mut options = base.options.clone();
+    let parallelism = options.parallelism;
+    options.parallelism = Request {
+        tp: spec.tp.or(parallelism.tp),
+        pp: spec.pp.or(parallelism.pp),
+        replicas: spec.replicas.or(Some(1)),
+        ..parallelism
+    };
+    let engine = &mut options.engine;
+    engine.max_num_seqs = spec.max_num_seqs.or(engine.max_num_seqs);
+    engine.max_num_batched_tokens = spec.max_num_batched_tokens.or(engine.max_num_batched_tokens);
+    engine.num_gpu_blocks = spec.num_gpu_blocks.or(engine.num_gpu_blocks);
+    engine.enable_prefix_caching = prefix_caching.or(engine.enable_prefix_caching);
+    Deployment::resolve(base.model.clone(), base.accelerator.clone(), &options)
+}

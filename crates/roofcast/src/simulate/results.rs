@@ -1,0 +1,254 @@
+//! What clients saw of a run: request by request, or summed up in bounded memory.
+
+use crate::engine::Departure;
+use crate::engine::clock::Ticks;
+use crate::engine::distribution::Distribution;
+use crate::engine::state::Arrival;
+use crate::fleet;
+use crate::record::{Outcome, Record};
+use crate::simulate::Load;
+use crate::spec::Slo;
+use crate::summary::{Statistics, Summary};
+use crate::units::Picoseconds;
+use crate::workload::Request;
+
+/// Values of one metric: all of them while they are few, bins beyond.
+#[derive(Debug, Clone, Default)]
+pub struct Sample {
+    few: Vec<Ticks>,
+    many: Option<Distribution>,
+}
+
+/// Values that are kept one by one.
+const FEW: usize = 10_000;
+
+impl Sample {
+    fn add(&mut self, span: Ticks) {
+        match &mut self.many {
+            Some(bins) => bins.add(span, 1),
+            None if self.few.len() < FEW => self.few.push(span),
+            None => {
+                let mut bins = Distribution::default();
+                self.few.drain(..).chain([span]).for_each(|t| bins.add(t, 1));
+                self.many = Some(bins);
+            }
+        }
+    }
+
+    /// `count` evenly spaced shares of the values up to all of them, each with the value that so many do not exceed; none
+    /// where there are no values.
+    pub fn shares(&self, count: usize) -> Vec<(f64, f64)> {
+        let mut few = self.few.clone();
+        few.sort_unstable();
+        let value = |step: usize| match &self.many {
+            Some(bins) => Some(bins.quantile(step as f64 / count as f64)),
+            None => few.get((step * few.len()).div_ceil(count).saturating_sub(1)).map(|t| t.ms()),
+        };
+        (1..=count).filter_map(|step| Some((value(step)?, step as f64 / count as f64))).collect()
+    }
+
+    /// Exact while the values are few; beyond, quantiles within 0.1 %.
+    pub fn statistics(&self) -> Statistics {
+        match &self.many {
+            Some(bins) => bins.statistics(),
+            None => {
+                // In order, so that sums come out the same whoever of several replicas is asked first.
+                let mut few = self.few.clone();
+                few.sort_unstable();
+                Statistics::of(&mut few.into_iter().map(Ticks::ms).collect::<Vec<f64>>())
+            }
+        }
+    }
+}
+
+/// What clients saw.
+#[derive(Debug, Clone, Default)]
+pub struct Results {
+    slo: Slo,
+    /// Its bounds on TTFT, TPOT and E2EL.
+    most: [Ticks; 3],
+    /// Requests that came.
+    pub taken: u64,
+    /// Requests that got all their tokens.
+    pub completed: u64,
+    /// Requests that no engine with these settings could serve.
+    pub refused: u64,
+    input: u64,
+    output: u64,
+    good: u64,
+    ttft: Sample,
+    tpot: Sample,
+    e2el: Sample,
+    first: Option<Ticks>,
+    /// When the last token came.
+    pub end: Ticks,
+    last: Ticks,
+    /// How many are to come, where their times do not wait for answers.
+    open: Option<u64>,
+    /// Requests of the second and of the last quarter: how many, their times of arrival, and what they waited.
+    quarters: [(u64, u128, u128); 2],
+    /// One for each request, where they are kept.
+    pub records: Option<Vec<Record>>,
+}
+
+impl Results {
+    /// Nothing yet; `records` says whether each request is kept.
+    /// `open` is how many requests are to come where their times do not wait for answers.
+    pub fn new(slo: Slo, records: bool, open: Option<u64>) -> Results {
+        let bound =
+            |ms: Option<f64>| ms.map_or(Ticks::NEVER, |ms| Picoseconds::from_seconds(ms / 1e3).into());
+        let most = [slo.ttft_p99_ms, slo.tpot_p99_ms, slo.e2el_p99_ms].map(bound);
+        Results { slo, most, open, records: records.then(Vec::new), ..Results::default() }
+    }
+
+    /// A request comes: how the engine takes it.
+    pub(crate) fn arrive(&mut self, request: &Request, key: i64) -> Arrival {
+        let arrival = fleet::arrival(self.taken, request, key);
+        self.taken += 1;
+        self.first.get_or_insert(arrival.at);
+        self.last = self.last.max(arrival.at);
+        arrival
+    }
+
+    /// No engine with these settings could serve it.
+    pub(crate) fn refuse(&mut self, arrival: &Arrival) {
+        self.refused += 1;
+        if let Some(records) = &mut self.records {
+            records.push(Record { outcome: Outcome::Refused, output_len: 0, ..record(arrival, arrival.at) });
+        }
+    }
+
+    /// A request of replica `replica` has all its tokens at `end`.
+    pub(crate) fn finish(&mut self, gone: &Departure, end: Ticks, replica: usize) {
+        let Departure { arrival, first, preemptions, cached, .. } = gone;
+        let (ttft, e2el) = (*first - arrival.at, end - arrival.at);
+        let tpot = (arrival.output > 1).then(|| (end - *first) / u64::from(arrival.output - 1));
+        self.watch(arrival, ttft);
+        self.completed += 1;
+        self.input += u64::from(arrival.input);
+        self.output += u64::from(arrival.output);
+        self.ttft.add(ttft);
+        self.e2el.add(e2el);
+        if let Some(tpot) = tpot {
+            self.tpot.add(tpot);
+        }
+        self.end = self.end.max(end);
+        let [most_ttft, most_tpot, most_e2el] = self.most;
+        let good = ttft <= most_ttft && tpot.is_none_or(|t| t <= most_tpot) && e2el <= most_e2el;
+        self.good += u64::from(good);
+        if let Some(records) = &mut self.records {
+            records.push(Record {
+                first_token: Some(first.picoseconds()),
+                preemptions: u64::from(*preemptions),
+                cached_tokens: *cached,
+                replica: replica as u64,
+                ..record(arrival, end)
+            });
+        }
+    }
+
+    /// Takes note of what requests of the second and of the last quarter waited for their first token.
+    fn watch(&mut self, arrival: &Arrival, ttft: Ticks) {
+        let Some(total) = self.open else { return };
+        let quarter = match arrival.number * 4 / total.max(1) {
+            1 => &mut self.quarters[0],
+            3 => &mut self.quarters[1],
+            _ => return,
+        };
+        quarter.0 += 1;
+        quarter.1 += arrival.at.0;
+        quarter.2 += ttft.0;
+    }
+
+    /// Whether the queue grew for as long as requests came. Where λ come and μ < λ are served each second, the wait of a
+    /// request grows by λ/μ − 1 seconds with every second that it comes later; that growth between the second and the last
+    /// quarter of the requests tells μ.
+    pub fn load(&self) -> Load {
+        let span = (self.last - self.first.unwrap_or_default()).seconds();
+        let Some(total) = self.open.filter(|n| *n > 1 && span > 0.0) else { return Load::default() };
+        let offered = (total - 1) as f64 / span;
+        let mean = |sum: u128, count: u64| sum as f64 / count.max(1) as f64;
+        let [(n2, at2, wait2), (n4, at4, wait4)] = self.quarters;
+        let (waited, waits) = (mean(wait2, n2), mean(wait4, n4));
+        let growth = (waits - waited) / (mean(at4, n4) - mean(at2, n2)).max(1.0);
+        let overloaded = n2 > 0 && n4 > 0 && growth > 0.02 && waits > 1.5 * waited;
+        Load {
+            offered_per_s: Some(offered),
+            overloaded,
+            stable_per_s: overloaded.then(|| offered / (1.0 + growth)),
+        }
+    }
+
+    /// Latencies of completed requests by their names.
+    pub(crate) fn latencies(&mut self) -> [(&'static str, Sample); 3] {
+        let samples = [("ttft", &mut self.ttft), ("tpot", &mut self.tpot), ("e2el", &mut self.e2el)];
+        samples.map(|(name, sample)| (name, std::mem::take(sample)))
+    }
+
+    /// Every request has ended.
+    pub(crate) fn close(&mut self) {
+        if let Some(records) = &mut self.records {
+            records.sort_by_key(|r| r.id);
+        }
+    }
+
+    /// In vLLM's keys; `itl` is the engine's.
+    pub fn summary(&self, itl: &Distribution) -> Summary {
+        let bounded = self.slo.ttft_p99_ms.or(self.slo.tpot_p99_ms).or(self.slo.e2el_p99_ms).is_some();
+        Summary {
+            completed: self.completed,
+            failed: self.refused,
+            duration: (self.end - self.first.unwrap_or_default()).seconds(),
+            total_input_tokens: self.input,
+            total_output_tokens: self.output,
+            good: bounded.then_some(self.good),
+            ttft: self.ttft.statistics(),
+            tpot: self.tpot.statistics(),
+            itl: itl.statistics(),
+            e2el: self.e2el.statistics(),
+        }
+    }
+}
+
+fn record(arrival: &Arrival, end: Ticks) -> Record {
+    let at = arrival.at.picoseconds();
+    Record {
+        id: arrival.number,
+        outcome: Outcome::Completed,
+        input_len: u64::from(arrival.input),
+        output_len: u64::from(arrival.output),
+        scheduled: at,
+        sent: at,
+        first_token: None,
+        finished: end.picoseconds(),
+        itl: Vec::new(),
+        cached_tokens: 0,
+        preemptions: 0,
+        replica: 0,
+        error: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Picoseconds;
+
+    fn sample(ms: impl Iterator<Item = u64>) -> Sample {
+        let mut sample = Sample::default();
+        ms.for_each(|ms| sample.add(Ticks::from(Picoseconds(ms * 1_000_000_000))));
+        sample
+    }
+
+    #[test]
+    fn shares_are_of_the_values_that_do_not_exceed_one() {
+        assert_eq!(sample([].into_iter()).shares(2), []);
+        // Of 1, 2, 4 and 8 a quarter is at most 1, half at most 2.
+        let four = [(1.0, 0.25), (2.0, 0.5), (4.0, 0.75), (8.0, 1.0)];
+        assert_eq!(sample([8, 1, 4, 2].into_iter()).shares(4), four);
+        // Binned: 1 to 20,000 ms.
+        for (ms, share) in sample(1..=20_000).shares(10) {
+            assert!((ms / (20_000.0 * share) - 1.0).abs() < 1e-3, "{ms} {share}");
+        }
+    }
+}

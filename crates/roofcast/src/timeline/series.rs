@@ -1,0 +1,278 @@
+//! Levels over time in bounded memory: who runs and waits, blocks held, tokens a second.
+//!
+//! Time is cut into equal intervals, of a millisecond at first. When a run has outgrown [`MOST`] of them, neighbours
+//! merge in pairs and every interval is twice as long; so there are 1000 to 2000 for any run of more than a second. An
+//! interval keeps how much each level changed within it, and the area that those changes cover until its end; both add
+//! up exactly when neighbours merge, and events may come in any order. Within a leap, blocks and tokens grow linearly.
+
+use super::{Mark, Segment};
+use crate::engine::clock::Ticks;
+use crate::units::Picoseconds;
+
+/// Intervals at most.
+pub const MOST: usize = 2000;
+
+const RUNNING: usize = 0;
+const WAITING: usize = 1;
+const BLOCKS: usize = 2;
+const PREEMPTIONS: usize = 3;
+const PREFILL: usize = 4;
+const OUTPUT: usize = 5;
+const LEVELS: usize = 6;
+
+/// What a level did in an interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Cell {
+    change: i64,
+    /// Σ change × ticks from it to the end of the interval.
+    area: i128,
+}
+
+/// A replica's levels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    width: i128,
+    intervals: Vec<[Cell; LEVELS]>,
+    /// When the last step ended, and the blocks that it held.
+    end: Ticks,
+    blocks: u64,
+}
+
+/// An interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Point {
+    /// When it starts.
+    pub start_ms: f64,
+    /// When it ends.
+    pub end_ms: f64,
+    /// Requests that run, in the mean.
+    pub running: f64,
+    /// Requests that wait, those preempted among them, in the mean.
+    pub waiting: f64,
+    /// KV blocks held, in the mean.
+    pub blocks: f64,
+    /// Preemptions from the start of the run to the end of the interval.
+    pub preemptions: i64,
+    /// Tokens of prompts computed a second.
+    pub prefill_tokens_per_s: f64,
+    /// Tokens sampled a second.
+    pub output_tokens_per_s: f64,
+}
+
+impl Default for Series {
+    fn default() -> Series {
+        let width = ticks(Ticks::from(Picoseconds::from_seconds(1e-3)));
+        Series { width, intervals: Vec::new(), end: Ticks::ZERO, blocks: 0 }
+    }
+}
+
+fn ticks(time: Ticks) -> i128 {
+    i128::try_from(time.0).unwrap_or(i128::MAX)
+}
+
+impl Series {
+    pub(super) fn arrived(&mut self, at: Ticks) {
+        self.jump(WAITING, at, 1);
+    }
+
+    pub(super) fn mark(&mut self, mark: Mark, at: Ticks) {
+        match mark {
+            Mark::Admitted | Mark::Resumed => {
+                self.jump(WAITING, at, -1);
+                self.jump(RUNNING, at, 1);
+            }
+            Mark::Preempted => {
+                self.jump(RUNNING, at, -1);
+                self.jump(WAITING, at, 1);
+                self.jump(PREEMPTIONS, at, 1);
+            }
+            Mark::Finished => self.jump(RUNNING, at, -1),
+            Mark::Decoding => {}
+        }
+    }
+
+    pub(super) fn computed(&mut self, segment: &Segment) {
+        let Segment { start, end, blocks: [first, last], .. } = *segment;
+        if start > self.end {
+            // Between two steps that do not touch nothing is there to be held.
+            self.hold(self.end, 0);
+        }
+        self.hold(start, first);
+        self.rise(BLOCKS, start, end, last as i64 - first as i64);
+        self.blocks = last;
+        self.rise(PREFILL, start, end, segment.prefill_tokens as i64);
+        self.rise(OUTPUT, start, end, segment.output_tokens as i64);
+        self.end = end;
+    }
+
+    fn hold(&mut self, at: Ticks, blocks: u64) {
+        self.jump(BLOCKS, at, blocks as i64 - self.blocks as i64);
+        self.blocks = blocks;
+    }
+
+    fn jump(&mut self, level: usize, at: Ticks, change: i64) {
+        self.rise(level, at, at, change);
+    }
+
+    /// A level changes by `change` from `from` to `to`, steadily.
+    fn rise(&mut self, level: usize, from: Ticks, to: Ticks, change: i64) {
+        if change == 0 {
+            return;
+        }
+        let (from, to) = (ticks(from), ticks(to));
+        while to / self.width >= MOST as i128 {
+            self.merge();
+        }
+        let last = (to / self.width) as usize;
+        if self.intervals.len() <= last {
+            self.intervals.resize(last + 1, Default::default());
+        }
+        let until = |t: i128| if to > from { i128::from(change) * (t - from) / (to - from) } else { 0 };
+        for index in (from / self.width) as usize..=last {
+            let (start, end) = (index as i128 * self.width, (index as i128 + 1) * self.width);
+            let (left, right) = (from.max(start), to.min(end));
+            let part = if to > from { until(right) - until(left) } else { i128::from(change) };
+            let cell = &mut self.intervals[index][level];
+            cell.change += part as i64;
+            cell.area += part * (end - (left + right) / 2);
+        }
+    }
+
+    /// Every two neighbours become one.
+    fn merge(&mut self) {
+        let width = self.width;
+        let pair = |pair: &[[Cell; LEVELS]]| {
+            let second = pair.get(1).copied().unwrap_or_default();
+            std::array::from_fn(|level| {
+                let (a, b) = (pair[0][level], second[level]);
+                Cell { change: a.change + b.change, area: a.area + i128::from(a.change) * width + b.area }
+            })
+        };
+        self.intervals = self.intervals.chunks(2).map(pair).collect();
+        self.width *= 2;
+    }
+
+    /// The intervals up to `end`, when the run is over and nobody is here any more.
+    fn points(mut self, end: Ticks) -> Vec<Point> {
+        self.hold(self.end, 0);
+        let end = ticks(end);
+        self.intervals.resize(((end + self.width - 1) / self.width) as usize, Default::default());
+        let mut before = [0_i64; LEVELS];
+        let mut points = Vec::with_capacity(self.intervals.len());
+        for (index, cells) in self.intervals.iter().enumerate() {
+            let start = index as i128 * self.width;
+            let stop = (start + self.width).min(end);
+            let span = Ticks((stop - start).unsigned_abs());
+            // Beyond the end of the run everything is zero, so the last interval's area is that of its shorter span.
+            let cut = start + self.width - stop;
+            let mean = |level: usize| {
+                let after = i128::from(before[level] + cells[level].change) * cut;
+                let area = cells[level].area + i128::from(before[level]) * self.width - after;
+                area as f64 / (stop - start) as f64
+            };
+            let rate = |level: usize| cells[level].change as f64 / span.seconds();
+            points.push(Point {
+                start_ms: Ticks(start.unsigned_abs()).ms(),
+                end_ms: Ticks(stop.unsigned_abs()).ms(),
+                running: mean(RUNNING),
+                waiting: mean(WAITING),
+                blocks: mean(BLOCKS),
+                preemptions: before[PREEMPTIONS] + cells[PREEMPTIONS].change,
+                prefill_tokens_per_s: rate(PREFILL),
+                output_tokens_per_s: rate(OUTPUT),
+            });
+            before.iter_mut().zip(cells).for_each(|(sum, cell)| *sum += cell.change);
+        }
+        points
+    }
+}
+
+/// Each replica's points, over the same intervals up to `end`.
+pub fn together(mut all: Vec<Series>, end: Ticks) -> Vec<Vec<Point>> {
+    let fits = |width: i128| end.0 <= width.unsigned_abs() * MOST as u128;
+    while let Some(width) = all.iter().map(|s| s.width).max() {
+        match all.iter_mut().find(|s| s.width < width || !fits(s.width)) {
+            Some(narrow) => narrow.merge(),
+            None => break,
+        }
+    }
+    all.into_iter().map(|series| series.points(end)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: f64) -> Ticks {
+        Ticks::from(Picoseconds::from_seconds(ms / 1e3))
+    }
+
+    fn segment(start: f64, end: f64, blocks: [u64; 2], output_tokens: u64) -> Segment {
+        Segment {
+            start: at(start),
+            end: at(end),
+            steps: 1,
+            running: 1,
+            decodes: 1,
+            waiting: 0,
+            pieces: 0,
+            prefill_tokens: 0,
+            output_tokens,
+            blocks,
+            bound: "memory",
+        }
+    }
+
+    fn near(found: f64, expected: f64) {
+        assert!((found - expected).abs() < 1e-9, "{found} is not {expected}");
+    }
+
+    /// One request waits from 0.25 to 1.5 ms and runs to 2.5 ms, while blocks rise from 2 to 4; the run ends at 2.5 ms.
+    /// Means by hand: waiting 0.75, 0.5, 0; running 0, 0.5, 1; blocks 0, (2 + 3)/2 · 0.5 = 1.25, (3 + 4)/2 = 3.5.
+    #[test]
+    fn means_by_hand() {
+        let mut series = Series::default();
+        series.mark(Mark::Admitted, at(1.5));
+        // An arrival that is told late.
+        series.arrived(at(0.25));
+        series.computed(&segment(1.5, 2.5, [2, 4], 100));
+        series.mark(Mark::Finished, at(2.5));
+        let points = series.points(at(2.5));
+        let columns = points.iter().map(|p| [p.waiting, p.running, p.blocks, p.output_tokens_per_s]);
+        // 50 tokens in a millisecond, 50 in half a one.
+        let expected = [[0.75, 0.0, 0.0, 0.0], [0.5, 0.5, 1.25, 50e3], [0.0, 1.0, 3.5, 100e3]];
+        assert_eq!(points.len(), 3);
+        columns.zip(expected).for_each(|(found, expected)| {
+            found.iter().zip(expected).for_each(|(found, expected)| near(*found, expected));
+        });
+        near(points[2].end_ms, 2.5);
+    }
+
+    #[test]
+    fn a_long_run_keeps_what_it_adds_up_to() {
+        let mut series = Series::default();
+        // 100 s in steps of 10 ms with a pause of 10 ms after each: 2 blocks half of the time, 1 token a step.
+        for step in 0..5000 {
+            let start = f64::from(step) * 20.0;
+            series.computed(&segment(start, start + 10.0, [2, 2], 1));
+        }
+        // 100,000 intervals of a millisecond, halved until 2000 are enough: 64 ms each.
+        let points = series.points(at(100_000.0));
+        assert_eq!(points.len(), 100_000_usize.div_ceil(64));
+        let sum = |of: fn(&Point) -> f64| -> f64 {
+            points.iter().map(|p| of(p) * (p.end_ms - p.start_ms) / 1e3).sum()
+        };
+        near(sum(|p| p.output_tokens_per_s), 5000.0);
+        // 2 blocks for 50 s.
+        near(sum(|p| p.blocks), 100.0);
+    }
+
+    #[test]
+    fn replicas_share_their_intervals() {
+        let mut long = Series::default();
+        long.arrived(at(5000.0));
+        let all = together(vec![Series::default(), long], at(6000.0));
+        // 6000 ms in intervals of 4 ms.
+        assert_eq!((all[0].len(), all[1].len()), (1500, 1500));
+    }
+}

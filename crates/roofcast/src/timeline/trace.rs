@@ -1,0 +1,137 @@
+//! The first events of a run one by one: steps, and the phases of each request.
+//!
+//! Knows: when a phase begins and ends, and when to stop. What was open then ends there.
+
+use super::{Mark, Segment};
+use crate::engine::clock::Ticks;
+use crate::engine::state::Arrival;
+use std::collections::BTreeMap;
+
+/// Where a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// It waits for its first admission.
+    Queued,
+    /// Its prompt is computed.
+    Prefill,
+    /// It decodes.
+    Decode,
+    /// It waits after a preemption.
+    Preempted,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// Steps start.
+    Steps(Segment),
+    /// Nothing is left to compute.
+    Idle,
+    /// A request comes.
+    Arrived {
+        /// Its number.
+        number: u64,
+        /// Its prompt's tokens.
+        input: u32,
+        /// Tokens to generate.
+        output: u32,
+    },
+    /// A phase of a request begins.
+    Begins(u64, Phase),
+    /// A phase of a request ends.
+    Ends(u64, Phase),
+    /// A request has ended.
+    Left(u64),
+}
+
+/// The first events of a replica.
+#[derive(Debug, Clone, Default)]
+pub struct Trace {
+    most: u64,
+    /// Events so far, and those that will end what is open.
+    count: u64,
+    events: Vec<(Ticks, Event)>,
+    /// Who is here, and in which phase.
+    open: BTreeMap<u64, Phase>,
+    /// When the last step ended, and the latest time that was told.
+    end: Ticks,
+    latest: Ticks,
+    cut: bool,
+}
+
+impl Trace {
+    /// At most `most` events.
+    pub fn new(most: u64) -> Trace {
+        Trace { most, ..Trace::default() }
+    }
+
+    /// Whether `events` more are kept; if not, none is from now on.
+    fn room(&mut self, at: Ticks, events: u64) -> bool {
+        self.cut |= self.count + events > self.most;
+        if !self.cut {
+            self.count += events;
+            self.latest = self.latest.max(at);
+        }
+        !self.cut
+    }
+
+    pub(super) fn arrived(&mut self, arrival: &Arrival) {
+        // It comes and leaves, its first phase begins and ends.
+        if self.room(arrival.at, 4) {
+            let Arrival { number, input, output, .. } = *arrival;
+            self.events.push((arrival.at, Event::Arrived { number, input, output }));
+            self.begin(number, Phase::Queued, arrival.at);
+        }
+    }
+
+    pub(super) fn mark(&mut self, number: u64, mark: Mark, at: Ticks) {
+        let Some(now) = self.open.get(&number).copied() else { return };
+        let next = match mark {
+            Mark::Admitted => Some(Phase::Prefill),
+            Mark::Decoding if now == Phase::Prefill => Some(Phase::Decode),
+            Mark::Decoding => return,
+            Mark::Preempted => Some(Phase::Preempted),
+            Mark::Resumed => Some(Phase::Decode),
+            Mark::Finished => None,
+        };
+        if !self.room(at, if next.is_some() { 2 } else { 0 }) {
+            return;
+        }
+        self.events.push((at, Event::Ends(number, now)));
+        match next {
+            Some(phase) => self.begin(number, phase, at),
+            None => {
+                self.open.remove(&number);
+                self.events.push((at, Event::Left(number)));
+            }
+        }
+    }
+
+    fn begin(&mut self, number: u64, phase: Phase, at: Ticks) {
+        self.events.push((at, Event::Begins(number, phase)));
+        self.open.insert(number, phase);
+    }
+
+    pub(super) fn computed(&mut self, segment: &Segment) {
+        // A slice and two counters, and two more counters where nothing touches it.
+        if !self.room(segment.end, 5) {
+            return;
+        }
+        if segment.start > self.end {
+            self.events.push((self.end, Event::Idle));
+        }
+        self.end = segment.end;
+        self.events.push((segment.start, Event::Steps(*segment)));
+    }
+
+    /// The events in order of time, everything that was open ended, and when they were cut.
+    pub fn close(mut self) -> (Vec<(Ticks, Event)>, Option<Ticks>) {
+        for (number, phase) in &self.open {
+            self.events.push((self.latest, Event::Ends(*number, *phase)));
+            self.events.push((self.latest, Event::Left(*number)));
+        }
+        self.events.push((self.end, Event::Idle));
+        self.events.sort_by_key(|(at, _)| *at);
+        (self.events, self.cut.then_some(self.latest))
+    }
+}

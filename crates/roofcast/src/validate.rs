@@ -1,0 +1,256 @@
+//! How far forecasts are from what was measured.
+//!
+//! Knows: errors of forecasts over rows, by kind, engine, accelerator and group, and which rows are left out and why.
+//! Errors are shares: |forecast/measured − 1|; a bias is the median of the signed ones.
+
+pub mod point;
+pub mod run;
+
+use crate::accelerator::Accelerator;
+use crate::calibration::{Band, Calibration, Known, Place};
+use crate::catalog::Catalog;
+use crate::deployment::Deployment;
+use crate::error::Result;
+use crate::measurement::{Figures, Measurement};
+use crate::model::{Model, config};
+use crate::spec::CostKind;
+use crate::summary::Statistics;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// One row with its forecast, or why it has none.
+#[derive(Debug, Clone)]
+pub struct Point<'a> {
+    /// The row.
+    pub row: &'a Measurement,
+    /// What the limits allow; nothing where the row was left out before.
+    pub limit: Figures,
+    /// The forecast, or why the row was left out.
+    pub forecast: Result<Figures, String>,
+    /// How much of the deployment has been measured.
+    pub known: Known,
+    /// The bands of the forecast.
+    pub band: Option<Band>,
+}
+
+/// Errors of one metric.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Errors {
+    /// Rows.
+    pub n: u64,
+    /// Median of the absolute errors.
+    pub median_ape: f64,
+    /// Their 90th percentile.
+    pub p90_ape: f64,
+    /// Median of the signed errors: above 0 the forecast is too high.
+    pub bias: f64,
+    /// Share of the rows within the forecast's band, 10th to 90th percentile.
+    pub in_band: f64,
+}
+
+/// Rows and errors of a part.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Part {
+    /// Rows of the part.
+    pub rows: u64,
+    /// Rows with a forecast.
+    pub predicted: u64,
+    /// Errors by metric.
+    pub metrics: BTreeMap<&'static str, Errors>,
+}
+
+/// Rows left out for one reason.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Skipped {
+    /// Why.
+    pub reason: String,
+    /// How many.
+    pub rows: u64,
+}
+
+/// A group and its errors.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Group {
+    /// Source, model, accelerator, engine and weights.
+    pub group: String,
+    /// Rows and errors.
+    #[serde(flatten)]
+    pub part: Part,
+}
+
+/// Errors over all rows and over each part of them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// Rows, forecast rows and errors over all kinds.
+    #[serde(flatten)]
+    pub whole: Part,
+    /// Rows left out.
+    pub skipped: Vec<Skipped>,
+    /// By kind.
+    pub kinds: BTreeMap<&'static str, Part>,
+    /// By engine.
+    pub engines: BTreeMap<String, Part>,
+    /// By accelerator.
+    pub hardware: BTreeMap<String, Part>,
+    /// By group, the worst first.
+    pub groups: Vec<Group>,
+}
+
+/// Resolves rows to deployments; models are read once.
+pub struct Resolver<'a> {
+    catalog: &'a Catalog,
+    models: BTreeMap<String, Result<Arc<Model>>>,
+    chips: BTreeMap<String, Result<Arc<Accelerator>>>,
+}
+
+impl<'a> Resolver<'a> {
+    /// Of this catalog.
+    pub fn new(catalog: &'a Catalog) -> Resolver<'a> {
+        Resolver { catalog, models: BTreeMap::new(), chips: BTreeMap::new() }
+    }
+
+    /// The deployment that `row` was measured on.
+    pub fn deployment(&mut self, row: &Measurement) -> Result<Deployment> {
+        let catalog = self.catalog;
+        let model = self.models.entry(row.model.clone()).or_insert_with(|| {
+            let entry = catalog.model(&row.model)?;
+            let place = format!("catalog entry {}", entry.id);
+            Ok(Arc::new(config::read(&row.model, &place, &entry.config)?))
+        });
+        let chip = self
+            .chips
+            .entry(row.hardware.clone())
+            .or_insert_with(|| Ok(Arc::new(catalog.accelerator(&row.hardware)?.clone())));
+        Deployment::resolve(model.clone()?, chip.clone()?, &row.options())
+    }
+}
+
+/// Forecasts every row, with `calibration` where it is given in place of the embedded one.
+pub fn points<'a>(rows: &'a [Measurement], catalog: &Catalog, calibration: &Calibration) -> Vec<Point<'a>> {
+    let mut resolver = Resolver::new(catalog);
+    rows.iter().map(|row| point(row, &mut resolver, calibration)).collect()
+}
+
+fn point<'a>(row: &'a Measurement, resolver: &mut Resolver, calibration: &Calibration) -> Point<'a> {
+    let left_out = |reason: String, limit| Point {
+        row,
+        limit,
+        forecast: Err(reason),
+        known: Known::Nothing,
+        band: None,
+    };
+    let mut deployment = match resolver.deployment(row) {
+        Ok(deployment) => deployment,
+        Err(error) => return left_out(error.to_string(), Figures::default()),
+    };
+    let limit = point::limits(row, &deployment);
+    let faster = [(row.measured.ttft_ms, limit.ttft_ms), (row.measured.tpot_ms, limit.tpot_ms)]
+        .into_iter()
+        .chain([(row.measured.e2e_ms, limit.e2e_ms)])
+        .any(|(measured, limit)| measured.zip(limit).is_some_and(|(m, l)| m < l));
+    if faster {
+        return left_out("measured faster than its limit".into(), limit);
+    }
+    if row.measured.all().iter().all(Option::is_none) {
+        return left_out("nothing was measured".into(), limit);
+    }
+    let place = Place {
+        accelerator: &deployment.accelerator,
+        engine: &deployment.options.engine,
+        weights: &deployment.weights,
+    };
+    let known = calibration.known(&place);
+    let band = calibration.band(known).copied();
+    deployment.efficiency = Arc::new(calibration.efficiency(&place));
+    match point::forecast(row, &deployment, CostKind::Forecast) {
+        Ok(forecast) => Point { row, limit, forecast: Ok(forecast), known, band },
+        Err(error) => left_out(error.to_string(), limit),
+    }
+}
+
+/// The errors of `points`.
+pub fn report(points: &[Point]) -> Report {
+    let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+    for point in points {
+        if let Err(reason) = &point.forecast {
+            *reasons.entry(reason).or_default() += 1;
+        }
+    }
+    let mut skipped: Vec<Skipped> =
+        reasons.into_iter().map(|(reason, rows)| Skipped { reason: reason.to_owned(), rows }).collect();
+    skipped.sort_by_key(|s| std::cmp::Reverse(s.rows));
+    let mut groups: Vec<Group> =
+        parts(points, |p| p.row.group()).into_iter().map(|(group, part)| Group { group, part }).collect();
+    groups.sort_by(|a, b| worst(&b.part).total_cmp(&worst(&a.part)));
+    Report {
+        whole: part(points.iter()),
+        skipped,
+        kinds: parts(points, |p| p.row.kind.name()),
+        engines: parts(points, |p| p.row.engine.clone()),
+        hardware: parts(points, |p| p.row.hardware.clone()),
+        groups,
+    }
+}
+
+/// The largest median error of a part.
+fn worst(part: &Part) -> f64 {
+    part.metrics.values().map(|e| e.median_ape).fold(0.0, f64::max)
+}
+
+fn parts<'a, K: Ord>(points: &'a [Point<'a>], key: impl Fn(&Point<'a>) -> K) -> BTreeMap<K, Part> {
+    let mut sorted: BTreeMap<K, Vec<&Point>> = BTreeMap::new();
+    for point in points {
+        sorted.entry(key(point)).or_default().push(point);
+    }
+    sorted.into_iter().map(|(key, points)| (key, part(points.into_iter()))).collect()
+}
+
+fn part<'a>(points: impl Iterator<Item = &'a Point<'a>> + Clone) -> Part {
+    let metrics = Figures::NAMES.into_iter().enumerate().filter_map(|(index, name)| {
+        let ratios: Vec<(f64, bool)> = points.clone().filter_map(|p| ratio(p, index)).collect();
+        Some((name, errors(&ratios)?))
+    });
+    Part {
+        rows: points.clone().count() as u64,
+        predicted: points.clone().filter(|p| p.forecast.is_ok()).count() as u64,
+        metrics: metrics.collect(),
+    }
+}
+
+impl Point<'_> {
+    /// Forecast over measured of the metric at `index`.
+    pub fn ratio(&self, index: usize) -> Option<f64> {
+        let measured = self.row.measured.all()[index].filter(|m| *m > 0.0)?;
+        Some(self.forecast.as_ref().ok()?.all()[index]? / measured)
+    }
+
+    /// The band of the metric at `index`: 10th and 90th percentile of measured over forecast.
+    pub fn band(&self, index: usize) -> Option<[f64; 2]> {
+        let b = self.band?;
+        Some([b.ttft, b.tpot, b.e2e, b.throughput, b.throughput][index])
+    }
+}
+
+/// Forecast over measured of the metric at `index`, and whether the measured one lies in the band.
+fn ratio(point: &Point, index: usize) -> Option<(f64, bool)> {
+    let ratio = point.ratio(index)?;
+    let inside = point.band(index).is_some_and(|[low, high]| (low..=high).contains(&ratio.recip()));
+    Some((ratio, inside))
+}
+
+fn errors(ratios: &[(f64, bool)]) -> Option<Errors> {
+    if ratios.is_empty() {
+        return None;
+    }
+    let mut signed: Vec<f64> = ratios.iter().map(|(r, _)| r - 1.0).collect();
+    let mut absolute: Vec<f64> = signed.iter().map(|e| e.abs()).collect();
+    let absolute = Statistics::of(&mut absolute);
+    Some(Errors {
+        n: ratios.len() as u64,
+        median_ape: absolute.median,
+        p90_ape: absolute.p90,
+        bias: Statistics::of(&mut signed).median,
+        in_band: ratios.iter().filter(|(_, inside)| *inside).count() as f64 / ratios.len() as f64,
+    })
+}

@@ -1,0 +1,186 @@
+//! The forecast of one measured point: a step from its price, anything longer by running the simulated engine.
+//!
+//! Knows: which traffic each kind of measurement stands for. Knows nothing about errors over many rows.
+
+use crate::cost::{Utilization, cost};
+use crate::deployment::Deployment;
+use crate::efficiency::Figure;
+use crate::engine::clock::Ticks;
+use crate::engine::price::Price;
+use crate::error::{Error, Result};
+use crate::measurement::{Figures, Kind, Lengths, Measurement};
+use crate::memory;
+use crate::operator::Batch;
+use crate::simulate::{Options, simulate};
+use crate::spec::{CostKind, Spec};
+use crate::summary::Summary;
+use crate::workload::{Arrivals, Length, LengthKind, Workload};
+
+/// Requests of a closed loop for each that is in flight, as InferenceX and vLLM's sweeps send them.
+const WAVES: u64 = 10;
+/// Requests at most: beyond, means have settled.
+const MOST_REQUESTS: u64 = 4000;
+
+/// What is forecast for `row` on `deployment`; `cost` says by which price.
+pub fn forecast(row: &Measurement, deployment: &Deployment, cost: CostKind) -> Result<Figures> {
+    if row.kind == Kind::DecodeStep {
+        return step(row, deployment, cost);
+    }
+    let run = Runs::of(row, deployment)?;
+    let summary = run.simulate(deployment, cost)?;
+    let figures = &deployment.efficiency.figures;
+    let request = match cost {
+        CostKind::Forecast if row.kind.served() => {
+            figures.get(Figure::Request) * 1e3 + figures.get(Figure::RequestSteps) * summary.tpot.mean
+        }
+        _ => 0.0,
+    };
+    Ok(run.figures(row, &summary, request))
+}
+
+/// One step of a batch.
+fn step(row: &Measurement, deployment: &Deployment, cost: CostKind) -> Result<Figures> {
+    let context = context(row)?;
+    let batch = admitted(row, deployment, context);
+    let mut price = Price::new(deployment, cost);
+    let reaches = price.reaches().to_vec();
+    let rank = batch.div_ceil(deployment.parallelism.replicas);
+    let decode = price.decode(rank);
+    let attending: u64 = decode.slope.iter().zip(&reaches).map(|(s, r)| s * rank * context.min(*r)).sum();
+    let ms = Ticks::from(decode.fixed + attending).ms();
+    let per_second = batch as f64 * 1e3 / ms;
+    Ok(Figures { tpot_ms: Some(ms), output_tok_s: Some(per_second), ..Figures::default() })
+}
+
+/// Tokens of a sequence halfway through its output.
+fn context(row: &Measurement) -> Result<u64> {
+    let halfway = || Some((row.input?.mean() + row.output?.mean() / 2.0) as u64);
+    row.context.or_else(halfway).ok_or_else(|| missing(row, "input_len and output_len"))
+}
+
+fn missing(row: &Measurement, what: &str) -> Error {
+    Error::field(row.kind.name(), what, "missing", "rows with token counts")
+}
+
+/// Requests of the row that the memory holds at once.
+fn admitted(row: &Measurement, deployment: &Deployment, context: u64) -> u64 {
+    let fits = memory::sequences(deployment, context).saturating_mul(deployment.parallelism.replicas);
+    row.concurrency.unwrap_or(1).min(fits.max(1))
+}
+
+/// What the machine's limits allow for the row's times: nothing can be below.
+pub fn limits(row: &Measurement, deployment: &Deployment) -> Figures {
+    let Ok(context) = context(row) else { return Figures::default() };
+    let batch = admitted(row, deployment, context);
+    let limit = |batch: &Batch| cost(deployment, batch, Utilization::FULL).limit.ms();
+    let step = limit(&Batch::decode(batch, context));
+    let prompt = row.input.map(|i| limit(&Batch::prefill(1, i.min.max(1))));
+    let after = row.output.map_or(0.0, |o| (o.mean() - 1.0).max(0.0));
+    Figures {
+        ttft_ms: prompt,
+        tpot_ms: Some(step),
+        e2e_ms: prompt.map(|p| p + after * step),
+        output_tok_s: None,
+        total_tok_s: None,
+    }
+}
+
+/// The traffic that a row stands for.
+struct Runs {
+    /// Requests in flight or at once.
+    users: u64,
+    requests: u64,
+    workload: Workload,
+    input: Lengths,
+    output: Lengths,
+}
+
+impl Runs {
+    fn of(row: &Measurement, deployment: &Deployment) -> Result<Runs> {
+        let input = row.input.ok_or_else(|| missing(row, "input_len"))?;
+        let single = matches!(row.kind, Kind::Prefill | Kind::PrefillBatch);
+        let output = if single { Some(Lengths { min: 1, max: 1 }) } else { row.output };
+        let output = output.ok_or_else(|| missing(row, "output_len"))?;
+        let context = (input.mean() + output.mean()) as u64;
+        let users = match (row.kind, row.concurrency) {
+            (Kind::OfflineMaxThroughput, None) => {
+                let seats = deployment.engine.max_num_seqs.min(memory::sequences(deployment, context));
+                (2 * seats * deployment.parallelism.replicas).clamp(1, MOST_REQUESTS)
+            }
+            (_, n) => n.unwrap_or(1),
+        };
+        let requests = match row.kind {
+            Kind::ClosedLoop => (users * WAVES).min(MOST_REQUESTS.max(users * 2)),
+            Kind::OpenLoop => 1000,
+            _ => users,
+        };
+        let arrivals = match (row.kind, row.request_rate) {
+            (Kind::OpenLoop, None) => return Err(missing(row, "request_rate")),
+            (Kind::OpenLoop, Some(rate)) => Arrivals::Poisson { rate },
+            _ => Arrivals::ClosedLoop { concurrency: users, think_s: None },
+        };
+        let length = |l: Lengths| {
+            if l.min == l.max {
+                Length::Tokens(l.max)
+            } else {
+                Length::Drawn(LengthKind::Uniform { min: l.min, max: l.max })
+            }
+        };
+        let workload = Workload {
+            requests: Some(requests),
+            seed: 0,
+            arrivals,
+            input_len: length(input),
+            output_len: length(output),
+            prefix: None,
+            priorities: Vec::new(),
+        };
+        Ok(Runs { users, requests, workload, input, output })
+    }
+
+    fn simulate(&self, deployment: &Deployment, cost: CostKind) -> Result<Summary> {
+        let mut priced = deployment.clone();
+        priced.options.engine.cost = cost;
+        let spec = Spec { workload: Some(self.workload.clone()), ..Spec::default() };
+        let summary = simulate(&priced, &spec, "row", Options { leap: true, ..Options::default() })?.summary;
+        if summary.completed < self.requests {
+            let longest = self.input.max + self.output.max;
+            return Err(Error::field(
+                "row",
+                "input_len + output_len",
+                longest,
+                "what model and KV cache hold",
+            ));
+        }
+        Ok(summary)
+    }
+
+    /// The run's figures as the row's kind states them; `request` is what a server adds to a request, in milliseconds.
+    fn figures(&self, row: &Measurement, s: &Summary, request: f64) -> Figures {
+        let of = |m: &crate::summary::Statistics| if row.median { m.median } else { m.mean };
+        let whole = s.duration * 1e3;
+        let seconds = s.duration * (1.0 + request / s.e2el.mean.max(1e-9));
+        let output = s.total_output_tokens as f64 / seconds.max(1e-12);
+        let total = (s.total_input_tokens + s.total_output_tokens) as f64 / seconds.max(1e-12);
+        let served = !matches!(row.kind, Kind::Prefill | Kind::PrefillBatch);
+        // A batch's first token is there when its last prompt is computed.
+        let batch =
+            matches!(row.kind, Kind::PrefillBatch | Kind::StaticBatchPhases | Kind::OfflineStaticBatch);
+        let (ttft, tpot, e2e) = if batch {
+            let first = if self.users == 1 { s.ttft.mean } else { s.ttft.p99.max(s.ttft.mean) };
+            (first, (whole - first) / (self.output.mean() - 1.0).max(1.0), whole)
+        } else {
+            (of(&s.ttft) + request, of(&s.tpot), of(&s.e2el) + request)
+        };
+        // Sources that tell the phases apart count the tokens of the second.
+        let phases = row.kind == Kind::StaticBatchPhases;
+        let output = if phases { self.users as f64 * 1e3 / tpot } else { output };
+        Figures {
+            ttft_ms: Some(ttft),
+            tpot_ms: Some(tpot).filter(|_| served),
+            e2e_ms: Some(e2e),
+            output_tok_s: Some(output),
+            total_tok_s: Some(total),
+        }
+    }
+}

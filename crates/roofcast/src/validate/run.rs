@@ -1,0 +1,219 @@
+//! A recorded run of a real engine, request by request, against its replay.
+//!
+//! Knows: `meta.json` (engine settings, KV blocks) and `requests.jsonl` (when each request was queued and got its first and
+//! last token). The replay has the run's own arrivals, lengths, settings and blocks; nothing is fitted to it.
+
+use crate::accelerator::Accelerator;
+use crate::catalog::Catalog;
+use crate::deployment::{Deployment, Options};
+use crate::error::{Error, Result};
+use crate::model::config;
+use crate::parallelism::Request;
+use crate::simulate::{self, simulate};
+use crate::spec::{CostKind, EngineSpec, Spec};
+use crate::summary::Statistics;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A run's errors.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Replay {
+    /// The run's name.
+    pub name: String,
+    /// By metric, from a request's queueing on.
+    pub metrics: Metrics,
+}
+
+/// Metrics of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Metrics {
+    /// Time to first token.
+    pub ttft_ms: Compared,
+    /// Time per output token after the first.
+    pub tpot_ms: Compared,
+    /// End to end.
+    pub e2e_ms: Compared,
+}
+
+/// One metric, measured and replayed; errors are predicted/measured − 1.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[allow(missing_docs)] // the names say it
+pub struct Compared {
+    pub mean_measured: f64,
+    pub mean_predicted: f64,
+    pub mean_error: f64,
+    pub p50_measured: f64,
+    pub p50_predicted: f64,
+    pub p50_error: f64,
+    pub p99_measured: f64,
+    pub p99_predicted: f64,
+    pub p99_error: f64,
+}
+
+impl Compared {
+    fn of(measured: &Statistics, predicted: &Statistics) -> Compared {
+        let error = |measured: f64, predicted: f64| predicted / measured.max(1e-9) - 1.0;
+        Compared {
+            mean_measured: measured.mean,
+            mean_predicted: predicted.mean,
+            mean_error: error(measured.mean, predicted.mean),
+            p50_measured: measured.median,
+            p50_predicted: predicted.median,
+            p50_error: error(measured.median, predicted.median),
+            p99_measured: measured.p99,
+            p99_predicted: predicted.p99,
+            p99_error: error(measured.p99, predicted.p99),
+        }
+    }
+}
+
+/// The keys of `meta.json` that decide a replay.
+#[derive(Debug, Clone, Deserialize)]
+struct Meta {
+    model: String,
+    #[serde(default)]
+    vllm_version: Option<String>,
+    engine_kwargs: Kwargs,
+    #[serde(default)]
+    kv_cache: Option<Cache>,
+    #[serde(default)]
+    hardware: Option<Device>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Kwargs {
+    #[serde(default)]
+    tensor_parallel_size: Option<u64>,
+    #[serde(default)]
+    max_num_seqs: Option<u64>,
+    #[serde(default)]
+    max_num_batched_tokens: Option<u64>,
+    #[serde(default)]
+    max_model_len: Option<u64>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Cache {
+    #[serde(default)]
+    num_gpu_blocks: Option<u64>,
+    #[serde(default)]
+    block_size: Option<u64>,
+    #[serde(default)]
+    gpu_memory_utilization: Option<f64>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Device {
+    #[serde(default)]
+    device_name: Option<String>,
+}
+
+/// One request of `requests.jsonl`; times in seconds on one clock.
+#[derive(Debug, Clone, Copy, Deserialize)]
+struct Served {
+    input_toks: u64,
+    output_toks: u64,
+    queued_ts: f64,
+    first_token_ts: f64,
+    last_token_ts: f64,
+}
+
+/// Replays the run `name` with the texts of its two files and compares.
+pub fn replay(name: &str, meta: &str, requests: &str, catalog: &Catalog) -> Result<Replay> {
+    let place = format!("{name}/meta.json");
+    let meta: Meta = serde_json::from_str(meta)
+        .map_err(|e| Error::Parse { place: place.clone(), message: e.to_string() })?;
+    let served = served(&format!("{name}/requests.jsonl"), requests)?;
+    let chip = chip(catalog, &place, name, &meta)?;
+    let entry = catalog.model(&meta.model)?;
+    let model = config::read(&meta.model, &format!("catalog entry {}", entry.id), &entry.config)?;
+    let deployment = Deployment::resolve(Arc::new(model), Arc::new(chip.clone()), &options(&meta))?;
+    let text = "[workload.arrivals]\nkind = \"trace\"\npath = \"requests\"\nformat = \"own\"\n";
+    let mut spec = Spec::parse(name, text)?;
+    if let Some(workload) = &mut spec.workload {
+        workload.load(name, |_| Ok::<String, Error>(arrivals(&served)))?;
+    }
+    let options = simulate::Options { leap: true, ..simulate::Options::default() };
+    let predicted = simulate(&deployment, &spec, name, options)?.summary;
+    let of = |metric: &dyn Fn(&Served) -> Option<f64>| {
+        Statistics::of(&mut served.iter().filter_map(|s| metric(s).map(|t| t * 1e3)).collect::<Vec<f64>>())
+    };
+    let ttft = of(&|s| Some(s.first_token_ts - s.queued_ts));
+    let tpot = of(&|s| {
+        (s.output_toks > 1).then(|| (s.last_token_ts - s.first_token_ts) / (s.output_toks - 1) as f64)
+    });
+    let e2e = of(&|s| Some(s.last_token_ts - s.queued_ts));
+    Ok(Replay {
+        name: name.to_owned(),
+        metrics: Metrics {
+            ttft_ms: Compared::of(&ttft, &predicted.ttft),
+            tpot_ms: Compared::of(&tpot, &predicted.tpot),
+            e2e_ms: Compared::of(&e2e, &predicted.e2el),
+        },
+    })
+}
+
+fn served(place: &str, text: &str) -> Result<Vec<Served>> {
+    let mut all: Vec<Served> = Vec::new();
+    for (index, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
+        let place = format!("{place}:{}", index + 1);
+        let one: Served = serde_json::from_str(line)
+            .map_err(|e| Error::Parse { place: place.clone(), message: e.to_string() })?;
+        let ordered = one.queued_ts <= one.first_token_ts && one.first_token_ts <= one.last_token_ts;
+        if !ordered || one.input_toks == 0 || one.output_toks == 0 {
+            let accepted = "queued_ts ≤ first_token_ts ≤ last_token_ts, and at least a token each way";
+            return Err(Error::field(place, "times and tokens", line, accepted));
+        }
+        all.push(one);
+    }
+    if all.is_empty() {
+        return Err(Error::field(place, "requests", 0, "a line of JSON for each request"));
+    }
+    all.sort_by(|a, b| a.queued_ts.total_cmp(&b.queued_ts));
+    Ok(all)
+}
+
+/// The requests as roofcast's own trace.
+fn arrivals(served: &[Served]) -> String {
+    let start = served.first().map_or(0.0, |s| s.queued_ts);
+    let line = |s: &Served| format!("{:.9},{},{}\n", s.queued_ts - start, s.input_toks, s.output_toks);
+    std::iter::once("arrival_s,input_len,output_len\n".to_owned()).chain(served.iter().map(line)).collect()
+}
+
+/// The accelerator whose id the device's name or the run's own holds, the longest first.
+fn chip<'a>(catalog: &'a Catalog, place: &str, name: &str, meta: &Meta) -> Result<&'a Accelerator> {
+    let bare =
+        |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
+    let device = meta.hardware.as_ref().and_then(|h| h.device_name.clone()).unwrap_or_default();
+    let told = [bare(&device), bare(name)];
+    let names = catalog.accelerators().iter().flat_map(|a| {
+        std::iter::once(&a.id).chain(&a.aliases).map(move |n| (bare(n), a)).collect::<Vec<_>>()
+    });
+    let found =
+        names.filter(|(n, _)| told.iter().any(|t| t.contains(n.as_str()))).max_by_key(|(n, _)| n.len());
+    found.map(|(_, chip)| chip).ok_or_else(|| {
+        let accepted = "a device name, or a folder named after an accelerator of the catalog";
+        Error::field(place, "hardware.device_name", format!("{device:?}"), accepted)
+    })
+}
+
+fn options(meta: &Meta) -> Options {
+    let k = &meta.engine_kwargs;
+    let tp = k.tensor_parallel_size.unwrap_or(1);
+    let cache = meta.kv_cache.as_ref();
+    Options {
+        parallelism: Request { count: Some(tp), tp: Some(tp), ..Request::default() },
+        engine: EngineSpec {
+            version: meta.vllm_version.clone(),
+            cost: CostKind::Forecast,
+            max_num_seqs: k.max_num_seqs,
+            max_num_batched_tokens: k.max_num_batched_tokens,
+            max_model_len: k.max_model_len,
+            num_gpu_blocks: cache.and_then(|c| c.num_gpu_blocks),
+            block_size: cache.and_then(|c| c.block_size),
+            gpu_memory_utilization: cache.and_then(|c| c.gpu_memory_utilization),
+            ..EngineSpec::default()
+        },
+        ..Options::default()
+    }
+}

@@ -1,0 +1,347 @@
+//! When requests arrive.
+//!
+//! Knows: arrival processes, their rates and how an open one's next time is drawn. Knows nothing about what arrives.
+
+use super::length::Length;
+use super::random::{Purpose, Stream};
+use super::trace::{Format, MOST_SECONDS, Trace};
+use crate::error::{Error, Result};
+use crate::units::Picoseconds;
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// An arrival process.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Arrivals {
+    /// Independent arrivals.
+    Poisson {
+        /// Requests per second.
+        rate: f64,
+    },
+    /// Evenly spaced arrivals, the first at 0.
+    Constant {
+        /// Requests per second.
+        rate: f64,
+    },
+    /// Gamma-distributed gaps; burstiness 1 is Poisson, below 1 burstier.
+    Gamma {
+        /// Requests per second.
+        rate: f64,
+        /// Shape of the gaps.
+        burstiness: f64,
+    },
+    /// Independent arrivals at a rate that changes linearly, and then stays.
+    Ramp {
+        /// Requests per second at the start.
+        from: f64,
+        /// Requests per second at the end.
+        to: f64,
+        /// How long the change takes.
+        over_s: f64,
+    },
+    /// `size` at once, every so often; all requests at once without the two.
+    Burst {
+        /// Requests of a burst.
+        size: Option<u64>,
+        /// From burst to burst.
+        every_s: Option<f64>,
+    },
+    /// All requests are there at the start.
+    Offline,
+    /// A fixed number of users, each with one request in flight or thinking.
+    ClosedLoop {
+        /// Users.
+        concurrency: u64,
+        /// Mean of the exponential time between an answer and the user's next request; 0 where absent.
+        think_s: Option<f64>,
+    },
+    /// Conversations: each turn's prompt is all that was said, and something new. The prompt lengths are of what is new.
+    Sessions {
+        /// New conversations per second, independent of one another; or
+        rate: Option<f64>,
+        /// how many go on at once, the next beginning when one ends.
+        concurrency: Option<u64>,
+        /// Turns of a conversation.
+        turns: Length,
+        /// Mean of the exponential time between an answer and the next turn; 0 where absent.
+        think_s: Option<f64>,
+    },
+    /// As it was recorded.
+    Trace {
+        /// The file.
+        path: String,
+        /// Its format; seen from its first line where absent.
+        format: Option<Format>,
+        /// Times are multiplied by it; below 1 is faster.
+        scale: Option<f64>,
+        /// What was found there.
+        #[serde(skip)]
+        recorded: Option<Arc<Trace>>,
+    },
+}
+
+impl Arrivals {
+    /// Requests per second in the mean: of a ramp while it rises, of a trace over its span. None where the server or
+    /// nothing sets a pace, and in conversations.
+    pub fn rate(&self) -> Option<f64> {
+        match self {
+            Arrivals::Poisson { rate } | Arrivals::Constant { rate } | Arrivals::Gamma { rate, .. } => {
+                Some(*rate)
+            }
+            Arrivals::Ramp { from, to, .. } => Some((from + to) / 2.0),
+            Arrivals::Burst { size: Some(size), every_s: Some(every) } => Some(*size as f64 / every),
+            Arrivals::Trace { recorded: Some(trace), scale, .. } => {
+                trace.rate().map(|rate| rate / scale.unwrap_or(1.0))
+            }
+            _ => None,
+        }
+    }
+
+    /// The squared coefficient of variation of the gaps. In bursts of n, n − 1 gaps are 0 and one is all: n − 1.
+    pub fn cv2(&self) -> f64 {
+        match self {
+            Arrivals::Poisson { .. } | Arrivals::Ramp { .. } => 1.0,
+            Arrivals::Gamma { burstiness, .. } => 1.0 / burstiness,
+            Arrivals::Burst { size: Some(size), .. } => *size as f64 - 1.0,
+            Arrivals::Trace { recorded: Some(trace), .. } => trace.cv2(),
+            _ => 0.0,
+        }
+    }
+
+    pub(super) fn check(&self, place: &str, requests: u64) -> Result<()> {
+        let positive = |field: &str, v: f64| number(place, field, v, v > 0.0 && v <= 1e9, "a number above 0");
+        let think = |v: &Option<f64>| {
+            let v = v.unwrap_or(0.0);
+            number(place, "think_s", v, (0.0..=1e6).contains(&v), "seconds from 0 to 10^6")
+        };
+        let lasts = |field: &str, v: f64| {
+            let accepted = format!("all {requests} requests within {MOST_SECONDS} s");
+            number(place, field, v, requests as f64 / v <= MOST_SECONDS, &accepted)
+        };
+        match self {
+            Arrivals::Poisson { rate } | Arrivals::Constant { rate } => {
+                positive("rate", *rate).and_then(|()| lasts("rate", *rate))
+            }
+            Arrivals::Gamma { rate, burstiness } => {
+                positive("rate", *rate).and_then(|()| lasts("rate", *rate))?;
+                let sane = (1e-3..=1e6).contains(burstiness);
+                number(place, "burstiness", *burstiness, sane, "a number from 0.001 to 10^6")
+            }
+            Arrivals::Ramp { from, to, over_s } => {
+                number(place, "from", *from, (0.0..=1e9).contains(from), "a number from 0")?;
+                positive("to", *to).and_then(|()| lasts("to", *to))?;
+                number(place, "over_s", *over_s, *over_s > 0.0 && *over_s <= MOST_SECONDS, "seconds above 0")
+            }
+            Arrivals::Burst { size: None, every_s: None } | Arrivals::Offline => Ok(()),
+            Arrivals::Burst { size: Some(size), every_s: Some(every) } => {
+                positive("size", *size as f64)?;
+                positive("every_s", *every)?;
+                lasts("every_s", *size as f64 / every)
+            }
+            Arrivals::Burst { .. } => {
+                Err(Error::field(place, "workload.arrivals", "one of `size` and `every_s`", "both, or none"))
+            }
+            Arrivals::ClosedLoop { concurrency, think_s } => {
+                check_concurrency(place, *concurrency)?;
+                think(think_s)
+            }
+            Arrivals::Sessions { .. } => self.check_sessions(place, requests).and_then(|()| match self {
+                Arrivals::Sessions { think_s, .. } => think(think_s),
+                _ => Ok(()),
+            }),
+            Arrivals::Trace { scale, recorded, .. } => {
+                check_trace(place, scale.unwrap_or(1.0), recorded.as_deref())
+            }
+        }
+    }
+
+    fn check_sessions(&self, place: &str, requests: u64) -> Result<()> {
+        let Arrivals::Sessions { rate, concurrency, turns, .. } = self else { return Ok(()) };
+        turns.check(place, "workload.arrivals.turns", super::empirical::Side::Input)?;
+        if turns.source().is_some() {
+            let accepted = "a whole number, or kind = \"fixed\", \"uniform\" or \"lognormal\"";
+            return Err(Error::field(place, "workload.arrivals.turns", "empirical", accepted));
+        }
+        match (rate, concurrency) {
+            (Some(rate), None) => {
+                let sane = *rate > 0.0 && *rate <= 1e9 && requests as f64 / rate <= MOST_SECONDS;
+                number(place, "rate", *rate, sane, "a number above 0 that ends within 10^7 s")
+            }
+            (None, Some(users)) => check_concurrency(place, *users),
+            _ => Err(Error::field(
+                place,
+                "workload.arrivals",
+                "not one pace",
+                "one of `rate` and `concurrency`",
+            )),
+        }
+    }
+}
+
+/// All users stand ready at the start, a word each: their number bounds memory.
+fn check_concurrency(place: &str, users: u64) -> Result<()> {
+    let sane = (1..=1_000_000).contains(&users);
+    number(place, "concurrency", users as f64, sane, "a whole number from 1 to 10^6")
+}
+
+fn number(place: &str, field: &str, found: f64, sane: bool, accepted: &str) -> Result<()> {
+    if sane {
+        return Ok(());
+    }
+    Err(Error::field(place, format!("workload.arrivals.{field}"), found, accepted))
+}
+
+fn check_trace(place: &str, scale: f64, recorded: Option<&Trace>) -> Result<()> {
+    let last = recorded.and_then(|trace| trace.requests.last()).map_or(0.0, |last| last.at.seconds());
+    let sane = scale.is_finite() && scale > 0.0 && last * scale <= MOST_SECONDS;
+    number(place, "scale", scale, sane, "a number above 0 that ends the trace within 10^7 s")?;
+    if recorded.is_some_and(|trace| !trace.timed) {
+        let accepted = "a trace with times; lengths alone are for kind = \"empirical\"";
+        return Err(Error::field(place, "workload.arrivals.path", "a file without times", accepted));
+    }
+    Ok(())
+}
+
+/// The times of an open process, one after another.
+#[derive(Debug, Clone)]
+pub(super) struct Clock {
+    pace: Pace,
+    stream: Stream,
+    at: Picoseconds,
+    drawn: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Pace {
+    Poisson {
+        mean: f64,
+    },
+    Gamma {
+        mean: f64,
+        shape: f64,
+    },
+    Constant {
+        rate: f64,
+    },
+    /// `sum` is the expected number of arrivals so far, to which each adds an exponential.
+    Ramp {
+        from: f64,
+        to: f64,
+        over: f64,
+        sum: f64,
+    },
+    Burst {
+        size: u64,
+        every: f64,
+    },
+}
+
+impl Clock {
+    /// The clock of an open process; none where answers set the pace, and for a trace.
+    pub(super) fn new(arrivals: &Arrivals, seed: u64) -> Option<Clock> {
+        let pace = match *arrivals {
+            Arrivals::Poisson { rate } | Arrivals::Sessions { rate: Some(rate), .. } => {
+                Pace::Poisson { mean: 1.0 / rate }
+            }
+            Arrivals::Gamma { rate, burstiness } => {
+                Pace::Gamma { mean: 1.0 / (rate * burstiness), shape: burstiness }
+            }
+            Arrivals::Constant { rate } => Pace::Constant { rate },
+            Arrivals::Ramp { from, to, over_s } => Pace::Ramp { from, to, over: over_s, sum: 0.0 },
+            Arrivals::Burst { size, every_s } => {
+                Pace::Burst { size: size.unwrap_or(u64::MAX), every: every_s.unwrap_or(0.0) }
+            }
+            Arrivals::Offline => Pace::Burst { size: u64::MAX, every: 0.0 },
+            Arrivals::ClosedLoop { .. } | Arrivals::Sessions { .. } | Arrivals::Trace { .. } => return None,
+        };
+        let stream = Stream::new(seed, Purpose::Arrivals);
+        Some(Clock { pace, stream, at: Picoseconds::ZERO, drawn: 0 })
+    }
+
+    /// The next time. Random processes start with a gap, the others at 0.
+    pub(super) fn next(&mut self) -> Picoseconds {
+        let drawn = self.drawn;
+        self.drawn += 1;
+        self.at = match &mut self.pace {
+            Pace::Poisson { mean } => self.at + gap(*mean * self.stream.exponential()),
+            Pace::Gamma { mean, shape } => self.at + gap(*mean * self.stream.gamma(*shape)),
+            Pace::Constant { rate } => Picoseconds::from_seconds(drawn as f64 / *rate),
+            Pace::Burst { size, every } => Picoseconds::from_seconds((drawn / *size) as f64 * *every),
+            Pace::Ramp { from, to, over, sum } => {
+                *sum += self.stream.exponential();
+                Picoseconds::from_seconds(ramp_time(*from, *to, *over, *sum))
+            }
+        };
+        self.at
+    }
+}
+
+/// A gap of so many seconds, rounded by adding a half: `round` is a call on plain x86-64.
+fn gap(seconds: f64) -> Picoseconds {
+    Picoseconds((seconds * 1e12 + 0.5) as u64)
+}
+
+/// When `sum` arrivals are expected: from·t + (to − from) t²/(2 over) = sum up to `over`, and `to` per second from there.
+fn ramp_time(from: f64, to: f64, over: f64, sum: f64) -> f64 {
+    let rising = (from + to) / 2.0 * over;
+    if sum >= rising {
+        return over + (sum - rising) / to;
+    }
+    let slope = (to - from) / over;
+    2.0 * sum / (from + (from * from + 2.0 * slope * sum).max(0.0).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(arrivals: &Arrivals, count: usize) -> Vec<f64> {
+        let mut clock = Clock::new(arrivals, 5).unwrap();
+        (0..count).map(|_| clock.next().seconds()).collect()
+    }
+
+    #[test]
+    fn a_ramp_by_hand() {
+        // From 1/s to 3/s over 10 s: 20 are expected while it rises; at t = 5 s 1·5 + 0.2·25/2 = 7.5 are.
+        assert!((ramp_time(1.0, 3.0, 10.0, 7.5) - 5.0).abs() < 1e-12);
+        assert!((ramp_time(1.0, 3.0, 10.0, 20.0) - 10.0).abs() < 1e-12);
+        assert!((ramp_time(1.0, 3.0, 10.0, 26.0) - 12.0).abs() < 1e-12);
+        // Falling from 3/s to 1/s: 12.5 by 5 s.
+        assert!((ramp_time(3.0, 1.0, 10.0, 12.5) - 5.0).abs() < 1e-12);
+        // From nothing: t²/2 · 0.1 = 0.2 at 2 s.
+        assert!((ramp_time(0.0, 1.0, 10.0, 0.2) - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_ramp_has_as_many_arrivals_as_expected() {
+        // 100/s to 300/s over 100 s: 20,000 by the end, of which 100·50 + 2·2500/2 = 7500 in the first half.
+        let ramp = Arrivals::Ramp { from: 100.0, to: 300.0, over_s: 100.0 };
+        let times = times(&ramp, 30_000);
+        let by = |s: f64| times.iter().filter(|t| **t <= s).count() as f64;
+        // Counts are Poisson: their deviation is the root of the mean.
+        assert!((by(50.0) - 7500.0).abs() < 5.0 * 7500_f64.sqrt());
+        assert!((by(100.0) - 20_000.0).abs() < 5.0 * 20_000_f64.sqrt());
+    }
+
+    #[test]
+    fn gamma_gaps_have_their_mean_and_spread() {
+        let (rate, burstiness, n) = (4.0, 0.5, 100_000);
+        let times = times(&Arrivals::Gamma { rate, burstiness }, n);
+        let gaps: Vec<f64> = times.windows(2).map(|w| w[1] - w[0]).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|g| (g - 0.25).powi(2)).sum::<f64>() / gaps.len() as f64;
+        // Mean 1/4, variance (1/4)²/0.5 = 0.125; its own: excess kurtosis 6/0.5 = 12, so 0.125²·(12 + 2)/n.
+        assert!((mean - 0.25).abs() < 5.0 * (0.125 / n as f64).sqrt());
+        assert!((variance - 0.125).abs() < 5.0 * (0.125 * 0.125 * 14.0 / n as f64).sqrt());
+    }
+
+    #[test]
+    fn bursts_come_together() {
+        let bursts = Arrivals::Burst { size: Some(2), every_s: Some(1.5) };
+        assert_eq!(times(&bursts, 5), [0.0, 0.0, 1.5, 1.5, 3.0]);
+        assert_eq!((bursts.rate(), bursts.cv2()), (Some(2.0 / 1.5), 1.0));
+        assert_eq!(times(&Arrivals::Offline, 3), [0.0; 3]);
+        assert_eq!(times(&Arrivals::Burst { size: None, every_s: None }, 3), [0.0; 3]);
+    }
+}

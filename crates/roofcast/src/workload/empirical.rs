@@ -1,0 +1,266 @@
+//! Lengths as they were observed: pairs of prompt and answer, or the quantiles of both and how they go together.
+//!
+//! Knows: where observations come from, their moments, and how a pair is drawn. Quantiles are joined by straight lines.
+//! Where prompt and answer are correlated, two normals are drawn with the correlation 2 sin(π ρ/6) that gives Spearman's
+//! ρ, and each one's probability is looked up (a Gaussian copula).
+
+use super::random::{Stream, normal_cdf};
+use super::trace::{Format, MOST_TOKENS, Trace};
+use crate::catalog::Catalog;
+use crate::error::{Error, Result};
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// The probabilities of a table of quantiles; the first is the least that was seen, the last the most.
+pub const PROBABILITIES: [f64; 12] = [0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
+
+/// Quantiles at [`PROBABILITIES`].
+pub type Quantiles = [f64; PROBABILITIES.len()];
+
+/// Where observed lengths come from: one of `pairs`, `path` and `name`.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Source {
+    /// Prompt and answer tokens, each pair as likely as any other.
+    pub pairs: Option<Arc<[(u32, u32)]>>,
+    /// A trace file.
+    pub path: Option<String>,
+    /// The file's format; seen from its first line where absent.
+    pub format: Option<Format>,
+    /// A preset of the catalog.
+    pub name: Option<String>,
+    /// What was found there.
+    #[serde(skip)]
+    pub observed: Option<Observed>,
+}
+
+/// Observed lengths.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Observed {
+    /// Each as likely as any other.
+    Pairs(Arc<[(u32, u32)]>),
+    /// Quantiles of both.
+    Summary(Arc<Summary>),
+}
+
+/// What is published of a set of lengths.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Summary {
+    /// Prompt tokens.
+    pub input: Quantiles,
+    /// Answer tokens; some sets have prompts alone.
+    pub output: Option<Quantiles>,
+    /// Spearman's rank correlation of the two.
+    #[serde(default)]
+    pub rank_correlation: f64,
+}
+
+/// Which of the two lengths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Input,
+    Output,
+}
+
+impl Source {
+    /// The lengths of a trace file.
+    pub(super) fn of_file(path: &str, format: Option<Format>) -> Source {
+        Source { path: Some(path.into()), format, ..Source::default() }
+    }
+
+    /// The lengths of a preset.
+    pub(super) fn of_preset(name: &str) -> Source {
+        Source { name: Some(name.into()), ..Source::default() }
+    }
+
+    /// Finds what needs no file.
+    pub(super) fn settle(&mut self, place: &str, field: &str) -> Result<()> {
+        let observed = match (&self.pairs, &self.path, &self.name) {
+            (Some(pairs), None, None) => Observed::Pairs(Arc::clone(pairs)),
+            (None, None, Some(name)) => {
+                Observed::Summary(Arc::clone(&Catalog::embedded()?.workload(name)?.lengths))
+            }
+            (None, Some(_), None) => return Ok(()),
+            _ => {
+                return Err(Error::field(
+                    place,
+                    field,
+                    "not one source",
+                    "one of `pairs`, `path` and `name`",
+                ));
+            }
+        };
+        self.observed = Some(observed);
+        Ok(())
+    }
+
+    /// Takes the trace that `path` names.
+    pub(super) fn accept(&mut self, trace: &Trace) {
+        let pairs = trace.requests.iter().map(|r| (r.input_len, r.output_len)).collect();
+        self.observed = Some(Observed::Pairs(pairs));
+    }
+
+    /// Whether both are the same observations, so that pairs can be kept together.
+    pub(super) fn is(&self, other: &Source) -> bool {
+        (&self.pairs, &self.path, self.format, &self.name)
+            == (&other.pairs, &other.path, other.format, &other.name)
+    }
+
+    pub(super) fn check(&self, place: &str, field: &str, side: Side) -> Result<()> {
+        let refuse = |found: &str, accepted: &str| Err(Error::field(place, field, found, accepted));
+        match &self.observed {
+            None => Ok(()),
+            Some(Observed::Pairs(pairs)) => {
+                let of_tokens = |n: &u32| (1..=MOST_TOKENS).contains(&u64::from(*n));
+                match pairs.iter().find(|(input, output)| !of_tokens(input) || !of_tokens(output)) {
+                    Some(pair) => refuse(&format!("{pair:?}"), "pairs of 1 to 10^8 tokens"),
+                    None if pairs.is_empty() => refuse("[]", "one pair or more"),
+                    None => Ok(()),
+                }
+            }
+            Some(Observed::Summary(summary)) if side == Side::Output && summary.output.is_none() => {
+                refuse("of a set of prompts alone", "a set with answers")
+            }
+            Some(Observed::Summary(_)) => Ok(()),
+        }
+    }
+}
+
+impl Observed {
+    pub(super) fn mean(&self, side: Side) -> f64 {
+        match self {
+            Observed::Pairs(pairs) => pairs.iter().map(|p| of(*p, side)).sum::<f64>() / pairs.len() as f64,
+            // A line from a to b has the mean (a + b)/2.
+            Observed::Summary(s) => over_lines(s.quantiles(side), |a, b| (a + b) / 2.0),
+        }
+    }
+
+    pub(super) fn cv2(&self, side: Side) -> f64 {
+        let square = match self {
+            Observed::Pairs(pairs) => {
+                pairs.iter().map(|p| of(*p, side) * of(*p, side)).sum::<f64>() / pairs.len() as f64
+            }
+            // A line from a to b has the mean square (a² + ab + b²)/3.
+            Observed::Summary(s) => over_lines(s.quantiles(side), |a, b| (a * a + a * b + b * b) / 3.0),
+        };
+        (square / (self.mean(side) * self.mean(side)) - 1.0).max(0.0)
+    }
+
+    /// One of the two lengths.
+    pub(super) fn draw(&self, side: Side, stream: &mut Stream) -> u32 {
+        match self {
+            Observed::Pairs(pairs) => of(pairs[stream.below(pairs.len() as u64) as usize], side) as u32,
+            Observed::Summary(summary) => quantile(summary.quantiles(side), stream.unit()),
+        }
+    }
+
+    /// Both lengths, as they go together.
+    pub(super) fn draw_pair(&self, stream: &mut Stream) -> (u32, u32) {
+        match self {
+            Observed::Pairs(pairs) => pairs[stream.below(pairs.len() as u64) as usize],
+            Observed::Summary(summary) => {
+                let r = 2.0 * libm::sin(std::f64::consts::PI * summary.rank_correlation / 6.0);
+                let input = stream.normal();
+                let output = r * input + (1.0 - r * r).sqrt() * stream.normal();
+                let look_up = |side, z| quantile(summary.quantiles(side), normal_cdf(z));
+                (look_up(Side::Input, input), look_up(Side::Output, output))
+            }
+        }
+    }
+}
+
+impl Summary {
+    fn quantiles(&self, side: Side) -> &Quantiles {
+        match side {
+            Side::Input => &self.input,
+            Side::Output => self.output.as_ref().unwrap_or(&self.input),
+        }
+    }
+
+    /// The mean that drawing from the prompts' quantiles has.
+    pub fn input_mean(self: &Arc<Summary>) -> f64 {
+        Observed::Summary(Arc::clone(self)).mean(Side::Input)
+    }
+
+    /// The mean that drawing from the answers' quantiles has.
+    pub fn output_mean(self: &Arc<Summary>) -> Option<f64> {
+        self.output.map(|_| Observed::Summary(Arc::clone(self)).mean(Side::Output))
+    }
+
+    /// Refuses what no distribution can be.
+    pub(crate) fn check(&self, place: &str, id: &str) -> Result<()> {
+        let sane =
+            |q: &Quantiles| q.is_sorted() && q[0] >= 1.0 && q[PROBABILITIES.len() - 1] <= MOST_TOKENS as f64;
+        let correlated = (-1.0..=1.0).contains(&self.rank_correlation);
+        if sane(&self.input) && self.output.as_ref().is_none_or(sane) && correlated {
+            return Ok(());
+        }
+        let accepted = "quantiles that rise from 1 or more, and a rank correlation from -1 to 1";
+        Err(Error::field(place, format!("workload {id}"), "no distribution of lengths", accepted))
+    }
+}
+
+fn of(pair: (u32, u32), side: Side) -> f64 {
+    f64::from(if side == Side::Input { pair.0 } else { pair.1 })
+}
+
+/// The mean of `each` line between quantiles, by its probability.
+fn over_lines(quantiles: &Quantiles, each: impl Fn(f64, f64) -> f64) -> f64 {
+    let weights = PROBABILITIES.windows(2).map(|p| p[1] - p[0]);
+    quantiles.windows(2).zip(weights).map(|(q, weight)| weight * each(q[0], q[1])).sum()
+}
+
+/// The length below which a share `p` lies, in whole tokens.
+fn quantile(quantiles: &Quantiles, p: f64) -> u32 {
+    let above = PROBABILITIES.iter().position(|at| *at >= p).unwrap_or(PROBABILITIES.len() - 1).max(1);
+    let (low, high) = (PROBABILITIES[above - 1], PROBABILITIES[above]);
+    let share = (p - low) / (high - low);
+    (quantiles[above - 1] + share * (quantiles[above] - quantiles[above - 1]) + 0.5) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::random::Purpose;
+    use super::*;
+
+    fn summary() -> Arc<Summary> {
+        let q = |p: f64| 100.0 + 900.0 * p;
+        let output = Some(PROBABILITIES.map(|p| 10.0 + 90.0 * p));
+        Arc::new(Summary { input: PROBABILITIES.map(q), output, rank_correlation: 0.6 })
+    }
+
+    #[test]
+    fn straight_quantiles_are_a_uniform_distribution() {
+        let observed = Observed::Summary(summary());
+        // Uniform on 100 to 1000: mean 550, variance 900²/12 = 67,500, cv² = 67,500/302,500.
+        assert!((observed.mean(Side::Input) - 550.0).abs() < 1e-9);
+        assert!((observed.cv2(Side::Input) - 67_500.0 / 302_500.0).abs() < 1e-9);
+        assert_eq!((quantile(&summary().input, 0.5), quantile(&summary().input, 0.995)), (550, 996));
+    }
+
+    #[test]
+    fn pairs_have_the_rank_correlation_that_was_asked_for() {
+        let observed = Observed::Summary(summary());
+        let mut stream = Stream::new(3, Purpose::Input);
+        let n = 50_000;
+        let drawn: Vec<_> = (0..n).map(|_| observed.draw_pair(&mut stream)).collect();
+        // Of uniform margins Spearman's ρ is the plain correlation: E[(x − 550)(y − 55)]/(259.81 · 25.98) = 0.6. Its
+        // standard error is below 1/√n = 0.0045.
+        let sum: f64 = drawn.iter().map(|(x, y)| (f64::from(*x) - 550.0) * (f64::from(*y) - 55.0)).sum();
+        let correlation = sum / n as f64 / (259.81 * 25.98);
+        assert!((correlation - 0.6).abs() < 5.0 * 0.0045, "{correlation}");
+    }
+
+    #[test]
+    fn given_pairs_stay_together() {
+        let pairs = Observed::Pairs([(1, 10), (3, 30)].into());
+        let mut stream = Stream::new(3, Purpose::Input);
+        let drawn: Vec<_> = (0..100).map(|_| pairs.draw_pair(&mut stream)).collect();
+        assert!(
+            drawn.iter().all(|(x, y)| x * 10 == *y) && drawn.contains(&(1, 10)) && drawn.contains(&(3, 30))
+        );
+        // Mean 20, mean square (100 + 900)/2 = 500, cv² = 500/400 − 1.
+        assert_eq!((pairs.mean(Side::Output), pairs.cv2(Side::Output)), (20.0, 0.25));
+    }
+}

@@ -1,0 +1,218 @@
+//! How long prompts and answers are.
+//!
+//! Knows: distributions of token counts, their moments in closed form, and how they are drawn. A log-normal length is
+//! exp(mu + sigma·z) for a standard normal z, rounded to a whole token and kept within `min` (1) and `max` (10^8).
+
+use super::empirical::{Observed, Side, Source};
+use super::random::{Stream, normal_cdf};
+use super::trace::MOST_TOKENS as MOST;
+use crate::error::{Error, Result};
+use serde::Deserialize;
+
+/// A distribution of token counts; a bare number is a fixed length.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "a whole number of tokens, or a table with kind = \"fixed\" (value), \"uniform\" (min, max), \"lognormal\" (mu, sigma; min, max) or \"empirical\" (pairs, path or name)"
+)]
+pub enum Length {
+    /// The same for every request.
+    Tokens(u64),
+    /// Drawn.
+    Drawn(LengthKind),
+}
+
+/// Named length distributions.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum LengthKind {
+    /// The same for every request.
+    Fixed {
+        /// Tokens.
+        value: u64,
+    },
+    /// Uniform over whole numbers.
+    Uniform {
+        /// Least.
+        min: u64,
+        /// Most.
+        max: u64,
+    },
+    /// exp of a normal draw.
+    Lognormal {
+        /// Mean of the logarithm.
+        mu: f64,
+        /// Standard deviation of the logarithm.
+        sigma: f64,
+        /// Draws below are raised to it; 1 where absent.
+        min: Option<u64>,
+        /// Draws above are lowered to it; 10^8 where absent.
+        max: Option<u64>,
+    },
+    /// As they were observed. Where prompts and answers name the same observations, a request has a pair of them.
+    Empirical(Source),
+}
+
+impl Length {
+    /// The mean in tokens, before rounding: exp(mu + sigma²/2) for a log-normal that is not
+    /// cut. 0 for observations in a file that is not loaded.
+    pub(super) fn mean(&self, side: Side) -> f64 {
+        match self {
+            Length::Tokens(n) | Length::Drawn(LengthKind::Fixed { value: n }) => *n as f64,
+            Length::Drawn(LengthKind::Uniform { min, max }) => (*min as f64 + *max as f64) / 2.0,
+            Length::Drawn(LengthKind::Lognormal { mu, sigma, min, max }) => {
+                lognormal_moment(1.0, *mu, *sigma, *min, *max)
+            }
+            Length::Drawn(LengthKind::Empirical(source)) => {
+                source.observed.as_ref().map_or(0.0, |observed| observed.mean(side))
+            }
+        }
+    }
+
+    /// The squared coefficient of variation: exp(sigma²) − 1 for a log-normal, (max − min)²/12 over the squared mean for
+    /// a uniform one.
+    pub(super) fn cv2(&self, side: Side) -> f64 {
+        match self {
+            Length::Drawn(LengthKind::Uniform { min, max }) => {
+                let width = *max as f64 - *min as f64;
+                width * width / 12.0 / self.mean(side).powi(2)
+            }
+            Length::Drawn(LengthKind::Lognormal { sigma, min: None, max: None, .. }) => {
+                libm::expm1(sigma * sigma)
+            }
+            Length::Drawn(LengthKind::Lognormal { mu, sigma, min, max }) => {
+                lognormal_moment(2.0, *mu, *sigma, *min, *max) / self.mean(side).powi(2) - 1.0
+            }
+            Length::Drawn(LengthKind::Empirical(source)) => {
+                source.observed.as_ref().map_or(0.0, |observed| observed.cv2(side))
+            }
+            Length::Tokens(_) | Length::Drawn(LengthKind::Fixed { .. }) => 0.0,
+        }
+    }
+
+    pub(super) fn check(&self, place: &str, field: &str, side: Side) -> Result<()> {
+        let sane = match *self {
+            Length::Drawn(LengthKind::Empirical(ref source)) => return source.check(place, field, side),
+            Length::Tokens(n) | Length::Drawn(LengthKind::Fixed { value: n }) => (1..=MOST).contains(&n),
+            Length::Drawn(LengthKind::Uniform { min, max }) => min >= 1 && min <= max && max <= MOST,
+            Length::Drawn(LengthKind::Lognormal { mu, sigma, min, max }) => {
+                let (min, max) = (min.unwrap_or(1), max.unwrap_or(MOST));
+                let cut = min >= 1 && min <= max && max <= MOST;
+                cut && mu.is_finite() && sigma.is_finite() && sigma >= 0.0
+            }
+        };
+        if sane && (1.0..=MOST as f64).contains(&self.mean(side)) {
+            return Ok(());
+        }
+        Err(Error::field(
+            place,
+            field,
+            format!("{self:?}"),
+            "lengths from 1 to 10^8 tokens, min at most max, sigma at least 0",
+        ))
+    }
+
+    /// The observations that it is drawn from, if it is.
+    pub(super) fn source(&self) -> Option<&Source> {
+        match self {
+            Length::Drawn(LengthKind::Empirical(source)) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// The same, to be filled.
+    pub(super) fn source_mut(&mut self) -> Option<&mut Source> {
+        match self {
+            Length::Drawn(LengthKind::Empirical(source)) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// What it is drawn from; none where a file is not loaded.
+    pub(super) fn sampler(&self, side: Side) -> Option<Sampler> {
+        Some(match *self {
+            Length::Tokens(n) | Length::Drawn(LengthKind::Fixed { value: n }) => Sampler::Fixed(tokens(n)),
+            Length::Drawn(LengthKind::Uniform { min, max }) => {
+                Sampler::Uniform { min: tokens(min), count: max - min + 1 }
+            }
+            Length::Drawn(LengthKind::Lognormal { mu, sigma, min, max }) => {
+                let (min, max) = (min.unwrap_or(1) as f64, max.unwrap_or(MOST) as f64);
+                Sampler::Lognormal { mu, sigma, min, max }
+            }
+            Length::Drawn(LengthKind::Empirical(ref source)) => {
+                Sampler::Observed(source.observed.clone()?, side)
+            }
+        })
+    }
+}
+
+/// A checked length as the type of a request's.
+fn tokens(n: u64) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// E X^k of a log-normal cut at a = `min` and b = `max`: aᵏ Φ(α) + exp(kμ + k²σ²/2) (Φ(β − kσ) − Φ(α − kσ)) + bᵏ (1 − Φ(β)),
+/// with α = (ln a − μ)/σ and β = (ln b − μ)/σ. Uncut where neither is given.
+fn lognormal_moment(k: f64, mu: f64, sigma: f64, min: Option<u64>, max: Option<u64>) -> f64 {
+    let whole = libm::exp(k * mu + k * k * sigma * sigma / 2.0);
+    if min.is_none() && max.is_none() {
+        return whole;
+    }
+    let (a, b) = (min.unwrap_or(1) as f64, max.unwrap_or(MOST) as f64);
+    if sigma == 0.0 {
+        return libm::pow(libm::exp(mu).clamp(a, b), k);
+    }
+    let alpha = (libm::log(a) - mu) / sigma;
+    let beta = (libm::log(b) - mu) / sigma;
+    let between = normal_cdf(beta - k * sigma) - normal_cdf(alpha - k * sigma);
+    let inner = if between > 0.0 { whole * between } else { 0.0 };
+    libm::pow(a, k) * normal_cdf(alpha) + inner + libm::pow(b, k) * normal_cdf(-beta)
+}
+
+/// What a length is drawn from.
+#[derive(Debug, Clone)]
+pub(super) enum Sampler {
+    Fixed(u32),
+    Uniform { min: u32, count: u64 },
+    Lognormal { mu: f64, sigma: f64, min: f64, max: f64 },
+    Observed(Observed, Side),
+}
+
+impl Sampler {
+    pub(super) fn draw(&self, stream: &mut Stream) -> u32 {
+        match *self {
+            Sampler::Observed(ref observed, side) => observed.draw(side, stream),
+            Sampler::Fixed(n) => n,
+            Sampler::Uniform { min, count } => min + stream.below(count) as u32,
+            Sampler::Lognormal { mu, sigma, min, max } => {
+                // + ½ and cut down: rounds a positive number.
+                (libm::exp(mu + sigma * stream.normal()).clamp(min, max) + 0.5) as u32
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_by_hand() {
+        let lognormal = |mu, sigma, min, max| Length::Drawn(LengthKind::Lognormal { mu, sigma, min, max });
+        // exp(6.9 + 0.7²/2) = exp(7.145) = 1267.8.
+        assert!((lognormal(6.9, 0.7, None, None).mean(Side::Input) - 1267.75).abs() < 0.1);
+        assert_eq!(Length::Drawn(LengthKind::Uniform { min: 10, max: 20 }).mean(Side::Input), 15.0);
+        // Cut where it hardly ever is, the moments stay; cut to one value, it is that.
+        assert!((lognormal(6.9, 0.7, Some(1), Some(100_000_000)).mean(Side::Input) - 1267.75).abs() < 0.1);
+        let one = lognormal(6.9, 0.7, Some(5), Some(5));
+        assert!(
+            (one.mean(Side::Input) - 5.0).abs() < 1e-9 && one.cv2(Side::Input).abs() < 1e-9,
+            "{} {}",
+            one.mean(Side::Input),
+            one.cv2(Side::Input)
+        );
+        // Cut at the median e^6 = 403.43 from above: e^6 (½ + e^½ Φ(−1)) = 403.43 (0.5 + 1.64872 · 0.158655) = 307.24.
+        // The cut is a whole number, 403: the mean falls by ½ · 0.43 = 0.21 to 307.03.
+        assert!((lognormal(6.0, 1.0, None, Some(403)).mean(Side::Input) - 307.03).abs() < 0.02);
+    }
+}

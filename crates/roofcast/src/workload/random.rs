@@ -1,0 +1,172 @@
+//! Seeded randomness that is the same on every machine.
+//!
+//! Knows: ChaCha8, one stream per purpose, and draws from the plain distributions. Logarithms, exponentials and powers
+//! are `libm`'s, in Rust, and never the platform's, whose last bit may differ. Knows nothing about what is drawn.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// What a stream is for. Streams of one seed are independent: changing what is drawn from one leaves the others alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Arrivals = 1,
+    Input,
+    Output,
+    Think,
+    Guess,
+    Prefix,
+    Priority,
+    Turns,
+}
+
+/// One stream of draws.
+#[derive(Debug, Clone)]
+pub(super) struct Stream {
+    rng: ChaCha8Rng,
+    /// The second normal of the last pair.
+    spare: Option<f64>,
+}
+
+impl Stream {
+    pub(super) fn new(seed: u64, purpose: Purpose) -> Stream {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(purpose as u64);
+        Stream { rng, spare: None }
+    }
+
+    /// Uniform in (0, 1): (k + ½)/2^53 for a whole k below 2^53.
+    pub(super) fn unit(&mut self) -> f64 {
+        // From a signed integer: one instruction on every machine.
+        ((self.rng.next_u64() >> 11) as i64 as f64 + 0.5) * (1.0 / (1_u64 << 53) as f64)
+    }
+
+    /// Uniform over 0..count, by multiplying; for counts below 2^27 none is favoured by more than 2^-37.
+    pub(super) fn below(&mut self, count: u64) -> u64 {
+        ((u128::from(self.rng.next_u64()) * u128::from(count)) >> 64) as u64
+    }
+
+    /// Exponential with mean 1.
+    pub(super) fn exponential(&mut self) -> f64 {
+        -libm::log(self.unit())
+    }
+
+    /// Standard normal, by Marsaglia's polar method (SIAM Review 6(3), 1964).
+    pub(super) fn normal(&mut self) -> f64 {
+        if let Some(spare) = self.spare.take() {
+            return spare;
+        }
+        loop {
+            let (x, y) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);
+            let square = x * x + y * y;
+            if square < 1.0 && square > 0.0 {
+                let scale = (-2.0 * libm::log(square) / square).sqrt();
+                self.spare = Some(y * scale);
+                return x * scale;
+            }
+        }
+    }
+
+    /// Gamma with this shape and mean `shape`, by Marsaglia and Tsang (ACM TOMS 26(3), 2000).
+    pub(super) fn gamma(&mut self, shape: f64) -> f64 {
+        // Below 1 the draw is that of shape + 1, times u^(1/shape).
+        let raised = if shape < 1.0 { shape + 1.0 } else { shape };
+        let d = raised - 1.0 / 3.0;
+        let c = 1.0 / (9.0 * d).sqrt();
+        let drawn = loop {
+            let x = self.normal();
+            let root = 1.0 + c * x;
+            let v = root * root * root;
+            if v > 0.0 && libm::log(self.unit()) < 0.5 * x * x + d - d * v + d * libm::log(v) {
+                break d * v;
+            }
+        };
+        if shape < 1.0 { drawn * libm::pow(self.unit(), 1.0 / shape) } else { drawn }
+    }
+}
+
+/// A choice among a few, by weight.
+#[derive(Debug, Clone)]
+pub(super) struct Weighted {
+    /// The sum of the weights up to each.
+    cumulative: Vec<f64>,
+}
+
+impl Weighted {
+    pub(super) fn new(weights: impl Iterator<Item = f64>) -> Weighted {
+        let sum = |total: &mut f64, weight| {
+            *total += weight;
+            Some(*total)
+        };
+        Weighted { cumulative: weights.scan(0.0, sum).collect() }
+    }
+
+    /// The number of the one that is drawn, from 0.
+    pub(super) fn draw(&self, stream: &mut Stream) -> u32 {
+        let at = stream.unit() * self.cumulative.last().copied().unwrap_or_default();
+        let found = self.cumulative.partition_point(|sum| *sum <= at);
+        found.min(self.cumulative.len().saturating_sub(1)) as u32
+    }
+}
+
+/// The standard normal's distribution function.
+pub(super) fn normal_cdf(z: f64) -> f64 {
+    0.5 * libm::erfc(-z / std::f64::consts::SQRT_2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const N: usize = 100_000;
+
+    /// The sample mean stands within 5 standard errors of the true one: (true variance / n)^½.
+    fn near(mean: f64, variance: f64, mut draw: impl FnMut() -> f64) {
+        let sum: f64 = (0..N).map(|_| draw()).sum();
+        let error = (variance / N as f64).sqrt();
+        assert!((sum / N as f64 - mean).abs() < 5.0 * error, "{} for {mean} ± {error}", sum / N as f64);
+    }
+
+    #[test]
+    fn moments_are_the_closed_forms() {
+        for seed in 0..3 {
+            let mut s = Stream::new(seed, Purpose::Input);
+            near(0.5, 1.0 / 12.0, || s.unit());
+            near(1.0, 1.0, || s.exponential());
+            // E x² = 2 for an exponential, with variance 24 − 4.
+            near(2.0, 20.0, || s.exponential().powi(2));
+            near(0.0, 1.0, || s.normal());
+            // The square is chi-squared: mean 1, variance 2; the fourth moment is 3, with variance 105 − 9.
+            near(1.0, 2.0, || s.normal().powi(2));
+            near(3.0, 96.0, || s.normal().powi(4));
+            for shape in [0.3, 1.0, 4.5] {
+                near(shape, shape, || s.gamma(shape));
+                // E x² = k(k + 1); E x⁴ = k(k+1)(k+2)(k+3).
+                let second = shape * (shape + 1.0);
+                let fourth = second * (shape + 2.0) * (shape + 3.0);
+                near(second, fourth - second * second, || s.gamma(shape).powi(2));
+            }
+            // Uniform over 0..10: mean 4.5, variance 99/12.
+            near(4.5, 99.0 / 12.0, || s.below(10) as f64);
+        }
+    }
+
+    #[test]
+    fn the_normal_has_its_quantiles() {
+        // Φ(1.281552) = 0.9; the share below has the variance p(1 − p).
+        let mut s = Stream::new(7, Purpose::Output);
+        near(0.9, 0.09, || f64::from(u8::from(s.normal() < 1.281_551_565_5)));
+        assert!((normal_cdf(1.281_551_565_544_6) - 0.9).abs() < 1e-12);
+        assert_eq!((normal_cdf(0.0), normal_cdf(f64::INFINITY)), (0.5, 1.0));
+    }
+
+    #[test]
+    fn seeds_and_purposes_give_different_streams_and_repeat() {
+        let first = |seed, purpose| {
+            let mut s = Stream::new(seed, purpose);
+            [s.unit(), s.normal(), s.gamma(0.5)]
+        };
+        assert_eq!(first(1, Purpose::Input), first(1, Purpose::Input));
+        assert_ne!(first(1, Purpose::Input), first(2, Purpose::Input));
+        assert_ne!(first(1, Purpose::Input), first(1, Purpose::Output));
+    }
+}

@@ -1,0 +1,167 @@
+//! Conversations: the prompt of a turn is everything that was said before and something new.
+//!
+//! Knows: which sessions go on, what was said in each, who speaks next and when. A session is drawn whole when it begins,
+//! so that how fast its answers come changes nothing but times. Memory is that of the sessions that go on.
+
+use super::arrivals::{Arrivals, Clock};
+use super::empirical::Side;
+use super::length::Sampler;
+use super::random::{Purpose, Stream};
+use super::traffic::{Draws, Prompt, Request};
+use super::users::Think;
+use crate::kv_cache::prefix::Run;
+use crate::units::Picoseconds;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// The most turns of a session.
+pub(super) const MOST_TURNS: u32 = 1000;
+
+#[derive(Debug, Clone)]
+pub(super) struct Sessions {
+    /// When the next one begins by itself; none where it waits for another's end.
+    beginning: Option<(Clock, Picoseconds)>,
+    /// When which is to speak.
+    due: BinaryHeap<Reverse<(Picoseconds, u32)>>,
+    going: BTreeMap<u32, Session>,
+    turns: Sampler,
+    turns_stream: Stream,
+    think: Think,
+    begun: u32,
+    /// Segments below are prefixes; each session has the one of its number on top.
+    first_segment: u32,
+}
+
+#[derive(Debug, Clone)]
+struct Session {
+    /// Turns to come, the next one last.
+    turns: Vec<Turn>,
+    said: Vec<Run>,
+    length: u32,
+    /// Tokens that its user said.
+    own: u32,
+    priority: i32,
+    answer: u32,
+}
+
+#[derive(Debug, Clone)]
+struct Turn {
+    input: u32,
+    output: u32,
+    /// Between the answer before and this.
+    think: Picoseconds,
+}
+
+impl Sessions {
+    /// None where `arrivals` are no sessions.
+    pub(super) fn new(arrivals: &Arrivals, prefixes: u64, most: u64, seed: u64) -> Option<Sessions> {
+        let Arrivals::Sessions { concurrency, turns, think_s, .. } = arrivals else { return None };
+        let at_once = concurrency.unwrap_or(0).min(most) as u32;
+        Some(Sessions {
+            beginning: Clock::new(arrivals, seed).map(|mut clock| {
+                let first = clock.next();
+                (clock, first)
+            }),
+            due: (0..at_once).map(|session| Reverse((Picoseconds::ZERO, session))).collect(),
+            going: BTreeMap::new(),
+            turns: turns.sampler(Side::Input)?,
+            turns_stream: Stream::new(seed, Purpose::Turns),
+            think: Think::new(*think_s, seed),
+            begun: at_once,
+            first_segment: prefixes as u32,
+        })
+    }
+
+    pub(super) fn peek(&self) -> Option<Picoseconds> {
+        let speaks = self.due.peek().map(|Reverse((at, _))| *at);
+        let begins = self.beginning.as_ref().map(|(_, at)| *at);
+        speaks.into_iter().chain(begins).min()
+    }
+
+    /// The next turn; where one is due and a session begins at the same time, the turn goes first.
+    pub(super) fn next(&mut self, draws: &mut Draws) -> Option<Request> {
+        let at = self.peek()?;
+        let session = match self.due.peek() {
+            Some(Reverse((due, session))) if *due == at => {
+                let session = *session;
+                self.due.pop();
+                session
+            }
+            _ => {
+                let (clock, due) = self.beginning.as_mut()?;
+                *due = clock.next();
+                self.begun += 1;
+                self.begun - 1
+            }
+        };
+        if !self.going.contains_key(&session) {
+            let new = self.begin(draws);
+            self.going.insert(session, new);
+        }
+        let own = self.first_segment + session;
+        self.going.get_mut(&session)?.speak(at, session, own)
+    }
+
+    /// Draws a whole session.
+    fn begin(&mut self, draws: &mut Draws) -> Session {
+        let count = self.turns.draw(&mut self.turns_stream).min(MOST_TURNS);
+        let mut turns = Vec::with_capacity(count as usize);
+        for turn in 0..count {
+            let (input, output) = draws.lengths();
+            let think = if turn == 0 { Picoseconds::ZERO } else { self.think.draw() };
+            turns.push(Turn { input, output, think });
+        }
+        turns.reverse();
+        let prefix = draws.prefix();
+        let said = prefix.map(|(segment, length)| Run { segment, start: 0, length: length.into() });
+        Session {
+            turns,
+            said: said.into_iter().collect(),
+            length: prefix.map_or(0, |(_, length)| length),
+            own: 0,
+            priority: draws.priority(),
+            answer: 0,
+        }
+    }
+
+    /// The session's answer is there: it goes on, or ends.
+    pub(super) fn answered(&mut self, session: u32, at: Picoseconds, segment: u32) {
+        let Some(going) = self.going.get_mut(&session) else { return };
+        going.said.push(Run { segment, start: 0, length: going.answer.into() });
+        match going.turns.last() {
+            // Beyond 2^32 tokens there is no prompt.
+            Some(turn) if going.length.checked_add(turn.input).is_some() => {
+                self.due.push(Reverse((at + turn.think, session)));
+            }
+            _ => self.end(session, at),
+        }
+    }
+
+    /// The session is over; where a number of them goes on at once, the next begins.
+    pub(super) fn end(&mut self, session: u32, at: Picoseconds) {
+        if self.going.remove(&session).is_some() && self.beginning.is_none() {
+            self.due.push(Reverse((at, self.begun)));
+            self.begun += 1;
+        }
+    }
+}
+
+impl Session {
+    fn speak(&mut self, at: Picoseconds, user: u32, segment: u32) -> Option<Request> {
+        let turn = self.turns.pop()?;
+        self.said.push(Run { segment, start: self.own.into(), length: turn.input.into() });
+        self.own = self.own.saturating_add(turn.input);
+        self.length = self.length.saturating_add(turn.input);
+        self.answer = turn.output;
+        let request = Request {
+            at,
+            input_len: self.length,
+            output_len: turn.output,
+            priority: self.priority,
+            user,
+            prompt: Prompt::Runs(self.said.clone().into()),
+        };
+        self.length = self.length.saturating_add(turn.output);
+        Some(request)
+    }
+}

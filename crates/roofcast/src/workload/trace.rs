@@ -1,0 +1,182 @@
+//! Recorded traffic: files of requests with their times and lengths.
+//!
+//! Knows: which format a text is in, and what every format must keep: lengths of at least one token, times that never go
+//! back. One format a file. Knows no files: texts are handed in.
+//!
+//! Times of day count from the first row; seconds and milliseconds stand as they are.
+
+mod azure;
+mod burstgpt;
+mod csv;
+mod json;
+mod mooncake;
+mod own;
+mod pairs;
+mod sharegpt;
+
+use super::traffic::{Prompt, Request};
+use crate::error::{Error, Result};
+use crate::units::Picoseconds;
+use serde::Deserialize;
+
+/// The most tokens of a prompt or an answer.
+pub(super) const MOST_TOKENS: u64 = 100_000_000;
+/// The latest time in seconds, 115 days.
+pub(super) const MOST_SECONDS: f64 = 1e7;
+
+/// The most requests of a trace.
+const MOST_REQUESTS: usize = 10_000_000;
+
+/// A format of recorded traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// CSV of Azure's public traces: `TIMESTAMP,ContextTokens,GeneratedTokens`.
+    Azure,
+    /// JSON lines of Mooncake: `timestamp` in ms, `input_length`, `output_length`, `hash_ids` of 512 tokens each.
+    Mooncake,
+    /// The same keys as `vllm bench serve --dataset-name timed_trace` reads them: seconds, and 16 tokens each.
+    Vllm,
+    /// CSV of BurstGPT: `Timestamp`, `Request tokens`, `Response tokens` among its columns.
+    BurstGpt,
+    /// JSON lines with `conversations`, or with lengths; no times.
+    ShareGpt,
+    /// CSV `arrival_s,input_len,output_len[,priority][,session]`.
+    Own,
+    /// CSV `input_length,output_length`; no times.
+    Pairs,
+}
+
+/// Requests as they were recorded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trace {
+    /// In order of time.
+    pub requests: Vec<Request>,
+    /// Whether the times were recorded, too; all are 0 where not.
+    pub timed: bool,
+}
+
+impl Trace {
+    /// Reads `text`; `place` names the file in errors. The format is seen from the first line where none is given.
+    pub fn parse(place: &str, text: &str, format: Option<Format>) -> Result<Trace> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let format = match format {
+            Some(format) => format,
+            None => detect(place, text)?,
+        };
+        let mut recording = Recording { place, requests: Vec::new() };
+        match format {
+            Format::Azure => azure::read(text, &mut recording)?,
+            Format::Mooncake => mooncake::read(text, mooncake::MOONCAKE, &mut recording)?,
+            Format::Vllm => mooncake::read(text, mooncake::VLLM, &mut recording)?,
+            Format::BurstGpt => burstgpt::read(text, &mut recording)?,
+            Format::ShareGpt => sharegpt::read(text, &mut recording)?,
+            Format::Own => own::read(text, &mut recording)?,
+            Format::Pairs => pairs::read(text, &mut recording)?,
+        }
+        if recording.requests.is_empty() {
+            return Err(Error::Parse {
+                place: place.into(),
+                message: "no requests; expected at least one".into(),
+            });
+        }
+        let timed = !matches!(format, Format::ShareGpt | Format::Pairs);
+        Ok(Trace { requests: recording.requests, timed })
+    }
+
+    /// From the first request to the last, in seconds.
+    pub fn span_s(&self) -> f64 {
+        match self.requests.as_slice() {
+            [first, .., last] => last.at.seconds() - first.at.seconds(),
+            _ => 0.0,
+        }
+    }
+
+    /// Gaps per second; none where all come at once.
+    pub fn rate(&self) -> Option<f64> {
+        let span = self.span_s();
+        (span > 0.0).then(|| (self.requests.len() - 1) as f64 / span)
+    }
+
+    /// The squared coefficient of variation of the gaps; 0 where all come at once.
+    pub fn cv2(&self) -> f64 {
+        let Some(rate) = self.rate() else { return 0.0 };
+        let gaps = self.requests.windows(2).map(|pair| pair[1].at.seconds() - pair[0].at.seconds());
+        let squares: f64 = gaps.map(|gap| (gap * rate - 1.0).powi(2)).sum();
+        squares / (self.requests.len() - 1) as f64
+    }
+}
+
+fn detect(place: &str, text: &str) -> Result<Format> {
+    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+    let format = match first {
+        json if json.starts_with('{') => json::detect(json),
+        header if header.starts_with("TIMESTAMP,") => Some(Format::Azure),
+        header if header.starts_with("Timestamp,") => Some(Format::BurstGpt),
+        header if header.starts_with("arrival_s,") => Some(Format::Own),
+        header if header.starts_with("input_length") => Some(Format::Pairs),
+        _ => None,
+    };
+    format.ok_or_else(|| Error::Parse {
+        place: format!("{place}:1:1"),
+        message: format!(
+            "{:?} is the first line of no known trace; expected a CSV header (TIMESTAMP,… of Azure; Timestamp,… of \
+             BurstGPT; arrival_s,input_len,output_len; input_length,output_length) or JSON lines with timestamp, \
+             input_length and output_length, or with conversations",
+            first.chars().take(60).collect::<String>()
+        ),
+    })
+}
+
+/// Requests being read.
+struct Recording<'a> {
+    place: &'a str,
+    requests: Vec<Request>,
+}
+
+impl Recording<'_> {
+    /// Adds a request of `line`. Its time, where it has one, may not be before the last.
+    fn add(&mut self, line: usize, request: Request) -> Result<()> {
+        if let Some(last) = self.requests.last().filter(|last| last.at > request.at) {
+            let (now, before) = (request.at.seconds(), last.at.seconds());
+            let message =
+                format!("the time {now} s is before {before} s of the line above; expected times in order");
+            return Err(self.error(line, 1, message));
+        }
+        if self.requests.len() == MOST_REQUESTS {
+            let message = format!("more than {MOST_REQUESTS} requests; expected a part of such a trace");
+            return Err(self.error(line, 1, message));
+        }
+        self.requests.push(request);
+        Ok(())
+    }
+
+    fn error(&self, line: usize, column: usize, message: String) -> Error {
+        Error::Parse { place: format!("{}:{line}:{column}", self.place), message }
+    }
+
+    /// A count of tokens, from 1.
+    fn tokens(&self, line: usize, column: usize, name: &str, count: u64) -> Result<u32> {
+        match u32::try_from(count) {
+            Ok(n) if (1..=MOST_TOKENS).contains(&count) => Ok(n),
+            _ => {
+                let message = format!("`{name}` is {count}; accepted: 1 to {MOST_TOKENS} tokens");
+                Err(self.error(line, column, message))
+            }
+        }
+    }
+
+    /// A time since the start, in seconds.
+    fn seconds(&self, line: usize, column: usize, name: &str, seconds: f64) -> Result<Picoseconds> {
+        if (0.0..=MOST_SECONDS).contains(&seconds) {
+            return Ok(Picoseconds::from_seconds(seconds));
+        }
+        let message = format!("`{name}` is {seconds} s; accepted: 0 to {MOST_SECONDS} s");
+        Err(self.error(line, column, message))
+    }
+}
+
+/// A request that shares nothing.
+fn plain(at: Picoseconds, input_len: u32, output_len: u32) -> Request {
+    Request { at, input_len, output_len, priority: 0, user: 0, prompt: Prompt::Own }
+}

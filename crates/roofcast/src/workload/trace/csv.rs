@@ -1,0 +1,81 @@
+//! Rows of plain CSV, without quotes, by the names of their columns.
+
+use super::Recording;
+use crate::error::Result;
+use crate::units::Picoseconds;
+
+/// One row, and where its columns are.
+pub(super) struct Row<'a> {
+    pub(super) line: usize,
+    fields: Vec<&'a str>,
+    names: &'a [&'a str],
+    places: &'a [Option<usize>],
+}
+
+/// Hands every row of `text` to `each`. Of the named columns the first `needed` must be in the header.
+pub(super) fn rows(
+    text: &str,
+    names: &[&str],
+    needed: usize,
+    recording: &mut Recording,
+    mut each: impl FnMut(&Row, &mut Recording) -> Result<()>,
+) -> Result<()> {
+    let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let (at, header) = lines.next().unwrap_or_default();
+    let header: Vec<_> = header.split(',').map(str::trim).collect();
+    let places: Vec<_> = names.iter().map(|name| header.iter().position(|h| h == name)).collect();
+    if let Some((missing, _)) = names.iter().zip(&places).take(needed).find(|(_, place)| place.is_none()) {
+        let message = format!("no column `{missing}`; expected {}", names.join(","));
+        return Err(recording.error(at + 1, 1, message));
+    }
+    for (index, line) in lines {
+        let row = Row { line: index + 1, fields: line.split(',').collect(), names, places: &places };
+        if row.fields.len() != header.len() {
+            let found = row.fields.len();
+            let message = format!("{found} fields; expected {} as in the header", header.len());
+            return Err(recording.error(row.line, 1, message));
+        }
+        each(&row, recording)?;
+    }
+    Ok(())
+}
+
+impl<'a> Row<'a> {
+    /// The text of a named column; none where the header lacks it.
+    pub(super) fn text(&self, name: usize) -> Option<&'a str> {
+        self.places[name].map(|place| self.fields[place].trim())
+    }
+
+    /// Where a named column starts, counted in characters from 1.
+    pub(super) fn column(&self, name: usize) -> usize {
+        let before = self.places[name].unwrap_or_default();
+        self.fields[..before].iter().map(|field| field.chars().count() + 1).sum::<usize>() + 1
+    }
+
+    /// A value of a named column.
+    pub(super) fn value<T: std::str::FromStr>(
+        &self,
+        name: usize,
+        accepted: &str,
+        recording: &Recording,
+    ) -> Result<T> {
+        let text = self.text(name).unwrap_or_default();
+        text.parse().map_err(|_| {
+            let found: String = text.chars().take(40).collect();
+            let message = format!("`{}` is {found:?}; accepted: {accepted}", self.names[name]);
+            recording.error(self.line, self.column(name), message)
+        })
+    }
+
+    /// A count of tokens in a named column.
+    pub(super) fn tokens(&self, name: usize, recording: &Recording) -> Result<u32> {
+        let count = self.value(name, "a whole number of tokens from 1", recording)?;
+        recording.tokens(self.line, self.column(name), self.names[name], count)
+    }
+
+    /// Seconds in a named column.
+    pub(super) fn seconds(&self, name: usize, recording: &Recording) -> Result<Picoseconds> {
+        let seconds = self.value(name, "seconds", recording)?;
+        recording.seconds(self.line, self.column(name), self.names[name], seconds)
+    }
+}

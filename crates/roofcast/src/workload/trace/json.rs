@@ -1,0 +1,32 @@
+//! JSON lines, and which format they are in.
+
+use super::{Format, Recording, mooncake};
+use crate::error::Result;
+use serde::de::DeserializeOwned;
+
+/// Hands every line of `text`, read as a `T`, to `each`.
+pub(super) fn lines<T: DeserializeOwned>(
+    text: &str,
+    recording: &mut Recording,
+    mut each: impl FnMut(usize, T, &mut Recording) -> Result<()>,
+) -> Result<()> {
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let value = serde_json::from_str(line).map_err(|e| {
+            let message = e.to_string();
+            let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(said, _)| said);
+            recording.error(index + 1, e.column(), format!("{message}; expected one JSON object a line"))
+        })?;
+        each(index + 1, value, recording)?;
+    }
+    Ok(())
+}
+
+/// The format that the first line speaks.
+pub(super) fn detect(line: &str) -> Option<Format> {
+    let value: serde_json::Value = serde_json::from_str(line).ok()?;
+    if value.get("timestamp").is_some() {
+        let of_vllm = serde_json::from_value(value).is_ok_and(|line| mooncake::is_vllms(&line));
+        return Some(if of_vllm { Format::Vllm } else { Format::Mooncake });
+    }
+    Some(Format::ShareGpt)
+}

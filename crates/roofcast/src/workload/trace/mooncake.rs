@@ -1,0 +1,79 @@
+//! JSON lines with block hashes: `timestamp`, `input_length`, `output_length`, `hash_ids`.
+//!
+//! Mooncake's published traces (github.com/kvcache-ai/Mooncake) count milliseconds and blocks of 512 tokens; vLLM's
+//! `timed_trace` reads the same keys as seconds and blocks of 16. Equal ids are equal tokens: block `id` is the tokens
+//! `id·size ..` of one segment. The last block of a prompt may be partial.
+
+use super::{Recording, json};
+use crate::error::Result;
+use crate::kv_cache::prefix::Run;
+use crate::workload::traffic::{Prompt, Request};
+use serde::Deserialize;
+
+/// What a number means.
+#[derive(Clone, Copy)]
+pub(super) struct Units {
+    /// Of the timestamp, in a second.
+    per_second: f64,
+    block: u64,
+}
+
+pub(super) const MOONCAKE: Units = Units { per_second: 1e3, block: 512 };
+pub(super) const VLLM: Units = Units { per_second: 1.0, block: 16 };
+
+#[derive(Deserialize)]
+pub(super) struct Line {
+    timestamp: f64,
+    input_length: u64,
+    output_length: u64,
+    #[serde(default)]
+    hash_ids: Vec<u32>,
+}
+
+impl Line {
+    /// Whether the ids are as many as blocks of this size.
+    fn is_cut_by(&self, block: u64) -> bool {
+        self.input_length.div_ceil(block) == self.hash_ids.len() as u64
+    }
+}
+
+/// Whether a first line has vLLM's blocks and cannot have Mooncake's.
+pub(super) fn is_vllms(line: &Line) -> bool {
+    line.is_cut_by(VLLM.block) && !line.is_cut_by(MOONCAKE.block)
+}
+
+pub(super) fn read(text: &str, units: Units, recording: &mut Recording) -> Result<()> {
+    json::lines(text, recording, |line, found: Line, recording| {
+        let at = recording.seconds(line, 1, "timestamp", found.timestamp / units.per_second)?;
+        let input_len = recording.tokens(line, 1, "input_length", found.input_length)?;
+        let output_len = recording.tokens(line, 1, "output_length", found.output_length)?;
+        let prompt = if found.hash_ids.is_empty() {
+            Prompt::Own
+        } else if found.is_cut_by(units.block) {
+            Prompt::Runs(runs(&found.hash_ids, units.block, found.input_length))
+        } else {
+            let (ids, blocks) = (found.hash_ids.len(), found.input_length.div_ceil(units.block));
+            let message = format!(
+                "{ids} `hash_ids` for {input_len} tokens; expected {blocks}, one for each {} tokens, or none",
+                units.block
+            );
+            return Err(recording.error(line, 1, message));
+        };
+        recording.add(line, Request { at, input_len, output_len, priority: 0, user: 0, prompt })
+    })
+}
+
+/// The blocks as runs of segment 0; blocks that follow one another are one run.
+fn runs(ids: &[u32], block: u64, tokens: u64) -> Box<[Run]> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut left = tokens;
+    for id in ids {
+        let (start, length) = (u64::from(*id) * block, left.min(block));
+        left -= length;
+        match runs.last_mut() {
+            Some(last) if last.start + last.length == start => last.length += length,
+            _ => runs.push(Run { segment: 0, start, length }),
+        }
+    }
+    runs.into()
+}

@@ -1,0 +1,368 @@
+//! The requests of a workload, one after another.
+//!
+//! Knows: what each request is and when it is due, drawn as it is asked for. An open loop takes constant memory,
+//! a closed one a word per user. Knows nothing about how requests are served: it is told when an answer is there.
+
+use super::Workload;
+use super::arrivals::{Arrivals, Clock};
+use super::empirical::{Observed, Side};
+use super::length::Sampler;
+use super::prefix::Prefixes;
+use super::random::{Purpose, Stream, Weighted};
+use super::sessions::Sessions;
+use super::trace::Trace;
+use super::users::{Think, Users};
+use crate::error::{Error, Result};
+use crate::kv_cache::prefix::Run;
+use crate::units::Picoseconds;
+use std::sync::Arc;
+
+/// One request as the workload offers it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// When it is due.
+    pub at: Picoseconds,
+    /// Prompt tokens, at least 1.
+    pub input_len: u32,
+    /// Tokens to generate, at least 1.
+    pub output_len: u32,
+    /// Smaller goes first.
+    pub priority: i32,
+    /// In a closed loop its user, in a conversation its session, else 0.
+    pub user: u32,
+    /// What its tokens are.
+    pub prompt: Prompt,
+}
+
+/// What a prompt's tokens are, as far as prefix caches care: a token is a segment and a position in it. Traffic numbers
+/// its segments from 0; those from [`Traffic::OWN_SEGMENTS`] on are left to whoever serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Prompt {
+    /// No other request has any of them.
+    Own,
+    /// The first are shared, the rest are its own.
+    Shared {
+        /// Whose they are.
+        segment: u32,
+        /// How many.
+        length: u32,
+    },
+    /// All of them, run by run.
+    Runs(Box<[Run]>),
+}
+
+/// A workload being offered.
+#[derive(Debug, Clone)]
+pub struct Traffic {
+    source: Source,
+    draws: Draws,
+    total: u64,
+    left: u64,
+}
+
+#[derive(Debug, Clone)]
+enum Source {
+    /// Times that nothing changes; the next one is drawn ahead.
+    Open { clock: Clock, due: Picoseconds },
+    /// Users who wait for their answers.
+    Closed(Users),
+    /// Conversations.
+    Sessions(Box<Sessions>),
+    /// What was recorded, from `next` on.
+    Recorded { trace: Arc<Trace>, next: usize, scale: f64, whole: bool },
+}
+
+/// Everything about a request but its time.
+#[derive(Debug, Clone)]
+pub(super) struct Draws {
+    lengths: Lengths,
+    input_stream: Stream,
+    output_stream: Stream,
+    prefixes: Option<Prefixes>,
+    priorities: Option<Weighted>,
+    priority_stream: Stream,
+}
+
+#[derive(Debug, Clone)]
+enum Lengths {
+    Apart {
+        input: Sampler,
+        output: Sampler,
+    },
+    /// A pair as it was observed, drawn from the prompts' stream.
+    Together(Observed),
+}
+
+impl Draws {
+    fn new(workload: &Workload) -> Option<Draws> {
+        let seed = workload.seed;
+        let lengths = match (workload.input_len.source(), workload.output_len.source()) {
+            (Some(input), Some(output)) if input.is(output) => Lengths::Together(input.observed.clone()?),
+            _ => Lengths::Apart {
+                input: workload.input_len.sampler(Side::Input)?,
+                output: workload.output_len.sampler(Side::Output)?,
+            },
+        };
+        let priorities = &workload.priorities;
+        Some(Draws {
+            lengths,
+            input_stream: Stream::new(seed, Purpose::Input),
+            output_stream: Stream::new(seed, Purpose::Output),
+            prefixes: workload.prefix.as_ref().map(|prefix| Prefixes::new(prefix, seed)),
+            priorities: (!priorities.is_empty()).then(|| Weighted::new(priorities.iter().copied())),
+            priority_stream: Stream::new(seed, Purpose::Priority),
+        })
+    }
+
+    /// Prompt and answer, without what is shared.
+    pub(super) fn lengths(&mut self) -> (u32, u32) {
+        match &self.lengths {
+            Lengths::Apart { input, output } => {
+                (input.draw(&mut self.input_stream), output.draw(&mut self.output_stream))
+            }
+            Lengths::Together(observed) => observed.draw_pair(&mut self.input_stream),
+        }
+    }
+
+    /// Segment and length of what is shared, if anything is.
+    pub(super) fn prefix(&mut self) -> Option<(u32, u32)> {
+        self.prefixes.as_mut().and_then(Prefixes::draw)
+    }
+
+    pub(super) fn priority(&mut self) -> i32 {
+        self.priorities.as_ref().map_or(0, |choice| choice.draw(&mut self.priority_stream) as i32)
+    }
+
+    fn request(&mut self, at: Picoseconds, user: u32) -> Request {
+        let (own, output_len) = self.lengths();
+        let (input_len, prompt) = match self.prefix() {
+            Some((segment, length)) => (own + length, Prompt::Shared { segment, length }),
+            None => (own, Prompt::Own),
+        };
+        Request { at, input_len, output_len, priority: self.priority(), user, prompt }
+    }
+}
+
+impl Traffic {
+    /// The first segment that traffic never uses.
+    pub const OWN_SEGMENTS: u32 = 1 << 31;
+
+    /// The traffic of a workload, from its first request; `place` names the workload's file in errors. What the workload
+    /// has in files must be loaded.
+    pub fn new(workload: &Workload, place: &str) -> Result<Traffic> {
+        workload.check(place)?;
+        let missing =
+            || Error::field(place, "workload", "not loaded", "a workload whose files have been read");
+        let total = workload.total();
+        let draws = Draws::new(workload).ok_or_else(missing)?;
+        let source = Source::new(workload, total).ok_or_else(missing)?;
+        Ok(Traffic { source, draws, total, left: total })
+    }
+
+    /// When the next request that is known is due. None at the end, and while every user waits for an answer.
+    pub fn peek(&self) -> Option<Picoseconds> {
+        if self.left == 0 {
+            return None;
+        }
+        match &self.source {
+            Source::Open { due, .. } => Some(*due),
+            Source::Closed(users) => users.peek(),
+            Source::Sessions(sessions) => sessions.peek(),
+            Source::Recorded { trace, next, scale, .. } => {
+                trace.requests.get(*next).map(|request| scaled(request.at, *scale))
+            }
+        }
+    }
+
+    /// Takes the next request: in order of time, and where times are equal of users, or of the record.
+    #[allow(clippy::should_implement_trait)] // an iterator's end would be final: a closed loop goes on after an answer
+    pub fn next(&mut self) -> Option<Request> {
+        self.left.checked_sub(1)?;
+        let request = match &mut self.source {
+            Source::Open { clock, due } => {
+                let at = *due;
+                // Nobody asks for a time after the last.
+                if self.left > 1 {
+                    *due = clock.next();
+                }
+                self.draws.request(at, 0)
+            }
+            Source::Closed(users) => {
+                let (at, user) = users.next()?;
+                self.draws.request(at, user)
+            }
+            Source::Sessions(sessions) => sessions.next(&mut self.draws)?,
+            Source::Recorded { trace, next, scale, whole } => {
+                let recorded = trace.requests.get(*next)?;
+                *next += 1;
+                let at = scaled(recorded.at, *scale);
+                if *whole {
+                    Request { at, ..recorded.clone() }
+                } else {
+                    self.draws.request(at, recorded.user)
+                }
+            }
+        };
+        self.left -= 1;
+        Some(request)
+    }
+
+    /// The user's answer is there: the user thinks, and then sends the next request. In a conversation the answer, whose
+    /// tokens are `output_segment` from 0 on, is part of all later prompts.
+    pub fn completed(&mut self, user: u32, at: Picoseconds, output_segment: u32) {
+        match &mut self.source {
+            Source::Closed(users) => users.answered(user, at),
+            Source::Sessions(sessions) => sessions.answered(user, at, output_segment),
+            Source::Open { .. } | Source::Recorded { .. } => {}
+        }
+    }
+
+    /// The user's request will not be answered: a user thinks and sends the next, a conversation ends.
+    pub fn refused(&mut self, user: u32, at: Picoseconds) {
+        match &mut self.source {
+            Source::Closed(users) => users.answered(user, at),
+            Source::Sessions(sessions) => sessions.end(user, at),
+            Source::Open { .. } | Source::Recorded { .. } => {}
+        }
+    }
+
+    /// Whether an answer may bring another request.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.source, Source::Closed(_) | Source::Sessions(_))
+    }
+
+    /// Whether prompts may have tokens in common.
+    pub fn shares_prompts(&self) -> bool {
+        let recorded = |trace: &Trace| trace.requests.iter().any(|r| r.prompt != Prompt::Own);
+        self.draws.prefixes.is_some()
+            || match &self.source {
+                Source::Sessions(_) => true,
+                Source::Recorded { trace, whole, .. } => *whole && recorded(trace),
+                Source::Open { .. } | Source::Closed(_) => false,
+            }
+    }
+
+    /// How many requests there are in all.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// How many have not been taken yet.
+    pub fn remaining(&self) -> u64 {
+        self.left
+    }
+}
+
+impl Source {
+    /// None where a file is not loaded.
+    fn new(workload: &Workload, total: u64) -> Option<Source> {
+        let seed = workload.seed;
+        Some(match &workload.arrivals {
+            Arrivals::ClosedLoop { concurrency, think_s } => {
+                Source::Closed(Users::new((*concurrency).min(total), Think::new(*think_s, seed)))
+            }
+            Arrivals::Trace { recorded, scale, .. } => Source::Recorded {
+                trace: Arc::clone(recorded.as_ref()?),
+                next: 0,
+                scale: scale.unwrap_or(1.0),
+                whole: workload.has_the_traces_lengths(),
+            },
+            sessions @ Arrivals::Sessions { .. } => {
+                let prefixes = workload.prefix.map_or(0, |prefix| prefix.count);
+                Source::Sessions(Box::new(Sessions::new(sessions, prefixes, total, seed)?))
+            }
+            open => {
+                let mut clock = Clock::new(open, seed)?;
+                Source::Open { due: clock.next(), clock }
+            }
+        })
+    }
+}
+
+/// A recorded time, exact where it is not scaled.
+fn scaled(at: Picoseconds, scale: f64) -> Picoseconds {
+    if scale == 1.0 { at } else { Picoseconds::from_seconds(at.seconds() * scale) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::{Length, LengthKind};
+
+    fn workload(arrivals: Arrivals) -> Workload {
+        Workload {
+            requests: Some(20_000),
+            seed: 1,
+            arrivals,
+            input_len: Length::Drawn(LengthKind::Lognormal { mu: 6.0, sigma: 0.5, min: None, max: None }),
+            output_len: Length::Drawn(LengthKind::Uniform { min: 10, max: 20 }),
+            prefix: None,
+            priorities: Vec::new(),
+        }
+    }
+
+    fn all(workload: &Workload) -> Vec<Request> {
+        let mut traffic = Traffic::new(workload, "test").unwrap();
+        std::iter::from_fn(|| {
+            let due = traffic.peek();
+            let next = traffic.next();
+            assert_eq!(due, next.as_ref().map(|r| r.at));
+            next
+        })
+        .collect()
+    }
+
+    #[test]
+    fn drawn_means_are_within_five_standard_errors() {
+        let requests = all(&workload(Arrivals::Poisson { rate: 10.0 }));
+        let n = requests.len() as f64;
+        assert_eq!(n, 20_000.0);
+        let mean = |f: fn(&Request) -> f64| requests.iter().map(f).sum::<f64>() / n;
+        // The 20,000th arrival of rate 10 is gamma: mean 2000 s, deviation √20,000/10 = 14.1 s.
+        assert!((requests[19_999].at.seconds() - 2000.0).abs() < 5.0 * 14.2);
+        assert!(requests.is_sorted_by_key(|r| r.at));
+        // exp(6 + ½·0.25) = 457.14; deviation 457.14 √(e^0.25 − 1) = 243.6, over √20,000 = 1.73.
+        assert!((mean(|r| f64::from(r.input_len)) - 457.14).abs() < 5.0 * 1.73);
+        // 10..=20: mean 15, deviation √(120/12) = 3.16, over √20,000 = 0.0224.
+        assert!((mean(|r| f64::from(r.output_len)) - 15.0).abs() < 5.0 * 0.0224);
+        assert!(requests.iter().all(|r| (10..=20).contains(&r.output_len)));
+    }
+
+    #[test]
+    fn constant_arrivals_are_evenly_spaced_without_drift() {
+        let requests = all(&workload(Arrivals::Constant { rate: 3.0 }));
+        assert_eq!(requests[0].at, Picoseconds(0));
+        // 1/3 s = 333,333,333,333 ps; 3000/3 s = 1000 s exactly.
+        assert_eq!(requests[1].at, Picoseconds(333_333_333_333));
+        assert_eq!(requests[3000].at, Picoseconds(1_000_000_000_000_000));
+    }
+
+    #[test]
+    fn a_closed_loop_sends_when_it_is_answered() {
+        let three = workload(Arrivals::ClosedLoop { concurrency: 3, think_s: None });
+        let mut traffic = Traffic::new(&Workload { requests: Some(5), ..three }, "test").unwrap();
+        let users: Vec<_> = (0..3).filter_map(|_| traffic.next()).map(|r| (r.at.0, r.user)).collect();
+        assert_eq!(users, [(0, 0), (0, 1), (0, 2)]);
+        assert_eq!((traffic.peek(), traffic.next(), traffic.remaining()), (None, None, 2));
+        traffic.completed(1, Picoseconds(70), 0);
+        traffic.completed(0, Picoseconds(70), 0);
+        assert_eq!(traffic.peek(), Some(Picoseconds(70)));
+        assert_eq!(traffic.next().map(|r| r.user), Some(0));
+        assert_eq!(traffic.next().map(|r| r.user), Some(1));
+        traffic.completed(0, Picoseconds(99), 0);
+        assert_eq!((traffic.peek(), traffic.next(), traffic.remaining()), (None, None, 0));
+    }
+
+    #[test]
+    fn the_seed_decides_and_streams_do_not_touch() {
+        let base = workload(Arrivals::Poisson { rate: 10.0 });
+        assert_eq!(all(&base), all(&base));
+        assert_ne!(all(&base), all(&Workload { seed: 2, ..base.clone() }));
+        let other = all(&Workload { input_len: Length::Tokens(7), ..base.clone() });
+        let kept = |r: &Request| (r.at, r.output_len);
+        assert!(all(&base).iter().map(kept).eq(other.iter().map(kept)));
+        let other = all(&Workload { arrivals: Arrivals::Constant { rate: 1.0 }, ..base.clone() });
+        let kept = |r: &Request| (r.input_len, r.output_len);
+        assert!(all(&base).iter().map(kept).eq(other.iter().map(kept)));
+    }
+}

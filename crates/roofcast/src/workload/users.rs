@@ -1,0 +1,54 @@
+//! Users of a closed loop: each waits for an answer, thinks, and sends the next request.
+
+use super::random::{Purpose, Stream};
+use crate::units::Picoseconds;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Who sends when, in order of time and then of users.
+#[derive(Debug, Clone)]
+pub(super) struct Users {
+    /// A user stands here once at most, so the order is total.
+    due: BinaryHeap<Reverse<(Picoseconds, u32)>>,
+    think: Think,
+}
+
+impl Users {
+    pub(super) fn new(count: u64, think: Think) -> Users {
+        let due = (0..count as u32).map(|user| Reverse((Picoseconds::ZERO, user))).collect();
+        Users { due, think }
+    }
+
+    pub(super) fn peek(&self) -> Option<Picoseconds> {
+        self.due.peek().map(|Reverse((at, _))| *at)
+    }
+
+    pub(super) fn next(&mut self) -> Option<(Picoseconds, u32)> {
+        self.due.pop().map(|Reverse(next)| next)
+    }
+
+    pub(super) fn answered(&mut self, user: u32, at: Picoseconds) {
+        let at = at + self.think.draw();
+        self.due.push(Reverse((at, user)));
+    }
+}
+
+/// Exponential times of thinking.
+#[derive(Debug, Clone)]
+pub(super) struct Think {
+    mean: f64,
+    stream: Stream,
+}
+
+impl Think {
+    pub(super) fn new(mean: Option<f64>, seed: u64) -> Think {
+        Think { mean: mean.unwrap_or(0.0), stream: Stream::new(seed, Purpose::Think) }
+    }
+
+    pub(super) fn draw(&mut self) -> Picoseconds {
+        if self.mean == 0.0 {
+            return Picoseconds::ZERO;
+        }
+        Picoseconds::from_seconds(self.mean * self.stream.exponential())
+    }
+}

@@ -1,0 +1,421 @@
+//! The engine: leaping is stepping, counting is vLLM block by block, and nothing is lost.
+
+use super::support::{catalog, model};
+use proptest::prelude::*;
+use roofcast::cost::{Utilization, cost};
+use roofcast::deployment::{Deployment, Options};
+use roofcast::engine;
+use roofcast::engine::clock::Ticks;
+use roofcast::engine::config::{Config, Reservation};
+use roofcast::fleet::{Fleet, Ranking};
+use roofcast::operator::Batch;
+use roofcast::record::Record;
+use roofcast::router::{Router, Routing};
+use roofcast::simulate::{self, results::Results};
+use roofcast::spec::{
+    CostKind, EngineSpec, PreemptionMode, QueuePolicy, ReservationKind, SchedulerKind, Slo,
+};
+use roofcast::timeline::series::{Point, Series, together};
+use roofcast::timeline::trace::{Event, Trace};
+use roofcast::timeline::{Segment, Timeline};
+use roofcast::workload::{Arrivals, Length, LengthKind, Prefix, Traffic, Workload};
+use std::sync::Arc;
+
+fn deployment(name: &str, engine: EngineSpec) -> Deployment {
+    let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
+    Deployment::resolve(model(name), accelerator, &Options { engine, ..Options::default() }).unwrap()
+}
+
+pub(super) fn served(deployment: &Deployment, workload: &Workload, leap: bool) -> Fleet {
+    let spec = &deployment.options.engine;
+    let mut replica = engine::replica(deployment, 1000, false, leap).unwrap();
+    let timeline = Timeline { series: Some(Series::default()), trace: Some(Trace::new(u64::MAX)) };
+    *replica.timeline() = Some(Box::new(timeline));
+    let results = Results::new(Slo::default(), true, None);
+    let router = Router::new(Routing::RoundRobin, 0);
+    let mut fleet = Fleet::new(vec![replica], router, Ranking::new(spec, workload.seed), results);
+    fleet.serve(&mut Traffic::new(workload, "test").unwrap()).unwrap();
+    fleet
+}
+
+pub(super) fn records(fleet: &Fleet) -> &[Record] {
+    fleet.results.records.as_ref().unwrap()
+}
+
+/// The first record in which two runs differ.
+pub(super) fn same(ours: &[Record], theirs: &[Record]) {
+    assert_eq!(ours.len(), theirs.len());
+    if let Some((a, b)) = ours.iter().zip(theirs).find(|(a, b)| a != b) {
+        panic!("{}\n{}", a.to_line(), b.to_line());
+    }
+}
+
+/// Nothing is lost, nothing ends twice, every token is paid for.
+fn conserved(fleet: &Fleet, requests: u64) {
+    let (records, replica) = (records(fleet), &fleet.replicas[0]);
+    assert!(records.iter().map(|r| r.id).eq(0..requests));
+    assert_eq!(fleet.results.completed + fleet.results.refused, requests);
+    let served = |r: &Record| r.first_token.map_or(0, |_| r.input_len + r.output_len - 1);
+    let tally = replica.tally();
+    assert_eq!(
+        tally.scheduled_tokens + tally.cached_tokens,
+        records.iter().map(served).sum::<u64>() + tally.recomputed_tokens + tally.idle_tokens
+    );
+    for record in records.iter().filter(|r| r.first_token.is_some()) {
+        let first = record.first_token.unwrap();
+        assert!(record.sent < first && first <= record.finished, "{}", record.to_line());
+    }
+    assert!(replica.is_empty());
+}
+
+/// What was kept over time: levels, the phases of requests and the steps.
+fn shown(fleet: &mut Fleet) -> (Vec<Point>, Vec<(Ticks, Event)>, Vec<Segment>) {
+    let end = fleet.replicas[0].clock();
+    let timeline = fleet.replicas[0].timeline().take().unwrap();
+    let points = together(vec![timeline.series.unwrap()], end).remove(0);
+    let (events, cut) = timeline.trace.unwrap().close();
+    assert!(cut.is_none() && events.is_sorted_by_key(|(at, _)| *at));
+    let mut phases: Vec<_> =
+        events.iter().copied().filter(|(_, e)| !matches!(e, Event::Steps(_) | Event::Idle)).collect();
+    // Those of the same time come in the order in which they were told.
+    phases.sort_by_cached_key(|(at, event)| (*at, format!("{event:?}")));
+    let steps = events.into_iter().filter_map(|(_, event)| match event {
+        Event::Steps(segment) => Some(segment),
+        _ => None,
+    });
+    (points, phases, steps.collect())
+}
+
+/// A leap shows what its steps show: who runs and waits is exact; tokens and blocks within it rise steadily.
+fn same_over_time(stepping: &mut Fleet, leaping: &mut Fleet) {
+    let ((a, phases, steps), (b, same_phases, leaps)) = (shown(stepping), shown(leaping));
+    assert_eq!(phases, same_phases);
+    assert!(steps.windows(2).chain(leaps.windows(2)).all(|pair| pair[0].end <= pair[1].start));
+    let sum = |all: &[Segment], of: fn(&Segment) -> u64| all.iter().map(of).sum::<u64>();
+    for of in [|s: &Segment| s.steps, |s: &Segment| s.output_tokens, |s: &Segment| s.prefill_tokens] {
+        assert_eq!(sum(&steps, of), sum(&leaps, of));
+    }
+    assert_eq!(a.len(), b.len());
+    let most = steps.iter().map(|s| s.running).max().unwrap_or(0) as f64;
+    for (a, b) in a.iter().zip(&b) {
+        assert_eq!(
+            (a.start_ms, a.end_ms, a.running, a.waiting),
+            (b.start_ms, b.end_ms, b.running, b.waiting)
+        );
+        assert_eq!(a.preemptions, b.preemptions);
+        assert!(a.running >= 0.0 && a.waiting >= 0.0 && a.blocks >= -1e-6, "{a:?}");
+        // A straight line is off a sequence's stairs by a block, and by another where it rises within the last step;
+        // the whole is rounded to blocks.
+        assert!((a.blocks - b.blocks).abs() <= 2.0 * most + 1.0, "{a:?} {b:?}");
+    }
+}
+
+pub(super) fn workloads() -> impl Strategy<Value = Workload> {
+    let arrivals = prop_oneof![
+        (1.0_f64..200.0).prop_map(|rate| Arrivals::Poisson { rate }),
+        (1.0_f64..50.0, 0.1_f64..3.0).prop_map(|(rate, burstiness)| Arrivals::Gamma { rate, burstiness }),
+        (1_u64..30, proptest::option::of(0.01_f64..1.0))
+            .prop_map(|(concurrency, think_s)| Arrivals::ClosedLoop { concurrency, think_s }),
+        (1_u64..12, 1_u64..6).prop_map(|(concurrency, turns)| Arrivals::Sessions {
+            rate: None,
+            concurrency: Some(concurrency),
+            turns: Length::Tokens(turns),
+            think_s: Some(0.05),
+        }),
+    ];
+    let prefix = (1_u64..200, 1_u64..5, 0.0_f64..1.0).prop_map(|(length, count, share)| Prefix {
+        length,
+        count,
+        share,
+        skew: 0.0,
+    });
+    let sizes = (1_u64..80, any::<u64>(), 1_u64..600, 1_u64..300);
+    (arrivals, sizes, proptest::option::of(prefix)).prop_map(
+        |(arrivals, (requests, seed, input, output), prefix)| Workload {
+            requests: Some(requests),
+            seed,
+            arrivals,
+            input_len: Length::Drawn(LengthKind::Uniform { min: 1, max: input }),
+            output_len: Length::Drawn(LengthKind::Uniform { min: 1, max: output }),
+            prefix,
+            priorities: Vec::new(),
+        },
+    )
+}
+
+pub(super) fn schedulers() -> impl Strategy<Value = EngineSpec> {
+    use SchedulerKind::*;
+    let kinds = [
+        Static,
+        Orca,
+        VllmV0,
+        Vllm,
+        Vllm,
+        Vllm,
+        Sarathi,
+        Splitfuse,
+        Lightllm,
+        Sglang,
+        LlamaCpp,
+        TensorrtLlm,
+        TensorrtLlmMaxUtilization,
+    ];
+    let sizes = (60_u64..400, 1_u64..40, 40_u64..700, any::<bool>(), 0_usize..3, 0_usize..3);
+    (proptest::sample::select(kinds.to_vec()), sizes).prop_map(|(scheduler, sizes)| {
+        let (blocks, seqs, budget, flag, order, reservation) = sizes;
+        let plain = matches!(scheduler, Vllm | Splitfuse);
+        let reserves = matches!(scheduler, Static | Orca);
+        let size = match scheduler {
+            Vllm => [1, 8, 16][order],
+            Lightllm => 1,
+            _ => 16,
+        };
+        EngineSpec {
+            scheduler,
+            num_gpu_blocks: Some(if size == 1 { blocks * 16 } else { blocks }),
+            block_size: Some(size),
+            max_num_seqs: Some(seqs),
+            max_num_batched_tokens: plain.then_some(budget),
+            enable_chunked_prefill: (scheduler == Vllm).then_some(flag),
+            enable_prefix_caching: (scheduler == Vllm).then_some(order > 0),
+            scheduler_reserve_full_isl: plain.then_some(!flag),
+            policy: [QueuePolicy::Fcfs, QueuePolicy::Fcfs, QueuePolicy::Sjf][order],
+            preemption_mode: match scheduler {
+                VllmV0 if flag => PreemptionMode::Swap,
+                _ => PreemptionMode::Recompute,
+            },
+            swap_space: Some(0.05),
+            reservation: match reservation {
+                1 if reserves => ReservationKind::Pow2,
+                2 if reserves => ReservationKind::Oracle,
+                _ => ReservationKind::Max,
+            },
+            max_model_len: (reserves || scheduler == LlamaCpp).then_some(900),
+            cost: if flag { CostKind::Forecast } else { CostKind::Limit },
+            ..EngineSpec::default()
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn leaping_is_stepping(workload in workloads(), spec in schedulers(), windowed in any::<bool>()) {
+        let name = if windowed { "openai/gpt-oss-20b" } else { "meta-llama/Llama-3.1-8B-Instruct" };
+        let block_size = u128::from(spec.block_size.unwrap());
+        let deployment = deployment(name, spec);
+        let mut stepping = served(&deployment, &workload, false);
+        let mut leaping = served(&deployment, &workload, true);
+        same_over_time(&mut stepping, &mut leaping);
+        same(records(&stepping), records(&leaping));
+        conserved(&leaping, workload.requests.unwrap());
+        let (a, b) = (stepping.replicas[0].tally(), leaping.replicas[0].tally());
+        prop_assert_eq!((a.steps, a.preemptions, a.scheduled_tokens), (b.steps, b.preemptions, b.scheduled_tokens));
+        prop_assert_eq!((a.token_steps, a.running_steps, a.blocks_peak), (b.token_steps, b.running_steps, b.blocks_peak));
+        prop_assert_eq!((&a.itl, &a.decodes, a.waiting_peak), (&b.itl, &b.decodes, b.waiting_peak));
+        prop_assert_eq!((a.idle, a.swapping, a.mixed), (b.idle, b.swapping, b.mixed));
+        prop_assert_eq!((a.shared_steps, a.slack_steps), (b.shared_steps, b.slack_steps));
+        // What stands in blocks and is left empty in them is at most what was held, whoever shares it.
+        let most = u128::from(b.steps * b.blocks_peak) * block_size;
+        prop_assert!(b.token_steps + b.slack_steps <= most + b.shared_steps);
+    }
+
+    /// The engine that counts takes the decisions of the scheduler that is held to vLLM's own traces, with and without a
+    /// prefix cache. A threshold beyond every prompt changes nothing, but makes it run block by block.
+    #[test]
+    fn counting_is_vllm_block_by_block(workload in workloads(), spec in schedulers(), caching in any::<bool>()) {
+        let spec = EngineSpec { scheduler: SchedulerKind::Vllm, policy: QueuePolicy::Fcfs, reservation: ReservationKind::Max,
+            preemption_mode: PreemptionMode::Recompute, enable_prefix_caching: Some(caching), ..spec };
+        let asked = EngineSpec { long_prefill_token_threshold: Some(1 << 20), ..spec.clone() };
+        let name = "meta-llama/Llama-3.1-8B-Instruct";
+        let mut counted = served(&deployment(name, spec), &workload, true);
+        let mut blocks = served(&deployment(name, asked), &workload, true);
+        prop_assert_eq!(shown(&mut counted).1.len(), shown(&mut blocks).1.len());
+        let cached = |fleet: &Fleet| {
+            let tally = fleet.replicas[0].tally();
+            (tally.cached_tokens, tally.shared_steps)
+        };
+        prop_assert_eq!(cached(&counted), cached(&blocks));
+        conserved(&blocks, workload.requests.unwrap());
+        prop_assert_eq!(records(&counted).len(), records(&blocks).len());
+        for (a, b) in records(&counted).iter().zip(records(&blocks)) {
+            // A preempted request whose last piece is one token is a decode here and a piece there: the same work, whose
+            // time per token of context is rounded to a tick (1/256 ps) in one of them: up to 20 ps a step of milliseconds.
+            let near = |a: roofcast::units::Picoseconds, b: roofcast::units::Picoseconds| a.0.abs_diff(b.0) <= 1 + a.0 / 1_000_000_000;
+            let first = a.first_token.zip(b.first_token).is_none_or(|(a, b)| near(a, b));
+            prop_assert!(first && near(a.finished, b.finished) && a.preemptions == b.preemptions
+                && a.cached_tokens == b.cached_tokens,
+                "{}\n{}", a.to_line(), b.to_line());
+        }
+    }
+}
+
+/// One request alone takes the limit of its prompt, and that of a decode at every context from there on.
+#[test]
+fn one_request_is_the_limits() {
+    for (name, chip, tp) in [
+        ("meta-llama/Llama-3.1-8B-Instruct", "h100-sxm", 1),
+        ("deepseek-ai/DeepSeek-V3", "h200-sxm", 8),
+        ("openai/gpt-oss-120b", "h100-sxm", 2),
+    ] {
+        let text = format!(
+            "[model]\nname = \"{name}\"\n[hardware]\naccelerator = \"{chip}\"\n[parallelism]\ntp = {tp}\n\
+             [engine]\ncost = \"limit\"\n[workload]\nrequests = 1\ninput_len = 1000\noutput_len = 200\n\
+             arrivals = {{ kind = \"constant\", rate = 1.0 }}\n"
+        );
+        let spec = roofcast::Spec::parse("test", &text).unwrap();
+        let accelerator = Arc::new(catalog().accelerator(chip).unwrap().clone());
+        let deployment = Deployment::resolve(model(name), accelerator, &Options::of(&spec)).unwrap();
+        let one = |batch: Batch| cost(&deployment, &batch, Utilization::FULL).limit_with_communication.ms();
+        let prompt = one(Batch::prefill(1, 1000));
+        // The second token is computed with 1001 tokens of context, the last of the 200 with 1199.
+        let decodes: f64 = (1001..=1199).map(|context| one(Batch::decode(1, context))).sum();
+        let options = simulate::Options { leap: true, ..Default::default() };
+        let run = simulate::simulate(&deployment, &spec, "test", options).unwrap().summary;
+        let close = |found: f64, expected: f64| (found / expected - 1.0).abs() < 1e-6;
+        assert!(close(run.ttft.mean, prompt), "{name}: {} against {prompt}", run.ttft.mean);
+        assert!(close(run.e2el.mean, prompt + decodes), "{name}: {} {}", run.e2el.mean, prompt + decodes);
+        assert!(close(run.tpot.mean, decodes / 199.0), "{name}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// However many replicas and whoever chooses: nothing is lost, and leaping is stepping.
+    #[test]
+    fn fleets_lose_nothing(workload in workloads(), replicas in 2_usize..5, kind in 0_usize..5, spec in schedulers()) {
+        use Routing::*;
+        let routing = [RoundRobin, LeastLoaded, PowerOfTwo, PrefixAware, SessionSticky][kind];
+        let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
+        let serve = |leap: bool| {
+            let replica = |_| engine::replica(&deployment, 1000, false, leap).unwrap();
+            let results = Results::new(Slo::default(), true, None);
+            let ranking = Ranking::new(&deployment.options.engine, workload.seed);
+            let router = Router::new(routing, workload.seed);
+            let mut fleet = Fleet::new((0..replicas).map(replica).collect(), router, ranking, results);
+            fleet.serve(&mut Traffic::new(&workload, "test").unwrap()).unwrap();
+            fleet
+        };
+        let (stepping, leaping) = (serve(false), serve(true));
+        same(records(&stepping), records(&leaping));
+        prop_assert!(records(&leaping).iter().map(|r| r.id).eq(0..workload.requests.unwrap()));
+        prop_assert!(leaping.replicas.iter().all(|r| r.is_empty()));
+        let steps = |fleet: &Fleet| fleet.replicas.iter().map(|r| r.tally().steps).collect::<Vec<_>>();
+        prop_assert_eq!(steps(&stepping), steps(&leaping));
+    }
+}
+
+/// Seed 004: where B requests of P prompt and G output tokens are always generating, B (P + G)/G tokens of KV leave the
+/// cache with every step. Each request holds P + G − 1 tokens at its end: its last one is never computed.
+#[test]
+fn a_batch_evicts_its_share_of_the_cache_every_step() {
+    for (batch, prompt, output) in [(32_u64, 1024_u64, 512_u64), (43, 8192, 512), (16, 100, 900)] {
+        let spec =
+            EngineSpec { num_gpu_blocks: Some(1 << 20), max_num_seqs: Some(batch), ..EngineSpec::default() };
+        let workload = Workload {
+            requests: Some(batch * 40),
+            seed: 1,
+            arrivals: Arrivals::ClosedLoop { concurrency: batch, think_s: None },
+            input_len: Length::Tokens(prompt),
+            output_len: Length::Tokens(output),
+            prefix: None,
+            priorities: Vec::new(),
+        };
+        let fleet = served(&deployment("meta-llama/Llama-3.1-8B-Instruct", spec), &workload, true);
+        let tally = fleet.replicas[0].tally();
+        let evicted = (batch * 40 * (prompt + output - 1)) as f64 / tally.decode_steps as f64;
+        let formula = (batch * (prompt + output)) as f64 / output as f64;
+        // Prompts are computed beside decodes, in steps in which their own request does not generate yet: at most a step
+        // for each of the G that it takes, and one for each token of the budget that the prompts of a wave fill.
+        let prefills = (batch * prompt).div_ceil(8192) as f64;
+        let most = 1.0 + (1.0 + prefills) / output as f64;
+        assert!(
+            evicted <= formula * 1.001 && evicted * most >= formula * 0.999,
+            "{evicted} {formula} {most}"
+        );
+    }
+}
+
+/// A server of prompts and one of outputs, each alone: what one takes in a second over what the other does is
+/// B·t_prefill/(G·t_step).
+#[test]
+fn servers_of_prompts_for_one_that_generates() {
+    for (batch, prompt, output) in [(32_u64, 8192_u64, 512_u64), (8, 2048, 256)] {
+        let spec = EngineSpec {
+            max_num_seqs: Some(batch),
+            enable_prefix_caching: Some(true),
+            ..EngineSpec::default()
+        };
+        let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
+        let rate = |concurrency: u64, input_len: u64, output_len: u64, cached: u64| {
+            let prefix = Prefix { length: cached, count: 1, share: 1.0, skew: 0.0 };
+            let workload = Workload {
+                requests: Some(batch * 20),
+                seed: 1,
+                arrivals: Arrivals::ClosedLoop { concurrency, think_s: None },
+                input_len: Length::Tokens(input_len),
+                output_len: Length::Tokens(output_len),
+                prefix: (cached > 0).then_some(prefix),
+                priorities: Vec::new(),
+            };
+            (batch * 20) as f64 / served(&deployment, &workload, true).results.end.seconds()
+        };
+        // The one that generates finds all of a prompt but a block in its prefix cache.
+        let (prefill, generate) = (rate(2, prompt, 1, 0), rate(batch, 16, output, prompt - 16));
+        let limit =
+            |batch: &Batch| cost(&deployment, batch, Utilization::FULL).limit_with_communication.seconds();
+        let t_prefill = limit(&Batch::prefill(1, prompt));
+        let t_step = limit(&Batch::decode(batch, prompt + output / 2));
+        let formula = batch as f64 * t_prefill / (output as f64 * t_step);
+        let found = generate / prefill;
+        // The one that generates also computes a block of each prompt, in one step of G, and the prefix once in twenty
+        // waves: less than a percent of its time.
+        assert!((found / formula - 1.0).abs() < 0.01, "{found} {formula}");
+    }
+}
+
+/// The defaults that the book gives are the engine's.
+#[test]
+fn the_books_defaults_are_the_engines() {
+    use SchedulerKind::*;
+    let kinds = [
+        ("vllm", Vllm),
+        ("vllm-v0", VllmV0),
+        ("sarathi", Sarathi),
+        ("splitfuse", Splitfuse),
+        ("tensorrt-llm", TensorrtLlm),
+        ("tensorrt-llm-max-utilization", TensorrtLlmMaxUtilization),
+        ("sglang", Sglang),
+        ("lightllm", Lightllm),
+        ("llama.cpp", LlamaCpp),
+        ("orca", Orca),
+        ("static", Static),
+    ];
+    let book = include_str!("../../../../docs/engine.md");
+    for (name, scheduler) in kinds {
+        let spec = EngineSpec { scheduler, ..EngineSpec::default() };
+        let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
+        let (config, _) = Config::resolve(&deployment, 1000, false).unwrap();
+        let budget = match config.max_num_batched_tokens {
+            u32::MAX => "any".to_owned(),
+            tokens => tokens.to_string(),
+        };
+        let takes = match config.reservation {
+            Reservation::Grow => "what it computes",
+            Reservation::Prompt => "prompt",
+            Reservation::Oracle => "prompt and output",
+            Reservation::Pow2 | Reservation::Max => "the longest",
+        };
+        let row = format!(
+            "| `{name}` | {} | {budget} | {} | {} | {} | {takes} | {} |",
+            config.block_size,
+            config.max_num_seqs,
+            if config.enable_chunked_prefill { "yes" } else { "no" },
+            if config.scheduler_reserve_full_isl { "all known tokens" } else { "the first piece" },
+            (config.watermark_blocks as f64 / config.blocks as f64 * 100.0).round() / 100.0,
+        );
+        assert!(book.contains(&row), "docs/engine.md has not: {row}");
+    }
+}

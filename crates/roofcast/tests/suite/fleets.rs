@@ -1,0 +1,195 @@
+//! Replicas that are more than one accelerator, and fleets that are more than equal replicas.
+
+use super::engine::{records, same, schedulers, served, workloads};
+use super::support::{catalog, model};
+use proptest::prelude::*;
+use roofcast::Spec;
+use roofcast::deployment::{Deployment, Options};
+use roofcast::parallelism::Request;
+use roofcast::router::Routing;
+use roofcast::simulate::{self, Simulation, simulate};
+use roofcast::spec::{EngineSpec, FleetSpec, LinkKind, PoolSpec};
+use roofcast::workload::Workload;
+use std::sync::Arc;
+
+const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
+
+fn deployment(parallelism: Request, engine: EngineSpec) -> Deployment {
+    let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
+    let options = Options { parallelism, engine, ..Options::default() };
+    Deployment::resolve(model(LLAMA), accelerator, &options).unwrap()
+}
+
+/// What came of a workload, with its records.
+fn run(deployment: &Deployment, workload: &Workload, fleet: FleetSpec, leap: bool) -> Simulation {
+    let spec = Spec { workload: Some(workload.clone()), fleet, ..Spec::default() };
+    let options = simulate::Options { leap, records: true, ..simulate::Options::default() };
+    simulate(deployment, &spec, "test", options).unwrap()
+}
+
+/// Stepping, leaping and leaping again are the same, nothing is lost, and every token is paid for.
+fn holds(deployment: &Deployment, workload: &Workload, fleet: FleetSpec) -> Simulation {
+    let all = [false, true, true].map(|leap| run(deployment, workload, fleet, leap));
+    let [stepping, leaping, again] = &all;
+    for (one, other) in [(stepping, leaping), (leaping, again)] {
+        same(&one.records, &other.records);
+        assert_eq!(one.activity, other.activity);
+        assert_eq!((one.kv_cache, one.time, one.fleet), (other.kv_cache, other.time, other.fleet));
+        assert_eq!(one.summary, other.summary);
+    }
+    let records = &leaping.records;
+    assert!(records.iter().map(|r| r.id).eq(0..workload.requests.unwrap()));
+    let tokens: u64 =
+        records.iter().filter_map(|r| r.first_token.map(|_| r.input_len + r.output_len - 1)).sum();
+    let a = &leaping.activity;
+    assert_eq!(a.scheduled_tokens + a.cached_tokens, tokens + a.recomputed_tokens + a.idle_tokens);
+    for record in records.iter().filter(|r| r.first_token.is_some()) {
+        let first = record.first_token.unwrap();
+        assert!(record.sent < first && first <= record.finished, "{}", record.to_line());
+    }
+    let [_, leaping, _] = all;
+    leaping
+}
+
+fn pools() -> impl Strategy<Value = FleetSpec> {
+    let router =
+        || proptest::sample::select(vec![Routing::RoundRobin, Routing::LeastLoaded, Routing::PowerOfTwo]);
+    let pool = || {
+        (1_u64..4, router(), 1_u64..20, 300_u64..800, 60_u64..300).prop_map(
+            |(replicas, router, seqs, budget, blocks)| PoolSpec {
+                replicas: Some(replicas),
+                router: Some(router),
+                max_num_seqs: Some(seqs),
+                max_num_batched_tokens: Some(budget),
+                num_gpu_blocks: Some(blocks),
+                ..PoolSpec::default()
+            },
+        )
+    };
+    let link = proptest::sample::select(vec![LinkKind::Nvlink, LinkKind::Network, LinkKind::Pcie]);
+    (pool(), pool(), link).prop_map(|(prefill, decode, link)| FleetSpec {
+        prefill: Some(prefill),
+        decode: Some(decode),
+        link: Some(link),
+        ..FleetSpec::default()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn leaping_is_stepping_through_stages(workload in workloads(), spec in schedulers(), pp in 2_u64..5) {
+        let deployment = deployment(Request { pp: Some(pp), ..Request::default() }, spec);
+        let (stepping, leaping) = (served(&deployment, &workload, false), served(&deployment, &workload, true));
+        same(records(&stepping), records(&leaping));
+        let (a, b) = (stepping.replicas[0].tally(), leaping.replicas[0].tally());
+        prop_assert_eq!((a.steps, &a.itl, &a.decodes, a.mixed), (b.steps, &b.itl, &b.decodes, b.mixed));
+    }
+
+    #[test]
+    fn pools_lose_nothing(workload in workloads(), fleet in pools()) {
+        let deployment = deployment(Request::default(), EngineSpec::default());
+        let run = holds(&deployment, &workload, fleet);
+        // Whoever has more than one token was handed over, once.
+        let handed = run.records.iter().filter(|r| r.first_token.is_some() && r.output_len > 1).count();
+        prop_assert_eq!(run.fleet.transfers.unwrap().count, handed as u64);
+    }
+}
+
+/// A run of `text` after the model and an H100.
+fn spec(text: &str) -> roofcast::Result<Simulation> {
+    let head = format!("[model]\nname = \"{LLAMA}\"\n[hardware]\naccelerator = \"h100-sxm\"\n");
+    let spec = Spec::parse("test", &format!("{head}{text}"))?;
+    let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
+    let deployment = Deployment::resolve(model(LLAMA), accelerator, &Options::of(&spec))?;
+    let options = simulate::Options { leap: true, records: true, ..simulate::Options::default() };
+    simulate(&deployment, &spec, "test", options)
+}
+
+fn close(found: f64, expected: f64) {
+    assert!((found / expected - 1.0).abs() < 1e-6, "{found} is not {expected}");
+}
+
+const ONE: &str = "[workload]\nrequests = 1\ninput_len = 1000\noutput_len = 3\narrivals = { kind = \"constant\", rate = 1.0 }\n";
+
+/// One request: prompt, way, two decodes.
+#[test]
+fn a_cache_travels_at_the_rate_of_its_link() {
+    let together = spec(ONE).unwrap().summary;
+    // 1000 tokens of 131,072 bytes are 131.072 MB. On one rank at each end they take, at the catalog's rates, over NVLink
+    // (450 GB/s) 0.291271 ms, over the network (50 GB/s) 2.62144 ms, through the host (25 GB/s) 5.24288 ms; two ranks carry
+    // half each, where both ends have two.
+    let chip = catalog().accelerator("h100-sxm").unwrap();
+    let (link, network) = (chip.link.as_ref().unwrap(), chip.network.as_ref().unwrap());
+    assert_eq!((link.bytes_per_s.0, network.bytes_per_s.0), (450e9, 50e9));
+    for (name, travel, latency) in [
+        ("nvlink", 0.131_072e3 / 450.0, link.latency_s),
+        ("network", 0.131_072e3 / 50.0, network.latency_s),
+        ("pcie", 0.131_072e3 / 25.0, 10e-6),
+    ] {
+        let apart =
+            spec(&format!("{ONE}[fleet]\nlink = \"{name}\"\nprefill = {{}}\ndecode = {{}}\n")).unwrap();
+        close(apart.summary.ttft.mean, together.ttft.mean);
+        close(apart.summary.e2el.mean, together.e2el.mean + travel + latency * 1e3);
+        let transfers = apart.fleet.transfers.unwrap();
+        assert_eq!((transfers.count, apart.fleet.accelerators), (1, 2));
+        close(transfers.mean_ms, travel);
+        // The first gap is the way and a decode, the second a decode: the mean gap is longer by half the way.
+        close(apart.summary.itl.mean, together.itl.mean + (travel + latency * 1e3) / 2.0);
+        let both = spec(&format!(
+            "{ONE}[fleet]\nlink = \"{name}\"\nprefill = {{ tp = 2 }}\ndecode = {{ tp = 2, replicas = 3 }}\n"
+        ));
+        let both = both.unwrap().fleet;
+        assert_eq!(both.accelerators, 2 + 3 * 2);
+        close(both.transfers.unwrap().mean_ms, travel / 2.0);
+    }
+}
+
+/// A prefill replica keeps what nobody fetches: with room for one prompt and one seat that decodes, prompts wait.
+#[test]
+fn a_full_decode_pool_holds_prefill_back() {
+    let load = "[workload]\nrequests = 4\ninput_len = 1000\noutput_len = 100\narrivals = { kind = \"constant\", rate = 1e6 }\n";
+    let fleet = |blocks: u64| {
+        let text = format!(
+            "{load}[fleet]\nlink = \"nvlink\"\ndecode = {{ max_num_seqs = 1 }}\nprefill = {{ num_gpu_blocks = {blocks} }}\n"
+        );
+        spec(&text).unwrap().records
+    };
+    // 63 blocks of 16 tokens a prompt, and vLLM's null block.
+    let (narrow, wide) = (fleet(64), fleet(1000));
+    let first = |r: &[roofcast::record::Record], n: usize| r[n].first_token.unwrap();
+    assert_eq!(first(&narrow, 0), first(&wide, 0));
+    // The second prompt is computed when the first cache has left, 131.072 MB at 450 GB/s and the link's latency later.
+    let latency = catalog().accelerator("h100-sxm").unwrap().link.as_ref().unwrap().latency_s;
+    close(first(&narrow, 1).ms(), 2.0 * first(&narrow, 0).ms() + 0.131_072e3 / 450.0 + latency * 1e3);
+    // The third when the seat is free: after the first request has ended and the second cache has left.
+    assert!(first(&narrow, 2) > narrow[0].finished && first(&wide, 2) < wide[0].finished);
+    assert!(first(&narrow, 3) > narrow[1].finished);
+}
+
+#[test]
+fn what_cannot_be_a_fleet_is_refused() {
+    for (text, parts) in [
+        ("[fleet]\nprefill = {}\n", ["fleet.decode", "missing"]),
+        ("[fleet]\ndecode = {}\n", ["fleet.prefill", "missing"]),
+        ("[fleet]\nprefill = {}\ndecode = {}\n", ["fleet.link", "nvlink, network or pcie"]),
+        ("[fleet]\nlink = \"tin\"\n", ["fleet.link", "tin"]),
+        ("[fleet.prefill]\nchips = 1\n", ["fleet.prefill", "chips"]),
+        ("[fleet]\nlink = \"network\"\nprefill = { replicas = 0 }\ndecode = {}\n", ["replicas", "1 to"]),
+        (
+            "[fleet]\nlink = \"network\"\nprefill = {}\ndecode = {}\n[parallelism]\nreplicas = 2\n",
+            ["replicas", "left out"],
+        ),
+        (
+            "[fleet]\nlink = \"network\"\nprefill = {}\ndecode = {}\n[engine]\nscheduler = \"orca\"\n",
+            ["scheduler", "vllm"],
+        ),
+        ("[fleet]\nlink = \"network\"\n", ["fleet.link", "prefill"]),
+    ] {
+        let message = spec(&format!("{ONE}{text}")).unwrap_err().to_string();
+        for part in parts {
+            assert!(message.contains(part), "{part} is not in {message}");
+        }
+    }
+}
