@@ -6,10 +6,12 @@ users fall into different halves. The second prints each forecast of the other h
 with 1 where a median error is above its bound."""
 
 import csv
+import json
 import pathlib
 import statistics
 import sys
 
+KINDS = {"decode": "decode_step", "prefill": "prefill"}
 BOUNDS = {"decode": ("tpot_ms", 0.15), "prefill": ("ttft_ms", 0.20)}
 
 
@@ -25,18 +27,40 @@ def write(path, rows):
         writer.writerows(rows)
 
 
+def held(folder):
+    """By file, the share of the time in which the server's thread wanted a processor and had one."""
+    shares = {}
+    for line in (folder / "waits.txt").read_text(encoding="utf-8").splitlines():
+        name, ran, waited, _, ran_then, waited_then, _ = line.split()
+        ran, waited = int(ran_then) - int(ran), int(waited_then) - int(waited)
+        shares[name] = ran / max(ran + waited, 1)
+    return shares
+
+
+def measured(path, what):
+    """A run's prompt alone, or its step: the median gap between tokens, which no prompt of another user falls into."""
+    summary = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    return summary["median_itl_ms" if what == "decode" else "median_ttft_ms"]
+
+
 def medians(folder, what, metric):
-    """Points in order of users and length, each with its metric alone: the median of the repeats."""
-    repeats = {}
-    for path in sorted(folder.glob(f"{what}-*[0-9].csv")):
+    """Points in order of users and length, each with its metric alone: the median of the repeats, each without the time
+    in which other work held the processor, as `hardware measure` leaves it out."""
+    shares, repeats = held(folder), {}
+    for path in sorted(folder.glob(f"{what}-*x*.csv")):
         for row in rows_of(path):
-            repeats.setdefault((int(row["concurrency"]), int(row["input_len"])), []).append(row)
+            value = measured(path, what)
+            point = (int(row["concurrency"]), int(row["input_len"]))
+            repeats.setdefault(point, []).append((value * shares[path.stem], value, row))
     points = []
-    for (users, length), rows in sorted(repeats.items()):
-        values = sorted(float(row[metric]) for row in rows)
-        kept = {**rows[0], "ttft_ms": "", "tpot_ms": "", "e2e_ms": "", metric: statistics.median(values)}
-        points.append({**kept, "id": f"{what}-{users}x{length}", "source": "llama.cpp here"})
-        print(f"{what}, users: {users}, prompt: {length}, {metric}: " + ", ".join(f"{v:.1f}" for v in values))
+    for (users, length), found in sorted(repeats.items()):
+        own = sorted(value for value, _, _ in found)
+        clock = sorted(value for _, value, _ in found)
+        blank = {"ttft_ms": "", "tpot_ms": "", "e2e_ms": "", "source": "llama.cpp here"}
+        kept = {"id": f"{what}-{users}x{length}", "kind": KINDS[what], metric: statistics.median(own)}
+        points.append({**found[0][2], **blank, **kept})
+        shown = [", ".join(f"{value:.1f}" for value in values) for values in (own, clock)]
+        print(f"{what}, users: {users}, prompt: {length}, ms: {shown[0]} (by the clock: {shown[1]})")
     return points
 
 

@@ -26,7 +26,8 @@ python="$folder/venv/bin/python"
 server="$folder/bin/llama-server"
 export TMPDIR="$folder/tmp" PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 mkdir -p "$TMPDIR"
-trap 'rm -rf "$TMPDIR"' EXIT
+clean() { rm -rf "$TMPDIR"; }
+trap clean EXIT
 
 packages() {
   [ -x "$python" ] || python3 -m venv "$folder/venv"
@@ -71,10 +72,20 @@ serve() {
   model "$1"
   "$server" -m "$folder/$1.gguf" --host 127.0.0.1 --port "${PORT:-8080}" -t "${THREADS:-1}" \
     --parallel 8 --ctx-size 16384 --cache-ram 0 --no-cache-prompt --metrics --no-webui "${@:2}" &
-  local child=$!
-  trap 'kill "$child" 2>/dev/null || true' INT TERM
-  trap 'kill "$child" 2>/dev/null || true; wait "$child" 2>/dev/null || true; rm -rf "$TMPDIR"' EXIT
+  child=$!
+  trap stop INT TERM
+  trap 'stop; clean' EXIT
   wait "$child"
+}
+
+# The server ends what it is answering first; it has five seconds.
+stop() {
+  kill "$child" 2>/dev/null || return 0
+  for _ in $(seq 50); do
+    kill -0 "$child" 2>/dev/null || return 0
+    sleep 0.1
+  done
+  kill -KILL "$child" 2>/dev/null || true
 }
 
 case $verb in

@@ -11,10 +11,13 @@ import numpy as np
 
 LAYERS, HIDDEN, HEADS, KV_HEADS, INNER, VOCABULARY = 24, 896, 14, 2, 4864, 151936
 HEAD = HIDDEN // HEADS
-WORDS = """the of and to in is that for it was on are as with his they at be this from have or by one had not but what
-all were when we there can an your which their said if do will each about how up out them then she many some so these
-would other into has more her two like him see time could no make than first been its who now people my made over did
-down only way find use may water long little very after words called just where most know""".split()
+# Those that roofcast bench makes prompts of.
+WORDS = """the of and to in is that for it was on are as with his they at be this from have or by one had not but what all were
+when we there can an your which their said if do will each about how up out them then she many some so these would
+other into has more her two like him see time could no make than first been its who now people my made over did down
+only way find use may water long little very after words called just where most know get through back much before go
+good new write our used me man too any day same right look think also around another came come work three word must
+because does part""".split()
 FORMATS = {
     "f16": (gguf.GGMLQuantizationType.F16, gguf.LlamaFileType.MOSTLY_F16),
     "q8_0": (gguf.GGMLQuantizationType.Q8_0, gguf.LlamaFileType.MOSTLY_Q8_0),

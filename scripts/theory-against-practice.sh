@@ -57,19 +57,28 @@ for _ in $(seq 120); do
   sleep 1
 done
 
-# A run that is not to be believed (exit code 3) leaves its points out.
+engine=$(pgrep -P "$server" -x llama-server)
+
+# One point: `bench FILE OPTION…`. A run that is not to be believed (exit code 3) leaves no row. What the server's thread ran
+# and waited for a processor, by Linux's count, stands beside it.
 bench() {
+  local file="$run/$1" before
+  before=$(< "/proc/$engine/schedstat")
   "$roofcast" bench "$run/engine.toml" --url "$url" --model "$model" --served-model "$name" --hardware "$machine" \
-    --weights "$weights" --max-lag 50 "$@" || [ $? -eq 3 ]
+    --weights "$weights" --max-lag 50 --measurements "$file.csv" --json "${@:2}" > "$file.json" || [ $? -eq 3 ]
+  echo "$1 $before $(< "/proc/$engine/schedstat")" >> "$run/waits.txt"
 }
 
 for ((round = 1; round <= repeats; round++)); do
   echo "== round $round of $repeats"
-  bench --concurrency 1 --requests 2 --output-len 1 --sweep input-len=64,128,192,256,384,512 \
-    --measurements "$run/prefill-$round.csv"
+  for length in 64 128 192 256 384 512; do
+    bench "prefill-1x$length-$round" --concurrency 1 --requests 2 --input-len "$length" --output-len 1
+  done
   for users in 1 2 4 8; do
-    bench --concurrency "$users" --requests $((2 * users)) --output-len 32 --sweep input-len=32,128,256 \
-      --measurements "$run/decode-$users-$round.csv"
+    for length in 16 64 128; do
+      bench "decode-${users}x$length-$round" --concurrency "$users" --requests $((2 * users)) \
+        --input-len "$length" --output-len 32
+    done
   done
 done
 

@@ -7,6 +7,7 @@ use crate::args::{ConventionArg, DeploymentArgs};
 use anyhow::{Context, Result, bail};
 
 use roofcast::calibration::Calibration;
+use roofcast::catalog::ModelEntry;
 use roofcast::deployment::{Convention, Options};
 use roofcast::model::{Quantization, config};
 use roofcast::{Catalog, Deployment, Error, Model, Spec};
@@ -73,7 +74,21 @@ pub(crate) fn accelerator(name: &str, folder: &Path, catalog: &mut Cow<'static, 
     Ok(id)
 }
 
-/// The folder that relative paths of a spec count from.
+/// The id of what a row names: an accelerator's `.toml` and a model's `config.json` join the catalog, an id is itself.
+pub(crate) fn local(name: &str, folder: &Path, catalog: &mut Cow<'static, Catalog>) -> Result<String> {
+    if !name.to_lowercase().ends_with(".json") {
+        return accelerator(name, folder, catalog);
+    }
+    let path = folder.join(name);
+    let id = path.display().to_string();
+    let config = serde_json::from_str(&text(&path)?).with_context(|| id.clone())?;
+    let (source, aliases) = (id.clone(), vec![]);
+    let entry = ModelEntry { id: id.clone(), aliases, source, published_parameters: None, config };
+    catalog.to_mut().add_model(entry);
+    Ok(id)
+}
+
+/// The folder that relative paths of a file count from.
 pub(crate) fn folder(spec: Option<&Path>) -> &Path {
     spec.and_then(Path::parent).unwrap_or(Path::new(""))
 }

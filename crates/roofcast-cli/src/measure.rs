@@ -24,7 +24,7 @@ pub(crate) struct Pace {
     pub(crate) repeats: usize,
 }
 
-/// Rates of the repeats, per second of the clock.
+/// Rates of the repeats, per second in which the threads held a processor.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Spread {
     /// The middle one.
@@ -96,22 +96,26 @@ where
     Ok(Repeat { rate: each.iter().map(|r| r.rate).sum(), waited_share: mean_wait(&each) })
 }
 
+/// A thread's repeat: its span is of time in which it held a processor, as far as the system says what it waited.
 fn alone<W: FnMut() -> Result<u64>>(turn: &mut W, open: Instant, span: Duration) -> Result<Repeat> {
     turn()?;
     while Instant::now() < open {
         turn()?;
     }
-    let waited = machine::waited();
+    let before = machine::waited();
     let start = Instant::now();
     let mut amount = 0;
     loop {
         amount += turn()?;
+        if start.elapsed() < span {
+            continue;
+        }
+        let waited = before.zip(machine::waited()).map(|(before, now)| now.saturating_sub(before));
         let passed = start.elapsed();
-        if passed >= span {
-            let share =
-                |(before, now): (Duration, Duration)| now.saturating_sub(before).div_duration_f64(passed);
-            let waited_share = waited.zip(machine::waited()).map(share);
-            return Ok(Repeat { rate: rate(amount, passed), waited_share });
+        let held = passed.saturating_sub(waited.unwrap_or_default());
+        if held >= span {
+            let waited_share = waited.map(|w| w.div_duration_f64(passed));
+            return Ok(Repeat { rate: rate(amount, held), waited_share });
         }
     }
 }

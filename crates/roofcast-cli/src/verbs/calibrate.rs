@@ -18,8 +18,8 @@ struct Answer {
 }
 
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
-    let catalog = input::catalog(&args.catalog)?;
-    let rows = measurements(&args.files)?;
+    let mut catalog = input::catalog(&args.catalog)?;
+    let rows = measurements(&args.files, &mut catalog)?;
     let fit = Fit::new(&rows, &catalog, Calibration::embedded()?)?;
     let left_out = fit.left_out();
     let source = args.source.clone().unwrap_or_else(|| {

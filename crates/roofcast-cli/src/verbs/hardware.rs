@@ -65,6 +65,9 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<ExitCode> {
     }
     let machine = Machine::read()?;
     let threads = args.threads.unwrap_or(machine.threads);
+    if threads > machine.threads {
+        bail!("--threads: {threads}; accepted: 1 to {}, which this process may use at once", machine.threads);
+    }
     let counts: &[usize] = if threads == 1 { &[1] } else { &[1, threads] };
     let bar = progress_bar();
     let pace = pace(args.quick);
@@ -228,7 +231,8 @@ fn crowded(answer: &Answer) -> Option<String> {
     let most = waited.max_by(f64::total_cmp).filter(|w| *w > MOST_WAIT)?;
     let share = show::number::percent(most);
     Some(format!(
-        "other work held the processors up to {share} of the time: rates are too low; measure while idle"
+        "other work held the processors up to {share} of the time. That time does not count, but caches and memory were \
+         shared: rates may be too low; measure while idle"
     ))
 }
 

@@ -1,13 +1,13 @@
 //! `hardware measure` and the accelerator file that it writes: nothing here asks how fast the machine is.
 
-use crate::support::{file, json, roofcast, run};
+use crate::support::{self, file, json, roofcast, run};
 use serde_json::Value;
 
-/// Measures in a hurry on two threads; the answer, and the file it wrote in a folder of its own.
+/// Measures in a hurry; the answer, and the file it wrote in a folder of its own.
 fn measured() -> (Value, tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("my-machine.toml").display().to_string();
-    let (answer, code) = json(&format!("hardware measure --quick --threads 2 --output {path}"));
+    let (answer, code) = json(&format!("hardware measure --quick --output {path}"));
     assert_eq!(code, 0);
     (answer, folder, path)
 }
@@ -68,6 +68,7 @@ fn impossible_wishes_are_refused_before_anything_is_measured() {
     for (arguments, words) in [
         ("--threads 0", "accepted: 1 to 1024"),
         ("--threads many", "accepted: 1 to 1024"),
+        ("--threads 1024", "accepted: 1 to"),
         ("--output machine.json", "accepted: a file that ends in .toml"),
         ("--output no/such/folder/machine.toml", "accepted: a file in a folder that exists"),
     ] {
@@ -76,9 +77,7 @@ fn impossible_wishes_are_refused_before_anything_is_measured() {
     }
 }
 
-#[test]
-fn an_accelerator_file_holds_one() {
-    let one = r#"
+const ROUND: &str = r#"
         [[accelerator]]
         id = "round"
         name = "Round"
@@ -90,6 +89,36 @@ fn an_accelerator_file_holds_one() {
         node_size = 1
         peak_flops = { bf16 = 100e12 }
     "#;
+
+/// Rows that name one's own machine and model by their files, beside which they stand.
+#[test]
+fn rows_name_machines_and_models_by_path() {
+    let (folder, _) = file("round.toml", ROUND.as_bytes());
+    let config = support::root().join("examples/own-model/config.json");
+    std::fs::copy(config, folder.path().join("config.json")).unwrap();
+    let header = "kind,model,hardware,engine,weights,input_len,output_len,concurrency,ttft_ms,tpot_ms\n";
+    let rows = |hardware: &str| {
+        let row =
+            |users: u64| format!("closed_loop,config.json,{hardware},llama.cpp,q8_0,64,32,{users},900,300\n");
+        format!("{header}{}{}", row(1), row(2))
+    };
+    let path = folder.path().join("rows.csv");
+    std::fs::write(&path, rows("round.toml")).unwrap();
+    let fitted = folder.path().join("fitted.toml");
+    let (answer, code) = json(&format!("calibrate {} --out {}", path.display(), fitted.display()));
+    assert_eq!((code, answer["in_sample"]["predicted"].as_u64()), (0, Some(2)), "{answer}");
+    let (answer, code) = json(&format!("validate {} --calibration {}", path.display(), fitted.display()));
+    assert_eq!((code, answer["predicted"].as_u64()), (0, Some(2)), "{answer}");
+    assert!(answer["hardware"]["round"].is_object(), "{answer}");
+
+    std::fs::write(&path, rows("square.toml")).unwrap();
+    let run = run(["validate", &path.display().to_string()]);
+    assert!(run.code == 2 && run.err.contains("square.toml"), "{} {}", run.code, run.err);
+}
+
+#[test]
+fn an_accelerator_file_holds_one() {
+    let one = ROUND;
     let (folder, path) = file("round.toml", one.as_bytes());
     let (answer, code) = json(&format!("limits --model llama-3.2-1b --hardware {path}"));
     assert_eq!((code, answer["hardware"].as_str()), (0, Some("round")));
