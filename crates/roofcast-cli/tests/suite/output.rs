@@ -140,6 +140,7 @@ fn every_key_of_every_schema_is_documented() {
         "catalog h100-sxm",
         "catalog llama-3.1-8b",
         "conformance fuzz/corpus/trace/tiny",
+        "hardware measure --quick --threads 1",
         "validate examples/measured.csv",
         "calibrate examples/measured.csv",
     ];
