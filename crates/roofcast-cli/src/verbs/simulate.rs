@@ -152,6 +152,9 @@ fn requests(s: &Simulation) -> String {
 fn longest(s: &Simulation) -> String {
     let tokens = |n: u32| grouped(u64::from(n));
     let settings = &s.settings;
+    if s.fleet.prefill.is_some() {
+        return "what the replicas of both pools hold".to_owned();
+    }
     let context = format!("{} tokens", tokens(settings.max_model_len));
     if settings.enable_chunked_prefill || settings.max_num_batched_tokens >= settings.max_model_len {
         return context;

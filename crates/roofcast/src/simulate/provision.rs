@@ -109,9 +109,9 @@ impl Provision {
                             and decode are apart";
             return Err(Error::field(place, "engine.scheduler", found, accepted));
         }
-        let prefill = pool(deployment, &prefill, None)?;
+        let prefill = pool(deployment, &prefill, "fleet.prefill", None)?;
         // What a decode replica has of earlier prompts is not looked for: caches come whole.
-        let serving = pool(deployment, &decode, Some(false))?;
+        let serving = pool(deployment, &decode, "fleet.decode", Some(false))?;
         Ok(Provision { prefill: Some(prefill), serving, fleet: *fleet })
     }
 
@@ -159,8 +159,13 @@ impl Provision {
     }
 }
 
-/// A deployment of a pool's replicas: like `base` but for what the pool says.
-fn pool(base: &Deployment, spec: &PoolSpec, prefix_caching: Option<bool>) -> Result<Deployment> {
+/// A deployment of a pool's replicas: like `base` but for what the pool says; `section` names the pool in errors.
+fn pool(
+    base: &Deployment,
+    spec: &PoolSpec,
+    section: &str,
+    prefix_caching: Option<bool>,
+) -> Result<Deployment> {
     let mut options = base.options.clone();
     let parallelism = options.parallelism;
     options.parallelism = Request {
@@ -174,5 +179,5 @@ fn pool(base: &Deployment, spec: &PoolSpec, prefix_caching: Option<bool>) -> Res
     engine.max_num_batched_tokens = spec.max_num_batched_tokens.or(engine.max_num_batched_tokens);
     engine.num_gpu_blocks = spec.num_gpu_blocks.or(engine.num_gpu_blocks);
     engine.enable_prefix_caching = prefix_caching.or(engine.enable_prefix_caching);
-    Deployment::resolve(base.model.clone(), base.accelerator.clone(), &options)
+    Deployment::resolve(base.model.clone(), base.accelerator.clone(), &options).map_err(|e| e.within(section))
 }
