@@ -127,6 +127,10 @@ pub struct Activity {
     pub cached_tokens: u64,
     /// Tokens computed for seats of a static batch whose request had ended.
     pub idle_tokens: u64,
+    /// Drafts verified.
+    pub drafted_tokens: u64,
+    /// Of these, those that became nobody's output.
+    pub rejected_tokens: u64,
 }
 
 /// What the KV cache was used for, of one replica.
@@ -216,7 +220,7 @@ pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Opti
     let context = mean_context(workload);
     let shared = traffic.shares_prompts();
     let provision = Provision::resolve(deployment, &spec.fleet, place)?;
-    let mut replicas = provision.replicas(context, shared, options.leap)?;
+    let mut replicas = provision.replicas(context, shared, workload.seed, options.leap)?;
     let count = replicas.len() as u64;
     replicas.iter_mut().for_each(|replica| *replica.timeline() = timeline(count, options));
     let engine = &deployment.options.engine;
@@ -316,6 +320,8 @@ fn activity(tallies: &[&Tally]) -> Activity {
         swapped_tokens: sum(|t| t.swapped_tokens),
         cached_tokens: sum(|t| t.cached_tokens),
         idle_tokens: sum(|t| t.idle_tokens),
+        drafted_tokens: sum(|t| t.drafted_tokens),
+        rejected_tokens: sum(|t| t.rejected_tokens),
     }
 }
 

@@ -23,6 +23,8 @@ mod measured;
 mod models;
 #[path = "suite/seeds.rs"]
 mod seeds;
+#[path = "suite/speculation.rs"]
+mod speculation;
 #[path = "suite/summary.rs"]
 mod summary;
 #[path = "suite/support.rs"]

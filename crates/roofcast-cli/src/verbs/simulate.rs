@@ -114,7 +114,7 @@ fn csv_row(name: &str, s: &roofcast::summary::Statistics) -> Vec<String> {
 
 fn people(deployment: &Deployment, s: &Simulation) -> String {
     let mut text = about(deployment, s).title();
-    text += &table::pairs(&[
+    let mut pairs = vec![
         ("requests", requests(s)),
         ("throughput", throughput(s)),
         ("fleet", fleet(s)),
@@ -123,7 +123,11 @@ fn people(deployment: &Deployment, s: &Simulation) -> String {
         ("time", time(s)),
         ("preemptions", preemptions(s)),
         ("cost", expense(s)),
-    ]);
+    ];
+    if s.activity.drafted_tokens > 0 {
+        pairs.insert(4, ("drafts", drafts(s)));
+    }
+    text += &table::pairs(&pairs);
     let rows = latencies(s).map(|(name, s)| {
         let figures = [s.mean, s.median, s.p90, s.p95, s.p99].map(significant);
         [name.to_uppercase()].into_iter().chain(figures).collect::<Vec<_>>()
@@ -191,6 +195,12 @@ fn steps(s: &Simulation) -> String {
         significant(s.activity.mean_running),
         grouped(s.activity.max_running)
     )
+}
+
+fn drafts(s: &Simulation) -> String {
+    let a = &s.activity;
+    let accepted = 1.0 - a.rejected_tokens as f64 / a.drafted_tokens as f64;
+    format!("{} verified, {} became output", grouped(a.drafted_tokens), percent(accepted))
 }
 
 /// The replicas that serve, by pools.

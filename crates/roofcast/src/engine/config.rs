@@ -137,6 +137,7 @@ impl Config {
             scheduler_reserve_full_isl: self.scheduler_reserve_full_isl,
             watermark: spec.watermark.unwrap_or(0.0),
             async_scheduling: spec.async_scheduling.unwrap_or(false),
+            num_speculative_tokens: spec.speculative.as_ref().map_or(0, |s| s.num_speculative_tokens),
         }
     }
 

@@ -21,15 +21,15 @@ use crate::operator::{Batch, Family, Sequences, Work, work};
 use crate::spec::CostKind;
 use crate::units::Picoseconds;
 
-/// A piece of a prompt in a step.
+/// A piece of a prompt in a step, or a token and drafts that follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk {
     /// Tokens that it computes.
     pub new: u32,
     /// Tokens that the sequence has then, the new ones among them.
     pub context: u32,
-    /// Whether it ends what the sequence has to compute before it samples.
-    pub samples: bool,
+    /// Rows of it that are sampled: one where it ends what the sequence has to compute first, all where it verifies drafts.
+    pub sampled: u32,
 }
 
 /// What binds: index into sums of time.
@@ -69,7 +69,27 @@ impl Shares<u128> {
 }
 
 impl Shares<u64> {
-    fn total(&self) -> u64 {
+    /// Both one after the other.
+    pub fn plus(self, other: Shares<u64>) -> Shares<u64> {
+        Shares {
+            memory: self.memory + other.memory,
+            compute: self.compute + other.compute,
+            communication: self.communication + other.communication,
+            host: self.host + other.host,
+        }
+    }
+
+    /// So many times as long.
+    pub fn scaled(self, factor: f64) -> Shares<u64> {
+        let scaled = |share: u64| share as f64 * factor;
+        let Shares { memory, compute, communication, host } = self;
+        let scaled = [memory, compute, communication, host].map(scaled);
+        let [memory, compute, communication, host] = scaled;
+        Shares { memory, compute, communication, host }.whole()
+    }
+
+    /// All of it.
+    pub fn total(&self) -> u64 {
         self.memory + self.compute + self.communication + self.host
     }
 
@@ -310,15 +330,16 @@ impl Price {
         let probed =
             if self.closed { Vec::new() } else { Probe { deployment: &self.deployment }.chunks(chunks) };
         let new: u64 = chunks.iter().map(|c| u64::from(c.new)).sum();
-        let sampled = chunks.iter().filter(|c| c.samples).count() as u64;
+        let sampled = chunks.iter().map(|c| u64::from(c.sampled)).sum();
+        let sampling = chunks.iter().filter(|c| c.sampled > 0).count() as u64;
         let load = Load { seen, share: self.share(n), new, sampled, probed: &probed };
         let one = self.microbatch(n);
         self.ladder.add(self.rows(one + new) as f64, &mut shares);
         for op in &self.ops {
             self.add(op, one, chunks, &mut shares, Some(&load));
         }
-        self.add_overheads(one + sampled, one + new, &mut shares);
-        if chunks.iter().any(|c| c.new > 1) {
+        self.add_overheads(one + sampling, one + new, &mut shares);
+        if chunks.iter().any(|c| c.new > c.sampled.max(1)) {
             shares.host += self.prefill;
         }
         shares.whole()
@@ -588,7 +609,7 @@ mod tests {
                 let mut chunks = Vec::new();
                 if new > 0 {
                     groups.push(Sequences { count: 1, new, context: prompt });
-                    chunks.push(Chunk { new: new as u32, context: prompt as u32, samples: true });
+                    chunks.push(Chunk { new: new as u32, context: prompt as u32, sampled: 1 });
                 }
                 let expected =
                     cost(&deployment, &Batch { groups }, Utilization::FULL).limit_with_communication.ms();
@@ -638,7 +659,7 @@ mod tests {
         close(decode(&mut price, 7, 1000), weights + 4.0 * (0.131_072 + row));
         // Two prompts of 4000 tokens are in a microbatch each: both take what one takes alone, half of what one machine
         // would need, and the decodes beside them lengthen it.
-        let chunk = Chunk { new: 4000, context: 4000, samples: true };
+        let chunk = Chunk { new: 4000, context: 4000, sampled: 1 };
         let mixed = |n: u64, chunks: &[Chunk]| price.mixed(n, &[n * 1000], chunks).0.ms();
         // The layers' matrices take 2 × 6,979,321,856 FLOP a token at 100 TFLOP/s, lm_head's one row its bytes.
         let layers = 2.0 * 6_979_321_856.0 * 4000.0 / 100e12 * 1e3;

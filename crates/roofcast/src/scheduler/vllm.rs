@@ -38,6 +38,8 @@ pub struct Config {
     pub watermark: f64,
     /// Two batches in flight: a sampled token is known to exist before it is known.
     pub async_scheduling: bool,
+    /// Tokens that a draft proposes after each that is sampled; with asynchronous scheduling none.
+    pub num_speculative_tokens: u64,
 }
 
 /// Who comes first.
@@ -97,6 +99,10 @@ pub struct Work {
     pub samples: bool,
     /// Whether it has sampled one before.
     pub decodes: bool,
+    /// Drafts among the new tokens.
+    pub drafts: u64,
+    /// Of these, those that become its output, where whoever drives the scheduler says so.
+    pub accepted: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -117,6 +123,8 @@ struct Request {
     placeholders: u64,
     /// Sampled before a preemption and not yet delivered (async).
     stale: u64,
+    /// Proposed to follow its last token.
+    drafts: u64,
     blocks: Vec<Block>,
     /// What it held before it was preempted.
     former: Vec<Block>,
@@ -176,6 +184,7 @@ impl Scheduler {
             generated: 0,
             placeholders: 0,
             stale: 0,
+            drafts: 0,
             blocks: Vec::new(),
             former: Vec::new(),
             contents: Vec::new(),
@@ -243,10 +252,12 @@ impl Scheduler {
         for &(id, tokens) in &step.scheduled {
             let r = &mut self.requests[id];
             r.computed += tokens;
-            let samples = r.computed == r.known() + r.placeholders;
+            let samples = r.computed >= r.known() + r.placeholders;
+            let drafts = r.computed.saturating_sub(r.known() + r.placeholders);
             let decodes = r.generated + r.placeholders > 0;
             r.placeholders += u64::from(samples);
-            step.work.push(Work { id, new: tokens, context: r.computed, samples, decodes });
+            let context = r.computed;
+            step.work.push(Work { id, new: tokens, context, samples, decodes, drafts, accepted: 0 });
         }
         step
     }
@@ -254,7 +265,7 @@ impl Scheduler {
     /// Delivers the tokens that `step` sampled; the requests that this finishes, in order.
     pub fn update(&mut self, step: &Step) -> Vec<Id> {
         let mut finished = Vec::new();
-        for &Work { id, .. } in step.work.iter().filter(|w| w.samples) {
+        for &Work { id, drafts, accepted, .. } in step.work.iter().filter(|w| w.samples) {
             if self.requests[id].finished {
                 continue;
             }
@@ -266,9 +277,12 @@ impl Scheduler {
                 r.placeholders -= 1
             }
             if r.own_from == u64::MAX {
-                r.tokens.push(Run { segment: r.output_segment, start: r.generated, length: 1 });
+                r.tokens.push(Run { segment: r.output_segment, start: r.generated, length: 1 + accepted });
             }
-            r.generated += 1;
+            r.generated += 1 + accepted;
+            // What was computed of the rejected ones is computed over.
+            r.computed -= drafts - accepted;
+            r.drafts = self.config.num_speculative_tokens;
             if r.generated >= r.output_len || r.known() >= max_model_len {
                 self.finish(id);
                 finished.push(id);
@@ -298,7 +312,7 @@ impl Scheduler {
             let r = &self.requests[id];
             // Its last token is sampled already: nothing is left to compute.
             let done = r.placeholders > 0 && r.computed + 2 >= r.prompt_len + r.output_len + r.placeholders;
-            let want = (r.known() + r.placeholders).saturating_sub(r.computed);
+            let want = (r.known() + r.placeholders + r.drafts).saturating_sub(r.computed);
             let room = self.config.max_model_len.saturating_sub(r.computed + 1);
             let want = want.min(threshold.unwrap_or(u64::MAX)).min(*budget).min(room);
             if (self.config.async_scheduling && done) || want == 0 {
@@ -356,6 +370,7 @@ impl Scheduler {
         r.computed = 0;
         r.preempted = true;
         r.cached_blocks = 0;
+        r.drafts = 0;
         r.stale += std::mem::take(&mut r.placeholders);
         r.former = std::mem::take(&mut r.blocks);
         self.pool.release(&r.former);

@@ -105,8 +105,8 @@ impl Provision {
         }
         if asked.engine.scheduler != SchedulerKind::Vllm || engine::by_block(&asked.engine) {
             let found = "one that runs block by block, or not vllm's";
-            let accepted = "vllm without priority, async_scheduling and long_prefill_token_threshold, where prefill \
-                            and decode are apart";
+            let accepted = "vllm without priority, async_scheduling, long_prefill_token_threshold and \
+                            speculative, where prefill and decode are apart";
             return Err(Error::field(place, "engine.scheduler", found, accepted));
         }
         let prefill = pool(deployment, &prefill, "fleet.prefill", None)?;
@@ -116,12 +116,18 @@ impl Provision {
     }
 
     /// The replicas, those that compute prompts for others first.
-    pub(super) fn replicas(&self, context: u64, shared: bool, leap: bool) -> Result<Vec<Box<dyn Replica>>> {
+    pub(super) fn replicas(
+        &self,
+        context: u64,
+        shared: bool,
+        seed: u64,
+        leap: bool,
+    ) -> Result<Vec<Box<dyn Replica>>> {
         let prefill = self.prefill.iter().flat_map(|d| (0..d.parallelism.replicas).map(move |_| d));
         let mut replicas =
             prefill.map(|d| engine::prefiller(d, context, shared, leap)).collect::<Result<Vec<_>>>()?;
         for _ in 0..self.serving.parallelism.replicas {
-            replicas.push(engine::replica(&self.serving, context, shared, leap)?);
+            replicas.push(engine::replica(&self.serving, context, shared, seed, leap)?);
         }
         Ok(replicas)
     }
