@@ -78,6 +78,8 @@ pub trait Replica {
     fn drain_admitted(&mut self, _into: &mut Vec<(u64, Ticks)>) {}
     /// The cache of a request that left is where it was to go.
     fn release(&mut self, _id: Id) {}
+    /// Starts anew, with nothing in its cache; nobody is here.
+    fn restart(&mut self);
     /// Moves those that ended in the last step to `into`, in order.
     fn drain(&mut self, into: &mut Vec<Departure>);
     /// Counts of the run.
@@ -348,6 +350,10 @@ impl<D: Decodes> Replica for Engine<D> {
 
     fn release(&mut self, id: Id) {
         self.state.release(id);
+    }
+
+    fn restart(&mut self) {
+        self.state.restart();
     }
 
     fn drain(&mut self, into: &mut Vec<Departure>) {

@@ -6,7 +6,7 @@
 mod fleet;
 mod speculative;
 
-pub use fleet::{FleetSpec, LinkKind, PoolSpec};
+pub use fleet::{AutoscaleSpec, FleetSpec, LinkKind, PoolSpec};
 pub use speculative::SpeculativeSpec;
 
 use crate::error::{Error, Result};

@@ -209,6 +209,16 @@ fn fleet(s: &Simulation) -> String {
     let pool = |p: &PoolUse| {
         format!("{} × {} accelerators, busy {} of the time", p.replicas, p.accelerators_each, percent(p.busy))
     };
+    if let Some(a) = &f.autoscale {
+        return format!(
+            "{}; {} up in the mean and {} at most, {} started, {} stopped",
+            pool(&f.serving),
+            significant(a.mean_replicas),
+            a.max_replicas,
+            grouped(a.started),
+            grouped(a.stopped)
+        );
+    }
     match (&f.prefill, &f.transfers) {
         (Some(prefill), Some(t)) => format!(
             "prefill {}; decode {}; {} caches handed over, {} ms each",

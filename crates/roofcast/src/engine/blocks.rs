@@ -295,6 +295,12 @@ impl Replica for Blocks {
         !stuck
     }
 
+    fn restart(&mut self) {
+        self.scheduler = Scheduler::new(self.config.clone());
+        self.pending.clear();
+        self.leaving.clear();
+    }
+
     fn drain(&mut self, into: &mut Vec<Departure>) {
         into.append(&mut self.departures);
     }

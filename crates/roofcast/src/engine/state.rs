@@ -140,7 +140,7 @@ impl<D: Decodes> State<D> {
             prefills: Vec::new(),
             stack: Vec::new(),
             free: config.blocks,
-            identity: config.prefix_caching.then(|| Identity::new(config.blocks, config.block_size)),
+            identity: identity(&config),
             orders: 0,
             moved: 0,
             parked: 0,
@@ -149,6 +149,11 @@ impl<D: Decodes> State<D> {
             guests: guests::Guests::default(),
             config,
         }
+    }
+
+    /// Forgets what is cached; nobody is there.
+    pub fn restart(&mut self) {
+        self.identity = identity(&self.config);
     }
 
     /// A request joins the queue; `prefix` is what others may have of it.
@@ -635,6 +640,11 @@ impl<D: Decodes> State<D> {
         self.decodes.held()
             + self.prefills.iter().map(|id| u64::from(self.sequence(*id).computed)).sum::<u64>()
     }
+}
+
+/// Nothing in any block, where blocks are found again.
+fn identity(config: &Config) -> Option<Identity> {
+    config.prefix_caching.then(|| Identity::new(config.blocks, config.block_size))
 }
 
 /// Σ over c < `tokens` of ⌈(c + 1)/b⌉ b − c: b (b + 1)/2 for each whole block, and b − i for the i-th of the rest.

@@ -14,21 +14,21 @@ use std::sync::Arc;
 
 const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
 
-fn deployment(parallelism: Request, engine: EngineSpec) -> Deployment {
+pub(super) fn deployment(parallelism: Request, engine: EngineSpec) -> Deployment {
     let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
     let options = Options { parallelism, engine, ..Options::default() };
     Deployment::resolve(model(LLAMA), accelerator, &options).unwrap()
 }
 
 /// What came of a workload, with its records.
-fn run(deployment: &Deployment, workload: &Workload, fleet: FleetSpec, leap: bool) -> Simulation {
+pub(super) fn run(deployment: &Deployment, workload: &Workload, fleet: FleetSpec, leap: bool) -> Simulation {
     let spec = Spec { workload: Some(workload.clone()), fleet, ..Spec::default() };
     let options = simulate::Options { leap, records: true, ..simulate::Options::default() };
     simulate(deployment, &spec, "test", options).unwrap()
 }
 
 /// Stepping, leaping and leaping again are the same, nothing is lost, and every token is paid for.
-fn holds(deployment: &Deployment, workload: &Workload, fleet: FleetSpec) -> Simulation {
+pub(super) fn holds(deployment: &Deployment, workload: &Workload, fleet: FleetSpec) -> Simulation {
     let all = [false, true, true].map(|leap| run(deployment, workload, fleet, leap));
     let [stepping, leaping, again] = &all;
     for (one, other) in [(stepping, leaping), (leaping, again)] {
@@ -98,7 +98,7 @@ proptest! {
 }
 
 /// A run of `text` after the model and an H100.
-fn spec(text: &str) -> roofcast::Result<Simulation> {
+pub(super) fn spec(text: &str) -> roofcast::Result<Simulation> {
     let head = format!("[model]\nname = \"{LLAMA}\"\n[hardware]\naccelerator = \"h100-sxm\"\n");
     let spec = Spec::parse("test", &format!("{head}{text}"))?;
     let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
@@ -107,11 +107,11 @@ fn spec(text: &str) -> roofcast::Result<Simulation> {
     simulate(&deployment, &spec, "test", options)
 }
 
-fn close(found: f64, expected: f64) {
+pub(super) fn close(found: f64, expected: f64) {
     assert!((found / expected - 1.0).abs() < 1e-6, "{found} is not {expected}");
 }
 
-const ONE: &str = "[workload]\nrequests = 1\ninput_len = 1000\noutput_len = 3\narrivals = { kind = \"constant\", rate = 1.0 }\n";
+pub(super) const ONE: &str = "[workload]\nrequests = 1\ninput_len = 1000\noutput_len = 3\narrivals = { kind = \"constant\", rate = 1.0 }\n";
 
 /// One request: prompt, way, two decodes.
 #[test]
