@@ -150,13 +150,17 @@ impl Provision {
         place: &str,
     ) -> Result<Provision> {
         autoscale.check(place)?;
-        let pools = [("fleet.prefill", fleet.prefill.is_some()), ("fleet.decode", fleet.decode.is_some())];
+        let pools = [
+            ("fleet.prefill", fleet.prefill.is_some()),
+            ("fleet.decode", fleet.decode.is_some()),
+            ("fleet.link", fleet.link.is_some()),
+        ];
         if let Some((field, _)) = pools.iter().find(|(_, set)| *set) {
             return Err(Error::field(
                 place,
                 *field,
                 "set",
-                "left out beside fleet.autoscale: pools keep their size",
+                "left out beside fleet.autoscale, which has no pools",
             ));
         }
         uncounted(deployment, "fleet.autoscale has max_replicas", place)?;
