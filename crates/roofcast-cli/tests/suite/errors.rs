@@ -53,10 +53,8 @@ fn fleets_and_drafts_that_cannot_be() {
         let (_folder, path) = file("spec.toml", base.replacen(from, to, 1).as_bytes());
         refused(&format!("simulate {path}"), &says);
     }
-    let (_folder, path) = file(
-        "spec.toml",
-        base.replacen("closed_loop", "poisson", 1).replacen("concurrency", "rate", 1).as_bytes(),
-    );
+    let (_folder, path) =
+        file("spec.toml", base.replace("closed_loop", "poisson").replace("concurrency", "rate").as_bytes());
     refused(&format!("plan {path}"), &["engine.speculative", "roofcast simulate"]);
 }
 
