@@ -200,6 +200,28 @@ pub(super) fn schedulers() -> impl Strategy<Value = EngineSpec> {
     })
 }
 
+/// A seat of a static batch computes on after its request has ended, but has no more room than it reserved.
+#[test]
+fn an_ended_seat_holds_no_more_than_its_room() {
+    // Blocks of 16; prompts of a token. One output of a token reserves 1 + 1, a block; one of 45 reserves 1 + 64, five.
+    let spec = EngineSpec {
+        scheduler: SchedulerKind::Static,
+        reservation: ReservationKind::Pow2,
+        block_size: Some(16),
+        ..EngineSpec::default()
+    };
+    let keys = "[workload]\narrivals = { kind = \"trace\", path = \"t.csv\" }\n";
+    let mut workload = roofcast::Spec::parse("test", keys).unwrap().workload.unwrap();
+    let two = "arrival_s,input_len,output_len\n0,1,1\n0,1,45\n";
+    workload.load("test", |_| Ok::<_, roofcast::Error>(two.to_owned())).unwrap();
+    let fleet = served(&deployment("meta-llama/Llama-3.1-8B-Instruct", spec), &workload, true);
+    let tally = fleet.replicas[0].tally();
+    // 44 steps with 1 to 44 tokens each: Σ min(c, 16) = 120 + 29 × 16 and Σ c = 990.
+    assert_eq!(tally.token_steps, 120 + 464 + 990);
+    // Room without tokens: Σ (16 − c) over c < 16 = 120, and 44 × 80 − 990.
+    assert_eq!(tally.slack_steps, 120 + 2530);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
