@@ -20,6 +20,7 @@ use crate::operator::collective::{communication, slowest};
 use crate::operator::{Batch, Family, Sequences, Work, work};
 use crate::spec::CostKind;
 use crate::units::Picoseconds;
+use std::borrow::Cow;
 
 /// A piece of a prompt in a step, or a token and drafts that follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -327,8 +328,9 @@ impl Price {
     /// What a microbatch with its part of the `n` decodes and with `chunks` takes through all stages.
     fn passed(&self, n: u64, seen: &[u64], chunks: &[Chunk]) -> Shares<u64> {
         let mut shares = Shares::<f64>::default();
+        let attending = self.attending(chunks);
         let probed =
-            if self.closed { Vec::new() } else { Probe { deployment: &self.deployment }.chunks(chunks) };
+            if self.closed { Vec::new() } else { Probe { deployment: &self.deployment }.chunks(&attending) };
         let new: u64 = chunks.iter().map(|c| u64::from(c.new)).sum();
         let sampled = chunks.iter().map(|c| u64::from(c.sampled)).sum();
         let sampling = chunks.iter().filter(|c| c.sampled > 0).count() as u64;
@@ -336,13 +338,24 @@ impl Price {
         let one = self.microbatch(n);
         self.ladder.add(self.rows(one + new) as f64, &mut shares);
         for op in &self.ops {
-            self.add(op, one, chunks, &mut shares, Some(&load));
+            self.add(op, one, &attending, &mut shares, Some(&load));
         }
         self.add_overheads(one + sampling, one + new, &mut shares);
         if chunks.iter().any(|c| c.new > c.sampled.max(1)) {
             shares.host += self.prefill;
         }
         shares.whole()
+    }
+
+    /// Chunks that the busiest data-parallel rank attends to: every piece of a prompt, and of the sequences that verify
+    /// drafts, which are spread evenly, its part.
+    fn attending<'a>(&self, chunks: &'a [Chunk]) -> Cow<'a, [Chunk]> {
+        let ranks = self.deployment.parallelism.attention_dp as usize;
+        if ranks == 1 {
+            return Cow::Borrowed(chunks);
+        }
+        let (verifying, prompts): (Vec<Chunk>, Vec<Chunk>) = chunks.iter().partition(|c| c.sampled > 1);
+        Cow::Owned(prompts.into_iter().chain(verifying.into_iter().step_by(ranks)).collect())
     }
 
     /// What most of a step of `n` decodes goes to, of which what they see takes `attending`.
@@ -581,11 +594,14 @@ mod tests {
     use std::sync::Arc;
 
     fn deployment(model: &str, chip: &str, tp: u64) -> Deployment {
+        spread_out(model, chip, Request { count: Some(tp), tp: Some(tp), ..Request::default() })
+    }
+
+    fn spread_out(model: &str, chip: &str, parallelism: Request) -> Deployment {
         let catalog = crate::Catalog::embedded().unwrap();
         let entry = catalog.model(model).unwrap();
         let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
         let accelerator = Arc::new(catalog.accelerator(chip).unwrap().clone());
-        let parallelism = Request { count: Some(tp), tp: Some(tp), ..Request::default() };
         Deployment::resolve(model, accelerator, &Options { parallelism, ..Options::default() }).unwrap()
     }
 
@@ -628,6 +644,36 @@ mod tests {
             }
         }
     }
+
+    /// Sequences that verify four drafts each are priced as the cost model prices five tokens of each, with data-parallel
+    /// attention, too. It samples one row of each where these sample five; few enough to hide behind the bytes of lm_head.
+    #[test]
+    fn verifying_is_the_cost_models() {
+        let spread = Request { count: Some(8), tp: Some(1), attention_dp: Some(8), ..Request::default() };
+        let plain = Request { count: Some(4), tp: Some(4), ..Request::default() };
+        for (model, chip, parallelism) in [
+            ("meta-llama/Llama-3.1-70B-Instruct", "h100-sxm", plain),
+            ("openai/gpt-oss-120b", "h100-sxm", plain),
+            ("deepseek-ai/DeepSeek-V3", "h200-sxm", spread),
+            ("Qwen/Qwen3-30B-A3B", "h100-sxm", spread),
+        ] {
+            let deployment = spread_out(model, chip, parallelism);
+            let price = Price::new(&deployment, CostKind::Limit);
+            for (n, context) in [(8, 5), (16, 300), (32, 9000)] {
+                let groups = vec![Sequences { count: n, new: 5, context }];
+                let expected =
+                    cost(&deployment, &Batch { groups }, Utilization::FULL).limit_with_communication;
+                let chunk = Chunk { new: 5, context: context as u32, sampled: 5 };
+                let none = vec![0; price.reaches().len()];
+                let found = price.mixed(0, &none, &vec![chunk; n as usize]).0;
+                assert!(
+                    (found.ms() / expected.ms() - 1.0).abs() < 1e-6,
+                    "{model} {n} {context}: {found:?} {expected:?}"
+                );
+            }
+        }
+    }
+
     /// Two equal stages on a machine of 100 TFLOP/s, 1 TB/s and links of 100 GB/s.
     #[test]
     fn two_stages_by_hand() {
