@@ -1,6 +1,6 @@
 //! Which replicas serve a workload, and what they are made of.
 //!
-//! Knows: equal replicas of one deployment, or pools of two variations of it. Knows nothing about traffic.
+//! Knows: equal replicas of one deployment, as many as may be up, or pools of two variations of it. Knows nothing about traffic.
 
 use super::TimeShares;
 use crate::deployment::Deployment;
