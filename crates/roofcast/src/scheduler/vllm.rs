@@ -1,7 +1,8 @@
 //! vLLM v1's scheduler: a token budget per step, chunked prefill, prefix cache, preemption by recompute.
 //!
 //! Knows: the decisions of vLLM 0.32's `Scheduler` and `AsyncScheduler` for one full-attention KV group, held step for
-//! step to recorded traces by [`crate::conformance`]; none of these has drafts. Knows nothing about time: whoever drives it prices the steps.
+//! step to recorded traces by [`crate::conformance`], none of which has drafts. Knows nothing about time: whoever drives
+//! it prices the steps.
 
 use crate::kv_cache::paged::{Block, Pool};
 use crate::kv_cache::prefix::{Content, Prefix, Run, Tokens};
