@@ -224,6 +224,7 @@ fn settings(place: &str, s: &Settings, async_scheduling: bool) -> Result<Config>
         watermark: s.watermark,
         async_scheduling,
         num_speculative_tokens: 0,
+        num_lookahead_tokens: 0,
     })
 }
 

@@ -41,6 +41,8 @@ pub struct Config {
     pub async_scheduling: bool,
     /// Tokens that a draft proposes after each that is sampled; with asynchronous scheduling none.
     pub num_speculative_tokens: u64,
+    /// Tokens beyond those of a step that a running request has room for: those that a model drafts next.
+    pub num_lookahead_tokens: u64,
 }
 
 /// Who comes first.
@@ -333,8 +335,8 @@ impl Scheduler {
     fn make_room(&mut self, id: Id, want: u64, step: &mut Step, budget: &mut u64, index: &mut usize) -> bool {
         loop {
             let r = &self.requests[id];
-            let needed =
-                (r.computed + want).div_ceil(self.config.block_size).saturating_sub(r.blocks.len() as u64);
+            let slots = (r.computed + want + self.config.num_lookahead_tokens).min(self.config.max_model_len);
+            let needed = slots.div_ceil(self.config.block_size).saturating_sub(r.blocks.len() as u64);
             if self.pool.allocate(needed, &mut self.requests[id].blocks) {
                 let filled = self.requests[id].computed + want;
                 self.cache_full_blocks(id, filled);

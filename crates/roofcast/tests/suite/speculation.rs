@@ -125,6 +125,10 @@ fn a_small_model_drafts_for_a_large_one() {
     // token takes 2 × 8 × 64 × 16 × 2 = 32,768 bytes more. One block is vLLM's own.
     let room = memory::ranks(&large)[0].kv_bytes.0 - 2 * 1_235_814_400;
     assert_eq!(run.kv_cache.blocks, room / ((131_072 + 32_768) * 16) - 1);
+    // It has room for the next two drafts: 1003 tokens and two are 63 blocks of 16. With four drafts 1005 and four are 64.
+    assert_eq!(run.kv_cache.max_blocks, 63);
+    let four = text.replace("tokens = 2", "tokens = 4");
+    assert_eq!(self::run(1, 6, &four).unwrap().kv_cache.max_blocks, 64);
 }
 
 #[test]
@@ -174,6 +178,15 @@ fn what_cannot_be_drafted_is_refused() {
     }
 }
 
+/// The same drafts by a small model.
+fn drafted(mut engine: EngineSpec) -> Deployment {
+    let speculative = engine.speculative.as_mut().unwrap();
+    (speculative.draft_model, speculative.draft_cost) = (Some(SMALL.to_owned()), None);
+    let options = Options { engine, draft: Some(model(SMALL)), ..Options::default() };
+    let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
+    Deployment::resolve(model(LLAMA), chip, &options).unwrap()
+}
+
 fn speculative() -> impl Strategy<Value = EngineSpec> {
     let acceptance = prop_oneof![Just(0.0), Just(1.0), 0.0_f64..1.0];
     let engine = (1_u64..20, 20_u64..800, 60_u64..300, any::<bool>(), any::<bool>());
@@ -200,8 +213,8 @@ proptest! {
 
     /// Tokens scheduled = Σ (prompt + output − 1) − hits + recomputed + rejected drafts, and the same run twice.
     #[test]
-    fn drafts_lose_nothing(workload in workloads(), spec in speculative()) {
-        let deployment = deployment(LLAMA, spec);
+    fn drafts_lose_nothing(workload in workloads(), spec in speculative(), modelled in any::<bool>()) {
+        let deployment = if modelled { drafted(spec) } else { deployment(LLAMA, spec) };
         let fleet = served(&deployment, &workload, true);
         conserved(&fleet, workload.requests.unwrap());
         let tally = fleet.replicas[0].tally();
