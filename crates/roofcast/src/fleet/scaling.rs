@@ -1,6 +1,7 @@
 //! Autoscaling: replicas that start where requests are many and stop where there are none for them.
 //!
-//! Knows: who is up, since when, and from when on it takes requests. It looks when a request comes, and only then: nothing
+//! Knows: who is up, since when, and from when on it takes requests. As many take them as are wanted, the first ones; the
+//! others have nothing to do before long. It looks when a request comes, and only then: nothing
 //! else gives a replica work, so who has stopped before is known to the tick. Knows nothing about who takes a request.
 
 use crate::engine::Replica;
@@ -56,43 +57,41 @@ impl Scaling {
         let in_flight = 1 + replicas.iter().map(|replica| replica.in_flight()).sum::<u64>();
         let wanted = in_flight.div_ceil(self.spec.target_in_flight);
         let wanted = wanted.clamp(self.spec.min_replicas, self.spec.max_replicas) as usize;
-        let there = self.up.iter().flatten().count();
+        let missing = wanted.saturating_sub(self.count_up());
         let down = (0..self.up.len()).filter(|index| self.up[*index].is_none());
-        for index in down.take(wanted.saturating_sub(there)).collect::<Vec<_>>() {
-            let warm = first && (index as u64) < self.spec.min_replicas;
+        for index in down.take(missing).collect::<Vec<_>>() {
+            let warm = first && index < self.always();
             let ready = if warm { at } else { at + self.startup };
             self.up[index] = Some(Up { since: at, ready });
             self.started += u64::from(!warm);
             replicas[index].restart();
         }
-        self.peak = self.peak.max(self.up.iter().flatten().count());
+        self.peak = self.peak.max(self.count_up());
+        let ready = |up: &Option<Up>| up.is_some_and(|up| up.ready <= at);
         open.clear();
-        let takes = |up: &Option<Up>| up.is_some_and(|up| up.ready <= at);
-        open.extend((0..self.up.len()).filter(|index| takes(&self.up[*index])));
+        open.extend((0..self.up.len()).filter(|index| ready(&self.up[*index])).take(wanted));
     }
 
-    /// Stops, one after the other, those that had nothing to do for long enough by `at`.
+    fn count_up(&self) -> usize {
+        self.up.iter().flatten().count()
+    }
+
+    /// The first replicas never stop.
+    fn always(&self) -> usize {
+        self.spec.min_replicas as usize
+    }
+
+    /// Those stop that have had nothing to do for long enough by `at`.
     fn stop(&mut self, at: Ticks, replicas: &[Box<dyn Replica>]) {
-        while let Some((end, index)) = self.next_stop(replicas).filter(|(end, _)| *end <= at) {
-            if let Some(up) = self.up[index].take() {
+        for index in (self.always()..self.up.len()).filter(|index| replicas[*index].is_empty()) {
+            let Some(up) = self.up[index] else { continue };
+            let end = up.ready.max(replicas[index].clock()) + self.patience;
+            if end <= at {
+                self.up[index] = None;
                 self.past[index] += end - up.since;
                 self.stopped += 1;
             }
         }
-    }
-
-    /// Who stops next if nobody comes, and when: with patience at its end, and enough others ready.
-    fn next_stop(&self, replicas: &[Box<dyn Replica>]) -> Option<(Ticks, usize)> {
-        let mut ready: Vec<Ticks> = self.up.iter().flatten().map(|up| up.ready).collect();
-        ready.sort_unstable();
-        let enough = *ready.get(self.spec.min_replicas as usize)?;
-        let idle = (0..self.up.len()).filter(|index| replicas[*index].is_empty());
-        let ends = idle.filter_map(|index| {
-            let since = self.up[index]?.ready.max(replicas[index].clock());
-            Some(((since + self.patience).max(enough), index))
-        });
-        // Of equals the last.
-        ends.min_by_key(|(end, index)| (*end, std::cmp::Reverse(*index)))
     }
 
     /// Nobody comes any more, and everything has ended at `end`.

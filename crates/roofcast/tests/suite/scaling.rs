@@ -34,26 +34,27 @@ fn a_day_of_two_replicas() {
     let deployment = deployment(Request::default(), EngineSpec::default());
     let autoscale =
         AutoscaleSpec { target_in_flight: 1, min_replicas: 1, max_replicas: 3, startup_s: 10.0, idle_s: 5.0 };
-    let workload = at(&[1.0, 1.01, 9.0, 21.0, 30.0, 30.01, 42.0, 42.01]);
+    let workload = at(&[1.0, 1.01, 9.0, 21.0, 30.0, 30.01, 42.0, 42.01, 60.0, 60.01, 72.0, 72.01]);
     let run = run(&deployment, &workload, scaled(autoscale, Routing::LeastLoaded), true);
     let records = &run.records;
-    // 1.01: two are in flight, so the second replica starts, to be ready at 11.01; 9: the first serves alone, and cannot
-    // stop before the other is ready. It stops 5 s after its answer, around 14; the second stays, as one must.
-    // 21: the second serves. 30.01: two are in flight, so the first starts anew, ready at 40.01; then the second, which
-    // has waited for longer than 5 s, may stop. 42: the first serves. 42.01: two are in flight, so the second starts again.
-    assert!(records.iter().map(|r| r.replica).eq([0, 0, 0, 1, 1, 1, 0, 0]), "{records:?}");
+    // 1.01: two are in flight, so the second replica starts, to be ready at 11.01; until then the first serves alone. At 9
+    // and 21 one is in flight, so the first serves, and the second stops at 16.01, 5 s after it was ready for nothing.
+    // 30.01: two are in flight, so it starts anew, ready at 40.01. 42: one is in flight, so the first serves. 42.01: the
+    // second serves, and stops 5 s after its answer. 60.01, 72 and 72.01 are the same again.
+    assert!(records.iter().map(|r| r.replica).eq([0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1]), "{records:?}");
     // What it had in its cache is gone: 64 tokens are found by all but the first of each life.
-    assert!(records.iter().map(|r| r.cached_tokens).eq([0, 64, 64, 0, 64, 64, 0, 64]), "{records:?}");
-    let end = seconds(records.iter().map(|r| r.finished).max().unwrap());
-    let stop = seconds(records[2].finished) + 5.0;
-    let up = (stop - 1.0) + (40.01 - 1.01) + (end - 30.01) + (end - 42.01);
+    let found = records.iter().map(|r| r.cached_tokens / 64);
+    assert!(found.eq([0, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 0]), "{records:?}");
+    let finished = |n: usize| seconds(records[n].finished);
+    let end = finished(11);
+    let up = (end - 1.0) + (16.01 - 1.01) + (finished(7) + 5.0 - 30.01) + (end - 60.01);
     let used = run.fleet.autoscale.unwrap();
     close(used.replica_seconds, up);
     close(used.mean_replicas, up / (end - 1.0));
     assert_eq!((used.max_replicas, used.started, used.stopped), (2, 3, 2));
     // They cost what they are up, their start-ups among it, and compute or wait for as long.
     let price = deployment.accelerator.price.as_ref().unwrap().usd_per_hour;
-    close(run.expense.dollars_per_million_output_tokens.unwrap(), price * up / 3600.0 / 80.0 * 1e6);
+    close(run.expense.dollars_per_million_output_tokens.unwrap(), price * up / 3600.0 / 120.0 * 1e6);
     close(run.time.busy_s() + run.time.idle_s, up);
 }
 

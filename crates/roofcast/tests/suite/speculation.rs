@@ -209,7 +209,7 @@ fn speculative() -> impl Strategy<Value = EngineSpec> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 80, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Tokens scheduled = Σ (prompt + output − 1) − hits + recomputed + rejected drafts, and the same run twice.
     #[test]
