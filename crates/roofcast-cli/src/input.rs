@@ -165,7 +165,8 @@ pub(crate) fn deployment(args: &DeploymentArgs) -> Result<Deployment> {
     };
     let model = model(&named, &catalog)?;
     let accelerator = Arc::new(catalog.accelerator(&hardware)?.clone());
-    Ok(Deployment::resolve(model, accelerator, &options(args, &spec))?)
+    let options = drafted(options(args, &spec), &catalog)?;
+    Ok(Deployment::resolve(model, accelerator, &options)?)
 }
 
 /// What a spec alone deploys; `file` is where it stands.
@@ -178,7 +179,15 @@ pub(crate) fn resolve(spec: &Spec, file: Option<&Path>, catalogs: &[PathBuf]) ->
     let hardware = hardware.ok_or_else(|| missing("hardware.accelerator", "an accelerator, as h100-sxm"))?;
     let model = model(&named, &catalog)?;
     let accelerator = Arc::new(catalog.accelerator(&hardware)?.clone());
-    Ok(Deployment::resolve(model, accelerator, &Options::of(spec))?)
+    Ok(Deployment::resolve(model, accelerator, &drafted(Options::of(spec), &catalog)?)?)
+}
+
+/// `options` with the model that drafts, where one is named.
+fn drafted(mut options: Options, catalog: &Catalog) -> Result<Options> {
+    let speculative = options.engine.speculative.as_ref();
+    let name = speculative.and_then(|s| s.draft_model.as_ref());
+    options.draft = name.map(|name| model(name, catalog)).transpose()?;
+    Ok(options)
 }
 
 /// The model asked for, by flag or spec.
