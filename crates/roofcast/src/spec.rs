@@ -4,8 +4,10 @@
 //! [`crate::deployment`] and [`crate::plan`].
 
 mod fleet;
+mod speculative;
 
-pub use fleet::{FleetSpec, LinkKind, PoolSpec};
+pub use fleet::{AutoscaleSpec, FleetSpec, LinkKind, PoolSpec};
+pub use speculative::SpeculativeSpec;
 
 use crate::error::{Error, Result};
 use crate::precision::Dtype;
@@ -139,6 +141,8 @@ pub struct EngineSpec {
     /// How a request's tokens lie in memory; as the scheduler has it where absent, and then tables of blocks are not
     /// counted.
     pub kv_layout: Option<KvLayout>,
+    /// Drafts that the model verifies; none where absent.
+    pub speculative: Option<SpeculativeSpec>,
 }
 
 impl EngineSpec {

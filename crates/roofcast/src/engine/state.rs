@@ -152,6 +152,11 @@ impl<D: Decodes> State<D> {
         }
     }
 
+    /// Forgets what is cached; nobody is there.
+    pub fn restart(&mut self) {
+        self.cache = Cache::new(&self.config);
+    }
+
     /// A request joins the queue; `prefix` is what others may have of it.
     pub fn arrive(&mut self, arrival: Arrival, prefix: Prefix) {
         if let Some(timeline) = &mut self.timeline {
@@ -651,24 +656,32 @@ impl<D: Decodes> State<D> {
     }
 
     /// Counts, for every step in which a sequence decoded up to `computed` tokens, the room of its blocks, and what of it
-    /// no token stood in when the step began.
+    /// no token stood in when the step began. Where it has reserved its room, that is all it has: what a static batch
+    /// computes beyond an answer's end stands nowhere.
     fn count_slack(&mut self, id: Id, computed: u32) {
         let s = &self.sequences[id as usize];
         let (from, to) = (u64::from(s.computed), u64::from(computed));
         let groups = &self.config.groups;
         let (steps, block) = (u128::from(to - from), groups.block());
-        let tokens = u128::from((from + to).saturating_sub(1)) * steps / 2;
+        let tokens = sum_below(to) - sum_below(from);
         let spanned = spanned_below(to, block) - spanned_below(from, block);
         let (room, kept) = if !self.grows() {
-            (u128::from(s.held) * u128::from(block) * steps, tokens)
+            let room = s.held * block;
+            // Σ min(c, room) over c < n.
+            let within =
+                |n: u64| sum_below(n.min(room)) + u128::from(n.saturating_sub(room)) * u128::from(room);
+            let standing = within(to) - within(from);
+            self.tally.token_steps -= tokens - standing;
+            (u128::from(room) * steps, standing)
         } else if groups.are_one() {
             (spanned * u128::from(block), tokens)
         } else {
-            (groups.room_below(to) - groups.room_below(from), groups.kept_below(to) - groups.kept_below(from))
+            let kept = groups.kept_below(to) - groups.kept_below(from);
+            self.tally.spread_steps += kept as i128 - tokens as i128;
+            (groups.room_below(to) - groups.room_below(from), kept)
         };
-        self.tally.slack_steps += room.saturating_sub(kept);
-        self.tally.spread_steps += kept as i128 - tokens as i128;
-        self.tally.decoded_tokens += to - from;
+        self.tally.slack_steps += room - kept;
+        self.tally.decoding_steps += to - from;
         self.tally.spanned_blocks += spanned;
     }
 
@@ -682,4 +695,9 @@ impl<D: Decodes> State<D> {
         self.decodes.held()
             + self.prefills.iter().map(|id| u64::from(self.sequence(*id).computed)).sum::<u64>()
     }
+}
+
+/// Σ over c < `n` of c.
+fn sum_below(n: u64) -> u128 {
+    u128::from(n) * u128::from(n.saturating_sub(1)) / 2
 }

@@ -53,6 +53,10 @@ pub struct Tally {
     pub scheduled_tokens: u64,
     /// Tokens computed for a batch that waits for its longest.
     pub idle_tokens: u64,
+    /// Drafts verified.
+    pub drafted_tokens: u64,
+    /// Of these, those that became nobody's output.
+    pub rejected_tokens: u64,
     /// Most requests running.
     pub running_peak: u64,
     /// Most requests waiting.
@@ -70,8 +74,8 @@ pub struct Tally {
     /// Sum over steps of room that the tokens of decodes stand in beyond one place for each: as many as groups of layers
     /// keep them; less than none where windows drop them.
     pub spread_steps: i128,
-    /// Tokens that decodes computed, and sum over them of the blocks that their contexts lie in.
-    pub decoded_tokens: u64,
+    /// Sum over steps of sequences that decode, and of the blocks that their contexts lie in.
+    pub decoding_steps: u64,
     /// See above.
     pub spanned_blocks: u128,
     /// External fragmentation at attempts to admit a request in one piece.
