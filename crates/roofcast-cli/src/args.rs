@@ -418,7 +418,7 @@ pub(crate) struct ValidateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CalibrateArgs {
-    /// CSV files of measured points.
+    /// CSV files of measured points or of kernel times, `.gz` or not, and folders of an engine's profile.
     #[arg(required = true, value_name = "FILE.csv")]
     pub(crate) files: Vec<PathBuf>,
     /// Write the calibration as TOML.
