@@ -3,16 +3,17 @@
 mod kernels;
 
 use crate::args::CalibrateArgs;
-use crate::verbs::validate::{people, per_row};
+use crate::verbs::validate::{measurements, people, per_row};
 use crate::{input, show};
 use roofcast::Catalog;
 use roofcast::calibrate::Fit;
 use roofcast::calibrate::kernels::Fitted;
 use roofcast::calibration::Calibration;
 use roofcast::kernel::Kernels;
-use roofcast::measurement::{self, Measurement};
+use roofcast::measurement::Measurement;
 use roofcast::validate::{Report, report};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -27,8 +28,8 @@ struct Answer {
 }
 
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
-    let catalog = input::catalog(&args.catalog)?;
-    let (kernels, rows) = read(&args.files, &catalog)?;
+    let mut catalog = input::catalog(&args.catalog)?;
+    let (kernels, rows) = read(&args.files, &mut catalog)?;
     let source = args.source.clone().unwrap_or_else(|| {
         let names: Vec<_> = args.files.iter().map(|f| f.display().to_string()).collect();
         names.join(", ")
@@ -53,7 +54,10 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Kernel times and measured points, each file by what it has.
-fn read(files: &[PathBuf], catalog: &Catalog) -> anyhow::Result<(Kernels, Vec<Measurement>)> {
+fn read(
+    files: &[PathBuf],
+    catalog: &mut Cow<'static, Catalog>,
+) -> anyhow::Result<(Kernels, Vec<Measurement>)> {
     let mut all = Kernels::default();
     let mut rows = Vec::new();
     for path in files {
@@ -63,7 +67,7 @@ fn read(files: &[PathBuf], catalog: &Catalog) -> anyhow::Result<(Kernels, Vec<Me
         } else {
             let text = input::text(path)?;
             if !roofcast::kernel::is_table(text.lines().next().unwrap_or_default()) {
-                rows.extend(measurement::read(&place, &text)?);
+                rows.extend(measurements(std::slice::from_ref(path), catalog)?);
                 continue;
             }
             roofcast::kernel::read(&place, &text, catalog)?

@@ -10,6 +10,8 @@ use roofcast::measurement::{self, Figures, Measurement};
 use roofcast::validate::run::{self, Compared, Replay};
 use roofcast::validate::{Part, Point, Report, points, report};
 use serde::Serialize;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -24,10 +26,10 @@ struct Answer {
 const WORST: usize = 10;
 
 pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
-    let catalog = input::catalog(&args.catalog)?;
+    let mut catalog = input::catalog(&args.catalog)?;
     let calibration = input::calibration(args.calibration.as_deref())?;
     let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = args.files.iter().cloned().partition(|f| f.is_dir());
-    let rows = measurements(&files)?;
+    let rows = measurements(&files, &mut catalog)?;
     let runs = folders
         .iter()
         .map(|f| replayed(f, &catalog, &calibration))
@@ -71,11 +73,26 @@ fn compared(runs: &[Replay]) -> String {
     if rows.is_empty() { String::new() } else { table(&header, &rows, 2) }
 }
 
-/// The rows of all files.
-pub(crate) fn measurements(files: &[PathBuf]) -> anyhow::Result<Vec<Measurement>> {
+/// The rows of all files. Accelerators and models that they name by a path, which counts from the file's folder, join the
+/// catalog.
+pub(crate) fn measurements(
+    files: &[PathBuf],
+    catalog: &mut Cow<'static, Catalog>,
+) -> anyhow::Result<Vec<Measurement>> {
     let mut rows = Vec::new();
     for path in files {
-        rows.extend(measurement::read(&path.display().to_string(), &input::text(path)?)?);
+        let folder = input::folder(Some(path));
+        let mut ids: BTreeMap<String, String> = BTreeMap::new();
+        for mut row in measurement::read(&path.display().to_string(), &input::text(path)?)? {
+            for name in [&mut row.hardware, &mut row.model] {
+                let id = match ids.get(name) {
+                    Some(id) => id.clone(),
+                    None => input::local(name, folder, catalog)?,
+                };
+                ids.insert(std::mem::replace(name, id.clone()), id);
+            }
+            rows.push(row);
+        }
     }
     Ok(rows)
 }
