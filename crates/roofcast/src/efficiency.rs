@@ -10,7 +10,7 @@ use crate::units::{ByteRate, FlopRate, Picoseconds};
 use serde::{Deserialize, Serialize};
 
 /// Seconds of a message over the links that [`Figure::AllReduce`] counts for: NVLink's, as the catalog assumes it.
-const LATENCY: f64 = 2e-6;
+pub(crate) const LATENCY: f64 = 2e-6;
 
 /// One figure of an efficiency. Shares are of the datasheet's rates, at most 1; times are in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

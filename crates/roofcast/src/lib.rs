@@ -14,6 +14,7 @@ pub mod engine;
 pub mod error;
 pub mod explain;
 pub mod fleet;
+pub mod kernel;
 pub mod kv_cache;
 pub mod limits;
 pub mod measurement;

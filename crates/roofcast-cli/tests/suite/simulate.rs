@@ -45,6 +45,26 @@ fn records_in_either_form_are_the_same_and_add_up_to_the_summary() {
     near("output_throughput", summary.output_throughput());
 }
 
+/// A file with drafts, and one whose replicas start and stop, say so; the same bytes again, and step by step.
+#[test]
+fn drafts_and_replicas_that_start_are_shown() {
+    for (example, says) in
+        [("speculative", ["drafts", "verified"]), ("fleet-autoscale", ["up in the mean", "started"])]
+    {
+        let command = format!("simulate examples/{example}.toml --requests 200");
+        let run = roofcast(&command);
+        assert_eq!(run.code, 0, "{}", run.err);
+        for part in says {
+            assert!(run.out.contains(part), "{part} is not in {}", run.out);
+        }
+        assert_eq!(run.out, roofcast(&format!("{command} --no-leap")).out);
+    }
+    // The small model's weights are missing from the room for KV.
+    let kv =
+        |example: &str| json(&format!("capacity examples/{example}.toml")).0["kv_tokens"].as_u64().unwrap();
+    assert!(kv("speculative") < kv("speculative-none"));
+}
+
 /// Columns of the files, arguments of slices and short names of keys are in the chapter.
 #[test]
 fn every_column_is_documented() {
