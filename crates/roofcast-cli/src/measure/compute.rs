@@ -61,7 +61,7 @@ macro_rules! product {
             for _ in 0..PANELS {
                 for vector in black_box(&panel) {
                     for (chain, sum) in sums.iter_mut().enumerate() {
-                        *sum = step(*sum, *vector, ones[chain % $columns]);
+                        *sum = step(*sum, *vector, ones[chain % ones.len()]);
                     }
                 }
             }

@@ -66,7 +66,7 @@ fn read(
             kernels::profile(path, catalog)?
         } else {
             let text = input::text(path)?;
-            if !roofcast::kernel::is_table(text.lines().next().unwrap_or_default()) {
+            if !roofcast::kernel::is_table(&text) {
                 rows.extend(measurements(std::slice::from_ref(path), catalog)?);
                 continue;
             }
