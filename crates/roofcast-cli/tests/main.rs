@@ -11,6 +11,8 @@ mod errors;
 mod examples;
 #[path = "suite/install.rs"]
 mod install;
+#[path = "suite/measurements.rs"]
+mod measurements;
 #[path = "suite/output.rs"]
 mod output;
 #[path = "suite/schedule.rs"]

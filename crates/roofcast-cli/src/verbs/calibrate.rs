@@ -1,7 +1,7 @@
 //! `roofcast calibrate FILE…`: fits a calibration to measured points and judges it on groups left out.
 
 use crate::args::CalibrateArgs;
-use crate::verbs::validate::{measurements, people, per_row};
+use crate::verbs::validate::{people, per_row};
 use crate::{input, show};
 use roofcast::calibrate::Fit;
 use roofcast::calibration::Calibration;
@@ -19,7 +19,7 @@ struct Answer {
 
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let catalog = input::catalog(&args.catalog)?;
-    let rows = measurements(&args.files)?;
+    let rows = input::measurements::read(&args.files, &args.runs, &catalog)?;
     let fit = Fit::new(&rows, &catalog, Calibration::embedded()?)?;
     let left_out = fit.left_out();
     let source = args.source.clone().unwrap_or_else(|| {

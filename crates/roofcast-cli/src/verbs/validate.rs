@@ -6,7 +6,7 @@ use crate::show::table::table;
 use crate::{input, show};
 use roofcast::Catalog;
 use roofcast::calibration::Calibration;
-use roofcast::measurement::{self, Figures, Measurement};
+use roofcast::measurement::{Figures, Measurement};
 use roofcast::validate::run::{self, Compared, Replay};
 use roofcast::validate::{Part, Point, Report, points, report};
 use serde::Serialize;
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
     let catalog = input::catalog(&args.catalog)?;
     let calibration = input::calibration(args.calibration.as_deref())?;
     let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = args.files.iter().cloned().partition(|f| f.is_dir());
-    let rows = measurements(&files)?;
+    let rows = input::measurements::read(&files, &args.runs, &catalog)?;
     let runs = folders.iter().map(|f| replayed(f, &catalog)).collect::<anyhow::Result<Vec<Replay>>>()?;
     let points = in_parallel(&rows, &catalog, &calibration);
     if let Some(path) = &args.per_row {
@@ -66,15 +66,6 @@ fn compared(runs: &[Replay]) -> String {
         .collect();
     let header = ["run", "metric", "mean measured", "mean forecast", "mean %", "p50 %", "p99 %"];
     if rows.is_empty() { String::new() } else { table(&header, &rows, 2) }
-}
-
-/// The rows of all files.
-pub(crate) fn measurements(files: &[PathBuf]) -> anyhow::Result<Vec<Measurement>> {
-    let mut rows = Vec::new();
-    for path in files {
-        rows.extend(measurement::read(&path.display().to_string(), &input::text(path)?)?);
-    }
-    Ok(rows)
 }
 
 /// Rows are independent: each core takes its share.

@@ -1,0 +1,60 @@
+//! Measured points from files: rows of a CSV, and whole runs whose machine the flags name.
+//!
+//! Knows: which file is which, by its suffix. What is in them is the library's.
+
+use super::text;
+use crate::args::RunsArgs;
+use anyhow::Result;
+use roofcast::measurement::benchmark::{Load, Subject, of_records, of_result};
+use roofcast::measurement::{self, Measurement};
+use roofcast::parallelism::Request;
+use roofcast::{Catalog, Error};
+use std::path::PathBuf;
+
+/// The points of all files.
+pub(crate) fn read(files: &[PathBuf], runs: &RunsArgs, catalog: &Catalog) -> Result<Vec<Measurement>> {
+    let mut rows = Vec::new();
+    for path in files {
+        let place = path.display().to_string();
+        match path.extension().and_then(|e| e.to_str()) {
+            Some("json") => rows.push(of_result(&place, &text(path)?, &subject(&place, runs, catalog)?)?),
+            Some("jsonl") => {
+                let (subject, load) = (subject(&place, runs, catalog)?, load(&place, runs)?);
+                rows.push(of_records(&place, &text(path)?, &subject, load)?);
+            }
+            _ => rows.extend(measurement::read(&place, &text(path)?)?),
+        }
+    }
+    Ok(rows)
+}
+
+/// What the flags say that runs ran on; both names must be the catalog's.
+fn subject(place: &str, runs: &RunsArgs, catalog: &Catalog) -> Result<Subject> {
+    let needed = |flag: &str, value: &Option<String>, accepted: &str| {
+        value.clone().ok_or_else(|| Error::field(place, flag, "missing", accepted))
+    };
+    let model = needed("--model", &runs.model, "a catalog id: the run does not say what ran")?;
+    let hardware = needed("--hardware", &runs.hardware, "an accelerator, as h100-sxm: the run does not say")?;
+    catalog.model(&model)?;
+    catalog.accelerator(&hardware)?;
+    Ok(Subject {
+        model,
+        hardware,
+        parallelism: Request { count: runs.count, tp: Some(runs.tp), ..Request::default() },
+        engine: runs.engine.clone(),
+        version: runs.engine_version.clone().unwrap_or_default(),
+        weights: runs.weights.clone().unwrap_or_default(),
+        kv: runs.kv.clone(),
+    })
+}
+
+fn load(place: &str, runs: &RunsArgs) -> Result<Load> {
+    match (runs.concurrency, runs.rate) {
+        (Some(users), _) => Ok(Load::Users(users)),
+        (None, Some(rate)) => Ok(Load::Rate(rate)),
+        (None, None) => {
+            let accepted = "it or --rate: records do not say how they were sent";
+            Err(Error::field(place, "--concurrency", "missing", accepted).into())
+        }
+    }
+}
