@@ -310,6 +310,9 @@ pub(crate) struct AskArgs {
     /// Say these prompts in turn: JSON Lines with `prompt`, or ShareGPT's `conversations` [default: words of --input-len].
     #[arg(long, value_name = "FILE.jsonl")]
     pub(crate) prompts: Option<PathBuf>,
+    /// The model's tokenizer.json: prompts are words that it holds whole, even where the server counts nothing.
+    #[arg(long, value_name = "FILE.json", conflicts_with = "prompts")]
+    pub(crate) tokenizer: Option<PathBuf>,
     /// Ask for whole answers: no TTFT then.
     #[arg(long)]
     pub(crate) no_stream: bool,
@@ -418,8 +421,9 @@ pub(crate) struct ValidateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CalibrateArgs {
-    /// CSV files of measured points, results of `vllm bench serve` (.json) and records (.jsonl).
-    #[arg(required = true, value_name = "FILE")]
+    /// CSV files of measured points or of kernel times, `.gz` or not, results of `vllm bench serve` (.json), records (.jsonl)
+    /// and folders of an engine's profile.
+    #[arg(required = true, value_name = "FILE|FOLDER")]
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) runs: RunsArgs,

@@ -17,6 +17,7 @@ pub(crate) mod scrape;
 mod stream;
 pub(crate) mod target;
 pub(crate) mod texts;
+pub(crate) mod vocabulary;
 pub(crate) mod window;
 
 use anyhow::{Context, Result};
@@ -26,7 +27,7 @@ use clock::Clock;
 use prompt::{Prompts, Turn};
 use report::{Judge, Report, Requested};
 use request::Form;
-use roofcast::record::Record;
+use roofcast::record::{Outcome, Record};
 use roofcast::units::Picoseconds;
 use roofcast::workload::{Arrivals, Traffic, Workload};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -36,6 +37,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use target::Target;
 use texts::Text;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use vocabulary::Vocabulary;
 
 /// The most connections that are opened ahead of a run.
 const MOST_AHEAD: u64 = 1 << 16;
@@ -47,6 +50,8 @@ pub(crate) struct Bench {
     form: Form,
     how: How,
     prompts: Prompts,
+    /// Ctrl-C: ends a run, and all that would follow.
+    stop: Signal,
 }
 
 /// How a server is asked.
@@ -54,12 +59,20 @@ pub(crate) struct Bench {
 pub(crate) struct How {
     /// How long an answer may take.
     pub(crate) timeout: Duration,
-    /// Of the prompts' words.
+    /// Whether the server's metrics are read during runs.
+    pub(crate) scrape: bool,
+}
+
+/// What is said.
+pub(crate) struct Speech {
+    /// Prompts to say in turn; without any, words of the lengths that are asked for.
+    pub(crate) texts: Vec<Text>,
+    /// The model's own words, where they are known.
+    pub(crate) vocabulary: Option<Vocabulary>,
+    /// Of the words.
     pub(crate) seed: u64,
     /// Whether two short requests tell how the server counts tokens.
     pub(crate) learn: bool,
-    /// Whether the server's metrics are read during runs.
-    pub(crate) scrape: bool,
 }
 
 /// What came of a run.
@@ -71,24 +84,26 @@ pub(crate) struct Measured {
 }
 
 impl Bench {
-    /// Makes ready to ask; where there are texts, they are what is said.
-    pub(crate) fn new(target: Target, form: Form, how: How, texts: Vec<Text>) -> Result<Bench> {
+    /// Makes ready to ask.
+    pub(crate) fn new(target: Target, form: Form, how: How, speech: Speech) -> Result<Bench> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .context("the runtime of the client")?;
         allow_connections();
         let client = Arc::new(Client::new(target, Clock::start())?);
-        let mut bench = Bench { runtime, client, form, how, prompts: Prompts::assumed(how.seed) };
-        if how.learn && texts.is_empty() {
-            let asker = bench.asker(false);
-            let learnt = Prompts::learnt(how.seed, |text| count(&asker, text));
-            if let Some(prompts) = bench.runtime.block_on(learnt) {
-                bench.prompts = prompts;
-            }
+        let mut prompts = Prompts::new(speech.seed, speech.vocabulary);
+        if speech.learn && speech.texts.is_empty() {
+            let asker = Asker::new(&client, &form, how.timeout, false);
+            let learnt = runtime.block_on(prompts.learnt(|text| count(&asker, text)));
+            prompts = learnt.unwrap_or(prompts);
         }
-        bench.prompts.texts = texts;
-        Ok(bench)
+        prompts.texts = speech.texts;
+        let stop = {
+            let _within = runtime.enter();
+            signal(SignalKind::interrupt()).context("waiting for Ctrl-C")?
+        };
+        Ok(Bench { runtime, client, form, how, prompts, stop })
     }
 
     /// Offers a workload; `tell` hears how many answers are there.
@@ -103,12 +118,12 @@ impl Bench {
         let requested = requested(workload);
         let before = cpu_seconds();
         let (run, server) = self.runtime.block_on(async {
-            let ahead = requested.concurrency.unwrap_or(0).min(traffic.total()).min(MOST_AHEAD);
-            self.client.open(ahead as usize).await;
+            let ahead = requested.concurrency.unwrap_or(0).min(traffic.total()).min(MOST_AHEAD) as usize;
             let talks = matches!(workload.arrivals, Arrivals::Sessions { .. });
             let scrape =
                 if self.how.scrape { Some(Scrape::start(Arc::clone(&self.client)).await) } else { None };
-            let run = load::drive(Arc::new(self.asker(talks)), &self.prompts, traffic, tell).await;
+            let asker = Arc::new(Asker::new(&self.client, &self.form, self.how.timeout, talks));
+            let run = load::drive(asker, &self.prompts, traffic, ahead, &mut self.stop, tell).await;
             match scrape {
                 Some(scrape) => (run, Some(scrape.stop().await)),
                 None => (run, None),
@@ -119,18 +134,18 @@ impl Bench {
         let report = Report::of(&run, requested, judge, cpu_seconds() - before);
         Ok(Measured { report, records: run.records, server })
     }
-
-    fn asker(&self, keep_text: bool) -> Asker {
-        let client = Arc::clone(&self.client);
-        Asker { client, form: self.form.clone(), timeout: self.how.timeout, keep_text }
-    }
 }
 
-/// Prompt tokens of `text` by the server's count.
+/// Prompt tokens of `text` by the server's count: in its answer, else by its tokenizer.
 async fn count(asker: &Asker, text: String) -> Option<u64> {
     let turns = vec![Turn { user: true, text }];
+    let tokenizing = asker.form.tokenizing(&turns);
     let question = Question { id: 0, scheduled: Picoseconds::ZERO, input_len: 0, output_len: 1, turns };
-    asker.ask(question).await.counted
+    let asked = asker.ask(question).await;
+    match asked.counted {
+        None if asked.record.outcome == Outcome::Completed => asker.tokenized(tokenizing).await,
+        counted => counted,
+    }
 }
 
 /// The load that a workload asks for.

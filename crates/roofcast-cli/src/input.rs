@@ -6,6 +6,7 @@ pub(crate) mod values;
 
 use crate::args::{ConventionArg, DeploymentArgs};
 use anyhow::{Context, Result, bail};
+use flate2::read::GzDecoder;
 
 use roofcast::calibration::Calibration;
 use roofcast::deployment::{Convention, Options};
@@ -23,18 +24,15 @@ const MOST_BYTES: u64 = 64 << 20;
 /// The context that verbs assume where none is given, capped by the model's.
 pub(crate) const DEFAULT_CONTEXT: u64 = 4096;
 
-/// Reads a text file of at most 64 MiB.
+/// Reads a text file of at most 64 MiB, a compressed one (`.gz`) of as many when unpacked.
 pub(crate) fn text(path: &Path) -> Result<String> {
     let place = path.display().to_string();
     let file = File::open(path).with_context(|| place.clone())?;
-    if file.metadata().map(|m| m.len()).unwrap_or(0) > MOST_BYTES {
-        bail!(
-            "{place}: larger than {} MiB; accepted: a config, spec, catalog or trace file",
-            MOST_BYTES >> 20
-        );
-    }
+    let packed = path.extension().is_some_and(|e| e == "gz");
+    let mut reader: Box<dyn Read> = if packed { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
     let mut text = String::new();
-    let read = file.take(MOST_BYTES + 1).read_to_string(&mut text).with_context(|| place.clone())?;
+    let read =
+        reader.by_ref().take(MOST_BYTES + 1).read_to_string(&mut text).with_context(|| place.clone())?;
     if read as u64 > MOST_BYTES {
         bail!(
             "{place}: larger than {} MiB; accepted: a config, spec, catalog or trace file",

@@ -72,7 +72,7 @@ pub struct Link {
 }
 
 /// Shape of a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Topology {
     /// Any to any at full rate.

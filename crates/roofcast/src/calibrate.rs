@@ -4,6 +4,7 @@
 //! of groups left out. A parameter is shrunk towards the level above it, so that a level of few rows moves little.
 
 pub mod fit;
+pub mod kernels;
 
 use crate::accelerator::Accelerator;
 use crate::calibration::{Band, Calibration, Known, Level, Place, Selector};
@@ -16,7 +17,7 @@ use crate::spec::{CostKind, EngineSpec};
 use crate::summary::Statistics;
 use crate::validate::{Point, Resolver, point};
 use fit::{FIGURES, Problem, Residual};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Rounds of Gauss–Newton.
@@ -28,7 +29,9 @@ const FURTHEST: f64 = 0.7;
 /// What an error counts beside the noise of its metric alone: the errors of a group's rows are mostly the model's own and
 /// much alike. Chosen, as the scales below, by the errors of groups left out.
 const TRUST: f64 = 0.03;
-/// Standard deviation of the first level around its start, in logarithms.
+/// What it costs to move the first level: it stands for what nobody measured.
+const FIXED: f64 = 1e12;
+/// Standard deviation of the widest factors, in logarithms.
 const FIRST_SCALE: f64 = 1.0;
 /// Share of the prior's variance above which a figure counts as undetermined by the data.
 const UNDETERMINED: f64 = 0.9;
@@ -41,6 +44,8 @@ struct Fitted<'a> {
     weight: f64,
     group: usize,
     set: usize,
+    /// Logarithms of the figures that levels are factors of, then of the plain ones.
+    base: [f64; 2 * FIGURES],
 }
 
 /// A fit of one file.
@@ -123,8 +128,10 @@ impl<'a> Fit<'a> {
                 self.sets.push(own);
                 next
             });
+            let base = self.base(&deployment);
             self.rows.push(Fitted {
                 row: point.row,
+                base,
                 deployment,
                 limit: point.limit,
                 weight: 1.0,
@@ -139,13 +146,25 @@ impl<'a> Fit<'a> {
         self.weigh();
         self.x = self.start();
         self.ridge = self.selectors.iter().flat_map(|s| Figure::ALL.map(|f| scale(s, f).powi(-2))).collect();
-        self.ridge[..FIGURES].fill(1.0 / (FIRST_SCALE * FIRST_SCALE));
+        self.ridge[..FIGURES].fill(FIXED);
+    }
+
+    /// Logarithms of the figures of a deployment's kernels, and of those of its plain ones.
+    fn base(&self, deployment: &Deployment) -> [f64; 2 * FIGURES] {
+        let place = place(deployment);
+        let own = self.prior.base(&place);
+        let plain = self.prior.base(&Place { weights: "bf16", ..place });
+        let mut logs = [0.0; 2 * FIGURES];
+        let values = own.0.iter().chain(&plain.0);
+        logs.iter_mut().zip(values).for_each(|(log, value)| *log = value.ln());
+        logs
     }
 
     /// The parameters at which the prior has levels of the same places; the first level counts from its own figures.
     fn start(&self) -> Vec<f64> {
         let factor = |selector: &Selector, figure: Figure| {
-            let level = self.prior.levels.iter().skip(1).find(|l| l.at == *selector)?;
+            let fitted = self.prior.levels.iter().skip(1).filter(|l| l.kernels.is_none());
+            let level = fitted.into_iter().find(|l| l.at == *selector)?;
             level.figures.get(&figure).map(|f| f.ln())
         };
         let selectors = self.selectors.iter();
@@ -199,7 +218,7 @@ impl<'a> Fit<'a> {
 
     fn residuals_of(&self, index: usize, x: &[f64], slopes: bool) -> Vec<Residual> {
         let fitted = &self.rows[index];
-        let logs = self.logs(&self.sets[self.rows[index].set], x);
+        let logs = self.logs(fitted, x);
         let Some(now) = self.forecast(fitted, &logs) else { return Vec::new() };
         let wanted = targets(fitted.row);
         let mut residuals: Vec<(usize, Residual)> = Vec::new();
@@ -238,17 +257,13 @@ impl<'a> Fit<'a> {
     }
 
     /// Logarithms of the row's figures, then of its plain ones.
-    fn logs(&self, levels: &[usize], x: &[f64]) -> [f64; 2 * FIGURES] {
-        let mut logs = [0.0; 2 * FIGURES];
-        for figure in Figure::ALL {
-            let at = figure as usize;
-            let start = self.prior.levels[0].figures.get(&figure).copied().unwrap_or(1.0).ln();
-            let sum = |plain: bool| -> f64 {
-                let held = levels.iter().filter(|l| !plain || self.selectors[**l].weights.is_none());
-                held.map(|level| x[level * FIGURES + at]).sum()
-            };
-            logs[at] = start + sum(false);
-            logs[FIGURES + at] = start + sum(true);
+    fn logs(&self, fitted: &Fitted, x: &[f64]) -> [f64; 2 * FIGURES] {
+        let mut logs = fitted.base;
+        for level in &self.sets[fitted.set] {
+            let factors = &x[level * FIGURES..][..FIGURES];
+            let plain = self.selectors[*level].weights.is_none();
+            logs[..FIGURES].iter_mut().zip(factors).for_each(|(log, f)| *log += f);
+            logs[FIGURES..].iter_mut().zip(factors).filter(|_| plain).for_each(|(log, f)| *log += f);
         }
         logs
     }
@@ -264,7 +279,7 @@ impl<'a> Fit<'a> {
             name: String::new(),
             figures: values(0),
             plain: values(FIGURES),
-            band: [1.0, 1.0],
+            band: None,
         });
         point::forecast(fitted.row, &deployment, CostKind::Forecast).ok()
     }
@@ -297,7 +312,7 @@ impl<'a> Fit<'a> {
 
     fn point(&self, index: usize, x: &[f64], calibration: &Calibration) -> Point<'a> {
         let fitted = &self.rows[index];
-        let forecast = self.forecast(fitted, &self.logs(&self.sets[self.rows[index].set], x));
+        let forecast = self.forecast(fitted, &self.logs(fitted, x));
         let known = calibration.known(&place(&fitted.deployment));
         Point {
             row: fitted.row,
@@ -333,12 +348,15 @@ impl<'a> Fit<'a> {
             });
             calibration.levels.push(Level {
                 at: selector.clone(),
+                kernels: None,
                 rows: errors[index].len() as u64,
                 median_error: rounded(statistics.median),
                 p90_error: rounded(statistics.p90),
                 figures: figures.collect(),
             });
         }
+        let kernels = self.prior.levels.iter().filter(|l| l.kernels.is_some()).cloned();
+        calibration.levels.splice(1..1, kernels);
         calibration
     }
 
@@ -347,9 +365,14 @@ impl<'a> Fit<'a> {
         let mut calibration = self.calibration(&self.x, None);
         calibration.source = source.to_owned();
         calibration.bands = bands(left_out);
-        let left = self.problem(&self.residuals, None).uncertainty(&self.x);
-        let undetermined =
-            Figure::ALL.into_iter().filter(|f| left[*f as usize] > UNDETERMINED).map(Figure::name).collect();
+        let widest: Vec<usize> =
+            (0..self.selectors.len()).filter(|level| is_widest(&self.selectors[*level])).collect();
+        let problem = self.problem(&self.residuals, None);
+        let told = |figure: Figure| {
+            let left = |level: &usize| problem.uncertainty(&self.x, level * FIGURES + figure as usize);
+            widest.iter().any(|level| left(level) <= UNDETERMINED)
+        };
+        let undetermined = Figure::ALL.into_iter().filter(|f| !told(*f)).map(Figure::name).collect();
         Fitting { calibration, undetermined }
     }
 }
@@ -362,12 +385,17 @@ fn place(deployment: &Deployment) -> Place<'_> {
     }
 }
 
+/// Whether a level holds for every server, or for every offline run.
+fn is_widest(at: &Selector) -> bool {
+    at.served.is_some() && *at == (Selector { served: at.served, ..Selector::default() })
+}
+
 /// Standard deviation of a level's factor around 1, in logarithms. What servers add before the first token differs most.
 /// A level that names chip, engine and format stands for what has been measured itself and may move further than those
 /// that must hold for others, too.
 fn scale(at: &Selector, figure: Figure) -> f64 {
     let own = at.accelerator.is_some() && at.weights.is_some();
-    if *at == (Selector { served: at.served, ..Selector::default() }) {
+    if is_widest(at) {
         return FIRST_SCALE;
     }
     match figure {
@@ -436,42 +464,47 @@ fn targets(row: &Measurement) -> Vec<(usize, f64)> {
     }
 }
 
-/// Rows of a depth of knowledge below which its band is taken from all rows.
-const ENOUGH: usize = 40;
+/// Groups of a depth of knowledge below which its band is taken from all rows.
+const ENOUGH: usize = 5;
+/// By how much bands are widened where that little is known and too few groups were left out that deep; assumed.
+const DEPTHS: [(Known, f64); 4] =
+    [(Known::Engine, 1.0), (Known::Accelerator, 1.3), (Known::Architecture, 1.6), (Known::Nothing, 2.0)];
 
-/// 10th and 90th percentile of measured over forecast, by what was known of the deployment. Where too few rows were left
-/// out that deep, the band of those whose chip and engine are known is widened.
+/// 10th and 90th percentile of measured over forecast, by what was known of the deployment. Who knows less is never given
+/// a narrower band.
 fn bands(points: &[Point]) -> Vec<Band> {
-    let quantiles = |known: Option<Known>, metrics: &[usize]| -> Option<[f64; 2]> {
-        let held = points.iter().filter(|p| known.is_none_or(|k| p.known == k));
-        let mut logs: Vec<f64> = held
-            .flat_map(|p| metrics.iter().filter_map(|m| p.ratio(*m)).collect::<Vec<_>>())
-            .map(|ratio| -ratio.ln())
-            .collect();
-        if logs.len() < ENOUGH && known.is_some() || logs.is_empty() {
-            return None;
-        }
-        logs.sort_by(f64::total_cmp);
-        let at = |q: f64| logs[((logs.len() - 1) as f64 * q) as usize];
-        Some([at(0.1), at(0.9)])
-    };
-    let depths =
-        [(Known::Nothing, 2.0), (Known::Architecture, 1.6), (Known::Accelerator, 1.3), (Known::Engine, 1.0)];
-    let band = |(known, wider): (Known, f64), metrics: &[usize]| -> [f64; 2] {
-        let own = quantiles(Some(known), metrics);
-        let all = || quantiles(None, metrics).unwrap_or([-0.3, 0.3]).map(|log| log * wider);
-        own.unwrap_or_else(all).map(|log| rounded(log.exp()))
-    };
-    depths
-        .into_iter()
-        .map(|depth| Band {
-            known: depth.0,
-            ttft: band(depth, &[0]),
-            tpot: band(depth, &[1]),
-            e2e: band(depth, &[2]),
-            throughput: band(depth, &[3, 4]),
-        })
-        .collect()
+    let mut bands: Vec<Band> = Vec::new();
+    for (known, wider) in DEPTHS {
+        let narrower = bands.last().copied();
+        let band = |metrics: &[usize], of: &dyn Fn(&Band) -> [f64; 2]| -> [f64; 2] {
+            let own = quantiles(points, Some(known), metrics);
+            let all = || quantiles(points, None, metrics).unwrap_or([-0.3, 0.3]).map(|log| log * wider);
+            let [low, high] = own.unwrap_or_else(all).map(|log| rounded(log.exp()));
+            narrower.as_ref().map(of).map_or([low, high], |n| [low.min(n[0]), high.max(n[1])])
+        };
+        bands.push(Band {
+            known,
+            ttft: band(&[0], &|b| b.ttft),
+            tpot: band(&[1], &|b| b.tpot),
+            e2e: band(&[2], &|b| b.e2e),
+            throughput: band(&[3, 4], &|b| b.throughput),
+        });
+    }
+    bands
+}
+
+/// 10th and 90th percentile of the logarithm of measured over forecast, where enough groups tell it.
+fn quantiles(points: &[Point], known: Option<Known>, metrics: &[usize]) -> Option<[f64; 2]> {
+    let held = || points.iter().filter(|p| known.is_none_or(|k| p.known == k));
+    let ratios = |p: &Point| metrics.iter().filter_map(|m| p.ratio(*m)).collect::<Vec<_>>();
+    let groups: BTreeSet<String> = held().filter(|p| !ratios(p).is_empty()).map(|p| p.row.group()).collect();
+    let mut logs: Vec<f64> = held().flat_map(ratios).map(|ratio| -ratio.ln()).collect();
+    if groups.len() < ENOUGH && known.is_some() || logs.is_empty() {
+        return None;
+    }
+    logs.sort_by(f64::total_cmp);
+    let at = |q: f64| logs[((logs.len() - 1) as f64 * q) as usize];
+    Some([at(0.1), at(0.9)])
 }
 
 /// Four significant digits.

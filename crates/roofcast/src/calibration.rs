@@ -4,7 +4,7 @@
 //! names where every key of its selector matches. What no level knows is served by the wider ones, with a wider band.
 //! Knows nothing about how levels were fitted: that is [`crate::calibrate`]'s.
 
-use crate::accelerator::Accelerator;
+use crate::accelerator::{Accelerator, Topology};
 use crate::efficiency::{Efficiency, Figure, Figures};
 use crate::error::{Error, Result};
 use crate::spec::EngineSpec;
@@ -25,6 +25,9 @@ pub struct Selector {
     /// Catalog id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accelerator: Option<String>,
+    /// How accelerators are joined, as in `pcie`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<Topology>,
     /// As in `vllm`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
@@ -46,6 +49,9 @@ pub struct Level {
     /// Where it holds.
     #[serde(default)]
     pub at: Selector,
+    /// Where a level of kernel times comes from. Its figures stand in the place of the first level's; a fit to whole steps leaves them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernels: Option<String>,
     /// Measured rows behind it.
     pub rows: u64,
     /// Median error of those rows, as fitted; a share.
@@ -120,7 +126,23 @@ impl Selector {
             && same(&self.engine, place.engine.name())
             && same(&self.version, place.engine.version.as_deref().unwrap_or_default())
             && same(&self.weights, place.weights)
+            && self
+                .link
+                .is_none_or(|l| place.accelerator.link.as_ref().is_some_and(|link| link.topology == l))
             && self.served.is_none_or(|s| s == place.engine.served())
+    }
+
+    /// How close it describes a place: keys, a chip's before its generation's.
+    fn keys(&self) -> usize {
+        let texts = [
+            &self.accelerator,
+            &self.accelerator,
+            &self.architecture,
+            &self.engine,
+            &self.version,
+            &self.weights,
+        ];
+        texts.iter().filter(|t| t.is_some()).count() + usize::from(self.served.is_some())
     }
 
     /// `accelerator h100-sxm, engine vllm`, or `everywhere`.
@@ -130,6 +152,7 @@ impl Selector {
         let parts = [
             text("architecture", &self.architecture),
             text("accelerator", &self.accelerator),
+            self.link.map(|l| format!("link {}", format!("{l:?}").to_lowercase())),
             text("engine", &self.engine),
             text("version", &self.version),
             served,
@@ -181,6 +204,16 @@ impl Calibration {
         Ok(())
     }
 
+    /// This calibration with other levels of kernel times: they take the place of those for the same selectors.
+    pub fn with_kernels(&self, levels: Vec<Level>) -> Calibration {
+        let mut calibration = self.clone();
+        let replaced = |l: &Level| l.kernels.is_some() && levels.iter().any(|new| new.at == l.at);
+        calibration.levels.retain(|l| !replaced(l));
+        let after_first = calibration.levels.len().min(1);
+        calibration.levels.splice(after_first..after_first, levels);
+        calibration
+    }
+
     /// As TOML, a level a few lines.
     pub fn to_toml(&self) -> String {
         let inline = |value: toml::Value| value.to_string();
@@ -198,7 +231,11 @@ impl Calibration {
             let at = table(&|| toml::Value::try_from(&l.at).ok());
             let figures = table(&|| toml::Value::try_from(&l.figures).ok());
             let errors = format!("median_error = {:?}\np90_error = {:?}", l.median_error, l.p90_error);
-            text.push_str(&format!("\n[[level]]\nat = {at}\nrows = {}\n{errors}\n", l.rows));
+            text.push_str(&format!("\n[[level]]\nat = {at}\n"));
+            if let Some(source) = &l.kernels {
+                text.push_str(&format!("kernels = {}\n", inline(toml::Value::String(source.clone()))));
+            }
+            text.push_str(&format!("rows = {}\n{errors}\n", l.rows));
             text.push_str(&format!("figures = {figures}\n"));
         }
         text
@@ -206,8 +243,9 @@ impl Calibration {
 
     /// How much of `place` has been measured.
     pub fn known(&self, place: &Place) -> Known {
-        let any =
-            |test: &dyn Fn(&Selector) -> bool| self.levels.iter().any(|l| l.at.matches(place) && test(&l.at));
+        let any = |test: &dyn Fn(&Selector) -> bool| {
+            self.levels.iter().any(|l| l.kernels.is_none() && l.at.matches(place) && test(&l.at))
+        };
         if any(&|s| s.accelerator.is_some() && s.engine.is_some()) {
             Known::Engine
         } else if any(&|s| s.accelerator.is_some()) {
@@ -224,10 +262,24 @@ impl Calibration {
         self.bands.iter().filter(|b| b.known <= known).max_by_key(|b| b.known)
     }
 
+    /// What the figures of `place` are before any factor: those of its kernels, the closest first, or the first level's.
+    pub fn base(&self, place: &Place) -> Figures {
+        let mut figures = Figures([1.0; Figure::ALL.len()]);
+        let mut held: Vec<&Level> =
+            self.levels.iter().skip(1).filter(|l| l.kernels.is_some() && l.at.matches(place)).collect();
+        held.sort_by_key(|l| l.at.keys());
+        for (figure, value) in self.levels.iter().take(1).chain(held).flat_map(|l| &l.figures) {
+            figures.0[*figure as usize] = *value;
+        }
+        figures
+    }
+
     /// The figures of `place`; `weights` says whether levels of its weight format count.
     fn figures(&self, place: &Place, weights: bool) -> Figures {
-        let mut figures = Figures([1.0; Figure::ALL.len()]);
-        let held = self.levels.iter().filter(|l| l.at.matches(place) && (weights || l.at.weights.is_none()));
+        let mut figures =
+            self.base(&Place { weights: if weights { place.weights } else { "bf16" }, ..*place });
+        let fitted = self.levels.iter().skip(1).filter(|l| l.kernels.is_none());
+        let held = fitted.filter(|l| l.at.matches(place) && (weights || l.at.weights.is_none()));
         for (figure, factor) in held.flat_map(|l| &l.figures) {
             figures.0[*figure as usize] *= factor;
         }
@@ -248,7 +300,7 @@ impl Calibration {
             name,
             figures: self.figures(place, true),
             plain: self.figures(place, false),
-            band: self.band(known).map_or([1.0, 1.0], |b| b.tpot),
+            band: self.band(known).copied(),
         }
     }
 }
@@ -298,6 +350,7 @@ mod tests {
         };
         let level = |at, factor| Level {
             at,
+            kernels: None,
             rows: 1,
             median_error: 0.0,
             p90_error: 0.0,

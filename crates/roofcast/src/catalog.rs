@@ -113,6 +113,17 @@ impl Catalog {
         found.ok_or_else(|| unknown("workload", name, &wanted, self.workloads.iter().map(|w| w.id.as_str())))
     }
 
+    /// The accelerator whose id or alias stands in `text`, as in a device's own name; the longest first.
+    pub fn device(&self, text: &str) -> Option<&Accelerator> {
+        let bare =
+            |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
+        let text = bare(text);
+        let names = self.accelerators.iter().flat_map(|a| {
+            std::iter::once(&a.id).chain(&a.aliases).map(move |n| (bare(n), a)).collect::<Vec<_>>()
+        });
+        names.filter(|(name, _)| text.contains(name)).max_by_key(|(name, _)| name.len()).map(|(_, a)| a)
+    }
+
     /// The accelerator with this id or alias, whatever the case.
     pub fn accelerator(&self, name: &str) -> Result<&Accelerator> {
         let wanted = name.trim().to_lowercase();

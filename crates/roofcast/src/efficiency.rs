@@ -4,13 +4,14 @@
 //! host, its sequences, its tokens and its messages cost. Knows nothing about which figures hold where: that is
 //! [`crate::calibration`]'s.
 
+use crate::calibration::Band;
 use crate::operator::collective::Communication;
 use crate::operator::{Family, Work};
 use crate::units::{ByteRate, FlopRate, Picoseconds};
 use serde::{Deserialize, Serialize};
 
 /// Seconds of a message over the links that [`Figure::AllReduce`] counts for: NVLink's, as the catalog assumes it.
-const LATENCY: f64 = 2e-6;
+pub(crate) const LATENCY: f64 = 2e-6;
 
 /// One figure of an efficiency. Shares are of the datasheet's rates, at most 1; times are in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -116,8 +117,8 @@ pub struct Efficiency {
     pub figures: Figures,
     /// The same for what is not quantized.
     pub plain: Figures,
-    /// 10th and 90th percentile of measured over forecast, for a step.
-    pub band: [f64; 2],
+    /// The bands of what it forecasts; none where it was never judged.
+    pub band: Option<Band>,
 }
 
 /// What one operator reaches.

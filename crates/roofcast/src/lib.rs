@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod accelerator;
+pub mod bands;
 pub mod calibrate;
 pub mod calibration;
 pub mod capacity;
@@ -14,6 +15,7 @@ pub mod engine;
 pub mod error;
 pub mod explain;
 pub mod fleet;
+pub mod kernel;
 pub mod kv_cache;
 pub mod limits;
 pub mod measurement;

@@ -264,9 +264,16 @@ impl Measurement {
     }
 
     /// The deployment's options: engine and version, formats and shares. Engines are given their own scheduler.
-    pub fn options(&self) -> Options {
-        let eight =
-            self.engine == "tensorrt-llm" && ["fp8", "nvfp4", "mxfp4"].contains(&self.weights.as_str());
+    /// `quantized` says whether the model's own checkpoint is. Where a row does not name its cache: TensorRT-LLM keeps one
+    /// of 8 bits beside 8- and 4-bit weights, and so does a vLLM server with checkpoints that ModelOpt made of a 16-bit one,
+    /// whose `kv_cache_quant_algo` says FP8.
+    pub fn options(&self, quantized: bool) -> Options {
+        let weights = self.weights.as_str();
+        let eight = match self.engine.as_str() {
+            "tensorrt-llm" => ["fp8", "nvfp4", "mxfp4"].contains(&weights),
+            "vllm" => self.kind.served() && (weights == "nvfp4" || weights == "fp8" && !quantized),
+            _ => false,
+        };
         let kv = match self.kv.as_str() {
             "" if eight => Some("fp8".to_owned()),
             "" => None,
@@ -331,7 +338,7 @@ mod tests {
         let row = &rows[0];
         // (819 + 1024)/2 = 921.5.
         assert_eq!((row.input.unwrap().mean(), row.median), (921.5, true));
-        let options = row.options();
+        let options = row.options(false);
         assert_eq!(options.precision.kv.as_deref(), Some("fp8"));
         assert_eq!(options.engine.version.as_deref(), Some("0.11.2"));
         assert_eq!(options.parallelism.tp, Some(2));
@@ -349,7 +356,7 @@ mod tests {
         assert!(error.contains("kind"), "{error}");
         let settings = "2024 chunked-prefill(max_num_batched_tokens=64,max_num_seqs=32)";
         let line = format!("a,prefill,m,h100-sxm,1,1,vllm,\"{settings}\",fp8,100,,1,1,71.5,,\n");
-        let spec = read("f.csv", &format!("{HEADER}{line}")).unwrap()[0].options().engine;
+        let spec = read("f.csv", &format!("{HEADER}{line}")).unwrap()[0].options(false).engine;
         assert_eq!((spec.max_num_batched_tokens, spec.max_num_seqs), (Some(64), Some(32)));
         assert_eq!(spec.version.as_deref(), Some("2024 chunked-prefill"));
     }

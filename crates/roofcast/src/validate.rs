@@ -122,7 +122,9 @@ impl<'a> Resolver<'a> {
             .chips
             .entry(row.hardware.clone())
             .or_insert_with(|| Ok(Arc::new(catalog.accelerator(&row.hardware)?.clone())));
-        Deployment::resolve(model.clone()?, chip.clone()?, &row.options())
+        let model = model.clone()?;
+        let options = row.options(model.quantization.is_some());
+        Deployment::resolve(model, chip.clone()?, &options)
     }
 }
 
@@ -155,18 +157,24 @@ fn point<'a>(row: &'a Measurement, resolver: &mut Resolver, calibration: &Calibr
     if row.measured.all().iter().all(Option::is_none) {
         return left_out("nothing was measured".into(), limit);
     }
+    let known = calibrate(&mut deployment, calibration);
+    let band = calibration.band(known).copied();
+    match point::forecast(row, &deployment, CostKind::Forecast) {
+        Ok(forecast) => Point { row, limit, forecast: Ok(forecast), known, band },
+        Err(error) => left_out(error.to_string(), limit),
+    }
+}
+
+/// Gives the deployment the efficiency that `calibration` has for it; says how much of it has been measured.
+fn calibrate(deployment: &mut Deployment, calibration: &Calibration) -> Known {
     let place = Place {
         accelerator: &deployment.accelerator,
         engine: &deployment.options.engine,
         weights: &deployment.weights,
     };
     let known = calibration.known(&place);
-    let band = calibration.band(known).copied();
     deployment.efficiency = Arc::new(calibration.efficiency(&place));
-    match point::forecast(row, &deployment, CostKind::Forecast) {
-        Ok(forecast) => Point { row, limit, forecast: Ok(forecast), known, band },
-        Err(error) => left_out(error.to_string(), limit),
-    }
+    known
 }
 
 /// The errors of `points`.

@@ -7,15 +7,28 @@ use super::answer::{Answer, Failure, shown};
 use super::client::{self, Client, Incoming};
 use super::prompt::Turn;
 use super::request::Form;
+use bytes::Bytes;
 use hyper::Method;
 use hyper::http::response::Parts;
 use roofcast::record::{Outcome, Record};
 use roofcast::units::Picoseconds;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the end of a body may follow its last event before the connection is given up.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// The most that is read of a tokenizer's answer.
+const MOST_TOKENIZED: usize = 1 << 20;
+
+/// What `/tokenize` answers: vLLM counts, llama.cpp lists.
+#[derive(Deserialize)]
+struct Tokenized {
+    count: Option<u64>,
+    tokens: Option<Vec<IgnoredAny>>,
+}
 
 /// Who asks, and how.
 pub(super) struct Asker {
@@ -47,6 +60,10 @@ pub(super) struct Asked {
 }
 
 impl Asker {
+    pub(super) fn new(client: &Arc<Client>, form: &Form, timeout: Duration, keep_text: bool) -> Asker {
+        Asker { client: Arc::clone(client), form: form.clone(), timeout, keep_text }
+    }
+
     /// Asks and waits for the answer's end, its failure or the timeout.
     pub(super) async fn ask(&self, question: Question) -> Asked {
         let body = self.form.body(&question.turns, question.output_len);
@@ -61,7 +78,18 @@ impl Asker {
         self.record(&question, sent, answer, ended.err())
     }
 
-    async fn exchange(&self, body: bytes::Bytes, answer: &mut Answer) -> Result<(), Failure> {
+    /// Tokens of a prompt by the server's tokenizer, where it has one to ask.
+    pub(super) async fn tokenized(&self, body: Bytes) -> Option<u64> {
+        let asked = async {
+            let (parts, mut incoming) = self.client.send(Method::POST, "/tokenize", body).await.ok()?;
+            parts.status.is_success().then_some(())?;
+            let answer: Tokenized = serde_json::from_slice(&incoming.head(MOST_TOKENIZED).await).ok()?;
+            answer.count.or(answer.tokens.map(|tokens| tokens.len() as u64))
+        };
+        tokio::time::timeout(self.timeout, asked).await.ok().flatten().filter(|n| *n > 0)
+    }
+
+    async fn exchange(&self, body: Bytes, answer: &mut Answer) -> Result<(), Failure> {
         let path = self.form.endpoint.path();
         let (parts, mut incoming) = self.client.send(Method::POST, path, body).await?;
         if !parts.status.is_success() {

@@ -12,6 +12,7 @@ use roofcast::units::Picoseconds;
 use roofcast::workload::{Request, Traffic};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 
 /// A run as it was.
@@ -49,14 +50,22 @@ struct Loop<'a> {
     run: Run,
 }
 
-/// Offers `traffic` until it is answered, or until the user has had enough. `tell` hears how many answers are there.
+/// Opens `ahead` connections, then offers `traffic` until it is answered, or until `stop` says that the user has had
+/// enough. `tell` hears how many answers are there.
 pub(super) async fn drive(
     asker: Arc<Asker>,
     prompts: &Prompts,
     traffic: Traffic,
-    mut tell: impl FnMut(u64),
+    ahead: usize,
+    stop: &mut Signal,
+    tell: impl FnMut(u64),
 ) -> Run {
     let clock = asker.client.clock;
+    let stopped = tokio::select! {
+        _ = stop.recv() => true,
+        // What cannot be opened is the requests' to report.
+        _ = tokio::time::timeout(asker.timeout, asker.client.open(ahead)) => false,
+    };
     let lag = Lag::start(clock);
     let run = Run { records: Vec::new(), counted: 0, exact: 0, lag_ms: Vec::new(), interrupted: false };
     let mut going = Loop {
@@ -69,26 +78,10 @@ pub(super) async fn drive(
         said: BTreeMap::new(),
         run,
     };
-    let mut enough = std::pin::pin!(tokio::signal::ctrl_c());
-    loop {
-        going.send_due(clock).await;
-        let next = going.traffic.peek();
-        if next.is_none() && going.flights.is_empty() {
-            break;
-        }
-        let due = clock.instant(going.start + next.unwrap_or_default());
-        tokio::select! {
-            biased;
-            _ = &mut enough => {
-                going.interrupt(clock.now());
-                break;
-            }
-            asked = going.done.1.recv() => if let Some(asked) = asked {
-                going.answered(asked);
-                tell(going.run.records.len() as u64);
-            },
-            () = tokio::time::sleep_until(due), if next.is_some() => (),
-        }
+    if stopped {
+        going.interrupt(clock.now());
+    } else {
+        going.offer(clock, stop, tell).await;
     }
     let mut run = going.run;
     run.lag_ms = lag.stop();
@@ -97,6 +90,26 @@ pub(super) async fn drive(
 }
 
 impl Loop<'_> {
+    async fn offer(&mut self, clock: Clock, stop: &mut Signal, mut tell: impl FnMut(u64)) {
+        loop {
+            self.send_due(clock).await;
+            let next = self.traffic.peek();
+            if next.is_none() && self.flights.is_empty() {
+                return;
+            }
+            let due = clock.instant(self.start + next.unwrap_or_default());
+            tokio::select! {
+                biased;
+                _ = stop.recv() => return self.interrupt(clock.now()),
+                asked = self.done.1.recv() => if let Some(asked) = asked {
+                    self.answered(asked);
+                    tell(self.run.records.len() as u64);
+                },
+                () = tokio::time::sleep_until(due), if next.is_some() => (),
+            }
+        }
+    }
+
     /// Sends every request that is due, each before the next is made.
     async fn send_due(&mut self, clock: Clock) {
         while self.traffic.peek().is_some_and(|at| self.start + at <= clock.now()) {

@@ -5,6 +5,7 @@
 //! says they share. Knows nothing about how a server is asked to count.
 
 use super::texts::Text;
+use super::vocabulary::Vocabulary;
 use roofcast::kv_cache::prefix::Run;
 use roofcast::workload::{Prompt, Request, Traffic};
 use std::future::Future;
@@ -21,7 +22,12 @@ const WORDS: &str = "the of and to in is that for it was on are as with his they
 const FIRST: &str = "the";
 
 /// Fewer words than this are too few to tell prompts apart.
-const FEWEST_WORDS: usize = 16;
+pub(super) const FEWEST_WORDS: usize = 16;
+
+/// The words, one by one.
+pub(super) fn words() -> impl Iterator<Item = &'static str> {
+    WORDS.split_whitespace()
+}
 
 /// Makes prompts.
 #[derive(Debug, Clone)]
@@ -46,21 +52,22 @@ pub(crate) struct Said {
 }
 
 impl Prompts {
-    /// A token a word and nothing beside.
-    pub(crate) fn assumed(seed: u64) -> Prompts {
-        let words = WORDS.split_whitespace().collect();
-        Prompts { words, overhead: 0, tokens_per_word: 1.0, seed, texts: Vec::new() }
+    /// The words of a vocabulary; else a token a word and nothing beside.
+    pub(crate) fn new(seed: u64, vocabulary: Option<Vocabulary>) -> Prompts {
+        let Vocabulary { words, around } =
+            vocabulary.unwrap_or_else(|| Vocabulary { words: words().collect(), around: 0 });
+        Prompts { words, overhead: around, tokens_per_word: 1.0, seed, texts: Vec::new() }
     }
 
     /// Learns from a server what it counts: a probe of one word and one of all, each after the first, which stands without a
     /// space. Where they do not differ by a token a word, halves are probed until the words that take more are known. None
     /// where it does not count.
-    pub(crate) async fn learnt<F, T>(seed: u64, count: F) -> Option<Prompts>
+    pub(crate) async fn learnt<F, T>(&self, count: F) -> Option<Prompts>
     where
         F: Fn(String) -> T,
         T: Future<Output = Option<u64>>,
     {
-        let mut prompts = Prompts::assumed(seed);
+        let mut prompts = self.clone();
         let one = count(FIRST.to_owned()).await?;
         let with = |part: &[&str]| count(format!("{FIRST} {}", part.join(" ")));
         let all = with(&prompts.words).await?;
@@ -190,6 +197,10 @@ mod tests {
     use roofcast::units::Picoseconds;
     use std::cell::Cell;
 
+    fn assumed(seed: u64) -> Prompts {
+        Prompts::new(seed, None)
+    }
+
     fn request(input_len: u32, prompt: Prompt) -> Request {
         Request { at: Picoseconds::ZERO, input_len, output_len: 1, priority: 0, user: 0, prompt }
     }
@@ -207,7 +218,7 @@ mod tests {
 
     #[test]
     fn equal_tokens_are_equal_words() {
-        let prompts = Prompts::assumed(1);
+        let prompts = assumed(1);
         let shared = |id| said(&prompts, id, &request(30, Prompt::Shared { segment: 5, length: 20 }));
         let (a, b) = (shared(0), shared(1));
         let words = |t: &str| t.split(' ').map(str::to_owned).collect::<Vec<_>>();
@@ -219,14 +230,14 @@ mod tests {
         // Own prompts differ from one another, and under another seed.
         let own = |prompts: &Prompts, id| said(prompts, id, &request(16, Prompt::Own));
         assert_ne!(own(&prompts, 0), own(&prompts, 1));
-        assert_ne!(own(&prompts, 0), own(&Prompts::assumed(2), 0));
+        assert_ne!(own(&prompts, 0), own(&assumed(2), 0));
     }
 
     #[test]
     fn answers_stand_in_conversations() {
         let runs = [(7, 3), (1 << 31, 2), (7, 2)].map(|(segment, length)| Run { segment, start: 0, length });
         let talk = request(7, Prompt::Runs(Box::new(runs)));
-        let said = Prompts::assumed(0).of(&talk, 4, |s| (s == 1 << 31).then(|| "well then".to_owned()));
+        let said = assumed(0).of(&talk, 4, |s| (s == 1 << 31).then(|| "well then".to_owned()));
         let turns = said.turns;
         assert_eq!(turns.iter().map(|t| t.user).collect::<Vec<_>>(), [true, false, true]);
         assert_eq!(turns[1].text, "well then");
@@ -240,25 +251,25 @@ mod tests {
             asked.set(asked.get() + 1);
             std::future::ready(Some(7 + text.split(' ').count() as u64))
         };
-        let prompts = now(Prompts::learnt(0, count)).unwrap();
+        let prompts = now(assumed(0).learnt(count)).unwrap();
         assert_eq!(asked.get(), 2);
         assert_eq!(said(&prompts, 0, &request(50, Prompt::Own)).split(' ').count(), 43);
         assert_eq!(said(&prompts, 0, &request(3, Prompt::Own)).split(' ').count(), 1);
-        assert!(now(Prompts::learnt(0, |_| std::future::ready(None))).is_none());
+        assert!(now(assumed(0).learnt(|_| std::future::ready(None))).is_none());
     }
 
     #[test]
     fn words_of_several_tokens_are_left_out() {
         // Words of six letters and more take two tokens.
         let tokens = |text: &str| text.split(' ').map(|w| if w.len() > 5 { 2 } else { 1 }).sum::<u64>();
-        let prompts = now(Prompts::learnt(0, |text| std::future::ready(Some(tokens(&text))))).unwrap();
+        let prompts = now(assumed(0).learnt(|text| std::future::ready(Some(tokens(&text))))).unwrap();
         let text = said(&prompts, 0, &request(400, Prompt::Own));
         assert_eq!(tokens(&text), 400, "{text}");
     }
 
     #[test]
     fn tokens_of_letters_are_met_in_the_mean() {
-        let prompts = now(Prompts::learnt(0, |text| std::future::ready(Some(text.len() as u64)))).unwrap();
+        let prompts = now(assumed(0).learnt(|text| std::future::ready(Some(text.len() as u64)))).unwrap();
         let letters = said(&prompts, 0, &request(4000, Prompt::Own)).len() as f64;
         assert!((letters / 4000.0 - 1.0).abs() < 0.1, "{letters}");
     }

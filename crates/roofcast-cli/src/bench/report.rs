@@ -67,6 +67,8 @@ pub(crate) struct Report {
     pub(crate) achieved_concurrency: f64,
     pub(crate) max_concurrent_requests: u64,
     pub(crate) max_output_tokens_per_s: u64,
+    /// Of the schedule as it was drawn; none where the server sets the pace.
+    pub(crate) scheduled_rate: Option<f64>,
     pub(crate) achieved_rate: Option<f64>,
     pub(crate) client: ClientState,
     /// Failures by kind, and the first message of each.
@@ -100,6 +102,7 @@ impl Report {
             achieved_concurrency: window::concurrency(&run.records, requested.concurrency.unwrap_or(1)),
             max_concurrent_requests: window::peak_concurrency(&run.records),
             max_output_tokens_per_s: window::peak_tokens_per_s(&run.records),
+            scheduled_rate: requested.rate.and_then(|_| window::rate(&run.records, |r| r.scheduled)),
             achieved_rate: window::rate(&run.records, |r| r.sent),
             client: client(run, cpu_s, tokens),
             failures: failures(&run.records),
@@ -145,8 +148,7 @@ impl Report {
                 ));
             }
         }
-        let scheduled = window::rate(&run.records, |r| r.scheduled).filter(|_| self.requested.rate.is_some());
-        if let (Some(wanted), Some(achieved)) = (scheduled, self.achieved_rate)
+        if let (Some(wanted), Some(achieved)) = (self.scheduled_rate, self.achieved_rate)
             && achieved < LEAST_SHARE * wanted
         {
             found.push(format!("fell short of the load: {achieved:.2} of {wanted:.2} requests/s sent"));
@@ -217,6 +219,7 @@ impl Serialize for Report {
         map.serialize_entry("max_concurrent_requests", &self.max_concurrent_requests)?;
         map.serialize_entry("max_output_tokens_per_s", &self.max_output_tokens_per_s)?;
         map.serialize_entry("requested_rate", &self.requested.rate)?;
+        map.serialize_entry("scheduled_rate", &self.scheduled_rate)?;
         map.serialize_entry("achieved_rate", &self.achieved_rate)?;
         map.serialize_entry("client", &self.client)?;
         map.serialize_entry("failures", &self.failures)?;

@@ -47,6 +47,25 @@ impl Form {
     /// The body of one request.
     pub(crate) fn body(&self, turns: &[Turn], output_len: u64) -> Bytes {
         let mut body = self.common.clone();
+        self.say(turns, &mut body);
+        body.entry("max_tokens").or_insert(output_len.into());
+        body.retain(|_, value| !value.is_null());
+        Bytes::from(Value::Object(body).to_string())
+    }
+
+    /// The body that asks `/tokenize` for the tokens of a prompt: vLLM's keys, and llama.cpp's beside them.
+    pub(crate) fn tokenizing(&self, turns: &[Turn]) -> Bytes {
+        let mut body = Map::new();
+        body.insert("model".into(), self.common.get("model").cloned().unwrap_or_default());
+        self.say(turns, &mut body);
+        if let Some(prompt) = body.get("prompt").cloned() {
+            body.insert("content".into(), prompt);
+            body.insert("add_special".into(), true.into());
+        }
+        Bytes::from(Value::Object(body).to_string())
+    }
+
+    fn say(&self, turns: &[Turn], body: &mut Map<String, Value>) {
         match self.endpoint {
             Endpoint::Chat => {
                 let role = |user| if user { "user" } else { "assistant" };
@@ -58,9 +77,6 @@ impl Form {
                 body.insert("prompt".into(), texts.join(" ").into());
             }
         }
-        body.entry("max_tokens").or_insert(output_len.into());
-        body.retain(|_, value| !value.is_null());
-        Bytes::from(Value::Object(body).to_string())
     }
 }
 

@@ -9,23 +9,33 @@ use roofcast::measurement::benchmark::{Load, Subject, of_records, of_result};
 use roofcast::measurement::{self, Measurement};
 use roofcast::parallelism::Request;
 use roofcast::{Catalog, Error};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The points of all files.
 pub(crate) fn read(files: &[PathBuf], runs: &RunsArgs, catalog: &Catalog) -> Result<Vec<Measurement>> {
     let mut rows = Vec::new();
     for path in files {
-        let place = path.display().to_string();
-        match path.extension().and_then(|e| e.to_str()) {
-            Some("json") => rows.push(of_result(&place, &text(path)?, &subject(&place, runs, catalog)?)?),
-            Some("jsonl") => {
-                let (subject, load) = (subject(&place, runs, catalog)?, load(&place, runs)?);
-                rows.push(of_records(&place, &text(path)?, &subject, load)?);
-            }
-            _ => rows.extend(measurement::read(&place, &text(path)?)?),
-        }
+        rows.extend(of_file(path, &text(path)?, runs, catalog)?);
     }
     Ok(rows)
+}
+
+/// The points of the file at `path`, which holds `text`.
+pub(crate) fn of_file(
+    path: &Path,
+    text: &str,
+    runs: &RunsArgs,
+    catalog: &Catalog,
+) -> Result<Vec<Measurement>> {
+    let place = path.display().to_string();
+    Ok(match path.extension().and_then(|e| e.to_str()) {
+        Some("json") => vec![of_result(&place, text, &subject(&place, runs, catalog)?)?],
+        Some("jsonl") => {
+            let (subject, load) = (subject(&place, runs, catalog)?, load(&place, runs)?);
+            vec![of_records(&place, text, &subject, load)?]
+        }
+        _ => measurement::read(&place, text)?,
+    })
 }
 
 /// What the flags say that runs ran on; both names must be the catalog's.

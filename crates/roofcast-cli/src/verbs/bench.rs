@@ -2,6 +2,7 @@
 
 mod baseline;
 mod beside;
+mod date;
 mod detailed;
 mod measurements;
 mod search;
@@ -29,7 +30,12 @@ struct Subject<'a> {
     url: &'a str,
     endpoint: &'static str,
     backend: &'static str,
+    /// vLLM's older name for the same.
+    endpoint_type: &'static str,
     model_id: &'a str,
+    /// The tokenizer's file, else the model.
+    tokenizer_id: &'a str,
+    date: String,
 }
 
 /// One measured point.

@@ -1,57 +1,113 @@
-//! `roofcast calibrate FILE…`: fits a calibration to measured points and judges it on groups left out.
+//! `roofcast calibrate FILE…`: fits a calibration to kernel times and to measured points, and judges it on groups left out.
+
+mod kernels;
 
 use crate::args::CalibrateArgs;
 use crate::verbs::validate::{people, per_row};
 use crate::{input, show};
+use roofcast::Catalog;
 use roofcast::calibrate::Fit;
+use roofcast::calibrate::kernels::Fitted;
 use roofcast::calibration::Calibration;
+use roofcast::kernel::Kernels;
+use roofcast::measurement::Measurement;
 use roofcast::validate::{Report, report};
 use serde::Serialize;
 use std::process::ExitCode;
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Answer {
     levels: usize,
+    kernels: Vec<Fitted>,
+    kernels_skipped: u64,
     undetermined: Vec<String>,
-    in_sample: Report,
-    left_out: Report,
+    in_sample: Option<Report>,
+    left_out: Option<Report>,
 }
 
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let catalog = input::catalog(&args.catalog)?;
-    let rows = input::measurements::read(&args.files, &args.runs, &catalog)?;
-    let fit = Fit::new(&rows, &catalog, Calibration::embedded()?)?;
-    let left_out = fit.left_out();
+    let (kernels, rows) = read(args, &catalog)?;
     let source = args.source.clone().unwrap_or_else(|| {
         let names: Vec<_> = args.files.iter().map(|f| f.display().to_string()).collect();
         names.join(", ")
     });
-    let fitting = fit.finish(&left_out, &source);
-    if let Some(path) = &args.out {
-        show::file(path, &fitting.calibration.to_toml())?;
+    let fits = roofcast::calibrate::kernels::fit(&kernels.all);
+    let levels = roofcast::calibrate::kernels::levels(&fits, &source);
+    let mut calibration = Calibration::embedded()?.with_kernels(levels);
+    let mut answer = Answer { kernels: fits, kernels_skipped: kernels.skipped, ..Answer::default() };
+    if kernels.all.is_empty() || !rows.is_empty() {
+        calibration = serving(args, &rows, &catalog, &calibration, &source, &mut answer)?;
     }
+    answer.levels = calibration.levels.len();
+    if let Some(path) = &args.out {
+        show::file(path, &calibration.to_toml())?;
+    }
+    if args.json {
+        show::json("roofcast/calibrate/1", &answer)?;
+    } else {
+        show::text(&text(&answer))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Kernel times and measured points, each file by what it has.
+fn read(args: &CalibrateArgs, catalog: &Catalog) -> anyhow::Result<(Kernels, Vec<Measurement>)> {
+    let mut all = Kernels::default();
+    let mut rows = Vec::new();
+    for path in &args.files {
+        let place = path.display().to_string();
+        let kernels = if path.is_dir() {
+            kernels::profile(path, catalog)?
+        } else {
+            let text = input::text(path)?;
+            if !roofcast::kernel::is_table(text.lines().next().unwrap_or_default()) {
+                rows.extend(input::measurements::of_file(path, &text, &args.runs, catalog)?);
+                continue;
+            }
+            roofcast::kernel::read(&place, &text, catalog)?
+        };
+        all.skipped += kernels.skipped;
+        all.all.extend(kernels.all);
+    }
+    Ok((all, rows))
+}
+
+/// Fits whole steps and runs on top of `prior`.
+fn serving(
+    args: &CalibrateArgs,
+    rows: &[Measurement],
+    catalog: &Catalog,
+    prior: &Calibration,
+    source: &str,
+    answer: &mut Answer,
+) -> anyhow::Result<Calibration> {
+    let fit = Fit::new(rows, catalog, prior)?;
+    let left_out = fit.left_out();
+    let fitting = fit.finish(&left_out, source);
     if let Some(path) = &args.per_row {
         show::file(path, &per_row(&left_out)?)?;
     }
-    let answer = Answer {
-        levels: fitting.calibration.levels.len(),
-        undetermined: fitting.undetermined,
-        in_sample: report(&fit.in_sample()),
-        left_out: report(&left_out),
-    };
-    if args.json {
-        show::json("roofcast/calibrate/1", &answer)?;
-        return Ok(ExitCode::SUCCESS);
+    answer.undetermined = fitting.undetermined;
+    answer.in_sample = Some(report(&fit.in_sample()));
+    answer.left_out = Some(report(&left_out));
+    Ok(fitting.calibration)
+}
+
+fn text(answer: &Answer) -> String {
+    let mut text = format!("{} levels\n", answer.levels);
+    if !answer.kernels.is_empty() {
+        text.push_str(&kernels::table(&answer.kernels, answer.kernels_skipped));
     }
-    let mut text = format!("{} levels fitted\n", answer.levels);
     if !answer.undetermined.is_empty() {
-        text.push_str(&format!(
-            "hardly moved, the data do not tell them apart: {}\n",
-            answer.undetermined.join(", ")
-        ));
+        let names = answer.undetermined.join(", ");
+        text.push_str(&format!("hardly moved, the data do not tell them apart: {names}\n"));
     }
-    text.push_str(&format!("\nfitted to every group\n{}", people(&answer.in_sample)));
-    text.push_str(&format!("every group left out in turn\n{}", people(&answer.left_out)));
-    show::text(&text)?;
-    Ok(ExitCode::SUCCESS)
+    if let Some(report) = &answer.in_sample {
+        text.push_str(&format!("\nfitted to every group\n{}", people(report)));
+    }
+    if let Some(report) = &answer.left_out {
+        text.push_str(&format!("every group left out in turn\n{}", people(report)));
+    }
+    text
 }

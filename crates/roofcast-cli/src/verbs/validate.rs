@@ -28,7 +28,10 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
     let calibration = input::calibration(args.calibration.as_deref())?;
     let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = args.files.iter().cloned().partition(|f| f.is_dir());
     let rows = input::measurements::read(&files, &args.runs, &catalog)?;
-    let runs = folders.iter().map(|f| replayed(f, &catalog)).collect::<anyhow::Result<Vec<Replay>>>()?;
+    let runs = folders
+        .iter()
+        .map(|f| replayed(f, &catalog, &calibration))
+        .collect::<anyhow::Result<Vec<Replay>>>()?;
     let points = in_parallel(&rows, &catalog, &calibration);
     if let Some(path) = &args.per_row {
         show::file(path, &per_row(&points)?)?;
@@ -44,10 +47,10 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// A folder of a run: `meta.json` and `requests.jsonl`.
-fn replayed(folder: &Path, catalog: &Catalog) -> anyhow::Result<Replay> {
+fn replayed(folder: &Path, catalog: &Catalog, calibration: &Calibration) -> anyhow::Result<Replay> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let [meta, requests] = ["meta.json", "requests.jsonl"].map(|file| input::text(&folder.join(file)));
-    Ok(run::replay(&name, &meta?, &requests?, catalog)?)
+    Ok(run::replay(&name, &meta?, &requests?, catalog, calibration)?)
 }
 
 fn compared(runs: &[Replay]) -> String {

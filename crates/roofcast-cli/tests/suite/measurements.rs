@@ -12,7 +12,7 @@ const SPEC: &str = "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = 
 fn records_of_a_simulation_are_a_closed_loop() {
     let (folder, spec) = file("run.toml", SPEC.as_bytes());
     let records = folder.path().join("run.jsonl").display().to_string();
-    assert_eq!(roofcast(&format!("simulate {spec} --records {records}")).code, 0);
+    assert_eq!(roofcast(&format!("simulate {spec} --cost forecast --records {records}")).code, 0);
     let (answer, code) = json(&format!("validate {records} {SUBJECT} --concurrency 4"));
     assert_eq!((code, answer["rows"].as_u64(), answer["predicted"].as_u64()), (0, Some(1), Some(1)));
     let metrics = answer["kinds"]["closed_loop"]["metrics"].as_object().unwrap();
@@ -51,7 +51,7 @@ fn what_a_run_does_not_say_must_be_said() {
     for (arguments, says) in [
         (format!("validate {path} --hardware h100-sxm"), ["r.json", "--model"]),
         (format!("calibrate {path} --model llama-3.1-8b"), ["r.json", "--hardware"]),
-        (format!("validate {path} --model llama-3.1-8b --hardware abacus"), ["abacus", "h100"]),
+        (format!("validate {path} --model llama-3.1-8b --hardware abacus"), ["abacus", "catalog"]),
         (format!("validate {path} {SUBJECT}"), ["r.json", "total_input_tokens"]),
         (format!("validate {lines} {SUBJECT}"), ["r.jsonl", "--concurrency"]),
         (format!("validate {lines} {SUBJECT} --rate 1"), ["r.jsonl:1", "outcome"]),

@@ -1,7 +1,9 @@
 //! A server with an exact schedule: the first token so long after the request, each other so long after the one before.
 //!
-//! One thread, one task a connection. Prompts count a token a word, and `EXTRA` for what a template would add.
+//! One thread, one task a connection. Prompts count a token a word, and `EXTRA` for what a template would add. `GET /kept` tells how
+//! the schedule was kept: timers and a busy machine make any server late.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -17,11 +19,21 @@ pub(crate) struct Schedule {
     pub(crate) itl: Duration,
 }
 
+/// What was kept of the schedule: how many first tokens and gaps, and their times in all.
+#[derive(Debug, Default)]
+struct Kept {
+    firsts: u32,
+    first: Duration,
+    gaps: u32,
+    gap: Duration,
+}
+
 /// Serves until the process ends.
 pub(crate) async fn serve(listener: TcpListener, schedule: Schedule) {
+    let kept = Arc::new(Mutex::new(Kept::default()));
     while let Ok((stream, _)) = listener.accept().await {
         drop(stream.set_nodelay(true));
-        tokio::spawn(connection(stream, schedule));
+        tokio::spawn(connection(stream, schedule, Arc::clone(&kept)));
     }
 }
 
@@ -42,11 +54,16 @@ pub(crate) fn start(schedule: Schedule) -> String {
     format!("http://{}", started.recv().unwrap())
 }
 
-async fn connection(mut stream: TcpStream, schedule: Schedule) -> Option<()> {
+async fn connection(mut stream: TcpStream, schedule: Schedule, kept: Arc<Mutex<Kept>>) -> Option<()> {
     let mut buffer = Vec::new();
     loop {
         let (path, body) = request(&mut stream, &mut buffer).await?;
-        answer(&mut stream, &path, &body, schedule).await?;
+        if path == "/kept" {
+            let told = told(&kept.lock().unwrap());
+            stream.write_all(told.as_bytes()).await.ok()?;
+        } else {
+            answer(&mut stream, &path, &body, schedule, &kept).await?;
+        }
     }
 }
 
@@ -55,10 +72,10 @@ async fn request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<(String
     loop {
         if let Some(end) = buffer.windows(4).position(|w| w == b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&buffer[..end]).to_lowercase();
-            let length =
-                head.split("content-length:").nth(1)?.split_whitespace().next()?.parse::<usize>().ok()?;
+            let length = head.split("content-length:").nth(1).and_then(|t| t.split_whitespace().next());
+            let length = length.map_or(Some(0), |t| t.parse::<usize>().ok())?;
             if buffer.len() >= end + 4 + length {
-                let body = serde_json::from_slice(&buffer[end + 4..end + 4 + length]).ok()?;
+                let body = serde_json::from_slice(&buffer[end + 4..end + 4 + length]).unwrap_or_default();
                 buffer.drain(..end + 4 + length);
                 return Some((head.split_whitespace().nth(1)?.to_owned(), body));
             }
@@ -74,6 +91,7 @@ async fn answer(
     path: &str,
     body: &serde_json::Value,
     schedule: Schedule,
+    kept: &Mutex<Kept>,
 ) -> Option<()> {
     let start = Instant::now();
     let tokens = body["max_tokens"].as_u64()?;
@@ -97,9 +115,35 @@ async fn answer(
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\
         transfer-encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).await.ok()?;
+    let mut last = start;
     for k in 0..tokens {
         tokio::time::sleep_until(start + schedule.ttft + schedule.itl * k as u32).await;
         stream.write_all(token.as_bytes()).await.ok()?;
+        kept.lock().unwrap().add(k, last.elapsed());
+        last = Instant::now();
     }
     stream.write_all(end.as_bytes()).await.ok()
+}
+
+impl Kept {
+    fn add(&mut self, k: u64, after: Duration) {
+        if k == 0 {
+            self.firsts += 1;
+            self.first += after;
+        } else {
+            self.gaps += 1;
+            self.gap += after;
+        }
+    }
+}
+
+/// The means, as a JSON response.
+fn told(kept: &Kept) -> String {
+    let mean = |sum: Duration, count: u32| sum.as_secs_f64() * 1e3 / f64::from(count.max(1));
+    let (ttft, itl) = (mean(kept.first, kept.firsts), mean(kept.gap, kept.gaps));
+    let body = format!("{{\"mean_ttft_ms\":{ttft},\"mean_itl_ms\":{itl}}}");
+    format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }

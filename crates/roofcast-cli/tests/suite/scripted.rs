@@ -23,6 +23,13 @@ pub(crate) type Seen = Arc<Mutex<Vec<Asked>>>;
 pub(crate) fn start(
     reply: impl Fn(usize, &mut dyn Stream) -> bool + Send + Sync + 'static,
 ) -> (String, Seen) {
+    start_reading(move |n, _, stream| reply(n, stream))
+}
+
+/// The same where the answer depends on what is asked.
+pub(crate) fn start_reading(
+    reply: impl Fn(usize, &Asked, &mut dyn Stream) -> bool + Send + Sync + 'static,
+) -> (String, Seen) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let seen = Seen::default();
@@ -53,6 +60,7 @@ pub(crate) fn start_tls(reply: impl Fn(usize, &mut dyn Stream) -> bool + Send + 
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let session = ServerConnection::new(Arc::clone(&config)).unwrap();
+            let reply = |n, _: &Asked, stream: &mut dyn Stream| reply(n, stream);
             serve(StreamOwned::new(session, stream), &reply, &Seen::default(), &AtomicUsize::new(0));
         }
     });
@@ -66,14 +74,14 @@ impl<T: Read + Write> Stream for T {}
 /// Answers the requests of one connection.
 pub(crate) fn serve(
     mut stream: impl Stream,
-    reply: &dyn Fn(usize, &mut dyn Stream) -> bool,
+    reply: &dyn Fn(usize, &Asked, &mut dyn Stream) -> bool,
     seen: &Seen,
     count: &AtomicUsize,
 ) {
     let mut buffer = Vec::new();
     while let Some(asked) = next(&mut stream, &mut buffer) {
-        seen.lock().unwrap().push(asked);
-        if !reply(count.fetch_add(1, Ordering::SeqCst), &mut stream) {
+        seen.lock().unwrap().push(asked.clone());
+        if !reply(count.fetch_add(1, Ordering::SeqCst), &asked, &mut stream) {
             return;
         }
     }
@@ -109,6 +117,20 @@ pub(crate) fn chunk(text: &str) -> String {
 /// One token of the completions endpoint, in a chunk of its own.
 pub(crate) fn token() -> String {
     chunk("data: {\"choices\":[{\"index\":0,\"text\":\" a\",\"finish_reason\":null}]}\n\n")
+}
+
+/// A whole JSON answer.
+pub(crate) fn tells(body: &str, stream: &mut dyn Stream) -> bool {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length";
+    stream.write_all(format!("{head}: {}\r\n\r\n{body}", body.len()).as_bytes()).is_ok()
+}
+
+/// A right answer of two tokens that counts nothing.
+pub(crate) fn uncounted(stream: &mut dyn Stream) -> bool {
+    let end = chunk(
+        "data: {\"choices\":[{\"index\":0,\"text\":\" b\",\"finish_reason\":\"length\"}]}\n\ndata: [DONE]\n\n",
+    );
+    stream.write_all(format!("{HEAD}{}{end}0\r\n\r\n", token()).as_bytes()).is_ok()
 }
 
 /// A right answer of two tokens.

@@ -157,18 +157,14 @@ impl Problem<'_> {
         ridge + errors.map(pseudo).sum::<f64>()
     }
 
-    /// How much of the prior's variance is left to each parameter of level 0, were it alone uncertain with those it can
-    /// be confused with: near 1 the data say nothing of it.
-    pub fn uncertainty(&self, x: &[f64]) -> Vec<f64> {
+    /// How much of the prior's variance is left to a parameter, were it alone uncertain with those it can be confused with:
+    /// near 1 the data say nothing of it.
+    pub fn uncertainty(&self, x: &[f64], parameter: usize) -> f64 {
         let weights = self.weights(&self.values(x));
-        (0..FIGURES)
-            .map(|figure| {
-                // Solving A z = e leaves the variance in z's own component: descend on the quadratic with that gradient.
-                let mut unit = vec![0.0; x.len()];
-                unit[figure] = 1.0;
-                self.inverse(&weights, &unit)[figure] * self.ridge[figure]
-            })
-            .collect()
+        // Solving A z = e leaves the variance in z's own component: descend on the quadratic with that gradient.
+        let mut unit = vec![0.0; x.len()];
+        unit[parameter] = 1.0;
+        self.inverse(&weights, &unit)[parameter] * self.ridge[parameter]
     }
 
     /// The normal matrix' inverse times `b`.
@@ -227,7 +223,7 @@ mod tests {
         let x = problem.solve(&at);
         assert!((x[0] + 1.0).abs() < 1e-6 && x[1].abs() < 1e-12, "{x:?}");
         // Prior variance 1/2, with the data 1/(2 + 1): two thirds of it are left; of the others all.
-        let left = problem.uncertainty(&x);
+        let left = [0, 1].map(|parameter| problem.uncertainty(&x, parameter));
         assert!((left[0] - 2.0 / 3.0).abs() < 1e-6 && (left[1] - 1.0).abs() < 1e-9, "{left:?}");
     }
 

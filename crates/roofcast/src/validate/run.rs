@@ -4,6 +4,7 @@
 //! last token). The replay has the run's own arrivals, lengths, settings and blocks; nothing is fitted to it.
 
 use crate::accelerator::Accelerator;
+use crate::calibration::Calibration;
 use crate::catalog::Catalog;
 use crate::deployment::{Deployment, Options};
 use crate::error::{Error, Result};
@@ -119,7 +120,13 @@ struct Served {
 }
 
 /// Replays the run `name` with the texts of its two files and compares.
-pub fn replay(name: &str, meta: &str, requests: &str, catalog: &Catalog) -> Result<Replay> {
+pub fn replay(
+    name: &str,
+    meta: &str,
+    requests: &str,
+    catalog: &Catalog,
+    calibration: &Calibration,
+) -> Result<Replay> {
     let place = format!("{name}/meta.json");
     let meta: Meta = serde_json::from_str(meta)
         .map_err(|e| Error::Parse { place: place.clone(), message: e.to_string() })?;
@@ -127,7 +134,8 @@ pub fn replay(name: &str, meta: &str, requests: &str, catalog: &Catalog) -> Resu
     let chip = chip(catalog, &place, name, &meta)?;
     let entry = catalog.model(&meta.model)?;
     let model = config::read(&meta.model, &format!("catalog entry {}", entry.id), &entry.config)?;
-    let deployment = Deployment::resolve(Arc::new(model), Arc::new(chip.clone()), &options(&meta))?;
+    let mut deployment = Deployment::resolve(Arc::new(model), Arc::new(chip.clone()), &options(&meta))?;
+    super::calibrate(&mut deployment, calibration);
     let text = "[workload.arrivals]\nkind = \"trace\"\npath = \"requests\"\nformat = \"own\"\n";
     let mut spec = Spec::parse(name, text)?;
     if let Some(workload) = &mut spec.workload {
@@ -182,16 +190,8 @@ fn arrivals(served: &[Served]) -> String {
 
 /// The accelerator whose id the device's name or the run's own holds, the longest first.
 fn chip<'a>(catalog: &'a Catalog, place: &str, name: &str, meta: &Meta) -> Result<&'a Accelerator> {
-    let bare =
-        |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
     let device = meta.hardware.as_ref().and_then(|h| h.device_name.clone()).unwrap_or_default();
-    let told = [bare(&device), bare(name)];
-    let names = catalog.accelerators().iter().flat_map(|a| {
-        std::iter::once(&a.id).chain(&a.aliases).map(move |n| (bare(n), a)).collect::<Vec<_>>()
-    });
-    let found =
-        names.filter(|(n, _)| told.iter().any(|t| t.contains(n.as_str()))).max_by_key(|(n, _)| n.len());
-    found.map(|(_, chip)| chip).ok_or_else(|| {
+    catalog.device(&format!("{device} {name}")).ok_or_else(|| {
         let accepted = "a device name, or a folder named after an accelerator of the catalog";
         Error::field(place, "hardware.device_name", format!("{device:?}"), accepted)
     })

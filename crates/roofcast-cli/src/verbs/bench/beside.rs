@@ -73,8 +73,9 @@ impl Beside {
         let limit = limit(deployment, report);
         let mut spec = spec.clone();
         spec.workload = Some(workload.clone());
-        spec.engine.cost = CostKind::Forecast;
-        let simulated = simulate(deployment, &spec, place, Options { leap: true, ..Options::default() })?;
+        let mut priced = deployment.clone();
+        priced.options.engine.cost = CostKind::Forecast;
+        let simulated = simulate(&priced, &spec, place, Options { leap: true, ..Options::default() })?;
         let source = cost(deployment, &Batch::decode(1, 1), Utilization::FULL).forecast_source;
         Ok(Beside {
             limit: Some(limit),

@@ -1,12 +1,12 @@
 //! From arguments to a client that is ready to measure.
 
-use super::{Beside, Point, Subject};
+use super::{Beside, Point, Subject, date};
 use crate::args::{AskArgs, BenchArgs, JudgeArgs, LoadArgs};
 use crate::bench::report::Judge;
 use crate::bench::request::Form;
 use crate::bench::target::{Endpoint, Target};
 use crate::bench::window::Window;
-use crate::bench::{Bench, How, texts};
+use crate::bench::{Bench, How, Speech, texts, vocabulary};
 use crate::input;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -14,6 +14,7 @@ use roofcast::record::Record;
 use roofcast::spec::Slo;
 use roofcast::workload::{Arrivals, Length, Workload};
 use roofcast::{Deployment, Error, Spec};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// All that a measurement needs.
@@ -29,18 +30,17 @@ pub(super) struct Setup {
     pub(super) url: String,
     endpoint: Endpoint,
     model: String,
+    tokenizer: Option<String>,
+    date: String,
 }
 
 impl Setup {
     pub(super) fn new(args: &BenchArgs) -> Result<Setup> {
         let spec = input::spec(args.deployment.spec.as_deref())?;
         let (place, mut workload) = workload(args, &spec)?;
-        let texts = match &args.how.prompts {
-            Some(path) => texts::parse(&path.display().to_string(), &input::text(path)?)?,
-            None => Vec::new(),
-        };
-        if args.load.requests.is_none() && !texts.is_empty() {
-            workload.requests = Some(texts.len() as u64);
+        let speech = speech(args)?;
+        if args.load.requests.is_none() && !speech.texts.is_empty() {
+            workload.requests = Some(speech.texts.len() as u64);
         }
         let named = args.deployment.hardware.is_some() || spec.hardware.accelerator.is_some();
         let deployment = if named { Some(input::deployment(&args.deployment)?) } else { None };
@@ -51,16 +51,13 @@ impl Setup {
         let target = target(&args.url, &args.how)?;
         let url = target.url.clone();
         let form = Form::new(args.endpoint, &model, !args.how.no_stream, args.how.extra_body.as_deref())?;
-        let how = How {
-            timeout: Duration::from_secs_f64(args.how.timeout),
-            seed: args.load.seed.unwrap_or_else(any_seed),
-            learn: !args.how.assume_tokens,
-            scrape: args.how.metrics,
-        };
+        let how = How { timeout: Duration::from_secs_f64(args.how.timeout), scrape: args.how.metrics };
         let judge = judge(&args.judge, &spec);
-        let bench = Bench::new(target, form, how, texts)?;
+        let bench = Bench::new(target, form, how, speech)?;
         let endpoint = args.endpoint;
-        Ok(Setup { bench, spec, place, workload, judge, deployment, url, endpoint, model })
+        let tokenizer = args.how.tokenizer.as_ref().map(|path| path.display().to_string());
+        let date = date::of(SystemTime::now());
+        Ok(Setup { bench, spec, place, workload, judge, deployment, url, endpoint, model, tokenizer, date })
     }
 
     /// One run.
@@ -77,12 +74,11 @@ impl Setup {
         let point = Point {
             num_prompts: measured.records.len() as u64,
             request_rate: report.requested.rate.map_or("inf".into(), Into::into),
-            // vLLM's burstiness is the shape of gamma gaps: 1 is Poisson.
-            burstiness: report
-                .requested
-                .rate
-                .map(|_| 1.0 / workload.arrivals.cv2())
-                .filter(|b| b.is_finite()),
+            // vLLM's burstiness is the shape of gamma gaps: 1 is Poisson, and where there are none.
+            burstiness: match report.requested.rate {
+                Some(_) => Some(1.0 / workload.arrivals.cv2()).filter(|b| b.is_finite()),
+                None => Some(1.0),
+            },
             max_concurrency: report.requested.concurrency,
             report,
             beside,
@@ -96,9 +92,26 @@ impl Setup {
             url: &self.url,
             endpoint: self.endpoint.path(),
             backend: self.endpoint.vllm_name(),
+            endpoint_type: self.endpoint.vllm_name(),
             model_id: &self.model,
+            tokenizer_id: self.tokenizer.as_deref().unwrap_or(&self.model),
+            date: self.date.clone(),
         }
     }
+}
+
+fn speech(args: &BenchArgs) -> Result<Speech> {
+    let how = &args.how;
+    let place = |path: &Path| path.display().to_string();
+    let texts = match &how.prompts {
+        Some(path) => texts::parse(&place(path), &input::text(path)?)?,
+        None => Vec::new(),
+    };
+    let vocabulary = match &how.tokenizer {
+        Some(path) => Some(vocabulary::parse(&place(path), &input::text(path)?)?),
+        None => None,
+    };
+    Ok(Speech { texts, vocabulary, seed: args.load.seed.unwrap_or_else(any_seed), learn: !how.assume_tokens })
 }
 
 /// Where no seed is given, words that no earlier run has said.

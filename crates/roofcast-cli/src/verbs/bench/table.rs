@@ -4,6 +4,7 @@ use super::baseline::{Baseline, KEYS};
 use super::{Beside, Point, Subject};
 use crate::args::BenchArgs;
 use crate::bench::report::Report;
+use crate::bench::scrape::ServerMetrics;
 use crate::show::number::{grouped, percent, significant};
 use crate::show::{self, table};
 use anyhow::Result;
@@ -114,6 +115,9 @@ pub(super) fn people(point: &Point, baselines: &[Baseline]) -> String {
     text += &table::table(&["ms", "mean", "p50", "p90", "p95", "p99"], &rows.collect::<Vec<_>>(), 1);
     text += "* from the scheduled time\n\n";
     text += &beside(&point.beside, r);
+    if let Some(server) = &point.server {
+        text += &metrics(server);
+    }
     for baseline in baselines {
         text += &compared(baseline, r);
     }
@@ -160,9 +164,10 @@ fn load(r: &Report) -> String {
         Some(users) => format!("{reached} of {users} requests in flight"),
         None => format!("{reached} requests in flight"),
     };
-    match (r.requested.rate, r.achieved_rate) {
-        (Some(rate), Some(achieved)) => {
-            format!("{} of {} /s sent, {concurrency}", significant(achieved), significant(rate))
+    match (r.requested.rate, r.scheduled_rate, r.achieved_rate) {
+        (Some(mean), Some(drawn), Some(achieved)) => {
+            let [mean, drawn, achieved] = [mean, drawn, achieved].map(significant);
+            format!("{achieved} of {drawn} /s sent ({mean} /s in the workload's mean), {concurrency}")
         }
         _ => concurrency,
     }
@@ -182,6 +187,18 @@ fn beside(beside: &Beside, r: &Report) -> String {
     ];
     let header = [limit.hardware.as_str(), "measured p50", "limit", "reached", "forecast"];
     format!("{}{}\n\n", table::table(&header, &rows, 1), limit.advice)
+}
+
+/// What the server said of itself, but for what stood still at zero.
+fn metrics(server: &ServerMetrics) -> String {
+    let gauges = server.gauges.iter().filter(|(_, level)| level.max > 0.0);
+    let gauges =
+        gauges.map(|(name, l)| [name.clone(), significant(l.mean), significant(l.max), String::new()]);
+    let counters = server.counters.iter().filter(|(_, grown)| **grown > 0.0);
+    let counters =
+        counters.map(|(name, grown)| [name.clone(), String::new(), String::new(), significant(*grown)]);
+    let rows: Vec<_> = gauges.chain(counters).map(Vec::from).collect();
+    table::table(&["/metrics", "mean", "max", "grew by"], &rows, 1) + "\n"
 }
 
 /// Measured beside an earlier run.

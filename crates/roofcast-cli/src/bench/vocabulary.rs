@@ -1,0 +1,102 @@
+//! What a model's own `tokenizer.json` says of single words.
+//!
+//! Knows: which words its vocabulary holds whole, with the mark of the space before them, and how many tokens it puts
+//! around a text. Does not cut texts into tokens: prompts are made of words that need no cutting.
+
+use super::prompt::{FEWEST_WORDS, words};
+use roofcast::{Error, Result};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Marks of a space at the start of a token: byte-level vocabularies' and SentencePiece's.
+const SPACES: [char; 2] = ['Ġ', '▁'];
+
+/// Words that are one token each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Vocabulary {
+    pub(super) words: Vec<&'static str>,
+    /// Tokens around every text: a start, an end.
+    pub(super) around: u64,
+}
+
+#[derive(Deserialize)]
+struct File {
+    model: Model,
+    post_processor: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Model {
+    vocab: Value,
+}
+
+const ACCEPTED: &str = "a tokenizer.json whose `model.vocab` holds common English words, marked by Ġ or ▁";
+
+/// Reads a `tokenizer.json`.
+pub(crate) fn parse(place: &str, text: &str) -> Result<Vocabulary> {
+    let file: File = serde_json::from_str(text)
+        .map_err(|e| Error::Parse { place: place.into(), message: format!("{e}; accepted: {ACCEPTED}") })?;
+    let tokens: BTreeSet<&str> = match &file.model.vocab {
+        Value::Object(ids) => ids.keys().map(String::as_str).collect(),
+        // Unigram's: pieces with their scores.
+        Value::Array(pieces) => pieces.iter().filter_map(|piece| piece.get(0)?.as_str()).collect(),
+        _ => BTreeSet::new(),
+    };
+    let held = |word: &str| SPACES.iter().any(|space| tokens.contains(format!("{space}{word}").as_str()));
+    let words: Vec<_> = words().filter(|word| held(word)).collect();
+    if words.len() < FEWEST_WORDS {
+        return Err(Error::field(place, "model.vocab", format!("{} of them", words.len()), ACCEPTED));
+    }
+    Ok(Vocabulary { words, around: file.post_processor.as_ref().map_or(0, around) })
+}
+
+/// Special tokens that a post-processor, or those of its sequence, put around one text.
+fn around(processor: &Value) -> u64 {
+    let parts = |key: &str| processor.get(key).and_then(Value::as_array).into_iter().flatten();
+    let special = parts("single").filter(|part| part.get("SpecialToken").is_some()).count() as u64;
+    special + parts("processors").map(around).sum::<u64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A vocabulary of all words but `left_out`, after this mark of a space.
+    fn vocabulary(space: char, left_out: &str, pieces: bool) -> Value {
+        let tokens = words().filter(|w| *w != left_out).map(|w| format!("{space}{w}"));
+        match pieces {
+            true => tokens.map(|t| json!([t, -2.0])).collect(),
+            false => Value::Object(tokens.map(|t| (t, json!(1))).collect()),
+        }
+    }
+
+    #[test]
+    fn words_and_what_stands_around_them() {
+        let (start, text) = (json!({"SpecialToken": {"id": "<s>"}}), json!({"Sequence": {"id": "A"}}));
+        for (space, pieces, post_processor, around) in [
+            // As Llama 3's: bytes, a start before the text.
+            ('Ġ', false, json!({"processors": [{"type": "ByteLevel"}, {"single": [start, text]}]}), 1),
+            // As T5's: pieces with scores, an end after the text.
+            ('▁', true, json!({"single": [text, start]}), 1),
+            // As Qwen's.
+            ('Ġ', false, json!({"type": "ByteLevel"}), 0),
+            ('▁', false, Value::Null, 0),
+        ] {
+            let model = json!({"vocab": vocabulary(space, "time", pieces)});
+            let file = json!({"model": model, "post_processor": post_processor}).to_string();
+            let found = parse("tokenizer.json", &file).unwrap();
+            assert_eq!((found.words.len(), found.around), (words().count() - 1, around));
+            assert!(!found.words.contains(&"time"));
+        }
+    }
+
+    #[test]
+    fn what_is_no_tokenizer() {
+        for text in ["{", "{}", r#"{"model": {"vocab": {"Ġthe": 1}}}"#, r#"{"model": {"vocab": 7}}"#] {
+            let error = parse("tokenizer.json", text).unwrap_err().to_string();
+            assert!(error.contains("tokenizer.json") && error.contains("vocab"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What is sent: prompts, keys, headers, bodies, certificates, and arguments that cannot be.
+
+use super::{CALM, exact};
+use crate::schedule::EXTRA;
+use crate::scripted::{self, good, tells, uncounted};
+use crate::support::{file, json, roofcast, run};
+use serde_json::Value;
+
+#[test]
+fn whole_answers_and_closed_connections() {
+    let body = r#"{"choices":[{"index":0,"text":"a b","finish_reason":"length"}],"usage":{"prompt_tokens":5,"completion_tokens":2}}"#;
+    let (url, seen) = scripted::start(move |_, stream| {
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
+        drop(stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).as_bytes()));
+        false
+    });
+    let (answer, code) = json(&format!(
+        "bench --url {url} --model m --requests 3 --output-len 2 --no-stream --assume-tokens {CALM}"
+    ));
+    // Answers that take no time keep nobody's request in flight: the run may be invalid.
+    assert!([0, 3].contains(&code), "{answer}");
+    assert_eq!(
+        (answer["total_output_tokens"].as_u64(), answer["mean_ttft_ms"].as_f64()),
+        (Some(6), Some(0.0))
+    );
+    assert_eq!(seen.lock().unwrap()[0].body["stream"], false);
+}
+
+#[test]
+fn prompts_differ_and_the_body_is_as_asked() {
+    let (url, seen) = scripted::start(|_, stream| good(stream));
+    let args = format!(
+        "bench --url {url} --model m --requests 6 --concurrency 2 --input-len 30 --output-len 2 --assume-tokens --header X-Team:blue {CALM} --extra-body"
+    );
+    let run = run(args.split_whitespace().chain([r#"{"top_p":0.5,"temperature":null}"#]));
+    // Answers that take no time keep nobody's request in flight: the run may be invalid.
+    assert!([0, 3].contains(&run.code), "{}{}", run.err, run.out);
+    let seen = seen.lock().unwrap();
+    let mut prompts: Vec<_> = seen.iter().map(|a| a.body["prompt"].as_str().unwrap()).collect();
+    assert!(prompts.iter().all(|p| p.split(' ').count() == 30), "{prompts:?}");
+    prompts.sort_unstable();
+    prompts.dedup();
+    assert_eq!(prompts.len(), 6);
+    let first = &seen[0];
+    assert_eq!((&first.body["top_p"], first.body.get("temperature")), (&Value::from(0.5), None));
+    assert_eq!((&first.body["max_tokens"], &first.body["model"]), (&Value::from(2), &Value::from("m")));
+    assert!(first.head.contains("x-team: blue"), "{}", first.head);
+}
+
+#[test]
+fn the_key_is_sent_and_never_shown() {
+    let (url, seen) = scripted::start(|n, stream| n == 0 && good(stream));
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_roofcast"))
+        .args(["bench", "--url", &url, "--model", "m", "--requests", "2", "--assume-tokens", "--json"])
+        .env("OPENAI_API_KEY", "sk-very-secret")
+        .output()
+        .unwrap();
+    assert!(seen.lock().unwrap()[0].head.contains("authorization: bearer sk-very-secret"));
+    let shown = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(shown.contains("\"valid\"") && !shown.contains("secret"), "{shown}");
+}
+
+#[test]
+fn tls_with_the_systems_certificates() {
+    let ask = |url: &str, ca: &str| {
+        let ca = crate::support::root().join("crates/roofcast-cli/tests/fixtures/tls").join(ca);
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_roofcast"))
+            .args(["bench", "--url", url, "--model", "m", "--requests", "3", "--assume-tokens", "--json"])
+            .env("SSL_CERT_FILE", ca)
+            .env_remove("SSL_CERT_DIR")
+            .output()
+            .unwrap();
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let answer = ask(&scripted::start_tls(|_, stream| good(stream)), "ca.pem");
+    assert_eq!(
+        (answer["completed"].as_u64(), answer["total_output_tokens"].as_u64()),
+        (Some(3), Some(6)),
+        "{answer}"
+    );
+    // A certificate that nobody vouches for.
+    let answer = ask(&scripted::start_tls(|_, stream| good(stream)), "none.pem");
+    assert_eq!((answer["completed"].as_u64(), answer["failed"].as_u64()), (Some(0), Some(3)));
+    assert!(answer["failures"]["connect"]["first"].as_str().unwrap().starts_with("TLS"), "{answer}");
+}
+
+#[test]
+fn prompts_from_a_file() {
+    let lines = "{\"prompt\": \"one two\", \"output_len\": 2}\n{\"conversations\": [{\"from\": \"human\", \"value\": \"three\"}]}\n";
+    let (_folder, path) = file("prompts.jsonl", lines.as_bytes());
+    let (answer, _) = json(&format!(
+        "bench --url {} --model m --endpoint chat --output-len 3 --prompts {path} {CALM}",
+        exact()
+    ));
+    // Two words and one, three tokens beside each; two tokens as the line says and three by default.
+    let count = |key: &str| answer[key].as_u64();
+    assert_eq!(
+        (count("total_input_tokens"), count("total_output_tokens")),
+        (Some(3 + 2 * EXTRA as u64), Some(5))
+    );
+    let (_folder, path) = file("prompts.jsonl", b"{\"prompt\": \"a\"}\n{\"prompt\": 1}");
+    let run = roofcast(&format!("bench --url http://127.0.0.1:1 --model m --prompts {path}"));
+    assert!(run.code == 2 && run.err.contains("prompts.jsonl:2"), "{}", run.err);
+}
+
+#[test]
+fn arguments_that_cannot_be() {
+    let base = "bench --model m --url http://127.0.0.1:1";
+    for (arguments, says) in [
+        ("bench --model m --url 127.0.0.1:1".to_owned(), "--url"),
+        ("bench --url http://127.0.0.1:1".into(), "--model"),
+        (format!("{base} --rate 0"), "--rate"),
+        (format!("{base} --rate nan"), "--rate"),
+        (format!("{base} --concurrency 0"), "--concurrency"),
+        (format!("{base} --concurrency 2 --rate 1"), "--rate"),
+        (format!("{base} --timeout 0"), "--timeout"),
+        (format!("{base} --header nonsense"), "--header"),
+        (format!("{base} --extra-body [1]"), "--extra-body"),
+        (format!("{base} --sweep depth=1"), "concurrency"),
+        (format!("{base} --sweep rate=0"), "--sweep"),
+        (format!("{base} --find-rate 9..1 --slo-ttft 5"), "--find-rate"),
+        (format!("{base} --find-rate 1..9"), "without an SLO"),
+        (format!("{base} --records run.txt"), "--records"),
+        (format!("{base} --baseline gone.json"), "gone.json"),
+        (format!("{base} --hardware h100-sxm"), "no model named"),
+        (format!("{base} gone.toml"), "gone.toml"),
+    ] {
+        let run = roofcast(&arguments);
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{arguments}: {}", run.err);
+        assert!(run.err.contains(says), "{arguments}: {says:?} is not in {:?}", run.err);
+    }
+}
+
+/// A server that counts nothing in its answers: its tokenizer is asked instead, in vLLM's form and in llama.cpp's. It takes three
+/// tokens for what stands around a text and two for each of the longer words.
+#[test]
+fn a_servers_tokenizer_is_asked_where_it_counts_nothing() {
+    let tokens = |text: &str| 3 + text.split(' ').map(|w| if w.len() > 4 { 2 } else { 1 }).sum::<usize>();
+    for lists in [false, true] {
+        let (url, seen) = scripted::start_reading(move |_, asked, stream| {
+            if !asked.head.starts_with("post /tokenize") {
+                return uncounted(stream);
+            }
+            let key = if lists { "content" } else { "prompt" };
+            let n = tokens(asked.body[key].as_str().unwrap());
+            let listed = serde_json::json!({"tokens": vec![7; n]});
+            tells(&if lists { listed } else { serde_json::json!({"count": n}) }.to_string(), stream)
+        });
+        let (answer, _) =
+            json(&format!("bench --url {url} --model m --requests 3 --input-len 50 --output-len 2 {CALM}"));
+        assert_eq!((&answer["completed"], &answer["exact_prompts"]), (&3.into(), &Value::Null), "{answer}");
+        let seen = seen.lock().unwrap();
+        let said: Vec<_> = seen.iter().filter_map(|a| a.body["prompt"].as_str()).collect();
+        assert!(said[said.len() - 3..].iter().all(|p| tokens(p) == 50), "{said:?}");
+    }
+}
+
+/// A vocabulary of twenty of the words, and a start token before the text: 30 tokens are 29 words.
+#[test]
+fn prompts_are_words_of_the_tokenizer() {
+    let words = "of and to in is that for it was on are as with his they at be this from have";
+    let vocab: serde_json::Map<_, _> = words.split(' ').map(|w| (format!("Ġ{w}"), 1.into())).collect();
+    let start = serde_json::json!({"single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]});
+    let tokenizer = serde_json::json!({"model": {"vocab": vocab}, "post_processor": start});
+    let (_folder, path) = file("tokenizer.json", tokenizer.to_string().as_bytes());
+    let (url, seen) = scripted::start(|_, stream| uncounted(stream));
+    json(&format!(
+        "bench --url {url} --model m --requests 2 --input-len 30 --output-len 2 --tokenizer {path} {CALM}"
+    ));
+    let seen = seen.lock().unwrap();
+    let said = seen.last().unwrap().body["prompt"].as_str().unwrap();
+    assert_eq!(said.split(' ').count(), 29, "{said}");
+    assert!(said.split(' ').skip(1).all(|word| words.split(' ').any(|known| known == word)), "{said}");
+    let (_folder, path) = file("tokenizer.json", b"{\"model\": {\"vocab\": {\"a\": 1}}}");
+    let run = roofcast(&format!("bench --url {url} --model m --tokenizer {path}"));
+    assert!(run.code == 2 && run.err.contains("model.vocab"), "{}", run.err);
+}

@@ -1,0 +1,230 @@
+//! Fits shares of peak and bandwidth to kernel times: t = max(compute/e_c, memory/e_m) + t0, by part, chip and format.
+//!
+//! Knows: how to fit three parameters robustly on one half of the rows and judge them on the other, and when the rows cannot
+//! tell a share. Knows nothing about steps of engines.
+
+use crate::accelerator::Topology;
+use crate::calibration::{Level, Selector};
+use crate::efficiency::{Figure, LATENCY};
+use crate::kernel::{Kernel, Part};
+use crate::summary::Statistics;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Rows bound by a term, below which its share is not told.
+const ENOUGH: usize = 20;
+/// The first and the last step of the search, in logarithms.
+const STEPS: [f64; 2] = [0.5, 0.002];
+
+/// One fit.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Fitted {
+    /// The chip.
+    pub accelerator: String,
+    /// What it does.
+    pub part: Part,
+    /// The weight format, for what has weights.
+    pub weights: Option<String>,
+    /// Rows, half of them to judge by.
+    pub rows: usize,
+    /// Rows faster than their own limit, left out.
+    pub faster: usize,
+    /// Share of the peak, where the rows tell it.
+    pub compute: Option<f64>,
+    /// Share of the bandwidth, where the rows tell it.
+    pub memory: Option<f64>,
+    /// Beside both, microseconds.
+    pub launch_us: f64,
+    /// Median error on the half that was not fitted; a share.
+    pub median_error: f64,
+    /// 90th percentile of it.
+    pub p90_error: f64,
+    /// The same rows' median error at the limit alone.
+    pub limit_median_error: f64,
+    #[serde(skip)]
+    at: Place,
+}
+
+/// Where the chip stands.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Place {
+    architecture: String,
+    link: Option<Topology>,
+    latency: f64,
+}
+
+/// Shares and launch, in logarithms.
+type Parameters = [f64; 3];
+
+/// Fits every part of every chip and format.
+pub fn fit(kernels: &[Kernel]) -> Vec<Fitted> {
+    let mut parts: BTreeMap<(&str, Part, Option<&str>), Vec<&Kernel>> = BTreeMap::new();
+    for kernel in kernels {
+        parts.entry((&kernel.accelerator, kernel.part, kernel.weights.as_deref())).or_default().push(kernel);
+    }
+    parts.into_values().filter_map(|rows| one(&rows)).collect()
+}
+
+fn one(all: &[&Kernel]) -> Option<Fitted> {
+    let first = all.first()?;
+    let rows: Vec<&Kernel> = all.iter().filter(|k| k.measured >= k.compute.max(k.memory)).copied().collect();
+    // Tables are ordered by shape: every other row has the same shapes in both halves.
+    let half = |odd: usize| rows.iter().skip(odd).step_by(2).copied().collect::<Vec<_>>();
+    let (fitted, judged) = (half(0), half(1));
+    if fitted.len() < ENOUGH {
+        return None;
+    }
+    let x = search(&fitted);
+    let errors = |x: &Parameters| {
+        Statistics::of(&mut judged.iter().map(|k| (time(k, x) / k.measured - 1.0).abs()).collect::<Vec<_>>())
+    };
+    let bound = |by: &dyn Fn(&Kernel) -> f64| fitted.iter().filter(|k| by(k) >= time(k, &x) / 2.0).count();
+    let told = |share: f64, by: &dyn Fn(&Kernel) -> f64| Some(share.exp()).filter(|_| bound(by) >= ENOUGH);
+    let unseen = errors(&x);
+    Some(Fitted {
+        accelerator: first.accelerator.clone(),
+        part: first.part,
+        weights: first.weights.clone(),
+        rows: rows.len(),
+        faster: all.len() - rows.len(),
+        compute: told(x[0], &|k| k.compute / x[0].exp()),
+        memory: told(x[1], &|k| k.memory / x[1].exp()),
+        launch_us: x[2].exp() * 1e6,
+        median_error: unseen.median,
+        p90_error: unseen.p90,
+        limit_median_error: errors(&[0.0, 0.0, f64::NEG_INFINITY]).median,
+        at: Place { architecture: first.architecture.clone(), link: first.link, latency: first.latency },
+    })
+}
+
+fn time(kernel: &Kernel, x: &Parameters) -> f64 {
+    (kernel.compute / x[0].exp()).max(kernel.memory / x[1].exp()) + x[2].exp()
+}
+
+/// The parameters of least mean logarithmic error: one at a time up or down, by steps that halve.
+fn search(rows: &[&Kernel]) -> Parameters {
+    let cost = |x: &Parameters| rows.iter().map(|k| (time(k, x) / k.measured).ln().abs()).sum::<f64>();
+    let mut x = [0.7_f64.ln(), 0.8_f64.ln(), 5e-6_f64.ln()];
+    let mut best = cost(&x);
+    let mut step = STEPS[0];
+    while step > STEPS[1] {
+        let mut moved = false;
+        for parameter in 0..x.len() {
+            for way in [step, -step] {
+                let mut next = x;
+                next[parameter] += way;
+                // Shares are at most 1; a launch is between 10 ns and 10 ms.
+                next[0] = next[0].min(0.0);
+                next[1] = next[1].min(0.0);
+                next[2] = next[2].clamp(1e-8_f64.ln(), 1e-2_f64.ln());
+                let worth = cost(&next);
+                if worth < best {
+                    (x, best, moved) = (next, worth, true);
+                }
+            }
+        }
+        if !moved {
+            step /= 2.0;
+        }
+    }
+    x
+}
+
+/// The fits as levels of a calibration: those of each chip, and those that its generation, or what is linked alike, borrows.
+pub fn levels(fits: &[Fitted], source: &str) -> Vec<Level> {
+    let mut levels: BTreeMap<Selector, Vec<&Fitted>> = BTreeMap::new();
+    for fit in fits {
+        let weights = fit.weights.clone();
+        let own = Selector {
+            accelerator: Some(fit.accelerator.clone()),
+            weights: weights.clone(),
+            ..Selector::default()
+        };
+        let borrowed = if fit.part == Part::AllReduce {
+            Selector { link: fit.at.link, ..Selector::default() }
+        } else {
+            Selector { architecture: Some(fit.at.architecture.clone()), weights, ..Selector::default() }
+        };
+        levels.entry(own).or_default().push(fit);
+        levels.entry(borrowed).or_default().push(fit);
+    }
+    let level = |(at, fits): (Selector, Vec<&Fitted>)| Level {
+        at,
+        kernels: Some(source.to_owned()),
+        rows: fits.iter().map(|f| f.rows as u64).sum(),
+        median_error: super::rounded(mean(fits.iter().map(|f| f.median_error))),
+        p90_error: super::rounded(mean(fits.iter().map(|f| f.p90_error))),
+        figures: figures(&fits),
+    };
+    levels.into_iter().map(level).filter(|l| !l.figures.is_empty()).collect()
+}
+
+/// Each figure's geometric mean over the fits that tell it.
+fn figures(fits: &[&Fitted]) -> BTreeMap<Figure, f64> {
+    let mut told: BTreeMap<Figure, Vec<f64>> = BTreeMap::new();
+    for fit in fits {
+        for (figure, value) in fit.part.figures().into_iter().zip([fit.compute, fit.memory]) {
+            if let (Some(figure), Some(value)) = (figure, value) {
+                told.entry(figure).or_default().push(value.ln());
+            }
+        }
+        if fit.part == Part::AllReduce && fit.at.latency > 0.0 {
+            let launch = fit.launch_us * 1e-6 * LATENCY / fit.at.latency;
+            told.entry(Figure::AllReduce).or_default().push(launch.ln());
+        }
+    }
+    told.into_iter().map(|(figure, logs)| (figure, super::rounded(mean(logs.into_iter()).exp()))).collect()
+}
+
+fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len().max(1) as f64;
+    values.sum::<f64>() / count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(compute: f64, memory: f64) -> Kernel {
+        Kernel {
+            part: Part::Gemm,
+            accelerator: "h100-sxm".into(),
+            architecture: "hopper".into(),
+            link: Some(Topology::Switch),
+            weights: Some("bf16".into()),
+            compute,
+            memory,
+            latency: 2e-6,
+            // 80 % of the peak, 90 % of the bandwidth, 4 µs.
+            measured: (compute / 0.8).max(memory / 0.9) + 4e-6,
+        }
+    }
+
+    #[test]
+    fn shares_that_made_the_times_are_found() {
+        let rows: Vec<Kernel> =
+            (1..=200).map(|i| kernel(f64::from(i) * 1e-6, 200e-6 / f64::from(i))).collect();
+        let fits = fit(&rows);
+        let [one] = &fits[..] else { panic!("{fits:?}") };
+        assert!((one.compute.unwrap() - 0.8).abs() < 0.01, "{one:?}");
+        assert!((one.memory.unwrap() - 0.9).abs() < 0.02, "{one:?}");
+        assert!((one.launch_us - 4.0).abs() < 0.2 && one.median_error < 0.01, "{one:?}");
+        let levels = levels(&fits, "made");
+        assert_eq!(levels.len(), 2);
+        assert_eq!(
+            levels[0].at.accelerator.as_deref().or(levels[1].at.accelerator.as_deref()),
+            Some("h100-sxm")
+        );
+    }
+
+    /// Rows that never wait for FLOPs say nothing of the peak, and rows faster than their limit are left out.
+    #[test]
+    fn what_rows_do_not_tell_is_not_said() {
+        let mut rows: Vec<Kernel> = (1..=100).map(|i| kernel(1e-9, f64::from(i) * 1e-5)).collect();
+        rows[7].measured = 1e-9;
+        let fits = fit(&rows);
+        assert_eq!((fits[0].compute, fits[0].faster, fits[0].rows), (None, 1, 99));
+        assert!((fits[0].memory.unwrap() - 0.9).abs() < 0.02);
+        assert!(fit(&rows[..10]).is_empty());
+    }
+}

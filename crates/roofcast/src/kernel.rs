@@ -1,0 +1,392 @@
+//! Measured kernel times beside what the chip's datasheet allows for the same work.
+//!
+//! Knows: the columns of kernel tables as AIConfigurator publishes them (gemm, attention of prompts and of decodes, experts,
+//! collectives), and the tables of an engine's profile, whose operators are those of the cost model. Knows nothing about
+//! fitting: that is [`crate::calibrate::kernels`]'s.
+
+use crate::accelerator::{Accelerator, Topology};
+use crate::catalog::Catalog;
+use crate::deployment::Deployment;
+use crate::efficiency::Figure;
+use crate::error::{Error, Result};
+use crate::operator::{self, Batch, Family, Sequences, collective};
+use crate::precision::Dtype;
+use crate::units::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Weights or caches smaller than this may stay in a chip's L2, however large that is: 126 MB on B200, filled by up to five
+/// copies that benchmarks rotate.
+const BEYOND_CACHES: f64 = 64e6;
+/// Prompts shorter than this are launches more than work.
+const LEAST_PROMPT: u64 = 256;
+
+/// What a kernel does, which says what figures it tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// Matrix products.
+    Gemm,
+    /// Routed experts.
+    Experts,
+    /// Attention of prompts.
+    Prefill,
+    /// Attention of decodes.
+    Decode,
+    /// All-reduce.
+    AllReduce,
+}
+
+impl Part {
+    /// As in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Gemm => "gemm",
+            Part::Experts => "moe",
+            Part::Prefill => "prefill attention",
+            Part::Decode => "decode attention",
+            Part::AllReduce => "all-reduce",
+        }
+    }
+
+    /// The figure of its FLOPs, and the one of its bytes.
+    pub fn figures(self) -> [Option<Figure>; 2] {
+        match self {
+            Part::Gemm => [Some(Figure::GemmCompute), Some(Figure::GemmMemory)],
+            Part::Experts => [Some(Figure::ExpertCompute), Some(Figure::ExpertMemory)],
+            Part::Prefill => [Some(Figure::AttentionCompute), None],
+            Part::Decode => [None, Some(Figure::KvMemory)],
+            Part::AllReduce => [None, Some(Figure::Link)],
+        }
+    }
+}
+
+/// One kernel time. All times are in seconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kernel {
+    /// What it does.
+    pub part: Part,
+    /// Catalog id.
+    pub accelerator: String,
+    /// The chip's generation.
+    pub architecture: String,
+    /// How chips are joined.
+    pub link: Option<Topology>,
+    /// The weight format, for what has weights.
+    pub weights: Option<String>,
+    /// Its FLOPs at the chip's peak.
+    pub compute: f64,
+    /// Its bytes at the chip's bandwidth, or the link's.
+    pub memory: f64,
+    /// The base latency of the link, for collectives.
+    pub latency: f64,
+    /// What it took.
+    pub measured: f64,
+}
+
+impl Kernel {
+    fn new(part: Part, chip: &Accelerator, work: [f64; 2], latency_ms: f64) -> Kernel {
+        Kernel {
+            part,
+            accelerator: chip.id.clone(),
+            architecture: chip.architecture.clone(),
+            link: chip.link.as_ref().map(|l| l.topology),
+            weights: None,
+            compute: work[0],
+            memory: work[1],
+            latency: 0.0,
+            measured: latency_ms / 1e3,
+        }
+    }
+}
+
+/// What a file of kernel times says.
+#[derive(Debug, Clone, Default)]
+pub struct Kernels {
+    /// The times.
+    pub all: Vec<Kernel>,
+    /// Rows that say nothing of the figures: formats that are not modelled, work that fits into caches, launches alone.
+    pub skipped: u64,
+}
+
+/// Whether the table with this first line has kernel times.
+pub fn is_table(header: &str) -> bool {
+    header.split(',').any(|c| c.trim() == "latency_ms") && header.starts_with("system,")
+}
+
+/// Reads one table; `place` names it in errors.
+pub fn read(place: &str, text: &str, catalog: &Catalog) -> Result<Kernels> {
+    let header = text.lines().next().unwrap_or_default();
+    let table = Table { place, text, catalog };
+    let has = |column: &str| header.split(',').any(|c| c.trim() == column);
+    if has("num_experts") {
+        table.kernels(experts)
+    } else if has("kv_len") {
+        table.kernels(decode)
+    } else if has("isl") {
+        table.kernels(prompt)
+    } else if has("op_name") {
+        table.kernels(all_reduce)
+    } else if has("m") && has("n") && has("k") {
+        table.kernels(gemm)
+    } else {
+        let accepted = "m,n,k, or isl, or kv_len, or num_experts, or op_name beside system and latency_ms";
+        Err(Error::field(place, "columns", header, accepted))
+    }
+}
+
+struct Table<'a> {
+    place: &'a str,
+    text: &'a str,
+    catalog: &'a Catalog,
+}
+
+/// A row of any table.
+trait Measured: DeserializeOwned {
+    fn system(&self) -> &str;
+    fn latency_ms(&self) -> f64;
+}
+
+impl Table<'_> {
+    fn kernels<R: Measured>(&self, kernel: impl Fn(&Accelerator, &R) -> Option<Kernel>) -> Result<Kernels> {
+        let mut kernels = Kernels::default();
+        let mut reader = csv::Reader::from_reader(self.text.as_bytes());
+        for (index, row) in reader.deserialize::<R>().enumerate() {
+            let place = format!("{}:{}", self.place, index + 2);
+            let row = row.map_err(|e| Error::Parse { place: place.clone(), message: e.to_string() })?;
+            let chip = self.catalog.accelerator(&row.system().replace('_', "-"))?;
+            let took = row.latency_ms();
+            if !(took.is_finite() && took > 0.0) {
+                return Err(Error::field(place, "latency_ms", took, "a number above 0"));
+            }
+            match kernel(chip, &row) {
+                Some(kernel) => kernels.all.push(kernel),
+                None => kernels.skipped += 1,
+            }
+        }
+        Ok(kernels)
+    }
+}
+
+/// A table's rows: its struct and how it names chip and time.
+macro_rules! rows {
+    ($name:ident { $($field:ident : $type:ty),* $(,)? }) => {
+        #[derive(Deserialize)]
+        struct $name { system: String, latency_ms: f64, $($field: $type),* }
+        impl Measured for $name {
+            fn system(&self) -> &str { &self.system }
+            fn latency_ms(&self) -> f64 { self.latency_ms }
+        }
+    };
+}
+
+rows!(GemmRow { dtype: String, m: f64, n: f64, k: f64 });
+rows!(PromptRow {
+    attn_dtype: String,
+    kv_cache_dtype: String,
+    batch_size: f64,
+    isl: u64,
+    nq: f64,
+    nkv: f64,
+    head_dim: f64
+});
+rows!(DecodeRow { kv_cache_dtype: String, batch_size: f64, kv_len: f64, nq: f64, nkv: f64, head_dim: f64 });
+rows!(ExpertRow {
+    moe_dtype: String,
+    num_tokens: f64,
+    hidden_size: f64,
+    inter_size: f64,
+    topk: f64,
+    num_experts: f64,
+    moe_tp_size: f64,
+    moe_ep_size: f64,
+    distribution: String,
+});
+rows!(CollectiveRow { variant: String, op_name: String, num_gpus: u64, bytes: u64 });
+
+/// Name, computing dtype and bits a weight of a table's format. Block-scaled fp8 is another kernel and not modelled.
+fn format(dtype: &str) -> Option<(&'static str, Dtype, f64)> {
+    match dtype {
+        "bfloat16" => Some(("bf16", Dtype::Bf16, 16.0)),
+        "float16" | "half" => Some(("fp16", Dtype::Fp16, 16.0)),
+        "fp8" => Some(("fp8", Dtype::Fp8, 8.0)),
+        "nvfp4" => Some(("nvfp4", Dtype::Fp4, 4.5)),
+        _ => None,
+    }
+}
+
+/// Seconds of FLOPs at the peak of `dtype`, and of bytes at the bandwidth.
+fn least(chip: &Accelerator, dtype: Dtype, flops: f64, bytes: f64) -> Option<[f64; 2]> {
+    Some([flops / chip.peak(dtype).ok()?.0, bytes / chip.bandwidth_bytes_per_s.0])
+}
+
+/// C[m, n] = A[m, k] B[k, n]: 2 m n k FLOPs, k n weights.
+fn gemm(chip: &Accelerator, row: &GemmRow) -> Option<Kernel> {
+    let (name, dtype, bits) = format(&row.dtype)?;
+    let bytes = row.n * row.k * bits / 8.0;
+    let work = least(chip, dtype, 2.0 * row.m * row.n * row.k, bytes).filter(|_| bytes > BEYOND_CACHES)?;
+    Some(Kernel { weights: Some(name.into()), ..Kernel::new(Part::Gemm, chip, work, row.latency_ms) })
+}
+
+/// Causal attention of whole prompts: 4 FLOPs a head, dimension, and pair of tokens, of which half are masked.
+fn prompt(chip: &Accelerator, row: &PromptRow) -> Option<Kernel> {
+    let plain = row.attn_dtype == "bfloat16" && row.kv_cache_dtype == "bfloat16";
+    let isl = row.isl as f64;
+    let flops = 2.0 * row.batch_size * row.nq * row.head_dim * isl * isl;
+    let bytes = row.batch_size * isl * row.nkv * row.head_dim * 4.0;
+    let work = least(chip, Dtype::Bf16, flops, bytes).filter(|_| plain && row.isl >= LEAST_PROMPT)?;
+    Some(Kernel::new(Part::Prefill, chip, work, row.latency_ms))
+}
+
+/// A token of each sequence against its keys and values.
+fn decode(chip: &Accelerator, row: &DecodeRow) -> Option<Kernel> {
+    let (_, _, bits) = format(&row.kv_cache_dtype)?;
+    let tokens = row.batch_size * row.kv_len;
+    let bytes = tokens * row.nkv * row.head_dim * 2.0 * bits / 8.0;
+    let flops = 4.0 * tokens * row.nq * row.head_dim;
+    let work = least(chip, Dtype::Bf16, flops, bytes).filter(|_| bytes > BEYOND_CACHES)?;
+    Some(Kernel::new(Part::Decode, chip, work, row.latency_ms))
+}
+
+/// Gated experts with routing about as skewed as in traffic; E(1 − (1 − k/E)^T) of E experts are read for T tokens.
+fn experts(chip: &Accelerator, row: &ExpertRow) -> Option<Kernel> {
+    let (name, dtype, bits) = format(&row.moe_dtype)?;
+    let touched = row.num_experts * (1.0 - (1.0 - row.topk / row.num_experts).powf(row.num_tokens));
+    let expert = 3.0 * row.hidden_size * row.inter_size / row.moe_tp_size;
+    let flops = 2.0 * row.num_tokens * row.topk / row.moe_ep_size * expert;
+    let bytes = touched / row.moe_ep_size * expert * bits / 8.0;
+    let counts = row.distribution == "power_law_1.01" && bytes > BEYOND_CACHES;
+    let work = least(chip, dtype, flops, bytes).filter(|_| counts)?;
+    Some(Kernel { weights: Some(name.into()), ..Kernel::new(Part::Experts, chip, work, row.latency_ms) })
+}
+
+/// All-reduces inside captured graphs, as engines decode, and NCCL's own; bytes are those that [`collective::least`] sends. Of eight
+/// cards on PCIe the published times differ tenfold by source: they say more of the host than of the link.
+fn all_reduce(chip: &Accelerator, row: &CollectiveRow) -> Option<Kernel> {
+    let counts = row.op_name == "all_reduce" && !row.variant.ends_with("eager");
+    let link = chip.link.as_ref().filter(|_| counts && row.num_gpus <= chip.node_size)?;
+    if link.topology == Topology::Pcie && row.num_gpus > 4 {
+        return None;
+    }
+    let wire = collective::least(chip, row.num_gpus, Bytes(row.bytes)).seconds();
+    Some(Kernel {
+        latency: link.latency_s,
+        ..Kernel::new(Part::AllReduce, chip, [0.0, wire], row.latency_ms)
+    })
+}
+
+#[derive(Deserialize)]
+struct Dense {
+    layer: String,
+    tokens: u64,
+    time_us: f64,
+}
+
+#[derive(Deserialize)]
+struct Attending {
+    prefill_chunk: u64,
+    kv_prefill: u64,
+    n_decode: u64,
+    kv_decode: u64,
+    time_us: f64,
+}
+
+/// Reads an engine's profile of one layer of `deployment`: `dense.csv` (layer, tokens, time_us) and `attention.csv`
+/// (prefill_chunk, kv_prefill, n_decode, kv_decode, time_us).
+pub fn profile(place: &str, dense: &str, attention: &str, deployment: &Deployment) -> Result<Kernels> {
+    let mut kernels = Kernels::default();
+    let mut take = |kernel: Option<Kernel>| match kernel {
+        Some(kernel) => kernels.all.push(kernel),
+        None => kernels.skipped += 1,
+    };
+    for row in rows::<Dense>(&format!("{place}/dense.csv"), dense) {
+        let row = row?;
+        take(operator(deployment, &Batch::decode(row.tokens, 1), &row.layer, row.time_us));
+    }
+    for row in rows::<Attending>(&format!("{place}/attention.csv"), attention) {
+        let row = row?;
+        let (chunk, kv) = (row.prefill_chunk, row.kv_prefill);
+        let batch = match (chunk, row.n_decode) {
+            (0, n) => Batch::decode(n, row.kv_decode),
+            (_, 0) => {
+                Batch { groups: vec![Sequences { count: 1, new: chunk, context: chunk.saturating_add(kv) }] }
+            }
+            _ => Batch::default(),
+        };
+        let alone = chunk >= LEAST_PROMPT || chunk == 0 && !batch.groups.is_empty();
+        take(operator(deployment, &batch, "attention", row.time_us).filter(|_| alone));
+    }
+    Ok(kernels)
+}
+
+fn rows<'a, R: DeserializeOwned + 'a>(place: &str, text: &'a str) -> impl Iterator<Item = Result<R>> + 'a {
+    let place = place.to_owned();
+    csv::Reader::from_reader(text.as_bytes()).into_deserialize().enumerate().map(move |(index, row)| {
+        row.map_err(|e: csv::Error| Error::Parse {
+            place: format!("{place}:{}", index + 2),
+            message: e.to_string(),
+        })
+    })
+}
+
+/// The operator `name` of one layer, where it works beyond the caches.
+fn operator(deployment: &Deployment, batch: &Batch, name: &str, time_us: f64) -> Option<Kernel> {
+    let chip = &deployment.accelerator;
+    let work = operator::work(deployment, batch).into_iter().find(|w| w.name == name)?;
+    let bytes = (work.weight_bytes + work.kv_bytes).as_f64();
+    let decodes = batch.groups.iter().all(|g| g.new == 1);
+    let part = match work.family {
+        Family::Gemm => Part::Gemm,
+        Family::Attention if decodes => Part::Decode,
+        Family::Attention => Part::Prefill,
+        _ => return None,
+    };
+    let counts = time_us > 0.0 && (part == Part::Prefill || bytes > BEYOND_CACHES / 2.0);
+    let limits = [work.flops.as_f64() / work.rate.0, bytes / chip.bandwidth_bytes_per_s.0];
+    let kernel = Kernel::new(part, chip, limits, time_us / 1e3);
+    let weights = (part == Part::Gemm).then(|| deployment.weights.clone());
+    Some(Kernel { weights, ..kernel }).filter(|_| counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Kernels> {
+        super::read("k.csv", text, Catalog::embedded().unwrap())
+    }
+
+    /// 2·1·8192·8192 = 134 MFLOP at 989.4 TFLOP/s are 136 ns; 134 MB at 3.35 TB/s are 40.1 µs.
+    #[test]
+    fn a_matrix_product_by_hand() {
+        let text = "system,backend,version,dtype,m,n,k,latency_ms,kernel_source\nh100_sxm,trtllm,1,bfloat16,1,8192,8192,0.05,x\nh100_sxm,trtllm,1,bfloat16,1,512,512,0.003,x\n";
+        let kernels = read(text).unwrap();
+        let one = &kernels.all[0];
+        assert!((one.memory - 134_217_728.0 / 3.35e12).abs() < 1e-9, "{one:?}");
+        assert!((one.compute / one.memory - 134_217_728.0 / 989.4e12 / one.memory).abs() < 1e-3);
+        // Half a megabyte of weights stays in the cache.
+        assert_eq!((one.measured, kernels.all.len(), kernels.skipped), (5e-5, 1, 1));
+    }
+
+    /// 64 sequences of 4096 tokens, 8 heads of 128, two bytes, keys and values: 64·4096·8·128·4 = 1.07 GB.
+    #[test]
+    fn a_decode_by_hand() {
+        let text = "system,attn_dtype,kv_cache_dtype,batch_size,kv_len,nq,nkv,head_dim,latency_ms\nh100_sxm,bfloat16,bfloat16,64,4096,32,8,128,0.4\n";
+        let one = &read(text).unwrap().all[0];
+        assert!((one.memory - 1_073_741_824.0 / 3.35e12).abs() < 1e-12);
+        assert_eq!(one.part, Part::Decode);
+    }
+
+    #[test]
+    fn wrong_tables_name_line_and_column() {
+        for (text, says) in [
+            ("system,latency_ms\n", "columns"),
+            ("system,dtype,m,n,k,latency_ms\nh100_sxm,fp8,1,512,many,0.1\n", "k.csv:2"),
+            ("system,dtype,m,n,k,latency_ms\nh100_sxm,fp8,1,512,512,-1\n", "latency_ms"),
+            ("system,dtype,m,n,k,latency_ms\nabacus,fp8,1,512,512,1\n", "abacus"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}
