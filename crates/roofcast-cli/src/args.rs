@@ -405,6 +405,12 @@ pub(crate) struct ValidateArgs {
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) runs: RunsArgs,
+    /// Only rows whose group and kind hold every one of these words, as in "splitwise 70b h100".
+    #[arg(long, value_name = "WORDS")]
+    pub(crate) group: Option<String>,
+    /// Draw measured times over batch, prompt or context as SVG, beside their forecasts and limits.
+    #[arg(long, value_name = "OUT.svg")]
+    pub(crate) svg: Option<PathBuf>,
     /// Write measured, forecast and limit of every row as CSV.
     #[arg(long, value_name = "OUT.csv")]
     pub(crate) per_row: Option<PathBuf>,

@@ -168,9 +168,17 @@ impl Chart {
 
     /// A legend in the upper right corner.
     pub(super) fn legend(&mut self, entries: &[(&str, &str, bool)]) {
+        self.legend_at(WIDTH - RIGHT - 190.0, entries);
+    }
+
+    /// A legend in the upper left corner, for curves that rise.
+    pub(super) fn legend_left(&mut self, entries: &[(&str, &str, bool)]) {
+        self.legend_at(LEFT + 16.0, entries);
+    }
+
+    fn legend_at(&mut self, x: f64, entries: &[(&str, &str, bool)]) {
         for (i, (text, colour, filled)) in entries.iter().enumerate() {
             let y = TOP + 16.0 + 19.0 * i as f64;
-            let x = WIDTH - RIGHT - 190.0;
             let fill = if *filled { colour } else { &"#fff" };
             self.add(format_args!(
                 "<circle cx='{x}' cy='{:.1}' r='5' fill='{fill}' stroke='{colour}' stroke-width='2'/>\n",
