@@ -39,11 +39,13 @@ impl Shared {
         // Settings in brackets are long, and the words before them name them.
         let version = row.version.split('(').next().unwrap_or_default().trim();
         let model = row.model.rsplit('/').next().unwrap_or_default();
+        // A step depends on the tokens that stand there, however many of them were the prompt's.
+        let (input, output) = if row.context.is_some() { (None, None) } else { (row.input, row.output) };
         let mut counts = [
             row.concurrency.unwrap_or(0),
-            tokens(row.input),
+            tokens(input),
             row.context.unwrap_or(0),
-            tokens(row.output),
+            tokens(output),
             row.parallelism.tp.unwrap_or(1),
             row.parallelism.pp.unwrap_or(1),
         ];
@@ -75,15 +77,12 @@ fn chart(points: &[Point], metric: usize) -> Option<Chart> {
     let shown = spread(curves.into_iter().collect());
     let all = || shown.iter().flat_map(|(_, curve)| curve);
     let times = |p: &Point| [p.row.measured, forecast(p), p.limit].map(|f| f.all()[metric].unwrap_or(0.0));
-    let x = Axis::around(ACROSS[across].0, all().map(|(x, _)| *x), true);
-    let y = Axis::around(
-        &format!("{}, ms (points: measured; lines: forecast; dashes: limit)", TIMES[metric]),
-        all().flat_map(|(_, p)| times(p)),
-        true,
-    );
+    let x = Axis::close(ACROSS[across].0, all().map(|(x, _)| *x), 0.0);
+    let room = if shown.len() > 1 { Chart::legend_share(shown.len()) } else { 0.0 };
+    let title = format!("{}, ms (points: measured; lines: forecast; dashes: limit)", TIMES[metric]);
+    let y = Axis::close(&title, all().flat_map(|(_, p)| times(p)), room);
     let varied = Varied::of(shown.iter().map(|(shared, _)| shared));
-    let title = varied.title(&shown.first()?.0, &all().next()?.1.row.source);
-    let mut chart = Chart::new(&format!("{}: {title}", TIMES[metric]), x, y);
+    let mut chart = Chart::new(&varied.title(&shown.first()?.0), x, y);
     let labels: Vec<String> = shown.iter().map(|(shared, _)| varied.label(shared)).collect();
     for (index, (_, curve)) in shown.iter().enumerate() {
         draw(&mut chart, curve, metric, COLOURS[index % COLOURS.len()]);
@@ -157,8 +156,8 @@ impl Varied {
     fn parts(&self, shared: &Shared, varied: bool) -> Vec<String> {
         let names = shared.names.iter().zip(self.names).filter(|(name, v)| *v == varied && !name.is_empty());
         let counts = shared.counts.iter().zip(COUNTS).zip(self.counts);
-        let plain = |n: u64, what: &str| n == 0 || n == 1 && (what == "tp" || what == "pp");
-        let counts = counts.filter(|((n, what), v)| *v == varied && !(plain(**n, what) && !varied));
+        // What is one or nothing everywhere goes without saying.
+        let counts = counts.filter(|((n, _), v)| *v == varied && (varied || **n > 1));
         names
             .map(|(name, _)| name.clone())
             .chain(counts.map(|((n, what), _)| format!("{what} {n}")))
@@ -169,7 +168,59 @@ impl Varied {
         self.parts(shared, true).join(", ")
     }
 
-    fn title(&self, shared: &Shared, source: &str) -> String {
-        format!("{} ({source})", self.parts(shared, false).join(", "))
+    fn title(&self, shared: &Shared) -> String {
+        self.parts(shared, false).join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calibration::Known;
+    use crate::measurement::read;
+
+    fn point(row: &Measurement, forecast: Result<f64, String>) -> Point<'_> {
+        let times = |ms: f64| Figures { tpot_ms: Some(ms), ..Figures::default() };
+        Point { row, limit: times(1.0), forecast: forecast.map(times), known: Known::Nothing, band: None }
+    }
+
+    #[test]
+    fn curves_run_over_what_joins_most_points() {
+        let header = "kind,model,hardware,weights,context_len,concurrency,tpot_ms\n";
+        let row = |weights: &str, context: u64, batch: u64| {
+            format!("decode_step,a/m,h100-sxm,{weights},{context},{batch},{}\n", 2 * batch)
+        };
+        // Two curves of three batches; over the context are two points at most, which is no curve.
+        let rows = [
+            ("fp8", 64, 1),
+            ("fp8", 64, 2),
+            ("fp8", 64, 4),
+            ("w4", 64, 1),
+            ("w4", 64, 2),
+            ("w4", 64, 4),
+            ("w4", 128, 4),
+        ];
+        let text: String = rows.iter().map(|(w, c, b)| row(w, *c, *b)).collect();
+        let rows = read("f", &format!("{header}{text}")).unwrap();
+        let mut points: Vec<Point> = rows.iter().map(|row| point(row, Ok(3.0))).collect();
+        points[2].forecast = Err("too long".into());
+        let svg = svg(&points).unwrap();
+        // Six points and two of the legend; a forecast and a limit for each curve.
+        assert_eq!((svg.matches("<circle").count(), svg.matches("<polyline").count()), (8, 4));
+        assert_eq!(
+            (svg.matches("stroke-dasharray").count(), svg.matches("fill='#fff' stroke").count()),
+            (2, 1)
+        );
+        for text in [">batch<", ">fp8<", ">w4<", ">m, h100-sxm, vllm, context 64<", "TPOT, ms"] {
+            assert!(svg.contains(text), "{text}: {svg}");
+        }
+        assert!(super::svg(&points[..2]).is_none());
+    }
+
+    #[test]
+    fn of_many_curves_some_are_shown() {
+        // 0·10/5, 1·10/5, … 5·10/5.
+        assert_eq!(spread((0..11).collect::<Vec<_>>()), [0, 2, 4, 6, 8, 10]);
+        assert_eq!(spread(vec![7, 8]), [7, 8]);
     }
 }
