@@ -30,6 +30,8 @@ pub(crate) enum Verb {
     Catalog(CatalogArgs),
     /// Replays decisions recorded from vLLM's scheduler: exit 0 when all agree, else 1.
     Conformance(ConformanceArgs),
+    /// Measures the machine that this runs on.
+    Hardware(HardwareArgs),
     /// Forecasts beside what was measured: errors by metric, kind, engine, hardware and group.
     Validate(ValidateArgs),
     /// Fits a calibration to measured points, and judges it on groups left out in turn.
@@ -47,7 +49,7 @@ pub(crate) struct DeploymentArgs {
     /// Catalog id, or a path to a Hugging Face config.json or its folder.
     #[arg(long)]
     pub(crate) model: Option<String>,
-    /// Accelerator, as in h100-sxm.
+    /// Accelerator, as in h100-sxm, or a TOML file with one.
     #[arg(long, value_name = "ID")]
     pub(crate) hardware: Option<String>,
     /// Accelerators in all.
@@ -179,6 +181,9 @@ pub(crate) struct PlanArgs {
     /// Catalog id or config.json, instead of the spec's.
     #[arg(long)]
     pub(crate) model: Option<String>,
+    /// Search this accelerator alone: an id, or a TOML file with one.
+    #[arg(long, value_name = "ID")]
+    pub(crate) hardware: Option<String>,
     /// Price steps at the machine's limits or at the generic forecast, instead of what the spec says.
     #[arg(long, value_enum)]
     pub(crate) cost: Option<CostArg>,
@@ -398,6 +403,34 @@ pub(crate) struct ConformanceArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct HardwareArgs {
+    #[command(subcommand)]
+    pub(crate) verb: HardwareVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HardwareVerb {
+    /// Bandwidth and FLOP rates of this CPU, as an accelerator for --hardware; lists GPUs.
+    Measure(MeasureArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MeasureArgs {
+    /// Write the accelerator as TOML, for --hardware.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) output: Option<PathBuf>,
+    /// Threads to measure with beside one [default: all].
+    #[arg(long, value_parser = threads)]
+    pub(crate) threads: Option<usize>,
+    /// Short repeats and a small buffer: rates are rougher.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Print JSON with a versioned schema.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ValidateArgs {
     /// CSV files of measured points, results of `vllm bench serve` (.json), records (.jsonl), and folders of recorded
     /// runs (meta.json, requests.jsonl).
@@ -454,10 +487,10 @@ pub(crate) struct CalibrateArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What .json and .jsonl files were measured on")]
 pub(crate) struct RunsArgs {
-    /// Catalog id of the model.
+    /// Catalog id of the model, or a config.json.
     #[arg(long)]
     pub(crate) model: Option<String>,
-    /// Accelerator, as in h100-sxm.
+    /// Accelerator, as in h100-sxm, or its .toml.
     #[arg(long, value_name = "ID")]
     pub(crate) hardware: Option<String>,
     /// Accelerators in all [default: as many as --tp].
@@ -495,6 +528,13 @@ pub(crate) struct CompletionsArgs {
 /// A count from 1 to 2^30.
 fn positive() -> clap::builder::RangedU64ValueParser {
     clap::value_parser!(u64).range(1..=1 << 30)
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if (1..=1024).contains(&n) => Ok(n),
+        _ => Err("accepted: 1 to 1024".into()),
+    }
 }
 
 fn share(text: &str) -> Result<f64, String> {

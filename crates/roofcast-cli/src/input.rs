@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use flate2::read::GzDecoder;
 
 use roofcast::calibration::Calibration;
+use roofcast::catalog::ModelEntry;
 use roofcast::deployment::{Convention, Options};
 use roofcast::model::{Quantization, config};
 use roofcast::{Catalog, Deployment, Error, Model, Spec};
@@ -50,6 +51,45 @@ pub(crate) fn catalog(files: &[PathBuf]) -> Result<Cow<'static, Catalog>> {
         catalog.to_mut().extend(mine);
     }
     Ok(catalog)
+}
+
+/// The id of the accelerator that `name` means: an id or alias as it is; of a path that ends in `.toml`, the one entry of
+/// that file, which joins the catalog. A relative path counts from `folder`.
+pub(crate) fn accelerator(name: &str, folder: &Path, catalog: &mut Cow<'static, Catalog>) -> Result<String> {
+    if !name.to_lowercase().ends_with(".toml") {
+        return Ok(name.to_owned());
+    }
+    let path = folder.join(name);
+    let place = path.display().to_string();
+    let mine = Catalog::parse(&place, &text(&path)?)?;
+    let [chip] = mine.accelerators() else {
+        bail!(
+            "{place}: {} accelerators; accepted: one (--catalog takes a file of several)",
+            mine.accelerators().len()
+        );
+    };
+    let id = chip.id.clone();
+    catalog.to_mut().extend(mine);
+    Ok(id)
+}
+
+/// The id of what a row names: an accelerator's `.toml` and a model's `config.json` join the catalog, an id is itself.
+pub(crate) fn local(name: &str, folder: &Path, catalog: &mut Cow<'static, Catalog>) -> Result<String> {
+    if !name.to_lowercase().ends_with(".json") {
+        return accelerator(name, folder, catalog);
+    }
+    let path = folder.join(name);
+    let id = path.display().to_string();
+    let config = serde_json::from_str(&text(&path)?).with_context(|| id.clone())?;
+    let (source, aliases) = (id.clone(), vec![]);
+    let entry = ModelEntry { id: id.clone(), aliases, source, published_parameters: None, config };
+    catalog.to_mut().add_model(entry);
+    Ok(id)
+}
+
+/// The folder that relative paths of a file count from.
+pub(crate) fn folder(spec: Option<&Path>) -> &Path {
+    spec.and_then(Path::parent).unwrap_or(Path::new(""))
 }
 
 /// A calibration file, or the embedded calibration.
@@ -111,17 +151,23 @@ fn config_file(name: &str, file: &Path) -> Result<Model> {
 
 /// Flags over spec: what to deploy.
 pub(crate) fn deployment(args: &DeploymentArgs) -> Result<Deployment> {
-    let catalog = catalog(&args.catalog)?;
+    let mut catalog = catalog(&args.catalog)?;
     let spec = spec(args.spec.as_deref())?;
     let named = args.model.clone().or(model_of(&spec, args.spec.as_deref()));
     let named = named
         .ok_or_else(|| Error::field("arguments", "--model", "missing", "a catalog id or a config.json"))?;
-    let hardware = args.hardware.clone().or(spec.hardware.accelerator.clone());
-    let hardware = hardware
-        .ok_or_else(|| Error::field("arguments", "--hardware", "missing", "an accelerator, as h100-sxm"))?;
+    let hardware = match (&args.hardware, &spec.hardware.accelerator) {
+        (Some(name), _) => accelerator(name, Path::new(""), &mut catalog)?,
+        (None, Some(name)) => accelerator(name, folder(args.spec.as_deref()), &mut catalog)?,
+        (None, None) => {
+            let accepted = "an accelerator, as h100-sxm, or its TOML file";
+            return Err(Error::field("arguments", "--hardware", "missing", accepted).into());
+        }
+    };
     let model = model(&named, &catalog)?;
     let accelerator = Arc::new(catalog.accelerator(&hardware)?.clone());
-    Ok(Deployment::resolve(model, accelerator, &options(args, &spec))?)
+    let options = drafted(options(args, &spec), &catalog)?;
+    Ok(Deployment::resolve(model, accelerator, &options)?)
 }
 
 /// What a spec alone deploys; `file` is where it stands.
@@ -134,7 +180,15 @@ pub(crate) fn resolve(spec: &Spec, file: Option<&Path>, catalogs: &[PathBuf]) ->
     let hardware = hardware.ok_or_else(|| missing("hardware.accelerator", "an accelerator, as h100-sxm"))?;
     let model = model(&named, &catalog)?;
     let accelerator = Arc::new(catalog.accelerator(&hardware)?.clone());
-    Ok(Deployment::resolve(model, accelerator, &Options::of(spec))?)
+    Ok(Deployment::resolve(model, accelerator, &drafted(Options::of(spec), &catalog)?)?)
+}
+
+/// `options` with the model that drafts, where one is named.
+fn drafted(mut options: Options, catalog: &Catalog) -> Result<Options> {
+    let speculative = options.engine.speculative.as_ref();
+    let name = speculative.and_then(|s| s.draft_model.as_ref());
+    options.draft = name.map(|name| model(name, catalog)).transpose()?;
+    Ok(options)
 }
 
 /// The model asked for, by flag or spec.
@@ -153,8 +207,7 @@ pub(crate) fn named(args: &DeploymentArgs, spec: &Spec) -> Result<String> {
 /// The model that a spec names; a relative path counts from the spec's folder.
 pub(crate) fn model_of(spec: &Spec, file: Option<&Path>) -> Option<String> {
     if let Some(path) = &spec.model.path {
-        let folder = file.and_then(Path::parent).unwrap_or(Path::new(""));
-        return Some(folder.join(path).display().to_string());
+        return Some(folder(file).join(path).display().to_string());
     }
     spec.model.name.clone()
 }

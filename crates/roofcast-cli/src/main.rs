@@ -6,10 +6,11 @@ mod args;
 mod bench;
 mod exit;
 mod input;
+mod measure;
 mod show;
 mod verbs;
 
-use args::{Cli, Verb};
+use args::{Cli, HardwareArgs, HardwareVerb, Verb};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -31,6 +32,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Seeds(args) => verbs::seeds::run(&args),
         Verb::Catalog(args) => verbs::catalog::run(&args),
         Verb::Conformance(args) => verbs::conformance::run(&args),
+        Verb::Hardware(HardwareArgs { verb: HardwareVerb::Measure(args) }) => verbs::hardware::run(&args),
         Verb::Calibrate(args) => verbs::calibrate::run(&args),
         Verb::Validate(args) => verbs::validate::run(&args),
         Verb::Completions(args) => verbs::completions::run(&args),

@@ -9,6 +9,8 @@ mod checkpoints;
 mod errors;
 #[path = "suite/examples.rs"]
 mod examples;
+#[path = "suite/hardware.rs"]
+mod hardware;
 #[path = "suite/install.rs"]
 mod install;
 #[path = "suite/measurements.rs"]

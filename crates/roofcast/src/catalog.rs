@@ -91,6 +91,11 @@ impl Catalog {
         self.workloads.extend(other.workloads);
     }
 
+    /// Adds a model, which wins over one of the same name.
+    pub fn add_model(&mut self, entry: ModelEntry) {
+        self.models.push(entry);
+    }
+
     /// All accelerators in catalog order.
     pub fn accelerators(&self) -> &[Accelerator] {
         &self.accelerators

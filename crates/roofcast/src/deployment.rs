@@ -50,6 +50,8 @@ pub struct Deployment {
     pub assumptions: Vec<String>,
     /// What was asked for, to ask for a variation.
     pub options: Options,
+    /// The model that drafts for it, on the same ranks.
+    pub draft: Option<Box<Deployment>>,
 }
 
 /// Engine settings with vLLM's defaults filled in.
@@ -159,6 +161,8 @@ pub struct Options {
     pub convention: Convention,
     /// Nominal memory, perfect sharing, nothing reserved.
     pub ideal: bool,
+    /// The model that `engine.speculative.draft_model` names.
+    pub draft: Option<Arc<Model>>,
 }
 
 impl Options {
@@ -211,9 +215,29 @@ impl Deployment {
             stages: Vec::new(),
             assumptions,
             options: options.clone(),
+            draft: None,
         };
         shard::share(&mut deployment, &formats)?;
+        deployment.draft = deployment.drafter()?.map(Box::new);
         Ok(deployment)
+    }
+
+    /// The deployment of the model that drafts, in its own formats.
+    fn drafter(&self) -> Result<Option<Deployment>> {
+        self.options.engine.speculative()?;
+        let Some(model) = &self.options.draft else { return Ok(None) };
+        let Parallelism { tp, pp, attention_dp, replicas, .. } = self.parallelism;
+        let place = "engine.speculative";
+        if pp > 1 || attention_dp > 1 {
+            let accepted = "draft_cost where there are pipeline stages or data-parallel attention";
+            return Err(Error::field(place, "draft_model", &model.name, accepted));
+        }
+        let parallelism = Request { tp: Some(tp), replicas: Some(replicas), ..Request::default() };
+        let engine = EngineSpec { speculative: None, ..self.options.engine.clone() };
+        let options = Options { parallelism, engine, ..Options::default() };
+        Deployment::resolve(Arc::clone(model), Arc::clone(&self.accelerator), &options)
+            .map(Some)
+            .map_err(|e| e.within(place))
     }
 
     /// Into how many parts `tp` ranks cut what is kept per KV head: no more than there are heads, since GPU engines

@@ -13,6 +13,7 @@ mod identity;
 pub mod price;
 pub mod queue;
 mod ring;
+mod speculation;
 pub mod state;
 pub mod tally;
 
@@ -30,6 +31,7 @@ use clock::Ticks;
 use config::Config;
 use decodes::{Decodes, Each, Id, Lockstep};
 use price::{Chunk, Price, Shares};
+use speculation::Speculation;
 use state::{Arrival, Guest, Sequence, State};
 use tally::Tally;
 
@@ -76,6 +78,8 @@ pub trait Replica {
     fn drain_admitted(&mut self, _into: &mut Vec<(u64, Ticks)>) {}
     /// The cache of a request that left is where it was to go.
     fn release(&mut self, _id: Id) {}
+    /// Starts anew, with nothing in its cache; nobody is here.
+    fn restart(&mut self);
     /// Moves those that ended in the last step to `into`, in order.
     fn drain(&mut self, into: &mut Vec<Departure>);
     /// Counts of the run.
@@ -100,12 +104,20 @@ fn swap_time(deployment: &Deployment, context: u64, block_size: u32) -> Ticks {
 }
 
 /// A replica of `deployment` for requests of `context` tokens in the mean; `shared` says whether prompts have tokens in
-/// common. Without `leap` it takes every step by itself, and every sequence in it.
-pub fn replica(deployment: &Deployment, context: u64, shared: bool, leap: bool) -> Result<Box<dyn Replica>> {
+/// common, `seed` which drafts are accepted. Without `leap` it takes every step by itself, and every sequence in it.
+pub fn replica(
+    deployment: &Deployment,
+    context: u64,
+    shared: bool,
+    seed: u64,
+    leap: bool,
+) -> Result<Box<dyn Replica>> {
     let (config, policy) = Config::resolve(deployment, context, shared)?;
     let spec = &deployment.options.engine;
     if by_block(spec) {
-        return Ok(Box::new(Blocks::new(config.vllm(spec), Price::new(deployment, spec.cost))));
+        let price = Price::new(deployment, spec.cost);
+        let speculation = Speculation::resolve(deployment, seed)?;
+        return Ok(Box::new(Blocks::new(config.vllm(spec), price, speculation)));
     }
     Ok(counting(deployment, config, policy, context, leap))
 }
@@ -124,6 +136,7 @@ pub fn prefiller(
 /// Whether settings break lockstep, so that the scheduler runs block by block.
 pub fn by_block(spec: &EngineSpec) -> bool {
     spec.async_scheduling == Some(true)
+        || spec.speculative.is_some()
         || spec.long_prefill_token_threshold.is_some_and(|t| t > 0)
         || (spec.scheduler == SchedulerKind::Vllm && spec.policy == QueuePolicy::Priority)
 }
@@ -214,7 +227,7 @@ impl<D: Decodes> Engine<D> {
             let context = sequence.computed + piece.new;
             let samples = context == sequence.known;
             sampled += u64::from(samples);
-            self.chunks.push(Chunk { new: piece.new, context, samples });
+            self.chunks.push(Chunk { new: piece.new, context, sampled: u32::from(samples) });
         }
         let seen: &[u64] = if decode { state.decodes.seen() } else { &[] };
         let (time, shares) = self.price.mixed(n, seen, &self.chunks);
@@ -337,6 +350,10 @@ impl<D: Decodes> Replica for Engine<D> {
 
     fn release(&mut self, id: Id) {
         self.state.release(id);
+    }
+
+    fn restart(&mut self) {
+        self.state.restart();
     }
 
     fn drain(&mut self, into: &mut Vec<Departure>) {

@@ -72,6 +72,16 @@ impl Error {
         }
     }
 
+    /// The same of a field, with the section that asked for it before its place.
+    pub(crate) fn within(self, section: &str) -> Error {
+        match self {
+            Error::Field { place, field, found, accepted } => {
+                Error::Field { place: format!("{section}, {place}"), field, found, accepted }
+            }
+            other => other,
+        }
+    }
+
     /// An [`Error::Parse`] from a TOML error: file, line and column, and the path of the key where one is known.
     pub(crate) fn toml(place: &str, text: &str, path: &str, error: &toml::de::Error) -> Error {
         let position = error.span().and_then(|span| text.get(..span.start)).map(|before| {

@@ -4,9 +4,11 @@
 //! them, and whoever is answered may send the next. Knows nothing about policies or prices.
 
 mod pools;
+mod scaling;
 mod way;
 
 pub use pools::Pools;
+pub use scaling::Scaling;
 pub use way::Way;
 
 use crate::engine::clock::Ticks;
@@ -31,6 +33,8 @@ pub struct Fleet {
     pub results: Results,
     /// Who computes prompts and who decodes, where those are not the same.
     pub pools: Option<Pools>,
+    /// Who is up, where that varies.
+    pub scaling: Option<Scaling>,
     /// Who takes requests.
     open: Vec<usize>,
     departures: Vec<Departure>,
@@ -40,12 +44,17 @@ impl Fleet {
     /// An idle fleet.
     pub fn new(replicas: Vec<Box<dyn Replica>>, router: Router, ranking: Ranking, results: Results) -> Fleet {
         let open = (0..replicas.len()).collect();
-        Fleet { replicas, router, ranking, results, pools: None, open, departures: Vec::new() }
+        Fleet { replicas, router, ranking, results, pools: None, scaling: None, open, departures: Vec::new() }
     }
 
     /// The same with prefill and decode apart.
     pub fn apart(self, pools: Pools) -> Fleet {
         Fleet { open: pools.prefill().collect(), pools: Some(pools), ..self }
+    }
+
+    /// The same with replicas that start and stop.
+    pub fn scaled(self, scaling: Scaling) -> Fleet {
+        Fleet { scaling: Some(scaling), ..self }
     }
 
     /// Serves `traffic` until every request has ended.
@@ -68,6 +77,9 @@ impl Fleet {
             return Err(Error::Stuck { waiting: stuck.waiting() });
         }
         self.results.close();
+        if let Some(scaling) = &mut self.scaling {
+            scaling.close(self.results.end, &self.replicas);
+        }
         Ok(())
     }
 
@@ -131,6 +143,9 @@ impl Fleet {
     fn deliver(&mut self, traffic: &mut Traffic) {
         let Some(request) = traffic.next() else { return };
         let arrival = self.results.arrive(&request, self.ranking.key(&request));
+        if let Some(scaling) = &mut self.scaling {
+            scaling.look(arrival.at, &mut self.replicas, &mut self.open);
+        }
         let prefix = router::prefix(&request.prompt);
         let index = self.router.choose(request.user, prefix, &self.replicas, &self.open);
         let decoded = self.pools.as_ref().is_none_or(|pools| pools.serves(&self.replicas, &arrival));

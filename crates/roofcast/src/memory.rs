@@ -1,7 +1,7 @@
 //! Memory: what weights, activations and the runtime leave for the KV cache, and how many tokens that is.
 //!
 //! Knows: `KV room = usable × utilization − weights/rank − activation peak − runtime`, per rank of each stage, in whole
-//! blocks, as vLLM counts them. With `ideal`: nominal memory, perfect sharing, nothing reserved.
+//! blocks, as vLLM counts them; a model that drafts stands beside the other, with weights and KV of its own. With `ideal`: nominal memory, perfect sharing, nothing reserved.
 
 use crate::deployment::Deployment;
 use crate::model::mixer::Parts;
@@ -37,6 +37,7 @@ pub struct Rank {
 
 /// KV bytes that a sequence of `context` tokens takes on one rank of stage `stage`.
 pub fn sequence_bytes(deployment: &Deployment, stage: usize, context: u64) -> Bytes {
+    let draft = deployment.draft.as_ref().map_or(Bytes::ZERO, |d| sequence_bytes(d, stage, context));
     let blocks = deployment.stages.get(stage).map(|s| s.blocks.as_slice()).unwrap_or_default();
     blocks
         .iter()
@@ -44,7 +45,7 @@ pub fn sequence_bytes(deployment: &Deployment, stage: usize, context: u64) -> By
             let kept = b.mixer.rank_bytes(deployment.kv, context, parts(deployment, &b.mixer));
             (kept + block_slack(deployment, &b.mixer, context)) * *layers
         })
-        .sum()
+        .fold(draft, |all, layers| all + layers)
 }
 
 /// The memory of the busiest rank of each stage.
@@ -54,7 +55,9 @@ pub fn ranks(deployment: &Deployment) -> Vec<Rank> {
 
 fn rank(deployment: &Deployment, stage: usize) -> Rank {
     let chip = &deployment.accelerator;
-    let weight_bytes = deployment.stages[stage].weight_bytes;
+    let draft = deployment.draft.as_ref().and_then(|d| d.stages.get(stage));
+    let weight_bytes =
+        deployment.stages[stage].weight_bytes + draft.map_or(Bytes::ZERO, |stage| stage.weight_bytes);
     let (budget_bytes, activation_bytes, runtime_bytes) = if deployment.ideal {
         (chip.memory_bytes, Bytes::ZERO, Bytes::ZERO)
     } else {

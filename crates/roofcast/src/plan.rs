@@ -152,6 +152,10 @@ pub fn plan(
         Error::field("spec", "workload", "missing", "[workload] with arrivals, input_len, output_len")
     })?;
     workload.check_steady("spec")?;
+    if spec.engine.speculative.is_some() {
+        let accepted = "left out: a plan reckons a token a step; `roofcast simulate` runs drafts";
+        return Err(Error::field("spec", "engine.speculative", "set", accepted));
+    }
     let search = spec.search.clone().unwrap_or_default();
     let chips = chips(&search, catalog, spec.hardware.accelerator.as_deref())?;
     check_formats(&search)?;

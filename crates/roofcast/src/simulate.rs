@@ -25,7 +25,7 @@ use crate::timeline::series::{Point, Series, together};
 use crate::timeline::trace::Trace;
 use crate::workload::{Traffic, Workload};
 use provision::Provision;
-pub use provision::{FleetUse, PoolUse, Transfers};
+pub use provision::{FleetUse, PoolUse, ScalingUse, Transfers};
 use results::{Results, Sample};
 use serde::Serialize;
 
@@ -130,6 +130,10 @@ pub struct Activity {
     pub cached_tokens: u64,
     /// Tokens computed for seats of a static batch whose request had ended.
     pub idle_tokens: u64,
+    /// Drafts verified.
+    pub drafted_tokens: u64,
+    /// Of these, those that became nobody's output.
+    pub rejected_tokens: u64,
 }
 
 /// What the KV cache was used for, of one replica.
@@ -219,7 +223,7 @@ pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Opti
     let context = mean_context(workload);
     let shared = traffic.shares_prompts();
     let provision = Provision::resolve(deployment, &spec.fleet, place)?;
-    let mut replicas = provision.replicas(context, shared, options.leap)?;
+    let mut replicas = provision.replicas(context, shared, workload.seed, options.leap)?;
     let count = replicas.len() as u64;
     replicas.iter_mut().for_each(|replica| *replica.timeline() = timeline(count, options));
     let engine = &deployment.options.engine;
@@ -230,6 +234,9 @@ pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Opti
     let mut fleet = Fleet::new(replicas, router, ranking, results);
     if let Some(pools) = provision.pools(workload.seed, place)? {
         fleet = fleet.apart(pools);
+    }
+    if let Some(scaling) = provision.autoscaler() {
+        fleet = fleet.scaled(scaling);
     }
     fleet.serve(&mut traffic)?;
     let (config, _) = Config::resolve(&provision.serving, context, shared)?;
@@ -268,8 +275,10 @@ fn report(provision: &Provision, config: &Config, settings: Settings, mut fleet:
     let timelines = fleet.replicas.iter_mut().filter_map(|r| r.timeline().take());
     let (series, traces): (Vec<_>, Vec<_>) = timelines.map(|t| (t.series, t.trace)).unzip();
     let summary = fleet.results.summary(&itl);
-    let times: Vec<TimeShares> =
-        fleet.replicas.iter_mut().map(|replica| time(replica.as_mut(), end)).collect();
+    let up = |index| fleet.scaling.as_ref().map_or(end, |scaling| scaling.lasted(index));
+    let replicas = fleet.replicas.iter_mut().enumerate();
+    let times: Vec<TimeShares> = replicas.map(|(index, replica)| time(replica.as_mut(), up(index))).collect();
+    let used = provision::used(provision, &fleet, &times, summary.duration);
     let tallies: Vec<&Tally> = fleet.replicas.iter().map(|r| r.tally()).collect();
     // Batch and cache are those of the replicas that decode.
     let serving = &tallies[provision.prefillers() as usize..];
@@ -288,8 +297,8 @@ fn report(provision: &Provision, config: &Config, settings: Settings, mut fleet:
         kv_cache: cache_use(config, serving, mean_tokens),
         time: times.iter().copied().fold(TimeShares::default(), TimeShares::plus),
         limit_tpot_ms,
-        expense: expense(provision, &summary, &times),
-        fleet: provision::used(provision, &fleet, &times),
+        expense: expense(provision, &summary, &times, used.autoscale),
+        fleet: used,
         load,
         summary,
         latencies: fleet.results.latencies(),
@@ -335,6 +344,8 @@ fn activity(tallies: &[&Tally]) -> Activity {
         swapped_tokens: sum(|t| t.swapped_tokens),
         cached_tokens: sum(|t| t.cached_tokens),
         idle_tokens: sum(|t| t.idle_tokens),
+        drafted_tokens: sum(|t| t.drafted_tokens),
+        rejected_tokens: sum(|t| t.rejected_tokens),
     }
 }
 
@@ -354,23 +365,32 @@ fn cache_use(config: &Config, tallies: &[&Tally], mean_tokens: f64) -> CacheUse 
     }
 }
 
-fn time(replica: &mut dyn Replica, end: Ticks) -> TimeShares {
+/// What a replica's time went to, which was up for `up`.
+fn time(replica: &mut dyn Replica, up: Ticks) -> TimeShares {
     let Shares { memory, compute, communication, host } = replica.shares();
+    let busy = memory + compute + communication + host + replica.tally().swapping;
     TimeShares {
         memory_s: memory.seconds(),
         compute_s: compute.seconds(),
         communication_s: communication.seconds(),
         host_s: host.seconds(),
         swap_s: replica.tally().swapping.seconds(),
-        idle_s: (replica.tally().idle + (end - replica.clock())).seconds(),
+        idle_s: (up - busy).seconds(),
     }
 }
 
-fn expense(provision: &Provision, summary: &Summary, times: &[TimeShares]) -> Expense {
+fn expense(
+    provision: &Provision,
+    summary: &Summary,
+    times: &[TimeShares],
+    scaling: Option<ScalingUse>,
+) -> Expense {
     let chip = &provision.serving.accelerator;
     let accelerators = |index: usize| provision.accelerators(index) as f64;
     let count: f64 = (0..times.len()).map(accelerators).sum();
-    let dollars_per_hour = chip.price.as_ref().map(|p| p.usd_per_hour * count);
+    // Those that start and stop cost while they are up.
+    let paid = scaling.map_or(count, |s| accelerators(0) * s.mean_replicas);
+    let dollars_per_hour = chip.price.as_ref().map(|p| p.usd_per_hour * paid);
     let tokens = summary.total_output_tokens as f64;
     let powered =
         |(index, t): (usize, &TimeShares)| accelerators(index) * (t.busy_s() + IDLE_POWER * t.idle_s);

@@ -4,8 +4,10 @@
 //! [`crate::deployment`] and [`crate::plan`].
 
 mod fleet;
+mod speculative;
 
-pub use fleet::{FleetSpec, LinkKind, PoolSpec};
+pub use fleet::{AutoscaleSpec, FleetSpec, LinkKind, PoolSpec};
+pub use speculative::SpeculativeSpec;
 
 use crate::error::{Error, Result};
 use crate::precision::Dtype;
@@ -134,6 +136,8 @@ pub struct EngineSpec {
     pub swap_space: Option<f64>,
     /// What `static` and `orca` reserve for a request.
     pub reservation: ReservationKind,
+    /// Drafts that the model verifies; none where absent.
+    pub speculative: Option<SpeculativeSpec>,
 }
 
 impl EngineSpec {

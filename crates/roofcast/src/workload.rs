@@ -10,7 +10,7 @@ pub mod length;
 pub mod prediction;
 pub mod prefix;
 pub mod preset;
-mod random;
+pub(crate) mod random;
 mod sessions;
 pub mod trace;
 pub mod traffic;

@@ -21,8 +21,12 @@ mod invariants;
 mod measured;
 #[path = "suite/models.rs"]
 mod models;
+#[path = "suite/scaling.rs"]
+mod scaling;
 #[path = "suite/seeds.rs"]
 mod seeds;
+#[path = "suite/speculation.rs"]
+mod speculation;
 #[path = "suite/summary.rs"]
 mod summary;
 #[path = "suite/support.rs"]

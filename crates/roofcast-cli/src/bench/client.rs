@@ -212,8 +212,10 @@ impl Client {
                     return Ok((parts, Incoming { body, connection }));
                 }
                 Err(mut e) => {
-                    // Where it was closed before anything was sent, another connection may do.
-                    if fresh || e.take_message().is_none() {
+                    // Servers close kept connections without a word, llama.cpp's after each stream: where nothing
+                    // was sent, or nothing came back, another connection may do.
+                    let closed = e.take_message().is_some() || e.error().is_incomplete_message();
+                    if fresh || !closed {
                         return Err(failure(e.error()));
                     }
                 }

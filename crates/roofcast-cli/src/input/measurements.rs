@@ -2,17 +2,23 @@
 //!
 //! Knows: which file is which, by its suffix. What is in them is the library's.
 
-use super::text;
+use super::{folder, local, text};
 use crate::args::RunsArgs;
 use anyhow::Result;
 use roofcast::measurement::benchmark::{Load, Subject, of_records, of_result};
 use roofcast::measurement::{self, Measurement};
 use roofcast::parallelism::Request;
 use roofcast::{Catalog, Error};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The points of all files.
-pub(crate) fn read(files: &[PathBuf], runs: &RunsArgs, catalog: &Catalog) -> Result<Vec<Measurement>> {
+pub(crate) fn read(
+    files: &[PathBuf],
+    runs: &RunsArgs,
+    catalog: &mut Cow<'static, Catalog>,
+) -> Result<Vec<Measurement>> {
     let mut rows = Vec::new();
     for path in files {
         rows.extend(of_file(path, &text(path)?, runs, catalog)?);
@@ -25,7 +31,7 @@ pub(crate) fn of_file(
     path: &Path,
     text: &str,
     runs: &RunsArgs,
-    catalog: &Catalog,
+    catalog: &mut Cow<'static, Catalog>,
 ) -> Result<Vec<Measurement>> {
     let place = path.display().to_string();
     Ok(match path.extension().and_then(|e| e.to_str()) {
@@ -34,17 +40,37 @@ pub(crate) fn of_file(
             let (subject, load) = (subject(&place, runs, catalog)?, load(&place, runs)?);
             vec![of_records(&place, text, &subject, load)?]
         }
-        _ => measurement::read(&place, text)?,
+        _ => table(path, text, catalog)?,
     })
 }
 
-/// What the flags say that runs ran on; both names must be the catalog's.
-fn subject(place: &str, runs: &RunsArgs, catalog: &Catalog) -> Result<Subject> {
+/// The rows of a CSV. Accelerators and models that they name by a path, which counts from the file's folder, join the
+/// catalog.
+fn table(path: &Path, text: &str, catalog: &mut Cow<'static, Catalog>) -> Result<Vec<Measurement>> {
+    let mut ids: BTreeMap<String, String> = BTreeMap::new();
+    let mut rows = measurement::read(&path.display().to_string(), text)?;
+    for row in &mut rows {
+        for name in [&mut row.hardware, &mut row.model] {
+            let id = match ids.get(name) {
+                Some(id) => id.clone(),
+                None => local(name, folder(Some(path)), catalog)?,
+            };
+            ids.insert(std::mem::replace(name, id.clone()), id);
+        }
+    }
+    Ok(rows)
+}
+
+/// What the flags say that runs ran on: names of the catalog, or paths.
+fn subject(place: &str, runs: &RunsArgs, catalog: &mut Cow<'static, Catalog>) -> Result<Subject> {
     let needed = |flag: &str, value: &Option<String>, accepted: &str| {
         value.clone().ok_or_else(|| Error::field(place, flag, "missing", accepted))
     };
-    let model = needed("--model", &runs.model, "a catalog id: the run does not say what ran")?;
+    let model =
+        needed("--model", &runs.model, "a catalog id or a config.json: the run does not say what ran")?;
     let hardware = needed("--hardware", &runs.hardware, "an accelerator, as h100-sxm: the run does not say")?;
+    let model = local(&model, Path::new(""), catalog)?;
+    let hardware = local(&hardware, Path::new(""), catalog)?;
     catalog.model(&model)?;
     catalog.accelerator(&hardware)?;
     Ok(Subject {

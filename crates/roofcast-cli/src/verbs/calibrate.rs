@@ -13,6 +13,7 @@ use roofcast::kernel::Kernels;
 use roofcast::measurement::Measurement;
 use roofcast::validate::{Report, report};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::process::ExitCode;
 
 #[derive(Default, Serialize)]
@@ -26,8 +27,8 @@ struct Answer {
 }
 
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
-    let catalog = input::catalog(&args.catalog)?;
-    let (kernels, rows) = read(args, &catalog)?;
+    let mut catalog = input::catalog(&args.catalog)?;
+    let (kernels, rows) = read(args, &mut catalog)?;
     let source = args.source.clone().unwrap_or_else(|| {
         let names: Vec<_> = args.files.iter().map(|f| f.display().to_string()).collect();
         names.join(", ")
@@ -52,7 +53,10 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Kernel times and measured points, each file by what it has.
-fn read(args: &CalibrateArgs, catalog: &Catalog) -> anyhow::Result<(Kernels, Vec<Measurement>)> {
+fn read(
+    args: &CalibrateArgs,
+    catalog: &mut Cow<'static, Catalog>,
+) -> anyhow::Result<(Kernels, Vec<Measurement>)> {
     let mut all = Kernels::default();
     let mut rows = Vec::new();
     for path in &args.files {

@@ -17,6 +17,8 @@ use roofcast::spec::{CostKind, Objective};
 use roofcast::workload::{Arrivals, Workload};
 use roofcast::{Catalog, Deployment, Model, Spec};
 use serde::Serialize;
+use std::borrow::Cow;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -33,11 +35,12 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
-    let catalog = input::catalog(&args.catalog)?;
+    let mut catalog = input::catalog(&args.catalog)?;
     let mut spec = match &args.spec {
         Some(path) => input::spec(Some(path))?,
         None => Spec::parse("the default plan", DEFAULT_SPEC)?,
     };
+    searched(args, &mut spec, &mut catalog)?;
     if let Some(cost) = args.cost {
         spec.engine.cost = if cost == CostArg::Limit { CostKind::Limit } else { CostKind::Forecast };
     }
@@ -67,6 +70,20 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
         show::text(&people(&spec, &model, &catalog, &found)?)?;
     }
     Ok(if found.best.is_some() { ExitCode::SUCCESS } else { exit::infeasible() })
+}
+
+/// Accelerators by flag or spec, each by its id.
+fn searched(args: &PlanArgs, spec: &mut Spec, catalog: &mut Cow<'static, Catalog>) -> Result<()> {
+    let folder = input::folder(args.spec.as_deref());
+    if let Some(name) = &args.hardware {
+        spec.search.get_or_insert_default().accelerators =
+            vec![input::accelerator(name, Path::new(""), catalog)?];
+    }
+    let search = spec.search.iter_mut().flat_map(|s| &mut s.accelerators);
+    for name in search.chain(&mut spec.hardware.accelerator) {
+        *name = input::accelerator(name, folder, catalog)?;
+    }
+    Ok(())
 }
 
 /// Progress on a terminal, nothing in a pipe; short searches end before it is drawn.

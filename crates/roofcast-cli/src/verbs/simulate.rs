@@ -114,7 +114,7 @@ fn csv_row(name: &str, s: &roofcast::summary::Statistics) -> Vec<String> {
 
 fn people(deployment: &Deployment, s: &Simulation) -> String {
     let mut text = about(deployment, s).title();
-    text += &table::pairs(&[
+    let mut pairs = vec![
         ("requests", requests(s)),
         ("throughput", throughput(s)),
         ("fleet", fleet(s)),
@@ -123,7 +123,11 @@ fn people(deployment: &Deployment, s: &Simulation) -> String {
         ("time", time(s)),
         ("preemptions", preemptions(s)),
         ("cost", expense(s)),
-    ]);
+    ];
+    if s.activity.drafted_tokens > 0 {
+        pairs.insert(4, ("drafts", drafts(s)));
+    }
+    text += &table::pairs(&pairs);
     let rows = latencies(s).map(|(name, s)| {
         let figures = [s.mean, s.median, s.p90, s.p95, s.p99].map(significant);
         [name.to_uppercase()].into_iter().chain(figures).collect::<Vec<_>>()
@@ -155,6 +159,9 @@ fn requests(s: &Simulation) -> String {
 fn longest(s: &Simulation) -> String {
     let tokens = |n: u32| grouped(u64::from(n));
     let settings = &s.settings;
+    if s.fleet.prefill.is_some() {
+        return "what the replicas of both pools hold".to_owned();
+    }
     let context = format!("{} tokens", tokens(settings.max_model_len));
     if settings.enable_chunked_prefill || settings.max_num_batched_tokens >= settings.max_model_len {
         return context;
@@ -193,12 +200,28 @@ fn steps(s: &Simulation) -> String {
     )
 }
 
+fn drafts(s: &Simulation) -> String {
+    let a = &s.activity;
+    let accepted = 1.0 - a.rejected_tokens as f64 / a.drafted_tokens as f64;
+    format!("{} verified, {} became output", grouped(a.drafted_tokens), percent(accepted))
+}
+
 /// The replicas that serve, by pools.
 fn fleet(s: &Simulation) -> String {
     let f = &s.fleet;
     let pool = |p: &PoolUse| {
         format!("{} × {} accelerators, busy {} of the time", p.replicas, p.accelerators_each, percent(p.busy))
     };
+    if let Some(a) = &f.autoscale {
+        return format!(
+            "{}; {} up in the mean and {} at most, {} started, {} stopped",
+            pool(&f.serving),
+            significant(a.mean_replicas),
+            a.max_replicas,
+            grouped(a.started),
+            grouped(a.stopped)
+        );
+    }
     match (&f.prefill, &f.transfers) {
         (Some(prefill), Some(t)) => format!(
             "prefill {}; decode {}; {} caches handed over, {} ms each",

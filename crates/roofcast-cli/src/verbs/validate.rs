@@ -25,10 +25,10 @@ struct Answer {
 const WORST: usize = 10;
 
 pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
-    let catalog = input::catalog(&args.catalog)?;
+    let mut catalog = input::catalog(&args.catalog)?;
     let calibration = input::calibration(args.calibration.as_deref())?;
     let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = args.files.iter().cloned().partition(|f| f.is_dir());
-    let mut rows = input::measurements::read(&files, &args.runs, &catalog)?;
+    let mut rows = input::measurements::read(&files, &args.runs, &mut catalog)?;
     if let Some(words) = &args.group {
         keep(&mut rows, words)?;
     }

@@ -36,6 +36,29 @@ fn flags_that_cannot_be() {
 }
 
 #[test]
+fn fleets_and_drafts_that_cannot_be() {
+    let base = std::fs::read_to_string(crate::support::root().join("examples/speculative.toml")).unwrap();
+    let small = "meta-llama/Llama-3.2-1B-Instruct";
+    for (from, to, says) in [
+        (small, "nope/nope", ["nope/nope", "roofcast catalog"]),
+        ("acceptance_rate = 0.7", "acceptance_rate = 7", ["`acceptance_rate` is 7", "0 to 1"]),
+        ("num_speculative_tokens = 4", "num_speculative_tokens = -1", [":11:", "num_speculative_tokens"]),
+        ("count = 4", "count = 4\n[fleet]\nrouter = \"x\"", ["fleet.router", "least_loaded"]),
+        (
+            "count = 4",
+            "count = 4\n[fleet.autoscale]\ntarget_in_flight = 1\nmax_replicas = 2\nstartup_s = 1\nidle_s = 1",
+            ["`count` is 4", "fleet.autoscale has max_replicas"],
+        ),
+    ] {
+        let (_folder, path) = file("spec.toml", base.replacen(from, to, 1).as_bytes());
+        refused(&format!("simulate {path}"), &says);
+    }
+    let (_folder, path) =
+        file("spec.toml", base.replace("closed_loop", "poisson").replace("concurrency", "rate").as_bytes());
+    refused(&format!("plan {path}"), &["engine.speculative", "roofcast simulate"]);
+}
+
+#[test]
 fn configs_that_cannot_be() {
     let cases: [(&[u8], &[&str]); 9] = [
         (b"{\"hidden_size\": -3, \"num_hidden_layers\": 2}", &["`hidden_size` is -3"]),

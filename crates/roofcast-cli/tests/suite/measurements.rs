@@ -66,19 +66,19 @@ fn what_a_run_does_not_say_must_be_said() {
 #[test]
 fn measured_points_are_drawn_beside_forecast_and_limit() {
     let mut text = "source,kind,model,hardware,weights,context_len,concurrency,tpot_ms\n".to_owned();
-    for (source, batch) in [("a", 1), ("a", 2), ("a", 4), ("b", 1)] {
+    for (source, batch) in [("left", 1), ("left", 2), ("left", 4), ("right", 1)] {
         text += &format!("{source},decode_step,llama-3.1-8b,h100-sxm,fp8,512,{batch},8\n");
     }
     let (folder, rows) = file("rows.csv", text.as_bytes());
     let out = folder.path().join("out.svg");
     let path = out.display();
     let run =
-        super::support::run(["validate", &rows, "--group", "A | DECODE_step", "--svg", &path.to_string()]);
+        super::support::run(["validate", &rows, "--group", "LEFT decode_step", "--svg", &path.to_string()]);
     assert_eq!(run.code, 0, "{}", run.err);
     assert!(run.out.starts_with("forecast: 3 of 3 rows"), "{}", run.out);
     let svg = std::fs::read_to_string(&out).unwrap();
     assert_eq!((svg.matches("<circle").count(), svg.matches("<polyline").count()), (3, 2));
-    for (arguments, says) in [("--group b", ["--svg", "three"]), ("--group c", ["--group", "c"])] {
+    for (arguments, says) in [("--group right", ["--svg", "three"]), ("--group up", ["--group", "up"])] {
         let run = roofcast(&format!("validate {rows} --svg {path} {arguments}"));
         assert_eq!(run.code, 2, "{arguments}");
         assert!(says.iter().all(|s| run.err.contains(s)), "{}", run.err);

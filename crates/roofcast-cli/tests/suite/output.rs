@@ -136,10 +136,12 @@ fn every_key_of_every_schema_is_documented() {
         "simulate --requests 100",
         "simulate --requests 100 --sweep seed=1,2",
         "simulate examples/fleet-pools.toml --requests 100",
+        "simulate examples/fleet-autoscale.toml --requests 100",
         "catalog",
         "catalog h100-sxm",
         "catalog llama-3.1-8b",
         "conformance fuzz/corpus/trace/tiny",
+        "hardware measure --quick --threads 1",
         "validate examples/measured.csv",
         "calibrate examples/measured.csv",
     ];

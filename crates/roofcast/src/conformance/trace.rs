@@ -223,6 +223,8 @@ fn settings(place: &str, s: &Settings, async_scheduling: bool) -> Result<Config>
         scheduler_reserve_full_isl: s.scheduler_reserve_full_isl,
         watermark: s.watermark,
         async_scheduling,
+        num_speculative_tokens: 0,
+        num_lookahead_tokens: 0,
     })
 }
 

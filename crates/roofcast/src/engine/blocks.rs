@@ -6,6 +6,7 @@
 
 use super::clock::Ticks;
 use super::price::{Chunk, Price, Shares};
+use super::speculation::Speculation;
 use super::state::Arrival;
 use super::tally::Tally;
 use super::{Departure, Replica};
@@ -21,6 +22,7 @@ pub struct Blocks {
     scheduler: Scheduler,
     config: vllm::Config,
     price: Price,
+    speculation: Option<Speculation>,
     clock: Ticks,
     tally: Tally,
     requests: Vec<Life>,
@@ -40,15 +42,18 @@ struct Life {
     last: Ticks,
     preemptions: u32,
     cached: u64,
+    /// Tokens sampled.
+    generated: u64,
 }
 
 impl Blocks {
     /// An idle engine.
-    pub fn new(config: vllm::Config, price: Price) -> Blocks {
+    pub fn new(config: vllm::Config, price: Price, speculation: Option<Speculation>) -> Blocks {
         Blocks {
             scheduler: Scheduler::new(config.clone()),
             config,
             price,
+            speculation,
             clock: Ticks::ZERO,
             tally: Tally::default(),
             requests: Vec::new(),
@@ -71,17 +76,18 @@ impl Blocks {
         let (mut decodes, mut chunks, mut new) = (0, Vec::new(), 0);
         for work in &step.work {
             new += work.new;
-            if work.new == 1 && work.decodes && work.samples {
+            if decodes_one(work) && work.drafts == 0 {
                 decodes += 1;
                 seen.iter_mut().zip(&reaches).for_each(|(seen, reach)| *seen += work.context.min(*reach));
             } else {
                 let (new, context) = (work.new as u32, work.context as u32);
-                chunks.push(Chunk { new, context, samples: work.samples });
+                let sampled = if work.drafts > 0 { new } else { u32::from(work.samples) };
+                chunks.push(Chunk { new, context, sampled });
             }
         }
         let held: u64 = step.work.iter().map(|w| w.context - w.new).sum();
         self.tally.steps += 1;
-        self.tally.decode_steps += u64::from(decodes > 0);
+        self.tally.decode_steps += u64::from(step.work.iter().any(decodes_one));
         self.tally.scheduled_tokens += new;
         self.tally.running_steps += step.work.len() as u64;
         self.tally.running_peak = self.tally.running_peak.max(step.work.len() as u64);
@@ -90,7 +96,7 @@ impl Blocks {
         let shared = self.scheduler.shared_tokens();
         self.tally.shared_steps += u128::from(shared);
         self.tally.slack_steps += u128::from((room + shared).saturating_sub(held));
-        if chunks.is_empty() {
+        if chunks.is_empty() && self.speculation.is_none() {
             let price = self.price.decode(decodes);
             let attending: u64 = price.slope.iter().zip(&seen).map(|(s, c)| s * c).sum();
             let time = price.fixed + attending;
@@ -99,17 +105,36 @@ impl Blocks {
             self.tell(step, Ticks::from(time), bound);
             return Ticks::from(time);
         }
-        let (time, shares) = self.price.mixed(decodes, &seen, &chunks);
+        let (_, mut shares) = self.price.mixed(decodes, &seen, &chunks);
+        if let Some(speculation) = &mut self.speculation {
+            shares = shares.plus(drafting(speculation, step, shares));
+        }
+        let time = Ticks::from(shares.total());
         self.tally.mixed.add(shares);
         self.tell(step, time, shares.largest());
         time
+    }
+
+    /// Which drafts of a step are accepted: none beyond what a request is to say.
+    fn verify(&mut self, step: &mut Step) {
+        for work in step.work.iter_mut().filter(|w| w.samples) {
+            let life = &mut self.requests[work.id];
+            let left = u64::from(life.arrival.output) - life.generated;
+            if let Some(speculation) = self.speculation.as_mut().filter(|_| work.drafts > 0) {
+                let accepted = speculation.accepted(life.arrival.number, life.generated, work.drafts);
+                work.accepted = accepted.min(left - 1);
+                self.tally.drafted_tokens += work.drafts;
+                self.tally.rejected_tokens += work.drafts - work.accepted;
+            }
+            life.generated += 1 + work.accepted;
+        }
     }
 
     /// Tells the timeline of a step that takes `time`.
     fn tell(&mut self, step: &Step, time: Ticks, bound: &'static str) {
         let used = self.usable() - self.scheduler.free_blocks();
         let Some(timeline) = &mut self.timeline else { return };
-        let prompts = || step.work.iter().filter(|w| !(w.new == 1 && w.samples));
+        let prompts = || step.work.iter().filter(|w| w.drafts == 0 && !(w.new == 1 && w.samples));
         timeline.computed(&Segment {
             start: self.clock,
             end: self.clock + time,
@@ -119,7 +144,7 @@ impl Blocks {
             waiting: self.scheduler.waiting_count(),
             pieces: prompts().count() as u64,
             prefill_tokens: prompts().map(|w| w.new).sum(),
-            output_tokens: step.work.iter().filter(|w| w.samples).count() as u64,
+            output_tokens: step.work.iter().filter(|w| w.samples).map(|w| 1 + w.accepted).sum(),
             blocks: [used; 2],
             bound,
         });
@@ -133,7 +158,8 @@ impl Blocks {
 
     /// Ends the oldest step under way.
     fn deliver(&mut self) {
-        let Some(step) = self.pending.pop_front() else { return };
+        let Some(mut step) = self.pending.pop_front() else { return };
+        self.verify(&mut step);
         if !step.work.is_empty() {
             let time = self.compute(&step);
             self.clock += time;
@@ -184,6 +210,24 @@ impl Blocks {
         self.tally.recomputed_tokens += step.dropped;
         self.tally.blocks_peak = self.tally.blocks_peak.max(self.usable() - self.scheduler.free_blocks());
     }
+}
+
+/// Whether a sequence goes on from its last token, with or without drafts.
+fn decodes_one(work: &vllm::Work) -> bool {
+    work.decodes && work.samples && work.new == 1 + work.drafts
+}
+
+/// What drafting takes after a step that took `shares`.
+fn drafting(speculation: &mut Speculation, step: &Step, shares: Shares<u64>) -> Shares<u64> {
+    let sampling = step.work.iter().filter(|w| w.samples);
+    let sampling: Vec<u64> = sampling.map(|w| w.context + 1 - (w.drafts - w.accepted)).collect();
+    let prompts = step.work.iter().filter(|w| !decodes_one(w));
+    let chunk = |w: &vllm::Work| Chunk {
+        new: w.new as u32,
+        context: w.context as u32,
+        sampled: u32::from(w.samples),
+    };
+    speculation.drafting(&sampling, &prompts.map(chunk).collect::<Vec<_>>(), shares)
 }
 
 impl Replica for Blocks {
@@ -249,6 +293,12 @@ impl Replica for Blocks {
             self.deliver();
         }
         !stuck
+    }
+
+    fn restart(&mut self) {
+        self.scheduler = Scheduler::new(self.config.clone());
+        self.pending.clear();
+        self.leaving.clear();
     }
 
     fn drain(&mut self, into: &mut Vec<Departure>) {

@@ -118,6 +118,8 @@ impl Config {
 
     /// The same settings for the scheduler that knows every block.
     pub fn vllm(&self, spec: &EngineSpec) -> vllm::Config {
+        let drafts = spec.speculative.as_ref();
+        let modelled = drafts.filter(|s| s.draft_model.is_some());
         vllm::Config {
             block_size: u64::from(self.block_size),
             num_gpu_blocks: u32::try_from(self.blocks + 1).unwrap_or(u32::MAX),
@@ -137,6 +139,8 @@ impl Config {
             scheduler_reserve_full_isl: self.scheduler_reserve_full_isl,
             watermark: spec.watermark.unwrap_or(0.0),
             async_scheduling: spec.async_scheduling.unwrap_or(false),
+            num_speculative_tokens: drafts.map_or(0, |s| s.num_speculative_tokens),
+            num_lookahead_tokens: modelled.map_or(0, |s| s.num_speculative_tokens),
         }
     }
 

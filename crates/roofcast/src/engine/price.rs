@@ -20,16 +20,17 @@ use crate::operator::collective::{communication, slowest};
 use crate::operator::{Batch, Family, Sequences, Work, work};
 use crate::spec::CostKind;
 use crate::units::Picoseconds;
+use std::borrow::Cow;
 
-/// A piece of a prompt in a step.
+/// A piece of a prompt in a step, or a token and drafts that follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk {
     /// Tokens that it computes.
     pub new: u32,
     /// Tokens that the sequence has then, the new ones among them.
     pub context: u32,
-    /// Whether it ends what the sequence has to compute before it samples.
-    pub samples: bool,
+    /// Rows of it that are sampled: one where it ends what the sequence has to compute first, all where it verifies drafts.
+    pub sampled: u32,
 }
 
 /// What binds: index into sums of time.
@@ -69,7 +70,27 @@ impl Shares<u128> {
 }
 
 impl Shares<u64> {
-    fn total(&self) -> u64 {
+    /// Both one after the other.
+    pub fn plus(self, other: Shares<u64>) -> Shares<u64> {
+        Shares {
+            memory: self.memory + other.memory,
+            compute: self.compute + other.compute,
+            communication: self.communication + other.communication,
+            host: self.host + other.host,
+        }
+    }
+
+    /// So many times as long.
+    pub fn scaled(self, factor: f64) -> Shares<u64> {
+        let scaled = |share: u64| share as f64 * factor;
+        let Shares { memory, compute, communication, host } = self;
+        let scaled = [memory, compute, communication, host].map(scaled);
+        let [memory, compute, communication, host] = scaled;
+        Shares { memory, compute, communication, host }.whole()
+    }
+
+    /// All of it.
+    pub fn total(&self) -> u64 {
         self.memory + self.compute + self.communication + self.host
     }
 
@@ -307,21 +328,34 @@ impl Price {
     /// What a microbatch with its part of the `n` decodes and with `chunks` takes through all stages.
     fn passed(&self, n: u64, seen: &[u64], chunks: &[Chunk]) -> Shares<u64> {
         let mut shares = Shares::<f64>::default();
+        let attending = self.attending(chunks);
         let probed =
-            if self.closed { Vec::new() } else { Probe { deployment: &self.deployment }.chunks(chunks) };
+            if self.closed { Vec::new() } else { Probe { deployment: &self.deployment }.chunks(&attending) };
         let new: u64 = chunks.iter().map(|c| u64::from(c.new)).sum();
-        let sampled = chunks.iter().filter(|c| c.samples).count() as u64;
+        let sampled = chunks.iter().map(|c| u64::from(c.sampled)).sum();
+        let sampling = chunks.iter().filter(|c| c.sampled > 0).count() as u64;
         let load = Load { seen, share: self.share(n), new, sampled, probed: &probed };
         let one = self.microbatch(n);
         self.ladder.add(self.rows(one + new) as f64, &mut shares);
         for op in &self.ops {
-            self.add(op, one, chunks, &mut shares, Some(&load));
+            self.add(op, one, &attending, &mut shares, Some(&load));
         }
-        self.add_overheads(one + sampled, one + new, &mut shares);
-        if chunks.iter().any(|c| c.new > 1) {
+        self.add_overheads(one + sampling, one + new, &mut shares);
+        if chunks.iter().any(|c| c.new > c.sampled.max(1)) {
             shares.host += self.prefill;
         }
         shares.whole()
+    }
+
+    /// Chunks that the busiest data-parallel rank attends to: every piece of a prompt, and of the sequences that verify
+    /// drafts, which are spread evenly, its part.
+    fn attending<'a>(&self, chunks: &'a [Chunk]) -> Cow<'a, [Chunk]> {
+        let ranks = self.deployment.parallelism.attention_dp as usize;
+        if ranks == 1 {
+            return Cow::Borrowed(chunks);
+        }
+        let (verifying, prompts): (Vec<Chunk>, Vec<Chunk>) = chunks.iter().partition(|c| c.sampled > 1);
+        Cow::Owned(prompts.into_iter().chain(verifying.into_iter().step_by(ranks)).collect())
     }
 
     /// What most of a step of `n` decodes goes to, of which what they see takes `attending`.
@@ -560,11 +594,14 @@ mod tests {
     use std::sync::Arc;
 
     fn deployment(model: &str, chip: &str, tp: u64) -> Deployment {
+        spread_out(model, chip, Request { count: Some(tp), tp: Some(tp), ..Request::default() })
+    }
+
+    fn spread_out(model: &str, chip: &str, parallelism: Request) -> Deployment {
         let catalog = crate::Catalog::embedded().unwrap();
         let entry = catalog.model(model).unwrap();
         let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
         let accelerator = Arc::new(catalog.accelerator(chip).unwrap().clone());
-        let parallelism = Request { count: Some(tp), tp: Some(tp), ..Request::default() };
         Deployment::resolve(model, accelerator, &Options { parallelism, ..Options::default() }).unwrap()
     }
 
@@ -588,7 +625,7 @@ mod tests {
                 let mut chunks = Vec::new();
                 if new > 0 {
                     groups.push(Sequences { count: 1, new, context: prompt });
-                    chunks.push(Chunk { new: new as u32, context: prompt as u32, samples: true });
+                    chunks.push(Chunk { new: new as u32, context: prompt as u32, sampled: 1 });
                 }
                 let expected =
                     cost(&deployment, &Batch { groups }, Utilization::FULL).limit_with_communication.ms();
@@ -607,6 +644,36 @@ mod tests {
             }
         }
     }
+
+    /// Sequences that verify four drafts each are priced as the cost model prices five tokens of each, with data-parallel
+    /// attention, too. It samples one row of each where these sample five; few enough to hide behind the bytes of lm_head.
+    #[test]
+    fn verifying_is_the_cost_models() {
+        let spread = Request { count: Some(8), tp: Some(1), attention_dp: Some(8), ..Request::default() };
+        let plain = Request { count: Some(4), tp: Some(4), ..Request::default() };
+        for (model, chip, parallelism) in [
+            ("meta-llama/Llama-3.1-70B-Instruct", "h100-sxm", plain),
+            ("openai/gpt-oss-120b", "h100-sxm", plain),
+            ("deepseek-ai/DeepSeek-V3", "h200-sxm", spread),
+            ("Qwen/Qwen3-30B-A3B", "h100-sxm", spread),
+        ] {
+            let deployment = spread_out(model, chip, parallelism);
+            let price = Price::new(&deployment, CostKind::Limit);
+            for (n, context) in [(8, 5), (16, 300), (32, 9000)] {
+                let groups = vec![Sequences { count: n, new: 5, context }];
+                let expected =
+                    cost(&deployment, &Batch { groups }, Utilization::FULL).limit_with_communication;
+                let chunk = Chunk { new: 5, context: context as u32, sampled: 5 };
+                let none = vec![0; price.reaches().len()];
+                let found = price.mixed(0, &none, &vec![chunk; n as usize]).0;
+                assert!(
+                    (found.ms() / expected.ms() - 1.0).abs() < 1e-6,
+                    "{model} {n} {context}: {found:?} {expected:?}"
+                );
+            }
+        }
+    }
+
     /// Two equal stages on a machine of 100 TFLOP/s, 1 TB/s and links of 100 GB/s.
     #[test]
     fn two_stages_by_hand() {
@@ -638,7 +705,7 @@ mod tests {
         close(decode(&mut price, 7, 1000), weights + 4.0 * (0.131_072 + row));
         // Two prompts of 4000 tokens are in a microbatch each: both take what one takes alone, half of what one machine
         // would need, and the decodes beside them lengthen it.
-        let chunk = Chunk { new: 4000, context: 4000, samples: true };
+        let chunk = Chunk { new: 4000, context: 4000, sampled: 1 };
         let mixed = |n: u64, chunks: &[Chunk]| price.mixed(n, &[n * 1000], chunks).0.ms();
         // The layers' matrices take 2 × 6,979,321,856 FLOP a token at 100 TFLOP/s, lm_head's one row its bytes.
         let layers = 2.0 * 6_979_321_856.0 * 4000.0 / 100e12 * 1e3;

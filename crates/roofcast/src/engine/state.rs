@@ -140,7 +140,7 @@ impl<D: Decodes> State<D> {
             prefills: Vec::new(),
             stack: Vec::new(),
             free: config.blocks,
-            identity: config.prefix_caching.then(|| Identity::new(config.blocks, config.block_size)),
+            identity: identity(&config),
             orders: 0,
             moved: 0,
             parked: 0,
@@ -149,6 +149,11 @@ impl<D: Decodes> State<D> {
             guests: guests::Guests::default(),
             config,
         }
+    }
+
+    /// Forgets what is cached; nobody is there.
+    pub fn restart(&mut self) {
+        self.identity = identity(&self.config);
     }
 
     /// A request joins the queue; `prefix` is what others may have of it.
@@ -612,17 +617,24 @@ impl<D: Decodes> State<D> {
     }
 
     /// Counts, for every step in which a sequence decoded up to `computed` tokens, the room of its blocks that no token
-    /// stood in when the step began: in a step that begins with c tokens, ⌈(c + 1)/b⌉ b − c of blocks of b.
+    /// stood in when the step began: in a step that begins with c tokens, ⌈(c + 1)/b⌉ b − c of blocks of b. Where it has
+    /// reserved its room, that is all it has: what a static batch computes beyond an answer's end stands nowhere.
     fn count_slack(&mut self, id: Id, computed: u32) {
         let s = &self.sequences[id as usize];
         let block = u128::from(self.config.block_size);
         let (from, to) = (u128::from(s.computed), u128::from(computed));
-        self.tally.slack_steps += if self.grows() {
-            slack_below(to, block) - slack_below(from, block)
-        } else {
-            let tokens = (from + to).saturating_sub(1) * (to - from) / 2;
-            (u128::from(s.held) * block * (to - from)).saturating_sub(tokens)
-        };
+        if self.grows() {
+            self.tally.slack_steps += slack_below(to, block) - slack_below(from, block);
+            return;
+        }
+        let room = u128::from(s.held) * block;
+        let steps = to - from;
+        let tokens = sum_below(to) - sum_below(from);
+        // Σ min(c, room) over c < n.
+        let within = |n: u128| sum_below(n.min(room)) + n.saturating_sub(room) * room;
+        let standing = within(to) - within(from);
+        self.tally.token_steps -= tokens - standing;
+        self.tally.slack_steps += room * steps - standing;
     }
 
     /// Tokens in the cache that sequences hold beyond the first that holds them.
@@ -635,6 +647,16 @@ impl<D: Decodes> State<D> {
         self.decodes.held()
             + self.prefills.iter().map(|id| u64::from(self.sequence(*id).computed)).sum::<u64>()
     }
+}
+
+/// Nothing in any block, where blocks are found again.
+fn identity(config: &Config) -> Option<Identity> {
+    config.prefix_caching.then(|| Identity::new(config.blocks, config.block_size))
+}
+
+/// Σ over c < `n` of c.
+fn sum_below(n: u128) -> u128 {
+    n * n.saturating_sub(1) / 2
 }
 
 /// Σ over c < `tokens` of ⌈(c + 1)/b⌉ b − c: b (b + 1)/2 for each whole block, and b − i for the i-th of the rest.

@@ -27,6 +27,10 @@ pub struct Tally {
     pub scheduled_tokens: u64,
     /// Tokens computed for a batch that waits for its longest.
     pub idle_tokens: u64,
+    /// Drafts verified.
+    pub drafted_tokens: u64,
+    /// Of these, those that became nobody's output.
+    pub rejected_tokens: u64,
     /// Most requests running.
     pub running_peak: u64,
     /// Most requests waiting.

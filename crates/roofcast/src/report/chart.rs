@@ -65,7 +65,7 @@ impl Axis {
             let decades =
                 ((self.from.log10() + 1e-9).floor() as i32)..=((self.to.log10() - 1e-9).ceil() as i32);
             // Few decades have room for ticks between.
-            let within: &[f64] = if decades.clone().count() <= 4 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+            let within: &[f64] = if self.to / self.from < 1001.0 { &[1.0, 2.0, 5.0] } else { &[1.0] };
             let ticks = decades.flat_map(|d| within.iter().map(move |w| w * 10_f64.powi(d)));
             return ticks.filter(|t| (self.from * 0.999..=self.to * 1.001).contains(t)).collect();
         }

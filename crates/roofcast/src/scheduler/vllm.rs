@@ -1,7 +1,8 @@
 //! vLLM v1's scheduler: a token budget per step, chunked prefill, prefix cache, preemption by recompute.
 //!
 //! Knows: the decisions of vLLM 0.32's `Scheduler` and `AsyncScheduler` for one full-attention KV group, held step for
-//! step to recorded traces by [`crate::conformance`]. Knows nothing about time: whoever drives it prices the steps.
+//! step to recorded traces by [`crate::conformance`], none of which has drafts. Knows nothing about time: whoever drives
+//! it prices the steps.
 
 use crate::kv_cache::paged::{Block, Pool};
 use crate::kv_cache::prefix::{Content, Prefix, Run, Tokens};
@@ -38,6 +39,10 @@ pub struct Config {
     pub watermark: f64,
     /// Two batches in flight: a sampled token is known to exist before it is known.
     pub async_scheduling: bool,
+    /// Tokens that a draft proposes after each that is sampled; with asynchronous scheduling none.
+    pub num_speculative_tokens: u64,
+    /// Tokens beyond those of a step that a running request has room for: those that a model drafts next.
+    pub num_lookahead_tokens: u64,
 }
 
 /// Who comes first.
@@ -97,6 +102,10 @@ pub struct Work {
     pub samples: bool,
     /// Whether it has sampled one before.
     pub decodes: bool,
+    /// Drafts among the new tokens.
+    pub drafts: u64,
+    /// Of these, those that become its output, where whoever drives the scheduler says so.
+    pub accepted: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -117,6 +126,8 @@ struct Request {
     placeholders: u64,
     /// Sampled before a preemption and not yet delivered (async).
     stale: u64,
+    /// Proposed to follow its last token.
+    drafts: u64,
     blocks: Vec<Block>,
     /// What it held before it was preempted.
     former: Vec<Block>,
@@ -176,6 +187,7 @@ impl Scheduler {
             generated: 0,
             placeholders: 0,
             stale: 0,
+            drafts: 0,
             blocks: Vec::new(),
             former: Vec::new(),
             contents: Vec::new(),
@@ -243,10 +255,12 @@ impl Scheduler {
         for &(id, tokens) in &step.scheduled {
             let r = &mut self.requests[id];
             r.computed += tokens;
-            let samples = r.computed == r.known() + r.placeholders;
+            let samples = r.computed >= r.known() + r.placeholders;
+            let drafts = r.computed.saturating_sub(r.known() + r.placeholders);
             let decodes = r.generated + r.placeholders > 0;
             r.placeholders += u64::from(samples);
-            step.work.push(Work { id, new: tokens, context: r.computed, samples, decodes });
+            let context = r.computed;
+            step.work.push(Work { id, new: tokens, context, samples, decodes, drafts, accepted: 0 });
         }
         step
     }
@@ -254,7 +268,7 @@ impl Scheduler {
     /// Delivers the tokens that `step` sampled; the requests that this finishes, in order.
     pub fn update(&mut self, step: &Step) -> Vec<Id> {
         let mut finished = Vec::new();
-        for &Work { id, .. } in step.work.iter().filter(|w| w.samples) {
+        for &Work { id, drafts, accepted, .. } in step.work.iter().filter(|w| w.samples) {
             if self.requests[id].finished {
                 continue;
             }
@@ -266,9 +280,12 @@ impl Scheduler {
                 r.placeholders -= 1
             }
             if r.own_from == u64::MAX {
-                r.tokens.push(Run { segment: r.output_segment, start: r.generated, length: 1 });
+                r.tokens.push(Run { segment: r.output_segment, start: r.generated, length: 1 + accepted });
             }
-            r.generated += 1;
+            r.generated += 1 + accepted;
+            // What was computed of the rejected ones is computed over.
+            r.computed -= drafts - accepted;
+            r.drafts = self.config.num_speculative_tokens;
             if r.generated >= r.output_len || r.known() >= max_model_len {
                 self.finish(id);
                 finished.push(id);
@@ -298,7 +315,7 @@ impl Scheduler {
             let r = &self.requests[id];
             // Its last token is sampled already: nothing is left to compute.
             let done = r.placeholders > 0 && r.computed + 2 >= r.prompt_len + r.output_len + r.placeholders;
-            let want = (r.known() + r.placeholders).saturating_sub(r.computed);
+            let want = (r.known() + r.placeholders + r.drafts).saturating_sub(r.computed);
             let room = self.config.max_model_len.saturating_sub(r.computed + 1);
             let want = want.min(threshold.unwrap_or(u64::MAX)).min(*budget).min(room);
             if (self.config.async_scheduling && done) || want == 0 {
@@ -318,8 +335,8 @@ impl Scheduler {
     fn make_room(&mut self, id: Id, want: u64, step: &mut Step, budget: &mut u64, index: &mut usize) -> bool {
         loop {
             let r = &self.requests[id];
-            let needed =
-                (r.computed + want).div_ceil(self.config.block_size).saturating_sub(r.blocks.len() as u64);
+            let slots = (r.computed + want + self.config.num_lookahead_tokens).min(self.config.max_model_len);
+            let needed = slots.div_ceil(self.config.block_size).saturating_sub(r.blocks.len() as u64);
             if self.pool.allocate(needed, &mut self.requests[id].blocks) {
                 let filled = self.requests[id].computed + want;
                 self.cache_full_blocks(id, filled);
@@ -356,6 +373,7 @@ impl Scheduler {
         r.computed = 0;
         r.preempted = true;
         r.cached_blocks = 0;
+        r.drafts = 0;
         r.stale += std::mem::take(&mut r.placeholders);
         r.former = std::mem::take(&mut r.blocks);
         self.pool.release(&r.former);

@@ -1,15 +1,15 @@
 //! Which replicas serve a workload, and what they are made of.
 //!
-//! Knows: equal replicas of one deployment, or pools of two variations of it. Knows nothing about traffic.
+//! Knows: equal replicas of one deployment, as many as may be up, or pools of two variations of it. Knows nothing about traffic.
 
 use super::TimeShares;
 use crate::deployment::Deployment;
 use crate::engine::{self, Replica};
 use crate::error::{Error, Result};
-use crate::fleet::{Fleet, Pools, Way};
+use crate::fleet::{Fleet, Pools, Scaling, Way};
 use crate::parallelism::Request;
 use crate::router::Router;
-use crate::spec::{FleetSpec, PoolSpec, SchedulerKind};
+use crate::spec::{AutoscaleSpec, FleetSpec, PoolSpec, SchedulerKind};
 use serde::Serialize;
 
 /// What a fleet is made of.
@@ -32,6 +32,35 @@ pub struct FleetUse {
     pub serving: PoolUse,
     /// What went from the ones to the others.
     pub transfers: Option<Transfers>,
+    /// How many were up, where that varied.
+    pub autoscale: Option<ScalingUse>,
+}
+
+/// Replicas that started and stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ScalingUse {
+    /// Seconds that replicas were up, from the beginning of their start-up.
+    pub replica_seconds: f64,
+    /// How many were up in the mean of the run.
+    pub mean_replicas: f64,
+    /// The most at once.
+    pub max_replicas: u64,
+    /// How often one was started beside the first.
+    pub started: u64,
+    /// How often one was stopped.
+    pub stopped: u64,
+}
+
+/// What scaling came to in a run of `duration` seconds.
+fn scaled(scaling: &Scaling, duration: f64) -> ScalingUse {
+    let replica_seconds = (0..scaling.count()).map(|index| scaling.lasted(index).seconds()).sum();
+    ScalingUse {
+        replica_seconds,
+        mean_replicas: if duration > 0.0 { replica_seconds / duration } else { 0.0 },
+        max_replicas: scaling.peak as u64,
+        started: scaling.started,
+        stopped: scaling.stopped,
+    }
 }
 
 /// Replicas of one kind.
@@ -55,7 +84,7 @@ pub struct Transfers {
 }
 
 /// What served, and how long of its time.
-pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares]) -> FleetUse {
+pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], duration: f64) -> FleetUse {
     let pool = |deployment: &Deployment, times: &[TimeShares]| {
         let busy: f64 = times.iter().map(TimeShares::busy_s).sum();
         let idle: f64 = times.iter().map(|t| t.idle_s).sum();
@@ -75,12 +104,16 @@ pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares]) -
         prefill: provision.prefill.as_ref().map(|deployment| pool(deployment, prompts)),
         serving: pool(&provision.serving, others),
         transfers,
+        autoscale: fleet.scaling.as_ref().map(|scaling| scaled(scaling, duration)),
     }
 }
 
 impl Provision {
     /// What `[fleet]` makes of a deployment; `place` names the spec in errors.
     pub(super) fn resolve(deployment: &Deployment, fleet: &FleetSpec, place: &str) -> Result<Provision> {
+        if let Some(autoscale) = &fleet.autoscale {
+            return Provision::scaling(deployment, fleet, autoscale, place);
+        }
         let missing = |field: &str, accepted: &str| Err(Error::field(place, field, "missing", accepted));
         let (prefill, decode) = match (fleet.prefill, fleet.decode) {
             (None, None) => {
@@ -96,32 +129,64 @@ impl Provision {
             (Some(prefill), Some(decode)) => (prefill, decode),
         };
         let asked = &deployment.options;
-        let elsewhere = [("replicas", asked.parallelism.replicas), ("count", asked.parallelism.count)];
-        for (field, value) in elsewhere {
-            if let Some(value) = value {
-                let accepted = "left out: fleet.prefill and fleet.decode have their own replicas";
-                return Err(Error::field(place, field, value, accepted));
-            }
-        }
+        uncounted(deployment, "fleet.prefill and fleet.decode have their own replicas", place)?;
         if asked.engine.scheduler != SchedulerKind::Vllm || engine::by_block(&asked.engine) {
             let found = "one that runs block by block, or not vllm's";
-            let accepted = "vllm without priority, async_scheduling and long_prefill_token_threshold, where prefill \
-                            and decode are apart";
+            let accepted = "vllm without priority, async_scheduling, long_prefill_token_threshold and \
+                            speculative, where prefill and decode are apart";
             return Err(Error::field(place, "engine.scheduler", found, accepted));
         }
-        let prefill = pool(deployment, &prefill, None)?;
+        let prefill = pool(deployment, &prefill, "fleet.prefill", None)?;
         // What a decode replica has of earlier prompts is not looked for: caches come whole.
-        let serving = pool(deployment, &decode, Some(false))?;
+        let serving = pool(deployment, &decode, "fleet.decode", Some(false))?;
         Ok(Provision { prefill: Some(prefill), serving, fleet: *fleet })
     }
 
+    /// As many equal replicas as may be up at once.
+    fn scaling(
+        deployment: &Deployment,
+        fleet: &FleetSpec,
+        autoscale: &AutoscaleSpec,
+        place: &str,
+    ) -> Result<Provision> {
+        autoscale.check(place)?;
+        let pools = [
+            ("fleet.prefill", fleet.prefill.is_some()),
+            ("fleet.decode", fleet.decode.is_some()),
+            ("fleet.link", fleet.link.is_some()),
+        ];
+        if let Some((field, _)) = pools.iter().find(|(_, set)| *set) {
+            return Err(Error::field(
+                place,
+                *field,
+                "set",
+                "left out beside fleet.autoscale, which has no pools",
+            ));
+        }
+        uncounted(deployment, "fleet.autoscale has max_replicas", place)?;
+        let all = PoolSpec { replicas: Some(autoscale.max_replicas), ..PoolSpec::default() };
+        let serving = pool(deployment, &all, "fleet.autoscale", None)?;
+        Ok(Provision { prefill: None, serving, fleet: *fleet })
+    }
+
+    /// Who starts and stops replicas, if somebody does.
+    pub(super) fn autoscaler(&self) -> Option<Scaling> {
+        self.fleet.autoscale.map(Scaling::new)
+    }
+
     /// The replicas, those that compute prompts for others first.
-    pub(super) fn replicas(&self, context: u64, shared: bool, leap: bool) -> Result<Vec<Box<dyn Replica>>> {
+    pub(super) fn replicas(
+        &self,
+        context: u64,
+        shared: bool,
+        seed: u64,
+        leap: bool,
+    ) -> Result<Vec<Box<dyn Replica>>> {
         let prefill = self.prefill.iter().flat_map(|d| (0..d.parallelism.replicas).map(move |_| d));
         let mut replicas =
             prefill.map(|d| engine::prefiller(d, context, shared, leap)).collect::<Result<Vec<_>>>()?;
         for _ in 0..self.serving.parallelism.replicas {
-            replicas.push(engine::replica(&self.serving, context, shared, leap)?);
+            replicas.push(engine::replica(&self.serving, context, shared, seed, leap)?);
         }
         Ok(replicas)
     }
@@ -159,8 +224,24 @@ impl Provision {
     }
 }
 
-/// A deployment of a pool's replicas: like `base` but for what the pool says.
-fn pool(base: &Deployment, spec: &PoolSpec, prefix_caching: Option<bool>) -> Result<Deployment> {
+/// Refuses a number of replicas where `[fleet]` has its own, for the reason given.
+fn uncounted(deployment: &Deployment, reason: &str, place: &str) -> Result<()> {
+    let asked = deployment.options.parallelism;
+    for (field, value) in [("replicas", asked.replicas), ("count", asked.count)] {
+        if let Some(value) = value {
+            return Err(Error::field(place, field, value, format!("left out: {reason}")));
+        }
+    }
+    Ok(())
+}
+
+/// A deployment of a pool's replicas: like `base` but for what the pool says; `section` names the pool in errors.
+fn pool(
+    base: &Deployment,
+    spec: &PoolSpec,
+    section: &str,
+    prefix_caching: Option<bool>,
+) -> Result<Deployment> {
     let mut options = base.options.clone();
     let parallelism = options.parallelism;
     options.parallelism = Request {
@@ -174,5 +255,5 @@ fn pool(base: &Deployment, spec: &PoolSpec, prefix_caching: Option<bool>) -> Res
     engine.max_num_batched_tokens = spec.max_num_batched_tokens.or(engine.max_num_batched_tokens);
     engine.num_gpu_blocks = spec.num_gpu_blocks.or(engine.num_gpu_blocks);
     engine.enable_prefix_caching = prefix_caching.or(engine.enable_prefix_caching);
-    Deployment::resolve(base.model.clone(), base.accelerator.clone(), &options)
+    Deployment::resolve(base.model.clone(), base.accelerator.clone(), &options).map_err(|e| e.within(section))
 }

@@ -1,5 +1,6 @@
 //! `[fleet]`: how replicas share the traffic.
 
+use crate::error::{Error, Result};
 use crate::router::Routing;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,58 @@ pub struct FleetSpec {
     pub decode: Option<PoolSpec>,
     /// Over what caches travel from prefill to decode.
     pub link: Option<LinkKind>,
+    /// Replicas that start and stop with the load.
+    pub autoscale: Option<AutoscaleSpec>,
+}
+
+/// The most replicas that start and stop.
+const MOST_REPLICAS: u64 = 1024;
+/// The longest that a start-up or patience may be: a day.
+const LONGEST_S: f64 = 86_400.0;
+
+/// `[fleet.autoscale]`.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AutoscaleSpec {
+    /// Requests that a replica should have, waiting or running.
+    pub target_in_flight: u64,
+    /// Replicas that are always up.
+    #[serde(default = "one")]
+    pub min_replicas: u64,
+    /// Replicas at most.
+    pub max_replicas: u64,
+    /// Seconds from the start of a replica until it takes requests.
+    pub startup_s: f64,
+    /// Seconds without a request after which a replica stops.
+    pub idle_s: f64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl AutoscaleSpec {
+    /// Refuses what cannot be.
+    pub(crate) fn check(&self, place: &str) -> Result<()> {
+        let counts = [
+            ("target_in_flight", self.target_in_flight, 1 << 20),
+            ("max_replicas", self.max_replicas, MOST_REPLICAS),
+            ("min_replicas", self.min_replicas, self.max_replicas),
+        ];
+        for (key, found, most) in counts {
+            if !(1..=most).contains(&found) {
+                let accepted = format!("1 to {most}");
+                return Err(Error::field(place, format!("fleet.autoscale.{key}"), found, accepted));
+            }
+        }
+        for (key, found) in [("startup_s", self.startup_s), ("idle_s", self.idle_s)] {
+            if !(0.0..=LONGEST_S).contains(&found) {
+                let accepted = format!("0 to {LONGEST_S} seconds");
+                return Err(Error::field(place, format!("fleet.autoscale.{key}"), found, accepted));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// `[fleet.prefill]` and `[fleet.decode]`: equal replicas; what is absent is as in `[parallelism]` and `[engine]`.

@@ -8,7 +8,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 /// What a stream is for. Streams of one seed are independent: changing what is drawn from one leaves the others alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     Arrivals = 1,
     Input,
     Output,
@@ -17,21 +17,29 @@ pub(super) enum Purpose {
     Prefix,
     Priority,
     Turns,
+    Acceptance,
 }
 
 /// One stream of draws.
 #[derive(Debug, Clone)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     rng: ChaCha8Rng,
     /// The second normal of the last pair.
     spare: Option<f64>,
 }
 
 impl Stream {
-    pub(super) fn new(seed: u64, purpose: Purpose) -> Stream {
+    pub(crate) fn new(seed: u64, purpose: Purpose) -> Stream {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(purpose as u64);
         Stream { rng, spare: None }
+    }
+
+    /// The uniform draw at a place of the stream, whatever was drawn before.
+    pub(crate) fn unit_at(&mut self, place: u128) -> f64 {
+        // Two words of 32 bits a draw.
+        self.rng.set_word_pos(2 * place);
+        self.unit()
     }
 
     /// Uniform in (0, 1): (k + ½)/2^53 for a whole k below 2^53.

@@ -21,14 +21,14 @@ use roofcast::timeline::{Segment, Timeline};
 use roofcast::workload::{Arrivals, Length, LengthKind, Prefix, Traffic, Workload};
 use std::sync::Arc;
 
-fn deployment(name: &str, engine: EngineSpec) -> Deployment {
+pub(super) fn deployment(name: &str, engine: EngineSpec) -> Deployment {
     let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
     Deployment::resolve(model(name), accelerator, &Options { engine, ..Options::default() }).unwrap()
 }
 
 pub(super) fn served(deployment: &Deployment, workload: &Workload, leap: bool) -> Fleet {
     let spec = &deployment.options.engine;
-    let mut replica = engine::replica(deployment, 1000, false, leap).unwrap();
+    let mut replica = engine::replica(deployment, 1000, false, workload.seed, leap).unwrap();
     let timeline = Timeline { series: Some(Series::default()), trace: Some(Trace::new(u64::MAX)) };
     *replica.timeline() = Some(Box::new(timeline));
     let results = Results::new(Slo::default(), true, None);
@@ -51,7 +51,7 @@ pub(super) fn same(ours: &[Record], theirs: &[Record]) {
 }
 
 /// Nothing is lost, nothing ends twice, every token is paid for.
-fn conserved(fleet: &Fleet, requests: u64) {
+pub(super) fn conserved(fleet: &Fleet, requests: u64) {
     let (records, replica) = (records(fleet), &fleet.replicas[0]);
     assert!(records.iter().map(|r| r.id).eq(0..requests));
     assert_eq!(fleet.results.completed + fleet.results.refused, requests);
@@ -59,7 +59,10 @@ fn conserved(fleet: &Fleet, requests: u64) {
     let tally = replica.tally();
     assert_eq!(
         tally.scheduled_tokens + tally.cached_tokens,
-        records.iter().map(served).sum::<u64>() + tally.recomputed_tokens + tally.idle_tokens
+        records.iter().map(served).sum::<u64>()
+            + tally.recomputed_tokens
+            + tally.idle_tokens
+            + tally.rejected_tokens
     );
     for record in records.iter().filter(|r| r.first_token.is_some()) {
         let first = record.first_token.unwrap();
@@ -197,6 +200,28 @@ pub(super) fn schedulers() -> impl Strategy<Value = EngineSpec> {
     })
 }
 
+/// A seat of a static batch computes on after its request has ended, but has no more room than it reserved.
+#[test]
+fn an_ended_seat_holds_no_more_than_its_room() {
+    // Blocks of 16; prompts of a token. One output of a token reserves 1 + 1, a block; one of 45 reserves 1 + 64, five.
+    let spec = EngineSpec {
+        scheduler: SchedulerKind::Static,
+        reservation: ReservationKind::Pow2,
+        block_size: Some(16),
+        ..EngineSpec::default()
+    };
+    let keys = "[workload]\narrivals = { kind = \"trace\", path = \"t.csv\" }\n";
+    let mut workload = roofcast::Spec::parse("test", keys).unwrap().workload.unwrap();
+    let two = "arrival_s,input_len,output_len\n0,1,1\n0,1,45\n";
+    workload.load("test", |_| Ok::<_, roofcast::Error>(two.to_owned())).unwrap();
+    let fleet = served(&deployment("meta-llama/Llama-3.1-8B-Instruct", spec), &workload, true);
+    let tally = fleet.replicas[0].tally();
+    // 44 steps with 1 to 44 tokens each: Σ min(c, 16) = 120 + 29 × 16 and Σ c = 990.
+    assert_eq!(tally.token_steps, 120 + 464 + 990);
+    // Room without tokens: Σ (16 − c) over c < 16 = 120, and 44 × 80 − 990.
+    assert_eq!(tally.slack_steps, 120 + 2530);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -290,7 +315,7 @@ proptest! {
         let routing = [RoundRobin, LeastLoaded, PowerOfTwo, PrefixAware, SessionSticky][kind];
         let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
         let serve = |leap: bool| {
-            let replica = |_| engine::replica(&deployment, 1000, false, leap).unwrap();
+            let replica = |_| engine::replica(&deployment, 1000, false, workload.seed, leap).unwrap();
             let results = Results::new(Slo::default(), true, None);
             let ranking = Ranking::new(&deployment.options.engine, workload.seed);
             let router = Router::new(routing, workload.seed);

@@ -14,21 +14,21 @@ use std::sync::Arc;
 
 const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
 
-fn deployment(parallelism: Request, engine: EngineSpec) -> Deployment {
+pub(super) fn deployment(parallelism: Request, engine: EngineSpec) -> Deployment {
     let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
     let options = Options { parallelism, engine, ..Options::default() };
     Deployment::resolve(model(LLAMA), accelerator, &options).unwrap()
 }
 
 /// What came of a workload, with its records.
-fn run(deployment: &Deployment, workload: &Workload, fleet: FleetSpec, leap: bool) -> Simulation {
+pub(super) fn run(deployment: &Deployment, workload: &Workload, fleet: FleetSpec, leap: bool) -> Simulation {
     let spec = Spec { workload: Some(workload.clone()), fleet, ..Spec::default() };
     let options = simulate::Options { leap, records: true, ..simulate::Options::default() };
     simulate(deployment, &spec, "test", options).unwrap()
 }
 
 /// Stepping, leaping and leaping again are the same, nothing is lost, and every token is paid for.
-fn holds(deployment: &Deployment, workload: &Workload, fleet: FleetSpec) -> Simulation {
+pub(super) fn holds(deployment: &Deployment, workload: &Workload, fleet: FleetSpec) -> Simulation {
     let all = [false, true, true].map(|leap| run(deployment, workload, fleet, leap));
     let [stepping, leaping, again] = &all;
     for (one, other) in [(stepping, leaping), (leaping, again)] {
@@ -98,7 +98,7 @@ proptest! {
 }
 
 /// A run of `text` after the model and an H100.
-fn spec(text: &str) -> roofcast::Result<Simulation> {
+pub(super) fn spec(text: &str) -> roofcast::Result<Simulation> {
     let head = format!("[model]\nname = \"{LLAMA}\"\n[hardware]\naccelerator = \"h100-sxm\"\n");
     let spec = Spec::parse("test", &format!("{head}{text}"))?;
     let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
@@ -107,11 +107,11 @@ fn spec(text: &str) -> roofcast::Result<Simulation> {
     simulate(&deployment, &spec, "test", options)
 }
 
-fn close(found: f64, expected: f64) {
+pub(super) fn close(found: f64, expected: f64) {
     assert!((found / expected - 1.0).abs() < 1e-6, "{found} is not {expected}");
 }
 
-const ONE: &str = "[workload]\nrequests = 1\ninput_len = 1000\noutput_len = 3\narrivals = { kind = \"constant\", rate = 1.0 }\n";
+pub(super) const ONE: &str = "[workload]\nrequests = 1\ninput_len = 1000\noutput_len = 3\narrivals = { kind = \"constant\", rate = 1.0 }\n";
 
 /// One request: prompt, way, two decodes.
 #[test]
@@ -168,6 +168,32 @@ fn a_full_decode_pool_holds_prefill_back() {
     assert!(first(&narrow, 3) > narrow[1].finished);
 }
 
+/// 1000 and 3 tokens need 63 blocks of 16, beside vLLM's null block; a prompt with its first token needs as many.
+#[test]
+fn what_one_pool_cannot_hold_is_refused() {
+    for (prefill, decode, refused) in [(64, 64, 0), (63, 64, 1), (64, 63, 1), (2, 1000, 1)] {
+        let text = format!(
+            "{ONE}[fleet]\nlink = \"nvlink\"\nprefill = {{ num_gpu_blocks = {prefill} }}\ndecode = {{ num_gpu_blocks = {decode} }}\n"
+        );
+        let run = spec(&text).unwrap();
+        assert_eq!((run.refused, run.summary.completed), (refused, 1 - refused), "{prefill} {decode}");
+        assert_eq!(run.fleet.transfers.unwrap().count, 1 - refused);
+    }
+}
+
+/// Two prompts meet at one decode replica: the second cache follows the first over its link.
+#[test]
+fn caches_follow_one_another() {
+    let load = "[workload]\nrequests = 2\ninput_len = 1000\noutput_len = 2\narrivals = { kind = \"constant\", rate = 1e9 }\n";
+    let text = "[fleet]\nlink = \"pcie\"\nprefill = { replicas = 2 }\ndecode = {}\n";
+    let records = spec(&format!("{load}{text}")).unwrap().records;
+    // The prompts are computed side by side, 1 ns apart; each cache takes 131.072 MB / 25 GB/s = 5.24288 ms and comes 10 µs
+    // after its last byte has left. One decode reads 15 GB at 3.35 TB/s, some 4.5 ms, and is over before the second lands.
+    let gap = |n: usize| records[n].finished.ms() - records[n].first_token.unwrap().ms();
+    assert!((4.4..5.24).contains(&(gap(0) - 5.24288 - 0.01)), "{}", gap(0));
+    close(gap(1) - gap(0), 5.24288 - 1e-6);
+}
+
 #[test]
 fn what_cannot_be_a_fleet_is_refused() {
     for (text, parts) in [
@@ -176,7 +202,8 @@ fn what_cannot_be_a_fleet_is_refused() {
         ("[fleet]\nprefill = {}\ndecode = {}\n", ["fleet.link", "nvlink, network or pcie"]),
         ("[fleet]\nlink = \"tin\"\n", ["fleet.link", "tin"]),
         ("[fleet.prefill]\nchips = 1\n", ["fleet.prefill", "chips"]),
-        ("[fleet]\nlink = \"network\"\nprefill = { replicas = 0 }\ndecode = {}\n", ["replicas", "1 to"]),
+        ("[fleet]\nlink = \"network\"\nprefill = { replicas = 0 }\ndecode = {}\n", ["fleet.prefill", "1 to"]),
+        ("[fleet]\nlink = \"network\"\nprefill = {}\ndecode = { tp = 3 }\n", ["fleet.decode", "divisor"]),
         (
             "[fleet]\nlink = \"network\"\nprefill = {}\ndecode = {}\n[parallelism]\nreplicas = 2\n",
             ["replicas", "left out"],

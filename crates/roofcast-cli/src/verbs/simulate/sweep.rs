@@ -1,12 +1,11 @@
 //! `roofcast simulate --sweep KEY=VALUES`: one run a value, several at a time.
 
-use super::{Answer, applied, source};
+use super::{Answer, about, applied, source};
 use crate::args::SimulateArgs;
 use crate::input;
 use crate::input::values::settings;
 use crate::show::number::{grouped, percent, significant};
 use crate::show::{self, table};
-use crate::verbs::About;
 use anyhow::{Context, Result};
 use rayon::prelude::*;
 use roofcast::simulate::{Options, Simulation, simulate};
@@ -59,7 +58,8 @@ struct Run {
 
 impl Run {
     fn point(&self) -> Point<'_> {
-        let answer = Answer { about: About::of(&self.deployment), simulation: &self.simulation };
+        let answer =
+            Answer { about: about(&self.deployment, &self.simulation), simulation: &self.simulation };
         Point { value: &self.value, answer }
     }
 }
@@ -178,7 +178,8 @@ fn word(value: &toml::Value) -> String {
 }
 
 fn people(key: &str, runs: &[Run]) -> String {
-    let titles: Vec<String> = runs.iter().map(|run| About::of(&run.deployment).title()).collect();
+    let titles: Vec<String> =
+        runs.iter().map(|run| about(&run.deployment, &run.simulation).title()).collect();
     let same = titles.iter().all(|title| *title == titles[0]);
     let title = if same { titles[0].as_str() } else { "" };
     let short = key.rsplit('.').next().unwrap_or(key);

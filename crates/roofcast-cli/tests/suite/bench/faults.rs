@@ -41,9 +41,8 @@ fn a_server_that_dies_in_the_middle() {
     assert_fault(faulty(says(format!("{HEAD}{}", token())), ""), "disconnected", "");
     // Half an HTTP chunk.
     assert_fault(faulty(says(format!("{HEAD}64\r\ndata: {{")), ""), "disconnected", "");
-    // After the headers, and before anything.
+    // After the headers.
     assert_fault(faulty(says(HEAD.to_owned()), ""), "disconnected", "");
-    assert_fault(faulty(says(String::new()), ""), "disconnected", "");
     // An answer that is framed as whole and is not.
     let cut = format!("{HEAD}{}0\r\n\r\n", token());
     assert_fault(faulty(says(cut), ""), "disconnected", "without a finish");
@@ -132,6 +131,26 @@ fn connections_that_are_closed_while_they_are_idle() {
         "bench --url {url} --model m --rate 10 --constant --requests 5 --output-len 2 --assume-tokens {CALM}"
     ));
     assert_eq!((answer["completed"].as_u64(), answer["failed"].as_u64()), (Some(5), Some(0)), "{answer}");
+}
+
+/// A server that says it keeps a connection and closes it when the next request comes, as llama.cpp's does: requests 0, 2
+/// and 4 are answered, 1 and 3 are sent again elsewhere.
+#[test]
+fn connections_that_are_closed_as_they_are_used_again() {
+    let (url, seen) = scripted::start(|number, stream| number % 2 == 0 && good(stream));
+    let (answer, _) =
+        json(&format!("bench --url {url} --model m --requests 3 --output-len 2 --assume-tokens {CALM}"));
+    assert_eq!((answer["completed"].as_u64(), answer["failed"].as_u64()), (Some(3), Some(0)), "{answer}");
+    assert_eq!(seen.lock().unwrap().len(), 5);
+}
+
+/// Where a new connection is closed without a word, too, the server is gone.
+#[test]
+fn connections_that_are_always_closed() {
+    let (url, _) = scripted::start(|_, _| false);
+    let (answer, code) =
+        json(&format!("bench --url {url} --model m --requests 4 --output-len 2 --assume-tokens {CALM}"));
+    assert_eq!((code, &answer["failures"]["disconnected"]["count"]), (3, &4.into()), "{answer}");
 }
 
 #[test]

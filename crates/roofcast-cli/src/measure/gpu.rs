@@ -1,0 +1,276 @@
+//! GPUs of this machine, as their makers' tools list them. Nothing of them is measured, and no rate is made up.
+//!
+//! Knows: what `nvidia-smi` and `rocm-smi` print, and which entry of the catalog a card's name means. Does not know rates:
+//! those are the catalog's.
+
+use anyhow::{Context, Result, bail};
+use roofcast::Catalog;
+use roofcast::units::Bytes;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::io::{ErrorKind, Read};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The longest that a tool may take: with a broken driver they hang.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A card; what its tool does not say is absent.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Gpu {
+    /// Which program listed it.
+    pub(crate) tool: &'static str,
+    /// The driver's name for it.
+    pub(crate) name: String,
+    /// Id of the catalog's entry.
+    pub(crate) catalog: Option<String>,
+    /// Memory that the driver reports.
+    pub(crate) memory_bytes: Option<Bytes>,
+    /// Highest PCIe generation of card and slot together.
+    pub(crate) pcie_generation: Option<u32>,
+    /// Most lanes of card and slot together.
+    pub(crate) pcie_lanes: Option<u32>,
+    /// Power limit as it is set.
+    pub(crate) power_limit_w: Option<f64>,
+}
+
+/// A maker's tool.
+struct Tool {
+    name: &'static str,
+    arguments: &'static [&'static str],
+    parse: fn(&str, &Catalog) -> Result<Vec<Gpu>>,
+}
+
+const TOOLS: [Tool; 2] = [
+    Tool {
+        name: "nvidia-smi",
+        arguments: &[
+            "--query-gpu=name,memory.total,pcie.link.gen.max,pcie.link.width.max,power.limit",
+            "--format=csv,noheader,nounits",
+        ],
+        parse: nvidia,
+    },
+    Tool {
+        name: "rocm-smi",
+        arguments: &["--showproductname", "--showmeminfo", "vram", "--showmaxpower", "--csv"],
+        parse: rocm,
+    },
+];
+
+/// The cards that the tools list, and what a tool said instead. A tool that is not installed says nothing.
+pub(crate) fn find(catalog: &Catalog) -> (Vec<Gpu>, Vec<String>) {
+    let (mut gpus, mut notes) = (vec![], vec![]);
+    for tool in &TOOLS {
+        match output(tool).and_then(|text| text.map_or(Ok(vec![]), |text| (tool.parse)(&text, catalog))) {
+            Ok(found) => gpus.extend(found),
+            Err(error) => notes.push(format!("{}: {error:#}", tool.name)),
+        }
+    }
+    (gpus, notes)
+}
+
+/// What a tool prints, or nothing where it is not installed. One that prints more than a pipe holds, or takes too long,
+/// is ended.
+fn output(tool: &Tool) -> Result<Option<String>> {
+    let start = Command::new(tool.name)
+        .args(tool.arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut child = match start {
+        Ok(child) => child,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e.into()),
+    };
+    let since = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if since.elapsed() > PATIENCE {
+            child.kill()?;
+            child.wait()?;
+            bail!("no answer in {} s", PATIENCE.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let mut text = vec![];
+    child.stdout.take().context("no output")?.read_to_end(&mut text)?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    if !status.success() {
+        let said: String = text.lines().next().unwrap_or_default().chars().take(200).collect();
+        bail!("{status}: {said}");
+    }
+    Ok(Some(text))
+}
+
+/// Lines of `name, MiB, PCIe generation, lanes, W`; what a card does not tell stands as `[N/A]`.
+fn nvidia(text: &str, catalog: &Catalog) -> Result<Vec<Gpu>> {
+    let line = |line: &str| {
+        let [name, memory, generation, lanes, power] =
+            line.split(',').map(str::trim).collect::<Vec<_>>().try_into().ok()?;
+        let mebibytes: Option<u64> = memory.parse().ok();
+        (!name.is_empty()).then(|| Gpu {
+            tool: "nvidia-smi",
+            name: name.to_owned(),
+            catalog: entry(name, catalog),
+            memory_bytes: mebibytes.map(|m| Bytes(1 << 20) * m),
+            pcie_generation: generation.parse().ok(),
+            pcie_lanes: lanes.parse().ok(),
+            power_limit_w: watts(power),
+        })
+    };
+    text.lines()
+        .filter(|l| !l.trim().is_empty())
+        .map(|l| {
+            line(l).with_context(|| format!("cannot read {:?}", l.chars().take(200).collect::<String>()))
+        })
+        .collect()
+}
+
+/// A table whose header starts with `device`; columns are found by name, whose case differs between versions.
+fn rocm(text: &str, catalog: &Catalog) -> Result<Vec<Gpu>> {
+    let start =
+        text.lines().position(|l| l.starts_with("device,")).context("no line starts with `device,`")?;
+    let table = text.lines().skip(start).filter(|l| !l.trim().is_empty()).collect::<Vec<_>>().join("\n");
+    let mut reader = csv::Reader::from_reader(table.as_bytes());
+    let header = reader.headers()?.clone();
+    let column = |name: &str| header.iter().position(|h| h.eq_ignore_ascii_case(name));
+    let series = column("Card series").or(column("Device Name")).context("no column `Card series`")?;
+    let (memory, power) = (column("VRAM Total Memory (B)"), column("Max Graphics Package Power (W)"));
+    let mut gpus = vec![];
+    for row in reader.records() {
+        let row = row?;
+        let at = |column: Option<usize>| column.and_then(|c| row.get(c)).unwrap_or_default().trim();
+        let name = at(Some(series));
+        // A line of the whole system (`device` is `system`) has no name.
+        if !name.is_empty() && name != "N/A" {
+            gpus.push(Gpu {
+                tool: "rocm-smi",
+                name: name.to_owned(),
+                catalog: entry(name, catalog),
+                memory_bytes: at(memory).parse().ok().map(Bytes),
+                pcie_generation: None,
+                pcie_lanes: None,
+                power_limit_w: watts(at(power)),
+            });
+        }
+    }
+    Ok(gpus)
+}
+
+fn watts(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|w: &f64| w.is_finite() && *w > 0.0)
+}
+
+/// The entry whose id or alias has the same words as the driver's name, in any order: `A100 80GB PCIe` is
+/// `a100-pcie-80gb`. A name with a word more is another card.
+fn entry(name: &str, catalog: &Catalog) -> Option<String> {
+    let wanted = words(name);
+    let chip = catalog.accelerators().iter().find(|a| {
+        std::iter::once(&a.id).chain(&a.aliases).any(|known| !wanted.is_empty() && words(known) == wanted)
+    })?;
+    Some(chip.id.clone())
+}
+
+/// The words that tell cards apart; of `Aqua Vanjaram [Instinct MI300X]` those in brackets.
+fn words(name: &str) -> BTreeSet<String> {
+    const SAME: [&str; 10] =
+        ["nvidia", "tesla", "geforce", "amd", "instinct", "oam", "hbm3", "hbm3e", "workstation", "edition"];
+    let inner =
+        name.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(name, |(inner, _)| inner);
+    let lower = inner.to_lowercase();
+    let all = lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty());
+    all.filter(|w| !SAME.contains(w)).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn catalog() -> &'static Catalog {
+        Catalog::embedded().unwrap()
+    }
+
+    #[test]
+    fn nvidia_cards_are_read() {
+        let text = "NVIDIA H100 80GB HBM3, 81559, 5, 16, 700.00\nNVIDIA GB10, [N/A], [N/A], [N/A], [N/A]\n";
+        let found = nvidia(text, catalog()).unwrap();
+        let h100 = Gpu {
+            tool: "nvidia-smi",
+            name: "NVIDIA H100 80GB HBM3".into(),
+            catalog: Some("h100-sxm".into()),
+            // 81,559 · 2^20.
+            memory_bytes: Some(Bytes(85_520_809_984)),
+            pcie_generation: Some(5),
+            pcie_lanes: Some(16),
+            power_limit_w: Some(700.0),
+        };
+        assert_eq!(found[0], h100);
+        assert_eq!(
+            (found[1].catalog.as_deref(), found[1].memory_bytes, found[1].power_limit_w),
+            (Some("gb10"), None, None)
+        );
+    }
+
+    #[test]
+    fn names_of_drivers_find_their_entries_and_others_none() {
+        for (name, id) in [
+            ("NVIDIA H200", Some("h200-sxm")),
+            ("NVIDIA A100-SXM4-80GB", Some("a100-sxm-80gb")),
+            ("NVIDIA A100 80GB PCIe", Some("a100-pcie-80gb")),
+            ("NVIDIA A100-PCIE-40GB", Some("a100-pcie-40gb")),
+            ("Tesla V100-SXM2-16GB", Some("v100-16gb")),
+            ("Tesla T4", Some("t4")),
+            ("NVIDIA GeForce RTX 4090", Some("rtx-4090")),
+            ("NVIDIA GeForce RTX 4090 D", None),
+            ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", Some("rtx-pro-6000")),
+            ("AMD Instinct MI300X OAM", Some("mi300x")),
+            ("Aqua Vanjaram [Instinct MI300X]", Some("mi300x")),
+            ("Arcturus GL-XL [AMD Instinct MI100]", None),
+            ("NVIDIA", None),
+            ("", None),
+        ] {
+            assert_eq!(entry(name, catalog()).as_deref(), id, "{name}");
+        }
+    }
+
+    #[test]
+    fn rocm_cards_are_read_whatever_stands_before_the_table() {
+        let text = "WARNING: AMD GPU device(s) is/are in a low-power state.\n\
+            device,Max Graphics Package Power (W),VRAM Total Memory (B),VRAM Total Used Memory (B),Card Series,Card Model,Card Vendor\n\
+            card0,750.0,206141652992,299892736,AMD Instinct MI300X OAM,0x74a1,\"Advanced Micro Devices, Inc. [AMD/ATI]\"\n\
+            \n\
+            card1,N/A,N/A,N/A,0x738c,0x0c34,\"Advanced Micro Devices, Inc. [AMD/ATI]\"\n";
+        let found = rocm(text, catalog()).unwrap();
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[0].catalog.as_deref(), found[0].power_limit_w), (Some("mi300x"), Some(750.0)));
+        assert_eq!(found[0].memory_bytes, Some(Bytes(206_141_652_992)));
+        assert_eq!(
+            (found[1].name.as_str(), found[1].memory_bytes, found[1].catalog.as_deref()),
+            ("0x738c", None, None)
+        );
+        // An older version's header.
+        let old = "device,Card series,Card model,Card vendor,Card SKU\ncard0,Arcturus GL-XL [AMD Instinct MI100],0x0c34,AMD,D34316\n";
+        assert_eq!(rocm(old, catalog()).unwrap()[0].memory_bytes, None);
+    }
+
+    #[test]
+    fn garbage_is_an_error_and_nothing_is_no_card() {
+        assert_eq!(nvidia("\n", catalog()).unwrap(), []);
+        for text in ["NVIDIA-SMI has failed", "a,b\n", ", 1, 2, 3, 4", "\u{0}\u{1}"] {
+            let message = nvidia(text, catalog()).unwrap_err().to_string();
+            assert!(message.starts_with("cannot read"), "{message}");
+        }
+        for text in ["", "no AMD GPUs", "device,Temperature\ncard0,40", "device,Card series\ncard0,a,b,c"] {
+            assert!(rocm(text, catalog()).is_err(), "{text}");
+        }
+        let strange = nvidia("X, -5, 4.5, many, inf", catalog()).unwrap();
+        let x = &strange[0];
+        assert_eq!(
+            (x.memory_bytes, x.pcie_generation, x.pcie_lanes, x.power_limit_w),
+            (None, None, None, None)
+        );
+    }
+}

@@ -1,0 +1,332 @@
+//! `roofcast hardware measure`: this machine as an accelerator, measured.
+
+use crate::args::MeasureArgs;
+use crate::measure::gpu::Gpu;
+use crate::measure::machine::Machine;
+use crate::measure::memory::{Buffer, Operation, Pages};
+use crate::measure::{Pace, Spread, compute, gpu, memory};
+use crate::show::number::{grouped, significant};
+use crate::show::{self, table};
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use roofcast::Catalog;
+use roofcast::accelerator::{Accelerator, Source};
+use roofcast::precision::Dtype;
+use roofcast::units::{ByteRate, Bytes, FlopRate};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Share of the time that a thread may wait for a processor before the user is warned.
+const MOST_WAIT: f64 = 0.05;
+
+#[derive(Serialize)]
+struct Answer {
+    machine: Machine,
+    repeats: usize,
+    repeat_ms: u64,
+    buffer_bytes: Bytes,
+    memory: Vec<MemoryRate>,
+    compute: Vec<ComputeRate>,
+    not_measured: Vec<&'static str>,
+    gpus: Vec<Gpu>,
+    gpu_notes: Vec<String>,
+    accelerator: Accelerator,
+}
+
+#[derive(Serialize)]
+struct MemoryRate {
+    operation: Operation,
+    pages: Pages,
+    huge_share: Option<f64>,
+    threads: usize,
+    bytes_per_s: Spread,
+}
+
+#[derive(Serialize)]
+struct ComputeRate {
+    dtype: &'static str,
+    instructions: &'static str,
+    threads: usize,
+    operations_per_s: Spread,
+}
+
+/// The accelerator file: a catalog of one.
+#[derive(Serialize)]
+struct File<'a> {
+    accelerator: [&'a Accelerator; 1],
+}
+
+pub(crate) fn run(args: &MeasureArgs) -> Result<ExitCode> {
+    if let Some(path) = &args.output {
+        writable(path)?;
+    }
+    let machine = Machine::read()?;
+    let threads = args.threads.unwrap_or(machine.threads);
+    if threads > machine.threads {
+        bail!("--threads: {threads}; accepted: 1 to {}, which this process may use at once", machine.threads);
+    }
+    let counts: &[usize] = if threads == 1 { &[1] } else { &[1, threads] };
+    let bar = progress_bar();
+    let pace = pace(args.quick);
+    let size = memory::size(machine.cache_bytes, machine.free_bytes, args.quick);
+    let memory = memory_rates(size, counts, pace, &bar)?;
+    let (compute, not_measured) = compute_rates(counts, pace, &bar)?;
+    bar.finish_and_clear();
+    let (gpus, gpu_notes) = gpu::find(Catalog::embedded()?);
+    let accelerator = accelerator(&machine, threads, &memory, &compute)?;
+    let answer = Answer {
+        machine,
+        repeats: pace.repeats,
+        repeat_ms: pace.span.as_millis() as u64,
+        buffer_bytes: size,
+        memory,
+        compute,
+        not_measured,
+        gpus,
+        gpu_notes,
+        accelerator,
+    };
+    if let Some(path) = &args.output {
+        show::file(path, &toml(&answer)?)?;
+    }
+    if args.json {
+        show::json("roofcast/hardware-measure/1", &answer)?;
+    } else {
+        show::text(&people(&answer, args.output.as_deref()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says before the measurement, not after it, that its file cannot be written.
+fn writable(path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if path.extension().is_none_or(|e| e != "toml") {
+        bail!("--output: {}; accepted: a file that ends in .toml", path.display());
+    }
+    if !folder.is_dir() || path.is_dir() {
+        bail!("--output: {} cannot be written; accepted: a file in a folder that exists", path.display());
+    }
+    Ok(())
+}
+
+fn pace(quick: bool) -> Pace {
+    let of = |warm_up, span, repeats| Pace {
+        warm_up: Duration::from_millis(warm_up),
+        span: Duration::from_millis(span),
+        repeats,
+    };
+    if quick { of(5, 20, 3) } else { of(50, 200, 5) }
+}
+
+/// On a terminal what is being measured; nothing in a pipe.
+fn progress_bar() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4));
+    let style =
+        ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar.with_style(style)
+}
+
+fn memory_rates(size: Bytes, counts: &[usize], pace: Pace, bar: &ProgressBar) -> Result<Vec<MemoryRate>> {
+    let mut rates = vec![];
+    for pages in [Pages::Small, Pages::Huge] {
+        for &threads in counts {
+            bar.set_message(format!("memory, {} pages, threads: {threads}", named(&pages)));
+            let Some(mut buffer) = Buffer::new(size, pages, threads)? else { continue };
+            // Copying overwrites what reading is checked against, so it comes last.
+            for operation in [Operation::Read, Operation::Copy] {
+                let bytes_per_s = buffer.measure(operation, threads, pace)?;
+                rates.push(MemoryRate {
+                    operation,
+                    pages,
+                    huge_share: buffer.huge_share,
+                    threads,
+                    bytes_per_s,
+                });
+            }
+        }
+    }
+    Ok(rates)
+}
+
+/// Rates by format, and the formats that this processor has no instructions for.
+fn compute_rates(
+    counts: &[usize],
+    pace: Pace,
+    bar: &ProgressBar,
+) -> Result<(Vec<ComputeRate>, Vec<&'static str>)> {
+    let (mut rates, mut without) = (vec![], vec![]);
+    for kernel in compute::KERNELS {
+        let dtype = kernel.name;
+        for &threads in counts {
+            bar.set_message(format!("{dtype}, threads: {threads}"));
+            match compute::measure(kernel, threads, pace)? {
+                Some((instructions, operations_per_s)) => {
+                    rates.push(ComputeRate { dtype, instructions, threads, operations_per_s });
+                }
+                None if without.contains(&dtype) => {}
+                None => without.push(dtype),
+            }
+        }
+    }
+    Ok((rates, without))
+}
+
+/// The machine as the catalog describes one. Its rates are those of the fastest repeat: what disturbs a measurement
+/// only slows it, and a limit is what can be reached.
+fn accelerator(
+    machine: &Machine,
+    threads: usize,
+    memory: &[MemoryRate],
+    compute: &[ComputeRate],
+) -> Result<Accelerator> {
+    let reads = memory.iter().filter(|r| r.operation == Operation::Read);
+    let fastest =
+        reads.max_by(|a, b| a.bytes_per_s.max.total_cmp(&b.bytes_per_s.max)).context("no memory rate")?;
+    let mut peak_flops = BTreeMap::new();
+    for kernel in compute::KERNELS {
+        let rates = compute.iter().filter(|r| r.dtype == kernel.name).map(|r| r.operations_per_s.max);
+        if let (Some(dtype), Some(rate)) = (kernel.dtype, rates.max_by(f64::total_cmp)) {
+            peak_flops.insert(dtype, FlopRate(rate.round()));
+        }
+    }
+    let accelerator = Accelerator {
+        id: machine.id(),
+        name: format!("{} (measured)", machine.name),
+        aliases: vec![],
+        vendor: "cpu".into(),
+        architecture: machine.architecture.into(),
+        memory_bytes: machine.memory_bytes,
+        usable_bytes: machine.memory_bytes,
+        bandwidth_bytes_per_s: ByteRate(fastest.bytes_per_s.max.round()),
+        node_size: 1,
+        power_w: None,
+        notes: format!(
+            "Measured on up to {threads} threads, the fastest repeat of each rate: the whole machine as one accelerator. \
+             Bandwidth: reading with {} pages. Formats by other instructions: {}. Matrix units (AMX, SME) are not \
+             reached. Memory: what the system reports.",
+            named(&fastest.pages),
+            widened(compute),
+        ),
+        peak_flops,
+        link: None,
+        network: None,
+        price: None,
+        sources: vec![Source {
+            of: "bandwidth_bytes_per_s, peak_flops (measured)".into(),
+            url: concat!("roofcast ", env!("CARGO_PKG_VERSION"), " hardware measure").into(),
+        }],
+    };
+    accelerator.check("hardware measure")?;
+    Ok(accelerator)
+}
+
+/// A warning where other work held the processors.
+fn crowded(answer: &Answer) -> Option<String> {
+    let memory = answer.memory.iter().map(|r| r.bytes_per_s.waited_share);
+    let waited = memory.chain(answer.compute.iter().map(|r| r.operations_per_s.waited_share)).flatten();
+    let most = waited.max_by(f64::total_cmp).filter(|w| *w > MOST_WAIT)?;
+    let share = show::number::percent(most);
+    Some(format!(
+        "other work held the processors up to {share} of the time. That time does not count, but caches and memory were \
+         shared: rates may be too low; measure while idle"
+    ))
+}
+
+/// Which formats have no instructions of their own.
+fn widened(compute: &[ComputeRate]) -> String {
+    let wide = compute.iter().filter(|r| r.instructions.contains("widened"));
+    let mut names: Vec<_> = wide.map(|r| format!("{} ({})", r.dtype, r.instructions)).collect();
+    names.dedup();
+    if names.is_empty() { "none".into() } else { names.join("; ") }
+}
+
+/// The file: every rate with its spread as comments, then the entry.
+fn toml(answer: &Answer) -> Result<String> {
+    let mut text = "# Measured by `roofcast hardware measure`: the median of the repeats, and the slowest to the fastest.\n".to_owned();
+    text += &crowded(answer).map_or(String::new(), |c| format!("# {c}\n"));
+    for (what, rate) in lines(answer) {
+        text += &format!("# {what}: {rate}\n");
+    }
+    Ok(text + "\n" + &toml::to_string_pretty(&File { accelerator: [&answer.accelerator] })?)
+}
+
+/// Each rate in words.
+fn lines(answer: &Answer) -> Vec<(String, String)> {
+    let spread = |s: &Spread, by: f64, unit: &str| {
+        let [median, min, max] = [s.median, s.min, s.max].map(|v| significant(v / by));
+        format!("{median} {unit} ({min} to {max})")
+    };
+    let memory = answer.memory.iter().map(|r| {
+        let what = format!("{}, {} pages, threads: {}", named(&r.operation), named(&r.pages), r.threads);
+        (what, spread(&r.bytes_per_s, 1e9, "GB/s"))
+    });
+    let compute = answer.compute.iter().map(|r| {
+        let what = format!("{} ({}), threads: {}", r.dtype, r.instructions, r.threads);
+        let unit = if r.dtype == Dtype::Int8.name() { "GOP/s" } else { "GFLOP/s" };
+        (what, spread(&r.operations_per_s, 1e9, unit))
+    });
+    memory.chain(compute).collect()
+}
+
+/// A unit variant as JSON writes it.
+fn named<T: Serialize>(variant: &T) -> String {
+    serde_json::to_value(variant).ok().and_then(|v| Some(v.as_str()?.to_owned())).unwrap_or_default()
+}
+
+fn people(answer: &Answer, output: Option<&Path>) -> String {
+    let m = &answer.machine;
+    let both = |b: Bytes| format!("{} ({})", b.gib(), b.gb());
+    let mut pairs = vec![
+        ("machine", format!("{}, {}, threads: {}", m.name, m.architecture, m.threads)),
+        ("memory", both(m.memory_bytes)),
+        ("last-level cache", both(m.cache_bytes)),
+        ("buffer", both(answer.buffer_bytes)),
+        ("repeats", format!("{} of {} ms each", answer.repeats, grouped(answer.repeat_ms))),
+    ];
+    pairs
+        .extend(answer.not_measured.iter().map(|d| ("not measured", format!("{d}: no instructions for it"))));
+    let rates = lines(answer).into_iter().map(|(what, rate)| vec![what, rate]).collect::<Vec<_>>();
+    let mut text = table::pairs(&pairs);
+    text += &table::table(&["rate", "median (slowest to fastest)"], &rates, 1);
+    if let Some(share) =
+        answer.memory.iter().filter_map(|r| r.huge_share.filter(|_| r.pages == Pages::Huge)).reduce(f64::min)
+    {
+        text += &format!("huge pages held at least {} of their buffers\n\n", show::number::percent(share));
+    }
+    text += &crowded(answer).map_or(String::new(), |c| format!("{c}\n\n"));
+    text += &gpus(answer);
+    match output {
+        Some(path) => {
+            text + &format!("wrote {0}: roofcast limits --hardware {0} --model …\n", path.display())
+        }
+        None => text + "--output my-machine.toml writes this machine as an accelerator\n",
+    }
+}
+
+fn gpus(answer: &Answer) -> String {
+    let mut text: String = answer.gpu_notes.iter().map(|n| format!("{n}\n")).collect();
+    if answer.gpus.is_empty() {
+        return text;
+    }
+    let dash = || "–".to_owned();
+    let row = |g: &Gpu| {
+        let link = match (g.pcie_generation, g.pcie_lanes) {
+            (Some(generation), Some(lanes)) => format!("gen {generation} × {lanes}"),
+            _ => dash(),
+        };
+        vec![
+            g.name.clone(),
+            g.catalog.clone().unwrap_or_else(|| "not in the catalog".into()),
+            g.memory_bytes.map_or_else(dash, Bytes::gib),
+            link,
+            g.power_limit_w.map_or_else(dash, |w| format!("{} W", significant(w))),
+        ]
+    };
+    let rows: Vec<_> = answer.gpus.iter().map(row).collect();
+    text += &table::table(&["GPU (not measured)", "--hardware", "memory", "PCIe", "power limit"], &rows, 2);
+    text
+}

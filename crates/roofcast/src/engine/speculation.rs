@@ -1,0 +1,84 @@
+//! Speculative decoding: drafts of the next tokens, which the model verifies in one step (Leviathan et al., ICML 2023).
+//!
+//! Knows: each draft is what the model would say with the same probability, independent of the others; those after the
+//! first that is not are rejected. Whether it is depends on the request and on the place in its output alone, not on who
+//! serves it when. Knows what drafting takes. Knows nothing about how tokens are scheduled.
+
+use super::price::{Chunk, Price, Shares};
+use crate::deployment::Deployment;
+use crate::error::{Error, Result};
+use crate::workload::random::{Purpose, Stream};
+
+/// Drafts and their fate.
+#[derive(Debug, Clone)]
+pub struct Speculation {
+    count: u64,
+    acceptance: f64,
+    stream: Stream,
+    drafter: Drafter,
+}
+
+/// Who drafts.
+#[derive(Debug, Clone)]
+enum Drafter {
+    /// Something that takes this share of the model's step for a token.
+    Share(f64),
+    /// A model.
+    Model(Box<Price>),
+}
+
+/// Draws of a request: more than it has tokens.
+const PLACES: u128 = 1 << 32;
+
+impl Speculation {
+    /// That of a deployment; none where it drafts nothing. `seed` of the draws.
+    pub fn resolve(deployment: &Deployment, seed: u64) -> Result<Option<Speculation>> {
+        let Some(spec) = deployment.options.engine.speculative()? else { return Ok(None) };
+        let drafter = match (spec.draft_cost, &deployment.draft) {
+            (Some(share), _) => Drafter::Share(share),
+            (None, Some(draft)) => {
+                Drafter::Model(Box::new(Price::new(draft, deployment.options.engine.cost)))
+            }
+            (None, None) => {
+                let found = spec.draft_model.as_deref().unwrap_or_default();
+                return Err(Error::field("engine.speculative", "draft_model", found, "a model handed in"));
+            }
+        };
+        Ok(Some(Speculation {
+            count: spec.num_speculative_tokens,
+            acceptance: spec.acceptance_rate,
+            stream: Stream::new(seed, Purpose::Acceptance),
+            drafter,
+        }))
+    }
+
+    /// How many of `drafts` drafts are accepted that follow token `generated` of request `request`: at least j with
+    /// probability `acceptance` to the power of j.
+    pub fn accepted(&mut self, request: u64, generated: u64, drafts: u64) -> u64 {
+        let drawn = self.stream.unit_at(u128::from(request) * PLACES + u128::from(generated));
+        let powers = std::iter::successors(Some(self.acceptance), |power| Some(power * self.acceptance));
+        powers.take(drafts as usize).take_while(|power| drawn <= *power).count() as u64
+    }
+
+    /// What it takes to draft for `sampling`, the contexts of the sequences that have sampled in a step that took `step`
+    /// and computed `prompts` besides. A model drafts one token of every sequence in a pass, and computes prompts in the
+    /// first.
+    pub fn drafting(&mut self, sampling: &[u64], prompts: &[Chunk], step: Shares<u64>) -> Shares<u64> {
+        let price = match &mut self.drafter {
+            Drafter::Share(share) => {
+                let passes = if sampling.is_empty() { 0.0 } else { self.count as f64 };
+                return step.scaled(*share * passes);
+            }
+            Drafter::Model(price) => price,
+        };
+        let passes = if sampling.is_empty() { 1 } else { self.count };
+        let reaches = price.reaches().to_vec();
+        let one = |pass: u64| {
+            let seen = |reach: &u64| sampling.iter().map(|c| (c + pass).min(*reach)).sum();
+            let seen: Vec<u64> = reaches.iter().map(seen).collect();
+            let prompts = if pass == 0 { prompts } else { &[] };
+            price.mixed(sampling.len() as u64, &seen, prompts).1
+        };
+        (0..passes).map(one).fold(Shares::default(), Shares::plus)
+    }
+}

@@ -1,0 +1,114 @@
+//! Autoscaling: replicas that start where requests are many and stop where there are none for them.
+//!
+//! Knows: who is up, since when, and from when on it takes requests. As many take them as are wanted, the first ones; the
+//! others have nothing to do before long. It looks when a request comes, and only then: nothing
+//! else gives a replica work, so who has stopped before is known to the tick. Knows nothing about who takes a request.
+
+use crate::engine::Replica;
+use crate::engine::clock::Ticks;
+use crate::spec::AutoscaleSpec;
+use crate::units::Picoseconds;
+
+/// Replicas over time.
+#[derive(Debug, Clone)]
+pub struct Scaling {
+    spec: AutoscaleSpec,
+    startup: Ticks,
+    patience: Ticks,
+    up: Vec<Option<Up>>,
+    /// How long each was up before it last stopped, its start-ups among it.
+    past: Vec<Ticks>,
+    /// Replicas that were started beside the first.
+    pub started: u64,
+    /// Replicas that were stopped.
+    pub stopped: u64,
+    /// The most that were up at once.
+    pub peak: usize,
+}
+
+/// A replica that is up.
+#[derive(Debug, Clone, Copy)]
+struct Up {
+    since: Ticks,
+    ready: Ticks,
+}
+
+impl Scaling {
+    /// Nobody up.
+    pub fn new(spec: AutoscaleSpec) -> Scaling {
+        let ticks = |s: f64| Ticks::from(Picoseconds::from_seconds(s));
+        let count = spec.max_replicas as usize;
+        Scaling {
+            spec,
+            startup: ticks(spec.startup_s),
+            patience: ticks(spec.idle_s),
+            up: vec![None; count],
+            past: vec![Ticks::ZERO; count],
+            started: 0,
+            stopped: 0,
+            peak: 0,
+        }
+    }
+
+    /// A request comes at `at`: replicas stop and start, and `open` are those that may take it.
+    pub(super) fn look(&mut self, at: Ticks, replicas: &mut [Box<dyn Replica>], open: &mut Vec<usize>) {
+        let first = self.peak == 0;
+        self.stop(at, replicas);
+        let in_flight = 1 + replicas.iter().map(|replica| replica.in_flight()).sum::<u64>();
+        let wanted = in_flight.div_ceil(self.spec.target_in_flight);
+        let wanted = wanted.clamp(self.spec.min_replicas, self.spec.max_replicas) as usize;
+        let missing = wanted.saturating_sub(self.count_up());
+        let down = (0..self.up.len()).filter(|index| self.up[*index].is_none());
+        for index in down.take(missing).collect::<Vec<_>>() {
+            let warm = first && index < self.always();
+            let ready = if warm { at } else { at + self.startup };
+            self.up[index] = Some(Up { since: at, ready });
+            self.started += u64::from(!warm);
+            replicas[index].restart();
+        }
+        self.peak = self.peak.max(self.count_up());
+        let ready = |up: &Option<Up>| up.is_some_and(|up| up.ready <= at);
+        open.clear();
+        open.extend((0..self.up.len()).filter(|index| ready(&self.up[*index])).take(wanted));
+    }
+
+    fn count_up(&self) -> usize {
+        self.up.iter().flatten().count()
+    }
+
+    /// The first replicas never stop.
+    fn always(&self) -> usize {
+        self.spec.min_replicas as usize
+    }
+
+    /// Those stop that have had nothing to do for long enough by `at`.
+    fn stop(&mut self, at: Ticks, replicas: &[Box<dyn Replica>]) {
+        for index in (self.always()..self.up.len()).filter(|index| replicas[*index].is_empty()) {
+            let Some(up) = self.up[index] else { continue };
+            let end = up.ready.max(replicas[index].clock()) + self.patience;
+            if end <= at {
+                self.up[index] = None;
+                self.past[index] += end - up.since;
+                self.stopped += 1;
+            }
+        }
+    }
+
+    /// Nobody comes any more, and everything has ended at `end`.
+    pub(super) fn close(&mut self, end: Ticks, replicas: &[Box<dyn Replica>]) {
+        self.stop(end, replicas);
+        for (past, up) in self.past.iter_mut().zip(&mut self.up) {
+            *past += up.take().map_or(Ticks::ZERO, |up| end - up.since);
+        }
+    }
+
+    /// Replicas that may be up.
+    pub fn count(&self) -> usize {
+        self.past.len()
+    }
+
+    /// How long a replica was up, of a run that has ended.
+    pub fn lasted(&self, index: usize) -> Ticks {
+        self.past[index]
+    }
+}

@@ -1,0 +1,143 @@
+//! Autoscaling: who is up when, and what that costs.
+
+use super::engine::{same, workloads};
+use super::fleets::{ONE, close, deployment, holds, run, spec};
+use proptest::prelude::*;
+use roofcast::parallelism::Request;
+use roofcast::router::Routing;
+use roofcast::spec::{AutoscaleSpec, EngineSpec, FleetSpec};
+use roofcast::units::Picoseconds;
+use roofcast::{Error, Spec};
+
+/// Requests of 100 tokens, of which 64 are everybody's, and 10 more, at the times given.
+fn at(times: &[f64]) -> roofcast::workload::Workload {
+    let keys = "[workload]\narrivals = { kind = \"trace\", path = \"t.csv\" }\ninput_len = 36\noutput_len = 10\n\
+                prefix = { length = 64, count = 1, share = 1.0 }\n";
+    let mut workload = Spec::parse("test", keys).unwrap().workload.unwrap();
+    let rows: String = times.iter().map(|t| format!("{t},36,10\n")).collect();
+    let text = format!("arrival_s,input_len,output_len\n{rows}");
+    workload.load("test", |_| Ok::<_, Error>(text.clone())).unwrap();
+    workload
+}
+
+fn scaled(autoscale: AutoscaleSpec, router: Routing) -> FleetSpec {
+    FleetSpec { autoscale: Some(autoscale), router, ..FleetSpec::default() }
+}
+
+fn seconds(time: Picoseconds) -> f64 {
+    time.ms() / 1e3
+}
+
+/// A request takes some 50 ms.
+#[test]
+fn a_day_of_two_replicas() {
+    let deployment = deployment(Request::default(), EngineSpec::default());
+    let autoscale =
+        AutoscaleSpec { target_in_flight: 1, min_replicas: 1, max_replicas: 3, startup_s: 10.0, idle_s: 5.0 };
+    let workload = at(&[1.0, 1.01, 9.0, 21.0, 30.0, 30.01, 42.0, 42.01, 60.0, 60.01, 72.0, 72.01]);
+    let run = run(&deployment, &workload, scaled(autoscale, Routing::LeastLoaded), true);
+    let records = &run.records;
+    // 1.01: two are in flight, so the second replica starts, to be ready at 11.01; until then the first serves alone. At 9
+    // and 21 one is in flight, so the first serves, and the second stops at 16.01, 5 s after it was ready for nothing.
+    // 30.01: two are in flight, so it starts anew, ready at 40.01. 42: one is in flight, so the first serves. 42.01: the
+    // second serves, and stops 5 s after its answer. 60.01, 72 and 72.01 are the same again.
+    assert!(records.iter().map(|r| r.replica).eq([0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1]), "{records:?}");
+    // What it had in its cache is gone: 64 tokens are found by all but the first of each life.
+    let found = records.iter().map(|r| r.cached_tokens / 64);
+    assert!(found.eq([0, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 0]), "{records:?}");
+    let finished = |n: usize| seconds(records[n].finished);
+    let end = finished(11);
+    let up = (end - 1.0) + (16.01 - 1.01) + (finished(7) + 5.0 - 30.01) + (end - 60.01);
+    let used = run.fleet.autoscale.unwrap();
+    close(used.replica_seconds, up);
+    close(used.mean_replicas, up / (end - 1.0));
+    assert_eq!((used.max_replicas, used.started, used.stopped), (2, 3, 2));
+    // They cost what they are up, their start-ups among it, and compute or wait for as long.
+    let price = deployment.accelerator.price.as_ref().unwrap().usd_per_hour;
+    close(run.expense.dollars_per_million_output_tokens.unwrap(), price * up / 3600.0 / 120.0 * 1e6);
+    close(run.time.busy_s() + run.time.idle_s, up);
+}
+
+fn autoscales() -> impl Strategy<Value = AutoscaleSpec> {
+    (1_u64..6, 1_u64..4, 0_u64..4, 0.0_f64..2.0, 0.0_f64..2.0).prop_map(
+        |(target_in_flight, min_replicas, more, startup_s, idle_s)| AutoscaleSpec {
+            target_in_flight,
+            min_replicas,
+            max_replicas: min_replicas + more,
+            startup_s,
+            idle_s,
+        },
+    )
+}
+
+fn routers() -> impl Strategy<Value = Routing> {
+    use Routing::{LeastLoaded, PowerOfTwo, PrefixAware, RoundRobin, SessionSticky};
+    proptest::sample::select(vec![RoundRobin, LeastLoaded, PowerOfTwo, PrefixAware, SessionSticky])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Stepping, leaping and leaping again are the same, nothing is lost, and whoever is up is within the bounds.
+    #[test]
+    fn scaling_loses_nothing(workload in workloads(), autoscale in autoscales(), router in routers()) {
+        let engine = EngineSpec { num_gpu_blocks: Some(200), max_num_seqs: Some(8), ..EngineSpec::default() };
+        let deployment = deployment(Request::default(), engine);
+        let run = holds(&deployment, &workload, scaled(autoscale, router));
+        let (used, duration) = (run.fleet.autoscale.unwrap(), run.summary.duration);
+        prop_assert!(run.records.iter().all(|r| r.replica < used.max_replicas));
+        prop_assert!((autoscale.min_replicas..=autoscale.max_replicas).contains(&used.max_replicas));
+        prop_assert!(used.replica_seconds >= autoscale.min_replicas as f64 * duration * (1.0 - 1e-9));
+        prop_assert!(used.replica_seconds <= used.max_replicas as f64 * duration * (1.0 + 1e-9));
+        prop_assert!(used.max_replicas <= autoscale.min_replicas + used.started);
+        prop_assert!(used.stopped <= used.started);
+        let time = run.time.busy_s() + run.time.idle_s;
+        prop_assert!((time - used.replica_seconds).abs() <= 1e-9 * time.max(1.0), "{time} {used:?}");
+    }
+
+    /// Where as many must be up as may, nothing starts or stops: it is a fleet of so many.
+    #[test]
+    fn a_fixed_number_is_a_plain_fleet(workload in workloads(), count in 1_u64..5, router in routers()) {
+        let autoscale =
+            AutoscaleSpec { target_in_flight: 1, min_replicas: count, max_replicas: count, startup_s: 1.0, idle_s: 0.0 };
+        let one = deployment(Request::default(), EngineSpec::default());
+        let fixed = deployment(Request { replicas: Some(count), ..Request::default() }, EngineSpec::default());
+        let ours = run(&one, &workload, scaled(autoscale, router), true);
+        let plain = run(&fixed, &workload, FleetSpec { router, ..FleetSpec::default() }, true);
+        same(&ours.records, &plain.records);
+        prop_assert_eq!((ours.activity, ours.kv_cache), (plain.activity, plain.kv_cache));
+        let used = ours.fleet.autoscale.unwrap();
+        prop_assert_eq!((used.max_replicas, used.started, used.stopped), (count, 0, 0));
+        let duration = ours.summary.duration;
+        prop_assert!((used.replica_seconds - count as f64 * duration).abs() <= 1e-9 * duration.max(1.0));
+    }
+}
+
+#[test]
+fn what_cannot_be_scaled_is_refused() {
+    let keys = |target: &str, min: &str, max: &str, startup: &str, idle: &str| {
+        format!(
+            "[fleet.autoscale]\ntarget_in_flight = {target}\nmin_replicas = {min}\nmax_replicas = {max}\n\
+             startup_s = {startup}\nidle_s = {idle}\n"
+        )
+    };
+    let good = keys("4", "1", "2", "1", "1");
+    assert!(spec(&format!("{ONE}{good}")).is_ok());
+    for (text, parts) in [
+        (keys("0", "1", "2", "1", "1"), ["fleet.autoscale.target_in_flight", "1 to"]),
+        (keys("4", "0", "2", "1", "1"), ["fleet.autoscale.min_replicas", "1 to 2"]),
+        (keys("4", "3", "2", "1", "1"), ["fleet.autoscale.min_replicas", "1 to 2"]),
+        (keys("4", "1", "1025", "1", "1"), ["fleet.autoscale.max_replicas", "1 to 1024"]),
+        (keys("4", "1", "2", "-1", "1"), ["fleet.autoscale.startup_s", "0 to 86400"]),
+        (keys("4", "1", "2", "1", "nan"), ["fleet.autoscale.idle_s", "NaN"]),
+        ("[fleet.autoscale]\ntarget_in_flight = 4\n".to_owned(), ["fleet.autoscale", "max_replicas"]),
+        (format!("{good}patience = 1\n"), ["fleet.autoscale", "patience"]),
+        (format!("{good}[fleet.prefill]\nreplicas = 1\n"), ["fleet.prefill", "left out"]),
+        (format!("{good}[parallelism]\nreplicas = 2\n"), ["replicas", "max_replicas"]),
+    ] {
+        let message = spec(&format!("{ONE}{text}")).unwrap_err().to_string();
+        for part in parts {
+            assert!(message.contains(part), "{part} is not in {message}");
+        }
+    }
+}

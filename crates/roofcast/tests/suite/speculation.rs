@@ -1,0 +1,239 @@
+//! Speculative decoding: what is accepted, what it takes, and that nothing is lost.
+
+use super::engine::{conserved, deployment, records, same, served, workloads};
+use super::support::{catalog, model};
+use proptest::prelude::*;
+use roofcast::Spec;
+use roofcast::cost::{Utilization, cost};
+use roofcast::deployment::{Deployment, Options};
+use roofcast::memory;
+use roofcast::operator::Batch;
+use roofcast::simulate::{self, Simulation, simulate};
+use roofcast::spec::{EngineSpec, SpeculativeSpec};
+use std::sync::Arc;
+
+const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
+const SMALL: &str = "meta-llama/Llama-3.2-1B-Instruct";
+
+/// A run of `requests` of 1000 tokens and `output` on an H100, one after the other, with `[engine.speculative]` as given.
+fn run(requests: u64, output: u64, speculative: &str) -> roofcast::Result<Simulation> {
+    let text = format!(
+        "[model]\nname = \"{LLAMA}\"\n[hardware]\naccelerator = \"h100-sxm\"\n[workload]\nrequests = {requests}\n\
+         input_len = 1000\noutput_len = {output}\narrivals = {{ kind = \"closed_loop\", concurrency = 1 }}\n{speculative}"
+    );
+    let spec = Spec::parse("test", &text)?;
+    let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
+    let named = spec.engine.speculative.as_ref().and_then(|s| s.draft_model.as_ref());
+    let options = Options { draft: named.map(|name| model(name)), ..Options::of(&spec) };
+    let deployment = Deployment::resolve(model(LLAMA), accelerator, &options)?;
+    simulate(&deployment, &spec, "test", simulate::Options::default())
+}
+
+fn drafts(count: u64, acceptance: f64, cost: f64) -> String {
+    format!(
+        "[engine.speculative]\nnum_speculative_tokens = {count}\nacceptance_rate = {acceptance}\ndraft_cost = {cost}\n"
+    )
+}
+
+fn close(found: f64, expected: f64) {
+    assert!((found / expected - 1.0).abs() < 1e-6, "{found} is not {expected}");
+}
+
+/// What an H100 reads at 3.35 TB/s, in milliseconds.
+fn reading(bytes: f64) -> f64 {
+    bytes / 3.35e12 * 1e3
+}
+
+/// 8,030,261,248 weights without the 128,256 × 4096 of the embedding, in 2 bytes.
+const WEIGHTS: f64 = (8_030_261_248.0 - 128_256.0 * 4096.0) * 2.0;
+/// Keys and values of a token, 2 × 8 × 128 × 32 × 2 bytes, and its row of the embedding.
+const KV: f64 = 131_072.0;
+const ROW: f64 = 8192.0;
+
+/// One request of 1 + 50 tokens; the prompt's step says the first.
+#[test]
+fn all_or_nothing_is_accepted() {
+    // With every draft accepted a step says 4 + 1 tokens.
+    let all = run(1, 51, &drafts(4, 1.0, 0.0)).unwrap();
+    let a = all.activity;
+    assert_eq!((a.steps, a.drafted_tokens, a.rejected_tokens), (1 + 10, 40, 0));
+    assert_eq!(a.scheduled_tokens, 1000 + 50);
+    // With none, 1: the others are computed for nothing.
+    let none = run(1, 51, &drafts(4, 0.0, 0.0)).unwrap();
+    let a = none.activity;
+    assert_eq!((a.steps, a.drafted_tokens, a.rejected_tokens), (1 + 50, 200, 200));
+    assert_eq!(a.scheduled_tokens, 1000 + 50 + 200);
+    // 53 = 1 + 10 × 5 + 2: of the last step's drafts one is said, and three are beyond the end.
+    let a = run(1, 53, &drafts(4, 1.0, 0.0)).unwrap().activity;
+    assert_eq!((a.steps, a.drafted_tokens, a.rejected_tokens), (1 + 11, 44, 3));
+    // Gaps are those between steps, whatever they bring; time per token counts tokens.
+    close(all.summary.itl.mean, all.summary.tpot.mean * 5.0);
+}
+
+/// A step reads the weights once, the cache of the tokens before it and its own, and a row for each of these.
+#[test]
+fn steps_by_hand() {
+    for share in [0.0, 0.1] {
+        let s = run(1, 51, &drafts(4, 1.0, share)).unwrap().summary;
+        // Ten steps that end with 1005, 1010, …, 1050 tokens in the cache: 10,275 in all. Four drafts take four shares.
+        let steps = reading(10.0 * (WEIGHTS + 5.0 * ROW) + 10_275.0 * KV);
+        close(s.e2el.mean - s.ttft.mean, steps * (1.0 + 4.0 * share));
+        // So does the prompt's step, after which four tokens are drafted, too.
+        close(s.ttft.mean, run(1, 51, "").unwrap().summary.ttft.mean * (1.0 + 4.0 * share));
+    }
+}
+
+/// (1 − α^(k+1))/(1 − α) tokens a step (Leviathan et al. 2023, equation 1), and the speed-up of their theorem 3.8.
+#[test]
+fn the_mean_advance_is_leviathans() {
+    let plain = run(20, 1001, "").unwrap().summary;
+    for (count, acceptance) in [(1, 0.5), (4, 0.7), (4, 0.9), (8, 0.8)] {
+        let share = 0.05;
+        let s = run(20, 1001, &drafts(count, acceptance, share)).unwrap();
+        let advance = (1.0 - f64::powi(acceptance, count as i32 + 1)) / (1.0 - acceptance);
+        // 20,000 tokens in 20,000/advance steps, each of which says 1 to k + 1: a deviation of k/2 at most, and of the mean
+        // k/2 · √(advance/20,000), for k = 8 and 4.3 tokens a step 1.4 %. Three of these, and half a step a request at its end.
+        let said = 20_000.0 / (s.activity.steps - 20) as f64;
+        let deviation = count as f64 / 2.0 * (advance / 20_000.0).sqrt();
+        let end = 20.0 * advance / 20_000.0;
+        assert!((said / advance - 1.0).abs() < 3.0 * deviation / advance + end, "{said} {advance}");
+        // Verifying reads a few rows more than a decode does, below 0.1 % of its bytes; nothing else is in the way.
+        let speedup = plain.tpot.mean / s.summary.tpot.mean;
+        let expected = said / (count as f64 * share + 1.0);
+        assert!((speedup / expected - 1.0).abs() < 1e-3, "{speedup} {expected}");
+    }
+}
+
+/// A model that drafts takes a pass a token, and its weights and cache stand beside the other's.
+#[test]
+fn a_small_model_drafts_for_a_large_one() {
+    let text = format!(
+        "[engine.speculative]\nnum_speculative_tokens = 2\nacceptance_rate = 1.0\ndraft_model = \"{SMALL}\"\n"
+    );
+    let run = run(1, 4, &text).unwrap();
+    let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
+    let alone =
+        |name: &str| Deployment::resolve(model(name), Arc::clone(&chip), &Options::default()).unwrap();
+    let (small, large) = (alone(SMALL), alone(LLAMA));
+    // One step ends with 1003 tokens and says the 1002nd to 1004th; then drafts see 1004 and 1005.
+    let pass = |context: u64| {
+        cost(&small, &Batch::decode(1, context), Utilization::FULL).limit_with_communication.ms()
+    };
+    let step = reading(WEIGHTS + 3.0 * ROW + 1003.0 * KV) + pass(1004) + pass(1005);
+    close(run.summary.e2el.mean - run.summary.ttft.mean, step);
+    // Of the room for KV the small model's 1,235,814,400 weights of 2 bytes are gone (its embedding is its lm_head), and a
+    // token takes 2 × 8 × 64 × 16 × 2 = 32,768 bytes more. One block is vLLM's own.
+    let room = memory::ranks(&large)[0].kv_bytes.0 - 2 * 1_235_814_400;
+    assert_eq!(run.kv_cache.blocks, room / ((131_072 + 32_768) * 16) - 1);
+    // It has room for the next two drafts: 1003 tokens and two are 63 blocks of 16. With four drafts 1005 and four are 64.
+    assert_eq!(run.kv_cache.max_blocks, 63);
+    let four = text.replace("tokens = 2", "tokens = 4");
+    assert_eq!(self::run(1, 6, &four).unwrap().kv_cache.max_blocks, 64);
+}
+
+#[test]
+fn what_cannot_be_drafted_is_refused() {
+    for (keys, parts) in [
+        (
+            "num_speculative_tokens = 0\nacceptance_rate = 0.5\ndraft_cost = 0.1\n",
+            ["num_speculative_tokens", "1 to 64"],
+        ),
+        (
+            "num_speculative_tokens = 65\nacceptance_rate = 0.5\ndraft_cost = 0.1\n",
+            ["num_speculative_tokens", "65"],
+        ),
+        (
+            "num_speculative_tokens = 2\nacceptance_rate = 1.5\ndraft_cost = 0.1\n",
+            ["acceptance_rate", "0 to 1"],
+        ),
+        ("num_speculative_tokens = 2\nacceptance_rate = nan\ndraft_cost = 0.1\n", ["acceptance_rate", "NaN"]),
+        ("num_speculative_tokens = 2\nacceptance_rate = 0.5\ndraft_cost = -1\n", ["draft_cost", "0 to 10"]),
+        ("num_speculative_tokens = 2\nacceptance_rate = 0.5\n", ["draft_model", "missing"]),
+        (
+            "num_speculative_tokens = 2\nacceptance_rate = 0.5\ndraft_cost = 0.1\ndraft_model = \"Qwen/Qwen3-0.6B\"\n",
+            ["draft_model", "beside draft_cost"],
+        ),
+        ("num_speculative_tokens = 2\ndraft_cost = 0.1\n", ["engine.speculative", "acceptance_rate"]),
+        (
+            "num_speculative_tokens = 2\nacceptance_rate = 0.5\ndraft_cost = 0.1\n[engine]\nscheduler = \"sglang\"\n",
+            ["scheduler", "vllm"],
+        ),
+        (
+            "num_speculative_tokens = 2\nacceptance_rate = 0.5\ndraft_cost = 0.1\n[engine]\nasync_scheduling = true\n",
+            ["scheduler", "async"],
+        ),
+        (
+            "num_speculative_tokens = 2\nacceptance_rate = 0.5\ndraft_cost = 0.1\n[fleet]\nlink = \"nvlink\"\nprefill = {}\ndecode = {}\n",
+            ["scheduler", "speculative"],
+        ),
+        (
+            "num_speculative_tokens = 2\nacceptance_rate = 0.5\ndraft_model = \"Qwen/Qwen3-0.6B\"\n[parallelism]\npp = 2\n",
+            ["draft_model", "draft_cost where"],
+        ),
+    ] {
+        let message = run(1, 4, &format!("[engine.speculative]\n{keys}")).unwrap_err().to_string();
+        for part in parts {
+            assert!(message.contains(part), "{part} is not in {message}");
+        }
+    }
+}
+
+/// The same drafts by a small model.
+fn drafted(mut engine: EngineSpec) -> Deployment {
+    let speculative = engine.speculative.as_mut().unwrap();
+    (speculative.draft_model, speculative.draft_cost) = (Some(SMALL.to_owned()), None);
+    let options = Options { engine, draft: Some(model(SMALL)), ..Options::default() };
+    let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
+    Deployment::resolve(model(LLAMA), chip, &options).unwrap()
+}
+
+fn speculative() -> impl Strategy<Value = EngineSpec> {
+    let acceptance = prop_oneof![Just(0.0), Just(1.0), 0.0_f64..1.0];
+    let engine = (1_u64..20, 20_u64..800, 60_u64..300, any::<bool>(), any::<bool>());
+    (1_u64..9, acceptance, engine).prop_map(
+        |(count, acceptance_rate, (seqs, budget, blocks, caching, priority))| EngineSpec {
+            max_num_seqs: Some(seqs),
+            max_num_batched_tokens: Some(budget),
+            num_gpu_blocks: Some(blocks),
+            enable_prefix_caching: Some(caching),
+            policy: if priority { roofcast::spec::QueuePolicy::Priority } else { Default::default() },
+            speculative: Some(SpeculativeSpec {
+                num_speculative_tokens: count,
+                acceptance_rate,
+                draft_model: None,
+                draft_cost: Some(0.1),
+            }),
+            ..EngineSpec::default()
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 80, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Tokens scheduled = Σ (prompt + output − 1) − hits + recomputed + rejected drafts, and the same run twice.
+    #[test]
+    fn drafts_lose_nothing(workload in workloads(), spec in speculative(), modelled in any::<bool>()) {
+        let deployment = if modelled { drafted(spec) } else { deployment(LLAMA, spec) };
+        let fleet = served(&deployment, &workload, true);
+        conserved(&fleet, workload.requests.unwrap());
+        let tally = fleet.replicas[0].tally();
+        prop_assert!(tally.rejected_tokens <= tally.drafted_tokens);
+        same(records(&fleet), records(&served(&deployment, &workload, true)));
+    }
+
+    /// What is accepted of a request does not depend on who runs beside it, where neither budget nor memory cuts drafts.
+    #[test]
+    fn acceptance_is_the_requests_own(workload in workloads(), spec in speculative(), seats in 1_u64..20) {
+        // In a closed loop requests are numbered as answers come.
+        prop_assume!(workload.arrivals.rate().is_some());
+        let wide = EngineSpec { max_num_batched_tokens: Some(8192), num_gpu_blocks: Some(20_000), ..spec };
+        let narrow = EngineSpec { max_num_seqs: Some(seats), ..wide.clone() };
+        let tallies = [wide, narrow].map(|spec| {
+            let fleet = served(&deployment(LLAMA, spec), &workload, true);
+            let tally = fleet.replicas[0].tally();
+            (fleet.results.completed, tally.drafted_tokens, tally.rejected_tokens)
+        });
+        prop_assert_eq!(tallies[0], tallies[1]);
+    }
+}

