@@ -66,12 +66,13 @@ model() {
 }
 
 # One thread: with as many as there are cores, the server's threads wait for each other whenever another program runs.
-# Eight slots share the context; prompts are computed whole, none is found again.
+# Eight slots share one cache, as with the server's own default of slots: with a cache each, a step is computed in pieces
+# wherever the slots in use are not neighbours. Prompts are computed whole, none is found again.
 serve() {
   install
   model "$1"
   "$server" -m "$folder/$1.gguf" --host 127.0.0.1 --port "${PORT:-8080}" -t "${THREADS:-1}" \
-    --parallel 8 --ctx-size 16384 --cache-ram 0 --no-cache-prompt --metrics --no-webui "${@:2}" &
+    --parallel 8 --kv-unified --ctx-size 16384 --cache-ram 0 --no-cache-prompt --metrics --no-webui "${@:2}" &
   child=$!
   trap stop INT TERM
   trap 'stop; clean' EXIT

@@ -40,9 +40,14 @@ export VLLM_CPU_OMP_THREADS_BIND=auto VLLM_CPU_NUM_OF_RESERVED_CPU=0
 "$python" "$scripts/vllm_cpu.py" serve "$folder/tiny" --served-model-name tiny --host 127.0.0.1 --port "${PORT:-8000}" \
   --load-format dummy --dtype bfloat16 --max-model-len 4096 --enforce-eager --no-enable-prefix-caching "$@" &
 child=$!
+# The server ends what it is answering first; it has ten seconds.
 stop() {
   kill "$child" 2>/dev/null || return 0
-  wait "$child" 2>/dev/null || true
+  for _ in $(seq 100); do
+    kill -0 "$child" 2>/dev/null || return 0
+    sleep 0.1
+  done
+  kill -KILL "$child" 2>/dev/null || true
 }
 trap stop INT TERM
 trap 'stop; clean' EXIT

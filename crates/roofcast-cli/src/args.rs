@@ -295,6 +295,9 @@ pub(crate) struct LoadArgs {
     /// Send at an even pace instead of at random (Poisson).
     #[arg(long)]
     pub(crate) constant: bool,
+    /// Gamma gaps of that shape instead: below 1 burstier than Poisson, above 1 evener, as vLLM's client has it.
+    #[arg(long, value_name = "SHAPE", conflicts_with = "constant")]
+    pub(crate) burstiness: Option<f64>,
     /// Requests in all [default: 10 a user, at least 100].
     #[arg(long, value_parser = positive())]
     pub(crate) requests: Option<u64>,

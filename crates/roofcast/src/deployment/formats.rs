@@ -68,7 +68,8 @@ impl Formats {
         let rule = rule(model, chip, wish, plain, options.precision.activations, assumptions)?;
         let kv = kv(model, options.precision.kv.as_deref(), dtype)?;
         let rates = chip.peak_flops.keys().copied().collect();
-        Ok(Formats { rule, plain, base, kv, activations: options.precision.activations, rates })
+        let activations = activations(&rule, chip, options.precision.activations, assumptions)?;
+        Ok(Formats { rule, plain, base, kv, activations, rates })
     }
 
     /// The name of the weight format; those of a checkpoint with several, joined.
@@ -94,6 +95,14 @@ impl Formats {
         }
     }
 
+    /// Weight-only blocks, computed in the dtype of the activations where that is known.
+    fn blocks(&self, format: Format) -> Format {
+        if format.compute.is_some() || format.width.as_f64() >= 16.0 {
+            return format;
+        }
+        with_activations(format, self.activations).unwrap_or(format)
+    }
+
     /// The format of `tensor` in layer `layer`, or of one outside the layers.
     pub(super) fn of(
         &self,
@@ -112,14 +121,11 @@ impl Formats {
                 let quantized = model.quantization.as_ref().and_then(|q| q.format(tensor, layer));
                 quantized.map_or(self.plain, |f| self.adapted(f))
             }
-            Rule::Gguf(mix) if tensor.role != Role::Vector && tensor.role != Role::Router => mix.format(
-                gguf_place(tensor),
-                layer.unwrap_or(0),
-                model.layers.len(),
-                tensor.columns,
-                model.tied,
-            ),
-            Rule::Stored(_) => stored(model, tensor, layer).unwrap_or(self.plain),
+            Rule::Gguf(mix) if tensor.role != Role::Vector && tensor.role != Role::Router => {
+                let (index, count) = (layer.unwrap_or(0), model.layers.len());
+                self.blocks(mix.format(gguf_place(tensor), index, count, tensor.columns, model.tied))
+            }
+            Rule::Stored(_) => self.blocks(stored(model, tensor, layer).unwrap_or(self.plain)),
             // GGUF keeps norms, biases and routers in 32 bits.
             Rule::Gguf(_) => Format { compute: None, ..Format::FP32 },
             _ => self.plain,
@@ -183,6 +189,33 @@ fn rule(
         chip.peak(dtype)?;
     }
     Ok(rule)
+}
+
+/// The dtype of activations beside quantized weights: the user's. llama.cpp's kernels for processors round them to blocks of 8
+/// bits, whatever the weights' blocks are (`vec_dot_type` in its `ggml/src/ggml-cpu/ggml-cpu.c`).
+fn activations(
+    rule: &Rule,
+    chip: &Accelerator,
+    named: Option<Dtype>,
+    assumptions: &mut Vec<String>,
+) -> Result<Option<Dtype>> {
+    let gguf = match rule {
+        Rule::Gguf(_) => true,
+        Rule::Stored(name) => matches!(name.parse(), Ok(WeightFormat::Gguf(_))),
+        Rule::Linear(_) | Rule::Checkpoint(_) => false,
+    };
+    match named {
+        Some(dtype) if gguf && !matches!(dtype, Dtype::Bf16 | Dtype::Fp16) => {
+            with_activations(Format::BF16, named)?;
+            chip.peak(dtype)?;
+            Ok(named)
+        }
+        None if gguf && chip.vendor == "cpu" && chip.has(Dtype::Int8) => {
+            assumptions.push("quantized blocks compute in int8, as llama.cpp's kernels for processors do".into());
+            Ok(Some(Dtype::Int8))
+        }
+        _ => Ok(named),
+    }
 }
 
 /// `format` computed in the dtype that the user names for activations; 16-bit activations make it weight-only.
