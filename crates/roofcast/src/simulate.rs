@@ -6,6 +6,7 @@
 mod provision;
 pub mod results;
 
+use crate::bands::{Bands, Means};
 use crate::cost::{Utilization, cost};
 use crate::deployment::Deployment;
 use crate::engine::Replica;
@@ -69,6 +70,8 @@ pub struct Simulation {
     pub fleet: FleetUse,
     /// Whether more came than could be served.
     pub load: Load,
+    /// What the means may turn out to be; none at the limit.
+    pub bands: Option<Bands>,
     /// Every completed request's latencies.
     #[serde(skip)]
     pub latencies: [(&'static str, Sample); 3],
@@ -303,7 +306,10 @@ fn report(provision: &Provision, config: &Config, settings: Settings, mut fleet:
     let decoding = activity(serving);
     let tokens: u128 = serving.iter().map(|t| t.token_steps).sum();
     let mean_tokens = ratio(tokens as f64, decoding.steps as f64);
+    let limit_tpot_ms = limit_tpot_ms(&provision.serving, &decoding, mean_tokens);
+    let load = fleet.results.load();
     Simulation {
+        bands: bands(&provision.serving, &summary, &load, limit_tpot_ms),
         cost: provision.serving.options.engine.cost,
         settings,
         requests: fleet.results.taken,
@@ -311,16 +317,29 @@ fn report(provision: &Provision, config: &Config, settings: Settings, mut fleet:
         activity: activity(&tallies),
         kv_cache: cache_use(config, serving, mean_tokens),
         time: times.iter().copied().fold(TimeShares::default(), TimeShares::plus),
-        limit_tpot_ms: limit_tpot_ms(&provision.serving, &decoding, mean_tokens),
+        limit_tpot_ms,
         expense: expense(provision, &summary, &times, used.autoscale),
         fleet: used,
-        load: fleet.results.load(),
+        load,
         summary,
         latencies: fleet.results.latencies(),
         records: fleet.results.records.take().unwrap_or_default(),
         series: together(series.into_iter().flatten().collect(), end),
         traces: traces.into_iter().flatten().collect(),
     }
+}
+
+/// The bands of a run; where all that came was served, the load set the throughput.
+fn bands(deployment: &Deployment, summary: &Summary, load: &Load, limit_tpot_ms: f64) -> Option<Bands> {
+    let set = load.offered_per_s.is_some() && !load.overloaded;
+    let means = Means {
+        ttft_ms: summary.ttft.mean,
+        tpot_ms: summary.tpot.mean,
+        limit_tpot_ms,
+        e2el_ms: summary.e2el.mean,
+        output_tok_s: (!set).then(|| summary.output_throughput()),
+    };
+    Bands::of(deployment, deployment.options.engine.cost, &means)
 }
 
 /// A decode step of the mean batch and context at the limit.

@@ -1,5 +1,6 @@
 //! `roofcast plan`: what to deploy.
 
+use super::bands;
 use crate::args::{CostArg, PlanArgs};
 use crate::show::number::{dollars, grouped, percent, significant};
 use crate::show::{self, table};
@@ -269,6 +270,9 @@ fn best_in_detail(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, best: &Cho
             format!("{} prefill servers for one decode server", significant(best.prefill_per_decode)),
         ),
     ];
+    if let Some(b) = &best.bands {
+        pairs.push(("10th to 90th", bands(b)));
+    }
     if spec.slo.tpot_p99_ms.is_some_and(|most| best.forecast.tpot_ms > most) {
         let forecast = significant(best.forecast.tpot_ms);
         pairs.push((

@@ -3,7 +3,7 @@
 mod series;
 mod sweep;
 
-use super::About;
+use super::{About, bands};
 use crate::args::{CostArg, SimulateArgs};
 use crate::input;
 use crate::show::number::{dollars, grouped, percent, significant};
@@ -130,6 +130,9 @@ fn people(deployment: &Deployment, s: &Simulation) -> String {
         [name.to_uppercase()].into_iter().chain(figures).collect::<Vec<_>>()
     });
     text += &table::table(&["ms", "mean", "p50", "p90", "p95", "p99"], &rows, 1);
+    if let Some(b) = &s.bands {
+        text += &format!("means, 10th to 90th percentile: {}\n", bands(b));
+    }
     text += &load(s);
     text
 }
