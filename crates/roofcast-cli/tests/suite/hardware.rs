@@ -107,9 +107,8 @@ fn quantized_blocks_compute_in_int8_on_a_processor() {
     let int8 = 4096.0 * 2.0 * 16.0 * 2.0 * 2048.0 * 8192.0 / 400e12 * 1e3;
     assert!((gate_up("") / int8 - 1.0).abs() < 1e-6);
     assert!((gate_up("--activations bf16") / (4.0 * int8) - 1.0).abs() < 1e-6);
-    let run = roofcast(&format!(
-        "limits --model llama-3.2-1b --hardware {path} --weights q8_0 --activations fp8"
-    ));
+    let run =
+        roofcast(&format!("limits --model llama-3.2-1b --hardware {path} --weights q8_0 --activations fp8"));
     assert!(run.code == 2 && run.err.contains("fp8"), "{}", run.err);
 }
 

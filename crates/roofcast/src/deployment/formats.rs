@@ -211,7 +211,8 @@ fn activations(
             Ok(named)
         }
         None if gguf && chip.vendor == "cpu" && chip.has(Dtype::Int8) => {
-            assumptions.push("quantized blocks compute in int8, as llama.cpp's kernels for processors do".into());
+            assumptions
+                .push("quantized blocks compute in int8, as llama.cpp's kernels for processors do".into());
             Ok(Some(Dtype::Int8))
         }
         _ => Ok(named),
