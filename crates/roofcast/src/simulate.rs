@@ -11,14 +11,14 @@ use crate::cost::{Utilization, cost};
 use crate::deployment::Deployment;
 use crate::engine::Replica;
 use crate::engine::clock::Ticks;
-use crate::engine::config::Config;
+use crate::engine::config::{Config, Prefixes};
 use crate::engine::price::Shares;
-use crate::engine::tally::Tally;
+use crate::engine::tally::{Mean, Tally};
 use crate::error::{Error, Result};
 use crate::fleet::{Fleet, Ranking};
 use crate::operator::Batch;
 use crate::record::Record;
-use crate::spec::{CostKind, QueuePolicy, SchedulerKind, Spec};
+use crate::spec::{CostKind, KvLayout, QueuePolicy, SchedulerKind, Spec};
 use crate::summary::Summary;
 use crate::timeline::Timeline;
 use crate::timeline::series::{Point, Series, together};
@@ -143,12 +143,33 @@ pub struct CacheUse {
     pub blocks: u64,
     /// Tokens of a block.
     pub block_size: u64,
+    /// Groups of layers that take a block each for the same tokens, as vLLM's do where some have a window.
+    pub groups: u64,
     /// The most that were held.
     pub max_blocks: u64,
     /// Share of the blocks held, in the mean over steps.
     pub mean_usage: f64,
     /// Share of the held room that no token stood in, in the mean over steps.
     pub internal_fragmentation: f64,
+    /// Share of the free room outside its longest gap, in the mean over attempts to admit; 0 where blocks are alike.
+    pub external_fragmentation: f64,
+    /// Attempts that failed though enough was free in sum.
+    pub scattered_refusals: u64,
+    /// The share at these.
+    pub scattered_fragmentation: f64,
+    /// What finds blocks, where the spec names a layout.
+    pub tables: Option<Tables>,
+}
+
+/// What finds the blocks of the decodes of a step, in the mean.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Tables {
+    /// How tokens lie in memory.
+    pub layout: KvLayout,
+    /// Bytes that a layer reads that sees the whole context.
+    pub read_bytes: f64,
+    /// Bytes that the host sends to each device.
+    pub sent_bytes: f64,
 }
 
 /// Seconds by what bound them.
@@ -247,7 +268,7 @@ pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Opti
         max_num_batched_tokens: config.max_num_batched_tokens,
         max_model_len: config.max_model_len,
         enable_chunked_prefill: config.enable_chunked_prefill,
-        enable_prefix_caching: config.prefix_caching,
+        enable_prefix_caching: config.prefixes != Prefixes::Unknown,
         leap: options.leap,
     };
     Ok(report(&provision, &config, settings, fleet))
@@ -354,14 +375,35 @@ fn cache_use(config: &Config, tallies: &[&Tally], mean_tokens: f64) -> CacheUse 
     let mean =
         |of: fn(&Tally) -> u128| ratio(tallies.iter().map(|t| of(t)).sum::<u128>() as f64, steps as f64);
     let slack = mean(|t| t.slack_steps);
-    let held = mean_tokens - mean(|t| t.shared_steps) + slack;
+    let spread = ratio(tallies.iter().map(|t| t.spread_steps).sum::<i128>() as f64, steps as f64);
+    let held = mean_tokens + spread - mean(|t| t.shared_steps) + slack;
     let block_size = u64::from(config.block_size);
+    let gaps = |of: fn(&Tally) -> Mean| tallies.iter().map(|t| of(t)).fold(Mean::default(), Mean::and);
+    let scattered = gaps(|t| t.scattered);
     CacheUse {
         blocks: config.blocks,
         block_size,
+        groups: config.groups.count(),
         max_blocks: tallies.iter().map(|t| t.blocks_peak).max().unwrap_or(0),
         mean_usage: held / (config.blocks * block_size) as f64,
         internal_fragmentation: ratio(slack, held),
+        external_fragmentation: gaps(|t| t.attempts).value(),
+        scattered_refusals: scattered.count,
+        scattered_fragmentation: scattered.value(),
+        tables: config.layout.map(|layout| tables(layout, config, tallies)),
+    }
+}
+
+fn tables(layout: KvLayout, config: &Config, tallies: &[&Tally]) -> Tables {
+    let steps: u64 = tallies.iter().map(|t| t.decode_steps).sum();
+    let sequences = tallies.iter().map(|t| u128::from(t.decoding_steps)).sum();
+    let blocks = tallies.iter().map(|t| t.spanned_blocks).sum();
+    let longest = u128::from(config.max_model_len.div_ceil(config.block_size));
+    let mean = |bytes: u128| ratio(bytes as f64, steps as f64);
+    Tables {
+        layout,
+        read_bytes: mean(layout.read(sequences, blocks)),
+        sent_bytes: mean(layout.sent(sequences, blocks, longest)),
     }
 }
 

@@ -45,6 +45,12 @@ impl Turn {
     }
 }
 
+/// Which vector of ones an accumulator is multiplied with.
+#[inline]
+fn column<const COLUMNS: usize>(chain: usize) -> usize {
+    chain % COLUMNS
+}
+
 /// Every vector of a panel, multiplied into [`CHAINS`] accumulators against `$columns` vectors of ones.
 macro_rules! product {
     ($(#[$feature:meta])? $name:ident, $shown:literal, $width:literal, $columns:literal,
@@ -61,7 +67,7 @@ macro_rules! product {
             for _ in 0..PANELS {
                 for vector in black_box(&panel) {
                     for (chain, sum) in sums.iter_mut().enumerate() {
-                        *sum = step(*sum, *vector, ones[chain % $columns]);
+                        *sum = step(*sum, *vector, ones[column::<$columns>(chain)]);
                     }
                 }
             }

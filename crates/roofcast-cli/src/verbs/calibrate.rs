@@ -65,7 +65,7 @@ fn read(
             kernels::profile(path, catalog)?
         } else {
             let text = input::text(path)?;
-            if !roofcast::kernel::is_table(text.lines().next().unwrap_or_default()) {
+            if !roofcast::kernel::is_table(&text) {
                 rows.extend(input::measurements::of_file(path, &text, &args.runs, catalog)?);
                 continue;
             }

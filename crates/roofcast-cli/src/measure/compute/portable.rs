@@ -2,7 +2,7 @@
 //!
 //! Knows no instruction by name. Fused multiply-add is used where every processor of the target has it.
 
-use super::{CHAINS, PANELS, STEPS, Turn, product};
+use super::{CHAINS, PANELS, STEPS, Turn, column, product};
 use std::array::from_fn;
 use std::hint::black_box;
 

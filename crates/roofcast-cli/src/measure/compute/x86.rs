@@ -2,7 +2,7 @@
 //!
 //! Knows: which instruction takes a step. Whether the processor has it is asked by the caller.
 
-use super::{CHAINS, PANELS, STEPS, Turn, product};
+use super::{CHAINS, PANELS, STEPS, Turn, column, product};
 use std::arch::x86_64::*;
 use std::hint::black_box;
 
