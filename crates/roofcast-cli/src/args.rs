@@ -184,7 +184,7 @@ pub(crate) struct PlanArgs {
     /// Search this accelerator alone: an id, or a TOML file with one.
     #[arg(long, value_name = "ID")]
     pub(crate) hardware: Option<String>,
-    /// Price steps at the machine's limits or at the generic forecast, instead of what the spec says.
+    /// Price steps at the machine's limits or at the forecast, instead of what the spec says.
     #[arg(long, value_enum)]
     pub(crate) cost: Option<CostArg>,
     /// A TOML file of accelerators and models beside the embedded catalog; its entries win.

@@ -91,9 +91,9 @@ pub struct Choice {
     pub ttft_p99_ms: f64,
     /// End-to-end latency, mean.
     pub e2el_ms: f64,
-    /// The same at the machine's limits and at the generic forecast.
+    /// Step and prompt at the machine's limits.
     pub limit: Times,
-    /// Expected by the generic efficiency.
+    /// The same as forecast.
     pub forecast: Times,
     /// What binds a decode step.
     pub bound: Bound,

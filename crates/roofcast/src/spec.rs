@@ -287,7 +287,7 @@ pub enum CostKind {
     /// What the machine's limits allow.
     #[default]
     Limit,
-    /// What is expected, with the generic efficiency.
+    /// What is expected, by the calibration.
     Forecast,
 }
 

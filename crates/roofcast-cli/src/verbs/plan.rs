@@ -180,7 +180,7 @@ fn question(spec: &Spec, model: &Model, workload: &Workload) -> String {
     let slo = if slo.is_empty() { "none".to_owned() } else { slo.join(", ") };
     let price = match spec.engine.cost {
         CostKind::Limit => "the machine's limits: no real engine is faster",
-        CostKind::Forecast => "the generic forecast: one set of efficiencies for every chip, not calibrated",
+        CostKind::Forecast => "as forecast, by the catalog's calibration",
     };
     let pairs = [
         ("model", model.name.clone()),
@@ -277,9 +277,7 @@ fn best_in_detail(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, best: &Cho
         let forecast = significant(best.forecast.tpot_ms);
         pairs.push((
             "beware",
-            format!(
-                "the generic forecast is {forecast} ms a token, beyond the SLO; --cost forecast plans for it"
-            ),
+            format!("the forecast is {forecast} ms a token, beyond the SLO; --cost forecast plans for it"),
         ));
     }
     Ok(table::pairs(&pairs))
