@@ -14,6 +14,10 @@ use serde_json::{Map, Value};
 /// The largest share of failures in a run that counts.
 const MOST_FAILED: f64 = 0.01;
 
+/// Requests in flight, and tokens of one, that a run may have.
+const MOST_USERS: u64 = 100_000;
+const MOST_TOKENS: u64 = 10_000_000;
+
 /// What a run ran on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subject {
@@ -128,6 +132,12 @@ fn point(
         Load::Rate(rate) => (Kind::OpenLoop, None, Some(rate)),
         Load::AtOnce(n) => (Kind::BurstAllAtOnce, Some(n), None),
     };
+    if let Some(users) = concurrency.filter(|n| !(1..=MOST_USERS).contains(n)) {
+        return Err(Error::field(place, "requests in flight", users, format!("1 to {MOST_USERS}")));
+    }
+    if let Some(tokens) = [input.max, output.max].into_iter().find(|n| *n > MOST_TOKENS) {
+        return Err(Error::field(place, "tokens of a request", tokens, format!("at most {MOST_TOKENS}")));
+    }
     // Without a stream there is no first token, and with one token none after it.
     let known = |ms: Option<f64>| ms.filter(|ms| *ms > 0.0);
     let measured = Figures {
@@ -195,7 +205,10 @@ impl Document<'_> {
 
     /// How requests were sent: a rate, users, or all of them at once.
     fn load(&self, completed: f64) -> Result<Load> {
-        let users = self.number("max_concurrency")?.filter(|n| *n >= 1.0 && n.fract() == 0.0);
+        let users = self.number("max_concurrency")?;
+        if let Some(wrong) = users.filter(|n| *n < 1.0 || n.fract() != 0.0) {
+            return Err(Error::field(self.place, "max_concurrency", wrong, "a whole number from 1, or null"));
+        }
         let rate = match self.keys.get("request_rate") {
             Some(Value::String(text)) if text == "inf" => None,
             Some(Value::String(text)) => {
@@ -265,6 +278,9 @@ mod tests {
             (r#""completed": 3"#, r#""completed": 0"#, "completed"),
             (r#""completed": 3"#, r#""completed": "3""#, "completed"),
             (r#""failed": 0"#, r#""failed": 1"#, "1 %"),
+            (r#""max_concurrency": 2"#, r#""max_concurrency": 100001"#, "100000"),
+            (r#""max_concurrency": 2"#, r#""max_concurrency": 0.5"#, "max_concurrency"),
+            ("900", "90000003", "10000000"),
             ("900", "null", "total_input_tokens"),
             ("[10, 10, 10]", "[10, -1]", "output_lens"),
             (r#""inf""#, r#""fast""#, "request_rate"),
