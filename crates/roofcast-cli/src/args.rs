@@ -184,7 +184,7 @@ pub(crate) struct PlanArgs {
     /// Search this accelerator alone: an id, or a TOML file with one.
     #[arg(long, value_name = "ID")]
     pub(crate) hardware: Option<String>,
-    /// Price steps at the machine's limits or at the generic forecast, instead of what the spec says.
+    /// Price steps at the machine's limits or at the forecast, instead of what the spec says.
     #[arg(long, value_enum)]
     pub(crate) cost: Option<CostArg>,
     /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
@@ -295,6 +295,9 @@ pub(crate) struct LoadArgs {
     /// Send at an even pace instead of at random (Poisson).
     #[arg(long)]
     pub(crate) constant: bool,
+    /// Gamma gaps of that shape instead: below 1 burstier than Poisson, above 1 evener, as vLLM's client has it.
+    #[arg(long, value_name = "SHAPE", conflicts_with = "constant")]
+    pub(crate) burstiness: Option<f64>,
     /// Requests in all [default: 10 a user, at least 100].
     #[arg(long, value_parser = positive())]
     pub(crate) requests: Option<u64>,
@@ -432,9 +435,18 @@ pub(crate) struct MeasureArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ValidateArgs {
-    /// CSV files of measured points, and folders of recorded runs (meta.json, requests.jsonl).
-    #[arg(required = true, value_name = "FILE.csv|FOLDER")]
+    /// CSV files of measured points, results of `vllm bench serve` (.json), records (.jsonl), and folders of recorded
+    /// runs (meta.json, requests.jsonl).
+    #[arg(required = true, value_name = "FILE|FOLDER")]
     pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) runs: RunsArgs,
+    /// Only rows whose group and kind hold every one of these words, as in "splitwise 70b h100".
+    #[arg(long, value_name = "WORDS")]
+    pub(crate) group: Option<String>,
+    /// Draw measured times over batch, prompt or context as SVG, beside their forecasts and limits.
+    #[arg(long, value_name = "OUT.svg")]
+    pub(crate) svg: Option<PathBuf>,
     /// Write measured, forecast and limit of every row as CSV.
     #[arg(long, value_name = "OUT.csv")]
     pub(crate) per_row: Option<PathBuf>,
@@ -451,9 +463,12 @@ pub(crate) struct ValidateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CalibrateArgs {
-    /// CSV files of measured points or of kernel times, `.gz` or not, and folders of an engine's profile.
-    #[arg(required = true, value_name = "FILE.csv")]
+    /// CSV files of measured points or of kernel times, `.gz` or not, results of `vllm bench serve` (.json), records (.jsonl)
+    /// and folders of an engine's profile.
+    #[arg(required = true, value_name = "FILE|FOLDER")]
     pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) runs: RunsArgs,
     /// Write the calibration as TOML.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) out: Option<PathBuf>,
@@ -469,6 +484,42 @@ pub(crate) struct CalibrateArgs {
     /// Print JSON with a versioned schema.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What the runs of `.json` and `.jsonl` files ran on: those files do not say.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What .json and .jsonl files were measured on")]
+pub(crate) struct RunsArgs {
+    /// Catalog id of the model, or a config.json.
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// Accelerator, as in h100-sxm, or its .toml.
+    #[arg(long, value_name = "ID")]
+    pub(crate) hardware: Option<String>,
+    /// Accelerators in all [default: as many as --tp].
+    #[arg(long, value_parser = positive())]
+    pub(crate) count: Option<u64>,
+    /// Tensor parallelism.
+    #[arg(long, default_value_t = 1, value_parser = positive())]
+    pub(crate) tp: u64,
+    /// Weight format [default: the checkpoint's].
+    #[arg(long)]
+    pub(crate) weights: Option<String>,
+    /// KV-cache format.
+    #[arg(long, default_value = "auto")]
+    pub(crate) kv: String,
+    /// vllm, sglang, tensorrt-llm, llama.cpp, …
+    #[arg(long, default_value = "vllm")]
+    pub(crate) engine: String,
+    /// The engine's version, as in 0.19.0.
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) engine_version: Option<String>,
+    /// Requests that were always in flight, for .jsonl.
+    #[arg(long, value_parser = positive(), conflicts_with = "rate")]
+    pub(crate) concurrency: Option<u64>,
+    /// Requests that came a second, for .jsonl.
+    #[arg(long, value_parser = rate)]
+    pub(crate) rate: Option<f64>,
 }
 
 #[derive(Debug, Args)]
@@ -500,6 +551,13 @@ fn factor(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(v) if (0.01..=1000.0).contains(&v) => Ok(v),
         _ => Err("accepted: 0.01 to 1000".into()),
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(v) if (1e-6..=1e6).contains(&v) => Ok(v),
+        _ => Err("accepted: requests a second from 0.000001 to 10^6".into()),
     }
 }
 

@@ -13,7 +13,10 @@ pub(crate) mod seeds;
 pub(crate) mod simulate;
 pub(crate) mod validate;
 
+use crate::show::number::significant;
 use roofcast::Deployment;
+use roofcast::bands::{Bands, Span};
+use roofcast::calibration::Known;
 use serde::Serialize;
 
 /// The deployment that an answer is about, as JSON shows it.
@@ -72,4 +75,20 @@ impl<'a> About<'a> {
         title.push('\n');
         title
     }
+}
+
+/// The bands of a forecast in one line.
+pub(crate) fn bands(b: &Bands) -> String {
+    let range =
+        |name: &str, s: &Span| format!("{name} {} to {}", significant(s.range[0]), significant(s.range[1]));
+    let rate = b.output_tok_s.map(|s| format!("; {} tok/s", range("output", &s))).unwrap_or_default();
+    let times = [("TTFT", b.ttft_ms), ("TPOT", b.tpot_ms), ("E2EL", b.e2el_ms)];
+    let times = times.map(|(name, s)| range(name, &s)).join(", ");
+    let known = match b.known {
+        Known::Engine => "engine and chip measured",
+        Known::Accelerator => "chip measured with other engines",
+        Known::Architecture => "other chips of its generation measured",
+        Known::Nothing => "nothing like it measured",
+    };
+    format!("{times} ms{rate} ({known})")
 }

@@ -13,6 +13,8 @@ mod examples;
 mod hardware;
 #[path = "suite/install.rs"]
 mod install;
+#[path = "suite/measurements.rs"]
+mod measurements;
 #[path = "suite/output.rs"]
 mod output;
 #[path = "suite/schedule.rs"]

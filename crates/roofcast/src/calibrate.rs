@@ -279,7 +279,7 @@ impl<'a> Fit<'a> {
             name: String::new(),
             figures: values(0),
             plain: values(FIGURES),
-            band: [1.0, 1.0],
+            band: None,
         });
         point::forecast(fitted.row, &deployment, CostKind::Forecast).ok()
     }

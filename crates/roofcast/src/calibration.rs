@@ -300,7 +300,7 @@ impl Calibration {
             name,
             figures: self.figures(place, true),
             plain: self.figures(place, false),
-            band: self.band(known).map_or([1.0, 1.0], |b| b.tpot),
+            band: self.band(known).copied(),
         }
     }
 }

@@ -198,8 +198,8 @@ fn forecast(
         + if prompts { overhead.prefill } else { Picoseconds::ZERO }
         + overhead.sequence * rank(batch.sequences())
         + Picoseconds::from_seconds(overhead.token * rank(batch.tokens()) as f64);
-    let scaled = |share: f64| Picoseconds::from_seconds(time.seconds() * share);
-    Forecast { time, band: efficiency.band.map(scaled) }
+    let factors = efficiency.band.map_or([1.0, 1.0], |b| if prompts { b.ttft } else { b.tpot });
+    Forecast { time, band: factors.map(|f| Picoseconds::from_seconds(time.seconds() * f)) }
 }
 
 /// Bytes of a token's hidden state, in all layers together.

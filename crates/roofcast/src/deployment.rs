@@ -9,11 +9,13 @@ mod shard;
 use crate::accelerator::Accelerator;
 use crate::calibration::{Calibration, Place};
 use crate::efficiency::Efficiency;
+use crate::engine::config;
 use crate::error::{Error, Result};
+use crate::kv_cache::layout;
 use crate::model::{Experts, Mixer, Model, Tensor};
 use crate::parallelism::{Parallelism, Request};
 use crate::precision::{Dtype, Format, KvFormat};
-use crate::spec::{EngineSpec, PrecisionSpec, Spec};
+use crate::spec::{EngineSpec, KvLayout, PrecisionSpec, Spec};
 use crate::units::{ByteRate, Bytes, FlopRate};
 use std::sync::Arc;
 
@@ -65,6 +67,9 @@ pub struct Engine {
     pub block_size: u64,
     /// Share of the device memory that the engine may take.
     pub gpu_memory_utilization: f64,
+    /// How a request's tokens lie in memory, where tables of blocks are counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kv_layout: Option<KvLayout>,
 }
 
 /// By whose rules figures are computed.
@@ -218,6 +223,9 @@ impl Deployment {
             draft: None,
         };
         shard::share(&mut deployment, &formats)?;
+        if deployment.engine.kv_layout == Some(KvLayout::Vattention) {
+            deployment.engine.block_size = layout::page_tokens(&deployment)?;
+        }
         deployment.draft = deployment.drafter()?.map(Box::new);
         Ok(deployment)
     }
@@ -266,7 +274,7 @@ impl Deployment {
 
 impl Engine {
     /// vLLM's defaults: 8192 tokens and 1024 sequences a step from 70 GiB of memory on, else 2048 and 256
-    /// (`EngineArgs.get_batch_defaults`, vLLM 0.11 to 0.19), blocks of 16, utilization 0.9.
+    /// (`EngineArgs.get_batch_defaults`, vLLM 0.11 to 0.19), utilization 0.9; blocks as the scheduler has them.
     fn resolve(spec: &EngineSpec, accelerator: &Accelerator) -> Result<Engine> {
         let large = accelerator.usable_bytes >= Bytes(70 << 30);
         let count = |field: &str, value: Option<u64>, default: u64, most: u64| match value {
@@ -286,8 +294,9 @@ impl Engine {
                 if large { 8192 } else { 2048 },
                 1 << 24,
             )?,
-            block_size: count("block_size", spec.block_size, 16, 1 << 16)?,
+            block_size: count("block_size", spec.block_size, config::block_size(spec.scheduler), 1 << 16)?,
             gpu_memory_utilization: utilization,
+            kv_layout: spec.kv_layout,
         })
     }
 }

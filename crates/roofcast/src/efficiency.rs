@@ -4,6 +4,7 @@
 //! host, its sequences, its tokens and its messages cost. Knows nothing about which figures hold where: that is
 //! [`crate::calibration`]'s.
 
+use crate::calibration::Band;
 use crate::operator::collective::Communication;
 use crate::operator::{Family, Work};
 use crate::units::{ByteRate, FlopRate, Picoseconds};
@@ -116,8 +117,8 @@ pub struct Efficiency {
     pub figures: Figures,
     /// The same for what is not quantized.
     pub plain: Figures,
-    /// 10th and 90th percentile of measured over forecast, for a step.
-    pub band: [f64; 2],
+    /// The bands of what it forecasts; none where it was never judged.
+    pub band: Option<Band>,
 }
 
 /// What one operator reaches.

@@ -5,6 +5,8 @@
 //! vLLM's scheduler itself. Knows nothing about where requests come from: [`crate::simulate`] drives it.
 
 pub mod blocks;
+mod cache;
+mod chunks;
 pub mod clock;
 pub mod config;
 pub mod decodes;
@@ -13,6 +15,7 @@ mod identity;
 pub mod price;
 pub mod queue;
 mod ring;
+mod sharing;
 mod speculation;
 pub mod state;
 pub mod tally;
@@ -28,7 +31,7 @@ use crate::units::{ByteRate, Picoseconds};
 use crate::workload::Prompt;
 use blocks::Blocks;
 use clock::Ticks;
-use config::Config;
+use config::{Config, Prefixes};
 use decodes::{Decodes, Each, Id, Lockstep};
 use price::{Chunk, Price, Shares};
 use speculation::Speculation;
@@ -285,12 +288,12 @@ impl<D: Decodes> Replica for Engine<D> {
         let whole = arrival.input.saturating_add(output);
         let unsplit = if config.preempts() { whole } else { arrival.input };
         whole <= config.max_model_len
-            && u64::from(whole).div_ceil(u64::from(config.block_size)) <= config.blocks
+            && config.groups.blocks(u64::from(whole)) <= config.blocks
             && (config.enable_chunked_prefill || unsplit <= config.max_num_batched_tokens)
     }
 
     fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {
-        if !self.state.config.prefix_caching {
+        if self.state.config.prefixes == Prefixes::Unknown {
             return self.state.arrive(arrival, Prefix::default());
         }
         let prefix = self.outputs.prefix(prompt);

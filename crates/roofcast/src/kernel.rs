@@ -109,14 +109,20 @@ pub struct Kernels {
     pub skipped: u64,
 }
 
-/// Whether the table with this first line has kernel times.
-pub fn is_table(header: &str) -> bool {
+/// The first line that is no comment.
+fn header(text: &str) -> &str {
+    text.lines().find(|l| !l.starts_with('#')).unwrap_or_default()
+}
+
+/// Whether `text` is a table of kernel times.
+pub fn is_table(text: &str) -> bool {
+    let header = header(text);
     header.split(',').any(|c| c.trim() == "latency_ms") && header.starts_with("system,")
 }
 
 /// Reads one table; `place` names it in errors.
 pub fn read(place: &str, text: &str, catalog: &Catalog) -> Result<Kernels> {
-    let header = text.lines().next().unwrap_or_default();
+    let header = header(text);
     let table = Table { place, text, catalog };
     let has = |column: &str| header.split(',').any(|c| c.trim() == column);
     if has("num_experts") {
@@ -150,10 +156,16 @@ trait Measured: DeserializeOwned {
 impl Table<'_> {
     fn kernels<R: Measured>(&self, kernel: impl Fn(&Accelerator, &R) -> Option<Kernel>) -> Result<Kernels> {
         let mut kernels = Kernels::default();
-        let mut reader = csv::Reader::from_reader(self.text.as_bytes());
-        for (index, row) in reader.deserialize::<R>().enumerate() {
-            let place = format!("{}:{}", self.place, index + 2);
-            let row = row.map_err(|e| Error::Parse { place: place.clone(), message: e.to_string() })?;
+        let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(self.text.as_bytes());
+        let broken = |e: csv::Error| Error::Parse { place: self.place.to_owned(), message: e.to_string() };
+        let header = reader.headers().map_err(broken)?.clone();
+        for record in reader.records() {
+            let record = record.map_err(broken)?;
+            let line = record.position().map_or(0, csv::Position::line);
+            let place = format!("{}:{line}", self.place);
+            let row: R = record
+                .deserialize(Some(&header))
+                .map_err(|e| Error::Parse { place: place.clone(), message: e.to_string() })?;
             let chip = self.catalog.accelerator(&row.system().replace('_', "-"))?;
             let took = row.latency_ms();
             if !(took.is_finite() && took > 0.0) {

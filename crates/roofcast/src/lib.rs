@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod accelerator;
+pub mod bands;
 pub mod calibrate;
 pub mod calibration;
 pub mod capacity;

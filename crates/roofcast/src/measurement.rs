@@ -2,6 +2,8 @@
 //!
 //! Knows: the columns of a measurements CSV and which deployment a row ran on. Knows nothing about forecasts.
 
+pub mod benchmark;
+
 use crate::deployment::Options;
 use crate::error::{Error, Result};
 use crate::parallelism::Request;

@@ -133,6 +133,12 @@ pub fn tokens(deployment: &Deployment, context: u64) -> u64 {
     fit.min().unwrap_or(0).saturating_mul(deployment.parallelism.attention_dp)
 }
 
+/// Blocks of `bytes` bytes on each rank that one replica of a single stage holds.
+pub fn blocks(deployment: &Deployment, bytes: Bytes) -> u64 {
+    let fit = ranks(deployment).into_iter().map(|rank| rank.kv_bytes.0 / bytes.0.max(1));
+    fit.min().unwrap_or(0).saturating_mul(deployment.parallelism.attention_dp)
+}
+
 /// KV tokens of one replica whose whole memory is one pool.
 fn pooled_tokens(deployment: &Deployment, context: u64) -> u64 {
     let p = deployment.parallelism;

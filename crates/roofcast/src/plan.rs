@@ -14,6 +14,7 @@ mod replica;
 pub use pareto::front;
 
 use crate::accelerator::Accelerator;
+use crate::bands::{Bands, Means};
 use crate::catalog::Catalog;
 use crate::cost::Bound;
 use crate::deployment::{Deployment, Options};
@@ -90,9 +91,9 @@ pub struct Choice {
     pub ttft_p99_ms: f64,
     /// End-to-end latency, mean.
     pub e2el_ms: f64,
-    /// The same at the machine's limits and at the generic forecast.
+    /// Step and prompt at the machine's limits.
     pub limit: Times,
-    /// Expected by the generic efficiency.
+    /// The same as forecast.
     pub forecast: Times,
     /// What binds a decode step.
     pub bound: Bound,
@@ -114,6 +115,8 @@ pub struct Choice {
     pub joules_per_token: Option<f64>,
     /// Prefill servers of this shape for one decode server, if the two are apart.
     pub prefill_per_decode: f64,
+    /// What the means, and the output at the highest rate, may turn out to be; none at the limit.
+    pub bands: Option<Bands>,
     /// How to start one replica.
     pub command: String,
 }
@@ -301,6 +304,14 @@ impl Search<'_> {
         let output_tok_s = offered * output;
         let per_hour = d.accelerator.price.as_ref().map(|p| p.usd_per_hour * count as f64);
         let most = top.requests_per_s * replicas as f64;
+        let limit = replica.times(load.batch, CostKind::Limit);
+        let means = Means {
+            ttft_ms: load.ttft_ms,
+            tpot_ms: load.tpot_ms,
+            limit_tpot_ms: limit.tpot_ms,
+            e2el_ms: load.e2el_ms,
+            output_tok_s: Some(most * output),
+        };
         Choice {
             accelerator: d.accelerator.id.clone(),
             count,
@@ -315,7 +326,7 @@ impl Search<'_> {
             ttft_ms: load.ttft_ms,
             ttft_p99_ms: load.ttft_p99_ms,
             e2el_ms: load.e2el_ms,
-            limit: replica.times(load.batch, CostKind::Limit),
+            limit,
             forecast: replica.times(load.batch, CostKind::Forecast),
             bound: load.bound,
             utilization: offered / most,
@@ -327,6 +338,7 @@ impl Search<'_> {
             cost_per_million_tokens: per_hour.map(|usd| usd / 3600.0 / output_tok_s * 1e6),
             joules_per_token: d.accelerator.power_w.map(|w| w * count as f64 / output_tok_s),
             prefill_per_decode: load.prefill_per_decode,
+            bands: Bands::of(d, self.spec.engine.cost, &means),
             command: command(d),
         }
     }

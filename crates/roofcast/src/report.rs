@@ -2,6 +2,7 @@
 
 mod chart;
 pub mod chrome;
+pub mod measured;
 pub mod roofline;
 pub mod run;
 pub mod tradeoff;

@@ -6,18 +6,19 @@
 mod provision;
 pub mod results;
 
+use crate::bands::{Bands, Means};
 use crate::cost::{Utilization, cost};
 use crate::deployment::Deployment;
 use crate::engine::Replica;
 use crate::engine::clock::Ticks;
-use crate::engine::config::Config;
+use crate::engine::config::{Config, Prefixes};
 use crate::engine::price::Shares;
-use crate::engine::tally::Tally;
+use crate::engine::tally::{Mean, Tally};
 use crate::error::{Error, Result};
 use crate::fleet::{Fleet, Ranking};
 use crate::operator::Batch;
 use crate::record::Record;
-use crate::spec::{CostKind, QueuePolicy, SchedulerKind, Spec};
+use crate::spec::{CostKind, KvLayout, QueuePolicy, SchedulerKind, Spec};
 use crate::summary::Summary;
 use crate::timeline::Timeline;
 use crate::timeline::series::{Point, Series, together};
@@ -69,6 +70,8 @@ pub struct Simulation {
     pub fleet: FleetUse,
     /// Whether more came than could be served.
     pub load: Load,
+    /// What the means may turn out to be; none at the limit.
+    pub bands: Option<Bands>,
     /// Every completed request's latencies.
     #[serde(skip)]
     pub latencies: [(&'static str, Sample); 3],
@@ -140,12 +143,33 @@ pub struct CacheUse {
     pub blocks: u64,
     /// Tokens of a block.
     pub block_size: u64,
+    /// Groups of layers that take a block each for the same tokens, as vLLM's do where some have a window.
+    pub groups: u64,
     /// The most that were held.
     pub max_blocks: u64,
     /// Share of the blocks held, in the mean over steps.
     pub mean_usage: f64,
     /// Share of the held room that no token stood in, in the mean over steps.
     pub internal_fragmentation: f64,
+    /// Share of the free room outside its longest gap, in the mean over attempts to admit; 0 where blocks are alike.
+    pub external_fragmentation: f64,
+    /// Attempts that failed though enough was free in sum.
+    pub scattered_refusals: u64,
+    /// The share at these.
+    pub scattered_fragmentation: f64,
+    /// What finds blocks, where the spec names a layout.
+    pub tables: Option<Tables>,
+}
+
+/// What finds the blocks of the decodes of a step, in the mean.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Tables {
+    /// How tokens lie in memory.
+    pub layout: KvLayout,
+    /// Bytes that a layer reads that sees the whole context.
+    pub read_bytes: f64,
+    /// Bytes that the host sends to each device.
+    pub sent_bytes: f64,
 }
 
 /// Seconds by what bound them.
@@ -244,7 +268,7 @@ pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Opti
         max_num_batched_tokens: config.max_num_batched_tokens,
         max_model_len: config.max_model_len,
         enable_chunked_prefill: config.enable_chunked_prefill,
-        enable_prefix_caching: config.prefix_caching,
+        enable_prefix_caching: config.prefixes != Prefixes::Unknown,
         leap: options.leap,
     };
     Ok(report(&provision, &config, settings, fleet))
@@ -282,7 +306,10 @@ fn report(provision: &Provision, config: &Config, settings: Settings, mut fleet:
     let decoding = activity(serving);
     let tokens: u128 = serving.iter().map(|t| t.token_steps).sum();
     let mean_tokens = ratio(tokens as f64, decoding.steps as f64);
+    let limit_tpot_ms = limit_tpot_ms(&provision.serving, &decoding, mean_tokens);
+    let load = fleet.results.load();
     Simulation {
+        bands: bands(&provision.serving, &summary, &load, limit_tpot_ms),
         cost: provision.serving.options.engine.cost,
         settings,
         requests: fleet.results.taken,
@@ -290,16 +317,29 @@ fn report(provision: &Provision, config: &Config, settings: Settings, mut fleet:
         activity: activity(&tallies),
         kv_cache: cache_use(config, serving, mean_tokens),
         time: times.iter().copied().fold(TimeShares::default(), TimeShares::plus),
-        limit_tpot_ms: limit_tpot_ms(&provision.serving, &decoding, mean_tokens),
+        limit_tpot_ms,
         expense: expense(provision, &summary, &times, used.autoscale),
         fleet: used,
-        load: fleet.results.load(),
+        load,
         summary,
         latencies: fleet.results.latencies(),
         records: fleet.results.records.take().unwrap_or_default(),
         series: together(series.into_iter().flatten().collect(), end),
         traces: traces.into_iter().flatten().collect(),
     }
+}
+
+/// The bands of a run; where all that came was served, the load set the throughput.
+fn bands(deployment: &Deployment, summary: &Summary, load: &Load, limit_tpot_ms: f64) -> Option<Bands> {
+    let set = load.offered_per_s.is_some() && !load.overloaded;
+    let means = Means {
+        ttft_ms: summary.ttft.mean,
+        tpot_ms: summary.tpot.mean,
+        limit_tpot_ms,
+        e2el_ms: summary.e2el.mean,
+        output_tok_s: (!set).then(|| summary.output_throughput()),
+    };
+    Bands::of(deployment, deployment.options.engine.cost, &means)
 }
 
 /// A decode step of the mean batch and context at the limit.
@@ -335,14 +375,35 @@ fn cache_use(config: &Config, tallies: &[&Tally], mean_tokens: f64) -> CacheUse 
     let mean =
         |of: fn(&Tally) -> u128| ratio(tallies.iter().map(|t| of(t)).sum::<u128>() as f64, steps as f64);
     let slack = mean(|t| t.slack_steps);
-    let held = mean_tokens - mean(|t| t.shared_steps) + slack;
+    let spread = ratio(tallies.iter().map(|t| t.spread_steps).sum::<i128>() as f64, steps as f64);
+    let held = mean_tokens + spread - mean(|t| t.shared_steps) + slack;
     let block_size = u64::from(config.block_size);
+    let gaps = |of: fn(&Tally) -> Mean| tallies.iter().map(|t| of(t)).fold(Mean::default(), Mean::and);
+    let scattered = gaps(|t| t.scattered);
     CacheUse {
         blocks: config.blocks,
         block_size,
+        groups: config.groups.count(),
         max_blocks: tallies.iter().map(|t| t.blocks_peak).max().unwrap_or(0),
         mean_usage: held / (config.blocks * block_size) as f64,
         internal_fragmentation: ratio(slack, held),
+        external_fragmentation: gaps(|t| t.attempts).value(),
+        scattered_refusals: scattered.count,
+        scattered_fragmentation: scattered.value(),
+        tables: config.layout.map(|layout| tables(layout, config, tallies)),
+    }
+}
+
+fn tables(layout: KvLayout, config: &Config, tallies: &[&Tally]) -> Tables {
+    let steps: u64 = tallies.iter().map(|t| t.decode_steps).sum();
+    let sequences = tallies.iter().map(|t| u128::from(t.decoding_steps)).sum();
+    let blocks = tallies.iter().map(|t| t.spanned_blocks).sum();
+    let longest = u128::from(config.max_model_len.div_ceil(config.block_size));
+    let mean = |bytes: u128| ratio(bytes as f64, steps as f64);
+    Tables {
+        layout,
+        read_bytes: mean(layout.read(sequences, blocks)),
+        sent_bytes: mean(layout.sent(sequences, blocks, longest)),
     }
 }
 

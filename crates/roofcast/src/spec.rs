@@ -122,6 +122,8 @@ pub struct EngineSpec {
     pub long_prefill_token_threshold: Option<u64>,
     /// Who comes first.
     pub policy: QueuePolicy,
+    /// SGLang's order of the queue under `policy = "fcfs"`.
+    pub schedule_policy: SchedulePolicy,
     /// How well `policy = "sjf"` knows the output's length.
     pub length_prediction: Prediction,
     /// Admission needs room for the whole known sequence, not for its first chunk.
@@ -136,6 +138,9 @@ pub struct EngineSpec {
     pub swap_space: Option<f64>,
     /// What `static` and `orca` reserve for a request.
     pub reservation: ReservationKind,
+    /// How a request's tokens lie in memory; as the scheduler has it where absent, and then tables of blocks are not
+    /// counted.
+    pub kv_layout: Option<KvLayout>,
     /// Drafts that the model verifies; none where absent.
     pub speculative: Option<SpeculativeSpec>,
 }
@@ -195,6 +200,17 @@ pub enum QueuePolicy {
     Sjf,
 }
 
+/// SGLang's orders of the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SchedulePolicy {
+    /// First come, first served.
+    #[default]
+    Fcfs,
+    /// Longest prefix in the cache first.
+    Lpm,
+}
+
 /// How well an output's length is known before it is generated.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
@@ -238,6 +254,32 @@ pub enum ReservationKind {
     Oracle,
 }
 
+/// How a request's tokens lie in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KvLayout {
+    /// In blocks anywhere, found by a table with a row a sequence (vLLM).
+    Paged,
+    /// In blocks anywhere, found by a list of those in use (FlashInfer).
+    Flashinfer,
+    /// In one piece of virtual memory a sequence, on pages of 2 MiB a layer (vAttention).
+    Vattention,
+    /// In one piece of memory a request.
+    Contiguous,
+}
+
+impl KvLayout {
+    /// As in a spec.
+    pub fn name(self) -> &'static str {
+        match self {
+            KvLayout::Paged => "paged",
+            KvLayout::Flashinfer => "flashinfer",
+            KvLayout::Vattention => "vattention",
+            KvLayout::Contiguous => "contiguous",
+        }
+    }
+}
+
 /// Prices of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -245,7 +287,7 @@ pub enum CostKind {
     /// What the machine's limits allow.
     #[default]
     Limit,
-    /// What is expected, with the generic efficiency.
+    /// What is expected, by the calibration.
     Forecast,
 }
 

@@ -20,6 +20,9 @@ use std::time::Duration;
 /// How long the end of a body may follow its last event before the connection is given up.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// How long a tokenizer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// The most that is read of a tokenizer's answer.
 const MOST_TOKENIZED: usize = 1 << 20;
 
@@ -86,7 +89,7 @@ impl Asker {
             let answer: Tokenized = serde_json::from_slice(&incoming.head(MOST_TOKENIZED).await).ok()?;
             answer.count.or(answer.tokens.map(|tokens| tokens.len() as u64))
         };
-        tokio::time::timeout(self.timeout, asked).await.ok().flatten().filter(|n| *n > 0)
+        tokio::time::timeout(self.timeout.min(PATIENCE), asked).await.ok().flatten().filter(|n| *n > 0)
     }
 
     async fn exchange(&self, body: Bytes, answer: &mut Answer) -> Result<(), Failure> {

@@ -7,6 +7,7 @@ use super::ask::{Asked, Asker, Question};
 use super::clock::Clock;
 use super::lag::Lag;
 use super::prompt::Prompts;
+use super::window::Flown;
 use roofcast::record::{Outcome, Record};
 use roofcast::units::Picoseconds;
 use roofcast::workload::{Request, Traffic};
@@ -19,6 +20,8 @@ use tokio::sync::mpsc;
 pub(super) struct Run {
     /// One for each request that was sent, in order of the schedule; times count from the start of the run.
     pub(super) records: Vec<Record>,
+    /// When each was in flight, by the client's clock.
+    pub(super) flown: Vec<Flown>,
     /// Prompts whose tokens the server counted, and those of them that were as long as asked.
     pub(super) counted: u64,
     pub(super) exact: u64,
@@ -67,7 +70,14 @@ pub(super) async fn drive(
         _ = tokio::time::timeout(asker.timeout, asker.client.open(ahead)) => false,
     };
     let lag = Lag::start(clock);
-    let run = Run { records: Vec::new(), counted: 0, exact: 0, lag_ms: Vec::new(), interrupted: false };
+    let run = Run {
+        records: Vec::new(),
+        flown: Vec::new(),
+        counted: 0,
+        exact: 0,
+        lag_ms: Vec::new(),
+        interrupted: false,
+    };
     let mut going = Loop {
         start: clock.now(),
         asker,
@@ -152,7 +162,7 @@ impl Loop<'_> {
             self.run.counted += 1;
             self.run.exact += u64::from(counted == flight.input_len);
         }
-        self.keep(asked.record);
+        self.keep(asked.record, asked.ended);
     }
 
     /// Gives up what is in flight.
@@ -160,7 +170,7 @@ impl Loop<'_> {
         self.run.interrupted = true;
         for (id, flight) in std::mem::take(&mut self.flights) {
             flight.task.abort();
-            self.keep(Record {
+            let record = Record {
                 id,
                 outcome: Outcome::Unfinished,
                 input_len: flight.input_len,
@@ -174,12 +184,14 @@ impl Loop<'_> {
                 preemptions: 0,
                 replica: 0,
                 error: Some("the run was interrupted".into()),
-            });
+            };
+            self.keep(record, now);
         }
     }
 
     /// Keeps a record, with its times counted from the start of the run.
-    fn keep(&mut self, mut record: Record) {
+    fn keep(&mut self, mut record: Record, ended: Picoseconds) {
+        self.run.flown.push(Flown { sent: record.sent, ended });
         let since = |at: Picoseconds| Picoseconds(at.0.saturating_sub(self.start.0));
         record.scheduled = since(record.scheduled);
         record.sent = since(record.sent);

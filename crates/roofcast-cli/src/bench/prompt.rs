@@ -29,6 +29,9 @@ pub(super) fn words() -> impl Iterator<Item = &'static str> {
     WORDS.split_whitespace()
 }
 
+/// The most that a server is asked to learn how it counts: a tokenizer of another kind is known well before.
+const MOST_PROBES: usize = 64;
+
 /// Makes prompts.
 #[derive(Debug, Clone)]
 pub(crate) struct Prompts {
@@ -70,7 +73,8 @@ impl Prompts {
         let mut prompts = self.clone();
         let one = count(FIRST.to_owned()).await?;
         let with = |part: &[&str]| count(format!("{FIRST} {}", part.join(" ")));
-        let all = with(&prompts.words).await?;
+        // A server that counts the same for any text does not count.
+        let all = with(&prompts.words).await.filter(|all| *all > one)?;
         prompts.overhead = one.saturating_sub(1);
         let words = prompts.words.len() as u64;
         if all == one + words {
@@ -78,7 +82,8 @@ impl Prompts {
         }
         let mut single = Vec::new();
         let mut parts = vec![prompts.words.clone()];
-        while let Some(part) = parts.pop() {
+        for _ in 0..MOST_PROBES {
+            let Some(part) = parts.pop() else { break };
             if with(&part).await? == one + part.len() as u64 {
                 single.extend(part);
             } else if part.len() > 1 {
@@ -90,7 +95,7 @@ impl Prompts {
             prompts.words = single;
         } else {
             // A tokenizer of another kind: as many words as its mean says.
-            prompts.tokens_per_word = (all.saturating_sub(one) as f64 / words as f64).max(0.01);
+            prompts.tokens_per_word = ((all - one) as f64 / words as f64).max(0.01);
         }
         Some(prompts)
     }
@@ -265,6 +270,21 @@ mod tests {
         let prompts = now(assumed(0).learnt(|text| std::future::ready(Some(tokens(&text))))).unwrap();
         let text = said(&prompts, 0, &request(400, Prompt::Own));
         assert_eq!(tokens(&text), 400, "{text}");
+    }
+
+    #[test]
+    fn a_server_is_not_asked_for_long() {
+        // Every word takes two tokens: no half of them ever does better.
+        let asked = Cell::new(0);
+        let twice = |text: String| {
+            asked.set(asked.get() + 1);
+            std::future::ready(Some(2 * text.split(' ').count() as u64))
+        };
+        let prompts = now(assumed(0).learnt(twice)).unwrap();
+        assert!(asked.get() <= MOST_PROBES + 3, "{}", asked.get());
+        assert_eq!(said(&prompts, 0, &request(50, Prompt::Own)).split(' ').count(), 25);
+        // One that always says seven.
+        assert!(now(assumed(0).learnt(|_| std::future::ready(Some(7)))).is_none());
     }
 
     #[test]

@@ -22,26 +22,34 @@ impl Window {
     }
 }
 
+/// When a request was in flight: from its sending until nothing more of its answer was to come, which is after its last
+/// token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Flown {
+    pub(super) sent: Picoseconds,
+    pub(super) ended: Picoseconds,
+}
+
 /// Requests in flight in the mean while `users` were asking: from when each of them had sent once until the last request was
 /// sent. Where that is no time at all, the most that were in flight.
-pub(super) fn concurrency(records: &[Record], users: u64) -> f64 {
-    let mut sent: Vec<u64> = records.iter().map(|r| r.sent.0).collect();
+pub(super) fn concurrency(flown: &[Flown], users: u64) -> f64 {
+    let mut sent: Vec<u64> = flown.iter().map(|f| f.sent.0).collect();
     sent.sort_unstable();
     let users = (users as usize).clamp(1, sent.len().max(1));
     let (Some(&from), Some(&to)) = (sent.get(users - 1), sent.last()) else { return 0.0 };
     if to <= from {
-        return peak_concurrency(records) as f64;
+        return peak_concurrency(flown) as f64;
     }
-    let overlap = |r: &Record| r.finished.0.min(to).saturating_sub(r.sent.0.max(from));
-    let busy: u128 = records.iter().map(|r| u128::from(overlap(r))).sum();
+    let overlap = |f: &Flown| f.ended.0.min(to).saturating_sub(f.sent.0.max(from));
+    let busy: u128 = flown.iter().map(|f| u128::from(overlap(f))).sum();
     busy as f64 / (to - from) as f64
 }
 
 /// The most requests that were in flight at one time.
-pub(super) fn peak_concurrency(records: &[Record]) -> u64 {
+pub(super) fn peak_concurrency(flown: &[Flown]) -> u64 {
     // An end goes before a start at the same time.
-    let ends = records.iter().map(|r| (r.finished.0, -1));
-    let mut turns: Vec<(u64, i64)> = records.iter().map(|r| (r.sent.0, 1)).chain(ends).collect();
+    let ends = flown.iter().map(|f| (f.ended.0, -1));
+    let mut turns: Vec<(u64, i64)> = flown.iter().map(|f| (f.sent.0, 1)).chain(ends).collect();
     turns.sort_unstable();
     let (mut now, mut most) = (0, 0);
     for (_, step) in turns {
@@ -125,13 +133,15 @@ mod tests {
     #[test]
     fn concurrency_by_hand() {
         // Two users: 0–10 then 10–30, and 0–20 then 25–30. Both have sent at 0, the last is sent at 25. Busy: 10 + 15 and 20 + 0 of 25.
-        let records = [record(0, 0, 10), record(1, 0, 20), record(2, 10, 30), record(3, 25, 30)];
-        assert!((concurrency(&records, 2) - 45.0 / 25.0).abs() < 1e-9);
-        assert_eq!(peak_concurrency(&records), 2);
+        let flown = [(0, 10), (0, 20), (10, 30), (25, 30)]
+            .map(|(sent, ended)| Flown { sent: Picoseconds(sent), ended: Picoseconds(ended) });
+        assert!((concurrency(&flown, 2) - 45.0 / 25.0).abs() < 1e-9);
+        assert_eq!(peak_concurrency(&flown), 2);
         // All at once: no time between the first and the last sending.
-        assert_eq!(concurrency(&records[..2], 2), 2.0);
+        assert_eq!(concurrency(&flown[..2], 2), 2.0);
         assert_eq!((concurrency(&[], 2), peak_concurrency(&[])), (0.0, 0));
         // 3 gaps in 25 ms.
+        let records = [record(0, 0, 10), record(1, 0, 20), record(2, 10, 30), record(3, 25, 30)];
         assert!((rate(&records, |r| r.sent).unwrap() - 120.0).abs() < 1e-9);
         assert_eq!(rate(&records[..2], |r| r.sent), None);
     }

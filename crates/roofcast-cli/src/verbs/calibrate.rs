@@ -3,7 +3,7 @@
 mod kernels;
 
 use crate::args::CalibrateArgs;
-use crate::verbs::validate::{measurements, people, per_row};
+use crate::verbs::validate::{people, per_row};
 use crate::{input, show};
 use roofcast::Catalog;
 use roofcast::calibrate::Fit;
@@ -14,7 +14,6 @@ use roofcast::measurement::Measurement;
 use roofcast::validate::{Report, report};
 use serde::Serialize;
 use std::borrow::Cow;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Default, Serialize)]
@@ -29,7 +28,7 @@ struct Answer {
 
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let mut catalog = input::catalog(&args.catalog)?;
-    let (kernels, rows) = read(&args.files, &mut catalog)?;
+    let (kernels, rows) = read(args, &mut catalog)?;
     let source = args.source.clone().unwrap_or_else(|| {
         let names: Vec<_> = args.files.iter().map(|f| f.display().to_string()).collect();
         names.join(", ")
@@ -55,19 +54,19 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
 
 /// Kernel times and measured points, each file by what it has.
 fn read(
-    files: &[PathBuf],
+    args: &CalibrateArgs,
     catalog: &mut Cow<'static, Catalog>,
 ) -> anyhow::Result<(Kernels, Vec<Measurement>)> {
     let mut all = Kernels::default();
     let mut rows = Vec::new();
-    for path in files {
+    for path in &args.files {
         let place = path.display().to_string();
         let kernels = if path.is_dir() {
             kernels::profile(path, catalog)?
         } else {
             let text = input::text(path)?;
-            if !roofcast::kernel::is_table(text.lines().next().unwrap_or_default()) {
-                rows.extend(measurements(std::slice::from_ref(path), catalog)?);
+            if !roofcast::kernel::is_table(&text) {
+                rows.extend(input::measurements::of_file(path, &text, &args.runs, catalog)?);
                 continue;
             }
             roofcast::kernel::read(&place, &text, catalog)?

@@ -1,5 +1,6 @@
 //! `roofcast plan`: what to deploy.
 
+use super::bands;
 use crate::args::{CostArg, PlanArgs};
 use crate::show::number::{dollars, grouped, percent, significant};
 use crate::show::{self, table};
@@ -179,7 +180,7 @@ fn question(spec: &Spec, model: &Model, workload: &Workload) -> String {
     let slo = if slo.is_empty() { "none".to_owned() } else { slo.join(", ") };
     let price = match spec.engine.cost {
         CostKind::Limit => "the machine's limits: no real engine is faster",
-        CostKind::Forecast => "the generic forecast: one set of efficiencies for every chip, not calibrated",
+        CostKind::Forecast => "as forecast, by the catalog's calibration",
     };
     let pairs = [
         ("model", model.name.clone()),
@@ -269,13 +270,14 @@ fn best_in_detail(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, best: &Cho
             format!("{} prefill servers for one decode server", significant(best.prefill_per_decode)),
         ),
     ];
+    if let Some(b) = &best.bands {
+        pairs.push(("10th to 90th", bands(b)));
+    }
     if spec.slo.tpot_p99_ms.is_some_and(|most| best.forecast.tpot_ms > most) {
         let forecast = significant(best.forecast.tpot_ms);
         pairs.push((
             "beware",
-            format!(
-                "the generic forecast is {forecast} ms a token, beyond the SLO; --cost forecast plans for it"
-            ),
+            format!("the forecast is {forecast} ms a token, beyond the SLO; --cost forecast plans for it"),
         ));
     }
     Ok(table::pairs(&pairs))

@@ -3,7 +3,7 @@
 mod series;
 mod sweep;
 
-use super::About;
+use super::{About, bands};
 use crate::args::{CostArg, SimulateArgs};
 use crate::input;
 use crate::show::number::{dollars, grouped, percent, significant};
@@ -114,25 +114,25 @@ fn csv_row(name: &str, s: &roofcast::summary::Statistics) -> Vec<String> {
 
 fn people(deployment: &Deployment, s: &Simulation) -> String {
     let mut text = about(deployment, s).title();
-    let mut pairs = vec![
+    let mut facts = vec![
         ("requests", requests(s)),
         ("throughput", throughput(s)),
         ("fleet", fleet(s)),
         ("steps", steps(s)),
         ("KV cache", cache(s)),
-        ("time", time(s)),
-        ("preemptions", preemptions(s)),
-        ("cost", expense(s)),
     ];
-    if s.activity.drafted_tokens > 0 {
-        pairs.insert(4, ("drafts", drafts(s)));
-    }
-    text += &table::pairs(&pairs);
+    facts.extend(Some(s).filter(|s| s.activity.drafted_tokens > 0).map(|s| ("drafts", drafts(s))));
+    facts.extend(gaps(s).into_iter().chain(tables(s)));
+    facts.extend([("time", time(s)), ("preemptions", preemptions(s)), ("cost", expense(s))]);
+    text += &table::pairs(&facts);
     let rows = latencies(s).map(|(name, s)| {
         let figures = [s.mean, s.median, s.p90, s.p95, s.p99].map(significant);
         [name.to_uppercase()].into_iter().chain(figures).collect::<Vec<_>>()
     });
     text += &table::table(&["ms", "mean", "p50", "p90", "p95", "p99"], &rows, 1);
+    if let Some(b) = &s.bands {
+        text += &format!("means, 10th to 90th percentile: {}\n", bands(b));
+    }
     text += &load(s);
     text
 }
@@ -233,14 +233,33 @@ fn fleet(s: &Simulation) -> String {
 
 fn cache(s: &Simulation) -> String {
     let k = &s.kv_cache;
+    let groups = if k.groups > 1 { format!(" for {} groups of layers", k.groups) } else { String::new() };
     format!(
-        "{} blocks of {}: {} used in the mean, {} at most; {} of it room without tokens",
+        "{} blocks of {}{groups}: {} used in the mean, {} at most; {} of it room without tokens",
         grouped(k.blocks),
         k.block_size,
         percent(k.mean_usage),
         percent(k.max_blocks as f64 / k.blocks as f64),
         percent(k.internal_fragmentation)
     )
+}
+
+/// What lies between pieces, where requests lie in one each.
+fn gaps(s: &Simulation) -> Option<(&'static str, String)> {
+    let k = Some(&s.kv_cache).filter(|k| k.external_fragmentation > 0.0)?;
+    let text = format!(
+        "{} of the free room beside its longest, {} attempts to admit failed for it",
+        percent(k.external_fragmentation),
+        grouped(k.scattered_refusals)
+    );
+    Some(("gaps", text))
+}
+
+/// What finds blocks, where that is counted.
+fn tables(s: &Simulation) -> Option<(&'static str, String)> {
+    let t = s.kv_cache.tables?;
+    let [read, sent] = [t.read_bytes, t.sent_bytes].map(|bytes| grouped(bytes.round() as u64));
+    Some(("tables", format!("{read} bytes read by each layer of a decode step, {sent} sent to the device")))
 }
 
 fn time(s: &Simulation) -> String {

@@ -4,14 +4,13 @@ use crate::args::ValidateArgs;
 use crate::show::number::significant;
 use crate::show::table::table;
 use crate::{input, show};
-use roofcast::Catalog;
 use roofcast::calibration::Calibration;
-use roofcast::measurement::{self, Figures, Measurement};
+use roofcast::measurement::{Figures, Measurement};
+use roofcast::report::measured;
 use roofcast::validate::run::{self, Compared, Replay};
 use roofcast::validate::{Part, Point, Report, points, report};
+use roofcast::{Catalog, Error};
 use serde::Serialize;
-use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -29,7 +28,10 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
     let mut catalog = input::catalog(&args.catalog)?;
     let calibration = input::calibration(args.calibration.as_deref())?;
     let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = args.files.iter().cloned().partition(|f| f.is_dir());
-    let rows = measurements(&files, &mut catalog)?;
+    let mut rows = input::measurements::read(&files, &args.runs, &mut catalog)?;
+    if let Some(words) = &args.group {
+        keep(&mut rows, words)?;
+    }
     let runs = folders
         .iter()
         .map(|f| replayed(f, &catalog, &calibration))
@@ -37,6 +39,12 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
     let points = in_parallel(&rows, &catalog, &calibration);
     if let Some(path) = &args.per_row {
         show::file(path, &per_row(&points)?)?;
+    }
+    if let Some(path) = &args.svg {
+        let accepted = "three or more rows that differ in batch, prompt or context alone";
+        let picture = measured::svg(&points)
+            .ok_or_else(|| Error::field("arguments", "--svg", "no curve in these rows", accepted))?;
+        show::file(path, &picture)?;
     }
     let report = report(&points);
     if args.json {
@@ -46,6 +54,20 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
         show::text(&(rows + &compared(&runs)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Keeps the rows whose group and kind hold every one of `words`.
+fn keep(rows: &mut Vec<Measurement>, words: &str) -> anyhow::Result<()> {
+    rows.retain(|row| {
+        let text = format!("{} {}", row.group(), row.kind.name()).to_lowercase();
+        words.to_lowercase().split_whitespace().all(|word| text.contains(word))
+    });
+    if rows.is_empty() {
+        let accepted =
+            "words of a source, model, accelerator, engine, weight format and kind of the files' rows";
+        return Err(Error::field("arguments", "--group", format!("{words:?}"), accepted).into());
+    }
+    Ok(())
 }
 
 /// A folder of a run: `meta.json` and `requests.jsonl`.
@@ -71,30 +93,6 @@ fn compared(runs: &[Replay]) -> String {
         .collect();
     let header = ["run", "metric", "mean measured", "mean forecast", "mean %", "p50 %", "p99 %"];
     if rows.is_empty() { String::new() } else { table(&header, &rows, 2) }
-}
-
-/// The rows of all files. Accelerators and models that they name by a path, which counts from the file's folder, join the
-/// catalog.
-pub(crate) fn measurements(
-    files: &[PathBuf],
-    catalog: &mut Cow<'static, Catalog>,
-) -> anyhow::Result<Vec<Measurement>> {
-    let mut rows = Vec::new();
-    for path in files {
-        let folder = input::folder(Some(path));
-        let mut ids: BTreeMap<String, String> = BTreeMap::new();
-        for mut row in measurement::read(&path.display().to_string(), &input::text(path)?)? {
-            for name in [&mut row.hardware, &mut row.model] {
-                let id = match ids.get(name) {
-                    Some(id) => id.clone(),
-                    None => input::local(name, folder, catalog)?,
-                };
-                ids.insert(std::mem::replace(name, id.clone()), id);
-            }
-            rows.push(row);
-        }
-    }
-    Ok(rows)
 }
 
 /// Rows are independent: each core takes its share.

@@ -169,3 +169,51 @@ fn measurements_that_cannot_be() {
     let (_folder, path) = file("mine.toml", b"source = \"x\"\nband = []\nlevel = []\n");
     refused(&format!("validate examples/measured.csv --calibration {path}"), &["mine.toml", "level"]);
 }
+
+#[test]
+fn caches_that_a_scheduler_does_not_have() {
+    let cases = [
+        ("engine.kv_layout=contiguous", "", &["kv_layout", "contiguous", "static, orca and llama.cpp"][..]),
+        ("engine.kv_layout=vattention", "scheduler = \"orca\"", &["kv_layout", "vattention", "vllm-v0"]),
+        (
+            "engine.kv_layout=vattention",
+            "speculative = { num_speculative_tokens = 3, acceptance_rate = 0.5, draft_cost = 0.1 }",
+            &["kv_layout", "vattention with drafts", "pages of two models"],
+        ),
+        ("engine.kv_layout=vattention", "block_size = 16", &["block_size", "16", "pages of 2 MiB"]),
+        (
+            "engine.kv_layout=vattention",
+            "enable_prefix_caching = true",
+            &["enable_prefix_caching", "share no pages"],
+        ),
+        ("engine.kv_layout=paged", "scheduler = \"llama.cpp\"", &["kv_layout", "paged", "slots"]),
+        ("engine.kv_layout=segmented", "", &["kv_layout", "segmented", "`flashinfer`"]),
+        ("engine.schedule_policy=lpm", "", &["schedule_policy", "lpm", "sglang"]),
+        (
+            "engine.block_size=16",
+            "scheduler = \"sglang\"\nenable_prefix_caching = true",
+            &["block_size", "16", "sglang"],
+        ),
+        ("engine.reservation=pow2", "", &["reservation", "static and orca"]),
+        ("engine.preemption_mode=swap", "", &["preemption_mode", "swap", "vllm-v0"]),
+        (
+            "engine.enable_prefix_caching=true",
+            "scheduler = \"lightllm\"",
+            &["enable_prefix_caching", "vllm and sglang"],
+        ),
+        (
+            "model.name=google/gemma-3-27b-it",
+            "kv_layout = \"vattention\"",
+            &["kv_layout", "vattention for", "same keys"],
+        ),
+        ("hardware.accelerator=tpu-v5p", "kv_layout = \"vattention\"", &["kv_layout", "on tpu-v5p", "CUDA"]),
+    ];
+    for (sweep, engine, says) in cases {
+        let text = format!(
+            "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n[engine]\n{engine}\n[workload]\n\
+             requests = 3\ninput_len = 10\noutput_len = 10\narrivals = {{ kind = \"constant\", rate = 1.0 }}\n"
+        );
+        let (_folder, path) = file("spec.toml", text.as_bytes());
+        refused(&format!("simulate {path} --sweep {sweep}"), says);
+    }
+}

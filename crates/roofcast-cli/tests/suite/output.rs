@@ -136,6 +136,7 @@ fn every_key_of_every_schema_is_documented() {
         "simulate --requests 100",
         "simulate --requests 100 --sweep seed=1,2",
         "simulate examples/fleet-pools.toml --requests 100",
+        "simulate examples/kv-layouts.toml --requests 10 --sweep engine.kv_layout=paged,vattention",
         "simulate examples/fleet-autoscale.toml --requests 100",
         "catalog",
         "catalog h100-sxm",
@@ -144,6 +145,7 @@ fn every_key_of_every_schema_is_documented() {
         "hardware measure --quick --threads 1",
         "validate examples/measured.csv",
         "calibrate examples/measured.csv",
+        "calibrate examples/kernels.csv",
     ];
     for question in questions {
         let (answer, _) = json(question);

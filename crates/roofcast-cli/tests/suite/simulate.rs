@@ -305,3 +305,37 @@ fn sweeps_that_cannot_be() {
         }
     }
 }
+
+/// The means times the calibration's factors for a chip that was measured with the engine.
+#[test]
+fn forecasts_have_the_calibrations_bands_and_limits_have_none() {
+    let calibration = roofcast::calibration::Calibration::embedded().unwrap();
+    let band = calibration.band(roofcast::calibration::Known::Engine).unwrap();
+    let (answer, _) = json("simulate --requests 50 --cost forecast");
+    assert_eq!(answer["bands"]["known"], "engine");
+    for (key, mean, factors) in [
+        ("ttft_ms", "mean_ttft_ms", band.ttft),
+        ("tpot_ms", "mean_tpot_ms", band.tpot),
+        ("e2el_ms", "mean_e2el_ms", band.e2e),
+    ] {
+        let mean = answer[mean].as_f64().unwrap();
+        let least = if key == "tpot_ms" { answer["limit_tpot_ms"].as_f64().unwrap().min(mean) } else { 0.0 };
+        for (side, factor) in factors.into_iter().enumerate() {
+            let span = &answer["bands"][key];
+            assert_eq!(span["factors"][side].as_f64(), Some(factor));
+            let range = span["range"][side].as_f64().unwrap();
+            assert!((range / (mean * factor).max(least) - 1.0).abs() < 1e-9, "{key}: {span}");
+        }
+    }
+    let people = roofcast("simulate --requests 50 --cost forecast").out;
+    assert!(people.contains("10th to 90th percentile: TTFT"), "{people}");
+    let (limit, _) = json("simulate --requests 50 --cost limit");
+    assert!(limit["bands"].is_null() && !answer["bands"].is_null());
+    let (plan, _) = json("plan --cost forecast");
+    let (best, factor) = (&plan["best"], band.ttft[1]);
+    let expected =
+        best["ttft_ms"].as_f64().unwrap() * best["bands"]["ttft_ms"]["factors"][1].as_f64().unwrap();
+    assert!(best["bands"]["known"] != "engine" || best["bands"]["ttft_ms"]["factors"][1] == factor);
+    assert!((best["bands"]["ttft_ms"]["range"][1].as_f64().unwrap() / expected - 1.0).abs() < 1e-9);
+    assert!(json("plan --cost limit").0["best"]["bands"].is_null());
+}

@@ -76,6 +76,10 @@ impl Blocks {
         let (mut decodes, mut chunks, mut new) = (0, Vec::new(), 0);
         for work in &step.work {
             new += work.new;
+            if decodes_one(work) {
+                self.tally.decoding_steps += 1;
+                self.tally.spanned_blocks += u128::from(work.context.div_ceil(self.config.block_size));
+            }
             if decodes_one(work) && work.drafts == 0 {
                 decodes += 1;
                 seen.iter_mut().zip(&reaches).for_each(|(seen, reach)| *seen += work.context.min(*reach));

@@ -4,10 +4,14 @@
 
 use super::queue::Order;
 use crate::deployment::Deployment;
+use crate::engine::by_block;
 use crate::error::{Error, Result};
+use crate::kv_cache::groups::Groups;
 use crate::memory;
 use crate::scheduler::{Policy, vllm};
-use crate::spec::{EngineSpec, PreemptionMode, QueuePolicy, ReservationKind, SchedulerKind};
+use crate::spec::{
+    EngineSpec, KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulePolicy, SchedulerKind,
+};
 
 /// Settings of one replica.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,6 +20,8 @@ pub struct Config {
     pub blocks: u64,
     /// Tokens of a block.
     pub block_size: u32,
+    /// The groups of layers that take blocks of their own.
+    pub groups: Groups,
     /// Requests that run at once.
     pub max_num_seqs: u64,
     /// Tokens of a step.
@@ -26,8 +32,8 @@ pub struct Config {
     pub enable_chunked_prefill: bool,
     /// Admission needs room for the whole known sequence, not for its first chunk.
     pub scheduler_reserve_full_isl: bool,
-    /// Whether blocks are found again by their content.
-    pub prefix_caching: bool,
+    /// How tokens that are there already are found.
+    pub prefixes: Prefixes,
     /// Blocks kept free when admitting beside running requests.
     pub watermark_blocks: u64,
     /// Who comes first.
@@ -36,6 +42,10 @@ pub struct Config {
     pub reservation: Reservation,
     /// What becomes of a preempted request's cache.
     pub preemption: Preemption,
+    /// Whether each request's blocks are one piece of an address space.
+    pub contiguous: bool,
+    /// How tokens lie in memory, where what finds them is counted.
+    pub layout: Option<KvLayout>,
     /// KV tokens that the host's memory holds.
     pub swap_tokens: u64,
     /// Whether requests leave with their first token, for another replica to decode.
@@ -58,6 +68,18 @@ pub enum Reservation {
     Max,
 }
 
+/// How tokens that are in the cache already are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Prefixes {
+    /// They are not.
+    #[default]
+    Unknown,
+    /// By full blocks of the same content.
+    Blocks,
+    /// By a radix tree, token by token.
+    Tree,
+}
+
 /// What becomes of a preempted request's cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Preemption {
@@ -74,9 +96,11 @@ impl Config {
     pub fn resolve(deployment: &Deployment, context: u64, shared: bool) -> Result<(Config, Policy)> {
         let spec = &deployment.options.engine;
         let defaults = defaults(spec);
-        let block_size = spec.block_size.unwrap_or(defaults.block_size);
-        let blocks = usable_blocks(deployment, spec, block_size, context)?;
-        let kv_tokens = blocks.saturating_mul(block_size);
+        let block_size = deployment.engine.block_size;
+        let prefixes = prefixes(spec, shared, block_size);
+        let (groups, room) = groups(deployment, prefixes, context.max(1));
+        let blocks = usable_blocks(spec, block_size, room)?;
+        let kv_tokens = groups.longest(blocks);
         let longest = deployment.longest().unwrap_or(u64::MAX).min(kv_tokens);
         let max_num_seqs = match (spec.max_num_seqs, defaults.max_num_seqs) {
             (None, Some(own)) => own,
@@ -93,22 +117,29 @@ impl Config {
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let config = Config {
             blocks,
+            groups,
             block_size: narrow(block_size),
             max_num_seqs,
             max_num_batched_tokens: narrow(budget),
             max_model_len: narrow(max_model_len),
             enable_chunked_prefill: spec.enable_chunked_prefill.unwrap_or(defaults.chunked),
             scheduler_reserve_full_isl: spec.scheduler_reserve_full_isl.unwrap_or(defaults.reserve_full),
-            prefix_caching: caches_prefixes(spec, shared),
+            prefixes,
             watermark_blocks: (share("watermark", spec.watermark.unwrap_or(defaults.watermark))?
                 * (blocks + u64::from(spec.scheduler == SchedulerKind::Vllm)) as f64)
                 as u64,
-            order: if spec.policy == QueuePolicy::Fcfs { Order::Arrival } else { Order::Key },
+            order: match (spec.policy, spec.schedule_policy) {
+                (QueuePolicy::Fcfs, SchedulePolicy::Lpm) => Order::Prefix,
+                (QueuePolicy::Fcfs, SchedulePolicy::Fcfs) => Order::Arrival,
+                _ => Order::Key,
+            },
             reservation: defaults.reservation,
             preemption: match spec.preemption_mode {
                 PreemptionMode::Recompute => Preemption::Recompute,
                 PreemptionMode::Swap => Preemption::Swap,
             },
+            contiguous: reserves(spec) && spec.kv_layout.is_none_or(|l| l == KvLayout::Contiguous),
+            layout: spec.kv_layout,
             swap_tokens: swap_tokens(deployment, spec, context)?,
             hands_over: false,
         };
@@ -128,7 +159,7 @@ impl Config {
             max_num_batched_tokens: u64::from(self.max_num_batched_tokens),
             max_model_len: u64::from(self.max_model_len),
             enable_chunked_prefill: self.enable_chunked_prefill,
-            enable_prefix_caching: self.prefix_caching,
+            enable_prefix_caching: self.prefixes == Prefixes::Blocks,
             long_prefill_token_threshold: spec.long_prefill_token_threshold.unwrap_or(0),
             long_prefill_token_threshold_adaptive: false,
             policy: if spec.policy == QueuePolicy::Fcfs {
@@ -150,15 +181,35 @@ impl Config {
     }
 }
 
-/// Whether prefixes are cached: as asked, else where prompts have tokens in common. vLLM always does, which without them
-/// changes nothing but what a preempted request finds of its own.
-fn caches_prefixes(spec: &EngineSpec, shared: bool) -> bool {
-    spec.enable_prefix_caching.unwrap_or(shared && spec.scheduler == SchedulerKind::Vllm)
+/// How prefixes are found, where they are: as asked, else where prompts have tokens in common. vLLM and SGLang always look,
+/// which without them changes nothing but what a preempted request finds of its own.
+fn prefixes(spec: &EngineSpec, shared: bool, block_size: u64) -> Prefixes {
+    let kind = match spec.scheduler {
+        SchedulerKind::Vllm => Prefixes::Blocks,
+        SchedulerKind::Sglang => Prefixes::Tree,
+        _ => Prefixes::Unknown,
+    };
+    let shareable = match kind {
+        Prefixes::Tree => block_size == 1,
+        _ => spec.kv_layout != Some(KvLayout::Vattention),
+    };
+    if spec.enable_prefix_caching.unwrap_or(shared && shareable) { kind } else { Prefixes::Unknown }
+}
+
+/// The groups of layers that take blocks of their own, and how many blocks there is room for. vLLM gives back what falls
+/// out of a window; elsewhere, and where blocks are known by their content, the room is computed once for requests of
+/// `context` tokens.
+fn groups(deployment: &Deployment, prefixes: Prefixes, context: u64) -> (Groups, u64) {
+    let (spec, block) = (&deployment.options.engine, deployment.engine.block_size);
+    let counted = spec.scheduler == SchedulerKind::Vllm && prefixes == Prefixes::Unknown && !by_block(spec);
+    match Groups::of(deployment, block).filter(|_| counted) {
+        Some((groups, bytes)) => (groups, memory::blocks(deployment, bytes)),
+        None => (Groups::one(block), memory::tokens(deployment, context) / block),
+    }
 }
 
 /// Blocks that requests can hold: vLLM keeps one of its own as the null block.
-fn usable_blocks(deployment: &Deployment, spec: &EngineSpec, block_size: u64, context: u64) -> Result<u64> {
-    let room = memory::tokens(deployment, context.max(1)) / block_size;
+fn usable_blocks(spec: &EngineSpec, block_size: u64, room: u64) -> Result<u64> {
     let reserved = u64::from(spec.scheduler == SchedulerKind::Vllm);
     match spec.num_gpu_blocks {
         None if room <= reserved => Err(Error::field(
@@ -208,8 +259,9 @@ fn swap_tokens(deployment: &Deployment, spec: &EngineSpec, context: u64) -> Resu
 
 /// Refuses what a scheduler does not have.
 fn check(spec: &EngineSpec, config: &Config) -> Result<()> {
+    check_prefixes(spec, config)?;
+    check_layout(spec)?;
     let vllm_only = [
-        ("enable_prefix_caching", spec.enable_prefix_caching == Some(true)),
         ("long_prefill_token_threshold", spec.long_prefill_token_threshold.is_some()),
         ("async_scheduling", spec.async_scheduling == Some(true)),
     ];
@@ -227,18 +279,78 @@ fn check(spec: &EngineSpec, config: &Config) -> Result<()> {
         let accepted = "1: lightllm keeps its cache by the token";
         return Err(Error::field("engine", "block_size", config.block_size, accepted));
     }
-    let reserves = matches!(spec.scheduler, SchedulerKind::Static | SchedulerKind::Orca);
-    if spec.reservation != ReservationKind::Max && !reserves {
+    if spec.reservation != ReservationKind::Max && !reserves(spec) {
         let accepted = "left out; only static and orca reserve";
         return Err(Error::field("engine", "reservation", format!("{:?}", spec.reservation), accepted));
     }
     Ok(())
 }
 
+/// Refuses prefix caches that a scheduler does not have, and an order by prefixes that nobody finds.
+fn check_prefixes(spec: &EngineSpec, config: &Config) -> Result<()> {
+    if spec.enable_prefix_caching == Some(true) && config.prefixes == Prefixes::Unknown {
+        let accepted = "the schedulers vllm and sglang, or the key left out";
+        return Err(Error::field("engine", "enable_prefix_caching", "set", accepted));
+    }
+    if config.prefixes != Prefixes::Unknown && spec.kv_layout == Some(KvLayout::Vattention) {
+        let accepted = "left out with vattention, whose requests share no pages";
+        return Err(Error::field("engine", "enable_prefix_caching", "set", accepted));
+    }
+    if config.prefixes == Prefixes::Tree && config.block_size != 1 {
+        let accepted = "1 with a prefix cache: sglang finds prefixes by the token";
+        return Err(Error::field("engine", "block_size", config.block_size, accepted));
+    }
+    let ordered = spec.schedule_policy == SchedulePolicy::Fcfs
+        || (config.prefixes == Prefixes::Tree && spec.policy == QueuePolicy::Fcfs);
+    if !ordered {
+        let accepted = "with the scheduler sglang, enable_prefix_caching, and policy left out; else left out";
+        return Err(Error::field("engine", "schedule_policy", "lpm", accepted));
+    }
+    Ok(())
+}
+
+/// Refuses layouts that a scheduler does not have.
+fn check_layout(spec: &EngineSpec) -> Result<()> {
+    use SchedulerKind::*;
+    let (accepted, fits) = match spec.kv_layout {
+        None => return Ok(()),
+        Some(KvLayout::Contiguous) => (
+            "with static, orca and llama.cpp, which reserve; others grow block by block",
+            matches!(spec.scheduler, Static | Orca | LlamaCpp),
+        ),
+        Some(KvLayout::Vattention) => (
+            "with vllm, vllm-v0, sarathi and splitfuse, whose requests grow by blocks of any size",
+            matches!(spec.scheduler, Vllm | VllmV0 | Sarathi | Splitfuse),
+        ),
+        Some(KvLayout::Paged | KvLayout::Flashinfer) => {
+            ("contiguous with llama.cpp, whose slots are single pieces", spec.scheduler != LlamaCpp)
+        }
+    };
+    if fits {
+        return Ok(());
+    }
+    let found = spec.kv_layout.map_or("", KvLayout::name);
+    Err(Error::field("engine", "kv_layout", found, accepted))
+}
+
+/// Whether a scheduler reserves all that a request may take.
+fn reserves(spec: &EngineSpec) -> bool {
+    matches!(spec.scheduler, SchedulerKind::Static | SchedulerKind::Orca)
+}
+
+/// Tokens of a block where the spec is silent.
+pub(crate) fn block_size(scheduler: SchedulerKind) -> u64 {
+    use SchedulerKind::*;
+    match scheduler {
+        Static | Orca | Lightllm | Sglang | LlamaCpp => 1,
+        Vllm | VllmV0 | Sarathi | Splitfuse => 16,
+        TensorrtLlm | TensorrtLlmMaxUtilization => 32,
+    }
+}
+
 /// What a scheduler does where the spec is silent.
 struct Defaults {
     policy: Policy,
-    block_size: u64,
     budget: Option<u64>,
     max_num_seqs: Option<u64>,
     reservation: Reservation,
@@ -255,7 +367,6 @@ fn defaults(spec: &EngineSpec) -> Defaults {
     };
     let split = Defaults {
         policy: Policy::TokenBudget,
-        block_size: 16,
         budget: None,
         max_num_seqs: None,
         reservation: Reservation::Grow,
@@ -263,9 +374,8 @@ fn defaults(spec: &EngineSpec) -> Defaults {
         chunked: true,
         reserve_full: true,
     };
-    let whole = |policy: Policy, block_size: u64, reservation: Reservation| Defaults {
+    let whole = |policy: Policy, reservation: Reservation| Defaults {
         policy,
-        block_size,
         budget: Some(u64::from(u32::MAX)),
         max_num_seqs: None,
         reservation,
@@ -275,40 +385,32 @@ fn defaults(spec: &EngineSpec) -> Defaults {
     };
     match spec.scheduler {
         SchedulerKind::Vllm => split,
-        SchedulerKind::Static => whole(Policy::Static, 1, reserved),
-        SchedulerKind::Orca => whole(Policy::Orca, 1, reserved),
-        SchedulerKind::VllmV0 => {
-            Defaults { watermark: 0.01, ..whole(Policy::VllmV0, 16, Reservation::Prompt) }
-        }
+        SchedulerKind::Static => whole(Policy::Static, reserved),
+        SchedulerKind::Orca => whole(Policy::Orca, reserved),
+        SchedulerKind::VllmV0 => Defaults { watermark: 0.01, ..whole(Policy::VllmV0, Reservation::Prompt) },
         SchedulerKind::Sarathi => {
             Defaults { budget: Some(512), watermark: 0.01, reservation: Reservation::Prompt, ..split }
         }
         SchedulerKind::Splitfuse => Defaults { budget: Some(512), reserve_full: false, ..split },
-        SchedulerKind::Lightllm => whole(Policy::LightLlm, 1, Reservation::Prompt),
+        SchedulerKind::Lightllm => whole(Policy::LightLlm, Reservation::Prompt),
         SchedulerKind::Sglang => Defaults {
             policy: Policy::Sglang(Default::default()),
-            block_size: 1,
             budget: Some(8192),
             reservation: Reservation::Prompt,
             ..split
         },
         SchedulerKind::LlamaCpp => Defaults {
             policy: Policy::LlamaCpp,
-            block_size: 1,
             budget: Some(2048),
             max_num_seqs: Some(4),
             reservation: Reservation::Max,
             ..split
         },
-        SchedulerKind::TensorrtLlm => Defaults {
-            block_size: 32,
-            budget: Some(8192),
-            reservation: Reservation::Oracle,
-            chunked: false,
-            ..split
-        },
+        SchedulerKind::TensorrtLlm => {
+            Defaults { budget: Some(8192), reservation: Reservation::Oracle, chunked: false, ..split }
+        }
         SchedulerKind::TensorrtLlmMaxUtilization => {
-            Defaults { block_size: 32, budget: Some(8192), chunked: false, reserve_full: false, ..split }
+            Defaults { budget: Some(8192), chunked: false, reserve_full: false, ..split }
         }
     }
 }

@@ -6,6 +6,7 @@
 //! Knows nothing about time, policy, or who comes next.
 
 use super::ring::Ring;
+use crate::kv_cache::groups::{Group, Groups};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -27,8 +28,8 @@ pub struct Entry {
 
 /// A set of sequences that decode in lockstep.
 pub trait Decodes {
-    /// None, for blocks of `block` tokens and operators that see as far as `reaches`.
-    fn new(block: u32, reaches: &[u64]) -> Self;
+    /// None, for layers that take blocks by `groups` and operators that see as far as `reaches`.
+    fn new(groups: &Groups, reaches: &[u64]) -> Self;
     /// How many.
     fn len(&self) -> u64;
     /// Whether there are none.
@@ -43,7 +44,7 @@ pub trait Decodes {
     fn held(&self) -> u64;
     /// Blocks that the next `steps` steps need.
     fn needs(&self, steps: u64) -> u64;
-    /// Steps until a sequence ends or fills a reach; at least 1 where there is a sequence.
+    /// Steps until a sequence ends, fills a reach or has all the blocks of a window; at least 1 where there is a sequence.
     fn steady(&mut self) -> u64;
     /// Tokens in the cache and remaining steps of one.
     fn progress(&self, id: Id) -> (u32, u32);
@@ -59,7 +60,7 @@ pub trait Decodes {
 /// Every sequence by itself: the reference.
 #[derive(Debug, Clone)]
 pub struct Each {
-    block: u64,
+    groups: Groups,
     reaches: Vec<u64>,
     all: Vec<Entry>,
     seen: Vec<u64>,
@@ -77,10 +78,10 @@ impl Each {
 }
 
 impl Decodes for Each {
-    fn new(block: u32, reaches: &[u64]) -> Each {
+    fn new(groups: &Groups, reaches: &[u64]) -> Each {
         let zeros = vec![0; reaches.len()];
         let (seen, growth) = (zeros.clone(), zeros);
-        Each { block: u64::from(block), reaches: reaches.to_vec(), all: Vec::new(), seen, growth }
+        Each { groups: groups.clone(), reaches: reaches.to_vec(), all: Vec::new(), seen, growth }
     }
 
     fn len(&self) -> u64 {
@@ -100,7 +101,7 @@ impl Decodes for Each {
     }
 
     fn needs(&self, steps: u64) -> u64 {
-        let blocks = |tokens: u64| tokens.div_ceil(self.block);
+        let blocks = |tokens: u64| self.groups.blocks(tokens);
         self.all.iter().map(|e| blocks(u64::from(e.computed) + steps) - blocks(u64::from(e.computed))).sum()
     }
 
@@ -148,10 +149,7 @@ pub struct Lockstep {
     len: u64,
     /// Sum of `computed − step` at entry.
     offsets: i64,
-    /// Sequences by `(computed − step) mod block`.
-    residues: Vec<u64>,
-    /// Blocks that the next step needs.
-    next: u64,
+    growing: Vec<Growing>,
     ends: Ring,
     reaches: Vec<Reach>,
     seen: Vec<u64>,
@@ -179,7 +177,89 @@ struct Reach {
     fills: BinaryHeap<Reverse<(i64, Id, u32)>>,
 }
 
+/// The sequences that still take blocks in groups that are alike.
+#[derive(Debug, Clone)]
+struct Growing {
+    /// How many groups.
+    groups: u64,
+    /// The sequences, until they have all the blocks of the window.
+    reach: Reach,
+    /// How many of them there are by `(computed − step) mod block`.
+    residues: Vec<u64>,
+    /// How many of them need a block in the next step.
+    next: u64,
+}
+
+impl Growing {
+    fn new(group: &Group, block: u64) -> Growing {
+        // A sequence of most × block tokens takes no more: the next one would be at most × block + 1.
+        let reach = Reach::new(group.most.saturating_mul(block).saturating_add(1));
+        Growing { groups: group.count, reach, residues: vec![0; block as usize], next: 0 }
+    }
+
+    /// How many blocks a group needs in `steps` steps, the sequences of residue `from` in the first.
+    fn needs(&self, steps: u64, from: u64) -> u64 {
+        // A sequence needs a block in each step that starts with its last one full: once a block, and once more for those
+        // that are full within the remaining steps.
+        let block = self.residues.len() as u64;
+        let (times, rest) = if steps < block { (0, steps) } else { (steps / block, steps % block) };
+        // The residues of those full at later steps are one less each, around.
+        let below = rest.min(from + 1);
+        let (first, around) = (from + 1 - below, rest - below);
+        let of = |range: std::ops::Range<u64>| -> u64 {
+            self.residues[range.start as usize..range.end as usize].iter().sum()
+        };
+        self.reach.growing * times + of(first..from + 1) + of(block - around..block)
+    }
+}
+
 impl Reach {
+    fn new(most: u64) -> Reach {
+        Reach { most, growing: 0, offsets: 0, fills: BinaryHeap::new() }
+    }
+
+    /// A sequence comes; whether it grows.
+    fn insert(&mut self, step: i64, offset: i64, id: Id, stay: u32) -> bool {
+        let fill = self.fill(offset);
+        let grows = fill > step;
+        if grows {
+            self.growing += 1;
+            self.offsets += offset;
+            if self.bounded() {
+                self.fills.push(Reverse((fill, id, stay)));
+            }
+        }
+        grows
+    }
+
+    /// A sequence goes; whether it grew.
+    fn take(&mut self, step: i64, offset: i64) -> bool {
+        let grew = self.fill(offset) > step;
+        if grew {
+            self.growing -= 1;
+            self.offsets -= offset;
+        }
+        grew
+    }
+
+    /// The offset of the next sequence that fills the reach by `step`, which no longer grows.
+    fn filled(&mut self, step: i64, members: &[Member]) -> Option<i64> {
+        while let Some(Reverse((fill, id, stay))) = self.fills.peek().copied() {
+            let member = members[id as usize];
+            let here = member.stay == stay;
+            if here && fill > step {
+                return None;
+            }
+            self.fills.pop();
+            if here {
+                self.growing -= 1;
+                self.offsets -= member.offset;
+                return Some(member.offset);
+            }
+        }
+        None
+    }
+
     fn bounded(&self) -> bool {
         self.most != u64::MAX
     }
@@ -195,23 +275,18 @@ impl Lockstep {
     /// Sequences that fill a reach by now no longer grow.
     fn fill(&mut self) {
         for reach in &mut self.reaches {
-            while let Some(Reverse((fill, id, stay))) = reach.fills.peek().copied() {
-                let member = self.members[id as usize];
-                let here = member.stay == stay;
-                if here && fill > self.step {
-                    break;
-                }
-                if here {
-                    reach.growing -= 1;
-                    reach.offsets -= member.offset;
-                }
-                reach.fills.pop();
+            while reach.filled(self.step, &self.members).is_some() {}
+        }
+        for growing in &mut self.growing {
+            while let Some(offset) = growing.reach.filled(self.step, &self.members) {
+                growing.residues[offset.rem_euclid(self.block) as usize] -= 1;
             }
         }
     }
 
     fn sum(&mut self) {
-        self.next = self.residues[self.full() as usize];
+        let full = self.full() as usize;
+        self.growing.iter_mut().for_each(|growing| growing.next = growing.residues[full]);
         for (index, reach) in self.reaches.iter().enumerate() {
             let growing = reach.growing as i64;
             let full = self.len - reach.growing;
@@ -231,33 +306,32 @@ impl Lockstep {
         self.members[id as usize].stay += 1;
         self.len -= 1;
         self.offsets -= member.offset;
-        self.residues[member.offset.rem_euclid(self.block) as usize] -= 1;
         for reach in &mut self.reaches {
-            if reach.fill(member.offset) > self.step {
-                reach.growing -= 1;
-                reach.offsets -= member.offset;
-            }
+            reach.take(self.step, member.offset);
+        }
+        for growing in &mut self.growing {
+            let grew = growing.reach.take(self.step, member.offset);
+            growing.residues[member.offset.rem_euclid(self.block) as usize] -= u64::from(grew);
         }
         member
     }
 }
 
 impl Decodes for Lockstep {
-    fn new(block: u32, reaches: &[u64]) -> Lockstep {
-        let reach = |most: &u64| Reach { most: *most, growing: 0, offsets: 0, fills: BinaryHeap::new() };
+    fn new(groups: &Groups, reaches: &[u64]) -> Lockstep {
+        let block = groups.block();
         let zeros = vec![0; reaches.len()];
         let (seen, growth) = (zeros.clone(), zeros);
         Lockstep {
-            block: i64::from(block.max(1)),
+            block: block as i64,
             step: 0,
             phase: 0,
             members: Vec::new(),
             len: 0,
             offsets: 0,
-            residues: vec![0; block.max(1) as usize],
-            next: 0,
+            growing: groups.kinds().iter().map(|group| Growing::new(group, block)).collect(),
             ends: Ring::default(),
-            reaches: reaches.iter().map(reach).collect(),
+            reaches: reaches.iter().map(|most| Reach::new(*most)).collect(),
             seen,
             growth,
         }
@@ -280,26 +354,15 @@ impl Decodes for Lockstep {
     }
 
     fn needs(&self, steps: u64) -> u64 {
-        // A sequence needs a block in each step that starts with its last one full: once a block, and once more for those
-        // that are full within the remaining steps.
-        if steps == 1 {
-            return self.next;
-        }
-        let block = self.block as u64;
-        let (times, rest) = if steps < block { (0, steps) } else { (steps / block, steps % block) };
-        // The residues of those full at later steps are one less each, around.
         let from = self.full();
-        let below = rest.min(from + 1);
-        let (first, around) = (from + 1 - below, rest - below);
-        let of = |range: std::ops::Range<u64>| -> u64 {
-            self.residues[range.start as usize..range.end as usize].iter().sum()
-        };
-        self.len * times + of(first..from + 1) + of(block - around..block)
+        let of = |growing: &Growing| if steps == 1 { growing.next } else { growing.needs(steps, from) };
+        self.growing.iter().map(|growing| growing.groups * of(growing)).sum()
     }
 
     fn steady(&mut self) -> u64 {
         let end = self.ends.next(self.step).map_or(i64::MAX, |end| end);
-        let fills = self.reaches.iter().filter_map(|r| r.fills.peek()).map(|Reverse((fill, ..))| *fill);
+        let reaches = self.reaches.iter().chain(self.growing.iter().map(|growing| &growing.reach));
+        let fills = reaches.filter_map(|r| r.fills.peek()).map(|Reverse((fill, ..))| *fill);
         let next = fills.fold(end, i64::min);
         (next - self.step).max(1) as u64
     }
@@ -320,17 +383,13 @@ impl Decodes for Lockstep {
         self.members[index] = Member { offset, end, order: entry.order, stay };
         self.len += 1;
         self.offsets += offset;
-        self.residues[offset.rem_euclid(self.block) as usize] += 1;
         self.ends.insert(self.step, end, entry.id);
         for reach in &mut self.reaches {
-            let fill = reach.fill(offset);
-            if fill > self.step {
-                reach.growing += 1;
-                reach.offsets += offset;
-                if reach.bounded() {
-                    reach.fills.push(Reverse((fill, entry.id, stay)));
-                }
-            }
+            reach.insert(self.step, offset, entry.id, stay);
+        }
+        for growing in &mut self.growing {
+            let grows = growing.reach.insert(self.step, offset, entry.id, stay);
+            growing.residues[offset.rem_euclid(self.block) as usize] += u64::from(grows);
         }
         self.sum();
     }

@@ -575,11 +575,13 @@ impl Probe<'_> {
         };
         let mixers = self.deployment.stages.iter().flat_map(|s| s.blocks.iter().map(|(b, _)| &b.mixer));
         let (Mixer::Attention(a) | Mixer::Both(a, _)) = mixers.filter(attends).nth(nth)? else { return None };
-        let one = &shape[index];
+        // Over a whole block, for what finds it.
+        let block = self.deployment.engine.block_size;
+        let bytes = self.decode(1, block)[index].kv_bytes.as_f64();
         Some(Closed {
             attention: a.clone(),
-            flops_per_pair: one.flops.as_f64(),
-            bytes_per_token: one.kv_bytes.as_f64(),
+            flops_per_pair: shape[index].flops.as_f64(),
+            bytes_per_token: bytes / a.seen(1, block) as f64,
         })
     }
 }

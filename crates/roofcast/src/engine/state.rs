@@ -7,12 +7,13 @@ mod guests;
 
 pub use guests::Guest;
 
+use super::cache::Cache;
 use super::clock::Ticks;
 use super::config::{Config, Preemption, Reservation};
 use super::decodes::{Decodes, Entry, Id};
-use super::identity::Identity;
-use super::queue::Queue;
+use super::queue::{Order, Queue};
 use super::tally::Tally;
+use crate::kv_cache::groups::spanned_below;
 use crate::kv_cache::prefix::Prefix;
 use crate::timeline::{Mark, Segment, Timeline};
 
@@ -111,8 +112,8 @@ pub struct State<D> {
     /// Everyone running in order of admission, with those long gone.
     stack: Vec<(u64, Id)>,
     free: u64,
-    /// Which blocks are whose, where prefixes are cached.
-    identity: Option<Identity>,
+    /// What is known of the cache beside its free blocks.
+    cache: Cache,
     orders: u64,
     /// Tokens moved between device and host in this step.
     moved: u64,
@@ -128,7 +129,7 @@ impl<D: Decodes> State<D> {
     /// Nobody there.
     pub fn new(config: Config, reaches: &[u64]) -> State<D> {
         State {
-            decodes: D::new(config.block_size, reaches),
+            decodes: D::new(&config.groups, reaches),
             pieces: Vec::new(),
             tally: Tally::default(),
             clock: Ticks::ZERO,
@@ -140,7 +141,7 @@ impl<D: Decodes> State<D> {
             prefills: Vec::new(),
             stack: Vec::new(),
             free: config.blocks,
-            identity: identity(&config),
+            cache: Cache::new(&config),
             orders: 0,
             moved: 0,
             parked: 0,
@@ -153,7 +154,7 @@ impl<D: Decodes> State<D> {
 
     /// Forgets what is cached; nobody is there.
     pub fn restart(&mut self) {
-        self.identity = identity(&self.config);
+        self.cache = Cache::new(&self.config);
     }
 
     /// A request joins the queue; `prefix` is what others may have of it.
@@ -161,12 +162,9 @@ impl<D: Decodes> State<D> {
         if let Some(timeline) = &mut self.timeline {
             timeline.arrived(&arrival);
         }
-        let number = arrival.number;
         let known = arrival.input;
         let id = self.take_in(Sequence { arrival, phase: Phase::Waiting, known, ..Sequence::default() });
-        if let Some(identity) = &mut self.identity {
-            identity.arrive(id, number, prefix);
-        }
+        self.cache.arrive(id, &arrival, prefix);
     }
 
     /// A sequence joins the queue.
@@ -209,7 +207,7 @@ impl<D: Decodes> State<D> {
 
     /// Whether the queue is in order of arrival, so that a newcomer changes nothing for those before it.
     pub fn in_order(&self) -> bool {
-        self.waiting.in_order()
+        self.config.order == Order::Arrival
     }
 
     /// How many run, prompts in part among them.
@@ -278,15 +276,15 @@ impl<D: Decodes> State<D> {
 
     /// Blocks of `tokens`.
     pub fn blocks(&self, tokens: u32) -> u64 {
-        u64::from(tokens.div_ceil(self.config.block_size))
+        self.config.groups.blocks(u64::from(tokens))
     }
 
     /// Looks at the head of the queue: its known tokens that are in the cache, and those to compute.
     pub fn look_up(&mut self, id: Id) -> (u32, u32) {
         let known = self.sequence(id).known;
-        let ready = match &mut self.identity {
-            Some(identity) => identity.find(id, u64::from(known)) as u32,
-            None => self.comes_with(id),
+        let ready = match self.comes_with(id) {
+            0 => self.cache.find(id, known, self.free),
+            tokens => tokens,
         };
         self.sequences[id as usize].ready = ready;
         (ready, known - ready)
@@ -294,19 +292,54 @@ impl<D: Decodes> State<D> {
 
     /// Blocks that a request takes when it is admitted to compute `tokens` beyond those that are in the cache.
     pub fn admission_blocks(&self, id: Id, tokens: u32) -> u64 {
-        if let Some(identity) = &self.identity {
-            return identity.admission_blocks(u64::from(tokens));
+        let Sequence { arrival, known, ready, .. } = self.sequence(id);
+        match &self.cache {
+            Cache::Blocks(identity) => return identity.admission_blocks(u64::from(tokens)),
+            Cache::Tree(sharing) => return u64::from(known - ready) + sharing.unheld(),
+            Cache::Counted | Cache::Chunks(_) => {}
         }
-        let arrival = &self.sequence(id).arrival;
         match self.config.reservation {
-            Reservation::Grow => self.blocks(self.sequence(id).ready + tokens),
-            Reservation::Prompt => self.blocks(self.sequence(id).known),
+            Reservation::Grow => self.blocks(ready + tokens),
+            Reservation::Prompt => self.blocks(*known),
             Reservation::Oracle => self.blocks(arrival.input + arrival.output),
             Reservation::Pow2 => {
                 let guess = arrival.input + arrival.output.next_power_of_two();
                 self.blocks(guess.min(self.config.max_model_len))
             }
             Reservation::Max => self.blocks(self.config.max_model_len),
+        }
+    }
+
+    /// Tokens found for the head of the queue that leave what is free with it, beside those that it computes.
+    pub fn claimed(&self) -> u64 {
+        match &self.cache {
+            Cache::Tree(sharing) => sharing.unheld(),
+            _ => 0,
+        }
+    }
+
+    /// Whether decodes may overwrite what somebody who waits would find.
+    pub fn overwrites(&self) -> bool {
+        matches!(self.cache, Cache::Tree(_))
+    }
+
+    /// Puts whoever finds most in the cache first, ties in the order of before.
+    pub fn longest_prefix_first(&mut self) {
+        let waiting: Vec<Id> = self.waiting.iter().collect();
+        for id in waiting {
+            self.look_up(id);
+        }
+        let sequences = &self.sequences;
+        self.waiting.sort_by_key(|id| std::cmp::Reverse(sequences[id as usize].ready));
+    }
+
+    /// Whether a request can be admitted to compute `tokens`: its blocks are free, and where it takes them in one piece
+    /// there is a gap for them.
+    pub fn has_room(&mut self, id: Id, tokens: u32) -> bool {
+        let blocks = self.admission_blocks(id, tokens);
+        match &mut self.cache {
+            Cache::Chunks(chunks) => chunks.attempt(id, blocks, &mut self.tally),
+            _ => blocks <= self.free,
         }
     }
 
@@ -322,17 +355,15 @@ impl<D: Decodes> State<D> {
         }
         let blocks = self.admission_blocks(id, tokens);
         self.free -= blocks;
-        if let Some(identity) = &mut self.identity {
-            identity.admit(id, u64::from(tokens));
-        }
+        self.cache.admit(id, self.sequence(id).ready, blocks, tokens);
         self.enter(id);
         let sequence = &mut self.sequences[id as usize];
         sequence.phase = Phase::Prefill;
         sequence.computed = sequence.ready;
-        sequence.held = if self.identity.is_some() {
-            u64::from((sequence.ready + tokens).div_ceil(self.config.block_size))
-        } else {
-            blocks
+        sequence.held = match self.cache {
+            Cache::Blocks(_) => u64::from((sequence.ready + tokens).div_ceil(self.config.block_size)),
+            Cache::Tree(_) => u64::from(sequence.known),
+            Cache::Counted | Cache::Chunks(_) => blocks,
         };
         self.tally.cached_tokens += u64::from(sequence.ready);
         if sequence.generated == 0 && sequence.preemptions == 0 {
@@ -371,7 +402,7 @@ impl<D: Decodes> State<D> {
         self.free -= blocks;
         let s = &mut self.sequences[id as usize];
         s.held += blocks;
-        if let Some(identity) = &mut self.identity {
+        if let Cache::Blocks(identity) = &mut self.cache {
             identity.extend(id, u64::from(s.computed + tokens));
         }
         self.pieces.push(Piece { id, new: tokens });
@@ -385,7 +416,7 @@ impl<D: Decodes> State<D> {
     /// Takes the blocks that the next decodes need; they must be free.
     pub fn take_decode_blocks(&mut self) {
         self.free -= self.decode_blocks(1);
-        if let Some(identity) = &mut self.identity {
+        if let Cache::Blocks(identity) = &mut self.cache {
             identity.decode(u64::from(!self.decodes.is_empty()));
         }
     }
@@ -397,7 +428,7 @@ impl<D: Decodes> State<D> {
         let all = self.decode_blocks(steps) - first;
         let enough = if all <= self.free { steps } else { self.affordable(steps, first) };
         self.free -= self.decode_blocks(enough) - first;
-        if let Some(identity) = &mut self.identity {
+        if let Cache::Blocks(identity) = &mut self.cache {
             identity.decode(enough - 1);
         }
         enough
@@ -504,7 +535,9 @@ impl<D: Decodes> State<D> {
     pub fn computed(&mut self, piece: Piece) -> bool {
         let s = &mut self.sequences[piece.id as usize];
         s.computed += piece.new;
-        if s.computed < s.known {
+        let (computed, known) = (s.computed, s.known);
+        self.free += self.cache.publish(piece.id, computed, self.free);
+        if computed < known {
             return false;
         }
         let at = self.prefills.iter().position(|id| *id == piece.id);
@@ -533,7 +566,7 @@ impl<D: Decodes> State<D> {
         }
         s.phase = Phase::Decode;
         let entry = Entry { id, computed: s.computed, remaining, order: s.order };
-        if let Some(identity) = &mut self.identity {
+        if let Cache::Blocks(identity) = &mut self.cache {
             identity.join(id, u64::from(s.computed));
         }
         self.decodes.insert(entry);
@@ -578,6 +611,7 @@ impl<D: Decodes> State<D> {
             self.count_slack(id, computed);
         }
         let blocks = if decoded && self.grows() { self.blocks(computed) } else { self.sequence(id).held };
+        self.free += self.cache.publish(id, computed, self.free);
         let s = &mut self.sequences[id as usize];
         s.computed = computed;
         s.held = blocks;
@@ -606,40 +640,54 @@ impl<D: Decodes> State<D> {
 
     /// Frees `blocks` blocks of a sequence that has `computed` tokens in the cache.
     fn give_back(&mut self, id: Id, blocks: u64, computed: u64, generated: u64, decoding: bool) {
-        match &mut self.identity {
+        match &mut self.cache {
             // Blocks that others hold, too, stay taken.
-            Some(identity) => {
+            Cache::Blocks(identity) => {
                 identity.leave(id, computed, generated, decoding);
                 self.free = identity.free();
             }
-            None => self.free += blocks,
+            Cache::Tree(sharing) => self.free += sharing.leave(id, blocks),
+            Cache::Chunks(chunks) => {
+                chunks.give_back(id, blocks);
+                self.free += blocks;
+            }
+            Cache::Counted => self.free += blocks,
         }
     }
 
-    /// Counts, for every step in which a sequence decoded up to `computed` tokens, the room of its blocks that no token
-    /// stood in when the step began: in a step that begins with c tokens, ⌈(c + 1)/b⌉ b − c of blocks of b. Where it has
-    /// reserved its room, that is all it has: what a static batch computes beyond an answer's end stands nowhere.
+    /// Counts, for every step in which a sequence decoded up to `computed` tokens, the room of its blocks, and what of it
+    /// no token stood in when the step began. Where it has reserved its room, that is all it has: what a static batch
+    /// computes beyond an answer's end stands nowhere.
     fn count_slack(&mut self, id: Id, computed: u32) {
         let s = &self.sequences[id as usize];
-        let block = u128::from(self.config.block_size);
-        let (from, to) = (u128::from(s.computed), u128::from(computed));
-        if self.grows() {
-            self.tally.slack_steps += slack_below(to, block) - slack_below(from, block);
-            return;
-        }
-        let room = u128::from(s.held) * block;
-        let steps = to - from;
+        let (from, to) = (u64::from(s.computed), u64::from(computed));
+        let groups = &self.config.groups;
+        let (steps, block) = (u128::from(to - from), groups.block());
         let tokens = sum_below(to) - sum_below(from);
-        // Σ min(c, room) over c < n.
-        let within = |n: u128| sum_below(n.min(room)) + n.saturating_sub(room) * room;
-        let standing = within(to) - within(from);
-        self.tally.token_steps -= tokens - standing;
-        self.tally.slack_steps += room * steps - standing;
+        let spanned = spanned_below(to, block) - spanned_below(from, block);
+        let (room, kept) = if !self.grows() {
+            let room = s.held * block;
+            // Σ min(c, room) over c < n.
+            let within =
+                |n: u64| sum_below(n.min(room)) + u128::from(n.saturating_sub(room)) * u128::from(room);
+            let standing = within(to) - within(from);
+            self.tally.token_steps -= tokens - standing;
+            (u128::from(room) * steps, standing)
+        } else if groups.are_one() {
+            (spanned * u128::from(block), tokens)
+        } else {
+            let kept = groups.kept_below(to) - groups.kept_below(from);
+            self.tally.spread_steps += kept as i128 - tokens as i128;
+            (groups.room_below(to) - groups.room_below(from), kept)
+        };
+        self.tally.slack_steps += room - kept;
+        self.tally.decoding_steps += to - from;
+        self.tally.spanned_blocks += spanned;
     }
 
     /// Tokens in the cache that sequences hold beyond the first that holds them.
     pub fn shared_tokens(&self) -> u64 {
-        self.identity.as_ref().map_or(0, |identity| identity.shared_tokens())
+        self.cache.shared_tokens()
     }
 
     /// Tokens in the cache, of decodes and of prompts in part; those that sequences share for each of them.
@@ -649,30 +697,7 @@ impl<D: Decodes> State<D> {
     }
 }
 
-/// Nothing in any block, where blocks are found again.
-fn identity(config: &Config) -> Option<Identity> {
-    config.prefix_caching.then(|| Identity::new(config.blocks, config.block_size))
-}
-
 /// Σ over c < `n` of c.
-fn sum_below(n: u128) -> u128 {
-    n * n.saturating_sub(1) / 2
-}
-
-/// Σ over c < `tokens` of ⌈(c + 1)/b⌉ b − c: b (b + 1)/2 for each whole block, and b − i for the i-th of the rest.
-fn slack_below(tokens: u128, block: u128) -> u128 {
-    let (whole, rest) = (tokens / block, tokens % block);
-    whole * block * (block + 1) / 2 + rest * block - rest * rest.saturating_sub(1) / 2
-}
-
-#[cfg(test)]
-mod tests {
-    use super::slack_below;
-
-    #[test]
-    fn slack_by_hand() {
-        // Blocks of 4; with 0, 1, 2, 3, 4 tokens before a step there is room for 4, 3, 2, 1, 4.
-        assert_eq!([0, 1, 2, 3, 4, 5].map(|n| slack_below(n, 4)), [0, 4, 7, 9, 10, 14]);
-        assert_eq!(slack_below(1000, 1), 1000);
-    }
+fn sum_below(n: u64) -> u128 {
+    u128::from(n) * u128::from(n.saturating_sub(1)) / 2
 }

@@ -6,6 +6,32 @@ use super::clock::Ticks;
 use super::distribution::Distribution;
 use super::price::{Decode, Price, Shares};
 
+/// The mean of shares.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Mean {
+    /// How many.
+    pub count: u64,
+    sum: f64,
+}
+
+impl Mean {
+    /// Adds one.
+    pub fn add(&mut self, share: f64) {
+        self.count += 1;
+        self.sum += share;
+    }
+
+    /// Those of both.
+    pub fn and(self, other: Mean) -> Mean {
+        Mean { count: self.count + other.count, sum: self.sum + other.sum }
+    }
+
+    /// The mean; 0 of none.
+    pub fn value(self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
+    }
+}
+
 /// The counts.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
@@ -45,6 +71,17 @@ pub struct Tally {
     pub shared_steps: u128,
     /// Sum over steps of tokens that held blocks have room for and do not hold.
     pub slack_steps: u128,
+    /// Sum over steps of room that the tokens of decodes stand in beyond one place for each: as many as groups of layers
+    /// keep them; less than none where windows drop them.
+    pub spread_steps: i128,
+    /// Sum over steps of sequences that decode, and of the blocks that their contexts lie in.
+    pub decoding_steps: u64,
+    /// See above.
+    pub spanned_blocks: u128,
+    /// External fragmentation at attempts to admit a request in one piece.
+    pub attempts: Mean,
+    /// The same where enough was free in sum, and in no single gap.
+    pub scattered: Mean,
     /// Gaps between tokens.
     pub itl: Distribution,
     /// Steps of decodes alone, by their number: how many, and the tokens they saw within each reach.

@@ -79,6 +79,11 @@ impl Tokens {
         }
     }
 
+    /// Run by run.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
     /// How many tokens.
     pub fn len(&self) -> u64 {
         self.length

@@ -1,9 +1,11 @@
 //! Grouped attention's work: pairs of queries and keys, and the cache that crosses the bus.
 
 use super::{Family, Pass, Sequences, Work};
+use crate::kv_cache::layout;
 use crate::model::Attention;
 use crate::model::mixer::causal_pairs;
 use crate::precision::Dtype;
+use crate::spec::KvLayout;
 use crate::units::{Bytes, FlopRate, Flops};
 
 impl Pass<'_> {
@@ -19,9 +21,10 @@ impl Pass<'_> {
         let mut work = self.work("attention", Family::Attention, Flops::ZERO, Bytes::ZERO);
         for s in &self.rank.groups {
             work.flops += Flops(per_pair * a.pairs(s.new, s.context) * u128::from(s.count));
-            let seen = u128::from(a.seen(s.new, s.context));
-            let elements = (seen * u128::from(a.kv_elements_per_token())).div_ceil(u128::from(kv_parts));
-            work.kv_bytes += width.bytes(elements) * s.count;
+            let seen = a.seen(s.new, s.context);
+            let elements =
+                (u128::from(seen) * u128::from(a.kv_elements_per_token())).div_ceil(u128::from(kv_parts));
+            work.kv_bytes += (width.bytes(elements) + self.table(s.context, seen)) * s.count;
         }
         all.push(work);
         if let Some(index) = &a.index {
@@ -30,6 +33,14 @@ impl Pass<'_> {
             let pairs = |s: &Sequences| causal_pairs(s.new, s.context, None);
             all.push(self.index(self.deployment.base, per_pair, &pairs, &|s| index.bytes(s.context)));
         }
+    }
+
+    /// What finds the last `seen` of a sequence's `context` tokens, where it is counted. Every rank reads it.
+    pub(super) fn table(&self, context: u64, seen: u64) -> Bytes {
+        let engine = &self.deployment.engine;
+        let bytes =
+            |layout: KvLayout| layout.read(1, u128::from(layout::span(seen, context, engine.block_size)));
+        Bytes(engine.kv_layout.map_or(0, bytes) as u64)
     }
 
     /// An indexer's scores: `per_pair` operations for each pair, every key read or written once. It computes in `dtype`

@@ -35,7 +35,8 @@ impl Pass<'_> {
                 _ => s.context,
             };
             let elements = (u128::from(seen) * u128::from(l.cached())).div_ceil(u128::from(parts));
-            attention.kv_bytes += self.deployment.kv.width.bytes(elements) * s.count;
+            let latents = self.deployment.kv.width.bytes(elements);
+            attention.kv_bytes += (latents + self.table(s.context, seen)) * s.count;
         }
         all.push(self.gemm(expand, projected));
         all.push(attention);

@@ -26,20 +26,23 @@ pub(super) struct Axis {
 impl Axis {
     /// An axis around `values`, with room at both ends; whole decades if logarithmic.
     pub(super) fn around(title: &str, values: impl Iterator<Item = f64>, log: bool) -> Axis {
-        let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
-        for value in values.filter(|v| v.is_finite() && (!log || *v > 0.0)) {
-            from = from.min(value);
-            to = to.max(value);
-        }
-        if from > to {
-            (from, to) = (1.0, 10.0);
-        }
+        let (mut from, mut to) = ends(values, log);
         if log {
             (from, to) = (10_f64.powf(from.log10().floor()), 10_f64.powf((to * 1.001).log10().ceil()));
         } else {
             (from, to) = (0.0, if to > 0.0 { to * 1.08 } else { 1.0 });
         }
         Axis { title: title.to_owned(), from, to, log }
+    }
+
+    /// A logarithmic axis close around `values`, from and to a 1, 2 or 5, with the share `room` free at its upper end.
+    pub(super) fn close(title: &str, values: impl Iterator<Item = f64>, room: f64) -> Axis {
+        let (least, most) = ends(values, true);
+        let steps = |value: f64| [1.0, 2.0, 5.0, 10.0].map(|s| s * 10_f64.powf(value.log10().floor()));
+        let from = steps(least).into_iter().rfind(|s| *s <= least).unwrap_or(least);
+        let to = steps(most).into_iter().find(|s| *s >= most).unwrap_or(most).max(from * 2.0);
+        let to = from * (to / from).powf(1.0 / (1.0 - room));
+        Axis { title: title.to_owned(), from, to, log: true }
     }
 
     /// A linear axis from zero to `to`.
@@ -58,17 +61,29 @@ impl Axis {
 
     fn ticks(&self) -> Vec<f64> {
         if self.log {
-            let decades = (self.from.log10().round() as i32)..=(self.to.log10().round() as i32);
+            // Ends are powers of ten but for rounding, or lie between two.
+            let decades =
+                ((self.from.log10() + 1e-9).floor() as i32)..=((self.to.log10() - 1e-9).ceil() as i32);
             // Few decades have room for ticks between.
-            let within: &[f64] = if decades.clone().count() <= 4 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+            let within: &[f64] = if self.to / self.from < 1001.0 { &[1.0, 2.0, 5.0] } else { &[1.0] };
             let ticks = decades.flat_map(|d| within.iter().map(move |w| w * 10_f64.powi(d)));
-            return ticks.filter(|t| *t <= self.to * 1.001).collect();
+            return ticks.filter(|t| (self.from * 0.999..=self.to * 1.001).contains(t)).collect();
         }
         let raw = (self.to - self.from) / 6.0;
         let decade = 10_f64.powf(raw.log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0].iter().map(|s| s * decade).find(|s| *s >= raw).unwrap_or(raw);
         (0..=8).map(|i| f64::from(i) * step).take_while(|t| *t <= self.to).collect()
     }
+}
+
+/// The least and the most of `values`; 1 and 10 where there are none.
+fn ends(values: impl Iterator<Item = f64>, log: bool) -> (f64, f64) {
+    let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
+    for value in values.filter(|v| v.is_finite() && (!log || *v > 0.0)) {
+        from = from.min(value);
+        to = to.max(value);
+    }
+    if from > to { (1.0, 10.0) } else { (from, to) }
 }
 
 /// A chart being drawn.
@@ -168,9 +183,22 @@ impl Chart {
 
     /// A legend in the upper right corner.
     pub(super) fn legend(&mut self, entries: &[(&str, &str, bool)]) {
+        self.legend_at(WIDTH - RIGHT - 190.0, entries);
+    }
+
+    /// The share of the height that a legend of `entries` lines takes.
+    pub(super) fn legend_share(entries: usize) -> f64 {
+        (16.0 + 19.0 * entries as f64) / (HEIGHT - TOP - BOTTOM)
+    }
+
+    /// A legend in the upper left corner, for curves that rise.
+    pub(super) fn legend_left(&mut self, entries: &[(&str, &str, bool)]) {
+        self.legend_at(LEFT + 16.0, entries);
+    }
+
+    fn legend_at(&mut self, x: f64, entries: &[(&str, &str, bool)]) {
         for (i, (text, colour, filled)) in entries.iter().enumerate() {
             let y = TOP + 16.0 + 19.0 * i as f64;
-            let x = WIDTH - RIGHT - 190.0;
             let fill = if *filled { colour } else { &"#fff" };
             self.add(format_args!(
                 "<circle cx='{x}' cy='{:.1}' r='5' fill='{fill}' stroke='{colour}' stroke-width='2'/>\n",

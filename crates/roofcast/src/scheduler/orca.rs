@@ -1,7 +1,7 @@
 //! Orca's iteration-level scheduling (OSDI 2022): prompts join and leave between steps, whole prompts beside decodes.
 //!
-//! Knows: space is reserved when a request is admitted ([`Reservation`](crate::engine::config::Reservation)), so nobody
-//! is ever preempted.
+//! Knows: space is reserved when a request is admitted ([`Reservation`](crate::engine::config::Reservation)), in one piece
+//! where the cache is contiguous, so nobody is ever preempted.
 
 use crate::engine::decodes::Decodes;
 use crate::engine::state::State;
@@ -17,7 +17,7 @@ pub(super) fn admit<D: Decodes>(state: &mut State<D>) {
     while state.running() < state.config.max_num_seqs {
         let Some(id) = state.head() else { return };
         let known = state.sequence(id).known;
-        if state.admission_blocks(id, known) > state.free() {
+        if !state.has_room(id, known) {
             return;
         }
         state.admit(known);

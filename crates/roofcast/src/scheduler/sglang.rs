@@ -3,9 +3,12 @@
 //! Knows: the estimate is a ratio of their output bounds; it starts high, falls with every step of decodes, and is put
 //! right after a retraction. When blocks run out, those with the fewest tokens generated are retracted and computed
 //! again. Source: SGLang 0.4 to 0.5, `managers/schedule_batch.py` and `scheduler.py` (`init_new_token_ratio` 0.7,
-//! `min_new_token_ratio_factor` 0.14, 600 decay steps, `retract_decode_steps` 20, estimates clipped at 4096).
+//! `min_new_token_ratio_factor` 0.14, 600 decay steps, `retract_decode_steps` 20, estimates clipped at 4096), and
+//! `schedule_policy.py` (`lpm`, which falls back to the order of arrival beyond 128 that wait). Left out: `lpm` puts back
+//! requests whose prefix another one in the queue is about to compute.
 
 use crate::engine::decodes::{Decodes, Id};
+use crate::engine::queue::Order;
 use crate::engine::state::State;
 
 const RATIO: f64 = 0.7;
@@ -13,6 +16,8 @@ const LEAST: f64 = RATIO * 0.14;
 const DECAY: f64 = (RATIO - LEAST) / 600.0;
 const CLIP: u32 = 4096;
 const RETRACT_STEPS: f64 = 20.0;
+/// Beyond so many that wait their prefixes are not compared.
+const LPM_MOST: u64 = 128;
 
 /// The policy, with its estimate.
 #[derive(Debug, Clone)]
@@ -45,9 +50,10 @@ impl Sglang {
     }
 
     /// Decisions change as the ratio falls, while somebody waits for it; with pages of several tokens also because the
-    /// room left falls by pages and the estimate by tokens.
+    /// room left falls by pages and the estimate by tokens, and with a prefix cache because those who decode overwrite what
+    /// would be found.
     pub(super) fn patience<D: Decodes>(&self, state: &State<D>) -> u64 {
-        let changing = self.ratio > LEAST || state.config.block_size > 1;
+        let changing = self.ratio > LEAST || state.config.block_size > 1 || state.overwrites();
         let seats = state.running() < state.config.max_num_seqs;
         if state.waiting() > 0 && seats && changing { 1 } else { u64::MAX }
     }
@@ -63,8 +69,11 @@ impl Sglang {
                 budget -= tokens;
             }
         }
-        if state.head().is_none() {
+        if state.head().is_none() || state.running() >= state.config.max_num_seqs {
             return;
+        }
+        if state.config.order == Order::Prefix && state.waiting() <= LPM_MOST {
+            state.longest_prefix_first();
         }
         let left = |id: Id| f64::from(state.progress(id).1.min(CLIP));
         let promised: f64 = state.in_admission_order().map(left).sum::<f64>() * self.ratio;
@@ -72,16 +81,16 @@ impl Sglang {
         let mut room = state.free() as f64 * block - promised;
         while budget > 0 && state.running() < state.config.max_num_seqs {
             let Some(id) = state.head() else { return };
+            let (_, todo) = state.look_up(id);
             let s = state.sequence(id);
-            let (known, output) = (s.known, (s.arrival.output - s.generated).min(CLIP));
-            let tokens = known.min(budget);
+            let output = (s.arrival.output - s.generated).min(CLIP);
+            let tokens = todo.min(budget);
+            let needed = f64::from(todo) + f64::from(output) + state.claimed() as f64;
             let alone = state.running() == 0;
-            if (!alone && f64::from(known) + f64::from(output) >= room)
-                || state.admission_blocks(id, known) > state.free()
-            {
+            if (!alone && needed >= room) || state.admission_blocks(id, todo) > state.free() {
                 return;
             }
-            room -= f64::from(known) + f64::from(output);
+            room -= needed;
             state.admit(tokens);
             budget -= tokens;
         }

@@ -62,7 +62,7 @@ pub(super) fn run(args: &BenchArgs, setup: &mut Setup, (low, high): (f64, f64)) 
             return Ok(false);
         }
         let mut workload = setup.workload.clone();
-        workload.arrivals = open(rate, args.load.constant);
+        workload.arrivals = open(rate, &args.load);
         let (point, _) = setup.measure(&workload)?;
         interrupted = point.report.interrupted;
         let meets_slo = point.report.meets(&slo);

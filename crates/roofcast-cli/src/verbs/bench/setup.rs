@@ -153,6 +153,13 @@ fn workload(args: &BenchArgs, spec: &Spec) -> Result<(String, Workload)> {
         let found = load.rate.unwrap_or_default();
         return Err(Error::field("arguments", "--rate", found, "requests per second above 0").into());
     }
+    let paced = load.rate.is_some()
+        || args.find_rate.is_some()
+        || args.sweep.as_deref().is_some_and(|s| s.starts_with("rate="));
+    if (load.constant || load.burstiness.is_some()) && !paced {
+        let accepted = "--rate, --find-rate or --sweep rate=VALUES with them";
+        return Err(Error::field("arguments", "--constant, --burstiness", "without a rate", accepted).into());
+    }
     workload.arrivals = arrivals(load).unwrap_or(workload.arrivals);
     workload.seed = load.seed.unwrap_or(workload.seed);
     workload.input_len = load.input_len.map_or(workload.input_len, Length::Tokens);
@@ -166,14 +173,18 @@ fn workload(args: &BenchArgs, spec: &Spec) -> Result<(String, Workload)> {
 fn arrivals(load: &LoadArgs) -> Option<Arrivals> {
     match (load.concurrency, load.rate) {
         (Some(concurrency), _) => Some(Arrivals::ClosedLoop { concurrency, think_s: None }),
-        (None, Some(rate)) => Some(open(rate, load.constant)),
+        (None, Some(rate)) => Some(open(rate, load)),
         (None, None) => None,
     }
 }
 
 /// An open loop at a rate.
-pub(super) fn open(rate: f64, constant: bool) -> Arrivals {
-    if constant { Arrivals::Constant { rate } } else { Arrivals::Poisson { rate } }
+pub(super) fn open(rate: f64, load: &LoadArgs) -> Arrivals {
+    match load.burstiness {
+        Some(burstiness) => Arrivals::Gamma { rate, burstiness },
+        None if load.constant => Arrivals::Constant { rate },
+        None => Arrivals::Poisson { rate },
+    }
 }
 
 /// Ten a user, and at least a hundred; all of a trace.

@@ -101,7 +101,7 @@ fn at(base: &Workload, key: Key, value: f64, args: &BenchArgs) -> Workload {
                 workload.requests = Some((concurrency * 10).max(100));
             }
         }
-        Key::Rate => workload.arrivals = open(value, args.load.constant),
+        Key::Rate => workload.arrivals = open(value, &args.load),
         Key::InputLen => workload.input_len = Length::Tokens(value as u64),
         Key::OutputLen => workload.output_len = Length::Tokens(value as u64),
     }

@@ -29,6 +29,7 @@ struct Point {
     communication_ms: f64,
     limit_with_communication_ms: f64,
     forecast_ms: f64,
+    forecast_band_ms: [f64; 2],
     bound: Bound,
     tokens_per_s: f64,
     mfu: f64,
@@ -44,7 +45,19 @@ pub(super) fn run(
     let (key, values) = parse(text)?;
     let points: Vec<Point> =
         values.iter().filter_map(|value| point(deployment, question, key, *value)).collect();
-    let header = [key, "limit ms", "links ms", "sum ms", "forecast ms", "bound", "tokens/s", "MFU", "MBU"];
+    let header = [
+        key,
+        "limit ms",
+        "links ms",
+        "sum ms",
+        "forecast ms",
+        "p10",
+        "p90",
+        "bound",
+        "tokens/s",
+        "MFU",
+        "MBU",
+    ];
     if args.output.json {
         show::json("roofcast/limits-sweep/1", &Answer { about: About::of(deployment), sweep: key, points })?;
     } else if args.output.csv {
@@ -54,6 +67,8 @@ pub(super) fn run(
             "communication_ms",
             "limit_with_communication_ms",
             "forecast_ms",
+            "forecast_p10_ms",
+            "forecast_p90_ms",
             "bound",
             "tokens_per_s",
             "mfu",
@@ -92,6 +107,7 @@ fn measured(value: u64, tokens: u64, cost: &Cost) -> Point {
         communication_ms: cost.terms.communication.ms(),
         limit_with_communication_ms: cost.limit_with_communication.ms(),
         forecast_ms: cost.forecast.ms(),
+        forecast_band_ms: cost.forecast_band.map(|t| t.ms()),
         bound: cost.bound,
         tokens_per_s: tokens as f64 / cost.limit_with_communication.seconds().max(1e-12),
         mfu: cost.mfu,
@@ -101,10 +117,9 @@ fn measured(value: u64, tokens: u64, cost: &Cost) -> Point {
 
 fn plain(p: &Point) -> Vec<String> {
     let bound = format!("{:?}", p.bound).to_lowercase();
-    let numbers =
-        [p.limit_ms, p.communication_ms, p.limit_with_communication_ms, p.forecast_ms].map(|v| v.to_string());
     let mut row = vec![p.value.to_string()];
-    row.extend(numbers);
+    let limits = [p.limit_ms, p.communication_ms, p.limit_with_communication_ms];
+    row.extend(limits.into_iter().chain([p.forecast_ms]).chain(p.forecast_band_ms).map(|v| v.to_string()));
     row.extend([bound, p.tokens_per_s.to_string(), p.mfu.to_string(), p.mbu.to_string()]);
     row
 }
@@ -117,6 +132,8 @@ fn people(p: &Point) -> Vec<String> {
         time(p.communication_ms),
         time(p.limit_with_communication_ms),
         time(p.forecast_ms),
+        time(p.forecast_band_ms[0]),
+        time(p.forecast_band_ms[1]),
         format!("{:?}", p.bound).to_lowercase(),
         grouped(p.tokens_per_s as u64),
         significant(p.mfu),

@@ -148,6 +148,8 @@ fn header(key: &str) -> Vec<&str> {
         "max_waiting",
         "preemptions",
         "mean_usage",
+        "internal_fragmentation",
+        "external_fragmentation",
         "overloaded",
         "dollars_per_million_output_tokens",
     ];
@@ -167,7 +169,9 @@ fn row(run: &Run) -> Vec<String> {
     row.extend([sum.itl.p99, sum.e2el.mean, sum.e2el.median, sum.e2el.p99].map(|v| v.to_string()));
     row.push(s.activity.mean_running.to_string());
     row.extend([s.activity.max_waiting, s.activity.preemptions].map(|v| v.to_string()));
-    row.extend([s.kv_cache.mean_usage.to_string(), s.load.overloaded.to_string()]);
+    let k = &s.kv_cache;
+    row.extend([k.mean_usage, k.internal_fragmentation, k.external_fragmentation].map(|v| v.to_string()));
+    row.push(s.load.overloaded.to_string());
     row.push(optional(s.expense.dollars_per_million_output_tokens));
     row
 }
@@ -196,7 +200,32 @@ fn people(key: &str, runs: &[Run]) -> String {
     } else {
         format!("Overload at {}: the queue grows for as long as requests come.\n", overloaded.join(", "))
     };
-    format!("{title}{}{note}", table::table(&header, &rows, 1))
+    format!("{title}{}{}{note}", table::table(&header, &rows, 1), caches(short, runs))
+}
+
+/// What lies between pieces and what finds blocks, where a run has either.
+fn caches(short: &str, runs: &[Run]) -> String {
+    let all = || runs.iter().map(|run| run.simulation.kv_cache);
+    let (gaps, tables) = (all().any(|k| k.external_fragmentation > 0.0), all().any(|k| k.tables.is_some()));
+    if !gaps && !tables {
+        return String::new();
+    }
+    let mut header = vec![short, "blocks", "of tokens"];
+    header.extend(gaps.then_some(["free beside longest gap", "failed for it"]).into_iter().flatten());
+    header.extend(tables.then_some(["table bytes a layer reads", "sent a step"]).into_iter().flatten());
+    let row = |run: &Run| {
+        let k = run.simulation.kv_cache;
+        let mut row = vec![word(&run.value), grouped(k.blocks), grouped(k.block_size)];
+        if gaps {
+            row.extend([percent(k.external_fragmentation), grouped(k.scattered_refusals)]);
+        }
+        if tables {
+            let bytes = k.tables.map_or([0.0; 2], |t| [t.read_bytes, t.sent_bytes]);
+            row.extend(bytes.map(|bytes| grouped(bytes.round() as u64)));
+        }
+        row
+    };
+    table::table(&header, &runs.iter().map(row).collect::<Vec<_>>(), 1)
 }
 
 /// `judged` says whether there is an SLO to meet.

@@ -55,6 +55,16 @@ fn an_open_loop_sends_by_its_schedule() {
     assert!((answer["scheduled_rate"].as_f64().unwrap() - 50.0).abs() < 1e-6, "{answer}");
     at_least(&answer, "mean_e2el_from_schedule_ms", answer["mean_e2el_ms"].as_f64().unwrap());
     assert_eq!(answer["max_concurrency"], Value::Null);
+    let gamma = format!(
+        "bench --url {} --model m --rate 200 --burstiness 0.5 --requests 5 --output-len 2 {CALM}",
+        exact()
+    );
+    let (answer, _) = json(&gamma);
+    assert_eq!(
+        (answer["completed"].as_u64(), answer["burstiness"].as_f64()),
+        (Some(5), Some(0.5)),
+        "{answer}"
+    );
 }
 
 /// The k-th value of a sweep has k users, in order.

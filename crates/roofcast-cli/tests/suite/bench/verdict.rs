@@ -1,7 +1,7 @@
 //! Whether a run is believed.
 
-use super::exact;
-use crate::scripted::{self, good};
+use super::{CALM, exact};
+use crate::scripted::{self, HEAD, chunk, good, token};
 use crate::support::json;
 use serde_json::Value;
 use std::time::Duration;
@@ -39,4 +39,23 @@ fn a_client_that_stood_still_says_so() {
     assert_eq!((output.status.code(), &answer["completed"]), (Some(3), &8.into()), "{answer}");
     assert!(answer["invalid_because"].to_string().contains("the client lagged"), "{answer}");
     assert!(answer["client"]["lag_ms_max"].as_f64().unwrap() > 100.0, "{answer}");
+}
+
+/// A server that takes ten times as long to end an answer as to give it: its users wait for the end, so they are in flight. By last
+/// tokens they were for 20 of 220 ms, 0.2 of two users.
+#[test]
+fn an_answer_is_in_flight_until_its_end() {
+    let (url, _) = scripted::start(|_, stream| {
+        std::thread::sleep(Duration::from_millis(20));
+        drop(stream.write_all(format!("{HEAD}{}{}", token(), token()).as_bytes()));
+        std::thread::sleep(Duration::from_millis(200));
+        let end = chunk(
+            "data: {\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"length\"}]}\n\ndata: [DONE]\n\n",
+        );
+        stream.write_all(format!("{end}0\r\n\r\n").as_bytes()).is_ok()
+    });
+    let (answer, _) = json(&format!(
+        "bench --url {url} --model m --requests 6 --concurrency 2 --output-len 2 --assume-tokens {CALM}"
+    ));
+    assert!(answer["achieved_concurrency"].as_f64().unwrap() > 1.0, "{answer}");
 }

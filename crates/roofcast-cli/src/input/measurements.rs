@@ -1,0 +1,96 @@
+//! Measured points from files: rows of a CSV, and whole runs whose machine the flags name.
+//!
+//! Knows: which file is which, by its suffix. What is in them is the library's.
+
+use super::{folder, local, text};
+use crate::args::RunsArgs;
+use anyhow::Result;
+use roofcast::measurement::benchmark::{Load, Subject, of_records, of_result};
+use roofcast::measurement::{self, Measurement};
+use roofcast::parallelism::Request;
+use roofcast::{Catalog, Error};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The points of all files.
+pub(crate) fn read(
+    files: &[PathBuf],
+    runs: &RunsArgs,
+    catalog: &mut Cow<'static, Catalog>,
+) -> Result<Vec<Measurement>> {
+    let mut rows = Vec::new();
+    for path in files {
+        rows.extend(of_file(path, &text(path)?, runs, catalog)?);
+    }
+    Ok(rows)
+}
+
+/// The points of the file at `path`, which holds `text`.
+pub(crate) fn of_file(
+    path: &Path,
+    text: &str,
+    runs: &RunsArgs,
+    catalog: &mut Cow<'static, Catalog>,
+) -> Result<Vec<Measurement>> {
+    let place = path.display().to_string();
+    Ok(match path.extension().and_then(|e| e.to_str()) {
+        Some("json") => vec![of_result(&place, text, &subject(&place, runs, catalog)?)?],
+        Some("jsonl") => {
+            let (subject, load) = (subject(&place, runs, catalog)?, load(&place, runs)?);
+            vec![of_records(&place, text, &subject, load)?]
+        }
+        _ => table(path, text, catalog)?,
+    })
+}
+
+/// The rows of a CSV. Accelerators and models that they name by a path, which counts from the file's folder, join the
+/// catalog.
+fn table(path: &Path, text: &str, catalog: &mut Cow<'static, Catalog>) -> Result<Vec<Measurement>> {
+    let mut ids: BTreeMap<String, String> = BTreeMap::new();
+    let mut rows = measurement::read(&path.display().to_string(), text)?;
+    for row in &mut rows {
+        for name in [&mut row.hardware, &mut row.model] {
+            let id = match ids.get(name) {
+                Some(id) => id.clone(),
+                None => local(name, folder(Some(path)), catalog)?,
+            };
+            ids.insert(std::mem::replace(name, id.clone()), id);
+        }
+    }
+    Ok(rows)
+}
+
+/// What the flags say that runs ran on: names of the catalog, or paths.
+fn subject(place: &str, runs: &RunsArgs, catalog: &mut Cow<'static, Catalog>) -> Result<Subject> {
+    let needed = |flag: &str, value: &Option<String>, accepted: &str| {
+        value.clone().ok_or_else(|| Error::field(place, flag, "missing", accepted))
+    };
+    let model =
+        needed("--model", &runs.model, "a catalog id or a config.json: the run does not say what ran")?;
+    let hardware = needed("--hardware", &runs.hardware, "an accelerator, as h100-sxm: the run does not say")?;
+    let model = local(&model, Path::new(""), catalog)?;
+    let hardware = local(&hardware, Path::new(""), catalog)?;
+    catalog.model(&model)?;
+    catalog.accelerator(&hardware)?;
+    Ok(Subject {
+        model,
+        hardware,
+        parallelism: Request { count: runs.count, tp: Some(runs.tp), ..Request::default() },
+        engine: runs.engine.clone(),
+        version: runs.engine_version.clone().unwrap_or_default(),
+        weights: runs.weights.clone().unwrap_or_default(),
+        kv: runs.kv.clone(),
+    })
+}
+
+fn load(place: &str, runs: &RunsArgs) -> Result<Load> {
+    match (runs.concurrency, runs.rate) {
+        (Some(users), _) => Ok(Load::Users(users)),
+        (None, Some(rate)) => Ok(Load::Rate(rate)),
+        (None, None) => {
+            let accepted = "it or --rate: records do not say how they were sent";
+            Err(Error::field(place, "--concurrency", "missing", accepted).into())
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! `roofcast validate` and `calibrate` take whole runs: vLLM's result documents and records.
+
+use super::support::{file, json, roofcast, shared};
+
+const SUBJECT: &str = "--model llama-3.1-8b --hardware h100-sxm --weights fp8 --engine-version 0.19.0";
+
+const SPEC: &str = "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n[precision]\nweights = \"fp8\"\n\
+    [engine]\nversion = \"0.19.0\"\n[workload]\nrequests = 40\n\
+    arrivals = { kind = \"closed_loop\", concurrency = 4 }\ninput_len = 512\noutput_len = 64\n";
+
+#[test]
+fn records_of_a_simulation_are_a_closed_loop() {
+    let (folder, spec) = file("run.toml", SPEC.as_bytes());
+    let records = folder.path().join("run.jsonl").display().to_string();
+    assert_eq!(roofcast(&format!("simulate {spec} --cost forecast --records {records}")).code, 0);
+    let (answer, code) = json(&format!("validate {records} {SUBJECT} --concurrency 4"));
+    assert_eq!((code, answer["rows"].as_u64(), answer["predicted"].as_u64()), (0, Some(1), Some(1)));
+    let metrics = answer["kinds"]["closed_loop"]["metrics"].as_object().unwrap();
+    assert_eq!(metrics.keys().collect::<Vec<_>>(), ["e2e_ms", "tpot_ms", "ttft_ms"]);
+    // The same traffic through the same simulator: 40 requests are WAVES of ten.
+    assert!(metrics["tpot_ms"]["median_ape"].as_f64().unwrap() < 1e-6, "{answer}");
+}
+
+#[test]
+fn results_of_vllms_client_are_points_beside_rows() {
+    let result = r#"{"completed": 8, "failed": 0, "request_rate": "inf", "max_concurrency": 4, "total_input_tokens": 4096,
+        "total_output_tokens": 512, "mean_ttft_ms": 60.0, "mean_tpot_ms": 9.0, "mean_e2el_ms": 630.0}"#;
+    let (_folder, path) = file("c4.json", result.as_bytes());
+    let (_rows, rows) = file(
+        "rows.csv",
+        b"kind,model,hardware,weights,context_len,concurrency,tpot_ms\ndecode_step,llama-3.1-8b,h100-sxm,fp8,512,1,6.5\n",
+    );
+    let (answer, code) = json(&format!("validate {path} {rows} {SUBJECT}"));
+    assert_eq!((code, answer["rows"].as_u64()), (0, Some(2)));
+    assert_eq!(answer["kinds"]["closed_loop"]["rows"], 1);
+    let (answer, code) = json(&format!("calibrate {path} {rows} {SUBJECT}"));
+    assert_eq!((code, answer["in_sample"]["rows"].as_u64()), (0, Some(2)));
+}
+
+#[test]
+fn the_samples_of_vllms_client_are_read() {
+    let Some(path) = shared("validation/vllm_bench_json/c4.json") else { return };
+    let (answer, code) = json(&format!("validate {} {SUBJECT}", path.display()));
+    assert_eq!((code, answer["kinds"]["closed_loop"]["rows"].as_u64()), (0, Some(1)));
+}
+
+#[test]
+fn what_a_run_does_not_say_must_be_said() {
+    let (_folder, path) = file("r.json", b"{\"completed\": 1}");
+    let (_lines, lines) = file("r.jsonl", b"{\"id\": 0}\n");
+    for (arguments, says) in [
+        (format!("validate {path} --hardware h100-sxm"), ["r.json", "--model"]),
+        (format!("calibrate {path} --model llama-3.1-8b"), ["r.json", "--hardware"]),
+        (format!("validate {path} --model llama-3.1-8b --hardware abacus"), ["abacus", "catalog"]),
+        (format!("validate {path} {SUBJECT}"), ["r.json", "total_input_tokens"]),
+        (format!("validate {lines} {SUBJECT}"), ["r.jsonl", "--concurrency"]),
+        (format!("validate {lines} {SUBJECT} --rate 1"), ["r.jsonl:1", "outcome"]),
+        (format!("validate {lines} {SUBJECT} --rate 1 --concurrency 1"), ["--rate", "--concurrency"]),
+    ] {
+        let run = roofcast(&arguments);
+        assert_eq!(run.code, 2, "{arguments}: {}", run.err);
+        assert!(says.iter().all(|s| run.err.contains(s)), "{arguments}: {}", run.err);
+    }
+}
+
+#[test]
+fn measured_points_are_drawn_beside_forecast_and_limit() {
+    let mut text = "source,kind,model,hardware,weights,context_len,concurrency,tpot_ms\n".to_owned();
+    for (source, batch) in [("left", 1), ("left", 2), ("left", 4), ("right", 1)] {
+        text += &format!("{source},decode_step,llama-3.1-8b,h100-sxm,fp8,512,{batch},8\n");
+    }
+    let (folder, rows) = file("rows.csv", text.as_bytes());
+    let out = folder.path().join("out.svg");
+    let path = out.display();
+    let run =
+        super::support::run(["validate", &rows, "--group", "LEFT decode_step", "--svg", &path.to_string()]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert!(run.out.starts_with("forecast: 3 of 3 rows"), "{}", run.out);
+    let svg = std::fs::read_to_string(&out).unwrap();
+    assert_eq!((svg.matches("<circle").count(), svg.matches("<polyline").count()), (3, 2));
+    for (arguments, says) in [("--group right", ["--svg", "three"]), ("--group up", ["--group", "up"])] {
+        let run = roofcast(&format!("validate {rows} --svg {path} {arguments}"));
+        assert_eq!(run.code, 2, "{arguments}");
+        assert!(says.iter().all(|s| run.err.contains(s)), "{}", run.err);
+    }
+}

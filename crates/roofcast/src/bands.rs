@@ -1,0 +1,102 @@
+//! What a forecast may turn out to be: its means times the bands of its calibration.
+//!
+//! Knows: which band goes with which figure, and that no band reaches below a limit. How bands are found is
+//! [`crate::calibrate`]'s.
+
+use crate::calibration::{Band, Known};
+use crate::deployment::Deployment;
+use crate::spec::CostKind;
+use serde::Serialize;
+
+/// The bands of a forecast: in eight cases of ten what is measured lies within each.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Bands {
+    /// How much of the deployment has been measured.
+    pub known: Known,
+    /// Mean time to first token.
+    pub ttft_ms: Span,
+    /// Mean time per output token.
+    pub tpot_ms: Span,
+    /// Mean end-to-end latency.
+    pub e2el_ms: Span,
+    /// Output tokens per second; none where the load sets them.
+    pub output_tok_s: Option<Span>,
+}
+
+/// One figure's 10th and 90th percentile.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Span {
+    /// Of measured over forecast.
+    pub factors: [f64; 2],
+    /// The forecast times these.
+    pub range: [f64; 2],
+}
+
+/// The means of a forecast.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Means {
+    /// Time to first token.
+    pub ttft_ms: f64,
+    /// Time per output token.
+    pub tpot_ms: f64,
+    /// What the machine's limits allow for it.
+    pub limit_tpot_ms: f64,
+    /// End to end.
+    pub e2el_ms: f64,
+    /// Output tokens per second; none where the load sets them.
+    pub output_tok_s: Option<f64>,
+}
+
+impl Bands {
+    /// Of a forecast for `deployment`; none where steps are priced at their limit, which is no forecast.
+    pub fn of(deployment: &Deployment, cost: CostKind, means: &Means) -> Option<Bands> {
+        let band = deployment.efficiency.band.filter(|_| cost == CostKind::Forecast)?;
+        Some(Bands::around(means, &band))
+    }
+
+    fn around(means: &Means, band: &Band) -> Bands {
+        let span = |mean: f64, factors: [f64; 2]| Span { factors, range: factors.map(|f| f * mean) };
+        let mut tpot_ms = span(means.tpot_ms, band.tpot);
+        // The mean of a run may itself be below the limit of its mean step.
+        let least = means.limit_tpot_ms.min(means.tpot_ms);
+        tpot_ms.range = tpot_ms.range.map(|ms| ms.max(least));
+        Bands {
+            known: band.known,
+            ttft_ms: span(means.ttft_ms, band.ttft),
+            tpot_ms,
+            e2el_ms: span(means.e2el_ms, band.e2e),
+            output_tok_s: means.output_tok_s.map(|rate| span(rate, band.throughput)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_are_scaled_and_no_step_is_below_its_limit() {
+        let band = Band {
+            known: Known::Engine,
+            ttft: [0.5, 2.0],
+            tpot: [0.75, 1.25],
+            e2e: [0.9, 1.5],
+            throughput: [0.8, 1.1],
+        };
+        let means = Means {
+            ttft_ms: 40.0,
+            tpot_ms: 8.0,
+            limit_tpot_ms: 7.0,
+            e2el_ms: 200.0,
+            output_tok_s: Some(50.0),
+        };
+        let bands = Bands::around(&means, &band);
+        // 40 · (0.5, 2); 8 · 0.75 = 6 is below the limit of 7, 8 · 1.25 = 10; 200 · (0.9, 1.5); 50 · (0.8, 1.1).
+        assert_eq!(bands.ttft_ms.range, [20.0, 80.0]);
+        assert_eq!((bands.tpot_ms.range, bands.tpot_ms.factors), ([7.0, 10.0], [0.75, 1.25]));
+        assert_eq!(bands.e2el_ms.range, [180.0, 300.0]);
+        let rate = bands.output_tok_s.unwrap().range;
+        assert!((rate[0] - 40.0).abs() < 1e-9 && (rate[1] - 55.0).abs() < 1e-9, "{rate:?}");
+        assert_eq!(Bands::around(&Means { output_tok_s: None, ..means }, &band).output_tok_s, None);
+    }
+}

@@ -1,0 +1,112 @@
+//! An address space that requests take in single pieces, as engines did before paging.
+//!
+//! Knows: a piece goes to the first gap that is long enough, and gaps that touch are one. So room can be free in sum and
+//! yet in no gap: external fragmentation. Costs the gaps, of which there are at most as many as pieces and one more.
+//! Knows nothing about requests or time.
+
+use std::collections::BTreeMap;
+
+/// The space.
+#[derive(Debug, Clone)]
+pub struct Space {
+    /// Length of each gap, by where it starts; no two touch.
+    gaps: BTreeMap<u64, u64>,
+    free: u64,
+}
+
+impl Space {
+    /// A space of `size` with nothing in it.
+    pub fn new(size: u64) -> Space {
+        Space { gaps: (size > 0).then_some((0, size)).into_iter().collect(), free: size }
+    }
+
+    /// What is free in sum.
+    pub fn free(&self) -> u64 {
+        self.free
+    }
+
+    /// The longest gap.
+    pub fn largest(&self) -> u64 {
+        self.gaps.values().copied().max().unwrap_or(0)
+    }
+
+    /// Share of the free room that lies outside the longest gap.
+    pub fn fragmentation(&self) -> f64 {
+        if self.free == 0 { 0.0 } else { 1.0 - self.largest() as f64 / self.free as f64 }
+    }
+
+    /// Takes `length` from the first gap that has it: where the piece starts.
+    pub fn take(&mut self, length: u64) -> Option<u64> {
+        let (start, gap) = self.gaps.iter().find(|(_, gap)| **gap >= length).map(|(s, g)| (*s, *g))?;
+        self.gaps.remove(&start);
+        if gap > length {
+            self.gaps.insert(start + length, gap - length);
+        }
+        self.free -= length;
+        Some(start)
+    }
+
+    /// Gives a piece back.
+    pub fn give_back(&mut self, start: u64, length: u64) {
+        self.free += length;
+        let (mut from, mut gap) = (start, length);
+        if let Some(after) = self.gaps.remove(&(start + length)) {
+            gap += after;
+        }
+        if let Some((before, size)) = self.gaps.range(..start).next_back().map(|(s, g)| (*s, *g))
+            && before + size == start
+        {
+            (from, gap) = (before, gap + size);
+        }
+        self.gaps.insert(from, gap);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Space;
+    use proptest::prelude::*;
+
+    #[test]
+    fn room_in_sum_is_not_room_in_one_piece() {
+        let mut space = Space::new(10);
+        assert_eq!([4, 3, 3].map(|length| space.take(length)), [Some(0), Some(4), Some(7)]);
+        space.give_back(0, 4);
+        space.give_back(7, 3);
+        // 4 + 3 are free in two gaps: 1 − 4/7 of it is beside the longest.
+        assert_eq!((space.free(), space.largest(), space.take(5)), (7, 4, None));
+        assert!((space.fragmentation() - 3.0 / 7.0).abs() < 1e-12);
+        space.give_back(4, 3);
+        assert_eq!((space.largest(), space.fragmentation(), space.take(10)), (10, 0.0, Some(0)));
+        assert_eq!(space.fragmentation(), 0.0);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Against a map of every address: the lowest run of free ones that is long enough, and the longest.
+        #[test]
+        fn first_fit_is_first_fit(size in 1_usize..60, moves in prop::collection::vec((any::<bool>(), 1_usize..20), 0..80)) {
+            let mut space = Space::new(size as u64);
+            let mut taken = vec![false; size];
+            let mut pieces: Vec<(usize, usize)> = Vec::new();
+            for (take, n) in moves {
+                if take {
+                    let fit = (0..size.saturating_sub(n - 1)).find(|s| !taken[*s..s + n].contains(&true));
+                    prop_assert_eq!(space.take(n as u64), fit.map(|s| s as u64));
+                    if let Some(start) = fit {
+                        taken[start..start + n].fill(true);
+                        pieces.push((start, n));
+                    }
+                } else if !pieces.is_empty() {
+                    let (start, length) = pieces.swap_remove(n % pieces.len());
+                    taken[start..start + length].fill(false);
+                    space.give_back(start as u64, length as u64);
+                }
+                let largest = taken.split(|t| *t).map(<[bool]>::len).max().unwrap_or(0);
+                let free = taken.iter().filter(|t| !**t).count();
+                prop_assert_eq!((space.largest(), space.free()), (largest as u64, free as u64));
+            }
+        }
+    }
+}

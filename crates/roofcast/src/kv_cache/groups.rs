@@ -1,0 +1,184 @@
+//! Layers that keep the same tokens of a sequence, and the blocks that each group of them takes of one pool.
+//!
+//! Knows: vLLM gives layers with a window groups of their own, as many layers in each as in those that see everything, so
+//! that all take blocks of the same bytes; a group with a window gives back the blocks that have fallen out of it, so a
+//! sequence holds the first few and then no more. Counted are ⌈tokens/b⌉ blocks of b tokens, with a window w at most
+//! ⌈(w − 1)/b⌉ + 1, which it needs wherever the window begins; that a piece of a prompt longer than the window holds more
+//! while it is computed is left out. Knows nothing about who holds what.
+//!
+//! Source: vLLM 0.13, `v1/core/kv_cache_utils.py` (`_get_kv_cache_groups_uniform_page_size`) and
+//! `single_type_kv_cache_manager.py` (`SlidingWindowManager`).
+
+use crate::deployment::Deployment;
+use crate::model::Mixer;
+use crate::model::mixer::Attention;
+use crate::units::Bytes;
+use std::collections::BTreeMap;
+
+/// The groups of a model's layers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Groups {
+    block: u64,
+    all: Vec<Group>,
+}
+
+/// Groups that are alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Group {
+    /// How many.
+    pub count: u64,
+    /// Blocks that a sequence holds in each at most.
+    pub most: u64,
+    /// Tokens that the next one sees there at most.
+    window: u64,
+}
+
+impl Groups {
+    /// All layers together, in blocks of `block` tokens.
+    pub fn one(block: u64) -> Groups {
+        Groups { block, all: vec![Group { count: 1, most: u64::MAX, window: u64::MAX }] }
+    }
+
+    /// As vLLM groups the layers of `deployment`, with the bytes of a block on a rank; none where no layer has a window, or
+    /// where layers differ in more.
+    pub fn of(deployment: &Deployment, block: u64) -> Option<(Groups, Bytes)> {
+        let [stage] = deployment.stages.as_slice() else { return None };
+        let mut layers: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut token = None;
+        for (b, count) in &stage.blocks {
+            let Mixer::Attention(a) = &b.mixer else { return None };
+            let bytes = plain(a).then(|| token_bytes(deployment, a))?;
+            if *token.get_or_insert(bytes) != bytes {
+                return None;
+            }
+            *layers.entry(a.window.unwrap_or(u64::MAX)).or_default() += count;
+        }
+        if layers.keys().all(|window| *window == u64::MAX) || deployment.ideal {
+            return None;
+        }
+        let (least, most) = (layers.values().min()?, layers.values().max()?);
+        let size = *if 2 * most < 3 * least { most } else { least };
+        let group = |(window, layers): (&u64, &u64)| {
+            let reached = window.saturating_sub(1);
+            let most = if *window == u64::MAX { u64::MAX } else { reached.div_ceil(block) + 1 };
+            Group { count: layers.div_ceil(size), most, window: reached }
+        };
+        Some((Groups { block, all: layers.iter().map(group).collect() }, token? * (block * size)))
+    }
+
+    /// Whether there is one, which keeps everything.
+    pub fn are_one(&self) -> bool {
+        matches!(self.all[..], [Group { count: 1, most: u64::MAX, .. }])
+    }
+
+    /// The kinds.
+    pub fn kinds(&self) -> &[Group] {
+        &self.all
+    }
+
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.all.iter().map(|group| group.count).sum()
+    }
+
+    /// Tokens of a block.
+    pub fn block(&self) -> u64 {
+        self.block
+    }
+
+    /// Blocks of a sequence of `tokens`.
+    pub fn blocks(&self, tokens: u64) -> u64 {
+        let blocks = tokens.div_ceil(self.block);
+        if self.are_one() {
+            return blocks;
+        }
+        self.all.iter().map(|group| group.count * blocks.min(group.most)).sum()
+    }
+
+    /// Tokens of the longest sequence that `blocks` blocks hold, or very many.
+    pub fn longest(&self, blocks: u64) -> u64 {
+        let (mut fits, mut beyond) = (0, 1 << 32);
+        while beyond - fits > 1 {
+            let middle = (fits + beyond) / 2;
+            if self.blocks(middle * self.block) <= blocks { fits = middle } else { beyond = middle }
+        }
+        fits * self.block
+    }
+
+    /// Room of a sequence's blocks, in tokens of a group, summed over its next tokens while it has 0 to `tokens` − 1.
+    pub fn room_below(&self, tokens: u64) -> u128 {
+        let of = |group: &Group| {
+            let full = group.most.saturating_mul(self.block);
+            let rising = tokens.min(full);
+            let rest = u128::from(tokens - rising) * u128::from(full);
+            u128::from(group.count) * (spanned_below(rising, self.block) * u128::from(self.block) + rest)
+        };
+        self.all.iter().map(of).sum()
+    }
+
+    /// What of that room tokens stand in that the next one sees.
+    pub fn kept_below(&self, tokens: u64) -> u128 {
+        let of = |group: &Group| {
+            let rising = u128::from(tokens.min(group.window.saturating_add(1)));
+            let level = u128::from(tokens) - rising;
+            u128::from(group.count)
+                * (rising * rising.saturating_sub(1) / 2 + level * u128::from(group.window))
+        };
+        self.all.iter().map(of).sum()
+    }
+}
+
+/// Blocks of `block` tokens in which a sequence and its next token lie, summed while it has 0 to `tokens` − 1: 1, 2, …
+/// n of them for a block each, and n + 1 for the rest.
+pub fn spanned_below(tokens: u64, block: u64) -> u128 {
+    let (whole, rest) = (tokens / block, tokens % block);
+    u128::from(block * whole + 2 * rest) * u128::from(whole + 1) / 2
+}
+
+/// Whether a layer keeps keys and values of its own of every token, or of those in a window.
+fn plain(a: &Attention) -> bool {
+    a.chunk.is_none() && a.index.is_none() && !a.shared_kv
+}
+
+/// Bytes of a token's keys and values in a layer of a rank.
+fn token_bytes(deployment: &Deployment, a: &Attention) -> Bytes {
+    let parts = u128::from(deployment.kv_parts(a.kv_heads));
+    deployment.kv.width.bytes(u128::from(a.kv_elements_per_token()).div_ceil(parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One group that sees all and five with a window of 8 tokens, in blocks of 4: ⌈7/4⌉ + 1 = 3 blocks at most.
+    fn six() -> Groups {
+        let all = vec![
+            Group { count: 1, most: u64::MAX, window: u64::MAX },
+            Group { count: 5, most: 3, window: 7 },
+        ];
+        Groups { block: 4, all }
+    }
+
+    #[test]
+    fn blocks_by_hand() {
+        let blocks = [0, 1, 4, 5, 12, 13, 40].map(|tokens| six().blocks(tokens));
+        assert_eq!(blocks, [0, 6, 6, 12, 18, 19, 10 + 15]);
+        // 18 blocks hold 12 tokens, 19 hold 16, 17 hold no third block of each.
+        assert_eq!([17, 18, 19, 25].map(|blocks| six().longest(blocks)), [8, 12, 16, 40]);
+        // Alone, a window never needs more.
+        let window = Groups { block: 4, all: six().all[1..].to_vec() };
+        assert!(window.longest(15) > 1 << 33 && window.longest(14) == 8);
+    }
+
+    #[test]
+    fn sums_are_of_every_step() {
+        for tokens in 0..60 {
+            let room: u64 = (0..tokens).map(|c| six().blocks(c + 1) * 4).sum();
+            let kept: u64 = (0..tokens).map(|c| c + 5 * c.min(7)).sum();
+            let spanned: u64 = (0..tokens).map(|c: u64| (c + 1).div_ceil(4)).sum();
+            assert_eq!(six().room_below(tokens), u128::from(room));
+            assert_eq!(six().kept_below(tokens), u128::from(kept));
+            assert_eq!(spanned_below(tokens, 4), u128::from(spanned));
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! A benchmark run as one measured point: vLLM's result document, or the records of a run.
+//!
+//! Knows: which keys say what was sent and what came back. Such runs do not say what they ran on: that is handed in.
+//! Source of the keys: `vllm/benchmarks/serve.py`, what `vllm bench serve --save-result` writes.
+
+use super::{Figures, Kind, Lengths, Measurement};
+use crate::error::{Error, Result};
+use crate::parallelism::Request;
+use crate::record::{Format, Outcome, Record, Records};
+use crate::spec::Slo;
+use crate::summary::Summary;
+use serde_json::{Map, Value};
+
+/// The largest share of failures in a run that counts.
+const MOST_FAILED: f64 = 0.01;
+
+/// What a run ran on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Subject {
+    /// Hugging Face id or catalog id.
+    pub model: String,
+    /// Catalog id.
+    pub hardware: String,
+    /// How the accelerators share the work.
+    pub parallelism: Request,
+    /// As in `vllm`.
+    pub engine: String,
+    /// Its version; may be empty.
+    pub version: String,
+    /// Weight format; empty is the checkpoint's own.
+    pub weights: String,
+    /// KV format; empty is the engine's own choice.
+    pub kv: String,
+}
+
+/// How requests were sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Load {
+    /// So many are always in flight.
+    Users(u64),
+    /// So many come a second.
+    Rate(f64),
+    /// So many come at once.
+    AtOnce(u64),
+}
+
+/// The point of a result document of vLLM's client, or of roofcast's; `place` names the file in errors.
+pub fn of_result(place: &str, text: &str, subject: &Subject) -> Result<Measurement> {
+    let parsed = serde_json::from_str(text)
+        .map_err(|e| Error::Parse { place: place.into(), message: e.to_string() })?;
+    let Value::Object(keys) = &parsed else {
+        let accepted = "the JSON object that `vllm bench serve --save-result` writes";
+        return Err(Error::field(place, "document", "no object", accepted));
+    };
+    let document = Document { place, keys };
+    if keys.get("valid") == Some(&Value::Bool(false)) {
+        return Err(Error::field(place, "valid", false, "a valid run"));
+    }
+    let completed = document.needed("completed")?;
+    counts(place, completed, document.number("failed")?.unwrap_or(0.0))?;
+    let lengths = |total: &str, list: &str| -> Result<Lengths> {
+        Ok(around(document.needed(total)? / completed, &document.list(list)?))
+    };
+    let measured = Figures {
+        ttft_ms: document.number("mean_ttft_ms")?,
+        tpot_ms: document.number("mean_tpot_ms")?,
+        e2e_ms: document.number("mean_e2el_ms")?,
+        ..Figures::default()
+    };
+    let input = lengths("total_input_tokens", "input_lens")?;
+    let output = lengths("total_output_tokens", "output_lens")?;
+    point(place, subject, document.load(completed)?, [input, output], measured)
+}
+
+/// The point of a run's records as JSON Lines, which came under `load`; `place` names the file in errors.
+pub fn of_records(place: &str, text: &str, subject: &Subject, load: Load) -> Result<Measurement> {
+    let records = Records::new(place, text.as_bytes(), Format::JsonLines).collect::<Result<Vec<Record>>>()?;
+    let summary = Summary::of(&records, &Slo::default());
+    let completed = summary.completed as f64;
+    counts(place, completed, summary.failed as f64)?;
+    let done = || records.iter().filter(|r| r.outcome == Outcome::Completed);
+    let input: Vec<u64> = done().map(|r| r.input_len).collect();
+    let output: Vec<u64> = done().map(|r| r.output_len).collect();
+    let lengths = [
+        around(summary.total_input_tokens as f64 / completed, &input),
+        around(summary.total_output_tokens as f64 / completed, &output),
+    ];
+    let measured = Figures {
+        ttft_ms: Some(summary.ttft.mean),
+        tpot_ms: Some(summary.tpot.mean),
+        e2e_ms: Some(summary.e2el.mean),
+        ..Figures::default()
+    };
+    point(place, subject, load, lengths, measured)
+}
+
+/// Refuses runs in which nothing or too little came back.
+fn counts(place: &str, completed: f64, failed: f64) -> Result<()> {
+    if completed < 1.0 {
+        return Err(Error::field(place, "completed", completed, "a run in which requests completed"));
+    }
+    if failed > MOST_FAILED * (completed + failed) {
+        return Err(Error::field(place, "failed", failed, "at most 1 % of the requests"));
+    }
+    Ok(())
+}
+
+/// The widest even range around `mean` that stays within the least and the most of `lengths`.
+fn around(mean: f64, lengths: &[u64]) -> Lengths {
+    // Failed requests have no tokens.
+    let came = || lengths.iter().copied().filter(|n| *n > 0);
+    let least = came().min().map_or(mean, |n| (n as f64).min(mean));
+    let most = came().max().map_or(mean, |n| (n as f64).max(mean));
+    let reach = (mean - least).min(most - mean);
+    let tokens = |n: f64| n.round().max(1.0) as u64;
+    Lengths { min: tokens(mean - reach), max: tokens(mean + reach) }
+}
+
+fn point(
+    place: &str,
+    subject: &Subject,
+    load: Load,
+    [input, output]: [Lengths; 2],
+    measured: Figures,
+) -> Result<Measurement> {
+    let (kind, concurrency, request_rate) = match load {
+        Load::Users(n) => (Kind::ClosedLoop, Some(n), None),
+        Load::Rate(rate) => (Kind::OpenLoop, None, Some(rate)),
+        Load::AtOnce(n) => (Kind::BurstAllAtOnce, Some(n), None),
+    };
+    // Without a stream there is no first token, and with one token none after it.
+    let known = |ms: Option<f64>| ms.filter(|ms| *ms > 0.0);
+    let measured = Figures {
+        ttft_ms: known(measured.ttft_ms),
+        tpot_ms: known(measured.tpot_ms),
+        e2e_ms: known(measured.e2e_ms),
+        ..measured
+    };
+    if measured == Figures::default() {
+        let accepted = "a time above 0, or mean_tpot_ms or mean_e2el_ms";
+        return Err(Error::field(place, "mean_ttft_ms", "missing", accepted));
+    }
+    Ok(Measurement {
+        id: place.to_owned(),
+        source: "own run".to_owned(),
+        kind,
+        model: subject.model.clone(),
+        hardware: subject.hardware.clone(),
+        parallelism: subject.parallelism,
+        engine: subject.engine.clone(),
+        version: subject.version.clone(),
+        weights: subject.weights.clone(),
+        kv: subject.kv.clone(),
+        input: Some(input),
+        output: Some(output),
+        context: None,
+        concurrency,
+        request_rate,
+        measured,
+        median: false,
+    })
+}
+
+/// The document's keys.
+struct Document<'a> {
+    place: &'a str,
+    keys: &'a Map<String, Value>,
+}
+
+impl Document<'_> {
+    fn number(&self, key: &str) -> Result<Option<f64>> {
+        match self.keys.get(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => match value.as_f64() {
+                Some(n) if (0.0..=1e12).contains(&n) => Ok(Some(n)),
+                _ => Err(Error::field(self.place, key, value, "a number from 0 to 10^12")),
+            },
+        }
+    }
+
+    fn needed(&self, key: &str) -> Result<f64> {
+        let accepted = "a number: the JSON that `vllm bench serve --save-result` writes";
+        self.number(key)?.ok_or_else(|| Error::field(self.place, key, "missing", accepted))
+    }
+
+    /// Token counts a request; none where the document has no such list.
+    fn list(&self, key: &str) -> Result<Vec<u64>> {
+        let wrong = |found: &Value| Error::field(self.place, key, found, "a list of token counts");
+        match self.keys.get(key) {
+            None | Some(Value::Null) => Ok(Vec::new()),
+            Some(Value::Array(list)) => list.iter().map(|n| n.as_u64().ok_or_else(|| wrong(n))).collect(),
+            Some(other) => Err(wrong(other)),
+        }
+    }
+
+    /// How requests were sent: a rate, users, or all of them at once.
+    fn load(&self, completed: f64) -> Result<Load> {
+        let users = self.number("max_concurrency")?.filter(|n| *n >= 1.0 && n.fract() == 0.0);
+        let rate = match self.keys.get("request_rate") {
+            Some(Value::String(text)) if text == "inf" => None,
+            Some(Value::String(text)) => {
+                return Err(Error::field(self.place, "request_rate", text, "a number or \"inf\""));
+            }
+            _ => self.number("request_rate")?.filter(|r| *r > 0.0),
+        };
+        match (users, rate) {
+            (Some(users), None) => Ok(Load::Users(users as u64)),
+            (None, Some(rate)) => Ok(Load::Rate(rate)),
+            (None, None) => Ok(Load::AtOnce(self.number("num_prompts")?.unwrap_or(completed) as u64)),
+            (Some(users), Some(rate)) => {
+                let found = format!("{users} beside request_rate {rate}");
+                Err(Error::field(self.place, "max_concurrency", found, "one of the two"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject() -> Subject {
+        Subject {
+            model: "llama-3.1-8b".into(),
+            hardware: "h100-sxm".into(),
+            parallelism: Request { tp: Some(2), ..Request::default() },
+            engine: "vllm".into(),
+            version: "0.19.0".into(),
+            weights: "fp8".into(),
+            kv: String::new(),
+        }
+    }
+
+    const RESULT: &str = r#"{"completed": 3, "failed": 0, "num_prompts": 3, "request_rate": "inf", "max_concurrency": 2,
+        "total_input_tokens": 900, "total_output_tokens": 30, "input_lens": [100, 200, 600], "output_lens": [10, 10, 10],
+        "mean_ttft_ms": 20.5, "mean_tpot_ms": 4.0, "mean_e2el_ms": 56.5}"#;
+
+    #[test]
+    fn a_result_is_a_closed_loop_of_its_users() {
+        let row = of_result("c2.json", RESULT, &subject()).unwrap();
+        assert_eq!((row.kind, row.concurrency, row.request_rate), (Kind::ClosedLoop, Some(2), None));
+        // The mean is 900/3 = 300; 300 − 100 = 200 is less than 600 − 300, so 100 to 500.
+        assert_eq!(row.input, Some(Lengths { min: 100, max: 500 }));
+        assert_eq!(row.output, Some(Lengths { min: 10, max: 10 }));
+        let [ttft, tpot, e2e, output, total] = row.measured.all();
+        assert_eq!((ttft, tpot, e2e, output, total), (Some(20.5), Some(4.0), Some(56.5), None, None));
+        assert_eq!((row.options(false).parallelism.tp, row.median), (Some(2), false));
+    }
+
+    #[test]
+    fn a_rate_is_an_open_loop_and_neither_is_a_burst() {
+        let load = |from: &str, to: &str| of_result("x", &RESULT.replace(from, to), &subject()).unwrap();
+        let open = load(r#""inf", "max_concurrency": 2"#, r#"2.5, "max_concurrency": null"#);
+        assert_eq!((open.kind, open.concurrency, open.request_rate), (Kind::OpenLoop, None, Some(2.5)));
+        let burst = load(r#""max_concurrency": 2,"#, "");
+        assert_eq!((burst.kind, burst.concurrency), (Kind::BurstAllAtOnce, Some(3)));
+        // Without the lists only the means are known: 900/3 and 30/3.
+        let bare = load(r#""input_lens": [100, 200, 600], "output_lens": [10, 10, 10],"#, "");
+        assert_eq!(bare.input, Some(Lengths { min: 300, max: 300 }));
+    }
+
+    #[test]
+    fn wrong_results_name_file_and_field() {
+        for (from, to, says) in [
+            (r#""completed": 3"#, r#""completed": 0"#, "completed"),
+            (r#""completed": 3"#, r#""completed": "3""#, "completed"),
+            (r#""failed": 0"#, r#""failed": 1"#, "1 %"),
+            ("900", "null", "total_input_tokens"),
+            ("[10, 10, 10]", "[10, -1]", "output_lens"),
+            (r#""inf""#, r#""fast""#, "request_rate"),
+            (r#""inf""#, "3.0", "max_concurrency"),
+            (r#"{"completed""#, r#"{"valid": false, "completed""#, "valid"),
+            (
+                r#""mean_ttft_ms": 20.5, "mean_tpot_ms": 4.0, "mean_e2el_ms": 56.5"#,
+                r#""a": 1"#,
+                "mean_ttft_ms",
+            ),
+            (r#"{"completed""#, r#"{"completed"#, "line 1"),
+        ] {
+            let error =
+                of_result("r.json", &RESULT.replacen(from, to, 1), &subject()).unwrap_err().to_string();
+            assert!(error.contains("r.json") && error.contains(says), "{to}: {error}");
+        }
+        assert!(of_result("r.json", "[]", &subject()).unwrap_err().to_string().contains("r.json"));
+    }
+
+    /// TTFT 5 and 7, mean 6; E2EL 11 and 16, mean 13.5; TPOT (11 − 5)/(3 − 1) = 3 and (16 − 7)/(4 − 1) = 3.
+    #[test]
+    fn records_are_a_point_under_their_load() {
+        let line = |id: u64, input: u64, output: u64, first: u64, end: u64| {
+            format!(
+                r#"{{"id":{id},"outcome":"completed","input_len":{input},"output_len":{output},"scheduled_ms":0,"sent_ms":0,"first_token_ms":{first},"finished_ms":{end}}}"#
+            )
+        };
+        let text = format!("{}\n{}\n", line(0, 10, 3, 5, 11), line(1, 30, 4, 7, 16));
+        let row = of_records("r.jsonl", &text, &subject(), Load::Users(2)).unwrap();
+        assert_eq!(
+            (row.measured.ttft_ms, row.measured.tpot_ms, row.measured.e2e_ms),
+            (Some(6.0), Some(3.0), Some(13.5))
+        );
+        assert_eq!(row.input, Some(Lengths { min: 10, max: 30 }));
+        // 3.5 ± 0.5 tokens.
+        assert_eq!(row.output, Some(Lengths { min: 3, max: 4 }));
+        let rated = of_records("r.jsonl", &text, &subject(), Load::Rate(0.5)).unwrap();
+        assert_eq!((rated.kind, rated.request_rate), (Kind::OpenLoop, Some(0.5)));
+        let error =
+            of_records("r.jsonl", "\n{\"id\":0}", &subject(), Load::Users(1)).unwrap_err().to_string();
+        assert!(error.contains("r.jsonl:2") && error.contains("outcome"), "{error}");
+        let none = of_records("r.jsonl", "", &subject(), Load::Users(1)).unwrap_err().to_string();
+        assert!(none.contains("completed"), "{none}");
+    }
+}

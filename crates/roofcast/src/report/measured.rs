@@ -1,0 +1,226 @@
+//! The picture of measured points: each time over batch, prompt or context, beside its forecast and its limit.
+//!
+//! Knows: which quantity joins points to curves, and what tells the curves apart. Knows nothing about how points were forecast.
+
+use super::chart::{Axis, COLOURS, Chart, page};
+use crate::measurement::{Figures, Lengths, Measurement};
+use crate::validate::Point;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Curves of a chart at most; of more these are shown, evenly spread.
+const MOST: usize = 6;
+/// Points from which on there is a curve.
+const LEAST: usize = 3;
+
+/// What curves may run over: its name, and that of a row.
+type Across = (&'static str, fn(&Measurement) -> Option<f64>);
+const ACROSS: [Across; 3] = [
+    ("batch", |row| row.concurrency.map(|n| n as f64)),
+    ("prompt tokens", |row| row.input.map(Lengths::mean)),
+    ("context tokens", |row| row.context.map(|n| n as f64)),
+];
+
+/// The times of [`Figures`] that have a limit.
+const TIMES: [&str; 3] = ["TTFT", "TPOT", "E2EL"];
+
+/// What the points of a curve share.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Shared {
+    names: [String; 5],
+    counts: [u64; 6],
+}
+
+const COUNTS: [&str; 6] = ["batch", "prompt", "context", "output", "tp", "pp"];
+
+impl Shared {
+    /// Of `row` where the curves run over `across`.
+    fn of(row: &Measurement, across: usize) -> Shared {
+        let tokens = |lengths: Option<Lengths>| lengths.map_or(0, |l| l.mean() as u64);
+        // Settings in brackets are long, and the words before them name them.
+        let version = row.version.split('(').next().unwrap_or_default().trim();
+        let model = row.model.rsplit('/').next().unwrap_or_default();
+        // A step depends on the tokens that stand there, however many of them were the prompt's.
+        let (input, output) = if row.context.is_some() { (None, None) } else { (row.input, row.output) };
+        let mut counts = [
+            row.concurrency.unwrap_or(0),
+            tokens(input),
+            row.context.unwrap_or(0),
+            tokens(output),
+            row.parallelism.tp.unwrap_or(1),
+            row.parallelism.pp.unwrap_or(1),
+        ];
+        counts[across] = 0;
+        let names = [model, &row.hardware, &row.engine, version, &row.weights].map(str::to_owned);
+        Shared { names, counts }
+    }
+}
+
+type Curves<'a, 'b> = BTreeMap<Shared, Vec<(f64, &'b Point<'a>)>>;
+
+/// A chart for each time that was measured; none where no three points make a curve.
+pub fn svg(points: &[Point]) -> Option<String> {
+    let charts: Vec<Chart> = (0..TIMES.len()).filter_map(|metric| chart(points, metric)).collect();
+    (!charts.is_empty()).then(|| page(charts))
+}
+
+/// The curves over the quantity that joins the most points, and of equal ones to the fewest curves.
+fn chart(points: &[Point], metric: usize) -> Option<Chart> {
+    let joined = |across: usize| {
+        let curves = curves(points, metric, across);
+        let joined: usize = curves.values().map(Vec::len).sum();
+        (across, curves, joined)
+    };
+    let (across, curves, _) = (0..ACROSS.len())
+        .map(joined)
+        .filter(|(_, curves, _)| !curves.is_empty())
+        .min_by_key(|(_, curves, joined)| (std::cmp::Reverse(*joined), curves.len()))?;
+    let shown = spread(curves.into_iter().collect());
+    let all = || shown.iter().flat_map(|(_, curve)| curve);
+    let times = |p: &Point| [p.row.measured, forecast(p), p.limit].map(|f| f.all()[metric].unwrap_or(0.0));
+    let x = Axis::close(ACROSS[across].0, all().map(|(x, _)| *x), 0.0);
+    let room = if shown.len() > 1 { Chart::legend_share(shown.len()) } else { 0.0 };
+    let title = format!("{}, ms (points: measured; lines: forecast; dashes: limit)", TIMES[metric]);
+    let y = Axis::close(&title, all().flat_map(|(_, p)| times(p)), room);
+    let varied = Varied::of(shown.iter().map(|(shared, _)| shared));
+    let mut chart = Chart::new(&varied.title(&shown.first()?.0), x, y);
+    let labels: Vec<String> = shown.iter().map(|(shared, _)| varied.label(shared)).collect();
+    for (index, (_, curve)) in shown.iter().enumerate() {
+        draw(&mut chart, curve, metric, COLOURS[index % COLOURS.len()]);
+    }
+    let legend: Vec<_> =
+        labels.iter().enumerate().map(|(i, l)| (l.as_str(), COLOURS[i % COLOURS.len()], true)).collect();
+    if legend.len() > 1 {
+        chart.legend_left(&legend);
+    }
+    Some(chart)
+}
+
+/// The curves over `across` that have enough points with the measured time.
+fn curves<'a, 'b>(points: &'b [Point<'a>], metric: usize, across: usize) -> Curves<'a, 'b> {
+    let mut curves = Curves::new();
+    for point in points.iter().filter(|p| p.row.measured.all()[metric].is_some()) {
+        if let Some(x) = ACROSS[across].1(point.row) {
+            curves.entry(Shared::of(point.row, across)).or_default().push((x, point));
+        }
+    }
+    curves.retain(|_, curve| {
+        curve.sort_by(|a, b| a.0.total_cmp(&b.0));
+        curve.iter().map(|(x, _)| x.to_bits()).collect::<BTreeSet<_>>().len() >= LEAST
+    });
+    curves
+}
+
+/// At most [`MOST`] of `all`, the first and the last among them.
+fn spread<T>(all: Vec<T>) -> Vec<T> {
+    let last = all.len().saturating_sub(1);
+    let kept: BTreeSet<usize> = (0..MOST).map(|i| i * last / (MOST - 1)).collect();
+    let few = all.len() <= MOST;
+    all.into_iter().enumerate().filter(|(i, _)| few || kept.contains(i)).map(|(_, curve)| curve).collect()
+}
+
+fn forecast(point: &Point) -> Figures {
+    point.forecast.clone().unwrap_or_default()
+}
+
+/// Points that were left out of the forecast are hollow.
+fn draw(chart: &mut Chart, curve: &[(f64, &Point)], metric: usize, colour: &str) {
+    let line = |of: &dyn Fn(&Point) -> Figures| -> Vec<(f64, f64)> {
+        curve.iter().filter_map(|(x, p)| Some((*x, of(p).all()[metric]?))).collect()
+    };
+    chart.line(&line(&|p| p.limit), colour, true);
+    chart.line(&line(&forecast), colour, false);
+    for (x, point) in curve {
+        if let Some(ms) = point.row.measured.all()[metric] {
+            let tip = format!("{}: {ms} ms", point.row.id);
+            chart.point(*x, ms, colour, point.forecast.is_ok(), &tip);
+        }
+    }
+}
+
+/// Which names and counts differ between curves: these label them, the others stand in the title.
+struct Varied {
+    names: [bool; 5],
+    counts: [bool; 6],
+}
+
+impl Varied {
+    fn of<'a>(all: impl Iterator<Item = &'a Shared> + Clone) -> Varied {
+        let differs =
+            |value: &dyn Fn(&Shared) -> String| all.clone().map(value).collect::<BTreeSet<_>>().len() > 1;
+        Varied {
+            names: std::array::from_fn(|i| differs(&|s| s.names[i].clone())),
+            counts: std::array::from_fn(|i| differs(&|s| s.counts[i].to_string())),
+        }
+    }
+
+    fn parts(&self, shared: &Shared, varied: bool) -> Vec<String> {
+        let names = shared.names.iter().zip(self.names).filter(|(name, v)| *v == varied && !name.is_empty());
+        let counts = shared.counts.iter().zip(COUNTS).zip(self.counts);
+        // What is one or nothing everywhere goes without saying.
+        let counts = counts.filter(|((n, _), v)| *v == varied && (varied || **n > 1));
+        names
+            .map(|(name, _)| name.clone())
+            .chain(counts.map(|((n, what), _)| format!("{what} {n}")))
+            .collect()
+    }
+
+    fn label(&self, shared: &Shared) -> String {
+        self.parts(shared, true).join(", ")
+    }
+
+    fn title(&self, shared: &Shared) -> String {
+        self.parts(shared, false).join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calibration::Known;
+    use crate::measurement::read;
+
+    fn point(row: &Measurement, forecast: Result<f64, String>) -> Point<'_> {
+        let times = |ms: f64| Figures { tpot_ms: Some(ms), ..Figures::default() };
+        Point { row, limit: times(1.0), forecast: forecast.map(times), known: Known::Nothing, band: None }
+    }
+
+    #[test]
+    fn curves_run_over_what_joins_most_points() {
+        let header = "kind,model,hardware,weights,context_len,concurrency,tpot_ms\n";
+        let row = |weights: &str, context: u64, batch: u64| {
+            format!("decode_step,a/m,h100-sxm,{weights},{context},{batch},{}\n", 2 * batch)
+        };
+        // Two curves of three batches; over the context are two points at most, which is no curve.
+        let rows = [
+            ("fp8", 64, 1),
+            ("fp8", 64, 2),
+            ("fp8", 64, 4),
+            ("w4", 64, 1),
+            ("w4", 64, 2),
+            ("w4", 64, 4),
+            ("w4", 128, 4),
+        ];
+        let text: String = rows.iter().map(|(w, c, b)| row(w, *c, *b)).collect();
+        let rows = read("f", &format!("{header}{text}")).unwrap();
+        let mut points: Vec<Point> = rows.iter().map(|row| point(row, Ok(3.0))).collect();
+        points[2].forecast = Err("too long".into());
+        let svg = svg(&points).unwrap();
+        // Six points and two of the legend; a forecast and a limit for each curve.
+        assert_eq!((svg.matches("<circle").count(), svg.matches("<polyline").count()), (8, 4));
+        assert_eq!(
+            (svg.matches("stroke-dasharray").count(), svg.matches("fill='#fff' stroke").count()),
+            (2, 1)
+        );
+        for text in [">batch<", ">fp8<", ">w4<", ">m, h100-sxm, vllm, context 64<", "TPOT, ms"] {
+            assert!(svg.contains(text), "{text}: {svg}");
+        }
+        assert!(super::svg(&points[..2]).is_none());
+    }
+
+    #[test]
+    fn of_many_curves_some_are_shown() {
+        // 0·10/5, 1·10/5, … 5·10/5.
+        assert_eq!(spread((0..11).collect::<Vec<_>>()), [0, 2, 4, 6, 8, 10]);
+        assert_eq!(spread(vec![7, 8]), [7, 8]);
+    }
+}
