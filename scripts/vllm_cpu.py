@@ -13,18 +13,32 @@ WORDS = "the of and to in is that for it was on are as with his they at be this 
 VOCABULARY = 8192
 
 
-def make(folder):
-    """A tokenizer of whole words: common ones, and numbered ones that random weights say."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
+def tokens():
+    """Bytes, common words that a space and letter after letter become one token of, and numbers that random weights say."""
+    from tokenizers import pre_tokenizers
 
-    known = ["<end>", "<other>", *WORDS]
-    known += [f"w{n}" for n in range(len(known), VOCABULARY)]
-    tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(known)}, unk_token="<other>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    known, merges = ["<end>", *sorted(pre_tokenizers.ByteLevel.alphabet())], []
+    for word in WORDS:
+        start = "\u0120"
+        for letter in word:
+            if start + letter not in known:
+                known.append(start + letter)
+                merges.append((start, letter))
+            start += letter
+    return known + [f"<{n}>" for n in range(len(known), VOCABULARY)], merges
+
+
+def make(folder):
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    known, merges = tokens()
+    tokenizer = Tokenizer(models.BPE({word: n for n, word in enumerate(known)}, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     template = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
-    words = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<end>", "chat_template": template}
+    words = {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<end>", "chat_template": template}
     (folder / "tokenizer_config.json").write_text(json.dumps(words))
     shape = {
         "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "torch_dtype": "bfloat16",

@@ -323,7 +323,7 @@ impl<'a> Fit<'a> {
         }
     }
 
-    /// The calibration of parameters `x`; levels without a row that counts are left out.
+    /// The calibration of parameters `x`; levels without a row that counts are left out, but for the first.
     fn calibration(&self, x: &[f64], without: Option<usize>) -> Calibration {
         let mut errors: Vec<Vec<f64>> = vec![Vec::new(); self.selectors.len()];
         for residual in self.residuals.iter().filter(|r| without != Some(r.group)) {
@@ -334,7 +334,7 @@ impl<'a> Fit<'a> {
         let mut calibration = self.prior.clone();
         calibration.levels = Vec::new();
         for (index, selector) in self.selectors.iter().enumerate() {
-            if errors[index].is_empty() {
+            if index > 0 && errors[index].is_empty() {
                 continue;
             }
             let statistics = Statistics::of(&mut errors[index]);
