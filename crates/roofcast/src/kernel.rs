@@ -66,6 +66,8 @@ impl Part {
 pub struct Kernel {
     /// What it does.
     pub part: Part,
+    /// Whose kernel: an engine, or NCCL.
+    pub backend: String,
     /// Catalog id.
     pub accelerator: String,
     /// The chip's generation.
@@ -88,6 +90,7 @@ impl Kernel {
     fn new(part: Part, chip: &Accelerator, work: [f64; 2], latency_ms: f64) -> Kernel {
         Kernel {
             part,
+            backend: String::new(),
             accelerator: chip.id.clone(),
             architecture: chip.architecture.clone(),
             link: chip.link.as_ref().map(|l| l.topology),
@@ -150,6 +153,7 @@ struct Table<'a> {
 /// A row of any table.
 trait Measured: DeserializeOwned {
     fn system(&self) -> &str;
+    fn backend(&self) -> &str;
     fn latency_ms(&self) -> f64;
 }
 
@@ -172,7 +176,7 @@ impl Table<'_> {
                 return Err(Error::field(place, "latency_ms", took, "a number above 0"));
             }
             match kernel(chip, &row) {
-                Some(kernel) => kernels.all.push(kernel),
+                Some(kernel) => kernels.all.push(Kernel { backend: row.backend().to_owned(), ..kernel }),
                 None => kernels.skipped += 1,
             }
         }
@@ -184,9 +188,10 @@ impl Table<'_> {
 macro_rules! rows {
     ($name:ident { $($field:ident : $type:ty),* $(,)? }) => {
         #[derive(Deserialize)]
-        struct $name { system: String, latency_ms: f64, $($field: $type),* }
+        struct $name { system: String, #[serde(alias = "source", default)] backend: String, latency_ms: f64, $($field: $type),* }
         impl Measured for $name {
             fn system(&self) -> &str { &self.system }
+            fn backend(&self) -> &str { &self.backend }
             fn latency_ms(&self) -> f64 { self.latency_ms }
         }
     };
@@ -307,8 +312,9 @@ struct Attending {
 /// (prefill_chunk, kv_prefill, n_decode, kv_decode, time_us).
 pub fn profile(place: &str, dense: &str, attention: &str, deployment: &Deployment) -> Result<Kernels> {
     let mut kernels = Kernels::default();
+    let backend = deployment.options.engine.name().to_owned();
     let mut take = |kernel: Option<Kernel>| match kernel {
-        Some(kernel) => kernels.all.push(kernel),
+        Some(kernel) => kernels.all.push(Kernel { backend: backend.clone(), ..kernel }),
         None => kernels.skipped += 1,
     };
     for row in rows::<Dense>(&format!("{place}/dense.csv"), dense) {

@@ -21,6 +21,8 @@ const STEPS: [f64; 2] = [0.5, 0.002];
 pub struct Fitted {
     /// The chip.
     pub accelerator: String,
+    /// Whose kernel.
+    pub backend: String,
     /// What it does.
     pub part: Part,
     /// The weight format, for what has weights.
@@ -56,11 +58,13 @@ struct Place {
 /// Shares and launch, in logarithms.
 type Parameters = [f64; 3];
 
-/// Fits every part of every chip and format.
+/// Fits every part of every chip, format and backend.
 pub fn fit(kernels: &[Kernel]) -> Vec<Fitted> {
-    let mut parts: BTreeMap<(&str, Part, Option<&str>), Vec<&Kernel>> = BTreeMap::new();
+    let mut parts: BTreeMap<(&str, Part, Option<&str>, &str), Vec<&Kernel>> = BTreeMap::new();
     for kernel in kernels {
-        parts.entry((&kernel.accelerator, kernel.part, kernel.weights.as_deref())).or_default().push(kernel);
+        let key =
+            (kernel.accelerator.as_str(), kernel.part, kernel.weights.as_deref(), kernel.backend.as_str());
+        parts.entry(key).or_default().push(kernel);
     }
     parts.into_values().filter_map(|rows| one(&rows)).collect()
 }
@@ -83,6 +87,7 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
     let unseen = errors(&x);
     Some(Fitted {
         accelerator: first.accelerator.clone(),
+        backend: first.backend.clone(),
         part: first.part,
         weights: first.weights.clone(),
         rows: rows.len(),
@@ -188,6 +193,7 @@ mod tests {
     fn kernel(compute: f64, memory: f64) -> Kernel {
         Kernel {
             part: Part::Gemm,
+            backend: "vllm".into(),
             accelerator: "h100-sxm".into(),
             architecture: "hopper".into(),
             link: Some(Topology::Switch),

@@ -57,7 +57,8 @@ pub(super) fn table(fits: &[Fitted], skipped: u64) -> String {
         vec![
             f.accelerator.clone(),
             f.part.name().to_owned(),
-            f.weights.clone().unwrap_or_default(),
+            f.backend.clone(),
+            f.weights.clone().unwrap_or_else(|| "–".to_owned()),
             f.rows.to_string(),
             f.faster.to_string(),
             share(f.compute),
@@ -71,6 +72,7 @@ pub(super) fn table(fits: &[Fitted], skipped: u64) -> String {
     let header = [
         "chip",
         "kernel",
+        "of",
         "weights",
         "rows",
         "faster",
@@ -85,6 +87,6 @@ pub(super) fn table(fits: &[Fitted], skipped: u64) -> String {
     let skipped = format!("{skipped} rows are not modelled, stay in caches or are launches alone\n");
     format!(
         "\nkernels, judged on the half that was not fitted\n\n{}{skipped}",
-        crate::show::table::table(&header, &rows, 3)
+        crate::show::table::table(&header, &rows, 4)
     )
 }

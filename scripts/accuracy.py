@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Fits the embedded calibration again and writes the tables of docs/accuracy.md.
+
+usage: accuracy.py DATA [ROOFCAST]
+
+DATA has kernels/*.csv.gz, validation/measurements.csv and validation/runs/. ROOFCAST is the program [target/release/roofcast];
+the calibration it was built with gives the start and keeps what is not in DATA.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CALIBRATION = ROOT / "crates/roofcast/catalog/calibration/serving.toml"
+PAGE = ROOT / "docs/accuracy.md"
+
+
+def said(*words):
+    return subprocess.run([str(w) for w in words], check=True, text=True, stdout=subprocess.PIPE).stdout
+
+
+def between(text, start, end):
+    return text.split(start, 1)[1].split(end, 1)[0]
+
+
+def aligned(text):
+    """Its lines of several columns without those of single groups, as narrow as they go."""
+    rows = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines() if " | " not in line]
+    rows = [row for row in rows if len(row) > 2]
+    most = max(len(row) for row in rows)
+    rows = [row for row in rows if len(row) == most]
+    widths = [max(len(row[i]) for row in rows) for i in range(most)]
+    left = [not re.match(r"[+-]?\d", rows[1][i]) for i in range(most)]
+    cells = [[c.ljust(w) if l else c.rjust(w) for c, w, l in zip(row, widths, left)] for row in rows]
+    return "\n".join("  ".join(row).rstrip() for row in cells)
+
+
+def main():
+    data = pathlib.Path(sys.argv[1])
+    roofcast = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "target/release/roofcast").resolve()
+    runs = data / "validation/runs"
+    source = re.search(r'^source = "(.*)"$', CALIBRATION.read_text(), re.M).group(1)
+    files = [*sorted(data.glob("kernels/*_*.csv.gz")), data / "kernels/collectives.csv.gz", *sorted(runs.glob("profile_*"))]
+    new = CALIBRATION.with_suffix(".new")
+    answer = said(roofcast, "calibrate", *files, data / "validation/measurements.csv", "--out", new, "--source", source)
+    new.replace(CALIBRATION)
+    replayed = [said(roofcast, "validate", "--calibration", CALIBRATION, meta.parent) for meta in sorted(runs.glob("*/meta.json"))]
+    tables = {
+        "kernels": between(answer, "was not fitted\n", " rows are not modelled"),
+        "in-sample": between(answer, "fitted to every group\n", "left out because"),
+        "left-out": between(answer, "every group left out in turn\n", "left out because"),
+        "runs": "".join([replayed[0]] + [text.split("\n", 1)[1] for text in replayed[1:]]),
+    }
+    page = PAGE.read_text()
+    for name, text in tables.items():
+        head, rest = page.split(f"<!-- table: {name} -->", 1)
+        page = f"{head}<!-- table: {name} -->\n\n```text\n{aligned(text)}\n```\n\n<!-- end -->{rest.split('<!-- end -->', 1)[1]}"
+    PAGE.write_text(page)
+
+
+main()
