@@ -2,13 +2,19 @@
 //!
 //! Results are dropped: a fuzzer looks for panics, hangs and memory.
 
+use crate::calibrate::kernels::{fit, levels};
+use crate::calibration::Calibration;
 use crate::capacity::{self, capacity};
 use crate::catalog::Catalog;
 use crate::cost::Utilization;
 use crate::deployment::{Deployment, Options};
 use crate::error::Error;
+use crate::kernel;
 use crate::limits::{self, limits};
+use crate::measurement;
+use crate::measurement::benchmark::{self, Load, Subject};
 use crate::model::{Quantization, config as reader};
+use crate::parallelism::Request;
 use crate::plan::plan;
 use crate::record::{self, Records, csv};
 use crate::spec::Spec;
@@ -92,6 +98,32 @@ pub fn workload(text: &str) {
     for segment in 0..100 {
         let Some(request) = traffic.next() else { return };
         traffic.completed(request.user, request.at, Traffic::OWN_SEGMENTS + segment);
+    }
+}
+
+/// Reads `text` as measured rows, a benchmark's result or its records, kernel times, a calibration and a recorded run.
+pub fn measured(text: &str) {
+    let Ok(catalog) = Catalog::embedded() else { return };
+    drop(
+        measurement::read("fuzz", text).map(|rows| rows.iter().map(|r| r.options(false)).collect::<Vec<_>>()),
+    );
+    let none = String::new;
+    let subject = Subject {
+        model: none(),
+        hardware: none(),
+        parallelism: Request::default(),
+        engine: none(),
+        version: none(),
+        weights: none(),
+        kv: none(),
+    };
+    drop(benchmark::of_result("fuzz", text, &subject));
+    drop(benchmark::of_records("fuzz", text, &subject, Load::Users(2)));
+    if let Ok(kernels) = kernel::read("fuzz", text, catalog) {
+        drop(levels(&fit(&kernels.all), "fuzz"));
+    }
+    if let Ok(calibration) = Calibration::parse("fuzz", text) {
+        drop(Calibration::parse("again", &calibration.to_toml()));
     }
 }
 

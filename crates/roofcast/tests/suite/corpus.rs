@@ -49,6 +49,11 @@ fn workloads() {
 }
 
 #[test]
+fn measured() {
+    replay("measured", testing::measured);
+}
+
+#[test]
 fn checkpoints() {
     replay_bytes("checkpoint", testing::checkpoint);
 }
