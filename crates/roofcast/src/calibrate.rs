@@ -3,11 +3,12 @@
 //! Knows: which levels the rows of a file can have, what each metric's noise is worth, how bands follow from the errors
 //! of groups left out. A parameter is shrunk towards the level above it, so that a level of few rows moves little.
 
+mod bands;
 pub mod fit;
 pub mod kernels;
 
 use crate::accelerator::Accelerator;
-use crate::calibration::{Band, Calibration, Known, Level, Place, Selector};
+use crate::calibration::{Calibration, Level, Place, Selector};
 use crate::catalog::Catalog;
 use crate::deployment::Deployment;
 use crate::efficiency::{Efficiency, Figure};
@@ -17,7 +18,7 @@ use crate::spec::{CostKind, EngineSpec};
 use crate::summary::Statistics;
 use crate::validate::{Point, Resolver, point};
 use fit::{FIGURES, Problem, Residual};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Rounds of Gauss–Newton.
@@ -364,7 +365,7 @@ impl<'a> Fit<'a> {
     pub fn finish(&self, left_out: &[Point], source: &str) -> Fitting {
         let mut calibration = self.calibration(&self.x, None);
         calibration.source = source.to_owned();
-        calibration.bands = bands(left_out);
+        calibration.bands = bands::bands(left_out);
         let widest: Vec<usize> =
             (0..self.selectors.len()).filter(|level| is_widest(&self.selectors[*level])).collect();
         let problem = self.problem(&self.residuals, None);
@@ -462,49 +463,6 @@ fn targets(row: &Measurement) -> Vec<(usize, f64)> {
         Kind::ClosedLoop | Kind::OpenLoop | Kind::BurstAllAtOnce => vec![(TPOT, 0.06), (TTFT, 0.15)],
         Kind::OfflineStaticBatch | Kind::OfflineMaxThroughput => vec![(OUTPUT, 0.15)],
     }
-}
-
-/// Groups of a depth of knowledge below which its band is taken from all rows.
-const ENOUGH: usize = 5;
-/// By how much bands are widened where that little is known and too few groups were left out that deep; assumed.
-const DEPTHS: [(Known, f64); 4] =
-    [(Known::Engine, 1.0), (Known::Accelerator, 1.3), (Known::Architecture, 1.6), (Known::Nothing, 2.0)];
-
-/// 10th and 90th percentile of measured over forecast, by what was known of the deployment. Who knows less is never given
-/// a narrower band.
-fn bands(points: &[Point]) -> Vec<Band> {
-    let mut bands: Vec<Band> = Vec::new();
-    for (known, wider) in DEPTHS {
-        let narrower = bands.last().copied();
-        let band = |metrics: &[usize], of: &dyn Fn(&Band) -> [f64; 2]| -> [f64; 2] {
-            let own = quantiles(points, Some(known), metrics);
-            let all = || quantiles(points, None, metrics).unwrap_or([-0.3, 0.3]).map(|log| log * wider);
-            let [low, high] = own.unwrap_or_else(all).map(|log| rounded(log.exp()));
-            narrower.as_ref().map(of).map_or([low, high], |n| [low.min(n[0]), high.max(n[1])])
-        };
-        bands.push(Band {
-            known,
-            ttft: band(&[0], &|b| b.ttft),
-            tpot: band(&[1], &|b| b.tpot),
-            e2e: band(&[2], &|b| b.e2e),
-            throughput: band(&[3, 4], &|b| b.throughput),
-        });
-    }
-    bands
-}
-
-/// 10th and 90th percentile of the logarithm of measured over forecast, where enough groups tell it.
-fn quantiles(points: &[Point], known: Option<Known>, metrics: &[usize]) -> Option<[f64; 2]> {
-    let held = || points.iter().filter(|p| known.is_none_or(|k| p.known == k));
-    let ratios = |p: &Point| metrics.iter().filter_map(|m| p.ratio(*m)).collect::<Vec<_>>();
-    let groups: BTreeSet<String> = held().filter(|p| !ratios(p).is_empty()).map(|p| p.row.group()).collect();
-    let mut logs: Vec<f64> = held().flat_map(ratios).map(|ratio| -ratio.ln()).collect();
-    if groups.len() < ENOUGH && known.is_some() || logs.is_empty() {
-        return None;
-    }
-    logs.sort_by(f64::total_cmp);
-    let at = |q: f64| logs[((logs.len() - 1) as f64 * q) as usize];
-    Some([at(0.1), at(0.9)])
 }
 
 /// Four significant digits.
