@@ -214,7 +214,7 @@ pub(crate) struct SimulateArgs {
     /// Take every step by itself: the same results, slower.
     #[arg(long)]
     pub(crate) no_leap: bool,
-    /// Write each request: .jsonl, .csv, or .parquet in a build with that feature.
+    /// Write each request: .jsonl, .csv, or .parquet.
     #[arg(long, value_name = "FILE")]
     pub(crate) records: Option<PathBuf>,
     /// Write each replica's running and waiting requests, KV blocks, preemptions and tokens a second over time as CSV.
