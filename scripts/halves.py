@@ -91,9 +91,12 @@ def verdict(folder):
             measured, forecast, limit = (float(row[f"{metric}_{of}"]) for of in ("measured", "forecast", "limit"))
             errors.append(forecast / measured - 1)
             print(f"{row['id']}: measured {measured:.1f} ms, forecast {forecast:.1f} ({errors[-1]:+.1%}), limit {limit:.1f}")
-        median = statistics.median(map(abs, errors)) if errors else float("inf")
+        if not errors:
+            print(f"{what}: no point has a forecast")
+            good = False
+            continue
+        median, most = statistics.median(map(abs, errors)), max(map(abs, errors))
         good &= median <= bound
-        most = max(map(abs, errors), default=float("inf"))
         print(f"{what}: off by {median:.1%} in the median, {most:.1%} at most; at most {bound:.0%} wanted in the median")
     return good
 
