@@ -339,6 +339,55 @@ mod tests {
         }
     }
 
+    /// The chip's own kernels go before its generation's, those before the first level; factors multiply either; what is not
+    /// quantized takes the kernels of 16 bits.
+    #[test]
+    fn the_closest_kernels_stand_below_the_factors() {
+        let mut calibration = Calibration::embedded().unwrap().clone();
+        calibration.levels.truncate(1);
+        let level = |at: Selector, kernels: bool, value: f64| Level {
+            at,
+            kernels: kernels.then(|| "by hand".to_owned()),
+            rows: 1,
+            median_error: 0.0,
+            p90_error: 0.0,
+            figures: BTreeMap::from([(Figure::GemmCompute, value)]),
+        };
+        let kernels = |accelerator: Option<&str>, weights: &str| Selector {
+            architecture: accelerator.is_none().then(|| "hopper".to_owned()),
+            accelerator: accelerator.map(str::to_owned),
+            weights: Some(weights.into()),
+            ..Selector::default()
+        };
+        calibration.levels.push(level(kernels(Some("h100-sxm"), "fp8"), true, 0.6));
+        calibration.levels.push(level(kernels(None, "fp8"), true, 0.4));
+        calibration.levels.push(level(kernels(None, "bf16"), true, 0.7));
+        calibration.levels.push(level(Selector { served: Some(true), ..Selector::default() }, false, 0.5));
+        let compute = |chip: &str, weights: &str| {
+            let accelerator = crate::Catalog::embedded().unwrap().accelerator(chip).unwrap();
+            let engine = EngineSpec { served: Some(true), ..EngineSpec::default() };
+            let efficiency = calibration.efficiency(&Place { accelerator, engine: &engine, weights });
+            [efficiency.figures, efficiency.plain].map(|f| f.get(Figure::GemmCompute))
+        };
+        assert_eq!(compute("h100-sxm", "fp8"), [0.6 * 0.5, 0.7 * 0.5]);
+        assert_eq!(compute("h200-sxm", "fp8"), [0.4 * 0.5, 0.7 * 0.5]);
+        let everywhere = calibration.levels[0].figures[&Figure::GemmCompute];
+        assert_eq!(compute("a100-sxm-80gb", "fp16"), [everywhere * 0.5; 2]);
+    }
+
+    #[test]
+    fn who_knows_less_is_never_given_a_narrower_band() {
+        let calibration = Calibration::embedded().unwrap();
+        let depths = [Known::Engine, Known::Accelerator, Known::Architecture, Known::Nothing];
+        let bands = depths.map(|known| *calibration.band(known).unwrap());
+        for pair in bands.windows(2) {
+            let of = |b: &Band| [b.ttft, b.tpot, b.e2e, b.throughput];
+            for (narrow, wide) in of(&pair[0]).into_iter().zip(of(&pair[1])) {
+                assert!(wide[0] <= narrow[0] && narrow[1] <= wide[1], "{narrow:?} {wide:?}");
+            }
+        }
+    }
+
     #[test]
     fn levels_multiply_where_they_match() {
         let mut calibration = Calibration::embedded().unwrap().clone();

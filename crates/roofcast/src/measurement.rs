@@ -344,6 +344,24 @@ mod tests {
         assert_eq!(options.parallelism.tp, Some(2));
     }
 
+    /// A cache of 8 bits where TensorRT-LLM, or a vLLM server with a checkpoint of ModelOpt's, keeps one and a row does not say.
+    #[test]
+    fn caches_that_rows_do_not_name() {
+        let kv = |kind: &str, engine: &str, weights: &str, quantized: bool| {
+            let line = format!("a,{kind},m,h100-sxm,2,2,{engine},,{weights},100,,100,8,71.5,14.9,mean\n");
+            read("f.csv", &format!("{HEADER}{line}")).unwrap()[0].options(quantized).precision.kv
+        };
+        let eight = Some("fp8".to_owned());
+        assert_eq!(kv("closed_loop", "tensorrt-llm", "fp8", true), eight);
+        assert_eq!(kv("closed_loop", "vllm", "nvfp4", false), eight);
+        assert_eq!(kv("closed_loop", "vllm", "fp8", false), eight);
+        // DeepSeek's own fp8, an offline run, another engine, 16 bits.
+        assert_eq!(kv("closed_loop", "vllm", "fp8", true), None);
+        assert_eq!(kv("offline_static_batch", "vllm", "fp8", false), None);
+        assert_eq!(kv("closed_loop", "sglang", "fp8", false), None);
+        assert_eq!(kv("closed_loop", "vllm", "bf16", false), None);
+    }
+
     #[test]
     fn wrong_cells_name_line_and_column() {
         let line = "a,closed_loop,m,h100-sxm,2,2,vllm,,fp8,many,,1024,64,71.5,14.9,median\n";

@@ -102,7 +102,10 @@ fn in_parallel<'a>(rows: &'a [Measurement], catalog: &Catalog, calibration: &Cal
     std::thread::scope(|scope| {
         let parts: Vec<_> =
             rows.chunks(share).map(|rows| scope.spawn(move || points(rows, catalog, calibration))).collect();
-        parts.into_iter().flat_map(|part| part.join().unwrap_or_default()).collect()
+        parts
+            .into_iter()
+            .flat_map(|part| part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
     })
 }
 

@@ -125,7 +125,6 @@ fn a_plan_without_an_answer_ends_with_four() {
 
 #[test]
 fn every_key_of_every_schema_is_documented() {
-    let documented = std::fs::read_to_string(root().join("docs/json.md")).unwrap();
     let questions = [
         "limits --model llama-3.1-8b --hardware h100-sxm --tp 2 --count 2",
         "limits --model qwen3-30b-a3b --hardware h100-sxm",
@@ -148,18 +147,20 @@ fn every_key_of_every_schema_is_documented() {
         "calibrate examples/kernels.csv",
     ];
     for question in questions {
-        let (answer, _) = json(question);
-        let mut keys = Vec::new();
-        collect(&answer, &mut keys);
-        for key in keys {
-            let named = [format!("`{key}`"), format!("`{key}[]`")];
-            assert!(
-                named.iter().any(|n| documented.contains(n)),
-                "{question}: `{key}` is not in docs/json.md"
-            );
-        }
-        assert!(documented.contains(answer["schema"].as_str().unwrap()));
+        assert_documented(question, &json(question).0);
     }
+}
+
+/// Every key of the answer, and its schema, stands in docs/json.md.
+pub(crate) fn assert_documented(question: &str, answer: &serde_json::Value) {
+    let documented = std::fs::read_to_string(root().join("docs/json.md")).unwrap();
+    let mut keys = Vec::new();
+    collect(answer, &mut keys);
+    for key in keys {
+        let named = [format!("`{key}`"), format!("`{key}[]`")];
+        assert!(named.iter().any(|n| documented.contains(n)), "{question}: `{key}` is not in docs/json.md");
+    }
+    assert!(documented.contains(answer["schema"].as_str().unwrap()), "{question}");
 }
 
 /// Every key, but those of a model's `config`, which are Hugging Face's, and dtypes.

@@ -217,11 +217,19 @@ mod tests {
         assert!((one.memory.unwrap() - 0.9).abs() < 0.005, "{one:?}");
         assert!((one.launch_us - 4.0).abs() < 0.05 && one.median_error < 0.01, "{one:?}");
         let levels = levels(&fits, "made");
-        assert_eq!(levels.len(), 2);
-        assert_eq!(
-            levels[0].at.accelerator.as_deref().or(levels[1].at.accelerator.as_deref()),
-            Some("h100-sxm")
+        // The chip's own, and what its generation borrows: with one chip the same.
+        let of = |at: Selector| levels.iter().find(|l| l.at == at).map(|l| l.figures[&Figure::GemmCompute]);
+        let weights = Some("bf16".to_owned());
+        let own = Selector {
+            accelerator: Some("h100-sxm".into()),
+            weights: weights.clone(),
+            ..Selector::default()
+        };
+        let borrowed = Selector { architecture: Some("hopper".into()), weights, ..Selector::default() };
+        assert!(
+            (of(own).unwrap() - 0.8).abs() < 0.005 && of(borrowed).is_some_and(|b| (b - 0.8).abs() < 0.005)
         );
+        assert_eq!(levels.len(), 2);
     }
 
     /// Rows that never wait for FLOPs say nothing of the peak, and rows faster than their limit are left out.

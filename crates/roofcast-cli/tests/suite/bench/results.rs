@@ -86,7 +86,6 @@ fn the_limit_and_the_forecast_stand_beside() {
 
 #[test]
 fn every_key_is_documented() {
-    let documented = std::fs::read_to_string(crate::support::root().join("docs/json.md")).unwrap();
     let (_folder, path) = file("vllm.json", b"{\"mean_ttft_ms\": 1.0}");
     let run = format!(
         "bench --url {} --model llama-3.1-8b --requests 2 --output-len 3 {CALM} --hardware h100-sxm",
@@ -99,17 +98,7 @@ fn every_key_is_documented() {
         format!("{run} --find-rate 5..5.1 --slo-e2el 10000"),
         failing,
     ] {
-        let (answer, _) = json(&question);
-        let mut keys = Vec::new();
-        crate::output::collect(&answer, &mut keys);
-        for key in keys {
-            let named = [format!("`{key}`"), format!("`{key}[]`")];
-            assert!(
-                named.iter().any(|n| documented.contains(n)),
-                "{question}: `{key}` is not in docs/json.md"
-            );
-        }
-        assert!(documented.contains(answer["schema"].as_str().unwrap()));
+        crate::output::assert_documented(&question, &json(&question).0);
     }
 }
 
