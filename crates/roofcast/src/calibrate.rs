@@ -401,6 +401,8 @@ fn scale(at: &Selector, figure: Figure) -> f64 {
     }
     match figure {
         Figure::Request | Figure::RequestSteps => 0.8,
+        Figure::FewRows | Figure::SmallRows => 0.7,
+        Figure::GemmExposed | Figure::ExpertExposed | Figure::AttentionExposed => 0.5,
         _ if own => 0.7,
         _ if figure.is_share() => 0.15,
         _ => 0.2,
@@ -411,7 +413,9 @@ fn scale(at: &Selector, figure: Figure) -> f64 {
 fn matters(deployment: &Deployment, row: &Measurement, figure: Figure) -> bool {
     let p = deployment.parallelism;
     match figure {
-        Figure::ExpertMemory | Figure::ExpertCompute | Figure::ExpertLayer => deployment.model.is_moe(),
+        Figure::ExpertMemory | Figure::ExpertCompute | Figure::ExpertExposed | Figure::ExpertLayer => {
+            deployment.model.is_moe()
+        }
         Figure::AllReduce => p.tp > 1,
         Figure::Link => p.count() > 1,
         Figure::Request | Figure::RequestSteps => row.kind.served(),

@@ -1,7 +1,7 @@
 //! What machines and engines reach of their limits, operator by operator, and what they add to them.
 //!
-//! Knows: the time of an operator is `max(FLOPs/(e_c peak), bytes/(e_m BW)) + t0` in each layer; a step adds what its
-//! host, its sequences, its tokens and its messages cost. Knows nothing about which figures hold where: that is
+//! Knows: the time of an operator is `max(c, m) + x min(c, m) + t0` in each layer, with `c = FLOPs/(e_c peak)`, `m = bytes/(e_m BW)` and the
+//! share x of the shorter that the longer does not hide; a step adds what its host, its sequences, its tokens and its messages cost. Knows nothing about which figures hold where: that is
 //! [`crate::calibration`]'s.
 
 use crate::calibration::Band;
@@ -31,6 +31,12 @@ pub enum Figure {
     AttentionCompute,
     /// Share of the link's bandwidth in collectives.
     Link,
+    /// Share of the shorter of computing and moving that the longer does not hide, in matrix products.
+    GemmExposed,
+    /// The same in routed experts.
+    ExpertExposed,
+    /// The same in attention.
+    AttentionExposed,
     /// Of a layer: launches, norms and what else is there once.
     Layer,
     /// Of a layer's routing, on top.
@@ -51,11 +57,15 @@ pub enum Figure {
     RequestSteps,
     /// How often a token's hidden state crosses the bus in a layer; a count.
     Activation,
+    /// Rows of a large product that a row beyond the first costs in a product of few, itself among them; a count, at least 1. See [`FewRows`].
+    FewRows,
+    /// Rows' worth that few rows cost beyond their number at most; a count.
+    SmallRows,
 }
 
 impl Figure {
     /// All, in order.
-    pub const ALL: [Figure; 17] = [
+    pub const ALL: [Figure; 22] = [
         Figure::GemmMemory,
         Figure::GemmCompute,
         Figure::ExpertMemory,
@@ -63,6 +73,9 @@ impl Figure {
         Figure::KvMemory,
         Figure::AttentionCompute,
         Figure::Link,
+        Figure::GemmExposed,
+        Figure::ExpertExposed,
+        Figure::AttentionExposed,
         Figure::Layer,
         Figure::ExpertLayer,
         Figure::MixerLayer,
@@ -73,11 +86,13 @@ impl Figure {
         Figure::Request,
         Figure::RequestSteps,
         Figure::Activation,
+        Figure::FewRows,
+        Figure::SmallRows,
     ];
 
     /// Whether it is a share of a rate, at most 1.
     pub fn is_share(self) -> bool {
-        self <= Figure::Link
+        self <= Figure::AttentionExposed
     }
 
     /// As in TOML.
@@ -121,6 +136,26 @@ pub struct Efficiency {
     pub band: Option<Band>,
 }
 
+/// What products of few rows cost more than their share of large ones: tiles that they do not fill, kernels that trade
+/// arithmetic for streaming weights.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FewRows {
+    /// Rows of a large product that each row beyond the first costs on top of itself.
+    pub each: f64,
+    /// Rows' worth that this comes to at most.
+    pub most: f64,
+}
+
+impl FewRows {
+    /// Every row costs the same.
+    pub const NONE: FewRows = FewRows { each: 0.0, most: 0.0 };
+
+    /// How many rows of a large product take as long to compute as `rows` alone. A single row has a kernel of its own.
+    pub fn worth(self, rows: f64) -> f64 {
+        rows + (self.each * (rows - 1.0)).clamp(0.0, self.most)
+    }
+}
+
 /// What one operator reaches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reach {
@@ -128,8 +163,18 @@ pub struct Reach {
     pub compute: f64,
     /// Share of the bandwidth.
     pub memory: f64,
+    /// Share of the shorter of computing and moving that the longer does not hide.
+    pub exposed: f64,
+    /// What it computes more where rows are few.
+    pub few: FewRows,
     /// Beside it, in each layer.
     pub call: Picoseconds,
+}
+
+impl Reach {
+    /// The limit itself.
+    pub const LIMIT: Reach =
+        Reach { compute: 1.0, memory: 1.0, exposed: 0.0, few: FewRows::NONE, call: Picoseconds::ZERO };
 }
 
 /// A forecast with its band.
@@ -161,22 +206,30 @@ impl Efficiency {
         // Heads, routers and embeddings are seldom quantized.
         let plain = ["lm_head", "router", "embedding", "norms"].contains(&work.name);
         let figures = if plain { &self.plain } else { &self.figures };
-        let of = |compute, memory, call| Reach {
-            compute: figures.get(compute),
-            memory: figures.get(memory),
-            call,
-        };
         let layer = figures.time(F::Layer);
-        match work.family {
-            Family::Moe => of(F::ExpertCompute, F::ExpertMemory, figures.time(F::ExpertLayer)),
-            Family::Attention if work.name == "linear_attention" => {
-                of(F::AttentionCompute, F::KvMemory, layer + figures.time(F::MixerLayer))
+        let ([compute, memory, exposed], call) = match work.family {
+            Family::Moe => ([F::ExpertCompute, F::ExpertMemory, F::ExpertExposed], figures.time(F::ExpertLayer)),
+            Family::Attention | Family::Indexer => {
+                let call = match work.name {
+                    "linear_attention" => layer + figures.time(F::MixerLayer),
+                    _ if work.family == Family::Indexer => Picoseconds::ZERO,
+                    _ => layer,
+                };
+                ([F::AttentionCompute, F::KvMemory, F::AttentionExposed], call)
             }
-            Family::Attention => of(F::AttentionCompute, F::KvMemory, layer),
-            Family::Indexer => of(F::AttentionCompute, F::KvMemory, Picoseconds::ZERO),
-            _ if work.name == "kv_b_proj" => of(F::GemmCompute, F::GemmMemory, figures.time(F::MixerLayer)),
-            _ => of(F::GemmCompute, F::GemmMemory, Picoseconds::ZERO),
-        }
+            _ => {
+                let latent = if work.name == "kv_b_proj" { figures.time(F::MixerLayer) } else { Picoseconds::ZERO };
+                ([F::GemmCompute, F::GemmMemory, F::GemmExposed], latent)
+            }
+        };
+        let few = match work.family {
+            Family::Gemm => {
+                FewRows { each: (figures.get(F::FewRows) - 1.0).max(0.0), most: figures.get(F::SmallRows) }
+            }
+            _ => FewRows::NONE,
+        };
+        let [compute, memory, exposed] = [compute, memory, exposed].map(|f| figures.get(f));
+        Reach { compute, memory, exposed, few, call }
     }
 
     /// What steps cost beside their operators: `all_reduces` messages a step over links of `latency` seconds, `width` bytes of hidden state a token in
@@ -195,10 +248,13 @@ impl Efficiency {
     /// The time of `work` in all its layers.
     pub fn time(&self, work: &Work, bandwidth: ByteRate) -> Picoseconds {
         let reach = self.reach(work);
-        let computing = Picoseconds::computing(work.flops, FlopRate(work.rate.0 * reach.compute));
+        let rows = (work.rows as f64).max(1.0);
+        let rate = work.rate.0 * reach.compute * rows / reach.few.worth(rows);
+        let computing = Picoseconds::computing(work.flops, FlopRate(rate));
         let moving =
             Picoseconds::moving(work.weight_bytes + work.kv_bytes, ByteRate(bandwidth.0 * reach.memory));
-        (computing.max(moving) + reach.call) * work.layers
+        let exposed = Picoseconds::from_seconds(computing.min(moving).seconds() * reach.exposed);
+        (computing.max(moving) + exposed + reach.call) * work.layers
     }
 
     /// The time on the links.

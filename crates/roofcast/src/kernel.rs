@@ -49,14 +49,16 @@ impl Part {
         }
     }
 
-    /// The figure of its FLOPs, and the one of its bytes.
-    pub fn figures(self) -> [Option<Figure>; 2] {
+    /// The figure of its FLOPs, the one of its bytes, and the one of what neither hides of the other.
+    pub fn figures(self) -> [Option<Figure>; 3] {
         match self {
-            Part::Gemm => [Some(Figure::GemmCompute), Some(Figure::GemmMemory)],
-            Part::Experts => [Some(Figure::ExpertCompute), Some(Figure::ExpertMemory)],
-            Part::Prefill => [Some(Figure::AttentionCompute), None],
-            Part::Decode => [None, Some(Figure::KvMemory)],
-            Part::AllReduce => [None, Some(Figure::Link)],
+            Part::Gemm => [Some(Figure::GemmCompute), Some(Figure::GemmMemory), Some(Figure::GemmExposed)],
+            Part::Experts => {
+                [Some(Figure::ExpertCompute), Some(Figure::ExpertMemory), Some(Figure::ExpertExposed)]
+            }
+            Part::Prefill => [Some(Figure::AttentionCompute), None, Some(Figure::AttentionExposed)],
+            Part::Decode => [None, Some(Figure::KvMemory), None],
+            Part::AllReduce => [None, Some(Figure::Link), None],
         }
     }
 }

@@ -98,6 +98,8 @@ pub struct Work {
     pub dtype: Dtype,
     /// Its peak.
     pub rate: FlopRate,
+    /// Rows of a product with weights.
+    pub rows: u64,
     /// How many layers do the same.
     pub layers: u64,
 }
@@ -190,7 +192,7 @@ impl Pass<'_> {
     fn work(&self, name: &'static str, family: Family, flops: Flops, weight_bytes: Bytes) -> Work {
         let dtype = self.deployment.base;
         let rate = self.base_rate();
-        Work { name, family, flops, weight_bytes, kv_bytes: Bytes::ZERO, dtype, rate, layers: 1 }
+        Work { name, family, flops, weight_bytes, kv_bytes: Bytes::ZERO, dtype, rate, rows: 0, layers: 1 }
     }
 
     fn base_rate(&self) -> FlopRate {
@@ -206,6 +208,7 @@ impl Pass<'_> {
         Work {
             dtype: gemm.dtype,
             rate: gemm.rate,
+            rows,
             ..self.work(gemm.operator, family, flops, gemm.weight_bytes)
         }
     }

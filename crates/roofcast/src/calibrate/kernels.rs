@@ -1,6 +1,7 @@
-//! Fits shares of peak and bandwidth to kernel times: t = max(compute/e_c, memory/e_m) + t0, by part, chip and format.
+//! Fits shares of peak and bandwidth to kernel times: t = max(c, m) + x min(c, m) + t0 with c = compute/e_c and m = memory/e_m, by part, chip
+//! and format.
 //!
-//! Knows: how to fit three parameters robustly on one half of the rows and judge them on the other, and when the rows cannot
+//! Knows: how to fit four parameters robustly on one half of the rows and judge them on the other, and when the rows cannot
 //! tell a share. Knows nothing about steps of engines.
 
 use crate::accelerator::Topology;
@@ -35,6 +36,8 @@ pub struct Fitted {
     pub compute: Option<f64>,
     /// Share of the bandwidth, where the rows tell it.
     pub memory: Option<f64>,
+    /// Share of the shorter of both times that the longer does not hide, where the rows tell it.
+    pub exposed: Option<f64>,
     /// Beside both, microseconds.
     pub launch_us: f64,
     /// Median error on the half that was not fitted; a share.
@@ -55,8 +58,12 @@ struct Place {
     latency: f64,
 }
 
-/// Shares and launch, in logarithms.
-type Parameters = [f64; 3];
+/// Shares of peak and bandwidth, what is exposed, and the launch, in logarithms.
+type Parameters = [f64; 4];
+/// Share of the bandwidth at which the search starts.
+const READING: f64 = 0.85;
+/// An exposed share this small is none.
+const LEAST_EXPOSED: f64 = 0.01;
 
 /// Fits every part of every chip, format and backend.
 pub fn fit(kernels: &[Kernel]) -> Vec<Fitted> {
@@ -78,12 +85,14 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
     if fitted.len() < ENOUGH {
         return None;
     }
-    let x = search(&fitted);
+    let x = search(&fitted, first.part);
     let errors = |x: &Parameters| {
         Statistics::of(&mut judged.iter().map(|k| (time(k, x) / k.measured - 1.0).abs()).collect::<Vec<_>>())
     };
     let bound = |by: &dyn Fn(&Kernel) -> f64| fitted.iter().filter(|k| by(k) >= time(k, &x) / 2.0).count();
     let told = |share: f64, by: &dyn Fn(&Kernel) -> f64| Some(share.exp()).filter(|_| bound(by) >= ENOUGH);
+    // Where the shorter is less than a tenth, how much of it shows is not told.
+    let both = bound(&|k| 10.0 * (k.compute / x[0].exp()).min(k.memory / x[1].exp()));
     let unseen = errors(&x);
     Some(Fitted {
         accelerator: first.accelerator.clone(),
@@ -94,34 +103,40 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
         faster: all.len() - rows.len(),
         compute: told(x[0], &|k| k.compute / x[0].exp()),
         memory: told(x[1], &|k| k.memory / x[1].exp()),
-        launch_us: x[2].exp() * 1e6,
+        exposed: Some(x[2].exp()).filter(|_| both >= ENOUGH),
+        launch_us: x[3].exp() * 1e6,
         median_error: unseen.median,
         p90_error: unseen.p90,
-        limit_median_error: errors(&[0.0, 0.0, f64::NEG_INFINITY]).median,
+        limit_median_error: errors(&[0.0, 0.0, f64::NEG_INFINITY, f64::NEG_INFINITY]).median,
         at: Place { architecture: first.architecture.clone(), link: first.link, latency: first.latency },
     })
 }
 
 fn time(kernel: &Kernel, x: &Parameters) -> f64 {
-    (kernel.compute / x[0].exp()).max(kernel.memory / x[1].exp()) + x[2].exp()
+    let (computing, moving) = (kernel.compute / x[0].exp(), kernel.memory / x[1].exp());
+    computing.max(moving) + x[2].exp() * computing.min(moving) + x[3].exp()
 }
 
-/// The parameters of least mean logarithmic error: a pattern search along the 26 directions of a cube's faces, edges and
-/// corners, by steps that halve. Launches move four times as far: the others' errors pass for them.
-fn search(rows: &[&Kernel]) -> Parameters {
+/// The parameters of least mean logarithmic error: a pattern search along the 80 directions of a cube's faces, edges and
+/// corners in four dimensions, by steps that halve. Launches and what is exposed move four times as far: the others' errors
+/// pass for them.
+fn search(rows: &[&Kernel], part: Part) -> Parameters {
     let cost = |x: &Parameters| rows.iter().map(|k| (time(k, x) / k.measured).ln().abs()).sum::<f64>();
-    let mut x = [0.7_f64.ln(), 0.8_f64.ln(), 5e-6_f64.ln()];
+    // Prompts' attention reads its cache as decodes do, and tells nothing else of the bandwidth.
+    let reading = if part == Part::Prefill { Some(READING.ln()) } else { None };
+    let mut x = [0.7_f64.ln(), READING.ln(), 0.2_f64.ln(), 5e-6_f64.ln()];
     let mut best = cost(&x);
     let mut step = STEPS[0];
     while step > STEPS[1] {
         let mut moved = false;
-        for direction in 0..27 {
+        for direction in 0..81 {
             let way = |parameter: u32| step * f64::from(direction / 3_i32.pow(parameter) % 3 - 1);
             // Shares are at most 1; a launch is between 10 ns and 10 ms.
             let next = [
                 (x[0] + way(0)).min(0.0),
-                (x[1] + way(1)).min(0.0),
-                (x[2] + 4.0 * way(2)).clamp(1e-8_f64.ln(), 1e-2_f64.ln()),
+                reading.unwrap_or((x[1] + way(1)).min(0.0)),
+                (x[2] + 4.0 * way(2)).clamp(LEAST_EXPOSED.ln(), 0.0),
+                (x[3] + 4.0 * way(3)).clamp(1e-8_f64.ln(), 1e-2_f64.ln()),
             ];
             let worth = cost(&next);
             if worth < best {
@@ -168,7 +183,7 @@ pub fn levels(fits: &[Fitted], source: &str) -> Vec<Level> {
 fn figures(fits: &[&Fitted]) -> BTreeMap<Figure, f64> {
     let mut told: BTreeMap<Figure, Vec<f64>> = BTreeMap::new();
     for fit in fits {
-        for (figure, value) in fit.part.figures().into_iter().zip([fit.compute, fit.memory]) {
+        for (figure, value) in fit.part.figures().into_iter().zip([fit.compute, fit.memory, fit.exposed]) {
             if let (Some(figure), Some(value)) = (figure, value) {
                 told.entry(figure).or_default().push(value.ln());
             }

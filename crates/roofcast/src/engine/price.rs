@@ -10,16 +10,23 @@
 //! wait for it, as do stages without a microbatch where there are too few sequences. With equal stages and microbatches
 //! that is exact; one prompt's pieces in several microbatches at once are not modelled.
 
+mod ladder;
+mod op;
+mod probe;
+mod shares;
+
 use super::clock::{TICKS_PER_PS, Ticks};
 use crate::cost::hidden_bytes;
 use crate::deployment::Deployment;
-use crate::efficiency::{Efficiency, Figure, Reach};
-use crate::model::mixer::Attention;
-use crate::model::{Experts, Mixer};
+use crate::efficiency::Figure;
+use crate::operator::Batch;
 use crate::operator::collective::{communication, slowest};
-use crate::operator::{Batch, Family, Sequences, Work, work};
 use crate::spec::CostKind;
 use crate::units::Picoseconds;
+use ladder::Ladder;
+use op::{Closed, Kind, Op};
+use probe::Probe;
+pub use shares::Shares;
 use std::borrow::Cow;
 
 /// A piece of a prompt in a step, or a token and drafts that follow it.
@@ -31,79 +38,6 @@ pub struct Chunk {
     pub context: u32,
     /// Rows of it that are sampled: one where it ends what the sequence has to compute first, all where it verifies drafts.
     pub sampled: u32,
-}
-
-/// What binds: index into sums of time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Shares<T> {
-    /// Bound by memory.
-    pub memory: T,
-    /// Bound by arithmetic.
-    pub compute: T,
-    /// On the links.
-    pub communication: T,
-    /// Host and launch overheads.
-    pub host: T,
-}
-
-impl Shares<f64> {
-    fn whole(self) -> Shares<u64> {
-        // To the nearest tick; times are not negative.
-        let whole = |s: f64| (s + 0.5) as u64;
-        Shares {
-            memory: whole(self.memory),
-            compute: whole(self.compute),
-            communication: whole(self.communication),
-            host: whole(self.host),
-        }
-    }
-}
-
-impl Shares<u128> {
-    /// Adds a step's.
-    pub fn add(&mut self, step: Shares<u64>) {
-        self.memory += u128::from(step.memory);
-        self.compute += u128::from(step.compute);
-        self.communication += u128::from(step.communication);
-        self.host += u128::from(step.host);
-    }
-}
-
-impl Shares<u64> {
-    /// Both one after the other.
-    pub fn plus(self, other: Shares<u64>) -> Shares<u64> {
-        Shares {
-            memory: self.memory + other.memory,
-            compute: self.compute + other.compute,
-            communication: self.communication + other.communication,
-            host: self.host + other.host,
-        }
-    }
-
-    /// So many times as long.
-    pub fn scaled(self, factor: f64) -> Shares<u64> {
-        let scaled = |share: u64| share as f64 * factor;
-        let Shares { memory, compute, communication, host } = self;
-        let scaled = [memory, compute, communication, host].map(scaled);
-        let [memory, compute, communication, host] = scaled;
-        Shares { memory, compute, communication, host }.whole()
-    }
-
-    /// All of it.
-    pub fn total(&self) -> u64 {
-        self.memory + self.compute + self.communication + self.host
-    }
-
-    /// The name of the largest.
-    pub fn largest(&self) -> &'static str {
-        let named = [
-            (self.memory, "memory"),
-            (self.compute, "compute"),
-            (self.communication, "communication"),
-            (self.host, "host"),
-        ];
-        named.iter().max_by_key(|(share, _)| share).map_or("", |(_, name)| name)
-    }
 }
 
 /// The price of a step of `n` decodes: `fixed + Σ slope[r] · seen[r]`.
@@ -142,88 +76,6 @@ pub struct Price {
     token: f64,
     /// Prices of decodes alone by their number, as they are met.
     decodes: Vec<Option<Box<Decode>>>,
-}
-
-#[derive(Debug, Clone)]
-struct Op {
-    layers: f64,
-    /// Ticks per FLOP and per byte.
-    compute: f64,
-    memory: f64,
-    /// Ticks of each layer's call.
-    call: f64,
-    /// Bytes whatever the batch.
-    bytes: f64,
-    kind: Kind,
-}
-
-/// Operators of so many FLOPs and bytes a row, together: the sum of max(compute · rows, fixed + moving · rows) over all
-/// of them is linear between the rows at which one turns from memory to arithmetic.
-#[derive(Debug, Clone, Default)]
-struct Ladder {
-    /// Rows from which on the next rung holds, ascending.
-    turns: Vec<f64>,
-    /// One more than turns: what the operators bound by arithmetic take a row, and those bound by memory fixed and a row.
-    rungs: Vec<[f64; 3]>,
-}
-
-impl Ladder {
-    fn new(ops: &[Op]) -> Ladder {
-        let rates = |op: &Op| match op.kind {
-            Kind::Rows { flops, bytes, sampled: false } => Some([
-                op.layers * flops * op.compute,
-                op.layers * op.bytes * op.memory,
-                op.layers * bytes * op.memory,
-            ]),
-            _ => None,
-        };
-        let mut all: Vec<(f64, [f64; 3])> = ops
-            .iter()
-            .filter_map(rates)
-            .map(|[compute, fixed, moving]| {
-                let turn = if compute > moving { fixed / (compute - moving) } else { f64::INFINITY };
-                (turn, [compute, fixed, moving])
-            })
-            .collect();
-        all.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut ladder = Ladder::default();
-        for turned in 0..=all.len() {
-            let mut rung = [0.0; 3];
-            all[..turned].iter().for_each(|(_, [compute, ..])| rung[0] += compute);
-            all[turned..].iter().for_each(|(_, [_, fixed, moving])| {
-                rung[1] += fixed;
-                rung[2] += moving;
-            });
-            ladder.rungs.push(rung);
-            ladder.turns.extend(all.get(turned).map(|(turn, _)| *turn));
-        }
-        ladder
-    }
-
-    fn add(&self, rows: f64, shares: &mut Shares<f64>) {
-        let turned = self.turns.iter().take_while(|turn| rows > **turn).count();
-        let [compute, fixed, moving] = self.rungs[turned];
-        shares.compute += compute * rows;
-        shares.memory += fixed + moving * rows;
-    }
-}
-
-#[derive(Debug, Clone)]
-enum Kind {
-    /// FLOPs and bytes a row; lm_head's rows are the sampled ones.
-    Rows { flops: f64, bytes: f64, sampled: bool },
-    /// FLOPs per token of the replica; bytes of all the experts here, of which the distinct ones are read.
-    Experts { flops: f64, bytes: f64, experts: Box<Experts> },
-    /// FLOPs and bytes of a decode: so much, and so much per token seen within each reach.
-    Attend { fixed: [f64; 2], terms: Vec<[f64; 2]>, closed: Option<Box<Closed>>, index: usize },
-}
-
-/// Attention whose pairs and tokens seen have closed forms.
-#[derive(Debug, Clone)]
-struct Closed {
-    attention: Attention,
-    flops_per_pair: f64,
-    bytes_per_token: f64,
 }
 
 impl Price {
@@ -299,7 +151,7 @@ impl Price {
             self.add(op, one, &[], &mut shares, None);
             if let Kind::Attend { terms, .. } = &op.kind {
                 for (slope, [flops, bytes]) in slope.iter_mut().zip(terms) {
-                    *slope += op.layers * (flops * op.compute).max(bytes * op.memory) * share;
+                    *slope += op.layers * op.time(*flops, *bytes).iter().sum::<f64>() * share;
                 }
             }
         }
@@ -376,7 +228,10 @@ impl Price {
         let (new, sampled) = load.map_or((0, 0), |l| (l.new, l.sampled));
         let rank = |rows: u64| self.rows(rows) as f64;
         let (flops, bytes) = match &op.kind {
-            Kind::Rows { flops, bytes, .. } => (flops * rank(n + sampled), bytes * rank(n + sampled)),
+            Kind::Rows { flops, bytes, .. } => {
+                let rows = rank(n + sampled);
+                (flops * op.few.worth(rows), bytes * rows)
+            }
             Kind::Experts { flops, bytes, experts } => {
                 let touched = experts.distinct(n + new) / experts.count as f64;
                 (flops * (n + new) as f64, bytes * touched)
@@ -393,12 +248,9 @@ impl Price {
                 (sum[0], sum[1])
             }
         };
-        let (computing, moving) = (flops * op.compute, (bytes + op.bytes) * op.memory);
-        if computing > moving {
-            shares.compute += op.layers * computing;
-        } else {
-            shares.memory += op.layers * moving;
-        }
+        let [compute, memory] = op.time(flops, bytes + op.bytes);
+        shares.compute += op.layers * compute;
+        shares.memory += op.layers * memory;
     }
 
     fn add_overheads(&self, sequences: u64, tokens: u64, shares: &mut Shares<f64>) {
@@ -453,136 +305,6 @@ impl Load<'_> {
             sum[0] += closed.flops_per_pair * closed.attention.pairs(new, context) as f64;
             sum[1] += closed.bytes_per_token * closed.attention.seen(new, context) as f64;
         }
-    }
-}
-
-/// Reads coefficients off the cost model.
-struct Probe<'a> {
-    deployment: &'a Deployment,
-}
-
-impl Probe<'_> {
-    /// The work of `rows` decodes on each rank, each with `context`.
-    fn decode(&self, rows: u64, context: u64) -> Vec<Work> {
-        let p = self.deployment.parallelism;
-        work(self.deployment, &Batch::decode(rows * p.replicas * p.attention_dp, context))
-    }
-
-    /// FLOPs and KV bytes of every operator for `chunks`, on the rank that has them.
-    fn chunks(&self, chunks: &[Chunk]) -> Vec<[f64; 2]> {
-        let group = |c: &Chunk| Sequences { count: 1, new: u64::from(c.new), context: u64::from(c.context) };
-        let batch = Batch { groups: chunks.iter().map(group).collect() };
-        work(self.deployment, &batch).iter().map(|w| [w.flops.as_f64(), w.kv_bytes.as_f64()]).collect()
-    }
-
-    fn reaches(&self) -> Vec<u64> {
-        let mixers = self.deployment.stages.iter().flat_map(|s| s.blocks.iter().map(|(b, _)| &b.mixer));
-        let mut reaches: Vec<u64> = mixers
-            .filter_map(|m| match m {
-                Mixer::Attention(a) | Mixer::Both(a, _) => a.chunk.or(a.reach()),
-                Mixer::Latent(l) => l.reach(),
-                Mixer::Compressed(c) => Some(c.window),
-                _ => None,
-            })
-            .collect();
-        reaches.push(u64::MAX);
-        reaches.sort_unstable();
-        reaches.dedup();
-        reaches
-    }
-
-    /// Flattens the operator at `index`.
-    fn op(&self, index: usize, work: &Work, reaches: &[u64], efficiency: Option<&Efficiency>) -> Op {
-        let routed = work.family == Family::Moe;
-        let limit = Reach { compute: 1.0, memory: 1.0, call: Picoseconds::ZERO };
-        let reach = efficiency.map_or(limit, |e| e.reach(work));
-        let attends = matches!(work.family, Family::Attention | Family::Indexer) || work.name == "kv_b_proj";
-        let (kind, bytes) = if attends {
-            (self.attend(index, reaches), work.weight_bytes.as_f64())
-        } else if routed {
-            self.experts(index)
-        } else {
-            self.rows(index)
-        };
-        Op {
-            layers: work.layers as f64,
-            compute: 1e12 * TICKS_PER_PS / (work.rate.0 * reach.compute),
-            memory: 1e12 * TICKS_PER_PS / (self.deployment.bandwidth().0 * reach.memory),
-            call: reach.call.0 as f64 * TICKS_PER_PS,
-            bytes,
-            kind,
-        }
-    }
-
-    /// An operator of so many FLOPs and bytes a row, and of so many bytes besides.
-    fn rows(&self, index: usize) -> (Kind, f64) {
-        let [one, two] = [1, 2].map(|rows| self.decode(rows, 1)[index]);
-        let bytes = two.weight_bytes.as_f64() - one.weight_bytes.as_f64();
-        let flops = two.flops.as_f64() - one.flops.as_f64();
-        let kind = Kind::Rows { flops, bytes, sampled: one.name == "lm_head" };
-        (kind, one.weight_bytes.as_f64() - bytes)
-    }
-
-    /// Routed experts: the distinct ones that the replica's tokens touch are read.
-    fn experts(&self, index: usize) -> (Kind, f64) {
-        let blocks = self.deployment.stages.iter().flat_map(|s| &s.blocks);
-        let shards: Vec<_> = blocks.filter_map(|(b, _)| b.experts.as_ref()).collect();
-        let nth = self.decode(1, 1)[..index].iter().filter(|w| w.family == Family::Moe).count();
-        let Some(shard) = shards.get(nth) else { return self.rows(index) };
-        let tokens = 1 << 12;
-        let ranks = self.deployment.parallelism.attention_dp;
-        let flops = self.decode(tokens, 1)[index].flops.as_f64() / (tokens * ranks) as f64;
-        let bytes = shard.bytes.as_f64() * shard.local as f64;
-        (Kind::Experts { flops, bytes, experts: Box::new(shard.experts.clone()) }, 0.0)
-    }
-
-    /// What a decode computes and reads, as a sum over reaches r of `term[r] · min(context, r)`: a term is by how much
-    /// the slope drops at its reach.
-    fn attend(&self, index: usize, reaches: &[u64]) -> Kind {
-        let at = |context: u64| {
-            let w = &self.decode(1, context)[index];
-            [w.flops.as_f64(), w.kv_bytes.as_f64()]
-        };
-        let slope = |from: u64, to: u64| {
-            let (low, high) = (at(from), at(to));
-            [0, 1].map(|i| (high[i] - low[i]) / (to - from).max(1) as f64)
-        };
-        let mut from = 1;
-        let mut slopes: Vec<[f64; 2]> = Vec::new();
-        for &reach in reaches {
-            // Beyond the last reach the slope is taken over a long stretch, where steps of compression even out.
-            let (low, high) =
-                if reach == u64::MAX { (from.max(1 << 16), from.max(1 << 16) * 2) } else { (from, reach) };
-            slopes.push(slope(low, high));
-            from = reach;
-        }
-        let next = |k: usize| slopes.get(k + 1).copied().unwrap_or_default();
-        let terms = (0..slopes.len()).map(|k| [0, 1].map(|i| slopes[k][i] - next(k)[i])).collect();
-        let (first, start) = (slopes.first().copied().unwrap_or_default(), at(1));
-        let fixed = [0, 1].map(|i| start[i] - first[i]);
-        Kind::Attend { fixed, terms, closed: self.closed(index).map(Box::new), index }
-    }
-
-    /// The closed form of plain attention.
-    fn closed(&self, index: usize) -> Option<Closed> {
-        let shape = self.decode(1, 1);
-        if shape[index].name != "attention" {
-            return None;
-        }
-        let nth = shape[..index].iter().filter(|w| w.name == "attention").count();
-        let attends = |m: &&Mixer| {
-            matches!(m, Mixer::Attention(_) | Mixer::Both(..) | Mixer::Latent(_) | Mixer::Compressed(_))
-        };
-        let mixers = self.deployment.stages.iter().flat_map(|s| s.blocks.iter().map(|(b, _)| &b.mixer));
-        let (Mixer::Attention(a) | Mixer::Both(a, _)) = mixers.filter(attends).nth(nth)? else { return None };
-        // Over a whole block, for what finds it.
-        let block = self.deployment.engine.block_size;
-        let bytes = self.decode(1, block)[index].kv_bytes.as_f64();
-        Some(Closed {
-            attention: a.clone(),
-            flops_per_pair: shape[index].flops.as_f64(),
-            bytes_per_token: bytes / a.seen(1, block) as f64,
-        })
     }
 }
 

@@ -1,0 +1,76 @@
+//! What parts of a time are bound by.
+//!
+//! Knows how to add, scale and name them. Knows nothing about where they come from.
+
+/// What binds: index into sums of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Shares<T> {
+    /// Bound by memory.
+    pub memory: T,
+    /// Bound by arithmetic.
+    pub compute: T,
+    /// On the links.
+    pub communication: T,
+    /// Host and launch overheads.
+    pub host: T,
+}
+
+impl Shares<f64> {
+    pub(super) fn whole(self) -> Shares<u64> {
+        // To the nearest tick; times are not negative.
+        let whole = |s: f64| (s + 0.5) as u64;
+        Shares {
+            memory: whole(self.memory),
+            compute: whole(self.compute),
+            communication: whole(self.communication),
+            host: whole(self.host),
+        }
+    }
+}
+
+impl Shares<u128> {
+    /// Adds a step's.
+    pub fn add(&mut self, step: Shares<u64>) {
+        self.memory += u128::from(step.memory);
+        self.compute += u128::from(step.compute);
+        self.communication += u128::from(step.communication);
+        self.host += u128::from(step.host);
+    }
+}
+
+impl Shares<u64> {
+    /// Both one after the other.
+    pub fn plus(self, other: Shares<u64>) -> Shares<u64> {
+        Shares {
+            memory: self.memory + other.memory,
+            compute: self.compute + other.compute,
+            communication: self.communication + other.communication,
+            host: self.host + other.host,
+        }
+    }
+
+    /// So many times as long.
+    pub fn scaled(self, factor: f64) -> Shares<u64> {
+        let scaled = |share: u64| share as f64 * factor;
+        let Shares { memory, compute, communication, host } = self;
+        let scaled = [memory, compute, communication, host].map(scaled);
+        let [memory, compute, communication, host] = scaled;
+        Shares { memory, compute, communication, host }.whole()
+    }
+
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.memory + self.compute + self.communication + self.host
+    }
+
+    /// The name of the largest.
+    pub fn largest(&self) -> &'static str {
+        let named = [
+            (self.memory, "memory"),
+            (self.compute, "compute"),
+            (self.communication, "communication"),
+            (self.host, "host"),
+        ];
+        named.iter().max_by_key(|(share, _)| share).map_or("", |(_, name)| name)
+    }
+}
