@@ -176,13 +176,13 @@ impl<'a> Fit<'a> {
     fn weigh(&mut self) {
         let mut sizes = vec![0.0_f64; self.groups.len()];
         self.rows.iter().for_each(|r| sizes[r.group] += 1.0);
-        self.rows.iter_mut().for_each(|r| r.weight = TRUST / sizes[r.group].sqrt());
+        self.rows.iter_mut().for_each(|r| r.weight = env("TRUST", TRUST) / sizes[r.group].sqrt());
     }
 
     /// Gauss–Newton with halved steps.
     fn descend(&mut self) {
         self.residuals = self.evaluate(&self.x, true);
-        for _ in 0..ROUNDS {
+        for _ in 0..env("ROUNDS", 4.0) as usize {
             let target = self.problem(&self.residuals, None).solve(&self.x);
             let before = self.problem(&self.residuals, None).cost(&self.x);
             let mut step = 1.0;
@@ -400,12 +400,12 @@ fn scale(at: &Selector, figure: Figure) -> f64 {
         return FIRST_SCALE;
     }
     match figure {
-        Figure::Request | Figure::RequestSteps => 0.8,
+        Figure::Request | Figure::RequestSteps => env("REQ", 0.8),
         Figure::FewRows | Figure::SmallRows => 0.7,
         Figure::GemmExposed | Figure::ExpertExposed | Figure::AttentionExposed => 0.5,
-        _ if own => 0.7,
-        _ if figure.is_share() => 0.15,
-        _ => 0.2,
+        _ if own => env("OWN", 0.7),
+        _ if figure.is_share() => env("SH", 0.15),
+        _ => env("OT", 0.2),
     }
 }
 
@@ -497,3 +497,5 @@ fn in_parallel<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec
     all.sort_by_key(|(index, _)| *index);
     all.into_iter().map(|(_, result)| result).collect()
 }
+
+fn env(n: &str, d: f64) -> f64 { std::env::var(n).ok().and_then(|v| v.parse().ok()).unwrap_or(d) }

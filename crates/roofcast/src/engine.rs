@@ -11,6 +11,7 @@ pub mod clock;
 pub mod config;
 pub mod decodes;
 pub mod distribution;
+pub mod gate;
 mod identity;
 pub mod price;
 pub mod queue;
@@ -200,7 +201,7 @@ impl<D: Decodes> Engine<D> {
         let first = price.fixed + dot(state.decodes.seen());
         let growth = dot(state.decodes.growth());
         let attending = first - price.fixed;
-        let steady = state.decodes.steady().min(self.policy.patience(state));
+        let steady = state.decodes.steady().min(self.policy.patience(state)).min(state.gate_patience());
         let left = if horizon == Ticks::NEVER { horizon } else { horizon - state.clock };
         let used = state.used();
         let steps = state.take_blocks_of(steps_within(first, growth, left, steady));
@@ -216,6 +217,7 @@ impl<D: Decodes> Engine<D> {
             state.tell(&segment);
         }
         state.clock = end;
+        state.gate.decoded(steps);
         self.advance(steps);
     }
 
@@ -252,6 +254,7 @@ impl<D: Decodes> Engine<D> {
         }
         count(state, state.running(), n + new, 1);
         state.clock = end;
+        state.gate.prefilled();
         if decode {
             self.advance(1);
         }
@@ -310,7 +313,7 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn blocked(&self) -> bool {
-        self.state.waiting() > 0 && self.state.in_order()
+        self.state.head().is_some() && self.state.in_order()
     }
 
     fn is_empty(&self) -> bool {
@@ -329,6 +332,7 @@ impl<D: Decodes> Replica for Engine<D> {
     fn step(&mut self, horizon: Ticks) -> bool {
         self.state.pieces.clear();
         self.state.land();
+        self.state.look();
         let before = self.state.tally.preemptions;
         let decode = self.policy.schedule(&mut self.state) && !self.state.decodes.is_empty();
         if !decode && self.state.pieces.is_empty() {

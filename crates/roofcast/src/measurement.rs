@@ -3,6 +3,7 @@
 //! Knows: the columns of a measurements CSV and which deployment a row ran on. Knows nothing about forecasts.
 
 pub mod benchmark;
+mod recipe;
 
 use crate::deployment::Options;
 use crate::error::{Error, Result};
@@ -305,7 +306,7 @@ impl Measurement {
         // TensorRT-LLM does not split prompts: who runs it sizes the budget for a prompt beside all decodes.
         let longest = self.input.map_or(0, |i| i.max) + self.concurrency.unwrap_or(0);
         let whole = (scheduler == SchedulerKind::TensorrtLlm).then(|| longest.clamp(8192, 1 << 24));
-        EngineSpec {
+        let mut spec = EngineSpec {
             name: Some(self.engine.clone()),
             version: Some(version(&self.version)).filter(|v| !v.is_empty()),
             served: Some(self.kind.served()),
@@ -313,7 +314,9 @@ impl Measurement {
             max_num_batched_tokens: setting("max_num_batched_tokens").or(whole),
             max_num_seqs: setting("max_num_seqs"),
             ..EngineSpec::default()
-        }
+        };
+        recipe::fill(self, &mut spec);
+        spec
     }
 }
 

@@ -132,6 +132,12 @@ pub struct EngineSpec {
     pub watermark: Option<f64>,
     /// Two batches in flight, vLLM's `AsyncScheduler`.
     pub async_scheduling: Option<bool>,
+    /// Steps of decodes after which SGLang looks for new requests; each where absent.
+    pub scheduler_recv_interval: Option<u64>,
+    /// Steps that TensorRT-LLM holds prompts back at most, until they fill a share of the budget; 0 where absent.
+    pub batch_wait_timeout_iters: Option<u64>,
+    /// That share of `max_num_batched_tokens`, 0 to 1.
+    pub batch_wait_max_tokens_ratio: Option<f64>,
     /// What becomes of a preempted request's cache.
     pub preemption_mode: PreemptionMode,
     /// GiB of host memory per accelerator for swapped caches.

@@ -2,6 +2,7 @@
 //!
 //! Knows: each scheduler's own defaults, and what memory leaves for the cache.
 
+use super::gate::GateConfig;
 use super::queue::Order;
 use crate::deployment::Deployment;
 use crate::engine::by_block;
@@ -38,6 +39,8 @@ pub struct Config {
     pub watermark_blocks: u64,
     /// Who comes first.
     pub order: Order,
+    /// When newcomers are looked at.
+    pub gate: GateConfig,
     /// What admission takes of the cache.
     pub reservation: Reservation,
     /// What becomes of a preempted request's cache.
@@ -133,6 +136,7 @@ impl Config {
                 (QueuePolicy::Fcfs, SchedulePolicy::Fcfs) => Order::Arrival,
                 _ => Order::Key,
             },
+            gate: gate(spec, budget)?,
             reservation: defaults.reservation,
             preemption: match spec.preemption_mode {
                 PreemptionMode::Recompute => Preemption::Recompute,
@@ -238,6 +242,32 @@ fn seats(spec: &EngineSpec, max_num_seqs: u64, budget: u64) -> Result<u64> {
             Err(Error::field("engine", "max_num_seqs", asked, accepted))
         }
     }
+}
+
+/// When newcomers are looked at.
+fn gate(spec: &EngineSpec, budget: u64) -> Result<GateConfig> {
+    use SchedulerKind::*;
+    let held = matches!(spec.scheduler, TensorrtLlm | TensorrtLlmMaxUtilization);
+    let asked = [
+        ("scheduler_recv_interval", spec.scheduler_recv_interval.is_some(), spec.scheduler == Sglang, "sglang"),
+        ("batch_wait_timeout_iters", spec.batch_wait_timeout_iters.is_some(), held, "tensorrt-llm"),
+        ("batch_wait_max_tokens_ratio", spec.batch_wait_max_tokens_ratio.is_some(), held, "tensorrt-llm"),
+    ];
+    for (field, asked, has, whose) in asked {
+        if asked && !has {
+            let accepted = format!("the scheduler {whose}, or the key left out");
+            return Err(Error::field("engine", field, "set", accepted));
+        }
+    }
+    let ratio = spec.batch_wait_max_tokens_ratio.unwrap_or(0.0);
+    if !(0.0..=1.0).contains(&ratio) {
+        return Err(Error::field("engine", "batch_wait_max_tokens_ratio", ratio, "0 to 1"));
+    }
+    Ok(GateConfig {
+        recv_interval: spec.scheduler_recv_interval.unwrap_or(0),
+        wait_steps: spec.batch_wait_timeout_iters.unwrap_or(0),
+        wait_tokens: (ratio * budget as f64) as u64,
+    })
 }
 
 fn share(field: &str, value: f64) -> Result<f64> {

@@ -11,6 +11,7 @@ use super::cache::Cache;
 use super::clock::Ticks;
 use super::config::{Config, Preemption, Reservation};
 use super::decodes::{Decodes, Entry, Id};
+use super::gate::Gate;
 use super::queue::{Order, Queue};
 use super::tally::Tally;
 use crate::kv_cache::groups::spanned_below;
@@ -106,6 +107,8 @@ pub struct State<D> {
     sequences: Vec<Sequence>,
     vacant: Vec<Id>,
     waiting: Queue,
+    /// What keeps those that wait from being looked at.
+    pub(crate) gate: Gate,
     swapped: Vec<Id>,
     /// Prompts computed in part, in order of admission.
     prefills: Vec<Id>,
@@ -137,6 +140,7 @@ impl<D: Decodes> State<D> {
             sequences: Vec::new(),
             vacant: Vec::new(),
             waiting: Queue::new(config.order),
+            gate: Gate::new(config.gate),
             swapped: Vec::new(),
             prefills: Vec::new(),
             stack: Vec::new(),
@@ -197,7 +201,30 @@ impl<D: Decodes> State<D> {
 
     /// Who comes next.
     pub fn head(&self) -> Option<Id> {
-        self.waiting.front()
+        self.waiting.front().filter(|id| self.gate.lets(self.sequence(*id).arrival.at))
+    }
+
+    /// A step is about to be scheduled: who is looked at in it.
+    pub(super) fn look(&mut self) {
+        self.gate.look(self.clock, self.running() == 0);
+        if self.gate.config.wait_steps == 0 || self.decodes.is_empty() || self.head().is_none() {
+            return;
+        }
+        let enough = self.gate.config.wait_tokens;
+        let seats = self.config.max_num_seqs.saturating_sub(self.running());
+        let mut tokens = self.decodes.len();
+        for id in self.waiting.iter().take(usize::try_from(seats).unwrap_or(usize::MAX)) {
+            if tokens >= enough {
+                break;
+            }
+            tokens += u64::from(self.sequence(id).known);
+        }
+        self.gate.hold(tokens);
+    }
+
+    /// Steps of decodes until somebody who waits is looked at.
+    pub(super) fn gate_patience(&self) -> u64 {
+        if self.waiting() == 0 || self.head().is_some() { u64::MAX } else { self.gate.patience() }
     }
 
     /// How many wait.

@@ -55,7 +55,7 @@ impl Sglang {
     pub(super) fn patience<D: Decodes>(&self, state: &State<D>) -> u64 {
         let changing = self.ratio > LEAST || state.config.block_size > 1 || state.overwrites();
         let seats = state.running() < state.config.max_num_seqs;
-        if state.waiting() > 0 && seats && changing { 1 } else { u64::MAX }
+        if state.head().is_some() && seats && changing { 1 } else { u64::MAX }
     }
 
     /// The prompt under way and newcomers, while budget, seats and the estimate allow.

@@ -1,0 +1,121 @@
+//! When a scheduler looks at who waits: some engines poll for newcomers every few steps, some hold them until they fill a step.
+//!
+//! Knows: SGLang receives requests every `scheduler_recv_interval` steps of decodes, and after every step with prompts
+//! (0.5, `managers/scheduler_recv_skipper.py`); TensorRT-LLM holds prompts beside decodes until they fill
+//! `batch_wait_max_tokens_ratio` of the budget or `batch_wait_timeout_iters` steps have passed (1.1,
+//! `_torch/pyexecutor/py_executor.py`). An idle engine looks at once. Knows nothing about who is admitted then.
+
+use super::clock::Ticks;
+
+/// What keeps newcomers waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GateConfig {
+    /// Steps of decodes between two looks for newcomers; up to 1 it looks before each.
+    pub recv_interval: u64,
+    /// Steps that prompts wait beside decodes at most.
+    pub wait_steps: u64,
+    /// Tokens, of the prompts and the decodes, that end the wait.
+    pub wait_tokens: u64,
+}
+
+/// Where it stands.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Gate {
+    pub(crate) config: GateConfig,
+    /// Steps of decodes since the last look.
+    passed: u64,
+    /// Who came by then has been received.
+    received: Ticks,
+    /// Steps that prompts have waited.
+    waited: u64,
+    held: bool,
+}
+
+impl Gate {
+    pub(crate) fn new(config: GateConfig) -> Gate {
+        Gate { config, ..Gate::default() }
+    }
+
+    /// Whether somebody who came `at` is looked at in this step.
+    pub(crate) fn lets(&self, at: Ticks) -> bool {
+        !self.held && (self.config.recv_interval <= 1 || at <= self.received)
+    }
+
+    /// A step is about to be scheduled; who has come is received where it is time or nothing else to do.
+    pub(crate) fn look(&mut self, now: Ticks, idle: bool) {
+        self.held = false;
+        if idle || self.passed == 0 {
+            (self.received, self.passed) = (now, 0);
+        }
+    }
+
+    /// Whether prompts are held that are looked at: `tokens` of them beside decodes.
+    pub(crate) fn hold(&mut self, tokens: u64) {
+        self.held = tokens < self.config.wait_tokens && self.waited < self.config.wait_steps;
+        if !self.held {
+            self.waited = 0;
+        }
+    }
+
+    /// Steps of decodes until it lets in whoever waits.
+    pub(crate) fn patience(&self) -> u64 {
+        if self.held {
+            self.config.wait_steps - self.waited
+        } else {
+            self.config.recv_interval.saturating_sub(self.passed).max(1)
+        }
+    }
+
+    /// Steps of decodes have passed.
+    pub(crate) fn decoded(&mut self, steps: u64) {
+        self.passed = (self.passed + steps) % self.config.recv_interval.max(1);
+        self.waited += if self.held { steps } else { 0 };
+    }
+
+    /// A step with prompts has passed.
+    pub(crate) fn prefilled(&mut self) {
+        self.passed = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of an interval of 3 the looks are before the steps 0, 3, 6; after a step with prompts, at once.
+    #[test]
+    fn newcomers_are_received_every_third_step() {
+        let mut gate = Gate::new(GateConfig { recv_interval: 3, ..GateConfig::default() });
+        let let_in: Vec<bool> = (0..7)
+            .map(|step| {
+                gate.look(Ticks(10 * step), false);
+                let lets = gate.lets(Ticks(10 * step));
+                gate.decoded(1);
+                lets
+            })
+            .collect();
+        assert_eq!(let_in, [true, false, false, true, false, false, true]);
+        gate.look(Ticks(70), false);
+        assert!(!gate.lets(Ticks(70)) && gate.patience() == 2);
+        gate.prefilled();
+        gate.look(Ticks(80), false);
+        assert!(gate.lets(Ticks(80)));
+    }
+
+    /// 100 tokens wait until 900 are there, two steps at most, and then anew.
+    #[test]
+    fn prompts_are_held_until_they_fill_a_step_or_time_is_up() {
+        let mut gate = Gate::new(GateConfig { wait_steps: 2, wait_tokens: 900, ..GateConfig::default() });
+        let mut held = |tokens: u64| {
+            gate.look(Ticks::ZERO, false);
+            gate.hold(tokens);
+            let lets = gate.lets(Ticks::ZERO);
+            if !lets {
+                gate.decoded(1);
+            }
+            !lets
+        };
+        assert_eq!([100, 100, 100, 100].map(&mut held), [true, true, false, true]);
+        assert!(!held(900));
+    }
+}

@@ -1,0 +1,104 @@
+//! How public benchmarks launch their servers: settings that their rows do not name.
+//!
+//! Knows: a recipe says which rows it is for and where its settings stand; the first that matches a row counts. Knows
+//! nothing about what was measured.
+
+use super::Measurement;
+use crate::error::{Error, Result};
+use crate::spec::EngineSpec;
+use serde::Deserialize;
+use std::sync::OnceLock;
+
+/// The embedded recipes.
+const TEXT: &str = include_str!("../../catalog/recipes.toml");
+/// The largest budget of a step.
+const MOST_TOKENS: u64 = 1 << 24;
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Recipes {
+    recipe: Vec<Recipe>,
+}
+
+/// Rows and their settings; an absent key matches everything, or leaves a setting to the engine.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Recipe {
+    /// Where the settings stand.
+    #[allow(dead_code)]
+    from: String,
+    sources: Vec<String>,
+    engine: String,
+    #[serde(default)]
+    models: Vec<String>,
+    #[serde(default)]
+    hardware: Vec<String>,
+    weights: Option<String>,
+    /// Prompt and output tokens.
+    lengths: Option<[u64; 2]>,
+    tp: Option<u64>,
+    tp_below: Option<u64>,
+    concurrency_from: Option<u64>,
+    concurrency_below: Option<u64>,
+    max_num_batched_tokens: Option<Budget>,
+    scheduler_recv_interval: Option<u64>,
+    batch_wait_timeout_iters: Option<u64>,
+    batch_wait_max_tokens_ratio: Option<f64>,
+}
+
+/// Tokens of a step: a multiple of the prompt's, of the output's and of the concurrency, and some more.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Budget {
+    inputs: u64,
+    outputs: u64,
+    concurrencies: u64,
+    tokens: u64,
+    least: u64,
+}
+
+impl Recipe {
+    fn matches(&self, row: &Measurement) -> bool {
+        let named = |list: &[String], value: &str| list.is_empty() || list.iter().any(|l| l == value);
+        let lengths = [row.input, row.output].map(|l| l.map_or(0, |l| l.max));
+        let (tp, users) = (row.parallelism.tp.unwrap_or(1), row.concurrency.unwrap_or(0));
+        self.sources.contains(&row.source)
+            && self.engine == row.engine
+            && named(&self.models, &row.model)
+            && named(&self.hardware, &row.hardware)
+            && self.weights.as_ref().is_none_or(|w| *w == row.weights)
+            && self.lengths.is_none_or(|l| l == lengths)
+            && self.tp.is_none_or(|t| tp == t)
+            && self.tp_below.is_none_or(|t| tp < t)
+            && self.concurrency_from.is_none_or(|c| users >= c)
+            && self.concurrency_below.is_none_or(|c| users < c)
+    }
+}
+
+impl Budget {
+    fn of(self, row: &Measurement) -> u64 {
+        let tokens = |l: Option<super::Lengths>| l.map_or(0, |l| l.max);
+        let parts = [
+            self.inputs.saturating_mul(tokens(row.input)),
+            self.outputs.saturating_mul(tokens(row.output)),
+            self.concurrencies.saturating_mul(row.concurrency.unwrap_or(0)),
+            self.tokens,
+        ];
+        parts.into_iter().fold(0, u64::saturating_add).max(self.least).clamp(1, MOST_TOKENS)
+    }
+}
+
+fn recipes() -> Result<&'static Recipes> {
+    static PARSED: OnceLock<Result<Recipes>> = OnceLock::new();
+    let parse = || toml::from_str(TEXT).map_err(|e| Error::toml("catalog/recipes.toml", TEXT, "", &e));
+    PARSED.get_or_init(parse).as_ref().map_err(Clone::clone)
+}
+
+/// Fills in what the row's recipe sets, where it has one.
+pub(super) fn fill(row: &Measurement, spec: &mut EngineSpec) {
+    let Some(recipe) = recipes().ok().and_then(|all| all.recipe.iter().find(|r| r.matches(row))) else { return };
+    spec.max_num_batched_tokens = recipe.max_num_batched_tokens.map(|b| b.of(row)).or(spec.max_num_batched_tokens);
+    spec.scheduler_recv_interval = recipe.scheduler_recv_interval;
+    spec.batch_wait_timeout_iters = recipe.batch_wait_timeout_iters;
+    spec.batch_wait_max_tokens_ratio = recipe.batch_wait_max_tokens_ratio;
+}
