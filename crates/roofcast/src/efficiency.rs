@@ -61,11 +61,13 @@ pub enum Figure {
     FewRows,
     /// Rows' worth that few rows cost beyond their number at most; a count.
     SmallRows,
+    /// Of a layer with latent or linear attention in a step that computes prompts, on top.
+    PrefillMixer,
 }
 
 impl Figure {
     /// All, in order.
-    pub const ALL: [Figure; 22] = [
+    pub const ALL: [Figure; 23] = [
         Figure::GemmMemory,
         Figure::GemmCompute,
         Figure::ExpertMemory,
@@ -88,6 +90,7 @@ impl Figure {
         Figure::Activation,
         Figure::FewRows,
         Figure::SmallRows,
+        Figure::PrefillMixer,
     ];
 
     /// Whether it is a share of a rate, at most 1.
@@ -234,12 +237,19 @@ impl Efficiency {
 
     /// What steps cost beside their operators: `all_reduces` messages a step over links of `latency` seconds, `width` bytes of hidden state a token in
     /// all layers together.
-    pub fn overhead(&self, all_reduces: u64, latency: f64, width: f64, bandwidth: ByteRate) -> Overhead {
+    pub fn overhead(
+        &self,
+        all_reduces: u64,
+        latency: f64,
+        width: f64,
+        bandwidth: ByteRate,
+        mixers: usize,
+    ) -> Overhead {
         let f = &self.figures;
         let message = f.get(Figure::AllReduce) * latency / LATENCY;
         Overhead {
             step: f.time(Figure::Step) + Picoseconds::from_seconds(message) * all_reduces,
-            prefill: f.time(Figure::PrefillStep),
+            prefill: f.time(Figure::PrefillStep) + f.time(Figure::PrefillMixer) * mixers as u64,
             sequence: f.time(Figure::Sequence),
             token: f.get(Figure::Activation) * width / bandwidth.0,
         }

@@ -217,7 +217,8 @@ impl<D: Decodes> Engine<D> {
             state.tell(&segment);
         }
         state.clock = end;
-        state.gate.decoded(steps);
+        let last = u128::from(first) + u128::from(growth) * u128::from(steps - 1);
+        state.gate.decoded(steps, Ticks(end.0 - last));
         self.advance(steps);
     }
 
@@ -253,8 +254,8 @@ impl<D: Decodes> Engine<D> {
             state.decoded(1, ticks, 0, end);
         }
         count(state, state.running(), n + new, 1);
+        state.gate.prefilled(state.clock);
         state.clock = end;
-        state.gate.prefilled();
         if decode {
             self.advance(1);
         }

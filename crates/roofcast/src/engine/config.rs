@@ -266,6 +266,7 @@ fn gate(spec: &EngineSpec, budget: u64) -> Result<GateConfig> {
     Ok(GateConfig {
         recv_interval: spec.scheduler_recv_interval.unwrap_or(0),
         wait_steps: spec.batch_wait_timeout_iters.unwrap_or(0),
+        overlaps: std::env::var("OV").is_ok_and(|v| v.contains(match spec.scheduler { Sglang => 's', Vllm => 'v', _ if held => 't', _ => '-' })),
         wait_tokens: (ratio * budget as f64) as u64,
     })
 }

@@ -16,6 +16,8 @@ pub struct GateConfig {
     pub wait_steps: u64,
     /// Tokens, of the prompts and the decodes, that end the wait.
     pub wait_tokens: u64,
+    /// Whether a step is scheduled while the one before it runs, so that newcomers of that time wait for the next.
+    pub overlaps: bool,
 }
 
 /// Where it stands.
@@ -26,6 +28,8 @@ pub(crate) struct Gate {
     passed: u64,
     /// Who came by then has been received.
     received: Ticks,
+    /// When the last step began.
+    began: Ticks,
     /// Steps that prompts have waited.
     waited: u64,
     held: bool,
@@ -38,14 +42,15 @@ impl Gate {
 
     /// Whether somebody who came `at` is looked at in this step.
     pub(crate) fn lets(&self, at: Ticks) -> bool {
-        !self.held && (self.config.recv_interval <= 1 || at <= self.received)
+        !self.held && (at <= self.received || (self.config.recv_interval <= 1 && !self.config.overlaps))
     }
 
     /// A step is about to be scheduled; who has come is received where it is time or nothing else to do.
     pub(crate) fn look(&mut self, now: Ticks, idle: bool) {
         self.held = false;
         if idle || self.passed == 0 {
-            (self.received, self.passed) = (now, 0);
+            self.received = if self.config.overlaps && !idle { self.began } else { now };
+            self.passed = 0;
         }
     }
 
@@ -66,14 +71,16 @@ impl Gate {
         }
     }
 
-    /// Steps of decodes have passed.
-    pub(crate) fn decoded(&mut self, steps: u64) {
+    /// Steps of decodes have passed, the last of which began then.
+    pub(crate) fn decoded(&mut self, steps: u64, began: Ticks) {
+        self.began = began;
         self.passed = (self.passed + steps) % self.config.recv_interval.max(1);
         self.waited += if self.held { steps } else { 0 };
     }
 
-    /// A step with prompts has passed.
-    pub(crate) fn prefilled(&mut self) {
+    /// A step with prompts has passed that began then.
+    pub(crate) fn prefilled(&mut self, began: Ticks) {
+        self.began = began;
         self.passed = 0;
     }
 }
@@ -90,14 +97,14 @@ mod tests {
             .map(|step| {
                 gate.look(Ticks(10 * step), false);
                 let lets = gate.lets(Ticks(10 * step));
-                gate.decoded(1);
+                gate.decoded(1, Ticks(10 * step));
                 lets
             })
             .collect();
         assert_eq!(let_in, [true, false, false, true, false, false, true]);
         gate.look(Ticks(70), false);
         assert!(!gate.lets(Ticks(70)) && gate.patience() == 2);
-        gate.prefilled();
+        gate.prefilled(Ticks(70));
         gate.look(Ticks(80), false);
         assert!(gate.lets(Ticks(80)));
     }
@@ -111,7 +118,7 @@ mod tests {
             gate.hold(tokens);
             let lets = gate.lets(Ticks::ZERO);
             if !lets {
-                gate.decoded(1);
+                gate.decoded(1, Ticks::ZERO);
             }
             !lets
         };

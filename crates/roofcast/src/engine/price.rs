@@ -16,7 +16,7 @@ mod probe;
 mod shares;
 
 use super::clock::{TICKS_PER_PS, Ticks};
-use crate::cost::hidden_bytes;
+use crate::cost::{hidden_bytes, mixers};
 use crate::deployment::Deployment;
 use crate::efficiency::Figure;
 use crate::operator::Batch;
@@ -99,7 +99,10 @@ impl Price {
         let ticks = |t: Picoseconds| t.0 as f64 * TICKS_PER_PS;
         let latency = slowest(&deployment.accelerator, deployment.parallelism.tp).1;
         let overhead = efficiency
-            .map(|e| e.overhead(sent.all_reduces, latency, hidden_bytes(deployment), deployment.bandwidth()));
+            .map(|e| {
+            let (width, mixers) = (hidden_bytes(deployment), mixers(deployment));
+            e.overhead(sent.all_reduces, latency, width, deployment.bandwidth(), mixers)
+        });
         let link = efficiency.map_or(1.0, |e| e.figures.get(Figure::Link));
         let closed = ops.iter().all(|op| !matches!(op.kind, Kind::Attend { closed: None, .. }));
         let slopes_memory = ops.iter().any(|op| match &op.kind {
@@ -155,7 +158,7 @@ impl Price {
                 }
             }
         }
-        self.add_overheads(one, one, &mut shares);
+        self.add_overheads(one, one, false, &mut shares);
         let shares = shares.whole();
         Decode {
             fixed: shares.total(),
@@ -192,10 +195,8 @@ impl Price {
         for op in &self.ops {
             self.add(op, one, &attending, &mut shares, Some(&load));
         }
-        self.add_overheads(one + sampling, one + new, &mut shares);
-        if chunks.iter().any(|c| c.new > c.sampled.max(1)) {
-            shares.host += self.prefill;
-        }
+        let prompts = chunks.iter().any(|c| c.new > c.sampled.max(1));
+        self.add_overheads(one + sampling, one + new, prompts, &mut shares);
         shares.whole()
     }
 
@@ -253,9 +254,13 @@ impl Price {
         shares.memory += op.layers * memory;
     }
 
-    fn add_overheads(&self, sequences: u64, tokens: u64, shares: &mut Shares<f64>) {
+    fn add_overheads(&self, sequences: u64, tokens: u64, prompts: bool, shares: &mut Shares<f64>) {
         shares.communication += self.link * self.rows(tokens) as f64;
-        shares.host += self.step + self.calls + self.sequence * self.rows(sequences) as f64;
+        shares.host += self.calls;
+        shares.host += self.step + self.sequence * self.rows(sequences) as f64;
+        if prompts {
+            shares.host += self.prefill;
+        }
         shares.memory += self.token * self.rows(tokens) as f64;
     }
 

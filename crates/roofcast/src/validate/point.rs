@@ -117,7 +117,7 @@ impl Runs {
         let arrivals = match (row.kind, row.request_rate) {
             (Kind::OpenLoop, None) => return Err(missing(row, "request_rate")),
             (Kind::OpenLoop, Some(rate)) => Arrivals::Poisson { rate },
-            _ => Arrivals::ClosedLoop { concurrency: users, think_s: None },
+            _ => Arrivals::ClosedLoop { concurrency: users, think_s: std::env::var("TH").ok().and_then(|v| v.parse::<f64>().ok()).filter(|t| *t > 0.0) },
         };
         let length = |l: Lengths| {
             if l.min == l.max {
