@@ -11,7 +11,7 @@ use crate::accelerator::Accelerator;
 use crate::calibration::{Calibration, Level, Place, Selector};
 use crate::catalog::Catalog;
 use crate::deployment::Deployment;
-use crate::efficiency::{Efficiency, Figure};
+use crate::efficiency::{Efficiency, Figure, Mixers};
 use crate::error::{Error, Result};
 use crate::measurement::{Figures, Kind, Measurement};
 use crate::spec::{CostKind, EngineSpec};
@@ -402,7 +402,7 @@ fn scale(at: &Selector, figure: Figure) -> f64 {
     match figure {
         Figure::Request | Figure::RequestSteps => env("REQ", 0.8),
         Figure::FewRows | Figure::SmallRows => 0.7,
-        Figure::PrefillMixer => env("PM", 0.5),
+        Figure::PrefillLatent | Figure::PrefillLinear => env("PM", 0.5),
         Figure::GemmExposed | Figure::ExpertExposed | Figure::AttentionExposed => 0.5,
         _ if own => env("OWN", 0.7),
         _ if figure.is_share() => env("SH", 0.15),
@@ -417,7 +417,8 @@ fn matters(deployment: &Deployment, row: &Measurement, figure: Figure) -> bool {
         Figure::ExpertMemory | Figure::ExpertCompute | Figure::ExpertExposed | Figure::ExpertLayer => {
             deployment.model.is_moe()
         }
-        Figure::MixerLayer | Figure::PrefillMixer => crate::cost::mixers(deployment) > 0,
+        Figure::PrefillLatent => Mixers::of(&deployment.model).latent > 0,
+        Figure::PrefillLinear => Mixers::of(&deployment.model).linear > 0,
         Figure::AllReduce => p.tp > 1,
         Figure::Link => p.count() > 1,
         Figure::Request | Figure::RequestSteps => row.kind.served(),

@@ -3,8 +3,7 @@
 //! Knows: `limit = Σ operators max(FLOPs/peak, bytes/bandwidth)` and which term binds. Bytes are weights and KV.
 
 use crate::deployment::Deployment;
-use crate::efficiency::Forecast;
-use crate::model::Mixer;
+use crate::efficiency::{Forecast, Mixers};
 use crate::operator::collective::{Communication, communication, slowest};
 use crate::operator::{Batch, Family, Work, work};
 use crate::precision::Dtype;
@@ -188,7 +187,7 @@ fn forecast(
         slowest(&deployment.accelerator, deployment.parallelism.tp).1,
         hidden_bytes(deployment),
         bandwidth,
-        mixers(deployment),
+        Mixers::of(&deployment.model),
     );
     let p = deployment.parallelism;
     let rank = |n: u64| n.div_ceil(p.replicas * p.attention_dp);
@@ -208,12 +207,6 @@ fn forecast(
 pub fn hidden_bytes(deployment: &Deployment) -> f64 {
     let model = &deployment.model;
     model.layers.len() as f64 * model.hidden as f64 * f64::from(deployment.base.bits()) / 8.0
-}
-
-/// Layers with latent or linear attention.
-pub fn mixers(deployment: &Deployment) -> usize {
-    let plain = |mixer: &Mixer| matches!(mixer, Mixer::Attention(_) | Mixer::None);
-    deployment.model.layers.iter().filter(|layer| !plain(&layer.mixer)).count()
 }
 
 /// Time to compute and time to move one layer's work.

@@ -5,6 +5,7 @@
 //! [`crate::calibration`]'s.
 
 use crate::calibration::Band;
+use crate::model::{Mixer, Model};
 use crate::operator::collective::Communication;
 use crate::operator::{Family, Work};
 use crate::units::{ByteRate, FlopRate, Picoseconds};
@@ -61,13 +62,15 @@ pub enum Figure {
     FewRows,
     /// Rows' worth that few rows cost beyond their number at most; a count.
     SmallRows,
-    /// Of a layer with latent or linear attention in a step that computes prompts, on top.
-    PrefillMixer,
+    /// Of a layer with latent attention in a step that computes prompts, on top.
+    PrefillLatent,
+    /// Of a layer with linear attention or another recurrence in a step that computes prompts, on top.
+    PrefillLinear,
 }
 
 impl Figure {
     /// All, in order.
-    pub const ALL: [Figure; 23] = [
+    pub const ALL: [Figure; 24] = [
         Figure::GemmMemory,
         Figure::GemmCompute,
         Figure::ExpertMemory,
@@ -90,7 +93,8 @@ impl Figure {
         Figure::Activation,
         Figure::FewRows,
         Figure::SmallRows,
-        Figure::PrefillMixer,
+        Figure::PrefillLatent,
+        Figure::PrefillLinear,
     ];
 
     /// Whether it is a share of a rate, at most 1.
@@ -189,6 +193,30 @@ pub struct Forecast {
     pub band: [Picoseconds; 2],
 }
 
+/// Layers that mix tokens otherwise than by plain attention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mixers {
+    /// By latent attention.
+    pub latent: u64,
+    /// By linear attention, or another recurrence.
+    pub linear: u64,
+}
+
+impl Mixers {
+    /// Those of a model.
+    pub fn of(model: &Model) -> Mixers {
+        let mut mixers = Mixers::default();
+        for layer in &model.layers {
+            match layer.mixer {
+                Mixer::Attention(_) | Mixer::None => {}
+                Mixer::Latent(_) | Mixer::Compressed(_) => mixers.latent += 1,
+                _ => mixers.linear += 1,
+            }
+        }
+        mixers
+    }
+}
+
 /// What a step costs beside its operators.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Overhead {
@@ -243,13 +271,15 @@ impl Efficiency {
         latency: f64,
         width: f64,
         bandwidth: ByteRate,
-        mixers: usize,
+        mixers: Mixers,
     ) -> Overhead {
         let f = &self.figures;
         let message = f.get(Figure::AllReduce) * latency / LATENCY;
         Overhead {
             step: f.time(Figure::Step) + Picoseconds::from_seconds(message) * all_reduces,
-            prefill: f.time(Figure::PrefillStep) + f.time(Figure::PrefillMixer) * mixers as u64,
+            prefill: f.time(Figure::PrefillStep)
+                + f.time(Figure::PrefillLatent) * mixers.latent
+                + f.time(Figure::PrefillLinear) * mixers.linear,
             sequence: f.time(Figure::Sequence),
             token: f.get(Figure::Activation) * width / bandwidth.0,
         }

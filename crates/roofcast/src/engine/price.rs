@@ -16,9 +16,9 @@ mod probe;
 mod shares;
 
 use super::clock::{TICKS_PER_PS, Ticks};
-use crate::cost::{hidden_bytes, mixers};
+use crate::cost::hidden_bytes;
 use crate::deployment::Deployment;
-use crate::efficiency::Figure;
+use crate::efficiency::{Figure, Mixers};
 use crate::operator::Batch;
 use crate::operator::collective::{communication, slowest};
 use crate::spec::CostKind;
@@ -100,7 +100,7 @@ impl Price {
         let latency = slowest(&deployment.accelerator, deployment.parallelism.tp).1;
         let overhead = efficiency
             .map(|e| {
-            let (width, mixers) = (hidden_bytes(deployment), mixers(deployment));
+            let (width, mixers) = (hidden_bytes(deployment), Mixers::of(&deployment.model));
             e.overhead(sent.all_reduces, latency, width, deployment.bandwidth(), mixers)
         });
         let link = efficiency.map_or(1.0, |e| e.figures.get(Figure::Link));
