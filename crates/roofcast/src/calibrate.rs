@@ -21,15 +21,17 @@ use fit::{FIGURES, Problem, Residual};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Rounds of Gauss–Newton.
-const ROUNDS: usize = 4;
+/// Rounds of Gauss–Newton at most.
+const ROUNDS: usize = 12;
+/// A round that lowers the cost by a smaller share is the last.
+const SETTLED: f64 = 0.003;
 /// By how much a figure's logarithm is moved for its derivative: more than the grain of whole steps.
 const NUDGE: f64 = 0.04;
 /// The furthest that one round moves a parameter.
 const FURTHEST: f64 = 0.7;
 /// What an error counts beside the noise of its metric alone: the errors of a group's rows are mostly the model's own and
 /// much alike. Chosen, as the scales below, by the errors of groups left out.
-const TRUST: f64 = 0.03;
+const TRUST: f64 = 0.07;
 /// What it costs to move the first level: it stands for what nobody measured.
 const FIXED: f64 = 1e12;
 /// Standard deviation of the widest factors, in logarithms.
@@ -176,17 +178,18 @@ impl<'a> Fit<'a> {
     fn weigh(&mut self) {
         let mut sizes = vec![0.0_f64; self.groups.len()];
         self.rows.iter().for_each(|r| sizes[r.group] += 1.0);
-        self.rows.iter_mut().for_each(|r| r.weight = env("TRUST", TRUST) / sizes[r.group].sqrt());
+        self.rows.iter_mut().for_each(|r| r.weight = TRUST / sizes[r.group].sqrt());
     }
 
     /// Gauss–Newton with halved steps.
     fn descend(&mut self) {
         self.residuals = self.evaluate(&self.x, true);
-        for _ in 0..env("ROUNDS", 4.0) as usize {
+        for _ in 0..ROUNDS {
             let target = self.problem(&self.residuals, None).solve(&self.x);
             let before = self.problem(&self.residuals, None).cost(&self.x);
             let mut step = 1.0;
             let mut found = None;
+            let mut after = before;
             for _ in 0..4 {
                 let next: Vec<f64> = self
                     .x
@@ -195,7 +198,8 @@ impl<'a> Fit<'a> {
                     .map(|(x, t)| x + (step * (t - x)).clamp(-FURTHEST, FURTHEST))
                     .collect();
                 let residuals = self.evaluate(&next, false);
-                if self.problem(&residuals, None).cost(&next) < before {
+                after = self.problem(&residuals, None).cost(&next);
+                if after < before {
                     found = Some(next);
                     break;
                 }
@@ -204,6 +208,9 @@ impl<'a> Fit<'a> {
             let Some(next) = found else { break };
             self.x = next;
             self.residuals = self.evaluate(&self.x, true);
+            if after > before * (1.0 - SETTLED) {
+                break;
+            }
         }
     }
 
@@ -400,13 +407,13 @@ fn scale(at: &Selector, figure: Figure) -> f64 {
         return FIRST_SCALE;
     }
     match figure {
-        Figure::Request | Figure::RequestSteps => env("REQ", 0.8),
+        Figure::Request | Figure::RequestSteps => 0.8,
         Figure::FewRows | Figure::SmallRows => 0.7,
-        Figure::PrefillLatent | Figure::PrefillLinear => env("PM", 0.5),
+        Figure::PrefillLatent | Figure::PrefillLinear => 0.5,
         Figure::GemmExposed | Figure::ExpertExposed | Figure::AttentionExposed => 0.5,
-        _ if own => env("OWN", 0.7),
-        _ if figure.is_share() => env("SH", 0.15),
-        _ => env("OT", 0.2),
+        _ if own => 1.4,
+        _ if figure.is_share() => 0.15,
+        _ => 0.2,
     }
 }
 
@@ -500,5 +507,3 @@ fn in_parallel<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec
     all.sort_by_key(|(index, _)| *index);
     all.into_iter().map(|(_, result)| result).collect()
 }
-
-fn env(n: &str, d: f64) -> f64 { std::env::var(n).ok().and_then(|v| v.parse().ok()).unwrap_or(d) }

@@ -239,7 +239,9 @@ impl Efficiency {
         let figures = if plain { &self.plain } else { &self.figures };
         let layer = figures.time(F::Layer);
         let ([compute, memory, exposed], call) = match work.family {
-            Family::Moe => ([F::ExpertCompute, F::ExpertMemory, F::ExpertExposed], figures.time(F::ExpertLayer)),
+            Family::Moe => {
+                ([F::ExpertCompute, F::ExpertMemory, F::ExpertExposed], figures.time(F::ExpertLayer))
+            }
             Family::Attention | Family::Indexer => {
                 let call = match work.name {
                     "linear_attention" => layer + figures.time(F::MixerLayer),
@@ -249,7 +251,8 @@ impl Efficiency {
                 ([F::AttentionCompute, F::KvMemory, F::AttentionExposed], call)
             }
             _ => {
-                let latent = if work.name == "kv_b_proj" { figures.time(F::MixerLayer) } else { Picoseconds::ZERO };
+                let latent =
+                    if work.name == "kv_b_proj" { figures.time(F::MixerLayer) } else { Picoseconds::ZERO };
                 ([F::GemmCompute, F::GemmMemory, F::GemmExposed], latent)
             }
         };

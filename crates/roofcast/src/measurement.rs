@@ -264,6 +264,11 @@ impl Measurement {
             .join(" | ")
     }
 
+    /// Where settings that the row does not name stand, if that is known.
+    pub fn settings(&self) -> Option<&'static str> {
+        recipe::source(self)
+    }
+
     /// The deployment's options: engine and version, formats and shares. Engines are given their own scheduler.
     /// `quantized` says whether the model's own checkpoint is. Where a row does not name its cache: TensorRT-LLM keeps one
     /// of 8 bits beside 8- and 4-bit weights, and so does a vLLM server with checkpoints that ModelOpt made of a 16-bit one,

@@ -138,6 +138,8 @@ pub struct EngineSpec {
     pub batch_wait_timeout_iters: Option<u64>,
     /// That share of `max_num_batched_tokens`, 0 to 1.
     pub batch_wait_max_tokens_ratio: Option<f64>,
+    /// Whether TensorRT-LLM schedules a step only after the one before it, rather than beside it; false where absent.
+    pub disable_overlap_scheduler: Option<bool>,
     /// What becomes of a preempted request's cache.
     pub preemption_mode: PreemptionMode,
     /// GiB of host memory per accelerator for swapped caches.

@@ -116,7 +116,7 @@ pub(crate) fn per_row(points: &[Point]) -> anyhow::Result<String> {
     for name in Figures::NAMES {
         header.extend(["measured", "forecast", "limit"].map(|what| format!("{name}_{what}")));
     }
-    header.push("left_out".to_owned());
+    header.extend(["left_out", "settings"].map(str::to_owned));
     writer.write_record(&header)?;
     for point in points {
         let row = point.row;
@@ -128,6 +128,7 @@ pub(crate) fn per_row(points: &[Point]) -> anyhow::Result<String> {
             line.extend(figures.map(|f| f.map(significant).unwrap_or_default()));
         }
         line.push(point.forecast.as_ref().err().cloned().unwrap_or_default());
+        line.push(row.settings().unwrap_or_default().to_owned());
         writer.write_record(&line)?;
     }
     Ok(String::from_utf8(writer.into_inner()?)?)

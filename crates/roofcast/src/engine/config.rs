@@ -249,8 +249,14 @@ fn gate(spec: &EngineSpec, budget: u64) -> Result<GateConfig> {
     use SchedulerKind::*;
     let held = matches!(spec.scheduler, TensorrtLlm | TensorrtLlmMaxUtilization);
     let asked = [
-        ("scheduler_recv_interval", spec.scheduler_recv_interval.is_some(), spec.scheduler == Sglang, "sglang"),
+        (
+            "scheduler_recv_interval",
+            spec.scheduler_recv_interval.is_some(),
+            spec.scheduler == Sglang,
+            "sglang",
+        ),
         ("batch_wait_timeout_iters", spec.batch_wait_timeout_iters.is_some(), held, "tensorrt-llm"),
+        ("disable_overlap_scheduler", spec.disable_overlap_scheduler.is_some(), held, "tensorrt-llm"),
         ("batch_wait_max_tokens_ratio", spec.batch_wait_max_tokens_ratio.is_some(), held, "tensorrt-llm"),
     ];
     for (field, asked, has, whose) in asked {
@@ -266,7 +272,7 @@ fn gate(spec: &EngineSpec, budget: u64) -> Result<GateConfig> {
     Ok(GateConfig {
         recv_interval: spec.scheduler_recv_interval.unwrap_or(0),
         wait_steps: spec.batch_wait_timeout_iters.unwrap_or(0),
-        overlaps: std::env::var("OV").is_ok_and(|v| v.contains(match spec.scheduler { Sglang => 's', Vllm => 'v', _ if held => 't', _ => '-' })),
+        overlaps: held && !spec.disable_overlap_scheduler.unwrap_or(false),
         wait_tokens: (ratio * budget as f64) as u64,
     })
 }

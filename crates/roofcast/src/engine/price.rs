@@ -98,8 +98,7 @@ impl Price {
         let sent = communication(deployment, &Batch::decode(tokens * ranks, 1));
         let ticks = |t: Picoseconds| t.0 as f64 * TICKS_PER_PS;
         let latency = slowest(&deployment.accelerator, deployment.parallelism.tp).1;
-        let overhead = efficiency
-            .map(|e| {
+        let overhead = efficiency.map(|e| {
             let (width, mixers) = (hidden_bytes(deployment), Mixers::of(&deployment.model));
             e.overhead(sent.all_reduces, latency, width, deployment.bandwidth(), mixers)
         });

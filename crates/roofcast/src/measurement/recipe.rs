@@ -25,7 +25,6 @@ struct Recipes {
 #[serde(deny_unknown_fields)]
 struct Recipe {
     /// Where the settings stand.
-    #[allow(dead_code)]
     from: String,
     sources: Vec<String>,
     engine: String,
@@ -94,10 +93,20 @@ fn recipes() -> Result<&'static Recipes> {
     PARSED.get_or_init(parse).as_ref().map_err(Clone::clone)
 }
 
+fn find(row: &Measurement) -> Option<&'static Recipe> {
+    recipes().ok()?.recipe.iter().find(|r| r.matches(row))
+}
+
+/// Where the row's settings stand, beside the row itself.
+pub(super) fn source(row: &Measurement) -> Option<&'static str> {
+    Some(find(row)?.from.as_str())
+}
+
 /// Fills in what the row's recipe sets, where it has one.
 pub(super) fn fill(row: &Measurement, spec: &mut EngineSpec) {
-    let Some(recipe) = recipes().ok().and_then(|all| all.recipe.iter().find(|r| r.matches(row))) else { return };
-    spec.max_num_batched_tokens = recipe.max_num_batched_tokens.map(|b| b.of(row)).or(spec.max_num_batched_tokens);
+    let Some(recipe) = find(row) else { return };
+    spec.max_num_batched_tokens =
+        recipe.max_num_batched_tokens.map(|b| b.of(row)).or(spec.max_num_batched_tokens);
     spec.scheduler_recv_interval = recipe.scheduler_recv_interval;
     spec.batch_wait_timeout_iters = recipe.batch_wait_timeout_iters;
     spec.batch_wait_max_tokens_ratio = recipe.batch_wait_max_tokens_ratio;

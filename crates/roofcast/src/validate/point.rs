@@ -18,6 +18,9 @@ use crate::workload::{Arrivals, Length, LengthKind, Workload};
 
 /// Requests of a closed loop for each that is in flight, as InferenceX and vLLM's sweeps send them.
 const WAVES: u64 = 10;
+/// Seconds from a response's end until the same user's next request is at the server: a client's and a network's time. The
+/// step that starts meanwhile does not see it. An assumption.
+const RETURN: f64 = 0.003;
 /// Requests at most: beyond, means have settled.
 const MOST_REQUESTS: u64 = 4000;
 
@@ -117,7 +120,7 @@ impl Runs {
         let arrivals = match (row.kind, row.request_rate) {
             (Kind::OpenLoop, None) => return Err(missing(row, "request_rate")),
             (Kind::OpenLoop, Some(rate)) => Arrivals::Poisson { rate },
-            _ => Arrivals::ClosedLoop { concurrency: users, think_s: std::env::var("TH").ok().and_then(|v| v.parse::<f64>().ok()).filter(|t| *t > 0.0) },
+            _ => Arrivals::ClosedLoop { concurrency: users, think_s: Some(RETURN) },
         };
         let length = |l: Lengths| {
             if l.min == l.max {

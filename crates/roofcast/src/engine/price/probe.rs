@@ -46,7 +46,13 @@ impl Probe<'_> {
     }
 
     /// Flattens the operator at `index`.
-    pub(super) fn op(&self, index: usize, work: &Work, reaches: &[u64], efficiency: Option<&Efficiency>) -> Op {
+    pub(super) fn op(
+        &self,
+        index: usize,
+        work: &Work,
+        reaches: &[u64],
+        efficiency: Option<&Efficiency>,
+    ) -> Op {
         let routed = work.family == Family::Moe;
         let reach = efficiency.map_or(Reach::LIMIT, |e| e.reach(work));
         let attends = matches!(work.family, Family::Attention | Family::Indexer) || work.name == "kv_b_proj";
@@ -140,4 +146,3 @@ impl Probe<'_> {
         })
     }
 }
-
