@@ -305,3 +305,16 @@ impl Efficiency {
         Picoseconds::from_seconds(communication.total().seconds() / self.figures.get(Figure::Link))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each row beyond the first costs 3 more, 10 at most: 1, 2 + 3, 4 + 9, 8 + 10.
+    #[test]
+    fn few_rows_cost_more_than_their_share() {
+        let few = FewRows { each: 3.0, most: 10.0 };
+        assert_eq!([1.0, 2.0, 4.0, 8.0, 512.0].map(|rows| few.worth(rows)), [1.0, 5.0, 13.0, 18.0, 522.0]);
+        assert_eq!(FewRows::NONE.worth(7.0), 7.0);
+    }
+}

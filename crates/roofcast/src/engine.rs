@@ -314,7 +314,9 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn blocked(&self) -> bool {
-        self.state.head().is_some() && self.state.in_order()
+        // Where prompts are held until they fill a step, every newcomer counts.
+        let held = self.state.config.gate.wait_steps > 0;
+        !held && self.state.head().is_some() && self.state.in_order()
     }
 
     fn is_empty(&self) -> bool {

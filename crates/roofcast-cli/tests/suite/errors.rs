@@ -186,6 +186,18 @@ fn caches_that_a_scheduler_does_not_have() {
             "enable_prefix_caching = true",
             &["enable_prefix_caching", "share no pages"],
         ),
+        ("engine.scheduler_recv_interval=10", "", &["scheduler_recv_interval", "sglang"]),
+        (
+            "engine.batch_wait_timeout_iters=20",
+            "scheduler = \"sglang\"",
+            &["batch_wait_timeout_iters", "tensorrt-llm"],
+        ),
+        (
+            "engine.batch_wait_max_tokens_ratio=2.0",
+            "scheduler = \"tensorrt-llm\"",
+            &["batch_wait_max_tokens_ratio", "2", "0 to 1"],
+        ),
+        ("engine.disable_overlap_scheduler=true", "", &["disable_overlap_scheduler", "tensorrt-llm"]),
         ("engine.kv_layout=paged", "scheduler = \"llama.cpp\"", &["kv_layout", "paged", "slots"]),
         ("engine.kv_layout=segmented", "", &["kv_layout", "segmented", "`flashinfer`"]),
         ("engine.schedule_policy=lpm", "", &["schedule_policy", "lpm", "sglang"]),

@@ -216,8 +216,8 @@ mod tests {
             compute,
             memory,
             latency: 2e-6,
-            // 80 % of the peak, 90 % of the bandwidth, 4 µs.
-            measured: (compute / 0.8).max(memory / 0.9) + 4e-6,
+            // 80 % of the peak, 90 % of the bandwidth, 30 % of the shorter shows, 4 µs.
+            measured: (compute / 0.8).max(memory / 0.9) + 0.3 * (compute / 0.8).min(memory / 0.9) + 4e-6,
         }
     }
 
@@ -230,6 +230,7 @@ mod tests {
         let [one] = &fits[..] else { panic!("{fits:?}") };
         assert!((one.compute.unwrap() - 0.8).abs() < 0.005, "{one:?}");
         assert!((one.memory.unwrap() - 0.9).abs() < 0.005, "{one:?}");
+        assert!((one.exposed.unwrap() - 0.3).abs() < 0.01, "{one:?}");
         assert!((one.launch_us - 4.0).abs() < 0.05 && one.median_error < 0.01, "{one:?}");
         let levels = levels(&fits, "made");
         // The chip's own, and what its generation borrows: with one chip the same.
@@ -253,7 +254,8 @@ mod tests {
         let mut rows: Vec<Kernel> = (1..=100).map(|i| kernel(1e-9, f64::from(i) * 1e-5)).collect();
         rows[7].measured = 1e-9;
         let fits = fit(&rows);
-        assert_eq!((fits[0].compute, fits[0].faster, fits[0].rows), (None, 1, 99));
+        assert_eq!((fits[0].compute, fits[0].exposed), (None, None));
+        assert_eq!((fits[0].faster, fits[0].rows), (1, 99));
         assert!((fits[0].memory.unwrap() - 0.9).abs() < 0.02);
         assert!(fit(&rows[..10]).is_empty());
     }

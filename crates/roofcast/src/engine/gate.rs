@@ -57,9 +57,6 @@ impl Gate {
     /// Whether prompts are held that are looked at: `tokens` of them beside decodes.
     pub(crate) fn hold(&mut self, tokens: u64) {
         self.held = tokens < self.config.wait_tokens && self.waited < self.config.wait_steps;
-        if !self.held {
-            self.waited = 0;
-        }
     }
 
     /// Steps of decodes until it lets in whoever waits.
@@ -81,7 +78,7 @@ impl Gate {
     /// A step with prompts has passed that began then.
     pub(crate) fn prefilled(&mut self, began: Ticks) {
         self.began = began;
-        self.passed = 0;
+        (self.passed, self.waited) = (0, 0);
     }
 }
 
@@ -109,7 +106,7 @@ mod tests {
         assert!(gate.lets(Ticks(80)));
     }
 
-    /// 100 tokens wait until 900 are there, two steps at most, and then anew.
+    /// 100 tokens wait until 900 are there, two steps at most; after a step with prompts anew.
     #[test]
     fn prompts_are_held_until_they_fill_a_step_or_time_is_up() {
         let mut gate = Gate::new(GateConfig { wait_steps: 2, wait_tokens: 900, ..GateConfig::default() });
@@ -117,12 +114,14 @@ mod tests {
             gate.look(Ticks::ZERO, false);
             gate.hold(tokens);
             let lets = gate.lets(Ticks::ZERO);
-            if !lets {
-                gate.decoded(1, Ticks::ZERO);
+            if lets {
+                gate.prefilled(Ticks::ZERO)
+            } else {
+                gate.decoded(1, Ticks::ZERO)
             }
             !lets
         };
+        assert_eq!([100, 900].map(&mut held), [true, false]);
         assert_eq!([100, 100, 100, 100].map(&mut held), [true, true, false, true]);
-        assert!(!held(900));
     }
 }

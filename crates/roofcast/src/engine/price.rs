@@ -318,6 +318,7 @@ mod tests {
     use crate::cost::{Utilization, cost};
     use crate::deployment::Options;
     use crate::model::config;
+    use crate::operator::Sequences;
     use crate::parallelism::Request;
     use std::sync::Arc;
 

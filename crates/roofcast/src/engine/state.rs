@@ -207,11 +207,12 @@ impl<D: Decodes> State<D> {
     /// A step is about to be scheduled: who is looked at in it.
     pub(super) fn look(&mut self) {
         self.gate.look(self.clock, self.running() == 0);
-        if self.gate.config.wait_steps == 0 || self.decodes.is_empty() || self.head().is_none() {
-            return;
-        }
         let enough = self.gate.config.wait_tokens;
         let seats = self.config.max_num_seqs.saturating_sub(self.running());
+        let apply = self.gate.config.wait_steps > 0 && seats > 0;
+        if !apply || self.decodes.is_empty() || self.head().is_none() {
+            return;
+        }
         let mut tokens = self.decodes.len();
         for id in self.waiting.iter().take(usize::try_from(seats).unwrap_or(usize::MAX)) {
             if tokens >= enough {

@@ -111,3 +111,49 @@ pub(super) fn fill(row: &Measurement, spec: &mut EngineSpec) {
     spec.batch_wait_timeout_iters = recipe.batch_wait_timeout_iters;
     spec.batch_wait_max_tokens_ratio = recipe.batch_wait_max_tokens_ratio;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measurement::read;
+
+    fn spec(source: &str, engine: &str, model: &str, chip: &str, tp: u64, users: u64) -> EngineSpec {
+        let header = "source,kind,model,hardware,tp,engine,weights,input_len,output_len,concurrency";
+        let line = format!("{source},closed_loop,{model},{chip},{tp},{engine},fp8,1024,1024,{users}");
+        let row = read("f.csv", &format!("{header}\n{line}\n")).unwrap().remove(0);
+        assert_eq!(row.settings().is_some(), source != "mine");
+        row.options(false).engine
+    }
+
+    #[test]
+    fn every_recipe_says_where_it_stands() {
+        let recipes = &recipes().unwrap().recipe;
+        assert!(
+            recipes.len() > 10 && recipes.iter().all(|r| r.from.contains(" at ") && !r.sources.is_empty())
+        );
+    }
+
+    #[test]
+    fn a_rows_settings_are_those_of_its_launch_script() {
+        let llama = "meta-llama/Llama-3.1-70B-Instruct";
+        let waiting = spec("inferencex", "tensorrt-llm", llama, "h200-sxm", 4, 16);
+        // A prompt, an output and 200 tokens.
+        assert_eq!(waiting.max_num_batched_tokens, Some(2248));
+        assert_eq!(
+            (waiting.batch_wait_timeout_iters, waiting.batch_wait_max_tokens_ratio),
+            (Some(20), Some(0.9))
+        );
+        assert_eq!(
+            spec("inferencex", "tensorrt-llm", llama, "h200-sxm", 8, 16).batch_wait_timeout_iters,
+            None
+        );
+        let r1 = |users| spec("inferencex", "sglang", "deepseek-ai/DeepSeek-R1", "b200-sxm", 8, users);
+        assert_eq!([8, 16].map(|users| r1(users).scheduler_recv_interval), [Some(10), Some(30)]);
+        assert_eq!(
+            spec("nvidia_lab", "vllm", llama, "h100-sxm", 2, 8).max_num_batched_tokens,
+            Some(1024 + 2012)
+        );
+        // Whoever measures on their own says so on their own.
+        assert_eq!(spec("mine", "vllm", llama, "h100-sxm", 2, 8).max_num_batched_tokens, None);
+    }
+}

@@ -181,6 +181,7 @@ pub(super) fn schedulers() -> impl Strategy<Value = EngineSpec> {
             _ => 16,
         };
         let found = scheduler == Sglang && flag;
+        let paced = matches!(scheduler, TensorrtLlm | TensorrtLlmMaxUtilization);
         EngineSpec {
             scheduler,
             num_gpu_blocks: Some(if size == 1 { blocks * 16 } else { blocks }),
@@ -203,6 +204,10 @@ pub(super) fn schedulers() -> impl Strategy<Value = EngineSpec> {
                 _ => ReservationKind::Max,
             },
             max_model_len: (reserves || scheduler == LlamaCpp).then_some(900),
+            scheduler_recv_interval: (scheduler == Sglang && reservation > 0).then_some(seqs),
+            batch_wait_timeout_iters: (paced && reservation > 0).then_some(seqs),
+            batch_wait_max_tokens_ratio: (paced && reservation > 0).then_some(0.05),
+            disable_overlap_scheduler: paced.then_some(flag),
             kv_layout: match reservation {
                 1 if scheduler != LlamaCpp => Some(KvLayout::Paged),
                 2 if scheduler != LlamaCpp => Some(KvLayout::Flashinfer),
@@ -267,7 +272,8 @@ proptest! {
     #[test]
     fn counting_is_vllm_block_by_block(workload in workloads(), spec in schedulers(), caching in any::<bool>()) {
         let spec = EngineSpec { scheduler: SchedulerKind::Vllm, policy: QueuePolicy::Fcfs, reservation: ReservationKind::Max,
-            preemption_mode: PreemptionMode::Recompute, schedule_policy: SchedulePolicy::Fcfs, enable_prefix_caching: Some(caching), kv_layout: None, ..spec };
+            preemption_mode: PreemptionMode::Recompute, schedule_policy: SchedulePolicy::Fcfs, enable_prefix_caching: Some(caching), kv_layout: None,
+            scheduler_recv_interval: None, batch_wait_timeout_iters: None, batch_wait_max_tokens_ratio: None, disable_overlap_scheduler: None, ..spec };
         let asked = EngineSpec { long_prefill_token_threshold: Some(1 << 20), ..spec.clone() };
         let name = "meta-llama/Llama-3.1-8B-Instruct";
         let mut counted = served(&deployment(name, spec), &workload, true);

@@ -99,3 +99,44 @@ impl Line {
         [fixed * compute, row * compute, self.fixed * memory, self.moving * memory]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn op(flops: f64, bytes: f64, exposed: f64, few: FewRows) -> Op {
+        let kind = Kind::Rows { flops, bytes: 0.25, sampled: false };
+        Op { layers: 3.0, compute: 1.0, memory: 1.0, exposed, few, call: 0.0, bytes, kind }
+    }
+
+    /// At every number of rows the ladder says what its operators take one by one, turns among them.
+    #[test]
+    fn a_ladder_is_the_sum_of_its_operators() {
+        let few = FewRows { each: 3.0, most: 10.0 };
+        let ops = [
+            op(1.0, 7.0, 0.0, FewRows::NONE),
+            op(2.0, 300.0, 0.4, FewRows::NONE),
+            op(1.0, 5.0, 0.3, few),
+            op(1.0, 16.0, 1.0, few),
+            op(1.0, 40.0, 0.2, few),
+            op(0.0, 9.0, 0.5, few),
+            // As many bytes a row as FLOPs: it never turns.
+            op(0.25, 9.0, 0.5, FewRows::NONE),
+        ];
+        let ladder = Ladder::new(&ops);
+        for rows in (1..2000).map(f64::from) {
+            let mut found = Shares::default();
+            ladder.add(rows, &mut found);
+            let mut expected = [0.0; 2];
+            for op in &ops {
+                let Kind::Rows { flops, bytes, .. } = op.kind else { continue };
+                let time = op.time(flops * op.few.worth(rows), bytes * rows + op.bytes);
+                expected.iter_mut().zip(time).for_each(|(sum, t)| *sum += op.layers * t);
+            }
+            let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b.max(1.0);
+            // Where both are alike it does not matter which is called the longer.
+            let whole = near(found.compute + found.memory, expected.iter().sum());
+            assert!(whole, "{rows}: {found:?} {expected:?}");
+        }
+    }
+}
