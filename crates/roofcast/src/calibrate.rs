@@ -409,7 +409,7 @@ fn scale(at: &Selector, figure: Figure) -> f64 {
     match figure {
         Figure::Request | Figure::RequestSteps => 0.8,
         Figure::FewRows | Figure::SmallRows => 0.7,
-        Figure::PrefillLatent | Figure::PrefillLinear => 0.5,
+        Figure::Group | Figure::PrefillLatent | Figure::PrefillLinear => 0.5,
         Figure::GemmExposed | Figure::ExpertExposed | Figure::AttentionExposed => 0.5,
         _ if own => 1.4,
         _ if figure.is_share() => 0.15,

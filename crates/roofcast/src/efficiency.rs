@@ -62,6 +62,8 @@ pub enum Figure {
     FewRows,
     /// Rows' worth that few rows cost beyond their number at most; a count.
     SmallRows,
+    /// Share of its time by which reading the cache takes longer for each further query head that reads the same keys.
+    Group,
     /// Of a layer with latent attention in a step that computes prompts, on top.
     PrefillLatent,
     /// Of a layer with linear attention or another recurrence in a step that computes prompts, on top.
@@ -70,7 +72,7 @@ pub enum Figure {
 
 impl Figure {
     /// All, in order.
-    pub const ALL: [Figure; 24] = [
+    pub const ALL: [Figure; 25] = [
         Figure::GemmMemory,
         Figure::GemmCompute,
         Figure::ExpertMemory,
@@ -93,6 +95,7 @@ impl Figure {
         Figure::Activation,
         Figure::FewRows,
         Figure::SmallRows,
+        Figure::Group,
         Figure::PrefillLatent,
         Figure::PrefillLinear,
     ];
@@ -263,6 +266,7 @@ impl Efficiency {
             _ => FewRows::NONE,
         };
         let [compute, memory, exposed] = [compute, memory, exposed].map(|f| figures.get(f));
+        let memory = memory / (1.0 + figures.get(F::Group) * (work.group - 1) as f64);
         Reach { compute, memory, exposed, few, call }
     }
 

@@ -100,6 +100,8 @@ pub struct Work {
     pub rate: FlopRate,
     /// Rows of a product with weights.
     pub rows: u64,
+    /// Query heads that read the same keys, in attention; 1 elsewhere.
+    pub group: u64,
     /// How many layers do the same.
     pub layers: u64,
 }
@@ -192,7 +194,18 @@ impl Pass<'_> {
     fn work(&self, name: &'static str, family: Family, flops: Flops, weight_bytes: Bytes) -> Work {
         let dtype = self.deployment.base;
         let rate = self.base_rate();
-        Work { name, family, flops, weight_bytes, kv_bytes: Bytes::ZERO, dtype, rate, rows: 0, layers: 1 }
+        Work {
+            name,
+            family,
+            flops,
+            weight_bytes,
+            kv_bytes: Bytes::ZERO,
+            dtype,
+            rate,
+            rows: 0,
+            group: 1,
+            layers: 1,
+        }
     }
 
     fn base_rate(&self) -> FlopRate {

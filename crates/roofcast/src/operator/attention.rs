@@ -26,6 +26,7 @@ impl Pass<'_> {
                 (u128::from(seen) * u128::from(a.kv_elements_per_token())).div_ceil(u128::from(kv_parts));
             work.kv_bytes += (width.bytes(elements) + self.table(s.context, seen)) * s.count;
         }
+        work.group = a.heads.div_ceil(a.kv_heads.max(1)).max(1);
         all.push(work);
         if let Some(index) = &a.index {
             // The heads split like KV heads, the one key is whole everywhere.

@@ -1,8 +1,9 @@
-//! What collectives move and how long they take at least: rings, trees and torus axes.
+//! What collectives move and how long they take at least: rings, trees, torus axes, and rings of nodes.
 //!
 //! Knows: messages of one forward pass and the bandwidth of a link. A limit counts bandwidth alone; latency per hop is
 //! shown beside it and belongs to the forecast. Source: Thakur et al., "Optimization of collective communication
-//! operations in MPICH" (2005); scaling book, chapter 3, for torus axes.
+//! operations in MPICH" (2005); scaling book, chapter 3, for torus axes; for nodes, NCCL's all-reduces with a network card
+//! for every accelerator (`rail-optimized`).
 
 use super::Batch;
 use crate::accelerator::{Accelerator, Topology};
@@ -13,7 +14,7 @@ use serde::Serialize;
 /// One all-reduce of `bytes` over `ranks` by one algorithm.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AllReduce {
-    /// `ring`, `tree`, or `torus` with its axes.
+    /// `ring`, `tree`, `nodes`, or `torus` with its axes.
     pub algorithm: String,
     /// Bandwidth part: what cannot be beaten.
     #[serde(rename = "bandwidth_ms")]
@@ -40,6 +41,9 @@ pub fn slowest(accelerator: &Accelerator, ranks: u64) -> (ByteRate, f64) {
 ///
 /// * ring: every rank sends 2(n − 1)/n of the message in 2(n − 1) hops;
 /// * tree: the message goes up and down once, in 2⌈log2 n⌉ hops;
+/// * nodes, where ranks span N of m each: a ring within each node leaves every rank 1/m of the sum, which it all-reduces
+///   with its like in the other nodes over a network card of its own, 2(N − 1)/N of it; then the node gathers. Both kinds
+///   of links work on pieces at once, and the slower one counts;
 /// * torus: a ring in both directions along each axis at once: 2(n − 1)/n of the message over 2 × axes links.
 pub fn all_reduce(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Vec<AllReduce> {
     if ranks <= 1 {
@@ -65,7 +69,7 @@ pub fn all_reduce(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Vec<Al
             .collect();
     }
     let depth = u64::from(ranks.next_power_of_two().trailing_zeros());
-    vec![
+    let mut ways = vec![
         AllReduce {
             algorithm: "ring".into(),
             bandwidth: Picoseconds::moving(ring_bytes, rate),
@@ -76,7 +80,27 @@ pub fn all_reduce(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Vec<Al
             bandwidth: Picoseconds::moving(bytes * 2, rate),
             latency: hops(2 * depth),
         },
-    ]
+    ];
+    ways.extend(by_nodes(accelerator, ranks, bytes));
+    ways
+}
+
+/// An all-reduce within nodes and between them at once, where `ranks` fill several.
+fn by_nodes(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Option<AllReduce> {
+    let (link, network) = (accelerator.link.as_ref()?, accelerator.network.as_ref()?);
+    let node = accelerator.node_size;
+    let nodes = ranks / node;
+    if node < 2 || nodes < 2 || ranks % node != 0 {
+        return None;
+    }
+    let within = Picoseconds::moving(bytes.scale(2 * (node - 1), node), link.bytes_per_s);
+    let between = Picoseconds::moving(bytes.scale(2 * (nodes - 1), nodes * node), network.bytes_per_s);
+    let hops = 2.0 * ((node - 1) as f64 * link.latency_s + (nodes - 1) as f64 * network.latency_s);
+    Some(AllReduce {
+        algorithm: "nodes".into(),
+        bandwidth: within.max(between),
+        latency: Picoseconds::from_seconds(hops),
+    })
 }
 
 /// The least time that one all-reduce needs: the best bandwidth part.
@@ -142,6 +166,7 @@ pub fn communication(deployment: &Deployment, batch: &Batch) -> Communication {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::accelerator::Network;
     use crate::accelerator::tests::round_machine;
 
     #[test]
@@ -151,5 +176,26 @@ mod tests {
         assert_eq!((ways[0].bandwidth.ms(), ways[0].latency.ms()), (1.5, 0.006));
         assert_eq!((ways[1].bandwidth.ms(), ways[1].latency.ms()), (2.0, 0.004));
         assert_eq!(least(&round_machine(), 1, Bytes(1)), Picoseconds::ZERO);
+    }
+
+    /// 80 MB over 16 ranks in two nodes of 8, links of 450 GB/s within and 50 GB/s between: within 2·7/8·80 MB = 140 MB,
+    /// 0.311 ms; between 2·1/2·80 MB/8 = 10 MB, 0.2 ms. One ring would send 150 MB over 50 GB/s, 3 ms.
+    #[test]
+    fn nodes_share_an_all_reduce() {
+        let mut machine = round_machine();
+        machine.node_size = 8;
+        let mut link = machine.link.clone().unwrap();
+        (link.bytes_per_s, link.latency_s) = (ByteRate(450e9), 1e-6);
+        let network = Network { kind: "network".into(), bytes_per_s: ByteRate(50e9), latency_s: 5e-6 };
+        (machine.link, machine.network) = (Some(link), Some(network));
+        let ways = all_reduce(&machine, 16, Bytes(80_000_000));
+        let nodes = ways.iter().find(|w| w.algorithm == "nodes").unwrap();
+        assert!(
+            (nodes.bandwidth.ms() - 140.0 / 450.0).abs() < 1e-6
+                && (ways[0].bandwidth.ms() - 3.0).abs() < 1e-6
+        );
+        // 14 hops within, 2 between.
+        assert!((nodes.latency.ms() - 0.024).abs() < 1e-9);
+        assert_eq!(least(&machine, 16, Bytes(80_000_000)), nodes.bandwidth);
     }
 }

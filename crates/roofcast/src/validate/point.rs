@@ -21,6 +21,8 @@ const WAVES: u64 = 10;
 /// Seconds from a response's end until the same user's next request is at the server: a client's and a network's time. The
 /// step that starts meanwhile does not see it. An assumption.
 const RETURN: f64 = 0.003;
+/// Users of a point at most; of more, each at least sends two requests.
+const MOST_USERS: u64 = 100_000;
 /// Requests at most: beyond, means have settled.
 const MOST_REQUESTS: u64 = 4000;
 
@@ -112,6 +114,9 @@ impl Runs {
             }
             (_, n) => n.unwrap_or(1),
         };
+        if users > MOST_USERS {
+            return Err(Error::field(row.kind.name(), "concurrency", users, format!("at most {MOST_USERS}")));
+        }
         let requests = match row.kind {
             Kind::ClosedLoop => (users * WAVES).min(MOST_REQUESTS.max(users * 2)),
             Kind::OpenLoop => 1000,

@@ -5,6 +5,7 @@
 
 use crate::bench::report::Report;
 use anyhow::Result;
+use roofcast::bands::Bands;
 use roofcast::cost::{Bound, Cost, Terms, Utilization, cost};
 use roofcast::operator::Batch;
 use roofcast::simulate::{Options, simulate};
@@ -57,6 +58,8 @@ pub(super) struct Forecast {
     /// Measured over forecast, of the medians.
     pub(super) ttft_ratio: Option<f64>,
     pub(super) tpot_ratio: Option<f64>,
+    /// 10th and 90th percentile of what is measured where that is forecast.
+    pub(super) bands: Option<Bands>,
 }
 
 impl Beside {
@@ -79,7 +82,7 @@ impl Beside {
         let source = cost(deployment, &Batch::decode(1, 1), Utilization::FULL).forecast_source;
         Ok(Beside {
             limit: Some(limit),
-            forecast: Some(forecast(source, &simulated.summary, &report.summary)),
+            forecast: Some(forecast(source, &simulated.summary, simulated.bands, &report.summary)),
         })
     }
 }
@@ -110,7 +113,7 @@ fn limit(deployment: &Deployment, report: &Report) -> Limit {
     }
 }
 
-fn forecast(source: String, expected: &Summary, measured: &Summary) -> Forecast {
+fn forecast(source: String, expected: &Summary, bands: Option<Bands>, measured: &Summary) -> Forecast {
     Forecast {
         source,
         mean_ttft_ms: expected.ttft.mean,
@@ -122,6 +125,7 @@ fn forecast(source: String, expected: &Summary, measured: &Summary) -> Forecast 
         output_throughput: expected.output_throughput(),
         ttft_ratio: share(measured.ttft.median, expected.ttft.median),
         tpot_ratio: share(measured.tpot.median, expected.tpot.median),
+        bands,
     }
 }
 

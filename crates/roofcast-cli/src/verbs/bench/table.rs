@@ -8,6 +8,7 @@ use crate::bench::scrape::ServerMetrics;
 use crate::show::number::{grouped, percent, significant};
 use crate::show::{self, table};
 use anyhow::Result;
+use roofcast::bands::Span;
 
 /// Columns of the CSV, of one run or of many.
 pub(super) const HEADER: [&str; 16] = [
@@ -176,16 +177,23 @@ fn load(r: &Report) -> String {
 /// Measured beside limit and forecast.
 fn beside(beside: &Beside, r: &Report) -> String {
     let (Some(limit), Some(forecast)) = (&beside.limit, &beside.forecast) else { return String::new() };
-    let of = |name: &str, measured: f64, limit: f64, share: Option<f64>, forecast: f64| {
-        let share = share.map_or("–".to_owned(), percent);
-        vec![name.to_owned(), significant(measured), significant(limit), share, significant(forecast)]
-    };
+    let of =
+        |name: &str, measured: f64, limit: f64, share: Option<f64>, forecast: f64, band: Option<Span>| {
+            let share = share.map_or("–".to_owned(), percent);
+            let range = band.map_or(["–".to_owned(), "–".to_owned()], |b| {
+                b.factors.map(|f| significant((forecast * f).max(limit)))
+            });
+            let row =
+                [name.to_owned(), significant(measured), significant(limit), share, significant(forecast)];
+            row.into_iter().chain(range).collect::<Vec<_>>()
+        };
+    let (tpot, ttft) = (forecast.bands.map(|b| b.tpot_ms), forecast.bands.map(|b| b.ttft_ms));
     let s = &r.summary;
     let rows = [
-        of("TPOT", s.tpot.median, limit.tpot_ms, limit.tpot_share, forecast.median_tpot_ms),
-        of("TTFT", s.ttft.median, limit.ttft_ms, limit.ttft_share, forecast.median_ttft_ms),
+        of("TPOT", s.tpot.median, limit.tpot_ms, limit.tpot_share, forecast.median_tpot_ms, tpot),
+        of("TTFT", s.ttft.median, limit.ttft_ms, limit.ttft_share, forecast.median_ttft_ms, ttft),
     ];
-    let header = [limit.hardware.as_str(), "measured p50", "limit", "reached", "forecast"];
+    let header = [limit.hardware.as_str(), "measured p50", "limit", "reached", "forecast", "p10", "p90"];
     format!("{}{}\n\n", table::table(&header, &rows, 1), limit.advice)
 }
 
