@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// Rounds of Gauss–Newton at most.
 const ROUNDS: usize = 12;
 /// A round that lowers the cost by a smaller share is the last.
-const SETTLED: f64 = 0.003;
+const SETTLED: f64 = 0.001;
 /// By how much a figure's logarithm is moved for its derivative: more than the grain of whole steps.
 const NUDGE: f64 = 0.04;
 /// The furthest that one round moves a parameter.
@@ -409,7 +409,8 @@ fn scale(at: &Selector, figure: Figure) -> f64 {
     match figure {
         Figure::Request | Figure::RequestSteps => 0.8,
         Figure::FewRows | Figure::SmallRows => 0.7,
-        Figure::Group | Figure::PrefillLatent | Figure::PrefillLinear => 0.5,
+        Figure::Group => 0.7,
+        Figure::PrefillLatent | Figure::PrefillLinear => 0.5,
         Figure::GemmExposed | Figure::ExpertExposed | Figure::AttentionExposed => 0.5,
         _ if own => 1.4,
         _ if figure.is_share() => 0.15,
