@@ -49,7 +49,8 @@ impl Part {
         }
     }
 
-    /// The figure of its FLOPs, the one of its bytes, and the one of what neither hides of the other.
+    /// The figure of its FLOPs, the one of its bytes, and the one of what neither hides of the other or, in
+    /// decodes' attention, of what further heads of a group add.
     pub fn figures(self) -> [Option<Figure>; 3] {
         match self {
             Part::Gemm => [Some(Figure::GemmCompute), Some(Figure::GemmMemory), Some(Figure::GemmExposed)],
@@ -57,7 +58,7 @@ impl Part {
                 [Some(Figure::ExpertCompute), Some(Figure::ExpertMemory), Some(Figure::ExpertExposed)]
             }
             Part::Prefill => [Some(Figure::AttentionCompute), None, Some(Figure::AttentionExposed)],
-            Part::Decode => [None, Some(Figure::KvMemory), None],
+            Part::Decode => [None, Some(Figure::KvMemory), Some(Figure::Group)],
             Part::AllReduce => [None, Some(Figure::Link), None],
         }
     }
@@ -82,6 +83,8 @@ pub struct Kernel {
     pub compute: f64,
     /// Its bytes at the chip's bandwidth, or the link's.
     pub memory: f64,
+    /// Query heads that read the same keys, in attention.
+    pub group: f64,
     /// The base latency of the link, for collectives.
     pub latency: f64,
     /// What it took.
@@ -99,6 +102,7 @@ impl Kernel {
             weights: None,
             compute: work[0],
             memory: work[1],
+            group: 1.0,
             latency: 0.0,
             measured: latency_ms / 1e3,
         }
@@ -264,7 +268,8 @@ fn decode(chip: &Accelerator, row: &DecodeRow) -> Option<Kernel> {
     let bytes = tokens * row.nkv * row.head_dim * 2.0 * bits / 8.0;
     let flops = 4.0 * tokens * row.nq * row.head_dim;
     let work = least(chip, Dtype::Bf16, flops, bytes).filter(|_| bytes > BEYOND_CACHES)?;
-    Some(Kernel::new(Part::Decode, chip, work, row.latency_ms))
+    let group = (row.nq / row.nkv).max(1.0);
+    Some(Kernel { group, ..Kernel::new(Part::Decode, chip, work, row.latency_ms) })
 }
 
 /// Gated experts with routing about as skewed as in traffic; E(1 − (1 − k/E)^T) of E experts are read for T tokens.
@@ -365,7 +370,7 @@ fn operator(deployment: &Deployment, batch: &Batch, name: &str, time_us: f64) ->
     let limits = [work.flops.as_f64() / work.rate.0, bytes / chip.bandwidth_bytes_per_s.0];
     let kernel = Kernel::new(part, chip, limits, time_us / 1e3);
     let weights = (part == Part::Gemm).then(|| deployment.weights.clone());
-    Some(Kernel { weights, ..kernel }).filter(|_| counts)
+    Some(Kernel { weights, group: work.group as f64, ..kernel }).filter(|_| counts)
 }
 
 #[cfg(test)]

@@ -38,6 +38,8 @@ pub struct Fitted {
     pub memory: Option<f64>,
     /// Share of the shorter of both times that the longer does not hide, where the rows tell it.
     pub exposed: Option<f64>,
+    /// Share by which each further query head of a group lengthens a decode's reading; none where all groups are alike.
+    pub group: Option<f64>,
     /// Beside both, microseconds.
     pub launch_us: f64,
     /// Median error on the half that was not fitted; a share.
@@ -58,12 +60,13 @@ struct Place {
     latency: f64,
 }
 
-/// Shares of peak and bandwidth, what is exposed, and the launch, in logarithms.
+/// Shares of peak and bandwidth, what is exposed or each further head of a group adds, and the launch, in logarithms.
 type Parameters = [f64; 4];
 /// Share of the bandwidth at which the search starts.
 const READING: f64 = 0.85;
-/// An exposed share this small is none.
+/// An exposed share, or one that a head adds, this small is none.
 const LEAST_EXPOSED: f64 = 0.01;
+const LEAST_HEAD: f64 = 0.001;
 
 /// Fits every part of every chip, format and backend.
 pub fn fit(kernels: &[Kernel]) -> Vec<Fitted> {
@@ -85,7 +88,7 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
     if fitted.len() < ENOUGH {
         return None;
     }
-    let x = search(&fitted, first.part);
+    let x = search(&fitted);
     let errors = |x: &Parameters| {
         Statistics::of(&mut judged.iter().map(|k| (time(k, x) / k.measured - 1.0).abs()).collect::<Vec<_>>())
     };
@@ -103,7 +106,8 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
         faster: all.len() - rows.len(),
         compute: told(x[0], &|k| k.compute / x[0].exp()),
         memory: told(x[1], &|k| k.memory / x[1].exp()),
-        exposed: Some(x[2].exp()).filter(|_| both >= ENOUGH),
+        exposed: Some(x[2].exp()).filter(|_| both >= ENOUGH && first.part != Part::Decode),
+        group: Some(x[2].exp()).filter(|_| first.part == Part::Decode),
         launch_us: x[3].exp() * 1e6,
         median_error: unseen.median,
         p90_error: unseen.p90,
@@ -114,17 +118,27 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
 
 fn time(kernel: &Kernel, x: &Parameters) -> f64 {
     let (computing, moving) = (kernel.compute / x[0].exp(), kernel.memory / x[1].exp());
-    computing.max(moving) + x[2].exp() * computing.min(moving) + x[3].exp()
+    let share = x[2].exp();
+    let reading = match kernel.part {
+        Part::Decode => computing.max(moving * (1.0 + share * (kernel.group - 1.0))),
+        _ => computing.max(moving) + share * computing.min(moving),
+    };
+    reading + x[3].exp()
 }
 
 /// The parameters of least mean logarithmic error: a pattern search along the 80 directions of a cube's faces, edges and
 /// corners in four dimensions, by steps that halve. Launches and what is exposed move four times as far: the others' errors
 /// pass for them.
-fn search(rows: &[&Kernel], part: Part) -> Parameters {
+fn search(rows: &[&Kernel]) -> Parameters {
+    let part = rows.first().map(|k| k.part);
+    // Where all groups are alike, what their heads add is in the bandwidth.
+    let alike = part == Some(Part::Decode) && rows.iter().all(|k| k.group == rows[0].group);
+    let least = if part == Some(Part::Decode) { LEAST_HEAD } else { LEAST_EXPOSED };
+    let most = if alike { LEAST_HEAD } else { 1.0 };
     let cost = |x: &Parameters| rows.iter().map(|k| (time(k, x) / k.measured).ln().abs()).sum::<f64>();
     // Prompts' attention reads its cache as decodes do, and tells nothing else of the bandwidth.
-    let reading = if part == Part::Prefill { Some(READING.ln()) } else { None };
-    let mut x = [0.7_f64.ln(), READING.ln(), 0.2_f64.ln(), 5e-6_f64.ln()];
+    let reading = if part == Some(Part::Prefill) { Some(READING.ln()) } else { None };
+    let mut x = [0.7_f64.ln(), READING.ln(), 0.2_f64.min(most).ln(), 5e-6_f64.ln()];
     let mut best = cost(&x);
     let mut step = STEPS[0];
     while step > STEPS[1] {
@@ -135,7 +149,7 @@ fn search(rows: &[&Kernel], part: Part) -> Parameters {
             let next = [
                 (x[0] + way(0)).min(0.0),
                 reading.unwrap_or((x[1] + way(1)).min(0.0)),
-                (x[2] + 4.0 * way(2)).clamp(LEAST_EXPOSED.ln(), 0.0),
+                (x[2] + 4.0 * way(2)).clamp(least.ln(), most.ln()),
                 (x[3] + 4.0 * way(3)).clamp(1e-8_f64.ln(), 1e-2_f64.ln()),
             ];
             let worth = cost(&next);
@@ -183,7 +197,9 @@ pub fn levels(fits: &[Fitted], source: &str) -> Vec<Level> {
 fn figures(fits: &[&Fitted]) -> BTreeMap<Figure, f64> {
     let mut told: BTreeMap<Figure, Vec<f64>> = BTreeMap::new();
     for fit in fits {
-        for (figure, value) in fit.part.figures().into_iter().zip([fit.compute, fit.memory, fit.exposed]) {
+        for (figure, value) in
+            fit.part.figures().into_iter().zip([fit.compute, fit.memory, fit.exposed.or(fit.group)])
+        {
             if let (Some(figure), Some(value)) = (figure, value) {
                 told.entry(figure).or_default().push(value.ln());
             }
@@ -215,6 +231,7 @@ mod tests {
             weights: Some("bf16".into()),
             compute,
             memory,
+            group: 1.0,
             latency: 2e-6,
             // 80 % of the peak, 90 % of the bandwidth, 30 % of the shorter shows, 4 µs.
             measured: (compute / 0.8).max(memory / 0.9) + 0.3 * (compute / 0.8).min(memory / 0.9) + 4e-6,
