@@ -188,6 +188,11 @@ fn caches_that_a_scheduler_does_not_have() {
         ),
         ("engine.scheduler_recv_interval=10", "", &["scheduler_recv_interval", "sglang"]),
         (
+            "engine.scheduler_recv_interval=10",
+            "scheduler = \"sglang\"\npolicy = \"sjf\"",
+            &["scheduler_recv_interval", "fcfs"],
+        ),
+        (
             "engine.batch_wait_timeout_iters=20",
             "scheduler = \"sglang\"",
             &["batch_wait_timeout_iters", "tensorrt-llm"],

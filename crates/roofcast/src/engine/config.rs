@@ -265,6 +265,12 @@ fn gate(spec: &EngineSpec, budget: u64) -> Result<GateConfig> {
             return Err(Error::field("engine", field, "set", accepted));
         }
     }
+    // A queue in another order has newcomers before those who were looked at.
+    let in_order = spec.policy == QueuePolicy::Fcfs && spec.schedule_policy == SchedulePolicy::Fcfs;
+    if !in_order && spec.scheduler_recv_interval.is_some_and(|steps| steps > 1) {
+        let accepted = "left out, or policy and schedule_policy \"fcfs\"";
+        return Err(Error::field("engine", "scheduler_recv_interval", "set", accepted));
+    }
     let ratio = spec.batch_wait_max_tokens_ratio.unwrap_or(0.0);
     if !(0.0..=1.0).contains(&ratio) {
         return Err(Error::field("engine", "batch_wait_max_tokens_ratio", ratio, "0 to 1"));
@@ -272,7 +278,7 @@ fn gate(spec: &EngineSpec, budget: u64) -> Result<GateConfig> {
     Ok(GateConfig {
         recv_interval: spec.scheduler_recv_interval.unwrap_or(0),
         wait_steps: spec.batch_wait_timeout_iters.unwrap_or(0),
-        overlaps: held && !spec.disable_overlap_scheduler.unwrap_or(false),
+        overlaps: held && in_order && !spec.disable_overlap_scheduler.unwrap_or(false),
         wait_tokens: (ratio * budget as f64) as u64,
     })
 }

@@ -90,7 +90,7 @@ fn by_nodes(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Option<AllRe
     let (link, network) = (accelerator.link.as_ref()?, accelerator.network.as_ref()?);
     let node = accelerator.node_size;
     let nodes = ranks / node;
-    if node < 2 || nodes < 2 || ranks % node != 0 {
+    if node < 2 || nodes < 2 || !ranks.is_multiple_of(node) {
         return None;
     }
     let within = Picoseconds::moving(bytes.scale(2 * (node - 1), node), link.bytes_per_s);

@@ -204,7 +204,7 @@ pub(super) fn schedulers() -> impl Strategy<Value = EngineSpec> {
                 _ => ReservationKind::Max,
             },
             max_model_len: (reserves || scheduler == LlamaCpp).then_some(900),
-            scheduler_recv_interval: (scheduler == Sglang && reservation > 0).then_some(seqs),
+            scheduler_recv_interval: (scheduler == Sglang && reservation > 0 && order == 1).then_some(seqs),
             batch_wait_timeout_iters: (paced && reservation > 0).then_some(seqs),
             batch_wait_max_tokens_ratio: (paced && reservation > 0).then_some(0.05),
             disable_overlap_scheduler: paced.then_some(flag),
