@@ -1,7 +1,8 @@
 //! What machines and engines reach of their limits, operator by operator, and what they add to them.
 //!
-//! Knows: the time of an operator is `max(c, m) + x min(c, m) + t0` in each layer, with `c = FLOPs/(e_c peak)`, `m = bytes/(e_m BW)` and the
-//! share x of the shorter that the longer does not hide; a step adds what its host, its sequences, its tokens and its messages cost. Knows nothing about which figures hold where: that is
+//! Knows: the time of an operator is `max(c, m) + x min(c, m) + t0` in each layer, with `c = FLOPs/(e_c peak)`,
+//! `m = bytes/(e_m BW)` and the share x of the shorter that the longer does not hide; a step adds what its host, its
+//! sequences, its tokens and its messages cost. Knows nothing about which figures hold where: that is
 //! [`crate::calibration`]'s.
 
 use crate::calibration::Band;
@@ -58,7 +59,8 @@ pub enum Figure {
     RequestSteps,
     /// How often a token's hidden state crosses the bus in a layer; a count.
     Activation,
-    /// Rows of a large product that a row beyond the first costs in a product of few, itself among them; a count, at least 1. See [`FewRows`].
+    /// Rows of a large product that a row beyond the first costs in a product of few, itself among them; a count, at
+    /// least 1. See [`FewRows`].
     FewRows,
     /// Rows' worth that few rows cost beyond their number at most; a count.
     SmallRows,
@@ -260,7 +262,8 @@ impl Efficiency {
             }
         };
         let few = match work.family {
-            Family::Gemm => {
+            // Expanded for cached tokens, too, whose rows are many.
+            Family::Gemm if work.name != "kv_b_proj" => {
                 FewRows { each: (figures.get(F::FewRows) - 1.0).max(0.0), most: figures.get(F::SmallRows) }
             }
             _ => FewRows::NONE,
@@ -270,8 +273,8 @@ impl Efficiency {
         Reach { compute, memory, exposed, few, call }
     }
 
-    /// What steps cost beside their operators: `all_reduces` messages a step over links of `latency` seconds, `width` bytes of hidden state a token in
-    /// all layers together.
+    /// What steps cost beside their operators: `all_reduces` messages a step over links of `latency` seconds, `width` bytes of
+    /// hidden state a token in all layers together, and the layers that mix otherwise than by attention.
     pub fn overhead(
         &self,
         all_reduces: u64,

@@ -1,5 +1,5 @@
-//! Fits shares of peak and bandwidth to kernel times: t = max(c, m) + x min(c, m) + t0 with c = compute/e_c and m = memory/e_m, by part, chip
-//! and format.
+//! Fits shares of peak and bandwidth to kernel times: t = max(c, m) + x min(c, m) + t0 with c = compute/e_c and
+//! m = memory/e_m, by part, chip and format; in decodes' attention t = max(c, m (1 + x (g − 1))) + t0 for groups of g heads.
 //!
 //! Knows: how to fit four parameters robustly on one half of the rows and judge them on the other, and when the rows cannot
 //! tell a share. Knows nothing about steps of engines.
