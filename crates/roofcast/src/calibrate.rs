@@ -1,23 +1,24 @@
 //! Fits a calibration to measured points, and judges it on groups left out.
 //!
-//! Knows: which levels the rows of a file can have, what each metric's noise is worth, how bands follow from the errors
-//! of groups left out. A parameter is shrunk towards the level above it, so that a level of few rows moves little.
+//! Knows: how levels are fitted to all rows at once, and how a group's rows are forecast without it. A parameter is shrunk
+//! towards the level above it, so that a level of few rows moves little.
 
 mod bands;
 pub mod fit;
 pub mod kernels;
+mod levels;
 
-use crate::accelerator::Accelerator;
 use crate::calibration::{Calibration, Level, Place, Selector};
 use crate::catalog::Catalog;
 use crate::deployment::Deployment;
-use crate::efficiency::{Efficiency, Figure, Mixers};
+use crate::efficiency::{Efficiency, Figure};
 use crate::error::{Error, Result};
-use crate::measurement::{Figures, Kind, Measurement};
-use crate::spec::{CostKind, EngineSpec};
+use crate::measurement::{Figures, Measurement};
+use crate::spec::CostKind;
 use crate::summary::Statistics;
 use crate::validate::{Point, Resolver, point};
 use fit::{FIGURES, Problem, Residual};
+use levels::{is_widest, matters, scale, selectors, targets};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -34,8 +35,6 @@ const FURTHEST: f64 = 0.7;
 const TRUST: f64 = 0.07;
 /// What it costs to move the first level: it stands for what nobody measured.
 const FIXED: f64 = 1e12;
-/// Standard deviation of the widest factors, in logarithms.
-const FIRST_SCALE: f64 = 1.0;
 /// Share of the prior's variance above which a figure counts as undetermined by the data.
 const UNDETERMINED: f64 = 0.9;
 
@@ -390,93 +389,6 @@ fn place(deployment: &Deployment) -> Place<'_> {
         accelerator: &deployment.accelerator,
         engine: &deployment.options.engine,
         weights: &deployment.weights,
-    }
-}
-
-/// Whether a level holds for every server, or for every offline run.
-fn is_widest(at: &Selector) -> bool {
-    at.served.is_some() && *at == (Selector { served: at.served, ..Selector::default() })
-}
-
-/// Standard deviation of a level's factor around 1, in logarithms. What servers add before the first token differs most.
-/// A level that names chip, engine and format stands for what has been measured itself and may move further than those
-/// that must hold for others, too.
-fn scale(at: &Selector, figure: Figure) -> f64 {
-    let own = at.accelerator.is_some() && at.weights.is_some();
-    if is_widest(at) {
-        return FIRST_SCALE;
-    }
-    match figure {
-        Figure::Request | Figure::RequestSteps => 0.8,
-        Figure::FewRows | Figure::SmallRows => 0.7,
-        Figure::Group => 0.7,
-        Figure::PrefillLatent | Figure::PrefillLinear => 0.5,
-        Figure::GemmExposed | Figure::ExpertExposed | Figure::AttentionExposed => 0.5,
-        _ if own => 1.4,
-        _ if figure.is_share() => 0.15,
-        _ => 0.2,
-    }
-}
-
-/// Whether the row's forecast can depend on the figure.
-fn matters(deployment: &Deployment, row: &Measurement, figure: Figure) -> bool {
-    let p = deployment.parallelism;
-    match figure {
-        Figure::ExpertMemory | Figure::ExpertCompute | Figure::ExpertExposed | Figure::ExpertLayer => {
-            deployment.model.is_moe()
-        }
-        Figure::PrefillLatent => Mixers::of(&deployment.model).latent > 0,
-        Figure::PrefillLinear => Mixers::of(&deployment.model).linear > 0,
-        Figure::AllReduce => p.tp > 1,
-        Figure::Link => p.count() > 1,
-        Figure::Request | Figure::RequestSteps => row.kind.served(),
-        _ => true,
-    }
-}
-
-/// The levels of a place beside the first: chip and generation, engine with its version and its server, weight format,
-/// and their pairs.
-fn selectors(chip: &Accelerator, engine: &EngineSpec, weights: &str) -> Vec<Selector> {
-    let architecture = Some(chip.architecture.clone());
-    let accelerator = Some(chip.id.clone());
-    let name = Some(engine.name().to_owned());
-    let served = Some(engine.served());
-    let weights = Some(weights.to_owned());
-    let none = Selector::default;
-    let mut all = vec![
-        Selector { architecture: architecture.clone(), ..none() },
-        Selector { accelerator: accelerator.clone(), ..none() },
-        Selector { served, ..none() },
-        Selector { engine: name.clone(), ..none() },
-        Selector { engine: name.clone(), served, ..none() },
-        Selector { accelerator: accelerator.clone(), engine: name.clone(), served, ..none() },
-        Selector { accelerator, engine: name.clone(), served, weights: weights.clone(), ..none() },
-        Selector { weights: weights.clone(), ..none() },
-        Selector { engine: name.clone(), weights: weights.clone(), ..none() },
-        Selector { architecture, engine: name.clone(), weights, ..none() },
-    ];
-    if let Some(version) = &engine.version {
-        all.push(Selector { engine: name, version: Some(version.clone()), ..none() });
-    }
-    all
-}
-
-/// The metrics that a row is fitted to, by their index, with the noise of each: what repeated runs differ by, and what no
-/// model of this form can follow.
-fn targets(row: &Measurement) -> Vec<(usize, f64)> {
-    const TTFT: usize = 0;
-    const TPOT: usize = 1;
-    const E2E: usize = 2;
-    const OUTPUT: usize = 3;
-    const TOTAL: usize = 4;
-    match row.kind {
-        Kind::DecodeStep => vec![(TPOT, 0.05)],
-        Kind::Prefill | Kind::PrefillBatch => vec![(TTFT, 0.08)],
-        Kind::StaticBatchPhases => vec![(TTFT, 0.1), (TPOT, 0.06)],
-        Kind::OfflineStaticBatch if row.measured.e2e_ms.is_some() => vec![(E2E, 0.06)],
-        Kind::OfflineStaticBatch if row.measured.total_tok_s.is_some() => vec![(TOTAL, 0.06)],
-        Kind::ClosedLoop | Kind::OpenLoop | Kind::BurstAllAtOnce => vec![(TPOT, 0.06), (TTFT, 0.15)],
-        Kind::OfflineStaticBatch | Kind::OfflineMaxThroughput => vec![(OUTPUT, 0.15)],
     }
 }
 

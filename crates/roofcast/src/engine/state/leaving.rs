@@ -1,0 +1,185 @@
+//! Leaving: who is preempted, swapped or done, and what that gives back.
+//!
+//! Knows: the blocks and the tokens that go with a request. Knows nothing about who has to go ([`crate::scheduler`]).
+
+use super::{Phase, Sequence, State};
+use crate::engine::cache::Cache;
+use crate::engine::config::Preemption;
+use crate::engine::decodes::{Decodes, Entry, Id};
+use crate::kv_cache::groups::spanned_below;
+use crate::timeline::Mark;
+
+impl<D: Decodes> State<D> {
+    /// Preempts the last admitted one.
+    pub fn preempt_last(&mut self) -> Option<Id> {
+        let id = loop {
+            let (order, id) = self.stack.pop()?;
+            if self.runs(order, id) {
+                break id;
+            }
+        };
+        self.leave(id);
+        Some(id)
+    }
+
+    /// Preempts `id`, which runs.
+    pub fn preempt(&mut self, id: Id) {
+        self.leave(id);
+    }
+
+    /// Out of the running ones: back to the queue's head to be computed anew, or to the host's memory.
+    fn leave(&mut self, id: Id) {
+        let decoding = self.sequence(id).phase == Phase::Decode;
+        if decoding {
+            let last = self.sequence(id).last;
+            let (computed, remaining) = self.decodes.remove(id);
+            if computed == self.sequence(id).computed && last != self.decoded {
+                let joined = self.joined.iter_mut().find(|(at, count)| *at == last && *count > 0);
+                joined.into_iter().for_each(|(_, count)| *count -= 1);
+            }
+            let (grows, blocks) = (self.grows(), self.blocks(computed));
+            self.count_slack(id, computed);
+            let s = &mut self.sequences[id as usize];
+            s.computed = computed;
+            s.generated = s.arrival.output - remaining;
+            s.known = s.arrival.input + s.generated;
+            s.last = last.max(self.decoded);
+            s.held = if grows { blocks } else { s.held };
+        } else {
+            self.prefills.retain(|other| *other != id);
+        }
+        let s = &mut self.sequences[id as usize];
+        s.preemptions += 1;
+        let blocks = std::mem::take(&mut s.held);
+        let (computed, generated) = (u64::from(s.computed), u64::from(s.generated));
+        self.give_back(id, blocks, computed, generated, decoding);
+        self.tally.preemptions += 1;
+        self.mark(id, Mark::Preempted);
+        let s = &mut self.sequences[id as usize];
+        let tokens = u64::from(s.computed);
+        let room = self.config.swap_tokens.saturating_sub(self.parked);
+        if decoding && self.config.preemption == Preemption::Swap && tokens <= room {
+            s.phase = Phase::Swapped;
+            self.parked += tokens;
+            self.moved += tokens;
+            self.tally.swapped_tokens += tokens;
+            self.swapped.push(id);
+        } else {
+            s.phase = Phase::Waiting;
+            self.tally.recomputed_tokens += u64::from(std::mem::take(&mut s.computed));
+            let (key, number) = (s.arrival.key, s.arrival.number);
+            self.waiting.push_front(id, key, number);
+        }
+    }
+
+    /// Brings the first that was swapped out back to decode; the blocks must be free.
+    pub fn swap_in(&mut self) {
+        let id = self.swapped.remove(0);
+        let s = self.sequence(id);
+        let (computed, generated, order) = (s.computed, s.generated, self.orders + 1);
+        let blocks = self.blocks(computed);
+        self.free -= blocks;
+        self.parked -= u64::from(computed);
+        self.moved += u64::from(computed);
+        self.tally.swapped_tokens += u64::from(computed);
+        self.enter(id);
+        let s = &mut self.sequences[id as usize];
+        s.phase = Phase::Decode;
+        let remaining = s.arrival.output - generated;
+        let last = s.last;
+        self.join(last);
+        self.decodes.insert(Entry { id, computed, remaining, order });
+        self.mark(id, Mark::Resumed);
+    }
+
+    /// Tokens moved between device and host since the last call.
+    pub fn moved(&mut self) -> u64 {
+        std::mem::take(&mut self.moved)
+    }
+
+    /// Ends a sequence that has `computed` tokens in the cache.
+    pub fn finish(&mut self, id: Id, computed: u32) -> Sequence {
+        let decoded = self.sequence(id).phase == Phase::Decode;
+        if decoded {
+            self.count_slack(id, computed);
+        }
+        let blocks = if decoded && self.grows() { self.blocks(computed) } else { self.sequence(id).held };
+        self.free += self.cache.publish(id, computed, self.free);
+        let s = &mut self.sequences[id as usize];
+        s.computed = computed;
+        s.held = blocks;
+        let gone = *s;
+        s.phase = Phase::Kept;
+        if !(self.config.hands_over && gone.arrival.output > 1) {
+            // The last token was sampled and never computed.
+            self.vacate(id, gone.arrival.output - 1, decoded);
+        }
+        self.mark(id, Mark::Finished);
+        gone
+    }
+
+    /// Gives back what is kept of a sequence that another replica decodes.
+    pub fn release(&mut self, id: Id) {
+        self.vacate(id, 0, false);
+    }
+
+    fn vacate(&mut self, id: Id, generated: u32, decoding: bool) {
+        let s = &mut self.sequences[id as usize];
+        s.phase = Phase::Gone;
+        let (blocks, computed) = (s.held, u64::from(s.computed));
+        self.give_back(id, blocks, computed, u64::from(generated), decoding);
+        self.vacant.push(id);
+    }
+
+    /// Frees `blocks` blocks of a sequence that has `computed` tokens in the cache.
+    fn give_back(&mut self, id: Id, blocks: u64, computed: u64, generated: u64, decoding: bool) {
+        match &mut self.cache {
+            // Blocks that others hold, too, stay taken.
+            Cache::Blocks(identity) => {
+                identity.leave(id, computed, generated, decoding);
+                self.free = identity.free();
+            }
+            Cache::Tree(sharing) => self.free += sharing.leave(id, blocks),
+            Cache::Chunks(chunks) => {
+                chunks.give_back(id, blocks);
+                self.free += blocks;
+            }
+            Cache::Counted => self.free += blocks,
+        }
+    }
+
+    /// Counts, for every step in which a sequence decoded up to `computed` tokens, the room of its blocks, and what of it
+    /// no token stood in when the step began. Where it has reserved its room, that is all it has: what a static batch
+    /// computes beyond an answer's end stands nowhere.
+    fn count_slack(&mut self, id: Id, computed: u32) {
+        let s = &self.sequences[id as usize];
+        let (from, to) = (u64::from(s.computed), u64::from(computed));
+        let groups = &self.config.groups;
+        let (steps, block) = (u128::from(to - from), groups.block());
+        let tokens = sum_below(to) - sum_below(from);
+        let spanned = spanned_below(to, block) - spanned_below(from, block);
+        let (room, kept) = if !self.grows() {
+            let room = s.held * block;
+            // Σ min(c, room) over c < n.
+            let within =
+                |n: u64| sum_below(n.min(room)) + u128::from(n.saturating_sub(room)) * u128::from(room);
+            let standing = within(to) - within(from);
+            self.tally.token_steps -= tokens - standing;
+            (u128::from(room) * steps, standing)
+        } else if groups.are_one() {
+            (spanned * u128::from(block), tokens)
+        } else {
+            let kept = groups.kept_below(to) - groups.kept_below(from);
+            self.tally.spread_steps += kept as i128 - tokens as i128;
+            (groups.room_below(to) - groups.room_below(from), kept)
+        };
+        self.tally.slack_steps += room - kept;
+        self.tally.decoding_steps += to - from;
+        self.tally.spanned_blocks += spanned;
+    }
+}
+
+/// Σ over c < `n` of c.
+fn sum_below(n: u64) -> u128 {
+    u128::from(n) * u128::from(n.saturating_sub(1)) / 2
+}
