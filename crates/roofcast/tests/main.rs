@@ -21,6 +21,8 @@ mod invariants;
 mod measured;
 #[path = "suite/models.rs"]
 mod models;
+#[path = "suite/newcomers.rs"]
+mod newcomers;
 #[path = "suite/scaling.rs"]
 mod scaling;
 #[path = "suite/seeds.rs"]

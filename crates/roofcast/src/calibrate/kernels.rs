@@ -38,7 +38,8 @@ pub struct Fitted {
     pub memory: Option<f64>,
     /// Share of the shorter of both times that the longer does not hide, where the rows tell it.
     pub exposed: Option<f64>,
-    /// Share by which each further query head of a group lengthens a decode's reading; none where all groups are alike.
+    /// Share by which each further query head of a group lengthens a decode's reading; next to nothing where all groups are
+    /// alike, for then it is in the bandwidth. None of other parts.
     pub group: Option<f64>,
     /// Beside both, microseconds.
     pub launch_us: f64,

@@ -1,4 +1,5 @@
-//! When a scheduler looks at who waits: some engines poll for newcomers every few steps, some hold them until they fill a step.
+//! When a scheduler looks at who waits: some engines poll for newcomers every few steps, some hold them until they fill
+//! a step.
 //!
 //! Knows: SGLang receives requests every `scheduler_recv_interval` steps of decodes, and after every step with prompts
 //! (0.5, `managers/scheduler_recv_skipper.py`); TensorRT-LLM holds prompts beside decodes until they fill
