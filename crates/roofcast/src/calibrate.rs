@@ -17,9 +17,9 @@ use crate::measurement::{Figures, Measurement};
 use crate::spec::CostKind;
 use crate::summary::Statistics;
 use crate::validate::{Point, Resolver, point};
-use fit::{FIGURES, Problem, Residual};
+use fit::{BOTH, FIGURES, Problem, Residual};
 use levels::{is_widest, matters, scale, selectors, targets};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Rounds of Gauss–Newton at most.
@@ -47,7 +47,7 @@ struct Fitted<'a> {
     group: usize,
     set: usize,
     /// Logarithms of the figures that levels are factors of, then of the plain ones.
-    base: [f64; 2 * FIGURES],
+    base: [f64; BOTH],
 }
 
 /// A fit of one file.
@@ -57,6 +57,8 @@ pub struct Fit<'a> {
     sets: Vec<Vec<usize>>,
     groups: Vec<String>,
     selectors: Vec<Selector>,
+    /// Which levels hold for what is not quantized, too.
+    plain: Vec<bool>,
     prior: Calibration,
     ridge: Vec<f64>,
     x: Vec<f64>,
@@ -81,6 +83,7 @@ impl<'a> Fit<'a> {
             sets: Vec::new(),
             groups: Vec::new(),
             selectors: Vec::new(),
+            plain: Vec::new(),
             prior: prior.clone(),
             ridge: Vec::new(),
             x: Vec::new(),
@@ -145,6 +148,7 @@ impl<'a> Fit<'a> {
         for (name, index) in groups {
             self.groups[index] = name;
         }
+        self.plain = self.selectors.iter().map(|s| s.weights.is_none()).collect();
         self.weigh();
         self.x = self.start();
         self.ridge = self.selectors.iter().flat_map(|s| Figure::ALL.map(|f| scale(s, f).powi(-2))).collect();
@@ -152,11 +156,11 @@ impl<'a> Fit<'a> {
     }
 
     /// Logarithms of the figures of a deployment's kernels, and of those of its plain ones.
-    fn base(&self, deployment: &Deployment) -> [f64; 2 * FIGURES] {
+    fn base(&self, deployment: &Deployment) -> [f64; BOTH] {
         let place = place(deployment);
         let own = self.prior.base(&place);
         let plain = self.prior.base(&Place { weights: "bf16", ..place });
-        let mut logs = [0.0; 2 * FIGURES];
+        let mut logs = [0.0; BOTH];
         let values = own.0.iter().chain(&plain.0);
         logs.iter_mut().zip(values).for_each(|(log, value)| *log = value.ln());
         logs
@@ -213,8 +217,25 @@ impl<'a> Fit<'a> {
         }
     }
 
+    /// What holds shares that have reached 1, where rows tell only that they are no smaller: without it nothing but the prior
+    /// would speak for them when a group is left out.
+    fn held(&self) -> Vec<Residual> {
+        let mut full: BTreeSet<(usize, usize, usize)> = BTreeSet::new();
+        for fitted in &self.rows {
+            let logs = self.logs(fitted, &self.x);
+            let shares = Figure::ALL.into_iter().filter(|f| f.is_share() && logs[*f as usize] > -NUDGE);
+            full.extend(shares.map(|figure| (fitted.group, fitted.set, figure as usize)));
+        }
+        let hold = |(group, set, figure)| {
+            let mut slope = [0.0; BOTH];
+            slope[figure] = 1.0;
+            Residual { group, set, value: 0.0, slope, weight: NUDGE.powi(-2), sigma: 1.0 }
+        };
+        full.into_iter().map(hold).collect()
+    }
+
     fn problem<'b>(&'b self, residuals: &'b [Residual], without: Option<usize>) -> Problem<'b> {
-        Problem { residuals, sets: &self.sets, ridge: &self.ridge, at: &self.x, without }
+        Problem { residuals, sets: &self.sets, plain: &self.plain, ridge: &self.ridge, at: &self.x, without }
     }
 
     /// The residuals at `x`, with slopes where they are wanted.
@@ -236,27 +257,33 @@ impl<'a> Fit<'a> {
             let value = (forecast / measured).ln();
             residuals.push((
                 metric,
-                Residual {
-                    group: fitted.group,
-                    set: fitted.set,
-                    value,
-                    slope: [0.0; FIGURES],
-                    weight,
-                    sigma,
-                },
+                Residual { group: fitted.group, set: fitted.set, value, slope: [0.0; BOTH], weight, sigma },
             ));
         }
         if slopes {
+            // The few plain operators count to the quantized ones, but where those may be computed as plain.
+            let apart = place(&fitted.deployment).dequantizes_from().is_some();
             for figure in Figure::ALL.into_iter().filter(|f| matters(&fitted.deployment, fitted.row, *f)) {
+                let share = figure.is_share();
                 let figure = figure as usize;
-                let mut nudged = logs;
-                nudged[figure] += NUDGE;
-                nudged[FIGURES + figure] += NUDGE;
-                let Some(then) = self.forecast(fitted, &nudged) else { continue };
-                for (metric, residual) in &mut residuals {
-                    if let Some((a, b)) = then.all()[*metric].zip(now.all()[*metric]) {
-                        residual.slope[figure] = (a / b).ln() / NUDGE;
+                let mut nudge = |figures: &[usize], into: usize| {
+                    // Shares beyond 1 count as 1, where only the way down tells.
+                    let down = share && logs[figures[0]] + NUDGE > 0.0;
+                    let by = if down { -NUDGE } else { NUDGE };
+                    let mut nudged = logs;
+                    figures.iter().for_each(|figure| nudged[*figure] += by);
+                    let Some(then) = self.forecast(fitted, &nudged) else { return };
+                    for (metric, residual) in &mut residuals {
+                        if let Some((a, b)) = then.all()[*metric].zip(now.all()[*metric]) {
+                            residual.slope[into] = (a / b).ln() / by;
+                        }
                     }
+                };
+                if apart {
+                    nudge(&[figure], figure);
+                    nudge(&[FIGURES + figure], FIGURES + figure);
+                } else {
+                    nudge(&[figure, FIGURES + figure], figure);
                 }
             }
         }
@@ -264,18 +291,18 @@ impl<'a> Fit<'a> {
     }
 
     /// Logarithms of the row's figures, then of its plain ones.
-    fn logs(&self, fitted: &Fitted, x: &[f64]) -> [f64; 2 * FIGURES] {
+    fn logs(&self, fitted: &Fitted, x: &[f64]) -> [f64; BOTH] {
         let mut logs = fitted.base;
         for level in &self.sets[fitted.set] {
             let factors = &x[level * FIGURES..][..FIGURES];
-            let plain = self.selectors[*level].weights.is_none();
+            let plain = self.plain[*level];
             logs[..FIGURES].iter_mut().zip(factors).for_each(|(log, f)| *log += f);
             logs[FIGURES..].iter_mut().zip(factors).filter(|_| plain).for_each(|(log, f)| *log += f);
         }
         logs
     }
 
-    fn forecast(&self, fitted: &Fitted, logs: &[f64; 2 * FIGURES]) -> Option<Figures> {
+    fn forecast(&self, fitted: &Fitted, logs: &[f64; BOTH]) -> Option<Figures> {
         let values = |from: usize| {
             let mut values = [0.0; FIGURES];
             values.iter_mut().zip(&logs[from..]).for_each(|(v, log)| *v = log.exp());
@@ -286,6 +313,7 @@ impl<'a> Fit<'a> {
             name: String::new(),
             figures: values(0),
             plain: values(FIGURES),
+            dequantizes_from: place(&fitted.deployment).dequantizes_from(),
             band: None,
         });
         point::forecast(fitted.row, &deployment, CostKind::Forecast).ok()
@@ -295,8 +323,10 @@ impl<'a> Fit<'a> {
     /// problem linearised at the fit of all groups.
     pub fn left_out(&self) -> Vec<Point<'a>> {
         let groups: Vec<usize> = (0..self.groups.len()).collect();
+        let mut residuals = self.residuals.clone();
+        residuals.extend(self.held());
         let mut points: Vec<Point> = in_parallel(&groups, |group| {
-            let x = self.problem(&self.residuals, Some(*group)).solve(&self.x);
+            let x = self.problem(&residuals, Some(*group)).solve(&self.x);
             let calibration = self.calibration(&x, Some(*group));
             let rows = (0..self.rows.len()).filter(|r| self.rows[*r].group == *group);
             rows.map(|r| self.point(r, &x, &calibration)).collect::<Vec<_>>()

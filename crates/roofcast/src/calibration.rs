@@ -117,6 +117,14 @@ pub struct Place<'a> {
     pub weights: &'a str,
 }
 
+impl Place<'_> {
+    /// Rows from which on weights are unpacked for a product in 16 bits: vLLM's AWQ kernels (`FP16_MATMUL_HEURISTIC_CONDITION`
+    /// in `quantization/awq.py` of 0.4.2).
+    pub fn dequantizes_from(&self) -> Option<u64> {
+        (self.engine.name() == "vllm" && self.weights == "awq-int4").then_some(256)
+    }
+}
+
 impl Selector {
     /// Whether a level with this selector holds at `place`.
     pub fn matches(&self, place: &Place) -> bool {
@@ -300,6 +308,7 @@ impl Calibration {
             name,
             figures: self.figures(place, true),
             plain: self.figures(place, false),
+            dequantizes_from: place.dequantizes_from(),
             band: self.band(known).copied(),
         }
     }

@@ -3,9 +3,10 @@
 //! Knows: `limit = Σ operators max(FLOPs/peak, bytes/bandwidth)` and which term binds. Bytes are weights and KV.
 
 use crate::deployment::Deployment;
-use crate::efficiency::{Forecast, Mixers};
+use crate::efficiency::{Circumstances, Forecast, Mixers, busiest, waiting};
+use crate::model::{Dense, Ffn, Layer};
 use crate::operator::collective::{Communication, communication, slowest};
-use crate::operator::{Batch, Family, Work, work};
+use crate::operator::{Batch, Family, Sequences, Work, work};
 use crate::precision::Dtype;
 use crate::units::{ByteRate, Bytes, FlopRate, Flops, Picoseconds};
 use serde::Serialize;
@@ -182,31 +183,101 @@ fn forecast(
 ) -> Forecast {
     let efficiency = &deployment.efficiency;
     let bandwidth = deployment.bandwidth();
-    let overhead = efficiency.overhead(
-        communication.all_reduces,
-        slowest(&deployment.accelerator, deployment.parallelism.tp).1,
-        hidden_bytes(deployment),
-        bandwidth,
-        Mixers::of(&deployment.model),
-    );
+    let overhead = efficiency.overhead(&circumstances(deployment, communication.all_reduces));
     let p = deployment.parallelism;
     let rank = |n: u64| n.div_ceil(p.replicas * p.attention_dp);
-    let operators: Picoseconds = works.iter().map(|w| efficiency.time(w, bandwidth)).sum();
-    let prompts = batch.groups.iter().any(|g| g.new > 1);
-    let time = operators
+    let prompts = batch.groups.iter().any(Sequences::is_prompt);
+    let times = match mixed(batch) {
+        None => works.iter().map(|w| efficiency.time(w, bandwidth)).collect(),
+        Some(parts) => beside(deployment, works, &parts),
+    };
+    let of = |attends: bool| {
+        works.iter().zip(&times).filter(move |(w, _)| w.attends() == attends).map(|(_, t)| *t)
+    };
+    let device = of(false).sum::<Picoseconds>()
+        + works.iter().map(|w| efficiency.calls(w)).sum()
         + efficiency.linked(communication)
         + overhead.step
-        + if prompts { overhead.prefill } else { Picoseconds::ZERO }
+        + if prompts { overhead.prefill + overhead.ending } else { Picoseconds::ZERO }
         + overhead.sequence * rank(batch.sequences())
         + Picoseconds::from_seconds(overhead.token * rank(batch.tokens()) as f64);
+    let waiting = waiting(device.seconds(), overhead.launches.seconds());
+    let time = device + Picoseconds::from_seconds(waiting) + of(true).sum();
     let factors = efficiency.band.map_or([1.0, 1.0], |b| if prompts { b.ttft } else { b.tpot });
     Forecast { time, band: factors.map(|f| Picoseconds::from_seconds(time.seconds() * f)) }
 }
 
-/// Bytes of a token's hidden state, in all layers together.
-pub fn hidden_bytes(deployment: &Deployment) -> f64 {
+/// What decides what steps of `all_reduces` messages cost beside their operators.
+pub fn circumstances(deployment: &Deployment, all_reduces: u64) -> Circumstances {
+    let eager = deployment.options.engine.enforce_eager.unwrap_or(false);
+    Circumstances {
+        all_reduces,
+        latency: slowest(&deployment.accelerator, deployment.parallelism.tp).1,
+        elementwise_bytes: elementwise_bytes(deployment),
+        expert_bytes: expert_bytes(deployment),
+        bandwidth: deployment.bandwidth(),
+        mixers: Mixers::of(&deployment.model),
+        eager_layers: if eager { deployment.model.layers.len() as u64 } else { 0 },
+    }
+}
+
+/// The decodes and the prompts of a batch that has both.
+fn mixed(batch: &Batch) -> Option<[Batch; 2]> {
+    let (decodes, prompts): (Vec<_>, Vec<_>) = batch.groups.iter().partition(|g| !g.is_prompt());
+    let mixed = !decodes.is_empty() && !prompts.is_empty();
+    mixed.then(|| [decodes, prompts].map(|groups| Batch { groups }))
+}
+
+/// The times of operators where one kernel may attend for decodes and prompts.
+fn beside(deployment: &Deployment, works: &[Work], [decodes, prompts]: &[Batch; 2]) -> Vec<Picoseconds> {
+    let efficiency = &deployment.efficiency;
+    let bandwidth = deployment.bandwidth();
+    let starting = |g: &Sequences| Sequences { context: 1, ..*g };
+    let started = Batch { groups: decodes.groups.iter().map(starting).collect() };
+    let longest = prompts.groups.iter().map(|g| g.new).max().unwrap_or(0);
+    let [of_decodes, of_prompts, first] = [decodes, prompts, &started].map(|b| work(deployment, b));
+    let time = |(index, whole): (usize, &Work)| {
+        let parts = [&of_decodes, &of_prompts, &first].map(|w| w.get(index));
+        match parts {
+            [Some(decodes), Some(prompts), Some(first)] if efficiency.reach(whole).mixed_rows > 1.0 => {
+                efficiency.time_mixed([decodes, prompts, first], longest, bandwidth)
+            }
+            _ => efficiency.time(whole, bandwidth),
+        }
+    };
+    works.iter().enumerate().map(time).collect()
+}
+
+/// Bytes that norms and activation functions move for a token in all layers together: each layer's two norms read and write
+/// the hidden state, what they add to the residual staying in caches, and an MLP's function reads its inner width, twice
+/// where it is gated, and writes it. A routed expert's function is in its own kernel.
+pub fn elementwise_bytes(deployment: &Deployment) -> f64 {
     let model = &deployment.model;
-    model.layers.len() as f64 * model.hidden as f64 * f64::from(deployment.base.bits()) / 8.0
+    let inner =
+        |mlp: &Dense| (if mlp.gated { 3 } else { 2 }) * mlp.intermediate.div_ceil(deployment.parallelism.tp);
+    let layer = |layer: &Layer| {
+        let mlps = match &layer.ffn {
+            Ffn::Dense(dense) => inner(dense),
+            Ffn::Experts(experts) => experts.shared.iter().chain(&experts.beside).map(inner).sum(),
+            Ffn::None => 0,
+        };
+        4 * model.hidden + mlps
+    };
+    let elements: u64 = model.layers.iter().map(layer).sum();
+    elements as f64 * f64::from(deployment.base.bits()) / 8.0
+}
+
+/// Bytes of a token's hidden state for each expert that it passes on the busiest rank, in all layers together. Tokens of all
+/// data-parallel ranks meet at the experts.
+fn expert_bytes(deployment: &Deployment) -> f64 {
+    let p = deployment.parallelism;
+    let copies = |layer: &Layer| match &layer.ffn {
+        Ffn::Experts(experts) => experts.per_token * experts.width(deployment.model.hidden),
+        Ffn::Dense(_) | Ffn::None => 0,
+    };
+    let elements: u64 = deployment.model.layers.iter().map(copies).sum();
+    let part = p.attention_dp as f64 / p.ep as f64 * busiest(p.ep);
+    elements as f64 * part * f64::from(deployment.base.bits()) / 8.0
 }
 
 /// Time to compute and time to move one layer's work.

@@ -9,7 +9,7 @@ use crate::calibration::Band;
 use crate::model::{Mixer, Model};
 use crate::operator::collective::Communication;
 use crate::operator::{Family, Work};
-use crate::units::{ByteRate, FlopRate, Picoseconds};
+use crate::units::{ByteRate, Bytes, FlopRate, Picoseconds};
 use serde::{Deserialize, Serialize};
 
 /// Seconds of a message over the links that [`Figure::AllReduce`] counts for: NVLink's, as the catalog assumes it.
@@ -33,6 +33,8 @@ pub enum Figure {
     AttentionCompute,
     /// Share of the link's bandwidth in collectives.
     Link,
+    /// Share of the bandwidth in norms and activation functions.
+    Elementwise,
     /// Share of the shorter of computing and moving that the longer does not hide, in matrix products.
     GemmExposed,
     /// The same in routed experts.
@@ -41,6 +43,8 @@ pub enum Figure {
     AttentionExposed,
     /// Of a layer: launches, norms and what else is there once.
     Layer,
+    /// Of a layer's launches on the host, beside the device, where steps are not captured in graphs.
+    EagerLayer,
     /// Of a layer's routing, on top.
     ExpertLayer,
     /// Of a layer with latent or linear attention, on top.
@@ -49,7 +53,7 @@ pub enum Figure {
     AllReduce,
     /// Of a step.
     Step,
-    /// Of a step that computes prompts, on top.
+    /// Of a step in which prompts end, on top.
     PrefillStep,
     /// Of a sequence in a step.
     Sequence,
@@ -57,15 +61,17 @@ pub enum Figure {
     Request,
     /// Steps that a request waits before the engine looks at it: overlapped scheduling, polling; a count.
     RequestSteps,
-    /// How often a token's hidden state crosses the bus in a layer; a count.
-    Activation,
     /// Rows of a large product that a row beyond the first costs in a product of few, itself among them; a count, at
     /// least 1. See [`FewRows`].
     FewRows,
     /// Rows' worth that few rows cost beyond their number at most; a count.
     SmallRows,
+    /// How often the hidden state of a token crosses the bus for each expert that it passes; a count.
+    ExpertActivation,
     /// Share of its time by which reading the cache takes longer for each further query head that reads the same keys.
     Group,
+    /// Rows that a decode's attention computes where one kernel works on prompts and decodes; 1 where decodes have their own.
+    MixedRows,
     /// Of a layer with latent attention in a step that computes prompts, on top.
     PrefillLatent,
     /// Of a layer with linear attention or another recurrence in a step that computes prompts, on top.
@@ -74,7 +80,7 @@ pub enum Figure {
 
 impl Figure {
     /// All, in order.
-    pub const ALL: [Figure; 25] = [
+    pub const ALL: [Figure; 28] = [
         Figure::GemmMemory,
         Figure::GemmCompute,
         Figure::ExpertMemory,
@@ -82,10 +88,12 @@ impl Figure {
         Figure::KvMemory,
         Figure::AttentionCompute,
         Figure::Link,
+        Figure::Elementwise,
         Figure::GemmExposed,
         Figure::ExpertExposed,
         Figure::AttentionExposed,
         Figure::Layer,
+        Figure::EagerLayer,
         Figure::ExpertLayer,
         Figure::MixerLayer,
         Figure::AllReduce,
@@ -94,10 +102,11 @@ impl Figure {
         Figure::Sequence,
         Figure::Request,
         Figure::RequestSteps,
-        Figure::Activation,
         Figure::FewRows,
         Figure::SmallRows,
+        Figure::ExpertActivation,
         Figure::Group,
+        Figure::MixedRows,
         Figure::PrefillLatent,
         Figure::PrefillLinear,
     ];
@@ -144,8 +153,22 @@ pub struct Efficiency {
     pub figures: Figures,
     /// The same for what is not quantized.
     pub plain: Figures,
+    /// Rows from which on products unpack their weights first and multiply in 16 bits; none where they never do.
+    pub dequantizes_from: Option<u64>,
     /// The bands of what it forecasts; none where it was never judged.
     pub band: Option<Band>,
+}
+
+/// Share of the bandwidth at which vLLM's `awq_dequantize` reads and writes: on an RTX 4090 it unpacks 165 billion weights a
+/// second, by what prompts of 256 to 500 tokens take more than in 16 bits.
+const UNPACKING: f64 = 0.41;
+
+/// Rows that products of many are computed in at a time; vLLM's profiles on RTX 4090 and RTX PRO 6000 climb in such steps.
+const TILE: f64 = 64.0;
+
+/// The rows that a product of `rows` computes: whole tiles, where it is more than one.
+pub fn tiled(rows: f64) -> f64 {
+    if rows > TILE { (rows / TILE).ceil() * TILE } else { rows }
 }
 
 /// What products of few rows cost more than their share of large ones: tiles that they do not fill, kernels that trade
@@ -168,6 +191,25 @@ impl FewRows {
     }
 }
 
+/// Tokens of context that starting a decode's tiles is worth beside prompts, and skipping the empty ones that it has for
+/// each token of the longest piece of a prompt. Both from profiles of vLLM's FlashAttention 2 on RTX 4090 and RTX PRO 6000.
+const STARTED: f64 = 100.0;
+const SKIPPED: f64 = 0.2;
+
+/// How far routing is from even: the busiest of n ranks has n^0.3 times its part of the tokens. From times of kernels of
+/// TensorRT-LLM and vLLM under routing by a power law of 1.01, which their tables take for traffic's.
+const SKEW: f64 = 0.3;
+
+/// The busiest rank's part of the tokens over the mean, where `ranks` share the experts.
+pub fn busiest(ranks: u64) -> f64 {
+    (ranks as f64).powf(SKEW)
+}
+
+/// Tokens of context that each decode's attention costs more in a kernel that works on prompts, too.
+pub fn mixed_tokens(longest_chunk: u64) -> f64 {
+    STARTED + SKIPPED * longest_chunk as f64
+}
+
 /// What one operator reaches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reach {
@@ -179,14 +221,25 @@ pub struct Reach {
     pub exposed: f64,
     /// What it computes more where rows are few.
     pub few: FewRows,
+    /// Rows that a decode's attention computes beside prompts.
+    pub mixed_rows: f64,
+    /// Whether its weights are unpacked first.
+    pub dequantizes: bool,
     /// Beside it, in each layer.
     pub call: Picoseconds,
 }
 
 impl Reach {
     /// The limit itself.
-    pub const LIMIT: Reach =
-        Reach { compute: 1.0, memory: 1.0, exposed: 0.0, few: FewRows::NONE, call: Picoseconds::ZERO };
+    pub const LIMIT: Reach = Reach {
+        compute: 1.0,
+        memory: 1.0,
+        exposed: 0.0,
+        few: FewRows::NONE,
+        mixed_rows: 1.0,
+        dequantizes: false,
+        call: Picoseconds::ZERO,
+    };
 }
 
 /// A forecast with its band.
@@ -222,17 +275,52 @@ impl Mixers {
     }
 }
 
-/// What a step costs beside its operators.
+/// What of a deployment decides what its steps cost beside their operators.
 #[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Circumstances {
+    /// Messages of a step.
+    pub all_reduces: u64,
+    /// Seconds of a link.
+    pub latency: f64,
+    /// What norms and activation functions move for a token in all layers together.
+    pub elementwise_bytes: f64,
+    /// What a token's hidden state is on its way through its experts, in all layers together.
+    pub expert_bytes: f64,
+    /// The chip's.
+    pub bandwidth: ByteRate,
+    /// Layers that mix otherwise than by attention.
+    pub mixers: Mixers,
+    /// Layers that the host launches one by one.
+    pub eager_layers: u64,
+}
+
+/// How sharply the longer of device and host hides the shorter: each waits for the other now and then, so that both near
+/// each other take longer than either.
+const SHARP: f64 = 3.0;
+
+/// What the device's time grows by where the host's launches go on beside it.
+pub fn waiting(device: f64, launches: f64) -> f64 {
+    if launches == 0.0 {
+        return 0.0;
+    }
+    (device.powf(SHARP) + launches.powf(SHARP)).powf(1.0 / SHARP) - device
+}
+
+/// What a step costs beside its operators.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Overhead {
     /// Of any step.
     pub step: Picoseconds,
     /// More where it computes prompts.
     pub prefill: Picoseconds,
+    /// More where prompts end.
+    pub ending: Picoseconds,
     /// Of each sequence.
     pub sequence: Picoseconds,
     /// Of each token, in seconds: too short for whole picoseconds.
     pub token: f64,
+    /// Of the host's launches, which everything but attention hides: that grows with the context, and is counted on top.
+    pub launches: Picoseconds,
 }
 
 impl Efficiency {
@@ -241,7 +329,9 @@ impl Efficiency {
         use Figure as F;
         // Heads, routers and embeddings are seldom quantized.
         let plain = ["lm_head", "router", "embedding", "norms"].contains(&work.name);
-        let figures = if plain { &self.plain } else { &self.figures };
+        let dequantizes =
+            !plain && work.is_product() && self.dequantizes_from.is_some_and(|from| work.rows >= from);
+        let figures = if plain || dequantizes { &self.plain } else { &self.figures };
         let layer = figures.time(F::Layer);
         let ([compute, memory, exposed], call) = match work.family {
             Family::Moe => {
@@ -261,56 +351,92 @@ impl Efficiency {
                 ([F::GemmCompute, F::GemmMemory, F::GemmExposed], latent)
             }
         };
-        let few = match work.family {
-            // Expanded for cached tokens, too, whose rows are many.
-            Family::Gemm if work.name != "kv_b_proj" => {
-                FewRows { each: (figures.get(F::FewRows) - 1.0).max(0.0), most: figures.get(F::SmallRows) }
-            }
-            _ => FewRows::NONE,
-        };
+        let each = (figures.get(F::FewRows) - 1.0).max(0.0);
+        let few =
+            if work.is_product() { FewRows { each, most: figures.get(F::SmallRows) } } else { FewRows::NONE };
         let [compute, memory, exposed] = [compute, memory, exposed].map(|f| figures.get(f));
+        let compute = compute / busiest(work.ranks);
         let memory = memory / (1.0 + figures.get(F::Group) * (work.group - 1) as f64);
-        Reach { compute, memory, exposed, few, call }
+        let mixed_rows = if work.name == "attention" { figures.get(F::MixedRows).max(1.0) } else { 1.0 };
+        Reach { compute, memory, exposed, few, mixed_rows, dequantizes, call }
     }
 
-    /// What steps cost beside their operators: `all_reduces` messages a step over links of `latency` seconds, `width` bytes of
-    /// hidden state a token in all layers together, and the layers that mix otherwise than by attention.
-    pub fn overhead(
-        &self,
-        all_reduces: u64,
-        latency: f64,
-        width: f64,
-        bandwidth: ByteRate,
-        mixers: Mixers,
-    ) -> Overhead {
+    /// What steps cost beside their operators.
+    pub fn overhead(&self, at: &Circumstances) -> Overhead {
         let f = &self.figures;
-        let message = f.get(Figure::AllReduce) * latency / LATENCY;
+        let message = f.get(Figure::AllReduce) * at.latency / LATENCY;
         Overhead {
-            step: f.time(Figure::Step) + Picoseconds::from_seconds(message) * all_reduces,
-            prefill: f.time(Figure::PrefillStep)
-                + f.time(Figure::PrefillLatent) * mixers.latent
-                + f.time(Figure::PrefillLinear) * mixers.linear,
+            step: f.time(Figure::Step) + Picoseconds::from_seconds(message) * at.all_reduces,
+            ending: f.time(Figure::PrefillStep),
+            prefill: f.time(Figure::PrefillLatent) * at.mixers.latent
+                + f.time(Figure::PrefillLinear) * at.mixers.linear,
             sequence: f.time(Figure::Sequence),
-            token: f.get(Figure::Activation) * width / bandwidth.0,
+            token: (at.elementwise_bytes / f.get(Figure::Elementwise)
+                + at.expert_bytes * f.get(Figure::ExpertActivation))
+                / at.bandwidth.0,
+            launches: f.time(Figure::EagerLayer) * at.eager_layers,
         }
     }
 
-    /// The time of `work` in all its layers.
+    /// What calling `work` takes in all its layers.
+    pub fn calls(&self, work: &Work) -> Picoseconds {
+        self.reach(work).call * work.layers
+    }
+
+    /// The time of `work` in all its layers, without its calls.
     pub fn time(&self, work: &Work, bandwidth: ByteRate) -> Picoseconds {
         let reach = self.reach(work);
-        let rows = (work.rows as f64).max(1.0);
-        let rate = work.rate.0 * reach.compute * rows / reach.few.worth(rows);
-        let computing = Picoseconds::computing(work.flops, FlopRate(rate));
-        let moving =
-            Picoseconds::moving(work.weight_bytes + work.kv_bytes, ByteRate(bandwidth.0 * reach.memory));
+        let [computing, moving] = times(work, &reach, bandwidth);
         let exposed = Picoseconds::from_seconds(computing.min(moving).seconds() * reach.exposed);
-        (computing.max(moving) + exposed + reach.call) * work.layers
+        (computing.max(moving) + exposed) * work.layers + self.unpacking(work, bandwidth)
+    }
+
+    /// What unpacking the weights of `work` takes before it, in all its layers.
+    pub fn unpacking(&self, work: &Work, bandwidth: ByteRate) -> Picoseconds {
+        if !self.reach(work).dequantizes {
+            return Picoseconds::ZERO;
+        }
+        let moved = work.weight_bytes + unpacked_bytes(work);
+        Picoseconds::moving(moved, ByteRate(bandwidth.0 * UNPACKING)) * work.layers
+    }
+
+    /// The same of attention where one kernel works on decodes and prompts: `first` is what the decodes'
+    /// first tokens of context come to.
+    pub fn time_mixed(
+        &self,
+        [decodes, prompts, first]: [&Work; 3],
+        longest_chunk: u64,
+        bandwidth: ByteRate,
+    ) -> Picoseconds {
+        let reach = self.reach(decodes);
+        let [computing, moving] = times(decodes, &reach, bandwidth);
+        let more = times(first, &reach, bandwidth)[0].seconds() * mixed_tokens(longest_chunk);
+        let tiles = Picoseconds::from_seconds((computing.seconds() + more) * reach.mixed_rows);
+        tiles.max(moving) * decodes.layers + self.time(prompts, bandwidth)
     }
 
     /// The time on the links.
     pub fn linked(&self, communication: &Communication) -> Picoseconds {
         Picoseconds::from_seconds(communication.total().seconds() / self.figures.get(Figure::Link))
     }
+}
+
+/// A product's weights in 16 bits: as many bytes as it has FLOPs a row.
+pub fn unpacked_bytes(work: &Work) -> Bytes {
+    Bytes((work.flops.as_f64() / (work.rows as f64).max(1.0)) as u64)
+}
+
+/// Time to compute and time to move one layer's work.
+fn times(work: &Work, reach: &Reach, bandwidth: ByteRate) -> [Picoseconds; 2] {
+    let rows = (work.rows as f64).max(1.0);
+    let worth = if work.is_product() { reach.few.worth(tiled(rows)) } else { rows };
+    let rate = work.rate.0 * reach.compute * rows / worth;
+    let weights = if reach.dequantizes { unpacked_bytes(work) } else { work.weight_bytes };
+    let moved = weights + work.kv_bytes;
+    [
+        Picoseconds::computing(work.flops, FlopRate(rate)),
+        Picoseconds::moving(moved, ByteRate(bandwidth.0 * reach.memory)),
+    ]
 }
 
 #[cfg(test)]

@@ -6,20 +6,29 @@
 
 use crate::accelerator::{Accelerator, Topology};
 use crate::catalog::Catalog;
+use crate::cost::elementwise_bytes;
 use crate::deployment::Deployment;
-use crate::efficiency::Figure;
+use crate::efficiency::{Figure, busiest, mixed_tokens, tiled};
 use crate::error::{Error, Result};
 use crate::operator::{self, Batch, Family, Sequences, collective};
 use crate::precision::Dtype;
 use crate::units::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Weights or caches smaller than this may stay in a chip's L2, however large that is: 126 MB on B200, filled by up to five
 /// copies that benchmarks rotate.
 const BEYOND_CACHES: f64 = 64e6;
 /// Prompts shorter than this are launches more than work.
 const LEAST_PROMPT: u64 = 256;
+
+/// Caches of decodes beyond which each head of a group reads them again beside prompts.
+const MOST_MIXED: f64 = 512e6;
+
+/// Rows of a profile that are norms and activation functions, and how often a layer has each.
+const ELEMENTWISE: [(&str, f64); 4] =
+    [("act_fn", 1.0), ("layernorm", 2.0), ("qk_norm", 1.0), ("rotary_emb", 1.0)];
 
 /// What a kernel does, which says what figures it tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -33,6 +42,10 @@ pub enum Part {
     Prefill,
     /// Attention of decodes.
     Decode,
+    /// Attention of prompts and decodes in one kernel.
+    Mixed,
+    /// Norms and activation functions of a layer.
+    Elementwise,
     /// All-reduce.
     AllReduce,
 }
@@ -45,6 +58,8 @@ impl Part {
             Part::Experts => "moe",
             Part::Prefill => "prefill attention",
             Part::Decode => "decode attention",
+            Part::Mixed => "mixed attention",
+            Part::Elementwise => "elementwise",
             Part::AllReduce => "all-reduce",
         }
     }
@@ -59,6 +74,8 @@ impl Part {
             }
             Part::Prefill => [Some(Figure::AttentionCompute), None, Some(Figure::AttentionExposed)],
             Part::Decode => [None, Some(Figure::KvMemory), Some(Figure::Group)],
+            Part::Mixed => [None; 3],
+            Part::Elementwise => [None, Some(Figure::Elementwise), None],
             Part::AllReduce => [None, Some(Figure::Link), None],
         }
     }
@@ -83,6 +100,8 @@ pub struct Kernel {
     pub compute: f64,
     /// Its bytes at the chip's bandwidth, or the link's.
     pub memory: f64,
+    /// One crossing of what experts pass on between them, at the chip's bandwidth; 0 of other parts.
+    pub passed: f64,
     /// Query heads that read the same keys, in attention.
     pub group: f64,
     /// The base latency of the link, for collectives.
@@ -102,6 +121,7 @@ impl Kernel {
             weights: None,
             compute: work[0],
             memory: work[1],
+            passed: 0.0,
             group: 1.0,
             latency: 0.0,
             measured: latency_ms / 1e3,
@@ -227,12 +247,13 @@ rows!(ExpertRow {
 });
 rows!(CollectiveRow { variant: String, op_name: String, num_gpus: u64, bytes: u64 });
 
-/// Name, computing dtype and bits a weight of a table's format. Block-scaled fp8 is another kernel and not modelled.
+/// Name, computing dtype and bits a weight of a table's format.
 fn format(dtype: &str) -> Option<(&'static str, Dtype, f64)> {
     match dtype {
         "bfloat16" => Some(("bf16", Dtype::Bf16, 16.0)),
         "float16" | "half" => Some(("fp16", Dtype::Fp16, 16.0)),
         "fp8" => Some(("fp8", Dtype::Fp8, 8.0)),
+        "fp8_block" => Some(("fp8-block", Dtype::Fp8, 8.0)),
         "nvfp4" => Some(("nvfp4", Dtype::Fp4, 4.5)),
         _ => None,
     }
@@ -272,16 +293,20 @@ fn decode(chip: &Accelerator, row: &DecodeRow) -> Option<Kernel> {
     Some(Kernel { group, ..Kernel::new(Part::Decode, chip, work, row.latency_ms) })
 }
 
-/// Gated experts with routing about as skewed as in traffic; E(1 − (1 − k/E)^T) of E experts are read for T tokens.
+/// Gated experts on the busiest rank, with routing about as skewed as in traffic; E(1 − (1 − k/E)^T) of E experts are read
+/// for T tokens.
 fn experts(chip: &Accelerator, row: &ExpertRow) -> Option<Kernel> {
     let (name, dtype, bits) = format(&row.moe_dtype)?;
     let touched = row.num_experts * (1.0 - (1.0 - row.topk / row.num_experts).powf(row.num_tokens));
     let expert = 3.0 * row.hidden_size * row.inter_size / row.moe_tp_size;
-    let flops = 2.0 * row.num_tokens * row.topk / row.moe_ep_size * expert;
+    let copies = row.num_tokens * row.topk / row.moe_ep_size;
     let bytes = touched / row.moe_ep_size * expert * bits / 8.0;
     let counts = row.distribution == "power_law_1.01" && bytes > BEYOND_CACHES;
-    let work = least(chip, dtype, flops, bytes).filter(|_| counts)?;
-    Some(Kernel { weights: Some(name.into()), ..Kernel::new(Part::Experts, chip, work, row.latency_ms) })
+    let [even, memory] = least(chip, dtype, 2.0 * copies * expert, bytes).filter(|_| counts)?;
+    let busiest = busiest(row.moe_ep_size as u64);
+    let passed = copies * busiest * row.hidden_size * 2.0 / chip.bandwidth_bytes_per_s.0;
+    let kernel = Kernel::new(Part::Experts, chip, [even * busiest, memory], row.latency_ms);
+    Some(Kernel { weights: Some(name.into()), passed, ..kernel })
 }
 
 /// All-reduces inside captured graphs, as engines decode, and NCCL's own; bytes are those that [`collective::least`] sends. Of eight
@@ -324,19 +349,28 @@ pub fn profile(place: &str, dense: &str, attention: &str, deployment: &Deploymen
         Some(kernel) => kernels.all.push(Kernel { backend: backend.clone(), ..kernel }),
         None => kernels.skipped += 1,
     };
+    let mut elementwise: BTreeMap<u64, f64> = BTreeMap::new();
     for row in rows::<Dense>(&format!("{place}/dense.csv"), dense) {
         let row = row?;
-        take(operator(deployment, &Batch::decode(row.tokens, 1), &row.layer, row.time_us));
+        match ELEMENTWISE.iter().find(|(name, _)| *name == row.layer) {
+            Some((_, times)) => *elementwise.entry(row.tokens).or_default() += times * row.time_us,
+            None => take(operator(deployment, &Batch::decode(row.tokens, 1), &row.layer, row.time_us)),
+        }
+    }
+    for (tokens, time_us) in elementwise {
+        take(elementwise_of(deployment, tokens, time_us));
     }
     for row in rows::<Attending>(&format!("{place}/attention.csv"), attention) {
         let row = row?;
         let (chunk, kv) = (row.prefill_chunk, row.kv_prefill);
+        let prompt = Sequences { count: 1, new: chunk, context: chunk.saturating_add(kv) };
         let batch = match (chunk, row.n_decode) {
             (0, n) => Batch::decode(n, row.kv_decode),
-            (_, 0) => {
-                Batch { groups: vec![Sequences { count: 1, new: chunk, context: chunk.saturating_add(kv) }] }
+            (_, 0) => Batch { groups: vec![prompt] },
+            _ => {
+                take(mixed(deployment, prompt, &row));
+                continue;
             }
-            _ => Batch::default(),
         };
         let alone = chunk >= LEAST_PROMPT || chunk == 0 && !batch.groups.is_empty();
         take(operator(deployment, &batch, "attention", row.time_us).filter(|_| alone));
@@ -354,6 +388,30 @@ fn rows<'a, R: DeserializeOwned + 'a>(place: &str, text: &'a str) -> impl Iterat
     })
 }
 
+/// A piece of a prompt and decodes in one kernel: the one's FLOPs, and in place of bytes those that the others would be if
+/// each computed one row. Caches that do not fit the chip's own, times their heads, are read again: left out.
+fn mixed(deployment: &Deployment, prompt: Sequences, row: &Attending) -> Option<Kernel> {
+    let chip = &deployment.accelerator;
+    let seconds = |batch: &Batch| {
+        let work = operator::work(deployment, batch).into_iter().find(|w| w.name == "attention")?;
+        Some((work.flops.as_f64() / work.rate.0, work.kv_bytes.as_f64()))
+    };
+    let (prompts, _) = seconds(&Batch { groups: vec![prompt] })?;
+    let (decodes, bytes) = seconds(&Batch::decode(row.n_decode, row.kv_decode))?;
+    let (first, _) = seconds(&Batch::decode(row.n_decode, 1))?;
+    let work = [prompts, decodes + first * mixed_tokens(row.prefill_chunk)];
+    let counts = row.time_us > 0.0 && prompt.new >= LEAST_PROMPT && bytes < MOST_MIXED;
+    Some(Kernel::new(Part::Mixed, chip, work, row.time_us / 1e3)).filter(|_| counts)
+}
+
+/// What norms and activation functions of one layer take for `tokens`.
+fn elementwise_of(deployment: &Deployment, tokens: u64, time_us: f64) -> Option<Kernel> {
+    let chip = &deployment.accelerator;
+    let bytes = tokens as f64 * elementwise_bytes(deployment) / deployment.model.layers.len() as f64;
+    let moving = bytes / chip.bandwidth_bytes_per_s.0;
+    Some(Kernel::new(Part::Elementwise, chip, [0.0, moving], time_us / 1e3)).filter(|_| time_us > 0.0)
+}
+
 /// The operator `name` of one layer, where it works beyond the caches.
 fn operator(deployment: &Deployment, batch: &Batch, name: &str, time_us: f64) -> Option<Kernel> {
     let chip = &deployment.accelerator;
@@ -367,7 +425,9 @@ fn operator(deployment: &Deployment, batch: &Batch, name: &str, time_us: f64) ->
         _ => return None,
     };
     let counts = time_us > 0.0 && (part == Part::Prefill || bytes > BEYOND_CACHES / 2.0);
-    let limits = [work.flops.as_f64() / work.rate.0, bytes / chip.bandwidth_bytes_per_s.0];
+    let rows = (work.rows as f64).max(1.0);
+    let computed = if work.is_product() { tiled(rows) / rows } else { 1.0 };
+    let limits = [computed * work.flops.as_f64() / work.rate.0, bytes / chip.bandwidth_bytes_per_s.0];
     let kernel = Kernel::new(part, chip, limits, time_us / 1e3);
     let weights = (part == Part::Gemm).then(|| deployment.weights.clone());
     Some(Kernel { weights, group: work.group as f64, ..kernel }).filter(|_| counts)

@@ -256,6 +256,9 @@ impl Row<'_> {
     }
 }
 
+/// Models whose publisher's own checkpoints in fp8 have a scale for each 128 × 128 weights, as in Qwen/Qwen3-32B-FP8.
+const BLOCK_SCALED: &str = "Qwen/Qwen3";
+
 impl Measurement {
     /// Rows of a group are points of one deployment.
     pub fn group(&self) -> String {
@@ -270,14 +273,18 @@ impl Measurement {
     }
 
     /// The deployment's options: engine and version, formats and shares. Engines are given their own scheduler.
-    /// `quantized` says whether the model's own checkpoint is. Where a row does not name its cache: TensorRT-LLM keeps one
+    /// `checkpoint` is the format of the model's own checkpoint, where that is quantized. Where a row does not name its cache: TensorRT-LLM keeps one
     /// of 8 bits beside 8- and 4-bit weights, and so does a vLLM server with checkpoints that ModelOpt made of a 16-bit one,
     /// whose `kv_cache_quant_algo` says FP8.
-    pub fn options(&self, quantized: bool) -> Options {
+    pub fn options(&self, checkpoint: Option<&str>) -> Options {
         let weights = self.weights.as_str();
+        let quantized = checkpoint.is_some();
+        let in_blocks = checkpoint == Some("fp8-block") || self.model.starts_with(BLOCK_SCALED);
         let eight = match self.engine.as_str() {
             "tensorrt-llm" => ["fp8", "nvfp4", "mxfp4"].contains(&weights),
-            "vllm" => self.kind.served() && (weights == "nvfp4" || weights == "fp8" && !quantized),
+            "vllm" => {
+                self.kind.served() && (weights == "nvfp4" || weights == "fp8" && !quantized && !in_blocks)
+            }
             _ => false,
         };
         let kv = match self.kv.as_str() {
@@ -287,7 +294,9 @@ impl Measurement {
         };
         Options {
             precision: PrecisionSpec {
-                weights: Some(self.weights.clone()).filter(|w| !w.is_empty()),
+                weights: Some(if weights == "fp8" && in_blocks { "fp8-block" } else { weights })
+                    .filter(|w| !w.is_empty())
+                    .map(str::to_owned),
                 activations: None,
                 kv,
             },
@@ -346,7 +355,7 @@ mod tests {
         let row = &rows[0];
         // (819 + 1024)/2 = 921.5.
         assert_eq!((row.input.unwrap().mean(), row.median), (921.5, true));
-        let options = row.options(false);
+        let options = row.options(None);
         assert_eq!(options.precision.kv.as_deref(), Some("fp8"));
         assert_eq!(options.engine.version.as_deref(), Some("0.11.2"));
         assert_eq!(options.parallelism.tp, Some(2));
@@ -356,8 +365,9 @@ mod tests {
     #[test]
     fn caches_that_rows_do_not_name() {
         let kv = |kind: &str, engine: &str, weights: &str, quantized: bool| {
+            let checkpoint = quantized.then_some("fp8");
             let line = format!("a,{kind},m,h100-sxm,2,2,{engine},,{weights},100,,100,8,71.5,14.9,mean\n");
-            read("f.csv", &format!("{HEADER}{line}")).unwrap()[0].options(quantized).precision.kv
+            read("f.csv", &format!("{HEADER}{line}")).unwrap()[0].options(checkpoint).precision.kv
         };
         let eight = Some("fp8".to_owned());
         assert_eq!(kv("closed_loop", "tensorrt-llm", "fp8", true), eight);
@@ -382,7 +392,7 @@ mod tests {
         assert!(error.contains("kind"), "{error}");
         let settings = "2024 chunked-prefill(max_num_batched_tokens=64,max_num_seqs=32)";
         let line = format!("a,prefill,m,h100-sxm,1,1,vllm,\"{settings}\",fp8,100,,1,1,71.5,,\n");
-        let spec = read("f.csv", &format!("{HEADER}{line}")).unwrap()[0].options(false).engine;
+        let spec = read("f.csv", &format!("{HEADER}{line}")).unwrap()[0].options(None).engine;
         assert_eq!((spec.max_num_batched_tokens, spec.max_num_seqs), (Some(64), Some(32)));
         assert_eq!(spec.version.as_deref(), Some("2024 chunked-prefill"));
     }

@@ -35,6 +35,13 @@ pub struct Sequences {
     pub context: u64,
 }
 
+impl Sequences {
+    /// Whether they compute prompts, if only of one token.
+    pub fn is_prompt(&self) -> bool {
+        self.new > 1 || self.context <= self.new
+    }
+}
+
 impl Batch {
     /// `count` sequences that each compute the last of `context` tokens.
     pub fn decode(count: u64, context: u64) -> Batch {
@@ -102,8 +109,22 @@ pub struct Work {
     pub rows: u64,
     /// Query heads that read the same keys, in attention; 1 elsewhere.
     pub group: u64,
+    /// Ranks that share the experts, in experts; 1 elsewhere.
+    pub ranks: u64,
     /// How many layers do the same.
     pub layers: u64,
+}
+
+impl Work {
+    /// Whether it is a product of rows that the step has, not of cached tokens.
+    pub fn is_product(&self) -> bool {
+        self.family == Family::Gemm && self.name != "kv_b_proj"
+    }
+
+    /// Whether it depends on the context: attention, or what is expanded for it.
+    pub fn attends(&self) -> bool {
+        matches!(self.family, Family::Attention | Family::Indexer) || self.name == "kv_b_proj"
+    }
 }
 
 /// Every operator of one forward pass through all stages, on the busiest rank of each. `batch` is the whole
@@ -204,6 +225,7 @@ impl Pass<'_> {
             rate,
             rows: 0,
             group: 1,
+            ranks: 1,
             layers: 1,
         }
     }

@@ -140,6 +140,9 @@ pub struct EngineSpec {
     pub batch_wait_max_tokens_ratio: Option<f64>,
     /// Whether TensorRT-LLM schedules a step only after the one before it, rather than beside it; false where absent.
     pub disable_overlap_scheduler: Option<bool>,
+    /// Whether the host launches every kernel of a step, as vLLM did before 0.2.6, rather than a captured graph; false where
+    /// absent.
+    pub enforce_eager: Option<bool>,
     /// What becomes of a preempted request's cache.
     pub preemption_mode: PreemptionMode,
     /// GiB of host memory per accelerator for swapped caches.

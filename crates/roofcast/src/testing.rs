@@ -105,7 +105,7 @@ pub fn workload(text: &str) {
 pub fn measured(text: &str) {
     let Ok(catalog) = Catalog::embedded() else { return };
     drop(
-        measurement::read("fuzz", text).map(|rows| rows.iter().map(|r| r.options(false)).collect::<Vec<_>>()),
+        measurement::read("fuzz", text).map(|rows| rows.iter().map(|r| r.options(None)).collect::<Vec<_>>()),
     );
     let none = String::new;
     let subject = Subject {

@@ -123,7 +123,7 @@ impl<'a> Resolver<'a> {
             .entry(row.hardware.clone())
             .or_insert_with(|| Ok(Arc::new(catalog.accelerator(&row.hardware)?.clone())));
         let model = model.clone()?;
-        let options = row.options(model.quantization.is_some());
+        let options = row.options(model.quantization.as_ref().map(|q| q.format.name));
         Deployment::resolve(model, chip.clone()?, &options)
     }
 }

@@ -3,8 +3,10 @@
 //! Knows: residuals with their derivatives by figure, and which levels each residual's figures are a product of. A
 //! parameter is the logarithm of one level's factor; its prior is 1. Knows nothing about what the figures mean.
 
-/// Figures a residual depends on.
+/// Figures of a level.
 pub const FIGURES: usize = crate::efficiency::Figure::ALL.len();
+/// Figures a residual depends on: those of what is quantized, then those of what is not.
+pub const BOTH: usize = 2 * FIGURES;
 
 /// One log error of a row's forecast.
 #[derive(Debug, Clone)]
@@ -16,7 +18,7 @@ pub struct Residual {
     /// ln(forecast/measured).
     pub value: f64,
     /// Its derivative by the logarithm of each figure.
-    pub slope: [f64; FIGURES],
+    pub slope: [f64; BOTH],
     /// What it is worth: 1/sigma² of its noise, times its row's weight.
     pub weight: f64,
     /// Sigma of its noise: beyond it errors count by their size, not its square.
@@ -30,6 +32,8 @@ pub struct Problem<'a> {
     pub residuals: &'a [Residual],
     /// Sets of levels; the figures of a residual are a product of those of its set.
     pub sets: &'a [Vec<usize>],
+    /// Which levels hold for what is not quantized, too.
+    pub plain: &'a [bool],
     /// What each parameter's square costs.
     pub ridge: &'a [f64],
     /// The point.
@@ -49,11 +53,15 @@ impl Problem<'_> {
     }
 
     /// What a direction changes of each set's figures.
-    fn gather(&self, direction: &[f64]) -> Vec<[f64; FIGURES]> {
+    fn gather(&self, direction: &[f64]) -> Vec<[f64; BOTH]> {
         let sum = |set: &Vec<usize>| {
-            let mut sum = [0.0; FIGURES];
+            let mut sum = [0.0; BOTH];
             for level in set {
-                sum.iter_mut().zip(&direction[level * FIGURES..]).for_each(|(s, d)| *s += d);
+                let moved = &direction[level * FIGURES..][..FIGURES];
+                sum[..FIGURES].iter_mut().zip(moved).for_each(|(s, d)| *s += d);
+                if self.plain[*level] {
+                    sum[FIGURES..].iter_mut().zip(moved).for_each(|(s, d)| *s += d);
+                }
             }
             sum
         };
@@ -61,10 +69,14 @@ impl Problem<'_> {
     }
 
     /// Adds each set's sums to its levels.
-    fn scatter(&self, sums: &[[f64; FIGURES]], into: &mut [f64]) {
+    fn scatter(&self, sums: &[[f64; BOTH]], into: &mut [f64]) {
         for (set, sum) in self.sets.iter().zip(sums) {
             for level in set {
-                into[level * FIGURES..].iter_mut().zip(sum).for_each(|(i, s)| *i += s);
+                let into = &mut into[level * FIGURES..][..FIGURES];
+                into.iter_mut().zip(&sum[..FIGURES]).for_each(|(i, s)| *i += s);
+                if self.plain[*level] {
+                    into.iter_mut().zip(&sum[FIGURES..]).for_each(|(i, s)| *i += s);
+                }
             }
         }
     }
@@ -96,7 +108,7 @@ impl Problem<'_> {
 
     /// Conjugate gradients on the normal equations with fixed weights, preconditioned by their diagonal.
     fn descend(&self, weights: &[f64], x: &mut [f64]) {
-        let mut slopes = vec![[0.0; FIGURES]; self.sets.len()];
+        let mut slopes = vec![[0.0; BOTH]; self.sets.len()];
         let mut squares = slopes.clone();
         for ((r, w), value) in self.residuals.iter().zip(weights).zip(self.values(x)) {
             for (figure, slope) in r.slope.iter().enumerate() {
@@ -137,7 +149,7 @@ impl Problem<'_> {
     fn curve(&self, weights: &[f64], direction: &[f64]) -> Vec<f64> {
         let mut out: Vec<f64> = self.ridge.iter().zip(direction).map(|(r, d)| r * d).collect();
         let sets = self.gather(direction);
-        let mut sums = vec![[0.0; FIGURES]; sets.len()];
+        let mut sums = vec![[0.0; BOTH]; sets.len()];
         for (r, w) in self.residuals.iter().zip(weights).filter(|(_, w)| **w > 0.0) {
             let along = w * dot(&r.slope, &sets[r.set]);
             sums[r.set].iter_mut().zip(&r.slope).for_each(|(sum, slope)| *sum += along * slope);
@@ -208,7 +220,7 @@ mod tests {
     use super::*;
 
     fn residual(group: usize, value: f64, figure: usize) -> Residual {
-        let mut slope = [0.0; FIGURES];
+        let mut slope = [0.0; BOTH];
         slope[figure] = 1.0;
         Residual { group, set: 0, value, slope, weight: 1.0, sigma: 1e6 }
     }
@@ -219,7 +231,8 @@ mod tests {
         let residuals = [residual(0, 3.0, 0)];
         let sets = [vec![0]];
         let (ridge, at) = ([2.0; FIGURES], [0.0; FIGURES]);
-        let problem = Problem { residuals: &residuals, sets: &sets, ridge: &ridge, at: &at, without: None };
+        let (residuals, sets) = (&residuals, &sets);
+        let problem = Problem { residuals, sets, plain: &[true], ridge: &ridge, at: &at, without: None };
         let x = problem.solve(&at);
         assert!((x[0] + 1.0).abs() < 1e-6 && x[1].abs() < 1e-12, "{x:?}");
         // Prior variance 1/2, with the data 1/(2 + 1): two thirds of it are left; of the others all.
@@ -235,7 +248,8 @@ mod tests {
         residuals.iter_mut().for_each(|r| r.sigma = 0.1);
         let sets = [vec![0]];
         let (ridge, at) = ([1e-6; FIGURES], [0.0; FIGURES]);
-        let problem = Problem { residuals: &residuals, sets: &sets, ridge: &ridge, at: &at, without: None };
+        let (residuals, sets) = (&residuals, &sets);
+        let problem = Problem { residuals, sets, plain: &[true], ridge: &ridge, at: &at, without: None };
         assert!(problem.solve(&at)[0].abs() < 0.1);
         assert!(Problem { without: Some(9), ..problem }.solve(&at)[0].abs() < 1e-6);
     }

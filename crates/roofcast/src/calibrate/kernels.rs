@@ -1,7 +1,8 @@
 //! Fits shares of peak and bandwidth to kernel times: t = max(c, m) + x min(c, m) + t0 with c = compute/e_c and
-//! m = memory/e_m, by part, chip and format; in decodes' attention t = max(c, m (1 + x (g − 1))) + t0 for groups of g heads.
+//! m = memory/e_m, by part, chip and format; in decodes' attention t = max(c, m (1 + x (g − 1))) + t0 for groups of g heads,
+//! in experts with n crossings of what they pass on.
 //!
-//! Knows: how to fit four parameters robustly on one half of the rows and judge them on the other, and when the rows cannot
+//! Knows: how to fit four or five parameters robustly on one half of the rows and judge them on the other, and when the rows cannot
 //! tell a share. Knows nothing about steps of engines.
 
 use crate::accelerator::Topology;
@@ -41,6 +42,8 @@ pub struct Fitted {
     /// Share by which each further query head of a group lengthens a decode's reading; next to nothing where all groups are
     /// alike, for then it is in the bandwidth. None of other parts.
     pub group: Option<f64>,
+    /// How often what experts pass on crosses the bus; none of other parts.
+    pub crossings: Option<f64>,
     /// Beside both, microseconds.
     pub launch_us: f64,
     /// Median error on the half that was not fitted; a share.
@@ -61,8 +64,11 @@ struct Place {
     latency: f64,
 }
 
-/// Shares of peak and bandwidth, what is exposed or each further head of a group adds, and the launch, in logarithms.
-type Parameters = [f64; 4];
+/// Shares of peak and bandwidth, what is exposed or each further head of a group adds, the launch, and how often what
+/// experts pass on crosses the bus, in logarithms.
+type Parameters = [f64; 5];
+/// Everything at the datasheet's rates, and nothing besides.
+const LIMIT: Parameters = [0.0, 0.0, f64::NEG_INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY];
 /// Share of the bandwidth at which the search starts.
 const READING: f64 = 0.85;
 /// An exposed share, or one that a head adds, this small is none.
@@ -107,12 +113,14 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
         faster: all.len() - rows.len(),
         compute: told(x[0], &|k| k.compute / x[0].exp()),
         memory: told(x[1], &|k| k.memory / x[1].exp()),
-        exposed: Some(x[2].exp()).filter(|_| both >= ENOUGH && first.part != Part::Decode),
+        exposed: Some(x[2].exp())
+            .filter(|_| both >= ENOUGH && !matches!(first.part, Part::Decode | Part::Mixed)),
         group: Some(x[2].exp()).filter(|_| first.part == Part::Decode),
+        crossings: Some(x[4].exp()).filter(|_| first.part == Part::Experts),
         launch_us: x[3].exp() * 1e6,
         median_error: unseen.median,
         p90_error: unseen.p90,
-        limit_median_error: errors(&[0.0, 0.0, f64::NEG_INFINITY, f64::NEG_INFINITY]).median,
+        limit_median_error: errors(&LIMIT).median,
         at: Place { architecture: first.architecture.clone(), link: first.link, latency: first.latency },
     })
 }
@@ -124,12 +132,12 @@ fn time(kernel: &Kernel, x: &Parameters) -> f64 {
         Part::Decode => computing.max(moving * (1.0 + share * (kernel.group - 1.0))),
         _ => computing.max(moving) + share * computing.min(moving),
     };
-    reading + x[3].exp()
+    reading + x[3].exp() + kernel.passed * x[4].exp()
 }
 
-/// The parameters of least mean logarithmic error: a pattern search along the 80 directions of a cube's faces, edges and
-/// corners in four dimensions, by steps that halve. Launches and what is exposed move four times as far: the others' errors
-/// pass for them.
+/// The parameters of least mean logarithmic error: a pattern search along the 242 directions of a cube's faces, edges and
+/// corners in five dimensions, or four where nothing is passed on, by steps that halve. All but the shares of peak and
+/// bandwidth move four times as far: the others' errors pass for them.
 fn search(rows: &[&Kernel]) -> Parameters {
     let part = rows.first().map(|k| k.part);
     // Where all groups are alike, what their heads add is in the bandwidth.
@@ -139,19 +147,23 @@ fn search(rows: &[&Kernel]) -> Parameters {
     let cost = |x: &Parameters| rows.iter().map(|k| (time(k, x) / k.measured).ln().abs()).sum::<f64>();
     // Prompts' attention reads its cache as decodes do, and tells nothing else of the bandwidth.
     let reading = if part == Some(Part::Prefill) { Some(READING.ln()) } else { None };
-    let mut x = [0.7_f64.ln(), READING.ln(), 0.2_f64.min(most).ln(), 5e-6_f64.ln()];
+    // Tiles of prompts and of decodes come one after the other.
+    let least = if part == Some(Part::Mixed) { most } else { least };
+    let mut x = [0.7_f64.ln(), READING.ln(), 0.2_f64.clamp(least, most).ln(), 5e-6_f64.ln(), 5_f64.ln()];
+    let directions = if part == Some(Part::Experts) { 0..243 } else { 81..162 };
     let mut best = cost(&x);
     let mut step = STEPS[0];
     while step > STEPS[1] {
         let mut moved = false;
-        for direction in 0..81 {
+        for direction in directions.clone() {
             let way = |parameter: u32| step * f64::from(direction / 3_i32.pow(parameter) % 3 - 1);
-            // Shares are at most 1; a launch is between 10 ns and 10 ms.
+            // Shares are at most 1; a launch is between 10 ns and 10 ms, a crossing is seen from one in ten to a hundred.
             let next = [
                 (x[0] + way(0)).min(0.0),
                 reading.unwrap_or((x[1] + way(1)).min(0.0)),
                 (x[2] + 4.0 * way(2)).clamp(least.ln(), most.ln()),
                 (x[3] + 4.0 * way(3)).clamp(1e-8_f64.ln(), 1e-2_f64.ln()),
+                (x[4] + 4.0 * way(4)).clamp(0.1_f64.ln(), 100_f64.ln()),
             ];
             let worth = cost(&next);
             if worth < best {
@@ -170,15 +182,18 @@ pub fn levels(fits: &[Fitted], source: &str) -> Vec<Level> {
     let mut levels: BTreeMap<Selector, Vec<&Fitted>> = BTreeMap::new();
     for fit in fits {
         let weights = fit.weights.clone();
+        // Other engines have other kernels.
+        let engine = Some(fit.backend.clone()).filter(|_| fit.part == Part::Mixed);
         let own = Selector {
             accelerator: Some(fit.accelerator.clone()),
             weights: weights.clone(),
+            engine: engine.clone(),
             ..Selector::default()
         };
-        let borrowed = if fit.part == Part::AllReduce {
-            Selector { link: fit.at.link, ..Selector::default() }
-        } else {
-            Selector { architecture: Some(fit.at.architecture.clone()), weights, ..Selector::default() }
+        let architecture = Some(fit.at.architecture.clone());
+        let borrowed = match fit.part {
+            Part::AllReduce => Selector { link: fit.at.link, ..Selector::default() },
+            _ => Selector { architecture, weights, engine, ..Selector::default() },
         };
         levels.entry(own).or_default().push(fit);
         levels.entry(borrowed).or_default().push(fit);
@@ -204,6 +219,12 @@ fn figures(fits: &[&Fitted]) -> BTreeMap<Figure, f64> {
             if let (Some(figure), Some(value)) = (figure, value) {
                 told.entry(figure).or_default().push(value.ln());
             }
+        }
+        if let Some(crossings) = fit.crossings {
+            told.entry(Figure::ExpertActivation).or_default().push(crossings.ln());
+        }
+        if let (Part::Mixed, Some(prompt), Some(decode)) = (fit.part, fit.compute, fit.memory) {
+            told.entry(Figure::MixedRows).or_default().push((prompt / decode).ln());
         }
         if fit.part == Part::AllReduce && fit.at.latency > 0.0 {
             let launch = fit.launch_us * 1e-6 * LATENCY / fit.at.latency;
@@ -232,6 +253,7 @@ mod tests {
             weights: Some("bf16".into()),
             compute,
             memory,
+            passed: 0.0,
             group: 1.0,
             latency: 2e-6,
             // 80 % of the peak, 90 % of the bandwidth, 30 % of the shorter shows, 4 µs.

@@ -29,7 +29,7 @@ pub(super) fn scale(at: &Selector, figure: Figure) -> f64 {
     match figure {
         Figure::Request | Figure::RequestSteps => 0.8,
         Figure::FewRows | Figure::SmallRows | Figure::Group => 0.7,
-        Figure::PrefillLatent | Figure::PrefillLinear => 0.5,
+        Figure::PrefillLatent | Figure::PrefillLinear | Figure::EagerLayer => 0.5,
         Figure::GemmExposed | Figure::ExpertExposed | Figure::AttentionExposed => 0.5,
         _ if own => 1.4,
         _ if figure.is_share() => 0.15,
@@ -41,14 +41,18 @@ pub(super) fn scale(at: &Selector, figure: Figure) -> f64 {
 pub(super) fn matters(deployment: &Deployment, row: &Measurement, figure: Figure) -> bool {
     let p = deployment.parallelism;
     match figure {
-        Figure::ExpertMemory | Figure::ExpertCompute | Figure::ExpertExposed | Figure::ExpertLayer => {
-            deployment.model.is_moe()
-        }
+        Figure::ExpertMemory
+        | Figure::ExpertCompute
+        | Figure::ExpertExposed
+        | Figure::ExpertActivation
+        | Figure::ExpertLayer => deployment.model.is_moe(),
         Figure::PrefillLatent => Mixers::of(&deployment.model).latent > 0,
         Figure::PrefillLinear => Mixers::of(&deployment.model).linear > 0,
         Figure::AllReduce => p.tp > 1,
         Figure::Link => p.count() > 1,
         Figure::Request | Figure::RequestSteps => row.kind.served(),
+        Figure::MixedRows => false,
+        Figure::EagerLayer => deployment.options.engine.enforce_eager == Some(true),
         _ => true,
     }
 }

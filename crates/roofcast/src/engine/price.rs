@@ -16,11 +16,11 @@ mod probe;
 mod shares;
 
 use super::clock::{TICKS_PER_PS, Ticks};
-use crate::cost::hidden_bytes;
+use crate::cost::circumstances;
 use crate::deployment::Deployment;
-use crate::efficiency::{Figure, Mixers};
-use crate::operator::Batch;
-use crate::operator::collective::{communication, slowest};
+use crate::efficiency::{Figure, mixed_tokens, tiled, waiting};
+use crate::operator::collective::communication;
+use crate::operator::{Batch, Work};
 use crate::spec::CostKind;
 use crate::units::Picoseconds;
 use ladder::Ladder;
@@ -40,6 +40,13 @@ pub struct Chunk {
     pub sampled: u32,
 }
 
+impl Chunk {
+    /// Whether it is of a prompt, if only of one token.
+    fn is_prompt(&self) -> bool {
+        self.new > self.sampled.max(1) || self.new == self.context
+    }
+}
+
 /// The price of a step of `n` decodes: `fixed + Σ slope[r] · seen[r]`.
 #[derive(Debug, Clone, Default)]
 pub struct Decode {
@@ -57,8 +64,12 @@ pub struct Price {
     deployment: Deployment,
     /// Operators that every row of every step passes.
     ladder: Ladder,
+    /// The same from so many rows on, where their weights are unpacked first, and the ticks of that.
+    unpacked: Option<(u64, Ladder, f64)>,
     /// The others.
     ops: Vec<Op>,
+    /// Whether rows are computed in whole tiles: not at the limit.
+    in_tiles: bool,
     /// Time of the calls of all operators.
     calls: f64,
     /// Tokens of context beyond which operators see no more, ascending; the last is no bound.
@@ -69,11 +80,14 @@ pub struct Price {
     closed: bool,
     /// Ticks per token on the links.
     link: f64,
-    /// Ticks a step, a step with prompts, a sequence and a token, beside the operators.
+    /// Ticks a step, a step with prompts, one in which prompts end, a sequence and a token, beside the operators.
     step: f64,
     prefill: f64,
+    ending: f64,
     sequence: f64,
     token: f64,
+    /// Ticks of the host's launches, which everything but attention hides.
+    launches: f64,
     /// Prices of decodes alone by their number, as they are met.
     decodes: Vec<Option<Box<Decode>>>,
 }
@@ -83,25 +97,26 @@ impl Price {
     pub fn new(deployment: &Deployment, cost: CostKind) -> Price {
         let probe = Probe { deployment };
         let reaches = probe.reaches();
-        let shape = probe.decode(1, 1);
         let efficiency = match cost {
             CostKind::Limit => None,
             CostKind::Forecast => Some(&*deployment.efficiency),
         };
-        let ops: Vec<Op> = shape
-            .iter()
-            .enumerate()
-            .map(|(index, work)| probe.op(index, work, &reaches, efficiency))
-            .collect();
+        let flattened = |works: &[Work]| -> Vec<Op> {
+            works.iter().enumerate().map(|(i, work)| probe.op(i, work, &reaches, efficiency)).collect()
+        };
+        let ops = flattened(&probe.decode(1, 1));
+        let unpacked = efficiency.and_then(|e| {
+            let from = e.dequantizes_from?;
+            let works = probe.decode(from, 1);
+            let unpacking: Picoseconds = works.iter().map(|w| e.unpacking(w, deployment.bandwidth())).sum();
+            Some((from, Ladder::new(&flattened(&works)), unpacking.0 as f64 * TICKS_PER_PS))
+        });
         let tokens = 1 << 16;
         let ranks = deployment.parallelism.replicas * deployment.parallelism.attention_dp;
         let sent = communication(deployment, &Batch::decode(tokens * ranks, 1));
         let ticks = |t: Picoseconds| t.0 as f64 * TICKS_PER_PS;
-        let latency = slowest(&deployment.accelerator, deployment.parallelism.tp).1;
-        let overhead = efficiency.map(|e| {
-            let (width, mixers) = (hidden_bytes(deployment), Mixers::of(&deployment.model));
-            e.overhead(sent.all_reduces, latency, width, deployment.bandwidth(), mixers)
-        });
+        let overhead =
+            efficiency.map(|e| e.overhead(&circumstances(deployment, sent.all_reduces))).unwrap_or_default();
         let link = efficiency.map_or(1.0, |e| e.figures.get(Figure::Link));
         let closed = ops.iter().all(|op| !matches!(op.kind, Kind::Attend { closed: None, .. }));
         let slopes_memory = ops.iter().any(|op| match &op.kind {
@@ -111,16 +126,20 @@ impl Price {
         Price {
             deployment: deployment.clone(),
             ladder: Ladder::new(&ops),
+            unpacked,
+            in_tiles: efficiency.is_some(),
             calls: ops.iter().map(|op| op.layers * op.call).sum(),
             ops: ops.into_iter().filter(|op| !matches!(op.kind, Kind::Rows { sampled: false, .. })).collect(),
             reaches,
             slopes_memory,
             closed,
             link: ticks(sent.total()) / link / tokens as f64,
-            step: overhead.map_or(0.0, |o| ticks(o.step)),
-            prefill: overhead.map_or(0.0, |o| ticks(o.prefill)),
-            sequence: overhead.map_or(0.0, |o| ticks(o.sequence)),
-            token: overhead.map_or(0.0, |o| o.token * 1e12 * TICKS_PER_PS),
+            step: ticks(overhead.step),
+            prefill: ticks(overhead.prefill),
+            ending: ticks(overhead.ending),
+            sequence: ticks(overhead.sequence),
+            token: overhead.token * 1e12 * TICKS_PER_PS,
+            launches: ticks(overhead.launches),
             decodes: Vec::new(),
         }
     }
@@ -145,20 +164,22 @@ impl Price {
 
     fn price_decodes(&self, n: u64) -> Decode {
         let mut shares = Shares::<f64>::default();
+        let mut attention = Shares::<f64>::default();
         let share = self.share(n);
         let one = self.microbatch(n);
-        self.ladder.add(self.rows(one) as f64, &mut shares);
+        self.add_products(one, &mut shares);
         let mut slope = vec![0.0; self.reaches.len()];
         for op in &self.ops {
-            self.add(op, one, &[], &mut shares, None);
+            self.add(op, one, &[], if op.attends() { &mut attention } else { &mut shares }, None);
             if let Kind::Attend { terms, .. } = &op.kind {
                 for (slope, [flops, bytes]) in slope.iter_mut().zip(terms) {
                     *slope += op.layers * op.time(*flops, *bytes).iter().sum::<f64>() * share;
                 }
             }
         }
-        self.add_overheads(one, one, false, &mut shares);
-        let shares = shares.whole();
+        self.add_overheads(one, one, &mut shares);
+        shares.host += waiting(shares.total(), self.launches);
+        let shares = shares.plus(attention).whole();
         Decode {
             fixed: shares.total(),
             slope: slope.into_iter().map(|s: f64| s.round() as u64).collect(),
@@ -188,15 +209,21 @@ impl Price {
         let new: u64 = chunks.iter().map(|c| u64::from(c.new)).sum();
         let sampled = chunks.iter().map(|c| u64::from(c.sampled)).sum();
         let sampling = chunks.iter().filter(|c| c.sampled > 0).count() as u64;
-        let load = Load { seen, share: self.share(n), new, sampled, probed: &probed };
+        let prompts = || chunks.iter().filter(|c| c.is_prompt());
+        let longest = prompts().map(|c| u64::from(c.new)).max().unwrap_or(0);
+        let load = Load { seen, share: self.share(n), new, sampled, probed: &probed, longest };
         let one = self.microbatch(n);
-        self.ladder.add(self.rows(one + new) as f64, &mut shares);
+        self.add_products(one + new, &mut shares);
+        let mut attention = Shares::<f64>::default();
         for op in &self.ops {
-            self.add(op, one, &attending, &mut shares, Some(&load));
+            let shares = if op.attends() { &mut attention } else { &mut shares };
+            self.add(op, one, &attending, shares, Some(&load));
         }
-        let prompts = chunks.iter().any(|c| c.new > c.sampled.max(1));
-        self.add_overheads(one + sampling, one + new, prompts, &mut shares);
-        shares.whole()
+        self.add_overheads(one + sampling, one + new, &mut shares);
+        shares.host += if longest > 0 { self.prefill } else { 0.0 };
+        shares.host += if prompts().any(|c| c.sampled > 0) { self.ending } else { 0.0 };
+        shares.host += waiting(shares.total(), self.launches);
+        shares.plus(attention).whole()
     }
 
     /// Chunks that the busiest data-parallel rank attends to: every piece of a prompt, and of the sequences that verify
@@ -227,39 +254,52 @@ impl Price {
     fn add(&self, op: &Op, n: u64, chunks: &[Chunk], shares: &mut Shares<f64>, load: Option<&Load>) {
         let (new, sampled) = load.map_or((0, 0), |l| (l.new, l.sampled));
         let rank = |rows: u64| self.rows(rows) as f64;
-        let (flops, bytes) = match &op.kind {
+        let [compute, memory] = match &op.kind {
             Kind::Rows { flops, bytes, .. } => {
                 let rows = rank(n + sampled);
-                (flops * op.few.worth(rows), bytes * rows)
+                op.time(flops * op.few.worth(self.tiled(rows)), bytes * rows + op.bytes)
             }
             Kind::Experts { flops, bytes, experts } => {
                 let touched = experts.distinct(n + new) / experts.count as f64;
-                (flops * (n + new) as f64, bytes * touched)
+                op.time(flops * (n + new) as f64, bytes * touched + op.bytes)
             }
-            Kind::Attend { fixed, terms, closed, index } => {
-                let mut sum = fixed.map(|f| f * rank(n));
-                if let Some(load) = load {
-                    for (seen, term) in load.seen.iter().zip(terms) {
-                        sum[0] += term[0] * *seen as f64 * load.share;
-                        sum[1] += term[1] * *seen as f64 * load.share;
+            Kind::Attend { fixed, terms, .. } => {
+                let decodes = fixed.map(|f| f * rank(n));
+                match load {
+                    None => op.time(decodes[0], decodes[1] + op.bytes),
+                    Some(load) => {
+                        let first = fixed[0] + terms.iter().map(|t| t[0]).sum::<f64>();
+                        load.attend(op, decodes, first * rank(n), chunks)
                     }
-                    load.chunks(chunks, closed.as_deref(), *index, &mut sum);
                 }
-                (sum[0], sum[1])
             }
         };
-        let [compute, memory] = op.time(flops, bytes + op.bytes);
         shares.compute += op.layers * compute;
         shares.memory += op.layers * memory;
     }
 
-    fn add_overheads(&self, sequences: u64, tokens: u64, prompts: bool, shares: &mut Shares<f64>) {
+    /// Adds the operators that every row passes.
+    fn add_products(&self, rows: u64, shares: &mut Shares<f64>) {
+        let rows = self.rows(rows);
+        let ladder = match &self.unpacked {
+            Some((from, ladder, unpacking)) if rows >= *from => {
+                shares.memory += unpacking;
+                ladder
+            }
+            _ => &self.ladder,
+        };
+        ladder.add(rows as f64, self.tiled(rows as f64), shares);
+    }
+
+    /// The rows that are computed for `rows`.
+    fn tiled(&self, rows: f64) -> f64 {
+        if self.in_tiles { tiled(rows) } else { rows }
+    }
+
+    fn add_overheads(&self, sequences: u64, tokens: u64, shares: &mut Shares<f64>) {
         shares.communication += self.link * self.rows(tokens) as f64;
         shares.host += self.calls;
         shares.host += self.step + self.sequence * self.rows(sequences) as f64;
-        if prompts {
-            shares.host += self.prefill;
-        }
         shares.memory += self.token * self.rows(tokens) as f64;
     }
 
@@ -293,22 +333,40 @@ struct Load<'a> {
     new: u64,
     sampled: u64,
     probed: &'a [[f64; 2]],
+    /// The longest piece of a prompt; 0 where there is none.
+    longest: u64,
 }
 
 impl Load<'_> {
-    /// Adds the chunks' FLOPs and bytes of the operator of `index`.
-    fn chunks(&self, chunks: &[Chunk], closed: Option<&Closed>, index: usize, sum: &mut [f64; 2]) {
+    /// What attention takes: of decodes, so much whatever their context and `first` for its first token, and of `chunks`.
+    fn attend(&self, op: &Op, mut decodes: [f64; 2], first: f64, chunks: &[Chunk]) -> [f64; 2] {
+        let Kind::Attend { terms, closed, index, .. } = &op.kind else { return [0.0; 2] };
+        for (seen, term) in self.seen.iter().zip(terms) {
+            decodes[0] += term[0] * *seen as f64 * self.share;
+            decodes[1] += term[1] * *seen as f64 * self.share;
+        }
+        let chunked = self.chunks(chunks, closed.as_deref(), *index);
+        let both = [0, 1].map(|i| decodes[i] + chunked[i]);
+        if self.longest == 0 || op.mixed_rows == 1.0 {
+            return op.time(both[0], both[1] + op.bytes);
+        }
+        let beside = op.time_beside(decodes[0], decodes[1], first * mixed_tokens(self.longest));
+        let prompts = op.time(chunked[0], chunked[1] + op.bytes);
+        [0, 1].map(|i| beside[i] + prompts[i])
+    }
+
+    /// The chunks' FLOPs and bytes of the operator of `index`.
+    fn chunks(&self, chunks: &[Chunk], closed: Option<&Closed>, index: usize) -> [f64; 2] {
         let Some(closed) = closed else {
-            let probed = self.probed.get(index).copied().unwrap_or_default();
-            sum[0] += probed[0];
-            sum[1] += probed[1];
-            return;
+            return self.probed.get(index).copied().unwrap_or_default();
         };
+        let mut sum = [0.0; 2];
         for chunk in chunks {
             let (new, context) = (u64::from(chunk.new), u64::from(chunk.context));
             sum[0] += closed.flops_per_pair * closed.attention.pairs(new, context) as f64;
             sum[1] += closed.bytes_per_token * closed.attention.seen(new, context) as f64;
         }
+        sum
     }
 }
 
@@ -335,7 +393,7 @@ mod tests {
     }
 
     /// A step priced from sums is the step priced by the cost model, at the limit and as forecast: here of an engine with
-    /// kernels for few rows of its own.
+    /// kernels for few rows of its own, with one for the attention of prompts and decodes, and that unpacks weights.
     #[test]
     fn prices_are_the_cost_models() {
         for (model, chip, tp) in [
@@ -351,11 +409,13 @@ mod tests {
             for figures in [&mut efficiency.figures, &mut efficiency.plain] {
                 figures.0[Figure::FewRows as usize] = 4.0;
                 figures.0[Figure::Group as usize] = 0.1;
+                figures.0[Figure::MixedRows as usize] = 64.0;
             }
+            efficiency.dequantizes_from = Some(256);
             deployment.efficiency = Arc::new(efficiency);
             let mut prices = [CostKind::Limit, CostKind::Forecast].map(|kind| Price::new(&deployment, kind));
             for (n, context, new, prompt) in
-                [(1, 1, 0, 0), (7, 100, 0, 0), (64, 5000, 0, 0), (3, 700, 128, 128), (40, 9000, 512, 4096)]
+                [(1, 2, 0, 0), (7, 100, 0, 0), (64, 5000, 0, 0), (3, 700, 128, 128), (40, 9000, 512, 4096)]
             {
                 let mut groups = vec![Sequences { count: n, new: 1, context }];
                 let mut chunks = Vec::new();

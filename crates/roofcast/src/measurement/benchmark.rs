@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(row.output, Some(Lengths { min: 10, max: 10 }));
         let [ttft, tpot, e2e, output, total] = row.measured.all();
         assert_eq!((ttft, tpot, e2e, output, total), (Some(20.5), Some(4.0), Some(56.5), None, None));
-        assert_eq!((row.options(false).parallelism.tp, row.median), (Some(2), false));
+        assert_eq!((row.options(None).parallelism.tp, row.median), (Some(2), false));
     }
 
     #[test]

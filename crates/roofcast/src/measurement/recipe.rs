@@ -43,6 +43,7 @@ struct Recipe {
     scheduler_recv_interval: Option<u64>,
     batch_wait_timeout_iters: Option<u64>,
     batch_wait_max_tokens_ratio: Option<f64>,
+    enforce_eager: Option<bool>,
 }
 
 /// Tokens of a step: a multiple of the prompt's, of the output's and of the concurrency, and some more.
@@ -110,6 +111,7 @@ pub(super) fn fill(row: &Measurement, spec: &mut EngineSpec) {
     spec.scheduler_recv_interval = recipe.scheduler_recv_interval;
     spec.batch_wait_timeout_iters = recipe.batch_wait_timeout_iters;
     spec.batch_wait_max_tokens_ratio = recipe.batch_wait_max_tokens_ratio;
+    spec.enforce_eager = recipe.enforce_eager;
 }
 
 #[cfg(test)]
@@ -122,7 +124,7 @@ mod tests {
         let line = format!("{source},closed_loop,{model},{chip},{tp},{engine},fp8,1024,1024,{users}");
         let row = read("f.csv", &format!("{header}\n{line}\n")).unwrap().remove(0);
         assert_eq!(row.settings().is_some(), source != "mine");
-        row.options(false).engine
+        row.options(None).engine
     }
 
     #[test]

@@ -13,7 +13,7 @@ impl Pass<'_> {
         let tp = self.deployment.parallelism.tp;
         let parts = if self.deployment.ideal { tp } else { 1 };
         let per_pair = 4 * u128::from(c.heads.div_ceil(tp)) * u128::from(c.head_dim);
-        let mut work = self.work("attention", Family::Attention, Flops::ZERO, Bytes::ZERO);
+        let mut work = self.work("compressed_attention", Family::Attention, Flops::ZERO, Bytes::ZERO);
         for s in &self.rank.groups {
             work.flops += Flops(per_pair * c.pairs(s.new, s.context) * u128::from(s.count));
             let elements = c.read_elements(s.new, s.context).div_ceil(u128::from(parts));

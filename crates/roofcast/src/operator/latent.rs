@@ -19,7 +19,7 @@ impl Pass<'_> {
         let parts = if self.deployment.ideal { p.tp } else { 1 };
         let absorbed = 2 * heads * u128::from(2 * l.kv_lora_rank + l.qk_rope_head_dim);
         let expanded = 2 * heads * u128::from(l.qk_nope_head_dim + l.qk_rope_head_dim + l.v_head_dim);
-        let mut attention = self.work("attention", Family::Attention, Flops::ZERO, Bytes::ZERO);
+        let mut attention = self.work("latent_attention", Family::Attention, Flops::ZERO, Bytes::ZERO);
         let mut projected = 0_u64;
         for s in &self.rank.groups {
             let pairs = causal_pairs(s.new, s.context, l.reach());

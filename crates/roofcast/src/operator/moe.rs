@@ -14,6 +14,11 @@ impl Pass<'_> {
         let touched =
             shard.experts.distinct(self.replica_tokens) * shard.local as f64 / shard.experts.count as f64;
         let bytes = Bytes::from_f64(touched * shard.bytes.as_f64());
-        Work { dtype: shard.dtype, rate: shard.rate, ..self.work("experts", Family::Moe, flops, bytes) }
+        Work {
+            dtype: shard.dtype,
+            rate: shard.rate,
+            ranks: ep,
+            ..self.work("experts", Family::Moe, flops, bytes)
+        }
     }
 }

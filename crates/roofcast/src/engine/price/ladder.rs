@@ -37,10 +37,11 @@ impl Ladder {
         Ladder { turns, rungs }
     }
 
-    pub(super) fn add(&self, rows: f64, shares: &mut Shares<f64>) {
-        let turned = self.turns.partition_point(|turn| rows > *turn);
+    /// Adds what `rows` take that are computed as `tiled` ones.
+    pub(super) fn add(&self, rows: f64, tiled: f64, shares: &mut Shares<f64>) {
+        let turned = self.turns.partition_point(|turn| tiled > *turn);
         let [compute, computing, memory, moving] = self.rungs[turned];
-        shares.compute += compute + computing * rows;
+        shares.compute += compute + computing * tiled;
         shares.memory += memory + moving * rows;
     }
 }
@@ -106,7 +107,7 @@ mod tests {
 
     fn op(flops: f64, bytes: f64, exposed: f64, few: FewRows) -> Op {
         let kind = Kind::Rows { flops, bytes: 0.25, sampled: false };
-        Op { layers: 3.0, compute: 1.0, memory: 1.0, exposed, few, call: 0.0, bytes, kind }
+        Op { layers: 3.0, compute: 1.0, memory: 1.0, exposed, few, mixed_rows: 1.0, call: 0.0, bytes, kind }
     }
 
     /// At every number of rows the ladder says what its operators take one by one, turns among them.
@@ -126,7 +127,7 @@ mod tests {
         let ladder = Ladder::new(&ops);
         for rows in (1..2000).map(f64::from) {
             let mut found = Shares::default();
-            ladder.add(rows, &mut found);
+            ladder.add(rows, rows, &mut found);
             let mut expected = [0.0; 2];
             for op in &ops {
                 let Kind::Rows { flops, bytes, .. } = op.kind else { continue };

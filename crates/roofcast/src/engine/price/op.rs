@@ -15,6 +15,8 @@ pub(super) struct Op {
     /// Share of the shorter of both that the longer does not hide.
     pub(super) exposed: f64,
     pub(super) few: FewRows,
+    /// Rows that a decode's attention computes beside prompts.
+    pub(super) mixed_rows: f64,
     /// Ticks of each layer's call.
     pub(super) call: f64,
     /// Bytes whatever the batch.
@@ -41,6 +43,10 @@ pub(super) struct Closed {
 }
 
 impl Op {
+    pub(super) fn attends(&self) -> bool {
+        matches!(self.kind, Kind::Attend { .. })
+    }
+
     /// What a layer takes for so many FLOPs and bytes: the longer of computing and moving, and what it does not hide of the shorter.
     pub(super) fn time(&self, flops: f64, bytes: f64) -> [f64; 2] {
         let (computing, moving) = (flops * self.compute, bytes * self.memory);
@@ -49,5 +55,13 @@ impl Op {
         } else {
             [computing * self.exposed, moving]
         }
+    }
+
+    /// What a layer takes for the attention of decodes in a kernel that works on prompts, too: so many FLOPs and bytes, and
+    /// `more` FLOPs to start.
+    pub(super) fn time_beside(&self, flops: f64, bytes: f64, more: f64) -> [f64; 2] {
+        let tiles = (flops + more) * self.mixed_rows * self.compute;
+        let moving = bytes * self.memory;
+        if tiles > moving { [tiles, 0.0] } else { [0.0, moving] }
     }
 }

@@ -5,7 +5,7 @@
 use super::Chunk;
 use super::op::{Closed, Kind, Op};
 use crate::deployment::Deployment;
-use crate::efficiency::{Efficiency, Reach};
+use crate::efficiency::{Efficiency, Reach, unpacked_bytes};
 use crate::engine::clock::TICKS_PER_PS;
 use crate::model::Mixer;
 use crate::operator::{Batch, Family, Sequences, Work, work};
@@ -55,20 +55,21 @@ impl Probe<'_> {
     ) -> Op {
         let routed = work.family == Family::Moe;
         let reach = efficiency.map_or(Reach::LIMIT, |e| e.reach(work));
-        let attends = matches!(work.family, Family::Attention | Family::Indexer) || work.name == "kv_b_proj";
-        let (kind, bytes) = if attends {
+        let (kind, bytes) = if work.attends() {
             (self.attend(index, reaches), work.weight_bytes.as_f64())
         } else if routed {
             self.experts(index)
         } else {
             self.rows(index)
         };
+        let bytes = if reach.dequantizes { unpacked_bytes(work).as_f64() } else { bytes };
         Op {
             layers: work.layers as f64,
             compute: 1e12 * TICKS_PER_PS / (work.rate.0 * reach.compute),
             memory: 1e12 * TICKS_PER_PS / (self.deployment.bandwidth().0 * reach.memory),
             exposed: reach.exposed,
             few: reach.few,
+            mixed_rows: reach.mixed_rows,
             call: reach.call.0 as f64 * TICKS_PER_PS,
             bytes,
             kind,
@@ -131,11 +132,12 @@ impl Probe<'_> {
             return None;
         }
         let nth = shape[..index].iter().filter(|w| w.name == "attention").count();
-        let attends = |m: &&Mixer| {
-            matches!(m, Mixer::Attention(_) | Mixer::Both(..) | Mixer::Latent(_) | Mixer::Compressed(_))
-        };
         let mixers = self.deployment.stages.iter().flat_map(|s| s.blocks.iter().map(|(b, _)| &b.mixer));
-        let (Mixer::Attention(a) | Mixer::Both(a, _)) = mixers.filter(attends).nth(nth)? else { return None };
+        let mut attentions = mixers.filter_map(|m| match m {
+            Mixer::Attention(a) | Mixer::Both(a, _) => Some(a),
+            _ => None,
+        });
+        let a = attentions.nth(nth)?;
         // Over a whole block, for what finds it.
         let block = self.deployment.engine.block_size;
         let bytes = self.decode(1, block)[index].kv_bytes.as_f64();

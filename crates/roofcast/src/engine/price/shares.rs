@@ -2,6 +2,8 @@
 //!
 //! Knows how to add, scale and name them. Knows nothing about where they come from.
 
+use std::ops::Add;
+
 /// What binds: index into sums of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Shares<T> {
@@ -13,6 +15,23 @@ pub struct Shares<T> {
     pub communication: T,
     /// Host and launch overheads.
     pub host: T,
+}
+
+impl<T: Copy + Add<Output = T>> Shares<T> {
+    /// All of it.
+    pub fn total(&self) -> T {
+        self.memory + self.compute + self.communication + self.host
+    }
+
+    /// Both one after the other.
+    pub fn plus(self, other: Shares<T>) -> Shares<T> {
+        Shares {
+            memory: self.memory + other.memory,
+            compute: self.compute + other.compute,
+            communication: self.communication + other.communication,
+            host: self.host + other.host,
+        }
+    }
 }
 
 impl Shares<f64> {
@@ -39,16 +58,6 @@ impl Shares<u128> {
 }
 
 impl Shares<u64> {
-    /// Both one after the other.
-    pub fn plus(self, other: Shares<u64>) -> Shares<u64> {
-        Shares {
-            memory: self.memory + other.memory,
-            compute: self.compute + other.compute,
-            communication: self.communication + other.communication,
-            host: self.host + other.host,
-        }
-    }
-
     /// So many times as long.
     pub fn scaled(self, factor: f64) -> Shares<u64> {
         let scaled = |share: u64| share as f64 * factor;
@@ -56,11 +65,6 @@ impl Shares<u64> {
         let scaled = [memory, compute, communication, host].map(scaled);
         let [memory, compute, communication, host] = scaled;
         Shares { memory, compute, communication, host }.whole()
-    }
-
-    /// All of it.
-    pub fn total(&self) -> u64 {
-        self.memory + self.compute + self.communication + self.host
     }
 
     /// The name of the largest.
