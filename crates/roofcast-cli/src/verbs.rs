@@ -84,11 +84,25 @@ pub(crate) fn bands(b: &Bands) -> String {
     let rate = b.output_tok_s.map(|s| format!("; {} tok/s", range("output", &s))).unwrap_or_default();
     let times = [("TTFT", b.ttft_ms), ("TPOT", b.tpot_ms), ("E2EL", b.e2el_ms)];
     let times = times.map(|(name, s)| range(name, &s)).join(", ");
-    let known = match b.known {
+    let known = known(b.known);
+    format!("{times} ms{rate} ({known})")
+}
+
+/// The same as factors of whatever the means are.
+pub(crate) fn band_factors(b: &Bands) -> String {
+    let factors = |name: &str, s: &Span| format!("{name} x{:.2} to x{:.2}", s.factors[0], s.factors[1]);
+    let rate = b.output_tok_s.map(|s| format!(", {}", factors("output tok/s", &s))).unwrap_or_default();
+    let times = [("TTFT", b.ttft_ms), ("TPOT", b.tpot_ms), ("E2EL", b.e2el_ms)];
+    let times = times.map(|(name, s)| factors(name, &s)).join(", ");
+    format!("{times}{rate} ({})", known(b.known))
+}
+
+/// How much of a deployment has been measured, for people.
+fn known(known: Known) -> &'static str {
+    match known {
         Known::Engine => "engine and chip measured",
         Known::Accelerator => "chip measured with other engines",
         Known::Architecture => "other chips of its generation measured",
         Known::Nothing => "nothing like it measured",
-    };
-    format!("{times} ms{rate} ({known})")
+    }
 }

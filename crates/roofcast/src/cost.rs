@@ -186,6 +186,8 @@ fn forecast(
     let overhead = efficiency.overhead(&circumstances(deployment, communication.all_reduces));
     let p = deployment.parallelism;
     let rank = |n: u64| n.div_ceil(p.replicas * p.attention_dp);
+    let replica = batch.local(p.replicas);
+    let busiest = replica.local(p.attention_dp);
     let prompts = batch.groups.iter().any(Sequences::is_prompt);
     let times = match mixed(batch) {
         None => works.iter().map(|w| efficiency.time(w, bandwidth)).collect(),
@@ -200,7 +202,8 @@ fn forecast(
         + overhead.step
         + if prompts { overhead.prefill + overhead.ending } else { Picoseconds::ZERO }
         + overhead.sequence * rank(batch.sequences())
-        + Picoseconds::from_seconds(overhead.token * rank(batch.tokens()) as f64);
+        + Picoseconds::from_seconds(overhead.token * busiest.tokens() as f64)
+        + Picoseconds::from_seconds(overhead.routed * replica.tokens() as f64);
     let waiting = waiting(device.seconds(), overhead.launches.seconds());
     let time = device + Picoseconds::from_seconds(waiting) + of(true).sum();
     let factors = efficiency.band.map_or([1.0, 1.0], |b| if prompts { b.ttft } else { b.tpot });
@@ -267,8 +270,7 @@ pub fn elementwise_bytes(deployment: &Deployment) -> f64 {
     elements as f64 * f64::from(deployment.base.bits()) / 8.0
 }
 
-/// Bytes of a token's hidden state for each expert that it passes on the busiest rank, in all layers together. Tokens of all
-/// data-parallel ranks meet at the experts.
+/// Bytes of a token's hidden state for each expert that it passes on the busiest rank, in all layers together.
 fn expert_bytes(deployment: &Deployment) -> f64 {
     let p = deployment.parallelism;
     let copies = |layer: &Layer| match &layer.ffn {
@@ -276,7 +278,7 @@ fn expert_bytes(deployment: &Deployment) -> f64 {
         Ffn::Dense(_) | Ffn::None => 0,
     };
     let elements: u64 = deployment.model.layers.iter().map(copies).sum();
-    let part = p.attention_dp as f64 / p.ep as f64 * busiest(p.ep);
+    let part = busiest(p.ep) / p.ep as f64;
     elements as f64 * part * f64::from(deployment.base.bits()) / 8.0
 }
 
@@ -320,4 +322,54 @@ fn merge(operators: &mut Vec<Operator>, work: &Work, limit: Picoseconds, bound: 
 
 fn ratio(a: f64, b: f64) -> f64 {
     if b > 0.0 { a / b } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deployment::Options;
+    use crate::model::config;
+    use crate::parallelism::Request;
+    use std::sync::Arc;
+
+    fn deployment(model: &str, tp: u64, ep: u64) -> Deployment {
+        let catalog = crate::Catalog::embedded().unwrap();
+        let entry = catalog.model(model).unwrap();
+        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+        let accelerator = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
+        let parallelism = Request { count: Some(tp), tp: Some(tp), ep: Some(ep), ..Request::default() };
+        Deployment::resolve(model, accelerator, &Options { parallelism, ..Options::default() }).unwrap()
+    }
+
+    /// Llama-3.1-8B: 32 layers of 4·4096 and 3·14,336 values, of which four ranks have 3·3584 each, in two bytes.
+    #[test]
+    fn norms_and_activation_functions_by_hand() {
+        let llama = |tp| elementwise_bytes(&deployment("meta-llama/Llama-3.1-8B-Instruct", tp, 1));
+        assert_eq!(llama(1), 32.0 * 2.0 * (16_384.0 + 43_008.0));
+        assert_eq!(llama(4), 32.0 * 2.0 * (16_384.0 + 10_752.0));
+    }
+
+    /// Qwen3-30B-A3B: 48 layers, 8 experts a token, 2048 values in two bytes; of four ranks the busiest has 4^0.3/4 of them.
+    #[test]
+    fn what_passes_between_experts_by_hand() {
+        let qwen = |tp, ep| expert_bytes(&deployment("Qwen/Qwen3-30B-A3B", tp, ep));
+        let all = 48.0 * 8.0 * 2048.0 * 2.0;
+        assert_eq!(qwen(1, 1), all);
+        assert!((qwen(4, 4) / (all * 4f64.powf(0.3) / 4.0) - 1.0).abs() < 1e-12);
+    }
+
+    /// A host that launches layer by layer is waited for at one sequence, and hardly at prompts of 8192 tokens.
+    #[test]
+    fn an_eager_host_is_waited_for() {
+        let captured = deployment("meta-llama/Llama-3.1-8B-Instruct", 1, 1);
+        let mut eager = captured.clone();
+        eager.options.engine.enforce_eager = Some(true);
+        let later = |batch: &Batch| {
+            let [eager, captured] =
+                [&eager, &captured].map(|d| cost(d, batch, Utilization::FULL).forecast.seconds());
+            eager / captured
+        };
+        assert!(later(&Batch::decode(1, 100)) > 1.3);
+        assert!((1.0..1.001).contains(&later(&Batch::prefill(1, 8192))));
+    }
 }

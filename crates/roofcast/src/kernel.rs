@@ -409,7 +409,8 @@ fn elementwise_of(deployment: &Deployment, tokens: u64, time_us: f64) -> Option<
     let chip = &deployment.accelerator;
     let bytes = tokens as f64 * elementwise_bytes(deployment) / deployment.model.layers.len() as f64;
     let moving = bytes / chip.bandwidth_bytes_per_s.0;
-    Some(Kernel::new(Part::Elementwise, chip, [0.0, moving], time_us / 1e3)).filter(|_| time_us > 0.0)
+    let counts = time_us > 0.0 && bytes > BEYOND_CACHES / 2.0;
+    Some(Kernel::new(Part::Elementwise, chip, [0.0, moving], time_us / 1e3)).filter(|_| counts)
 }
 
 /// The operator `name` of one layer, where it works beyond the caches.
@@ -460,6 +461,19 @@ mod tests {
         let one = &read(text).unwrap().all[0];
         assert!((one.memory - 1_073_741_824.0 / 3.35e12).abs() < 1e-12);
         assert_eq!(one.part, Part::Decode);
+    }
+
+    /// 4096 tokens, 8 of 128 experts each, on the busiest of 4 ranks: 4^0.3 = 1.5157 times 8192 copies of 4096 values in two
+    /// bytes cross the bus, and pass 3·4096·1536 weights each. All experts are read, 32 of them here.
+    #[test]
+    fn experts_by_hand() {
+        let text = "system,backend,version,moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,distribution,latency_ms\nh100_sxm,trtllm,1,fp8,4096,4096,1536,8,128,1,4,power_law_1.01,0.9\n";
+        let one = &read(text).unwrap().all[0];
+        let (copies, expert) = (8192.0 * 4f64.powf(0.3), 3.0 * 4096.0 * 1536.0);
+        let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;
+        assert!(near(one.passed, copies * 8192.0 / 3.35e12), "{one:?}");
+        assert!(near(one.memory, 32.0 * expert / 3.35e12), "{one:?}");
+        assert!((one.compute / (2.0 * copies * expert / 1978.9e12) - 1.0).abs() < 1e-3, "{one:?}");
     }
 
     #[test]

@@ -267,6 +267,12 @@ impl Measurement {
             .join(" | ")
     }
 
+    /// Tokens of its longest request, prompt and output.
+    pub fn longest(&self) -> u64 {
+        let tokens = |l: Option<Lengths>| l.map_or(0, |l| l.max);
+        tokens(self.input).saturating_add(tokens(self.output)).max(self.context.unwrap_or(0))
+    }
+
     /// Where settings that the row does not name stand, if that is known.
     pub fn settings(&self) -> Option<&'static str> {
         recipe::source(self)

@@ -54,7 +54,7 @@ impl Batch {
     }
 
     /// The part that the busiest of `ranks` data-parallel ranks gets.
-    fn local(&self, ranks: u64) -> Batch {
+    pub(crate) fn local(&self, ranks: u64) -> Batch {
         let share = |s: &Sequences| Sequences { count: s.count.div_ceil(ranks), ..*s };
         Batch { groups: self.groups.iter().map(share).collect() }
     }

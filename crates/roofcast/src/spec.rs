@@ -140,6 +140,10 @@ pub struct EngineSpec {
     pub batch_wait_max_tokens_ratio: Option<f64>,
     /// Whether TensorRT-LLM schedules a step only after the one before it, rather than beside it; false where absent.
     pub disable_overlap_scheduler: Option<bool>,
+    /// Whether TensorRT-LLM holds prompts until every data-parallel rank has one; false where absent.
+    pub attention_dp_enable_balance: Option<bool>,
+    /// For how many steps at most; 50 where absent.
+    pub attention_dp_time_out_iters: Option<u64>,
     /// Whether the host launches every kernel of a step, as vLLM did before 0.2.6, rather than a captured graph; false where
     /// absent.
     pub enforce_eager: Option<bool>,

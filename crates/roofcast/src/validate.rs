@@ -122,7 +122,12 @@ impl<'a> Resolver<'a> {
             .chips
             .entry(row.hardware.clone())
             .or_insert_with(|| Ok(Arc::new(catalog.accelerator(&row.hardware)?.clone())));
-        let model = model.clone()?;
+        let mut model = model.clone()?;
+        // What ran had its maximum raised (VLLM_ALLOW_LONG_MAX_MODEL_LEN and the like).
+        let longest = row.longest();
+        if model.max_context.is_some_and(|most| most < longest) {
+            Arc::make_mut(&mut model).max_context = Some(longest);
+        }
         let options = row.options(model.quantization.as_ref().map(|q| q.format.name));
         Deployment::resolve(model, chip.clone()?, &options)
     }

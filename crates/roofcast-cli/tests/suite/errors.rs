@@ -203,6 +203,7 @@ fn caches_that_a_scheduler_does_not_have() {
             &["batch_wait_max_tokens_ratio", "2", "0 to 1"],
         ),
         ("engine.disable_overlap_scheduler=true", "", &["disable_overlap_scheduler", "tensorrt-llm"]),
+        ("engine.attention_dp_enable_balance=true", "", &["attention_dp_enable_balance", "tensorrt-llm"]),
         ("engine.kv_layout=paged", "scheduler = \"llama.cpp\"", &["kv_layout", "paged", "slots"]),
         ("engine.kv_layout=segmented", "", &["kv_layout", "segmented", "`flashinfer`"]),
         ("engine.schedule_policy=lpm", "", &["schedule_policy", "lpm", "sglang"]),

@@ -264,6 +264,18 @@ fn a_sweep_is_its_runs_whatever_the_threads() {
     assert_eq!(third, alone);
 }
 
+/// The factors of the single run's bands, said once where all values are known alike, and of no limit.
+#[test]
+fn a_sweep_says_how_far_off_its_forecasts_may_be() {
+    let (answer, _) = json("simulate --requests 50 --cost forecast");
+    let [low, high] = [0, 1].map(|end| answer["bands"]["ttft_ms"]["factors"][end].as_f64().unwrap());
+    let text = roofcast("simulate --requests 50 --sweep cost=limit,forecast").out;
+    let line = format!("means, 10th to 90th percentile, at forecast: TTFT x{low:.2} to x{high:.2}, ");
+    assert!(text.contains(&line), "{line}\n{text}");
+    let text = roofcast("simulate --requests 50 --cost forecast --sweep seed=0..2").out;
+    assert_eq!(text.matches("means, 10th to 90th percentile: TTFT").count(), 1, "{text}");
+}
+
 #[test]
 fn a_sweep_takes_words_ranges_and_dotted_keys() {
     let column = |sweep: &str, name: &str| -> Vec<String> {

@@ -41,6 +41,8 @@ pub struct Config {
     pub order: Order,
     /// When newcomers are looked at.
     pub gate: GateConfig,
+    /// Data-parallel ranks, which have equal parts of the budget.
+    pub attention_dp: u64,
     /// What admission takes of the cache.
     pub reservation: Reservation,
     /// What becomes of a preempted request's cache.
@@ -116,6 +118,10 @@ impl Config {
             (None, Some(own)) => own,
             _ => deployment.engine.max_num_batched_tokens,
         };
+        // Data-parallel ranks have a budget each; SGLang divides one.
+        let ranks = deployment.parallelism.attention_dp;
+        let budget =
+            if spec.scheduler == SchedulerKind::Sglang { budget } else { budget.saturating_mul(ranks) };
         let max_num_seqs = seats(spec, max_num_seqs, budget)?;
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let config = Config {
@@ -136,7 +142,8 @@ impl Config {
                 (QueuePolicy::Fcfs, SchedulePolicy::Fcfs) => Order::Arrival,
                 _ => Order::Key,
             },
-            gate: gate(spec, budget)?,
+            gate: gate(spec, budget, ranks)?,
+            attention_dp: ranks,
             reservation: defaults.reservation,
             preemption: match spec.preemption_mode {
                 PreemptionMode::Recompute => Preemption::Recompute,
@@ -164,7 +171,14 @@ impl Config {
             max_model_len: u64::from(self.max_model_len),
             enable_chunked_prefill: self.enable_chunked_prefill,
             enable_prefix_caching: self.prefixes == Prefixes::Blocks,
-            long_prefill_token_threshold: spec.long_prefill_token_threshold.unwrap_or(0),
+            // A prompt is on one rank.
+            long_prefill_token_threshold: spec.long_prefill_token_threshold.unwrap_or(
+                if self.attention_dp > 1 {
+                    u64::from(self.max_num_batched_tokens) / self.attention_dp
+                } else {
+                    0
+                },
+            ),
             long_prefill_token_threshold_adaptive: false,
             policy: if spec.policy == QueuePolicy::Fcfs {
                 vllm::Policy::Fcfs
@@ -245,7 +259,7 @@ fn seats(spec: &EngineSpec, max_num_seqs: u64, budget: u64) -> Result<u64> {
 }
 
 /// When newcomers are looked at.
-fn gate(spec: &EngineSpec, budget: u64) -> Result<GateConfig> {
+fn gate(spec: &EngineSpec, budget: u64, ranks: u64) -> Result<GateConfig> {
     use SchedulerKind::*;
     let held = matches!(spec.scheduler, TensorrtLlm | TensorrtLlmMaxUtilization);
     let asked = [
@@ -258,6 +272,8 @@ fn gate(spec: &EngineSpec, budget: u64) -> Result<GateConfig> {
         ("batch_wait_timeout_iters", spec.batch_wait_timeout_iters.is_some(), held, "tensorrt-llm"),
         ("disable_overlap_scheduler", spec.disable_overlap_scheduler.is_some(), held, "tensorrt-llm"),
         ("batch_wait_max_tokens_ratio", spec.batch_wait_max_tokens_ratio.is_some(), held, "tensorrt-llm"),
+        ("attention_dp_enable_balance", spec.attention_dp_enable_balance.is_some(), held, "tensorrt-llm"),
+        ("attention_dp_time_out_iters", spec.attention_dp_time_out_iters.is_some(), held, "tensorrt-llm"),
     ];
     for (field, asked, has, whose) in asked {
         if asked && !has {
@@ -275,9 +291,12 @@ fn gate(spec: &EngineSpec, budget: u64) -> Result<GateConfig> {
     if !(0.0..=1.0).contains(&ratio) {
         return Err(Error::field("engine", "batch_wait_max_tokens_ratio", ratio, "0 to 1"));
     }
+    let balanced = ranks > 1 && spec.attention_dp_enable_balance.unwrap_or(false);
+    let balance_steps = if balanced { spec.attention_dp_time_out_iters.unwrap_or(50) } else { 0 };
     Ok(GateConfig {
         recv_interval: spec.scheduler_recv_interval.unwrap_or(0),
-        wait_steps: spec.batch_wait_timeout_iters.unwrap_or(0),
+        wait_steps: spec.batch_wait_timeout_iters.unwrap_or(0).max(balance_steps),
+        wait_prompts: if balanced { ranks } else { 0 },
         overlaps: held && in_order && !spec.disable_overlap_scheduler.unwrap_or(false),
         wait_tokens: (ratio * budget as f64) as u64,
     })

@@ -3,7 +3,8 @@
 //!
 //! Knows: SGLang receives requests every `scheduler_recv_interval` steps of decodes, and after every step with prompts
 //! (0.5, `managers/scheduler_recv_skipper.py`); TensorRT-LLM holds prompts beside decodes until they fill
-//! `batch_wait_max_tokens_ratio` of the budget or `batch_wait_timeout_iters` steps have passed (1.1,
+//! `batch_wait_max_tokens_ratio` of the budget or `batch_wait_timeout_iters` steps have passed, and with
+//! `attention_dp_enable_balance` until every data-parallel rank has one or `attention_dp_time_out_iters` steps have (1.1,
 //! `_torch/pyexecutor/py_executor.py`). An idle engine looks at once. Knows nothing about who is admitted then.
 
 use super::clock::Ticks;
@@ -17,6 +18,8 @@ pub struct GateConfig {
     pub wait_steps: u64,
     /// Tokens, of the prompts and the decodes, that end the wait.
     pub wait_tokens: u64,
+    /// Prompts that end it.
+    pub wait_prompts: u64,
     /// Whether a step is scheduled while the one before it runs, so that newcomers of that time wait for the next.
     pub overlaps: bool,
 }
@@ -55,9 +58,10 @@ impl Gate {
         }
     }
 
-    /// Whether prompts are held that are looked at: `tokens` of them beside decodes.
-    pub(crate) fn hold(&mut self, tokens: u64) {
-        self.held = tokens < self.config.wait_tokens && self.waited < self.config.wait_steps;
+    /// Whether so many prompts are held that are looked at, of `tokens` beside decodes.
+    pub(crate) fn hold(&mut self, prompts: u64, tokens: u64) {
+        let few = tokens < self.config.wait_tokens || prompts < self.config.wait_prompts;
+        self.held = few && self.waited < self.config.wait_steps;
     }
 
     /// Steps of decodes until it lets in whoever waits.
@@ -113,7 +117,7 @@ mod tests {
         let mut gate = Gate::new(GateConfig { wait_steps: 2, wait_tokens: 900, ..GateConfig::default() });
         let mut held = |tokens: u64| {
             gate.look(Ticks::ZERO, false);
-            gate.hold(tokens);
+            gate.hold(1, tokens);
             let lets = gate.lets(Ticks::ZERO);
             if lets {
                 gate.prefilled(Ticks::ZERO)

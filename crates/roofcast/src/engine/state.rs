@@ -207,20 +207,22 @@ impl<D: Decodes> State<D> {
     /// A step is about to be scheduled: who is looked at in it.
     pub(super) fn look(&mut self) {
         self.gate.look(self.clock, self.running() == 0);
-        let enough = self.gate.config.wait_tokens;
+        let enough = [self.gate.config.wait_prompts, self.gate.config.wait_tokens];
         let seats = self.config.max_num_seqs.saturating_sub(self.running());
         let apply = self.gate.config.wait_steps > 0 && seats > 0;
         if !apply || self.decodes.is_empty() || self.head().is_none() {
             return;
         }
-        let mut tokens = self.decodes.len();
+        let mut found = [0, self.decodes.len()];
         for id in self.waiting.iter().take(usize::try_from(seats).unwrap_or(usize::MAX)) {
-            if tokens >= enough {
+            if found.iter().zip(enough).all(|(found, enough)| *found >= enough) {
                 break;
             }
-            tokens += u64::from(self.sequence(id).known);
+            found[0] += 1;
+            found[1] += u64::from(self.sequence(id).known);
         }
-        self.gate.hold(tokens);
+        let [prompts, tokens] = found;
+        self.gate.hold(prompts, tokens);
     }
 
     /// Steps of decodes until somebody who waits is looked at.

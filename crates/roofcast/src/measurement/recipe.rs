@@ -43,6 +43,8 @@ struct Recipe {
     scheduler_recv_interval: Option<u64>,
     batch_wait_timeout_iters: Option<u64>,
     batch_wait_max_tokens_ratio: Option<f64>,
+    attention_dp_enable_balance: Option<bool>,
+    attention_dp_time_out_iters: Option<u64>,
     enforce_eager: Option<bool>,
 }
 
@@ -111,6 +113,8 @@ pub(super) fn fill(row: &Measurement, spec: &mut EngineSpec) {
     spec.scheduler_recv_interval = recipe.scheduler_recv_interval;
     spec.batch_wait_timeout_iters = recipe.batch_wait_timeout_iters;
     spec.batch_wait_max_tokens_ratio = recipe.batch_wait_max_tokens_ratio;
+    spec.attention_dp_enable_balance = recipe.attention_dp_enable_balance;
+    spec.attention_dp_time_out_iters = recipe.attention_dp_time_out_iters;
     spec.enforce_eager = recipe.enforce_eager;
 }
 

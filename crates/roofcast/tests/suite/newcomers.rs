@@ -1,24 +1,38 @@
 //! How long a newcomer waits until a scheduler looks at it, counted in steps of who decodes already.
 
 use crate::engine::{deployment, records, served};
+use roofcast::deployment::{Deployment, Options};
+use roofcast::parallelism::Request;
 use roofcast::spec::{EngineSpec, SchedulerKind};
+
+/// A step of one decode: all weights but the embedding's, 128,256 × 4096, in 2 bytes.
+const STEP_MS: f64 = (8_030_261_248.0 - 525_336_576.0) * 2.0 / 3.35e12 * 1e3;
 
 /// When the second of two requests of 16 tokens has its first token, in milliseconds; it comes `after` the first one's.
 fn second(engine: EngineSpec, after_s: f64, leap: bool) -> f64 {
+    second_on(Request::default(), engine, after_s, leap)
+}
+
+/// The same on accelerators that share the work so.
+fn second_on(parallelism: Request, engine: EngineSpec, after_s: f64, leap: bool) -> f64 {
     let keys = "[workload]\narrivals = { kind = \"trace\", path = \"t.csv\" }\n";
     let mut workload = roofcast::Spec::parse("test", keys).unwrap().workload.unwrap();
     let two = format!("arrival_s,input_len,output_len\n0,16,200\n{after_s},16,2\n");
     workload.load("test", |_| Ok::<_, roofcast::Error>(two.clone())).unwrap();
-    let fleet = served(&deployment("meta-llama/Llama-3.1-8B-Instruct", engine), &workload, leap);
+    let mut deployed = deployment("meta-llama/Llama-3.1-8B-Instruct", engine);
+    if parallelism != Request::default() {
+        let options = Options { parallelism, ..deployed.options.clone() };
+        deployed =
+            Deployment::resolve(deployed.model.clone(), deployed.accelerator.clone(), &options).unwrap();
+    }
+    let fleet = served(&deployed, &workload, leap);
     records(&fleet)[1].first_token.unwrap().ms()
 }
 
 /// Steps of decodes that a newcomer waits with `paced` and not with `plain`. A step of one decode takes 4.49 ms at the limit
 /// (15.0 GB over 3.35 TB/s), a prompt of 16 tokens as long: at 6 ms the first decode of the first request is under way.
 fn later(paced: EngineSpec, plain: EngineSpec) -> f64 {
-    // All weights but the embedding's, 128,256 × 4096, in 2 bytes.
-    let step = (8_030_261_248.0 - 525_336_576.0) * 2.0 / 3.35e12 * 1e3;
-    let wait = |leap| (second(paced.clone(), 0.006, leap) - second(plain.clone(), 0.006, leap)) / step;
+    let wait = |leap| (second(paced.clone(), 0.006, leap) - second(plain.clone(), 0.006, leap)) / STEP_MS;
     assert_eq!(wait(true), wait(false));
     wait(true)
 }
@@ -58,4 +72,25 @@ fn tensorrt_llm_holds_prompts_together() {
     };
     near(later(held(0.5), plain.clone()), 7.0);
     near(later(held(0.001), plain.clone()), 0.0);
+}
+
+/// Two data-parallel ranks, one prompt: held for all seven steps. Alone, or where the ranks need no balance: not at all.
+#[test]
+fn tensorrt_llm_waits_for_a_prompt_on_every_rank() {
+    let balanced = |ranks, balance| {
+        let engine = EngineSpec {
+            scheduler: SchedulerKind::TensorrtLlm,
+            disable_overlap_scheduler: Some(true),
+            attention_dp_enable_balance: Some(balance),
+            attention_dp_time_out_iters: Some(7),
+            ..EngineSpec::default()
+        };
+        let parallelism = Request { tp: Some(1), attention_dp: Some(ranks), ..Request::default() };
+        [true, false].map(|leap| second_on(parallelism, engine.clone(), 0.006, leap))
+    };
+    for ranks in [1, 2] {
+        let [[held, stepped], [plain, _]] = [true, false].map(|balance| balanced(ranks, balance));
+        assert_eq!(held, stepped);
+        near((held - plain) / STEP_MS, if ranks > 1 { 7.0 } else { 0.0 });
+    }
 }

@@ -1,5 +1,6 @@
 //! `roofcast simulate --sweep KEY=VALUES`: one run a value, several at a time.
 
+use super::super::band_factors;
 use super::{Answer, about, applied, source};
 use crate::args::SimulateArgs;
 use crate::input;
@@ -200,7 +201,27 @@ fn people(key: &str, runs: &[Run]) -> String {
     } else {
         format!("Overload at {}: the queue grows for as long as requests come.\n", overloaded.join(", "))
     };
-    format!("{title}{}{}{note}", table::table(&header, &rows, 1), caches(short, runs))
+    format!("{title}{}{}{note}{}", table::table(&header, &rows, 1), caches(short, runs), spans(runs))
+}
+
+/// How far off the forecasts may be, a line for all values that are known alike.
+fn spans(runs: &[Run]) -> String {
+    let mut lines: Vec<(String, Vec<String>)> = Vec::new();
+    for run in runs {
+        let Some(bands) = &run.simulation.bands else { continue };
+        let line = band_factors(bands);
+        match lines.iter_mut().find(|(known, _)| *known == line) {
+            Some((_, values)) => values.push(word(&run.value)),
+            None => lines.push((line, vec![word(&run.value)])),
+        }
+    }
+    let of = |values: &[String]| {
+        if values.len() == runs.len() { String::new() } else { format!(", at {}", values.join(", ")) }
+    };
+    let text = |(line, values): &(String, Vec<String>)| {
+        format!("means, 10th to 90th percentile{}: {line}\n", of(values))
+    };
+    lines.iter().map(text).collect()
 }
 
 /// What lies between pieces and what finds blocks, where a run has either.
