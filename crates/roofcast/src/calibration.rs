@@ -272,9 +272,12 @@ impl Calibration {
 
     /// What the figures of `place` are before any factor: those of its kernels, the closest first, or the first level's.
     pub fn base(&self, place: &Place) -> Figures {
+        // Tables have one of the two 16-bit formats, whose kernels take the same time.
+        let weights = if place.weights == "fp16" { "bf16" } else { place.weights };
+        let place = Place { weights, ..*place };
         let mut figures = Figures([1.0; Figure::ALL.len()]);
         let mut held: Vec<&Level> =
-            self.levels.iter().skip(1).filter(|l| l.kernels.is_some() && l.at.matches(place)).collect();
+            self.levels.iter().skip(1).filter(|l| l.kernels.is_some() && l.at.matches(&place)).collect();
         held.sort_by_key(|l| l.at.keys());
         for (figure, value) in self.levels.iter().take(1).chain(held).flat_map(|l| &l.figures) {
             figures.0[*figure as usize] = *value;
@@ -333,6 +336,19 @@ mod tests {
     fn what_is_written_is_read_back() {
         let calibration = Calibration::embedded().unwrap();
         assert_eq!(&Calibration::parse("written", &calibration.to_toml()).unwrap(), calibration);
+    }
+
+    /// A chip's kernels of bf16 count for fp16, too, and for no other format.
+    #[test]
+    fn both_16_bit_formats_have_one_kernel() {
+        let chip = crate::Catalog::embedded().unwrap().accelerator("h100-sxm").unwrap();
+        let engine = EngineSpec::default();
+        let share = |weights| {
+            let place = Place { accelerator: chip, engine: &engine, weights };
+            Calibration::embedded().unwrap().base(&place).get(Figure::GemmCompute)
+        };
+        assert_eq!(share("fp16"), share("bf16"));
+        assert_ne!(share("fp16"), share("q8_0"));
     }
 
     #[test]
