@@ -8,7 +8,7 @@ mod recipe;
 use crate::deployment::Options;
 use crate::error::{Error, Result};
 use crate::parallelism::Request;
-use crate::spec::{EngineSpec, PrecisionSpec, SchedulerKind};
+use crate::spec::{EngineSpec, PrecisionSpec, ReservationKind, SchedulerKind};
 use serde::Serialize;
 
 /// How a point was measured.
@@ -318,7 +318,10 @@ impl Measurement {
             let after = self.version.split_once(&format!("{key}="))?.1;
             after.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok().filter(|n| *n > 0)
         };
+        // Whoever times the phases of a batch computes all prompts before the first decode, and FasterTransformer does.
+        let apart = self.kind == Kind::StaticBatchPhases || self.engine == "fastertransformer";
         let scheduler = match self.engine.as_str() {
+            _ if apart => SchedulerKind::Static,
             "sglang" => SchedulerKind::Sglang,
             "tensorrt-llm" => SchedulerKind::TensorrtLlm,
             _ => SchedulerKind::Vllm,
@@ -333,6 +336,7 @@ impl Measurement {
             scheduler,
             max_num_batched_tokens: setting("max_num_batched_tokens").or(whole),
             max_num_seqs: setting("max_num_seqs"),
+            reservation: if apart { ReservationKind::Oracle } else { ReservationKind::default() },
             ..EngineSpec::default()
         };
         recipe::fill(self, &mut spec);
