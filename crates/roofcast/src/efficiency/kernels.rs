@@ -1,0 +1,94 @@
+//! How kernels and hosts depart from shares of a rate: tiles, few rows, one kernel for two kinds of work, uneven routing,
+//! waiting for each other.
+//!
+//! Knows: constants read off profiles and kernel tables, whose sources stand beside them. Knows nothing about deployments.
+
+/// Share of the bandwidth at which vLLM's `awq_dequantize` reads and writes: on an RTX 4090 it unpacks 165 billion weights a
+/// second, by what prompts of 256 to 500 tokens take more than in 16 bits.
+pub(super) const UNPACKING: f64 = 0.41;
+
+/// Rows that products of many are computed in at a time; vLLM's profiles on RTX 4090 and RTX PRO 6000 climb in such steps.
+const TILE: f64 = 64.0;
+
+/// The rows that a product of `rows` computes: whole tiles, where it is more than one.
+pub fn tiled(rows: f64) -> f64 {
+    if rows > TILE { (rows / TILE).ceil() * TILE } else { rows }
+}
+
+/// What products of few rows cost more than their share of large ones: tiles that they do not fill, kernels that trade
+/// arithmetic for streaming weights.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FewRows {
+    /// Rows of a large product that each row beyond the first costs on top of itself.
+    pub each: f64,
+    /// Rows' worth that this comes to at most.
+    pub most: f64,
+}
+
+impl FewRows {
+    /// Every row costs the same.
+    pub const NONE: FewRows = FewRows { each: 0.0, most: 0.0 };
+
+    /// How many rows of a large product take as long to compute as `rows` alone. A single row has a kernel of its own.
+    pub fn worth(self, rows: f64) -> f64 {
+        rows + (self.each * (rows - 1.0)).clamp(0.0, self.most)
+    }
+}
+
+/// Tokens of context that starting a decode's tiles is worth beside prompts, and skipping the empty ones that it has for
+/// each token of the longest piece of a prompt. Both from profiles of vLLM's FlashAttention 2 on RTX 4090 and RTX PRO 6000.
+const STARTED: f64 = 100.0;
+const SKIPPED: f64 = 0.2;
+
+/// How far routing is from even: the busiest of n ranks has n^0.3 times its part of the tokens. From times of kernels of
+/// TensorRT-LLM and vLLM under routing by a power law of 1.01, which their tables take for traffic's.
+const SKEW: f64 = 0.3;
+
+/// The busiest rank's part of the tokens over the mean, where `ranks` share the experts.
+pub fn busiest(ranks: u64) -> f64 {
+    (ranks as f64).powf(SKEW)
+}
+
+/// Tokens of context that each decode's attention costs more in a kernel that works on prompts, too.
+pub fn mixed_tokens(longest_chunk: u64) -> f64 {
+    STARTED + SKIPPED * longest_chunk as f64
+}
+
+/// How sharply the longer of device and host hides the shorter: each waits for the other now and then, so that both near
+/// each other take longer than either.
+const SHARP: f64 = 3.0;
+
+/// What the device's time grows by where the host's launches go on beside it.
+pub fn waiting(device: f64, launches: f64) -> f64 {
+    if launches == 0.0 {
+        return 0.0;
+    }
+    (device.powf(SHARP) + launches.powf(SHARP)).powf(1.0 / SHARP) - device
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each row beyond the first costs 3 more, 10 at most: 1, 2 + 3, 4 + 9, 8 + 10.
+    #[test]
+    fn few_rows_cost_more_than_their_share() {
+        let few = FewRows { each: 3.0, most: 10.0 };
+        assert_eq!([1.0, 2.0, 4.0, 8.0, 512.0].map(|rows| few.worth(rows)), [1.0, 5.0, 13.0, 18.0, 522.0]);
+        assert_eq!(FewRows::NONE.worth(7.0), 7.0);
+    }
+
+    /// One row is one; 65 are two tiles of 64; 300 are five.
+    #[test]
+    fn many_rows_are_computed_in_whole_tiles() {
+        assert_eq!([1.0, 64.0, 65.0, 256.0, 300.0].map(tiled), [1.0, 64.0, 128.0, 256.0, 320.0]);
+    }
+
+    /// Nobody waits for a host without launches; the cube root of 1 + 1 is 1.26; far apart the longer counts.
+    #[test]
+    fn host_and_device_wait_for_each_other_where_they_are_near() {
+        assert_eq!(waiting(3.0, 0.0), 0.0);
+        assert!((waiting(1.0, 1.0) - (2.0_f64.powf(1.0 / 3.0) - 1.0)).abs() < 1e-12);
+        assert!((waiting(1.0, 10.0) - 9.0).abs() < 0.004 && waiting(10.0, 1.0) < 0.004);
+    }
+}
