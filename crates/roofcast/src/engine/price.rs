@@ -11,6 +11,7 @@
 //! that is exact; one prompt's pieces in several microbatches at once are not modelled.
 
 mod ladder;
+mod load;
 mod op;
 mod probe;
 mod shares;
@@ -18,13 +19,14 @@ mod shares;
 use super::clock::{TICKS_PER_PS, Ticks};
 use crate::cost::circumstances;
 use crate::deployment::Deployment;
-use crate::efficiency::{Figure, mixed_tokens, tiled, waiting};
+use crate::efficiency::{Figure, tiled, waiting};
 use crate::operator::collective::communication;
 use crate::operator::{Batch, Work};
 use crate::spec::CostKind;
 use crate::units::Picoseconds;
 use ladder::Ladder;
-use op::{Closed, Kind, Op};
+use load::Load;
+use op::{Kind, Op};
 use probe::Probe;
 pub use shares::Shares;
 use std::borrow::Cow;
@@ -330,51 +332,6 @@ impl Price {
     /// The share of `n` sequences that the busiest rank has in the largest microbatch.
     fn share(&self, n: u64) -> f64 {
         if n == 0 { 0.0 } else { self.rows(self.microbatch(n)) as f64 / n as f64 }
-    }
-}
-
-/// A mixed step's sums.
-struct Load<'a> {
-    seen: &'a [u64],
-    /// What of `seen` the busiest rank has.
-    share: f64,
-    new: u64,
-    sampled: u64,
-    probed: &'a [[f64; 2]],
-    /// The longest piece of a prompt; 0 where there is none.
-    longest: u64,
-}
-
-impl Load<'_> {
-    /// What attention takes: of decodes, so much whatever their context and `first` for its first token, and of `chunks`.
-    fn attend(&self, op: &Op, mut decodes: [f64; 2], first: f64, chunks: &[Chunk]) -> [f64; 2] {
-        let Kind::Attend { terms, closed, index, .. } = &op.kind else { return [0.0; 2] };
-        for (seen, term) in self.seen.iter().zip(terms) {
-            decodes[0] += term[0] * *seen as f64 * self.share;
-            decodes[1] += term[1] * *seen as f64 * self.share;
-        }
-        let chunked = self.chunks(chunks, closed.as_deref(), *index);
-        let both = [0, 1].map(|i| decodes[i] + chunked[i]);
-        if self.longest == 0 || op.mixed_rows == 1.0 {
-            return op.time(both[0], both[1] + op.bytes);
-        }
-        let beside = op.time_beside(decodes[0], decodes[1], first * mixed_tokens(self.longest));
-        let prompts = op.time(chunked[0], chunked[1] + op.bytes);
-        [0, 1].map(|i| beside[i] + prompts[i])
-    }
-
-    /// The chunks' FLOPs and bytes of the operator of `index`.
-    fn chunks(&self, chunks: &[Chunk], closed: Option<&Closed>, index: usize) -> [f64; 2] {
-        let Some(closed) = closed else {
-            return self.probed.get(index).copied().unwrap_or_default();
-        };
-        let mut sum = [0.0; 2];
-        for chunk in chunks {
-            let (new, context) = (u64::from(chunk.new), u64::from(chunk.context));
-            sum[0] += closed.flops_per_pair * closed.attention.pairs(new, context) as f64;
-            sum[1] += closed.bytes_per_token * closed.attention.seen(new, context) as f64;
-        }
-        sum
     }
 }
 
