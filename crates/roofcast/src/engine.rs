@@ -293,7 +293,7 @@ impl<D: Decodes> Replica for Engine<D> {
         let unsplit = if config.preempts() { whole } else { arrival.input };
         whole <= config.max_model_len
             && config.groups.blocks(u64::from(whole)) <= config.blocks
-            && (config.enable_chunked_prefill || unsplit <= config.max_num_batched_tokens)
+            && (config.enable_chunked_prefill || u64::from(unsplit) <= config.rank_budget())
     }
 
     fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {

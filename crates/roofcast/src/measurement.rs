@@ -371,6 +371,32 @@ mod tests {
         assert_eq!(options.parallelism.tp, Some(2));
     }
 
+    /// fp8 is in blocks where the checkpoint says so, or its publisher's own has them; then vLLM keeps a plain cache.
+    #[test]
+    fn fp8_in_blocks() {
+        let precision = |model: &str, checkpoint| {
+            let line = format!("a,closed_loop,{model},h100-sxm,2,2,vllm,,fp8,100,,100,8,71.5,14.9,mean\n");
+            let row = read("f.csv", &format!("{HEADER}{line}")).unwrap().remove(0);
+            let precision = row.options(checkpoint).precision;
+            [precision.weights, precision.kv].map(Option::unwrap_or_default)
+        };
+        assert_eq!(precision("deepseek-ai/DeepSeek-R1", Some("fp8-block")), ["fp8-block", ""]);
+        assert_eq!(precision("Qwen/Qwen3-32B", None), ["fp8-block", ""]);
+        assert_eq!(precision("meta-llama/Llama-3.1-70B-Instruct", None), ["fp8", "fp8"]);
+    }
+
+    /// Where phases are timed, and in FasterTransformer, a batch is computed whole.
+    #[test]
+    fn batches_whose_phases_are_apart() {
+        let scheduler = |kind: &str, engine: &str| {
+            let line = format!("a,{kind},m,h100-sxm,2,2,{engine},,bf16,100,,100,8,71.5,14.9,mean\n");
+            read("f.csv", &format!("{HEADER}{line}")).unwrap()[0].options(None).engine.scheduler
+        };
+        assert_eq!(scheduler("static_batch_phases", "vllm"), SchedulerKind::Static);
+        assert_eq!(scheduler("offline_static_batch", "fastertransformer"), SchedulerKind::Static);
+        assert_eq!(scheduler("offline_static_batch", "vllm"), SchedulerKind::Vllm);
+    }
+
     /// A cache of 8 bits where TensorRT-LLM, or a vLLM server with a checkpoint of ModelOpt's, keeps one and a row does not say.
     #[test]
     fn caches_that_rows_do_not_name() {

@@ -95,7 +95,7 @@ pub struct Settings {
     pub policy: QueuePolicy,
     /// Requests that run at once.
     pub max_num_seqs: u64,
-    /// Tokens of a step.
+    /// Tokens of a step, of all data-parallel ranks together.
     pub max_num_batched_tokens: u32,
     /// The longest request that is served, prompt and output.
     pub max_model_len: u32,

@@ -253,4 +253,35 @@ mod tests {
         assert!(problem.solve(&at)[0].abs() < 0.1);
         assert!(Problem { without: Some(9), ..problem }.solve(&at)[0].abs() < 1e-6);
     }
+
+    /// What only plain operators say moves the levels that hold for them, and no other: a level of a weight format stays.
+    #[test]
+    fn plain_operators_say_nothing_of_a_format() {
+        let residuals = [residual(0, 3.0, FIGURES)];
+        let sets = [vec![0, 1]];
+        let (ridge, at) = ([2.0; BOTH], [0.0; BOTH]);
+        let (residuals, sets) = (&residuals, &sets);
+        let problem =
+            Problem { residuals, sets, plain: &[true, false], ridge: &ridge, at: &at, without: None };
+        let x = problem.solve(&at);
+        assert!((x[0] + 1.0).abs() < 1e-6 && x[FIGURES] == 0.0, "{} {}", x[0], x[FIGURES]);
+    }
+
+    /// A share at its most has no slope: alone it falls back to the prior, and what holds it keeps it, but for the group
+    /// that is left out.
+    #[test]
+    fn a_full_share_is_held_by_other_groups() {
+        let full = Residual { slope: [0.0; BOTH], ..residual(0, 0.1, 0) };
+        let hold = Residual { weight: 1e6, ..residual(1, 0.0, 0) };
+        let (sets, ridge) = ([vec![0]], [2.0; FIGURES]);
+        let mut at = [0.0; FIGURES];
+        at[0] = 0.5;
+        let solved = |residuals: &[Residual], without| {
+            let problem = Problem { residuals, sets: &sets, plain: &[true], ridge: &ridge, at: &at, without };
+            problem.solve(&at)[0]
+        };
+        assert!(solved(std::slice::from_ref(&full), None).abs() < 1e-6);
+        assert!((solved(&[full.clone(), hold.clone()], Some(0)) - 0.5).abs() < 1e-5);
+        assert!(solved(&[full, hold], Some(1)).abs() < 1e-6);
+    }
 }

@@ -288,6 +288,31 @@ mod tests {
         assert_eq!(levels.len(), 2);
     }
 
+    /// Experts that pass what they pass on eight times, and decodes of 64 rows beside prompts, both at 80 % of the peak.
+    #[test]
+    fn crossings_and_rows_beside_prompts_are_found() {
+        let size = |i: i32| f64::from(i * i) * 0.5e-6;
+        let of = |part, rows: f64, made: &dyn Fn(f64, f64, f64) -> (f64, f64)| -> Vec<Kernel> {
+            let row = |i: i32| {
+                let (a, b, c) = (size(i / 64), size(i / 8 % 8 + 1) / rows, size(i % 8 + 1) / 10.0);
+                let (passed, measured) = made(a, b, c);
+                Kernel { part, passed, measured, ..kernel(a, b) }
+            };
+            (0..512).map(row).collect()
+        };
+        let experts = of(Part::Experts, 1.0, &|compute, memory, passed| {
+            (passed, (compute / 0.8).max(memory / 0.9) + 8.0 * passed + 4e-6)
+        });
+        let fits = fit(&experts);
+        assert!((fits[0].crossings.unwrap() - 8.0).abs() < 0.2, "{:?}", fits[0]);
+        let mixed = of(Part::Mixed, 64.0, &|prompt, decode, _| (0.0, (prompt + 64.0 * decode) / 0.8 + 4e-6));
+        let levels = levels(&fit(&mixed), "made");
+        let own = levels.iter().find(|l| l.at.accelerator.is_some()).unwrap();
+        assert!((own.figures[&Figure::MixedRows] - 64.0).abs() < 1.0, "{own:?}");
+        // Another engine has another kernel.
+        assert!(levels.iter().all(|l| l.at.engine.as_deref() == Some("vllm")) && levels.len() == 2);
+    }
+
     /// Rows that never wait for FLOPs say nothing of the peak, and rows faster than their limit are left out.
     #[test]
     fn what_rows_do_not_tell_is_not_said() {

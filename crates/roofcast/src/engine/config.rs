@@ -158,6 +158,11 @@ impl Config {
         Ok((config, defaults.policy))
     }
 
+    /// Tokens of a step on one data-parallel rank: the most that a prompt, which is on one of them, has in a step.
+    pub fn rank_budget(&self) -> u64 {
+        u64::from(self.max_num_batched_tokens) / self.attention_dp
+    }
+
     /// The same settings for the scheduler that knows every block.
     pub fn vllm(&self, spec: &EngineSpec) -> vllm::Config {
         let drafts = spec.speculative.as_ref();
@@ -171,14 +176,9 @@ impl Config {
             max_model_len: u64::from(self.max_model_len),
             enable_chunked_prefill: self.enable_chunked_prefill,
             enable_prefix_caching: self.prefixes == Prefixes::Blocks,
-            // A prompt is on one rank.
-            long_prefill_token_threshold: spec.long_prefill_token_threshold.unwrap_or(
-                if self.attention_dp > 1 {
-                    u64::from(self.max_num_batched_tokens) / self.attention_dp
-                } else {
-                    0
-                },
-            ),
+            long_prefill_token_threshold: spec
+                .long_prefill_token_threshold
+                .unwrap_or(if self.attention_dp > 1 { self.rank_budget() } else { 0 }),
             long_prefill_token_threshold_adaptive: false,
             policy: if spec.policy == QueuePolicy::Fcfs {
                 vllm::Policy::Fcfs

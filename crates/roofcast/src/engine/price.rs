@@ -392,7 +392,7 @@ mod tests {
                 let expected = cost(&deployment, &Batch { groups }, Utilization::FULL);
                 let expected = [expected.limit_with_communication, expected.forecast];
                 // As forecast, what is exposed of a decode's own token is told apart from what is of its context.
-                for ((price, expected), near) in prices.iter_mut().zip(expected).zip([2e-6, 1e-5]) {
+                for ((price, expected), near) in prices.iter_mut().zip(expected).zip([1e-6, 1e-5]) {
                     let seen: Vec<u64> = price.reaches().iter().map(|r| n * context.min(*r)).collect();
                     let found = if chunks.is_empty() {
                         let decode = price.decode(n).clone();

@@ -42,3 +42,14 @@ fn forecasts_stand_beside_measurements_and_above_limits() {
     assert_eq!(report.whole.rows, report.whole.predicted + left_out);
     assert!(report.whole.predicted * 100 >= report.whole.rows * 95, "{:?}", report.skipped);
 }
+
+/// 4224 tokens of a model of 4096: its engine ran with the maximum raised.
+#[test]
+fn what_ran_beyond_its_models_maximum_is_forecast() {
+    let text = "source,kind,model,hardware,tp,engine,weights,input_len,output_len,concurrency,ttft_ms,tpot_ms\n\
+        mine,static_batch_phases,meta-llama/Llama-2-70b-hf,h100-sxm,8,vllm,fp16,4096,128,1,400,30\n";
+    let rows = read("f.csv", text).unwrap();
+    let points = points(&rows, catalog(), Calibration::embedded().unwrap());
+    let forecast = points[0].forecast.as_ref().unwrap();
+    assert!(forecast.ttft_ms > points[0].limit.ttft_ms && forecast.tpot_ms > points[0].limit.tpot_ms);
+}

@@ -1,12 +1,12 @@
 //! `roofcast simulate --sweep KEY=VALUES`: one run a value, several at a time.
 
-use super::super::band_factors;
 use super::{Answer, about, applied, source};
 use crate::args::SimulateArgs;
 use crate::input;
 use crate::input::values::settings;
 use crate::show::number::{grouped, percent, significant};
 use crate::show::{self, table};
+use crate::verbs::band_factors;
 use anyhow::{Context, Result};
 use rayon::prelude::*;
 use roofcast::simulate::{Options, Simulation, simulate};

@@ -107,9 +107,11 @@ impl Probe<'_> {
         };
         let slope = |from: u64, to: u64| {
             let (low, high) = (at(from), at(to));
-            [0, 1].map(|i| (high[i] - low[i]) / (to - from).max(1) as f64)
+            [0, 1].map(|i| (high[i] - low[i]) / to.saturating_sub(from).max(1) as f64)
         };
-        let mut from = 1;
+        // The shortest context of a decode: at 1, latent attention expands what it absorbs from 2 on.
+        let shortest = 2;
+        let mut from = shortest;
         let mut slopes: Vec<[f64; 2]> = Vec::new();
         for &reach in reaches {
             // Beyond the last reach the slope is taken over a long stretch, where steps of compression even out.
@@ -120,8 +122,8 @@ impl Probe<'_> {
         }
         let next = |k: usize| slopes.get(k + 1).copied().unwrap_or_default();
         let terms = (0..slopes.len()).map(|k| [0, 1].map(|i| slopes[k][i] - next(k)[i])).collect();
-        let (first, start) = (slopes.first().copied().unwrap_or_default(), at(1));
-        let fixed = [0, 1].map(|i| start[i] - first[i]);
+        let (first, start) = (slopes.first().copied().unwrap_or_default(), at(shortest));
+        let fixed = [0, 1].map(|i| start[i] - shortest as f64 * first[i]);
         Kind::Attend { fixed, terms, closed: self.closed(index).map(Box::new), index }
     }
 
