@@ -42,6 +42,8 @@ pub struct Fitted {
     /// Share by which each further query head of a group lengthens a decode's reading; next to nothing where all groups are
     /// alike, for then it is in the bandwidth. None of other parts.
     pub group: Option<f64>,
+    /// Rows that a decode computes beside prompts, where one kernel works on both and the rows tell; none of other parts.
+    pub mixed_rows: Option<f64>,
     /// How often what experts pass on crosses the bus; none of other parts.
     pub crossings: Option<f64>,
     /// Beside both, microseconds.
@@ -104,6 +106,9 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
     // Where the shorter is less than a tenth, how much of it shows is not told.
     let both = bound(&|k| 10.0 * (k.compute / x[0].exp()).min(k.memory / x[1].exp()));
     let unseen = errors(&x);
+    let compute = told(x[0], &|k| k.compute / x[0].exp());
+    let second = told(x[1], &|k| k.memory / x[1].exp());
+    let is_mixed = first.part == Part::Mixed;
     Some(Fitted {
         accelerator: first.accelerator.clone(),
         backend: first.backend.clone(),
@@ -111,11 +116,12 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
         weights: first.weights.clone(),
         rows: rows.len(),
         faster: all.len() - rows.len(),
-        compute: told(x[0], &|k| k.compute / x[0].exp()),
-        memory: told(x[1], &|k| k.memory / x[1].exp()),
+        compute,
+        memory: second.filter(|_| !is_mixed),
         exposed: Some(x[2].exp())
             .filter(|_| both >= ENOUGH && !matches!(first.part, Part::Decode | Part::Mixed)),
         group: Some(x[2].exp()).filter(|_| first.part == Part::Decode),
+        mixed_rows: compute.zip(second).map(|(prompt, row)| prompt / row).filter(|_| is_mixed),
         crossings: Some(x[4].exp()).filter(|_| first.part == Part::Experts),
         launch_us: x[3].exp() * 1e6,
         median_error: unseen.median,
@@ -223,8 +229,8 @@ fn figures(fits: &[&Fitted]) -> BTreeMap<Figure, f64> {
         if let Some(crossings) = fit.crossings {
             told.entry(Figure::ExpertActivation).or_default().push(crossings.ln());
         }
-        if let (Part::Mixed, Some(prompt), Some(decode)) = (fit.part, fit.compute, fit.memory) {
-            told.entry(Figure::MixedRows).or_default().push((prompt / decode).ln());
+        if let Some(rows) = fit.mixed_rows {
+            told.entry(Figure::MixedRows).or_default().push(rows.ln());
         }
         if fit.part == Part::AllReduce && fit.at.latency > 0.0 {
             let launch = fit.launch_us * 1e-6 * LATENCY / fit.at.latency;

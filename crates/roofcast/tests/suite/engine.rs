@@ -13,6 +13,7 @@ use roofcast::engine::{self, Engine, Replica};
 use roofcast::fleet::{Fleet, Ranking};
 use roofcast::kv_cache::groups::Groups;
 use roofcast::operator::Batch;
+use roofcast::parallelism::Request;
 use roofcast::record::Record;
 use roofcast::router::{Router, Routing};
 use roofcast::simulate::{self, results::Results};
@@ -29,6 +30,13 @@ use std::sync::Arc;
 pub(super) fn deployment(name: &str, engine: EngineSpec) -> Deployment {
     let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
     Deployment::resolve(model(name), accelerator, &Options { engine, ..Options::default() }).unwrap()
+}
+
+/// The same with data-parallel attention.
+fn spread(deployment: Deployment, ranks: u64) -> Deployment {
+    let parallelism = Request { tp: Some(1), attention_dp: Some(ranks), ..Request::default() };
+    let options = Options { parallelism, ..deployment.options };
+    Deployment::resolve(deployment.model, deployment.accelerator, &options).unwrap()
 }
 
 pub(super) fn served(deployment: &Deployment, workload: &Workload, leap: bool) -> Fleet {
@@ -208,6 +216,8 @@ pub(super) fn schedulers() -> impl Strategy<Value = EngineSpec> {
             batch_wait_timeout_iters: (paced && reservation > 0).then_some(seqs),
             batch_wait_max_tokens_ratio: (paced && reservation > 0).then_some(0.05),
             disable_overlap_scheduler: paced.then_some(flag),
+            attention_dp_enable_balance: paced.then_some(reservation != 1),
+            attention_dp_time_out_iters: paced.then_some(seqs),
             kv_layout: match reservation {
                 1 if scheduler != LlamaCpp => Some(KvLayout::Paged),
                 2 if scheduler != LlamaCpp => Some(KvLayout::Flashinfer),
@@ -245,10 +255,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn leaping_is_stepping(workload in workloads(), spec in schedulers(), windowed in any::<bool>()) {
+    fn leaping_is_stepping(workload in workloads(), spec in schedulers(), windowed in any::<bool>(), ranks in 1_u64..4) {
         let name = if windowed { "openai/gpt-oss-20b" } else { "meta-llama/Llama-3.1-8B-Instruct" };
         let block_size = u128::from(spec.block_size.unwrap());
-        let deployment = deployment(name, spec);
+        let deployment = spread(deployment(name, spec), ranks);
         let mut stepping = served(&deployment, &workload, false);
         let mut leaping = served(&deployment, &workload, true);
         same_over_time(&mut stepping, &mut leaping);
@@ -273,7 +283,8 @@ proptest! {
     fn counting_is_vllm_block_by_block(workload in workloads(), spec in schedulers(), caching in any::<bool>()) {
         let spec = EngineSpec { scheduler: SchedulerKind::Vllm, policy: QueuePolicy::Fcfs, reservation: ReservationKind::Max,
             preemption_mode: PreemptionMode::Recompute, schedule_policy: SchedulePolicy::Fcfs, enable_prefix_caching: Some(caching), kv_layout: None,
-            scheduler_recv_interval: None, batch_wait_timeout_iters: None, batch_wait_max_tokens_ratio: None, disable_overlap_scheduler: None, ..spec };
+            scheduler_recv_interval: None, batch_wait_timeout_iters: None, batch_wait_max_tokens_ratio: None, disable_overlap_scheduler: None, attention_dp_enable_balance: None,
+            attention_dp_time_out_iters: None, ..spec };
         let asked = EngineSpec { long_prefill_token_threshold: Some(1 << 20), ..spec.clone() };
         let name = "meta-llama/Llama-3.1-8B-Instruct";
         let mut counted = served(&deployment(name, spec), &workload, true);

@@ -53,6 +53,7 @@ pub(super) fn profile(folder: &Path, catalog: &Catalog) -> anyhow::Result<Kernel
 pub(super) fn table(fits: &[Fitted], skipped: u64) -> String {
     let share = |s: Option<f64>| s.map_or_else(|| "–".to_owned(), |s| format!("{s:.3}"));
     let percent = |s: f64| format!("{:.1}", s * 100.0);
+    let some = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), significant);
     let row = |f: &Fitted| {
         vec![
             f.accelerator.clone(),
@@ -65,7 +66,8 @@ pub(super) fn table(fits: &[Fitted], skipped: u64) -> String {
             share(f.memory),
             share(f.exposed),
             share(f.group),
-            f.crossings.map_or_else(|| "–".to_owned(), significant),
+            some(f.crossings),
+            some(f.mixed_rows),
             significant(f.launch_us),
             percent(f.median_error),
             percent(f.p90_error),
@@ -84,6 +86,7 @@ pub(super) fn table(fits: &[Fitted], skipped: u64) -> String {
         "exposed",
         "a head",
         "crossings",
+        "mixed rows",
         "+ us",
         "median %",
         "p90 %",
