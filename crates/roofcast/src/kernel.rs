@@ -476,6 +476,29 @@ mod tests {
         assert!((one.compute / (2.0 * copies * expert / 1978.9e12) - 1.0).abs() < 1e-3, "{one:?}");
     }
 
+    /// A layer of Llama-3.1-8B has two norms: 100 + 2·10 µs for 2048 tokens of 4·4096 and 3·14,336 values. A piece of 512
+    /// tokens has 512·513/2 pairs, two decodes of 100 have 2·100 and 2·(100 + 0.2·512) to start; a pair is 4·4096 FLOP.
+    #[test]
+    fn a_profile_by_hand() {
+        let catalog = Catalog::embedded().unwrap();
+        let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
+        let model = crate::model::config::read(&entry.id, "catalog", &entry.config).unwrap();
+        let chip = catalog.accelerator("h100-sxm").unwrap().clone();
+        let deployment = Deployment::resolve(model.into(), chip.into(), &Default::default()).unwrap();
+        let dense = "layer,tokens,time_us\nact_fn,2048,100\nlayernorm,2048,10\nact_fn,1,1\n";
+        let attention = "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n512,0,2,100,60\n";
+        let kernels = profile("p", dense, attention, &deployment).unwrap();
+        // A single token's values stay in caches.
+        let [norms, mixed] = &kernels.all[..] else { panic!("{kernels:?}") };
+        let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-3;
+        assert!(near(norms.measured, 120e-6) && norms.part == Part::Elementwise, "{norms:?}");
+        assert!(near(norms.memory, 2048.0 * (16_384.0 + 43_008.0) * 2.0 / 3.35e12), "{norms:?}");
+        let pairs = 4.0 * 4096.0 / 989.4e12;
+        assert!(mixed.part == Part::Mixed && near(mixed.compute, 512.0 * 513.0 / 2.0 * pairs), "{mixed:?}");
+        assert!(near(mixed.memory, 2.0 * (100.0 + 100.0 + 102.4) * pairs), "{mixed:?}");
+        assert_eq!(kernels.skipped, 1);
+    }
+
     #[test]
     fn wrong_tables_name_line_and_column() {
         for (text, says) in [
