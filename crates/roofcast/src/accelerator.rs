@@ -32,6 +32,9 @@ pub struct Accelerator {
     pub bandwidth_bytes_per_s: ByteRate,
     /// Accelerators joined by `link`.
     pub node_size: u64,
+    /// Speed of one thread of the host that it is usually sold with; that of a DGX H100 is 1.
+    #[serde(default = "usual_host")]
+    pub host_speed: f64,
     /// Board power.
     #[serde(default)]
     pub power_w: Option<f64>,
@@ -52,6 +55,11 @@ pub struct Accelerator {
     /// Where the figures come from.
     #[serde(default)]
     pub sources: Vec<Source>,
+}
+
+/// Where nothing better is known.
+fn usual_host() -> f64 {
+    1.0
 }
 
 /// What joins the accelerators of a node.
@@ -182,6 +190,7 @@ impl Accelerator {
         for (dtype, rate) in &self.peak_flops {
             positive(&format!("peak_flops.{dtype}"), rate.0, 1e20)?;
         }
+        positive("host_speed", self.host_speed, 100.0)?;
         if let Some(power) = self.power_w {
             positive("power_w", power, 1e6)?;
         }

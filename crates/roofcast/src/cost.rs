@@ -221,6 +221,7 @@ pub fn circumstances(deployment: &Deployment, all_reduces: u64) -> Circumstances
         bandwidth: deployment.bandwidth(),
         mixers: Mixers::of(&deployment.model),
         eager_layers: if eager { deployment.model.layers.len() as u64 } else { 0 },
+        host_speed: deployment.accelerator.host_speed,
     }
 }
 

@@ -245,6 +245,8 @@ pub struct Circumstances {
     pub mixers: Mixers,
     /// Layers that the host launches one by one.
     pub eager_layers: u64,
+    /// Of one thread of the host; that of a DGX H100 is 1.
+    pub host_speed: f64,
 }
 
 /// What a step costs beside its operators.
@@ -308,15 +310,16 @@ impl Efficiency {
     pub fn overhead(&self, at: &Circumstances) -> Overhead {
         let f = &self.figures;
         let message = f.get(Figure::AllReduce) * at.latency / LATENCY;
+        let host = |figure| Picoseconds::from_seconds(f.get(figure) / at.host_speed);
         Overhead {
-            step: f.time(Figure::Step) + Picoseconds::from_seconds(message) * at.all_reduces,
-            ending: f.time(Figure::PrefillStep),
+            step: host(Figure::Step) + Picoseconds::from_seconds(message) * at.all_reduces,
+            ending: host(Figure::PrefillStep),
             prefill: f.time(Figure::PrefillLatent) * at.mixers.latent
                 + f.time(Figure::PrefillLinear) * at.mixers.linear,
-            sequence: f.time(Figure::Sequence),
+            sequence: host(Figure::Sequence),
             token: at.elementwise_bytes / (at.bandwidth.0 * f.get(Figure::Elementwise)),
             routed: at.expert_bytes * f.get(Figure::ExpertActivation) / at.bandwidth.0,
-            launches: f.time(Figure::EagerLayer) * at.eager_layers,
+            launches: host(Figure::EagerLayer) * at.eager_layers,
         }
     }
 

@@ -203,6 +203,7 @@ fn accelerator(
         usable_bytes: machine.memory_bytes,
         bandwidth_bytes_per_s: ByteRate(fastest.bytes_per_s.max.round()),
         node_size: 1,
+        host_speed: 1.0,
         power_w: None,
         notes: format!(
             "Measured on up to {threads} threads, the fastest repeat of each rate: the whole machine as one accelerator. \

@@ -28,6 +28,7 @@ struct Recipe {
     from: String,
     sources: Vec<String>,
     engine: String,
+    of_version: Option<String>,
     #[serde(default)]
     models: Vec<String>,
     #[serde(default)]
@@ -66,6 +67,7 @@ impl Recipe {
         let (tp, users) = (row.parallelism.tp.unwrap_or(1), row.concurrency.unwrap_or(0));
         self.sources.contains(&row.source)
             && self.engine == row.engine
+            && self.of_version.as_ref().is_none_or(|v| *v == super::version(&row.version))
             && named(&self.models, &row.model)
             && named(&self.hardware, &row.hardware)
             && self.weights.as_ref().is_none_or(|w| *w == row.weights)

@@ -36,7 +36,8 @@ pub fn forecast(row: &Measurement, deployment: &Deployment, cost: CostKind) -> R
     let figures = &deployment.efficiency.figures;
     let request = match cost {
         CostKind::Forecast if row.kind.served() => {
-            figures.get(Figure::Request) * 1e3 + figures.get(Figure::RequestSteps) * summary.tpot.mean
+            let host = figures.get(Figure::Request) / deployment.accelerator.host_speed;
+            host * 1e3 + figures.get(Figure::RequestSteps) * summary.tpot.mean
         }
         _ => 0.0,
     };
