@@ -11,7 +11,7 @@ use crate::calibration::Band;
 use crate::model::{Mixer, Model};
 use crate::operator::collective::Communication;
 use crate::operator::{Family, Work};
-use crate::units::{ByteRate, Bytes, FlopRate, Picoseconds};
+use crate::units::{ByteRate, Bytes, Picoseconds};
 use kernels::UNPACKING;
 pub use kernels::{FewRows, busiest, mixed_tokens, tiled, waiting};
 use serde::{Deserialize, Serialize};
@@ -332,8 +332,9 @@ impl Efficiency {
     pub fn time(&self, work: &Work, bandwidth: ByteRate) -> Picoseconds {
         let reach = self.reach(work);
         let [computing, moving] = times(work, &reach, bandwidth);
-        let exposed = Picoseconds::from_seconds(computing.min(moving).seconds() * reach.exposed);
-        (computing.max(moving) + exposed) * work.layers + self.unpacking(work, bandwidth)
+        let exposed = computing.min(moving) * reach.exposed;
+        Picoseconds::from_seconds(computing.max(moving) + exposed) * work.layers
+            + self.unpacking(work, bandwidth)
     }
 
     /// What unpacking the weights of `work` takes before it, in all its layers.
@@ -355,9 +356,9 @@ impl Efficiency {
     ) -> Picoseconds {
         let reach = self.reach(decodes);
         let [computing, moving] = times(decodes, &reach, bandwidth);
-        let more = times(first, &reach, bandwidth)[0].seconds() * mixed_tokens(longest_chunk);
-        let tiles = Picoseconds::from_seconds((computing.seconds() + more) * reach.mixed_rows);
-        tiles.max(moving) * decodes.layers + self.time(prompts, bandwidth)
+        let more = times(first, &reach, bandwidth)[0] * mixed_tokens(longest_chunk);
+        let tiles = (computing + more) * reach.mixed_rows;
+        Picoseconds::from_seconds(tiles.max(moving)) * decodes.layers + self.time(prompts, bandwidth)
     }
 
     /// The time on the links.
@@ -371,24 +372,21 @@ pub fn unpacked_bytes(work: &Work) -> Bytes {
     Bytes((work.flops.as_f64() / (work.rows as f64).max(1.0)) as u64)
 }
 
-/// Time to compute and time to move one layer's work.
-fn times(work: &Work, reach: &Reach, bandwidth: ByteRate) -> [Picoseconds; 2] {
+/// Seconds to compute and seconds to move one layer's work: some are too short for whole picoseconds.
+fn times(work: &Work, reach: &Reach, bandwidth: ByteRate) -> [f64; 2] {
     let rows = (work.rows as f64).max(1.0);
     let worth = if work.is_product() { reach.few.worth(tiled(rows)) } else { rows };
     let rate = work.rate.0 * reach.compute * rows / worth;
     let weights = if reach.dequantizes { unpacked_bytes(work) } else { work.weight_bytes };
     let moved = weights + work.kv_bytes;
-    [
-        Picoseconds::computing(work.flops, FlopRate(rate)),
-        Picoseconds::moving(moved, ByteRate(bandwidth.0 * reach.memory)),
-    ]
+    [work.flops.as_f64() / rate, moved.as_f64() / (bandwidth.0 * reach.memory)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::precision::Dtype;
-    use crate::units::Flops;
+    use crate::units::{FlopRate, Flops};
 
     /// 256 rows of a product of 10⁶ weights in 4.16 bits, 520 kB: 2 MB in 16 bits. 2.52 MB at 41 % of 1 TB/s are 6.146 µs, in
     /// each of two layers.
