@@ -329,6 +329,7 @@ fn ratio(a: f64, b: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::deployment::Options;
+    use crate::efficiency::Overhead;
     use crate::model::config;
     use crate::parallelism::Request;
     use std::sync::Arc;
@@ -372,5 +373,22 @@ mod tests {
         };
         assert!(later(&Batch::decode(1, 100)) > 1.3);
         assert!((1.0..1.001).contains(&later(&Batch::prefill(1, 8192))));
+    }
+
+    /// A host of half the speed takes twice as long for a step, for each sequence, for a prompt's end and to launch.
+    #[test]
+    fn a_slower_host_takes_longer() {
+        let mut deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", 1, 1);
+        deployment.options.engine.enforce_eager = Some(true);
+        let of = |host_speed| {
+            let at = Circumstances { host_speed, ..circumstances(&deployment, 0) };
+            deployment.efficiency.overhead(&at)
+        };
+        let (usual, slow) = (of(1.0), of(0.5));
+        for part in [|o: &Overhead| o.step, |o| o.sequence, |o| o.ending, |o| o.launches] {
+            assert!(part(&usual) > Picoseconds::ZERO);
+            assert!((part(&slow).seconds() / part(&usual).seconds() - 2.0).abs() < 1e-6);
+        }
+        assert_eq!(slow.token, usual.token);
     }
 }

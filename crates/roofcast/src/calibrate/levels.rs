@@ -18,7 +18,8 @@ pub(super) fn is_widest(at: &Selector) -> bool {
     at.served.is_some() && *at == (Selector { served: at.served, ..Selector::default() })
 }
 
-/// Standard deviation of a level's factor around 1, in logarithms. What servers add before the first token differs most.
+/// Standard deviation of a level's factor around 1, in logarithms. What servers add before the first token differs most,
+/// and between versions of one engine more than between engines.
 /// A level that names chip, engine and format stands for what has been measured itself and may move further than those
 /// that must hold for others, too.
 pub(super) fn scale(at: &Selector, figure: Figure) -> f64 {
@@ -27,6 +28,7 @@ pub(super) fn scale(at: &Selector, figure: Figure) -> f64 {
         return FIRST_SCALE;
     }
     match figure {
+        Figure::Request | Figure::RequestSteps if at.version.is_some() => 1.6,
         Figure::Request | Figure::RequestSteps => 0.8,
         Figure::FewRows | Figure::SmallRows | Figure::Group => 0.7,
         Figure::PrefillLatent | Figure::PrefillLinear | Figure::EagerLayer => 0.5,

@@ -161,6 +161,14 @@ mod tests {
             spec("nvidia_lab", "vllm", llama, "h100-sxm", 2, 8).max_num_batched_tokens,
             Some(1024 + 2012)
         );
+        // A version before the generator's release took prompts one by one: a prompt, a thousand tokens and the users.
+        let header =
+            "source,kind,model,hardware,engine,engine_version,weights,input_len,output_len,concurrency";
+        let early = format!("nvidia_lab,closed_loop,{llama},h100-sxm,tensorrt-llm,1.0.0rc3,fp8,1024,128,8");
+        let row = read("f.csv", &format!("{header}\n{early}\n")).unwrap().remove(0);
+        assert_eq!(row.options(None).engine.max_num_batched_tokens, Some(1024 + 1000 + 8));
+        let later = spec("nvidia_lab", "tensorrt-llm", llama, "h100-sxm", 2, 8);
+        assert_eq!(later.max_num_batched_tokens, Some(1024 + 2012));
         // Whoever measures on their own says so on their own.
         assert_eq!(spec("mine", "vllm", llama, "h100-sxm", 2, 8).max_num_batched_tokens, None);
     }
