@@ -385,9 +385,9 @@ mod tests {
             deployment.efficiency.overhead(&at)
         };
         let (usual, slow) = (of(1.0), of(0.5));
-        for part in [|o: &Overhead| o.step, |o| o.sequence, |o| o.ending, |o| o.launches] {
-            assert!(part(&usual) > Picoseconds::ZERO);
-            assert!((part(&slow).seconds() / part(&usual).seconds() - 2.0).abs() < 1e-6);
+        let host = |o: &Overhead| [o.step, o.sequence, o.ending, o.launches];
+        for (slow, usual) in host(&slow).into_iter().zip(host(&usual)) {
+            assert!(usual > Picoseconds::ZERO && (slow.seconds() / usual.seconds() - 2.0).abs() < 1e-6);
         }
         assert_eq!(slow.token, usual.token);
     }
