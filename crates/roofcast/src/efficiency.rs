@@ -378,8 +378,8 @@ fn times(work: &Work, reach: &Reach, bandwidth: ByteRate) -> [f64; 2] {
     let worth = if work.is_product() { reach.few.worth(tiled(rows)) } else { rows };
     let rate = work.rate.0 * reach.compute * rows / worth;
     let weights = if reach.dequantizes { unpacked_bytes(work) } else { work.weight_bytes };
-    let moved = weights + work.kv_bytes;
-    [work.flops.as_f64() / rate, moved.as_f64() / (bandwidth.0 * reach.memory)]
+    let moved = weights.as_f64() * work.crowded + work.kv_bytes.as_f64();
+    [work.flops.as_f64() / rate, moved / (bandwidth.0 * reach.memory)]
 }
 
 #[cfg(test)]
@@ -403,6 +403,7 @@ mod tests {
             rows: 256,
             group: 1,
             ranks: 1,
+            crowded: 1.0,
             layers: 2,
         };
         let figures = Figures([1.0; Figure::ALL.len()]);

@@ -111,6 +111,8 @@ pub struct Work {
     pub group: u64,
     /// Ranks that share the experts, in experts; 1 elsewhere.
     pub ranks: u64,
+    /// How many times its even share of the bytes the busiest of them reads. Limits take it as 1.
+    pub crowded: f64,
     /// How many layers do the same.
     pub layers: u64,
 }
@@ -226,6 +228,7 @@ impl Pass<'_> {
             rows: 0,
             group: 1,
             ranks: 1,
+            crowded: 1.0,
             layers: 1,
         }
     }

@@ -270,7 +270,9 @@ impl Price {
                 op.time(flops * op.few.worth(self.tiled(rows)), bytes * rows + op.bytes)
             }
             Kind::Experts { flops, bytes, experts } => {
-                let touched = experts.distinct(n + new) / experts.count as f64;
+                let ranks = if self.in_tiles { self.deployment.parallelism.ep } else { 1 };
+                let crowded = experts.crowded(n + new, ranks);
+                let touched = experts.distinct(n + new) * crowded / experts.count as f64;
                 op.time(flops * (n + new) as f64, bytes * touched + op.bytes)
             }
             Kind::Attend { fixed, terms, .. } => {

@@ -6,7 +6,7 @@ use crate::units::{Bytes, Flops};
 
 impl Pass<'_> {
     /// Each token passes its experts, spread evenly over the expert-parallel ranks; the distinct experts that the whole
-    /// replica's tokens touch are read once.
+    /// replica's tokens touch are read once. How much more than its share the busiest rank reads stands beside that.
     pub(super) fn experts(&self, shard: &ExpertShard) -> Work {
         let ep = self.deployment.parallelism.ep;
         let chosen = u128::from(self.replica_tokens) * u128::from(shard.experts.per_token);
@@ -18,6 +18,7 @@ impl Pass<'_> {
             dtype: shard.dtype,
             rate: shard.rate,
             ranks: ep,
+            crowded: shard.experts.crowded(self.replica_tokens, ep),
             ..self.work("experts", Family::Moe, flops, bytes)
         }
     }
