@@ -413,6 +413,30 @@ mod tests {
         }
     }
 
+    /// What nobody measured of a chip is what others reach: the geometric mean over those whose 16-bit kernels were.
+    #[test]
+    fn the_first_level_is_the_mean_of_measured_chips() {
+        let levels = &Calibration::embedded().unwrap().levels;
+        let measured = levels.iter().filter(|l| {
+            let at = &l.at;
+            let plain = at.weights.as_deref().is_none_or(|w| w == "bf16");
+            l.kernels.is_some() && at.accelerator.is_some() && at.engine.is_none() && plain
+        });
+        let mut logs: BTreeMap<Figure, Vec<f64>> = BTreeMap::new();
+        for (figure, value) in measured.flat_map(|l| &l.figures) {
+            logs.entry(*figure).or_default().push(value.ln());
+        }
+        let means = logs.into_iter().filter(|(figure, logs)| figure.is_share() && logs.len() >= 5);
+        let mut compared = 0;
+        for (figure, logs) in means {
+            let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+            let first = levels[0].figures[&figure];
+            assert!((first / mean - 1.0).abs() < 0.005, "{figure:?}: {first} for a mean of {mean}");
+            compared += 1;
+        }
+        assert_eq!(compared, 10);
+    }
+
     #[test]
     fn levels_multiply_where_they_match() {
         let mut calibration = Calibration::embedded().unwrap().clone();
