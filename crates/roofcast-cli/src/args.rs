@@ -1,8 +1,12 @@
 //! Command-line arguments. Flags and spec files say the same things; flags win.
 
-use crate::bench::target::Endpoint;
+mod bench;
+mod values;
+
+pub(crate) use bench::{AskArgs, BenchArgs, JudgeArgs, LoadArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use values::*;
 
 /// Forecasts how large language models are served: limits, capacity and plans from one cost model.
 #[derive(Debug, Parser)]
@@ -242,131 +246,6 @@ pub(crate) struct SimulateArgs {
     pub(crate) output: OutputArgs,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct BenchArgs {
-    /// The server, as in http://127.0.0.1:8000.
-    #[arg(long)]
-    pub(crate) url: String,
-    /// Which API to ask.
-    #[arg(long, value_enum, default_value = "completions")]
-    pub(crate) endpoint: Endpoint,
-    /// What the server calls the model [default: --model].
-    #[arg(long, value_name = "NAME")]
-    pub(crate) served_model: Option<String>,
-    #[command(flatten)]
-    pub(crate) load: LoadArgs,
-    #[command(flatten)]
-    pub(crate) how: AskArgs,
-    #[command(flatten)]
-    pub(crate) judge: JudgeArgs,
-    #[command(flatten)]
-    pub(crate) deployment: DeploymentArgs,
-    /// One run a value: of concurrency, rate, input-len or output-len, as in concurrency=1..128:x2.
-    #[arg(long, value_name = "KEY=VALUES", conflicts_with_all = ["records", "baseline", "find_rate"])]
-    pub(crate) sweep: Option<String>,
-    /// Find the highest rate that keeps the SLO at the 99th percentile, as in 1..100.
-    #[arg(long, value_name = "LOW..HIGH", conflicts_with_all = ["records", "baseline"])]
-    pub(crate) find_rate: Option<String>,
-    /// Compare with an earlier result: vLLM's, aiperf's or roofcast's JSON.
-    #[arg(long, value_name = "FILE.json")]
-    pub(crate) baseline: Vec<PathBuf>,
-    /// Write a record of each request, as .jsonl or .csv.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) records: Option<PathBuf>,
-    /// Write each valid point as a row that calibrate and validate take; needs --hardware.
-    #[arg(long, value_name = "FILE.csv", conflicts_with = "find_rate")]
-    pub(crate) measurements: Option<PathBuf>,
-    /// With --json, add vLLM's lists of a value a request, in seconds.
-    #[arg(long, requires = "json", conflicts_with_all = ["sweep", "find_rate"])]
-    pub(crate) detailed: bool,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-}
-
-/// The load, over the spec's [workload].
-#[derive(Debug, Args)]
-pub(crate) struct LoadArgs {
-    /// Users who each have one request in flight [default: 1].
-    #[arg(long, value_parser = positive(), conflicts_with = "rate")]
-    pub(crate) concurrency: Option<u64>,
-    /// Requests per second, sent whether or not others are answered.
-    #[arg(long)]
-    pub(crate) rate: Option<f64>,
-    /// Send at an even pace instead of at random (Poisson).
-    #[arg(long)]
-    pub(crate) constant: bool,
-    /// Gamma gaps of that shape instead: below 1 burstier than Poisson, above 1 evener, as vLLM's client has it.
-    #[arg(long, value_name = "SHAPE", conflicts_with = "constant")]
-    pub(crate) burstiness: Option<f64>,
-    /// Requests in all [default: 10 a user, at least 100].
-    #[arg(long, value_parser = positive())]
-    pub(crate) requests: Option<u64>,
-    /// Prompt tokens, a chat template's among them [default: 512].
-    #[arg(long, value_parser = positive())]
-    pub(crate) input_len: Option<u64>,
-    /// Tokens of an answer [default: 128].
-    #[arg(long, value_parser = positive())]
-    pub(crate) output_len: Option<u64>,
-    /// Seed of every draw.
-    #[arg(long)]
-    pub(crate) seed: Option<u64>,
-}
-
-/// How each request is made.
-#[derive(Debug, Args)]
-pub(crate) struct AskArgs {
-    /// Say these prompts in turn: JSON Lines with `prompt`, or ShareGPT's `conversations` [default: words of --input-len].
-    #[arg(long, value_name = "FILE.jsonl")]
-    pub(crate) prompts: Option<PathBuf>,
-    /// The model's tokenizer.json: prompts are words that it holds whole, even where the server counts nothing.
-    #[arg(long, value_name = "FILE.json", conflicts_with = "prompts")]
-    pub(crate) tokenizer: Option<PathBuf>,
-    /// Ask for whole answers: no TTFT then.
-    #[arg(long)]
-    pub(crate) no_stream: bool,
-    /// Seconds that an answer may take.
-    #[arg(long, default_value_t = 600.0, value_parser = seconds)]
-    pub(crate) timeout: f64,
-    /// A header of every request, as in `X-Team: serving`.
-    #[arg(long)]
-    pub(crate) header: Vec<String>,
-    /// The environment variable that holds the API key.
-    #[arg(long, value_name = "VARIABLE", default_value = "OPENAI_API_KEY")]
-    pub(crate) api_key_env: String,
-    /// A JSON object laid over every request's body; null takes a key away.
-    #[arg(long, value_name = "JSON")]
-    pub(crate) extra_body: Option<String>,
-    /// Take a word for a token instead of learning from two short requests how the server counts.
-    #[arg(long)]
-    pub(crate) assume_tokens: bool,
-    /// Read the server's /metrics every second beside the run.
-    #[arg(long)]
-    pub(crate) metrics: bool,
-}
-
-/// What counts, and when a run is to be believed.
-#[derive(Debug, Args)]
-pub(crate) struct JudgeArgs {
-    /// First requests that do not count.
-    #[arg(long, default_value_t = 0)]
-    pub(crate) warmup: u64,
-    /// Last requests that do not count.
-    #[arg(long, default_value_t = 0)]
-    pub(crate) cooldown: u64,
-    /// Time to first token that a good request keeps.
-    #[arg(long, value_name = "MS", value_parser = milliseconds)]
-    pub(crate) slo_ttft: Option<f64>,
-    /// Time per output token that a good request keeps.
-    #[arg(long, value_name = "MS", value_parser = milliseconds)]
-    pub(crate) slo_tpot: Option<f64>,
-    /// End-to-end latency that a good request keeps.
-    #[arg(long, value_name = "MS", value_parser = milliseconds)]
-    pub(crate) slo_e2el: Option<f64>,
-    /// Largest 99th percentile of the client's own lag in a valid run.
-    #[arg(long, value_name = "MS", default_value_t = 20.0, value_parser = milliseconds)]
-    pub(crate) max_lag: f64,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CostArg {
     /// What the machine's limits allow.
@@ -526,56 +405,4 @@ pub(crate) struct RunsArgs {
 pub(crate) struct CompletionsArgs {
     /// The shell.
     pub(crate) shell: clap_complete::Shell,
-}
-
-/// A count from 1 to 2^30.
-fn positive() -> clap::builder::RangedU64ValueParser {
-    clap::value_parser!(u64).range(1..=1 << 30)
-}
-
-fn threads(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(n) if (1..=1024).contains(&n) => Ok(n),
-        _ => Err("accepted: 1 to 1024".into()),
-    }
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(v) if v > 0.0 && v <= 1.0 => Ok(v),
-        _ => Err("accepted: a number above 0, at most 1".into()),
-    }
-}
-
-fn factor(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(v) if (0.01..=1000.0).contains(&v) => Ok(v),
-        _ => Err("accepted: 0.01 to 1000".into()),
-    }
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(v) if (1e-6..=1e6).contains(&v) => Ok(v),
-        _ => Err("accepted: requests a second from 0.000001 to 10^6".into()),
-    }
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(v) if (0.001..=1e6).contains(&v) => Ok(v),
-        _ => Err("accepted: seconds from 0.001 to 10^6".into()),
-    }
-}
-
-fn milliseconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(v) if v > 0.0 && v <= 1e9 => Ok(v),
-        _ => Err("accepted: milliseconds above 0".into()),
-    }
-}
-
-fn dtype(text: &str) -> Result<roofcast::precision::Dtype, String> {
-    serde_json::from_value(text.to_lowercase().into())
-        .map_err(|_| "accepted: bf16, fp16, fp8, int8, fp4, int4".to_owned())
 }
