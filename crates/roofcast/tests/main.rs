@@ -3,6 +3,8 @@
 
 #[path = "suite/bent.rs"]
 mod bent;
+#[path = "suite/caches.rs"]
+mod caches;
 #[path = "suite/conformance.rs"]
 mod conformance;
 #[path = "suite/corpus.rs"]
