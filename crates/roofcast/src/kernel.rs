@@ -10,6 +10,7 @@ use crate::cost::elementwise_bytes;
 use crate::deployment::Deployment;
 use crate::efficiency::{Figure, busiest, mixed_tokens, tiled};
 use crate::error::{Error, Result};
+use crate::model::ffn::crowded;
 use crate::operator::{self, Batch, Family, Sequences, collective};
 use crate::precision::Dtype;
 use crate::units::Bytes;
@@ -294,7 +295,7 @@ fn decode(chip: &Accelerator, row: &DecodeRow) -> Option<Kernel> {
 }
 
 /// Gated experts on the busiest rank, with routing about as skewed as in traffic; E(1 − (1 − k/E)^T) of E experts are read
-/// for T tokens.
+/// for T tokens, and more than its share on that rank.
 fn experts(chip: &Accelerator, row: &ExpertRow) -> Option<Kernel> {
     let (name, dtype, bits) = format(&row.moe_dtype)?;
     let touched = row.num_experts * (1.0 - (1.0 - row.topk / row.num_experts).powf(row.num_tokens));
@@ -303,9 +304,10 @@ fn experts(chip: &Accelerator, row: &ExpertRow) -> Option<Kernel> {
     let bytes = touched / row.moe_ep_size * expert * bits / 8.0;
     let counts = row.distribution == "power_law_1.01" && bytes > BEYOND_CACHES;
     let [even, memory] = least(chip, dtype, 2.0 * copies * expert, bytes).filter(|_| counts)?;
-    let busiest = busiest(row.moe_ep_size as u64);
+    let ranks = row.moe_ep_size as u64;
+    let (busiest, crowded) = (busiest(ranks), crowded(row.num_experts, touched, ranks));
     let passed = copies * busiest * row.hidden_size * 2.0 / chip.bandwidth_bytes_per_s.0;
-    let kernel = Kernel::new(Part::Experts, chip, [even * busiest, memory], row.latency_ms);
+    let kernel = Kernel::new(Part::Experts, chip, [even * busiest, memory * crowded], row.latency_ms);
     Some(Kernel { weights: Some(name.into()), passed, ..kernel })
 }
 
@@ -474,6 +476,10 @@ mod tests {
         assert!(near(one.passed, copies * 8192.0 / 3.35e12), "{one:?}");
         assert!(near(one.memory, 32.0 * expert / 3.35e12), "{one:?}");
         assert!((one.compute / (2.0 * copies * expert / 1978.9e12) - 1.0).abs() < 1e-3, "{one:?}");
+        // Eight tokens touch 128 (1 − (15/16)^8) = 51.62, 12.905 a rank with a variance of 12.905 · 0.75 · 76.38/127 = 5.821: the
+        // busiest of four reads 1 + 0.61 · 2^0.75 · √5.821/12.905 = 1.1918 times its share.
+        let few = &read(&text.replace("1,fp8,4096,", "1,fp8,8,")).unwrap().all[0];
+        assert!((few.memory / (1.1918 * 12.905 * expert / 3.35e12) - 1.0).abs() < 1e-3, "{few:?}");
     }
 
     /// A layer of Llama-3.1-8B has two norms: 100 + 2·10 µs for 2048 tokens of 4·4096 and 3·14,336 values. A piece of 512

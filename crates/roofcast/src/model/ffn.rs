@@ -152,17 +152,9 @@ impl Experts {
         self.count as f64 * (1.0 - missed)
     }
 
-    /// How many times its even share of the distinct experts that `tokens` tokens touch the busiest of `ranks` holds, in
-    /// the mean. A rank's number is hypergeometric; the largest of n normal deviates is 0.61 log2(n)^0.75, within 8 % up to 64.
+    /// How many times its even share of the distinct experts that `tokens` tokens touch the busiest of `ranks` holds.
     pub fn crowded(&self, tokens: u64, ranks: u64) -> f64 {
-        let (count, n) = (self.count as f64, ranks as f64);
-        let touched = self.distinct(tokens);
-        if ranks < 2 || touched <= 0.0 || count <= 1.0 {
-            return 1.0;
-        }
-        let mean = touched / n;
-        let variance = mean * (1.0 - 1.0 / n) * (count - touched) / (count - 1.0);
-        1.0 + 0.61 * n.log2().powf(0.75) * variance.max(0.0).sqrt() / mean
+        crowded(self.count as f64, self.distinct(tokens), ranks)
     }
 
     fn tensors(&self, hidden: u64) -> Vec<Tensor> {
@@ -195,6 +187,18 @@ impl Experts {
         }
         tensors
     }
+}
+
+/// How many times its even share of the experts touched, `touched` of `count`, the busiest of `ranks` holds in the mean. A
+/// rank's number is hypergeometric; the largest of n normal deviates is 0.61 log2(n)^0.75, within 8 % up to 64.
+pub fn crowded(count: f64, touched: f64, ranks: u64) -> f64 {
+    if ranks < 2 || touched <= 0.0 || count <= 1.0 {
+        return 1.0;
+    }
+    let n = ranks as f64;
+    let mean = touched / n;
+    let variance = mean * (1.0 - 1.0 / n) * (count - touched) / (count - 1.0);
+    1.0 + 0.61 * n.log2().powf(0.75) * variance.max(0.0).sqrt() / mean
 }
 
 #[cfg(test)]
