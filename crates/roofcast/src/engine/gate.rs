@@ -73,10 +73,15 @@ impl Gate {
         }
     }
 
-    /// Steps of decodes have passed, the last of which began then.
+    /// Steps of decodes have passed, the last of which began then. Whoever came before it did so before the first.
     pub(crate) fn decoded(&mut self, steps: u64, began: Ticks) {
+        let interval = self.config.recv_interval.max(1);
+        // A look fell between them.
+        if interval > 1 && self.passed + steps > interval {
+            self.received = began;
+        }
         self.began = began;
-        self.passed = (self.passed + steps) % self.config.recv_interval.max(1);
+        self.passed = (self.passed + steps) % interval;
         self.waited += if self.held { steps } else { 0 };
     }
 
@@ -109,6 +114,21 @@ mod tests {
         gate.prefilled(Ticks(70));
         gate.look(Ticks(80), false);
         assert!(gate.lets(Ticks(80)));
+    }
+
+    /// Of an interval of 3, four steps taken at once have a look before the fourth, which begins at 40: who came at 5 is received
+    /// then, who comes at 45 is not. Two steps have none between them.
+    #[test]
+    fn looks_within_a_leap_count() {
+        let after = |steps: u64, began: u128| {
+            let mut gate = Gate::new(GateConfig { recv_interval: 3, ..GateConfig::default() });
+            gate.look(Ticks(0), false);
+            gate.decoded(steps, Ticks(began));
+            gate.look(Ticks(50), false);
+            [5, 45].map(|at| gate.lets(Ticks(at)))
+        };
+        assert_eq!(after(4, 40), [true, false]);
+        assert_eq!(after(2, 20), [false, false]);
     }
 
     /// 100 tokens wait until 900 are there, two steps at most; after a step with prompts anew.

@@ -552,3 +552,30 @@ fn every_combination_serves_or_is_refused() {
     assert_eq!(["", "paged", "flashinfer", "vattention", "contiguous"].map(by), [11, 10, 10, 4, 3]);
     assert!(refused > 1000, "{refused}");
 }
+
+/// Where seats are full a leap goes on beyond the steps at which newcomers are received. `leaping_is_stepping` found this case.
+#[test]
+fn a_leap_looks_at_newcomers_when_a_step_does() {
+    let spec = EngineSpec {
+        scheduler: SchedulerKind::Sglang,
+        max_num_seqs: Some(4),
+        num_gpu_blocks: Some(60),
+        block_size: Some(16),
+        scheduler_recv_interval: Some(4),
+        reservation: ReservationKind::Max,
+        kv_layout: Some(KvLayout::Paged),
+        ..EngineSpec::default()
+    };
+    let workload = Workload {
+        requests: Some(15),
+        seed: 10_694_838_971_084_512_550,
+        arrivals: Arrivals::Gamma { rate: 26.494155524085862, burstiness: 2.1266636373016587 },
+        input_len: Length::Drawn(LengthKind::Uniform { min: 1, max: 32 }),
+        output_len: Length::Drawn(LengthKind::Uniform { min: 1, max: 31 }),
+        prefix: None,
+        priorities: Vec::new(),
+    };
+    let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
+    let (stepping, leaping) = (served(&deployment, &workload, false), served(&deployment, &workload, true));
+    same(records(&stepping), records(&leaping));
+}
