@@ -7,19 +7,19 @@ use roofcast::cost::Utilization;
 use roofcast::deployment::Options;
 use roofcast::limits::{Question, decode, limits};
 use roofcast::model::config;
-use roofcast::{Catalog, Deployment, Spec};
+use roofcast::{Catalog, Deployment, Forecaster, Spec};
 use std::sync::Arc;
 
 fn main() {
     divan::main();
 }
 
-fn deployment(model: &str, chip: &str) -> Deployment {
+fn forecaster(model: &str, chip: &str) -> Forecaster {
     let catalog = Catalog::embedded().unwrap();
     let entry = catalog.model(model).unwrap();
     let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
-    Deployment::resolve(model, Arc::new(catalog.accelerator(chip).unwrap().clone()), &Options::default())
-        .unwrap()
+    let chip = Arc::new(catalog.accelerator(chip).unwrap().clone());
+    Forecaster::embedded(Deployment::resolve(model, chip, &Options::default()).unwrap()).unwrap()
 }
 
 const QUESTION: Question =
@@ -28,17 +28,17 @@ const QUESTION: Question =
 /// A sweep of 1,000 points.
 #[divan::bench(args = ["meta-llama/Llama-3.1-8B", "deepseek-ai/DeepSeek-V3"])]
 fn sweep_of_1000(bencher: Bencher, model: &str) {
-    let deployment = deployment(model, "h200-sxm");
+    let forecaster = forecaster(model, "h200-sxm");
     bencher.bench_local(|| {
-        (1..=1000).map(|batch| decode(&deployment, &Question { batch, ..QUESTION }).limit.0).sum::<u64>()
+        (1..=1000).map(|batch| decode(&forecaster, &Question { batch, ..QUESTION }).limit.0).sum::<u64>()
     });
 }
 
 /// One whole answer of `roofcast limits`.
 #[divan::bench]
 fn one_answer(bencher: Bencher) {
-    let deployment = deployment("meta-llama/Llama-3.1-8B", "h100-sxm");
-    bencher.bench_local(|| limits(black_box(&deployment), &QUESTION));
+    let forecaster = forecaster("meta-llama/Llama-3.1-8B", "h100-sxm");
+    bencher.bench_local(|| limits(black_box(&forecaster), &QUESTION));
 }
 
 /// The example plan of Llama-3.1-70B.

@@ -4,7 +4,7 @@
 
 use roofcast::deployment::Options;
 use roofcast::simulate::{self, simulate};
-use roofcast::{Catalog, Deployment, Spec, model};
+use roofcast::{Catalog, Deployment, Forecaster, Spec, model};
 use std::sync::Arc;
 
 fn main() {
@@ -22,8 +22,9 @@ fn run(bencher: divan::Bencher<'_, '_>, engine: &str, arrivals: &str, length: &s
     let model = Arc::new(model::config::read(&entry.id, "catalog", &entry.config).unwrap());
     let accelerator = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
     let deployment = Deployment::resolve(model, accelerator, &Options::of(&spec)).unwrap();
+    let forecaster = Forecaster::embedded(deployment).unwrap();
     let options = simulate::Options { leap: true, ..Default::default() };
-    bencher.bench_local(|| simulate(&deployment, &spec, "bench", options).unwrap());
+    bencher.bench_local(|| simulate(&forecaster, &spec, "bench", options).unwrap());
 }
 
 const LENGTHS: &str = "input_len = { kind = \"lognormal\", mu = 6.9, sigma = 0.7 }\n\

@@ -3,8 +3,7 @@
 //! Knows: which band goes with which figure, and that no band reaches below a limit. How bands are found is
 //! [`crate::calibrate`]'s.
 
-use crate::calibration::{Band, Known};
-use crate::deployment::Deployment;
+use crate::coefficients::{Band, Coefficients, Evidence};
 use crate::spec::CostKind;
 use serde::Serialize;
 
@@ -12,7 +11,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Bands {
     /// How much of the deployment has been measured.
-    pub known: Known,
+    pub evidence: Evidence,
     /// Mean time to first token.
     pub ttft_ms: Span,
     /// Mean time per output token.
@@ -48,9 +47,9 @@ pub struct Means {
 }
 
 impl Bands {
-    /// Of a forecast for `deployment`; none where steps are priced at their limit, which is no forecast.
-    pub fn of(deployment: &Deployment, cost: CostKind, means: &Means) -> Option<Bands> {
-        let band = deployment.efficiency.band.filter(|_| cost == CostKind::Forecast)?;
+    /// Of a forecast with `coefficients`; none where steps are priced at their limit, which is no forecast.
+    pub fn of(coefficients: &Coefficients, cost: CostKind, means: &Means) -> Option<Bands> {
+        let band = coefficients.band.filter(|_| cost == CostKind::Forecast)?;
         Some(Bands::around(means, &band))
     }
 
@@ -61,7 +60,7 @@ impl Bands {
         let least = means.limit_tpot_ms.min(means.tpot_ms);
         tpot_ms.range = tpot_ms.range.map(|ms| ms.max(least));
         Bands {
-            known: band.known,
+            evidence: band.evidence,
             ttft_ms: span(means.ttft_ms, band.ttft),
             tpot_ms,
             e2el_ms: span(means.e2el_ms, band.e2e),
@@ -77,7 +76,7 @@ mod tests {
     #[test]
     fn means_are_scaled_and_no_step_is_below_its_limit() {
         let band = Band {
-            known: Known::Engine,
+            evidence: Evidence::Engine,
             ttft: [0.5, 2.0],
             tpot: [0.75, 1.25],
             e2e: [0.9, 1.5],

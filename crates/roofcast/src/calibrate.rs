@@ -10,14 +10,15 @@ mod levels;
 
 use crate::calibration::{Calibration, Level, Place, Selector};
 use crate::catalog::Catalog;
+use crate::coefficients::{Coefficient, Coefficients, Values};
 use crate::deployment::Deployment;
-use crate::efficiency::{Efficiency, Figure};
 use crate::error::{Error, Result};
-use crate::measurement::{Figures, Measurement};
+use crate::forecaster::Forecaster;
+use crate::measurement::{Measurement, Metrics};
 use crate::spec::CostKind;
 use crate::summary::Statistics;
 use crate::validate::{Point, Resolver, point};
-use fit::{BOTH, FIGURES, Problem, Residual};
+use fit::{BOTH, COEFFICIENTS, Problem, Residual};
 use levels::{is_widest, matters, scale, selectors, targets};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 const ROUNDS: usize = 12;
 /// A round that lowers the cost by a smaller share is the last.
 const SETTLED: f64 = 0.001;
-/// By how much a figure's logarithm is moved for its derivative: more than the grain of whole steps.
+/// By how much a coefficient's logarithm is moved for its derivative: more than the grain of whole steps.
 const NUDGE: f64 = 0.04;
 /// The furthest that one round moves a parameter.
 const FURTHEST: f64 = 0.7;
@@ -35,18 +36,18 @@ const FURTHEST: f64 = 0.7;
 const TRUST: f64 = 0.07;
 /// What it costs to move the first level: it stands for what nobody measured.
 const FIXED: f64 = 1e12;
-/// Share of the prior's variance above which a figure counts as undetermined by the data.
+/// Share of the prior's variance above which a coefficient counts as undetermined by the data.
 const UNDETERMINED: f64 = 0.9;
 
 /// A row that can be fitted.
 struct Fitted<'a> {
     row: &'a Measurement,
     deployment: Deployment,
-    limit: Figures,
+    limit: Metrics,
     weight: f64,
     group: usize,
     set: usize,
-    /// Logarithms of the figures that levels are factors of, then of the plain ones.
+    /// Logarithms of the coefficients that levels are factors of, then of the plain ones.
     base: [f64; BOTH],
 }
 
@@ -58,7 +59,7 @@ pub struct Fit<'a> {
     groups: Vec<String>,
     selectors: Vec<Selector>,
     /// Which levels hold for what is not quantized, too.
-    plain: Vec<bool>,
+    unquantized: Vec<bool>,
     prior: Calibration,
     ridge: Vec<f64>,
     x: Vec<f64>,
@@ -70,7 +71,7 @@ pub struct Fit<'a> {
 pub struct Fitting {
     /// The levels.
     pub calibration: Calibration,
-    /// Figures that the data cannot tell apart from others, or say nothing about: they hardly moved.
+    /// Metrics that the data cannot tell apart from others, or say nothing about: they hardly moved.
     pub undetermined: Vec<String>,
 }
 
@@ -83,7 +84,7 @@ impl<'a> Fit<'a> {
             sets: Vec::new(),
             groups: Vec::new(),
             selectors: Vec::new(),
-            plain: Vec::new(),
+            unquantized: Vec::new(),
             prior: prior.clone(),
             ridge: Vec::new(),
             x: Vec::new(),
@@ -148,16 +149,17 @@ impl<'a> Fit<'a> {
         for (name, index) in groups {
             self.groups[index] = name;
         }
-        self.plain = self.selectors.iter().map(|s| s.weights.is_none()).collect();
+        self.unquantized = self.selectors.iter().map(|s| s.weights.is_none()).collect();
         self.weigh();
         self.x = self.start();
-        self.ridge = self.selectors.iter().flat_map(|s| Figure::ALL.map(|f| scale(s, f).powi(-2))).collect();
-        self.ridge[..FIGURES].fill(FIXED);
+        self.ridge =
+            self.selectors.iter().flat_map(|s| Coefficient::ALL.map(|f| scale(s, f).powi(-2))).collect();
+        self.ridge[..COEFFICIENTS].fill(FIXED);
     }
 
-    /// Logarithms of the figures of a deployment's kernels, and of those of its plain ones.
+    /// Logarithms of the coefficients of a deployment's kernels, and of those of its plain ones.
     fn base(&self, deployment: &Deployment) -> [f64; BOTH] {
-        let place = place(deployment);
+        let place = Place::of(deployment);
         let own = self.prior.base(&place);
         let plain = self.prior.base(&Place { weights: "bf16", ..place });
         let mut logs = [0.0; BOTH];
@@ -166,15 +168,15 @@ impl<'a> Fit<'a> {
         logs
     }
 
-    /// The parameters at which the prior has levels of the same places; the first level counts from its own figures.
+    /// The parameters at which the prior has levels of the same places; the first level counts from its own coefficients.
     fn start(&self) -> Vec<f64> {
-        let factor = |selector: &Selector, figure: Figure| {
+        let factor = |selector: &Selector, coefficient: Coefficient| {
             let fitted = self.prior.levels.iter().skip(1).filter(|l| l.kernels.is_none());
             let level = fitted.into_iter().find(|l| l.at == *selector)?;
-            level.figures.get(&figure).map(|f| f.ln())
+            level.coefficients.get(&coefficient).map(|f| f.ln())
         };
         let selectors = self.selectors.iter();
-        selectors.flat_map(|s| Figure::ALL.map(|f| factor(s, f).unwrap_or(0.0))).collect()
+        selectors.flat_map(|s| Coefficient::ALL.map(|f| factor(s, f).unwrap_or(0.0))).collect()
     }
 
     /// Rows of a group say much the same: a group of n counts as √n rows.
@@ -223,19 +225,26 @@ impl<'a> Fit<'a> {
         let mut full: BTreeSet<(usize, usize, usize)> = BTreeSet::new();
         for fitted in &self.rows {
             let logs = self.logs(fitted, &self.x);
-            let shares = Figure::ALL.into_iter().filter(|f| f.is_share() && logs[*f as usize] > -NUDGE);
-            full.extend(shares.map(|figure| (fitted.group, fitted.set, figure as usize)));
+            let shares = Coefficient::ALL.into_iter().filter(|f| f.is_share() && logs[*f as usize] > -NUDGE);
+            full.extend(shares.map(|coefficient| (fitted.group, fitted.set, coefficient as usize)));
         }
-        let hold = |(group, set, figure)| {
+        let hold = |(group, set, coefficient)| {
             let mut slope = [0.0; BOTH];
-            slope[figure] = 1.0;
+            slope[coefficient] = 1.0;
             Residual { group, set, value: 0.0, slope, weight: NUDGE.powi(-2), sigma: 1.0 }
         };
         full.into_iter().map(hold).collect()
     }
 
     fn problem<'b>(&'b self, residuals: &'b [Residual], without: Option<usize>) -> Problem<'b> {
-        Problem { residuals, sets: &self.sets, plain: &self.plain, ridge: &self.ridge, at: &self.x, without }
+        Problem {
+            residuals,
+            sets: &self.sets,
+            unquantized: &self.unquantized,
+            ridge: &self.ridge,
+            at: &self.x,
+            without,
+        }
     }
 
     /// The residuals at `x`, with slopes where they are wanted.
@@ -262,16 +271,18 @@ impl<'a> Fit<'a> {
         }
         if slopes {
             // The few plain operators count to the quantized ones, but where those may be computed as plain.
-            let apart = place(&fitted.deployment).dequantizes_from().is_some();
-            for figure in Figure::ALL.into_iter().filter(|f| matters(&fitted.deployment, fitted.row, *f)) {
-                let share = figure.is_share();
-                let figure = figure as usize;
-                let mut nudge = |figures: &[usize], into: usize| {
+            let apart = Place::of(&fitted.deployment).dequantizes_from().is_some();
+            for coefficient in
+                Coefficient::ALL.into_iter().filter(|f| matters(&fitted.deployment, fitted.row, *f))
+            {
+                let share = coefficient.is_share();
+                let coefficient = coefficient as usize;
+                let mut nudge = |coefficients: &[usize], into: usize| {
                     // Shares beyond 1 count as 1, where only the way down tells.
-                    let down = share && logs[figures[0]] + NUDGE > 0.0;
+                    let down = share && logs[coefficients[0]] + NUDGE > 0.0;
                     let by = if down { -NUDGE } else { NUDGE };
                     let mut nudged = logs;
-                    figures.iter().for_each(|figure| nudged[*figure] += by);
+                    coefficients.iter().for_each(|coefficient| nudged[*coefficient] += by);
                     let Some(then) = self.forecast(fitted, &nudged) else { return };
                     for (metric, residual) in &mut residuals {
                         if let Some((a, b)) = then.all()[*metric].zip(now.all()[*metric]) {
@@ -280,43 +291,45 @@ impl<'a> Fit<'a> {
                     }
                 };
                 if apart {
-                    nudge(&[figure], figure);
-                    nudge(&[FIGURES + figure], FIGURES + figure);
+                    nudge(&[coefficient], coefficient);
+                    nudge(&[COEFFICIENTS + coefficient], COEFFICIENTS + coefficient);
                 } else {
-                    nudge(&[figure, FIGURES + figure], figure);
+                    nudge(&[coefficient, COEFFICIENTS + coefficient], coefficient);
                 }
             }
         }
         residuals.into_iter().map(|(_, r)| r).collect()
     }
 
-    /// Logarithms of the row's figures, then of its plain ones.
+    /// Logarithms of the row's coefficients, then of its plain ones.
     fn logs(&self, fitted: &Fitted, x: &[f64]) -> [f64; BOTH] {
         let mut logs = fitted.base;
         for level in &self.sets[fitted.set] {
-            let factors = &x[level * FIGURES..][..FIGURES];
-            let plain = self.plain[*level];
-            logs[..FIGURES].iter_mut().zip(factors).for_each(|(log, f)| *log += f);
-            logs[FIGURES..].iter_mut().zip(factors).filter(|_| plain).for_each(|(log, f)| *log += f);
+            let factors = &x[level * COEFFICIENTS..][..COEFFICIENTS];
+            let plain = self.unquantized[*level];
+            logs[..COEFFICIENTS].iter_mut().zip(factors).for_each(|(log, f)| *log += f);
+            logs[COEFFICIENTS..].iter_mut().zip(factors).filter(|_| plain).for_each(|(log, f)| *log += f);
         }
         logs
     }
 
-    fn forecast(&self, fitted: &Fitted, logs: &[f64; BOTH]) -> Option<Figures> {
+    fn forecast(&self, fitted: &Fitted, logs: &[f64; BOTH]) -> Option<Metrics> {
         let values = |from: usize| {
-            let mut values = [0.0; FIGURES];
+            let mut values = [0.0; COEFFICIENTS];
             values.iter_mut().zip(&logs[from..]).for_each(|(v, log)| *v = log.exp());
-            crate::efficiency::Figures(values)
+            Values(values)
         };
-        let mut deployment = fitted.deployment.clone();
-        deployment.efficiency = Arc::new(Efficiency {
+        let deployment = fitted.deployment.clone();
+        let coefficients = Coefficients {
             name: String::new(),
-            figures: values(0),
-            plain: values(FIGURES),
-            dequantizes_from: place(&fitted.deployment).dequantizes_from(),
+            values: values(0),
+            unquantized: values(COEFFICIENTS),
+            dequantizes_from: Place::of(&deployment).dequantizes_from(),
             band: None,
-        });
-        point::forecast(fitted.row, &deployment, CostKind::Forecast).ok()
+            ideal: false,
+        };
+        let forecaster = Forecaster { deployment, coefficients: Arc::new(coefficients), draft: None };
+        point::forecast(fitted.row, &forecaster, CostKind::Forecast).ok()
     }
 
     /// Every row forecast by a calibration that has not seen its group. The parameters of each are the least of the
@@ -350,13 +363,13 @@ impl<'a> Fit<'a> {
     fn point(&self, index: usize, x: &[f64], calibration: &Calibration) -> Point<'a> {
         let fitted = &self.rows[index];
         let forecast = self.forecast(fitted, &self.logs(fitted, x));
-        let known = calibration.known(&place(&fitted.deployment));
+        let evidence = calibration.evidence(&Place::of(&fitted.deployment));
         Point {
             row: fitted.row,
             limit: fitted.limit,
-            forecast: forecast.ok_or_else(|| "no forecast at these figures".to_owned()),
-            known,
-            band: calibration.band(known).copied(),
+            forecast: forecast.ok_or_else(|| "no forecast at these coefficients".to_owned()),
+            evidence,
+            band: calibration.band(evidence).copied(),
         }
     }
 
@@ -375,13 +388,14 @@ impl<'a> Fit<'a> {
                 continue;
             }
             let statistics = Statistics::of(&mut errors[index]);
-            let figures = Figure::ALL.into_iter().filter_map(|figure| {
-                let log = x[index * FIGURES + figure as usize];
+            let values = Coefficient::ALL.into_iter().filter_map(|coefficient| {
+                let log = x[index * COEFFICIENTS + coefficient as usize];
                 if index > 0 && log.abs() < 0.003 {
                     return None;
                 }
-                let start = if index == 0 { self.prior.levels[0].figures.get(&figure)? } else { &1.0 };
-                Some((figure, rounded(start * log.exp())))
+                let start =
+                    if index == 0 { self.prior.levels[0].coefficients.get(&coefficient)? } else { &1.0 };
+                Some((coefficient, rounded(start * log.exp())))
             });
             calibration.levels.push(Level {
                 at: selector.clone(),
@@ -389,7 +403,7 @@ impl<'a> Fit<'a> {
                 rows: errors[index].len() as u64,
                 median_error: rounded(statistics.median),
                 p90_error: rounded(statistics.p90),
-                figures: figures.collect(),
+                coefficients: values.collect(),
             });
         }
         let kernels = self.prior.levels.iter().filter(|l| l.kernels.is_some()).cloned();
@@ -405,20 +419,14 @@ impl<'a> Fit<'a> {
         let widest: Vec<usize> =
             (0..self.selectors.len()).filter(|level| is_widest(&self.selectors[*level])).collect();
         let problem = self.problem(&self.residuals, None);
-        let told = |figure: Figure| {
-            let left = |level: &usize| problem.uncertainty(&self.x, level * FIGURES + figure as usize);
+        let told = |coefficient: Coefficient| {
+            let left =
+                |level: &usize| problem.uncertainty(&self.x, level * COEFFICIENTS + coefficient as usize);
             widest.iter().any(|level| left(level) <= UNDETERMINED)
         };
-        let undetermined = Figure::ALL.into_iter().filter(|f| !told(*f)).map(Figure::name).collect();
+        let undetermined =
+            Coefficient::ALL.into_iter().filter(|f| !told(*f)).map(Coefficient::name).collect();
         Fitting { calibration, undetermined }
-    }
-}
-
-fn place(deployment: &Deployment) -> Place<'_> {
-    Place {
-        accelerator: &deployment.accelerator,
-        engine: &deployment.options.engine,
-        weights: &deployment.weights,
     }
 }
 

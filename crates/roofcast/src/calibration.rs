@@ -1,11 +1,12 @@
-//! Calibrations: which figures of an efficiency hold for which accelerator, engine and weight format.
+//! Calibrations: which coefficients hold for which accelerator, engine and weight format.
 //!
-//! Knows: figures are a product of levels. The first level holds everywhere; a level with a selector multiplies what it
+//! Knows: coefficients are a product of levels. The first level holds everywhere; a level with a selector multiplies what it
 //! names where every key of its selector matches. What no level knows is served by the wider ones, with a wider band.
 //! Knows nothing about how levels were fitted: that is [`crate::calibrate`]'s.
 
 use crate::accelerator::{Accelerator, Topology};
-use crate::efficiency::{Efficiency, Figure, Figures};
+use crate::coefficients::{Band, Coefficient, Coefficients, Evidence, Values};
+use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::spec::EngineSpec;
 use serde::{Deserialize, Serialize};
@@ -49,7 +50,7 @@ pub struct Level {
     /// Where it holds.
     #[serde(default)]
     pub at: Selector,
-    /// Where a level of kernel times comes from. Its figures stand in the place of the first level's; a fit to whole steps leaves them.
+    /// Where a level of kernel times comes from. Its coefficients stand in the place of the first level's; a fit to whole steps leaves them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernels: Option<String>,
     /// Measured rows behind it.
@@ -58,38 +59,8 @@ pub struct Level {
     pub median_error: f64,
     /// 90th percentile of it.
     pub p90_error: f64,
-    /// The first level's figures; every other one's factors.
-    pub figures: BTreeMap<Figure, f64>,
-}
-
-/// Bands of a depth of knowledge: 10th and 90th percentile of measured over forecast.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Band {
-    /// What is known of the deployment.
-    pub known: Known,
-    /// Time to first token.
-    pub ttft: [f64; 2],
-    /// A step, and time per output token.
-    pub tpot: [f64; 2],
-    /// End to end.
-    pub e2e: [f64; 2],
-    /// Throughput.
-    pub throughput: [f64; 2],
-}
-
-/// How much of a deployment has been measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Known {
-    /// Nothing of its kind.
-    Nothing,
-    /// The chip's generation.
-    Architecture,
-    /// The chip.
-    Accelerator,
-    /// The chip with the engine.
-    Engine,
+    /// The first level's values; every other one's factors.
+    pub coefficients: BTreeMap<Coefficient, f64>,
 }
 
 /// A set of levels.
@@ -101,7 +72,7 @@ pub struct Calibration {
     /// Bands by what is known.
     #[serde(rename = "band")]
     pub bands: Vec<Band>,
-    /// The levels; the first holds everywhere and has every figure.
+    /// The levels; the first holds everywhere and has every coefficient.
     #[serde(rename = "level")]
     pub levels: Vec<Level>,
 }
@@ -117,7 +88,16 @@ pub struct Place<'a> {
     pub weights: &'a str,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    /// That of a deployment.
+    pub fn of(deployment: &'a Deployment) -> Place<'a> {
+        Place {
+            accelerator: &deployment.accelerator,
+            engine: &deployment.options.engine,
+            weights: &deployment.weights,
+        }
+    }
+
     /// Rows from which on weights are unpacked for a product in 16 bits: vLLM's AWQ kernels (`FP16_MATMUL_HEURISTIC_CONDITION`
     /// in `quantization/awq.py` of 0.4.2).
     pub fn dequantizes_from(&self) -> Option<u64> {
@@ -191,21 +171,22 @@ impl Calibration {
 
     fn check(&self, place: &str) -> Result<()> {
         let first = self.levels.first();
-        if first.is_none_or(|l| l.at != Selector::default() || l.figures.len() != Figure::ALL.len()) {
-            let accepted = "a level without a selector that has every figure";
+        if first.is_none_or(|l| l.at != Selector::default() || l.coefficients.len() != Coefficient::ALL.len())
+        {
+            let accepted = "a level without a selector that has every coefficient";
             return Err(Error::field(place, "level[0]", "incomplete", accepted));
         }
         for level in &self.levels {
-            for (figure, value) in &level.figures {
+            for (coefficient, value) in &level.coefficients {
                 if !(value.is_finite() && *value > 0.0 && *value <= 1e6) {
-                    let field = format!("{} at {}", figure.name(), level.at.name());
+                    let field = format!("{} at {}", coefficient.name(), level.at.name());
                     return Err(Error::field(place, field, value, "a number above 0, at most 10^6"));
                 }
             }
         }
         let sound = |b: &[f64; 2]| b[0] > 0.0 && b[0] <= b[1] && b[1].is_finite();
         let wrong = self.bands.iter().any(|b| ![b.ttft, b.tpot, b.e2e, b.throughput].iter().all(sound));
-        if wrong || self.bands.iter().all(|b| b.known != Known::Nothing) {
+        if wrong || self.bands.iter().all(|b| b.evidence != Evidence::Nothing) {
             let accepted = "a band for `nothing`, each of two numbers above 0, the lower first";
             return Err(Error::field(place, "band", "unusable", accepted));
         }
@@ -228,91 +209,92 @@ impl Calibration {
         let table = |value: &dyn Fn() -> Option<toml::Value>| value().map(inline).unwrap_or_default();
         let mut text = format!("source = {}\n", inline(toml::Value::String(self.source.clone())));
         for b in &self.bands {
-            let known = table(&|| toml::Value::try_from(b.known).ok());
+            let evidence = table(&|| toml::Value::try_from(b.evidence).ok());
             text.push_str(&format!(
-                "\n[[band]]\nknown = {known}\nttft = {:?}\ntpot = {:?}\n",
+                "\n[[band]]\nevidence = {evidence}\nttft = {:?}\ntpot = {:?}\n",
                 b.ttft, b.tpot
             ));
             text.push_str(&format!("e2e = {:?}\nthroughput = {:?}\n", b.e2e, b.throughput));
         }
         for l in &self.levels {
             let at = table(&|| toml::Value::try_from(&l.at).ok());
-            let figures = table(&|| toml::Value::try_from(&l.figures).ok());
+            let coefficients = table(&|| toml::Value::try_from(&l.coefficients).ok());
             let errors = format!("median_error = {:?}\np90_error = {:?}", l.median_error, l.p90_error);
             text.push_str(&format!("\n[[level]]\nat = {at}\n"));
             if let Some(source) = &l.kernels {
                 text.push_str(&format!("kernels = {}\n", inline(toml::Value::String(source.clone()))));
             }
             text.push_str(&format!("rows = {}\n{errors}\n", l.rows));
-            text.push_str(&format!("figures = {figures}\n"));
+            text.push_str(&format!("coefficients = {coefficients}\n"));
         }
         text
     }
 
     /// How much of `place` has been measured.
-    pub fn known(&self, place: &Place) -> Known {
+    pub fn evidence(&self, place: &Place) -> Evidence {
         let any = |test: &dyn Fn(&Selector) -> bool| {
             self.levels.iter().any(|l| l.kernels.is_none() && l.at.matches(place) && test(&l.at))
         };
         if any(&|s| s.accelerator.is_some() && s.engine.is_some()) {
-            Known::Engine
+            Evidence::Engine
         } else if any(&|s| s.accelerator.is_some()) {
-            Known::Accelerator
+            Evidence::Accelerator
         } else if any(&|s| s.architecture.is_some()) {
-            Known::Architecture
+            Evidence::Architecture
         } else {
-            Known::Nothing
+            Evidence::Nothing
         }
     }
 
     /// The bands of what is known of `place`, or the next wider ones.
-    pub fn band(&self, known: Known) -> Option<&Band> {
-        self.bands.iter().filter(|b| b.known <= known).max_by_key(|b| b.known)
+    pub fn band(&self, known: Evidence) -> Option<&Band> {
+        self.bands.iter().filter(|b| b.evidence <= known).max_by_key(|b| b.evidence)
     }
 
-    /// What the figures of `place` are before any factor: those of its kernels, the closest first, or the first level's.
-    pub fn base(&self, place: &Place) -> Figures {
+    /// What the coefficients of `place` are before any factor: those of its kernels, the closest first, or the first level's.
+    pub fn base(&self, place: &Place) -> Values {
         // Tables have one of the two 16-bit formats, whose kernels take the same time.
         let weights = if place.weights == "fp16" { "bf16" } else { place.weights };
         let place = Place { weights, ..*place };
-        let mut figures = Figures([1.0; Figure::ALL.len()]);
+        let mut values = Values([1.0; Coefficient::ALL.len()]);
         let mut held: Vec<&Level> =
             self.levels.iter().skip(1).filter(|l| l.kernels.is_some() && l.at.matches(&place)).collect();
         held.sort_by_key(|l| l.at.keys());
-        for (figure, value) in self.levels.iter().take(1).chain(held).flat_map(|l| &l.figures) {
-            figures.0[*figure as usize] = *value;
+        for (coefficient, value) in self.levels.iter().take(1).chain(held).flat_map(|l| &l.coefficients) {
+            values.0[*coefficient as usize] = *value;
         }
-        figures
+        values
     }
 
-    /// The figures of `place`; `weights` says whether levels of its weight format count.
-    fn figures(&self, place: &Place, weights: bool) -> Figures {
-        let mut figures =
+    /// The values of `place`; `weights` says whether levels of its weight format count.
+    fn values(&self, place: &Place, weights: bool) -> Values {
+        let mut values =
             self.base(&Place { weights: if weights { place.weights } else { "bf16" }, ..*place });
         let fitted = self.levels.iter().skip(1).filter(|l| l.kernels.is_none());
         let held = fitted.filter(|l| l.at.matches(place) && (weights || l.at.weights.is_none()));
-        for (figure, factor) in held.flat_map(|l| &l.figures) {
-            figures.0[*figure as usize] *= factor;
+        for (coefficient, factor) in held.flat_map(|l| &l.coefficients) {
+            values.0[*coefficient as usize] *= factor;
         }
-        figures
+        values
     }
 
-    /// The efficiency of `place`.
-    pub fn efficiency(&self, place: &Place) -> Efficiency {
-        let known = self.known(place);
+    /// The coefficients of `place`.
+    pub fn coefficients(&self, place: &Place) -> Coefficients {
+        let evidence = self.evidence(place);
         let chip = &place.accelerator.id;
-        let name = match known {
-            Known::Engine => format!("{} on {chip}", place.engine.name()),
-            Known::Accelerator => format!("{chip}, any engine"),
-            Known::Architecture => format!("{}, any chip", place.accelerator.architecture),
-            Known::Nothing => "generic".to_owned(),
+        let name = match evidence {
+            Evidence::Engine => format!("{} on {chip}", place.engine.name()),
+            Evidence::Accelerator => format!("{chip}, any engine"),
+            Evidence::Architecture => format!("{}, any chip", place.accelerator.architecture),
+            Evidence::Nothing => "generic".to_owned(),
         };
-        Efficiency {
+        Coefficients {
             name,
-            figures: self.figures(place, true),
-            plain: self.figures(place, false),
+            values: self.values(place, true),
+            unquantized: self.values(place, false),
             dequantizes_from: place.dequantizes_from(),
-            band: self.band(known).copied(),
+            band: self.band(evidence).copied(),
+            ideal: false,
         }
     }
 }
@@ -345,7 +327,7 @@ mod tests {
         let engine = EngineSpec::default();
         let share = |weights| {
             let place = Place { accelerator: chip, engine: &engine, weights };
-            Calibration::embedded().unwrap().base(&place).get(Figure::GemmCompute)
+            Calibration::embedded().unwrap().base(&place).get(Coefficient::GemmCompute)
         };
         assert_eq!(share("fp16"), share("bf16"));
         assert_ne!(share("fp16"), share("q8_0"));
@@ -355,7 +337,7 @@ mod tests {
     fn wrong_calibrations_are_refused() {
         let good = Calibration::embedded().unwrap().to_toml();
         for (from, to, says) in [
-            ("known = \"nothing\"", "known = \"all\"", "nothing"),
+            ("evidence = \"nothing\"", "evidence = \"all\"", "nothing"),
             ("[[level]]", "[[level]]\nweight = 1", "weight"),
             ("gemm_memory = ", "gemm_memory = -", "gemm_memory"),
         ] {
@@ -376,7 +358,7 @@ mod tests {
             rows: 1,
             median_error: 0.0,
             p90_error: 0.0,
-            figures: BTreeMap::from([(Figure::GemmCompute, value)]),
+            coefficients: BTreeMap::from([(Coefficient::GemmCompute, value)]),
         };
         let kernels = |accelerator: Option<&str>, weights: &str| Selector {
             architecture: accelerator.is_none().then(|| "hopper".to_owned()),
@@ -391,19 +373,19 @@ mod tests {
         let compute = |chip: &str, weights: &str| {
             let accelerator = crate::Catalog::embedded().unwrap().accelerator(chip).unwrap();
             let engine = EngineSpec { served: Some(true), ..EngineSpec::default() };
-            let efficiency = calibration.efficiency(&Place { accelerator, engine: &engine, weights });
-            [efficiency.figures, efficiency.plain].map(|f| f.get(Figure::GemmCompute))
+            let coefficients = calibration.coefficients(&Place { accelerator, engine: &engine, weights });
+            [coefficients.values, coefficients.unquantized].map(|f| f.get(Coefficient::GemmCompute))
         };
         assert_eq!(compute("h100-sxm", "fp8"), [0.6 * 0.5, 0.7 * 0.5]);
         assert_eq!(compute("h200-sxm", "fp8"), [0.4 * 0.5, 0.7 * 0.5]);
-        let everywhere = calibration.levels[0].figures[&Figure::GemmCompute];
+        let everywhere = calibration.levels[0].coefficients[&Coefficient::GemmCompute];
         assert_eq!(compute("a100-sxm-80gb", "fp16"), [everywhere * 0.5; 2]);
     }
 
     #[test]
     fn who_knows_less_is_never_given_a_narrower_band() {
         let calibration = Calibration::embedded().unwrap();
-        let depths = [Known::Engine, Known::Accelerator, Known::Architecture, Known::Nothing];
+        let depths = [Evidence::Engine, Evidence::Accelerator, Evidence::Architecture, Evidence::Nothing];
         let bands = depths.map(|known| *calibration.band(known).unwrap());
         for pair in bands.windows(2) {
             let of = |b: &Band| [b.ttft, b.tpot, b.e2e, b.throughput];
@@ -422,16 +404,16 @@ mod tests {
             let plain = at.weights.as_deref().is_none_or(|w| w == "bf16");
             l.kernels.is_some() && at.accelerator.is_some() && at.engine.is_none() && plain
         });
-        let mut logs: BTreeMap<Figure, Vec<f64>> = BTreeMap::new();
-        for (figure, value) in measured.flat_map(|l| &l.figures) {
-            logs.entry(*figure).or_default().push(value.ln());
+        let mut logs: BTreeMap<Coefficient, Vec<f64>> = BTreeMap::new();
+        for (coefficient, value) in measured.flat_map(|l| &l.coefficients) {
+            logs.entry(*coefficient).or_default().push(value.ln());
         }
-        let means = logs.into_iter().filter(|(figure, logs)| figure.is_share() && logs.len() >= 5);
+        let means = logs.into_iter().filter(|(coefficient, logs)| coefficient.is_share() && logs.len() >= 5);
         let mut compared = 0;
-        for (figure, logs) in means {
+        for (coefficient, logs) in means {
             let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
-            let first = levels[0].figures[&figure];
-            assert!((first / mean - 1.0).abs() < 0.005, "{figure:?}: {first} for a mean of {mean}");
+            let first = levels[0].coefficients[&coefficient];
+            assert!((first / mean - 1.0).abs() < 0.005, "{coefficient:?}: {first} for a mean of {mean}");
             compared += 1;
         }
         assert_eq!(compared, 10);
@@ -452,7 +434,7 @@ mod tests {
             rows: 1,
             median_error: 0.0,
             p90_error: 0.0,
-            figures: BTreeMap::from([(Figure::Step, factor)]),
+            coefficients: BTreeMap::from([(Coefficient::Step, factor)]),
         };
         calibration.levels.push(level(at("h100-sxm", "vllm"), 2.0));
         calibration.levels.push(level(at("h100-sxm", "sglang"), 5.0));
@@ -460,9 +442,9 @@ mod tests {
         let chip = crate::Catalog::embedded().unwrap().accelerator("h100-sxm").unwrap();
         let engine = EngineSpec::default();
         let place = Place { accelerator: chip, engine: &engine, weights: "bf16" };
-        let once = calibration.levels[0].figures[&Figure::Step];
+        let once = calibration.levels[0].coefficients[&Coefficient::Step];
         // 2 for vllm on this chip, 3 for vllm anywhere; nothing of sglang's.
-        assert_eq!(calibration.efficiency(&place).figures.get(Figure::Step), once * 2.0 * 3.0);
-        assert_eq!(calibration.known(&place), Known::Engine);
+        assert_eq!(calibration.coefficients(&place).values.get(Coefficient::Step), once * 2.0 * 3.0);
+        assert_eq!(calibration.evidence(&place), Evidence::Engine);
     }
 }

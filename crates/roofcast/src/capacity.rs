@@ -4,11 +4,11 @@
 //! binding, which it asks [`crate::cost`].
 
 use crate::accelerator::Accelerator;
-use crate::cost::{Bound, Utilization, cost};
+use crate::batch::Batch;
+use crate::cost::{self, Bound, Utilization};
 use crate::deployment::Deployment;
 use crate::memory::{self, Rank};
 use crate::model::{Model, Parameters};
-use crate::operator::Batch;
 use crate::parallelism::{Request, indivisible};
 use crate::units::Bytes;
 use serde::Serialize;
@@ -166,7 +166,7 @@ fn smallest(deployment: &Deployment, context: u64, batch: u64) -> Option<Smalles
         if memory::sequences(&other, context) < batch {
             return None;
         }
-        let decode = cost(&other, &Batch::decode(batch, context), Utilization::FULL);
+        let decode = cost::limit(&other, &Batch::decode(batch, context), Utilization::FULL);
         Some(Smallest { count, tp, pp, shape: chip.torus_shape(count), decode_bound: decode.bound })
     })
 }

@@ -2,14 +2,19 @@
 //!
 //! Knows: `limit = Σ operators max(FLOPs/peak, bytes/bandwidth)` and which term binds. Bytes are weights and KV.
 
+use crate::batch::{Batch, Sequences};
+use crate::coefficients::Coefficients;
 use crate::deployment::Deployment;
-use crate::efficiency::{Circumstances, Forecast, Mixers, busiest, waiting};
-use crate::model::{Dense, Ffn, Layer};
-use crate::operator::collective::{Communication, communication, slowest};
-use crate::operator::{Batch, Family, Sequences, Work, work};
+use crate::forecaster::Forecaster;
+use crate::model::{Family, OperatorKind};
+use crate::operator::Demand;
+use crate::operator::collective::Communication;
 use crate::precision::Dtype;
-use crate::units::{ByteRate, Bytes, FlopRate, Flops, Picoseconds};
+use crate::step::{Pass, StepModel};
+use crate::timing::Timing;
+use crate::units::{Bytes, Flops, Picoseconds};
 use serde::Serialize;
+use std::sync::Arc;
 
 /// What keeps a step from being faster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -41,7 +46,7 @@ impl Utilization {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Operator {
     /// As in `qkv_proj`.
-    pub name: &'static str,
+    pub name: OperatorKind,
     /// Its family.
     pub family: Family,
     /// Layers that have it.
@@ -113,211 +118,152 @@ pub struct Cost {
     pub operators: Vec<Operator>,
 }
 
-/// Prices `batch` on `deployment`.
-pub fn cost(deployment: &Deployment, batch: &Batch, utilization: Utilization) -> Cost {
-    let works = work(deployment, batch);
-    let bandwidth = ByteRate(deployment.bandwidth().0 * utilization.mbu);
-    let mut operators: Vec<Operator> = Vec::new();
-    let mut terms = Terms {
-        weights: Picoseconds::ZERO,
-        kv: Picoseconds::ZERO,
-        flops: Picoseconds::ZERO,
-        communication: Picoseconds::ZERO,
-    };
-    let mut compute_bound = Picoseconds::ZERO;
-    for work in &works {
-        let (computing, moving) = times(work, bandwidth, utilization.mfu);
-        let limit = computing.max(moving) * work.layers;
-        terms.flops += computing * work.layers;
-        terms.weights += Picoseconds::moving(work.weight_bytes, bandwidth) * work.layers;
-        terms.kv += Picoseconds::moving(work.kv_bytes, bandwidth) * work.layers;
-        if computing > moving {
-            compute_bound += limit;
-        }
-        let bound = if computing > moving { Bound::Compute } else { Bound::Memory };
-        merge(&mut operators, work, limit, bound);
-    }
-    for operator in &mut operators {
-        let bytes = operator.weight_bytes + operator.kv_bytes;
-        operator.intensity = ratio(operator.flops.as_f64(), bytes.as_f64());
-    }
-    let communication = communication(deployment, batch);
-    terms.communication = communication.total();
-    let limit: Picoseconds = operators.iter().map(|o| o.limit).sum();
-    let flops: Flops = operators.iter().map(|o| o.flops).sum();
-    let bytes: Bytes = operators.iter().map(|o| o.weight_bytes + o.kv_bytes).sum();
-    let memory_bound = Picoseconds(limit.0 - compute_bound.0);
-    let bound = if terms.communication > compute_bound.max(memory_bound) {
-        Bound::Communication
-    } else if compute_bound > memory_bound {
-        Bound::Compute
-    } else {
-        Bound::Memory
-    };
-    let forecast = forecast(deployment, &works, batch, &communication);
-    let limit_with_communication = limit + terms.communication;
-    Cost {
-        limit,
-        limit_with_communication,
-        // A user's own --mfu or --mbu may be below the generic one.
-        forecast: forecast.time.max(limit_with_communication),
-        forecast_band: forecast.band.map(|t| t.max(limit_with_communication)),
-        forecast_source: deployment.efficiency.name.clone(),
-        bound,
-        terms,
-        // Rounding to picoseconds may overshoot by parts in a billion.
-        mfu: ratio(terms.flops.seconds() * utilization.mfu, limit.seconds()).min(1.0),
-        mbu: ratio(bytes.as_f64(), deployment.bandwidth().0 * limit.seconds()).min(1.0),
-        intensity: ratio(flops.as_f64(), bytes.as_f64()),
-        communication,
-        operators,
-    }
-}
-
-/// The expected time of a forward pass, by the deployment's efficiency.
-fn forecast(
-    deployment: &Deployment,
-    works: &[Work],
-    batch: &Batch,
-    communication: &Communication,
-) -> Forecast {
-    let efficiency = &deployment.efficiency;
-    let bandwidth = deployment.bandwidth();
-    let overhead = efficiency.overhead(&circumstances(deployment, communication.all_reduces));
-    let p = deployment.parallelism;
-    let rank = |n: u64| n.div_ceil(p.replicas * p.attention_dp);
-    let replica = batch.local(p.replicas);
-    let busiest = replica.local(p.attention_dp);
+/// Prices `batch` on the deployment of `forecaster`: one round, in which every sequence of the batch computes its new
+/// tokens. With pipeline stages that is one microbatch through all of them, see [`crate::step`].
+pub fn cost(forecaster: &Forecaster, batch: &Batch, utilization: Utilization) -> Cost {
+    let model = Arc::new(StepModel::compile(&forecaster.deployment));
+    let limit = price(&forecaster.deployment, &model, batch, utilization);
+    let expected = Timing::new(model, Arc::clone(&forecaster.coefficients));
+    let time = expected.step(expected.model.passes_of(batch).into_iter()).total();
     let prompts = batch.groups.iter().any(Sequences::is_prompt);
-    let times = match mixed(batch) {
-        None => works.iter().map(|w| efficiency.time(w, bandwidth)).collect(),
-        Some(parts) => beside(deployment, works, &parts),
-    };
-    let of = |attends: bool| {
-        works.iter().zip(&times).filter(move |(w, _)| w.attends() == attends).map(|(_, t)| *t)
-    };
-    let device = of(false).sum::<Picoseconds>()
-        + works.iter().map(|w| efficiency.calls(w)).sum()
-        + efficiency.linked(communication)
-        + overhead.step
-        + if prompts { overhead.prefill + overhead.ending } else { Picoseconds::ZERO }
-        + overhead.sequence * rank(batch.sequences())
-        + Picoseconds::from_seconds(overhead.token * busiest.tokens() as f64)
-        + Picoseconds::from_seconds(overhead.routed * replica.tokens() as f64);
-    let waiting = waiting(device.seconds(), overhead.launches.seconds());
-    let time = device + Picoseconds::from_seconds(waiting) + of(true).sum();
-    let factors = efficiency.band.map_or([1.0, 1.0], |b| if prompts { b.ttft } else { b.tpot });
-    Forecast { time, band: factors.map(|f| Picoseconds::from_seconds(time.seconds() * f)) }
-}
-
-/// What decides what steps of `all_reduces` messages cost beside their operators.
-pub fn circumstances(deployment: &Deployment, all_reduces: u64) -> Circumstances {
-    let eager = deployment.options.engine.enforce_eager.unwrap_or(false);
-    Circumstances {
-        all_reduces,
-        latency: slowest(&deployment.accelerator, deployment.parallelism.tp).1,
-        elementwise_bytes: elementwise_bytes(deployment),
-        expert_bytes: expert_bytes(deployment),
-        bandwidth: deployment.bandwidth(),
-        mixers: Mixers::of(&deployment.model),
-        eager_layers: if eager { deployment.model.layers.len() as u64 } else { 0 },
-        host_speed: deployment.accelerator.host_speed,
+    let band = forecaster.coefficients.band.map_or([1.0, 1.0], |b| if prompts { b.ttft } else { b.tpot });
+    let least = limit.limit_with_communication;
+    // A user's own --mfu or --mbu may be below the generic one.
+    let at_least = |seconds: f64| Picoseconds::from_seconds(seconds).max(least);
+    Cost {
+        forecast: at_least(time),
+        forecast_band: band.map(|factor| at_least(time * factor)),
+        forecast_source: forecaster.coefficients.name.clone(),
+        ..limit
     }
 }
 
-/// The decodes and the prompts of a batch that has both.
-fn mixed(batch: &Batch) -> Option<[Batch; 2]> {
-    let (decodes, prompts): (Vec<_>, Vec<_>) = batch.groups.iter().partition(|g| !g.is_prompt());
-    let mixed = !decodes.is_empty() && !prompts.is_empty();
-    mixed.then(|| [decodes, prompts].map(|groups| Batch { groups }))
+/// The limit of `batch` on `deployment`; its forecast is the limit itself.
+pub fn limit(deployment: &Deployment, batch: &Batch, utilization: Utilization) -> Cost {
+    price(deployment, &Arc::new(StepModel::compile(deployment)), batch, utilization)
 }
 
-/// The times of operators where one kernel may attend for decodes and prompts.
-fn beside(deployment: &Deployment, works: &[Work], [decodes, prompts]: &[Batch; 2]) -> Vec<Picoseconds> {
-    let efficiency = &deployment.efficiency;
-    let bandwidth = deployment.bandwidth();
-    let starting = |g: &Sequences| Sequences { context: 1, ..*g };
-    let started = Batch { groups: decodes.groups.iter().map(starting).collect() };
-    let longest = prompts.groups.iter().map(|g| g.new).max().unwrap_or(0);
-    let [of_decodes, of_prompts, first] = [decodes, prompts, &started].map(|b| work(deployment, b));
-    let time = |(index, whole): (usize, &Work)| {
-        let parts = [&of_decodes, &of_prompts, &first].map(|w| w.get(index));
-        match parts {
-            [Some(decodes), Some(prompts), Some(first)] if efficiency.reach(whole).mixed_rows > 1.0 => {
-                efficiency.time_mixed([decodes, prompts, first], longest, bandwidth)
+fn price(deployment: &Deployment, model: &Arc<StepModel>, batch: &Batch, utilization: Utilization) -> Cost {
+    let Utilization { mfu, mbu } = utilization;
+    let ideal = Timing::new(Arc::clone(model), Arc::new(Coefficients::ideal(mfu, mbu)));
+    let passes = model.passes_of(batch);
+    let total = |pass: &Pass| ideal.step(std::iter::once(pass.clone())).total();
+    let longest = passes.iter().max_by(|a, b| total(a).total_cmp(&total(b)));
+    longest.map_or_else(
+        || Breakdown::default().cost(deployment, Communication::NONE, mfu),
+        |pass| Breakdown::of(&ideal, pass, mbu).cost(deployment, model.links.communication(pass.rows), mfu),
+    )
+}
+
+/// A pass at the limit, operator by operator. Terms are in seconds.
+#[derive(Default)]
+struct Breakdown {
+    operators: Vec<Operator>,
+    weights: f64,
+    kv: f64,
+    flops: f64,
+    compute_bound: Picoseconds,
+}
+
+impl Breakdown {
+    fn of(ideal: &Timing, pass: &Pass, mbu: f64) -> Breakdown {
+        let mut all = Breakdown::default();
+        let bandwidth = ideal.model.bandwidth.0 * mbu;
+        for (index, operator) in ideal.model.operators.iter().enumerate() {
+            let layers = operator.layers as f64;
+            let demand = ideal.demand(index, pass);
+            let [computing, moving] = ideal.time(index, pass);
+            let limit = Picoseconds::from_seconds(computing + moving);
+            // At the limit the longer hides all of the shorter.
+            let bound = if computing > 0.0 { Bound::Compute } else { Bound::Memory };
+            if bound == Bound::Compute {
+                all.compute_bound += limit;
             }
-            _ => efficiency.time(whole, bandwidth),
+            all.weights += demand.weight_bytes * layers / bandwidth;
+            all.kv += demand.kv_bytes * layers / bandwidth;
+            all.flops += ideal.computing(index, pass);
+            let found = Operator::of(operator, demand.times(layers), limit, bound);
+            match all.operators.iter_mut().find(|o| o.name == found.name && o.dtype == found.dtype) {
+                Some(first) => first.merge(&found),
+                None => all.operators.push(found),
+            }
         }
-    };
-    works.iter().enumerate().map(time).collect()
-}
+        all
+    }
 
-/// Bytes that norms and activation functions move for a token in all layers together: each layer's two norms read and write
-/// the hidden state, what they add to the residual staying in caches, and an MLP's function reads its inner width, twice
-/// where it is gated, and writes it. A routed expert's function is in its own kernel.
-pub fn elementwise_bytes(deployment: &Deployment) -> f64 {
-    let model = &deployment.model;
-    let inner =
-        |mlp: &Dense| (if mlp.gated { 3 } else { 2 }) * mlp.intermediate.div_ceil(deployment.parallelism.tp);
-    let layer = |layer: &Layer| {
-        let mlps = match &layer.ffn {
-            Ffn::Dense(dense) => inner(dense),
-            Ffn::Experts(experts) => experts.shared.iter().chain(&experts.beside).map(inner).sum(),
-            Ffn::None => 0,
+    fn cost(mut self, deployment: &Deployment, communication: Communication, mfu: f64) -> Cost {
+        for operator in &mut self.operators {
+            let bytes = operator.weight_bytes + operator.kv_bytes;
+            operator.intensity = ratio(operator.flops.as_f64(), bytes.as_f64());
+        }
+        let terms = Terms {
+            weights: Picoseconds::from_seconds(self.weights),
+            kv: Picoseconds::from_seconds(self.kv),
+            flops: Picoseconds::from_seconds(self.flops),
+            communication: communication.total(),
         };
-        4 * model.hidden + mlps
-    };
-    let elements: u64 = model.layers.iter().map(layer).sum();
-    elements as f64 * f64::from(deployment.base.bits()) / 8.0
-}
-
-/// Bytes of a token's hidden state for each expert that it passes on the busiest rank, in all layers together.
-fn expert_bytes(deployment: &Deployment) -> f64 {
-    let p = deployment.parallelism;
-    let copies = |layer: &Layer| match &layer.ffn {
-        Ffn::Experts(experts) => experts.per_token * experts.width(deployment.model.hidden),
-        Ffn::Dense(_) | Ffn::None => 0,
-    };
-    let elements: u64 = deployment.model.layers.iter().map(copies).sum();
-    let part = busiest(p.ep) / p.ep as f64;
-    elements as f64 * part * f64::from(deployment.base.bits()) / 8.0
-}
-
-/// Time to compute and time to move one layer's work.
-fn times(work: &Work, bandwidth: ByteRate, mfu: f64) -> (Picoseconds, Picoseconds) {
-    let computing = Picoseconds::computing(work.flops, FlopRate(work.rate.0 * mfu));
-    (computing, Picoseconds::moving(work.weight_bytes + work.kv_bytes, bandwidth))
-}
-
-/// Adds one block's work to the operator of the same name and dtype.
-fn merge(operators: &mut Vec<Operator>, work: &Work, limit: Picoseconds, bound: Bound) {
-    let layers = work.layers;
-    let (flops, weight_bytes, kv_bytes) =
-        (work.flops * layers, work.weight_bytes * layers, work.kv_bytes * layers);
-    match operators.iter_mut().find(|o| o.name == work.name && o.dtype == work.dtype) {
-        Some(known) => {
-            known.layers += layers;
-            known.flops += flops;
-            known.weight_bytes += weight_bytes;
-            known.kv_bytes += kv_bytes;
-            // The longer of two parts names the bound.
-            if limit > known.limit {
-                known.bound = bound;
-            }
-            known.limit += limit;
+        let limit: Picoseconds = self.operators.iter().map(|o| o.limit).sum();
+        let flops: Flops = self.operators.iter().map(|o| o.flops).sum();
+        let bytes: Bytes = self.operators.iter().map(|o| o.weight_bytes + o.kv_bytes).sum();
+        let memory_bound = Picoseconds(limit.0 - self.compute_bound.0);
+        let bound = if terms.communication > self.compute_bound.max(memory_bound) {
+            Bound::Communication
+        } else if self.compute_bound > memory_bound {
+            Bound::Compute
+        } else {
+            Bound::Memory
+        };
+        let limit_with_communication = limit + terms.communication;
+        Cost {
+            limit,
+            limit_with_communication,
+            forecast: limit_with_communication,
+            forecast_band: [limit_with_communication; 2],
+            forecast_source: "limit".to_owned(),
+            bound,
+            terms,
+            // Rounding to picoseconds may overshoot by parts in a billion.
+            mfu: ratio(terms.flops.seconds() * mfu, limit.seconds()).min(1.0),
+            mbu: ratio(bytes.as_f64(), deployment.bandwidth().0 * limit.seconds()).min(1.0),
+            intensity: ratio(flops.as_f64(), bytes.as_f64()),
+            communication,
+            operators: self.operators,
         }
-        None => operators.push(Operator {
-            name: work.name,
-            family: work.family,
-            layers,
-            dtype: work.dtype,
-            flops,
-            weight_bytes,
-            kv_bytes,
+    }
+}
+
+impl Operator {
+    fn of(
+        operator: &crate::operator::Operator,
+        demand: Demand,
+        limit: Picoseconds,
+        bound: Bound,
+    ) -> Operator {
+        Operator {
+            name: operator.kind,
+            family: operator.kind.family(),
+            layers: operator.layers,
+            dtype: operator.dtype,
+            flops: Flops(demand.flops.round() as u128),
+            weight_bytes: Bytes::from_f64(demand.weight_bytes),
+            kv_bytes: Bytes::from_f64(demand.kv_bytes),
             intensity: 0.0,
             bound,
             limit,
-        }),
+        }
+    }
+
+    /// Adds the same operator of other layers.
+    fn merge(&mut self, other: &Operator) {
+        self.layers += other.layers;
+        self.flops += other.flops;
+        self.weight_bytes += other.weight_bytes;
+        self.kv_bytes += other.kv_bytes;
+        // The longer of two parts names the bound.
+        if other.limit > self.limit {
+            self.bound = other.bound;
+        }
+        self.limit += other.limit;
     }
 }
 
@@ -328,67 +274,53 @@ fn ratio(a: f64, b: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coefficients::Overhead;
     use crate::deployment::Options;
-    use crate::efficiency::Overhead;
     use crate::model::config;
     use crate::parallelism::Request;
-    use std::sync::Arc;
 
-    fn deployment(model: &str, tp: u64, ep: u64) -> Deployment {
+    fn forecaster() -> Forecaster {
         let catalog = crate::Catalog::embedded().unwrap();
-        let entry = catalog.model(model).unwrap();
+        let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
         let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
         let accelerator = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
-        let parallelism = Request { count: Some(tp), tp: Some(tp), ep: Some(ep), ..Request::default() };
-        Deployment::resolve(model, accelerator, &Options { parallelism, ..Options::default() }).unwrap()
-    }
-
-    /// Llama-3.1-8B: 32 layers of 4·4096 and 3·14,336 values, of which four ranks have 3·3584 each, in two bytes.
-    #[test]
-    fn norms_and_activation_functions_by_hand() {
-        let llama = |tp| elementwise_bytes(&deployment("meta-llama/Llama-3.1-8B-Instruct", tp, 1));
-        assert_eq!(llama(1), 32.0 * 2.0 * (16_384.0 + 43_008.0));
-        assert_eq!(llama(4), 32.0 * 2.0 * (16_384.0 + 10_752.0));
-    }
-
-    /// Qwen3-30B-A3B: 48 layers, 8 experts a token, 2048 values in two bytes; of four ranks the busiest has 4^0.3/4 of them.
-    #[test]
-    fn what_passes_between_experts_by_hand() {
-        let qwen = |tp, ep| expert_bytes(&deployment("Qwen/Qwen3-30B-A3B", tp, ep));
-        let all = 48.0 * 8.0 * 2048.0 * 2.0;
-        assert_eq!(qwen(1, 1), all);
-        assert!((qwen(4, 4) / (all * 4f64.powf(0.3) / 4.0) - 1.0).abs() < 1e-12);
+        let options = Options { parallelism: Request::default(), ..Options::default() };
+        Forecaster::embedded(Deployment::resolve(model, accelerator, &options).unwrap()).unwrap()
     }
 
     /// A host that launches layer by layer is waited for at one sequence, and hardly at prompts of 8192 tokens.
     #[test]
     fn an_eager_host_is_waited_for() {
-        let captured = deployment("meta-llama/Llama-3.1-8B-Instruct", 1, 1);
+        let captured = forecaster();
         let mut eager = captured.clone();
-        eager.options.engine.enforce_eager = Some(true);
+        eager.deployment.options.engine.enforce_eager = Some(true);
         let later = |batch: &Batch| {
             let [eager, captured] =
-                [&eager, &captured].map(|d| cost(d, batch, Utilization::FULL).forecast.seconds());
+                [&eager, &captured].map(|f| cost(f, batch, Utilization::FULL).forecast.seconds());
             eager / captured
         };
         assert!(later(&Batch::decode(1, 100)) > 1.3);
         assert!((1.0..1.001).contains(&later(&Batch::prefill(1, 8192))));
     }
 
-    /// A host of half the speed takes twice as long for a step, for each sequence, for a prompt's end and to launch.
+    /// A host of half the speed takes twice as long for each sequence, for a prompt's end and to launch, and for its part of
+    /// a step: what is left of a step is the device's.
     #[test]
     fn a_slower_host_takes_longer() {
-        let mut deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", 1, 1);
-        deployment.options.engine.enforce_eager = Some(true);
+        let mut forecaster = forecaster();
+        forecaster.deployment.options.engine.enforce_eager = Some(true);
         let of = |host_speed| {
-            let at = Circumstances { host_speed, ..circumstances(&deployment, 0) };
-            deployment.efficiency.overhead(&at)
+            let mut model = StepModel::compile(&forecaster.deployment);
+            model.surroundings.host_speed = host_speed;
+            forecaster.coefficients.overhead(&model)
         };
         let (usual, slow) = (of(1.0), of(0.5));
-        let host = |o: &Overhead| [o.step, o.sequence, o.ending, o.launches];
+        let host = |o: &Overhead| [o.sequence, o.ending, o.launches];
         for (slow, usual) in host(&slow).into_iter().zip(host(&usual)) {
-            assert!(usual > Picoseconds::ZERO && (slow.seconds() / usual.seconds() - 2.0).abs() < 1e-6);
+            assert!(usual > 0.0 && (slow / usual - 2.0).abs() < 1e-6);
         }
+        let step = forecaster.coefficients.values.get(crate::coefficients::Coefficient::Step);
+        assert!((slow.step - usual.step - step).abs() < 1e-12);
         assert_eq!(slow.token, usual.token);
     }
 }

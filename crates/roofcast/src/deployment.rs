@@ -7,12 +7,10 @@ mod formats;
 mod shard;
 
 use crate::accelerator::Accelerator;
-use crate::calibration::{Calibration, Place};
-use crate::efficiency::Efficiency;
 use crate::engine::config;
 use crate::error::{Error, Result};
 use crate::kv_cache::layout;
-use crate::model::{Experts, Mixer, Model, Tensor};
+use crate::model::{Experts, Mixer, Model, OperatorKind, Tensor};
 use crate::parallelism::{Parallelism, Request};
 use crate::precision::{Dtype, Format, KvFormat};
 use crate::spec::{EngineSpec, KvLayout, PrecisionSpec, Spec};
@@ -36,8 +34,6 @@ pub struct Deployment {
     pub base: Dtype,
     /// Engine settings, defaults filled in.
     pub engine: Engine,
-    /// What machine and engine reach of the limits.
-    pub efficiency: Arc<Efficiency>,
     /// By whose rules.
     pub convention: Convention,
     /// Nominal memory, perfect sharing, nothing reserved.
@@ -125,7 +121,7 @@ pub struct Block {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gemm {
     /// As in `qkv_proj`.
-    pub operator: &'static str,
+    pub operator: OperatorKind,
     /// Matrix elements, each multiplied and added once a token.
     pub elements: u64,
     /// What is read from memory, biases included.
@@ -202,11 +198,8 @@ impl Deployment {
         let formats = formats::Formats::resolve(&model, &accelerator, options, &mut assumptions)?;
         let engine = Engine::resolve(&options.engine, &accelerator)?;
         let weights = formats.name(&model);
-        let place = Place { accelerator: &accelerator, engine: &options.engine, weights: &weights };
-        let efficiency = Arc::new(Calibration::embedded()?.efficiency(&place));
         let mut deployment = Deployment {
             weights,
-            efficiency,
             kv: formats.kv,
             base: formats.base,
             model,

@@ -21,11 +21,14 @@ mod speculation;
 pub mod state;
 pub mod tally;
 
+use crate::batch::Sequences;
 use crate::deployment::Deployment;
 use crate::error::Result;
+use crate::forecaster::Forecaster;
 use crate::kv_cache::prefix::{Outputs, Prefix};
 use crate::memory;
 use crate::scheduler::Policy;
+use crate::shares::Shares;
 use crate::spec::{EngineSpec, QueuePolicy, SchedulerKind};
 use crate::timeline::{Segment, Timeline};
 use crate::units::{ByteRate, Picoseconds};
@@ -34,7 +37,7 @@ use blocks::Blocks;
 use clock::Ticks;
 use config::{Config, Prefixes};
 use decodes::{Decodes, Each, Id, Lockstep};
-use price::{Chunk, Price, Shares};
+use price::Price;
 use speculation::Speculation;
 use state::{Arrival, Guest, Sequence, State};
 use tally::Tally;
@@ -110,31 +113,32 @@ fn swap_time(deployment: &Deployment, context: u64, block_size: u32) -> Ticks {
 /// A replica of `deployment` for requests of `context` tokens in the mean; `shared` says whether prompts have tokens in
 /// common, `seed` which drafts are accepted. Without `leap` it takes every step by itself, and every sequence in it.
 pub fn replica(
-    deployment: &Deployment,
+    forecaster: &Forecaster,
     context: u64,
     shared: bool,
     seed: u64,
     leap: bool,
 ) -> Result<Box<dyn Replica>> {
+    let deployment = &forecaster.deployment;
     let (config, policy) = Config::resolve(deployment, context, shared)?;
     let spec = &deployment.options.engine;
     if by_block(spec) {
-        let price = Price::new(deployment, spec.cost);
-        let speculation = Speculation::resolve(deployment, seed)?;
+        let price = Price::new(forecaster.timing(spec.cost));
+        let speculation = Speculation::resolve(forecaster, seed)?;
         return Ok(Box::new(Blocks::new(config.vllm(spec), price, speculation)));
     }
-    Ok(counting(deployment, config, policy, context, leap))
+    Ok(counting(forecaster, config, policy, context, leap))
 }
 
 /// A replica whose requests leave with their first token and are decoded by another; see [`replica`].
 pub fn prefiller(
-    deployment: &Deployment,
+    forecaster: &Forecaster,
     context: u64,
     shared: bool,
     leap: bool,
 ) -> Result<Box<dyn Replica>> {
-    let (config, policy) = Config::resolve(deployment, context, shared)?;
-    Ok(counting(deployment, Config { hands_over: true, ..config }, policy, context, leap))
+    let (config, policy) = Config::resolve(&forecaster.deployment, context, shared)?;
+    Ok(counting(forecaster, Config { hands_over: true, ..config }, policy, context, leap))
 }
 
 /// Whether settings break lockstep, so that the scheduler runs block by block.
@@ -146,13 +150,14 @@ pub fn by_block(spec: &EngineSpec) -> bool {
 }
 
 fn counting(
-    deployment: &Deployment,
+    forecaster: &Forecaster,
     config: Config,
     policy: Policy,
     context: u64,
     leap: bool,
 ) -> Box<dyn Replica> {
-    let price = Price::new(deployment, deployment.options.engine.cost);
+    let deployment = &forecaster.deployment;
+    let price = Price::new(forecaster.timing(deployment.options.engine.cost));
     let swap = swap_time(deployment, context, config.block_size);
     if leap {
         Box::new(Engine::<Lockstep>::new(config, policy, price, swap))
@@ -173,7 +178,7 @@ pub struct Engine<D> {
     /// Who ended in the last step, in order.
     finished: Vec<(Id, Sequence)>,
     ended: Vec<(Id, u32)>,
-    chunks: Vec<Chunk>,
+    chunks: Vec<Sequences>,
     outputs: Outputs,
 }
 
@@ -233,7 +238,7 @@ impl<D: Decodes> Engine<D> {
             let context = sequence.computed + piece.new;
             let samples = context == sequence.known;
             sampled += u64::from(samples);
-            self.chunks.push(Chunk { new: piece.new, context, sampled: u32::from(samples) });
+            self.chunks.push(Sequences::prompt(u64::from(piece.new), u64::from(context), samples));
         }
         let seen: &[u64] = if decode { state.decodes.seen() } else { &[] };
         let (time, shares) = self.price.mixed(n, seen, &self.chunks);

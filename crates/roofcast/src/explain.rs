@@ -1,7 +1,7 @@
 //! A model tensor by tensor: parameters, bytes and FLOPs, so that every total can be followed.
 
 use crate::deployment::Deployment;
-use crate::model::Role;
+use crate::model::{OperatorKind, Role};
 use crate::units::Bytes;
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ pub struct Row {
     /// Module path within the layer.
     pub tensor: &'static str,
     /// The operator that reads it.
-    pub operator: &'static str,
+    pub operator: OperatorKind,
     /// Layers that have it; 1 outside the layers.
     pub layers: u64,
     /// How many of it in a layer (experts).

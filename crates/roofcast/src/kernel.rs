@@ -5,18 +5,22 @@
 //! fitting: that is [`crate::calibrate::kernels`]'s.
 
 use crate::accelerator::{Accelerator, Topology};
+use crate::batch::{Batch, Sequences};
 use crate::catalog::Catalog;
-use crate::cost::elementwise_bytes;
+use crate::coefficients::{Coefficient, Coefficients, busiest, mixed_tokens, tiled};
 use crate::deployment::Deployment;
-use crate::efficiency::{Figure, busiest, mixed_tokens, tiled};
 use crate::error::{Error, Result};
-use crate::model::ffn::crowded;
-use crate::operator::{self, Batch, Family, Sequences, collective};
+use crate::model::ffn::imbalance;
+use crate::model::{Family, OperatorKind};
+use crate::operator::{Demand, Form, Operator, collective};
 use crate::precision::Dtype;
+use crate::step::StepModel;
+use crate::timing::Timing;
 use crate::units::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Weights or caches smaller than this may stay in a chip's L2, however large that is: 126 MB on B200, filled by up to five
 /// copies that benchmarks rotate.
@@ -31,7 +35,7 @@ const MOST_MIXED: f64 = 512e6;
 const ELEMENTWISE: [(&str, f64); 4] =
     [("act_fn", 1.0), ("layernorm", 2.0), ("qk_norm", 1.0), ("rotary_emb", 1.0)];
 
-/// What a kernel does, which says what figures it tells.
+/// What a kernel does, which says what coefficients it tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -65,19 +69,25 @@ impl Part {
         }
     }
 
-    /// The figure of its FLOPs, the one of its bytes, and the one of what neither hides of the other or, in
+    /// The coefficient of its FLOPs, the one of its bytes, and the one of what neither hides of the other or, in
     /// decodes' attention, of what further heads of a group add.
-    pub fn figures(self) -> [Option<Figure>; 3] {
+    pub fn coefficients(self) -> [Option<Coefficient>; 3] {
         match self {
-            Part::Gemm => [Some(Figure::GemmCompute), Some(Figure::GemmMemory), Some(Figure::GemmExposed)],
-            Part::Experts => {
-                [Some(Figure::ExpertCompute), Some(Figure::ExpertMemory), Some(Figure::ExpertExposed)]
-            }
-            Part::Prefill => [Some(Figure::AttentionCompute), None, Some(Figure::AttentionExposed)],
-            Part::Decode => [None, Some(Figure::KvMemory), Some(Figure::Group)],
+            Part::Gemm => [
+                Some(Coefficient::GemmCompute),
+                Some(Coefficient::GemmMemory),
+                Some(Coefficient::GemmExposed),
+            ],
+            Part::Experts => [
+                Some(Coefficient::ExpertCompute),
+                Some(Coefficient::ExpertMemory),
+                Some(Coefficient::ExpertExposed),
+            ],
+            Part::Prefill => [Some(Coefficient::AttentionCompute), None, Some(Coefficient::AttentionExposed)],
+            Part::Decode => [None, Some(Coefficient::KvMemory), Some(Coefficient::Group)],
             Part::Mixed => [None; 3],
-            Part::Elementwise => [None, Some(Figure::Elementwise), None],
-            Part::AllReduce => [None, Some(Figure::Link), None],
+            Part::Elementwise => [None, Some(Coefficient::Elementwise), None],
+            Part::AllReduce => [None, Some(Coefficient::Link), None],
         }
     }
 }
@@ -135,7 +145,7 @@ impl Kernel {
 pub struct Kernels {
     /// The times.
     pub all: Vec<Kernel>,
-    /// Rows that say nothing of the figures: formats that are not modelled, work that fits into caches, launches alone.
+    /// Rows that say nothing of the coefficients: formats that are not modelled, work that fits into caches, launches alone.
     pub skipped: u64,
 }
 
@@ -305,9 +315,9 @@ fn experts(chip: &Accelerator, row: &ExpertRow) -> Option<Kernel> {
     let counts = row.distribution == "power_law_1.01" && bytes > BEYOND_CACHES;
     let [even, memory] = least(chip, dtype, 2.0 * copies * expert, bytes).filter(|_| counts)?;
     let ranks = row.moe_ep_size as u64;
-    let (busiest, crowded) = (busiest(ranks), crowded(row.num_experts, touched, ranks));
+    let (busiest, imbalance) = (busiest(ranks), imbalance(row.num_experts, touched, ranks));
     let passed = copies * busiest * row.hidden_size * 2.0 / chip.bandwidth_bytes_per_s.0;
-    let kernel = Kernel::new(Part::Experts, chip, [even * busiest, memory * crowded], row.latency_ms);
+    let kernel = Kernel::new(Part::Experts, chip, [even * busiest, memory * imbalance], row.latency_ms);
     Some(Kernel { weights: Some(name.into()), passed, ..kernel })
 }
 
@@ -347,6 +357,7 @@ struct Attending {
 pub fn profile(place: &str, dense: &str, attention: &str, deployment: &Deployment) -> Result<Kernels> {
     let mut kernels = Kernels::default();
     let backend = deployment.options.engine.name().to_owned();
+    let layer = Profiled::of(deployment);
     let mut take = |kernel: Option<Kernel>| match kernel {
         Some(kernel) => kernels.all.push(Kernel { backend: backend.clone(), ..kernel }),
         None => kernels.skipped += 1,
@@ -356,26 +367,26 @@ pub fn profile(place: &str, dense: &str, attention: &str, deployment: &Deploymen
         let row = row?;
         match ELEMENTWISE.iter().find(|(name, _)| *name == row.layer) {
             Some((_, times)) => *elementwise.entry(row.tokens).or_default() += times * row.time_us,
-            None => take(operator(deployment, &Batch::decode(row.tokens, 1), &row.layer, row.time_us)),
+            None => take(layer.operator(&Batch::decode(row.tokens, 1), &row.layer, row.time_us)),
         }
     }
     for (tokens, time_us) in elementwise {
-        take(elementwise_of(deployment, tokens, time_us));
+        take(layer.elementwise(tokens, time_us));
     }
     for row in rows::<Attending>(&format!("{place}/attention.csv"), attention) {
         let row = row?;
         let (chunk, kv) = (row.prefill_chunk, row.kv_prefill);
-        let prompt = Sequences { count: 1, new: chunk, context: chunk.saturating_add(kv) };
+        let prompt = Sequences::prompt(chunk, chunk.saturating_add(kv), true);
         let batch = match (chunk, row.n_decode) {
             (0, n) => Batch::decode(n, row.kv_decode),
             (_, 0) => Batch { groups: vec![prompt] },
             _ => {
-                take(mixed(deployment, prompt, &row));
+                take(layer.mixed(prompt, &row));
                 continue;
             }
         };
         let alone = chunk >= LEAST_PROMPT || chunk == 0 && !batch.groups.is_empty();
-        take(operator(deployment, &batch, "attention", row.time_us).filter(|_| alone));
+        take(layer.operator(&batch, "attention", row.time_us).filter(|_| alone));
     }
     Ok(kernels)
 }
@@ -390,50 +401,76 @@ fn rows<'a, R: DeserializeOwned + 'a>(place: &str, text: &'a str) -> impl Iterat
     })
 }
 
-/// A piece of a prompt and decodes in one kernel: the one's FLOPs, and in place of bytes those that the others would be if
-/// each computed one row. Caches that do not fit the chip's own, times their heads, are read again: left out.
-fn mixed(deployment: &Deployment, prompt: Sequences, row: &Attending) -> Option<Kernel> {
-    let chip = &deployment.accelerator;
-    let seconds = |batch: &Batch| {
-        let work = operator::work(deployment, batch).into_iter().find(|w| w.name == "attention")?;
-        Some((work.flops.as_f64() / work.rate.0, work.kv_bytes.as_f64()))
-    };
-    let (prompts, _) = seconds(&Batch { groups: vec![prompt] })?;
-    let (decodes, bytes) = seconds(&Batch::decode(row.n_decode, row.kv_decode))?;
-    let (first, _) = seconds(&Batch::decode(row.n_decode, 1))?;
-    let work = [prompts, decodes + first * mixed_tokens(row.prefill_chunk)];
-    let counts = row.time_us > 0.0 && prompt.new >= LEAST_PROMPT && bytes < MOST_MIXED;
-    Some(Kernel::new(Part::Mixed, chip, work, row.time_us / 1e3)).filter(|_| counts)
+/// A deployment whose layers were profiled, with what its operators do.
+struct Profiled<'a> {
+    deployment: &'a Deployment,
+    limit: Timing,
 }
 
-/// What norms and activation functions of one layer take for `tokens`.
-fn elementwise_of(deployment: &Deployment, tokens: u64, time_us: f64) -> Option<Kernel> {
-    let chip = &deployment.accelerator;
-    let bytes = tokens as f64 * elementwise_bytes(deployment) / deployment.model.layers.len() as f64;
-    let moving = bytes / chip.bandwidth_bytes_per_s.0;
-    let counts = time_us > 0.0 && bytes > BEYOND_CACHES / 2.0;
-    Some(Kernel::new(Part::Elementwise, chip, [0.0, moving], time_us / 1e3)).filter(|_| counts)
-}
+impl Profiled<'_> {
+    fn of(deployment: &Deployment) -> Profiled<'_> {
+        let model = Arc::new(StepModel::compile(deployment));
+        Profiled { deployment, limit: Timing::new(model, Arc::new(Coefficients::ideal(1.0, 1.0))) }
+    }
 
-/// The operator `name` of one layer, where it works beyond the caches.
-fn operator(deployment: &Deployment, batch: &Batch, name: &str, time_us: f64) -> Option<Kernel> {
-    let chip = &deployment.accelerator;
-    let work = operator::work(deployment, batch).into_iter().find(|w| w.name == name)?;
-    let bytes = (work.weight_bytes + work.kv_bytes).as_f64();
-    let decodes = batch.groups.iter().all(|g| g.new == 1);
-    let part = match work.family {
-        Family::Gemm => Part::Gemm,
-        Family::Attention if decodes => Part::Decode,
-        Family::Attention => Part::Prefill,
-        _ => return None,
-    };
-    let counts = time_us > 0.0 && (part == Part::Prefill || bytes > BEYOND_CACHES / 2.0);
-    let rows = (work.rows as f64).max(1.0);
-    let computed = if work.is_product() { tiled(rows) / rows } else { 1.0 };
-    let limits = [computed * work.flops.as_f64() / work.rate.0, bytes / chip.bandwidth_bytes_per_s.0];
-    let kernel = Kernel::new(part, chip, limits, time_us / 1e3);
-    let weights = (part == Part::Gemm).then(|| deployment.weights.clone());
-    Some(Kernel { weights, group: work.group as f64, ..kernel }).filter(|_| counts)
+    /// The first operator of a kind, and what it demands for `batch` in one layer.
+    fn demand(&self, batch: &Batch, kind: OperatorKind) -> Option<(&Operator, Demand)> {
+        let model = &self.limit.model;
+        let index = model.operators.iter().position(|o| o.kind == kind)?;
+        let pass = model.passes_of(batch).into_iter().next()?;
+        Some((&model.operators[index], self.limit.demand(index, &pass)))
+    }
+
+    /// A piece of a prompt and decodes in one kernel: the one's FLOPs, and in place of bytes those that the others would be
+    /// if each computed one row. Caches that do not fit the chip's own, times their heads, are read again: left out.
+    fn mixed(&self, prompt: Sequences, row: &Attending) -> Option<Kernel> {
+        let seconds = |batch: &Batch| {
+            let (operator, demand) = self.demand(batch, OperatorKind::Attention)?;
+            Some((demand.flops / operator.rate.0, demand.kv_bytes))
+        };
+        let (prompts, _) = seconds(&Batch { groups: vec![prompt] })?;
+        let (decodes, bytes) = seconds(&Batch::decode(row.n_decode, row.kv_decode))?;
+        let (first, _) = seconds(&Batch::decode(row.n_decode, 1))?;
+        let work = [prompts, decodes + first * mixed_tokens(row.prefill_chunk)];
+        let counts = row.time_us > 0.0 && prompt.new >= LEAST_PROMPT && bytes < MOST_MIXED;
+        let chip = &self.deployment.accelerator;
+        Some(Kernel::new(Part::Mixed, chip, work, row.time_us / 1e3)).filter(|_| counts)
+    }
+
+    /// What norms and activation functions of one layer take for `tokens`.
+    fn elementwise(&self, tokens: u64, time_us: f64) -> Option<Kernel> {
+        let layers = self.deployment.model.layers.len() as f64;
+        let bytes = tokens as f64 * self.limit.model.surroundings.elementwise_bytes / layers;
+        let chip = &self.deployment.accelerator;
+        let moving = bytes / chip.bandwidth_bytes_per_s.0;
+        let counts = time_us > 0.0 && bytes > BEYOND_CACHES / 2.0;
+        Some(Kernel::new(Part::Elementwise, chip, [0.0, moving], time_us / 1e3)).filter(|_| counts)
+    }
+
+    /// The operator `name` of one layer, where it works beyond the caches.
+    fn operator(&self, batch: &Batch, name: &str, time_us: f64) -> Option<Kernel> {
+        let (operator, demand) = self.demand(batch, OperatorKind::named(name)?)?;
+        let bytes = demand.weight_bytes + demand.kv_bytes;
+        let decodes = batch.groups.iter().all(|g| g.new == 1);
+        let part = match operator.kind.family() {
+            Family::Gemm => Part::Gemm,
+            Family::Attention if decodes => Part::Decode,
+            Family::Attention => Part::Prefill,
+            _ => return None,
+        };
+        let counts = time_us > 0.0 && (part == Part::Prefill || bytes > BEYOND_CACHES / 2.0);
+        let rows = (batch.tokens() as f64).max(1.0);
+        let computed = if operator.kind.is_product() { tiled(rows) / rows } else { 1.0 };
+        let group = match &operator.form {
+            Form::Context(form) => form.group,
+            _ => 1,
+        };
+        let chip = &self.deployment.accelerator;
+        let limits = [computed * demand.flops / operator.rate.0, bytes / chip.bandwidth_bytes_per_s.0];
+        let kernel = Kernel::new(part, chip, limits, time_us / 1e3);
+        let weights = (part == Part::Gemm).then(|| self.deployment.weights.clone());
+        Some(Kernel { weights, group: group as f64, ..kernel }).filter(|_| counts)
+    }
 }
 
 #[cfg(test)]

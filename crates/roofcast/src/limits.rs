@@ -3,11 +3,12 @@
 //!
 //! Knows: the closed forms of the roofline. Times come from [`crate::cost`].
 
+use crate::batch::Batch;
 use crate::capacity::reshaped;
-use crate::cost::{Bound, Cost, Utilization, cost};
+use crate::cost::{Bound, Cost, Utilization, cost, limit};
 use crate::deployment::Deployment;
+use crate::forecaster::Forecaster;
 use crate::memory;
-use crate::operator::Batch;
 use crate::operator::collective::{AllReduce, all_reduce, slowest};
 use crate::parallelism::indivisible;
 use crate::precision::Dtype;
@@ -128,10 +129,11 @@ pub struct KvCache {
     pub break_even_context: u64,
 }
 
-/// Answers `question` for `deployment`.
-pub fn limits(deployment: &Deployment, question: &Question) -> Limits {
-    let decode = decode(deployment, question);
-    let prefill = cost(deployment, &Batch::prefill(1, question.prefill), question.utilization);
+/// Answers `question` for the deployment of `forecaster`.
+pub fn limits(forecaster: &Forecaster, question: &Question) -> Limits {
+    let deployment = &forecaster.deployment;
+    let decode = decode(forecaster, question);
+    let prefill = cost(forecaster, &Batch::prefill(1, question.prefill), question.utilization);
     let replicas = deployment.parallelism.replicas as f64;
     let per_second = |tokens: f64, cost: &Cost| tokens / cost.limit_with_communication.seconds().max(1e-12);
     Limits {
@@ -146,7 +148,7 @@ pub fn limits(deployment: &Deployment, question: &Question) -> Limits {
             deployment.parallelism.tp,
             decode.communication.message_bytes,
         ),
-        tensor_parallel: tensor_parallel(deployment, question),
+        tensor_parallel: tensor_parallel(forecaster, question),
         experts: experts(deployment, question.batch.div_ceil(deployment.parallelism.replicas)),
         kv_cache: kv_cache(deployment, question, &decode),
         decode,
@@ -155,8 +157,8 @@ pub fn limits(deployment: &Deployment, question: &Question) -> Limits {
 }
 
 /// One decode step: what a sweep evaluates at each point.
-pub fn decode(deployment: &Deployment, question: &Question) -> Cost {
-    cost(deployment, &Batch::decode(question.batch, question.context), question.utilization)
+pub fn decode(forecaster: &Forecaster, question: &Question) -> Cost {
+    cost(forecaster, &Batch::decode(question.batch, question.context), question.utilization)
 }
 
 fn experts(deployment: &Deployment, tokens: u64) -> Option<ExpertsTouched> {
@@ -196,7 +198,8 @@ fn critical_batch(deployment: &Deployment, utilization: Utilization) -> Vec<Crit
         .collect()
 }
 
-fn tensor_parallel(deployment: &Deployment, question: &Question) -> TensorParallel {
+fn tensor_parallel(forecaster: &Forecaster, question: &Question) -> TensorParallel {
+    let deployment = &forecaster.deployment;
     let chip = &deployment.accelerator;
     let base_rate = chip.peak(deployment.base).map_or(f64::NAN, |r| r.0) * question.utilization.mfu;
     let (link, _) = slowest(chip, chip.node_size);
@@ -208,7 +211,7 @@ fn tensor_parallel(deployment: &Deployment, question: &Question) -> TensorParall
         .into_iter()
         .filter_map(|tp| {
             let other = reshaped(deployment, tp, deployment.parallelism.pp)?;
-            let step = decode(&other, question);
+            let step = decode(&forecaster.reshaped(other), question);
             Some(Degree { tp, limit: step.limit, communication: step.terms.communication, bound: step.bound })
         })
         .collect();
@@ -242,10 +245,11 @@ fn widest_ffn(deployment: &Deployment) -> u64 {
 }
 
 fn kv_cache(deployment: &Deployment, question: &Question, decode: &Cost) -> KvCache {
-    let again =
-        |context: u64| cost(deployment, &Batch::prefill(question.batch, context), question.utilization).limit;
+    let again = |context: u64| {
+        limit(deployment, &Batch::prefill(question.batch, context), question.utilization).limit
+    };
     let cached =
-        |context: u64| cost(deployment, &Batch::decode(question.batch, context), question.utilization).limit;
+        |context: u64| limit(deployment, &Batch::decode(question.batch, context), question.utilization).limit;
     let most = deployment.model.max_context.unwrap_or(1 << 20).min(1 << 20);
     // Recomputing grows faster with context than reading the cache: bisect for the first context where it loses.
     let (mut below, mut above) = (1, most + 1);

@@ -53,15 +53,20 @@ impl Kind {
         KINDS.iter().find(|(_, k)| *k == self).map_or("", |(name, _)| name)
     }
 
+    /// Whether all prompts of a batch are computed before its first token counts.
+    pub fn is_static(self) -> bool {
+        matches!(self, Kind::PrefillBatch | Kind::StaticBatchPhases | Kind::OfflineStaticBatch)
+    }
+
     /// Whether a server stood between client and engine.
     pub fn served(self) -> bool {
         matches!(self, Kind::ClosedLoop | Kind::OpenLoop | Kind::BurstAllAtOnce)
     }
 }
 
-/// Figures of a point, measured or forecast; milliseconds and tokens per second of the whole deployment.
+/// Metrics of a point, measured or forecast; milliseconds and tokens per second of the whole deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct Figures {
+pub struct Metrics {
     /// Time to first token.
     pub ttft_ms: Option<f64>,
     /// Time per output token after the first.
@@ -74,8 +79,8 @@ pub struct Figures {
     pub total_tok_s: Option<f64>,
 }
 
-impl Figures {
-    /// Names, in the order of [`Figures::all`].
+impl Metrics {
+    /// Names, in the order of [`Metrics::all`].
     pub const NAMES: [&str; 5] = ["ttft_ms", "tpot_ms", "e2e_ms", "output_tok_s", "total_tok_s"];
 
     /// The figures in order.
@@ -134,7 +139,7 @@ pub struct Measurement {
     /// Requests per second.
     pub request_rate: Option<f64>,
     /// What was measured.
-    pub measured: Figures,
+    pub measured: Metrics,
     /// Whether the times are medians; else means.
     pub median: bool,
 }
@@ -210,7 +215,7 @@ impl Row<'_> {
             let names: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
             Error::field(&self.place, "kind", format!("{kind:?}"), names.join(", "))
         })?;
-        let measured = Figures {
+        let measured = Metrics {
             ttft_ms: self.number("ttft_ms")?,
             tpot_ms: self.number("tpot_ms")?,
             e2e_ms: self.number("e2e_ms")?,

@@ -7,6 +7,7 @@ pub mod config;
 pub mod ffn;
 mod keys;
 pub mod mixer;
+mod operator_kind;
 pub mod quantization;
 pub mod tensor;
 
@@ -14,6 +15,7 @@ pub(crate) use keys::brief;
 
 pub use ffn::{Dense, Experts, Ffn};
 pub use mixer::{Attention, Latent, Mixer};
+pub use operator_kind::{Family, OperatorKind};
 pub use quantization::Quantization;
 pub use tensor::{Role, Split, Tensor};
 
@@ -81,7 +83,7 @@ impl Layer {
     pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let mut tensors = self.mixer.tensors(hidden);
         tensors.extend(self.ffn.tensors(hidden));
-        tensors.push(Tensor::vector("norms", "norms", self.norms, Split::Replicated));
+        tensors.push(Tensor::vector("norms", OperatorKind::Norms, self.norms, Split::Replicated));
         tensors.extend(&self.extra);
         tensors
     }

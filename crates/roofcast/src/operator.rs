@@ -1,8 +1,9 @@
-//! The exact work of one forward pass: what each operator computes and moves on the busiest accelerator.
+//! The operators of a forward pass in coefficient form: work as a function of rows, sequences, context and experts.
 //!
-//! Knows: FLOPs, weight bytes and KV bytes per operator for a batch. Knows nothing about time: [`crate::cost`] prices it.
-//! Counted: matrix products, attention products, weights and KV. Left out: softmax, norms' and activations' arithmetic
-//! (below 0.1 % of FLOPs), and activation bytes, which a limit assumes stay on chip.
+//! Knows: FLOPs, weight bytes and KV bytes of each operator on the busiest accelerator of its stage. Knows nothing about
+//! time: [`crate::timing`] prices them. Counted: matrix products, attention products, weights and KV. Left out: the
+//! arithmetic of softmax, norms and activation functions (below 0.1 % of FLOPs), and activation bytes, which a limit
+//! assumes stay on chip.
 
 mod attention;
 pub mod collective;
@@ -11,243 +12,231 @@ mod latent;
 mod moe;
 mod recurrent;
 
+use crate::batch::Sequences;
 use crate::deployment::{Block, Deployment, Gemm, Stage};
-use crate::model::Mixer;
+use crate::model::{Mixer, OperatorKind};
 use crate::precision::Dtype;
-use crate::units::{Bytes, FlopRate, Flops};
-use serde::Serialize;
+use crate::units::{Bytes, FlopRate};
+pub use attention::{Grouped, Scores};
+pub use compressed::CompressedForm;
+pub use latent::LatentForm;
+pub use moe::RoutedExperts;
+pub use recurrent::Recurrence;
+use std::ops::AddAssign;
 
-/// What one forward pass computes: groups of equal sequences, over the whole deployment.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Batch {
-    /// The groups.
-    pub groups: Vec<Sequences>,
-}
-
-/// Sequences alike in this pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sequences {
-    /// How many.
-    pub count: u64,
-    /// Tokens that each computes.
-    pub new: u64,
-    /// Tokens that each has then, the new ones among them.
-    pub context: u64,
-}
-
-impl Sequences {
-    /// Whether they compute prompts, if only of one token.
-    pub fn is_prompt(&self) -> bool {
-        self.new > 1 || self.context <= self.new
-    }
-}
-
-impl Batch {
-    /// `count` sequences that each compute the last of `context` tokens.
-    pub fn decode(count: u64, context: u64) -> Batch {
-        Batch { groups: vec![Sequences { count, new: 1, context: context.max(1) }] }
-    }
-
-    /// `count` prompts of `tokens`.
-    pub fn prefill(count: u64, tokens: u64) -> Batch {
-        Batch { groups: vec![Sequences { count, new: tokens, context: tokens }] }
-    }
-
-    /// The part that the busiest of `ranks` data-parallel ranks gets.
-    pub(crate) fn local(&self, ranks: u64) -> Batch {
-        let share = |s: &Sequences| Sequences { count: s.count.div_ceil(ranks), ..*s };
-        Batch { groups: self.groups.iter().map(share).collect() }
-    }
-
-    /// Tokens computed.
-    pub fn tokens(&self) -> u64 {
-        self.groups.iter().map(|s| s.count.saturating_mul(s.new)).fold(0, u64::saturating_add)
-    }
-
-    /// Sequences, each of which samples once.
-    pub fn sequences(&self) -> u64 {
-        self.groups.iter().map(|s| s.count).fold(0, u64::saturating_add)
-    }
-}
-
-/// A family of kernels; calibrations are per family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Family {
-    /// Matrix products with weights.
-    Gemm,
-    /// Attention over the KV cache, or a recurrent state in its place.
-    Attention,
-    /// An indexer's scores over its own cache.
-    Indexer,
-    /// Routed experts.
-    Moe,
-    /// Table look-ups.
-    Embedding,
-    /// Norms and the like.
-    Elementwise,
-}
-
-/// One operator's work in one layer of one rank.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Work {
-    /// As in `qkv_proj`.
-    pub name: &'static str,
-    /// Its family.
-    pub family: Family,
-    /// Operations.
-    pub flops: Flops,
-    /// Weights read.
-    pub weight_bytes: Bytes,
-    /// KV cache read and written.
-    pub kv_bytes: Bytes,
+/// An operator, over all layers that are alike.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Operator {
+    /// What it is.
+    pub kind: OperatorKind,
+    /// How many layers have it.
+    pub layers: u64,
     /// The dtype that computes.
     pub dtype: Dtype,
-    /// Its peak.
+    /// The peak rate of that dtype.
     pub rate: FlopRate,
-    /// Rows of a product with weights.
-    pub rows: u64,
-    /// Query heads that read the same keys, in attention; 1 elsewhere.
+    /// Its work in one layer.
+    pub form: Form,
+}
+
+/// Work in one layer of one rank, as a function of the step.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Form {
+    /// A matrix of `elements` applied to every row: 2·elements FLOPs a row; the weights cross the bus once.
+    Product {
+        /// Which rows.
+        rows: Rows,
+        /// Matrix elements on this rank.
+        elements: f64,
+        /// Bytes of them, biases included.
+        weight_bytes: f64,
+    },
+    /// A table from which every row reads one entry.
+    Lookup {
+        /// Bytes of an entry on this rank.
+        row_bytes: f64,
+    },
+    /// Routed experts.
+    Experts(RoutedExperts),
+    /// Work that depends on each sequence's context.
+    Context(ContextForm),
+}
+
+impl Form {
+    /// Whether its work depends on nothing but the rows of the rank.
+    pub fn is_of_rows(&self) -> bool {
+        matches!(self, Form::Product { rows: Rows::Computed, .. } | Form::Lookup { .. })
+    }
+}
+
+/// Which rows of a step an operator computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rows {
+    /// All tokens.
+    Computed,
+    /// Those whose logits are sampled.
+    Sampled,
+}
+
+/// FLOPs and bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Demand {
+    /// Operations.
+    pub flops: f64,
+    /// Weights read.
+    pub weight_bytes: f64,
+    /// KV cache or state, read and written.
+    pub kv_bytes: f64,
+}
+
+impl Demand {
+    /// The demand of `times` such operators.
+    pub fn times(self, times: f64) -> Demand {
+        Demand {
+            flops: self.flops * times,
+            weight_bytes: self.weight_bytes * times,
+            kv_bytes: self.kv_bytes * times,
+        }
+    }
+}
+
+impl AddAssign for Demand {
+    fn add_assign(&mut self, other: Demand) {
+        self.flops += other.flops;
+        self.weight_bytes += other.weight_bytes;
+        self.kv_bytes += other.kv_bytes;
+    }
+}
+
+/// Work that depends on each sequence's context. Weight bytes are those of the operator, once a step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ContextForm {
+    /// Of any sequence, exactly.
+    pub sequence: SequenceForm,
+    /// Of a sequence that decodes one token: `fixed + Σ term · min(context, reach)`.
+    pub decode: DecodeForm,
+    /// Query heads that read the same keys.
     pub group: u64,
-    /// Ranks that share the experts, in experts; 1 elsewhere.
-    pub ranks: u64,
-    /// How many times its even share of the bytes the busiest of them reads. Limits take it as 1.
-    pub crowded: f64,
-    /// How many layers do the same.
-    pub layers: u64,
+    /// Weights, read once a step.
+    pub weight_bytes: f64,
 }
 
-impl Work {
-    /// Whether it is a product of rows that the step has, not of cached tokens.
-    pub fn is_product(&self) -> bool {
-        self.family == Family::Gemm && self.name != "kv_b_proj"
-    }
+/// The work of one decoded token, affine in what it sees of the context within each reach.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct DecodeForm {
+    /// Whatever the context.
+    pub fixed: Demand,
+    /// For each token of the context up to a reach; `u64::MAX` is all of it.
+    pub terms: Vec<(u64, Demand)>,
+}
 
-    /// Whether it depends on the context: attention, or what is expanded for it.
-    pub fn attends(&self) -> bool {
-        matches!(self.family, Family::Attention | Family::Indexer) || self.name == "kv_b_proj"
+impl DecodeForm {
+    /// `flops` and `bytes` for each token up to `reach`.
+    fn linear(reach: u64, flops: f64, kv_bytes: f64) -> DecodeForm {
+        let term = Demand { flops, kv_bytes, weight_bytes: 0.0 };
+        DecodeForm { fixed: Demand::default(), terms: vec![(reach, term)] }
     }
 }
 
-/// Every operator of one forward pass through all stages, on the busiest rank of each. `batch` is the whole
-/// deployment's: replicas and data-parallel ranks share it.
-pub fn work(deployment: &Deployment, batch: &Batch) -> Vec<Work> {
-    let p = deployment.parallelism;
-    let replica = batch.local(p.replicas);
-    let rank = replica.local(p.attention_dp);
-    let pass = Pass {
-        deployment,
-        tokens: rank.tokens(),
-        sampled: rank.sequences(),
-        replica_tokens: replica.tokens(),
-        rank: &rank,
+/// The work of one sequence, by the kind of mixer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SequenceForm {
+    /// Softmax attention over keys and values.
+    Grouped(Grouped),
+    /// Softmax attention over latents.
+    Latent(LatentForm),
+    /// Keys and values from latents.
+    Expansion(LatentForm),
+    /// Softmax attention over a window and compressed entries.
+    Compressed(CompressedForm),
+    /// An indexer's scores.
+    Scores(Scores),
+    /// A recurrence over a state.
+    Recurrence(Recurrence),
+}
+
+impl SequenceForm {
+    /// FLOPs and KV bytes of one sequence that computes `new` tokens and has `context` then.
+    pub fn demand(&self, new: u64, context: u64) -> Demand {
+        let [flops, kv_bytes] = match self {
+            SequenceForm::Grouped(form) => form.demand(new, context),
+            SequenceForm::Latent(form) => form.attention(new, context),
+            SequenceForm::Expansion(form) => form.expansion(new, context),
+            SequenceForm::Compressed(form) => form.demand(new, context),
+            SequenceForm::Scores(form) => form.demand(new, context),
+            SequenceForm::Recurrence(form) => form.demand(new, context),
+        };
+        Demand { flops, kv_bytes, weight_bytes: 0.0 }
+    }
+}
+
+impl ContextForm {
+    /// Of `sequences`, exactly.
+    pub fn demand(&self, sequences: &[Sequences]) -> Demand {
+        let mut sum = Demand::default();
+        for s in sequences {
+            sum += self.sequence.demand(s.new, s.context).times(s.count as f64);
+        }
+        sum
+    }
+}
+
+/// Every operator of one forward pass through all stages, on the busiest rank of each, in order of execution.
+pub fn operators(deployment: &Deployment) -> Vec<Operator> {
+    deployment.stages.iter().flat_map(|stage| of_stage(deployment, stage)).collect()
+}
+
+fn of_stage(deployment: &Deployment, stage: &Stage) -> Vec<Operator> {
+    let mut all = Vec::new();
+    if stage.embedding_row > Bytes::ZERO {
+        let row_bytes = stage.embedding_row.as_f64();
+        all.push(operator(deployment, OperatorKind::Embedding, Form::Lookup { row_bytes }));
+    }
+    for (block, layers) in &stage.blocks {
+        all.extend(of_block(deployment, block).into_iter().map(|o| Operator { layers: *layers, ..o }));
+    }
+    all.extend(stage.outer.iter().map(product));
+    all
+}
+
+fn of_block(deployment: &Deployment, block: &Block) -> Vec<Operator> {
+    let by_mixer = |gemm: &&Gemm| {
+        let expanded = matches!(block.mixer, Mixer::Latent(_)) && gemm.operator == OperatorKind::KvBProj;
+        !expanded && gemm.operator != OperatorKind::Attention
     };
-    deployment.stages.iter().flat_map(|stage| pass.stage(stage)).collect()
+    let mut all: Vec<Operator> = block.gemms.iter().filter(by_mixer).map(product).collect();
+    match &block.mixer {
+        Mixer::Attention(a) => all.extend(attention::operators(deployment, a)),
+        Mixer::Latent(l) => all.extend(latent::operators(deployment, l, block)),
+        Mixer::Compressed(c) => all.extend(compressed::operators(deployment, c, block)),
+        Mixer::Both(a, _) => {
+            all.extend(attention::operators(deployment, a));
+            all.push(recurrent::operator(deployment, block));
+        }
+        Mixer::GatedDelta(_)
+        | Mixer::Kda(_)
+        | Mixer::Lightning(_)
+        | Mixer::Mamba(_)
+        | Mixer::Mamba2(_)
+        | Mixer::ShortConv(_) => all.push(recurrent::operator(deployment, block)),
+        Mixer::None => {}
+    }
+    all.extend(block.experts.as_ref().map(|shard| moe::operator(deployment, shard)));
+    all
 }
 
-/// One forward pass on its busiest rank.
-struct Pass<'a> {
-    deployment: &'a Deployment,
-    rank: &'a Batch,
-    /// Tokens of this rank.
-    tokens: u64,
-    /// Rows that reach lm_head.
-    sampled: u64,
-    /// Tokens of the whole replica, which all meet at the experts.
-    replica_tokens: u64,
+/// An operator in the deployment's base dtype, once.
+fn operator(deployment: &Deployment, kind: OperatorKind, form: Form) -> Operator {
+    let dtype = deployment.base;
+    // Resolving the deployment has made sure that the rate is there.
+    let rate = deployment.accelerator.peak_flops.get(&dtype).copied().unwrap_or(FlopRate(f64::MIN_POSITIVE));
+    Operator { kind, layers: 1, dtype, rate, form }
 }
 
-impl Pass<'_> {
-    fn stage(&self, stage: &Stage) -> Vec<Work> {
-        let mut all = Vec::new();
-        if stage.embedding_row > Bytes::ZERO
-            && self.deployment.convention == crate::deployment::Convention::Default
-        {
-            all.push(self.work(
-                "embedding",
-                Family::Embedding,
-                Flops::ZERO,
-                stage.embedding_row * self.tokens,
-            ));
-        }
-        for (block, layers) in &stage.blocks {
-            let from = all.len();
-            self.block(block, &mut all);
-            for work in &mut all[from..] {
-                work.layers = *layers;
-            }
-        }
-        for gemm in &stage.outer {
-            let rows = if gemm.operator == "lm_head" { self.sampled } else { self.tokens };
-            all.push(self.gemm(gemm, rows));
-        }
-        all
-    }
-
-    fn block(&self, block: &Block, all: &mut Vec<Work>) {
-        for gemm in &block.gemms {
-            match (gemm.operator, &block.mixer) {
-                // The attention operator decides how often the latent is expanded.
-                ("kv_b_proj", Mixer::Latent(_)) => {}
-                ("attention", _) => {}
-                _ => all.push(self.gemm(gemm, self.tokens)),
-            }
-        }
-        match &block.mixer {
-            Mixer::Attention(attention) => self.attention(attention, all),
-            Mixer::Latent(latent) => self.latent(latent, block, all),
-            Mixer::Compressed(compressed) => self.compressed(compressed, block, all),
-            Mixer::Both(attention, _) => {
-                self.attention(attention, all);
-                all.push(self.recurrent(block));
-            }
-            Mixer::GatedDelta(_)
-            | Mixer::Kda(_)
-            | Mixer::Lightning(_)
-            | Mixer::Mamba(_)
-            | Mixer::Mamba2(_)
-            | Mixer::ShortConv(_) => all.push(self.recurrent(block)),
-            Mixer::None => {}
-        }
-        if let Some(shard) = &block.experts {
-            all.push(self.experts(shard));
-        }
-    }
-
-    fn work(&self, name: &'static str, family: Family, flops: Flops, weight_bytes: Bytes) -> Work {
-        let dtype = self.deployment.base;
-        let rate = self.base_rate();
-        Work {
-            name,
-            family,
-            flops,
-            weight_bytes,
-            kv_bytes: Bytes::ZERO,
-            dtype,
-            rate,
-            rows: 0,
-            group: 1,
-            ranks: 1,
-            crowded: 1.0,
-            layers: 1,
-        }
-    }
-
-    fn base_rate(&self) -> FlopRate {
-        let peaks = &self.deployment.accelerator.peak_flops;
-        // Resolving the deployment has made sure that the rate is there.
-        peaks.get(&self.deployment.base).copied().unwrap_or(FlopRate(f64::MIN_POSITIVE))
-    }
-
-    /// `rows × elements` multiply-adds; the weights cross the bus once.
-    fn gemm(&self, gemm: &Gemm, rows: u64) -> Work {
-        let flops = Flops(2 * u128::from(rows) * u128::from(gemm.elements));
-        let family = if gemm.operator == "norms" { Family::Elementwise } else { Family::Gemm };
-        Work {
-            dtype: gemm.dtype,
-            rate: gemm.rate,
-            rows,
-            ..self.work(gemm.operator, family, flops, gemm.weight_bytes)
-        }
-    }
+/// `rows × elements` multiply-adds; the weights cross the bus once.
+fn product(gemm: &Gemm) -> Operator {
+    let rows = if gemm.operator == OperatorKind::LmHead { Rows::Sampled } else { Rows::Computed };
+    let form =
+        Form::Product { rows, elements: gemm.elements as f64, weight_bytes: gemm.weight_bytes.as_f64() };
+    Operator { kind: gemm.operator, layers: 1, dtype: gemm.dtype, rate: gemm.rate, form }
 }

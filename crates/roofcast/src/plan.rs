@@ -19,6 +19,7 @@ use crate::catalog::Catalog;
 use crate::cost::Bound;
 use crate::deployment::{Deployment, Options};
 use crate::error::{Error, Result};
+use crate::forecaster::Forecaster;
 use crate::model::Model;
 use crate::parallelism::{Request, indivisible};
 use crate::precision::{KvFormat, WeightFormat};
@@ -255,7 +256,8 @@ impl Search<'_> {
             }
             Err(e) => return Err(e),
         };
-        let replica = Replica::new(&deployment, self.workload, self.spec.engine.cost);
+        let forecaster = Forecaster::embedded(deployment)?;
+        let replica = Replica::new(&forecaster, self.workload, self.spec.engine.cost);
         if replica.max_batch == 0 {
             self.leave(format!("{}: weights or one request do not fit", shape.chip.id), counts);
             return Ok(());
@@ -298,7 +300,7 @@ impl Search<'_> {
     }
 
     fn describe(&self, replica: &Replica, replicas: u64, load: &Load, top: &Load, offered: f64) -> Choice {
-        let d = replica.deployment;
+        let d = &replica.forecaster.deployment;
         let count = d.parallelism.count() * replicas;
         let output = self.workload.output_mean();
         let output_tok_s = offered * output;
@@ -338,7 +340,7 @@ impl Search<'_> {
             cost_per_million_tokens: per_hour.map(|usd| usd / 3600.0 / output_tok_s * 1e6),
             joules_per_token: d.accelerator.power_w.map(|w| w * count as f64 / output_tok_s),
             prefill_per_decode: load.prefill_per_decode,
-            bands: Bands::of(d, self.spec.engine.cost, &means),
+            bands: Bands::of(&replica.forecaster.coefficients, self.spec.engine.cost, &means),
             command: command(d),
         }
     }

@@ -11,14 +11,15 @@ mod multi_user_003;
 mod tpu_004;
 
 use crate::accelerator::Accelerator;
+use crate::batch::Batch;
 use crate::capacity::{self, Capacity, capacity};
 use crate::catalog::Catalog;
 use crate::cost::{Cost, Utilization};
 use crate::deployment::{Convention, Deployment, Options};
 use crate::error::{Error, Result};
+use crate::forecaster::Forecaster;
 use crate::limits;
 use crate::model::{Model, config};
-use crate::operator::Batch;
 use crate::parallelism::Request;
 use crate::spec::PrecisionSpec;
 use serde::Serialize;
@@ -241,19 +242,19 @@ fn held(deployment: &Deployment, context: u64, batch: u64) -> Capacity {
 
 /// One decode step at the limit.
 fn decode(deployment: &Deployment, batch: u64, context: u64) -> Cost {
-    crate::cost::cost(deployment, &Batch::decode(batch, context), Utilization::FULL)
+    crate::cost::limit(deployment, &Batch::decode(batch, context), Utilization::FULL)
 }
 
 /// One prompt, at `mfu` of the peak.
 fn prefill(deployment: &Deployment, tokens: u64, mfu: f64) -> Cost {
     let utilization = Utilization { mfu, ..Utilization::FULL };
-    crate::cost::cost(deployment, &Batch::prefill(1, tokens), utilization)
+    crate::cost::limit(deployment, &Batch::prefill(1, tokens), utilization)
 }
 
 /// All closed forms at one decode point.
 fn closed_forms(deployment: &Deployment, batch: u64, context: u64) -> limits::Limits {
     let question = limits::Question { batch, context, prefill: context, utilization: Utilization::FULL };
-    limits::limits(deployment, &question)
+    limits::limits(&Forecaster::ideal(deployment.clone()), &question)
 }
 
 /// Binary giga.

@@ -7,17 +7,18 @@ mod provision;
 pub mod results;
 
 use crate::bands::{Bands, Means};
-use crate::cost::{Utilization, cost};
+use crate::batch::Batch;
+use crate::cost::{self, Utilization};
 use crate::deployment::Deployment;
 use crate::engine::Replica;
 use crate::engine::clock::Ticks;
 use crate::engine::config::{Config, Prefixes};
-use crate::engine::price::Shares;
 use crate::engine::tally::{Mean, Tally};
 use crate::error::{Error, Result};
 use crate::fleet::{Fleet, Ranking};
-use crate::operator::Batch;
+use crate::forecaster::Forecaster;
 use crate::record::Record;
+use crate::shares::Shares;
 use crate::spec::{CostKind, KvLayout, QueuePolicy, SchedulerKind, Spec};
 use crate::summary::Summary;
 use crate::timeline::Timeline;
@@ -236,14 +237,15 @@ pub struct Load {
 const IDLE_POWER: f64 = 0.2;
 
 /// Runs the workload of `spec` on `deployment`; `place` names the spec in errors.
-pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Options) -> Result<Simulation> {
+pub fn simulate(forecaster: &Forecaster, spec: &Spec, place: &str, options: Options) -> Result<Simulation> {
     let missing =
         || Error::field(place, "workload", "missing", "[workload] with arrivals, input_len and output_len");
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
     let mut traffic = Traffic::new(workload, place)?;
     let context = mean_context(workload);
     let shared = traffic.shares_prompts();
-    let provision = Provision::resolve(deployment, &spec.fleet, place)?;
+    let deployment = &forecaster.deployment;
+    let provision = Provision::resolve(forecaster, &spec.fleet, place)?;
     let mut replicas = provision.replicas(context, shared, workload.seed, options.leap)?;
     let count = replicas.len() as u64;
     replicas.iter_mut().for_each(|replica| *replica.timeline() = timeline(count, options));
@@ -260,7 +262,7 @@ pub fn simulate(deployment: &Deployment, spec: &Spec, place: &str, options: Opti
         fleet = fleet.scaled(scaling);
     }
     fleet.serve(&mut traffic)?;
-    let (config, _) = Config::resolve(&provision.serving, context, shared)?;
+    let (config, _) = Config::resolve(&provision.serving.deployment, context, shared)?;
     let settings = Settings {
         scheduler: engine.scheduler,
         policy: engine.policy,
@@ -306,11 +308,11 @@ fn report(provision: &Provision, config: &Config, settings: Settings, mut fleet:
     let decoding = activity(serving);
     let tokens: u128 = serving.iter().map(|t| t.token_steps).sum();
     let mean_tokens = ratio(tokens as f64, decoding.steps as f64);
-    let limit_tpot_ms = limit_tpot_ms(&provision.serving, &decoding, mean_tokens);
+    let limit_tpot_ms = limit_tpot_ms(&provision.serving.deployment, &decoding, mean_tokens);
     let load = fleet.results.load();
     Simulation {
         bands: bands(&provision.serving, &summary, &load, limit_tpot_ms),
-        cost: provision.serving.options.engine.cost,
+        cost: provision.serving.deployment.options.engine.cost,
         settings,
         requests: fleet.results.taken,
         refused: fleet.results.refused,
@@ -330,7 +332,7 @@ fn report(provision: &Provision, config: &Config, settings: Settings, mut fleet:
 }
 
 /// The bands of a run; where all that came was served, the load set the throughput.
-fn bands(deployment: &Deployment, summary: &Summary, load: &Load, limit_tpot_ms: f64) -> Option<Bands> {
+fn bands(forecaster: &Forecaster, summary: &Summary, load: &Load, limit_tpot_ms: f64) -> Option<Bands> {
     let set = load.offered_per_s.is_some() && !load.overloaded;
     let means = Means {
         ttft_ms: summary.ttft.mean,
@@ -339,15 +341,15 @@ fn bands(deployment: &Deployment, summary: &Summary, load: &Load, limit_tpot_ms:
         e2el_ms: summary.e2el.mean,
         output_tok_s: (!set).then(|| summary.output_throughput()),
     };
-    Bands::of(deployment, deployment.options.engine.cost, &means)
+    Bands::of(&forecaster.coefficients, forecaster.deployment.options.engine.cost, &means)
 }
 
 /// A decode step of the mean batch and context at the limit.
 fn limit_tpot_ms(deployment: &Deployment, activity: &Activity, mean_tokens: f64) -> f64 {
     let context = ratio(mean_tokens, activity.mean_running).round().max(1.0) as u64;
-    let batch = (activity.mean_running.round().max(1.0) as u64).div_ceil(deployment.parallelism.pp);
+    let batch = activity.mean_running.round().max(1.0) as u64;
     let batch = Batch::decode(batch * deployment.parallelism.replicas, context);
-    self::cost(deployment, &batch, Utilization::FULL).limit_with_communication.ms()
+    cost::limit(deployment, &batch, Utilization::FULL).limit_with_communication.ms()
 }
 
 fn activity(tallies: &[&Tally]) -> Activity {
@@ -427,7 +429,7 @@ fn expense(
     times: &[TimeShares],
     scaling: Option<ScalingUse>,
 ) -> Expense {
-    let chip = &provision.serving.accelerator;
+    let chip = &provision.serving.deployment.accelerator;
     let accelerators = |index: usize| provision.accelerators(index) as f64;
     let count: f64 = (0..times.len()).map(accelerators).sum();
     // Those that start and stop cost while they are up.

@@ -9,6 +9,7 @@ use crate::catalog::Catalog;
 use crate::cost::Utilization;
 use crate::deployment::{Deployment, Options};
 use crate::error::Error;
+use crate::forecaster::Forecaster;
 use crate::kernel;
 use crate::limits::{self, limits};
 use crate::measurement;
@@ -31,7 +32,8 @@ pub fn config(text: &str) {
     if let Ok(deployment) = deployment {
         let question =
             limits::Question { batch: 7, context: 1000, prefill: 1000, utilization: Utilization::FULL };
-        drop(limits(&deployment, &question));
+        let forecaster = Forecaster::ideal(deployment.clone());
+        drop(limits(&forecaster, &question));
         let question =
             capacity::Question { context: 1000, batch: 7, oversubscription_percent: 200, users: Some(9) };
         drop(capacity(&deployment, &question));

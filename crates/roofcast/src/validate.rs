@@ -7,11 +7,13 @@ pub mod point;
 pub mod run;
 
 use crate::accelerator::Accelerator;
-use crate::calibration::{Band, Calibration, Known, Place};
+use crate::calibration::{Calibration, Place};
 use crate::catalog::Catalog;
+use crate::coefficients::{Band, Evidence};
 use crate::deployment::Deployment;
 use crate::error::Result;
-use crate::measurement::{Figures, Measurement};
+use crate::forecaster::Forecaster;
+use crate::measurement::{Measurement, Metrics};
 use crate::model::{Model, config};
 use crate::spec::CostKind;
 use crate::summary::Statistics;
@@ -25,11 +27,11 @@ pub struct Point<'a> {
     /// The row.
     pub row: &'a Measurement,
     /// What the limits allow; nothing where the row was left out before.
-    pub limit: Figures,
+    pub limit: Metrics,
     /// The forecast, or why the row was left out.
-    pub forecast: Result<Figures, String>,
+    pub forecast: Result<Metrics, String>,
     /// How much of the deployment has been measured.
-    pub known: Known,
+    pub evidence: Evidence,
     /// The bands of the forecast.
     pub band: Option<Band>,
 }
@@ -144,12 +146,12 @@ fn point<'a>(row: &'a Measurement, resolver: &mut Resolver, calibration: &Calibr
         row,
         limit,
         forecast: Err(reason),
-        known: Known::Nothing,
+        evidence: Evidence::Nothing,
         band: None,
     };
-    let mut deployment = match resolver.deployment(row) {
+    let deployment = match resolver.deployment(row) {
         Ok(deployment) => deployment,
-        Err(error) => return left_out(error.to_string(), Figures::default()),
+        Err(error) => return left_out(error.to_string(), Metrics::default()),
     };
     let limit = point::limits(row, &deployment);
     let faster = [(row.measured.ttft_ms, limit.ttft_ms), (row.measured.tpot_ms, limit.tpot_ms)]
@@ -162,24 +164,12 @@ fn point<'a>(row: &'a Measurement, resolver: &mut Resolver, calibration: &Calibr
     if row.measured.all().iter().all(Option::is_none) {
         return left_out("nothing was measured".into(), limit);
     }
-    let known = calibrate(&mut deployment, calibration);
-    let band = calibration.band(known).copied();
-    match point::forecast(row, &deployment, CostKind::Forecast) {
-        Ok(forecast) => Point { row, limit, forecast: Ok(forecast), known, band },
+    let evidence = calibration.evidence(&Place::of(&deployment));
+    let band = calibration.band(evidence).copied();
+    match point::forecast(row, &Forecaster::new(deployment, calibration), CostKind::Forecast) {
+        Ok(forecast) => Point { row, limit, forecast: Ok(forecast), evidence, band },
         Err(error) => left_out(error.to_string(), limit),
     }
-}
-
-/// Gives the deployment the efficiency that `calibration` has for it; says how much of it has been measured.
-fn calibrate(deployment: &mut Deployment, calibration: &Calibration) -> Known {
-    let place = Place {
-        accelerator: &deployment.accelerator,
-        engine: &deployment.options.engine,
-        weights: &deployment.weights,
-    };
-    let known = calibration.known(&place);
-    deployment.efficiency = Arc::new(calibration.efficiency(&place));
-    known
 }
 
 /// The errors of `points`.
@@ -220,7 +210,7 @@ fn parts<'a, K: Ord>(points: &'a [Point<'a>], key: impl Fn(&Point<'a>) -> K) -> 
 }
 
 fn part<'a>(points: impl Iterator<Item = &'a Point<'a>> + Clone) -> Part {
-    let metrics = Figures::NAMES.into_iter().enumerate().filter_map(|(index, name)| {
+    let metrics = Metrics::NAMES.into_iter().enumerate().filter_map(|(index, name)| {
         let ratios: Vec<(f64, bool)> = points.clone().filter_map(|p| ratio(p, index)).collect();
         Some((name, errors(&ratios)?))
     });

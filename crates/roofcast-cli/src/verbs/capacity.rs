@@ -218,7 +218,7 @@ fn tensors(deployment: &Deployment) -> String {
         let copies = if r.copies > 1 { format!("{} × ", r.copies) } else { String::new() };
         vec![
             r.tensor.to_owned(),
-            r.operator.to_owned(),
+            r.operator.name().to_owned(),
             format!("{} ({:.2} bits)", r.format, r.bits),
             r.layers.to_string(),
             format!("{copies}{outputs} × {inputs}"),

@@ -7,11 +7,11 @@ use crate::args::LimitsArgs;
 use crate::input;
 use crate::show::number::{count, grouped, ms, percent, significant};
 use crate::show::{self, table};
-use roofcast::Deployment;
 use roofcast::cost::{Cost, Operator, Utilization};
 use roofcast::limits::{IntensityPoint, Limits, Question, intensity, limits};
 use roofcast::report::roofline;
 use roofcast::units::Bytes;
+use roofcast::{Deployment, Forecaster};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -38,16 +38,18 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
         utilization: Utilization { mfu: args.mfu, mbu: args.mbu },
     };
     if let Some(sweep) = &args.sweep {
-        return sweep::run(args, &deployment, &question, sweep);
+        return sweep::run(args, &Forecaster::embedded(deployment)?, &question, sweep);
     }
     if let Some(shape) = &args.intensity {
         return curve(args, &deployment, shape);
     }
-    let found = limits(&deployment, &question);
+    let forecaster = Forecaster::embedded(deployment)?;
+    let deployment = &forecaster.deployment;
+    let found = limits(&forecaster, &question);
     if let Some(path) = &args.svg {
-        show::file(path, &roofline::svg(&deployment, &found))?;
+        show::file(path, &roofline::svg(deployment, &found))?;
     }
-    let about = About::of(&deployment);
+    let about = About::of(deployment);
     if args.output.json {
         let answer = Answer {
             about,
@@ -81,7 +83,7 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
             &rows,
         )?;
     } else {
-        show::text(&(about.title() + &people(&deployment, &question, &found)))?;
+        show::text(&(about.title() + &people(deployment, &question, &found)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -89,7 +91,7 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
 fn csv_row(phase: &str, o: &Operator) -> Vec<String> {
     vec![
         phase.to_owned(),
-        o.name.to_owned(),
+        o.name.name().to_owned(),
         o.layers.to_string(),
         o.dtype.to_string(),
         o.flops.0.to_string(),

@@ -15,7 +15,7 @@ use roofcast::plan::{Choice, Plan, plan};
 use roofcast::report::tradeoff;
 use roofcast::spec::{CostKind, Objective};
 use roofcast::workload::{Arrivals, Workload};
-use roofcast::{Catalog, Deployment, Model, Spec};
+use roofcast::{Catalog, Deployment, Forecaster, Model, Spec};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::path::Path;
@@ -230,7 +230,7 @@ fn best_in_detail(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, best: &Cho
         prefill: input.max(1),
         utilization: Utilization::FULL,
     };
-    let limit = limits(&replica, &question);
+    let limit = limits(&Forecaster::embedded(replica)?, &question);
     let step = |c: &roofcast::cost::Cost| {
         format!(
             "{} ms limit ({:?}-bound), {} ms forecast",

@@ -13,7 +13,7 @@ use anyhow::Result;
 use roofcast::report::{chrome, run};
 use roofcast::simulate::{Options, PoolUse, Simulation, simulate};
 use roofcast::spec::CostKind;
-use roofcast::{Deployment, Spec};
+use roofcast::{Deployment, Forecaster, Spec};
 use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
@@ -44,7 +44,9 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
         series: args.series.is_some() || args.svg.is_some(),
         trace: args.trace.as_ref().map(|_| args.trace_limit),
     };
-    let mut simulation = simulate(&deployment, &spec, &place, options)?;
+    let forecaster = Forecaster::embedded(deployment)?;
+    let deployment = &forecaster.deployment;
+    let mut simulation = simulate(&forecaster, &spec, &place, options)?;
     if let Some((path, form)) = args.records.as_deref().zip(form) {
         records::write(path, form, &simulation.records)?;
     }
@@ -52,13 +54,13 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     if args.output.json {
         show::json(
             "roofcast/simulate/1",
-            &Answer { about: about(&deployment, &simulation), simulation: &simulation },
+            &Answer { about: about(deployment, &simulation), simulation: &simulation },
         )?;
     } else if args.output.csv {
         let rows: Vec<_> = latencies(&simulation).into_iter().map(|(name, s)| csv_row(name, s)).collect();
         show::csv(&["metric", "mean_ms", "std_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms"], &rows)?;
     } else {
-        show::text(&people(&deployment, &simulation))?;
+        show::text(&people(deployment, &simulation))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,7 @@ use crate::show::number::significant;
 use crate::show::table::table;
 use crate::{input, show};
 use roofcast::calibration::Calibration;
-use roofcast::measurement::{Figures, Measurement};
+use roofcast::measurement::{Measurement, Metrics};
 use roofcast::report::measured;
 use roofcast::validate::run::{self, Compared, Replay};
 use roofcast::validate::{Part, Point, Report, points, report};
@@ -113,7 +113,7 @@ fn in_parallel<'a>(rows: &'a [Measurement], catalog: &Catalog, calibration: &Cal
 pub(crate) fn per_row(points: &[Point]) -> anyhow::Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let mut header = vec!["id".to_owned(), "group".to_owned(), "kind".to_owned()];
-    for name in Figures::NAMES {
+    for name in Metrics::NAMES {
         header.extend(["measured", "forecast", "limit"].map(|what| format!("{name}_{what}")));
     }
     header.extend(["left_out", "settings"].map(str::to_owned));
@@ -121,7 +121,7 @@ pub(crate) fn per_row(points: &[Point]) -> anyhow::Result<String> {
     for point in points {
         let row = point.row;
         let mut line = vec![row.id.clone(), row.group(), row.kind.name().to_owned()];
-        let none = Figures::default();
+        let none = Metrics::default();
         let forecast = point.forecast.as_ref().unwrap_or(&none).all();
         for (index, measured) in row.measured.all().into_iter().enumerate() {
             let figures = [measured, forecast[index], point.limit.all()[index]];

@@ -322,9 +322,9 @@ fn sweeps_that_cannot_be() {
 #[test]
 fn forecasts_have_the_calibrations_bands_and_limits_have_none() {
     let calibration = roofcast::calibration::Calibration::embedded().unwrap();
-    let band = calibration.band(roofcast::calibration::Known::Engine).unwrap();
+    let band = calibration.band(roofcast::coefficients::Evidence::Engine).unwrap();
     let (answer, _) = json("simulate --requests 50 --cost forecast");
-    assert_eq!(answer["bands"]["known"], "engine");
+    assert_eq!(answer["bands"]["evidence"], "engine");
     for (key, mean, factors) in [
         ("ttft_ms", "mean_ttft_ms", band.ttft),
         ("tpot_ms", "mean_tpot_ms", band.tpot),
@@ -347,7 +347,7 @@ fn forecasts_have_the_calibrations_bands_and_limits_have_none() {
     let (best, factor) = (&plan["best"], band.ttft[1]);
     let expected =
         best["ttft_ms"].as_f64().unwrap() * best["bands"]["ttft_ms"]["factors"][1].as_f64().unwrap();
-    assert!(best["bands"]["known"] != "engine" || best["bands"]["ttft_ms"]["factors"][1] == factor);
+    assert!(best["bands"]["evidence"] != "engine" || best["bands"]["ttft_ms"]["factors"][1] == factor);
     assert!((best["bands"]["ttft_ms"]["range"][1].as_f64().unwrap() / expected - 1.0).abs() < 1e-9);
     assert!(json("plan --cost limit").0["best"]["bands"].is_null());
 }

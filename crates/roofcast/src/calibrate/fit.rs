@@ -1,12 +1,12 @@
 //! Robust ridge least squares on log errors: Gauss–Newton outside, reweighted conjugate gradients inside.
 //!
-//! Knows: residuals with their derivatives by figure, and which levels each residual's figures are a product of. A
-//! parameter is the logarithm of one level's factor; its prior is 1. Knows nothing about what the figures mean.
+//! Knows: residuals with their derivatives by coefficient, and which levels each residual's coefficients are a product of. A
+//! parameter is the logarithm of one level's factor; its prior is 1. Knows nothing about what the coefficients mean.
 
-/// Figures of a level.
-pub const FIGURES: usize = crate::efficiency::Figure::ALL.len();
-/// Figures a residual depends on: those of what is quantized, then those of what is not.
-pub const BOTH: usize = 2 * FIGURES;
+/// Metrics of a level.
+pub const COEFFICIENTS: usize = crate::coefficients::Coefficient::ALL.len();
+/// Metrics a residual depends on: those of what is quantized, then those of what is not.
+pub const BOTH: usize = 2 * COEFFICIENTS;
 
 /// One log error of a row's forecast.
 #[derive(Debug, Clone)]
@@ -17,7 +17,7 @@ pub struct Residual {
     pub set: usize,
     /// ln(forecast/measured).
     pub value: f64,
-    /// Its derivative by the logarithm of each figure.
+    /// Its derivative by the logarithm of each coefficient.
     pub slope: [f64; BOTH],
     /// What it is worth: 1/sigma² of its noise, times its row's weight.
     pub weight: f64,
@@ -30,10 +30,10 @@ pub struct Residual {
 pub struct Problem<'a> {
     /// The residuals at the point.
     pub residuals: &'a [Residual],
-    /// Sets of levels; the figures of a residual are a product of those of its set.
+    /// Sets of levels; the coefficients of a residual are a product of those of its set.
     pub sets: &'a [Vec<usize>],
     /// Which levels hold for what is not quantized, too.
-    pub plain: &'a [bool],
+    pub unquantized: &'a [bool],
     /// What each parameter's square costs.
     pub ridge: &'a [f64],
     /// The point.
@@ -52,15 +52,15 @@ impl Problem<'_> {
         self.without != Some(residual.group)
     }
 
-    /// What a direction changes of each set's figures.
+    /// What a direction changes of each set's coefficients.
     fn gather(&self, direction: &[f64]) -> Vec<[f64; BOTH]> {
         let sum = |set: &Vec<usize>| {
             let mut sum = [0.0; BOTH];
             for level in set {
-                let moved = &direction[level * FIGURES..][..FIGURES];
-                sum[..FIGURES].iter_mut().zip(moved).for_each(|(s, d)| *s += d);
-                if self.plain[*level] {
-                    sum[FIGURES..].iter_mut().zip(moved).for_each(|(s, d)| *s += d);
+                let moved = &direction[level * COEFFICIENTS..][..COEFFICIENTS];
+                sum[..COEFFICIENTS].iter_mut().zip(moved).for_each(|(s, d)| *s += d);
+                if self.unquantized[*level] {
+                    sum[COEFFICIENTS..].iter_mut().zip(moved).for_each(|(s, d)| *s += d);
                 }
             }
             sum
@@ -72,10 +72,10 @@ impl Problem<'_> {
     fn scatter(&self, sums: &[[f64; BOTH]], into: &mut [f64]) {
         for (set, sum) in self.sets.iter().zip(sums) {
             for level in set {
-                let into = &mut into[level * FIGURES..][..FIGURES];
-                into.iter_mut().zip(&sum[..FIGURES]).for_each(|(i, s)| *i += s);
-                if self.plain[*level] {
-                    into.iter_mut().zip(&sum[FIGURES..]).for_each(|(i, s)| *i += s);
+                let into = &mut into[level * COEFFICIENTS..][..COEFFICIENTS];
+                into.iter_mut().zip(&sum[..COEFFICIENTS]).for_each(|(i, s)| *i += s);
+                if self.unquantized[*level] {
+                    into.iter_mut().zip(&sum[COEFFICIENTS..]).for_each(|(i, s)| *i += s);
                 }
             }
         }
@@ -111,9 +111,9 @@ impl Problem<'_> {
         let mut slopes = vec![[0.0; BOTH]; self.sets.len()];
         let mut squares = slopes.clone();
         for ((r, w), value) in self.residuals.iter().zip(weights).zip(self.values(x)) {
-            for (figure, slope) in r.slope.iter().enumerate() {
-                slopes[r.set][figure] -= w * value * slope;
-                squares[r.set][figure] += w * slope * slope;
+            for (coefficient, slope) in r.slope.iter().enumerate() {
+                slopes[r.set][coefficient] -= w * value * slope;
+                squares[r.set][coefficient] += w * slope * slope;
             }
         }
         let mut gradient: Vec<f64> = self.ridge.iter().zip(x.iter()).map(|(r, x)| -r * x).collect();
@@ -219,9 +219,9 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    fn residual(group: usize, value: f64, figure: usize) -> Residual {
+    fn residual(group: usize, value: f64, coefficient: usize) -> Residual {
         let mut slope = [0.0; BOTH];
-        slope[figure] = 1.0;
+        slope[coefficient] = 1.0;
         Residual { group, set: 0, value, slope, weight: 1.0, sigma: 1e6 }
     }
 
@@ -230,9 +230,10 @@ mod tests {
     fn a_ridge_shrinks_by_hand() {
         let residuals = [residual(0, 3.0, 0)];
         let sets = [vec![0]];
-        let (ridge, at) = ([2.0; FIGURES], [0.0; FIGURES]);
+        let (ridge, at) = ([2.0; COEFFICIENTS], [0.0; COEFFICIENTS]);
         let (residuals, sets) = (&residuals, &sets);
-        let problem = Problem { residuals, sets, plain: &[true], ridge: &ridge, at: &at, without: None };
+        let problem =
+            Problem { residuals, sets, unquantized: &[true], ridge: &ridge, at: &at, without: None };
         let x = problem.solve(&at);
         assert!((x[0] + 1.0).abs() < 1e-6 && x[1].abs() < 1e-12, "{x:?}");
         // Prior variance 1/2, with the data 1/(2 + 1): two thirds of it are left; of the others all.
@@ -247,24 +248,25 @@ mod tests {
         residuals[9].value = 100.0;
         residuals.iter_mut().for_each(|r| r.sigma = 0.1);
         let sets = [vec![0]];
-        let (ridge, at) = ([1e-6; FIGURES], [0.0; FIGURES]);
+        let (ridge, at) = ([1e-6; COEFFICIENTS], [0.0; COEFFICIENTS]);
         let (residuals, sets) = (&residuals, &sets);
-        let problem = Problem { residuals, sets, plain: &[true], ridge: &ridge, at: &at, without: None };
+        let problem =
+            Problem { residuals, sets, unquantized: &[true], ridge: &ridge, at: &at, without: None };
         assert!(problem.solve(&at)[0].abs() < 0.1);
         assert!(Problem { without: Some(9), ..problem }.solve(&at)[0].abs() < 1e-6);
     }
 
     /// What only plain operators say moves the levels that hold for them, and no other: a level of a weight format stays.
     #[test]
-    fn plain_operators_say_nothing_of_a_format() {
-        let residuals = [residual(0, 3.0, FIGURES)];
+    fn unquantized_operators_say_nothing_of_a_format() {
+        let residuals = [residual(0, 3.0, COEFFICIENTS)];
         let sets = [vec![0, 1]];
         let (ridge, at) = ([2.0; BOTH], [0.0; BOTH]);
         let (residuals, sets) = (&residuals, &sets);
         let problem =
-            Problem { residuals, sets, plain: &[true, false], ridge: &ridge, at: &at, without: None };
+            Problem { residuals, sets, unquantized: &[true, false], ridge: &ridge, at: &at, without: None };
         let x = problem.solve(&at);
-        assert!((x[0] + 1.0).abs() < 1e-6 && x[FIGURES] == 0.0, "{} {}", x[0], x[FIGURES]);
+        assert!((x[0] + 1.0).abs() < 1e-6 && x[COEFFICIENTS] == 0.0, "{} {}", x[0], x[COEFFICIENTS]);
     }
 
     /// A share at its most has no slope: alone it falls back to the prior, and what holds it keeps it, but for the group
@@ -273,11 +275,12 @@ mod tests {
     fn a_full_share_is_held_by_other_groups() {
         let full = Residual { slope: [0.0; BOTH], ..residual(0, 0.1, 0) };
         let hold = Residual { weight: 1e6, ..residual(1, 0.0, 0) };
-        let (sets, ridge) = ([vec![0]], [2.0; FIGURES]);
-        let mut at = [0.0; FIGURES];
+        let (sets, ridge) = ([vec![0]], [2.0; COEFFICIENTS]);
+        let mut at = [0.0; COEFFICIENTS];
         at[0] = 0.5;
         let solved = |residuals: &[Residual], without| {
-            let problem = Problem { residuals, sets: &sets, plain: &[true], ridge: &ridge, at: &at, without };
+            let problem =
+                Problem { residuals, sets: &sets, unquantized: &[true], ridge: &ridge, at: &at, without };
             problem.solve(&at)[0]
         };
         assert!(solved(std::slice::from_ref(&full), None).abs() < 1e-6);

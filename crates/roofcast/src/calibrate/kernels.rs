@@ -7,7 +7,7 @@
 
 use crate::accelerator::Topology;
 use crate::calibration::{Level, Selector};
-use crate::efficiency::{Figure, LATENCY};
+use crate::coefficients::{Coefficient, LATENCY};
 use crate::kernel::{Kernel, Part};
 use crate::summary::Statistics;
 use serde::Serialize;
@@ -210,34 +210,36 @@ pub fn levels(fits: &[Fitted], source: &str) -> Vec<Level> {
         rows: fits.iter().map(|f| f.rows as u64).sum(),
         median_error: super::rounded(mean(fits.iter().map(|f| f.median_error))),
         p90_error: super::rounded(mean(fits.iter().map(|f| f.p90_error))),
-        figures: figures(&fits),
+        coefficients: coefficients(&fits),
     };
-    levels.into_iter().map(level).filter(|l| !l.figures.is_empty()).collect()
+    levels.into_iter().map(level).filter(|l| !l.coefficients.is_empty()).collect()
 }
 
-/// Each figure's geometric mean over the fits that tell it.
-fn figures(fits: &[&Fitted]) -> BTreeMap<Figure, f64> {
-    let mut told: BTreeMap<Figure, Vec<f64>> = BTreeMap::new();
+/// Each coefficient's geometric mean over the fits that tell it.
+fn coefficients(fits: &[&Fitted]) -> BTreeMap<Coefficient, f64> {
+    let mut told: BTreeMap<Coefficient, Vec<f64>> = BTreeMap::new();
     for fit in fits {
-        for (figure, value) in
-            fit.part.figures().into_iter().zip([fit.compute, fit.memory, fit.exposed.or(fit.group)])
+        for (coefficient, value) in
+            fit.part.coefficients().into_iter().zip([fit.compute, fit.memory, fit.exposed.or(fit.group)])
         {
-            if let (Some(figure), Some(value)) = (figure, value) {
-                told.entry(figure).or_default().push(value.ln());
+            if let (Some(coefficient), Some(value)) = (coefficient, value) {
+                told.entry(coefficient).or_default().push(value.ln());
             }
         }
         if let Some(crossings) = fit.crossings {
-            told.entry(Figure::ExpertActivation).or_default().push(crossings.ln());
+            told.entry(Coefficient::ExpertActivation).or_default().push(crossings.ln());
         }
         if let Some(rows) = fit.mixed_rows {
-            told.entry(Figure::MixedRows).or_default().push(rows.ln());
+            told.entry(Coefficient::MixedRows).or_default().push(rows.ln());
         }
         if fit.part == Part::AllReduce && fit.at.latency > 0.0 {
             let launch = fit.launch_us * 1e-6 * LATENCY / fit.at.latency;
-            told.entry(Figure::AllReduce).or_default().push(launch.ln());
+            told.entry(Coefficient::AllReduce).or_default().push(launch.ln());
         }
     }
-    told.into_iter().map(|(figure, logs)| (figure, super::rounded(mean(logs.into_iter()).exp()))).collect()
+    told.into_iter()
+        .map(|(coefficient, logs)| (coefficient, super::rounded(mean(logs.into_iter()).exp())))
+        .collect()
 }
 
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
@@ -280,7 +282,9 @@ mod tests {
         assert!((one.launch_us - 4.0).abs() < 0.05 && one.median_error < 0.01, "{one:?}");
         let levels = levels(&fits, "made");
         // The chip's own, and what its generation borrows: with one chip the same.
-        let of = |at: Selector| levels.iter().find(|l| l.at == at).map(|l| l.figures[&Figure::GemmCompute]);
+        let of = |at: Selector| {
+            levels.iter().find(|l| l.at == at).map(|l| l.coefficients[&Coefficient::GemmCompute])
+        };
         let weights = Some("bf16".to_owned());
         let own = Selector {
             accelerator: Some("h100-sxm".into()),
@@ -314,7 +318,7 @@ mod tests {
         let mixed = of(Part::Mixed, 64.0, &|prompt, decode, _| (0.0, (prompt + 64.0 * decode) / 0.8 + 4e-6));
         let levels = levels(&fit(&mixed), "made");
         let own = levels.iter().find(|l| l.at.accelerator.is_some()).unwrap();
-        assert!((own.figures[&Figure::MixedRows] - 64.0).abs() < 1.0, "{own:?}");
+        assert!((own.coefficients[&Coefficient::MixedRows] - 64.0).abs() < 1.0, "{own:?}");
         // Another engine has another kernel.
         assert!(levels.iter().all(|l| l.at.engine.as_deref() == Some("vllm")) && levels.len() == 2);
     }

@@ -5,10 +5,11 @@
 
 use crate::accelerator::Accelerator;
 use crate::calibration::Selector;
+use crate::coefficients::Coefficient;
 use crate::deployment::Deployment;
-use crate::efficiency::{Figure, Mixers};
 use crate::measurement::{Kind, Measurement};
 use crate::spec::EngineSpec;
+use crate::step::Mixers;
 
 /// Standard deviation of the widest factors, in logarithms.
 const FIRST_SCALE: f64 = 1.0;
@@ -22,17 +23,17 @@ pub(super) fn is_widest(at: &Selector) -> bool {
 /// and between versions of one engine more than between engines.
 /// A level that names chip, engine and format stands for what has been measured itself and may move further than those
 /// that must hold for others, too.
-pub(super) fn scale(at: &Selector, figure: Figure) -> f64 {
+pub(super) fn scale(at: &Selector, figure: Coefficient) -> f64 {
     let own = at.accelerator.is_some() && at.weights.is_some();
     if is_widest(at) {
         return FIRST_SCALE;
     }
     match figure {
-        Figure::Request | Figure::RequestSteps if at.version.is_some() => 1.6,
-        Figure::Request | Figure::RequestSteps => 0.8,
-        Figure::FewRows | Figure::SmallRows | Figure::Group => 0.7,
-        Figure::PrefillLatent | Figure::PrefillLinear | Figure::EagerLayer => 0.5,
-        Figure::GemmExposed | Figure::ExpertExposed | Figure::AttentionExposed => 0.5,
+        Coefficient::Request | Coefficient::RequestSteps if at.version.is_some() => 1.6,
+        Coefficient::Request | Coefficient::RequestSteps => 0.8,
+        Coefficient::SmallMRow | Coefficient::SmallMMost | Coefficient::Group => 0.7,
+        Coefficient::PrefillLatent | Coefficient::PrefillLinear | Coefficient::EagerLayer => 0.5,
+        Coefficient::GemmExposed | Coefficient::ExpertExposed | Coefficient::AttentionExposed => 0.5,
         _ if own => 1.4,
         _ if figure.is_share() => 0.15,
         _ => 0.2,
@@ -40,21 +41,21 @@ pub(super) fn scale(at: &Selector, figure: Figure) -> f64 {
 }
 
 /// Whether the row's forecast can depend on the figure.
-pub(super) fn matters(deployment: &Deployment, row: &Measurement, figure: Figure) -> bool {
+pub(super) fn matters(deployment: &Deployment, row: &Measurement, figure: Coefficient) -> bool {
     let p = deployment.parallelism;
     match figure {
-        Figure::ExpertMemory
-        | Figure::ExpertCompute
-        | Figure::ExpertExposed
-        | Figure::ExpertActivation
-        | Figure::ExpertLayer => deployment.model.is_moe(),
-        Figure::PrefillLatent => Mixers::of(&deployment.model).latent > 0,
-        Figure::PrefillLinear => Mixers::of(&deployment.model).linear > 0,
-        Figure::AllReduce => p.tp > 1,
-        Figure::Link => p.count() > 1,
-        Figure::Request | Figure::RequestSteps => row.kind.served(),
-        Figure::MixedRows => false,
-        Figure::EagerLayer => deployment.options.engine.enforce_eager == Some(true),
+        Coefficient::ExpertMemory
+        | Coefficient::ExpertCompute
+        | Coefficient::ExpertExposed
+        | Coefficient::ExpertActivation
+        | Coefficient::ExpertLayer => deployment.model.is_moe(),
+        Coefficient::PrefillLatent => Mixers::of(&deployment.model).latent > 0,
+        Coefficient::PrefillLinear => Mixers::of(&deployment.model).linear > 0,
+        Coefficient::AllReduce => p.tp > 1,
+        Coefficient::Link => p.count() > 1,
+        Coefficient::Request | Coefficient::RequestSteps => row.kind.served(),
+        Coefficient::MixedRows => false,
+        Coefficient::EagerLayer => deployment.options.engine.enforce_eager == Some(true),
         _ => true,
     }
 }

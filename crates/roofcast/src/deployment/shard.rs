@@ -3,7 +3,7 @@
 use super::formats::Formats;
 use super::{Block, Convention, Deployment, ExpertShard, Gemm, Held, Stage};
 use crate::error::Result;
-use crate::model::{Ffn, Layer, Mixer, Role, Split, Tensor};
+use crate::model::{Ffn, Layer, Mixer, OperatorKind, Role, Split, Tensor};
 use crate::precision::{Dtype, Format};
 use crate::units::Bytes;
 
@@ -110,7 +110,7 @@ impl Share<'_> {
         for tensor in &model.outer {
             let here = match tensor.role {
                 Role::Embedding => first,
-                _ if tensor.operator == "embedding" || tensor.name == "project_in" => first,
+                _ if tensor.operator == OperatorKind::Embedding || tensor.name == "project_in" => first,
                 _ => last,
             };
             if !here {
@@ -131,7 +131,7 @@ impl Share<'_> {
             if tensor.role == Role::Embedding {
                 row +=
                     format.width.bytes(u128::from(tensor.columns.div_ceil(self.deployment.parallelism.tp)));
-            } else if tensor.operator != "embedding" {
+            } else if tensor.operator != OperatorKind::Embedding {
                 self.add(&mut gemms, tensor, format)?;
             }
         }
@@ -153,7 +153,7 @@ impl Share<'_> {
     fn hold(&mut self, tensor: &Tensor, layer: Option<usize>) -> Option<Format> {
         let d = self.deployment;
         if d.convention == Convention::Seed003
-            && (tensor.operator == "norms" || tensor.role == Role::Embedding)
+            && (tensor.operator == OperatorKind::Norms || tensor.role == Role::Embedding)
         {
             return None;
         }

@@ -5,13 +5,15 @@
 //! step; where nothing but counts matters, [`super::Engine`] comes to the same decisions faster.
 
 use super::clock::Ticks;
-use super::price::{Chunk, Price, Shares};
+use super::price::Price;
 use super::speculation::Speculation;
 use super::state::Arrival;
 use super::tally::Tally;
 use super::{Departure, Replica};
+use crate::batch::Sequences;
 use crate::kv_cache::prefix::Outputs;
 use crate::scheduler::vllm::{self, Id, Scheduler, Step};
+use crate::shares::Shares;
 use crate::timeline::{Mark, Segment, Timeline};
 use crate::workload::Prompt;
 use std::collections::VecDeque;
@@ -84,9 +86,11 @@ impl Blocks {
                 decodes += 1;
                 seen.iter_mut().zip(&reaches).for_each(|(seen, reach)| *seen += work.context.min(*reach));
             } else {
-                let (new, context) = (work.new as u32, work.context as u32);
-                let sampled = if work.drafts > 0 { new } else { u32::from(work.samples) };
-                chunks.push(Chunk { new, context, sampled });
+                chunks.push(if work.drafts > 0 {
+                    Sequences::verify(work.new, work.context)
+                } else {
+                    Sequences::prompt(work.new, work.context, work.samples)
+                });
             }
         }
         let held: u64 = step.work.iter().map(|w| w.context - w.new).sum();
@@ -226,11 +230,7 @@ fn drafting(speculation: &mut Speculation, step: &Step, shares: Shares<u64>) -> 
     let sampling = step.work.iter().filter(|w| w.samples);
     let sampling: Vec<u64> = sampling.map(|w| w.context + 1 - (w.drafts - w.accepted)).collect();
     let prompts = step.work.iter().filter(|w| !decodes_one(w));
-    let chunk = |w: &vllm::Work| Chunk {
-        new: w.new as u32,
-        context: w.context as u32,
-        sampled: u32::from(w.samples),
-    };
+    let chunk = |w: &vllm::Work| Sequences::prompt(w.new, w.context, w.samples);
     speculation.drafting(&sampling, &prompts.map(chunk).collect::<Vec<_>>(), shares)
 }
 

@@ -4,9 +4,11 @@
 //! first that is not are rejected. Whether it is depends on the request and on the place in its output alone, not on who
 //! serves it when. Knows what drafting takes. Knows nothing about how tokens are scheduled.
 
-use super::price::{Chunk, Price, Shares};
-use crate::deployment::Deployment;
+use super::price::Price;
+use crate::batch::Sequences;
 use crate::error::{Error, Result};
+use crate::forecaster::Forecaster;
+use crate::shares::Shares;
 use crate::workload::random::{Purpose, Stream};
 
 /// Drafts and their fate.
@@ -32,12 +34,13 @@ const PLACES: u128 = 1 << 32;
 
 impl Speculation {
     /// That of a deployment; none where it drafts nothing. `seed` of the draws.
-    pub fn resolve(deployment: &Deployment, seed: u64) -> Result<Option<Speculation>> {
+    pub fn resolve(forecaster: &Forecaster, seed: u64) -> Result<Option<Speculation>> {
+        let deployment = &forecaster.deployment;
         let Some(spec) = deployment.options.engine.speculative()? else { return Ok(None) };
-        let drafter = match (spec.draft_cost, &deployment.draft) {
+        let drafter = match (spec.draft_cost, &forecaster.draft) {
             (Some(share), _) => Drafter::Share(share),
             (None, Some(draft)) => {
-                Drafter::Model(Box::new(Price::new(draft, deployment.options.engine.cost)))
+                Drafter::Model(Box::new(Price::new(draft.timing(deployment.options.engine.cost))))
             }
             (None, None) => {
                 let found = spec.draft_model.as_deref().unwrap_or_default();
@@ -63,7 +66,7 @@ impl Speculation {
     /// What it takes to draft for `sampling`, the contexts of the sequences that have sampled in a step that took `step`
     /// and computed `prompts` besides. A model drafts one token of every sequence in a pass, and computes prompts in the
     /// first.
-    pub fn drafting(&mut self, sampling: &[u64], prompts: &[Chunk], step: Shares<u64>) -> Shares<u64> {
+    pub fn drafting(&mut self, sampling: &[u64], prompts: &[Sequences], step: Shares<u64>) -> Shares<u64> {
         let price = match &mut self.drafter {
             Drafter::Share(share) => {
                 let passes = if sampling.is_empty() { 0.0 } else { self.count as f64 };

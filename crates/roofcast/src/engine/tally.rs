@@ -4,7 +4,8 @@
 
 use super::clock::Ticks;
 use super::distribution::Distribution;
-use super::price::{Decode, Price, Shares};
+use super::price::{Decode, Price};
+use crate::shares::Shares;
 
 /// The mean of shares.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

@@ -3,7 +3,7 @@
 //! Knows: which keys say what was sent and what came back. Such runs do not say what they ran on: that is handed in.
 //! Source of the keys: `vllm/benchmarks/serve.py`, what `vllm bench serve --save-result` writes.
 
-use super::{Figures, Kind, Lengths, Measurement};
+use super::{Kind, Lengths, Measurement, Metrics};
 use crate::error::{Error, Result};
 use crate::parallelism::Request;
 use crate::record::{Format, Outcome, Record, Records};
@@ -65,11 +65,11 @@ pub fn of_result(place: &str, text: &str, subject: &Subject) -> Result<Measureme
     let lengths = |total: &str, list: &str| -> Result<Lengths> {
         Ok(around(document.needed(total)? / completed, &document.list(list)?))
     };
-    let measured = Figures {
+    let measured = Metrics {
         ttft_ms: document.number("mean_ttft_ms")?,
         tpot_ms: document.number("mean_tpot_ms")?,
         e2e_ms: document.number("mean_e2el_ms")?,
-        ..Figures::default()
+        ..Metrics::default()
     };
     let input = lengths("total_input_tokens", "input_lens")?;
     let output = lengths("total_output_tokens", "output_lens")?;
@@ -89,11 +89,11 @@ pub fn of_records(place: &str, text: &str, subject: &Subject, load: Load) -> Res
         around(summary.total_input_tokens as f64 / completed, &input),
         around(summary.total_output_tokens as f64 / completed, &output),
     ];
-    let measured = Figures {
+    let measured = Metrics {
         ttft_ms: Some(summary.ttft.mean),
         tpot_ms: Some(summary.tpot.mean),
         e2e_ms: Some(summary.e2el.mean),
-        ..Figures::default()
+        ..Metrics::default()
     };
     point(place, subject, load, lengths, measured)
 }
@@ -125,7 +125,7 @@ fn point(
     subject: &Subject,
     load: Load,
     [input, output]: [Lengths; 2],
-    measured: Figures,
+    measured: Metrics,
 ) -> Result<Measurement> {
     let (kind, concurrency, request_rate) = match load {
         Load::Users(n) => (Kind::ClosedLoop, Some(n), None),
@@ -140,13 +140,13 @@ fn point(
     }
     // Without a stream there is no first token, and with one token none after it.
     let known = |ms: Option<f64>| ms.filter(|ms| *ms > 0.0);
-    let measured = Figures {
+    let measured = Metrics {
         ttft_ms: known(measured.ttft_ms),
         tpot_ms: known(measured.tpot_ms),
         e2e_ms: known(measured.e2e_ms),
         ..measured
     };
-    if measured == Figures::default() {
+    if measured == Metrics::default() {
         let accepted = "a time above 0, or mean_tpot_ms or mean_e2el_ms";
         return Err(Error::field(place, "mean_ttft_ms", "missing", accepted));
     }

@@ -1,6 +1,6 @@
 //! What works on each token alone: a dense MLP, or experts of which each token chooses some.
 
-use super::tensor::{Role, Split, Tensor};
+use super::tensor::{OperatorKind, Role, Split, Tensor};
 
 /// A layer's feed-forward part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -65,8 +65,8 @@ struct Names {
     down: &'static str,
     up_bias: &'static str,
     down_bias: &'static str,
-    up_operator: &'static str,
-    down_operator: &'static str,
+    up_operator: OperatorKind,
+    down_operator: OperatorKind,
 }
 
 const DENSE: Names = Names {
@@ -75,8 +75,8 @@ const DENSE: Names = Names {
     down: "mlp.down_proj",
     up_bias: "mlp.up_proj.bias",
     down_bias: "mlp.down_proj.bias",
-    up_operator: "gate_up_proj",
-    down_operator: "down_proj",
+    up_operator: OperatorKind::GateUpProj,
+    down_operator: OperatorKind::DownProj,
 };
 const SHARED: Names = Names {
     gate: "mlp.shared_experts.gate_proj",
@@ -84,8 +84,8 @@ const SHARED: Names = Names {
     down: "mlp.shared_experts.down_proj",
     up_bias: "mlp.shared_experts.up_proj.bias",
     down_bias: "mlp.shared_experts.down_proj.bias",
-    up_operator: "shared_experts",
-    down_operator: "shared_experts",
+    up_operator: OperatorKind::SharedExperts,
+    down_operator: OperatorKind::SharedExperts,
 };
 /// Gemma 4's experts, which stand beside the dense MLP.
 const BESIDE: Names = Names {
@@ -94,8 +94,8 @@ const BESIDE: Names = Names {
     down: "experts.0.down_proj",
     up_bias: "experts.0.up_proj.bias",
     down_bias: "experts.0.down_proj.bias",
-    up_operator: "experts",
-    down_operator: "experts",
+    up_operator: OperatorKind::Experts,
+    down_operator: OperatorKind::Experts,
 };
 const ROUTED: Names = Names {
     gate: "mlp.experts.0.gate_proj",
@@ -103,8 +103,8 @@ const ROUTED: Names = Names {
     down: "mlp.experts.0.down_proj",
     up_bias: "mlp.experts.0.up_proj.bias",
     down_bias: "mlp.experts.0.down_proj.bias",
-    up_operator: "experts",
-    down_operator: "experts",
+    up_operator: OperatorKind::Experts,
+    down_operator: OperatorKind::Experts,
 };
 
 impl Dense {
@@ -153,16 +153,16 @@ impl Experts {
     }
 
     /// How many times its even share of the distinct experts that `tokens` tokens touch the busiest of `ranks` holds.
-    pub fn crowded(&self, tokens: u64, ranks: u64) -> f64 {
-        crowded(self.count as f64, self.distinct(tokens), ranks)
+    pub fn imbalance(&self, tokens: u64, ranks: u64) -> f64 {
+        imbalance(self.count as f64, self.distinct(tokens), ranks)
     }
 
     fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let whole = Split::Replicated;
-        let router = Tensor::linear("mlp.gate", "router", self.count, hidden, whole);
+        let router = Tensor::linear("mlp.gate", OperatorKind::Router, self.count, hidden, whole);
         let mut tensors = vec![router.with_role(Role::Router)];
         if self.router_bias > 0 {
-            tensors.push(Tensor::vector("mlp.gate.bias", "router", self.router_bias, whole));
+            tensors.push(Tensor::vector("mlp.gate.bias", OperatorKind::Router, self.router_bias, whole));
         }
         let (width, names) = (self.width(hidden), if self.beside.is_some() { &BESIDE } else { &ROUTED });
         tensors.extend(self.expert.tensors(width, names).into_iter().map(|t| {
@@ -170,17 +170,34 @@ impl Experts {
             Tensor { role, split: Split::Experts, ..t.times(self.count) }
         }));
         if let Some(latent) = self.latent {
-            tensors.push(Tensor::linear("mlp.fc1_latent_proj", "latent_proj", latent, hidden, whole));
-            tensors.push(Tensor::linear("mlp.fc2_latent_proj", "latent_proj", hidden, latent, whole));
+            tensors.push(Tensor::linear(
+                "mlp.fc1_latent_proj",
+                OperatorKind::LatentProj,
+                latent,
+                hidden,
+                whole,
+            ));
+            tensors.push(Tensor::linear(
+                "mlp.fc2_latent_proj",
+                OperatorKind::LatentProj,
+                hidden,
+                latent,
+                whole,
+            ));
             if self.latent_norm {
-                tensors.push(Tensor::vector("mlp.latent_norm", "norms", latent, whole));
+                tensors.push(Tensor::vector("mlp.latent_norm", OperatorKind::Norms, latent, whole));
             }
         }
         if let Some(shared) = &self.shared {
             tensors.extend(shared.tensors(hidden, &SHARED));
         }
         if self.shared_gate {
-            tensors.push(Tensor::vector("mlp.shared_expert_gate", "shared_experts", hidden, whole));
+            tensors.push(Tensor::vector(
+                "mlp.shared_expert_gate",
+                OperatorKind::SharedExperts,
+                hidden,
+                whole,
+            ));
         }
         if let Some(dense) = &self.beside {
             tensors.extend(dense.tensors(hidden, &DENSE));
@@ -191,7 +208,7 @@ impl Experts {
 
 /// How many times its even share of the experts touched, `touched` of `count`, the busiest of `ranks` holds in the mean. A
 /// rank's number is hypergeometric; the largest of n normal deviates is 0.61 log2(n)^0.75, within 8 % up to 64.
-pub fn crowded(count: f64, touched: f64, ranks: u64) -> f64 {
+pub fn imbalance(count: f64, touched: f64, ranks: u64) -> f64 {
     if ranks < 2 || touched <= 0.0 || count <= 1.0 {
         return 1.0;
     }
@@ -249,10 +266,10 @@ mod tests {
     fn the_busiest_rank_by_hand() {
         let mlp = Dense { intermediate: 1, gated: true, bias: false };
         let experts = plain(8, 2, mlp);
-        assert!((experts.crowded(2, 2) - 1.2614).abs() < 1e-4, "{}", experts.crowded(2, 2));
-        assert!((experts.crowded(2, 4) - 1.7615).abs() < 1e-4, "{}", experts.crowded(2, 4));
+        assert!((experts.imbalance(2, 2) - 1.2614).abs() < 1e-4, "{}", experts.imbalance(2, 2));
+        assert!((experts.imbalance(2, 4) - 1.7615).abs() < 1e-4, "{}", experts.imbalance(2, 4));
         // One rank has all, and when all are touched nobody has more.
-        assert_eq!([experts.crowded(2, 1), experts.crowded(0, 2)], [1.0, 1.0]);
-        assert!(experts.crowded(1_000_000, 8) < 1.001);
+        assert_eq!([experts.imbalance(2, 1), experts.imbalance(0, 2)], [1.0, 1.0]);
+        assert!(experts.imbalance(1_000_000, 8) < 1.001);
     }
 }

@@ -15,7 +15,7 @@ pub mod mamba;
 pub mod short_conv;
 
 pub use attention::{Attention, Gate, causal_pairs};
-pub use compressed::Compressed;
+pub use compressed::{Compressed, entry_pairs};
 pub use gated_delta::GatedDelta;
 pub use indexer::{BlockIndex, Indexer};
 pub use kda::Kda;

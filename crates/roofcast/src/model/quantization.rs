@@ -448,7 +448,7 @@ fn glob_covers(glob: &str, path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::tensor::Split;
+    use crate::model::tensor::{OperatorKind, Split};
 
     fn read(json: &str) -> Option<Quantization> {
         let text = format!("{{\"quantization_config\": {json}}}");
@@ -469,7 +469,9 @@ mod tests {
     #[test]
     fn ignored_modules_stay_in_sixteen_bits() {
         let q = read(r#"{"quant_method": "fp8", "modules_to_not_convert": ["lm_head", "gate", "model.layers.1.self_attn", "re:.*shared_experts.*", "model.layers.3.mlp*"]}"#).unwrap();
-        let at = |name, layer| q.format(&Tensor::linear(name, "x", 1, 1, Split::Even), Some(layer)).is_some();
+        let at = |name, layer| {
+            q.format(&Tensor::linear(name, OperatorKind::QkvProj, 1, 1, Split::Even), Some(layer)).is_some()
+        };
         assert!(at("self_attn.q_proj", 0) && !at("self_attn.q_proj", 1) && at("self_attn.q_proj", 11));
         assert!(at("mlp.gate_proj", 0) && !at("mlp.gate_proj", 3) && !at("mlp.gate", 0));
         assert!(!at("mlp.shared_experts.up_proj", 0));
@@ -486,7 +488,7 @@ mod tests {
         )
         .unwrap();
         let at = |name, layer, role| {
-            let tensor = Tensor::linear(name, "x", 1, 1, Split::Even).with_role(role);
+            let tensor = Tensor::linear(name, OperatorKind::QkvProj, 1, 1, Split::Even).with_role(role);
             q.format(&tensor, layer).map(|f| f.name)
         };
         assert_eq!(at("linear_attn.out_proj", Some(0), Role::Linear), Some("fp8"));
@@ -506,7 +508,9 @@ mod tests {
             "b": {"targets": ["re:.*self_attn.*"], "weights": {"num_bits": 8, "type": "float"}, "input_activations": {}}}}"#,
         )
         .unwrap();
-        let at = |name| q.format(&Tensor::linear(name, "x", 1, 1, Split::Even), Some(3)).map(|f| f.name);
+        let at = |name| {
+            q.format(&Tensor::linear(name, OperatorKind::QkvProj, 1, 1, Split::Even), Some(3)).map(|f| f.name)
+        };
         assert_eq!(at("self_attn.q_proj"), Some("fp8"));
         assert_eq!((at("mlp.gate_proj"), at("mlp.experts.0.gate_proj")), (None, Some("int4")));
     }

@@ -1,5 +1,7 @@
 //! One weight tensor: its shape, what it is for, and how tensor parallelism cuts it.
 
+pub use super::operator_kind::OperatorKind;
+
 /// What a tensor is for; decides whether it is quantized and when it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
@@ -36,7 +38,7 @@ pub struct Tensor {
     /// Module path within the layer, as in `self_attn.q_proj`.
     pub name: &'static str,
     /// The operator that reads it, as in `qkv_proj`.
-    pub operator: &'static str,
+    pub operator: OperatorKind,
     /// Outputs.
     pub rows: u64,
     /// Inputs.
@@ -53,7 +55,7 @@ impl Tensor {
     /// A matrix of `rows` outputs and `columns` inputs.
     pub fn linear(
         name: &'static str,
-        operator: &'static str,
+        operator: OperatorKind,
         rows: u64,
         columns: u64,
         split: Split,
@@ -62,7 +64,7 @@ impl Tensor {
     }
 
     /// A vector of `elements`.
-    pub fn vector(name: &'static str, operator: &'static str, elements: u64, split: Split) -> Tensor {
+    pub fn vector(name: &'static str, operator: OperatorKind, elements: u64, split: Split) -> Tensor {
         Tensor { name, operator, rows: elements, columns: 1, copies: 1, role: Role::Vector, split }
     }
 

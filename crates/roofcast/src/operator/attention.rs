@@ -1,66 +1,128 @@
-//! Grouped attention's work: pairs of queries and keys, and the cache that crosses the bus.
+//! Grouped attention's work: pairs of queries and keys, and the cache that crosses the bus; an indexer's scores.
 
-use super::{Family, Pass, Sequences, Work};
-use crate::kv_cache::layout;
-use crate::model::Attention;
+use super::{ContextForm, DecodeForm, Demand, Form, Operator, SequenceForm, operator};
+use crate::deployment::Deployment;
+use crate::kv_cache::layout::span;
 use crate::model::mixer::causal_pairs;
+use crate::model::{Attention, OperatorKind};
 use crate::precision::Dtype;
 use crate::spec::KvLayout;
-use crate::units::{Bytes, FlopRate, Flops};
 
-impl Pass<'_> {
-    /// Scores and weighted values: 2·heads·(d_qk + d_v) FLOPs a query-key pair. Each token that is seen crosses the bus
-    /// once: old ones are read, new ones written. Where an index chooses, a decode reads no more than its blocks; of many
-    /// new tokens the least is counted, as if their choices overlapped like windows.
-    pub(super) fn attention(&self, a: &Attention, all: &mut Vec<Work>) {
-        let tp = self.deployment.parallelism.tp;
-        let heads = a.heads.div_ceil(tp);
-        let width = self.deployment.kv.width;
-        let kv_parts = self.deployment.kv_parts(a.kv_heads);
-        let per_pair = 2 * u128::from(heads) * u128::from(a.head_dim + a.v_head_dim);
-        let mut work = self.work("attention", Family::Attention, Flops::ZERO, Bytes::ZERO);
-        for s in &self.rank.groups {
-            work.flops += Flops(per_pair * a.pairs(s.new, s.context) * u128::from(s.count));
-            let seen = a.seen(s.new, s.context);
-            let elements =
-                (u128::from(seen) * u128::from(a.kv_elements_per_token())).div_ceil(u128::from(kv_parts));
-            work.kv_bytes += (width.bytes(elements) + self.table(s.context, seen)) * s.count;
-        }
-        work.group = a.heads.div_ceil(a.kv_heads.max(1)).max(1);
-        all.push(work);
-        if let Some(index) = &a.index {
-            // The heads split like KV heads, the one key is whole everywhere.
-            let per_pair = index.flops_per_pair().div_ceil(u128::from(tp.min(index.heads)));
-            let pairs = |s: &Sequences| causal_pairs(s.new, s.context, None);
-            all.push(self.index(self.deployment.base, per_pair, &pairs, &|s| index.bytes(s.context)));
-        }
+/// Grouped attention on one rank: 2·heads·(d_qk + d_v) FLOPs a query-key pair; each token that is seen crosses the bus
+/// once, old ones are read, new ones written. Where an index chooses, a decode reads no more than its blocks; of many new
+/// tokens the least is counted, as if their choices overlapped like windows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Grouped {
+    attention: Attention,
+    flops_per_pair: f64,
+    bytes_per_token: f64,
+    table: Table,
+}
+
+impl Grouped {
+    pub(super) fn demand(&self, new: u64, context: u64) -> [f64; 2] {
+        let seen = self.attention.seen(new, context);
+        let bytes = seen as f64 * self.bytes_per_token + self.table.bytes(seen, context);
+        [self.flops_per_pair * self.attention.pairs(new, context) as f64, bytes]
+    }
+}
+
+/// What a kernel reads to find the blocks of a sequence, where a layout is named. Every rank reads it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Table {
+    layout: Option<KvLayout>,
+    block: u64,
+}
+
+impl Table {
+    pub(super) fn of(deployment: &Deployment) -> Table {
+        Table { layout: deployment.engine.kv_layout, block: deployment.engine.block_size }
     }
 
-    /// What finds the last `seen` of a sequence's `context` tokens, where it is counted. Every rank reads it.
-    pub(super) fn table(&self, context: u64, seen: u64) -> Bytes {
-        let engine = &self.deployment.engine;
-        let bytes =
-            |layout: KvLayout| layout.read(1, u128::from(layout::span(seen, context, engine.block_size)));
-        Bytes(engine.kv_layout.map_or(0, bytes) as u64)
+    /// Bytes that find the last `seen` of `context` tokens.
+    pub(super) fn bytes(&self, seen: u64, context: u64) -> f64 {
+        self.layout.map_or(0.0, |l| l.read(1, u128::from(span(seen, context, self.block))) as f64)
     }
 
-    /// An indexer's scores: `per_pair` operations for each pair, every key read or written once. It computes in `dtype`
-    /// where the chip has it.
-    pub(super) fn index(
-        &self,
-        dtype: Dtype,
-        per_pair: u128,
-        pairs: &dyn Fn(&Sequences) -> u128,
-        bytes: &dyn Fn(&Sequences) -> u128,
-    ) -> Work {
-        let mut work = self.work("indexer", Family::Indexer, Flops::ZERO, Bytes::ZERO);
-        if let Some(rate) = self.deployment.accelerator.peak_flops.get(&dtype) {
-            (work.dtype, work.rate) = (dtype, FlopRate(rate.0));
-        }
-        for s in &self.rank.groups {
-            work.flops += Flops(per_pair * pairs(s) * u128::from(s.count));
-            work.kv_bytes += Bytes(u64::try_from(bytes(s)).unwrap_or(u64::MAX)) * s.count;
-        }
-        work
+    /// The same as bytes of a sequence and bytes of a token, over whole blocks.
+    pub(super) fn linear(&self) -> [f64; 2] {
+        let of = |sequences, blocks| self.layout.map_or(0.0, |l| l.read(sequences, blocks) as f64);
+        [of(1, 0), of(0, 1) / self.block as f64]
+    }
+}
+
+/// Attention, and the index that chooses for it.
+pub(super) fn operators(deployment: &Deployment, a: &Attention) -> Vec<Operator> {
+    let tp = deployment.parallelism.tp;
+    let flops_per_pair = (2 * a.heads.div_ceil(tp) * (a.head_dim + a.v_head_dim)) as f64;
+    let elements = a.kv_elements_per_token() as f64 / deployment.kv_parts(a.kv_heads) as f64;
+    let bytes_per_token = elements * deployment.kv.width.as_f64() / 8.0;
+    let table = Table::of(deployment);
+    let [of_sequence, of_token] = table.linear();
+    let reach = a.chunk.or(a.reach()).unwrap_or(u64::MAX);
+    let mut decode = DecodeForm::linear(reach, flops_per_pair, bytes_per_token + of_token);
+    decode.fixed.kv_bytes = of_sequence;
+    let form = ContextForm {
+        sequence: SequenceForm::Grouped(Grouped {
+            attention: a.clone(),
+            flops_per_pair,
+            bytes_per_token,
+            table,
+        }),
+        decode,
+        group: a.heads.div_ceil(a.kv_heads.max(1)).max(1),
+        weight_bytes: 0.0,
+    };
+    let mut all = vec![operator(deployment, OperatorKind::Attention, Form::Context(form))];
+    if let Some(index) = &a.index {
+        // The heads split like KV heads, the one key is whole everywhere.
+        let flops_per_pair = index.flops_per_pair().div_ceil(u128::from(tp.min(index.heads))) as f64;
+        let scores = Scores { ratio: 1, flops_per_pair, bytes_per_key: index.bytes(1) as f64 };
+        all.push(indexer(deployment, deployment.base, scores));
+    }
+    all
+}
+
+/// An indexer's scores: so many operations for each pair of a query and a key before it, every key read or written once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scores {
+    /// Tokens of a key: 1, or those of a compressed entry.
+    pub(super) ratio: u64,
+    pub(super) flops_per_pair: f64,
+    pub(super) bytes_per_key: f64,
+}
+
+impl Scores {
+    pub(super) fn demand(&self, new: u64, context: u64) -> [f64; 2] {
+        let before = context - new.min(context);
+        let pairs = match self.ratio {
+            1 => causal_pairs(new, context, None),
+            ratio => {
+                crate::model::mixer::entry_pairs(context, ratio, u64::MAX)
+                    - crate::model::mixer::entry_pairs(before, ratio, u64::MAX)
+            }
+        };
+        [self.flops_per_pair * pairs as f64, self.bytes_per_key * (context / self.ratio) as f64]
+    }
+}
+
+/// The operator of an indexer that computes in `dtype` where the chip has it.
+pub(super) fn indexer(deployment: &Deployment, dtype: Dtype, scores: Scores) -> Operator {
+    let ratio = scores.ratio as f64;
+    let term = Demand {
+        flops: scores.flops_per_pair / ratio,
+        kv_bytes: scores.bytes_per_key / ratio,
+        weight_bytes: 0.0,
+    };
+    let form = ContextForm {
+        sequence: SequenceForm::Scores(scores),
+        decode: DecodeForm { fixed: Demand::default(), terms: vec![(u64::MAX, term)] },
+        group: 1,
+        weight_bytes: 0.0,
+    };
+    let one = operator(deployment, OperatorKind::Indexer, Form::Context(form));
+    match deployment.accelerator.peak_flops.get(&dtype) {
+        Some(rate) => Operator { dtype, rate: *rate, ..one },
+        None => one,
     }
 }

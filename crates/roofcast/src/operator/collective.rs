@@ -5,7 +5,6 @@
 //! operations in MPICH" (2005); scaling book, chapter 3, for torus axes; for nodes, NCCL's all-reduces with a network card
 //! for every accelerator (`rail-optimized`).
 
-use super::Batch;
 use crate::accelerator::{Accelerator, Topology};
 use crate::deployment::Deployment;
 use crate::units::{ByteRate, Bytes, Picoseconds};
@@ -108,14 +107,14 @@ pub fn least(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Picoseconds
     all_reduce(accelerator, ranks, bytes).iter().map(|a| a.bandwidth).min().unwrap_or(Picoseconds::ZERO)
 }
 
-/// What one forward pass sends, at least, on its busiest rank.
+/// What one forward pass sends on its busiest rank.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Communication {
     /// All-reduces of the residual stream in all layers.
     pub all_reduces: u64,
     /// Bytes of one.
     pub message_bytes: Bytes,
-    /// Their time.
+    /// Their bandwidth term: what cannot be beaten.
     #[serde(rename = "all_reduce_ms")]
     pub all_reduce: Picoseconds,
     /// Tokens to experts on other ranks and back.
@@ -124,43 +123,105 @@ pub struct Communication {
     /// From stage to stage.
     #[serde(rename = "pipeline_ms")]
     pub pipeline: Picoseconds,
+    /// Latency term: hops of every message times the latency of a link. It is not in the limit.
+    #[serde(rename = "latency_ms")]
+    pub latency: Picoseconds,
 }
 
 impl Communication {
-    /// The sum.
+    /// No messages.
+    pub const NONE: Communication = Communication {
+        all_reduces: 0,
+        message_bytes: Bytes::ZERO,
+        all_reduce: Picoseconds::ZERO,
+        all_to_all: Picoseconds::ZERO,
+        pipeline: Picoseconds::ZERO,
+        latency: Picoseconds::ZERO,
+    };
+
+    /// The sum of the bandwidth terms.
     pub fn total(&self) -> Picoseconds {
         self.all_reduce + self.all_to_all + self.pipeline
     }
 }
 
-/// The communication of one forward pass.
-pub fn communication(deployment: &Deployment, batch: &Batch) -> Communication {
-    let p = deployment.parallelism;
-    let chip = &deployment.accelerator;
-    let rank = batch.local(p.replicas).local(p.attention_dp);
-    let bits = u64::from(deployment.base.bits());
-    let message = Bytes(deployment.model.hidden) * rank.tokens();
-    let message_bytes = message.scale(bits, 8);
-    let blocks = || deployment.stages.iter().flat_map(|s| &s.blocks);
-    let all_reduces = if p.tp > 1 { blocks().map(|(b, n)| b.all_reduces * n).sum() } else { 0 };
-    let all_reduce = least(chip, p.tp, message_bytes) * all_reduces;
-    let mut all_to_all = Picoseconds::ZERO;
-    if p.ep > 1 && p.attention_dp > 1 {
-        // Each token goes to its experts' ranks and comes back; 1/ep of them are at home.
-        let (rate, _) = slowest(chip, p.stage_ranks());
-        for (block, layers) in blocks() {
-            let Some(shard) = &block.experts else { continue };
-            let copies = shard.experts.per_token.min(p.ep);
-            // Latent experts are sent the latent.
-            let width = shard.experts.width(deployment.model.hidden);
-            let sent = message_bytes.scale(width, deployment.model.hidden);
-            let bytes = (sent * (2 * copies)).scale(p.ep - 1, p.ep);
-            all_to_all += Picoseconds::moving(bytes, rate) * *layers;
+/// The messages of a forward pass, as a function of the rows of its busiest rank.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Links {
+    /// All-reduces of the residual stream in all layers.
+    pub all_reduces: u64,
+    /// Latency of the slowest link among tensor-parallel ranks, in seconds.
+    pub latency: f64,
+    row_bytes: f64,
+    /// Seconds a row: all-reduces, all-to-alls, and from stage to stage.
+    row: [f64; 3],
+    /// Seconds of the hops of a pass.
+    hops: f64,
+}
+
+impl Links {
+    /// The messages of `deployment`.
+    pub fn of(deployment: &Deployment) -> Links {
+        let p = deployment.parallelism;
+        let chip = &deployment.accelerator;
+        let row_bytes = deployment.model.hidden as f64 * f64::from(deployment.base.bits()) / 8.0;
+        let blocks = || deployment.stages.iter().flat_map(|s| &s.blocks);
+        let all_reduces: u64 = if p.tp > 1 { blocks().map(|(b, n)| b.all_reduces * n).sum() } else { 0 };
+        let (expert_rate, expert_latency) = slowest(chip, p.stage_ranks());
+        let (stage_rate, stage_latency) = slowest(chip, p.stage_ranks() * p.pp);
+        let (mut all_to_all, mut exchanges) = (0.0, 0);
+        if p.ep > 1 && p.attention_dp > 1 {
+            // Each token goes to its experts' ranks and comes back; 1/ep of them are at home. Latent experts get the latent.
+            for (block, layers) in blocks() {
+                let Some(shard) = &block.experts else { continue };
+                let copies = shard.experts.per_token.min(p.ep) as f64;
+                let width = shard.experts.width(deployment.model.hidden) as f64;
+                let sent = row_bytes * width / deployment.model.hidden as f64 * 2.0 * copies;
+                all_to_all += sent * (p.ep - 1) as f64 / p.ep as f64 / expert_rate.0 * *layers as f64;
+                exchanges += 2 * layers;
+            }
+        }
+        let first = all_reduce(chip, p.tp, Bytes(1)).iter().map(|a| a.latency).min().unwrap_or_default();
+        let stages = (p.pp - 1) as f64;
+        Links {
+            all_reduces,
+            latency: slowest(chip, p.tp).1,
+            row_bytes,
+            row: [
+                seconds_per_byte(chip, p.tp) * row_bytes * all_reduces as f64,
+                all_to_all,
+                row_bytes / stage_rate.0 * stages,
+            ],
+            hops: first.seconds() * all_reduces as f64
+                + expert_latency * exchanges as f64
+                + stage_latency * stages,
         }
     }
-    let (rate, _) = slowest(chip, p.stage_ranks() * p.pp);
-    let pipeline = Picoseconds::moving(message_bytes, rate) * (p.pp - 1);
-    Communication { all_reduces, message_bytes, all_reduce, all_to_all, pipeline }
+
+    /// Seconds of the bandwidth terms of a row.
+    pub fn seconds_per_row(&self) -> f64 {
+        self.row.iter().sum()
+    }
+
+    /// The messages of a pass of `rows`.
+    pub fn communication(&self, rows: u64) -> Communication {
+        let [all_reduce, all_to_all, pipeline] =
+            self.row.map(|seconds| Picoseconds::from_seconds(seconds * rows as f64));
+        Communication {
+            all_reduces: self.all_reduces,
+            message_bytes: Bytes::from_f64(self.row_bytes * rows as f64),
+            all_reduce,
+            all_to_all,
+            pipeline,
+            latency: Picoseconds::from_seconds(self.hops),
+        }
+    }
+}
+
+/// The bandwidth term of an all-reduce, which is in proportion to its bytes.
+fn seconds_per_byte(accelerator: &Accelerator, ranks: u64) -> f64 {
+    const MANY: u64 = 1 << 30;
+    least(accelerator, ranks, Bytes(MANY)).seconds() / MANY as f64
 }
 
 #[cfg(test)]

@@ -1,30 +1,65 @@
 //! The work of DeepSeek-V4's attention: the window, compressed entries, and the indexer that chooses among them.
 
-use super::{Family, Pass, Sequences, Work};
-use crate::deployment::Block;
+use super::attention::{Scores, indexer};
+use super::recurrent::Recurrence;
+use super::{ContextForm, DecodeForm, Demand, Form, Operator, SequenceForm, operator};
+use crate::deployment::{Block, Deployment};
+use crate::model::OperatorKind;
 use crate::model::mixer::Compressed;
 use crate::precision::Dtype;
-use crate::units::{Bytes, Flops};
 
-impl Pass<'_> {
-    /// 4·heads·width FLOPs a pair (keys are values); window and entries cross the bus once on every rank, the state that
-    /// waits for its window is read and written.
-    pub(super) fn compressed(&self, c: &Compressed, block: &Block, all: &mut Vec<Work>) {
-        let tp = self.deployment.parallelism.tp;
-        let parts = if self.deployment.ideal { tp } else { 1 };
-        let per_pair = 4 * u128::from(c.heads.div_ceil(tp)) * u128::from(c.head_dim);
-        let mut work = self.work("compressed_attention", Family::Attention, Flops::ZERO, Bytes::ZERO);
-        for s in &self.rank.groups {
-            work.flops += Flops(per_pair * c.pairs(s.new, s.context) * u128::from(s.count));
-            let elements = c.read_elements(s.new, s.context).div_ceil(u128::from(parts));
-            work.kv_bytes += self.deployment.kv.width.bytes(elements) * s.count;
-        }
-        work.kv_bytes += self.state_bytes(block);
-        all.push(work);
-        if let Some(indexer) = &c.indexer {
-            let pairs = |s: &Sequences| c.scored_pairs(s.new, s.context);
-            let bytes = |s: &Sequences| c.index_bytes(s.context);
-            all.push(self.index(Dtype::Fp8, indexer.flops_per_pair(), &pairs, &bytes));
-        }
+/// Compressed attention on one rank: 4·heads·width FLOPs a pair (keys are values); window and entries cross the bus once
+/// on every rank, the rows that wait for their window to fill are read and written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CompressedForm {
+    compressed: Compressed,
+    flops_per_pair: f64,
+    bytes_per_element: f64,
+    state: Recurrence,
+}
+
+impl CompressedForm {
+    pub(super) fn demand(&self, new: u64, context: u64) -> [f64; 2] {
+        let [_, state] = self.state.demand(new, context);
+        let read = self.compressed.read_elements(new, context) as f64 * self.bytes_per_element;
+        [self.flops_per_pair * self.compressed.pairs(new, context) as f64, read + state]
     }
+
+    /// A decode sees the window, and of every `ratio` tokens one entry, of which an indexer chooses.
+    fn decode(&self) -> DecodeForm {
+        let c = &self.compressed;
+        let token = Demand {
+            flops: self.flops_per_pair,
+            kv_bytes: c.head_dim as f64 * self.bytes_per_element,
+            weight_bytes: 0.0,
+        };
+        let entries = c.ratio.map(|ratio| {
+            let reach = c.indexer.as_ref().map_or(u64::MAX, |i| i.topk.saturating_mul(ratio));
+            (reach, token.times(1.0 / ratio as f64))
+        });
+        let [_, kv_bytes] = self.state.demand(1, 2);
+        let fixed = Demand { kv_bytes, ..Demand::default() };
+        DecodeForm { fixed, terms: [(c.window, token)].into_iter().chain(entries).collect() }
+    }
+}
+
+/// Attention, and its indexer.
+pub(super) fn operators(deployment: &Deployment, c: &Compressed, block: &Block) -> Vec<Operator> {
+    let tp = deployment.parallelism.tp;
+    let parts = if deployment.ideal { tp } else { 1 };
+    let form = CompressedForm {
+        compressed: c.clone(),
+        flops_per_pair: (4 * c.heads.div_ceil(tp) * c.head_dim) as f64,
+        bytes_per_element: deployment.kv.width.as_f64() / 8.0 / parts as f64,
+        state: Recurrence::of(deployment, block),
+    };
+    let decode = form.decode();
+    let form = ContextForm { sequence: SequenceForm::Compressed(form), decode, group: 1, weight_bytes: 0.0 };
+    let attention = operator(deployment, OperatorKind::CompressedAttention, Form::Context(form));
+    let scores = c.indexer.as_ref().zip(c.ratio).map(|(i, ratio)| {
+        let scores =
+            Scores { ratio, flops_per_pair: i.flops_per_pair() as f64, bytes_per_key: i.bytes(1) as f64 };
+        indexer(deployment, Dtype::Fp8, scores)
+    });
+    [attention].into_iter().chain(scores).collect()
 }

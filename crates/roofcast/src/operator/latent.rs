@@ -1,49 +1,94 @@
 //! Latent attention's work: absorbed or expanded, whole or on an indexer's choice.
 
-use super::{Family, Pass, Sequences, Work};
-use crate::deployment::Block;
+use super::attention::{Scores, Table, indexer};
+use super::{ContextForm, DecodeForm, Demand, Form, Operator, SequenceForm, operator};
+use crate::deployment::{Block, Deployment};
+use crate::model::OperatorKind;
 use crate::model::mixer::{Latent, causal_pairs};
 use crate::precision::Dtype;
-use crate::units::{Bytes, Flops};
 
-impl Pass<'_> {
-    /// Multi-head latent attention, absorbed or expanded, whichever has fewer FLOPs for each group of sequences.
-    ///
-    /// Absorbed: scores and values are taken on the latent itself, 2·heads·(2·rank + rope) a pair, and the up-projection
-    /// is applied to the new tokens' queries and outputs. Expanded: 2·heads·(nope + rope + v) a pair, and the
-    /// up-projection is applied to every token of the context.
-    pub(super) fn latent(&self, l: &Latent, block: &Block, all: &mut Vec<Work>) {
-        let Some(expand) = block.gemms.iter().find(|g| g.operator == "kv_b_proj") else { return };
-        let p = self.deployment.parallelism;
-        let heads = u128::from(l.heads.div_ceil(p.tp));
-        let parts = if self.deployment.ideal { p.tp } else { 1 };
-        let absorbed = 2 * heads * u128::from(2 * l.kv_lora_rank + l.qk_rope_head_dim);
-        let expanded = 2 * heads * u128::from(l.qk_nope_head_dim + l.qk_rope_head_dim + l.v_head_dim);
-        let mut attention = self.work("latent_attention", Family::Attention, Flops::ZERO, Bytes::ZERO);
-        let mut projected = 0_u64;
-        for s in &self.rank.groups {
-            let pairs = causal_pairs(s.new, s.context, l.reach());
-            let up = 2 * u128::from(expand.elements);
-            let (absorb, expansion) =
-                (absorbed * pairs + up * u128::from(s.new), expanded * pairs + up * u128::from(s.context));
-            let (per_pair, rows) =
-                if absorb <= expansion { (absorbed, s.new) } else { (expanded, s.context) };
-            attention.flops += Flops(per_pair * pairs * u128::from(s.count));
-            projected = projected.saturating_add(rows.saturating_mul(s.count));
-            let seen = match (l.reach(), rows == s.new) {
-                (Some(topk), true) => s.context.min(topk.saturating_add(s.new - s.new.min(1))),
-                _ => s.context,
-            };
-            let elements = (u128::from(seen) * u128::from(l.cached())).div_ceil(u128::from(parts));
-            let latents = self.deployment.kv.width.bytes(elements);
-            attention.kv_bytes += (latents + self.table(s.context, seen)) * s.count;
-        }
-        all.push(self.gemm(expand, projected));
-        all.push(attention);
-        if let Some(indexer) = l.indexer.as_ref().filter(|i| i.scores) {
-            let pairs = |s: &Sequences| causal_pairs(s.new, s.context, None);
-            let bytes = |s: &Sequences| indexer.bytes(s.context);
-            all.push(self.index(Dtype::Fp8, indexer.flops_per_pair(), &pairs, &bytes));
+/// Multi-head latent attention on one rank, absorbed or expanded, whichever has fewer FLOPs for a sequence.
+///
+/// Absorbed: scores and values are taken on the latent itself, 2·heads·(2·rank + rope) a pair, and the up-projection is
+/// applied to the new tokens' queries and outputs. Expanded: 2·heads·(nope + rope + v) a pair, and the up-projection is
+/// applied to every token of the context.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatentForm {
+    reach: Option<u64>,
+    /// FLOPs a pair.
+    absorbed: f64,
+    expanded: f64,
+    /// FLOPs of the up-projection of one token.
+    up: f64,
+    bytes_per_token: f64,
+    table: Table,
+}
+
+impl LatentForm {
+    fn of(deployment: &Deployment, l: &Latent, expansion_elements: u64) -> LatentForm {
+        let p = deployment.parallelism;
+        let heads = l.heads.div_ceil(p.tp);
+        let parts = if deployment.ideal { p.tp } else { 1 };
+        LatentForm {
+            reach: l.reach(),
+            absorbed: (2 * heads * (2 * l.kv_lora_rank + l.qk_rope_head_dim)) as f64,
+            expanded: (2 * heads * (l.qk_nope_head_dim + l.qk_rope_head_dim + l.v_head_dim)) as f64,
+            up: 2.0 * expansion_elements as f64,
+            bytes_per_token: l.cached() as f64 / parts as f64 * deployment.kv.width.as_f64() / 8.0,
+            table: Table::of(deployment),
         }
     }
+
+    /// Pairs, and whether they are taken on the latent.
+    fn pairs(&self, new: u64, context: u64) -> (f64, bool) {
+        let pairs = causal_pairs(new, context, self.reach) as f64;
+        let absorbing = self.absorbed * pairs + self.up * new as f64;
+        let expanding = self.expanded * pairs + self.up * context as f64;
+        (pairs, absorbing <= expanding)
+    }
+
+    pub(super) fn attention(&self, new: u64, context: u64) -> [f64; 2] {
+        let (pairs, absorbs) = self.pairs(new, context);
+        let seen = match self.reach {
+            Some(topk) if absorbs => context.min(topk.saturating_add(new - new.min(1))),
+            _ => context,
+        };
+        let flops = if absorbs { self.absorbed } else { self.expanded };
+        [flops * pairs, seen as f64 * self.bytes_per_token + self.table.bytes(seen, context)]
+    }
+
+    pub(super) fn expansion(&self, new: u64, context: u64) -> [f64; 2] {
+        let (_, absorbs) = self.pairs(new, context);
+        [self.up * if absorbs { new } else { context } as f64, 0.0]
+    }
+}
+
+/// The up-projection, attention, and the indexer that chooses for it. A decode absorbs.
+pub(super) fn operators(deployment: &Deployment, l: &Latent, block: &Block) -> Vec<Operator> {
+    let Some(expand) = block.gemms.iter().find(|g| g.operator == OperatorKind::KvBProj) else {
+        return Vec::new();
+    };
+    let form = LatentForm::of(deployment, l, expand.elements);
+    let [of_sequence, of_token] = form.table.linear();
+    let mut decode =
+        DecodeForm::linear(form.reach.unwrap_or(u64::MAX), form.absorbed, form.bytes_per_token + of_token);
+    decode.fixed.kv_bytes = of_sequence;
+    let expansion = ContextForm {
+        sequence: SequenceForm::Expansion(form.clone()),
+        decode: DecodeForm { fixed: Demand { flops: form.up, ..Demand::default() }, terms: Vec::new() },
+        group: 1,
+        weight_bytes: expand.weight_bytes.as_f64(),
+    };
+    let projection = Operator {
+        dtype: expand.dtype,
+        rate: expand.rate,
+        ..operator(deployment, OperatorKind::KvBProj, Form::Context(expansion))
+    };
+    let attention = ContextForm { sequence: SequenceForm::Latent(form), decode, group: 1, weight_bytes: 0.0 };
+    let attention = operator(deployment, OperatorKind::LatentAttention, Form::Context(attention));
+    let scores = l.indexer.as_ref().filter(|i| i.scores).map(|i| {
+        let flops_per_pair = i.flops_per_pair() as f64;
+        indexer(deployment, Dtype::Fp8, Scores { ratio: 1, flops_per_pair, bytes_per_key: i.bytes(1) as f64 })
+    });
+    [projection, attention].into_iter().chain(scores).collect()
 }

@@ -2,33 +2,47 @@
 //!
 //! Counted is the recurrence, the least arithmetic; kernels that take a prompt in chunks spend more to use matrix units.
 
-use super::{Family, Pass, Work};
-use crate::deployment::Block;
-use crate::units::{Bytes, Flops};
+use super::{ContextForm, DecodeForm, Demand, Form, Operator, SequenceForm};
+use crate::deployment::{Block, Deployment};
+use crate::model::OperatorKind;
 
-impl Pass<'_> {
-    /// The state's operations for each token, and its bytes.
-    pub(super) fn recurrent(&self, block: &Block) -> Work {
-        let mut work = self.work("linear_attention", Family::Attention, Flops::ZERO, Bytes::ZERO);
-        if let Some(state) = block.mixer.state() {
-            let parts = u128::from(self.state_parts(state.heads));
-            work.flops = Flops(state.flops.div_ceil(parts) * u128::from(self.tokens));
+/// A recurrence on one rank: operations of each token; the state is written once a pass and sequence, and read unless the
+/// sequence begins with it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Recurrence {
+    flops_per_token: f64,
+    state_bytes: f64,
+}
+
+impl Recurrence {
+    pub(super) fn of(deployment: &Deployment, block: &Block) -> Recurrence {
+        let Some(state) = block.mixer.state() else {
+            return Recurrence { flops_per_token: 0.0, state_bytes: 0.0 };
+        };
+        let tp = deployment.parallelism.tp;
+        let parts = u128::from(if deployment.ideal { tp } else { tp.min(state.heads) }.max(1));
+        Recurrence {
+            flops_per_token: state.flops.div_ceil(parts) as f64,
+            state_bytes: state.bytes.div_ceil(parts) as f64,
         }
-        work.kv_bytes = self.state_bytes(block);
-        work
     }
 
-    /// State bytes on this rank: written once a pass and sequence, and read unless the sequence begins with it.
-    pub(super) fn state_bytes(&self, block: &Block) -> Bytes {
-        let Some(state) = block.mixer.state() else { return Bytes::ZERO };
-        let share = state.bytes.div_ceil(u128::from(self.state_parts(state.heads)));
-        let share = Bytes(u64::try_from(share).unwrap_or(u64::MAX));
-        let times = |new: u64, context: u64| if context > new { 2 } else { 1 };
-        self.rank.groups.iter().map(|s| share * times(s.new, s.context) * s.count).sum()
+    pub(super) fn demand(&self, new: u64, context: u64) -> [f64; 2] {
+        let times = if context > new { 2.0 } else { 1.0 };
+        [self.flops_per_token * new as f64, self.state_bytes * times]
     }
+}
 
-    fn state_parts(&self, heads: u64) -> u64 {
-        let tp = self.deployment.parallelism.tp;
-        if self.deployment.ideal { tp } else { tp.min(heads) }.max(1)
-    }
+/// The recurrence of a block.
+pub(super) fn operator(deployment: &Deployment, block: &Block) -> Operator {
+    let recurrence = Recurrence::of(deployment, block);
+    let [flops, kv_bytes] = recurrence.demand(1, 2);
+    let fixed = Demand { flops, kv_bytes, weight_bytes: 0.0 };
+    let form = ContextForm {
+        sequence: SequenceForm::Recurrence(recurrence),
+        decode: DecodeForm { fixed, terms: Vec::new() },
+        group: 1,
+        weight_bytes: 0.0,
+    };
+    super::operator(deployment, OperatorKind::LinearAttention, Form::Context(form))
 }

@@ -1,16 +1,16 @@
 //! One replica in steady state: what a number of requests in flight does to latency and rate.
 
 use super::Times;
+use crate::batch::Batch;
 use crate::cost::{Bound, Cost, Utilization, cost};
-use crate::deployment::Deployment;
+use crate::forecaster::Forecaster;
 use crate::memory;
-use crate::operator::Batch;
 use crate::spec::{CostKind, Slo};
 use crate::workload::Workload;
 
 /// A replica under a workload's means.
 pub(super) struct Replica<'a> {
-    pub(super) deployment: &'a Deployment,
+    pub(super) forecaster: &'a Forecaster,
     price: CostKind,
     /// Generated tokens.
     output: f64,
@@ -36,25 +36,26 @@ pub(super) struct Load {
 }
 
 impl<'a> Replica<'a> {
-    pub(super) fn new(deployment: &'a Deployment, workload: &Workload, price: CostKind) -> Replica<'a> {
+    pub(super) fn new(forecaster: &'a Forecaster, workload: &Workload, price: CostKind) -> Replica<'a> {
+        let deployment = &forecaster.deployment;
         let input = workload.input_mean().round() as u64;
         let output = workload.output_mean();
         let full = input + output.round() as u64;
         let too_long = deployment.longest().is_some_and(|most| full > most);
         let held = if too_long { 0 } else { memory::sequences(deployment, full) };
         Replica {
-            deployment,
+            forecaster,
             price,
             output,
             context: input + (output / 2.0).round() as u64,
             variability: (workload.arrivals.cv2() + workload.input_cv2()) / 2.0,
-            prefill: cost(deployment, &Batch::prefill(1, input), Utilization::FULL),
+            prefill: cost(forecaster, &Batch::prefill(1, input), Utilization::FULL),
             max_batch: held.min(deployment.engine.max_num_seqs),
         }
     }
 
     fn decode(&self, batch: u64) -> Cost {
-        cost(self.deployment, &Batch::decode(batch, self.context), Utilization::FULL)
+        cost(self.forecaster, &Batch::decode(batch, self.context), Utilization::FULL)
     }
 
     /// TPOT with the share of prefills in it, and one prompt alone.

@@ -3,7 +3,7 @@
 //! Knows: which quantity joins points to curves, and what tells the curves apart. Knows nothing about how points were forecast.
 
 use super::chart::{Axis, COLOURS, Chart, page};
-use crate::measurement::{Figures, Lengths, Measurement};
+use crate::measurement::{Lengths, Measurement, Metrics};
 use crate::validate::Point;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ const ACROSS: [Across; 3] = [
     ("context tokens", |row| row.context.map(|n| n as f64)),
 ];
 
-/// The times of [`Figures`] that have a limit.
+/// The times of [`Metrics`] that have a limit.
 const TIMES: [&str; 3] = ["TTFT", "TPOT", "E2EL"];
 
 /// What the points of a curve share.
@@ -118,13 +118,13 @@ fn spread<T>(all: Vec<T>) -> Vec<T> {
     all.into_iter().enumerate().filter(|(i, _)| few || kept.contains(i)).map(|(_, curve)| curve).collect()
 }
 
-fn forecast(point: &Point) -> Figures {
+fn forecast(point: &Point) -> Metrics {
     point.forecast.clone().unwrap_or_default()
 }
 
 /// Points that were left out of the forecast are hollow.
 fn draw(chart: &mut Chart, curve: &[(f64, &Point)], metric: usize, colour: &str) {
-    let line = |of: &dyn Fn(&Point) -> Figures| -> Vec<(f64, f64)> {
+    let line = |of: &dyn Fn(&Point) -> Metrics| -> Vec<(f64, f64)> {
         curve.iter().filter_map(|(x, p)| Some((*x, of(p).all()[metric]?))).collect()
     };
     chart.line(&line(&|p| p.limit), colour, true);
@@ -176,12 +176,12 @@ impl Varied {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calibration::Known;
+    use crate::coefficients::Evidence;
     use crate::measurement::read;
 
     fn point(row: &Measurement, forecast: Result<f64, String>) -> Point<'_> {
-        let times = |ms: f64| Figures { tpot_ms: Some(ms), ..Figures::default() };
-        Point { row, limit: times(1.0), forecast: forecast.map(times), known: Known::Nothing, band: None }
+        let times = |ms: f64| Metrics { tpot_ms: Some(ms), ..Metrics::default() };
+        Point { row, limit: times(1.0), forecast: forecast.map(times), evidence: Evidence::Nothing, band: None }
     }
 
     #[test]

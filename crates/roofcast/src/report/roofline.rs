@@ -12,7 +12,7 @@ pub fn svg(deployment: &Deployment, limits: &Limits) -> String {
         operators
             .iter()
             .filter(|o| o.intensity > 0.0 && o.flops.0 > 0)
-            .map(|o| (o.intensity, rate(o), o.name.to_owned()))
+            .map(|o| (o.intensity, rate(o), o.name.name().to_owned()))
             .collect()
     };
     let decode = points(&limits.decode.operators);

@@ -9,7 +9,7 @@ use crate::catalog::Catalog;
 use crate::cost::Cost;
 use crate::deployment::Deployment;
 use crate::error::Result;
-use crate::operator::Family;
+use crate::model::{Family, OperatorKind};
 
 const CACHE: &str = "kv cache";
 const CAPACITY: &str = "capacity";
@@ -38,7 +38,7 @@ fn setup() -> Setup<'static> {
 
 /// FLOPs of the matrices of all layers, without lm_head.
 fn matrix_flops(cost: &Cost) -> f64 {
-    let inner = cost.operators.iter().filter(|o| o.family == Family::Gemm && o.name != "lm_head");
+    let inner = cost.operators.iter().filter(|o| o.family == Family::Gemm && o.name != OperatorKind::LmHead);
     inner.map(|o| o.flops.as_f64()).sum()
 }
 

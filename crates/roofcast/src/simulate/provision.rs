@@ -7,6 +7,7 @@ use crate::deployment::Deployment;
 use crate::engine::{self, Replica};
 use crate::error::{Error, Result};
 use crate::fleet::{Fleet, Pools, Scaling, Way};
+use crate::forecaster::Forecaster;
 use crate::parallelism::Request;
 use crate::router::Router;
 use crate::spec::{AutoscaleSpec, FleetSpec, PoolSpec, SchedulerKind};
@@ -15,9 +16,9 @@ use serde::Serialize;
 /// What a fleet is made of.
 pub(super) struct Provision {
     /// Where others decode: the replicas that compute prompts.
-    pub(super) prefill: Option<Deployment>,
+    pub(super) prefill: Option<Forecaster>,
     /// The replicas that decode, and compute prompts unless others do.
-    pub(super) serving: Deployment,
+    pub(super) serving: Forecaster,
     fleet: FleetSpec,
 }
 
@@ -101,8 +102,8 @@ pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], d
     });
     FleetUse {
         accelerators: (0..times.len()).map(|index| provision.accelerators(index)).sum(),
-        prefill: provision.prefill.as_ref().map(|deployment| pool(deployment, prompts)),
-        serving: pool(&provision.serving, others),
+        prefill: provision.prefill.as_ref().map(|f| pool(&f.deployment, prompts)),
+        serving: pool(&provision.serving.deployment, others),
         transfers,
         autoscale: fleet.scaling.as_ref().map(|scaling| scaled(scaling, duration)),
     }
@@ -110,9 +111,9 @@ pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], d
 
 impl Provision {
     /// What `[fleet]` makes of a deployment; `place` names the spec in errors.
-    pub(super) fn resolve(deployment: &Deployment, fleet: &FleetSpec, place: &str) -> Result<Provision> {
+    pub(super) fn resolve(forecaster: &Forecaster, fleet: &FleetSpec, place: &str) -> Result<Provision> {
         if let Some(autoscale) = &fleet.autoscale {
-            return Provision::scaling(deployment, fleet, autoscale, place);
+            return Provision::scaling(forecaster, fleet, autoscale, place);
         }
         let missing = |field: &str, accepted: &str| Err(Error::field(place, field, "missing", accepted));
         let (prefill, decode) = match (fleet.prefill, fleet.decode) {
@@ -122,29 +123,29 @@ impl Provision {
                         "left out without fleet.prefill and fleet.decode, between which caches travel";
                     return Err(Error::field(place, "fleet.link", link.name(), accepted));
                 }
-                return Ok(Provision { prefill: None, serving: deployment.clone(), fleet: *fleet });
+                return Ok(Provision { prefill: None, serving: forecaster.clone(), fleet: *fleet });
             }
             (None, Some(_)) => return missing("fleet.prefill", "the pool that computes prompts"),
             (Some(_), None) => return missing("fleet.decode", "the pool that decodes"),
             (Some(prefill), Some(decode)) => (prefill, decode),
         };
-        let asked = &deployment.options;
-        uncounted(deployment, "fleet.prefill and fleet.decode have their own replicas", place)?;
+        let asked = &forecaster.deployment.options;
+        uncounted(&forecaster.deployment, "fleet.prefill and fleet.decode have their own replicas", place)?;
         if asked.engine.scheduler != SchedulerKind::Vllm || engine::by_block(&asked.engine) {
             let found = "one that runs block by block, or not vllm's";
             let accepted = "vllm without priority, async_scheduling, long_prefill_token_threshold and \
                             speculative, where prefill and decode are apart";
             return Err(Error::field(place, "engine.scheduler", found, accepted));
         }
-        let prefill = pool(deployment, &prefill, "fleet.prefill", None)?;
+        let prefill = pool(forecaster, &prefill, "fleet.prefill", None)?;
         // What a decode replica has of earlier prompts is not looked for: caches come whole.
-        let serving = pool(deployment, &decode, "fleet.decode", Some(false))?;
+        let serving = pool(forecaster, &decode, "fleet.decode", Some(false))?;
         Ok(Provision { prefill: Some(prefill), serving, fleet: *fleet })
     }
 
     /// As many equal replicas as may be up at once.
     fn scaling(
-        deployment: &Deployment,
+        forecaster: &Forecaster,
         fleet: &FleetSpec,
         autoscale: &AutoscaleSpec,
         place: &str,
@@ -163,9 +164,9 @@ impl Provision {
                 "left out beside fleet.autoscale, which has no pools",
             ));
         }
-        uncounted(deployment, "fleet.autoscale has max_replicas", place)?;
+        uncounted(&forecaster.deployment, "fleet.autoscale has max_replicas", place)?;
         let all = PoolSpec { replicas: Some(autoscale.max_replicas), ..PoolSpec::default() };
-        let serving = pool(deployment, &all, "fleet.autoscale", None)?;
+        let serving = pool(forecaster, &all, "fleet.autoscale", None)?;
         Ok(Provision { prefill: None, serving, fleet: *fleet })
     }
 
@@ -182,10 +183,11 @@ impl Provision {
         seed: u64,
         leap: bool,
     ) -> Result<Vec<Box<dyn Replica>>> {
-        let prefill = self.prefill.iter().flat_map(|d| (0..d.parallelism.replicas).map(move |_| d));
+        let prefill =
+            self.prefill.iter().flat_map(|f| (0..f.deployment.parallelism.replicas).map(move |_| f));
         let mut replicas =
-            prefill.map(|d| engine::prefiller(d, context, shared, leap)).collect::<Result<Vec<_>>>()?;
-        for _ in 0..self.serving.parallelism.replicas {
+            prefill.map(|f| engine::prefiller(f, context, shared, leap)).collect::<Result<Vec<_>>>()?;
+        for _ in 0..self.serving.deployment.parallelism.replicas {
             replicas.push(engine::replica(&self.serving, context, shared, seed, leap)?);
         }
         Ok(replicas)
@@ -193,7 +195,7 @@ impl Provision {
 
     /// Replicas that compute prompts for others.
     pub(super) fn prefillers(&self) -> u64 {
-        self.prefill.as_ref().map_or(0, |d| d.parallelism.replicas)
+        self.prefill.as_ref().map_or(0, |f| f.deployment.parallelism.replicas)
     }
 
     /// The pools, if prompts are computed apart.
@@ -202,9 +204,9 @@ impl Provision {
         let Some(link) = self.fleet.link else {
             return Err(Error::field(place, "fleet.link", "missing", "nvlink, network or pcie"));
         };
-        let way = Way::new(prefill, &self.serving, link, place)?;
+        let way = Way::new(&prefill.deployment, &self.serving.deployment, link, place)?;
         let routing = self.fleet.decode.and_then(|pool| pool.router).unwrap_or(self.fleet.router);
-        let decode = self.serving.parallelism.replicas as usize;
+        let decode = self.serving.deployment.parallelism.replicas as usize;
         Ok(Some(Pools::new(self.prefillers() as usize, decode, Router::new(routing, seed), way)))
     }
 
@@ -216,9 +218,9 @@ impl Provision {
 
     /// Accelerators of replica `index`.
     pub(super) fn accelerators(&self, index: usize) -> u64 {
-        let one = |d: &Deployment| d.parallelism.count() / d.parallelism.replicas;
+        let one = |f: &Forecaster| f.deployment.parallelism.count() / f.deployment.parallelism.replicas;
         match &self.prefill {
-            Some(prefill) if (index as u64) < prefill.parallelism.replicas => one(prefill),
+            Some(prefill) if (index as u64) < prefill.deployment.parallelism.replicas => one(prefill),
             _ => one(&self.serving),
         }
     }
@@ -237,11 +239,12 @@ fn uncounted(deployment: &Deployment, reason: &str, place: &str) -> Result<()> {
 
 /// A deployment of a pool's replicas: like `base` but for what the pool says; `section` names the pool in errors.
 fn pool(
-    base: &Deployment,
+    forecaster: &Forecaster,
     spec: &PoolSpec,
     section: &str,
     prefix_caching: Option<bool>,
-) -> Result<Deployment> {
+) -> Result<Forecaster> {
+    let base = &forecaster.deployment;
     let mut options = base.options.clone();
     let parallelism = options.parallelism;
     options.parallelism = Request {
@@ -255,5 +258,6 @@ fn pool(
     engine.max_num_batched_tokens = spec.max_num_batched_tokens.or(engine.max_num_batched_tokens);
     engine.num_gpu_blocks = spec.num_gpu_blocks.or(engine.num_gpu_blocks);
     engine.enable_prefix_caching = prefix_caching.or(engine.enable_prefix_caching);
-    Deployment::resolve(base.model.clone(), base.accelerator.clone(), &options).map_err(|e| e.within(section))
+    let pool = Deployment::resolve(base.model.clone(), base.accelerator.clone(), &options);
+    pool.map(|deployment| forecaster.reshaped(deployment)).map_err(|e| e.within(section))
 }

@@ -2,15 +2,16 @@
 //!
 //! Knows: which traffic each kind of measurement stands for. Knows nothing about errors over many rows.
 
-use crate::cost::{Utilization, cost};
+use crate::batch::Batch;
+use crate::coefficients::Coefficient;
+use crate::cost::{self, Utilization};
 use crate::deployment::Deployment;
-use crate::efficiency::Figure;
 use crate::engine::clock::Ticks;
 use crate::engine::price::Price;
 use crate::error::{Error, Result};
-use crate::measurement::{Figures, Kind, Lengths, Measurement};
+use crate::forecaster::Forecaster;
+use crate::measurement::{Kind, Lengths, Measurement, Metrics};
 use crate::memory;
-use crate::operator::Batch;
 use crate::simulate::{Options, simulate};
 use crate::spec::{CostKind, Spec};
 use crate::summary::Summary;
@@ -26,18 +27,19 @@ const MOST_USERS: u64 = 100_000;
 /// Requests at most: beyond, means have settled.
 const MOST_REQUESTS: u64 = 4000;
 
-/// What is forecast for `row` on `deployment`; `cost` says by which price.
-pub fn forecast(row: &Measurement, deployment: &Deployment, cost: CostKind) -> Result<Figures> {
+/// What is forecast for `row` on the deployment of `forecaster`; `cost` says by which price.
+pub fn forecast(row: &Measurement, forecaster: &Forecaster, cost: CostKind) -> Result<Metrics> {
     if row.kind == Kind::DecodeStep {
-        return step(row, deployment, cost);
+        return step(row, forecaster, cost);
     }
+    let deployment = &forecaster.deployment;
     let run = Runs::of(row, deployment)?;
-    let summary = run.simulate(deployment, cost)?;
-    let figures = &deployment.efficiency.figures;
+    let summary = run.simulate(forecaster, cost)?;
+    let values = &forecaster.coefficients.values;
     let request = match cost {
         CostKind::Forecast if row.kind.served() => {
-            let host = figures.get(Figure::Request) / deployment.accelerator.host_speed;
-            host * 1e3 + figures.get(Figure::RequestSteps) * summary.tpot.mean
+            let host = values.get(Coefficient::Request) / deployment.accelerator.host_speed;
+            host * 1e3 + values.get(Coefficient::RequestSteps) * summary.tpot.mean
         }
         _ => 0.0,
     };
@@ -45,17 +47,18 @@ pub fn forecast(row: &Measurement, deployment: &Deployment, cost: CostKind) -> R
 }
 
 /// One step of a batch.
-fn step(row: &Measurement, deployment: &Deployment, cost: CostKind) -> Result<Figures> {
+fn step(row: &Measurement, forecaster: &Forecaster, cost: CostKind) -> Result<Metrics> {
+    let deployment = &forecaster.deployment;
     let context = context(row)?;
     let batch = admitted(row, deployment, context);
-    let mut price = Price::new(deployment, cost);
+    let mut price = Price::new(forecaster.timing(cost));
     let reaches = price.reaches().to_vec();
     let rank = batch.div_ceil(deployment.parallelism.replicas);
     let decode = price.decode(rank);
     let attending: u64 = decode.slope.iter().zip(&reaches).map(|(s, r)| s * rank * context.min(*r)).sum();
     let ms = Ticks::from(decode.fixed + attending).ms();
     let per_second = batch as f64 * 1e3 / ms;
-    Ok(Figures { tpot_ms: Some(ms), output_tok_s: Some(per_second), ..Figures::default() })
+    Ok(Metrics { tpot_ms: Some(ms), output_tok_s: Some(per_second), ..Metrics::default() })
 }
 
 /// Tokens of a sequence halfway through its output.
@@ -75,14 +78,16 @@ fn admitted(row: &Measurement, deployment: &Deployment, context: u64) -> u64 {
 }
 
 /// What the machine's limits allow for the row's times: nothing can be below.
-pub fn limits(row: &Measurement, deployment: &Deployment) -> Figures {
-    let Ok(context) = context(row) else { return Figures::default() };
+pub fn limits(row: &Measurement, deployment: &Deployment) -> Metrics {
+    let Ok(context) = context(row) else { return Metrics::default() };
     let batch = admitted(row, deployment, context);
-    let limit = |batch: &Batch| cost(deployment, batch, Utilization::FULL).limit.ms();
+    let limit = |batch: &Batch| cost::limit(deployment, batch, Utilization::FULL).limit.ms();
     let step = limit(&Batch::decode(batch, context));
-    let prompt = row.input.map(|i| limit(&Batch::prefill(1, i.min.max(1))));
+    // A static batch has its first token when all prompts are computed.
+    let prompts = if row.kind.is_static() { row.concurrency.unwrap_or(1) } else { 1 };
+    let prompt = row.input.map(|i| limit(&Batch::prefill(prompts, i.min.max(1))));
     let after = row.output.map_or(0.0, |o| (o.mean() - 1.0).max(0.0));
-    Figures {
+    Metrics {
         ttft_ms: prompt,
         tpot_ms: Some(step),
         e2e_ms: prompt.map(|p| p + after * step),
@@ -147,9 +152,9 @@ impl Runs {
         Ok(Runs { users, requests, workload, input, output })
     }
 
-    fn simulate(&self, deployment: &Deployment, cost: CostKind) -> Result<Summary> {
-        let mut priced = deployment.clone();
-        priced.options.engine.cost = cost;
+    fn simulate(&self, forecaster: &Forecaster, cost: CostKind) -> Result<Summary> {
+        let mut priced = forecaster.clone();
+        priced.deployment.options.engine.cost = cost;
         let spec = Spec { workload: Some(self.workload.clone()), ..Spec::default() };
         let summary = simulate(&priced, &spec, "row", Options { leap: true, ..Options::default() })?.summary;
         if summary.completed < self.requests {
@@ -165,7 +170,7 @@ impl Runs {
     }
 
     /// The run's figures as the row's kind states them; `request` is what a server adds to a request, in milliseconds.
-    fn figures(&self, row: &Measurement, s: &Summary, request: f64) -> Figures {
+    fn figures(&self, row: &Measurement, s: &Summary, request: f64) -> Metrics {
         let of = |m: &crate::summary::Statistics| if row.median { m.median } else { m.mean };
         let whole = s.duration * 1e3;
         let seconds = s.duration * (1.0 + request / s.e2el.mean.max(1e-9));
@@ -173,8 +178,7 @@ impl Runs {
         let total = (s.total_input_tokens + s.total_output_tokens) as f64 / seconds.max(1e-12);
         let served = !matches!(row.kind, Kind::Prefill | Kind::PrefillBatch);
         // A batch's first token is there when its last prompt is computed.
-        let batch =
-            matches!(row.kind, Kind::PrefillBatch | Kind::StaticBatchPhases | Kind::OfflineStaticBatch);
+        let batch = row.kind.is_static();
         let (ttft, tpot, e2e) = if batch {
             let first = if self.users == 1 { s.ttft.mean } else { s.ttft.p99.max(s.ttft.mean) };
             (first, (whole - first) / (self.output.mean() - 1.0).max(1.0), whole)
@@ -184,7 +188,7 @@ impl Runs {
         // Sources that tell the phases apart count the tokens of the second.
         let phases = row.kind == Kind::StaticBatchPhases;
         let output = if phases { self.users as f64 * 1e3 / tpot } else { output };
-        Figures {
+        Metrics {
             ttft_ms: Some(ttft),
             tpot_ms: Some(tpot).filter(|_| served),
             e2e_ms: Some(e2e),

@@ -8,6 +8,7 @@ use crate::calibration::Calibration;
 use crate::catalog::Catalog;
 use crate::deployment::{Deployment, Options};
 use crate::error::{Error, Result};
+use crate::forecaster::Forecaster;
 use crate::model::config;
 use crate::parallelism::Request;
 use crate::simulate::{self, simulate};
@@ -134,15 +135,15 @@ pub fn replay(
     let chip = chip(catalog, &place, name, &meta)?;
     let entry = catalog.model(&meta.model)?;
     let model = config::read(&meta.model, &format!("catalog entry {}", entry.id), &entry.config)?;
-    let mut deployment = Deployment::resolve(Arc::new(model), Arc::new(chip.clone()), &options(&meta))?;
-    super::calibrate(&mut deployment, calibration);
+    let deployment = Deployment::resolve(Arc::new(model), Arc::new(chip.clone()), &options(&meta))?;
+    let forecaster = Forecaster::new(deployment, calibration);
     let text = "[workload.arrivals]\nkind = \"trace\"\npath = \"requests\"\nformat = \"own\"\n";
     let mut spec = Spec::parse(name, text)?;
     if let Some(workload) = &mut spec.workload {
         workload.load(name, |_| Ok::<String, Error>(arrivals(&served)))?;
     }
     let options = simulate::Options { leap: true, ..simulate::Options::default() };
-    let predicted = simulate(&deployment, &spec, name, options)?.summary;
+    let predicted = simulate(&forecaster, &spec, name, options)?.summary;
     let of = |metric: &dyn Fn(&Served) -> Option<f64>| {
         Statistics::of(&mut served.iter().filter_map(|s| metric(s).map(|t| t * 1e3)).collect::<Vec<f64>>())
     };

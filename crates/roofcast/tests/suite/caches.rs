@@ -3,6 +3,9 @@
 use super::engine::{conserved, deployment, records, same, schedulers, served, workloads};
 use super::support::{catalog, model};
 use proptest::prelude::*;
+use roofcast::Forecaster;
+use roofcast::batch::Batch;
+use roofcast::cost::{Utilization, limit};
 use roofcast::deployment::{Deployment, Options};
 use roofcast::engine::clock::Ticks;
 use roofcast::engine::config::Config;
@@ -11,7 +14,6 @@ use roofcast::engine::price::Price;
 use roofcast::engine::state::Arrival;
 use roofcast::engine::{Engine, Replica};
 use roofcast::kv_cache::groups::Groups;
-use roofcast::operator::Batch;
 use roofcast::simulate;
 use roofcast::spec::{CostKind, EngineSpec, KvLayout};
 use roofcast::workload::{Arrivals, Length, LengthKind, Prompt, Workload};
@@ -34,7 +36,9 @@ fn tables_of_a_request_by_hand() {
         let model = model("meta-llama/Llama-3.1-8B-Instruct");
         let deployment = Deployment::resolve(model, accelerator, &Options::of(&spec)).unwrap();
         let options = simulate::Options { leap: true, ..Default::default() };
-        let cache = simulate::simulate(&deployment, &spec, "test", options).unwrap().kv_cache;
+        let cache = simulate::simulate(&Forecaster::ideal(deployment.clone()), &spec, "test", options)
+            .unwrap()
+            .kv_cache;
         let tables = cache.tables.unwrap();
         assert_eq!(
             (tables.read_bytes, tables.sent_bytes),
@@ -51,8 +55,8 @@ fn tables_are_read_like_the_cache() {
     let step = |layout| {
         let spec = EngineSpec { kv_layout: layout, ..EngineSpec::default() };
         let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
-        let work = roofcast::operator::work(&deployment, &Batch::decode(40, 1000));
-        work.iter().map(|w| w.kv_bytes.0 * w.layers).sum::<u64>()
+        let step = limit(&deployment, &Batch::decode(40, 1000), Utilization::FULL);
+        step.operators.iter().map(|o| o.kv_bytes.0).sum::<u64>()
     };
     let cache = 40 * 1000 * 32 * 2 * 8 * 128 * 2;
     assert_eq!(step(None), cache);
@@ -143,7 +147,7 @@ proptest! {
         let (config, policy) = Config::resolve(&deployment, 1000, false).unwrap();
         prop_assert!(config.groups.count() > 1);
         let groups = config.groups.clone();
-        let mut engine = Engine::<Lockstep>::new(config, policy, Price::new(&deployment, CostKind::Limit), Ticks::ZERO);
+        let mut engine = Engine::<Lockstep>::new(config, policy, Price::new(Forecaster::ideal(deployment.clone()).timing(CostKind::Limit)), Ticks::ZERO);
         let needed = |engine: &Engine<Lockstep>| {
             let tokens = |id| u64::from(engine.state.progress(id).0);
             engine.state.in_admission_order().map(|id| groups.blocks(tokens(id))).sum::<u64>()
@@ -178,7 +182,7 @@ proptest! {
         let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
         let (config, policy) = Config::resolve(&deployment, 1000, false).unwrap();
         let reserves = !config.preempts();
-        let price = Price::new(&deployment, CostKind::Limit);
+        let price = Price::new(Forecaster::ideal(deployment.clone()).timing(CostKind::Limit));
         let mut engine = Engine::<Lockstep>::new(config, policy, price, Ticks::from(1));
         let mut left = Vec::new();
         for (number, (input, output, segment, length)) in (0..).zip(requests) {

@@ -2,13 +2,14 @@
 
 use super::support::{catalog, model};
 use proptest::prelude::*;
-use roofcast::cost::{Utilization, cost};
+use roofcast::Forecaster;
+use roofcast::batch::Batch;
+use roofcast::cost::{Utilization, limit};
 use roofcast::deployment::{Deployment, Options};
 use roofcast::engine;
 use roofcast::engine::clock::Ticks;
 use roofcast::engine::config::{Config, Reservation};
 use roofcast::fleet::{Fleet, Ranking};
-use roofcast::operator::Batch;
 use roofcast::parallelism::Request;
 use roofcast::record::Record;
 use roofcast::router::{Router, Routing};
@@ -37,7 +38,9 @@ fn spread(deployment: Deployment, ranks: u64) -> Deployment {
 
 pub(super) fn served(deployment: &Deployment, workload: &Workload, leap: bool) -> Fleet {
     let spec = &deployment.options.engine;
-    let mut replica = engine::replica(deployment, 1000, false, workload.seed, leap).unwrap();
+    let mut replica =
+        engine::replica(&Forecaster::embedded(deployment.clone()).unwrap(), 1000, false, workload.seed, leap)
+            .unwrap();
     let timeline = Timeline { series: Some(Series::default()), trace: Some(Trace::new(u64::MAX)) };
     *replica.timeline() = Some(Box::new(timeline));
     let results = Results::new(Slo::default(), true, None);
@@ -323,12 +326,15 @@ fn one_request_is_the_limits() {
         let spec = roofcast::Spec::parse("test", &text).unwrap();
         let accelerator = Arc::new(catalog().accelerator(chip).unwrap().clone());
         let deployment = Deployment::resolve(model(name), accelerator, &Options::of(&spec)).unwrap();
-        let one = |batch: Batch| cost(&deployment, &batch, Utilization::FULL).limit_with_communication.ms();
+        let one = |batch: Batch| limit(&deployment, &batch, Utilization::FULL).limit_with_communication.ms();
         let prompt = one(Batch::prefill(1, 1000));
         // The second token is computed with 1001 tokens of context, the last of the 200 with 1199.
         let decodes: f64 = (1001..=1199).map(|context| one(Batch::decode(1, context))).sum();
         let options = simulate::Options { leap: true, ..Default::default() };
-        let run = simulate::simulate(&deployment, &spec, "test", options).unwrap().summary;
+        let run =
+            simulate::simulate(&Forecaster::embedded(deployment.clone()).unwrap(), &spec, "test", options)
+                .unwrap()
+                .summary;
         let close = |found: f64, expected: f64| (found / expected - 1.0).abs() < 1e-6;
         assert!(close(run.ttft.mean, prompt), "{name}: {} against {prompt}", run.ttft.mean);
         assert!(close(run.e2el.mean, prompt + decodes), "{name}: {} {}", run.e2el.mean, prompt + decodes);
@@ -346,7 +352,7 @@ proptest! {
         let routing = [RoundRobin, LeastLoaded, PowerOfTwo, PrefixAware, SessionSticky][kind];
         let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
         let serve = |leap: bool| {
-            let replica = |_| engine::replica(&deployment, 1000, false, workload.seed, leap).unwrap();
+            let replica = |_| engine::replica(&Forecaster::embedded(deployment.clone()).unwrap(), 1000, false, workload.seed, leap).unwrap();
             let results = Results::new(Slo::default(), true, None);
             let ranking = Ranking::new(&deployment.options.engine, workload.seed);
             let router = Router::new(routing, workload.seed);
@@ -421,7 +427,7 @@ fn servers_of_prompts_for_one_that_generates() {
         // The one that generates finds all of a prompt but a block in its prefix cache.
         let (prefill, generate) = (rate(2, prompt, 1, 0), rate(batch, 16, output, prompt - 16));
         let limit =
-            |batch: &Batch| cost(&deployment, batch, Utilization::FULL).limit_with_communication.seconds();
+            |batch: &Batch| limit(&deployment, batch, Utilization::FULL).limit_with_communication.seconds();
         let t_prefill = limit(&Batch::prefill(1, prompt));
         let t_step = limit(&Batch::decode(batch, prompt + output / 2));
         let formula = batch as f64 * t_prefill / (output as f64 * t_step);

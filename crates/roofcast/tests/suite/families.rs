@@ -1,8 +1,9 @@
 //! Families beside the real configs: published totals from the keys of their `config.json`, and their work by hand.
 
 use crate::support::model;
-use roofcast::model::{Mixer, Model, config};
-use roofcast::operator::{Batch, Family, Work, work};
+use roofcast::batch::Batch;
+use roofcast::cost::{Operator, Utilization, limit};
+use roofcast::model::{Family, Mixer, Model, config};
 use roofcast::precision::KvFormat;
 use roofcast::{Catalog, Deployment, deployment::Options, memory, parallelism::Request};
 use serde_json::{Value, json};
@@ -169,18 +170,18 @@ fn searched_blocks_by_hand() {
 }
 
 /// The works of one family on one H100, all layers together.
-fn works(name: &str, batch: &Batch, family: Family) -> Vec<Work> {
+fn works(name: &str, batch: &Batch, family: Family) -> Vec<Operator> {
     let chip = Arc::new(Catalog::embedded().unwrap().accelerator("h100-sxm").unwrap().clone());
     let d = Deployment::resolve(model(name), chip, &Options::default()).unwrap();
-    work(&d, batch).into_iter().filter(|w| w.family == family).collect()
+    limit(&d, batch, Utilization::FULL).operators.into_iter().filter(|o| o.family == family).collect()
 }
 
-fn flops(works: &[Work]) -> u128 {
-    works.iter().map(|w| w.flops.0 * u128::from(w.layers)).sum()
+fn flops(works: &[Operator]) -> u128 {
+    works.iter().map(|w| w.flops.0).sum()
 }
 
-fn kv_bytes(works: &[Work]) -> u64 {
-    works.iter().map(|w| w.kv_bytes.0 * w.layers).sum()
+fn kv_bytes(works: &[Operator]) -> u64 {
+    works.iter().map(|w| w.kv_bytes.0).sum()
 }
 
 /// Qwen3-Next: 36 of 48 layers have 32 states of 128 · 128 in fp32 and 3 inputs of 8192 channels; 12 have 16 heads of 256

@@ -3,13 +3,13 @@
 use super::engine::{records, same, schedulers, served, workloads};
 use super::support::{catalog, model};
 use proptest::prelude::*;
-use roofcast::Spec;
 use roofcast::deployment::{Deployment, Options};
 use roofcast::parallelism::Request;
 use roofcast::router::Routing;
 use roofcast::simulate::{self, Simulation, simulate};
 use roofcast::spec::{EngineSpec, FleetSpec, LinkKind, PoolSpec};
 use roofcast::workload::Workload;
+use roofcast::{Forecaster, Spec};
 use std::sync::Arc;
 
 const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
@@ -24,7 +24,7 @@ pub(super) fn deployment(parallelism: Request, engine: EngineSpec) -> Deployment
 pub(super) fn run(deployment: &Deployment, workload: &Workload, fleet: FleetSpec, leap: bool) -> Simulation {
     let spec = Spec { workload: Some(workload.clone()), fleet, ..Spec::default() };
     let options = simulate::Options { leap, records: true, ..simulate::Options::default() };
-    simulate(deployment, &spec, "test", options).unwrap()
+    simulate(&Forecaster::embedded(deployment.clone()).unwrap(), &spec, "test", options).unwrap()
 }
 
 /// Stepping, leaping and leaping again are the same, nothing is lost, and every token is paid for.
@@ -104,7 +104,7 @@ pub(super) fn spec(text: &str) -> roofcast::Result<Simulation> {
     let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
     let deployment = Deployment::resolve(model(LLAMA), accelerator, &Options::of(&spec))?;
     let options = simulate::Options { leap: true, records: true, ..simulate::Options::default() };
-    simulate(&deployment, &spec, "test", options)
+    simulate(&Forecaster::embedded(deployment.clone()).unwrap(), &spec, "test", options)
 }
 
 pub(super) fn close(found: f64, expected: f64) {

@@ -2,14 +2,14 @@
 
 use crate::support::catalog;
 use proptest::prelude::*;
-use roofcast::cost::{Utilization, cost};
+use roofcast::batch::Batch;
+use roofcast::cost::{Utilization, cost, limit};
 use roofcast::deployment::Options;
 use roofcast::memory;
-use roofcast::model::config;
-use roofcast::operator::{Batch, work};
+use roofcast::model::{OperatorKind, config};
 use roofcast::parallelism::Request;
 use roofcast::units::{ByteRate, Bytes, FlopRate};
-use roofcast::{Deployment, Model};
+use roofcast::{Deployment, Forecaster, Model};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -64,22 +64,22 @@ proptest! {
 
     #[test]
     fn no_forecast_beats_its_limit(d in deployments(), batch in batches()) {
-        let cost = cost(&d, &batch, Utilization::FULL);
+        let cost = cost(&Forecaster::embedded(d.clone()).unwrap(), &batch, Utilization::FULL);
         prop_assert!(cost.forecast >= cost.limit_with_communication);
         prop_assert!(cost.limit_with_communication >= cost.limit);
     }
 
     #[test]
     fn a_faster_machine_is_never_slower(d in deployments(), batch in batches(), m in 1.0..4.0_f64, c in 1.0..4.0_f64) {
-        let before = cost(&d, &batch, Utilization::FULL);
-        let after = cost(&faster(&d, m, c), &batch, Utilization::FULL);
+        let before = cost(&Forecaster::embedded(d.clone()).unwrap(), &batch, Utilization::FULL);
+        let after = cost(&Forecaster::embedded(faster(&d, m, c)).unwrap(), &batch, Utilization::FULL);
         prop_assert!(after.limit <= before.limit);
         prop_assert!(after.forecast <= before.forecast);
     }
 
     #[test]
     fn the_limit_lies_between_its_longest_term_and_their_sum(d in deployments(), batch in batches()) {
-        let c = cost(&d, &batch, Utilization::FULL);
+        let c = cost(&Forecaster::embedded(d.clone()).unwrap(), &batch, Utilization::FULL);
         // Each term rounds once an operator: a picosecond each.
         let slack = 1e-9 * 10_000.0;
         let longest = c.terms.flops.ms().max((c.terms.weights + c.terms.kv).ms());
@@ -89,7 +89,7 @@ proptest! {
 
     #[test]
     fn more_work_never_takes_less(d in deployments(), n in 1..200_u64, context in 1..8000_u64) {
-        let time = |n, context| cost(&d, &Batch::decode(n, context), Utilization::FULL).limit;
+        let time = |n, context| cost(&Forecaster::embedded(d.clone()).unwrap(), &Batch::decode(n, context), Utilization::FULL).limit;
         prop_assert!(time(n + 1, context) >= time(n, context));
         prop_assert!(time(n, context + 1) >= time(n, context));
     }
@@ -101,7 +101,10 @@ proptest! {
         let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
         let d = Deployment::resolve(model, chip, &Options::default()).unwrap();
         let latent = d.model.layers.iter().any(|l| matches!(l.mixer, roofcast::model::Mixer::Latent(_)));
-        let flops = |batch: &Batch| work(&d, batch).iter().filter(|w| w.name != "lm_head").map(|w| w.flops.0 * u128::from(w.layers)).sum::<u128>();
+        let flops = |batch: &Batch| {
+            let step = limit(&d, batch, Utilization::FULL);
+            step.operators.iter().filter(|o| o.name != OperatorKind::LmHead).map(|o| o.flops.0).sum::<u128>()
+        };
         let whole = flops(&Batch::prefill(1, tokens));
         let steps: u128 = (1..=tokens).map(|t| flops(&Batch::decode(1, t))).sum();
         if latent { prop_assert!(whole <= steps) } else { prop_assert_eq!(whole, steps) }

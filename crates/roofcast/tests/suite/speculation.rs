@@ -3,13 +3,13 @@
 use super::engine::{conserved, deployment, records, same, served, workloads};
 use super::support::{catalog, model};
 use proptest::prelude::*;
-use roofcast::Spec;
-use roofcast::cost::{Utilization, cost};
+use roofcast::batch::Batch;
+use roofcast::cost::{Utilization, limit};
 use roofcast::deployment::{Deployment, Options};
 use roofcast::memory;
-use roofcast::operator::Batch;
 use roofcast::simulate::{self, Simulation, simulate};
 use roofcast::spec::{EngineSpec, SpeculativeSpec};
+use roofcast::{Forecaster, Spec};
 use std::sync::Arc;
 
 const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
@@ -26,7 +26,7 @@ fn run(requests: u64, output: u64, speculative: &str) -> roofcast::Result<Simula
     let named = spec.engine.speculative.as_ref().and_then(|s| s.draft_model.as_ref());
     let options = Options { draft: named.map(|name| model(name)), ..Options::of(&spec) };
     let deployment = Deployment::resolve(model(LLAMA), accelerator, &options)?;
-    simulate(&deployment, &spec, "test", simulate::Options::default())
+    simulate(&Forecaster::embedded(deployment).unwrap(), &spec, "test", simulate::Options::default())
 }
 
 fn drafts(count: u64, acceptance: f64, cost: f64) -> String {
@@ -117,7 +117,7 @@ fn a_small_model_drafts_for_a_large_one() {
     let (small, large) = (alone(SMALL), alone(LLAMA));
     // One step ends with 1003 tokens and says the 1002nd to 1004th; then drafts see 1004 and 1005.
     let pass = |context: u64| {
-        cost(&small, &Batch::decode(1, context), Utilization::FULL).limit_with_communication.ms()
+        limit(&small, &Batch::decode(1, context), Utilization::FULL).limit_with_communication.ms()
     };
     let step = reading(WEIGHTS + 3.0 * ROW + 1003.0 * KV) + pass(1004) + pass(1005);
     close(run.summary.e2el.mean - run.summary.ttft.mean, step);

@@ -6,13 +6,13 @@
 use crate::bench::report::Report;
 use anyhow::Result;
 use roofcast::bands::Bands;
-use roofcast::cost::{Bound, Cost, Terms, Utilization, cost};
-use roofcast::operator::Batch;
+use roofcast::batch::Batch;
+use roofcast::cost::{self, Bound, Cost, Terms, Utilization};
 use roofcast::simulate::{Options, simulate};
 use roofcast::spec::CostKind;
 use roofcast::summary::Summary;
 use roofcast::workload::Workload;
-use roofcast::{Deployment, Spec};
+use roofcast::{Deployment, Forecaster, Spec};
 use serde::Serialize;
 
 /// Limit and forecast, where the machine is known.
@@ -76,10 +76,10 @@ impl Beside {
         let limit = limit(deployment, report);
         let mut spec = spec.clone();
         spec.workload = Some(workload.clone());
-        let mut priced = deployment.clone();
-        priced.options.engine.cost = CostKind::Forecast;
+        let mut priced = Forecaster::embedded(deployment.clone())?;
+        priced.deployment.options.engine.cost = CostKind::Forecast;
         let simulated = simulate(&priced, &spec, place, Options { leap: true, ..Options::default() })?;
-        let source = cost(deployment, &Batch::decode(1, 1), Utilization::FULL).forecast_source;
+        let source = priced.coefficients.name.clone();
         Ok(Beside {
             limit: Some(limit),
             forecast: Some(forecast(source, &simulated.summary, simulated.bands, &report.summary)),
@@ -93,8 +93,8 @@ fn limit(deployment: &Deployment, report: &Report) -> Limit {
     let batch = (report.achieved_concurrency.round() as u64).max(1);
     // Half the answer is there in the mean.
     let context = prompt + s.total_output_tokens / s.completed.max(1) / 2;
-    let decode = cost(deployment, &Batch::decode(batch, context), Utilization::FULL);
-    let prefill = cost(deployment, &Batch::prefill(1, prompt), Utilization::FULL);
+    let decode = cost::limit(deployment, &Batch::decode(batch, context), Utilization::FULL);
+    let prefill = cost::limit(deployment, &Batch::prefill(1, prompt), Utilization::FULL);
     let (tpot_ms, ttft_ms) = (decode.limit_with_communication.ms(), prefill.limit_with_communication.ms());
     let tpot_share = share(tpot_ms, s.tpot.median);
     Limit {

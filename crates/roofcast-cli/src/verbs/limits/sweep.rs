@@ -6,11 +6,11 @@ use crate::input::values::numbers;
 use crate::show::number::{grouped, ms, significant};
 use crate::show::{self, table};
 use anyhow::Result;
+use roofcast::batch::Batch;
 use roofcast::capacity::reshaped;
 use roofcast::cost::{Bound, Cost, cost};
 use roofcast::limits::{Question, decode};
-use roofcast::operator::Batch;
-use roofcast::{Deployment, Error};
+use roofcast::{Error, Forecaster};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -38,13 +38,14 @@ struct Point {
 
 pub(super) fn run(
     args: &LimitsArgs,
-    deployment: &Deployment,
+    forecaster: &Forecaster,
     question: &Question,
     text: &str,
 ) -> Result<ExitCode> {
+    let deployment = &forecaster.deployment;
     let (key, values) = parse(text)?;
     let points: Vec<Point> =
-        values.iter().filter_map(|value| point(deployment, question, key, *value)).collect();
+        values.iter().filter_map(|value| point(forecaster, question, key, *value)).collect();
     let header = [
         key,
         "limit ms",
@@ -83,18 +84,22 @@ pub(super) fn run(
 }
 
 /// The point at `value`; none where that many ranks do not divide the heads.
-fn point(deployment: &Deployment, question: &Question, key: &str, value: u64) -> Option<Point> {
+fn point(forecaster: &Forecaster, question: &Question, key: &str, value: u64) -> Option<Point> {
+    let deployment = &forecaster.deployment;
     let mut q = *question;
     let (tokens, cost) = match key {
         "context" => {
             q.context = value;
-            (q.batch, decode(deployment, &q))
+            (q.batch, decode(forecaster, &q))
         }
-        "prefill" => (value, cost(deployment, &Batch::prefill(1, value), q.utilization)),
-        "tp" => (q.batch, decode(&reshaped(deployment, value, deployment.parallelism.pp)?, &q)),
+        "prefill" => (value, cost(forecaster, &Batch::prefill(1, value), q.utilization)),
+        "tp" => (
+            q.batch,
+            decode(&forecaster.reshaped(reshaped(deployment, value, deployment.parallelism.pp)?), &q),
+        ),
         _ => {
             q.batch = value;
-            (q.batch, decode(deployment, &q))
+            (q.batch, decode(forecaster, &q))
         }
     };
     Some(measured(value, tokens, &cost))

@@ -10,7 +10,7 @@ use crate::verbs::band_factors;
 use anyhow::{Context, Result};
 use rayon::prelude::*;
 use roofcast::simulate::{Options, Simulation, simulate};
-use roofcast::{Deployment, Error, Spec};
+use roofcast::{Deployment, Error, Forecaster, Spec};
 use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
@@ -120,10 +120,11 @@ fn one(args: &SimulateArgs, place: &str, text: &str, key: &str, value: toml::Val
     let spec = applied(args, input::with_traces(spec, place, file)?);
     let deployment = input::resolve(&spec, args.spec.as_deref(), &args.catalog)?;
     let options = Options { leap: !args.no_leap, ..Options::default() };
-    let mut simulation = simulate(&deployment, &spec, place, options)?;
+    let forecaster = Forecaster::embedded(deployment)?;
+    let mut simulation = simulate(&forecaster, &spec, place, options)?;
     // Many runs are kept until the last has ended, and nobody draws these.
     simulation.latencies = Default::default();
-    Ok(Run { value, deployment, simulation })
+    Ok(Run { value, deployment: forecaster.deployment, simulation })
 }
 
 fn header(key: &str) -> Vec<&str> {

@@ -2,14 +2,14 @@
 
 use super::Reader;
 use crate::error::Result;
-use crate::model::tensor::{Role, Split, Tensor};
+use crate::model::tensor::{OperatorKind, Role, Split, Tensor};
 
 impl Reader<'_> {
     /// Embeddings, final norm and lm_head.
     pub(super) fn outer(&mut self, vocab: u64, max_context: Option<u64>) -> Result<Vec<Tensor>> {
         let width = self.keys.count(&["word_embed_proj_dim"])?.unwrap_or(self.hidden);
         let table = |name, rows| {
-            Tensor::linear(name, "embedding", rows, width, Split::Even).with_role(Role::Embedding)
+            Tensor::linear(name, OperatorKind::Embedding, rows, width, Split::Even).with_role(Role::Embedding)
         };
         let mut outer = vec![table("embed_tokens", vocab)];
         outer.extend(self.outer_extras()?);
@@ -22,24 +22,43 @@ impl Reader<'_> {
         if positions > 0 {
             outer.push(Tensor::vector(
                 "embed_positions",
-                "embedding",
+                OperatorKind::Embedding,
                 positions * self.hidden,
                 Split::Replicated,
             ));
         }
         if width != self.hidden {
-            outer.push(Tensor::linear("project_in", "project_in", self.hidden, width, Split::Replicated));
-            outer.push(Tensor::linear("project_out", "project_out", width, self.hidden, Split::Replicated));
+            outer.push(Tensor::linear(
+                "project_in",
+                OperatorKind::ProjectIn,
+                self.hidden,
+                width,
+                Split::Replicated,
+            ));
+            outer.push(Tensor::linear(
+                "project_out",
+                OperatorKind::ProjectOut,
+                width,
+                self.hidden,
+                Split::Replicated,
+            ));
         }
         let mut norm = if self.norm_bias()? { 2 * self.hidden } else { self.hidden };
         if self.model_type == "bloom" {
             norm *= 2; // a norm behind the embedding, too
         }
         let final_norm = self.keys.flag("do_layer_norm_before", true)?;
-        outer.push(Tensor::vector("norm", "norms", if final_norm { norm } else { 0 }, Split::Replicated));
-        outer.push(Tensor::linear("lm_head", "lm_head", vocab, width, Split::Even).with_role(Role::Head));
+        outer.push(Tensor::vector(
+            "norm",
+            OperatorKind::Norms,
+            if final_norm { norm } else { 0 },
+            Split::Replicated,
+        ));
+        outer.push(
+            Tensor::linear("lm_head", OperatorKind::LmHead, vocab, width, Split::Even).with_role(Role::Head),
+        );
         if matches!(self.model_type, "gptj" | "phi" | "phimoe") {
-            outer.push(Tensor::vector("lm_head.bias", "lm_head", vocab, Split::Even));
+            outer.push(Tensor::vector("lm_head.bias", OperatorKind::LmHead, vocab, Split::Even));
         }
         Ok(outer)
     }
@@ -51,30 +70,43 @@ impl Reader<'_> {
         if let Some(width) = self.per_layer_width()? {
             let rows = keys.required(&["vocab_size_per_layer_input", "vocab_size"])?;
             let all = width * self.layers;
-            let table = Tensor::linear("embed_tokens_per_layer", "embedding", rows, all, Split::Even);
+            let table =
+                Tensor::linear("embed_tokens_per_layer", OperatorKind::Embedding, rows, all, Split::Even);
             extras.push(table.with_role(Role::Embedding));
             extras.push(Tensor::linear(
                 "per_layer_model_projection",
-                "per_layer_input",
+                OperatorKind::PerLayerInput,
                 all,
                 self.hidden,
                 Split::Even,
             ));
-            extras.push(Tensor::vector("per_layer_projection_norm", "norms", width, Split::Replicated));
+            extras.push(Tensor::vector(
+                "per_layer_projection_norm",
+                OperatorKind::Norms,
+                width,
+                Split::Replicated,
+            ));
         }
         if let Some(inputs) = keys.count(&["altup_num_inputs"])? {
             // Into the other streams before the first layer and out of them behind the last.
-            let square = Tensor::linear("altup", "altup", self.hidden, self.hidden, Split::Replicated);
+            let square =
+                Tensor::linear("altup", OperatorKind::Altup, self.hidden, self.hidden, Split::Replicated);
             extras.push(square.times(2 * (inputs - 1)));
         }
         if let Some(streams) = keys.count(&["hc_mult"])? {
             let wide = streams * self.hidden;
-            let mix = Tensor::linear("hc_head", "hyper_connections", streams, wide, Split::Replicated);
+            let mix =
+                Tensor::linear("hc_head", OperatorKind::HyperConnections, streams, wide, Split::Replicated);
             extras.push(mix.with_role(Role::Router));
-            extras.push(Tensor::vector("hc_head.base", "norms", streams + 1, Split::Replicated));
+            extras.push(Tensor::vector("hc_head.base", OperatorKind::Norms, streams + 1, Split::Replicated));
         }
         if keys.count_or_zero(&["attn_res_block_size"])? > 0 {
-            extras.push(Tensor::vector("output_attn_res", "norms", 2 * self.hidden, Split::Replicated));
+            extras.push(Tensor::vector(
+                "output_attn_res",
+                OperatorKind::Norms,
+                2 * self.hidden,
+                Split::Replicated,
+            ));
         }
         Ok(extras)
     }
@@ -91,29 +123,42 @@ impl Reader<'_> {
         let mut extras = Vec::new();
         if let Some(streams) = keys.count(&["hc_mult"])? {
             let rows = (2 + streams) * streams;
-            let mix = Tensor::linear("hc", "hyper_connections", rows, streams * self.hidden, whole);
+            let mix =
+                Tensor::linear("hc", OperatorKind::HyperConnections, rows, streams * self.hidden, whole);
             extras.push(mix.with_role(Role::Router).times(2));
-            extras.push(Tensor::vector("hc.base", "norms", 2 * (rows + 3), whole));
+            extras.push(Tensor::vector("hc.base", OperatorKind::Norms, 2 * (rows + 3), whole));
         }
         if let Some(width) = self.per_layer_width()? {
             let (gate, up) = ("per_layer_input_gate", "per_layer_projection");
-            extras.push(Tensor::linear(gate, "per_layer_input", width, self.hidden, whole));
-            extras.push(Tensor::linear(up, "per_layer_input", self.hidden, width, whole));
-            extras.push(Tensor::vector("post_per_layer_input_norm", "norms", self.hidden, whole));
+            extras.push(Tensor::linear(gate, OperatorKind::PerLayerInput, width, self.hidden, whole));
+            extras.push(Tensor::linear(up, OperatorKind::PerLayerInput, self.hidden, width, whole));
+            extras.push(Tensor::vector("post_per_layer_input_norm", OperatorKind::Norms, self.hidden, whole));
         }
         if keys.count_or_zero(&["attn_res_block_size"])? > 0 {
-            extras.push(Tensor::vector("attn_res", "norms", 4 * self.hidden, whole));
+            extras.push(Tensor::vector("attn_res", OperatorKind::Norms, 4 * self.hidden, whole));
         }
         if let Some(rank) = keys.count(&["laurel_rank"])? {
-            extras.push(Tensor::linear("laurel.linear_left", "laurel", rank, self.hidden, whole));
-            extras.push(Tensor::linear("laurel.linear_right", "laurel", self.hidden, rank, whole));
-            extras.push(Tensor::vector("laurel.norm", "norms", self.hidden, whole));
+            extras.push(Tensor::linear("laurel.linear_left", OperatorKind::Laurel, rank, self.hidden, whole));
+            extras.push(Tensor::linear(
+                "laurel.linear_right",
+                OperatorKind::Laurel,
+                self.hidden,
+                rank,
+                whole,
+            ));
+            extras.push(Tensor::vector("laurel.norm", OperatorKind::Norms, self.hidden, whole));
         }
         if let Some(inputs) = keys.count(&["altup_num_inputs"])? {
-            let router = Tensor::linear("altup.modality_router", "altup", inputs, self.hidden, whole);
+            let router =
+                Tensor::linear("altup.modality_router", OperatorKind::Altup, inputs, self.hidden, whole);
             extras.push(router.with_role(Role::Router));
             let coefficients = (inputs + inputs * inputs) * inputs;
-            extras.push(Tensor::vector("altup.norms", "norms", coefficients + 2 * self.hidden, whole));
+            extras.push(Tensor::vector(
+                "altup.norms",
+                OperatorKind::Norms,
+                coefficients + 2 * self.hidden,
+                whole,
+            ));
         }
         Ok(extras)
     }

@@ -7,7 +7,7 @@ use super::Reader;
 use crate::error::Result;
 use crate::model::keys::{Keys, brief};
 use crate::model::mixer::{Attention, Mixer};
-use crate::model::tensor::{Split, Tensor};
+use crate::model::tensor::{OperatorKind, Split, Tensor};
 use crate::model::{Dense, Ffn, Layer};
 
 /// Layers that a pattern lists, where `num_hidden_layers` is missing.
@@ -110,7 +110,7 @@ impl Reader<'_> {
 
     /// One matrix in the place of attention or FFN.
     fn square(&self, name: &'static str) -> Tensor {
-        Tensor::linear(name, "linear", self.hidden, self.hidden, Split::Replicated)
+        Tensor::linear(name, OperatorKind::Linear, self.hidden, self.hidden, Split::Replicated)
     }
 
     fn block_attention(&mut self, block: &Keys) -> Result<Attention> {

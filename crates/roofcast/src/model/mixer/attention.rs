@@ -4,7 +4,7 @@
 //! transformers' `modeling_*.py` of the types named at each field.
 
 use super::indexer::BlockIndex;
-use crate::model::tensor::{Split, Tensor};
+use crate::model::tensor::{OperatorKind, Split, Tensor};
 
 /// Grouped-query attention; `kv_heads == heads` is MHA, `kv_heads == 1` MQA.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -113,32 +113,49 @@ impl Attention {
         let (wide, k) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
         let q = if self.gate == Gate::Elements { wide + self.heads * self.v_head_dim } else { wide };
         let (v, o) = (self.kv_heads * self.v_head_dim, self.heads * self.v_head_dim);
-        let mut tensors = vec![Tensor::linear("self_attn.q_proj", "qkv_proj", q, hidden, Split::Even)];
+        let mut tensors =
+            vec![Tensor::linear("self_attn.q_proj", OperatorKind::QkvProj, q, hidden, Split::Even)];
         if !self.shared_kv {
-            tensors.push(Tensor::linear("self_attn.k_proj", "qkv_proj", k, hidden, kv));
+            tensors.push(Tensor::linear("self_attn.k_proj", OperatorKind::QkvProj, k, hidden, kv));
         }
         if !self.shared_kv && !self.values_from_keys {
-            tensors.push(Tensor::linear("self_attn.v_proj", "qkv_proj", v, hidden, kv));
+            tensors.push(Tensor::linear("self_attn.v_proj", OperatorKind::QkvProj, v, hidden, kv));
         }
-        tensors.push(Tensor::linear("self_attn.o_proj", "o_proj", hidden, o, Split::Even));
+        tensors.push(Tensor::linear("self_attn.o_proj", OperatorKind::OProj, hidden, o, Split::Even));
         if self.qkv_bias {
-            tensors.push(Tensor::vector("self_attn.q_proj.bias", "qkv_proj", q, Split::Even));
+            tensors.push(Tensor::vector("self_attn.q_proj.bias", OperatorKind::QkvProj, q, Split::Even));
             if !self.shared_kv {
-                tensors.push(Tensor::vector("self_attn.k_proj.bias", "qkv_proj", k, kv));
-                tensors.push(Tensor::vector("self_attn.v_proj.bias", "qkv_proj", v, kv));
+                tensors.push(Tensor::vector("self_attn.k_proj.bias", OperatorKind::QkvProj, k, kv));
+                tensors.push(Tensor::vector("self_attn.v_proj.bias", OperatorKind::QkvProj, v, kv));
             }
         }
         if self.o_bias {
-            tensors.push(Tensor::vector("self_attn.o_proj.bias", "o_proj", hidden, Split::Replicated));
+            tensors.push(Tensor::vector(
+                "self_attn.o_proj.bias",
+                OperatorKind::OProj,
+                hidden,
+                Split::Replicated,
+            ));
         }
         if self.qk_norm > 0 {
-            tensors.push(Tensor::vector("self_attn.qk_norm", "norms", self.qk_norm, Split::Replicated));
+            tensors.push(Tensor::vector(
+                "self_attn.qk_norm",
+                OperatorKind::Norms,
+                self.qk_norm,
+                Split::Replicated,
+            ));
         }
         if self.sinks {
-            tensors.push(Tensor::vector("self_attn.sinks", "attention", self.heads, Split::Even));
+            tensors.push(Tensor::vector("self_attn.sinks", OperatorKind::Attention, self.heads, Split::Even));
         }
         if self.gate == Gate::Heads {
-            tensors.push(Tensor::linear("self_attn.g_proj", "qkv_proj", self.heads, hidden, Split::Even));
+            tensors.push(Tensor::linear(
+                "self_attn.g_proj",
+                OperatorKind::QkvProj,
+                self.heads,
+                hidden,
+                Split::Even,
+            ));
         }
         tensors.extend(self.index.iter().flat_map(|i| i.tensors(hidden)));
         tensors

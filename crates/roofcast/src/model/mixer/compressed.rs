@@ -7,7 +7,7 @@
 
 use super::attention::causal_pairs;
 use super::indexer::Indexer;
-use crate::model::tensor::{Role, Split, Tensor};
+use crate::model::tensor::{OperatorKind, Role, Split, Tensor};
 
 /// The ratio at which windows overlap and an indexer chooses.
 const SPARSE_RATIO: u64 = 4;
@@ -95,13 +95,13 @@ impl Compressed {
         let (wide, whole) = (self.heads * self.head_dim, Split::Replicated);
         let o = self.o_groups * self.o_lora_rank;
         let mut tensors = vec![
-            Tensor::linear("self_attn.q_a_proj", "qkv_a_proj", self.q_lora_rank, hidden, whole),
-            Tensor::linear("self_attn.kv_proj", "qkv_a_proj", self.head_dim, hidden, whole),
-            Tensor::vector("self_attn.norms", "norms", self.q_lora_rank + self.head_dim, whole),
-            Tensor::linear("self_attn.q_b_proj", "q_b_proj", wide, self.q_lora_rank, Split::Even),
-            Tensor::linear("self_attn.o_a_proj", "o_a_proj", o, wide / self.o_groups, Split::Even),
-            Tensor::linear("self_attn.o_b_proj", "o_proj", hidden, o, Split::Even),
-            Tensor::vector("self_attn.sinks", "attention", self.heads, Split::Even),
+            Tensor::linear("self_attn.q_a_proj", OperatorKind::QkvAProj, self.q_lora_rank, hidden, whole),
+            Tensor::linear("self_attn.kv_proj", OperatorKind::QkvAProj, self.head_dim, hidden, whole),
+            Tensor::vector("self_attn.norms", OperatorKind::Norms, self.q_lora_rank + self.head_dim, whole),
+            Tensor::linear("self_attn.q_b_proj", OperatorKind::QBProj, wide, self.q_lora_rank, Split::Even),
+            Tensor::linear("self_attn.o_a_proj", OperatorKind::OAProj, o, wide / self.o_groups, Split::Even),
+            Tensor::linear("self_attn.o_b_proj", OperatorKind::OProj, hidden, o, Split::Even),
+            Tensor::vector("self_attn.sinks", OperatorKind::Attention, self.heads, Split::Even),
         ];
         let Some(ratio) = self.ratio else { return tensors };
         let overlap = if self.indexer.is_some() { 2 } else { 1 };
@@ -110,10 +110,16 @@ impl Compressed {
             tensors.extend(compressor(ratio, overlap, indexer.head_dim, hidden));
             let q = indexer.heads * indexer.head_dim;
             tensors.extend([
-                Tensor::linear("self_attn.indexer.wq_b", "indexer_proj", q, indexer.query_rank, whole),
+                Tensor::linear(
+                    "self_attn.indexer.wq_b",
+                    OperatorKind::IndexerProj,
+                    q,
+                    indexer.query_rank,
+                    whole,
+                ),
                 Tensor::linear(
                     "self_attn.indexer.weights_proj",
-                    "indexer_weights",
+                    OperatorKind::IndexerWeights,
                     indexer.heads,
                     hidden,
                     whole,
@@ -130,14 +136,14 @@ fn compressor(ratio: u64, overlap: u64, width: u64, hidden: u64) -> [Tensor; 2] 
     let rows = 2 * overlap * width;
     let vectors = ratio * overlap * width + width;
     [
-        Tensor::linear("self_attn.compressor", "compressor", rows, hidden, Split::Replicated)
+        Tensor::linear("self_attn.compressor", OperatorKind::Compressor, rows, hidden, Split::Replicated)
             .with_role(Role::Router),
-        Tensor::vector("self_attn.compressor.norm", "norms", vectors, Split::Replicated),
+        Tensor::vector("self_attn.compressor.norm", OperatorKind::Norms, vectors, Split::Replicated),
     ]
 }
 
 /// Σ_{p=1..context} min(⌊p/ratio⌋, most): the entries that queries at each position see.
-fn entry_pairs(context: u64, ratio: u64, most: u64) -> u128 {
+pub fn entry_pairs(context: u64, ratio: u64, most: u64) -> u128 {
     let full = most.saturating_mul(ratio);
     let free = context.min(full.saturating_sub(1));
     let (q, r) = (u128::from(free / ratio), u128::from(free % ratio));

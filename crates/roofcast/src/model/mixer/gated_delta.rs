@@ -4,7 +4,7 @@
 //! and `modeling_qwen3_5.py`, which name the projections differently but have the same weights.
 
 use super::State;
-use crate::model::tensor::{Role, Split, Tensor};
+use crate::model::tensor::{OperatorKind, Role, Split, Tensor};
 
 /// One gated delta net.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -48,15 +48,15 @@ impl GatedDelta {
         let (v, h) = (self.value_heads * self.value_dim, self.value_heads);
         let even = Split::Even;
         vec![
-            Tensor::linear("linear_attn.in_proj_qkv", "in_proj", self.channels(), hidden, even),
-            Tensor::linear("linear_attn.in_proj_z", "in_proj", v, hidden, even),
+            Tensor::linear("linear_attn.in_proj_qkv", OperatorKind::InProj, self.channels(), hidden, even),
+            Tensor::linear("linear_attn.in_proj_z", OperatorKind::InProj, v, hidden, even),
             // A scale and a decay per head, left in 16 bits.
-            Tensor::linear("linear_attn.in_proj_ba", "in_proj_ba", 2 * h, hidden, even)
+            Tensor::linear("linear_attn.in_proj_ba", OperatorKind::InProjBa, 2 * h, hidden, even)
                 .with_role(Role::Router),
-            Tensor::vector("linear_attn.conv1d", "conv1d", self.conv * self.channels(), even),
-            Tensor::vector("linear_attn.A_log", "norms", 2 * h, even),
-            Tensor::vector("linear_attn.norm", "norms", self.value_dim, Split::Replicated),
-            Tensor::linear("linear_attn.out_proj", "o_proj", hidden, v, even),
+            Tensor::vector("linear_attn.conv1d", OperatorKind::Conv1d, self.conv * self.channels(), even),
+            Tensor::vector("linear_attn.A_log", OperatorKind::Norms, 2 * h, even),
+            Tensor::vector("linear_attn.norm", OperatorKind::Norms, self.value_dim, Split::Replicated),
+            Tensor::linear("linear_attn.out_proj", OperatorKind::OProj, hidden, v, even),
         ]
     }
 }

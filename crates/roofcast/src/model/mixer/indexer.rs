@@ -3,7 +3,7 @@
 //! Knows: their tensors, the keys they keep, what they score. Sources: DeepSeek-V3.2's `inference/model.py` (token-wise
 //! top-k), Hugging Face transformers' `modeling_minimax_m3_vl.py` (blocks per KV head).
 
-use crate::model::tensor::{Role, Split, Tensor};
+use crate::model::tensor::{OperatorKind, Role, Split, Tensor};
 
 /// DeepSeek-V3.2's lightning indexer: many small heads, one shared key, the best `topk` tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -44,11 +44,17 @@ impl Indexer {
         let q = self.heads * self.head_dim;
         let whole = Split::Replicated;
         vec![
-            Tensor::linear("self_attn.indexer.wq_b", "indexer_proj", q, self.query_rank, whole),
-            Tensor::linear("self_attn.indexer.wk", "indexer_proj", self.head_dim, hidden, whole),
-            Tensor::vector("self_attn.indexer.k_norm", "norms", 2 * self.head_dim, whole),
-            Tensor::linear("self_attn.indexer.weights_proj", "indexer_weights", self.heads, hidden, whole)
-                .with_role(Role::Router),
+            Tensor::linear("self_attn.indexer.wq_b", OperatorKind::IndexerProj, q, self.query_rank, whole),
+            Tensor::linear("self_attn.indexer.wk", OperatorKind::IndexerProj, self.head_dim, hidden, whole),
+            Tensor::vector("self_attn.indexer.k_norm", OperatorKind::Norms, 2 * self.head_dim, whole),
+            Tensor::linear(
+                "self_attn.indexer.weights_proj",
+                OperatorKind::IndexerWeights,
+                self.heads,
+                hidden,
+                whole,
+            )
+            .with_role(Role::Router),
         ]
     }
 }
@@ -86,9 +92,26 @@ impl BlockIndex {
     pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let q = self.heads * self.head_dim;
         vec![
-            Tensor::linear("self_attn.index_q_proj", "qkv_proj", q, hidden, Split::KvHeads(self.heads)),
-            Tensor::linear("self_attn.index_k_proj", "qkv_proj", self.head_dim, hidden, Split::Replicated),
-            Tensor::vector("self_attn.index_norms", "norms", 2 * self.head_dim, Split::Replicated),
+            Tensor::linear(
+                "self_attn.index_q_proj",
+                OperatorKind::QkvProj,
+                q,
+                hidden,
+                Split::KvHeads(self.heads),
+            ),
+            Tensor::linear(
+                "self_attn.index_k_proj",
+                OperatorKind::QkvProj,
+                self.head_dim,
+                hidden,
+                Split::Replicated,
+            ),
+            Tensor::vector(
+                "self_attn.index_norms",
+                OperatorKind::Norms,
+                2 * self.head_dim,
+                Split::Replicated,
+            ),
         ]
     }
 }

@@ -3,7 +3,7 @@
 //! Source: Kimi Linear (arXiv 2510.26692) and its `modeling_kimi.py`. vLLM keeps the state in fp32 (`kda_state_dtype`).
 
 use super::State;
-use crate::model::tensor::{Role, Split, Tensor};
+use crate::model::tensor::{OperatorKind, Role, Split, Tensor};
 
 /// One such layer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -39,22 +39,23 @@ impl Kda {
         let (wide, head, even) = (self.heads * self.head_dim, self.head_dim, Split::Even);
         let whole = Split::Replicated;
         let mut tensors = vec![
-            Tensor::linear("self_attn.q_proj", "qkv_proj", wide, hidden, even),
-            Tensor::linear("self_attn.k_proj", "qkv_proj", wide, hidden, even),
-            Tensor::linear("self_attn.v_proj", "qkv_proj", wide, hidden, even),
-            Tensor::linear("self_attn.f_a_proj", "decay_proj", head, hidden, whole),
-            Tensor::linear("self_attn.f_b_proj", "decay_proj", wide, head, even),
-            Tensor::linear("self_attn.b_proj", "beta_proj", self.heads, hidden, even).with_role(Role::Router),
-            Tensor::vector("self_attn.conv1d", "conv1d", 3 * self.conv * wide, even),
-            Tensor::vector("self_attn.A_log", "norms", self.heads + wide, even),
-            Tensor::vector("self_attn.o_norm", "norms", head, whole),
-            Tensor::linear("self_attn.o_proj", "o_proj", hidden, wide, even),
+            Tensor::linear("self_attn.q_proj", OperatorKind::QkvProj, wide, hidden, even),
+            Tensor::linear("self_attn.k_proj", OperatorKind::QkvProj, wide, hidden, even),
+            Tensor::linear("self_attn.v_proj", OperatorKind::QkvProj, wide, hidden, even),
+            Tensor::linear("self_attn.f_a_proj", OperatorKind::DecayProj, head, hidden, whole),
+            Tensor::linear("self_attn.f_b_proj", OperatorKind::DecayProj, wide, head, even),
+            Tensor::linear("self_attn.b_proj", OperatorKind::BetaProj, self.heads, hidden, even)
+                .with_role(Role::Router),
+            Tensor::vector("self_attn.conv1d", OperatorKind::Conv1d, 3 * self.conv * wide, even),
+            Tensor::vector("self_attn.A_log", OperatorKind::Norms, self.heads + wide, even),
+            Tensor::vector("self_attn.o_norm", OperatorKind::Norms, head, whole),
+            Tensor::linear("self_attn.o_proj", OperatorKind::OProj, hidden, wide, even),
         ];
         if self.full_gate {
-            tensors.push(Tensor::linear("self_attn.g_proj", "g_proj", wide, hidden, even));
+            tensors.push(Tensor::linear("self_attn.g_proj", OperatorKind::GProj, wide, hidden, even));
         } else {
-            tensors.push(Tensor::linear("self_attn.g_a_proj", "g_proj", head, hidden, whole));
-            tensors.push(Tensor::linear("self_attn.g_b_proj", "g_proj", wide, head, even));
+            tensors.push(Tensor::linear("self_attn.g_a_proj", OperatorKind::GProj, head, hidden, whole));
+            tensors.push(Tensor::linear("self_attn.g_b_proj", OperatorKind::GProj, wide, head, even));
         }
         tensors
     }

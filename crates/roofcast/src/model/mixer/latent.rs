@@ -3,7 +3,7 @@
 //! Source: DeepSeek-V2 (arXiv 2405.04434), section 2.1; the indexer of DeepSeek-V3.2; the output gate of Kimi K3.
 
 use super::indexer::Indexer;
-use crate::model::tensor::{Split, Tensor};
+use crate::model::tensor::{OperatorKind, Split, Tensor};
 
 /// Multi-head latent attention.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -41,11 +41,11 @@ impl Latent {
     pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let q = self.heads * (self.qk_nope_head_dim + self.qk_rope_head_dim);
         let mut tensors = match self.q_lora_rank {
-            None => vec![Tensor::linear("self_attn.q_proj", "q_proj", q, hidden, Split::Even)],
+            None => vec![Tensor::linear("self_attn.q_proj", OperatorKind::QProj, q, hidden, Split::Even)],
             Some(rank) => vec![
-                Tensor::linear("self_attn.q_a_proj", "qkv_a_proj", rank, hidden, Split::Replicated),
-                Tensor::vector("self_attn.q_a_layernorm", "norms", rank, Split::Replicated),
-                Tensor::linear("self_attn.q_b_proj", "q_b_proj", q, rank, Split::Even),
+                Tensor::linear("self_attn.q_a_proj", OperatorKind::QkvAProj, rank, hidden, Split::Replicated),
+                Tensor::vector("self_attn.q_a_layernorm", OperatorKind::Norms, rank, Split::Replicated),
+                Tensor::linear("self_attn.q_b_proj", OperatorKind::QBProj, q, rank, Split::Even),
             ],
         };
         let kv_b = self.heads * (self.qk_nope_head_dim + self.v_head_dim);
@@ -53,17 +53,28 @@ impl Latent {
         tensors.extend([
             Tensor::linear(
                 "self_attn.kv_a_proj_with_mqa",
-                "qkv_a_proj",
+                OperatorKind::QkvAProj,
                 self.cached(),
                 hidden,
                 Split::Replicated,
             ),
-            Tensor::vector("self_attn.kv_a_layernorm", "norms", self.kv_lora_rank, Split::Replicated),
-            Tensor::linear("self_attn.kv_b_proj", "kv_b_proj", kv_b, self.kv_lora_rank, Split::Even),
-            Tensor::linear("self_attn.o_proj", "o_proj", hidden, o, Split::Even),
+            Tensor::vector(
+                "self_attn.kv_a_layernorm",
+                OperatorKind::Norms,
+                self.kv_lora_rank,
+                Split::Replicated,
+            ),
+            Tensor::linear(
+                "self_attn.kv_b_proj",
+                OperatorKind::KvBProj,
+                kv_b,
+                self.kv_lora_rank,
+                Split::Even,
+            ),
+            Tensor::linear("self_attn.o_proj", OperatorKind::OProj, hidden, o, Split::Even),
         ]);
         if self.output_gate {
-            tensors.push(Tensor::linear("self_attn.g_proj", "g_proj", o, hidden, Split::Even));
+            tensors.push(Tensor::linear("self_attn.g_proj", OperatorKind::GProj, o, hidden, Split::Even));
         }
         tensors.extend(self.indexer.iter().flat_map(|i| i.tensors(hidden)));
         tensors

@@ -4,7 +4,7 @@
 //! (`linear_attention_state_dtype`).
 
 use super::State;
-use crate::model::tensor::{Split, Tensor};
+use crate::model::tensor::{OperatorKind, Split, Tensor};
 
 /// One such layer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -26,10 +26,10 @@ impl Lightning {
     pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let (wide, even) = (self.heads * self.head_dim, Split::Even);
         vec![
-            Tensor::linear("self_attn.qkv_proj", "in_proj", 3 * wide, hidden, even),
-            Tensor::linear("self_attn.output_gate", "in_proj", wide, hidden, even),
-            Tensor::vector("self_attn.norm", "norms", wide, even),
-            Tensor::linear("self_attn.out_proj", "o_proj", hidden, wide, even),
+            Tensor::linear("self_attn.qkv_proj", OperatorKind::InProj, 3 * wide, hidden, even),
+            Tensor::linear("self_attn.output_gate", OperatorKind::InProj, wide, hidden, even),
+            Tensor::vector("self_attn.norm", OperatorKind::Norms, wide, even),
+            Tensor::linear("self_attn.out_proj", OperatorKind::OProj, hidden, wide, even),
         ]
     }
 }

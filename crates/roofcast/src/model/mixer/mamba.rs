@@ -4,7 +4,7 @@
 //! `modeling_bamba.py`. vLLM keeps both states in the model's dtype unless `mamba_ssm_cache_dtype` says otherwise.
 
 use super::State;
-use crate::model::tensor::{Role, Split, Tensor};
+use crate::model::tensor::{OperatorKind, Role, Split, Tensor};
 
 /// Mamba-2.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -60,16 +60,16 @@ impl Mamba2 {
         let rows = inner + self.channels() + self.heads;
         let conv = self.channels() * (self.conv + u64::from(self.conv_bias));
         let mut tensors = vec![
-            Tensor::linear("mamba.in_proj", "in_proj", rows, hidden, even),
-            Tensor::vector("mamba.conv1d", "conv1d", conv, even),
-            Tensor::vector("mamba.A_log", "norms", 3 * self.heads, even),
-            Tensor::linear("mamba.out_proj", "o_proj", hidden, inner, even),
+            Tensor::linear("mamba.in_proj", OperatorKind::InProj, rows, hidden, even),
+            Tensor::vector("mamba.conv1d", OperatorKind::Conv1d, conv, even),
+            Tensor::vector("mamba.A_log", OperatorKind::Norms, 3 * self.heads, even),
+            Tensor::linear("mamba.out_proj", OperatorKind::OProj, hidden, inner, even),
         ];
         if self.norm {
-            tensors.push(Tensor::vector("mamba.norm", "norms", inner, even));
+            tensors.push(Tensor::vector("mamba.norm", OperatorKind::Norms, inner, even));
         }
         if self.proj_bias {
-            tensors.push(Tensor::vector("mamba.in_proj.bias", "in_proj", rows + hidden, even));
+            tensors.push(Tensor::vector("mamba.in_proj.bias", OperatorKind::InProj, rows + hidden, even));
         }
         tensors
     }
@@ -116,15 +116,21 @@ impl Mamba {
         // A has a value per channel and state, D and the step's bias one per channel.
         let vectors = inner * (self.state + 2) + if self.norms { wide } else { 0 };
         let mut tensors = vec![
-            Tensor::linear("mamba.in_proj", "in_proj", 2 * inner, hidden, even),
-            Tensor::vector("mamba.conv1d", "conv1d", conv, even),
-            Tensor::linear("mamba.x_proj", "x_proj", wide, inner, even),
-            Tensor::linear("mamba.dt_proj", "dt_proj", inner, self.rank, even).with_role(Role::Router),
-            Tensor::vector("mamba.A_log", "norms", vectors, even),
-            Tensor::linear("mamba.out_proj", "o_proj", hidden, inner, even),
+            Tensor::linear("mamba.in_proj", OperatorKind::InProj, 2 * inner, hidden, even),
+            Tensor::vector("mamba.conv1d", OperatorKind::Conv1d, conv, even),
+            Tensor::linear("mamba.x_proj", OperatorKind::XProj, wide, inner, even),
+            Tensor::linear("mamba.dt_proj", OperatorKind::DtProj, inner, self.rank, even)
+                .with_role(Role::Router),
+            Tensor::vector("mamba.A_log", OperatorKind::Norms, vectors, even),
+            Tensor::linear("mamba.out_proj", OperatorKind::OProj, hidden, inner, even),
         ];
         if self.proj_bias {
-            tensors.push(Tensor::vector("mamba.in_proj.bias", "in_proj", 2 * inner + hidden, even));
+            tensors.push(Tensor::vector(
+                "mamba.in_proj.bias",
+                OperatorKind::InProj,
+                2 * inner + hidden,
+                even,
+            ));
         }
         tensors
     }

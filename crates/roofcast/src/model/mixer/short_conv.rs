@@ -3,7 +3,7 @@
 //! Source: Hugging Face transformers' `modeling_lfm2.py`.
 
 use super::State;
-use crate::model::tensor::{Split, Tensor};
+use crate::model::tensor::{OperatorKind, Split, Tensor};
 
 /// One such layer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -35,12 +35,12 @@ impl ShortConv {
         let (wide, even) = (self.channels, Split::Even);
         let bias = u64::from(self.bias);
         let mut tensors = vec![
-            Tensor::linear("conv.in_proj", "in_proj", 3 * wide, hidden, even),
-            Tensor::vector("conv.conv", "conv1d", wide * (self.taps + bias), even),
-            Tensor::linear("conv.out_proj", "o_proj", hidden, wide, even),
+            Tensor::linear("conv.in_proj", OperatorKind::InProj, 3 * wide, hidden, even),
+            Tensor::vector("conv.conv", OperatorKind::Conv1d, wide * (self.taps + bias), even),
+            Tensor::linear("conv.out_proj", OperatorKind::OProj, hidden, wide, even),
         ];
         if self.bias {
-            tensors.push(Tensor::vector("conv.in_proj.bias", "in_proj", 3 * wide + hidden, even));
+            tensors.push(Tensor::vector("conv.in_proj.bias", OperatorKind::InProj, 3 * wide + hidden, even));
         }
         tensors
     }

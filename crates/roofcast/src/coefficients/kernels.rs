@@ -1,4 +1,4 @@
-//! How kernels and hosts depart from shares of a rate: tiles, few rows, one kernel for two kinds of work, uneven routing,
+//! How kernels and hosts depart from shares of a rate: tiles, small M, one kernel for two kinds of work, uneven routing,
 //! waiting for each other.
 //!
 //! Knows: constants read off profiles and kernel tables, whose sources stand beside them. Knows nothing about deployments.
@@ -15,19 +15,19 @@ pub fn tiled(rows: f64) -> f64 {
     if rows > TILE { (rows / TILE).ceil() * TILE } else { rows }
 }
 
-/// What products of few rows cost more than their share of large ones: tiles that they do not fill, kernels that trade
-/// arithmetic for streaming weights.
+/// What small-M GEMMs cost beyond their share of large ones: tiles that they do not fill, kernels that trade arithmetic
+/// for streaming weights.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FewRows {
+pub struct SmallM {
     /// Rows of a large product that each row beyond the first costs on top of itself.
     pub each: f64,
     /// Rows' worth that this comes to at most.
     pub most: f64,
 }
 
-impl FewRows {
+impl SmallM {
     /// Every row costs the same.
-    pub const NONE: FewRows = FewRows { each: 0.0, most: 0.0 };
+    pub const NONE: SmallM = SmallM { each: 0.0, most: 0.0 };
 
     /// How many rows of a large product take as long to compute as `rows` alone. A single row has a kernel of its own.
     pub fn worth(self, rows: f64) -> f64 {
@@ -72,10 +72,13 @@ mod tests {
 
     /// Each row beyond the first costs 3 more, 10 at most: 1, 2 + 3, 4 + 9, 8 + 10.
     #[test]
-    fn few_rows_cost_more_than_their_share() {
-        let few = FewRows { each: 3.0, most: 10.0 };
-        assert_eq!([1.0, 2.0, 4.0, 8.0, 512.0].map(|rows| few.worth(rows)), [1.0, 5.0, 13.0, 18.0, 522.0]);
-        assert_eq!(FewRows::NONE.worth(7.0), 7.0);
+    fn a_small_m_gemm_costs_more_than_its_share() {
+        let small_m = SmallM { each: 3.0, most: 10.0 };
+        assert_eq!(
+            [1.0, 2.0, 4.0, 8.0, 512.0].map(|rows| small_m.worth(rows)),
+            [1.0, 5.0, 13.0, 18.0, 522.0]
+        );
+        assert_eq!(SmallM::NONE.worth(7.0), 7.0);
     }
 
     /// One row is one; 65 are two tiles of 64; 300 are five.

@@ -35,7 +35,18 @@ impl<T: Copy + Add<Output = T>> Shares<T> {
 }
 
 impl Shares<f64> {
-    pub(super) fn whole(self) -> Shares<u64> {
+    /// So many times as long.
+    pub fn scaled(self, factor: f64) -> Shares<f64> {
+        Shares {
+            memory: self.memory * factor,
+            compute: self.compute * factor,
+            communication: self.communication * factor,
+            host: self.host * factor,
+        }
+    }
+
+    /// In whole units.
+    pub fn whole(self) -> Shares<u64> {
         // To the nearest tick; times are not negative.
         let whole = |s: f64| (s + 0.5) as u64;
         Shares {
@@ -60,11 +71,9 @@ impl Shares<u128> {
 impl Shares<u64> {
     /// So many times as long.
     pub fn scaled(self, factor: f64) -> Shares<u64> {
-        let scaled = |share: u64| share as f64 * factor;
         let Shares { memory, compute, communication, host } = self;
-        let scaled = [memory, compute, communication, host].map(scaled);
-        let [memory, compute, communication, host] = scaled;
-        Shares { memory, compute, communication, host }.whole()
+        let [memory, compute, communication, host] = [memory, compute, communication, host].map(|s| s as f64);
+        Shares { memory, compute, communication, host }.scaled(factor).whole()
     }
 
     /// The name of the largest.

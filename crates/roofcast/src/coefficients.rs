@@ -1,0 +1,393 @@
+//! Coefficients: what machines and engines reach of their limits, and what they add to them.
+//!
+//! Knows: which coefficient holds for which operator, and what an operator then takes for its FLOPs and bytes. Knows
+//! nothing about which values hold where: that is [`crate::calibration`]'s.
+
+mod kernels;
+
+use crate::model::{Family, OperatorKind};
+use crate::operator::{Demand, Form, Operator};
+use crate::step::StepModel;
+use crate::units::ByteRate;
+use kernels::UNPACKING;
+pub use kernels::{SmallM, busiest, mixed_tokens, tiled, waiting};
+use serde::{Deserialize, Serialize};
+
+/// Seconds of a message over the links that [`Coefficient::AllReduce`] counts for: NVLink's, as the catalog assumes it.
+pub(crate) const LATENCY: f64 = 2e-6;
+
+/// A coefficient. Shares are of the datasheet's rates, at most 1; times are in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Coefficient {
+    /// Share of the bandwidth that matrix products stream their weights with.
+    GemmMemory,
+    /// Share of the peak in matrix products.
+    GemmCompute,
+    /// Share of the bandwidth in routed experts.
+    ExpertMemory,
+    /// Share of the peak in routed experts.
+    ExpertCompute,
+    /// Share of the bandwidth that attention reads its cache with.
+    KvMemory,
+    /// Share of the peak in attention.
+    AttentionCompute,
+    /// Share of the link's bandwidth in collectives.
+    Link,
+    /// Share of the bandwidth in norms and activation functions.
+    Elementwise,
+    /// Share of the shorter of computing and moving that the longer does not hide, in matrix products.
+    GemmExposed,
+    /// The same in routed experts.
+    ExpertExposed,
+    /// The same in attention.
+    AttentionExposed,
+    /// Of a layer: launches, norms and what else is there once.
+    Layer,
+    /// Of a layer's launches on the host, beside the device, where steps are not captured in graphs.
+    EagerLayer,
+    /// Of a layer's routing, on top.
+    ExpertLayer,
+    /// Of a layer with latent or linear attention, on top.
+    MixerLayer,
+    /// Of an all-reduce, beside its bytes, over links of 2 µs; in proportion to the latency elsewhere.
+    AllReduce,
+    /// Of a step.
+    Step,
+    /// Of a step in which prompts end, on top.
+    PrefillStep,
+    /// Of a sequence in a step.
+    Sequence,
+    /// Of a request before its first token, outside the steps.
+    Request,
+    /// Steps that a request waits before the engine looks at it: overlapped scheduling, polling; a count.
+    RequestSteps,
+    /// Rows of a large product that a row beyond the first costs in a product of few, itself among them; a count, at
+    /// least 1. See [`SmallM`].
+    SmallMRow,
+    /// Rows' worth that few rows cost beyond their number at most; a count.
+    SmallMMost,
+    /// How often the hidden state of a token crosses the bus for each expert that it passes; a count.
+    ExpertActivation,
+    /// Share of its time by which reading the cache takes longer for each further query head that reads the same keys.
+    Group,
+    /// Rows that a decode's attention computes where one kernel works on prompts and decodes; 1 where decodes have their own.
+    MixedRows,
+    /// Of a layer with latent attention in a step that computes prompts, on top.
+    PrefillLatent,
+    /// Of a layer with linear attention or another recurrence in a step that computes prompts, on top.
+    PrefillLinear,
+}
+
+impl Coefficient {
+    /// All, in order.
+    pub const ALL: [Coefficient; 28] = [
+        Coefficient::GemmMemory,
+        Coefficient::GemmCompute,
+        Coefficient::ExpertMemory,
+        Coefficient::ExpertCompute,
+        Coefficient::KvMemory,
+        Coefficient::AttentionCompute,
+        Coefficient::Link,
+        Coefficient::Elementwise,
+        Coefficient::GemmExposed,
+        Coefficient::ExpertExposed,
+        Coefficient::AttentionExposed,
+        Coefficient::Layer,
+        Coefficient::EagerLayer,
+        Coefficient::ExpertLayer,
+        Coefficient::MixerLayer,
+        Coefficient::AllReduce,
+        Coefficient::Step,
+        Coefficient::PrefillStep,
+        Coefficient::Sequence,
+        Coefficient::Request,
+        Coefficient::RequestSteps,
+        Coefficient::SmallMRow,
+        Coefficient::SmallMMost,
+        Coefficient::ExpertActivation,
+        Coefficient::Group,
+        Coefficient::MixedRows,
+        Coefficient::PrefillLatent,
+        Coefficient::PrefillLinear,
+    ];
+
+    /// Whether it is a share of a rate, at most 1.
+    pub fn is_share(self) -> bool {
+        self <= Coefficient::AttentionExposed
+    }
+
+    /// As in TOML.
+    pub fn name(self) -> String {
+        format!("{self:?}").chars().fold(String::new(), |mut name, c| {
+            if c.is_uppercase() && !name.is_empty() {
+                name.push('_');
+            }
+            name.push(c.to_ascii_lowercase());
+            name
+        })
+    }
+}
+
+/// A value of each coefficient.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Values(pub [f64; Coefficient::ALL.len()]);
+
+impl Values {
+    /// The coefficient's value; shares are at most 1.
+    pub fn get(&self, coefficient: Coefficient) -> f64 {
+        let value = self.0[coefficient as usize];
+        if coefficient.is_share() { value.min(1.0) } else { value }
+    }
+}
+
+/// The coefficients of one deployment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Coefficients {
+    /// What they are called in reports.
+    pub name: String,
+    /// Their values.
+    pub values: Values,
+    /// The same for what is not quantized.
+    pub unquantized: Values,
+    /// Rows from which on products unpack their weights first and multiply in 16 bits; none where they never do.
+    pub dequantizes_from: Option<u64>,
+    /// The bands of what they forecast; none where that was never judged.
+    pub band: Option<Band>,
+    /// Whether they are a limit's: activations stay on chip, rows fill tiles, experts are chosen evenly.
+    pub ideal: bool,
+}
+
+/// Bands of a depth of evidence: 10th and 90th percentile of measured over forecast.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Band {
+    /// What was measured of the deployment.
+    pub evidence: Evidence,
+    /// Time to first token.
+    pub ttft: [f64; 2],
+    /// A step, and time per output token.
+    pub tpot: [f64; 2],
+    /// End to end.
+    pub e2e: [f64; 2],
+    /// Throughput.
+    pub throughput: [f64; 2],
+}
+
+/// How much of a deployment has been measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Evidence {
+    /// Nothing of its kind.
+    Nothing,
+    /// The chip's generation.
+    Architecture,
+    /// The chip.
+    Accelerator,
+    /// The chip with the engine.
+    Engine,
+}
+
+/// What one operator takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rates {
+    /// Seconds of a FLOP.
+    pub flop: f64,
+    /// Seconds of a byte.
+    pub byte: f64,
+    /// Share of the shorter of computing and moving that the longer does not hide.
+    pub exposed: f64,
+    /// What few rows cost beyond their share of many.
+    pub small_m: SmallM,
+    /// Rows that a decode's attention computes beside prompts.
+    pub mixed_rows: f64,
+    /// Whether experts are chosen evenly.
+    pub even: bool,
+    /// Whether rows are computed one by one, not in tiles.
+    pub exact: bool,
+    /// From how many rows on weights are unpacked first, seconds of a byte of that, and what the product takes then.
+    unpacked: Option<(u64, f64, Box<Rates>)>,
+}
+
+impl Rates {
+    /// Time bound by arithmetic, and time bound by memory: the longer of computing and moving, and what it does not hide
+    /// of the shorter.
+    pub fn time(&self, demand: Demand) -> [f64; 2] {
+        let (computing, moving) =
+            (demand.flops * self.flop, (demand.weight_bytes + demand.kv_bytes) * self.byte);
+        if computing > moving {
+            [computing, moving * self.exposed]
+        } else {
+            [computing * self.exposed, moving]
+        }
+    }
+
+    /// A product of `rows` with a matrix of `elements` in `weight_bytes`.
+    pub fn product(&self, rows: u64, elements: f64, weight_bytes: f64) -> [f64; 2] {
+        match &self.unpacked {
+            Some((from, byte, rates)) if rows >= *from => {
+                // In 16 bits a weight has as many bytes as FLOPs a row.
+                let bytes = 2.0 * elements;
+                let [compute, memory] = rates.product(rows, elements, bytes);
+                [compute, memory + (weight_bytes + bytes) * byte]
+            }
+            _ => {
+                let tiled = if self.exact { rows as f64 } else { tiled(rows as f64) };
+                let flops = 2.0 * elements * self.small_m.worth(tiled);
+                self.time(Demand { flops, weight_bytes, kv_bytes: 0.0 })
+            }
+        }
+    }
+}
+
+/// What a step costs beside its operators, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Overhead {
+    /// Of any step, with the calls of its operators and the latency of its messages.
+    pub step: f64,
+    /// More where it computes prompts.
+    pub prefill: f64,
+    /// More where prompts end.
+    pub ending: f64,
+    /// Of each sequence.
+    pub sequence: f64,
+    /// Of each token of a rank.
+    pub token: f64,
+    /// Of each token of a replica, which all meet at the experts.
+    pub routed: f64,
+    /// Of each token of a rank, on the links.
+    pub link: f64,
+    /// Of the host's launches, which everything but attention hides: that grows with the context, and is counted on top.
+    pub launches: f64,
+}
+
+impl Coefficients {
+    /// Those of a limit: shares `mfu` of the peaks and `mbu` of the bandwidth, and nothing else.
+    pub fn ideal(mfu: f64, mbu: f64) -> Coefficients {
+        use Coefficient as C;
+        let value = |coefficient| match coefficient {
+            C::GemmCompute | C::ExpertCompute | C::AttentionCompute => mfu,
+            C::GemmMemory | C::ExpertMemory | C::KvMemory => mbu,
+            C::Link | C::Elementwise | C::SmallMRow | C::MixedRows => 1.0,
+            _ => 0.0,
+        };
+        let values = Values(C::ALL.map(value));
+        Coefficients {
+            name: "limit".to_owned(),
+            values,
+            unquantized: values,
+            dequantizes_from: None,
+            band: None,
+            ideal: true,
+        }
+    }
+
+    /// What `operator` takes on a machine of this `bandwidth`.
+    pub fn rates(&self, operator: &Operator, bandwidth: ByteRate) -> Rates {
+        let unquantized = operator.kind.is_unquantized();
+        let values = if unquantized { &self.unquantized } else { &self.values };
+        let rates = self.rates_by(values, operator, bandwidth);
+        let from = self.dequantizes_from.filter(|_| operator.kind.is_product() && !unquantized);
+        let unpacked = from.map(|from| {
+            let rates = self.rates_by(&self.unquantized, operator, bandwidth);
+            (from, 1.0 / (bandwidth.0 * UNPACKING), Box::new(rates))
+        });
+        Rates { unpacked, ..rates }
+    }
+
+    fn rates_by(&self, values: &Values, operator: &Operator, bandwidth: ByteRate) -> Rates {
+        use Coefficient as C;
+        let [compute, memory, exposed] = match operator.kind.family() {
+            Family::Moe => [C::ExpertCompute, C::ExpertMemory, C::ExpertExposed],
+            Family::Attention | Family::Indexer => [C::AttentionCompute, C::KvMemory, C::AttentionExposed],
+            _ => [C::GemmCompute, C::GemmMemory, C::GemmExposed],
+        }
+        .map(|c| values.get(c));
+        let (group, skew) = match &operator.form {
+            Form::Context(form) => (form.group, 1.0),
+            Form::Experts(experts) if !self.ideal => (1, busiest(experts.ranks)),
+            _ => (1, 1.0),
+        };
+        let small_m = if operator.kind.is_product() {
+            SmallM { each: (values.get(C::SmallMRow) - 1.0).max(0.0), most: values.get(C::SmallMMost) }
+        } else {
+            SmallM::NONE
+        };
+        let attends = operator.kind == OperatorKind::Attention;
+        Rates {
+            flop: skew / (operator.rate.0 * compute),
+            byte: (1.0 + values.get(C::Group) * (group - 1) as f64) / (bandwidth.0 * memory),
+            exposed,
+            small_m,
+            mixed_rows: if attends { values.get(C::MixedRows).max(1.0) } else { 1.0 },
+            even: self.ideal,
+            exact: self.ideal,
+            unpacked: None,
+        }
+    }
+
+    /// Seconds that calling `operator` takes in one layer.
+    fn call(&self, operator: &Operator) -> f64 {
+        use Coefficient as C;
+        let values = if operator.kind.is_unquantized() { &self.unquantized } else { &self.values };
+        let [layer, expert, mixer] = [C::Layer, C::ExpertLayer, C::MixerLayer].map(|c| values.get(c));
+        match (operator.kind, operator.kind.family()) {
+            (OperatorKind::LinearAttention, _) => layer + mixer,
+            (OperatorKind::KvBProj, _) => mixer,
+            (_, Family::Attention) => layer,
+            (_, Family::Moe) => expert,
+            _ => 0.0,
+        }
+    }
+
+    /// What steps of `model` cost beside their operators.
+    pub fn overhead(&self, model: &StepModel) -> Overhead {
+        use Coefficient as C;
+        let at = &model.surroundings;
+        let value = |coefficient| self.values.get(coefficient);
+        let host = |coefficient| value(coefficient) / at.host_speed;
+        let messages = value(C::AllReduce) * model.links.latency / LATENCY * model.links.all_reduces as f64;
+        let calls: f64 = model.operators.iter().map(|o| self.call(o) * o.layers as f64).sum();
+        // Routing is uneven where it is not a limit's.
+        let skew = if self.ideal { 1.0 } else { busiest(model.parallelism.ep) };
+        let elementwise = if self.ideal { 0.0 } else { at.elementwise_bytes };
+        Overhead {
+            step: host(C::Step) + messages + calls,
+            ending: host(C::PrefillStep),
+            prefill: value(C::PrefillLatent) * at.mixers.latent as f64
+                + value(C::PrefillLinear) * at.mixers.linear as f64,
+            sequence: host(C::Sequence),
+            token: elementwise / (model.bandwidth.0 * value(C::Elementwise)),
+            routed: at.expert_bytes * skew * value(C::ExpertActivation) / model.bandwidth.0,
+            link: model.links.seconds_per_row() / value(C::Link),
+            launches: host(C::EagerLayer) * at.eager_layers as f64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::Rows;
+    use crate::precision::Dtype;
+    use crate::units::FlopRate;
+
+    /// 256 rows of a product of 10⁶ weights in 4.16 bits, 520 kB: 2 MB in 16 bits. 2.52 MB at 41 % of 1 TB/s are 6.146 µs;
+    /// the product itself computes 512 MFLOP at 100 TFLOP/s, 5.12 µs, longer than the 2 µs of its bytes.
+    #[test]
+    fn unpacking_by_hand() {
+        let form = Form::Product { rows: Rows::Computed, elements: 1e6, weight_bytes: 520_000.0 };
+        let (dtype, rate) = (Dtype::Fp16, FlopRate(1e14));
+        let operator = Operator { kind: OperatorKind::OProj, layers: 1, dtype, rate, form };
+        let from = |rows| {
+            let coefficients = Coefficients { dequantizes_from: rows, ..Coefficients::ideal(1.0, 1.0) };
+            coefficients.rates(&operator, ByteRate(1e12)).product(256, 1e6, 520_000.0)
+        };
+        let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;
+        let [compute, memory] = from(Some(256));
+        assert!(near(compute, 5.12e-6) && near(memory, 2.52e6 / 0.41e12), "{compute} {memory}");
+        for never in [None, Some(257)] {
+            assert_eq!(from(never), [5.12e-6, 0.0]);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! A deployment with the coefficients that hold for it: what every verb asks for times.
+//!
+//! Knows: the limit is the same step model with ideal coefficients. Knows nothing about traffic.
+
+use crate::calibration::{Calibration, Place};
+use crate::coefficients::Coefficients;
+use crate::deployment::Deployment;
+use crate::error::Result;
+use crate::spec::CostKind;
+use crate::step::StepModel;
+use crate::timing::Timing;
+use std::sync::Arc;
+
+/// A deployment with its coefficients.
+#[derive(Debug, Clone)]
+pub struct Forecaster {
+    /// What is served on what.
+    pub deployment: Deployment,
+    /// What machine and engine reach of the limits.
+    pub coefficients: Arc<Coefficients>,
+    /// The same for the model that drafts.
+    pub draft: Option<Box<Forecaster>>,
+}
+
+impl Forecaster {
+    /// With the coefficients of the embedded calibration.
+    pub fn embedded(deployment: Deployment) -> Result<Forecaster> {
+        Ok(Forecaster::new(deployment, Calibration::embedded()?))
+    }
+
+    /// With the coefficients that `calibration` has for `deployment`.
+    pub fn new(deployment: Deployment, calibration: &Calibration) -> Forecaster {
+        let coefficients = Arc::new(calibration.coefficients(&Place::of(&deployment)));
+        let draft = deployment.draft.clone().map(|d| Box::new(Forecaster::new(*d, calibration)));
+        Forecaster { deployment, coefficients, draft }
+    }
+
+    /// With nothing but the limits.
+    pub fn ideal(deployment: Deployment) -> Forecaster {
+        let draft = deployment.draft.clone().map(|d| Box::new(Forecaster::ideal(*d)));
+        Forecaster { deployment, coefficients: Arc::new(Coefficients::ideal(1.0, 1.0)), draft }
+    }
+
+    /// Another deployment of the same model, formats, accelerator and engine.
+    pub fn reshaped(&self, deployment: Deployment) -> Forecaster {
+        let coefficients = Arc::clone(&self.coefficients);
+        let draft =
+            deployment.draft.clone().zip(self.draft.as_ref()).map(|(d, own)| Box::new(own.reshaped(*d)));
+        Forecaster { deployment, coefficients, draft }
+    }
+
+    /// The times of steps, at the limit or as forecast.
+    pub fn timing(&self, cost: CostKind) -> Timing {
+        let coefficients = match cost {
+            CostKind::Limit => Arc::new(Coefficients::ideal(1.0, 1.0)),
+            CostKind::Forecast => Arc::clone(&self.coefficients),
+        };
+        Timing::new(Arc::new(StepModel::compile(&self.deployment)), coefficients)
+    }
+}

@@ -1,0 +1,300 @@
+//! The step model: what a forward pass of a deployment does, compiled once.
+//!
+//! Knows: the operators of all stages, their messages, what stands beside them, and how a replica's step is shared by
+//! microbatches and data-parallel ranks. Knows nothing about time: [`crate::timing`] puts coefficients to it.
+//!
+//! Pipeline stages work on as many microbatches at once as there are stages, each with an equal part of the decodes and
+//! every pp-th chunk of the prompts. All have computed once when the longest has passed through all stages: shorter ones
+//! wait for it, as do stages without a microbatch where there are too few sequences. With equal stages and microbatches
+//! that is exact; chunks of one prompt in several microbatches at once are not modelled.
+
+use crate::batch::{Batch, Sequences};
+use crate::deployment::Deployment;
+use crate::model::{Dense, Ffn, Layer, Mixer, Model};
+use crate::operator::collective::Links;
+use crate::operator::{self, Form, Operator};
+use crate::parallelism::Parallelism;
+use crate::units::ByteRate;
+use std::borrow::Cow;
+
+/// What a forward pass of a deployment does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepModel {
+    /// The operators of all stages, in order of execution.
+    pub operators: Vec<Operator>,
+    /// Tokens of context beyond which operators see no more, ascending; the last is no bound.
+    pub reaches: Vec<u64>,
+    /// The messages.
+    pub links: Links,
+    /// What stands beside the operators.
+    pub surroundings: Surroundings,
+    /// Memory bandwidth.
+    pub bandwidth: ByteRate,
+    /// How sequences are shared.
+    pub parallelism: Parallelism,
+}
+
+/// What a step has beside its operators, in the quantities that coefficients multiply.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Surroundings {
+    /// What norms and activation functions move for a token in all layers together.
+    pub elementwise_bytes: f64,
+    /// A token's hidden state for each expert that it passes on an even rank, in all layers together.
+    pub expert_bytes: f64,
+    /// Layers that mix otherwise than by attention.
+    pub mixers: Mixers,
+    /// Layers that the host launches one by one.
+    pub eager_layers: u64,
+    /// Speed of one thread of the host; that of a DGX H100 is 1.
+    pub host_speed: f64,
+}
+
+/// Layers that mix tokens otherwise than by grouped attention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mixers {
+    /// By latent attention.
+    pub latent: u64,
+    /// By linear attention, or another recurrence.
+    pub linear: u64,
+}
+
+impl Mixers {
+    /// Those of a model.
+    pub fn of(model: &Model) -> Mixers {
+        let mut mixers = Mixers::default();
+        for layer in &model.layers {
+            match layer.mixer {
+                Mixer::Attention(_) | Mixer::None => {}
+                Mixer::Latent(_) | Mixer::Compressed(_) => mixers.latent += 1,
+                _ => mixers.linear += 1,
+            }
+        }
+        mixers
+    }
+}
+
+/// The contexts of sequences that decode one token.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Contexts<'a> {
+    /// Tokens that they see within each reach of the model, in sum.
+    Seen(&'a [u64]),
+    /// Groups of them.
+    Groups(Cow<'a, [Sequences]>),
+}
+
+/// One microbatch that passes all stages, as the busiest rank of each sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pass<'a> {
+    /// Tokens of the rank.
+    pub rows: u64,
+    /// Rows of the rank that are sampled.
+    pub sampled: u64,
+    /// Sequences of the rank that sample.
+    pub sequences: u64,
+    /// Tokens of the replica, which all meet at the experts.
+    pub tokens: u64,
+    /// Sequences of the rank that decode one token.
+    pub decodes: u64,
+    /// Share of all decoding sequences that the rank has.
+    pub share: f64,
+    /// Contexts of all decoding sequences, or groups of the rank's.
+    pub contexts: Contexts<'a>,
+    /// Chunks of prompts and sequences that verify drafts, of the rank.
+    pub chunks: Cow<'a, [Sequences]>,
+    /// The longest chunk of a prompt in the microbatch; 0 where there is none.
+    pub longest: u64,
+    /// Whether a prompt ends.
+    pub ends: bool,
+}
+
+impl StepModel {
+    /// Compiles `deployment`.
+    pub fn compile(deployment: &Deployment) -> StepModel {
+        let operators = operator::operators(deployment);
+        let terms = operators.iter().filter_map(|o| match &o.form {
+            Form::Context(form) => Some(&form.decode.terms),
+            _ => None,
+        });
+        let mut reaches: Vec<u64> = terms.flatten().map(|(reach, _)| *reach).collect();
+        reaches.push(u64::MAX);
+        reaches.sort_unstable();
+        reaches.dedup();
+        let eager = deployment.options.engine.enforce_eager.unwrap_or(false);
+        StepModel {
+            operators,
+            reaches,
+            links: Links::of(deployment),
+            surroundings: Surroundings {
+                elementwise_bytes: elementwise_bytes(deployment),
+                expert_bytes: expert_bytes(deployment),
+                mixers: Mixers::of(&deployment.model),
+                eager_layers: if eager { deployment.model.layers.len() as u64 } else { 0 },
+                host_speed: deployment.accelerator.host_speed,
+            },
+            bandwidth: deployment.bandwidth(),
+            parallelism: deployment.parallelism,
+        }
+    }
+
+    /// The microbatches of one replica's step: `n` sequences that decode one token, and `chunks`.
+    pub fn passes<'a>(
+        &'a self,
+        n: u64,
+        contexts: Contexts<'a>,
+        chunks: &'a [Sequences],
+    ) -> impl Iterator<Item = Pass<'a>> {
+        let stages = self.parallelism.pp;
+        (0..stages.min(1 + chunks.len() as u64)).map(move |stage| {
+            let chunks = if stages == 1 { Cow::Borrowed(chunks) } else { dealt(chunks, stages, stage) };
+            self.pass(n, contexts.clone(), chunks)
+        })
+    }
+
+    /// The microbatches of `batch`, on its busiest replica.
+    pub fn passes_of(&self, batch: &Batch) -> Vec<Pass<'static>> {
+        let replica = batch.local(self.parallelism.replicas);
+        let groups = replica.groups.into_iter().filter(|g| g.count > 0);
+        let (decodes, chunks): (Vec<Sequences>, Vec<Sequences>) =
+            groups.partition(|g| !g.is_prompt() && g.new == 1);
+        let n = decodes.iter().map(|s| s.count).sum();
+        let contexts = Contexts::Groups(Cow::Owned(decodes));
+        let stages = self.parallelism.pp;
+        (0..stages).map(|stage| self.pass(n, contexts.clone(), dealt(&chunks, stages, stage))).collect()
+    }
+
+    /// A microbatch with its part of the `n` decoding sequences and with `chunks`.
+    fn pass<'a>(&self, n: u64, contexts: Contexts<'a>, chunks: Cow<'a, [Sequences]>) -> Pass<'a> {
+        let Parallelism { pp, attention_dp: ranks, .. } = self.parallelism;
+        let one = n.div_ceil(pp);
+        let rank = |rows: u64| rows.div_ceil(ranks);
+        let sum = |of: fn(&Sequences) -> u64| chunks.iter().map(|c| c.count * of(c)).sum::<u64>();
+        let new = sum(|c| c.new);
+        let sampled = sum(|c| c.sampled);
+        let sampling = sum(|c| u64::from(c.sampled > 0));
+        let prompts = || chunks.iter().filter(|c| c.is_prompt());
+        let longest = prompts().map(|c| c.new).max().unwrap_or(0);
+        let ends = prompts().any(|c| c.sampled > 0);
+        let decodes = rank(one);
+        let contexts = match contexts {
+            Contexts::Groups(groups) => {
+                let local = |s: &Sequences| Sequences { count: rank(s.count.div_ceil(pp)), ..*s };
+                Contexts::Groups(groups.iter().map(local).collect())
+            }
+            seen => seen,
+        };
+        let busiest = if ranks == 1 { chunks } else { busiest(&chunks, ranks) };
+        Pass {
+            rows: decodes + busiest.iter().map(Sequences::tokens).sum::<u64>(),
+            sampled: rank(one + sampled),
+            sequences: rank(one + sampling),
+            tokens: one + new,
+            decodes,
+            share: if n == 0 { 0.0 } else { decodes as f64 / n as f64 },
+            contexts,
+            chunks: busiest,
+            longest,
+            ends,
+        }
+    }
+}
+
+/// Every `parts`-th sequence, from number `part` on.
+fn dealt<'a>(sequences: &[Sequences], parts: u64, part: u64) -> Cow<'a, [Sequences]> {
+    let mut before = 0;
+    let mut share = Vec::new();
+    for s in sequences {
+        let below = |n: u64| (n + parts - 1 - part) / parts;
+        let count = below(before + s.count) - below(before);
+        before += s.count;
+        if count > 0 {
+            share.push(Sequences { count, ..*s });
+        }
+    }
+    Cow::Owned(share)
+}
+
+/// What the busiest data-parallel rank computes: of prompts, which are dealt to ranks one by one, those of the rank that
+/// gets most tokens, and of the sequences that verify drafts, which are spread evenly, its part.
+fn busiest<'a>(chunks: &[Sequences], ranks: u64) -> Cow<'a, [Sequences]> {
+    let (prompts, verifying): (Vec<Sequences>, Vec<Sequences>) = chunks.iter().partition(|c| c.is_prompt());
+    let tokens = |dealt: &Cow<[Sequences]>| dealt.iter().map(Sequences::tokens).sum::<u64>();
+    let most =
+        (0..ranks.min(prompts.len() as u64 + 1)).map(|rank| dealt(&prompts, ranks, rank)).max_by_key(tokens);
+    let most = most.into_iter().flat_map(Cow::into_owned);
+    most.chain(dealt(&verifying, ranks, 0).into_owned()).collect()
+}
+
+/// Bytes that norms and activation functions move for a token in all layers together: each layer's two norms read and write
+/// the hidden state, what they add to the residual staying in caches, and an MLP's function reads its inner width, twice
+/// where it is gated, and writes it. A routed expert's function is in its own kernel.
+fn elementwise_bytes(deployment: &Deployment) -> f64 {
+    let model = &deployment.model;
+    let inner =
+        |mlp: &Dense| (if mlp.gated { 3 } else { 2 }) * mlp.intermediate.div_ceil(deployment.parallelism.tp);
+    let layer = |layer: &Layer| {
+        let mlps = match &layer.ffn {
+            Ffn::Dense(dense) => inner(dense),
+            Ffn::Experts(experts) => experts.shared.iter().chain(&experts.beside).map(inner).sum(),
+            Ffn::None => 0,
+        };
+        4 * model.hidden + mlps
+    };
+    let elements: u64 = model.layers.iter().map(layer).sum();
+    elements as f64 * f64::from(deployment.base.bits()) / 8.0
+}
+
+/// Bytes of a token's hidden state for each expert that it passes on a rank with its even share, in all layers together.
+fn expert_bytes(deployment: &Deployment) -> f64 {
+    let copies = |layer: &Layer| match &layer.ffn {
+        Ffn::Experts(experts) => experts.per_token * experts.width(deployment.model.hidden),
+        Ffn::Dense(_) | Ffn::None => 0,
+    };
+    let elements: u64 = deployment.model.layers.iter().map(copies).sum();
+    elements as f64 / deployment.parallelism.ep as f64 * f64::from(deployment.base.bits()) / 8.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deployment::Options;
+    use crate::model::config;
+    use crate::parallelism::Request;
+    use std::sync::Arc;
+
+    fn compiled(model: &str, tp: u64, ep: u64) -> StepModel {
+        let catalog = crate::Catalog::embedded().unwrap();
+        let entry = catalog.model(model).unwrap();
+        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+        let accelerator = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
+        let parallelism = Request { count: Some(tp), tp: Some(tp), ep: Some(ep), ..Request::default() };
+        let options = Options { parallelism, ..Options::default() };
+        StepModel::compile(&Deployment::resolve(model, accelerator, &options).unwrap())
+    }
+
+    /// Llama-3.1-8B: 32 layers of 4·4096 and 3·14,336 values, of which four ranks have 3·3584 each, in two bytes.
+    #[test]
+    fn norms_and_activation_functions_by_hand() {
+        let llama = |tp| compiled("meta-llama/Llama-3.1-8B-Instruct", tp, 1).surroundings.elementwise_bytes;
+        assert_eq!(llama(1), 32.0 * 2.0 * (16_384.0 + 43_008.0));
+        assert_eq!(llama(4), 32.0 * 2.0 * (16_384.0 + 10_752.0));
+    }
+
+    /// Qwen3-30B-A3B: 48 layers, 8 experts a token, 2048 values in two bytes; a rank of four has a quarter of them.
+    #[test]
+    fn what_passes_between_experts_by_hand() {
+        let qwen = |tp, ep| compiled("Qwen/Qwen3-30B-A3B", tp, ep).surroundings.expert_bytes;
+        let all = 48.0 * 8.0 * 2048.0 * 2.0;
+        assert_eq!([qwen(1, 1), qwen(4, 4)], [all, all / 4.0]);
+    }
+
+    /// Seven prompts in two groups, 4 of 10 tokens and 3 of 20, dealt to three ranks: sequences 0, 3 and 6; 1 and 4; 2 and 5.
+    #[test]
+    fn sequences_are_dealt_one_by_one() {
+        let group = |count, new| Sequences { count, ..Sequences::prompt(new, new, true) };
+        let all = [group(4, 10), group(3, 20)];
+        let counts = |part| dealt(&all, 3, part).iter().map(|s| s.count).collect::<Vec<_>>();
+        assert_eq!([counts(0), counts(1), counts(2)], [vec![2, 1], vec![1, 1], vec![1, 1]]);
+        let tokens: u64 = busiest(&all, 3).iter().map(Sequences::tokens).sum();
+        assert_eq!(tokens, 2 * 10 + 20);
+    }
+}

@@ -1,0 +1,209 @@
+//! Time: the step model with coefficients put to it.
+//!
+//! Knows: an operator takes `max(c, m) + x min(c, m)` in each layer, with `c = FLOPs/(e_c peak)`, `m = bytes/(e_m BW)` and
+//! the share x of the shorter that the longer does not hide, and a call; a step adds its messages, its host, its
+//! sequences and its tokens. With ideal coefficients that is the limit. All times are in seconds. Knows nothing about
+//! where coefficients come from, and nothing about schedules.
+
+use crate::coefficients::{Coefficients, Overhead, Rates, mixed_tokens, waiting};
+use crate::operator::{ContextForm, DecodeForm, Demand, Form, Rows};
+use crate::shares::Shares;
+use crate::step::{Contexts, Pass, StepModel};
+use std::sync::Arc;
+
+/// A step model with coefficients.
+#[derive(Debug, Clone)]
+pub struct Timing {
+    /// What a step does.
+    pub model: Arc<StepModel>,
+    /// What it takes.
+    pub coefficients: Arc<Coefficients>,
+    /// What each operator reaches.
+    rates: Vec<Rates>,
+    overhead: Overhead,
+}
+
+/// A step of decodes alone: `fixed + Σ slope[r] · seen[r]`, in seconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AffineStep {
+    /// Whatever the context, by what binds.
+    pub fixed: Shares<f64>,
+    /// For each token that is seen within each reach, of all sequences.
+    pub slopes: Vec<f64>,
+}
+
+impl Timing {
+    /// Puts `coefficients` to `model`.
+    pub fn new(model: Arc<StepModel>, coefficients: Arc<Coefficients>) -> Timing {
+        let rates = model.operators.iter().map(|o| coefficients.rates(o, model.bandwidth)).collect();
+        let overhead = coefficients.overhead(&model);
+        Timing { model, coefficients, rates, overhead }
+    }
+
+    /// What the operator at `index` demands in one layer of a pass.
+    pub fn demand(&self, index: usize, pass: &Pass) -> Demand {
+        match &self.model.operators[index].form {
+            Form::Product { rows, elements, weight_bytes } => Demand {
+                flops: 2.0 * elements * rows_of(*rows, pass) as f64,
+                weight_bytes: *weight_bytes,
+                kv_bytes: 0.0,
+            },
+            Form::Lookup { row_bytes } => {
+                Demand { weight_bytes: row_bytes * pass.rows as f64, ..Demand::default() }
+            }
+            Form::Experts(experts) => experts.demand(pass.tokens),
+            Form::Context(form) => {
+                let mut demand = decoding(&self.model, form, pass);
+                demand += form.demand(&pass.chunks);
+                Demand { weight_bytes: form.weight_bytes, ..demand }
+            }
+        }
+    }
+
+    /// Time bound by arithmetic and time bound by memory of the operator at `index` in all its layers, without its calls.
+    pub fn time(&self, index: usize, pass: &Pass) -> [f64; 2] {
+        let operator = &self.model.operators[index];
+        let rates = &self.rates[index];
+        let one = match &operator.form {
+            Form::Product { rows, elements, weight_bytes } => {
+                rates.product(rows_of(*rows, pass), *elements, *weight_bytes)
+            }
+            Form::Experts(experts) => {
+                let demand = experts.demand(pass.tokens);
+                let busiest = if rates.even { 1.0 } else { experts.imbalance(pass.tokens) };
+                rates.time(Demand { weight_bytes: demand.weight_bytes * busiest, ..demand })
+            }
+            Form::Context(form) if pass.longest > 0 && pass.decodes > 0 && rates.mixed_rows > 1.0 => {
+                self.beside(form, rates, pass)
+            }
+            _ => rates.time(self.demand(index, pass)),
+        };
+        one.map(|t| t * operator.layers as f64)
+    }
+
+    /// Seconds that the operator at `index` computes in all its layers, whatever hides it.
+    pub fn computing(&self, index: usize, pass: &Pass) -> f64 {
+        self.demand(index, pass).flops * self.rates[index].flop * self.model.operators[index].layers as f64
+    }
+
+    /// Attention of decodes and prompts in one kernel, which computes tiles of rows for both.
+    fn beside(&self, form: &ContextForm, rates: &Rates, pass: &Pass) -> [f64; 2] {
+        let decodes = decoding(&self.model, form, pass);
+        let first: f64 =
+            form.decode.fixed.flops + form.decode.terms.iter().map(|(_, t)| t.flops).sum::<f64>();
+        let started = first * pass.decodes as f64 * mixed_tokens(pass.longest);
+        let tiles = (decodes.flops + started) * rates.mixed_rows * rates.flop;
+        let moving = decodes.kv_bytes * rates.byte;
+        let prompts = Demand { weight_bytes: form.weight_bytes, ..form.demand(&pass.chunks) };
+        let [computing, reading] = rates.time(prompts);
+        if tiles > moving { [tiles + computing, reading] } else { [computing, moving + reading] }
+    }
+
+    /// The products of all `rows` of a step, and the look-ups: what depends on nothing but the rows of the rank.
+    pub fn products(&self, rows: u64) -> [f64; 2] {
+        let mut sum = [0.0; 2];
+        for (operator, rates) in self.model.operators.iter().zip(&self.rates) {
+            let one = match operator.form {
+                Form::Product { rows: Rows::Computed, elements, weight_bytes } => {
+                    rates.product(rows, elements, weight_bytes)
+                }
+                Form::Lookup { row_bytes } => {
+                    rates.time(Demand { weight_bytes: row_bytes * rows as f64, ..Demand::default() })
+                }
+                _ => continue,
+            };
+            sum[0] += one[0] * operator.layers as f64;
+            sum[1] += one[1] * operator.layers as f64;
+        }
+        sum
+    }
+
+    /// One microbatch through all stages; `products` are those of its rows.
+    pub fn pass(&self, pass: &Pass, products: [f64; 2]) -> Shares<f64> {
+        let mut shares = Shares { compute: products[0], memory: products[1], ..Shares::default() };
+        let mut attention = Shares::default();
+        for (index, operator) in self.model.operators.iter().enumerate() {
+            if operator.form.is_of_rows() {
+                continue;
+            }
+            let [compute, memory] = self.time(index, pass);
+            let shares = if operator.kind.attends() { &mut attention } else { &mut shares };
+            shares.compute += compute;
+            shares.memory += memory;
+        }
+        self.finish(pass, shares).plus(attention)
+    }
+
+    /// Adds to everything but attention what a pass has besides. The host's launches go on beside all of that; attention,
+    /// which grows with the context, is counted on top.
+    fn finish(&self, pass: &Pass, mut shares: Shares<f64>) -> Shares<f64> {
+        let overhead = &self.overhead;
+        shares.communication += overhead.link * pass.rows as f64;
+        shares.host += overhead.step + overhead.sequence * pass.sequences as f64;
+        shares.host += if pass.longest > 0 { overhead.prefill } else { 0.0 };
+        shares.host += if pass.ends { overhead.ending } else { 0.0 };
+        shares.memory += overhead.token * pass.rows as f64 + overhead.routed * pass.tokens as f64;
+        shares.host += waiting(shares.total(), overhead.launches);
+        shares
+    }
+
+    /// A step of `n` sequences that decode one token each and nothing else.
+    pub fn decode(&self, n: u64) -> AffineStep {
+        let seen = vec![0; self.model.reaches.len()];
+        let mut slopes = vec![0.0; seen.len()];
+        // All microbatches are alike.
+        let Some(pass) = self.model.passes(n, Contexts::Seen(&seen), &[]).next() else {
+            return AffineStep { fixed: Shares::default(), slopes };
+        };
+        for (operator, rates) in self.model.operators.iter().zip(&self.rates) {
+            let Form::Context(ContextForm { decode: DecodeForm { terms, .. }, .. }) = &operator.form else {
+                continue;
+            };
+            for (reach, term) in terms {
+                let index = self.model.reaches.partition_point(|r| r < reach);
+                let layers = operator.layers as f64;
+                slopes[index] += rates.time(*term).iter().sum::<f64>() * layers * pass.share;
+            }
+        }
+        AffineStep { fixed: self.pass(&pass, self.products(pass.rows)), slopes }
+    }
+
+    /// A step: the longest of its microbatches.
+    pub fn step<'a>(&self, passes: impl Iterator<Item = Pass<'a>>) -> Shares<f64> {
+        let all = passes.map(|pass| self.pass(&pass, self.products(pass.rows)));
+        all.max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default()
+    }
+
+    /// Whether the attention of decodes is bound by memory in some operator.
+    pub fn attention_is_memory_bound(&self) -> bool {
+        self.model.operators.iter().zip(&self.rates).any(|(operator, rates)| match &operator.form {
+            Form::Context(form) => {
+                form.decode.terms.iter().any(|(_, t)| t.kv_bytes * rates.byte > t.flops * rates.flop)
+            }
+            _ => false,
+        })
+    }
+}
+
+fn rows_of(rows: Rows, pass: &Pass) -> u64 {
+    match rows {
+        Rows::Computed => pass.rows,
+        Rows::Sampled => pass.sampled,
+    }
+}
+
+/// What the decoding sequences of a pass demand of an operator, without its weights.
+fn decoding(model: &StepModel, form: &ContextForm, pass: &Pass) -> Demand {
+    match &pass.contexts {
+        Contexts::Groups(groups) => form.demand(groups),
+        Contexts::Seen(seen) => {
+            let mut demand = form.decode.fixed.times(pass.decodes as f64);
+            for (reach, term) in &form.decode.terms {
+                let index = model.reaches.partition_point(|r| r < reach);
+                let tokens = seen.get(index).copied().unwrap_or_default();
+                demand += term.times(tokens as f64 * pass.share);
+            }
+            demand
+        }
+    }
+}
