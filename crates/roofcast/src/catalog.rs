@@ -5,7 +5,7 @@
 
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
-use crate::workload::Preset;
+use crate::workload::preset::Preset;
 use serde::Deserialize;
 use std::sync::OnceLock;
 

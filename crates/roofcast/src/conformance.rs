@@ -7,8 +7,9 @@ mod trace;
 pub use trace::{RecordedStep, Trace};
 
 use crate::error::Result;
-use crate::kv_cache::prefix::{Prefix, Run, Tokens};
+use crate::kv_cache::prefix::{Prefix, Tokens};
 use crate::scheduler::vllm::{Arrival, Id, Scheduler, Step};
+use crate::workload::request::Run;
 use std::collections::{BTreeMap, VecDeque};
 
 /// The first step in which a replay and its trace differ.

@@ -4,15 +4,15 @@
 //! Knows nothing about batches: what a forward pass costs is [`crate::operator`]'s and [`crate::cost`]'s.
 
 mod formats;
+mod pages;
 mod shard;
 
 use crate::accelerator::Accelerator;
-use crate::engine::config;
 use crate::error::{Error, Result};
-use crate::kv_cache::layout;
 use crate::model::{Experts, Mixer, Model, OperatorKind, Tensor};
 use crate::parallelism::{Parallelism, Request};
 use crate::precision::{Dtype, Format, KvFormat};
+use crate::scheduler;
 use crate::spec::{EngineSpec, KvLayout, PrecisionSpec, Spec};
 use crate::units::{ByteRate, Bytes, FlopRate};
 use std::sync::Arc;
@@ -217,7 +217,7 @@ impl Deployment {
         };
         shard::share(&mut deployment, &formats)?;
         if deployment.engine.kv_layout == Some(KvLayout::Vattention) {
-            deployment.engine.block_size = layout::page_tokens(&deployment)?;
+            deployment.engine.block_size = pages::page_tokens(&deployment)?;
         }
         deployment.draft = deployment.drafter()?.map(Box::new);
         Ok(deployment)
@@ -287,7 +287,12 @@ impl Engine {
                 if large { 8192 } else { 2048 },
                 1 << 24,
             )?,
-            block_size: count("block_size", spec.block_size, config::block_size(spec.scheduler), 1 << 16)?,
+            block_size: count(
+                "block_size",
+                spec.block_size,
+                scheduler::profile(spec.scheduler).block_size,
+                1 << 16,
+            )?,
             gpu_memory_utilization: utilization,
             kv_layout: spec.kv_layout,
         })

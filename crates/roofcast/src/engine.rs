@@ -4,6 +4,7 @@
 //! steps is taken at once (a leap). With [`decodes::Each`] the same engine steps and is the reference; [`blocks`] runs
 //! vLLM's scheduler itself. Knows nothing about where requests come from: [`crate::simulate`] drives it.
 
+pub mod arrival;
 pub mod blocks;
 mod cache;
 mod chunks;
@@ -16,6 +17,7 @@ mod identity;
 pub mod price;
 pub mod queue;
 mod ring;
+pub mod settings;
 mod sharing;
 mod speculation;
 pub mod state;
@@ -29,17 +31,17 @@ use crate::kv_cache::prefix::{Outputs, Prefix};
 use crate::memory;
 use crate::scheduler::Policy;
 use crate::shares::Shares;
-use crate::spec::{EngineSpec, QueuePolicy, SchedulerKind};
 use crate::timeline::{Segment, Timeline};
 use crate::units::{ByteRate, Picoseconds};
 use crate::workload::Prompt;
+use arrival::{Arrival, Id};
 use blocks::Blocks;
 use clock::Ticks;
-use config::{Config, Prefixes};
-use decodes::{Decodes, Each, Id, Lockstep};
+use config::{EngineConfig, Prefixes};
+use decodes::{Decodes, Each, Lockstep};
 use price::Price;
 use speculation::Speculation;
-use state::{Arrival, Guest, Sequence, State};
+use state::{Guest, Sequence, State};
 use tally::Tally;
 
 /// A request that has all its tokens.
@@ -110,54 +112,32 @@ fn swap_time(deployment: &Deployment, context: u64, block_size: u32) -> Ticks {
     Ticks::from(Picoseconds::from_seconds(token / HOST_LINK.0 + copies * COPY.seconds()))
 }
 
-/// A replica of `deployment` for requests of `context` tokens in the mean; `shared` says whether prompts have tokens in
-/// common, `seed` which drafts are accepted. Without `leap` it takes every step by itself, and every sequence in it.
+/// A replica with the settings of `config`, as `policy` schedules; `context` is what requests have in the mean, `seed` says
+/// which drafts are accepted. Without `leap` it takes every step by itself, and every sequence in it.
 pub fn replica(
     forecaster: &Forecaster,
+    (config, policy): (EngineConfig, Policy),
     context: u64,
-    shared: bool,
     seed: u64,
     leap: bool,
 ) -> Result<Box<dyn Replica>> {
-    let deployment = &forecaster.deployment;
-    let (config, policy) = Config::resolve(deployment, context, shared)?;
-    let spec = &deployment.options.engine;
-    if by_block(spec) {
-        let price = Price::new(forecaster.timing(spec.cost));
+    if let Some(by_block) = config.by_block {
+        let price = Price::new(forecaster.timing(config.cost));
         let speculation = Speculation::resolve(forecaster, seed)?;
-        return Ok(Box::new(Blocks::new(config.vllm(spec), price, speculation)));
+        return Ok(Box::new(Blocks::new(by_block, price, speculation)));
     }
     Ok(counting(forecaster, config, policy, context, leap))
 }
 
-/// A replica whose requests leave with their first token and are decoded by another; see [`replica`].
-pub fn prefiller(
-    forecaster: &Forecaster,
-    context: u64,
-    shared: bool,
-    leap: bool,
-) -> Result<Box<dyn Replica>> {
-    let (config, policy) = Config::resolve(&forecaster.deployment, context, shared)?;
-    Ok(counting(forecaster, Config { hands_over: true, ..config }, policy, context, leap))
-}
-
-/// Whether settings break lockstep, so that the scheduler runs block by block.
-pub fn by_block(spec: &EngineSpec) -> bool {
-    spec.async_scheduling == Some(true)
-        || spec.speculative.is_some()
-        || spec.long_prefill_token_threshold.is_some_and(|t| t > 0)
-        || (spec.scheduler == SchedulerKind::Vllm && spec.policy == QueuePolicy::Priority)
-}
-
 fn counting(
     forecaster: &Forecaster,
-    config: Config,
+    config: EngineConfig,
     policy: Policy,
     context: u64,
     leap: bool,
 ) -> Box<dyn Replica> {
     let deployment = &forecaster.deployment;
-    let price = Price::new(forecaster.timing(deployment.options.engine.cost));
+    let price = Price::new(forecaster.timing(config.cost));
     let swap = swap_time(deployment, context, config.block_size);
     if leap {
         Box::new(Engine::<Lockstep>::new(config, policy, price, swap))
@@ -184,7 +164,7 @@ pub struct Engine<D> {
 
 impl<D: Decodes> Engine<D> {
     /// An idle engine; `swap` is what moving one token's KV between device and host takes.
-    pub fn new(config: Config, policy: Policy, price: Price, swap: Ticks) -> Engine<D> {
+    pub fn new(config: EngineConfig, policy: Policy, price: Price, swap: Ticks) -> Engine<D> {
         Engine {
             state: State::new(config, price.reaches()),
             price,
@@ -389,7 +369,7 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn shares(&mut self) -> Shares<Ticks> {
-        self.state.tally.shares(&mut self.price)
+        self.price.account(&self.state.tally)
     }
 
     fn timeline(&mut self) -> &mut Option<Box<Timeline>> {

@@ -4,6 +4,7 @@
 //! them, and whoever is answered may send the next. Knows nothing about policies or prices.
 
 mod pools;
+pub mod results;
 mod scaling;
 mod way;
 
@@ -11,15 +12,15 @@ pub use pools::Pools;
 pub use scaling::Scaling;
 pub use way::Way;
 
+use crate::engine::arrival::Arrival;
 use crate::engine::clock::Ticks;
-use crate::engine::state::Arrival;
 use crate::engine::{Departure, Replica};
 use crate::error::{Error, Result};
 use crate::router::{self, Router};
-use crate::simulate::results::Results;
 use crate::spec::{EngineSpec, QueuePolicy};
 use crate::workload::prediction::Guesses;
 use crate::workload::{Request, Traffic};
+use results::Results;
 
 /// Replicas, who chooses among them, and what clients see.
 pub struct Fleet {

@@ -4,10 +4,12 @@
 //! blocks, as vLLM counts them; a model that drafts stands beside the other, with weights and KV of its own. With `ideal`: nominal memory, perfect sharing, nothing reserved.
 
 use crate::deployment::Deployment;
-use crate::model::mixer::Parts;
+use crate::kv_cache::groups::Groups;
+use crate::model::mixer::{Attention, Parts};
 use crate::model::{Ffn, Mixer};
 use crate::units::Bytes;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// CUDA context, captured graphs and allocator slack on one accelerator. An assumption: of the 25.76 GB of an RTX 4090
 /// running Llama-3.1-8B, vLLM 0.19 left 2588 blocks, which is 1.0 GB less than weights and profiled peak explain.
@@ -201,4 +203,33 @@ fn block_slack(deployment: &Deployment, mixer: &Mixer, context: u64) -> Bytes {
     let tokens = deployment.engine.block_size.min(context.saturating_sub(most));
     let elements = u128::from(tokens) * u128::from(a.kv_elements_per_token());
     deployment.kv.width.bytes(elements.div_ceil(u128::from(deployment.kv_parts(a.kv_heads))))
+}
+
+/// The layers of `deployment` as vLLM groups them, with the bytes of a block on a rank; none where no layer has a window, or
+/// where layers differ in more.
+pub fn layer_groups(deployment: &Deployment, block: u64) -> Option<(Groups, Bytes)> {
+    let [stage] = deployment.stages.as_slice() else { return None };
+    let mut layers: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut token = None;
+    for (b, count) in &stage.blocks {
+        let Mixer::Attention(a) = &b.mixer else { return None };
+        let bytes = keeps_all(a).then(|| token_bytes(deployment, a))?;
+        if *token.get_or_insert(bytes) != bytes {
+            return None;
+        }
+        *layers.entry(a.window.unwrap_or(u64::MAX)).or_default() += count;
+    }
+    let (groups, size) = Groups::of_windows(&layers, block).filter(|_| !deployment.ideal)?;
+    Some((groups, token? * (block * size)))
+}
+
+/// Whether a layer keeps keys and values of its own of every token, or of those in a window.
+fn keeps_all(a: &Attention) -> bool {
+    a.chunk.is_none() && a.index.is_none() && !a.shared_kv
+}
+
+/// Bytes of a token's keys and values in a layer of a rank.
+fn token_bytes(deployment: &Deployment, a: &Attention) -> Bytes {
+    let parts = u128::from(deployment.kv_parts(a.kv_heads));
+    deployment.kv.width.bytes(u128::from(a.kv_elements_per_token()).div_ceil(parts))
 }

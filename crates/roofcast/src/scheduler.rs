@@ -12,8 +12,30 @@ pub mod token_budget;
 pub mod vllm;
 pub mod vllm_v0;
 
+mod profile;
+
+pub use profile::Profile;
+
 use crate::engine::decodes::Decodes;
 use crate::engine::state::{Piece, State};
+use crate::spec::SchedulerKind;
+
+/// What a scheduler does where the spec is silent, and what it refuses.
+pub fn profile(kind: SchedulerKind) -> Profile {
+    match kind {
+        SchedulerKind::Static => static_batch::profile(),
+        SchedulerKind::Orca => orca::profile(),
+        SchedulerKind::VllmV0 => vllm_v0::profile(),
+        SchedulerKind::Vllm => token_budget::vllm(),
+        SchedulerKind::Sarathi => token_budget::sarathi(),
+        SchedulerKind::Splitfuse => token_budget::splitfuse(),
+        SchedulerKind::TensorrtLlm => token_budget::guaranteed_no_evict(),
+        SchedulerKind::TensorrtLlmMaxUtilization => token_budget::max_utilization(),
+        SchedulerKind::Lightllm => lightllm::profile(),
+        SchedulerKind::Sglang => sglang::profile(),
+        SchedulerKind::LlamaCpp => llama_cpp::profile(),
+    }
+}
 
 /// A policy.
 #[derive(Debug, Clone)]

@@ -4,7 +4,6 @@
 //! carry. What clients saw is in [`results`].
 
 mod provision;
-pub mod results;
 
 use crate::bands::{Bands, Means};
 use crate::batch::Batch;
@@ -12,9 +11,11 @@ use crate::cost::{self, Utilization};
 use crate::deployment::Deployment;
 use crate::engine::Replica;
 use crate::engine::clock::Ticks;
-use crate::engine::config::{Config, Prefixes};
+use crate::engine::config::{EngineConfig, Prefixes};
 use crate::engine::tally::{Mean, Tally};
 use crate::error::{Error, Result};
+pub use crate::fleet::results::Load;
+use crate::fleet::results::{Results, Sample};
 use crate::fleet::{Fleet, Ranking};
 use crate::forecaster::Forecaster;
 use crate::record::Record;
@@ -25,9 +26,8 @@ use crate::timeline::Timeline;
 use crate::timeline::series::{Point, Series, together};
 use crate::timeline::trace::Trace;
 use crate::workload::{Traffic, Workload};
-use provision::Provision;
 pub use provision::{FleetUse, PoolUse, ScalingUse, Transfers};
-use results::{Results, Sample};
+use provision::{Pool, Provision, Requests};
 use serde::Serialize;
 
 /// What is kept of a run.
@@ -221,17 +221,6 @@ pub struct Expense {
     pub joules_per_output_token: Option<f64>,
 }
 
-/// Whether more came than could be served.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct Load {
-    /// Requests per second that came; none in a closed loop.
-    pub offered_per_s: Option<f64>,
-    /// Whether the queue grew for as long as requests came.
-    pub overloaded: bool,
-    /// Requests per second that were answered while it grew: the most that is stable.
-    pub stable_per_s: Option<f64>,
-}
-
 /// Share of the board power that an idle accelerator takes. An assumption, of the size of the idle power of data-centre
 /// GPUs with their clocks up.
 const IDLE_POWER: f64 = 0.2;
@@ -242,14 +231,12 @@ pub fn simulate(forecaster: &Forecaster, spec: &Spec, place: &str, options: Opti
         || Error::field(place, "workload", "missing", "[workload] with arrivals, input_len and output_len");
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
     let mut traffic = Traffic::new(workload, place)?;
-    let context = mean_context(workload);
-    let shared = traffic.shares_prompts();
-    let deployment = &forecaster.deployment;
-    let provision = Provision::resolve(forecaster, &spec.fleet, place)?;
-    let mut replicas = provision.replicas(context, shared, workload.seed, options.leap)?;
+    let requests = Requests { context: mean_context(workload), shared: traffic.shares_prompts() };
+    let provision = Provision::resolve(forecaster, &spec.fleet, requests, place)?;
+    let mut replicas = provision.replicas(workload.seed, options.leap)?;
     let count = replicas.len() as u64;
     replicas.iter_mut().for_each(|replica| *replica.timeline() = timeline(count, options));
-    let engine = &deployment.options.engine;
+    let engine = &forecaster.deployment.options.engine;
     let router = provision.router(workload.seed);
     let ranking = Ranking::new(engine, workload.seed);
     let open = workload.arrivals.rate().map(|_| traffic.total());
@@ -262,10 +249,10 @@ pub fn simulate(forecaster: &Forecaster, spec: &Spec, place: &str, options: Opti
         fleet = fleet.scaled(scaling);
     }
     fleet.serve(&mut traffic)?;
-    let (config, _) = Config::resolve(&provision.serving.deployment, context, shared)?;
+    let config = &provision.serving.config;
     let settings = Settings {
-        scheduler: engine.scheduler,
-        policy: engine.policy,
+        scheduler: config.scheduler,
+        policy: config.queue,
         max_num_seqs: config.max_num_seqs,
         max_num_batched_tokens: config.max_num_batched_tokens,
         max_model_len: config.max_model_len,
@@ -273,7 +260,7 @@ pub fn simulate(forecaster: &Forecaster, spec: &Spec, place: &str, options: Opti
         enable_prefix_caching: config.prefixes != Prefixes::Unknown,
         leap: options.leap,
     };
-    Ok(report(&provision, &config, settings, fleet))
+    Ok(report(&provision, settings, fleet))
 }
 
 /// What one of `replicas` keeps over time; events are shared out evenly.
@@ -288,7 +275,8 @@ fn mean_context(workload: &Workload) -> u64 {
     (workload.input_mean() + workload.output_mean() / 2.0) as u64
 }
 
-fn report(provision: &Provision, config: &Config, settings: Settings, mut fleet: Fleet) -> Simulation {
+fn report(provision: &Provision, settings: Settings, mut fleet: Fleet) -> Simulation {
+    let Pool { forecaster, config, .. } = &provision.serving;
     let itl =
         fleet.replicas.iter().skip(1).fold(fleet.replicas[0].tally().itl.clone(), |mut all, replica| {
             all.merge(&replica.tally().itl);
@@ -308,11 +296,11 @@ fn report(provision: &Provision, config: &Config, settings: Settings, mut fleet:
     let decoding = activity(serving);
     let tokens: u128 = serving.iter().map(|t| t.token_steps).sum();
     let mean_tokens = ratio(tokens as f64, decoding.steps as f64);
-    let limit_tpot_ms = limit_tpot_ms(&provision.serving.deployment, &decoding, mean_tokens);
+    let limit_tpot_ms = limit_tpot_ms(&forecaster.deployment, &decoding, mean_tokens);
     let load = fleet.results.load();
     Simulation {
-        bands: bands(&provision.serving, &summary, &load, limit_tpot_ms),
-        cost: provision.serving.deployment.options.engine.cost,
+        bands: bands(forecaster, config.cost, &summary, &load, limit_tpot_ms),
+        cost: config.cost,
         settings,
         requests: fleet.results.taken,
         refused: fleet.results.refused,
@@ -332,7 +320,13 @@ fn report(provision: &Provision, config: &Config, settings: Settings, mut fleet:
 }
 
 /// The bands of a run; where all that came was served, the load set the throughput.
-fn bands(forecaster: &Forecaster, summary: &Summary, load: &Load, limit_tpot_ms: f64) -> Option<Bands> {
+fn bands(
+    forecaster: &Forecaster,
+    cost: CostKind,
+    summary: &Summary,
+    load: &Load,
+    limit_tpot_ms: f64,
+) -> Option<Bands> {
     let set = load.offered_per_s.is_some() && !load.overloaded;
     let means = Means {
         ttft_ms: summary.ttft.mean,
@@ -341,7 +335,7 @@ fn bands(forecaster: &Forecaster, summary: &Summary, load: &Load, limit_tpot_ms:
         e2el_ms: summary.e2el.mean,
         output_tok_s: (!set).then(|| summary.output_throughput()),
     };
-    Bands::of(&forecaster.coefficients, forecaster.deployment.options.engine.cost, &means)
+    Bands::of(&forecaster.coefficients, cost, &means)
 }
 
 /// A decode step of the mean batch and context at the limit.
@@ -372,7 +366,7 @@ fn activity(tallies: &[&Tally]) -> Activity {
     }
 }
 
-fn cache_use(config: &Config, tallies: &[&Tally], mean_tokens: f64) -> CacheUse {
+fn cache_use(config: &EngineConfig, tallies: &[&Tally], mean_tokens: f64) -> CacheUse {
     let steps: u64 = tallies.iter().map(|t| t.steps).sum();
     let mean =
         |of: fn(&Tally) -> u128| ratio(tallies.iter().map(|t| of(t)).sum::<u128>() as f64, steps as f64);
@@ -396,7 +390,7 @@ fn cache_use(config: &Config, tallies: &[&Tally], mean_tokens: f64) -> CacheUse 
     }
 }
 
-fn tables(layout: KvLayout, config: &Config, tallies: &[&Tally]) -> Tables {
+fn tables(layout: KvLayout, config: &EngineConfig, tallies: &[&Tally]) -> Tables {
     let steps: u64 = tallies.iter().map(|t| t.decode_steps).sum();
     let sequences = tallies.iter().map(|t| u128::from(t.decoding_steps)).sum();
     let blocks = tallies.iter().map(|t| t.spanned_blocks).sum();
@@ -429,7 +423,7 @@ fn expense(
     times: &[TimeShares],
     scaling: Option<ScalingUse>,
 ) -> Expense {
-    let chip = &provision.serving.deployment.accelerator;
+    let chip = &provision.serving.forecaster.deployment.accelerator;
     let accelerators = |index: usize| provision.accelerators(index) as f64;
     let count: f64 = (0..times.len()).map(accelerators).sum();
     // Those that start and stop cost while they are up.

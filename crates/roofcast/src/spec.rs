@@ -202,6 +202,23 @@ pub enum SchedulerKind {
     TensorrtLlmMaxUtilization,
 }
 
+impl SchedulerKind {
+    /// All.
+    pub const ALL: [SchedulerKind; 11] = [
+        SchedulerKind::Vllm,
+        SchedulerKind::VllmV0,
+        SchedulerKind::Sglang,
+        SchedulerKind::TensorrtLlm,
+        SchedulerKind::TensorrtLlmMaxUtilization,
+        SchedulerKind::LlamaCpp,
+        SchedulerKind::Lightllm,
+        SchedulerKind::Sarathi,
+        SchedulerKind::Splitfuse,
+        SchedulerKind::Orca,
+        SchedulerKind::Static,
+    ];
+}
+
 /// Orders of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -19,6 +19,7 @@ use crate::parallelism::Request;
 use crate::plan::plan;
 use crate::record::{self, Records, csv};
 use crate::spec::Spec;
+use crate::workload::request::OWN_SEGMENTS;
 use crate::workload::trace::Format;
 use crate::workload::{Trace, Traffic};
 use std::sync::Arc;
@@ -99,7 +100,7 @@ pub fn workload(text: &str) {
     let Ok(mut traffic) = Traffic::new(&workload, "fuzz") else { return };
     for segment in 0..100 {
         let Some(request) = traffic.next() else { return };
-        traffic.completed(request.user, request.at, Traffic::OWN_SEGMENTS + segment);
+        traffic.completed(request.user, request.at, OWN_SEGMENTS + segment);
     }
 }
 

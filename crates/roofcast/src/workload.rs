@@ -5,12 +5,14 @@
 //! files: [`Workload::load`] is handed their contents.
 
 pub mod arrivals;
+mod draws;
 pub mod empirical;
 pub mod length;
 pub mod prediction;
 pub mod prefix;
 pub mod preset;
 pub(crate) mod random;
+pub mod request;
 mod sessions;
 pub mod trace;
 pub mod traffic;
@@ -21,8 +23,9 @@ pub use empirical::Source;
 pub use length::{Length, LengthKind};
 pub use prefix::Prefix;
 pub use preset::Preset;
+pub use request::{Prompt, Request};
 pub use trace::Trace;
-pub use traffic::{Prompt, Request, Traffic};
+pub use traffic::Traffic;
 
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
@@ -116,7 +119,9 @@ impl TryFrom<Written> for Workload {
             priorities: written.priorities,
         };
         for (source, field) in workload.sources_mut() {
-            source.settle("workload", field)?;
+            source.settle("workload", field, &|name| {
+                Ok(Arc::clone(&Catalog::embedded()?.workload(name)?.lengths))
+            })?;
         }
         Ok(workload)
     }

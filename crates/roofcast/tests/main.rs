@@ -17,6 +17,8 @@ mod families;
 mod fleets;
 #[path = "suite/hostile.rs"]
 mod hostile;
+#[path = "suite/house.rs"]
+mod house;
 #[path = "suite/invariants.rs"]
 mod invariants;
 #[path = "suite/measured.rs"]

@@ -4,10 +4,10 @@
 //! Knows: the loop around [`vllm::Scheduler`] and what each of its steps costs. It touches every running request in every
 //! step; where nothing but counts matters, [`super::Engine`] comes to the same decisions faster.
 
+use super::arrival::Arrival;
 use super::clock::Ticks;
 use super::price::Price;
 use super::speculation::Speculation;
-use super::state::Arrival;
 use super::tally::Tally;
 use super::{Departure, Replica};
 use crate::batch::Sequences;
@@ -314,7 +314,7 @@ impl Replica for Blocks {
     }
 
     fn shares(&mut self) -> Shares<Ticks> {
-        self.tally.shares(&mut self.price)
+        self.price.account(&self.tally)
     }
 
     fn timeline(&mut self) -> &mut Option<Box<Timeline>> {

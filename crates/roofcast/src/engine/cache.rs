@@ -2,12 +2,11 @@
 //!
 //! Knows: which kind it is and what all kinds are told. Knows nothing about who is admitted or preempted.
 
+use super::arrival::{Arrival, Id};
 use super::chunks::Chunks;
-use super::config::{Config, Prefixes};
-use super::decodes::Id;
+use super::config::{EngineConfig, Prefixes};
 use super::identity::Identity;
 use super::sharing::Sharing;
-use super::state::Arrival;
 use crate::kv_cache::prefix::Prefix;
 
 /// The kinds.
@@ -24,7 +23,7 @@ pub(super) enum Cache {
 }
 
 impl Cache {
-    pub(super) fn new(config: &Config) -> Cache {
+    pub(super) fn new(config: &EngineConfig) -> Cache {
         if config.contiguous {
             return Cache::Chunks(Chunks::new(config.blocks));
         }

@@ -3,7 +3,7 @@
 //! Knows: which attempts to admit found no gap that is long enough, and how scattered the free room was then. An attempt
 //! counts once for as long as nothing moves, however many steps look at it. Knows nothing about how much is reserved.
 
-use super::decodes::Id;
+use super::arrival::Id;
 use super::tally::Tally;
 use crate::kv_cache::contiguous::Space;
 

@@ -5,13 +5,11 @@
 //! blocks that a step needs and the next finish are read off counters, for one step or for many.
 //! Knows nothing about time, policy, or who comes next.
 
+use super::arrival::Id;
 use super::ring::Ring;
 use crate::kv_cache::groups::{Group, Groups};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-
-/// Index of a sequence in its engine.
-pub type Id = u32;
 
 /// A sequence as it begins to decode.
 #[derive(Debug, Clone, Copy)]

@@ -4,9 +4,10 @@
 //! step in which a sequence needs it, in order of admission, and found again by its content. Costs the blocks taken, not
 //! the sequences running. Knows nothing about who is admitted or preempted.
 
-use super::decodes::Id;
+use super::arrival::Id;
 use crate::kv_cache::paged::{Block, Pool};
-use crate::kv_cache::prefix::{Content, Prefix, Run, Tokens};
+use crate::kv_cache::prefix::{Content, Prefix, Tokens};
+use crate::workload::request::Run;
 
 /// The blocks of one replica.
 #[derive(Debug, Clone)]

@@ -5,6 +5,7 @@
 //! schedules.
 
 use super::clock::{TICKS_PER_PS, Ticks};
+use super::tally::Tally;
 use crate::batch::Sequences;
 use crate::shares::Shares;
 use crate::step::Contexts;
@@ -82,9 +83,25 @@ impl Price {
         shares.largest()
     }
 
-    /// Whether decode attention is bound by memory, of what its slope adds.
-    pub fn slopes_are_memory(&self) -> bool {
-        self.slopes_memory
+    /// What the time of a run went to.
+    pub fn account(&mut self, tally: &Tally) -> Shares<Ticks> {
+        let mut shares = tally.mixed;
+        let memory = self.slopes_memory;
+        for (n, (steps, seen)) in tally.decodes.iter().enumerate().filter(|(_, (steps, _))| *steps > 0) {
+            let Decode { slope, shares: fixed, .. } = self.decode(n as u64);
+            let attending: u128 = slope.iter().zip(seen).map(|(s, c)| u128::from(*s) * c).sum();
+            let steps = u128::from(*steps);
+            shares.memory += u128::from(fixed.memory) * steps + if memory { attending } else { 0 };
+            shares.compute += u128::from(fixed.compute) * steps + if memory { 0 } else { attending };
+            shares.communication += u128::from(fixed.communication) * steps;
+            shares.host += u128::from(fixed.host) * steps;
+        }
+        Shares {
+            memory: Ticks(shares.memory),
+            compute: Ticks(shares.compute),
+            communication: Ticks(shares.communication),
+            host: Ticks(shares.host),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who waits, and in which order: first come first served, or by a key.
 
-use super::decodes::Id;
+use super::arrival::Id;
 use std::collections::{BTreeMap, VecDeque};
 
 /// By what a queue is ordered.

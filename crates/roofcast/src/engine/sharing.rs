@@ -5,9 +5,10 @@
 //! taken. Cache by the token: each is one block. Source: `cache_unfinished_req`, `cache_finished_req` and
 //! `PrefillAdder` of SGLang 0.5. Knows nothing about who is admitted or preempted.
 
-use super::decodes::Id;
-use crate::kv_cache::prefix::{Prefix, Run};
+use super::arrival::Id;
+use crate::kv_cache::prefix::Prefix;
 use crate::kv_cache::radix::{Node, ROOT, Tree};
+use crate::workload::request::Run;
 
 /// Where in the segment of its output the positions of a request's own prompt tokens begin.
 const OWN_PROMPT: u64 = 1 << 32;

@@ -8,34 +8,16 @@ mod leaving;
 
 pub use guests::Guest;
 
+use super::arrival::{Arrival, Id};
 use super::cache::Cache;
 use super::clock::Ticks;
-use super::config::{Config, Reservation};
-use super::decodes::{Decodes, Entry, Id};
+use super::config::{EngineConfig, Reservation};
+use super::decodes::{Decodes, Entry};
 use super::gate::Gate;
 use super::queue::{Order, Queue};
 use super::tally::Tally;
 use crate::kv_cache::prefix::Prefix;
 use crate::timeline::{Mark, Segment, Timeline};
-
-/// A request as it comes to an engine.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Arrival {
-    /// Its number in the run.
-    pub number: u64,
-    /// When it came.
-    pub at: Ticks,
-    /// Prompt tokens.
-    pub input: u32,
-    /// Tokens to generate.
-    pub output: u32,
-    /// What the queue sorts by, smaller first; 0 for all where order is that of arrival.
-    pub key: i64,
-    /// Whose request it is.
-    pub user: u32,
-    /// What its output's tokens are, for prompts that repeat them.
-    pub output_segment: u32,
-}
 
 /// Where a sequence is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -93,7 +75,7 @@ pub struct Piece {
 #[derive(Debug, Clone)]
 pub struct State<D> {
     /// Settings.
-    pub config: Config,
+    pub config: EngineConfig,
     /// Sequences that decode.
     pub decodes: D,
     /// What the next step computes beside them.
@@ -130,7 +112,7 @@ pub struct State<D> {
 
 impl<D: Decodes> State<D> {
     /// Nobody there.
-    pub fn new(config: Config, reaches: &[u64]) -> State<D> {
+    pub fn new(config: EngineConfig, reaches: &[u64]) -> State<D> {
         State {
             decodes: D::new(&config.groups, reaches),
             pieces: Vec::new(),

@@ -4,7 +4,6 @@
 
 use super::clock::Ticks;
 use super::distribution::Distribution;
-use super::price::{Decode, Price};
 use crate::shares::Shares;
 
 /// The mean of shares.
@@ -108,27 +107,6 @@ impl Tally {
         let pairs = u128::from(steps) * u128::from(steps.saturating_sub(1)) / 2;
         for (sum, (seen, growth)) in sums.iter_mut().zip(seen.iter().zip(growth)) {
             *sum += u128::from(*seen) * u128::from(steps) + u128::from(*growth) * pairs;
-        }
-    }
-
-    /// What the run's time went to.
-    pub fn shares(&self, price: &mut Price) -> Shares<Ticks> {
-        let mut shares = self.mixed;
-        let memory = price.slopes_are_memory();
-        for (n, (steps, seen)) in self.decodes.iter().enumerate().filter(|(_, (steps, _))| *steps > 0) {
-            let Decode { slope, shares: fixed, .. } = price.decode(n as u64);
-            let attending: u128 = slope.iter().zip(seen).map(|(s, c)| u128::from(*s) * c).sum();
-            let steps = u128::from(*steps);
-            shares.memory += u128::from(fixed.memory) * steps + if memory { attending } else { 0 };
-            shares.compute += u128::from(fixed.compute) * steps + if memory { 0 } else { attending };
-            shares.communication += u128::from(fixed.communication) * steps;
-            shares.host += u128::from(fixed.host) * steps;
-        }
-        Shares {
-            memory: Ticks(shares.memory),
-            compute: Ticks(shares.compute),
-            communication: Ticks(shares.communication),
-            host: Ticks(shares.host),
         }
     }
 }

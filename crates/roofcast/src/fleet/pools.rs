@@ -5,9 +5,9 @@
 //! fill up and wait. Knows nothing about what a replica does with a request, or how fast a link is ([`Way`]).
 
 use super::way::Way;
+use crate::engine::arrival::{Arrival, Id};
 use crate::engine::clock::Ticks;
-use crate::engine::decodes::Id;
-use crate::engine::state::{Arrival, Guest};
+use crate::engine::state::Guest;
 use crate::engine::{Departure, Replica};
 use crate::router::Router;
 use std::collections::BTreeMap;

@@ -9,10 +9,6 @@
 //! Source: vLLM 0.13, `v1/core/kv_cache_utils.py` (`_get_kv_cache_groups_uniform_page_size`) and
 //! `single_type_kv_cache_manager.py` (`SlidingWindowManager`).
 
-use crate::deployment::Deployment;
-use crate::model::Mixer;
-use crate::model::mixer::Attention;
-use crate::units::Bytes;
 use std::collections::BTreeMap;
 
 /// The groups of a model's layers.
@@ -39,21 +35,10 @@ impl Groups {
         Groups { block, all: vec![Group { count: 1, most: u64::MAX, window: u64::MAX }] }
     }
 
-    /// As vLLM groups the layers of `deployment`, with the bytes of a block on a rank; none where no layer has a window, or
-    /// where layers differ in more.
-    pub fn of(deployment: &Deployment, block: u64) -> Option<(Groups, Bytes)> {
-        let [stage] = deployment.stages.as_slice() else { return None };
-        let mut layers: BTreeMap<u64, u64> = BTreeMap::new();
-        let mut token = None;
-        for (b, count) in &stage.blocks {
-            let Mixer::Attention(a) = &b.mixer else { return None };
-            let bytes = plain(a).then(|| token_bytes(deployment, a))?;
-            if *token.get_or_insert(bytes) != bytes {
-                return None;
-            }
-            *layers.entry(a.window.unwrap_or(u64::MAX)).or_default() += count;
-        }
-        if layers.keys().all(|window| *window == u64::MAX) || deployment.ideal {
+    /// Of layers by their window, `u64::MAX` where there is none, in blocks of `block` tokens; and the layers of a group.
+    /// None where no layer has a window.
+    pub fn of_windows(layers: &BTreeMap<u64, u64>, block: u64) -> Option<(Groups, u64)> {
+        if layers.keys().all(|window| *window == u64::MAX) {
             return None;
         }
         let (least, most) = (layers.values().min()?, layers.values().max()?);
@@ -63,7 +48,7 @@ impl Groups {
             let most = if *window == u64::MAX { u64::MAX } else { reached.div_ceil(block) + 1 };
             Group { count: layers.div_ceil(size), most, window: reached }
         };
-        Some((Groups { block, all: layers.iter().map(group).collect() }, token? * (block * size)))
+        Some((Groups { block, all: layers.iter().map(group).collect() }, size))
     }
 
     /// Whether there is one, which keeps everything.
@@ -133,17 +118,6 @@ impl Groups {
 pub fn spanned_below(tokens: u64, block: u64) -> u128 {
     let (whole, rest) = (tokens / block, tokens % block);
     u128::from(block * whole + 2 * rest) * u128::from(whole + 1) / 2
-}
-
-/// Whether a layer keeps keys and values of its own of every token, or of those in a window.
-fn plain(a: &Attention) -> bool {
-    a.chunk.is_none() && a.index.is_none() && !a.shared_kv
-}
-
-/// Bytes of a token's keys and values in a layer of a rank.
-fn token_bytes(deployment: &Deployment, a: &Attention) -> Bytes {
-    let parts = u128::from(deployment.kv_parts(a.kv_heads));
-    deployment.kv.width.bytes(u128::from(a.kv_elements_per_token()).div_ceil(parts))
 }
 
 #[cfg(test)]

@@ -9,16 +9,10 @@
 //! `plan` takes 32-bit `indptr` and `indices`; vAttention (ASPLOS 2025, arXiv 2405.04437): each layer's keys and values
 //! grow in pages of 2 MiB a request.
 
-use crate::deployment::Deployment;
-use crate::error::{Error, Result};
-use crate::model::Mixer;
 use crate::spec::KvLayout;
-use crate::units::Bytes;
 
 /// Bytes of a block's number or a pointer.
 const ENTRY: u128 = 4;
-/// A page of device memory, as CUDA's driver hands them out.
-const PAGE: u64 = 2 << 20;
 
 /// Blocks of `block` tokens in which the last `seen` of `context` tokens lie.
 pub fn span(seen: u64, context: u64, block: u64) -> u64 {
@@ -44,47 +38,6 @@ impl KvLayout {
             other => other.read(sequences, blocks),
         }
     }
-}
-
-/// Tokens of one layer's keys that a page of memory holds on a rank: the block of vAttention's cache, since all layers'
-/// keys and values grow by a page at the same token.
-pub fn page_tokens(deployment: &Deployment) -> Result<u64> {
-    let refused = |field, found: String, accepted| Err(Error::field("engine", field, found, accepted));
-    if deployment.accelerator.vendor != "nvidia" {
-        let accepted = "paged: vattention needs the virtual memory of CUDA's driver";
-        return refused("kv_layout", format!("vattention on {}", deployment.accelerator.id), accepted);
-    }
-    if deployment.options.engine.speculative.is_some() {
-        let accepted =
-            "paged or flashinfer: drafts stand in the model's blocks, and pages of two models differ";
-        return refused("kv_layout", "vattention with drafts".to_owned(), accepted);
-    }
-    if let Some(size) = deployment.options.engine.block_size {
-        let accepted = "left out: vattention's blocks are pages of 2 MiB";
-        return refused("block_size", size.to_string(), accepted);
-    }
-    let mixers = deployment.stages.iter().flat_map(|s| s.blocks.iter().map(|(block, _)| &block.mixer));
-    let mut sizes = mixers.map(|mixer| token_bytes(deployment, mixer));
-    let first = sizes.next().flatten();
-    match first.filter(|size| sizes.all(|other| other == Some(*size)) && PAGE.is_multiple_of(size.0)) {
-        Some(size) => Ok(PAGE / size.0),
-        None => {
-            let accepted = "paged: vattention needs layers that keep the same keys and values of every token, of bytes \
-                            that divide 2 MiB";
-            refused("kv_layout", format!("vattention for {}", deployment.model.name), accepted)
-        }
-    }
-}
-
-/// Bytes of one token's keys, and of its values, in one layer of a rank; none where they are not alike.
-fn token_bytes(deployment: &Deployment, mixer: &Mixer) -> Option<Bytes> {
-    let Mixer::Attention(a) = mixer else { return None };
-    let plain = a.window.is_none() && a.chunk.is_none() && a.index.is_none() && !a.shared_kv;
-    if !plain || a.head_dim != a.v_head_dim {
-        return None;
-    }
-    let elements = u128::from(a.kv_heads * a.head_dim).div_ceil(u128::from(deployment.kv_parts(a.kv_heads)));
-    Some(deployment.kv.width.bytes(elements)).filter(|bytes| *bytes > Bytes::ZERO)
 }
 
 #[cfg(test)]

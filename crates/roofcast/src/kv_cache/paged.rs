@@ -224,8 +224,9 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::prefix::{Run, Tokens};
+    use super::super::prefix::Tokens;
     use super::*;
+    use crate::workload::request::Run;
 
     fn order(pool: &Pool) -> Vec<Block> {
         let next = |b: &Block| Some(pool.blocks[*b as usize].next).filter(|n| *n != NONE);

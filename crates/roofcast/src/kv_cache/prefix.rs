@@ -4,18 +4,7 @@
 //! identity of the block before it into 126 bits, as vLLM hashes token ids. Blocks that no other request can ever hold
 //! are known by their owner instead and need no hashing.
 
-use crate::workload::{Prompt, Traffic};
-
-/// A run of consecutive tokens of one segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Run {
-    /// Where the tokens come from: a shared text, or a request's own output.
-    pub segment: u32,
-    /// Position of the first.
-    pub start: u64,
-    /// How many.
-    pub length: u64,
-}
+use crate::workload::request::{OWN_SEGMENTS, Prompt, Run};
 
 /// The identity of a block and its past.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -141,7 +130,7 @@ impl Outputs {
     /// had them is long evicted.
     pub fn prefix(&mut self, prompt: Prompt) -> Prefix {
         let output_segment = self.0;
-        self.0 = if self.0 <= Traffic::OWN_SEGMENTS + 1 { u32::MAX } else { self.0 - 1 };
+        self.0 = if self.0 <= OWN_SEGMENTS + 1 { u32::MAX } else { self.0 - 1 };
         let mut tokens = Tokens::default();
         let own_from = match prompt {
             Prompt::Own => 0,

@@ -5,7 +5,7 @@
 //! same however many it has. Source: rules of SGLang 0.5's `mem_cache/radix_cache.py` for pages of one token. Knows
 //! nothing about requests or time.
 
-use super::prefix::Run;
+use crate::workload::request::Run;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A node's number.

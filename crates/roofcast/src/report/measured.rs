@@ -181,7 +181,13 @@ mod tests {
 
     fn point(row: &Measurement, forecast: Result<f64, String>) -> Point<'_> {
         let times = |ms: f64| Metrics { tpot_ms: Some(ms), ..Metrics::default() };
-        Point { row, limit: times(1.0), forecast: forecast.map(times), evidence: Evidence::Nothing, band: None }
+        Point {
+            row,
+            limit: times(1.0),
+            forecast: forecast.map(times),
+            evidence: Evidence::Nothing,
+            band: None,
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The picture of a simulated run: latencies as cumulative shares, the queue and the KV cache over time.
 
 use super::chart::{Axis, COLOURS, Chart, page};
+use crate::fleet::results::Sample;
 use crate::simulate::Simulation;
-use crate::simulate::results::Sample;
 use crate::timeline::series::Point;
 
 /// Shares that a curve is drawn through.

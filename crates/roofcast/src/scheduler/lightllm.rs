@@ -4,8 +4,16 @@
 //! peak. Whoever would push it over the cache waits, so nobody is preempted. Source: the scheduler of LightLLM's
 //! `router/req_queue` ("future memory"), with the output bound as the prediction. Prompts go first, whole.
 
-use crate::engine::decodes::{Decodes, Id};
+use super::{Policy, Profile};
+use crate::engine::arrival::Id;
+use crate::engine::config::Reservation;
+use crate::engine::decodes::Decodes;
 use crate::engine::state::State;
+
+/// Its defaults: whole prompts, a cache by the token.
+pub(super) fn profile() -> Profile {
+    Profile { only_block_size: Some(1), ..Profile::whole(Policy::LightLlm, Reservation::Prompt) }
+}
 
 /// Decides the next step; see [`super::Policy::schedule`].
 pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {

@@ -4,8 +4,24 @@
 //! and fills the batch (`n_batch`) with prompts in order of the slots. Nobody is preempted. Source: `update_slots` of
 //! `tools/server/server.cpp` (b6000 and on). With a unified cache a slot may take all of it: set `max_model_len` to it.
 
+use super::{Policy, Profile};
+use crate::engine::config::Reservation;
 use crate::engine::decodes::Decodes;
 use crate::engine::state::State;
+use crate::spec::KvLayout;
+
+/// Its defaults: four slots of an equal share of the cache, reserved whole, and steps of 2048 tokens.
+pub(super) fn profile() -> Profile {
+    Profile {
+        block_size: 1,
+        max_num_batched_tokens: Some(2048),
+        max_num_seqs: Some(4),
+        reservation: Reservation::Max,
+        shares_cache_by_slots: true,
+        layouts: &[KvLayout::Contiguous],
+        ..Profile::chunked(Policy::LlamaCpp)
+    }
+}
 
 /// Decides the next step; see [`super::Policy::schedule`].
 pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {

@@ -3,8 +3,21 @@
 //! Knows: space is reserved when a request is admitted ([`Reservation`](crate::engine::config::Reservation)), in one piece
 //! where the cache is contiguous, so nobody is ever preempted.
 
+use super::{Policy, Profile};
+use crate::engine::config::Reservation;
 use crate::engine::decodes::Decodes;
 use crate::engine::state::State;
+use crate::spec::KvLayout;
+
+/// Its defaults: whole prompts, reserved memory.
+pub(super) fn profile() -> Profile {
+    Profile {
+        reserves: true,
+        layouts: &[KvLayout::Paged, KvLayout::Flashinfer, KvLayout::Contiguous],
+        keys: &["reservation"],
+        ..Profile::whole(Policy::Orca, Reservation::Max)
+    }
+}
 
 /// Decides the next step; see [`super::Policy::schedule`].
 pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {

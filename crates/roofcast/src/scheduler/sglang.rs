@@ -7,9 +7,25 @@
 //! `schedule_policy.py` (`lpm`, which falls back to the order of arrival beyond 128 that wait). Left out: `lpm` puts back
 //! requests whose prefix another one in the queue is about to compute.
 
-use crate::engine::decodes::{Decodes, Id};
+use super::{Policy, Profile};
+use crate::engine::arrival::Id;
+use crate::engine::config::{Prefixes, Reservation};
+use crate::engine::decodes::Decodes;
 use crate::engine::queue::Order;
 use crate::engine::state::State;
+
+/// Its defaults: chunks of 8192 tokens, a radix tree by the token, and one budget that data-parallel ranks divide.
+pub(super) fn profile() -> Profile {
+    Profile {
+        block_size: 1,
+        max_num_batched_tokens: Some(8192),
+        reservation: Reservation::Prompt,
+        prefixes: Prefixes::Tree,
+        divides_budget: true,
+        keys: &["scheduler_recv_interval"],
+        ..Profile::chunked(Policy::Sglang(Sglang::default()))
+    }
+}
 
 const RATIO: f64 = 0.7;
 const LEAST: f64 = RATIO * 0.14;

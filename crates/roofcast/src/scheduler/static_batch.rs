@@ -2,8 +2,21 @@
 //!
 //! Knows: nobody joins a running batch, and whoever ends early keeps seat and space until the last one ends.
 
+use super::{Policy, Profile};
+use crate::engine::config::Reservation;
 use crate::engine::decodes::Decodes;
 use crate::engine::state::{Piece, State};
+use crate::spec::KvLayout;
+
+/// Its defaults: whole prompts, reserved memory.
+pub(super) fn profile() -> Profile {
+    Profile {
+        reserves: true,
+        layouts: &[KvLayout::Paged, KvLayout::Flashinfer, KvLayout::Contiguous],
+        keys: &["reservation"],
+        ..Profile::whole(Policy::Static, Reservation::Max)
+    }
+}
 
 /// Decides the next step; see [`super::Policy::schedule`].
 pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {

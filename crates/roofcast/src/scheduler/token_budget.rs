@@ -7,8 +7,71 @@
 //! Sarathi (arXiv 2403.02310) and SplitFuse (DeepSpeed-FastGen, arXiv 2401.08671) differ in their settings: small
 //! budgets (512), and Sarathi takes a prompt's blocks whole when it admits it, as the vLLM v0 below it did.
 
+use super::{Policy, Profile};
+use crate::engine::config::{Prefixes, Reservation};
 use crate::engine::decodes::Decodes;
 use crate::engine::state::State;
+use crate::spec::KvLayout;
+
+const LAYOUTS: &[KvLayout] = &[KvLayout::Paged, KvLayout::Flashinfer, KvLayout::Vattention];
+const HOLDING: &[&str] = &[
+    "batch_wait_timeout_iters",
+    "disable_overlap_scheduler",
+    "batch_wait_max_tokens_ratio",
+    "attention_dp_enable_balance",
+    "attention_dp_time_out_iters",
+];
+
+/// vLLM v1: a null block, prefixes by blocks, windows given back.
+pub(super) fn vllm() -> Profile {
+    Profile {
+        prefixes: Prefixes::Blocks,
+        null_blocks: 1,
+        frees_windows: true,
+        layouts: LAYOUTS,
+        keys: &["long_prefill_token_threshold", "async_scheduling"],
+        ..Profile::chunked(Policy::TokenBudget)
+    }
+}
+
+/// Sarathi: 512 tokens a step, a prompt's blocks whole, vLLM v0's watermark.
+pub(super) fn sarathi() -> Profile {
+    Profile {
+        max_num_batched_tokens: Some(512),
+        watermark: 0.01,
+        reservation: Reservation::Prompt,
+        layouts: LAYOUTS,
+        ..Profile::chunked(Policy::TokenBudget)
+    }
+}
+
+/// SplitFuse: 512 tokens a step.
+pub(super) fn splitfuse() -> Profile {
+    Profile {
+        max_num_batched_tokens: Some(512),
+        scheduler_reserve_full_isl: false,
+        layouts: LAYOUTS,
+        ..Profile::chunked(Policy::TokenBudget)
+    }
+}
+
+/// TensorRT-LLM's `GUARANTEED_NO_EVICT`: prompt and output are reserved, nobody is evicted.
+pub(super) fn guaranteed_no_evict() -> Profile {
+    Profile { reservation: Reservation::Oracle, scheduler_reserve_full_isl: true, ..max_utilization() }
+}
+
+/// TensorRT-LLM's `MAX_UTILIZATION`: the last is paused when blocks run out.
+pub(super) fn max_utilization() -> Profile {
+    Profile {
+        block_size: 32,
+        max_num_batched_tokens: Some(8192),
+        enable_chunked_prefill: false,
+        scheduler_reserve_full_isl: false,
+        holds_prompts: true,
+        keys: HOLDING,
+        ..Profile::chunked(Policy::TokenBudget)
+    }
+}
 
 /// Decides the next step; see [`super::Policy::schedule`].
 pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {

@@ -5,7 +5,8 @@
 //! it prices the steps.
 
 use crate::kv_cache::paged::{Block, Pool};
-use crate::kv_cache::prefix::{Content, Prefix, Run, Tokens};
+use crate::kv_cache::prefix::{Content, Prefix, Tokens};
+use crate::workload::request::Run;
 use std::collections::VecDeque;
 
 /// Settings by vLLM's names.

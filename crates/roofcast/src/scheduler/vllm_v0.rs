@@ -3,8 +3,22 @@
 //! Knows: a step computes whole prompts or decodes, never both, so that newcomers stall everyone's next token; the last
 //! admitted is preempted when blocks run out, by recompute or by swap; who was swapped out comes back before anyone new.
 
+use super::{Policy, Profile};
+use crate::engine::config::Reservation;
 use crate::engine::decodes::Decodes;
 use crate::engine::state::State;
+use crate::spec::KvLayout;
+
+/// Its defaults: whole prompts, a watermark of 1 %, and swapping on request.
+pub(super) fn profile() -> Profile {
+    Profile {
+        block_size: 16,
+        watermark: 0.01,
+        layouts: &[KvLayout::Paged, KvLayout::Flashinfer, KvLayout::Vattention],
+        keys: &["preemption_mode"],
+        ..Profile::whole(Policy::VllmV0, Reservation::Prompt)
+    }
+}
 
 /// Decides the next step; see [`super::Policy::schedule`].
 pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {

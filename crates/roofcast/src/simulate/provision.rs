@@ -4,22 +4,67 @@
 
 use super::TimeShares;
 use crate::deployment::Deployment;
+use crate::engine::config::EngineConfig;
+use crate::engine::settings::runs_by_block;
 use crate::engine::{self, Replica};
 use crate::error::{Error, Result};
 use crate::fleet::{Fleet, Pools, Scaling, Way};
 use crate::forecaster::Forecaster;
 use crate::parallelism::Request;
 use crate::router::Router;
+use crate::scheduler::Policy;
 use crate::spec::{AutoscaleSpec, FleetSpec, PoolSpec, SchedulerKind};
 use serde::Serialize;
 
 /// What a fleet is made of.
 pub(super) struct Provision {
     /// Where others decode: the replicas that compute prompts.
-    pub(super) prefill: Option<Forecaster>,
+    pub(super) prefill: Option<Pool>,
     /// The replicas that decode, and compute prompts unless others do.
-    pub(super) serving: Forecaster,
+    pub(super) serving: Pool,
     fleet: FleetSpec,
+}
+
+/// Equal replicas, resolved.
+pub(super) struct Pool {
+    pub(super) forecaster: Forecaster,
+    pub(super) config: EngineConfig,
+    policy: Policy,
+    /// Tokens that a request has in the mean.
+    context: u64,
+}
+
+/// What the requests of a workload have, in the mean.
+#[derive(Clone, Copy)]
+pub(super) struct Requests {
+    /// Tokens half way through the output.
+    pub(super) context: u64,
+    /// Whether prompts have tokens in common.
+    pub(super) shared: bool,
+}
+
+impl Pool {
+    fn of(forecaster: Forecaster, requests: Requests) -> Result<Pool> {
+        let Requests { context, shared } = requests;
+        let (config, policy) = EngineConfig::resolve(&forecaster.deployment, context, shared)?;
+        Ok(Pool { forecaster, config, policy, context })
+    }
+
+    /// How many replicas.
+    fn count(&self) -> u64 {
+        self.forecaster.deployment.parallelism.replicas
+    }
+
+    /// Accelerators of each.
+    fn accelerators(&self) -> u64 {
+        self.forecaster.deployment.parallelism.count() / self.count()
+    }
+
+    fn replicas(&self, seed: u64, leap: bool) -> impl Iterator<Item = Result<Box<dyn Replica>>> {
+        let settings = || (self.config.clone(), self.policy.clone());
+        (0..self.count())
+            .map(move |_| engine::replica(&self.forecaster, settings(), self.context, seed, leap))
+    }
 }
 
 /// What served.
@@ -86,12 +131,12 @@ pub struct Transfers {
 
 /// What served, and how long of its time.
 pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], duration: f64) -> FleetUse {
-    let pool = |deployment: &Deployment, times: &[TimeShares]| {
+    let pool = |pool: &Pool, times: &[TimeShares]| {
         let busy: f64 = times.iter().map(TimeShares::busy_s).sum();
         let idle: f64 = times.iter().map(|t| t.idle_s).sum();
         PoolUse {
             replicas: times.len() as u64,
-            accelerators_each: deployment.parallelism.count() / deployment.parallelism.replicas,
+            accelerators_each: pool.accelerators(),
             busy: if busy > 0.0 { busy / (busy + idle) } else { 0.0 },
         }
     };
@@ -102,8 +147,8 @@ pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], d
     });
     FleetUse {
         accelerators: (0..times.len()).map(|index| provision.accelerators(index)).sum(),
-        prefill: provision.prefill.as_ref().map(|f| pool(&f.deployment, prompts)),
-        serving: pool(&provision.serving.deployment, others),
+        prefill: provision.prefill.as_ref().map(|p| pool(p, prompts)),
+        serving: pool(&provision.serving, others),
         transfers,
         autoscale: fleet.scaling.as_ref().map(|scaling| scaled(scaling, duration)),
     }
@@ -111,9 +156,14 @@ pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], d
 
 impl Provision {
     /// What `[fleet]` makes of a deployment; `place` names the spec in errors.
-    pub(super) fn resolve(forecaster: &Forecaster, fleet: &FleetSpec, place: &str) -> Result<Provision> {
+    pub(super) fn resolve(
+        forecaster: &Forecaster,
+        fleet: &FleetSpec,
+        requests: Requests,
+        place: &str,
+    ) -> Result<Provision> {
         if let Some(autoscale) = &fleet.autoscale {
-            return Provision::scaling(forecaster, fleet, autoscale, place);
+            return Provision::scaling(forecaster, fleet, autoscale, requests, place);
         }
         let missing = |field: &str, accepted: &str| Err(Error::field(place, field, "missing", accepted));
         let (prefill, decode) = match (fleet.prefill, fleet.decode) {
@@ -123,7 +173,8 @@ impl Provision {
                         "left out without fleet.prefill and fleet.decode, between which caches travel";
                     return Err(Error::field(place, "fleet.link", link.name(), accepted));
                 }
-                return Ok(Provision { prefill: None, serving: forecaster.clone(), fleet: *fleet });
+                let serving = Pool::of(forecaster.clone(), requests)?;
+                return Ok(Provision { prefill: None, serving, fleet: *fleet });
             }
             (None, Some(_)) => return missing("fleet.prefill", "the pool that computes prompts"),
             (Some(_), None) => return missing("fleet.decode", "the pool that decodes"),
@@ -131,15 +182,16 @@ impl Provision {
         };
         let asked = &forecaster.deployment.options;
         uncounted(&forecaster.deployment, "fleet.prefill and fleet.decode have their own replicas", place)?;
-        if asked.engine.scheduler != SchedulerKind::Vllm || engine::by_block(&asked.engine) {
+        if asked.engine.scheduler != SchedulerKind::Vllm || runs_by_block(&asked.engine) {
             let found = "one that runs block by block, or not vllm's";
             let accepted = "vllm without priority, async_scheduling, long_prefill_token_threshold and \
                             speculative, where prefill and decode are apart";
             return Err(Error::field(place, "engine.scheduler", found, accepted));
         }
-        let prefill = pool(forecaster, &prefill, "fleet.prefill", None)?;
+        let mut prefill = Pool::of(pool(forecaster, &prefill, "fleet.prefill", None)?, requests)?;
+        prefill.config.hands_over = true;
         // What a decode replica has of earlier prompts is not looked for: caches come whole.
-        let serving = pool(forecaster, &decode, "fleet.decode", Some(false))?;
+        let serving = Pool::of(pool(forecaster, &decode, "fleet.decode", Some(false))?, requests)?;
         Ok(Provision { prefill: Some(prefill), serving, fleet: *fleet })
     }
 
@@ -148,6 +200,7 @@ impl Provision {
         forecaster: &Forecaster,
         fleet: &FleetSpec,
         autoscale: &AutoscaleSpec,
+        requests: Requests,
         place: &str,
     ) -> Result<Provision> {
         autoscale.check(place)?;
@@ -166,7 +219,7 @@ impl Provision {
         }
         uncounted(&forecaster.deployment, "fleet.autoscale has max_replicas", place)?;
         let all = PoolSpec { replicas: Some(autoscale.max_replicas), ..PoolSpec::default() };
-        let serving = pool(forecaster, &all, "fleet.autoscale", None)?;
+        let serving = Pool::of(pool(forecaster, &all, "fleet.autoscale", None)?, requests)?;
         Ok(Provision { prefill: None, serving, fleet: *fleet })
     }
 
@@ -176,26 +229,14 @@ impl Provision {
     }
 
     /// The replicas, those that compute prompts for others first.
-    pub(super) fn replicas(
-        &self,
-        context: u64,
-        shared: bool,
-        seed: u64,
-        leap: bool,
-    ) -> Result<Vec<Box<dyn Replica>>> {
-        let prefill =
-            self.prefill.iter().flat_map(|f| (0..f.deployment.parallelism.replicas).map(move |_| f));
-        let mut replicas =
-            prefill.map(|f| engine::prefiller(f, context, shared, leap)).collect::<Result<Vec<_>>>()?;
-        for _ in 0..self.serving.deployment.parallelism.replicas {
-            replicas.push(engine::replica(&self.serving, context, shared, seed, leap)?);
-        }
-        Ok(replicas)
+    pub(super) fn replicas(&self, seed: u64, leap: bool) -> Result<Vec<Box<dyn Replica>>> {
+        let pools = self.prefill.iter().chain([&self.serving]);
+        pools.flat_map(|pool| pool.replicas(seed, leap)).collect()
     }
 
     /// Replicas that compute prompts for others.
     pub(super) fn prefillers(&self) -> u64 {
-        self.prefill.as_ref().map_or(0, |f| f.deployment.parallelism.replicas)
+        self.prefill.as_ref().map_or(0, Pool::count)
     }
 
     /// The pools, if prompts are computed apart.
@@ -204,9 +245,9 @@ impl Provision {
         let Some(link) = self.fleet.link else {
             return Err(Error::field(place, "fleet.link", "missing", "nvlink, network or pcie"));
         };
-        let way = Way::new(&prefill.deployment, &self.serving.deployment, link, place)?;
+        let way = Way::new(&prefill.forecaster.deployment, &self.serving.forecaster.deployment, link, place)?;
         let routing = self.fleet.decode.and_then(|pool| pool.router).unwrap_or(self.fleet.router);
-        let decode = self.serving.deployment.parallelism.replicas as usize;
+        let decode = self.serving.count() as usize;
         Ok(Some(Pools::new(self.prefillers() as usize, decode, Router::new(routing, seed), way)))
     }
 
@@ -218,10 +259,9 @@ impl Provision {
 
     /// Accelerators of replica `index`.
     pub(super) fn accelerators(&self, index: usize) -> u64 {
-        let one = |f: &Forecaster| f.deployment.parallelism.count() / f.deployment.parallelism.replicas;
         match &self.prefill {
-            Some(prefill) if (index as u64) < prefill.deployment.parallelism.replicas => one(prefill),
-            _ => one(&self.serving),
+            Some(prefill) if (index as u64) < prefill.count() => prefill.accelerators(),
+            _ => self.serving.accelerators(),
         }
     }
 }

@@ -3,8 +3,8 @@
 //! Knows: when a phase begins and ends, and when to stop. What was open then ends there.
 
 use super::{Mark, Segment};
+use crate::engine::arrival::Arrival;
 use crate::engine::clock::Ticks;
-use crate::engine::state::Arrival;
 use std::collections::BTreeMap;
 
 /// Where a request is.

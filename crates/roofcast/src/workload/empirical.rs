@@ -6,7 +6,6 @@
 
 use super::random::{Stream, normal_cdf};
 use super::trace::{Format, MOST_TOKENS, Trace};
-use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use serde::Deserialize;
 use std::sync::Arc;
@@ -63,6 +62,9 @@ pub(super) enum Side {
     Output,
 }
 
+/// Finds the lengths of a preset by its name.
+pub(super) type Presets<'a> = &'a dyn Fn(&str) -> Result<Arc<Summary>>;
+
 impl Source {
     /// The lengths of a trace file.
     pub(super) fn of_file(path: &str, format: Option<Format>) -> Source {
@@ -74,13 +76,11 @@ impl Source {
         Source { name: Some(name.into()), ..Source::default() }
     }
 
-    /// Finds what needs no file.
-    pub(super) fn settle(&mut self, place: &str, field: &str) -> Result<()> {
+    /// Finds what needs no file; `preset` finds published lengths.
+    pub(super) fn settle(&mut self, place: &str, field: &str, preset: Presets) -> Result<()> {
         let observed = match (&self.pairs, &self.path, &self.name) {
             (Some(pairs), None, None) => Observed::Pairs(Arc::clone(pairs)),
-            (None, None, Some(name)) => {
-                Observed::Summary(Arc::clone(&Catalog::embedded()?.workload(name)?.lengths))
-            }
+            (None, None, Some(name)) => Observed::Summary(preset(name)?),
             (None, Some(_), None) => return Ok(()),
             _ => {
                 return Err(Error::field(

@@ -4,12 +4,13 @@
 //! so that how fast its answers come changes nothing but times. Memory is that of the sessions that go on.
 
 use super::arrivals::{Arrivals, Clock};
+use super::draws::Draws;
 use super::empirical::Side;
 use super::length::Sampler;
 use super::random::{Purpose, Stream};
-use super::traffic::{Draws, Prompt, Request};
+use super::request::Run;
+use super::request::{Prompt, Request};
 use super::users::Think;
-use crate::kv_cache::prefix::Run;
 use crate::units::Picoseconds;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

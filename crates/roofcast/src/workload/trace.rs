@@ -14,7 +14,7 @@ mod own;
 mod pairs;
 mod sharegpt;
 
-use super::traffic::{Prompt, Request};
+use super::request::{Prompt, Request};
 use crate::error::{Error, Result};
 use crate::units::Picoseconds;
 use serde::Deserialize;
@@ -110,7 +110,9 @@ impl Trace {
 fn detect(place: &str, text: &str) -> Result<Format> {
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
     let format = match first {
-        json if json.starts_with('{') => json::detect(json),
+        json if json.starts_with('{') => json::detect(json, |line| {
+            serde_json::from_value(line).is_ok_and(|line| mooncake::is_vllms(&line))
+        }),
         header if header.starts_with("TIMESTAMP,") => Some(Format::Azure),
         header if header.starts_with("Timestamp,") => Some(Format::BurstGpt),
         header if header.starts_with("arrival_s,") => Some(Format::Own),

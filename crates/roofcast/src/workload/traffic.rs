@@ -5,51 +5,14 @@
 
 use super::Workload;
 use super::arrivals::{Arrivals, Clock};
-use super::empirical::{Observed, Side};
-use super::length::Sampler;
-use super::prefix::Prefixes;
-use super::random::{Purpose, Stream, Weighted};
+use super::draws::Draws;
+use super::request::{Prompt, Request};
 use super::sessions::Sessions;
 use super::trace::Trace;
 use super::users::{Think, Users};
 use crate::error::{Error, Result};
-use crate::kv_cache::prefix::Run;
 use crate::units::Picoseconds;
 use std::sync::Arc;
-
-/// One request as the workload offers it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Request {
-    /// When it is due.
-    pub at: Picoseconds,
-    /// Prompt tokens, at least 1.
-    pub input_len: u32,
-    /// Tokens to generate, at least 1.
-    pub output_len: u32,
-    /// Smaller goes first.
-    pub priority: i32,
-    /// In a closed loop its user, in a conversation its session, else 0.
-    pub user: u32,
-    /// What its tokens are.
-    pub prompt: Prompt,
-}
-
-/// What a prompt's tokens are, as far as prefix caches care: a token is a segment and a position in it. Traffic numbers
-/// its segments from 0; those from [`Traffic::OWN_SEGMENTS`] on are left to whoever serves.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Prompt {
-    /// No other request has any of them.
-    Own,
-    /// The first are shared, the rest are its own.
-    Shared {
-        /// Whose they are.
-        segment: u32,
-        /// How many.
-        length: u32,
-    },
-    /// All of them, run by run.
-    Runs(Box<[Run]>),
-}
 
 /// A workload being offered.
 #[derive(Debug, Clone)]
@@ -72,81 +35,7 @@ enum Source {
     Recorded { trace: Arc<Trace>, next: usize, scale: f64, whole: bool },
 }
 
-/// Everything about a request but its time.
-#[derive(Debug, Clone)]
-pub(super) struct Draws {
-    lengths: Lengths,
-    input_stream: Stream,
-    output_stream: Stream,
-    prefixes: Option<Prefixes>,
-    priorities: Option<Weighted>,
-    priority_stream: Stream,
-}
-
-#[derive(Debug, Clone)]
-enum Lengths {
-    Apart {
-        input: Sampler,
-        output: Sampler,
-    },
-    /// A pair as it was observed, drawn from the prompts' stream.
-    Together(Observed),
-}
-
-impl Draws {
-    fn new(workload: &Workload) -> Option<Draws> {
-        let seed = workload.seed;
-        let lengths = match (workload.input_len.source(), workload.output_len.source()) {
-            (Some(input), Some(output)) if input.is(output) => Lengths::Together(input.observed.clone()?),
-            _ => Lengths::Apart {
-                input: workload.input_len.sampler(Side::Input)?,
-                output: workload.output_len.sampler(Side::Output)?,
-            },
-        };
-        let priorities = &workload.priorities;
-        Some(Draws {
-            lengths,
-            input_stream: Stream::new(seed, Purpose::Input),
-            output_stream: Stream::new(seed, Purpose::Output),
-            prefixes: workload.prefix.as_ref().map(|prefix| Prefixes::new(prefix, seed)),
-            priorities: (!priorities.is_empty()).then(|| Weighted::new(priorities.iter().copied())),
-            priority_stream: Stream::new(seed, Purpose::Priority),
-        })
-    }
-
-    /// Prompt and answer, without what is shared.
-    pub(super) fn lengths(&mut self) -> (u32, u32) {
-        match &self.lengths {
-            Lengths::Apart { input, output } => {
-                (input.draw(&mut self.input_stream), output.draw(&mut self.output_stream))
-            }
-            Lengths::Together(observed) => observed.draw_pair(&mut self.input_stream),
-        }
-    }
-
-    /// Segment and length of what is shared, if anything is.
-    pub(super) fn prefix(&mut self) -> Option<(u32, u32)> {
-        self.prefixes.as_mut().and_then(Prefixes::draw)
-    }
-
-    pub(super) fn priority(&mut self) -> i32 {
-        self.priorities.as_ref().map_or(0, |choice| choice.draw(&mut self.priority_stream) as i32)
-    }
-
-    fn request(&mut self, at: Picoseconds, user: u32) -> Request {
-        let (own, output_len) = self.lengths();
-        let (input_len, prompt) = match self.prefix() {
-            Some((segment, length)) => (own + length, Prompt::Shared { segment, length }),
-            None => (own, Prompt::Own),
-        };
-        Request { at, input_len, output_len, priority: self.priority(), user, prompt }
-    }
-}
-
 impl Traffic {
-    /// The first segment that traffic never uses.
-    pub const OWN_SEGMENTS: u32 = 1 << 31;
-
     /// The traffic of a workload, from its first request; `place` names the workload's file in errors. What the workload
     /// has in files must be loaded.
     pub fn new(workload: &Workload, place: &str) -> Result<Traffic> {
@@ -234,7 +123,7 @@ impl Traffic {
     /// Whether prompts may have tokens in common.
     pub fn shares_prompts(&self) -> bool {
         let recorded = |trace: &Trace| trace.requests.iter().any(|r| r.prompt != Prompt::Own);
-        self.draws.prefixes.is_some()
+        self.draws.shares_prefixes()
             || match &self.source {
                 Source::Sessions(_) => true,
                 Source::Recorded { trace, whole, .. } => *whole && recorded(trace),

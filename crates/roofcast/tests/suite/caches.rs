@@ -7,13 +7,13 @@ use roofcast::Forecaster;
 use roofcast::batch::Batch;
 use roofcast::cost::{Utilization, limit};
 use roofcast::deployment::{Deployment, Options};
+use roofcast::engine::arrival::Arrival;
 use roofcast::engine::clock::Ticks;
-use roofcast::engine::config::Config;
+use roofcast::engine::config::EngineConfig;
 use roofcast::engine::decodes::Lockstep;
 use roofcast::engine::price::Price;
-use roofcast::engine::state::Arrival;
 use roofcast::engine::{Engine, Replica};
-use roofcast::kv_cache::groups::Groups;
+use roofcast::memory::layer_groups;
 use roofcast::simulate;
 use roofcast::spec::{CostKind, EngineSpec, KvLayout};
 use roofcast::workload::{Arrivals, Length, LengthKind, Prompt, Workload};
@@ -93,7 +93,7 @@ fn half_a_page_of_a_sequence_is_empty() {
 /// fill no window: 7 × 63; 4000 take 250 + 6 × (⌈1023/16⌉ + 1 = 65).
 #[test]
 fn groups_of_models_by_hand() {
-    let groups = |name: &str| Groups::of(&deployment(name, EngineSpec::default()), 16).unwrap();
+    let groups = |name: &str| layer_groups(&deployment(name, EngineSpec::default()), 16).unwrap();
     let (oss, bytes) = groups("openai/gpt-oss-20b");
     assert_eq!((oss.count(), bytes.0, oss.blocks(1000)), (2, 12 * 8 * 64 * 2 * 2 * 16, 72));
     let (gemma, bytes) = groups("google/gemma-3-27b-it");
@@ -101,7 +101,7 @@ fn groups_of_models_by_hand() {
     assert_eq!([1000, 4000].map(|tokens| gemma.blocks(tokens)), [441, 640]);
     // Where all layers see all there is one group, and where they keep latents, too.
     for name in ["meta-llama/Llama-3.1-8B-Instruct", "deepseek-ai/DeepSeek-V3"] {
-        assert!(Groups::of(&deployment_of_eight(name), 16).is_none());
+        assert!(layer_groups(&deployment_of_eight(name), 16).is_none());
     }
 }
 
@@ -144,7 +144,7 @@ proptest! {
         prop_assert_eq!((a.steps, a.preemptions, a.blocks_peak), (b.steps, b.preemptions, b.blocks_peak));
         prop_assert_eq!((a.slack_steps, a.spread_steps), (b.slack_steps, b.spread_steps));
 
-        let (config, policy) = Config::resolve(&deployment, 1000, false).unwrap();
+        let (config, policy) = EngineConfig::resolve(&deployment, 1000, false).unwrap();
         prop_assert!(config.groups.count() > 1);
         let groups = config.groups.clone();
         let mut engine = Engine::<Lockstep>::new(config, policy, Price::new(Forecaster::ideal(deployment.clone()).timing(CostKind::Limit)), Ticks::ZERO);
@@ -180,7 +180,7 @@ proptest! {
         requests in proptest::collection::vec((1_u32..700, 1_u32..250, 0_u32..3, 0_u32..700), 1..40),
     ) {
         let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
-        let (config, policy) = Config::resolve(&deployment, 1000, false).unwrap();
+        let (config, policy) = EngineConfig::resolve(&deployment, 1000, false).unwrap();
         let reserves = !config.preempts();
         let price = Price::new(Forecaster::ideal(deployment.clone()).timing(CostKind::Limit));
         let mut engine = Engine::<Lockstep>::new(config, policy, price, Ticks::from(1));

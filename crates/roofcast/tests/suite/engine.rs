@@ -8,12 +8,13 @@ use roofcast::cost::{Utilization, limit};
 use roofcast::deployment::{Deployment, Options};
 use roofcast::engine;
 use roofcast::engine::clock::Ticks;
-use roofcast::engine::config::{Config, Reservation};
+use roofcast::engine::config::{EngineConfig, Reservation};
+use roofcast::fleet::results::Results;
 use roofcast::fleet::{Fleet, Ranking};
 use roofcast::parallelism::Request;
 use roofcast::record::Record;
 use roofcast::router::{Router, Routing};
-use roofcast::simulate::{self, results::Results};
+use roofcast::simulate;
 use roofcast::spec::{
     CostKind, EngineSpec, KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulePolicy,
     SchedulerKind, Slo,
@@ -36,11 +37,15 @@ fn spread(deployment: Deployment, ranks: u64) -> Deployment {
     Deployment::resolve(deployment.model, deployment.accelerator, &options).unwrap()
 }
 
+/// A replica of `deployment` for requests of 1000 tokens without common prompts.
+fn replica(deployment: &Deployment, seed: u64, leap: bool) -> roofcast::Result<Box<dyn engine::Replica>> {
+    let forecaster = Forecaster::embedded(deployment.clone())?;
+    engine::replica(&forecaster, EngineConfig::resolve(deployment, 1000, false)?, 1000, seed, leap)
+}
+
 pub(super) fn served(deployment: &Deployment, workload: &Workload, leap: bool) -> Fleet {
     let spec = &deployment.options.engine;
-    let mut replica =
-        engine::replica(&Forecaster::embedded(deployment.clone()).unwrap(), 1000, false, workload.seed, leap)
-            .unwrap();
+    let mut replica = replica(deployment, workload.seed, leap).unwrap();
     let timeline = Timeline { series: Some(Series::default()), trace: Some(Trace::new(u64::MAX)) };
     *replica.timeline() = Some(Box::new(timeline));
     let results = Results::new(Slo::default(), true, None);
@@ -352,7 +357,7 @@ proptest! {
         let routing = [RoundRobin, LeastLoaded, PowerOfTwo, PrefixAware, SessionSticky][kind];
         let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
         let serve = |leap: bool| {
-            let replica = |_| engine::replica(&Forecaster::embedded(deployment.clone()).unwrap(), 1000, false, workload.seed, leap).unwrap();
+            let replica = |_| replica(&deployment, workload.seed, leap).unwrap();
             let results = Results::new(Slo::default(), true, None);
             let ranking = Ranking::new(&deployment.options.engine, workload.seed);
             let router = Router::new(routing, workload.seed);
@@ -459,7 +464,7 @@ fn the_books_defaults_are_the_engines() {
     for (name, scheduler) in kinds {
         let spec = EngineSpec { scheduler, ..EngineSpec::default() };
         let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
-        let (config, _) = Config::resolve(&deployment, 1000, false).unwrap();
+        let (config, _) = EngineConfig::resolve(&deployment, 1000, false).unwrap();
         let budget = match config.max_num_batched_tokens {
             u32::MAX => "any".to_owned(),
             tokens => tokens.to_string(),
@@ -530,7 +535,7 @@ fn every_combination_serves_or_is_refused() {
             ..EngineSpec::default()
         };
         let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
-        match Config::resolve(&deployment, 1000, false) {
+        match EngineConfig::resolve(&deployment, 1000, false) {
             Ok(_) => {
                 conserved(&served(&deployment, &workload, true), 12);
                 served_by.push((format!("{scheduler:?}"), layout.map_or("", KvLayout::name)));

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use roofcast::Spec;
-use roofcast::kv_cache::prefix::Run;
 use roofcast::units::Picoseconds;
+use roofcast::workload::request::{OWN_SEGMENTS, Run};
 use roofcast::workload::{Prompt, Request, Traffic, Workload};
 
 /// A `[workload]` with these keys.
@@ -19,7 +19,7 @@ fn traffic(keys: &str) -> Traffic {
 fn all(mut traffic: Traffic) -> Vec<Request> {
     let mut requests = Vec::new();
     while let Some(request) = traffic.next() {
-        traffic.completed(request.user, request.at, Traffic::OWN_SEGMENTS + requests.len() as u32);
+        traffic.completed(request.user, request.at, OWN_SEGMENTS + requests.len() as u32);
         requests.push(request);
     }
     requests

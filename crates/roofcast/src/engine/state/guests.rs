@@ -38,7 +38,7 @@ impl<D: Decodes> State<D> {
     pub fn receive(&mut self, guest: Guest, at: Ticks) {
         let Departure { arrival, first, preemptions, cached, .. } = guest.departure;
         if let Some(timeline) = &mut self.timeline {
-            timeline.arrived(&crate::engine::state::Arrival { at, ..arrival });
+            timeline.arrived(&crate::engine::arrival::Arrival { at, ..arrival });
         }
         let id = self.take_in(Sequence {
             arrival,

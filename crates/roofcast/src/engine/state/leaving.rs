@@ -3,9 +3,10 @@
 //! Knows: the blocks and the tokens that go with a request. Knows nothing about who has to go ([`crate::scheduler`]).
 
 use super::{Phase, Sequence, State};
+use crate::engine::arrival::Id;
 use crate::engine::cache::Cache;
 use crate::engine::config::Preemption;
-use crate::engine::decodes::{Decodes, Entry, Id};
+use crate::engine::decodes::{Decodes, Entry};
 use crate::kv_cache::groups::spanned_below;
 use crate::timeline::Mark;
 

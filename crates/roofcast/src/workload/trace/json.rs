@@ -1,6 +1,6 @@
 //! JSON lines, and which format they are in.
 
-use super::{Format, Recording, mooncake};
+use super::{Format, Recording};
 use crate::error::Result;
 use serde::de::DeserializeOwned;
 
@@ -21,12 +21,11 @@ pub(super) fn lines<T: DeserializeOwned>(
     Ok(())
 }
 
-/// The format that the first line speaks.
-pub(super) fn detect(line: &str) -> Option<Format> {
+/// The format that the first line speaks; `is_vllms` tells the two apart that have time stamps.
+pub(super) fn detect(line: &str, is_vllms: impl Fn(serde_json::Value) -> bool) -> Option<Format> {
     let value: serde_json::Value = serde_json::from_str(line).ok()?;
     if value.get("timestamp").is_some() {
-        let of_vllm = serde_json::from_value(value).is_ok_and(|line| mooncake::is_vllms(&line));
-        return Some(if of_vllm { Format::Vllm } else { Format::Mooncake });
+        return Some(if is_vllms(value) { Format::Vllm } else { Format::Mooncake });
     }
     Some(Format::ShareGpt)
 }

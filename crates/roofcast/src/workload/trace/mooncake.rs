@@ -6,8 +6,8 @@
 
 use super::{Recording, json};
 use crate::error::Result;
-use crate::kv_cache::prefix::Run;
-use crate::workload::traffic::{Prompt, Request};
+use crate::workload::request::Run;
+use crate::workload::request::{Prompt, Request};
 use serde::Deserialize;
 
 /// What a number means.

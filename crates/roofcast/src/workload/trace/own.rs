@@ -2,7 +2,7 @@
 
 use super::{Recording, csv, plain};
 use crate::error::Result;
-use crate::workload::traffic::Request;
+use crate::workload::request::Request;
 
 const COLUMNS: [&str; 5] = ["arrival_s", "input_len", "output_len", "priority", "session"];
 

@@ -1,16 +1,25 @@
 //! What clients saw of a run: request by request, or summed up in bounded memory.
 
 use crate::engine::Departure;
+use crate::engine::arrival::Arrival;
 use crate::engine::clock::Ticks;
 use crate::engine::distribution::Distribution;
-use crate::engine::state::Arrival;
-use crate::fleet;
 use crate::record::{Outcome, Record};
-use crate::simulate::Load;
 use crate::spec::Slo;
 use crate::summary::{Statistics, Summary};
 use crate::units::Picoseconds;
 use crate::workload::Request;
+
+/// Whether more came than could be served.
+#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
+pub struct Load {
+    /// Requests per second that came; none in a closed loop.
+    pub offered_per_s: Option<f64>,
+    /// Whether the queue grew for as long as requests came.
+    pub overloaded: bool,
+    /// Requests per second that were answered while it grew: the most that is stable.
+    pub stable_per_s: Option<f64>,
+}
 
 /// Values of one metric: all of them while they are few, bins beyond.
 #[derive(Debug, Clone, Default)]
@@ -103,7 +112,7 @@ impl Results {
 
     /// A request comes: how the engine takes it.
     pub(crate) fn arrive(&mut self, request: &Request, key: i64) -> Arrival {
-        let arrival = fleet::arrival(self.taken, request, key);
+        let arrival = super::arrival(self.taken, request, key);
         self.taken += 1;
         self.first.get_or_insert(arrival.at);
         self.last = self.last.max(arrival.at);

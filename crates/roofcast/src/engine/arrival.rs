@@ -1,0 +1,25 @@
+//! A request as it comes to an engine, and its number there.
+
+use super::clock::Ticks;
+
+/// Index of a sequence in its engine.
+pub type Id = u32;
+
+/// A request as it comes to an engine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Arrival {
+    /// Its number in the run.
+    pub number: u64,
+    /// When it came.
+    pub at: Ticks,
+    /// Prompt tokens.
+    pub input: u32,
+    /// Tokens to generate.
+    pub output: u32,
+    /// What the queue sorts by, smaller first; 0 for all where order is that of arrival.
+    pub key: i64,
+    /// Whose request it is.
+    pub user: u32,
+    /// What its output's tokens are, for prompts that repeat them.
+    pub output_segment: u32,
+}

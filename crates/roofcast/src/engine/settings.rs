@@ -1,0 +1,297 @@
+//! From a spec's engine keys to an engine's settings.
+//!
+//! Knows: what memory leaves for the cache, which of a scheduler's own defaults hold, and what each scheduler refuses: both
+//! stand in the [`Profile`] of its file. After this nothing can fail.
+
+use super::config::{EngineConfig, Preemption, Prefixes, Reservation};
+use super::gate::GateConfig;
+use super::queue::Order;
+use crate::deployment::Deployment;
+use crate::error::{Error, Result};
+use crate::kv_cache::groups::Groups;
+use crate::memory::{self, layer_groups};
+use crate::scheduler::{self, Policy, Profile, vllm};
+use crate::spec::{
+    EngineSpec, KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulePolicy, SchedulerKind,
+};
+
+impl EngineConfig {
+    /// The settings of one replica of `deployment`, whose requests have `context` tokens in the mean, and its policy.
+    /// `shared` says whether prompts have tokens in common.
+    pub fn resolve(deployment: &Deployment, context: u64, shared: bool) -> Result<(EngineConfig, Policy)> {
+        let spec = &deployment.options.engine;
+        let profile = scheduler::profile(spec.scheduler);
+        let block_size = deployment.engine.block_size;
+        let prefixes = prefixes(spec, &profile, shared, block_size);
+        let (groups, room) = groups(deployment, &profile, prefixes, context.max(1));
+        let blocks = usable_blocks(spec, &profile, room)?;
+        let kv_tokens = groups.longest(blocks);
+        let longest = deployment.longest().unwrap_or(u64::MAX).min(kv_tokens);
+        let max_num_seqs = match (spec.max_num_seqs, profile.max_num_seqs) {
+            (None, Some(own)) => own,
+            _ => deployment.engine.max_num_seqs,
+        };
+        let slotted = profile.shares_cache_by_slots && spec.max_model_len.is_none();
+        let max_model_len = if slotted { longest.min(kv_tokens / max_num_seqs) } else { longest };
+        let budget = match (spec.max_num_batched_tokens, profile.max_num_batched_tokens) {
+            (None, Some(own)) => own,
+            _ => deployment.engine.max_num_batched_tokens,
+        };
+        // Data-parallel ranks have a budget each, or divide one.
+        let ranks = deployment.parallelism.attention_dp;
+        let budget = if profile.divides_budget { budget } else { budget.saturating_mul(ranks) };
+        let max_num_seqs = within_budget(spec, max_num_seqs, budget)?;
+        let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let mut config = EngineConfig {
+            blocks,
+            groups,
+            block_size: narrow(block_size),
+            max_num_seqs,
+            max_num_batched_tokens: narrow(budget),
+            max_model_len: narrow(max_model_len),
+            enable_chunked_prefill: spec.enable_chunked_prefill.unwrap_or(profile.enable_chunked_prefill),
+            scheduler_reserve_full_isl: spec
+                .scheduler_reserve_full_isl
+                .unwrap_or(profile.scheduler_reserve_full_isl),
+            prefixes,
+            watermark_blocks: (share("watermark", spec.watermark.unwrap_or(profile.watermark))?
+                * (blocks + profile.null_blocks) as f64) as u64,
+            order: match (spec.policy, spec.schedule_policy) {
+                (QueuePolicy::Fcfs, SchedulePolicy::Lpm) => Order::Prefix,
+                (QueuePolicy::Fcfs, SchedulePolicy::Fcfs) => Order::Arrival,
+                _ => Order::Key,
+            },
+            gate: gate(spec, &profile, budget, ranks)?,
+            attention_dp: ranks,
+            reservation: if profile.reserves { reserved(spec.reservation) } else { profile.reservation },
+            preemption: match spec.preemption_mode {
+                PreemptionMode::Recompute => Preemption::Recompute,
+                PreemptionMode::Swap => Preemption::Swap,
+            },
+            contiguous: profile.reserves && spec.kv_layout.is_none_or(|l| l == KvLayout::Contiguous),
+            layout: spec.kv_layout,
+            swap_tokens: swap_tokens(deployment, spec, context)?,
+            scheduler: spec.scheduler,
+            queue: spec.policy,
+            cost: spec.cost,
+            by_block: None,
+            hands_over: false,
+        };
+        check(spec, &profile, &config)?;
+        config.by_block = runs_by_block(spec).then(|| vllm_settings(&config, spec));
+        Ok((config, profile.policy))
+    }
+}
+
+/// How prefixes are found, where they are: as asked, else where prompts have tokens in common. vLLM and SGLang always look,
+/// which without them changes nothing but what a preempted request finds of its own.
+fn prefixes(spec: &EngineSpec, profile: &Profile, shared: bool, block_size: u64) -> Prefixes {
+    let kind = profile.prefixes;
+    let shareable = match kind {
+        Prefixes::Tree => block_size == 1,
+        _ => spec.kv_layout != Some(KvLayout::Vattention),
+    };
+    if spec.enable_prefix_caching.unwrap_or(shared && shareable) { kind } else { Prefixes::Unknown }
+}
+
+/// The groups of layers that take blocks of their own, and how many blocks there is room for. vLLM gives back what falls
+/// out of a window; elsewhere, and where blocks are known by their content, the room is computed once for requests of
+/// `context` tokens.
+fn groups(deployment: &Deployment, profile: &Profile, prefixes: Prefixes, context: u64) -> (Groups, u64) {
+    let (spec, block) = (&deployment.options.engine, deployment.engine.block_size);
+    let counted = profile.frees_windows && prefixes == Prefixes::Unknown && !runs_by_block(spec);
+    match layer_groups(deployment, block).filter(|_| counted) {
+        Some((groups, bytes)) => (groups, memory::blocks(deployment, bytes)),
+        None => (Groups::one(block), memory::tokens(deployment, context) / block),
+    }
+}
+
+/// Blocks that requests can hold: vLLM keeps one of its own as the null block.
+fn usable_blocks(spec: &EngineSpec, profile: &Profile, room: u64) -> Result<u64> {
+    let reserved = profile.null_blocks;
+    match spec.num_gpu_blocks {
+        None if room <= reserved => Err(Error::field(
+            "deployment",
+            "KV cache",
+            format!("{room} blocks beside the weights"),
+            "more memory or smaller weights (`roofcast capacity` says how much is missing), or num_gpu_blocks",
+        )),
+        Some(asked) if asked <= reserved || asked >= u64::from(u32::MAX) => {
+            let accepted = "2 to 2^32 blocks; vLLM keeps one of them for itself";
+            Err(Error::field("engine", "num_gpu_blocks", asked, accepted))
+        }
+        asked => Ok(asked.unwrap_or(room).min(u64::from(u32::MAX) - 1) - reserved),
+    }
+}
+
+/// `max_num_seqs` that the budget of a step can serve.
+fn within_budget(spec: &EngineSpec, max_num_seqs: u64, budget: u64) -> Result<u64> {
+    if max_num_seqs <= budget {
+        return Ok(max_num_seqs);
+    }
+    match spec.max_num_seqs {
+        None => Ok(budget),
+        Some(asked) => {
+            let accepted = format!("at most max_num_batched_tokens ({budget}), as vLLM demands");
+            Err(Error::field("engine", "max_num_seqs", asked, accepted))
+        }
+    }
+}
+
+/// When newcomers are looked at.
+fn gate(spec: &EngineSpec, profile: &Profile, budget: u64, ranks: u64) -> Result<GateConfig> {
+    // A queue in another order has new requests before those that were looked at.
+    let in_order = spec.policy == QueuePolicy::Fcfs && spec.schedule_policy == SchedulePolicy::Fcfs;
+    if !in_order && spec.scheduler_recv_interval.is_some_and(|steps| steps > 1) {
+        let accepted = "left out, or policy and schedule_policy \"fcfs\"";
+        return Err(Error::field("engine", "scheduler_recv_interval", "set", accepted));
+    }
+    let ratio = spec.batch_wait_max_tokens_ratio.unwrap_or(0.0);
+    if !(0.0..=1.0).contains(&ratio) {
+        return Err(Error::field("engine", "batch_wait_max_tokens_ratio", ratio, "0 to 1"));
+    }
+    let balanced = ranks > 1 && spec.attention_dp_enable_balance.unwrap_or(false);
+    let balance_steps = if balanced { spec.attention_dp_time_out_iters.unwrap_or(50) } else { 0 };
+    Ok(GateConfig {
+        recv_interval: spec.scheduler_recv_interval.unwrap_or(0),
+        wait_steps: spec.batch_wait_timeout_iters.unwrap_or(0).max(balance_steps),
+        wait_prompts: if balanced { ranks } else { 0 },
+        overlaps: profile.holds_prompts && in_order && !spec.disable_overlap_scheduler.unwrap_or(false),
+        wait_tokens: (ratio * budget as f64) as u64,
+    })
+}
+
+fn share(field: &str, value: f64) -> Result<f64> {
+    if (0.0..1.0).contains(&value) {
+        return Ok(value);
+    }
+    Err(Error::field("engine", field, value, "0 to below 1"))
+}
+
+/// KV tokens that the host's memory holds: `swap_space` GiB for each accelerator.
+fn swap_tokens(deployment: &Deployment, spec: &EngineSpec, context: u64) -> Result<u64> {
+    let gib = spec.swap_space.unwrap_or(4.0);
+    if !(0.0..=1e6).contains(&gib) {
+        return Err(Error::field("engine", "swap_space", gib, "0 to 10^6 GiB"));
+    }
+    let one = memory::sequence_bytes(deployment, 0, context.max(1)).as_f64() / context.max(1) as f64;
+    Ok((gib * f64::from(1 << 30) / one.max(1.0)) as u64)
+}
+
+/// Refuses what a scheduler does not have.
+fn check(spec: &EngineSpec, profile: &Profile, config: &EngineConfig) -> Result<()> {
+    check_keys(spec, profile)?;
+    check_prefixes(spec, config)?;
+    check_layout(spec, profile)?;
+    let fixed = profile.only_block_size.filter(|size| *size != u64::from(config.block_size));
+    if let Some(size) = fixed {
+        let accepted = format!("{size}: {} keeps its cache by the token", name(spec.scheduler));
+        return Err(Error::field("engine", "block_size", config.block_size, accepted));
+    }
+    Ok(())
+}
+
+/// Refuses keys that belong to other schedulers.
+fn check_keys(spec: &EngineSpec, profile: &Profile) -> Result<()> {
+    let set = [
+        ("long_prefill_token_threshold", spec.long_prefill_token_threshold.is_some()),
+        ("async_scheduling", spec.async_scheduling == Some(true)),
+        ("preemption_mode", spec.preemption_mode == PreemptionMode::Swap),
+        ("reservation", spec.reservation != ReservationKind::Max),
+        ("scheduler_recv_interval", spec.scheduler_recv_interval.is_some()),
+        ("batch_wait_timeout_iters", spec.batch_wait_timeout_iters.is_some()),
+        ("disable_overlap_scheduler", spec.disable_overlap_scheduler.is_some()),
+        ("batch_wait_max_tokens_ratio", spec.batch_wait_max_tokens_ratio.is_some()),
+        ("attention_dp_enable_balance", spec.attention_dp_enable_balance.is_some()),
+        ("attention_dp_time_out_iters", spec.attention_dp_time_out_iters.is_some()),
+    ];
+    for (key, _) in set.into_iter().filter(|(key, set)| *set && !profile.keys.contains(key)) {
+        let have = SchedulerKind::ALL.iter().filter(|kind| scheduler::profile(**kind).keys.contains(&key));
+        let have: Vec<String> = have.map(|kind| name(*kind)).collect();
+        let accepted = format!("the scheduler {}, or the key left out", have.join(" or "));
+        return Err(Error::field("engine", key, "set", accepted));
+    }
+    Ok(())
+}
+
+/// A scheduler as a spec names it.
+fn name(kind: SchedulerKind) -> String {
+    serde_json::to_value(kind).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// Refuses prefix caches that a scheduler does not have, and an order by prefixes that nobody finds.
+fn check_prefixes(spec: &EngineSpec, config: &EngineConfig) -> Result<()> {
+    if spec.enable_prefix_caching == Some(true) && config.prefixes == Prefixes::Unknown {
+        let accepted = "the schedulers vllm and sglang, or the key left out";
+        return Err(Error::field("engine", "enable_prefix_caching", "set", accepted));
+    }
+    if config.prefixes != Prefixes::Unknown && spec.kv_layout == Some(KvLayout::Vattention) {
+        let accepted = "left out with vattention, whose requests share no pages";
+        return Err(Error::field("engine", "enable_prefix_caching", "set", accepted));
+    }
+    if config.prefixes == Prefixes::Tree && config.block_size != 1 {
+        let accepted = "1 with a prefix cache: sglang finds prefixes by the token";
+        return Err(Error::field("engine", "block_size", config.block_size, accepted));
+    }
+    let ordered = spec.schedule_policy == SchedulePolicy::Fcfs
+        || (config.prefixes == Prefixes::Tree && spec.policy == QueuePolicy::Fcfs);
+    if !ordered {
+        let accepted = "with the scheduler sglang, enable_prefix_caching, and policy left out; else left out";
+        return Err(Error::field("engine", "schedule_policy", "lpm", accepted));
+    }
+    Ok(())
+}
+
+/// Refuses layouts that a scheduler does not have.
+fn check_layout(spec: &EngineSpec, profile: &Profile) -> Result<()> {
+    let Some(layout) = spec.kv_layout.filter(|layout| !profile.layouts.contains(layout)) else {
+        return Ok(());
+    };
+    let have = SchedulerKind::ALL.iter().filter(|kind| scheduler::profile(**kind).layouts.contains(&layout));
+    let have: Vec<String> = have.map(|kind| name(*kind)).collect();
+    let accepted = format!("with the schedulers {}", have.join(", "));
+    Err(Error::field("engine", "kv_layout", layout.name(), accepted))
+}
+
+/// What a scheduler that reserves takes of the cache for a request.
+fn reserved(kind: ReservationKind) -> Reservation {
+    match kind {
+        ReservationKind::Max => Reservation::Max,
+        ReservationKind::Pow2 => Reservation::Pow2,
+        ReservationKind::Oracle => Reservation::Oracle,
+    }
+}
+
+/// Whether settings break lockstep, so that vLLM's scheduler runs block by block.
+pub(crate) fn runs_by_block(spec: &EngineSpec) -> bool {
+    spec.async_scheduling == Some(true)
+        || spec.speculative.is_some()
+        || spec.long_prefill_token_threshold.is_some_and(|t| t > 0)
+        || (spec.scheduler == SchedulerKind::Vllm && spec.policy == QueuePolicy::Priority)
+}
+
+/// The settings of the scheduler that knows every block.
+fn vllm_settings(config: &EngineConfig, spec: &EngineSpec) -> vllm::Config {
+    let drafts = spec.speculative.as_ref();
+    let modelled = drafts.filter(|s| s.draft_model.is_some());
+    vllm::Config {
+        block_size: u64::from(config.block_size),
+        num_gpu_blocks: u32::try_from(config.blocks + 1).unwrap_or(u32::MAX),
+        max_num_seqs: config.max_num_seqs,
+        max_num_active_seqs: None,
+        max_num_batched_tokens: u64::from(config.max_num_batched_tokens),
+        max_model_len: u64::from(config.max_model_len),
+        enable_chunked_prefill: config.enable_chunked_prefill,
+        enable_prefix_caching: config.prefixes == Prefixes::Blocks,
+        long_prefill_token_threshold: spec
+            .long_prefill_token_threshold
+            .unwrap_or(if config.attention_dp > 1 { config.rank_budget() } else { 0 }),
+        long_prefill_token_threshold_adaptive: false,
+        policy: if spec.policy == QueuePolicy::Fcfs { vllm::Policy::Fcfs } else { vllm::Policy::Priority },
+        scheduler_reserve_full_isl: config.scheduler_reserve_full_isl,
+        watermark: spec.watermark.unwrap_or(0.0),
+        async_scheduling: spec.async_scheduling.unwrap_or(false),
+        num_speculative_tokens: drafts.map_or(0, |s| s.num_speculative_tokens),
+        num_lookahead_tokens: modelled.map_or(0, |s| s.num_speculative_tokens),
+    }
+}

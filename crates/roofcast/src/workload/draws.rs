@@ -1,0 +1,87 @@
+//! What is drawn of a request: lengths, shared prefix, priority.
+//!
+//! Knows: a random stream for each purpose. Knows nothing about when requests are due.
+
+use super::Workload;
+use super::empirical::{Observed, Side};
+use super::length::Sampler;
+use super::prefix::Prefixes;
+use super::random::{Purpose, Stream, Weighted};
+use super::request::{Prompt, Request};
+use crate::units::Picoseconds;
+
+/// Everything about a request but its time.
+#[derive(Debug, Clone)]
+pub(super) struct Draws {
+    lengths: Lengths,
+    input_stream: Stream,
+    output_stream: Stream,
+    prefixes: Option<Prefixes>,
+    priorities: Option<Weighted>,
+    priority_stream: Stream,
+}
+
+#[derive(Debug, Clone)]
+enum Lengths {
+    Apart {
+        input: Sampler,
+        output: Sampler,
+    },
+    /// A pair as it was observed, drawn from the prompts' stream.
+    Together(Observed),
+}
+
+impl Draws {
+    pub(super) fn new(workload: &Workload) -> Option<Draws> {
+        let seed = workload.seed;
+        let lengths = match (workload.input_len.source(), workload.output_len.source()) {
+            (Some(input), Some(output)) if input.is(output) => Lengths::Together(input.observed.clone()?),
+            _ => Lengths::Apart {
+                input: workload.input_len.sampler(Side::Input)?,
+                output: workload.output_len.sampler(Side::Output)?,
+            },
+        };
+        let priorities = &workload.priorities;
+        Some(Draws {
+            lengths,
+            input_stream: Stream::new(seed, Purpose::Input),
+            output_stream: Stream::new(seed, Purpose::Output),
+            prefixes: workload.prefix.as_ref().map(|prefix| Prefixes::new(prefix, seed)),
+            priorities: (!priorities.is_empty()).then(|| Weighted::new(priorities.iter().copied())),
+            priority_stream: Stream::new(seed, Purpose::Priority),
+        })
+    }
+
+    /// Prompt and answer, without what is shared.
+    pub(super) fn lengths(&mut self) -> (u32, u32) {
+        match &self.lengths {
+            Lengths::Apart { input, output } => {
+                (input.draw(&mut self.input_stream), output.draw(&mut self.output_stream))
+            }
+            Lengths::Together(observed) => observed.draw_pair(&mut self.input_stream),
+        }
+    }
+
+    /// Whether prompts share prefixes.
+    pub(super) fn shares_prefixes(&self) -> bool {
+        self.prefixes.is_some()
+    }
+
+    /// Segment and length of what is shared, if anything is.
+    pub(super) fn prefix(&mut self) -> Option<(u32, u32)> {
+        self.prefixes.as_mut().and_then(Prefixes::draw)
+    }
+
+    pub(super) fn priority(&mut self) -> i32 {
+        self.priorities.as_ref().map_or(0, |choice| choice.draw(&mut self.priority_stream) as i32)
+    }
+
+    pub(super) fn request(&mut self, at: Picoseconds, user: u32) -> Request {
+        let (own, output_len) = self.lengths();
+        let (input_len, prompt) = match self.prefix() {
+            Some((segment, length)) => (own + length, Prompt::Shared { segment, length }),
+            None => (own, Prompt::Own),
+        };
+        Request { at, input_len, output_len, priority: self.priority(), user, prompt }
+    }
+}

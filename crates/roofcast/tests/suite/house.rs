@@ -1,0 +1,106 @@
+//! The house rules that a compiler does not hold: files import one another in one direction.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+type Module = Vec<String>;
+
+/// Every source file by its module path, without comments and tests.
+fn sources(folder: &Path, module: &[String], found: &mut BTreeMap<Module, String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let mut module = module.to_vec();
+        module.push(path.file_stem().unwrap().to_string_lossy().into_owned());
+        if path.is_dir() {
+            sources(&path, &module, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+            let code = |line: &str| line.split("//").next().unwrap_or_default().to_owned();
+            found.insert(module, text.lines().map(code).collect::<Vec<_>>().join("\n"));
+        }
+    }
+}
+
+/// The paths of a `use` tree, as `a::{b, c::d}` has `a::b` and `a::c::d`.
+fn paths(tree: &str, base: &[String], into: &mut Vec<Module>) {
+    let (head, rest) = tree.split_once('{').unwrap_or((tree, ""));
+    let own: Module = head.split("::").map(|s| s.trim().to_owned()).filter(|s| !s.is_empty()).collect();
+    let base: Module = base.iter().cloned().chain(own).collect();
+    if rest.is_empty() {
+        into.push(base);
+        return;
+    }
+    let (mut depth, mut from) = (0, 0);
+    for (at, c) in rest.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' | '}' if depth == 0 => {
+                let item = rest[from..at].trim();
+                if !item.is_empty() {
+                    paths(item, &base, into);
+                }
+                from = at + 1;
+                if c == '}' {
+                    return;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The files that `module` names, by `use` and by paths from the crate's root; a parent and its child are one room.
+fn imports(module: &Module, text: &str, all: &BTreeMap<Module, String>) -> BTreeSet<Module> {
+    let mut named = Vec::new();
+    for tree in text.split("use ").skip(1) {
+        paths(tree.split(';').next().unwrap_or_default(), &[], &mut named);
+    }
+    for path in text.split("crate::").skip(1) {
+        let path = path.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')).next();
+        paths(&format!("crate::{}", path.unwrap_or_default()), &[], &mut named);
+    }
+    let absolute = |path: Module| -> Option<Module> {
+        let ups = path.iter().take_while(|s| *s == "super").count();
+        match path.first()?.as_str() {
+            "crate" => Some(path[1..].to_vec()),
+            "self" => Some(module.iter().chain(&path[1..]).cloned().collect()),
+            "super" => {
+                Some(module[..module.len().saturating_sub(ups)].iter().chain(&path[ups..]).cloned().collect())
+            }
+            _ => None,
+        }
+    };
+    let file =
+        |path: Module| (1..=path.len()).rev().map(|n| path[..n].to_vec()).find(|m| all.contains_key(m));
+    let apart = |other: &Module| !other.starts_with(module) && !module.starts_with(other);
+    named.into_iter().filter_map(absolute).filter_map(file).filter(apart).collect()
+}
+
+/// What can be reached from `from`.
+fn reached(from: &Module, edges: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<Module> {
+    let mut seen = BTreeSet::new();
+    let mut next: Vec<&Module> = edges[from].iter().collect();
+    while let Some(module) = next.pop() {
+        if seen.insert(module.clone()) {
+            next.extend(&edges[module]);
+        }
+    }
+    seen
+}
+
+#[test]
+fn no_file_imports_itself_through_others() {
+    let mut all = BTreeMap::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &[], &mut all);
+    all.remove(&vec!["lib".to_owned()]);
+    let edges: BTreeMap<Module, BTreeSet<Module>> =
+        all.iter().map(|(module, text)| (module.clone(), imports(module, text, &all))).collect();
+    // The reader sees what is there: the forecaster puts a calibration's coefficients to a deployment.
+    let names = |m: &str| vec![m.to_owned()];
+    assert!(edges[&names("forecaster")].contains(&names("deployment")));
+    let circular: Vec<String> =
+        all.keys().filter(|m| reached(m, &edges).contains(*m)).map(|m| m.join("/")).collect();
+    assert!(circular.is_empty(), "files in import circles: {}", circular.join(", "));
+}
