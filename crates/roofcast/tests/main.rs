@@ -19,6 +19,8 @@ mod fleets;
 mod hostile;
 #[path = "suite/invariants.rs"]
 mod invariants;
+#[path = "suite/machines.rs"]
+mod machines;
 #[path = "suite/measured.rs"]
 mod measured;
 #[path = "suite/models.rs"]
