@@ -26,8 +26,11 @@ pub struct Accelerator {
     pub architecture: String,
     /// Nominal memory, as the maker counts it.
     pub memory_bytes: Bytes,
-    /// What the driver reports to a program.
+    /// What the driver reports to a program; where CPU and GPU share the memory, what the system leaves to the GPU.
     pub usable_bytes: Bytes,
+    /// The same machine with another memory size; only in files, [`Accelerator::expanded`] makes entries of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory_options: Vec<MemoryOption>,
     /// Memory bandwidth.
     pub bandwidth_bytes_per_s: ByteRate,
     /// Accelerators joined by `link`.
@@ -60,6 +63,23 @@ pub struct Accelerator {
 /// Where nothing better is known.
 fn usual_host() -> f64 {
     1.0
+}
+
+/// One more memory size of an entry, with all else as that entry has it.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryOption {
+    /// Lower-case id, as in `m4-max-64gb`.
+    pub id: String,
+    /// The maker's name.
+    pub name: String,
+    /// Other ids for the same thing.
+    #[serde(default)]
+    pub aliases: Vec<String>,
+    /// Nominal memory, as the maker counts it.
+    pub memory_bytes: Bytes,
+    /// What the driver reports to a program.
+    pub usable_bytes: Bytes,
 }
 
 /// What joins the accelerators of a node.
@@ -130,6 +150,38 @@ pub struct Source {
 }
 
 impl Accelerator {
+    /// The entry itself, then one entry per memory option.
+    pub(crate) fn expanded(mut self) -> Vec<Accelerator> {
+        let options = std::mem::take(&mut self.memory_options);
+        let sized = |option: MemoryOption| Accelerator {
+            id: option.id,
+            name: option.name,
+            aliases: option.aliases,
+            memory_bytes: option.memory_bytes,
+            usable_bytes: option.usable_bytes,
+            ..self.clone()
+        };
+        let mut all: Vec<_> = options.into_iter().map(sized).collect();
+        all.insert(0, self);
+        all
+    }
+
+    /// The same accelerator under a power limit of `watts`, for energy. Its rates stay those of the datasheet's boost clock:
+    /// what a limit does to the clock differs by card and load, and no maker prints it.
+    ///
+    /// # Errors
+    /// A limit that is not above 0, or is above the board power, or a board power that is not known.
+    pub fn limited(&self, watts: f64) -> Result<Accelerator> {
+        let refused = |accepted: String| Error::field("hardware", "power_limit_w", watts, accepted);
+        let Some(power) = self.power_w else {
+            return Err(refused(format!("none: {} has no `power_w`", self.id)));
+        };
+        if !(watts > 0.0 && watts <= power) {
+            return Err(refused(format!("above 0, at most {power} (`power_w` of {})", self.id)));
+        }
+        Ok(Accelerator { power_w: Some(watts), ..self.clone() })
+    }
+
     /// The dense peak for `dtype`, or an error that says what the chip has. A missing rate is never guessed.
     pub fn peak(&self, dtype: Dtype) -> Result<FlopRate> {
         self.peak_flops.get(&dtype).copied().ok_or_else(|| Error::NoRate {

@@ -7,7 +7,11 @@ use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 use crate::workload::preset::Preset;
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
+
+/// Words of a device's name that may be one accelerator's: `RTX PRO 6000 Blackwell Max-Q Workstation Edition` has eight.
+const MOST_WORDS: usize = 10;
 
 /// Every embedded file, by its path in `catalog/`. A test holds the list complete.
 const FILES: &[(&str, &str)] = &[
@@ -15,9 +19,14 @@ const FILES: &[(&str, &str)] = &[
     ("accelerators/apple.toml", include_str!("../catalog/accelerators/apple.toml")),
     ("accelerators/aws.toml", include_str!("../catalog/accelerators/aws.toml")),
     ("accelerators/cpu.toml", include_str!("../catalog/accelerators/cpu.toml")),
+    ("accelerators/geforce-laptop.toml", include_str!("../catalog/accelerators/geforce-laptop.toml")),
+    ("accelerators/geforce.toml", include_str!("../catalog/accelerators/geforce.toml")),
     ("accelerators/google.toml", include_str!("../catalog/accelerators/google.toml")),
     ("accelerators/intel.toml", include_str!("../catalog/accelerators/intel.toml")),
+    ("accelerators/jetson.toml", include_str!("../catalog/accelerators/jetson.toml")),
     ("accelerators/nvidia.toml", include_str!("../catalog/accelerators/nvidia.toml")),
+    ("accelerators/radeon.toml", include_str!("../catalog/accelerators/radeon.toml")),
+    ("accelerators/rtx-pro.toml", include_str!("../catalog/accelerators/rtx-pro.toml")),
     ("models/classic.toml", include_str!("../catalog/models/classic.toml")),
     ("models/deepseek.toml", include_str!("../catalog/models/deepseek.toml")),
     ("models/google.toml", include_str!("../catalog/models/google.toml")),
@@ -78,7 +87,9 @@ impl Catalog {
 
     /// Reads entries from TOML; `place` names the file in errors.
     pub fn parse(place: &str, text: &str) -> Result<Catalog> {
-        let catalog: Catalog = toml::from_str(text).map_err(|e| Error::toml(place, text, "", &e))?;
+        let mut catalog: Catalog = toml::from_str(text).map_err(|e| Error::toml(place, text, "", &e))?;
+        let entries = std::mem::take(&mut catalog.accelerators);
+        catalog.accelerators = entries.into_iter().flat_map(Accelerator::expanded).collect();
         catalog.accelerators.iter().try_for_each(|a| a.check(place))?;
         catalog.workloads.iter().try_for_each(|w| w.check(place))?;
         Ok(catalog)
@@ -118,15 +129,21 @@ impl Catalog {
         found.ok_or_else(|| unknown("workload", name, &wanted, self.workloads.iter().map(|w| w.id.as_str())))
     }
 
-    /// The accelerator whose id or alias stands in `text`, as in a device's own name; the longest first.
+    /// The accelerator whose id or alias stands in `text` as whole words, as in a device's own name; the longest first. How
+    /// words are joined does not matter: `RTX 4090` is `rtx4090`, but `Tesla M40` is no Apple M4.
     pub fn device(&self, text: &str) -> Option<&Accelerator> {
-        let bare =
-            |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
-        let text = bare(text);
+        let lower = text.to_lowercase();
+        let words: Vec<&str> =
+            lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty()).collect();
+        let runs: BTreeSet<String> = (0..words.len())
+            .flat_map(|from| (from + 1..=words.len().min(from + MOST_WORDS)).map(move |to| (from, to)))
+            .map(|(from, to)| words[from..to].concat())
+            .collect();
+        let bare = |name: &str| name.chars().filter(char::is_ascii_alphanumeric).collect::<String>();
         let names = self.accelerators.iter().flat_map(|a| {
             std::iter::once(&a.id).chain(&a.aliases).map(move |n| (bare(n), a)).collect::<Vec<_>>()
         });
-        names.filter(|(name, _)| text.contains(name)).max_by_key(|(name, _)| name.len()).map(|(_, a)| a)
+        names.filter(|(name, _)| runs.contains(name)).max_by_key(|(name, _)| name.len()).map(|(_, a)| a)
     }
 
     /// The accelerator with this id or alias, whatever the case.
@@ -239,6 +256,23 @@ mod tests {
         assert_eq!(message.unwrap(), "h100-sxm");
         let message = Catalog::embedded().unwrap().accelerator("h100-foo").unwrap_err().to_string();
         assert!(message.contains("h100-foo") && message.contains("h100-sxm"), "{message}");
+    }
+
+    #[test]
+    fn a_device_is_found_by_whole_words() {
+        let catalog = Catalog::embedded().unwrap();
+        let found = |text: &str| catalog.device(text).map(|a| a.id.as_str());
+        assert_eq!(found("NVIDIA GeForce RTX 4090"), Some("rtx-4090"));
+        assert_eq!(found("NVIDIA_GeForce_RTX_4070_Ti_SUPER"), Some("rtx-4070-ti-super"));
+        assert_eq!(found("NVIDIA GeForce RTX 4070 Laptop GPU"), Some("rtx-4070-laptop"));
+        assert_eq!(found("NVIDIA RTX 6000 Ada Generation"), Some("rtx-6000-ada"));
+        assert_eq!(found("NVIDIA H100 80GB HBM3"), Some("h100-sxm"));
+        assert_eq!(found("NVIDIA A100-SXM4-80GB"), Some("a100-sxm-80gb"));
+        assert_eq!(found("AMD Instinct MI300X OAM"), Some("mi300x"));
+        assert_eq!(found("Apple M4 Max"), Some("m4-max"));
+        for other in ["Tesla M40", "Quadro M1000", "Intel(R) Core(TM) 5 120U", "Quadro T400", "NVIDIA L2"] {
+            assert_eq!(found(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -162,6 +162,8 @@ pub struct Options {
     pub convention: Convention,
     /// Nominal memory, perfect sharing, nothing reserved.
     pub ideal: bool,
+    /// Board power that the operator allows, in watts; the accelerator's own where absent.
+    pub power_limit_w: Option<f64>,
     /// The model that `engine.speculative.draft_model` names.
     pub draft: Option<Arc<Model>>,
 }
@@ -181,6 +183,7 @@ impl Options {
                 replicas: p.replicas,
             },
             engine: spec.engine.clone(),
+            power_limit_w: spec.hardware.power_limit_w,
             ..Options::default()
         }
     }
@@ -193,6 +196,10 @@ impl Deployment {
         accelerator: Arc<Accelerator>,
         options: &Options,
     ) -> Result<Deployment> {
+        let accelerator = match options.power_limit_w {
+            Some(watts) => Arc::new(accelerator.limited(watts)?),
+            None => accelerator,
+        };
         let parallelism = Parallelism::resolve(&options.parallelism, &model)?;
         let mut assumptions = model.assumptions.clone();
         let formats = formats::Formats::resolve(&model, &accelerator, options, &mut assumptions)?;

@@ -57,6 +57,8 @@ pub struct HardwareSpec {
     pub accelerator: Option<String>,
     /// Accelerators in all.
     pub count: Option<u64>,
+    /// Watts that each accelerator may draw, as `nvidia-smi -pl` sets it. Counts for energy; rates stay the datasheet's.
+    pub power_limit_w: Option<f64>,
 }
 
 /// `[precision]`.

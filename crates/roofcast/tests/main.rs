@@ -21,6 +21,8 @@ mod hostile;
 mod house;
 #[path = "suite/invariants.rs"]
 mod invariants;
+#[path = "suite/machines.rs"]
+mod machines;
 #[path = "suite/measured.rs"]
 mod measured;
 #[path = "suite/models.rs"]

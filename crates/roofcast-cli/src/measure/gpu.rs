@@ -5,6 +5,7 @@
 
 use anyhow::{Context, Result, bail};
 use roofcast::Catalog;
+use roofcast::accelerator::Accelerator;
 use roofcast::units::Bytes;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -110,12 +111,12 @@ fn nvidia(text: &str, catalog: &Catalog) -> Result<Vec<Gpu>> {
     let line = |line: &str| {
         let [name, memory, generation, lanes, power] =
             line.split(',').map(str::trim).collect::<Vec<_>>().try_into().ok()?;
-        let mebibytes: Option<u64> = memory.parse().ok();
+        let memory = memory.parse().ok().map(|mebibytes: u64| Bytes(1 << 20) * mebibytes);
         (!name.is_empty()).then(|| Gpu {
             tool: "nvidia-smi",
             name: name.to_owned(),
-            catalog: entry(name, catalog),
-            memory_bytes: mebibytes.map(|m| Bytes(1 << 20) * m),
+            catalog: entry(name, memory, catalog),
+            memory_bytes: memory,
             pcie_generation: generation.parse().ok(),
             pcie_lanes: lanes.parse().ok(),
             power_limit_w: watts(power),
@@ -138,19 +139,20 @@ fn rocm(text: &str, catalog: &Catalog) -> Result<Vec<Gpu>> {
     let header = reader.headers()?.clone();
     let column = |name: &str| header.iter().position(|h| h.eq_ignore_ascii_case(name));
     let series = column("Card series").or(column("Device Name")).context("no column `Card series`")?;
-    let (memory, power) = (column("VRAM Total Memory (B)"), column("Max Graphics Package Power (W)"));
+    let (total, power) = (column("VRAM Total Memory (B)"), column("Max Graphics Package Power (W)"));
     let mut gpus = vec![];
     for row in reader.records() {
         let row = row?;
         let at = |column: Option<usize>| column.and_then(|c| row.get(c)).unwrap_or_default().trim();
         let name = at(Some(series));
+        let memory = at(total).parse().ok().map(Bytes);
         // A line of the whole system (`device` is `system`) has no name.
         if !name.is_empty() && name != "N/A" {
             gpus.push(Gpu {
                 tool: "rocm-smi",
                 name: name.to_owned(),
-                catalog: entry(name, catalog),
-                memory_bytes: at(memory).parse().ok().map(Bytes),
+                catalog: entry(name, memory, catalog),
+                memory_bytes: memory,
                 pcie_generation: None,
                 pcie_lanes: None,
                 power_limit_w: watts(at(power)),
@@ -165,14 +167,29 @@ fn watts(text: &str) -> Option<f64> {
 }
 
 /// The entry whose id or alias has the same words as the driver's name, in any order: `A100 80GB PCIe` is
-/// `a100-pcie-80gb`. A name with a word more is another card.
-fn entry(name: &str, catalog: &Catalog) -> Option<String> {
+/// `a100-pcie-80gb`. A name with a word more is another card. Of cards sold with several memory sizes under one name it is
+/// the one with what the driver counts.
+fn entry(name: &str, memory: Option<Bytes>, catalog: &Catalog) -> Option<String> {
     let wanted = words(name);
-    let chip = catalog.accelerators().iter().find(|a| {
-        std::iter::once(&a.id).chain(&a.aliases).any(|known| !wanted.is_empty() && words(known) == wanted)
-    })?;
-    Some(chip.id.clone())
+    if wanted.is_empty() {
+        return None;
+    }
+    let all = catalog.accelerators();
+    let named =
+        all.iter().find(|a| std::iter::once(&a.id).chain(&a.aliases).any(|known| words(known) == wanted))?;
+    let fits = |a: &&Accelerator| {
+        memory.is_none_or(|m| (m.as_f64() / a.usable_bytes.as_f64() - 1.0).abs() < OTHER_SIZE)
+    };
+    let sized = |a: &&Accelerator| {
+        let size = a.id.strip_prefix(&named.id).and_then(|rest| rest.strip_prefix('-'));
+        size.and_then(|s| s.strip_suffix("gb")).is_some_and(|s| s.parse::<u32>().is_ok())
+    };
+    let other = all.iter().filter(sized).find(fits).filter(|_| !fits(&named));
+    Some(other.unwrap_or(named).id.clone())
 }
+
+/// From this share on it is another memory size, not error correction's sixteenth.
+const OTHER_SIZE: f64 = 0.15;
 
 /// The words that tell cards apart; of `Aqua Vanjaram [Instinct MI300X]` those in brackets.
 fn words(name: &str) -> BTreeSet<String> {
@@ -224,15 +241,42 @@ mod tests {
             ("Tesla V100-SXM2-16GB", Some("v100-16gb")),
             ("Tesla T4", Some("t4")),
             ("NVIDIA GeForce RTX 4090", Some("rtx-4090")),
-            ("NVIDIA GeForce RTX 4090 D", None),
+            ("NVIDIA GeForce RTX 4090 D", Some("rtx-4090-d")),
+            ("NVIDIA GeForce RTX 5090 D", None),
+            ("NVIDIA GeForce RTX 4070 Ti SUPER", Some("rtx-4070-ti-super")),
+            ("NVIDIA GeForce RTX 4070 Laptop GPU", Some("rtx-4070-laptop")),
+            ("NVIDIA RTX 6000 Ada Generation", Some("rtx-6000-ada")),
+            ("NVIDIA RTX A6000", Some("rtx-a6000")),
+            ("NVIDIA RTX PRO 4500 Blackwell", Some("rtx-pro-4500")),
+            ("NVIDIA RTX PRO 4000 Blackwell SFF Edition", Some("rtx-pro-4000-sff")),
+            ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", Some("rtx-pro-6000-max-q")),
+            ("NVIDIA RTX PRO 6000 Blackwell Server Edition", Some("rtx-pro-6000-server")),
+            ("AMD Radeon RX 7900 XTX", Some("rx-7900-xtx")),
             ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", Some("rtx-pro-6000")),
             ("AMD Instinct MI300X OAM", Some("mi300x")),
             ("Aqua Vanjaram [Instinct MI300X]", Some("mi300x")),
-            ("Arcturus GL-XL [AMD Instinct MI100]", None),
+            ("Arcturus GL-XL [AMD Instinct MI100]", Some("mi100")),
+            ("Vega 10 [Radeon Instinct MI25]", None),
             ("NVIDIA", None),
             ("", None),
         ] {
-            assert_eq!(entry(name, catalog()).as_deref(), id, "{name}");
+            assert_eq!(entry(name, None, catalog()).as_deref(), id, "{name}");
+        }
+    }
+
+    #[test]
+    fn of_two_sizes_under_one_name_the_counted_one_is_found() {
+        for (name, mebibytes, id) in [
+            ("NVIDIA GeForce RTX 4060 Ti", 8188, "rtx-4060-ti"),
+            ("NVIDIA GeForce RTX 4060 Ti", 16380, "rtx-4060-ti-16gb"),
+            ("NVIDIA GeForce RTX 3080", 12288, "rtx-3080-12gb"),
+            ("NVIDIA RTX A2000", 12282, "rtx-a2000-12gb"),
+            // 48 GB on a rebuilt card: there is no such entry.
+            ("NVIDIA GeForce RTX 4090", 49140, "rtx-4090"),
+            ("NVIDIA A10", 24564, "a10"),
+        ] {
+            let found = entry(name, Some(Bytes(mebibytes << 20)), catalog());
+            assert_eq!(found.as_deref(), Some(id), "{name} {mebibytes}");
         }
     }
 

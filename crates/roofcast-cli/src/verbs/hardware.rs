@@ -201,6 +201,7 @@ fn accelerator(
         architecture: machine.architecture.into(),
         memory_bytes: machine.memory_bytes,
         usable_bytes: machine.memory_bytes,
+        memory_options: vec![],
         bandwidth_bytes_per_s: ByteRate(fastest.bytes_per_s.max.round()),
         node_size: 1,
         host_speed: 1.0,
