@@ -18,14 +18,23 @@ const FILES: &[(&str, &str)] = &[
     ("accelerators/google.toml", include_str!("../catalog/accelerators/google.toml")),
     ("accelerators/intel.toml", include_str!("../catalog/accelerators/intel.toml")),
     ("accelerators/nvidia.toml", include_str!("../catalog/accelerators/nvidia.toml")),
+    ("models/baidu.toml", include_str!("../catalog/models/baidu.toml")),
     ("models/classic.toml", include_str!("../catalog/models/classic.toml")),
     ("models/deepseek.toml", include_str!("../catalog/models/deepseek.toml")),
+    ("models/gemma4.toml", include_str!("../catalog/models/gemma4.toml")),
     ("models/google.toml", include_str!("../catalog/models/google.toml")),
+    ("models/ibm.toml", include_str!("../catalog/models/ibm.toml")),
+    ("models/liquid.toml", include_str!("../catalog/models/liquid.toml")),
     ("models/llama.toml", include_str!("../catalog/models/llama.toml")),
+    ("models/microsoft.toml", include_str!("../catalog/models/microsoft.toml")),
     ("models/mistral.toml", include_str!("../catalog/models/mistral.toml")),
+    ("models/mistral3.toml", include_str!("../catalog/models/mistral3.toml")),
+    ("models/nvidia.toml", include_str!("../catalog/models/nvidia.toml")),
     ("models/openai.toml", include_str!("../catalog/models/openai.toml")),
     ("models/others.toml", include_str!("../catalog/models/others.toml")),
     ("models/qwen.toml", include_str!("../catalog/models/qwen.toml")),
+    ("models/qwen3_5.toml", include_str!("../catalog/models/qwen3_5.toml")),
+    ("models/smol.toml", include_str!("../catalog/models/smol.toml")),
     ("workloads/chat.toml", include_str!("../catalog/workloads/chat.toml")),
     ("workloads/mlperf.toml", include_str!("../catalog/workloads/mlperf.toml")),
     ("workloads/production.toml", include_str!("../catalog/workloads/production.toml")),
@@ -45,6 +54,12 @@ pub struct ModelEntry {
     /// Exact total that the maker publishes, to check ours against.
     #[serde(default)]
     pub published_parameters: Option<u64>,
+    /// All parameters as the maker prints them, rounded: `122B`.
+    #[serde(default)]
+    pub published_total: Option<String>,
+    /// Parameters that a token uses, as the maker prints them: `10B`.
+    #[serde(default)]
+    pub published_active: Option<String>,
     /// Keys as in `config.json`.
     pub config: serde_json::Value,
 }
