@@ -145,7 +145,7 @@ impl Reader<'_> {
         if let Some(width) = keys.count(&["share_expert_dim", "share_expert_dims"])? {
             return Ok(width);
         }
-        let names = ["n_shared_experts", "num_shared_experts", "moe_num_shared_experts"];
+        let names = ["n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"];
         match keys.count_or_zero(&names)? {
             0 => keys.count_or_zero(&["shared_expert_intermediate_size", "shared_intermediate_size"]),
             n => Ok(n * keys.count(&["moe_shared_expert_intermediate_size"])?.unwrap_or(intermediate)),
