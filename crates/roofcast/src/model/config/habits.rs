@@ -54,13 +54,13 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         "llama" | "mistral" | "mistral3" | "mistral4" | "ministral" | "ministral3" | "mixtral"
         | "internlm2" | "internlm3" | "baichuan" | "phi3" | "yi" | "granite" | "granitemoe" | "smollm3"
         | "seed_oss" | "exaone" | "deepseek" | "llama4" | "llama4_text" | "nemotron-nas" | "dbrx"
-        | "jamba" | "bamba" | "granitemoehybrid" | "falcon_h1" | "step3p5" | "ernie4_5" | "ernie4_5_moe"
-        | "dots1" | "bailing_moe" | "bailing_moe_v2" | "minimax" | "minimax_m1" | "minimax_text_01"
-        | "MiniMaxM1" | "MiniMaxText01" => LLAMA,
+        | "jamba" | "bamba" | "granitemoehybrid" | "falcon_h1" | "ernie4_5" | "ernie4_5_moe" | "dots1"
+        | "bailing_moe" | "bailing_moe_v2" | "minimax" | "minimax_m1" | "minimax_text_01" | "MiniMaxM1"
+        | "MiniMaxText01" => LLAMA,
         "deepseek_v2" | "deepseek_v3" | "deepseek_v32" | "deepseek_v4" | "deepseek_ref" | "kimi_k2"
         | "kimi_k25" | "kimi_k3" | "kimi_linear" | "glm_moe_dsa" | "glm4_moe_lite" => LLAMA,
-        "step3p7" | "step3p7_text" | "exaone4" | "exaone_moe" | "hunyuan_v1_dense" | "hunyuan_v1_moe"
-        | "hy_v3" | "laguna" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
+        "step3p5" | "step3p7" | "step3p7_text" | "exaone4" | "exaone_moe" | "hunyuan_v1_dense"
+        | "hunyuan_v1_moe" | "hy_v3" | "laguna" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
         "arcee" => Habits { gated: false, ..LLAMA },
         "nemotron" => Habits { gated: false, norm_bias: true, ..LLAMA },
         "nemotron_h" => Habits { gated: false, norms: 1, ..LLAMA },
