@@ -64,10 +64,13 @@ impl Reader<'_> {
         // Laguna names the kind of gate, or says that there is one: then it is a factor a head.
         let named = keys.value("gating").filter(|v| **v != Value::Bool(false));
         let heads = named.is_some_and(|v| *v == Value::Bool(true) || v.as_str() == Some("per-head"));
-        let next = next || self.model_type.starts_with("muse_glimmer");
+        let next = next || self.model_type.starts_with("muse_");
         Ok(if keys.flag("attn_output_gate", next)? || keys.flag("attention_output_gate", false)? {
             Gate::Elements
-        } else if heads || keys.flag("use_head_wise_attn_gate", false)? {
+        } else if heads
+            || keys.flag("use_head_wise_attn_gate", false)?
+            || keys.flag("use_attention_gate", false)?
+        {
             Gate::Heads
         } else if named.is_some() {
             Gate::Elements
@@ -137,6 +140,7 @@ impl Reader<'_> {
         let heads = keys.required(&["num_attention_heads", "n_head", "num_heads", "n_heads"])?;
         let kv_heads = match self.model_type {
             "falcon" => self.falcon_kv_heads(heads)?,
+            "gpt_bigcode" if keys.flag("multi_query", true)? => 1,
             "chatglm" => keys.count(&["multi_query_group_num"])?.unwrap_or(heads),
             "dbrx" => {
                 keys.object("attn_config").map_or(Ok(None), |a| a.count(&["kv_n_heads"]))?.unwrap_or(heads)

@@ -130,7 +130,7 @@ impl Reader<'_> {
             shared: (shared > 0).then_some(Dense { intermediate: shared, gated, bias: false }),
             shared_gate: t == "qwen2_moe" || t == "qwen3_next" || t.starts_with("qwen3_5"),
             router_bias: self.router_bias(count)?,
-            latent: keys.count(&["moe_latent_size", "routed_expert_hidden_size"])?,
+            latent: keys.count(&["moe_latent_size", "routed_expert_hidden_size", "moe_hidden_size"])?,
             latent_norm: keys.flag("latent_moe_use_norm", false)?,
             beside: None,
         }))
@@ -160,7 +160,7 @@ impl Reader<'_> {
             // e_score_correction_bias.
             "deepseek_v3" | "deepseek_v32" | "deepseek_v4" | "deepseek_ref" | "glm4_moe" | "glm_moe_dsa"
             | "kimi_linear" | "kimi_k3" | "nemotron_h" | "mimo_v2_flash" | "ernie4_5_moe" | "laguna"
-            | "glm4_moe_lite" | "exaone_moe" | "hy_v3" => count,
+            | "glm4_moe_lite" | "exaone_moe" | "hy_v3" | "muse_spark" | "muse_spark_text" => count,
             // A scale per input and per expert.
             "gemma4" | "gemma4_text" => self.hidden + count,
             _ if keys.text("topk_method")? == Some("noaux_tc")

@@ -66,6 +66,9 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         "nemotron_h" => Habits { gated: false, norms: 1, ..LLAMA },
         "mamba" | "mamba2" | "falcon_mamba" => Habits { norms: 1, tied: true, ..LLAMA },
         "lfm2" | "lfm2_moe" => Habits { tied: true, qk_norm: QkNorm::Head, ..LLAMA },
+        "lfm3" => Habits { tied: true, norms: 4, qk_norm: QkNorm::Head, ..LLAMA },
+        // Three norms with weights and a gate on each of the two residuals.
+        "muse_spark" | "muse_spark_text" => Habits { norms: 5, ..LLAMA },
         "qwen2" | "qwen2_moe" | "qwen2_vl" | "qwen2_5_vl" | "qwen2_vl_text" | "mimo" => {
             Habits { qkv_bias: true, ..LLAMA }
         }
@@ -73,10 +76,11 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
             Habits { qk_norm: QkNorm::Head, ..LLAMA }
         }
         "mimo_v2_flash" | "mimo_v2" => LLAMA,
-        "qwen3" | "qwen3_moe" | "qwen3_vl" | "qwen3_vl_moe" | "qwen3_vl_text" | "qwen3_vl_moe_text"
-        | "olmoe" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
+        "qwen3" | "qwen3_moe" | "qwen3_vl" | "qwen3_vl_moe" | "qwen3_vl_text" | "qwen3_vl_moe_text" => {
+            Habits { qk_norm: QkNorm::Head, ..LLAMA }
+        }
         "minimax_m2" => Habits { qk_norm: QkNorm::Full, ..LLAMA },
-        "olmo2" | "olmo3" => Habits { qk_norm: QkNorm::Full, ..LLAMA },
+        "olmo2" | "olmo3" | "olmoe" => Habits { qk_norm: QkNorm::Full, ..LLAMA },
         "glm4_moe" | "glm4v_moe_text" => Habits { qkv_bias: true, ..LLAMA },
         "gpt_oss" => Habits { qkv_bias: true, o_bias: true, mlp_bias: true, ..LLAMA },
         "gemma" => Habits { tied: true, ..LLAMA },
@@ -90,9 +94,9 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         | "gemma4_text"
         | "gemma4_unified"
         | "gemma4_unified_text" => Habits { tied: true, norms: 4, qk_norm: QkNorm::Head, ..LLAMA },
-        "glm" => LLAMA,
+        "glm" | "chatglm" => LLAMA,
         "glm4" | "muse_glimmer" | "muse_glimmer_text" => Habits { norms: 4, ..LLAMA },
-        "gpt2" | "megatron-gpt" | "opt" | "bloom" => GPT,
+        "gpt2" | "gpt_bigcode" | "megatron-gpt" | "opt" | "bloom" => GPT,
         "gpt_neox" => Habits { tied: false, parallel: true, ..GPT },
         "gptj" => Habits { qkv_bias: false, o_bias: false, norms: 1, tied: false, parallel: true, ..GPT },
         "falcon" => {
