@@ -82,7 +82,15 @@ pub(crate) fn local(name: &str, folder: &Path, catalog: &mut Cow<'static, Catalo
     let id = path.display().to_string();
     let config = serde_json::from_str(&text(&path)?).with_context(|| id.clone())?;
     let (source, aliases) = (id.clone(), vec![]);
-    let entry = ModelEntry { id: id.clone(), aliases, source, published_parameters: None, config };
+    let entry = ModelEntry {
+        id: id.clone(),
+        aliases,
+        source,
+        published_parameters: None,
+        published_total: None,
+        published_active: None,
+        config,
+    };
     catalog.to_mut().add_model(entry);
     Ok(id)
 }

@@ -27,14 +27,37 @@ const FILES: &[(&str, &str)] = &[
     ("accelerators/nvidia.toml", include_str!("../catalog/accelerators/nvidia.toml")),
     ("accelerators/radeon.toml", include_str!("../catalog/accelerators/radeon.toml")),
     ("accelerators/rtx-pro.toml", include_str!("../catalog/accelerators/rtx-pro.toml")),
+    ("models/ai21.toml", include_str!("../catalog/models/ai21.toml")),
+    ("models/allenai.toml", include_str!("../catalog/models/allenai.toml")),
+    ("models/baidu.toml", include_str!("../catalog/models/baidu.toml")),
+    ("models/bytedance.toml", include_str!("../catalog/models/bytedance.toml")),
     ("models/classic.toml", include_str!("../catalog/models/classic.toml")),
+    ("models/cohere.toml", include_str!("../catalog/models/cohere.toml")),
     ("models/deepseek.toml", include_str!("../catalog/models/deepseek.toml")),
+    ("models/gemma4.toml", include_str!("../catalog/models/gemma4.toml")),
     ("models/google.toml", include_str!("../catalog/models/google.toml")),
+    ("models/ibm.toml", include_str!("../catalog/models/ibm.toml")),
+    ("models/lg.toml", include_str!("../catalog/models/lg.toml")),
+    ("models/liquid.toml", include_str!("../catalog/models/liquid.toml")),
     ("models/llama.toml", include_str!("../catalog/models/llama.toml")),
+    ("models/meta.toml", include_str!("../catalog/models/meta.toml")),
+    ("models/microsoft.toml", include_str!("../catalog/models/microsoft.toml")),
+    ("models/minimax.toml", include_str!("../catalog/models/minimax.toml")),
     ("models/mistral.toml", include_str!("../catalog/models/mistral.toml")),
+    ("models/mistral3.toml", include_str!("../catalog/models/mistral3.toml")),
+    ("models/moonshot.toml", include_str!("../catalog/models/moonshot.toml")),
+    ("models/nvidia.toml", include_str!("../catalog/models/nvidia.toml")),
     ("models/openai.toml", include_str!("../catalog/models/openai.toml")),
     ("models/others.toml", include_str!("../catalog/models/others.toml")),
+    ("models/poolside.toml", include_str!("../catalog/models/poolside.toml")),
     ("models/qwen.toml", include_str!("../catalog/models/qwen.toml")),
+    ("models/qwen3_5.toml", include_str!("../catalog/models/qwen3_5.toml")),
+    ("models/small.toml", include_str!("../catalog/models/small.toml")),
+    ("models/smol.toml", include_str!("../catalog/models/smol.toml")),
+    ("models/stepfun.toml", include_str!("../catalog/models/stepfun.toml")),
+    ("models/tencent.toml", include_str!("../catalog/models/tencent.toml")),
+    ("models/tii.toml", include_str!("../catalog/models/tii.toml")),
+    ("models/zai.toml", include_str!("../catalog/models/zai.toml")),
     ("workloads/chat.toml", include_str!("../catalog/workloads/chat.toml")),
     ("workloads/mlperf.toml", include_str!("../catalog/workloads/mlperf.toml")),
     ("workloads/production.toml", include_str!("../catalog/workloads/production.toml")),
@@ -54,6 +77,12 @@ pub struct ModelEntry {
     /// Exact total that the maker publishes, to check ours against.
     #[serde(default)]
     pub published_parameters: Option<u64>,
+    /// All parameters as the maker prints them, rounded: `122B`.
+    #[serde(default)]
+    pub published_total: Option<String>,
+    /// Parameters that a token uses, as the maker prints them: `10B`.
+    #[serde(default)]
+    pub published_active: Option<String>,
     /// Keys as in `config.json`.
     pub config: serde_json::Value,
 }

@@ -319,9 +319,9 @@ impl KvLayout {
 #[serde(rename_all = "kebab-case")]
 pub enum CostKind {
     /// What the machine's limits allow.
-    #[default]
     Limit,
     /// What is expected, by the calibration.
+    #[default]
     Forecast,
 }
 

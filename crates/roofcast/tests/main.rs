@@ -9,6 +9,8 @@ mod caches;
 mod conformance;
 #[path = "suite/corpus.rs"]
 mod corpus;
+#[path = "suite/counted.rs"]
+mod counted;
 #[path = "suite/engine.rs"]
 mod engine;
 #[path = "suite/families.rs"]

@@ -10,6 +10,7 @@ use super::prompt::Prompts;
 use super::window::Flown;
 use roofcast::record::{Outcome, Record};
 use roofcast::units::Picoseconds;
+use roofcast::workload::request::OWN_SEGMENTS;
 use roofcast::workload::{Request, Traffic};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -150,7 +151,7 @@ impl Loop<'_> {
         let Some(flight) = self.flights.remove(&id) else { return };
         let at = Picoseconds(asked.ended.0.saturating_sub(self.start.0));
         if asked.record.outcome == Outcome::Completed {
-            let segment = Traffic::OWN_SEGMENTS | id as u32;
+            let segment = OWN_SEGMENTS | id as u32;
             if self.asker.keep_text {
                 self.said.insert(segment, asked.text);
             }

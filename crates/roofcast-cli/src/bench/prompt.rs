@@ -6,8 +6,8 @@
 
 use super::texts::Text;
 use super::vocabulary::Vocabulary;
-use roofcast::kv_cache::prefix::Run;
-use roofcast::workload::{Prompt, Request, Traffic};
+use roofcast::workload::request::{OWN_SEGMENTS, Run};
+use roofcast::workload::{Prompt, Request};
 use std::future::Future;
 
 /// Words that the tokenizers in use hold as one token with the space before them.
@@ -120,7 +120,7 @@ impl Prompts {
     }
 
     fn turns(&self, request: &Request, id: u64, answered: impl Fn(u32) -> Option<String>) -> Vec<Turn> {
-        let own = Traffic::OWN_SEGMENTS | id as u32;
+        let own = OWN_SEGMENTS | id as u32;
         let whole = u64::from(request.input_len);
         let runs = match &request.prompt {
             Prompt::Own => vec![Run { segment: own, start: 0, length: whole }],

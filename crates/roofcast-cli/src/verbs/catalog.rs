@@ -54,7 +54,8 @@ fn one(catalog: &Catalog, name: &str, json: bool) -> anyhow::Result<()> {
     let entry = catalog.model(name)?;
     let shown = serde_json::json!({
         "id": entry.id, "aliases": entry.aliases, "source": entry.source,
-        "published_parameters": entry.published_parameters, "config": entry.config,
+        "published_parameters": entry.published_parameters, "published_total": entry.published_total,
+        "published_active": entry.published_active, "config": entry.config,
     });
     show::json("roofcast/model/1", &shown)
 }

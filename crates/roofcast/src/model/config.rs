@@ -180,6 +180,7 @@ impl<'a> Reader<'a> {
         let norms = match self.model_type {
             "falcon" if self.new_falcon()? => self.keys.count(&["num_ln_in_parallel_attn"])?.unwrap_or(2),
             "falcon" if !parallel => 2,
+            "lfm3" if !self.keys.flag("use_sandwich_norm", true)? => 2,
             // Gemma 4 norms what goes into its experts, and what comes out of experts and dense MLP.
             _ if matches!(&ffn, Ffn::Experts(e) if e.beside.is_some()) => self.habits.norms + 3,
             _ => self.habits.norms,

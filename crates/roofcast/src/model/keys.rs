@@ -89,6 +89,7 @@ impl<'a> Keys<'a> {
     fn whole<'k>(&self, keys: &[&'k str], most: u64) -> Result<Option<(&'k str, u64)>> {
         for key in keys {
             let Some(value) = self.value(key) else { continue };
+            let value = same_everywhere(value).unwrap_or(value);
             let number = value.as_u64().or_else(|| {
                 value
                     .as_f64()
@@ -141,6 +142,13 @@ impl<'a> Keys<'a> {
     ) -> Error {
         Error::field(self.place, key, found, accepted)
     }
+}
+
+/// The one value of a list that says the same of every layer, as Hunyuan's experts do.
+fn same_everywhere(value: &Value) -> Option<&Value> {
+    let list = value.as_array().filter(|l| l.len() <= LONGEST_LIST)?;
+    let first = list.first()?;
+    list.iter().all(|v| v == first).then_some(first)
 }
 
 /// A value short enough for an error message.

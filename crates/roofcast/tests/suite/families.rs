@@ -169,6 +169,81 @@ fn searched_blocks_by_hand() {
     assert!(matches!(model.layers[1].mixer, Mixer::None));
 }
 
+/// Laguna: 2 and 4 query heads on 2 KV heads of 4, a gate a head, norms on queries and keys; a dense layer, then 4 experts
+/// with a correction each and a shared one.
+#[test]
+fn heads_a_layer_by_hand() {
+    let laguna = json!({"model_type": "laguna", "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "num_attention_heads_per_layer": [2, 4], "num_key_value_heads": 2, "head_dim": 4,
+        "gating": "per-head", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 3,
+        "shared_expert_intermediate_size": 3, "mlp_layer_types": ["dense", "sparse"], "sliding_window": 6,
+        "layer_types": ["full_attention", "sliding_attention"], "vocab_size": 10});
+    // q and o of a head 32 each, k and v 2 · 64, gate 8 a head, norms 2 · 4 + 2 · 8.
+    let attention = |heads: u64| heads * (32 + 32 + 8) + 128 + 8 + 16;
+    let dense = 3 * 8 * 16;
+    let experts = 4 * 8 + 4 + 4 * 3 * 8 * 3 + 3 * 8 * 3;
+    let model = read(&laguna);
+    assert_eq!(model.parameters().total, attention(2) + dense + attention(4) + experts + 2 * 10 * 8 + 8);
+    // Either layer keeps 2 · 2 · 4 elements a token, the second of 6 tokens.
+    assert_eq!(model.kv_elements_per_sequence(100), 16 * (100 + 6));
+    // `true` is a gate a head, any other word one an element.
+    let total = |gating: Value| {
+        let mut other = laguna.clone();
+        other["gating"] = gating;
+        read(&other).parameters().total
+    };
+    assert_eq!(total(json!(true)), model.parameters().total);
+    assert_eq!(total(json!("per-element")), model.parameters().total + (2 + 4) * (4 - 1) * 8);
+}
+
+/// Seed-OSS has biases on q, k and v and says apart whether o has one; Muse has a gate an element and four norms.
+#[test]
+fn biases_and_gates_by_hand() {
+    let config = |model_type: &str| {
+        json!({"model_type": model_type, "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1,
+            "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4, "vocab_size": 10})
+    };
+    let (matrices, mlp, outer) = (64 + 32 + 32 + 64, 3 * 8 * 16, 2 * 10 * 8 + 8);
+    let mut seed = config("seed_oss");
+    seed["attention_bias"] = json!(true);
+    assert_eq!(read(&seed).parameters().total, matrices + (8 + 4 + 4) + mlp + 2 * 8 + outer);
+    seed["attention_out_bias"] = json!(true);
+    assert_eq!(read(&seed).parameters().total, matrices + (8 + 4 + 4 + 8) + mlp + 2 * 8 + outer);
+    assert_eq!(read(&config("muse_glimmer_text")).parameters().total, matrices + 64 + mlp + 4 * 8 + outer);
+}
+
+/// EXAONE's letters: of 8 layers by `LLLG` two see all; one KV head of 4 keeps 8 elements a token.
+#[test]
+fn windows_by_letters() {
+    let config = |pattern: &str| {
+        json!({"model_type": "exaone4", "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 8,
+            "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4, "sliding_window": 5,
+            "sliding_window_pattern": pattern, "vocab_size": 10})
+    };
+    assert_eq!(read(&config("LLLG")).kv_elements_per_sequence(100), 8 * (6 * 5 + 2 * 100));
+    for bad in ["", "LLLX"] {
+        let error = config::parse("test", "config.json", &config(bad).to_string()).unwrap_err().to_string();
+        assert!(error.contains("sliding_window_pattern") && error.contains("L and G"), "{error}");
+    }
+}
+
+/// Hunyuan lists a figure a layer: where all are equal they are read, else refused by key.
+#[test]
+fn a_figure_for_every_layer() {
+    let config = |topk: Value, shared: Value| {
+        json!({"model_type": "hunyuan_v1_moe", "hidden_size": 8, "intermediate_size": 3, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4, "num_experts": 4, "moe_topk": topk,
+            "num_shared_expert": shared, "moe_intermediate_size": [3, 3], "vocab_size": 10})
+    };
+    let model = read(&config(json!([2, 2]), json!([1, 1])));
+    // Attention 192 and two norms of 4, norms 16, router 32, experts 4 · 72, one shared of 72.
+    assert_eq!(model.parameters().total, 2 * (192 + 8 + 16 + 32 + 4 * 72 + 72) + 2 * 10 * 8 + 8);
+    assert_eq!(model.parameters().total, read(&config(json!(2), json!(1))).parameters().total);
+    let uneven = config(json!([2, 1]), json!(1)).to_string();
+    let error = config::parse("test", "config.json", &uneven).unwrap_err().to_string();
+    assert!(error.contains("moe_topk"), "{error}");
+}
+
 /// The works of one family on one H100, all layers together.
 fn works(name: &str, batch: &Batch, family: Family) -> Vec<Operator> {
     let chip = Arc::new(Catalog::embedded().unwrap().accelerator("h100-sxm").unwrap().clone());

@@ -1,6 +1,6 @@
 //! Parameters and KV of the catalog's models against what their makers publish.
 
-use crate::support::{catalog, model};
+use crate::support::{catalog, model, shared};
 use roofcast::model::config;
 
 #[test]
@@ -12,7 +12,7 @@ fn totals_equal_the_published_ones() {
         assert_eq!(model.parameters().total, published, "{}", entry.id);
         checked += 1;
     }
-    assert!(checked > 80, "only {checked} models have a published total");
+    assert!(checked > 115, "only {checked} models have a published total");
 }
 
 #[test]
@@ -147,20 +147,75 @@ fn real_configs() -> Option<std::path::PathBuf> {
     Some(root)
 }
 
+/// A figure as makers print it, `3.6B`, and half a unit of its last digit.
+fn printed(figure: &str) -> (f64, f64) {
+    let (digits, suffix) = figure.split_at(figure.len() - 1);
+    let unit = match suffix {
+        "T" => 1e12,
+        "B" => 1e9,
+        "M" => 1e6,
+        _ => panic!("{figure}: not in T, B or M"),
+    };
+    let decimals = digits.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+    (digits.parse::<f64>().unwrap() * unit, 0.5 * unit / 10_f64.powi(i32::try_from(decimals).unwrap()))
+}
+
+#[test]
+fn printed_figures_have_the_precision_of_their_last_digit() {
+    assert_eq!(printed("3.6B"), (3.6e9, 5e7));
+    assert_eq!(printed("2.4T"), (2.4e12, 5e10));
+    assert_eq!(printed("135M"), (1.35e8, 5e5));
+}
+
+/// Active figures count both tables, lm_head alone, or neither: a maker does one of the three.
+#[test]
+fn counts_round_to_the_printed_figures() {
+    let (mut totals, mut actives) = (0, 0);
+    for entry in catalog().models() {
+        let p = model(&entry.id).parameters();
+        let within = |figure: &str, counts: &[u64]| {
+            let (value, half) = printed(figure);
+            let near = |count: &u64| (*count as f64 - value).abs() <= half;
+            assert!(counts.iter().any(near), "{}: printed {figure}, counted {counts:?}", entry.id);
+        };
+        if let Some(figure) = &entry.published_total {
+            within(figure, &[p.total]);
+            totals += 1;
+        }
+        if let Some(figure) = &entry.published_active {
+            within(figure, &[p.active + p.embedding, p.active, p.active - p.lm_head]);
+            actives += 1;
+        }
+    }
+    assert!(totals > 25 && actives > 35, "only {totals} totals and {actives} active figures were checked");
+}
+
+/// Suffixes of ids that name a number format; which format they mean is not tested here.
+const FORMATS: [&str; 4] = ["-FP8-dynamic", "-FP8-KV", "-FP8", "-NVFP4"];
+
 #[test]
 fn every_model_of_the_measurements_is_in_the_catalog() {
-    let file =
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/validation/measurements.csv");
-    let Ok(text) = std::fs::read_to_string(file) else {
-        eprintln!("the measurements are not beside the checkout: nothing was compared");
-        return;
-    };
-    let column = |name: &str| text.lines().next().unwrap().split(',').position(|c| c == name).unwrap();
-    let (model, hardware) = (column("model"), column("hardware"));
+    let mut names = std::collections::BTreeSet::new();
+    for file in ["measurements.csv", "measurements-2.csv", "disaggregated.csv"] {
+        let Some(path) = shared(&format!("validation/{file}")) else { return };
+        let text = std::fs::read_to_string(path).unwrap();
+        let column = text.lines().next().unwrap().split(',').position(|c| c == "model").unwrap();
+        names.extend(text.lines().skip(1).map(|line| line.split(',').nth(column).unwrap().to_owned()));
+    }
+    assert!(names.len() > 75, "only {} names", names.len());
+    for name in &names {
+        let base = FORMATS.iter().find_map(|f| name.strip_suffix(f)).unwrap_or(name);
+        catalog().model(base).unwrap();
+    }
+}
+
+#[test]
+fn every_machine_of_the_measurements_is_in_the_catalog() {
+    let Some(path) = shared("validation/measurements.csv") else { return };
+    let text = std::fs::read_to_string(path).unwrap();
+    let column = text.lines().next().unwrap().split(',').position(|c| c == "hardware").unwrap();
     for line in text.lines().skip(1) {
-        let cells: Vec<&str> = line.split(',').collect();
-        catalog().model(cells[model]).unwrap();
-        catalog().accelerator(cells[hardware]).unwrap();
+        catalog().accelerator(line.split(',').nth(column).unwrap()).unwrap();
     }
 }
 

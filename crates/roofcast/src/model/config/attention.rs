@@ -28,7 +28,7 @@ impl Reader<'_> {
     pub(super) fn attention(&mut self, index: u64) -> Result<Attention> {
         let span = self.span(index)?;
         let local = span != Span::Full;
-        let h = self.heads(local)?;
+        let h = self.heads(index, local)?;
         let shared_kv = self.shares_kv(index)?;
         let (qkv_bias, o_bias) = self.attention_biases()?;
         let qk_norm = match self.qk_norm()? {
@@ -61,19 +61,31 @@ impl Reader<'_> {
     fn gate(&self) -> Result<Gate> {
         let keys = self.keys;
         let next = self.model_type.starts_with("qwen3_next") || self.model_type.starts_with("qwen3_5");
+        // Laguna names the kind of gate, or says that there is one: then it is a factor a head.
+        let named = keys.value("gating").filter(|v| **v != Value::Bool(false));
+        let heads = named.is_some_and(|v| *v == Value::Bool(true) || v.as_str() == Some("per-head"));
+        let next = next || self.model_type.starts_with("muse_");
         Ok(if keys.flag("attn_output_gate", next)? || keys.flag("attention_output_gate", false)? {
             Gate::Elements
-        } else if keys.flag("use_head_wise_attn_gate", false)? {
+        } else if heads
+            || keys.flag("use_head_wise_attn_gate", false)?
+            || keys.flag("use_attention_gate", false)?
+        {
             Gate::Heads
+        } else if named.is_some() {
+            Gate::Elements
         } else {
             Gate::None
         })
     }
 
-    /// Heads of a local (windowed or chunked) or a global layer.
-    fn heads(&mut self, local: bool) -> Result<Heads> {
-        let all = self.common_heads()?;
+    /// Heads of layer `index`, which is local (windowed or chunked) or global.
+    fn heads(&mut self, index: u64, local: bool) -> Result<Heads> {
         let keys = self.keys;
+        let mut all = self.common_heads()?;
+        if let Some(heads) = self.listed_heads(index)? {
+            all.heads = heads;
+        }
         let or = |names: &[&str], common: u64| Ok(keys.count(names)?.unwrap_or(common));
         let h = match keys.object("attention_other_setting") {
             // Step-3.5's sliding layers.
@@ -112,12 +124,23 @@ impl Reader<'_> {
         Ok(h)
     }
 
+    /// The query heads of layer `index` where they are listed, a number a layer (Laguna).
+    fn listed_heads(&self, index: u64) -> Result<Option<u64>> {
+        let keys = self.keys;
+        let Some(list) = keys.list("num_attention_heads_per_layer", self.layers)? else { return Ok(None) };
+        let found = &list[index as usize];
+        let heads = found.as_u64().filter(|h| (1..=1 << 24).contains(h));
+        let bad = || keys.bad("num_attention_heads_per_layer", brief(found), "1 to 16777216");
+        heads.map(Some).ok_or_else(bad)
+    }
+
     /// Heads as the unprefixed keys give them.
     fn common_heads(&self) -> Result<Heads> {
         let keys = self.keys;
         let heads = keys.required(&["num_attention_heads", "n_head", "num_heads", "n_heads"])?;
         let kv_heads = match self.model_type {
             "falcon" => self.falcon_kv_heads(heads)?,
+            "gpt_bigcode" if keys.flag("multi_query", true)? => 1,
             "chatglm" => keys.count(&["multi_query_group_num"])?.unwrap_or(heads),
             "dbrx" => {
                 keys.object("attn_config").map_or(Ok(None), |a| a.count(&["kv_n_heads"]))?.unwrap_or(heads)
@@ -164,7 +187,7 @@ impl Reader<'_> {
             // attention_bias covers all four projections.
             "llama" | "mistral" | "granite" | "granitemoehybrid" | "cohere" | "gpt_oss" | "qwen3"
             | "qwen3_moe" | "qwen3_next" | "gemma3" | "gemma3_text" | "gemma4" | "gemma4_text"
-            | "nemotron_h" | "nemotron" | "falcon_h1" | "nemotron-nas" => {
+            | "cohere2" | "laguna" | "olmo3" | "nemotron_h" | "nemotron" | "falcon_h1" | "nemotron-nas" => {
                 both("attention_bias", habits.qkv_bias)
             }
             "falcon" => both("bias", false),
@@ -179,7 +202,7 @@ impl Reader<'_> {
             "gpt_neox" => both("attention_bias", true),
             _ => Ok((
                 keys.flag("attention_bias", habits.qkv_bias)? || keys.flag("qkv_bias", false)?,
-                habits.o_bias,
+                keys.flag("attention_out_bias", habits.o_bias)?,
             )),
         }
     }
@@ -246,6 +269,9 @@ impl Reader<'_> {
 
     /// Whether layer `index` has the window, where no list says so.
     fn slides(&mut self, index: u64, window: u64) -> Result<bool> {
+        if let Some(pattern) = self.keys.value("sliding_window_pattern").and_then(Value::as_str) {
+            return self.is_local(pattern, index);
+        }
         let every = self.keys.count(&["sliding_window_pattern", "_sliding_window_pattern"])?;
         Ok(match (self.model_type, every) {
             // Each `every`-th layer sees everything.
@@ -262,6 +288,15 @@ impl Reader<'_> {
                 true
             }
         })
+    }
+
+    /// Whether layer `index` is local by EXAONE's letters, as in `LLLG`, which repeat.
+    fn is_local(&self, pattern: &str, index: u64) -> Result<bool> {
+        let letters = pattern.as_bytes();
+        if letters.is_empty() || letters.iter().any(|l| !b"LG".contains(l)) {
+            return Err(self.keys.bad("sliding_window_pattern", format!("{pattern:.80}"), "L and G"));
+        }
+        Ok(letters[(index % letters.len() as u64) as usize] == b'L')
     }
 
     /// MiniMax-M3's index of layer `index`.

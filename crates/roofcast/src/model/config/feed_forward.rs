@@ -130,7 +130,7 @@ impl Reader<'_> {
             shared: (shared > 0).then_some(Dense { intermediate: shared, gated, bias: false }),
             shared_gate: t == "qwen2_moe" || t == "qwen3_next" || t.starts_with("qwen3_5"),
             router_bias: self.router_bias(count)?,
-            latent: keys.count(&["moe_latent_size", "routed_expert_hidden_size"])?,
+            latent: keys.count(&["moe_latent_size", "routed_expert_hidden_size", "moe_hidden_size"])?,
             latent_norm: keys.flag("latent_moe_use_norm", false)?,
             beside: None,
         }))
@@ -145,7 +145,7 @@ impl Reader<'_> {
         if let Some(width) = keys.count(&["share_expert_dim", "share_expert_dims"])? {
             return Ok(width);
         }
-        let names = ["n_shared_experts", "num_shared_experts", "moe_num_shared_experts"];
+        let names = ["n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"];
         match keys.count_or_zero(&names)? {
             0 => keys.count_or_zero(&["shared_expert_intermediate_size", "shared_intermediate_size"]),
             n => Ok(n * keys.count(&["moe_shared_expert_intermediate_size"])?.unwrap_or(intermediate)),
@@ -159,12 +159,14 @@ impl Reader<'_> {
             "gpt_oss" => count,
             // e_score_correction_bias.
             "deepseek_v3" | "deepseek_v32" | "deepseek_v4" | "deepseek_ref" | "glm4_moe" | "glm_moe_dsa"
-            | "kimi_linear" | "kimi_k3" | "nemotron_h" | "mimo_v2_flash" => count,
+            | "kimi_linear" | "kimi_k3" | "nemotron_h" | "mimo_v2_flash" | "ernie4_5_moe" | "laguna"
+            | "glm4_moe_lite" | "exaone_moe" | "hy_v3" | "muse_spark" | "muse_spark_text" => count,
             // A scale per input and per expert.
             "gemma4" | "gemma4_text" => self.hidden + count,
             _ if keys.text("topk_method")? == Some("noaux_tc")
                 || keys.flag("use_routing_bias", false)?
-                || keys.flag("use_moe_router_bias", false)? =>
+                || keys.flag("use_moe_router_bias", false)?
+                || keys.flag("use_expert_bias", false)? =>
             {
                 count
             }

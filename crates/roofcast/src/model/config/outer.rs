@@ -14,7 +14,7 @@ impl Reader<'_> {
         let mut outer = vec![table("embed_tokens", vocab)];
         outer.extend(self.outer_extras()?);
         let positions = match self.model_type {
-            "gpt2" | "megatron-gpt" => max_context.unwrap_or(1024),
+            "gpt2" | "gpt_bigcode" | "megatron-gpt" => max_context.unwrap_or(1024),
             // OPT's table starts at an offset of two.
             "opt" => max_context.unwrap_or(2048) + 2,
             _ => 0,
@@ -116,7 +116,7 @@ impl Reader<'_> {
     /// Hyper-connections: twice a matrix of (2 + n)n rows over n streams, as many biases and 3 scales. Per-layer inputs:
     /// a gate down, a projection up and a norm. Attention residuals: a norm and a row before mixer and FFN each. Gemma 3n:
     /// a residual of low rank with a norm (LAuReL); of n alternating streams n + n² rows of n coefficients, a router of n
-    /// rows, and its norm and scale (AltUp).
+    /// rows, and its norm and scale (AltUp). Muse Spark: norms before and behind the experts of its narrow stream.
     pub(super) fn layer_extras(&self) -> Result<Vec<Tensor>> {
         let keys = self.keys;
         let whole = Split::Replicated;
@@ -136,6 +136,9 @@ impl Reader<'_> {
         }
         if keys.count_or_zero(&["attn_res_block_size"])? > 0 {
             extras.push(Tensor::vector("attn_res", OperatorKind::Norms, 4 * self.hidden, whole));
+        }
+        if let Some(width) = keys.count(&["moe_hidden_size"])? {
+            extras.push(Tensor::vector("mlp.expert_norms", OperatorKind::Norms, 2 * width, whole));
         }
         if let Some(rank) = keys.count(&["laurel_rank"])? {
             extras.push(Tensor::linear("laurel.linear_left", OperatorKind::Laurel, rank, self.hidden, whole));
