@@ -30,7 +30,7 @@ pub(crate) struct About<'a> {
     kv: &'a str,
     activations: roofcast::precision::Dtype,
     engine: roofcast::deployment::Engine,
-    convention: roofcast::deployment::Convention,
+    convention: &'static str,
     ideal: bool,
     assumptions: &'a [String],
 }
@@ -46,7 +46,7 @@ impl<'a> About<'a> {
             kv: d.kv.name,
             activations: d.base,
             engine: d.engine,
-            convention: d.convention,
+            convention: if d.options.nominal { "seed-003" } else { "default" },
             ideal: d.ideal,
             assumptions: &d.assumptions,
         }

@@ -5,7 +5,8 @@
 use crate::support::{catalog, model};
 use roofcast::Deployment;
 use roofcast::capacity::{Question, capacity};
-use roofcast::deployment::{Convention, Options};
+use roofcast::deployment::Options;
+use roofcast::seeds::multi_user_003::rules;
 use roofcast::seeds::{Claim, Seed, Verdict, claims};
 use roofcast::spec::PrecisionSpec;
 use std::sync::Arc;
@@ -90,11 +91,10 @@ fn all_twelve_cells_of_seed_003_are_exact() {
                     kv: Some("16".into()),
                     ..PrecisionSpec::default()
                 },
-                convention: Convention::Seed003,
-                ideal: true,
                 ..Options::default()
             };
-            let card = Arc::new(catalog().accelerator("rtx-4090").unwrap().clone());
+            let (options, card) = rules(options, catalog().accelerator("rtx-4090").unwrap());
+            let card = Arc::new(card);
             let d = Deployment::resolve(model(&format!("Qwen/Qwen1.5-{size}-Chat")), card, &options).unwrap();
             let question = Question { context: 1024, batch: 1, oversubscription_percent: 100, users: None };
             let found = capacity(&d, &question);
