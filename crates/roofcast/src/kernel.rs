@@ -4,6 +4,8 @@
 //! collectives), and the tables of an engine's profile, whose operators are those of the cost model. Knows nothing about
 //! fitting: that is [`crate::calibrate::kernels`]'s.
 
+pub mod database;
+
 use crate::accelerator::{Accelerator, Topology};
 use crate::catalog::Catalog;
 use crate::cost::elementwise_bytes;
@@ -49,6 +51,14 @@ pub enum Part {
     Elementwise,
     /// All-reduce.
     AllReduce,
+    /// Multi-head latent attention of prompts, keys and values expanded; the kernel alone.
+    LatentPrefill,
+    /// Multi-head latent attention of decodes, on the latent itself; the kernel alone.
+    LatentDecode,
+    /// A whole layer's latent attention of prompts, with its projections.
+    LatentPrefillModule,
+    /// A whole layer's latent attention of decodes, with its projections.
+    LatentDecodeModule,
 }
 
 impl Part {
@@ -62,6 +72,10 @@ impl Part {
             Part::Mixed => "mixed attention",
             Part::Elementwise => "elementwise",
             Part::AllReduce => "all-reduce",
+            Part::LatentPrefill => "MLA prefill",
+            Part::LatentDecode => "MLA decode",
+            Part::LatentPrefillModule => "MLA prefill module",
+            Part::LatentDecodeModule => "MLA decode module",
         }
     }
 
@@ -75,7 +89,11 @@ impl Part {
             }
             Part::Prefill => [Some(Figure::AttentionCompute), None, Some(Figure::AttentionExposed)],
             Part::Decode => [None, Some(Figure::KvMemory), Some(Figure::Group)],
-            Part::Mixed => [None; 3],
+            Part::Mixed
+            | Part::LatentPrefill
+            | Part::LatentDecode
+            | Part::LatentPrefillModule
+            | Part::LatentDecodeModule => [None; 3],
             Part::Elementwise => [None, Some(Figure::Elementwise), None],
             Part::AllReduce => [None, Some(Figure::Link), None],
         }
@@ -89,6 +107,10 @@ pub struct Kernel {
     pub part: Part,
     /// Whose kernel: an engine, or NCCL.
     pub backend: String,
+    /// The engine's version; empty where a table names none.
+    pub version: String,
+    /// The kernel, as the table names it; empty where it names none.
+    pub source: String,
     /// Catalog id.
     pub accelerator: String,
     /// The chip's generation.
@@ -116,6 +138,8 @@ impl Kernel {
         Kernel {
             part,
             backend: String::new(),
+            version: String::new(),
+            source: String::new(),
             accelerator: chip.id.clone(),
             architecture: chip.architecture.clone(),
             link: chip.link.as_ref().map(|l| l.topology),
@@ -249,7 +273,9 @@ rows!(ExpertRow {
 rows!(CollectiveRow { variant: String, op_name: String, num_gpus: u64, bytes: u64 });
 
 /// Name, computing dtype and bits a weight of a table's format.
-fn format(dtype: &str) -> Option<(&'static str, Dtype, f64)> {
+type Format = (&'static str, Dtype, f64);
+
+fn format(dtype: &str) -> Option<Format> {
     match dtype {
         "bfloat16" => Some(("bf16", Dtype::Bf16, 16.0)),
         "float16" | "half" => Some(("fp16", Dtype::Fp16, 16.0)),
@@ -267,7 +293,10 @@ fn least(chip: &Accelerator, dtype: Dtype, flops: f64, bytes: f64) -> Option<[f6
 
 /// C[m, n] = A[m, k] B[k, n]: 2 m n k FLOPs, k n weights.
 fn gemm(chip: &Accelerator, row: &GemmRow) -> Option<Kernel> {
-    let (name, dtype, bits) = format(&row.dtype)?;
+    product(chip, format(&row.dtype)?, row)
+}
+
+fn product(chip: &Accelerator, (name, dtype, bits): Format, row: &GemmRow) -> Option<Kernel> {
     let bytes = row.n * row.k * bits / 8.0;
     let work = least(chip, dtype, 2.0 * row.m * row.n * row.k, bytes).filter(|_| bytes > BEYOND_CACHES)?;
     Some(Kernel { weights: Some(name.into()), ..Kernel::new(Part::Gemm, chip, work, row.latency_ms) })
@@ -297,7 +326,10 @@ fn decode(chip: &Accelerator, row: &DecodeRow) -> Option<Kernel> {
 /// Gated experts on the busiest rank, with routing about as skewed as in traffic; E(1 − (1 − k/E)^T) of E experts are read
 /// for T tokens, and more than its share on that rank.
 fn experts(chip: &Accelerator, row: &ExpertRow) -> Option<Kernel> {
-    let (name, dtype, bits) = format(&row.moe_dtype)?;
+    routed(chip, format(&row.moe_dtype)?, row)
+}
+
+fn routed(chip: &Accelerator, (name, dtype, bits): Format, row: &ExpertRow) -> Option<Kernel> {
     let touched = row.num_experts * (1.0 - (1.0 - row.topk / row.num_experts).powf(row.num_tokens));
     let expert = 3.0 * row.hidden_size * row.inter_size / row.moe_tp_size;
     let copies = row.num_tokens * row.topk / row.moe_ep_size;
