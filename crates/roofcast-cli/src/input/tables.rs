@@ -35,7 +35,7 @@ pub(crate) fn read(paths: &[PathBuf], catalog: &Catalog) -> Result<Tables> {
 fn find(path: &Path, deep: usize, files: &mut Vec<PathBuf>) -> Result<()> {
     let place = || path.display().to_string();
     if !path.is_dir() {
-        if !path.extension().is_some_and(|e| e == "parquet") {
+        if path.extension().is_none_or(|e| e != "parquet") {
             bail!("{}: not a table; accepted: a .parquet file or a folder with such files", place());
         }
         files.push(path.to_owned());

@@ -42,12 +42,20 @@ fn table(folder: &Path, name: &str, compression: Compression, groups: &[&[Line]]
         };
         // Nobody said which kernel it was.
         let absent = vec![0_i16; lines.len()];
-        column(&|c| drop(c.typed::<ByteArrayType>().write_batch(&[], Some(&absent), None).unwrap()));
-        column(&|c| drop(c.typed::<ByteArrayType>().write_batch(&dtypes, None, None).unwrap()));
+        column(&|c| {
+            c.typed::<ByteArrayType>().write_batch(&[], Some(&absent), None).unwrap();
+        });
+        column(&|c| {
+            c.typed::<ByteArrayType>().write_batch(&dtypes, None, None).unwrap();
+        });
         for counts in [&rows, &sides, &sides] {
-            column(&|c| drop(c.typed::<Int64Type>().write_batch(counts, None, None).unwrap()));
+            column(&|c| {
+                c.typed::<Int64Type>().write_batch(counts, None, None).unwrap();
+            });
         }
-        column(&|c| drop(c.typed::<DoubleType>().write_batch(&latencies, None, None).unwrap()));
+        column(&|c| {
+            c.typed::<DoubleType>().write_batch(&latencies, None, None).unwrap();
+        });
         group.close().unwrap();
     }
     writer.close().unwrap();
