@@ -344,8 +344,12 @@ pub(crate) struct ValidateArgs {
 pub(crate) struct CalibrateArgs {
     /// CSV files of measured points or of kernel times, `.gz` or not, results of `vllm bench serve` (.json), records (.jsonl)
     /// and folders of an engine's profile.
-    #[arg(required = true, value_name = "FILE|FOLDER")]
+    #[arg(required_unless_present = "kernels", value_name = "FILE|FOLDER")]
     pub(crate) files: Vec<PathBuf>,
+    /// Tables of kernel times as Parquet, or a folder of them, in the layout of AIConfigurator's database
+    /// (h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet).
+    #[arg(long, value_name = "FILE|FOLDER", num_args = 1..)]
+    pub(crate) kernels: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) runs: RunsArgs,
     /// Write the calibration as TOML.

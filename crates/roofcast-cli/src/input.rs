@@ -2,6 +2,7 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod measurements;
+pub(crate) mod tables;
 pub(crate) mod values;
 
 use crate::args::{ConventionArg, DeploymentArgs};

@@ -25,3 +25,6 @@ mod scripted;
 mod simulate;
 #[path = "suite/support.rs"]
 mod support;
+#[cfg(feature = "parquet")]
+#[path = "suite/tables.rs"]
+mod tables;

@@ -14,6 +14,7 @@ use roofcast::measurement::Measurement;
 use roofcast::validate::{Report, report};
 use serde::Serialize;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 #[derive(Default, Serialize)]
@@ -21,6 +22,7 @@ struct Answer {
     levels: usize,
     kernels: Vec<Fitted>,
     kernels_skipped: u64,
+    kernels_unread: BTreeSet<String>,
     undetermined: Vec<String>,
     in_sample: Option<Report>,
     left_out: Option<Report>,
@@ -28,16 +30,20 @@ struct Answer {
 
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let mut catalog = input::catalog(&args.catalog)?;
-    let (kernels, rows) = read(args, &mut catalog)?;
+    let (mut kernels, rows) = read(args, &mut catalog)?;
+    let (tables, kernels_unread) = input::tables::read(&args.kernels, &catalog)?;
+    kernels.all.extend(tables.all);
+    kernels.skipped += tables.skipped;
     let source = args.source.clone().unwrap_or_else(|| {
-        let names: Vec<_> = args.files.iter().map(|f| f.display().to_string()).collect();
+        let names: Vec<_> = args.files.iter().chain(&args.kernels).map(|f| f.display().to_string()).collect();
         names.join(", ")
     });
     let fits = roofcast::calibrate::kernels::fit(&kernels.all);
     let levels = roofcast::calibrate::kernels::levels(&fits, &source);
     let mut calibration = Calibration::embedded()?.with_kernels(levels);
-    let mut answer = Answer { kernels: fits, kernels_skipped: kernels.skipped, ..Answer::default() };
-    if kernels.all.is_empty() || !rows.is_empty() {
+    let mut answer =
+        Answer { kernels: fits, kernels_skipped: kernels.skipped, kernels_unread, ..Answer::default() };
+    if kernels.all.is_empty() && args.kernels.is_empty() || !rows.is_empty() {
         calibration = serving(args, &rows, &catalog, &calibration, &source, &mut answer)?;
     }
     answer.levels = calibration.levels.len();
@@ -102,6 +108,10 @@ fn text(answer: &Answer) -> String {
     let mut text = format!("{} levels\n", answer.levels);
     if !answer.kernels.is_empty() {
         text.push_str(&kernels::table(&answer.kernels, answer.kernels_skipped));
+    }
+    if !answer.kernels_unread.is_empty() {
+        let names: Vec<_> = answer.kernels_unread.iter().map(String::as_str).collect();
+        text.push_str(&format!("not modelled, left out: {}\n", names.join(", ")));
     }
     if !answer.undetermined.is_empty() {
         let names = answer.undetermined.join(", ");
