@@ -25,3 +25,5 @@ mod scripted;
 mod simulate;
 #[path = "suite/support.rs"]
 mod support;
+#[path = "suite/targets.rs"]
+mod targets;

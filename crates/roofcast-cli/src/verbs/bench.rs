@@ -14,7 +14,9 @@ use crate::args::BenchArgs;
 use crate::bench::report::Report;
 use crate::bench::scrape::ServerMetrics;
 use crate::exit;
-use crate::show::{self, records};
+use crate::show;
+use crate::show::records::Records;
+use crate::show::target::Target;
 use anyhow::Result;
 use baseline::Baseline;
 use beside::Beside;
@@ -67,7 +69,8 @@ struct Answer<'a> {
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let baselines = args.baseline.iter().map(|path| Baseline::read(path)).collect::<Result<Vec<_>>>()?;
-    let form = args.records.as_deref().map(records::Form::of).transpose()?;
+    let records = Records::asked(args.records.as_ref())?;
+    let rows = Target::asked("--measurements", args.measurements.as_ref())?;
     // What is wrong with a sweep is said before anything is asked.
     let sweep = args.sweep.as_deref().map(sweep::parse).transpose()?;
     let search = args.find_rate.as_deref().map(search::parse).transpose()?;
@@ -76,18 +79,18 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         measurements::check(&setup)?;
     }
     if let Some((key, values)) = sweep {
-        return sweep::run(args, &mut setup, key, &values);
+        return sweep::run(args, &mut setup, key, &values, rows.as_ref());
     }
     if let Some(range) = search {
         return search::run(args, &mut setup, range);
     }
     let workload = setup.workload.clone();
     let (point, kept) = setup.measure(&workload)?;
-    if let (Some(path), Some(form)) = (&args.records, form) {
-        records::write(path, form, &kept)?;
+    if let Some(records) = &records {
+        records.write(&kept)?;
     }
-    if let Some(path) = &args.measurements {
-        measurements::write(path, &setup, &[&point])?;
+    if let Some(rows) = &rows {
+        measurements::write(rows, &setup, &[&point])?;
     }
     if args.output.json {
         let detailed = args.detailed.then(|| Detailed::of(&kept));

@@ -6,6 +6,7 @@ use super::About;
 use crate::args::LimitsArgs;
 use crate::input;
 use crate::show::number::{count, grouped, ms, percent, significant};
+use crate::show::target::Target;
 use crate::show::{self, table};
 use roofcast::Deployment;
 use roofcast::cost::{Cost, Operator, Utilization};
@@ -29,6 +30,7 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
+    let picture = Target::asked("--svg", args.svg.as_ref())?;
     let mut deployment = input::deployment(&args.deployment)?;
     let context = input::context(args.context, &mut deployment);
     let question = Question {
@@ -44,8 +46,8 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
         return curve(args, &deployment, shape);
     }
     let found = limits(&deployment, &question);
-    if let Some(path) = &args.svg {
-        show::file(path, &roofline::svg(&deployment, &found))?;
+    if let Some(picture) = &picture {
+        picture.text(&roofline::svg(&deployment, &found))?;
     }
     let about = About::of(&deployment);
     if args.output.json {

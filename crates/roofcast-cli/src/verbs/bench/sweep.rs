@@ -4,6 +4,7 @@ use super::setup::{Setup, open};
 use super::{Point, Subject, measurements, table};
 use crate::args::BenchArgs;
 use crate::input::values::numbers;
+use crate::show::target::Target;
 use crate::{exit, show};
 use anyhow::Result;
 use roofcast::Error;
@@ -65,7 +66,13 @@ pub(super) fn parse(text: &str) -> Result<(Key, Vec<f64>)> {
     Ok((key, values.ok_or_else(wrong)?))
 }
 
-pub(super) fn run(args: &BenchArgs, setup: &mut Setup, key: Key, values: &[f64]) -> Result<ExitCode> {
+pub(super) fn run(
+    args: &BenchArgs,
+    setup: &mut Setup,
+    key: Key,
+    values: &[f64],
+    rows: Option<&Target>,
+) -> Result<ExitCode> {
     let mut points = Vec::new();
     for value in values {
         let workload = at(&setup.workload, key, *value, args);
@@ -76,8 +83,8 @@ pub(super) fn run(args: &BenchArgs, setup: &mut Setup, key: Key, values: &[f64])
             break;
         }
     }
-    if let Some(path) = &args.measurements {
-        measurements::write(path, setup, &points.iter().map(|p| &p.point).collect::<Vec<_>>())?;
+    if let Some(rows) = rows {
+        measurements::write(rows, setup, &points.iter().map(|p| &p.point).collect::<Vec<_>>())?;
     }
     let valid = points.iter().all(|p| p.point.report.valid);
     if args.output.json {
