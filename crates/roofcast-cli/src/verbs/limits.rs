@@ -11,7 +11,7 @@ use crate::show::{self, table};
 use roofcast::Deployment;
 use roofcast::cost::{Cost, Operator, Utilization};
 use roofcast::limits::{IntensityPoint, Limits, Question, intensity, limits};
-use roofcast::report::roofline;
+use roofcast::report;
 use roofcast::units::Bytes;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -40,14 +40,14 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
         utilization: Utilization { mfu: args.mfu, mbu: args.mbu },
     };
     if let Some(sweep) = &args.sweep {
-        return sweep::run(args, &deployment, &question, sweep);
+        return sweep::run(args, &deployment, &question, sweep, picture.as_ref());
     }
     if let Some(shape) = &args.intensity {
-        return curve(args, &deployment, shape);
+        return curve(args, &deployment, shape, picture.as_ref());
     }
     let found = limits(&deployment, &question);
     if let Some(picture) = &picture {
-        picture.text(&roofline::svg(&deployment, &found))?;
+        picture.text(&report::roofline::svg(&deployment, &question, &found))?;
     }
     let about = About::of(&deployment);
     if args.output.json {
@@ -264,7 +264,12 @@ struct Curve<'a> {
 }
 
 /// The intensity of one layer against batch.
-fn curve(args: &LimitsArgs, deployment: &Deployment, shape: &str) -> anyhow::Result<ExitCode> {
+fn curve(
+    args: &LimitsArgs,
+    deployment: &Deployment,
+    shape: &str,
+    picture: Option<&Target>,
+) -> anyhow::Result<ExitCode> {
     let accepted = "ROWSxCOLUMNS, each 1 to 16777216, as 4096x4096";
     let sides: Option<Vec<u64>> =
         shape.split('x').map(|s| s.parse().ok().filter(|n| (1..=1 << 24).contains(n))).collect();
@@ -274,6 +279,9 @@ fn curve(args: &LimitsArgs, deployment: &Deployment, shape: &str) -> anyhow::Res
     let batches: Vec<u64> = (0..=12).map(|p| 1 << p).collect();
     let bytes = deployment.weight_bytes.as_f64() / deployment.model.parameters().total as f64;
     let points = intensity(deployment, rows, columns, bytes, &batches);
+    if let Some(picture) = picture {
+        picture.text(&report::intensity::svg(deployment, rows, columns, &points))?;
+    }
     if args.output.json {
         let curve = Curve {
             hardware: &deployment.accelerator.id,

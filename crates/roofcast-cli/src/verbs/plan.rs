@@ -59,7 +59,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     bar.finish_and_clear();
     let minimise = spec.search.as_ref().map(|s| s.minimise).unwrap_or_default();
     if let Some(picture) = &picture {
-        picture.text(&tradeoff::svg(&model.name, &found))?;
+        picture.text(&tradeoff::svg(&model.name, &found, &spec.slo))?;
     }
     if args.output.json {
         show::json(

@@ -13,7 +13,7 @@ use crate::show::{self, table};
 use anyhow::Result;
 use roofcast::report::{chrome, run};
 use roofcast::simulate::{Options, PoolUse, Simulation, simulate};
-use roofcast::spec::CostKind;
+use roofcast::spec::{CostKind, Slo};
 use roofcast::{Deployment, Spec};
 use serde::Serialize;
 use std::path::Path;
@@ -32,7 +32,8 @@ struct Answer<'a> {
 
 pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     if let Some(text) = &args.sweep {
-        return sweep::run(args, text);
+        let picture = Target::asked("--svg", args.svg.as_ref())?;
+        return sweep::run(args, text, picture.as_ref());
     }
     let files = Files::asked(args)?;
     let (place, text) = source(args)?;
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
         trace: args.trace.as_ref().map(|_| args.trace_limit),
     };
     let mut simulation = simulate(&deployment, &spec, &place, options)?;
-    files.write(&mut simulation)?;
+    files.write(&about(&deployment, &simulation).name(), &spec.slo, &mut simulation)?;
     if args.output.json {
         show::json(
             "roofcast/simulate/1",
@@ -84,7 +85,7 @@ impl Files {
         })
     }
 
-    fn write(&self, simulation: &mut Simulation) -> Result<()> {
+    fn write(&self, title: &str, slo: &Slo, simulation: &mut Simulation) -> Result<()> {
         if let Some(records) = &self.records {
             records.write(&simulation.records)?;
         }
@@ -96,7 +97,7 @@ impl Files {
             file.lines(chrome::lines(traces, simulation.kv_cache.blocks))?;
         }
         if let Some(file) = &self.picture {
-            file.text(&run::svg(simulation))?;
+            file.text(&run::svg(title, simulation, slo))?;
         }
         Ok(())
     }

@@ -4,12 +4,15 @@ use super::super::About;
 use crate::args::LimitsArgs;
 use crate::input::values::numbers;
 use crate::show::number::{grouped, ms, significant};
+use crate::show::target::Target;
 use crate::show::{self, table};
 use anyhow::Result;
 use roofcast::capacity::reshaped;
 use roofcast::cost::{Bound, Cost, cost};
 use roofcast::limits::{Question, decode};
 use roofcast::operator::Batch;
+use roofcast::report;
+use roofcast::report::sweep::{Curve, Look, Panel, Quantity, Sweep, Values};
 use roofcast::{Deployment, Error};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -41,10 +44,14 @@ pub(super) fn run(
     deployment: &Deployment,
     question: &Question,
     text: &str,
+    picture: Option<&Target>,
 ) -> Result<ExitCode> {
     let (key, values) = parse(text)?;
     let points: Vec<Point> =
         values.iter().filter_map(|value| point(deployment, question, key, *value)).collect();
+    if let Some(picture) = picture {
+        picture.text(&report::sweep::svg(&drawn(deployment, question, key, &points)))?;
+    }
     let header = [
         key,
         "limit ms",
@@ -80,6 +87,46 @@ pub(super) fn run(
         show::text(&(About::of(deployment).title() + &table::table(&header, &rows, 0)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The sweep as a picture: times above, what they give below.
+fn drawn(deployment: &Deployment, question: &Question, key: &str, points: &[Point]) -> Sweep {
+    let curve = |name: &str, series: usize, look: Look, of: fn(&Point) -> f64| {
+        Curve::new(name, series, look, points.iter().map(|p| Some(of(p))))
+    };
+    let mut forecast = curve("forecast", 0, Look::Points, |p| p.forecast_ms);
+    forecast.ranges = points.iter().map(|p| Some(p.forecast_band_ms)).collect();
+    let limit = curve("limit", 1, Look::Limit, |p| p.limit_with_communication_ms);
+    let links = curve("links alone", 2, Look::Dashed, |p| p.communication_ms);
+    let linked = points.iter().any(|p| p.communication_ms > 0.0);
+    let times = [forecast, limit].into_iter().chain(linked.then_some(links)).collect();
+    let rates = [
+        curve("forecast", 0, Look::Points, |p| {
+            p.tokens_per_s * p.limit_with_communication_ms / p.forecast_ms
+        }),
+        curve("limit", 1, Look::Limit, |p| p.tokens_per_s),
+    ];
+    let (what, held) = match key {
+        "prefill" => ("a prefill", String::new()),
+        "batch" => ("a decode step", format!("sequences of {} tokens", grouped(question.context))),
+        "context" => ("a decode step", format!("{} sequences", grouped(question.batch))),
+        _ => {
+            let (batch, context) = (grouped(question.batch), grouped(question.context));
+            ("a decode step", format!("{batch} sequences of {context} tokens"))
+        }
+    };
+    let panel =
+        |title: &str, quantity, curves| Panel { title: title.to_owned(), quantity, curves, most: None };
+    Sweep {
+        title: About::of(deployment).name(),
+        note: held,
+        key: key.to_owned(),
+        values: Values::Numbers(points.iter().map(|p| p.value as f64).collect()),
+        panels: vec![
+            panel(&format!("time of {what}"), Quantity::Time, times),
+            panel("tokens a second", Quantity::Count, rates.into()),
+        ],
+    }
 }
 
 /// The point at `value`; none where that many ranks do not divide the heads.
