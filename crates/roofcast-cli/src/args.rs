@@ -126,9 +126,9 @@ pub(crate) struct OutputArgs {
 pub(crate) struct LimitsArgs {
     #[command(flatten)]
     pub(crate) deployment: DeploymentArgs,
-    /// Sequences that decode together, over the whole deployment.
-    #[arg(long, default_value_t = 1, value_parser = positive())]
-    pub(crate) batch: u64,
+    /// Sequences that decode together, over the whole deployment [default: 1].
+    #[arg(long, value_parser = positive())]
+    pub(crate) batch: Option<u64>,
     /// Tokens of each sequence [default: 4096, or the model's maximum].
     #[arg(long, value_parser = positive())]
     pub(crate) context: Option<u64>,
@@ -145,7 +145,7 @@ pub(crate) struct LimitsArgs {
     #[arg(long, value_name = "KEY=VALUES")]
     pub(crate) sweep: Option<String>,
     /// Intensity of one layer of ROWSxCOLUMNS against batch, as in 4096x4096.
-    #[arg(long, value_name = "ROWSxCOLUMNS", conflicts_with = "sweep")]
+    #[arg(long, value_name = "ROWSxCOLUMNS", conflicts_with_all = ["sweep", "batch", "context", "prefill", "mfu", "mbu"])]
     pub(crate) intensity: Option<String>,
     /// Write the roofline as SVG; with --sweep or --intensity, its curve.
     #[arg(long, value_name = "FILE")]

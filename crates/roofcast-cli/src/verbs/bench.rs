@@ -5,6 +5,7 @@ mod beside;
 mod date;
 mod detailed;
 mod measurements;
+mod picture;
 mod search;
 mod setup;
 mod sweep;
@@ -56,6 +57,12 @@ struct Point {
     server: Option<ServerMetrics>,
 }
 
+/// The files asked for beside the records.
+struct Files {
+    rows: Option<Target>,
+    picture: Option<Target>,
+}
+
 #[derive(Serialize)]
 struct Answer<'a> {
     #[serde(flatten)]
@@ -70,7 +77,10 @@ struct Answer<'a> {
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let baselines = args.baseline.iter().map(|path| Baseline::read(path)).collect::<Result<Vec<_>>>()?;
     let records = Records::asked(args.records.as_ref())?;
-    let rows = Target::asked("--measurements", args.measurements.as_ref())?;
+    let files = Files {
+        rows: Target::asked("--measurements", args.measurements.as_ref())?,
+        picture: Target::asked("--svg", args.svg.as_ref())?,
+    };
     // What is wrong with a sweep is said before anything is asked.
     let sweep = args.sweep.as_deref().map(sweep::parse).transpose()?;
     let search = args.find_rate.as_deref().map(search::parse).transpose()?;
@@ -79,17 +89,20 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         measurements::check(&setup)?;
     }
     if let Some((key, values)) = sweep {
-        return sweep::run(args, &mut setup, key, &values, rows.as_ref());
+        return sweep::run(args, &mut setup, key, &values, &files);
     }
     if let Some(range) = search {
-        return search::run(args, &mut setup, range);
+        return search::run(args, &mut setup, range, files.picture.as_ref());
     }
     let workload = setup.workload.clone();
     let (point, kept) = setup.measure(&workload)?;
     if let Some(records) = &records {
         records.write(&kept)?;
     }
-    if let Some(rows) = &rows {
+    if let Some(file) = &files.picture {
+        file.text(&picture::of_run(&setup, &point, &kept))?;
+    }
+    if let Some(rows) = &files.rows {
         measurements::write(rows, &setup, &[&point])?;
     }
     if args.output.json {

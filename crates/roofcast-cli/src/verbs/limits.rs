@@ -34,7 +34,7 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
     let mut deployment = input::deployment(&args.deployment)?;
     let context = input::context(args.context, &mut deployment);
     let question = Question {
-        batch: args.batch,
+        batch: args.batch.unwrap_or(1),
         context,
         prefill: args.prefill.unwrap_or(context),
         utilization: Utilization { mfu: args.mfu, mbu: args.mbu },

@@ -8,7 +8,7 @@ mod draw;
 mod label;
 mod text;
 
-pub(super) use axis::{Axis, Unit, shown};
+pub(super) use axis::{Axis, Unit, prefixed, shown};
 pub(super) use draw::page;
 
 /// Colours of series, then of text, of what stands back, and of bounds. Each has a pair for light and for dark pages.
@@ -80,6 +80,13 @@ enum Item {
     Cloud {
         points: Vec<At>,
         series: usize,
+    },
+    /// Text along a level from one x to another.
+    Along {
+        from: f64,
+        to: f64,
+        y: f64,
+        text: String,
     },
     /// A line across the chart at a value, with its text; `shaded` where the far side is not allowed.
     Level {
@@ -172,6 +179,11 @@ impl Chart {
     /// A line across the chart, nothing forbidden beyond it.
     pub(super) fn level(&mut self, y: f64, text: &str, colour: usize) {
         self.items.push(Item::Level { y, text: text.to_owned(), colour, shaded: false });
+    }
+
+    /// Text along a level that is drawn already, from one x to another.
+    pub(super) fn along(&mut self, (from, to): (f64, f64), y: f64, text: &str) {
+        self.items.push(Item::Along { from, to, y, text: text.to_owned() });
     }
 
     /// An upright line, nothing forbidden beyond it.

@@ -2,7 +2,7 @@
 //!
 //! Knows: what an operator reaches at its limit and as forecast. Knows nothing about links and the host.
 
-use super::chart::{Axis, Chart, INK, Key, Marker, Stroke, Unit, page, shown};
+use super::chart::{Axis, Chart, INK, Key, Marker, Stroke, Unit, page, prefixed};
 use crate::cost::{Cost, Operator};
 use crate::deployment::Deployment;
 use crate::limits::{Limits, Question};
@@ -46,12 +46,12 @@ pub fn svg(deployment: &Deployment, question: &Question, limits: &Limits) -> Str
     chart.line(vec![(left, left * bandwidth), (highest / bandwidth, highest)], INK, Stroke::Solid);
     for (dtype, peak) in roofs() {
         chart.line(vec![(peak.0 / bandwidth, peak.0), (right, peak.0)], INK, Stroke::Solid);
-        let text = format!("{dtype} {}FLOP/s", shown(peak.0, Unit::Plain));
-        chart.label((right, peak.0), &text, INK);
+        let text = format!("{dtype} {}", prefixed(peak.0, " ", "FLOP/s"));
+        chart.along((peak.0 / bandwidth, right), peak.0, &text);
     }
     // In the middle of the slope.
     let middle = (left * highest / bandwidth).sqrt();
-    chart.label((middle, middle * bandwidth), &format!("{}B/s", shown(bandwidth, Unit::Plain)), INK);
+    chart.label((middle, middle * bandwidth), &prefixed(bandwidth, " ", "B/s"), INK);
     chart.key(Key::Line(INK, Stroke::Solid), "roof");
     for (name, spots, series) in [("decode", &decode, DECODE), ("prefill", &prefill, PREFILL)] {
         draw(&mut chart, spots, series);
@@ -88,7 +88,7 @@ fn draw(chart: &mut Chart, spots: &[Spot], series: usize) {
         let [limit, forecast] = [spot.limit, spot.forecast].map(|rate| (spot.intensity, rate));
         chart.join(limit, forecast, series);
         let share = 100.0 * spot.forecast / spot.limit;
-        let rate = |rate: f64| format!("{}FLOP/s", shown(rate, Unit::Plain));
+        let rate = |rate: f64| prefixed(rate, " ", "FLOP/s");
         chart.point(
             limit,
             Marker::hollow(series),
@@ -97,8 +97,9 @@ fn draw(chart: &mut Chart, spots: &[Spot], series: usize) {
         let tip = format!("{}: {}, {share:.0} % of its limit, as forecast", spot.name, rate(spot.forecast));
         chart.point(forecast, Marker::filled(series), &tip);
         let near = |a: f64, b: f64| (a / b).ln().abs() < 0.2;
-        let same =
-            |(s, _): &&mut (&Spot, Vec<&str>)| near(s.intensity, spot.intensity) && near(s.limit, spot.limit);
+        let same = |(s, _): &&mut (&Spot, Vec<&str>)| {
+            near(s.intensity, spot.intensity) && near(s.limit, spot.limit) && near(s.forecast, spot.forecast)
+        };
         match labels.iter_mut().find(same) {
             Some((_, names)) => names.push(&spot.name),
             None => labels.push((spot, vec![&spot.name])),

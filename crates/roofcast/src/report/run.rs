@@ -32,8 +32,9 @@ pub fn svg(title: &str, simulation: &Simulation, slo: &Slo) -> String {
     page(&charts)
 }
 
-/// The same of measured requests: latencies above, how many were in flight below.
-pub fn measured(title: &str, records: &[Record], slo: &Slo) -> String {
+/// The same of measured requests: latencies above, how many were in flight below. `forecast` is of the medians of TTFT and
+/// TPOT.
+pub fn measured(title: &str, records: &[Record], slo: &Slo, forecast: Option<[f64; 2]>) -> String {
     let done = || records.iter().filter(|r| r.outcome == Outcome::Completed);
     let latency = |name: &str, times: Vec<Option<Picoseconds>>, slo| {
         let mut ms: Vec<f64> = times.into_iter().flatten().map(Picoseconds::ms).collect();
@@ -57,7 +58,16 @@ pub fn measured(title: &str, records: &[Record], slo: &Slo) -> String {
         })
         .collect();
     let note = format!("{} measured requests, {} of them completed", records.len(), done().count());
-    page(&[latencies(title, &note, &curves), in_flight(records)])
+    let mut above = latencies(title, &note, &curves);
+    for (series, ms) in forecast.into_iter().flatten().enumerate() {
+        above.point(
+            (ms, 0.5),
+            Marker::hollow(series),
+            &format!("forecast {}", shown(ms, Unit::Milliseconds)),
+        );
+        above.label((ms, 0.5), "forecast", series);
+    }
+    page(&[above, in_flight(records)])
 }
 
 /// A latency's share of requests.
@@ -71,7 +81,9 @@ struct Latency<'a> {
 /// The share of requests within each latency, with medians, 99th percentiles and what the SLO allows.
 fn latencies(title: &str, note: &str, curves: &[Latency]) -> Chart {
     let there = || curves.iter().enumerate().filter(|(_, curve)| !curve.shares.is_empty());
-    let times = there().flat_map(|(_, c)| c.shares.iter().map(|(ms, _)| *ms).chain(c.slo));
+    // Room for a label left of the fastest.
+    let room = |c: &Latency| c.shares.first().map(|(ms, _)| ms / 2.0);
+    let times = there().flat_map(|(_, c)| c.shares.iter().map(|(ms, _)| *ms).chain(c.slo).chain(room(c)));
     let x = Axis::around("latency", Unit::Milliseconds, times);
     let y = Axis::to("share of requests within a latency", Unit::Share, 1.02);
     let mut chart = Chart::new(title, note, x, y);

@@ -15,7 +15,16 @@ const FEW: usize = 300;
 
 /// A chart for each figure that was measured and forecast; none where no row has both.
 pub fn svg(points: &[Point]) -> Option<String> {
-    let charts: Vec<Chart> = (0..Figures::NAMES.len()).filter_map(|figure| chart(points, figure)).collect();
+    let all: Vec<Vec<Dot>> = (0..Figures::NAMES.len()).map(|figure| dots(points, figure)).collect();
+    // The accelerators with the most points have colours of their own, the same in every chart.
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for dot in all.iter().flatten() {
+        *counts.entry(dot.chip).or_default() += 1;
+    }
+    let mut chips: Vec<&str> = counts.keys().copied().collect();
+    chips.sort_by_key(|chip| (Reverse(counts[chip]), *chip));
+    let drawn = all.iter().enumerate().filter(|(_, dots)| !dots.is_empty());
+    let charts: Vec<Chart> = drawn.map(|(figure, dots)| chart(figure, dots, &chips)).collect();
     (!charts.is_empty()).then(|| page(&charts))
 }
 
@@ -23,26 +32,25 @@ pub fn svg(points: &[Point]) -> Option<String> {
 struct Dot<'a> {
     at: (f64, f64),
     row: &'a str,
+    chip: &'a str,
 }
 
-fn chart(points: &[Point], figure: usize) -> Option<Chart> {
-    let mut chips: BTreeMap<&str, Vec<Dot>> = BTreeMap::new();
-    for point in points {
+/// The rows with a forecast and a measurement of that figure.
+fn dots<'a>(points: &'a [Point<'a>], figure: usize) -> Vec<Dot<'a>> {
+    let dot = |point: &'a Point<'a>| {
         let forecast = point.forecast.as_ref().ok().and_then(|f| f.all()[figure]);
         let both = forecast.zip(point.row.measured.all()[figure]).filter(|(f, m)| *f > 0.0 && *m > 0.0);
-        if let Some(at) = both {
-            chips.entry(&point.row.hardware).or_default().push(Dot { at, row: &point.row.id });
-        }
-    }
-    let mut chips: Vec<(&str, Vec<Dot>)> = chips.into_iter().collect();
-    chips.sort_by_key(|(name, dots)| (Reverse(dots.len()), *name));
-    let all = || chips.iter().flat_map(|(_, dots)| dots.iter().map(|dot| dot.at));
-    if chips.is_empty() {
-        return None;
-    }
+        both.map(|at| Dot { at, row: &point.row.id, chip: &point.row.hardware })
+    };
+    points.iter().filter_map(dot).collect()
+}
+
+/// One figure; `chips` are in the order of their colours, and those beyond the colours share the last.
+fn chart(figure: usize, dots: &[Dot], chips: &[&str]) -> Chart {
+    let all = || dots.iter().map(|dot| dot.at);
     let unit = if figure < 3 { Unit::Milliseconds } else { Unit::Plain };
-    let ends = || all().flat_map(|(f, m)| [f, m]);
-    let axis = |what: &str| Axis::log(&format!("{what} {}", NAMES[figure]), unit, ends());
+    let axis =
+        |what: &str| Axis::log(&format!("{what} {}", NAMES[figure]), unit, all().flat_map(|(f, m)| [f, m]));
     let (x, y) = (axis("forecast"), axis("measured"));
     let (from, to) = (x.least(), x.most());
     let mut chart = Chart::new(&format!("{}: measured against forecast", NAMES[figure]), &note(all()), x, y);
@@ -50,30 +58,27 @@ fn chart(points: &[Point], figure: usize) -> Option<Chart> {
     chart.line(vec![(from, from), (to, to)], INK, Stroke::Solid);
     chart.key(Key::Line(INK, Stroke::Solid), "equal");
     chart.key(Key::Band(MUTED), "within a factor of 1.25");
-    let few = all().count() <= FEW;
-    // Accelerators beyond the colours are of one colour.
-    for (series, (name, dots)) in chips.iter().enumerate() {
-        let own = series + 1 < SERIES || chips.len() <= SERIES;
-        let series = if own { series } else { SERIES - 1 };
-        draw(&mut chart, dots, series, few);
-        if own {
-            chart.key(Key::Point(Marker::filled(series)), &format!("{name} ({})", dots.len()));
-        }
+    let own = if chips.len() > SERIES { SERIES - 1 } else { chips.len() };
+    let (named, others) = chips.split_at(own);
+    for (series, chip) in named.iter().enumerate() {
+        group(&mut chart, dots, &[chip], series, chip);
     }
-    if chips.len() > SERIES {
-        let rest: usize = chips[SERIES - 1..].iter().map(|(_, dots)| dots.len()).sum();
-        let text = format!("{} others ({rest})", chips.len() + 1 - SERIES);
-        chart.key(Key::Point(Marker::filled(SERIES - 1)), &text);
-    }
-    Some(chart)
+    group(&mut chart, dots, others, SERIES - 1, "others");
+    chart
 }
 
-fn draw(chart: &mut Chart, dots: &[Dot], series: usize, few: bool) {
-    if !few {
-        chart.cloud(dots.iter().map(|dot| dot.at).collect(), series);
+/// The points of `chips` in the colour of `series`, where there are any.
+fn group(chart: &mut Chart, dots: &[Dot], chips: &[&str], series: usize, name: &str) {
+    let mine: Vec<&Dot> = dots.iter().filter(|dot| chips.contains(&dot.chip)).collect();
+    if mine.is_empty() {
         return;
     }
-    for dot in dots {
+    chart.key(Key::Point(Marker::filled(series)), &format!("{name} ({})", mine.len()));
+    if dots.len() > FEW {
+        chart.cloud(mine.iter().map(|dot| dot.at).collect(), series);
+        return;
+    }
+    for dot in mine {
         let text = format!("{}: measured {:.2}, forecast {:.2}", dot.row, dot.at.1, dot.at.0);
         chart.point(dot.at, Marker::filled(series), &text);
     }

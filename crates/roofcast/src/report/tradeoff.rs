@@ -43,7 +43,14 @@ pub fn svg(model: &str, plan: &Plan, slo: &Slo) -> String {
     }
     chart.key(Key::Point(Marker::hollow(0).ink()), "at its limit");
     if steps.len() > 1 {
-        chart.key(Key::Line(MUTED, Stroke::Solid), "the fastest for its price");
+        chart.key(
+            Key::Line(MUTED, Stroke::Solid),
+            if edge.iter().all(|c| c.tpot_ms == c.limit.tpot_ms) {
+                "the fastest for its price, at the limits"
+            } else {
+                "the fastest for its price, as forecast"
+            },
+        );
     }
     if let Some(best) = &plan.best {
         let at = (cost(best), best.forecast.tpot_ms);
@@ -51,7 +58,8 @@ pub fn svg(model: &str, plan: &Plan, slo: &Slo) -> String {
     }
     for c in edge.iter().filter(|c| plan.best.as_ref() != Some(**c)) {
         let text = format!("{} × {}", c.count, c.accelerator);
-        chart.label((cost(c), c.forecast.tpot_ms), &text, MUTED);
+        let series = chips.iter().position(|chip| *chip == c.accelerator).unwrap_or(0);
+        chart.label((cost(c), c.forecast.tpot_ms), &text, colour(series));
     }
     page(&[chart])
 }

@@ -1,10 +1,9 @@
 //! `roofcast bench --sweep KEY=VALUES`: one run a value, one row a run.
 
 use super::setup::{Setup, open};
-use super::{Point, Subject, measurements, table};
+use super::{Files, Point, Subject, measurements, picture, table};
 use crate::args::BenchArgs;
 use crate::input::values::numbers;
-use crate::show::target::Target;
 use crate::{exit, show};
 use anyhow::Result;
 use roofcast::Error;
@@ -71,7 +70,7 @@ pub(super) fn run(
     setup: &mut Setup,
     key: Key,
     values: &[f64],
-    rows: Option<&Target>,
+    files: &Files,
 ) -> Result<ExitCode> {
     let mut points = Vec::new();
     for value in values {
@@ -83,7 +82,11 @@ pub(super) fn run(
             break;
         }
     }
-    if let Some(rows) = rows {
+    if let Some(file) = &files.picture {
+        let shown: Vec<_> = points.iter().map(|p| (p.value, &p.point)).collect();
+        file.text(&picture::of_sweep(setup, key.name(), &shown))?;
+    }
+    if let Some(rows) = &files.rows {
         measurements::write(rows, setup, &points.iter().map(|p| &p.point).collect::<Vec<_>>())?;
     }
     let valid = points.iter().all(|p| p.point.report.valid);

@@ -47,6 +47,7 @@ pub(super) fn run(
     picture: Option<&Target>,
 ) -> Result<ExitCode> {
     let (key, values) = parse(text)?;
+    idle(args, key)?;
     let points: Vec<Point> =
         values.iter().filter_map(|value| point(deployment, question, key, *value)).collect();
     if let Some(picture) = picture {
@@ -96,24 +97,23 @@ fn drawn(deployment: &Deployment, question: &Question, key: &str, points: &[Poin
     };
     let mut forecast = curve("forecast", 0, Look::Points, |p| p.forecast_ms);
     forecast.ranges = points.iter().map(|p| Some(p.forecast_band_ms)).collect();
-    let limit = curve("limit", 1, Look::Limit, |p| p.limit_with_communication_ms);
-    let links = curve("links alone", 2, Look::Dashed, |p| p.communication_ms);
-    let linked = points.iter().any(|p| p.communication_ms > 0.0);
-    let times = [forecast, limit].into_iter().chain(linked.then_some(links)).collect();
+    let limit = curve("limit", 7, Look::Limit, |p| p.limit_with_communication_ms);
+    let times = vec![forecast, limit];
     let rates = [
         curve("forecast", 0, Look::Points, |p| {
             p.tokens_per_s * p.limit_with_communication_ms / p.forecast_ms
         }),
-        curve("limit", 1, Look::Limit, |p| p.tokens_per_s),
+        curve("limit", 7, Look::Limit, |p| p.tokens_per_s),
     ];
+    let (batch, context) = (grouped(question.batch), grouped(question.context));
     let (what, held) = match key {
-        "prefill" => ("a prefill", String::new()),
-        "batch" => ("a decode step", format!("sequences of {} tokens", grouped(question.context))),
-        "context" => ("a decode step", format!("{} sequences", grouped(question.batch))),
-        _ => {
-            let (batch, context) = (grouped(question.batch), grouped(question.context));
-            ("a decode step", format!("{batch} sequences of {context} tokens"))
-        }
+        "prefill" => ("time of a prefill", "One prompt".to_owned()),
+        "batch" => ("time of a decode step", format!("Decode steps, {context} tokens of context each")),
+        "context" => ("time of a decode step", format!("Decode steps of batch {batch}")),
+        _ => (
+            "time of a decode step",
+            format!("Decode steps of batch {batch}, {context} tokens of context each"),
+        ),
     };
     let panel =
         |title: &str, quantity, curves| Panel { title: title.to_owned(), quantity, curves, most: None };
@@ -123,7 +123,7 @@ fn drawn(deployment: &Deployment, question: &Question, key: &str, points: &[Poin
         key: key.to_owned(),
         values: Values::Numbers(points.iter().map(|p| p.value as f64).collect()),
         panels: vec![
-            panel(&format!("time of {what}"), Quantity::Time, times),
+            panel(what, Quantity::Time, times),
             panel("tokens a second", Quantity::Count, rates.into()),
         ],
     }
@@ -186,6 +186,28 @@ fn people(p: &Point) -> Vec<String> {
         significant(p.mfu),
         significant(p.mbu),
     ]
+}
+
+/// Refuses a flag that changes nothing in a sweep of `key`.
+fn idle(args: &LimitsArgs, key: &str) -> Result<(), Error> {
+    let flags = [
+        ("--batch", args.batch.is_some(), ["context", "tp"].as_slice()),
+        ("--context", args.context.is_some(), &["batch", "tp"]),
+        ("--prefill", args.prefill.is_some(), &[]),
+        ("--tp", args.deployment.tp.is_some(), &["batch", "context", "prefill"]),
+    ];
+    match flags.iter().find(|(_, given, used)| *given && !used.contains(&key)) {
+        Some((flag, _, used)) => {
+            let accepted = match used.join(", ") {
+                none if none.is_empty() => {
+                    "neither, as sweeps but prefill=VALUES are of decode steps".to_owned()
+                }
+                keys => format!("it with a sweep of {keys}"),
+            };
+            Err(Error::field("arguments", flag, format!("without effect beside --sweep {key}=…"), accepted))
+        }
+        None => Ok(()),
+    }
 }
 
 /// `batch=1..512`, `batch=1..512:8`, `batch=1..512:x2`, `context=1024,8192`.

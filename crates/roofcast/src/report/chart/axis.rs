@@ -173,7 +173,8 @@ pub(in crate::report) fn shown(value: f64, unit: Unit) -> String {
     }
 }
 
-fn prefixed(value: f64, space: &str, unit: &str) -> String {
+/// `value` with three digits and a prefix before its unit, as `989 TFLOP/s`.
+pub(in crate::report) fn prefixed(value: f64, space: &str, unit: &str) -> String {
     if value == 0.0 || !value.is_finite() {
         return "0".to_owned();
     }

@@ -3,7 +3,7 @@
 //! Knows: pixels and colours. A picture is 720 pixels wide, so that its text is readable at 600; it follows the page's
 //! colour scheme where its viewer has one.
 
-use super::label::{Placed, Rect, Wanted, place};
+use super::label::{Anchor, Placed, Rect, Wanted, place};
 use super::text::{SIZE, escape, lines, width};
 use super::{Chart, INK, Item, Key, MUTED, Marker, SERIES, Stroke, colour};
 use std::collections::BTreeSet;
@@ -51,8 +51,11 @@ fn style() -> String {
 pub(in crate::report) fn page(charts: &[Chart]) -> String {
     let mut body = String::new();
     let mut down = 0.0;
+    // Charts below one another share their left edge.
+    let left =
+        charts.iter().map(|chart| widest(&chart.y.ticks(chart.height, |_| 22.0))).fold(20.0, f64::max) + 24.0;
     for chart in charts {
-        let drawing = Drawing::of(chart);
+        let drawing = Drawing::of(chart, left);
         let _ = write!(body, "<g transform='translate(0 {down})'>\n{}</g>\n", drawing.body);
         down += drawing.height;
     }
@@ -62,6 +65,10 @@ pub(in crate::report) fn page(charts: &[Chart]) -> String {
          <rect class='p' width='100%' height='100%'/>\n{body}</svg>\n",
         style()
     )
+}
+
+fn widest(ticks: &[(f64, String)]) -> f64 {
+    ticks.iter().map(|(_, text)| width(text, SIZE)).fold(0.0, f64::max)
 }
 
 /// A chart on its way to SVG.
@@ -75,10 +82,8 @@ struct Drawing<'a> {
 }
 
 impl<'a> Drawing<'a> {
-    fn of(chart: &'a Chart) -> Drawing<'a> {
+    fn of(chart: &'a Chart, left: f64) -> Drawing<'a> {
         let side = chart.y.ticks(chart.height, |_| 22.0);
-        let widest = side.iter().map(|(_, text)| width(text, SIZE)).fold(20.0, f64::max);
-        let left = widest + 24.0;
         let mut drawing =
             Drawing { chart, left, top: 0.0, across: WIDTH - left - RIGHT, body: String::new(), height: 0.0 };
         drawing.head();
@@ -100,7 +105,7 @@ impl<'a> Drawing<'a> {
     /// Title, note, legend and the title of the y axis; sets the plot's top.
     fn head(&mut self) {
         let chart = self.chart;
-        let mut y = 12.0;
+        let mut y = if chart.title.is_empty() { 0.0 } else { 12.0 };
         for line in lines(&chart.title, TITLE, WIDTH - 40.0) {
             y += 18.0;
             self.text((20.0, y), &format!("class='f{INK}' font-size='{TITLE}' font-weight='600'"), &line);
@@ -115,19 +120,20 @@ impl<'a> Drawing<'a> {
         }
         y += 22.0;
         self.text((20.0, y), &format!("class='f{MUTED}'"), &chart.y.title);
-        self.top = y + 10.0;
+        self.top = y + 13.0;
     }
 
     /// Rows of keys; the baseline of the last.
     fn legend(&mut self, mut y: f64) -> f64 {
         let mut x = 20.0;
         for (key, text) in &self.chart.legend {
-            let taken = KEY + 6.0 + width(text, SIZE) + 16.0;
+            let mark = if matches!(key, Key::Point(_)) { 10.0 } else { KEY };
+            let taken = mark + 7.0 + width(text, SIZE) + 18.0;
             if x > 20.0 && x + taken > WIDTH {
                 (x, y) = (20.0, y + ROW);
             }
             self.key(*key, (x, y - 4.0));
-            self.text((x + KEY + 6.0, y), &format!("class='f{INK}'"), text);
+            self.text((x + mark + 7.0, y), &format!("class='f{INK}'"), text);
             x += taken;
         }
         y
@@ -147,7 +153,7 @@ impl<'a> Drawing<'a> {
                     "<rect x='{x}' y='{top}' width='{KEY}' height='12' class='f{hue}' fill-opacity='.2'/>\n"
                 ));
             }
-            Key::Point(marker) => self.marker((x + KEY / 2.0, y), marker, ""),
+            Key::Point(marker) => self.marker((x + 5.0, y), marker, ""),
         }
     }
 
@@ -311,13 +317,17 @@ impl<'a> Drawing<'a> {
         let Placed { rect, colour, .. } = label;
         if let Some([from, to]) = label.leader {
             self.add(format_args!(
-                "<path d='M{:.1} {:.1}L{:.1} {:.1}' class='l{colour}' stroke-opacity='.5'/>\n",
+                "<path d='M{:.1} {:.1}L{:.1} {:.1}' class='l{colour}' stroke-opacity='.7'/>\n",
                 from.0, from.1, to.0, to.1
             ));
         }
-        // Anchored in its middle, so that a face of other widths does not shift it.
-        let at = (rect.x + rect.w / 2.0, rect.y + rect.h - 3.0);
-        self.text(at, &format!("class='f{colour} h' text-anchor='middle'"), &label.text);
+        let (x, anchor) = match label.anchor {
+            Anchor::Left => (rect.x, "start"),
+            Anchor::Middle => (rect.x + rect.w / 2.0, "middle"),
+            Anchor::Right => (rect.x + rect.w, "end"),
+        };
+        let attributes = format!("class='f{colour} h' text-anchor='{anchor}'");
+        self.text((x, rect.y + rect.h - 3.0), &attributes, &label.text);
     }
 
     /// All labels in their places; those of bounds and levels choose first.
@@ -330,7 +340,7 @@ impl<'a> Drawing<'a> {
                 Item::Level { y, text, colour, .. } => {
                     let y = self.y(*y);
                     strokes.extend(beads(&[(0.0, y), (self.across, y)]));
-                    wanted.push(Wanted::level(y, self.across, text, *colour));
+                    wanted.push(Wanted::level(y, (0.0, self.across), text, *colour));
                 }
                 Item::Upright { x, text, colour, .. } => {
                     let x = self.x(*x);
@@ -341,6 +351,9 @@ impl<'a> Drawing<'a> {
                     strokes.extend(beads(&points.iter().map(|at| self.at(*at)).collect::<Vec<_>>()));
                 }
                 Item::Join { from, to, .. } => strokes.extend(beads(&[self.at(*from), self.at(*to)])),
+                Item::Along { from, to, y, text } => {
+                    wanted.push(Wanted::level(self.y(*y), (self.x(*from), self.x(*to)), text, INK));
+                }
                 Item::Point { at, .. } => marks.push(Rect::around(self.at(*at), 5.5)),
                 Item::Label { at, text, colour } => {
                     points.push(Wanted::point(self.at(*at), text, *colour));

@@ -39,6 +39,15 @@ struct Spot {
     rect: Rect,
     cost: f64,
     far: bool,
+    anchor: Anchor,
+}
+
+/// The side of a label that stands at what it names, so that a face of other widths moves only the far side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Anchor {
+    Left,
+    Middle,
+    Right,
 }
 
 /// A label that looks for its place.
@@ -56,13 +65,14 @@ pub(super) struct Placed {
     pub(super) text: String,
     pub(super) colour: usize,
     pub(super) rect: Rect,
+    pub(super) anchor: Anchor,
     /// From what it names to the label, where that is not beside it.
     pub(super) leader: Option<[(f64, f64); 2]>,
 }
 
 const HEIGHT: f64 = SIZE + 2.0;
 /// Pixels from a point to its label.
-const DISTANCES: [f64; 8] = [7.0, 12.0, 20.0, 30.0, 44.0, 62.0, 84.0, 110.0];
+const DISTANCES: [f64; 6] = [7.0, 12.0, 20.0, 30.0, 44.0, 62.0];
 /// Distances from which on a line leads to the label.
 const FAR: f64 = 20.0;
 
@@ -80,23 +90,28 @@ impl Wanted {
                 let (dx, dy) = (libm::cos(angle), libm::sin(angle));
                 let centre = (at.0 + dx * (r + w / 2.0), at.1 + dy * (r + HEIGHT / 2.0));
                 let rect = Rect { x: centre.0 - w / 2.0, y: centre.1 - HEIGHT / 2.0, w, h: HEIGHT };
-                Spot { rect, cost: 1.5 * r - 2.0 * dx - dy, far: *r >= FAR }
+                let anchor = match dx {
+                    dx if dx > 0.1 => Anchor::Left,
+                    dx if dx < -0.1 => Anchor::Right,
+                    _ => Anchor::Middle,
+                };
+                Spot { rect, cost: 1.5 * r - 2.0 * dx - dy, far: *r >= FAR, anchor }
             })
         });
         Wanted { text: text.to_owned(), colour, at, spots: spots.collect() }
     }
 
-    /// A label of a level line at height `y`: above or below it, from the right.
-    pub(super) fn level(y: f64, across: f64, text: &str, colour: usize) -> Wanted {
+    /// A label of a level line at height `y` between two ends: above or below it, from the right.
+    pub(super) fn level(y: f64, (from, to): (f64, f64), text: &str, colour: usize) -> Wanted {
         let w = width(text, SIZE);
         let spots = (0..=20).flat_map(|step| {
-            let x = (across - w - 4.0) * (1.0 - f64::from(step) / 20.0);
+            let x = from + (to - from - w - 4.0) * (1.0 - f64::from(step) / 20.0);
             [y - HEIGHT - 2.0, y + 2.0].map(|top| {
                 let cost = f64::from(step) + if top > y { 6.0 } else { 0.0 };
-                Spot { rect: Rect { x, y: top, w, h: HEIGHT }, cost, far: false }
+                Spot { rect: Rect { x, y: top, w, h: HEIGHT }, cost, far: false, anchor: Anchor::Right }
             })
         });
-        Wanted { text: text.to_owned(), colour, at: (across, y), spots: spots.collect() }
+        Wanted { text: text.to_owned(), colour, at: (to, y), spots: spots.collect() }
     }
 
     /// A label of an upright line at `x`: right or left of it, from the top.
@@ -106,7 +121,8 @@ impl Wanted {
             let y = 2.0 + (down - HEIGHT - 4.0) * f64::from(step) / 20.0;
             [x + 4.0, x - w - 4.0].map(|left| {
                 let cost = f64::from(step) + if left < x { 3.0 } else { 0.0 };
-                Spot { rect: Rect { x: left, y, w, h: HEIGHT }, cost, far: false }
+                let anchor = if left < x { Anchor::Right } else { Anchor::Left };
+                Spot { rect: Rect { x: left, y, w, h: HEIGHT }, cost, far: false, anchor }
             })
         });
         Wanted { text: text.to_owned(), colour, at: (x, 0.0), spots: spots.collect() }
@@ -125,7 +141,13 @@ pub(super) fn place(wanted: Vec<Wanted>, marks: &[Rect], strokes: &[Rect], w: f6
         let best = label.spots.iter().filter(free).map(|spot| (cost(spot), spot));
         let Some((_, spot)) = best.min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
         let leader = spot.far.then(|| [label.at, spot.rect.nearest(label.at)]);
-        placed.push(Placed { text: label.text, colour: label.colour, rect: spot.rect, leader });
+        placed.push(Placed {
+            text: label.text,
+            colour: label.colour,
+            rect: spot.rect,
+            anchor: spot.anchor,
+            leader,
+        });
     }
     placed
 }

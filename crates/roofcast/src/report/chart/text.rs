@@ -12,7 +12,7 @@ pub(super) fn width(text: &str, size: f64) -> f64 {
         't' | 'f' | 'r' | ' ' | '(' | ')' | '-' | '/' | '[' | ']' => 0.38,
         'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.92,
         'A'..='Z' | '×' | '–' | '≤' | '→' => 0.70,
-        _ => 0.59,
+        _ => 0.57,
     };
     text.chars().map(em).sum::<f64>() * size
 }
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn lines_keep_the_width() {
-        // Each letter is 5.9 pixels of 10, a space 3.8.
+        // Each letter is 5.7 pixels of 10, a space 3.8.
         assert_eq!(lines("aa bb cc", 10.0, 30.0), ["aa bb", "cc"]);
     }
 }

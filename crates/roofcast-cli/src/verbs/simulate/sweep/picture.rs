@@ -14,7 +14,7 @@ pub(super) fn of(key: &str, runs: &[Run]) -> Sweep {
         Some(numbers) => Values::Numbers(numbers),
         None => Values::Names(runs.iter().map(|run| word(&run.value)).collect()),
     };
-    let limit = curve(runs, "limit of a step", 2, Look::Limit, |s| Some(s.limit_tpot_ms));
+    let limit = curve(runs, "limit of a step", 7, Look::Limit, |s| Some(s.limit_tpot_ms));
     let mut tpot = latency(runs, |s| [s.tpot.median, s.tpot.p99]);
     tpot.push(limit);
     let rates =
