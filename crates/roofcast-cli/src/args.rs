@@ -30,7 +30,7 @@ pub(crate) enum Verb {
     Bench(Box<BenchArgs>),
     /// The texts that roofcast grew from, figure by figure: what each says, what its rules give, what we say.
     Seeds(SeedsArgs),
-    /// Lists the embedded accelerators and models, or shows one.
+    /// Lists the embedded accelerators, models and workloads, or shows one.
     Catalog(CatalogArgs),
     /// Replays decisions recorded from vLLM's scheduler: exit 0 when all agree, else 1.
     Conformance(ConformanceArgs),
@@ -265,7 +265,7 @@ pub(crate) struct SeedsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CatalogArgs {
-    /// An accelerator or model to show.
+    /// An accelerator, model or workload to show.
     pub(crate) name: Option<String>,
     /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
     #[arg(long, value_name = "FILE")]
