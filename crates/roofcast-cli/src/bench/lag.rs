@@ -12,8 +12,8 @@ use roofcast::units::Picoseconds;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::JoinHandle;
 
-/// 50 ms: each wakes the client, so a hundred times as many tokens are to come between two as beats.
-const BEAT: Picoseconds = Picoseconds(50_000_000_000);
+/// A tenth of a second: each wakes the client, at the price of a token or more where few streams come.
+const BEAT: Picoseconds = Picoseconds(100_000_000_000);
 
 /// By how much the loop ran late, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

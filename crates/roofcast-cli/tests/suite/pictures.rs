@@ -99,6 +99,22 @@ fn measurements_stand_against_their_forecasts() {
     }
 }
 
+#[test]
+fn what_a_server_did_is_drawn() {
+    let (url, _) = crate::scripted::start(|_, stream| crate::scripted::good(stream));
+    let calm = "--assume-tokens --max-lag 100000";
+    let (run, svg) = drawn(&format!("bench --url {url} --model m --requests 4 --slo-ttft 500 {calm}"));
+    assert_eq!(run.code, 0, "{}", run.err);
+    has(
+        &svg,
+        &["4 measured requests, 4 of them completed", "SLO: TTFT 500 ms", "p99 ", "requests in flight"],
+    );
+    let (run, svg) =
+        drawn(&format!("bench --url {url} --model m --requests 4 --sweep concurrency=1,2 {calm}"));
+    assert_eq!(run.code, 0, "{}", run.err);
+    has(&svg, &["time to first token", "output tokens a second", ">concurrency<"]);
+}
+
 fn refused(arguments: &str, says: &[&str]) {
     let run = roofcast(arguments);
     assert_eq!((run.code, run.out.as_str()), (2, ""), "{arguments}: {}", run.err);

@@ -147,6 +147,8 @@ fn targets_are_checked_before_any_work() {
         ("hardware measure --threads 1024", "--output", "a.toml"),
         (bench, "--records", "a.jsonl"),
         (bench, "--measurements", "a.csv"),
+        (bench, "--svg", "a.svg"),
+        ("validate absent.csv", "--curves", "a.svg"),
     ] {
         let run = roofcast(&format!("{verb} {flag} no/such/folder/{name}"));
         assert_eq!((run.code, run.out.as_str()), (2, ""), "{verb} {flag}: {}", run.err);
