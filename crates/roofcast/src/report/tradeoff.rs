@@ -41,7 +41,9 @@ pub fn svg(model: &str, plan: &Plan, slo: &Slo) -> String {
         }
         chart.key(Key::Point(Marker::filled(series)), chip);
     }
-    chart.key(Key::Point(Marker::hollow(0).ink()), "at its limit");
+    if !chips.is_empty() {
+        chart.key(Key::Point(Marker::hollow(0).ink()), "at its limit");
+    }
     if steps.len() > 1 {
         chart.key(
             Key::Line(MUTED, Stroke::Solid),

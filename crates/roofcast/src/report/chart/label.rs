@@ -72,7 +72,7 @@ pub(super) struct Placed {
 
 const HEIGHT: f64 = SIZE + 2.0;
 /// Pixels from a point to its label.
-const DISTANCES: [f64; 6] = [7.0, 12.0, 20.0, 30.0, 44.0, 62.0];
+const DISTANCES: [f64; 5] = [7.0, 12.0, 20.0, 30.0, 44.0];
 /// Distances from which on a line leads to the label.
 const FAR: f64 = 20.0;
 
