@@ -17,6 +17,8 @@ mod install;
 mod measurements;
 #[path = "suite/output.rs"]
 mod output;
+#[path = "suite/pictures.rs"]
+mod pictures;
 #[path = "suite/schedule.rs"]
 mod schedule;
 #[path = "suite/scripted.rs"]
@@ -28,3 +30,5 @@ mod support;
 #[cfg(feature = "parquet")]
 #[path = "suite/tables.rs"]
 mod tables;
+#[path = "suite/targets.rs"]
+mod targets;

@@ -3,6 +3,7 @@
 mod kernels;
 
 use crate::args::CalibrateArgs;
+use crate::show::target::Target;
 use crate::verbs::validate::{people, per_row};
 use crate::{input, show};
 use roofcast::Catalog;
@@ -29,6 +30,8 @@ struct Answer {
 }
 
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
+    let out = Target::asked("--out", args.out.as_ref())?;
+    let rows_file = Target::asked("--per-row", args.per_row.as_ref())?;
     let mut catalog = input::catalog(&args.catalog)?;
     let (mut kernels, rows) = read(args, &mut catalog)?;
     let (tables, kernels_unread) = input::tables::read(&args.kernels, &catalog)?;
@@ -44,11 +47,11 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let mut answer =
         Answer { kernels: fits, kernels_skipped: kernels.skipped, kernels_unread, ..Answer::default() };
     if kernels.all.is_empty() && args.kernels.is_empty() || !rows.is_empty() {
-        calibration = serving(args, &rows, &catalog, &calibration, &source, &mut answer)?;
+        calibration = serving(&rows, &catalog, &calibration, &source, &mut answer, rows_file.as_ref())?;
     }
     answer.levels = calibration.levels.len();
-    if let Some(path) = &args.out {
-        show::file(path, &calibration.to_toml())?;
+    if let Some(out) = &out {
+        out.text(&calibration.to_toml())?;
     }
     if args.json {
         show::json("roofcast/calibrate/1", &answer)?;
@@ -85,18 +88,18 @@ fn read(
 
 /// Fits whole steps and runs on top of `prior`.
 fn serving(
-    args: &CalibrateArgs,
     rows: &[Measurement],
     catalog: &Catalog,
     prior: &Calibration,
     source: &str,
     answer: &mut Answer,
+    rows_file: Option<&Target>,
 ) -> anyhow::Result<Calibration> {
     let fit = Fit::new(rows, catalog, prior)?;
     let left_out = fit.left_out();
     let fitting = fit.finish(&left_out, source);
-    if let Some(path) = &args.per_row {
-        show::file(path, &per_row(&left_out)?)?;
+    if let Some(file) = rows_file {
+        file.text(&per_row(&left_out)?)?;
     }
     answer.undetermined = fitting.undetermined;
     answer.in_sample = Some(report(&fit.in_sample()));

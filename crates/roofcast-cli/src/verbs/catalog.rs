@@ -7,6 +7,7 @@ use crate::show::{self, table};
 use roofcast::Catalog;
 use roofcast::accelerator::Accelerator;
 use roofcast::precision::Dtype;
+use roofcast::workload::Preset;
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 struct Listing<'a> {
     accelerators: &'a [Accelerator],
     models: Vec<Entry>,
+    workloads: &'a [Preset],
 }
 
 #[derive(Serialize)]
@@ -31,14 +33,19 @@ pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<ExitCode> {
     } else if args.output.json {
         show::json(
             "roofcast/catalog/1",
-            &Listing { accelerators: catalog.accelerators(), models: models(&catalog) },
+            &Listing {
+                accelerators: catalog.accelerators(),
+                models: models(&catalog),
+                workloads: catalog.workloads(),
+            },
         )?;
     } else if args.output.csv {
         let rows: Vec<_> = models(&catalog).into_iter().map(|m| vec!["model".into(), m.id]).collect();
         let chips = catalog.accelerators().iter().map(|a| vec!["accelerator".to_owned(), a.id.clone()]);
-        show::csv(&["kind", "id"], &chips.chain(rows).collect::<Vec<_>>())?;
+        let workloads = catalog.workloads().iter().map(|w| vec!["workload".to_owned(), w.id.clone()]);
+        show::csv(&["kind", "id"], &chips.chain(rows).chain(workloads).collect::<Vec<_>>())?;
     } else {
-        show::text(&(accelerators(&catalog) + &model_table(&catalog)))?;
+        show::text(&(accelerators(&catalog) + &model_table(&catalog) + &workloads(&catalog)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -49,6 +56,13 @@ fn one(catalog: &Catalog, name: &str, json: bool) -> anyhow::Result<()> {
             show::json("roofcast/accelerator/1", chip)
         } else {
             show::text(&toml::to_string_pretty(chip)?)
+        };
+    }
+    if let Some(workload) = catalog.workloads().iter().find(|w| w.id == name) {
+        return if json {
+            show::json("roofcast/workload/1", workload)
+        } else {
+            show::text(&toml::to_string_pretty(workload)?)
         };
     }
     let entry = catalog.model(name)?;
@@ -106,4 +120,14 @@ fn model_table(catalog: &Catalog) -> String {
         &models(catalog).into_iter().map(row).collect::<Vec<_>>(),
         1,
     )
+}
+
+/// Presets of `[workload]`, with their means and what one request is.
+fn workloads(catalog: &Catalog) -> String {
+    let row = |w: &Preset| {
+        let answer = w.output_mean.map_or("–".to_owned(), |mean| format!("{mean:.0}"));
+        vec![w.id.clone(), w.request.clone(), format!("{:.0}", w.input_mean), answer]
+    };
+    let rows: Vec<_> = catalog.workloads().iter().map(row).collect();
+    table::table(&["workload", "a request", "prompt", "answer"], &rows, 2)
 }

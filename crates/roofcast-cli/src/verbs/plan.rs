@@ -3,6 +3,7 @@
 use super::bands;
 use crate::args::{CostArg, PlanArgs};
 use crate::show::number::{dollars, grouped, percent, significant};
+use crate::show::target::Target;
 use crate::show::{self, table};
 use crate::{exit, input};
 use anyhow::Result;
@@ -35,6 +36,7 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
+    let picture = Target::asked("--svg", args.svg.as_ref())?;
     let mut catalog = input::catalog(&args.catalog)?;
     let mut spec = match &args.spec {
         Some(path) => input::spec(Some(path))?,
@@ -56,8 +58,8 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     })?;
     bar.finish_and_clear();
     let minimise = spec.search.as_ref().map(|s| s.minimise).unwrap_or_default();
-    if let Some(path) = &args.svg {
-        show::file(path, &tradeoff::svg(&model.name, &found))?;
+    if let Some(picture) = &picture {
+        picture.text(&tradeoff::svg(&model.name, &found, &spec.slo))?;
     }
     if args.output.json {
         show::json(

@@ -3,8 +3,9 @@
 //! Knows: that latency grows with the rate, so that the range can be halved, by ratio.
 
 use super::setup::{Setup, open};
-use super::{Point, Subject, table};
+use super::{Point, Subject, picture, table};
 use crate::args::BenchArgs;
+use crate::show::target::Target;
 use crate::{exit, show};
 use anyhow::Result;
 use roofcast::Error;
@@ -49,7 +50,12 @@ pub(super) fn parse(text: &str) -> Result<(f64, f64)> {
     Ok(range.filter(|(low, high)| low < high).ok_or_else(wrong)?)
 }
 
-pub(super) fn run(args: &BenchArgs, setup: &mut Setup, (low, high): (f64, f64)) -> Result<ExitCode> {
+pub(super) fn run(
+    args: &BenchArgs,
+    setup: &mut Setup,
+    (low, high): (f64, f64),
+    file: Option<&Target>,
+) -> Result<ExitCode> {
     let slo = setup.judge.slo;
     if slo == Slo::default() {
         let accepted = "--slo-ttft, --slo-tpot or --slo-e2el, or [slo] in the spec";
@@ -80,6 +86,10 @@ pub(super) fn run(args: &BenchArgs, setup: &mut Setup, (low, high): (f64, f64)) 
             *(if keeps(middle, &mut points)? { &mut good } else { &mut bad }) = middle;
         }
         best = Some(good);
+    }
+    if let Some(file) = file {
+        let shown: Vec<_> = points.iter().map(|p| (p.value, &p.point)).collect();
+        file.text(&picture::of_sweep(setup, "rate", &shown))?;
     }
     finish(args, setup, slo, best, points, interrupted)
 }
