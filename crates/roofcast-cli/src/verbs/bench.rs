@@ -108,7 +108,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     if args.output.json {
         let detailed = args.detailed.then(|| Detailed::of(&kept));
         let answer = Answer { subject: setup.subject(), point: &point, baselines: &baselines, detailed };
-        show::json("roofcast/bench/1", &answer)?;
+        show::json("roofcast/bench/2", &answer)?;
     } else if args.output.csv {
         show::csv(&table::HEADER, &[table::row(&point)])?;
     } else {

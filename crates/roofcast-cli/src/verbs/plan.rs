@@ -63,7 +63,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     }
     if args.output.json {
         show::json(
-            "roofcast/plan/1",
+            "roofcast/plan/2",
             &Answer { model: &model.name, cost: spec.engine.cost, minimise, plan: &found },
         )?;
     } else if args.output.csv {

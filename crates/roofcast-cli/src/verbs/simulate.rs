@@ -52,7 +52,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     files.write(&about(deployment, &simulation).name(), &spec.slo, &mut simulation)?;
     if args.output.json {
         show::json(
-            "roofcast/simulate/1",
+            "roofcast/simulate/2",
             &Answer { about: about(deployment, &simulation), simulation: &simulation },
         )?;
     } else if args.output.csv {

@@ -173,7 +173,7 @@ fn measurements_that_cannot_be() {
 #[test]
 fn caches_that_a_scheduler_does_not_have() {
     let cases = [
-        ("engine.kv_layout=contiguous", "", &["kv_layout", "contiguous", "static, orca and llama.cpp"][..]),
+        ("engine.kv_layout=contiguous", "", &["kv_layout", "contiguous", "llama.cpp, orca, static"][..]),
         ("engine.kv_layout=vattention", "scheduler = \"orca\"", &["kv_layout", "vattention", "vllm-v0"]),
         (
             "engine.kv_layout=vattention",

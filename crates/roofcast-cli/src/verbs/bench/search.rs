@@ -108,7 +108,7 @@ fn finish(
             tpot_p99_ms: slo.tpot_p99_ms,
             e2el_p99_ms: slo.e2el_p99_ms,
         };
-        show::json("roofcast/bench-search/1", &Answer { subject: setup.subject(), slo, best_rate, points })?;
+        show::json("roofcast/bench-search/2", &Answer { subject: setup.subject(), slo, best_rate, points })?;
     } else {
         let rows: Vec<_> = points.iter().map(|p| (p.value, &p.point)).collect();
         table::show(args, &setup.subject(), "rate", &rows)?;

@@ -92,7 +92,7 @@ pub(super) fn run(
     let valid = points.iter().all(|p| p.point.report.valid);
     if args.output.json {
         let answer = Answer { subject: setup.subject(), sweep: key.name(), points };
-        show::json("roofcast/bench-sweep/1", &answer)?;
+        show::json("roofcast/bench-sweep/2", &answer)?;
     } else {
         let rows: Vec<_> = points.iter().map(|p| (p.value, &p.point)).collect();
         table::show(args, &setup.subject(), key.name(), &rows)?;

@@ -88,7 +88,7 @@ pub(super) fn run(args: &SimulateArgs, text: &str, picture: Option<&Target>) -> 
     }
     if args.output.json {
         show::json(
-            "roofcast/simulate-sweep/1",
+            "roofcast/simulate-sweep/2",
             &Sweep { sweep: key, points: runs.iter().map(Run::point).collect() },
         )?;
     } else if args.output.csv {
