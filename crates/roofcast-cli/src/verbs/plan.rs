@@ -2,7 +2,7 @@
 
 use super::bands;
 use crate::args::{CostArg, PlanArgs};
-use crate::show::number::{dollars, grouped, percent, significant};
+use crate::show::number::{counted, dollars, grouped, percent, significant};
 use crate::show::target::Target;
 use crate::show::{self, table};
 use crate::{exit, input};
@@ -246,10 +246,10 @@ fn best_in_detail(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, best: &Cho
         (
             "best",
             format!(
-                "{} × {} as {} replicas of tp {}, {} weights, {} KV: ${}/h",
+                "{} × {} as {} of tp {}, {} weights, {} KV: ${}/h",
                 best.count,
                 best.accelerator,
-                best.replicas,
+                counted(best.replicas, "replica"),
                 best.tp,
                 best.weights,
                 best.kv,

@@ -270,7 +270,7 @@ fn cache(s: &Simulation) -> String {
 fn gaps(s: &Simulation) -> Option<(&'static str, String)> {
     let k = Some(&s.kv_cache).filter(|k| k.external_fragmentation > 0.0)?;
     let text = format!(
-        "{} of the free room beside its longest, {} attempts to admit failed for it",
+        "{} of the free room outside its longest gap; {} attempts to admit failed though enough was free in all",
         percent(k.external_fragmentation),
         grouped(k.scattered_refusals)
     );

@@ -242,7 +242,7 @@ fn caches(short: &str, runs: &[Run]) -> String {
         return String::new();
     }
     let mut header = vec![short, "blocks", "of tokens"];
-    header.extend(gaps.then_some(["free beside longest gap", "failed for it"]).into_iter().flatten());
+    header.extend(gaps.then_some(["free beside longest gap", "scattered refusals"]).into_iter().flatten());
     header.extend(tables.then_some(["table bytes a layer reads", "sent a step"]).into_iter().flatten());
     let row = |run: &Run| {
         let k = run.simulation.kv_cache;
