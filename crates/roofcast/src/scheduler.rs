@@ -29,7 +29,7 @@ pub enum Policy {
     /// LightLLM's estimate of the peak to come.
     LightLlm,
     /// SGLang's estimate of what running requests will still take.
-    Sglang(sglang::Sglang),
+    Sglang(sglang::counting::Sglang),
     /// llama.cpp's slots.
     LlamaCpp,
 }

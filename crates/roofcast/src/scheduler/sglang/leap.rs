@@ -1,0 +1,1 @@
+//! Equal iterations taken at once.
