@@ -2,7 +2,7 @@
 //!
 //! Knows: a step is scheduled, priced and applied; between two events all decodes advance in lockstep, so a run of equal
 //! steps is taken at once (a leap). With [`decodes::Each`] the same engine steps and is the reference; [`blocks`] runs
-//! vLLM's scheduler itself. Knows nothing about where requests come from: [`crate::simulate`] drives it.
+//! vLLM's scheduler itself, [`sglang`] SGLang's. Knows nothing about where requests come from: [`crate::simulate`] drives it.
 
 pub mod blocks;
 mod cache;
@@ -16,7 +16,7 @@ mod identity;
 pub mod price;
 pub mod queue;
 mod ring;
-mod sharing;
+pub mod sglang;
 mod speculation;
 pub mod state;
 pub mod tally;
@@ -35,6 +35,7 @@ use clock::Ticks;
 use config::{Config, Prefixes};
 use decodes::{Decodes, Each, Id, Lockstep};
 use price::{Chunk, Price, Shares};
+use sglang::{Sglang, SglangConfig};
 use speculation::Speculation;
 use state::{Arrival, Guest, Sequence, State};
 use tally::Tally;
@@ -122,6 +123,13 @@ pub fn replica(
         let price = Price::new(deployment, spec.cost);
         let speculation = Speculation::resolve(deployment, seed)?;
         return Ok(Box::new(Blocks::new(config.vllm(spec), price, speculation)));
+    }
+    if spec.scheduler == SchedulerKind::Sglang {
+        let (config, price) = (SglangConfig::resolve(spec, &config)?, Price::new(deployment, spec.cost));
+        return Ok(match leap {
+            true => Box::new(Sglang::<Lockstep>::new(config, price, true)),
+            false => Box::new(Sglang::<Each>::new(config, price, false)),
+        });
     }
     Ok(counting(deployment, config, policy, context, leap))
 }

@@ -177,6 +177,7 @@ impl Ranking {
     /// The ranking of a spec's queue; `seed` of the predictions' errors.
     pub fn new(spec: &EngineSpec, seed: u64) -> Ranking {
         match spec.policy {
+            QueuePolicy::Fcfs if spec.enable_priority_scheduling == Some(true) => Ranking::Priority,
             QueuePolicy::Fcfs => Ranking::Arrival,
             QueuePolicy::Priority => Ranking::Priority,
             QueuePolicy::Sjf => Ranking::Length(Box::new(Guesses::new(spec.length_prediction, seed))),

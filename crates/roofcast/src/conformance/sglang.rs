@@ -69,7 +69,7 @@ impl<'a> Replay<'a> {
         let mut record = self.record(index, first..self.arrived, &step);
         let done =
             if self.trace.config.disable_overlap_schedule { Some(step) } else { self.pending.replace(step) };
-        let finished = done.map(|step| self.scheduler.process(&step)).unwrap_or_default();
+        let finished = done.map(|step| self.scheduler.process(&step).finished).unwrap_or_default();
         self.finished += finished.len() + record.aborted.len();
         record.finished = self.names(finished);
         record.ratio_end = Some(self.scheduler.ratio());

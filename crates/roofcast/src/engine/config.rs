@@ -4,6 +4,7 @@
 
 use super::gate::GateConfig;
 use super::queue::Order;
+use super::sglang::settings;
 use crate::deployment::Deployment;
 use crate::engine::by_block;
 use crate::error::{Error, Result};
@@ -102,7 +103,7 @@ impl Config {
         let spec = &deployment.options.engine;
         let defaults = defaults(spec);
         let block_size = deployment.engine.block_size;
-        let prefixes = prefixes(spec, shared, block_size);
+        let prefixes = prefixes(spec, shared);
         let (groups, room) = groups(deployment, prefixes, context.max(1));
         let blocks = usable_blocks(spec, block_size, room)?;
         let kv_tokens = groups.longest(blocks);
@@ -122,7 +123,10 @@ impl Config {
         let ranks = deployment.parallelism.attention_dp;
         let budget =
             if spec.scheduler == SchedulerKind::Sglang { budget } else { budget.saturating_mul(ranks) };
-        let max_num_seqs = seats(spec, max_num_seqs, budget)?;
+        let max_num_seqs = match spec.scheduler {
+            SchedulerKind::Sglang => max_num_seqs,
+            _ => seats(spec, max_num_seqs, budget)?,
+        };
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let config = Config {
             blocks,
@@ -137,9 +141,8 @@ impl Config {
             watermark_blocks: (share("watermark", spec.watermark.unwrap_or(defaults.watermark))?
                 * (blocks + u64::from(spec.scheduler == SchedulerKind::Vllm)) as f64)
                 as u64,
-            order: match (spec.policy, spec.schedule_policy) {
-                (QueuePolicy::Fcfs, SchedulePolicy::Lpm) => Order::Prefix,
-                (QueuePolicy::Fcfs, SchedulePolicy::Fcfs) => Order::Arrival,
+            order: match spec.policy {
+                QueuePolicy::Fcfs => Order::Arrival,
                 _ => Order::Key,
             },
             gate: gate(spec, budget, ranks)?,
@@ -199,18 +202,15 @@ impl Config {
     }
 }
 
-/// How prefixes are found, where they are: as asked, else where prompts have tokens in common. vLLM and SGLang always look,
-/// which without them changes nothing but what a preempted request finds of its own.
-fn prefixes(spec: &EngineSpec, shared: bool, block_size: u64) -> Prefixes {
+/// How prefixes are found, where they are: as asked, else where prompts have tokens in common. vLLM always looks, which
+/// without them changes nothing but what a preempted request finds of its own.
+fn prefixes(spec: &EngineSpec, shared: bool) -> Prefixes {
     let kind = match spec.scheduler {
         SchedulerKind::Vllm => Prefixes::Blocks,
-        SchedulerKind::Sglang => Prefixes::Tree,
+        SchedulerKind::Sglang if settings::keeps_prefixes(spec) => return Prefixes::Tree,
         _ => Prefixes::Unknown,
     };
-    let shareable = match kind {
-        Prefixes::Tree => block_size == 1,
-        _ => spec.kv_layout != Some(KvLayout::Vattention),
-    };
+    let shareable = spec.kv_layout != Some(KvLayout::Vattention);
     if spec.enable_prefix_caching.unwrap_or(shared && shareable) { kind } else { Prefixes::Unknown }
 }
 
@@ -263,12 +263,6 @@ fn gate(spec: &EngineSpec, budget: u64, ranks: u64) -> Result<GateConfig> {
     use SchedulerKind::*;
     let held = matches!(spec.scheduler, TensorrtLlm | TensorrtLlmMaxUtilization);
     let asked = [
-        (
-            "scheduler_recv_interval",
-            spec.scheduler_recv_interval.is_some(),
-            spec.scheduler == Sglang,
-            "sglang",
-        ),
         ("batch_wait_timeout_iters", spec.batch_wait_timeout_iters.is_some(), held, "tensorrt-llm"),
         ("disable_overlap_scheduler", spec.disable_overlap_scheduler.is_some(), held, "tensorrt-llm"),
         ("batch_wait_max_tokens_ratio", spec.batch_wait_max_tokens_ratio.is_some(), held, "tensorrt-llm"),
@@ -321,6 +315,7 @@ fn swap_tokens(deployment: &Deployment, spec: &EngineSpec, context: u64) -> Resu
 
 /// Refuses what a scheduler does not have.
 fn check(spec: &EngineSpec, config: &Config) -> Result<()> {
+    settings::check(spec)?;
     check_prefixes(spec, config)?;
     check_layout(spec)?;
     let vllm_only = [
@@ -358,14 +353,10 @@ fn check_prefixes(spec: &EngineSpec, config: &Config) -> Result<()> {
         let accepted = "left out with vattention, whose requests share no pages";
         return Err(Error::field("engine", "enable_prefix_caching", "set", accepted));
     }
-    if config.prefixes == Prefixes::Tree && config.block_size != 1 {
-        let accepted = "1 with a prefix cache: sglang finds prefixes by the token";
-        return Err(Error::field("engine", "block_size", config.block_size, accepted));
-    }
     let ordered = spec.schedule_policy == SchedulePolicy::Fcfs
         || (config.prefixes == Prefixes::Tree && spec.policy == QueuePolicy::Fcfs);
     if !ordered {
-        let accepted = "with the scheduler sglang, enable_prefix_caching, and policy left out; else left out";
+        let accepted = "with the scheduler sglang, its radix cache, and policy left out; else left out";
         return Err(Error::field("engine", "schedule_policy", "lpm", accepted));
     }
     Ok(())
@@ -404,7 +395,8 @@ fn reserves(spec: &EngineSpec) -> bool {
 pub(crate) fn block_size(scheduler: SchedulerKind) -> u64 {
     use SchedulerKind::*;
     match scheduler {
-        Static | Orca | Lightllm | Sglang | LlamaCpp => 1,
+        Static | Orca | Lightllm | LlamaCpp => 1,
+        Sglang => settings::PAGE_SIZE,
         Vllm | VllmV0 | Sarathi | Splitfuse => 16,
         TensorrtLlm | TensorrtLlmMaxUtilization => 32,
     }
@@ -456,9 +448,10 @@ fn defaults(spec: &EngineSpec) -> Defaults {
         SchedulerKind::Splitfuse => Defaults { budget: Some(512), reserve_full: false, ..split },
         SchedulerKind::Lightllm => whole(Policy::LightLlm, Reservation::Prompt),
         SchedulerKind::Sglang => Defaults {
-            policy: Policy::Sglang(Default::default()),
-            budget: Some(8192),
-            reservation: Reservation::Prompt,
+            budget: Some(
+                settings::chunk(spec).or(spec.max_prefill_tokens).unwrap_or(settings::CHUNKED_PREFILL_SIZE),
+            ),
+            chunked: settings::chunk(spec).is_some(),
             ..split
         },
         SchedulerKind::LlamaCpp => Defaults {

@@ -8,9 +8,8 @@
 //! ([`Scheduler::repeat`]). Knows nothing about time: whoever drives it prices the steps.
 
 mod admission;
-mod budget;
+pub(crate) mod budget;
 mod config;
-pub mod counting;
 mod leap;
 mod memory;
 mod order;
@@ -21,6 +20,8 @@ mod rows;
 mod tree;
 
 pub use config::{Config, RetractionPolicy, Rules};
+pub use memory::Usage;
+pub use results::Results;
 
 use crate::kv_cache::prefix::Run;
 use crate::spec::SchedulePolicy;
@@ -92,6 +93,10 @@ pub struct Step {
     pub rows: Vec<Id>,
     /// Taken in, with the tokens found in the cache.
     pub admitted: Vec<(Id, u64)>,
+    /// Those that run from now on, with the tokens in their caches.
+    pub joined: Vec<(Id, u64)>,
+    /// Those that do not any more, since the last decision or with this one.
+    pub left: Vec<Id>,
     /// Whose prompt is not whole after this batch.
     pub chunked: Option<Id>,
     /// For a request of higher priority, in order.
@@ -176,6 +181,8 @@ pub struct Scheduler {
     passes: u64,
     /// Rows that sit out because the result under way is their last.
     leaving: Vec<Id>,
+    /// Rows that stopped since the last decision.
+    left: Vec<Id>,
     /// Room for the tokens of one request.
     path: Vec<Run>,
 }
@@ -198,6 +205,7 @@ impl Scheduler {
             rows_held: 0,
             passes: 0,
             leaving: Vec::new(),
+            left: Vec::new(),
             path: Vec::new(),
         }
     }
@@ -249,7 +257,7 @@ impl Scheduler {
         if let Some(id) = self.chunked {
             self.publish(id);
         }
-        self.merge(&last);
+        self.merge(&last, &mut step);
         if self.running.drop_gone() {
             self.full = false;
         }
@@ -265,6 +273,7 @@ impl Scheduler {
         if self.config.records && matches!(step.kind, Kind::Decode | Kind::Mixed) {
             step.rows = self.running.ids().collect();
         }
+        step.left = std::mem::take(&mut self.left);
         let extends = step.extends.iter().map(|e| e.id);
         self.last = Last { kind: step.kind, extends: extends.collect() };
         step
@@ -299,6 +308,31 @@ impl Scheduler {
     /// The ratio.
     pub fn ratio(&self) -> f64 {
         self.ratio.current
+    }
+
+    /// What the pool is used for.
+    pub fn usage(&self) -> Usage {
+        self.memory.usage(self.config.max_total_tokens)
+    }
+
+    /// How many run, prompts in part and those about to leave among them.
+    pub fn held(&self) -> u64 {
+        self.rows_held
+    }
+
+    /// Tokens in the caches of rows that sit out because the result under way is their last.
+    pub fn leaving_tokens(&self) -> u64 {
+        self.leaving.iter().map(|id| self.requests[*id].tokens).sum()
+    }
+
+    /// Whether a request takes part in the decodes whose results are to come.
+    pub fn decodes(&self, id: Id) -> bool {
+        matches!(self.requests[id].phase, Phase::Running | Phase::Leaving)
+    }
+
+    /// Whether somebody who comes is not looked at before somebody leaves.
+    pub fn blocked(&self) -> bool {
+        self.full && !self.config.preempts()
     }
 
     /// KV tokens available, and evictable beside them.
@@ -339,7 +373,7 @@ impl Scheduler {
     }
 
     /// The requests of the last batch whose prompts are whole join the running ones.
-    fn merge(&mut self, last: &Last) {
+    fn merge(&mut self, last: &Last, step: &mut Step) {
         if !matches!(last.kind, Kind::Extend | Kind::Mixed) {
             return;
         }
@@ -358,6 +392,7 @@ impl Scheduler {
             let at = (last.kind == Kind::Mixed).then_some(at);
             self.running.join(id, at, tick, self.memory.decodes);
             self.memory.join(r.tokens);
+            step.joined.push((id, r.tokens));
             if !r.samples {
                 self.running.expect(id, r.generated, r.output, r.bound);
             }

@@ -155,6 +155,7 @@ impl Scheduler {
         budget.charge(self.memory.page, new, if ends { r.bound.min(CLIP_MAX_NEW_TOKENS) } else { 0 });
         r.phase = Phase::Extending;
         (r.tokens, r.shared) = (r.found, r.found);
+        self.memory.claim(0, r.found);
         self.memory.lock(r.node);
         step.extends.push(Extend { id, new, context: r.found + new, samples: ends });
         step.admitted.push((id, r.found));

@@ -8,7 +8,7 @@ use super::memory::Memory;
 use super::tree::Node;
 
 /// Bounds count up to here in estimates.
-pub(super) const CLIP_MAX_NEW_TOKENS: u64 = 4096;
+pub(crate) const CLIP_MAX_NEW_TOKENS: u64 = 4096;
 /// Tokens kept free for each request at each end, where lengths are exact.
 const RESERVED: f64 = 1.0;
 

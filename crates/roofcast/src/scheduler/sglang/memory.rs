@@ -20,6 +20,21 @@ pub(super) struct Memory {
     /// Running rows by (tokens − decodes) mod page.
     remainders: Vec<u64>,
     rows: u64,
+    /// Tokens of the pages that running rows span.
+    spanned: u64,
+    /// Tokens that requests lock, those that several lock for each of them.
+    claims: u64,
+}
+
+/// What a pool is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Tokens of pages that requests hold.
+    pub room: u64,
+    /// Tokens that requests hold beyond the first that holds them.
+    pub shared: u64,
+    /// Tokens of pages that running requests span, shared ones for each of them.
+    pub spanned: u64,
 }
 
 impl Memory {
@@ -32,6 +47,8 @@ impl Memory {
             decodes: 0,
             remainders: vec![0; page as usize],
             rows: 0,
+            spanned: 0,
+            claims: 0,
         }
     }
 
@@ -89,6 +106,7 @@ impl Memory {
         let remainder = self.remainder(tokens);
         self.remainders[remainder] += 1;
         self.rows += 1;
+        self.spanned += self.ceil(tokens);
     }
 
     /// A row of `tokens` decodes no more.
@@ -96,6 +114,7 @@ impl Memory {
         let remainder = self.remainder(tokens);
         self.remainders[remainder] -= 1;
         self.rows -= 1;
+        self.spanned -= self.ceil(tokens);
     }
 
     fn remainder(&self, tokens: u64) -> usize {
@@ -118,8 +137,13 @@ impl Memory {
     /// The running rows decode: pages are taken, after evicting as if each row took one.
     pub(super) fn decode(&mut self) {
         self.evict_until(self.rows * self.page);
-        self.available = self.available.saturating_sub(self.needed(0));
+        self.take(self.needed(0));
         self.decodes += 1;
+    }
+
+    fn take(&mut self, tokens: u64) {
+        self.available = self.available.saturating_sub(tokens);
+        self.spanned += tokens;
     }
 
     /// How many decodes, at most `most`, fit one after another without evicting anything.
@@ -146,14 +170,47 @@ impl Memory {
         steps
     }
 
-    /// Takes the pages of `steps` decodes that fit.
-    pub(super) fn repeat(&mut self, steps: u64) {
-        let rounds = steps / self.page;
-        self.available -= rounds * self.rows * self.page;
+    /// Takes the pages of `steps` decodes that fit: the sum over them of the tokens taken so far.
+    pub(super) fn repeat(&mut self, steps: u64) -> u128 {
+        let (rounds, before) = (steps / self.page, self.available);
+        let mut sum = 0;
+        if rounds > 0 {
+            // A round's steps take the same as those of the round before it, each beyond a round more.
+            let mut taken = 0;
+            for later in 0..self.page {
+                taken += self.needed(later);
+                sum += u128::from(taken) * u128::from(rounds);
+            }
+            let pairs = u128::from(rounds) * u128::from(rounds - 1) / 2;
+            sum += u128::from(taken) * u128::from(self.page) * pairs;
+            self.take(rounds * taken);
+        }
         for later in rounds * self.page..steps {
-            self.available -= self.needed(later);
+            self.take(self.needed(later));
+            sum += u128::from(before - self.available);
         }
         self.decodes += steps;
+        sum
+    }
+
+    /// How many rows run.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// A request locks `to` tokens of the tree, and no more the `from` of before.
+    pub(super) fn claim(&mut self, from: u64, to: u64) {
+        self.claims = self.claims + to - from;
+    }
+
+    /// What the pool, of `tokens`, is used for.
+    pub(super) fn usage(&self, tokens: u64) -> Usage {
+        let locked = self.tree.as_ref().map_or(0, Tree::locked);
+        Usage {
+            room: self.floor(tokens) - self.reclaimable(),
+            shared: self.claims - locked,
+            spanned: self.spanned,
+        }
     }
 }
 
@@ -182,7 +239,7 @@ mod tests {
             memory.decodes = 7;
             rows.iter().for_each(|tokens| memory.join(*tokens));
             let steps = memory.decodes_that_fit(most);
-            let mut stepped = memory.clone();
+            let (mut stepped, mut sum) = (memory.clone(), 0);
             for step in 0..most {
                 let before = stepped.evictable();
                 let fits = stepped.decode_fits();
@@ -192,10 +249,12 @@ mod tests {
                 if !untouched {
                     break;
                 }
+                sum += u128::from(memory.available - stepped.available);
                 if step + 1 == steps {
                     let mut leapt = memory.clone();
-                    leapt.repeat(steps);
+                    prop_assert_eq!(leapt.repeat(steps), sum);
                     prop_assert_eq!((leapt.available, leapt.decodes), (stepped.available, stepped.decodes));
+                    prop_assert_eq!(leapt.spanned, stepped.spanned);
                 }
             }
         }

@@ -10,12 +10,25 @@ use crate::kv_cache::prefix::Run;
 /// The token that ends an answer, where no other token is.
 const END: Run = Run { segment: 0, start: 1 << 62, length: 1 };
 
+/// What a batch's results deliver.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Results {
+    /// Requests whose prompt is whole and that have a token of it.
+    pub sampled: Vec<Id>,
+    /// Requests that have a token of a decode.
+    pub decoded: u64,
+    /// Those that end, in order.
+    pub finished: Vec<Id>,
+}
+
 impl Scheduler {
-    /// Processes the results of a batch; the requests that end, in order.
-    pub fn process(&mut self, step: &Step) -> Vec<Id> {
-        let mut finished = Vec::new();
-        let mut ending = Vec::new();
+    /// Processes the results of a batch.
+    pub fn process(&mut self, step: &Step) -> Results {
+        let (mut sampled, mut finished, mut ending) = (Vec::new(), Vec::new(), Vec::new());
+        let mut decoded = 0;
         if matches!(step.kind, Kind::Decode | Kind::Mixed) {
+            let fresh = step.extends.iter().filter(|e| self.requests[e.id].phase == Phase::Running).count();
+            decoded = self.memory.rows() - fresh as u64 + self.leaving.len() as u64;
             self.running.results += 1;
             ending = self.running.ended();
         }
@@ -26,6 +39,7 @@ impl Scheduler {
             }
             r.samples = false;
             r.generated += 1;
+            sampled.push(e.id);
             if r.generated >= r.output {
                 let running = r.phase == Phase::Running;
                 if running {
@@ -51,7 +65,7 @@ impl Scheduler {
             self.finish(id);
             finished.push(id);
         }
-        finished
+        Results { sampled, decoded, finished }
     }
 
     /// What a request has computed goes into the tree, in whole pages, and is locked there.
@@ -77,6 +91,7 @@ impl Scheduler {
         tree.unlock(r.node);
         // What others had put there before is held twice: its own copy is freed.
         self.memory.available += there.saturating_sub(r.shared);
+        self.memory.claim(r.shared, pages);
         (r.node, r.shared) = (node, pages);
     }
 
@@ -93,7 +108,8 @@ impl Scheduler {
     pub(super) fn free(&mut self, id: Id) {
         let r = &self.requests[id];
         let own = self.memory.ceil(r.tokens) - r.shared;
-        let node = r.node;
+        let (node, shared) = (r.node, r.shared);
+        self.memory.claim(shared, 0);
         self.memory.available += own;
         self.memory.unlock(node);
         self.rows_held -= 1;

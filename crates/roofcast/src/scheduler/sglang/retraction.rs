@@ -70,6 +70,7 @@ impl Scheduler {
         (r.generated, r.tokens) = (generated, tokens);
         self.memory.leave(tokens);
         self.running.stop(id);
+        self.left.push(id);
     }
 
     /// Running requests, those that keep their place first.

@@ -105,6 +105,11 @@ impl Tree {
         self.tokens - self.locked
     }
 
+    /// Tokens that somebody locks.
+    pub(super) fn locked(&self) -> u64 {
+        self.locked
+    }
+
     /// The node where the longest known prefix of `path`, in whole pages, ends, and how long that is. The nodes on the way
     /// are stamped, the deepest newest.
     pub(super) fn find(&mut self, path: &[Run]) -> (Node, u64) {
