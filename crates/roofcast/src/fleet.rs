@@ -200,6 +200,8 @@ pub(crate) fn arrival(number: u64, request: &Request, key: i64) -> Arrival {
         at: Ticks::from(request.at),
         input: request.input_len,
         output: request.output_len,
+        max_tokens: request.max_tokens.map_or(request.output_len, |bound| bound.max(request.output_len)),
+        ignore_eos: request.max_tokens.is_none(),
         key,
         user: request.user,
         output_segment: 0,

@@ -68,6 +68,8 @@ pub enum Reservation {
     Prompt,
     /// Prompt and output, as if the output's length were known.
     Oracle,
+    /// Prompt and the client's bound on the output.
+    Bound,
     /// Prompt, and its output's length rounded up to a power of two.
     Pow2,
     /// The longest sequence that is served.
@@ -462,7 +464,7 @@ fn defaults(spec: &EngineSpec) -> Defaults {
             ..split
         },
         SchedulerKind::TensorrtLlm => {
-            Defaults { budget: Some(8192), reservation: Reservation::Oracle, chunked: false, ..split }
+            Defaults { budget: Some(8192), reservation: Reservation::Bound, chunked: false, ..split }
         }
         SchedulerKind::TensorrtLlmMaxUtilization => {
             Defaults { budget: Some(8192), chunked: false, reserve_full: false, ..split }

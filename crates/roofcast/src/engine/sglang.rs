@@ -241,6 +241,7 @@ impl<D: Decodes> Sglang<D> {
             life.last = self.clock;
             self.mark(id, Mark::Decoding);
         }
+        self.tally.idle_tokens += results.beyond;
         for id in results.finished {
             self.depart(id);
         }
@@ -265,6 +266,13 @@ impl<D: Decodes> Sglang<D> {
         }
     }
 
+    /// The client's bound, clipped to what a request may have: two tokens less than the pool or the longest sequence.
+    fn bound(&self, arrival: &Arrival) -> u64 {
+        let most = self.config.scheduler.max_total_tokens.min(self.config.max_model_len);
+        let room = most.saturating_sub(u64::from(arrival.input) + 2);
+        u64::from(arrival.max_tokens).min(room).max(u64::from(arrival.output))
+    }
+
     /// The tokens of a prompt, of which some may be nobody else's, and the segment of its output.
     fn tokens(&mut self, input: u32, prompt: Prompt) -> (Box<[Run]>, u32) {
         let prefix = self.outputs.prefix(prompt);
@@ -281,7 +289,7 @@ impl<D: Decodes> Replica for Sglang<D> {
         let (input, output) = (u64::from(arrival.input), u64::from(arrival.output));
         let pool = config.max_total_tokens - config.max_total_tokens % config.page_size;
         // What admission asks for of an empty pool, and what the last row has at its end.
-        let asked = input + output.min(CLIP_MAX_NEW_TOKENS) + config.page_size;
+        let asked = input + self.bound(arrival).min(CLIP_MAX_NEW_TOKENS) + config.page_size;
         input + output <= *max_model_len && asked < pool && input + output + 2 <= pool
     }
 
@@ -291,12 +299,13 @@ impl<D: Decodes> Replica for Sglang<D> {
         }
         let (prompt, output_segment) = self.tokens(arrival.input, prompt);
         let output_len = u64::from(arrival.output);
+        let max_new_tokens = self.bound(&arrival);
         let request = sglang::Arrival {
             prompt,
             output_segment,
-            max_new_tokens: output_len,
+            max_new_tokens,
             output_len,
-            ignore_eos: self.config.ignore_eos,
+            ignore_eos: arrival.ignore_eos,
             priority: Some(arrival.key),
         };
         self.inbox.push_back((Arrival { output_segment, ..arrival }, request));

@@ -27,8 +27,12 @@ pub struct Arrival {
     pub at: Ticks,
     /// Prompt tokens.
     pub input: u32,
-    /// Tokens to generate.
+    /// Tokens that it generates.
     pub output: u32,
+    /// The client's bound on them, which is all that a scheduler knows of its end.
+    pub max_tokens: u32,
+    /// Whether it goes on to its bound and says so.
+    pub ignore_eos: bool,
     /// What the queue sorts by, smaller first; 0 for all where order is that of arrival.
     pub key: i64,
     /// Whose request it is.
@@ -331,6 +335,9 @@ impl<D: Decodes> State<D> {
             Reservation::Grow => self.blocks(ready + tokens),
             Reservation::Prompt => self.blocks(*known),
             Reservation::Oracle => self.blocks(arrival.input + arrival.output),
+            Reservation::Bound => {
+                self.blocks(arrival.input.saturating_add(arrival.max_tokens).min(self.config.max_model_len))
+            }
             Reservation::Pow2 => {
                 let guess = arrival.input + arrival.output.next_power_of_two();
                 self.blocks(guess.min(self.config.max_model_len))

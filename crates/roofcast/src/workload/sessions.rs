@@ -41,6 +41,7 @@ struct Session {
     /// Tokens that its user said.
     own: u32,
     priority: i32,
+    max_tokens: Option<u32>,
     answer: u32,
 }
 
@@ -120,6 +121,7 @@ impl Sessions {
             length: prefix.map_or(0, |(_, length)| length),
             own: 0,
             priority: draws.priority(),
+            max_tokens: draws.max_tokens(),
             answer: 0,
         }
     }
@@ -157,6 +159,7 @@ impl Session {
             at,
             input_len: self.length,
             output_len: turn.output,
+            max_tokens: self.max_tokens,
             priority: self.priority,
             user,
             prompt: Prompt::Runs(self.said.clone().into()),

@@ -24,8 +24,11 @@ pub struct Request {
     pub at: Picoseconds,
     /// Prompt tokens, at least 1.
     pub input_len: u32,
-    /// Tokens to generate, at least 1.
+    /// Tokens that it generates, at least 1.
     pub output_len: u32,
+    /// The client's bound on them, at least as many: what an engine knows of its end. Where absent it asks for as many as
+    /// it generates, and to go on to there (`ignore_eos`).
+    pub max_tokens: Option<u32>,
     /// Smaller goes first.
     pub priority: i32,
     /// In a closed loop its user, in a conversation its session, else 0.
@@ -81,6 +84,7 @@ pub(super) struct Draws {
     prefixes: Option<Prefixes>,
     priorities: Option<Weighted>,
     priority_stream: Stream,
+    max_tokens: Option<u32>,
 }
 
 #[derive(Debug, Clone)]
@@ -111,17 +115,24 @@ impl Draws {
             prefixes: workload.prefix.as_ref().map(|prefix| Prefixes::new(prefix, seed)),
             priorities: (!priorities.is_empty()).then(|| Weighted::new(priorities.iter().copied())),
             priority_stream: Stream::new(seed, Purpose::Priority),
+            max_tokens: workload.max_tokens.and_then(|tokens| u32::try_from(tokens).ok()),
         })
     }
 
     /// Prompt and answer, without what is shared.
     pub(super) fn lengths(&mut self) -> (u32, u32) {
-        match &self.lengths {
+        let (input, output) = match &self.lengths {
             Lengths::Apart { input, output } => {
                 (input.draw(&mut self.input_stream), output.draw(&mut self.output_stream))
             }
             Lengths::Together(observed) => observed.draw_pair(&mut self.input_stream),
-        }
+        };
+        (input, output.min(self.max_tokens.unwrap_or(u32::MAX)))
+    }
+
+    /// The client's bound on an answer.
+    pub(super) fn max_tokens(&self) -> Option<u32> {
+        self.max_tokens
     }
 
     /// Segment and length of what is shared, if anything is.
@@ -139,7 +150,8 @@ impl Draws {
             Some((segment, length)) => (own + length, Prompt::Shared { segment, length }),
             None => (own, Prompt::Own),
         };
-        Request { at, input_len, output_len, priority: self.priority(), user, prompt }
+        let max_tokens = self.max_tokens;
+        Request { at, input_len, output_len, max_tokens, priority: self.priority(), user, prompt }
     }
 }
 
@@ -197,7 +209,9 @@ impl Traffic {
                 *next += 1;
                 let at = scaled(recorded.at, *scale);
                 if *whole {
-                    Request { at, ..recorded.clone() }
+                    let max_tokens = recorded.max_tokens.or(self.draws.max_tokens);
+                    let output_len = recorded.output_len.min(max_tokens.unwrap_or(u32::MAX));
+                    Request { at, output_len, max_tokens, ..recorded.clone() }
                 } else {
                     self.draws.request(at, recorded.user)
                 }
@@ -298,6 +312,7 @@ mod tests {
             output_len: Length::Drawn(LengthKind::Uniform { min: 10, max: 20 }),
             prefix: None,
             priorities: Vec::new(),
+            max_tokens: None,
         }
     }
 

@@ -25,8 +25,6 @@ pub struct SglangConfig {
     pub max_model_len: u64,
     /// When requests are received.
     pub(crate) gate: GateConfig,
-    /// Whether requests go on to their bound and say so.
-    pub ignore_eos: bool,
 }
 
 /// Keys that are SGLang's alone, and whether they are set.
@@ -125,11 +123,6 @@ impl SglangConfig {
         if let Some((field, found, accepted)) = scheduler.check() {
             return Err(Error::field("engine", field, found, accepted));
         }
-        Ok(SglangConfig {
-            scheduler,
-            max_model_len: u64::from(config.max_model_len),
-            gate: config.gate,
-            ignore_eos: true,
-        })
+        Ok(SglangConfig { scheduler, max_model_len: u64::from(config.max_model_len), gate: config.gate })
     }
 }

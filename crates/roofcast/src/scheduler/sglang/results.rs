@@ -19,13 +19,15 @@ pub struct Results {
     pub decoded: u64,
     /// Those that end, in order.
     pub finished: Vec<Id>,
+    /// Tokens that were computed for these beyond their ends: decodes decided before they were known.
+    pub beyond: u64,
 }
 
 impl Scheduler {
     /// Processes the results of a batch.
     pub fn process(&mut self, step: &Step) -> Results {
         let (mut sampled, mut finished, mut ending) = (Vec::new(), Vec::new(), Vec::new());
-        let mut decoded = 0;
+        let (mut decoded, mut beyond) = (0, 0);
         if matches!(step.kind, Kind::Decode | Kind::Mixed) {
             let fresh = step.extends.iter().filter(|e| self.requests[e.id].phase == Phase::Running).count();
             decoded = self.memory.rows() - fresh as u64 + self.leaving.len() as u64;
@@ -45,7 +47,7 @@ impl Scheduler {
                 if running {
                     self.stop(e.id);
                 }
-                self.finish(e.id);
+                beyond += self.finish(e.id);
                 finished.push(e.id);
             } else {
                 let (generated, output, bound) = (r.generated, r.output, r.bound);
@@ -62,10 +64,10 @@ impl Scheduler {
                 Phase::Running => self.stop(id),
                 _ => self.requests[id].generated += 1,
             }
-            self.finish(id);
+            beyond += self.finish(id);
             finished.push(id);
         }
-        Results { sampled, decoded, finished }
+        Results { sampled, decoded, finished, beyond }
     }
 
     /// What a request has computed goes into the tree, in whole pages, and is locked there.
@@ -95,13 +97,15 @@ impl Scheduler {
         (r.node, r.shared) = (node, pages);
     }
 
-    /// A request ends: what it computed is kept for others, as far as it was delivered.
-    pub(super) fn finish(&mut self, id: Id) {
+    /// A request ends: what it computed is kept for others, as far as it was delivered; how many tokens were not.
+    pub(super) fn finish(&mut self, id: Id) -> u64 {
         let r = &self.requests[id];
         let owned = r.tokens.min(r.input + r.generated);
+        let beyond = (r.tokens + 1).saturating_sub(r.input + r.generated);
         self.keep(id, owned);
         self.free(id);
         self.requests[id].phase = Phase::Finished;
+        beyond
     }
 
     /// Frees what a request alone holds, and its row.
