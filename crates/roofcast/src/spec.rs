@@ -105,6 +105,8 @@ pub struct EngineSpec {
     /// Sequences that run at once.
     #[serde(alias = "max_running_requests")]
     pub max_num_seqs: Option<u64>,
+    /// A second bound on them, vLLM's.
+    pub max_num_active_seqs: Option<u64>,
     /// Tokens that one step computes at most.
     pub max_num_batched_tokens: Option<u64>,
     /// Tokens of a KV block.

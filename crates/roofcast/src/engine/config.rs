@@ -127,7 +127,7 @@ impl Config {
             if spec.scheduler == SchedulerKind::Sglang { budget } else { budget.saturating_mul(ranks) };
         let max_num_seqs = match spec.scheduler {
             SchedulerKind::Sglang => max_num_seqs,
-            _ => seats(spec, max_num_seqs, budget)?,
+            _ => seats(spec, max_num_seqs, budget)?.min(spec.max_num_active_seqs.unwrap_or(u64::MAX)),
         };
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let config = Config {
@@ -176,7 +176,7 @@ impl Config {
             block_size: u64::from(self.block_size),
             num_gpu_blocks: u32::try_from(self.blocks + 1).unwrap_or(u32::MAX),
             max_num_seqs: self.max_num_seqs,
-            max_num_active_seqs: None,
+            max_num_active_seqs: spec.max_num_active_seqs,
             max_num_batched_tokens: u64::from(self.max_num_batched_tokens),
             max_model_len: u64::from(self.max_model_len),
             enable_chunked_prefill: self.enable_chunked_prefill,
@@ -322,12 +322,16 @@ fn check(spec: &EngineSpec, config: &Config) -> Result<()> {
     check_layout(spec)?;
     let vllm_only = [
         ("long_prefill_token_threshold", spec.long_prefill_token_threshold.is_some()),
+        ("max_num_active_seqs", spec.max_num_active_seqs.is_some()),
         ("async_scheduling", spec.async_scheduling == Some(true)),
     ];
     for (field, asked) in vllm_only {
         if asked && spec.scheduler != SchedulerKind::Vllm {
             return Err(Error::field("engine", field, "set", "the scheduler vllm, or the key left out"));
         }
+    }
+    if spec.max_num_active_seqs == Some(0) {
+        return Err(Error::field("engine", "max_num_active_seqs", 0, "from 1"));
     }
     let swaps = config.preemption == Preemption::Swap;
     if swaps && spec.scheduler != SchedulerKind::VllmV0 {

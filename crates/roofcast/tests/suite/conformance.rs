@@ -7,6 +7,7 @@ use std::path::Path;
 /// Replays every trace of a folder; how many there were.
 fn replayed(folder: &Path) -> usize {
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|ext| ext == "json"));
     paths.sort();
     for path in &paths {
         let place = path.display().to_string();
@@ -31,6 +32,29 @@ fn replayed(folder: &Path) -> usize {
 fn every_recorded_step_of_vllm_is_reproduced() {
     let Some(root) = shared("conformance/vllm-0.32") else { return };
     assert_eq!(replayed(&root.join("public")) + replayed(&root.join("async")), 23);
+}
+
+/// Copies of three recordings of SGLang's, for who has no others: retraction, the overlap loop, pages of 16.
+#[test]
+fn recordings_beside_the_tests_are_reproduced() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sglang-0.5.23");
+    assert_eq!(replayed(&folder), 3);
+}
+
+/// A decision changed by hand is found, with its step and field.
+#[test]
+fn a_changed_decision_is_found() {
+    let text = include_str!("../data/sglang-0.5.23/p02_tiny_retract.json");
+    let changed = text.replacen("\"kv\":[156,0]", "\"kv\":[155,1]", 1);
+    assert_ne!(text, changed);
+    let difference = compare(&parse("changed", &changed).unwrap()).unwrap();
+    assert_eq!((difference.step, difference.fields), (3, vec!["kv", "kv_end"]));
+    let unknown = text.replacen("sglang-sched-trace/1", "sglang-sched-trace/9", 1);
+    let error = parse("changed", &unknown).unwrap_err().to_string();
+    assert!(error.contains("sglang-sched-trace/9") && error.contains("vllm-sched-trace/1"), "{error}");
+    let wrong = text.replacen("\"page_size\":1", "\"page_size\":0", 1);
+    let error = parse("changed", &wrong).unwrap_err().to_string();
+    assert!(error.contains("config.page_size"), "{error}");
 }
 
 #[test]

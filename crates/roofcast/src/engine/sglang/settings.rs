@@ -95,6 +95,13 @@ impl SglangConfig {
             return Err(Error::field("engine", field, value, "1 to 2^30"));
         }
         let chunked_prefill_size = chunk(spec);
+        if let Some(size) = spec.chunked_prefill_size
+            && size > 0
+            && size % i64::from(config.block_size) != 0
+        {
+            let accepted = format!("a multiple of page_size ({}), or -1", config.block_size);
+            return Err(Error::field("engine", "chunked_prefill_size", size, accepted));
+        }
         let scheduler = sglang::Config {
             schedule_policy: spec.schedule_policy,
             schedule_conservativeness: conservativeness,

@@ -140,8 +140,10 @@ impl Scheduler {
             return Err(Stop::Tokens);
         }
         match budget.chunk {
+            // SGLang would lose track of the one that is chunked already.
             Some(chunk) if i64::try_from(rest).unwrap_or(i64::MAX) > chunk => {
-                u64::try_from(chunk).ok().filter(|new| *new > 0).ok_or(Stop::Other)
+                let free = step.chunked.is_none();
+                u64::try_from(chunk).ok().filter(|new| *new > 0 && free).ok_or(Stop::Other)
             }
             _ => Ok(rest),
         }
