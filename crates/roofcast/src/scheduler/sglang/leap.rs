@@ -1,7 +1,7 @@
 //! Equal iterations taken at once.
 //!
 //! Knows: after a decode that changed nothing the next decision is the same until a row ends, somebody is looked at, or
-//! pages have to be evicted or are missing. Knows nothing about time: whoever prices the steps says how many are wanted.
+//! pages are missing. Knows nothing about time: whoever prices the steps says how many are wanted.
 
 use super::{Kind, Scheduler, Step};
 
@@ -22,7 +22,7 @@ impl Scheduler {
         until(bound, skips).min(until(end, 0))
     }
 
-    /// Of `most` decisions like the last one, those whose pages are there without evicting anything.
+    /// Of `most` decisions like the last one, those whose pages are there or can be evicted.
     pub fn affordable(&self, most: u64) -> u64 {
         self.memory.decodes_that_fit(most)
     }
