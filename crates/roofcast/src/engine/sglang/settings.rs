@@ -107,7 +107,10 @@ impl SglangConfig {
             schedule_conservativeness: conservativeness,
             max_total_tokens: config.blocks * u64::from(config.block_size),
             max_running_requests: config.max_num_seqs,
-            max_prefill_tokens: spec.max_prefill_tokens.unwrap_or(MAX_PREFILL_TOKENS),
+            // Who sets the tokens of a step by their general name sets both.
+            max_prefill_tokens: spec
+                .max_prefill_tokens
+                .unwrap_or(MAX_PREFILL_TOKENS.max(spec.max_num_batched_tokens.unwrap_or(0))),
             chunked_prefill_size,
             enable_mixed_chunk: spec.enable_mixed_chunk.unwrap_or(false) && chunked_prefill_size.is_some(),
             page_size: u64::from(config.block_size),
