@@ -54,6 +54,8 @@ pub struct Sglang<D> {
     leaving: Vec<Id>,
     outputs: Outputs,
     leap: bool,
+    /// Whether this decision has opened the queue: who comes is looked at from the next one on.
+    opened: bool,
     timeline: Option<Box<Timeline>>,
 }
 
@@ -96,6 +98,7 @@ impl<D: Decodes> Sglang<D> {
             leaving: Vec::new(),
             outputs: Outputs::default(),
             leap,
+            opened: false,
             timeline: None,
             config,
         }
@@ -124,7 +127,9 @@ impl<D: Decodes> Sglang<D> {
     /// Decides the next batch, unless there is nothing to compute.
     fn decide(&mut self) -> Option<Batch> {
         self.receive();
+        let closed = self.scheduler.blocked();
         let step = self.scheduler.schedule();
+        self.opened = closed && !self.scheduler.blocked();
         self.leaving.drain(..).for_each(|id| self.scheduler.forget(id));
         for &(id, tokens) in &step.joined {
             let computed = u32::try_from(tokens).unwrap_or(u32::MAX);
@@ -171,7 +176,7 @@ impl<D: Decodes> Sglang<D> {
     /// How many decisions like the one on `batch` follow it before `horizon`; the first of them comes `late`r, the others
     /// as batches end.
     fn further(&mut self, batch: &Batch, late: Ticks, horizon: Ticks) -> u64 {
-        if !self.leap || batch.step.kind != Kind::Decode {
+        if !self.leap || self.opened || batch.step.kind != Kind::Decode {
             return 0;
         }
         let polls = if self.inbox.is_empty() { u64::MAX } else { self.gate.patience() - 1 };

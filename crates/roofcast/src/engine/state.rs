@@ -336,7 +336,8 @@ impl<D: Decodes> State<D> {
             Reservation::Prompt => self.blocks(*known),
             Reservation::Oracle => self.blocks(arrival.input + arrival.output),
             Reservation::Bound => {
-                self.blocks(arrival.input.saturating_add(arrival.max_tokens).min(self.config.max_model_len))
+                let bound = arrival.max_tokens.max(arrival.output);
+                self.blocks(arrival.input.saturating_add(bound).min(self.config.max_model_len))
             }
             Reservation::Pow2 => {
                 let guess = arrival.input + arrival.output.next_power_of_two();

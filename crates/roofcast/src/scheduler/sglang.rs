@@ -141,6 +141,8 @@ struct Request {
     entered: u64,
     /// Tokens that the last look at the cache found.
     found: u64,
+    /// Tokens that it had when it was last a candidate or decoded beside prompts: what preemption for it counts.
+    filled: u64,
     /// Tokens generated whose results are there; while it runs, at its start ([`Running`]).
     generated: u64,
     /// Tokens in its cache; while it runs, at its start.
@@ -224,6 +226,7 @@ impl Scheduler {
             phase: Phase::Waiting,
             entered: 0,
             found: 0,
+            filled: 0,
             generated: 0,
             tokens: 0,
             shared: 0,

@@ -94,7 +94,9 @@ impl Scheduler {
             if self.full && !(self.config.preempts() && self.preempt_for(id, budget, step)) {
                 return;
             }
-            self.look(id, self.known(id) - 1);
+            let known = self.known(id);
+            self.requests[id].filled = known;
+            self.look(id, known - 1);
             let stop = match self.try_candidate(id, budget, step) {
                 Ok(new) => {
                     self.take_in(id, new, budget, step);
@@ -175,7 +177,7 @@ impl Scheduler {
         victims.sort_by_key(|v| (urgency(*v), std::cmp::Reverse(self.requests[*v].entered)));
         let threshold = i128::from(self.config.priority_scheduling_preemption_threshold);
         victims.retain(|v| urgency(id) - urgency(*v) > threshold);
-        let wanted = (self.known(id) - r.found + r.bound.min(CLIP_MAX_NEW_TOKENS)) as f64;
+        let wanted = r.filled as f64 - r.found as f64 + r.bound.min(CLIP_MAX_NEW_TOKENS) as f64;
         let mut missing = wanted - budget.remaining_total(&self.memory, ROOT);
         let mut count = 0;
         while count < victims.len() && (count == 0 || missing > 0.0) {
@@ -227,6 +229,10 @@ impl Scheduler {
             self.memory.decode();
             step.kind = Kind::Mixed;
             step.decodes = self.running.len();
+            if self.config.preempts() {
+                let known: Vec<_> = self.running.ids().map(|id| (id, self.known(id))).collect();
+                known.into_iter().for_each(|(id, known)| self.requests[id].filled = known);
+            }
         }
     }
 }
