@@ -100,7 +100,8 @@ fn configs() -> impl Strategy<Value = Config> {
             let [lpm, mixed, radix, priority, low, still, overlap, by_priority] = flags;
             let chunked_prefill_size = [None, Some(64), Some(128), Some(256)][chunk];
             Config {
-                schedule_policy: if lpm { SchedulePolicy::Lpm } else { SchedulePolicy::Fcfs },
+                // SGLang takes priorities with fcfs alone.
+                schedule_policy: if lpm && !priority { SchedulePolicy::Lpm } else { SchedulePolicy::Fcfs },
                 schedule_conservativeness: conservativeness,
                 max_total_tokens: pool,
                 max_running_requests: seats,

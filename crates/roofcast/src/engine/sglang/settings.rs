@@ -7,7 +7,7 @@ use crate::engine::config::Config;
 use crate::engine::gate::GateConfig;
 use crate::error::{Error, Result};
 use crate::scheduler::sglang::{self, Rules};
-use crate::spec::{EngineSpec, QueuePolicy, SchedulerKind};
+use crate::spec::{EngineSpec, QueuePolicy, SchedulePolicy, SchedulerKind};
 
 /// Tokens of a page where the spec is silent.
 pub(crate) const PAGE_SIZE: u64 = 1;
@@ -70,6 +70,9 @@ pub(crate) fn check(spec: &EngineSpec) -> Result<()> {
     }
     if spec.chunked_prefill_size.is_some() && spec.max_num_batched_tokens.is_some() {
         return refused("max_num_batched_tokens", "left out beside chunked_prefill_size, which is the same");
+    }
+    if spec.enable_priority_scheduling == Some(true) && spec.schedule_policy != SchedulePolicy::Fcfs {
+        return refused("enable_priority_scheduling", "with schedule_policy fcfs, as SGLang demands");
     }
     if spec.disable_radix_cache.is_some() && spec.enable_prefix_caching.is_some() {
         return refused("enable_prefix_caching", "left out beside disable_radix_cache, its opposite");
