@@ -1,171 +1,122 @@
 //! Replays recorded scheduling decisions and compares them field by field.
 //!
-//! Knows: the trace format `vllm-sched-trace/1` and its loop. The decisions are [`crate::scheduler::vllm`]'s.
+//! Knows: which engine a trace is of. Each engine has its format, its loop and its fields in a module of its own; the
+//! decisions are [`crate::scheduler::vllm`]'s and [`crate::scheduler::sglang`]'s.
 
-mod trace;
+pub mod sglang;
+pub mod vllm;
 
-pub use trace::{RecordedStep, Trace};
+use crate::error::{Error, Result};
+use serde::Serialize;
+use serde_json::Value;
 
-use crate::error::Result;
-use crate::kv_cache::prefix::{Prefix, Tokens};
-use crate::scheduler::vllm::{Arrival, Id, Scheduler, Step};
-use crate::workload::request::Run;
-use std::collections::{BTreeMap, VecDeque};
+/// A parsed trace.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Trace {
+    /// Of vLLM's scheduler.
+    Vllm(Box<vllm::Trace>),
+    /// Of SGLang's.
+    Sglang(Box<sglang::Trace>),
+}
 
 /// The first step in which a replay and its trace differ.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
     /// Index of the step.
     pub step: u64,
     /// Fields that differ.
     pub fields: Vec<&'static str>,
     /// What was recorded; none where the trace has no such step.
-    pub recorded: Option<RecordedStep>,
+    pub recorded: Option<Value>,
     /// What the replay decided; none where it has no such step.
-    pub replayed: Option<RecordedStep>,
+    pub replayed: Option<Value>,
+}
+
+/// One step as recorded.
+trait Recorded: PartialEq + Serialize {
+    /// Index of the step.
+    fn step(&self) -> u64;
+    /// The fields in which `other` differs.
+    fn differing(&self, other: &Self) -> Vec<&'static str>;
+}
+
+impl Trace {
+    /// The scenario.
+    pub fn name(&self) -> &str {
+        match self {
+            Trace::Vllm(trace) => &trace.name,
+            Trace::Sglang(trace) => &trace.name,
+        }
+    }
+
+    /// The engine whose decisions these are, and its version.
+    pub fn engine(&self) -> (&'static str, &str) {
+        match self {
+            Trace::Vllm(trace) => ("vLLM", &trace.version),
+            Trace::Sglang(trace) => ("SGLang", &trace.version),
+        }
+    }
+
+    /// Recorded steps.
+    pub fn steps(&self) -> usize {
+        match self {
+            Trace::Vllm(trace) => trace.steps.len(),
+            Trace::Sglang(trace) => trace.steps.len(),
+        }
+    }
 }
 
 /// Parses a trace; `place` names the file in errors.
 pub fn parse(place: &str, text: &str) -> Result<Trace> {
-    trace::parse(place, text)
+    #[derive(serde::Deserialize)]
+    struct File {
+        meta: Meta,
+    }
+    #[derive(serde::Deserialize)]
+    struct Meta {
+        schema: String,
+    }
+    let File { meta } = json(place, text)?;
+    match meta.schema.as_str() {
+        "vllm-sched-trace/1" => Ok(Trace::Vllm(Box::new(vllm::trace::parse(place, text)?))),
+        "sglang-sched-trace/1" => Ok(Trace::Sglang(Box::new(sglang::trace::parse(place, text)?))),
+        other => {
+            let accepted = "vllm-sched-trace/1, sglang-sched-trace/1";
+            Err(Error::field(place, "meta.schema", format!("{other:?}"), accepted))
+        }
+    }
 }
 
 /// Replays `trace`; the first difference, or none where every field of every step agrees.
 pub fn compare(trace: &Trace) -> Option<Difference> {
-    let replayed = replay(trace);
-    let longer = trace.steps.len().max(replayed.len());
-    (0..longer).find_map(|i| {
-        let (recorded, ours) = (trace.steps.get(i), replayed.get(i));
-        if recorded == ours {
-            return None;
-        }
-        let step = recorded.map_or(u64::MAX, |s| s.step).min(ours.map_or(u64::MAX, |s| s.step));
-        let of = |s: Option<&RecordedStep>| s.filter(|s| s.step == step).cloned();
-        let (recorded, ours) = (of(recorded), of(ours));
-        let fields = match (&recorded, &ours) {
-            (Some(a), Some(b)) => a.differing(b),
-            _ => vec!["step"],
-        };
-        Some(Difference { step, fields, recorded, replayed: ours })
+    match trace {
+        Trace::Vllm(trace) => first_difference(&trace.steps, &vllm::replay(trace)),
+        Trace::Sglang(trace) => first_difference(&trace.steps, &sglang::replay(trace)),
+    }
+}
+
+/// Reads JSON; errors name the key.
+fn json<'a, T: serde::Deserialize<'a>>(place: &str, text: &'a str) -> Result<T> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    serde_path_to_error::deserialize(&mut json).map_err(|e| Error::Parse {
+        place: place.into(),
+        message: format!("`{}`: {}", e.path().clone(), e.into_inner()),
     })
 }
 
-/// The decisions that our scheduler makes on a trace's requests, as the trace would have recorded them.
-pub fn replay(trace: &Trace) -> Vec<RecordedStep> {
-    Replay::new(trace).run()
-}
-
-struct Replay<'a> {
-    trace: &'a Trace,
-    scheduler: Scheduler,
-    segments: BTreeMap<&'a str, u32>,
-    /// Steps under way, with their index.
-    pending: VecDeque<(u64, Step)>,
-    /// Requests by the step that sampled their last token.
-    finished: BTreeMap<u64, Vec<Id>>,
-    steps: Vec<RecordedStep>,
-}
-
-impl<'a> Replay<'a> {
-    fn new(trace: &'a Trace) -> Replay<'a> {
-        Replay {
-            trace,
-            scheduler: Scheduler::new(trace.config.clone()),
-            segments: BTreeMap::new(),
-            pending: VecDeque::new(),
-            finished: BTreeMap::new(),
-            steps: Vec::new(),
+fn first_difference<S: Recorded>(recorded: &[S], replayed: &[S]) -> Option<Difference> {
+    let longer = recorded.len().max(replayed.len());
+    (0..longer).find_map(|i| {
+        let (recorded, ours) = (recorded.get(i), replayed.get(i));
+        if recorded == ours {
+            return None;
         }
-    }
-
-    fn run(mut self) -> Vec<RecordedStep> {
-        let mut arrived = 0;
-        let mut done = 0;
-        let last = self.trace.requests.iter().map(|r| r.arrival_step).max().unwrap_or(0);
-        let mut idle = 0;
-        for index in 0.. {
-            let first = arrived;
-            while self.trace.requests.get(arrived).is_some_and(|r| r.arrival_step <= index) {
-                self.add(arrived);
-                arrived += 1;
-            }
-            let step = self.scheduler.schedule();
-            let record = self.record(index, first..arrived, &step);
-            let nothing = step.scheduled.is_empty() && step.preempted.is_empty();
-            self.pending.push_back((index, step));
-            let due =
-                if self.trace.config.async_scheduling { self.pending.len() >= 2 || nothing } else { true };
-            done += if due { self.deliver() } else { 0 };
-            self.steps.push(RecordedStep { free_blocks_end: self.scheduler.free_blocks(), ..record });
-            // A request that can never be admitted would wait for ever.
-            idle = if nothing && index > last { idle + 1 } else { 0 };
-            if (done == self.trace.requests.len() && self.pending.iter().all(|p| p.1.scheduled.is_empty()))
-                || idle > 2
-            {
-                break;
-            }
-        }
-        let name = |id: &Id| self.trace.requests[*id].id.clone();
-        for step in &mut self.steps {
-            step.finished = self.finished.get(&step.step).into_iter().flatten().map(name).collect();
-        }
-        self.steps.retain(|s| !s.is_empty());
-        self.steps
-    }
-
-    fn add(&mut self, index: usize) {
-        let request = &self.trace.requests[index];
-        let prompt = request.prompt.iter().map(|(segment, start, length)| {
-            let next = self.segments.len() as u32;
-            Run { segment: *self.segments.entry(segment).or_insert(next), start: *start, length: *length }
-        });
-        let mut tokens = Tokens::default();
-        prompt.for_each(|run| tokens.push(run));
-        let next = self.segments.len() as u32;
-        let output_segment = *self.segments.entry(&request.output_segment).or_insert(next);
-        self.scheduler.add(Arrival {
-            input_len: tokens.len(),
-            // Any prompt of the trace may contain any token of another.
-            prefix: Prefix { tokens, own_from: u64::MAX, output_segment },
-            output_len: request.output_len,
-            priority: request.priority,
-        });
-    }
-
-    /// Applies the oldest step under way; how many requests that finished.
-    fn deliver(&mut self) -> usize {
-        let Some((index, step)) = self.pending.pop_front() else { return 0 };
-        let finished = self.scheduler.update(&step);
-        let count = finished.len();
-        self.finished.entry(index).or_default().extend(finished);
-        count
-    }
-
-    fn record(&self, step: u64, arrived: std::ops::Range<usize>, decided: &Step) -> RecordedStep {
-        let names = |ids: &[Id]| ids.iter().map(|i| self.trace.requests[*i].id.clone()).collect::<Vec<_>>();
-        let pairs = |ids: &[(Id, u64)]| {
-            ids.iter().map(|(i, n)| (self.trace.requests[*i].id.clone(), *n)).collect::<Vec<_>>()
+        let step = recorded.map_or(u64::MAX, S::step).min(ours.map_or(u64::MAX, S::step));
+        let of = |s: Option<&'_ S>| s.filter(|s| s.step() == step).and_then(|s| serde_json::to_value(s).ok());
+        let fields = match (recorded, ours) {
+            (Some(a), Some(b)) if a.step() == b.step() => a.differing(b),
+            _ => vec!["step"],
         };
-        let queue = |ids: Vec<Id>| {
-            if self.trace.requests.len() > 100 {
-                trace::Queue::Count(ids.len() as u64)
-            } else {
-                trace::Queue::Ids(names(&ids))
-            }
-        };
-        RecordedStep {
-            step,
-            arrived: names(&arrived.collect::<Vec<_>>()),
-            scheduled: pairs(&decided.scheduled),
-            new: names(&decided.new),
-            resumed: names(&decided.resumed),
-            preempted: names(&decided.preempted),
-            cached: pairs(&decided.cached).into_iter().collect(),
-            free_blocks: self.scheduler.free_blocks(),
-            running: queue(self.scheduler.running().to_vec()),
-            waiting: queue(self.scheduler.waiting().collect()),
-            finished: Vec::new(),
-            free_blocks_end: 0,
-        }
-    }
+        Some(Difference { step, fields, recorded: of(recorded), replayed: of(ours) })
+    })
 }

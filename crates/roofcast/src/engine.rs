@@ -2,7 +2,7 @@
 //!
 //! Knows: a step is scheduled, priced and applied; between two events all decodes advance in lockstep, so a run of equal
 //! steps is taken at once (a leap). With [`decodes::Each`] the same engine steps and is the reference; [`blocks`] runs
-//! vLLM's scheduler itself. Knows nothing about where requests come from: [`crate::simulate`] drives it.
+//! vLLM's scheduler itself, [`sglang`] SGLang's. Knows nothing about where requests come from: [`crate::simulate`] drives it.
 
 pub mod arrival;
 pub mod blocks;
@@ -18,7 +18,7 @@ pub mod price;
 pub mod queue;
 mod ring;
 pub mod settings;
-mod sharing;
+pub mod sglang;
 mod speculation;
 pub mod state;
 pub mod tally;
@@ -31,6 +31,7 @@ use crate::kv_cache::prefix::{Outputs, Prefix};
 use crate::memory;
 use crate::scheduler::Policy;
 use crate::shares::Shares;
+use crate::spec::SchedulerKind;
 use crate::timeline::{Segment, Timeline};
 use crate::units::{ByteRate, Picoseconds};
 use crate::workload::Prompt;
@@ -40,6 +41,7 @@ use clock::Ticks;
 use config::{EngineConfig, Prefixes};
 use decodes::{Decodes, Each, Lockstep};
 use price::Price;
+use sglang::{Sglang, SglangConfig};
 use speculation::Speculation;
 use state::{Guest, Sequence, State};
 use tally::Tally;
@@ -125,6 +127,15 @@ pub fn replica(
         let price = Price::new(forecaster.timing(config.cost));
         let speculation = Speculation::resolve(forecaster, seed)?;
         return Ok(Box::new(Blocks::new(by_block, price, speculation)));
+    }
+    if config.scheduler == SchedulerKind::Sglang {
+        let spec = &forecaster.deployment.options.engine;
+        let price = Price::new(forecaster.timing(config.cost));
+        let config = SglangConfig::resolve(spec, &config)?;
+        return Ok(match leap {
+            true => Box::new(Sglang::<Lockstep>::new(config, price, true)),
+            false => Box::new(Sglang::<Each>::new(config, price, false)),
+        });
     }
     Ok(counting(forecaster, config, policy, context, leap))
 }

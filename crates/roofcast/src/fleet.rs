@@ -178,6 +178,7 @@ impl Ranking {
     /// The ranking of a spec's queue; `seed` of the predictions' errors.
     pub fn new(spec: &EngineSpec, seed: u64) -> Ranking {
         match spec.policy {
+            QueuePolicy::Fcfs if spec.enable_priority_scheduling == Some(true) => Ranking::Priority,
             QueuePolicy::Fcfs => Ranking::Arrival,
             QueuePolicy::Priority => Ranking::Priority,
             QueuePolicy::Sjf => Ranking::Length(Box::new(Guesses::new(spec.length_prediction, seed))),
@@ -200,6 +201,8 @@ pub(crate) fn arrival(number: u64, request: &Request, key: i64) -> Arrival {
         at: Ticks::from(request.at),
         input: request.input_len,
         output: request.output_len,
+        max_tokens: request.max_tokens.map_or(request.output_len, |bound| bound.max(request.output_len)),
+        ignore_eos: request.max_tokens.is_none(),
         key,
         user: request.user,
         output_segment: 0,

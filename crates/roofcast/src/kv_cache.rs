@@ -7,4 +7,3 @@ pub mod groups;
 pub mod layout;
 pub mod paged;
 pub mod prefix;
-pub mod radix;

@@ -1,7 +1,7 @@
 //! Scheduling policies: who computes how many tokens in the next step. A file each.
 //!
 //! Knows: what each policy decides, in the moves of [`State`]. Knows nothing about time. [`vllm`]'s scheduler with block
-//! identities is held to vLLM's own decisions; [`token_budget`] makes the same ones by counting.
+//! identities is held to vLLM's own decisions, [`sglang`]'s to SGLang's; [`token_budget`] makes vLLM's by counting.
 
 pub mod lightllm;
 pub mod llama_cpp;
@@ -50,8 +50,6 @@ pub enum Policy {
     TokenBudget,
     /// LightLLM's estimate of the peak to come.
     LightLlm,
-    /// SGLang's estimate of what running requests will still take.
-    Sglang(sglang::Sglang),
     /// llama.cpp's slots.
     LlamaCpp,
 }
@@ -65,7 +63,6 @@ impl Policy {
             Policy::VllmV0 => vllm_v0::schedule(state),
             Policy::TokenBudget => token_budget::schedule(state),
             Policy::LightLlm => lightllm::schedule(state),
-            Policy::Sglang(policy) => policy.schedule(state),
             Policy::LlamaCpp => llama_cpp::schedule(state),
         }
     }
@@ -73,7 +70,6 @@ impl Policy {
     /// For how many steps of decodes alone the decision stays the same where nobody comes or goes.
     pub fn patience<D: Decodes>(&self, state: &State<D>) -> u64 {
         match self {
-            Policy::Sglang(policy) => policy.patience(state),
             Policy::LightLlm => lightllm::patience(state),
             _ => u64::MAX,
         }

@@ -105,10 +105,14 @@ pub struct EngineSpec {
     /// Which price of a step counts.
     pub cost: CostKind,
     /// Sequences that run at once.
+    #[serde(alias = "max_running_requests")]
     pub max_num_seqs: Option<u64>,
+    /// A second bound on them, vLLM's.
+    pub max_num_active_seqs: Option<u64>,
     /// Tokens that one step computes at most.
     pub max_num_batched_tokens: Option<u64>,
     /// Tokens of a KV block.
+    #[serde(alias = "page_size")]
     pub block_size: Option<u64>,
     /// KV blocks; what the memory leaves where absent.
     pub num_gpu_blocks: Option<u64>,
@@ -126,6 +130,30 @@ pub struct EngineSpec {
     pub policy: QueuePolicy,
     /// SGLang's order of the queue under `policy = "fcfs"`.
     pub schedule_policy: SchedulePolicy,
+    /// SGLang's tokens of a step with prompts, beyond which one is chunked; up to 0 prompts are whole.
+    pub chunked_prefill_size: Option<i64>,
+    /// Tokens of the prompts of a step of SGLang's; the first may have more where prompts are whole.
+    pub max_prefill_tokens: Option<u64>,
+    /// Whether SGLang's running requests decode beside prompts; false where absent.
+    pub enable_mixed_chunk: Option<bool>,
+    /// How careful SGLang's estimates are at first; 1 where absent.
+    pub schedule_conservativeness: Option<f64>,
+    /// Requests of a step with prompts; no bound where absent.
+    pub prefill_max_requests: Option<u64>,
+    /// Whether SGLang keeps nothing for others; false where absent.
+    pub disable_radix_cache: Option<bool>,
+    /// Whether SGLang decides a step only when the results of the one before it are there; false where absent.
+    pub disable_overlap_schedule: Option<bool>,
+    /// Whom SGLang retracts first; those with the fewest tokens where absent.
+    pub retraction_policy: Option<RetractionPolicy>,
+    /// Whether SGLang's queue is in order of priority; where `policy` says so where absent.
+    pub enable_priority_scheduling: Option<bool>,
+    /// Whether smaller values are of higher priority; as `policy` has it where absent.
+    pub schedule_low_priority_values_first: Option<bool>,
+    /// Whether nobody is preempted for a higher priority; false where absent.
+    pub disable_priority_preemption: Option<bool>,
+    /// How much higher; 10 where absent.
+    pub priority_scheduling_preemption_threshold: Option<i64>,
     /// How well `policy = "sjf"` knows the output's length.
     pub length_prediction: Prediction,
     /// Admission needs room for the whole known sequence, not for its first chunk.
@@ -232,6 +260,17 @@ pub enum QueuePolicy {
     Priority,
     /// Shortest output first, as far as it is known.
     Sjf,
+}
+
+/// Who is retracted first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RetractionPolicy {
+    /// Those with the fewest tokens generated.
+    #[default]
+    Length,
+    /// Those of the lowest priority, then those with the fewest.
+    Priority,
 }
 
 /// SGLang's orders of the queue.

@@ -66,13 +66,23 @@ pub fn catalog(text: &str) {
 
 /// Reads `text` as a recorded trace and replays it, if it is short.
 pub fn trace(text: &str) {
+    use crate::conformance::Trace;
     let Ok(trace) = crate::conformance::parse("fuzz", text) else { return };
-    let tokens: u64 =
-        trace.requests.iter().map(|r| r.output_len + r.prompt.iter().map(|p| p.2).sum::<u64>()).sum();
-    if tokens < 5000
-        && trace.config.num_gpu_blocks < 10_000
-        && trace.requests.iter().all(|r| r.arrival_step < 1000)
-    {
+    let (tokens, room, last) = match &trace {
+        Trace::Vllm(trace) => {
+            let tokens =
+                trace.requests.iter().map(|r| r.output_len + r.prompt.iter().map(|p| p.2).sum::<u64>());
+            let last = trace.requests.iter().map(|r| r.arrival_step).max();
+            (tokens.sum::<u64>(), u64::from(trace.config.num_gpu_blocks), last)
+        }
+        Trace::Sglang(trace) => {
+            let tokens =
+                trace.requests.iter().map(|r| r.output_len + r.prompt.iter().map(|p| p.2).sum::<u64>());
+            let last = trace.requests.iter().map(|r| r.arrival_step).max();
+            (tokens.sum::<u64>(), trace.config.max_total_tokens, last)
+        }
+    };
+    if tokens < 5000 && room < 10_000 && last.is_none_or(|last| last < 1000) {
         drop(crate::conformance::compare(&trace));
     }
 }

@@ -43,6 +43,9 @@ const MOST_REQUESTS: u64 = 1_000_000_000;
 /// The most classes of priority.
 const MOST_PRIORITIES: usize = 1000;
 
+/// The largest bound on generated tokens.
+const MOST_MAX_TOKENS: u64 = 100_000_000;
+
 /// `[workload]`, with what its preset says.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Written")]
@@ -61,6 +64,9 @@ pub struct Workload {
     pub prefix: Option<Prefix>,
     /// The weight of each priority from 0, the most urgent; all are 0 where empty.
     pub priorities: Vec<f64>,
+    /// The client's bound on generated tokens, beyond which none are; where absent, requests ask for as many as they
+    /// generate.
+    pub max_tokens: Option<u64>,
 }
 
 /// `[workload]` as it is written.
@@ -78,6 +84,7 @@ struct Written {
     prefix: Option<Prefix>,
     #[serde(default)]
     priorities: Vec<f64>,
+    max_tokens: Option<u64>,
 }
 
 impl TryFrom<Written> for Workload {
@@ -117,6 +124,7 @@ impl TryFrom<Written> for Workload {
             output_len: or_source(written.output_len, "output_len")?,
             prefix: written.prefix,
             priorities: written.priorities,
+            max_tokens: written.max_tokens,
         };
         for (source, field) in workload.sources_mut() {
             source.settle("workload", field, &|name| {
@@ -146,6 +154,10 @@ impl Workload {
         self.input_len.check(place, "workload.input_len", Side::Input)?;
         self.output_len.check(place, "workload.output_len", Side::Output)?;
         self.arrivals.check(place, total)?;
+        if let Some(bound) = self.max_tokens.filter(|bound| !(1..=MOST_MAX_TOKENS).contains(bound)) {
+            let accepted = format!("1 to {MOST_MAX_TOKENS} tokens");
+            return Err(Error::field(place, "workload.max_tokens", bound, accepted));
+        }
         if let Some(prefix) = &self.prefix {
             prefix.check(place)?;
         }

@@ -35,6 +35,8 @@ mod newcomers;
 mod scaling;
 #[path = "suite/seeds.rs"]
 mod seeds;
+#[path = "suite/sglang.rs"]
+mod sglang;
 #[path = "suite/speculation.rs"]
 mod speculation;
 #[path = "suite/summary.rs"]

@@ -207,7 +207,15 @@ mod tests {
     }
 
     fn request(input_len: u32, prompt: Prompt) -> Request {
-        Request { at: Picoseconds::ZERO, input_len, output_len: 1, priority: 0, user: 0, prompt }
+        Request {
+            at: Picoseconds::ZERO,
+            input_len,
+            output_len: 1,
+            max_tokens: None,
+            priority: 0,
+            user: 0,
+            prompt,
+        }
     }
 
     fn said(prompts: &Prompts, id: u64, request: &Request) -> String {

@@ -3,7 +3,7 @@
 use crate::args::ConformanceArgs;
 use crate::show::number::grouped;
 use crate::{input, show};
-use roofcast::conformance::{Difference, RecordedStep, compare, parse};
+use roofcast::conformance::{Difference, compare, parse};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -17,7 +17,8 @@ struct Answer {
 struct Replayed {
     file: String,
     name: String,
-    vllm_version: String,
+    engine: &'static str,
+    version: String,
     steps: u64,
     agree: bool,
     difference: Option<Difference>,
@@ -32,9 +33,10 @@ pub(crate) fn run(args: &ConformanceArgs) -> anyhow::Result<ExitCode> {
         let difference = compare(&trace);
         traces.push(Replayed {
             file,
-            name: trace.name,
-            vllm_version: trace.version,
-            steps: trace.steps.len() as u64,
+            name: trace.name().to_owned(),
+            engine: trace.engine().0,
+            version: trace.engine().1.to_owned(),
+            steps: trace.steps() as u64,
             agree: difference.is_none(),
             difference,
         });
@@ -50,10 +52,10 @@ pub(crate) fn run(args: &ConformanceArgs) -> anyhow::Result<ExitCode> {
 
 fn people(t: &Replayed) -> String {
     let Some(d) = &t.difference else {
-        return format!("agrees   {} ({} steps, vLLM {})\n", t.name, grouped(t.steps), t.vllm_version);
+        return format!("agrees   {} ({} steps, {} {})\n", t.name, grouped(t.steps), t.engine, t.version);
     };
-    let side = |s: &Option<RecordedStep>| {
-        s.as_ref().map_or("no such step".to_owned(), |s| serde_json::to_string(s).unwrap_or_default())
+    let side = |s: &Option<serde_json::Value>| {
+        s.as_ref().map_or("no such step".to_owned(), serde_json::Value::to_string)
     };
     let fields = d.fields.join(", ");
     format!(

@@ -208,10 +208,23 @@ fn caches_that_a_scheduler_does_not_have() {
         ("engine.kv_layout=segmented", "", &["kv_layout", "segmented", "`flashinfer`"]),
         ("engine.schedule_policy=lpm", "", &["schedule_policy", "lpm", "sglang"]),
         (
-            "engine.block_size=16",
-            "scheduler = \"sglang\"\nenable_prefix_caching = true",
-            &["block_size", "16", "sglang"],
+            "engine.chunked_prefill_size=100",
+            "scheduler = \"sglang\"\npage_size = 16",
+            &["chunked_prefill_size", "100", "multiple of page_size (16)"],
         ),
+        ("engine.enable_mixed_chunk=true", "", &["enable_mixed_chunk", "sglang"]),
+        (
+            "engine.disable_radix_cache=true",
+            "scheduler = \"sglang\"\nenable_prefix_caching = true",
+            &["enable_prefix_caching", "disable_radix_cache"],
+        ),
+        (
+            "engine.schedule_conservativeness=-1.0",
+            "scheduler = \"sglang\"",
+            &["schedule_conservativeness", "-1", "0 to 1000"],
+        ),
+        ("engine.max_num_active_seqs=0", "", &["max_num_active_seqs", "from 1"]),
+        ("workload.max_tokens=0", "", &["workload.max_tokens", "1 to 100000000"]),
         ("engine.reservation=pow2", "", &["reservation", "static and orca"]),
         ("engine.preemption_mode=swap", "", &["preemption_mode", "swap", "vllm-v0"]),
         (

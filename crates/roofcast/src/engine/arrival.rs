@@ -14,8 +14,12 @@ pub struct Arrival {
     pub at: Ticks,
     /// Prompt tokens.
     pub input: u32,
-    /// Tokens to generate.
+    /// Tokens that it generates.
     pub output: u32,
+    /// The client's bound on them, which is all that a scheduler knows of its end.
+    pub max_tokens: u32,
+    /// Whether it goes on to its bound and says so.
+    pub ignore_eos: bool,
     /// What the queue sorts by, smaller first; 0 for all where order is that of arrival.
     pub key: i64,
     /// Whose request it is.

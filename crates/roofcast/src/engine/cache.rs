@@ -6,7 +6,6 @@ use super::arrival::{Arrival, Id};
 use super::chunks::Chunks;
 use super::config::{EngineConfig, Prefixes};
 use super::identity::Identity;
-use super::sharing::Sharing;
 use crate::kv_cache::prefix::Prefix;
 
 /// The kinds.
@@ -16,8 +15,6 @@ pub(super) enum Cache {
     Counted,
     /// Which blocks are whose, where prefixes are found by block.
     Blocks(Box<Identity>),
-    /// A tree of prefixes, token by token.
-    Tree(Sharing),
     /// Reservations in one piece each.
     Chunks(Chunks),
 }
@@ -30,7 +27,8 @@ impl Cache {
         match config.prefixes {
             Prefixes::Unknown => Cache::Counted,
             Prefixes::Blocks => Cache::Blocks(Box::new(Identity::new(config.blocks, config.block_size))),
-            Prefixes::Tree => Cache::Tree(Sharing::default()),
+            // SGLang's engine has its tree itself.
+            Prefixes::Tree => Cache::Counted,
         }
     }
 
@@ -38,35 +36,24 @@ impl Cache {
     pub(super) fn arrive(&mut self, id: Id, arrival: &Arrival, prefix: Prefix) {
         match self {
             Cache::Blocks(identity) => identity.arrive(id, arrival.number, prefix),
-            Cache::Tree(sharing) => sharing.arrive(id, arrival.input, prefix),
             Cache::Counted | Cache::Chunks(_) => {}
         }
     }
 
-    /// How many of a request's `known` tokens are there, while `free` blocks are.
-    pub(super) fn find(&mut self, id: Id, known: u32, free: u64) -> u32 {
+    /// How many of a request's `known` tokens are there.
+    pub(super) fn find(&mut self, id: Id, known: u32) -> u32 {
         match self {
             Cache::Blocks(identity) => identity.find(id, u64::from(known)) as u32,
-            Cache::Tree(sharing) => sharing.find(id, known, free),
             Cache::Counted | Cache::Chunks(_) => 0,
         }
     }
 
-    /// A request is admitted with `ready` tokens found, takes `blocks` and computes `tokens`.
-    pub(super) fn admit(&mut self, id: Id, ready: u32, blocks: u64, tokens: u32) {
+    /// A request is admitted, takes `blocks` and computes `tokens`.
+    pub(super) fn admit(&mut self, id: Id, blocks: u64, tokens: u32) {
         match self {
-            Cache::Tree(sharing) => sharing.admit(id, ready),
             Cache::Blocks(identity) => identity.admit(id, u64::from(tokens)),
             Cache::Chunks(chunks) => chunks.take(id, blocks),
             Cache::Counted => {}
-        }
-    }
-
-    /// A request has computed `computed` tokens, of its prompt or in all, while `free` blocks are: how many that frees.
-    pub(super) fn publish(&mut self, id: Id, computed: u32, free: u64) -> u64 {
-        match self {
-            Cache::Tree(sharing) => sharing.publish(id, computed, free),
-            _ => 0,
         }
     }
 
@@ -74,7 +61,6 @@ impl Cache {
     pub(super) fn shared_tokens(&self) -> u64 {
         match self {
             Cache::Blocks(identity) => identity.shared_tokens(),
-            Cache::Tree(sharing) => sharing.shared_tokens(),
             Cache::Counted | Cache::Chunks(_) => 0,
         }
     }

@@ -69,6 +69,8 @@ pub enum Reservation {
     Prompt,
     /// Prompt and output, as if the output's length were known.
     Oracle,
+    /// Prompt and the client's bound on the output.
+    Bound,
     /// Prompt, and its output's length rounded up to a power of two.
     Pow2,
     /// The longest sequence that is served.

@@ -11,8 +11,6 @@ pub enum Order {
     Arrival,
     /// By key, smaller first, ties by arrival.
     Key,
-    /// By arrival, until the policy puts those with the longest cached prefixes first.
-    Prefix,
 }
 
 /// The waiting ones.
@@ -25,7 +23,7 @@ pub(crate) enum Queue {
 impl Queue {
     pub(crate) fn new(order: Order) -> Queue {
         match order {
-            Order::Arrival | Order::Prefix => Queue::Arrival(VecDeque::new()),
+            Order::Arrival => Queue::Arrival(VecDeque::new()),
             Order::Key => Queue::Key(BTreeMap::new()),
         }
     }
@@ -73,12 +71,5 @@ impl Queue {
             Queue::Key(keys) => (None, Some(keys)),
         };
         queue.into_iter().flatten().chain(keys.into_iter().flat_map(BTreeMap::values)).copied()
-    }
-
-    /// Sorts a queue that is in order of arrival; equal ones stay as they are.
-    pub(crate) fn sort_by_key<K: Ord>(&mut self, key: impl Fn(Id) -> K) {
-        if let Queue::Arrival(queue) = self {
-            queue.make_contiguous().sort_by_key(|id| key(*id));
-        }
     }
 }

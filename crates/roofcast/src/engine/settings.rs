@@ -6,6 +6,7 @@
 use super::config::{EngineConfig, Preemption, Prefixes, Reservation};
 use super::gate::GateConfig;
 use super::queue::Order;
+use super::sglang::settings as sglang;
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::kv_cache::groups::Groups;
@@ -22,7 +23,7 @@ impl EngineConfig {
         let spec = &deployment.options.engine;
         let profile = scheduler::profile(spec.scheduler);
         let block_size = deployment.engine.block_size;
-        let prefixes = prefixes(spec, &profile, shared, block_size);
+        let prefixes = prefixes(spec, &profile, shared);
         let (groups, room) = groups(deployment, &profile, prefixes, context.max(1));
         let blocks = usable_blocks(spec, &profile, room)?;
         let kv_tokens = groups.longest(blocks);
@@ -33,14 +34,13 @@ impl EngineConfig {
         };
         let slotted = profile.shares_cache_by_slots && spec.max_model_len.is_none();
         let max_model_len = if slotted { longest.min(kv_tokens / max_num_seqs) } else { longest };
-        let budget = match (spec.max_num_batched_tokens, profile.max_num_batched_tokens) {
-            (None, Some(own)) => own,
-            _ => deployment.engine.max_num_batched_tokens,
-        };
-        // Data-parallel ranks have a budget each, or divide one.
         let ranks = deployment.parallelism.attention_dp;
-        let budget = if profile.divides_budget { budget } else { budget.saturating_mul(ranks) };
-        let max_num_seqs = within_budget(spec, max_num_seqs, budget)?;
+        let budget = budget(deployment, &profile);
+        let max_num_seqs = if profile.bounds_sequences {
+            within_budget(spec, max_num_seqs, budget)?.min(spec.max_num_active_seqs.unwrap_or(u64::MAX))
+        } else {
+            max_num_seqs
+        };
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let mut config = EngineConfig {
             blocks,
@@ -49,18 +49,14 @@ impl EngineConfig {
             max_num_seqs,
             max_num_batched_tokens: narrow(budget),
             max_model_len: narrow(max_model_len),
-            enable_chunked_prefill: spec.enable_chunked_prefill.unwrap_or(profile.enable_chunked_prefill),
+            enable_chunked_prefill: chunks(spec, &profile),
             scheduler_reserve_full_isl: spec
                 .scheduler_reserve_full_isl
                 .unwrap_or(profile.scheduler_reserve_full_isl),
             prefixes,
             watermark_blocks: (share("watermark", spec.watermark.unwrap_or(profile.watermark))?
                 * (blocks + profile.null_blocks) as f64) as u64,
-            order: match (spec.policy, spec.schedule_policy) {
-                (QueuePolicy::Fcfs, SchedulePolicy::Lpm) => Order::Prefix,
-                (QueuePolicy::Fcfs, SchedulePolicy::Fcfs) => Order::Arrival,
-                _ => Order::Key,
-            },
+            order: if spec.policy == QueuePolicy::Fcfs { Order::Arrival } else { Order::Key },
             gate: gate(spec, &profile, budget, ranks)?,
             attention_dp: ranks,
             reservation: if profile.reserves { reserved(spec.reservation) } else { profile.reservation },
@@ -85,13 +81,16 @@ impl EngineConfig {
 
 /// How prefixes are found, where they are: as asked, else where prompts have tokens in common. vLLM and SGLang always look,
 /// which without them changes nothing but what a preempted request finds of its own.
-fn prefixes(spec: &EngineSpec, profile: &Profile, shared: bool, block_size: u64) -> Prefixes {
-    let kind = profile.prefixes;
-    let shareable = match kind {
-        Prefixes::Tree => block_size == 1,
-        _ => spec.kv_layout != Some(KvLayout::Vattention),
-    };
-    if spec.enable_prefix_caching.unwrap_or(shared && shareable) { kind } else { Prefixes::Unknown }
+fn prefixes(spec: &EngineSpec, profile: &Profile, shared: bool) -> Prefixes {
+    if profile.prefixes == Prefixes::Tree {
+        return if sglang::keeps_prefixes(spec) { Prefixes::Tree } else { Prefixes::Unknown };
+    }
+    let shareable = spec.kv_layout != Some(KvLayout::Vattention);
+    if spec.enable_prefix_caching.unwrap_or(shared && shareable) {
+        profile.prefixes
+    } else {
+        Prefixes::Unknown
+    }
 }
 
 /// The groups of layers that take blocks of their own, and how many blocks there is room for. vLLM gives back what falls
@@ -122,6 +121,29 @@ fn usable_blocks(spec: &EngineSpec, profile: &Profile, room: u64) -> Result<u64>
         }
         asked => Ok(asked.unwrap_or(room).min(u64::from(u32::MAX) - 1) - reserved),
     }
+}
+
+/// Whether a prompt may be split over steps.
+fn chunks(spec: &EngineSpec, profile: &Profile) -> bool {
+    let own = match spec.scheduler {
+        SchedulerKind::Sglang => sglang::chunk(spec).is_some(),
+        _ => profile.enable_chunked_prefill,
+    };
+    spec.enable_chunked_prefill.unwrap_or(own)
+}
+
+/// Tokens of a step: data-parallel ranks have a budget each, or divide one.
+fn budget(deployment: &Deployment, profile: &Profile) -> u64 {
+    let spec = &deployment.options.engine;
+    let own = match spec.scheduler {
+        SchedulerKind::Sglang => Some(sglang::budget(spec)),
+        _ => profile.max_num_batched_tokens,
+    };
+    let budget = match (spec.max_num_batched_tokens, own) {
+        (None, Some(own)) => own,
+        _ => deployment.engine.max_num_batched_tokens,
+    };
+    if profile.divides_budget { budget } else { budget.saturating_mul(deployment.parallelism.attention_dp) }
 }
 
 /// `max_num_seqs` that the budget of a step can serve.
@@ -180,7 +202,11 @@ fn swap_tokens(deployment: &Deployment, spec: &EngineSpec, context: u64) -> Resu
 
 /// Refuses what a scheduler does not have.
 fn check(spec: &EngineSpec, profile: &Profile, config: &EngineConfig) -> Result<()> {
+    sglang::check(spec)?;
     check_keys(spec, profile)?;
+    if spec.max_num_active_seqs == Some(0) {
+        return Err(Error::field("engine", "max_num_active_seqs", 0, "from 1"));
+    }
     check_prefixes(spec, config)?;
     check_layout(spec, profile)?;
     let fixed = profile.only_block_size.filter(|size| *size != u64::from(config.block_size));
@@ -198,7 +224,7 @@ fn check_keys(spec: &EngineSpec, profile: &Profile) -> Result<()> {
         ("async_scheduling", spec.async_scheduling == Some(true)),
         ("preemption_mode", spec.preemption_mode == PreemptionMode::Swap),
         ("reservation", spec.reservation != ReservationKind::Max),
-        ("scheduler_recv_interval", spec.scheduler_recv_interval.is_some()),
+        ("max_num_active_seqs", spec.max_num_active_seqs.is_some()),
         ("batch_wait_timeout_iters", spec.batch_wait_timeout_iters.is_some()),
         ("disable_overlap_scheduler", spec.disable_overlap_scheduler.is_some()),
         ("batch_wait_max_tokens_ratio", spec.batch_wait_max_tokens_ratio.is_some()),
@@ -229,14 +255,10 @@ fn check_prefixes(spec: &EngineSpec, config: &EngineConfig) -> Result<()> {
         let accepted = "left out with vattention, whose requests share no pages";
         return Err(Error::field("engine", "enable_prefix_caching", "set", accepted));
     }
-    if config.prefixes == Prefixes::Tree && config.block_size != 1 {
-        let accepted = "1 with a prefix cache: sglang finds prefixes by the token";
-        return Err(Error::field("engine", "block_size", config.block_size, accepted));
-    }
     let ordered = spec.schedule_policy == SchedulePolicy::Fcfs
         || (config.prefixes == Prefixes::Tree && spec.policy == QueuePolicy::Fcfs);
     if !ordered {
-        let accepted = "with the scheduler sglang, enable_prefix_caching, and policy left out; else left out";
+        let accepted = "with the scheduler sglang, its radix cache, and policy left out; else left out";
         return Err(Error::field("engine", "schedule_policy", "lpm", accepted));
     }
     Ok(())
@@ -278,7 +300,7 @@ fn vllm_settings(config: &EngineConfig, spec: &EngineSpec) -> vllm::Config {
         block_size: u64::from(config.block_size),
         num_gpu_blocks: u32::try_from(config.blocks + 1).unwrap_or(u32::MAX),
         max_num_seqs: config.max_num_seqs,
-        max_num_active_seqs: None,
+        max_num_active_seqs: spec.max_num_active_seqs,
         max_num_batched_tokens: u64::from(config.max_num_batched_tokens),
         max_model_len: u64::from(config.max_model_len),
         enable_chunked_prefill: config.enable_chunked_prefill,

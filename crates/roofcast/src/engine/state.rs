@@ -295,7 +295,7 @@ impl<D: Decodes> State<D> {
     pub fn look_up(&mut self, id: Id) -> (u32, u32) {
         let known = self.sequence(id).known;
         let ready = match self.comes_with(id) {
-            0 => self.cache.find(id, known, self.free),
+            0 => self.cache.find(id, known),
             tokens => tokens,
         };
         self.sequences[id as usize].ready = ready;
@@ -307,42 +307,22 @@ impl<D: Decodes> State<D> {
         let Sequence { arrival, known, ready, .. } = self.sequence(id);
         match &self.cache {
             Cache::Blocks(identity) => return identity.admission_blocks(u64::from(tokens)),
-            Cache::Tree(sharing) => return u64::from(known - ready) + sharing.unheld(),
             Cache::Counted | Cache::Chunks(_) => {}
         }
         match self.config.reservation {
             Reservation::Grow => self.blocks(ready + tokens),
             Reservation::Prompt => self.blocks(*known),
             Reservation::Oracle => self.blocks(arrival.input + arrival.output),
+            Reservation::Bound => {
+                let bound = arrival.max_tokens.max(arrival.output);
+                self.blocks(arrival.input.saturating_add(bound).min(self.config.max_model_len))
+            }
             Reservation::Pow2 => {
                 let guess = arrival.input + arrival.output.next_power_of_two();
                 self.blocks(guess.min(self.config.max_model_len))
             }
             Reservation::Max => self.blocks(self.config.max_model_len),
         }
-    }
-
-    /// Tokens found for the head of the queue that leave what is free with it, beside those that it computes.
-    pub fn claimed(&self) -> u64 {
-        match &self.cache {
-            Cache::Tree(sharing) => sharing.unheld(),
-            _ => 0,
-        }
-    }
-
-    /// Whether decodes may overwrite what somebody who waits would find.
-    pub fn overwrites(&self) -> bool {
-        matches!(self.cache, Cache::Tree(_))
-    }
-
-    /// Puts whoever finds most in the cache first, ties in the order of before.
-    pub fn longest_prefix_first(&mut self) {
-        let waiting: Vec<Id> = self.waiting.iter().collect();
-        for id in waiting {
-            self.look_up(id);
-        }
-        let sequences = &self.sequences;
-        self.waiting.sort_by_key(|id| std::cmp::Reverse(sequences[id as usize].ready));
     }
 
     /// Whether a request can be admitted to compute `tokens`: its blocks are free, and where it takes them in one piece
@@ -367,14 +347,13 @@ impl<D: Decodes> State<D> {
         }
         let blocks = self.admission_blocks(id, tokens);
         self.free -= blocks;
-        self.cache.admit(id, self.sequence(id).ready, blocks, tokens);
+        self.cache.admit(id, blocks, tokens);
         self.enter(id);
         let sequence = &mut self.sequences[id as usize];
         sequence.phase = Phase::Prefill;
         sequence.computed = sequence.ready;
         sequence.held = match self.cache {
             Cache::Blocks(_) => u64::from((sequence.ready + tokens).div_ceil(self.config.block_size)),
-            Cache::Tree(_) => u64::from(sequence.known),
             Cache::Counted | Cache::Chunks(_) => blocks,
         };
         self.tally.cached_tokens += u64::from(sequence.ready);
@@ -461,7 +440,6 @@ impl<D: Decodes> State<D> {
         let s = &mut self.sequences[piece.id as usize];
         s.computed += piece.new;
         let (computed, known) = (s.computed, s.known);
-        self.free += self.cache.publish(piece.id, computed, self.free);
         if computed < known {
             return false;
         }

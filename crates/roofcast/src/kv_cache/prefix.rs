@@ -28,7 +28,7 @@ impl Content {
     }
 
     /// The identity of what follows this by `run`; blocks are told apart by where they end.
-    fn then(self, run: Run) -> Content {
+    pub(crate) fn then(self, run: Run) -> Content {
         let (low, high) = (self.0 as u64, (self.0 >> 64) as u64);
         let mut lanes = [low, high];
         for value in [u64::from(run.segment), run.start, run.length] {

@@ -26,7 +26,8 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
         let Some(id) = state.head() else { break };
         let known = state.sequence(id).known;
         // Its prompt's step samples the first of its tokens.
-        running.push((u64::from(known), u64::from(state.progress(id).1 - 1)));
+        let (_, left) = held_and_left(state, id);
+        running.push((u64::from(known), left - 1));
         if known > budget || peak(&mut running.clone()) > room(state) {
             break;
         }
@@ -51,10 +52,12 @@ fn room<D: Decodes>(state: &State<D>) -> u64 {
     state.config.blocks * u64::from(state.config.block_size)
 }
 
-/// Tokens in the cache, and tokens still to come.
+/// Tokens in the cache, and tokens that may still come: up to the client's bound, as far as a sequence may grow.
 fn held_and_left<D: Decodes>(state: &State<D>, id: Id) -> (u64, u64) {
     let (held, left) = state.progress(id);
-    (u64::from(held), u64::from(left))
+    let arrival = &state.sequence(id).arrival;
+    let most = state.config.max_model_len.saturating_sub(arrival.input).max(arrival.output);
+    (u64::from(held), u64::from(left + arrival.max_tokens.min(most).saturating_sub(arrival.output)))
 }
 
 /// The most tokens that will be held at once: when a request ends, those that last longer hold what they have then.

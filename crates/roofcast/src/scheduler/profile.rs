@@ -33,6 +33,8 @@ pub struct Profile {
     pub null_blocks: u64,
     /// Whether it gives back what falls out of a window.
     pub frees_windows: bool,
+    /// Whether the budget of a step bounds the requests that run at once.
+    pub bounds_sequences: bool,
     /// Whether data-parallel ranks divide one budget.
     pub divides_budget: bool,
     /// Whether each request has an equal share of the cache, as llama.cpp's slots.
@@ -62,6 +64,7 @@ impl Profile {
             prefixes: Prefixes::Unknown,
             null_blocks: 0,
             frees_windows: false,
+            bounds_sequences: true,
             divides_budget: false,
             shares_cache_by_slots: false,
             holds_prompts: false,

@@ -1,133 +1,418 @@
-//! SGLang: prompts first in chunks, admission by an estimate of what running requests will still take.
+//! SGLang's scheduler: prompts first, in chunks; admission by an estimate of what running requests will still take; a
+//! radix tree of prefixes; retraction where the KV pool runs out; the plain and the overlap loop.
 //!
-//! Knows: the estimate is a ratio of their output bounds; it starts high, falls with every step of decodes, and is put
-//! right after a retraction. When blocks run out, those with the fewest tokens generated are retracted and computed
-//! again. Source: SGLang 0.4 to 0.5, `managers/schedule_batch.py` and `scheduler.py` (`init_new_token_ratio` 0.7,
-//! `min_new_token_ratio_factor` 0.14, 600 decay steps, `retract_decode_steps` 20, estimates clipped at 4096), and
-//! `schedule_policy.py` (`lpm`, which falls back to the order of arrival beyond 128 that wait). Left out: `lpm` puts back
-//! requests whose prefix another one in the queue is about to compute.
+//! Knows: the decisions of SGLang 0.5.23's `Scheduler` for one pool of full attention, held step for step to recorded
+//! ones by [`crate::conformance`], and what older versions do otherwise ([`Rules`]). One iteration is [`Scheduler::schedule`]
+//! and, for the batch whose results are there, [`Scheduler::process`]: in the plain loop of the batch just decided, in the
+//! overlap loop of the one before it. Rows that decode are kept by one counter, so that equal iterations are taken at once
+//! ([`Scheduler::repeat`]). Knows nothing about time: whoever drives it prices the steps.
+
+mod admission;
+pub(crate) mod budget;
+mod config;
+mod leap;
+mod memory;
+mod order;
+mod ratio;
+mod results;
+mod retraction;
+mod rows;
+mod tree;
+
+pub use config::{Config, Rules};
+pub use memory::Usage;
+pub use results::Results;
 
 use super::{Policy, Profile};
-use crate::engine::arrival::Id;
-use crate::engine::config::{Prefixes, Reservation};
-use crate::engine::decodes::Decodes;
-use crate::engine::queue::Order;
-use crate::engine::state::State;
+use crate::engine::config::Prefixes;
+use crate::spec::SchedulePolicy;
+use crate::workload::request::Run;
+use memory::Memory;
+use ratio::Ratio;
+use rows::Running;
+use std::collections::VecDeque;
+use tree::{Node, ROOT};
 
-/// Its defaults: chunks of 8192 tokens, a radix tree by the token, and one budget that data-parallel ranks divide.
+/// Its defaults: pages of a token, a radix tree, one budget that data-parallel ranks divide. It decides by itself, not in
+/// the moves of a policy: its engine is [`crate::engine::sglang`]'s.
 pub(super) fn profile() -> Profile {
     Profile {
         block_size: 1,
-        max_num_batched_tokens: Some(8192),
-        reservation: Reservation::Prompt,
         prefixes: Prefixes::Tree,
+        bounds_sequences: false,
         divides_budget: true,
-        keys: &["scheduler_recv_interval"],
-        ..Profile::chunked(Policy::Sglang(Sglang::default()))
+        ..Profile::chunked(Policy::TokenBudget)
     }
 }
 
-const RATIO: f64 = 0.7;
-const LEAST: f64 = RATIO * 0.14;
-const DECAY: f64 = (RATIO - LEAST) / 600.0;
-const CLIP: u32 = 4096;
-const RETRACT_STEPS: f64 = 20.0;
-/// Beyond so many that wait their prefixes are not compared.
-const LPM_MOST: u64 = 128;
+/// Index of a request: in order of arrival, until one is forgotten.
+pub type Id = usize;
 
-/// The policy, with its estimate.
+/// A request as it arrives.
 #[derive(Debug, Clone)]
-pub struct Sglang {
-    ratio: f64,
-    /// Steps of the engine when the ratio was last brought up to date.
-    steps: u64,
+pub struct Arrival {
+    /// The tokens of its prompt.
+    pub prompt: Box<[Run]>,
+    /// The segment of its generated tokens, which are numbered from 0.
+    pub output_segment: u32,
+    /// The client's bound on generated tokens, which estimates use.
+    pub max_new_tokens: u64,
+    /// Tokens that it generates; where they are fewer than its bound, the last one ends it.
+    pub output_len: u64,
+    /// Whether it generates as many as its bound, and says so.
+    pub ignore_eos: bool,
+    /// What `enable_priority_scheduling` sorts by; where absent, last.
+    pub priority: Option<i64>,
 }
 
-impl Default for Sglang {
-    fn default() -> Sglang {
-        Sglang { ratio: RATIO, steps: 0 }
-    }
+/// What an iteration computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Kind {
+    /// Nothing.
+    #[default]
+    Idle,
+    /// Prompts.
+    Extend,
+    /// A token of every running request.
+    Decode,
+    /// Both, prompts first.
+    Mixed,
 }
 
-impl Sglang {
-    pub(super) fn schedule<D: Decodes>(&mut self, state: &mut State<D>) -> bool {
-        let passed = state.tally.decode_steps - self.steps;
-        self.steps = state.tally.decode_steps;
-        self.ratio = (self.ratio - DECAY * passed as f64).max(LEAST);
-        self.prefill(state);
-        if !state.pieces.is_empty() {
-            return false;
+/// A piece of a prompt in a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extend {
+    /// Whose.
+    pub id: Id,
+    /// Tokens computed.
+    pub new: u64,
+    /// Tokens in its cache then.
+    pub context: u64,
+    /// Whether its prompt is whole then, so that it samples a token.
+    pub samples: bool,
+}
+
+/// What one iteration decided.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Step {
+    /// What it computes.
+    pub kind: Kind,
+    /// The queue after the policy's order and before admission, where it was looked at and [`Config::records`] is set.
+    pub sorted: Vec<Id>,
+    /// Pieces of prompts, in the order of the batch.
+    pub extends: Vec<Extend>,
+    /// Requests that decode.
+    pub decodes: u64,
+    /// They, in order, where [`Config::records`] is set.
+    pub rows: Vec<Id>,
+    /// Taken in, with the tokens found in the cache.
+    pub admitted: Vec<(Id, u64)>,
+    /// Those that run from now on, with the tokens in their caches.
+    pub joined: Vec<(Id, u64)>,
+    /// Those that do not any more, since the last decision or with this one.
+    pub left: Vec<Id>,
+    /// Whose prompt is not whole after this batch.
+    pub chunked: Option<Id>,
+    /// For a request of higher priority, in order.
+    pub preempted: Vec<Id>,
+    /// Where the pool ran out, in order.
+    pub retracted: Vec<Id>,
+    /// Alone and still without room: it ends here.
+    pub aborted: Vec<Id>,
+    /// Tokens that these lost and that are computed again.
+    pub dropped: u64,
+    /// The ratio before and after the decision.
+    pub ratio: [f64; 2],
+}
+
+/// Where a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Phase {
+    /// In the queue.
+    #[default]
+    Waiting,
+    /// Its prompt is being computed.
+    Extending,
+    /// It decodes with the others.
+    Running,
+    /// It sat out because the result under way is its last.
+    Leaving,
+    /// It has all its tokens, or was aborted.
+    Finished,
+}
+
+#[derive(Debug, Clone)]
+struct Request {
+    prompt: Box<[Run]>,
+    input: u64,
+    output_segment: u32,
+    bound: u64,
+    output: u64,
+    ignore_eos: bool,
+    priority: i64,
+    phase: Phase,
+    /// When it last entered the queue; larger is later.
+    entered: u64,
+    /// Tokens that the last look at the cache found.
+    found: u64,
+    /// Tokens that it had when it was last a candidate or decoded beside prompts: what preemption for it counts.
+    filled: u64,
+    /// Tokens generated whose results are there; while it runs, at its start ([`Running`]).
+    generated: u64,
+    /// Tokens in its cache; while it runs, at its start.
+    tokens: u64,
+    /// Of these, those that the tree has and it locks, and where they end.
+    shared: u64,
+    node: Node,
+    /// Whether its prompt is whole and the result of its last piece is under way.
+    samples: bool,
+}
+
+/// The last batch, as the next decision needs it.
+#[derive(Debug, Clone, Default)]
+struct Last {
+    kind: Kind,
+    extends: Vec<Id>,
+}
+
+/// The scheduler with its pool, its queue and what runs.
+#[derive(Debug, Clone)]
+pub struct Scheduler {
+    config: Config,
+    ratio: Ratio,
+    memory: Memory,
+    requests: Vec<Request>,
+    vacant: Vec<Id>,
+    waiting: VecDeque<Id>,
+    /// Times that a request entered the queue.
+    entries: u64,
+    running: Running,
+    /// SGLang's `batch_is_full`: the queue is not looked at until somebody leaves.
+    full: bool,
+    chunked: Option<Id>,
+    last: Last,
+    /// Requests that hold a row of the pool's table.
+    rows_held: u64,
+    /// Passes over the queue without matching, for [`Rules::refreshes_waiting`].
+    passes: u64,
+    /// Rows that sit out because the result under way is their last.
+    leaving: Vec<Id>,
+    /// Rows that stopped since the last decision.
+    left: Vec<Id>,
+    /// Room for the tokens of one request.
+    path: Vec<Run>,
+}
+
+impl Scheduler {
+    /// An idle scheduler.
+    pub fn new(config: Config) -> Scheduler {
+        Scheduler {
+            ratio: Ratio::new(config.schedule_conservativeness),
+            memory: Memory::new(config.max_total_tokens, config.page_size, !config.disable_radix_cache),
+            config,
+            requests: Vec::new(),
+            vacant: Vec::new(),
+            waiting: VecDeque::new(),
+            entries: 0,
+            running: Running::default(),
+            full: false,
+            chunked: None,
+            last: Last::default(),
+            rows_held: 0,
+            passes: 0,
+            leaving: Vec::new(),
+            left: Vec::new(),
+            path: Vec::new(),
         }
-        if state.decode_blocks(1) > state.free() {
-            self.retract(state);
-        }
-        state.take_decode_blocks();
-        true
     }
 
-    /// Decisions change as the ratio falls, while somebody waits for it; with pages of several tokens also because the
-    /// room left falls by pages and the estimate by tokens, and with a prefix cache because those who decode overwrite what
-    /// would be found.
-    pub(super) fn patience<D: Decodes>(&self, state: &State<D>) -> u64 {
-        let changing = self.ratio > LEAST || state.config.block_size > 1 || state.overwrites();
-        let seats = state.running() < state.config.max_num_seqs;
-        if state.head().is_some() && seats && changing { 1 } else { u64::MAX }
-    }
-
-    /// The prompt under way and newcomers, while budget, seats and the estimate allow.
-    fn prefill<D: Decodes>(&mut self, state: &mut State<D>) {
-        let mut budget = state.config.max_num_batched_tokens;
-        if let Some(&id) = state.prefills().first() {
-            let s = state.sequence(id);
-            let tokens = (s.known - s.computed).min(budget);
-            if state.continuation_blocks(id, tokens) <= state.free() {
-                state.continue_prefill(id, tokens);
-                budget -= tokens;
+    /// Queues a request.
+    pub fn add(&mut self, arrival: Arrival) -> Id {
+        let last = if self.config.schedule_low_priority_values_first { i64::MAX } else { i64::MIN };
+        let request = Request {
+            input: arrival.prompt.iter().map(|run| run.length).sum(),
+            prompt: arrival.prompt,
+            output_segment: arrival.output_segment,
+            bound: arrival.max_new_tokens,
+            output: arrival.output_len.min(arrival.max_new_tokens),
+            ignore_eos: arrival.ignore_eos,
+            priority: arrival.priority.unwrap_or(last),
+            phase: Phase::Waiting,
+            entered: 0,
+            found: 0,
+            filled: 0,
+            generated: 0,
+            tokens: 0,
+            shared: 0,
+            node: ROOT,
+            samples: false,
+        };
+        let id = match self.vacant.pop() {
+            Some(id) => {
+                self.requests[id] = request;
+                id
             }
+            None => {
+                self.requests.push(request);
+                self.requests.len() - 1
+            }
+        };
+        self.enqueue(id);
+        id
+    }
+
+    /// Lets the index of a finished request be used again: from the third [`Scheduler::schedule`] after its end on nothing
+    /// names it.
+    pub fn forget(&mut self, id: Id) {
+        self.vacant.push(id);
+    }
+
+    /// Decides the next batch. In the overlap loop the results of the last one are not there yet.
+    pub fn schedule(&mut self) -> Step {
+        let mut step = Step { ratio: [self.ratio.current; 2], ..Step::default() };
+        let last = std::mem::take(&mut self.last);
+        if let Some(id) = self.chunked {
+            self.publish(id);
         }
-        if state.head().is_none() || state.running() >= state.config.max_num_seqs {
+        self.merge(&last, &mut step);
+        if self.running.drop_gone() {
+            self.full = false;
+        }
+        if !self.prefill(&last, &mut step) {
+            self.decode(&last, &mut step);
+        }
+        step.ratio[1] = self.ratio.current;
+        let plain = self.config.disable_overlap_schedule;
+        let nothing = step.kind == Kind::Idle && self.running.is_empty() && self.chunked.is_none();
+        if nothing && self.waiting.is_empty() && (plain || last.kind == Kind::Idle) {
+            self.ratio.reset();
+        }
+        if self.config.records && matches!(step.kind, Kind::Decode | Kind::Mixed) {
+            step.rows = self.running.ids().collect();
+        }
+        step.left = std::mem::take(&mut self.left);
+        let extends = step.extends.iter().map(|e| e.id);
+        self.last = Last { kind: step.kind, extends: extends.collect() };
+        step
+    }
+
+    /// How many wait.
+    pub fn waiting_count(&self) -> u64 {
+        self.waiting.len() as u64
+    }
+
+    /// Waiting requests, in order.
+    pub fn waiting(&self) -> impl Iterator<Item = Id> + '_ {
+        self.waiting.iter().copied()
+    }
+
+    /// How many are here, waiting or not.
+    pub fn in_flight(&self) -> u64 {
+        self.waiting.len() as u64 + self.rows_held
+    }
+
+    /// The running batch, in order: empty after a mixed batch, whose requests join it again with the next decision.
+    pub fn running(&self) -> impl Iterator<Item = Id> + '_ {
+        let joins = self.last.kind == Kind::Mixed;
+        self.running.ids().filter(move |_| !joins)
+    }
+
+    /// `batch_is_full`.
+    pub fn full(&self) -> bool {
+        self.full
+    }
+
+    /// The ratio.
+    pub fn ratio(&self) -> f64 {
+        self.ratio.current
+    }
+
+    /// What the pool is used for.
+    pub fn usage(&self) -> Usage {
+        self.memory.usage(self.config.max_total_tokens)
+    }
+
+    /// How many run, prompts in part and those about to leave among them.
+    pub fn held(&self) -> u64 {
+        self.rows_held
+    }
+
+    /// Tokens in the caches of rows that sit out because the result under way is their last.
+    pub fn leaving_tokens(&self) -> u64 {
+        self.leaving.iter().map(|id| self.requests[*id].tokens).sum()
+    }
+
+    /// Whether a request takes part in the decodes whose results are to come.
+    pub fn decodes(&self, id: Id) -> bool {
+        matches!(self.requests[id].phase, Phase::Running | Phase::Leaving)
+    }
+
+    /// Whether somebody who comes is not looked at before somebody leaves.
+    pub fn blocked(&self) -> bool {
+        self.full && !self.config.preempts()
+    }
+
+    /// KV tokens available, and evictable beside them.
+    pub fn kv(&self) -> [u64; 2] {
+        [self.memory.available, self.memory.evictable()]
+    }
+
+    /// Tokens that a request has: prompt and generated ones whose results are there.
+    fn known(&self, id: Id) -> u64 {
+        self.requests[id].input + self.generated(id)
+    }
+
+    fn generated(&self, id: Id) -> u64 {
+        let r = &self.requests[id];
+        if r.phase == Phase::Running { self.running.generated(id, r.generated) } else { r.generated }
+    }
+
+    /// Tokens in a request's cache, or on their way there.
+    fn tokens(&self, id: Id) -> u64 {
+        let r = &self.requests[id];
+        if r.phase == Phase::Running {
+            self.running.tokens(id, r.tokens, self.memory.decodes)
+        } else {
+            r.tokens
+        }
+    }
+
+    /// Whether results are processed a batch late.
+    fn overlaps(&self) -> bool {
+        !self.config.disable_overlap_schedule
+    }
+
+    fn enqueue(&mut self, id: Id) {
+        self.entries += 1;
+        self.requests[id].entered = self.entries;
+        self.requests[id].phase = Phase::Waiting;
+        self.waiting.push_back(id);
+    }
+
+    /// The requests of the last batch whose prompts are whole join the running ones.
+    fn merge(&mut self, last: &Last, step: &mut Step) {
+        if !matches!(last.kind, Kind::Extend | Kind::Mixed) {
             return;
         }
-        if state.config.order == Order::Prefix && state.waiting() <= LPM_MOST {
-            state.longest_prefix_first();
+        let joins = |id: &Id| self.requests[*id].phase == Phase::Extending && Some(*id) != self.chunked;
+        let joining: Vec<Id> = last.extends.iter().copied().filter(joins).collect();
+        let gone = joining.len() < last.extends.len();
+        // Where nothing runs, and after a mixed batch, the batch that joins is the running one.
+        if gone || last.kind == Kind::Mixed || (self.running.is_empty() && !joining.is_empty()) {
+            self.full = false;
         }
-        let left = |id: Id| f64::from(state.progress(id).1.min(CLIP));
-        let promised: f64 = state.in_admission_order().map(left).sum::<f64>() * self.ratio;
-        let block = f64::from(state.config.block_size);
-        let mut room = state.free() as f64 * block - promised;
-        while budget > 0 && state.running() < state.config.max_num_seqs {
-            let Some(id) = state.head() else { return };
-            let (_, todo) = state.look_up(id);
-            let s = state.sequence(id);
-            let output = (s.arrival.output - s.generated).min(CLIP);
-            let tokens = todo.min(budget);
-            let needed = f64::from(todo) + f64::from(output) + state.claimed() as f64;
-            let alone = state.running() == 0;
-            if (!alone && needed >= room) || state.admission_blocks(id, todo) > state.free() {
-                return;
+        // Of a mixed batch in the overlap loop the results are to come, with those of the rows that decoded beside it.
+        let tick = self.overlaps() && last.kind == Kind::Mixed;
+        for (at, &id) in joining.iter().enumerate() {
+            let r = &mut self.requests[id];
+            r.phase = Phase::Running;
+            let at = (last.kind == Kind::Mixed).then_some(at);
+            self.running.join(id, at, tick, self.memory.decodes);
+            self.memory.join(r.tokens);
+            step.joined.push((id, r.tokens));
+            if !r.samples {
+                self.running.expect(id, r.generated, r.output, r.bound);
             }
-            room -= needed;
-            state.admit(tokens);
-            budget -= tokens;
         }
-    }
-
-    /// Takes out those with the fewest tokens generated, the longest prompts first among equals, until the rest has room.
-    fn retract<D: Decodes>(&mut self, state: &mut State<D>) {
-        let key = |id: Id| {
-            let arrival = state.sequence(id).arrival;
-            let generated = arrival.output - state.progress(id).1;
-            (std::cmp::Reverse(generated), arrival.input)
-        };
-        let mut running: Vec<Id> = state.in_admission_order().collect();
-        running.sort_by_key(|id| key(*id));
-        while state.decode_blocks(1) > state.free() {
-            let Some(id) = running.pop() else { break };
-            state.preempt(id);
-        }
-        let generated = |id: &Id| f64::from(state.sequence(*id).arrival.output - state.progress(*id).1);
-        let bound = |id: &Id| f64::from(state.sequence(*id).arrival.output);
-        let (done, all): (f64, f64) = (running.iter().map(generated).sum(), running.iter().map(bound).sum());
-        self.ratio = ((done + RETRACT_STEPS * running.len() as f64) / (all + 1.0)).min(1.0);
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn vllm() -> Profile {
         null_blocks: 1,
         frees_windows: true,
         layouts: LAYOUTS,
-        keys: &["long_prefill_token_threshold", "async_scheduling"],
+        keys: &["long_prefill_token_threshold", "async_scheduling", "max_num_active_seqs"],
         ..Profile::chunked(Policy::TokenBudget)
     }
 }
@@ -57,7 +57,7 @@ pub(super) fn splitfuse() -> Profile {
 
 /// TensorRT-LLM's `GUARANTEED_NO_EVICT`: prompt and output are reserved, nobody is evicted.
 pub(super) fn guaranteed_no_evict() -> Profile {
-    Profile { reservation: Reservation::Oracle, scheduler_reserve_full_isl: true, ..max_utilization() }
+    Profile { reservation: Reservation::Bound, scheduler_reserve_full_isl: true, ..max_utilization() }
 }
 
 /// TensorRT-LLM's `MAX_UTILIZATION`: the last is paused when blocks run out.

@@ -148,6 +148,7 @@ impl Runs {
             output_len: length(output),
             prefix: None,
             priorities: Vec::new(),
+            max_tokens: None,
         };
         Ok(Runs { users, requests, workload, input, output })
     }

@@ -19,6 +19,7 @@ pub(super) struct Draws {
     prefixes: Option<Prefixes>,
     priorities: Option<Weighted>,
     priority_stream: Stream,
+    max_tokens: Option<u32>,
 }
 
 #[derive(Debug, Clone)]
@@ -49,17 +50,24 @@ impl Draws {
             prefixes: workload.prefix.as_ref().map(|prefix| Prefixes::new(prefix, seed)),
             priorities: (!priorities.is_empty()).then(|| Weighted::new(priorities.iter().copied())),
             priority_stream: Stream::new(seed, Purpose::Priority),
+            max_tokens: workload.max_tokens.and_then(|tokens| u32::try_from(tokens).ok()),
         })
     }
 
     /// Prompt and answer, without what is shared.
     pub(super) fn lengths(&mut self) -> (u32, u32) {
-        match &self.lengths {
+        let (input, output) = match &self.lengths {
             Lengths::Apart { input, output } => {
                 (input.draw(&mut self.input_stream), output.draw(&mut self.output_stream))
             }
             Lengths::Together(observed) => observed.draw_pair(&mut self.input_stream),
-        }
+        };
+        (input, output.min(self.max_tokens.unwrap_or(u32::MAX)))
+    }
+
+    /// The client's bound on an answer.
+    pub(super) fn max_tokens(&self) -> Option<u32> {
+        self.max_tokens
     }
 
     /// Whether prompts share prefixes.
@@ -82,6 +90,7 @@ impl Draws {
             Some((segment, length)) => (own + length, Prompt::Shared { segment, length }),
             None => (own, Prompt::Own),
         };
-        Request { at, input_len, output_len, priority: self.priority(), user, prompt }
+        let max_tokens = self.max_tokens;
+        Request { at, input_len, output_len, max_tokens, priority: self.priority(), user, prompt }
     }
 }

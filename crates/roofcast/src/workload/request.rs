@@ -25,8 +25,11 @@ pub struct Request {
     pub at: Picoseconds,
     /// Prompt tokens, at least 1.
     pub input_len: u32,
-    /// Tokens to generate, at least 1.
+    /// Tokens that it generates, at least 1.
     pub output_len: u32,
+    /// The client's bound on them, at least as many: what an engine knows of its end. Where absent it asks for as many as
+    /// it generates, and to go on to there (`ignore_eos`).
+    pub max_tokens: Option<u32>,
     /// Smaller goes first.
     pub priority: i32,
     /// In a closed loop its user, in a conversation its session, else 0.

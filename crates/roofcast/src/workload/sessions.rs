@@ -42,6 +42,7 @@ struct Session {
     /// Tokens that its user said.
     own: u32,
     priority: i32,
+    max_tokens: Option<u32>,
     answer: u32,
 }
 
@@ -121,6 +122,7 @@ impl Sessions {
             length: prefix.map_or(0, |(_, length)| length),
             own: 0,
             priority: draws.priority(),
+            max_tokens: draws.max_tokens(),
             answer: 0,
         }
     }
@@ -158,6 +160,7 @@ impl Session {
             at,
             input_len: self.length,
             output_len: turn.output,
+            max_tokens: self.max_tokens,
             priority: self.priority,
             user,
             prompt: Prompt::Runs(self.said.clone().into()),

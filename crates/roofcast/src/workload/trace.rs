@@ -41,7 +41,7 @@ pub enum Format {
     BurstGpt,
     /// JSON lines with `conversations`, or with lengths; no times.
     ShareGpt,
-    /// CSV `arrival_s,input_len,output_len[,priority][,session]`.
+    /// CSV `arrival_s,input_len,output_len[,priority][,session][,max_tokens]`.
     Own,
     /// CSV `input_length,output_length`; no times.
     Pairs,
@@ -180,5 +180,5 @@ impl Recording<'_> {
 
 /// A request that shares nothing.
 fn plain(at: Picoseconds, input_len: u32, output_len: u32) -> Request {
-    Request { at, input_len, output_len, priority: 0, user: 0, prompt: Prompt::Own }
+    Request { at, input_len, output_len, max_tokens: None, priority: 0, user: 0, prompt: Prompt::Own }
 }

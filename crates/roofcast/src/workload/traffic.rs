@@ -86,7 +86,9 @@ impl Traffic {
                 *next += 1;
                 let at = scaled(recorded.at, *scale);
                 if *whole {
-                    Request { at, ..recorded.clone() }
+                    let max_tokens = recorded.max_tokens.or(self.draws.max_tokens());
+                    let output_len = recorded.output_len.min(max_tokens.unwrap_or(u32::MAX));
+                    Request { at, output_len, max_tokens, ..recorded.clone() }
                 } else {
                     self.draws.request(at, recorded.user)
                 }
@@ -187,6 +189,7 @@ mod tests {
             output_len: Length::Drawn(LengthKind::Uniform { min: 10, max: 20 }),
             prefix: None,
             priorities: Vec::new(),
+            max_tokens: None,
         }
     }
 

@@ -77,6 +77,7 @@ fn half_a_page_of_a_sequence_is_empty() {
         output_len: Length::Tokens(512),
         prefix: None,
         priorities: Vec::new(),
+        max_tokens: None,
     };
     let fleet = served(&deployment("meta-llama/Llama-3.1-8B-Instruct", spec), &workload, true);
     let tally = fleet.replicas[0].tally();

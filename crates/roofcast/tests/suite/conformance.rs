@@ -1,4 +1,4 @@
-//! vLLM's own decisions, step for step.
+//! vLLM's and SGLang's own decisions, step for step.
 
 use super::support::{data, shared};
 use roofcast::conformance::{compare, parse};
@@ -6,20 +6,26 @@ use std::path::Path;
 
 /// Replays every trace of a folder; how many there were.
 fn replayed(folder: &Path) -> usize {
-    let mut count = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|ext| ext == "json"));
+    paths.sort();
+    for path in &paths {
         let place = path.display().to_string();
-        let trace = parse(&place, &std::fs::read_to_string(&path).unwrap()).unwrap();
+        let trace = parse(&place, &std::fs::read_to_string(path).unwrap()).unwrap();
         if let Some(d) = compare(&trace) {
+            let show =
+                |s: &Option<serde_json::Value>| s.as_ref().map(ToString::to_string).unwrap_or_default();
             panic!(
-                "{}: step {}: {:?}\nrecorded {:?}\nreplayed {:?}",
-                trace.name, d.step, d.fields, d.recorded, d.replayed
+                "{}: step {}: {:?}\nrecorded {}\nreplayed {}",
+                trace.name(),
+                d.step,
+                d.fields,
+                show(&d.recorded),
+                show(&d.replayed)
             );
         }
-        count += 1;
     }
-    count
+    paths.len()
 }
 
 #[test]
@@ -32,4 +38,32 @@ fn every_recorded_step_of_vllm_is_reproduced() {
 #[test]
 fn recorded_steps_beside_the_tests_are_reproduced() {
     assert_eq!(replayed(&data("conformance/vllm-0.32")), 4);
+}
+
+/// Copies of three recordings of SGLang's, for who has no others: retraction, the overlap loop, pages of 16.
+#[test]
+fn recordings_beside_the_tests_are_reproduced() {
+    assert_eq!(replayed(&data("conformance/sglang-0.5.23")), 3);
+}
+
+/// A decision changed by hand is found, with its step and field.
+#[test]
+fn a_changed_decision_is_found() {
+    let text = include_str!("../data/conformance/sglang-0.5.23/p02_tiny_retract.json");
+    let changed = text.replacen("\"kv\":[156,0]", "\"kv\":[155,1]", 1);
+    assert_ne!(text, changed);
+    let difference = compare(&parse("changed", &changed).unwrap()).unwrap();
+    assert_eq!((difference.step, difference.fields), (3, vec!["kv", "kv_end"]));
+    let unknown = text.replacen("sglang-sched-trace/1", "sglang-sched-trace/9", 1);
+    let error = parse("changed", &unknown).unwrap_err().to_string();
+    assert!(error.contains("sglang-sched-trace/9") && error.contains("vllm-sched-trace/1"), "{error}");
+    let wrong = text.replacen("\"page_size\":1", "\"page_size\":0", 1);
+    let error = parse("changed", &wrong).unwrap_err().to_string();
+    assert!(error.contains("config.page_size"), "{error}");
+}
+
+#[test]
+fn every_recorded_step_of_sglang_is_reproduced() {
+    let Some(root) = shared("conformance/sglang-0.5.23") else { return };
+    assert_eq!(replayed(&root.join("public")), 23);
 }

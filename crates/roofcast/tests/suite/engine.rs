@@ -107,7 +107,7 @@ fn shown(fleet: &mut Fleet) -> (Vec<Point>, Vec<(Ticks, Event)>, Vec<Segment>) {
 }
 
 /// A leap shows what its steps show: who runs and waits is exact; tokens and blocks within it rise steadily.
-fn same_over_time(stepping: &mut Fleet, leaping: &mut Fleet) {
+pub(super) fn same_over_time(stepping: &mut Fleet, leaping: &mut Fleet) {
     let ((a, phases, steps), (b, same_phases, leaps)) = (shown(stepping), shown(leaping));
     assert_eq!(phases, same_phases);
     assert!(steps.windows(2).chain(leaps.windows(2)).all(|pair| pair[0].end <= pair[1].start));
@@ -159,6 +159,7 @@ pub(super) fn workloads() -> impl Strategy<Value = Workload> {
             output_len: Length::Drawn(LengthKind::Uniform { min: 1, max: output }),
             prefix,
             priorities: Vec::new(),
+            max_tokens: None,
         },
     )
 }
@@ -440,6 +441,7 @@ fn a_batch_evicts_its_share_of_the_cache_every_step() {
             output_len: Length::Tokens(output),
             prefix: None,
             priorities: Vec::new(),
+            max_tokens: None,
         };
         let fleet = served(&deployment("meta-llama/Llama-3.1-8B-Instruct", spec), &workload, true);
         let tally = fleet.replicas[0].tally();
@@ -464,6 +466,7 @@ fn servers_of_prompts_for_one_that_generates() {
         let spec = EngineSpec {
             max_num_seqs: Some(batch),
             enable_prefix_caching: Some(true),
+            cost: CostKind::Limit,
             ..EngineSpec::default()
         };
         let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
@@ -477,6 +480,7 @@ fn servers_of_prompts_for_one_that_generates() {
                 output_len: Length::Tokens(output_len),
                 prefix: (cached > 0).then_some(prefix),
                 priorities: Vec::new(),
+                max_tokens: None,
             };
             (batch * 20) as f64 / served(&deployment, &workload, true).results.end.seconds()
         };
@@ -524,6 +528,7 @@ fn the_books_defaults_are_the_engines() {
             Reservation::Grow => "what it computes",
             Reservation::Prompt => "prompt",
             Reservation::Oracle => "prompt and output",
+            Reservation::Bound => "prompt and `max_tokens`",
             Reservation::Pow2 | Reservation::Max => "the longest",
         };
         let row = format!(
@@ -570,6 +575,7 @@ fn every_combination_serves_or_is_refused() {
         output_len: Length::Tokens(40),
         prefix: Some(Prefix { length: 200, count: 2, share: 1.0, skew: 0.0 }),
         priorities: Vec::new(),
+        max_tokens: None,
     };
     let (mut served_by, mut refused) = (Vec::new(), 0);
     for case in 0..schedulers.len() * layouts.len() * 3 * 3 * 2 * 2 {
@@ -593,14 +599,8 @@ fn every_combination_serves_or_is_refused() {
             }
             Err(error) => {
                 let text = error.to_string();
-                let named = [
-                    "kv_layout",
-                    "reservation",
-                    "enable_prefix_caching",
-                    "preemption_mode",
-                    "schedule_policy",
-                ];
-                assert!(named.iter().any(|key| text.contains(&format!("`{key}`"))), "{text}");
+                let named = "kv_layout reservation enable_prefix_caching preemption_mode schedule_policy";
+                assert!(named.split(' ').any(|key| text.contains(&format!("`{key}`"))), "{text}");
                 refused += 1;
             }
         }
@@ -636,6 +636,7 @@ fn a_leap_looks_at_newcomers_when_a_step_does() {
         output_len: Length::Drawn(LengthKind::Uniform { min: 1, max: 31 }),
         prefix: None,
         priorities: Vec::new(),
+        max_tokens: None,
     };
     let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
     let (stepping, leaping) = (served(&deployment, &workload, false), served(&deployment, &workload, true));

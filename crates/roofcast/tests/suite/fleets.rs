@@ -7,7 +7,7 @@ use roofcast::deployment::{Deployment, Options};
 use roofcast::parallelism::Request;
 use roofcast::router::Routing;
 use roofcast::simulate::{self, Simulation, simulate};
-use roofcast::spec::{EngineSpec, FleetSpec, LinkKind, PoolSpec};
+use roofcast::spec::{CostKind, EngineSpec, FleetSpec, LinkKind, PoolSpec};
 use roofcast::workload::Workload;
 use roofcast::{Forecaster, Spec};
 use std::sync::Arc;
@@ -100,7 +100,8 @@ proptest! {
 /// A run of `text` after the model and an H100.
 pub(super) fn spec(text: &str) -> roofcast::Result<Simulation> {
     let head = format!("[model]\nname = \"{LLAMA}\"\n[hardware]\naccelerator = \"h100-sxm\"\n");
-    let spec = Spec::parse("test", &format!("{head}{text}"))?;
+    let mut spec = Spec::parse("test", &format!("{head}{text}"))?;
+    spec.engine.cost = CostKind::Limit;
     let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
     let deployment = Deployment::resolve(model(LLAMA), accelerator, &Options::of(&spec))?;
     let options = simulate::Options { leap: true, records: true, ..simulate::Options::default() };

@@ -3,13 +3,13 @@
 use crate::engine::{deployment, records, served};
 use roofcast::deployment::{Deployment, Options};
 use roofcast::parallelism::Request;
-use roofcast::spec::{EngineSpec, SchedulerKind};
+use roofcast::spec::{CostKind, EngineSpec, SchedulerKind};
 
 /// A step of one decode: all weights but the embedding's, 128,256 × 4096, in 2 bytes.
-const STEP_MS: f64 = (8_030_261_248.0 - 525_336_576.0) * 2.0 / 3.35e12 * 1e3;
+pub(super) const STEP_MS: f64 = (8_030_261_248.0 - 525_336_576.0) * 2.0 / 3.35e12 * 1e3;
 
 /// When the second of two requests of 16 tokens has its first token, in milliseconds; it comes `after` the first one's.
-fn second(engine: EngineSpec, after_s: f64, leap: bool) -> f64 {
+pub(super) fn second(engine: EngineSpec, after_s: f64, leap: bool) -> f64 {
     second_on(Request::default(), engine, after_s, leap)
 }
 
@@ -19,7 +19,8 @@ fn second_on(parallelism: Request, engine: EngineSpec, after_s: f64, leap: bool)
     let mut workload = roofcast::Spec::parse("test", keys).unwrap().workload.unwrap();
     let two = format!("arrival_s,input_len,output_len\n0,16,200\n{after_s},16,2\n");
     workload.load("test", |_| Ok::<_, roofcast::Error>(two.clone())).unwrap();
-    let mut deployed = deployment("meta-llama/Llama-3.1-8B-Instruct", engine);
+    let mut deployed =
+        deployment("meta-llama/Llama-3.1-8B-Instruct", EngineSpec { cost: CostKind::Limit, ..engine });
     if parallelism != Request::default() {
         let options = Options { parallelism, ..deployed.options.clone() };
         deployed =
@@ -37,16 +38,24 @@ fn later(paced: EngineSpec, plain: EngineSpec) -> f64 {
     wait(true)
 }
 
-fn near(found: f64, steps: f64) {
+pub(super) fn near(found: f64, steps: f64) {
     assert!((found - steps).abs() < 0.02, "{found} steps, not {steps}");
 }
 
-/// Looks are before the steps 0, 5, 10 after a prompt: who comes in step 0 waits for four steps more than without.
+/// Looks are before the steps 0, 5, 10 after a prompt: who comes in step 0 waits for four steps more than without. In the
+/// overlap loop step 0 is decided while the prompt is computed and step 1 when it ends; who comes then is looked at before
+/// step 2 without, and before step 5 with.
 #[test]
 fn sglang_looks_every_so_many_steps() {
-    let plain = EngineSpec { scheduler: SchedulerKind::Sglang, ..EngineSpec::default() };
-    let paced = EngineSpec { scheduler_recv_interval: Some(5), ..plain.clone() };
-    near(later(paced, plain), 4.0);
+    for (disable, steps) in [(true, 4.0), (false, 3.0)] {
+        let plain = EngineSpec {
+            scheduler: SchedulerKind::Sglang,
+            disable_overlap_schedule: Some(disable),
+            ..EngineSpec::default()
+        };
+        let paced = EngineSpec { scheduler_recv_interval: Some(5), ..plain.clone() };
+        near(later(paced, plain), steps);
+    }
 }
 
 /// The step after the one in which it comes was scheduled before it came.

@@ -8,7 +8,7 @@ use roofcast::cost::{Utilization, limit};
 use roofcast::deployment::{Deployment, Options};
 use roofcast::memory;
 use roofcast::simulate::{self, Simulation, simulate};
-use roofcast::spec::{EngineSpec, SpeculativeSpec};
+use roofcast::spec::{CostKind, EngineSpec, SpeculativeSpec};
 use roofcast::{Forecaster, Spec};
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ fn run(requests: u64, output: u64, speculative: &str) -> roofcast::Result<Simula
         "[model]\nname = \"{LLAMA}\"\n[hardware]\naccelerator = \"h100-sxm\"\n[workload]\nrequests = {requests}\n\
          input_len = 1000\noutput_len = {output}\narrivals = {{ kind = \"closed_loop\", concurrency = 1 }}\n{speculative}"
     );
-    let spec = Spec::parse("test", &text)?;
+    let mut spec = Spec::parse("test", &text)?;
+    spec.engine.cost = CostKind::Limit;
     let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
     let named = spec.engine.speculative.as_ref().and_then(|s| s.draft_model.as_ref());
     let options = Options { draft: named.map(|name| model(name)), ..Options::of(&spec) };

@@ -153,6 +153,7 @@ fn workload(args: &BenchArgs, spec: &Spec) -> Result<(String, Workload)> {
         output_len: Length::Tokens(128),
         prefix: None,
         priorities: Vec::new(),
+        max_tokens: None,
     });
     if load.rate.is_some_and(|r| !(1e-6..=1e9).contains(&r)) {
         let found = load.rate.unwrap_or_default();

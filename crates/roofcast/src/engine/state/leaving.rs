@@ -105,7 +105,6 @@ impl<D: Decodes> State<D> {
             self.count_slack(id, computed);
         }
         let blocks = if decoded && self.grows() { self.blocks(computed) } else { self.sequence(id).held };
-        self.free += self.cache.publish(id, computed, self.free);
         let s = &mut self.sequences[id as usize];
         s.computed = computed;
         s.held = blocks;
@@ -140,7 +139,6 @@ impl<D: Decodes> State<D> {
                 identity.leave(id, computed, generated, decoding);
                 self.free = identity.free();
             }
-            Cache::Tree(sharing) => self.free += sharing.leave(id, blocks),
             Cache::Chunks(chunks) => {
                 chunks.give_back(id, blocks);
                 self.free += blocks;

@@ -59,7 +59,7 @@ pub(super) fn read(text: &str, units: Units, recording: &mut Recording) -> Resul
             );
             return Err(recording.error(line, 1, message));
         };
-        recording.add(line, Request { at, input_len, output_len, priority: 0, user: 0, prompt })
+        recording.add(line, Request { prompt, ..super::plain(at, input_len, output_len) })
     })
 }
 

@@ -84,9 +84,14 @@ impl RecordedStep {
             && self.preempted.is_empty()
             && self.finished.is_empty()
     }
+}
 
-    /// The fields in which `other` differs.
-    pub(super) fn differing(&self, other: &RecordedStep) -> Vec<&'static str> {
+impl super::super::Recorded for RecordedStep {
+    fn step(&self) -> u64 {
+        self.step
+    }
+
+    fn differing(&self, other: &RecordedStep) -> Vec<&'static str> {
         let fields = [
             ("arrived", self.arrived == other.arrived),
             ("scheduled", self.scheduled == other.scheduled),
@@ -117,7 +122,6 @@ struct File {
 struct Meta {
     vllm_version: String,
     scheduler: String,
-    schema: String,
 }
 
 #[derive(Deserialize)]
@@ -148,20 +152,8 @@ struct RequestLine {
     prompt: Vec<(String, u64, u64)>,
 }
 
-pub(super) fn parse(place: &str, text: &str) -> Result<Trace> {
-    let mut json = serde_json::Deserializer::from_str(text);
-    let file: File = serde_path_to_error::deserialize(&mut json).map_err(|e| Error::Parse {
-        place: place.into(),
-        message: format!("`{}`: {}", e.path().clone(), e.into_inner()),
-    })?;
-    if file.meta.schema != "vllm-sched-trace/1" {
-        return Err(Error::field(
-            place,
-            "meta.schema",
-            format!("{:?}", file.meta.schema),
-            "vllm-sched-trace/1",
-        ));
-    }
+pub(in crate::conformance) fn parse(place: &str, text: &str) -> Result<Trace> {
+    let file: File = super::super::json(place, text)?;
     let async_scheduling = match file.meta.scheduler.as_str() {
         "Scheduler" => false,
         "AsyncScheduler" => true,

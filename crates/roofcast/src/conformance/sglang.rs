@@ -1,0 +1,137 @@
+//! SGLang's traces, `sglang-sched-trace/1`, and the loops that they were recorded in.
+//!
+//! Knows: requests, settings and iterations of a trace, and when a batch's results are processed: in the plain loop in its
+//! own iteration, in the overlap loop in the next one. The decisions are [`crate::scheduler::sglang`]'s.
+
+pub(super) mod trace;
+
+pub use trace::{RecordedStep, Request, Trace};
+
+use crate::kv_cache::prefix::Tokens;
+use crate::scheduler::sglang::{Arrival, Id, Kind, Scheduler, Step};
+use crate::workload::request::Run;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Iterations without anything to do, after the last arrival, that end a replay in which requests wait for ever.
+const IDLE_MOST: u64 = 3;
+
+/// The decisions that our scheduler makes on a trace's requests, as the trace would have recorded them. Iterations that do
+/// nothing are left out where the trace leaves them out.
+pub fn replay(trace: &Trace) -> Vec<RecordedStep> {
+    let mut replay = Replay::new(trace);
+    let mut steps = Vec::new();
+    let recorded: BTreeSet<u64> = trace.steps.iter().map(|step| step.step).collect();
+    let last = trace.requests.iter().map(|r| r.arrival_step).max().unwrap_or(0);
+    let mut idle = 0;
+    for index in 0.. {
+        let step = replay.iterate(index);
+        let nothing = step.kind == "idle";
+        let over = nothing && replay.finished == trace.requests.len();
+        idle = if nothing && index > last { idle + 1 } else { 0 };
+        if !nothing || recorded.contains(&index) || over {
+            steps.push(step);
+        }
+        if over || idle > IDLE_MOST {
+            break;
+        }
+    }
+    steps
+}
+
+struct Replay<'a> {
+    trace: &'a Trace,
+    scheduler: Scheduler,
+    segments: BTreeMap<&'a str, u32>,
+    arrived: usize,
+    /// The batch whose results are to come.
+    pending: Option<Step>,
+    finished: usize,
+}
+
+impl<'a> Replay<'a> {
+    fn new(trace: &'a Trace) -> Replay<'a> {
+        Replay {
+            trace,
+            scheduler: Scheduler::new(trace.config.clone()),
+            segments: BTreeMap::new(),
+            arrived: 0,
+            pending: None,
+            finished: 0,
+        }
+    }
+
+    fn iterate(&mut self, index: u64) -> RecordedStep {
+        let first = self.arrived;
+        while self.trace.requests.get(self.arrived).is_some_and(|r| r.arrival_step <= index) {
+            self.add(self.arrived);
+            self.arrived += 1;
+        }
+        let step = self.scheduler.schedule();
+        let mut record = self.record(index, first..self.arrived, &step);
+        let done =
+            if self.trace.config.disable_overlap_schedule { Some(step) } else { self.pending.replace(step) };
+        let finished = done.map(|step| self.scheduler.process(&step).finished).unwrap_or_default();
+        self.finished += finished.len() + record.aborted.len();
+        record.finished = self.names(finished);
+        record.ratio_end = Some(self.scheduler.ratio());
+        record.kv_end = Some(self.scheduler.kv());
+        record
+    }
+
+    fn add(&mut self, index: usize) {
+        let request = &self.trace.requests[index];
+        let mut prompt = Tokens::default();
+        for (segment, start, length) in &request.prompt {
+            let next = self.segments.len() as u32;
+            let segment = *self.segments.entry(segment).or_insert(next);
+            prompt.push(Run { segment, start: *start, length: *length });
+        }
+        let next = self.segments.len() as u32;
+        let output_segment = *self.segments.entry(&request.output_segment).or_insert(next);
+        self.scheduler.add(Arrival {
+            prompt: prompt.runs().into(),
+            output_segment,
+            max_new_tokens: request.max_new_tokens,
+            output_len: request.output_len,
+            ignore_eos: request.ignore_eos,
+            priority: request.priority,
+        });
+    }
+
+    fn names(&self, ids: impl IntoIterator<Item = Id>) -> Vec<String> {
+        ids.into_iter().map(|id| self.trace.requests[id].id.clone()).collect()
+    }
+
+    fn record(&self, step: u64, arrived: std::ops::Range<usize>, decided: &Step) -> RecordedStep {
+        let name = |id: Id| self.trace.requests[id].id.clone();
+        let extends = decided.extends.iter().map(|e| (name(e.id), e.new));
+        let found = decided.admitted.iter().filter(|(_, found)| *found > 0);
+        let kind = match decided.kind {
+            Kind::Idle => "idle",
+            Kind::Extend => "extend",
+            Kind::Decode => "decode",
+            Kind::Mixed => "mixed",
+        };
+        RecordedStep {
+            step,
+            arrived: self.names(arrived),
+            kind: kind.to_owned(),
+            sorted: self.names(decided.sorted.iter().copied()),
+            scheduled: extends.chain(decided.rows.iter().map(|id| (name(*id), 1))).collect(),
+            cached: found.map(|(id, found)| (name(*id), *found)).collect(),
+            chunked: decided.chunked.map(name),
+            preempted: self.names(decided.preempted.iter().copied()),
+            retracted: self.names(decided.retracted.iter().copied()),
+            aborted: self.names(decided.aborted.iter().copied()),
+            running: self.names(self.scheduler.running()),
+            full: self.scheduler.full(),
+            waiting: self.names(self.scheduler.waiting()),
+            ratio: decided.ratio[0],
+            ratio_after: Some(decided.ratio[1]),
+            ratio_end: None,
+            kv: self.scheduler.kv(),
+            kv_end: None,
+            finished: Vec::new(),
+        }
+    }
+}

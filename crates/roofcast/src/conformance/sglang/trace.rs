@@ -1,0 +1,278 @@
+//! The trace file: settings, requests and recorded iterations.
+
+use crate::error::{Error, Result};
+use crate::scheduler::sglang::{Config, Rules};
+use crate::spec::RetractionPolicy;
+use crate::spec::SchedulePolicy;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Tokens, positions and iterations beyond this are refused.
+const MOST: u64 = 1 << 24;
+
+/// A parsed trace.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trace {
+    /// The scenario.
+    pub name: String,
+    /// The version of SGLang whose decisions these are.
+    pub version: String,
+    /// Settings.
+    pub config: Config,
+    /// Requests in order of arrival.
+    pub requests: Vec<Request>,
+    /// Decisions.
+    pub steps: Vec<RecordedStep>,
+}
+
+/// One request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// Name.
+    pub id: String,
+    /// The iteration before which it arrives.
+    pub arrival_step: u64,
+    /// The client's bound.
+    pub max_new_tokens: u64,
+    /// Tokens generated.
+    pub output_len: u64,
+    /// Whether it says that it goes on to its bound.
+    pub ignore_eos: bool,
+    /// Its priority.
+    pub priority: Option<i64>,
+    /// Segment, start and length of its parts.
+    pub prompt: Vec<(String, u64, u64)>,
+    /// The segment of its generated tokens.
+    pub output_segment: String,
+}
+
+/// One iteration of the loop as recorded. What the file leaves out because it is unchanged is filled in.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RecordedStep {
+    /// Index of the iteration.
+    pub step: u64,
+    /// Queued before the decision.
+    #[serde(default)]
+    pub arrived: Vec<String>,
+    /// What the batch computes.
+    pub kind: String,
+    /// The queue after its sort and before admission.
+    #[serde(default)]
+    pub sorted: Vec<String>,
+    /// With their tokens, in the batch's order.
+    pub scheduled: Vec<(String, u64)>,
+    /// Tokens found at admission.
+    #[serde(default)]
+    pub cached: BTreeMap<String, u64>,
+    /// Whose prompt stays unfinished.
+    #[serde(default)]
+    pub chunked: Option<String>,
+    /// For a higher priority, in order.
+    #[serde(default)]
+    pub preempted: Vec<String>,
+    /// For want of memory, in order.
+    #[serde(default)]
+    pub retracted: Vec<String>,
+    /// Alone and without room.
+    #[serde(default)]
+    pub aborted: Vec<String>,
+    /// The running batch, in order.
+    pub running: Vec<String>,
+    /// Whether it is closed.
+    #[serde(default)]
+    pub full: bool,
+    /// The queue after the decision.
+    pub waiting: Vec<String>,
+    /// The ratio before the decision, after it, and at the end.
+    pub ratio: f64,
+    /// See above.
+    pub ratio_after: Option<f64>,
+    /// See above.
+    pub ratio_end: Option<f64>,
+    /// Tokens available and evictable after the decision, and at the end.
+    pub kv: [u64; 2],
+    /// See above.
+    pub kv_end: Option<[u64; 2]>,
+    /// Finished in the results of this iteration, in order.
+    #[serde(default)]
+    pub finished: Vec<String>,
+}
+
+impl super::super::Recorded for RecordedStep {
+    fn step(&self) -> u64 {
+        self.step
+    }
+
+    fn differing(&self, other: &RecordedStep) -> Vec<&'static str> {
+        let fields = [
+            ("arrived", self.arrived == other.arrived),
+            ("kind", self.kind == other.kind),
+            ("sorted", self.sorted == other.sorted),
+            ("scheduled", self.scheduled == other.scheduled),
+            ("cached", self.cached == other.cached),
+            ("chunked", self.chunked == other.chunked),
+            ("preempted", self.preempted == other.preempted),
+            ("retracted", self.retracted == other.retracted),
+            ("aborted", self.aborted == other.aborted),
+            ("running", self.running == other.running),
+            ("full", self.full == other.full),
+            ("waiting", self.waiting == other.waiting),
+            ("ratio", self.ratio == other.ratio),
+            ("ratio_after", self.ratio_after == other.ratio_after),
+            ("ratio_end", self.ratio_end == other.ratio_end),
+            ("kv", self.kv == other.kv),
+            ("kv_end", self.kv_end == other.kv_end),
+            ("finished", self.finished == other.finished),
+        ];
+        fields.into_iter().filter(|(_, same)| !same).map(|(name, _)| name).collect()
+    }
+}
+
+#[derive(Deserialize)]
+struct File {
+    name: String,
+    meta: Meta,
+    config: Settings,
+    requests: Vec<RequestLine>,
+    steps: Vec<RecordedStep>,
+}
+
+#[derive(Deserialize)]
+struct Meta {
+    sglang_version: String,
+}
+
+#[derive(Deserialize)]
+struct Settings {
+    schedule_policy: String,
+    schedule_conservativeness: f64,
+    max_total_tokens: u64,
+    max_running_requests: u64,
+    max_prefill_tokens: u64,
+    chunked_prefill_size: i64,
+    enable_mixed_chunk: bool,
+    page_size: u64,
+    disable_radix_cache: bool,
+    enable_priority_scheduling: bool,
+    schedule_low_priority_values_first: bool,
+    priority_scheduling_preemption_threshold: i64,
+    disable_priority_preemption: bool,
+    retraction_policy: RetractionPolicy,
+    prefill_max_requests: Option<u64>,
+    disable_overlap_schedule: bool,
+    radix_eviction_policy: String,
+}
+
+#[derive(Deserialize)]
+struct RequestLine {
+    id: String,
+    arrival_step: u64,
+    prompt_len: u64,
+    output_len: u64,
+    max_new_tokens: u64,
+    ignore_eos: bool,
+    priority: Option<i64>,
+    prompt: Vec<(String, u64, u64)>,
+}
+
+pub(in crate::conformance) fn parse(place: &str, text: &str) -> Result<Trace> {
+    let mut file: File = super::super::json(place, text)?;
+    let config = settings(place, &file.config, &file.meta.sglang_version)?;
+    let requests = file.requests.into_iter().map(|r| request(place, r)).collect::<Result<Vec<_>>>()?;
+    if requests.windows(2).any(|w| w[0].arrival_step > w[1].arrival_step) {
+        let accepted = "requests in order of arrival";
+        return Err(Error::field(place, "requests.arrival_step", "a step that goes back", accepted));
+    }
+    for step in &mut file.steps {
+        let after = *step.ratio_after.get_or_insert(step.ratio);
+        step.ratio_end.get_or_insert(after);
+        step.kv_end.get_or_insert(step.kv);
+    }
+    Ok(Trace { name: file.name, version: file.meta.sglang_version, config, requests, steps: file.steps })
+}
+
+fn settings(place: &str, s: &Settings, version: &str) -> Result<Config> {
+    let refused = |field: &str, found: String, accepted: &str| {
+        Err(Error::field(place, format!("config.{field}"), found, accepted.to_owned()))
+    };
+    let chunked = u64::try_from(s.chunked_prefill_size).ok().filter(|size| *size > 0);
+    let bounds = [
+        ("max_total_tokens", s.max_total_tokens),
+        ("max_running_requests", s.max_running_requests),
+        ("max_prefill_tokens", s.max_prefill_tokens),
+        ("chunked_prefill_size", chunked.unwrap_or(1)),
+        ("prefill_max_requests", s.prefill_max_requests.unwrap_or(1)),
+    ];
+    for (field, value) in bounds {
+        if value == 0 || value > 1 << 30 {
+            return refused(field, value.to_string(), "1 to 2^30");
+        }
+    }
+    if s.page_size == 0 || s.page_size > 1 << 16 {
+        return refused("page_size", s.page_size.to_string(), "1 to 65536");
+    }
+    if !(0.0..=1e3).contains(&s.schedule_conservativeness) {
+        return refused("schedule_conservativeness", s.schedule_conservativeness.to_string(), "0 to 1000");
+    }
+    if s.radix_eviction_policy != "lru" {
+        return refused("radix_eviction_policy", format!("{:?}", s.radix_eviction_policy), "lru");
+    }
+    let schedule_policy = match s.schedule_policy.as_str() {
+        "fcfs" => SchedulePolicy::Fcfs,
+        "lpm" => SchedulePolicy::Lpm,
+        other => return refused("schedule_policy", format!("{other:?}"), "fcfs, lpm"),
+    };
+    let config = Config {
+        schedule_policy,
+        schedule_conservativeness: s.schedule_conservativeness,
+        max_total_tokens: s.max_total_tokens,
+        max_running_requests: s.max_running_requests,
+        max_prefill_tokens: s.max_prefill_tokens,
+        chunked_prefill_size: chunked,
+        enable_mixed_chunk: s.enable_mixed_chunk && chunked.is_some(),
+        page_size: s.page_size,
+        disable_radix_cache: s.disable_radix_cache,
+        enable_priority_scheduling: s.enable_priority_scheduling,
+        schedule_low_priority_values_first: s.schedule_low_priority_values_first,
+        priority_scheduling_preemption_threshold: s.priority_scheduling_preemption_threshold,
+        disable_priority_preemption: s.disable_priority_preemption,
+        retraction_policy: s.retraction_policy,
+        prefill_max_requests: s.prefill_max_requests,
+        disable_overlap_schedule: s.disable_overlap_schedule,
+        rules: Rules::of(Some(version)),
+        records: true,
+    };
+    match config.check() {
+        Some((field, found, accepted)) => refused(field, found, accepted),
+        None => Ok(config),
+    }
+}
+
+fn request(place: &str, r: RequestLine) -> Result<Request> {
+    let refused = |found: String, accepted: String| {
+        Err(Error::field(place, format!("requests.{}", r.id), found, accepted))
+    };
+    let sum: u64 = r.prompt.iter().map(|(_, _, n)| *n).fold(0, u64::saturating_add);
+    if sum != r.prompt_len || r.prompt_len == 0 || r.prompt_len > MOST {
+        let found = format!("prompt_len {} of parts that add to {sum}", r.prompt_len);
+        return refused(found, format!("lengths from 1 to {MOST} that agree"));
+    }
+    if r.output_len == 0 || r.output_len > r.max_new_tokens || r.max_new_tokens > MOST {
+        let found = format!("output_len {}, max_new_tokens {}", r.output_len, r.max_new_tokens);
+        return refused(found, format!("1 to max_new_tokens, and that at most {MOST}"));
+    }
+    if r.prompt.iter().any(|(_, start, _)| *start > MOST) || r.arrival_step > MOST {
+        return refused("positions beyond 2^24".into(), "smaller ones".into());
+    }
+    let output_segment = format!("out:{}", r.id);
+    Ok(Request {
+        id: r.id,
+        arrival_step: r.arrival_step,
+        max_new_tokens: r.max_new_tokens,
+        output_len: r.output_len,
+        ignore_eos: r.ignore_eos,
+        priority: r.priority,
+        prompt: r.prompt,
+        output_segment,
+    })
+}

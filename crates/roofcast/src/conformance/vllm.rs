@@ -1,0 +1,133 @@
+//! vLLM's traces, `vllm-sched-trace/1`, and the loop that they were recorded in.
+//!
+//! Knows: requests, settings and steps of a trace, and when a step's results are there. The decisions are
+//! [`crate::scheduler::vllm`]'s.
+
+pub(super) mod trace;
+
+pub use trace::{Queue, RecordedStep, Request, Trace};
+
+use crate::kv_cache::prefix::{Prefix, Tokens};
+use crate::scheduler::vllm::{Arrival, Id, Scheduler, Step};
+use crate::workload::request::Run;
+use std::collections::{BTreeMap, VecDeque};
+
+/// The decisions that our scheduler makes on a trace's requests, as the trace would have recorded them.
+pub fn replay(trace: &Trace) -> Vec<RecordedStep> {
+    Replay::new(trace).run()
+}
+
+struct Replay<'a> {
+    trace: &'a Trace,
+    scheduler: Scheduler,
+    segments: BTreeMap<&'a str, u32>,
+    /// Steps under way, with their index.
+    pending: VecDeque<(u64, Step)>,
+    /// Requests by the step that sampled their last token.
+    finished: BTreeMap<u64, Vec<Id>>,
+    steps: Vec<RecordedStep>,
+}
+
+impl<'a> Replay<'a> {
+    fn new(trace: &'a Trace) -> Replay<'a> {
+        Replay {
+            trace,
+            scheduler: Scheduler::new(trace.config.clone()),
+            segments: BTreeMap::new(),
+            pending: VecDeque::new(),
+            finished: BTreeMap::new(),
+            steps: Vec::new(),
+        }
+    }
+
+    fn run(mut self) -> Vec<RecordedStep> {
+        let mut arrived = 0;
+        let mut done = 0;
+        let last = self.trace.requests.iter().map(|r| r.arrival_step).max().unwrap_or(0);
+        let mut idle = 0;
+        for index in 0.. {
+            let first = arrived;
+            while self.trace.requests.get(arrived).is_some_and(|r| r.arrival_step <= index) {
+                self.add(arrived);
+                arrived += 1;
+            }
+            let step = self.scheduler.schedule();
+            let record = self.record(index, first..arrived, &step);
+            let nothing = step.scheduled.is_empty() && step.preempted.is_empty();
+            self.pending.push_back((index, step));
+            let due =
+                if self.trace.config.async_scheduling { self.pending.len() >= 2 || nothing } else { true };
+            done += if due { self.deliver() } else { 0 };
+            self.steps.push(RecordedStep { free_blocks_end: self.scheduler.free_blocks(), ..record });
+            // A request that can never be admitted would wait for ever.
+            idle = if nothing && index > last { idle + 1 } else { 0 };
+            if (done == self.trace.requests.len() && self.pending.iter().all(|p| p.1.scheduled.is_empty()))
+                || idle > 2
+            {
+                break;
+            }
+        }
+        let name = |id: &Id| self.trace.requests[*id].id.clone();
+        for step in &mut self.steps {
+            step.finished = self.finished.get(&step.step).into_iter().flatten().map(name).collect();
+        }
+        self.steps.retain(|s| !s.is_empty());
+        self.steps
+    }
+
+    fn add(&mut self, index: usize) {
+        let request = &self.trace.requests[index];
+        let prompt = request.prompt.iter().map(|(segment, start, length)| {
+            let next = self.segments.len() as u32;
+            Run { segment: *self.segments.entry(segment).or_insert(next), start: *start, length: *length }
+        });
+        let mut tokens = Tokens::default();
+        prompt.for_each(|run| tokens.push(run));
+        let next = self.segments.len() as u32;
+        let output_segment = *self.segments.entry(&request.output_segment).or_insert(next);
+        self.scheduler.add(Arrival {
+            input_len: tokens.len(),
+            // Any prompt of the trace may contain any token of another.
+            prefix: Prefix { tokens, own_from: u64::MAX, output_segment },
+            output_len: request.output_len,
+            priority: request.priority,
+        });
+    }
+
+    /// Applies the oldest step under way; how many requests that finished.
+    fn deliver(&mut self) -> usize {
+        let Some((index, step)) = self.pending.pop_front() else { return 0 };
+        let finished = self.scheduler.update(&step);
+        let count = finished.len();
+        self.finished.entry(index).or_default().extend(finished);
+        count
+    }
+
+    fn record(&self, step: u64, arrived: std::ops::Range<usize>, decided: &Step) -> RecordedStep {
+        let names = |ids: &[Id]| ids.iter().map(|i| self.trace.requests[*i].id.clone()).collect::<Vec<_>>();
+        let pairs = |ids: &[(Id, u64)]| {
+            ids.iter().map(|(i, n)| (self.trace.requests[*i].id.clone(), *n)).collect::<Vec<_>>()
+        };
+        let queue = |ids: Vec<Id>| {
+            if self.trace.requests.len() > 100 {
+                trace::Queue::Count(ids.len() as u64)
+            } else {
+                trace::Queue::Ids(names(&ids))
+            }
+        };
+        RecordedStep {
+            step,
+            arrived: names(&arrived.collect::<Vec<_>>()),
+            scheduled: pairs(&decided.scheduled),
+            new: names(&decided.new),
+            resumed: names(&decided.resumed),
+            preempted: names(&decided.preempted),
+            cached: pairs(&decided.cached).into_iter().collect(),
+            free_blocks: self.scheduler.free_blocks(),
+            running: queue(self.scheduler.running().to_vec()),
+            waiting: queue(self.scheduler.waiting().collect()),
+            finished: Vec::new(),
+            free_blocks_end: 0,
+        }
+    }
+}

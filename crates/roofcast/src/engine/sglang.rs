@@ -1,0 +1,391 @@
+//! SGLang's engine: every decision of its scheduler, in the plain and in the overlap loop.
+//!
+//! Knows: the loops around [`sglang::Scheduler`], when requests are received, and what each batch costs. In the overlap
+//! loop the next batch is decided when the results of the one before the running one are there, so that batches follow
+//! each other without a gap and whoever comes meanwhile waits for one more. Decodes that are decided alike are taken at
+//! once; without `leap` every batch is taken by itself, with the same results.
+
+mod account;
+pub(crate) mod settings;
+
+pub use settings::SglangConfig;
+
+use super::arrival::Arrival;
+use super::clock::Ticks;
+use super::decodes::{Decodes, Entry};
+use super::gate::Gate;
+use super::price::Price;
+use super::tally::Tally;
+use super::{Departure, Replica, steps_within};
+use crate::batch::Sequences;
+use crate::kv_cache::groups::Groups;
+use crate::kv_cache::prefix::Outputs;
+use crate::scheduler::sglang::budget::CLIP_MAX_NEW_TOKENS;
+use crate::scheduler::sglang::{self, Id, Kind, Scheduler, Step};
+use crate::shares::Shares;
+use crate::timeline::{Mark, Segment, Timeline};
+use crate::workload::Prompt;
+use crate::workload::request::Run;
+use std::collections::VecDeque;
+
+/// Where in the segment of its output the positions of a request's own prompt tokens begin.
+const OWN_PROMPT: u64 = 1 << 32;
+/// More steps than a request has tokens: the scheduler says when rows end.
+const ENDLESS: u32 = u32::MAX / 2;
+
+/// One replica of SGLang.
+#[derive(Debug, Clone)]
+pub struct Sglang<D> {
+    config: SglangConfig,
+    scheduler: Scheduler,
+    price: Price,
+    /// The rows that decode, for what they see of their contexts.
+    rows: D,
+    clock: Ticks,
+    tally: Tally,
+    lives: Vec<Life>,
+    /// Who came and was not received yet.
+    inbox: VecDeque<(Arrival, sglang::Arrival)>,
+    gate: Gate,
+    /// The batch whose results are to come, in the overlap loop.
+    pending: Option<Batch>,
+    /// When the last results of decodes came, and whose first decode is to come.
+    decoded: Ticks,
+    fresh: Vec<Id>,
+    departures: Vec<Departure>,
+    /// Who ended: the next decision may still name them.
+    leaving: Vec<Id>,
+    outputs: Outputs,
+    leap: bool,
+    /// Whether this decision has opened the queue: who comes is looked at from the next one on.
+    opened: bool,
+    timeline: Option<Box<Timeline>>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Life {
+    arrival: Arrival,
+    first: Option<Ticks>,
+    last: Ticks,
+    preemptions: u32,
+    cached: u64,
+}
+
+/// A batch that was decided: what it takes, and what each one like it takes more.
+#[derive(Debug, Clone)]
+struct Batch {
+    step: Step,
+    time: u64,
+    growth: u64,
+    /// Rows whose first decode this is.
+    fresh: Vec<Id>,
+    segment: Segment,
+}
+
+impl<D: Decodes> Sglang<D> {
+    /// An idle engine.
+    pub fn new(config: SglangConfig, price: Price, leap: bool) -> Sglang<D> {
+        Sglang {
+            scheduler: Scheduler::new(config.scheduler.clone()),
+            rows: D::new(&Groups::one(1), price.reaches()),
+            price,
+            clock: Ticks::ZERO,
+            tally: Tally::default(),
+            lives: Vec::new(),
+            inbox: VecDeque::new(),
+            gate: Gate::new(config.gate),
+            pending: None,
+            decoded: Ticks::ZERO,
+            fresh: Vec::new(),
+            departures: Vec::new(),
+            leaving: Vec::new(),
+            outputs: Outputs::default(),
+            leap,
+            opened: false,
+            timeline: None,
+            config,
+        }
+    }
+
+    fn overlaps(&self) -> bool {
+        !self.config.scheduler.disable_overlap_schedule
+    }
+
+    /// Those whose turn it is join the queue.
+    fn receive(&mut self) {
+        let idle = self.scheduler.in_flight() == 0;
+        self.gate.look(self.clock, idle);
+        while let Some((arrival, _)) = self.inbox.front()
+            && self.gate.lets(arrival.at)
+            && let Some((arrival, request)) = self.inbox.pop_front()
+        {
+            let id = self.scheduler.add(request);
+            if self.lives.len() <= id {
+                self.lives.resize(id + 1, Life::default());
+            }
+            self.lives[id] = Life { arrival, ..Life::default() };
+        }
+    }
+
+    /// Decides the next batch, unless there is nothing to compute.
+    fn decide(&mut self) -> Option<Batch> {
+        self.receive();
+        let closed = self.scheduler.blocked();
+        let step = self.scheduler.schedule();
+        self.opened = closed && !self.scheduler.blocked();
+        self.leaving.drain(..).for_each(|id| self.scheduler.forget(id));
+        for &(id, tokens) in &step.joined {
+            let computed = u32::try_from(tokens).unwrap_or(u32::MAX);
+            self.rows.insert(Entry { id: id as u32, computed, remaining: ENDLESS, order: 0 });
+            self.fresh.push(id);
+        }
+        for &id in &step.left {
+            self.rows.remove(id as u32);
+            self.fresh.retain(|fresh| *fresh != id);
+        }
+        self.note(&step);
+        if step.kind == Kind::Idle {
+            return None;
+        }
+        let fresh = if step.decodes > 0 { std::mem::take(&mut self.fresh) } else { Vec::new() };
+        let (time, growth, bound) = self.cost(&step);
+        let segment = self.segment(&step, bound);
+        Some(Batch { step, time, growth, fresh, segment })
+    }
+
+    /// What a batch takes, what the next one takes more if it is alike, and what most of it goes to.
+    fn cost(&mut self, step: &Step) -> (u64, u64, &'static str) {
+        let n = step.decodes;
+        if step.kind == Kind::Decode {
+            let price = self.price.decode(n);
+            let dot = |tokens: &[u64]| -> u64 { price.slope.iter().zip(tokens).map(|(s, t)| s * t).sum() };
+            let (attending, growth) = (dot(self.rows.seen()), dot(self.rows.growth()));
+            let time = price.fixed + attending;
+            let bound = if self.timeline.is_some() { self.price.bound(n, attending) } else { "" };
+            return (time, growth, bound);
+        }
+        let chunks = step.extends.iter().map(|e| Sequences::prompt(e.new, e.context, e.samples));
+        let seen: &[u64] = if n > 0 { self.rows.seen() } else { &[] };
+        let (time, shares) = self.price.mixed(n, seen, &chunks.collect::<Vec<_>>());
+        self.tally.mixed.add(shares);
+        (time.narrow(), 0, shares.largest())
+    }
+
+    /// How many decisions like the one on `batch` follow it before `horizon`; the first of them comes `late`r, the others
+    /// as batches end.
+    fn further(&mut self, batch: &Batch, late: Ticks, horizon: Ticks) -> u64 {
+        if !self.leap || self.opened || batch.step.kind != Kind::Decode {
+            return 0;
+        }
+        let polls = if self.inbox.is_empty() { u64::MAX } else { self.gate.patience() - 1 };
+        let most = self.scheduler.steady(&batch.step).min(self.rows.steady() - 1).min(polls);
+        let left = if horizon == Ticks::NEVER { horizon } else { (horizon - self.clock) - late };
+        if most == 0 || left == Ticks::ZERO {
+            return 0;
+        }
+        let within = if self.overlaps() {
+            steps_within(batch.time, batch.growth, left, most)
+        } else {
+            steps_within(batch.time, batch.growth, left, most + 1) - 1
+        };
+        if within == 0 { 0 } else { self.scheduler.affordable(within) }
+    }
+
+    /// In the overlap loop: the results of the batch before come, and those of all but the last of the ones decided now.
+    fn follow(&mut self, batch: Batch, before: Option<Batch>, horizon: Ticks) {
+        let changed = !batch.step.joined.is_empty() || !batch.step.left.is_empty() || !batch.fresh.is_empty();
+        let alike = |b: &Batch| b.step.kind == Kind::Decode && b.step.decodes == batch.step.decodes;
+        let more = match &before {
+            Some(before) if !changed && alike(before) => {
+                self.further(&batch, Ticks::from(before.time), horizon)
+            }
+            _ => 0,
+        };
+        let mut decided = self.clock;
+        let mut batch = self.count(batch, more);
+        if let Some(before) = before {
+            self.deliver(&before, 0);
+        }
+        if more > 0 {
+            self.deliver(&batch, more - 1);
+            // The last was decided when the last but one of these began.
+            decided = self.clock - Ticks::from(batch.time + batch.growth * (more - 1));
+        }
+        self.passed(&batch, more, decided);
+        batch.time += batch.growth * more;
+        batch.segment.blocks[0] = batch.segment.blocks[1];
+        self.pending = Some(batch);
+    }
+
+    /// The results of `batch`, and of `more` like it, come one after another.
+    fn deliver(&mut self, batch: &Batch, more: u64) {
+        let Batch { step, time, growth, fresh, .. } = batch;
+        let start = self.clock;
+        let one = start + Ticks::from(*time);
+        let pairs = u128::from(more) * u128::from(more + 1) / 2;
+        self.clock = one + Ticks(u128::from(*time) * u128::from(more) + u128::from(*growth) * pairs);
+        self.tell(batch, start, more);
+        let fresh: Vec<Id> = fresh.iter().copied().filter(|id| self.scheduler.decodes(*id)).collect();
+        let results = self.scheduler.process(step);
+        if step.decodes > 0 {
+            for id in &fresh {
+                self.tally.itl.add(one - self.lives[*id].last, 1);
+            }
+            self.tally.itl.add(one - self.decoded, results.decoded - fresh.len() as u64);
+            self.tally.itl.add_run(time + growth, *growth, more, results.decoded);
+            self.decoded = self.clock;
+        }
+        for id in results.sampled {
+            let life = &mut self.lives[id];
+            match life.first {
+                None => life.first = Some(self.clock),
+                Some(_) => self.tally.itl.add(self.clock - life.last, 1),
+            }
+            life.last = self.clock;
+            self.mark(id, Mark::Decoding);
+        }
+        self.tally.idle_tokens += results.beyond;
+        for id in results.finished {
+            self.depart(id);
+        }
+    }
+
+    fn depart(&mut self, id: Id) {
+        let life = self.lives[id];
+        self.departures.push(Departure {
+            arrival: life.arrival,
+            first: life.first.unwrap_or(self.clock),
+            preemptions: life.preemptions,
+            cached: life.cached,
+            id: 0,
+        });
+        self.leaving.push(id);
+        self.mark(id, Mark::Finished);
+    }
+
+    fn mark(&mut self, id: Id, mark: Mark) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.mark(self.lives[id].arrival.number, mark, self.clock);
+        }
+    }
+
+    /// The client's bound, clipped to what a request may have: two tokens less than the pool or the longest sequence.
+    fn bound(&self, arrival: &Arrival) -> u64 {
+        let most = self.config.scheduler.max_total_tokens.min(self.config.max_model_len);
+        let room = most.saturating_sub(u64::from(arrival.input) + 2);
+        u64::from(arrival.max_tokens).min(room).max(u64::from(arrival.output))
+    }
+
+    /// The tokens of a prompt, of which some may be nobody else's, and the segment of its output.
+    fn tokens(&mut self, input: u32, prompt: Prompt) -> (Box<[Run]>, u32) {
+        let prefix = self.outputs.prefix(prompt);
+        let segment = prefix.output_segment;
+        let own = u64::from(input).saturating_sub(prefix.tokens.len());
+        let own = Some(Run { segment, start: OWN_PROMPT, length: own }).filter(|run| run.length > 0);
+        (prefix.tokens.runs().iter().copied().chain(own).collect(), segment)
+    }
+}
+
+impl<D: Decodes> Replica for Sglang<D> {
+    fn serves(&self, arrival: &Arrival) -> bool {
+        let SglangConfig { scheduler: config, max_model_len, .. } = &self.config;
+        let (input, output) = (u64::from(arrival.input), u64::from(arrival.output));
+        let pool = config.max_total_tokens - config.max_total_tokens % config.page_size;
+        // What admission asks for of an empty pool, and what the last row has at its end.
+        let asked = input + self.bound(arrival).min(CLIP_MAX_NEW_TOKENS) + config.page_size;
+        input + output <= *max_model_len && asked < pool && input + output + 2 <= pool
+    }
+
+    fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.arrived(&arrival);
+        }
+        let (prompt, output_segment) = self.tokens(arrival.input, prompt);
+        let output_len = u64::from(arrival.output);
+        let max_new_tokens = self.bound(&arrival);
+        let request = sglang::Arrival {
+            prompt,
+            output_segment,
+            max_new_tokens,
+            output_len,
+            ignore_eos: arrival.ignore_eos,
+            priority: Some(arrival.key),
+        };
+        self.inbox.push_back((Arrival { output_segment, ..arrival }, request));
+        self.tally.waiting_peak = self.tally.waiting_peak.max(self.waiting());
+    }
+
+    fn clock(&self) -> Ticks {
+        self.clock
+    }
+
+    fn wait_until(&mut self, time: Ticks) {
+        if time > self.clock {
+            // It is idle meanwhile.
+            let step = self.scheduler.schedule();
+            self.leaving.drain(..).for_each(|id| self.scheduler.forget(id));
+            for id in step.left {
+                self.rows.remove(id as u32);
+            }
+        }
+        self.tally.idle += time - self.clock;
+        self.clock = self.clock.max(time);
+    }
+
+    fn blocked(&self) -> bool {
+        self.scheduler.blocked()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.in_flight() == 0 && self.pending.is_none()
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.scheduler.in_flight() + self.inbox.len() as u64
+    }
+
+    fn waiting(&self) -> u64 {
+        self.scheduler.waiting_count() + self.inbox.len() as u64
+    }
+
+    fn step(&mut self, horizon: Ticks) -> bool {
+        let Some(batch) = self.decide() else {
+            let Some(before) = self.pending.take() else { return false };
+            self.deliver(&before, 0);
+            return true;
+        };
+        if self.overlaps() {
+            let before = self.pending.take();
+            self.follow(batch, before, horizon);
+        } else {
+            let more = self.further(&batch, Ticks::ZERO, horizon);
+            let batch = self.count(batch, more);
+            self.deliver(&batch, more);
+            self.passed(&batch, more, self.clock - Ticks::from(batch.time + batch.growth * more));
+        }
+        true
+    }
+
+    fn restart(&mut self) {
+        self.scheduler = Scheduler::new(self.config.scheduler.clone());
+        self.pending = None;
+        self.leaving.clear();
+        self.fresh.clear();
+    }
+
+    fn drain(&mut self, into: &mut Vec<Departure>) {
+        into.append(&mut self.departures);
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn shares(&mut self) -> Shares<Ticks> {
+        self.price.account(&self.tally)
+    }
+
+    fn timeline(&mut self) -> &mut Option<Box<Timeline>> {
+        &mut self.timeline
+    }
+}

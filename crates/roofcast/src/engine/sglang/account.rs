@@ -1,0 +1,110 @@
+//! What is counted of each batch: tokens, rows, and what the pool was used for.
+
+use super::{Batch, Sglang};
+use crate::engine::clock::Ticks;
+use crate::engine::decodes::Decodes;
+use crate::scheduler::sglang::{Kind, Step};
+use crate::timeline::{Mark, Segment};
+
+impl<D: Decodes> Sglang<D> {
+    /// Counts who is admitted and who loses its place.
+    pub(super) fn note(&mut self, step: &Step) {
+        self.tally.admitted += step.admitted.len() as u64;
+        for &id in step.preempted.iter().chain(&step.retracted) {
+            let life = &mut self.lives[id];
+            life.preemptions += 1;
+            // Its last token came with the last decode, unless it has not decoded since its prompt.
+            life.last = life.last.max(self.decoded);
+            self.tally.preemptions += 1;
+            self.mark(id, Mark::Preempted);
+        }
+        for &(id, found) in &step.admitted {
+            let life = &mut self.lives[id];
+            // What a request finds again after its own retraction is not a hit of its prompt.
+            if life.preemptions == 0 {
+                life.cached = found;
+            }
+            self.tally.cached_tokens += found;
+            self.mark(id, Mark::Admitted);
+        }
+        self.tally.recomputed_tokens += step.dropped;
+        for at in 0..step.aborted.len() {
+            self.depart(step.aborted[at]);
+        }
+    }
+
+    /// Counts a batch and `more` like it, which are decided herewith.
+    pub(super) fn count(&mut self, mut batch: Batch, more: u64) -> Batch {
+        let Batch { step, segment, .. } = &mut batch;
+        let usage = self.scheduler.usage();
+        let taken = if more > 0 { self.scheduler.repeat(more) } else { 0 };
+        let (n, steps) = (step.decodes, 1 + more);
+        let computed: u64 = step.extends.iter().map(|e| e.context - e.new).sum();
+        let held = self.rows.held() + computed + self.scheduler.leaving_tokens();
+        let new: u64 = step.extends.iter().map(|e| e.new).sum();
+        let (many, pairs) = (u128::from(steps), u128::from(more) * u128::from(steps) / 2);
+        let tokens = u128::from(held) * many + u128::from(n) * pairs;
+        let (room, shared) = (u128::from(usage.room) * many + taken, u128::from(usage.shared) * many);
+        let page = self.config.scheduler.page_size;
+        let used = self.scheduler.usage().room / page;
+        let running = self.scheduler.held();
+        let tally = &mut self.tally;
+        tally.steps += steps;
+        tally.scheduled_tokens += (new + n) * steps;
+        tally.running_steps += running * steps;
+        tally.running_peak = tally.running_peak.max(running);
+        tally.blocks_peak = tally.blocks_peak.max(used);
+        tally.token_steps += tokens;
+        tally.shared_steps += shared;
+        tally.slack_steps += (room + shared).saturating_sub(tokens);
+        if n > 0 {
+            tally.decode_steps += steps;
+            tally.decoding_steps += n * steps;
+            tally.spanned_blocks += (u128::from(usage.spanned) * many + taken) / u128::from(page);
+        }
+        if step.kind == Kind::Decode {
+            tally.decoded(n, steps, self.rows.seen(), self.rows.growth());
+        }
+        segment.blocks = [usage.room / page, used];
+        batch
+    }
+
+    /// A batch and `more` like it were decided, the last at `decided`.
+    pub(super) fn passed(&mut self, batch: &Batch, more: u64, decided: Ticks) {
+        if batch.step.decodes > 0 {
+            self.rows.advance(1 + more, &mut Vec::new());
+        }
+        if batch.step.kind == Kind::Decode {
+            self.gate.decoded(1 + more, decided);
+        } else {
+            self.gate.prefilled(decided);
+        }
+    }
+
+    /// What can be told of a batch before it is computed.
+    pub(super) fn segment(&self, step: &Step, bound: &'static str) -> Segment {
+        let sampled = step.extends.iter().filter(|e| e.samples).count() as u64;
+        Segment {
+            start: self.clock,
+            end: self.clock,
+            steps: 1,
+            running: self.scheduler.held(),
+            decodes: step.decodes,
+            waiting: self.scheduler.waiting_count(),
+            pieces: step.extends.len() as u64,
+            prefill_tokens: step.extends.iter().map(|e| e.new).sum(),
+            output_tokens: step.decodes + sampled,
+            blocks: [0; 2],
+            bound,
+        }
+    }
+
+    /// Tells the timeline of a batch and `more` like it, which were computed from `start` to the clock.
+    pub(super) fn tell(&mut self, batch: &Batch, start: Ticks, more: u64) {
+        let (end, steps) = (self.clock, 1 + more);
+        if let Some(timeline) = &mut self.timeline {
+            let output_tokens = batch.segment.output_tokens * steps;
+            timeline.computed(&Segment { start, end, steps, output_tokens, ..batch.segment });
+        }
+    }
+}

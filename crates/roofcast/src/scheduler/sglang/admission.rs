@@ -1,0 +1,238 @@
+//! A pass over the queue: the chunked request first, then candidates in order, until one fails.
+//!
+//! Knows: when the queue is looked at (`batch_is_full`), seats, the tests of a candidate, preemption for a higher
+//! priority, and mixed batches. Source: SGLang 0.5.23, `_get_new_batch_prefill_raw` of `managers/scheduler.py` and
+//! `PrefillAdder` of `managers/schedule_policy.py`.
+
+use super::budget::{Budget, CLIP_MAX_NEW_TOKENS, Stop};
+use super::{Extend, Id, Kind, Last, Phase, ROOT, Scheduler, Step};
+
+impl Scheduler {
+    /// Decides on a batch with prompts, if there is one.
+    pub(super) fn prefill(&mut self, last: &Last, step: &mut Step) -> bool {
+        if self.config.preempts() || self.running.is_empty() {
+            self.full = false;
+        }
+        let idle = self.full || self.waiting.is_empty();
+        if idle && self.chunked.is_none() {
+            return false;
+        }
+        if self.seats(0) == 0 && self.chunked.is_none() && !self.config.preempts() {
+            self.full = true;
+            return false;
+        }
+        self.sort();
+        if self.config.records {
+            step.sorted.extend(&self.waiting);
+        }
+        let mut budget = self.budget();
+        self.continue_chunked(&mut budget, step);
+        let continued = step.extends.len();
+        self.admit(&mut budget, step);
+        let admitted = step.extends.len() - continued;
+        self.waiting.drain(..admitted);
+        for at in 0..step.preempted.len() {
+            self.enqueue(step.preempted[at]);
+        }
+        if step.extends.is_empty() {
+            return false;
+        }
+        self.extend(admitted as u64, step);
+        step.kind = Kind::Extend;
+        if self.config.enable_mixed_chunk {
+            self.mix(last, step);
+        }
+        true
+    }
+
+    fn budget(&self) -> Budget {
+        let config = &self.config;
+        let mixed = if config.enable_mixed_chunk { self.running.len() } else { 0 };
+        let promised: f64 = self.running.ids().map(|id| self.promised(id)).sum();
+        Budget::new(config.max_prefill_tokens, config.chunked_prefill_size, mixed, promised)
+    }
+
+    /// The share of what may still be generated that is counted on.
+    fn expected_share(&self, id: Id) -> f64 {
+        let whole = self.config.rules.counts_ignored_eos_whole && self.requests[id].ignore_eos;
+        if whole { 1.0 } else { self.ratio.current }
+    }
+
+    /// Tokens that a running request is expected to take still.
+    fn promised(&self, id: Id) -> f64 {
+        let left = self.requests[id].bound - self.generated(id);
+        left.min(CLIP_MAX_NEW_TOKENS) as f64 * self.expected_share(id)
+    }
+
+    /// Requests that can be admitted, of which `held` have their row of the table already.
+    fn seats(&self, held: u64) -> u64 {
+        let seats = self.config.seats();
+        seats.saturating_sub(self.running.len()).min((seats + held).saturating_sub(self.rows_held))
+    }
+
+    fn continue_chunked(&mut self, budget: &mut Budget, step: &mut Step) {
+        let Some(id) = self.chunked else { return };
+        let (known, r) = (self.known(id), &self.requests[id]);
+        let rest = known - r.tokens;
+        let new = budget.continuation(&self.memory, rest);
+        let ends = new == rest;
+        budget.charge(self.memory.page, new, if ends { r.bound.min(CLIP_MAX_NEW_TOKENS) } else { 0 });
+        step.extends.push(Extend { id, new, context: r.tokens + new, samples: ends });
+        step.chunked = (!ends).then_some(id);
+        self.chunked = step.chunked;
+    }
+
+    /// Takes candidates in from the head of the queue, which keeps them until the pass ends.
+    fn admit(&mut self, budget: &mut Budget, step: &mut Step) {
+        let continued = step.extends.len();
+        for at in 0..self.waiting.len() {
+            if budget.spent(&self.memory) == Some(Stop::Other) {
+                return;
+            }
+            let id = self.waiting[at];
+            self.full |= step.extends.len() as u64 >= self.seats(continued as u64);
+            if self.full && !(self.config.preempts() && self.preempt_for(id, budget, step)) {
+                return;
+            }
+            let known = self.known(id);
+            self.requests[id].filled = known;
+            self.look(id, known - 1);
+            let stop = match self.try_candidate(id, budget, step) {
+                Ok(new) => {
+                    self.take_in(id, new, budget, step);
+                    budget.spent(&self.memory)
+                }
+                Err(stop) => Some(stop),
+            };
+            if stop == Some(Stop::Tokens) {
+                self.full = !step.extends.is_empty() || !self.running.is_empty();
+            }
+            if stop.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Tokens that a candidate computes, if it fits.
+    fn try_candidate(&self, id: Id, budget: &mut Budget, step: &Step) -> Result<u64, Stop> {
+        if self.config.prefill_max_requests.is_some_and(|most| step.extends.len() as u64 >= most) {
+            return Err(Stop::Other);
+        }
+        let r = &self.requests[id];
+        let rest = self.known(id) - r.found;
+        if r.ignore_eos && self.config.disable_radix_cache {
+            return self.try_exact(id, rest, budget, step);
+        }
+        let (page, left) = (self.memory.page, r.bound.saturating_sub(r.generated).min(CLIP_MAX_NEW_TOKENS));
+        if (rest + left + page) as f64 >= budget.remaining_total(&self.memory, r.node) {
+            return Err(Stop::Tokens);
+        }
+        budget.piece(page, r.found, rest, step.extends.is_empty())
+    }
+
+    /// The same where the candidate's length is exact and nothing is cached.
+    fn try_exact(&self, id: Id, rest: u64, budget: &mut Budget, step: &Step) -> Result<u64, Stop> {
+        let state = |id: Id| {
+            let (r, generated) = (&self.requests[id], self.generated(id));
+            let left = r.bound as f64 * self.expected_share(id) - generated as f64;
+            (left, (r.input + generated) as f64)
+        };
+        let others = self.running.ids().chain(step.extends.iter().map(|e| e.id)).map(state);
+        if !budget.fits_to_its_end(&self.memory, rest, state(id), others) {
+            return Err(Stop::Tokens);
+        }
+        match budget.chunk {
+            // SGLang would lose track of the one that is chunked already.
+            Some(chunk) if i64::try_from(rest).unwrap_or(i64::MAX) > chunk => {
+                let free = step.chunked.is_none();
+                u64::try_from(chunk).ok().filter(|new| *new > 0 && free).ok_or(Stop::Other)
+            }
+            _ => Ok(rest),
+        }
+    }
+
+    /// Admits a candidate, which computes `new` tokens.
+    fn take_in(&mut self, id: Id, new: u64, budget: &mut Budget, step: &mut Step) {
+        let known = self.known(id);
+        let r = &mut self.requests[id];
+        let ends = r.found + new == known;
+        budget.charge(self.memory.page, new, if ends { r.bound.min(CLIP_MAX_NEW_TOKENS) } else { 0 });
+        r.phase = Phase::Extending;
+        (r.tokens, r.shared) = (r.found, r.found);
+        self.memory.claim(0, r.found);
+        self.memory.lock(r.node);
+        step.extends.push(Extend { id, new, context: r.found + new, samples: ends });
+        step.admitted.push((id, r.found));
+        if !ends {
+            step.chunked = Some(id);
+            self.chunked = Some(id);
+        }
+    }
+
+    /// Preempts running requests of lower priority until a candidate has its tokens; whether that is enough.
+    fn preempt_for(&mut self, id: Id, budget: &mut Budget, step: &mut Step) -> bool {
+        let urgency = |id: Id| self.config.urgency(self.requests[id].priority);
+        let r = &self.requests[id];
+        let mut victims: Vec<Id> = self.running.ids().collect();
+        victims.sort_by_key(|v| (urgency(*v), std::cmp::Reverse(self.requests[*v].entered)));
+        let threshold = i128::from(self.config.priority_scheduling_preemption_threshold);
+        victims.retain(|v| urgency(id) - urgency(*v) > threshold);
+        let wanted = r.filled as f64 - r.found as f64 + r.bound.min(CLIP_MAX_NEW_TOKENS) as f64;
+        let mut missing = wanted - budget.remaining_total(&self.memory, ROOT);
+        let mut count = 0;
+        while count < victims.len() && (count == 0 || missing > 0.0) {
+            missing -= self.promised(victims[count]);
+            count += 1;
+        }
+        if count == 0 || missing > 0.0 {
+            return false;
+        }
+        victims.truncate(count);
+        step.preempted.extend(&victims);
+        // They are released in the order of the batch.
+        victims.sort_by_key(|v| self.running.place(*v));
+        let mut others = self.running.len();
+        for victim in victims {
+            budget.release(self.promised(victim));
+            others -= 1;
+            self.release(victim, others, step);
+        }
+        self.running.drop_gone();
+        true
+    }
+
+    /// Takes the pages of the batch's prompts; `admitted` of them are new.
+    fn extend(&mut self, admitted: u64, step: &mut Step) {
+        self.rows_held += admitted;
+        let new: u64 = step.extends.iter().map(|e| e.new).sum();
+        let page = self.memory.page;
+        let over = if page == 1 { 0 } else { step.extends.len() as u64 * page };
+        self.memory.evict_until(new + over);
+        let pages =
+            |e: &Extend| e.context.next_multiple_of(page) - (e.context - e.new).next_multiple_of(page);
+        let taken: u64 = step.extends.iter().map(pages).sum();
+        self.retract_for(taken, step);
+        self.memory.available = self.memory.available.saturating_sub(taken);
+        for e in &step.extends {
+            let r = &mut self.requests[e.id];
+            r.tokens = e.context;
+            r.samples = e.samples;
+        }
+    }
+
+    /// Running requests decode in the same batch, if their next tokens fit.
+    fn mix(&mut self, last: &Last, step: &mut Step) {
+        if self.take_out_finishing(last) {
+            self.full = false;
+        }
+        if !self.running.is_empty() && self.memory.decode_fits() {
+            self.memory.decode();
+            step.kind = Kind::Mixed;
+            step.decodes = self.running.len();
+            if self.config.preempts() {
+                let known: Vec<_> = self.running.ids().map(|id| (id, self.known(id))).collect();
+                known.into_iter().for_each(|(id, known)| self.requests[id].filled = known);
+            }
+        }
+    }
+}

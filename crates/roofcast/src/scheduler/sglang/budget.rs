@@ -1,0 +1,199 @@
+//! What one pass over the queue may still admit: tokens of memory, now and to come, and tokens of compute.
+//!
+//! Knows: the sums of `PrefillAdder` and `PrefillBudget`, and the test that goes over the ends of all requests where
+//! lengths are exact and nothing is cached. Source: SGLang 0.5.23, `managers/schedule_policy.py` and
+//! `mem_cache/prefill_budget.py`. Knows nothing about the queue.
+
+use super::memory::Memory;
+use super::tree::Node;
+
+/// Bounds count up to here in estimates.
+pub(crate) const CLIP_MAX_NEW_TOKENS: u64 = 4096;
+/// Tokens kept free for each request at each end, where lengths are exact.
+const RESERVED: f64 = 1.0;
+
+/// Why nobody more is admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// No memory.
+    Tokens,
+    /// Anything else.
+    Other,
+}
+
+/// The budget.
+#[derive(Debug, Clone)]
+pub(super) struct Budget {
+    /// Tokens promised in all, and those of them that are taken now.
+    total: f64,
+    current: u64,
+    /// Tokens of compute left: of the batch, and of what is chunked.
+    input: i64,
+    pub(super) chunk: Option<i64>,
+    /// Tokens left and held of each request whose end is gone over, in order of the ends.
+    ends: Option<Vec<(f64, f64)>>,
+}
+
+impl Budget {
+    /// Beside `mixed` requests that decode in the same batch, and `promised` tokens that running ones will take.
+    pub(super) fn new(input: u64, chunk: Option<u64>, mixed: u64, promised: f64) -> Budget {
+        Budget {
+            total: mixed as f64 + promised,
+            current: mixed,
+            input: signed(input) - signed(mixed),
+            chunk: chunk.map(|chunk| signed(chunk) - signed(mixed)),
+            ends: None,
+        }
+    }
+
+    /// Memory that is not promised, once the prefix that ends at `node` is locked.
+    pub(super) fn remaining_total(&self, memory: &Memory, node: Node) -> f64 {
+        (memory.reclaimable() - memory.unlocked(node)) as f64 - self.total
+    }
+
+    fn remaining_current(&self, memory: &Memory) -> i64 {
+        signed(memory.reclaimable()) - signed(self.current)
+    }
+
+    /// Why nobody more is looked at, if so.
+    pub(super) fn spent(&self, memory: &Memory) -> Option<Stop> {
+        if self.remaining_total(memory, super::ROOT) <= 0.0 || self.remaining_current(memory) <= 0 {
+            return Some(Stop::Tokens);
+        }
+        (self.input <= 0 || self.chunk.is_some_and(|chunk| chunk <= 0)).then_some(Stop::Other)
+    }
+
+    /// Tokens of a chunked request's `rest` in this batch: it never waits.
+    pub(super) fn continuation(&self, memory: &Memory, rest: u64) -> u64 {
+        let chunk = self.chunk.unwrap_or(i64::MAX);
+        let room = chunk.min(self.remaining_total(memory, super::ROOT) as i64);
+        rest.min(u64::try_from(if room > 0 { room } else { chunk }).unwrap_or(0))
+    }
+
+    /// Tokens of `rest` that a request computes in this batch, of which `shared` are there; with `alone` nobody else is
+    /// admitted.
+    pub(super) fn piece(&self, page: u64, shared: u64, rest: u64, alone: bool) -> Result<u64, Stop> {
+        let whole = signed(rest.next_multiple_of(page));
+        match self.chunk {
+            None if !alone && whole >= self.input => Err(Stop::Other),
+            Some(chunk) if whole > chunk => {
+                let chunk = u64::try_from(chunk).unwrap_or(0);
+                let end = shared + chunk - chunk % page;
+                (end - end % page).checked_sub(shared).filter(|new| *new > 0).ok_or(Stop::Other)
+            }
+            _ => Ok(rest),
+        }
+    }
+
+    /// Takes `new` tokens of a prompt and promises `bound` to come.
+    pub(super) fn charge(&mut self, page: u64, new: u64, bound: u64) {
+        let new = new.next_multiple_of(page);
+        self.total += (new + page + bound) as f64;
+        self.current += new + page;
+        self.input -= signed(new);
+        if let Some(chunk) = &mut self.chunk {
+            *chunk -= signed(new);
+        }
+    }
+
+    /// A running request gives its promised tokens back.
+    pub(super) fn release(&mut self, promised: f64) {
+        self.total -= promised;
+    }
+
+    /// Whether a request whose length is exact fits beside the others at each of their ends: it has `left` tokens to
+    /// generate, holds `held` and computes `rest` first. `others` are those that run or are admitted, looked at once.
+    pub(super) fn fits_to_its_end(
+        &mut self,
+        memory: &Memory,
+        rest: u64,
+        one: (f64, f64),
+        others: impl Iterator<Item = (f64, f64)>,
+    ) -> bool {
+        let pages = rest.next_multiple_of(memory.page) + memory.page;
+        let now = self.remaining_current(memory);
+        if pages as f64 > (now as f64).min(self.remaining_total(memory, super::ROOT)) {
+            return false;
+        }
+        let ends = insert(self.ends.take(), one, others);
+        let (mut free, mut fits) = ((now - signed(pages)) as f64, true);
+        for (index, (left, held)) in ends.iter().enumerate() {
+            let here = (ends.len() - index) as f64;
+            if free - left * here <= RESERVED * here {
+                fits = false;
+                break;
+            }
+            free += held;
+        }
+        self.ends = Some(ends);
+        fits
+    }
+}
+
+/// `ends` with one more; at first with those of `others`, in order of what is left. A later one goes before the first that
+/// has as much left, and where there is none before the last.
+fn insert(
+    ends: Option<Vec<(f64, f64)>>,
+    one: (f64, f64),
+    others: impl Iterator<Item = (f64, f64)>,
+) -> Vec<(f64, f64)> {
+    let Some(mut ends) = ends else {
+        let mut ends: Vec<_> = std::iter::once(one).chain(others).filter(|(left, _)| *left > 0.0).collect();
+        ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+        return ends;
+    };
+    if one.0 > 0.0 {
+        let at = ends.iter().position(|(left, _)| one.0 <= *left);
+        ends.insert(at.unwrap_or(ends.len().saturating_sub(1)), one);
+    }
+    ends
+}
+
+fn signed(tokens: u64) -> i64 {
+    i64::try_from(tokens).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of 1000 tokens 100 are promised; 200 of a prompt and a bound of 50 in pages of 16 take 208 + 16 + 50.
+    #[test]
+    fn a_request_is_charged_its_pages_its_bound_and_one_page() {
+        let memory = Memory::new(1000 + 8, 16, true);
+        let mut budget = Budget::new(512, Some(256), 0, 100.0);
+        assert_eq!(memory.available, 1008);
+        assert_eq!(budget.piece(16, 0, 200, true), Ok(200));
+        budget.charge(16, 200, 50);
+        assert_eq!(budget.remaining_total(&memory, 0), 1008.0 - 100.0 - 274.0);
+        assert_eq!((budget.remaining_current(&memory), budget.input, budget.chunk), (784, 304, Some(48)));
+        // Of the next one 48 tokens of compute are left: three pages.
+        assert_eq!(budget.piece(16, 0, 100, false), Ok(48));
+        budget.charge(16, 48, 0);
+        assert_eq!(
+            (budget.spent(&memory), budget.piece(16, 0, 100, false)),
+            (Some(Stop::Other), Err(Stop::Other))
+        );
+        // With 600 more promised less than nothing is left: 1008 − 100 − 274 − 64 − 600.
+        budget.charge(16, 0, 584);
+        assert_eq!(budget.spent(&memory), Some(Stop::Tokens));
+        assert_eq!(budget.continuation(&memory, 30), 0);
+    }
+
+    /// 100 tokens free, pages of 1. One that runs holds 30 and has 20 left; a candidate computes 40 and has 10 left. Free
+    /// after it: 59. At its end both have taken 10: 59 − 20 > 2; then 50 of it come back, at the end of the other 20 more
+    /// are taken by one: 59 + 50 − 20 > 1.
+    #[test]
+    fn ends_are_gone_over() {
+        let memory = Memory::new(100, 1, false);
+        let mut budget = Budget::new(512, None, 0, 20.0);
+        assert!(budget.fits_to_its_end(&memory, 40, (10.0, 40.0), [(20.0, 30.0)].into_iter()));
+        budget.charge(1, 40, 10);
+        // Free: 100 − 41 = 59, less 16 + 1. A third with 15 left goes between them: 42 − 3 × 10 > 3; + 40 − 2 × 15 > 2 …
+        assert!(budget.fits_to_its_end(&memory, 16, (15.0, 16.0), std::iter::empty()));
+        assert_eq!(budget.ends, Some(vec![(10.0, 40.0), (15.0, 16.0), (20.0, 30.0)]));
+        // One with more left than all goes before the last; 5 tokens more do not fit at the first end.
+        assert!(!budget.fits_to_its_end(&memory, 17, (30.0, 17.0), std::iter::empty()));
+        assert_eq!(budget.ends.as_ref().map(|ends| ends[2]), Some((30.0, 17.0)));
+    }
+}

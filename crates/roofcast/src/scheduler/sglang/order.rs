@@ -1,0 +1,82 @@
+//! The order of the queue in a pass.
+//!
+//! Knows: first come first served, by priority, and longest prefix first, which puts those last whose prompt another one
+//! in the queue is about to compute; beyond 128 that wait nothing is matched, and passes that match nothing use the
+//! prefixes of those that wait every so often, so that they are not evicted first. Source: SGLang 0.5.23,
+//! `managers/schedule_policy.py`. Knows nothing about admission.
+
+use super::tree::Tree;
+use super::{Id, Scheduler};
+use crate::spec::SchedulePolicy;
+use std::cmp::Reverse;
+
+/// Beyond so many that wait nothing is matched.
+const MATCH_MOST: usize = 128;
+/// Up to so many tokens found, the others in the queue are asked; from so many shared with one of them on, it waits for it.
+const IN_BATCH_TOKENS: u64 = 32;
+/// Passes that match nothing between two uses of the prefixes of those that wait.
+const REFRESH_PASSES: u64 = 32;
+
+impl Scheduler {
+    /// Sorts the queue.
+    pub(super) fn sort(&mut self) {
+        let prefixes = self.config.schedule_policy == SchedulePolicy::Lpm && !self.config.disable_radix_cache;
+        if prefixes && self.waiting.len() <= MATCH_MOST {
+            return self.longest_prefix_first();
+        }
+        if !prefixes && self.config.enable_priority_scheduling {
+            let (config, requests) = (&self.config, &self.requests);
+            let key = |id: &Id| (Reverse(config.urgency(requests[*id].priority)), requests[*id].entered);
+            self.waiting.make_contiguous().sort_by_key(key);
+        }
+        self.refresh();
+    }
+
+    fn longest_prefix_first(&mut self) {
+        let mut others = Tree::new(1);
+        let queue: Vec<Id> = self.waiting.iter().copied().collect();
+        let mut keys = Vec::with_capacity(queue.len());
+        for id in queue {
+            let known = self.known(id);
+            self.look(id, known);
+            let found = self.requests[id].found;
+            let mut last = false;
+            if found <= IN_BATCH_TOKENS {
+                last = others.find(&self.path).1 >= IN_BATCH_TOKENS;
+                if !last {
+                    others.insert(&self.path);
+                }
+            }
+            keys.push((last, Reverse(if last { 0 } else { found.min(known - 1) }), id));
+        }
+        keys.sort_by_key(|(last, found, _)| (*last, *found));
+        self.waiting = keys.into_iter().map(|(_, _, id)| id).collect();
+    }
+
+    /// Uses the prefixes of those that wait, the first of them last.
+    fn refresh(&mut self) {
+        if !self.config.rules.refreshes_waiting || self.config.disable_radix_cache || self.waiting.is_empty()
+        {
+            return;
+        }
+        self.passes += 1;
+        if self.passes % REFRESH_PASSES != 1 {
+            return;
+        }
+        for at in (0..self.waiting.len().min(MATCH_MOST)).rev() {
+            let id = self.waiting[at];
+            self.trace(id, self.known(id));
+            if let Some(tree) = &mut self.memory.tree {
+                tree.find(&self.path);
+            }
+        }
+    }
+
+    /// Looks how much of a request's first `length` tokens the tree has.
+    pub(super) fn look(&mut self, id: Id, length: u64) {
+        self.trace(id, length);
+        let found = self.memory.tree.as_mut().map(|tree| tree.find(&self.path));
+        let r = &mut self.requests[id];
+        (r.node, r.found) = found.unwrap_or((super::ROOT, 0));
+    }
+}

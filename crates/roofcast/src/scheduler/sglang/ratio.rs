@@ -1,0 +1,73 @@
+//! The share of their bounds that running requests are expected to still generate, SGLang's `new_token_ratio`.
+//!
+//! Knows: it starts high, falls with every decode, is put right by a retraction and starts anew where nothing is left to
+//! do. Source: SGLang 0.5.23, `scheduler_components/new_token_ratio_tracker.py` and the defaults in `environ.py`.
+
+const INIT: f64 = 0.7;
+const MIN_FACTOR: f64 = 0.14;
+const DECAY_STEPS: f64 = 600.0;
+/// Tokens of each remaining row that a retraction makes room for.
+pub(super) const RETRACT_DECODE_STEPS: u64 = 20;
+
+/// The ratio.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Ratio {
+    init: f64,
+    min: f64,
+    decay: f64,
+    pub(super) current: f64,
+}
+
+impl Ratio {
+    /// At its start for `schedule_conservativeness`.
+    pub(super) fn new(conservativeness: f64) -> Ratio {
+        let init = (INIT * conservativeness).min(1.0);
+        let min = (init * MIN_FACTOR).min(1.0);
+        Ratio { init, min, decay: (init - min) / DECAY_STEPS, current: init }
+    }
+
+    /// Falls as with `steps` decodes, rounding as they would.
+    pub(super) fn decay(&mut self, steps: u64) {
+        for _ in 0..steps {
+            if self.current == self.min {
+                return;
+            }
+            self.current = (self.current - self.decay).max(self.min);
+        }
+    }
+
+    /// Starts anew.
+    pub(super) fn reset(&mut self) {
+        self.current = self.init;
+    }
+
+    /// What a retraction leaves: `rows` that have generated `generated` of `bound` tokens in all.
+    pub(super) fn retracted(&mut self, rows: u64, generated: u64, bound: u64) {
+        let expected = (generated + RETRACT_DECODE_STEPS * rows) as f64 / (bound + 1) as f64;
+        self.current = expected.min(1.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 0.7 falls to 0.098 in 600 steps of 0.602/600; after a retraction that leaves two rows with 30 of 299 tokens it is
+    /// (30 + 40)/300.
+    #[test]
+    fn it_falls_is_put_right_and_starts_anew() {
+        let mut ratio = Ratio::new(1.0);
+        assert!((ratio.init, (ratio.min - 0.098).abs() < 1e-15) == (0.7, true));
+        let mut stepped = ratio.clone();
+        (0..599).for_each(|_| stepped.decay(1));
+        ratio.decay(599);
+        assert_eq!(ratio, stepped);
+        assert!(ratio.current > ratio.min);
+        ratio.decay(5);
+        assert_eq!(ratio.current, ratio.min);
+        ratio.retracted(2, 30, 299);
+        assert_eq!(ratio.current, 70.0 / 300.0);
+        ratio.reset();
+        assert_eq!((ratio.current, Ratio::new(2.0).current), (0.7, 1.0));
+    }
+}

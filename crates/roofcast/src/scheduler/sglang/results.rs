@@ -1,0 +1,143 @@
+//! What a batch's results do: tokens are delivered, requests end, and what is computed goes into the tree.
+//!
+//! Knows: whose result counts (not that of a request that ended or lost its place meanwhile), and what of a request others
+//! can have from when on. Source: SGLang 0.5.23, `scheduler_components/batch_result_processor.py`, `release_kv_cache` of
+//! `mem_cache/common.py` and `checkpoint_into_tree` of `mem_cache/unified_radix_cache.py`.
+
+use super::{Id, Kind, Phase, ROOT, Scheduler, Step};
+use crate::workload::request::Run;
+
+/// The token that ends an answer, where no other token is.
+const END: Run = Run { segment: 0, start: 1 << 62, length: 1 };
+
+/// What a batch's results deliver.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Results {
+    /// Requests whose prompt is whole and that have a token of it.
+    pub sampled: Vec<Id>,
+    /// Requests that have a token of a decode.
+    pub decoded: u64,
+    /// Those that end, in order.
+    pub finished: Vec<Id>,
+    /// Tokens that were computed for these beyond their ends: decodes decided before they were known.
+    pub beyond: u64,
+}
+
+impl Scheduler {
+    /// Processes the results of a batch.
+    pub fn process(&mut self, step: &Step) -> Results {
+        let (mut sampled, mut finished, mut ending) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut decoded, mut beyond) = (0, 0);
+        if matches!(step.kind, Kind::Decode | Kind::Mixed) {
+            let fresh = step.extends.iter().filter(|e| self.requests[e.id].phase == Phase::Running).count();
+            decoded = self.memory.rows() - fresh as u64 + self.leaving.len() as u64;
+            self.running.results += 1;
+            ending = self.running.ended();
+        }
+        for e in step.extends.iter().filter(|e| e.samples) {
+            let r = &mut self.requests[e.id];
+            if matches!(r.phase, Phase::Waiting | Phase::Finished) || !r.samples {
+                continue;
+            }
+            r.samples = false;
+            r.generated += 1;
+            sampled.push(e.id);
+            if r.generated >= r.output {
+                let running = r.phase == Phase::Running;
+                if running {
+                    self.stop(e.id);
+                }
+                beyond += self.finish(e.id);
+                finished.push(e.id);
+            } else {
+                let (generated, output, bound) = (r.generated, r.output, r.bound);
+                if r.phase == Phase::Running {
+                    self.running.expect(e.id, generated, output, bound);
+                }
+                self.publish(e.id);
+            }
+        }
+        ending.append(&mut self.leaving);
+        self.running.sort_results(&mut ending);
+        for id in ending {
+            match self.requests[id].phase {
+                Phase::Running => self.stop(id),
+                _ => self.requests[id].generated += 1,
+            }
+            beyond += self.finish(id);
+            finished.push(id);
+        }
+        Results { sampled, decoded, finished, beyond }
+    }
+
+    /// What a request has computed goes into the tree, in whole pages, and is locked there.
+    pub(super) fn publish(&mut self, id: Id) {
+        self.keep(id, self.requests[id].tokens);
+    }
+
+    fn keep(&mut self, id: Id, tokens: u64) {
+        if self.memory.tree.is_none() {
+            return;
+        }
+        let (pages, prompt) = (self.memory.floor(tokens), self.memory.floor(self.requests[id].input));
+        self.trace(id, pages);
+        let (split, path) = (self.config.rules.splits_at_prompt, &mut self.path);
+        let Some(tree) = &mut self.memory.tree else { return };
+        let (node, there) = tree.insert(path);
+        if split && 0 < prompt && prompt < pages {
+            cut(path, prompt);
+            tree.insert(path);
+        }
+        let r = &mut self.requests[id];
+        tree.lock(node);
+        tree.unlock(r.node);
+        // What others had put there before is held twice: its own copy is freed.
+        self.memory.available += there.saturating_sub(r.shared);
+        self.memory.claim(r.shared, pages);
+        (r.node, r.shared) = (node, pages);
+    }
+
+    /// A request ends: what it computed is kept for others, as far as it was delivered; how many tokens were not.
+    pub(super) fn finish(&mut self, id: Id) -> u64 {
+        let r = &self.requests[id];
+        let owned = r.tokens.min(r.input + r.generated);
+        let beyond = (r.tokens + 1).saturating_sub(r.input + r.generated);
+        self.keep(id, owned);
+        self.free(id);
+        self.requests[id].phase = Phase::Finished;
+        beyond
+    }
+
+    /// Frees what a request alone holds, and its row.
+    pub(super) fn free(&mut self, id: Id) {
+        let r = &self.requests[id];
+        let own = self.memory.ceil(r.tokens) - r.shared;
+        let (node, shared) = (r.node, r.shared);
+        self.memory.claim(shared, 0);
+        self.memory.available += own;
+        self.memory.unlock(node);
+        self.rows_held -= 1;
+        let r = &mut self.requests[id];
+        (r.tokens, r.shared, r.found, r.node, r.samples) = (0, 0, 0, ROOT, false);
+    }
+
+    /// Leaves the first `length` tokens of a request in the path.
+    pub(super) fn trace(&mut self, id: Id, length: u64) {
+        let r = &self.requests[id];
+        let ended = r.generated == r.output && r.output < r.bound;
+        let output = Run { segment: r.output_segment, start: 0, length: r.output - u64::from(ended) };
+        self.path.clear();
+        self.path.extend(r.prompt.iter().chain([&output, &END]));
+        cut(&mut self.path, length);
+    }
+}
+
+/// Keeps the first `length` tokens of a path.
+fn cut(path: &mut Vec<Run>, length: u64) {
+    let mut left = length;
+    path.retain_mut(|run| {
+        run.length = run.length.min(left);
+        left -= run.length;
+        run.length > 0
+    });
+}

@@ -1,0 +1,152 @@
+//! The decode of the running batch, and whom it costs its place where the pool has run out.
+//!
+//! Knows: the order of retraction, what it frees, and the rows that sit a decode out because the result under way is
+//! their last. Source: SGLang 0.5.23, `update_running_batch` of `managers/scheduler.py` and `retract_decode` of
+//! `managers/schedule_batch.py`.
+
+use super::ratio::RETRACT_DECODE_STEPS;
+use super::{Id, Kind, Last, Phase, Scheduler, Step};
+use crate::spec::RetractionPolicy;
+use std::cmp::Reverse;
+
+impl Scheduler {
+    /// Decides on a batch of decodes, if anybody runs.
+    pub(super) fn decode(&mut self, last: &Last, step: &mut Step) {
+        if self.running.is_empty() {
+            return;
+        }
+        let finishing = self.take_out_finishing(last);
+        if self.running.is_empty() {
+            self.full = false;
+            return;
+        }
+        if self.memory.decode_fits() {
+            self.ratio.decay(1);
+        } else if finishing {
+            // Their results free what is missing.
+            self.full = false;
+            return;
+        } else {
+            self.retract(step);
+        }
+        if finishing || !step.retracted.is_empty() || !step.aborted.is_empty() {
+            self.full = false;
+        }
+        if self.running.is_empty() {
+            return;
+        }
+        self.memory.decode();
+        step.kind = Kind::Decode;
+        step.decodes = self.running.len();
+    }
+
+    /// Takes rows out whose result under way is their last by length; whether there are any.
+    pub(super) fn take_out_finishing(&mut self, last: &Last) -> bool {
+        if !self.overlaps() || !self.config.rules.skips_finishing_rows {
+            return false;
+        }
+        let mut rows = match last.kind {
+            Kind::Decode | Kind::Mixed => self.running.reaching_bound(self.running.results + 1),
+            _ => Vec::new(),
+        };
+        self.leaving.extend(&rows);
+        for &id in &last.extends {
+            let r = &self.requests[id];
+            if r.phase == Phase::Running && r.samples && r.generated + 1 >= r.bound {
+                rows.push(id);
+            }
+        }
+        for &id in &rows {
+            self.stop(id);
+            self.requests[id].phase = Phase::Leaving;
+        }
+        self.running.drop_gone();
+        !rows.is_empty()
+    }
+
+    /// A row decodes no more; what it has is counted.
+    pub(super) fn stop(&mut self, id: Id) {
+        let (generated, tokens) = (self.generated(id), self.tokens(id));
+        let r = &mut self.requests[id];
+        (r.generated, r.tokens) = (generated, tokens);
+        self.memory.leave(tokens);
+        self.running.stop(id);
+        self.left.push(id);
+    }
+
+    /// Running requests, those that keep their place first.
+    fn retraction_order(&self) -> Vec<Id> {
+        let by_priority = self.config.retraction_policy == RetractionPolicy::Priority;
+        let key = |id: &Id| {
+            let r = &self.requests[*id];
+            let urgency = if by_priority { self.config.urgency(r.priority) } else { 0 };
+            (Reverse(urgency), Reverse(self.generated(*id)), r.input)
+        };
+        let mut order: Vec<Id> = self.running.ids().collect();
+        order.sort_by_key(key);
+        order
+    }
+
+    /// Retracts until the others fit; one of them stays, and ends here if it does not fit alone.
+    fn retract(&mut self, step: &mut Step) {
+        let mut order = self.retraction_order();
+        while order.len() > 1 {
+            let Some(victim) = order.pop() else { break };
+            self.release(victim, order.len() as u64, step);
+            step.retracted.push(victim);
+            if self.memory.decode_fits() {
+                break;
+            }
+        }
+        if !self.memory.decode_fits()
+            && let Some(last) = order.pop()
+        {
+            self.stop(last);
+            self.finish(last);
+            step.aborted.push(last);
+        }
+        self.running.drop_gone();
+        let (rows, requests) = (order.len() as u64, &self.requests);
+        let generated = order.iter().map(|id| self.generated(*id)).sum();
+        let bound = order.iter().map(|id| requests[*id].bound).sum();
+        self.ratio.retracted(rows, generated, bound);
+        let late = self.overlaps();
+        self.running.reorder(order, late);
+        for at in 0..step.retracted.len() {
+            self.enqueue(step.retracted[at]);
+        }
+    }
+
+    /// Retracts until `tokens` are available for prompts. SGLang makes sure of them at admission; where a chunked request
+    /// goes on beside running ones that took more than was estimated it runs out of memory and exits, and here they are
+    /// retracted.
+    pub(super) fn retract_for(&mut self, tokens: u64, step: &mut Step) {
+        if self.memory.available >= tokens {
+            return;
+        }
+        let mut order = self.retraction_order();
+        let before = step.retracted.len();
+        while self.memory.available < tokens
+            && let Some(victim) = order.pop()
+        {
+            self.release(victim, 0, step);
+            self.memory.evict_until(tokens);
+            step.retracted.push(victim);
+        }
+        self.running.drop_gone();
+        self.full = false;
+        for at in before..step.retracted.len() {
+            self.enqueue(step.retracted[at]);
+        }
+    }
+
+    /// A running request loses its place beside `others` that keep theirs: what it alone holds is freed, and room is made
+    /// for the next tokens of the others.
+    pub(super) fn release(&mut self, id: Id, others: u64, step: &mut Step) {
+        self.stop(id);
+        step.dropped += self.requests[id].tokens;
+        self.free(id);
+        self.memory.evict_until(others * RETRACT_DECODE_STEPS);
+        self.requests[id].phase = Phase::Waiting;
+    }
+}

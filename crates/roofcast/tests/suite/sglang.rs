@@ -1,0 +1,197 @@
+//! SGLang's policy: leaping is stepping over all that its scheduler does, nothing is lost, every token comes back.
+
+use super::engine::{conserved, deployment, records, same, same_over_time, served, workloads};
+use super::newcomers::{STEP_MS, near, second};
+use proptest::prelude::*;
+use roofcast::scheduler::sglang::{Arrival, Config, Kind, Rules, Scheduler, Step};
+use roofcast::spec::RetractionPolicy;
+use roofcast::spec::{CostKind, EngineSpec, QueuePolicy, SchedulePolicy, SchedulerKind};
+use roofcast::workload::request::Run;
+
+/// Specs over pages, both loops, mixed chunks, whole prompts, retraction, priorities and polling.
+fn specs() -> impl Strategy<Value = EngineSpec> {
+    let sizes = (900_u64..4000, 1_u64..40, 0_usize..4, 0_usize..3, 0_usize..4);
+    let flags = any::<[bool; 6]>();
+    (sizes, flags, 0.02_f64..1.2).prop_map(|((pool, seqs, page, order, chunk), flags, conservativeness)| {
+        let [overlap, mixed, radix, forecast, old, polled] = flags;
+        let page = [1, 4, 16, 64][page];
+        let policy = [QueuePolicy::Fcfs, QueuePolicy::Fcfs, QueuePolicy::Sjf][order];
+        EngineSpec {
+            name: Some("sglang".to_owned()),
+            version: Some(if old { "0.5.18" } else { "0.5.23" }.to_owned()),
+            scheduler: SchedulerKind::Sglang,
+            num_gpu_blocks: Some(pool / page),
+            block_size: Some(page),
+            max_num_seqs: Some(seqs),
+            chunked_prefill_size: Some([-1, 64, 192, 512][chunk]),
+            max_prefill_tokens: Some(300),
+            enable_mixed_chunk: Some(mixed),
+            schedule_conservativeness: Some(conservativeness),
+            prefill_max_requests: (chunk == 2).then_some(3),
+            disable_radix_cache: Some(!radix),
+            disable_overlap_schedule: Some(!overlap),
+            retraction_policy: Some(if old { RetractionPolicy::Priority } else { RetractionPolicy::Length }),
+            schedule_policy: if order == 1 && radix { SchedulePolicy::Lpm } else { SchedulePolicy::Fcfs },
+            policy,
+            disable_priority_preemption: (order == 2).then_some(forecast),
+            scheduler_recv_interval: (polled && policy == QueuePolicy::Fcfs && !(order == 1 && radix))
+                .then_some(4),
+            cost: if forecast { CostKind::Forecast } else { CostKind::Limit },
+            ..EngineSpec::default()
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn leaping_is_stepping(workload in workloads(), spec in specs(), bound in proptest::option::of(1_u64..600), windowed in any::<bool>()) {
+        let workload = roofcast::workload::Workload { max_tokens: bound, ..workload };
+        let name = if windowed { "openai/gpt-oss-20b" } else { "meta-llama/Llama-3.1-8B-Instruct" };
+        let deployment = deployment(name, spec);
+        let mut stepping = served(&deployment, &workload, false);
+        let mut leaping = served(&deployment, &workload, true);
+        same_over_time(&mut stepping, &mut leaping);
+        same(records(&stepping), records(&leaping));
+        conserved(&leaping, workload.requests.unwrap());
+        let (a, b) = (stepping.replicas[0].tally(), leaping.replicas[0].tally());
+        prop_assert_eq!((a.steps, a.preemptions, a.scheduled_tokens), (b.steps, b.preemptions, b.scheduled_tokens));
+        prop_assert_eq!((a.token_steps, a.running_steps, a.blocks_peak), (b.token_steps, b.running_steps, b.blocks_peak));
+        prop_assert_eq!((&a.itl, &a.decodes, a.waiting_peak), (&b.itl, &b.decodes, b.waiting_peak));
+        prop_assert_eq!((a.idle, a.mixed, a.cached_tokens), (b.idle, b.mixed, b.cached_tokens));
+        prop_assert_eq!((a.shared_steps, a.slack_steps, a.spanned_blocks), (b.shared_steps, b.slack_steps, b.spanned_blocks));
+        prop_assert_eq!((a.recomputed_tokens, a.idle_tokens, a.decoding_steps), (b.recomputed_tokens, b.idle_tokens, b.decoding_steps));
+        // A gap for every token but the first of each answer.
+        let gaps: u64 = records(&leaping).iter().filter(|r| r.first_token.is_some()).map(|r| r.output_len - 1).sum();
+        prop_assert_eq!(b.itl.count(), gaps);
+    }
+}
+
+fn requests() -> impl Strategy<Value = Vec<(u64, Arrival)>> {
+    let one = (0_u64..60, 1_u64..90, 0_u32..4, 0_u64..60, 1_u64..50, 0_u64..60, any::<bool>(), 0_i64..30);
+    proptest::collection::vec(one, 1..60).prop_map(|all| {
+        let mut at = 0;
+        let each = all.into_iter().enumerate();
+        each.map(|(index, (gap, own, segment, shared, output, more, ignore_eos, priority))| {
+            at += gap / 20;
+            let own_segment = 100 + 2 * index as u32;
+            let parts = [
+                Run { segment, start: 0, length: shared },
+                Run { segment: own_segment, start: 0, length: own },
+            ];
+            let arrival = Arrival {
+                prompt: parts.into_iter().filter(|run| run.length > 0).collect(),
+                output_segment: own_segment + 1,
+                max_new_tokens: if ignore_eos { output } else { output + more },
+                output_len: output,
+                ignore_eos,
+                priority: (priority > 0).then_some(priority),
+            };
+            (at, arrival)
+        })
+        .collect()
+    })
+}
+
+fn configs() -> impl Strategy<Value = Config> {
+    let sizes = (320_u64..900, 2_u64..24, 0_usize..4, 0_usize..4, proptest::option::of(1_u64..4));
+    (sizes, any::<[bool; 8]>(), 0.01_f64..1.5).prop_map(
+        |((pool, seats, page, chunk, most), flags, conservativeness)| {
+            let [lpm, mixed, radix, priority, low, still, overlap, by_priority] = flags;
+            let chunked_prefill_size = [None, Some(64), Some(128), Some(256)][chunk];
+            Config {
+                // SGLang takes priorities with fcfs alone.
+                schedule_policy: if lpm && !priority { SchedulePolicy::Lpm } else { SchedulePolicy::Fcfs },
+                schedule_conservativeness: conservativeness,
+                max_total_tokens: pool,
+                max_running_requests: seats,
+                max_prefill_tokens: 200,
+                chunked_prefill_size,
+                enable_mixed_chunk: mixed && chunked_prefill_size.is_some(),
+                page_size: [1, 2, 16, 64][page],
+                disable_radix_cache: !radix,
+                enable_priority_scheduling: priority,
+                schedule_low_priority_values_first: low,
+                priority_scheduling_preemption_threshold: 3,
+                disable_priority_preemption: still,
+                retraction_policy: if by_priority {
+                    RetractionPolicy::Priority
+                } else {
+                    RetractionPolicy::Length
+                },
+                prefill_max_requests: most,
+                disable_overlap_schedule: !overlap,
+                rules: Rules::NEWEST,
+                records: true,
+            }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Everyone ends with all its tokens, in both loops and whatever is set; the pool is what is free, kept and held; the
+    /// latch means what it says, and at the end everything is free or evictable.
+    #[test]
+    fn nothing_is_lost(config in configs(), requests in requests()) {
+        let mut scheduler = Scheduler::new(config.clone());
+        let pool = config.max_total_tokens - config.max_total_tokens % config.page_size;
+        let (mut next, mut done, mut sampled) = (0, vec![false; requests.len()], vec![0; requests.len()]);
+        let mut pending: Option<Step> = None;
+        let fits = |a: &Arrival| {
+            let input: u64 = a.prompt.iter().map(|run| run.length).sum();
+            input + a.max_new_tokens + 2 * config.page_size + 2 < pool
+        };
+        let requests: Vec<_> = requests.into_iter().filter(|(_, a)| fits(a)).collect();
+        for index in 0..40_000_u64 {
+            while requests.get(next).is_some_and(|(at, _)| *at <= index) {
+                prop_assert_eq!(scheduler.add(requests[next].1.clone()), next);
+                next += 1;
+            }
+            let step = scheduler.schedule();
+            let [available, evictable] = scheduler.kv();
+            prop_assert!(available + evictable <= pool && available % config.page_size == 0);
+            prop_assert!(step.extends.len() as u64 + step.decodes <= config.max_running_requests.min(config.max_total_tokens / 2));
+            prop_assert!(step.extends.iter().all(|e| e.new > 0));
+            prop_assert_eq!(step.rows.len() as u64, step.decodes);
+            prop_assert!(scheduler.full() || !scheduler.blocked());
+            let nothing = step.kind == Kind::Idle;
+            let results = if config.disable_overlap_schedule { Some(step) } else { pending.replace(step) };
+            if let Some(step) = results {
+                let rows = step.rows.clone();
+                let results = scheduler.process(&step);
+                results.sampled.iter().for_each(|id| sampled[*id] += 1);
+                prop_assert!(results.decoded <= rows.len() as u64);
+                for id in results.finished {
+                    prop_assert!(!std::mem::replace(&mut done[id], true), "{} ends twice", id);
+                }
+            }
+            if nothing && next == requests.len() && scheduler.in_flight() == 0 {
+                break;
+            }
+            prop_assert!(index + 1 < 40_000, "{} wait for ever", scheduler.in_flight());
+        }
+        prop_assert!(done[..requests.len()].iter().all(|done| *done));
+        // Each has its first token once, and another after each time that it lost its place.
+        prop_assert!(sampled[..requests.len()].iter().all(|times| *times > 0));
+        let [available, evictable] = scheduler.kv();
+        prop_assert_eq!(available + evictable, pool);
+        prop_assert!(config.disable_radix_cache != (evictable > 0) || evictable == 0);
+    }
+}
+
+/// In the overlap loop a batch is decided while another runs: who comes waits for one batch more than in the plain loop.
+#[test]
+fn the_overlap_loop_decides_a_batch_ahead() {
+    let plain = EngineSpec {
+        scheduler: SchedulerKind::Sglang,
+        disable_overlap_schedule: Some(true),
+        ..EngineSpec::default()
+    };
+    let overlap = EngineSpec { disable_overlap_schedule: None, ..plain.clone() };
+    let wait = |leap| (second(overlap.clone(), 0.006, leap) - second(plain.clone(), 0.006, leap)) / STEP_MS;
+    near(wait(true), 1.0);
+    assert_eq!(wait(true), wait(false));
+}
