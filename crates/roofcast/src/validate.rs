@@ -12,7 +12,7 @@ use crate::catalog::Catalog;
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::measurement::{Figures, Measurement};
-use crate::model::{Model, config};
+use crate::model::Model;
 use crate::spec::CostKind;
 use crate::summary::Statistics;
 use serde::Serialize;
@@ -114,9 +114,7 @@ impl<'a> Resolver<'a> {
     pub fn deployment(&mut self, row: &Measurement) -> Result<Deployment> {
         let catalog = self.catalog;
         let model = self.models.entry(row.model.clone()).or_insert_with(|| {
-            let entry = catalog.model(&row.model)?;
-            let place = format!("catalog entry {}", entry.id);
-            Ok(Arc::new(config::read(&row.model, &place, &entry.config)?))
+            Ok(Arc::new(catalog.named(&row.model)?.model()?))
         });
         let chip = self
             .chips

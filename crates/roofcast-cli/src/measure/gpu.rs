@@ -168,10 +168,8 @@ fn watts(text: &str) -> Option<f64> {
 /// `a100-pcie-80gb`. A name with a word more is another card.
 fn entry(name: &str, catalog: &Catalog) -> Option<String> {
     let wanted = words(name);
-    let chip = catalog.accelerators().iter().find(|a| {
-        std::iter::once(&a.id).chain(&a.aliases).any(|known| !wanted.is_empty() && words(known) == wanted)
-    })?;
-    Some(chip.id.clone())
+    let known = catalog.accelerator_names().find(|known| !wanted.is_empty() && words(known) == wanted)?;
+    catalog.accelerator(known).ok().map(|chip| chip.id.clone())
 }
 
 /// The words that tell cards apart; of `Aqua Vanjaram [Instinct MI300X]` those in brackets.

@@ -117,6 +117,11 @@ impl Formats {
         let matrix = matches!(tensor.role, Role::Linear | Role::Expert);
         match &self.rule {
             Rule::Linear(format) if matrix && layer.is_some() => *format,
+            Rule::Linear(format)
+                if format.covers_ends() && matches!(tensor.role, Role::Embedding | Role::Head) =>
+            {
+                *format
+            }
             Rule::Checkpoint(_) => {
                 let quantized = model.quantization.as_ref().and_then(|q| q.format(tensor, layer));
                 quantized.map_or(self.plain, |f| self.adapted(f))
@@ -161,7 +166,8 @@ fn rule(
     activations: Option<Dtype>,
     assumptions: &mut Vec<String>,
 ) -> Result<Rule> {
-    let rule = match (wish, &model.quantization) {
+    let mix = model.quantization.as_ref().and_then(|q| q.mix).map(WeightFormat::Gguf);
+    let rule = match (wish.or(mix), &model.quantization) {
         (None, _) if model.stored.is_some() => Rule::Stored(model.stored.as_ref().map_or("", |s| s.name)),
         (Some(WeightFormat::Gguf(mix)), _) => Rule::Gguf(mix),
         (Some(WeightFormat::Uniform(f)), _) if f.width.as_f64() >= 16.0 => Rule::Linear(plain),

@@ -8,7 +8,6 @@ use crate::calibration::Calibration;
 use crate::catalog::Catalog;
 use crate::deployment::{Deployment, Options};
 use crate::error::{Error, Result};
-use crate::model::config;
 use crate::parallelism::Request;
 use crate::simulate::{self, simulate};
 use crate::spec::{CostKind, EngineSpec, Spec};
@@ -132,8 +131,7 @@ pub fn replay(
         .map_err(|e| Error::Parse { place: place.clone(), message: e.to_string() })?;
     let served = served(&format!("{name}/requests.jsonl"), requests)?;
     let chip = chip(catalog, &place, name, &meta)?;
-    let entry = catalog.model(&meta.model)?;
-    let model = config::read(&meta.model, &format!("catalog entry {}", entry.id), &entry.config)?;
+    let model = catalog.named(&meta.model)?.model()?;
     let mut deployment = Deployment::resolve(Arc::new(model), Arc::new(chip.clone()), &options(&meta))?;
     super::calibrate(&mut deployment, calibration);
     let text = "[workload.arrivals]\nkind = \"trace\"\npath = \"requests\"\nformat = \"own\"\n";

@@ -6,7 +6,7 @@ use roofcast::model::config;
 #[test]
 fn totals_equal_the_published_ones() {
     let mut checked = 0;
-    for entry in catalog().models() {
+    for entry in catalog().models().unwrap() {
         let model = config::read(&entry.id, "catalog", &entry.config).unwrap();
         let Some(published) = entry.published_parameters else { continue };
         assert_eq!(model.parameters().total, published, "{}", entry.id);
