@@ -64,10 +64,7 @@ pub(crate) fn accelerator(name: &str, folder: &Path, catalog: &mut Cow<'static, 
     let mine = Catalog::parse(&place, &text(&path)?)?;
     let found = mine.accelerators()?;
     let [chip] = found.as_slice() else {
-        bail!(
-            "{place}: {} accelerators; accepted: one (--catalog takes a file of several)",
-            found.len()
-        );
+        bail!("{place}: {} accelerators; accepted: one (--catalog takes a file of several)", found.len());
     };
     let id = chip.id.clone();
     catalog.to_mut().extend(mine);

@@ -185,7 +185,10 @@ impl Catalog {
     /// The accelerator whose id or alias stands in `text`, as in a device's own name; the longest first.
     pub fn device(&self, text: &str) -> Option<&Accelerator> {
         let text = names::words(text).concat();
-        let known = self.accelerators.iter().flat_map(|slot| slot.names().map(move |n| (names::words(n).concat(), slot)));
+        let known = self
+            .accelerators
+            .iter()
+            .flat_map(|slot| slot.names().map(move |n| (names::words(n).concat(), slot)));
         let found = known.filter(|(name, _)| text.contains(name)).max_by_key(|(name, _)| name.len());
         found.and_then(|(_, slot)| slot.get().ok())
     }
@@ -342,9 +345,12 @@ mod tests {
             Ok(chip) => chip.id.clone(),
             Err(error) => error.to_string(),
         };
-        for (name, found) in
-            [("h100sxm", "h100-sxm"), ("H100 SXM", "h100-sxm"), ("tpuv5e", "tpu-v5e"), ("RTX4090", "rtx-4090")]
-        {
+        for (name, found) in [
+            ("h100sxm", "h100-sxm"),
+            ("H100 SXM", "h100-sxm"),
+            ("tpuv5e", "tpu-v5e"),
+            ("RTX4090", "rtx-4090"),
+        ] {
             assert_eq!(chip(name), found, "{name}");
         }
         assert!(chip("mi300").contains("mi300x"), "{}", chip("mi300"));
@@ -352,7 +358,11 @@ mod tests {
 
     #[test]
     fn an_unknown_name_shows_near_ones() {
-        assert!(named("lama-3.1-8b").contains("did you mean meta-llama/Llama-3.1-8B"), "{}", named("lama-3.1-8b"));
+        assert!(
+            named("lama-3.1-8b").contains("did you mean meta-llama/Llama-3.1-8B"),
+            "{}",
+            named("lama-3.1-8b")
+        );
         let several = named("mistral-7b");
         assert!(several.contains("it may mean") && several.contains("Mistral-7B-v0.3"), "{several}");
         let format = named("someone/lama-3.1-8b-FP8");

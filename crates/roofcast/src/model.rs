@@ -137,7 +137,9 @@ impl Model {
     pub fn weight_formats(&self) -> Vec<&'static str> {
         match (&self.stored, &self.quantization) {
             (Some(stored), _) => vec![stored.name],
-            (None, Some(q)) => q.mix.map_or_else(|| q.formats().iter().map(|f| f.name).collect(), |m| vec![m.name()]),
+            (None, Some(q)) => {
+                q.mix().map_or_else(|| q.formats().iter().map(|f| f.name).collect(), |m| vec![m.name()])
+            }
             (None, None) => vec![self.unquantized().name],
         }
     }

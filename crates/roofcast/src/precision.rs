@@ -293,9 +293,8 @@ impl FromStr for KvFormat {
             other => other,
         };
         let known = KvFormat::ALL.iter().find(|f| f.name == wanted).copied();
-        known.ok_or_else(|| {
-            Error::field("precision", "kv", format!("{name:?}"), KvFormat::names().join(", "))
-        })
+        known
+            .ok_or_else(|| Error::field("precision", "kv", format!("{name:?}"), KvFormat::names().join(", ")))
     }
 }
 

@@ -113,9 +113,10 @@ impl<'a> Resolver<'a> {
     /// The deployment that `row` was measured on.
     pub fn deployment(&mut self, row: &Measurement) -> Result<Deployment> {
         let catalog = self.catalog;
-        let model = self.models.entry(row.model.clone()).or_insert_with(|| {
-            Ok(Arc::new(catalog.named(&row.model)?.model()?))
-        });
+        let model = self
+            .models
+            .entry(row.model.clone())
+            .or_insert_with(|| Ok(Arc::new(catalog.named(&row.model)?.model()?)));
         let chip = self
             .chips
             .entry(row.hardware.clone())

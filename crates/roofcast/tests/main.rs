@@ -17,6 +17,8 @@ mod families;
 mod fleets;
 #[path = "suite/hostile.rs"]
 mod hostile;
+#[path = "suite/ids.rs"]
+mod ids;
 #[path = "suite/invariants.rs"]
 mod invariants;
 #[path = "suite/measured.rs"]

@@ -121,7 +121,8 @@ fn accelerators(chips: &[&Accelerator]) -> String {
 
 fn models(models: &[Facts]) -> String {
     let row = |m: &Facts| {
-        let of = |f: fn(roofcast::model::Parameters) -> u64| m.parameters.map_or("–".into(), |p| count(f(p)));
+        let of =
+            |f: fn(roofcast::model::Parameters) -> u64| m.parameters.map_or("–".into(), |p| count(f(p)));
         let size = m.weight_bytes.map_or("–".into(), |b| b.gib());
         let (total, active) = (of(|p| p.total), of(|p| p.active));
         vec![m.entry.id.clone(), m.family.clone(), m.weights.clone(), total, active, size]

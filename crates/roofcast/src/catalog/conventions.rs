@@ -204,7 +204,11 @@ mod tests {
             ("RedHatAI/Qwen3-32B-FP8-dynamic", "redhatai/qwen3-32b", "weights fp8"),
             ("RedHatAI/Qwen3-32B-FP8-block", "redhatai/qwen3-32b", "weights fp8-block"),
             ("Qwen/Qwen3-32B-FP8", "qwen/qwen3-32b", "weights fp8-block"),
-            ("RedHatAI/Llama-3.3-70B-Instruct-quantized.w4a16", "redhatai/llama-3-3-70b-instruct", "weights w4a16"),
+            (
+                "RedHatAI/Llama-3.3-70B-Instruct-quantized.w4a16",
+                "redhatai/llama-3-3-70b-instruct",
+                "weights w4a16",
+            ),
             ("x/Foo-7B-quantized.w8a8", "x/foo-7b", "weights int8, activations int8"),
             ("x/Foo-7B-quantized.w8a16", "x/foo-7b", "weights int8"),
             ("x/Foo-7B-W4A16-G128", "x/foo-7b", "weights w4a16"),

@@ -125,10 +125,9 @@ impl<T: Entry> Slot<T> {
         let parse = || {
             let (file, text) = self.text.unwrap_or_default();
             let place = format!("catalog/{file}: {}", self.id);
-            T::of(File::parse(&place, text)?).pop().ok_or_else(|| Error::Parse {
-                place,
-                message: format!("no [[{}]] there", T::TABLE),
-            })
+            T::of(File::parse(&place, text)?)
+                .pop()
+                .ok_or_else(|| Error::Parse { place, message: format!("no [[{}]] there", T::TABLE) })
         };
         self.entry.get_or_init(parse).as_ref().map_err(Clone::clone)
     }

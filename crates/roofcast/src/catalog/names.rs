@@ -15,7 +15,7 @@ const NEUTRAL: [&str; 16] = [
 const SUGGESTIONS: usize = 3;
 const CANDIDATES: usize = 6;
 /// The least likeness of a suggestion.
-const LIKE: f64 = 0.45;
+const LIKE: f64 = 0.5;
 
 /// The words of a name, lower case: letters and digits, whatever separates them.
 pub(super) fn words(name: &str) -> Vec<String> {
@@ -93,7 +93,7 @@ pub(super) fn find<'a, T: Entry>(entries: &'a Entries<T>, name: &str) -> Match<'
 }
 
 /// The entries one of whose names passes, in order; of those of one id the last.
-fn owners<'a, T: Entry>(entries: &'a Entries<T>, passes: impl Fn(&str) -> bool) -> Vec<&'a Slot<T>> {
+fn owners<T: Entry>(entries: &Entries<T>, passes: impl Fn(&str) -> bool) -> Vec<&Slot<T>> {
     let mut found: Vec<&Slot<T>> = Vec::new();
     for slot in entries.rev().filter(|s| s.names().any(&passes)) {
         if !found.iter().any(|f| f.id == slot.id) {
@@ -111,7 +111,8 @@ fn begins(name: &[String], wanted: &str) -> bool {
 
 /// The error for a name that several entries may mean.
 pub(super) fn several(kind: &'static str, name: &str, ids: &[&str]) -> Error {
-    let mut hint = format!("it may mean {}", ids.iter().take(CANDIDATES).copied().collect::<Vec<_>>().join(", "));
+    let mut hint =
+        format!("it may mean {}", ids.iter().take(CANDIDATES).copied().collect::<Vec<_>>().join(", "));
     if ids.len() > CANDIDATES {
         hint.push_str(&format!(" and {} more (roofcast catalog --search {name})", ids.len() - CANDIDATES));
     }

@@ -34,7 +34,9 @@ pub fn read_config(place: &str, text: &str, beside: Option<&str>) -> Result<Valu
         match ours.get_mut("quantization_config").and_then(Value::as_object_mut) {
             // The KV format may stand in that file alone.
             Some(section) if section.contains_key("kv_cache_scheme") => {}
-            Some(section) => section.extend(theirs.into_iter().filter(|(key, _)| key == "kv_cache_quant_algo")),
+            Some(section) => {
+                section.extend(theirs.into_iter().filter(|(key, _)| key == "kv_cache_quant_algo"))
+            }
             None => drop(ours.insert("quantization_config".to_owned(), Value::Object(theirs))),
         }
     }

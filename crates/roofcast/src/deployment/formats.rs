@@ -3,7 +3,7 @@
 use super::{Convention, Options};
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
-use crate::model::{Model, Role, Tensor};
+use crate::model::{Model, Quantization, Role, Tensor};
 use crate::precision::{Dtype, Format, GgufMix, KvFormat, WeightFormat};
 
 /// The rule that gives every tensor its format.
@@ -40,6 +40,11 @@ impl Formats {
         assumptions: &mut Vec<String>,
     ) -> Result<Formats> {
         let wish = options.precision.weights.as_deref().map(str::parse::<WeightFormat>).transpose()?;
+        let said =
+            model.quantization.as_ref().and_then(Quantization::by_id).filter(|said| Some(*said) != wish);
+        if let (Some(wish), Some(said)) = (wish, said) {
+            assumptions.push(format!("weights {} as asked, not {} as the id says", wish.name(), said.name()));
+        }
         let text = options.precision.weights.as_deref().map(|w| w.trim().to_ascii_lowercase());
         // `16` is whatever 16-bit dtype model and chip have; a dtype by name is that dtype or an error.
         let named = match wish {
@@ -166,7 +171,7 @@ fn rule(
     activations: Option<Dtype>,
     assumptions: &mut Vec<String>,
 ) -> Result<Rule> {
-    let mix = model.quantization.as_ref().and_then(|q| q.mix).map(WeightFormat::Gguf);
+    let mix = model.quantization.as_ref().and_then(Quantization::mix).map(WeightFormat::Gguf);
     let rule = match (wish.or(mix), &model.quantization) {
         (None, _) if model.stored.is_some() => Rule::Stored(model.stored.as_ref().map_or("", |s| s.name)),
         (Some(WeightFormat::Gguf(mix)), _) => Rule::Gguf(mix),

@@ -38,16 +38,16 @@ pub struct Quantization {
     experts: Option<Format>,
     /// Modules left in 16 bits.
     ignored: Modules,
-    /// One of llama.cpp's mixtures in place of `format`.
-    pub(crate) mix: Option<GgufMix>,
+    /// What the checkpoint's id says, where that is all that is known.
+    by_id: Option<WeightFormat>,
 }
 
 impl Quantization {
     /// That of a checkpoint whose id says its formats: `weights` on every linear layer and expert.
     pub(crate) fn named(weights: WeightFormat, kv: Option<KvFormat>) -> Quantization {
-        let (format, mix) = match weights {
-            WeightFormat::Uniform(format) => (format, None),
-            WeightFormat::Gguf(mix) => (mix.base(), Some(mix)),
+        let format = match weights {
+            WeightFormat::Uniform(format) => format,
+            WeightFormat::Gguf(mix) => mix.base(),
         };
         Quantization {
             method: weights.name().to_owned(),
@@ -58,7 +58,20 @@ impl Quantization {
             named: Vec::new(),
             experts: None,
             ignored: Modules::default(),
-            mix,
+            by_id: Some(weights),
+        }
+    }
+
+    /// The format that the checkpoint's id says.
+    pub(crate) fn by_id(&self) -> Option<WeightFormat> {
+        self.by_id
+    }
+
+    /// One of llama.cpp's mixtures in place of `format`.
+    pub(crate) fn mix(&self) -> Option<GgufMix> {
+        match self.by_id {
+            Some(WeightFormat::Gguf(mix)) => Some(mix),
+            _ => None,
         }
     }
 
@@ -131,7 +144,7 @@ impl Quantization {
             named,
             experts: None,
             ignored,
-            mix: None,
+            by_id: None,
         }))
     }
 

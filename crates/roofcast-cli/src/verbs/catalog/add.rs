@@ -20,7 +20,9 @@ pub(super) fn run(args: &AddArgs) -> Result<ExitCode> {
         None => own_id(&config, &file),
     };
     if id.is_empty() || id.chars().any(char::is_whitespace) {
-        return Err(Error::field("arguments", "--id", format!("{id:?}"), "an id, as in my-org/my-model").into());
+        return Err(
+            Error::field("arguments", "--id", format!("{id:?}"), "an id, as in my-org/my-model").into()
+        );
     }
     let source = args.source.as_deref().unwrap_or(&place);
     let entry = roofcast::catalog::write_entry(&id, source, &config)?;
@@ -36,7 +38,9 @@ pub(super) fn run(args: &AddArgs) -> Result<ExitCode> {
     for assumption in &model.assumptions {
         said.push_str(&format!("assumed: {assumption}\n"));
     }
-    show::text(&format!("{said}in {path}: roofcast capacity --catalog {path} --model {id} --hardware h100-sxm\n"))?;
+    show::text(&format!(
+        "{said}in {path}: roofcast capacity --catalog {path} --model {id} --hardware h100-sxm\n"
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 

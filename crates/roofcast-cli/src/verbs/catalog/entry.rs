@@ -2,11 +2,11 @@
 
 use crate::show::number::{count, grouped, significant};
 use crate::show::{self, table};
-use roofcast::Catalog;
 use roofcast::accelerator::{Accelerator, Topology};
 use roofcast::catalog::ModelEntry;
 use roofcast::model::{Model, Parameters, config};
 use roofcast::units::Bytes;
+use roofcast::{Catalog, Error};
 use serde::Serialize;
 
 /// Lines of people's form are no longer.
@@ -71,13 +71,17 @@ struct Alone<'a> {
 pub(super) fn show(catalog: &Catalog, name: &str, json: bool) -> anyhow::Result<()> {
     let chip = catalog.accelerator(name);
     if let (Ok(chip), json) = (&chip, json) {
-        return if json { show::json("roofcast/accelerator/1", chip) } else { show::text(&accelerator(chip)) };
+        return if json {
+            show::json("roofcast/accelerator/1", chip)
+        } else {
+            show::text(&accelerator(chip))
+        };
     }
     let named = match (catalog.named(name), chip) {
         (Ok(named), _) => named,
-        // The nearest of what is there may be either.
-        (Err(model), Err(chip)) => anyhow::bail!("{model}; {chip}"),
-        (Err(model), Ok(_)) => return Err(model.into()),
+        // What has suggestions is what was meant.
+        (Err(Error::Unknown { hint, .. }), Err(chip)) if hint.starts_with('`') => return Err(chip.into()),
+        (Err(model), _) => return Err(model.into()),
     };
     let alone = Alone {
         facts: Facts::of(named.entry),
@@ -134,8 +138,14 @@ fn model(alone: &Alone) -> anyhow::Result<String> {
         ("read as", alone.read_as.unwrap_or_default().to_owned()),
         ("also", entry.aliases.join(", ")),
         ("family", model.architecture.clone()),
-        ("parameters", format!("{} ({}), active {}{published}", count(p.total), grouped(p.total), count(p.active))),
-        ("layers", format!("{} of width {}, vocabulary {}", model.layers.len(), model.hidden, grouped(model.vocab))),
+        (
+            "parameters",
+            format!("{} ({}), active {}{published}", count(p.total), grouped(p.total), count(p.active)),
+        ),
+        (
+            "layers",
+            format!("{} of width {}, vocabulary {}", model.layers.len(), model.hidden, grouped(model.vocab)),
+        ),
         ("weights", format!("{}, {}", alone.facts.weights, model.weight_bytes().gib())),
         (
             "KV cache",
@@ -147,15 +157,21 @@ fn model(alone: &Alone) -> anyhow::Result<String> {
                 model.kv_bytes_per_sequence(kv, context).gib()
             ),
         ),
-        ("context", model.max_context.map_or_else(|| "not limited".into(), |n| format!("{} tokens", grouped(n)))),
+        (
+            "context",
+            model.max_context.map_or_else(|| "not limited".into(), |n| format!("{} tokens", grouped(n))),
+        ),
         ("assumed", model.assumptions.join("; ")),
     ];
     Ok(page(&entry.id, "model", lines, &[("config".to_owned(), entry.source.clone())]))
 }
 
 fn accelerator(chip: &Accelerator) -> String {
-    let rates: Vec<_> =
-        chip.peak_flops.iter().map(|(dtype, rate)| format!("{dtype} {}", significant(rate.0 / 1e12))).collect();
+    let rates: Vec<_> = chip
+        .peak_flops
+        .iter()
+        .map(|(dtype, rate)| format!("{dtype} {}", significant(rate.0 / 1e12)))
+        .collect();
     let rate = |bytes_per_s: f64| format!("{} GB/s", significant(bytes_per_s / 1e9));
     let link = chip.link.as_ref().map_or_else(String::new, |l| {
         let shape = match l.topology {
@@ -179,7 +195,10 @@ fn accelerator(chip: &Accelerator) -> String {
         ("bandwidth", rate(chip.bandwidth_bytes_per_s.0)),
         ("TFLOP/s", format!("{} (dense)", rates.join(", "))),
         ("link", link),
-        ("network", network.map_or_else(String::new, |n| format!("{}, {} one way", n.kind, rate(n.bytes_per_s.0)))),
+        (
+            "network",
+            network.map_or_else(String::new, |n| format!("{}, {} one way", n.kind, rate(n.bytes_per_s.0))),
+        ),
         ("power", chip.power_w.map_or_else(String::new, |w| format!("{} W", significant(w)))),
         ("price", price.map_or_else(String::new, |p| format!("{:.2} $/h ({})", p.usd_per_hour, p.date))),
         ("notes", chip.notes.clone()),

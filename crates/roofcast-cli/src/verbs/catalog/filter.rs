@@ -84,7 +84,9 @@ impl Wanted {
 
     /// Whether weights `a+b` have it: `fp8` is also `fp8-block`.
     fn published(&self, weights: &str) -> bool {
-        weights.split('+').any(|w| w.strip_prefix(&self.name).is_some_and(|r| r.is_empty() || r.starts_with('-')))
+        weights
+            .split('+')
+            .any(|w| w.strip_prefix(&self.name).is_some_and(|r| r.is_empty() || r.starts_with('-')))
     }
 }
 
