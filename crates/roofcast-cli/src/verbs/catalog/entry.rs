@@ -80,7 +80,7 @@ pub(super) fn show(catalog: &Catalog, name: &str, json: bool) -> anyhow::Result<
     let named = match (catalog.named(name), chip) {
         (Ok(named), _) => named,
         // What has suggestions is what was meant.
-        (Err(Error::Unknown { hint, .. }), Err(chip)) if hint.starts_with('`') => return Err(chip.into()),
+        (Err(model), Err(chip)) if !suggests(&model) && suggests(&chip) => return Err(chip.into()),
         (Err(model), _) => return Err(model.into()),
     };
     let alone = Alone {
@@ -90,6 +90,11 @@ pub(super) fn show(catalog: &Catalog, name: &str, json: bool) -> anyhow::Result<
         config: &named.entry.config,
     };
     if json { show::json("roofcast/model/1", &alone) } else { show::text(&model(&alone)?) }
+}
+
+/// Whether an error says what else may be meant.
+fn suggests(error: &Error) -> bool {
+    matches!(error, Error::Unknown { hint, .. } if !hint.starts_with('`'))
 }
 
 /// A heading, lines of a name and a value, and the sources.
