@@ -1,6 +1,7 @@
 //! Ids of measured points against the catalog: every format that an id says is the one that was measured.
 
 use crate::support::{catalog, shared};
+use proptest::prelude::*;
 use roofcast::Catalog;
 use roofcast::catalog::ModelEntry;
 use std::collections::BTreeSet;
@@ -67,10 +68,41 @@ fn formats_in_the_middle_of_measured_ids() {
     );
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Any text is answered, by an entry or an error that shows it.
+    #[test]
+    fn any_name_is_answered(name in "(\\PC{0,20}|[a-z]{1,5}/)?(qwen|llama|-|\\.|:|[0-9]b|fp8|gguf|q4_k_m|\\PC){0,8}") {
+        if let Err(error) = catalog().named(&name) {
+            prop_assert!(error.to_string().starts_with("no model named"), "{error}");
+        }
+        if let Err(error) = catalog().accelerator(&name) {
+            prop_assert!(error.to_string().starts_with("no accelerator named"), "{error}");
+        }
+    }
+}
+
 /// Names without formats stay those of their entries.
 #[test]
 fn ids_of_entries_say_nothing_more() {
     for entry in catalog().models().unwrap() {
         assert_eq!(catalog().named(&entry.id).unwrap().weights(), None, "{}", entry.id);
     }
+}
+
+/// Every model and accelerator that something was measured on is in the catalog, by itself or as a base with a format.
+#[test]
+fn every_measured_id_resolves() {
+    let Some(rows) = rows() else { return };
+    let mut missing = BTreeSet::new();
+    for [model, hardware, _] in &rows {
+        if let Err(error) = catalog().named(model).and_then(|named| named.model()) {
+            missing.insert(error.to_string());
+        }
+        if let Err(error) = catalog().accelerator(hardware) {
+            missing.insert(error.to_string());
+        }
+    }
+    assert!(missing.is_empty(), "{} ids:\n{}", missing.len(), Vec::from_iter(missing).join("\n"));
 }
