@@ -14,7 +14,7 @@ use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::forecaster::Forecaster;
 use crate::measurement::{Measurement, Metrics};
-use crate::model::{Model, config};
+use crate::model::Model;
 use crate::spec::CostKind;
 use crate::summary::Statistics;
 use serde::Serialize;
@@ -115,11 +115,10 @@ impl<'a> Resolver<'a> {
     /// The deployment that `row` was measured on.
     pub fn deployment(&mut self, row: &Measurement) -> Result<Deployment> {
         let catalog = self.catalog;
-        let model = self.models.entry(row.model.clone()).or_insert_with(|| {
-            let entry = catalog.model(&row.model)?;
-            let place = format!("catalog entry {}", entry.id);
-            Ok(Arc::new(config::read(&row.model, &place, &entry.config)?))
-        });
+        let model = self
+            .models
+            .entry(row.model.clone())
+            .or_insert_with(|| Ok(Arc::new(catalog.named(&row.model)?.model()?)));
         let chip = self
             .chips
             .entry(row.hardware.clone())

@@ -6,7 +6,7 @@
 use super::keys::{Keys, brief};
 use super::tensor::{Role, Tensor};
 use crate::error::Result;
-use crate::precision::{Dtype, Format, KvFormat, Width};
+use crate::precision::{Dtype, Format, GgufMix, KvFormat, WeightFormat, Width};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -38,9 +38,43 @@ pub struct Quantization {
     experts: Option<Format>,
     /// Modules left in 16 bits.
     ignored: Modules,
+    /// What the checkpoint's id says, where that is all that is known.
+    by_id: Option<WeightFormat>,
 }
 
 impl Quantization {
+    /// That of a checkpoint whose id says its formats: `weights` on every linear layer and expert.
+    pub(crate) fn named(weights: WeightFormat, kv: Option<KvFormat>) -> Quantization {
+        let format = match weights {
+            WeightFormat::Uniform(format) => format,
+            WeightFormat::Gguf(mix) => mix.base(),
+        };
+        Quantization {
+            method: weights.name().to_owned(),
+            format,
+            kv,
+            experts_only: false,
+            named_only: false,
+            named: Vec::new(),
+            experts: None,
+            ignored: Modules::default(),
+            by_id: Some(weights),
+        }
+    }
+
+    /// The format that the checkpoint's id says.
+    pub(crate) fn by_id(&self) -> Option<WeightFormat> {
+        self.by_id
+    }
+
+    /// One of llama.cpp's mixtures in place of `format`.
+    pub(crate) fn mix(&self) -> Option<GgufMix> {
+        match self.by_id {
+            Some(WeightFormat::Gguf(mix)) => Some(mix),
+            _ => None,
+        }
+    }
+
     /// Reads `quantization_config` from a parsed `config.json`; none where there is none.
     pub fn read(place: &str, config: &Value) -> Result<Option<Quantization>> {
         let keys = Keys::new(place, config)?;
@@ -110,6 +144,7 @@ impl Quantization {
             named,
             experts: None,
             ignored,
+            by_id: None,
         }))
     }
 
@@ -129,11 +164,14 @@ impl Quantization {
         all
     }
 
-    /// The format of `tensor` in layer `layer`, or none where it stays in 16 bits. lm_head is quantized only by name.
+    /// The format of `tensor` in layer `layer`, or none where it stays in 16 bits. lm_head is quantized only by name, or in
+    /// formats that cover it and the embedding.
     pub fn format(&self, tensor: &Tensor, layer: Option<usize>) -> Option<Format> {
         let covered = match tensor.role {
             Role::Linear => !self.experts_only,
             Role::Expert => true,
+            Role::Head if self.format.covers_ends() => return Some(self.format),
+            Role::Embedding if self.format.covers_ends() => return Some(self.format),
             Role::Head => !self.named.is_empty(),
             _ => false,
         };
@@ -257,7 +295,8 @@ fn format_of(method: &str, section: &Keys) -> Result<Option<Format>> {
         "bitsandbytes" if section.flag("load_in_8bit", false)? => {
             Format { name: "bnb-int8", width: Width::bits(8), compute: None }
         }
-        "bitsandbytes" => Format { name: "nf4", width: Width::grouped(4, 32, 64), compute: None },
+        "bitsandbytes" if section.flag("bnb_4bit_use_double_quant", false)? => Format::NF4_DOUBLE,
+        "bitsandbytes" => Format::NF4,
         "compressed-tensors" | "modelopt" | "fp8_pb_wo" => return groups(section),
         other => return modelopt(other, section),
     }))

@@ -281,7 +281,7 @@ fn presets_are_figures_of_their_data() {
 
 #[test]
 fn every_preset_draws_its_own_means() {
-    for preset in catalog().workloads() {
+    for preset in catalog().workloads().unwrap() {
         let output = if preset.output_mean.is_some() { "" } else { "output_len = 1\n" };
         let rate = if preset.rate.is_some() { "" } else { "rate = 5\n" };
         let keys = format!("[workload]\npreset = \"{}\"\nrequests = 20000\n{rate}{output}", preset.id);
