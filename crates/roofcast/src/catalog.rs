@@ -91,6 +91,14 @@ impl Named<'_> {
     }
 }
 
+/// Weights, and the dtype that computes where it is not theirs, in the words of a checkpoint's id: `FP8-dynamic`,
+/// `quantized.w4a16`.
+pub fn formats_of(words: &str) -> Option<(&'static str, Option<Dtype>)> {
+    // A format stands behind a model.
+    let rule = conventions().ok()?.read(&format!("model-{words}"))?.rule;
+    Some((rule.weights.as_str(), rule.activations))
+}
+
 /// Accelerators, models and workloads by name.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {

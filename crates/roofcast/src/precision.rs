@@ -274,7 +274,11 @@ impl KvFormat {
         KvFormat::FP32,
         KvFormat { name: "nvfp4", width: Width::grouped(4, 8, 16) },
         KvFormat { name: "q8_0", width: Width::grouped(8, 16, 32) },
+        KvFormat { name: "q5_1", width: Width::grouped(5, 32, 32) },
+        KvFormat { name: "q5_0", width: Width::grouped(5, 16, 32) },
+        KvFormat { name: "q4_1", width: Width::grouped(4, 32, 32) },
         KvFormat { name: "q4_0", width: Width::grouped(4, 16, 32) },
+        KvFormat { name: "iq4_nl", width: Width::grouped(4, 16, 32) },
     ];
 }
 
