@@ -55,10 +55,10 @@ fn specs_and_every_verb_read_names_alike() {
 fn wrong_names_end_with_two_and_suggestions() {
     for (question, parts) in [
         ("capacity --hardware h100-sxm --model lama-3.1-8b", ["did you mean", "meta-llama/Llama-3.1-8B"]),
-        ("capacity --hardware mi300 --model llama-3.1-8b", ["did you mean", "mi300x"]),
+        ("capacity --hardware mi30x --model llama-3.1-8b", ["did you mean", "mi300x"]),
         ("capacity --hardware h100-sxm --model mistral-7b", ["it may mean", "mistralai/Mistral-7B-v0.3"]),
         ("catalog lama-3.1-8b", ["did you mean", "meta-llama/Llama-3.1-8B"]),
-        ("catalog mi300", ["did you mean", "mi300x"]),
+        ("catalog mi30x", ["did you mean", "mi300x"]),
         ("capacity --hardware h100-sxm --model x/Nope-7B-AWQ", ["no model named", "x/Nope-7B-AWQ"]),
         ("catalog wxyzwxyz", ["no model named", "lists every model"]),
     ] {

@@ -173,7 +173,7 @@ fn measurements_that_cannot_be() {
 #[test]
 fn caches_that_a_scheduler_does_not_have() {
     let cases = [
-        ("engine.kv_layout=contiguous", "", &["kv_layout", "contiguous", "static, orca and llama.cpp"][..]),
+        ("engine.kv_layout=contiguous", "", &["kv_layout", "contiguous", "llama.cpp, orca, static"][..]),
         ("engine.kv_layout=vattention", "scheduler = \"orca\"", &["kv_layout", "vattention", "vllm-v0"]),
         (
             "engine.kv_layout=vattention",
@@ -204,7 +204,7 @@ fn caches_that_a_scheduler_does_not_have() {
         ),
         ("engine.disable_overlap_scheduler=true", "", &["disable_overlap_scheduler", "tensorrt-llm"]),
         ("engine.attention_dp_enable_balance=true", "", &["attention_dp_enable_balance", "tensorrt-llm"]),
-        ("engine.kv_layout=paged", "scheduler = \"llama.cpp\"", &["kv_layout", "paged", "slots"]),
+        ("engine.kv_layout=paged", "scheduler = \"llama.cpp\"", &["kv_layout", "paged", "vllm-v0, sglang"]),
         ("engine.kv_layout=segmented", "", &["kv_layout", "segmented", "`flashinfer`"]),
         ("engine.schedule_policy=lpm", "", &["schedule_policy", "lpm", "sglang"]),
         (
@@ -212,7 +212,7 @@ fn caches_that_a_scheduler_does_not_have() {
             "scheduler = \"sglang\"\nenable_prefix_caching = true",
             &["block_size", "16", "sglang"],
         ),
-        ("engine.reservation=pow2", "", &["reservation", "static and orca"]),
+        ("engine.reservation=pow2", "", &["reservation", "orca or static"]),
         ("engine.preemption_mode=swap", "", &["preemption_mode", "swap", "vllm-v0"]),
         (
             "engine.enable_prefix_caching=true",

@@ -95,34 +95,34 @@ impl Entry for Preset {
     }
 }
 
+/// The lines of a table of an embedded file, and the entries in them once somebody asked for one.
+#[derive(Debug)]
+struct Lines<T> {
+    file: &'static str,
+    text: &'static str,
+    entries: OnceLock<Result<Vec<T>>>,
+}
+
 /// An entry with its names.
 #[derive(Debug)]
 pub(super) struct Slot<T> {
     pub(super) id: Cow<'static, str>,
     pub(super) aliases: Vec<Cow<'static, str>>,
-    /// Of an embedded entry, its file and its lines; other memory sizes of a machine stand in the same lines.
-    text: Option<(&'static str, &'static str)>,
-    entry: OnceLock<Result<T>>,
+    lines: Arc<Lines<T>>,
+    /// Which of the entries in these lines: a machine's memory sizes stand in the same.
+    at: usize,
 }
 
 impl<T: Entry> Slot<T> {
     fn read(entry: T) -> Slot<T> {
         let (id, aliases) = (entry.id().to_owned(), entry.aliases());
+        let lines = Lines { file: "", text: "", entries: OnceLock::from(Ok(vec![entry])) };
         Slot {
             id: id.into(),
             aliases: aliases.into_iter().map(Cow::from).collect(),
-            text: None,
-            entry: OnceLock::from(Ok(entry)),
+            lines: Arc::new(lines),
+            at: 0,
         }
-    }
-
-    fn embedded(
-        id: &'static str,
-        aliases: impl Iterator<Item = &'static str>,
-        text: (&'static str, &'static str),
-    ) -> Arc<Slot<T>> {
-        let aliases = aliases.map(Cow::from).collect();
-        Arc::new(Slot { id: id.into(), aliases, text: Some(text), entry: OnceLock::new() })
     }
 
     /// Id and aliases.
@@ -132,13 +132,12 @@ impl<T: Entry> Slot<T> {
 
     /// The entry itself.
     pub(super) fn get(&self) -> Result<&T> {
-        let parse = || {
-            let (file, text) = self.text.unwrap_or_default();
-            let place = format!("catalog/{file}: {}", self.id);
-            let found = T::of(File::parse(&place, text)?).into_iter().find(|entry| entry.id() == self.id);
-            found.ok_or_else(|| Error::Parse { place, message: format!("no [[{}]] there", T::TABLE) })
-        };
-        self.entry.get_or_init(parse).as_ref().map_err(Clone::clone)
+        let Lines { file, text, entries } = self.lines.as_ref();
+        let place = || format!("catalog/{file}: {}", self.id);
+        let parsed = entries.get_or_init(|| Ok(T::of(File::parse(&place(), text)?)));
+        let found = parsed.as_ref().map_err(Clone::clone)?.get(self.at);
+        let message = || format!("no [[{}]] there", T::TABLE);
+        found.ok_or_else(|| Error::Parse { place: place(), message: message() })
     }
 }
 
@@ -160,20 +159,24 @@ impl<T: Entry> Entries<T> {
 
     /// Adds the entries of an embedded file by their lines alone.
     pub(super) fn scan(&mut self, file: &'static str, text: &'static str) -> Result<()> {
-        for lines in tables(text, T::TABLE) {
-            let head = lines.split_once("\n[").map_or(lines, |(head, _)| head);
+        for text in tables(text, T::TABLE) {
+            let head = text.split_once("\n[").map_or(text, |(head, _)| head);
             let Some(id) = quoted(head, "\nid = ").next() else {
                 let (place, message) = (format!("catalog/{file}"), format!("a [[{}]] without id", T::TABLE));
                 return Err(Error::Parse { place, message });
             };
             let aliases = quoted(head, "\naliases = [").chain(quoted(head, "\nname = ").take(1));
-            self.0.push(Slot::embedded(id, aliases, (file, lines)));
+            let mut named = vec![(id, aliases.map(Cow::from).collect::<Vec<_>>())];
             for option in memory_options(head) {
-                let [id, name] =
-                    [" id = ", " name = "].map(|key| quoted(option, key).next().unwrap_or_default());
-                let aliases = quoted(option, " aliases = [").chain([name]);
-                self.0.push(Slot::embedded(id, aliases, (file, lines)));
+                let first = |key| quoted(option, key).next().unwrap_or_default();
+                let aliases = quoted(option, " aliases = [").chain([first(" name = ")]);
+                named.push((first(" id = "), aliases.map(Cow::from).collect()));
             }
+            let lines = Arc::new(Lines { file, text, entries: OnceLock::new() });
+            let slots = named.into_iter().enumerate().map(|(at, (id, aliases))| {
+                Arc::new(Slot { id: id.into(), aliases, lines: Arc::clone(&lines), at })
+            });
+            self.0.extend(slots);
         }
         Ok(())
     }
