@@ -254,5 +254,7 @@ mod tests {
         assert_eq!(rules.shape("mistral-7b", true), Some("mistralai/Mistral-7B-v0.3"));
         assert_eq!(rules.shape("mistral-7b", false), None);
         assert!(rules.shapes.iter().all(|s| s.source.starts_with("https://")));
+        let catalog = crate::Catalog::embedded().unwrap();
+        assert!(rules.shapes.iter().all(|s| catalog.model_names().any(|name| name == s.model)));
     }
 }
