@@ -1,9 +1,11 @@
 //! Command-line arguments. Flags and spec files say the same things; flags win.
 
 mod bench;
-mod values;
+mod catalog;
+pub(crate) mod values;
 
 pub(crate) use bench::{AskArgs, BenchArgs, JudgeArgs, LoadArgs};
+pub(crate) use catalog::{AddArgs, CatalogArgs, CatalogVerb, FilterArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use values::*;
@@ -30,8 +32,8 @@ pub(crate) enum Verb {
     Bench(Box<BenchArgs>),
     /// The texts that roofcast grew from, figure by figure: what each says, what its rules give, what we say.
     Seeds(SeedsArgs),
-    /// Lists the embedded accelerators, models and workloads, or shows one.
-    Catalog(CatalogArgs),
+    /// Lists the embedded accelerators, models and workloads, shows one, or adds one.
+    Catalog(Box<CatalogArgs>),
     /// Replays decisions recorded from vLLM's scheduler: exit 0 when all agree, else 1.
     Conformance(ConformanceArgs),
     /// Measures the machine that this runs on.
@@ -259,17 +261,6 @@ pub(crate) struct SeedsArgs {
     /// 000, 001, 003 or 004 [default: all].
     #[arg(value_name = "SEED")]
     pub(crate) seed: Option<roofcast::seeds::Seed>,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CatalogArgs {
-    /// An accelerator, model or workload to show.
-    pub(crate) name: Option<String>,
-    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) catalog: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

@@ -64,11 +64,9 @@ pub(crate) fn accelerator(name: &str, folder: &Path, catalog: &mut Cow<'static, 
     let path = folder.join(name);
     let place = path.display().to_string();
     let mine = Catalog::parse(&place, &text(&path)?)?;
-    let [chip] = mine.accelerators() else {
-        bail!(
-            "{place}: {} accelerators; accepted: one (--catalog takes a file of several)",
-            mine.accelerators().len()
-        );
+    let found = mine.accelerators()?;
+    let [chip] = found.as_slice() else {
+        bail!("{place}: {} accelerators; accepted: one (--catalog takes a file of several)", found.len());
     };
     let id = chip.id.clone();
     catalog.to_mut().extend(mine);
@@ -137,10 +135,7 @@ pub(crate) fn model(name: &str, catalog: &Catalog) -> Result<Arc<Model>> {
     if path.exists() || of_file(".json") {
         return Ok(Arc::new(config_file(name, path)?));
     }
-    let entry = catalog.model(name)?;
-    // A whole id is kept as given: -Instruct and its base share an entry.
-    let shown = if name.contains('/') { name.trim() } else { &entry.id };
-    Ok(Arc::new(config::read(shown, &format!("catalog entry {}", entry.id), &entry.config)?))
+    Ok(Arc::new(catalog.named(name)?.model()?))
 }
 
 /// The model of a `config.json`, with NVIDIA's `hf_quant_config.json` where that stands beside it.

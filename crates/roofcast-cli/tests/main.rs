@@ -3,6 +3,8 @@
 
 #[path = "suite/bench.rs"]
 mod bench;
+#[path = "suite/catalog.rs"]
+mod catalog;
 #[path = "suite/checkpoints.rs"]
 mod checkpoints;
 #[path = "suite/errors.rs"]

@@ -1,67 +1,31 @@
 //! The embedded catalog of accelerators and models, and a user's own TOML beside it.
 //!
-//! Knows: where entries stand and how names find them. What an entry means is [`crate::accelerator`]'s and
-//! [`crate::model::config`]'s.
+//! Knows: where entries stand and how names find them; an entry is parsed when it is asked for. What an entry means is
+//! [`crate::accelerator`]'s and [`crate::model::config`]'s.
+
+mod conventions;
+mod entries;
+mod files;
+mod names;
+mod writing;
+
+pub use writing::{read_config, write_entry};
 
 use crate::accelerator::Accelerator;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::model::{Model, Quantization, config};
+use crate::precision::{Dtype, WeightFormat};
 use crate::workload::preset::Preset;
+use conventions::{Rule, conventions};
+use entries::{Entries, File, Slot};
+use files::FILES;
+use names::Match;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 /// Words of a device's name that may be one accelerator's: `RTX PRO 6000 Blackwell Max-Q Workstation Edition` has eight.
 const MOST_WORDS: usize = 10;
-
-/// Every embedded file, by its path in `catalog/`. A test holds the list complete.
-const FILES: &[(&str, &str)] = &[
-    ("accelerators/amd.toml", include_str!("../catalog/accelerators/amd.toml")),
-    ("accelerators/apple.toml", include_str!("../catalog/accelerators/apple.toml")),
-    ("accelerators/aws.toml", include_str!("../catalog/accelerators/aws.toml")),
-    ("accelerators/cpu.toml", include_str!("../catalog/accelerators/cpu.toml")),
-    ("accelerators/geforce-laptop.toml", include_str!("../catalog/accelerators/geforce-laptop.toml")),
-    ("accelerators/geforce.toml", include_str!("../catalog/accelerators/geforce.toml")),
-    ("accelerators/google.toml", include_str!("../catalog/accelerators/google.toml")),
-    ("accelerators/intel.toml", include_str!("../catalog/accelerators/intel.toml")),
-    ("accelerators/jetson.toml", include_str!("../catalog/accelerators/jetson.toml")),
-    ("accelerators/nvidia.toml", include_str!("../catalog/accelerators/nvidia.toml")),
-    ("accelerators/radeon.toml", include_str!("../catalog/accelerators/radeon.toml")),
-    ("accelerators/rtx-pro.toml", include_str!("../catalog/accelerators/rtx-pro.toml")),
-    ("models/ai21.toml", include_str!("../catalog/models/ai21.toml")),
-    ("models/allenai.toml", include_str!("../catalog/models/allenai.toml")),
-    ("models/baidu.toml", include_str!("../catalog/models/baidu.toml")),
-    ("models/bytedance.toml", include_str!("../catalog/models/bytedance.toml")),
-    ("models/classic.toml", include_str!("../catalog/models/classic.toml")),
-    ("models/cohere.toml", include_str!("../catalog/models/cohere.toml")),
-    ("models/deepseek.toml", include_str!("../catalog/models/deepseek.toml")),
-    ("models/gemma4.toml", include_str!("../catalog/models/gemma4.toml")),
-    ("models/google.toml", include_str!("../catalog/models/google.toml")),
-    ("models/ibm.toml", include_str!("../catalog/models/ibm.toml")),
-    ("models/lg.toml", include_str!("../catalog/models/lg.toml")),
-    ("models/liquid.toml", include_str!("../catalog/models/liquid.toml")),
-    ("models/llama.toml", include_str!("../catalog/models/llama.toml")),
-    ("models/meta.toml", include_str!("../catalog/models/meta.toml")),
-    ("models/microsoft.toml", include_str!("../catalog/models/microsoft.toml")),
-    ("models/minimax.toml", include_str!("../catalog/models/minimax.toml")),
-    ("models/mistral.toml", include_str!("../catalog/models/mistral.toml")),
-    ("models/mistral3.toml", include_str!("../catalog/models/mistral3.toml")),
-    ("models/moonshot.toml", include_str!("../catalog/models/moonshot.toml")),
-    ("models/nvidia.toml", include_str!("../catalog/models/nvidia.toml")),
-    ("models/openai.toml", include_str!("../catalog/models/openai.toml")),
-    ("models/others.toml", include_str!("../catalog/models/others.toml")),
-    ("models/poolside.toml", include_str!("../catalog/models/poolside.toml")),
-    ("models/qwen.toml", include_str!("../catalog/models/qwen.toml")),
-    ("models/qwen3_5.toml", include_str!("../catalog/models/qwen3_5.toml")),
-    ("models/small.toml", include_str!("../catalog/models/small.toml")),
-    ("models/smol.toml", include_str!("../catalog/models/smol.toml")),
-    ("models/stepfun.toml", include_str!("../catalog/models/stepfun.toml")),
-    ("models/tencent.toml", include_str!("../catalog/models/tencent.toml")),
-    ("models/tii.toml", include_str!("../catalog/models/tii.toml")),
-    ("models/zai.toml", include_str!("../catalog/models/zai.toml")),
-    ("workloads/chat.toml", include_str!("../catalog/workloads/chat.toml")),
-    ("workloads/mlperf.toml", include_str!("../catalog/workloads/mlperf.toml")),
-    ("workloads/production.toml", include_str!("../catalog/workloads/production.toml")),
-];
 
 /// A model of the catalog: the keys of its `config.json` that decide parameters, memory and work.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -87,40 +51,88 @@ pub struct ModelEntry {
     pub config: serde_json::Value,
 }
 
+/// The entry that a name means, and what else the name says.
+#[derive(Debug, Clone)]
+pub struct Named<'a> {
+    /// The entry.
+    pub entry: &'a ModelEntry,
+    name: String,
+    format: Option<&'static Rule>,
+    /// What was concluded from the name, where it is not that of the entry.
+    pub assumption: Option<String>,
+}
+
+impl Named<'_> {
+    /// The model, with the format that its name says in place of the entry's own.
+    pub fn model(&self) -> Result<Model> {
+        let place = format!("catalog entry {}", self.entry.id);
+        let mut model = config::read(&self.name, &place, &self.entry.config)?;
+        if let Some(rule) = self.format {
+            match rule.weight_format()? {
+                WeightFormat::Uniform(f) if f.width.as_f64() >= 16.0 => {
+                    model.dtype = if f.name == "fp16" { Dtype::Fp16 } else { Dtype::Bf16 };
+                    model.quantization = None;
+                }
+                weights => model.quantization = Some(Quantization::named(weights, rule.kv_format()?)),
+            }
+        }
+        model.assumptions.extend(self.assumption.clone());
+        Ok(model)
+    }
+
+    /// Name of the weight format that the name says.
+    pub fn weights(&self) -> Option<&str> {
+        self.format.map(|rule| rule.weights.as_str())
+    }
+
+    /// Name of the KV format that the name says.
+    pub fn kv(&self) -> Option<&str> {
+        self.format.and_then(|rule| rule.kv.as_deref())
+    }
+}
+
+/// Weights, and the dtype that computes where it is not theirs, in the words of a checkpoint's id: `FP8-dynamic`,
+/// `quantized.w4a16`.
+pub fn formats_of(words: &str) -> Option<(&'static str, Option<Dtype>)> {
+    // A format stands behind a model.
+    let rule = conventions().ok()?.read(&format!("model-{words}"))?.rule;
+    Some((rule.weights.as_str(), rule.activations))
+}
+
 /// Accelerators, models and workloads by name.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "snake_case")]
+#[derive(Debug, Clone, Default)]
 pub struct Catalog {
-    #[serde(default, rename = "accelerator")]
-    accelerators: Vec<Accelerator>,
-    #[serde(default, rename = "model")]
-    models: Vec<ModelEntry>,
-    #[serde(default, rename = "workload")]
-    workloads: Vec<Preset>,
+    accelerators: Entries<Accelerator>,
+    models: Entries<ModelEntry>,
+    workloads: Entries<Preset>,
 }
 
 impl Catalog {
-    /// The embedded catalog. It is parsed once; the text is part of the program, so a failure is a defect that the
-    /// tests catch, and shows here as an error like any other.
+    /// The embedded catalog. Its files are scanned once for names; the text is part of the program, so a failure is a
+    /// defect that the tests catch, and shows here and with an entry as an error like any other.
     pub fn embedded() -> Result<&'static Catalog> {
         static CATALOG: OnceLock<Result<Catalog>> = OnceLock::new();
-        let parse = || {
+        let scan = || {
             let mut all = Catalog::default();
             for (path, text) in FILES {
-                all.extend(Catalog::parse(&format!("catalog/{path}"), text)?);
+                match path.split('/').next() {
+                    Some("accelerators") => all.accelerators.scan(path, text)?,
+                    Some("models") => all.models.scan(path, text)?,
+                    _ => all.workloads.scan(path, text)?,
+                }
             }
             Ok(all)
         };
-        CATALOG.get_or_init(parse).as_ref().map_err(Clone::clone)
+        CATALOG.get_or_init(scan).as_ref().map_err(Clone::clone)
     }
 
     /// Reads entries from TOML; `place` names the file in errors.
     pub fn parse(place: &str, text: &str) -> Result<Catalog> {
-        let mut catalog: Catalog = toml::from_str(text).map_err(|e| Error::toml(place, text, "", &e))?;
-        let entries = std::mem::take(&mut catalog.accelerators);
-        catalog.accelerators = entries.into_iter().flat_map(Accelerator::expanded).collect();
-        catalog.accelerators.iter().try_for_each(|a| a.check(place))?;
-        catalog.workloads.iter().try_for_each(|w| w.check(place))?;
+        let file = File::parse(place, text)?;
+        let mut catalog = Catalog::default();
+        file.accelerators.into_iter().for_each(|a| catalog.accelerators.add(a));
+        file.models.into_iter().for_each(|m| catalog.models.add(m));
+        file.workloads.into_iter().for_each(|w| catalog.workloads.add(w));
         Ok(catalog)
     }
 
@@ -133,107 +145,115 @@ impl Catalog {
 
     /// Adds a model, which wins over one of the same name.
     pub fn add_model(&mut self, entry: ModelEntry) {
-        self.models.push(entry);
+        self.models.add(entry);
     }
 
     /// All accelerators in catalog order.
-    pub fn accelerators(&self) -> &[Accelerator] {
-        &self.accelerators
+    pub fn accelerators(&self) -> Result<Vec<&Accelerator>> {
+        self.accelerators.all()
     }
 
     /// All models in catalog order.
-    pub fn models(&self) -> &[ModelEntry] {
-        &self.models
+    pub fn models(&self) -> Result<Vec<&ModelEntry>> {
+        self.models.all()
     }
 
     /// All workloads in catalog order.
-    pub fn workloads(&self) -> &[Preset] {
-        &self.workloads
+    pub fn workloads(&self) -> Result<Vec<&Preset>> {
+        self.workloads.all()
+    }
+
+    /// Ids and aliases of all accelerators.
+    pub fn accelerator_names(&self) -> impl Iterator<Item = &str> {
+        self.accelerators.iter().flat_map(|slot| slot.names())
+    }
+
+    /// Ids and aliases of all models.
+    pub fn model_names(&self) -> impl Iterator<Item = &str> {
+        self.models.iter().flat_map(|slot| slot.names())
     }
 
     /// The workload with this id, whatever the case.
     pub fn workload(&self, name: &str) -> Result<&Preset> {
-        let wanted = name.trim().to_lowercase();
-        let found = self.workloads.iter().rev().find(|w| w.id == wanted);
-        found.ok_or_else(|| unknown("workload", name, &wanted, self.workloads.iter().map(|w| w.id.as_str())))
+        let wanted = name.trim();
+        let found = self.workloads.rev().find(|slot| slot.id.eq_ignore_ascii_case(wanted));
+        found.ok_or_else(|| names::unknown("workload", name, name, &self.workloads))?.get()
     }
 
-    /// The accelerator whose id or alias stands in `text` as whole words, as in a device's own name; the longest first. How
+    /// The accelerator one of whose names stands in `text` as whole words, as in a device's own name; the longest first. How
     /// words are joined does not matter: `RTX 4090` is `rtx4090`, but `Tesla M40` is no Apple M4.
     pub fn device(&self, text: &str) -> Option<&Accelerator> {
-        let lower = text.to_lowercase();
-        let words: Vec<&str> =
-            lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty()).collect();
+        let words = names::words(text);
         let runs: BTreeSet<String> = (0..words.len())
             .flat_map(|from| (from + 1..=words.len().min(from + MOST_WORDS)).map(move |to| (from, to)))
             .map(|(from, to)| words[from..to].concat())
             .collect();
-        let bare = |name: &str| name.chars().filter(char::is_ascii_alphanumeric).collect::<String>();
-        let names = self.accelerators.iter().flat_map(|a| {
-            std::iter::once(&a.id).chain(&a.aliases).map(move |n| (bare(n), a)).collect::<Vec<_>>()
-        });
-        names.filter(|(name, _)| runs.contains(name)).max_by_key(|(name, _)| name.len()).map(|(_, a)| a)
+        let known = self.accelerators.iter();
+        let known = known.flat_map(|slot| slot.names().map(move |n| (names::words(n).concat(), slot)));
+        let found = known.filter(|(name, _)| runs.contains(name)).max_by_key(|(name, _)| name.len());
+        found.and_then(|(_, slot)| slot.get().ok())
     }
 
-    /// The accelerator with this id or alias, whatever the case.
+    /// The accelerator of this name, whatever case and separators.
     pub fn accelerator(&self, name: &str) -> Result<&Accelerator> {
-        let wanted = name.trim().to_lowercase();
-        let found = self.accelerators.iter().rev().find(|a| a.id == wanted || a.aliases.contains(&wanted));
-        found.ok_or_else(|| {
-            unknown("accelerator", name, &wanted, self.accelerators.iter().map(|a| a.id.as_str()))
-        })
+        match names::find(&self.accelerators, name) {
+            Match::One(slot) | Match::Beginning(slot) => slot.get(),
+            Match::Several(ids) => Err(names::several("accelerator", name, &ids)),
+            Match::Nothing => Err(names::unknown("accelerator", name, name, &self.accelerators)),
+        }
     }
 
-    /// The model with this id: the exact name first, then the name without organisation and suffixes.
+    /// The entry that [`Catalog::named`] finds.
     pub fn model(&self, name: &str) -> Result<&ModelEntry> {
-        let wanted = name.trim();
-        let names =
-            |m: &'_ ModelEntry| std::iter::once(m.id.clone()).chain(m.aliases.clone()).collect::<Vec<_>>();
-        let exact =
-            self.models.iter().rev().find(|m| names(m).iter().any(|n| n.eq_ignore_ascii_case(wanted)));
-        let key = canonical(wanted);
-        let found =
-            exact.or_else(|| self.models.iter().rev().find(|m| names(m).iter().any(|n| canonical(n) == key)));
-        found.ok_or_else(|| unknown("model", name, &key, self.models.iter().map(|m| m.id.as_str())))
+        self.named(name).map(|named| named.entry)
     }
-}
 
-/// A model name without what does not change its dimensions: organisation, case, and the words `Meta`, `Instruct`,
-/// `Chat`, `hf`, `base`, `it`, `pt` wherever they stand (`Mistral-7B-Instruct-v0.1`).
-fn canonical(name: &str) -> String {
-    let lower = name.trim().trim_end_matches('/').to_lowercase();
-    let short = lower.rsplit('/').next().unwrap_or(&lower);
-    let kept = |word: &&str| !["meta", "instruct", "chat", "hf", "base", "it", "pt"].contains(word);
-    short.split('-').filter(kept).collect::<Vec<_>>().join("-")
-}
-
-/// The error for a name that is not there, with the nearest names that are.
-fn unknown<'a>(kind: &'static str, found: &str, wanted: &str, names: impl Iterator<Item = &'a str>) -> Error {
-    let mut near: Vec<(usize, &str)> = names
-        .filter_map(|name| {
-            let shared = common_words(wanted, &name.to_lowercase());
-            (shared > 0).then_some((shared, name))
-        })
-        .collect();
-    near.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
-    let near: Vec<_> = near.iter().take(4).map(|(_, name)| *name).collect();
-    let hint = match near.as_slice() {
-        [] => format!("`roofcast catalog` lists every {kind}"),
-        _ => format!("near: {}; `roofcast catalog` lists all", near.join(", ")),
-    };
-    Error::Unknown { kind, found: found.chars().take(200).collect(), hint }
-}
-
-/// How many characters the words that two names share have.
-fn common_words(a: &str, b: &str) -> usize {
-    let words = |s: &str| s.split(['-', '/', '_', '.']).map(str::to_owned).collect::<Vec<_>>();
-    let other = words(b);
-    words(a).iter().filter(|w| w.len() > 1 && other.contains(w)).map(String::len).sum()
+    /// The model that `name` means: an id or alias whatever the case, separators and words like `Instruct`; a fine-tune of
+    /// a known shape; either with a format behind it, as checkpoints are named; the beginning of one name alone.
+    pub fn named(&self, name: &str) -> Result<Named<'_>> {
+        let whole = names::find(&self.models, name);
+        // A whole id is kept as given: -Instruct and its base share an entry.
+        let shown = |slot: &Slot<ModelEntry>| {
+            if name.contains('/') { name.trim().to_owned() } else { slot.id.clone().into_owned() }
+        };
+        let tagged = name.contains(':');
+        if let Match::One(slot) = whole
+            && (!tagged || slot.names().any(|n| n.eq_ignore_ascii_case(name.trim())))
+        {
+            return Ok(Named { entry: slot.get()?, name: shown(slot), format: None, assumption: None });
+        }
+        let rules = conventions()?;
+        let reading = rules.read(name);
+        let base = reading.as_ref().map_or(name, |r| r.base.as_str());
+        let shape = rules.shape(base, tagged).map(|id| names::find(&self.models, id));
+        let found = match shape {
+            Some(Match::One(slot)) => Match::One(slot),
+            _ if reading.is_some() => names::find(&self.models, base),
+            _ => whole,
+        };
+        let slot = match found {
+            Match::One(slot) | Match::Beginning(slot) => slot,
+            Match::Several(ids) => return Err(names::several("model", name, &ids)),
+            Match::Nothing => return Err(names::unknown("model", name, base, &self.models)),
+        };
+        let entry = slot.get()?;
+        let format = reading.map(|r| r.rule).filter(|rule| !rule.leaves(&entry.config));
+        let said = format.map_or(String::new(), |rule| format!(" with {}", rule.said()));
+        let assumption = Some(format!("{}: {}{said}", name.trim(), slot.id));
+        Ok(Named { entry, name: shown(slot), format, assumption })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn named(name: &str) -> String {
+        match Catalog::embedded().unwrap().named(name) {
+            Ok(n) => format!("{} {} {}", n.entry.id, n.weights().unwrap_or("-"), n.kv().unwrap_or("-")),
+            Err(error) => error.to_string(),
+        }
+    }
 
     #[test]
     fn every_file_of_the_catalog_is_embedded() {
@@ -250,41 +270,127 @@ mod tests {
         assert_eq!(on_disk, embedded);
     }
 
+    /// What the scan finds is what a parser finds.
+    #[test]
+    fn every_entry_is_found_by_its_lines() {
+        let catalog = Catalog::embedded().unwrap();
+        let mut found = 0;
+        for (path, text) in FILES {
+            let whole = Catalog::parse(path, text).unwrap();
+            found += whole.models.iter().count() + whole.accelerators.iter().count();
+            for model in whole.models().unwrap() {
+                let slot = catalog.models.iter().find(|s| s.id == model.id).unwrap();
+                assert_eq!(slot.get().unwrap(), model);
+                assert!(slot.aliases.iter().eq(model.aliases.iter()), "{}", model.id);
+            }
+            for chip in whole.accelerators().unwrap() {
+                let slot = catalog.accelerators.iter().find(|s| s.id == chip.id).unwrap();
+                assert_eq!(slot.get().unwrap(), chip);
+                assert!(slot.aliases.iter().eq(chip.aliases.iter().chain([&chip.name])), "{}", chip.id);
+            }
+            for preset in whole.workloads().unwrap() {
+                assert_eq!(catalog.workload(&preset.id).unwrap(), preset);
+            }
+        }
+        assert_eq!(catalog.models.iter().count() + catalog.accelerators.iter().count(), found);
+    }
+
     #[test]
     fn names_and_aliases_are_unique() {
         let catalog = Catalog::embedded().unwrap();
-        let accelerators =
-            catalog.accelerators().iter().flat_map(|a| std::iter::once(&a.id).chain(&a.aliases));
-        let models = catalog.models().iter().flat_map(|m| std::iter::once(&m.id).chain(&m.aliases));
-        let mut all: Vec<_> = accelerators.chain(models).map(|n| n.to_lowercase()).collect();
+        let mut all: Vec<_> =
+            catalog.accelerator_names().chain(catalog.model_names()).map(str::to_lowercase).collect();
         let count = all.len();
         all.sort();
         all.dedup();
         assert_eq!(all.len(), count);
     }
 
+    /// No two models may become one.
     #[test]
-    fn suffixes_and_organisations_do_not_matter() {
-        for name in ["meta-llama/Meta-Llama-3.1-8B-Instruct", "llama-3.1-8b", "LLAMA-3.1-8B-chat-hf"] {
-            assert_eq!(canonical(name), "llama-3.1-8b");
-        }
-        assert_eq!(canonical("mistralai/Mistral-7B-Instruct-v0.1"), "mistral-7b-v0.1");
-        // No two entries may become one.
+    fn every_name_finds_its_own_entry() {
+        let catalog = Catalog::embedded().unwrap();
         let mut owners = std::collections::BTreeMap::new();
-        for entry in Catalog::embedded().unwrap().models() {
+        for entry in catalog.models().unwrap() {
             for name in std::iter::once(&entry.id).chain(&entry.aliases) {
-                let owner = owners.entry(canonical(name)).or_insert(&entry.id);
+                assert_eq!(catalog.model(name).unwrap().id, entry.id);
+                let owner = owners.entry(names::canonical(name)).or_insert(&entry.id);
                 assert_eq!(*owner, &entry.id, "{name}");
+            }
+        }
+        for chip in catalog.accelerators().unwrap() {
+            for name in chip.aliases.iter().chain([&chip.id, &chip.name]) {
+                assert_eq!(catalog.accelerator(name).unwrap().id, chip.id, "{name}");
             }
         }
     }
 
     #[test]
+    fn names_as_people_write_them() {
+        for (name, found) in [
+            ("llama3-8b", "meta-llama/Meta-Llama-3-8B - -"),
+            ("meta-llama/Meta-Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B - -"),
+            ("mixtral-8x7b", "mistralai/Mixtral-8x7B-v0.1 - -"),
+            ("Qwen/Qwen3-32B-FP8", "Qwen/Qwen3-32B fp8-block -"),
+            ("amd/Llama-3.1-70B-Instruct-FP8-KV", "meta-llama/Llama-3.1-70B fp8 fp8"),
+            ("RedHatAI/Mixtral-8x7B-Instruct-v0.1-FP8-dynamic", "mistralai/Mixtral-8x7B-v0.1 fp8 -"),
+            ("llama3.1:8b-instruct-q4_K_M", "meta-llama/Llama-3.1-8B q4_k_m -"),
+            ("qwen3:32b", "Qwen/Qwen3-32B q4_k_m -"),
+            ("gemma3:27b", "google/gemma-3-27b-it q4_k_m -"),
+            ("deepseek-r1:70b", "meta-llama/Llama-3.3-70B-Instruct q4_k_m -"),
+            ("gpt-oss:20b", "openai/gpt-oss-20b - -"),
+            ("unsloth/DeepSeek-R1-Distill-Qwen-32B-GGUF", "Qwen/Qwen2.5-32B q4_k_m -"),
+            ("NousResearch/Hermes-4-70B-FP8", "meta-llama/Llama-3.1-70B fp8 -"),
+            ("nvidia/Qwen3-235B-A22B-NVFP4", "nvidia/Qwen3-235B-A22B-NVFP4 - -"),
+        ] {
+            assert_eq!(named(name), found, "{name}");
+        }
+        let chip = |name: &str| match Catalog::embedded().unwrap().accelerator(name) {
+            Ok(chip) => chip.id.clone(),
+            Err(error) => error.to_string(),
+        };
+        for (name, found) in [
+            ("h100sxm", "h100-sxm"),
+            ("H100 SXM", "h100-sxm"),
+            ("tpuv5e", "tpu-v5e"),
+            ("RTX4090", "rtx-4090"),
+        ] {
+            assert_eq!(chip(name), found, "{name}");
+        }
+        assert!(chip("mi300").contains("mi300x"), "{}", chip("mi300"));
+    }
+
+    #[test]
     fn an_unknown_name_shows_near_ones() {
-        let message = Catalog::embedded().unwrap().accelerator("h100").map(|a| a.id.clone());
-        assert_eq!(message.unwrap(), "h100-sxm");
+        assert!(
+            named("lama-3.1-8b").contains("did you mean meta-llama/Llama-3.1-8B"),
+            "{}",
+            named("lama-3.1-8b")
+        );
+        let several = named("mistral-7b");
+        assert!(several.contains("it may mean") && several.contains("Mistral-7B-v0.3"), "{several}");
+        let format = named("someone/lama-3.1-8b-FP8");
+        assert!(format.contains("meta-llama/Llama-3.1-8B"), "{format}");
         let message = Catalog::embedded().unwrap().accelerator("h100-foo").unwrap_err().to_string();
         assert!(message.contains("h100-foo") && message.contains("h100-sxm"), "{message}");
+        // Long, empty and odd names are refused like any other.
+        for name in ["", " ", "/", "::::", "🦙", &"a-".repeat(50_000)] {
+            assert!(named(name).starts_with("no model named"), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_format_of_the_id_replaces_the_checkpoints_own() {
+        let catalog = Catalog::embedded().unwrap();
+        let read = |name: &str| catalog.named(name).unwrap().model().unwrap();
+        let model = read("amd/Llama-3.1-70B-Instruct-FP8-KV");
+        let quantization = model.quantization.unwrap();
+        assert_eq!((quantization.format.name, quantization.kv.unwrap().name), ("fp8", "fp8"));
+        let said = "amd/Llama-3.1-70B-Instruct-FP8-KV: meta-llama/Llama-3.1-70B with weights fp8, KV fp8";
+        assert_eq!(model.assumptions.last().map(String::as_str), Some(said));
+        assert_eq!(model.name, "amd/Llama-3.1-70B-Instruct-FP8-KV");
+        let model = read("x/Llama-3.1-8B-F16");
+        assert_eq!((model.dtype, model.quantization), (Dtype::Fp16, None));
     }
 
     #[test]
@@ -309,7 +415,7 @@ mod tests {
         let mut mine = Catalog::embedded().unwrap().clone();
         let mut changed = mine.accelerator("rtx-4090").unwrap().clone();
         changed.node_size = 3;
-        mine.extend(Catalog { accelerators: vec![changed], ..Catalog::default() });
+        mine.accelerators.add(changed);
         assert_eq!(mine.accelerator("rtx-4090").unwrap().node_size, 3);
     }
 }

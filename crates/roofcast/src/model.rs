@@ -135,6 +135,49 @@ impl Model {
         }
     }
 
+    /// Names of the formats that the checkpoint is published in, that of most weights first.
+    pub fn weight_formats(&self) -> Vec<&'static str> {
+        match (&self.stored, &self.quantization) {
+            (Some(stored), _) => vec![stored.name],
+            (None, Some(q)) => {
+                q.mix().map_or_else(|| q.formats().iter().map(|f| f.name).collect(), |m| vec![m.name()])
+            }
+            (None, None) => vec![self.unquantized().name],
+        }
+    }
+
+    /// The KV cache that the checkpoint asks for, else its own 16 or 32 bits.
+    pub fn kv_format(&self) -> KvFormat {
+        let asked = self.quantization.as_ref().and_then(|q| q.kv);
+        asked.unwrap_or(match self.dtype {
+            Dtype::Fp32 => KvFormat::FP32,
+            Dtype::Fp16 => KvFormat::FP16,
+            _ => KvFormat::BF16,
+        })
+    }
+
+    fn unquantized(&self) -> Format {
+        match self.dtype {
+            Dtype::Fp32 => Format::FP32,
+            Dtype::Fp16 => Format::FP16,
+            _ => Format::BF16,
+        }
+    }
+
+    /// Bytes of the weights in the formats of its `quantization`, tied weights once.
+    pub fn weight_bytes(&self) -> Bytes {
+        let bytes = |tensor: &Tensor, layer: Option<usize>| {
+            let format = self.quantization.as_ref().and_then(|q| q.format(tensor, layer));
+            format.unwrap_or_else(|| self.unquantized()).width.bytes(tensor.elements())
+        };
+        let layers = self.layers.iter().enumerate();
+        let inner: Bytes = layers
+            .map(|(index, layer)| layer.tensors(self.hidden).iter().map(|t| bytes(t, Some(index))).sum())
+            .sum();
+        let outer = self.outer.iter().filter(|t| !(self.tied && t.role == Role::Head));
+        inner + outer.map(|t| bytes(t, None)).sum::<Bytes>()
+    }
+
     /// Whether any layer routes tokens to experts.
     pub fn is_moe(&self) -> bool {
         self.layers.iter().any(|l| matches!(l.ffn, Ffn::Experts(_)))

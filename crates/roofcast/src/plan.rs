@@ -192,7 +192,7 @@ fn chips(search: &SearchSpec, catalog: &Catalog, named: Option<&str>) -> Result<
     if names.is_empty() {
         let rented =
             |a: &&Accelerator| a.price.is_some() && ["nvidia", "amd", "google"].contains(&a.vendor.as_str());
-        return Ok(catalog.accelerators().iter().filter(rented).cloned().map(Arc::new).collect());
+        return Ok(catalog.accelerators()?.into_iter().filter(rented).cloned().map(Arc::new).collect());
     }
     names.into_iter().map(|name| catalog.accelerator(name).cloned().map(Arc::new)).collect()
 }

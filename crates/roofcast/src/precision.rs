@@ -136,16 +136,36 @@ impl Format {
     /// AWQ, 4 bits, groups of 128: an fp16 scale and a 4-bit zero point each.
     pub const AWQ_INT4: Format = Format::new("awq-int4", Width::grouped(4, 20, 128), None);
 
+    /// Compressed-tensors' w4a16: symmetric, groups of 128 with a 16-bit scale each.
+    pub const W4A16: Format = Format::new("w4a16", Width::grouped(4, 16, 128), None);
+    /// bitsandbytes' 4 bits: an fp32 absmax per 64 values.
+    pub const NF4: Format = Format::new("nf4", Width::grouped(4, 32, 64), None);
+    /// The same with double quantization: 8 bits per 64 values and 32 bits per 256 of those.
+    pub const NF4_DOUBLE: Format = Format::new("bnb-4bit", Width::grouped(4, 256 * 8 + 32, 256 * 64), None);
+
     /// The same storage, computed in `dtype`.
     pub fn computing_in(self, dtype: Dtype) -> Format {
         Format { compute: Some(dtype), ..self }
+    }
+
+    /// The same storage, computed in the 16-bit activation dtype.
+    pub fn weight_only(self) -> Format {
+        Format { compute: None, ..self }
+    }
+
+    /// Whether embedding and lm_head are stored in it, too: MLX quantizes both (`nn.quantize` in its
+    /// `python/mlx/nn/layers/quantized.py` takes every
+    /// module that has `to_quantized`).
+    pub(crate) fn covers_ends(self) -> bool {
+        self.name.starts_with("mlx-")
     }
 }
 
 /// Every name that `--weights` takes for one format over all linear layers.
 ///
-/// Widths: bitsandbytes nf4 has an fp32 absmax per 64 values; GGUF block layouts are those of llama.cpp's
-/// `ggml-common.h` (q4_0: 18 bytes per 32, q6_K: 210 bytes per 256, …).
+/// Widths: double quantization is that of QLoRA (arXiv 2305.14314, section 3); MLX has a 16-bit scale and bias per 64 values
+/// (`mlx.core.quantize`); GGUF block layouts are those of llama.cpp's `ggml-common.h` (q4_0: 18 bytes per 32, q6_K: 210 bytes
+/// per 256, …).
 const FORMATS: &[Format] = &[
     Format::BF16,
     Format::FP16,
@@ -162,13 +182,20 @@ const FORMATS: &[Format] = &[
     Format::new("int8", Width::bits(8), None),
     Format::new("int4", Width::bits(4), None),
     Format::new("mxfp8", Width::grouped(8, 8, 32), Some(Dtype::Fp8)),
-    Format::new("nf4", Width::grouped(4, 32, 64), None),
+    Format::W4A16,
+    Format::NF4,
+    Format::NF4_DOUBLE,
+    Format::new("mlx-3bit", Width::grouped(3, 32, 64), None),
+    Format::new("mlx-4bit", Width::grouped(4, 32, 64), None),
+    Format::new("mlx-5bit", Width::grouped(5, 32, 64), None),
+    Format::new("mlx-6bit", Width::grouped(6, 32, 64), None),
+    Format::new("mlx-8bit", Width::grouped(8, 32, 64), None),
 ];
 
 /// How the weights of a whole model are stored, as a user names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WeightFormat {
-    /// One format on every linear layer; embedding, lm_head, norms and router stay 16-bit.
+    /// One format on every linear layer; norms and router stay 16-bit, and so do embedding and lm_head but in MLX's.
     Uniform(Format),
     /// One of llama.cpp's mixtures, which cover the embedding and lm_head too.
     Gguf(GgufMix),
@@ -223,21 +250,35 @@ pub struct KvFormat {
 }
 
 impl KvFormat {
+    /// Every accepted name.
+    pub fn names() -> Vec<&'static str> {
+        ["auto", "16", "8", "4"].into_iter().chain(KvFormat::ALL.iter().map(|f| f.name)).collect()
+    }
+
     /// 16-bit elements.
     pub const BF16: KvFormat = KvFormat { name: "bf16", width: Width::bits(16) };
     /// 8-bit elements; per-tensor scales take no room.
     pub const FP8: KvFormat = KvFormat { name: "fp8", width: Width::bits(8) };
 
+    /// IEEE half precision.
+    pub const FP16: KvFormat = KvFormat { name: "fp16", width: Width::bits(16) };
+    /// IEEE single precision.
+    pub const FP32: KvFormat = KvFormat { name: "fp32", width: Width::bits(32) };
+
     const ALL: &[KvFormat] = &[
         KvFormat::BF16,
-        KvFormat { name: "fp16", width: Width::bits(16) },
+        KvFormat::FP16,
         KvFormat::FP8,
         KvFormat { name: "int8", width: Width::bits(8) },
         KvFormat { name: "int4", width: Width::bits(4) },
-        KvFormat { name: "fp32", width: Width::bits(32) },
+        KvFormat::FP32,
         KvFormat { name: "nvfp4", width: Width::grouped(4, 8, 16) },
         KvFormat { name: "q8_0", width: Width::grouped(8, 16, 32) },
+        KvFormat { name: "q5_1", width: Width::grouped(5, 32, 32) },
+        KvFormat { name: "q5_0", width: Width::grouped(5, 16, 32) },
+        KvFormat { name: "q4_1", width: Width::grouped(4, 32, 32) },
         KvFormat { name: "q4_0", width: Width::grouped(4, 16, 32) },
+        KvFormat { name: "iq4_nl", width: Width::grouped(4, 16, 32) },
     ];
 }
 
@@ -255,11 +296,9 @@ impl FromStr for KvFormat {
             "32" | "float32" | "f32" => "fp32",
             other => other,
         };
-        KvFormat::ALL.iter().find(|f| f.name == wanted).copied().ok_or_else(|| {
-            let accepted: Vec<_> =
-                ["auto", "16", "8", "4"].into_iter().chain(KvFormat::ALL.iter().map(|f| f.name)).collect();
-            Error::field("precision", "kv", format!("{name:?}"), accepted.join(", "))
-        })
+        let known = KvFormat::ALL.iter().find(|f| f.name == wanted).copied();
+        known
+            .ok_or_else(|| Error::field("precision", "kv", format!("{name:?}"), KvFormat::names().join(", ")))
     }
 }
 
@@ -273,6 +312,9 @@ mod tests {
         assert_eq!(Format::GPTQ_INT4.width.as_f64(), 4.15625);
         assert_eq!(Format::NVFP4.width.as_f64(), 4.5);
         assert_eq!(Format::FP8_BLOCK.width.as_f64(), 8.0 + 32.0 / 16384.0);
+        // w4a16: 4 + 16/128; double quantization: 4 + 8/64 + 32/(64 * 256) = 4.126953125.
+        assert_eq!(Format::W4A16.width.as_f64(), 4.125);
+        assert_eq!(Format::NF4_DOUBLE.width.as_f64(), 4.126953125);
         // 1000 values of 4.15625 bits = 4156.25 bits = 519.53 -> 520 bytes.
         assert_eq!(Format::GPTQ_INT4.width.bytes(1000), Bytes(520));
     }

@@ -4,22 +4,21 @@
 //! Errors are shares: |forecast/measured − 1|; a bias is the median of the signed ones.
 
 pub mod point;
+mod resolver;
 pub mod run;
 
-use crate::accelerator::Accelerator;
+pub use resolver::Resolver;
+
 use crate::calibration::{Calibration, Place};
 use crate::catalog::Catalog;
 use crate::coefficients::{Band, Evidence};
-use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::forecaster::Forecaster;
 use crate::measurement::{Measurement, Metrics};
-use crate::model::{Model, config};
 use crate::spec::CostKind;
 use crate::summary::Statistics;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// One row with its forecast, or why it has none.
 #[derive(Debug, Clone)]
@@ -97,42 +96,6 @@ pub struct Report {
     pub hardware: BTreeMap<String, Part>,
     /// By group, the worst first.
     pub groups: Vec<Group>,
-}
-
-/// Resolves rows to deployments; models are read once.
-pub struct Resolver<'a> {
-    catalog: &'a Catalog,
-    models: BTreeMap<String, Result<Arc<Model>>>,
-    chips: BTreeMap<String, Result<Arc<Accelerator>>>,
-}
-
-impl<'a> Resolver<'a> {
-    /// Of this catalog.
-    pub fn new(catalog: &'a Catalog) -> Resolver<'a> {
-        Resolver { catalog, models: BTreeMap::new(), chips: BTreeMap::new() }
-    }
-
-    /// The deployment that `row` was measured on.
-    pub fn deployment(&mut self, row: &Measurement) -> Result<Deployment> {
-        let catalog = self.catalog;
-        let model = self.models.entry(row.model.clone()).or_insert_with(|| {
-            let entry = catalog.model(&row.model)?;
-            let place = format!("catalog entry {}", entry.id);
-            Ok(Arc::new(config::read(&row.model, &place, &entry.config)?))
-        });
-        let chip = self
-            .chips
-            .entry(row.hardware.clone())
-            .or_insert_with(|| Ok(Arc::new(catalog.accelerator(&row.hardware)?.clone())));
-        let mut model = model.clone()?;
-        // What ran had its maximum raised (VLLM_ALLOW_LONG_MAX_MODEL_LEN and the like).
-        let longest = row.longest();
-        if model.max_context.is_some_and(|most| most < longest) {
-            Arc::make_mut(&mut model).max_context = Some(longest);
-        }
-        let options = row.options(model.quantization.as_ref().map(|q| q.format.name));
-        Deployment::resolve(model, chip.clone()?, &options)
-    }
 }
 
 /// Forecasts every row, with `calibration` where it is given in place of the embedded one.

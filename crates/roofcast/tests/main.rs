@@ -21,6 +21,8 @@ mod fleets;
 mod hostile;
 #[path = "suite/house.rs"]
 mod house;
+#[path = "suite/ids.rs"]
+mod ids;
 #[path = "suite/invariants.rs"]
 mod invariants;
 #[path = "suite/machines.rs"]

@@ -49,7 +49,62 @@ pub(super) fn milliseconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// From and to, both included.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Range {
+    from: f64,
+    to: f64,
+}
+
+impl Range {
+    /// Whether `value` lies within.
+    pub(crate) fn holds(self, value: f64) -> bool {
+        (self.from..=self.to).contains(&value)
+    }
+}
+
+/// `80`, `24..`, `..24` or `24..80`; a number alone is the least.
+pub(super) fn gibibytes(text: &str) -> Result<Range, String> {
+    let accepted = "accepted: GiB at least as 80, or a range as 24..80";
+    let (from, to) = text.split_once("..").unwrap_or((text, ""));
+    range(from, to).ok_or_else(|| accepted.to_owned())
+}
+
+/// `2`, `1..`, `..2` or `1..2.5`; a number alone is the most.
+pub(super) fn usd(text: &str) -> Result<Range, String> {
+    let accepted = "accepted: dollars an hour at most as 2.5, or a range as 1..2.5";
+    let (from, to) = text.split_once("..").unwrap_or(("", text));
+    range(from, to).ok_or_else(|| accepted.to_owned())
+}
+
+/// Bounds that may be left out, though not both.
+fn range(from: &str, to: &str) -> Option<Range> {
+    let bound = |text: &str, none: f64| match text.trim() {
+        "" => Some(none),
+        text => text.parse::<f64>().ok().filter(|v| v.is_finite() && *v >= 0.0),
+    };
+    let range = Range { from: bound(from, 0.0)?, to: bound(to, f64::MAX)? };
+    let some = !(from.trim().is_empty() && to.trim().is_empty());
+    (some && range.from <= range.to).then_some(range)
+}
+
 pub(super) fn dtype(text: &str) -> Result<roofcast::precision::Dtype, String> {
     serde_json::from_value(text.to_lowercase().into())
         .map_err(|_| "accepted: bf16, fp16, fp8, int8, fp4, int4".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_leave_bounds_out() {
+        assert_eq!(gibibytes("80"), Ok(Range { from: 80.0, to: f64::MAX }));
+        assert_eq!(gibibytes("..24"), Ok(Range { from: 0.0, to: 24.0 }));
+        assert_eq!(usd("2.5"), Ok(Range { from: 0.0, to: 2.5 }));
+        assert_eq!(usd("1..2.5"), Ok(Range { from: 1.0, to: 2.5 }));
+        for wrong in ["", "..", "x", "-1", "3..2", "nan", "1..x"] {
+            assert!(gibibytes(wrong).is_err() && usd(wrong).is_err(), "{wrong}");
+        }
+    }
 }

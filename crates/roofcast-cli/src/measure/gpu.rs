@@ -171,21 +171,20 @@ fn watts(text: &str) -> Option<f64> {
 /// the one with what the driver counts.
 fn entry(name: &str, memory: Option<Bytes>, catalog: &Catalog) -> Option<String> {
     let wanted = words(name);
-    if wanted.is_empty() {
-        return None;
-    }
-    let all = catalog.accelerators();
-    let named =
-        all.iter().find(|a| std::iter::once(&a.id).chain(&a.aliases).any(|known| words(known) == wanted))?;
-    let fits = |a: &&Accelerator| {
-        memory.is_none_or(|m| (m.as_f64() / a.usable_bytes.as_f64() - 1.0).abs() < OTHER_SIZE)
+    let known = catalog.accelerator_names().find(|known| !wanted.is_empty() && words(known) == wanted)?;
+    let named = catalog.accelerator(known).ok()?;
+    let fits = |chip: &&Accelerator| {
+        memory.is_none_or(|m| (m.as_f64() / chip.usable_bytes.as_f64() - 1.0).abs() < OTHER_SIZE)
     };
-    let sized = |a: &&Accelerator| {
-        let size = a.id.strip_prefix(&named.id).and_then(|rest| rest.strip_prefix('-'));
+    if fits(&named) {
+        return Some(named.id.clone());
+    }
+    let sized = |name: &&str| {
+        let size = name.strip_prefix(&named.id).and_then(|rest| rest.strip_prefix('-'));
         size.and_then(|s| s.strip_suffix("gb")).is_some_and(|s| s.parse::<u32>().is_ok())
     };
-    let other = all.iter().filter(sized).find(fits).filter(|_| !fits(&named));
-    Some(other.unwrap_or(named).id.clone())
+    let sizes = catalog.accelerator_names().filter(sized).filter_map(|name| catalog.accelerator(name).ok());
+    Some(sizes.into_iter().find(fits).unwrap_or(named).id.clone())
 }
 
 /// From this share on it is another memory size, not error correction's sixteenth.

@@ -1,12 +1,41 @@
-//! `roofcast completions SHELL`.
+//! `roofcast completions SHELL`: the script completes ids of the embedded catalog and formats, too.
 
 use crate::args::{Cli, CompletionsArgs};
-use clap::CommandFactory;
+use clap::builder::PossibleValuesParser;
+use clap::{Command, CommandFactory};
+use roofcast::Catalog;
+use roofcast::precision::{KvFormat, WeightFormat};
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
+    let catalog = Catalog::embedded()?;
+    // A maker's own name of a card has spaces, and is no word of a shell.
+    let word = |name: &&str| !name.contains(char::is_whitespace);
+    let models: Vec<&str> = catalog.model_names().filter(word).collect();
+    let chips: Vec<&str> = catalog.accelerator_names().filter(word).collect();
+    let values = [
+        ("name", [models.as_slice(), &chips].concat()),
+        ("model", models),
+        ("hardware", chips),
+        ("weights", WeightFormat::names()),
+        ("format", WeightFormat::names()),
+        ("kv", KvFormat::names()),
+    ];
+    let mut command = completing(Cli::command(), &values);
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "roofcast", &mut script);
+    clap_complete::generate(args.shell, &mut command, "roofcast", &mut script);
     crate::show::text(&String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The command with values for the arguments of these names, in every verb. For the script alone: what the program takes
+/// is more than these.
+fn completing(command: Command, values: &[(&'static str, Vec<&'static str>)]) -> Command {
+    let mut command = command;
+    for (name, of) in values {
+        if command.get_arguments().any(|a| a.get_id() == name) {
+            command = command.mut_arg(name, |a| a.value_parser(PossibleValuesParser::new(of.clone())));
+        }
+    }
+    command.mut_subcommands(|verb| completing(verb, values))
 }

@@ -204,7 +204,7 @@ fn caches_that_a_scheduler_does_not_have() {
         ),
         ("engine.disable_overlap_scheduler=true", "", &["disable_overlap_scheduler", "tensorrt-llm"]),
         ("engine.attention_dp_enable_balance=true", "", &["attention_dp_enable_balance", "tensorrt-llm"]),
-        ("engine.kv_layout=paged", "scheduler = \"llama.cpp\"", &["kv_layout", "paged", "slots"]),
+        ("engine.kv_layout=paged", "scheduler = \"llama.cpp\"", &["kv_layout", "paged", "vllm-v0, sglang"]),
         ("engine.kv_layout=segmented", "", &["kv_layout", "segmented", "`flashinfer`"]),
         ("engine.schedule_policy=lpm", "", &["schedule_policy", "lpm", "sglang"]),
         (
@@ -225,7 +225,7 @@ fn caches_that_a_scheduler_does_not_have() {
         ),
         ("engine.max_num_active_seqs=0", "", &["max_num_active_seqs", "from 1"]),
         ("workload.max_tokens=0", "", &["workload.max_tokens", "1 to 100000000"]),
-        ("engine.reservation=pow2", "", &["reservation", "static and orca"]),
+        ("engine.reservation=pow2", "", &["reservation", "orca or static"]),
         ("engine.preemption_mode=swap", "", &["preemption_mode", "swap", "vllm-v0"]),
         (
             "engine.enable_prefix_caching=true",

@@ -137,7 +137,8 @@ fn every_key_of_every_schema_is_documented() {
         "simulate examples/fleet-pools.toml --requests 100",
         "simulate examples/kv-layouts.toml --requests 10 --sweep engine.kv_layout=paged,vattention",
         "simulate examples/fleet-autoscale.toml --requests 100",
-        "catalog",
+        "catalog --search 8b",
+        "catalog Qwen/Qwen3-32B-FP8",
         "catalog h100-sxm",
         "catalog llama-3.1-8b",
         "conformance fuzz/corpus/trace/tiny",
@@ -209,6 +210,13 @@ fn explained_tensors_add_up() {
 
 #[test]
 fn completions_are_printed() {
+    // Scripts for other shells complete flags alone.
+    for shell in ["bash", "zsh", "fish"] {
+        let script = roofcast(&format!("completions {shell}")).out;
+        for offered in ["Qwen/Qwen3-32B", "h100-sxm", "q4_k_m", "nvfp4"] {
+            assert!(script.contains(offered), "{shell}: {offered}");
+        }
+    }
     assert!(roofcast("completions bash").out.contains("complete -F _roofcast"));
 }
 

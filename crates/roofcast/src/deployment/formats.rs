@@ -3,7 +3,7 @@
 use super::Options;
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
-use crate::model::{Model, Role, Tensor};
+use crate::model::{Model, Quantization, Role, Tensor};
 use crate::precision::{Dtype, Format, GgufMix, KvFormat, WeightFormat};
 
 /// The rule that gives every tensor its format.
@@ -40,6 +40,11 @@ impl Formats {
         assumptions: &mut Vec<String>,
     ) -> Result<Formats> {
         let wish = options.precision.weights.as_deref().map(str::parse::<WeightFormat>).transpose()?;
+        let said =
+            model.quantization.as_ref().and_then(Quantization::by_id).filter(|said| Some(*said) != wish);
+        if let (Some(wish), Some(said)) = (wish, said) {
+            assumptions.push(format!("weights {} as asked, not {} as the id says", wish.name(), said.name()));
+        }
         let text = options.precision.weights.as_deref().map(|w| w.trim().to_ascii_lowercase());
         // `16` is whatever 16-bit dtype model and chip have; a dtype by name is that dtype or an error.
         let named = match wish {
@@ -111,6 +116,11 @@ impl Formats {
         let matrix = matches!(tensor.role, Role::Linear | Role::Expert);
         match &self.rule {
             Rule::Linear(format) if matrix && layer.is_some() => *format,
+            Rule::Linear(format)
+                if format.covers_ends() && matches!(tensor.role, Role::Embedding | Role::Head) =>
+            {
+                *format
+            }
             Rule::Checkpoint(_) => {
                 let quantized = model.quantization.as_ref().and_then(|q| q.format(tensor, layer));
                 quantized.map_or(self.plain, |f| self.adapted(f))
@@ -155,7 +165,8 @@ fn rule(
     activations: Option<Dtype>,
     assumptions: &mut Vec<String>,
 ) -> Result<Rule> {
-    let rule = match (wish, &model.quantization) {
+    let mix = model.quantization.as_ref().and_then(Quantization::mix).map(WeightFormat::Gguf);
+    let rule = match (wish.or(mix), &model.quantization) {
         (None, _) if model.stored.is_some() => Rule::Stored(model.stored.as_ref().map_or("", |s| s.name)),
         (Some(WeightFormat::Gguf(mix)), _) => Rule::Gguf(mix),
         (Some(WeightFormat::Uniform(f)), _) if f.width.as_f64() >= 16.0 => Rule::Linear(plain),

@@ -293,7 +293,10 @@ impl<D: Decodes> Replica for Sglang<D> {
         let pool = config.max_total_tokens - config.max_total_tokens % config.page_size;
         // What admission asks for of an empty pool, and what the last row has at its end.
         let asked = input + self.bound(arrival).min(CLIP_MAX_NEW_TOKENS) + config.page_size;
-        input + output <= *max_model_len && asked < pool && input + output + 2 <= pool
+        // Where lengths are exact they are counted in whole pages, whatever was generated before a retraction.
+        let exact = arrival.ignore_eos && config.disable_radix_cache;
+        let whole = if exact { input + self.bound(arrival) + 2 * config.page_size + 1 } else { 0 };
+        input + output <= *max_model_len && asked.max(whole) < pool && input + output + 2 <= pool
     }
 
     fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {

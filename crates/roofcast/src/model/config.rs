@@ -21,7 +21,7 @@ use crate::precision::Dtype;
 use habits::{Habits, LLAMA, QkNorm, habits};
 use serde_json::Value;
 
-pub(in crate::model) use json::parse as parse_json;
+pub(crate) use json::parse as parse_json;
 
 /// Deeper than any model; a config that claims more is damaged.
 const MOST_LAYERS: u64 = 2048;

@@ -3,17 +3,16 @@
 //! Knows: the methods (fp8, gptq, awq, bitsandbytes, compressed-tensors, mxfp4, modelopt) and which modules they leave
 //! alone. Knows nothing about chips: whether a format computes natively is [`crate::deployment`]'s.
 
+mod formats;
+mod modules;
+
 use super::keys::{Keys, brief};
 use super::tensor::{Role, Tensor};
 use crate::error::Result;
-use crate::precision::{Dtype, Format, KvFormat, Width};
+use crate::precision::{Format, GgufMix, KvFormat, WeightFormat};
+use formats::{expert_format, format_of, group_format, kv_of, modelopt};
+use modules::{Modules, aliases};
 use serde_json::Value;
-use std::collections::BTreeSet;
-
-/// OCP microscaling 8-bit floats: an 8-bit exponent per 32 values.
-const MXFP8: Format = Format { name: "mxfp8", width: Width::grouped(8, 8, 32), compute: Some(Dtype::Fp8) };
-/// NVFP4 whose activations stay in 16 bits.
-const NVFP4_WEIGHT_ONLY: Format = Format { name: "nvfp4-weight-only", compute: None, ..Format::NVFP4 };
 
 /// More patterns and groups than any checkpoint has; each is held against each tensor.
 const MOST_PATTERNS: usize = 4096;
@@ -38,9 +37,43 @@ pub struct Quantization {
     experts: Option<Format>,
     /// Modules left in 16 bits.
     ignored: Modules,
+    /// What the checkpoint's id says, where that is all that is known.
+    by_id: Option<WeightFormat>,
 }
 
 impl Quantization {
+    /// That of a checkpoint whose id says its formats: `weights` on every linear layer and expert.
+    pub(crate) fn named(weights: WeightFormat, kv: Option<KvFormat>) -> Quantization {
+        let format = match weights {
+            WeightFormat::Uniform(format) => format,
+            WeightFormat::Gguf(mix) => mix.base(),
+        };
+        Quantization {
+            method: weights.name().to_owned(),
+            format,
+            kv,
+            experts_only: false,
+            named_only: false,
+            named: Vec::new(),
+            experts: None,
+            ignored: Modules::default(),
+            by_id: Some(weights),
+        }
+    }
+
+    /// The format that the checkpoint's id says.
+    pub(crate) fn by_id(&self) -> Option<WeightFormat> {
+        self.by_id
+    }
+
+    /// One of llama.cpp's mixtures in place of `format`.
+    pub(crate) fn mix(&self) -> Option<GgufMix> {
+        match self.by_id {
+            Some(WeightFormat::Gguf(mix)) => Some(mix),
+            _ => None,
+        }
+    }
+
     /// Reads `quantization_config` from a parsed `config.json`; none where there is none.
     pub fn read(place: &str, config: &Value) -> Result<Option<Quantization>> {
         let keys = Keys::new(place, config)?;
@@ -110,6 +143,7 @@ impl Quantization {
             named,
             experts: None,
             ignored,
+            by_id: None,
         }))
     }
 
@@ -129,66 +163,37 @@ impl Quantization {
         all
     }
 
-    /// The format of `tensor` in layer `layer`, or none where it stays in 16 bits. lm_head is quantized only by name.
+    /// The format of `tensor` in layer `layer`, or none where it stays in 16 bits. lm_head is quantized only by name, or in
+    /// formats that cover it and the embedding.
     pub fn format(&self, tensor: &Tensor, layer: Option<usize>) -> Option<Format> {
         let covered = match tensor.role {
             Role::Linear => !self.experts_only,
             Role::Expert => true,
+            Role::Head if self.format.covers_ends() => return Some(self.format),
+            Role::Embedding if self.format.covers_ends() => return Some(self.format),
             Role::Head => !self.named.is_empty(),
             _ => false,
         };
         if !covered {
             return None;
         }
-        let path = match layer {
-            Some(index) => format!("layers.{index}.{}", tensor.name),
-            None => tensor.name.to_owned(),
-        };
-        let paths = aliases(path);
-        if paths.iter().any(|p| self.ignored.cover(p)) {
-            return None;
+        let mut named = None;
+        if !(self.ignored.is_empty() && self.named.is_empty()) {
+            let paths = aliases(match layer {
+                Some(index) => format!("layers.{index}.{}", tensor.name),
+                None => tensor.name.to_owned(),
+            });
+            if paths.iter().any(|p| self.ignored.cover(p)) {
+                return None;
+            }
+            named = self.named.iter().find(|(modules, _)| paths.iter().any(|p| modules.cover(p)));
         }
-        let named = self.named.iter().find(|(modules, _)| paths.iter().any(|p| modules.cover(p)));
         match (named, self.experts) {
             (Some((_, format)), _) => Some(*format),
             _ if self.named_only || tensor.role == Role::Head => None,
             (None, Some(experts)) if tensor.role == Role::Expert => Some(experts),
             _ => Some(self.format),
         }
-    }
-}
-
-/// The names that checkpoints give one module: ours are llama's.
-fn aliases(path: String) -> Vec<String> {
-    const OTHERS: &[(&str, &str)] = &[
-        (".mlp.", ".block_sparse_moe."),
-        (".gate_proj", ".w1"),
-        (".up_proj", ".w3"),
-        (".down_proj", ".w2"),
-        (".shared_experts.", ".shared_expert."),
-        (".shared_experts.", ".share_expert."),
-        (".in_proj_qkv", ".in_proj_qkvz"),
-        (".o_a_proj", ".wo_a"),
-        (".o_b_proj", ".wo_b"),
-        (".self_attn.", ".mixer."),
-        (".mlp.", ".mixer."),
-        (".mamba.", ".mixer."),
-    ];
-    let mut all = vec![path];
-    for (ours, theirs) in OTHERS {
-        let renamed: Vec<String> =
-            all.iter().filter(|p| p.contains(ours)).map(|p| p.replace(ours, theirs)).collect();
-        all.extend(renamed);
-    }
-    all
-}
-
-/// DeepSeek-V4's `expert_dtype`: 4-bit floats with an 8-bit exponent per 32, computed with fp8 activations.
-fn expert_format(keys: &Keys) -> Result<Option<Format>> {
-    match keys.text("expert_dtype")? {
-        Some("fp4" | "mxfp4") => Ok(Some(Format::MXFP4.computing_in(Dtype::Fp8))),
-        Some("fp8") | None => Ok(None),
-        Some(other) => Err(keys.bad("expert_dtype", format!("{other:?}"), "fp4, fp8")),
     }
 }
 
@@ -236,213 +241,8 @@ fn targeted(section: &Keys) -> Result<Vec<(Modules, Format)>> {
     Ok(found)
 }
 
-/// The format that a method stores; none for methods that leave weights in 16 bits.
-fn format_of(method: &str, section: &Keys) -> Result<Option<Format>> {
-    let bits = section.count(&["bits", "w_bit"])?.unwrap_or(4);
-    let group = section
-        .value("group_size")
-        .and_then(Value::as_i64)
-        .filter(|g| (1..=65_536).contains(g))
-        .unwrap_or(128) as u32;
-    Ok(Some(match method.to_ascii_lowercase().as_str() {
-        "fp8" | "fbgemm_fp8" => match section.value("weight_block_size") {
-            Some(_) => Format::FP8_BLOCK,
-            None => Format::FP8,
-        },
-        // An fp16 scale and a zero point of `bits` per group.
-        "gptq" | "gptq_marlin" => integer("gptq-int4", "gptq-int8", bits, 16 + bits as u32, group, section)?,
-        "awq" | "awq_marlin" => integer("awq-int4", "awq-int8", bits, 16 + bits as u32, group, section)?,
-        "mxfp4" => Format::MXFP4,
-        "nvfp4" => Format::NVFP4,
-        "bitsandbytes" if section.flag("load_in_8bit", false)? => {
-            Format { name: "bnb-int8", width: Width::bits(8), compute: None }
-        }
-        "bitsandbytes" => Format { name: "nf4", width: Width::grouped(4, 32, 64), compute: None },
-        "compressed-tensors" | "modelopt" | "fp8_pb_wo" => return groups(section),
-        other => return modelopt(other, section),
-    }))
-}
-
-fn integer(
-    four: &'static str,
-    eight: &'static str,
-    bits: u64,
-    overhead: u32,
-    group: u32,
-    section: &Keys,
-) -> Result<Format> {
-    match bits {
-        4 => Ok(Format { name: four, width: Width::grouped(4, overhead, group), compute: None }),
-        8 => Ok(Format { name: eight, width: Width::grouped(8, overhead, group), compute: None }),
-        2 | 3 => {
-            Ok(Format { name: "int-low", width: Width::grouped(bits as u32, overhead, group), compute: None })
-        }
-        _ => Err(section.bad("quantization_config.bits", bits, "2, 3, 4, 8")),
-    }
-}
-
-/// NVIDIA ModelOpt's algorithms by name.
-fn modelopt(name: &str, section: &Keys) -> Result<Option<Format>> {
-    Ok(Some(match name.to_ascii_uppercase().as_str() {
-        "FP8" | "FP8_PER_CHANNEL_PER_TOKEN" => Format::FP8,
-        "FP8_PB_WO" | "FP8_BLOCK_SCALES" => Format::FP8_BLOCK,
-        "MXFP8" => MXFP8,
-        "NVFP4" | "NVFP4_AWQ" => Format::NVFP4,
-        "W4A16_NVFP4" => NVFP4_WEIGHT_ONLY,
-        "W4A8_NVFP4_FP8" => Format::NVFP4.computing_in(Dtype::Fp8),
-        "MXFP4" | "W4A16_MXFP4" => Format::MXFP4,
-        "W4A16_AWQ" | "INT4_AWQ" => Format::AWQ_INT4,
-        _ => {
-            return Err(section.bad(
-                "quant_method",
-                format!("{name:?}"),
-                "fp8, gptq, awq, bitsandbytes, compressed-tensors, mxfp4, nvfp4, modelopt and its algorithms",
-            ));
-        }
-    }))
-}
-
-/// compressed-tensors' `config_groups`: the first group's weights.
-fn groups(section: &Keys) -> Result<Option<Format>> {
-    let Some(groups) = section.value("config_groups").and_then(Value::as_object) else {
-        return match section.text("quant_algo")? {
-            Some(name) => modelopt(name, section),
-            None => Err(section.bad("quantization_config.config_groups", "missing", "an object of groups")),
-        };
-    };
-    match groups.values().next() {
-        Some(group) => group_format(section, group).map(Some),
-        None => Ok(None),
-    }
-}
-
-/// The format of one of compressed-tensors' groups.
-fn group_format(section: &Keys, group: &Value) -> Result<Format> {
-    let weights = &group["weights"];
-    let bits = weights["num_bits"].as_u64();
-    let float = weights["type"].as_str() == Some("float");
-    let size = weights["group_size"].as_u64().filter(|g| (1..=65_536).contains(g)).map(|g| g as u32);
-    let symmetric = weights["symmetric"].as_bool().unwrap_or(true);
-    let activations = group.get("input_activations").is_some_and(|a| !a.is_null());
-    let zero = if symmetric { 0 } else { 4 };
-    Ok(match (bits, float, size) {
-        (Some(8), true, Some(32)) if activations => MXFP8,
-        (Some(8), true, _) if activations => Format::FP8,
-        (Some(8), true, _) => Format { name: "fp8-weight-only", width: Width::bits(8), compute: None },
-        (Some(4), true, Some(16)) if activations => Format::NVFP4,
-        (Some(4), true, Some(16)) => NVFP4_WEIGHT_ONLY,
-        (Some(4), true, _) => Format::MXFP4,
-        (Some(8), false, _) if activations => {
-            Format { name: "int8", width: Width::bits(8), compute: Some(Dtype::Int8) }
-        }
-        (Some(8), false, _) => Format { name: "int8", width: Width::bits(8), compute: None },
-        (Some(4), false, size) => {
-            Format { name: "int4", width: Width::grouped(4, 16 + zero, size.unwrap_or(128)), compute: None }
-        }
-        _ => {
-            return Err(section.bad(
-                "quantization_config.config_groups",
-                brief(weights),
-                "weights of 4 or 8 bits, int or float",
-            ));
-        }
-    })
-}
-
-fn kv_of(value: Option<&Value>) -> Option<KvFormat> {
-    let eight = match value? {
-        Value::String(s) => s.to_ascii_uppercase().contains("FP8") || s.to_ascii_uppercase().contains("INT8"),
-        Value::Object(o) => o.get("num_bits").and_then(Value::as_u64) == Some(8),
-        _ => false,
-    };
-    eight.then_some(KvFormat::FP8)
-}
-
-/// Module names and patterns.
-#[derive(Debug, Clone, PartialEq, Default)]
-struct Modules {
-    names: BTreeSet<String>,
-    globs: Vec<String>,
-    /// Stands for every linear layer.
-    everything: bool,
-}
-
-impl Modules {
-    fn read(section: &Keys, names: &[&str]) -> Modules {
-        let mut modules = Modules::default();
-        for name in names {
-            let list = section.value(name).and_then(Value::as_array);
-            for entry in list.into_iter().flatten().filter_map(Value::as_str) {
-                modules.add(entry);
-            }
-        }
-        modules
-    }
-
-    fn add(&mut self, entry: &str) {
-        let entry = bare(entry);
-        match entry.strip_prefix("re:") {
-            // Of regular expressions only `.*`, escaped dots and (a|b) occur; they become globs.
-            Some(regex) => {
-                let plain = regex.replace(".*", "*").replace("\\.", ".").replace(['^', '$'], "");
-                let open = alternatives(&plain);
-                self.globs.extend(open.iter().map(|g| format!("*{}*", g.trim_matches('*'))));
-            }
-            None if entry.contains('*') => self.globs.push(entry.to_owned()),
-            None => drop(self.names.insert(entry.to_owned())),
-        }
-    }
-
-    /// Whether a name or pattern covers `path`: a name covers every path in which its components stand in a row.
-    fn cover(&self, path: &str) -> bool {
-        let parts: Vec<&str> = path.split('.').collect();
-        let named = (0..parts.len())
-            .any(|from| (from + 1..=parts.len()).any(|to| self.names.contains(&parts[from..to].join("."))));
-        named || self.globs.iter().any(|glob| glob_covers(glob, path))
-    }
-}
-
 fn pattern_count(ignored: &Modules, named: &[(Modules, Format)]) -> usize {
     ignored.globs.len() + named.iter().map(|(modules, _)| modules.globs.len()).sum::<usize>()
-}
-
-/// `pattern` once for each choice of its first group `(a|b)`.
-fn alternatives(pattern: &str) -> Vec<String> {
-    let found = pattern.find('(').and_then(|open| {
-        let close = open + pattern[open..].find(')')?;
-        Some((&pattern[..open], &pattern[open + 1..close], &pattern[close + 1..]))
-    });
-    match found {
-        Some((before, inner, after)) => {
-            inner.split('|').take(64).map(|choice| format!("{before}{choice}{after}")).collect()
-        }
-        None => vec![pattern.to_owned()],
-    }
-}
-
-/// A module name without the prefixes that differ between loaders.
-fn bare(name: &str) -> &str {
-    let mut name = name;
-    while let Some(rest) =
-        ["model.", "language_model.", "backbone."].iter().find_map(|p| name.strip_prefix(p))
-    {
-        name = rest;
-    }
-    name
-}
-
-/// Whether `glob` matches `path` or a module that holds it; `*` stands for anything.
-fn glob_covers(glob: &str, path: &str) -> bool {
-    let mut pieces = glob.split('*');
-    let Some(first) = pieces.next() else { return false };
-    let Some(mut rest) = path.strip_prefix(first) else { return false };
-    let mut last = first;
-    for piece in pieces {
-        let Some(at) = rest.find(piece) else { return false };
-        rest = &rest[at + piece.len()..];
-        last = piece;
-    }
-    last.is_empty() || rest.is_empty() || rest.starts_with('.')
 }
 
 #[cfg(test)]

@@ -99,7 +99,8 @@ impl GgufMix {
         fitting(format, columns)
     }
 
-    fn base(self) -> Format {
+    /// The format of most tensors.
+    pub(crate) fn base(self) -> Format {
         match self {
             GgufMix::Q8_0 => Q8_0,
             GgufMix::Q6K => Q6_K,

@@ -61,9 +61,10 @@ fn step(row: &Measurement, forecaster: &Forecaster, cost: CostKind) -> Result<Me
     Ok(Metrics { tpot_ms: Some(ms), output_tok_s: Some(per_second), ..Metrics::default() })
 }
 
-/// Tokens of a sequence halfway through its output.
+/// Tokens of a sequence halfway through its output; steps may be timed from an empty cache, as llama-bench's `tg` are.
 fn context(row: &Measurement) -> Result<u64> {
-    let halfway = || Some((row.input?.mean() + row.output?.mean() / 2.0) as u64);
+    let prompt = row.input.map(Lengths::mean).or((row.kind == Kind::DecodeStep).then_some(0.0));
+    let halfway = || Some((prompt? + row.output?.mean() / 2.0) as u64);
     row.context.or_else(halfway).ok_or_else(|| missing(row, "input_len and output_len"))
 }
 
@@ -129,8 +130,11 @@ impl Runs {
             _ => users,
         };
         let arrivals = match (row.kind, row.request_rate) {
-            (Kind::OpenLoop, None) => return Err(missing(row, "request_rate")),
             (Kind::OpenLoop, Some(rate)) => Arrivals::Poisson { rate },
+            // A client without a rate sends as fast as its own cap lets it: a closed loop.
+            (Kind::OpenLoop, None) if row.concurrency.is_none() => {
+                return Err(missing(row, "request_rate or concurrency"));
+            }
             _ => Arrivals::ClosedLoop { concurrency: users, think_s: Some(RETURN) },
         };
         let length = |l: Lengths| {

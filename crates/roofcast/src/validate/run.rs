@@ -9,7 +9,6 @@ use crate::catalog::Catalog;
 use crate::deployment::{Deployment, Options};
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
-use crate::model::config;
 use crate::parallelism::Request;
 use crate::simulate::{self, simulate};
 use crate::spec::{CostKind, EngineSpec, Spec};
@@ -133,8 +132,7 @@ pub fn replay(
         .map_err(|e| Error::Parse { place: place.clone(), message: e.to_string() })?;
     let served = served(&format!("{name}/requests.jsonl"), requests)?;
     let chip = chip(catalog, &place, name, &meta)?;
-    let entry = catalog.model(&meta.model)?;
-    let model = config::read(&meta.model, &format!("catalog entry {}", entry.id), &entry.config)?;
+    let model = catalog.named(&meta.model)?.model()?;
     let deployment = Deployment::resolve(Arc::new(model), Arc::new(chip.clone()), &options(&meta))?;
     let forecaster = Forecaster::new(deployment, calibration);
     let text = "[workload.arrivals]\nkind = \"trace\"\npath = \"requests\"\nformat = \"own\"\n";

@@ -127,7 +127,7 @@ proptest! {
 
     #[test]
     fn bent_configs_end_soon(entry in any::<usize>(), changes in proptest::collection::vec(change(), 1..6)) {
-        let models = Catalog::embedded().unwrap().models();
+        let models = Catalog::embedded().unwrap().models().unwrap();
         let mut bent = models[entry % models.len()].config.clone();
         changes.iter().for_each(|c| apply(&mut bent, c));
         let start = Instant::now();
@@ -137,7 +137,7 @@ proptest! {
 
     #[test]
     fn cut_and_spliced_texts_end_soon(entry in any::<usize>(), at in any::<usize>(), word in "NaN|-?Infinity|\\PC{0,4}") {
-        let models = Catalog::embedded().unwrap().models();
+        let models = Catalog::embedded().unwrap().models().unwrap();
         let mut text = models[entry % models.len()].config.to_string();
         let at = (0..=at % text.len()).rev().find(|i| text.is_char_boundary(*i)).unwrap();
         text.insert_str(at, &word);

@@ -58,7 +58,7 @@ fn what_people_type_finds_the_machine() {
 fn entries_are_plausible() {
     // Google prints decimal sizes for these.
     let decimal = ["tpu-v5e", "tpu-v5p", "tpu-v6e"];
-    for chip in catalog().accelerators() {
+    for chip in catalog().accelerators().unwrap() {
         let id = &chip.id;
         assert!(!chip.sources.is_empty() && !chip.name.is_empty(), "{id}: no source");
         assert!(chip.sources.iter().all(|s| s.url.starts_with("https://")), "{id}: a source without a page");
@@ -85,7 +85,7 @@ fn fewer_bits_are_no_slower() {
     // B300's and GB300's int8 units are cut by the maker.
     let cut = ["b300-sxm", "gb300"];
     // Processors widen what they have no instructions for.
-    for chip in catalog().accelerators().iter().filter(|chip| chip.vendor != "cpu") {
+    for chip in catalog().accelerators().unwrap().into_iter().filter(|chip| chip.vendor != "cpu") {
         let id = &chip.id;
         let rate = |dtype| tera(chip, dtype);
         let sixteen = rate(Dtype::Fp16).max(rate(Dtype::Bf16));

@@ -67,3 +67,118 @@ fn measured_rows_beside_the_tests() {
     errors.sort_by(f64::total_cmp);
     assert!(errors.len() > 10 && errors[errors.len() / 2] < 0.1, "{errors:?}");
 }
+
+/// Points of engines and chips of 2025 and 2026: at least 95 in 100 are forecast. What is left out says why.
+#[test]
+fn newer_measurements_are_forecast() {
+    let Some(file) = shared("validation/measurements-2.csv") else { return };
+    let rows = read("measurements-2.csv", &std::fs::read_to_string(file).unwrap()).unwrap();
+    assert_eq!(rows.len(), 1155);
+    let points = points(&rows, catalog(), Calibration::embedded().unwrap());
+    let report = report(&points);
+    assert!(report.whole.predicted * 100 >= 1155 * 95, "{:?}", report.skipped);
+    let metrics = points.iter().filter_map(|p| p.forecast.as_ref().ok());
+    assert!(metrics.flat_map(|m| m.all()).flatten().all(|value| value.is_finite() && value > 0.0));
+}
+
+const HEADER: &str = "kind,model,hardware,gpus,tp,ep,attention_dp,engine,engine_version,weights,kv_cache,input_len,output_len,concurrency,request_rate,ttft_ms,tpot_ms\n";
+
+/// Formats, versions and rates in the words of sources.
+#[test]
+fn labels_as_sources_write_them_are_forecast() {
+    let llama = "meta-llama/Llama-3.1-8B-Instruct";
+    let served = |weights: &str, kv: &str, version: &str| {
+        format!("closed_loop,{llama},h100-sxm,1,1,,,vllm,{version},{weights},{kv},512,64,4,,5000,500\n")
+    };
+    let mut lines = String::new();
+    for weights in [
+        "bf16",
+        "BF16",
+        "fp16",
+        "fp8",
+        "FP8-dynamic",
+        "fp8_e4m3",
+        "nvfp4",
+        "NVFP4A16",
+        "mxfp4",
+        "mxfp8",
+        "w4a16",
+        "w8a8",
+        "w8a8-int8",
+        "w8a16",
+        "int4",
+        "int8",
+        "awq",
+        "awq-int4",
+        "gptq-int4",
+        "gptq-int8",
+        "bnb-4bit",
+        "nf4",
+        "q4_k_m",
+        "Q4_K_XL",
+        "ud-q4_k_xl",
+        "q6_k",
+        "q5_k_m",
+        "q8_0",
+        "q4_0",
+        "q3_k_m",
+        "iq4_xs",
+        "mlx-4bit",
+        "",
+    ] {
+        lines += &served(weights, "", "0.11.0");
+    }
+    for kv in [
+        "auto", "bf16", "fp16", "f16", "fp8", "fp8_e4m3", "fp8_e5m2", "q8_0", "q5_1", "q4_1", "int8", "nvfp4",
+    ] {
+        lines += &served("bf16", kv, "0.11.0");
+    }
+    for version in [
+        "v0.10.1.dev12+gabc",
+        "nightly-2026-01-05",
+        "0.4.0 (2024-12)",
+        "vllm/vllm-openai:v0.11.2",
+        "b6123",
+        "",
+    ] {
+        lines += &served("bf16", "", version);
+    }
+    for (engine, concurrency, rate) in [("sglang", "8", "inf"), ("tgi", "", "2.5"), ("lmdeploy", "16", "")] {
+        lines += &format!(
+            "open_loop,{llama},a100-sxm-80gb,2,1,,2,{engine},,fp8,,508.7,64.4,{concurrency},{rate},5000,500\n"
+        );
+    }
+    // A benchmark of steps begins with an empty cache.
+    lines += &format!("decode_step,{llama},m2-ultra,1,1,,,llama.cpp,b6123,q4_k_m,f16,0,32,1,,,500\n");
+    let rows = read("f.csv", &format!("{HEADER}{lines}")).unwrap();
+    let left_out: Vec<_> = points(&rows, catalog(), Calibration::embedded().unwrap())
+        .into_iter()
+        .filter_map(|p| Some((p.row.id.clone(), p.row.weights.clone(), p.forecast.err()?)))
+        .collect();
+    assert!(left_out.is_empty(), "{left_out:#?}");
+}
+
+/// What a chip has no unit for runs weight-only, and what ran fitted.
+#[test]
+fn what_ran_is_believed() {
+    let row = |model: &str, hardware: &str, weights: &str, input: u64| {
+        let line = format!(
+            "closed_loop,{model},{hardware},1,1,,,vllm,0.11.0,{weights},bf16,{input},64,4,,5000,500\n"
+        );
+        read("f.csv", &format!("{HEADER}{line}")).unwrap().remove(0)
+    };
+    let mut resolver = Resolver::new(catalog());
+    let mut limits = |weights: &str| {
+        let row = row("meta-llama/Llama-3.1-8B-Instruct", "a100-sxm-80gb", weights, 512);
+        point::limits(&row, &resolver.deployment(&row).unwrap())
+    };
+    // An A100 has no fp8: 8 bits a weight, computed in 16.
+    assert_eq!(limits("fp8"), limits("w8"));
+    let mut utilization = |input: u64| {
+        let row = row("Qwen/Qwen3-32B", "h100-sxm", "bf16", input);
+        resolver.deployment(&row).unwrap().engine.gpu_memory_utilization
+    };
+    // 77.0 GB of 85.5 are the default's; less 65.5 of weights and 4.4 beside them, 7.0 are left, and 32,064 tokens of 262,144 B take
+    // 8.4 GB. All of it leaves 15.6.
+    assert_eq!((utilization(8000), utilization(32_000)), (0.9, 1.0));
+}

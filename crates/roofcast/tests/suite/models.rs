@@ -6,7 +6,7 @@ use roofcast::model::config;
 #[test]
 fn totals_equal_the_published_ones() {
     let mut checked = 0;
-    for entry in catalog().models() {
+    for entry in catalog().models().unwrap() {
         let model = config::read(&entry.id, "catalog", &entry.config).unwrap();
         let Some(published) = entry.published_parameters else { continue };
         assert_eq!(model.parameters().total, published, "{}", entry.id);
@@ -171,7 +171,7 @@ fn printed_figures_have_the_precision_of_their_last_digit() {
 #[test]
 fn counts_round_to_the_printed_figures() {
     let (mut totals, mut actives) = (0, 0);
-    for entry in catalog().models() {
+    for entry in catalog().models().unwrap() {
         let p = model(&entry.id).parameters();
         let within = |figure: &str, counts: &[u64]| {
             let (value, half) = printed(figure);

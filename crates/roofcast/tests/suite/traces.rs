@@ -280,7 +280,7 @@ fn presets_are_figures_of_their_data() {
 
 #[test]
 fn every_preset_draws_its_own_means() {
-    for preset in catalog().workloads() {
+    for preset in catalog().workloads().unwrap() {
         let output = if preset.output_mean.is_some() { "" } else { "output_len = 1\n" };
         let rate = if preset.rate.is_some() { "" } else { "rate = 5\n" };
         let keys = format!("[workload]\npreset = \"{}\"\nrequests = 20000\n{rate}{output}", preset.id);
@@ -305,5 +305,5 @@ fn an_answer_of_sharegpt_is_one_turn() {
     let sharegpt = catalog().workload("sharegpt").unwrap();
     let mean = sharegpt.output_mean.unwrap();
     assert!((mean / 338.0 - 1.0).abs() < 0.1, "{mean}");
-    assert!(catalog().workloads().iter().all(|w| !w.request.is_empty()));
+    assert!(catalog().workloads().unwrap().iter().all(|w| !w.request.is_empty()));
 }

@@ -312,7 +312,7 @@ fn presets() -> String {
     let mut table = String::from(
         "| preset | requests | rate | burstiness | prompt: data | drawn | answer: data | drawn | ρ | what | a request |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
-    for w in crate::support::catalog().workloads() {
+    for w in crate::support::catalog().workloads().unwrap() {
         let shown = |v: Option<f64>| v.map_or("".into(), |v| v.to_string());
         let whole = |v: Option<f64>| v.map_or("".into(), |v| format!("{v:.0}"));
         let rho = w.lengths.output.map(|_| w.lengths.rank_correlation);

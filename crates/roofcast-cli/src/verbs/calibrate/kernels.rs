@@ -6,7 +6,6 @@ use anyhow::{Context, bail};
 use roofcast::calibrate::kernels::Fitted;
 use roofcast::deployment::Options;
 use roofcast::kernel::{self, Kernels};
-use roofcast::model::config;
 use roofcast::parallelism::Request;
 use roofcast::{Catalog, Deployment};
 use std::path::Path;
@@ -27,8 +26,7 @@ pub(super) fn profile(folder: &Path, catalog: &Catalog) -> anyhow::Result<Kernel
     let Some(chip) = catalog.device(&gpu) else {
         bail!("{place}: gpu is {gpu:?}; accepted: a name that holds the id of an accelerator in the catalog")
     };
-    let entry = catalog.model(&name)?;
-    let model = config::read(&name, &format!("catalog entry {}", entry.id), &entry.config)?;
+    let model = catalog.named(&name)?.model()?;
     let mut all = Kernels::default();
     for tp in (1..=WIDEST).filter(|tp| folder.join(format!("tp{tp}")).is_dir()) {
         let within = folder.join(format!("tp{tp}"));

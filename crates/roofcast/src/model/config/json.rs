@@ -8,7 +8,7 @@ use std::borrow::Cow;
 const LONGEST: usize = 64 << 20;
 
 /// Parses `text`, taking bare `NaN` and infinities as null; `place` names the file in errors.
-pub(in crate::model) fn parse(place: &str, text: &str) -> Result<Value> {
+pub(crate) fn parse(place: &str, text: &str) -> Result<Value> {
     let failed = |message: String| Error::Parse { place: place.into(), message };
     if text.len() > LONGEST {
         return Err(failed(format!("{} bytes; accepted: at most {LONGEST}", text.len())));

@@ -1,0 +1,68 @@
+//! Arguments of `catalog`.
+
+use super::OutputArgs;
+use super::values::{Range, gibibytes, usd};
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct CatalogArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<CatalogVerb>,
+    /// An accelerator or model to show.
+    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
+    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// Which entries are listed: those that pass every filter.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Which entries")]
+pub(crate) struct FilterArgs {
+    /// Every word stands in an id, another name, family or maker.
+    #[arg(long, value_name = "TEXT", conflicts_with = "name")]
+    pub(crate) search: Option<String>,
+    /// A model's model_type or an accelerator's generation, as in qwen3 or hopper; its beginning is enough.
+    #[arg(long, value_name = "NAME", conflicts_with = "name")]
+    pub(crate) family: Option<String>,
+    /// A model's organisation or an accelerator's maker, as in Qwen or nvidia.
+    #[arg(long, value_name = "NAME", conflicts_with = "name")]
+    pub(crate) vendor: Option<String>,
+    /// GiB of an accelerator's memory or of a model's weights: 80 (at least), ..24, 24..80.
+    #[arg(long, value_name = "GIB", value_parser = gibibytes, conflicts_with = "name", allow_hyphen_values = true)]
+    pub(crate) memory: Option<Range>,
+    /// Dollars an hour of an accelerator: 2 (at most), 1.., 1..2.5; models have none.
+    #[arg(long, value_name = "USD", value_parser = usd, conflicts_with = "name", allow_hyphen_values = true)]
+    pub(crate) price: Option<Range>,
+    /// A format that an accelerator computes in or a model is published in, as in fp8.
+    #[arg(long, value_name = "FORMAT", conflicts_with = "name")]
+    pub(crate) format: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CatalogVerb {
+    /// Writes the entry of a model's config.json, for --catalog.
+    Add(AddArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AddArgs {
+    /// A Hugging Face config.json or its folder.
+    #[arg(value_name = "CONFIG.json")]
+    pub(crate) config: PathBuf,
+    /// The entry's id [default: the config's own, else its folder's name].
+    #[arg(long)]
+    pub(crate) id: Option<String>,
+    /// Where the config comes from [default: its path].
+    #[arg(long, value_name = "URL")]
+    pub(crate) source: Option<String>,
+    /// Write to this file, behind the entries that it has [default: print].
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) output: Option<PathBuf>,
+}

@@ -1,0 +1,73 @@
+//! `roofcast catalog add`: a model's entry from its `config.json`.
+
+use crate::args::AddArgs;
+use crate::input;
+use crate::show::number::count;
+use crate::show::target::Target;
+use crate::show::{self};
+use anyhow::{Result, bail};
+use roofcast::{Catalog, Error};
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(super) fn run(args: &AddArgs) -> Result<ExitCode> {
+    let target = Target::asked("--output", args.output.as_ref())?;
+    let file = if args.config.is_dir() { args.config.join("config.json") } else { args.config.clone() };
+    let place = file.display().to_string();
+    let beside = file.with_file_name("hf_quant_config.json");
+    let quantization = if beside.exists() { Some(input::text(&beside)?) } else { None };
+    let config = roofcast::catalog::read_config(&place, &input::text(&file)?, quantization.as_deref())?;
+    let id = match &args.id {
+        Some(id) => id.trim().to_owned(),
+        None => own_id(&config, &file),
+    };
+    if id.is_empty() || id.chars().any(char::is_whitespace) {
+        return Err(
+            Error::field("arguments", "--id", format!("{id:?}"), "an id, as in my-org/my-model").into()
+        );
+    }
+    let source = args.source.as_deref().unwrap_or(&place);
+    let entry = roofcast::catalog::write_entry(&id, source, &config)?;
+    let model = Catalog::parse(&place, &entry)?.named(&id)?.model()?;
+    let Some((output, target)) = args.output.as_ref().zip(target) else {
+        show::text(&entry)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    target.text(&behind(output, &id, &entry)?)?;
+    let p = model.parameters();
+    let path = output.display();
+    let mut said = format!("{id}: {} parameters, {} active\n", count(p.total), count(p.active));
+    for assumption in &model.assumptions {
+        said.push_str(&format!("assumed: {assumption}\n"));
+    }
+    show::text(&format!(
+        "{said}in {path}: roofcast capacity --catalog {path} --model {id} --hardware h100-sxm\n"
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the config calls itself, as Hugging Face's ids are, else its folder's name.
+fn own_id(config: &serde_json::Value, file: &Path) -> String {
+    let named = config["_name_or_path"].as_str().unwrap_or_default();
+    if named.matches('/').count() == 1 && !named.starts_with(['/', '.']) && !named.ends_with('/') {
+        return named.to_owned();
+    }
+    let folder = file.parent().and_then(|f| std::fs::canonicalize(f).ok()).unwrap_or_default();
+    folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The entry behind those of the file, if it is there.
+fn behind(output: &Path, id: &str, entry: &str) -> Result<String> {
+    if !output.exists() {
+        return Ok(entry.to_owned());
+    }
+    let (place, mut text) = (output.display().to_string(), input::text(output)?);
+    let there = Catalog::parse(&place, &text)?;
+    if there.model_names().any(|name| name.eq_ignore_ascii_case(id)) {
+        bail!("{place}: has a model {id:?} already; accepted: another --id, or another file");
+    }
+    if !text.is_empty() {
+        text.push_str(if text.ends_with('\n') { "\n" } else { "\n\n" });
+    }
+    Ok(text + entry)
+}

@@ -1,0 +1,227 @@
+//! One entry of the catalog: what it says and what follows from it, with the sources; models and accelerators in one form.
+
+use crate::show::number::{count, grouped, significant};
+use crate::show::{self, table};
+use roofcast::accelerator::{Accelerator, Topology};
+use roofcast::catalog::ModelEntry;
+use roofcast::model::{Model, Parameters, config};
+use roofcast::units::Bytes;
+use roofcast::{Catalog, Error};
+use serde::Serialize;
+
+/// Lines of people's form are no longer.
+const WIDTH: usize = 100;
+
+/// A model's entry and what follows from it.
+#[derive(Serialize)]
+pub(super) struct Facts<'a> {
+    #[serde(skip)]
+    pub(super) entry: &'a ModelEntry,
+    id: &'a str,
+    aliases: &'a [String],
+    source: &'a str,
+    /// `model_type`.
+    pub(super) family: String,
+    pub(super) parameters: Option<Parameters>,
+    /// Formats as published.
+    pub(super) weights: String,
+    pub(super) weight_bytes: Option<Bytes>,
+    max_context: Option<u64>,
+    kv: Option<&'static str>,
+    kv_bytes_per_token: Option<Bytes>,
+}
+
+impl<'a> Facts<'a> {
+    pub(super) fn of(entry: &'a ModelEntry) -> Facts<'a> {
+        let model = config::read(&entry.id, "catalog", &entry.config).ok();
+        let kv = model.as_ref().map(Model::kv_format);
+        Facts {
+            entry,
+            id: &entry.id,
+            aliases: &entry.aliases,
+            source: &entry.source,
+            family: model.as_ref().map_or_else(String::new, |m| m.architecture.clone()),
+            parameters: model.as_ref().map(Model::parameters),
+            weights: model.as_ref().map_or_else(String::new, |m| m.weight_formats().join("+")),
+            weight_bytes: model.as_ref().map(Model::weight_bytes),
+            max_context: model.as_ref().and_then(|m| m.max_context),
+            kv: kv.map(|kv| kv.name),
+            kv_bytes_per_token: model.as_ref().zip(kv).map(|(m, kv)| m.kv_bytes_per_token(kv, context(m))),
+        }
+    }
+}
+
+/// The context at which tokens are counted: short enough for every window to be open.
+fn context(model: &Model) -> u64 {
+    crate::input::DEFAULT_CONTEXT.min(model.max_context.unwrap_or(u64::MAX))
+}
+
+/// A model alone.
+#[derive(Serialize)]
+struct Alone<'a> {
+    #[serde(flatten)]
+    facts: Facts<'a>,
+    published_parameters: Option<u64>,
+    published_total: Option<&'a str>,
+    published_active: Option<&'a str>,
+    /// What the name says, where it is not the entry's.
+    read_as: Option<&'a str>,
+    config: &'a serde_json::Value,
+}
+
+/// Prints the accelerator or model that `name` means.
+pub(super) fn show(catalog: &Catalog, name: &str, json: bool) -> anyhow::Result<()> {
+    let chip = catalog.accelerator(name);
+    if let (Ok(chip), json) = (&chip, json) {
+        return if json {
+            show::json("roofcast/accelerator/1", chip)
+        } else {
+            show::text(&accelerator(chip))
+        };
+    }
+    if let Ok(workload) = catalog.workload(name) {
+        return if json {
+            show::json("roofcast/workload/1", workload)
+        } else {
+            show::text(&toml::to_string_pretty(workload)?)
+        };
+    }
+    let named = match (catalog.named(name), chip) {
+        (Ok(named), _) => named,
+        // What has suggestions is what was meant.
+        (Err(model), Err(chip)) if !suggests(&model) && suggests(&chip) => return Err(chip.into()),
+        (Err(model), _) => return Err(model.into()),
+    };
+    let alone = Alone {
+        facts: Facts::of(named.entry),
+        published_parameters: named.entry.published_parameters,
+        published_total: named.entry.published_total.as_deref(),
+        published_active: named.entry.published_active.as_deref(),
+        read_as: named.assumption.as_deref(),
+        config: &named.entry.config,
+    };
+    if json { show::json("roofcast/model/1", &alone) } else { show::text(&model(&alone)?) }
+}
+
+/// Whether an error says what else may be meant.
+fn suggests(error: &Error) -> bool {
+    matches!(error, Error::Unknown { hint, .. } if !hint.starts_with('`'))
+}
+
+/// A heading, lines of a name and a value, and the sources.
+fn page(title: &str, kind: &str, lines: Vec<(&'static str, String)>, sources: &[(String, String)]) -> String {
+    let mut text = format!("{title} ({kind})\n\n");
+    let filled = lines.into_iter().filter(|(_, value)| !value.is_empty());
+    let mut rows = Vec::new();
+    for (name, value) in filled {
+        for (index, part) in wrapped(&value, WIDTH - 16).into_iter().enumerate() {
+            rows.push((if index == 0 { name } else { "" }, part));
+        }
+    }
+    text.push_str(&table::pairs(&rows));
+    text.push_str("sources\n");
+    for (of, url) in sources {
+        text.push_str(&format!("  {of}\n    {url}\n"));
+    }
+    text
+}
+
+/// `text` in lines of at most `width` characters, but for longer words.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.len() - 1;
+        let line = &mut lines[last];
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(word.to_owned());
+        } else {
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+fn model(alone: &Alone) -> anyhow::Result<String> {
+    let entry = alone.facts.entry;
+    let model = config::read(&entry.id, &format!("catalog entry {}", entry.id), &entry.config)?;
+    let p = model.parameters();
+    let (kv, context) = (model.kv_format(), context(&model));
+    let total = alone.published_parameters.map(grouped).or(alone.published_total.map(str::to_owned));
+    let active = alone.published_active.map(|active| format!("active {active}"));
+    let published: Vec<_> = total.into_iter().chain(active).collect();
+    let published = match published.as_slice() {
+        [] => String::new(),
+        said => format!("; the maker publishes {}", said.join(", ")),
+    };
+    let lines = vec![
+        ("read as", alone.read_as.unwrap_or_default().to_owned()),
+        ("also", entry.aliases.join(", ")),
+        ("family", model.architecture.clone()),
+        (
+            "parameters",
+            format!("{} ({}), active {}{published}", count(p.total), grouped(p.total), count(p.active)),
+        ),
+        (
+            "layers",
+            format!("{} of width {}, vocabulary {}", model.layers.len(), model.hidden, grouped(model.vocab)),
+        ),
+        ("weights", format!("{}, {}", alone.facts.weights, model.weight_bytes().gib())),
+        (
+            "KV cache",
+            format!(
+                "{} B per token in {} at {} tokens; a sequence of them {}",
+                grouped(model.kv_bytes_per_token(kv, context).0),
+                kv.name,
+                grouped(context),
+                model.kv_bytes_per_sequence(kv, context).gib()
+            ),
+        ),
+        (
+            "context",
+            model.max_context.map_or_else(|| "not limited".into(), |n| format!("{} tokens", grouped(n))),
+        ),
+        ("assumed", model.assumptions.join("; ")),
+    ];
+    Ok(page(&entry.id, "model", lines, &[("config".to_owned(), entry.source.clone())]))
+}
+
+fn accelerator(chip: &Accelerator) -> String {
+    let rates: Vec<_> = chip
+        .peak_flops
+        .iter()
+        .map(|(dtype, rate)| format!("{dtype} {}", significant(rate.0 / 1e12)))
+        .collect();
+    let rate = |bytes_per_s: f64| format!("{} GB/s", significant(bytes_per_s / 1e9));
+    let link = chip.link.as_ref().map_or_else(String::new, |l| {
+        let shape = match l.topology {
+            Topology::Switch => "any to any",
+            Topology::Ring => "ring",
+            Topology::Mesh => "a cable between each pair",
+            Topology::Torus => "torus, of one link",
+            Topology::Pcie => "through the host",
+        };
+        format!("{}, {} one way, {shape}, {} in a node", l.kind, rate(l.bytes_per_s.0), chip.node_size)
+    });
+    let network = chip.network.as_ref();
+    let price = chip.price.as_ref();
+    let mut sources: Vec<_> = chip.sources.iter().map(|s| (s.of.clone(), s.url.clone())).collect();
+    sources.extend(price.map(|p| ("price".to_owned(), p.source.clone())));
+    let lines = vec![
+        ("name", chip.name.clone()),
+        ("also", chip.aliases.join(", ")),
+        ("family", format!("{} ({})", chip.architecture, chip.vendor)),
+        ("memory", format!("{}, usable {}", chip.memory_bytes.gib(), chip.usable_bytes.gib())),
+        ("bandwidth", rate(chip.bandwidth_bytes_per_s.0)),
+        ("TFLOP/s", format!("{} (dense)", rates.join(", "))),
+        ("link", link),
+        (
+            "network",
+            network.map_or_else(String::new, |n| format!("{}, {} one way", n.kind, rate(n.bytes_per_s.0))),
+        ),
+        ("power", chip.power_w.map_or_else(String::new, |w| format!("{} W", significant(w)))),
+        ("price", price.map_or_else(String::new, |p| format!("{:.2} $/h ({})", p.usd_per_hour, p.date))),
+        ("notes", chip.notes.clone()),
+    ];
+    page(&chip.id, "accelerator", lines, &sources)
+}

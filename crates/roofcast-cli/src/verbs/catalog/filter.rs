@@ -1,0 +1,111 @@
+//! Which entries are listed.
+
+use super::entry::Facts;
+use crate::args::FilterArgs;
+use crate::args::values::Range;
+use roofcast::accelerator::Accelerator;
+use roofcast::precision::{Dtype, WeightFormat};
+use roofcast::workload::Preset;
+
+const GIB: f64 = (1_u64 << 30) as f64;
+
+/// The filters as they compare.
+pub(super) struct Filter {
+    words: Vec<String>,
+    family: Option<String>,
+    vendor: Option<String>,
+    memory: Option<Range>,
+    price: Option<Range>,
+    format: Option<Wanted>,
+}
+
+/// A format, and the dtype that computes it.
+struct Wanted {
+    name: String,
+    dtype: Option<Dtype>,
+}
+
+impl Filter {
+    /// Refuses formats that are not known.
+    pub(super) fn new(args: &FilterArgs) -> anyhow::Result<Filter> {
+        let lower = |text: &Option<String>| text.as_ref().map(|t| t.trim().to_lowercase());
+        Ok(Filter {
+            words: args.search.iter().flat_map(|t| t.split_whitespace()).map(bare).collect(),
+            family: lower(&args.family),
+            vendor: lower(&args.vendor),
+            memory: args.memory,
+            price: args.price,
+            format: args.format.as_deref().map(Wanted::read).transpose()?,
+        })
+    }
+
+    /// Whether an accelerator passes.
+    pub(super) fn accelerator(&self, chip: &Accelerator) -> bool {
+        let names = [&chip.id, &chip.name, &chip.vendor, &chip.architecture];
+        let price = chip.price.as_ref().map(|p| p.usd_per_hour);
+        self.found(names.into_iter().chain(&chip.aliases))
+            && begins(&self.family, &chip.architecture)
+            && is(&self.vendor, &chip.vendor)
+            && self.memory.is_none_or(|m| m.holds(chip.memory_bytes.as_f64() / GIB))
+            && self.price.is_none_or(|wanted| price.is_some_and(|p| wanted.holds(p)))
+            && self.format.as_ref().is_none_or(|f| f.dtype.is_some_and(|d| chip.has(d)))
+    }
+
+    /// Whether a model passes.
+    pub(super) fn model(&self, model: &Facts) -> bool {
+        let organisation = model.entry.id.split_once('/').map_or("", |(organisation, _)| organisation);
+        let size = model.weight_bytes.map(|b| b.as_f64() / GIB);
+        self.found([&model.entry.id, &model.family].into_iter().chain(&model.entry.aliases))
+            && begins(&self.family, &model.family)
+            && is(&self.vendor, organisation)
+            && self.memory.is_none_or(|wanted| size.is_some_and(|s| wanted.holds(s)))
+            && self.price.is_none()
+            && self.format.as_ref().is_none_or(|f| f.published(&model.weights))
+    }
+
+    /// Whether a workload passes: it has neither maker nor memory, price or format.
+    pub(super) fn workload(&self, preset: &Preset) -> bool {
+        let machine = self.vendor.is_some() || self.memory.is_some() || self.price.is_some();
+        !machine && self.family.is_none() && self.format.is_none() && self.found([&preset.id].into_iter())
+    }
+
+    /// Whether every word stands in one of the names.
+    fn found<'a>(&self, names: impl Iterator<Item = &'a String>) -> bool {
+        let names: Vec<_> = names.map(|n| bare(n)).collect();
+        self.words.iter().all(|word| names.iter().any(|name| name.contains(word)))
+    }
+}
+
+impl Wanted {
+    fn read(name: &str) -> anyhow::Result<Wanted> {
+        let name = name.trim().to_lowercase();
+        if let Ok(dtype) = serde_json::from_value::<Dtype>(name.clone().into()) {
+            return Ok(Wanted { name, dtype: Some(dtype) });
+        }
+        let dtype = match name.parse::<WeightFormat>()? {
+            WeightFormat::Uniform(format) => format.compute,
+            WeightFormat::Gguf(_) => None,
+        };
+        Ok(Wanted { name, dtype })
+    }
+
+    /// Whether weights `a+b` have it: `fp8` is also `fp8-block`.
+    fn published(&self, weights: &str) -> bool {
+        weights
+            .split('+')
+            .any(|w| w.strip_prefix(&self.name).is_some_and(|r| r.is_empty() || r.starts_with('-')))
+    }
+}
+
+/// Letters and digits, lower case.
+fn bare(text: &str) -> String {
+    text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+fn begins(wanted: &Option<String>, found: &str) -> bool {
+    wanted.as_ref().is_none_or(|w| found.to_lowercase().starts_with(w))
+}
+
+fn is(wanted: &Option<String>, found: &str) -> bool {
+    wanted.as_ref().is_none_or(|w| found.to_lowercase() == *w)
+}

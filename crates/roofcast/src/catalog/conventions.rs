@@ -1,0 +1,260 @@
+//! What the ids of published checkpoints say beside the model: a format of weights and KV cache, or the model whose shape
+//! a fine-tune has. The rules are data: `catalog/conventions.toml`.
+//!
+//! Knows: the rules and where their words stand in a name. Knows nothing about entries.
+
+use super::names::{canonical, short, words};
+use crate::error::{Error, Result};
+use crate::precision::{Dtype, KvFormat, WeightFormat};
+use serde::Deserialize;
+use std::sync::OnceLock;
+
+const PLACE: &str = "catalog/conventions.toml";
+const TEXT: &str = include_str!("../../catalog/conventions.toml");
+/// No id of a checkpoint is as long.
+const LONGEST: usize = 300;
+
+/// The rules of `conventions.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Conventions {
+    /// Words that say nothing more beside a format.
+    beside: Vec<String>,
+    /// Words that say nothing more after a format.
+    after: Vec<String>,
+    /// Rules in order: the first that an id has words of holds.
+    #[serde(rename = "format")]
+    formats: Vec<Rule>,
+    /// Names of models that are the shape of another.
+    #[serde(rename = "shape")]
+    shapes: Vec<Shape>,
+}
+
+/// Words of ids and the format that they stand for.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rule {
+    /// Any of these, words in a row.
+    #[serde(default)]
+    words: Vec<String>,
+    /// Only ids of these organisations; of all where there are none.
+    #[serde(default)]
+    organisations: Vec<String>,
+    /// Whether it holds of `name:tag` without words of another rule, as Ollama names models.
+    #[serde(default)]
+    tagged: bool,
+    /// The weights, as `--weights` takes them.
+    pub(super) weights: String,
+    /// The dtype that computes, where it is not the format's own.
+    #[serde(default)]
+    pub(super) activations: Option<Dtype>,
+    /// The KV cache, where the checkpoint says so.
+    #[serde(default)]
+    pub(super) kv: Option<String>,
+    /// What is taken in place of a format that is not modelled.
+    #[serde(default)]
+    pub(super) note: String,
+    /// Where it was read.
+    source: String,
+}
+
+/// Names of models of one shape.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Shape {
+    /// Names without organisation; `*` in front stands for any beginning.
+    names: Vec<String>,
+    /// The id of the shape.
+    model: String,
+    /// Where it was read.
+    source: String,
+}
+
+/// An id as model and format.
+#[derive(Debug)]
+pub(super) struct Reading {
+    /// The name without the format.
+    pub(super) base: String,
+    /// The rule that says the format.
+    pub(super) rule: &'static Rule,
+}
+
+/// The rules, parsed once.
+pub(super) fn conventions() -> Result<&'static Conventions> {
+    static RULES: OnceLock<Result<Conventions>> = OnceLock::new();
+    let parse = || {
+        let rules: Conventions = toml::from_str(TEXT).map_err(|e| Error::toml(PLACE, TEXT, "", &e))?;
+        rules.formats.iter().try_for_each(Rule::check)?;
+        if let Some(shape) = rules.shapes.iter().find(|s| s.source.is_empty() || s.names.is_empty()) {
+            return Err(Error::field(PLACE, "shape", &shape.model, "names with a source"));
+        }
+        Ok(rules)
+    };
+    RULES.get_or_init(parse).as_ref().map_err(Clone::clone)
+}
+
+impl Conventions {
+    /// The id of the model whose shape `name` has; `tagged` where it was written as Ollama does.
+    pub(super) fn shape(&self, name: &str, tagged: bool) -> Option<&str> {
+        let wanted = canonical(name);
+        let is = |known: &String| match known.strip_prefix('*') {
+            Some(end) => wanted.ends_with(&canonical(end)) && wanted.len() > canonical(end).len(),
+            None => canonical(known) == wanted && (tagged || !known.contains(':')),
+        };
+        self.shapes.iter().find(|s| s.names.iter().any(is)).map(|s| s.model.as_str())
+    }
+
+    /// Model and format of `name`, where it names a format.
+    pub(super) fn read(&'static self, name: &str) -> Option<Reading> {
+        if name.len() > LONGEST {
+            return None;
+        }
+        let organisation = name.rsplit_once('/').map(|(before, _)| short(before).to_ascii_lowercase());
+        let found = words(short(name));
+        let of = |rule: &&Rule| {
+            let own = |o: &String| organisation.as_deref() == Some(o.as_str());
+            rule.organisations.is_empty() || rule.organisations.iter().any(own)
+        };
+        let hit = self.formats.iter().filter(of).find_map(|rule| Some((rule, rule.at(&found)?)));
+        let (rule, base) = match hit {
+            Some((rule, (at, length))) => (rule, self.rest(&found, at, length)),
+            None if name.contains(':') => (self.formats.iter().find(|r| r.tagged)?, found),
+            None => return None,
+        };
+        let base = base.join("-");
+        let base = organisation.map_or(base.clone(), |o| format!("{o}/{base}"));
+        Some(Reading { base, rule })
+    }
+
+    /// The words without those of the format, at `at`, and those that say nothing more.
+    fn rest(&self, found: &[String], at: usize, length: usize) -> Vec<String> {
+        let kept = |index: usize, word: &String| {
+            let format = (at..at + length).contains(&index);
+            let idle = index > 0 && self.beside.contains(word) || index > at && self.after.contains(word);
+            !format && !idle
+        };
+        found.iter().enumerate().filter(|(i, w)| kept(*i, w)).map(|(_, w)| w.clone()).collect()
+    }
+}
+
+impl Rule {
+    /// Where the first of its words stand, and how many; never at the beginning.
+    fn at(&self, found: &[String]) -> Option<(usize, usize)> {
+        self.words.iter().find_map(|phrase| {
+            let phrase = words(phrase);
+            let at = found.windows(phrase.len().max(1)).skip(1).position(|w| w == phrase)?;
+            Some((at + 1, phrase.len()))
+        })
+    }
+
+    /// Refuses rules without source or with formats that are not known.
+    fn check(&self) -> Result<()> {
+        self.weight_format()?;
+        self.kv_format()?;
+        if self.source.is_empty() || self.words.is_empty() != self.tagged {
+            return Err(Error::field(PLACE, "format", format!("{:?}", self.words), "words with a source"));
+        }
+        Ok(())
+    }
+
+    /// Whether it leaves the formats of `config` as they are: Ollama's default where the maker's own are 4-bit floats.
+    pub(super) fn leaves(&self, config: &serde_json::Value) -> bool {
+        self.tagged && config["quantization_config"]["quant_method"] == "mxfp4"
+    }
+
+    /// Its weights.
+    pub(super) fn weight_format(&self) -> Result<WeightFormat> {
+        let format = self.weights.parse()?;
+        Ok(match (format, self.activations) {
+            (WeightFormat::Uniform(f), Some(Dtype::Bf16 | Dtype::Fp16)) => {
+                WeightFormat::Uniform(f.weight_only())
+            }
+            (WeightFormat::Uniform(f), Some(dtype)) => WeightFormat::Uniform(f.computing_in(dtype)),
+            (format, _) => format,
+        })
+    }
+
+    /// Its KV cache.
+    pub(super) fn kv_format(&self) -> Result<Option<KvFormat>> {
+        self.kv.as_deref().map(str::parse).transpose()
+    }
+
+    /// As an answer says it: `weights fp8, KV fp8`.
+    pub(super) fn said(&self) -> String {
+        let activations = self.activations.map_or(String::new(), |a| format!(", activations {a}"));
+        let kv = self.kv.as_ref().map_or(String::new(), |kv| format!(", KV {kv}"));
+        let note = if self.note.is_empty() { String::new() } else { format!(" ({})", self.note) };
+        format!("weights {}{activations}{kv}{note}", self.weights)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(name: &str) -> (String, String) {
+        let reading = conventions().unwrap().read(name).unwrap_or_else(|| panic!("{name}"));
+        (reading.base, reading.rule.said())
+    }
+
+    #[test]
+    fn formats_stand_apart_from_the_model() {
+        for (name, base, said) in [
+            ("amd/Llama-3.1-70B-Instruct-FP8-KV", "amd/llama-3-1-70b-instruct", "weights fp8, KV fp8"),
+            ("RedHatAI/Qwen3-32B-FP8-dynamic", "redhatai/qwen3-32b", "weights fp8"),
+            ("RedHatAI/Qwen3-32B-FP8-block", "redhatai/qwen3-32b", "weights fp8-block"),
+            ("Qwen/Qwen3-32B-FP8", "qwen/qwen3-32b", "weights fp8-block"),
+            (
+                "RedHatAI/Llama-3.3-70B-Instruct-quantized.w4a16",
+                "redhatai/llama-3-3-70b-instruct",
+                "weights w4a16",
+            ),
+            ("x/Foo-7B-quantized.w8a8", "x/foo-7b", "weights int8, activations int8"),
+            ("x/Foo-7B-quantized.w8a16", "x/foo-7b", "weights int8"),
+            ("x/Foo-7B-W4A16-G128", "x/foo-7b", "weights w4a16"),
+            ("nvidia/Foo-7B-NVFP4-v2", "nvidia/foo-7b", "weights nvfp4, KV fp8"),
+            ("nvidia/Foo-7B-FP4", "nvidia/foo-7b", "weights nvfp4, KV fp8"),
+            ("RedHatAI/Foo-7B-NVFP4A16", "redhatai/foo-7b", "weights nvfp4, activations bf16"),
+            ("amd/Foo-7B-MXFP4-Preview", "amd/foo-7b", "weights mxfp4, activations fp4"),
+            ("unsloth/Foo-7B-unsloth-bnb-4bit", "unsloth/foo-7b", "weights bnb-4bit"),
+            ("TheBloke/Foo-7B-v0.2-AWQ", "thebloke/foo-7b-v0-2", "weights awq-int4"),
+            ("hugging-quants/Foo-7B-AWQ-INT4", "hugging-quants/foo-7b", "weights awq-int4"),
+            ("Qwen/Foo-7B-GPTQ-Int4", "qwen/foo-7b", "weights gptq-int4"),
+            ("Qwen/Foo-7B-GPTQ-Int8", "qwen/foo-7b", "weights gptq-int8"),
+            ("mlx-community/Foo-7B-4bit", "mlx-community/foo-7b", "weights mlx-4bit"),
+            ("lmstudio-community/Foo-7B-MLX-8bit", "lmstudio-community/foo-7b", "weights mlx-8bit"),
+            ("bartowski/Foo-7B-GGUF:Q4_K_M", "bartowski/foo-7b", "weights q4_k_m"),
+            ("bartowski/Foo-7B-GGUF:Q8_0", "bartowski/foo-7b", "weights q8_0"),
+            (
+                "hf.co/unsloth/Foo-7B-GGUF",
+                "unsloth/foo-7b",
+                "weights q4_k_m (what llama.cpp takes where none is named)",
+            ),
+            ("llama3.1:8b-instruct-q4_K_M", "llama3-1-8b-instruct", "weights q4_k_m"),
+            ("llama3.1:8b-instruct-fp16", "llama3-1-8b-instruct", "weights fp16"),
+            ("qwen3:32b", "qwen3-32b", "weights q4_k_m (Ollama's default)"),
+        ] {
+            assert_eq!(read(name), (base.to_owned(), said.to_owned()), "{name}");
+        }
+    }
+
+    /// A size is no format, and a format is no model.
+    #[test]
+    fn names_without_a_format() {
+        for name in ["Qwen/Qwen3-4B", "meta-llama/Llama-3.1-8B-Instruct", "FP8", "awq", "", "/", "fp8/"] {
+            assert!(conventions().unwrap().read(name).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn fine_tunes_have_the_shape_of_their_base() {
+        let rules = conventions().unwrap();
+        assert_eq!(rules.shape("x/Any-R1-Distill-Qwen-32B", false), Some("Qwen/Qwen2.5-32B"));
+        assert_eq!(rules.shape("Distill-Qwen-32B", false), None);
+        assert_eq!(rules.shape("mistral-7b", true), Some("mistralai/Mistral-7B-v0.3"));
+        assert_eq!(rules.shape("mistral-7b", false), None);
+        assert!(rules.shapes.iter().all(|s| s.source.starts_with("https://")));
+        let catalog = crate::Catalog::embedded().unwrap();
+        assert!(rules.shapes.iter().all(|s| catalog.model_names().any(|name| name == s.model)));
+    }
+}

@@ -1,0 +1,253 @@
+//! The entries of one kind by name. An embedded entry is parsed when it is asked for: a program start looks up two of
+//! hundreds.
+//!
+//! Knows: where an entry begins in an embedded file and which lines name it. Knows nothing about what names mean.
+
+use crate::accelerator::Accelerator;
+use crate::catalog::ModelEntry;
+use crate::error::{Error, Result};
+use crate::workload::preset::Preset;
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+
+/// A catalog file, whole.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    #[serde(default, rename = "accelerator")]
+    pub(super) accelerators: Vec<Accelerator>,
+    #[serde(default, rename = "model")]
+    pub(super) models: Vec<ModelEntry>,
+    #[serde(default, rename = "workload")]
+    pub(super) workloads: Vec<Preset>,
+}
+
+impl File {
+    /// Reads and checks a file; `place` names it in errors.
+    pub(super) fn parse(place: &str, text: &str) -> Result<File> {
+        let mut file: File = toml::from_str(text).map_err(|e| Error::toml(place, text, "", &e))?;
+        file.accelerators = file.accelerators.into_iter().flat_map(Accelerator::expanded).collect();
+        file.accelerators.iter().try_for_each(|a| a.check(place))?;
+        file.workloads.iter().try_for_each(|w| w.check(place))?;
+        Ok(file)
+    }
+}
+
+/// What a catalog file has tables of.
+pub(super) trait Entry: Clone {
+    /// The name of its tables.
+    const TABLE: &'static str;
+    /// Its id.
+    fn id(&self) -> &str;
+    /// Its other names.
+    fn aliases(&self) -> Vec<String>;
+    /// Those of a file.
+    fn of(file: File) -> Vec<Self>;
+}
+
+impl Entry for Accelerator {
+    const TABLE: &'static str = "accelerator";
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The maker's name is one of them.
+    fn aliases(&self) -> Vec<String> {
+        self.aliases.iter().chain([&self.name]).cloned().collect()
+    }
+
+    fn of(file: File) -> Vec<Accelerator> {
+        file.accelerators
+    }
+}
+
+impl Entry for ModelEntry {
+    const TABLE: &'static str = "model";
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn aliases(&self) -> Vec<String> {
+        self.aliases.clone()
+    }
+
+    fn of(file: File) -> Vec<ModelEntry> {
+        file.models
+    }
+}
+
+impl Entry for Preset {
+    const TABLE: &'static str = "workload";
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn aliases(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn of(file: File) -> Vec<Preset> {
+        file.workloads
+    }
+}
+
+/// The lines of a table of an embedded file, and the entries in them once somebody asked for one.
+#[derive(Debug)]
+struct Lines<T> {
+    file: &'static str,
+    text: &'static str,
+    entries: OnceLock<Result<Vec<T>>>,
+}
+
+/// An entry with its names.
+#[derive(Debug)]
+pub(super) struct Slot<T> {
+    pub(super) id: Cow<'static, str>,
+    pub(super) aliases: Vec<Cow<'static, str>>,
+    lines: Arc<Lines<T>>,
+    /// Which of the entries in these lines: a machine's memory sizes stand in the same.
+    at: usize,
+}
+
+impl<T: Entry> Slot<T> {
+    fn read(entry: T) -> Slot<T> {
+        let (id, aliases) = (entry.id().to_owned(), entry.aliases());
+        let lines = Lines { file: "", text: "", entries: OnceLock::from(Ok(vec![entry])) };
+        Slot {
+            id: id.into(),
+            aliases: aliases.into_iter().map(Cow::from).collect(),
+            lines: Arc::new(lines),
+            at: 0,
+        }
+    }
+
+    /// Id and aliases.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.id).chain(&self.aliases).map(Cow::as_ref)
+    }
+
+    /// The entry itself.
+    pub(super) fn get(&self) -> Result<&T> {
+        let Lines { file, text, entries } = self.lines.as_ref();
+        let place = || format!("catalog/{file}: {}", self.id);
+        let parsed = entries.get_or_init(|| Ok(T::of(File::parse(&place(), text)?)));
+        let found = parsed.as_ref().map_err(Clone::clone)?.get(self.at);
+        let message = || format!("no [[{}]] there", T::TABLE);
+        found.ok_or_else(|| Error::Parse { place: place(), message: message() })
+    }
+}
+
+/// Entries in catalog order; of two with one id the later wins.
+#[derive(Debug, Clone)]
+pub(super) struct Entries<T>(Vec<Arc<Slot<T>>>);
+
+impl<T> Default for Entries<T> {
+    fn default() -> Entries<T> {
+        Entries(Vec::new())
+    }
+}
+
+impl<T: Entry> Entries<T> {
+    /// Adds an entry.
+    pub(super) fn add(&mut self, entry: T) {
+        self.0.push(Arc::new(Slot::read(entry)));
+    }
+
+    /// Adds the entries of an embedded file by their lines alone.
+    pub(super) fn scan(&mut self, file: &'static str, text: &'static str) -> Result<()> {
+        for text in tables(text, T::TABLE) {
+            let head = text.split_once("\n[").map_or(text, |(head, _)| head);
+            let Some(id) = quoted(head, "\nid = ").next() else {
+                let (place, message) = (format!("catalog/{file}"), format!("a [[{}]] without id", T::TABLE));
+                return Err(Error::Parse { place, message });
+            };
+            let aliases = quoted(head, "\naliases = [").chain(quoted(head, "\nname = ").take(1));
+            let mut named = vec![(id, aliases.map(Cow::from).collect::<Vec<_>>())];
+            for option in memory_options(head) {
+                let first = |key| quoted(option, key).next().unwrap_or_default();
+                let aliases = quoted(option, " aliases = [").chain([first(" name = ")]);
+                named.push((first(" id = "), aliases.map(Cow::from).collect()));
+            }
+            let lines = Arc::new(Lines { file, text, entries: OnceLock::new() });
+            let slots = named.into_iter().enumerate().map(|(at, (id, aliases))| {
+                Arc::new(Slot { id: id.into(), aliases, lines: Arc::clone(&lines), at })
+            });
+            self.0.extend(slots);
+        }
+        Ok(())
+    }
+
+    /// Adds those of `other`.
+    pub(super) fn extend(&mut self, other: Entries<T>) {
+        self.0.extend(other.0);
+    }
+
+    /// The entries, the last first.
+    pub(super) fn rev(&self) -> impl Iterator<Item = &Slot<T>> {
+        self.0.iter().rev().map(Arc::as_ref)
+    }
+
+    /// The entries in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Slot<T>> {
+        self.0.iter().map(Arc::as_ref)
+    }
+
+    /// All of them, parsed.
+    pub(super) fn all(&self) -> Result<Vec<&T>> {
+        self.iter().map(Slot::get).collect()
+    }
+}
+
+/// The lines of each `[[table]]` of a file with its sub-tables.
+fn tables<'a>(text: &'a str, table: &str) -> impl Iterator<Item = &'a str> {
+    let header = format!("[[{table}]]\n");
+    let mut rest = text;
+    let next = move |from: &str| -> Option<usize> {
+        let found = from.match_indices(&header).find(|(at, _)| *at == 0 || from[..*at].ends_with('\n'));
+        found.map(|(at, _)| at)
+    };
+    std::iter::from_fn(move || {
+        let start = next(rest)?;
+        let from = &rest[start..];
+        let end = next(&from[1..]).map_or(from.len(), |at| at + 1);
+        let (lines, after) = from.split_at(end);
+        rest = after;
+        Some(lines)
+    })
+}
+
+/// The inline tables of an accelerator's `memory_options`: each is an entry of its own.
+fn memory_options(head: &str) -> impl Iterator<Item = &str> {
+    let list = head.split_once("\nmemory_options = [").map_or("", |(_, list)| list);
+    let list = list.split_once("\n]").map_or(list, |(list, _)| list);
+    list.split('{').skip(1)
+}
+
+/// The strings that stand behind `key`, on its line or in its list.
+fn quoted<'a>(head: &'a str, key: &str) -> impl Iterator<Item = &'a str> {
+    let value = head.split_once(key).map_or("", |(_, value)| value);
+    let end = if key.ends_with('[') { ']' } else { '\n' };
+    let value = value.split_once(end).map_or(value, |(value, _)| value);
+    value.split('"').skip(1).step_by(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_end_where_the_next_begins() {
+        let text = "# head\n[[model]]\nid = \"a\"\naliases = [\n  \"b\",\n  \"c\",\n]\n[model.config]\nid = \"no\"\n[[model]]\nid = \"d\"\n";
+        let found: Vec<_> = tables(text, "model").collect();
+        assert_eq!(found.len(), 2);
+        assert!(found[0].ends_with("id = \"no\"\n") && found[1] == "[[model]]\nid = \"d\"\n");
+        let head = found[0].split_once("\n[m").unwrap().0;
+        assert_eq!(quoted(head, "\naliases = [").collect::<Vec<_>>(), ["b", "c"]);
+        assert_eq!(quoted(head, "\nid = ").collect::<Vec<_>>(), ["a"]);
+        assert_eq!(tables(text, "accelerator").count(), 0);
+    }
+}

@@ -1,0 +1,181 @@
+//! What name a person means: equal but for case, separators and words that change no dimension, else the beginning of
+//! one name alone, else suggestions.
+//!
+//! Knows: how names are compared. What a format in a model's id says is [`super::conventions`]'.
+
+use super::entries::{Entries, Entry, Slot};
+use crate::error::Error;
+
+/// Words of ids that do not change dimensions, and makers' names that may be left out.
+const NEUTRAL: [&str; 16] = [
+    "meta", "instruct", "chat", "hf", "base", "it", "pt", "nvidia", "tesla", "geforce", "amd", "instinct",
+    "radeon", "intel", "google", "apple",
+];
+/// Names that a message lists.
+const SUGGESTIONS: usize = 3;
+const CANDIDATES: usize = 6;
+/// The least likeness of a suggestion.
+const LIKE: f64 = 0.5;
+
+/// The words of a name, lower case: letters and digits, whatever separates them.
+pub(super) fn words(name: &str) -> Vec<String> {
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty());
+    words.map(str::to_ascii_lowercase).collect()
+}
+
+/// A name without its organisation.
+pub(super) fn short(name: &str) -> &str {
+    let name = name.trim().trim_end_matches('/');
+    name.rsplit('/').next().unwrap_or(name)
+}
+
+/// The words that tell shapes apart: without organisation and neutral words.
+fn telling(name: &str) -> Vec<String> {
+    let all = words(short(name));
+    let kept: Vec<_> = all.iter().filter(|w| !NEUTRAL.contains(&w.as_str())).cloned().collect();
+    if kept.is_empty() { all } else { kept }
+}
+
+/// Words without separators, but for a point between two numbers: `opt-1.3b` is not `opt-13b`.
+fn joined(words: &[String]) -> String {
+    let mut all = String::new();
+    for word in words {
+        let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+        if digit(all.chars().next_back()) && digit(word.chars().next()) {
+            all.push('.');
+        }
+        all.push_str(word);
+    }
+    all
+}
+
+/// The telling words, joined: what two names of one shape share.
+pub(super) fn canonical(name: &str) -> String {
+    joined(&telling(name))
+}
+
+/// What was found under a name.
+#[derive(Debug)]
+pub(super) enum Match<'a, T> {
+    /// This entry, whose name it is but for case, separators and neutral words.
+    One(&'a Slot<T>),
+    /// The one entry that a name of begins with it.
+    Beginning(&'a Slot<T>),
+    /// Several that it may mean.
+    Several(Vec<&'a str>),
+    /// Nothing.
+    Nothing,
+}
+
+/// The entry whose id or alias is `name`, by ever looser comparison.
+pub(super) fn find<'a, T: Entry>(entries: &'a Entries<T>, name: &str) -> Match<'a, T> {
+    let name = name.trim();
+    if let Some(slot) = entries.rev().find(|s| s.names().any(|n| n.eq_ignore_ascii_case(name))) {
+        return Match::One(slot);
+    }
+    let ways: [fn(&str) -> String; 3] = [|n| joined(&words(n)), |n| joined(&words(short(n))), canonical];
+    for way in ways {
+        let wanted = way(name);
+        let found = owners(entries, |n| !wanted.is_empty() && way(n) == wanted);
+        match found.as_slice() {
+            [] => {}
+            [one] => return Match::One(one),
+            several => return Match::Several(several.iter().map(|s| s.id.as_ref()).collect()),
+        }
+    }
+    let wanted = canonical(name);
+    let found = owners(entries, |n| begins(&telling(n), &wanted));
+    match found.as_slice() {
+        [] => Match::Nothing,
+        [one] => Match::Beginning(one),
+        several => Match::Several(several.iter().map(|s| s.id.as_ref()).collect()),
+    }
+}
+
+/// The entries one of whose names passes, in order; of those of one id the last.
+fn owners<T: Entry>(entries: &Entries<T>, passes: impl Fn(&str) -> bool) -> Vec<&Slot<T>> {
+    let mut found: Vec<&Slot<T>> = Vec::new();
+    for slot in entries.rev().filter(|s| s.names().any(&passes)) {
+        if !found.iter().any(|f| f.id == slot.id) {
+            found.push(slot);
+        }
+    }
+    found.reverse();
+    found
+}
+
+/// Whether the first words of a name are `wanted`, and more follow.
+fn begins(name: &[String], wanted: &str) -> bool {
+    (1..name.len()).any(|count| joined(&name[..count]) == wanted)
+}
+
+/// The error for a name that several entries may mean.
+pub(super) fn several(kind: &'static str, name: &str, ids: &[&str]) -> Error {
+    let mut hint =
+        format!("it may mean {}", ids.iter().take(CANDIDATES).copied().collect::<Vec<_>>().join(", "));
+    if ids.len() > CANDIDATES {
+        hint.push_str(&format!(" and {} more (roofcast catalog --search {name})", ids.len() - CANDIDATES));
+    }
+    Error::Unknown { kind, found: clipped(name), hint }
+}
+
+/// The error for a name that is not there, with the nearest that are.
+pub(super) fn unknown<'a, T: Entry + 'a>(
+    kind: &'static str,
+    name: &str,
+    base: &str,
+    entries: &'a Entries<T>,
+) -> Error {
+    let wanted = telling(base);
+    let whole: String = joined(&wanted).chars().take(200).collect();
+    let mut near: Vec<(f64, &str)> = Vec::new();
+    for slot in entries.rev().filter(|_| !whole.is_empty()) {
+        let likeness = slot.names().map(|n| likeness(&wanted, &whole, n)).fold(0.0, f64::max);
+        if likeness >= LIKE && !near.iter().any(|(_, id)| *id == slot.id) {
+            near.push((likeness, &slot.id));
+        }
+    }
+    near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.len().cmp(&b.1.len())).then(a.1.cmp(b.1)));
+    let near: Vec<_> = near.iter().take(SUGGESTIONS).map(|(_, id)| *id).collect();
+    let hint = match near.as_slice() {
+        [] => format!("`roofcast catalog` lists every {kind}"),
+        _ => format!("did you mean {}? `roofcast catalog --search` finds others", near.join(", ")),
+    };
+    Error::Unknown { kind, found: clipped(name), hint }
+}
+
+/// How like two names are, from 0 to 1: by edits of the whole, or by the words that they share.
+fn likeness(wanted: &[String], whole: &str, name: &str) -> f64 {
+    let theirs = telling(name);
+    let edits = strsim::normalized_damerau_levenshtein(whole, &joined(&theirs));
+    let shared: usize = wanted.iter().filter(|w| w.len() > 1 && theirs.contains(w)).map(String::len).sum();
+    let longest = whole.len().max(theirs.iter().map(String::len).sum());
+    edits.max(0.9 * shared as f64 / longest.max(1) as f64)
+}
+
+fn clipped(name: &str) -> String {
+    name.chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_separators_and_neutral_words_do_not_matter() {
+        for name in ["meta-llama/Meta-Llama-3.1-8B-Instruct", "llama-3.1-8b", "LLAMA_3_1-8B-chat-hf"] {
+            assert_eq!(canonical(name), "llama3.1.8b");
+        }
+        assert_eq!(canonical("mistralai/Mistral-7B-Instruct-v0.1"), "mistral7bv0.1");
+        assert_ne!(canonical("facebook/opt-1.3b"), canonical("facebook/opt-13b"));
+        // Nothing but neutral words stays as it is.
+        assert_eq!(canonical("Meta-Base"), "metabase");
+    }
+
+    #[test]
+    fn a_beginning_ends_with_a_word() {
+        let name = telling("mistralai/Mixtral-8x7B-v0.1");
+        assert!(begins(&name, "mixtral8x7b") && begins(&name, "mixtral"));
+        assert!(!begins(&name, "mixtral8x") && !begins(&name, "mixtral8x7bv0.1") && !begins(&name, ""));
+    }
+}

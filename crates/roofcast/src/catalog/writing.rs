@@ -1,0 +1,127 @@
+//! A catalog entry from a `config.json`: the keys that decide parameters, memory and work, and no others.
+//!
+//! Knows: that a key decides something where the model reads differently without it. Knows nothing about files.
+
+use crate::error::{Error, Result};
+use crate::model::{Model, config};
+use serde::Serialize;
+use serde_json::Value;
+
+/// Objects with more keys are kept whole: they are lists of modules, and each key takes a reading.
+const MOST_KEYS: usize = 256;
+/// A key that says what the others mean stays.
+const KEPT: [&str; 1] = ["model_type"];
+
+#[derive(Serialize)]
+struct Document<'a> {
+    model: [Entry<'a>; 1],
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    id: &'a str,
+    source: &'a str,
+    config: &'a Value,
+}
+
+/// Parses the text of a `config.json`; `place` names it in errors. What NVIDIA's `hf_quant_config.json` beside it says joins
+/// the config where that does not say it.
+pub fn read_config(place: &str, text: &str, beside: Option<&str>) -> Result<Value> {
+    let mut config = config::parse_json(place, text)?;
+    let theirs = beside.map(|text| config::parse_json("hf_quant_config.json", text)).transpose()?;
+    let theirs = theirs.and_then(|mut value| value.get_mut("quantization").map(Value::take));
+    if let (Some(Value::Object(theirs)), Some(ours)) = (theirs, config.as_object_mut()) {
+        match ours.get_mut("quantization_config").and_then(Value::as_object_mut) {
+            // The KV format may stand in that file alone.
+            Some(section) if section.contains_key("kv_cache_scheme") => {}
+            Some(section) => {
+                section.extend(theirs.into_iter().filter(|(key, _)| key == "kv_cache_quant_algo"))
+            }
+            None => drop(ours.insert("quantization_config".to_owned(), Value::Object(theirs))),
+        }
+    }
+    Ok(config)
+}
+
+/// The TOML of an entry `id` with the deciding keys of `config`, which was read from `source`. The entry reads as the same
+/// model as the whole config does.
+pub fn write_entry(id: &str, source: &str, config: &Value) -> Result<String> {
+    let whole = config::read(id, source, config)?;
+    let mut kept = config.clone();
+    without_nulls(&mut kept);
+    let same = |now: &Value| config::read(id, source, now).is_ok_and(|model: Model| model == whole);
+    for path in paths(&kept) {
+        let mut now = kept.clone();
+        if remove(&mut now, &path) && same(&now) {
+            kept = now;
+        }
+    }
+    if !same(&kept) {
+        return Err(Error::field(source, "config", "keys whose null matters", "a config.json without them"));
+    }
+    toml::to_string(&Document { model: [Entry { id, source, config: &kept }] })
+        .map_err(|e| Error::Parse { place: source.into(), message: e.to_string() })
+}
+
+/// TOML has no null, and a null key counts as absent.
+fn without_nulls(value: &mut Value) {
+    if let Value::Object(map) = value {
+        map.retain(|_, v| !v.is_null());
+        map.values_mut().for_each(without_nulls);
+    }
+}
+
+/// Every key by its path, an object's own before those inside it, two levels deep.
+fn paths(config: &Value) -> Vec<Vec<String>> {
+    let mut all = Vec::new();
+    let Value::Object(map) = config else { return all };
+    for (key, value) in map.iter().filter(|(key, _)| !KEPT.contains(&key.as_str())) {
+        all.push(vec![key.clone()]);
+        let Value::Object(inner) = value else { continue };
+        let inside = inner.keys().filter(|k| inner.len() <= MOST_KEYS && !KEPT.contains(&k.as_str()));
+        all.extend(inside.map(|k| vec![key.clone(), k.clone()]));
+    }
+    all
+}
+
+/// Takes the key at `path` away; whether it was there.
+fn remove(config: &mut Value, path: &[String]) -> bool {
+    let Some((last, above)) = path.split_last() else { return false };
+    let mut at = config;
+    for key in above {
+        let Some(next) = at.get_mut(key) else { return false };
+        at = next;
+    }
+    at.as_object_mut().is_some_and(|map| map.remove(last).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Catalog;
+    use serde_json::json;
+
+    #[test]
+    fn keys_that_decide_nothing_go() {
+        let config = json!({
+            "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "rms_norm_eps": 1e-5,
+            "bos_token_id": null, "transformers_version": "5.0", "architectures": ["LlamaForCausalLM"],
+            "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 64, "damp": 0.1, "sym": true}
+        });
+        let text = write_entry("me/tiny", "tiny/config.json", &config).unwrap();
+        for gone in ["rms_norm_eps", "bos_token_id", "transformers_version", "architectures", "damp"] {
+            assert!(!text.contains(gone), "{gone} in {text}");
+        }
+        let catalog = Catalog::parse("mine.toml", &text).unwrap();
+        let found = catalog.named("me/tiny").unwrap().model().unwrap();
+        assert_eq!(found, config::read("me/tiny", "c", &config).unwrap());
+    }
+
+    #[test]
+    fn what_is_no_model_is_refused() {
+        assert!(write_entry("x", "c.json", &json!([])).is_err());
+        let message = write_entry("x", "c.json", &json!({"model_type": "llama"})).unwrap_err().to_string();
+        assert!(message.starts_with("c.json: `num_hidden_layers`"), "{message}");
+    }
+}

@@ -1,0 +1,140 @@
+//! Rows of a measurements CSV.
+//!
+//! Knows: its columns and what their cells may hold. Knows nothing about deployments.
+
+use super::{KINDS, Lengths, Measurement, Metrics};
+use crate::error::{Error, Result};
+use crate::parallelism::Request;
+
+/// Reads a measurements CSV; `place` names the file in errors.
+pub fn read(place: &str, text: &str) -> Result<Vec<Measurement>> {
+    let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_bytes());
+    let broken = |e: csv::Error| Error::Parse { place: place.into(), message: e.to_string() };
+    let header = reader.headers().map_err(broken)?.clone();
+    for needed in ["kind", "model", "hardware"] {
+        if !header.iter().any(|h| h == needed) {
+            let accepted =
+                "a measurements CSV with the columns kind, model, hardware and those of its metrics";
+            return Err(Error::field(place, needed, "missing", accepted));
+        }
+    }
+    let mut rows = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(broken)?;
+        let line = record.position().map_or(0, csv::Position::line);
+        rows.push(Row { place: format!("{place}:{line}"), header: &header, record: &record }.read()?);
+    }
+    Ok(rows)
+}
+
+/// One line of the file.
+struct Row<'a> {
+    place: String,
+    header: &'a csv::StringRecord,
+    record: &'a csv::StringRecord,
+}
+
+impl Row<'_> {
+    fn text(&self, column: &str) -> &str {
+        let index = self.header.iter().position(|h| h == column);
+        index.and_then(|i| self.record.get(i)).unwrap_or_default().trim()
+    }
+
+    fn number(&self, column: &str) -> Result<Option<f64>> {
+        let text = self.text(column);
+        if text.is_empty() {
+            return Ok(None);
+        }
+        match text.parse::<f64>() {
+            Ok(v) if v.is_finite() && (0.0..=1e12).contains(&v) => Ok(Some(v)),
+            _ => Err(Error::field(&self.place, column, text, "empty, or a number from 0 to 10^12")),
+        }
+    }
+
+    /// Requests per second; `inf`, as benchmark clients take it, is no rate.
+    fn rate(&self) -> Result<Option<f64>> {
+        match self.text("request_rate") {
+            "inf" | "Inf" | "infinity" => Ok(None),
+            _ => Ok(self.number("request_rate")?.filter(|rate| *rate > 0.0)),
+        }
+    }
+
+    /// A count; zero is as good as none.
+    fn count(&self, column: &str) -> Result<Option<u64>> {
+        match self.number(column)? {
+            None | Some(0.0) => Ok(None),
+            Some(n) if n.fract() == 0.0 && n <= 1e9 => Ok(Some(n as u64)),
+            Some(n) => Err(Error::field(&self.place, column, n, "empty, or a whole number up to 10^9")),
+        }
+    }
+
+    /// Token counts; those of a mean are rounded.
+    fn lengths(&self, column: &str) -> Result<Option<Lengths>> {
+        let tokens = |column: &str| -> Result<Option<u64>> {
+            match self.number(column)?.map(f64::round) {
+                None | Some(0.0) => Ok(None),
+                Some(n) if n <= 1e9 => Ok(Some(n as u64)),
+                Some(n) => Err(Error::field(&self.place, column, n, "empty, or tokens up to 10^9")),
+            }
+        };
+        let Some(max) = tokens(column)? else { return Ok(None) };
+        let least = format!("{column}_min");
+        let min = tokens(&least)?.unwrap_or(max);
+        if min > max {
+            return Err(Error::field(&self.place, least, min, format!("at most {column}, {max}")));
+        }
+        Ok(Some(Lengths { min, max }))
+    }
+
+    fn read(&self) -> Result<Measurement> {
+        let kind = self.text("kind");
+        let known = KINDS.iter().find(|(name, _)| *name == kind);
+        let (_, kind) = known.ok_or_else(|| {
+            let names: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
+            Error::field(&self.place, "kind", format!("{kind:?}"), names.join(", "))
+        })?;
+        let measured = Metrics {
+            ttft_ms: self.number("ttft_ms")?,
+            tpot_ms: self.number("tpot_ms")?,
+            e2e_ms: self.number("e2e_ms")?,
+            output_tok_s: self.number("output_tok_s")?,
+            total_tok_s: self.number("total_tok_s")?,
+        };
+        let own = |column: &str, absent: &str| match self.text(column) {
+            "" => absent.to_owned(),
+            text => text.to_owned(),
+        };
+        Ok(Measurement {
+            id: own("id", &self.place),
+            source: own("source", ""),
+            kind: *kind,
+            model: own("model", ""),
+            hardware: own("hardware", ""),
+            parallelism: self.parallelism()?,
+            engine: own("engine", "vllm"),
+            version: own("engine_version", ""),
+            weights: own("weights", ""),
+            kv: own("kv_cache", ""),
+            input: self.lengths("input_len")?,
+            output: self.lengths("output_len")?,
+            context: self.count("context_len")?,
+            concurrency: self.count("concurrency")?,
+            request_rate: self.rate()?,
+            measured,
+            median: self.text("stat") == "median",
+        })
+    }
+
+    /// Sources count expert ranks that are not there; the ranks of a stage bound them.
+    fn parallelism(&self) -> Result<Request> {
+        let (tp, dp) = (self.count("tp")?.unwrap_or(1), self.count("attention_dp")?.unwrap_or(1));
+        Ok(Request {
+            count: self.count("gpus")?,
+            tp: Some(tp),
+            pp: self.count("pp")?,
+            ep: self.count("ep")?.map(|ep| ep.min(tp.saturating_mul(dp))).filter(|ep| *ep > 1),
+            attention_dp: Some(dp),
+            replicas: None,
+        })
+    }
+}

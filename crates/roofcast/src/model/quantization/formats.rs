@@ -1,0 +1,146 @@
+//! What `quantization_config` says of a format: methods, algorithms and groups by their names, with their true bits.
+//!
+//! Knows: names of Hugging Face, ModelOpt and compressed-tensors. Knows nothing about which modules have a format.
+
+use crate::error::Result;
+use crate::model::keys::{Keys, brief};
+use crate::precision::{Dtype, Format, KvFormat, Width};
+use serde_json::Value;
+
+/// OCP microscaling 8-bit floats: an 8-bit exponent per 32 values.
+const MXFP8: Format = Format { name: "mxfp8", width: Width::grouped(8, 8, 32), compute: Some(Dtype::Fp8) };
+/// NVFP4 whose activations stay in 16 bits.
+const NVFP4_WEIGHT_ONLY: Format = Format { name: "nvfp4-weight-only", compute: None, ..Format::NVFP4 };
+
+/// DeepSeek-V4's `expert_dtype`: 4-bit floats with an 8-bit exponent per 32, computed with fp8 activations.
+pub(super) fn expert_format(keys: &Keys) -> Result<Option<Format>> {
+    match keys.text("expert_dtype")? {
+        Some("fp4" | "mxfp4") => Ok(Some(Format::MXFP4.computing_in(Dtype::Fp8))),
+        Some("fp8") | None => Ok(None),
+        Some(other) => Err(keys.bad("expert_dtype", format!("{other:?}"), "fp4, fp8")),
+    }
+}
+
+/// The format that a method stores; none for methods that leave weights in 16 bits.
+pub(super) fn format_of(method: &str, section: &Keys) -> Result<Option<Format>> {
+    let bits = section.count(&["bits", "w_bit"])?.unwrap_or(4);
+    let group = section
+        .value("group_size")
+        .and_then(Value::as_i64)
+        .filter(|g| (1..=65_536).contains(g))
+        .unwrap_or(128) as u32;
+    Ok(Some(match method.to_ascii_lowercase().as_str() {
+        "fp8" | "fbgemm_fp8" => match section.value("weight_block_size") {
+            Some(_) => Format::FP8_BLOCK,
+            None => Format::FP8,
+        },
+        // An fp16 scale and a zero point of `bits` per group.
+        "gptq" | "gptq_marlin" => integer("gptq-int4", "gptq-int8", bits, 16 + bits as u32, group, section)?,
+        "awq" | "awq_marlin" => integer("awq-int4", "awq-int8", bits, 16 + bits as u32, group, section)?,
+        "mxfp4" => Format::MXFP4,
+        "nvfp4" => Format::NVFP4,
+        "bitsandbytes" if section.flag("load_in_8bit", false)? => {
+            Format { name: "bnb-int8", width: Width::bits(8), compute: None }
+        }
+        "bitsandbytes" if section.flag("bnb_4bit_use_double_quant", false)? => Format::NF4_DOUBLE,
+        "bitsandbytes" => Format::NF4,
+        "compressed-tensors" | "modelopt" | "fp8_pb_wo" => return groups(section),
+        other => return modelopt(other, section),
+    }))
+}
+
+fn integer(
+    four: &'static str,
+    eight: &'static str,
+    bits: u64,
+    overhead: u32,
+    group: u32,
+    section: &Keys,
+) -> Result<Format> {
+    match bits {
+        4 => Ok(Format { name: four, width: Width::grouped(4, overhead, group), compute: None }),
+        8 => Ok(Format { name: eight, width: Width::grouped(8, overhead, group), compute: None }),
+        2 | 3 => {
+            Ok(Format { name: "int-low", width: Width::grouped(bits as u32, overhead, group), compute: None })
+        }
+        _ => Err(section.bad("quantization_config.bits", bits, "2, 3, 4, 8")),
+    }
+}
+
+/// NVIDIA ModelOpt's algorithms by name.
+pub(super) fn modelopt(name: &str, section: &Keys) -> Result<Option<Format>> {
+    Ok(Some(match name.to_ascii_uppercase().as_str() {
+        "FP8" | "FP8_PER_CHANNEL_PER_TOKEN" => Format::FP8,
+        "FP8_PB_WO" | "FP8_BLOCK_SCALES" => Format::FP8_BLOCK,
+        "MXFP8" => MXFP8,
+        "NVFP4" | "NVFP4_AWQ" => Format::NVFP4,
+        "W4A16_NVFP4" => NVFP4_WEIGHT_ONLY,
+        "W4A8_NVFP4_FP8" => Format::NVFP4.computing_in(Dtype::Fp8),
+        "MXFP4" | "W4A16_MXFP4" => Format::MXFP4,
+        "W4A16_AWQ" | "INT4_AWQ" => Format::AWQ_INT4,
+        _ => {
+            return Err(section.bad(
+                "quant_method",
+                format!("{name:?}"),
+                "fp8, gptq, awq, bitsandbytes, compressed-tensors, mxfp4, nvfp4, modelopt and its algorithms",
+            ));
+        }
+    }))
+}
+
+/// compressed-tensors' `config_groups`: the first group's weights.
+fn groups(section: &Keys) -> Result<Option<Format>> {
+    let Some(groups) = section.value("config_groups").and_then(Value::as_object) else {
+        return match section.text("quant_algo")? {
+            Some(name) => modelopt(name, section),
+            None => Err(section.bad("quantization_config.config_groups", "missing", "an object of groups")),
+        };
+    };
+    match groups.values().next() {
+        Some(group) => group_format(section, group).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The format of one of compressed-tensors' groups.
+pub(super) fn group_format(section: &Keys, group: &Value) -> Result<Format> {
+    let weights = &group["weights"];
+    let bits = weights["num_bits"].as_u64();
+    let float = weights["type"].as_str() == Some("float");
+    let size = weights["group_size"].as_u64().filter(|g| (1..=65_536).contains(g)).map(|g| g as u32);
+    let symmetric = weights["symmetric"].as_bool().unwrap_or(true);
+    let activations = group.get("input_activations").is_some_and(|a| !a.is_null());
+    let zero = if symmetric { 0 } else { 4 };
+    Ok(match (bits, float, size) {
+        (Some(8), true, Some(32)) if activations => MXFP8,
+        (Some(8), true, _) if activations => Format::FP8,
+        (Some(8), true, _) => Format { name: "fp8-weight-only", width: Width::bits(8), compute: None },
+        (Some(4), true, Some(16)) if activations => Format::NVFP4,
+        (Some(4), true, Some(16)) => NVFP4_WEIGHT_ONLY,
+        (Some(4), true, _) => Format::MXFP4,
+        (Some(8), false, _) if activations => {
+            Format { name: "int8", width: Width::bits(8), compute: Some(Dtype::Int8) }
+        }
+        (Some(8), false, _) => Format { name: "int8", width: Width::bits(8), compute: None },
+        (Some(4), false, size) => {
+            Format { name: "int4", width: Width::grouped(4, 16 + zero, size.unwrap_or(128)), compute: None }
+        }
+        _ => {
+            return Err(section.bad(
+                "quantization_config.config_groups",
+                brief(weights),
+                "weights of 4 or 8 bits, int or float",
+            ));
+        }
+    })
+}
+
+/// The KV-cache format of a `kv_cache_scheme` or `kv_cache_quant_algo`.
+pub(super) fn kv_of(value: Option<&Value>) -> Option<KvFormat> {
+    let eight = match value? {
+        Value::String(s) => s.to_ascii_uppercase().contains("FP8") || s.to_ascii_uppercase().contains("INT8"),
+        Value::Object(o) => o.get("num_bits").and_then(Value::as_u64) == Some(8),
+        _ => false,
+    };
+    eight.then_some(KvFormat::FP8)
+}

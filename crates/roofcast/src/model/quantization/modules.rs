@@ -1,0 +1,130 @@
+//! Modules by the names and patterns of checkpoints.
+//!
+//! Knows: which tensors a name, a glob or a regular expression covers, and what checkpoints call ours. Knows nothing about
+//! formats.
+
+use crate::model::keys::Keys;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Module names and patterns.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Modules {
+    pub(super) names: BTreeSet<String>,
+    pub(super) globs: Vec<String>,
+    /// Stands for every linear layer.
+    pub(super) everything: bool,
+}
+
+impl Modules {
+    /// Those of the lists under `names`.
+    pub(super) fn read(section: &Keys, names: &[&str]) -> Modules {
+        let mut modules = Modules::default();
+        for name in names {
+            let list = section.value(name).and_then(Value::as_array);
+            for entry in list.into_iter().flatten().filter_map(Value::as_str) {
+                modules.add(entry);
+            }
+        }
+        modules
+    }
+
+    /// Adds a name, a pattern with `*` or a regular expression (`re:…`).
+    pub(super) fn add(&mut self, entry: &str) {
+        let entry = bare(entry);
+        match entry.strip_prefix("re:") {
+            // Of regular expressions only `.*`, escaped dots and (a|b) occur; they become globs.
+            Some(regex) => {
+                let plain = regex.replace(".*", "*").replace("\\.", ".").replace(['^', '$'], "");
+                let open = alternatives(&plain);
+                self.globs.extend(open.iter().map(|g| format!("*{}*", g.trim_matches('*'))));
+            }
+            None if entry.contains('*') => self.globs.push(entry.to_owned()),
+            None => drop(self.names.insert(entry.to_owned())),
+        }
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.globs.is_empty()
+    }
+
+    /// Whether a name or pattern covers `path`: a name covers every path in which its components stand in a row.
+    pub(super) fn cover(&self, path: &str) -> bool {
+        self.globs.iter().any(|glob| glob_covers(glob, path)) || self.name(path)
+    }
+
+    fn name(&self, path: &str) -> bool {
+        if self.names.is_empty() {
+            return false;
+        }
+        let dots = || path.match_indices('.').map(|(at, _)| at);
+        let starts = std::iter::once(0).chain(dots().map(|at| at + 1));
+        let mut from = starts.map(|start| (start, dots().filter(move |at| *at > start).chain([path.len()])));
+        from.any(|(start, mut ends)| ends.any(|end| self.names.contains(&path[start..end])))
+    }
+}
+
+/// `pattern` once for each choice of its first group `(a|b)`.
+fn alternatives(pattern: &str) -> Vec<String> {
+    let found = pattern.find('(').and_then(|open| {
+        let close = open + pattern[open..].find(')')?;
+        Some((&pattern[..open], &pattern[open + 1..close], &pattern[close + 1..]))
+    });
+    match found {
+        Some((before, inner, after)) => {
+            inner.split('|').take(64).map(|choice| format!("{before}{choice}{after}")).collect()
+        }
+        None => vec![pattern.to_owned()],
+    }
+}
+
+/// A module name without the prefixes that differ between loaders.
+fn bare(name: &str) -> &str {
+    let mut name = name;
+    while let Some(rest) =
+        ["model.", "language_model.", "backbone."].iter().find_map(|p| name.strip_prefix(p))
+    {
+        name = rest;
+    }
+    name
+}
+
+/// Whether `glob` matches `path` or a module that holds it; `*` stands for anything.
+fn glob_covers(glob: &str, path: &str) -> bool {
+    let mut pieces = glob.split('*');
+    let Some(first) = pieces.next() else { return false };
+    let Some(mut rest) = path.strip_prefix(first) else { return false };
+    let mut last = first;
+    for piece in pieces {
+        let Some(at) = rest.find(piece) else { return false };
+        rest = &rest[at + piece.len()..];
+        last = piece;
+    }
+    last.is_empty() || rest.is_empty() || rest.starts_with('.')
+}
+
+/// The names that checkpoints give one module: ours are llama's.
+pub(super) fn aliases(path: String) -> Vec<String> {
+    const OTHERS: &[(&str, &str)] = &[
+        (".mlp.", ".block_sparse_moe."),
+        (".gate_proj", ".w1"),
+        (".up_proj", ".w3"),
+        (".down_proj", ".w2"),
+        (".shared_experts.", ".shared_expert."),
+        (".shared_experts.", ".share_expert."),
+        (".in_proj_qkv", ".in_proj_qkvz"),
+        (".o_a_proj", ".wo_a"),
+        (".o_b_proj", ".wo_b"),
+        (".self_attn.", ".mixer."),
+        (".mlp.", ".mixer."),
+        (".mamba.", ".mixer."),
+    ];
+    let mut all = vec![path];
+    for (ours, theirs) in OTHERS {
+        let renamed: Vec<String> =
+            all.iter().filter(|p| p.contains(ours)).map(|p| p.replace(ours, theirs)).collect();
+        all.extend(renamed);
+    }
+    all
+}

@@ -1,0 +1,76 @@
+//! The deployment that a row was measured on. What ran is believed: a label that a plan would be refused for stands for the
+//! way in which engines run it.
+//!
+//! Knows: which of a row's cells engines read in another way than flags. Knows nothing about forecasts.
+
+use crate::accelerator::Accelerator;
+use crate::catalog::{self, Catalog};
+use crate::deployment::{Deployment, Options};
+use crate::error::Result;
+use crate::measurement::Measurement;
+use crate::memory;
+use crate::model::Model;
+use crate::precision::{Dtype, WeightFormat};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Resolves rows to deployments; models are read once.
+pub struct Resolver<'a> {
+    catalog: &'a Catalog,
+    models: BTreeMap<String, Result<Arc<Model>>>,
+    chips: BTreeMap<String, Result<Arc<Accelerator>>>,
+}
+
+impl<'a> Resolver<'a> {
+    /// Of this catalog.
+    pub fn new(catalog: &'a Catalog) -> Resolver<'a> {
+        Resolver { catalog, models: BTreeMap::new(), chips: BTreeMap::new() }
+    }
+
+    /// The deployment that `row` was measured on.
+    pub fn deployment(&mut self, row: &Measurement) -> Result<Deployment> {
+        let catalog = self.catalog;
+        let model = self
+            .models
+            .entry(row.model.clone())
+            .or_insert_with(|| Ok(Arc::new(catalog.named(&row.model)?.model()?)));
+        let chip = self
+            .chips
+            .entry(row.hardware.clone())
+            .or_insert_with(|| Ok(Arc::new(catalog.accelerator(&row.hardware)?.clone())));
+        let (mut model, chip) = (model.clone()?, chip.clone()?);
+        // What ran had its maximum raised (VLLM_ALLOW_LONG_MAX_MODEL_LEN and the like).
+        let longest = row.longest();
+        if model.max_context.is_some_and(|most| most < longest) {
+            Arc::make_mut(&mut model).max_context = Some(longest);
+        }
+        let mut options = row.options(model.quantization.as_ref().map(|q| q.format.name));
+        read_weights(&mut options, &chip);
+        let deployment = Deployment::resolve(Arc::clone(&model), Arc::clone(&chip), &options)?;
+        if memory::sequences(&deployment, longest) > 0 {
+            return Ok(deployment);
+        }
+        // What ran had room for its longest request: its server was given more memory than by default.
+        options.engine.gpu_memory_utilization = Some(1.0);
+        let roomy = Deployment::resolve(model, chip, &options);
+        Ok(roomy.ok().filter(|roomy| memory::sequences(roomy, longest) > 0).unwrap_or(deployment))
+    }
+}
+
+/// Weights in the words of checkpoints' ids (`FP8-dynamic`), and those that `chip` has no unit for: engines run them
+/// weight-only (vLLM's `marlin_utils_fp8.py` and `marlin_utils_fp4.py`, 0.11).
+fn read_weights(options: &mut Options, chip: &Accelerator) {
+    let precision = &mut options.precision;
+    let Some(words) = &precision.weights else { return };
+    let known = words.parse::<WeightFormat>();
+    if let (Err(_), Some((weights, activations))) = (&known, catalog::formats_of(words)) {
+        precision.activations = activations;
+        precision.weights = Some(weights.to_owned());
+    }
+    let format = precision.weights.as_deref().map(str::parse::<WeightFormat>);
+    if let Some(Ok(WeightFormat::Uniform(format))) = format
+        && precision.activations.or(format.compute).is_some_and(|dtype| !chip.has(dtype))
+    {
+        precision.activations = Some(Dtype::Bf16);
+    }
+}
