@@ -11,7 +11,7 @@ if [ -z "$roofcast" ]; then
 fi
 
 draw() {
-    "$roofcast" validate "$rows" --group "$2" --svg "docs/curves/$1.svg" >/dev/null
+    "$roofcast" validate "$rows" --group "$2" --curves "docs/curves/$1.svg" >/dev/null
     echo "docs/curves/$1.svg"
 }
 

@@ -12,8 +12,11 @@ SGLang's Rust client 0.0115 CPU-s per 1,000 tokens, vllm bench 0.023, aiperf 0.1
 import argparse, json, os, pathlib, subprocess, sys, tempfile, time, urllib.request
 
 LOADS = {
+    "1 stream, 10 ms": {"streams": 1, "rounds": 8, "ttft": 100, "itl": 10, "tokens": 128},
+    "1 stream, 50 ms": {"streams": 1, "rounds": 2, "ttft": 100, "itl": 50, "tokens": 128},
     "32 streams, 10 ms": {"streams": 32, "rounds": 8, "ttft": 100, "itl": 10, "tokens": 128},
     "256 streams, 10 ms": {"streams": 256, "rounds": 4, "ttft": 100, "itl": 10, "tokens": 128},
+    "1,000 streams, 10 ms, one core": {"streams": 1000, "rounds": 2, "ttft": 1000, "itl": 10, "tokens": 256, "core": 0},
     "4,000 streams, 200 ms, one core": {"streams": 4000, "rounds": 2, "ttft": 1000, "itl": 200, "tokens": 64, "core": 0},
 }
 

@@ -32,7 +32,7 @@ pub(crate) enum Verb {
     Bench(Box<BenchArgs>),
     /// The texts that roofcast grew from, figure by figure: what each says, what its rules give, what we say.
     Seeds(SeedsArgs),
-    /// Lists the embedded accelerators and models, shows one, or adds one.
+    /// Lists the embedded accelerators, models and workloads, shows one, or adds a model.
     Catalog(Box<CatalogArgs>),
     /// Replays decisions recorded from vLLM's scheduler: exit 0 when all agree, else 1.
     Conformance(ConformanceArgs),
@@ -128,9 +128,9 @@ pub(crate) struct OutputArgs {
 pub(crate) struct LimitsArgs {
     #[command(flatten)]
     pub(crate) deployment: DeploymentArgs,
-    /// Sequences that decode together, over the whole deployment.
-    #[arg(long, default_value_t = 1, value_parser = positive())]
-    pub(crate) batch: u64,
+    /// Sequences that decode together, over the whole deployment [default: 1].
+    #[arg(long, value_parser = positive())]
+    pub(crate) batch: Option<u64>,
     /// Tokens of each sequence [default: 4096, or the model's maximum].
     #[arg(long, value_parser = positive())]
     pub(crate) context: Option<u64>,
@@ -147,9 +147,9 @@ pub(crate) struct LimitsArgs {
     #[arg(long, value_name = "KEY=VALUES")]
     pub(crate) sweep: Option<String>,
     /// Intensity of one layer of ROWSxCOLUMNS against batch, as in 4096x4096.
-    #[arg(long, value_name = "ROWSxCOLUMNS", conflicts_with = "sweep")]
+    #[arg(long, value_name = "ROWSxCOLUMNS", conflicts_with_all = ["sweep", "batch", "context", "prefill", "mfu", "mbu"])]
     pub(crate) intensity: Option<String>,
-    /// Write the roofline as SVG.
+    /// Write the roofline as SVG; with --sweep or --intensity, its curve.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
     #[command(flatten)]
@@ -232,11 +232,11 @@ pub(crate) struct SimulateArgs {
     /// Events of the trace at most; it ends there.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000), requires = "trace")]
     pub(crate) trace_limit: u64,
-    /// Draw latencies, queue and KV cache as SVG.
+    /// Draw latencies, queue and KV cache as SVG; of a sweep, latencies and throughput over its values.
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) svg: Option<PathBuf>,
     /// One run for each value of a key, as in rate=1..32:x2, scheduler=vllm,orca, seed=0..9, engine.watermark=0,0.01.
-    #[arg(long, value_name = "KEY=VALUES", conflicts_with_all = ["records", "series", "trace", "svg"])]
+    #[arg(long, value_name = "KEY=VALUES", conflicts_with_all = ["records", "series", "trace"])]
     pub(crate) sweep: Option<String>,
     /// Runs of a sweep at the same time; the answer is the same for any number [default: as many as there are cores].
     #[arg(long, requires = "sweep", value_parser = clap::value_parser!(u64).range(1..=1024))]
@@ -314,9 +314,12 @@ pub(crate) struct ValidateArgs {
     /// Only rows whose group and kind hold every one of these words, as in "splitwise 70b h100".
     #[arg(long, value_name = "WORDS")]
     pub(crate) group: Option<String>,
-    /// Draw measured times over batch, prompt or context as SVG, beside their forecasts and limits.
+    /// Draw what was measured against its forecast as SVG, by accelerator.
     #[arg(long, value_name = "OUT.svg")]
     pub(crate) svg: Option<PathBuf>,
+    /// Draw measured times over batch, prompt or context as SVG, beside their forecasts and limits.
+    #[arg(long, value_name = "OUT.svg")]
+    pub(crate) curves: Option<PathBuf>,
     /// Write measured, forecast and limit of every row as CSV.
     #[arg(long, value_name = "OUT.csv")]
     pub(crate) per_row: Option<PathBuf>,
@@ -335,8 +338,12 @@ pub(crate) struct ValidateArgs {
 pub(crate) struct CalibrateArgs {
     /// CSV files of measured points or of kernel times, `.gz` or not, results of `vllm bench serve` (.json), records (.jsonl)
     /// and folders of an engine's profile.
-    #[arg(required = true, value_name = "FILE|FOLDER")]
+    #[arg(required_unless_present = "kernels", value_name = "FILE|FOLDER")]
     pub(crate) files: Vec<PathBuf>,
+    /// Tables of kernel times as Parquet, or a folder of them, in the layout of AIConfigurator's database
+    /// (h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet).
+    #[arg(long, value_name = "FILE|FOLDER", num_args = 1..)]
+    pub(crate) kernels: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) runs: RunsArgs,
     /// Write the calibration as TOML.

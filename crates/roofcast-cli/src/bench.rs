@@ -24,6 +24,8 @@ use anyhow::{Context, Result};
 use ask::{Asker, Question};
 use client::Client;
 use clock::Clock;
+use lag::Lag;
+use load::Means;
 use prompt::{Prompts, Turn};
 use report::{Judge, Report, Requested};
 use request::Form;
@@ -52,6 +54,7 @@ pub(crate) struct Bench {
     prompts: Prompts,
     /// Ctrl-C: ends a run, and all that would follow.
     stop: Signal,
+    lag: Lag,
 }
 
 /// How a server is asked.
@@ -86,12 +89,19 @@ pub(crate) struct Measured {
 impl Bench {
     /// Makes ready to ask.
     pub(crate) fn new(target: Target, form: Form, how: How, speech: Speech) -> Result<Bench> {
+        let clock = Clock::start();
+        let lag = Lag::new(clock);
+        let [resting, waking] = [lag.clone(), lag.clone()];
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
+            // Sockets are looked at when all that was ready has had its turn: fewer looks, and rounds that are told of.
+            .event_interval(u32::MAX)
+            .on_thread_park(move || resting.rests())
+            .on_thread_unpark(move || waking.woke())
             .build()
             .context("the runtime of the client")?;
         allow_connections();
-        let client = Arc::new(Client::new(target, Clock::start())?);
+        let client = Arc::new(Client::new(target, clock)?);
         let mut prompts = Prompts::new(speech.seed, speech.vocabulary);
         if speech.learn && speech.texts.is_empty() {
             let asker = Asker::new(&client, &form, how.timeout, false);
@@ -103,7 +113,7 @@ impl Bench {
             let _within = runtime.enter();
             signal(SignalKind::interrupt()).context("waiting for Ctrl-C")?
         };
-        Ok(Bench { runtime, client, form, how, prompts, stop })
+        Ok(Bench { runtime, client, form, how, prompts, stop, lag })
     }
 
     /// Offers a workload; `tell` hears how many answers are there.
@@ -123,7 +133,8 @@ impl Bench {
             let scrape =
                 if self.how.scrape { Some(Scrape::start(Arc::clone(&self.client)).await) } else { None };
             let asker = Arc::new(Asker::new(&self.client, &self.form, self.how.timeout, talks));
-            let run = load::drive(asker, &self.prompts, traffic, ahead, &mut self.stop, tell).await;
+            let means = Means { asker, prompts: &self.prompts, lag: &self.lag, ahead };
+            let run = load::drive(means, traffic, &mut self.stop, tell).await;
             match scrape {
                 Some(scrape) => (run, Some(scrape.stop().await)),
                 None => (run, None),

@@ -2,6 +2,7 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod measurements;
+pub(crate) mod tables;
 pub(crate) mod values;
 
 use crate::args::{ConventionArg, DeploymentArgs};
@@ -10,8 +11,9 @@ use flate2::read::GzDecoder;
 
 use roofcast::calibration::Calibration;
 use roofcast::catalog::ModelEntry;
-use roofcast::deployment::{Convention, Options};
+use roofcast::deployment::Options;
 use roofcast::model::{Quantization, config};
+use roofcast::seeds::multi_user_003::rules;
 use roofcast::{Catalog, Deployment, Error, Model, Spec};
 use std::borrow::Cow;
 use std::fs::File;
@@ -168,9 +170,13 @@ pub(crate) fn deployment(args: &DeploymentArgs) -> Result<Deployment> {
         }
     };
     let model = model(&named, &catalog)?;
-    let accelerator = Arc::new(catalog.accelerator(&hardware)?.clone());
+    let accelerator = catalog.accelerator(&hardware)?;
     let options = drafted(options(args, &spec), &catalog)?;
-    Ok(Deployment::resolve(model, accelerator, &options)?)
+    let (options, accelerator) = match args.convention {
+        ConventionArg::Default => (options, accelerator.clone()),
+        ConventionArg::Seed003 => rules(options, accelerator),
+    };
+    Ok(Deployment::resolve(model, Arc::new(accelerator), &options)?)
 }
 
 /// What a spec alone deploys; `file` is where it stands.
@@ -233,10 +239,6 @@ fn options(args: &DeploymentArgs, spec: &Spec) -> Options {
     e.max_num_seqs = args.max_num_seqs.or(e.max_num_seqs);
     e.block_size = args.block_size.or(e.block_size);
     options.ideal = args.ideal;
-    options.convention = match args.convention {
-        ConventionArg::Default => Convention::Default,
-        ConventionArg::Seed003 => Convention::Seed003,
-    };
     options
 }
 

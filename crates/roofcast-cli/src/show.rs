@@ -3,12 +3,11 @@
 pub(crate) mod number;
 pub(crate) mod records;
 pub(crate) mod table;
+pub(crate) mod target;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::io::Write;
 
 /// A JSON document: its schema's name and version, then the keys of `body`.
 #[derive(Serialize)]
@@ -47,28 +46,4 @@ pub(crate) fn csv(header: &[&str], rows: &[Vec<String>]) -> Result<()> {
     }
     writer.flush()?;
     Ok(())
-}
-
-/// Writes a file whole or not at all: beside it first, then in its place.
-pub(crate) fn file(path: &Path, text: &str) -> Result<()> {
-    whole(path, |out| out.write_all(text.as_bytes()))
-}
-
-/// Writes a file of lines, whole or not at all.
-pub(crate) fn lines(path: &Path, lines: impl Iterator<Item = String>) -> Result<()> {
-    whole(path, |out| lines.into_iter().try_for_each(|line| writeln!(out, "{line}")))
-}
-
-/// Writes a file whole or not at all.
-fn whole(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
-    let part = path.with_file_name(name);
-    let written = || {
-        let mut out = BufWriter::new(File::create(&part)?);
-        write(&mut out)?;
-        out.flush()?;
-        std::fs::rename(&part, path)
-    };
-    written().with_context(|| path.display().to_string())
 }

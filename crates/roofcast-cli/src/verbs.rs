@@ -30,7 +30,7 @@ pub(crate) struct About<'a> {
     kv: &'a str,
     activations: roofcast::precision::Dtype,
     engine: roofcast::deployment::Engine,
-    convention: roofcast::deployment::Convention,
+    convention: &'static str,
     ideal: bool,
     assumptions: &'a [String],
 }
@@ -46,14 +46,14 @@ impl<'a> About<'a> {
             kv: d.kv.name,
             activations: d.base,
             engine: d.engine,
-            convention: d.convention,
+            convention: if d.options.nominal { "seed-003" } else { "default" },
             ideal: d.ideal,
             assumptions: &d.assumptions,
         }
     }
 
-    /// `Llama-3.1-8B on 4 × h100-sxm (tp 4), bf16 weights, bf16 KV`, and what was assumed.
-    pub(crate) fn title(&self) -> String {
+    /// `Llama-3.1-8B on 4 × h100-sxm (tp 4), bf16 weights, bf16 KV`.
+    pub(crate) fn name(&self) -> String {
         let p = self.parallelism;
         let degrees = [
             ("tp", p.tp),
@@ -65,10 +65,15 @@ impl<'a> About<'a> {
         let shares: Vec<_> =
             degrees.iter().filter(|(_, n)| *n > 1).map(|(name, n)| format!("{name} {n}")).collect();
         let shares = if shares.is_empty() { String::new() } else { format!(" ({})", shares.join(", ")) };
-        let mut title = format!(
-            "{} on {} × {}{shares}, {} weights, {} KV\n",
+        format!(
+            "{} on {} × {}{shares}, {} weights, {} KV",
             self.model, self.count, self.hardware, self.weights, self.kv
-        );
+        )
+    }
+
+    /// The same and what was assumed, a line each.
+    pub(crate) fn title(&self) -> String {
+        let mut title = self.name() + "\n";
         for assumption in self.assumptions {
             title.push_str(&format!("assumed: {assumption}\n"));
         }

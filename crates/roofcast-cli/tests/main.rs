@@ -19,6 +19,8 @@ mod install;
 mod measurements;
 #[path = "suite/output.rs"]
 mod output;
+#[path = "suite/pictures.rs"]
+mod pictures;
 #[path = "suite/schedule.rs"]
 mod schedule;
 #[path = "suite/scripted.rs"]
@@ -27,3 +29,8 @@ mod scripted;
 mod simulate;
 #[path = "suite/support.rs"]
 mod support;
+#[cfg(feature = "parquet")]
+#[path = "suite/tables.rs"]
+mod tables;
+#[path = "suite/targets.rs"]
+mod targets;

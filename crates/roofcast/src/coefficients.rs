@@ -327,7 +327,7 @@ impl Coefficients {
     }
 
     /// Seconds that calling `operator` takes in one layer.
-    fn call(&self, operator: &Operator) -> f64 {
+    pub fn call(&self, operator: &Operator) -> f64 {
         use Coefficient as C;
         let values = if operator.kind.is_unquantized() { &self.unquantized } else { &self.values };
         let [layer, expert, mixer] = [C::Layer, C::ExpertLayer, C::MixerLayer].map(|c| values.get(c));

@@ -66,6 +66,9 @@ pub struct Operator {
     /// Its limit.
     #[serde(rename = "limit_ms")]
     pub limit: Picoseconds,
+    /// What is expected of it by itself, its calls included.
+    #[serde(rename = "forecast_ms")]
+    pub forecast: Picoseconds,
 }
 
 /// Totals over the rate that each would need alone. They overlap: not a partition of the limit.
@@ -124,7 +127,12 @@ pub fn cost(forecaster: &Forecaster, batch: &Batch, utilization: Utilization) ->
     let model = Arc::new(StepModel::compile(&forecaster.deployment));
     let limit = price(&forecaster.deployment, &model, batch, utilization);
     let expected = Timing::new(model, Arc::clone(&forecaster.coefficients));
-    let time = expected.step(expected.model.passes_of(batch).into_iter()).total();
+    let passes = expected.model.passes_of(batch);
+    let mut limit = limit;
+    if let Some(pass) = passes.first() {
+        limit.operators.iter_mut().for_each(|operator| operator.expect(&expected, pass));
+    }
+    let time = expected.step(passes.into_iter()).total();
     let prompts = batch.groups.iter().any(Sequences::is_prompt);
     let band = forecaster.coefficients.band.map_or([1.0, 1.0], |b| if prompts { b.ttft } else { b.tpot });
     let least = limit.limit_with_communication;
@@ -250,7 +258,17 @@ impl Operator {
             intensity: 0.0,
             bound,
             limit,
+            forecast: limit,
         }
+    }
+
+    /// Takes its forecast from `expected`.
+    fn expect(&mut self, expected: &Timing, pass: &Pass) {
+        let operators = expected.model.operators.iter().enumerate();
+        let same = operators.filter(|(_, o)| o.kind == self.name && o.dtype == self.dtype);
+        let seconds: f64 =
+            same.map(|(i, _)| expected.time(i, pass).iter().sum::<f64>() + expected.calls(i)).sum();
+        self.forecast = Picoseconds::from_seconds(seconds).max(self.limit);
     }
 
     /// Adds the same operator of other layers.
@@ -264,6 +282,7 @@ impl Operator {
             self.bound = other.bound;
         }
         self.limit += other.limit;
+        self.forecast += other.forecast;
     }
 }
 

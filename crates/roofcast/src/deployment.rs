@@ -34,8 +34,6 @@ pub struct Deployment {
     pub base: Dtype,
     /// Engine settings, defaults filled in.
     pub engine: Engine,
-    /// By whose rules.
-    pub convention: Convention,
     /// Nominal memory, perfect sharing, nothing reserved.
     pub ideal: bool,
     /// Weights of one replica, whole; tied weights and replicated ones once.
@@ -66,18 +64,6 @@ pub struct Engine {
     /// How a request's tokens lie in memory, where tables of blocks are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kv_layout: Option<KvLayout>,
-}
-
-/// By whose rules figures are computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub enum Convention {
-    /// Ours: exact bytes, decimal bandwidth.
-    #[default]
-    #[serde(rename = "default")]
-    Default,
-    /// Seed 003's: nominal bits on every weight with lm_head, no input embedding, no norms, GiB/s.
-    #[serde(rename = "seed-003")]
-    Seed003,
 }
 
 /// A weight tensor in its format.
@@ -158,8 +144,9 @@ pub struct Options {
     pub parallelism: Request,
     /// Engine settings.
     pub engine: EngineSpec,
-    /// By whose rules.
-    pub convention: Convention,
+    /// Weights as a calculation on paper counts them: the nominal bits on every matrix, lm_head among them, and neither the
+    /// input embedding nor norms.
+    pub nominal: bool,
     /// Nominal memory, perfect sharing, nothing reserved.
     pub ideal: bool,
     /// Board power that the operator allows, in watts; the accelerator's own where absent.
@@ -213,8 +200,7 @@ impl Deployment {
             accelerator,
             parallelism,
             engine,
-            convention: options.convention,
-            ideal: options.ideal || options.convention != Convention::Default,
+            ideal: options.ideal,
             weight_bytes: Bytes::ZERO,
             tensors: Vec::new(),
             stages: Vec::new(),
@@ -261,14 +247,9 @@ impl Deployment {
         [self.model.max_context, self.options.engine.max_model_len].into_iter().flatten().min()
     }
 
-    /// Memory bandwidth, in the convention's units.
+    /// Memory bandwidth.
     pub fn bandwidth(&self) -> ByteRate {
-        let decimal = self.accelerator.bandwidth_bytes_per_s.0;
-        match self.convention {
-            Convention::Default => ByteRate(decimal),
-            // The text reads the datasheet's GB/s as GiB/s.
-            Convention::Seed003 => ByteRate(decimal / 1e9 * f64::from(1 << 30)),
-        }
+        self.accelerator.bandwidth_bytes_per_s
     }
 }
 

@@ -2,7 +2,10 @@
 
 mod chart;
 pub mod chrome;
+pub mod intensity;
 pub mod measured;
 pub mod roofline;
 pub mod run;
+pub mod scatter;
+pub mod sweep;
 pub mod tradeoff;

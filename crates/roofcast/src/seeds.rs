@@ -7,7 +7,7 @@
 mod arithmetic_001;
 mod latency_000;
 mod measured;
-mod multi_user_003;
+pub mod multi_user_003;
 mod tpu_004;
 
 use crate::accelerator::Accelerator;
@@ -15,7 +15,7 @@ use crate::batch::Batch;
 use crate::capacity::{self, Capacity, capacity};
 use crate::catalog::Catalog;
 use crate::cost::{Cost, Utilization};
-use crate::deployment::{Convention, Deployment, Options};
+use crate::deployment::{Deployment, Options};
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 use crate::limits;
@@ -186,12 +186,12 @@ struct Setup<'a> {
     kv: &'a str,
     tp: u64,
     pp: u64,
-    convention: Convention,
+    paper: bool,
 }
 
 impl<'a> Setup<'a> {
     fn new(model: &'a str, hardware: &'a str, weights: &'a str, kv: &'a str) -> Setup<'a> {
-        Setup { model, hardware, weights, kv, tp: 1, pp: 1, convention: Convention::Default }
+        Setup { model, hardware, weights, kv, tp: 1, pp: 1, paper: false }
     }
 
     /// Shared over `tp` accelerators.
@@ -206,7 +206,7 @@ impl<'a> Setup<'a> {
 
     /// By seed 003's rules.
     fn by_seed_003(self) -> Setup<'a> {
-        Setup { convention: Convention::Seed003, ..self }
+        Setup { paper: true, ..self }
     }
 
     fn resolve(self, catalog: &Catalog) -> Result<Deployment> {
@@ -217,11 +217,15 @@ impl<'a> Setup<'a> {
                 ..PrecisionSpec::default()
             },
             parallelism: Request { tp: Some(self.tp), pp: Some(self.pp), ..Request::default() },
-            convention: self.convention,
             ideal: true,
             ..Options::default()
         };
-        Deployment::resolve(model(catalog, self.model)?, chip(catalog, self.hardware)?, &options)
+        let (model, chip) = (model(catalog, self.model)?, chip(catalog, self.hardware)?);
+        if self.paper {
+            let (options, chip) = multi_user_003::rules(options, &chip);
+            return Deployment::resolve(model, Arc::new(chip), &options);
+        }
+        Deployment::resolve(model, chip, &options)
     }
 }
 

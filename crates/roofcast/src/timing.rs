@@ -81,6 +81,12 @@ impl Timing {
         one.map(|t| t * operator.layers as f64)
     }
 
+    /// Seconds that calling the operator at `index` takes in all its layers.
+    pub fn calls(&self, index: usize) -> f64 {
+        let operator = &self.model.operators[index];
+        self.coefficients.call(operator) * operator.layers as f64
+    }
+
     /// Seconds that the operator at `index` computes in all its layers, whatever hides it.
     pub fn computing(&self, index: usize, pass: &Pass) -> f64 {
         self.demand(index, pass).flops * self.rates[index].flop * self.model.operators[index].layers as f64

@@ -40,6 +40,9 @@ pub(crate) struct BenchArgs {
     /// Write each valid point as a row that calibrate and validate take; needs --hardware.
     #[arg(long, value_name = "FILE.csv", conflicts_with = "find_rate")]
     pub(crate) measurements: Option<PathBuf>,
+    /// Draw latencies and requests in flight as SVG; of a sweep, latencies and throughput over its values.
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) svg: Option<PathBuf>,
     /// With --json, add vLLM's lists of a value a request, in seconds.
     #[arg(long, requires = "json", conflicts_with_all = ["sweep", "find_rate"])]
     pub(crate) detailed: bool,

@@ -5,7 +5,7 @@
 
 use super::ask::{Asked, Asker, Question};
 use super::clock::Clock;
-use super::lag::Lag;
+use super::lag::{Lag, Late};
 use super::prompt::Prompts;
 use super::window::Flown;
 use roofcast::record::{Outcome, Record};
@@ -26,8 +26,8 @@ pub(super) struct Run {
     /// Prompts whose tokens the server counted, and those of them that were as long as asked.
     pub(super) counted: u64,
     pub(super) exact: u64,
-    /// Milliseconds by which the loop's timers fired late.
-    pub(super) lag_ms: Vec<f64>,
+    /// By how much the loop ran late.
+    pub(super) late: Late,
     /// Whether a user ended it.
     pub(super) interrupted: bool,
 }
@@ -44,6 +44,7 @@ struct Flight {
 /// A run in progress.
 struct Loop<'a> {
     asker: Arc<Asker>,
+    lag: &'a Lag,
     prompts: &'a Prompts,
     traffic: Traffic,
     start: Picoseconds,
@@ -54,13 +55,20 @@ struct Loop<'a> {
     run: Run,
 }
 
-/// Opens `ahead` connections, then offers `traffic` until it is answered, or until `stop` says that the user has had
+/// What a run is offered with.
+pub(super) struct Means<'a> {
+    pub(super) asker: Arc<Asker>,
+    pub(super) prompts: &'a Prompts,
+    pub(super) lag: &'a Lag,
+    /// Connections that are opened before the first request.
+    pub(super) ahead: usize,
+}
+
+/// Opens connections, then offers `traffic` until it is answered, or until `stop` says that the user has had
 /// enough. `tell` hears how many answers are there.
 pub(super) async fn drive(
-    asker: Arc<Asker>,
-    prompts: &Prompts,
+    Means { asker, prompts, lag, ahead }: Means<'_>,
     traffic: Traffic,
-    ahead: usize,
     stop: &mut Signal,
     tell: impl FnMut(u64),
 ) -> Run {
@@ -70,18 +78,19 @@ pub(super) async fn drive(
         // What cannot be opened is the requests' to report.
         _ = tokio::time::timeout(asker.timeout, asker.client.open(ahead)) => false,
     };
-    let lag = Lag::start(clock);
+    let measuring = lag.start();
     let run = Run {
         records: Vec::new(),
         flown: Vec::new(),
         counted: 0,
         exact: 0,
-        lag_ms: Vec::new(),
+        late: Late::default(),
         interrupted: false,
     };
     let mut going = Loop {
         start: clock.now(),
         asker,
+        lag,
         prompts,
         traffic,
         flights: BTreeMap::new(),
@@ -95,7 +104,7 @@ pub(super) async fn drive(
         going.offer(clock, stop, tell).await;
     }
     let mut run = going.run;
-    run.lag_ms = lag.stop();
+    run.late = measuring.stop();
     run.records.sort_unstable_by_key(|r| r.id);
     run
 }
@@ -126,7 +135,9 @@ impl Loop<'_> {
         while self.traffic.peek().is_some_and(|at| self.start + at <= clock.now()) {
             let Some(request) = self.traffic.next() else { return };
             self.send(&request, clock);
+            // The runtime looks at its sockets before this goes on.
             tokio::task::yield_now().await;
+            self.lag.looked();
         }
     }
 

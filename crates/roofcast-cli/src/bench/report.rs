@@ -171,13 +171,12 @@ fn from_schedule(records: &[Record], time: impl Fn(&Record) -> Option<Picosecond
 }
 
 fn client(run: &Run, cpu_s: f64, tokens: u64) -> ClientState {
-    let lag = Statistics::of(&mut run.lag_ms.clone());
     let delay = |r: &Record| Picoseconds(r.sent.0.saturating_sub(r.scheduled.0)).ms();
     ClientState {
-        lag_ms_mean: lag.mean,
-        lag_ms_p50: lag.median,
-        lag_ms_p99: lag.p99,
-        lag_ms_max: run.lag_ms.iter().copied().fold(0.0, f64::max),
+        lag_ms_mean: run.late.mean,
+        lag_ms_p50: run.late.p50,
+        lag_ms_p99: run.late.p99,
+        lag_ms_max: run.late.max,
         send_delay_ms_p99: Statistics::of(&mut run.records.iter().map(delay).collect::<Vec<_>>()).p99,
         cpu_s,
         cpu_s_per_1k_tokens: if tokens > 0 { cpu_s * 1e3 / tokens as f64 } else { 0.0 },

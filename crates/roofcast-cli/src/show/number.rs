@@ -38,6 +38,11 @@ pub(crate) fn count(n: u64) -> String {
     roofcast::units::human(n as f64, 1e3, &["", "k", "M", "B", "T"]).replace(' ', "")
 }
 
+/// `1 replica`, `2 replicas`.
+pub(crate) fn counted(n: u64, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(n), if n == 1 { "" } else { "s" })
+}
+
 /// `62 %`.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)

@@ -5,14 +5,15 @@
 #[cfg(feature = "parquet")]
 mod parquet;
 
+use super::target::Target;
 use anyhow::Result;
 use roofcast::Error;
 use roofcast::record::{Record, csv};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The form that a file's name asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+enum Form {
     JsonLines,
     Csv,
     #[cfg(feature = "parquet")]
@@ -21,18 +22,16 @@ pub(crate) enum Form {
 
 impl Form {
     /// The form of `path`, or the extensions that are accepted.
-    pub(crate) fn of(path: &Path) -> Result<Form, Error> {
+    fn of(path: &Path) -> Result<Form, Error> {
         match path.extension().and_then(|e| e.to_str()) {
             Some("jsonl") => Ok(Form::JsonLines),
             Some("csv") => Ok(Form::Csv),
             #[cfg(feature = "parquet")]
             Some("parquet") => Ok(Form::Parquet),
-            _ => Err(Error::field(
-                "arguments",
-                "--records",
-                format!("{:?}", path.display().to_string()),
-                ACCEPTED,
-            )),
+            _ => {
+                let found = format!("{:?}", path.display().to_string());
+                Err(Error::field("arguments", "--records", found, ACCEPTED))
+            }
         }
     }
 }
@@ -43,12 +42,27 @@ const ACCEPTED: &str = "a file that ends with .jsonl, .csv or .parquet";
 const ACCEPTED: &str =
     "a file that ends with .jsonl or .csv (.parquet in a build with the feature `parquet`)";
 
-/// Writes `records` to `path`, whole or not at all.
-pub(crate) fn write(path: &Path, form: Form, records: &[Record]) -> Result<()> {
-    match form {
-        Form::JsonLines => super::lines(path, records.iter().map(Record::to_line)),
-        Form::Csv => super::lines(path, std::iter::once(csv::header()).chain(records.iter().map(csv::line))),
-        #[cfg(feature = "parquet")]
-        Form::Parquet => parquet::write(path, records),
+/// Where `--records` asks for them.
+pub(crate) struct Records {
+    form: Form,
+    target: Target,
+}
+
+impl Records {
+    /// What `--records` names, or why it cannot be written.
+    pub(crate) fn asked(path: Option<&PathBuf>) -> Result<Option<Records>> {
+        let Some(path) = path else { return Ok(None) };
+        Ok(Some(Records { form: Form::of(path)?, target: Target::of("--records", path)? }))
+    }
+
+    /// Writes `records`.
+    pub(crate) fn write(&self, records: &[Record]) -> Result<()> {
+        let target = &self.target;
+        match self.form {
+            Form::JsonLines => target.lines(records.iter().map(Record::to_line)),
+            Form::Csv => target.lines(std::iter::once(csv::header()).chain(records.iter().map(csv::line))),
+            #[cfg(feature = "parquet")]
+            Form::Parquet => target.write(|out| parquet::write(out, records)),
+        }
     }
 }

@@ -5,6 +5,7 @@ mod beside;
 mod date;
 mod detailed;
 mod measurements;
+mod picture;
 mod search;
 mod setup;
 mod sweep;
@@ -14,7 +15,9 @@ use crate::args::BenchArgs;
 use crate::bench::report::Report;
 use crate::bench::scrape::ServerMetrics;
 use crate::exit;
-use crate::show::{self, records};
+use crate::show;
+use crate::show::records::Records;
+use crate::show::target::Target;
 use anyhow::Result;
 use baseline::Baseline;
 use beside::Beside;
@@ -54,6 +57,12 @@ struct Point {
     server: Option<ServerMetrics>,
 }
 
+/// The files asked for beside the records.
+struct Files {
+    rows: Option<Target>,
+    picture: Option<Target>,
+}
+
 #[derive(Serialize)]
 struct Answer<'a> {
     #[serde(flatten)]
@@ -67,7 +76,11 @@ struct Answer<'a> {
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let baselines = args.baseline.iter().map(|path| Baseline::read(path)).collect::<Result<Vec<_>>>()?;
-    let form = args.records.as_deref().map(records::Form::of).transpose()?;
+    let records = Records::asked(args.records.as_ref())?;
+    let files = Files {
+        rows: Target::asked("--measurements", args.measurements.as_ref())?,
+        picture: Target::asked("--svg", args.svg.as_ref())?,
+    };
     // What is wrong with a sweep is said before anything is asked.
     let sweep = args.sweep.as_deref().map(sweep::parse).transpose()?;
     let search = args.find_rate.as_deref().map(search::parse).transpose()?;
@@ -76,23 +89,26 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         measurements::check(&setup)?;
     }
     if let Some((key, values)) = sweep {
-        return sweep::run(args, &mut setup, key, &values);
+        return sweep::run(args, &mut setup, key, &values, &files);
     }
     if let Some(range) = search {
-        return search::run(args, &mut setup, range);
+        return search::run(args, &mut setup, range, files.picture.as_ref());
     }
     let workload = setup.workload.clone();
     let (point, kept) = setup.measure(&workload)?;
-    if let (Some(path), Some(form)) = (&args.records, form) {
-        records::write(path, form, &kept)?;
+    if let Some(records) = &records {
+        records.write(&kept)?;
     }
-    if let Some(path) = &args.measurements {
-        measurements::write(path, &setup, &[&point])?;
+    if let Some(file) = &files.picture {
+        file.text(&picture::of_run(&setup, &point, &kept))?;
+    }
+    if let Some(rows) = &files.rows {
+        measurements::write(rows, &setup, &[&point])?;
     }
     if args.output.json {
         let detailed = args.detailed.then(|| Detailed::of(&kept));
         let answer = Answer { subject: setup.subject(), point: &point, baselines: &baselines, detailed };
-        show::json("roofcast/bench/1", &answer)?;
+        show::json("roofcast/bench/2", &answer)?;
     } else if args.output.csv {
         show::csv(&table::HEADER, &[table::row(&point)])?;
     } else {

@@ -3,6 +3,7 @@
 mod kernels;
 
 use crate::args::CalibrateArgs;
+use crate::show::target::Target;
 use crate::verbs::validate::{people, per_row};
 use crate::{input, show};
 use roofcast::Catalog;
@@ -14,6 +15,7 @@ use roofcast::measurement::Measurement;
 use roofcast::validate::{Report, report};
 use serde::Serialize;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 #[derive(Default, Serialize)]
@@ -21,28 +23,35 @@ struct Answer {
     levels: usize,
     kernels: Vec<Fitted>,
     kernels_skipped: u64,
+    kernels_unread: BTreeSet<String>,
     undetermined: Vec<String>,
     in_sample: Option<Report>,
     left_out: Option<Report>,
 }
 
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
+    let out = Target::asked("--out", args.out.as_ref())?;
+    let rows_file = Target::asked("--per-row", args.per_row.as_ref())?;
     let mut catalog = input::catalog(&args.catalog)?;
-    let (kernels, rows) = read(args, &mut catalog)?;
+    let (mut kernels, rows) = read(args, &mut catalog)?;
+    let (tables, kernels_unread) = input::tables::read(&args.kernels, &catalog)?;
+    kernels.all.extend(tables.all);
+    kernels.skipped += tables.skipped;
     let source = args.source.clone().unwrap_or_else(|| {
-        let names: Vec<_> = args.files.iter().map(|f| f.display().to_string()).collect();
+        let names: Vec<_> = args.files.iter().chain(&args.kernels).map(|f| f.display().to_string()).collect();
         names.join(", ")
     });
     let fits = roofcast::calibrate::kernels::fit(&kernels.all);
     let levels = roofcast::calibrate::kernels::levels(&fits, &source);
     let mut calibration = Calibration::embedded()?.with_kernels(levels);
-    let mut answer = Answer { kernels: fits, kernels_skipped: kernels.skipped, ..Answer::default() };
-    if kernels.all.is_empty() || !rows.is_empty() {
-        calibration = serving(args, &rows, &catalog, &calibration, &source, &mut answer)?;
+    let mut answer =
+        Answer { kernels: fits, kernels_skipped: kernels.skipped, kernels_unread, ..Answer::default() };
+    if kernels.all.is_empty() && args.kernels.is_empty() || !rows.is_empty() {
+        calibration = serving(&rows, &catalog, &calibration, &source, &mut answer, rows_file.as_ref())?;
     }
     answer.levels = calibration.levels.len();
-    if let Some(path) = &args.out {
-        show::file(path, &calibration.to_toml())?;
+    if let Some(out) = &out {
+        out.text(&calibration.to_toml())?;
     }
     if args.json {
         show::json("roofcast/calibrate/1", &answer)?;
@@ -79,18 +88,18 @@ fn read(
 
 /// Fits whole steps and runs on top of `prior`.
 fn serving(
-    args: &CalibrateArgs,
     rows: &[Measurement],
     catalog: &Catalog,
     prior: &Calibration,
     source: &str,
     answer: &mut Answer,
+    rows_file: Option<&Target>,
 ) -> anyhow::Result<Calibration> {
     let fit = Fit::new(rows, catalog, prior)?;
     let left_out = fit.left_out();
     let fitting = fit.finish(&left_out, source);
-    if let Some(path) = &args.per_row {
-        show::file(path, &per_row(&left_out)?)?;
+    if let Some(file) = rows_file {
+        file.text(&per_row(&left_out)?)?;
     }
     answer.undetermined = fitting.undetermined;
     answer.in_sample = Some(report(&fit.in_sample()));
@@ -102,6 +111,10 @@ fn text(answer: &Answer) -> String {
     let mut text = format!("{} levels\n", answer.levels);
     if !answer.kernels.is_empty() {
         text.push_str(&kernels::table(&answer.kernels, answer.kernels_skipped));
+    }
+    if !answer.kernels_unread.is_empty() {
+        let names: Vec<_> = answer.kernels_unread.iter().map(String::as_str).collect();
+        text.push_str(&format!("not modelled, left out: {}\n", names.join(", ")));
     }
     if !answer.undetermined.is_empty() {
         let names = answer.undetermined.join(", ");

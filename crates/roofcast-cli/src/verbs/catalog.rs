@@ -14,13 +14,19 @@ use filter::Filter;
 use roofcast::Catalog;
 use roofcast::accelerator::Accelerator;
 use roofcast::precision::Dtype;
+use roofcast::workload::Preset;
 use serde::Serialize;
 use std::process::ExitCode;
+
+/// Columns of `--csv`.
+const HEADER: [&str; 8] =
+    ["kind", "id", "family", "parameters", "active", "memory_bytes", "formats", "usd_per_hour"];
 
 #[derive(Serialize)]
 struct Listing<'a> {
     accelerators: Vec<&'a Accelerator>,
     models: Vec<Facts<'a>>,
+    workloads: Vec<&'a Preset>,
 }
 
 pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<ExitCode> {
@@ -39,9 +45,7 @@ pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<ExitCode> {
     if args.output.json {
         show::json("roofcast/catalog/1", &listing)?;
     } else if args.output.csv {
-        let header =
-            ["kind", "id", "family", "parameters", "active", "memory_bytes", "formats", "usd_per_hour"];
-        show::csv(&header, &listing.rows())?;
+        show::csv(&HEADER, &listing.rows())?;
     } else {
         show::text(&listing.people())?;
     }
@@ -52,7 +56,8 @@ pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<ExitCode> {
 fn listing<'a>(catalog: &'a Catalog, filter: &Filter) -> anyhow::Result<Listing<'a>> {
     let chips = catalog.accelerators()?.into_iter().filter(|chip| filter.accelerator(chip));
     let models = catalog.models()?.into_iter().map(Facts::of).filter(|model| filter.model(model));
-    Ok(Listing { accelerators: chips.collect(), models: models.collect() })
+    let workloads = catalog.workloads()?.into_iter().filter(|workload| filter.workload(workload));
+    Ok(Listing { accelerators: chips.collect(), models: models.collect(), workloads: workloads.collect() })
 }
 
 impl Listing<'_> {
@@ -63,6 +68,9 @@ impl Listing<'_> {
         }
         if !self.models.is_empty() {
             text.push_str(&models(&self.models));
+        }
+        if !self.workloads.is_empty() {
+            text.push_str(&workloads(&self.workloads));
         }
         if text.is_empty() {
             text.push_str("nothing in the catalog passes\n");
@@ -92,7 +100,13 @@ impl Listing<'_> {
                 String::new(),
             ]
         };
-        self.accelerators.iter().map(chip).chain(self.models.iter().map(model)).collect()
+        let workload = |w: &&Preset| {
+            let mut row = vec!["workload".to_owned(), w.id.clone()];
+            row.resize(HEADER.len(), String::new());
+            row
+        };
+        let rows = self.accelerators.iter().map(chip).chain(self.models.iter().map(model));
+        rows.chain(self.workloads.iter().map(workload)).collect()
     }
 }
 
@@ -129,4 +143,14 @@ fn models(models: &[Facts]) -> String {
     };
     let header = ["model", "family", "weights", "parameters", "active", "size"];
     table::table(&header, &models.iter().map(row).collect::<Vec<_>>(), 3)
+}
+
+/// Presets of `[workload]`, with their means and what one request is.
+fn workloads(presets: &[&Preset]) -> String {
+    let row = |w: &&Preset| {
+        let answer = w.output_mean.map_or("–".to_owned(), |mean| format!("{mean:.0}"));
+        vec![w.id.clone(), w.request.clone(), format!("{:.0}", w.input_mean), answer]
+    };
+    let rows: Vec<_> = presets.iter().map(row).collect();
+    table::table(&["workload", "a request", "prompt", "answer"], &rows, 2)
 }

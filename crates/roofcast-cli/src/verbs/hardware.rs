@@ -6,6 +6,7 @@ use crate::measure::machine::Machine;
 use crate::measure::memory::{Buffer, Operation, Pages};
 use crate::measure::{Pace, Spread, compute, gpu, memory};
 use crate::show::number::{grouped, significant};
+use crate::show::target::Target;
 use crate::show::{self, table};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -60,9 +61,7 @@ struct File<'a> {
 }
 
 pub(crate) fn run(args: &MeasureArgs) -> Result<ExitCode> {
-    if let Some(path) = &args.output {
-        writable(path)?;
-    }
+    let file = args.output.as_deref().map(file).transpose()?;
     let machine = Machine::read()?;
     let threads = args.threads.unwrap_or(machine.threads);
     if threads > machine.threads {
@@ -89,8 +88,8 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<ExitCode> {
         gpu_notes,
         accelerator,
     };
-    if let Some(path) = &args.output {
-        show::file(path, &toml(&answer)?)?;
+    if let Some(file) = &file {
+        file.text(&toml(&answer)?)?;
     }
     if args.json {
         show::json("roofcast/hardware-measure/1", &answer)?;
@@ -100,16 +99,12 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says before the measurement, not after it, that its file cannot be written.
-fn writable(path: &Path) -> Result<()> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+/// The file of `--output`; `--hardware` takes only names that end in `.toml`.
+fn file(path: &Path) -> Result<Target> {
     if path.extension().is_none_or(|e| e != "toml") {
         bail!("--output: {}; accepted: a file that ends in .toml", path.display());
     }
-    if !folder.is_dir() || path.is_dir() {
-        bail!("--output: {} cannot be written; accepted: a file in a folder that exists", path.display());
-    }
-    Ok(())
+    Target::of("--output", path)
 }
 
 fn pace(quick: bool) -> Pace {

@@ -6,10 +6,11 @@ use super::About;
 use crate::args::LimitsArgs;
 use crate::input;
 use crate::show::number::{count, grouped, ms, percent, significant};
+use crate::show::target::Target;
 use crate::show::{self, table};
 use roofcast::cost::{Cost, Operator, Utilization};
 use roofcast::limits::{IntensityPoint, Limits, Question, intensity, limits};
-use roofcast::report::roofline;
+use roofcast::report;
 use roofcast::units::Bytes;
 use roofcast::{Deployment, Forecaster};
 use serde::Serialize;
@@ -29,25 +30,26 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
+    let picture = Target::asked("--svg", args.svg.as_ref())?;
     let mut deployment = input::deployment(&args.deployment)?;
     let context = input::context(args.context, &mut deployment);
     let question = Question {
-        batch: args.batch,
+        batch: args.batch.unwrap_or(1),
         context,
         prefill: args.prefill.unwrap_or(context),
         utilization: Utilization { mfu: args.mfu, mbu: args.mbu },
     };
     if let Some(sweep) = &args.sweep {
-        return sweep::run(args, &Forecaster::embedded(deployment)?, &question, sweep);
+        return sweep::run(args, &Forecaster::embedded(deployment)?, &question, sweep, picture.as_ref());
     }
     if let Some(shape) = &args.intensity {
-        return curve(args, &deployment, shape);
+        return curve(args, &deployment, shape, picture.as_ref());
     }
     let forecaster = Forecaster::embedded(deployment)?;
     let deployment = &forecaster.deployment;
     let found = limits(&forecaster, &question);
-    if let Some(path) = &args.svg {
-        show::file(path, &roofline::svg(deployment, &found))?;
+    if let Some(picture) = &picture {
+        picture.text(&report::roofline::svg(deployment, &question, &found))?;
     }
     let about = About::of(deployment);
     if args.output.json {
@@ -264,7 +266,12 @@ struct Curve<'a> {
 }
 
 /// The intensity of one layer against batch.
-fn curve(args: &LimitsArgs, deployment: &Deployment, shape: &str) -> anyhow::Result<ExitCode> {
+fn curve(
+    args: &LimitsArgs,
+    deployment: &Deployment,
+    shape: &str,
+    picture: Option<&Target>,
+) -> anyhow::Result<ExitCode> {
     let accepted = "ROWSxCOLUMNS, each 1 to 16777216, as 4096x4096";
     let sides: Option<Vec<u64>> =
         shape.split('x').map(|s| s.parse().ok().filter(|n| (1..=1 << 24).contains(n))).collect();
@@ -274,6 +281,9 @@ fn curve(args: &LimitsArgs, deployment: &Deployment, shape: &str) -> anyhow::Res
     let batches: Vec<u64> = (0..=12).map(|p| 1 << p).collect();
     let bytes = deployment.weight_bytes.as_f64() / deployment.model.parameters().total as f64;
     let points = intensity(deployment, rows, columns, bytes, &batches);
+    if let Some(picture) = picture {
+        picture.text(&report::intensity::svg(deployment, rows, columns, &points))?;
+    }
     if args.output.json {
         let curve = Curve {
             hardware: &deployment.accelerator.id,

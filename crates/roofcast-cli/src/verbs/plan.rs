@@ -2,7 +2,8 @@
 
 use super::bands;
 use crate::args::{CostArg, PlanArgs};
-use crate::show::number::{dollars, grouped, percent, significant};
+use crate::show::number::{counted, dollars, grouped, percent, significant};
+use crate::show::target::Target;
 use crate::show::{self, table};
 use crate::{exit, input};
 use anyhow::Result;
@@ -35,6 +36,7 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
+    let picture = Target::asked("--svg", args.svg.as_ref())?;
     let mut catalog = input::catalog(&args.catalog)?;
     let mut spec = match &args.spec {
         Some(path) => input::spec(Some(path))?,
@@ -56,12 +58,12 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     })?;
     bar.finish_and_clear();
     let minimise = spec.search.as_ref().map(|s| s.minimise).unwrap_or_default();
-    if let Some(path) = &args.svg {
-        show::file(path, &tradeoff::svg(&model.name, &found))?;
+    if let Some(picture) = &picture {
+        picture.text(&tradeoff::svg(&model.name, &found, &spec.slo))?;
     }
     if args.output.json {
         show::json(
-            "roofcast/plan/1",
+            "roofcast/plan/2",
             &Answer { model: &model.name, cost: spec.engine.cost, minimise, plan: &found },
         )?;
     } else if args.output.csv {
@@ -244,10 +246,10 @@ fn best_in_detail(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, best: &Cho
         (
             "best",
             format!(
-                "{} × {} as {} replicas of tp {}, {} weights, {} KV: ${}/h",
+                "{} × {} as {} of tp {}, {} weights, {} KV: ${}/h",
                 best.count,
                 best.accelerator,
-                best.replicas,
+                counted(best.replicas, "replica"),
                 best.tp,
                 best.weights,
                 best.kv,

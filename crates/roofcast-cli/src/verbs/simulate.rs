@@ -7,12 +7,13 @@ use super::{About, bands};
 use crate::args::{CostArg, SimulateArgs};
 use crate::input;
 use crate::show::number::{dollars, grouped, percent, significant};
-use crate::show::records::{self, Form};
+use crate::show::records::Records;
+use crate::show::target::Target;
 use crate::show::{self, table};
 use anyhow::Result;
 use roofcast::report::{chrome, run};
 use roofcast::simulate::{Options, PoolUse, Simulation, simulate};
-use roofcast::spec::CostKind;
+use roofcast::spec::{CostKind, Slo};
 use roofcast::{Deployment, Forecaster, Spec};
 use serde::Serialize;
 use std::path::Path;
@@ -31,9 +32,10 @@ struct Answer<'a> {
 
 pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     if let Some(text) = &args.sweep {
-        return sweep::run(args, text);
+        let picture = Target::asked("--svg", args.svg.as_ref())?;
+        return sweep::run(args, text, picture.as_ref());
     }
-    let form = args.records.as_deref().map(Form::of).transpose()?;
+    let files = Files::asked(args)?;
     let (place, text) = source(args)?;
     let file = args.spec.as_deref().unwrap_or(Path::new(""));
     let spec = applied(args, input::with_traces(Spec::parse(&place, &text)?, &place, file)?);
@@ -47,13 +49,10 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     let forecaster = Forecaster::embedded(deployment)?;
     let deployment = &forecaster.deployment;
     let mut simulation = simulate(&forecaster, &spec, &place, options)?;
-    if let Some((path, form)) = args.records.as_deref().zip(form) {
-        records::write(path, form, &simulation.records)?;
-    }
-    write_files(args, &mut simulation)?;
+    files.write(&about(deployment, &simulation).name(), &spec.slo, &mut simulation)?;
     if args.output.json {
         show::json(
-            "roofcast/simulate/1",
+            "roofcast/simulate/2",
             &Answer { about: about(deployment, &simulation), simulation: &simulation },
         )?;
     } else if args.output.csv {
@@ -70,19 +69,40 @@ fn about<'a>(deployment: &'a Deployment, s: &Simulation) -> About<'a> {
     About { count: s.fleet.accelerators, ..About::of(deployment) }
 }
 
-/// The files asked for beside the records.
-fn write_files(args: &SimulateArgs, simulation: &mut Simulation) -> Result<()> {
-    if let Some(path) = &args.series {
-        show::lines(path, series::lines(simulation))?;
+/// The files asked for.
+struct Files {
+    records: Option<Records>,
+    series: Option<Target>,
+    trace: Option<Target>,
+    picture: Option<Target>,
+}
+
+impl Files {
+    fn asked(args: &SimulateArgs) -> Result<Files> {
+        Ok(Files {
+            records: Records::asked(args.records.as_ref())?,
+            series: Target::asked("--series", args.series.as_ref())?,
+            trace: Target::asked("--trace", args.trace.as_ref())?,
+            picture: Target::asked("--svg", args.svg.as_ref())?,
+        })
     }
-    if let Some(path) = &args.trace {
-        let traces = std::mem::take(&mut simulation.traces);
-        show::lines(path, chrome::lines(traces, simulation.kv_cache.blocks))?;
+
+    fn write(&self, title: &str, slo: &Slo, simulation: &mut Simulation) -> Result<()> {
+        if let Some(records) = &self.records {
+            records.write(&simulation.records)?;
+        }
+        if let Some(file) = &self.series {
+            file.lines(series::lines(simulation))?;
+        }
+        if let Some(file) = &self.trace {
+            let traces = std::mem::take(&mut simulation.traces);
+            file.lines(chrome::lines(traces, simulation.kv_cache.blocks))?;
+        }
+        if let Some(file) = &self.picture {
+            file.text(&run::svg(title, simulation, slo))?;
+        }
+        Ok(())
     }
-    if let Some(path) = &args.svg {
-        show::file(path, &run::svg(simulation))?;
-    }
-    Ok(())
 }
 
 /// The spec asked for as text, and the name of its file in errors.
@@ -250,7 +270,7 @@ fn cache(s: &Simulation) -> String {
 fn gaps(s: &Simulation) -> Option<(&'static str, String)> {
     let k = Some(&s.kv_cache).filter(|k| k.external_fragmentation > 0.0)?;
     let text = format!(
-        "{} of the free room beside its longest, {} attempts to admit failed for it",
+        "{} of the free room outside its longest gap; {} attempts to admit failed though enough was free in all",
         percent(k.external_fragmentation),
         grouped(k.scattered_refusals)
     );

@@ -3,10 +3,11 @@
 use crate::args::ValidateArgs;
 use crate::show::number::significant;
 use crate::show::table::table;
+use crate::show::target::Target;
 use crate::{input, show};
 use roofcast::calibration::Calibration;
 use roofcast::measurement::{Measurement, Metrics};
-use roofcast::report::measured;
+use roofcast::report::{measured, scatter};
 use roofcast::validate::run::{self, Compared, Replay};
 use roofcast::validate::{Part, Point, Report, points, report};
 use roofcast::{Catalog, Error};
@@ -25,6 +26,9 @@ struct Answer {
 const WORST: usize = 10;
 
 pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
+    let rows_file = Target::asked("--per-row", args.per_row.as_ref())?;
+    let scatter_file = Target::asked("--svg", args.svg.as_ref())?;
+    let curves_file = Target::asked("--curves", args.curves.as_ref())?;
     let mut catalog = input::catalog(&args.catalog)?;
     let calibration = input::calibration(args.calibration.as_deref())?;
     let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = args.files.iter().cloned().partition(|f| f.is_dir());
@@ -37,14 +41,20 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
         .map(|f| replayed(f, &catalog, &calibration))
         .collect::<anyhow::Result<Vec<Replay>>>()?;
     let points = in_parallel(&rows, &catalog, &calibration);
-    if let Some(path) = &args.per_row {
-        show::file(path, &per_row(&points)?)?;
+    if let Some(file) = &rows_file {
+        file.text(&per_row(&points)?)?;
     }
-    if let Some(path) = &args.svg {
+    if let Some(file) = &scatter_file {
+        let accepted = "one or more rows that are measured and forecast";
+        let picture = scatter::svg(&points)
+            .ok_or_else(|| Error::field("arguments", "--svg", "no such rows", accepted))?;
+        file.text(&picture)?;
+    }
+    if let Some(file) = &curves_file {
         let accepted = "three or more rows that differ in batch, prompt or context alone";
         let picture = measured::svg(&points)
-            .ok_or_else(|| Error::field("arguments", "--svg", "no curve in these rows", accepted))?;
-        show::file(path, &picture)?;
+            .ok_or_else(|| Error::field("arguments", "--curves", "no curve in these rows", accepted))?;
+        file.text(&picture)?;
     }
     let report = report(&points);
     if args.json {

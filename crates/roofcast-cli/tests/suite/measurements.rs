@@ -72,14 +72,20 @@ fn measured_points_are_drawn_beside_forecast_and_limit() {
     let (folder, rows) = file("rows.csv", text.as_bytes());
     let out = folder.path().join("out.svg");
     let path = out.display();
-    let run =
-        super::support::run(["validate", &rows, "--group", "LEFT decode_step", "--svg", &path.to_string()]);
+    let run = super::support::run([
+        "validate",
+        &rows,
+        "--group",
+        "LEFT decode_step",
+        "--curves",
+        &path.to_string(),
+    ]);
     assert_eq!(run.code, 0, "{}", run.err);
     assert!(run.out.starts_with("forecast: 3 of 3 rows"), "{}", run.out);
     let svg = std::fs::read_to_string(&out).unwrap();
-    assert_eq!((svg.matches("<circle").count(), svg.matches("<polyline").count()), (3, 2));
-    for (arguments, says) in [("--group right", ["--svg", "three"]), ("--group up", ["--group", "up"])] {
-        let run = roofcast(&format!("validate {rows} --svg {path} {arguments}"));
+    assert_eq!((svg.matches("<title>").count(), svg.matches("<polyline").count()), (3, 2));
+    for (arguments, says) in [("--group right", ["--curves", "three"]), ("--group up", ["--group", "up"])] {
+        let run = roofcast(&format!("validate {rows} --curves {path} {arguments}"));
         assert_eq!(run.code, 2, "{arguments}");
         assert!(says.iter().all(|s| run.err.contains(s)), "{}", run.err);
     }

@@ -25,6 +25,10 @@ pub struct Fitted {
     pub accelerator: String,
     /// Whose kernel.
     pub backend: String,
+    /// The engine's version, where the tables name it.
+    pub version: Option<String>,
+    /// The kernel, where the tables name it.
+    pub source: Option<String>,
     /// What it does.
     pub part: Part,
     /// The weight format, for what has weights.
@@ -77,12 +81,12 @@ const READING: f64 = 0.85;
 const LEAST_EXPOSED: f64 = 0.01;
 const LEAST_HEAD: f64 = 0.001;
 
-/// Fits every part of every chip, format and backend.
+/// Fits every part of every chip, format, backend, version and kernel.
 pub fn fit(kernels: &[Kernel]) -> Vec<Fitted> {
-    let mut parts: BTreeMap<(&str, Part, Option<&str>, &str), Vec<&Kernel>> = BTreeMap::new();
+    let mut parts: BTreeMap<_, Vec<&Kernel>> = BTreeMap::new();
     for kernel in kernels {
-        let key =
-            (kernel.accelerator.as_str(), kernel.part, kernel.weights.as_deref(), kernel.backend.as_str());
+        let whose = [&kernel.backend, &kernel.version, &kernel.source].map(String::as_str);
+        let key = (kernel.accelerator.as_str(), kernel.part, kernel.weights.as_deref(), whose);
         parts.entry(key).or_default().push(kernel);
     }
     parts.into_values().filter_map(|rows| one(&rows)).collect()
@@ -112,6 +116,8 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
     Some(Fitted {
         accelerator: first.accelerator.clone(),
         backend: first.backend.clone(),
+        version: Some(first.version.clone()).filter(|v| !v.is_empty()),
+        source: Some(first.source.clone()).filter(|s| !s.is_empty()),
         part: first.part,
         weights: first.weights.clone(),
         rows: rows.len(),
@@ -255,6 +261,8 @@ mod tests {
         Kernel {
             part: Part::Gemm,
             backend: "vllm".into(),
+            version: String::new(),
+            source: String::new(),
             accelerator: "h100-sxm".into(),
             architecture: "hopper".into(),
             link: Some(Topology::Switch),

@@ -1,6 +1,6 @@
 //! Which format each tensor has on a given chip: the user's wish, else the checkpoint's, else 16 bits.
 
-use super::{Convention, Options};
+use super::Options;
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 use crate::model::{Model, Quantization, Role, Tensor};
@@ -109,14 +109,8 @@ impl Formats {
     }
 
     /// The format of `tensor` in layer `layer`, or of one outside the layers.
-    pub(super) fn of(
-        &self,
-        model: &Model,
-        tensor: &Tensor,
-        layer: Option<usize>,
-        convention: Convention,
-    ) -> Format {
-        if let (Convention::Seed003, Rule::Linear(format)) = (convention, &self.rule) {
+    pub(super) fn of(&self, model: &Model, tensor: &Tensor, layer: Option<usize>, nominal: bool) -> Format {
+        if let (true, Rule::Linear(format)) = (nominal, &self.rule) {
             return *format;
         }
         let matrix = matches!(tensor.role, Role::Linear | Role::Expert);

@@ -1,7 +1,7 @@
 //! Shares a model's tensors over pipeline stages and ranks.
 
 use super::formats::Formats;
-use super::{Block, Convention, Deployment, ExpertShard, Gemm, Held, Stage};
+use super::{Block, Deployment, ExpertShard, Gemm, Held, Stage};
 use crate::error::Result;
 use crate::model::{Ffn, Layer, Mixer, OperatorKind, Role, Split, Tensor};
 use crate::precision::{Dtype, Format};
@@ -116,14 +116,9 @@ impl Share<'_> {
             if !here {
                 continue;
             }
-            if tensor.role == Role::Head
-                && model.tied
-                && first
-                && last
-                && self.deployment.convention == Convention::Default
-            {
+            if tensor.role == Role::Head && model.tied && first && last && !self.deployment.options.nominal {
                 // Held as the embedding; read all the same.
-                let format = self.formats.of(&model, tensor, None, Convention::Default);
+                let format = self.formats.of(&model, tensor, None, false);
                 self.add(&mut gemms, tensor, format)?;
                 continue;
             }
@@ -145,19 +140,19 @@ impl Share<'_> {
     fn head_bytes(&self) -> Bytes {
         let model = &self.deployment.model;
         let head = model.outer.iter().filter(|t| t.role == Role::Head);
-        head.map(|t| self.formats.of(model, t, None, self.deployment.convention).width.bytes(t.elements()))
-            .sum()
+        head.map(|t| {
+            self.formats.of(model, t, None, self.deployment.options.nominal).width.bytes(t.elements())
+        })
+        .sum()
     }
 
-    /// Counts a tensor as held, and says its format; none where the convention leaves it out.
+    /// Counts a tensor as held, and says its format; none where it is not counted.
     fn hold(&mut self, tensor: &Tensor, layer: Option<usize>) -> Option<Format> {
         let d = self.deployment;
-        if d.convention == Convention::Seed003
-            && (tensor.operator == OperatorKind::Norms || tensor.role == Role::Embedding)
-        {
+        if d.options.nominal && (tensor.operator == OperatorKind::Norms || tensor.role == Role::Embedding) {
             return None;
         }
-        let format = self.formats.of(&d.model, tensor, layer, d.convention);
+        let format = self.formats.of(&d.model, tensor, layer, d.options.nominal);
         match self.tensors.iter_mut().find(|h| h.tensor == *tensor && h.format == format) {
             Some(known) => known.layers += 1,
             None => self.tensors.push(Held { tensor: *tensor, format, layers: 1 }),

@@ -2,7 +2,7 @@
 //!
 //! Knows: which quantity joins points to curves, and what tells the curves apart. Knows nothing about how points were forecast.
 
-use super::chart::{Axis, COLOURS, Chart, page};
+use super::chart::{Axis, Chart, INK, Key, Marker, Stroke, Unit, page};
 use crate::measurement::{Lengths, Measurement, Metrics};
 use crate::validate::Point;
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,7 +60,7 @@ type Curves<'a, 'b> = BTreeMap<Shared, Vec<(f64, &'b Point<'a>)>>;
 /// A chart for each time that was measured; none where no three points make a curve.
 pub fn svg(points: &[Point]) -> Option<String> {
     let charts: Vec<Chart> = (0..TIMES.len()).filter_map(|metric| chart(points, metric)).collect();
-    (!charts.is_empty()).then(|| page(charts))
+    (!charts.is_empty()).then(|| page(&charts))
 }
 
 /// The curves over the quantity that joins the most points, and of equal ones to the fewest curves.
@@ -77,21 +77,20 @@ fn chart(points: &[Point], metric: usize) -> Option<Chart> {
     let shown = spread(curves.into_iter().collect());
     let all = || shown.iter().flat_map(|(_, curve)| curve);
     let times = |p: &Point| [p.row.measured, forecast(p), p.limit].map(|f| f.all()[metric].unwrap_or(0.0));
-    let x = Axis::close(ACROSS[across].0, all().map(|(x, _)| *x), 0.0);
-    let room = if shown.len() > 1 { Chart::legend_share(shown.len()) } else { 0.0 };
-    let title = format!("{}, ms (points: measured; lines: forecast; dashes: limit)", TIMES[metric]);
-    let y = Axis::close(&title, all().flat_map(|(_, p)| times(p)), room);
+    let x = Axis::around(ACROSS[across].0, Unit::Plain, all().map(|(x, _)| *x));
+    let drawn = all().flat_map(|(_, p)| times(p)).filter(|ms| *ms > 0.0);
+    let y = Axis::around(TIMES[metric], Unit::Milliseconds, drawn);
     let varied = Varied::of(shown.iter().map(|(shared, _)| shared));
-    let mut chart = Chart::new(&varied.title(&shown.first()?.0), x, y);
-    let labels: Vec<String> = shown.iter().map(|(shared, _)| varied.label(shared)).collect();
-    for (index, (_, curve)) in shown.iter().enumerate() {
-        draw(&mut chart, curve, metric, COLOURS[index % COLOURS.len()]);
+    let mut chart = Chart::new(&varied.title(&shown.first()?.0), "", x, y);
+    for (series, (shared, curve)) in shown.iter().enumerate() {
+        draw(&mut chart, curve, metric, series);
+        if shown.len() > 1 {
+            chart.key(Key::Point(Marker::filled(series)), &varied.label(shared));
+        }
     }
-    let legend: Vec<_> =
-        labels.iter().enumerate().map(|(i, l)| (l.as_str(), COLOURS[i % COLOURS.len()], true)).collect();
-    if legend.len() > 1 {
-        chart.legend_left(&legend);
-    }
+    chart.key(Key::Point(Marker::filled(0).ink()), "measured");
+    chart.key(Key::Line(INK, Stroke::Solid), "forecast");
+    chart.key(Key::Line(INK, Stroke::Dotted), "limit");
     Some(chart)
 }
 
@@ -123,16 +122,17 @@ fn forecast(point: &Point) -> Metrics {
 }
 
 /// Points that were left out of the forecast are hollow.
-fn draw(chart: &mut Chart, curve: &[(f64, &Point)], metric: usize, colour: &str) {
+fn draw(chart: &mut Chart, curve: &[(f64, &Point)], metric: usize, series: usize) {
     let line = |of: &dyn Fn(&Point) -> Metrics| -> Vec<(f64, f64)> {
         curve.iter().filter_map(|(x, p)| Some((*x, of(p).all()[metric]?))).collect()
     };
-    chart.line(&line(&|p| p.limit), colour, true);
-    chart.line(&line(&forecast), colour, false);
+    chart.line(line(&|p| p.limit), series, Stroke::Dotted);
+    chart.line(line(&forecast), series, Stroke::Solid);
     for (x, point) in curve {
         if let Some(ms) = point.row.measured.all()[metric] {
             let tip = format!("{}: {ms} ms", point.row.id);
-            chart.point(*x, ms, colour, point.forecast.is_ok(), &tip);
+            let marker = if point.forecast.is_ok() { Marker::filled(series) } else { Marker::hollow(series) };
+            chart.point((*x, ms), marker, &tip);
         }
     }
 }
@@ -211,13 +211,12 @@ mod tests {
         let mut points: Vec<Point> = rows.iter().map(|row| point(row, Ok(3.0))).collect();
         points[2].forecast = Err("too long".into());
         let svg = svg(&points).unwrap();
-        // Six points and two of the legend; a forecast and a limit for each curve.
-        assert_eq!((svg.matches("<circle").count(), svg.matches("<polyline").count()), (8, 4));
-        assert_eq!(
-            (svg.matches("stroke-dasharray").count(), svg.matches("fill='#fff' stroke").count()),
-            (2, 1)
-        );
-        for text in [">batch<", ">fp8<", ">w4<", ">m, h100-sxm, vllm, context 64<", "TPOT, ms"] {
+        // Six points; a forecast and a limit for each curve, the limits dotted; one point was left out of the forecast.
+        assert_eq!((svg.matches("<title>").count(), svg.matches("<polyline").count()), (6, 4));
+        let dotted = svg.lines().filter(|l| l.starts_with("<polyline") && l.contains("dasharray")).count();
+        let hollow = svg.lines().filter(|l| l.contains("<title>") && l.contains("class='p ")).count();
+        assert_eq!((dotted, hollow), (2, 1));
+        for text in [">batch<", ">fp8<", ">w4<", ">m, h100-sxm, vllm, context 64<", ">TPOT<"] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
         assert!(super::svg(&points[..2]).is_none());

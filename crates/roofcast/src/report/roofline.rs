@@ -1,71 +1,105 @@
 //! The roofline picture: operators of a decode step and of a prefill under the roof of their machine.
+//!
+//! Knows: what an operator reaches at its limit and as forecast. Knows nothing about links and the host.
 
-use super::chart::{Axis, COLOURS, Chart};
-use crate::cost::Operator;
+use super::chart::{Axis, Chart, INK, Key, Marker, Stroke, Unit, page, prefixed};
+use crate::cost::{Cost, Operator};
 use crate::deployment::Deployment;
-use crate::limits::Limits;
+use crate::limits::{Limits, Question};
+use crate::units::Picoseconds;
 
-/// FLOP/s against FLOPs per byte, both logarithmic; hollow points are decode, full ones prefill.
-pub fn svg(deployment: &Deployment, limits: &Limits) -> String {
-    let bandwidth = deployment.bandwidth().0;
-    let points = |operators: &[Operator]| -> Vec<(f64, f64, String)> {
-        operators
-            .iter()
-            .filter(|o| o.intensity > 0.0 && o.flops.0 > 0)
-            .map(|o| (o.intensity, rate(o), o.name.name().to_owned()))
-            .collect()
-    };
-    let decode = points(&limits.decode.operators);
-    let prefill = points(&limits.prefill.operators);
+const DECODE: usize = 0;
+const PREFILL: usize = 1;
+
+/// An operator under the roof.
+struct Spot {
+    name: String,
+    intensity: f64,
+    limit: f64,
+    forecast: f64,
+}
+
+/// FLOP/s of one accelerator against FLOPs per byte, both logarithmic. Hollow points are at the limit, each joined to its
+/// forecast.
+pub fn svg(deployment: &Deployment, question: &Question, limits: &Limits) -> String {
+    let (decode, prefill) = (spots(&limits.decode), spots(&limits.prefill));
     let all = || decode.iter().chain(&prefill);
-    let ridges = limits.ridge.iter().map(|r| r.flops_per_byte);
-    let x = Axis::around("FLOPs per byte", all().map(|p| p.0).chain(ridges), true);
-    let peaks = || deployment.accelerator.peak_flops.iter();
-    let y = Axis::around("FLOP/s", all().map(|p| p.1).chain(peaks().map(|(_, r)| r.0)), true);
-    let (left, right) = (x.from, x.to);
-    let low = y.from;
-    let mut chart =
-        Chart::new(&format!("{} on {}: roofline", deployment.model.name, deployment.accelerator.name), x, y);
     let used =
         |dtype| limits.decode.operators.iter().chain(&limits.prefill.operators).any(|o| o.dtype == dtype);
-    for (index, (dtype, peak)) in peaks().filter(|(d, _)| used(**d)).enumerate() {
-        let colour = COLOURS[index % COLOURS.len()];
-        let ridge = peak.0 / bandwidth;
-        let start = left.max(low / bandwidth);
-        chart.line(&[(start, start * bandwidth), (ridge, peak.0), (right, peak.0)], colour, false);
-        chart.label(right, peak.0, (8.0, -8.0), &format!("{dtype} {:.0} TFLOP/s", peak.0 / 1e12), colour);
+    let roofs = || deployment.accelerator.peak_flops.iter().filter(|(dtype, _)| used(**dtype));
+    let bandwidth = deployment.bandwidth().0;
+    let ridges = roofs().map(|(_, peak)| peak.0 / bandwidth);
+    let x =
+        Axis::log("FLOPs per byte of weights and KV", Unit::Plain, all().map(|s| s.intensity).chain(ridges));
+    let rates = all().flat_map(|s| [s.limit, s.forecast]).chain(roofs().map(|(_, peak)| peak.0 * 1.6));
+    let y = Axis::log("FLOP/s of one accelerator", Unit::Plain, rates);
+    let (left, right) = (x.least(), x.most());
+    let title = format!("{} on {}", deployment.model.name, deployment.accelerator.name);
+    let note = format!(
+        "Decode of {} sequences of {} tokens, prefill of {} tokens; {} weights, tp {}",
+        question.batch, question.context, question.prefill, deployment.weights, deployment.parallelism.tp
+    );
+    let mut chart = Chart::new(&title, &note, x, y);
+    let highest = roofs().map(|(_, peak)| peak.0).fold(0.0, f64::max);
+    chart.line(vec![(left, left * bandwidth), (highest / bandwidth, highest)], INK, Stroke::Solid);
+    for (dtype, peak) in roofs() {
+        chart.line(vec![(peak.0 / bandwidth, peak.0), (right, peak.0)], INK, Stroke::Solid);
+        let text = format!("{dtype} {}", prefixed(peak.0, " ", "FLOP/s"));
+        chart.along((peak.0 / bandwidth, right), peak.0, &text);
     }
-    draw(&mut chart, &decode, false);
-    draw(&mut chart, &prefill, true);
-    chart.legend(&[("decode", COLOURS[1], false), ("prefill", COLOURS[2], true)]);
-    chart.finish()
+    // In the middle of the slope.
+    let middle = (left * highest / bandwidth).sqrt();
+    chart.label((middle, middle * bandwidth), &prefixed(bandwidth, " ", "B/s"), INK);
+    chart.key(Key::Line(INK, Stroke::Solid), "roof");
+    for (name, spots, series) in [("decode", &decode, DECODE), ("prefill", &prefill, PREFILL)] {
+        draw(&mut chart, spots, series);
+        chart.key(Key::Point(Marker::hollow(series)), &format!("{name} at its limit"));
+        chart.key(Key::Point(Marker::filled(series)), "forecast");
+    }
+    page(&[chart])
 }
 
-/// What an operator reaches at its limit.
-fn rate(operator: &Operator) -> f64 {
-    operator.flops.as_f64() / operator.limit.seconds().max(1e-15)
+/// The operators that compute.
+fn spots(cost: &Cost) -> Vec<Spot> {
+    let computing = cost.operators.iter().filter(|o| o.intensity > 0.0 && o.flops.0 > 0);
+    let spot = |o: &Operator| {
+        let rate = |time: Picoseconds| o.flops.as_f64() / time.seconds().max(1e-15);
+        let (limit, forecast) = (rate(o.limit), rate(o.forecast.max(o.limit)));
+        Spot { name: o.name.name().to_owned(), intensity: o.intensity, limit, forecast }
+    };
+    computing.map(spot).collect()
 }
 
-/// Points at the same place share one label.
-fn draw(chart: &mut Chart, points: &[(f64, f64, String)], filled: bool) {
-    let colour = COLOURS[if filled { 2 } else { 1 }];
-    let mut sorted: Vec<&(f64, f64, String)> = points.iter().collect();
-    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut labels: Vec<(f64, f64, Vec<&str>)> = Vec::new();
-    for (x, y, name) in sorted {
-        chart.point(*x, *y, colour, filled, name);
-        match labels.last_mut() {
-            Some((lx, _, names)) if x / *lx < 1.6 => names.push(name),
-            _ => labels.push((*x, *y, vec![name])),
+/// Points at about the same place share one label.
+fn draw(chart: &mut Chart, spots: &[Spot], series: usize) {
+    let mut labels: Vec<(&Spot, Vec<&str>)> = Vec::new();
+    for spot in spots {
+        let [limit, forecast] = [spot.limit, spot.forecast].map(|rate| (spot.intensity, rate));
+        chart.join(limit, forecast, series);
+        let share = 100.0 * spot.forecast / spot.limit;
+        let rate = |rate: f64| prefixed(rate, " ", "FLOP/s");
+        chart.point(
+            limit,
+            Marker::hollow(series),
+            &format!("{}: {} at its limit", spot.name, rate(spot.limit)),
+        );
+        let tip = format!("{}: {}, {share:.0} % of its limit, as forecast", spot.name, rate(spot.forecast));
+        chart.point(forecast, Marker::filled(series), &tip);
+        let near = |a: f64, b: f64| (a / b).ln().abs() < 0.2;
+        let same = |(s, _): &&mut (&Spot, Vec<&str>)| {
+            near(s.intensity, spot.intensity) && near(s.limit, spot.limit) && near(s.forecast, spot.forecast)
+        };
+        match labels.iter_mut().find(same) {
+            Some((_, names)) => names.push(&spot.name),
+            None => labels.push((spot, vec![&spot.name])),
         }
     }
-    // Labels stand below their points, each a line lower than the one before.
-    for (line, (x, y, names)) in labels.iter().enumerate() {
-        let text = if names.len() > 2 {
-            format!("{} and {} more", names[0], names.len() - 1)
-        } else {
-            names.join(", ")
-        };
-        chart.label(*x, *y, (10.0, 18.0 + 15.0 * (line % 3) as f64), &text, colour);
+    for (spot, names) in labels {
+        let more = names.len().saturating_sub(3);
+        let mut text = names[..names.len() - more].join(", ");
+        if more > 0 {
+            text += &format!(" and {more} more");
+        }
+        chart.label((spot.intensity, spot.forecast), &text, series);
     }
 }

@@ -1,90 +1,255 @@
-//! The picture of a simulated run: latencies as cumulative shares, the queue and the KV cache over time.
+//! The picture of a run, simulated or measured: latencies as cumulative shares, requests and KV cache over time.
 
-use super::chart::{Axis, COLOURS, Chart, page};
-use crate::fleet::results::Sample;
+use super::chart::{Axis, Chart, INK, Key, Marker, Stroke, Unit, page, shown};
+use crate::record::{Outcome, Record};
 use crate::simulate::Simulation;
+use crate::spec::Slo;
+use crate::summary::Statistics;
 use crate::timeline::series::Point;
+use crate::units::Picoseconds;
 
 /// Shares that a curve is drawn through.
 const SHARES: usize = 400;
+/// Intervals that a level over time is drawn through: of more, each shows the mean and the range of several.
+const INTERVALS: usize = 120;
 
-/// Latencies above; queue and cache of all replicas together below, where levels over time were kept.
-pub fn svg(simulation: &Simulation) -> String {
-    let mut charts = vec![latencies(simulation)];
+/// Latencies above; requests and cache of all replicas together below, where levels over time were kept.
+pub fn svg(title: &str, simulation: &Simulation, slo: &Slo) -> String {
+    let s = &simulation.summary;
+    let bounds = [slo.ttft_p99_ms, slo.tpot_p99_ms, slo.e2el_p99_ms];
+    let statistics = [&s.ttft, &s.tpot, &s.e2el];
+    let curve = |(((name, sample), statistics), slo): (((&str, _), _), _)| {
+        let sample: &crate::fleet::results::Sample = sample;
+        Latency { name: name.to_uppercase(), shares: sample.shares(SHARES), statistics, slo }
+    };
+    let all = simulation.latencies.iter().map(|(name, sample)| (*name, sample));
+    let curves: Vec<Latency> = all.zip(statistics).zip(bounds).map(curve).collect();
+    let note = format!("{} simulated requests in {}", s.completed, shown(s.duration, Unit::Seconds));
+    let mut charts = vec![latencies(title, &note, &curves)];
     if let Some(end) = simulation.series.iter().flatten().map(|p| p.end_ms).max_by(f64::total_cmp) {
         charts.extend([queue(simulation, end / 1e3), cache(simulation, end / 1e3)]);
     }
-    page(charts)
+    page(&charts)
+}
+
+/// The same of measured requests: latencies above, how many were in flight below. `forecast` is of the medians of TTFT and
+/// TPOT.
+pub fn measured(title: &str, records: &[Record], slo: &Slo, forecast: Option<[f64; 2]>) -> String {
+    let done = || records.iter().filter(|r| r.outcome == Outcome::Completed);
+    let latency = |name: &str, times: Vec<Option<Picoseconds>>, slo| {
+        let mut ms: Vec<f64> = times.into_iter().flatten().map(Picoseconds::ms).collect();
+        let statistics = Statistics::of(&mut ms);
+        ms.sort_by(f64::total_cmp);
+        let shares = ms.iter().enumerate().map(|(i, v)| (*v, (i + 1) as f64 / ms.len() as f64)).collect();
+        (name.to_owned(), shares, statistics, slo)
+    };
+    let all = [
+        latency("TTFT", done().map(Record::ttft).collect(), slo.ttft_p99_ms),
+        latency("TPOT", done().map(Record::tpot).collect(), slo.tpot_p99_ms),
+        latency("E2EL", done().map(|r| Some(r.e2el())).collect(), slo.e2el_p99_ms),
+    ];
+    let curves: Vec<Latency> = all
+        .iter()
+        .map(|(name, shares, statistics, slo)| Latency {
+            name: name.clone(),
+            shares: Vec::clone(shares),
+            statistics,
+            slo: *slo,
+        })
+        .collect();
+    let note = format!("{} measured requests, {} of them completed", records.len(), done().count());
+    let mut above = latencies(title, &note, &curves);
+    for (series, ms) in forecast.into_iter().flatten().enumerate() {
+        above.point(
+            (ms, 0.5),
+            Marker::hollow(series),
+            &format!("forecast {}", shown(ms, Unit::Milliseconds)),
+        );
+        above.label((ms, 0.5), "forecast", series);
+    }
+    page(&[above, in_flight(records)])
 }
 
 /// A latency's share of requests.
-struct Curve {
+struct Latency<'a> {
     name: String,
-    colour: &'static str,
-    points: Vec<(f64, f64)>,
+    shares: Vec<(f64, f64)>,
+    statistics: &'a Statistics,
+    slo: Option<f64>,
 }
 
-/// The share of requests within each latency.
-fn latencies(simulation: &Simulation) -> Chart {
-    let curve = |((name, sample), colour): (&(&str, Sample), _)| Curve {
-        name: name.to_uppercase(),
-        colour,
-        points: sample.shares(SHARES),
-    };
-    let curves = simulation.latencies.iter().zip(COLOURS).map(curve);
-    let curves: Vec<Curve> = curves.filter(|curve| !curve.points.is_empty()).collect();
-    let times =
-        || curves.iter().flat_map(|curve| curve.points.iter().map(|(ms, _)| *ms)).filter(|ms| *ms > 0.0);
-    let (least, most) = times().fold((f64::INFINITY, 0.0_f64), |(a, b), ms| (a.min(ms), b.max(ms)));
-    let x = Axis::around("ms", times(), most > 10.0 * least);
-    let mut chart =
-        Chart::new("Share of requests within a latency", x, Axis::exactly("share of requests", 1.0));
-    curves.iter().for_each(|curve| chart.line(&curve.points, curve.colour, false));
-    chart.key(&curves.iter().map(|curve| (curve.name.as_str(), curve.colour)).collect::<Vec<_>>());
+/// The share of requests within each latency, with medians, 99th percentiles and what the SLO allows.
+fn latencies(title: &str, note: &str, curves: &[Latency]) -> Chart {
+    let there = || curves.iter().enumerate().filter(|(_, curve)| !curve.shares.is_empty());
+    // Room for a label left of the fastest.
+    let room = |c: &Latency| c.shares.first().map(|(ms, _)| ms / 2.0);
+    let times = there().flat_map(|(_, c)| c.shares.iter().map(|(ms, _)| *ms).chain(c.slo).chain(room(c)));
+    let x = Axis::around("latency", Unit::Milliseconds, times);
+    let y = Axis::to("share of requests within a latency", Unit::Share, 1.02);
+    let mut chart = Chart::new(title, note, x, y);
+    for (series, curve) in there() {
+        chart.steps(&curve.shares, series, Stroke::Solid);
+        chart.key(Key::Line(series, Stroke::Solid), &curve.name);
+        if let Some(most) = curve.slo {
+            chart.upright(most, &format!("SLO: {} {}", curve.name, shown(most, Unit::Milliseconds)), series);
+        }
+    }
+    for (name, share) in [("p99", 0.99), ("p50", 0.5)] {
+        for (series, curve) in there() {
+            let ms = if share > 0.5 { curve.statistics.p99 } else { curve.statistics.median };
+            let text = format!("{name} {}", shown(ms, Unit::Milliseconds));
+            chart.point((ms, share), Marker::filled(series), &format!("{} {text}", curve.name));
+            chart.label((ms, share), &text, series);
+        }
+    }
     chart
 }
 
 /// Running and waiting requests of all replicas together.
 fn queue(simulation: &Simulation, end: f64) -> Chart {
     let sum = |of: fn(&Point) -> f64| over_time(simulation, |points| points.iter().map(of).sum());
-    let (running, waiting) = (sum(|p| p.running), sum(|p| p.waiting));
-    let most = running.iter().chain(&waiting).map(|(_, n)| *n);
-    let y = Axis::around("requests", most, false);
-    let mut chart = Chart::new("Requests over time", Axis::exactly("seconds", end), y);
-    chart.line(&waiting, COLOURS[1], false);
-    chart.line(&running, COLOURS[0], false);
-    chart.key(&[("running", COLOURS[0]), ("waiting", COLOURS[1])]);
-    chart
+    let levels = [("running", sum(|p| p.running)), ("waiting", sum(|p| p.waiting))];
+    over("Requests", "requests", Unit::Plain, end, None, &levels)
 }
 
 /// KV blocks held, in the mean of the replicas and of the fullest.
 fn cache(simulation: &Simulation, end: f64) -> Chart {
-    let share = |blocks: f64| 100.0 * blocks / simulation.kv_cache.blocks as f64;
+    let share = |blocks: f64| blocks / simulation.kv_cache.blocks as f64;
     let replicas = simulation.series.len();
     let mean =
         over_time(simulation, |points| share(points.iter().map(|p| p.blocks).sum::<f64>() / replicas as f64));
-    let mut chart = Chart::new(
-        "KV blocks held over time",
-        Axis::exactly("seconds", end),
-        Axis::exactly("% of the blocks", 100.0),
-    );
+    let mut levels = vec![("mean of the replicas", mean)];
     if replicas > 1 {
-        let fullest =
-            over_time(simulation, |points| share(points.iter().map(|p| p.blocks).fold(0.0, f64::max)));
-        chart.line(&fullest, COLOURS[4], false);
-        chart.key(&[("mean of the replicas", COLOURS[2]), ("the fullest", COLOURS[4])]);
+        let fullest = |points: &[Point]| share(points.iter().map(|p| p.blocks).fold(0.0, f64::max));
+        levels.push(("the fullest", over_time(simulation, fullest)));
     }
-    chart.line(&mean, COLOURS[2], false);
+    over("KV cache", "share of the blocks held", Unit::Share, end, Some(1.0), &levels)
+}
+
+/// Requests that were sent and not yet answered.
+fn in_flight(records: &[Record]) -> Chart {
+    let mut events: Vec<(f64, f64)> =
+        records.iter().flat_map(|r| [(r.sent.seconds(), 1.0), (r.finished.seconds(), -1.0)]).collect();
+    events.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    let start = events.first().map_or(0.0, |e| e.0);
+    let mut level = 0.0;
+    let mut spans = Vec::new();
+    for (index, (at, change)) in events.iter().enumerate() {
+        level += change;
+        let next = events.get(index + 1).map_or(*at, |e| e.0);
+        spans.push(Interval { start: at - start, end: next - start, value: level });
+    }
+    let end = spans.last().map_or(1.0, |s| s.end);
+    over("Requests", "requests in flight", Unit::Plain, end, None, &[("in flight", spans)])
+}
+
+/// A level that holds for a while, in seconds.
+#[derive(Clone, Copy)]
+struct Interval {
+    start: f64,
+    end: f64,
+    value: f64,
+}
+
+/// Levels over time: the mean as a line, the range as a band where an interval of the picture has several values.
+fn over(
+    title: &str,
+    unit_title: &str,
+    unit: Unit,
+    end: f64,
+    most: Option<f64>,
+    levels: &[(&str, Vec<Interval>)],
+) -> Chart {
+    let y = match most {
+        Some(most) => Axis::to(unit_title, unit, most),
+        None => {
+            let highest = levels.iter().flat_map(|(_, spans)| spans).map(|s| s.value).fold(0.0, f64::max);
+            Axis::to(unit_title, unit, highest * 1.06)
+        }
+    };
+    let x = Axis::to("time since the first request", Unit::Seconds, end);
+    let mut chart = Chart::new(title, "", x, y).low();
+    let mut ranged = false;
+    for (series, (name, spans)) in levels.iter().enumerate() {
+        let bins = binned(spans, end);
+        if spans.len() > INTERVALS {
+            chart.band(bins.iter().map(|b| (b.at, b.least, b.most)).collect(), series);
+            ranged = true;
+        }
+        chart.line(bins.iter().map(|b| (b.at, b.mean)).collect(), series, Stroke::Solid);
+        chart.key(Key::Line(series, Stroke::Solid), name);
+    }
+    if ranged {
+        chart.key(Key::Band(INK), "range within an interval");
+    }
     chart
 }
 
-/// A figure of all replicas at the middle of each interval, in seconds.
-fn over_time(simulation: &Simulation, of: impl Fn(&[Point]) -> f64) -> Vec<(f64, f64)> {
+/// What a level did in an interval of the picture.
+#[derive(Debug, PartialEq)]
+struct Bin {
+    at: f64,
+    least: f64,
+    mean: f64,
+    most: f64,
+}
+
+/// At most [`INTERVALS`] bins up to `end`; each holds the intervals that it meets, its mean by their time in it.
+fn binned(spans: &[Interval], end: f64) -> Vec<Bin> {
+    let count = spans.len().clamp(1, INTERVALS);
+    let width = end / count as f64;
+    let mut all: Vec<(f64, f64, f64, f64)> = vec![(f64::INFINITY, 0.0, 0.0, f64::NEG_INFINITY); count];
+    for span in spans {
+        let bin = |t: f64| ((t / width) as usize).min(count - 1);
+        for (index, entry) in all.iter_mut().enumerate().take(bin(span.end) + 1).skip(bin(span.start)) {
+            let (from, to) = (index as f64 * width, (index + 1) as f64 * width);
+            let part = span.end.min(to) - span.start.max(from);
+            if part > 0.0 {
+                entry.0 = entry.0.min(span.value);
+                entry.1 += span.value * part;
+                entry.2 += part;
+                entry.3 = entry.3.max(span.value);
+            }
+        }
+    }
+    let bin = |(index, (least, area, time, most)): (usize, (f64, f64, f64, f64))| {
+        (time > 0.0).then(|| Bin { at: (index as f64 + 0.5) * width, least, mean: area / time, most })
+    };
+    all.into_iter().enumerate().filter_map(bin).collect()
+}
+
+/// A level of all replicas in each interval.
+fn over_time(simulation: &Simulation, of: impl Fn(&[Point]) -> f64) -> Vec<Interval> {
     let count = simulation.series.first().map_or(0, Vec::len);
-    (0..count)
-        .map(|index| {
-            let points: Vec<Point> = simulation.series.iter().map(|replica| replica[index]).collect();
-            ((points[0].start_ms + points[0].end_ms) / 2e3, of(&points))
-        })
-        .collect()
+    let interval = |index: usize| {
+        let points: Vec<Point> = simulation.series.iter().map(|replica| replica[index]).collect();
+        let Point { start_ms, end_ms, .. } = points[0];
+        Interval { start: start_ms / 1e3, end: end_ms / 1e3, value: of(&points) }
+    };
+    (0..count).map(interval).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 240 intervals of a second, 0 and 10 in turn, in 120 bins of two seconds each: from 0 to 10, 5 in the mean.
+    #[test]
+    fn many_intervals_become_trend_and_range() {
+        let spans: Vec<Interval> = (0..240)
+            .map(|i| Interval { start: f64::from(i), end: f64::from(i + 1), value: f64::from(i % 2 * 10) })
+            .collect();
+        let bins = binned(&spans, 240.0);
+        assert_eq!(bins.len(), 120);
+        assert_eq!(bins[1], Bin { at: 3.0, least: 0.0, mean: 5.0, most: 10.0 });
+    }
+
+    /// 3 for one second and 7 for three: (3 + 21)/4 = 6 over two bins of two seconds: (3 + 7)/2 = 5 and 7.
+    #[test]
+    fn intervals_count_by_their_time() {
+        let spans =
+            [Interval { start: 0.0, end: 1.0, value: 3.0 }, Interval { start: 1.0, end: 4.0, value: 7.0 }];
+        let means: Vec<f64> = binned(&spans, 4.0).iter().map(|b| b.mean).collect();
+        assert_eq!(means, [5.0, 7.0]);
+    }
 }

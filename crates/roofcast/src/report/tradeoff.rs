@@ -1,42 +1,81 @@
 //! The Pareto picture: dollars against time per token.
 
-use super::chart::{Axis, COLOURS, Chart};
-use crate::plan::{Choice, Plan};
-use std::collections::BTreeMap;
+use super::chart::{Axis, Chart, INK, Key, MUTED, Marker, Stroke, Unit, colour, page};
+use crate::plan::{Choice, Plan, front};
+use crate::spec::Slo;
+use std::collections::BTreeSet;
 
-/// TPOT against dollars per hour (or accelerators, where prices lack), one colour per accelerator: the Pareto set as a
-/// line, and the best of every other accelerator. Hollow points are the same at the limits.
-pub fn svg(model: &str, plan: &Plan) -> String {
+/// TPOT against dollars per hour (or accelerators, where prices lack), one colour per accelerator: the Pareto set and the
+/// best of every other accelerator. Hollow points are at the limits, each joined to its forecast; the line is what each
+/// price buys.
+pub fn svg(model: &str, plan: &Plan, slo: &Slo) -> String {
     let shown = || plan.pareto.iter().chain(&plan.by_accelerator);
     let priced = shown().all(|c| c.cost_per_hour.is_some());
     let cost = |c: &Choice| if priced { c.cost_per_hour.unwrap_or(0.0) } else { c.count as f64 };
-    let x = Axis::around(if priced { "dollars per hour" } else { "accelerators" }, shown().map(cost), false);
-    let y = Axis::around(
-        "ms per output token (hollow: at the limits)",
-        shown().map(|c| c.forecast.tpot_ms),
-        false,
-    );
-    let mut chart = Chart::new(&format!("{model}: TPOT against cost"), x, y);
-    let front: Vec<(f64, f64)> = plan.pareto.iter().map(|c| (cost(c), c.tpot_ms)).collect();
-    chart.line(&front, "#999", true);
-    let mut groups: BTreeMap<&str, Vec<&Choice>> = BTreeMap::new();
-    for choice in shown() {
-        groups.entry(&choice.accelerator).or_default().push(choice);
+    let x = if priced { "dollars per hour" } else { "accelerators" };
+    let x = Axis::around(x, Unit::Plain, shown().map(cost));
+    let times = shown().flat_map(|c| [c.forecast.tpot_ms, c.limit.tpot_ms]).chain(slo.tpot_p99_ms);
+    let y = Axis::around("time per output token", Unit::Milliseconds, times);
+    let right = x.most();
+    let mut chart =
+        Chart::new(&format!("{model}: what a deployment costs and how fast it is"), &note(plan), x, y);
+    if let Some(most) = slo.tpot_p99_ms {
+        chart.bound(most, &format!("SLO: TPOT {most} ms"));
     }
-    let mut legend = Vec::new();
-    for (index, (accelerator, choices)) in groups.iter().enumerate() {
-        let colour = COLOURS[index % COLOURS.len()];
-        for c in choices {
-            let tip = format!("{} × {accelerator}, tp {}, {} weights, {} KV", c.count, c.tp, c.weights, c.kv);
-            chart.point(cost(c), c.limit.tpot_ms, colour, false, &format!("{tip}: limit"));
-            chart.point(cost(c), c.forecast.tpot_ms, colour, true, &format!("{tip}: forecast"));
+    let mut edge = front(plan.pareto.iter().collect(), |c: &&Choice| vec![cost(c), c.tpot_ms]);
+    edge.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+    let mut steps: Vec<_> = edge.iter().map(|c| (cost(c), c.tpot_ms)).collect();
+    steps.extend(steps.last().map(|(_, ms)| (right, *ms)));
+    chart.steps(&steps, MUTED, Stroke::Solid);
+    let chips: BTreeSet<&str> = shown().map(|c| c.accelerator.as_str()).collect();
+    for (series, chip) in chips.iter().enumerate() {
+        for c in shown().filter(|c| c.accelerator == *chip) {
+            let [limit, forecast] = [c.limit, c.forecast].map(|t| (cost(c), t.tpot_ms));
+            chart.join(limit, forecast, colour(series));
+            chart.point(limit, Marker::hollow(series), &format!("{}: limit {:.1} ms", name(c), limit.1));
+            chart.point(
+                forecast,
+                Marker::filled(series),
+                &format!("{}: forecast {:.1} ms", name(c), forecast.1),
+            );
         }
-        legend.push((*accelerator, colour, true));
+        chart.key(Key::Point(Marker::filled(series)), chip);
+    }
+    if !chips.is_empty() {
+        chart.key(Key::Point(Marker::hollow(0).ink()), "at its limit");
+    }
+    if steps.len() > 1 {
+        chart.key(
+            Key::Line(MUTED, Stroke::Solid),
+            if edge.iter().all(|c| c.tpot_ms == c.limit.tpot_ms) {
+                "the fastest for its price, at the limits"
+            } else {
+                "the fastest for its price, as forecast"
+            },
+        );
     }
     if let Some(best) = &plan.best {
-        let text = format!("best: {} × {}", best.count, best.accelerator);
-        chart.label(cost(best), best.forecast.tpot_ms, (10.0, -10.0), &text, "#222");
+        let at = (cost(best), best.forecast.tpot_ms);
+        chart.label(at, &format!("best: {} × {}", best.count, best.accelerator), INK);
     }
-    chart.legend(&legend);
-    chart.finish()
+    for c in edge.iter().filter(|c| plan.best.as_ref() != Some(**c)) {
+        let text = format!("{} × {}", c.count, c.accelerator);
+        let series = chips.iter().position(|chip| *chip == c.accelerator).unwrap_or(0);
+        chart.label((cost(c), c.forecast.tpot_ms), &text, colour(series));
+    }
+    page(&[chart])
+}
+
+fn note(plan: &Plan) -> String {
+    let (all, kept) = (plan.considered, plan.feasible);
+    let shown = if kept == 0 {
+        ""
+    } else {
+        "; shown are those that none beats in cost, TPOT and TTFT, and the best of each accelerator"
+    };
+    format!("{all} deployments considered, {kept} fit and keep the SLO{shown}")
+}
+
+fn name(c: &Choice) -> String {
+    format!("{} × {}, tp {}, {} weights, {} KV", c.count, c.accelerator, c.tp, c.weights, c.kv)
 }

@@ -7,7 +7,7 @@
 use super::random::{Stream, normal_cdf};
 use super::trace::{Format, MOST_TOKENS, Trace};
 use crate::error::{Error, Result};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The probabilities of a table of quantiles; the first is the least that was seen, the last the most.
@@ -43,7 +43,7 @@ pub enum Observed {
 }
 
 /// What is published of a set of lengths.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
     /// Prompt tokens.

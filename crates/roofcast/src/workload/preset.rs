@@ -2,17 +2,19 @@
 
 use super::empirical::Summary;
 use crate::error::{Error, Result};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// One entry of `catalog/workloads`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Preset {
     /// Its name.
     pub id: String,
     /// What was recorded, where and when.
     pub about: String,
+    /// What one request is: which part of the data is its prompt, and which its answer.
+    pub request: String,
     /// Where the data are published.
     pub source: String,
     /// How many requests it was computed from.

@@ -348,6 +348,57 @@ fn one_request_is_the_limits() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A steady batch at the limit is what `limits` says of it, however it is shared: each round of `users` sequences takes a
+    /// decode step of the batch, pipeline stages and data-parallel ranks included. And no forecast of it is faster.
+    #[test]
+    fn a_steady_batch_is_the_limits(
+        shape in prop::sample::select(vec![
+            ("meta-llama/Llama-3.1-8B-Instruct", [1, 1, 1, 1]),
+            ("meta-llama/Llama-3.1-8B-Instruct", [2, 2, 1, 1]),
+            ("meta-llama/Llama-3.1-70B-Instruct", [4, 1, 1, 1]),
+            ("meta-llama/Llama-3.1-70B-Instruct", [1, 4, 1, 1]),
+            ("Qwen/Qwen3-30B-A3B", [4, 1, 4, 1]),
+            ("Qwen/Qwen3-30B-A3B", [1, 2, 1, 1]),
+            ("deepseek-ai/DeepSeek-V3", [8, 1, 8, 1]),
+            ("deepseek-ai/DeepSeek-V3", [1, 1, 8, 8]),
+            ("openai/gpt-oss-120b", [2, 1, 1, 1]),
+        ]),
+        users in 1_u64..70,
+    ) {
+        let (name, [tp, pp, ep, attention_dp]) = shape;
+        let text = |cost: &str| format!(
+            "[model]\nname = \"{name}\"\n[hardware]\naccelerator = \"b200-sxm\"\n[parallelism]\ntp = {tp}\npp = {pp}\nep = {ep}\n\
+             attention_dp = {attention_dp}\n[engine]\ncost = \"{cost}\"\n[workload]\nrequests = {users}\ninput_len = 20\n\
+             output_len = 30\narrivals = {{ kind = \"closed_loop\", concurrency = {users} }}\n"
+        );
+        let run = |cost: &str| {
+            let spec = roofcast::Spec::parse("test", &text(cost)).unwrap();
+            let accelerator = Arc::new(catalog().accelerator("b200-sxm").unwrap().clone());
+            let deployment = Deployment::resolve(model(name), accelerator, &Options::of(&spec)).unwrap();
+            let forecaster = Forecaster::embedded(deployment).unwrap();
+            let options = simulate::Options { leap: true, ..Default::default() };
+            (simulate::simulate(&forecaster, &spec, "test", options).unwrap().summary, forecaster)
+        };
+        let (at_limit, forecaster) = run("limit");
+        // All 70 · 20 prompt tokens fit a step, so that all decode from 21 tokens of context to 49.
+        let step = |context| {
+            let batch = Batch::decode(users, context);
+            limit(&forecaster.deployment, &batch, Utilization::FULL).limit_with_communication.ms()
+        };
+        let expected = (21..=49).map(step).sum::<f64>() / 29.0;
+        prop_assert!(
+            (at_limit.tpot.mean / expected - 1.0).abs() < 1e-5,
+            "{name} tp {tp} pp {pp} ep {ep} dp {attention_dp}, {users} users: {} against {expected}", at_limit.tpot.mean
+        );
+        let (forecast, _) = run("forecast");
+        prop_assert!(forecast.tpot.mean >= expected * (1.0 - 1e-9));
+        prop_assert!(forecast.ttft.mean >= at_limit.ttft.mean);
+    }
+}
+
+proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// However many replicas and whoever chooses: nothing is lost, and leaping is stepping.

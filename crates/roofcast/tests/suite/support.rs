@@ -14,6 +14,11 @@ pub(crate) fn model(name: &str) -> Arc<Model> {
     Arc::new(model::config::read(&entry.id, "catalog", &entry.config).unwrap())
 }
 
+/// A file of the tests' own.
+pub(crate) fn data(path: &str) -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(path)
+}
+
 /// A file or folder of the shared data; says so where it is absent.
 pub(crate) fn shared(path: &str) -> Option<std::path::PathBuf> {
     let found = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(path);

@@ -310,14 +310,14 @@ fn snippets_of_the_chapter_run() {
 /// The table of presets as the chapter shows it.
 fn presets() -> String {
     let mut table = String::from(
-        "| preset | requests | rate | burstiness | prompt: data | drawn | answer: data | drawn | ρ | what |\n|---|---|---|---|---|---|---|---|---|---|\n",
+        "| preset | requests | rate | burstiness | prompt: data | drawn | answer: data | drawn | ρ | what | a request |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for w in crate::support::catalog().workloads().unwrap() {
         let shown = |v: Option<f64>| v.map_or("".into(), |v| v.to_string());
         let whole = |v: Option<f64>| v.map_or("".into(), |v| format!("{v:.0}"));
         let rho = w.lengths.output.map(|_| w.lengths.rank_correlation);
         table += &format!(
-            "| `{}` | {} | {} | {} | {:.0} | {:.0} | {} | {} | {} | [{}]({}) |\n",
+            "| `{}` | {} | {} | {} | {:.0} | {:.0} | {} | {} | {} | [{}]({}) | {} |\n",
             w.id,
             w.requests,
             shown(w.rate),
@@ -328,7 +328,8 @@ fn presets() -> String {
             whole(w.lengths.output_mean()),
             shown(rho),
             w.about,
-            w.source.split_whitespace().next().unwrap()
+            w.source.split_whitespace().next().unwrap(),
+            w.request
         );
     }
     table

@@ -1,6 +1,5 @@
 //! Records as Parquet: the columns of CSV, typed; absent values are null, the gaps between chunks a list.
 
-use anyhow::Result;
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
@@ -10,7 +9,6 @@ use parquet::schema::parser::parse_message_type;
 use roofcast::record::Record;
 use roofcast::units::Picoseconds;
 use std::io::Write;
-use std::path::Path;
 use std::sync::Arc;
 
 const SCHEMA: &str = "message record {
@@ -46,8 +44,8 @@ enum Column {
     Notes(Vec<Option<ByteArray>>),
 }
 
-pub(super) fn write(path: &Path, records: &[Record]) -> Result<()> {
-    crate::show::whole(path, |out| into(out, records).map_err(std::io::Error::other))
+pub(super) fn write(out: impl Write + Send, records: &[Record]) -> std::io::Result<()> {
+    into(out, records).map_err(std::io::Error::other)
 }
 
 fn into(out: impl Write + Send, records: &[Record]) -> Result<(), ParquetError> {
@@ -150,7 +148,7 @@ mod tests {
         let records = lines.map(|line| Record::from_line("x", line).unwrap());
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("r.parquet");
-        write(&path, &records).unwrap();
+        write(std::fs::File::create(&path).unwrap(), &records).unwrap();
         let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
         let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap()).collect();
         let shown = |row: usize| -> Vec<(String, String)> {

@@ -3,10 +3,9 @@
 //! Knows: the columns that a served point fills in. Points that are not to be believed are left out.
 
 use super::{Point, setup::Setup};
-use crate::show;
+use crate::show::target::Target;
 use anyhow::{Context, Result};
 use roofcast::Error;
-use std::path::Path;
 
 const COLUMNS: [&str; 22] = [
     "id",
@@ -43,7 +42,7 @@ pub(super) fn check(setup: &Setup) -> Result<()> {
 }
 
 /// Writes the valid ones of `points`.
-pub(super) fn write(path: &Path, setup: &Setup, points: &[&Point]) -> Result<()> {
+pub(super) fn write(file: &Target, setup: &Setup, points: &[&Point]) -> Result<()> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(COLUMNS)?;
     let valid = points.iter().filter(|point| point.report.valid);
@@ -51,7 +50,7 @@ pub(super) fn write(path: &Path, setup: &Setup, points: &[&Point]) -> Result<()>
         writer.write_record([format!("bench-{index}")].into_iter().chain(row))?;
     }
     let bytes = writer.into_inner().map_err(|e| e.into_error())?;
-    show::file(path, &String::from_utf8(bytes).context("the rows as text")?)
+    file.text(&String::from_utf8(bytes).context("the rows as text")?)
 }
 
 /// All columns of a point but its id; none where users pause or nothing sets a pace.

@@ -3,8 +3,9 @@
 //! Knows: that latency grows with the rate, so that the range can be halved, by ratio.
 
 use super::setup::{Setup, open};
-use super::{Point, Subject, table};
+use super::{Point, Subject, picture, table};
 use crate::args::BenchArgs;
+use crate::show::target::Target;
 use crate::{exit, show};
 use anyhow::Result;
 use roofcast::Error;
@@ -49,7 +50,12 @@ pub(super) fn parse(text: &str) -> Result<(f64, f64)> {
     Ok(range.filter(|(low, high)| low < high).ok_or_else(wrong)?)
 }
 
-pub(super) fn run(args: &BenchArgs, setup: &mut Setup, (low, high): (f64, f64)) -> Result<ExitCode> {
+pub(super) fn run(
+    args: &BenchArgs,
+    setup: &mut Setup,
+    (low, high): (f64, f64),
+    file: Option<&Target>,
+) -> Result<ExitCode> {
     let slo = setup.judge.slo;
     if slo == Slo::default() {
         let accepted = "--slo-ttft, --slo-tpot or --slo-e2el, or [slo] in the spec";
@@ -81,6 +87,10 @@ pub(super) fn run(args: &BenchArgs, setup: &mut Setup, (low, high): (f64, f64)) 
         }
         best = Some(good);
     }
+    if let Some(file) = file {
+        let shown: Vec<_> = points.iter().map(|p| (p.value, &p.point)).collect();
+        file.text(&picture::of_sweep(setup, "rate", &shown))?;
+    }
     finish(args, setup, slo, best, points, interrupted)
 }
 
@@ -98,7 +108,7 @@ fn finish(
             tpot_p99_ms: slo.tpot_p99_ms,
             e2el_p99_ms: slo.e2el_p99_ms,
         };
-        show::json("roofcast/bench-search/1", &Answer { subject: setup.subject(), slo, best_rate, points })?;
+        show::json("roofcast/bench-search/2", &Answer { subject: setup.subject(), slo, best_rate, points })?;
     } else {
         let rows: Vec<_> = points.iter().map(|p| (p.value, &p.point)).collect();
         table::show(args, &setup.subject(), "rate", &rows)?;

@@ -87,6 +87,11 @@ impl Setup {
         Ok((point, measured.records))
     }
 
+    /// What the server calls the model.
+    pub(super) fn served(&self) -> &str {
+        &self.model
+    }
+
     pub(super) fn subject(&self) -> Subject<'_> {
         Subject {
             url: &self.url,

@@ -1,7 +1,7 @@
 //! `roofcast bench --sweep KEY=VALUES`: one run a value, one row a run.
 
 use super::setup::{Setup, open};
-use super::{Point, Subject, measurements, table};
+use super::{Files, Point, Subject, measurements, picture, table};
 use crate::args::BenchArgs;
 use crate::input::values::numbers;
 use crate::{exit, show};
@@ -65,7 +65,13 @@ pub(super) fn parse(text: &str) -> Result<(Key, Vec<f64>)> {
     Ok((key, values.ok_or_else(wrong)?))
 }
 
-pub(super) fn run(args: &BenchArgs, setup: &mut Setup, key: Key, values: &[f64]) -> Result<ExitCode> {
+pub(super) fn run(
+    args: &BenchArgs,
+    setup: &mut Setup,
+    key: Key,
+    values: &[f64],
+    files: &Files,
+) -> Result<ExitCode> {
     let mut points = Vec::new();
     for value in values {
         let workload = at(&setup.workload, key, *value, args);
@@ -76,13 +82,17 @@ pub(super) fn run(args: &BenchArgs, setup: &mut Setup, key: Key, values: &[f64])
             break;
         }
     }
-    if let Some(path) = &args.measurements {
-        measurements::write(path, setup, &points.iter().map(|p| &p.point).collect::<Vec<_>>())?;
+    if let Some(file) = &files.picture {
+        let shown: Vec<_> = points.iter().map(|p| (p.value, &p.point)).collect();
+        file.text(&picture::of_sweep(setup, key.name(), &shown))?;
+    }
+    if let Some(rows) = &files.rows {
+        measurements::write(rows, setup, &points.iter().map(|p| &p.point).collect::<Vec<_>>())?;
     }
     let valid = points.iter().all(|p| p.point.report.valid);
     if args.output.json {
         let answer = Answer { subject: setup.subject(), sweep: key.name(), points };
-        show::json("roofcast/bench-sweep/1", &answer)?;
+        show::json("roofcast/bench-sweep/2", &answer)?;
     } else {
         let rows: Vec<_> = points.iter().map(|p| (p.value, &p.point)).collect();
         table::show(args, &setup.subject(), key.name(), &rows)?;

@@ -56,7 +56,12 @@ pub(super) fn table(fits: &[Fitted], skipped: u64) -> String {
         vec![
             f.accelerator.clone(),
             f.part.name().to_owned(),
-            f.backend.clone(),
+            [Some(&f.backend), f.version.as_ref(), f.source.as_ref()]
+                .into_iter()
+                .flatten()
+                .cloned()
+                .collect::<Vec<_>>()
+                .join(" "),
             f.weights.clone().unwrap_or_else(|| "–".to_owned()),
             f.rows.to_string(),
             f.faster.to_string(),

@@ -3,6 +3,7 @@
 use crate::args::AddArgs;
 use crate::input;
 use crate::show::number::count;
+use crate::show::target::Target;
 use crate::show::{self};
 use anyhow::{Result, bail};
 use roofcast::{Catalog, Error};
@@ -31,7 +32,7 @@ pub(super) fn run(args: &AddArgs) -> Result<ExitCode> {
         show::text(&entry)?;
         return Ok(ExitCode::SUCCESS);
     };
-    show::file(output, &behind(output, &id, &entry)?)?;
+    Target::of("--output", output)?.text(&behind(output, &id, &entry)?)?;
     let p = model.parameters();
     let path = output.display();
     let mut said = format!("{id}: {} parameters, {} active\n", count(p.total), count(p.active));

@@ -5,6 +5,7 @@ use crate::args::FilterArgs;
 use crate::args::values::Range;
 use roofcast::accelerator::Accelerator;
 use roofcast::precision::{Dtype, WeightFormat};
+use roofcast::workload::Preset;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
@@ -60,6 +61,16 @@ impl Filter {
             && self.memory.is_none_or(|wanted| size.is_some_and(|s| wanted.holds(s)))
             && self.price.is_none()
             && self.format.as_ref().is_none_or(|f| f.published(&model.weights))
+    }
+
+    /// Whether a workload passes; it has names alone.
+    pub(super) fn workload(&self, workload: &Preset) -> bool {
+        self.found([&workload.id, &workload.about].into_iter())
+            && self.family.is_none()
+            && self.vendor.is_none()
+            && self.memory.is_none()
+            && self.price.is_none()
+            && self.format.is_none()
     }
 
     /// Whether every word stands in one of the names.

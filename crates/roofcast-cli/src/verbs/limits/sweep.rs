@@ -4,13 +4,16 @@ use super::super::About;
 use crate::args::LimitsArgs;
 use crate::input::values::numbers;
 use crate::show::number::{grouped, ms, significant};
+use crate::show::target::Target;
 use crate::show::{self, table};
 use anyhow::Result;
 use roofcast::batch::Batch;
 use roofcast::capacity::reshaped;
 use roofcast::cost::{Bound, Cost, cost};
 use roofcast::limits::{Question, decode};
-use roofcast::{Error, Forecaster};
+use roofcast::report;
+use roofcast::report::sweep::{Curve, Look, Panel, Quantity, Sweep, Values};
+use roofcast::{Deployment, Error, Forecaster};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -41,11 +44,16 @@ pub(super) fn run(
     forecaster: &Forecaster,
     question: &Question,
     text: &str,
+    picture: Option<&Target>,
 ) -> Result<ExitCode> {
     let deployment = &forecaster.deployment;
     let (key, values) = parse(text)?;
+    idle(args, key)?;
     let points: Vec<Point> =
         values.iter().filter_map(|value| point(forecaster, question, key, *value)).collect();
+    if let Some(picture) = picture {
+        picture.text(&report::sweep::svg(&drawn(deployment, question, key, &points)))?;
+    }
     let header = [
         key,
         "limit ms",
@@ -81,6 +89,45 @@ pub(super) fn run(
         show::text(&(About::of(deployment).title() + &table::table(&header, &rows, 0)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The sweep as a picture: times above, what they give below.
+fn drawn(deployment: &Deployment, question: &Question, key: &str, points: &[Point]) -> Sweep {
+    let curve = |name: &str, series: usize, look: Look, of: fn(&Point) -> f64| {
+        Curve::new(name, series, look, points.iter().map(|p| Some(of(p))))
+    };
+    let mut forecast = curve("forecast", 0, Look::Points, |p| p.forecast_ms);
+    forecast.ranges = points.iter().map(|p| Some(p.forecast_band_ms)).collect();
+    let limit = curve("limit", 7, Look::Limit, |p| p.limit_with_communication_ms);
+    let times = vec![forecast, limit];
+    let rates = [
+        curve("forecast", 0, Look::Points, |p| {
+            p.tokens_per_s * p.limit_with_communication_ms / p.forecast_ms
+        }),
+        curve("limit", 7, Look::Limit, |p| p.tokens_per_s),
+    ];
+    let (batch, context) = (grouped(question.batch), grouped(question.context));
+    let (what, held) = match key {
+        "prefill" => ("time of a prefill", "One prompt".to_owned()),
+        "batch" => ("time of a decode step", format!("Decode steps, {context} tokens of context each")),
+        "context" => ("time of a decode step", format!("Decode steps of batch {batch}")),
+        _ => (
+            "time of a decode step",
+            format!("Decode steps of batch {batch}, {context} tokens of context each"),
+        ),
+    };
+    let panel =
+        |title: &str, quantity, curves| Panel { title: title.to_owned(), quantity, curves, most: None };
+    Sweep {
+        title: About::of(deployment).name(),
+        note: held,
+        key: key.to_owned(),
+        values: Values::Numbers(points.iter().map(|p| p.value as f64).collect()),
+        panels: vec![
+            panel(what, Quantity::Time, times),
+            panel("tokens a second", Quantity::Count, rates.into()),
+        ],
+    }
 }
 
 /// The point at `value`; none where that many ranks do not divide the heads.
@@ -144,6 +191,28 @@ fn people(p: &Point) -> Vec<String> {
         significant(p.mfu),
         significant(p.mbu),
     ]
+}
+
+/// Refuses a flag that changes nothing in a sweep of `key`.
+fn idle(args: &LimitsArgs, key: &str) -> Result<(), Error> {
+    let flags = [
+        ("--batch", args.batch.is_some(), ["context", "tp"].as_slice()),
+        ("--context", args.context.is_some(), &["batch", "tp"]),
+        ("--prefill", args.prefill.is_some(), &[]),
+        ("--tp", args.deployment.tp.is_some(), &["batch", "context", "prefill"]),
+    ];
+    match flags.iter().find(|(_, given, used)| *given && !used.contains(&key)) {
+        Some((flag, _, used)) => {
+            let accepted = match used.join(", ") {
+                none if none.is_empty() => {
+                    "neither, as sweeps but prefill=VALUES are of decode steps".to_owned()
+                }
+                keys => format!("it with a sweep of {keys}"),
+            };
+            Err(Error::field("arguments", flag, format!("without effect beside --sweep {key}=…"), accepted))
+        }
+        None => Ok(()),
+    }
 }
 
 /// `batch=1..512`, `batch=1..512:8`, `batch=1..512:x2`, `context=1024,8192`.

@@ -1,15 +1,20 @@
 //! `roofcast simulate --sweep KEY=VALUES`: one run a value, several at a time.
 
+mod picture;
+
 use super::{Answer, about, applied, source};
 use crate::args::SimulateArgs;
 use crate::input;
 use crate::input::values::settings;
 use crate::show::number::{grouped, percent, significant};
+use crate::show::target::Target;
 use crate::show::{self, table};
 use crate::verbs::band_factors;
 use anyhow::{Context, Result};
 use rayon::prelude::*;
+use roofcast::report;
 use roofcast::simulate::{Options, Simulation, simulate};
+use roofcast::spec::Slo;
 use roofcast::{Deployment, Error, Forecaster, Spec};
 use serde::Serialize;
 use std::path::Path;
@@ -53,6 +58,7 @@ struct Point<'a> {
 /// A run of the sweep.
 struct Run {
     value: toml::Value,
+    slo: Slo,
     deployment: Deployment,
     simulation: Simulation,
 }
@@ -65,7 +71,7 @@ impl Run {
     }
 }
 
-pub(super) fn run(args: &SimulateArgs, text: &str) -> Result<ExitCode> {
+pub(super) fn run(args: &SimulateArgs, text: &str, picture: Option<&Target>) -> Result<ExitCode> {
     let (key, values) = parse(args, text)?;
     let (place, spec) = source(args)?;
     let threads = args.threads.map_or(0, |n| n as usize);
@@ -77,9 +83,12 @@ pub(super) fn run(args: &SimulateArgs, text: &str) -> Result<ExitCode> {
     // All results first: the error that is shown is that of the first value, whichever run ended first.
     let runs: Vec<Result<Run>> = pool.install(|| values.into_par_iter().map(one).collect());
     let runs = runs.into_iter().collect::<Result<Vec<Run>>>()?;
+    if let Some(picture) = picture {
+        picture.text(&report::sweep::svg(&picture::of(key, &runs)))?;
+    }
     if args.output.json {
         show::json(
-            "roofcast/simulate-sweep/1",
+            "roofcast/simulate-sweep/2",
             &Sweep { sweep: key, points: runs.iter().map(Run::point).collect() },
         )?;
     } else if args.output.csv {
@@ -124,7 +133,7 @@ fn one(args: &SimulateArgs, place: &str, text: &str, key: &str, value: toml::Val
     let mut simulation = simulate(&forecaster, &spec, place, options)?;
     // Many runs are kept until the last has ended, and nobody draws these.
     simulation.latencies = Default::default();
-    Ok(Run { value, deployment: forecaster.deployment, simulation })
+    Ok(Run { value, slo: spec.slo, deployment: forecaster.deployment, simulation })
 }
 
 fn header(key: &str) -> Vec<&str> {
@@ -233,7 +242,7 @@ fn caches(short: &str, runs: &[Run]) -> String {
         return String::new();
     }
     let mut header = vec![short, "blocks", "of tokens"];
-    header.extend(gaps.then_some(["free beside longest gap", "failed for it"]).into_iter().flatten());
+    header.extend(gaps.then_some(["free beside longest gap", "scattered refusals"]).into_iter().flatten());
     header.extend(tables.then_some(["table bytes a layer reads", "sent a step"]).into_iter().flatten());
     let row = |run: &Run| {
         let k = run.simulation.kv_cache;

@@ -121,6 +121,8 @@ fn third(catalog: &Catalog) -> Result<Vec<Claim>> {
     let fewest = held(&half, 1, 1);
     // 2 · 126 layers · 8 KV heads · 128, one byte each.
     let kv = 2.0 * 126.0 * 8.0 * 128.0;
+    // Two all-reduces a layer of 16,384 values in bf16, 2 · 63/64 of each over both directions of two axes of 45 GB/s.
+    let links = 126.0 * 2.0 * 16_384.0 * 2.0 * (2.0 * 63.0 / 64.0) / (4.0 * 45e9);
     let memory = (64.0 * MEMORY - BIG_PARAMETERS) / (kv * 8192.0);
     Ok(vec![
         open(
@@ -138,6 +140,19 @@ fn third(catalog: &Catalog) -> Result<Vec<Claim>> {
             "batch",
             within(memory as u64, |b| step(64.0, b, kv)),
             within(held(&full, 8192, 1).max_batch, |b| decode(&full, b, 8192).limit.seconds()),
+        ),
+        open(
+            Q3,
+            "the same with the time on ICI",
+            "batch",
+            within(memory as u64, |b| step(64.0, b, kv) + b as f64 * links),
+            within(held(&full, 8192, 1).max_batch, |b| {
+                decode(&full, b, 8192).limit_with_communication.seconds()
+            }),
+        )
+        .is(
+            Open,
+            "at batch 143 the messages take 12.9 ms more than the 15: the bound holds without them only",
         ),
         open(
             Q3,

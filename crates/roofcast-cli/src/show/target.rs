@@ -1,0 +1,154 @@
+//! A file to write: checked before any work is done, replaced whole or not at all.
+//!
+//! Knows: what stands at a path. A regular file is replaced by a rename and keeps its mode and owner; what a symbolic
+//! link names is replaced, the link stays; a device, pipe or socket is written through. Knows nothing about contents.
+
+use anyhow::{Context, Result};
+use roofcast::Error;
+use rustix::fs::{Access, access};
+use std::ffi::OsStr;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+/// Symbolic links that are followed, as Linux does.
+const MOST_LINKS: usize = 40;
+
+/// A path that can be written.
+#[derive(Debug)]
+pub(crate) struct Target {
+    /// As it was given: what is written through is opened by this name.
+    given: PathBuf,
+    way: Way,
+}
+
+/// How the bytes get there.
+#[derive(Debug)]
+enum Way {
+    /// Into what stands there.
+    Through,
+    /// Into a temporary file, which then takes this name.
+    Replace(PathBuf),
+}
+
+impl Target {
+    /// The target that `flag` names, or why it cannot be written.
+    pub(crate) fn of(flag: &str, path: &Path) -> Result<Target> {
+        let refused = |found: String| {
+            let place = format!("{:?}, {found}", path.display().to_string());
+            Error::field("arguments", flag, place, "a file that can be written")
+        };
+        let way = way(path).map_err(refused)?;
+        Ok(Target { given: path.to_owned(), way })
+    }
+
+    /// The same where the flag was given.
+    pub(crate) fn asked(flag: &str, path: Option<&PathBuf>) -> Result<Option<Target>> {
+        path.map(|path| Target::of(flag, path)).transpose()
+    }
+
+    /// Writes text.
+    pub(crate) fn text(&self, text: &str) -> Result<()> {
+        self.write(|out| out.write_all(text.as_bytes()))
+    }
+
+    /// Writes lines.
+    pub(crate) fn lines(&self, mut lines: impl Iterator<Item = String>) -> Result<()> {
+        self.write(|out| lines.try_for_each(|line| writeln!(out, "{line}")))
+    }
+
+    /// Writes what `write` writes; where it fails, a regular file is as it was.
+    pub(crate) fn write(&self, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
+        let written = match &self.way {
+            Way::Through => through(&self.given, write),
+            Way::Replace(file) => replace(file, write),
+        };
+        // Only standard output may lose its reader without a word.
+        let named = |e: io::Error| match e.kind() {
+            ErrorKind::BrokenPipe => io::Error::other("its reader has gone"),
+            _ => e,
+        };
+        written.map_err(named).with_context(|| self.given.display().to_string())
+    }
+}
+
+/// How `path` is written, or what it is that cannot be.
+fn way(path: &Path) -> Result<Way, String> {
+    let found = match path.metadata() {
+        Ok(found) => Some(found),
+        Err(e) if e.kind() == ErrorKind::NotFound => None,
+        Err(e) => return Err(e.to_string()),
+    };
+    match &found {
+        Some(m) if m.is_dir() => return Err("a folder".to_owned()),
+        Some(m) if m.file_type().is_socket() => return Err("a socket".to_owned()),
+        Some(m) if !m.is_file() => {
+            return access(path, Access::WRITE_OK)
+                .map(|()| Way::Through)
+                .map_err(|e| io::Error::from(e).to_string());
+        }
+        // The superuser may write these too, but whoever took the bit away wanted the file kept.
+        Some(m) if m.mode() & 0o222 == 0 => return Err("a read-only file".to_owned()),
+        Some(_) => access(path, Access::WRITE_OK).map_err(|e| io::Error::from(e).to_string())?,
+        None => {}
+    }
+    let file = followed(path)?;
+    if file.file_name().is_none_or(OsStr::is_empty) || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err("no file's name".to_owned());
+    }
+    let folder = folder(&file);
+    if !folder.is_dir() {
+        return Err(format!("in {}, which is no folder", folder.display()));
+    }
+    access(folder, Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(|e| format!("in {}: {}", folder.display(), io::Error::from(e)))?;
+    Ok(Way::Replace(file))
+}
+
+/// What the links at `path` lead to, whether or not it is there.
+fn followed(path: &Path) -> Result<PathBuf, String> {
+    let mut file = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        match file.read_link() {
+            Ok(next) => file = folder(&file).join(next),
+            Err(_) => return Ok(file),
+        }
+    }
+    Err("a circle of symbolic links".to_owned())
+}
+
+fn folder(file: &Path) -> &Path {
+    file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn through(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
+    let mut out = BufWriter::new(OpenOptions::new().write(true).open(path)?);
+    write(&mut out)?;
+    out.flush()
+}
+
+fn replace(file: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
+    let new = std::fs::Permissions::from_mode(0o666);
+    // A name of its own, so that no file of the user's is in the way; it goes where anything fails.
+    let part = tempfile::Builder::new().prefix(".roofcast-").permissions(new).tempfile_in(folder(file))?;
+    let mut out = BufWriter::new(part.as_file().try_clone()?);
+    write(&mut out)?;
+    out.flush()?;
+    match file.metadata() {
+        Ok(old) => keep(part.as_file(), &old)?,
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        Err(e) => return Err(e),
+    }
+    part.persist(file)?;
+    Ok(())
+}
+
+/// Mode and owner of the file that was there; another's file that everybody may write becomes the writer's.
+fn keep(part: &File, old: &Metadata) -> io::Result<()> {
+    let mine = part.metadata()?;
+    if (mine.uid(), mine.gid()) != (old.uid(), old.gid()) {
+        drop(fchown(part, Some(old.uid()), Some(old.gid())));
+    }
+    part.set_permissions(old.permissions())
+}

@@ -1,0 +1,67 @@
+//! What was measured as a picture: one run's latencies, or those of a sweep beside limit and forecast.
+
+use super::Point;
+use super::beside::{Forecast, Limit};
+use super::setup::Setup;
+use roofcast::record::Record;
+use roofcast::report::run;
+use roofcast::report::sweep::{self, Curve, Look, Panel, Quantity, Sweep, Values};
+use roofcast::summary::Summary;
+
+/// One run.
+pub(super) fn of_run(setup: &Setup, point: &Point, records: &[Record]) -> String {
+    let forecast = point.beside.forecast.as_ref().map(|f| [f.median_ttft_ms, f.median_tpot_ms]);
+    run::measured(&title(setup), records, &setup.judge.slo, forecast)
+}
+
+/// Runs that differ in `key`.
+pub(super) fn of_sweep(setup: &Setup, key: &str, points: &[(f64, &Point)]) -> String {
+    let slo = &setup.judge.slo;
+    let bound = |most: Option<f64>, name: &str| most.map(|ms| (ms, format!("SLO: p99 {name} {ms} ms")));
+    let ttft = latency(points, |s| [s.ttft.median, s.ttft.p99], |f| f.median_ttft_ms, |l| l.ttft_ms);
+    let tpot = latency(points, |s| [s.tpot.median, s.tpot.p99], |f| f.median_tpot_ms, |l| l.tpot_ms);
+    let measured = points.iter().map(|(_, p)| Some(p.report.summary.output_throughput()));
+    let forecast = points.iter().map(|(_, p)| p.beside.forecast.as_ref().map(|f| f.output_throughput));
+    let rates = vec![
+        Curve::new("measured", 0, Look::Points, measured),
+        Curve::new("forecast", 2, Look::Dashed, forecast),
+    ];
+    let panel =
+        |title: &str, quantity, curves, most| Panel { title: title.to_owned(), quantity, curves, most };
+    sweep::svg(&Sweep {
+        title: title(setup),
+        note: setup.url.clone(),
+        key: key.to_owned(),
+        values: Values::Numbers(points.iter().map(|(value, _)| *value).collect()),
+        panels: vec![
+            panel("time to first token", Quantity::Time, ttft, bound(slo.ttft_p99_ms, "TTFT")),
+            panel("time per output token", Quantity::Time, tpot, bound(slo.tpot_p99_ms, "TPOT")),
+            panel("output tokens a second", Quantity::Count, rates, None),
+        ],
+    })
+}
+
+fn title(setup: &Setup) -> String {
+    let machine = setup.deployment.as_ref().map(|d| format!(" on {}", d.accelerator.name));
+    format!("{}{}, measured", setup.served(), machine.unwrap_or_default())
+}
+
+/// Median and 99th percentile as measured, the forecast of the median, and the limit.
+fn latency(
+    points: &[(f64, &Point)],
+    measured: fn(&Summary) -> [f64; 2],
+    forecast: fn(&Forecast) -> f64,
+    limit: fn(&Limit) -> f64,
+) -> Vec<Curve> {
+    // Without streams there is no first token.
+    let known = |ms: f64| (ms > 0.0).then_some(ms);
+    let at = |index: usize| points.iter().map(move |(_, p)| known(measured(&p.report.summary)[index]));
+    let forecasts = points.iter().map(|(_, p)| p.beside.forecast.as_ref().map(forecast));
+    let limits = points.iter().map(|(_, p)| p.beside.limit.as_ref().map(limit));
+    vec![
+        Curve::new("p50", 0, Look::Points, at(0)),
+        Curve::new("p99", 1, Look::Points, at(1)),
+        Curve::new("forecast of the p50", 2, Look::Dashed, forecasts),
+        Curve::new("limit", 7, Look::Limit, limits),
+    ]
+}

@@ -1,0 +1,145 @@
+//! Pictures: every verb that has a curve draws it, and flags that would do nothing are refused.
+
+use crate::support::{Run, roofcast, shared};
+use std::path::Path;
+
+/// Runs `arguments` with `--svg`; the picture, which must be whole.
+fn drawn(arguments: &str) -> (Run, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.svg");
+    let run = roofcast(&format!("{arguments} --svg {}", path.display()));
+    let svg = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{arguments}: {e}: {}", run.err));
+    whole(&svg);
+    (run, svg)
+}
+
+/// Every element is closed and every number is one.
+fn whole(svg: &str) {
+    assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"), "{svg}");
+    for element in ["svg", "g", "text", "title", "style"] {
+        let [opened, closed] = [format!("<{element}"), format!("</{element}>")];
+        let opened = svg.split(&opened).skip(1).filter(|rest| rest.starts_with([' ', '>'])).count();
+        assert_eq!(opened, svg.matches(&closed).count(), "{element} in {svg}");
+    }
+    for broken in ["NaN", "'inf", ",inf", " inf,", "-inf"] {
+        assert!(!svg.contains(broken), "{broken} in {svg}");
+    }
+    assert!(svg.contains("prefers-color-scheme:dark"));
+}
+
+fn has(svg: &str, texts: &[&str]) {
+    for text in texts {
+        assert!(svg.contains(text), "{text} is not in {svg}");
+    }
+}
+
+const LLAMA: &str = "limits --model llama-3.1-8b --hardware h100-sxm";
+
+/// 989.4 TFLOP/s and 3.35 TB/s are the datasheet's.
+#[test]
+fn the_roofline_has_both_roofs_and_every_operator() {
+    let (run, svg) = drawn(&format!("{LLAMA} --batch 32 --context 2048"));
+    assert_eq!(run.code, 0);
+    has(&svg, &["bf16 989 TFLOP/s", "3.35 TB/s", "at its limit", "forecast"]);
+    let computing = |line: &&str| line.contains("as forecast</title>");
+    for operator in ["qkv_proj", "o_proj", "gate_up_proj", "down_proj", "attention", "lm_head"] {
+        let points =
+            svg.lines().filter(computing).filter(|line| line.contains(&format!(">{operator}:"))).count();
+        // Decode and prefill.
+        assert_eq!(points, 2, "{operator}");
+    }
+}
+
+#[test]
+fn sweeps_and_intensity_are_drawn() {
+    let (_, svg) = drawn(&format!("{LLAMA} --sweep batch=1..512:x2"));
+    has(&svg, &["time of a decode step", "tokens a second", ">limit<", "10th to 90th percentile"]);
+    // 989.4e12/3.35e12 FLOPs a byte.
+    let (_, svg) = drawn(&format!("{LLAMA} --intensity 4096x4096"));
+    has(&svg, &["ridge in bf16: 295 FLOP/B"]);
+    let (run, svg) = drawn("simulate --requests 50 --sweep rate=1,10");
+    assert_eq!(run.code, 0, "{}", run.err);
+    has(&svg, &["time to first token", "time per output token", "SLO: p99 TPOT 50 ms", "within the SLO"]);
+    let (_, svg) = drawn("simulate --requests 20 --sweep scheduler=vllm,orca");
+    has(&svg, &[">vllm<", ">orca<"]);
+}
+
+#[test]
+fn a_plan_shows_the_slo_and_the_front() {
+    let (run, svg) = drawn("plan");
+    assert_eq!(run.code, 0);
+    has(&svg, &["SLO: TPOT 50 ms", "best: ", "the fastest for its price", "dollars per hour"]);
+    // A front falls: along the line x grows and y, which counts from the top, grows too.
+    let line = svg.lines().find(|l| l.starts_with("<polyline") && l.contains("class='l9'")).unwrap();
+    let points = line.split('\'').nth(1).unwrap();
+    let points: Vec<Vec<f64>> =
+        points.split(' ').map(|p| p.split(',').map(|v| v.parse().unwrap()).collect()).collect();
+    assert!(points.len() > 3);
+    assert!(points.windows(2).all(|w| w[0][0] <= w[1][0] && w[0][1] <= w[1][1]), "{points:?}");
+}
+
+#[test]
+fn a_plan_without_an_answer_is_drawn_too() {
+    let spec = "[model]\nname = \"llama-3.1-70b\"\n[slo]\ntpot_p99_ms = 0.1\n[workload]\ninput_len = 100\noutput_len = 100\n[workload.arrivals]\nkind = \"poisson\"\nrate = 1.0\n[search]\naccelerators = [\"h100-sxm\"]\n";
+    let (_folder, path) = crate::support::file("spec.toml", spec.as_bytes());
+    let (run, svg) = drawn(&format!("plan {path}"));
+    assert_eq!(run.code, 4);
+    has(&svg, &["0 fit and keep the SLO"]);
+}
+
+#[test]
+fn measurements_stand_against_their_forecasts() {
+    let (run, svg) = drawn("validate examples/measured.csv");
+    assert_eq!(run.code, 0, "{}", run.err);
+    has(&svg, &["measured against forecast", "within a factor of 1.25", "rows; median error"]);
+    if let Some(runs) = shared("validation/runs") {
+        let folder =
+            std::fs::read_dir(runs).unwrap().map(|e| e.unwrap().path()).find(|p| p.is_dir()).unwrap();
+        refused(&format!("validate {} --svg a.svg", folder.display()), &["--svg", "measured and forecast"]);
+    }
+}
+
+/// Whether the run is to be believed is not asked: a server that answers at once outruns its client.
+#[test]
+fn what_a_server_did_is_drawn() {
+    let (url, _) = crate::scripted::start(|_, stream| crate::scripted::good(stream));
+    let calm = "--assume-tokens --max-lag 100000";
+    let (run, svg) = drawn(&format!("bench --url {url} --model m --requests 4 --slo-ttft 500 {calm}"));
+    assert!([0, 3].contains(&run.code), "{}", run.err);
+    has(
+        &svg,
+        &["4 measured requests, 4 of them completed", "SLO: TTFT 500 ms", "p99 ", "requests in flight"],
+    );
+    let (run, svg) =
+        drawn(&format!("bench --url {url} --model m --requests 4 --sweep concurrency=1,2 {calm}"));
+    assert!([0, 3].contains(&run.code), "{}", run.err);
+    has(&svg, &["time to first token", "output tokens a second", ">concurrency<"]);
+}
+
+fn refused(arguments: &str, says: &[&str]) {
+    let run = roofcast(arguments);
+    assert_eq!((run.code, run.out.as_str()), (2, ""), "{arguments}: {}", run.err);
+    for part in says {
+        assert!(run.err.contains(part), "{arguments}: {part} is not in {}", run.err);
+    }
+    assert!(!Path::new("a.svg").exists());
+}
+
+#[test]
+fn flags_without_effect_are_refused() {
+    for (flags, says) in [
+        ("--intensity 64x64 --batch 4", "--batch"),
+        ("--intensity 64x64 --context 4", "--context"),
+        ("--intensity 64x64 --prefill 4", "--prefill"),
+        ("--intensity 64x64 --mfu 0.5", "--mfu"),
+        ("--intensity 64x64 --sweep batch=1,2", "--sweep"),
+        ("--sweep batch=1,2 --batch 4", "--batch"),
+        ("--sweep batch=1,2 --prefill 4", "--prefill"),
+        ("--sweep context=1,2 --context 4", "--context"),
+        ("--sweep prefill=1,2 --batch 4", "--batch"),
+        ("--sweep tp=1,2 --tp 4", "--tp"),
+    ] {
+        refused(&format!("{LLAMA} {flags}"), &[says]);
+    }
+    refused("capacity --model llama-3.1-8b --hardware h100-sxm --svg a.svg", &["--svg"]);
+}

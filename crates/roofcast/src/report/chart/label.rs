@@ -1,0 +1,177 @@
+//! Where labels stand: beside what they name, off one another and off what is drawn.
+//!
+//! Knows: rectangles. Every label has spots of its own; the cheapest is taken, label by label in the order of their weight.
+
+use super::text::{SIZE, width};
+
+/// A rectangle in pixels.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Rect {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    pub(super) w: f64,
+    pub(super) h: f64,
+}
+
+impl Rect {
+    pub(super) fn around((x, y): (f64, f64), half: f64) -> Rect {
+        Rect { x: x - half, y: y - half, w: 2.0 * half, h: 2.0 * half }
+    }
+
+    fn shared(&self, other: &Rect) -> f64 {
+        let along = |a: f64, la: f64, b: f64, lb: f64| ((a + la).min(b + lb) - a.max(b)).max(0.0);
+        along(self.x, self.w, other.x, other.w) * along(self.y, self.h, other.y, other.h)
+    }
+
+    fn within(&self, w: f64, h: f64) -> bool {
+        self.x >= 0.0 && self.y >= 0.0 && self.x + self.w <= w && self.y + self.h <= h
+    }
+
+    /// Its point that is nearest to `(x, y)`.
+    fn nearest(&self, (x, y): (f64, f64)) -> (f64, f64) {
+        (x.clamp(self.x, self.x + self.w), y.clamp(self.y, self.y + self.h))
+    }
+}
+
+/// A place that a label may take.
+#[derive(Debug, Clone, Copy)]
+struct Spot {
+    rect: Rect,
+    cost: f64,
+    far: bool,
+    anchor: Anchor,
+}
+
+/// The side of a label that stands at what it names, so that a face of other widths moves only the far side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Anchor {
+    Left,
+    Middle,
+    Right,
+}
+
+/// A label that looks for its place.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted {
+    text: String,
+    colour: usize,
+    at: (f64, f64),
+    spots: Vec<Spot>,
+}
+
+/// A label in its place.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Placed {
+    pub(super) text: String,
+    pub(super) colour: usize,
+    pub(super) rect: Rect,
+    pub(super) anchor: Anchor,
+    /// From what it names to the label, where that is not beside it.
+    pub(super) leader: Option<[(f64, f64); 2]>,
+}
+
+const HEIGHT: f64 = SIZE + 2.0;
+/// Pixels from a point to its label.
+const DISTANCES: [f64; 5] = [7.0, 12.0, 20.0, 30.0, 44.0];
+/// Distances from which on a line leads to the label.
+const FAR: f64 = 20.0;
+
+impl Wanted {
+    pub(super) fn has_text(&self) -> bool {
+        !self.text.is_empty()
+    }
+
+    /// A label of a point: around it, near before far, right before left.
+    pub(super) fn point(at: (f64, f64), text: &str, colour: usize) -> Wanted {
+        let w = width(text, SIZE);
+        let spots = DISTANCES.iter().flat_map(|r| {
+            (0..16).map(move |step| {
+                let angle = f64::from(step) * std::f64::consts::TAU / 16.0;
+                let (dx, dy) = (libm::cos(angle), libm::sin(angle));
+                let centre = (at.0 + dx * (r + w / 2.0), at.1 + dy * (r + HEIGHT / 2.0));
+                let rect = Rect { x: centre.0 - w / 2.0, y: centre.1 - HEIGHT / 2.0, w, h: HEIGHT };
+                let anchor = match dx {
+                    dx if dx > 0.1 => Anchor::Left,
+                    dx if dx < -0.1 => Anchor::Right,
+                    _ => Anchor::Middle,
+                };
+                Spot { rect, cost: 1.5 * r - 2.0 * dx - dy, far: *r >= FAR, anchor }
+            })
+        });
+        Wanted { text: text.to_owned(), colour, at, spots: spots.collect() }
+    }
+
+    /// A label of a level line at height `y` between two ends: above or below it, from the right.
+    pub(super) fn level(y: f64, (from, to): (f64, f64), text: &str, colour: usize) -> Wanted {
+        let w = width(text, SIZE);
+        let spots = (0..=20).flat_map(|step| {
+            let x = from + (to - from - w - 4.0) * (1.0 - f64::from(step) / 20.0);
+            [y - HEIGHT - 2.0, y + 2.0].map(|top| {
+                let cost = f64::from(step) + if top > y { 6.0 } else { 0.0 };
+                Spot { rect: Rect { x, y: top, w, h: HEIGHT }, cost, far: false, anchor: Anchor::Right }
+            })
+        });
+        Wanted { text: text.to_owned(), colour, at: (to, y), spots: spots.collect() }
+    }
+
+    /// A label of an upright line at `x`: right or left of it, from the top.
+    pub(super) fn upright(x: f64, down: f64, text: &str, colour: usize) -> Wanted {
+        let w = width(text, SIZE);
+        let spots = (0..=20).flat_map(|step| {
+            let y = 2.0 + (down - HEIGHT - 4.0) * f64::from(step) / 20.0;
+            [x + 4.0, x - w - 4.0].map(|left| {
+                let cost = f64::from(step) + if left < x { 3.0 } else { 0.0 };
+                let anchor = if left < x { Anchor::Right } else { Anchor::Left };
+                Spot { rect: Rect { x: left, y, w, h: HEIGHT }, cost, far: false, anchor }
+            })
+        });
+        Wanted { text: text.to_owned(), colour, at: (x, 0.0), spots: spots.collect() }
+    }
+}
+
+/// Places labels within `w` by `h` pixels off `marks` and off `strokes`; one that would cover another is left out.
+pub(super) fn place(wanted: Vec<Wanted>, marks: &[Rect], strokes: &[Rect], w: f64, h: f64) -> Vec<Placed> {
+    let mut placed: Vec<Placed> = Vec::new();
+    for label in wanted {
+        let covered = |rect: &Rect, all: &[Rect]| all.iter().map(|r| rect.shared(r)).sum::<f64>();
+        let free =
+            |spot: &&Spot| spot.rect.within(w, h) && placed.iter().all(|p| spot.rect.shared(&p.rect) < 1.0);
+        let cost =
+            |spot: &Spot| spot.cost + 3.0 * covered(&spot.rect, marks) + 0.6 * covered(&spot.rect, strokes);
+        let best = label.spots.iter().filter(free).map(|spot| (cost(spot), spot));
+        let Some((_, spot)) = best.min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
+        let leader = spot.far.then(|| [label.at, spot.rect.nearest(label.at)]);
+        placed.push(Placed {
+            text: label.text,
+            colour: label.colour,
+            rect: spot.rect,
+            anchor: spot.anchor,
+            leader,
+        });
+    }
+    placed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_at_one_place_stand_apart() {
+        let names = ["first", "second", "third", "fourth", "fifth", "sixth"];
+        let wanted = names.map(|name| Wanted::point((100.0, 100.0), name, 0)).to_vec();
+        let mark = Rect::around((100.0, 100.0), 5.0);
+        let placed = place(wanted, &[mark], &[], 200.0, 200.0);
+        assert_eq!(placed.len(), names.len());
+        for (i, a) in placed.iter().enumerate() {
+            assert!(a.rect.within(200.0, 200.0) && a.rect.shared(&mark) < 1.0, "{}", a.text);
+            assert!(placed[..i].iter().all(|b| a.rect.shared(&b.rect) < 1.0), "{}", a.text);
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_is_left_out() {
+        let wanted = vec![Wanted::point((5.0, 5.0), "much too long", 0)];
+        assert_eq!(place(wanted, &[], &[], 10.0, 10.0), []);
+    }
+}

@@ -1,0 +1,105 @@
+//! The picture of errors: what was measured against its forecast, a colour for each accelerator.
+//!
+//! Knows: the diagonal on which both are equal. Knows nothing about how points were forecast.
+
+use super::chart::{Axis, Chart, INK, Key, MUTED, Marker, SERIES, Stroke, Unit, page};
+use crate::measurement::Metrics;
+use crate::validate::Point;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// What each of [`Metrics`] is called.
+const NAMES: [&str; 5] = ["TTFT", "TPOT", "E2EL", "output tokens/s", "tokens/s"];
+/// Up to so many points each has a tooltip.
+const FEW: usize = 300;
+
+/// A chart for each figure that was measured and forecast; none where no row has both.
+pub fn svg(points: &[Point]) -> Option<String> {
+    let all: Vec<Vec<Dot>> = (0..Metrics::NAMES.len()).map(|figure| dots(points, figure)).collect();
+    // The accelerators with the most points have colours of their own, the same in every chart.
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for dot in all.iter().flatten() {
+        *counts.entry(dot.chip).or_default() += 1;
+    }
+    let mut chips: Vec<&str> = counts.keys().copied().collect();
+    chips.sort_by_key(|chip| (Reverse(counts[chip]), *chip));
+    let drawn = all.iter().enumerate().filter(|(_, dots)| !dots.is_empty());
+    let charts: Vec<Chart> = drawn.map(|(figure, dots)| chart(figure, dots, &chips)).collect();
+    (!charts.is_empty()).then(|| page(&charts))
+}
+
+/// One row's place: forecast, measured.
+struct Dot<'a> {
+    at: (f64, f64),
+    row: &'a str,
+    chip: &'a str,
+}
+
+/// The rows with a forecast and a measurement of that figure.
+fn dots<'a>(points: &'a [Point<'a>], figure: usize) -> Vec<Dot<'a>> {
+    let dot = |point: &'a Point<'a>| {
+        let forecast = point.forecast.as_ref().ok().and_then(|f| f.all()[figure]);
+        let both = forecast.zip(point.row.measured.all()[figure]).filter(|(f, m)| *f > 0.0 && *m > 0.0);
+        both.map(|at| Dot { at, row: &point.row.id, chip: &point.row.hardware })
+    };
+    points.iter().filter_map(dot).collect()
+}
+
+/// One figure; `chips` are in the order of their colours, and those beyond the colours share the last.
+fn chart(figure: usize, dots: &[Dot], chips: &[&str]) -> Chart {
+    let all = || dots.iter().map(|dot| dot.at);
+    let unit = if figure < 3 { Unit::Milliseconds } else { Unit::Plain };
+    let axis =
+        |what: &str| Axis::log(&format!("{what} {}", NAMES[figure]), unit, all().flat_map(|(f, m)| [f, m]));
+    let (x, y) = (axis("forecast"), axis("measured"));
+    let (from, to) = (x.least(), x.most());
+    let mut chart = Chart::new(&format!("{}: measured against forecast", NAMES[figure]), &note(all()), x, y);
+    chart.band(vec![(from, from / 1.25, from * 1.25), (to, to / 1.25, to * 1.25)], MUTED);
+    chart.line(vec![(from, from), (to, to)], INK, Stroke::Solid);
+    chart.key(Key::Line(INK, Stroke::Solid), "equal");
+    chart.key(Key::Band(MUTED), "within a factor of 1.25");
+    let own = if chips.len() > SERIES { SERIES - 1 } else { chips.len() };
+    let (named, others) = chips.split_at(own);
+    for (series, chip) in named.iter().enumerate() {
+        group(&mut chart, dots, &[chip], series, chip);
+    }
+    group(&mut chart, dots, others, SERIES - 1, "others");
+    chart
+}
+
+/// The points of `chips` in the colour of `series`, where there are any.
+fn group(chart: &mut Chart, dots: &[Dot], chips: &[&str], series: usize, name: &str) {
+    let mine: Vec<&Dot> = dots.iter().filter(|dot| chips.contains(&dot.chip)).collect();
+    if mine.is_empty() {
+        return;
+    }
+    chart.key(Key::Point(Marker::filled(series)), &format!("{name} ({})", mine.len()));
+    if dots.len() > FEW {
+        chart.cloud(mine.iter().map(|dot| dot.at).collect(), series);
+        return;
+    }
+    for dot in mine {
+        let text = format!("{}: measured {:.2}, forecast {:.2}", dot.row, dot.at.1, dot.at.0);
+        chart.point(dot.at, Marker::filled(series), &text);
+    }
+}
+
+/// How many points there are and how far off they are.
+fn note(all: impl Iterator<Item = (f64, f64)>) -> String {
+    let mut errors: Vec<f64> = all.map(|(forecast, measured)| (forecast / measured - 1.0).abs()).collect();
+    errors.sort_by(f64::total_cmp);
+    let at = |share: f64| 100.0 * errors.get((errors.len() as f64 * share) as usize).copied().unwrap_or(0.0);
+    format!("{} rows; median error {:.0} %, nine of ten within {:.0} %", errors.len(), at(0.5), at(0.9))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::note;
+
+    /// Errors of 0, 10, 25 and 100 %: the third and the fourth of four stand at the half and at nine tenths.
+    #[test]
+    fn errors_by_hand() {
+        let points = [(1.0, 1.0), (1.1, 1.0), (0.75, 1.0), (2.0, 1.0)];
+        assert_eq!(note(points.into_iter()), "4 rows; median error 25 %, nine of ten within 100 %");
+    }
+}

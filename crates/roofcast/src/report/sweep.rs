@@ -1,0 +1,162 @@
+//! The picture of a sweep: what changes over a key's values, one chart for each quantity.
+//!
+//! Knows: how curves of limits, forecasts and measurements differ. Knows nothing about what was swept.
+
+use super::chart::{Axis, Chart, Key, Marker, Stroke, Unit, page};
+
+/// What a key's values are.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Values {
+    /// Numbers, on a scale.
+    Numbers(Vec<f64>),
+    /// Names, each at its place.
+    Names(Vec<String>),
+}
+
+/// What a chart counts in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantity {
+    /// Milliseconds.
+    Time,
+    /// Anything else: its own unit stands in the title.
+    Count,
+}
+
+/// How a curve is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// What is expected or was measured: points joined by a line.
+    Points,
+    /// The same at another quantile.
+    Dashed,
+    /// What cannot be beaten.
+    Limit,
+}
+
+/// One curve; a value is absent where there was none.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Curve {
+    /// What the legend says.
+    pub name: String,
+    /// A value for each of the key's.
+    pub values: Vec<Option<f64>>,
+    /// How it is drawn.
+    pub look: Look,
+    /// Curves of one series share a colour.
+    pub series: usize,
+    /// The range of each value, where there is one.
+    pub ranges: Vec<Option<[f64; 2]>>,
+}
+
+impl Curve {
+    /// A curve without ranges.
+    pub fn new(name: &str, series: usize, look: Look, values: impl Iterator<Item = Option<f64>>) -> Curve {
+        Curve { name: name.to_owned(), values: values.collect(), look, series, ranges: Vec::new() }
+    }
+}
+
+/// One chart.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Panel {
+    /// What the y axis counts.
+    pub title: String,
+    /// In what.
+    pub quantity: Quantity,
+    /// Its curves.
+    pub curves: Vec<Curve>,
+    /// What must not be exceeded, with its text.
+    pub most: Option<(f64, String)>,
+}
+
+/// A sweep.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sweep {
+    /// What was swept over, in the title.
+    pub title: String,
+    /// What is held, below it.
+    pub note: String,
+    /// The key.
+    pub key: String,
+    /// Its values.
+    pub values: Values,
+    /// The charts.
+    pub panels: Vec<Panel>,
+}
+
+/// A chart for each panel that has a curve.
+pub fn svg(sweep: &Sweep) -> String {
+    let drawn = |p: &&Panel| p.curves.iter().any(|c| c.values.iter().any(Option::is_some));
+    let panels: Vec<&Panel> = sweep.panels.iter().filter(drawn).collect();
+    let one = panels.len() < 2;
+    let chart = |(index, panel): (usize, &&Panel)| {
+        let (title, note) = if index == 0 { (sweep.title.as_str(), sweep.note.as_str()) } else { ("", "") };
+        let drawn = chart(sweep, panel, title, note);
+        if one { drawn } else { drawn.low() }
+    };
+    page(&panels.iter().enumerate().map(chart).collect::<Vec<_>>())
+}
+
+fn chart(sweep: &Sweep, panel: &Panel, title: &str, note: &str) -> Chart {
+    let (x, at): (Axis, Vec<f64>) = match &sweep.values {
+        Values::Numbers(all) => (Axis::around(&sweep.key, Unit::Plain, all.iter().copied()), all.clone()),
+        Values::Names(all) => {
+            (Axis::names(&sweep.key, all.clone()), (0..all.len()).map(|i| i as f64).collect())
+        }
+    };
+    let shown = || panel.curves.iter().flat_map(|c| c.values.iter().copied().flatten());
+    let ranges = panel.curves.iter().flat_map(|c| c.ranges.iter().flatten().flatten().copied());
+    let unit = if panel.quantity == Quantity::Time { Unit::Milliseconds } else { Unit::Plain };
+    let most = panel.most.as_ref().map(|(most, _)| *most);
+    let y = Axis::around(&panel.title, unit, shown().chain(ranges).chain(most));
+    let mut chart = Chart::new(title, note, x, y);
+    if let Some((most, text)) = &panel.most {
+        chart.bound(*most, text);
+    }
+    let joined = matches!(sweep.values, Values::Numbers(_));
+    for curve in &panel.curves {
+        draw(&mut chart, curve, &at, joined);
+    }
+    chart
+}
+
+/// One curve; values of names are not joined, as nothing lies between them.
+fn draw(chart: &mut Chart, curve: &Curve, at: &[f64], joined: bool) {
+    let series = curve.series;
+    let mut ranges: Vec<(f64, f64, f64)> =
+        at.iter().zip(&curve.ranges).filter_map(|(x, r)| r.map(|[low, high]| (*x, low, high))).collect();
+    let mut points: Vec<(f64, f64)> =
+        at.iter().zip(&curve.values).filter_map(|(x, v)| v.map(|v| (*x, v))).collect();
+    if points.is_empty() {
+        return;
+    }
+    let stroke = match curve.look {
+        Look::Points => Stroke::Solid,
+        Look::Dashed => Stroke::Dashed,
+        Look::Limit => Stroke::Dotted,
+    };
+    if joined {
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        ranges.sort_by(|a, b| a.0.total_cmp(&b.0));
+        chart.line(points.clone(), series, stroke);
+        chart.key(Key::Line(series, stroke), &curve.name);
+    }
+    let marker = if curve.look == Look::Points { Marker::filled(series) } else { Marker::hollow(series) };
+    if !joined {
+        chart.key(Key::Point(marker), &curve.name);
+    }
+    if !ranges.is_empty() {
+        chart.key(Key::Band(series), "10th to 90th percentile");
+        if joined {
+            chart.band(ranges, series);
+        } else {
+            ranges.iter().for_each(|(x, low, high)| chart.join((*x, *low), (*x, *high), series));
+        }
+    }
+    // Points that touch say no more than their line; a limit is a line alone.
+    if !joined || (points.len() <= MOST_POINTS && curve.look != Look::Limit) {
+        points.iter().for_each(|at| chart.point(*at, marker, &format!("{}: {}", curve.name, at.1)));
+    }
+}
+
+/// Points of a curve that have room for markers.
+const MOST_POINTS: usize = 40;
