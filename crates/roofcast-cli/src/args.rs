@@ -32,7 +32,7 @@ pub(crate) enum Verb {
     Bench(Box<BenchArgs>),
     /// The texts that roofcast grew from, figure by figure: what each says, what its rules give, what we say.
     Seeds(SeedsArgs),
-    /// Lists the embedded accelerators, models and workloads, shows one, or adds one.
+    /// Lists the embedded accelerators, models and workloads, shows one, or adds a model.
     Catalog(Box<CatalogArgs>),
     /// Replays decisions recorded from vLLM's scheduler: exit 0 when all agree, else 1.
     Conformance(ConformanceArgs),

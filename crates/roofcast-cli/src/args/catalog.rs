@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub(crate) struct CatalogArgs {
     #[command(subcommand)]
     pub(crate) verb: Option<CatalogVerb>,
-    /// An accelerator or model to show.
+    /// An accelerator, model or workload to show.
     pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) filter: FilterArgs,

@@ -18,6 +18,10 @@ use roofcast::workload::Preset;
 use serde::Serialize;
 use std::process::ExitCode;
 
+/// Columns of `--csv`.
+const HEADER: [&str; 8] =
+    ["kind", "id", "family", "parameters", "active", "memory_bytes", "formats", "usd_per_hour"];
+
 #[derive(Serialize)]
 struct Listing<'a> {
     accelerators: Vec<&'a Accelerator>,
@@ -41,9 +45,7 @@ pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<ExitCode> {
     if args.output.json {
         show::json("roofcast/catalog/1", &listing)?;
     } else if args.output.csv {
-        let header =
-            ["kind", "id", "family", "parameters", "active", "memory_bytes", "formats", "usd_per_hour"];
-        show::csv(&header, &listing.rows())?;
+        show::csv(&HEADER, &listing.rows())?;
     } else {
         show::text(&listing.people())?;
     }
@@ -54,7 +56,7 @@ pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<ExitCode> {
 fn listing<'a>(catalog: &'a Catalog, filter: &Filter) -> anyhow::Result<Listing<'a>> {
     let chips = catalog.accelerators()?.into_iter().filter(|chip| filter.accelerator(chip));
     let models = catalog.models()?.into_iter().map(Facts::of).filter(|model| filter.model(model));
-    let workloads = catalog.workloads()?.into_iter().filter(|preset| filter.workload(preset));
+    let workloads = catalog.workloads()?.into_iter().filter(|workload| filter.workload(workload));
     Ok(Listing { accelerators: chips.collect(), models: models.collect(), workloads: workloads.collect() })
 }
 
@@ -100,11 +102,11 @@ impl Listing<'_> {
         };
         let workload = |w: &&Preset| {
             let mut row = vec!["workload".to_owned(), w.id.clone()];
-            row.resize(8, String::new());
+            row.resize(HEADER.len(), String::new());
             row
         };
-        let models = self.models.iter().map(model);
-        self.accelerators.iter().map(chip).chain(models).chain(self.workloads.iter().map(workload)).collect()
+        let rows = self.accelerators.iter().map(chip).chain(self.models.iter().map(model));
+        rows.chain(self.workloads.iter().map(workload)).collect()
     }
 }
 

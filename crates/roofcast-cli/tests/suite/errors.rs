@@ -170,76 +170,78 @@ fn measurements_that_cannot_be() {
     refused(&format!("validate examples/measured.csv --calibration {path}"), &["mine.toml", "level"]);
 }
 
+/// A key, what else `[engine]` says, and what the refusal says.
+const CACHES: &[(&str, &str, &[&str])] = &[
+    ("engine.kv_layout=contiguous", "", &["kv_layout", "contiguous", "llama.cpp, orca, static"]),
+    ("engine.kv_layout=vattention", "scheduler = \"orca\"", &["kv_layout", "vattention", "vllm-v0"]),
+    (
+        "engine.kv_layout=vattention",
+        "speculative = { num_speculative_tokens = 3, acceptance_rate = 0.5, draft_cost = 0.1 }",
+        &["kv_layout", "vattention with drafts", "pages of two models"],
+    ),
+    ("engine.kv_layout=vattention", "block_size = 16", &["block_size", "16", "pages of 2 MiB"]),
+    (
+        "engine.kv_layout=vattention",
+        "enable_prefix_caching = true",
+        &["enable_prefix_caching", "share no pages"],
+    ),
+    ("engine.scheduler_recv_interval=10", "", &["scheduler_recv_interval", "sglang"]),
+    (
+        "engine.scheduler_recv_interval=10",
+        "scheduler = \"sglang\"\npolicy = \"sjf\"",
+        &["scheduler_recv_interval", "fcfs"],
+    ),
+    (
+        "engine.batch_wait_timeout_iters=20",
+        "scheduler = \"sglang\"",
+        &["batch_wait_timeout_iters", "tensorrt-llm"],
+    ),
+    (
+        "engine.batch_wait_max_tokens_ratio=2.0",
+        "scheduler = \"tensorrt-llm\"",
+        &["batch_wait_max_tokens_ratio", "2", "0 to 1"],
+    ),
+    ("engine.disable_overlap_scheduler=true", "", &["disable_overlap_scheduler", "tensorrt-llm"]),
+    ("engine.attention_dp_enable_balance=true", "", &["attention_dp_enable_balance", "tensorrt-llm"]),
+    ("engine.kv_layout=paged", "scheduler = \"llama.cpp\"", &["kv_layout", "paged", "vllm-v0, sglang"]),
+    ("engine.kv_layout=segmented", "", &["kv_layout", "segmented", "`flashinfer`"]),
+    ("engine.schedule_policy=lpm", "", &["schedule_policy", "lpm", "sglang"]),
+    (
+        "engine.chunked_prefill_size=100",
+        "scheduler = \"sglang\"\npage_size = 16",
+        &["chunked_prefill_size", "100", "multiple of page_size (16)"],
+    ),
+    ("engine.enable_mixed_chunk=true", "", &["enable_mixed_chunk", "sglang"]),
+    (
+        "engine.disable_radix_cache=true",
+        "scheduler = \"sglang\"\nenable_prefix_caching = true",
+        &["enable_prefix_caching", "disable_radix_cache"],
+    ),
+    (
+        "engine.schedule_conservativeness=-1.0",
+        "scheduler = \"sglang\"",
+        &["schedule_conservativeness", "-1", "0 to 1000"],
+    ),
+    ("engine.max_num_active_seqs=0", "", &["max_num_active_seqs", "from 1"]),
+    ("workload.max_tokens=0", "", &["workload.max_tokens", "1 to 100000000"]),
+    ("engine.reservation=pow2", "", &["reservation", "orca or static"]),
+    ("engine.preemption_mode=swap", "", &["preemption_mode", "swap", "vllm-v0"]),
+    (
+        "engine.enable_prefix_caching=true",
+        "scheduler = \"lightllm\"",
+        &["enable_prefix_caching", "vllm and sglang"],
+    ),
+    (
+        "model.name=google/gemma-3-27b-it",
+        "kv_layout = \"vattention\"",
+        &["kv_layout", "vattention for", "same keys"],
+    ),
+    ("hardware.accelerator=tpu-v5p", "kv_layout = \"vattention\"", &["kv_layout", "on tpu-v5p", "CUDA"]),
+];
+
 #[test]
 fn caches_that_a_scheduler_does_not_have() {
-    let cases = [
-        ("engine.kv_layout=contiguous", "", &["kv_layout", "contiguous", "llama.cpp, orca, static"][..]),
-        ("engine.kv_layout=vattention", "scheduler = \"orca\"", &["kv_layout", "vattention", "vllm-v0"]),
-        (
-            "engine.kv_layout=vattention",
-            "speculative = { num_speculative_tokens = 3, acceptance_rate = 0.5, draft_cost = 0.1 }",
-            &["kv_layout", "vattention with drafts", "pages of two models"],
-        ),
-        ("engine.kv_layout=vattention", "block_size = 16", &["block_size", "16", "pages of 2 MiB"]),
-        (
-            "engine.kv_layout=vattention",
-            "enable_prefix_caching = true",
-            &["enable_prefix_caching", "share no pages"],
-        ),
-        ("engine.scheduler_recv_interval=10", "", &["scheduler_recv_interval", "sglang"]),
-        (
-            "engine.scheduler_recv_interval=10",
-            "scheduler = \"sglang\"\npolicy = \"sjf\"",
-            &["scheduler_recv_interval", "fcfs"],
-        ),
-        (
-            "engine.batch_wait_timeout_iters=20",
-            "scheduler = \"sglang\"",
-            &["batch_wait_timeout_iters", "tensorrt-llm"],
-        ),
-        (
-            "engine.batch_wait_max_tokens_ratio=2.0",
-            "scheduler = \"tensorrt-llm\"",
-            &["batch_wait_max_tokens_ratio", "2", "0 to 1"],
-        ),
-        ("engine.disable_overlap_scheduler=true", "", &["disable_overlap_scheduler", "tensorrt-llm"]),
-        ("engine.attention_dp_enable_balance=true", "", &["attention_dp_enable_balance", "tensorrt-llm"]),
-        ("engine.kv_layout=paged", "scheduler = \"llama.cpp\"", &["kv_layout", "paged", "vllm-v0, sglang"]),
-        ("engine.kv_layout=segmented", "", &["kv_layout", "segmented", "`flashinfer`"]),
-        ("engine.schedule_policy=lpm", "", &["schedule_policy", "lpm", "sglang"]),
-        (
-            "engine.chunked_prefill_size=100",
-            "scheduler = \"sglang\"\npage_size = 16",
-            &["chunked_prefill_size", "100", "multiple of page_size (16)"],
-        ),
-        ("engine.enable_mixed_chunk=true", "", &["enable_mixed_chunk", "sglang"]),
-        (
-            "engine.disable_radix_cache=true",
-            "scheduler = \"sglang\"\nenable_prefix_caching = true",
-            &["enable_prefix_caching", "disable_radix_cache"],
-        ),
-        (
-            "engine.schedule_conservativeness=-1.0",
-            "scheduler = \"sglang\"",
-            &["schedule_conservativeness", "-1", "0 to 1000"],
-        ),
-        ("engine.max_num_active_seqs=0", "", &["max_num_active_seqs", "from 1"]),
-        ("workload.max_tokens=0", "", &["workload.max_tokens", "1 to 100000000"]),
-        ("engine.reservation=pow2", "", &["reservation", "orca or static"]),
-        ("engine.preemption_mode=swap", "", &["preemption_mode", "swap", "vllm-v0"]),
-        (
-            "engine.enable_prefix_caching=true",
-            "scheduler = \"lightllm\"",
-            &["enable_prefix_caching", "vllm and sglang"],
-        ),
-        (
-            "model.name=google/gemma-3-27b-it",
-            "kv_layout = \"vattention\"",
-            &["kv_layout", "vattention for", "same keys"],
-        ),
-        ("hardware.accelerator=tpu-v5p", "kv_layout = \"vattention\"", &["kv_layout", "on tpu-v5p", "CUDA"]),
-    ];
-    for (sweep, engine, says) in cases {
+    for (sweep, engine, says) in CACHES {
         let text = format!(
             "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n[engine]\n{engine}\n[workload]\n\
              requests = 3\ninput_len = 10\noutput_len = 10\narrivals = {{ kind = \"constant\", rate = 1.0 }}\n"

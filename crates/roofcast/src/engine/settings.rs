@@ -231,7 +231,7 @@ fn check_keys(spec: &EngineSpec, profile: &Profile) -> Result<()> {
         ("attention_dp_enable_balance", spec.attention_dp_enable_balance.is_some()),
         ("attention_dp_time_out_iters", spec.attention_dp_time_out_iters.is_some()),
     ];
-    for (key, _) in set.into_iter().filter(|(key, set)| *set && !profile.keys.contains(key)) {
+    if let Some((key, _)) = set.into_iter().find(|(key, set)| *set && !profile.keys.contains(key)) {
         let have = SchedulerKind::ALL.iter().filter(|kind| scheduler::profile(**kind).keys.contains(&key));
         let have: Vec<String> = have.map(|kind| name(*kind)).collect();
         let accepted = format!("the scheduler {}, or the key left out", have.join(" or "));

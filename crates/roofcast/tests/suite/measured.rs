@@ -54,20 +54,6 @@ fn what_ran_beyond_its_models_maximum_is_forecast() {
     assert!(forecast.ttft_ms > points[0].limit.ttft_ms && forecast.tpot_ms > points[0].limit.tpot_ms);
 }
 
-/// Every 131st row, which a clone carries: none beats its limit, and half of the steps are forecast within 10 % (all rows of
-/// the file within 4; they were fitted to).
-#[test]
-fn measured_rows_beside_the_tests() {
-    let rows = read("measured.csv", &std::fs::read_to_string(data("measured.csv")).unwrap()).unwrap();
-    let points = points(&rows, catalog(), Calibration::embedded().unwrap());
-    let told: Vec<_> = points.iter().filter(|p| p.forecast.is_ok()).collect();
-    assert!(told.len() * 20 >= points.len() * 19, "{} of {} forecast", told.len(), points.len());
-    let mut errors: Vec<f64> =
-        told.iter().filter_map(|p| p.ratio(1)).map(|ratio| (ratio - 1.0).abs()).collect();
-    errors.sort_by(f64::total_cmp);
-    assert!(errors.len() > 10 && errors[errors.len() / 2] < 0.1, "{errors:?}");
-}
-
 /// Points of engines and chips of 2025 and 2026: at least 95 in 100 are forecast. What is left out says why.
 #[test]
 fn newer_measurements_are_forecast() {
@@ -181,4 +167,18 @@ fn what_ran_is_believed() {
     // 77.0 GB of 85.5 are the default's; less 65.5 of weights and 4.4 beside them, 7.0 are left, and 32,064 tokens of 262,144 B take
     // 8.4 GB. All of it leaves 15.6.
     assert_eq!((utilization(8000), utilization(32_000)), (0.9, 1.0));
+}
+
+/// Every 131st row, which a clone carries: none beats its limit, and half of the steps are forecast within 10 % (all rows of
+/// the file within 4; they were fitted to).
+#[test]
+fn measured_rows_beside_the_tests() {
+    let rows = read("measured.csv", &std::fs::read_to_string(data("measured.csv")).unwrap()).unwrap();
+    let points = points(&rows, catalog(), Calibration::embedded().unwrap());
+    let told: Vec<_> = points.iter().filter(|p| p.forecast.is_ok()).collect();
+    assert!(told.len() * 20 >= points.len() * 19, "{} of {} forecast", told.len(), points.len());
+    let mut errors: Vec<f64> =
+        told.iter().filter_map(|p| p.ratio(1)).map(|ratio| (ratio - 1.0).abs()).collect();
+    errors.sort_by(f64::total_cmp);
+    assert!(errors.len() > 10 && errors[errors.len() / 2] < 0.1, "{errors:?}");
 }

@@ -11,7 +11,6 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub(super) fn run(args: &AddArgs) -> Result<ExitCode> {
-    let target = Target::asked("--output", args.output.as_ref())?;
     let file = if args.config.is_dir() { args.config.join("config.json") } else { args.config.clone() };
     let place = file.display().to_string();
     let beside = file.with_file_name("hf_quant_config.json");
@@ -29,11 +28,11 @@ pub(super) fn run(args: &AddArgs) -> Result<ExitCode> {
     let source = args.source.as_deref().unwrap_or(&place);
     let entry = roofcast::catalog::write_entry(&id, source, &config)?;
     let model = Catalog::parse(&place, &entry)?.named(&id)?.model()?;
-    let Some((output, target)) = args.output.as_ref().zip(target) else {
+    let Some(output) = &args.output else {
         show::text(&entry)?;
         return Ok(ExitCode::SUCCESS);
     };
-    target.text(&behind(output, &id, &entry)?)?;
+    Target::of("--output", output)?.text(&behind(output, &id, &entry)?)?;
     let p = model.parameters();
     let path = output.display();
     let mut said = format!("{id}: {} parameters, {} active\n", count(p.total), count(p.active));

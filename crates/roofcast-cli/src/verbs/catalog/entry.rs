@@ -1,4 +1,4 @@
-//! One entry of the catalog: what it says and what follows from it, with the sources; models and accelerators in one form.
+//! One entry of the catalog: what it says and what follows from it, with the sources; models, accelerators and workloads in one form.
 
 use crate::show::number::{count, grouped, significant};
 use crate::show::{self, table};
@@ -6,6 +6,7 @@ use roofcast::accelerator::{Accelerator, Topology};
 use roofcast::catalog::ModelEntry;
 use roofcast::model::{Model, Parameters, config};
 use roofcast::units::Bytes;
+use roofcast::workload::Preset;
 use roofcast::{Catalog, Error};
 use serde::Serialize;
 
@@ -69,8 +70,11 @@ struct Alone<'a> {
     config: &'a serde_json::Value,
 }
 
-/// Prints the accelerator or model that `name` means.
+/// Prints the workload, accelerator or model that `name` means.
 pub(super) fn show(catalog: &Catalog, name: &str, json: bool) -> anyhow::Result<()> {
+    if let Ok(found) = catalog.workload(name) {
+        return if json { show::json("roofcast/workload/1", found) } else { show::text(&workload(found)) };
+    }
     let chip = catalog.accelerator(name);
     if let (Ok(chip), json) = (&chip, json) {
         return if json {
@@ -184,6 +188,21 @@ fn model(alone: &Alone) -> anyhow::Result<String> {
         ("assumed", model.assumptions.join("; ")),
     ];
     Ok(page(&entry.id, "model", lines, &[("config".to_owned(), entry.source.clone())]))
+}
+
+fn workload(preset: &Preset) -> String {
+    let tokens = |mean: f64| format!("{} tokens in the mean", significant(mean));
+    let rate = |rate: f64| format!("{} requests a second", significant(rate));
+    let lines = vec![
+        ("about", preset.about.clone()),
+        ("a request", preset.request.clone()),
+        ("prompt", tokens(preset.input_mean)),
+        ("answer", preset.output_mean.map_or_else(String::new, tokens)),
+        ("rate", preset.rate.map_or_else(String::new, rate)),
+        ("burstiness", preset.burstiness.map_or_else(String::new, significant)),
+        ("computed of", format!("{} requests", grouped(preset.requests))),
+    ];
+    page(&preset.id, "workload", lines, &[("lengths".to_owned(), preset.source.clone())])
 }
 
 fn accelerator(chip: &Accelerator) -> String {

@@ -63,10 +63,14 @@ impl Filter {
             && self.format.as_ref().is_none_or(|f| f.published(&model.weights))
     }
 
-    /// Whether a workload passes: it has neither maker nor memory, price or format.
-    pub(super) fn workload(&self, preset: &Preset) -> bool {
-        let machine = self.vendor.is_some() || self.memory.is_some() || self.price.is_some();
-        !machine && self.family.is_none() && self.format.is_none() && self.found([&preset.id].into_iter())
+    /// Whether a workload passes; it has names alone.
+    pub(super) fn workload(&self, workload: &Preset) -> bool {
+        self.found([&workload.id, &workload.about].into_iter())
+            && self.family.is_none()
+            && self.vendor.is_none()
+            && self.memory.is_none()
+            && self.price.is_none()
+            && self.format.is_none()
     }
 
     /// Whether every word stands in one of the names.
