@@ -141,6 +141,7 @@ fn every_key_of_every_schema_is_documented() {
         "catalog Qwen/Qwen3-32B-FP8",
         "catalog h100-sxm",
         "catalog llama-3.1-8b",
+        "catalog sharegpt",
         "conformance fuzz/corpus/trace/tiny",
         "hardware measure --quick --threads 1",
         "validate examples/measured.csv",

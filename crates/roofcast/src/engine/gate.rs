@@ -64,6 +64,11 @@ impl Gate {
         self.held = few && self.waited < self.config.wait_steps;
     }
 
+    /// Whether it looks for requests only every few steps.
+    pub(crate) fn polls(&self) -> bool {
+        self.config.recv_interval > 1
+    }
+
     /// Steps of decodes until it lets in whoever waits.
     pub(crate) fn patience(&self) -> u64 {
         if self.held {

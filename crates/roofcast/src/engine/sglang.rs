@@ -172,9 +172,9 @@ impl<D: Decodes> Sglang<D> {
     }
 
     /// How many decisions like the one on `batch` follow it before `horizon`; the first of them comes `late`r, the others
-    /// as batches end.
+    /// as batches end. None where the server polls its inbox every few batches: what a poll finds is decided batch by batch.
     fn further(&mut self, batch: &Batch, late: Ticks, horizon: Ticks) -> u64 {
-        if !self.leap || self.opened || batch.step.kind != Kind::Decode {
+        if !self.leap || self.opened || self.gate.polls() || batch.step.kind != Kind::Decode {
             return 0;
         }
         let polls = if self.inbox.is_empty() { u64::MAX } else { self.gate.patience() - 1 };
