@@ -26,7 +26,7 @@ use client::Client;
 use clock::Clock;
 use lag::Lag;
 use load::Means;
-use prompt::{Prompts, Turn};
+use prompt::Prompts;
 use report::{Judge, Report, Requested};
 use request::Form;
 use roofcast::record::{Outcome, Record};
@@ -38,7 +38,7 @@ use scrape::{Scrape, ServerMetrics};
 use std::sync::Arc;
 use std::time::Duration;
 use target::Target;
-use texts::Text;
+use texts::{Text, Turn};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use vocabulary::Vocabulary;
 

@@ -5,8 +5,8 @@
 
 use super::answer::{Answer, Failure, shown};
 use super::client::{self, Client, Incoming};
-use super::prompt::Turn;
 use super::request::Form;
+use super::texts::Turn;
 use bytes::Bytes;
 use hyper::Method;
 use hyper::http::response::Parts;

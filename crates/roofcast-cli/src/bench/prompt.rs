@@ -1,33 +1,17 @@
 //! Prompts of so many tokens, made of words that tokenizers know.
 //!
-//! Knows: which words there are, how tokens of a workload (a segment and a position in it) become words, and how many
+//! Knows: how tokens of a workload (a segment and a position in it) become words, and how many
 //! tokens a server counts beside them. Equal tokens become equal words, so that prompts share exactly what the workload
 //! says they share. Knows nothing about how a server is asked to count.
 
-use super::texts::Text;
-use super::vocabulary::Vocabulary;
+use super::texts::{Text, Turn};
+use super::vocabulary::{FEWEST_WORDS, Vocabulary, words};
 use roofcast::workload::request::{OWN_SEGMENTS, Run};
 use roofcast::workload::{Prompt, Request};
 use std::future::Future;
 
-/// Words that the tokenizers in use hold as one token with the space before them.
-const WORDS: &str = "the of and to in is that for it was on are as with his they at be this from have or by one had \
-    not but what all were when we there can an your which their said if do will each about how up out them then she \
-    many some so these would other into has more her two like him see time could no make than first been its who now \
-    people my made over did down only way find use may water long little very after words called just where most know \
-    get through back much before go good new write our used me man too any day same right look think also around \
-    another came come work three word must because does part";
-
 /// What every prompt begins with: a word at the start stands without a space and may be other tokens than after one.
 const FIRST: &str = "the";
-
-/// Fewer words than this are too few to tell prompts apart.
-pub(super) const FEWEST_WORDS: usize = 16;
-
-/// The words, one by one.
-pub(super) fn words() -> impl Iterator<Item = &'static str> {
-    WORDS.split_whitespace()
-}
 
 /// The most that a server is asked to learn how it counts: a tokenizer of another kind is known well before.
 const MOST_PROBES: usize = 64;
@@ -177,15 +161,6 @@ impl Prompts {
         }
         text
     }
-}
-
-/// What one side said.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Turn {
-    /// The user, else the server.
-    pub(crate) user: bool,
-    /// The words.
-    pub(crate) text: String,
 }
 
 /// SplitMix64's output function (Steele, Lea and Flood, OOPSLA 2014).

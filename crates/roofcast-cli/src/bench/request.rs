@@ -2,8 +2,8 @@
 //!
 //! Knows: the keys of the two endpoints and what a user adds to them or takes away. Knows nothing about how they are sent.
 
-use super::prompt::Turn;
 use super::target::Endpoint;
+use super::texts::Turn;
 use bytes::Bytes;
 use roofcast::Error;
 use serde_json::{Map, Value, json};

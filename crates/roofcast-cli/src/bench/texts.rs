@@ -2,9 +2,17 @@
 //!
 //! Knows: the keys that hold a prompt and how long its answer may be. Knows nothing about tokens.
 
-use super::prompt::Turn;
 use roofcast::{Error, Result};
 use serde::Deserialize;
+
+/// What one side said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// The user, else the server.
+    pub(crate) user: bool,
+    /// The words.
+    pub(crate) text: String,
+}
 
 /// One prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]

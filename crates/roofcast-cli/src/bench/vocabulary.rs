@@ -1,13 +1,28 @@
-//! What a model's own `tokenizer.json` says of single words.
+//! Words that are one token each, and what a model's own `tokenizer.json` says of them.
 //!
-//! Knows: which words its vocabulary holds whole, with the mark of the space before them, and how many tokens it puts
-//! around a text. Does not cut texts into tokens: prompts are made of words that need no cutting.
+//! Knows: which words there are, which of them a vocabulary holds whole, with the mark of the space before them, and how many
+//! tokens it puts around a text. Does not cut texts into tokens: prompts are made of words that need no cutting.
 
-use super::prompt::{FEWEST_WORDS, words};
 use roofcast::{Error, Result};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
+
+/// Words that the tokenizers in use hold as one token with the space before them.
+const WORDS: &str = "the of and to in is that for it was on are as with his they at be this from have or by one had \
+    not but what all were when we there can an your which their said if do will each about how up out them then she \
+    many some so these would other into has more her two like him see time could no make than first been its who now \
+    people my made over did down only way find use may water long little very after words called just where most know \
+    get through back much before go good new write our used me man too any day same right look think also around \
+    another came come work three word must because does part";
+
+/// Fewer words than this are too few to tell prompts apart.
+pub(super) const FEWEST_WORDS: usize = 16;
+
+/// The words, one by one.
+pub(super) fn words() -> impl Iterator<Item = &'static str> {
+    WORDS.split_whitespace()
+}
 
 /// Marks of a space at the start of a token: byte-level vocabularies' and SentencePiece's.
 const SPACES: [char; 2] = ['Ġ', '▁'];

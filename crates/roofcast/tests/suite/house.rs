@@ -90,17 +90,33 @@ fn reached(from: &Module, edges: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSe
     seen
 }
 
+/// The files of a crate whose root is `root`, each with those that it imports.
+fn edges(folder: &Path, root: &str) -> BTreeMap<Module, BTreeSet<Module>> {
+    let mut all = BTreeMap::new();
+    sources(folder, &[], &mut all);
+    all.remove(&vec![root.to_owned()]);
+    all.iter().map(|(module, text)| (module.clone(), imports(module, text, &all))).collect()
+}
+
+fn assert_no_circles(edges: &BTreeMap<Module, BTreeSet<Module>>) {
+    let circular: Vec<String> =
+        edges.keys().filter(|m| reached(m, edges).contains(*m)).map(|m| m.join("/")).collect();
+    assert!(circular.is_empty(), "files in import circles: {}", circular.join(", "));
+}
+
 #[test]
 fn no_file_imports_itself_through_others() {
-    let mut all = BTreeMap::new();
-    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &[], &mut all);
-    all.remove(&vec!["lib".to_owned()]);
-    let edges: BTreeMap<Module, BTreeSet<Module>> =
-        all.iter().map(|(module, text)| (module.clone(), imports(module, text, &all))).collect();
+    let edges = edges(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), "lib");
     // The reader sees what is there: the forecaster puts a calibration's coefficients to a deployment.
     let names = |m: &str| vec![m.to_owned()];
     assert!(edges[&names("forecaster")].contains(&names("deployment")));
-    let circular: Vec<String> =
-        all.keys().filter(|m| reached(m, &edges).contains(*m)).map(|m| m.join("/")).collect();
-    assert!(circular.is_empty(), "files in import circles: {}", circular.join(", "));
+    assert_no_circles(&edges);
+}
+
+#[test]
+fn no_file_of_the_command_line_either() {
+    let edges = edges(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../roofcast-cli/src"), "main");
+    let bench = |m: &str| vec!["bench".to_owned(), m.to_owned()];
+    assert!(edges[&bench("prompt")].contains(&bench("vocabulary")));
+    assert_no_circles(&edges);
 }
