@@ -6,6 +6,7 @@
 mod bands;
 pub mod fit;
 pub mod kernels;
+mod leave_out;
 mod levels;
 
 use crate::calibration::{Calibration, Level, Place, Selector};
@@ -19,7 +20,9 @@ use crate::spec::CostKind;
 use crate::summary::Statistics;
 use crate::validate::{Point, Resolver, point};
 use fit::{BOTH, COEFFICIENTS, Problem, Residual};
+pub use leave_out::LeaveOut;
 use levels::{is_widest, matters, scale, selectors, targets};
+use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -190,8 +193,8 @@ impl<'a> Fit<'a> {
     fn descend(&mut self) {
         self.residuals = self.evaluate(&self.x, true);
         for _ in 0..ROUNDS {
-            let target = self.problem(&self.residuals, None).solve(&self.x);
-            let before = self.problem(&self.residuals, None).cost(&self.x);
+            let target = self.problem(&self.residuals, &BTreeSet::new()).solve(&self.x);
+            let before = self.problem(&self.residuals, &BTreeSet::new()).cost(&self.x);
             let mut step = 1.0;
             let mut found = None;
             let mut after = before;
@@ -203,7 +206,7 @@ impl<'a> Fit<'a> {
                     .map(|(x, t)| x + (step * (t - x)).clamp(-FURTHEST, FURTHEST))
                     .collect();
                 let residuals = self.evaluate(&next, false);
-                after = self.problem(&residuals, None).cost(&next);
+                after = self.problem(&residuals, &BTreeSet::new()).cost(&next);
                 if after < before {
                     found = Some(next);
                     break;
@@ -236,7 +239,7 @@ impl<'a> Fit<'a> {
         full.into_iter().map(hold).collect()
     }
 
-    fn problem<'b>(&'b self, residuals: &'b [Residual], without: Option<usize>) -> Problem<'b> {
+    fn problem<'b>(&'b self, residuals: &'b [Residual], without: &'b BTreeSet<usize>) -> Problem<'b> {
         Problem {
             residuals,
             sets: &self.sets,
@@ -249,8 +252,8 @@ impl<'a> Fit<'a> {
 
     /// The residuals at `x`, with slopes where they are wanted.
     fn evaluate(&self, x: &[f64], slopes: bool) -> Vec<Residual> {
-        let indices: Vec<usize> = (0..self.rows.len()).collect();
-        in_parallel(&indices, |index| self.residuals_of(*index, x, slopes)).into_iter().flatten().collect()
+        let rows = (0..self.rows.len()).into_par_iter();
+        rows.flat_map_iter(|index| self.residuals_of(index, x, slopes)).collect()
     }
 
     fn residuals_of(&self, index: usize, x: &[f64], slopes: bool) -> Vec<Residual> {
@@ -332,30 +335,33 @@ impl<'a> Fit<'a> {
         point::forecast(fitted.row, &forecaster, CostKind::Forecast).ok()
     }
 
-    /// Every row forecast by a calibration that has not seen its group. The parameters of each are the least of the
-    /// problem linearised at the fit of all groups.
-    pub fn left_out(&self) -> Vec<Point<'a>> {
-        let groups: Vec<usize> = (0..self.groups.len()).collect();
+    /// Every row forecast by a calibration that has not seen its part by `protocol`. The parameters of each are the least
+    /// of the problem linearised at the fit of all rows.
+    pub fn left_out(&self, protocol: LeaveOut) -> Vec<Point<'a>> {
         let mut residuals = self.residuals.clone();
         residuals.extend(self.held());
-        let mut points: Vec<Point> = in_parallel(&groups, |group| {
-            let x = self.problem(&residuals, Some(*group)).solve(&self.x);
-            let calibration = self.calibration(&x, Some(*group));
-            let rows = (0..self.rows.len()).filter(|r| self.rows[*r].group == *group);
-            rows.map(|r| self.point(r, &x, &calibration)).collect::<Vec<_>>()
-        })
-        .into_iter()
-        .flatten()
-        .collect();
+        let mut parts: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (index, fitted) in self.rows.iter().enumerate() {
+            parts.entry(protocol.part(fitted.row)).or_default().push(index);
+        }
+        let parts: Vec<Vec<usize>> = parts.into_values().collect();
+        let part = |rows: &Vec<usize>| {
+            // Groups lie within the parts of every protocol.
+            let groups: BTreeSet<usize> = rows.iter().map(|r| self.rows[*r].group).collect();
+            let x = self.problem(&residuals, &groups).solve(&self.x);
+            let calibration = self.calibration(&x, &groups);
+            rows.iter().map(|r| self.point(*r, &x, &calibration)).collect::<Vec<_>>()
+        };
+        let mut points: Vec<Point> = parts.par_iter().flat_map_iter(part).collect();
         points.extend(self.left_out.iter().cloned());
         points
     }
 
     /// Every row forecast by the calibration that was fitted to it.
     pub fn in_sample(&self) -> Vec<Point<'a>> {
-        let calibration = self.calibration(&self.x, None);
-        let indices: Vec<usize> = (0..self.rows.len()).collect();
-        let mut points = in_parallel(&indices, |r| self.point(*r, &self.x, &calibration));
+        let calibration = self.calibration(&self.x, &BTreeSet::new());
+        let rows = (0..self.rows.len()).into_par_iter();
+        let mut points: Vec<Point> = rows.map(|r| self.point(r, &self.x, &calibration)).collect();
         points.extend(self.left_out.iter().cloned());
         points
     }
@@ -374,9 +380,9 @@ impl<'a> Fit<'a> {
     }
 
     /// The calibration of parameters `x`; levels without a row that counts are left out, but for the first.
-    fn calibration(&self, x: &[f64], without: Option<usize>) -> Calibration {
+    fn calibration(&self, x: &[f64], without: &BTreeSet<usize>) -> Calibration {
         let mut errors: Vec<Vec<f64>> = vec![Vec::new(); self.selectors.len()];
-        for residual in self.residuals.iter().filter(|r| without != Some(r.group)) {
+        for residual in self.residuals.iter().filter(|r| !without.contains(&r.group)) {
             for level in &self.sets[residual.set] {
                 errors[*level].push((residual.value.exp() - 1.0).abs());
             }
@@ -411,14 +417,15 @@ impl<'a> Fit<'a> {
         calibration
     }
 
-    /// The calibration with its bands, which are those of `left_out`.
-    pub fn finish(&self, left_out: &[Point], source: &str) -> Fitting {
-        let mut calibration = self.calibration(&self.x, None);
+    /// The calibration with its bands, which are those of the tables of what was left out.
+    pub fn finish(&self, tables: &BTreeMap<LeaveOut, Vec<Point>>, source: &str) -> Fitting {
+        let mut calibration = self.calibration(&self.x, &BTreeSet::new());
         calibration.source = source.to_owned();
-        calibration.bands = bands::bands(left_out);
+        calibration.bands = bands::bands(tables);
         let widest: Vec<usize> =
             (0..self.selectors.len()).filter(|level| is_widest(&self.selectors[*level])).collect();
-        let problem = self.problem(&self.residuals, None);
+        let none = BTreeSet::new();
+        let problem = self.problem(&self.residuals, &none);
         let told = |coefficient: Coefficient| {
             let left =
                 |level: &usize| problem.uncertainty(&self.x, level * COEFFICIENTS + coefficient as usize);
@@ -433,28 +440,4 @@ impl<'a> Fit<'a> {
 /// Four significant digits.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
-}
-
-/// `f` of every item in order, on all cores.
-fn in_parallel<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let work = || {
-        let mut done = Vec::new();
-        while let Some((index, item)) = Some(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
-            .and_then(|index| Some((index, items.get(index)?)))
-        {
-            done.push((index, f(item)));
-        }
-        done
-    };
-    let mut all: Vec<(usize, R)> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        threads
-            .into_iter()
-            .flat_map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    });
-    all.sort_by_key(|(index, _)| *index);
-    all.into_iter().map(|(_, result)| result).collect()
 }

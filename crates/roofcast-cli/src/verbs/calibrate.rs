@@ -6,14 +6,15 @@ use crate::args::CalibrateArgs;
 use crate::verbs::validate::{people, per_row};
 use crate::{input, show};
 use roofcast::Catalog;
-use roofcast::calibrate::Fit;
+use roofcast::calibrate::{Fit, LeaveOut};
 use roofcast::calibrate::kernels::Fitted;
 use roofcast::calibration::Calibration;
 use roofcast::kernel::Kernels;
 use roofcast::measurement::Measurement;
-use roofcast::validate::{Report, report};
+use roofcast::validate::{Point, Report, report};
 use serde::Serialize;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 #[derive(Default, Serialize)]
@@ -23,7 +24,7 @@ struct Answer {
     kernels_skipped: u64,
     undetermined: Vec<String>,
     in_sample: Option<Report>,
-    left_out: Option<Report>,
+    left_out: BTreeMap<LeaveOut, Report>,
 }
 
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
@@ -87,14 +88,15 @@ fn serving(
     answer: &mut Answer,
 ) -> anyhow::Result<Calibration> {
     let fit = Fit::new(rows, catalog, prior)?;
-    let left_out = fit.left_out();
-    let fitting = fit.finish(&left_out, source);
+    let tables: BTreeMap<LeaveOut, Vec<Point>> =
+        args.leave_out.protocols().into_iter().map(|what| (what, fit.left_out(what))).collect();
+    let fitting = fit.finish(&tables, source);
     if let Some(path) = &args.per_row {
-        show::file(path, &per_row(&left_out)?)?;
+        show::file(path, &per_row(tables.values().next().map_or(&[], Vec::as_slice))?)?;
     }
     answer.undetermined = fitting.undetermined;
     answer.in_sample = Some(report(&fit.in_sample()));
-    answer.left_out = Some(report(&left_out));
+    answer.left_out = tables.iter().map(|(what, points)| (*what, report(points))).collect();
     Ok(fitting.calibration)
 }
 
@@ -110,8 +112,8 @@ fn text(answer: &Answer) -> String {
     if let Some(report) = &answer.in_sample {
         text.push_str(&format!("\nfitted to every group\n{}", people(report)));
     }
-    if let Some(report) = &answer.left_out {
-        text.push_str(&format!("every group left out in turn\n{}", people(report)));
+    for (what, report) in &answer.left_out {
+        text.push_str(&format!("every {} left out in turn\n{}", what.words(), people(report)));
     }
     text
 }

@@ -3,6 +3,8 @@
 //! Knows: residuals with their derivatives by coefficient, and which levels each residual's coefficients are a product of. A
 //! parameter is the logarithm of one level's factor; its prior is 1. Knows nothing about what the coefficients mean.
 
+use std::collections::BTreeSet;
+
 /// Metrics of a level.
 pub const COEFFICIENTS: usize = crate::coefficients::Coefficient::ALL.len();
 /// Metrics a residual depends on: those of what is quantized, then those of what is not.
@@ -38,8 +40,8 @@ pub struct Problem<'a> {
     pub ridge: &'a [f64],
     /// The point.
     pub at: &'a [f64],
-    /// The group that does not count.
-    pub without: Option<usize>,
+    /// The groups that do not count.
+    pub without: &'a BTreeSet<usize>,
 }
 
 /// Reweightings of one solution.
@@ -49,7 +51,7 @@ const STEPS: usize = 200;
 
 impl Problem<'_> {
     fn counts(&self, residual: &Residual) -> bool {
-        self.without != Some(residual.group)
+        !self.without.contains(&residual.group)
     }
 
     /// What a direction changes of each set's coefficients.
@@ -233,7 +235,7 @@ mod tests {
         let (ridge, at) = ([2.0; COEFFICIENTS], [0.0; COEFFICIENTS]);
         let (residuals, sets) = (&residuals, &sets);
         let problem =
-            Problem { residuals, sets, unquantized: &[true], ridge: &ridge, at: &at, without: None };
+            Problem { residuals, sets, unquantized: &[true], ridge: &ridge, at: &at, without: &BTreeSet::new() };
         let x = problem.solve(&at);
         assert!((x[0] + 1.0).abs() < 1e-6 && x[1].abs() < 1e-12, "{x:?}");
         // Prior variance 1/2, with the data 1/(2 + 1): two thirds of it are left; of the others all.
@@ -251,9 +253,9 @@ mod tests {
         let (ridge, at) = ([1e-6; COEFFICIENTS], [0.0; COEFFICIENTS]);
         let (residuals, sets) = (&residuals, &sets);
         let problem =
-            Problem { residuals, sets, unquantized: &[true], ridge: &ridge, at: &at, without: None };
+            Problem { residuals, sets, unquantized: &[true], ridge: &ridge, at: &at, without: &BTreeSet::new() };
         assert!(problem.solve(&at)[0].abs() < 0.1);
-        assert!(Problem { without: Some(9), ..problem }.solve(&at)[0].abs() < 1e-6);
+        assert!(Problem { without: &BTreeSet::from([9]), ..problem }.solve(&at)[0].abs() < 1e-6);
     }
 
     /// What only plain operators say moves the levels that hold for them, and no other: a level of a weight format stays.
@@ -264,7 +266,7 @@ mod tests {
         let (ridge, at) = ([2.0; BOTH], [0.0; BOTH]);
         let (residuals, sets) = (&residuals, &sets);
         let problem =
-            Problem { residuals, sets, unquantized: &[true, false], ridge: &ridge, at: &at, without: None };
+            Problem { residuals, sets, unquantized: &[true, false], ridge: &ridge, at: &at, without: &BTreeSet::new() };
         let x = problem.solve(&at);
         assert!((x[0] + 1.0).abs() < 1e-6 && x[COEFFICIENTS] == 0.0, "{} {}", x[0], x[COEFFICIENTS]);
     }
@@ -278,13 +280,14 @@ mod tests {
         let (sets, ridge) = ([vec![0]], [2.0; COEFFICIENTS]);
         let mut at = [0.0; COEFFICIENTS];
         at[0] = 0.5;
-        let solved = |residuals: &[Residual], without| {
+        let solved = |residuals: &[Residual], without: &[usize]| {
+            let without = &without.iter().copied().collect();
             let problem =
                 Problem { residuals, sets: &sets, unquantized: &[true], ridge: &ridge, at: &at, without };
             problem.solve(&at)[0]
         };
-        assert!(solved(std::slice::from_ref(&full), None).abs() < 1e-6);
-        assert!((solved(&[full.clone(), hold.clone()], Some(0)) - 0.5).abs() < 1e-5);
-        assert!(solved(&[full, hold], Some(1)).abs() < 1e-6);
+        assert!(solved(std::slice::from_ref(&full), &[]).abs() < 1e-6);
+        assert!((solved(&[full.clone(), hold.clone()], &[0]) - 0.5).abs() < 1e-5);
+        assert!(solved(&[full, hold], &[1]).abs() < 1e-6);
     }
 }
