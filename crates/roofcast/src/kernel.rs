@@ -99,6 +99,8 @@ pub struct Kernel {
     pub part: Part,
     /// Whose kernel: an engine, or NCCL.
     pub backend: String,
+    /// The table it stands in, with the version of whose kernel it is.
+    pub table: Arc<str>,
     /// Catalog id.
     pub accelerator: String,
     /// The chip's generation.
@@ -126,6 +128,7 @@ impl Kernel {
         Kernel {
             part,
             backend: String::new(),
+            table: Arc::default(),
             accelerator: chip.id.clone(),
             architecture: chip.architecture.clone(),
             link: chip.link.as_ref().map(|l| l.topology),
@@ -191,6 +194,7 @@ struct Table<'a> {
 trait Measured: DeserializeOwned {
     fn system(&self) -> &str;
     fn backend(&self) -> &str;
+    fn version(&self) -> &str;
     fn latency_ms(&self) -> f64;
 }
 
@@ -200,6 +204,7 @@ impl Table<'_> {
         let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(self.text.as_bytes());
         let broken = |e: csv::Error| Error::Parse { place: self.place.to_owned(), message: e.to_string() };
         let header = reader.headers().map_err(broken)?.clone();
+        let mut tables: BTreeMap<(String, String), Arc<str>> = BTreeMap::new();
         for record in reader.records() {
             let record = record.map_err(broken)?;
             let line = record.position().map_or(0, csv::Position::line);
@@ -212,8 +217,16 @@ impl Table<'_> {
             if !(took.is_finite() && took > 0.0) {
                 return Err(Error::field(place, "latency_ms", took, "a number above 0"));
             }
+            let table =
+                tables.entry((row.backend().to_owned(), row.version().to_owned())).or_insert_with(|| {
+                    let file = self.place.rsplit('/').next().unwrap_or_default();
+                    format!("{file}: {} {}", row.backend(), row.version()).trim().into()
+                });
             match kernel(chip, &row) {
-                Some(kernel) => kernels.all.push(Kernel { backend: row.backend().to_owned(), ..kernel }),
+                Some(kernel) => {
+                    let (backend, table) = (row.backend().to_owned(), Arc::clone(table));
+                    kernels.all.push(Kernel { backend, table, ..kernel });
+                }
                 None => kernels.skipped += 1,
             }
         }
@@ -225,10 +238,11 @@ impl Table<'_> {
 macro_rules! rows {
     ($name:ident { $($field:ident : $type:ty),* $(,)? }) => {
         #[derive(Deserialize)]
-        struct $name { system: String, #[serde(alias = "source", default)] backend: String, latency_ms: f64, $($field: $type),* }
+        struct $name { system: String, #[serde(alias = "source", default)] backend: String, #[serde(default)] version: String, latency_ms: f64, $($field: $type),* }
         impl Measured for $name {
             fn system(&self) -> &str { &self.system }
             fn backend(&self) -> &str { &self.backend }
+            fn version(&self) -> &str { &self.version }
             fn latency_ms(&self) -> f64 { self.latency_ms }
         }
     };
@@ -358,8 +372,13 @@ pub fn profile(place: &str, dense: &str, attention: &str, deployment: &Deploymen
     let mut kernels = Kernels::default();
     let backend = deployment.options.engine.name().to_owned();
     let layer = Profiled::of(deployment);
+    let folder: Vec<&str> = place.rsplit('/').take(2).collect();
+    let table: Arc<str> = folder.into_iter().rev().collect::<Vec<_>>().join("/").into();
     let mut take = |kernel: Option<Kernel>| match kernel {
-        Some(kernel) => kernels.all.push(Kernel { backend: backend.clone(), ..kernel }),
+        Some(kernel) => {
+            let (backend, table) = (backend.clone(), Arc::clone(&table));
+            kernels.all.push(Kernel { backend, table, ..kernel });
+        }
         None => kernels.skipped += 1,
     };
     let mut elementwise: BTreeMap<u64, f64> = BTreeMap::new();

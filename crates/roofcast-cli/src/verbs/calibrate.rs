@@ -6,8 +6,8 @@ use crate::args::CalibrateArgs;
 use crate::verbs::validate::{people, per_row};
 use crate::{input, show};
 use roofcast::Catalog;
-use roofcast::calibrate::{Fit, LeaveOut};
 use roofcast::calibrate::kernels::Fitted;
+use roofcast::calibrate::{Fit, LeaveOut};
 use roofcast::calibration::Calibration;
 use roofcast::kernel::Kernels;
 use roofcast::measurement::Measurement;
@@ -15,6 +15,7 @@ use roofcast::validate::{Point, Report, report};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Default, Serialize)]
@@ -29,17 +30,19 @@ struct Answer {
 
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let mut catalog = input::catalog(&args.catalog)?;
-    let (kernels, rows) = read(args, &mut catalog)?;
+    let Data { kernels, rows, files } = read(args, &mut catalog)?;
     let source = args.source.clone().unwrap_or_else(|| {
-        let names: Vec<_> = args.files.iter().map(|f| f.display().to_string()).collect();
+        let name = |f: &PathBuf| f.file_name().map(|n| n.to_string_lossy().into_owned());
+        let names: Vec<_> = args.files.iter().filter_map(name).collect();
         names.join(", ")
     });
     let fits = roofcast::calibrate::kernels::fit(&kernels.all);
-    let levels = roofcast::calibrate::kernels::levels(&fits, &source);
+    let levels = roofcast::calibrate::kernels::levels(&fits);
     let mut calibration = Calibration::embedded()?.with_kernels(levels);
     let mut answer = Answer { kernels: fits, kernels_skipped: kernels.skipped, ..Answer::default() };
     if kernels.all.is_empty() || !rows.is_empty() {
-        calibration = serving(args, &rows, &catalog, &calibration, &source, &mut answer)?;
+        let fit = Fit::new(&rows, files, &catalog, &calibration)?;
+        calibration = serving(args, &fit, &source, &mut answer)?;
     }
     answer.levels = calibration.levels.len();
     if let Some(path) = &args.out {
@@ -53,13 +56,19 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What files say.
+struct Data {
+    kernels: Kernels,
+    rows: Vec<Measurement>,
+    /// The file that rows of each source stand in.
+    files: BTreeMap<String, String>,
+}
+
 /// Kernel times and measured points, each file by what it has.
-fn read(
-    args: &CalibrateArgs,
-    catalog: &mut Cow<'static, Catalog>,
-) -> anyhow::Result<(Kernels, Vec<Measurement>)> {
+fn read(args: &CalibrateArgs, catalog: &mut Cow<'static, Catalog>) -> anyhow::Result<Data> {
     let mut all = Kernels::default();
     let mut rows = Vec::new();
+    let mut files = BTreeMap::new();
     for path in &args.files {
         let place = path.display().to_string();
         let kernels = if path.is_dir() {
@@ -67,7 +76,10 @@ fn read(
         } else {
             let text = input::text(path)?;
             if !roofcast::kernel::is_table(&text) {
-                rows.extend(input::measurements::of_file(path, &text, &args.runs, catalog)?);
+                let measured = input::measurements::of_file(path, &text, &args.runs, catalog)?;
+                let name = path.file_name().map_or(place, |n| n.to_string_lossy().into_owned());
+                files.extend(measured.iter().map(|row| (row.source.clone(), name.clone())));
+                rows.extend(measured);
                 continue;
             }
             roofcast::kernel::read(&place, &text, catalog)?
@@ -75,19 +87,16 @@ fn read(
         all.skipped += kernels.skipped;
         all.all.extend(kernels.all);
     }
-    Ok((all, rows))
+    Ok(Data { kernels: all, rows, files })
 }
 
-/// Fits whole steps and runs on top of `prior`.
+/// The calibration of a fit of whole steps and runs, and how far it is from what was measured.
 fn serving(
     args: &CalibrateArgs,
-    rows: &[Measurement],
-    catalog: &Catalog,
-    prior: &Calibration,
+    fit: &Fit,
     source: &str,
     answer: &mut Answer,
 ) -> anyhow::Result<Calibration> {
-    let fit = Fit::new(rows, catalog, prior)?;
     let tables: BTreeMap<LeaveOut, Vec<Point>> =
         args.leave_out.protocols().into_iter().map(|what| (what, fit.left_out(what))).collect();
     let fitting = fit.finish(&tables, source);
