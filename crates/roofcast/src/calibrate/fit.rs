@@ -249,6 +249,7 @@ mod tests {
             sets,
             unquantized: &[true],
             ridge: &ridge,
+            least: &ANY,
             at: &at,
             without: &BTreeSet::new(),
         };
@@ -259,8 +260,8 @@ mod tests {
         assert!((left[0] - 2.0 / 3.0).abs() < 1e-6 && (left[1] - 1.0).abs() < 1e-9, "{left:?}");
     }
 
-    /// Two parameters of one coefficient, residuals 3 + x + y for one level and 3 + x for both: the level that may not be
-    /// below 0 stays there, and the other answers alone: least (3 + x)² + 2x² at x = −1, as by hand above.
+    /// Two levels of one coefficient, residual 3 + x + y: the one that may not be below 0 stays there, and the other answers
+    /// alone: least (3 + x)² + 2x² at x = −1, as by hand above.
     #[test]
     fn what_may_not_fall_stays() {
         let residuals = [residual(0, 3.0, 0)];
@@ -296,6 +297,7 @@ mod tests {
             sets,
             unquantized: &[true],
             ridge: &ridge,
+            least: &ANY,
             at: &at,
             without: &BTreeSet::new(),
         };
@@ -315,6 +317,7 @@ mod tests {
             sets,
             unquantized: &[true, false],
             ridge: &ridge,
+            least: &ANY,
             at: &at,
             without: &BTreeSet::new(),
         };
