@@ -1,4 +1,5 @@
 use super::*;
+use crate::deployment::Deployment;
 
 fn read(text: &str) -> Result<Kernels> {
     super::read("k.csv", text, Catalog::embedded().unwrap())
