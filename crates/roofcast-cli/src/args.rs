@@ -7,6 +7,7 @@ pub(crate) mod values;
 pub(crate) use bench::{AskArgs, BenchArgs, JudgeArgs, LoadArgs};
 pub(crate) use catalog::{AddArgs, CatalogArgs, CatalogVerb, FilterArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use roofcast::calibrate::LeaveOut;
 use std::path::PathBuf;
 use values::*;
 
@@ -352,6 +353,10 @@ pub(crate) struct CalibrateArgs {
     /// Write measured, forecast without its group, and limit of every row as CSV.
     #[arg(long, value_name = "OUT.csv")]
     pub(crate) per_row: Option<PathBuf>,
+    /// What is left out in turn to judge the fit; `all` is every one of them. The bands of a calibration are each from the
+    /// table that matches their evidence, where it was made.
+    #[arg(long, value_name = "WHAT", default_value = "group")]
+    pub(crate) leave_out: LeaveOutArg,
     /// What the calibration says of its data [default: the files' names].
     #[arg(long)]
     pub(crate) source: Option<String>,
@@ -361,6 +366,37 @@ pub(crate) struct CalibrateArgs {
     /// Print JSON with a versioned schema.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What is left out in turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LeaveOutArg {
+    /// A source with a model, an accelerator, an engine and a weight format.
+    Group,
+    /// All rows of an engine on an accelerator.
+    EngineAccelerator,
+    /// All rows of a model.
+    Model,
+    /// All rows of a weight format on an accelerator.
+    AcceleratorFormat,
+    /// All rows of an accelerator.
+    Accelerator,
+    /// Each of these.
+    All,
+}
+
+impl LeaveOutArg {
+    /// What it asks for.
+    pub(crate) fn protocols(self) -> Vec<LeaveOut> {
+        match self {
+            LeaveOutArg::Group => vec![LeaveOut::Group],
+            LeaveOutArg::EngineAccelerator => vec![LeaveOut::EngineAccelerator],
+            LeaveOutArg::Model => vec![LeaveOut::Model],
+            LeaveOutArg::AcceleratorFormat => vec![LeaveOut::AcceleratorFormat],
+            LeaveOutArg::Accelerator => vec![LeaveOut::Accelerator],
+            LeaveOutArg::All => LeaveOut::ALL.to_vec(),
+        }
+    }
 }
 
 /// What the runs of `.json` and `.jsonl` files ran on: those files do not say.

@@ -11,6 +11,7 @@ pub use rows::read;
 use crate::deployment::Options;
 use crate::parallelism::Request;
 use crate::spec::{EngineSpec, PrecisionSpec, ReservationKind, SchedulerKind};
+use crate::version::Version;
 use serde::Serialize;
 
 /// How a point was measured.
@@ -202,6 +203,17 @@ impl Measurement {
         }
     }
 
+    /// The engine's version; that of its release where what is written has no order and the release is known.
+    fn release(&self) -> Option<String> {
+        let written = version(&self.version);
+        if Version::parse(&written).is_none()
+            && let Some(release) = recipe::release(self)
+        {
+            return Some(release.to_owned());
+        }
+        Some(written).filter(|v| !v.is_empty())
+    }
+
     fn engine_spec(&self) -> EngineSpec {
         // Some sources write settings into the version, as in `…(max_num_batched_tokens=64,max_num_seqs=32)`.
         let setting = |key: &str| {
@@ -221,7 +233,7 @@ impl Measurement {
         let whole = (scheduler == SchedulerKind::TensorrtLlm).then(|| longest.clamp(8192, 1 << 24));
         let mut spec = EngineSpec {
             name: Some(self.engine.clone()),
-            version: Some(version(&self.version)).filter(|v| !v.is_empty()),
+            version: self.release(),
             served: Some(self.kind.served()),
             scheduler,
             max_num_batched_tokens: setting("max_num_batched_tokens").or(whole),

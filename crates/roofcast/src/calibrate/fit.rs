@@ -3,6 +3,8 @@
 //! Knows: residuals with their derivatives by coefficient, and which levels each residual's coefficients are a product of. A
 //! parameter is the logarithm of one level's factor; its prior is 1. Knows nothing about what the coefficients mean.
 
+use std::collections::BTreeSet;
+
 /// Metrics of a level.
 pub const COEFFICIENTS: usize = crate::coefficients::Coefficient::ALL.len();
 /// Metrics a residual depends on: those of what is quantized, then those of what is not.
@@ -36,20 +38,22 @@ pub struct Problem<'a> {
     pub unquantized: &'a [bool],
     /// What each parameter's square costs.
     pub ridge: &'a [f64],
+    /// What each parameter is at least.
+    pub least: &'a [f64],
     /// The point.
     pub at: &'a [f64],
-    /// The group that does not count.
-    pub without: Option<usize>,
+    /// The groups that do not count.
+    pub without: &'a BTreeSet<usize>,
 }
 
 /// Reweightings of one solution.
-const REWEIGHTINGS: usize = 3;
+const REWEIGHTINGS: usize = 4;
 /// Steps of conjugate gradients at most.
 const STEPS: usize = 200;
 
 impl Problem<'_> {
     fn counts(&self, residual: &Residual) -> bool {
-        self.without != Some(residual.group)
+        !self.without.contains(&residual.group)
     }
 
     /// What a direction changes of each set's coefficients.
@@ -106,7 +110,8 @@ impl Problem<'_> {
         x
     }
 
-    /// Conjugate gradients on the normal equations with fixed weights, preconditioned by their diagonal.
+    /// Conjugate gradients on the normal equations with fixed weights, preconditioned by their diagonal. A parameter that is
+    /// at its least and would go below stays; one that goes below is put back.
     fn descend(&self, weights: &[f64], x: &mut [f64]) {
         let mut slopes = vec![[0.0; BOTH]; self.sets.len()];
         let mut squares = slopes.clone();
@@ -120,7 +125,11 @@ impl Problem<'_> {
         let mut diagonal = self.ridge.to_vec();
         self.scatter(&slopes, &mut gradient);
         self.scatter(&squares, &mut diagonal);
-        let scaled = |v: &[f64]| v.iter().zip(&diagonal).map(|(v, d)| v / d).collect::<Vec<f64>>();
+        let stays: Vec<bool> = (0..x.len()).map(|p| x[p] <= self.least[p] && gradient[p] <= 0.0).collect();
+        let scaled = |v: &[f64]| {
+            let one = |((v, d), stays): ((&f64, &f64), &bool)| if *stays { 0.0 } else { v / d };
+            v.iter().zip(&diagonal).zip(&stays).map(one).collect::<Vec<f64>>()
+        };
         let mut rest = gradient;
         let mut z = scaled(&rest);
         let mut direction = z.clone();
@@ -143,6 +152,7 @@ impl Problem<'_> {
             }
             size = next;
         }
+        x.iter_mut().zip(self.least).for_each(|(x, least)| *x = x.max(*least));
     }
 
     /// The normal matrix times `direction`.
@@ -219,6 +229,8 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
+    const ANY: [f64; BOTH] = [f64::NEG_INFINITY; BOTH];
+
     fn residual(group: usize, value: f64, coefficient: usize) -> Residual {
         let mut slope = [0.0; BOTH];
         slope[coefficient] = 1.0;
@@ -232,13 +244,43 @@ mod tests {
         let sets = [vec![0]];
         let (ridge, at) = ([2.0; COEFFICIENTS], [0.0; COEFFICIENTS]);
         let (residuals, sets) = (&residuals, &sets);
-        let problem =
-            Problem { residuals, sets, unquantized: &[true], ridge: &ridge, at: &at, without: None };
+        let problem = Problem {
+            residuals,
+            sets,
+            unquantized: &[true],
+            ridge: &ridge,
+            least: &ANY,
+            at: &at,
+            without: &BTreeSet::new(),
+        };
         let x = problem.solve(&at);
         assert!((x[0] + 1.0).abs() < 1e-6 && x[1].abs() < 1e-12, "{x:?}");
         // Prior variance 1/2, with the data 1/(2 + 1): two thirds of it are left; of the others all.
         let left = [0, 1].map(|parameter| problem.uncertainty(&x, parameter));
         assert!((left[0] - 2.0 / 3.0).abs() < 1e-6 && (left[1] - 1.0).abs() < 1e-9, "{left:?}");
+    }
+
+    /// Two levels of one coefficient, residual 3 + x + y: the one that may not be below 0 stays there, and the other answers
+    /// alone: least (3 + x)² + 2x² at x = −1, as by hand above.
+    #[test]
+    fn what_may_not_fall_stays() {
+        let residuals = [residual(0, 3.0, 0)];
+        let sets = [vec![0, 1]];
+        let (ridge, at) = ([2.0; BOTH], [0.0; BOTH]);
+        let mut least = ANY;
+        least[COEFFICIENTS..].fill(0.0);
+        let none = BTreeSet::new();
+        let problem = Problem {
+            residuals: &residuals,
+            sets: &sets,
+            unquantized: &[true, true],
+            ridge: &ridge,
+            least: &least,
+            at: &at,
+            without: &none,
+        };
+        let x = problem.solve(&at);
+        assert!((x[0] + 1.0).abs() < 1e-6 && x[COEFFICIENTS] == 0.0, "{} {}", x[0], x[COEFFICIENTS]);
     }
 
     /// Nine rows say 0, one says 100: the robust answer stays near the nine.
@@ -250,10 +292,17 @@ mod tests {
         let sets = [vec![0]];
         let (ridge, at) = ([1e-6; COEFFICIENTS], [0.0; COEFFICIENTS]);
         let (residuals, sets) = (&residuals, &sets);
-        let problem =
-            Problem { residuals, sets, unquantized: &[true], ridge: &ridge, at: &at, without: None };
+        let problem = Problem {
+            residuals,
+            sets,
+            unquantized: &[true],
+            ridge: &ridge,
+            least: &ANY,
+            at: &at,
+            without: &BTreeSet::new(),
+        };
         assert!(problem.solve(&at)[0].abs() < 0.1);
-        assert!(Problem { without: Some(9), ..problem }.solve(&at)[0].abs() < 1e-6);
+        assert!(Problem { without: &BTreeSet::from([9]), ..problem }.solve(&at)[0].abs() < 1e-6);
     }
 
     /// What only plain operators say moves the levels that hold for them, and no other: a level of a weight format stays.
@@ -263,8 +312,15 @@ mod tests {
         let sets = [vec![0, 1]];
         let (ridge, at) = ([2.0; BOTH], [0.0; BOTH]);
         let (residuals, sets) = (&residuals, &sets);
-        let problem =
-            Problem { residuals, sets, unquantized: &[true, false], ridge: &ridge, at: &at, without: None };
+        let problem = Problem {
+            residuals,
+            sets,
+            unquantized: &[true, false],
+            ridge: &ridge,
+            least: &ANY,
+            at: &at,
+            without: &BTreeSet::new(),
+        };
         let x = problem.solve(&at);
         assert!((x[0] + 1.0).abs() < 1e-6 && x[COEFFICIENTS] == 0.0, "{} {}", x[0], x[COEFFICIENTS]);
     }
@@ -278,13 +334,21 @@ mod tests {
         let (sets, ridge) = ([vec![0]], [2.0; COEFFICIENTS]);
         let mut at = [0.0; COEFFICIENTS];
         at[0] = 0.5;
-        let solved = |residuals: &[Residual], without| {
-            let problem =
-                Problem { residuals, sets: &sets, unquantized: &[true], ridge: &ridge, at: &at, without };
+        let solved = |residuals: &[Residual], without: &[usize]| {
+            let without = &without.iter().copied().collect();
+            let problem = Problem {
+                residuals,
+                sets: &sets,
+                unquantized: &[true],
+                ridge: &ridge,
+                least: &ANY,
+                at: &at,
+                without,
+            };
             problem.solve(&at)[0]
         };
-        assert!(solved(std::slice::from_ref(&full), None).abs() < 1e-6);
-        assert!((solved(&[full.clone(), hold.clone()], Some(0)) - 0.5).abs() < 1e-5);
-        assert!(solved(&[full, hold], Some(1)).abs() < 1e-6);
+        assert!(solved(std::slice::from_ref(&full), &[]).abs() < 1e-6);
+        assert!((solved(&[full.clone(), hold.clone()], &[0]) - 0.5).abs() < 1e-5);
+        assert!(solved(&[full, hold], &[1]).abs() < 1e-6);
     }
 }

@@ -11,7 +11,7 @@ use crate::coefficients::{Coefficient, LATENCY};
 use crate::kernel::{Kernel, Part};
 use crate::summary::Statistics;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows bound by a term, below which its share is not told.
 const ENOUGH: usize = 20;
@@ -58,6 +58,8 @@ pub struct Fitted {
     pub p90_error: f64,
     /// The same rows' median error at the limit alone.
     pub limit_median_error: f64,
+    /// The tables it was fitted to.
+    pub tables: BTreeSet<String>,
     #[serde(skip)]
     at: Place,
 }
@@ -133,6 +135,7 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
         median_error: unseen.median,
         p90_error: unseen.p90,
         limit_median_error: errors(&LIMIT).median,
+        tables: rows.iter().map(|k| k.table.to_string()).collect(),
         at: Place { architecture: first.architecture.clone(), link: first.link, latency: first.latency },
     })
 }
@@ -190,7 +193,7 @@ fn search(rows: &[&Kernel]) -> Parameters {
 }
 
 /// The fits as levels of a calibration: those of each chip, and those that its generation, or what is linked alike, borrows.
-pub fn levels(fits: &[Fitted], source: &str) -> Vec<Level> {
+pub fn levels(fits: &[Fitted]) -> Vec<Level> {
     let mut levels: BTreeMap<Selector, Vec<&Fitted>> = BTreeMap::new();
     for fit in fits {
         let weights = fit.weights.clone();
@@ -212,13 +215,21 @@ pub fn levels(fits: &[Fitted], source: &str) -> Vec<Level> {
     }
     let level = |(at, fits): (Selector, Vec<&Fitted>)| Level {
         at,
-        kernels: Some(source.to_owned()),
+        kernels: Some(tables(&fits)),
+        source: None,
+        versions: Vec::new(),
         rows: fits.iter().map(|f| f.rows as u64).sum(),
         median_error: super::rounded(mean(fits.iter().map(|f| f.median_error))),
         p90_error: super::rounded(mean(fits.iter().map(|f| f.p90_error))),
         coefficients: coefficients(&fits),
     };
     levels.into_iter().map(level).filter(|l| !l.coefficients.is_empty()).collect()
+}
+
+/// The tables behind the fits, as in `gemm_h200_sxm_vllm.csv.gz: vllm 0.24.0`.
+fn tables(fits: &[&Fitted]) -> String {
+    let all: BTreeSet<&str> = fits.iter().flat_map(|f| &f.tables).map(String::as_str).collect();
+    all.into_iter().collect::<Vec<_>>().join("; ")
 }
 
 /// Each coefficient's geometric mean over the fits that tell it.
@@ -263,6 +274,7 @@ mod tests {
             backend: "vllm".into(),
             version: String::new(),
             source: String::new(),
+            table: "made.csv: vllm 1".into(),
             accelerator: "h100-sxm".into(),
             architecture: "hopper".into(),
             link: Some(Topology::Switch),
@@ -288,7 +300,7 @@ mod tests {
         assert!((one.memory.unwrap() - 0.9).abs() < 0.005, "{one:?}");
         assert!((one.exposed.unwrap() - 0.3).abs() < 0.01, "{one:?}");
         assert!((one.launch_us - 4.0).abs() < 0.05 && one.median_error < 0.01, "{one:?}");
-        let levels = levels(&fits, "made");
+        let levels = levels(&fits);
         // The chip's own, and what its generation borrows: with one chip the same.
         let of = |at: Selector| {
             levels.iter().find(|l| l.at == at).map(|l| l.coefficients[&Coefficient::GemmCompute])
@@ -324,7 +336,7 @@ mod tests {
         let fits = fit(&experts);
         assert!((fits[0].crossings.unwrap() - 8.0).abs() < 0.2, "{:?}", fits[0]);
         let mixed = of(Part::Mixed, 64.0, &|prompt, decode, _| (0.0, (prompt + 64.0 * decode) / 0.8 + 4e-6));
-        let levels = levels(&fit(&mixed), "made");
+        let levels = levels(&fit(&mixed));
         let own = levels.iter().find(|l| l.at.accelerator.is_some()).unwrap();
         assert!((own.coefficients[&Coefficient::MixedRows] - 64.0).abs() < 1.0, "{own:?}");
         // Another engine has another kernel.

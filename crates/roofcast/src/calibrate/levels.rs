@@ -1,49 +1,111 @@
 //! Which levels a row has, how far each may move, and what a row is fitted to.
 //!
-//! Knows: a chip, an engine and a format have levels of their own and in pairs; figures that a row cannot depend on. Knows
-//! nothing about how the least is found.
+//! Knows: a level takes what its wider levels cannot: a chip beyond its generation, a pair beyond both of its parts, a
+//! version beyond the next one. What a server adds has levels of its own. Knows nothing about how the least is found.
 
-use crate::accelerator::Accelerator;
-use crate::calibration::Selector;
+use crate::calibration::{Place, Selector};
 use crate::coefficients::Coefficient;
 use crate::deployment::Deployment;
 use crate::measurement::{Kind, Measurement};
-use crate::spec::EngineSpec;
 use crate::step::Mixers;
+use crate::version::Version;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Standard deviation of the widest factors, in logarithms.
 const FIRST_SCALE: f64 = 1.0;
+/// What a server can add to: host time before the first token, in a step and of its sequences.
+const HOST: [Coefficient; 5] = [
+    Coefficient::Step,
+    Coefficient::PrefillStep,
+    Coefficient::Sequence,
+    Coefficient::Request,
+    Coefficient::RequestSteps,
+];
 
-/// Whether a level holds for every server, or for every offline run.
-pub(super) fn is_widest(at: &Selector) -> bool {
-    at.served.is_some() && *at == (Selector { served: at.served, ..Selector::default() })
+/// The versions of each engine among rows.
+#[derive(Debug, Default)]
+pub(super) struct Versions {
+    by_engine: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// Standard deviation of a level's factor around 1, in logarithms. What servers add before the first token differs most,
-/// and between versions of one engine more than between engines.
-/// A level that names chip, engine and format stands for what has been measured itself and may move further than those
-/// that must hold for others, too.
-pub(super) fn scale(at: &Selector, figure: Coefficient) -> f64 {
-    let own = at.accelerator.is_some() && at.weights.is_some();
-    if is_widest(at) {
-        return FIRST_SCALE;
+impl Versions {
+    pub(super) fn add(&mut self, place: &Place) {
+        let known = self.by_engine.entry(place.engine.name().to_owned()).or_default();
+        known.extend(place.engine.version.clone());
     }
-    match figure {
-        Coefficient::Request | Coefficient::RequestSteps if at.version.is_some() => 1.6,
+
+    /// Those among these that have an order, ascending.
+    pub(super) fn ordered<'a>(among: impl Iterator<Item = &'a String>) -> Vec<String> {
+        let mut all: Vec<&String> = among.filter(|v| Version::parse(v).is_some()).collect();
+        all.sort_by(|a, b| Version::compare(a, b).unwrap_or(Ordering::Equal));
+        all.dedup_by(|a, b| Version::compare(a, b) == Some(Ordering::Equal));
+        all.into_iter().cloned().collect()
+    }
+
+    /// The versions whose levels a place has, beside the newest, which is the engine's own level: its own and those after
+    /// it, or its own name where that has no order.
+    fn levels(&self, place: &Place) -> Vec<String> {
+        let Some(version) = &place.engine.version else { return Vec::new() };
+        if Version::parse(version).is_none() {
+            return vec![version.clone()];
+        }
+        let known = self.by_engine.get(place.engine.name()).into_iter().flatten();
+        let mut ordered = Versions::ordered(known);
+        ordered.pop();
+        ordered.retain(|v| Version::compare(version, v).is_some_and(Ordering::is_le));
+        ordered
+    }
+}
+
+/// Whether a level holds everywhere, or for every server.
+pub(super) fn is_widest(at: &Selector) -> bool {
+    *at == (Selector { served: at.served, ..Selector::default() })
+}
+
+/// Standard deviation of a level's factor around 1, in logarithms; none where it does not move. What servers add before the
+/// first token differs most, and between versions of one engine more than between engines.
+pub(super) fn scale(at: &Selector, coefficient: Coefficient) -> Option<f64> {
+    if at.served.is_some() && !HOST.contains(&coefficient) {
+        return None;
+    }
+    if is_widest(at) {
+        return Some(FIRST_SCALE);
+    }
+    let scale = match coefficient {
+        Coefficient::Request | Coefficient::RequestSteps if at.version.is_some() => 1.0,
         Coefficient::Request | Coefficient::RequestSteps => 0.8,
         Coefficient::SmallMRow | Coefficient::SmallMMost | Coefficient::Group => 0.7,
         Coefficient::PrefillLatent | Coefficient::PrefillLinear | Coefficient::EagerLayer => 0.5,
         Coefficient::GemmExposed | Coefficient::ExpertExposed | Coefficient::AttentionExposed => 0.5,
-        _ if own => 1.4,
-        _ if figure.is_share() => 0.15,
-        _ => 0.2,
-    }
+        _ => strength(at, coefficient.is_share()),
+    };
+    Some(scale)
 }
 
-/// Whether the row's forecast can depend on the figure.
-pub(super) fn matters(deployment: &Deployment, row: &Measurement, figure: Coefficient) -> bool {
+/// How far a level moves shares of a rate, or times: far where it names one key, little where it names several, which stand
+/// for less that has been measured. Chosen by the tables of rows left out.
+fn strength(at: &Selector, share: bool) -> f64 {
+    let chip = at.accelerator.is_some();
+    let keys = [chip || at.architecture.is_some(), at.engine.is_some(), at.weights.is_some()];
+    let [of_share, of_time] = match keys.iter().filter(|key| **key).count() {
+        _ if at.version.is_some() => [0.15, 0.3],
+        1 => [0.4, 0.6],
+        3 if !chip => [0.1, 0.15],
+        _ => [0.15, 0.2],
+    };
+    if share { of_share } else { of_time }
+}
+
+/// The least that a level's factor may be, as a logarithm: what a server adds makes nothing faster.
+pub(super) fn least(at: &Selector) -> f64 {
+    if at.served.is_some() { 0.0 } else { f64::NEG_INFINITY }
+}
+
+/// Whether the row's forecast can depend on the coefficient.
+pub(super) fn matters(deployment: &Deployment, row: &Measurement, coefficient: Coefficient) -> bool {
     let p = deployment.parallelism;
-    match figure {
+    match coefficient {
         Coefficient::ExpertMemory
         | Coefficient::ExpertCompute
         | Coefficient::ExpertExposed
@@ -60,30 +122,42 @@ pub(super) fn matters(deployment: &Deployment, row: &Measurement, figure: Coeffi
     }
 }
 
-/// The levels of a place beside the first: chip and generation, engine with its version and its server, weight format,
-/// and their pairs.
-pub(super) fn selectors(chip: &Accelerator, engine: &EngineSpec, weights: &str) -> Vec<Selector> {
-    let architecture = Some(chip.architecture.clone());
-    let accelerator = Some(chip.id.clone());
-    let name = Some(engine.name().to_owned());
-    let served = Some(engine.served());
-    let weights = Some(weights.to_owned());
-    let none = Selector::default;
-    let mut all = vec![
-        Selector { architecture: architecture.clone(), ..none() },
-        Selector { accelerator: accelerator.clone(), ..none() },
-        Selector { served, ..none() },
-        Selector { engine: name.clone(), ..none() },
-        Selector { engine: name.clone(), served, ..none() },
-        Selector { accelerator: accelerator.clone(), engine: name.clone(), served, ..none() },
-        Selector { accelerator, engine: name.clone(), served, weights: weights.clone(), ..none() },
-        Selector { weights: weights.clone(), ..none() },
-        Selector { engine: name.clone(), weights: weights.clone(), ..none() },
-        Selector { architecture, engine: name.clone(), weights, ..none() },
-    ];
-    if let Some(version) = &engine.version {
-        all.push(Selector { engine: name, version: Some(version.clone()), ..none() });
+/// The levels of a place beside the first: everywhere, chip and generation, engine and its versions, weight format, their
+/// pairs and triples, and what a server adds.
+pub(super) fn selectors(place: &Place, versions: &Versions) -> Vec<Selector> {
+    let architecture = Some(place.accelerator.architecture.clone());
+    let accelerator = Some(place.accelerator.id.clone());
+    let engine = Some(place.engine.name().to_owned());
+    let weights = Some(place.weights.to_owned());
+    let mut all = Vec::new();
+    for chip in [false, true] {
+        let (architecture, accelerator) =
+            if chip { (None, accelerator.clone()) } else { (architecture.clone(), None) };
+        let on = Selector { architecture, accelerator, ..Selector::default() };
+        all.extend([
+            Selector { engine: engine.clone(), ..on.clone() },
+            Selector { weights: weights.clone(), ..on.clone() },
+            Selector { engine: engine.clone(), weights: weights.clone(), ..on.clone() },
+            on,
+        ]);
     }
+    let anywhere = Selector::default;
+    all.extend([
+        anywhere(),
+        Selector { engine: engine.clone(), ..anywhere() },
+        Selector { weights: weights.clone(), ..anywhere() },
+        Selector { engine: engine.clone(), weights, ..anywhere() },
+    ]);
+    let version = |v| Selector { engine: engine.clone(), version: Some(v), ..anywhere() };
+    all.extend(versions.levels(place).into_iter().map(version));
+    if place.engine.served() {
+        let served = Some(true);
+        all.extend([
+            Selector { served, ..anywhere() },
+            Selector { served, engine: engine.clone(), ..anywhere() },
+        ]);
+    }
+    all.sort();
     all
 }
 
