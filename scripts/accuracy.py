@@ -3,7 +3,7 @@
 
 usage: accuracy.py DATA [ROOFCAST]
 
-DATA has kernels/*.csv.gz, validation/measurements*.csv and validation/runs/. ROOFCAST is the program [target/release/roofcast];
+DATA has kernels/tables/ in the layout of AIConfigurator's database, validation/measurements*.csv and validation/runs/. ROOFCAST is the program [target/release/roofcast];
 the calibration it was built with gives the start and keeps what is not in DATA.
 """
 import pathlib
@@ -62,10 +62,11 @@ def main():
     data = pathlib.Path(sys.argv[1])
     roofcast = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "target/release/roofcast").resolve()
     runs = data / "validation/runs"
-    files = [*sorted(data.glob("kernels/*_*.csv.gz")), data / "kernels/collectives.csv.gz", *sorted(runs.glob("profile_*"))]
+    files = sorted(runs.glob("profile_*"))
     new = CALIBRATION.with_suffix(".new")
     files += sorted(data.glob("validation/measurements*.csv"))
-    answer = said(roofcast, "calibrate", *files, "--leave-out", "all", "--out", new)
+    tables = ["--kernels", data / "kernels/tables"]
+    answer = said(roofcast, "calibrate", *files, *tables, "--leave-out", "all", "--out", new)
     new.replace(CALIBRATION)
     replayed = [said(roofcast, "validate", "--calibration", CALIBRATION, meta.parent) for meta in sorted(runs.glob("*/meta.json"))]
     tables = {

@@ -27,9 +27,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Rounds of Gauss–Newton at most.
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 6;
 /// A round that lowers the cost by a smaller share is the last.
-const SETTLED: f64 = 0.001;
+const SETTLED: f64 = 0.003;
 /// By how much a coefficient's logarithm is moved for its derivative: more than the grain of whole steps.
 const NUDGE: f64 = 0.04;
 /// The furthest that one round moves a parameter.

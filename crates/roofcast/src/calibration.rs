@@ -100,11 +100,18 @@ impl Calibration {
         Ok(())
     }
 
-    /// This calibration with other levels of kernel times: they take the place of those for the same selectors.
+    /// This calibration with other levels of kernel times, which take the place of all it had where there are any. Its first
+    /// level is then what the chips among them reach: the geometric mean of their shares, where enough were timed.
     pub fn with_kernels(&self, levels: Vec<Level>) -> Calibration {
         let mut calibration = self.clone();
-        let replaced = |l: &Level| l.kernels.is_some() && levels.iter().any(|new| new.at == l.at);
-        calibration.levels.retain(|l| !replaced(l));
+        if levels.is_empty() {
+            return calibration;
+        }
+        let means = means_of_chips(&levels);
+        calibration.levels.retain(|l| l.kernels.is_none());
+        if let Some(first) = calibration.levels.first_mut() {
+            first.coefficients.extend(means);
+        }
         let after_first = calibration.levels.len().min(1);
         calibration.levels.splice(after_first..after_first, levels);
         calibration
@@ -210,9 +217,28 @@ impl Calibration {
             }
             Evidence::Nothing => format!("the datasheet of {chip} only"),
         };
-        let kernels = |l: &Level| l.kernels.is_some() && l.at.accelerator.as_ref() == Some(chip);
-        let kernels = self.levels.iter().any(kernels);
-        if kernels { format!("{runs}, kernel times of {chip}") } else { runs }
+        match self.kernels_of(place) {
+            Some(kernels) => format!("{runs}, kernel times of {kernels}"),
+            None => runs,
+        }
+    }
+
+    /// Whose kernel times the coefficients of `place` start from: those of its engine on its chip, of other engines there, or
+    /// of a sibling chip.
+    fn kernels_of(&self, place: &Place) -> Option<String> {
+        let chip = &place.accelerator.id;
+        let timed = || self.levels.iter().filter(|l| l.kernels.is_some() && l.at.matches(place));
+        let on_chip = || timed().filter(|l| l.at.accelerator.is_some());
+        if let Some(own) = on_chip().find(|l| l.at.engine.is_some()) {
+            let tables = own.kernels.iter().flat_map(|k| k.split("; "));
+            let whose = tables.filter_map(|t| t.rsplit_once(": ")).map(|(_, whose)| whose).max();
+            return Some(format!("{} on {chip}", whose.unwrap_or(place.engine.name())));
+        }
+        if on_chip().next().is_some() {
+            return Some(format!("other engines on {chip}"));
+        }
+        let sibling = timed().any(|l| l.at.architecture.is_some());
+        sibling.then(|| format!("a sibling chip ({})", place.accelerator.architecture))
     }
 
     /// The coefficients of `place`.
@@ -226,6 +252,23 @@ impl Calibration {
             ideal: false,
         }
     }
+}
+
+/// Chips whose kernels tell a coefficient, below which their mean says little of others.
+const ENOUGH_CHIPS: usize = 5;
+
+/// The geometric mean of each share over the chips whose 16-bit kernels were timed, of all engines.
+fn means_of_chips(levels: &[Level]) -> BTreeMap<Coefficient, f64> {
+    let mut logs: BTreeMap<Coefficient, Vec<f64>> = BTreeMap::new();
+    let of_chips = levels.iter().filter(|l| {
+        let at = &l.at;
+        at.accelerator.is_some() && at.engine.is_none() && at.weights.as_deref().is_none_or(|w| w == "bf16")
+    });
+    for (coefficient, value) in of_chips.flat_map(|l| &l.coefficients).filter(|(c, _)| c.is_share()) {
+        logs.entry(*coefficient).or_default().push(value.ln());
+    }
+    let mean = |logs: Vec<f64>| (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+    logs.into_iter().filter(|(_, l)| l.len() >= ENOUGH_CHIPS).map(|(c, l)| (c, mean(l))).collect()
 }
 
 /// Of ascending versions the first that is not before `asked`, or else the newest.

@@ -49,7 +49,7 @@ pub struct Problem<'a> {
 /// Reweightings of one solution.
 const REWEIGHTINGS: usize = 4;
 /// Steps of conjugate gradients at most.
-const STEPS: usize = 200;
+const STEPS: usize = 600;
 
 impl Problem<'_> {
     fn counts(&self, residual: &Residual) -> bool {

@@ -10,7 +10,9 @@ use crate::calibration::{Level, Selector};
 use crate::coefficients::{Coefficient, LATENCY};
 use crate::kernel::{Kernel, Part};
 use crate::summary::Statistics;
+use crate::version::Version;
 use serde::Serialize;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows bound by a term, below which its share is not told.
@@ -195,23 +197,23 @@ fn search(rows: &[&Kernel]) -> Parameters {
 /// The fits as levels of a calibration: those of each chip, and those that its generation, or what is linked alike, borrows.
 pub fn levels(fits: &[Fitted]) -> Vec<Level> {
     let mut levels: BTreeMap<Selector, Vec<&Fitted>> = BTreeMap::new();
-    for fit in fits {
-        let weights = fit.weights.clone();
-        // Other engines have other kernels.
-        let engine = Some(fit.backend.clone()).filter(|_| fit.part == Part::Mixed);
-        let own = Selector {
-            accelerator: Some(fit.accelerator.clone()),
-            weights: weights.clone(),
-            engine: engine.clone(),
-            ..Selector::default()
-        };
+    for fit in newest(fits) {
         let architecture = Some(fit.at.architecture.clone());
-        let borrowed = match fit.part {
-            Part::AllReduce => Selector { link: fit.at.link, ..Selector::default() },
-            _ => Selector { architecture, weights, engine, ..Selector::default() },
+        let accelerator = Some(fit.accelerator.clone());
+        let engine = Some(fit.backend.clone()).filter(|e| !e.is_empty());
+        let anywhere = Selector { weights: fit.weights.clone(), ..Selector::default() };
+        let own = Selector { accelerator, ..anywhere.clone() };
+        let sibling = Selector { architecture, ..anywhere.clone() };
+        let by_engine = |at: &Selector| Selector { engine: engine.clone(), ..at.clone() };
+        let places = match fit.part {
+            Part::AllReduce => vec![own, Selector { link: fit.at.link, ..Selector::default() }],
+            // Other engines have other kernels.
+            Part::Mixed => vec![by_engine(&own), by_engine(&sibling)],
+            _ => vec![by_engine(&own), by_engine(&sibling), own, sibling],
         };
-        levels.entry(own).or_default().push(fit);
-        levels.entry(borrowed).or_default().push(fit);
+        for at in places.into_iter().collect::<BTreeSet<_>>() {
+            levels.entry(at).or_default().push(fit);
+        }
     }
     let level = |(at, fits): (Selector, Vec<&Fitted>)| Level {
         at,
@@ -224,6 +226,20 @@ pub fn levels(fits: &[Fitted]) -> Vec<Level> {
         coefficients: coefficients(&fits),
     };
     levels.into_iter().map(level).filter(|l| !l.coefficients.is_empty()).collect()
+}
+
+/// The fits of each engine's newest version on each chip: what engines do now.
+fn newest(fits: &[Fitted]) -> Vec<&Fitted> {
+    let whose = |f: &Fitted| (f.accelerator.clone(), f.backend.clone(), f.part, f.weights.clone());
+    let mut newest: BTreeMap<_, Option<&str>> = BTreeMap::new();
+    for fit in fits {
+        let known = newest.entry(whose(fit)).or_insert(fit.version.as_deref());
+        let later = |a: &str, b: &str| Version::compare(a, b).is_some_and(Ordering::is_gt);
+        if fit.version.as_deref().zip(*known).is_some_and(|(version, known)| later(version, known)) {
+            *known = fit.version.as_deref();
+        }
+    }
+    fits.iter().filter(|f| newest.get(&whose(f)) == Some(&f.version.as_deref())).collect()
 }
 
 /// The tables behind the fits, as in `gemm_h200_sxm_vllm.csv.gz: vllm 0.24.0`.

@@ -63,38 +63,29 @@ pub(super) fn is_widest(at: &Selector) -> bool {
     *at == (Selector { served: at.served, ..Selector::default() })
 }
 
-/// Standard deviation of a level's factor around 1, in logarithms; none where it does not move. What servers add before the
-/// first token differs most, and between versions of one engine more than between engines.
+/// Standard deviation of a level's factor around 1, in logarithms; none where it does not move: a server adds host time, and
+/// a version changes times, not what a kernel reaches of a chip's rates. Half and double these, the tables of rows left out
+/// move by half a point.
 pub(super) fn scale(at: &Selector, coefficient: Coefficient) -> Option<f64> {
-    if at.served.is_some() && !HOST.contains(&coefficient) {
+    let times = !coefficient.is_share() && coefficient < Coefficient::SmallMRow;
+    if at.served.is_some() && !HOST.contains(&coefficient) || at.version.is_some() && !times {
         return None;
     }
     if is_widest(at) {
         return Some(FIRST_SCALE);
     }
-    let scale = match coefficient {
-        Coefficient::Request | Coefficient::RequestSteps if at.version.is_some() => 1.0,
-        Coefficient::Request | Coefficient::RequestSteps => 0.8,
-        Coefficient::SmallMRow | Coefficient::SmallMMost | Coefficient::Group => 0.7,
-        Coefficient::PrefillLatent | Coefficient::PrefillLinear | Coefficient::EagerLayer => 0.5,
-        Coefficient::GemmExposed | Coefficient::ExpertExposed | Coefficient::AttentionExposed => 0.5,
-        _ => strength(at, coefficient.is_share()),
-    };
-    Some(scale)
-}
-
-/// How far a level moves shares of a rate, or times: far where it names one key, little where it names several, which stand
-/// for less that has been measured. Chosen by the tables of rows left out.
-fn strength(at: &Selector, share: bool) -> f64 {
-    let chip = at.accelerator.is_some();
-    let keys = [chip || at.architecture.is_some(), at.engine.is_some(), at.weights.is_some()];
-    let [of_share, of_time] = match keys.iter().filter(|key| **key).count() {
-        _ if at.version.is_some() => [0.15, 0.3],
-        1 => [0.4, 0.6],
-        3 if !chip => [0.1, 0.15],
-        _ => [0.15, 0.2],
-    };
-    if share { of_share } else { of_time }
+    let before_first = matches!(coefficient, Coefficient::Request | Coefficient::RequestSteps);
+    let keys =
+        [at.accelerator.is_some(), at.architecture.is_some(), at.engine.is_some(), at.weights.is_some()];
+    let keys = keys.iter().filter(|key| **key).count();
+    Some(match (keys, before_first) {
+        (1, _) if at.accelerator.is_some() => 0.2,
+        (_, true) => 0.8,
+        _ if at.version.is_some() => 0.25,
+        (1, _) => 0.4,
+        _ if at.accelerator.is_some() => 0.1,
+        _ => 0.2,
+    })
 }
 
 /// The least that a level's factor may be, as a logarithm: what a server adds makes nothing faster.
@@ -122,32 +113,22 @@ pub(super) fn matters(deployment: &Deployment, row: &Measurement, coefficient: C
     }
 }
 
-/// The levels of a place beside the first: everywhere, chip and generation, engine and its versions, weight format, their
-/// pairs and triples, and what a server adds.
+/// The levels of a place beside the first: everywhere, engine and its versions, generation and chip, weight format, their
+/// pairs, and what a server adds.
 pub(super) fn selectors(place: &Place, versions: &Versions) -> Vec<Selector> {
-    let architecture = Some(place.accelerator.architecture.clone());
-    let accelerator = Some(place.accelerator.id.clone());
-    let engine = Some(place.engine.name().to_owned());
-    let weights = Some(place.weights.to_owned());
-    let mut all = Vec::new();
-    for chip in [false, true] {
-        let (architecture, accelerator) =
-            if chip { (None, accelerator.clone()) } else { (architecture.clone(), None) };
-        let on = Selector { architecture, accelerator, ..Selector::default() };
-        all.extend([
-            Selector { engine: engine.clone(), ..on.clone() },
-            Selector { weights: weights.clone(), ..on.clone() },
-            Selector { engine: engine.clone(), weights: weights.clone(), ..on.clone() },
-            on,
-        ]);
-    }
     let anywhere = Selector::default;
-    all.extend([
+    let of_engine = Selector { engine: Some(place.engine.name().to_owned()), ..anywhere() };
+    let of_weights = Selector { weights: Some(place.weights.to_owned()), ..anywhere() };
+    let sibling = Selector { architecture: Some(place.accelerator.architecture.clone()), ..anywhere() };
+    let chip = Selector { accelerator: Some(place.accelerator.id.clone()), ..anywhere() };
+    let engine = &of_engine.engine;
+    let mut all = vec![
         anywhere(),
-        Selector { engine: engine.clone(), ..anywhere() },
-        Selector { weights: weights.clone(), ..anywhere() },
-        Selector { engine: engine.clone(), weights, ..anywhere() },
-    ]);
+        Selector { weights: of_weights.weights.clone(), ..of_engine.clone() },
+        Selector { weights: of_weights.weights.clone(), ..sibling.clone() },
+        Selector { engine: engine.clone(), ..sibling.clone() },
+        Selector { engine: engine.clone(), ..chip.clone() },
+    ];
     let version = |v| Selector { engine: engine.clone(), version: Some(v), ..anywhere() };
     all.extend(versions.levels(place).into_iter().map(version));
     if place.engine.served() {
@@ -157,6 +138,7 @@ pub(super) fn selectors(place: &Place, versions: &Versions) -> Vec<Selector> {
             Selector { served, engine: engine.clone(), ..anywhere() },
         ]);
     }
+    all.extend([of_engine, of_weights, sibling, chip]);
     all.sort();
     all
 }

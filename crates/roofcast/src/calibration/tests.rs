@@ -250,9 +250,12 @@ fn evidence_in_words() {
     };
     assert_eq!(
         words("h100-sxm", "vllm", Some("0.11.2")),
-        "vllm 0.11.2 on h100-sxm, kernel times of h100-sxm"
+        "vllm 0.11.2 on h100-sxm, kernel times of vllm 0.24.0 on h100-sxm"
     );
     assert_eq!(words("m2-ultra", "vllm", None), "another engine on m2-ultra");
-    assert_eq!(words("h20", "vllm", None), "a sibling chip of h20 (hopper)");
+    assert_eq!(
+        words("h20", "vllm", None),
+        "a sibling chip of h20 (hopper), kernel times of a sibling chip (hopper)"
+    );
     assert_eq!(words("tpu-v5e", "vllm", None), "the datasheet of tpu-v5e only");
 }
