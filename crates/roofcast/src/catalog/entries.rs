@@ -130,6 +130,11 @@ impl<T: Entry> Slot<T> {
         std::iter::once(&self.id).chain(&self.aliases).map(Cow::as_ref)
     }
 
+    /// Whether both are options of one entry.
+    pub(super) fn beside(&self, other: &Slot<T>) -> bool {
+        Arc::ptr_eq(&self.lines, &other.lines)
+    }
+
     /// The entry itself.
     pub(super) fn get(&self) -> Result<&T> {
         let Lines { file, text, entries } = self.lines.as_ref();
