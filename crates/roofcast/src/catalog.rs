@@ -16,11 +16,11 @@ pub use named::Named;
 pub use writing::{read_config, write_entry};
 
 use crate::accelerator::Accelerator;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::precision::Dtype;
 use crate::workload::preset::Preset;
 use conventions::conventions;
-use entries::{Entries, File, Slot};
+use entries::{Entries, File};
 use files::FILES;
 use names::Match;
 use serde::Deserialize;
@@ -157,20 +157,33 @@ impl Catalog {
         found.and_then(|(_, slot)| slot.get().ok())
     }
 
-    /// The accelerator of this name, whatever case and separators.
+    /// The accelerator of this name: whatever case and separators, else by its words in any order.
     pub fn accelerator(&self, name: &str) -> Result<&Accelerator> {
-        let several = |slots: &[&Slot<Accelerator>]| {
-            names::several("accelerator", name, &slots.iter().map(|s| s.id.as_ref()).collect::<Vec<_>>())
+        let found = match names::find(&self.accelerators, name) {
+            Match::One(slot) | Match::Beginning(slot) => return slot.get(),
+            Match::Several(slots) => slots,
+            Match::Nothing => Vec::new(),
         };
-        match names::find(&self.accelerators, name) {
-            Match::One(slot) | Match::Beginning(slot) => slot.get(),
-            Match::Several(slots) => Err(several(&slots)),
-            Match::Nothing => match machines::find(&self.accelerators, name).as_slice() {
-                [one] => one.get(),
-                [] => Err(names::unknown("accelerator", name, name, &self.accelerators)),
-                slots => Err(several(slots)),
-            },
+        let worded = machines::find(&self.accelerators, name);
+        match (worded.as_slice(), found.as_slice()) {
+            ([one], _) => one.get(),
+            ([], []) => Err(self.no_accelerator(name)),
+            ([], several) | (several, _) => {
+                let ids: Vec<_> = several.iter().map(|s| s.id.as_ref()).collect();
+                Err(names::several("accelerator", name, &ids))
+            }
         }
+    }
+
+    /// The error for an unknown accelerator; `8xH100` is one and a number.
+    fn no_accelerator(&self, name: &str) -> Error {
+        if let Some((count, rest)) = machines::counted(name)
+            && let Ok(one) = self.accelerator(rest)
+        {
+            let hint = format!("did you mean {}? how many there are is --count {count}", one.id);
+            return Error::Unknown { kind: "accelerator", found: name.to_owned(), hint };
+        }
+        names::unknown("accelerator", name, name, &self.accelerators)
     }
 }
 

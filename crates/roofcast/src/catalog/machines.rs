@@ -80,6 +80,15 @@ pub(super) fn find<'a>(entries: &'a Entries<Accelerator>, name: &str) -> Vec<&'a
     best.1
 }
 
+/// A number in front of a device's name, and the name: `8xH100`, `2 x RTX 3090`.
+pub(super) fn counted(name: &str) -> Option<(u64, &str)> {
+    let name = name.trim();
+    let rest = name.trim_start_matches(|c: char| c.is_ascii_digit());
+    let count = name[..name.len() - rest.len()].parse().ok()?;
+    let device = rest.trim_start().strip_prefix(['x', 'X', '×', '*'])?;
+    Some((count, device.trim_start()))
+}
+
 impl Device {
     fn read(name: &str) -> Device {
         let mut all = words(name);
@@ -162,6 +171,17 @@ mod tests {
         ] {
             assert_eq!(found(name), [id], "{name}");
         }
+    }
+
+    #[test]
+    fn a_number_in_front_is_no_part_of_the_name() {
+        assert_eq!(counted("8xH100"), Some((8, "H100")));
+        assert_eq!(counted("2 x RTX 3090"), Some((2, "RTX 3090")));
+        for other in ["3090", "H100", "x", "", "99999999999999999999999xH100"] {
+            assert_eq!(counted(other), None, "{other}");
+        }
+        let message = Catalog::embedded().unwrap().accelerator("8x NVIDIA H100").unwrap_err().to_string();
+        assert!(message.contains("h100-sxm") && message.contains("--count 8"), "{message}");
     }
 
     /// Another memory, other cores, a word more: another device.

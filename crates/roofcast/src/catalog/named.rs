@@ -120,7 +120,7 @@ impl Catalog {
             }
         }
         Ok(match tunes::within(&self.models, rules, base)? {
-            Some(slot) => Found::Entry(slot, "as "),
+            Some(slot) => Found::Entry(slot, "the shape of "),
             None => Found::Nothing,
         })
     }

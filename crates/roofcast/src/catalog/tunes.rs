@@ -28,7 +28,7 @@ pub(super) fn within<'a>(
     }
     let mut best: Vec<(usize, &Slot<ModelEntry>, Vec<String>)> = Vec::new();
     for slot in entries.rev() {
-        let found = slot.names().filter_map(|name| around(&words, name)).max_by_key(|(length, _)| *length);
+        let found = slot.names().filter_map(|name| around(&words, rules, name)).max_by_key(|(length, _)| *length);
         let Some((length, others)) = found else { continue };
         if best.first().is_none_or(|b| b.0 < length) {
             best.clear();
@@ -55,9 +55,9 @@ pub(super) fn within<'a>(
     Ok(Some(slot))
 }
 
-/// How long the name of an entry is that stands in a row among `words`, and the other words.
-fn around(words: &[String], name: &str) -> Option<(usize, Vec<String>)> {
-    let wanted = canonical(name);
+/// How long the name of an entry, without its date, is that stands in a row among `words`, and the other words.
+fn around(words: &[String], rules: &Conventions, name: &str) -> Option<(usize, Vec<String>)> {
+    let wanted = canonical(&rules.without_idle(name));
     for from in 0..words.len() {
         for to in from + 1..=words.len() {
             let run = joined(&words[from..to]);
@@ -120,6 +120,7 @@ mod tests {
             ("cognitivecomputations/dolphin-2.9-llama3-8b", "meta-llama/Meta-Llama-3-8B"),
             ("huihui-ai/Qwen3-8B-abliterated", "Qwen/Qwen3-8B"),
             ("someone/Any-Llama-3.1-8B-SFT-v2", "meta-llama/Llama-3.1-8B"),
+            ("Mistral Nemo 12B", "mistralai/Mistral-Nemo-Base-2407"),
             // Printed sizes agree: 107 and 12.8 billion.
             ("GLM-4.5-Air-106B-A12B", "zai-org/GLM-4.5-Air"),
         ] {
