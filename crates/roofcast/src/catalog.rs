@@ -6,12 +6,14 @@
 mod conventions;
 mod entries;
 mod files;
+mod listing;
 mod machines;
 mod named;
 mod names;
 mod tunes;
 mod writing;
 
+pub use listing::{Kind, Line, Listed};
 pub use named::Named;
 pub use writing::{read_config, write_entry};
 

@@ -28,7 +28,8 @@ pub(super) fn within<'a>(
     }
     let mut best: Vec<(usize, &Slot<ModelEntry>, Vec<String>)> = Vec::new();
     for slot in entries.rev() {
-        let found = slot.names().filter_map(|name| around(&words, rules, name)).max_by_key(|(length, _)| *length);
+        let found =
+            slot.names().filter_map(|name| around(&words, rules, name)).max_by_key(|(length, _)| *length);
         let Some((length, others)) = found else { continue };
         if best.first().is_none_or(|b| b.0 < length) {
             best.clear();
