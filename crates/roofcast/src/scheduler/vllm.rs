@@ -271,7 +271,7 @@ impl Scheduler {
         if self.running.is_empty() {
             self.steps = 0;
         }
-        let off_beat = self.steps % self.config.prefill_schedule_interval.max(1) != 0;
+        let off_beat = !self.steps.is_multiple_of(self.config.prefill_schedule_interval.max(1));
         self.steps += 1;
         let decodes = || self.running.iter().any(|id| !self.requests[*id].in_prompt);
         Pass {
@@ -462,7 +462,7 @@ mod tests {
     #[test]
     fn prompts_are_computed_in_every_third_step_beside_decodes() {
         let mut scheduler = Scheduler::new(config());
-        let mut prompts = vec![(0, 40), (1, 30), (4, 100), (10, 70), (10, 70)].into_iter().peekable();
+        let mut prompts = [(0, 40), (1, 30), (4, 100), (10, 70), (10, 70)].into_iter().peekable();
         let mut seen = Vec::new();
         for step in 0..16 {
             while let Some((_, input_len)) = prompts.next_if(|(at, _)| *at <= step) {

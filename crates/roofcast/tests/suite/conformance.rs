@@ -48,8 +48,7 @@ fn recordings_beside_the_tests_are_reproduced() {
 
 /// Scenarios that no recording reaches (pages with mixed batches, the overlap loop, retraction and preemption, without a
 /// radix tree, older versions), decided by `scripts/sglang_rules.py`: the rules written once more, token by token, which
-/// agrees with the 23 recordings, too. Of 2,859 random ones they
-/// agree on all.
+/// agrees with the 23 recordings, too. On 2,859 random scenarios both agree.
 #[test]
 fn scenarios_of_the_rules_written_twice_are_reproduced() {
     assert_eq!(replayed(&data("conformance/sglang-rules")), 15);
