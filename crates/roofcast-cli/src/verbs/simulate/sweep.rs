@@ -18,7 +18,6 @@ use roofcast::spec::Slo;
 use roofcast::spec::settings::{self, Setting};
 use roofcast::{Deployment, Error, Forecaster};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use toml::Value;
@@ -37,7 +36,7 @@ struct Sweep<'a> {
 
 #[derive(Serialize)]
 struct Point<'a> {
-    values: BTreeMap<&'a str, &'a Value>,
+    values: &'a [Value],
     #[serde(flatten)]
     answer: Answer<'a>,
 }
@@ -65,10 +64,10 @@ struct Run {
 }
 
 impl Run {
-    fn point<'a>(&'a self, dimensions: &'a [Dimension]) -> Point<'a> {
+    fn point(&self) -> Point<'_> {
         let answer =
             Answer { about: about(&self.deployment, &self.simulation), simulation: &self.simulation };
-        Point { values: dimensions.iter().map(|d| d.path.as_str()).zip(&self.values).collect(), answer }
+        Point { values: &self.values, answer }
     }
 
     /// `2, 16`.
@@ -95,7 +94,7 @@ pub(super) fn run(args: &SimulateArgs, picture: Option<&Target>) -> Result<ExitC
     }
     if args.output.json {
         let sweep = dimensions.iter().map(|d| d.path.as_str()).collect();
-        let points = runs.iter().map(|run| run.point(&dimensions)).collect();
+        let points = runs.iter().map(Run::point).collect();
         show::json("roofcast/simulate-sweep/3", &Sweep { sweep, points })?;
     } else if args.output.csv {
         show::csv(&header(&dimensions), &runs.iter().map(row).collect::<Vec<_>>())?;
@@ -156,7 +155,7 @@ fn product(dimensions: &[Dimension]) -> Vec<Vec<Value>> {
     dimensions.iter().fold(vec![Vec::new()], |all, d| {
         let with = |before: &Vec<Value>| {
             let before = before.clone();
-            d.values.iter().map(move |value| [before.as_slice(), &[value.clone()]].concat())
+            d.values.iter().map(move |value| [before.as_slice(), std::slice::from_ref(value)].concat())
         };
         all.iter().flat_map(with).collect()
     })
