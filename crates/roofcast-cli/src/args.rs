@@ -44,6 +44,8 @@ pub(crate) enum Verb {
     Validate(ValidateArgs),
     /// Fits a calibration to measured points, and judges it on groups left out in turn.
     Calibrate(CalibrateArgs),
+    /// Writes a spec to begin with: every key with what it means.
+    Init(InitArgs),
     /// Prints a completion script for a shell.
     Completions(CompletionsArgs),
 }
@@ -63,6 +65,9 @@ pub(crate) struct DeploymentArgs {
 /// What else is laid over a spec, and whether it is printed: shared by the verbs.
 #[derive(Debug, Args)]
 pub(crate) struct SourceArgs {
+    /// Read an engine's command line as a deployment: vllm serve …, python -m sglang.launch_server …
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) from_command: Option<String>,
     /// Set any key of the spec, as in engine.watermark=0.01.
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
@@ -342,4 +347,11 @@ pub(crate) struct RunsArgs {
 pub(crate) struct CompletionsArgs {
     /// The shell.
     pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// Where; a file that is there already is left as it is [default: standard output].
+    #[arg(value_name = "SPEC.toml")]
+    pub(crate) file: Option<PathBuf>,
 }

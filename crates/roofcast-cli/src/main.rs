@@ -35,6 +35,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Hardware(HardwareArgs { verb: HardwareVerb::Measure(args) }) => verbs::hardware::run(&args),
         Verb::Calibrate(args) => verbs::calibrate::run(&args),
         Verb::Validate(args) => verbs::validate::run(&args),
+        Verb::Init(args) => verbs::init::run(&args),
         Verb::Completions(args) => verbs::completions::run(&args),
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod catalog;
 pub(crate) mod completions;
 pub(crate) mod conformance;
 pub(crate) mod hardware;
+pub(crate) mod init;
 pub(crate) mod limits;
 pub(crate) mod plan;
 pub(crate) mod seeds;

@@ -23,6 +23,8 @@ mod measurements;
 mod output;
 #[path = "suite/pictures.rs"]
 mod pictures;
+#[path = "suite/readme.rs"]
+mod readme;
 #[path = "suite/schedule.rs"]
 mod schedule;
 #[path = "suite/scripted.rs"]

@@ -9,6 +9,7 @@ pub mod capacity;
 pub mod catalog;
 pub mod checkpoint;
 pub mod coefficients;
+pub mod command;
 pub mod conformance;
 pub mod cost;
 pub mod deployment;

@@ -6,7 +6,7 @@
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::scheduler;
-use crate::spec::keys::KEYS;
+use crate::spec::keys::{KEYS, Key};
 use crate::spec::settings::{get, put};
 use crate::spec::written::{Absent, write};
 use crate::spec::{KvLayout, SchedulerKind, Spec};
@@ -35,14 +35,21 @@ pub fn text(
             comments.push(Absent { path, holds: Some(value) });
         }
     }
-    let usual = KEYS.iter().filter(|key| !key.rare && sections.contains(&key.section()));
-    for key in usual {
-        let said = get(&table, key.path).is_some() || comments.iter().any(|absent| absent.path == key.path);
-        if !said && usable(spec, key.path) {
-            comments.push(Absent { path: key.path, holds: None });
-        }
-    }
+    let usual = |key: &&Key| !key.rare && sections.contains(&key.section());
+    comments.extend(absent(&table, spec, &comments, usual));
     Ok(write(&table, &comments))
+}
+
+/// A spec to begin with: what `table` says, and every other key as a comment.
+pub fn starter(table: &Table, spec: &Spec) -> String {
+    write(table, &absent(table, spec, &[], |key| key.path != "model.path"))
+}
+
+/// The keys that pass and of which nothing is said yet.
+fn absent(table: &Table, spec: &Spec, said: &[Absent], passes: impl Fn(&&Key) -> bool) -> Vec<Absent> {
+    let unsaid = |key: &&Key| get(table, key.path).is_none() && said.iter().all(|a| a.path != key.path);
+    let keys = KEYS.iter().filter(passes).filter(unsaid).filter(|key| usable(spec, key.path));
+    keys.map(|key| Absent { path: key.path, holds: None }).collect()
 }
 
 /// Whether a key goes with the others of its section, so that a comment may offer it.

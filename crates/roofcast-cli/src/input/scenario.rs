@@ -11,8 +11,9 @@ use roofcast::deployment::Options;
 use roofcast::seeds::multi_user_003::rules;
 use roofcast::spec::settings::{self, Setting, lay, rooted};
 use roofcast::spec::{Convention, Spec};
-use roofcast::{Catalog, Deployment, Error, Model, resolved};
+use roofcast::{Catalog, Deployment, Error, Model, command, resolved};
 use std::borrow::Cow;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::Table;
@@ -49,7 +50,8 @@ impl Source {
             // Its message has the line.
             Err(_) => return Err(Spec::parse(&place, &text).map_or_else(Into::into, |_| unreadable(&place))),
         };
-        let mut all = args.set.iter().map(|text| set(text)).collect::<Result<Vec<_>>>()?;
+        let mut all = args.from_command.as_deref().map_or(Ok(Vec::new()), command)?;
+        all.extend(args.set.iter().map(|text| set(text)).collect::<Result<Vec<_>>>()?);
         all.extend(flags.iter().copied().flatten().cloned());
         Ok(Source { place, text, table, settings: all, catalog: catalog(&args.catalog)? })
     }
@@ -94,6 +96,22 @@ impl Source {
 
 fn unreadable(place: &str) -> anyhow::Error {
     Error::field(place, "spec", "no TOML", "a spec as TOML").into()
+}
+
+/// The settings of an engine's command line; what of it a forecast does not take is said on stderr.
+fn command(text: &str) -> Result<Vec<Setting>> {
+    let command = command::read(text)?;
+    let list = |what: &str, flags: &[String]| match flags {
+        [] => String::new(),
+        flags => format!("roofcast: --from-command: {what}: {}\n", flags.join(", ")),
+    };
+    let notes = command.notes.iter().map(|note| format!("roofcast: --from-command: {note}\n"));
+    let said = list("not modelled", &command.unmodelled)
+        + &list("of no effect on a forecast", &command.ignored)
+        + &notes.collect::<String>();
+    // A closed stderr loses these lines alone.
+    drop(std::io::stderr().write_all(said.as_bytes()));
+    Ok(command.settings)
 }
 
 /// `KEY=VALUE` of `--set`.

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// What `roofcast simulate` does when nothing is asked for.
-const DEFAULT: Base = ("the default simulation", include_str!("simulate/default.toml"));
+pub(super) const DEFAULT: Base = ("the default simulation", include_str!("simulate/default.toml"));
 
 /// Sections of a spec that a simulation reads.
 const SECTIONS: [&str; 8] =
@@ -121,6 +121,10 @@ fn source(args: &SimulateArgs, file: Option<&PathBuf>) -> Result<Source> {
 fn sources(args: &SimulateArgs) -> Result<Vec<Source>> {
     match args.spec.as_slice() {
         [] => Ok(vec![source(args, None)?]),
+        files if files.len() > 1 && args.source.from_command.is_some() => {
+            let accepted = "it with one spec, or none";
+            Err(Error::field("arguments", "--from-command", "beside several specs", accepted).into())
+        }
         files => files.iter().map(|file| source(args, Some(file))).collect(),
     }
 }

@@ -1,6 +1,6 @@
 //! Flags, specs and sweeps say the same things; what is dumped is read back.
 
-use crate::support::{file, json, roofcast, root};
+use crate::support::{file, json, roofcast, root, run};
 
 const QWEN: &str = "--model Qwen/Qwen3-32B --hardware h100-sxm --tp 2";
 
@@ -46,6 +46,26 @@ fn a_plan_is_asked_by_flags() {
     let dumped = answer(&format!("{flags} --dump-spec"));
     let (_folder, dump) = file("dump.toml", dumped.as_bytes());
     assert_eq!(json(flags), json(&format!("plan {dump}")));
+}
+
+/// What a live server is asked is a spec, too: dumped again it is the same.
+#[test]
+fn the_load_of_a_server_is_dumped() {
+    let bench = "bench --url http://127.0.0.1:1";
+    for asked in [
+        "--model llama-3.1-8b --concurrency 8 --slo-ttft 500",
+        "--model llama-3.1-8b --hardware h100-sxm --rate 3 --constant --input-len 100 --requests 7",
+        "--model llama-3.1-8b --rate 3 --burstiness 0.5 --output-len 9 --seed 4",
+        "examples/serving-users.toml --rate 2",
+    ] {
+        let first = answer(&format!("{bench} {asked} --dump-spec"));
+        let (_folder, path) = file("dump.toml", first.as_bytes());
+        assert_eq!(answer(&format!("{bench} {path} --dump-spec")), first, "{asked}");
+    }
+    let text = answer(&format!("{bench} --model m --concurrency 8 --slo-ttft 500 --dump-spec"));
+    for line in ["concurrency = 8 ", "requests = 100 ", "input_len = 512 ", "ttft_p99_ms = 500.0 "] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
 }
 
 /// The answer of `verb FILE rest`, and that of what it dumps, with the flags that the dump's first line has.
@@ -168,4 +188,47 @@ fn flags_that_cannot_be_are_named() {
             assert!(run.err.contains(part), "{arguments}: {part:?} is not in {:?}", run.err);
         }
     }
+}
+
+#[test]
+fn an_engines_command_is_read() {
+    let command = "vllm serve Qwen/Qwen3-32B -tp 2 --max-num-seqs 64 --no-enable-prefix-caching --port 8000 --enable-lora";
+    let rest = ["--hardware", "h100-sxm", "--requests", "30", "--rate", "2", "--json"];
+    let read = run(["simulate", "--from-command", command].into_iter().chain(rest));
+    assert_eq!(read.code, 0, "{}", read.err);
+    assert_eq!(
+        read.err,
+        "roofcast: --from-command: not modelled: --enable-lora\n\
+         roofcast: --from-command: of no effect on a forecast: --port\n"
+    );
+    let flags = "simulate --model Qwen/Qwen3-32B --tp 2 --max-num-seqs 64 --no-enable-prefix-caching --hardware h100-sxm \
+                 --requests 30 --rate 2 --json";
+    assert_eq!(read.out, roofcast(flags).out);
+    let wrong = run(["limits", "--from-command", "vllm serve m --max-num-seq-s 3", "--hardware", "h100-sxm"]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.err.contains("--max-num-seq-s") && wrong.err.contains("--max-num-seqs"), "{}", wrong.err);
+    // What a plan says to start is read back as what it planned.
+    let (plan, _) = json("plan --model llama-3.1-70b --hardware h100-sxm --rate 5 --weights fp8");
+    let start = plan["best"]["command"].as_str().unwrap();
+    let found = run(["limits", "--from-command", start, "--hardware", "h100-sxm", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&found.out).unwrap();
+    assert_eq!(found["parallelism"]["tp"], plan["best"]["tp"], "{start}");
+    assert_eq!(found["weights"], plan["best"]["weights"], "{start}");
+}
+
+#[test]
+fn a_starter_runs_and_is_written_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spec.toml").display().to_string();
+    let init = format!("init {path}");
+    assert_eq!(roofcast(&init).code, 0);
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text, roofcast("init").out);
+    for key in ["# watermark =", "# [fleet.prefill]", "# minimise =", "# tp =", "rate = 10.0"] {
+        assert!(text.contains(key), "{key}");
+    }
+    assert_eq!(json(&format!("simulate {path} --requests 40")), json("simulate --requests 40"));
+    let again = roofcast(&init);
+    assert_eq!(again.code, 2);
+    assert!(again.err.contains("there already"), "{}", again.err);
 }

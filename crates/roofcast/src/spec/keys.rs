@@ -44,9 +44,9 @@ impl Key {
     }
 }
 
-/// The key with this path, or with this flag; dashes and underscores are the same.
+/// The key with this path, or with this flag; dashes and underscores are the same, and users are the concurrency.
 pub fn find(name: &str) -> Option<&'static Key> {
-    let flag = name.replace('_', "-");
+    let flag = if name == "users" { "concurrency".to_owned() } else { name.replace('_', "-") };
     let named = |key: &&Key| key.flag == Some(flag.as_str()) && key.section() != "search";
     KEYS.iter().find(|key| key.path == name).or_else(|| KEYS.iter().find(named))
 }

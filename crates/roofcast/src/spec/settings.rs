@@ -162,7 +162,7 @@ fn arrivals(table: &mut Table, key: &str, value: Value) -> Result<()> {
     let kind = old.get("kind").and_then(Value::as_str).unwrap_or_default();
     let has = |kinds: &[&str]| kinds.contains(&kind);
     let (kind, drops): (&str, &[&str]) = match key {
-        "rate" if has(&["poisson", "constant", "gamma"]) => (kind, &[]),
+        "rate" if has(&["poisson", "constant", "gamma"]) => (kind, &["concurrency", "think_s"]),
         "rate" if kind == "sessions" => (kind, &["concurrency"]),
         "rate" => ("poisson", ALL),
         "concurrency" if kind == "sessions" => (kind, &["rate"]),

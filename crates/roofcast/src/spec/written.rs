@@ -56,10 +56,12 @@ fn section(table: &Table, name: &str, absent: &[Absent]) -> Option<String> {
     if lines.is_empty() && !found.is_some_and(Table::is_empty) {
         return None;
     }
+    // A section of comments alone is one, too: empty, it might mean something.
+    let mark = if found.is_some() { "" } else { "# " };
     let width = lines.iter().map(|(text, _)| text.chars().count()).filter(|n| *n <= 44).max().unwrap_or(0);
     let about = about_section(name).map_or(String::new(), |about| format!("# {about}\n"));
     let lines: String = lines.iter().map(|(text, about)| format!("{text:width$}  # {about}\n")).collect();
-    Some(format!("{about}[{name}]\n{lines}"))
+    Some(format!("{about}{mark}[{name}]\n{lines}"))
 }
 
 /// The comment of a key that is set.
@@ -77,7 +79,7 @@ mod tests {
         let text = "model.name = \"a\\\"b\"\nengine.watermark = 0.25\nengine.speculative.draft_cost = 0.1\n\
                     engine.speculative.num_speculative_tokens = 3\nengine.speculative.acceptance_rate = 0.5\n\
                     workload.input_len = { kind = \"lognormal\", mu = 6.9, sigma = 0.7 }\nworkload.output_len = 7\n\
-                    workload.priorities = [1.0, 2.0]\nfleet = {}\nprecision = {}\n\
+                    workload.priorities = [1.0, 2.0]\nfleet = {}\n\
                     workload.arrivals = { kind = \"poisson\", rate = 5 }\nslo.tpot_p99_ms = 50\nsearch.tp = [1, 2]\n\
                     engine.length_prediction = { kind = \"noisy\", sigma = 0.5 }";
         let table: Table = text.parse().unwrap();
