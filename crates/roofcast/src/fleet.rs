@@ -3,6 +3,7 @@
 //! Knows: requests are delivered at their times to the replica that the router chooses, a step that starts later sees
 //! them, and whoever is answered may send the next. Knows nothing about policies or prices.
 
+mod flow;
 mod pools;
 pub mod results;
 mod scaling;
@@ -58,9 +59,9 @@ impl Fleet {
         Fleet { scaling: Some(scaling), ..self }
     }
 
-    /// Serves `traffic` until every request has ended.
+    /// Serves `traffic` until every request has ended, or the results are decided before.
     pub fn serve(&mut self, traffic: &mut Traffic) -> Result<()> {
-        loop {
+        while !self.results.missed() {
             let event = self.pools.as_ref().and_then(Pools::due);
             let due = [event, traffic.peek().map(Ticks::from)].into_iter().flatten().min();
             match (self.behind(), due) {
@@ -74,7 +75,8 @@ impl Fleet {
                 },
             }
         }
-        if let Some(stuck) = self.replicas.iter().find(|r| !r.is_empty()) {
+        let stuck = || self.replicas.iter().find(|r| !r.is_empty());
+        if let Some(stuck) = stuck().filter(|_| !self.results.missed()) {
             return Err(Error::Stuck { waiting: stuck.waiting() });
         }
         self.results.close();
