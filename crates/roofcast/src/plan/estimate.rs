@@ -63,7 +63,7 @@ impl Estimate {
     ) -> Estimate {
         let d = &forecaster.deployment;
         let held = memory::sequences(d, demand.full());
-        let most = d.engine.max_num_seqs.saturating_mul(d.parallelism.attention_dp);
+        let most = d.engine.max_num_seqs;
         let batch = memory::sequences(d, demand.context()).min(most);
         let ideal = Pricer::new(forecaster, CostKind::Limit, demand);
         let priced = Pricer::new(forecaster, cost, demand);

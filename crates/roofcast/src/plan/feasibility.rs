@@ -112,15 +112,14 @@ impl<'a> Judge<'a> {
         Some(Miss { stage: Stage::Memory, reason, factor: f64::INFINITY })
     }
 
-    /// Why `candidate` is no answer, as far as can be said without a simulation; `estimates` says whether forecasts count.
-    pub(super) fn miss(&self, candidate: &Candidate, exact_only: bool) -> Option<Miss> {
-        let pools = candidate.prefill.iter().chain([&candidate.serving]);
-        if let Some(miss) = pools.clone().find_map(|pool| self.holds(pool.shape)) {
-            return Some(miss);
+    /// Why `candidate` is no answer, as far as can be said without a simulation; by memory alone where that is asked.
+    pub(super) fn miss(&self, candidate: &Candidate, memory_only: bool) -> Option<Miss> {
+        let mut pools = candidate.prefill.iter().chain([&candidate.serving]);
+        let room = pools.find_map(|pool| self.holds(pool.shape)).or_else(|| self.users(candidate));
+        if room.is_some() || memory_only {
+            return room;
         }
-        self.users(candidate)
-            .or_else(|| self.limit(candidate))
-            .or_else(|| (!exact_only).then(|| self.steady(candidate)).flatten())
+        self.limit(candidate).or_else(|| self.steady(candidate))
     }
 
     /// Requests always in flight that nothing lets wait.

@@ -5,6 +5,7 @@
 
 use crate::accelerator::{Accelerator, Topology};
 use crate::catalog::Catalog;
+use crate::deployment::Engine;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::parallelism::indivisible;
@@ -116,7 +117,7 @@ impl Space {
             for cut in cuts(&search, chip, model, most) {
                 for weights in listed(&search.weights) {
                     for kv in listed(&search.kv) {
-                        shapes.extend(settings(&search, spec).map(|(tokens, seqs)| Shape {
+                        shapes.extend(settings(&search, spec, chip).map(|(tokens, seqs)| Shape {
                             chip: Arc::clone(chip),
                             weights: weights.clone(),
                             kv: kv.clone(),
@@ -220,12 +221,16 @@ fn listed(list: &[String]) -> Vec<Option<String>> {
 }
 
 /// Tokens of a step and sequences at once, the spec's own or the engine's first.
-fn settings(search: &SearchSpec, spec: &Spec) -> impl Iterator<Item = (Option<u64>, Option<u64>)> {
+fn settings(
+    search: &SearchSpec,
+    spec: &Spec,
+    chip: &Accelerator,
+) -> impl Iterator<Item = (Option<u64>, Option<u64>)> {
     let given = |list: &[u64]| -> Vec<Option<u64>> { list.iter().copied().map(Some).collect() };
     let budgets = match (&search.max_num_batched_tokens, spec.engine.max_num_batched_tokens) {
         (asked, _) if !asked.is_empty() => given(asked),
         (_, Some(_)) => vec![None],
-        _ => BUDGETS.to_vec(),
+        _ => BUDGETS.into_iter().filter(|n| *n != Some(Engine::batch_defaults(chip).0)).collect(),
     };
     let seqs = if search.max_num_seqs.is_empty() { vec![None] } else { given(&search.max_num_seqs) };
     budgets.into_iter().flat_map(move |tokens| seqs.clone().into_iter().map(move |seqs| (tokens, seqs)))

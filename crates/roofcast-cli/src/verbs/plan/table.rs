@@ -76,40 +76,37 @@ pub(super) fn pools(c: &Choice) -> String {
 }
 
 /// Rows that met the SLO; `wide` has all columns.
-pub(super) fn choices(list: &[Choice], wide: bool) -> String {
-    let mut header =
-        vec!["count", "accelerator", "as", "weights", "KV", "TTFT p99", "TPOT p99", "bound", "chance"];
+pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, wide: bool) -> String {
+    let mut header = vec!["count", "accelerator", "as", "formats", "TTFT p99", "TPOT p99", "bound", "chance"];
     if wide {
-        header.extend([
-            "step tokens",
-            "running",
-            "TTFT",
-            "TPOT",
-            "limit TPOT",
-            "evidence",
-            "tok/s each",
-            "requests/s",
-        ]);
+        header.extend(["step tokens", "running", "TTFT", "TPOT", "limit TPOT", "evidence", "tok/s each"]);
+        header.extend(["requests/s", "$/M tokens"]);
     }
-    header.extend(["$/h", "$/M tokens"]);
+    header.push("$/h");
     let row = |c: &Choice| {
-        let mut row =
-            vec![c.count.to_string(), c.accelerator.clone(), pools(c), c.weights.clone(), c.kv.clone()];
+        let formats = format!("{} / {}", c.weights, c.kv);
+        let mut row = vec![c.count.to_string(), c.accelerator.clone(), pools(c), formats];
         row.extend([c.ttft_p99_ms, c.tpot_p99_ms].map(significant));
         row.extend([c.bound.to_owned(), c.chance.map_or_else(|| "–".to_owned(), percent)]);
         if wide {
             row.extend([c.max_num_batched_tokens.to_string(), significant(c.batch)]);
             row.extend([c.ttft_ms, c.tpot_ms, c.limit.tpot_ms].map(significant));
-            row.extend([
-                c.evidence.map_or_else(|| "limit".to_owned(), word),
-                significant(c.output_tok_s_per_accelerator),
-            ]);
+            row.push(c.evidence.map_or_else(|| "limit".to_owned(), word));
+            row.push(significant(c.output_tok_s_per_accelerator));
             row.push(c.max_requests_per_s.map_or_else(|| "–".to_owned(), significant));
+            row.push(dollars(c.cost_per_million_tokens));
         }
-        row.extend([dollars(c.cost_per_hour), dollars(c.cost_per_million_tokens)]);
+        row.push(dollars(c.cost_per_hour));
         row
     };
-    table::table(&header, &list.iter().map(row).collect::<Vec<_>>(), 5)
+    table::table(&header, &list.into_iter().map(row).collect::<Vec<_>>(), 4)
+}
+
+/// The first of each deployment, whatever its scheduler's settings.
+pub(super) fn distinct(list: &[Choice]) -> Vec<&Choice> {
+    let mut seen = std::collections::BTreeSet::new();
+    let key = |c: &Choice| (c.accelerator.clone(), pools(c), c.weights.clone(), c.kv.clone());
+    list.iter().filter(|c| seen.insert(key(c))).collect()
 }
 
 /// Deployments that are no answer, or were asked for, each with what came of it.

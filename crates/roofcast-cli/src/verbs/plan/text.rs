@@ -1,6 +1,6 @@
 //! A plan for people.
 
-use super::table::{choices, near, pools, word};
+use super::table::{choices, distinct, near, pools, word};
 use crate::show::number::{counted, dollars, grouped, percent, significant};
 use crate::show::table;
 use crate::verbs::bands;
@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// Rows of the ranked table without `--wide`.
 const ROWS: usize = 10;
+/// Columns of a command's line.
+const COMMAND: usize = 90;
 
 pub(super) fn people(
     spec: &Spec,
@@ -30,9 +32,11 @@ pub(super) fn people(
     }
     text += &counts(found);
     if found.best.is_some() {
-        let rows = if wide { found.ranked.len() } else { ROWS.min(found.ranked.len()) };
         text += "deployments that met the SLO when simulated, best first\n\n";
-        text += &choices(&found.ranked[..rows], wide);
+        text += &match wide {
+            true => choices(&found.ranked, wide),
+            false => choices(distinct(&found.ranked).into_iter().take(ROWS), wide),
+        };
         text += "Pareto set: none is cheaper with a lower TPOT and TTFT\n\n";
         text += &choices(&found.pareto, wide);
     } else {
@@ -147,13 +151,14 @@ fn best_in_detail(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, best: &Cho
         (
             "best",
             format!(
-                "{} × {} as {}, {} weights, {} KV: ${}/h",
+                "{} × {} as {}, {} weights, {} KV: ${}/h, ${}/M tokens",
                 best.count,
                 best.accelerator,
                 pools(best),
                 best.weights,
                 best.kv,
-                dollars(best.cost_per_hour)
+                dollars(best.cost_per_hour),
+                dollars(best.cost_per_million_tokens)
             ),
         ),
         ("proof", proof(best)),
@@ -228,10 +233,24 @@ fn launch(all: &[Launch]) -> String {
         let role = word(l.role);
         let what =
             if l.replicas > 1 { format!("each of {} ({role})", l.replicas) } else { format!("the {role}") };
-        let how = l.command.as_ref().or(l.note.as_ref()).map_or("", String::as_str);
+        let how = l.command.as_deref().map(folded).or(l.note.clone()).unwrap_or_default();
         text += &format!("start {what} with {}\n\n  {how}\n\n", l.engine);
     }
     text
+}
+
+/// A command over several lines, broken before its flags.
+fn folded(command: &str) -> String {
+    let mut lines = vec![String::new()];
+    for (index, part) in command.split(" --").enumerate() {
+        let part = if index == 0 { part.to_owned() } else { format!("--{part}") };
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(&part),
+            Some(line) if line.len() + part.len() < COMMAND => line.push_str(&format!(" {part}")),
+            _ => lines.push(part),
+        }
+    }
+    lines.join(" \\\n    ")
 }
 
 fn arithmetic(found: &Plan) -> String {
