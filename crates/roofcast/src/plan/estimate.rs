@@ -103,9 +103,9 @@ impl Pricer {
         let mut pricer =
             Pricer { timing, context: demand.context(), output: demand.output.max(1.0), prompt_ms: 0.0 };
         let tokens = demand.fresh.round() as u64;
-        if tokens > 0 {
+        if let Some(each) = d.engine.max_num_batched_tokens.checked_div(tokens) {
+            let each = each.clamp(1, MOST_PROMPTS);
             let lanes = d.parallelism.attention_dp * d.parallelism.pp;
-            let each = (d.engine.max_num_batched_tokens / tokens).clamp(1, MOST_PROMPTS);
             pricer.prompt_ms = pricer.ms(&Batch::prefill(each * lanes, tokens)) / (each * lanes) as f64;
         }
         pricer

@@ -1,10 +1,13 @@
 //! How to start what was planned.
 //!
 //! Knows: by which flags engines take a replica's parallelism, formats and settings, and when there is no command: where
-//! weights are in a format that only a quantized checkpoint brings, or no engine runs on the chip. Knows nothing about
-//! whether the deployment is any good.
+//! weights are in a format that only a quantized checkpoint brings, or no engine runs on the chip. What it takes on a
+//! cluster is [`super::manifest`]'s. Knows nothing about whether the deployment is any good.
+//! Sources of flags: vLLM `vllm/engine/arg_utils.py` (0.11 to 0.19), SGLang `python/sglang/srt/server_args.py` (0.5),
+//! TensorRT-LLM `tensorrt_llm/commands/serve.py` (1.0), llama.cpp `common/arg.cpp`.
 
 use crate::deployment::Deployment;
+use crate::memory;
 use serde::Serialize;
 
 /// What a replica does in its fleet.
@@ -30,56 +33,84 @@ pub struct Launch {
     pub engine: &'static str,
     /// The command; none where there is none that starts this deployment.
     pub command: Option<String>,
-    /// What a reader should know: why there is no command, or what the command takes for granted.
+    /// Why there is no command.
     pub note: Option<String>,
 }
 
-/// vLLM's connector for caches that travel between replicas (`docs/features/nixl_connector_usage.md`).
-const NIXL: &str = r#"--kv-transfer-config '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'"#;
+/// Words of a command, or why there is none.
+pub(super) type Words = Result<Vec<String>, String>;
 
 /// Commands for one replica of `deployment`, of which `replicas` are in `role`; that of its own engine first.
 pub fn launches(deployment: &Deployment, role: Role, replicas: u64) -> Vec<Launch> {
-    let all = [vllm(deployment), sglang(deployment), tensorrt_llm(deployment)];
+    let all = [
+        ("vllm", vllm(deployment, role)),
+        ("sglang", sglang(deployment, role)),
+        ("tensorrt-llm", tensorrt_llm(deployment, role)),
+        ("llama.cpp", llama_cpp(deployment, role)),
+    ];
     let mut launches: Vec<Launch> = all
         .into_iter()
-        .map(|(engine, command)| match command.and_then(|command| apart(engine, command, role)) {
-            Ok(command) => Launch { role, replicas, engine, command: Some(command), note: None },
-            Err(note) => Launch { role, replicas, engine, command: None, note: Some(note) },
+        .map(|(engine, words)| {
+            let (command, note) = match words {
+                Ok(words) => (Some(quoted(&words)), None),
+                Err(reason) => (None, Some(format!("none: {reason}"))),
+            };
+            Launch { role, replicas, engine, command, note }
         })
         .collect();
     launches.sort_by_key(|launch| launch.engine != deployment.options.engine.name());
     launches
 }
 
-/// `command` with what sends caches to others or takes them.
-fn apart(engine: &str, command: String, role: Role) -> Result<String, String> {
-    match (engine, role) {
-        (_, Role::Replica) => Ok(command),
-        ("vllm", _) => Ok(format!("{command} {NIXL}")),
-        ("sglang", Role::Prefill) => Ok(format!("{command} --disaggregation-mode prefill")),
-        ("sglang", Role::Decode) => Ok(format!("{command} --disaggregation-mode decode")),
-        _ => Err("none: it takes its role from a file, not from flags".into()),
+/// As a shell takes it.
+fn quoted(words: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,".contains(c);
+    let word = |w: &String| if w.chars().all(plain) { w.clone() } else { format!("'{w}'") };
+    words.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// Words of a command under way.
+struct Line(Vec<String>);
+
+impl Line {
+    fn of(words: &[&str]) -> Line {
+        Line(words.iter().map(|w| (*w).to_owned()).collect())
+    }
+
+    fn flag(&mut self, flag: &str) {
+        self.0.push(flag.to_owned());
+    }
+
+    fn set(&mut self, flag: &str, value: impl ToString) {
+        self.0.extend([flag.to_owned(), value.to_string()]);
+    }
+
+    /// Where it is not the engine's own value.
+    fn beyond(&mut self, flag: &str, value: u64, own: u64) {
+        if value != own {
+            self.set(flag, value);
+        }
     }
 }
 
-type Command = (&'static str, Result<String, String>);
-
 /// How weights get into their format.
+#[derive(PartialEq, Eq)]
 enum Weights {
-    /// The checkpoint has it.
+    /// The checkpoint is unquantized, and stays so.
+    Unquantized,
+    /// The checkpoint has the format.
     Own,
-    /// The engine converts an unquantized checkpoint.
+    /// The engine makes 8-bit floats of an unquantized checkpoint.
     Converted,
 }
 
-/// Whether the checkpoint brings the format, or the engine makes 8-bit floats of it.
 fn weights(d: &Deployment) -> Result<Weights, String> {
-    match d.weights.as_str() {
-        "bf16" | "fp16" if d.model.quantization.is_none() => Ok(Weights::Own),
-        "fp8" if d.model.quantization.is_none() => Ok(Weights::Converted),
+    match (d.weights.as_str(), d.model.quantization.is_some()) {
+        ("bf16" | "fp16" | "fp32", false) => Ok(Weights::Unquantized),
+        ("fp8", false) => Ok(Weights::Converted),
         _ if d.options.precision.weights.is_none() => Ok(Weights::Own),
-        format => Err(format!(
-            "none: {format} weights need a checkpoint in that format; name it as the model, without `weights`"
+        (format, _) => Err(format!(
+            "{format} weights need a checkpoint in that format: name it as the model, and leave `weights` out"
         )),
     }
 }
@@ -87,124 +118,161 @@ fn weights(d: &Deployment) -> Result<Weights, String> {
 fn on(d: &Deployment, engine: &str, vendors: &[&str]) -> Result<(), String> {
     let chip = &d.accelerator;
     if vendors.contains(&chip.vendor.as_str()) {
-        return Ok(());
-    }
-    Err(format!("none: {engine} does not run on {}", chip.id))
-}
-
-fn dtype(d: &Deployment) -> &'static str {
-    if d.weights == "fp16" { "float16" } else { "bfloat16" }
-}
-
-fn vllm(d: &Deployment) -> Command {
-    let command = || -> Result<String, String> {
-        on(d, "vLLM", &["nvidia", "amd", "intel", "google", "aws"])?;
-        let p = d.parallelism;
-        let mut words = vec![format!("vllm serve {}", d.model.name)];
-        if d.accelerator.vendor == "google" && d.options.precision.weights.is_some() && d.weights != "bf16" {
-            return Err(format!(
-                "none: vLLM on TPU takes {} weights from a checkpoint in that format; name it as the model",
-                d.weights
-            ));
-        }
-        match weights(d)? {
-            Weights::Converted => words.push("--quantization fp8".into()),
-            Weights::Own if d.model.quantization.is_none() => words.push(format!("--dtype {}", dtype(d))),
-            Weights::Own => {}
-        }
-        words.push(format!("--tensor-parallel-size {}", p.tp));
-        if p.pp > 1 {
-            words.push(format!("--pipeline-parallel-size {}", p.pp));
-        }
-        if p.attention_dp > 1 {
-            words.push(format!("--data-parallel-size {}", p.attention_dp));
-        }
-        match p.ep {
-            1 if p.attention_dp > 1 || !d.model.is_moe() => {}
-            1 => {}
-            ep if ep == p.stage_ranks() => words.push("--enable-expert-parallel".into()),
-            ep => {
-                return Err(format!(
-                    "none: vLLM spreads experts over all {} ranks or slices all, not over {ep}",
-                    p.stage_ranks()
-                ));
-            }
-        }
-        words.extend(kv_flag(d)?.map(|kv| format!("--kv-cache-dtype {kv}")));
-        words.push(format!("--gpu-memory-utilization {}", d.engine.gpu_memory_utilization));
-        words.push(format!("--max-num-seqs {}", d.engine.max_num_seqs));
-        words.push(format!("--max-num-batched-tokens {}", d.engine.max_num_batched_tokens));
-        words.extend(d.options.engine.max_model_len.map(|n| format!("--max-model-len {n}")));
-        Ok(words.join(" "))
-    };
-    ("vllm", command())
-}
-
-/// The cache's format as vLLM and SGLang name it; none where it is the engine's own choice.
-fn kv_flag(d: &Deployment) -> Result<Option<&'static str>, String> {
-    match d.kv.name {
-        "fp8" if d.options.precision.kv.as_deref() == Some("fp8") => Ok(Some("fp8_e4m3")),
-        "int8" | "int4" | "q8_0" | "q4_0" => Err(format!("none: it keeps no {} KV cache", d.kv.name)),
-        _ => Ok(None),
+        Ok(())
+    } else {
+        Err(format!("{engine} does not run on {}", chip.id))
     }
 }
 
-fn sglang(d: &Deployment) -> Command {
-    let command = || -> Result<String, String> {
-        on(d, "SGLang", &["nvidia", "amd"])?;
-        let p = d.parallelism;
-        let mut words = vec![format!("python -m sglang.launch_server --model-path {}", d.model.name)];
-        match weights(d)? {
-            Weights::Converted => words.push("--quantization fp8".into()),
-            Weights::Own if d.model.quantization.is_none() => words.push(format!("--dtype {}", dtype(d))),
-            Weights::Own => {}
-        }
-        // With data-parallel attention SGLang's tp counts all ranks.
-        words.push(format!("--tp-size {}", p.stage_ranks()));
-        if p.pp > 1 {
-            words.push(format!("--pp-size {}", p.pp));
-        }
-        if p.attention_dp > 1 {
-            words.push(format!("--dp-size {} --enable-dp-attention", p.attention_dp));
-        }
-        if p.ep > 1 {
-            words.push(format!("--ep-size {}", p.ep));
-        }
-        words.extend(kv_flag(d)?.map(|kv| format!("--kv-cache-dtype {kv}")));
-        words.push(format!("--mem-fraction-static {}", d.engine.gpu_memory_utilization));
-        words.push(format!("--max-running-requests {}", d.engine.max_num_seqs));
-        words.push(format!("--chunked-prefill-size {}", d.engine.max_num_batched_tokens));
-        words.extend(d.options.engine.max_model_len.map(|n| format!("--context-length {n}")));
-        Ok(words.join(" "))
-    };
-    ("sglang", command())
-}
-
-fn tensorrt_llm(d: &Deployment) -> Command {
-    let command = || -> Result<String, String> {
-        on(d, "TensorRT-LLM", &["nvidia"])?;
-        let p = d.parallelism;
-        if matches!(weights(d)?, Weights::Converted) {
+/// vLLM's and SGLang's flags for formats, which have the same names. `auto` caches are the engines' own choice.
+fn formats(line: &mut Line, d: &Deployment) -> Result<(), String> {
+    match weights(d)? {
+        Weights::Converted if d.accelerator.vendor == "google" => {
             return Err(
-                "none: TensorRT-LLM takes fp8 weights from a checkpoint in that format; name it as the model"
-                    .into(),
+                "on TPU fp8 weights come from a checkpoint in that format: name it as the model".into()
             );
         }
-        if p.attention_dp > 1 && p.tp > 1 {
-            return Err("none: its data-parallel attention is over all ranks, with tp 1".into());
+        Weights::Converted => line.set("--quantization", "fp8"),
+        Weights::Unquantized => {
+            let dtype = match d.weights.as_str() {
+                "fp16" => "float16",
+                "fp32" => "float32",
+                _ => "bfloat16",
+            };
+            line.set("--dtype", dtype);
         }
-        let mut words = vec![format!("trtllm-serve {} --backend pytorch", d.model.name)];
-        words.push(format!("--tp_size {}", p.stage_ranks()));
-        if p.pp > 1 {
-            words.push(format!("--pp_size {}", p.pp));
+        Weights::Own => {}
+    }
+    let asked = d.options.precision.kv.as_deref().is_some_and(|kv| kv != "auto");
+    match d.kv.name {
+        "fp8" if asked => line.set("--kv-cache-dtype", "fp8_e4m3"),
+        kv if asked && !["bf16", "fp16", "fp32", "16"].contains(&kv) => {
+            return Err(format!("it keeps no {kv} KV cache"));
         }
-        if p.ep > 1 {
-            words.push(format!("--ep_size {}", p.ep));
+        _ => {}
+    }
+    Ok(())
+}
+
+pub(super) fn vllm(d: &Deployment, role: Role) -> Words {
+    on(d, "vLLM", &["nvidia", "amd", "intel", "google", "cpu"])?;
+    let p = d.parallelism;
+    let mut line = Line::of(&["vllm", "serve", &d.model.name]);
+    formats(&mut line, d)?;
+    line.set("--tensor-parallel-size", p.tp);
+    line.beyond("--pipeline-parallel-size", p.pp, 1);
+    line.beyond("--data-parallel-size", p.attention_dp, 1);
+    match p.ep {
+        1 => {}
+        ep if ep == p.stage_ranks() => line.flag("--enable-expert-parallel"),
+        ep => {
+            return Err(format!(
+                "vLLM spreads experts over all {} ranks or none, not over {ep}",
+                p.stage_ranks()
+            ));
         }
-        words.push(format!("--kv_cache_free_gpu_memory_fraction {}", d.engine.gpu_memory_utilization));
-        words.push(format!("--max_batch_size {}", d.engine.max_num_seqs));
-        words.push(format!("--max_num_tokens {}", d.engine.max_num_batched_tokens));
-        Ok(words.join(" "))
-    };
-    ("tensorrt-llm", command())
+    }
+    line.set("--gpu-memory-utilization", d.engine.gpu_memory_utilization);
+    // vLLM counts both on each data-parallel rank.
+    line.set("--max-num-seqs", d.engine.max_num_seqs.div_ceil(p.attention_dp));
+    line.set("--max-num-batched-tokens", d.engine.max_num_batched_tokens);
+    if let Some(n) = d.options.engine.max_model_len {
+        line.set("--max-model-len", n);
+    }
+    if d.options.engine.enable_prefix_caching == Some(false) {
+        line.flag("--no-enable-prefix-caching");
+    }
+    if role != Role::Replica {
+        line.set("--kv-transfer-config", r#"{"kv_connector":"NixlConnector","kv_role":"kv_both"}"#);
+    }
+    Ok(line.0)
+}
+
+fn sglang(d: &Deployment, role: Role) -> Words {
+    on(d, "SGLang", &["nvidia", "amd"])?;
+    let p = d.parallelism;
+    let mut line = Line::of(&["python", "-m", "sglang.launch_server", "--model-path", &d.model.name]);
+    formats(&mut line, d)?;
+    // With data-parallel attention SGLang's tp counts all ranks.
+    line.set("--tp-size", p.stage_ranks());
+    line.beyond("--pp-size", p.pp, 1);
+    if p.attention_dp > 1 {
+        line.set("--dp-size", p.attention_dp);
+        line.flag("--enable-dp-attention");
+    }
+    line.beyond("--ep-size", p.ep, 1);
+    // Weights and cache alone; vLLM's share has activations in it, too.
+    line.set(
+        "--mem-fraction-static",
+        share(d, |rank| (rank.weight_bytes.as_f64() + rank.kv_bytes.as_f64(), 0.0)),
+    );
+    line.set("--max-running-requests", d.engine.max_num_seqs);
+    line.set("--chunked-prefill-size", d.engine.max_num_batched_tokens * p.attention_dp);
+    if let Some(n) = d.options.engine.max_model_len {
+        line.set("--context-length", n);
+    }
+    match role {
+        Role::Replica => {}
+        Role::Prefill => line.set("--disaggregation-mode", "prefill"),
+        Role::Decode => line.set("--disaggregation-mode", "decode"),
+    }
+    Ok(line.0)
+}
+
+/// A share of the chip's memory beside what is taken from it, in hundredths, rounded down.
+fn share(d: &Deployment, of: fn(&memory::Rank) -> (f64, f64)) -> f64 {
+    let shares = memory::ranks(d).into_iter().map(|rank| {
+        let (part, taken) = of(&rank);
+        part / (d.accelerator.usable_bytes.as_f64() - taken)
+    });
+    (shares.fold(1.0, f64::min) * 100.0).floor() / 100.0
+}
+
+fn tensorrt_llm(d: &Deployment, role: Role) -> Words {
+    on(d, "TensorRT-LLM", &["nvidia"])?;
+    let p = d.parallelism;
+    if weights(d)? == Weights::Converted {
+        return Err(
+            "TensorRT-LLM takes fp8 weights from a checkpoint in that format: name it as the model".into()
+        );
+    }
+    if role != Role::Replica || p.attention_dp > 1 {
+        return Err(
+            "data-parallel attention and its part in a fleet it takes from a YAML file, not from flags"
+                .into(),
+        );
+    }
+    let mut line = Line::of(&["trtllm-serve", &d.model.name, "--backend", "pytorch"]);
+    line.set("--tp_size", p.stage_ranks());
+    line.beyond("--pp_size", p.pp, 1);
+    line.beyond("--ep_size", p.ep, 1);
+    line.set(
+        "--kv_cache_free_gpu_memory_fraction",
+        share(d, |rank| (rank.kv_bytes.as_f64(), rank.weight_bytes.as_f64())),
+    );
+    line.set("--max_batch_size", d.engine.max_num_seqs);
+    line.set("--max_num_tokens", d.engine.max_num_batched_tokens);
+    Ok(line.0)
+}
+
+fn llama_cpp(d: &Deployment, role: Role) -> Words {
+    if !d.options.engine.name().starts_with("llama") {
+        return Err("it serves GGUF files; plan with engine.name = \"llama.cpp\" and a GGUF format".into());
+    }
+    if role != Role::Replica || d.parallelism.count() > d.parallelism.tp {
+        return Err("llama.cpp has no pools, stages or data-parallel ranks over processes".into());
+    }
+    let seqs = d.engine.max_num_seqs;
+    let context = d.longest().unwrap_or(4096).min(memory::tokens(d, 4096) / seqs.max(1));
+    let mut line = Line::of(&["llama-server", "-m", "MODEL.gguf", "-ngl", "999", "-fa", "on", "-cb"]);
+    line.set("-np", seqs);
+    line.set("-c", context * seqs);
+    if d.parallelism.tp > 1 {
+        line.set("-sm", "row");
+    }
+    if ["q8_0", "q4_0", "q5_0", "q5_1", "q4_1"].contains(&d.kv.name) {
+        line.set("-ctk", d.kv.name);
+        line.set("-ctv", d.kv.name);
+    }
+    Ok(line.0)
 }

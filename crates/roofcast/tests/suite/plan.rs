@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use roofcast::catalog::Catalog;
 use roofcast::deployment::{Deployment, Options};
-use roofcast::plan::{Choice, Plan, Question, Stage, plan};
+use roofcast::plan::{Choice, Launch, Plan, Question, Role, Stage, launches, plan};
 use roofcast::simulate::{self, Simulation, simulate};
 use roofcast::{Error, Forecaster, Spec};
 use std::sync::Arc;
@@ -195,4 +195,65 @@ fn contradictions_are_refused() {
     assert!(with("[fleet]\nlink = \"nvlink\"\n").contains("fleet.link"));
     let offline = CHAT.replace("kind = \"poisson\"\nrate = 10", "kind = \"offline\"");
     assert!(planned(&offline, false).unwrap_err().to_string().contains("workload.arrivals"));
+}
+
+/// What starts a replica of `model` on `chip` with the keys of `spec`, by engine.
+fn started(name: &str, chip: &str, spec: &str, role: Role) -> impl Fn(&str) -> Launch + use<> {
+    let spec = Spec::parse("launch.toml", spec).unwrap();
+    let chip = Arc::new(Catalog::embedded().unwrap().accelerator(chip).unwrap().clone());
+    let deployment = Deployment::resolve(model(name), chip, &Options::of(&spec)).unwrap();
+    let all = launches(&deployment, role, 1);
+    move |engine| all.iter().find(|launch| launch.engine == engine).unwrap().clone()
+}
+
+const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
+
+#[test]
+fn commands_start_what_was_planned() {
+    let fp8 = "[precision]\nweights = \"fp8\"\nkv = \"fp8\"\n[parallelism]\ntp = 2\npp = 2\n";
+    let of = started(LLAMA, "h100-sxm", fp8, Role::Replica);
+    assert_eq!(
+        of("vllm").command.unwrap(),
+        "vllm serve meta-llama/Llama-3.1-8B-Instruct --quantization fp8 --kv-cache-dtype fp8_e4m3 \
+         --tensor-parallel-size 2 --pipeline-parallel-size 2 --gpu-memory-utilization 0.9 --max-num-seqs 1024 \
+         --max-num-batched-tokens 8192"
+    );
+    assert!(of("sglang").command.unwrap().contains("--tp-size 2 --pp-size 2"));
+    // No engine but those two makes fp8 of a 16-bit checkpoint, and llama.cpp serves GGUF.
+    assert!(
+        of("tensorrt-llm").note.unwrap().contains("name it as the model")
+            && of("llama.cpp").command.is_none()
+    );
+}
+
+#[test]
+fn experts_and_data_parallel_attention_have_their_flags() {
+    let spread = "[parallelism]\ntp = 2\nattention_dp = 4\nep = 8\n";
+    let of = started("deepseek-ai/DeepSeek-V3", "h200-sxm", spread, Role::Decode);
+    let vllm = of("vllm").command.unwrap();
+    assert!(
+        vllm.contains("--tensor-parallel-size 2 --data-parallel-size 4 --enable-expert-parallel"),
+        "{vllm}"
+    );
+    // Both settings are of each of four ranks, and the connector is one word of the shell.
+    assert!(vllm.contains("--max-num-seqs 256 --max-num-batched-tokens 8192"), "{vllm}");
+    assert!(vllm.ends_with("'{\"kv_connector\":\"NixlConnector\",\"kv_role\":\"kv_both\"}'"), "{vllm}");
+    let sglang = of("sglang").command.unwrap();
+    assert!(sglang.contains("--tp-size 8 --dp-size 4 --enable-dp-attention --ep-size 8"), "{sglang}");
+    assert!(sglang.contains("--max-running-requests 1024 --chunked-prefill-size 32768"), "{sglang}");
+    assert!(sglang.ends_with("--disaggregation-mode decode"), "{sglang}");
+}
+
+#[test]
+fn there_is_no_command_without_its_checkpoint_or_engine() {
+    for format in ["w8", "gptq-int4", "awq-int4"] {
+        let of = started(LLAMA, "h100-sxm", &format!("[precision]\nweights = \"{format}\"\n"), Role::Replica);
+        let launch = of("vllm");
+        assert!(launch.command.is_none() && launch.note.unwrap().contains(format));
+    }
+    let of =
+        started(LLAMA, "tpu-v5e", "[precision]\nweights = \"int8\"\n[parallelism]\ntp = 4\n", Role::Replica);
+    assert!(of("vllm").command.is_none() && of("sglang").note.unwrap().contains("does not run on tpu-v5e"));
+    let of = started(LLAMA, "tpu-v5e", "[parallelism]\ntp = 4\n", Role::Replica);
+    assert!(of("vllm").command.unwrap().contains("--tensor-parallel-size 4"));
 }
