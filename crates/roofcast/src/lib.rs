@@ -34,6 +34,7 @@ pub mod scheduler;
 pub mod seeds;
 pub mod shares;
 pub mod simulate;
+pub(crate) mod slab;
 pub mod spec;
 pub mod step;
 pub mod summary;

@@ -109,6 +109,12 @@ pub struct EngineSpec {
     pub max_num_seqs: Option<u64>,
     /// A second bound on them, vLLM's.
     pub max_num_active_seqs: Option<u64>,
+    /// Requests at a replica, waiting or running, beyond which vLLM's server turns new ones away; no bound where absent.
+    pub max_num_queued_reqs: Option<u64>,
+    /// Prompt tokens of requests without their first token, from which on it does; no bound where absent.
+    pub max_num_queued_tokens: Option<u64>,
+    /// Beside decodes vLLM's data-parallel engines compute prompts in every so many steps; in each where absent.
+    pub prefill_schedule_interval: Option<u64>,
     /// Tokens that one step computes at most.
     pub max_num_batched_tokens: Option<u64>,
     /// Tokens of a KV block.

@@ -165,10 +165,14 @@ fn requests(s: &Simulation) -> String {
         0 => String::new(),
         n => format!(", {} refused: longer than {}", grouped(n), longest(s)),
     };
+    let rejected = match s.rejected {
+        0 => String::new(),
+        n => format!(", {} turned away: too much was queued", grouped(n)),
+    };
     let good =
         s.summary.request_goodput().map_or(String::new(), |g| format!(", {} /s met the SLO", significant(g)));
     format!(
-        "{} in {} s: {} /s{good}{refused}",
+        "{} in {} s: {} /s{good}{refused}{rejected}",
         grouped(s.summary.completed),
         significant(s.summary.duration),
         significant(s.summary.request_throughput())

@@ -85,6 +85,8 @@ pub struct Results {
     pub completed: u64,
     /// Requests that no engine with these settings could serve.
     pub refused: u64,
+    /// Requests turned away because too much was queued.
+    pub rejected: u64,
     input: u64,
     output: u64,
     good: u64,
@@ -130,7 +132,7 @@ impl Results {
 
     /// Whether a bound is missed for certain in a run that may end then.
     pub fn missed(&self) -> bool {
-        self.tolerated.is_some_and(|most| self.beyond.iter().any(|beyond| beyond + self.refused > most))
+        self.tolerated.is_some_and(|most| self.beyond.iter().any(|beyond| beyond + self.refused + self.rejected > most))
     }
 
     /// A request comes: how the engine takes it.
@@ -145,9 +147,9 @@ impl Results {
         arrival
     }
 
-    /// No engine with these settings could serve it.
-    pub(crate) fn refuse(&mut self, arrival: &Arrival) {
-        self.refused += 1;
+    /// A request is not served: no engine with these settings could, or, where it `could` be, too much was queued.
+    pub(crate) fn refuse(&mut self, arrival: &Arrival, could: bool) {
+        *(if could { &mut self.rejected } else { &mut self.refused }) += 1;
         if self.open.is_some() {
             self.flow.left(arrival.at);
         }
@@ -256,7 +258,7 @@ impl Results {
         let bounded = self.slo.ttft_p99_ms.or(self.slo.tpot_p99_ms).or(self.slo.e2el_p99_ms).is_some();
         Summary {
             completed: self.completed,
-            failed: self.refused,
+            failed: self.refused + self.rejected,
             duration: (self.end - self.first.unwrap_or_default()).seconds(),
             total_input_tokens: self.input,
             total_output_tokens: self.output,

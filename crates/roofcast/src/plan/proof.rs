@@ -72,8 +72,9 @@ pub(super) fn missed(run: &Result<Simulation>, slo: &Slo) -> Option<Miss> {
         Err(error @ Error::Stuck { .. }) => return miss(error.to_string(), f64::INFINITY),
         Err(error) => return miss(error.to_string(), f64::INFINITY),
     };
-    if run.refused * 100 > run.requests {
-        return miss(format!("{} of {} requests are refused", run.refused, run.requests), f64::INFINITY);
+    let refused = run.refused + run.rejected;
+    if refused * 100 > run.requests {
+        return miss(format!("{refused} of {} requests are refused", run.requests), f64::INFINITY);
     }
     let worst = beyond(run, slo);
     if let Some((metric, found, bound)) = worst.filter(|(_, found, bound)| found > bound) {
