@@ -132,7 +132,8 @@ impl Results {
 
     /// Whether a bound is missed for certain in a run that may end then.
     pub fn missed(&self) -> bool {
-        self.tolerated.is_some_and(|most| self.beyond.iter().any(|beyond| beyond + self.refused + self.rejected > most))
+        self.tolerated
+            .is_some_and(|most| self.beyond.iter().any(|beyond| beyond + self.refused + self.rejected > most))
     }
 
     /// A request comes: how the engine takes it.
