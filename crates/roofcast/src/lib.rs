@@ -29,6 +29,7 @@ pub mod plan;
 pub mod precision;
 pub mod record;
 pub mod report;
+pub mod resolved;
 pub mod router;
 pub mod scheduler;
 pub mod seeds;
