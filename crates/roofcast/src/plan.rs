@@ -181,13 +181,15 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Plan {
 
 /// How to start a deployment, pool by pool.
 fn launch(found: &Search, candidate: &Candidate) -> Vec<Launch> {
+    // What was asked for by its Hugging Face id, which may be a fine-tune of the catalog's entry.
+    let named = found.base.model.name.as_deref().filter(|name| name.contains('/'));
     let decode = if candidate.prefill.is_some() { Role::Decode } else { Role::Replica };
     let pools =
         candidate.prefill.map(|pool| (pool, Role::Prefill)).into_iter().chain([(candidate.serving, decode)]);
     pools
         .filter_map(|(pool, role)| {
-            let fitted = found.judge.fitted[pool.shape].as_ref().ok()?;
-            Some(launches(&fitted.forecaster.deployment, role, pool.replicas))
+            let deployment = &found.judge.fitted[pool.shape].as_ref().ok()?.forecaster.deployment;
+            Some(launches(deployment, named.unwrap_or(&deployment.model.name), role, pool.replicas))
         })
         .flatten()
         .collect()

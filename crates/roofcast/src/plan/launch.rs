@@ -40,12 +40,13 @@ pub struct Launch {
 /// Words of a command, or why there is none.
 pub(super) type Words = Result<Vec<String>, String>;
 
-/// Commands for one replica of `deployment`, of which `replicas` are in `role`; that of its own engine first.
-pub fn launches(deployment: &Deployment, role: Role, replicas: u64) -> Vec<Launch> {
+/// Commands for one replica of `deployment` with the checkpoint `model`, of which `replicas` are in `role`; that of its own
+/// engine first.
+pub fn launches(deployment: &Deployment, model: &str, role: Role, replicas: u64) -> Vec<Launch> {
     let all = [
-        ("vllm", vllm(deployment, role)),
-        ("sglang", sglang(deployment, role)),
-        ("tensorrt-llm", tensorrt_llm(deployment, role)),
+        ("vllm", vllm(deployment, model, role)),
+        ("sglang", sglang(deployment, model, role)),
+        ("tensorrt-llm", tensorrt_llm(deployment, model, role)),
         ("llama.cpp", llama_cpp(deployment, role)),
     ];
     let mut launches: Vec<Launch> = all
@@ -154,10 +155,10 @@ fn formats(line: &mut Line, d: &Deployment) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) fn vllm(d: &Deployment, role: Role) -> Words {
+pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
     on(d, "vLLM", &["nvidia", "amd", "intel", "google", "cpu"])?;
     let p = d.parallelism;
-    let mut line = Line::of(&["vllm", "serve", &d.model.name]);
+    let mut line = Line::of(&["vllm", "serve", model]);
     formats(&mut line, d)?;
     line.set("--tensor-parallel-size", p.tp);
     line.beyond("--pipeline-parallel-size", p.pp, 1);
@@ -188,10 +189,10 @@ pub(super) fn vllm(d: &Deployment, role: Role) -> Words {
     Ok(line.0)
 }
 
-fn sglang(d: &Deployment, role: Role) -> Words {
+fn sglang(d: &Deployment, model: &str, role: Role) -> Words {
     on(d, "SGLang", &["nvidia", "amd"])?;
     let p = d.parallelism;
-    let mut line = Line::of(&["python", "-m", "sglang.launch_server", "--model-path", &d.model.name]);
+    let mut line = Line::of(&["python", "-m", "sglang.launch_server", "--model-path", model]);
     formats(&mut line, d)?;
     // With data-parallel attention SGLang's tp counts all ranks.
     line.set("--tp-size", p.stage_ranks());
@@ -228,7 +229,7 @@ fn share(d: &Deployment, of: fn(&memory::Rank) -> (f64, f64)) -> f64 {
     (shares.fold(1.0, f64::min) * 100.0).floor() / 100.0
 }
 
-fn tensorrt_llm(d: &Deployment, role: Role) -> Words {
+fn tensorrt_llm(d: &Deployment, model: &str, role: Role) -> Words {
     on(d, "TensorRT-LLM", &["nvidia"])?;
     let p = d.parallelism;
     if weights(d)? == Weights::Converted {
@@ -242,7 +243,7 @@ fn tensorrt_llm(d: &Deployment, role: Role) -> Words {
                 .into(),
         );
     }
-    let mut line = Line::of(&["trtllm-serve", &d.model.name, "--backend", "pytorch"]);
+    let mut line = Line::of(&["trtllm-serve", model, "--backend", "pytorch"]);
     line.set("--tp_size", p.stage_ranks());
     line.beyond("--pp_size", p.pp, 1);
     line.beyond("--ep_size", p.ep, 1);

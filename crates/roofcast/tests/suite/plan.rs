@@ -202,7 +202,7 @@ fn started(name: &str, chip: &str, spec: &str, role: Role) -> impl Fn(&str) -> L
     let spec = Spec::parse("launch.toml", spec).unwrap();
     let chip = Arc::new(Catalog::embedded().unwrap().accelerator(chip).unwrap().clone());
     let deployment = Deployment::resolve(model(name), chip, &Options::of(&spec)).unwrap();
-    let all = launches(&deployment, role, 1);
+    let all = launches(&deployment, name, role, 1);
     move |engine| all.iter().find(|launch| launch.engine == engine).unwrap().clone()
 }
 
