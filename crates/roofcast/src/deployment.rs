@@ -255,10 +255,15 @@ impl Deployment {
 }
 
 impl Engine {
-    /// vLLM's defaults: 8192 tokens and 1024 sequences a step from 70 GiB of memory on, else 2048 and 256
-    /// (`EngineArgs.get_batch_defaults`, vLLM 0.11 to 0.19), utilization 0.9; blocks as the scheduler has them.
+    /// vLLM's tokens and sequences of a step: 8192 and 1024 from 70 GiB of memory on, else 2048 and 256
+    /// (`EngineArgs.get_batch_defaults`, vLLM 0.11 to 0.19).
+    pub(crate) fn batch_defaults(accelerator: &Accelerator) -> (u64, u64) {
+        if accelerator.usable_bytes >= Bytes(70 << 30) { (8192, 1024) } else { (2048, 256) }
+    }
+
+    /// vLLM's defaults: those of a step, utilization 0.9; blocks as the scheduler has them.
     fn resolve(spec: &EngineSpec, accelerator: &Accelerator) -> Result<Engine> {
-        let large = accelerator.usable_bytes >= Bytes(70 << 30);
+        let (tokens, sequences) = Engine::batch_defaults(accelerator);
         let count = |field: &str, value: Option<u64>, default: u64, most: u64| match value {
             Some(v) if v == 0 || v > most => Err(Error::field("engine", field, v, format!("1 to {most}"))),
             other => Ok(other.unwrap_or(default)),
@@ -269,11 +274,11 @@ impl Engine {
         }
         count("max_model_len", spec.max_model_len, 1, 1 << 30)?;
         Ok(Engine {
-            max_num_seqs: count("max_num_seqs", spec.max_num_seqs, if large { 1024 } else { 256 }, 1 << 20)?,
+            max_num_seqs: count("max_num_seqs", spec.max_num_seqs, sequences, 1 << 20)?,
             max_num_batched_tokens: count(
                 "max_num_batched_tokens",
                 spec.max_num_batched_tokens,
-                if large { 8192 } else { 2048 },
+                tokens,
                 1 << 24,
             )?,
             block_size: count(

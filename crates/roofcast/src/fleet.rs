@@ -4,6 +4,7 @@
 //! them, and whoever is answered may send the next. Knows nothing about policies or prices.
 
 mod admission;
+mod flow;
 mod pools;
 pub mod results;
 mod scaling;
@@ -64,9 +65,9 @@ impl Fleet {
         Fleet { scaling: Some(scaling), ..self }
     }
 
-    /// Serves `traffic` until every request has ended.
+    /// Serves `traffic` until every request has ended, or the results are decided before.
     pub fn serve(&mut self, traffic: &mut Traffic) -> Result<()> {
-        loop {
+        while !self.results.missed() {
             let event = self.pools.as_ref().and_then(Pools::due);
             let next = traffic.peek().map(Ticks::from);
             let due = if event.is_none() { next } else { [event, next].into_iter().flatten().min() };
@@ -81,7 +82,8 @@ impl Fleet {
                 },
             }
         }
-        if let Some(stuck) = self.replicas.iter().find(|r| !r.is_empty()) {
+        let stuck = || self.replicas.iter().find(|r| !r.is_empty());
+        if let Some(stuck) = stuck().filter(|_| !self.results.missed()) {
             return Err(Error::Stuck { waiting: stuck.waiting() });
         }
         self.results.close();

@@ -41,6 +41,9 @@ pub struct Options {
     pub series: bool,
     /// Keep so many events of steps and requests, all replicas together.
     pub trace: Option<u64>,
+    /// End when the 99th percentile of a bound of the SLO is missed for certain. What such a run reports is of its
+    /// requests up to then.
+    pub end_when_missed: bool,
 }
 
 /// A run and what came of it.
@@ -73,6 +76,9 @@ pub struct Simulation {
     pub fleet: FleetUse,
     /// Whether more came than could be served.
     pub load: Load,
+    /// Whether the run ended before its last request because a bound of the SLO was missed for certain.
+    #[serde(skip)]
+    pub ended_early: bool,
     /// What the means may turn out to be; none at the limit.
     pub bands: Option<Bands>,
     /// Every completed request's latencies.
@@ -241,7 +247,10 @@ pub fn simulate(forecaster: &Forecaster, spec: &Spec, place: &str, options: Opti
     let engine = &forecaster.deployment.options.engine;
     let ranking = Ranking::new(engine, workload.seed);
     let open = workload.arrivals.rate().map(|_| traffic.total());
-    let results = Results::new(spec.slo, options.records, open);
+    let mut results = Results::new(spec.slo, options.records, open);
+    if options.end_when_missed {
+        results = results.ending_when_missed(traffic.total());
+    }
     let mut fleet = Fleet::new(replicas, provision.router(workload.seed), ranking, results);
     fleet.admission = Admission::of(engine, fleet.replicas.len());
     if let Some(pools) = provision.pools(workload.seed, place)? {
@@ -299,6 +308,7 @@ fn report(provision: &Provision, settings: Settings, mut fleet: Fleet) -> Simula
     let tokens: u128 = serving.iter().map(|t| t.token_steps).sum();
     let mean_tokens = ratio(tokens as f64, decoding.steps as f64);
     let limit_tpot_ms = limit_tpot_ms(&forecaster.deployment, &decoding, mean_tokens);
+    let ended_early = fleet.results.missed();
     let load = fleet.results.load();
     Simulation {
         bands: bands(forecaster, config.cost, &summary, &load, limit_tpot_ms),
@@ -314,6 +324,7 @@ fn report(provision: &Provision, settings: Settings, mut fleet: Fleet) -> Simula
         expense: expense(provision, &summary, &times, used.autoscale),
         fleet: used,
         load,
+        ended_early,
         summary,
         latencies: fleet.results.latencies(),
         records: fleet.results.records.take().unwrap_or_default(),

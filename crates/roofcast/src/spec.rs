@@ -415,6 +415,22 @@ pub struct SearchSpec {
     pub kv: Vec<String>,
     /// Tensor-parallel degrees; every legal one where empty.
     pub tp: Vec<u64>,
+    /// Degrees of data-parallel attention; of models with experts every one where empty, of others 1.
+    pub attention_dp: Vec<u64>,
+    /// Expert-parallel degrees; all ranks of a replica and 1 where empty.
+    pub ep: Vec<u64>,
+    /// Budgets of a step; the engine's default, 2048 and 16384 where empty, unless `[engine]` has one.
+    pub max_num_batched_tokens: Vec<u64>,
+    /// Bounds on the sequences that run at once; as `[engine]` has it where empty.
+    pub max_num_seqs: Vec<u64>,
+    /// Whether fleets with prefill and decode apart are looked at, too.
+    pub disaggregated: bool,
+    /// Over what their caches travel; the fastest that joins the accelerators where absent.
+    pub link: Option<LinkKind>,
+    /// Accelerators in all, at least; 1 where absent.
+    pub min_accelerators: Option<u64>,
+    /// Requests of a simulation that proves a deployment; more where they would be too few to see a queue grow.
+    pub requests: Option<u64>,
     /// What the best plan has least of.
     pub minimise: Objective,
 }

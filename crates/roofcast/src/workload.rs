@@ -214,28 +214,6 @@ impl Workload {
         }
     }
 
-    /// Refuses what has no steady state to reason about on means: only simulation answers there.
-    pub fn check_steady(&self, place: &str) -> Result<()> {
-        let refuse = |found: &str| {
-            let accepted = "poisson, constant, gamma, ramp, burst with size and every_s, trace, or closed_loop without \
-                            think_s: a plan reasons on means of single requests";
-            Err(Error::field(place, "workload.arrivals", found, accepted))
-        };
-        match &self.arrivals {
-            Arrivals::Sessions { .. } => refuse("sessions"),
-            Arrivals::ClosedLoop { think_s, .. } if think_s.is_some_and(|t| t > 0.0) => {
-                refuse("closed_loop with think_s")
-            }
-            Arrivals::ClosedLoop { .. } => Ok(()),
-            Arrivals::Trace { recorded: None, .. } => refuse("a trace that is not loaded"),
-            open if open.rate().is_none() => refuse("all at one time"),
-            _ if self.input_mean() == 0.0 || self.output_mean() == 0.0 => {
-                refuse("with lengths that are not loaded")
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Mean prompt tokens, with what is shared.
     pub fn input_mean(&self) -> f64 {
         let shared = self.prefix.map_or(0.0, |p| p.share * p.length as f64);

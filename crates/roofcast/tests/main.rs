@@ -35,6 +35,8 @@ mod measured;
 mod models;
 #[path = "suite/newcomers.rs"]
 mod newcomers;
+#[path = "suite/plan.rs"]
+mod plan;
 #[path = "suite/scaling.rs"]
 mod scaling;
 #[path = "suite/seeds.rs"]

@@ -169,6 +169,19 @@ impl Scenario {
         Ok(Deployment::resolve(model, Arc::new(chip), &options)?)
     }
 
+    /// The spec of a deployment that a plan found: what was said without the search, and the keys of `found` over it.
+    pub(crate) fn deployed(&self, found: &Table) -> String {
+        let mut table = absolute(self.table.clone());
+        for section in ["search", "parallelism"] {
+            table.remove(section);
+        }
+        if let Some(hardware) = table.get_mut("hardware").and_then(toml::Value::as_table_mut) {
+            hardware.remove("count");
+        }
+        overlay(&mut table, found);
+        table.to_string()
+    }
+
     /// Prints the whole spec as TOML, after `roofcast VERB SPEC.toml` with what the spec has no key for.
     pub(crate) fn dump(
         &self,
@@ -179,6 +192,16 @@ impl Scenario {
         let table = absolute(self.table.clone());
         let text = resolved::text(table, &self.spec, deployment, sections)?;
         show::text(&format!("# roofcast {verb}\n\n{text}"))
+    }
+}
+
+/// The keys of `over` take the places of those in `table`, section by section.
+fn overlay(table: &mut Table, over: &Table) {
+    for (key, value) in over {
+        match (table.get_mut(key).and_then(toml::Value::as_table_mut), value.as_table()) {
+            (Some(inner), Some(value)) => overlay(inner, value),
+            _ => drop(table.insert(key.clone(), value.clone())),
+        }
     }
 }
 

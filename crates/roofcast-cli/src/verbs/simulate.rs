@@ -51,6 +51,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
         records: args.records.is_some(),
         series: args.series.is_some() || args.svg.is_some(),
         trace: args.trace.as_ref().map(|_| args.trace_limit),
+        end_when_missed: false,
     };
     let forecaster = Forecaster::embedded(deployment)?;
     let deployment = &forecaster.deployment;
@@ -368,11 +369,15 @@ fn expense(s: &Simulation) -> String {
 }
 
 fn load(s: &Simulation) -> String {
-    match (s.load.overloaded, s.load.offered_per_s, s.load.stable_per_s) {
-        (true, Some(offered), Some(stable)) => format!(
+    match (s.load.offered_per_s, s.load.stable_per_s, s.load.too_short_below) {
+        (Some(offered), Some(stable), _) => format!(
             "Overload: {} requests come a second and {} are served; the queue grows for as long as they come.\n",
             significant(offered),
             significant(stable)
+        ),
+        (_, _, Some(enough)) => format!(
+            "Too short to tell whether this load can be sustained: about {} requests would show it.\n",
+            grouped(enough)
         ),
         _ => String::new(),
     }

@@ -55,7 +55,7 @@ fn fleets_and_drafts_that_cannot_be() {
     }
     let (_folder, path) =
         file("spec.toml", base.replace("closed_loop", "poisson").replace("concurrency", "rate").as_bytes());
-    refused(&format!("plan {path}"), &["engine.speculative", "roofcast simulate"]);
+    refused(&format!("plan {path}"), &["engine.speculative.draft_model", "draft_cost"]);
 }
 
 #[test]

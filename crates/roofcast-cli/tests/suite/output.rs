@@ -131,7 +131,7 @@ fn every_key_of_every_schema_is_documented() {
         "limits --model llama-3.1-8b --hardware h100-sxm --sweep batch=1,2",
         "limits --model llama-3.1-8b --hardware h100-sxm --intensity 4096x4096",
         "capacity --model llama-3.1-8b --hardware tpu-v5e --count 4 --users 10 --explain",
-        "plan",
+        "plan --hardware h100-sxm --why tp=1",
         "simulate --requests 100",
         "simulate --requests 100 --sweep seed=1,2",
         "simulate examples/fleet-pools.toml --requests 100",
@@ -165,14 +165,14 @@ pub(crate) fn assert_documented(question: &str, answer: &serde_json::Value) {
     assert!(documented.contains(answer["schema"].as_str().unwrap()), "{question}");
 }
 
-/// Every key, but those of a model's `config`, which are Hugging Face's, and dtypes.
+/// Every key, but those of a model's `config`, which are Hugging Face's, of a `spec`, and dtypes.
 pub(crate) fn collect(value: &serde_json::Value, keys: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(map) => {
             for (key, inner) in map {
                 keys.push(key.clone());
                 match (key.as_str(), inner) {
-                    ("config" | "peak_flops", _) => {}
+                    ("config" | "peak_flops" | "spec", _) => {}
                     // Kinds, engines and accelerators are names.
                     ("kinds" | "engines" | "hardware", serde_json::Value::Object(named)) => {
                         named.values().for_each(|v| collect(v, keys));
