@@ -33,6 +33,8 @@ mod measured;
 mod models;
 #[path = "suite/newcomers.rs"]
 mod newcomers;
+#[path = "suite/online.rs"]
+mod online;
 #[path = "suite/scaling.rs"]
 mod scaling;
 #[path = "suite/seeds.rs"]

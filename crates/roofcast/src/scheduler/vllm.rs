@@ -5,9 +5,9 @@
 //! it prices the steps.
 
 use crate::kv_cache::paged::{Block, Pool};
-use crate::kv_cache::prefix::{Content, Prefix, Tokens};
-use crate::workload::request::Run;
+use crate::kv_cache::prefix::{Content, Prefix, Tokens, push_output};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Settings by vLLM's names.
 #[derive(Debug, Clone, PartialEq)]
@@ -119,6 +119,7 @@ struct Request {
     output_len: u64,
     priority: i64,
     output_segment: u32,
+    output_tokens: Option<Arc<[u32]>>,
     /// Tokens whose keys and values are there.
     computed: u64,
     /// Tokens delivered.
@@ -175,7 +176,7 @@ impl Scheduler {
 
     /// Queues a request.
     pub fn add(&mut self, arrival: Arrival) -> Id {
-        let Prefix { tokens, own_from, output_segment } = arrival.prefix;
+        let Prefix { tokens, own_from, output_segment, output_tokens } = arrival.prefix;
         let request = Request {
             number: self.arrived,
             prompt_len: arrival.input_len,
@@ -184,6 +185,7 @@ impl Scheduler {
             output_len: arrival.output_len,
             priority: arrival.priority,
             output_segment,
+            output_tokens,
             computed: 0,
             generated: 0,
             placeholders: 0,
@@ -217,6 +219,15 @@ impl Scheduler {
     /// Lets the index of a finished request be used again.
     pub fn forget(&mut self, id: Id) {
         self.vacant.push(id);
+    }
+
+    /// Takes a request out, wherever it is; its blocks are free, and steps under way say nothing of it.
+    pub fn abort(&mut self, id: Id) {
+        let r = &mut self.requests[id];
+        r.finished = true;
+        self.pool.release(&std::mem::take(&mut r.blocks));
+        self.running.retain(|i| *i != id);
+        self.waiting.retain(|i| *i != id);
     }
 
     /// How many wait.
@@ -281,7 +292,8 @@ impl Scheduler {
                 r.placeholders -= 1
             }
             if r.own_from == u64::MAX {
-                r.tokens.push(Run { segment: r.output_segment, start: r.generated, length: 1 + accepted });
+                let output = (r.output_segment, r.output_tokens.as_deref());
+                push_output(&mut r.tokens, output, r.generated, 1 + accepted);
             }
             r.generated += 1 + accepted;
             // What was computed of the rejected ones is computed over.
