@@ -2,11 +2,13 @@
 
 mod bench;
 mod catalog;
+mod emulate;
 pub(crate) mod values;
 
 pub(crate) use bench::{AskArgs, BenchArgs, JudgeArgs, LoadArgs};
 pub(crate) use catalog::{AddArgs, CatalogArgs, CatalogVerb, FilterArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub(crate) use emulate::EmulateArgs;
 use std::path::PathBuf;
 use values::*;
 
@@ -30,6 +32,8 @@ pub(crate) enum Verb {
     Simulate(SimulateArgs),
     /// What a live OpenAI-compatible server does: latency and throughput beside the limit, and whether to believe them.
     Bench(Box<BenchArgs>),
+    /// A vLLM server without a GPU: the engine of simulate on the wall clock, behind an OpenAI-compatible port.
+    Emulate(Box<EmulateArgs>),
     /// The texts that roofcast grew from, figure by figure: what each says, what its rules give, what we say.
     Seeds(SeedsArgs),
     /// Lists the embedded accelerators, models and workloads, shows one, or adds a model.

@@ -149,8 +149,9 @@ mod tests {
         assert_eq!((bound.tokens.len(), bound.stops), (7, false));
         let free = of(json!({"prompt": "a", "min_tokens": 6}));
         assert!((free.tokens.len() == 6 && free.stops) || (free.tokens.len() == 7 && !free.stops));
-        let lengths: Vec<usize> =
-            (0..20).map(|p| author().answer(&ask(json!({"prompt": "a"})), &[p], 0, 100).tokens.len()).collect();
+        let lengths: Vec<usize> = (0..20)
+            .map(|p| author().answer(&ask(json!({"prompt": "a"})), &[p], 0, 100).tokens.len())
+            .collect();
         assert!(lengths.contains(&5) && lengths.contains(&9) && lengths.iter().all(|n| [5, 9].contains(n)));
     }
 

@@ -61,16 +61,20 @@ impl Ask {
         if options.is_some() && !stream {
             return Err(Refusal::bad("Stream options can only be defined when `stream=True`."));
         }
-        let option = |key: &str| options.as_ref().map_or(Ok(None), |o| o.flag(key)).map(Option::unwrap_or_default);
+        let option =
+            |key: &str| options.as_ref().map_or(Ok(None), |o| o.flag(key)).map(Option::unwrap_or_default);
         let include_usage = option("include_usage")?;
         let stop = fields.strings("stop")?;
         if stop.iter().any(String::is_empty) || stop.len() > MOST_STOPS {
-            return Err(Refusal::bad(format!("stop cannot contain an empty string, nor more than {MOST_STOPS}.")));
+            return Err(Refusal::bad(format!(
+                "stop cannot contain an empty string, nor more than {MOST_STOPS}."
+            )));
         }
         let max_tokens = max_tokens(endpoint, &fields)?;
         let min_tokens = at_least(&fields, "min_tokens", 0)?.unwrap_or(0);
         if let Some(most) = max_tokens.filter(|most| min_tokens > *most) {
-            let message = format!("min_tokens must be less than or equal to max_tokens={most}, got {min_tokens}.");
+            let message =
+                format!("min_tokens must be less than or equal to max_tokens={most}, got {min_tokens}.");
             return Err(Refusal::bad(message));
         }
         let echo = fields.flag("echo")?.unwrap_or(false);
@@ -136,7 +140,8 @@ fn logprobs(endpoint: Endpoint, fields: &Fields) -> Result<Option<usize>, Refusa
     };
     match asked {
         Some(count) if !(0..=20).contains(&count) => {
-            let message = format!("Requested sample logprobs of {count}, which is greater than max allowed: 20");
+            let message =
+                format!("Requested sample logprobs of {count}, which is greater than max allowed: 20");
             Err(Refusal::value(field, &count.into(), &message))
         }
         count => Ok(count.map(|count| count as usize)),
@@ -156,7 +161,10 @@ fn prompts(value: &Value) -> Result<Vec<Arc<[u32]>>, Refusal> {
         return Err(Refusal::bad("Either prompt or prompt_embeds must be provided and non-empty."));
     }
     if prompts.len() > MOST_PROMPTS {
-        return Err(Refusal::bad(format!("At most {MOST_PROMPTS} prompts a request, got {}.", prompts.len())));
+        return Err(Refusal::bad(format!(
+            "At most {MOST_PROMPTS} prompts a request, got {}.",
+            prompts.len()
+        )));
     }
     Ok(prompts)
 }
@@ -222,7 +230,8 @@ mod tests {
 
     #[test]
     fn prompts_are_texts_or_tokens_one_or_many() {
-        let read = |prompt: Value| parse(Endpoint::Completions, json!({ "prompt": prompt })).map(|a| a.prompts);
+        let read =
+            |prompt: Value| parse(Endpoint::Completions, json!({ "prompt": prompt })).map(|a| a.prompts);
         let lengths = |prompt: Value| read(prompt).unwrap().iter().map(|p| p.len()).collect::<Vec<_>>();
         assert_eq!(lengths(json!("the of")), [2]);
         assert_eq!(lengths(json!(["the", "the of and"])), [1, 3]);

@@ -43,7 +43,8 @@ impl Fields {
     }
 
     pub(crate) fn integer(&self, field: &str) -> Result<Option<i64>, Refusal> {
-        let whole = |value: &Value| value.as_i64().or(value.as_f64().filter(|f| f.fract() == 0.0).map(|f| f as i64));
+        let whole =
+            |value: &Value| value.as_i64().or(value.as_f64().filter(|f| f.fract() == 0.0).map(|f| f as i64));
         self.typed(field, "int_type", "Input should be a valid integer", whole)
     }
 

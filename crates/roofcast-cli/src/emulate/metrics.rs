@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Seconds to the first token.
 const TTFT: [f64; 22] = [
-    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
-    160.0, 640.0, 2560.0,
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0,
+    80.0, 160.0, 640.0, 2560.0,
 ];
 /// Seconds between tokens.
 const ITL: [f64; 19] = [
@@ -23,11 +23,14 @@ const ITL: [f64; 19] = [
 ];
 /// Seconds of a whole request and its phases.
 const PHASES: [f64; 21] = [
-    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0,
-    1920.0, 7680.0,
+    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0,
+    960.0, 1920.0, 7680.0,
 ];
 /// Seconds that a step ends late by.
 const LAG: [f64; 10] = [1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 0.1, 1.0, 10.0];
+
+/// A step that ends so much later than forecast is late.
+pub(super) const LATE: Duration = Duration::from_millis(10);
 
 /// What never changes.
 #[derive(Debug, Clone)]
@@ -75,6 +78,7 @@ pub(crate) struct Metrics {
     preempted: Histogram,
     lag: Histogram,
     latest_lag: Duration,
+    late: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -96,7 +100,8 @@ impl Metrics {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let phase = Histogram::new(&PHASES);
         let tokens = Histogram::one_two_five(fixed.max_model_len);
-        let iteration: Vec<f64> = [1.0].into_iter().chain((3..15).map(|power| f64::from(1 << power))).collect();
+        let iteration: Vec<f64> =
+            [1.0].into_iter().chain((3..15).map(|power| f64::from(1 << power))).collect();
         Metrics {
             created: since.as_secs_f64(),
             fixed,
@@ -112,6 +117,7 @@ impl Metrics {
             preempted: Histogram::new(&[1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0]),
             lag: Histogram::new(&LAG),
             latest_lag: Duration::ZERO,
+            late: 0,
         }
     }
 
@@ -123,6 +129,7 @@ impl Metrics {
         self.iteration.add(tokens as f64);
         self.lag.add(lag.as_secs_f64());
         self.latest_lag = lag;
+        self.late += u64::from(lag > LATE);
     }
 
     pub(crate) fn admitted(&mut self, prompt: u64, cached: u64, resumed: bool) {
@@ -178,9 +185,9 @@ impl Metrics {
         self.preempted.add(ended.preemptions as f64);
     }
 
-    /// Seconds by which the last step ended late.
-    pub(crate) fn latest_lag(&self) -> Duration {
-        self.latest_lag
+    /// Steps that ended late, and all.
+    pub(crate) fn late(&self) -> (u64, u64) {
+        (self.late, self.lag.count())
     }
 
     /// All of it as text.
@@ -205,7 +212,8 @@ impl Metrics {
         text.gauge(("vllm:num_requests_waiting", "Requests that wait to be scheduled."), waiting as f64);
         let reasons = [("capacity", waiting), ("deferred", 0)];
         let reasons = reasons.map(|(reason, count)| (label("reason", reason), count as f64));
-        let help = "Waiting requests by reason: capacity of the batch, or deferred until something else is done.";
+        let help =
+            "Waiting requests by reason: capacity of the batch, or deferred until something else is done.";
         text.gauges(("vllm:num_requests_waiting_by_reason", help), &reasons);
         let states = [("awake", 1.0), ("weights_offloaded", 0.0), ("discard_all", 0.0)];
         let states = states.map(|(state, value)| (label("sleep_state", state), value));
@@ -254,19 +262,31 @@ impl Metrics {
             ("vllm:request_prompt_tokens", "Prompt tokens of a request.", prompt),
             ("vllm:request_generation_tokens", "Tokens generated for a request.", generated),
             ("vllm:iteration_tokens_total", "Tokens computed in a step.", &self.iteration),
-            ("vllm:request_max_num_generation_tokens", "The longest of a request's choices, in tokens.", most),
+            (
+                "vllm:request_max_num_generation_tokens",
+                "The longest of a request's choices, in tokens.",
+                most,
+            ),
             ("vllm:request_params_n", "Choices that a request asked for.", &self.choices),
             ("vllm:request_params_max_tokens", "Tokens that a request allowed.", allowed),
             ("vllm:time_to_first_token_seconds", "Seconds to the first token.", &self.ttft),
             ("vllm:inter_token_latency_seconds", "Seconds between tokens.", &self.itl),
-            ("vllm:request_time_per_output_token_seconds", "Seconds per token after a request's first.", &self.tpot),
+            (
+                "vllm:request_time_per_output_token_seconds",
+                "Seconds per token after a request's first.",
+                &self.tpot,
+            ),
             ("vllm:e2e_request_latency_seconds", "Seconds from arrival to last token.", e2e),
             ("vllm:request_queue_time_seconds", "Seconds in the queue.", queue),
             ("vllm:request_inference_time_seconds", "Seconds from admission to last token.", inference),
             ("vllm:request_prefill_time_seconds", "Seconds from admission to first token.", prefill),
             ("vllm:request_decode_time_seconds", "Seconds from first to last token.", decode),
             ("vllm:request_num_preemptions", "Preemptions of a request.", &self.preempted),
-            ("vllm:request_prefill_kv_computed_tokens", "Prompt tokens computed, not found in a cache.", computed),
+            (
+                "vllm:request_prefill_kv_computed_tokens",
+                "Prompt tokens computed, not found in a cache.",
+                computed,
+            ),
         ];
         all.into_iter().for_each(|(name, help, histogram)| text.histogram((name, help), histogram));
     }

@@ -37,11 +37,6 @@ impl Pace {
     pub(crate) fn seconds(&self, span: Ticks) -> f64 {
         span.seconds() / self.scale
     }
-
-    /// A span of the engine of so many seconds on the wall clock.
-    pub(crate) fn span(&self, seconds: f64) -> Ticks {
-        Ticks((seconds * 1e9 * self.scale * TICKS_PER_NS) as u128)
-    }
 }
 
 #[cfg(test)]
@@ -53,7 +48,7 @@ mod tests {
         let pace = Pace::new(10.0);
         let ten = Ticks((1e13 * TICKS_PER_PS) as u128);
         assert_eq!(pace.wall(ten) - pace.start, Duration::from_secs(1));
-        assert!((pace.seconds(ten) - 1.0).abs() < 1e-12 && (pace.span(1.0).seconds() - 10.0).abs() < 1e-9);
+        assert!((pace.seconds(ten) - 1.0).abs() < 1e-12);
         let (before, wall) = (pace.now(), Instant::now());
         assert!(pace.wall(before) <= wall);
     }

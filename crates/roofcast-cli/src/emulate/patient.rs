@@ -42,7 +42,11 @@ impl Patient {
 }
 
 impl AsyncRead for Patient {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }

@@ -66,7 +66,11 @@ impl Shared {
 
 impl Replica {
     /// Starts an engine; it ends when its handle is dropped.
-    pub(crate) fn start(engine: Online, pace: Pace, metrics: Metrics) -> std::io::Result<(Replica, JoinHandle<()>)> {
+    pub(crate) fn start(
+        engine: Online,
+        pace: Pace,
+        metrics: Metrics,
+    ) -> std::io::Result<(Replica, JoinHandle<()>)> {
         let (sender, inbox) = channel();
         let shared = Arc::new(Shared {
             metrics: Mutex::new(metrics),
@@ -202,8 +206,15 @@ impl Driver {
             }
             let Some(job) = self.coming.pop_front() else { break };
             self.engine.arrive(&job.asked);
-            let life =
-                Life { job, admitted: None, first: None, last: Ticks::ZERO, tokens: 0, cached: 0, preemptions: 0 };
+            let life = Life {
+                job,
+                admitted: None,
+                first: None,
+                last: Ticks::ZERO,
+                tokens: 0,
+                cached: 0,
+                preemptions: 0,
+            };
             self.here.insert(life.job.asked.number, life);
         }
     }

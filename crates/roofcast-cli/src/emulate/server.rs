@@ -60,7 +60,8 @@ async fn connection(stream: TcpStream, service: Arc<Service>, mut stop: watch::R
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(MOST_HEAD);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(Patient::new(stream, PATIENCE)), handler));
+    let mut connection =
+        pin!(builder.serve_connection(TokioIo::new(Patient::new(stream, PATIENCE)), handler));
     // What ends a connection early is its client's affair.
     tokio::select! {
         _ = connection.as_mut() => return,

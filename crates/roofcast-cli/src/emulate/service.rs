@@ -64,9 +64,15 @@ type Answered = Result<Response<Sent>, Refusal>;
 
 impl Service {
     pub(crate) fn new(settings: Settings, replica: Arc<Replica>, author: Author) -> Service {
-        let mark = settings.root.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
+        let mark =
+            settings.root.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
         let fingerprint = format!("vllm-{VERSION}-{mark:08x}").into();
         Service { settings, replica, author, fingerprint, started: now(), requests: AtomicU64::new(0) }
+    }
+
+    /// The engine.
+    pub(crate) fn replica(&self) -> &Arc<Replica> {
+        &self.replica
     }
 
     /// Answers a request, one way or the other.
@@ -268,8 +274,10 @@ impl Service {
         }
         let words = fields.flag("return_token_strs")?.unwrap_or(false);
         let words = words.then(|| tokens.iter().map(|t| tokenizer::text(&[*t])).collect::<Vec<_>>());
-        Ok(said(&json!({"count": tokens.len(), "max_model_len": self.settings.max_model_len, "tokens": tokens,
-            "token_strs": words})))
+        Ok(said(
+            &json!({"count": tokens.len(), "max_model_len": self.settings.max_model_len, "tokens": tokens,
+            "token_strs": words}),
+        ))
     }
 
     fn detokenize(&self, body: &[u8]) -> Answered {

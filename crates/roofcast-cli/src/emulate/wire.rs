@@ -109,7 +109,8 @@ impl Reply {
             (1..beside).map(name).collect::<Vec<_>>()
         };
         if self.ask.endpoint == Endpoint::Chat {
-            let entry = |token: &str, p: f64| json!({"token": token, "logprob": p, "bytes": token.as_bytes()});
+            let entry =
+                |token: &str, p: f64| json!({"token": token, "logprob": p, "bytes": token.as_bytes()});
             let token = |index: usize| {
                 let (text, p) = said(index);
                 let first = (beside > 0).then(|| entry(text, p));

@@ -1,0 +1,125 @@
+//! `roofcast emulate`: a vLLM server whose engine is the one of `simulate`, on the wall clock.
+
+use super::About;
+use crate::args::EmulateArgs;
+use crate::emulate::metrics::{Fixed, Metrics};
+use crate::emulate::pace::Pace;
+use crate::emulate::replica::Replica;
+use crate::emulate::server;
+use crate::emulate::service::{Service, Settings};
+use crate::emulate::{Author, warn_when_late};
+use crate::{input, show};
+use anyhow::{Context, Result};
+use roofcast::engine::online::Online;
+use roofcast::workload::{Traffic, Workload};
+use roofcast::{Deployment, Error, Forecaster};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// Answers whose lengths are drawn beforehand, for clients who leave them free.
+const LENGTHS: usize = 4096;
+
+pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
+    let spec = input::spec(args.deployment.spec.as_deref())?;
+    let forecaster = Forecaster::embedded(input::deployment(&args.deployment)?)?;
+    let seed = spec.workload.as_ref().map_or(0, |w| w.seed);
+    let lengths = spec.workload.map(lengths).transpose()?;
+    let (context, lengths) = lengths.unwrap_or((input::DEFAULT_CONTEXT, Vec::new()));
+    let pace = Pace::new(args.time_scale);
+    let author = Author::new(lengths);
+    let mut threads = Vec::new();
+    let mut services = Vec::new();
+    for _ in 0..forecaster.deployment.parallelism.replicas {
+        let engine = Online::new(&forecaster, context, seed)?;
+        let settings = settings(args, &forecaster.deployment, &engine)?;
+        let metrics = Metrics::new(fixed(&settings, &forecaster.deployment, &engine));
+        let (replica, thread) = Replica::start(engine, pace, metrics)?;
+        threads.push(thread);
+        services.push(Arc::new(Service::new(settings, Arc::new(replica), author.clone())));
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(serve(args, &About::of(&forecaster.deployment), services))?;
+    drop(runtime);
+    threads.into_iter().for_each(|thread: JoinHandle<()>| drop(thread.join()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The mean context of a workload's requests, and lengths of their answers.
+fn lengths(workload: Workload) -> Result<(u64, Vec<u64>)> {
+    let context = (workload.input_mean() + workload.output_mean() / 2.0) as u64;
+    let mut traffic = Traffic::new(&workload, "workload")?;
+    let mut lengths = Vec::new();
+    while let Some(request) = traffic.next() {
+        lengths.push(u64::from(request.output_len));
+        if lengths.len() >= LENGTHS {
+            break;
+        }
+        traffic.completed(request.user, request.at, 0);
+    }
+    Ok((context, lengths))
+}
+
+fn settings(args: &EmulateArgs, deployment: &Deployment, engine: &Online) -> Result<Settings> {
+    let model = deployment.model.name.clone();
+    let names =
+        if args.served_model_name.is_empty() { vec![model.clone()] } else { args.served_model_name.clone() };
+    let key = |variable: &String| {
+        let missing = || Error::field("arguments", "--api-key-env", variable, "a variable that is set");
+        std::env::var(variable).map_err(|_| missing())
+    };
+    Ok(Settings {
+        names,
+        root: model,
+        max_model_len: engine.settings().max_model_len,
+        api_key: args.api_key_env.as_ref().map(key).transpose()?,
+        max_queued: args.max_num_queued_reqs,
+        most_body: (args.max_body << 20) as usize,
+        echo_request_id: args.enable_request_id_headers,
+    })
+}
+
+fn fixed(settings: &Settings, deployment: &Deployment, engine: &Online) -> Fixed {
+    let scheduler = engine.settings();
+    Fixed {
+        model: settings.names.first().cloned().unwrap_or_default(),
+        engine: 0,
+        max_model_len: scheduler.max_model_len,
+        num_gpu_blocks: u64::from(scheduler.num_gpu_blocks),
+        block_size: scheduler.block_size,
+        cache_dtype: deployment.kv.name.to_string(),
+        enable_prefix_caching: scheduler.enable_prefix_caching,
+        gpu_memory_utilization: deployment.options.engine.gpu_memory_utilization.unwrap_or(0.9),
+    }
+}
+
+/// Listens, says where, and serves until it is told to stop.
+async fn serve(args: &EmulateArgs, about: &About<'_>, services: Vec<Arc<Service>>) -> Result<()> {
+    let (stop, stopped) = watch::channel(false);
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut servers = JoinSet::new();
+    let mut text = about.title();
+    for (index, service) in (0..).zip(services) {
+        let port = if args.port == 0 { 0 } else { args.port.saturating_add(index) };
+        let address = SocketAddr::new(args.host, port);
+        let listener = TcpListener::bind(address).await.with_context(|| format!("--port: {address}"))?;
+        text += &format!("listening on http://{}\n", listener.local_addr()?);
+        warn_when_late(service.replica());
+        let drain = Duration::from_secs_f64(args.drain);
+        servers.spawn(server::serve(listener, service, stopped.clone(), drain));
+    }
+    show::text(&text)?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        interrupted = tokio::signal::ctrl_c() => interrupted?,
+    }
+    _ = stop.send(true);
+    while servers.join_next().await.is_some() {}
+    Ok(())
+}
