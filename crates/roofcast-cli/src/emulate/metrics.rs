@@ -192,9 +192,8 @@ impl Metrics {
 
     /// All of it as text.
     pub(crate) fn text(&self) -> String {
-        let Fixed { model, engine, .. } = &self.fixed;
-        let common = format!("engine=\"{engine}\",model_name={}", quoted(model));
-        let mut text = Exposition::new(common, self.created);
+        let mut text = Exposition::new(self.labels(), self.created);
+        self.show_nothing(&mut text);
         self.show_levels(&mut text);
         self.show_counts(&mut text);
         self.show_histograms(&mut text);
@@ -204,6 +203,25 @@ impl Metrics {
         let help = "Seconds by which the last step ended late.";
         text.gauge(("roofcast:latest_schedule_lag_seconds", help), self.latest_lag.as_secs_f64());
         text.text()
+    }
+
+    /// The labels of all samples of this engine.
+    fn labels(&self) -> String {
+        format!("engine=\"{}\",model_name={}", self.fixed.engine, quoted(&self.fixed.model))
+    }
+
+    /// What vLLM has and this has nothing to say of: estimates of what a GPU did, images, caches elsewhere.
+    fn show_nothing(&self, text: &mut Exposition) {
+        let none = "Always 0 here.";
+        for name in [
+            "vllm:estimated_flops_per_gpu",
+            "vllm:estimated_read_bytes_per_gpu",
+            "vllm:estimated_write_bytes_per_gpu",
+            "vllm:mm_cache_queries",
+            "vllm:mm_cache_hits",
+        ] {
+            text.counter((name, none), 0);
+        }
     }
 
     fn show_levels(&self, text: &mut Exposition) {
@@ -240,6 +258,11 @@ impl Metrics {
         let sources = sources.map(|(source, count)| (label("source", source), count));
         text.counters(("vllm:prompt_tokens_by_source", "Prompt tokens by where they came from."), &sources);
         text.counter(("vllm:prompt_tokens_cached", "Prompt tokens found in a cache."), c.prompt_cached);
+        let tiers = ["device", "host", "p2p", "disk", "external_unspecified"];
+        let cached = |tier: &str| if tier == "device" { c.prompt_cached } else { 0 };
+        let tiers = tiers.map(|tier| (label("source", tier), cached(tier)));
+        let help = "Prompt tokens found in a cache, by where that is.";
+        text.counters(("vllm:prompt_tokens_cached_by_source", help), &tiers);
         text.counter(("vllm:generation_tokens", "Tokens generated."), c.generated);
         let reasons = [
             ("stop", c.stopped),
@@ -252,7 +275,10 @@ impl Metrics {
         text.counters(("vllm:request_success", "Requests that ended, by reason."), &reasons);
         let reasons = [("max_num_queued_reqs", c.rejected), ("max_num_queued_tokens", 0)];
         let reasons = reasons.map(|(reason, count)| (label("reason", reason), count));
+        // The server refuses, not an engine of it.
+        text.relabel(format!("model_name={}", quoted(&self.fixed.model)));
         text.counters(("vllm:admission_rejections", "Requests refused at a full queue."), &reasons);
+        text.relabel(self.labels());
     }
 
     fn show_histograms(&self, text: &mut Exposition) {

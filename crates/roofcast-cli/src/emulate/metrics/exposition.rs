@@ -22,6 +22,11 @@ impl Exposition {
         Exposition { text: String::with_capacity(32 << 10), common, created }
     }
 
+    /// Other labels from here on.
+    pub(super) fn relabel(&mut self, common: String) {
+        self.common = common;
+    }
+
     pub(super) fn text(self) -> String {
         self.text
     }
