@@ -160,10 +160,10 @@ proptest! {
         let coming = all(&workload);
         let served = |a: &Asked| online.serves(a.prompt.len() as u32, a.output.len() as u32);
         let lengths: Vec<u64> = coming.iter().map(|a| if served(a) { a.output.len() as u64 } else { 0 }).collect();
-        let leaves = |number: u64, tokens: u64| number % every == 0 && tokens >= number % 7;
+        let leaves = |number: u64, tokens: u64| number.is_multiple_of(every) && tokens >= number % 7;
         let lives = driven(&mut online, coming, leaves);
-        for (number, (life, length)) in (0..).zip(lives.iter().zip(&lengths)) {
-            prop_assert!(life.tokens == *length || (number % every == 0 && life.tokens <= *length));
+        for (number, (life, length)) in (0_u64..).zip(lives.iter().zip(&lengths)) {
+            prop_assert!(life.tokens == *length || (number.is_multiple_of(every) && life.tokens <= *length));
         }
     }
 }
