@@ -6,6 +6,7 @@
 mod answer;
 mod ask;
 mod fields;
+pub(crate) mod kv_events;
 pub(crate) mod metrics;
 mod outlet;
 pub(crate) mod pace;

@@ -2,6 +2,7 @@
 
 use super::DeploymentArgs;
 use super::values::*;
+use crate::emulate::kv_events::Encoding;
 use clap::Args;
 use std::net::IpAddr;
 
@@ -27,6 +28,13 @@ pub(crate) struct EmulateArgs {
     /// Largest body, in MiB; beyond, it is refused with 413.
     #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub(crate) max_body: u64,
+    /// Tell what the prefix cache takes in and lets go over ZeroMQ: vLLM's JSON, with `endpoint`, `replay_endpoint`, `topic` and
+    /// `buffer_steps`.
+    #[arg(long, value_name = "JSON")]
+    pub(crate) kv_events_config: Option<String>,
+    /// How events are written: as maps, or as arrays for readers older than vLLM 0.20.
+    #[arg(long, value_enum, default_value = "map", requires = "kv_events_config")]
+    pub(crate) kv_events_encoding: Encoding,
     /// Seconds of the engine in a second: 10 makes everything ten times faster.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub(crate) time_scale: f64,

@@ -3,11 +3,12 @@
 //! Knows: requests that came until a step ended are handed over before the next one; what a step sampled is heard when it
 //! ends. Times are those of the engine, so that a thread that wakes late loses nothing. Knows nothing about HTTP.
 
+use super::kv_events::{Chain, KvEvents};
 use super::metrics::{Ended, Metrics};
 use super::outlet::Outlet;
 use super::pace::Pace;
 use roofcast::engine::clock::Ticks;
-use roofcast::engine::online::{Asked, Event, Online};
+use roofcast::engine::online::{Asked, Change, Event, Online};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -67,10 +68,14 @@ impl Shared {
 impl Replica {
     /// Starts an engine; it ends when its handle is dropped.
     pub(crate) fn start(
-        engine: Online,
+        mut engine: Online,
         pace: Pace,
         metrics: Metrics,
+        kv_events: Option<KvEvents>,
     ) -> std::io::Result<(Replica, JoinHandle<()>)> {
+        if kv_events.is_some() {
+            engine.watch_cache();
+        }
         let (sender, inbox) = channel();
         let shared = Arc::new(Shared {
             metrics: Mutex::new(metrics),
@@ -85,6 +90,7 @@ impl Replica {
             coming: VecDeque::new(),
             here: BTreeMap::new(),
             events: Vec::new(),
+            kv_events,
         };
         let thread = std::thread::Builder::new().name("engine".to_owned()).spawn(move || driver.run())?;
         Ok((Replica { sender, pace, shared }, thread))
@@ -135,6 +141,7 @@ struct Driver {
     coming: VecDeque<Box<Job>>,
     here: BTreeMap<u64, Life>,
     events: Vec<Event>,
+    kv_events: Option<KvEvents>,
 }
 
 /// A request in the engine.
@@ -146,6 +153,8 @@ struct Life {
     tokens: u64,
     cached: u64,
     preemptions: u64,
+    /// The hashes of its blocks, as far as they were told.
+    chain: Chain,
 }
 
 /// How long an idle engine sleeps before it looks whether anybody still holds it.
@@ -214,6 +223,7 @@ impl Driver {
                 tokens: 0,
                 cached: 0,
                 preemptions: 0,
+                chain: Chain::new(),
             };
             self.here.insert(life.job.asked.number, life);
         }
@@ -228,6 +238,7 @@ impl Driver {
             std::thread::sleep(early);
         }
         let lag = Instant::now().saturating_duration_since(due);
+        self.tell_cache();
         let mut metrics = self.shared.metrics();
         metrics.stepped(done.tokens, lag);
         metrics.levels(self.engine.levels());
@@ -247,6 +258,24 @@ impl Driver {
             }
         }
         self.shared.running.store(self.engine.levels().running, Ordering::Relaxed);
+    }
+
+    /// What the step did to the prefix cache is told.
+    fn tell_cache(&mut self) {
+        let Some(kv_events) = &mut self.kv_events else { return };
+        let mut told = Vec::new();
+        for change in kv_events.changes(&mut self.engine) {
+            match change {
+                Change::Stored { owner, first, contents } => {
+                    if let Some(life) = self.here.get_mut(&owner) {
+                        let (asked, chain) = (&life.job.asked, &mut life.chain);
+                        told.push(kv_events.store(asked, chain, first as usize, &contents));
+                    }
+                }
+                Change::Removed { content } => told.extend(kv_events.remove(content)),
+            }
+        }
+        kv_events.tell(told);
     }
 
     /// What the step that begins decided is seen at once.

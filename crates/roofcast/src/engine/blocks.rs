@@ -12,6 +12,7 @@ use super::speculation::Speculation;
 use super::tally::Tally;
 use super::{Departure, Replica};
 use crate::batch::Sequences;
+use crate::kv_cache::paged::Change;
 use crate::kv_cache::prefix::{Outputs, Prefix};
 use crate::scheduler::vllm::{self, Id, Scheduler, Step};
 use crate::shares::Shares;
@@ -81,6 +82,22 @@ impl Blocks {
     /// Moves what happened since the last call to `into`.
     pub(super) fn take_events(&mut self, into: &mut Vec<Event>) {
         into.append(self.events.as_mut().unwrap_or(&mut Vec::new()));
+    }
+
+    /// Keeps what the cache takes in and lets go until it is taken.
+    pub(super) fn watch_cache(&mut self) {
+        self.scheduler.pool().watch();
+    }
+
+    /// Moves what the cache took in and let go to `into`; owners are requests by their numbers.
+    pub(super) fn take_changes(&mut self, into: &mut Vec<Change>) {
+        let Some(changes) = self.scheduler.pool().changes() else { return };
+        for mut change in changes.drain(..) {
+            if let Change::Stored { owner, .. } = &mut change {
+                *owner = self.requests[*owner as usize].arrival.number;
+            }
+            into.push(change);
+        }
     }
 
     fn report(&mut self, id: Id, event: impl FnOnce(u64) -> Event) {

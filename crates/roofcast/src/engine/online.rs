@@ -14,6 +14,7 @@ use super::speculation::Speculation;
 use super::{Departure, Replica};
 use crate::error::Result;
 use crate::forecaster::Forecaster;
+pub use crate::kv_cache::paged::Change;
 use crate::kv_cache::prefix::Prefix;
 use crate::scheduler::vllm;
 use std::collections::BTreeMap;
@@ -127,6 +128,16 @@ impl Online {
         self.blocks.take_events(events);
         let tokens = self.blocks.tally().scheduled_tokens - before;
         Some(Done { end: self.blocks.clock(), tokens })
+    }
+
+    /// Keeps what the prefix cache takes in and lets go, until it is taken.
+    pub fn watch_cache(&mut self) {
+        self.blocks.watch_cache();
+    }
+
+    /// Moves what the prefix cache took in and let go since the last call to `into`; owners are numbers of requests.
+    pub fn take_changes(&mut self, into: &mut Vec<Change>) {
+        self.blocks.take_changes(into);
     }
 
     /// When the last step ended, or nothing happened until.

@@ -4,7 +4,7 @@
 //! step to recorded traces by [`crate::conformance`], none of which has drafts. Knows nothing about time: whoever drives
 //! it prices the steps.
 
-use crate::kv_cache::paged::{Block, Pool};
+use crate::kv_cache::paged::{Block, Change, Pool};
 use crate::kv_cache::prefix::{Content, Prefix, Tokens, push_output};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -228,6 +228,11 @@ impl Scheduler {
         self.pool.release(&std::mem::take(&mut r.blocks));
         self.running.retain(|i| *i != id);
         self.waiting.retain(|i| *i != id);
+    }
+
+    /// The pool of blocks.
+    pub(crate) fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
     }
 
     /// How many wait.
@@ -487,8 +492,13 @@ impl Scheduler {
         let full = (filled.min(r.known()) / self.config.block_size) as usize;
         self.name_contents(id, full);
         let r = &mut self.requests[id];
-        for index in r.cached_blocks..full.min(r.blocks.len()) {
+        let new = r.cached_blocks..full.min(r.blocks.len());
+        for index in new.clone() {
             self.pool.cache(r.blocks[index], r.contents[index]);
+        }
+        if let Some(changes) = self.pool.changes().filter(|_| !new.is_empty()) {
+            let (owner, first) = (id as u64, new.start as u64);
+            changes.push(Change::Stored { owner, first, contents: r.contents[new].to_vec() });
         }
         r.cached_blocks = r.cached_blocks.max(full);
     }
