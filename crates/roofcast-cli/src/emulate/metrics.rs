@@ -6,7 +6,6 @@
 mod exposition;
 mod histogram;
 
-use super::replica::Facts;
 use exposition::{Exposition, quoted};
 use histogram::Histogram;
 use roofcast::engine::online::Levels;
@@ -43,6 +42,17 @@ pub(crate) struct Fixed {
     pub(crate) cache_dtype: String,
     pub(crate) enable_prefix_caching: bool,
     pub(crate) gpu_memory_utilization: f64,
+}
+
+/// What metrics say of a request beside its times.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Facts {
+    /// Tokens that the client allowed.
+    pub(crate) max_tokens: u64,
+    /// Whether it ends by itself, not by that bound.
+    pub(crate) stops: bool,
+    /// Choices asked for, where this is the last of them.
+    pub(crate) choices: Option<u64>,
 }
 
 /// A request that has all its tokens, in seconds and counts.

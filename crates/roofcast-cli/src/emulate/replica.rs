@@ -4,7 +4,7 @@
 //! ends. Times are those of the engine, so that a thread that wakes late loses nothing. Knows nothing about HTTP.
 
 use super::kv_events::{Chain, KvEvents};
-use super::metrics::{Ended, Metrics};
+use super::metrics::{Ended, Facts, Metrics};
 use super::outlet::Outlet;
 use super::pace::Pace;
 use roofcast::engine::clock::Ticks;
@@ -24,17 +24,6 @@ pub(crate) struct Job {
     /// Which choice of the outlet's.
     pub(crate) choice: usize,
     pub(crate) facts: Facts,
-}
-
-/// What metrics say of a request beside its times.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Facts {
-    /// Tokens that the client allowed.
-    pub(crate) max_tokens: u64,
-    /// Whether it ends by itself, not by that bound.
-    pub(crate) stops: bool,
-    /// Choices asked for, where this is the last of them.
-    pub(crate) choices: Option<u64>,
 }
 
 enum Message {

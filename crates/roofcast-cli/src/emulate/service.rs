@@ -5,9 +5,10 @@
 use super::answer::Author;
 use super::ask::{Ask, Endpoint};
 use super::fields::Fields;
+use super::metrics::Facts;
 use super::outlet::Outlet;
 use super::refusal::Refusal;
-use super::replica::{Facts, Job, Replica};
+use super::replica::{Job, Replica};
 use super::stream::{Place, Sent, Stream};
 use super::wire::{Reply, Writer};
 use super::{ask, tokenizer};

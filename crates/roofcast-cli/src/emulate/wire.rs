@@ -164,15 +164,20 @@ impl Writer {
         Writer { written: vec![0; reply.answers.len()], reply, head }
     }
 
-    /// Writes what is out and not written yet.
+    /// Writes what is out and not written yet: a token of each choice in turn, as steps say them.
     pub(crate) fn write(&mut self, out: &[Out], into: &mut Vec<u8>) {
-        for (choice, out) in out.iter().enumerate() {
-            let to = (out.tokens as usize).min(self.reply.answers[choice].tokens.len());
-            while self.written[choice] < to {
-                if self.written[choice] == 0 && self.reply.ask.endpoint == Endpoint::Chat {
-                    self.role(choice, into);
+        let lengths = self.reply.answers.iter().map(|answer| answer.tokens.len());
+        let until: Vec<usize> = out.iter().zip(lengths).map(|(o, n)| n.min(o.tokens as usize)).collect();
+        let most = until.iter().copied().max().unwrap_or(0);
+        let least = self.written.iter().copied().min().unwrap_or(0);
+        for index in least..most {
+            for (choice, until) in until.iter().enumerate() {
+                if self.written[choice] == index && index < *until {
+                    if index == 0 && self.reply.ask.endpoint == Endpoint::Chat {
+                        self.role(choice, into);
+                    }
+                    self.chunk(choice, into);
                 }
-                self.chunk(choice, into);
             }
         }
     }
