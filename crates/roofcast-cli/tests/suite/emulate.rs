@@ -4,8 +4,12 @@
 mod agreement;
 #[path = "emulate/answers.rs"]
 mod answers;
+#[path = "emulate/clients.rs"]
+mod clients;
 #[path = "emulate/endurance.rs"]
 mod endurance;
+#[path = "emulate/kv_events.rs"]
+mod kv_events;
 #[path = "emulate/recorded.rs"]
 mod recorded;
 
@@ -20,6 +24,8 @@ use std::time::{Duration, Instant};
 pub(super) struct Server {
     pub(super) process: Child,
     pub(super) address: String,
+    /// Where KV events are published, and said again.
+    pub(super) kv_events: Vec<String>,
     _folder: tempfile::TempDir,
 }
 
@@ -47,12 +53,16 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(process.stdout.as_mut().unwrap()).lines();
-        let mut said = lines
-            .map_while(Result::ok)
-            .filter_map(|l| l.strip_prefix("listening on http://").map(str::to_owned));
-        let address = said.next().unwrap_or_else(|| panic!("it does not listen"));
-        Server { process, address, _folder: folder }
+        let (mut kv_events, mut address) = (Vec::new(), None);
+        for line in BufReader::new(process.stdout.as_mut().unwrap()).lines().map_while(Result::ok) {
+            kv_events.extend(line.strip_prefix("KV events at ").map(str::to_owned));
+            address = line.strip_prefix("listening on http://").map(str::to_owned);
+            if address.is_some() {
+                break;
+            }
+        }
+        let address = address.unwrap_or_else(|| panic!("it does not listen"));
+        Server { process, address, kv_events, _folder: folder }
     }
 
     pub(super) fn url(&self) -> String {

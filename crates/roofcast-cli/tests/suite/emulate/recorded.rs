@@ -203,3 +203,24 @@ fn families(text: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
     }
     found
 }
+
+/// The example's replica starts, and every metric that its dashboard draws is one that there is.
+#[test]
+fn the_dashboard_draws_metrics_that_there_are() {
+    let folder = crate::support::root().join("examples/emulate");
+    let server = Server::start(&std::fs::read_to_string(folder.join("replica.toml")).unwrap(), "");
+    let dashboard = std::fs::read_to_string(folder.join("grafana/dashboard.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
+    let text = server.get("/metrics").body;
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
+    let mut drawn = 0;
+    for expression in targets.map(|target| target["expr"].as_str().unwrap()) {
+        let words = expression.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
+        for name in words.filter(|word| word.starts_with("vllm:") || word.starts_with("roofcast:")) {
+            assert!(text.contains(&format!("\n{name}{{")), "{name}");
+            drawn += 1;
+        }
+    }
+    assert!(drawn >= 8, "only {drawn} metrics");
+}
