@@ -13,6 +13,8 @@ mod emulate;
 mod errors;
 #[path = "suite/examples.rs"]
 mod examples;
+#[path = "suite/flags.rs"]
+mod flags;
 #[path = "suite/hardware.rs"]
 mod hardware;
 #[path = "suite/install.rs"]

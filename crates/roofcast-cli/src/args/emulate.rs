@@ -1,7 +1,7 @@
 //! What `roofcast emulate` is told: what is served, and how it is reached.
 
 use super::DeploymentArgs;
-use super::values::*;
+use super::values::{factor, seconds};
 use crate::emulate::kv_events::Encoding;
 use clap::Args;
 use std::net::IpAddr;
@@ -22,9 +22,6 @@ pub(crate) struct EmulateArgs {
     /// The environment variable that holds the key which clients must send; none is asked for without.
     #[arg(long, value_name = "VARIABLE")]
     pub(crate) api_key_env: Option<String>,
-    /// Requests that may wait; beyond, they are refused with 503 [default: no bound].
-    #[arg(long, value_parser = positive())]
-    pub(crate) max_num_queued_reqs: Option<u64>,
     /// Largest body, in MiB; beyond, it is refused with 413.
     #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub(crate) max_body: u64,

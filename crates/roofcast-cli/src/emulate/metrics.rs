@@ -102,7 +102,8 @@ struct Counts {
     stopped: u64,
     full_length: u64,
     aborted: u64,
-    rejected: u64,
+    /// By requests, by tokens.
+    rejected: [u64; 2],
 }
 
 impl Metrics {
@@ -172,8 +173,9 @@ impl Metrics {
         self.counts.aborted += 1;
     }
 
-    pub(crate) fn rejected(&mut self) {
-        self.counts.rejected += 1;
+    /// A request was refused: there were too many, or too many tokens of them.
+    pub(crate) fn rejected(&mut self, reason: usize) {
+        self.counts.rejected[reason] += 1;
     }
 
     pub(crate) fn finished(&mut self, ended: &Ended, facts: Facts) {
@@ -283,7 +285,8 @@ impl Metrics {
         ];
         let reasons = reasons.map(|(reason, count)| (label("finished_reason", reason), count));
         text.counters(("vllm:request_success", "Requests that ended, by reason."), &reasons);
-        let reasons = [("max_num_queued_reqs", c.rejected), ("max_num_queued_tokens", 0)];
+        let [requests, tokens] = c.rejected;
+        let reasons = [("max_num_queued_reqs", requests), ("max_num_queued_tokens", tokens)];
         let reasons = reasons.map(|(reason, count)| (label("reason", reason), count));
         // The server refuses, not an engine of it.
         text.relabel(format!("model_name={}", quoted(&self.fixed.model)));

@@ -45,7 +45,8 @@ struct Shared {
     metrics: Mutex<Metrics>,
     /// Requests here, from the moment they are sent.
     in_flight: AtomicU64,
-    running: AtomicU64,
+    /// Prompt tokens of those that have no token yet.
+    queued_tokens: AtomicU64,
 }
 
 impl Shared {
@@ -69,7 +70,7 @@ impl Replica {
         let shared = Arc::new(Shared {
             metrics: Mutex::new(metrics),
             in_flight: AtomicU64::new(0),
-            running: AtomicU64::new(0),
+            queued_tokens: AtomicU64::new(0),
         });
         let driver = Driver {
             engine,
@@ -93,6 +94,7 @@ impl Replica {
     /// A request comes.
     pub(crate) fn arrive(&self, job: Job) {
         self.shared.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.shared.queued_tokens.fetch_add(job.asked.prompt.len() as u64, Ordering::Relaxed);
         let outlet = Arc::clone(&job.outlet);
         if self.sender.send(Message::Arrive(Box::new(job))).is_err() {
             outlet.fail();
@@ -109,9 +111,9 @@ impl Replica {
         self.shared.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Requests that wait.
-    pub(crate) fn waiting(&self) -> u64 {
-        self.in_flight().saturating_sub(self.shared.running.load(Ordering::Relaxed))
+    /// Prompt tokens of those that have no token yet.
+    pub(crate) fn queued_tokens(&self) -> u64 {
+        self.shared.queued_tokens.load(Ordering::Relaxed)
     }
 
     /// What it measures.
@@ -187,13 +189,15 @@ impl Driver {
         if !known {
             return;
         }
-        coming.map(|at| self.coming.remove(at));
+        let waited = coming.and_then(|at| self.coming.remove(at));
         self.engine.abort(number);
         let life = self.here.remove(&number);
+        let started = life.as_ref().is_some_and(|life| life.first.is_some());
+        if let Some(job) = waited.or(life.map(|life| life.job)).filter(|_| !started) {
+            self.shared.queued_tokens.fetch_sub(job.asked.prompt.len() as u64, Ordering::Relaxed);
+        }
         self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
-        let mut metrics = self.shared.metrics();
-        metrics.aborted();
-        drop(life);
+        self.shared.metrics().aborted();
     }
 
     /// Those that came until the last step ended join the queue; an idle engine waits for the first.
@@ -235,6 +239,10 @@ impl Driver {
             match event {
                 Event::Sampled { number, tokens } => {
                     let Some(life) = self.here.get_mut(&number) else { continue };
+                    if life.first.is_none() {
+                        let queued = life.job.asked.prompt.len() as u64;
+                        self.shared.queued_tokens.fetch_sub(queued, Ordering::Relaxed);
+                    }
                     life.sampled(tokens, done.end, &self.pace, &mut metrics);
                 }
                 Event::Finished { number } => {
@@ -246,7 +254,6 @@ impl Driver {
                 Event::Admitted { .. } | Event::Preempted { .. } => {}
             }
         }
-        self.shared.running.store(self.engine.levels().running, Ordering::Relaxed);
     }
 
     /// What the step did to the prefix cache is told.
@@ -271,7 +278,6 @@ impl Driver {
     fn begin(&mut self, start: Ticks) {
         let mut metrics = self.shared.metrics();
         metrics.levels(self.engine.levels());
-        self.shared.running.store(self.engine.levels().running, Ordering::Relaxed);
         for event in &self.events {
             match *event {
                 Event::Admitted { number, cached, resumed } => {
@@ -296,7 +302,6 @@ impl Driver {
 
     fn show(&mut self) {
         self.shared.metrics().levels(self.engine.levels());
-        self.shared.running.store(self.engine.levels().running, Ordering::Relaxed);
     }
 
     fn close(mut self) {

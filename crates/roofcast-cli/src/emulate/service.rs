@@ -42,8 +42,8 @@ pub(crate) struct Settings {
     pub(crate) root: String,
     pub(crate) max_model_len: u64,
     pub(crate) api_key: Option<String>,
-    /// Requests that may wait.
-    pub(crate) max_queued: Option<u64>,
+    /// Requests here, and prompt tokens of those without their first token, from which on new ones are refused.
+    pub(crate) max_queued: [u64; 2],
     /// Bytes of a body.
     pub(crate) most_body: usize,
     pub(crate) echo_request_id: bool,
@@ -151,7 +151,7 @@ impl Service {
         let model = self.model(ask.model.as_deref())?;
         let most = self.bounds(&ask)?;
         let choices = ask.prompts.len() * ask.n;
-        self.admit(choices as u64)?;
+        self.admit()?;
         let first = self.requests.fetch_add(choices as u64, Ordering::Relaxed);
         let outlet = Arc::new(Outlet::new(choices));
         let mut place = Place {
@@ -236,13 +236,17 @@ impl Service {
         ask.prompts.iter().map(bound).collect()
     }
 
-    fn admit(&self, choices: u64) -> Result<(), Refusal> {
-        let full = self.settings.max_queued.is_some_and(|most| self.replica.waiting() + choices > most);
-        if full {
-            self.replica.metrics().rejected();
-            return Err(Refusal::busy());
+    /// Refuses at a full queue, as vLLM's `check_admission` does.
+    fn admit(&self) -> Result<(), Refusal> {
+        let here = [self.replica.in_flight(), self.replica.queued_tokens()];
+        let full = here.iter().zip(&self.settings.max_queued).position(|(here, most)| here >= most);
+        match full {
+            Some(reason) => {
+                self.replica.metrics().rejected(reason);
+                Err(Refusal::busy())
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn models(&self) -> Value {

@@ -29,9 +29,18 @@ use tokio::task::JoinSet;
 /// Answers whose lengths are drawn beforehand, for clients who leave them free.
 const LENGTHS: usize = 4096;
 
+/// Sections of a spec that an emulator reads.
+const SECTIONS: [&str; 6] = ["model", "hardware", "precision", "parallelism", "engine", "workload"];
+
 pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
-    let spec = input::spec(args.deployment.spec.as_deref())?;
-    let forecaster = Forecaster::embedded(input::deployment(&args.deployment)?)?;
+    let scenario = input::scenario(&args.deployment)?;
+    let deployment = scenario.deployment()?;
+    if args.deployment.source.dump_spec {
+        scenario.dump("emulate SPEC.toml", Some(&deployment), &SECTIONS)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let forecaster = Forecaster::embedded(deployment)?;
+    let spec = scenario.spec;
     let seed = spec.workload.as_ref().map_or(0, |w| w.seed);
     let lengths = spec.workload.map(lengths).transpose()?;
     let (context, lengths) = lengths.unwrap_or((input::DEFAULT_CONTEXT, Vec::new()));
@@ -79,12 +88,14 @@ fn settings(args: &EmulateArgs, deployment: &Deployment, engine: &Online) -> Res
         let missing = || Error::field("arguments", "--api-key-env", variable, "a variable that is set");
         std::env::var(variable).map_err(|_| missing())
     };
+    let asked = &deployment.options.engine;
+    let queue = [asked.max_num_queued_reqs, asked.max_num_queued_tokens];
     Ok(Settings {
         names,
         root: model,
         max_model_len: engine.settings().max_model_len,
         api_key: args.api_key_env.as_ref().map(key).transpose()?,
-        max_queued: args.max_num_queued_reqs,
+        max_queued: queue.map(|most| most.unwrap_or(u64::MAX)),
         most_body: (args.max_body << 20) as usize,
         echo_request_id: args.enable_request_id_headers,
     })

@@ -39,6 +39,8 @@ pub struct Blocks {
     timeline: Option<Box<Timeline>>,
     /// What happened to whom, where somebody asks.
     events: Option<Vec<Event>>,
+    /// Prompt tokens of those who have no token yet.
+    prompt_tokens: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -71,6 +73,7 @@ impl Blocks {
             outputs: Outputs::default(),
             timeline: None,
             events: None,
+            prompt_tokens: 0,
         }
     }
 
@@ -111,6 +114,7 @@ impl Blocks {
         if let Some(timeline) = &mut self.timeline {
             timeline.arrived(&arrival);
         }
+        self.prompt_tokens += u64::from(arrival.input);
         let output_segment = prefix.output_segment;
         let id = self.scheduler.add(vllm::Arrival {
             input_len: u64::from(arrival.input),
@@ -129,7 +133,11 @@ impl Blocks {
     /// Takes a request out; the step under way may still name it.
     pub(super) fn abort(&mut self, id: Id) {
         self.scheduler.abort(id);
-        self.requests[id].aborted = true;
+        let life = &mut self.requests[id];
+        life.aborted = true;
+        if life.first.is_none() {
+            self.prompt_tokens -= u64::from(life.arrival.input);
+        }
         self.leaving.push(id);
     }
 
@@ -249,7 +257,10 @@ impl Blocks {
                 continue;
             }
             match life.first {
-                None => life.first = Some(self.clock),
+                None => {
+                    life.first = Some(self.clock);
+                    self.prompt_tokens -= u64::from(life.arrival.input);
+                }
                 Some(_) => self.tally.itl.add(self.clock - life.last, 1),
             }
             life.last = self.clock;
@@ -350,6 +361,10 @@ impl Replica for Blocks {
 
     fn waiting(&self) -> u64 {
         self.scheduler.waiting_count()
+    }
+
+    fn prompt_tokens(&self) -> u64 {
+        self.prompt_tokens
     }
 
     fn step(&mut self, _horizon: Ticks) -> bool {

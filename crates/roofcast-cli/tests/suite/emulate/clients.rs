@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// What the script imports, with the versions that it was written with.
-const PACKAGES: [&str; 4] = ["openai==3.54.0", "prometheus-client==0.26.0", "pyzmq==27.3.0", "msgspec==0.22.0"];
+const PACKAGES: [&str; 4] =
+    ["openai==3.54.0", "prometheus-client==0.26.0", "pyzmq==27.3.0", "msgspec==0.22.0"];
 
 /// A Python with the packages, made once and kept; says so where that cannot be.
 #[allow(clippy::print_stderr)] // a test that is left out says so
@@ -30,10 +31,12 @@ fn python() -> Option<PathBuf> {
 #[test]
 fn real_clients_understand() {
     let Some(python) = python() else { return };
-    let config = r#"{"endpoint":"tcp://127.0.0.1:0","replay_endpoint":"tcp://127.0.0.1:0","topic":"kv@test"}"#;
+    let config =
+        r#"{"endpoint":"tcp://127.0.0.1:0","replay_endpoint":"tcp://127.0.0.1:0","topic":"kv@test"}"#;
     let server = Server::start(TINY, &format!("--kv-events-config {config}"));
     let script = root().join("crates/roofcast-cli/tests/clients/clients.py");
     let output = Command::new(python).arg(script).arg(server.url()).args(&server.kv_events).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("agreed"), "{said}");
 }

@@ -1,8 +1,8 @@
 //! KV cache events as routers receive them.
 
 use super::{Server, TINY};
-use rmp::decode::{read_array_len, read_f64, read_int, read_map_len, read_str};
 use rmp::decode::bytes::Bytes;
+use rmp::decode::{read_array_len, read_f64, read_int, read_map_len, read_str};
 use serde_json::{Value, json};
 use std::time::Duration;
 use zeromq::{DealerSocket, Socket, SocketRecv, SocketSend, SubSocket, ZmqMessage};
@@ -64,7 +64,8 @@ fn ask(server: &Server, tokens: std::ops::Range<u32>, max_tokens: u64) {
 /// room removes them, last first; the replay says all of it again, and −1 behind it.
 #[test]
 fn what_the_cache_stores_and_removes_is_told() {
-    let spec = format!("{TINY}num_gpu_blocks = 12\nmax_model_len = 160\n").replace("max_model_len = 4096\n", "");
+    let spec =
+        format!("{TINY}num_gpu_blocks = 12\nmax_model_len = 160\n").replace("max_model_len = 4096\n", "");
     let config = r#"{"endpoint":"tcp://127.0.0.1:0","replay_endpoint":"tcp://127.0.0.1:0","topic":"kv@me"}"#;
     let server = Server::start(&spec, &format!("--kv-events-config {config}"));
     let (events, again) = now(async {
@@ -101,7 +102,10 @@ fn what_the_cache_stores_and_removes_is_told() {
     let stored: Vec<&Value> = events.iter().filter(|e| e["type"] == "BlockStored").collect();
     assert_eq!(stored[0]["token_ids"], (1000..1128).collect::<Value>());
     assert_eq!((&stored[0]["block_size"], &stored[0]["parent_block_hash"]), (&json!(16), &Value::Null));
-    assert_eq!((stored[0]["block_hashes"].as_array().unwrap().len(), &stored[0]["medium"]), (8, &json!("GPU")));
+    assert_eq!(
+        (stored[0]["block_hashes"].as_array().unwrap().len(), &stored[0]["medium"]),
+        (8, &json!("GPU"))
+    );
     // SHA-256 over canonical CBOR of [root, [1000, …, 1015], null], its low 64 bits, computed with Python's hashlib.
     assert_eq!(stored[0]["block_hashes"][0], FIRST_HASH);
     // 11 blocks, nine for each prompt: the second takes what the first's release put last in the queue, from its end.
