@@ -2,12 +2,14 @@
 
 mod bench;
 mod catalog;
+mod emulate;
 pub(crate) mod flags;
 pub(crate) mod values;
 
 pub(crate) use bench::{AskArgs, BenchArgs, JudgeArgs, LoadArgs};
 pub(crate) use catalog::{AddArgs, CatalogArgs, CatalogVerb, FilterArgs};
 use clap::{Args, Parser, Subcommand};
+pub(crate) use emulate::EmulateArgs;
 use flags::{Flags, Machine, Planned, Traffic};
 use std::path::PathBuf;
 use values::*;
@@ -32,6 +34,8 @@ pub(crate) enum Verb {
     Simulate(SimulateArgs),
     /// What a live OpenAI-compatible server does: latency and throughput beside the limit, and whether to believe them.
     Bench(Box<BenchArgs>),
+    /// A vLLM server without a GPU: the engine of simulate on the wall clock, behind an OpenAI-compatible port.
+    Emulate(Box<EmulateArgs>),
     /// The texts that roofcast grew from, figure by figure: what each says, what its rules give, what we say.
     Seeds(SeedsArgs),
     /// Lists the embedded accelerators, models and workloads, shows one, or adds a model.

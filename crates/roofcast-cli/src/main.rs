@@ -4,6 +4,7 @@
 
 mod args;
 mod bench;
+mod emulate;
 mod exit;
 mod input;
 mod measure;
@@ -29,6 +30,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Plan(args) => verbs::plan::run(&args),
         Verb::Simulate(args) => verbs::simulate::run(&args),
         Verb::Bench(args) => verbs::bench::run(&args),
+        Verb::Emulate(args) => verbs::emulate::run(&args),
         Verb::Seeds(args) => verbs::seeds::run(&args),
         Verb::Catalog(args) => verbs::catalog::run(&args),
         Verb::Conformance(args) => verbs::conformance::run(&args),

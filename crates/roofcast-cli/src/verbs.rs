@@ -6,6 +6,7 @@ pub(crate) mod capacity;
 pub(crate) mod catalog;
 pub(crate) mod completions;
 pub(crate) mod conformance;
+pub(crate) mod emulate;
 pub(crate) mod hardware;
 pub(crate) mod init;
 pub(crate) mod limits;

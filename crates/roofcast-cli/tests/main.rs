@@ -7,6 +7,8 @@ mod bench;
 mod catalog;
 #[path = "suite/checkpoints.rs"]
 mod checkpoints;
+#[path = "suite/emulate.rs"]
+mod emulate;
 #[path = "suite/errors.rs"]
 mod errors;
 #[path = "suite/examples.rs"]

@@ -35,6 +35,8 @@ mod measured;
 mod models;
 #[path = "suite/newcomers.rs"]
 mod newcomers;
+#[path = "suite/online.rs"]
+mod online;
 #[path = "suite/plan.rs"]
 mod plan;
 #[path = "suite/scaling.rs"]

@@ -82,7 +82,7 @@ impl<'a> Replay<'a> {
         self.scheduler.add(Arrival {
             input_len: tokens.len(),
             // Any prompt of the trace may contain any token of another.
-            prefix: Prefix { tokens, own_from: u64::MAX, output_segment },
+            prefix: Prefix { tokens, own_from: u64::MAX, output_segment, output_tokens: None },
             output_len: request.output_len,
             priority: request.priority,
         });

@@ -20,11 +20,34 @@ impl EngineConfig {
     /// The settings of one replica of `deployment`, whose requests have `context` tokens in the mean, and its policy.
     /// `shared` says whether prompts have tokens in common.
     pub fn resolve(deployment: &Deployment, context: u64, shared: bool) -> Result<(EngineConfig, Policy)> {
+        let by_block = runs_by_block(&deployment.options.engine);
+        EngineConfig::resolve_as(deployment, context, shared, by_block)
+    }
+
+    /// The same for vLLM's scheduler itself, block by block, whose requests may share anything; other schedulers are refused.
+    pub fn resolve_by_block(deployment: &Deployment, context: u64) -> Result<(EngineConfig, vllm::Config)> {
+        let asked = deployment.options.engine.scheduler;
+        let (config, _) = EngineConfig::resolve_as(deployment, context, true, true)?;
+        match &config.by_block {
+            Some(settings) if asked == SchedulerKind::Vllm => Ok((config.clone(), settings.clone())),
+            _ => {
+                Err(Error::field("engine", "scheduler", name(asked), "vllm, which alone runs block by block"))
+            }
+        }
+    }
+
+    fn resolve_as(
+        deployment: &Deployment,
+        context: u64,
+        shared: bool,
+        by_block: bool,
+    ) -> Result<(EngineConfig, Policy)> {
         let spec = &deployment.options.engine;
         let profile = scheduler::profile(spec.scheduler);
         let block_size = deployment.engine.block_size;
         let prefixes = prefixes(spec, &profile, shared);
-        let (groups, room) = groups(deployment, &profile, prefixes, context.max(1));
+        let counted = profile.frees_windows && prefixes == Prefixes::Unknown && !by_block;
+        let (groups, room) = groups(deployment, counted, context.max(1));
         let blocks = usable_blocks(spec, &profile, room)?;
         let kv_tokens = groups.longest(blocks);
         let longest = deployment.longest().unwrap_or(u64::MAX).min(kv_tokens);
@@ -74,7 +97,7 @@ impl EngineConfig {
             hands_over: false,
         };
         check(spec, &profile, &config)?;
-        config.by_block = runs_by_block(spec).then(|| vllm_settings(&config, spec));
+        config.by_block = by_block.then(|| vllm_settings(&config, spec));
         Ok((config, profile.policy))
     }
 }
@@ -96,9 +119,8 @@ fn prefixes(spec: &EngineSpec, profile: &Profile, shared: bool) -> Prefixes {
 /// The groups of layers that take blocks of their own, and how many blocks there is room for. vLLM gives back what falls
 /// out of a window; elsewhere, and where blocks are known by their content, the room is computed once for requests of
 /// `context` tokens.
-fn groups(deployment: &Deployment, profile: &Profile, prefixes: Prefixes, context: u64) -> (Groups, u64) {
-    let (spec, block) = (&deployment.options.engine, deployment.engine.block_size);
-    let counted = profile.frees_windows && prefixes == Prefixes::Unknown && !runs_by_block(spec);
+fn groups(deployment: &Deployment, counted: bool, context: u64) -> (Groups, u64) {
+    let block = deployment.engine.block_size;
     match layer_groups(deployment, block).filter(|_| counted) {
         Some((groups, bytes)) => (groups, memory::blocks(deployment, bytes)),
         None => (Groups::one(block), memory::tokens(deployment, context) / block),

@@ -23,6 +23,27 @@ pub struct Pool {
     repeated: u64,
     /// The oldest block of each content that others may hold; newer ones of the same content follow by [`Slot::same`].
     cached: ContentMap<Block>,
+    /// What the cache took in and let go, where somebody asks.
+    changes: Option<Vec<Change>>,
+}
+
+/// What the cache takes in or lets go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Full blocks of a request can be found from now on.
+    Stored {
+        /// Whose.
+        owner: u64,
+        /// Which of its blocks is the first.
+        first: u64,
+        /// What they hold.
+        contents: Vec<Content>,
+    },
+    /// A block that held this is another's.
+    Removed {
+        /// What it held.
+        content: Content,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +75,18 @@ impl Pool {
             free: u64::from(count),
             repeated: 0,
             cached: ContentMap::default(),
+            changes: None,
         }
+    }
+
+    /// Keeps changes from now on until they are taken.
+    pub fn watch(&mut self) {
+        self.changes = Some(Vec::new());
+    }
+
+    /// The changes that are kept, where they are.
+    pub fn changes(&mut self) -> Option<&mut Vec<Change>> {
+        self.changes.as_mut()
     }
 
     /// Blocks that nobody holds, those with a cached content among them.
@@ -156,6 +188,9 @@ impl Pool {
         let Some(content) = self.blocks[block as usize].content.take() else { return };
         if content.is_own() {
             return;
+        }
+        if let Some(changes) = &mut self.changes {
+            changes.push(Change::Removed { content });
         }
         let next = std::mem::replace(&mut self.blocks[block as usize].same, NONE);
         let Some(oldest) = self.cached.get(&content).copied() else { return };

@@ -10,10 +10,10 @@ mod config;
 pub use config::{Config, Policy};
 
 use crate::kv_cache::paged::{Block, Pool};
-use crate::kv_cache::prefix::{Content, Prefix, Tokens};
+use crate::kv_cache::prefix::{Content, Prefix, Tokens, push_output};
 use crate::slab::Slab;
-use crate::workload::request::Run;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A request as it arrives.
 #[derive(Debug, Clone)]
@@ -79,6 +79,7 @@ struct Request {
     output_len: u64,
     priority: i64,
     output_segment: u32,
+    output_tokens: Option<Arc<[u32]>>,
     /// Tokens whose keys and values are there.
     computed: u64,
     /// Tokens delivered.
@@ -152,7 +153,7 @@ impl Scheduler {
 
     /// Queues a request.
     pub fn add(&mut self, arrival: Arrival) -> Id {
-        let Prefix { tokens, own_from, output_segment } = arrival.prefix;
+        let Prefix { tokens, own_from, output_segment, output_tokens } = arrival.prefix;
         let request = Request {
             number: self.arrived,
             prompt_len: arrival.input_len,
@@ -161,6 +162,7 @@ impl Scheduler {
             output_len: arrival.output_len,
             priority: arrival.priority,
             output_segment,
+            output_tokens,
             computed: 0,
             generated: 0,
             placeholders: 0,
@@ -186,6 +188,20 @@ impl Scheduler {
     /// Lets the index of a finished request be used again.
     pub fn forget(&mut self, id: Id) {
         self.requests.vacate(id);
+    }
+
+    /// Takes a request out, wherever it is; its blocks are free, and steps under way say nothing of it.
+    pub fn abort(&mut self, id: Id) {
+        let r = &mut self.requests[id];
+        r.finished = true;
+        self.pool.release(&std::mem::take(&mut r.blocks));
+        self.running.retain(|i| *i != id);
+        self.waiting.retain(|i| *i != id);
+    }
+
+    /// The pool of blocks.
+    pub(crate) fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
     }
 
     /// How many wait.
@@ -250,7 +266,8 @@ impl Scheduler {
                 r.placeholders -= 1
             }
             if r.own_from == u64::MAX {
-                r.tokens.push(Run { segment: r.output_segment, start: r.generated, length: 1 + accepted });
+                let output = (r.output_segment, r.output_tokens.as_deref());
+                push_output(&mut r.tokens, output, r.generated, 1 + accepted);
             }
             r.generated += 1 + accepted;
             // What was computed of the rejected ones is computed over.

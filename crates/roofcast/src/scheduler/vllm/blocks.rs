@@ -3,7 +3,7 @@
 //! Source: vLLM 0.32, `v1/core/kv_cache_manager.py`. Knows nothing about who comes next.
 
 use super::{Id, Pass, Scheduler};
-use crate::kv_cache::paged::Block;
+use crate::kv_cache::paged::{Block, Change};
 use crate::kv_cache::prefix::Content;
 
 impl Scheduler {
@@ -58,8 +58,13 @@ impl Scheduler {
         let full = (filled.min(r.known()) / self.config.block_size) as usize;
         self.name_contents(id, full);
         let r = &mut self.requests[id];
-        for index in r.cached_blocks..full.min(r.blocks.len()) {
+        let new = r.cached_blocks..full.min(r.blocks.len());
+        for index in new.clone() {
             self.pool.cache(r.blocks[index], r.contents[index]);
+        }
+        if let Some(changes) = self.pool.changes().filter(|_| !new.is_empty()) {
+            let (owner, first) = (id as u64, new.start as u64);
+            changes.push(Change::Stored { owner, first, contents: r.contents[new].to_vec() });
         }
         r.cached_blocks = r.cached_blocks.max(full);
     }
