@@ -2,11 +2,13 @@
 
 mod bench;
 mod catalog;
+mod engine;
 pub(crate) mod values;
 
 pub(crate) use bench::{AskArgs, BenchArgs, JudgeArgs, LoadArgs};
 pub(crate) use catalog::{AddArgs, CatalogArgs, CatalogVerb, FilterArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use engine::EngineArgs;
 use std::path::PathBuf;
 use values::*;
 
@@ -100,6 +102,8 @@ pub(crate) struct DeploymentArgs {
     /// Tokens of a KV block [default: 16].
     #[arg(long)]
     pub(crate) block_size: Option<u64>,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
     /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Vec<PathBuf>,

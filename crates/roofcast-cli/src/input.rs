@@ -238,6 +238,7 @@ fn options(args: &DeploymentArgs, spec: &Spec) -> Options {
     e.max_num_batched_tokens = args.max_num_batched_tokens.or(e.max_num_batched_tokens);
     e.max_num_seqs = args.max_num_seqs.or(e.max_num_seqs);
     e.block_size = args.block_size.or(e.block_size);
+    args.engine.over(e);
     options.ideal = args.ideal;
     options
 }
