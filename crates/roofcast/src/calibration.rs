@@ -302,7 +302,10 @@ impl Calibration {
             let measured = self.values(&Place { engine: &engine, weights, ..*place }, true);
             OF_PRODUCTS.iter().for_each(|c| values.0[*c as usize] = measured.0[*c as usize]);
         }
-        let own = [(Coefficient::GemmCompute, kernel.gemm_compute), (Coefficient::GemmExposed, kernel.gemm_exposed)];
+        let own = [
+            (Coefficient::GemmCompute, kernel.gemm_compute),
+            (Coefficient::GemmExposed, kernel.gemm_exposed),
+        ];
         for (coefficient, value) in own {
             values.0[coefficient as usize] = value.unwrap_or(values.0[coefficient as usize]);
         }

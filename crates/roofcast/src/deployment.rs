@@ -223,10 +223,18 @@ impl Deployment {
         let engine = &self.options.engine;
         quantized_kernel::kernel(engine, &self.weights)?;
         let Some(backend) = engine.attention_backend else { return Ok(()) };
-        let refused = |accepted: String| Err(Error::field("engine", "attention_backend", backend.name(), accepted));
-        let grouped = self.model.layers.iter().any(|layer| matches!(layer.mixer, Mixer::Attention(_) | Mixer::Both(..)));
+        let refused =
+            |accepted: String| Err(Error::field("engine", "attention_backend", backend.name(), accepted));
+        let grouped = self
+            .model
+            .layers
+            .iter()
+            .any(|layer| matches!(layer.mixer, Mixer::Attention(_) | Mixer::Both(..)));
         if !grouped {
-            return refused(format!("none: {} has no attention over keys and values of heads", self.model.name));
+            return refused(format!(
+                "none: {} has no attention over keys and values of heads",
+                self.model.name
+            ));
         }
         if backend == AttentionBackend::FlashAttention && self.accelerator.multiprocessors.is_none() {
             let id = &self.accelerator.id;

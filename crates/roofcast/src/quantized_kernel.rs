@@ -71,7 +71,8 @@ struct Default {
 /// Every kernel that has a name.
 pub fn kernels() -> Result<&'static [Kernel]> {
     static PARSED: OnceLock<Result<Vec<Kernel>>> = OnceLock::new();
-    let parse = || toml::from_str::<File>(TEXT).map(|f| f.kernel).map_err(|e| Error::toml(PLACE, TEXT, "", &e));
+    let parse =
+        || toml::from_str::<File>(TEXT).map(|f| f.kernel).map_err(|e| Error::toml(PLACE, TEXT, "", &e));
     PARSED.get_or_init(parse).as_ref().map(Vec::as_slice).map_err(Clone::clone)
 }
 
@@ -88,7 +89,12 @@ pub fn kernel(engine: &EngineSpec, weights: &str) -> Result<Option<&'static Kern
     };
     match named {
         Some(kernel) if kernel.multiplies(weights) => Ok(Some(kernel)),
-        _ => Err(Error::field("engine", "quantization_kernel", format!("{name:?} for {weights} weights"), fitting())),
+        _ => Err(Error::field(
+            "engine",
+            "quantization_kernel",
+            format!("{name:?} for {weights} weights"),
+            fitting(),
+        )),
     }
 }
 

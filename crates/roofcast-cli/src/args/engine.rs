@@ -4,8 +4,8 @@
 
 use clap::Args;
 use roofcast::spec::{AttentionBackend, EngineSpec, Frontend};
-use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::de::value::{Error, StrDeserializer};
+use serde::de::{DeserializeOwned, IntoDeserializer};
 
 #[derive(Debug, Args)]
 pub(crate) struct EngineArgs {

@@ -128,8 +128,7 @@ fn compare(
         let rows: Vec<Vec<String>> = found.iter().map(row).collect();
         show::csv(&["setting", "decode_ms", "attention_ms", "prefill_ms"], &rows)?;
     } else {
-        let row =
-            |a: &Alternative| vec![a.name.clone(), ms(a.decode), ms(a.attention), ms(a.prefill)];
+        let row = |a: &Alternative| vec![a.name.clone(), ms(a.decode), ms(a.attention), ms(a.prefill)];
         let note = format!(
             "forecast of {} sequences of {} tokens that decode, and of one prompt of {}\n\n",
             grouped(batch),

@@ -6,12 +6,12 @@
 use super::Question;
 use crate::batch::Batch;
 use crate::calibration::Calibration;
-use crate::cost::{Cost, cost};
+use crate::cost::cost;
 use crate::deployment::Deployment;
 use crate::forecaster::Forecaster;
 use crate::model::OperatorKind;
 use crate::quantized_kernel::kernels;
-use crate::spec::{AttentionBackend, EngineSpec, KvLayout};
+use crate::spec::{AttentionBackend, CostKind, EngineSpec, KvLayout};
 use crate::units::Picoseconds;
 use serde::Serialize;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct Alternative {
     /// A decode step.
     #[serde(rename = "decode_ms")]
     pub decode: Picoseconds,
-    /// Attention in it.
+    /// Attention's kernels in it, without their launches.
     #[serde(rename = "attention_ms")]
     pub attention: Picoseconds,
     /// A prompt.
@@ -106,16 +106,27 @@ fn specs(own: &EngineSpec, comparison: Comparison) -> Vec<(String, EngineSpec)> 
 }
 
 /// What is forecast for `question` with each setting.
-pub fn alternatives(deployment: &Deployment, comparison: Comparison, question: &Question) -> Vec<Alternative> {
+pub fn alternatives(
+    deployment: &Deployment,
+    comparison: Comparison,
+    question: &Question,
+) -> Vec<Alternative> {
     let all = settings(deployment, comparison).into_iter();
     all.map(|(name, forecaster)| {
         let step = super::decode(&forecaster, question);
         let prompt = cost(&forecaster, &Batch::prefill(1, question.prefill), question.utilization);
-        Alternative { name, decode: step.forecast, attention: attention(&step), prefill: prompt.forecast }
+        let attention = attention(&forecaster, question);
+        Alternative { name, decode: step.forecast, attention, prefill: prompt.forecast }
     })
     .collect()
 }
 
-fn attention(step: &Cost) -> Picoseconds {
-    step.operators.iter().filter(|o| o.name == OperatorKind::Attention).map(|o| o.forecast).sum()
+/// Attention's kernels alone, in all layers of a decode step: no launches.
+fn attention(forecaster: &Forecaster, question: &Question) -> Picoseconds {
+    let timing = forecaster.timing(CostKind::Forecast);
+    let passes = timing.model.passes_of(&Batch::decode(question.batch, question.context));
+    let operators = timing.model.operators.iter().enumerate();
+    let attention = operators.filter(|(_, o)| o.kind == OperatorKind::Attention);
+    let seconds = |index| passes.first().map_or(0.0, |pass| timing.time(index, pass).iter().sum());
+    Picoseconds::from_seconds(attention.map(|(index, _)| seconds(index)).sum())
 }

@@ -15,7 +15,10 @@ pub(super) fn drawn(asked: &Asked, points: &[Point], measured: &[(u64, f64)]) ->
         "context" => ("time of a decode step", format!("Decode steps of batch {batch}")),
         "position" => {
             let prompt = grouped(question.prefill);
-            ("time of a decode step", format!("Decode steps of batch {batch} behind prompts of {prompt} tokens"))
+            (
+                "time of a decode step",
+                format!("Decode steps of batch {batch} behind prompts of {prompt} tokens"),
+            )
         }
         _ => (
             "time of a decode step",
