@@ -4,10 +4,9 @@
 
 use super::{folder, local, text};
 use crate::args::RunsArgs;
-use crate::verbs::limits::Asked;
 use anyhow::Result;
 use roofcast::measurement::benchmark::{Load, Subject, of_records, of_result};
-use roofcast::measurement::{self, Kind, Measurement};
+use roofcast::measurement::{self, Measurement};
 use roofcast::parallelism::Request;
 use roofcast::{Catalog, Error};
 use std::borrow::Cow;
@@ -43,31 +42,6 @@ pub(crate) fn of_file(
         }
         _ => table(path, text, catalog)?,
     })
-}
-
-/// Times of decode steps measured on the deployment that `asked` is about, by the value of its key.
-pub(crate) fn steps(path: &Path, asked: &Asked) -> Result<Vec<(u64, f64)>> {
-    let deployment = &asked.forecaster.deployment;
-    let engine = &deployment.options.engine;
-    let same = |row: &Measurement| {
-        row.kind == Kind::DecodeStep
-            && row.model == deployment.model.name
-            && row.hardware == deployment.accelerator.id
-            && row.engine == engine.name()
-            && row.weights == deployment.weights
-    };
-    let rows = measurement::read(&path.display().to_string(), &text(path)?)?;
-    let at = |row: &Measurement| {
-        let (batch, context) = (row.concurrency.unwrap_or(1), row.context?);
-        let value = match asked.key {
-            "batch" if context == asked.question.context => batch,
-            "context" if batch == asked.question.batch => context,
-            "position" if batch == asked.question.batch => context.checked_sub(asked.question.prefill)?,
-            _ => return None,
-        };
-        Some((value, row.measured.tpot_ms?))
-    };
-    Ok(rows.iter().filter(|row| same(row)).filter_map(at).collect())
 }
 
 /// The rows of a CSV. Accelerators and models that they name by a path, which counts from the file's folder, join the

@@ -2,8 +2,6 @@
 
 mod sweep;
 
-pub(crate) use sweep::Asked;
-
 use super::About;
 use crate::args::LimitsArgs;
 use crate::input;

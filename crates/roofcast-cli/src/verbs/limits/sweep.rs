@@ -1,19 +1,18 @@
 //! `roofcast limits --sweep KEY=VALUES`: one row a value.
 
 mod columns;
+mod measured;
 mod picture;
 mod point;
 
 use super::super::About;
 use crate::args::LimitsArgs;
-use crate::input;
 use crate::input::values::numbers;
 use crate::show::target::Target;
 use crate::show::{self, table};
 use anyhow::Result;
 use columns::{COLUMNS, Column, compared};
-pub(crate) use point::Asked;
-use point::Point;
+use point::{Asked, Point};
 use roofcast::limits::Question;
 use roofcast::limits::alternatives::{Comparison, settings};
 use roofcast::report;
@@ -53,7 +52,7 @@ pub(super) fn run(
     let points: Vec<Point> = values.iter().filter_map(|value| asked.point(*value)).collect();
     if let Some(picture) = picture {
         let measured = match &args.measured {
-            Some(file) => input::measurements::steps(file, &asked)?,
+            Some(file) => measured::steps(file, &asked)?,
             None => Vec::new(),
         };
         picture.text(&report::sweep::svg(&picture::drawn(&asked, &points, &measured)))?;

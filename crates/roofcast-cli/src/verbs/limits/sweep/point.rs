@@ -8,14 +8,14 @@ use roofcast::limits::{Question, decode};
 use serde::Serialize;
 
 /// What is varied, and what is held.
-pub(crate) struct Asked<'a> {
-    pub(crate) forecaster: &'a Forecaster,
-    pub(crate) question: &'a Question,
-    pub(crate) key: &'a str,
+pub(super) struct Asked<'a> {
+    pub(super) forecaster: &'a Forecaster,
+    pub(super) question: &'a Question,
+    pub(super) key: &'a str,
     /// Tokens of an output, where evicted tokens are asked for.
-    pub(crate) output: Option<u64>,
+    pub(super) output: Option<u64>,
     /// Settings that are compared.
-    pub(crate) compared: &'a [(String, Forecaster)],
+    pub(super) compared: &'a [(String, Forecaster)],
 }
 
 #[derive(Serialize)]
