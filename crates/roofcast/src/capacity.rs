@@ -213,3 +213,31 @@ pub fn reshaped(deployment: &Deployment, tp: u64, pp: u64) -> Option<Deployment>
     options.ideal = deployment.ideal;
     Deployment::resolve(Arc::clone(&deployment.model), Arc::clone(&deployment.accelerator), &options).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deployment::Options;
+    use crate::model::config;
+
+    /// 104.7 GB of weights and 4.3 GB of cache: 64 heads do not divide by 3, a copy does not fit 42.9 GB, three stages fit 3 × 42.9.
+    #[test]
+    fn stages_fit_where_tensor_parallelism_cannot() {
+        let catalog = crate::Catalog::embedded().unwrap();
+        let entry = catalog.model("kipply/52b").unwrap();
+        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+        let chip = Arc::new(catalog.accelerator("a100-sxm-40gb").unwrap().clone());
+        let asked = |count| {
+            let parallelism = Request { count: Some(count), ..Request::default() };
+            let options = Options { parallelism, ideal: true, ..Options::default() };
+            let deployment = Deployment::resolve(Arc::clone(&model), Arc::clone(&chip), &options).unwrap();
+            let question = Question { context: 2048, batch: 1, oversubscription_percent: 100, users: None };
+            capacity(&deployment, &question)
+        };
+        let three = asked(3);
+        let stages = three.in_stages.as_ref().map(|s| (s.count, s.tp, s.pp));
+        assert_eq!((three.max_batch, stages), (0, Some((3, 1, 3))));
+        let four = asked(4);
+        assert!(four.max_batch > 0 && four.in_stages.is_none());
+    }
+}
