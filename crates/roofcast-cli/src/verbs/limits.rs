@@ -2,12 +2,13 @@
 
 mod sweep;
 
-use super::About;
+use super::{About, MACHINE};
 use crate::args::LimitsArgs;
 use crate::input;
 use crate::show::number::{count, grouped, ms, percent, significant};
 use crate::show::target::Target;
 use crate::show::{self, table};
+use clap::ValueEnum;
 use roofcast::cost::{Cost, Operator, Utilization};
 use roofcast::limits::alternatives::{Alternative, Comparison, alternatives};
 use roofcast::limits::{IntensityPoint, Limits, Question, intensity, limits};
@@ -32,7 +33,12 @@ struct Answer<'a> {
 
 pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
     let picture = Target::asked("--svg", args.svg.as_ref())?;
-    let mut deployment = input::deployment(&args.deployment)?;
+    let scenario = input::scenario(&args.deployment)?;
+    let mut deployment = scenario.deployment()?;
+    if args.deployment.source.dump_spec {
+        scenario.dump(&format!("limits SPEC.toml{}", asked(args)), Some(&deployment), &MACHINE)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let context = input::context(args.context, &mut deployment);
     let question = Question {
         batch: args.batch.unwrap_or(1),
@@ -138,6 +144,24 @@ fn compare(
         show::text(&(about.title() + &note + &table::table(&header, &rows, 1)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The flags that a spec has no key for.
+fn asked(args: &LimitsArgs) -> String {
+    let number = |flag: &str, n: Option<u64>| n.map_or(String::new(), |n| format!(" --{flag} {n}"));
+    let share = |flag: &str, v: f64| if v < 1.0 { format!(" --{flag} {v}") } else { String::new() };
+    let text =
+        |flag: &str, v: &Option<String>| v.as_ref().map_or(String::new(), |v| format!(" --{flag} {v}"));
+    let counts = [
+        ("batch", args.batch),
+        ("context", args.context),
+        ("prefill", args.prefill),
+        ("output-len", args.output_len),
+    ];
+    let counts: String = counts.into_iter().map(|(flag, n)| number(flag, n)).collect();
+    let curves = text("sweep", &args.sweep) + &text("intensity", &args.intensity);
+    let compared = args.compare.and_then(|kind| kind.to_possible_value()).map(|v| v.get_name().to_owned());
+    counts + &share("mfu", args.mfu) + &share("mbu", args.mbu) + &text("compare", &compared) + &curves
 }
 
 fn csv_row(phase: &str, o: &Operator) -> Vec<String> {

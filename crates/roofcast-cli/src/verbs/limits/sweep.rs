@@ -102,7 +102,11 @@ fn idle(args: &LimitsArgs, key: &str) -> Result<(), Error> {
         ("--context", args.context.is_some(), &["batch", "tp"]),
         ("--prefill", args.prefill.is_some(), &["position"]),
         ("--output-len", args.output_len.is_some(), &["batch", "context", "tp"]),
-        ("--tp", args.deployment.tp.is_some(), &["batch", "context", "prefill", "position"]),
+        (
+            "--tp",
+            args.deployment.flags.get("parallelism.tp").is_some(),
+            &["batch", "context", "prefill", "position"],
+        ),
     ];
     match flags.iter().find(|(_, given, used)| *given && !used.contains(&key)) {
         Some((flag, _, used)) => {
