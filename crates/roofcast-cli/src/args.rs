@@ -8,7 +8,7 @@ pub(crate) mod values;
 
 pub(crate) use bench::{AskArgs, BenchArgs, JudgeArgs, LoadArgs};
 pub(crate) use catalog::{AddArgs, CatalogArgs, CatalogVerb, FilterArgs};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use emulate::EmulateArgs;
 use flags::{Flags, Machine, Planned, Traffic};
 use std::path::PathBuf;
@@ -112,7 +112,19 @@ pub(crate) struct LimitsArgs {
     /// Share of the memory bandwidth that counts as reachable.
     #[arg(long, default_value_t = 1.0, value_parser = share)]
     pub(crate) mbu: f64,
-    /// Vary one quantity: batch, context, prefill or tp, as in batch=1..512, batch=1..512:x2, context=1024,8192.
+    /// Tokens of an output on average: a sweep counts the KV tokens that leave the cache a step, where --context is the
+    /// length that requests end with.
+    #[arg(long, value_parser = positive(), requires = "sweep")]
+    pub(crate) output_len: Option<u64>,
+    /// Forecast the step with each setting of a kind.
+    #[arg(long, value_enum, conflicts_with = "intensity")]
+    pub(crate) compare: Option<CompareArg>,
+    /// Draw the steps measured at the sweep's values beside it: a CSV of measured points. Those of this model, hardware,
+    /// engine, weights and batch count.
+    #[arg(long, value_name = "FILE.csv", requires_all = ["sweep", "svg"])]
+    pub(crate) measured: Option<PathBuf>,
+    /// Vary one quantity: batch, context, prefill, tp or position (of a token in the output, behind --prefill tokens), as
+    /// in batch=1..512, batch=1..512:x2, context=1024,8192.
     #[arg(long, value_name = "KEY=VALUES")]
     pub(crate) sweep: Option<String>,
     /// Intensity of one layer of ROWSxCOLUMNS against batch, as in 4096x4096.
@@ -123,6 +135,18 @@ pub(crate) struct LimitsArgs {
     pub(crate) svg: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompareArg {
+    /// Attention backends: naive, one block a sequence and head, split over the context.
+    Attention,
+    /// Captured graphs against launches from the host, fused layers against separate ones.
+    Launches,
+    /// Kernels that multiply the quantized weights.
+    Kernels,
+    /// Layouts of the KV cache and sizes of its blocks.
+    Layouts,
 }
 
 #[derive(Debug, Args)]

@@ -10,7 +10,7 @@ mod levels;
 
 use crate::calibration::{Calibration, Level, Place, Selector};
 use crate::catalog::Catalog;
-use crate::coefficients::{Coefficient, Coefficients, Values};
+use crate::coefficients::{Coefficient, Coefficients, ServerLoop, Values};
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
@@ -271,7 +271,7 @@ impl<'a> Fit<'a> {
         }
         if slopes {
             // The few plain operators count to the quantized ones, but where those may be computed as plain.
-            let apart = Place::of(&fitted.deployment).dequantizes_from().is_some();
+            let apart = Place::of(&fitted.deployment).unpacks().is_some();
             for coefficient in
                 Coefficient::ALL.into_iter().filter(|f| matters(&fitted.deployment, fitted.row, *f))
             {
@@ -324,7 +324,10 @@ impl<'a> Fit<'a> {
             name: String::new(),
             values: values(0),
             unquantized: values(COEFFICIENTS),
-            dequantizes_from: Place::of(&deployment).dequantizes_from(),
+            unpacks: Place::of(&deployment).unpacks(),
+            attention: None,
+            launches: None,
+            server: ServerLoop::default(),
             band: None,
             ideal: false,
         };

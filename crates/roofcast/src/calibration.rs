@@ -5,9 +5,12 @@
 //! Knows nothing about how levels were fitted: that is [`crate::calibrate`]'s.
 
 use crate::accelerator::{Accelerator, Topology};
-use crate::coefficients::{Band, Coefficient, Coefficients, Evidence, Values};
+use crate::coefficients::{
+    AttentionKernel, Band, Coefficient, Coefficients, Evidence, Launches, ServerLoop, Values,
+};
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
+use crate::quantized_kernel::{Kernel, Unpacking, kernel};
 use crate::spec::EngineSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -98,10 +101,14 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Rows from which on weights are unpacked for a product in 16 bits: vLLM's AWQ kernels (`FP16_MATMUL_HEURISTIC_CONDITION`
-    /// in `quantization/awq.py` of 0.4.2).
-    pub fn dequantizes_from(&self) -> Option<u64> {
-        (self.engine.name() == "vllm" && self.weights == "awq-int4").then_some(256)
+    /// When the kernel of quantized weights unpacks them first.
+    pub fn unpacks(&self) -> Option<Unpacking> {
+        self.kernel().and_then(Kernel::unpacking)
+    }
+
+    /// The kernel of quantized weights; a resolved deployment has one that multiplies its weights, or none has a name.
+    fn kernel(&self) -> Option<&'static Kernel> {
+        kernel(self.engine, self.weights).ok().flatten()
     }
 }
 
@@ -278,6 +285,43 @@ impl Calibration {
         values
     }
 
+    /// `values` with the products of `kernel`.
+    fn products(&self, place: &Place, kernel: &Kernel, mut values: Values) -> Values {
+        const OF_PRODUCTS: [Coefficient; 5] = [
+            Coefficient::GemmMemory,
+            Coefficient::GemmCompute,
+            Coefficient::GemmExposed,
+            Coefficient::SmallMRow,
+            Coefficient::SmallMMost,
+        ];
+        let like = &kernel.like;
+        let weights = if like.weights.is_empty() { place.weights } else { &like.weights };
+        if place.engine.name() != like.engine || place.weights != weights {
+            let name = Some(like.engine.clone());
+            let engine = EngineSpec { name, served: place.engine.served, ..EngineSpec::default() };
+            let measured = self.values(&Place { engine: &engine, weights, ..*place }, true);
+            OF_PRODUCTS.iter().for_each(|c| values.0[*c as usize] = measured.0[*c as usize]);
+        }
+        let own = [
+            (Coefficient::GemmCompute, kernel.gemm_compute),
+            (Coefficient::GemmExposed, kernel.gemm_exposed),
+        ];
+        for (coefficient, value) in own {
+            values.0[coefficient as usize] = value.unwrap_or(values.0[coefficient as usize]);
+        }
+        values
+    }
+
+    /// `values` with the layer of vLLM's captured graphs where launches are counted one by one.
+    fn launched(&self, place: &Place, mut values: Values) -> Values {
+        if let Some(launches) = Launches::of(place.engine) {
+            let engine = EngineSpec { served: place.engine.served, ..EngineSpec::default() };
+            let captured = self.values(&Place { engine: &engine, ..*place }, true);
+            values.0[Coefficient::Layer as usize] = captured.get(Coefficient::Layer) + launches.device;
+        }
+        values
+    }
+
     /// The coefficients of `place`.
     pub fn coefficients(&self, place: &Place) -> Coefficients {
         let evidence = self.evidence(place);
@@ -288,11 +332,16 @@ impl Calibration {
             Evidence::Architecture => format!("{}, any chip", place.accelerator.architecture),
             Evidence::Nothing => "generic".to_owned(),
         };
+        let kernel = place.kernel();
+        let own = self.values(place, true);
         Coefficients {
             name,
-            values: self.values(place, true),
+            values: self.launched(place, kernel.map_or(own, |k| self.products(place, k, own))),
             unquantized: self.values(place, false),
-            dequantizes_from: place.dequantizes_from(),
+            unpacks: place.unpacks(),
+            attention: AttentionKernel::of(place.engine, place.accelerator),
+            launches: Launches::of(place.engine),
+            server: ServerLoop::of(place.engine.frontend),
             band: self.band(evidence).copied(),
             ideal: false,
         }

@@ -12,8 +12,9 @@ use crate::error::{Error, Result};
 use crate::model::{Experts, Mixer, Model, OperatorKind, Tensor};
 use crate::parallelism::{Parallelism, Request};
 use crate::precision::{Dtype, Format, KvFormat};
+use crate::quantized_kernel;
 use crate::scheduler;
-use crate::spec::{EngineSpec, KvLayout, PrecisionSpec, Spec};
+use crate::spec::{AttentionBackend, EngineSpec, KvLayout, PrecisionSpec, Spec};
 use crate::units::{ByteRate, Bytes, FlopRate};
 use std::sync::Arc;
 
@@ -209,12 +210,38 @@ impl Deployment {
             options: options.clone(),
             draft: None,
         };
+        deployment.kernels()?;
         shard::share(&mut deployment, &formats)?;
         if deployment.engine.kv_layout == Some(KvLayout::Vattention) {
             deployment.engine.block_size = pages::page_tokens(&deployment)?;
         }
         deployment.draft = deployment.drafter()?.map(Box::new);
         Ok(deployment)
+    }
+
+    /// Refuses kernels that cannot run here.
+    fn kernels(&self) -> Result<()> {
+        let engine = &self.options.engine;
+        quantized_kernel::kernel(engine, &self.weights)?;
+        let Some(backend) = engine.attention_backend else { return Ok(()) };
+        let refused =
+            |accepted: String| Err(Error::field("engine", "attention_backend", backend.name(), accepted));
+        let grouped = self
+            .model
+            .layers
+            .iter()
+            .any(|layer| matches!(layer.mixer, Mixer::Attention(_) | Mixer::Both(..)));
+        if !grouped {
+            return refused(format!(
+                "none: {} has no attention over keys and values of heads",
+                self.model.name
+            ));
+        }
+        if backend == AttentionBackend::FlashAttention && self.accelerator.multiprocessors.is_none() {
+            let id = &self.accelerator.id;
+            return refused(format!("naive, flash-decoding: {id} has no `multiprocessors` in the catalog"));
+        }
+        Ok(())
     }
 
     /// The deployment of the model that drafts, in its own formats.
@@ -261,14 +288,16 @@ impl Engine {
         if accelerator.usable_bytes >= Bytes(70 << 30) { (8192, 1024) } else { (2048, 256) }
     }
 
-    /// vLLM's defaults: those of a step, utilization 0.9; blocks as the scheduler has them.
+    /// vLLM's defaults: those of a step, utilization 0.9, llama.cpp's 1; blocks as the scheduler has them.
     fn resolve(spec: &EngineSpec, accelerator: &Accelerator) -> Result<Engine> {
         let (tokens, sequences) = Engine::batch_defaults(accelerator);
         let count = |field: &str, value: Option<u64>, default: u64, most: u64| match value {
             Some(v) if v == 0 || v > most => Err(Error::field("engine", field, v, format!("1 to {most}"))),
             other => Ok(other.unwrap_or(default)),
         };
-        let utilization = spec.gpu_memory_utilization.unwrap_or(0.9);
+        // llama.cpp keeps no share back.
+        let usual = if spec.name() == "llama.cpp" { 1.0 } else { 0.9 };
+        let utilization = spec.gpu_memory_utilization.unwrap_or(usual);
         if !(utilization > 0.0 && utilization <= 1.0) {
             return Err(Error::field("engine", "gpu_memory_utilization", utilization, "above 0, at most 1"));
         }

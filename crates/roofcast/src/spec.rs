@@ -4,12 +4,14 @@
 //! [`crate::deployment`] and [`crate::plan`].
 
 mod fleet;
+mod kernels;
 pub mod keys;
 pub mod settings;
 mod speculative;
 pub mod written;
 
 pub use fleet::{AutoscaleSpec, FleetSpec, LinkKind, PoolSpec};
+pub use kernels::{AttentionBackend, Frontend, KvLayout};
 pub use speculative::SpeculativeSpec;
 
 use crate::error::{Error, Result};
@@ -202,6 +204,15 @@ pub struct EngineSpec {
     /// Whether the host launches every kernel of a step, as vLLM did before 0.2.6, rather than a captured graph; false where
     /// absent.
     pub enforce_eager: Option<bool>,
+    /// How a decode's attention is computed; as the calibration's engines do where absent, which split the context.
+    pub attention_backend: Option<AttentionBackend>,
+    /// The kernel of quantized weights, as in `marlin`; what the engine's version uses where absent.
+    pub quantization_kernel: Option<String>,
+    /// Whether projections that read the same input are one product, and norms and rotations few launches; as the engine
+    /// has it where absent.
+    pub fuse_layers: Option<bool>,
+    /// What stands between the engine and its clients.
+    pub frontend: Frontend,
     /// What becomes of a preempted request's cache.
     pub preemption_mode: PreemptionMode,
     /// GiB of host memory per accelerator for swapped caches.
@@ -350,32 +361,6 @@ pub enum ReservationKind {
     Pow2,
     /// Prompt and output, as if its length were known.
     Oracle,
-}
-
-/// How a request's tokens lie in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum KvLayout {
-    /// In blocks anywhere, found by a table with a row a sequence (vLLM).
-    Paged,
-    /// In blocks anywhere, found by a list of those in use (FlashInfer).
-    Flashinfer,
-    /// In one piece of virtual memory a sequence, on pages of 2 MiB a layer (vAttention).
-    Vattention,
-    /// In one piece of memory a request.
-    Contiguous,
-}
-
-impl KvLayout {
-    /// As in a spec.
-    pub fn name(self) -> &'static str {
-        match self {
-            KvLayout::Paged => "paged",
-            KvLayout::Flashinfer => "flashinfer",
-            KvLayout::Vattention => "vattention",
-            KvLayout::Contiguous => "contiguous",
-        }
-    }
 }
 
 /// Prices of a step.

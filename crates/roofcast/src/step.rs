@@ -43,6 +43,8 @@ pub struct Surroundings {
     pub expert_bytes: f64,
     /// Layers that mix otherwise than by attention.
     pub mixers: Mixers,
+    /// All layers.
+    pub layers: u64,
     /// Layers that the host launches one by one.
     pub eager_layers: u64,
     /// Speed of one thread of the host; that of a DGX H100 is 1.
@@ -128,6 +130,7 @@ impl StepModel {
                 elementwise_bytes: elementwise_bytes(deployment),
                 expert_bytes: expert_bytes(deployment),
                 mixers: Mixers::of(&deployment.model),
+                layers: deployment.model.layers.len() as u64,
                 eager_layers: if eager { deployment.model.layers.len() as u64 } else { 0 },
                 host_speed: deployment.accelerator.host_speed,
             },

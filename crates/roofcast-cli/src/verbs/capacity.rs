@@ -7,7 +7,7 @@ use crate::show::number::{count, grouped};
 use crate::show::{self, table};
 use crate::{exit, input};
 use roofcast::Deployment;
-use roofcast::capacity::{Capacity, Question, capacity};
+use roofcast::capacity::{Capacity, Question, Smallest, capacity};
 use roofcast::checkpoint::by_type;
 use roofcast::checkpoint::compare::Difference;
 use roofcast::explain::{Row, explain};
@@ -156,6 +156,10 @@ fn people(deployment: &Deployment, question: &Question, c: &Capacity) -> String 
             format!("{} at {} tokens", both(c.kv_bytes_per_sequence), grouped(question.context)),
         ),
     ];
+    if c.compute_bytes_per_token > Bytes::ZERO {
+        let bytes = grouped(c.compute_bytes_per_token.0);
+        pairs.push(("compute buffer", format!("{bytes} B a token of the context, beside the KV")));
+    }
     if c.fits {
         pairs.push(("KV tokens", grouped(c.kv_tokens)));
         pairs.push((
@@ -200,17 +204,18 @@ fn people(deployment: &Deployment, question: &Question, c: &Capacity) -> String 
             ),
         ));
     }
-    if let Some(s) = &c.smallest_topology {
-        let shape = s.shape.as_ref().map_or(String::new(), |s| {
-            format!(" as {}", s.iter().map(u64::to_string).collect::<Vec<_>>().join("×"))
-        });
-        let bound = format!("{:?}", s.decode_bound).to_lowercase();
-        pairs.push((
-            "smallest topology",
-            format!("{}{shape}, tp {}, pp {}; decode is {bound}-bound", s.count, s.tp, s.pp),
-        ));
-    }
+    let topologies = [("smallest topology", &c.smallest_topology), ("fits in stages", &c.in_stages)];
+    let found = topologies.into_iter().filter_map(|(name, found)| Some((name, topology(found.as_ref()?))));
+    pairs.extend(found);
     table::pairs(&pairs) + &memory(deployment, c)
+}
+
+fn topology(s: &Smallest) -> String {
+    let shape = s.shape.as_ref().map_or(String::new(), |s| {
+        format!(" as {}", s.iter().map(u64::to_string).collect::<Vec<_>>().join("×"))
+    });
+    let bound = format!("{:?}", s.decode_bound).to_lowercase();
+    format!("{}{shape}, tp {}, pp {}; decode is {bound}-bound", s.count, s.tp, s.pp)
 }
 
 fn memory(deployment: &Deployment, c: &Capacity) -> String {

@@ -198,6 +198,7 @@ fn accelerator(
         usable_bytes: machine.memory_bytes,
         memory_options: vec![],
         bandwidth_bytes_per_s: ByteRate(fastest.bytes_per_s.max.round()),
+        multiprocessors: None,
         node_size: 1,
         host_speed: 1.0,
         power_w: None,

@@ -8,7 +8,9 @@ use crate::input;
 use crate::show::number::{count, grouped, ms, percent, significant};
 use crate::show::target::Target;
 use crate::show::{self, table};
+use clap::ValueEnum;
 use roofcast::cost::{Cost, Operator, Utilization};
+use roofcast::limits::alternatives::{Alternative, Comparison, alternatives};
 use roofcast::limits::{IntensityPoint, Limits, Question, intensity, limits};
 use roofcast::report;
 use roofcast::units::Bytes;
@@ -46,6 +48,9 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
     };
     if let Some(sweep) = &args.sweep {
         return sweep::run(args, &Forecaster::embedded(deployment)?, &question, sweep, picture.as_ref());
+    }
+    if let Some(kind) = args.compare {
+        return compare(args, &deployment, &question, kind.into());
     }
     if let Some(shape) = &args.intensity {
         return curve(args, &deployment, shape, picture.as_ref());
@@ -95,16 +100,68 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+#[derive(Serialize)]
+struct Compared<'a> {
+    #[serde(flatten)]
+    about: About<'a>,
+    comparison: Comparison,
+    batch: u64,
+    context: u64,
+    prompt: u64,
+    alternatives: &'a [Alternative],
+}
+
+/// The step with each setting of a kind.
+fn compare(
+    args: &LimitsArgs,
+    deployment: &Deployment,
+    question: &Question,
+    comparison: Comparison,
+) -> anyhow::Result<ExitCode> {
+    let found = alternatives(deployment, comparison, question);
+    let about = About::of(deployment);
+    let Question { batch, context, prefill: prompt, .. } = *question;
+    if args.output.json {
+        let answer = Compared { about, comparison, batch, context, prompt, alternatives: &found };
+        show::json("roofcast/limits-compare/1", &answer)?;
+    } else if args.output.csv {
+        let row = |a: &Alternative| {
+            let times = [a.decode, a.attention, a.prefill].map(|t| t.ms().to_string());
+            std::iter::once(a.name.clone()).chain(times).collect()
+        };
+        let rows: Vec<Vec<String>> = found.iter().map(row).collect();
+        show::csv(&["setting", "decode_ms", "attention_ms", "prefill_ms"], &rows)?;
+    } else {
+        let row = |a: &Alternative| vec![a.name.clone(), ms(a.decode), ms(a.attention), ms(a.prefill)];
+        let note = format!(
+            "forecast of {} sequences of {} tokens that decode, and of one prompt of {}\n\n",
+            grouped(batch),
+            grouped(context),
+            grouped(prompt)
+        );
+        let header = ["setting", "decode ms", "attention ms", "prefill ms"];
+        let rows: Vec<_> = found.iter().map(row).collect();
+        show::text(&(about.title() + &note + &table::table(&header, &rows, 1)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// The flags that a spec has no key for.
 fn asked(args: &LimitsArgs) -> String {
     let number = |flag: &str, n: Option<u64>| n.map_or(String::new(), |n| format!(" --{flag} {n}"));
     let share = |flag: &str, v: f64| if v < 1.0 { format!(" --{flag} {v}") } else { String::new() };
     let text =
         |flag: &str, v: &Option<String>| v.as_ref().map_or(String::new(), |v| format!(" --{flag} {v}"));
-    let counts = [("batch", args.batch), ("context", args.context), ("prefill", args.prefill)];
+    let counts = [
+        ("batch", args.batch),
+        ("context", args.context),
+        ("prefill", args.prefill),
+        ("output-len", args.output_len),
+    ];
     let counts: String = counts.into_iter().map(|(flag, n)| number(flag, n)).collect();
     let curves = text("sweep", &args.sweep) + &text("intensity", &args.intensity);
-    counts + &share("mfu", args.mfu) + &share("mbu", args.mbu) + &curves
+    let compared = args.compare.and_then(|kind| kind.to_possible_value()).map(|v| v.get_name().to_owned());
+    counts + &share("mfu", args.mfu) + &share("mbu", args.mbu) + &text("compare", &compared) + &curves
 }
 
 fn csv_row(phase: &str, o: &Operator) -> Vec<String> {

@@ -128,7 +128,9 @@ fn every_key_of_every_schema_is_documented() {
     let questions = [
         "limits --model llama-3.1-8b --hardware h100-sxm --tp 2 --count 2",
         "limits --model qwen3-30b-a3b --hardware h100-sxm",
-        "limits --model llama-3.1-8b --hardware h100-sxm --sweep batch=1,2",
+        "limits --model llama-3.1-8b --hardware h100-sxm --sweep batch=1,2 --output-len 10",
+        "limits --model llama-3.1-8b --hardware h100-sxm --sweep batch=1,2 --compare attention",
+        "limits --model llama-3.1-8b --hardware h100-sxm --compare layouts",
         "limits --model llama-3.1-8b --hardware h100-sxm --intensity 4096x4096",
         "capacity --model llama-3.1-8b --hardware tpu-v5e --count 4 --users 10 --explain",
         "plan --hardware h100-sxm --why tp=1",
