@@ -395,7 +395,7 @@ mod tests {
         let form = Form::Product { rows: Rows::Computed, elements: 1e6, weight_bytes: 520_000.0 };
         let (dtype, rate) = (Dtype::Fp16, FlopRate(1e14));
         let operator = Operator { kind: OperatorKind::OProj, layers: 1, dtype, rate, form };
-        let from = |rows| {
+        let from = |rows: Option<u64>| {
             let unpacks = rows.map(|from| Unpacking { from, share: 0.41 });
             let coefficients = Coefficients { unpacks, ..Coefficients::ideal(1.0, 1.0) };
             coefficients.rates(&operator, ByteRate(1e12)).product(256, 1e6, 520_000.0)
