@@ -2,19 +2,18 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod measurements;
+pub(crate) mod scenario;
 pub(crate) mod tables;
 pub(crate) mod values;
 
-use crate::args::{ConventionArg, DeploymentArgs};
+use crate::args::DeploymentArgs;
 use anyhow::{Context, Result, bail};
 use flate2::read::GzDecoder;
-
 use roofcast::calibration::Calibration;
 use roofcast::catalog::ModelEntry;
-use roofcast::deployment::Options;
 use roofcast::model::{Quantization, config};
-use roofcast::seeds::multi_user_003::rules;
-use roofcast::{Catalog, Deployment, Error, Model, Spec};
+use roofcast::{Catalog, Deployment, Model};
+use scenario::{EMPTY, Scenario, Source};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
@@ -108,23 +107,6 @@ pub(crate) fn calibration(path: Option<&Path>) -> Result<Cow<'static, Calibratio
     }
 }
 
-/// Reads a spec file with the traces it names, whose paths count from its folder; or the empty spec.
-pub(crate) fn spec(path: Option<&Path>) -> Result<Spec> {
-    let Some(path) = path else { return Ok(Spec::default()) };
-    let place = path.display().to_string();
-    let spec = Spec::parse(&place, &text(path)?)?;
-    with_traces(spec, &place, path)
-}
-
-/// The spec of `file` with the traces it names.
-pub(crate) fn with_traces(mut spec: Spec, place: &str, file: &Path) -> Result<Spec> {
-    if let Some(workload) = &mut spec.workload {
-        let folder = file.parent().unwrap_or(Path::new(""));
-        workload.load(place, |trace| text(&folder.join(trace)))?;
-    }
-    Ok(spec)
-}
-
 /// A model by catalog id, or by path: a `config.json` or its folder, a `.gguf`, a `.safetensors`.
 pub(crate) fn model(name: &str, catalog: &Catalog) -> Result<Arc<Model>> {
     let path = Path::new(name);
@@ -154,92 +136,9 @@ fn config_file(name: &str, file: &Path) -> Result<Model> {
     Ok(model)
 }
 
-/// Flags over spec: what to deploy.
-pub(crate) fn deployment(args: &DeploymentArgs) -> Result<Deployment> {
-    let mut catalog = catalog(&args.catalog)?;
-    let spec = spec(args.spec.as_deref())?;
-    let named = args.model.clone().or(model_of(&spec, args.spec.as_deref()));
-    let named = named
-        .ok_or_else(|| Error::field("arguments", "--model", "missing", "a catalog id or a config.json"))?;
-    let hardware = match (&args.hardware, &spec.hardware.accelerator) {
-        (Some(name), _) => accelerator(name, Path::new(""), &mut catalog)?,
-        (None, Some(name)) => accelerator(name, folder(args.spec.as_deref()), &mut catalog)?,
-        (None, None) => {
-            let accepted = "an accelerator, as h100-sxm, or its TOML file";
-            return Err(Error::field("arguments", "--hardware", "missing", accepted).into());
-        }
-    };
-    let model = model(&named, &catalog)?;
-    let accelerator = catalog.accelerator(&hardware)?;
-    let options = drafted(options(args, &spec), &catalog)?;
-    let (options, accelerator) = match args.convention {
-        ConventionArg::Default => (options, accelerator.clone()),
-        ConventionArg::Seed003 => rules(options, accelerator),
-    };
-    Ok(Deployment::resolve(model, Arc::new(accelerator), &options)?)
-}
-
-/// What a spec alone deploys; `file` is where it stands.
-pub(crate) fn resolve(spec: &Spec, file: Option<&Path>, catalogs: &[PathBuf]) -> Result<Deployment> {
-    let catalog = catalog(catalogs)?;
-    let missing = |field: &str, accepted: &str| Error::field("spec", field, "missing", accepted);
-    let named = model_of(spec, file)
-        .ok_or_else(|| missing("model.name", "a catalog id, or `path` to a config.json"))?;
-    let hardware = spec.hardware.accelerator.clone();
-    let hardware = hardware.ok_or_else(|| missing("hardware.accelerator", "an accelerator, as h100-sxm"))?;
-    let model = model(&named, &catalog)?;
-    let accelerator = Arc::new(catalog.accelerator(&hardware)?.clone());
-    Ok(Deployment::resolve(model, accelerator, &drafted(Options::of(spec), &catalog)?)?)
-}
-
-/// `options` with the model that drafts, where one is named.
-fn drafted(mut options: Options, catalog: &Catalog) -> Result<Options> {
-    let speculative = options.engine.speculative.as_ref();
-    let name = speculative.and_then(|s| s.draft_model.as_ref());
-    options.draft = name.map(|name| model(name, catalog)).transpose()?;
-    Ok(options)
-}
-
-/// The model asked for, by flag or spec.
-pub(crate) fn named(args: &DeploymentArgs, spec: &Spec) -> Result<String> {
-    let named = args.model.clone().or_else(|| model_of(spec, args.spec.as_deref()));
-    Ok(named.ok_or_else(|| {
-        Error::field(
-            "arguments",
-            "--model",
-            "missing",
-            "a catalog id, a config.json, a .gguf or .safetensors",
-        )
-    })?)
-}
-
-/// The model that a spec names; a relative path counts from the spec's folder.
-pub(crate) fn model_of(spec: &Spec, file: Option<&Path>) -> Option<String> {
-    if let Some(path) = &spec.model.path {
-        return Some(folder(file).join(path).display().to_string());
-    }
-    spec.model.name.clone()
-}
-
-fn options(args: &DeploymentArgs, spec: &Spec) -> Options {
-    let mut options = Options::of(spec);
-    let p = &mut options.precision;
-    p.weights = args.weights.clone().or(p.weights.take());
-    p.activations = args.activations.or(p.activations);
-    p.kv = args.kv.clone().or(p.kv.take());
-    let r = &mut options.parallelism;
-    r.count = args.count.or(r.count);
-    r.tp = args.tp.or(r.tp);
-    r.pp = args.pp.or(r.pp);
-    r.ep = args.ep.or(r.ep);
-    r.attention_dp = args.attention_dp.or(r.attention_dp);
-    let e = &mut options.engine;
-    e.gpu_memory_utilization = args.gpu_memory_utilization.or(e.gpu_memory_utilization);
-    e.max_num_batched_tokens = args.max_num_batched_tokens.or(e.max_num_batched_tokens);
-    e.max_num_seqs = args.max_num_seqs.or(e.max_num_seqs);
-    e.block_size = args.block_size.or(e.block_size);
-    options.ideal = args.ideal;
-    options
+/// What the arguments of a deployment ask.
+pub(crate) fn scenario(args: &DeploymentArgs) -> Result<Scenario> {
+    Source::read(args.spec.as_deref(), EMPTY, &args.source, &[&args.flags.settings])?.scenario(&[])
 }
 
 /// The context asked for, or the default within what the model allows. One beyond that is answered, and said.
