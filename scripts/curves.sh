@@ -31,4 +31,4 @@ sweep() {
 
 sweep attention-batch --model llama-3.1-8b --hardware a100-sxm-80gb --context 8192 --compare attention --sweep batch=1..64:x2
 sweep attention-context --model llama-3.1-8b --hardware a100-sxm-80gb --compare attention --sweep context=1024..65536:x2
-sweep output-position --model Qwen/Qwen1.5-14B-Chat --hardware rtx-4090 --weights gptq-int4 --served false --batch 8 --prefill 1 --sweep position=31,63,127,255,383,511,639,767,895,999 --measured "$rows"
+sweep output-position --model Qwen/Qwen1.5-14B-Chat --hardware rtx-4090 --weights gptq-int4 --served=false --batch 8 --prefill 1 --sweep position=31,63,127,255,383,511,639,767,895,999 --measured "$rows"

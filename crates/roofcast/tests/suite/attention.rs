@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// One layer of 16 query heads of 128 over 2 KV heads: the example that the chapter asks about.
 fn layer(chip: &str, engine: EngineSpec) -> Result<Deployment, roofcast::Error> {
-    let text = std::fs::read_to_string("../../examples/one-layer-of-codellama.json").unwrap();
+    let text = std::fs::read_to_string("../../examples/one-layer-of-codellama/config.json").unwrap();
     let model = Arc::new(config::parse("one layer", "example", &text).unwrap());
     let chip = Arc::new(Catalog::embedded().unwrap().accelerator(chip).unwrap().clone());
     let options = Options { parallelism: Request::default(), engine, ..Options::default() };
