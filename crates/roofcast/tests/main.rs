@@ -13,6 +13,8 @@ mod conformance;
 mod corpus;
 #[path = "suite/counted.rs"]
 mod counted;
+#[path = "suite/driven.rs"]
+mod driven;
 #[path = "suite/engine.rs"]
 mod engine;
 #[path = "suite/families.rs"]
@@ -35,8 +37,6 @@ mod measured;
 mod models;
 #[path = "suite/newcomers.rs"]
 mod newcomers;
-#[path = "suite/online.rs"]
-mod online;
 #[path = "suite/scaling.rs"]
 mod scaling;
 #[path = "suite/seeds.rs"]
