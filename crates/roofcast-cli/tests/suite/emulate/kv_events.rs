@@ -86,7 +86,8 @@ fn what_the_cache_stores_and_removes_is_told() {
         let mut replay = DealerSocket::new();
         replay.connect(&server.kv_events[1]).await.unwrap();
         let from = 0_u64.to_be_bytes().to_vec();
-        replay.send(ZmqMessage::try_from(vec![bytes::Bytes::new(), from.into()]).unwrap()).await.unwrap();
+        let frames = vec![bytes::Bytes::new(), bytes::Bytes::from(from)];
+        replay.send(ZmqMessage::try_from(frames).unwrap()).await.unwrap();
         let mut again = Vec::new();
         loop {
             let (_, number, batch) = read(replay.recv().await.unwrap());
