@@ -14,6 +14,9 @@ use values::*;
 #[derive(Debug, Parser)]
 #[command(name = "roofcast", version, max_term_width = 110)]
 pub(crate) struct Cli {
+    /// Print every column of tables, and lines as long as they are, not within 100 characters.
+    #[arg(long, global = true)]
+    pub(crate) wide: bool,
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }

@@ -58,6 +58,10 @@ pub(crate) fn catalog(files: &[PathBuf]) -> Result<Cow<'static, Catalog>> {
 /// The id of the accelerator that `name` means: an id or alias as it is; of a path that ends in `.toml`, the one entry of
 /// that file, which joins the catalog. A relative path counts from `folder`.
 pub(crate) fn accelerator(name: &str, folder: &Path, catalog: &mut Cow<'static, Catalog>) -> Result<String> {
+    if name.trim().is_empty() {
+        let accepted = "an accelerator, as h100-sxm, or its TOML file";
+        return Err(Error::field("accelerator", "id", "empty", accepted).into());
+    }
     if !name.to_lowercase().ends_with(".toml") {
         return Ok(name.to_owned());
     }
@@ -127,13 +131,21 @@ pub(crate) fn with_traces(mut spec: Spec, place: &str, file: &Path) -> Result<Sp
 
 /// A model by catalog id, or by path: a `config.json` or its folder, a `.gguf`, a `.safetensors`.
 pub(crate) fn model(name: &str, catalog: &Catalog) -> Result<Arc<Model>> {
+    if name.trim().is_empty() {
+        let accepted = "a catalog id, a config.json, a .gguf or .safetensors";
+        return Err(Error::field("model", "name", "empty", accepted).into());
+    }
     let path = Path::new(name);
-    let of_file = |suffix: &str| name.to_lowercase().ends_with(suffix);
-    if of_file(".gguf") || of_file(".safetensors") || path.is_dir() {
+    let ends = |suffix: &str| name.to_lowercase().ends_with(suffix);
+    if ends(".gguf") || ends(".safetensors") || path.is_dir() {
         return Ok(Arc::new(checkpoint::read(name)?.model));
     }
-    if path.exists() || of_file(".json") {
+    if path.exists() || ends(".json") {
         return Ok(Arc::new(config_file(name, path)?));
+    }
+    if path.is_absolute() || name.starts_with("./") || name.starts_with("../") {
+        let accepted = "a config.json or its folder, a .gguf or .safetensors";
+        return Err(Error::field("model", "path", format!("{name:?}, where nothing is"), accepted).into());
     }
     Ok(Arc::new(catalog.named(name)?.model()?))
 }
@@ -158,15 +170,14 @@ fn config_file(name: &str, file: &Path) -> Result<Model> {
 pub(crate) fn deployment(args: &DeploymentArgs) -> Result<Deployment> {
     let mut catalog = catalog(&args.catalog)?;
     let spec = spec(args.spec.as_deref())?;
-    let named = args.model.clone().or(model_of(&spec, args.spec.as_deref()));
-    let named = named
-        .ok_or_else(|| Error::field("arguments", "--model", "missing", "a catalog id or a config.json"))?;
+    let file = args.spec.as_deref();
+    let named = named(args, &spec)?;
     let hardware = match (&args.hardware, &spec.hardware.accelerator) {
         (Some(name), _) => accelerator(name, Path::new(""), &mut catalog)?,
-        (None, Some(name)) => accelerator(name, folder(args.spec.as_deref()), &mut catalog)?,
+        (None, Some(name)) => accelerator(name, folder(file), &mut catalog)?,
         (None, None) => {
             let accepted = "an accelerator, as h100-sxm, or its TOML file";
-            return Err(Error::field("arguments", "--hardware", "missing", accepted).into());
+            return Err(absent(file, "--hardware", "hardware.accelerator", accepted).into());
         }
     };
     let model = model(&named, &catalog)?;
@@ -176,20 +187,42 @@ pub(crate) fn deployment(args: &DeploymentArgs) -> Result<Deployment> {
         ConventionArg::Default => (options, accelerator.clone()),
         ConventionArg::Seed003 => rules(options, accelerator),
     };
-    Ok(Deployment::resolve(model, Arc::new(accelerator), &options)?)
+    Deployment::resolve(model, Arc::new(accelerator), &options).map_err(|e| of_file(file, e))
+}
+
+/// The refusal of a question that lacks something: by its flag, or by its key where a spec is given.
+pub(crate) fn absent(file: Option<&Path>, flag: &str, key: &str, accepted: &str) -> Error {
+    match file {
+        Some(file) => Error::field(file.display(), key, "missing", format!("{accepted}; or {flag}")),
+        None => Error::field("arguments", flag, "missing", accepted),
+    }
+}
+
+/// An error behind the name of the spec that it comes from, where it does not begin with a file's.
+pub(crate) fn of_file(file: Option<&Path>, error: Error) -> anyhow::Error {
+    let sections = ["engine:", "engine.", "parallelism:", "precision:", "no "];
+    let told = error.to_string();
+    match file {
+        Some(file) if sections.iter().any(|section| told.starts_with(section)) => {
+            anyhow::Error::from(error).context(file.display().to_string())
+        }
+        _ => error.into(),
+    }
 }
 
 /// What a spec alone deploys; `file` is where it stands.
 pub(crate) fn resolve(spec: &Spec, file: Option<&Path>, catalogs: &[PathBuf]) -> Result<Deployment> {
     let catalog = catalog(catalogs)?;
-    let missing = |field: &str, accepted: &str| Error::field("spec", field, "missing", accepted);
-    let named = model_of(spec, file)
+    let place = file.map_or("spec".to_owned(), |file| file.display().to_string());
+    let missing = |field: &str, accepted: &str| Error::field(&place, field, "missing", accepted);
+    let named = model_of(spec, file)?
         .ok_or_else(|| missing("model.name", "a catalog id, or `path` to a config.json"))?;
     let hardware = spec.hardware.accelerator.clone();
     let hardware = hardware.ok_or_else(|| missing("hardware.accelerator", "an accelerator, as h100-sxm"))?;
     let model = model(&named, &catalog)?;
-    let accelerator = Arc::new(catalog.accelerator(&hardware)?.clone());
-    Ok(Deployment::resolve(model, accelerator, &drafted(Options::of(spec), &catalog)?)?)
+    let accelerator = catalog.accelerator(&hardware).map_err(|e| of_file(file, e))?;
+    let options = drafted(Options::of(spec), &catalog)?;
+    Deployment::resolve(model, Arc::new(accelerator.clone()), &options).map_err(|e| of_file(file, e))
 }
 
 /// `options` with the model that drafts, where one is named.
@@ -202,23 +235,28 @@ fn drafted(mut options: Options, catalog: &Catalog) -> Result<Options> {
 
 /// The model asked for, by flag or spec.
 pub(crate) fn named(args: &DeploymentArgs, spec: &Spec) -> Result<String> {
-    let named = args.model.clone().or_else(|| model_of(spec, args.spec.as_deref()));
-    Ok(named.ok_or_else(|| {
-        Error::field(
-            "arguments",
-            "--model",
-            "missing",
-            "a catalog id, a config.json, a .gguf or .safetensors",
-        )
-    })?)
+    let file = args.spec.as_deref();
+    let accepted = "a catalog id, a config.json, a .gguf or .safetensors";
+    let named = args.model.clone().map_or_else(|| model_of(spec, file), |name| Ok(Some(name)))?;
+    Ok(named.ok_or_else(|| absent(file, "--model", "model.name", accepted))?)
 }
 
 /// The model that a spec names; a relative path counts from the spec's folder.
-pub(crate) fn model_of(spec: &Spec, file: Option<&Path>) -> Option<String> {
-    if let Some(path) = &spec.model.path {
-        return Some(folder(file).join(path).display().to_string());
+pub(crate) fn model_of(spec: &Spec, file: Option<&Path>) -> Result<Option<String>, Error> {
+    let Some(path) = &spec.model.path else { return Ok(spec.model.name.clone()) };
+    let found = folder(file).join(path);
+    let empty = path.as_os_str().is_empty();
+    if empty || !found.exists() {
+        let place = file.map_or("spec".to_owned(), |file| file.display().to_string());
+        let shown = if empty {
+            "empty".to_owned()
+        } else {
+            format!("{:?}, where nothing is", path.display().to_string())
+        };
+        let accepted = "a config.json or its folder, a .gguf or .safetensors";
+        return Err(Error::field(place, "model.path", shown, accepted));
     }
-    spec.model.name.clone()
+    Ok(Some(found.display().to_string()))
 }
 
 fn options(args: &DeploymentArgs, spec: &Spec) -> Options {

@@ -1,6 +1,7 @@
 //! Output: tables for people, CSV and JSON for programs, SVG for both.
 
 pub(crate) mod number;
+pub(crate) mod progress;
 pub(crate) mod records;
 pub(crate) mod table;
 pub(crate) mod target;
@@ -38,7 +39,7 @@ pub(crate) fn csv(header: &[&str], rows: &[Vec<String>]) -> Result<()> {
     let mut writer = csv::Writer::from_writer(std::io::stdout().lock());
     let broken = |e: csv::Error| match e.into_kind() {
         csv::ErrorKind::Io(io) => io,
-        other => std::io::Error::other(format!("{other:?}")),
+        _ => std::io::Error::other("the rows are no CSV"),
     };
     writer.write_record(header).map_err(broken)?;
     for row in rows {

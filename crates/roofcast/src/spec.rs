@@ -9,7 +9,7 @@ mod speculative;
 pub use fleet::{AutoscaleSpec, FleetSpec, LinkKind, PoolSpec};
 pub use speculative::SpeculativeSpec;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, told};
 use crate::precision::Dtype;
 use crate::workload::Workload;
 use serde::Deserialize;
@@ -432,10 +432,13 @@ impl Spec {
             let single = || Error::field(place, key, format!("within `{name}`, a single value"), accepted);
             section = inner.as_table_mut().ok_or_else(single)?;
         }
+        let found = value.to_string();
         section.insert(last.to_owned(), value);
-        let spec: Spec = serde_path_to_error::deserialize(table).map_err(|e| Error::Parse {
-            place: place.to_owned(),
-            message: format!("`{}`: {}", e.path(), e.inner().message()),
+        let spec: Spec = serde_path_to_error::deserialize(table).map_err(|e| {
+            let path = e.path().to_string();
+            // The value may not be what is wrong: it may only have completed its section.
+            let found = (path == key).then_some(found.as_str());
+            Error::Parse { place: place.to_owned(), message: told(&path, e.inner().message(), found) }
         })?;
         spec.check(place)?;
         Ok(spec)

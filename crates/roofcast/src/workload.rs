@@ -187,6 +187,9 @@ impl Workload {
             if let Some(known) = traces.get(&key) {
                 return Ok(Arc::clone(known));
             }
+            if path.trim().is_empty() {
+                return Err(Error::field(place, "workload, path", "empty", "the path of a trace").into());
+            }
             let new = Arc::new(Trace::parse(path, &read(path)?, format)?);
             traces.insert(key, Arc::clone(&new));
             Ok(new)

@@ -3,6 +3,7 @@
 mod kernels;
 
 use crate::args::CalibrateArgs;
+use crate::show::table::line;
 use crate::show::target::Target;
 use crate::verbs::validate::{people, per_row};
 use crate::{input, show};
@@ -114,11 +115,11 @@ fn text(answer: &Answer) -> String {
     }
     if !answer.kernels_unread.is_empty() {
         let names: Vec<_> = answer.kernels_unread.iter().map(String::as_str).collect();
-        text.push_str(&format!("not modelled, left out: {}\n", names.join(", ")));
+        text.push_str(&line(&format!("not modelled, left out: {}", names.join(", "))));
     }
     if !answer.undetermined.is_empty() {
         let names = answer.undetermined.join(", ");
-        text.push_str(&format!("hardly moved, the data do not tell them apart: {names}\n"));
+        text.push_str(&line(&format!("hardly moved, the data do not tell them apart: {names}")));
     }
     if let Some(report) = &answer.in_sample {
         text.push_str(&format!("\nfitted to every group\n{}", people(report)));

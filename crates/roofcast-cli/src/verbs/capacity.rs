@@ -191,7 +191,7 @@ fn people(deployment: &Deployment, question: &Question, c: &Capacity) -> String 
         let shape = s.shape.as_ref().map_or(String::new(), |s| {
             format!(" as {}", s.iter().map(u64::to_string).collect::<Vec<_>>().join("×"))
         });
-        let bound = format!("{:?}", s.decode_bound).to_lowercase();
+        let bound = s.decode_bound.name();
         pairs.push((
             "smallest topology",
             format!("{}{shape}, tp {}, pp {}; decode is {bound}-bound", s.count, s.tp, s.pp),
@@ -238,5 +238,5 @@ fn tensors(deployment: &Deployment) -> String {
     ]);
     lines.push(total);
     let header = ["tensor", "operator", "format", "layers", "shape", "parameters", "bytes", "FLOPs a token"];
-    table::table(&header, &lines, 3)
+    table::fitted(&header, &lines, 3, &[1, 7, 3])
 }

@@ -10,10 +10,10 @@ use crate::show::target::Target;
 use crate::show::{self, table};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use roofcast::Catalog;
 use roofcast::accelerator::{Accelerator, Source};
 use roofcast::precision::Dtype;
 use roofcast::units::{ByteRate, Bytes, FlopRate};
+use roofcast::{Catalog, Error};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -102,7 +102,8 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<ExitCode> {
 /// The file of `--output`; `--hardware` takes only names that end in `.toml`.
 fn file(path: &Path) -> Result<Target> {
     if path.extension().is_none_or(|e| e != "toml") {
-        bail!("--output: {}; accepted: a file that ends in .toml", path.display());
+        let found = format!("{:?}", path.display().to_string());
+        return Err(Error::field("arguments", "--output", found, "a file that ends in .toml").into());
     }
     Target::of("--output", path)
 }
@@ -294,7 +295,7 @@ fn people(answer: &Answer, output: Option<&Path>) -> String {
     {
         text += &format!("huge pages held at least {} of their buffers\n\n", show::number::percent(share));
     }
-    text += &crowded(answer).map_or(String::new(), |c| format!("{c}\n\n"));
+    text += &crowded(answer).map_or(String::new(), |c| table::line(&c) + "\n");
     text += &gpus(answer);
     match output {
         Some(path) => {

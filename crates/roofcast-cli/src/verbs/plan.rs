@@ -7,7 +7,6 @@ use crate::show::target::Target;
 use crate::show::{self, table};
 use crate::{exit, input};
 use anyhow::Result;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use roofcast::capacity::{self, capacity};
 use roofcast::cost::Utilization;
 use roofcast::deployment::Options;
@@ -46,12 +45,12 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     if let Some(cost) = args.cost {
         spec.engine.cost = if cost == CostArg::Limit { CostKind::Limit } else { CostKind::Forecast };
     }
-    let named = args.model.clone().or(input::model_of(&spec, args.spec.as_deref()));
-    let named = named.ok_or_else(|| {
-        roofcast::Error::field("spec", "model.name", "missing", "a catalog id or a config.json")
-    })?;
+    let file = args.spec.as_deref();
+    let named = args.model.clone().map_or_else(|| input::model_of(&spec, file), |name| Ok(Some(name)))?;
+    let accepted = "a catalog id or a config.json";
+    let named = named.ok_or_else(|| input::absent(file, "--model", "model.name", accepted))?;
     let model = input::model(&named, &catalog)?;
-    let bar = progress_bar();
+    let bar = show::progress::bar("shapes");
     let found = plan(&spec, &model, &catalog, |done, all| {
         bar.set_length(all);
         bar.set_position(done);
@@ -86,14 +85,6 @@ fn searched(args: &PlanArgs, spec: &mut Spec, catalog: &mut Cow<'static, Catalog
         *name = input::accelerator(name, folder, catalog)?;
     }
     Ok(())
-}
-
-/// Progress on a terminal, nothing in a pipe; short searches end before it is drawn.
-fn progress_bar() -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(4));
-    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} shapes")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    bar.with_style(style)
 }
 
 const CSV: [&str; 16] = [
@@ -311,7 +302,7 @@ fn choices(list: &[Choice]) -> String {
         row.extend([percent(c.utilization), dollars(c.cost_per_hour), dollars(c.cost_per_million_tokens)]);
         row
     };
-    table::table(&header, &list.iter().map(row).collect::<Vec<_>>(), 3)
+    table::fitted(&header, &list.iter().map(row).collect::<Vec<_>>(), 3, &[11, 9, 5, 6])
 }
 
 fn throughput(list: &[Choice]) -> String {

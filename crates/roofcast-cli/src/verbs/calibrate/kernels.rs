@@ -99,6 +99,6 @@ pub(super) fn table(fits: &[Fitted], skipped: u64) -> String {
     let skipped = format!("{skipped} rows are not modelled, stay in caches or are launches alone\n");
     format!(
         "\nkernels, judged on the half that was not fitted\n\n{}{skipped}",
-        crate::show::table::table(&header, &rows, 4)
+        crate::show::table::fitted(&header, &rows, 4, &[11, 10, 9, 5, 8, 12, 4])
     )
 }

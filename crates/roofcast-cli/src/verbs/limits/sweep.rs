@@ -2,7 +2,7 @@
 
 use super::super::About;
 use crate::args::LimitsArgs;
-use crate::input::values::numbers;
+use crate::input::values::{numbers, refused};
 use crate::show::number::{grouped, ms, significant};
 use crate::show::target::Target;
 use crate::show::{self, table};
@@ -51,22 +51,16 @@ pub(super) fn run(
     idle(args, key)?;
     let points: Vec<Point> =
         values.iter().filter_map(|value| point(forecaster, question, key, *value)).collect();
+    if points.is_empty() {
+        let found = format!("{text:?} (no such deployment)");
+        let accepted = "degrees that divide the model's heads and dimensions";
+        return Err(Error::field("arguments", "--sweep", found, accepted).into());
+    }
     if let Some(picture) = picture {
         picture.text(&report::sweep::svg(&drawn(deployment, question, key, &points)))?;
     }
-    let header = [
-        key,
-        "limit ms",
-        "links ms",
-        "sum ms",
-        "forecast ms",
-        "p10",
-        "p90",
-        "bound",
-        "tokens/s",
-        "MFU",
-        "MBU",
-    ];
+    let header =
+        [key, "limit ms", "of it links", "forecast ms", "p10", "p90", "bound", "tokens/s", "MFU", "MBU"];
     if args.output.json {
         show::json("roofcast/limits-sweep/1", &Answer { about: About::of(deployment), sweep: key, points })?;
     } else if args.output.csv {
@@ -168,7 +162,7 @@ fn measured(value: u64, tokens: u64, cost: &Cost) -> Point {
 }
 
 fn plain(p: &Point) -> Vec<String> {
-    let bound = format!("{:?}", p.bound).to_lowercase();
+    let bound = p.bound.name().to_owned();
     let mut row = vec![p.value.to_string()];
     let limits = [p.limit_ms, p.communication_ms, p.limit_with_communication_ms];
     row.extend(limits.into_iter().chain([p.forecast_ms]).chain(p.forecast_band_ms).map(|v| v.to_string()));
@@ -180,13 +174,12 @@ fn people(p: &Point) -> Vec<String> {
     let time = |ms_: f64| ms(roofcast::units::Picoseconds::from_seconds(ms_ / 1e3));
     vec![
         grouped(p.value),
-        time(p.limit_ms),
-        time(p.communication_ms),
         time(p.limit_with_communication_ms),
+        time(p.communication_ms),
         time(p.forecast_ms),
         time(p.forecast_band_ms[0]),
         time(p.forecast_band_ms[1]),
-        format!("{:?}", p.bound).to_lowercase(),
+        p.bound.name().to_owned(),
         grouped(p.tokens_per_s as u64),
         significant(p.mfu),
         significant(p.mbu),
@@ -218,10 +211,11 @@ fn idle(args: &LimitsArgs, key: &str) -> Result<(), Error> {
 /// `batch=1..512`, `batch=1..512:8`, `batch=1..512:x2`, `context=1024,8192`.
 fn parse(text: &str) -> Result<(&str, Vec<u64>), Error> {
     let accepted = "batch, context, prefill or tp, then = and 1..512, 1..512:8, 1..512:x2 or 1,2,4";
-    text.split_once('=')
+    let (key, values) = text
+        .split_once('=')
         .filter(|(key, _)| ["batch", "context", "prefill", "tp"].contains(key))
-        .and_then(|(key, values)| Some((key, numbers(values, 1)?)))
-        .ok_or_else(|| Error::field("arguments", "--sweep", format!("{text:?}"), accepted))
+        .ok_or_else(|| Error::field("arguments", "--sweep", format!("{text:?}"), accepted))?;
+    Ok((key, numbers(values, 1).map_err(|why| refused(text, &why))?))
 }
 
 #[cfg(test)]

@@ -4,16 +4,17 @@ mod picture;
 
 use super::{Answer, about, applied, source};
 use crate::args::SimulateArgs;
-use crate::input;
-use crate::input::values::settings;
+use crate::input::values::{refused, settings};
 use crate::show::number::{grouped, percent, significant};
+use crate::show::progress::Progress;
 use crate::show::target::Target;
 use crate::show::{self, table};
 use crate::verbs::band_factors;
+use crate::{exit, input};
 use anyhow::{Context, Result};
 use rayon::prelude::*;
 use roofcast::report;
-use roofcast::simulate::{Options, Simulation, simulate};
+use roofcast::simulate::{Options, Simulation, simulate_while};
 use roofcast::spec::Slo;
 use roofcast::{Deployment, Error, Forecaster, Spec};
 use serde::Serialize;
@@ -45,6 +46,8 @@ const KEYS: [(&str, &str); 18] = [
 #[derive(Serialize)]
 struct Sweep<'a> {
     sweep: &'a str,
+    /// Whether values are missing, as Ctrl-C came before their runs had ended.
+    interrupted: bool,
     points: Vec<Point<'a>>,
 }
 
@@ -76,27 +79,45 @@ pub(super) fn run(args: &SimulateArgs, text: &str, picture: Option<&Target>) -> 
     let (place, spec) = source(args)?;
     let threads = args.threads.map_or(0, |n| n as usize);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+    let (asked, progress) = (values.len(), Progress::new("runs")?);
+    progress.at(0, asked as u64);
     let one = |value: toml::Value| {
         let shown = format!("with {key} = {value}");
-        one(args, &place, &spec, key, value).context(shown)
+        let run = progress.goes_on().then(|| one(args, &place, &spec, key, value, &progress).context(shown));
+        progress.one_more();
+        run
     };
     // All results first: the error that is shown is that of the first value, whichever run ended first.
-    let runs: Vec<Result<Run>> = pool.install(|| values.into_par_iter().map(one).collect());
-    let runs = runs.into_iter().collect::<Result<Vec<Run>>>()?;
+    let runs: Vec<Option<Result<Run>>> = pool.install(|| values.into_par_iter().map(one).collect());
+    drop(progress);
+    let mut runs = runs.into_iter().flatten().collect::<Result<Vec<Run>>>()?;
+    runs.retain(|run| !run.simulation.interrupted);
+    let interrupted = runs.len() < asked;
+    if runs.is_empty() {
+        return Err(Error::field("arguments", "--sweep", "interrupted", "one run that ends").into());
+    }
     if let Some(picture) = picture {
         picture.text(&report::sweep::svg(&picture::of(key, &runs)))?;
     }
     if args.output.json {
         show::json(
             "roofcast/simulate-sweep/2",
-            &Sweep { sweep: key, points: runs.iter().map(Run::point).collect() },
+            &Sweep { sweep: key, interrupted, points: runs.iter().map(Run::point).collect() },
         )?;
     } else if args.output.csv {
-        show::csv(&header(key), &runs.iter().map(row).collect::<Vec<_>>())?;
+        show::csv(&header(key), &runs.iter().map(|run| row(run, interrupted)).collect::<Vec<_>>())?;
     } else {
+        if interrupted {
+            show::text(&format!("PARTIAL: interrupted when {} of {asked} runs had ended\n\n", runs.len()))?;
+        }
         show::text(&people(key, &runs))?;
     }
-    Ok(ExitCode::SUCCESS)
+    let served = runs.iter().any(|run| run.simulation.summary.completed > 0);
+    Ok(match served {
+        _ if interrupted => exit::invalid(),
+        true => ExitCode::SUCCESS,
+        false => exit::infeasible(),
+    })
 }
 
 /// The dotted key and its values.
@@ -120,17 +141,25 @@ fn parse<'a>(args: &SimulateArgs, text: &'a str) -> Result<(&'a str, Vec<toml::V
     if let Some((flag, ..)) = flags.iter().find(|(_, given, own)| *given && *own == key) {
         return Err(Error::field("arguments", "--sweep", format!("{name} beside {flag}"), "one of the two"));
     }
-    Ok((key, settings(values).ok_or_else(bad)?))
+    Ok((key, settings(values).map_err(|why| refused(text, &why))?))
 }
 
-fn one(args: &SimulateArgs, place: &str, text: &str, key: &str, value: toml::Value) -> Result<Run> {
+fn one(
+    args: &SimulateArgs,
+    place: &str,
+    text: &str,
+    key: &str,
+    value: toml::Value,
+    progress: &Progress,
+) -> Result<Run> {
     let spec = Spec::parse_with(place, text, key, value.clone())?;
     let file = args.spec.as_deref().unwrap_or(Path::new(""));
     let spec = applied(args, input::with_traces(spec, place, file)?);
     let deployment = input::resolve(&spec, args.spec.as_deref(), &args.catalog)?;
     let options = Options { leap: !args.no_leap, ..Options::default() };
     let forecaster = Forecaster::embedded(deployment)?;
-    let mut simulation = simulate(&forecaster, &spec, place, options)?;
+    let mut simulation = simulate_while(&forecaster, &spec, place, options, &mut |_, _| progress.goes_on())
+        .map_err(|e| input::of_file(args.spec.as_deref(), e))?;
     // Many runs are kept until the last has ended, and nobody draws these.
     simulation.latencies = Default::default();
     Ok(Run { value, slo: spec.slo, deployment: forecaster.deployment, simulation })
@@ -163,11 +192,12 @@ fn header(key: &str) -> Vec<&str> {
         "external_fragmentation",
         "overloaded",
         "dollars_per_million_output_tokens",
+        "interrupted",
     ];
     std::iter::once(key).chain(rest).collect()
 }
 
-fn row(run: &Run) -> Vec<String> {
+fn row(run: &Run, interrupted: bool) -> Vec<String> {
     let s = &run.simulation;
     let (sum, optional) = (&s.summary, |v: Option<f64>| v.map_or_else(String::new, |v| v.to_string()));
     let mut row = vec![word(&run.value), sum.completed.to_string(), s.refused.to_string()];
@@ -184,6 +214,7 @@ fn row(run: &Run) -> Vec<String> {
     row.extend([k.mean_usage, k.internal_fragmentation, k.external_fragmentation].map(|v| v.to_string()));
     row.push(s.load.overloaded.to_string());
     row.push(optional(s.expense.dollars_per_million_output_tokens));
+    row.push(interrupted.to_string());
     row
 }
 
@@ -211,7 +242,12 @@ fn people(key: &str, runs: &[Run]) -> String {
     } else {
         format!("Overload at {}: the queue grows for as long as requests come.\n", overloaded.join(", "))
     };
-    format!("{title}{}{}{note}{}", table::table(&header, &rows, 1), caches(short, runs), spans(runs))
+    // By name, as goodput is not always there.
+    let spare = ["preempted", "empty", "ITL p99", "E2EL p50", "KV held", "running"];
+    let spare: Vec<usize> =
+        spare.iter().filter_map(|name| header.iter().position(|column| column == name)).collect();
+    let text = table::fitted(&header, &rows, 1, &spare);
+    format!("{title}{text}{}{note}{}", caches(short, runs), spans(runs))
 }
 
 /// How far off the forecasts may be, a line for all values that are known alike.
@@ -229,7 +265,7 @@ fn spans(runs: &[Run]) -> String {
         if values.len() == runs.len() { String::new() } else { format!(", at {}", values.join(", ")) }
     };
     let text = |(line, values): &(String, Vec<String>)| {
-        format!("means, 10th to 90th percentile{}: {line}\n", of(values))
+        table::line(&format!("means, 10th to 90th percentile{}: {line}", of(values)))
     };
     lines.iter().map(text).collect()
 }
@@ -262,6 +298,7 @@ fn caches(short: &str, runs: &[Run]) -> String {
 /// `judged` says whether there is an SLO to meet.
 fn shown(run: &Run, judged: bool) -> Vec<String> {
     let (sum, s) = (&run.simulation.summary, &run.simulation);
+    let significant = |v: f64| if sum.completed == 0 { "–".to_owned() } else { significant(v) };
     let mut row = vec![word(&run.value), significant(sum.request_throughput())];
     let good = || sum.request_goodput().map_or_else(|| "–".to_owned(), significant);
     row.extend(judged.then(good));
