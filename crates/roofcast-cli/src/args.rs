@@ -273,9 +273,8 @@ pub(crate) struct ConformanceArgs {
     /// Traces in the form vllm-sched-trace/1.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// Print JSON with a versioned schema.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -301,9 +300,8 @@ pub(crate) struct MeasureArgs {
     /// Short repeats and a small buffer: rates are rougher.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Print JSON with a versioned schema.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -332,9 +330,8 @@ pub(crate) struct ValidateArgs {
     /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Vec<PathBuf>,
-    /// Print JSON with a versioned schema.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -361,9 +358,8 @@ pub(crate) struct CalibrateArgs {
     /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Vec<PathBuf>,
-    /// Print JSON with a versioned schema.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 /// What the runs of `.json` and `.jsonl` files ran on: those files do not say.

@@ -71,5 +71,8 @@ fn accepted(error: &clap::Error) -> Option<String> {
         return Some("a number".to_owned());
     }
     let told = source.to_string();
+    if let Some((_, range)) = told.split_once(" is not in ") {
+        return Some(range.replace("..=", " to "));
+    }
     Some(told.rsplit_once("accepted: ").map_or(told.clone(), |(_, accepted)| accepted.to_owned()))
 }

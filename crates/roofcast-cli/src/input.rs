@@ -180,8 +180,9 @@ pub(crate) fn deployment(args: &DeploymentArgs) -> Result<Deployment> {
             return Err(absent(file, "--hardware", "hardware.accelerator", accepted).into());
         }
     };
-    let model = model(&named, &catalog)?;
-    let accelerator = catalog.accelerator(&hardware)?;
+    let of_spec = |e: anyhow::Error, flag: &Option<String>| if flag.is_none() { of_file(file, e) } else { e };
+    let model = model(&named, &catalog).map_err(|e| of_spec(e, &args.model))?;
+    let accelerator = catalog.accelerator(&hardware).map_err(|e| of_spec(e.into(), &args.hardware))?;
     let options = drafted(options(args, &spec), &catalog)?;
     let (options, accelerator) = match args.convention {
         ConventionArg::Default => (options, accelerator.clone()),
@@ -199,14 +200,20 @@ pub(crate) fn absent(file: Option<&Path>, flag: &str, key: &str, accepted: &str)
 }
 
 /// An error behind the name of the spec that it comes from, where it does not begin with a file's.
-pub(crate) fn of_file(file: Option<&Path>, error: Error) -> anyhow::Error {
-    let sections = ["engine:", "engine.", "parallelism:", "precision:", "no "];
+pub(crate) fn of_file(file: Option<&Path>, error: impl Into<anyhow::Error>) -> anyhow::Error {
+    let sections =
+        ["engine:", "engine.", "parallelism:", "precision:", "spec:", "model:", "accelerator:", "no "];
+    let (error, file) = (error.into(), file.map(|file| file.display().to_string()));
     let told = error.to_string();
-    match file {
-        Some(file) if sections.iter().any(|section| told.starts_with(section)) => {
-            anyhow::Error::from(error).context(file.display().to_string())
-        }
-        _ => error.into(),
+    match file.filter(|_| sections.iter().any(|section| told.starts_with(section))) {
+        Some(file) => match error.downcast::<Error>() {
+            Ok(Error::Field { place, field, found, accepted }) if place == "spec" => {
+                Error::field(file, field, found, accepted).into()
+            }
+            Ok(other) => anyhow::Error::from(other).context(file),
+            Err(other) => other,
+        },
+        None => error,
     }
 }
 
@@ -219,7 +226,7 @@ pub(crate) fn resolve(spec: &Spec, file: Option<&Path>, catalogs: &[PathBuf]) ->
         .ok_or_else(|| missing("model.name", "a catalog id, or `path` to a config.json"))?;
     let hardware = spec.hardware.accelerator.clone();
     let hardware = hardware.ok_or_else(|| missing("hardware.accelerator", "an accelerator, as h100-sxm"))?;
-    let model = model(&named, &catalog)?;
+    let model = model(&named, &catalog).map_err(|e| of_file(file, e))?;
     let accelerator = catalog.accelerator(&hardware).map_err(|e| of_file(file, e))?;
     let options = drafted(Options::of(spec), &catalog)?;
     Deployment::resolve(model, Arc::new(accelerator.clone()), &options).map_err(|e| of_file(file, e))

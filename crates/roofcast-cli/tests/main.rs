@@ -15,12 +15,16 @@ mod examples;
 mod hardware;
 #[path = "suite/install.rs"]
 mod install;
+#[path = "suite/interrupted.rs"]
+mod interrupted;
 #[path = "suite/measurements.rs"]
 mod measurements;
 #[path = "suite/output.rs"]
 mod output;
 #[path = "suite/pictures.rs"]
 mod pictures;
+#[path = "suite/refusals.rs"]
+mod refusals;
 #[path = "suite/schedule.rs"]
 mod schedule;
 #[path = "suite/scripted.rs"]
@@ -34,3 +38,5 @@ mod support;
 mod tables;
 #[path = "suite/targets.rs"]
 mod targets;
+#[path = "suite/width.rs"]
+mod width;

@@ -107,7 +107,19 @@ pub(crate) fn told(path: &str, message: &str, found: Option<&str>) -> String {
     if let Some((head, accepted)) = message.split_once(", expected ") {
         if let Some(unread) = ["invalid type: ", "invalid value: "].iter().find_map(|p| head.strip_prefix(p))
         {
-            return is(found.unwrap_or(unread), in_words(accepted));
+            return match (literal(unread), found) {
+                // A section that has the value: its key stands before it.
+                (Some(value), Some(section)) if section.starts_with('{') => {
+                    let key =
+                        section.split(value).next().and_then(|before| before.trim_end().strip_suffix('='));
+                    let key =
+                        key.and_then(|before| before.split([' ', ',', '{']).rfind(|word| !word.is_empty()));
+                    let path = key.map_or(path.to_owned(), |key| format!("{path}.{key}"));
+                    format!("`{path}` is {value}; accepted: {}", in_words(accepted))
+                }
+                (Some(value), None) => is(value, in_words(accepted)),
+                (_, found) => is(found.unwrap_or(unread), in_words(accepted)),
+            };
         }
         if let Some(name) = head.strip_prefix("unknown variant ") {
             return is(&name.replace('`', "\""), accepted.trim_start_matches("one of "));
@@ -119,6 +131,12 @@ pub(crate) fn told(path: &str, message: &str, found: Option<&str>) -> String {
         _ if path.is_empty() => message,
         _ => format!("`{path}`: {message}"),
     }
+}
+
+/// The value in serde's words for it, as in: string "fast", integer `3`.
+fn literal(unread: &str) -> Option<&str> {
+    let from = unread.find(['"', '`'])?;
+    Some(unread.get(from..)?.trim_matches('`'))
 }
 
 /// The types of Rust as a reader of TOML knows them.

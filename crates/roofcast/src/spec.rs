@@ -435,10 +435,11 @@ impl Spec {
         let found = value.to_string();
         section.insert(last.to_owned(), value);
         let spec: Spec = serde_path_to_error::deserialize(table).map_err(|e| {
-            let path = e.path().to_string();
+            let (path, message) = (e.path().to_string(), e.inner().message());
             // The value may not be what is wrong: it may only have completed its section.
-            let found = (path == key).then_some(found.as_str());
-            Error::Parse { place: place.to_owned(), message: told(&path, e.inner().message(), found) }
+            let own = path == key || key.starts_with(&path) && message.contains(&found);
+            let (path, found) = if own { (key, Some(found.as_str())) } else { (path.as_str(), None) };
+            Error::Parse { place: place.to_owned(), message: told(path, message, found) }
         })?;
         spec.check(place)?;
         Ok(spec)

@@ -36,9 +36,9 @@ impl Progress {
         self.goes_on()
     }
 
-    /// One more is done.
-    pub(crate) fn one_more(&self) {
-        self.bar.inc(1);
+    /// So many more are done.
+    pub(crate) fn more(&self, count: u64) {
+        self.bar.inc(count);
     }
 
     /// Whether nobody has pressed Ctrl-C.

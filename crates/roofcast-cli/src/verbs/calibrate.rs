@@ -3,10 +3,11 @@
 mod kernels;
 
 use crate::args::CalibrateArgs;
+use crate::show::progress::Progress;
 use crate::show::table::line;
 use crate::show::target::Target;
-use crate::verbs::validate::{people, per_row};
-use crate::{input, show};
+use crate::verbs::validate::{CSV, csv_rows, people, per_row};
+use crate::{exit, input, show};
 use roofcast::Catalog;
 use roofcast::calibrate::Fit;
 use roofcast::calibrate::kernels::Fitted;
@@ -25,6 +26,8 @@ struct Answer {
     kernels: Vec<Fitted>,
     kernels_skipped: u64,
     kernels_unread: BTreeSet<String>,
+    /// Whether Ctrl-C came before the fit was judged: then there is no calibration.
+    interrupted: bool,
     undetermined: Vec<String>,
     in_sample: Option<Report>,
     left_out: Option<Report>,
@@ -51,15 +54,17 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
         calibration = serving(&rows, &catalog, &calibration, &source, &mut answer, rows_file.as_ref())?;
     }
     answer.levels = calibration.levels.len();
-    if let Some(out) = &out {
+    if let Some(out) = out.as_ref().filter(|_| !answer.interrupted) {
         out.text(&calibration.to_toml())?;
     }
-    if args.json {
+    if args.output.json {
         show::json("roofcast/calibrate/1", &answer)?;
+    } else if args.output.csv {
+        csv(&answer)?;
     } else {
         show::text(&text(&answer))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if answer.interrupted { exit::invalid() } else { ExitCode::SUCCESS })
 }
 
 /// Kernel times and measured points, each file by what it has.
@@ -96,8 +101,16 @@ fn serving(
     answer: &mut Answer,
     rows_file: Option<&Target>,
 ) -> anyhow::Result<Calibration> {
+    let progress = Progress::new("phases: fit, judge what is left out")?;
+    progress.at(0, 2);
     let fit = Fit::new(rows, catalog, prior)?;
+    if !progress.at(1, 2) {
+        answer.interrupted = true;
+        answer.in_sample = Some(report(&fit.in_sample()));
+        return Ok(prior.clone());
+    }
     let left_out = fit.left_out();
+    drop(progress);
     let fitting = fit.finish(&left_out, source);
     if let Some(file) = rows_file {
         file.text(&per_row(&left_out)?)?;
@@ -108,8 +121,22 @@ fn serving(
     Ok(fitting.calibration)
 }
 
+/// Errors of the rows where there are any, else the fits to kernel times.
+fn csv(answer: &Answer) -> anyhow::Result<()> {
+    let sets = [("in_sample", &answer.in_sample), ("left_out", &answer.left_out)];
+    let reports = sets.iter().filter_map(|(set, report)| Some((set, report.as_ref()?)));
+    let rows: Vec<_> = reports.flat_map(|(set, report)| csv_rows(set, report, answer.interrupted)).collect();
+    if rows.is_empty() {
+        return show::csv(&kernels::HEADER, &kernels::rows(&answer.kernels));
+    }
+    show::csv(&CSV, &rows)
+}
+
 fn text(answer: &Answer) -> String {
-    let mut text = format!("{} levels\n", answer.levels);
+    let mut text = match answer.interrupted {
+        true => line("PARTIAL: interrupted before the fit was judged; no calibration is written"),
+        false => format!("{} levels\n", answer.levels),
+    };
     if !answer.kernels.is_empty() {
         text.push_str(&kernels::table(&answer.kernels, answer.kernels_skipped));
     }

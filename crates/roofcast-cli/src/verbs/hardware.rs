@@ -91,8 +91,10 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<ExitCode> {
     if let Some(file) = &file {
         file.text(&toml(&answer)?)?;
     }
-    if args.json {
+    if args.shown.json {
         show::json("roofcast/hardware-measure/1", &answer)?;
+    } else if args.shown.csv {
+        show::csv(&["rate", "threads", "unit", "median", "least", "most"], &csv_rows(&answer))?;
     } else {
         show::text(&people(&answer, args.output.as_deref()))?;
     }
@@ -250,6 +252,22 @@ fn toml(answer: &Answer) -> Result<String> {
         text += &format!("# {what}: {rate}\n");
     }
     Ok(text + "\n" + &toml::to_string_pretty(&File { accelerator: [&answer.accelerator] })?)
+}
+
+/// Each rate in bytes or operations a second.
+fn csv_rows(answer: &Answer) -> Vec<Vec<String>> {
+    let row = |rate: String, threads: usize, unit: &str, s: &Spread| {
+        let figures = [s.median, s.min, s.max].map(|v| v.to_string());
+        [rate, threads.to_string(), unit.to_owned()].into_iter().chain(figures).collect()
+    };
+    let memory = answer.memory.iter().map(|r| {
+        let rate = format!("{}, {} pages", named(&r.operation), named(&r.pages));
+        row(rate, r.threads, "bytes_per_s", &r.bytes_per_s)
+    });
+    let compute = answer.compute.iter().map(|r| {
+        row(format!("{} ({})", r.dtype, r.instructions), r.threads, "operations_per_s", &r.operations_per_s)
+    });
+    memory.chain(compute).collect()
 }
 
 /// Each rate in words.

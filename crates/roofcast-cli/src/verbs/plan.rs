@@ -54,7 +54,8 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     let found = plan(&spec, &model, &catalog, |done, all| {
         bar.set_length(all);
         bar.set_position(done);
-    })?;
+    })
+    .map_err(|e| input::of_file(file, e))?;
     bar.finish_and_clear();
     let minimise = spec.search.as_ref().map(|s| s.minimise).unwrap_or_default();
     if let Some(picture) = &picture {

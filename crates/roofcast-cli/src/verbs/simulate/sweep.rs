@@ -84,7 +84,7 @@ pub(super) fn run(args: &SimulateArgs, text: &str, picture: Option<&Target>) -> 
     let one = |value: toml::Value| {
         let shown = format!("with {key} = {value}");
         let run = progress.goes_on().then(|| one(args, &place, &spec, key, value, &progress).context(shown));
-        progress.one_more();
+        progress.more(1);
         run
     };
     // All results first: the error that is shown is that of the first value, whichever run ended first.
@@ -232,7 +232,7 @@ fn people(key: &str, runs: &[Run]) -> String {
     let judged = runs.iter().any(|run| run.simulation.summary.request_goodput().is_some());
     let mut header = vec![short, "req/s"];
     header.extend(judged.then_some("good/s"));
-    header.extend(["output tok/s", "TTFT p50", "p99", "TPOT p50", "p99", "ITL p99", "E2EL p50", "p99"]);
+    header.extend(["output tok/s", "TTFT p50", "p99", "TPOT p50", "p99", "ITL p99", "E2EL p50", "E2EL p99"]);
     header.extend(["running", "KV held", "empty", "preempted"]);
     let rows: Vec<Vec<String>> = runs.iter().map(|run| shown(run, judged)).collect();
     let overloaded: Vec<String> =
