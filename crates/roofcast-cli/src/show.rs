@@ -8,7 +8,7 @@ pub(crate) mod target;
 
 use anyhow::Result;
 use serde::Serialize;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 
 /// A JSON document: its schema's name and version, then the keys of `body`.
 #[derive(Serialize)]
@@ -22,10 +22,11 @@ pub(crate) struct Document<'a, T: Serialize> {
 
 /// Prints a JSON document.
 pub(crate) fn json<T: Serialize>(schema: &'static str, body: &T) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+    // Standard output takes a line at a time, and a document has thousands.
+    let mut out = BufWriter::new(std::io::stdout().lock());
     serde_json::to_writer_pretty(&mut out, &Document { schema, body }).map_err(std::io::Error::from)?;
     writeln!(out)?;
-    Ok(())
+    Ok(out.flush()?)
 }
 
 /// Prints text.

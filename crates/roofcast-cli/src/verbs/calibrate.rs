@@ -36,6 +36,7 @@ struct Answer {
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let out = Target::asked("--out", args.out.as_ref())?;
     let rows_file = Target::asked("--per-row", args.per_row.as_ref())?;
+    input::measurements::idle(&args.files, &args.runs)?;
     let mut catalog = input::catalog(&args.catalog)?;
     let (mut kernels, rows) = read(args, &mut catalog)?;
     let (tables, kernels_unread) = input::tables::read(&args.kernels, &catalog)?;

@@ -98,6 +98,8 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
             checkpoint: files,
         };
         show::json("roofcast/capacity/1", &answer)?;
+    } else if args.output.csv && args.explain {
+        show::csv(&TENSORS, &explain(&deployment).iter().map(csv_row).collect::<Vec<_>>())?;
     } else if args.output.csv {
         let (header, values): (Vec<_>, Vec<_>) =
             facts(&found).into_iter().map(|(name, value)| (name, value.to_string())).unzip();
@@ -108,6 +110,18 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         show::text(&(about.title() + &people(&deployment, &question, &found) + &tensors))?;
     }
     Ok(if found.fits { ExitCode::SUCCESS } else { exit::infeasible() })
+}
+
+/// Columns of `--explain --csv`.
+const TENSORS: [&str; 10] =
+    ["tensor", "operator", "format", "bits", "layers", "copies", "outputs", "inputs", "parameters", "bytes"];
+
+fn csv_row(r: &Row) -> Vec<String> {
+    let [outputs, inputs] = r.shape;
+    let mut row = vec![r.tensor.to_owned(), r.operator.name().to_owned(), r.format.to_string()];
+    row.push(r.bits.to_string());
+    row.extend([r.layers, r.copies, outputs, inputs, r.parameters, r.bytes.0].map(|n| n.to_string()));
+    row
 }
 
 /// The plain figures, for CSV.

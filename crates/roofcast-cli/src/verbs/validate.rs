@@ -36,6 +36,7 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
     let rows_file = Target::asked("--per-row", args.per_row.as_ref())?;
     let scatter_file = Target::asked("--svg", args.svg.as_ref())?;
     let curves_file = Target::asked("--curves", args.curves.as_ref())?;
+    input::measurements::idle(&args.files, &args.runs)?;
     let mut catalog = input::catalog(&args.catalog)?;
     let calibration = input::calibration(args.calibration.as_deref())?;
     let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = args.files.iter().cloned().partition(|f| f.is_dir());
