@@ -2,11 +2,13 @@
 
 mod bench;
 mod catalog;
+pub(crate) mod flags;
 pub(crate) mod values;
 
 pub(crate) use bench::{AskArgs, BenchArgs, JudgeArgs, LoadArgs};
 pub(crate) use catalog::{AddArgs, CatalogArgs, CatalogVerb, FilterArgs};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
+use flags::{Flags, Machine, Planned, Traffic};
 use std::path::PathBuf;
 use values::*;
 
@@ -55,66 +57,24 @@ pub(crate) struct DeploymentArgs {
     /// A spec file; flags override it.
     #[arg(value_name = "SPEC.toml")]
     pub(crate) spec: Option<PathBuf>,
-    /// Catalog id, or a path to a Hugging Face config.json or its folder.
+    #[command(flatten)]
+    pub(crate) flags: Flags<Machine>,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+}
+
+/// What else is laid over a spec, and whether it is printed: shared by the verbs.
+#[derive(Debug, Args)]
+pub(crate) struct SourceArgs {
+    /// Set any key of the spec, as in engine.watermark=0.01.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Print the whole spec as TOML instead of an answer, with defaults filled in and units in comments.
     #[arg(long)]
-    pub(crate) model: Option<String>,
-    /// Accelerator, as in h100-sxm, or a TOML file with one.
-    #[arg(long, value_name = "ID")]
-    pub(crate) hardware: Option<String>,
-    /// Accelerators in all.
-    #[arg(long)]
-    pub(crate) count: Option<u64>,
-    /// Tensor parallelism [default: the widest that --count and the heads allow].
-    #[arg(long)]
-    pub(crate) tp: Option<u64>,
-    /// Pipeline stages.
-    #[arg(long)]
-    pub(crate) pp: Option<u64>,
-    /// Expert-parallel ranks.
-    #[arg(long)]
-    pub(crate) ep: Option<u64>,
-    /// Data parallelism of attention.
-    #[arg(long)]
-    pub(crate) attention_dp: Option<u64>,
-    /// Weight format: bf16, fp16, fp8, nvfp4, w8, w4, gptq-int4, q4_k_m, … [default: the checkpoint's].
-    #[arg(long)]
-    pub(crate) weights: Option<String>,
-    /// Dtype that computes on quantized weights, as in int8.
-    #[arg(long, value_parser = dtype)]
-    pub(crate) activations: Option<roofcast::precision::Dtype>,
-    /// KV-cache format: auto, 16, 8, fp8, int8, q8_0, …
-    #[arg(long)]
-    pub(crate) kv: Option<String>,
-    /// Nominal memory, perfect sharing, nothing reserved.
-    #[arg(long)]
-    pub(crate) ideal: bool,
-    /// Compute by another text's rules and units.
-    #[arg(long, value_enum, default_value = "default")]
-    pub(crate) convention: ConventionArg,
-    /// Share of device memory that the engine may take [default: 0.9].
-    #[arg(long)]
-    pub(crate) gpu_memory_utilization: Option<f64>,
-    /// Token budget of a step [default: vLLM's for the chip].
-    #[arg(long)]
-    pub(crate) max_num_batched_tokens: Option<u64>,
-    /// Sequences that run at once [default: vLLM's for the chip].
-    #[arg(long)]
-    pub(crate) max_num_seqs: Option<u64>,
-    /// Tokens of a KV block [default: 16].
-    #[arg(long)]
-    pub(crate) block_size: Option<u64>,
+    pub(crate) dump_spec: bool,
     /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Vec<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ConventionArg {
-    /// Exact bytes, decimal bandwidth.
-    Default,
-    /// Nominal bits on every weight with lm_head, no input embedding, no norms, GiB/s.
-    #[value(name = "seed-003")]
-    Seed003,
 }
 
 #[derive(Debug, Args)]
@@ -187,18 +147,10 @@ pub(crate) struct PlanArgs {
     /// A spec with [model], [workload], [slo] and [search] [default: Llama-3.1-8B for a chat].
     #[arg(value_name = "SPEC.toml")]
     pub(crate) spec: Option<PathBuf>,
-    /// Catalog id or config.json, instead of the spec's.
-    #[arg(long)]
-    pub(crate) model: Option<String>,
-    /// Search this accelerator alone: an id, or a TOML file with one.
-    #[arg(long, value_name = "ID")]
-    pub(crate) hardware: Option<String>,
-    /// Price steps at the machine's limits or at the forecast, instead of what the spec says.
-    #[arg(long, value_enum)]
-    pub(crate) cost: Option<CostArg>,
-    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) catalog: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) flags: Flags<Planned>,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
     /// Write the Pareto picture as SVG.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
@@ -208,18 +160,15 @@ pub(crate) struct PlanArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
-    /// A spec with [model], [hardware], [engine] and [workload] [default: Llama-3.1-8B on an H100 under chat traffic].
+    /// A spec; flags override it, several are compared [default: Llama-3.1-8B on an H100 under chat traffic].
     #[arg(value_name = "SPEC.toml")]
-    pub(crate) spec: Option<PathBuf>,
-    /// Requests, instead of the spec's.
-    #[arg(long, value_parser = positive())]
-    pub(crate) requests: Option<u64>,
-    /// Seed of every draw, instead of the spec's.
-    #[arg(long)]
-    pub(crate) seed: Option<u64>,
-    /// Price steps at the machine's limits or at the forecast, instead of what the spec says.
-    #[arg(long, value_enum)]
-    pub(crate) cost: Option<CostArg>,
+    pub(crate) spec: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) machine: Flags<Machine>,
+    #[command(flatten)]
+    pub(crate) traffic: Flags<Traffic>,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
     /// Take every step by itself: the same results, slower.
     #[arg(long)]
     pub(crate) no_leap: bool,
@@ -238,25 +187,15 @@ pub(crate) struct SimulateArgs {
     /// Draw latencies, queue and KV cache as SVG; of a sweep, latencies and throughput over its values.
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) svg: Option<PathBuf>,
-    /// One run for each value of a key, as in rate=1..32:x2, scheduler=vllm,orca, seed=0..9, engine.watermark=0,0.01.
+    /// One run for each value of a key, as in rate=1..32:x2, scheduler=vllm,orca, engine.watermark=0,0.01; of several keys
+    /// for each combination.
     #[arg(long, value_name = "KEY=VALUES", conflicts_with_all = ["records", "series", "trace"])]
-    pub(crate) sweep: Option<String>,
+    pub(crate) sweep: Vec<String>,
     /// Runs of a sweep at the same time; the answer is the same for any number [default: as many as there are cores].
-    #[arg(long, requires = "sweep", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub(crate) threads: Option<u64>,
-    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) catalog: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CostArg {
-    /// What the machine's limits allow.
-    Limit,
-    /// What is expected.
-    Forecast,
 }
 
 #[derive(Debug, Args)]

@@ -2,19 +2,18 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod measurements;
+pub(crate) mod scenario;
 pub(crate) mod tables;
 pub(crate) mod values;
 
-use crate::args::{ConventionArg, DeploymentArgs};
+use crate::args::DeploymentArgs;
 use anyhow::{Context, Result, bail};
 use flate2::read::GzDecoder;
-
 use roofcast::calibration::Calibration;
 use roofcast::catalog::ModelEntry;
-use roofcast::deployment::Options;
 use roofcast::model::{Quantization, config};
-use roofcast::seeds::multi_user_003::rules;
-use roofcast::{Catalog, Deployment, Error, Model, Spec};
+use roofcast::{Catalog, Deployment, Model};
+use scenario::{EMPTY, Scenario, Source};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
@@ -112,23 +111,6 @@ pub(crate) fn calibration(path: Option<&Path>) -> Result<Cow<'static, Calibratio
     }
 }
 
-/// Reads a spec file with the traces it names, whose paths count from its folder; or the empty spec.
-pub(crate) fn spec(path: Option<&Path>) -> Result<Spec> {
-    let Some(path) = path else { return Ok(Spec::default()) };
-    let place = path.display().to_string();
-    let spec = Spec::parse(&place, &text(path)?)?;
-    with_traces(spec, &place, path)
-}
-
-/// The spec of `file` with the traces it names.
-pub(crate) fn with_traces(mut spec: Spec, place: &str, file: &Path) -> Result<Spec> {
-    if let Some(workload) = &mut spec.workload {
-        let folder = file.parent().unwrap_or(Path::new(""));
-        workload.load(place, |trace| text(&folder.join(trace)))?;
-    }
-    Ok(spec)
-}
-
 /// A model by catalog id, or by path: a `config.json` or its folder, a `.gguf`, a `.safetensors`.
 pub(crate) fn model(name: &str, catalog: &Catalog) -> Result<Arc<Model>> {
     if name.trim().is_empty() {
@@ -166,31 +148,6 @@ fn config_file(name: &str, file: &Path) -> Result<Model> {
     Ok(model)
 }
 
-/// Flags over spec: what to deploy.
-pub(crate) fn deployment(args: &DeploymentArgs) -> Result<Deployment> {
-    let mut catalog = catalog(&args.catalog)?;
-    let spec = spec(args.spec.as_deref())?;
-    let file = args.spec.as_deref();
-    let named = named(args, &spec)?;
-    let hardware = match (&args.hardware, &spec.hardware.accelerator) {
-        (Some(name), _) => accelerator(name, Path::new(""), &mut catalog)?,
-        (None, Some(name)) => accelerator(name, folder(file), &mut catalog)?,
-        (None, None) => {
-            let accepted = "an accelerator, as h100-sxm, or its TOML file";
-            return Err(absent(file, "--hardware", "hardware.accelerator", accepted).into());
-        }
-    };
-    let of_spec = |e: anyhow::Error, flag: &Option<String>| if flag.is_none() { of_file(file, e) } else { e };
-    let model = model(&named, &catalog).map_err(|e| of_spec(e, &args.model))?;
-    let accelerator = catalog.accelerator(&hardware).map_err(|e| of_spec(e.into(), &args.hardware))?;
-    let options = drafted(options(args, &spec), &catalog)?;
-    let (options, accelerator) = match args.convention {
-        ConventionArg::Default => (options, accelerator.clone()),
-        ConventionArg::Seed003 => rules(options, accelerator),
-    };
-    Deployment::resolve(model, Arc::new(accelerator), &options).map_err(|e| of_file(file, e))
-}
-
 /// The refusal of a question that lacks something: by its flag, or by its key where a spec is given.
 pub(crate) fn absent(file: Option<&Path>, flag: &str, key: &str, accepted: &str) -> Error {
     match file {
@@ -217,74 +174,9 @@ pub(crate) fn of_file(file: Option<&Path>, error: impl Into<anyhow::Error>) -> a
     }
 }
 
-/// What a spec alone deploys; `file` is where it stands.
-pub(crate) fn resolve(spec: &Spec, file: Option<&Path>, catalogs: &[PathBuf]) -> Result<Deployment> {
-    let catalog = catalog(catalogs)?;
-    let place = file.map_or("spec".to_owned(), |file| file.display().to_string());
-    let missing = |field: &str, accepted: &str| Error::field(&place, field, "missing", accepted);
-    let named = model_of(spec, file)?
-        .ok_or_else(|| missing("model.name", "a catalog id, or `path` to a config.json"))?;
-    let hardware = spec.hardware.accelerator.clone();
-    let hardware = hardware.ok_or_else(|| missing("hardware.accelerator", "an accelerator, as h100-sxm"))?;
-    let model = model(&named, &catalog).map_err(|e| of_file(file, e))?;
-    let accelerator = catalog.accelerator(&hardware).map_err(|e| of_file(file, e))?;
-    let options = drafted(Options::of(spec), &catalog)?;
-    Deployment::resolve(model, Arc::new(accelerator.clone()), &options).map_err(|e| of_file(file, e))
-}
-
-/// `options` with the model that drafts, where one is named.
-fn drafted(mut options: Options, catalog: &Catalog) -> Result<Options> {
-    let speculative = options.engine.speculative.as_ref();
-    let name = speculative.and_then(|s| s.draft_model.as_ref());
-    options.draft = name.map(|name| model(name, catalog)).transpose()?;
-    Ok(options)
-}
-
-/// The model asked for, by flag or spec.
-pub(crate) fn named(args: &DeploymentArgs, spec: &Spec) -> Result<String> {
-    let file = args.spec.as_deref();
-    let accepted = "a catalog id, a config.json, a .gguf or .safetensors";
-    let named = args.model.clone().map_or_else(|| model_of(spec, file), |name| Ok(Some(name)))?;
-    Ok(named.ok_or_else(|| absent(file, "--model", "model.name", accepted))?)
-}
-
-/// The model that a spec names; a relative path counts from the spec's folder.
-pub(crate) fn model_of(spec: &Spec, file: Option<&Path>) -> Result<Option<String>, Error> {
-    let Some(path) = &spec.model.path else { return Ok(spec.model.name.clone()) };
-    let found = folder(file).join(path);
-    let empty = path.as_os_str().is_empty();
-    if empty || !found.exists() {
-        let place = file.map_or("spec".to_owned(), |file| file.display().to_string());
-        let shown = if empty {
-            "empty".to_owned()
-        } else {
-            format!("{:?}, where nothing is", path.display().to_string())
-        };
-        let accepted = "a config.json or its folder, a .gguf or .safetensors";
-        return Err(Error::field(place, "model.path", shown, accepted));
-    }
-    Ok(Some(found.display().to_string()))
-}
-
-fn options(args: &DeploymentArgs, spec: &Spec) -> Options {
-    let mut options = Options::of(spec);
-    let p = &mut options.precision;
-    p.weights = args.weights.clone().or(p.weights.take());
-    p.activations = args.activations.or(p.activations);
-    p.kv = args.kv.clone().or(p.kv.take());
-    let r = &mut options.parallelism;
-    r.count = args.count.or(r.count);
-    r.tp = args.tp.or(r.tp);
-    r.pp = args.pp.or(r.pp);
-    r.ep = args.ep.or(r.ep);
-    r.attention_dp = args.attention_dp.or(r.attention_dp);
-    let e = &mut options.engine;
-    e.gpu_memory_utilization = args.gpu_memory_utilization.or(e.gpu_memory_utilization);
-    e.max_num_batched_tokens = args.max_num_batched_tokens.or(e.max_num_batched_tokens);
-    e.max_num_seqs = args.max_num_seqs.or(e.max_num_seqs);
-    e.block_size = args.block_size.or(e.block_size);
-    options.ideal = args.ideal;
-    options
+/// What the arguments of a deployment ask.
+pub(crate) fn scenario(args: &DeploymentArgs) -> Result<Scenario> {
+    Source::read(args.spec.as_deref(), EMPTY, &args.source, &[&args.flags.settings])?.scenario(&[])
 }
 
 /// The context asked for, or the default within what the model allows. One beyond that is answered, and said.

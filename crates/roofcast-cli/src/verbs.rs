@@ -20,6 +20,9 @@ use roofcast::bands::{Bands, Span};
 use roofcast::coefficients::Evidence;
 use serde::Serialize;
 
+/// Sections of a spec that say what is served, on what, and how.
+pub(crate) const MACHINE: [&str; 5] = ["model", "hardware", "precision", "parallelism", "engine"];
+
 /// The deployment that an answer is about, as JSON shows it.
 #[derive(Serialize)]
 pub(crate) struct About<'a> {

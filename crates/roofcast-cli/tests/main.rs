@@ -11,6 +11,8 @@ mod checkpoints;
 mod errors;
 #[path = "suite/examples.rs"]
 mod examples;
+#[path = "suite/flags.rs"]
+mod flags;
 #[path = "suite/hardware.rs"]
 mod hardware;
 #[path = "suite/install.rs"]

@@ -171,6 +171,7 @@ impl Options {
             },
             engine: spec.engine.clone(),
             power_limit_w: spec.hardware.power_limit_w,
+            ideal: spec.hardware.ideal,
             ..Options::default()
         }
     }

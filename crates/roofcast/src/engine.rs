@@ -80,6 +80,10 @@ pub trait Replica {
     fn in_flight(&self) -> u64;
     /// Requests waiting.
     fn waiting(&self) -> u64;
+    /// Prompt tokens of the requests here that have no token yet, where the server counts them.
+    fn prompt_tokens(&self) -> u64 {
+        0
+    }
     /// One step, or as many equal ones as start before `horizon`; false where there is nothing to compute.
     fn step(&mut self, horizon: Ticks) -> bool;
     /// A request comes at `at` with its first token, from a replica that keeps its cache until it is fetched. This and the
@@ -326,6 +330,10 @@ impl<D: Decodes> Replica for Engine<D> {
 
     fn waiting(&self) -> u64 {
         self.state.waiting()
+    }
+
+    fn prompt_tokens(&self) -> u64 {
+        self.state.prompt_tokens
     }
 
     fn step(&mut self, horizon: Ticks) -> bool {

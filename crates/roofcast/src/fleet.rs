@@ -3,11 +3,13 @@
 //! Knows: requests are delivered at their times to the replica that the router chooses, a step that starts later sees
 //! them, and whoever is answered may send the next. Knows nothing about policies or prices.
 
+mod admission;
 mod pools;
 pub mod results;
 mod scaling;
 mod way;
 
+pub use admission::Admission;
 pub use pools::Pools;
 pub use scaling::Scaling;
 pub use way::Way;
@@ -39,6 +41,8 @@ pub struct Fleet {
     pub pools: Option<Pools>,
     /// Who is up, where that varies.
     pub scaling: Option<Scaling>,
+    /// Who is turned away, where queues have limits.
+    pub admission: Option<Admission>,
     /// Who takes requests.
     open: Vec<usize>,
     departures: Vec<Departure>,
@@ -48,7 +52,9 @@ impl Fleet {
     /// An idle fleet.
     pub fn new(replicas: Vec<Box<dyn Replica>>, router: Router, ranking: Ranking, results: Results) -> Fleet {
         let open = (0..replicas.len()).collect();
-        Fleet { replicas, router, ranking, results, pools: None, scaling: None, open, departures: Vec::new() }
+        let departures = Vec::new();
+        let (pools, scaling, admission) = (None, None, None);
+        Fleet { replicas, router, ranking, results, pools, scaling, admission, open, departures }
     }
 
     /// The same with prefill and decode apart.
@@ -119,6 +125,9 @@ impl Fleet {
     fn step(&mut self, index: usize, due: Option<Ticks>, traffic: &mut Traffic) -> Result<()> {
         let horizon = self.horizon(index, due, traffic.is_closed());
         let replica = &mut self.replicas[index];
+        if let Some(admission) = &mut self.admission {
+            admission.begin(index, replica.as_ref());
+        }
         let went = replica.step(horizon);
         let waits = self.pools.as_mut().is_some_and(|pools| {
             pools.fetch(index, replica.as_mut());
@@ -142,11 +151,12 @@ impl Fleet {
     }
 
     /// Until when a replica may leap: to the next arrival, and in a closed loop no further than the others, whose answers
-    /// may bring requests; nor further than replicas whose prompts it may be handed. Where a lone replica has a queue in order of arrival, a newcomer changes nothing until someone
-    /// leaves; in a closed loop even a refusal does, since the next request follows it.
+    /// may bring requests; nor further than replicas whose prompts it may be handed. Where a lone replica has a queue in order
+    /// of arrival without limits, a waiting request changes nothing until someone leaves; in a closed loop even a refusal
+    /// does, since the next request follows it.
     fn horizon(&self, index: usize, due: Option<Ticks>, closed: bool) -> Ticks {
         if self.replicas.len() == 1 {
-            let passing = self.replicas[0].blocked() && !closed;
+            let passing = self.replicas[0].blocked() && !closed && self.admission.is_none();
             return if passing { Ticks::NEVER } else { due.unwrap_or(Ticks::NEVER) };
         }
         let concerns = |other: &usize| {
@@ -166,13 +176,15 @@ impl Fleet {
         let index = self.router.choose(request.user, prefix, &self.replicas, &self.open);
         let decoded = self.pools.as_ref().is_none_or(|pools| pools.serves(&self.replicas, &arrival));
         let replica = &mut self.replicas[index];
-        if decoded && replica.serves(&arrival) {
+        let served = decoded && replica.serves(&arrival);
+        let lets_in = |admission: &mut Admission| admission.lets_in(index, replica.as_ref(), &arrival);
+        if served && self.admission.as_mut().is_none_or(lets_in) {
             if replica.is_empty() {
                 replica.wait_until(arrival.at);
             }
             replica.arrive(arrival, request.prompt);
         } else {
-            self.results.refuse(&arrival);
+            self.results.refuse(&arrival, served);
             traffic.refused(request.user, request.at);
         }
     }

@@ -16,7 +16,7 @@ use crate::engine::tally::{Mean, Tally};
 use crate::error::{Error, Result};
 pub use crate::fleet::results::Load;
 use crate::fleet::results::{Results, Sample};
-use crate::fleet::{Fleet, Ranking};
+use crate::fleet::{Admission, Fleet, Ranking};
 use crate::forecaster::Forecaster;
 use crate::record::Record;
 use crate::shares::Shares;
@@ -54,6 +54,8 @@ pub struct Simulation {
     pub requests: u64,
     /// Requests that no engine with these settings could serve.
     pub refused: u64,
+    /// Requests turned away because too much was queued.
+    pub rejected: u64,
     /// What clients saw, in vLLM's keys.
     #[serde(flatten)]
     pub summary: Summary,
@@ -250,11 +252,11 @@ pub fn simulate_while(
     let count = replicas.len() as u64;
     replicas.iter_mut().for_each(|replica| *replica.timeline() = timeline(count, options));
     let engine = &forecaster.deployment.options.engine;
-    let router = provision.router(workload.seed);
     let ranking = Ranking::new(engine, workload.seed);
     let open = workload.arrivals.rate().map(|_| traffic.total());
     let results = Results::new(spec.slo, options.records, open);
-    let mut fleet = Fleet::new(replicas, router, ranking, results);
+    let mut fleet = Fleet::new(replicas, provision.router(workload.seed), ranking, results);
+    fleet.admission = Admission::of(engine, fleet.replicas.len());
     if let Some(pools) = provision.pools(workload.seed, place)? {
         fleet = fleet.apart(pools);
     }
@@ -319,6 +321,7 @@ fn report(provision: &Provision, settings: Settings, mut fleet: Fleet) -> Simula
         interrupted: fleet.results.interrupted,
         requests: fleet.results.taken,
         refused: fleet.results.refused,
+        rejected: fleet.results.rejected,
         activity: activity(&tallies),
         kv_cache: cache_use(config, serving, mean_tokens),
         time: times.iter().copied().fold(TimeShares::default(), TimeShares::plus),

@@ -4,7 +4,10 @@
 //! [`crate::deployment`] and [`crate::plan`].
 
 mod fleet;
+pub mod keys;
+pub mod settings;
 mod speculative;
+pub mod written;
 
 pub use fleet::{AutoscaleSpec, FleetSpec, LinkKind, PoolSpec};
 pub use speculative::SpeculativeSpec;
@@ -59,6 +62,10 @@ pub struct HardwareSpec {
     pub count: Option<u64>,
     /// Watts that each accelerator may draw, as `nvidia-smi -pl` sets it. Counts for energy; rates stay the datasheet's.
     pub power_limit_w: Option<f64>,
+    /// Nominal memory, perfect sharing, nothing reserved.
+    pub ideal: bool,
+    /// By whose rules bytes and rates are counted.
+    pub convention: Convention,
 }
 
 /// `[precision]`.
@@ -71,6 +78,18 @@ pub struct PrecisionSpec {
     pub activations: Option<Dtype>,
     /// KV-cache format; `auto` is the checkpoint's, else that of the activations.
     pub kv: Option<String>,
+}
+
+/// Rules by which bytes and rates are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Convention {
+    /// Exact bytes, decimal bandwidth.
+    #[default]
+    Default,
+    /// Nominal bits on every weight with lm_head, no input embedding, no norms, GiB/s.
+    #[serde(rename = "seed-003")]
+    Seed003,
 }
 
 /// `[parallelism]`.
@@ -109,6 +128,12 @@ pub struct EngineSpec {
     pub max_num_seqs: Option<u64>,
     /// A second bound on them, vLLM's.
     pub max_num_active_seqs: Option<u64>,
+    /// Requests at a replica, waiting or running, beyond which vLLM's server turns new ones away; no bound where absent.
+    pub max_num_queued_reqs: Option<u64>,
+    /// Prompt tokens of requests without their first token, from which on it does; no bound where absent.
+    pub max_num_queued_tokens: Option<u64>,
+    /// Beside decodes vLLM's data-parallel engines compute prompts in every so many steps; in each where absent.
+    pub prefill_schedule_interval: Option<u64>,
     /// Tokens that one step computes at most.
     pub max_num_batched_tokens: Option<u64>,
     /// Tokens of a KV block.
@@ -421,25 +446,11 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Parses TOML in which the value at a dotted key is `value`, whatever stands there.
-    pub fn parse_with(place: &str, text: &str, key: &str, value: toml::Value) -> Result<Spec> {
-        let mut table: toml::Table = toml::from_str(text).map_err(|e| Error::toml(place, text, "", &e))?;
-        let (sections, last) = key.rsplit_once('.').unwrap_or(("", key));
-        let mut section = &mut table;
-        for name in sections.split('.').filter(|name| !name.is_empty()) {
-            let inner = section.entry(name).or_insert_with(|| toml::Table::new().into());
-            let accepted = "a key within sections, as engine.max_num_seqs";
-            let single = || Error::field(place, key, format!("within `{name}`, a single value"), accepted);
-            section = inner.as_table_mut().ok_or_else(single)?;
-        }
-        let found = value.to_string();
-        section.insert(last.to_owned(), value);
-        let spec: Spec = serde_path_to_error::deserialize(table).map_err(|e| {
-            let (path, message) = (e.path().to_string(), e.inner().message());
-            // The value may not be what is wrong: it may only have completed its section.
-            let own = path == key || key.starts_with(&path) && message.contains(&found);
-            let (path, found) = if own { (key, Some(found.as_str())) } else { (path.as_str(), None) };
-            Error::Parse { place: place.to_owned(), message: told(path, message, found) }
+    /// Reads a parsed table; `place` names it in errors.
+    pub fn of_table(place: &str, table: toml::Table) -> Result<Spec> {
+        let spec: Spec = serde_path_to_error::deserialize(table).map_err(|e| Error::Parse {
+            place: place.to_owned(),
+            message: told(&e.path().to_string(), e.inner().message(), None),
         })?;
         spec.check(place)?;
         Ok(spec)

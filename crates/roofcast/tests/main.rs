@@ -1,6 +1,8 @@
 //! The library's tests against its public interface, one binary.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // helpers of tests are tests too
 
+#[path = "suite/admission.rs"]
+mod admission;
 #[path = "suite/bent.rs"]
 mod bent;
 #[path = "suite/caches.rs"]

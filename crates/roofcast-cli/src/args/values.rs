@@ -91,11 +91,6 @@ fn range(from: &str, to: &str) -> Option<Range> {
     (some && range.from <= range.to).then_some(range)
 }
 
-pub(super) fn dtype(text: &str) -> Result<roofcast::precision::Dtype, String> {
-    serde_json::from_value(text.to_lowercase().into())
-        .map_err(|_| "accepted: bf16, fp16, fp8, int8, fp4, int4".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

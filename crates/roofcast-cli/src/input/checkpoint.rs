@@ -3,8 +3,7 @@
 //! Only headers are read. A difference between files and config goes into the model's assumptions, and tensor by tensor
 //! into `capacity --explain`.
 
-use super::{config_file, named, spec, text};
-use crate::args::DeploymentArgs;
+use super::{config_file, text};
 use anyhow::{Context, Result};
 use roofcast::checkpoint::compare::{Difference, differences};
 use roofcast::checkpoint::{Stored, gguf, safetensors};
@@ -24,14 +23,13 @@ pub(crate) struct Checkpoint {
     pub(crate) differences: Vec<Difference>,
 }
 
-/// The files behind the model asked for; none where it is a catalog entry or a lone config.
-pub(crate) fn asked(args: &DeploymentArgs) -> Result<Option<Checkpoint>> {
-    let name = named(args, &spec(args.spec.as_deref())?)?;
+/// The files behind the model of this name; none where it is a catalog entry or a lone config.
+pub(crate) fn asked(name: &str) -> Result<Option<Checkpoint>> {
     let lower = name.to_lowercase();
-    if !(lower.ends_with(".gguf") || lower.ends_with(".safetensors") || Path::new(&name).is_dir()) {
+    if !(lower.ends_with(".gguf") || lower.ends_with(".safetensors") || Path::new(name).is_dir()) {
         return Ok(None);
     }
-    Ok(Some(read(&name)?).filter(|c| !c.tensors.is_empty()))
+    Ok(Some(read(name)?).filter(|c| !c.tensors.is_empty()))
 }
 
 /// Reads the checkpoint at `name`.

@@ -63,11 +63,17 @@ pub(crate) fn settings(text: &str) -> Result<Vec<toml::Value>, String> {
     counted(text, text.split(',').map(|word| setting(word.trim())).take(MOST + 1).collect())
 }
 
-fn setting(word: &str) -> toml::Value {
+/// A number, `true` or `false`, what TOML writes in brackets or quotes, else a word.
+pub(crate) fn setting(word: &str) -> toml::Value {
+    let written = || {
+        let marked = word.starts_with(['[', '{', '"']);
+        let table: Option<toml::Table> = marked.then(|| format!("v = {word}").parse().ok()).flatten();
+        table.and_then(|mut table| table.remove("v"))
+    };
     let whole = word.parse::<i64>().ok().map(toml::Value::from);
     let real = || word.parse::<f64>().ok().map(toml::Value::from);
     let flag = || word.parse::<bool>().ok().map(toml::Value::from);
-    whole.or_else(real).or_else(flag).unwrap_or_else(|| word.into())
+    whole.or_else(real).or_else(flag).or_else(written).unwrap_or_else(|| word.into())
 }
 
 #[cfg(test)]

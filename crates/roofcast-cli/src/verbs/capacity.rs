@@ -1,6 +1,6 @@
 //! `roofcast capacity`: what fits.
 
-use super::About;
+use super::{About, MACHINE};
 use crate::args::CapacityArgs;
 use crate::input::checkpoint::{self, Checkpoint};
 use crate::show::number::{count, grouped};
@@ -76,7 +76,12 @@ impl Files {
 }
 
 pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
-    let mut deployment = input::deployment(&args.deployment)?;
+    let scenario = input::scenario(&args.deployment)?;
+    let mut deployment = scenario.deployment()?;
+    if args.deployment.source.dump_spec {
+        scenario.dump(&format!("capacity SPEC.toml{}", asked(args)), Some(&deployment), &MACHINE)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let context = input::context(args.context, &mut deployment);
     let question = Question {
         context,
@@ -85,7 +90,7 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         users: args.users,
     };
     let found = capacity(&deployment, &question);
-    let files = if args.explain { checkpoint::asked(&args.deployment)?.map(Files::of) } else { None };
+    let files = if args.explain { checkpoint::asked(&scenario.model_name()?)?.map(Files::of) } else { None };
     let about = About::of(&deployment);
     if args.output.json {
         let answer = Answer {
@@ -122,6 +127,14 @@ fn csv_row(r: &Row) -> Vec<String> {
     row.push(r.bits.to_string());
     row.extend([r.layers, r.copies, outputs, inputs, r.parameters, r.bytes.0].map(|n| n.to_string()));
     row
+}
+
+/// The flags that a spec has no key for.
+fn asked(args: &CapacityArgs) -> String {
+    let context = args.context.map_or(String::new(), |n| format!(" --context {n}"));
+    let users = args.users.map_or(String::new(), |n| format!(" --users {n}"));
+    let explain = if args.explain { " --explain" } else { "" };
+    format!("{context} --batch {} --oversubscription {}{users}{explain}", args.batch, args.oversubscription)
 }
 
 /// The plain figures, for CSV.

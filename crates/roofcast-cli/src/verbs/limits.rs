@@ -2,7 +2,7 @@
 
 mod sweep;
 
-use super::About;
+use super::{About, MACHINE};
 use crate::args::LimitsArgs;
 use crate::input;
 use crate::show::number::{count, grouped, ms, percent, significant};
@@ -31,7 +31,12 @@ struct Answer<'a> {
 
 pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
     let picture = Target::asked("--svg", args.svg.as_ref())?;
-    let mut deployment = input::deployment(&args.deployment)?;
+    let scenario = input::scenario(&args.deployment)?;
+    let mut deployment = scenario.deployment()?;
+    if args.deployment.source.dump_spec {
+        scenario.dump(&format!("limits SPEC.toml{}", asked(args)), Some(&deployment), &MACHINE)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let context = input::context(args.context, &mut deployment);
     let question = Question {
         batch: args.batch.unwrap_or(1),
@@ -88,6 +93,18 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
         show::text(&(about.title() + &people(deployment, &question, &found)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The flags that a spec has no key for.
+fn asked(args: &LimitsArgs) -> String {
+    let number = |flag: &str, n: Option<u64>| n.map_or(String::new(), |n| format!(" --{flag} {n}"));
+    let share = |flag: &str, v: f64| if v < 1.0 { format!(" --{flag} {v}") } else { String::new() };
+    let text =
+        |flag: &str, v: &Option<String>| v.as_ref().map_or(String::new(), |v| format!(" --{flag} {v}"));
+    let counts = [("batch", args.batch), ("context", args.context), ("prefill", args.prefill)];
+    let counts: String = counts.into_iter().map(|(flag, n)| number(flag, n)).collect();
+    let curves = text("sweep", &args.sweep) + &text("intensity", &args.intensity);
+    counts + &share("mfu", args.mfu) + &share("mbu", args.mbu) + &curves
 }
 
 fn csv_row(phase: &str, o: &Operator) -> Vec<String> {

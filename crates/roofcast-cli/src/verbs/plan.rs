@@ -1,11 +1,12 @@
 //! `roofcast plan`: what to deploy.
 
 use super::bands;
-use crate::args::{CostArg, PlanArgs};
+use crate::args::PlanArgs;
+use crate::exit;
+use crate::input::scenario::{Base, Source};
 use crate::show::number::{counted, dollars, grouped, percent, significant};
 use crate::show::target::Target;
 use crate::show::{self, table};
-use crate::{exit, input};
 use anyhow::Result;
 use roofcast::capacity::{self, capacity};
 use roofcast::cost::Utilization;
@@ -17,13 +18,14 @@ use roofcast::spec::{CostKind, Objective};
 use roofcast::workload::{Arrivals, Workload};
 use roofcast::{Catalog, Deployment, Forecaster, Model, Spec};
 use serde::Serialize;
-use std::borrow::Cow;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 /// What `roofcast plan` does when nothing is asked for.
-const DEFAULT_SPEC: &str = include_str!("plan/default.toml");
+const DEFAULT: Base = ("the default plan", include_str!("plan/default.toml"));
+
+/// Sections of a spec that a plan reads.
+const SECTIONS: [&str; 7] = ["model", "hardware", "precision", "engine", "workload", "slo", "search"];
 
 #[derive(Serialize)]
 struct Answer<'a> {
@@ -36,26 +38,19 @@ struct Answer<'a> {
 
 pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     let picture = Target::asked("--svg", args.svg.as_ref())?;
-    let mut catalog = input::catalog(&args.catalog)?;
-    let mut spec = match &args.spec {
-        Some(path) => input::spec(Some(path))?,
-        None => Spec::parse("the default plan", DEFAULT_SPEC)?,
-    };
-    searched(args, &mut spec, &mut catalog)?;
-    if let Some(cost) = args.cost {
-        spec.engine.cost = if cost == CostArg::Limit { CostKind::Limit } else { CostKind::Forecast };
+    let scenario =
+        Source::read(args.spec.as_deref(), DEFAULT, &args.source, &[&args.flags.settings])?.scenario(&[])?;
+    if args.source.dump_spec {
+        scenario.dump("plan SPEC.toml", None, &SECTIONS)?;
+        return Ok(ExitCode::SUCCESS);
     }
-    let file = args.spec.as_deref();
-    let named = args.model.clone().map_or_else(|| input::model_of(&spec, file), |name| Ok(Some(name)))?;
-    let accepted = "a catalog id or a config.json";
-    let named = named.ok_or_else(|| input::absent(file, "--model", "model.name", accepted))?;
-    let model = input::model(&named, &catalog)?;
+    let (spec, catalog, model) = (&scenario.spec, &*scenario.catalog, scenario.model()?);
     let bar = show::progress::bar("shapes");
-    let found = plan(&spec, &model, &catalog, |done, all| {
+    let found = plan(spec, &model, catalog, |done, all| {
         bar.set_length(all);
         bar.set_position(done);
     })
-    .map_err(|e| input::of_file(file, e))?;
+    .map_err(|e| scenario.told(e))?;
     bar.finish_and_clear();
     let minimise = spec.search.as_ref().map(|s| s.minimise).unwrap_or_default();
     if let Some(picture) = &picture {
@@ -69,23 +64,9 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     } else if args.output.csv {
         show::csv(&CSV, &found.pareto.iter().map(csv_row).collect::<Vec<_>>())?;
     } else {
-        show::text(&people(&spec, &model, &catalog, &found)?)?;
+        show::text(&people(spec, &model, catalog, &found)?)?;
     }
     Ok(if found.best.is_some() { ExitCode::SUCCESS } else { exit::infeasible() })
-}
-
-/// Accelerators by flag or spec, each by its id.
-fn searched(args: &PlanArgs, spec: &mut Spec, catalog: &mut Cow<'static, Catalog>) -> Result<()> {
-    let folder = input::folder(args.spec.as_deref());
-    if let Some(name) = &args.hardware {
-        spec.search.get_or_insert_default().accelerators =
-            vec![input::accelerator(name, Path::new(""), catalog)?];
-    }
-    let search = spec.search.iter_mut().flat_map(|s| &mut s.accelerators);
-    for name in search.chain(&mut spec.hardware.accelerator) {
-        *name = input::accelerator(name, folder, catalog)?;
-    }
-    Ok(())
 }
 
 const CSV: [&str; 16] = [

@@ -35,6 +35,8 @@ pub struct Blocks {
     leaving: Vec<Id>,
     outputs: Outputs,
     timeline: Option<Box<Timeline>>,
+    /// Prompt tokens of those who have no token yet.
+    prompt_tokens: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -64,6 +66,7 @@ impl Blocks {
             leaving: Vec::new(),
             outputs: Outputs::default(),
             timeline: None,
+            prompt_tokens: 0,
         }
     }
 
@@ -175,7 +178,10 @@ impl Blocks {
         for work in step.work.iter().filter(|w| w.samples) {
             let life = &mut self.requests[work.id];
             match life.first {
-                None => life.first = Some(self.clock),
+                None => {
+                    life.first = Some(self.clock);
+                    self.prompt_tokens -= u64::from(life.arrival.input);
+                }
                 Some(_) => self.tally.itl.add(self.clock - life.last, 1),
             }
             life.last = self.clock;
@@ -246,6 +252,7 @@ impl Replica for Blocks {
         if let Some(timeline) = &mut self.timeline {
             timeline.arrived(&arrival);
         }
+        self.prompt_tokens += u64::from(arrival.input);
         let prefix = self.outputs.prefix(prompt);
         let output_segment = prefix.output_segment;
         let id = self.scheduler.add(vllm::Arrival {
@@ -284,6 +291,10 @@ impl Replica for Blocks {
 
     fn waiting(&self) -> u64 {
         self.scheduler.waiting_count()
+    }
+
+    fn prompt_tokens(&self) -> u64 {
+        self.prompt_tokens
     }
 
     fn step(&mut self, _horizon: Ticks) -> bool {

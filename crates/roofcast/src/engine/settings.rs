@@ -204,8 +204,18 @@ fn swap_tokens(deployment: &Deployment, spec: &EngineSpec, context: u64) -> Resu
 fn check(spec: &EngineSpec, profile: &Profile, config: &EngineConfig) -> Result<()> {
     sglang::check(spec)?;
     check_keys(spec, profile)?;
-    if spec.max_num_active_seqs == Some(0) {
-        return Err(Error::field("engine", "max_num_active_seqs", 0, "from 1"));
+    for (field, value) in [
+        ("max_num_active_seqs", spec.max_num_active_seqs),
+        ("prefill_schedule_interval", spec.prefill_schedule_interval),
+    ] {
+        if value == Some(0) {
+            return Err(Error::field("engine", field, 0, "from 1"));
+        }
+    }
+    if let Some(steps) = spec.prefill_schedule_interval.filter(|steps| *steps > 1 && config.attention_dp == 1)
+    {
+        let accepted = "1, or attention_dp above 1: vLLM heeds it in data-parallel engines alone";
+        return Err(Error::field("engine", "prefill_schedule_interval", steps, accepted));
     }
     check_prefixes(spec, config)?;
     check_layout(spec, profile)?;
@@ -225,6 +235,9 @@ fn check_keys(spec: &EngineSpec, profile: &Profile) -> Result<()> {
         ("preemption_mode", spec.preemption_mode == PreemptionMode::Swap),
         ("reservation", spec.reservation != ReservationKind::Max),
         ("max_num_active_seqs", spec.max_num_active_seqs.is_some()),
+        ("prefill_schedule_interval", spec.prefill_schedule_interval.is_some()),
+        ("max_num_queued_reqs", spec.max_num_queued_reqs.is_some()),
+        ("max_num_queued_tokens", spec.max_num_queued_tokens.is_some()),
         ("batch_wait_timeout_iters", spec.batch_wait_timeout_iters.is_some()),
         ("disable_overlap_scheduler", spec.disable_overlap_scheduler.is_some()),
         ("batch_wait_max_tokens_ratio", spec.batch_wait_max_tokens_ratio.is_some()),
@@ -289,6 +302,7 @@ pub(crate) fn runs_by_block(spec: &EngineSpec) -> bool {
     spec.async_scheduling == Some(true)
         || spec.speculative.is_some()
         || spec.long_prefill_token_threshold.is_some_and(|t| t > 0)
+        || spec.prefill_schedule_interval.is_some_and(|steps| steps > 1)
         || (spec.scheduler == SchedulerKind::Vllm && spec.policy == QueuePolicy::Priority)
 }
 
@@ -312,6 +326,7 @@ fn vllm_settings(config: &EngineConfig, spec: &EngineSpec) -> vllm::Config {
         policy: if spec.policy == QueuePolicy::Fcfs { vllm::Policy::Fcfs } else { vllm::Policy::Priority },
         scheduler_reserve_full_isl: config.scheduler_reserve_full_isl,
         watermark: spec.watermark.unwrap_or(0.0),
+        prefill_schedule_interval: spec.prefill_schedule_interval.unwrap_or(1),
         async_scheduling: spec.async_scheduling.unwrap_or(false),
         num_speculative_tokens: drafts.map_or(0, |s| s.num_speculative_tokens),
         num_lookahead_tokens: modelled.map_or(0, |s| s.num_speculative_tokens),

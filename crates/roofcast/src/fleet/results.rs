@@ -82,6 +82,8 @@ pub struct Results {
     pub completed: u64,
     /// Requests that no engine with these settings could serve.
     pub refused: u64,
+    /// Requests turned away because too much was queued.
+    pub rejected: u64,
     input: u64,
     output: u64,
     good: u64,
@@ -121,9 +123,9 @@ impl Results {
         arrival
     }
 
-    /// No engine with these settings could serve it.
-    pub(crate) fn refuse(&mut self, arrival: &Arrival) {
-        self.refused += 1;
+    /// A request is not served: no engine with these settings could, or, where it `could` be, too much was queued.
+    pub(crate) fn refuse(&mut self, arrival: &Arrival, could: bool) {
+        *(if could { &mut self.rejected } else { &mut self.refused }) += 1;
         if let Some(records) = &mut self.records {
             records.push(Record { outcome: Outcome::Refused, output_len: 0, ..record(arrival, arrival.at) });
         }
@@ -214,7 +216,7 @@ impl Results {
         let bounded = self.slo.ttft_p99_ms.or(self.slo.tpot_p99_ms).or(self.slo.e2el_p99_ms).is_some();
         Summary {
             completed: self.completed,
-            failed: self.refused,
+            failed: self.refused + self.rejected,
             duration: (self.end - self.first.unwrap_or_default()).seconds(),
             total_input_tokens: self.input,
             total_output_tokens: self.output,

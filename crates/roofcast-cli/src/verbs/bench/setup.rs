@@ -36,17 +36,18 @@ pub(super) struct Setup {
 
 impl Setup {
     pub(super) fn new(args: &BenchArgs) -> Result<Setup> {
-        let spec = input::spec(args.deployment.spec.as_deref())?;
+        let scenario = input::scenario(&args.deployment)?;
+        let spec = scenario.spec.clone();
         let (place, mut workload) = workload(args, &spec)?;
         let speech = speech(args)?;
         if args.load.requests.is_none() && !speech.texts.is_empty() {
             workload.requests = Some(speech.texts.len() as u64);
         }
-        let named = args.deployment.hardware.is_some() || spec.hardware.accelerator.is_some();
-        let deployment = if named { Some(input::deployment(&args.deployment)?) } else { None };
+        let named = spec.hardware.accelerator.is_some();
+        let deployment = if named { Some(scenario.deployment()?) } else { None };
         let model = match &args.served_model {
             Some(name) => name.clone(),
-            None => input::named(&args.deployment, &spec)?,
+            None => scenario.model_name()?,
         };
         let target = target(&args.url, &args.how)?;
         let url = target.url.clone();

@@ -192,7 +192,7 @@ fn idle(args: &LimitsArgs, key: &str) -> Result<(), Error> {
         ("--batch", args.batch.is_some(), ["context", "tp"].as_slice()),
         ("--context", args.context.is_some(), &["batch", "tp"]),
         ("--prefill", args.prefill.is_some(), &[]),
-        ("--tp", args.deployment.tp.is_some(), &["batch", "context", "prefill"]),
+        ("--tp", args.deployment.flags.get("parallelism.tp").is_some(), &["batch", "context", "prefill"]),
     ];
     match flags.iter().find(|(_, given, used)| *given && !used.contains(&key)) {
         Some((flag, _, used)) => {

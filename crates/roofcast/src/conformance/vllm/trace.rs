@@ -214,6 +214,7 @@ fn settings(place: &str, s: &Settings, async_scheduling: bool) -> Result<Config>
         policy,
         scheduler_reserve_full_isl: s.scheduler_reserve_full_isl,
         watermark: s.watermark,
+        prefill_schedule_interval: 1,
         async_scheduling,
         num_speculative_tokens: 0,
         num_lookahead_tokens: 0,

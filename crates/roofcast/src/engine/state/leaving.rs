@@ -128,7 +128,7 @@ impl<D: Decodes> State<D> {
         s.phase = Phase::Gone;
         let (blocks, computed) = (s.held, u64::from(s.computed));
         self.give_back(id, blocks, computed, u64::from(generated), decoding);
-        self.vacant.push(id);
+        self.sequences.vacate(id as usize);
     }
 
     /// Frees `blocks` blocks of a sequence that has `computed` tokens in the cache.

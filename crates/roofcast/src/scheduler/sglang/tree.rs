@@ -6,6 +6,7 @@
 //! `mem_cache/unified_cache/unified_tree_core.py`. Knows nothing about requests or time.
 
 use crate::kv_cache::prefix::Content;
+use crate::slab::Slab;
 use crate::workload::request::Run;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,8 +23,7 @@ const DEPTHS: u64 = 1 << 20;
 #[derive(Debug, Clone)]
 pub(super) struct Tree {
     page: u64,
-    nodes: Vec<Slot>,
-    vacant: Vec<Node>,
+    nodes: Slab<Slot>,
     /// Stamps given so far.
     uses: u64,
     /// Leaves that nobody locks, by stamp.
@@ -90,15 +90,9 @@ impl Cursor {
 impl Tree {
     /// An empty tree of pages of `page` tokens.
     pub(super) fn new(page: u64) -> Tree {
-        Tree {
-            page,
-            nodes: vec![Slot { locks: 1, ..Slot::default() }],
-            vacant: Vec::new(),
-            uses: 0,
-            evictable_leaves: BTreeSet::new(),
-            tokens: 0,
-            locked: 0,
-        }
+        let mut nodes = Slab::default();
+        nodes.insert(Slot { locks: 1, ..Slot::default() });
+        Tree { page, nodes, uses: 0, evictable_leaves: BTreeSet::new(), tokens: 0, locked: 0 }
     }
 
     /// Tokens that nobody locks.
@@ -210,7 +204,7 @@ impl Tree {
     pub(super) fn evict(&mut self) -> Option<u64> {
         let (_, leaf) = self.evictable_leaves.pop_first()?;
         let slot = std::mem::take(&mut self.nodes[leaf as usize]);
-        self.vacant.push(leaf);
+        self.nodes.vacate(leaf as usize);
         self.tokens -= slot.length;
         let parent = &mut self.nodes[slot.parent as usize];
         if let Some(first) = slot.first {
@@ -291,16 +285,7 @@ impl Tree {
         let first = Cursor::default().page(&slot.runs, self.page);
         let parent = slot.parent;
         let slot = Slot { first: Some(first), ..slot };
-        let node = match self.vacant.pop() {
-            Some(node) => {
-                self.nodes[node as usize] = slot;
-                node
-            }
-            None => {
-                self.nodes.push(slot);
-                (self.nodes.len() - 1) as Node
-            }
-        };
+        let node = self.nodes.insert(slot) as Node;
         self.nodes[parent as usize].children.insert(first, node);
         node
     }
@@ -438,7 +423,7 @@ mod tests {
             }
             held.into_iter().for_each(|(node, _)| tree.unlock(node));
             while tree.evict().is_some() {}
-            prop_assert_eq!((tree.tokens, tree.nodes.len() - tree.vacant.len()), (0, 1));
+            prop_assert_eq!((tree.tokens, tree.nodes.held()), (0, 1));
         }
     }
 }
