@@ -3,6 +3,7 @@
 //! Knows: which engine a trace is of. Each engine has its format, its loop and its fields in a module of its own; the
 //! decisions are [`crate::scheduler::vllm`]'s and [`crate::scheduler::sglang`]'s.
 
+mod request;
 pub mod sglang;
 pub mod vllm;
 

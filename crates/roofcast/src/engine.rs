@@ -43,7 +43,7 @@ use decodes::{Decodes, Each, Lockstep};
 use price::Price;
 use sglang::{Sglang, SglangConfig};
 use speculation::Speculation;
-use state::{Guest, Sequence, State};
+use state::{Guest, State};
 use tally::Tally;
 
 /// A request that has all its tokens.
@@ -171,7 +171,7 @@ pub struct Engine<D> {
     /// Ticks to move one token's KV between device and host.
     swap: u64,
     /// Who ended in the last step, in order.
-    finished: Vec<(Id, Sequence)>,
+    finished: Vec<Departure>,
     ended: Vec<(Id, u32)>,
     chunks: Vec<Sequences>,
     outputs: Outputs,
@@ -269,8 +269,7 @@ impl<D: Decodes> Engine<D> {
         for piece in &pieces {
             if self.state.computed(*piece) && self.state.sampled(piece.id, longest) {
                 let computed = self.state.sequence(piece.id).computed;
-                let gone = self.state.finish(piece.id, computed);
-                self.finished.push((piece.id, gone));
+                self.finished.push(self.state.finish(piece.id, computed));
             }
         }
         self.state.pieces = pieces;
@@ -280,7 +279,7 @@ impl<D: Decodes> Engine<D> {
         self.ended.clear();
         self.state.decodes.advance(steps, &mut self.ended);
         for (id, computed) in &self.ended {
-            self.finished.push((*id, self.state.finish(*id, *computed)));
+            self.finished.push(self.state.finish(*id, *computed));
         }
     }
 }
@@ -371,16 +370,7 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn drain(&mut self, into: &mut Vec<Departure>) {
-        if self.finished.is_empty() {
-            return;
-        }
-        into.extend(self.finished.drain(..).map(|(id, s)| Departure {
-            arrival: s.arrival,
-            first: s.first,
-            preemptions: s.preemptions,
-            cached: u64::from(s.cached),
-            id,
-        }));
+        into.append(&mut self.finished);
     }
 
     fn tally(&self) -> &Tally {

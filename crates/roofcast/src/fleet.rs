@@ -82,7 +82,8 @@ impl Fleet {
                 break;
             }
             let event = self.pools.as_ref().and_then(Pools::due);
-            let due = [event, traffic.peek().map(Ticks::from)].into_iter().flatten().min();
+            let next = traffic.peek().map(Ticks::from);
+            let due = if event.is_none() { next } else { [event, next].into_iter().flatten().min() };
             match (self.behind(), due) {
                 (None, None) => break,
                 (Some(index), due) if due.is_none_or(|at| self.replicas[index].clock() < at) => {

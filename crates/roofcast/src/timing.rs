@@ -20,6 +20,8 @@ pub struct Timing {
     pub coefficients: Arc<Coefficients>,
     /// What each operator reaches.
     rates: Vec<Rates>,
+    /// Operators whose work depends on more than the rows of the rank, and whether they attend.
+    varying: Vec<(usize, bool)>,
     overhead: Overhead,
 }
 
@@ -37,7 +39,10 @@ impl Timing {
     pub fn new(model: Arc<StepModel>, coefficients: Arc<Coefficients>) -> Timing {
         let rates = model.operators.iter().map(|o| coefficients.rates(o, model.bandwidth)).collect();
         let overhead = coefficients.overhead(&model);
-        Timing { model, coefficients, rates, overhead }
+        let operators = model.operators.iter().enumerate();
+        let varying = operators.filter(|(_, o)| !o.form.is_of_rows()).map(|(i, o)| (i, o.kind.attends()));
+        let varying = varying.collect();
+        Timing { model, coefficients, rates, varying, overhead }
     }
 
     /// What the operator at `index` demands in one layer of a pass.
@@ -128,12 +133,9 @@ impl Timing {
     pub fn pass(&self, pass: &Pass, products: [f64; 2]) -> Shares<f64> {
         let mut shares = Shares { compute: products[0], memory: products[1], ..Shares::default() };
         let mut attention = Shares::default();
-        for (index, operator) in self.model.operators.iter().enumerate() {
-            if operator.form.is_of_rows() {
-                continue;
-            }
+        for &(index, attends) in &self.varying {
             let [compute, memory] = self.time(index, pass);
-            let shares = if operator.kind.attends() { &mut attention } else { &mut shares };
+            let shares = if attends { &mut attention } else { &mut shares };
             shares.compute += compute;
             shares.memory += memory;
         }

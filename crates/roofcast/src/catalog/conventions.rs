@@ -142,7 +142,7 @@ impl Conventions {
             word.strip_prefix(*prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
         };
         self.other_shapes.iter().any(|w| w == word)
-            || FORMATS.iter().any(|f| numbered(&f))
+            || FORMATS.iter().any(numbered)
             || ["bit", "bits", "bpw"].iter().any(|unit| word.ends_with(unit))
     }
 

@@ -183,6 +183,9 @@ impl<D: Decodes> State<D> {
 
     /// A step is about to be scheduled: who is looked at in it.
     pub(super) fn look(&mut self) {
+        if self.gate.is_open() {
+            return;
+        }
         self.gate.look(self.clock, self.running() == 0);
         let enough = [self.gate.config.wait_prompts, self.gate.config.wait_tokens];
         let seats = self.config.max_num_seqs.saturating_sub(self.running());

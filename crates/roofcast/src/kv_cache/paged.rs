@@ -3,9 +3,7 @@
 //! Source: rules 6 to 8 read from vLLM 0.32's `v1/core/block_pool.py` and `kv_cache_manager.py`. Every operation costs
 //! the blocks that it touches.
 
-use super::prefix::Content;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use super::prefix::{Content, ContentMap};
 
 /// A block's number.
 pub type Block = u32;
@@ -24,23 +22,7 @@ pub struct Pool {
     /// Holders beyond the first, over all blocks.
     repeated: u64,
     /// The oldest block of each content that others may hold; newer ones of the same content follow by [`Slot::same`].
-    cached: HashMap<Content, Block, BuildHasherDefault<Hashed>>,
-}
-
-/// Contents are hashes already. The map is never iterated, so its order shows nowhere.
-#[derive(Debug, Clone, Copy, Default)]
-struct Hashed(u64);
-
-impl Hasher for Hashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|b| self.0 = self.0.rotate_left(8) ^ u64::from(*b));
-    }
-    fn write_u128(&mut self, content: u128) {
-        self.0 = content as u64;
-    }
+    cached: ContentMap<Block>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +53,7 @@ impl Pool {
             tail,
             free: u64::from(count),
             repeated: 0,
-            cached: HashMap::default(),
+            cached: ContentMap::default(),
         }
     }
 

@@ -5,6 +5,8 @@
 //! are known by their owner instead and need no hashing.
 
 use crate::workload::request::{OWN_SEGMENTS, Prompt, Run};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// The identity of a block and its past.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,6 +29,13 @@ impl Content {
         self.0 & OWN != 0
     }
 
+    /// The identity of this content below a node of a tree.
+    pub(crate) fn below(self, node: u32) -> Content {
+        let (low, high) = (self.0 as u64, (self.0 >> 64) as u64);
+        let node = mix(u64::from(node) + 1);
+        Content((u128::from(high ^ node) << 64 | u128::from(low ^ node.rotate_left(32))) & !OWN)
+    }
+
     /// The identity of what follows this by `run`; blocks are told apart by where they end.
     pub(crate) fn then(self, run: Run) -> Content {
         let (low, high) = (self.0 as u64, (self.0 >> 64) as u64);
@@ -36,6 +45,25 @@ impl Content {
             lanes[1] = mix(lanes[1].rotate_left(23) ^ value.wrapping_mul(0xd6e8_feb8_6659_fd93) ^ lanes[0]);
         }
         Content((u128::from(lanes[1]) << 64 | u128::from(lanes[0])) & !OWN)
+    }
+}
+
+/// Values by content. Contents are hashes already, and the map is never iterated, so its order shows nowhere.
+pub(crate) type ContentMap<T> = HashMap<Content, T, BuildHasherDefault<Hashed>>;
+
+/// A content is its own hash.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|b| self.0 = self.0.rotate_left(8) ^ u64::from(*b));
+    }
+    fn write_u128(&mut self, content: u128) {
+        self.0 = content as u64;
     }
 }
 

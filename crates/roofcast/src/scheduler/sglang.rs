@@ -28,6 +28,7 @@ use crate::engine::config::Prefixes;
 use crate::slab::Slab;
 use crate::spec::SchedulePolicy;
 use crate::workload::request::Run;
+use budget::CLIP_MAX_NEW_TOKENS;
 use memory::Memory;
 use ratio::Ratio;
 use rows::Running;
@@ -397,7 +398,9 @@ impl Scheduler {
             let r = &mut self.requests[id];
             r.phase = Phase::Running;
             let at = (last.kind == Kind::Mixed).then_some(at);
-            self.running.join(id, at, tick, self.memory.decodes);
+            let whole = self.config.rules.counts_ignored_eos_whole && r.ignore_eos;
+            let left = Some(r.bound - r.generated).filter(|left| whole && *left <= CLIP_MAX_NEW_TOKENS);
+            self.running.join(id, at, tick, self.memory.decodes, left);
             self.memory.join(r.tokens);
             step.joined.push((id, r.tokens));
             if !r.samples {

@@ -71,9 +71,13 @@ impl<D: Decodes> State<D> {
     /// which the policy has taken.
     pub(in crate::engine) fn take_blocks_of(&mut self, steps: u64) -> u64 {
         let first = self.decode_blocks(1);
-        let all = self.decode_blocks(steps) - first;
-        let enough = if all <= self.free { steps } else { self.affordable(steps, first) };
-        self.free -= self.decode_blocks(enough) - first;
+        let mut taken = self.decode_blocks(steps) - first;
+        let mut enough = steps;
+        if taken > self.free {
+            enough = self.affordable(steps, first);
+            taken = self.decode_blocks(enough) - first;
+        }
+        self.free -= taken;
         if let Cache::Blocks(identity) = &mut self.cache {
             identity.decode(enough - 1);
         }
