@@ -18,6 +18,9 @@ use values::*;
 #[derive(Debug, Parser)]
 #[command(name = "roofcast", version, max_term_width = 110)]
 pub(crate) struct Cli {
+    /// Print every column of tables, and lines as long as they are, not within 100 characters.
+    #[arg(long, global = true)]
+    pub(crate) wide: bool,
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
@@ -251,9 +254,8 @@ pub(crate) struct ConformanceArgs {
     /// Traces in the form vllm-sched-trace/1.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// Print JSON with a versioned schema.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -279,9 +281,8 @@ pub(crate) struct MeasureArgs {
     /// Short repeats and a small buffer: rates are rougher.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Print JSON with a versioned schema.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -310,9 +311,8 @@ pub(crate) struct ValidateArgs {
     /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Vec<PathBuf>,
-    /// Print JSON with a versioned schema.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -339,9 +339,8 @@ pub(crate) struct CalibrateArgs {
     /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Vec<PathBuf>,
-    /// Print JSON with a versioned schema.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 /// What the runs of `.json` and `.jsonl` files ran on: those files do not say.

@@ -57,6 +57,10 @@ pub(crate) fn catalog(files: &[PathBuf]) -> Result<Cow<'static, Catalog>> {
 /// The id of the accelerator that `name` means: an id or alias as it is; of a path that ends in `.toml`, the one entry of
 /// that file, which joins the catalog. A relative path counts from `folder`.
 pub(crate) fn accelerator(name: &str, folder: &Path, catalog: &mut Cow<'static, Catalog>) -> Result<String> {
+    if name.trim().is_empty() {
+        let accepted = "an accelerator, as h100-sxm, or its TOML file";
+        return Err(Error::field("accelerator", "id", "empty", accepted).into());
+    }
     if !name.to_lowercase().ends_with(".toml") {
         return Ok(name.to_owned());
     }
@@ -109,13 +113,21 @@ pub(crate) fn calibration(path: Option<&Path>) -> Result<Cow<'static, Calibratio
 
 /// A model by catalog id, or by path: a `config.json` or its folder, a `.gguf`, a `.safetensors`.
 pub(crate) fn model(name: &str, catalog: &Catalog) -> Result<Arc<Model>> {
+    if name.trim().is_empty() {
+        let accepted = "a catalog id, a config.json, a .gguf or .safetensors";
+        return Err(Error::field("model", "name", "empty", accepted).into());
+    }
     let path = Path::new(name);
-    let of_file = |suffix: &str| name.to_lowercase().ends_with(suffix);
-    if of_file(".gguf") || of_file(".safetensors") || path.is_dir() {
+    let ends = |suffix: &str| name.to_lowercase().ends_with(suffix);
+    if ends(".gguf") || ends(".safetensors") || path.is_dir() {
         return Ok(Arc::new(checkpoint::read(name)?.model));
     }
-    if path.exists() || of_file(".json") {
+    if path.exists() || ends(".json") {
         return Ok(Arc::new(config_file(name, path)?));
+    }
+    if path.is_absolute() || name.starts_with("./") || name.starts_with("../") {
+        let accepted = "a config.json or its folder, a .gguf or .safetensors";
+        return Err(Error::field("model", "path", format!("{name:?}, where nothing is"), accepted).into());
     }
     Ok(Arc::new(catalog.named(name)?.model()?))
 }
@@ -134,6 +146,32 @@ fn config_file(name: &str, file: &Path) -> Result<Model> {
         }
     }
     Ok(model)
+}
+
+/// The refusal of a question that lacks something: by its flag, or by its key where a spec is given.
+pub(crate) fn absent(file: Option<&Path>, flag: &str, key: &str, accepted: &str) -> Error {
+    match file {
+        Some(file) => Error::field(file.display(), key, "missing", format!("{accepted}; or {flag}")),
+        None => Error::field("arguments", flag, "missing", accepted),
+    }
+}
+
+/// An error behind the name of the spec that it comes from, where it does not begin with a file's.
+pub(crate) fn of_file(file: Option<&Path>, error: impl Into<anyhow::Error>) -> anyhow::Error {
+    let sections =
+        ["engine:", "engine.", "parallelism:", "precision:", "spec:", "model:", "accelerator:", "no "];
+    let (error, file) = (error.into(), file.map(|file| file.display().to_string()));
+    let told = error.to_string();
+    match file.filter(|_| sections.iter().any(|section| told.starts_with(section))) {
+        Some(file) => match error.downcast::<Error>() {
+            Ok(Error::Field { place, field, found, accepted }) if place == "spec" => {
+                Error::field(file, field, found, accepted).into()
+            }
+            Ok(other) => anyhow::Error::from(other).context(file),
+            Err(other) => other,
+        },
+        None => error,
+    }
 }
 
 /// What the arguments of a deployment ask.

@@ -12,18 +12,27 @@ mod show;
 mod verbs;
 
 use args::{Cli, HardwareArgs, HardwareVerb, Verb};
-use clap::Parser;
+use clap::{Command, CommandFactory, FromArgMatches};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match run(cli) {
-        Ok(code) => code,
-        Err(error) => exit::fail(&error),
+    let mut command = signed(Cli::command());
+    match command.try_get_matches_from_mut(std::env::args_os()) {
+        Ok(found) => match Cli::from_arg_matches(&found) {
+            Ok(cli) => run(cli).unwrap_or_else(|error| exit::fail(&error)),
+            Err(error) => exit::misused(&error.format(&mut command)),
+        },
+        Err(error) => exit::misused(&error),
     }
 }
 
+/// The command in which `-1` behind a flag is its value, so that the refusal says what the flag takes.
+fn signed(command: Command) -> Command {
+    command.allow_negative_numbers(true).mut_subcommands(signed)
+}
+
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    show::table::set_wide(cli.wide);
     match cli.verb {
         Verb::Limits(args) => verbs::limits::run(&args),
         Verb::Capacity(args) => verbs::capacity::run(&args),

@@ -16,6 +16,7 @@ pub(crate) mod simulate;
 pub(crate) mod validate;
 
 use crate::show::number::significant;
+use crate::show::table::line;
 use roofcast::Deployment;
 use roofcast::bands::{Bands, Span};
 use roofcast::coefficients::Evidence;
@@ -78,9 +79,9 @@ impl<'a> About<'a> {
 
     /// The same and what was assumed, a line each.
     pub(crate) fn title(&self) -> String {
-        let mut title = self.name() + "\n";
+        let mut title = line(&self.name());
         for assumption in self.assumptions {
-            title.push_str(&format!("assumed: {assumption}\n"));
+            title.push_str(&line(&format!("assumed: {assumption}")));
         }
         title.push('\n');
         title

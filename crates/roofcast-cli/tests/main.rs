@@ -19,6 +19,8 @@ mod flags;
 mod hardware;
 #[path = "suite/install.rs"]
 mod install;
+#[path = "suite/interrupted.rs"]
+mod interrupted;
 #[path = "suite/measurements.rs"]
 mod measurements;
 #[path = "suite/output.rs"]
@@ -27,6 +29,8 @@ mod output;
 mod pictures;
 #[path = "suite/readme.rs"]
 mod readme;
+#[path = "suite/refusals.rs"]
+mod refusals;
 #[path = "suite/schedule.rs"]
 mod schedule;
 #[path = "suite/scripted.rs"]
@@ -40,3 +44,5 @@ mod support;
 mod tables;
 #[path = "suite/targets.rs"]
 mod targets;
+#[path = "suite/width.rs"]
+mod width;

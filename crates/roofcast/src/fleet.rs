@@ -25,6 +25,9 @@ use crate::workload::prediction::Guesses;
 use crate::workload::{Request, Traffic};
 use results::Results;
 
+/// Steps and deliveries from one look at whether to go on to the next.
+const WATCHED: u64 = 1024;
+
 /// Replicas, who chooses among them, and what clients see.
 pub struct Fleet {
     /// Who serves.
@@ -67,7 +70,18 @@ impl Fleet {
 
     /// Serves `traffic` until every request has ended, or the results are decided before.
     pub fn serve(&mut self, traffic: &mut Traffic) -> Result<()> {
+        self.serve_while(traffic, &mut |_| true)
+    }
+
+    /// The same, or until `watch` says no, which hears now and then how many requests have ended.
+    pub fn serve_while(&mut self, traffic: &mut Traffic, watch: &mut dyn FnMut(u64) -> bool) -> Result<()> {
+        let mut events = 0_u64;
         while !self.results.missed() {
+            events += 1;
+            if events.is_multiple_of(WATCHED) && !watch(self.results.completed + self.results.refused) {
+                self.results.interrupt();
+                break;
+            }
             let event = self.pools.as_ref().and_then(Pools::due);
             let next = traffic.peek().map(Ticks::from);
             let due = if event.is_none() { next } else { [event, next].into_iter().flatten().min() };
@@ -82,8 +96,8 @@ impl Fleet {
                 },
             }
         }
-        let stuck = || self.replicas.iter().find(|r| !r.is_empty());
-        if let Some(stuck) = stuck().filter(|_| !self.results.missed()) {
+        let whole = !self.results.interrupted && !self.results.missed();
+        if let Some(stuck) = self.replicas.iter().find(|r| whole && !r.is_empty()) {
             return Err(Error::Stuck { waiting: stuck.waiting() });
         }
         self.results.close();

@@ -51,6 +51,8 @@ pub struct Options {
 pub struct Simulation {
     /// What a step was priced at.
     pub cost: CostKind,
+    /// Whether it ended before all requests had; what follows is of those that had.
+    pub interrupted: bool,
     /// Requests that came.
     pub requests: u64,
     /// Requests that no engine with these settings could serve.
@@ -235,6 +237,17 @@ const IDLE_POWER: f64 = 0.2;
 
 /// Runs the workload of `spec` on `deployment`; `place` names the spec in errors.
 pub fn simulate(forecaster: &Forecaster, spec: &Spec, place: &str, options: Options) -> Result<Simulation> {
+    simulate_while(forecaster, spec, place, options, &mut |_, _| true)
+}
+
+/// The same, which ends early where `watch` says no; it hears now and then how many requests have ended, of how many.
+pub fn simulate_while(
+    forecaster: &Forecaster,
+    spec: &Spec,
+    place: &str,
+    options: Options,
+    watch: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<Simulation> {
     let missing =
         || Error::field(place, "workload", "missing", "[workload] with arrivals, input_len and output_len");
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
@@ -259,7 +272,8 @@ pub fn simulate(forecaster: &Forecaster, spec: &Spec, place: &str, options: Opti
     if let Some(scaling) = provision.autoscaler() {
         fleet = fleet.scaled(scaling);
     }
-    fleet.serve(&mut traffic)?;
+    let total = traffic.total();
+    fleet.serve_while(&mut traffic, &mut |ended| watch(ended, total))?;
     let config = &provision.serving.config;
     let settings = Settings {
         scheduler: config.scheduler,
@@ -314,6 +328,7 @@ fn report(provision: &Provision, settings: Settings, mut fleet: Fleet) -> Simula
         bands: bands(forecaster, config.cost, &summary, &load, limit_tpot_ms),
         cost: config.cost,
         settings,
+        interrupted: fleet.results.interrupted,
         requests: fleet.results.taken,
         refused: fleet.results.refused,
         rejected: fleet.results.rejected,

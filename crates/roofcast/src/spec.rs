@@ -14,7 +14,7 @@ pub use fleet::{AutoscaleSpec, FleetSpec, LinkKind, PoolSpec};
 pub use kernels::{AttentionBackend, Frontend, KvLayout};
 pub use speculative::SpeculativeSpec;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, told};
 use crate::precision::Dtype;
 use crate::workload::Workload;
 use serde::Deserialize;
@@ -451,7 +451,7 @@ impl Spec {
     pub fn of_table(place: &str, table: toml::Table) -> Result<Spec> {
         let spec: Spec = serde_path_to_error::deserialize(table).map_err(|e| Error::Parse {
             place: place.to_owned(),
-            message: format!("`{}`: {}", e.path(), e.inner().message()),
+            message: told(&e.path().to_string(), e.inner().message(), None),
         })?;
         spec.check(place)?;
         Ok(spec)

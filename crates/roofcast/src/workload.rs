@@ -182,6 +182,7 @@ impl Workload {
         read: impl Fn(&str) -> Result<String, E>,
     ) -> Result<(), E> {
         let mut traces: BTreeMap<(String, Option<trace::Format>), Arc<Trace>> = BTreeMap::new();
+        self.check_paths(place)?;
         let mut trace = |path: &str, format: Option<trace::Format>| -> Result<Arc<Trace>, E> {
             let key = (path.to_owned(), format);
             if let Some(known) = traces.get(&key) {
@@ -200,6 +201,21 @@ impl Workload {
             }
         }
         Ok(self.check(place)?)
+    }
+
+    /// Refuses paths that name nothing.
+    fn check_paths(&mut self, place: &str) -> Result<()> {
+        let arrivals = match &self.arrivals {
+            Arrivals::Trace { path, .. } => Some((path.clone(), "arrivals")),
+            _ => None,
+        };
+        let lengths = self.sources_mut().filter_map(|(source, field)| Some((source.path.clone()?, field)));
+        match arrivals.into_iter().chain(lengths).find(|(path, _)| path.trim().is_empty()) {
+            Some((_, field)) => {
+                Err(Error::field(place, format!("workload.{field}.path"), "empty", "the path of a trace"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// How many requests there are.

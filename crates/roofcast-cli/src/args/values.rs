@@ -3,8 +3,11 @@
 //! Knows: the range of each kind of value and how errors name it. Knows nothing about flags.
 
 /// A count from 1 to 2^30.
-pub(super) fn positive() -> clap::builder::RangedU64ValueParser {
-    clap::value_parser!(u64).range(1..=1 << 30)
+pub(super) fn positive() -> fn(&str) -> Result<u64, String> {
+    |text| match text.parse() {
+        Ok(n) if (1..=1 << 30).contains(&n) => Ok(n),
+        _ => Err("accepted: a whole number from 1 to 2^30".into()),
+    }
 }
 
 pub(super) fn threads(text: &str) -> Result<usize, String> {

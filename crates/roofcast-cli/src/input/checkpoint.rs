@@ -38,6 +38,8 @@ pub(crate) fn read(name: &str) -> Result<Checkpoint> {
     let (mut model, tensors) = if name.to_lowercase().ends_with(".gguf") {
         gguf_file(name, path)?
     } else {
+        // What is not there says so, before what should stand beside it.
+        path.metadata().with_context(|| path.display().to_string())?;
         let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
         let model = config_of(name, folder)?;
         let files = if path.is_dir() { shards(folder)? } else { vec![path.to_owned()] };
@@ -77,7 +79,8 @@ fn config_of(name: &str, folder: &Path) -> Result<Model> {
     let file = folder.join("config.json");
     if !file.exists() {
         let accepted = "a folder with config.json, which says what the tensors mean";
-        return Err(Error::field(folder.display(), "config.json", "missing", accepted).into());
+        let place = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        return Err(Error::field(place.display(), "config.json", "missing", accepted).into());
     }
     config_file(name, &file)
 }

@@ -3,7 +3,7 @@
 //! Knows: in which order things are laid over one another (the spec or its default, an engine's command line, `--set`, flags,
 //! a sweep's values), and where paths count from. What keys mean is the library's.
 
-use super::{accelerator, catalog, model, text, values};
+use super::{absent, accelerator, catalog, model, of_file, text, values};
 use crate::args::SourceArgs;
 use crate::show;
 use anyhow::Result;
@@ -27,6 +27,7 @@ pub(crate) const EMPTY: Base = ("arguments", "");
 /// A spec file or what holds without one, and everything that is laid over it.
 pub(crate) struct Source {
     place: String,
+    file: Option<PathBuf>,
     text: String,
     table: Table,
     settings: Vec<Setting>,
@@ -53,7 +54,8 @@ impl Source {
         let mut all = args.from_command.as_deref().map_or(Ok(Vec::new()), command)?;
         all.extend(args.set.iter().map(|text| set(text)).collect::<Result<Vec<_>>>()?);
         all.extend(flags.iter().copied().flatten().cloned());
-        Ok(Source { place, text, table, settings: all, catalog: catalog(&args.catalog)? })
+        let (file, catalog) = (file.map(Path::to_owned), catalog(&args.catalog)?);
+        Ok(Source { place, file, text, table, settings: all, catalog })
     }
 
     /// The question with `more` over the rest.
@@ -71,7 +73,7 @@ impl Source {
         for name in searched.chain(&mut spec.hardware.accelerator) {
             *name = accelerator(name, Path::new(""), &mut catalog)?;
         }
-        Ok(Scenario { place: self.place.clone(), spec, table, catalog })
+        Ok(Scenario { place: self.place.clone(), file: self.file.clone(), spec, table, catalog })
     }
 
     /// An error of the file itself with its line, else of the setting by its flag.
@@ -127,6 +129,7 @@ fn set(text: &str) -> Result<Setting> {
 pub(crate) struct Scenario {
     /// Where it stands, in errors.
     pub(crate) place: String,
+    file: Option<PathBuf>,
     /// What was said, with the traces that it names.
     pub(crate) spec: Spec,
     table: Table,
@@ -134,19 +137,28 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
+    /// An error behind the spec's file, where it does not name one.
+    pub(crate) fn told(&self, error: impl Into<anyhow::Error>) -> anyhow::Error {
+        of_file(self.file.as_deref(), error)
+    }
+
     /// The name of the model asked for.
     pub(crate) fn model_name(&self) -> Result<String> {
         let model = &self.spec.model;
-        let path = model.path.as_ref().map(|path| path.display().to_string());
         let accepted = "a catalog id, a config.json, a .gguf or .safetensors";
-        Ok(path
-            .or_else(|| model.name.clone())
-            .ok_or_else(|| Error::field("arguments", "--model", "missing", accepted))?)
+        let path = model.path.as_ref().map(|path| path.display().to_string());
+        if let Some(path) = path.as_ref().filter(|path| !Path::new(path).exists()) {
+            let found = format!("{path:?}, where nothing is");
+            let accepted = "a config.json or its folder, a .gguf or .safetensors";
+            return Err(Error::field(&self.place, "model.path", found, accepted).into());
+        }
+        let named = path.or_else(|| model.name.clone());
+        Ok(named.ok_or_else(|| absent(self.file.as_deref(), "--model", "model.name", accepted))?)
     }
 
     /// The model asked for.
     pub(crate) fn model(&self) -> Result<Arc<Model>> {
-        model(&self.model_name()?, &self.catalog)
+        model(&self.model_name()?, &self.catalog).map_err(|e| self.told(e))
     }
 
     /// What is deployed; the one place that resolves it.
@@ -154,10 +166,10 @@ impl Scenario {
         let named = self.model_name()?;
         let hardware = self.spec.hardware.accelerator.as_deref();
         let accepted = "an accelerator, as h100-sxm, or its TOML file";
-        let hardware =
-            hardware.ok_or_else(|| Error::field("arguments", "--hardware", "missing", accepted))?;
-        let model = model(&named, &self.catalog)?;
-        let chip = self.catalog.accelerator(hardware)?;
+        let lacking = || absent(self.file.as_deref(), "--hardware", "hardware.accelerator", accepted);
+        let hardware = hardware.ok_or_else(lacking)?;
+        let model = model(&named, &self.catalog).map_err(|e| self.told(e))?;
+        let chip = self.catalog.accelerator(hardware).map_err(|e| self.told(e))?;
         let mut options = Options::of(&self.spec);
         let speculative = options.engine.speculative.as_ref();
         let draft = speculative.and_then(|s| s.draft_model.as_ref());
@@ -166,7 +178,7 @@ impl Scenario {
             Convention::Default => (options, chip.clone()),
             Convention::Seed003 => rules(options, chip),
         };
-        Ok(Deployment::resolve(model, Arc::new(chip), &options)?)
+        Deployment::resolve(model, Arc::new(chip), &options).map_err(|e| self.told(e))
     }
 
     /// The spec of a deployment that a plan found: what was said without the search, and the keys of `found` over it.

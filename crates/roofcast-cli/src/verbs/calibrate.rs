@@ -3,9 +3,11 @@
 mod kernels;
 
 use crate::args::CalibrateArgs;
+use crate::show::progress::Progress;
+use crate::show::table::line;
 use crate::show::target::Target;
-use crate::verbs::validate::{people, per_row};
-use crate::{input, show};
+use crate::verbs::validate::{CSV, csv_rows, people, per_row};
+use crate::{exit, input, show};
 use roofcast::Catalog;
 use roofcast::calibrate::Fit;
 use roofcast::calibrate::kernels::Fitted;
@@ -24,6 +26,8 @@ struct Answer {
     kernels: Vec<Fitted>,
     kernels_skipped: u64,
     kernels_unread: BTreeSet<String>,
+    /// Whether Ctrl-C came before the fit was judged: then there is no calibration.
+    interrupted: bool,
     undetermined: Vec<String>,
     in_sample: Option<Report>,
     left_out: Option<Report>,
@@ -32,6 +36,7 @@ struct Answer {
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let out = Target::asked("--out", args.out.as_ref())?;
     let rows_file = Target::asked("--per-row", args.per_row.as_ref())?;
+    input::measurements::idle(&args.files, &args.runs)?;
     let mut catalog = input::catalog(&args.catalog)?;
     let (mut kernels, rows) = read(args, &mut catalog)?;
     let (tables, kernels_unread) = input::tables::read(&args.kernels, &catalog)?;
@@ -50,15 +55,17 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
         calibration = serving(&rows, &catalog, &calibration, &source, &mut answer, rows_file.as_ref())?;
     }
     answer.levels = calibration.levels.len();
-    if let Some(out) = &out {
+    if let Some(out) = out.as_ref().filter(|_| !answer.interrupted) {
         out.text(&calibration.to_toml())?;
     }
-    if args.json {
+    if args.output.json {
         show::json("roofcast/calibrate/1", &answer)?;
+    } else if args.output.csv {
+        csv(&answer)?;
     } else {
         show::text(&text(&answer))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if answer.interrupted { exit::invalid() } else { ExitCode::SUCCESS })
 }
 
 /// Kernel times and measured points, each file by what it has.
@@ -95,8 +102,16 @@ fn serving(
     answer: &mut Answer,
     rows_file: Option<&Target>,
 ) -> anyhow::Result<Calibration> {
+    let progress = Progress::new("phases: fit, judge what is left out")?;
+    progress.at(0, 2);
     let fit = Fit::new(rows, catalog, prior)?;
+    if !progress.at(1, 2) {
+        answer.interrupted = true;
+        answer.in_sample = Some(report(&fit.in_sample()));
+        return Ok(prior.clone());
+    }
     let left_out = fit.left_out();
+    drop(progress);
     let fitting = fit.finish(&left_out, source);
     if let Some(file) = rows_file {
         file.text(&per_row(&left_out)?)?;
@@ -107,18 +122,32 @@ fn serving(
     Ok(fitting.calibration)
 }
 
+/// Errors of the rows where there are any, else the fits to kernel times.
+fn csv(answer: &Answer) -> anyhow::Result<()> {
+    let sets = [("in_sample", &answer.in_sample), ("left_out", &answer.left_out)];
+    let reports = sets.iter().filter_map(|(set, report)| Some((set, report.as_ref()?)));
+    let rows: Vec<_> = reports.flat_map(|(set, report)| csv_rows(set, report, answer.interrupted)).collect();
+    if rows.is_empty() {
+        return show::csv(&kernels::HEADER, &kernels::rows(&answer.kernels));
+    }
+    show::csv(&CSV, &rows)
+}
+
 fn text(answer: &Answer) -> String {
-    let mut text = format!("{} levels\n", answer.levels);
+    let mut text = match answer.interrupted {
+        true => line("PARTIAL: interrupted before the fit was judged; no calibration is written"),
+        false => format!("{} levels\n", answer.levels),
+    };
     if !answer.kernels.is_empty() {
         text.push_str(&kernels::table(&answer.kernels, answer.kernels_skipped));
     }
     if !answer.kernels_unread.is_empty() {
         let names: Vec<_> = answer.kernels_unread.iter().map(String::as_str).collect();
-        text.push_str(&format!("not modelled, left out: {}\n", names.join(", ")));
+        text.push_str(&line(&format!("not modelled, left out: {}", names.join(", "))));
     }
     if !answer.undetermined.is_empty() {
         let names = answer.undetermined.join(", ");
-        text.push_str(&format!("hardly moved, the data do not tell them apart: {names}\n"));
+        text.push_str(&line(&format!("hardly moved, the data do not tell them apart: {names}")));
     }
     if let Some(report) = &answer.in_sample {
         text.push_str(&format!("\nfitted to every group\n{}", people(report)));

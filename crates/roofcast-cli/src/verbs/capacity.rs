@@ -103,6 +103,8 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
             checkpoint: files,
         };
         show::json("roofcast/capacity/1", &answer)?;
+    } else if args.output.csv && args.explain {
+        show::csv(&TENSORS, &explain(&deployment).iter().map(csv_row).collect::<Vec<_>>())?;
     } else if args.output.csv {
         let (header, values): (Vec<_>, Vec<_>) =
             facts(&found).into_iter().map(|(name, value)| (name, value.to_string())).unzip();
@@ -113,6 +115,18 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         show::text(&(about.title() + &people(&deployment, &question, &found) + &tensors))?;
     }
     Ok(if found.fits { ExitCode::SUCCESS } else { exit::infeasible() })
+}
+
+/// Columns of `--explain --csv`.
+const TENSORS: [&str; 10] =
+    ["tensor", "operator", "format", "bits", "layers", "copies", "outputs", "inputs", "parameters", "bytes"];
+
+fn csv_row(r: &Row) -> Vec<String> {
+    let [outputs, inputs] = r.shape;
+    let mut row = vec![r.tensor.to_owned(), r.operator.name().to_owned(), r.format.to_string()];
+    row.push(r.bits.to_string());
+    row.extend([r.layers, r.copies, outputs, inputs, r.parameters, r.bytes.0].map(|n| n.to_string()));
+    row
 }
 
 /// The flags that a spec has no key for.
@@ -214,7 +228,7 @@ fn topology(s: &Smallest) -> String {
     let shape = s.shape.as_ref().map_or(String::new(), |s| {
         format!(" as {}", s.iter().map(u64::to_string).collect::<Vec<_>>().join("×"))
     });
-    let bound = format!("{:?}", s.decode_bound).to_lowercase();
+    let bound = s.decode_bound.name();
     format!("{}{shape}, tp {}, pp {}; decode is {bound}-bound", s.count, s.tp, s.pp)
 }
 
@@ -256,5 +270,5 @@ fn tensors(deployment: &Deployment) -> String {
     ]);
     lines.push(total);
     let header = ["tensor", "operator", "format", "layers", "shape", "parameters", "bytes", "FLOPs a token"];
-    table::table(&header, &lines, 3)
+    table::fitted(&header, &lines, 3, &[1, 7, 3])
 }

@@ -174,7 +174,7 @@ fn csv_row(phase: &str, o: &Operator) -> Vec<String> {
         o.weight_bytes.0.to_string(),
         o.kv_bytes.0.to_string(),
         o.intensity.to_string(),
-        format!("{:?}", o.bound).to_lowercase(),
+        o.bound.name().to_owned(),
         o.limit.ms().to_string(),
     ]
 }
@@ -202,11 +202,11 @@ fn phase(title: &str, cost: &Cost, tokens_per_s: f64) -> String {
             format!(
                 "{} ms, {}-bound, {} tokens/s",
                 ms(cost.limit_with_communication),
-                bound(cost),
+                cost.bound.name(),
                 grouped(tokens_per_s as u64)
             ),
         ),
-        ("  without links", format!("{} ms; links {} ms", ms(cost.limit), ms(cost.terms.communication))),
+        ("  of it", format!("operators {} ms, links {} ms", ms(cost.limit), ms(cost.terms.communication))),
         (
             "  terms alone",
             format!(
@@ -241,7 +241,7 @@ fn phase(title: &str, cost: &Cost, tokens_per_s: f64) -> String {
     let row = |o: &Operator| {
         vec![
             format!("{} ({})", o.name, o.dtype),
-            format!("{:?}", o.bound).to_lowercase(),
+            o.bound.name().to_owned(),
             o.layers.to_string(),
             o.flops.human(),
             size(o.weight_bytes),
@@ -252,10 +252,6 @@ fn phase(title: &str, cost: &Cost, tokens_per_s: f64) -> String {
     };
     let rows: Vec<_> = cost.operators.iter().map(row).collect();
     format!("{title}\n\n{}{}", table::pairs(&pairs), table::table(&header, &rows, 2))
-}
-
-fn bound(cost: &Cost) -> String {
-    format!("{:?}", cost.bound).to_lowercase()
 }
 
 fn balance(deployment: &Deployment, l: &Limits) -> String {
@@ -315,10 +311,9 @@ fn balance(deployment: &Deployment, l: &Limits) -> String {
             ),
         ));
     }
-    let header = ["tp", "bound", "limit ms", "links ms", "sum ms"];
+    let header = ["tp", "bound", "limit ms", "of it links"];
     let row = |d: &roofcast::limits::Degree| {
-        let bound = format!("{:?}", d.bound).to_lowercase();
-        vec![d.tp.to_string(), bound, ms(d.limit), ms(d.communication), ms(d.limit + d.communication)]
+        vec![d.tp.to_string(), d.bound.name().to_owned(), ms(d.limit + d.communication), ms(d.communication)]
     };
     let degrees = table::table(&header, &t.degrees.iter().map(row).collect::<Vec<_>>(), 2);
     let parameters = deployment.model.parameters();
@@ -370,7 +365,7 @@ fn curve(
         return Ok(ExitCode::SUCCESS);
     }
     let row = |p: &IntensityPoint| {
-        vec![p.batch.to_string(), significant(p.flops_per_byte), format!("{:?}", p.bound).to_lowercase()]
+        vec![p.batch.to_string(), significant(p.flops_per_byte), p.bound.name().to_owned()]
     };
     let rows: Vec<_> = points.iter().map(row).collect();
     let header = ["batch", "FLOP/B", "bound"];

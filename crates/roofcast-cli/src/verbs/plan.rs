@@ -8,7 +8,6 @@ use crate::exit;
 use crate::input::scenario::{Base, Source};
 use crate::show::{self, target::Target};
 use anyhow::Result;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
 use roofcast::plan::{Plan, Question, Trial, plan};
 use roofcast::report::tradeoff;
@@ -42,14 +41,14 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let (spec, catalog, model) = (&scenario.spec, &*scenario.catalog, scenario.model()?);
-    let bar = progress_bar();
+    let bar = show::progress::bar("simulations");
     let question = Question {
         exhaustive: args.exhaustive,
         why: args.why.as_deref(),
         runner: &|trials| trials.par_iter().map(Trial::run).collect(),
         progress: &|simulated, _| bar.set_position(simulated),
     };
-    let found = plan(spec, &model, catalog, &question)?;
+    let found = plan(spec, &model, catalog, &question).map_err(|e| scenario.told(e))?;
     bar.finish_and_clear();
     let minimise = spec.search.as_ref().map(|s| s.minimise).unwrap_or_default();
     if let Some(picture) = &picture {
@@ -66,12 +65,4 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
         show::text(&text::people(spec, &model, catalog, (&found, args.wide))?)?;
     }
     Ok(if found.best.is_some() { ExitCode::SUCCESS } else { exit::infeasible() })
-}
-
-/// Progress on a terminal, nothing in a pipe; short searches end before it is drawn.
-fn progress_bar() -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4));
-    let style = ProgressStyle::with_template("{spinner} {pos} simulations, {elapsed}")
-        .unwrap_or_else(|_| ProgressStyle::default_spinner());
-    bar.with_style(style)
 }

@@ -5,14 +5,16 @@ mod sweep;
 
 use super::{About, bands};
 use crate::args::SimulateArgs;
+use crate::exit;
 use crate::input::scenario::{Base, Source};
 use crate::show::number::{dollars, grouped, percent, significant};
+use crate::show::progress::Progress;
 use crate::show::records::Records;
 use crate::show::target::Target;
 use crate::show::{self, table};
 use anyhow::Result;
 use roofcast::report::{chrome, run};
-use roofcast::simulate::{Options, PoolUse, Simulation, simulate};
+use roofcast::simulate::{Options, PoolUse, Simulation, simulate_while};
 use roofcast::spec::{CostKind, Slo};
 use roofcast::{Deployment, Error, Forecaster};
 use serde::Serialize;
@@ -55,7 +57,11 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     };
     let forecaster = Forecaster::embedded(deployment)?;
     let deployment = &forecaster.deployment;
-    let mut simulation = simulate(&forecaster, &scenario.spec, &scenario.place, options)?;
+    let progress = Progress::new("requests")?;
+    let watch = &mut |done, all| progress.at(done, all);
+    let mut simulation = simulate_while(&forecaster, &scenario.spec, &scenario.place, options, watch)
+        .map_err(|e| scenario.told(e))?;
+    drop(progress);
     files.write(&about(deployment, &simulation).name(), &scenario.spec.slo, &mut simulation)?;
     if args.output.json {
         show::json(
@@ -63,12 +69,18 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
             &Answer { about: about(deployment, &simulation), simulation: &simulation },
         )?;
     } else if args.output.csv {
-        let rows: Vec<_> = latencies(&simulation).into_iter().map(|(name, s)| csv_row(name, s)).collect();
-        show::csv(&["metric", "mean_ms", "std_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms"], &rows)?;
+        let interrupted = simulation.interrupted;
+        let rows = latencies(&simulation).map(|(name, s)| csv_row(name, s, interrupted));
+        let header = ["metric", "mean_ms", "std_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "interrupted"];
+        show::csv(&header, &rows)?;
     } else {
         show::text(&people(deployment, &simulation))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(match &simulation {
+        s if s.interrupted => exit::invalid(),
+        s if s.summary.completed == 0 => exit::infeasible(),
+        _ => ExitCode::SUCCESS,
+    })
 }
 
 /// The deployment, with the accelerators of all pools.
@@ -162,13 +174,25 @@ fn latencies(simulation: &Simulation) -> [(&'static str, &roofcast::summary::Sta
     simulation.summary.metrics()
 }
 
-fn csv_row(name: &str, s: &roofcast::summary::Statistics) -> Vec<String> {
+fn csv_row(name: &str, s: &roofcast::summary::Statistics, interrupted: bool) -> Vec<String> {
     let figures = [s.mean, s.std, s.median, s.p90, s.p95, s.p99].map(|v| v.to_string());
-    [name.to_owned()].into_iter().chain(figures).collect()
+    [name.to_owned()].into_iter().chain(figures).chain([interrupted.to_string()]).collect()
 }
 
 fn people(deployment: &Deployment, s: &Simulation) -> String {
     let mut text = about(deployment, s).title();
+    if s.interrupted {
+        let ended = grouped(s.summary.completed + s.refused);
+        text +=
+            &format!("PARTIAL: interrupted when {ended} requests had ended; all figures are of those\n\n");
+    }
+    if s.summary.completed == 0 {
+        let why = match s.refused {
+            0 => "none had ended".to_owned(),
+            n => format!("all {} that came were refused: longer than {}", grouped(n), longest(s)),
+        };
+        return text + &format!("no request was served: {why}\n");
+    }
     let mut facts = vec![
         ("requests", requests(s)),
         ("throughput", throughput(s)),
@@ -186,7 +210,7 @@ fn people(deployment: &Deployment, s: &Simulation) -> String {
     });
     text += &table::table(&["ms", "mean", "p50", "p90", "p95", "p99"], &rows, 1);
     if let Some(b) = &s.bands {
-        text += &format!("means, 10th to 90th percentile: {}\n", bands(b));
+        text += &table::line(&format!("means, 10th to 90th percentile: {}", bands(b)));
     }
     text += &load(s);
     text

@@ -297,7 +297,7 @@ fn a_sweep_takes_words_ranges_and_dotted_keys() {
 fn sweeps_that_cannot_be() {
     let cases: [(&str, &[&str]); 8] = [
         ("--sweep depth=1", &["--sweep", "depth=1", "max-num-seqs"]),
-        ("--sweep rate=8..1", &["--sweep", "rate=8..1", "1..32:x2"]),
+        ("--sweep rate=8..1", &["--sweep", "rate=8..1", "ends before it begins", "1..512:x2"]),
         ("--sweep rate=1,,2", &["--sweep", "1,,2"]),
         ("--sweep rate=1,-1", &["with workload.arrivals.rate = -1", "a number above 0"]),
         ("--sweep engine.colour=1", &["engine.colour", "unknown field", "max_num_seqs"]),

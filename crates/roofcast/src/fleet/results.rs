@@ -110,6 +110,8 @@ pub struct Results {
     quarters: [(u64, u128, u128); 2],
     /// One for each request, where they are kept.
     pub records: Option<Vec<Record>>,
+    /// Whether the run ended before its requests.
+    pub interrupted: bool,
 }
 
 impl Results {
@@ -247,7 +249,13 @@ impl Results {
         samples.map(|(name, sample)| (name, std::mem::take(sample)))
     }
 
-    /// Every request has ended.
+    /// The run ends here: whether the queue would have grown is not known.
+    pub(crate) fn interrupt(&mut self) {
+        self.interrupted = true;
+        self.open = None;
+    }
+
+    /// Every request has ended, or the run has.
     pub(crate) fn close(&mut self) {
         if let Some(records) = &mut self.records {
             records.sort_by_key(|r| r.id);

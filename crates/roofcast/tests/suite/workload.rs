@@ -205,7 +205,7 @@ fn bad_keys_are_named() {
         (lengths("{ kind = \"empirical\" }"), "one of `pairs`"),
         (lengths("{ kind = \"empirical\", pairs = [[1, 2]], name = \"sharegpt\" }"), "one of `pairs`"),
         (lengths("{ kind = \"empirical\", pairs = [] }"), "one pair or more"),
-        (lengths("{ kind = \"empirical\", pairs = [[1, 0]] }"), "(1, 0)"),
+        (lengths("{ kind = \"empirical\", pairs = [[1, 0]] }"), "[1, 0]"),
         (lengths("{ kind = \"empirical\", name = \"sharegtp\" }"), "sharegtp"),
         (
             format!("input_len = 1\noutput_len = {{ kind = \"empirical\", name = \"gpt-oss\" }}\n{arrivals}"),

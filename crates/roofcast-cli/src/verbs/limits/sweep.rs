@@ -7,7 +7,7 @@ mod point;
 
 use super::super::About;
 use crate::args::LimitsArgs;
-use crate::input::values::numbers;
+use crate::input::values::{numbers, refused};
 use crate::show::target::Target;
 use crate::show::{self, table};
 use anyhow::Result;
@@ -50,6 +50,11 @@ pub(super) fn run(
         compared: compared.as_deref().unwrap_or_default(),
     };
     let points: Vec<Point> = values.iter().filter_map(|value| asked.point(*value)).collect();
+    if points.is_empty() {
+        let found = format!("{text:?} (no such deployment)");
+        let accepted = "degrees that divide the model's heads and dimensions";
+        return Err(Error::field("arguments", "--sweep", found, accepted).into());
+    }
     if let Some(picture) = picture {
         let measured = match &args.measured {
             Some(file) => measured::steps(file, &asked)?,
@@ -120,10 +125,11 @@ fn idle(args: &LimitsArgs, key: &str) -> Result<(), Error> {
 /// `batch=1..512`, `batch=1..512:8`, `batch=1..512:x2`, `context=1024,8192`.
 fn parse(text: &str) -> Result<(&str, Vec<u64>), Error> {
     let accepted = format!("{}, then = and 1..512, 1..512:8, 1..512:x2 or 1,2,4", KEYS.join(", "));
-    text.split_once('=')
+    let (key, values) = text
+        .split_once('=')
         .filter(|(key, _)| KEYS.contains(key))
-        .and_then(|(key, values)| Some((key, numbers(values, 1)?)))
-        .ok_or_else(|| Error::field("arguments", "--sweep", format!("{text:?}"), accepted))
+        .ok_or_else(|| Error::field("arguments", "--sweep", format!("{text:?}"), accepted))?;
+    Ok((key, numbers(values, 1).map_err(|why| refused(text, &why))?))
 }
 
 impl From<crate::args::CompareArg> for Comparison {

@@ -4,16 +4,18 @@ mod picture;
 
 use super::{Answer, about, sources};
 use crate::args::SimulateArgs;
+use crate::exit;
 use crate::input::scenario::Source;
-use crate::input::values::settings as values_of;
+use crate::input::values::{refused, settings as values_of};
 use crate::show::number::{grouped, percent, significant};
+use crate::show::progress::Progress;
 use crate::show::target::Target;
 use crate::show::{self, table};
 use crate::verbs::band_factors;
 use anyhow::{Context, Result};
 use rayon::prelude::*;
 use roofcast::report;
-use roofcast::simulate::{Options, Simulation, simulate};
+use roofcast::simulate::{Options, Simulation, simulate_while};
 use roofcast::spec::Slo;
 use roofcast::spec::settings::{self, Setting};
 use roofcast::{Deployment, Error, Forecaster};
@@ -31,6 +33,8 @@ const MOST_POINTS: usize = 100_000;
 #[derive(Serialize)]
 struct Sweep<'a> {
     sweep: Vec<&'a str>,
+    /// Whether values are missing, as Ctrl-C came before their runs had ended.
+    interrupted: bool,
     points: Vec<Point<'a>>,
 }
 
@@ -81,27 +85,47 @@ pub(super) fn run(args: &SimulateArgs, picture: Option<&Target>) -> Result<ExitC
     let dimensions = dimensions(args)?;
     let threads = args.threads.map_or(0, |n| n as usize);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+    let points = product(&dimensions);
+    let (asked, progress) = (points.len(), Progress::new("runs")?);
+    progress.at(0, asked as u64);
     let one = |values: Vec<Value>| {
         let named = dimensions.iter().zip(&values).map(|(d, value)| format!("{} = {value}", d.path));
         let shown = format!("with {}", named.collect::<Vec<_>>().join(", "));
-        one(args, &sources, &dimensions, values).context(shown)
+        let go = || one(args, &sources, &dimensions, values, &progress).context(shown);
+        let run = progress.goes_on().then(go);
+        progress.more(1);
+        run
     };
     // All results first: the error that is shown is that of the first value, whichever run ended first.
-    let runs: Vec<Result<Run>> = pool.install(|| product(&dimensions).into_par_iter().map(one).collect());
-    let runs = runs.into_iter().collect::<Result<Vec<Run>>>()?;
+    let runs: Vec<Option<Result<Run>>> = pool.install(|| points.into_par_iter().map(one).collect());
+    drop(progress);
+    let mut runs = runs.into_iter().flatten().collect::<Result<Vec<Run>>>()?;
+    runs.retain(|run| !run.simulation.interrupted);
+    let interrupted = runs.len() < asked;
+    if runs.is_empty() {
+        return Err(Error::field("arguments", "--sweep", "interrupted", "one run that ends").into());
+    }
     if let Some(picture) = picture {
         picture.text(&report::sweep::svg(&picture::of(&dimensions, &runs)))?;
     }
     if args.output.json {
         let sweep = dimensions.iter().map(|d| d.path.as_str()).collect();
         let points = runs.iter().map(Run::point).collect();
-        show::json("roofcast/simulate-sweep/3", &Sweep { sweep, points })?;
+        show::json("roofcast/simulate-sweep/3", &Sweep { sweep, interrupted, points })?;
     } else if args.output.csv {
-        show::csv(&header(&dimensions), &runs.iter().map(row).collect::<Vec<_>>())?;
+        show::csv(&header(&dimensions), &runs.iter().map(|run| row(run, interrupted)).collect::<Vec<_>>())?;
     } else {
+        if interrupted {
+            show::text(&format!("PARTIAL: interrupted when {} of {asked} runs had ended\n\n", runs.len()))?;
+        }
         show::text(&people(&dimensions, &runs))?;
     }
-    Ok(ExitCode::SUCCESS)
+    let served = runs.iter().any(|run| run.simulation.summary.completed > 0);
+    Ok(match served {
+        _ if interrupted => exit::invalid(),
+        true => ExitCode::SUCCESS,
+        false => exit::infeasible(),
+    })
 }
 
 /// What varies: the spec files where there are several, then each `--sweep`, the last fastest.
@@ -147,7 +171,7 @@ fn dimension(args: &SimulateArgs, text: &str) -> Result<Dimension, Error> {
         let found = format!("{name} beside {}", flag.name());
         return Err(Error::field("arguments", "--sweep", found, "one of the two"));
     }
-    Ok(Dimension { path: path.to_owned(), values: values_of(values).ok_or_else(bad)? })
+    Ok(Dimension { path: path.to_owned(), values: values_of(values).map_err(|why| refused(text, &why))? })
 }
 
 /// Every combination, the last dimension fastest.
@@ -161,7 +185,13 @@ fn product(dimensions: &[Dimension]) -> Vec<Vec<Value>> {
     })
 }
 
-fn one(args: &SimulateArgs, sources: &[Source], dimensions: &[Dimension], values: Vec<Value>) -> Result<Run> {
+fn one(
+    args: &SimulateArgs,
+    sources: &[Source],
+    dimensions: &[Dimension],
+    values: Vec<Value>,
+    progress: &Progress,
+) -> Result<Run> {
     let varied = || dimensions.iter().zip(&values);
     let file = varied().find(|(d, _)| d.path == SPEC);
     let source = file.and_then(|(d, value)| d.values.iter().position(|v| v == value)).unwrap_or(0);
@@ -172,7 +202,9 @@ fn one(args: &SimulateArgs, sources: &[Source], dimensions: &[Dimension], values
     let scenario = sources[source].scenario(&more)?;
     let options = Options { leap: !args.no_leap, ..Options::default() };
     let forecaster = Forecaster::embedded(scenario.deployment()?)?;
-    let mut simulation = simulate(&forecaster, &scenario.spec, &scenario.place, options)?;
+    let mut watch = |_, _| progress.goes_on();
+    let mut simulation = simulate_while(&forecaster, &scenario.spec, &scenario.place, options, &mut watch)
+        .map_err(|e| scenario.told(e))?;
     // Many runs are kept until the last has ended, and nobody draws these.
     simulation.latencies = Default::default();
     Ok(Run { values, slo: scenario.spec.slo, deployment: forecaster.deployment, simulation })
@@ -205,11 +237,12 @@ fn header(dimensions: &[Dimension]) -> Vec<&str> {
         "external_fragmentation",
         "overloaded",
         "dollars_per_million_output_tokens",
+        "interrupted",
     ];
     dimensions.iter().map(|d| d.path.as_str()).chain(rest).collect()
 }
 
-fn row(run: &Run) -> Vec<String> {
+fn row(run: &Run, interrupted: bool) -> Vec<String> {
     let s = &run.simulation;
     let (sum, optional) = (&s.summary, |v: Option<f64>| v.map_or_else(String::new, |v| v.to_string()));
     let mut row: Vec<String> = run.values.iter().map(word).collect();
@@ -227,6 +260,7 @@ fn row(run: &Run) -> Vec<String> {
     row.extend([k.mean_usage, k.internal_fragmentation, k.external_fragmentation].map(|v| v.to_string()));
     row.push(s.load.overloaded.to_string());
     row.push(optional(s.expense.dollars_per_million_output_tokens));
+    row.push(interrupted.to_string());
     row
 }
 
@@ -245,7 +279,7 @@ fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
     let mut header = keys.clone();
     header.push("req/s");
     header.extend(judged.then_some("good/s"));
-    header.extend(["output tok/s", "TTFT p50", "p99", "TPOT p50", "p99", "ITL p99", "E2EL p50", "p99"]);
+    header.extend(["output tok/s", "TTFT p50", "p99", "TPOT p50", "p99", "ITL p99", "E2EL p50", "E2EL p99"]);
     header.extend(["running", "KV held", "empty", "preempted"]);
     let rows: Vec<Vec<String>> = runs.iter().map(|run| shown(run, judged)).collect();
     let overloaded: Vec<String> =
@@ -255,8 +289,12 @@ fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
     } else {
         format!("Overload at {}: the queue grows for as long as requests come.\n", overloaded.join("; "))
     };
-    let table = table::table(&header, &rows, keys.len());
-    format!("{title}{table}{}{note}{}", caches(&keys, runs), spans(runs))
+    // By name, as goodput is not always there.
+    let spare = ["preempted", "empty", "ITL p99", "E2EL p50", "KV held", "running"];
+    let spare: Vec<usize> =
+        spare.iter().filter_map(|name| header.iter().position(|column| column == name)).collect();
+    let text = table::fitted(&header, &rows, keys.len(), &spare);
+    format!("{title}{text}{}{note}{}", caches(&keys, runs), spans(runs))
 }
 
 /// How far off the forecasts may be, a line for all values that are known alike.
@@ -274,7 +312,7 @@ fn spans(runs: &[Run]) -> String {
         if values.len() == runs.len() { String::new() } else { format!(", at {}", values.join("; ")) }
     };
     let text = |(line, values): &(String, Vec<String>)| {
-        format!("means, 10th to 90th percentile{}: {line}\n", of(values))
+        table::line(&format!("means, 10th to 90th percentile{}: {line}", of(values)))
     };
     lines.iter().map(text).collect()
 }
@@ -308,6 +346,7 @@ fn caches(keys: &[&str], runs: &[Run]) -> String {
 /// `judged` says whether there is an SLO to meet.
 fn shown(run: &Run, judged: bool) -> Vec<String> {
     let (sum, s) = (&run.simulation.summary, &run.simulation);
+    let significant = |v: f64| if sum.completed == 0 { "–".to_owned() } else { significant(v) };
     let mut row: Vec<String> = run.values.iter().map(word).collect();
     row.push(significant(sum.request_throughput()));
     let good = || sum.request_goodput().map_or_else(|| "–".to_owned(), significant);
