@@ -15,6 +15,8 @@ mod conformance;
 mod corpus;
 #[path = "suite/counted.rs"]
 mod counted;
+#[path = "suite/driven.rs"]
+mod driven;
 #[path = "suite/engine.rs"]
 mod engine;
 #[path = "suite/families.rs"]
@@ -37,8 +39,6 @@ mod measured;
 mod models;
 #[path = "suite/newcomers.rs"]
 mod newcomers;
-#[path = "suite/online.rs"]
-mod online;
 #[path = "suite/plan.rs"]
 mod plan;
 #[path = "suite/scaling.rs"]
