@@ -109,7 +109,7 @@ fn all_twelve_cells_of_seed_003_are_exact() {
 fn no_measured_column_beats_its_limit() {
     let claims: Vec<Claim> =
         of(Seed::MultiUser003).into_iter().filter(|c| c.verdict == Verdict::Measured).collect();
-    assert_eq!(claims.iter().filter(|c| is_table(c)).count(), 6 * 8);
+    assert_eq!(claims.iter().filter(|c| c.section.starts_with("2.5")).count(), 6 * 8);
     for claim in claims.iter().filter(|c| !c.section.starts_with("8 ")) {
         let (Ok(said), Some(ours)) = (said(claim), claim.roofcast) else {
             assert_eq!(claim.said, "oom", "{}", claim.claim);
