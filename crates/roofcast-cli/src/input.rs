@@ -12,7 +12,7 @@ use flate2::read::GzDecoder;
 use roofcast::calibration::Calibration;
 use roofcast::catalog::ModelEntry;
 use roofcast::model::{Quantization, config};
-use roofcast::{Catalog, Deployment, Model};
+use roofcast::{Catalog, Deployment, Error, Model};
 use scenario::{EMPTY, Scenario, Source};
 use std::borrow::Cow;
 use std::fs::File;
