@@ -73,7 +73,7 @@ fn a_sweep_keeps_the_runs_that_ended() {
     let answer: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
     let points = answer["points"].as_array().unwrap();
     assert_eq!((answer["interrupted"].as_bool(), points.len()), (Some(true), 1));
-    assert_eq!((points[0]["value"].as_u64(), points[0]["completed"].as_u64()), (Some(20), Some(20)));
+    assert_eq!((points[0]["values"][0].as_u64(), points[0]["completed"].as_u64()), (Some(20), Some(20)));
 }
 
 #[test]
