@@ -94,7 +94,7 @@ fn sweeps_print_a_row_a_point_and_nothing_else_in_a_pipe() {
 fn the_default_plan_prints_limits_capacity_and_a_ranked_table() {
     let run = roofcast("plan");
     assert_eq!(run.code, 0, "{}", run.err);
-    for part in ["decode step", "prefill", "capacity", "Pareto", "$/M tokens", "vllm serve"] {
+    for part in ["decode step", "prefill", "capacity", "Pareto", "/M tokens", "vllm serve"] {
         assert!(run.out.contains(part), "{part} is not in {}", run.out);
     }
     assert_eq!(run.err, "", "progress in a pipe");
