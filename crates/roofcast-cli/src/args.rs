@@ -190,9 +190,6 @@ pub(crate) struct PlanArgs {
     /// Say what came of a deployment, as in "accelerator=h100-sxm tp=4 replicas=2 weights=fp8".
     #[arg(long, value_name = "KEY=VALUE …")]
     pub(crate) why: Option<String>,
-    /// Print all deployments that met the SLO, with all columns.
-    #[arg(long)]
-    pub(crate) wide: bool,
     /// Write the Pareto picture as SVG.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,

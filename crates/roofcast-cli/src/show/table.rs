@@ -22,9 +22,14 @@ pub(crate) fn set_wide(wide: bool) {
     WIDE.store(wide, Ordering::Relaxed);
 }
 
+/// Whether tables have all their columns and rows.
+pub(crate) fn is_wide() -> bool {
+    WIDE.load(Ordering::Relaxed)
+}
+
 /// Characters of a line; none where there is no end to them.
 fn width() -> Option<usize> {
-    (!WIDE.load(Ordering::Relaxed)).then_some(WIDTH)
+    (!is_wide()).then_some(WIDTH)
 }
 
 /// A table with a header and rows; all columns but the first `names` are numbers.

@@ -62,7 +62,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     } else if args.output.csv {
         show::csv(&table::CSV, &found.ranked.iter().map(table::csv_row).collect::<Vec<_>>())?;
     } else {
-        show::text(&text::people(spec, &model, catalog, (&found, args.wide))?)?;
+        show::text(&text::people(spec, &model, catalog, (&found, show::table::is_wide()))?)?;
     }
     Ok(if found.best.is_some() { ExitCode::SUCCESS } else { exit::infeasible() })
 }

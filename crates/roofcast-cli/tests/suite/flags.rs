@@ -218,7 +218,7 @@ fn an_engines_command_is_read() {
     assert!(wrong.err.contains("--max-num-seq-s") && wrong.err.contains("--max-num-seqs"), "{}", wrong.err);
     // What a plan says to start is read back as what it planned.
     let (plan, _) = json("plan --model llama-3.1-70b --hardware h100-sxm --rate 5 --weights fp8");
-    let start = plan["best"]["command"].as_str().unwrap();
+    let start = plan["launch"][0]["command"].as_str().unwrap();
     let found = run(["limits", "--from-command", start, "--hardware", "h100-sxm", "--json"]);
     let found: serde_json::Value = serde_json::from_str(&found.out).unwrap();
     assert_eq!(found["parallelism"]["tp"], plan["best"]["tp"], "{start}");

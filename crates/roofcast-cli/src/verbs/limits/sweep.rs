@@ -84,11 +84,17 @@ pub(super) fn run(
     print(&header, &rows, csv, &About::of(deployment).title())
 }
 
+/// Columns that a narrow table does without, the first to go first.
+fn spare(header: &[&str]) -> Vec<usize> {
+    let spare = ["MFU", "MBU", "p10", "p90", "tokens/s"];
+    spare.iter().filter_map(|name| header.iter().position(|title| title == name)).collect()
+}
+
 fn print(header: &[&str], rows: &[Vec<String>], csv: bool, title: &str) -> Result<ExitCode> {
     if csv {
         show::csv(header, rows)?;
     } else {
-        show::text(&(title.to_owned() + &table::table(header, rows, 0)))?;
+        show::text(&(title.to_owned() + &table::fitted(header, rows, 0, &spare(header))))?;
     }
     Ok(ExitCode::SUCCESS)
 }

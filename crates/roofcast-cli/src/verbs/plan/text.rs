@@ -63,9 +63,9 @@ pub(super) fn people(
 
 fn counts(found: &Plan) -> String {
     let p = found.pruned;
-    format!(
-        "{} deployments considered: {} do not fit, {} miss the SLO at the limit, {} in steady state; {} of\n{} \
-         requests; {} dearer ones left\n\n",
+    let text = format!(
+        "{} deployments considered: {} do not fit, {} miss the SLO at the limit, {} in steady state; {} of {} \
+         requests; {} dearer ones left",
         grouped(found.considered),
         grouped(p.memory),
         grouped(p.limit),
@@ -73,7 +73,8 @@ fn counts(found: &Plan) -> String {
         counted(found.simulated, "simulation"),
         grouped(found.requests),
         grouped(found.dearer),
-    )
+    );
+    table::line(&text) + "\n"
 }
 
 fn question(spec: &Spec, model: &Model, workload: &Workload) -> String {
