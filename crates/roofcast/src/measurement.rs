@@ -5,8 +5,10 @@
 pub mod benchmark;
 mod recipe;
 mod rows;
+pub(crate) mod settings;
 
 pub use rows::read;
+pub use settings::Settings;
 
 use crate::deployment::Options;
 use crate::parallelism::Request;
@@ -144,6 +146,8 @@ pub struct Measurement {
     pub measured: Metrics,
     /// Whether the times are medians; else means.
     pub median: bool,
+    /// What its server was told, and how its client asked.
+    pub settings: Settings,
 }
 
 /// Models whose publisher's own checkpoints in fp8 have a scale for each 128 × 128 weights, as in Qwen/Qwen3-32B-FP8.
@@ -164,7 +168,7 @@ impl Measurement {
     }
 
     /// Where settings that the row does not name stand, if that is known.
-    pub fn settings(&self) -> Option<&'static str> {
+    pub fn recipe(&self) -> Option<&'static str> {
         recipe::source(self)
     }
 
@@ -230,6 +234,7 @@ impl Measurement {
             ..EngineSpec::default()
         };
         recipe::fill(self, &mut spec);
+        self.settings.fill(&mut spec);
         spec
     }
 }

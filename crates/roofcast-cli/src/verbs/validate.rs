@@ -194,7 +194,7 @@ pub(crate) fn per_row(points: &[Point]) -> anyhow::Result<String> {
             line.extend(figures.map(|f| f.map(significant).unwrap_or_default()));
         }
         line.push(point.forecast.as_ref().err().cloned().unwrap_or_default());
-        line.push(row.settings().unwrap_or_default().to_owned());
+        line.push(row.recipe().unwrap_or_default().to_owned());
         writer.write_record(&line)?;
     }
     Ok(String::from_utf8(writer.into_inner()?)?)

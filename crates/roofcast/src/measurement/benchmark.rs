@@ -168,6 +168,7 @@ fn point(
         request_rate,
         measured,
         median: false,
+        settings: super::Settings::default(),
     })
 }
 

@@ -129,7 +129,7 @@ mod tests {
         let header = "source,kind,model,hardware,tp,engine,weights,input_len,output_len,concurrency";
         let line = format!("{source},closed_loop,{model},{chip},{tp},{engine},fp8,1024,1024,{users}");
         let row = read("f.csv", &format!("{header}\n{line}\n")).unwrap().remove(0);
-        assert_eq!(row.settings().is_some(), source != "mine");
+        assert_eq!(row.recipe().is_some(), source != "mine");
         row.options(None).engine
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Knows: its columns and what their cells may hold. Knows nothing about deployments.
 
-use super::{KINDS, Lengths, Measurement, Metrics};
+use super::{KINDS, Lengths, Measurement, Metrics, Settings};
 use crate::error::{Error, Result};
 use crate::parallelism::Request;
 
@@ -121,7 +121,8 @@ impl Row<'_> {
             concurrency: self.count("concurrency")?,
             request_rate: self.rate()?,
             measured,
-            median: self.text("stat") == "median",
+            median: self.text("stat").starts_with("median"),
+            settings: Settings::read(&self.place, self.text("settings"))?,
         })
     }
 

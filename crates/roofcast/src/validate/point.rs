@@ -10,6 +10,7 @@ use crate::engine::clock::Ticks;
 use crate::engine::price::Price;
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
+use crate::measurement::settings::{Pattern, SHAREGPT_TOKENS, Settings};
 use crate::measurement::{Kind, Lengths, Measurement, Metrics};
 use crate::memory;
 use crate::simulate::{Options, simulate};
@@ -125,24 +126,33 @@ impl Runs {
             return Err(Error::field(row.kind.name(), "concurrency", users, format!("at most {MOST_USERS}")));
         }
         let requests = match row.kind {
-            Kind::ClosedLoop => (users * WAVES).min(MOST_REQUESTS.max(users * 2)),
-            Kind::OpenLoop => 1000,
+            Kind::ClosedLoop => {
+                let sent = row.settings.num_prompts.unwrap_or(users * WAVES).max(users);
+                sent.min(MOST_REQUESTS.max(users * 2))
+            }
+            Kind::OpenLoop => row.settings.num_prompts.unwrap_or(1000).min(MOST_REQUESTS),
             _ => users,
         };
         let arrivals = match (row.kind, row.request_rate) {
-            (Kind::OpenLoop, Some(rate)) => Arrivals::Poisson { rate },
+            (Kind::OpenLoop, Some(rate)) => match row.settings.pattern {
+                Pattern::Poisson => Arrivals::Poisson { rate },
+                Pattern::Constant => Arrivals::Constant { rate },
+                Pattern::Gamma(burstiness) => Arrivals::Gamma { rate, burstiness },
+            },
             // A client without a rate sends as fast as its own cap lets it: a closed loop.
             (Kind::OpenLoop, None) if row.concurrency.is_none() => {
                 return Err(missing(row, "request_rate or concurrency"));
             }
             _ => Arrivals::ClosedLoop { concurrency: users, think_s: Some(RETURN) },
         };
-        let length = |l: Lengths| {
-            if l.min == l.max {
-                Length::Tokens(l.max)
-            } else {
-                Length::Drawn(LengthKind::Uniform { min: l.min, max: l.max })
+        let length = |l: Lengths| match l {
+            _ if row.settings.sharegpt => {
+                let [mu, sigma] = Settings::sharegpt_lengths(l.mean());
+                let [min, max] = SHAREGPT_TOKENS.map(Some);
+                Length::Drawn(LengthKind::Lognormal { mu, sigma, min, max })
             }
+            Lengths { min, max } if min == max => Length::Tokens(max),
+            Lengths { min, max } => Length::Drawn(LengthKind::Uniform { min, max }),
         };
         let workload = Workload {
             requests: Some(requests),

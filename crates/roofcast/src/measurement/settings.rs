@@ -1,0 +1,188 @@
+//! The `settings` column: what a server was told and how its client asked, as `key=value;key=value`.
+//!
+//! Knows: which keys change a forecast, under the names that vLLM, SGLang and their benchmark clients use, and which others
+//! a row has. Knows nothing about deployments.
+
+use crate::error::{Error, Result};
+use crate::spec::EngineSpec;
+use std::collections::BTreeSet;
+
+/// Standard deviation of the logarithm of ShareGPT's lengths, prompts and answers: that of a log-normal distribution
+/// with a standard deviation of 1.1 means. The first turns that benchmark clients send (prompts up to 1,024 tokens) have
+/// 1.13.
+const SHAREGPT_SIGMA: f64 = 0.9;
+/// What clients keep of ShareGPT: at least 4 tokens, prompts of at most 1,024 (`is_valid_sequence` of vLLM's benchmarks, 0.11).
+pub(crate) const SHAREGPT_TOKENS: [u64; 2] = [4, 1024];
+
+/// How requests arrive beside their rate.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Pattern {
+    /// Independent of each other.
+    #[default]
+    Poisson,
+    /// Evenly spaced.
+    Constant,
+    /// Gaps from a gamma distribution with this shape; below 1 burstier.
+    Gamma(f64),
+}
+
+/// What a row's settings say.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Settings {
+    /// Requests of the run.
+    pub num_prompts: Option<u64>,
+    /// How they arrive.
+    pub pattern: Pattern,
+    /// Whether lengths are those of ShareGPT's conversations, of which the row has the means.
+    pub sharegpt: bool,
+    /// What the server was told.
+    engine: EngineSpec,
+    /// Keys that say nothing to a forecast.
+    pub unread: BTreeSet<String>,
+}
+
+impl Settings {
+    /// Reads a cell; `place` names file and line in errors.
+    pub(super) fn read(place: &str, cell: &str) -> Result<Settings> {
+        let mut settings = Settings::default();
+        for part in cell.split(';').map(str::trim).filter(|part| !part.is_empty()) {
+            let (key, value) = part.split_once('=').map_or((part, ""), |(k, v)| (k.trim(), v.trim()));
+            settings.take(&Entry { place, key, value })?;
+        }
+        Ok(settings)
+    }
+
+    fn take(&mut self, entry: &Entry) -> Result<()> {
+        let engine = &mut self.engine;
+        match entry.key {
+            "num_prompts" | "level_requests" => self.num_prompts = entry.count()?,
+            "arrivals" => self.pattern = entry.pattern()?,
+            "dataset" => self.sharegpt = entry.value == "sharegpt",
+            "max_num_seqs" | "max_running_requests" => engine.max_num_seqs = entry.count()?,
+            "max_num_batched_tokens" => engine.max_num_batched_tokens = entry.count()?,
+            "max_model_len" => engine.max_model_len = entry.count()?,
+            "gpu_memory_utilization" | "gpu_mem_util" | "mem_fraction_static" => {
+                engine.gpu_memory_utilization = entry.share()?;
+            }
+            "enable_prefix_caching" | "prefix_caching" => engine.enable_prefix_caching = entry.switch(),
+            "chunked_prefill" | "enable_chunked_prefill" => engine.enable_chunked_prefill = entry.switch(),
+            "async_scheduling" => engine.async_scheduling = entry.switch(),
+            "enforce_eager" => engine.enforce_eager = entry.switch(),
+            other => {
+                self.unread.insert(other.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills in what the server was told.
+    pub(super) fn fill(&self, spec: &mut EngineSpec) {
+        let told = &self.engine;
+        spec.max_num_seqs = told.max_num_seqs.or(spec.max_num_seqs);
+        spec.max_num_batched_tokens = told.max_num_batched_tokens.or(spec.max_num_batched_tokens);
+        spec.gpu_memory_utilization = told.gpu_memory_utilization.or(spec.gpu_memory_utilization);
+        spec.enforce_eager = told.enforce_eager.or(spec.enforce_eager);
+        // The other keys are vLLM's own.
+        if spec.name() == "vllm" {
+            spec.max_model_len = told.max_model_len.or(spec.max_model_len);
+            spec.enable_chunked_prefill = told.enable_chunked_prefill.or(spec.enable_chunked_prefill);
+            spec.async_scheduling = told.async_scheduling.or(spec.async_scheduling);
+            // Without a common prefix a cache finds nothing; off is exact, and on is not told from it.
+            spec.enable_prefix_caching = told.enable_prefix_caching.filter(|on| !on);
+        }
+    }
+
+    /// Mean and standard deviation of the logarithm of ShareGPT's lengths with a mean of `tokens`.
+    pub(crate) fn sharegpt_lengths(tokens: f64) -> [f64; 2] {
+        [tokens.max(1.0).ln() - SHAREGPT_SIGMA * SHAREGPT_SIGMA / 2.0, SHAREGPT_SIGMA]
+    }
+}
+
+/// One `key=value`.
+struct Entry<'a> {
+    place: &'a str,
+    key: &'a str,
+    value: &'a str,
+}
+
+impl Entry<'_> {
+    fn wrong(&self, accepted: &str) -> Error {
+        Error::field(self.place, format!("settings, {}", self.key), self.value, accepted)
+    }
+
+    fn is_default(&self) -> bool {
+        self.value.is_empty() || self.value.starts_with("default") || self.value == "unset"
+    }
+
+    fn count(&self) -> Result<Option<u64>> {
+        if self.is_default() {
+            return Ok(None);
+        }
+        let count = self.value.parse().ok().filter(|n| (1..=1_000_000_000).contains(n));
+        count.map(Some).ok_or_else(|| self.wrong("`default`, or a whole number from 1 to 10^9"))
+    }
+
+    fn share(&self) -> Result<Option<f64>> {
+        if self.is_default() {
+            return Ok(None);
+        }
+        let share = self.value.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0);
+        share.map(Some).ok_or_else(|| self.wrong("`default`, or a share above 0, at most 1"))
+    }
+
+    /// `on`, `off`, `True`, `False`; whatever else is said, as `engine default (on)`, is the engine's default.
+    fn switch(&self) -> Option<bool> {
+        match self.value.to_ascii_lowercase().as_str() {
+            "on" | "true" | "yes" => Some(true),
+            "off" | "false" | "no" => Some(false),
+            _ => None,
+        }
+    }
+
+    fn pattern(&self) -> Result<Pattern> {
+        if let Some(rest) = self.value.strip_prefix("gamma(burstiness=") {
+            let shape = rest.trim_end_matches(')').parse().ok();
+            let shape = shape.filter(|shape: &f64| *shape > 0.0 && *shape <= 1e3);
+            return shape.map(Pattern::Gamma).ok_or_else(|| self.wrong("a burstiness above 0, at most 1000"));
+        }
+        Ok(if self.value.starts_with("constant") { Pattern::Constant } else { Pattern::Poisson })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_client_and_server() {
+        let cell = "arrivals=gamma(burstiness=0.7);num_prompts=250;dataset=random;max_num_seqs=256;\
+                    max_num_batched_tokens=default;gpu_memory_utilization=0.9;enable_prefix_caching=False;date=2026-08-13";
+        let settings = Settings::read("f.csv:2", cell).unwrap();
+        assert_eq!((settings.num_prompts, settings.pattern), (Some(250), Pattern::Gamma(0.7)));
+        assert!(!settings.sharegpt && settings.unread == BTreeSet::from(["date".to_owned()]));
+        let mut spec = EngineSpec { max_num_batched_tokens: Some(512), ..EngineSpec::default() };
+        settings.fill(&mut spec);
+        assert_eq!((spec.max_num_seqs, spec.max_num_batched_tokens), (Some(256), Some(512)));
+        assert_eq!((spec.gpu_memory_utilization, spec.enable_prefix_caching), (Some(0.9), Some(false)));
+    }
+
+    /// ln 200 = 5.298, less 0.81/2.
+    #[test]
+    fn lengths_of_conversations_keep_their_mean() {
+        let [mu, sigma] = Settings::sharegpt_lengths(200.0);
+        assert!((mu - 4.893).abs() < 0.001 && sigma == 0.9);
+    }
+
+    #[test]
+    fn wrong_settings_name_their_key() {
+        for (cell, says) in [
+            ("max_num_seqs=many", "max_num_seqs"),
+            ("num_prompts=0", "num_prompts"),
+            ("gpu_memory_utilization=1.5", "gpu_memory_utilization"),
+            ("arrivals=gamma(burstiness=x)", "arrivals"),
+        ] {
+            let error = Settings::read("f.csv:2", cell).unwrap_err().to_string();
+            assert!(error.contains("f.csv:2") && error.contains(says), "{error}");
+        }
+    }
+}
