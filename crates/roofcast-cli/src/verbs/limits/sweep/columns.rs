@@ -87,7 +87,7 @@ fn time(milliseconds: f64) -> String {
 }
 
 fn bound(p: &Point) -> String {
-    format!("{:?}", p.bound).to_lowercase()
+    p.bound.name().to_owned()
 }
 
 /// The first cell of a row.
