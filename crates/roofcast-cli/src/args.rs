@@ -2,12 +2,16 @@
 
 mod bench;
 mod catalog;
+mod emulate;
+pub(crate) mod flags;
 pub(crate) mod values;
 
 pub(crate) use bench::{AskArgs, BenchArgs, JudgeArgs, LoadArgs};
 pub(crate) use catalog::{AddArgs, CatalogArgs, CatalogVerb, FilterArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use roofcast::calibrate::LeaveOut;
+pub(crate) use emulate::EmulateArgs;
+use flags::{Flags, Machine, Planned, Traffic};
 use std::path::PathBuf;
 use values::*;
 
@@ -15,6 +19,9 @@ use values::*;
 #[derive(Debug, Parser)]
 #[command(name = "roofcast", version, max_term_width = 110)]
 pub(crate) struct Cli {
+    /// Print every column of tables, and lines as long as they are, not within 100 characters.
+    #[arg(long, global = true)]
+    pub(crate) wide: bool,
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
@@ -31,6 +38,8 @@ pub(crate) enum Verb {
     Simulate(SimulateArgs),
     /// What a live OpenAI-compatible server does: latency and throughput beside the limit, and whether to believe them.
     Bench(Box<BenchArgs>),
+    /// A vLLM server without a GPU: the engine of simulate on the wall clock, behind an OpenAI-compatible port.
+    Emulate(Box<EmulateArgs>),
     /// The texts that roofcast grew from, figure by figure: what each says, what its rules give, what we say.
     Seeds(SeedsArgs),
     /// Lists the embedded accelerators, models and workloads, shows one, or adds a model.
@@ -43,6 +52,8 @@ pub(crate) enum Verb {
     Validate(ValidateArgs),
     /// Fits a calibration to measured points, and judges it on groups left out in turn.
     Calibrate(CalibrateArgs),
+    /// Writes a spec to begin with: every key with what it means.
+    Init(InitArgs),
     /// Prints a completion script for a shell.
     Completions(CompletionsArgs),
 }
@@ -53,66 +64,27 @@ pub(crate) struct DeploymentArgs {
     /// A spec file; flags override it.
     #[arg(value_name = "SPEC.toml")]
     pub(crate) spec: Option<PathBuf>,
-    /// Catalog id, or a path to a Hugging Face config.json or its folder.
+    #[command(flatten)]
+    pub(crate) flags: Flags<Machine>,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+}
+
+/// What else is laid over a spec, and whether it is printed: shared by the verbs.
+#[derive(Debug, Args)]
+pub(crate) struct SourceArgs {
+    /// Read an engine's command line as a deployment: vllm serve …, python -m sglang.launch_server …
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) from_command: Option<String>,
+    /// Set any key of the spec, as in engine.watermark=0.01.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Print the whole spec as TOML instead of an answer, with defaults filled in and units in comments.
     #[arg(long)]
-    pub(crate) model: Option<String>,
-    /// Accelerator, as in h100-sxm, or a TOML file with one.
-    #[arg(long, value_name = "ID")]
-    pub(crate) hardware: Option<String>,
-    /// Accelerators in all.
-    #[arg(long)]
-    pub(crate) count: Option<u64>,
-    /// Tensor parallelism [default: the widest that --count and the heads allow].
-    #[arg(long)]
-    pub(crate) tp: Option<u64>,
-    /// Pipeline stages.
-    #[arg(long)]
-    pub(crate) pp: Option<u64>,
-    /// Expert-parallel ranks.
-    #[arg(long)]
-    pub(crate) ep: Option<u64>,
-    /// Data parallelism of attention.
-    #[arg(long)]
-    pub(crate) attention_dp: Option<u64>,
-    /// Weight format: bf16, fp16, fp8, nvfp4, w8, w4, gptq-int4, q4_k_m, … [default: the checkpoint's].
-    #[arg(long)]
-    pub(crate) weights: Option<String>,
-    /// Dtype that computes on quantized weights, as in int8.
-    #[arg(long, value_parser = dtype)]
-    pub(crate) activations: Option<roofcast::precision::Dtype>,
-    /// KV-cache format: auto, 16, 8, fp8, int8, q8_0, …
-    #[arg(long)]
-    pub(crate) kv: Option<String>,
-    /// Nominal memory, perfect sharing, nothing reserved.
-    #[arg(long)]
-    pub(crate) ideal: bool,
-    /// Compute by another text's rules and units.
-    #[arg(long, value_enum, default_value = "default")]
-    pub(crate) convention: ConventionArg,
-    /// Share of device memory that the engine may take [default: 0.9].
-    #[arg(long)]
-    pub(crate) gpu_memory_utilization: Option<f64>,
-    /// Token budget of a step [default: vLLM's for the chip].
-    #[arg(long)]
-    pub(crate) max_num_batched_tokens: Option<u64>,
-    /// Sequences that run at once [default: vLLM's for the chip].
-    #[arg(long)]
-    pub(crate) max_num_seqs: Option<u64>,
-    /// Tokens of a KV block [default: 16].
-    #[arg(long)]
-    pub(crate) block_size: Option<u64>,
+    pub(crate) dump_spec: bool,
     /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Vec<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ConventionArg {
-    /// Exact bytes, decimal bandwidth.
-    Default,
-    /// Nominal bits on every weight with lm_head, no input embedding, no norms, GiB/s.
-    #[value(name = "seed-003")]
-    Seed003,
 }
 
 #[derive(Debug, Args)]
@@ -144,7 +116,19 @@ pub(crate) struct LimitsArgs {
     /// Share of the memory bandwidth that counts as reachable.
     #[arg(long, default_value_t = 1.0, value_parser = share)]
     pub(crate) mbu: f64,
-    /// Vary one quantity: batch, context, prefill or tp, as in batch=1..512, batch=1..512:x2, context=1024,8192.
+    /// Tokens of an output on average: a sweep counts the KV tokens that leave the cache a step, where --context is the
+    /// length that requests end with.
+    #[arg(long, value_parser = positive(), requires = "sweep")]
+    pub(crate) output_len: Option<u64>,
+    /// Forecast the step with each setting of a kind.
+    #[arg(long, value_enum, conflicts_with = "intensity")]
+    pub(crate) compare: Option<CompareArg>,
+    /// Draw the steps measured at the sweep's values beside it: a CSV of measured points. Those of this model, hardware,
+    /// engine, weights and batch count.
+    #[arg(long, value_name = "FILE.csv", requires_all = ["sweep", "svg"])]
+    pub(crate) measured: Option<PathBuf>,
+    /// Vary one quantity: batch, context, prefill, tp or position (of a token in the output, behind --prefill tokens), as
+    /// in batch=1..512, batch=1..512:x2, context=1024,8192.
     #[arg(long, value_name = "KEY=VALUES")]
     pub(crate) sweep: Option<String>,
     /// Intensity of one layer of ROWSxCOLUMNS against batch, as in 4096x4096.
@@ -155,6 +139,18 @@ pub(crate) struct LimitsArgs {
     pub(crate) svg: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompareArg {
+    /// Attention backends: naive, one block a sequence and head, split over the context.
+    Attention,
+    /// Captured graphs against launches from the host, fused layers against separate ones.
+    Launches,
+    /// Kernels that multiply the quantized weights.
+    Kernels,
+    /// Layouts of the KV cache and sizes of its blocks.
+    Layouts,
 }
 
 #[derive(Debug, Args)]
@@ -185,18 +181,16 @@ pub(crate) struct PlanArgs {
     /// A spec with [model], [workload], [slo] and [search] [default: Llama-3.1-8B for a chat].
     #[arg(value_name = "SPEC.toml")]
     pub(crate) spec: Option<PathBuf>,
-    /// Catalog id or config.json, instead of the spec's.
+    #[command(flatten)]
+    pub(crate) flags: Flags<Planned>,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    /// Simulate all that fits, whatever limit and estimate say of it: slower, the same best.
     #[arg(long)]
-    pub(crate) model: Option<String>,
-    /// Search this accelerator alone: an id, or a TOML file with one.
-    #[arg(long, value_name = "ID")]
-    pub(crate) hardware: Option<String>,
-    /// Price steps at the machine's limits or at the forecast, instead of what the spec says.
-    #[arg(long, value_enum)]
-    pub(crate) cost: Option<CostArg>,
-    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) catalog: Vec<PathBuf>,
+    pub(crate) exhaustive: bool,
+    /// Say what came of a deployment, as in "accelerator=h100-sxm tp=4 replicas=2 weights=fp8".
+    #[arg(long, value_name = "KEY=VALUE …")]
+    pub(crate) why: Option<String>,
     /// Write the Pareto picture as SVG.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
@@ -206,18 +200,15 @@ pub(crate) struct PlanArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
-    /// A spec with [model], [hardware], [engine] and [workload] [default: Llama-3.1-8B on an H100 under chat traffic].
+    /// A spec; flags override it, several are compared [default: Llama-3.1-8B on an H100 under chat traffic].
     #[arg(value_name = "SPEC.toml")]
-    pub(crate) spec: Option<PathBuf>,
-    /// Requests, instead of the spec's.
-    #[arg(long, value_parser = positive())]
-    pub(crate) requests: Option<u64>,
-    /// Seed of every draw, instead of the spec's.
-    #[arg(long)]
-    pub(crate) seed: Option<u64>,
-    /// Price steps at the machine's limits or at the forecast, instead of what the spec says.
-    #[arg(long, value_enum)]
-    pub(crate) cost: Option<CostArg>,
+    pub(crate) spec: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) machine: Flags<Machine>,
+    #[command(flatten)]
+    pub(crate) traffic: Flags<Traffic>,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
     /// Take every step by itself: the same results, slower.
     #[arg(long)]
     pub(crate) no_leap: bool,
@@ -236,25 +227,15 @@ pub(crate) struct SimulateArgs {
     /// Draw latencies, queue and KV cache as SVG; of a sweep, latencies and throughput over its values.
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) svg: Option<PathBuf>,
-    /// One run for each value of a key, as in rate=1..32:x2, scheduler=vllm,orca, seed=0..9, engine.watermark=0,0.01.
+    /// One run for each value of a key, as in rate=1..32:x2, scheduler=vllm,orca, engine.watermark=0,0.01; of several keys
+    /// for each combination.
     #[arg(long, value_name = "KEY=VALUES", conflicts_with_all = ["records", "series", "trace"])]
-    pub(crate) sweep: Option<String>,
+    pub(crate) sweep: Vec<String>,
     /// Runs of a sweep at the same time; the answer is the same for any number [default: as many as there are cores].
-    #[arg(long, requires = "sweep", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub(crate) threads: Option<u64>,
-    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) catalog: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CostArg {
-    /// What the machine's limits allow.
-    Limit,
-    /// What is expected.
-    Forecast,
 }
 
 #[derive(Debug, Args)]
@@ -271,9 +252,8 @@ pub(crate) struct ConformanceArgs {
     /// Traces in the form vllm-sched-trace/1.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// Print JSON with a versioned schema.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -299,9 +279,8 @@ pub(crate) struct MeasureArgs {
     /// Short repeats and a small buffer: rates are rougher.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Print JSON with a versioned schema.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -330,9 +309,8 @@ pub(crate) struct ValidateArgs {
     /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Vec<PathBuf>,
-    /// Print JSON with a versioned schema.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -363,9 +341,8 @@ pub(crate) struct CalibrateArgs {
     /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Vec<PathBuf>,
-    /// Print JSON with a versioned schema.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 /// What is left out in turn.
@@ -439,4 +416,11 @@ pub(crate) struct RunsArgs {
 pub(crate) struct CompletionsArgs {
     /// The shell.
     pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// Where; a file that is there already is left as it is [default: standard output].
+    #[arg(value_name = "SPEC.toml")]
+    pub(crate) file: Option<PathBuf>,
 }

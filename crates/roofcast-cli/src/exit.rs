@@ -1,6 +1,10 @@
-//! Exit codes: 0; 2 bad input; 3 invalid measurement; 4 a valid question without a feasible answer.
+//! Exit codes: 0; 2 bad input; 3 invalid measurement or interrupted run; 4 a valid question without a feasible answer.
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use roofcast::Error;
+use std::error::Error as _;
 use std::io::Write;
+use std::num::{ParseFloatError, ParseIntError};
 use std::process::ExitCode;
 
 /// A valid question without a feasible answer.
@@ -8,7 +12,7 @@ pub(crate) fn infeasible() -> ExitCode {
     ExitCode::from(4)
 }
 
-/// A measurement that is not to be believed.
+/// A measurement that is not to be believed, or a run that Ctrl-C has cut short.
 pub(crate) fn invalid() -> ExitCode {
     ExitCode::from(3)
 }
@@ -24,4 +28,51 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     // Nothing is left to do where stderr is closed, too.
     drop(writeln!(std::io::stderr(), "roofcast: {error:#}"));
     ExitCode::from(2)
+}
+
+/// Ends where arguments do not parse, or where help is asked for. A value that cannot be is told as values of files are.
+pub(crate) fn misused(error: &clap::Error) -> ExitCode {
+    match value_error(error) {
+        Some(told) => fail(&told.into()),
+        None => {
+            // Nothing is left to do where stderr is closed, too.
+            drop(error.print());
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+        }
+    }
+}
+
+/// A refusal of a value: the flag, what was found and what is accepted.
+fn value_error(error: &clap::Error) -> Option<Error> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let (flag, found) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
+    let accepted = match error.kind() {
+        ErrorKind::ValueValidation => accepted(error)?,
+        ErrorKind::InvalidValue => match error.get(ContextKind::ValidValue) {
+            Some(ContextValue::Strings(names)) if !found.is_empty() => names.join(", "),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let flag = flag.split_whitespace().next().unwrap_or(flag).trim_matches(['[', ']', '<', '>', '.']);
+    Some(Error::field("arguments", flag, format!("{found:?}"), accepted))
+}
+
+/// What a parser of values would take, by its error.
+fn accepted(error: &clap::Error) -> Option<String> {
+    let source = error.source()?;
+    if source.is::<ParseIntError>() {
+        return Some("a whole number from 0".to_owned());
+    }
+    if source.is::<ParseFloatError>() {
+        return Some("a number".to_owned());
+    }
+    let told = source.to_string();
+    if let Some((_, range)) = told.split_once(" is not in ") {
+        return Some(range.replace("..=", " to "));
+    }
+    Some(told.rsplit_once("accepted: ").map_or(told.clone(), |(_, accepted)| accepted.to_owned()))
 }

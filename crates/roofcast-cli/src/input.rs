@@ -2,19 +2,18 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod measurements;
+pub(crate) mod scenario;
 pub(crate) mod tables;
 pub(crate) mod values;
 
-use crate::args::{ConventionArg, DeploymentArgs};
+use crate::args::DeploymentArgs;
 use anyhow::{Context, Result, bail};
 use flate2::read::GzDecoder;
-
 use roofcast::calibration::Calibration;
 use roofcast::catalog::ModelEntry;
-use roofcast::deployment::Options;
 use roofcast::model::{Quantization, config};
-use roofcast::seeds::multi_user_003::rules;
-use roofcast::{Catalog, Deployment, Error, Model, Spec};
+use roofcast::{Catalog, Deployment, Error, Model};
+use scenario::{EMPTY, Scenario, Source};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
@@ -58,6 +57,10 @@ pub(crate) fn catalog(files: &[PathBuf]) -> Result<Cow<'static, Catalog>> {
 /// The id of the accelerator that `name` means: an id or alias as it is; of a path that ends in `.toml`, the one entry of
 /// that file, which joins the catalog. A relative path counts from `folder`.
 pub(crate) fn accelerator(name: &str, folder: &Path, catalog: &mut Cow<'static, Catalog>) -> Result<String> {
+    if name.trim().is_empty() {
+        let accepted = "an accelerator, as h100-sxm, or its TOML file";
+        return Err(Error::field("accelerator", "id", "empty", accepted).into());
+    }
     if !name.to_lowercase().ends_with(".toml") {
         return Ok(name.to_owned());
     }
@@ -108,32 +111,23 @@ pub(crate) fn calibration(path: Option<&Path>) -> Result<Cow<'static, Calibratio
     }
 }
 
-/// Reads a spec file with the traces it names, whose paths count from its folder; or the empty spec.
-pub(crate) fn spec(path: Option<&Path>) -> Result<Spec> {
-    let Some(path) = path else { return Ok(Spec::default()) };
-    let place = path.display().to_string();
-    let spec = Spec::parse(&place, &text(path)?)?;
-    with_traces(spec, &place, path)
-}
-
-/// The spec of `file` with the traces it names.
-pub(crate) fn with_traces(mut spec: Spec, place: &str, file: &Path) -> Result<Spec> {
-    if let Some(workload) = &mut spec.workload {
-        let folder = file.parent().unwrap_or(Path::new(""));
-        workload.load(place, |trace| text(&folder.join(trace)))?;
-    }
-    Ok(spec)
-}
-
 /// A model by catalog id, or by path: a `config.json` or its folder, a `.gguf`, a `.safetensors`.
 pub(crate) fn model(name: &str, catalog: &Catalog) -> Result<Arc<Model>> {
+    if name.trim().is_empty() {
+        let accepted = "a catalog id, a config.json, a .gguf or .safetensors";
+        return Err(Error::field("model", "name", "empty", accepted).into());
+    }
     let path = Path::new(name);
-    let of_file = |suffix: &str| name.to_lowercase().ends_with(suffix);
-    if of_file(".gguf") || of_file(".safetensors") || path.is_dir() {
+    let ends = |suffix: &str| name.to_lowercase().ends_with(suffix);
+    if ends(".gguf") || ends(".safetensors") || path.is_dir() {
         return Ok(Arc::new(checkpoint::read(name)?.model));
     }
-    if path.exists() || of_file(".json") {
+    if path.exists() || ends(".json") {
         return Ok(Arc::new(config_file(name, path)?));
+    }
+    if path.is_absolute() || name.starts_with("./") || name.starts_with("../") {
+        let accepted = "a config.json or its folder, a .gguf or .safetensors";
+        return Err(Error::field("model", "path", format!("{name:?}, where nothing is"), accepted).into());
     }
     Ok(Arc::new(catalog.named(name)?.model()?))
 }
@@ -154,92 +148,35 @@ fn config_file(name: &str, file: &Path) -> Result<Model> {
     Ok(model)
 }
 
-/// Flags over spec: what to deploy.
-pub(crate) fn deployment(args: &DeploymentArgs) -> Result<Deployment> {
-    let mut catalog = catalog(&args.catalog)?;
-    let spec = spec(args.spec.as_deref())?;
-    let named = args.model.clone().or(model_of(&spec, args.spec.as_deref()));
-    let named = named
-        .ok_or_else(|| Error::field("arguments", "--model", "missing", "a catalog id or a config.json"))?;
-    let hardware = match (&args.hardware, &spec.hardware.accelerator) {
-        (Some(name), _) => accelerator(name, Path::new(""), &mut catalog)?,
-        (None, Some(name)) => accelerator(name, folder(args.spec.as_deref()), &mut catalog)?,
-        (None, None) => {
-            let accepted = "an accelerator, as h100-sxm, or its TOML file";
-            return Err(Error::field("arguments", "--hardware", "missing", accepted).into());
-        }
-    };
-    let model = model(&named, &catalog)?;
-    let accelerator = catalog.accelerator(&hardware)?;
-    let options = drafted(options(args, &spec), &catalog)?;
-    let (options, accelerator) = match args.convention {
-        ConventionArg::Default => (options, accelerator.clone()),
-        ConventionArg::Seed003 => rules(options, accelerator),
-    };
-    Ok(Deployment::resolve(model, Arc::new(accelerator), &options)?)
-}
-
-/// What a spec alone deploys; `file` is where it stands.
-pub(crate) fn resolve(spec: &Spec, file: Option<&Path>, catalogs: &[PathBuf]) -> Result<Deployment> {
-    let catalog = catalog(catalogs)?;
-    let missing = |field: &str, accepted: &str| Error::field("spec", field, "missing", accepted);
-    let named = model_of(spec, file)
-        .ok_or_else(|| missing("model.name", "a catalog id, or `path` to a config.json"))?;
-    let hardware = spec.hardware.accelerator.clone();
-    let hardware = hardware.ok_or_else(|| missing("hardware.accelerator", "an accelerator, as h100-sxm"))?;
-    let model = model(&named, &catalog)?;
-    let accelerator = Arc::new(catalog.accelerator(&hardware)?.clone());
-    Ok(Deployment::resolve(model, accelerator, &drafted(Options::of(spec), &catalog)?)?)
-}
-
-/// `options` with the model that drafts, where one is named.
-fn drafted(mut options: Options, catalog: &Catalog) -> Result<Options> {
-    let speculative = options.engine.speculative.as_ref();
-    let name = speculative.and_then(|s| s.draft_model.as_ref());
-    options.draft = name.map(|name| model(name, catalog)).transpose()?;
-    Ok(options)
-}
-
-/// The model asked for, by flag or spec.
-pub(crate) fn named(args: &DeploymentArgs, spec: &Spec) -> Result<String> {
-    let named = args.model.clone().or_else(|| model_of(spec, args.spec.as_deref()));
-    Ok(named.ok_or_else(|| {
-        Error::field(
-            "arguments",
-            "--model",
-            "missing",
-            "a catalog id, a config.json, a .gguf or .safetensors",
-        )
-    })?)
-}
-
-/// The model that a spec names; a relative path counts from the spec's folder.
-pub(crate) fn model_of(spec: &Spec, file: Option<&Path>) -> Option<String> {
-    if let Some(path) = &spec.model.path {
-        return Some(folder(file).join(path).display().to_string());
+/// The refusal of a question that lacks something: by its flag, or by its key where a spec is given.
+pub(crate) fn absent(file: Option<&Path>, flag: &str, key: &str, accepted: &str) -> Error {
+    match file {
+        Some(file) => Error::field(file.display(), key, "missing", format!("{accepted}; or {flag}")),
+        None => Error::field("arguments", flag, "missing", accepted),
     }
-    spec.model.name.clone()
 }
 
-fn options(args: &DeploymentArgs, spec: &Spec) -> Options {
-    let mut options = Options::of(spec);
-    let p = &mut options.precision;
-    p.weights = args.weights.clone().or(p.weights.take());
-    p.activations = args.activations.or(p.activations);
-    p.kv = args.kv.clone().or(p.kv.take());
-    let r = &mut options.parallelism;
-    r.count = args.count.or(r.count);
-    r.tp = args.tp.or(r.tp);
-    r.pp = args.pp.or(r.pp);
-    r.ep = args.ep.or(r.ep);
-    r.attention_dp = args.attention_dp.or(r.attention_dp);
-    let e = &mut options.engine;
-    e.gpu_memory_utilization = args.gpu_memory_utilization.or(e.gpu_memory_utilization);
-    e.max_num_batched_tokens = args.max_num_batched_tokens.or(e.max_num_batched_tokens);
-    e.max_num_seqs = args.max_num_seqs.or(e.max_num_seqs);
-    e.block_size = args.block_size.or(e.block_size);
-    options.ideal = args.ideal;
-    options
+/// An error behind the name of the spec that it comes from, where it does not begin with a file's.
+pub(crate) fn of_file(file: Option<&Path>, error: impl Into<anyhow::Error>) -> anyhow::Error {
+    let sections =
+        ["engine:", "engine.", "parallelism:", "precision:", "spec:", "model:", "accelerator:", "no "];
+    let (error, file) = (error.into(), file.map(|file| file.display().to_string()));
+    let told = error.to_string();
+    match file.filter(|_| sections.iter().any(|section| told.starts_with(section))) {
+        Some(file) => match error.downcast::<Error>() {
+            Ok(Error::Field { place, field, found, accepted }) if place == "spec" => {
+                Error::field(file, field, found, accepted).into()
+            }
+            Ok(other) => anyhow::Error::from(other).context(file),
+            Err(other) => other,
+        },
+        None => error,
+    }
+}
+
+/// What the arguments of a deployment ask.
+pub(crate) fn scenario(args: &DeploymentArgs) -> Result<Scenario> {
+    Source::read(args.spec.as_deref(), EMPTY, &args.source, &[&args.flags.settings])?.scenario(&[])
 }
 
 /// The context asked for, or the default within what the model allows. One beyond that is answered, and said.

@@ -1,13 +1,14 @@
 //! Output: tables for people, CSV and JSON for programs, SVG for both.
 
 pub(crate) mod number;
+pub(crate) mod progress;
 pub(crate) mod records;
 pub(crate) mod table;
 pub(crate) mod target;
 
 use anyhow::Result;
 use serde::Serialize;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 
 /// A JSON document: its schema's name and version, then the keys of `body`.
 #[derive(Serialize)]
@@ -21,10 +22,11 @@ pub(crate) struct Document<'a, T: Serialize> {
 
 /// Prints a JSON document.
 pub(crate) fn json<T: Serialize>(schema: &'static str, body: &T) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+    // Standard output takes a line at a time, and a document has thousands.
+    let mut out = BufWriter::new(std::io::stdout().lock());
     serde_json::to_writer_pretty(&mut out, &Document { schema, body }).map_err(std::io::Error::from)?;
     writeln!(out)?;
-    Ok(())
+    Ok(out.flush()?)
 }
 
 /// Prints text.
@@ -38,7 +40,7 @@ pub(crate) fn csv(header: &[&str], rows: &[Vec<String>]) -> Result<()> {
     let mut writer = csv::Writer::from_writer(std::io::stdout().lock());
     let broken = |e: csv::Error| match e.into_kind() {
         csv::ErrorKind::Io(io) => io,
-        other => std::io::Error::other(format!("{other:?}")),
+        _ => std::io::Error::other("the rows are no CSV"),
     };
     writer.write_record(header).map_err(broken)?;
     for row in rows {

@@ -6,7 +6,9 @@ pub(crate) mod capacity;
 pub(crate) mod catalog;
 pub(crate) mod completions;
 pub(crate) mod conformance;
+pub(crate) mod emulate;
 pub(crate) mod hardware;
+pub(crate) mod init;
 pub(crate) mod limits;
 pub(crate) mod plan;
 pub(crate) mod seeds;
@@ -14,9 +16,13 @@ pub(crate) mod simulate;
 pub(crate) mod validate;
 
 use crate::show::number::significant;
+use crate::show::table::line;
 use roofcast::Deployment;
 use roofcast::bands::{Bands, Span};
 use serde::Serialize;
+
+/// Sections of a spec that say what is served, on what, and how.
+pub(crate) const MACHINE: [&str; 5] = ["model", "hardware", "precision", "parallelism", "engine"];
 
 /// The deployment that an answer is about, as JSON shows it.
 #[derive(Serialize)]
@@ -72,9 +78,9 @@ impl<'a> About<'a> {
 
     /// The same and what was assumed, a line each.
     pub(crate) fn title(&self) -> String {
-        let mut title = self.name() + "\n";
+        let mut title = line(&self.name());
         for assumption in self.assumptions {
-            title.push_str(&format!("assumed: {assumption}\n"));
+            title.push_str(&line(&format!("assumed: {assumption}")));
         }
         title.push('\n');
         title

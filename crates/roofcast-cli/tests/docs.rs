@@ -10,7 +10,7 @@ use std::process::Command;
 const BEGIN: &str = "<!-- generated: roofcast ";
 const END: &str = "<!-- end -->";
 /// Columns that a table may take.
-const WIDTH: usize = 120;
+const WIDTH: usize = 100;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -117,7 +117,7 @@ fn commands_of_the_seed_chapters_run() {
 }
 
 #[test]
-fn seeds_are_readable_in_120_columns() {
+fn seeds_are_readable_in_100_columns() {
     let (text, code) = roofcast("seeds");
     assert_eq!(code, 0);
     for line in text.lines() {

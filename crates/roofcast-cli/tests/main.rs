@@ -7,20 +7,30 @@ mod bench;
 mod catalog;
 #[path = "suite/checkpoints.rs"]
 mod checkpoints;
+#[path = "suite/emulate.rs"]
+mod emulate;
 #[path = "suite/errors.rs"]
 mod errors;
 #[path = "suite/examples.rs"]
 mod examples;
+#[path = "suite/flags.rs"]
+mod flags;
 #[path = "suite/hardware.rs"]
 mod hardware;
 #[path = "suite/install.rs"]
 mod install;
+#[path = "suite/interrupted.rs"]
+mod interrupted;
 #[path = "suite/measurements.rs"]
 mod measurements;
 #[path = "suite/output.rs"]
 mod output;
 #[path = "suite/pictures.rs"]
 mod pictures;
+#[path = "suite/readme.rs"]
+mod readme;
+#[path = "suite/refusals.rs"]
+mod refusals;
 #[path = "suite/schedule.rs"]
 mod schedule;
 #[path = "suite/scripted.rs"]
@@ -34,3 +44,5 @@ mod support;
 mod tables;
 #[path = "suite/targets.rs"]
 mod targets;
+#[path = "suite/width.rs"]
+mod width;

@@ -48,7 +48,9 @@ fn plan_70b(bencher: Bencher) {
     let spec = Spec::parse("plan-70b", include_str!("../../../examples/plan-70b.toml")).unwrap();
     let entry = catalog.model("meta-llama/Llama-3.1-70B").unwrap();
     let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
-    bencher.bench_local(|| roofcast::plan::plan(&spec, &model, catalog, |_, _| {}).unwrap());
+    bencher.bench_local(|| {
+        roofcast::plan::plan(&spec, &model, catalog, &roofcast::plan::Question::default()).unwrap()
+    });
 }
 
 /// Parsing two of its files whole, as a user's own are.

@@ -38,6 +38,9 @@ pub struct Accelerator {
     /// Speed of one thread of the host that it is usually sold with; that of a DGX H100 is 1.
     #[serde(default = "usual_host")]
     pub host_speed: f64,
+    /// Streaming multiprocessors of a GPU, in use at once by as many thread blocks at least.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multiprocessors: Option<u64>,
     /// Board power.
     #[serde(default)]
     pub power_w: Option<f64>,
@@ -243,6 +246,9 @@ impl Accelerator {
             positive(&format!("peak_flops.{dtype}"), rate.0, 1e20)?;
         }
         positive("host_speed", self.host_speed, 100.0)?;
+        if let Some(multiprocessors) = self.multiprocessors {
+            positive("multiprocessors", multiprocessors as f64, 1e5)?;
+        }
         if let Some(power) = self.power_w {
             positive("power_w", power, 1e6)?;
         }

@@ -12,7 +12,7 @@ mod levels;
 
 use crate::calibration::{Calibration, Place, Selector};
 use crate::catalog::Catalog;
-use crate::coefficients::{Coefficient, Coefficients, Values};
+use crate::coefficients::{Coefficient, Coefficients, ServerLoop, Values};
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
@@ -280,7 +280,7 @@ impl<'a> Fit<'a> {
         }
         if slopes {
             // The few unquantized operators count to the quantized ones, but where those may be unpacked to 16 bits.
-            let apart = Place::of(&fitted.deployment).dequantizes_from().is_some();
+            let apart = Place::of(&fitted.deployment).unpacks().is_some();
             for coefficient in
                 Coefficient::ALL.into_iter().filter(|f| matters(&fitted.deployment, fitted.row, *f))
             {
@@ -333,7 +333,10 @@ impl<'a> Fit<'a> {
             name: String::new(),
             values: values(0),
             unquantized: values(COEFFICIENTS),
-            dequantizes_from: Place::of(&deployment).dequantizes_from(),
+            unpacks: Place::of(&deployment).unpacks(),
+            attention: None,
+            launches: None,
+            server: ServerLoop::default(),
             band: None,
             ideal: false,
         };

@@ -6,8 +6,12 @@
 
 mod selector;
 
-use crate::coefficients::{Band, Coefficient, Coefficients, Evidence, Values};
+use crate::coefficients::{
+    AttentionKernel, Band, Coefficient, Coefficients, Evidence, Launches, ServerLoop, Values,
+};
 use crate::error::{Error, Result};
+use crate::quantized_kernel::Kernel;
+use crate::spec::EngineSpec;
 use crate::version::Version;
 pub use selector::{Place, Selector};
 use serde::{Deserialize, Serialize};
@@ -241,13 +245,55 @@ impl Calibration {
         sibling.then(|| format!("a sibling chip ({})", place.accelerator.architecture))
     }
 
+    /// `values` with the products of `kernel`.
+    fn products(&self, place: &Place, kernel: &Kernel, mut values: Values) -> Values {
+        const OF_PRODUCTS: [Coefficient; 5] = [
+            Coefficient::GemmMemory,
+            Coefficient::GemmCompute,
+            Coefficient::GemmExposed,
+            Coefficient::SmallMRow,
+            Coefficient::SmallMMost,
+        ];
+        let like = &kernel.like;
+        let weights = if like.weights.is_empty() { place.weights } else { &like.weights };
+        if place.engine.name() != like.engine || place.weights != weights {
+            let name = Some(like.engine.clone());
+            let engine = EngineSpec { name, served: place.engine.served, ..EngineSpec::default() };
+            let measured = self.values(&Place { engine: &engine, weights, ..*place }, true);
+            OF_PRODUCTS.iter().for_each(|c| values.0[*c as usize] = measured.0[*c as usize]);
+        }
+        let own = [
+            (Coefficient::GemmCompute, kernel.gemm_compute),
+            (Coefficient::GemmExposed, kernel.gemm_exposed),
+        ];
+        for (coefficient, value) in own {
+            values.0[coefficient as usize] = value.unwrap_or(values.0[coefficient as usize]);
+        }
+        values
+    }
+
+    /// `values` with the layer of vLLM's captured graphs where launches are counted one by one.
+    fn launched(&self, place: &Place, mut values: Values) -> Values {
+        if let Some(launches) = Launches::of(place.engine) {
+            let engine = EngineSpec { served: place.engine.served, ..EngineSpec::default() };
+            let captured = self.values(&Place { engine: &engine, ..*place }, true);
+            values.0[Coefficient::Layer as usize] = captured.get(Coefficient::Layer) + launches.device;
+        }
+        values
+    }
+
     /// The coefficients of `place`.
     pub fn coefficients(&self, place: &Place) -> Coefficients {
+        let kernel = place.kernel();
+        let own = self.values(place, true);
         Coefficients {
             name: self.rests_on(place),
-            values: self.values(place, true),
+            values: self.launched(place, kernel.map_or(own, |k| self.products(place, k, own))),
             unquantized: self.values(place, false),
-            dequantizes_from: place.dequantizes_from(),
+            unpacks: place.unpacks(),
+            attention: AttentionKernel::of(place.engine, place.accelerator),
+            launches: Launches::of(place.engine),
+            server: ServerLoop::of(place.engine.frontend),
             band: self.band(self.evidence(place)).copied(),
             ideal: false,
         }

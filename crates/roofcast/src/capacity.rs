@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// No search for accelerators goes beyond this many.
 const MOST_ACCELERATORS: u64 = 65_536;
+/// Ways of sharing the same accelerators in stages that are tried.
+const MOST_SHAPES: usize = 16;
 
 /// What is asked of [`capacity`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub struct Capacity {
     pub kv_bytes_per_token: Bytes,
     /// What a sequence of the context keeps.
     pub kv_bytes_per_sequence: Bytes,
+    /// What llama.cpp's compute buffer takes on one accelerator for each token of the context, beside its cache.
+    pub compute_bytes_per_token: Bytes,
     /// Tokens that the whole deployment caches.
     pub kv_tokens: u64,
     /// Sequences of the context that it holds at once.
@@ -59,6 +63,8 @@ pub struct Capacity {
     pub min_accelerators: Option<u64>,
     /// The smallest deployment of this chip that holds them as it is really shared.
     pub smallest_topology: Option<Smallest>,
+    /// The same accelerators shared in pipeline stages, where that holds the batch and what was asked about holds no sequence.
+    pub in_stages: Option<Smallest>,
     /// Memory of the busiest accelerator of each pipeline stage.
     pub ranks: Vec<Rank>,
 }
@@ -99,6 +105,7 @@ pub fn capacity(deployment: &Deployment, question: &Question) -> Capacity {
         weight_bytes: deployment.weight_bytes,
         kv_bytes_per_token: per_token(deployment, context),
         kv_bytes_per_sequence: per_sequence(deployment, context),
+        compute_bytes_per_token: memory::compute_buffer(deployment),
         kv_tokens,
         max_batch: sequences.saturating_mul(replicas),
         longest_context: longest_context(deployment),
@@ -106,6 +113,7 @@ pub fn capacity(deployment: &Deployment, question: &Question) -> Capacity {
         deployments_for_users: question.users.filter(|_| users > 0).map(|wanted| wanted.div_ceil(users)),
         min_accelerators: min_accelerators(deployment, context, question.batch),
         smallest_topology: smallest(deployment, context, question.batch),
+        in_stages: if sequences == 0 { in_stages(deployment, context, question.batch) } else { None },
         ranks,
     }
 }
@@ -162,13 +170,32 @@ fn smallest(deployment: &Deployment, context: u64, batch: u64) -> Option<Smalles
     let sizes = chip.sizes(MOST_ACCELERATORS.min(4096));
     sizes.into_iter().find_map(|count| {
         let (tp, pp) = shape_of(&deployment.model, chip, count)?;
-        let other = reshaped(deployment, tp, pp)?;
-        if memory::sequences(&other, context) < batch {
-            return None;
-        }
-        let decode = cost::limit(&other, &Batch::decode(batch, context), Utilization::FULL);
-        Some(Smallest { count, tp, pp, shape: chip.torus_shape(count), decode_bound: decode.bound })
+        holding(deployment, [tp, pp], context, batch)
     })
+}
+
+/// As many accelerators as `deployment` has, the layers shared in stages: the widest tensor parallelism that holds `batch`
+/// sequences. A torus is not cut in stages.
+fn in_stages(deployment: &Deployment, context: u64, batch: u64) -> Option<Smallest> {
+    let (chip, model) = (&deployment.accelerator, &deployment.model);
+    let count = deployment.parallelism.count();
+    let most = count.min(chip.node_size);
+    let widths = (1..=most).rev().filter(|tp| count.is_multiple_of(*tp) && indivisible(model, *tp).is_none());
+    let staged = |tp: &u64| count / tp > 1 && count / tp <= model.layers.len() as u64;
+    let shapes = widths.filter(staged).filter(|_| chip.torus_shape(count).is_none());
+    shapes.take(MOST_SHAPES).find_map(|tp| holding(deployment, [tp, count / tp], context, batch))
+}
+
+/// The deployment of those degrees, where it holds `batch` sequences.
+fn holding(deployment: &Deployment, [tp, pp]: [u64; 2], context: u64, batch: u64) -> Option<Smallest> {
+    let other = reshaped(deployment, tp, pp)?;
+    if memory::sequences(&other, context) < batch {
+        return None;
+    }
+    let decode = cost::limit(&other, &Batch::decode(batch, context), Utilization::FULL);
+    let count = tp * pp;
+    let shape = deployment.accelerator.torus_shape(count);
+    Some(Smallest { count, tp, pp, shape, decode_bound: decode.bound })
 }
 
 /// Tensor and pipeline degrees for `count` accelerators: tp within the node as far as heads divide, pp beyond.
@@ -185,4 +212,32 @@ pub fn reshaped(deployment: &Deployment, tp: u64, pp: u64) -> Option<Deployment>
     options.parallelism = Request { tp: Some(tp), pp: Some(pp), ..Request::default() };
     options.ideal = deployment.ideal;
     Deployment::resolve(Arc::clone(&deployment.model), Arc::clone(&deployment.accelerator), &options).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deployment::Options;
+    use crate::model::config;
+
+    /// 104.7 GB of weights and 4.3 GB of cache: 64 heads do not divide by 3, a copy does not fit 42.9 GB, three stages fit 3 × 42.9.
+    #[test]
+    fn stages_fit_where_tensor_parallelism_cannot() {
+        let catalog = crate::Catalog::embedded().unwrap();
+        let entry = catalog.model("kipply/52b").unwrap();
+        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+        let chip = Arc::new(catalog.accelerator("a100-sxm-40gb").unwrap().clone());
+        let asked = |count| {
+            let parallelism = Request { count: Some(count), ..Request::default() };
+            let options = Options { parallelism, ideal: true, ..Options::default() };
+            let deployment = Deployment::resolve(Arc::clone(&model), Arc::clone(&chip), &options).unwrap();
+            let question = Question { context: 2048, batch: 1, oversubscription_percent: 100, users: None };
+            capacity(&deployment, &question)
+        };
+        let three = asked(3);
+        let stages = three.in_stages.as_ref().map(|s| (s.count, s.tp, s.pp));
+        assert_eq!((three.max_batch, stages), (0, Some((3, 1, 3))));
+        let four = asked(4);
+        assert!(four.max_batch > 0 && four.in_stages.is_none());
+    }
 }

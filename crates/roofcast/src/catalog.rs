@@ -6,18 +6,23 @@
 mod conventions;
 mod entries;
 mod files;
+mod listing;
+mod machines;
+mod named;
 mod names;
+mod tunes;
 mod writing;
 
+pub use listing::{Kind, Line, Listed};
+pub use named::Named;
 pub use writing::{read_config, write_entry};
 
 use crate::accelerator::Accelerator;
-use crate::error::Result;
-use crate::model::{Model, Quantization, config};
-use crate::precision::{Dtype, WeightFormat};
+use crate::error::{Error, Result};
+use crate::precision::Dtype;
 use crate::workload::preset::Preset;
-use conventions::{Rule, conventions};
-use entries::{Entries, File, Slot};
+use conventions::conventions;
+use entries::{Entries, File};
 use files::FILES;
 use names::Match;
 use serde::Deserialize;
@@ -49,46 +54,6 @@ pub struct ModelEntry {
     pub published_active: Option<String>,
     /// Keys as in `config.json`.
     pub config: serde_json::Value,
-}
-
-/// The entry that a name means, and what else the name says.
-#[derive(Debug, Clone)]
-pub struct Named<'a> {
-    /// The entry.
-    pub entry: &'a ModelEntry,
-    name: String,
-    format: Option<&'static Rule>,
-    /// What was concluded from the name, where it is not that of the entry.
-    pub assumption: Option<String>,
-}
-
-impl Named<'_> {
-    /// The model, with the format that its name says in place of the entry's own.
-    pub fn model(&self) -> Result<Model> {
-        let place = format!("catalog entry {}", self.entry.id);
-        let mut model = config::read(&self.name, &place, &self.entry.config)?;
-        if let Some(rule) = self.format {
-            match rule.weight_format()? {
-                WeightFormat::Uniform(f) if f.width.as_f64() >= 16.0 => {
-                    model.dtype = if f.name == "fp16" { Dtype::Fp16 } else { Dtype::Bf16 };
-                    model.quantization = None;
-                }
-                weights => model.quantization = Some(Quantization::named(weights, rule.kv_format()?)),
-            }
-        }
-        model.assumptions.extend(self.assumption.clone());
-        Ok(model)
-    }
-
-    /// Name of the weight format that the name says.
-    pub fn weights(&self) -> Option<&str> {
-        self.format.map(|rule| rule.weights.as_str())
-    }
-
-    /// Name of the KV format that the name says.
-    pub fn kv(&self) -> Option<&str> {
-        self.format.and_then(|rule| rule.kv.as_deref())
-    }
 }
 
 /// Weights, and the dtype that computes where it is not theirs, in the words of a checkpoint's id: `FP8-dynamic`,
@@ -194,53 +159,33 @@ impl Catalog {
         found.and_then(|(_, slot)| slot.get().ok())
     }
 
-    /// The accelerator of this name, whatever case and separators.
+    /// The accelerator of this name: whatever case and separators, else by its words in any order.
     pub fn accelerator(&self, name: &str) -> Result<&Accelerator> {
-        match names::find(&self.accelerators, name) {
-            Match::One(slot) | Match::Beginning(slot) => slot.get(),
-            Match::Several(ids) => Err(names::several("accelerator", name, &ids)),
-            Match::Nothing => Err(names::unknown("accelerator", name, name, &self.accelerators)),
+        let found = match names::find(&self.accelerators, name) {
+            Match::One(slot) | Match::Beginning(slot) => return slot.get(),
+            Match::Several(slots) => slots,
+            Match::Nothing => Vec::new(),
+        };
+        let worded = machines::find(&self.accelerators, name);
+        match (worded.as_slice(), found.as_slice()) {
+            ([one], _) => one.get(),
+            ([], []) => Err(self.no_accelerator(name)),
+            ([], several) | (several, _) => {
+                let ids: Vec<_> = several.iter().map(|s| s.id.as_ref()).collect();
+                Err(names::several("accelerator", name, &ids))
+            }
         }
     }
 
-    /// The entry that [`Catalog::named`] finds.
-    pub fn model(&self, name: &str) -> Result<&ModelEntry> {
-        self.named(name).map(|named| named.entry)
-    }
-
-    /// The model that `name` means: an id or alias whatever the case, separators and words like `Instruct`; a fine-tune of
-    /// a known shape; either with a format behind it, as checkpoints are named; the beginning of one name alone.
-    pub fn named(&self, name: &str) -> Result<Named<'_>> {
-        let whole = names::find(&self.models, name);
-        // A whole id is kept as given: -Instruct and its base share an entry.
-        let shown = |slot: &Slot<ModelEntry>| {
-            if name.contains('/') { name.trim().to_owned() } else { slot.id.clone().into_owned() }
-        };
-        let tagged = name.contains(':');
-        if let Match::One(slot) = whole
-            && (!tagged || slot.names().any(|n| n.eq_ignore_ascii_case(name.trim())))
+    /// The error for an unknown accelerator; `8xH100` is one and a number.
+    fn no_accelerator(&self, name: &str) -> Error {
+        if let Some((count, rest)) = machines::counted(name)
+            && let Ok(one) = self.accelerator(rest)
         {
-            return Ok(Named { entry: slot.get()?, name: shown(slot), format: None, assumption: None });
+            let hint = format!("did you mean {}? how many there are is --count {count}", one.id);
+            return Error::Unknown { kind: "accelerator", found: name.to_owned(), hint };
         }
-        let rules = conventions()?;
-        let reading = rules.read(name);
-        let base = reading.as_ref().map_or(name, |r| r.base.as_str());
-        let shape = rules.shape(base, tagged).map(|id| names::find(&self.models, id));
-        let found = match shape {
-            Some(Match::One(slot)) => Match::One(slot),
-            _ if reading.is_some() => names::find(&self.models, base),
-            _ => whole,
-        };
-        let slot = match found {
-            Match::One(slot) | Match::Beginning(slot) => slot,
-            Match::Several(ids) => return Err(names::several("model", name, &ids)),
-            Match::Nothing => return Err(names::unknown("model", name, base, &self.models)),
-        };
-        let entry = slot.get()?;
-        let format = reading.map(|r| r.rule).filter(|rule| !rule.leaves(&entry.config));
-        let said = format.map_or(String::new(), |rule| format!(" with {}", rule.said()));
-        let assumption = Some(format!("{}: {}{said}", name.trim(), slot.id));
-        Ok(Named { entry, name: shown(slot), format, assumption })
+        names::unknown("accelerator", name, name, &self.accelerators)
     }
 }
 

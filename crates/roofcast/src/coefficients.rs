@@ -3,14 +3,18 @@
 //! Knows: which coefficient holds for which operator, and what an operator then takes for its FLOPs and bytes. Knows
 //! nothing about which values hold where: that is [`crate::calibration`]'s.
 
+mod attention;
 mod kernels;
+mod launches;
 
 use crate::model::{Family, OperatorKind};
 use crate::operator::{Demand, Form, Operator};
+use crate::quantized_kernel::Unpacking;
 use crate::step::StepModel;
 use crate::units::ByteRate;
-use kernels::UNPACKING;
+pub use attention::AttentionKernel;
 pub use kernels::{SmallM, busiest, mixed_tokens, tiled, waiting};
+pub use launches::{Launches, ServerLoop};
 use serde::{Deserialize, Serialize};
 
 /// Seconds of a message over the links that [`Coefficient::AllReduce`] counts for: NVLink's, as the catalog assumes it.
@@ -150,8 +154,14 @@ pub struct Coefficients {
     pub values: Values,
     /// The same for what is not quantized.
     pub unquantized: Values,
-    /// Rows from which on products unpack their weights first and multiply in 16 bits; none where they never do.
-    pub dequantizes_from: Option<u64>,
+    /// When products unpack their weights first and multiply in 16 bits; none where they never do.
+    pub unpacks: Option<Unpacking>,
+    /// The attention backend that was asked for; none where the values are its.
+    pub attention: Option<AttentionKernel>,
+    /// A layer's launches where they are counted one by one; none where the values hold them.
+    pub launches: Option<Launches>,
+    /// What a server's loop adds.
+    pub server: ServerLoop,
     /// The bands of what they forecast; none where that was never judged.
     pub band: Option<Band>,
     /// Whether they are a limit's: activations stay on chip, rows fill tiles, experts are chosen evenly.
@@ -276,7 +286,10 @@ impl Coefficients {
             name: "limit".to_owned(),
             values,
             unquantized: values,
-            dequantizes_from: None,
+            unpacks: None,
+            attention: None,
+            launches: None,
+            server: ServerLoop::default(),
             band: None,
             ideal: true,
         }
@@ -287,10 +300,10 @@ impl Coefficients {
         let unquantized = operator.kind.is_unquantized();
         let values = if unquantized { &self.unquantized } else { &self.values };
         let rates = self.rates_by(values, operator, bandwidth);
-        let from = self.dequantizes_from.filter(|_| operator.kind.is_product() && !unquantized);
-        let unpacked = from.map(|from| {
+        let unpacks = self.unpacks.filter(|_| operator.kind.is_product() && !unquantized);
+        let unpacked = unpacks.map(|unpacks| {
             let rates = self.rates_by(&self.unquantized, operator, bandwidth);
-            (from, 1.0 / (bandwidth.0 * UNPACKING), Box::new(rates))
+            (unpacks.from, 1.0 / (bandwidth.0 * unpacks.share), Box::new(rates))
         });
         Rates { unpacked, ..rates }
     }
@@ -352,15 +365,18 @@ impl Coefficients {
         let skew = if self.ideal { 1.0 } else { busiest(model.parallelism.ep) };
         let elementwise = if self.ideal { 0.0 } else { at.elementwise_bytes };
         Overhead {
-            step: host(C::Step) + messages + calls,
+            step: host(C::Step) + messages + calls + self.server.step / at.host_speed,
             ending: host(C::PrefillStep),
             prefill: value(C::PrefillLatent) * at.mixers.latent as f64
                 + value(C::PrefillLinear) * at.mixers.linear as f64,
-            sequence: host(C::Sequence),
+            sequence: host(C::Sequence) + self.server.sequence / at.host_speed,
             token: elementwise / (model.bandwidth.0 * value(C::Elementwise)),
             routed: at.expert_bytes * skew * value(C::ExpertActivation) / model.bandwidth.0,
             link: model.links.seconds_per_row() / value(C::Link),
-            launches: host(C::EagerLayer) * at.eager_layers as f64,
+            launches: match self.launches {
+                Some(launches) => launches.host / at.host_speed * at.layers as f64,
+                None => host(C::EagerLayer) * at.eager_layers as f64,
+            },
         }
     }
 }
@@ -379,8 +395,9 @@ mod tests {
         let form = Form::Product { rows: Rows::Computed, elements: 1e6, weight_bytes: 520_000.0 };
         let (dtype, rate) = (Dtype::Fp16, FlopRate(1e14));
         let operator = Operator { kind: OperatorKind::OProj, layers: 1, dtype, rate, form };
-        let from = |rows| {
-            let coefficients = Coefficients { dequantizes_from: rows, ..Coefficients::ideal(1.0, 1.0) };
+        let from = |rows: Option<u64>| {
+            let unpacks = rows.map(|from| Unpacking { from, share: 0.41 });
+            let coefficients = Coefficients { unpacks, ..Coefficients::ideal(1.0, 1.0) };
             coefficients.rates(&operator, ByteRate(1e12)).product(256, 1e6, 520_000.0)
         };
         let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;

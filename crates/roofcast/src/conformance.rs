@@ -3,10 +3,11 @@
 //! Knows: which engine a trace is of. Each engine has its format, its loop and its fields in a module of its own; the
 //! decisions are [`crate::scheduler::vllm`]'s and [`crate::scheduler::sglang`]'s.
 
+mod request;
 pub mod sglang;
 pub mod vllm;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, told};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -100,7 +101,7 @@ fn json<'a, T: serde::Deserialize<'a>>(place: &str, text: &'a str) -> Result<T> 
     let mut json = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut json).map_err(|e| Error::Parse {
         place: place.into(),
-        message: format!("`{}`: {}", e.path().clone(), e.into_inner()),
+        message: told(&e.path().to_string(), &e.inner().to_string(), None),
     })
 }
 

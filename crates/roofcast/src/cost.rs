@@ -28,6 +28,17 @@ pub enum Bound {
     Communication,
 }
 
+impl Bound {
+    /// As in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Bound::Memory => "memory",
+            Bound::Compute => "compute",
+            Bound::Communication => "communication",
+        }
+    }
+}
+
 /// Shares of the peaks that count as reachable; both 1 in a limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Utilization {

@@ -12,8 +12,9 @@ use crate::error::{Error, Result};
 use crate::model::{Experts, Mixer, Model, OperatorKind, Tensor};
 use crate::parallelism::{Parallelism, Request};
 use crate::precision::{Dtype, Format, KvFormat};
+use crate::quantized_kernel;
 use crate::scheduler;
-use crate::spec::{EngineSpec, KvLayout, PrecisionSpec, Spec};
+use crate::spec::{AttentionBackend, EngineSpec, KvLayout, PrecisionSpec, Spec};
 use crate::units::{ByteRate, Bytes, FlopRate};
 use std::sync::Arc;
 
@@ -171,6 +172,7 @@ impl Options {
             },
             engine: spec.engine.clone(),
             power_limit_w: spec.hardware.power_limit_w,
+            ideal: spec.hardware.ideal,
             ..Options::default()
         }
     }
@@ -208,12 +210,38 @@ impl Deployment {
             options: options.clone(),
             draft: None,
         };
+        deployment.kernels()?;
         shard::share(&mut deployment, &formats)?;
         if deployment.engine.kv_layout == Some(KvLayout::Vattention) {
             deployment.engine.block_size = pages::page_tokens(&deployment)?;
         }
         deployment.draft = deployment.drafter()?.map(Box::new);
         Ok(deployment)
+    }
+
+    /// Refuses kernels that cannot run here.
+    fn kernels(&self) -> Result<()> {
+        let engine = &self.options.engine;
+        quantized_kernel::kernel(engine, &self.weights)?;
+        let Some(backend) = engine.attention_backend else { return Ok(()) };
+        let refused =
+            |accepted: String| Err(Error::field("engine", "attention_backend", backend.name(), accepted));
+        let grouped = self
+            .model
+            .layers
+            .iter()
+            .any(|layer| matches!(layer.mixer, Mixer::Attention(_) | Mixer::Both(..)));
+        if !grouped {
+            return refused(format!(
+                "none: {} has no attention over keys and values of heads",
+                self.model.name
+            ));
+        }
+        if backend == AttentionBackend::FlashAttention && self.accelerator.multiprocessors.is_none() {
+            let id = &self.accelerator.id;
+            return refused(format!("naive, flash-decoding: {id} has no `multiprocessors` in the catalog"));
+        }
+        Ok(())
     }
 
     /// The deployment of the model that drafts, in its own formats.
@@ -254,25 +282,32 @@ impl Deployment {
 }
 
 impl Engine {
-    /// vLLM's defaults: 8192 tokens and 1024 sequences a step from 70 GiB of memory on, else 2048 and 256
-    /// (`EngineArgs.get_batch_defaults`, vLLM 0.11 to 0.19), utilization 0.9; blocks as the scheduler has them.
+    /// vLLM's tokens and sequences of a step: 8192 and 1024 from 70 GiB of memory on, else 2048 and 256
+    /// (`EngineArgs.get_batch_defaults`, vLLM 0.11 to 0.19).
+    pub(crate) fn batch_defaults(accelerator: &Accelerator) -> (u64, u64) {
+        if accelerator.usable_bytes >= Bytes(70 << 30) { (8192, 1024) } else { (2048, 256) }
+    }
+
+    /// vLLM's defaults: those of a step, utilization 0.9, llama.cpp's 1; blocks as the scheduler has them.
     fn resolve(spec: &EngineSpec, accelerator: &Accelerator) -> Result<Engine> {
-        let large = accelerator.usable_bytes >= Bytes(70 << 30);
+        let (tokens, sequences) = Engine::batch_defaults(accelerator);
         let count = |field: &str, value: Option<u64>, default: u64, most: u64| match value {
             Some(v) if v == 0 || v > most => Err(Error::field("engine", field, v, format!("1 to {most}"))),
             other => Ok(other.unwrap_or(default)),
         };
-        let utilization = spec.gpu_memory_utilization.unwrap_or(0.9);
+        // llama.cpp keeps no share back.
+        let usual = if spec.name() == "llama.cpp" { 1.0 } else { 0.9 };
+        let utilization = spec.gpu_memory_utilization.unwrap_or(usual);
         if !(utilization > 0.0 && utilization <= 1.0) {
             return Err(Error::field("engine", "gpu_memory_utilization", utilization, "above 0, at most 1"));
         }
         count("max_model_len", spec.max_model_len, 1, 1 << 30)?;
         Ok(Engine {
-            max_num_seqs: count("max_num_seqs", spec.max_num_seqs, if large { 1024 } else { 256 }, 1 << 20)?,
+            max_num_seqs: count("max_num_seqs", spec.max_num_seqs, sequences, 1 << 20)?,
             max_num_batched_tokens: count(
                 "max_num_batched_tokens",
                 spec.max_num_batched_tokens,
-                if large { 8192 } else { 2048 },
+                tokens,
                 1 << 24,
             )?,
             block_size: count(

@@ -12,8 +12,10 @@ pub mod clock;
 pub mod config;
 pub mod decodes;
 pub mod distribution;
+mod event;
 pub mod gate;
 mod identity;
+pub mod online;
 pub mod price;
 pub mod queue;
 mod ring;
@@ -43,7 +45,7 @@ use decodes::{Decodes, Each, Lockstep};
 use price::Price;
 use sglang::{Sglang, SglangConfig};
 use speculation::Speculation;
-use state::{Guest, Sequence, State};
+use state::{Guest, State};
 use tally::Tally;
 
 /// A request that has all its tokens.
@@ -80,6 +82,10 @@ pub trait Replica {
     fn in_flight(&self) -> u64;
     /// Requests waiting.
     fn waiting(&self) -> u64;
+    /// Prompt tokens of the requests here that have no token yet, where the server counts them.
+    fn prompt_tokens(&self) -> u64 {
+        0
+    }
     /// One step, or as many equal ones as start before `horizon`; false where there is nothing to compute.
     fn step(&mut self, horizon: Ticks) -> bool;
     /// A request comes at `at` with its first token, from a replica that keeps its cache until it is fetched. This and the
@@ -167,7 +173,7 @@ pub struct Engine<D> {
     /// Ticks to move one token's KV between device and host.
     swap: u64,
     /// Who ended in the last step, in order.
-    finished: Vec<(Id, Sequence)>,
+    finished: Vec<Departure>,
     ended: Vec<(Id, u32)>,
     chunks: Vec<Sequences>,
     outputs: Outputs,
@@ -265,8 +271,7 @@ impl<D: Decodes> Engine<D> {
         for piece in &pieces {
             if self.state.computed(*piece) && self.state.sampled(piece.id, longest) {
                 let computed = self.state.sequence(piece.id).computed;
-                let gone = self.state.finish(piece.id, computed);
-                self.finished.push((piece.id, gone));
+                self.finished.push(self.state.finish(piece.id, computed));
             }
         }
         self.state.pieces = pieces;
@@ -276,7 +281,7 @@ impl<D: Decodes> Engine<D> {
         self.ended.clear();
         self.state.decodes.advance(steps, &mut self.ended);
         for (id, computed) in &self.ended {
-            self.finished.push((*id, self.state.finish(*id, *computed)));
+            self.finished.push(self.state.finish(*id, *computed));
         }
     }
 }
@@ -328,6 +333,10 @@ impl<D: Decodes> Replica for Engine<D> {
         self.state.waiting()
     }
 
+    fn prompt_tokens(&self) -> u64 {
+        self.state.prompt_tokens
+    }
+
     fn step(&mut self, horizon: Ticks) -> bool {
         self.state.pieces.clear();
         self.state.land();
@@ -363,16 +372,7 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn drain(&mut self, into: &mut Vec<Departure>) {
-        if self.finished.is_empty() {
-            return;
-        }
-        into.extend(self.finished.drain(..).map(|(id, s)| Departure {
-            arrival: s.arrival,
-            first: s.first,
-            preemptions: s.preemptions,
-            cached: u64::from(s.cached),
-            id,
-        }));
+        into.append(&mut self.finished);
     }
 
     fn tally(&self) -> &Tally {

@@ -90,10 +90,70 @@ impl Error {
             format!(":{line}:{column}")
         });
         let place = format!("{place}{}", position.unwrap_or_default());
-        let message = error.message().replace('\n', " ");
-        let message = if path.is_empty() || path == "." { message } else { format!("`{path}`: {message}") };
+        let found = error.span().and_then(|span| text.get(span)).map(first_line);
+        let message = told(path, error.message(), found.as_deref());
         Error::Parse { place, message }
     }
+}
+
+/// A parser's message in the form of [`Error::Field`] where it says what it expected; `found` is the value as written.
+pub(crate) fn told(path: &str, message: &str, found: Option<&str>) -> String {
+    let message = message.replace('\n', " ");
+    let path = if path == "." { "" } else { path };
+    let is = |found: &str, accepted: &str| {
+        let field = if path.is_empty() { String::new() } else { format!("`{path}` is ") };
+        format!("{field}{found}; accepted: {accepted}")
+    };
+    if let Some((head, accepted)) = message.split_once(", expected ") {
+        if let Some(unread) = ["invalid type: ", "invalid value: "].iter().find_map(|p| head.strip_prefix(p))
+        {
+            return match (literal(unread), found) {
+                // A section that has the value: its key stands before it.
+                (Some(value), Some(section)) if section.starts_with('{') => {
+                    let key =
+                        section.split(value).next().and_then(|before| before.trim_end().strip_suffix('='));
+                    let key =
+                        key.and_then(|before| before.split([' ', ',', '{']).rfind(|word| !word.is_empty()));
+                    let path = key.map_or(path.to_owned(), |key| format!("{path}.{key}"));
+                    format!("`{path}` is {value}; accepted: {}", in_words(accepted))
+                }
+                (Some(value), None) => is(value, in_words(accepted)),
+                (_, found) => is(found.unwrap_or(unread), in_words(accepted)),
+            };
+        }
+        if let Some(name) = head.strip_prefix("unknown variant ") {
+            return is(&name.replace('`', "\""), accepted.trim_start_matches("one of "));
+        }
+    }
+    match found {
+        // What an untagged type accepts.
+        Some(found) if message.starts_with("a ") => is(found, &message),
+        _ if path.is_empty() => message,
+        _ => format!("`{path}`: {message}"),
+    }
+}
+
+/// The value in serde's words for it, as in: string "fast", integer `3`.
+fn literal(unread: &str) -> Option<&str> {
+    let from = unread.find(['"', '`'])?;
+    Some(unread.get(from..)?.trim_matches('`'))
+}
+
+/// The types of Rust as a reader of TOML knows them.
+fn in_words(accepted: &str) -> &str {
+    match accepted {
+        "u64" | "u32" | "usize" => "a whole number from 0",
+        "i64" => "a whole number",
+        "f64" => "a number",
+        other => other,
+    }
+}
+
+/// The first line of a value, cut where it is long.
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or("");
+    let shown: String = line.chars().take(60).collect();
+    if shown.len() < text.len() { shown + "…" } else { shown }
 }
 
 /// The library's result.

@@ -3,11 +3,14 @@
 //! Knows: requests are delivered at their times to the replica that the router chooses, a step that starts later sees
 //! them, and whoever is answered may send the next. Knows nothing about policies or prices.
 
+mod admission;
+mod flow;
 mod pools;
 pub mod results;
 mod scaling;
 mod way;
 
+pub use admission::Admission;
 pub use pools::Pools;
 pub use scaling::Scaling;
 pub use way::Way;
@@ -21,6 +24,9 @@ use crate::spec::{EngineSpec, QueuePolicy};
 use crate::workload::prediction::Guesses;
 use crate::workload::{Request, Traffic};
 use results::Results;
+
+/// Steps and deliveries from one look at whether to go on to the next.
+const WATCHED: u64 = 1024;
 
 /// Replicas, who chooses among them, and what clients see.
 pub struct Fleet {
@@ -36,6 +42,8 @@ pub struct Fleet {
     pub pools: Option<Pools>,
     /// Who is up, where that varies.
     pub scaling: Option<Scaling>,
+    /// Who is turned away, where queues have limits.
+    pub admission: Option<Admission>,
     /// Who takes requests.
     open: Vec<usize>,
     departures: Vec<Departure>,
@@ -45,7 +53,9 @@ impl Fleet {
     /// An idle fleet.
     pub fn new(replicas: Vec<Box<dyn Replica>>, router: Router, ranking: Ranking, results: Results) -> Fleet {
         let open = (0..replicas.len()).collect();
-        Fleet { replicas, router, ranking, results, pools: None, scaling: None, open, departures: Vec::new() }
+        let departures = Vec::new();
+        let (pools, scaling, admission) = (None, None, None);
+        Fleet { replicas, router, ranking, results, pools, scaling, admission, open, departures }
     }
 
     /// The same with prefill and decode apart.
@@ -58,11 +68,23 @@ impl Fleet {
         Fleet { scaling: Some(scaling), ..self }
     }
 
-    /// Serves `traffic` until every request has ended.
+    /// Serves `traffic` until every request has ended, or the results are decided before.
     pub fn serve(&mut self, traffic: &mut Traffic) -> Result<()> {
-        loop {
+        self.serve_while(traffic, &mut |_| true)
+    }
+
+    /// The same, or until `watch` says no, which hears now and then how many requests have ended.
+    pub fn serve_while(&mut self, traffic: &mut Traffic, watch: &mut dyn FnMut(u64) -> bool) -> Result<()> {
+        let mut events = 0_u64;
+        while !self.results.missed() {
+            events += 1;
+            if events.is_multiple_of(WATCHED) && !watch(self.results.completed + self.results.refused) {
+                self.results.interrupt();
+                break;
+            }
             let event = self.pools.as_ref().and_then(Pools::due);
-            let due = [event, traffic.peek().map(Ticks::from)].into_iter().flatten().min();
+            let next = traffic.peek().map(Ticks::from);
+            let due = if event.is_none() { next } else { [event, next].into_iter().flatten().min() };
             match (self.behind(), due) {
                 (None, None) => break,
                 (Some(index), due) if due.is_none_or(|at| self.replicas[index].clock() < at) => {
@@ -74,7 +96,8 @@ impl Fleet {
                 },
             }
         }
-        if let Some(stuck) = self.replicas.iter().find(|r| !r.is_empty()) {
+        let whole = !self.results.interrupted && !self.results.missed();
+        if let Some(stuck) = self.replicas.iter().find(|r| whole && !r.is_empty()) {
             return Err(Error::Stuck { waiting: stuck.waiting() });
         }
         self.results.close();
@@ -104,6 +127,9 @@ impl Fleet {
     fn step(&mut self, index: usize, due: Option<Ticks>, traffic: &mut Traffic) -> Result<()> {
         let horizon = self.horizon(index, due, traffic.is_closed());
         let replica = &mut self.replicas[index];
+        if let Some(admission) = &mut self.admission {
+            admission.begin(index, replica.as_ref());
+        }
         let went = replica.step(horizon);
         let waits = self.pools.as_mut().is_some_and(|pools| {
             pools.fetch(index, replica.as_mut());
@@ -127,11 +153,12 @@ impl Fleet {
     }
 
     /// Until when a replica may leap: to the next arrival, and in a closed loop no further than the others, whose answers
-    /// may bring requests; nor further than replicas whose prompts it may be handed. Where a lone replica has a queue in order of arrival, a newcomer changes nothing until someone
-    /// leaves; in a closed loop even a refusal does, since the next request follows it.
+    /// may bring requests; nor further than replicas whose prompts it may be handed. Where a lone replica has a queue in order
+    /// of arrival without limits, a waiting request changes nothing until someone leaves; in a closed loop even a refusal
+    /// does, since the next request follows it.
     fn horizon(&self, index: usize, due: Option<Ticks>, closed: bool) -> Ticks {
         if self.replicas.len() == 1 {
-            let passing = self.replicas[0].blocked() && !closed;
+            let passing = self.replicas[0].blocked() && !closed && self.admission.is_none();
             return if passing { Ticks::NEVER } else { due.unwrap_or(Ticks::NEVER) };
         }
         let concerns = |other: &usize| {
@@ -151,13 +178,15 @@ impl Fleet {
         let index = self.router.choose(request.user, prefix, &self.replicas, &self.open);
         let decoded = self.pools.as_ref().is_none_or(|pools| pools.serves(&self.replicas, &arrival));
         let replica = &mut self.replicas[index];
-        if decoded && replica.serves(&arrival) {
+        let served = decoded && replica.serves(&arrival);
+        let lets_in = |admission: &mut Admission| admission.lets_in(index, replica.as_ref(), &arrival);
+        if served && self.admission.as_mut().is_none_or(lets_in) {
             if replica.is_empty() {
                 replica.wait_until(arrival.at);
             }
             replica.arrive(arrival, request.prompt);
         } else {
-            self.results.refuse(&arrival);
+            self.results.refuse(&arrival, served);
             traffic.refused(request.user, request.at);
         }
     }

@@ -3,6 +3,8 @@
 //!
 //! Knows: the closed forms of the roofline. Times come from [`crate::cost`].
 
+pub mod alternatives;
+
 use crate::batch::Batch;
 use crate::capacity::reshaped;
 use crate::cost::{Bound, Cost, Utilization, cost, limit};

@@ -1,7 +1,10 @@
 //! Memory: what weights, activations and the runtime leave for the KV cache, and how many tokens that is.
 //!
 //! Knows: `KV room = usable × utilization − weights/rank − activation peak − runtime`, per rank of each stage, in whole
-//! blocks, as vLLM counts them; a model that drafts stands beside the other, with weights and KV of its own. With `ideal`: nominal memory, perfect sharing, nothing reserved.
+//! blocks, as vLLM counts them; a model that drafts stands beside the other, with weights and KV of its own. What llama.cpp
+//! takes instead is [`llama_cpp`]'s. With `ideal`: nominal memory, perfect sharing, nothing reserved.
+
+mod llama_cpp;
 
 use crate::deployment::Deployment;
 use crate::kv_cache::groups::Groups;
@@ -47,7 +50,12 @@ pub fn sequence_bytes(deployment: &Deployment, stage: usize, context: u64) -> By
             let kept = b.mixer.rank_bytes(deployment.kv, context, parts(deployment, &b.mixer));
             (kept + block_slack(deployment, &b.mixer, context)) * *layers
         })
-        .fold(draft, |all, layers| all + layers)
+        .fold(draft + compute_buffer(deployment) * context, |all, layers| all + layers)
+}
+
+/// Bytes of the compute buffer that llama.cpp reserves on one rank for each token of the context; other engines have none.
+pub fn compute_buffer(deployment: &Deployment) -> Bytes {
+    if llama_cpp::serves(deployment) { llama_cpp::buffer_of_token(deployment) } else { Bytes::ZERO }
 }
 
 /// The memory of the busiest rank of each stage.
@@ -58,15 +66,22 @@ pub fn ranks(deployment: &Deployment) -> Vec<Rank> {
 fn rank(deployment: &Deployment, stage: usize) -> Rank {
     let chip = &deployment.accelerator;
     let draft = deployment.draft.as_ref().and_then(|d| d.stages.get(stage));
-    let weight_bytes =
-        deployment.stages[stage].weight_bytes + draft.map_or(Bytes::ZERO, |stage| stage.weight_bytes);
+    let on_host =
+        if llama_cpp::serves(deployment) { llama_cpp::on_host(deployment, stage) } else { Bytes::ZERO };
+    let held = deployment.stages[stage].weight_bytes.saturating_sub(on_host);
+    let weight_bytes = held + draft.map_or(Bytes::ZERO, |stage| stage.weight_bytes);
     let (budget_bytes, activation_bytes, runtime_bytes) = if deployment.ideal {
         (chip.memory_bytes, Bytes::ZERO, Bytes::ZERO)
     } else {
         let budget = Bytes::from_f64(chip.usable_bytes.as_f64() * deployment.engine.gpu_memory_utilization);
         let shared = deployment.parallelism.stage_ranks() * deployment.parallelism.pp > 1;
         let runtime = if shared { RUNTIME + COMMUNICATOR } else { RUNTIME };
-        (budget, activation_peak(deployment), runtime)
+        let activations = if llama_cpp::serves(deployment) {
+            llama_cpp::buffer(deployment)
+        } else {
+            activation_peak(deployment)
+        };
+        (budget, activations, runtime)
     };
     let taken = weight_bytes + activation_bytes + runtime_bytes;
     Rank {

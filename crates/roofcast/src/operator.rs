@@ -115,6 +115,8 @@ pub struct ContextForm {
     pub sequence: SequenceForm,
     /// Of a sequence that decodes one token: `fixed + Σ term · min(context, reach)`.
     pub decode: DecodeForm,
+    /// Query heads on the rank, where a backend of attention can be chosen; else 0.
+    pub heads: u64,
     /// Query heads that read the same keys.
     pub group: u64,
     /// Weights, read once a step.

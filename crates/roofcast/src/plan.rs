@@ -1,407 +1,309 @@
-//! The planner, first form: enumerate deployments, keep what fits and keeps the SLO, rank what is left.
+//! The planner: the cheapest deployment that meets the SLO, proven by simulation.
 //!
-//! Knows: steady-state arithmetic on the workload's means, on step times of [`crate::cost`]. Knows nothing about single
-//! requests: percentiles of a real queue are the simulator's. The formulas:
-//!
-//! * period of a step that also carries its share of prefills: `τ(B) = t_decode(B) + B/G · t_prefill`;
-//! * requests per second of a replica with B in flight: `B / (G · τ(B))`; TPOT is `τ(B)`;
-//! * TTFT: `t_prefill + t_decode(B) + W`, W by Kingman: `ρ/(1 − ρ) · (c_a² + c_s²)/2 · t_prefill`, ρ = rate · t_prefill;
-//!   its 99th percentile takes W · ln 100, the tail of an exponential wait.
+//! Knows the stages and their order: the space is enumerated ([`space`]); memory, the limit and a steady state on means rule out
+//! what they can ([`feasibility`]); what remains is simulated from the cheapest upwards until some deployment meets the SLO
+//! ([`search`], [`proof`]); the best is then asked how much more it carries and what becomes of it when something changes. Knows
+//! nothing about cores: a [`Runner`] runs simulations, and gives their results in order.
 
+mod answer;
+mod demand;
+mod estimate;
+mod feasibility;
+mod launch;
+mod margins;
 mod pareto;
-mod replica;
+mod proof;
+mod search;
+mod space;
+mod why;
 
+pub use answer::{
+    Choice, FlopsPerDollar, Headroom, LeftOut, Near, Plan, PoolChoice, Pruned, Smallest, Times, WhatIf,
+};
+pub use feasibility::{Miss, Stage};
+pub use launch::{Launch, Role, launches};
 pub use pareto::front;
+pub use proof::{Runner, Trial, in_turn};
+pub use space::Cut;
 
 use crate::accelerator::Accelerator;
-use crate::bands::{Bands, Means};
 use crate::catalog::Catalog;
-use crate::cost::Bound;
-use crate::deployment::{Deployment, Options};
 use crate::error::{Error, Result};
-use crate::forecaster::Forecaster;
 use crate::model::Model;
-use crate::parallelism::{Request, indivisible};
-use crate::precision::{KvFormat, WeightFormat};
-use crate::spec::{CostKind, Objective, SearchSpec, Slo, Spec};
+use crate::simulate::Simulation;
+use crate::spec::{CostKind, Spec};
 use crate::workload::{Arrivals, Workload};
-use replica::{Load, Replica};
-use serde::Serialize;
+use demand::Demand;
+use feasibility::Judge;
+use search::{Judged, Search};
+use space::{Candidate, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Accelerators that a search spans where the spec does not say.
-const DEFAULT_MOST: u64 = 16;
+/// Deployments that came near, as many as are told.
+const NEAREST: usize = 5;
 
-/// The answer of a plan.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Plan {
-    /// Deployments looked at.
-    pub considered: u64,
-    /// Of these, those that fit and keep the SLO under the load.
-    pub feasible: u64,
-    /// Why the others were left out, with counts.
-    pub left_out: Vec<LeftOut>,
-    /// What has least of what is minimised.
-    pub best: Option<Choice>,
-    /// Deployments that no other beats in the objective, TPOT and TTFT at once; best first.
-    pub pareto: Vec<Choice>,
-    /// Of each accelerator what has least of what is minimised; best first.
-    pub by_accelerator: Vec<Choice>,
-    /// Of each accelerator the highest rate per accelerator within the SLO; best first.
-    pub throughput: Vec<Choice>,
-    /// Arithmetic per dollar.
-    pub flops_per_dollar: Vec<FlopsPerDollar>,
+/// How a plan is made.
+pub struct Question<'a> {
+    /// Simulate all that fits, whatever the limit and the estimate say.
+    pub exhaustive: bool,
+    /// Deployments to account for, as in `accelerator=h100-sxm,tp=4,replicas=2`.
+    pub why: Option<&'a str>,
+    /// Who runs simulations.
+    pub runner: Runner<'a>,
+    /// Hears how many were run, and how many deployments are judged.
+    pub progress: &'a dyn Fn(u64, u64),
 }
 
-/// A reason and how many deployments it left out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct LeftOut {
-    /// In words.
-    pub reason: String,
-    /// How many.
-    pub count: u64,
-}
-
-/// One deployment under the workload.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Choice {
-    /// Catalog id.
-    pub accelerator: String,
-    /// Accelerators in all.
-    pub count: u64,
-    /// Tensor parallelism.
-    pub tp: u64,
-    /// Pipeline stages.
-    pub pp: u64,
-    /// Whole copies.
-    pub replicas: u64,
-    /// Weight format.
-    pub weights: String,
-    /// KV format.
-    pub kv: String,
-    /// Requests in flight per replica under the load.
-    pub batch: u64,
-    /// Requests that fit the memory of one replica at full length.
-    pub max_batch: u64,
-    /// Time per output token, mean.
-    pub tpot_ms: f64,
-    /// Time to first token, mean.
-    pub ttft_ms: f64,
-    /// Time to first token, 99th percentile by the exponential tail.
-    pub ttft_p99_ms: f64,
-    /// End-to-end latency, mean.
-    pub e2el_ms: f64,
-    /// Step and prompt at the machine's limits.
-    pub limit: Times,
-    /// The same as forecast.
-    pub forecast: Times,
-    /// What binds a decode step.
-    pub bound: Bound,
-    /// Load as a share of the highest rate that keeps the SLO.
-    pub utilization: f64,
-    /// Highest rate of the deployment that keeps the SLO.
-    pub max_requests_per_s: f64,
-    /// The same per accelerator.
-    pub qps_per_accelerator: f64,
-    /// Output tokens per second at the load.
-    pub output_tok_s: f64,
-    /// Output tokens per second at the highest rate that keeps the SLO.
-    pub max_output_tok_s: f64,
-    /// Dollars per hour; none where the catalog has no price.
-    pub cost_per_hour: Option<f64>,
-    /// Dollars per million output tokens at the load.
-    pub cost_per_million_tokens: Option<f64>,
-    /// Joules per output token at the load and board power.
-    pub joules_per_token: Option<f64>,
-    /// Prefill servers of this shape for one decode server, if the two are apart.
-    pub prefill_per_decode: f64,
-    /// What the means, and the output at the highest rate, may turn out to be; none at the limit.
-    pub bands: Option<Bands>,
-    /// How to start one replica.
-    pub command: String,
-}
-
-/// Step and prompt times by one price.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Times {
-    /// TPOT at the load.
-    pub tpot_ms: f64,
-    /// One prompt alone.
-    pub prefill_ms: f64,
-}
-
-/// Peak 16-bit operations that a dollar buys.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct FlopsPerDollar {
-    /// Catalog id.
-    pub accelerator: String,
-    /// Dollars per hour.
-    pub usd_per_hour: f64,
-    /// Peak × 3600 / price.
-    pub flops_per_dollar: f64,
-}
-
-/// Searches as `spec` says. `progress` hears (done, total) after each replica shape.
-pub fn plan(
-    spec: &Spec,
-    model: &Arc<Model>,
-    catalog: &Catalog,
-    mut progress: impl FnMut(u64, u64),
-) -> Result<Plan> {
-    let workload = spec.workload.as_ref().ok_or_else(|| {
-        Error::field("spec", "workload", "missing", "[workload] with arrivals, input_len, output_len")
-    })?;
-    workload.check_steady("spec")?;
-    if spec.engine.speculative.is_some() {
-        let accepted = "left out: a plan reckons a token a step; `roofcast simulate` runs drafts";
-        return Err(Error::field("spec", "engine.speculative", "set", accepted));
+impl Default for Question<'_> {
+    fn default() -> Self {
+        Question { exhaustive: false, why: None, runner: &in_turn, progress: &|_, _| {} }
     }
+}
+
+/// Searches as `spec` says.
+///
+/// # Errors
+/// A spec without a workload, or with what a plan decides itself; a search that contradicts itself; formats or chips that
+/// are not known.
+pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Question) -> Result<Plan> {
+    let missing =
+        || Error::field("spec", "workload", "missing", "[workload] with arrivals, input_len, output_len");
+    let workload = spec.workload.as_ref().ok_or_else(missing)?;
+    check(spec, workload)?;
+    let space = Space::of(spec, model, catalog)?;
+    let demand = Demand::of(workload, "spec")?;
+    let judge = Judge::new(spec, model, &space, &demand)?;
+    let candidates = candidates(spec, &judge)?;
     let search = spec.search.clone().unwrap_or_default();
-    let chips = chips(&search, catalog, spec.hardware.accelerator.as_deref())?;
-    check_formats(&search)?;
-    let shapes = shapes(&search, &chips, model);
+    let mut base = spec.clone();
+    base.workload = Some(proof::lengthened(workload, &demand, &spec.slo, search.requests));
     let mut found = Search {
-        spec,
-        workload,
+        judge: &judge,
+        candidates: &candidates,
+        base: &base,
         objective: search.minimise,
-        considered: 0,
-        left_out: BTreeMap::new(),
-        choices: Vec::new(),
+        runner: question.runner,
+        progress: question.progress,
+        judged: vec![Judged::Dearer; candidates.len()],
+        simulated: 0,
     };
-    let most = search.max_accelerators.unwrap_or(DEFAULT_MOST);
-    for (index, shape) in shapes.iter().enumerate() {
-        found.shape(shape, model, most)?;
-        progress(index as u64 + 1, shapes.len() as u64);
+    found.run(question.exhaustive)?;
+    let nearest = why::nearest(&mut found, NEAREST)?;
+    let asked = question.why.map(|named| why::asked(&mut found, named)).transpose()?;
+    let plan = answer(&found, nearest, asked.unwrap_or_default());
+    margins::explored(&mut found, plan)
+}
+
+/// Refuses what has no answer here.
+fn check(spec: &Spec, workload: &Workload) -> Result<()> {
+    let decided = [
+        ("fleet.prefill", spec.fleet.prefill.is_some()),
+        ("fleet.decode", spec.fleet.decode.is_some()),
+        ("fleet.link", spec.fleet.link.is_some()),
+        ("fleet.autoscale", spec.fleet.autoscale.is_some()),
+    ];
+    if let Some((field, _)) = decided.iter().find(|(_, set)| *set) {
+        let accepted =
+            "left out: the plan decides how replicas stand together ([search] has disaggregated and link)";
+        return Err(Error::field("spec", *field, "set", accepted));
     }
-    Ok(found.finish(&chips))
-}
-
-/// One replica shape to look at.
-struct Shape {
-    chip: Arc<Accelerator>,
-    tp: u64,
-    pp: u64,
-    weights: Option<String>,
-    kv: Option<String>,
-}
-
-fn chips(search: &SearchSpec, catalog: &Catalog, named: Option<&str>) -> Result<Vec<Arc<Accelerator>>> {
-    let names: Vec<&str> = search.accelerators.iter().map(String::as_str).collect();
-    let names = if names.is_empty() { named.into_iter().collect() } else { names };
-    if names.is_empty() {
-        let rented =
-            |a: &&Accelerator| a.price.is_some() && ["nvidia", "amd", "google"].contains(&a.vendor.as_str());
-        return Ok(catalog.accelerators()?.into_iter().filter(rented).cloned().map(Arc::new).collect());
+    if spec.engine.speculative.as_ref().is_some_and(|s| s.draft_model.is_some()) {
+        let accepted = "draft_cost, which is the same on every deployment";
+        return Err(Error::field("spec", "engine.speculative.draft_model", "set", accepted));
     }
-    names.into_iter().map(|name| catalog.accelerator(name).cloned().map(Arc::new)).collect()
-}
-
-fn check_formats(search: &SearchSpec) -> Result<()> {
-    search.weights.iter().try_for_each(|w| w.parse::<WeightFormat>().map(drop))?;
-    search.kv.iter().filter(|k| *k != "auto").try_for_each(|k| k.parse::<KvFormat>().map(drop))?;
-    match search.max_accelerators {
-        Some(n) if n == 0 || n > 4096 => Err(Error::field("spec", "search.max_accelerators", n, "1 to 4096")),
+    match &workload.arrivals {
+        Arrivals::Offline | Arrivals::Burst { size: None, .. } => {
+            let accepted = "a load that lasts: a plan is for what can be sustained";
+            Err(Error::field("spec", "workload.arrivals", "all at one time", accepted))
+        }
+        Arrivals::Trace { recorded: Some(_), .. } if workload.arrivals.rate().is_none() => {
+            let accepted = "a trace over some time, or closed_loop";
+            Err(Error::field("spec", "workload.arrivals", "all at one time", accepted))
+        }
         _ => Ok(()),
     }
 }
 
-/// Every replica shape: tp within a node, pipeline stages over whole nodes, each weight and KV format.
-fn shapes(search: &SearchSpec, chips: &[Arc<Accelerator>], model: &Model) -> Vec<Shape> {
-    let choices =
-        |list: &[String]| if list.is_empty() { vec![None] } else { list.iter().cloned().map(Some).collect() };
-    let most = search.max_accelerators.unwrap_or(DEFAULT_MOST);
-    let mut shapes = Vec::new();
-    for chip in chips {
-        for size in chip.sizes(most) {
-            let tp = size.min(chip.node_size);
-            let pp = size / tp;
-            let legal = indivisible(model, tp).is_none() && pp <= model.layers.len() as u64;
-            if !legal || !(search.tp.is_empty() || search.tp.contains(&tp)) {
-                continue;
-            }
-            for weights in choices(&search.weights) {
-                for kv in choices(&search.kv) {
-                    shapes.push(Shape { chip: Arc::clone(chip), tp, pp, weights: weights.clone(), kv });
-                }
-            }
-        }
+/// Every deployment to look at. Prefill and decode apart are of shapes that hold the model.
+fn candidates(spec: &Spec, judge: &Judge) -> Result<Vec<Candidate>> {
+    let fit = |shape: &usize| judge.estimate(*shape).is_some();
+    let shapes: Vec<usize> = (0..judge.space.shapes.len()).filter(fit).collect();
+    let mut all: Vec<Candidate> = shapes.iter().flat_map(|shape| judge.space.together(*shape)).collect();
+    if spec.search.as_ref().is_some_and(|search| search.disaggregated) {
+        let held: Vec<usize> = shapes.into_iter().filter(|shape| judge.holds(*shape).is_none()).collect();
+        all.extend(judge.space.apart(&held)?);
     }
-    shapes
+    Ok(all)
 }
 
-struct Search<'a> {
-    spec: &'a Spec,
-    workload: &'a Workload,
-    objective: Objective,
-    considered: u64,
-    left_out: BTreeMap<String, u64>,
-    choices: Vec<Choice>,
-}
-
-impl Search<'_> {
-    /// Looks at every number of replicas of one shape.
-    fn shape(&mut self, shape: &Shape, model: &Arc<Model>, most: u64) -> Result<()> {
-        let mut options = Options::of(self.spec);
-        options.precision.weights = shape.weights.clone().or(options.precision.weights);
-        options.precision.kv = shape.kv.clone().or(options.precision.kv);
-        options.parallelism = Request { tp: Some(shape.tp), pp: Some(shape.pp), ..Request::default() };
-        let counts = most / (shape.tp * shape.pp);
-        self.considered += counts;
-        let deployment = match Deployment::resolve(Arc::clone(model), Arc::clone(&shape.chip), &options) {
-            Ok(deployment) => deployment,
-            Err(e @ Error::NoRate { .. }) => {
-                self.leave(e.to_string(), counts);
-                return Ok(());
-            }
-            Err(e) => return Err(e),
-        };
-        let forecaster = Forecaster::embedded(deployment)?;
-        let replica = Replica::new(&forecaster, self.workload, self.spec.engine.cost);
-        if replica.max_batch == 0 {
-            self.leave(format!("{}: weights or one request do not fit", shape.chip.id), counts);
-            return Ok(());
-        }
-        for replicas in 1..=counts {
-            match self.choice(&replica, replicas) {
-                Ok(choice) => self.choices.push(choice),
-                Err(reason) => self.leave(format!("{}: {reason}", shape.chip.id), 1),
-            }
-        }
-        Ok(())
-    }
-
-    fn leave(&mut self, reason: String, count: u64) {
-        *self.left_out.entry(reason).or_default() += count;
-    }
-
-    /// The deployment of `replicas` such replicas under the load, or why it is no answer.
-    fn choice(&self, replica: &Replica, replicas: u64) -> Result<Choice, &'static str> {
-        let slo = self.spec.slo;
-        let top = replica.highest(slo).ok_or("the SLO is missed even by one request at a time")?;
-        let load = match &self.workload.arrivals {
-            Arrivals::ClosedLoop { concurrency, .. } => {
-                let each = concurrency.div_ceil(replicas);
-                if each > replica.max_batch {
-                    return Err("the requests in flight do not fit");
-                }
-                replica.at(each)
-            }
-            arrivals => {
-                let each = arrivals.rate().unwrap_or(0.0) / replicas as f64;
-                replica.under(each).ok_or("the load is more than it can serve")?
-            }
-        };
-        if !load.keeps(slo) {
-            return Err("the SLO is missed");
-        }
-        let offered = self.workload.arrivals.rate().unwrap_or(load.requests_per_s * replicas as f64);
-        Ok(self.describe(replica, replicas, &load, &top, offered))
-    }
-
-    fn describe(&self, replica: &Replica, replicas: u64, load: &Load, top: &Load, offered: f64) -> Choice {
-        let d = &replica.forecaster.deployment;
-        let count = d.parallelism.count() * replicas;
-        let output = self.workload.output_mean();
-        let output_tok_s = offered * output;
-        let per_hour = d.accelerator.price.as_ref().map(|p| p.usd_per_hour * count as f64);
-        let most = top.requests_per_s * replicas as f64;
-        let limit = replica.times(load.batch, CostKind::Limit);
-        let means = Means {
-            ttft_ms: load.ttft_ms,
-            tpot_ms: load.tpot_ms,
-            limit_tpot_ms: limit.tpot_ms,
-            e2el_ms: load.e2el_ms,
-            output_tok_s: Some(most * output),
-        };
-        Choice {
-            accelerator: d.accelerator.id.clone(),
-            count,
-            tp: d.parallelism.tp,
-            pp: d.parallelism.pp,
-            replicas,
-            weights: d.weights.clone(),
-            kv: d.kv.name.to_owned(),
-            batch: load.batch,
-            max_batch: replica.max_batch,
-            tpot_ms: load.tpot_ms,
-            ttft_ms: load.ttft_ms,
-            ttft_p99_ms: load.ttft_p99_ms,
-            e2el_ms: load.e2el_ms,
-            limit,
-            forecast: replica.times(load.batch, CostKind::Forecast),
-            bound: load.bound,
-            utilization: offered / most,
-            max_requests_per_s: most,
-            qps_per_accelerator: most / count as f64,
-            output_tok_s,
-            max_output_tok_s: most * output,
-            cost_per_hour: per_hour,
-            cost_per_million_tokens: per_hour.map(|usd| usd / 3600.0 / output_tok_s * 1e6),
-            joules_per_token: d.accelerator.power_w.map(|w| w * count as f64 / output_tok_s),
-            prefill_per_decode: load.prefill_per_decode,
-            bands: Bands::of(&replica.forecaster.coefficients, self.spec.engine.cost, &means),
-            command: command(d),
-        }
-    }
-
-    fn finish(self, chips: &[Arc<Accelerator>]) -> Plan {
-        let objective = self.objective;
-        let mut left_out: Vec<_> =
-            self.left_out.into_iter().map(|(reason, count)| LeftOut { reason, count }).collect();
-        let (ranked, unpriced): (Vec<Choice>, Vec<Choice>) =
-            self.choices.into_iter().partition(|c| value(c, objective).is_finite());
-        if !unpriced.is_empty() {
-            left_out.push(LeftOut {
-                reason: "no price or power in the catalog".into(),
-                count: unpriced.len() as u64,
-            });
-        }
-        let mut pareto = front(ranked.clone(), |c| vec![value(c, objective), c.tpot_ms, c.ttft_ms]);
-        pareto.sort_by(|a, b| order(a, b, objective));
-        Plan {
-            considered: self.considered,
-            feasible: ranked.len() as u64,
-            best: pareto.first().cloned(),
-            by_accelerator: best_of_each(&ranked, |a, b| order(a, b, objective)),
-            throughput: best_of_each(&ranked, |a, b| {
-                b.qps_per_accelerator.total_cmp(&a.qps_per_accelerator).then(order(a, b, objective))
-            }),
-            pareto,
-            left_out,
-            flops_per_dollar: chips.iter().filter_map(|c| flops_per_dollar(c)).collect(),
-        }
-    }
-}
-
-/// What a choice has of what is minimised.
-fn value(choice: &Choice, objective: Objective) -> f64 {
-    match objective {
-        Objective::CostPerHour => choice.cost_per_hour,
-        Objective::CostPerMillionTokens => choice.cost_per_million_tokens,
-        Objective::Accelerators => Some(choice.count as f64),
-        Objective::Energy => choice.joules_per_token,
-    }
-    .unwrap_or(f64::INFINITY)
-}
-
-/// Least of the objective first; then fewer accelerators, then faster tokens, then the name: a total order.
-fn order(a: &Choice, b: &Choice, objective: Objective) -> std::cmp::Ordering {
-    let name = |c: &Choice| (c.accelerator.clone(), c.weights.clone(), c.kv.clone(), c.tp, c.pp);
-    value(a, objective)
-        .total_cmp(&value(b, objective))
-        .then(a.count.cmp(&b.count))
-        .then(a.tpot_ms.total_cmp(&b.tpot_ms))
-        .then(a.ttft_ms.total_cmp(&b.ttft_ms))
-        .then(name(a).cmp(&name(b)))
-}
-
-/// The first choice of each accelerator by `order`, in that order.
-fn best_of_each(choices: &[Choice], order: impl Fn(&Choice, &Choice) -> std::cmp::Ordering) -> Vec<Choice> {
-    let mut sorted: Vec<&Choice> = choices.iter().collect();
-    sorted.sort_by(|a, b| order(a, b));
+fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Plan {
+    let priced = found.ranked();
+    let ranked: Vec<Choice> = priced.iter().map(|(index, run)| choice(found, *index, run)).collect();
+    let value = |choice: &Choice| {
+        let run = priced.iter().find(|(index, _)| *index == choice.index);
+        run.map_or(f64::INFINITY, |(index, run)| found.value_of(*index, run))
+    };
     let mut seen = BTreeSet::new();
-    sorted.into_iter().filter(|c| seen.insert(c.accelerator.as_str())).cloned().collect()
+    let by_accelerator =
+        ranked.iter().filter(|c| seen.insert(c.accelerator.clone())).cloned().collect::<Vec<_>>();
+    let mut pruned = Pruned::default();
+    let mut dearer = 0;
+    for judged in &found.judged {
+        match judged {
+            Judged::Missed(miss) if miss.stage == Stage::Memory => pruned.memory += 1,
+            Judged::Missed(miss) if miss.stage == Stage::Limit => pruned.limit += 1,
+            Judged::Missed(miss) if miss.stage == Stage::Estimate => pruned.estimate += 1,
+            Judged::Dearer => dearer += 1,
+            _ => {}
+        }
+    }
+    Plan {
+        considered: found.candidates.len() as u64,
+        pruned,
+        simulated: found.simulated,
+        dearer,
+        feasible: ranked.len() as u64,
+        requests: found.base.workload.as_ref().map_or(0, Workload::total),
+        best: ranked.first().cloned(),
+        pareto: front(ranked.clone(), |c| vec![value(c), c.tpot_ms, c.ttft_ms]),
+        by_accelerator,
+        ranked,
+        nearest,
+        left_out: left_out(found),
+        smallest: smallest(found),
+        what_if: Vec::new(),
+        why,
+        launch: priced.first().map(|(index, _)| launch(found, &found.candidates[*index])).unwrap_or_default(),
+        flops_per_dollar: found.judge.space.chips.iter().filter_map(|c| flops_per_dollar(c)).collect(),
+    }
+}
+
+/// How to start a deployment, pool by pool.
+fn launch(found: &Search, candidate: &Candidate) -> Vec<Launch> {
+    // What was asked for by its Hugging Face id, which may be a fine-tune of the catalog's entry.
+    let named = found.base.model.name.as_deref().filter(|name| name.contains('/'));
+    let decode = if candidate.prefill.is_some() { Role::Decode } else { Role::Replica };
+    let pools =
+        candidate.prefill.map(|pool| (pool, Role::Prefill)).into_iter().chain([(candidate.serving, decode)]);
+    pools
+        .filter_map(|(pool, role)| {
+            let deployment = &found.judge.fitted[pool.shape].as_ref().ok()?.forecaster.deployment;
+            Some(launches(deployment, named.unwrap_or(&deployment.model.name), role, pool.replicas))
+        })
+        .flatten()
+        .collect()
+}
+
+/// A deployment that met the SLO in `run`.
+fn choice(found: &Search, index: usize, run: &Simulation) -> Choice {
+    let judge = found.judge;
+    let candidate = &found.candidates[index];
+    let serving = candidate.serving;
+    let shape = &judge.space.shapes[serving.shape];
+    let cut = shape.cut;
+    let estimate = judge.estimate(serving.shape);
+    let prefiller = judge.estimate(candidate.prefill.unwrap_or(serving).shape);
+    let deployment = judge.fitted[serving.shape].as_ref().ok().map(|f| &f.forecaster.deployment);
+    let s = &run.summary;
+    let count = candidate.accelerators;
+    let output_tok_s = judge.demand.output_per_s().unwrap_or(s.output_throughput());
+    let cost_per_hour = shape.chip.price.as_ref().map(|p| p.usd_per_hour * count as f64);
+    let prefill = candidate
+        .prefill
+        .map(|pool| PoolChoice { replicas: pool.replicas, cut: judge.space.shapes[pool.shape].cut });
+    let worst = proof::beyond(run, &found.base.slo);
+    let [limit_prefill, prefill_ms] = prefiller.map_or([0.0; 2], |e| [e.limit_ms[0], e.prompt_ms]);
+    Choice {
+        index,
+        accelerator: shape.chip.id.clone(),
+        count,
+        tp: cut.tp,
+        pp: cut.pp,
+        ep: cut.ep,
+        attention_dp: cut.attention_dp,
+        replicas: serving.replicas,
+        prefill,
+        weights: deployment.map_or_else(String::new, |d| d.weights.clone()),
+        kv: deployment.map_or_else(String::new, |d| d.kv.name.to_owned()),
+        max_num_batched_tokens: u64::from(run.settings.max_num_batched_tokens),
+        max_num_seqs: run.settings.max_num_seqs,
+        batch: run.activity.mean_running,
+        max_batch: estimate.map_or(0, |e| e.held),
+        tpot_ms: s.tpot.mean,
+        tpot_p99_ms: s.tpot.p99,
+        ttft_ms: s.ttft.mean,
+        ttft_p99_ms: s.ttft.p99,
+        e2el_ms: s.e2el.mean,
+        e2el_p99_ms: s.e2el.p99,
+        limit: Times { tpot_ms: run.limit_tpot_ms.min(s.tpot.mean), prefill_ms: limit_prefill },
+        forecast: Times { tpot_ms: s.tpot.mean, prefill_ms },
+        bound: answer::bound(&run.time),
+        stage: Stage::Simulation,
+        evidence: run.bands.as_ref().map(|b| b.evidence),
+        headroom: worst.map(|(metric, p99, bound)| Headroom { metric, share: 1.0 - p99 / bound }),
+        chance: answer::chance(run, &found.base.slo),
+        max_requests_per_s: None,
+        utilization: None,
+        output_tok_s,
+        output_tok_s_per_accelerator: output_tok_s / count as f64,
+        cost_per_hour,
+        cost_per_million_tokens: cost_per_hour.map(|usd| usd / 3600.0 / output_tok_s * 1e6),
+        joules_per_token: shape.chip.power_w.map(|w| w * count as f64 / output_tok_s),
+        prefill_per_decode: estimate.map_or(0.0, estimate::Estimate::prefill_per_decode),
+        bands: run.bands.clone().filter(|_| found.base.engine.cost == CostKind::Forecast),
+        spec: space::sections(&judge.space.spec(found.base, candidate)),
+    }
+}
+
+/// Reasons that left deployments out, the most frequent first: by chip, stage and metric.
+fn left_out(found: &Search) -> Vec<LeftOut> {
+    let space = found.judge.space;
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for (shape, fitted) in space.shapes.iter().zip(&found.judge.fitted) {
+        if let Err(reason) = fitted {
+            let ranks = shape.cut.ranks();
+            *counts
+                .entry(format!("{} (tp {}, {ranks} ranks): {reason}", shape.chip.id, shape.cut.tp))
+                .or_default() += 1;
+        }
+    }
+    for (candidate, judged) in found.candidates.iter().zip(&found.judged) {
+        let chip = &space.shapes[candidate.serving.shape].chip;
+        let reason = match judged {
+            Judged::Missed(miss) => match (miss.stage, miss.reason.split_once(':')) {
+                (Stage::Memory, _) => "it does not fit".to_owned(),
+                (Stage::Limit, Some((metric, _))) => format!("{metric} is missed at the limit"),
+                (Stage::Limit, None) => "the load is beyond the limit".to_owned(),
+                (Stage::Estimate, Some((metric, _))) => format!("{metric} is missed in steady state"),
+                (Stage::Estimate, None) => "the load is more than it serves in steady state".to_owned(),
+                (Stage::Simulation, _) => "the SLO is missed when simulated".to_owned(),
+            },
+            Judged::Dearer if found.value(candidate).is_none() => {
+                "no price or power in the catalog".to_owned()
+            }
+            Judged::Dearer | Judged::Meets(_) => continue,
+        };
+        *counts.entry(format!("{}: {reason}", chip.id)).or_default() += 1;
+    }
+    let mut all: Vec<LeftOut> = counts.into_iter().map(|(reason, count)| LeftOut { reason, count }).collect();
+    all.sort_by(|a, b| b.count.cmp(&a.count).then(a.reason.cmp(&b.reason)));
+    all
+}
+
+/// Of each accelerator the smallest replica that holds the model and a request.
+fn smallest(found: &Search) -> Vec<Smallest> {
+    let judge = found.judge;
+    let holds = |shape: &usize| judge.estimate(*shape).is_some() && judge.holds(*shape).is_none();
+    let of = |chip: &Arc<Accelerator>| {
+        let shapes = (0..judge.space.shapes.len()).filter(holds);
+        let own = shapes.filter(|shape| judge.space.shapes[*shape].chip.id == chip.id);
+        let least = own.min_by_key(|shape| judge.space.shapes[*shape].cut.ranks())?;
+        let deployment = &judge.fitted[least].as_ref().ok()?.forecaster.deployment;
+        let count = judge.space.shapes[least].cut.ranks();
+        Some(Smallest { accelerator: chip.id.clone(), count, weights: deployment.weights.clone() })
+    };
+    judge.space.chips.iter().filter_map(of).collect()
 }
 
 /// Peak 16-bit operations per second × 3600 over the hourly price; none without a price.
@@ -413,40 +315,4 @@ pub fn flops_per_dollar(chip: &Accelerator) -> Option<FlopsPerDollar> {
         usd_per_hour,
         flops_per_dollar: peak.0 * 3600.0 / usd_per_hour,
     })
-}
-
-/// vLLM's command for one replica.
-fn command(d: &Deployment) -> String {
-    let mut words = vec![
-        "vllm serve".to_owned(),
-        d.model.name.clone(),
-        format!("--tensor-parallel-size {}", d.parallelism.tp),
-    ];
-    if d.parallelism.pp > 1 {
-        words.push(format!("--pipeline-parallel-size {}", d.parallelism.pp));
-    }
-    match d.weights.as_str() {
-        "fp8" if d.model.quantization.is_none() => words.push("--quantization fp8".into()),
-        "bf16" | "fp16" => {
-            words.push(format!("--dtype {}", if d.weights == "bf16" { "bfloat16" } else { "float16" }))
-        }
-        _ => {}
-    }
-    if d.kv.name == "fp8" {
-        words.push("--kv-cache-dtype fp8".into());
-    }
-    words.push(format!("--gpu-memory-utilization {}", d.engine.gpu_memory_utilization));
-    words.push(format!("--max-num-seqs {}", d.engine.max_num_seqs));
-    words.push(format!("--max-num-batched-tokens {}", d.engine.max_num_batched_tokens));
-    words.join(" ")
-}
-
-impl Load {
-    /// Whether the bounds are kept, on the values that stand for percentiles here.
-    fn keeps(&self, slo: Slo) -> bool {
-        let within = |value: f64, bound: Option<f64>| bound.is_none_or(|b| value <= b);
-        within(self.tpot_ms, slo.tpot_p99_ms)
-            && within(self.ttft_p99_ms, slo.ttft_p99_ms)
-            && within(self.e2el_ms, slo.e2el_p99_ms)
-    }
 }

@@ -165,7 +165,7 @@ impl Format {
 ///
 /// Widths: double quantization is that of QLoRA (arXiv 2305.14314, section 3); MLX has a 16-bit scale and bias per 64 values
 /// (`mlx.core.quantize`); GGUF block layouts are those of llama.cpp's `ggml-common.h` (q4_0: 18 bytes per 32, q6_K: 210 bytes
-/// per 256, …).
+/// per 256, …); ExLlama prints bits a weight with scales.
 const FORMATS: &[Format] = &[
     Format::BF16,
     Format::FP16,
@@ -190,6 +190,17 @@ const FORMATS: &[Format] = &[
     Format::new("mlx-5bit", Width::grouped(5, 32, 64), None),
     Format::new("mlx-6bit", Width::grouped(6, 32, 64), None),
     Format::new("mlx-8bit", Width::grouped(8, 32, 64), None),
+    Format::new("exl-2bpw", Width::bits(2), None),
+    Format::new("exl-2.5bpw", Width::grouped(2, 1, 2), None),
+    Format::new("exl-3bpw", Width::bits(3), None),
+    Format::new("exl-3.5bpw", Width::grouped(3, 1, 2), None),
+    Format::new("exl-4bpw", Width::bits(4), None),
+    Format::new("exl-4.25bpw", Width::grouped(4, 1, 4), None),
+    Format::new("exl-4.5bpw", Width::grouped(4, 1, 2), None),
+    Format::new("exl-5bpw", Width::bits(5), None),
+    Format::new("exl-6bpw", Width::bits(6), None),
+    Format::new("exl-6.5bpw", Width::grouped(6, 1, 2), None),
+    Format::new("exl-8bpw", Width::bits(8), None),
 ];
 
 /// How the weights of a whole model are stored, as a user names it.

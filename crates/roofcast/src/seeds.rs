@@ -21,7 +21,7 @@ use crate::forecaster::Forecaster;
 use crate::limits;
 use crate::model::{Model, config};
 use crate::parallelism::Request;
-use crate::spec::PrecisionSpec;
+use crate::spec::{EngineSpec, PrecisionSpec};
 use serde::Serialize;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -209,8 +209,14 @@ impl<'a> Setup<'a> {
         Setup { paper: true, ..self }
     }
 
-    fn resolve(self, catalog: &Catalog) -> Result<Deployment> {
-        let options = Options {
+    /// As an engine serves it: nothing is ideal.
+    fn served_by(self, catalog: &Catalog, engine: EngineSpec) -> Result<Deployment> {
+        let options = Options { ideal: false, engine, ..self.options() };
+        Deployment::resolve(model(catalog, self.model)?, chip(catalog, self.hardware)?, &options)
+    }
+
+    fn options(self) -> Options {
+        Options {
             precision: PrecisionSpec {
                 weights: Some(self.weights.to_owned()),
                 kv: Some(self.kv.to_owned()),
@@ -219,7 +225,11 @@ impl<'a> Setup<'a> {
             parallelism: Request { tp: Some(self.tp), pp: Some(self.pp), ..Request::default() },
             ideal: true,
             ..Options::default()
-        };
+        }
+    }
+
+    fn resolve(self, catalog: &Catalog) -> Result<Deployment> {
+        let options = self.options();
         let (model, chip) = (model(catalog, self.model)?, chip(catalog, self.hardware)?);
         if self.paper {
             let (options, chip) = multi_user_003::rules(options, &chip);

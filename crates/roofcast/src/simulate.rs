@@ -16,7 +16,7 @@ use crate::engine::tally::{Mean, Tally};
 use crate::error::{Error, Result};
 pub use crate::fleet::results::Load;
 use crate::fleet::results::{Results, Sample};
-use crate::fleet::{Fleet, Ranking};
+use crate::fleet::{Admission, Fleet, Ranking};
 use crate::forecaster::Forecaster;
 use crate::record::Record;
 use crate::shares::Shares;
@@ -41,6 +41,9 @@ pub struct Options {
     pub series: bool,
     /// Keep so many events of steps and requests, all replicas together.
     pub trace: Option<u64>,
+    /// End when the 99th percentile of a bound of the SLO is missed for certain. What such a run reports is of its
+    /// requests up to then.
+    pub end_when_missed: bool,
 }
 
 /// A run and what came of it.
@@ -48,10 +51,14 @@ pub struct Options {
 pub struct Simulation {
     /// What a step was priced at.
     pub cost: CostKind,
+    /// Whether it ended before all requests had; what follows is of those that had.
+    pub interrupted: bool,
     /// Requests that came.
     pub requests: u64,
     /// Requests that no engine with these settings could serve.
     pub refused: u64,
+    /// Requests turned away because too much was queued.
+    pub rejected: u64,
     /// What clients saw, in vLLM's keys.
     #[serde(flatten)]
     pub summary: Summary,
@@ -71,6 +78,9 @@ pub struct Simulation {
     pub fleet: FleetUse,
     /// Whether more came than could be served.
     pub load: Load,
+    /// Whether the run ended before its last request because a bound of the SLO was missed for certain.
+    #[serde(skip)]
+    pub ended_early: bool,
     /// What the means may turn out to be; none at the limit.
     pub bands: Option<Bands>,
     /// Every completed request's latencies.
@@ -227,6 +237,17 @@ const IDLE_POWER: f64 = 0.2;
 
 /// Runs the workload of `spec` on `deployment`; `place` names the spec in errors.
 pub fn simulate(forecaster: &Forecaster, spec: &Spec, place: &str, options: Options) -> Result<Simulation> {
+    simulate_while(forecaster, spec, place, options, &mut |_, _| true)
+}
+
+/// The same, which ends early where `watch` says no; it hears now and then how many requests have ended, of how many.
+pub fn simulate_while(
+    forecaster: &Forecaster,
+    spec: &Spec,
+    place: &str,
+    options: Options,
+    watch: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<Simulation> {
     let missing =
         || Error::field(place, "workload", "missing", "[workload] with arrivals, input_len and output_len");
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
@@ -237,18 +258,22 @@ pub fn simulate(forecaster: &Forecaster, spec: &Spec, place: &str, options: Opti
     let count = replicas.len() as u64;
     replicas.iter_mut().for_each(|replica| *replica.timeline() = timeline(count, options));
     let engine = &forecaster.deployment.options.engine;
-    let router = provision.router(workload.seed);
     let ranking = Ranking::new(engine, workload.seed);
     let open = workload.arrivals.rate().map(|_| traffic.total());
-    let results = Results::new(spec.slo, options.records, open);
-    let mut fleet = Fleet::new(replicas, router, ranking, results);
+    let mut results = Results::new(spec.slo, options.records, open);
+    if options.end_when_missed {
+        results = results.ending_when_missed(traffic.total());
+    }
+    let mut fleet = Fleet::new(replicas, provision.router(workload.seed), ranking, results);
+    fleet.admission = Admission::of(engine, fleet.replicas.len());
     if let Some(pools) = provision.pools(workload.seed, place)? {
         fleet = fleet.apart(pools);
     }
     if let Some(scaling) = provision.autoscaler() {
         fleet = fleet.scaled(scaling);
     }
-    fleet.serve(&mut traffic)?;
+    let total = traffic.total();
+    fleet.serve_while(&mut traffic, &mut |ended| watch(ended, total))?;
     let config = &provision.serving.config;
     let settings = Settings {
         scheduler: config.scheduler,
@@ -297,13 +322,16 @@ fn report(provision: &Provision, settings: Settings, mut fleet: Fleet) -> Simula
     let tokens: u128 = serving.iter().map(|t| t.token_steps).sum();
     let mean_tokens = ratio(tokens as f64, decoding.steps as f64);
     let limit_tpot_ms = limit_tpot_ms(&forecaster.deployment, &decoding, mean_tokens);
+    let ended_early = fleet.results.missed();
     let load = fleet.results.load();
     Simulation {
         bands: bands(forecaster, config.cost, &summary, &load, limit_tpot_ms),
         cost: config.cost,
         settings,
+        interrupted: fleet.results.interrupted,
         requests: fleet.results.taken,
         refused: fleet.results.refused,
+        rejected: fleet.results.rejected,
         activity: activity(&tallies),
         kv_cache: cache_use(config, serving, mean_tokens),
         time: times.iter().copied().fold(TimeShares::default(), TimeShares::plus),
@@ -311,6 +339,7 @@ fn report(provision: &Provision, settings: Settings, mut fleet: Fleet) -> Simula
         expense: expense(provision, &summary, &times, used.autoscale),
         fleet: used,
         load,
+        ended_early,
         summary,
         latencies: fleet.results.latencies(),
         records: fleet.results.records.take().unwrap_or_default(),

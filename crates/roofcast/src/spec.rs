@@ -4,12 +4,17 @@
 //! [`crate::deployment`] and [`crate::plan`].
 
 mod fleet;
+mod kernels;
+pub mod keys;
+pub mod settings;
 mod speculative;
+pub mod written;
 
 pub use fleet::{AutoscaleSpec, FleetSpec, LinkKind, PoolSpec};
+pub use kernels::{AttentionBackend, Frontend, KvLayout};
 pub use speculative::SpeculativeSpec;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, told};
 use crate::precision::Dtype;
 use crate::workload::Workload;
 use serde::Deserialize;
@@ -59,6 +64,10 @@ pub struct HardwareSpec {
     pub count: Option<u64>,
     /// Watts that each accelerator may draw, as `nvidia-smi -pl` sets it. Counts for energy; rates stay the datasheet's.
     pub power_limit_w: Option<f64>,
+    /// Nominal memory, perfect sharing, nothing reserved.
+    pub ideal: bool,
+    /// By whose rules bytes and rates are counted.
+    pub convention: Convention,
 }
 
 /// `[precision]`.
@@ -71,6 +80,18 @@ pub struct PrecisionSpec {
     pub activations: Option<Dtype>,
     /// KV-cache format; `auto` is the checkpoint's, else that of the activations.
     pub kv: Option<String>,
+}
+
+/// Rules by which bytes and rates are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Convention {
+    /// Exact bytes, decimal bandwidth.
+    #[default]
+    Default,
+    /// Nominal bits on every weight with lm_head, no input embedding, no norms, GiB/s.
+    #[serde(rename = "seed-003")]
+    Seed003,
 }
 
 /// `[parallelism]`.
@@ -109,6 +130,12 @@ pub struct EngineSpec {
     pub max_num_seqs: Option<u64>,
     /// A second bound on them, vLLM's.
     pub max_num_active_seqs: Option<u64>,
+    /// Requests at a replica, waiting or running, beyond which vLLM's server turns new ones away; no bound where absent.
+    pub max_num_queued_reqs: Option<u64>,
+    /// Prompt tokens of requests without their first token, from which on it does; no bound where absent.
+    pub max_num_queued_tokens: Option<u64>,
+    /// Beside decodes vLLM's data-parallel engines compute prompts in every so many steps; in each where absent.
+    pub prefill_schedule_interval: Option<u64>,
     /// Tokens that one step computes at most.
     pub max_num_batched_tokens: Option<u64>,
     /// Tokens of a KV block.
@@ -177,6 +204,15 @@ pub struct EngineSpec {
     /// Whether the host launches every kernel of a step, as vLLM did before 0.2.6, rather than a captured graph; false where
     /// absent.
     pub enforce_eager: Option<bool>,
+    /// How a decode's attention is computed; as the calibration's engines do where absent, which split the context.
+    pub attention_backend: Option<AttentionBackend>,
+    /// The kernel of quantized weights, as in `marlin`; what the engine's version uses where absent.
+    pub quantization_kernel: Option<String>,
+    /// Whether projections that read the same input are one product, and norms and rotations few launches; as the engine
+    /// has it where absent.
+    pub fuse_layers: Option<bool>,
+    /// What stands between the engine and its clients.
+    pub frontend: Frontend,
     /// What becomes of a preempted request's cache.
     pub preemption_mode: PreemptionMode,
     /// GiB of host memory per accelerator for swapped caches.
@@ -327,32 +363,6 @@ pub enum ReservationKind {
     Oracle,
 }
 
-/// How a request's tokens lie in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum KvLayout {
-    /// In blocks anywhere, found by a table with a row a sequence (vLLM).
-    Paged,
-    /// In blocks anywhere, found by a list of those in use (FlashInfer).
-    Flashinfer,
-    /// In one piece of virtual memory a sequence, on pages of 2 MiB a layer (vAttention).
-    Vattention,
-    /// In one piece of memory a request.
-    Contiguous,
-}
-
-impl KvLayout {
-    /// As in a spec.
-    pub fn name(self) -> &'static str {
-        match self {
-            KvLayout::Paged => "paged",
-            KvLayout::Flashinfer => "flashinfer",
-            KvLayout::Vattention => "vattention",
-            KvLayout::Contiguous => "contiguous",
-        }
-    }
-}
-
 /// Prices of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -390,6 +400,22 @@ pub struct SearchSpec {
     pub kv: Vec<String>,
     /// Tensor-parallel degrees; every legal one where empty.
     pub tp: Vec<u64>,
+    /// Degrees of data-parallel attention; of models with experts every one where empty, of others 1.
+    pub attention_dp: Vec<u64>,
+    /// Expert-parallel degrees; all ranks of a replica and 1 where empty.
+    pub ep: Vec<u64>,
+    /// Budgets of a step; the engine's default, 2048 and 16384 where empty, unless `[engine]` has one.
+    pub max_num_batched_tokens: Vec<u64>,
+    /// Bounds on the sequences that run at once; as `[engine]` has it where empty.
+    pub max_num_seqs: Vec<u64>,
+    /// Whether fleets with prefill and decode apart are looked at, too.
+    pub disaggregated: bool,
+    /// Over what their caches travel; the fastest that joins the accelerators where absent.
+    pub link: Option<LinkKind>,
+    /// Accelerators in all, at least; 1 where absent.
+    pub min_accelerators: Option<u64>,
+    /// Requests of a simulation that proves a deployment; more where they would be too few to see a queue grow.
+    pub requests: Option<u64>,
     /// What the best plan has least of.
     pub minimise: Objective,
 }
@@ -421,21 +447,11 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Parses TOML in which the value at a dotted key is `value`, whatever stands there.
-    pub fn parse_with(place: &str, text: &str, key: &str, value: toml::Value) -> Result<Spec> {
-        let mut table: toml::Table = toml::from_str(text).map_err(|e| Error::toml(place, text, "", &e))?;
-        let (sections, last) = key.rsplit_once('.').unwrap_or(("", key));
-        let mut section = &mut table;
-        for name in sections.split('.').filter(|name| !name.is_empty()) {
-            let inner = section.entry(name).or_insert_with(|| toml::Table::new().into());
-            let accepted = "a key within sections, as engine.max_num_seqs";
-            let single = || Error::field(place, key, format!("within `{name}`, a single value"), accepted);
-            section = inner.as_table_mut().ok_or_else(single)?;
-        }
-        section.insert(last.to_owned(), value);
+    /// Reads a parsed table; `place` names it in errors.
+    pub fn of_table(place: &str, table: toml::Table) -> Result<Spec> {
         let spec: Spec = serde_path_to_error::deserialize(table).map_err(|e| Error::Parse {
             place: place.to_owned(),
-            message: format!("`{}`: {}", e.path(), e.inner().message()),
+            message: told(&e.path().to_string(), e.inner().message(), None),
         })?;
         spec.check(place)?;
         Ok(spec)

@@ -43,6 +43,8 @@ pub struct Surroundings {
     pub expert_bytes: f64,
     /// Layers that mix otherwise than by attention.
     pub mixers: Mixers,
+    /// All layers.
+    pub layers: u64,
     /// Layers that the host launches one by one.
     pub eager_layers: u64,
     /// Speed of one thread of the host; that of a DGX H100 is 1.
@@ -128,6 +130,7 @@ impl StepModel {
                 elementwise_bytes: elementwise_bytes(deployment),
                 expert_bytes: expert_bytes(deployment),
                 mixers: Mixers::of(&deployment.model),
+                layers: deployment.model.layers.len() as u64,
                 eager_layers: if eager { deployment.model.layers.len() as u64 } else { 0 },
                 host_speed: deployment.accelerator.host_speed,
             },
@@ -167,13 +170,16 @@ impl StepModel {
         let Parallelism { pp, attention_dp: ranks, .. } = self.parallelism;
         let one = n.div_ceil(pp);
         let rank = |rows: u64| rows.div_ceil(ranks);
-        let sum = |of: fn(&Sequences) -> u64| chunks.iter().map(|c| c.count * of(c)).sum::<u64>();
-        let new = sum(|c| c.new);
-        let sampled = sum(|c| c.sampled);
-        let sampling = sum(|c| u64::from(c.sampled > 0));
-        let prompts = || chunks.iter().filter(|c| c.is_prompt());
-        let longest = prompts().map(|c| c.new).max().unwrap_or(0);
-        let ends = prompts().any(|c| c.sampled > 0);
+        let (mut new, mut sampled, mut sampling, mut longest, mut ends) = (0, 0, 0, 0, false);
+        for chunk in chunks.iter() {
+            new += chunk.tokens();
+            sampled += chunk.count * chunk.sampled;
+            sampling += if chunk.sampled > 0 { chunk.count } else { 0 };
+            if chunk.is_prompt() {
+                longest = longest.max(chunk.new);
+                ends |= chunk.sampled > 0;
+            }
+        }
         let decodes = rank(one);
         let contexts = match contexts {
             Contexts::Groups(groups) => {
@@ -184,7 +190,7 @@ impl StepModel {
         };
         let busiest = if ranks == 1 { chunks } else { busiest(&chunks, ranks) };
         Pass {
-            rows: decodes + busiest.iter().map(Sequences::tokens).sum::<u64>(),
+            rows: decodes + if ranks == 1 { new } else { busiest.iter().map(Sequences::tokens).sum() },
             sampled: rank(one + sampled),
             sequences: rank(one + sampling),
             tokens: one + new,

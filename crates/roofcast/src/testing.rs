@@ -16,7 +16,7 @@ use crate::measurement;
 use crate::measurement::benchmark::{self, Load, Subject};
 use crate::model::{Quantization, config as reader};
 use crate::parallelism::Request;
-use crate::plan::plan;
+use crate::plan::{Question, Trial, plan};
 use crate::record::{self, Records, csv};
 use crate::spec::Spec;
 use crate::workload::request::OWN_SEGMENTS;
@@ -41,15 +41,22 @@ pub fn config(text: &str) {
     }
 }
 
-/// Reads `text` as a spec and plans it, over few accelerators.
+/// Reads `text` as a spec and plans it, over few accelerators and with simulations of few requests.
 pub fn spec(text: &str) {
     let (Ok(mut spec), Ok(catalog)) = (Spec::parse("fuzz", text), Catalog::embedded()) else { return };
     let Ok(entry) = catalog.model("meta-llama/Llama-3.1-8B") else { return };
     let Ok(model) = reader::read(&entry.id, "catalog", &entry.config) else { return };
-    if let Some(search) = &mut spec.search {
-        search.max_accelerators = search.max_accelerators.map(|n| n.min(8));
-    }
-    drop(plan(&spec, &Arc::new(model), catalog, |_, _| {}));
+    let search = spec.search.get_or_insert_default();
+    search.max_accelerators = Some(search.max_accelerators.map_or(2, |n| n.min(2)));
+    let runner = |trials: &[Trial]| trials.iter().map(few).collect();
+    drop(plan(&spec, &Arc::new(model), catalog, &Question { runner: &runner, ..Question::default() }));
+}
+
+/// A trial with few requests.
+fn few(trial: &Trial) -> crate::Result<crate::simulate::Simulation> {
+    let mut trial = trial.clone();
+    trial.spec.workload.iter_mut().for_each(|workload| workload.requests = Some(10));
+    trial.run()
 }
 
 /// Reads `text` as a catalog file.

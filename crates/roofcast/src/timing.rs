@@ -5,8 +5,9 @@
 //! sequences and its tokens. With ideal coefficients that is the limit. All times are in seconds. Knows nothing about
 //! where coefficients come from, and nothing about schedules.
 
-use crate::coefficients::{Coefficients, Overhead, Rates, mixed_tokens, waiting};
-use crate::operator::{ContextForm, DecodeForm, Demand, Form, Rows};
+use crate::coefficients::{AttentionKernel, Coefficients, Overhead, Rates, mixed_tokens, waiting};
+use crate::model::OperatorKind;
+use crate::operator::{ContextForm, Demand, Form, Operator, Rows};
 use crate::shares::Shares;
 use crate::step::{Contexts, Pass, StepModel};
 use std::sync::Arc;
@@ -20,6 +21,8 @@ pub struct Timing {
     pub coefficients: Arc<Coefficients>,
     /// What each operator reaches.
     rates: Vec<Rates>,
+    /// Operators whose work depends on more than the rows of the rank, and whether they attend.
+    varying: Vec<(usize, bool)>,
     overhead: Overhead,
 }
 
@@ -37,7 +40,10 @@ impl Timing {
     pub fn new(model: Arc<StepModel>, coefficients: Arc<Coefficients>) -> Timing {
         let rates = model.operators.iter().map(|o| coefficients.rates(o, model.bandwidth)).collect();
         let overhead = coefficients.overhead(&model);
-        Timing { model, coefficients, rates, overhead }
+        let operators = model.operators.iter().enumerate();
+        let varying = operators.filter(|(_, o)| !o.form.is_of_rows()).map(|(i, o)| (i, o.kind.attends()));
+        let varying = varying.collect();
+        Timing { model, coefficients, rates, varying, overhead }
     }
 
     /// What the operator at `index` demands in one layer of a pass.
@@ -73,6 +79,9 @@ impl Timing {
                 let busiest = if rates.even { 1.0 } else { experts.imbalance(pass.tokens) };
                 rates.time(Demand { weight_bytes: demand.weight_bytes * busiest, ..demand })
             }
+            Form::Context(form) if let Some(kernel) = self.backend(operator) => {
+                rates.time(self.crossing(form, &kernel, pass))
+            }
             Form::Context(form) if pass.longest > 0 && pass.decodes > 0 && rates.mixed_rows > 1.0 => {
                 self.beside(form, rates, pass)
             }
@@ -90,6 +99,20 @@ impl Timing {
     /// Seconds that the operator at `index` computes in all its layers, whatever hides it.
     pub fn computing(&self, index: usize, pass: &Pass) -> f64 {
         self.demand(index, pass).flops * self.rates[index].flop * self.model.operators[index].layers as f64
+    }
+
+    /// The backend that computes `operator`, where one was asked for.
+    fn backend(&self, operator: &Operator) -> Option<AttentionKernel> {
+        self.coefficients.attention.filter(|_| operator.kind == OperatorKind::Attention)
+    }
+
+    /// What attention demands where a backend was asked for: decodes and prompts have kernels of their own.
+    fn crossing(&self, form: &ContextForm, kernel: &AttentionKernel, pass: &Pass) -> Demand {
+        let mut demand = decoding(&self.model, form, pass);
+        demand.kv_bytes *= kernel.crossings(form, pass.decodes);
+        demand += form.demand(&pass.chunks);
+        demand.kv_bytes += kernel.score_bytes(form, &pass.chunks);
+        Demand { weight_bytes: form.weight_bytes, ..demand }
     }
 
     /// Attention of decodes and prompts in one kernel, which computes tiles of rows for both.
@@ -128,12 +151,9 @@ impl Timing {
     pub fn pass(&self, pass: &Pass, products: [f64; 2]) -> Shares<f64> {
         let mut shares = Shares { compute: products[0], memory: products[1], ..Shares::default() };
         let mut attention = Shares::default();
-        for (index, operator) in self.model.operators.iter().enumerate() {
-            if operator.form.is_of_rows() {
-                continue;
-            }
+        for &(index, attends) in &self.varying {
             let [compute, memory] = self.time(index, pass);
-            let shares = if operator.kind.attends() { &mut attention } else { &mut shares };
+            let shares = if attends { &mut attention } else { &mut shares };
             shares.compute += compute;
             shares.memory += memory;
         }
@@ -162,13 +182,13 @@ impl Timing {
             return AffineStep { fixed: Shares::default(), slopes };
         };
         for (operator, rates) in self.model.operators.iter().zip(&self.rates) {
-            let Form::Context(ContextForm { decode: DecodeForm { terms, .. }, .. }) = &operator.form else {
-                continue;
-            };
-            for (reach, term) in terms {
+            let Form::Context(form) = &operator.form else { continue };
+            let crossings = self.backend(operator).map_or(1.0, |kernel| kernel.crossings(form, pass.decodes));
+            for (reach, term) in &form.decode.terms {
                 let index = self.model.reaches.partition_point(|r| r < reach);
                 let layers = operator.layers as f64;
-                slopes[index] += rates.time(*term).iter().sum::<f64>() * layers * pass.share;
+                let term = Demand { kv_bytes: term.kv_bytes * crossings, ..*term };
+                slopes[index] += rates.time(term).iter().sum::<f64>() * layers * pass.share;
             }
         }
         AffineStep { fixed: self.pass(&pass, self.products(pass.rows)), slopes }

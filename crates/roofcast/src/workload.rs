@@ -182,6 +182,7 @@ impl Workload {
         read: impl Fn(&str) -> Result<String, E>,
     ) -> Result<(), E> {
         let mut traces: BTreeMap<(String, Option<trace::Format>), Arc<Trace>> = BTreeMap::new();
+        self.check_paths(place)?;
         let mut trace = |path: &str, format: Option<trace::Format>| -> Result<Arc<Trace>, E> {
             let key = (path.to_owned(), format);
             if let Some(known) = traces.get(&key) {
@@ -202,6 +203,21 @@ impl Workload {
         Ok(self.check(place)?)
     }
 
+    /// Refuses paths that name nothing.
+    fn check_paths(&mut self, place: &str) -> Result<()> {
+        let arrivals = match &self.arrivals {
+            Arrivals::Trace { path, .. } => Some((path.clone(), "arrivals")),
+            _ => None,
+        };
+        let lengths = self.sources_mut().filter_map(|(source, field)| Some((source.path.clone()?, field)));
+        match arrivals.into_iter().chain(lengths).find(|(path, _)| path.trim().is_empty()) {
+            Some((_, field)) => {
+                Err(Error::field(place, format!("workload.{field}.path"), "empty", "the path of a trace"))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// How many requests there are.
     pub fn total(&self) -> u64 {
         let recorded = match &self.arrivals {
@@ -211,28 +227,6 @@ impl Workload {
         match (self.requests, recorded) {
             (Some(asked), Some(recorded)) => asked.min(recorded),
             (asked, recorded) => asked.or(recorded).unwrap_or(DEFAULT_REQUESTS),
-        }
-    }
-
-    /// Refuses what has no steady state to reason about on means: only simulation answers there.
-    pub fn check_steady(&self, place: &str) -> Result<()> {
-        let refuse = |found: &str| {
-            let accepted = "poisson, constant, gamma, ramp, burst with size and every_s, trace, or closed_loop without \
-                            think_s: a plan reasons on means of single requests";
-            Err(Error::field(place, "workload.arrivals", found, accepted))
-        };
-        match &self.arrivals {
-            Arrivals::Sessions { .. } => refuse("sessions"),
-            Arrivals::ClosedLoop { think_s, .. } if think_s.is_some_and(|t| t > 0.0) => {
-                refuse("closed_loop with think_s")
-            }
-            Arrivals::ClosedLoop { .. } => Ok(()),
-            Arrivals::Trace { recorded: None, .. } => refuse("a trace that is not loaded"),
-            open if open.rate().is_none() => refuse("all at one time"),
-            _ if self.input_mean() == 0.0 || self.output_mean() == 0.0 => {
-                refuse("with lengths that are not loaded")
-            }
-            _ => Ok(()),
         }
     }
 

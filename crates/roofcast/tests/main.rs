@@ -1,6 +1,10 @@
 //! The library's tests against its public interface, one binary.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // helpers of tests are tests too
 
+#[path = "suite/admission.rs"]
+mod admission;
+#[path = "suite/attention.rs"]
+mod attention;
 #[path = "suite/bent.rs"]
 mod bent;
 #[path = "suite/caches.rs"]
@@ -11,6 +15,8 @@ mod conformance;
 mod corpus;
 #[path = "suite/counted.rs"]
 mod counted;
+#[path = "suite/driven.rs"]
+mod driven;
 #[path = "suite/engine.rs"]
 mod engine;
 #[path = "suite/families.rs"]
@@ -33,6 +39,8 @@ mod measured;
 mod models;
 #[path = "suite/newcomers.rs"]
 mod newcomers;
+#[path = "suite/plan.rs"]
+mod plan;
 #[path = "suite/scaling.rs"]
 mod scaling;
 #[path = "suite/seeds.rs"]

@@ -3,8 +3,11 @@
 //! Knows: the range of each kind of value and how errors name it. Knows nothing about flags.
 
 /// A count from 1 to 2^30.
-pub(super) fn positive() -> clap::builder::RangedU64ValueParser {
-    clap::value_parser!(u64).range(1..=1 << 30)
+pub(super) fn positive() -> fn(&str) -> Result<u64, String> {
+    |text| match text.parse() {
+        Ok(n) if (1..=1 << 30).contains(&n) => Ok(n),
+        _ => Err("accepted: a whole number from 1 to 2^30".into()),
+    }
 }
 
 pub(super) fn threads(text: &str) -> Result<usize, String> {
@@ -86,11 +89,6 @@ fn range(from: &str, to: &str) -> Option<Range> {
     let range = Range { from: bound(from, 0.0)?, to: bound(to, f64::MAX)? };
     let some = !(from.trim().is_empty() && to.trim().is_empty());
     (some && range.from <= range.to).then_some(range)
-}
-
-pub(super) fn dtype(text: &str) -> Result<roofcast::precision::Dtype, String> {
-    serde_json::from_value(text.to_lowercase().into())
-        .map_err(|_| "accepted: bf16, fp16, fp8, int8, fp4, int4".to_owned())
 }
 
 #[cfg(test)]

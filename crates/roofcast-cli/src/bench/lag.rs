@@ -2,15 +2,28 @@
 //!
 //! Knows: two views of it, of which the worse counts. Rounds: between two looks at the sockets the loop is busy, and what
 //! comes in that time waits for the rest of the round and for its turn in the next; this is exact and costs two readings of
-//! the clock a round. Beats: a timer that is due every [`BEAT`], and when it fired; this sees what no round does, a process
+//! the clock a round. Beats: a timer that is due every [`BEAT`], and when it was seen; this sees what no round does, a process
 //! that is stopped or waits for a processor. After a stall every beat that was missed counts, so that a sample is a share
-//! of time. Timers count whole milliseconds, so up to one of them is no lag.
+//! of time. On Linux the kernel's own timer beats, which wakes the loop once a beat and is due to the nanosecond; the
+//! runtime's timers wake it several times for one, and count whole milliseconds.
 
 use super::clock::Clock;
 use roofcast::summary::Statistics;
 use roofcast::units::Picoseconds;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::JoinHandle;
+#[cfg(target_os = "linux")]
+use {
+    rustix::time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    },
+    std::future::poll_fn,
+    std::pin::Pin,
+    tokio::io::{AsyncRead, ReadBuf},
+    tokio::net::unix::pipe::Receiver,
+};
 
 /// A tenth of a second: each wakes the client, at the price of a token or more where few streams come.
 const BEAT: Picoseconds = Picoseconds(100_000_000_000);
@@ -79,17 +92,62 @@ impl Lag {
         let (start, clock) = (self.clock.now(), self.clock);
         *held(&self.rounds) = Rounds { begun: Some(start), ..Rounds::default() };
         let beats = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&beats);
-        let task = tokio::spawn(async move {
-            let mut due = clock.now();
-            loop {
-                due += BEAT;
-                tokio::time::sleep_until(clock.instant(due)).await;
-                let late = clock.now().0.saturating_sub(due.0);
-                held(&kept).push(Picoseconds(late).ms());
-            }
-        });
+        let task = tokio::spawn(beating(clock, Arc::clone(&beats)));
         Measuring { lag: self.clone(), start, beats, task }
+    }
+}
+
+/// Keeps by how much each beat was late, for as long as it is polled; nothing where there is no timer to be had.
+async fn beating(clock: Clock, beats: Arc<Mutex<Vec<f64>>>) {
+    let mut due = clock.now() + BEAT;
+    let Ok(mut timer) = Timer::new() else { return };
+    loop {
+        if timer.beat(clock.instant(due)).await.is_err() {
+            return;
+        }
+        let now = clock.now();
+        while due <= now {
+            held(&beats).push(Picoseconds(now.0 - due.0).ms());
+            due += BEAT;
+        }
+    }
+}
+
+/// What wakes the loop for a beat: the kernel's timer, read as a pipe is, which is what the runtime can read safely.
+#[cfg(target_os = "linux")]
+struct Timer(Receiver);
+
+#[cfg(target_os = "linux")]
+impl Timer {
+    fn new() -> io::Result<Timer> {
+        let each = Timespec { tv_sec: 0, tv_nsec: (BEAT.0 / 1000) as i64 };
+        let timer =
+            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        let times = Itimerspec { it_interval: each, it_value: each };
+        timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times)?;
+        Ok(Timer(Receiver::from_owned_fd_unchecked(timer)?))
+    }
+
+    /// Waits until the timer has fired again. It tells a number of eight bytes; room for more saves a second look.
+    async fn beat(&mut self, _due: tokio::time::Instant) -> io::Result<()> {
+        let mut fired = [0; 16];
+        poll_fn(|cx| Pin::new(&mut self.0).poll_read(cx, &mut ReadBuf::new(&mut fired))).await
+    }
+}
+
+/// What wakes the loop for a beat.
+#[cfg(not(target_os = "linux"))]
+struct Timer;
+
+#[cfg(not(target_os = "linux"))]
+impl Timer {
+    fn new() -> io::Result<Timer> {
+        Ok(Timer)
+    }
+
+    async fn beat(&mut self, due: tokio::time::Instant) -> io::Result<()> {
+        tokio::time::sleep_until(due).await;
+        Ok(())
     }
 }
 

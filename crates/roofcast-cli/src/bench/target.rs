@@ -61,7 +61,9 @@ impl Target {
         };
         let authority = uri.authority().filter(|a| !a.as_str().contains('@')).ok_or_else(wrong)?;
         let host = authority.host().trim_matches(['[', ']']).to_owned();
-        let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
+        // A port that is no number up to 65535 would be read as none.
+        let ends = authority.as_str().ends_with(authority.host());
+        let port = authority.port_u16().or(ends.then_some(if tls { 443 } else { 80 })).ok_or_else(wrong)?;
         let found = (host.as_str(), port).to_socket_addrs();
         let addresses: Vec<_> = found.with_context(|| format!("arguments: `--url` is {url:?}"))?.collect();
         let base = uri.path().trim_end_matches('/');
@@ -110,7 +112,9 @@ mod tests {
         assert_eq!((deep.base.as_str(), deep.addresses[0].port()), ("/openai", 80));
         assert_eq!(of("http://[::1]:9").addresses[0].port(), 9);
         assert!(!format!("{deep:?}").contains("sk-secret"));
-        for wrong in ["127.0.0.1:8000", "ftp://x", "http://", "http://user:pw@127.0.0.1"] {
+        for wrong in
+            ["127.0.0.1:8000", "http://127.0.0.1:99999", "ftp://x", "http://", "http://user:pw@127.0.0.1"]
+        {
             let error = Target::resolve(wrong, &[], None).unwrap_err().to_string();
             assert!(error.contains("--url"), "{wrong}: {error}");
         }

@@ -20,7 +20,7 @@ const WORDS: &str = "the of and to in is that for it was on are as with his they
 pub(super) const FEWEST_WORDS: usize = 16;
 
 /// The words, one by one.
-pub(super) fn words() -> impl Iterator<Item = &'static str> {
+pub(crate) fn words() -> impl Iterator<Item = &'static str> {
     WORDS.split_whitespace()
 }
 

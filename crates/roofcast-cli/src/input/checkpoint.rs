@@ -3,8 +3,7 @@
 //! Only headers are read. A difference between files and config goes into the model's assumptions, and tensor by tensor
 //! into `capacity --explain`.
 
-use super::{config_file, named, spec, text};
-use crate::args::DeploymentArgs;
+use super::{config_file, text};
 use anyhow::{Context, Result};
 use roofcast::checkpoint::compare::{Difference, differences};
 use roofcast::checkpoint::{Stored, gguf, safetensors};
@@ -24,14 +23,13 @@ pub(crate) struct Checkpoint {
     pub(crate) differences: Vec<Difference>,
 }
 
-/// The files behind the model asked for; none where it is a catalog entry or a lone config.
-pub(crate) fn asked(args: &DeploymentArgs) -> Result<Option<Checkpoint>> {
-    let name = named(args, &spec(args.spec.as_deref())?)?;
+/// The files behind the model of this name; none where it is a catalog entry or a lone config.
+pub(crate) fn asked(name: &str) -> Result<Option<Checkpoint>> {
     let lower = name.to_lowercase();
-    if !(lower.ends_with(".gguf") || lower.ends_with(".safetensors") || Path::new(&name).is_dir()) {
+    if !(lower.ends_with(".gguf") || lower.ends_with(".safetensors") || Path::new(name).is_dir()) {
         return Ok(None);
     }
-    Ok(Some(read(&name)?).filter(|c| !c.tensors.is_empty()))
+    Ok(Some(read(name)?).filter(|c| !c.tensors.is_empty()))
 }
 
 /// Reads the checkpoint at `name`.
@@ -40,6 +38,8 @@ pub(crate) fn read(name: &str) -> Result<Checkpoint> {
     let (mut model, tensors) = if name.to_lowercase().ends_with(".gguf") {
         gguf_file(name, path)?
     } else {
+        // What is not there says so, before what should stand beside it.
+        path.metadata().with_context(|| path.display().to_string())?;
         let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
         let model = config_of(name, folder)?;
         let files = if path.is_dir() { shards(folder)? } else { vec![path.to_owned()] };
@@ -79,7 +79,8 @@ fn config_of(name: &str, folder: &Path) -> Result<Model> {
     let file = folder.join("config.json");
     if !file.exists() {
         let accepted = "a folder with config.json, which says what the tensors mean";
-        return Err(Error::field(folder.display(), "config.json", "missing", accepted).into());
+        let place = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        return Err(Error::field(place.display(), "config.json", "missing", accepted).into());
     }
     config_file(name, &file)
 }

@@ -26,6 +26,27 @@ pub(crate) fn read(
     Ok(rows)
 }
 
+/// Refuses flags that say what a run was measured on where no file is one.
+pub(crate) fn idle(files: &[PathBuf], runs: &RunsArgs) -> Result<(), Error> {
+    let given = [
+        ("--model", runs.model.is_some()),
+        ("--hardware", runs.hardware.is_some()),
+        ("--count", runs.count.is_some()),
+        ("--weights", runs.weights.is_some()),
+        ("--engine-version", runs.engine_version.is_some()),
+        ("--concurrency", runs.concurrency.is_some()),
+        ("--rate", runs.rate.is_some()),
+    ];
+    let run = |file: &PathBuf| file.extension().is_some_and(|e| e == "json" || e == "jsonl");
+    match given.iter().find(|(_, given)| *given) {
+        Some((flag, _)) if !files.iter().any(run) => {
+            let accepted = "it with a .json or .jsonl, which do not say what ran; rows of a CSV do";
+            Err(Error::field("arguments", flag, "without effect on these files", accepted))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The points of the file at `path`, which holds `text`.
 pub(crate) fn of_file(
     path: &Path,

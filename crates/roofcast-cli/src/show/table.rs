@@ -1,30 +1,157 @@
-//! Tables for people: left-aligned names, right-aligned numbers, no frames.
+//! Tables for people: left-aligned names, right-aligned numbers, no frames, at most [`WIDTH`] columns.
+//!
+//! Knows: which columns a table may do without, and how long words wrap. `--wide` prints every column as wide as it is.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Characters of a line.
+pub(crate) const WIDTH: usize = 100;
+
+/// What is wrapped has lines of at least so many characters.
+const NARROWEST: usize = 20;
+
+/// Between two columns.
+const GAP: usize = 2;
+
+/// Whether `--wide` was given.
+static WIDE: AtomicBool = AtomicBool::new(false);
+
+/// Prints what follows as wide as it is, or within [`WIDTH`].
+pub(crate) fn set_wide(wide: bool) {
+    WIDE.store(wide, Ordering::Relaxed);
+}
+
+/// Whether tables have all their columns and rows.
+pub(crate) fn is_wide() -> bool {
+    WIDE.load(Ordering::Relaxed)
+}
+
+/// Characters of a line; none where there is no end to them.
+fn width() -> Option<usize> {
+    (!is_wide()).then_some(WIDTH)
+}
 
 /// A table with a header and rows; all columns but the first `names` are numbers.
 pub(crate) fn table(header: &[&str], rows: &[Vec<String>], names: usize) -> String {
+    fitted(header, rows, names, &[])
+}
+
+/// The same, which does without the columns of `spare`, in this order, until it fits.
+pub(crate) fn fitted(header: &[&str], rows: &[Vec<String>], names: usize, spare: &[usize]) -> String {
+    let mut widths: Vec<usize> = header.iter().map(|name| name.chars().count()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut shown: Vec<usize> = (0..header.len()).collect();
+    let total = |shown: &[usize]| shown.iter().map(|index| widths[*index] + GAP).sum::<usize>() - GAP;
+    let fits = |shown: &[usize]| width().is_none_or(|most| total(shown) <= most);
+    let mut left_out = Vec::new();
+    for index in spare.iter().filter(|index| **index < header.len()) {
+        if fits(&shown) {
+            break;
+        }
+        shown.retain(|other| other != index);
+        left_out.push(*index);
+    }
+    left_out.sort_unstable();
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(header.iter().copied());
-    for row in rows {
-        table.add_row(row);
+    if let Some(most) = width().filter(|_| !fits(&shown)) {
+        // The last column's gap is trimmed.
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width((most + GAP) as u16);
     }
-    for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if index >= names {
+    table.set_header(shown.iter().map(|index| header[*index]));
+    for row in rows {
+        table.add_row(shown.iter().map(|index| row[*index].as_str()));
+    }
+    for (column, index) in table.column_iter_mut().zip(&shown) {
+        column.set_padding((0, GAP as u16));
+        if widths[*index] <= NARROWEST {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
+        if *index >= names {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     let mut text: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    if !left_out.is_empty() {
+        let names: Vec<&str> = left_out.iter().map(|index| header[*index]).collect();
+        text += &line(&format!("--wide shows {}, too", names.join(", ")));
+    }
     text.push('\n');
     text
 }
 
-/// A list of names with their values, one a line.
+/// A list of names with their values, each from a line of its own.
 pub(crate) fn pairs(pairs: &[(&str, String)]) -> String {
-    let width = pairs.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-    let mut text: String = pairs.iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect();
+    let longest = pairs.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (name, value) in pairs {
+        let mut name = *name;
+        let room = width().map_or(usize::MAX, |most| most.saturating_sub(longest + GAP).max(NARROWEST));
+        for part in wrapped(value, room) {
+            text += format!("{name:longest$}  {part}").trim_end();
+            text.push('\n');
+            name = "";
+        }
+    }
     text.push('\n');
     text
+}
+
+/// A sentence; what does not fit its line stands in the next, two spaces in.
+pub(crate) fn line(text: &str) -> String {
+    let room = width().map_or(usize::MAX, |most| most - GAP);
+    wrapped(text, room).join("\n  ") + "\n"
+}
+
+/// `text` as it is, or broken at spaces into lines of at most `width` characters, but for longer words.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    if text.chars().count() <= width {
+        return vec![text.to_owned()];
+    }
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let room = lines.last().map_or(0, |line| width.saturating_sub(line.chars().count()));
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if word.chars().count() < room => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_wrap_and_long_ones_stay_whole() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("two  spaces stay", 20), ["two  spaces stay"]);
+        assert_eq!(wrapped("a unbreakable b", 5), ["a", "unbreakable", "b"]);
+        assert_eq!(wrapped("", 7), [""]);
+    }
+
+    #[test]
+    fn a_table_does_without_spare_columns_until_it_fits() {
+        let header = ["name", "first", "second", "third"];
+        let row = ["a".repeat(40), "1".repeat(20), "2".repeat(20), "3".repeat(20)];
+        // 40 + 3 · (2 + 20) = 106: without the third column 84.
+        let text = fitted(&header, &[row.to_vec()], 1, &[3, 2]);
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(text.contains("second") && text.contains("--wide shows third, too"), "{text}");
+        // Nothing to spare: names wrap, numbers do not.
+        let long = "many words of a name that is longer than there is room in this line of the table for it";
+        let text = table(&header, &[vec![long.to_owned(), "1".repeat(20), "2".repeat(20), "3".into()]], 1);
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(text.contains(&"2".repeat(20)), "{text}");
+    }
 }

@@ -75,6 +75,10 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
+    if args.deployment.source.dump_spec {
+        setup::dump(args)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let baselines = args.baseline.iter().map(|path| Baseline::read(path)).collect::<Result<Vec<_>>>()?;
     let records = Records::asked(args.records.as_ref())?;
     let files = Files {

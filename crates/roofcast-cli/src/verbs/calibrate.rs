@@ -3,9 +3,11 @@
 mod kernels;
 
 use crate::args::CalibrateArgs;
+use crate::show::progress::Progress;
+use crate::show::table::line;
 use crate::show::target::Target;
-use crate::verbs::validate::{people, per_row};
-use crate::{input, show};
+use crate::verbs::validate::{CSV, csv_rows, people, per_row};
+use crate::{exit, input, show};
 use roofcast::Catalog;
 use roofcast::calibrate::kernels::Fitted;
 use roofcast::calibrate::{Fit, LeaveOut};
@@ -25,6 +27,8 @@ struct Answer {
     kernels: Vec<Fitted>,
     kernels_skipped: u64,
     kernels_unread: BTreeSet<String>,
+    /// Whether Ctrl-C came before the fit was judged: then there is no calibration.
+    interrupted: bool,
     undetermined: Vec<String>,
     in_sample: Option<Report>,
     left_out: BTreeMap<LeaveOut, Report>,
@@ -33,6 +37,7 @@ struct Answer {
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let out = Target::asked("--out", args.out.as_ref())?;
     let rows_file = Target::asked("--per-row", args.per_row.as_ref())?;
+    input::measurements::idle(&args.files, &args.runs)?;
     let mut catalog = input::catalog(&args.catalog)?;
     let Data { mut kernels, rows, files } = read(args, &mut catalog)?;
     let (tables, kernels_unread) = input::tables::read(&args.kernels, &catalog)?;
@@ -49,19 +54,28 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let mut answer =
         Answer { kernels: fits, kernels_skipped: kernels.skipped, kernels_unread, ..Answer::default() };
     if kernels.all.is_empty() && args.kernels.is_empty() || !rows.is_empty() {
+        let progress = Progress::new("phases: fit, judge what is left out")?;
         let fit = Fit::new(&rows, files, &catalog, &calibration)?;
-        calibration = serving(args, &fit, &source, &mut answer, rows_file.as_ref())?;
+        let tables = left_out(args, &fit, progress);
+        answer.interrupted = tables.is_none();
+        let tables = tables.unwrap_or_default();
+        if let Some((file, points)) = rows_file.as_ref().zip(tables.values().next()) {
+            file.text(&per_row(points)?)?;
+        }
+        calibration = serving(&fit, &tables, &source, &mut answer);
     }
     answer.levels = calibration.levels.len();
-    if let Some(out) = &out {
+    if let Some(out) = out.as_ref().filter(|_| !answer.interrupted) {
         out.text(&calibration.to_toml())?;
     }
-    if args.json {
+    if args.output.json {
         show::json("roofcast/calibrate/1", &answer)?;
+    } else if args.output.csv {
+        csv(&answer)?;
     } else {
         show::text(&text(&answer))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if answer.interrupted { exit::invalid() } else { ExitCode::SUCCESS })
 }
 
 /// What files say.
@@ -98,38 +112,65 @@ fn read(args: &CalibrateArgs, catalog: &mut Cow<'static, Catalog>) -> anyhow::Re
     Ok(Data { kernels: all, rows, files })
 }
 
+/// Tables of what is left out in turn; none where Ctrl-C came before the last.
+fn left_out<'a>(
+    args: &CalibrateArgs,
+    fit: &Fit<'a>,
+    progress: Progress,
+) -> Option<BTreeMap<LeaveOut, Vec<Point<'a>>>> {
+    let protocols = args.leave_out.protocols();
+    let phases = protocols.len() as u64 + 1;
+    let mut tables = BTreeMap::new();
+    for (done, protocol) in protocols.into_iter().enumerate() {
+        if !progress.at(done as u64 + 1, phases) {
+            return None;
+        }
+        tables.insert(protocol, fit.left_out(protocol));
+    }
+    Some(tables)
+}
+
 /// The calibration of a fit of whole steps and runs, and how far it is from what was measured.
 fn serving(
-    args: &CalibrateArgs,
     fit: &Fit,
+    tables: &BTreeMap<LeaveOut, Vec<Point>>,
     source: &str,
     answer: &mut Answer,
-    rows_file: Option<&Target>,
-) -> anyhow::Result<Calibration> {
-    let tables: BTreeMap<LeaveOut, Vec<Point>> =
-        args.leave_out.protocols().into_iter().map(|what| (what, fit.left_out(what))).collect();
-    let fitting = fit.finish(&tables, source);
-    if let Some(file) = rows_file {
-        file.text(&per_row(tables.values().next().map_or(&[], Vec::as_slice))?)?;
-    }
+) -> Calibration {
+    let fitting = fit.finish(tables, source);
     answer.undetermined = fitting.undetermined;
     answer.in_sample = Some(report(&fit.in_sample()));
     answer.left_out = tables.iter().map(|(what, points)| (*what, report(points))).collect();
-    Ok(fitting.calibration)
+    fitting.calibration
+}
+
+/// Errors of the rows where there are any, else the fits to kernel times.
+fn csv(answer: &Answer) -> anyhow::Result<()> {
+    let in_sample = answer.in_sample.iter().map(|report| ("in_sample".to_owned(), report));
+    let left_out = answer.left_out.iter().map(|(what, report)| (format!("{} left out", what.name()), report));
+    let reports = in_sample.chain(left_out);
+    let rows: Vec<_> = reports.flat_map(|(set, report)| csv_rows(&set, report, answer.interrupted)).collect();
+    if rows.is_empty() {
+        return show::csv(&kernels::HEADER, &kernels::rows(&answer.kernels));
+    }
+    show::csv(&CSV, &rows)
 }
 
 fn text(answer: &Answer) -> String {
-    let mut text = format!("{} levels\n", answer.levels);
+    let mut text = match answer.interrupted {
+        true => line("PARTIAL: interrupted before the fit was judged; no calibration is written"),
+        false => format!("{} levels\n", answer.levels),
+    };
     if !answer.kernels.is_empty() {
         text.push_str(&kernels::table(&answer.kernels, answer.kernels_skipped));
     }
     if !answer.kernels_unread.is_empty() {
         let names: Vec<_> = answer.kernels_unread.iter().map(String::as_str).collect();
-        text.push_str(&format!("not modelled, left out: {}\n", names.join(", ")));
+        text.push_str(&line(&format!("not modelled, left out: {}", names.join(", "))));
     }
     if !answer.undetermined.is_empty() {
         let names = answer.undetermined.join(", ");
-        text.push_str(&format!("hardly moved, the data do not tell them apart: {names}\n"));
+        text.push_str(&line(&format!("hardly moved, the data do not tell them apart: {names}")));
     }
     if let Some(report) = &answer.in_sample {
         text.push_str(&format!("\nfitted to every group\n{}", people(report)));

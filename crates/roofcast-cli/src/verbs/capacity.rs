@@ -1,13 +1,13 @@
 //! `roofcast capacity`: what fits.
 
-use super::About;
+use super::{About, MACHINE};
 use crate::args::CapacityArgs;
 use crate::input::checkpoint::{self, Checkpoint};
 use crate::show::number::{count, grouped};
 use crate::show::{self, table};
 use crate::{exit, input};
 use roofcast::Deployment;
-use roofcast::capacity::{Capacity, Question, capacity};
+use roofcast::capacity::{Capacity, Question, Smallest, capacity};
 use roofcast::checkpoint::by_type;
 use roofcast::checkpoint::compare::Difference;
 use roofcast::explain::{Row, explain};
@@ -76,7 +76,12 @@ impl Files {
 }
 
 pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
-    let mut deployment = input::deployment(&args.deployment)?;
+    let scenario = input::scenario(&args.deployment)?;
+    let mut deployment = scenario.deployment()?;
+    if args.deployment.source.dump_spec {
+        scenario.dump(&format!("capacity SPEC.toml{}", asked(args)), Some(&deployment), &MACHINE)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let context = input::context(args.context, &mut deployment);
     let question = Question {
         context,
@@ -85,7 +90,7 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         users: args.users,
     };
     let found = capacity(&deployment, &question);
-    let files = if args.explain { checkpoint::asked(&args.deployment)?.map(Files::of) } else { None };
+    let files = if args.explain { checkpoint::asked(&scenario.model_name()?)?.map(Files::of) } else { None };
     let about = About::of(&deployment);
     if args.output.json {
         let answer = Answer {
@@ -98,6 +103,8 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
             checkpoint: files,
         };
         show::json("roofcast/capacity/1", &answer)?;
+    } else if args.output.csv && args.explain {
+        show::csv(&TENSORS, &explain(&deployment).iter().map(csv_row).collect::<Vec<_>>())?;
     } else if args.output.csv {
         let (header, values): (Vec<_>, Vec<_>) =
             facts(&found).into_iter().map(|(name, value)| (name, value.to_string())).unzip();
@@ -108,6 +115,26 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         show::text(&(about.title() + &people(&deployment, &question, &found) + &tensors))?;
     }
     Ok(if found.fits { ExitCode::SUCCESS } else { exit::infeasible() })
+}
+
+/// Columns of `--explain --csv`.
+const TENSORS: [&str; 10] =
+    ["tensor", "operator", "format", "bits", "layers", "copies", "outputs", "inputs", "parameters", "bytes"];
+
+fn csv_row(r: &Row) -> Vec<String> {
+    let [outputs, inputs] = r.shape;
+    let mut row = vec![r.tensor.to_owned(), r.operator.name().to_owned(), r.format.to_string()];
+    row.push(r.bits.to_string());
+    row.extend([r.layers, r.copies, outputs, inputs, r.parameters, r.bytes.0].map(|n| n.to_string()));
+    row
+}
+
+/// The flags that a spec has no key for.
+fn asked(args: &CapacityArgs) -> String {
+    let context = args.context.map_or(String::new(), |n| format!(" --context {n}"));
+    let users = args.users.map_or(String::new(), |n| format!(" --users {n}"));
+    let explain = if args.explain { " --explain" } else { "" };
+    format!("{context} --batch {} --oversubscription {}{users}{explain}", args.batch, args.oversubscription)
 }
 
 /// The plain figures, for CSV.
@@ -143,6 +170,10 @@ fn people(deployment: &Deployment, question: &Question, c: &Capacity) -> String 
             format!("{} at {} tokens", both(c.kv_bytes_per_sequence), grouped(question.context)),
         ),
     ];
+    if c.compute_bytes_per_token > Bytes::ZERO {
+        let bytes = grouped(c.compute_bytes_per_token.0);
+        pairs.push(("compute buffer", format!("{bytes} B a token of the context, beside the KV")));
+    }
     if c.fits {
         pairs.push(("KV tokens", grouped(c.kv_tokens)));
         pairs.push((
@@ -187,17 +218,18 @@ fn people(deployment: &Deployment, question: &Question, c: &Capacity) -> String 
             ),
         ));
     }
-    if let Some(s) = &c.smallest_topology {
-        let shape = s.shape.as_ref().map_or(String::new(), |s| {
-            format!(" as {}", s.iter().map(u64::to_string).collect::<Vec<_>>().join("×"))
-        });
-        let bound = format!("{:?}", s.decode_bound).to_lowercase();
-        pairs.push((
-            "smallest topology",
-            format!("{}{shape}, tp {}, pp {}; decode is {bound}-bound", s.count, s.tp, s.pp),
-        ));
-    }
+    let topologies = [("smallest topology", &c.smallest_topology), ("fits in stages", &c.in_stages)];
+    let found = topologies.into_iter().filter_map(|(name, found)| Some((name, topology(found.as_ref()?))));
+    pairs.extend(found);
     table::pairs(&pairs) + &memory(deployment, c)
+}
+
+fn topology(s: &Smallest) -> String {
+    let shape = s.shape.as_ref().map_or(String::new(), |s| {
+        format!(" as {}", s.iter().map(u64::to_string).collect::<Vec<_>>().join("×"))
+    });
+    let bound = s.decode_bound.name();
+    format!("{}{shape}, tp {}, pp {}; decode is {bound}-bound", s.count, s.tp, s.pp)
 }
 
 fn memory(deployment: &Deployment, c: &Capacity) -> String {
@@ -238,5 +270,5 @@ fn tensors(deployment: &Deployment) -> String {
     ]);
     lines.push(total);
     let header = ["tensor", "operator", "format", "layers", "shape", "parameters", "bytes", "FLOPs a token"];
-    table::table(&header, &lines, 3)
+    table::fitted(&header, &lines, 3, &[1, 7, 3])
 }

@@ -13,7 +13,7 @@ use entry::Facts;
 use filter::Filter;
 use roofcast::Catalog;
 use roofcast::accelerator::Accelerator;
-use roofcast::precision::Dtype;
+use roofcast::catalog::{Kind, Line, Listed};
 use roofcast::workload::Preset;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -22,10 +22,17 @@ use std::process::ExitCode;
 const HEADER: [&str; 8] =
     ["kind", "id", "family", "parameters", "active", "memory_bytes", "formats", "usd_per_hour"];
 
+/// What passes, as JSON has it.
 #[derive(Serialize)]
-struct Listing<'a> {
+struct Entries<'a> {
     accelerators: Vec<&'a Accelerator>,
     models: Vec<Facts<'a>>,
+    workloads: Vec<&'a Preset>,
+}
+
+/// The lines of what passes.
+struct Listing<'a> {
+    entries: Vec<Listed<'a>>,
     workloads: Vec<&'a Preset>,
 }
 
@@ -43,7 +50,7 @@ pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<ExitCode> {
     }
     let listing = listing(&catalog, &Filter::new(&args.filter)?)?;
     if args.output.json {
-        show::json("roofcast/catalog/1", &listing)?;
+        show::json("roofcast/catalog/1", &listing.parsed(&catalog)?)?;
     } else if args.output.csv {
         show::csv(&HEADER, &listing.rows())?;
     } else {
@@ -52,22 +59,37 @@ pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The entries that pass; of two with one id the one that wins.
+/// What passes, in catalog order.
 fn listing<'a>(catalog: &'a Catalog, filter: &Filter) -> anyhow::Result<Listing<'a>> {
-    let chips = catalog.accelerators()?.into_iter().filter(|chip| filter.accelerator(chip));
-    let models = catalog.models()?.into_iter().map(Facts::of).filter(|model| filter.model(model));
+    let entries = catalog.listing()?.into_iter().filter(|listed| filter.entry(listed));
     let workloads = catalog.workloads()?.into_iter().filter(|workload| filter.workload(workload));
-    Ok(Listing { accelerators: chips.collect(), models: models.collect(), workloads: workloads.collect() })
+    Ok(Listing { entries: entries.collect(), workloads: workloads.collect() })
 }
 
-impl Listing<'_> {
+impl<'a> Listing<'a> {
+    fn lines(&self, kind: Kind) -> impl Iterator<Item = &Line> {
+        self.entries.iter().map(|e| e.line.as_ref()).filter(move |line| line.kind == kind)
+    }
+
+    fn parsed(&self, catalog: &'a Catalog) -> anyhow::Result<Entries<'a>> {
+        let chips = self.lines(Kind::Accelerator).map(|line| catalog.accelerator(&line.id));
+        let models = self.lines(Kind::Model).map(|line| catalog.model(&line.id).map(Facts::of));
+        Ok(Entries {
+            accelerators: chips.collect::<Result<_, _>>()?,
+            models: models.collect::<Result<_, _>>()?,
+            workloads: self.workloads.clone(),
+        })
+    }
+
     fn people(&self) -> String {
+        let (chips, models): (Vec<_>, Vec<_>) =
+            (self.lines(Kind::Accelerator).collect(), self.lines(Kind::Model).collect());
         let mut text = String::new();
-        if !self.accelerators.is_empty() {
-            text.push_str(&accelerators(&self.accelerators));
+        if !chips.is_empty() {
+            text.push_str(&accelerators(&chips));
         }
-        if !self.models.is_empty() {
-            text.push_str(&models(&self.models));
+        if !models.is_empty() {
+            text.push_str(&models_table(&models));
         }
         if !self.workloads.is_empty() {
             text.push_str(&workloads(&self.workloads));
@@ -80,24 +102,20 @@ impl Listing<'_> {
 
     fn rows(&self) -> Vec<Vec<String>> {
         let number = |n: Option<u64>| n.map_or_else(String::new, |n| n.to_string());
-        let chip = |a: &&Accelerator| {
-            let formats = a.peak_flops.keys().map(|d| d.name()).collect::<Vec<_>>().join("+");
-            let price = a.price.as_ref().map_or_else(String::new, |p| p.usd_per_hour.to_string());
-            let (family, memory) = (a.architecture.clone(), a.memory_bytes.0.to_string());
-            let none = String::new;
-            vec!["accelerator".to_owned(), a.id.clone(), family, none(), none(), memory, formats, price]
-        };
-        let model = |m: &Facts| {
-            let (total, active) = (m.parameters.map(|p| p.total), m.parameters.map(|p| p.active));
+        let entry = |line: &Line| {
+            let kind = match line.kind {
+                Kind::Accelerator => "accelerator",
+                Kind::Model => "model",
+            };
             vec![
-                "model".to_owned(),
-                m.entry.id.clone(),
-                m.family.clone(),
-                number(total),
-                number(active),
-                number(m.weight_bytes.map(|b| b.0)),
-                m.weights.clone(),
-                String::new(),
+                kind.to_owned(),
+                line.id.clone(),
+                line.family.clone(),
+                number(line.parameters),
+                number(line.active),
+                line.bytes.to_string(),
+                line.formats.clone(),
+                line.usd_per_hour.map_or_else(String::new, |p| p.to_string()),
             ]
         };
         let workload = |w: &&Preset| {
@@ -105,41 +123,37 @@ impl Listing<'_> {
             row.resize(HEADER.len(), String::new());
             row
         };
-        let rows = self.accelerators.iter().map(chip).chain(self.models.iter().map(model));
-        rows.chain(self.workloads.iter().map(workload)).collect()
+        let entries = self.entries.iter().map(|e| entry(&e.line));
+        entries.chain(self.workloads.iter().map(workload)).collect()
     }
 }
 
-fn accelerators(chips: &[&Accelerator]) -> String {
+fn accelerators(chips: &[&Line]) -> String {
     let header = ["accelerator", "memory", "bandwidth", "16-bit", "8-bit", "4-bit", "link", "node", "$/h"];
-    let rate = |a: &Accelerator, dtypes: &[Dtype]| {
-        let found = dtypes.iter().find_map(|d| a.peak_flops.get(d));
-        found.map_or("–".into(), |r| format!("{} T", significant(r.0 / 1e12)))
-    };
-    let row = |a: &&Accelerator| {
-        let link = a.link.as_ref();
+    let giga = |rate: f64| format!("{} GB/s", significant(rate / 1e9));
+    let tera = |rate: Option<f64>| rate.map_or("–".into(), |r| format!("{} T", significant(r / 1e12)));
+    let row = |line: &&Line| {
+        let link = line.link.as_ref().zip(line.link_bytes_per_s);
         vec![
-            a.id.clone(),
-            a.memory_bytes.gib(),
-            format!("{} GB/s", significant(a.bandwidth_bytes_per_s.0 / 1e9)),
-            rate(a, &[Dtype::Bf16, Dtype::Fp16]),
-            rate(a, &[Dtype::Fp8, Dtype::Int8]),
-            rate(a, &[Dtype::Fp4, Dtype::Int4]),
-            link.map_or("–".into(), |l| format!("{} {} GB/s", l.kind, significant(l.bytes_per_s.0 / 1e9))),
-            a.node_size.to_string(),
-            dollars(a.price.as_ref().map(|p| p.usd_per_hour)),
+            line.id.clone(),
+            line.size().gib(),
+            line.bandwidth_bytes_per_s.map_or("–".into(), giga),
+            tera(line.sixteen_bit),
+            tera(line.eight_bit),
+            tera(line.four_bit),
+            link.map_or("–".into(), |(kind, rate)| format!("{kind} {}", giga(rate))),
+            line.node_size.map_or("–".into(), |n| n.to_string()),
+            dollars(line.usd_per_hour),
         ]
     };
     table::table(&header, &chips.iter().map(row).collect::<Vec<_>>(), 1)
 }
 
-fn models(models: &[Facts]) -> String {
-    let row = |m: &Facts| {
-        let of =
-            |f: fn(roofcast::model::Parameters) -> u64| m.parameters.map_or("–".into(), |p| count(f(p)));
-        let size = m.weight_bytes.map_or("–".into(), |b| b.gib());
-        let (total, active) = (of(|p| p.total), of(|p| p.active));
-        vec![m.entry.id.clone(), m.family.clone(), m.weights.clone(), total, active, size]
+fn models_table(models: &[&Line]) -> String {
+    let row = |line: &&Line| {
+        let of = |n: Option<u64>| n.map_or("–".into(), count);
+        let (total, active) = (of(line.parameters), of(line.active));
+        vec![line.id.clone(), line.family.clone(), line.formats.clone(), total, active, line.size().gib()]
     };
     let header = ["model", "family", "weights", "parameters", "active", "size"];
     table::table(&header, &models.iter().map(row).collect::<Vec<_>>(), 3)

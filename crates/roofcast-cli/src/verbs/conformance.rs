@@ -42,12 +42,20 @@ pub(crate) fn run(args: &ConformanceArgs) -> anyhow::Result<ExitCode> {
         });
     }
     let agree = traces.iter().all(|t| t.agree);
-    if args.json {
+    if args.output.json {
         show::json("roofcast/conformance/1", &Answer { agree, traces })?;
+    } else if args.output.csv {
+        let header = ["file", "name", "engine", "version", "steps", "agree"];
+        show::csv(&header, &traces.iter().map(csv_row).collect::<Vec<_>>())?;
     } else {
         show::text(&traces.iter().map(people).collect::<String>())?;
     }
     Ok(if agree { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn csv_row(t: &Replayed) -> Vec<String> {
+    let words = [&t.file, &t.name, t.engine, &t.version].map(str::to_owned);
+    words.into_iter().chain([t.steps.to_string(), t.agree.to_string()]).collect()
 }
 
 fn people(t: &Replayed) -> String {

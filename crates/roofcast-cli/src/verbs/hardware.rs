@@ -10,10 +10,10 @@ use crate::show::target::Target;
 use crate::show::{self, table};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use roofcast::Catalog;
 use roofcast::accelerator::{Accelerator, Source};
 use roofcast::precision::Dtype;
 use roofcast::units::{ByteRate, Bytes, FlopRate};
+use roofcast::{Catalog, Error};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -91,8 +91,10 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<ExitCode> {
     if let Some(file) = &file {
         file.text(&toml(&answer)?)?;
     }
-    if args.json {
+    if args.shown.json {
         show::json("roofcast/hardware-measure/1", &answer)?;
+    } else if args.shown.csv {
+        show::csv(&["rate", "threads", "unit", "median", "least", "most"], &csv_rows(&answer))?;
     } else {
         show::text(&people(&answer, args.output.as_deref()))?;
     }
@@ -102,7 +104,8 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<ExitCode> {
 /// The file of `--output`; `--hardware` takes only names that end in `.toml`.
 fn file(path: &Path) -> Result<Target> {
     if path.extension().is_none_or(|e| e != "toml") {
-        bail!("--output: {}; accepted: a file that ends in .toml", path.display());
+        let found = format!("{:?}", path.display().to_string());
+        return Err(Error::field("arguments", "--output", found, "a file that ends in .toml").into());
     }
     Target::of("--output", path)
 }
@@ -198,6 +201,7 @@ fn accelerator(
         usable_bytes: machine.memory_bytes,
         memory_options: vec![],
         bandwidth_bytes_per_s: ByteRate(fastest.bytes_per_s.max.round()),
+        multiprocessors: None,
         node_size: 1,
         host_speed: 1.0,
         power_w: None,
@@ -251,6 +255,22 @@ fn toml(answer: &Answer) -> Result<String> {
     Ok(text + "\n" + &toml::to_string_pretty(&File { accelerator: [&answer.accelerator] })?)
 }
 
+/// Each rate in bytes or operations a second.
+fn csv_rows(answer: &Answer) -> Vec<Vec<String>> {
+    let row = |rate: String, threads: usize, unit: &str, s: &Spread| {
+        let figures = [s.median, s.min, s.max].map(|v| v.to_string());
+        [rate, threads.to_string(), unit.to_owned()].into_iter().chain(figures).collect()
+    };
+    let memory = answer.memory.iter().map(|r| {
+        let rate = format!("{}, {} pages", named(&r.operation), named(&r.pages));
+        row(rate, r.threads, "bytes_per_s", &r.bytes_per_s)
+    });
+    let compute = answer.compute.iter().map(|r| {
+        row(format!("{} ({})", r.dtype, r.instructions), r.threads, "operations_per_s", &r.operations_per_s)
+    });
+    memory.chain(compute).collect()
+}
+
 /// Each rate in words.
 fn lines(answer: &Answer) -> Vec<(String, String)> {
     let spread = |s: &Spread, by: f64, unit: &str| {
@@ -294,7 +314,7 @@ fn people(answer: &Answer, output: Option<&Path>) -> String {
     {
         text += &format!("huge pages held at least {} of their buffers\n\n", show::number::percent(share));
     }
-    text += &crowded(answer).map_or(String::new(), |c| format!("{c}\n\n"));
+    text += &crowded(answer).map_or(String::new(), |c| table::line(&c) + "\n");
     text += &gpus(answer);
     match output {
         Some(path) => {

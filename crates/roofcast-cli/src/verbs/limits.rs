@@ -2,13 +2,15 @@
 
 mod sweep;
 
-use super::About;
+use super::{About, MACHINE};
 use crate::args::LimitsArgs;
 use crate::input;
 use crate::show::number::{count, grouped, ms, percent, significant};
 use crate::show::target::Target;
 use crate::show::{self, table};
+use clap::ValueEnum;
 use roofcast::cost::{Cost, Operator, Utilization};
+use roofcast::limits::alternatives::{Alternative, Comparison, alternatives};
 use roofcast::limits::{IntensityPoint, Limits, Question, intensity, limits};
 use roofcast::report;
 use roofcast::units::Bytes;
@@ -31,7 +33,12 @@ struct Answer<'a> {
 
 pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
     let picture = Target::asked("--svg", args.svg.as_ref())?;
-    let mut deployment = input::deployment(&args.deployment)?;
+    let scenario = input::scenario(&args.deployment)?;
+    let mut deployment = scenario.deployment()?;
+    if args.deployment.source.dump_spec {
+        scenario.dump(&format!("limits SPEC.toml{}", asked(args)), Some(&deployment), &MACHINE)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let context = input::context(args.context, &mut deployment);
     let question = Question {
         batch: args.batch.unwrap_or(1),
@@ -41,6 +48,9 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
     };
     if let Some(sweep) = &args.sweep {
         return sweep::run(args, &Forecaster::embedded(deployment)?, &question, sweep, picture.as_ref());
+    }
+    if let Some(kind) = args.compare {
+        return compare(args, &deployment, &question, kind.into());
     }
     if let Some(shape) = &args.intensity {
         return curve(args, &deployment, shape, picture.as_ref());
@@ -90,6 +100,70 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+#[derive(Serialize)]
+struct Compared<'a> {
+    #[serde(flatten)]
+    about: About<'a>,
+    comparison: Comparison,
+    batch: u64,
+    context: u64,
+    prompt: u64,
+    alternatives: &'a [Alternative],
+}
+
+/// The step with each setting of a kind.
+fn compare(
+    args: &LimitsArgs,
+    deployment: &Deployment,
+    question: &Question,
+    comparison: Comparison,
+) -> anyhow::Result<ExitCode> {
+    let found = alternatives(deployment, comparison, question);
+    let about = About::of(deployment);
+    let Question { batch, context, prefill: prompt, .. } = *question;
+    if args.output.json {
+        let answer = Compared { about, comparison, batch, context, prompt, alternatives: &found };
+        show::json("roofcast/limits-compare/1", &answer)?;
+    } else if args.output.csv {
+        let row = |a: &Alternative| {
+            let times = [a.decode, a.attention, a.prefill].map(|t| t.ms().to_string());
+            std::iter::once(a.name.clone()).chain(times).collect()
+        };
+        let rows: Vec<Vec<String>> = found.iter().map(row).collect();
+        show::csv(&["setting", "decode_ms", "attention_ms", "prefill_ms"], &rows)?;
+    } else {
+        let row = |a: &Alternative| vec![a.name.clone(), ms(a.decode), ms(a.attention), ms(a.prefill)];
+        let note = format!(
+            "forecast of {} sequences of {} tokens that decode, and of one prompt of {}\n\n",
+            grouped(batch),
+            grouped(context),
+            grouped(prompt)
+        );
+        let header = ["setting", "decode ms", "attention ms", "prefill ms"];
+        let rows: Vec<_> = found.iter().map(row).collect();
+        show::text(&(about.title() + &note + &table::table(&header, &rows, 1)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The flags that a spec has no key for.
+fn asked(args: &LimitsArgs) -> String {
+    let number = |flag: &str, n: Option<u64>| n.map_or(String::new(), |n| format!(" --{flag} {n}"));
+    let share = |flag: &str, v: f64| if v < 1.0 { format!(" --{flag} {v}") } else { String::new() };
+    let text =
+        |flag: &str, v: &Option<String>| v.as_ref().map_or(String::new(), |v| format!(" --{flag} {v}"));
+    let counts = [
+        ("batch", args.batch),
+        ("context", args.context),
+        ("prefill", args.prefill),
+        ("output-len", args.output_len),
+    ];
+    let counts: String = counts.into_iter().map(|(flag, n)| number(flag, n)).collect();
+    let curves = text("sweep", &args.sweep) + &text("intensity", &args.intensity);
+    let compared = args.compare.and_then(|kind| kind.to_possible_value()).map(|v| v.get_name().to_owned());
+    counts + &share("mfu", args.mfu) + &share("mbu", args.mbu) + &text("compare", &compared) + &curves
+}
+
 fn csv_row(phase: &str, o: &Operator) -> Vec<String> {
     vec![
         phase.to_owned(),
@@ -100,7 +174,7 @@ fn csv_row(phase: &str, o: &Operator) -> Vec<String> {
         o.weight_bytes.0.to_string(),
         o.kv_bytes.0.to_string(),
         o.intensity.to_string(),
-        format!("{:?}", o.bound).to_lowercase(),
+        o.bound.name().to_owned(),
         o.limit.ms().to_string(),
     ]
 }
@@ -128,11 +202,11 @@ fn phase(title: &str, cost: &Cost, tokens_per_s: f64) -> String {
             format!(
                 "{} ms, {}-bound, {} tokens/s",
                 ms(cost.limit_with_communication),
-                bound(cost),
+                cost.bound.name(),
                 grouped(tokens_per_s as u64)
             ),
         ),
-        ("  without links", format!("{} ms; links {} ms", ms(cost.limit), ms(cost.terms.communication))),
+        ("  of it", format!("operators {} ms, links {} ms", ms(cost.limit), ms(cost.terms.communication))),
         (
             "  terms alone",
             format!(
@@ -167,7 +241,7 @@ fn phase(title: &str, cost: &Cost, tokens_per_s: f64) -> String {
     let row = |o: &Operator| {
         vec![
             format!("{} ({})", o.name, o.dtype),
-            format!("{:?}", o.bound).to_lowercase(),
+            o.bound.name().to_owned(),
             o.layers.to_string(),
             o.flops.human(),
             size(o.weight_bytes),
@@ -178,10 +252,6 @@ fn phase(title: &str, cost: &Cost, tokens_per_s: f64) -> String {
     };
     let rows: Vec<_> = cost.operators.iter().map(row).collect();
     format!("{title}\n\n{}{}", table::pairs(&pairs), table::table(&header, &rows, 2))
-}
-
-fn bound(cost: &Cost) -> String {
-    format!("{:?}", cost.bound).to_lowercase()
 }
 
 fn balance(deployment: &Deployment, l: &Limits) -> String {
@@ -241,10 +311,9 @@ fn balance(deployment: &Deployment, l: &Limits) -> String {
             ),
         ));
     }
-    let header = ["tp", "bound", "limit ms", "links ms", "sum ms"];
+    let header = ["tp", "bound", "limit ms", "of it links"];
     let row = |d: &roofcast::limits::Degree| {
-        let bound = format!("{:?}", d.bound).to_lowercase();
-        vec![d.tp.to_string(), bound, ms(d.limit), ms(d.communication), ms(d.limit + d.communication)]
+        vec![d.tp.to_string(), d.bound.name().to_owned(), ms(d.limit + d.communication), ms(d.communication)]
     };
     let degrees = table::table(&header, &t.degrees.iter().map(row).collect::<Vec<_>>(), 2);
     let parameters = deployment.model.parameters();
@@ -296,7 +365,7 @@ fn curve(
         return Ok(ExitCode::SUCCESS);
     }
     let row = |p: &IntensityPoint| {
-        vec![p.batch.to_string(), significant(p.flops_per_byte), format!("{:?}", p.bound).to_lowercase()]
+        vec![p.batch.to_string(), significant(p.flops_per_byte), p.bound.name().to_owned()]
     };
     let rows: Vec<_> = points.iter().map(row).collect();
     let header = ["batch", "FLOP/B", "bound"];

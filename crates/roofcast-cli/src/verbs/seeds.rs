@@ -4,13 +4,11 @@ use crate::args::SeedsArgs;
 use crate::input;
 use crate::show;
 use crate::show::number::{grouped, significant};
+use crate::show::table::{WIDTH, wrapped};
 use roofcast::Catalog;
 use roofcast::seeds::{Claim, Seed, claims};
 use serde::Serialize;
 use std::process::ExitCode;
-
-/// Columns of the text; explanations are broken to keep them.
-const WIDTH: usize = 118;
 
 #[derive(Serialize)]
 struct Answer {
@@ -85,10 +83,13 @@ fn people(text: &Text) -> String {
 fn table(claims: &[Claim]) -> String {
     let header = ["", "the seed says", "recomputed", "roofcast", "unit", "verdict"].map(str::to_owned);
     let rows: Vec<[String; 6]> = claims.iter().map(cells).collect();
-    let widths: [usize; 6] = std::array::from_fn(|column| {
+    let mut widths: [usize; 6] = std::array::from_fn(|column| {
         let length = |row: &[String; 6]| row[column].chars().count();
         rows.iter().chain([&header]).map(length).max().unwrap_or(0)
     });
+    // A claim that has no room beside its figures goes on below.
+    let figures = widths[1..].iter().map(|w| w + 2).sum::<usize>() + 2;
+    widths[0] = widths[0].min(WIDTH - figures.min(WIDTH));
     let room = WIDTH.saturating_sub(widths.iter().map(|w| w + 2).sum::<usize>() + 2);
     let mut out = line(&header, &widths, "");
     for (claim, row) in claims.iter().zip(&rows) {
@@ -108,25 +109,13 @@ fn table(claims: &[Claim]) -> String {
 fn line(row: &[String; 6], widths: &[usize; 6], why: &str) -> String {
     let [claim, said, recomputed, roofcast, unit, verdict] = row;
     let [w0, w1, w2, w3, w4, w5] = widths;
+    let mut parts = wrapped(claim, *w0).into_iter();
+    let claim = parts.next().unwrap_or_default();
+    let rest: String = parts.map(|part| format!("    {part}\n")).collect();
     let text = format!(
         "  {claim:<w0$}  {said:>w1$}  {recomputed:>w2$}  {roofcast:>w3$}  {unit:<w4$}  {verdict:<w5$}  {why}"
     );
-    format!("{}\n", text.trim_end())
-}
-
-/// `text` broken at spaces into lines of at most `width`.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
+    format!("{}\n{rest}", text.trim_end())
 }
 
 /// Whole numbers with groups, others with three digits or more; powers of ten from 10^12 on.
@@ -153,11 +142,5 @@ mod tests {
     fn figures_for_people() {
         let shown = [257_424.0, -22_747.4, 13.118, 0.276, 0.002_097, 138.0, 5.9e17].map(figure);
         assert_eq!(shown, ["257,424", "-22,747", "13.12", "0.276", "0.002097", "138", "5.90e17"]);
-    }
-
-    #[test]
-    fn explanations_keep_the_width() {
-        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
-        assert!(wrapped("", 7).is_empty());
     }
 }

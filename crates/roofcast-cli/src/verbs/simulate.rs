@@ -4,23 +4,29 @@ mod series;
 mod sweep;
 
 use super::{About, bands};
-use crate::args::{CostArg, SimulateArgs};
-use crate::input;
+use crate::args::SimulateArgs;
+use crate::exit;
+use crate::input::scenario::{Base, Source};
 use crate::show::number::{dollars, grouped, percent, significant};
+use crate::show::progress::Progress;
 use crate::show::records::Records;
 use crate::show::target::Target;
 use crate::show::{self, table};
 use anyhow::Result;
 use roofcast::report::{chrome, run};
-use roofcast::simulate::{Options, PoolUse, Simulation, simulate};
+use roofcast::simulate::{Options, PoolUse, Simulation, simulate_while};
 use roofcast::spec::{CostKind, Slo};
-use roofcast::{Deployment, Forecaster, Spec};
+use roofcast::{Deployment, Error, Forecaster};
 use serde::Serialize;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// What `roofcast simulate` does when nothing is asked for.
-const DEFAULT_SPEC: &str = include_str!("simulate/default.toml");
+pub(super) const DEFAULT: Base = ("the default simulation", include_str!("simulate/default.toml"));
+
+/// Sections of a spec that a simulation reads.
+const SECTIONS: [&str; 8] =
+    ["model", "hardware", "precision", "parallelism", "engine", "workload", "fleet", "slo"];
 
 #[derive(Serialize)]
 struct Answer<'a> {
@@ -31,37 +37,50 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
-    if let Some(text) = &args.sweep {
+    if args.source.dump_spec {
+        return dump(args);
+    }
+    if args.spec.len() > 1 || !args.sweep.is_empty() {
+        files_of_one_run(args)?;
         let picture = Target::asked("--svg", args.svg.as_ref())?;
-        return sweep::run(args, text, picture.as_ref());
+        return sweep::run(args, picture.as_ref());
     }
     let files = Files::asked(args)?;
-    let (place, text) = source(args)?;
-    let file = args.spec.as_deref().unwrap_or(Path::new(""));
-    let spec = applied(args, input::with_traces(Spec::parse(&place, &text)?, &place, file)?);
-    let deployment = input::resolve(&spec, args.spec.as_deref(), &args.catalog)?;
+    let scenario = source(args, args.spec.first())?.scenario(&[])?;
+    let deployment = scenario.deployment()?;
     let options = Options {
         leap: !args.no_leap,
         records: args.records.is_some(),
         series: args.series.is_some() || args.svg.is_some(),
         trace: args.trace.as_ref().map(|_| args.trace_limit),
+        end_when_missed: false,
     };
     let forecaster = Forecaster::embedded(deployment)?;
     let deployment = &forecaster.deployment;
-    let mut simulation = simulate(&forecaster, &spec, &place, options)?;
-    files.write(&about(deployment, &simulation).name(), &spec.slo, &mut simulation)?;
+    let progress = Progress::new("requests")?;
+    let watch = &mut |done, all| progress.at(done, all);
+    let mut simulation = simulate_while(&forecaster, &scenario.spec, &scenario.place, options, watch)
+        .map_err(|e| scenario.told(e))?;
+    drop(progress);
+    files.write(&about(deployment, &simulation).name(), &scenario.spec.slo, &mut simulation)?;
     if args.output.json {
         show::json(
             "roofcast/simulate/2",
             &Answer { about: about(deployment, &simulation), simulation: &simulation },
         )?;
     } else if args.output.csv {
-        let rows: Vec<_> = latencies(&simulation).into_iter().map(|(name, s)| csv_row(name, s)).collect();
-        show::csv(&["metric", "mean_ms", "std_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms"], &rows)?;
+        let interrupted = simulation.interrupted;
+        let rows = latencies(&simulation).map(|(name, s)| csv_row(name, s, interrupted));
+        let header = ["metric", "mean_ms", "std_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "interrupted"];
+        show::csv(&header, &rows)?;
     } else {
         show::text(&people(deployment, &simulation))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(match &simulation {
+        s if s.interrupted => exit::invalid(),
+        s if s.summary.completed == 0 => exit::infeasible(),
+        _ => ExitCode::SUCCESS,
+    })
 }
 
 /// The deployment, with the accelerators of all pools.
@@ -105,37 +124,75 @@ impl Files {
     }
 }
 
-/// The spec asked for as text, and the name of its file in errors.
-fn source(args: &SimulateArgs) -> Result<(String, String)> {
-    match &args.spec {
-        Some(path) => Ok((path.display().to_string(), input::text(path)?)),
-        None => Ok(("the default simulation".to_owned(), DEFAULT_SPEC.to_owned())),
+/// A spec file, or the default, with flags over it.
+fn source(args: &SimulateArgs, file: Option<&PathBuf>) -> Result<Source> {
+    let flags = [args.machine.settings.as_slice(), &args.traffic.settings];
+    Source::read(file.map(PathBuf::as_path), DEFAULT, &args.source, &flags)
+}
+
+/// Every spec asked for.
+fn sources(args: &SimulateArgs) -> Result<Vec<Source>> {
+    match args.spec.as_slice() {
+        [] => Ok(vec![source(args, None)?]),
+        files if files.len() > 1 && args.source.from_command.is_some() => {
+            let accepted = "it with one spec, or none";
+            Err(Error::field("arguments", "--from-command", "beside several specs", accepted).into())
+        }
+        files => files.iter().map(|file| source(args, Some(file))).collect(),
     }
 }
 
-/// A spec with flags over it.
-fn applied(args: &SimulateArgs, mut spec: Spec) -> Spec {
-    if let Some(cost) = args.cost {
-        spec.engine.cost = if cost == CostArg::Limit { CostKind::Limit } else { CostKind::Forecast };
+/// Refuses what only one run has, beside several specs.
+fn files_of_one_run(args: &SimulateArgs) -> Result<()> {
+    let flags = [
+        ("--records", args.records.is_some()),
+        ("--series", args.series.is_some()),
+        ("--trace", args.trace.is_some()),
+    ];
+    match flags.iter().find(|(_, given)| *given) {
+        Some((flag, _)) => {
+            let accepted = "it with one spec and without --sweep: it is of one run";
+            Err(Error::field("arguments", flag, "beside several runs", accepted).into())
+        }
+        None => Ok(()),
     }
-    if let Some(workload) = &mut spec.workload {
-        workload.requests = args.requests.or(workload.requests);
-        workload.seed = args.seed.unwrap_or(workload.seed);
+}
+
+/// The spec as it was resolved, with what it has no key for in the first line.
+fn dump(args: &SimulateArgs) -> Result<ExitCode> {
+    if args.spec.len() > 1 {
+        return Err(Error::field("arguments", "--dump-spec", "beside several specs", "one spec").into());
     }
-    spec
+    let scenario = source(args, args.spec.first())?.scenario(&[])?;
+    let sweeps: String = args.sweep.iter().map(|text| format!(" --sweep {text}")).collect();
+    let leap = if args.no_leap { " --no-leap" } else { "" };
+    scenario.dump(&format!("simulate SPEC.toml{sweeps}{leap}"), Some(&scenario.deployment()?), &SECTIONS)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn latencies(simulation: &Simulation) -> [(&'static str, &roofcast::summary::Statistics); 4] {
     simulation.summary.metrics()
 }
 
-fn csv_row(name: &str, s: &roofcast::summary::Statistics) -> Vec<String> {
+fn csv_row(name: &str, s: &roofcast::summary::Statistics, interrupted: bool) -> Vec<String> {
     let figures = [s.mean, s.std, s.median, s.p90, s.p95, s.p99].map(|v| v.to_string());
-    [name.to_owned()].into_iter().chain(figures).collect()
+    [name.to_owned()].into_iter().chain(figures).chain([interrupted.to_string()]).collect()
 }
 
 fn people(deployment: &Deployment, s: &Simulation) -> String {
     let mut text = about(deployment, s).title();
+    if s.interrupted {
+        let ended = grouped(s.summary.completed + s.refused);
+        text +=
+            &format!("PARTIAL: interrupted when {ended} requests had ended; all figures are of those\n\n");
+    }
+    if s.summary.completed == 0 {
+        let why = match s.refused {
+            0 => "none had ended".to_owned(),
+            n => format!("all {} that came were refused: longer than {}", grouped(n), longest(s)),
+        };
+        return text + &format!("no request was served: {why}\n");
+    }
     let mut facts = vec![
         ("requests", requests(s)),
         ("throughput", throughput(s)),
@@ -153,7 +210,7 @@ fn people(deployment: &Deployment, s: &Simulation) -> String {
     });
     text += &table::table(&["ms", "mean", "p50", "p90", "p95", "p99"], &rows, 1);
     if let Some(b) = &s.bands {
-        text += &format!("means, 10th to 90th percentile: {}\n", bands(b));
+        text += &table::line(&format!("means, 10th to 90th percentile: {}", bands(b)));
     }
     text += &load(s);
     text
@@ -164,10 +221,14 @@ fn requests(s: &Simulation) -> String {
         0 => String::new(),
         n => format!(", {} refused: longer than {}", grouped(n), longest(s)),
     };
+    let rejected = match s.rejected {
+        0 => String::new(),
+        n => format!(", {} turned away: too much was queued", grouped(n)),
+    };
     let good =
         s.summary.request_goodput().map_or(String::new(), |g| format!(", {} /s met the SLO", significant(g)));
     format!(
-        "{} in {} s: {} /s{good}{refused}",
+        "{} in {} s: {} /s{good}{refused}{rejected}",
         grouped(s.summary.completed),
         significant(s.summary.duration),
         significant(s.summary.request_throughput())
@@ -332,11 +393,15 @@ fn expense(s: &Simulation) -> String {
 }
 
 fn load(s: &Simulation) -> String {
-    match (s.load.overloaded, s.load.offered_per_s, s.load.stable_per_s) {
-        (true, Some(offered), Some(stable)) => format!(
+    match (s.load.offered_per_s, s.load.stable_per_s, s.load.too_short_below) {
+        (Some(offered), Some(stable), _) => format!(
             "Overload: {} requests come a second and {} are served; the queue grows for as long as they come.\n",
             significant(offered),
             significant(stable)
+        ),
+        (_, _, Some(enough)) => format!(
+            "Too short to tell whether this load can be sustained: about {} requests would show it.\n",
+            grouped(enough)
         ),
         _ => String::new(),
     }

@@ -2,9 +2,11 @@
 
 use crate::args::ValidateArgs;
 use crate::show::number::significant;
-use crate::show::table::table;
+use crate::show::progress::Progress;
+use crate::show::table::{line, table};
 use crate::show::target::Target;
-use crate::{input, show};
+use crate::{exit, input, show};
+use rayon::prelude::*;
 use roofcast::calibration::Calibration;
 use roofcast::measurement::{Measurement, Metrics};
 use roofcast::report::{measured, scatter};
@@ -20,7 +22,12 @@ struct Answer {
     #[serde(flatten)]
     report: Report,
     runs: Vec<Replay>,
+    /// Whether rows are missing, as Ctrl-C came before they were forecast.
+    interrupted: bool,
 }
+
+/// Rows that a thread forecasts before it looks whether to go on; what they have in common is resolved once for all.
+const PIECE: usize = 256;
 
 /// Groups that the table shows.
 const WORST: usize = 10;
@@ -29,6 +36,7 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
     let rows_file = Target::asked("--per-row", args.per_row.as_ref())?;
     let scatter_file = Target::asked("--svg", args.svg.as_ref())?;
     let curves_file = Target::asked("--curves", args.curves.as_ref())?;
+    input::measurements::idle(&args.files, &args.runs)?;
     let mut catalog = input::catalog(&args.catalog)?;
     let calibration = input::calibration(args.calibration.as_deref())?;
     let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = args.files.iter().cloned().partition(|f| f.is_dir());
@@ -36,11 +44,20 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
     if let Some(words) = &args.group {
         keep(&mut rows, words)?;
     }
+    if rows.is_empty() && folders.is_empty() {
+        let names: Vec<_> = files.iter().map(|f| f.display().to_string()).collect();
+        return Err(Error::field(names.join(", "), "rows", 0, "a row or more below the header").into());
+    }
+    if args.output.csv && !files.is_empty() && !folders.is_empty() {
+        let accepted = "files alone, or folders alone: their columns differ";
+        return Err(Error::field("arguments", "--csv", "beside files and folders", accepted).into());
+    }
     let runs = folders
         .iter()
         .map(|f| replayed(f, &catalog, &calibration))
         .collect::<anyhow::Result<Vec<Replay>>>()?;
-    let points = in_parallel(&rows, &catalog, &calibration);
+    let points = in_parallel(&rows, &catalog, &calibration)?;
+    let interrupted = points.len() < rows.len();
     if let Some(file) = &rows_file {
         file.text(&per_row(&points)?)?;
     }
@@ -57,13 +74,47 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
         file.text(&picture)?;
     }
     let report = report(&points);
-    if args.json {
-        show::json("roofcast/validate/1", &Answer { report, runs })?;
+    if args.output.json {
+        show::json("roofcast/validate/1", &Answer { report, runs, interrupted })?;
+    } else if args.output.csv && files.is_empty() {
+        let rows = of_runs(&runs, |share| share.to_string(), |v| v.to_string());
+        show::csv(
+            &["run", "metric", "mean_measured", "mean_forecast", "mean_error", "p50_error", "p99_error"],
+            &rows,
+        )?;
+    } else if args.output.csv {
+        show::csv(&CSV, &csv_rows("forecast", &report, interrupted))?;
     } else {
-        let rows = if files.is_empty() { String::new() } else { people(&report) };
-        show::text(&(rows + &compared(&runs)))?;
+        let partial =
+            format!("PARTIAL: interrupted when {} of {} rows were forecast", points.len(), rows.len());
+        let mut text = if interrupted { line(&partial) + "\n" } else { String::new() };
+        text += &if files.is_empty() { String::new() } else { people(&report) };
+        show::text(&(text + &compared(&runs)))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if interrupted { exit::invalid() } else { ExitCode::SUCCESS })
+}
+
+/// Columns of the errors; shares are of what was measured.
+pub(crate) const CSV: [&str; 9] =
+    ["set", "part", "metric", "rows", "median_ape", "p90_ape", "bias", "in_band", "interrupted"];
+
+/// The errors of every part.
+pub(crate) fn csv_rows(set: &str, report: &Report, interrupted: bool) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    let mut add = |name: &str, part: &Part| {
+        for (metric, e) in &part.metrics {
+            let figures = [e.median_ape, e.p90_ape, e.bias, e.in_band].map(|share| share.to_string());
+            let names = [set, name, metric].map(str::to_owned);
+            let rest = [vec![e.n.to_string()], figures.to_vec(), vec![interrupted.to_string()]].concat();
+            rows.push(names.into_iter().chain(rest).collect());
+        }
+    };
+    add("all", &report.whole);
+    report.kinds.iter().for_each(|(name, part)| add(name, part));
+    report.engines.iter().for_each(|(name, part)| add(name, part));
+    report.hardware.iter().for_each(|(name, part)| add(name, part));
+    report.groups.iter().for_each(|g| add(&g.group, &g.part));
+    rows
 }
 
 /// Keeps the rows whose group and kind hold every one of `words`.
@@ -88,35 +139,40 @@ fn replayed(folder: &Path, catalog: &Catalog, calibration: &Calibration) -> anyh
 }
 
 fn compared(runs: &[Replay]) -> String {
-    let row = |run: &Replay, name: &str, c: &Compared| {
-        let percent = |share: f64| format!("{:+.1}", share * 100.0);
-        let figures = [c.mean_measured, c.mean_predicted].map(significant);
-        let errors = [c.mean_error, c.p50_error, c.p99_error].map(percent);
-        [vec![run.name.clone(), name.to_owned()], figures.to_vec(), errors.to_vec()].concat()
-    };
-    let rows: Vec<_> = runs
-        .iter()
-        .flat_map(|r| {
-            let m = &r.metrics;
-            [row(r, "ttft_ms", &m.ttft_ms), row(r, "tpot_ms", &m.tpot_ms), row(r, "e2e_ms", &m.e2e_ms)]
-        })
-        .collect();
+    let rows = of_runs(runs, |share| format!("{:+.1}", share * 100.0), significant);
     let header = ["run", "metric", "mean measured", "mean forecast", "mean %", "p50 %", "p99 %"];
     if rows.is_empty() { String::new() } else { table(&header, &rows, 2) }
 }
 
-/// Rows are independent: each core takes its share.
-fn in_parallel<'a>(rows: &'a [Measurement], catalog: &Catalog, calibration: &Calibration) -> Vec<Point<'a>> {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let share = rows.len().div_ceil(cores).max(1);
-    std::thread::scope(|scope| {
-        let parts: Vec<_> =
-            rows.chunks(share).map(|rows| scope.spawn(move || points(rows, catalog, calibration))).collect();
-        parts
-            .into_iter()
-            .flat_map(|part| part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    })
+/// A row for each metric of each run; `error` shows a share, `figure` a value.
+fn of_runs(runs: &[Replay], error: fn(f64) -> String, figure: fn(f64) -> String) -> Vec<Vec<String>> {
+    let row = |run: &Replay, name: &str, c: &Compared| {
+        let figures = [c.mean_measured, c.mean_predicted].map(figure);
+        let errors = [c.mean_error, c.p50_error, c.p99_error].map(error);
+        [vec![run.name.clone(), name.to_owned()], figures.to_vec(), errors.to_vec()].concat()
+    };
+    runs.iter()
+        .flat_map(|r| {
+            let m = &r.metrics;
+            [row(r, "ttft_ms", &m.ttft_ms), row(r, "tpot_ms", &m.tpot_ms), row(r, "e2e_ms", &m.e2e_ms)]
+        })
+        .collect()
+}
+
+/// Rows are independent: each core takes pieces of them, until Ctrl-C.
+fn in_parallel<'a>(
+    rows: &'a [Measurement],
+    catalog: &Catalog,
+    calibration: &Calibration,
+) -> anyhow::Result<Vec<Point<'a>>> {
+    let progress = Progress::new("rows")?;
+    progress.at(0, rows.len() as u64);
+    let piece = |rows: &'a [Measurement]| {
+        let found = if progress.goes_on() { points(rows, catalog, calibration) } else { Vec::new() };
+        progress.more(found.len() as u64);
+        found
+    };
+    Ok(rows.par_chunks(PIECE).flat_map_iter(piece).collect())
 }
 
 /// Measured, forecast and limit of every row.

@@ -55,7 +55,7 @@ fn fleets_and_drafts_that_cannot_be() {
     }
     let (_folder, path) =
         file("spec.toml", base.replace("closed_loop", "poisson").replace("concurrency", "rate").as_bytes());
-    refused(&format!("plan {path}"), &["engine.speculative", "roofcast simulate"]);
+    refused(&format!("plan {path}"), &["engine.speculative.draft_model", "draft_cost"]);
 }
 
 #[test]
@@ -223,6 +223,9 @@ const CACHES: &[(&str, &str, &[&str])] = &[
         &["schedule_conservativeness", "-1", "0 to 1000"],
     ),
     ("engine.max_num_active_seqs=0", "", &["max_num_active_seqs", "from 1"]),
+    ("engine.prefill_schedule_interval=0", "", &["prefill_schedule_interval", "from 1"]),
+    ("engine.prefill_schedule_interval=4", "", &["prefill_schedule_interval", "4", "attention_dp above 1"]),
+    ("engine.max_num_queued_reqs=9", "scheduler = \"orca\"", &["max_num_queued_reqs", "vllm"]),
     ("workload.max_tokens=0", "", &["workload.max_tokens", "1 to 100000000"]),
     ("engine.reservation=pow2", "", &["reservation", "orca or static"]),
     ("engine.preemption_mode=swap", "", &["preemption_mode", "swap", "vllm-v0"]),

@@ -51,7 +51,7 @@ fn a_measured_machine_is_an_accelerator() {
     let found = positive(&decode["terms"]["weights_ms"]);
     assert!((found / by_hand - 1.0).abs() < 1e-6, "{found} ms for {weights} bytes at {read}, not {by_hand}");
     let (plan, _) = json(&format!("plan --model qwen2.5-0.5b --hardware {path}"));
-    assert_eq!(plan["schema"], "roofcast/plan/2");
+    assert_eq!(plan["schema"], "roofcast/plan/3");
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn sweeps_print_a_row_a_point_and_nothing_else_in_a_pipe() {
 fn the_default_plan_prints_limits_capacity_and_a_ranked_table() {
     let run = roofcast("plan");
     assert_eq!(run.code, 0, "{}", run.err);
-    for part in ["decode step", "prefill", "capacity", "Pareto", "$/M tokens", "vllm serve"] {
+    for part in ["decode step", "prefill", "capacity", "Pareto", "/M tokens", "vllm serve"] {
         assert!(run.out.contains(part), "{part} is not in {}", run.out);
     }
     assert_eq!(run.err, "", "progress in a pipe");
@@ -128,10 +128,12 @@ fn every_key_of_every_schema_is_documented() {
     let questions = [
         "limits --model llama-3.1-8b --hardware h100-sxm --tp 2 --count 2",
         "limits --model qwen3-30b-a3b --hardware h100-sxm",
-        "limits --model llama-3.1-8b --hardware h100-sxm --sweep batch=1,2",
+        "limits --model llama-3.1-8b --hardware h100-sxm --sweep batch=1,2 --output-len 10",
+        "limits --model llama-3.1-8b --hardware h100-sxm --sweep batch=1,2 --compare attention",
+        "limits --model llama-3.1-8b --hardware h100-sxm --compare layouts",
         "limits --model llama-3.1-8b --hardware h100-sxm --intensity 4096x4096",
         "capacity --model llama-3.1-8b --hardware tpu-v5e --count 4 --users 10 --explain",
-        "plan",
+        "plan --hardware h100-sxm --why tp=1",
         "simulate --requests 100",
         "simulate --requests 100 --sweep seed=1,2",
         "simulate examples/fleet-pools.toml --requests 100",
@@ -165,14 +167,14 @@ pub(crate) fn assert_documented(question: &str, answer: &serde_json::Value) {
     assert!(documented.contains(answer["schema"].as_str().unwrap()), "{question}");
 }
 
-/// Every key, but those of a model's `config`, which are Hugging Face's, and dtypes.
+/// Every key, but those of a model's `config`, which are Hugging Face's, of a `spec`, and dtypes.
 pub(crate) fn collect(value: &serde_json::Value, keys: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(map) => {
             for (key, inner) in map {
                 keys.push(key.clone());
                 match (key.as_str(), inner) {
-                    ("config" | "peak_flops", _) => {}
+                    ("config" | "peak_flops" | "spec", _) => {}
                     // Kinds, engines and accelerators are names.
                     ("kinds" | "engines" | "hardware", serde_json::Value::Object(named)) => {
                         named.values().for_each(|v| collect(v, keys));

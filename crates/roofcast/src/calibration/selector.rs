@@ -4,6 +4,7 @@
 
 use crate::accelerator::{Accelerator, Topology};
 use crate::deployment::Deployment;
+use crate::quantized_kernel::{Kernel, Unpacking, kernel};
 use crate::spec::EngineSpec;
 use crate::version::Version;
 use serde::{Deserialize, Serialize};
@@ -58,10 +59,14 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Rows from which on weights are unpacked for a product in 16 bits: vLLM's AWQ kernels (`FP16_MATMUL_HEURISTIC_CONDITION`
-    /// in `quantization/awq.py` of 0.4.2).
-    pub fn dequantizes_from(&self) -> Option<u64> {
-        (self.engine.name() == "vllm" && self.weights == "awq-int4").then_some(256)
+    /// When the kernel of quantized weights unpacks them first.
+    pub fn unpacks(&self) -> Option<Unpacking> {
+        self.kernel().and_then(Kernel::unpacking)
+    }
+
+    /// The kernel of quantized weights; a resolved deployment has one that multiplies its weights, or none has a name.
+    pub(super) fn kernel(&self) -> Option<&'static Kernel> {
+        kernel(self.engine, self.weights).ok().flatten()
     }
 }
 

@@ -22,6 +22,12 @@ pub(super) struct Conventions {
     beside: Vec<String>,
     /// Words that say nothing more after a format.
     after: Vec<String>,
+    /// What services put behind a colon.
+    services: Vec<String>,
+    /// Words that change no dimension.
+    idle: Vec<String>,
+    /// Words of models that have another shape than the one they are named after.
+    other_shapes: Vec<String>,
     /// Rules in order: the first that an id has words of holds.
     #[serde(rename = "format")]
     formats: Vec<Rule>,
@@ -104,6 +110,42 @@ impl Conventions {
         self.shapes.iter().find(|s| s.names.iter().any(is)).map(|s| s.model.as_str())
     }
 
+    /// A name without what a service put behind it: `llama-3.3-70b-instruct:free`.
+    pub(super) fn without_service<'a>(&self, name: &'a str) -> &'a str {
+        match name.rsplit_once(':') {
+            Some((model, tag)) if self.services.iter().any(|s| s.eq_ignore_ascii_case(tag)) => model,
+            _ => name,
+        }
+    }
+
+    /// A name without the words that change no dimension, but for its first.
+    pub(super) fn without_idle(&self, name: &str) -> String {
+        let (organisation, own) = name.rsplit_once('/').map_or(("", name), |(o, own)| (o, own));
+        let all = words(own);
+        let kept: Vec<_> = all.iter().enumerate().filter(|(i, w)| *i == 0 || !self.is_idle(w)).collect();
+        if kept.len() == all.len() {
+            return name.to_owned();
+        }
+        let own = kept.into_iter().map(|(_, w)| w.as_str()).collect::<Vec<_>>().join("-");
+        if organisation.is_empty() { own } else { format!("{organisation}/{own}") }
+    }
+
+    /// Whether a word changes no dimension: a habit of answering, a month of release (`2507`, `250324`).
+    pub(super) fn is_idle(&self, word: &str) -> bool {
+        self.idle.iter().any(|w| w == word) || is_date(word)
+    }
+
+    /// Whether a word may say another shape, or a format that is not known.
+    pub(super) fn tells_shape(&self, word: &str) -> bool {
+        const FORMATS: [&str; 12] = ["int", "fp", "bf", "mx", "nv", "nf", "w", "q", "iq", "tq", "exl", "hqq"];
+        let numbered = |prefix: &&str| {
+            word.strip_prefix(*prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        self.other_shapes.iter().any(|w| w == word)
+            || FORMATS.iter().any(numbered)
+            || ["bit", "bits", "bpw"].iter().any(|unit| word.ends_with(unit))
+    }
+
     /// Model and format of `name`, where it names a format.
     pub(super) fn read(&'static self, name: &str) -> Option<Reading> {
         if name.len() > LONGEST {
@@ -137,6 +179,21 @@ impl Conventions {
     }
 }
 
+/// Whether a word is a date as releases have them: `2507`, `0528`, `250324`, `20250324`.
+fn is_date(word: &str) -> bool {
+    if !matches!(word.len(), 4 | 6 | 8) || !word.chars().all(|c| c.is_ascii_digit()) {
+        return false;
+    }
+    let part = |from: usize| word[from..from + 2].parse::<u32>().unwrap_or(0);
+    let (month, day) = (|m: u32| (1..=12).contains(&m), |d: u32| (1..=31).contains(&d));
+    let year = |y: u32| (22..=30).contains(&y);
+    match word.len() {
+        4 => year(part(0)) && month(part(2)) || month(part(0)) && day(part(2)) && part(0) < 13,
+        6 => year(part(0)) && month(part(2)) && day(part(4)),
+        _ => part(0) == 20 && year(part(2)) && month(part(4)) && day(part(6)),
+    }
+}
+
 impl Rule {
     /// Where the first of its words stand, and how many; never at the beginning.
     fn at(&self, found: &[String]) -> Option<(usize, usize)> {
@@ -157,9 +214,13 @@ impl Rule {
         Ok(())
     }
 
-    /// Whether it leaves the formats of `config` as they are: Ollama's default where the maker's own are 4-bit floats.
-    pub(super) fn leaves(&self, config: &serde_json::Value) -> bool {
-        self.tagged && config["quantization_config"]["quant_method"] == "mxfp4"
+    /// Whether it leaves the formats of `config` as they are: llama.cpp keeps a maker's 4-bit floats in any of its files,
+    /// which are named after the rest of the tensors.
+    pub(super) fn leaves(&self, config: &serde_json::Value, name: &str) -> bool {
+        let llama_cpp = self.tagged
+            || matches!(self.weight_format(), Ok(WeightFormat::Gguf(_)))
+            || words(name).iter().any(|w| w == "gguf");
+        llama_cpp && config["quantization_config"]["quant_method"] == "mxfp4"
     }
 
     /// Its weights.

@@ -130,6 +130,16 @@ impl<T: Entry> Slot<T> {
         std::iter::once(&self.id).chain(&self.aliases).map(Cow::as_ref)
     }
 
+    /// Whether it is one of ours: a user's entry has no lines.
+    pub(super) fn is_embedded(&self) -> bool {
+        !self.lines.text.is_empty()
+    }
+
+    /// Whether both are options of one entry.
+    pub(super) fn beside(&self, other: &Slot<T>) -> bool {
+        Arc::ptr_eq(&self.lines, &other.lines)
+    }
+
     /// The entry itself.
     pub(super) fn get(&self) -> Result<&T> {
         let Lines { file, text, entries } = self.lines.as_ref();

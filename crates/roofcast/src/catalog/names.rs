@@ -7,9 +7,9 @@ use super::entries::{Entries, Entry, Slot};
 use crate::error::Error;
 
 /// Words of ids that do not change dimensions, and makers' names that may be left out.
-const NEUTRAL: [&str; 16] = [
-    "meta", "instruct", "chat", "hf", "base", "it", "pt", "nvidia", "tesla", "geforce", "amd", "instinct",
-    "radeon", "intel", "google", "apple",
+const NEUTRAL: [&str; 17] = [
+    "c4ai", "meta", "instruct", "chat", "hf", "base", "it", "pt", "nvidia", "tesla", "geforce", "amd",
+    "instinct", "radeon", "intel", "google", "apple",
 ];
 /// Names that a message lists.
 const SUGGESTIONS: usize = 3;
@@ -17,10 +17,24 @@ const CANDIDATES: usize = 6;
 /// The least likeness of a suggestion.
 const LIKE: f64 = 0.5;
 
-/// The words of a name, lower case: letters and digits, whatever separates them.
+/// The words of a name, lower case: letters and digits, whatever separates them. A `p` between digits is a point, as in
+/// `qwen2p5`, and `moe` behind a digit a word, as llama.cpp writes `qwen3moe`.
 pub(super) fn words(name: &str) -> Vec<String> {
-    let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty());
-    words.map(str::to_ascii_lowercase).collect()
+    let mut all = Vec::new();
+    for word in name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty()) {
+        let word = word.to_ascii_lowercase();
+        let digit = |at: usize| word.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
+        let point =
+            word.match_indices('p').map(|(at, _)| at).find(|&at| at > 0 && digit(at - 1) && digit(at + 1));
+        match (point, word.strip_suffix("moe")) {
+            (Some(at), _) => all.extend([word[..at].to_owned(), word[at + 1..].to_owned()]),
+            (_, Some(family)) if family.ends_with(|c: char| c.is_ascii_digit()) => {
+                all.extend([family.to_owned(), "moe".to_owned()]);
+            }
+            _ => all.push(word),
+        }
+    }
+    all
 }
 
 /// A name without its organisation.
@@ -30,14 +44,14 @@ pub(super) fn short(name: &str) -> &str {
 }
 
 /// The words that tell shapes apart: without organisation and neutral words.
-fn telling(name: &str) -> Vec<String> {
+pub(super) fn telling(name: &str) -> Vec<String> {
     let all = words(short(name));
     let kept: Vec<_> = all.iter().filter(|w| !NEUTRAL.contains(&w.as_str())).cloned().collect();
     if kept.is_empty() { all } else { kept }
 }
 
 /// Words without separators, but for a point between two numbers: `opt-1.3b` is not `opt-13b`.
-fn joined(words: &[String]) -> String {
+pub(super) fn joined(words: &[String]) -> String {
     let mut all = String::new();
     for word in words {
         let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
@@ -62,9 +76,19 @@ pub(super) enum Match<'a, T> {
     /// The one entry that a name of begins with it.
     Beginning(&'a Slot<T>),
     /// Several that it may mean.
-    Several(Vec<&'a str>),
+    Several(Vec<&'a Slot<T>>),
     /// Nothing.
     Nothing,
+}
+
+/// Versions without their letter, as in `llama-v3`; a name's first word is kept.
+fn without_v(mut words: Vec<String>) -> Vec<String> {
+    for word in words.iter_mut().skip(1) {
+        if word.len() > 1 && word.starts_with('v') && word[1..].chars().all(|c| c.is_ascii_digit()) {
+            word.remove(0);
+        }
+    }
+    words
 }
 
 /// The entry whose id or alias is `name`, by ever looser comparison.
@@ -73,14 +97,15 @@ pub(super) fn find<'a, T: Entry>(entries: &'a Entries<T>, name: &str) -> Match<'
     if let Some(slot) = entries.rev().find(|s| s.names().any(|n| n.eq_ignore_ascii_case(name))) {
         return Match::One(slot);
     }
-    let ways: [fn(&str) -> String; 3] = [|n| joined(&words(n)), |n| joined(&words(short(n))), canonical];
+    let ways: [fn(&str) -> String; 4] =
+        [|n| joined(&words(n)), |n| joined(&words(short(n))), canonical, |n| joined(&without_v(telling(n)))];
     for way in ways {
         let wanted = way(name);
         let found = owners(entries, |n| !wanted.is_empty() && way(n) == wanted);
         match found.as_slice() {
             [] => {}
             [one] => return Match::One(one),
-            several => return Match::Several(several.iter().map(|s| s.id.as_ref()).collect()),
+            _ => return Match::Several(found),
         }
     }
     let wanted = canonical(name);
@@ -88,7 +113,7 @@ pub(super) fn find<'a, T: Entry>(entries: &'a Entries<T>, name: &str) -> Match<'
     match found.as_slice() {
         [] => Match::Nothing,
         [one] => Match::Beginning(one),
-        several => Match::Several(several.iter().map(|s| s.id.as_ref()).collect()),
+        _ => Match::Several(found),
     }
 }
 

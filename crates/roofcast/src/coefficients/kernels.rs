@@ -3,10 +3,6 @@
 //!
 //! Knows: constants read off profiles and kernel tables, whose sources stand beside them. Knows nothing about deployments.
 
-/// Share of the bandwidth at which vLLM's `awq_dequantize` reads and writes: on an RTX 4090 it unpacks 165 billion weights a
-/// second, by what prompts of 256 to 500 tokens take more than in 16 bits.
-pub(super) const UNPACKING: f64 = 0.41;
-
 /// Rows that products of many are computed in at a time; vLLM's profiles on RTX 4090 and RTX PRO 6000 climb in such steps.
 const TILE: f64 = 64.0;
 

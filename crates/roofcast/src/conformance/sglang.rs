@@ -7,10 +7,9 @@ pub(super) mod trace;
 
 pub use trace::{RecordedStep, Request, Trace};
 
-use crate::kv_cache::prefix::Tokens;
+use super::request::Segments;
 use crate::scheduler::sglang::{Arrival, Id, Kind, Scheduler, Step};
-use crate::workload::request::Run;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Iterations without anything to do, after the last arrival, that end a replay in which requests wait for ever.
 const IDLE_MOST: u64 = 3;
@@ -41,7 +40,7 @@ pub fn replay(trace: &Trace) -> Vec<RecordedStep> {
 struct Replay<'a> {
     trace: &'a Trace,
     scheduler: Scheduler,
-    segments: BTreeMap<&'a str, u32>,
+    segments: Segments<'a>,
     arrived: usize,
     /// The batch whose results are to come.
     pending: Option<Step>,
@@ -53,7 +52,7 @@ impl<'a> Replay<'a> {
         Replay {
             trace,
             scheduler: Scheduler::new(trace.config.clone()),
-            segments: BTreeMap::new(),
+            segments: Segments::default(),
             arrived: 0,
             pending: None,
             finished: 0,
@@ -80,17 +79,9 @@ impl<'a> Replay<'a> {
 
     fn add(&mut self, index: usize) {
         let request = &self.trace.requests[index];
-        let mut prompt = Tokens::default();
-        for (segment, start, length) in &request.prompt {
-            let next = self.segments.len() as u32;
-            let segment = *self.segments.entry(segment).or_insert(next);
-            prompt.push(Run { segment, start: *start, length: *length });
-        }
-        let next = self.segments.len() as u32;
-        let output_segment = *self.segments.entry(&request.output_segment).or_insert(next);
         self.scheduler.add(Arrival {
-            prompt: prompt.runs().into(),
-            output_segment,
+            prompt: self.segments.tokens(&request.prompt).runs().into(),
+            output_segment: self.segments.number(&request.output_segment),
             max_new_tokens: request.max_new_tokens,
             output_len: request.output_len,
             ignore_eos: request.ignore_eos,

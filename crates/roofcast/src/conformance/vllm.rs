@@ -7,9 +7,9 @@ pub(super) mod trace;
 
 pub use trace::{Queue, RecordedStep, Request, Trace};
 
-use crate::kv_cache::prefix::{Prefix, Tokens};
+use super::request::Segments;
+use crate::kv_cache::prefix::Prefix;
 use crate::scheduler::vllm::{Arrival, Id, Scheduler, Step};
-use crate::workload::request::Run;
 use std::collections::{BTreeMap, VecDeque};
 
 /// The decisions that our scheduler makes on a trace's requests, as the trace would have recorded them.
@@ -20,7 +20,7 @@ pub fn replay(trace: &Trace) -> Vec<RecordedStep> {
 struct Replay<'a> {
     trace: &'a Trace,
     scheduler: Scheduler,
-    segments: BTreeMap<&'a str, u32>,
+    segments: Segments<'a>,
     /// Steps under way, with their index.
     pending: VecDeque<(u64, Step)>,
     /// Requests by the step that sampled their last token.
@@ -33,7 +33,7 @@ impl<'a> Replay<'a> {
         Replay {
             trace,
             scheduler: Scheduler::new(trace.config.clone()),
-            segments: BTreeMap::new(),
+            segments: Segments::default(),
             pending: VecDeque::new(),
             finished: BTreeMap::new(),
             steps: Vec::new(),
@@ -77,18 +77,12 @@ impl<'a> Replay<'a> {
 
     fn add(&mut self, index: usize) {
         let request = &self.trace.requests[index];
-        let prompt = request.prompt.iter().map(|(segment, start, length)| {
-            let next = self.segments.len() as u32;
-            Run { segment: *self.segments.entry(segment).or_insert(next), start: *start, length: *length }
-        });
-        let mut tokens = Tokens::default();
-        prompt.for_each(|run| tokens.push(run));
-        let next = self.segments.len() as u32;
-        let output_segment = *self.segments.entry(&request.output_segment).or_insert(next);
+        let tokens = self.segments.tokens(&request.prompt);
+        let output_segment = self.segments.number(&request.output_segment);
         self.scheduler.add(Arrival {
             input_len: tokens.len(),
             // Any prompt of the trace may contain any token of another.
-            prefix: Prefix { tokens, own_from: u64::MAX, output_segment },
+            prefix: Prefix { tokens, own_from: u64::MAX, output_segment, output_tokens: None },
             output_len: request.output_len,
             priority: request.priority,
         });

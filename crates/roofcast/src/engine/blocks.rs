@@ -6,12 +6,14 @@
 
 use super::arrival::Arrival;
 use super::clock::Ticks;
+use super::event::Event;
 use super::price::Price;
 use super::speculation::Speculation;
 use super::tally::Tally;
 use super::{Departure, Replica};
 use crate::batch::Sequences;
-use crate::kv_cache::prefix::Outputs;
+use crate::kv_cache::paged::Change;
+use crate::kv_cache::prefix::{Outputs, Prefix};
 use crate::scheduler::vllm::{self, Id, Scheduler, Step};
 use crate::shares::Shares;
 use crate::timeline::{Mark, Segment, Timeline};
@@ -35,6 +37,10 @@ pub struct Blocks {
     leaving: Vec<Id>,
     outputs: Outputs,
     timeline: Option<Box<Timeline>>,
+    /// What happened to whom, where somebody asks.
+    events: Option<Vec<Event>>,
+    /// Prompt tokens of those who have no token yet.
+    prompt_tokens: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -46,6 +52,8 @@ struct Life {
     cached: u64,
     /// Tokens sampled.
     generated: u64,
+    /// Whether it was taken out while a step of it was under way.
+    aborted: bool,
 }
 
 impl Blocks {
@@ -64,7 +72,78 @@ impl Blocks {
             leaving: Vec::new(),
             outputs: Outputs::default(),
             timeline: None,
+            events: None,
+            prompt_tokens: 0,
         }
+    }
+
+    /// The same, which keeps what happens to whom until it is taken.
+    pub(super) fn reporting(self) -> Blocks {
+        Blocks { events: Some(Vec::new()), ..self }
+    }
+
+    /// Moves what happened since the last call to `into`.
+    pub(super) fn take_events(&mut self, into: &mut Vec<Event>) {
+        into.append(self.events.as_mut().unwrap_or(&mut Vec::new()));
+    }
+
+    /// Keeps what the cache takes in and lets go until it is taken.
+    pub(super) fn watch_cache(&mut self) {
+        self.scheduler.pool().watch();
+    }
+
+    /// Moves what the cache took in and let go to `into`; owners are requests by their numbers.
+    pub(super) fn take_changes(&mut self, into: &mut Vec<Change>) {
+        let Some(changes) = self.scheduler.pool().changes() else { return };
+        for mut change in changes.drain(..) {
+            if let Change::Stored { owner, .. } = &mut change {
+                *owner = self.requests[*owner as usize].arrival.number;
+            }
+            into.push(change);
+        }
+    }
+
+    fn report(&mut self, id: Id, event: impl FnOnce(u64) -> Event) {
+        if let Some(events) = &mut self.events {
+            events.push(event(self.requests[id].arrival.number));
+        }
+    }
+
+    /// A request joins the queue with what others may have of it.
+    pub(super) fn join(&mut self, arrival: Arrival, prefix: Prefix) -> Id {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.arrived(&arrival);
+        }
+        self.prompt_tokens += u64::from(arrival.input);
+        let output_segment = prefix.output_segment;
+        let id = self.scheduler.add(vllm::Arrival {
+            input_len: u64::from(arrival.input),
+            prefix,
+            output_len: u64::from(arrival.output),
+            priority: arrival.key,
+        });
+        if self.requests.len() <= id {
+            self.requests.resize(id + 1, Life::default());
+        }
+        self.requests[id] = Life { arrival: Arrival { output_segment, ..arrival }, ..Life::default() };
+        self.tally.waiting_peak = self.tally.waiting_peak.max(self.scheduler.waiting_count());
+        id
+    }
+
+    /// Takes a request out; the step under way may still name it.
+    pub(super) fn abort(&mut self, id: Id) {
+        self.scheduler.abort(id);
+        let life = &mut self.requests[id];
+        life.aborted = true;
+        if life.first.is_none() {
+            self.prompt_tokens -= u64::from(life.arrival.input);
+        }
+        self.leaving.push(id);
+    }
+
+    /// Blocks that requests hold.
+    pub(super) fn held_blocks(&self) -> u64 {
+        self.usable() - self.scheduler.free_blocks()
     }
 
     fn usable(&self) -> u64 {
@@ -100,7 +179,7 @@ impl Blocks {
         self.tally.running_steps += step.work.len() as u64;
         self.tally.running_peak = self.tally.running_peak.max(step.work.len() as u64);
         self.tally.token_steps += u128::from(held);
-        let room = (self.usable() - self.scheduler.free_blocks()) * self.config.block_size;
+        let room = self.held_blocks() * self.config.block_size;
         let shared = self.scheduler.shared_tokens();
         self.tally.shared_steps += u128::from(shared);
         self.tally.slack_steps += u128::from((room + shared).saturating_sub(held));
@@ -140,7 +219,7 @@ impl Blocks {
 
     /// Tells the timeline of a step that takes `time`.
     fn tell(&mut self, step: &Step, time: Ticks, bound: &'static str) {
-        let used = self.usable() - self.scheduler.free_blocks();
+        let used = self.held_blocks();
         let Some(timeline) = &mut self.timeline else { return };
         let prompts = || step.work.iter().filter(|w| w.drafts == 0 && !(w.new == 1 && w.samples));
         timeline.computed(&Segment {
@@ -174,11 +253,18 @@ impl Blocks {
         }
         for work in step.work.iter().filter(|w| w.samples) {
             let life = &mut self.requests[work.id];
+            if life.aborted {
+                continue;
+            }
             match life.first {
-                None => life.first = Some(self.clock),
+                None => {
+                    life.first = Some(self.clock);
+                    self.prompt_tokens -= u64::from(life.arrival.input);
+                }
                 Some(_) => self.tally.itl.add(self.clock - life.last, 1),
             }
             life.last = self.clock;
+            self.report(work.id, |number| Event::Sampled { number, tokens: 1 + work.accepted });
         }
         let gone = std::mem::take(&mut self.leaving);
         for id in self.scheduler.update(&step) {
@@ -192,6 +278,7 @@ impl Blocks {
             });
             self.leaving.push(id);
             self.mark(id, Mark::Finished);
+            self.report(id, |number| Event::Finished { number });
         }
         // Those that go on.
         step.work.iter().filter(|w| w.samples).for_each(|w| self.mark(w.id, Mark::Decoding));
@@ -204,9 +291,13 @@ impl Blocks {
             self.requests[*id].preemptions += 1;
             self.tally.preemptions += 1;
             self.mark(*id, Mark::Preempted);
+            self.report(*id, |number| Event::Preempted { number });
         }
-        for id in step.new.iter().chain(&step.resumed) {
+        for (index, id) in step.new.iter().chain(&step.resumed).enumerate() {
             self.mark(*id, Mark::Admitted);
+            let found = step.cached.iter().find(|(hit, _)| hit == id);
+            let (cached, resumed) = (found.map_or(0, |(_, cached)| *cached), index >= step.new.len());
+            self.report(*id, |number| Event::Admitted { number, cached, resumed });
         }
         for &(id, cached) in &step.cached {
             // What a request finds again after its own preemption is not a hit of its prompt.
@@ -216,7 +307,7 @@ impl Blocks {
             self.tally.cached_tokens += cached;
         }
         self.tally.recomputed_tokens += step.dropped;
-        self.tally.blocks_peak = self.tally.blocks_peak.max(self.usable() - self.scheduler.free_blocks());
+        self.tally.blocks_peak = self.tally.blocks_peak.max(self.held_blocks());
     }
 }
 
@@ -243,22 +334,8 @@ impl Replica for Blocks {
     }
 
     fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {
-        if let Some(timeline) = &mut self.timeline {
-            timeline.arrived(&arrival);
-        }
         let prefix = self.outputs.prefix(prompt);
-        let output_segment = prefix.output_segment;
-        let id = self.scheduler.add(vllm::Arrival {
-            input_len: u64::from(arrival.input),
-            prefix,
-            output_len: u64::from(arrival.output),
-            priority: arrival.key,
-        });
-        if self.requests.len() <= id {
-            self.requests.resize(id + 1, Life::default());
-        }
-        self.requests[id] = Life { arrival: Arrival { output_segment, ..arrival }, ..Life::default() };
-        self.tally.waiting_peak = self.tally.waiting_peak.max(self.scheduler.waiting_count());
+        self.join(arrival, prefix);
     }
 
     fn clock(&self) -> Ticks {
@@ -284,6 +361,10 @@ impl Replica for Blocks {
 
     fn waiting(&self) -> u64 {
         self.scheduler.waiting_count()
+    }
+
+    fn prompt_tokens(&self) -> u64 {
+        self.prompt_tokens
     }
 
     fn step(&mut self, _horizon: Ticks) -> bool {

@@ -150,8 +150,12 @@ pub struct Lockstep {
     growing: Vec<Growing>,
     ends: Ring,
     reaches: Vec<Reach>,
+    /// Whether a reach or a window can be filled.
+    bounded: bool,
     seen: Vec<u64>,
     growth: Vec<u64>,
+    /// Blocks that the next step needs.
+    needed: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -184,15 +188,13 @@ struct Growing {
     reach: Reach,
     /// How many of them there are by `(computed − step) mod block`.
     residues: Vec<u64>,
-    /// How many of them need a block in the next step.
-    next: u64,
 }
 
 impl Growing {
     fn new(group: &Group, block: u64) -> Growing {
         // A sequence of most × block tokens takes no more: the next one would be at most × block + 1.
         let reach = Reach::new(group.most.saturating_mul(block).saturating_add(1));
-        Growing { groups: group.count, reach, residues: vec![0; block as usize], next: 0 }
+        Growing { groups: group.count, reach, residues: vec![0; block as usize] }
     }
 
     /// How many blocks a group needs in `steps` steps, the sequences of residue `from` in the first.
@@ -284,7 +286,7 @@ impl Lockstep {
 
     fn sum(&mut self) {
         let full = self.full() as usize;
-        self.growing.iter_mut().for_each(|growing| growing.next = growing.residues[full]);
+        self.needed = self.growing.iter().map(|growing| growing.groups * growing.residues[full]).sum();
         for (index, reach) in self.reaches.iter().enumerate() {
             let growing = reach.growing as i64;
             let full = self.len - reach.growing;
@@ -320,18 +322,23 @@ impl Decodes for Lockstep {
         let block = groups.block();
         let zeros = vec![0; reaches.len()];
         let (seen, growth) = (zeros.clone(), zeros);
+        let growing: Vec<_> = groups.kinds().iter().map(|group| Growing::new(group, block)).collect();
+        let reaches: Vec<_> = reaches.iter().map(|most| Reach::new(*most)).collect();
+        let mut all = reaches.iter().chain(growing.iter().map(|growing| &growing.reach));
         Lockstep {
+            bounded: all.any(Reach::bounded),
             block: block as i64,
             step: 0,
             phase: 0,
             members: Vec::new(),
             len: 0,
             offsets: 0,
-            growing: groups.kinds().iter().map(|group| Growing::new(group, block)).collect(),
+            growing,
             ends: Ring::default(),
-            reaches: reaches.iter().map(|most| Reach::new(*most)).collect(),
+            reaches,
             seen,
             growth,
+            needed: 0,
         }
     }
 
@@ -352,13 +359,18 @@ impl Decodes for Lockstep {
     }
 
     fn needs(&self, steps: u64) -> u64 {
+        if steps == 1 {
+            return self.needed;
+        }
         let from = self.full();
-        let of = |growing: &Growing| if steps == 1 { growing.next } else { growing.needs(steps, from) };
-        self.growing.iter().map(|growing| growing.groups * of(growing)).sum()
+        self.growing.iter().map(|growing| growing.groups * growing.needs(steps, from)).sum()
     }
 
     fn steady(&mut self) -> u64 {
-        let end = self.ends.next(self.step).map_or(i64::MAX, |end| end);
+        let end = self.ends.next(self.step).unwrap_or(i64::MAX);
+        if !self.bounded {
+            return (end - self.step).max(1) as u64;
+        }
         let reaches = self.reaches.iter().chain(self.growing.iter().map(|growing| &growing.reach));
         let fills = reaches.filter_map(|r| r.fills.peek()).map(|Reverse((fill, ..))| *fill);
         let next = fills.fold(end, i64::min);
@@ -402,13 +414,17 @@ impl Decodes for Lockstep {
     fn advance(&mut self, steps: u64, ended: &mut Vec<(Id, u32)>) {
         self.step += steps as i64;
         self.phase = (self.phase + steps as i64) % self.block;
-        self.fill();
+        if self.bounded {
+            self.fill();
+        }
         let from = ended.len();
         while let Some(id) = self.ends.pop(self.step) {
             let member = self.take(id);
             ended.push((id, (member.offset + self.step) as u32));
         }
-        ended[from..].sort_by_key(|(id, _)| self.members[*id as usize].order);
+        if ended.len() > from + 1 {
+            ended[from..].sort_by_key(|(id, _)| self.members[*id as usize].order);
+        }
         self.sum();
     }
 }

@@ -21,13 +21,19 @@ pub struct Distribution {
 
 fn bin(span: Ticks) -> usize {
     // One word is converted many times faster than two.
-    let ticks = u64::try_from(span.0).map_or(span.0 as f64, |narrow| narrow as f64);
+    let ticks = u64::try_from(span.0).map_or_else(|_| span.0 as f64, |narrow| narrow as f64);
     (ticks.to_bits() >> LOWER) as usize
 }
 
 /// The least span of a bin, in ticks.
 fn floor(bin: usize) -> f64 {
     f64::from_bits((bin as u64) << LOWER)
+}
+
+/// The least whole number from `ticks` on.
+fn ceil(ticks: f64) -> u64 {
+    let whole = ticks as u64;
+    whole + u64::from((whole as f64) < ticks)
 }
 
 impl Distribution {
@@ -53,9 +59,12 @@ impl Distribution {
         self.sum += total * u128::from(weight);
         while left > 0 {
             let bin = bin(Ticks::from(at));
-            let beyond = floor(bin + 1).ceil() as u64;
             // Steps that stay below the next bin; all of them where nothing grows.
-            let here = if growth == 0 { left } else { (beyond - at).div_ceil(growth).max(1).min(left) };
+            let here = if growth == 0 || left == 1 {
+                left
+            } else {
+                (ceil(floor(bin + 1)) - at).div_ceil(growth).max(1).min(left)
+            };
             *self.slot(bin) += weight * here;
             at += growth * here;
             left -= here;

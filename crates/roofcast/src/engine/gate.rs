@@ -37,20 +37,28 @@ pub(crate) struct Gate {
     /// Steps that prompts have waited.
     waited: u64,
     held: bool,
+    /// Whether it keeps nobody.
+    open: bool,
 }
 
 impl Gate {
     pub(crate) fn new(config: GateConfig) -> Gate {
-        Gate { config, ..Gate::default() }
+        let open = config.recv_interval <= 1 && config.wait_steps == 0 && !config.overlaps;
+        Gate { config, open, ..Gate::default() }
     }
 
     /// Whether somebody who came `at` is looked at in this step.
     pub(crate) fn lets(&self, at: Ticks) -> bool {
-        !self.held && (at <= self.received || (self.config.recv_interval <= 1 && !self.config.overlaps))
+        self.open
+            || !self.held
+                && (at <= self.received || (self.config.recv_interval <= 1 && !self.config.overlaps))
     }
 
     /// A step is about to be scheduled; who has come is received where it is time or nothing else to do.
     pub(crate) fn look(&mut self, now: Ticks, idle: bool) {
+        if self.open {
+            return;
+        }
         self.held = false;
         if idle || self.passed == 0 {
             self.received = if self.config.overlaps && !idle { self.began } else { now };
@@ -62,6 +70,11 @@ impl Gate {
     pub(crate) fn hold(&mut self, prompts: u64, tokens: u64) {
         let few = tokens < self.config.wait_tokens || prompts < self.config.wait_prompts;
         self.held = few && self.waited < self.config.wait_steps;
+    }
+
+    /// Whether it keeps nobody.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open
     }
 
     /// Whether it looks for requests only every few steps.
@@ -80,6 +93,9 @@ impl Gate {
 
     /// Steps of decodes have passed, the last of which began then. Whoever came before it did so before the first.
     pub(crate) fn decoded(&mut self, steps: u64, began: Ticks) {
+        if self.open {
+            return;
+        }
         let interval = self.config.recv_interval.max(1);
         // A look fell between them.
         if interval > 1 && self.passed + steps > interval {

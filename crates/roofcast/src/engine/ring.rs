@@ -4,7 +4,7 @@
 //! Every operation costs a few words; far ends are moved once.
 
 use super::arrival::Id;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// Steps that the ring spans; 64 words of 64 bits, so that one more word says which of them are not empty.
 const SPAN: i64 = 4096;
@@ -19,8 +19,9 @@ pub(crate) struct Ring {
     links: Vec<[Id; 2]>,
     words: [u64; 64],
     word_map: u64,
-    /// Ends that were too far away when they came.
-    far: BTreeMap<(i64, Id), ()>,
+    /// Ends that were too far away when they came, and the soonest of them.
+    far: BTreeSet<(i64, Id)>,
+    soonest: i64,
 }
 
 impl Default for Ring {
@@ -30,7 +31,8 @@ impl Default for Ring {
             links: Vec::new(),
             words: [0; 64],
             word_map: 0,
-            far: BTreeMap::new(),
+            far: BTreeSet::new(),
+            soonest: i64::MAX,
         }
     }
 }
@@ -39,7 +41,8 @@ impl Ring {
     /// `id` ends at step `end`, later than `now`.
     pub(crate) fn insert(&mut self, now: i64, end: i64, id: Id) {
         if end - now >= SPAN {
-            self.far.insert((end, id), ());
+            self.far.insert((end, id));
+            self.soonest = self.soonest.min(end);
         } else {
             self.link(end, id);
         }
@@ -52,7 +55,7 @@ impl Ring {
             let distance = (at as i64 - (now + 1) % SPAN).rem_euclid(SPAN);
             now + 1 + distance
         });
-        near.or_else(|| self.far.keys().next().map(|(end, _)| *end))
+        near.or_else(|| self.far.first().map(|(end, _)| *end))
     }
 
     /// Takes one that ends at `now`.
@@ -68,19 +71,20 @@ impl Ring {
 
     /// Takes out `id`, which was to end at `end`.
     pub(crate) fn remove(&mut self, end: i64, id: Id) {
-        if self.far.remove(&(end, id)).is_none() {
+        if !self.far.remove(&(end, id)) {
             self.unlink(end, id);
         }
     }
 
     /// Moves far ends that have come near. At most half the ring is ahead of the ones moved, so none laps another.
     fn fetch(&mut self, now: i64) {
-        while let Some((&(end, id), ())) = self.far.first_key_value() {
-            if end - now >= SPAN {
-                break;
+        // Where the soonest was taken out meanwhile, this looks once too often.
+        while self.soonest - now < SPAN {
+            if let Some(&(end, id)) = self.far.first().filter(|(end, _)| end - now < SPAN) {
+                self.far.pop_first();
+                self.link(end, id);
             }
-            self.far.pop_first();
-            self.link(end, id);
+            self.soonest = self.far.first().map_or(i64::MAX, |(end, _)| *end);
         }
     }
 

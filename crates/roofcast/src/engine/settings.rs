@@ -20,11 +20,34 @@ impl EngineConfig {
     /// The settings of one replica of `deployment`, whose requests have `context` tokens in the mean, and its policy.
     /// `shared` says whether prompts have tokens in common.
     pub fn resolve(deployment: &Deployment, context: u64, shared: bool) -> Result<(EngineConfig, Policy)> {
+        let by_block = runs_by_block(&deployment.options.engine);
+        EngineConfig::resolve_as(deployment, context, shared, by_block)
+    }
+
+    /// The same for vLLM's scheduler itself, block by block, whose requests may share anything; other schedulers are refused.
+    pub fn resolve_by_block(deployment: &Deployment, context: u64) -> Result<(EngineConfig, vllm::Config)> {
+        let asked = deployment.options.engine.scheduler;
+        let (config, _) = EngineConfig::resolve_as(deployment, context, true, true)?;
+        match &config.by_block {
+            Some(settings) if asked == SchedulerKind::Vllm => Ok((config.clone(), settings.clone())),
+            _ => {
+                Err(Error::field("engine", "scheduler", name(asked), "vllm, which alone runs block by block"))
+            }
+        }
+    }
+
+    fn resolve_as(
+        deployment: &Deployment,
+        context: u64,
+        shared: bool,
+        by_block: bool,
+    ) -> Result<(EngineConfig, Policy)> {
         let spec = &deployment.options.engine;
         let profile = scheduler::profile(spec.scheduler);
         let block_size = deployment.engine.block_size;
         let prefixes = prefixes(spec, &profile, shared);
-        let (groups, room) = groups(deployment, &profile, prefixes, context.max(1));
+        let counted = profile.frees_windows && prefixes == Prefixes::Unknown && !by_block;
+        let (groups, room) = groups(deployment, counted, context.max(1));
         let blocks = usable_blocks(spec, &profile, room)?;
         let kv_tokens = groups.longest(blocks);
         let longest = deployment.longest().unwrap_or(u64::MAX).min(kv_tokens);
@@ -74,7 +97,7 @@ impl EngineConfig {
             hands_over: false,
         };
         check(spec, &profile, &config)?;
-        config.by_block = runs_by_block(spec).then(|| vllm_settings(&config, spec));
+        config.by_block = by_block.then(|| vllm_settings(&config, spec));
         Ok((config, profile.policy))
     }
 }
@@ -96,9 +119,8 @@ fn prefixes(spec: &EngineSpec, profile: &Profile, shared: bool) -> Prefixes {
 /// The groups of layers that take blocks of their own, and how many blocks there is room for. vLLM gives back what falls
 /// out of a window; elsewhere, and where blocks are known by their content, the room is computed once for requests of
 /// `context` tokens.
-fn groups(deployment: &Deployment, profile: &Profile, prefixes: Prefixes, context: u64) -> (Groups, u64) {
-    let (spec, block) = (&deployment.options.engine, deployment.engine.block_size);
-    let counted = profile.frees_windows && prefixes == Prefixes::Unknown && !runs_by_block(spec);
+fn groups(deployment: &Deployment, counted: bool, context: u64) -> (Groups, u64) {
+    let block = deployment.engine.block_size;
     match layer_groups(deployment, block).filter(|_| counted) {
         Some((groups, bytes)) => (groups, memory::blocks(deployment, bytes)),
         None => (Groups::one(block), memory::tokens(deployment, context) / block),
@@ -204,8 +226,18 @@ fn swap_tokens(deployment: &Deployment, spec: &EngineSpec, context: u64) -> Resu
 fn check(spec: &EngineSpec, profile: &Profile, config: &EngineConfig) -> Result<()> {
     sglang::check(spec)?;
     check_keys(spec, profile)?;
-    if spec.max_num_active_seqs == Some(0) {
-        return Err(Error::field("engine", "max_num_active_seqs", 0, "from 1"));
+    for (field, value) in [
+        ("max_num_active_seqs", spec.max_num_active_seqs),
+        ("prefill_schedule_interval", spec.prefill_schedule_interval),
+    ] {
+        if value == Some(0) {
+            return Err(Error::field("engine", field, 0, "from 1"));
+        }
+    }
+    if let Some(steps) = spec.prefill_schedule_interval.filter(|steps| *steps > 1 && config.attention_dp == 1)
+    {
+        let accepted = "1, or attention_dp above 1: vLLM heeds it in data-parallel engines alone";
+        return Err(Error::field("engine", "prefill_schedule_interval", steps, accepted));
     }
     check_prefixes(spec, config)?;
     check_layout(spec, profile)?;
@@ -225,6 +257,9 @@ fn check_keys(spec: &EngineSpec, profile: &Profile) -> Result<()> {
         ("preemption_mode", spec.preemption_mode == PreemptionMode::Swap),
         ("reservation", spec.reservation != ReservationKind::Max),
         ("max_num_active_seqs", spec.max_num_active_seqs.is_some()),
+        ("prefill_schedule_interval", spec.prefill_schedule_interval.is_some()),
+        ("max_num_queued_reqs", spec.max_num_queued_reqs.is_some()),
+        ("max_num_queued_tokens", spec.max_num_queued_tokens.is_some()),
         ("batch_wait_timeout_iters", spec.batch_wait_timeout_iters.is_some()),
         ("disable_overlap_scheduler", spec.disable_overlap_scheduler.is_some()),
         ("batch_wait_max_tokens_ratio", spec.batch_wait_max_tokens_ratio.is_some()),
@@ -289,6 +324,7 @@ pub(crate) fn runs_by_block(spec: &EngineSpec) -> bool {
     spec.async_scheduling == Some(true)
         || spec.speculative.is_some()
         || spec.long_prefill_token_threshold.is_some_and(|t| t > 0)
+        || spec.prefill_schedule_interval.is_some_and(|steps| steps > 1)
         || (spec.scheduler == SchedulerKind::Vllm && spec.policy == QueuePolicy::Priority)
 }
 
@@ -312,6 +348,7 @@ fn vllm_settings(config: &EngineConfig, spec: &EngineSpec) -> vllm::Config {
         policy: if spec.policy == QueuePolicy::Fcfs { vllm::Policy::Fcfs } else { vllm::Policy::Priority },
         scheduler_reserve_full_isl: config.scheduler_reserve_full_isl,
         watermark: spec.watermark.unwrap_or(0.0),
+        prefill_schedule_interval: spec.prefill_schedule_interval.unwrap_or(1),
         async_scheduling: spec.async_scheduling.unwrap_or(false),
         num_speculative_tokens: drafts.map_or(0, |s| s.num_speculative_tokens),
         num_lookahead_tokens: modelled.map_or(0, |s| s.num_speculative_tokens),

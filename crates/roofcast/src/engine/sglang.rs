@@ -192,7 +192,7 @@ impl<D: Decodes> Sglang<D> {
     }
 
     /// In the overlap loop: the results of the batch before come, and those of all but the last of the ones decided now.
-    fn follow(&mut self, batch: Batch, before: Option<Batch>, horizon: Ticks) {
+    fn follow(&mut self, mut batch: Batch, before: Option<Batch>, horizon: Ticks) {
         let changed = !batch.step.joined.is_empty() || !batch.step.left.is_empty() || !batch.fresh.is_empty();
         let alike = |b: &Batch| b.step.kind == Kind::Decode && b.step.decodes == batch.step.decodes;
         let more = match &before {
@@ -202,7 +202,7 @@ impl<D: Decodes> Sglang<D> {
             _ => 0,
         };
         let mut decided = self.clock;
-        let mut batch = self.count(batch, more);
+        self.count(&mut batch, more);
         if let Some(before) = before {
             self.deliver(&before, 0);
         }
@@ -352,7 +352,7 @@ impl<D: Decodes> Replica for Sglang<D> {
     }
 
     fn step(&mut self, horizon: Ticks) -> bool {
-        let Some(batch) = self.decide() else {
+        let Some(mut batch) = self.decide() else {
             let Some(before) = self.pending.take() else { return false };
             self.deliver(&before, 0);
             return true;
@@ -362,7 +362,7 @@ impl<D: Decodes> Replica for Sglang<D> {
             self.follow(batch, before, horizon);
         } else {
             let more = self.further(&batch, Ticks::ZERO, horizon);
-            let batch = self.count(batch, more);
+            self.count(&mut batch, more);
             self.deliver(&batch, more);
             self.passed(&batch, more, self.clock - Ticks::from(batch.time + batch.growth * more));
         }

@@ -5,6 +5,7 @@
 
 mod guests;
 mod leaving;
+mod room;
 
 pub use guests::Guest;
 
@@ -17,6 +18,7 @@ use super::gate::Gate;
 use super::queue::{Order, Queue};
 use super::tally::Tally;
 use crate::kv_cache::prefix::Prefix;
+use crate::slab::Slab;
 use crate::timeline::{Mark, Segment, Timeline};
 
 /// Where a sequence is.
@@ -84,10 +86,11 @@ pub struct State<D> {
     pub tally: Tally,
     /// When the last step ended.
     pub clock: Ticks,
+    /// Prompt tokens of those who have no token yet.
+    pub(super) prompt_tokens: u64,
     /// What is kept of the run over time, where that is asked for.
     pub timeline: Option<Box<Timeline>>,
-    sequences: Vec<Sequence>,
-    vacant: Vec<Id>,
+    sequences: Slab<Sequence>,
     waiting: Queue,
     /// What keeps those that wait from being looked at.
     pub(crate) gate: Gate,
@@ -118,9 +121,9 @@ impl<D: Decodes> State<D> {
             pieces: Vec::new(),
             tally: Tally::default(),
             clock: Ticks::ZERO,
+            prompt_tokens: 0,
             timeline: None,
-            sequences: Vec::new(),
-            vacant: Vec::new(),
+            sequences: Slab::default(),
             waiting: Queue::new(config.order),
             gate: Gate::new(config.gate),
             swapped: Vec::new(),
@@ -149,22 +152,14 @@ impl<D: Decodes> State<D> {
             timeline.arrived(&arrival);
         }
         let known = arrival.input;
+        self.prompt_tokens += u64::from(known);
         let id = self.take_in(Sequence { arrival, phase: Phase::Waiting, known, ..Sequence::default() });
         self.cache.arrive(id, &arrival, prefix);
     }
 
     /// A sequence joins the queue.
     fn take_in(&mut self, sequence: Sequence) -> Id {
-        let id = match self.vacant.pop() {
-            Some(id) => {
-                self.sequences[id as usize] = sequence;
-                id
-            }
-            None => {
-                self.sequences.push(sequence);
-                (self.sequences.len() - 1) as Id
-            }
-        };
+        let id = self.sequences.insert(sequence) as Id;
         self.waiting.push(id, sequence.arrival.key, sequence.arrival.number);
         self.tally.waiting_peak = self.tally.waiting_peak.max(self.waiting.len());
         id
@@ -188,6 +183,9 @@ impl<D: Decodes> State<D> {
 
     /// A step is about to be scheduled: who is looked at in it.
     pub(super) fn look(&mut self) {
+        if self.gate.is_open() {
+            return;
+        }
         self.gate.look(self.clock, self.running() == 0);
         let enough = [self.gate.config.wait_prompts, self.gate.config.wait_tokens];
         let seats = self.config.max_num_seqs.saturating_sub(self.running());
@@ -286,11 +284,6 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Blocks of `tokens`.
-    pub fn blocks(&self, tokens: u32) -> u64 {
-        self.config.groups.blocks(u64::from(tokens))
-    }
-
     /// Looks at the head of the queue: its known tokens that are in the cache, and those to compute.
     pub fn look_up(&mut self, id: Id) -> (u32, u32) {
         let known = self.sequence(id).known;
@@ -300,43 +293,6 @@ impl<D: Decodes> State<D> {
         };
         self.sequences[id as usize].ready = ready;
         (ready, known - ready)
-    }
-
-    /// Blocks that a request takes when it is admitted to compute `tokens` beyond those that are in the cache.
-    pub fn admission_blocks(&self, id: Id, tokens: u32) -> u64 {
-        let Sequence { arrival, known, ready, .. } = self.sequence(id);
-        match &self.cache {
-            Cache::Blocks(identity) => return identity.admission_blocks(u64::from(tokens)),
-            Cache::Counted | Cache::Chunks(_) => {}
-        }
-        match self.config.reservation {
-            Reservation::Grow => self.blocks(ready + tokens),
-            Reservation::Prompt => self.blocks(*known),
-            Reservation::Oracle => self.blocks(arrival.input + arrival.output),
-            Reservation::Bound => {
-                let bound = arrival.max_tokens.max(arrival.output);
-                self.blocks(arrival.input.saturating_add(bound).min(self.config.max_model_len))
-            }
-            Reservation::Pow2 => {
-                let guess = arrival.input + arrival.output.next_power_of_two();
-                self.blocks(guess.min(self.config.max_model_len))
-            }
-            Reservation::Max => self.blocks(self.config.max_model_len),
-        }
-    }
-
-    /// Whether a request can be admitted to compute `tokens`: its blocks are free, and where it takes them in one piece
-    /// there is a gap for them.
-    pub fn has_room(&mut self, id: Id, tokens: u32) -> bool {
-        let blocks = self.admission_blocks(id, tokens);
-        match &mut self.cache {
-            Cache::Chunks(chunks) => chunks.attempt(id, blocks, &mut self.tally),
-            _ => blocks <= self.free,
-        }
-    }
-
-    fn grows(&self) -> bool {
-        matches!(self.config.reservation, Reservation::Grow | Reservation::Prompt)
     }
 
     /// Takes the head of the queue in and computes `tokens` of it in this step.
@@ -381,12 +337,6 @@ impl<D: Decodes> State<D> {
         s.order == order && matches!(s.phase, Phase::Prefill | Phase::Decode)
     }
 
-    /// Blocks that computing `tokens` more of a prompt needs.
-    pub fn continuation_blocks(&self, id: Id, tokens: u32) -> u64 {
-        let s = self.sequence(id);
-        if self.grows() { self.blocks(s.computed + tokens).saturating_sub(s.held) } else { 0 }
-    }
-
     /// Computes `tokens` more of a prompt in this step; the blocks must be free.
     pub fn continue_prefill(&mut self, id: Id, tokens: u32) {
         let blocks = self.continuation_blocks(id, tokens);
@@ -397,42 +347,6 @@ impl<D: Decodes> State<D> {
             identity.extend(id, u64::from(s.computed + tokens));
         }
         self.pieces.push(Piece { id, new: tokens });
-    }
-
-    /// Blocks that `steps` decodes of everyone need.
-    pub fn decode_blocks(&self, steps: u64) -> u64 {
-        if self.grows() { self.decodes.needs(steps) } else { 0 }
-    }
-
-    /// Takes the blocks that the next decodes need; they must be free.
-    pub fn take_decode_blocks(&mut self) {
-        self.free -= self.decode_blocks(1);
-        if let Cache::Blocks(identity) = &mut self.cache {
-            identity.decode(u64::from(!self.decodes.is_empty()));
-        }
-    }
-
-    /// Of `steps` steps of decodes, as many as the free blocks allow: their blocks are taken beyond those of the first,
-    /// which the policy has taken.
-    pub(super) fn take_blocks_of(&mut self, steps: u64) -> u64 {
-        let first = self.decode_blocks(1);
-        let all = self.decode_blocks(steps) - first;
-        let enough = if all <= self.free { steps } else { self.affordable(steps, first) };
-        self.free -= self.decode_blocks(enough) - first;
-        if let Cache::Blocks(identity) = &mut self.cache {
-            identity.decode(enough - 1);
-        }
-        enough
-    }
-
-    /// Of `steps` steps, the most that the free blocks allow beyond the first, whose blocks are taken.
-    fn affordable(&self, steps: u64, first: u64) -> u64 {
-        let (mut enough, mut too_many) = (1, steps);
-        while too_many - enough > 1 {
-            let middle = enough + (too_many - enough) / 2;
-            if self.decode_blocks(middle) - first <= self.free { enough = middle } else { too_many = middle }
-        }
-        enough
     }
 
     /// A piece is computed; whether its sequence has sampled a token with it.
@@ -454,6 +368,7 @@ impl<D: Decodes> State<D> {
         let clock = self.clock;
         let s = &mut self.sequences[id as usize];
         if s.generated == 0 {
+            self.prompt_tokens -= u64::from(s.arrival.input);
             s.first = clock;
         } else {
             let gap = clock - s.last;

@@ -4,6 +4,7 @@ use crate::engine::Departure;
 use crate::engine::arrival::Arrival;
 use crate::engine::clock::Ticks;
 use crate::engine::distribution::Distribution;
+use crate::fleet::flow::{self, Flow, Trend};
 use crate::record::{Outcome, Record};
 use crate::spec::Slo;
 use crate::summary::{Statistics, Summary};
@@ -15,10 +16,12 @@ use crate::workload::Request;
 pub struct Load {
     /// Requests per second that came; none in a closed loop.
     pub offered_per_s: Option<f64>,
-    /// Whether the queue grew for as long as requests came.
+    /// Whether the queue, or the requests in flight, grew for as long as requests came.
     pub overloaded: bool,
     /// Requests per second that were answered while it grew: the most that is stable.
     pub stable_per_s: Option<f64>,
+    /// Requests from which on a run like this is long enough to tell; none where it was.
+    pub too_short_below: Option<u64>,
 }
 
 /// Values of one metric: all of them while they are few, bins beyond.
@@ -82,12 +85,21 @@ pub struct Results {
     pub completed: u64,
     /// Requests that no engine with these settings could serve.
     pub refused: u64,
+    /// Requests turned away because too much was queued.
+    pub rejected: u64,
     input: u64,
     output: u64,
     good: u64,
+    /// Requests beyond each bound.
+    beyond: [u64; 3],
+    /// As many as may be beyond a bound before its percentile is.
+    tolerated: Option<u64>,
     ttft: Sample,
     tpot: Sample,
     e2el: Sample,
+    flow: Flow,
+    /// What completed requests took from their first token to their last.
+    decoding: u128,
     first: Option<Ticks>,
     /// When the last token came.
     pub end: Ticks,
@@ -98,6 +110,8 @@ pub struct Results {
     quarters: [(u64, u128, u128); 2],
     /// One for each request, where they are kept.
     pub records: Option<Vec<Record>>,
+    /// Whether the run ended before its requests.
+    pub interrupted: bool,
 }
 
 impl Results {
@@ -110,18 +124,38 @@ impl Results {
         Results { slo, most, open, records: records.then(Vec::new), ..Results::default() }
     }
 
+    /// The same of a run of `total` requests that may end when a bound is missed for certain: when so many are beyond it that
+    /// the 99th percentile of all is, whatever the others get.
+    pub fn ending_when_missed(self, total: u64) -> Results {
+        // The percentile of n values is between those of ranks ⌊0.99 (n - 1)⌋ and the next, from 0 in ascending order.
+        let rank = (0.99 * total.saturating_sub(1) as f64) as u64;
+        Results { tolerated: Some(total.saturating_sub(rank + 1)), ..self }
+    }
+
+    /// Whether a bound is missed for certain in a run that may end then.
+    pub fn missed(&self) -> bool {
+        self.tolerated
+            .is_some_and(|most| self.beyond.iter().any(|beyond| beyond + self.refused + self.rejected > most))
+    }
+
     /// A request comes: how the engine takes it.
     pub(crate) fn arrive(&mut self, request: &Request, key: i64) -> Arrival {
         let arrival = super::arrival(self.taken, request, key);
         self.taken += 1;
         self.first.get_or_insert(arrival.at);
         self.last = self.last.max(arrival.at);
+        if self.open.is_some() {
+            self.flow.arrived(arrival.at);
+        }
         arrival
     }
 
-    /// No engine with these settings could serve it.
-    pub(crate) fn refuse(&mut self, arrival: &Arrival) {
-        self.refused += 1;
+    /// A request is not served: no engine with these settings could, or, where it `could` be, too much was queued.
+    pub(crate) fn refuse(&mut self, arrival: &Arrival, could: bool) {
+        *(if could { &mut self.rejected } else { &mut self.refused }) += 1;
+        if self.open.is_some() {
+            self.flow.left(arrival.at);
+        }
         if let Some(records) = &mut self.records {
             records.push(Record { outcome: Outcome::Refused, output_len: 0, ..record(arrival, arrival.at) });
         }
@@ -132,7 +166,8 @@ impl Results {
         let Departure { arrival, first, preemptions, cached, .. } = gone;
         let (ttft, e2el) = (*first - arrival.at, end - arrival.at);
         let tpot = (arrival.output > 1).then(|| (end - *first) / u64::from(arrival.output - 1));
-        self.watch(arrival, ttft);
+        self.watch(arrival, ttft, end);
+        self.decoding += (end - *first).0;
         self.completed += 1;
         self.input += u64::from(arrival.input);
         self.output += u64::from(arrival.output);
@@ -143,8 +178,11 @@ impl Results {
         }
         self.end = self.end.max(end);
         let [most_ttft, most_tpot, most_e2el] = self.most;
-        let good = ttft <= most_ttft && tpot.is_none_or(|t| t <= most_tpot) && e2el <= most_e2el;
-        self.good += u64::from(good);
+        let beyond = [ttft > most_ttft, tpot.is_some_and(|t| t > most_tpot), e2el > most_e2el];
+        self.good += u64::from(!beyond.contains(&true));
+        for (count, beyond) in self.beyond.iter_mut().zip(beyond) {
+            *count += u64::from(beyond);
+        }
         if let Some(records) = &mut self.records {
             records.push(Record {
                 first_token: Some(first.picoseconds()),
@@ -156,9 +194,10 @@ impl Results {
         }
     }
 
-    /// Takes note of what requests of the second and of the last quarter waited for their first token.
-    fn watch(&mut self, arrival: &Arrival, ttft: Ticks) {
+    /// Takes note of a departure, and of what requests of the second and of the last quarter waited for their first token.
+    fn watch(&mut self, arrival: &Arrival, ttft: Ticks, end: Ticks) {
         let Some(total) = self.open else { return };
+        self.flow.left(end);
         let quarter = match arrival.number * 4 / total.max(1) {
             1 => &mut self.quarters[0],
             3 => &mut self.quarters[1],
@@ -169,23 +208,39 @@ impl Results {
         quarter.2 += ttft.0;
     }
 
-    /// Whether the queue grew for as long as requests came. Where λ come and μ < λ are served each second, the wait of a
-    /// request grows by λ/μ − 1 seconds with every second that it comes later; that growth between the second and the last
-    /// quarter of the requests tells μ.
+    /// Whether more came than could be served, by either of two signs: requests in flight that grow for as long as others
+    /// come ([`Flow`]), or waits that do. Where λ come and μ < λ are served each second, the wait of a request grows by
+    /// λ/μ − 1 seconds with every second that it comes later; that growth between the second and the last quarter of the
+    /// requests tells μ where the requests in flight do not.
     pub fn load(&self) -> Load {
-        let span = (self.last - self.first.unwrap_or_default()).seconds();
+        let first = self.first.unwrap_or_default();
+        let span = (self.last - first).seconds();
         let Some(total) = self.open.filter(|n| *n > 1 && span > 0.0) else { return Load::default() };
         let offered = (total - 1) as f64 / span;
+        let decode_s = Ticks(self.decoding / u128::from(self.completed.max(1))).seconds();
+        let trend = self.flow.trend(first, self.last, decode_s);
+        let wait = self.growing_wait();
+        let stable_per_s = match (trend, wait) {
+            (Trend::Growing(per_s), _) => Some((offered - per_s).max(0.0)),
+            (_, Some(growth)) => Some(offered / (1.0 + growth)),
+            _ => None,
+        };
+        let long_enough = (decode_s * offered * flow::DECODES).ceil() as u64;
+        Load {
+            offered_per_s: Some(offered),
+            overloaded: stable_per_s.is_some(),
+            stable_per_s,
+            too_short_below: (trend == Trend::Short && wait.is_none()).then_some(long_enough.max(total + 1)),
+        }
+    }
+
+    /// Seconds by which waits for the first token grow with every second, where they do.
+    fn growing_wait(&self) -> Option<f64> {
         let mean = |sum: u128, count: u64| sum as f64 / count.max(1) as f64;
         let [(n2, at2, wait2), (n4, at4, wait4)] = self.quarters;
         let (waited, waits) = (mean(wait2, n2), mean(wait4, n4));
         let growth = (waits - waited) / (mean(at4, n4) - mean(at2, n2)).max(1.0);
-        let overloaded = n2 > 0 && n4 > 0 && growth > 0.02 && waits > 1.5 * waited;
-        Load {
-            offered_per_s: Some(offered),
-            overloaded,
-            stable_per_s: overloaded.then(|| offered / (1.0 + growth)),
-        }
+        (n2 > 0 && n4 > 0 && growth > 0.02 && waits > 1.5 * waited).then_some(growth)
     }
 
     /// Latencies of completed requests by their names.
@@ -194,7 +249,13 @@ impl Results {
         samples.map(|(name, sample)| (name, std::mem::take(sample)))
     }
 
-    /// Every request has ended.
+    /// The run ends here: whether the queue would have grown is not known.
+    pub(crate) fn interrupt(&mut self) {
+        self.interrupted = true;
+        self.open = None;
+    }
+
+    /// Every request has ended, or the run has.
     pub(crate) fn close(&mut self) {
         if let Some(records) = &mut self.records {
             records.sort_by_key(|r| r.id);
@@ -206,7 +267,7 @@ impl Results {
         let bounded = self.slo.ttft_p99_ms.or(self.slo.tpot_p99_ms).or(self.slo.e2el_p99_ms).is_some();
         Summary {
             completed: self.completed,
-            failed: self.refused,
+            failed: self.refused + self.rejected,
             duration: (self.end - self.first.unwrap_or_default()).seconds(),
             total_input_tokens: self.input,
             total_output_tokens: self.output,

@@ -3,9 +3,7 @@
 //! Source: rules 6 to 8 read from vLLM 0.32's `v1/core/block_pool.py` and `kv_cache_manager.py`. Every operation costs
 //! the blocks that it touches.
 
-use super::prefix::Content;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use super::prefix::{Content, ContentMap};
 
 /// A block's number.
 pub type Block = u32;
@@ -24,23 +22,28 @@ pub struct Pool {
     /// Holders beyond the first, over all blocks.
     repeated: u64,
     /// The oldest block of each content that others may hold; newer ones of the same content follow by [`Slot::same`].
-    cached: HashMap<Content, Block, BuildHasherDefault<Hashed>>,
+    cached: ContentMap<Block>,
+    /// What the cache took in and let go, where somebody asks.
+    changes: Option<Vec<Change>>,
 }
 
-/// Contents are hashes already. The map is never iterated, so its order shows nowhere.
-#[derive(Debug, Clone, Copy, Default)]
-struct Hashed(u64);
-
-impl Hasher for Hashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|b| self.0 = self.0.rotate_left(8) ^ u64::from(*b));
-    }
-    fn write_u128(&mut self, content: u128) {
-        self.0 = content as u64;
-    }
+/// What the cache takes in or lets go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Full blocks of a request can be found from now on.
+    Stored {
+        /// Whose.
+        owner: u64,
+        /// Which of its blocks is the first.
+        first: u64,
+        /// What they hold.
+        contents: Vec<Content>,
+    },
+    /// A block that held this is another's.
+    Removed {
+        /// What it held.
+        content: Content,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -71,8 +74,19 @@ impl Pool {
             tail,
             free: u64::from(count),
             repeated: 0,
-            cached: HashMap::default(),
+            cached: ContentMap::default(),
+            changes: None,
         }
+    }
+
+    /// Keeps changes from now on until they are taken.
+    pub fn watch(&mut self) {
+        self.changes = Some(Vec::new());
+    }
+
+    /// The changes that are kept, where they are.
+    pub fn changes(&mut self) -> Option<&mut Vec<Change>> {
+        self.changes.as_mut()
     }
 
     /// Blocks that nobody holds, those with a cached content among them.
@@ -174,6 +188,9 @@ impl Pool {
         let Some(content) = self.blocks[block as usize].content.take() else { return };
         if content.is_own() {
             return;
+        }
+        if let Some(changes) = &mut self.changes {
+            changes.push(Change::Removed { content });
         }
         let next = std::mem::replace(&mut self.blocks[block as usize].same, NONE);
         let Some(oldest) = self.cached.get(&content).copied() else { return };

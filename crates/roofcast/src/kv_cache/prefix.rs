@@ -5,6 +5,9 @@
 //! are known by their owner instead and need no hashing.
 
 use crate::workload::request::{OWN_SEGMENTS, Prompt, Run};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
 
 /// The identity of a block and its past.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,6 +30,13 @@ impl Content {
         self.0 & OWN != 0
     }
 
+    /// The identity of this content below a node of a tree.
+    pub(crate) fn below(self, node: u32) -> Content {
+        let (low, high) = (self.0 as u64, (self.0 >> 64) as u64);
+        let node = mix(u64::from(node) + 1);
+        Content((u128::from(high ^ node) << 64 | u128::from(low ^ node.rotate_left(32))) & !OWN)
+    }
+
     /// The identity of what follows this by `run`; blocks are told apart by where they end.
     pub(crate) fn then(self, run: Run) -> Content {
         let (low, high) = (self.0 as u64, (self.0 >> 64) as u64);
@@ -36,6 +46,25 @@ impl Content {
             lanes[1] = mix(lanes[1].rotate_left(23) ^ value.wrapping_mul(0xd6e8_feb8_6659_fd93) ^ lanes[0]);
         }
         Content((u128::from(lanes[1]) << 64 | u128::from(lanes[0])) & !OWN)
+    }
+}
+
+/// Values by content. Contents are hashes already, and the map is never iterated, so its order shows nowhere.
+pub(crate) type ContentMap<T> = HashMap<Content, T, BuildHasherDefault<Hashed>>;
+
+/// A content is its own hash.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|b| self.0 = self.0.rotate_left(8) ^ u64::from(*b));
+    }
+    fn write_u128(&mut self, content: u128) {
+        self.0 = content as u64;
     }
 }
 
@@ -113,6 +142,39 @@ pub struct Prefix {
     pub own_from: u64,
     /// The segment of its output.
     pub output_segment: u32,
+    /// The tokens of its output, where they are real ones that a later prompt may repeat token by token.
+    pub output_tokens: Option<Arc<[u32]>>,
+}
+
+impl Prefix {
+    /// A prompt of real tokens, and the output that will follow it. Each token is a run of its own: the same token is the
+    /// same run wherever it stands.
+    pub fn of_tokens(prompt: &[u32], output: Arc<[u32]>) -> Prefix {
+        let mut tokens = Tokens::default();
+        prompt.iter().for_each(|token| tokens.push(real(*token)));
+        Prefix { tokens, own_from: u64::MAX, output_segment: 0, output_tokens: Some(output) }
+    }
+}
+
+/// One real token as a run.
+fn real(token: u32) -> Run {
+    Run { segment: token, start: 0, length: 1 }
+}
+
+/// Adds `length` tokens of an output from its token `start` on: those of `real_ones`, or of the segment.
+pub(crate) fn push_output(
+    tokens: &mut Tokens,
+    (segment, real_ones): (u32, Option<&[u32]>),
+    start: u64,
+    length: u64,
+) {
+    match real_ones {
+        None => tokens.push(Run { segment, start, length }),
+        Some(ids) => {
+            let said = ids.iter().skip(start as usize).take(length as usize);
+            said.for_each(|token| tokens.push(real(*token)));
+        }
+    }
 }
 
 /// Numbers the outputs of requests from the top, where no traffic has segments.
@@ -143,7 +205,7 @@ impl Outputs {
                 u64::MAX
             }
         };
-        Prefix { tokens, own_from, output_segment }
+        Prefix { tokens, own_from, output_segment, output_tokens: None }
     }
 }
 
@@ -155,6 +217,19 @@ mod tests {
         let mut tokens = Tokens::default();
         runs.iter().for_each(|&(segment, start, length)| tokens.push(Run { segment, start, length }));
         tokens
+    }
+
+    #[test]
+    fn real_tokens_are_found_in_prompts_and_outputs_alike() {
+        // Tokens 7 8 9 said after a prompt of 7 are the same content as a prompt of 7 7 8 9.
+        let mut said = Prefix::of_tokens(&[7], Arc::from([7, 8, 9, 10])).tokens;
+        push_output(&mut said, (0, Some(&[7, 8, 9, 10])), 0, 2);
+        push_output(&mut said, (0, Some(&[7, 8, 9, 10])), 2, 1);
+        let mut asked = Prefix::of_tokens(&[7, 7, 8, 9], Arc::from([])).tokens;
+        let mut other = Prefix::of_tokens(&[7, 7, 9, 8], Arc::from([])).tokens;
+        let [said, asked, other] =
+            [&mut said, &mut asked, &mut other].map(|t| t.name_next(Content::START, 4));
+        assert!(said == asked && said != other);
     }
 
     #[test]

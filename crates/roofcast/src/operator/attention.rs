@@ -70,6 +70,7 @@ pub(super) fn operators(deployment: &Deployment, a: &Attention) -> Vec<Operator>
             table,
         }),
         decode,
+        heads: a.heads.div_ceil(tp),
         group: a.heads.div_ceil(a.kv_heads.max(1)).max(1),
         weight_bytes: 0.0,
     };
@@ -87,9 +88,11 @@ pub(super) fn operators(deployment: &Deployment, a: &Attention) -> Vec<Operator>
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scores {
     /// Tokens of a key: 1, or those of a compressed entry.
-    pub(super) ratio: u64,
-    pub(super) flops_per_pair: f64,
-    pub(super) bytes_per_key: f64,
+    pub ratio: u64,
+    /// Operations for each pair of a query and a key.
+    pub flops_per_pair: f64,
+    /// Bytes of a key.
+    pub bytes_per_key: f64,
 }
 
 impl Scores {
@@ -117,6 +120,7 @@ pub(super) fn indexer(deployment: &Deployment, dtype: Dtype, scores: Scores) -> 
     let form = ContextForm {
         sequence: SequenceForm::Scores(scores),
         decode: DecodeForm { fixed: Demand::default(), terms: vec![(u64::MAX, term)] },
+        heads: 0,
         group: 1,
         weight_bytes: 0.0,
     };

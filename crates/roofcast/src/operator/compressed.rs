@@ -54,7 +54,13 @@ pub(super) fn operators(deployment: &Deployment, c: &Compressed, block: &Block) 
         state: Recurrence::of(deployment, block),
     };
     let decode = form.decode();
-    let form = ContextForm { sequence: SequenceForm::Compressed(form), decode, group: 1, weight_bytes: 0.0 };
+    let form = ContextForm {
+        sequence: SequenceForm::Compressed(form),
+        decode,
+        heads: 0,
+        group: 1,
+        weight_bytes: 0.0,
+    };
     let attention = operator(deployment, OperatorKind::CompressedAttention, Form::Context(form));
     let scores = c.indexer.as_ref().zip(c.ratio).map(|(i, ratio)| {
         let scores =

@@ -41,6 +41,7 @@ pub(super) fn operator(deployment: &Deployment, block: &Block) -> Operator {
     let form = ContextForm {
         sequence: SequenceForm::Recurrence(recurrence),
         decode: DecodeForm { fixed, terms: Vec::new() },
+        heads: 0,
         group: 1,
         weight_bytes: 0.0,
     };

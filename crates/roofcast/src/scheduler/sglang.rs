@@ -25,8 +25,10 @@ pub use results::Results;
 
 use super::{Policy, Profile};
 use crate::engine::config::Prefixes;
+use crate::slab::Slab;
 use crate::spec::SchedulePolicy;
 use crate::workload::request::Run;
+use budget::CLIP_MAX_NEW_TOKENS;
 use memory::Memory;
 use ratio::Ratio;
 use rows::Running;
@@ -181,8 +183,7 @@ pub struct Scheduler {
     config: Config,
     ratio: Ratio,
     memory: Memory,
-    requests: Vec<Request>,
-    vacant: Vec<Id>,
+    requests: Slab<Request>,
     waiting: VecDeque<Id>,
     /// Times that a request entered the queue.
     entries: u64,
@@ -210,8 +211,7 @@ impl Scheduler {
             ratio: Ratio::new(config.schedule_conservativeness),
             memory: Memory::new(config.max_total_tokens, config.page_size, !config.disable_radix_cache),
             config,
-            requests: Vec::new(),
-            vacant: Vec::new(),
+            requests: Slab::default(),
             waiting: VecDeque::new(),
             entries: 0,
             running: Running::default(),
@@ -247,16 +247,7 @@ impl Scheduler {
             node: ROOT,
             samples: false,
         };
-        let id = match self.vacant.pop() {
-            Some(id) => {
-                self.requests[id] = request;
-                id
-            }
-            None => {
-                self.requests.push(request);
-                self.requests.len() - 1
-            }
-        };
+        let id = self.requests.insert(request);
         self.enqueue(id);
         id
     }
@@ -264,7 +255,7 @@ impl Scheduler {
     /// Lets the index of a finished request be used again: from the third [`Scheduler::schedule`] after its end on nothing
     /// names it.
     pub fn forget(&mut self, id: Id) {
-        self.vacant.push(id);
+        self.requests.vacate(id);
     }
 
     /// Decides the next batch. In the overlap loop the results of the last one are not there yet.
@@ -407,7 +398,9 @@ impl Scheduler {
             let r = &mut self.requests[id];
             r.phase = Phase::Running;
             let at = (last.kind == Kind::Mixed).then_some(at);
-            self.running.join(id, at, tick, self.memory.decodes);
+            let whole = self.config.rules.counts_ignored_eos_whole && r.ignore_eos;
+            let left = Some(r.bound - r.generated).filter(|left| whole && *left <= CLIP_MAX_NEW_TOKENS);
+            self.running.join(id, at, tick, self.memory.decodes, left);
             self.memory.join(r.tokens);
             step.joined.push((id, r.tokens));
             if !r.samples {

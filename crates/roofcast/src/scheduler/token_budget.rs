@@ -29,7 +29,14 @@ pub(super) fn vllm() -> Profile {
         null_blocks: 1,
         frees_windows: true,
         layouts: LAYOUTS,
-        keys: &["long_prefill_token_threshold", "async_scheduling", "max_num_active_seqs"],
+        keys: &[
+            "long_prefill_token_threshold",
+            "async_scheduling",
+            "max_num_active_seqs",
+            "max_num_queued_reqs",
+            "max_num_queued_tokens",
+            "prefill_schedule_interval",
+        ],
         ..Profile::chunked(Policy::TokenBudget)
     }
 }

@@ -4,56 +4,16 @@
 //! step to recorded traces by [`crate::conformance`], none of which has drafts. Knows nothing about time: whoever drives
 //! it prices the steps.
 
+mod blocks;
+mod config;
+
+pub use config::{Config, Policy};
+
 use crate::kv_cache::paged::{Block, Pool};
-use crate::kv_cache::prefix::{Content, Prefix, Tokens};
-use crate::workload::request::Run;
+use crate::kv_cache::prefix::{Content, Prefix, Tokens, push_output};
+use crate::slab::Slab;
 use std::collections::VecDeque;
-
-/// Settings by vLLM's names.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Config {
-    /// Tokens of a KV block.
-    pub block_size: u64,
-    /// Blocks, one reserved null block among them.
-    pub num_gpu_blocks: u32,
-    /// Requests that run at once.
-    pub max_num_seqs: u64,
-    /// Requests that run at once, a second bound.
-    pub max_num_active_seqs: Option<u64>,
-    /// Tokens of one step.
-    pub max_num_batched_tokens: u64,
-    /// Tokens of a request, prompt and output.
-    pub max_model_len: u64,
-    /// Whether a prompt may be split over steps.
-    pub enable_chunked_prefill: bool,
-    /// Whether blocks are found again by their content.
-    pub enable_prefix_caching: bool,
-    /// Most tokens of one request in a step while others wait; 0 is no bound.
-    pub long_prefill_token_threshold: u64,
-    /// The threshold grows as fewer requests share the budget.
-    pub long_prefill_token_threshold_adaptive: bool,
-    /// Who comes first.
-    pub policy: Policy,
-    /// Admission needs room for the whole known sequence, not for its first chunk.
-    pub scheduler_reserve_full_isl: bool,
-    /// Share of the blocks kept free when admitting beside running requests.
-    pub watermark: f64,
-    /// Two batches in flight: a sampled token is known to exist before it is known.
-    pub async_scheduling: bool,
-    /// Tokens that a draft proposes after each that is sampled; with asynchronous scheduling none.
-    pub num_speculative_tokens: u64,
-    /// Tokens beyond those of a step that a running request has room for: those that a model drafts next.
-    pub num_lookahead_tokens: u64,
-}
-
-/// Who comes first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
-    /// First come, first served; the last admitted is preempted.
-    Fcfs,
-    /// Smaller value first, ties by arrival; the largest is preempted.
-    Priority,
-}
+use std::sync::Arc;
 
 /// A request as it arrives.
 #[derive(Debug, Clone)]
@@ -119,6 +79,7 @@ struct Request {
     output_len: u64,
     priority: i64,
     output_segment: u32,
+    output_tokens: Option<Arc<[u32]>>,
     /// Tokens whose keys and values are there.
     computed: u64,
     /// Tokens delivered.
@@ -136,6 +97,8 @@ struct Request {
     /// Blocks whose content is known to the pool.
     cached_blocks: usize,
     preempted: bool,
+    /// Whether the step that it was last in left tokens of it to compute.
+    in_prompt: bool,
     finished: bool,
 }
 
@@ -146,14 +109,28 @@ impl Request {
     }
 }
 
+/// What a step may still compute.
+#[derive(Debug, Clone, Copy)]
+struct Pass {
+    /// Tokens in all.
+    budget: u64,
+    /// Tokens of one request; none where there is no bound.
+    threshold: Option<u64>,
+    /// Whether prompts wait for a later step.
+    decodes_alone: bool,
+}
+
 /// The scheduler with its cache and queues.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
     config: Config,
     pool: Pool,
-    requests: Vec<Request>,
-    vacant: Vec<Id>,
+    requests: Slab<Request>,
     arrived: u64,
+    /// Steps decided since somebody came to an empty engine, and whether one of them was to compute prompts and left some
+    /// waiting: what `prefill_schedule_interval` goes by.
+    steps: u64,
+    prompts_wait: bool,
     running: Vec<Id>,
     waiting: VecDeque<Id>,
 }
@@ -165,9 +142,10 @@ impl Scheduler {
         Scheduler {
             config,
             pool,
-            requests: Vec::new(),
-            vacant: Vec::new(),
+            requests: Slab::default(),
             arrived: 0,
+            steps: 0,
+            prompts_wait: false,
             running: Vec::new(),
             waiting: VecDeque::new(),
         }
@@ -175,7 +153,7 @@ impl Scheduler {
 
     /// Queues a request.
     pub fn add(&mut self, arrival: Arrival) -> Id {
-        let Prefix { tokens, own_from, output_segment } = arrival.prefix;
+        let Prefix { tokens, own_from, output_segment, output_tokens } = arrival.prefix;
         let request = Request {
             number: self.arrived,
             prompt_len: arrival.input_len,
@@ -184,6 +162,7 @@ impl Scheduler {
             output_len: arrival.output_len,
             priority: arrival.priority,
             output_segment,
+            output_tokens,
             computed: 0,
             generated: 0,
             placeholders: 0,
@@ -194,19 +173,11 @@ impl Scheduler {
             contents: Vec::new(),
             cached_blocks: 0,
             preempted: false,
+            in_prompt: false,
             finished: false,
         };
         self.arrived += 1;
-        let id = match self.vacant.pop() {
-            Some(id) => {
-                self.requests[id] = request;
-                id
-            }
-            None => {
-                self.requests.push(request);
-                self.requests.len() - 1
-            }
-        };
+        let id = self.requests.insert(request);
         match self.config.policy {
             Policy::Fcfs => self.waiting.push_back(id),
             Policy::Priority => self.enqueue_by_priority(id),
@@ -216,7 +187,21 @@ impl Scheduler {
 
     /// Lets the index of a finished request be used again.
     pub fn forget(&mut self, id: Id) {
-        self.vacant.push(id);
+        self.requests.vacate(id);
+    }
+
+    /// Takes a request out, wherever it is; its blocks are free, and steps under way say nothing of it.
+    pub fn abort(&mut self, id: Id) {
+        let r = &mut self.requests[id];
+        r.finished = true;
+        self.pool.release(&std::mem::take(&mut r.blocks));
+        self.running.retain(|i| *i != id);
+        self.waiting.retain(|i| *i != id);
+    }
+
+    /// The pool of blocks.
+    pub(crate) fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
     }
 
     /// How many wait.
@@ -247,11 +232,10 @@ impl Scheduler {
     /// Decides the next step.
     pub fn schedule(&mut self) -> Step {
         let mut step = Step::default();
-        let threshold = self.threshold();
-        let mut budget = self.config.max_num_batched_tokens;
-        self.schedule_running(&mut step, &mut budget, threshold);
+        let mut pass = self.pass();
+        self.schedule_running(&mut step, &mut pass);
         if step.preempted.is_empty() {
-            self.schedule_waiting(&mut step, &mut budget, threshold);
+            self.schedule_waiting(&mut step, &mut pass);
         }
         for &(id, tokens) in &step.scheduled {
             let r = &mut self.requests[id];
@@ -260,6 +244,7 @@ impl Scheduler {
             let drafts = r.computed.saturating_sub(r.known() + r.placeholders);
             let decodes = r.generated + r.placeholders > 0;
             r.placeholders += u64::from(samples);
+            r.in_prompt = !samples;
             let context = r.computed;
             step.work.push(Work { id, new: tokens, context, samples, decodes, drafts, accepted: 0 });
         }
@@ -281,7 +266,8 @@ impl Scheduler {
                 r.placeholders -= 1
             }
             if r.own_from == u64::MAX {
-                r.tokens.push(Run { segment: r.output_segment, start: r.generated, length: 1 + accepted });
+                let output = (r.output_segment, r.output_tokens.as_deref());
+                push_output(&mut r.tokens, output, r.generated, 1 + accepted);
             }
             r.generated += 1 + accepted;
             // What was computed of the rejected ones is computed over.
@@ -297,6 +283,21 @@ impl Scheduler {
         finished
     }
 
+    /// What this step may still compute.
+    fn pass(&mut self) -> Pass {
+        if self.running.is_empty() {
+            self.steps = 0;
+        }
+        let off_beat = !self.steps.is_multiple_of(self.config.prefill_schedule_interval.max(1));
+        self.steps += 1;
+        let decodes = || self.running.iter().any(|id| !self.requests[*id].in_prompt);
+        Pass {
+            budget: self.config.max_num_batched_tokens,
+            threshold: self.threshold(),
+            decodes_alone: off_beat && !self.prompts_wait && decodes(),
+        }
+    }
+
     /// The most tokens of one request in this step; none where there is no bound.
     fn threshold(&self) -> Option<u64> {
         let unfinished = (self.running.len() + self.waiting.len()) as u64;
@@ -309,25 +310,26 @@ impl Scheduler {
         (threshold > 0 && unfinished > 1).then_some(threshold)
     }
 
-    fn schedule_running(&mut self, step: &mut Step, budget: &mut u64, threshold: Option<u64>) {
+    fn schedule_running(&mut self, step: &mut Step, pass: &mut Pass) {
         let mut index = 0;
-        while index < self.running.len() && *budget > 0 {
+        while index < self.running.len() && pass.budget > 0 {
             let id = self.running[index];
             let r = &self.requests[id];
             // Its last token is sampled already: nothing is left to compute.
             let done = r.placeholders > 0 && r.computed + 2 >= r.prompt_len + r.output_len + r.placeholders;
             let want = (r.known() + r.placeholders + r.drafts).saturating_sub(r.computed);
             let room = self.config.max_model_len.saturating_sub(r.computed + 1);
-            let want = want.min(threshold.unwrap_or(u64::MAX)).min(*budget).min(room);
-            if (self.config.async_scheduling && done) || want == 0 {
+            let want = want.min(pass.threshold.unwrap_or(u64::MAX)).min(pass.budget).min(room);
+            let deferred = pass.decodes_alone && r.in_prompt;
+            if (self.config.async_scheduling && done) || deferred || want == 0 {
                 index += 1;
                 continue;
             }
-            if !self.make_room(id, want, step, budget, &mut index) {
+            if !self.make_room(id, want, step, &mut pass.budget, &mut index) {
                 break;
             }
             step.scheduled.push((id, want));
-            *budget -= want;
+            pass.budget -= want;
             index += 1;
         }
     }
@@ -394,10 +396,10 @@ impl Scheduler {
         self.waiting.insert(at, id);
     }
 
-    fn schedule_waiting(&mut self, step: &mut Step, budget: &mut u64, threshold: Option<u64>) {
+    fn schedule_waiting(&mut self, step: &mut Step, pass: &mut Pass) {
         let most = self.config.max_num_active_seqs.unwrap_or(u64::MAX).min(self.config.max_num_seqs);
         let mut skipped = Vec::new();
-        while *budget > 0 && (self.running.len() as u64) < most {
+        while pass.budget > 0 && (self.running.len() as u64) < most {
             let Some(&id) = self.waiting.front() else { break };
             if self.requests[id].stale > 0 {
                 // Tokens of before its preemption are still under way: it waits without blocking the queue.
@@ -405,11 +407,14 @@ impl Scheduler {
                 self.waiting.pop_front();
                 continue;
             }
-            let Some((tokens, cached)) = self.admit(id, *budget, threshold) else { break };
+            if pass.decodes_alone {
+                break;
+            }
+            let Some((tokens, cached)) = self.admit(id, pass) else { break };
             self.waiting.pop_front();
             self.running.push(id);
             step.scheduled.push((id, tokens));
-            *budget -= tokens;
+            pass.budget -= tokens;
             if cached > 0 {
                 step.cached.push((id, cached));
             }
@@ -419,78 +424,11 @@ impl Scheduler {
                 step.new.push(id)
             }
         }
+        if !pass.decodes_alone {
+            self.prompts_wait = !self.waiting.is_empty();
+        }
         for id in skipped.into_iter().rev() {
             self.waiting.push_front(id);
-        }
-    }
-
-    /// Admits a waiting request if budget and blocks allow: its tokens in this step, and those found cached.
-    fn admit(&mut self, id: Id, budget: u64, threshold: Option<u64>) -> Option<(u64, u64)> {
-        let block = self.config.block_size;
-        let known = self.requests[id].known();
-        let hits = if self.config.enable_prefix_caching { self.hits(id) } else { Vec::new() };
-        let cached = hits.len() as u64 * block;
-        let wanted = (known - cached).min(threshold.unwrap_or(u64::MAX));
-        if !self.config.enable_chunked_prefill && wanted > budget {
-            return None;
-        }
-        let tokens = wanted.min(budget);
-        let kept = if self.running.is_empty() {
-            0
-        } else {
-            (self.config.watermark * f64::from(self.config.num_gpu_blocks)) as u64
-        };
-        let beyond = |end: u64| end.div_ceil(block) - hits.len() as u64;
-        let overhead = self.pool.unheld(&hits) + kept;
-        let needed = beyond(cached + tokens);
-        let whole = if self.config.scheduler_reserve_full_isl { beyond(known) } else { needed };
-        if whole.max(needed) + overhead > self.pool.free() {
-            return None;
-        }
-        self.pool.hold(&hits);
-        let r = &mut self.requests[id];
-        r.computed = cached;
-        r.cached_blocks = hits.len();
-        r.blocks = hits;
-        self.pool.allocate(needed, &mut r.blocks);
-        self.cache_full_blocks(id, cached + tokens);
-        Some((tokens, cached))
-    }
-
-    /// Cached blocks of a request's known tokens; at least its last token is computed anew.
-    fn hits(&mut self, id: Id) -> Vec<Block> {
-        let full = self.requests[id].known().saturating_sub(1) / self.config.block_size;
-        self.name_contents(id, full as usize);
-        let r = &self.requests[id];
-        self.pool.lookup(&r.contents[..full as usize], &r.former)
-    }
-
-    /// Makes the full blocks among the first `filled` known tokens hittable.
-    fn cache_full_blocks(&mut self, id: Id, filled: u64) {
-        if !self.config.enable_prefix_caching {
-            return;
-        }
-        let r = &self.requests[id];
-        // A placeholder's token is not known yet, so its block has no content.
-        let full = (filled.min(r.known()) / self.config.block_size) as usize;
-        self.name_contents(id, full);
-        let r = &mut self.requests[id];
-        for index in r.cached_blocks..full.min(r.blocks.len()) {
-            self.pool.cache(r.blocks[index], r.contents[index]);
-        }
-        r.cached_blocks = r.cached_blocks.max(full);
-    }
-
-    fn name_contents(&mut self, id: Id, count: usize) {
-        let block = self.config.block_size;
-        let r = &mut self.requests[id];
-        let shared = (r.own_from / block) as usize;
-        while r.contents.len() < count {
-            let index = r.contents.len();
-            let past = r.contents.last().copied().unwrap_or(Content::START);
-            let content =
-                if index >= shared { Content::own(r.number, index) } else { r.tokens.name_next(past, block) };
-            r.contents.push(content);
         }
     }
 
@@ -504,5 +442,57 @@ impl Scheduler {
         } else {
             self.running.retain(|i| *i != id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        Config {
+            block_size: 16,
+            num_gpu_blocks: 101,
+            max_num_seqs: 8,
+            max_num_active_seqs: None,
+            max_num_batched_tokens: 64,
+            max_model_len: 1000,
+            enable_chunked_prefill: true,
+            enable_prefix_caching: false,
+            long_prefill_token_threshold: 0,
+            long_prefill_token_threshold_adaptive: false,
+            policy: Policy::Fcfs,
+            scheduler_reserve_full_isl: true,
+            watermark: 0.0,
+            prefill_schedule_interval: 3,
+            async_scheduling: false,
+            num_speculative_tokens: 0,
+            num_lookahead_tokens: 0,
+        }
+    }
+
+    /// Of an interval of 3 the steps 0, 3 and 6 compute prompts beside decodes. The first prompt is alone: step 0. The
+    /// second comes before step 1 and waits until step 3. The third, of 100 tokens, comes before step 4; step 6 computes
+    /// 62 beside two decodes and leaves nobody waiting, so that the other 38 wait until step 9. With the fourth and the
+    /// fifth beside each other after that, of 70 each, step 12 has 61 tokens for them: the fifth is left waiting, and
+    /// step 13 goes on with both. It leaves nobody waiting: the fifth's other 18 wait until step 15.
+    #[test]
+    fn prompts_are_computed_in_every_third_step_beside_decodes() {
+        let mut scheduler = Scheduler::new(config());
+        let mut prompts = [(0, 40), (1, 30), (4, 100), (10, 70), (10, 70)].into_iter().peekable();
+        let mut seen = Vec::new();
+        for step in 0..16 {
+            while let Some((_, input_len)) = prompts.next_if(|(at, _)| *at <= step) {
+                let prefix = Prefix::default();
+                scheduler.add(Arrival { input_len, prefix, output_len: 100, priority: 0 });
+            }
+            let decided = scheduler.schedule();
+            seen.push(decided.work.iter().filter(|w| !w.decodes).map(|w| w.new).collect::<Vec<_>>());
+            scheduler.update(&decided);
+        }
+        let expected: [(usize, &[u64]); 7] =
+            [(0, &[40]), (3, &[30]), (6, &[62]), (9, &[38]), (12, &[61]), (13, &[9, 52]), (15, &[18])];
+        let found = seen.iter().enumerate().filter(|(_, new)| !new.is_empty());
+        assert!(found.map(|(step, new)| (step, new.as_slice())).eq(expected), "{seen:?}");
     }
 }

@@ -46,6 +46,12 @@ pub(super) struct KvTokens {
 pub(super) struct Kernel {
     /// Engine and kernel.
     pub(super) name: String,
+    /// As in `vllm`.
+    pub(super) engine: String,
+    /// The kernel, where the engine has several.
+    pub(super) quantization_kernel: Option<String>,
+    /// Whether layers are fused, where that was said.
+    pub(super) fuse_layers: Option<bool>,
     /// Weight format.
     pub(super) weights: String,
     /// One token.

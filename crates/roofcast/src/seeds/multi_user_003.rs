@@ -8,12 +8,17 @@ use super::Verdict::{Exact, Inconsistent, Measured as Seen, Rounded, Unit};
 use super::measured::{Measured, Server, measured};
 use super::{Claim, GIB, Setup, Verdict, closed_forms, decode, held, model, prefill};
 use crate::accelerator::Accelerator;
+use crate::batch::Batch;
 use crate::capacity::{Question, capacity};
 use crate::catalog::Catalog;
+use crate::cost::{Utilization, cost};
 use crate::deployment::Options;
 use crate::error::Result;
+use crate::forecaster::Forecaster;
+use crate::memory;
 use crate::model::{Mixer, Model, Role};
 use crate::precision::Dtype;
+use crate::spec::{AttentionBackend, EngineSpec, Frontend};
 use crate::units::ByteRate;
 
 /// The text's rules: nominal bits on every weight with lm_head, no input embedding, no norms, nominal memory of which
@@ -28,10 +33,11 @@ const RECALL: &str = "1 balance of the card";
 const LIMIT: &str = "7.1.2 decode limit, Qwen1.5-7B";
 const CELLS: &str = "2.5 KV tokens in 24 GiB, computed";
 const USERS: &str = "2.5 to 2.8 users";
-const GGUF: &str = "2.5 KV tokens, measured in llama.cpp, beside the limit";
+const GGUF: &str = "2.5 KV tokens, measured in llama.cpp, beside the forecast";
 const KERNELS: &str = "7.1.2 one token of Qwen1.5-7B, measured, beside the limit";
 const SPLIT: &str = "5 a prompt meets a decode, vLLM GPTQ 7B, measured";
 const SERVERS: &str = "8 asyncio and gevent, overhead per token";
+const TOKENS: &str = "8 asyncio and gevent, time per token";
 
 const CARD: &str = "rtx-4090";
 const SIZES: [&str; 6] = ["0.5B", "1.8B", "4B", "7B", "14B", "32B"];
@@ -47,7 +53,10 @@ pub(super) fn claims(catalog: &Catalog) -> Result<Vec<Claim>> {
     all.extend(split(catalog)?);
     all.extend(limit(catalog)?);
     all.extend(kernels(catalog, &seen)?);
-    all.extend(seen.server.iter().flat_map(|row| server(row, &seen.concurrency)));
+    let servers = seen.server.iter().map(|row| Ok((row, served(catalog, &seen, row)?)));
+    let servers = servers.collect::<Result<Vec<_>>>()?;
+    all.extend(servers.iter().flat_map(|(row, forecasts)| overheads(row, forecasts)));
+    all.extend(servers.iter().flat_map(|(row, forecasts)| tokens(row, forecasts)));
     Ok(all)
 }
 
@@ -146,22 +155,37 @@ fn gguf(catalog: &Catalog, seen: &Measured) -> Result<Vec<Claim>> {
     for row in &seen.kv_tokens {
         let name = format!("{}{}", seen.model_prefix, row.size);
         for format in FORMATS {
-            let d = Setup::new(&name, &seen.hardware, format, "16").resolve(catalog)?;
-            let limit = held(&d, 1024, 1).kv_tokens as f64;
+            let setup = Setup::new(&name, &seen.hardware, format, "16");
+            let limit = held(&setup.resolve(catalog)?, 1024, 1).kv_tokens as f64;
+            let forecast = memory::tokens(&setup.served_by(catalog, llama_cpp())?, 1024) as f64;
             let tokens = row.tokens.get(format).map(|t| *t as f64);
             let why = match tokens {
-                Some(tokens) => format!("{:.0} % of the limit", tokens / limit * 100.0),
+                Some(tokens) => format!("{}; the limit is {limit:.0}", off(forecast, tokens)),
                 None => String::new(),
             };
             let said = tokens.map_or("oom".to_owned(), |t| format!("{t}"));
             all.push(
                 Claim::new(GGUF, format!("{} {format}", row.size), said, "tokens")
-                    .roofcast(limit)
+                    .roofcast(forecast)
                     .is(Seen, why),
             );
         }
     }
     Ok(all)
+}
+
+/// llama.cpp of June 2024, which writes the scores of attention.
+fn llama_cpp() -> EngineSpec {
+    EngineSpec {
+        name: Some("llama.cpp".into()),
+        attention_backend: Some(AttentionBackend::Naive),
+        ..EngineSpec::default()
+    }
+}
+
+/// How far a forecast is off what was measured.
+fn off(forecast: f64, measured: f64) -> String {
+    format!("forecast {:+.1} %", (forecast / measured - 1.0) * 100.0)
 }
 
 /// One of the text's conclusions on users of a 4-bit model.
@@ -289,20 +313,98 @@ fn kernels(catalog: &Catalog, seen: &Measured) -> Result<Vec<Claim>> {
             "ms",
         )
         .roofcast(limit)
-        .is(Seen, format!("{:.2} × the limit", kernel.ms / limit)))
+        .is(
+            Seen,
+            format!("{:.2} × the limit; {}", kernel.ms / limit, forecast(catalog, &name, seen, kernel)?),
+        ))
     };
     seen.kernel.iter().map(row).collect()
 }
 
+/// The forecast of a pass of one token by engine, kernel and fusing, beside what was measured.
+fn forecast(
+    catalog: &Catalog,
+    name: &str,
+    seen: &Measured,
+    kernel: &super::measured::Kernel,
+) -> Result<String> {
+    let engine = EngineSpec {
+        name: Some(kernel.engine.clone()),
+        version: Some("2024-06".into()),
+        served: Some(false),
+        quantization_kernel: kernel.quantization_kernel.clone(),
+        fuse_layers: kernel.fuse_layers,
+        ..EngineSpec::default()
+    };
+    let deployment = Setup::new(name, &seen.hardware, &kernel.weights, "16").served_by(catalog, engine)?;
+    let step =
+        cost(&Forecaster::embedded(deployment)?, &Batch::decode(1, 1), Utilization::FULL).forecast.ms();
+    Ok(format!("forecast {step:.2}, {:+.0} %", (step / kernel.ms - 1.0) * 100.0))
+}
+
+/// What is forecast of one model behind both servers, by concurrency.
+struct Forecast {
+    users: u64,
+    asyncio_ms: f64,
+    gevent_ms: f64,
+}
+
+/// Halfway through the outputs of 1000 tokens that the table takes the mean over.
+const HALFWAY: u64 = 500;
+
+/// Steps of vLLM's GPTQ behind both servers, with as many users as the memory holds halfway through their outputs.
+fn served(catalog: &Catalog, seen: &Measured, row: &Server) -> Result<Vec<Forecast>> {
+    let name = format!("{}{}", seen.model_prefix, row.size);
+    let setup = Setup::new(&name, &seen.hardware, "gptq-int4", "16");
+    // A 32B model fits the card with a small budget of tokens only.
+    let engine = |frontend| EngineSpec {
+        served: Some(false),
+        max_num_batched_tokens: Some(512),
+        max_num_seqs: Some(64),
+        frontend,
+        ..EngineSpec::default()
+    };
+    let forecasters = [Frontend::Asyncio, Frontend::Gevent]
+        .map(|frontend| setup.served_by(catalog, engine(frontend)).and_then(Forecaster::embedded));
+    let [asyncio, gevent] = forecasters;
+    let (asyncio, gevent) = (asyncio?, gevent?);
+    let held = memory::sequences(&asyncio.deployment, HALFWAY).max(1);
+    let step = |forecaster: &Forecaster, users: u64| {
+        let batch = Batch::decode(users.min(held), HALFWAY);
+        cost(forecaster, &batch, Utilization::FULL).forecast.ms()
+    };
+    let of = |users: &u64| Forecast {
+        users: *users,
+        asyncio_ms: step(&asyncio, *users),
+        gevent_ms: step(&gevent, *users),
+    };
+    Ok(seen.concurrency.iter().map(of).collect())
+}
+
 /// The overheads of one model: gevent − asyncio, as printed and to two digits.
-fn server<'a>(row: &'a Server, concurrency: &'a [u64]) -> impl Iterator<Item = Claim> + 'a {
-    let pairs = row.gevent_ms.iter().zip(&row.asyncio_ms).zip(&row.overhead_ms).zip(concurrency);
-    pairs.map(|(((gevent, asyncio), said), users)| {
+fn overheads(row: &Server, forecasts: &[Forecast]) -> Vec<Claim> {
+    let cells = row.gevent_ms.iter().zip(&row.asyncio_ms).zip(&row.overhead_ms).zip(forecasts);
+    let claim = |(((gevent, asyncio), said), forecast): (((&f64, &f64), &f64), &Forecast)| {
         // Figures of two digits: hundredths are whole.
         let difference = ((gevent - asyncio) * 100.0).round() / 100.0;
         let same = (difference - said).abs() < 0.005;
         let (verdict, why) = if same { (Exact, "") } else { (Rounded, "rounded before it was subtracted") };
-        let words = format!("{}, {users} users: {gevent:.2} − {asyncio:.2}", row.size);
-        Claim::new(SERVERS, words, format!("{said:.2} ms"), "ms").recomputed(difference).is(verdict, why)
-    })
+        let words = format!("{}, {} users: {gevent:.2} − {asyncio:.2}", row.size, forecast.users);
+        Claim::new(SERVERS, words, format!("{said:.2} ms"), "ms")
+            .recomputed(difference)
+            .roofcast(forecast.gevent_ms - forecast.asyncio_ms)
+            .is(verdict, why)
+    };
+    cells.map(claim).collect()
+}
+
+/// The cells of gevent's own rows.
+fn tokens(row: &Server, forecasts: &[Forecast]) -> Vec<Claim> {
+    let claim = |(gevent, forecast): (&f64, &Forecast)| {
+        let words = format!("{} gevent, {} users", row.size, forecast.users);
+        Claim::new(TOKENS, words, format!("{gevent:.2} ms"), "ms")
+            .roofcast(forecast.gevent_ms)
+            .is(Seen, off(forecast.gevent_ms, *gevent))
+    };
+    row.gevent_ms.iter().zip(forecasts).map(claim).collect()
 }

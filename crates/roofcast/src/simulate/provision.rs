@@ -290,6 +290,8 @@ fn pool(
     options.parallelism = Request {
         tp: spec.tp.or(parallelism.tp),
         pp: spec.pp.or(parallelism.pp),
+        ep: spec.ep.or(parallelism.ep),
+        attention_dp: spec.attention_dp.or(parallelism.attention_dp),
         replicas: spec.replicas.or(Some(1)),
         ..parallelism
     };

@@ -82,6 +82,10 @@ pub struct PoolSpec {
     pub tp: Option<u64>,
     /// Pipeline stages.
     pub pp: Option<u64>,
+    /// Expert-parallel ranks.
+    pub ep: Option<u64>,
+    /// Data parallelism of attention.
+    pub attention_dp: Option<u64>,
     /// Sequences that run at once.
     pub max_num_seqs: Option<u64>,
     /// Tokens that one step computes at most.

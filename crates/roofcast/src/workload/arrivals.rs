@@ -110,7 +110,9 @@ impl Arrivals {
     }
 
     pub(super) fn check(&self, place: &str, requests: u64) -> Result<()> {
-        let positive = |field: &str, v: f64| number(place, field, v, v > 0.0 && v <= 1e9, "a number above 0");
+        let positive = |field: &str, v: f64| {
+            number(place, field, v, v > 0.0 && v <= 1e9, "a number above 0, up to 10^9")
+        };
         let think = |v: &Option<f64>| {
             let v = v.unwrap_or(0.0);
             number(place, "think_s", v, (0.0..=1e6).contains(&v), "seconds from 0 to 10^6")
@@ -189,6 +191,7 @@ fn number(place: &str, field: &str, found: f64, sane: bool, accepted: &str) -> R
     if sane {
         return Ok(());
     }
+    let found = if found.abs() < 1e15 { found.to_string() } else { format!("{found:e}") };
     Err(Error::field(place, format!("workload.arrivals.{field}"), found, accepted))
 }
 

@@ -114,7 +114,9 @@ impl Source {
             Some(Observed::Pairs(pairs)) => {
                 let of_tokens = |n: &u32| (1..=MOST_TOKENS).contains(&u64::from(*n));
                 match pairs.iter().find(|(input, output)| !of_tokens(input) || !of_tokens(output)) {
-                    Some(pair) => refuse(&format!("{pair:?}"), "pairs of 1 to 10^8 tokens"),
+                    Some((input, output)) => {
+                        refuse(&format!("[{input}, {output}]"), "pairs of 1 to 10^8 tokens")
+                    }
                     None if pairs.is_empty() => refuse("[]", "one pair or more"),
                     None => Ok(()),
                 }

@@ -107,9 +107,26 @@ impl Length {
         Err(Error::field(
             place,
             field,
-            format!("{self:?}"),
+            self.written(),
             "lengths from 1 to 10^8 tokens, min at most max, sigma at least 0",
         ))
+    }
+
+    /// As a spec has it.
+    fn written(&self) -> String {
+        let bound = |name: &str, n: &Option<u64>| n.map_or(String::new(), |n| format!(", {name} = {n}"));
+        match self {
+            Length::Tokens(n) => n.to_string(),
+            Length::Drawn(LengthKind::Fixed { value }) => format!("{{ kind = \"fixed\", value = {value} }}"),
+            Length::Drawn(LengthKind::Uniform { min, max }) => {
+                format!("{{ kind = \"uniform\", min = {min}, max = {max} }}")
+            }
+            Length::Drawn(LengthKind::Lognormal { mu, sigma, min, max }) => {
+                let bounds = bound("min", min) + &bound("max", max);
+                format!("{{ kind = \"lognormal\", mu = {mu}, sigma = {sigma}{bounds} }}")
+            }
+            Length::Drawn(LengthKind::Empirical(_)) => "{ kind = \"empirical\" }".to_owned(),
+        }
     }
 
     /// The observations that it is drawn from, if it is.

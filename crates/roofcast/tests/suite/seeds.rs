@@ -103,33 +103,54 @@ fn all_twelve_cells_of_seed_003_are_exact() {
     }
 }
 
-/// What llama.cpp allocated stays below what 24 GiB hold, and is most of it but where the weights leave little.
+/// What llama.cpp allocated stays below what 24 GiB hold, and the forecast is within 3.2 % of it, 17 % for 32B, whose weights
+/// leave little.
 #[test]
 fn no_measured_column_beats_its_limit() {
     let claims: Vec<Claim> =
         of(Seed::MultiUser003).into_iter().filter(|c| c.verdict == Verdict::Measured).collect();
-    assert_eq!(claims.iter().filter(|c| is_table(c)).count(), 6 * 8);
-    for claim in &claims {
-        let (Ok(said), Some(limit)) = (said(claim), claim.roofcast) else {
+    assert_eq!(claims.iter().filter(|c| c.section.starts_with("2.5")).count(), 6 * 8);
+    for claim in claims.iter().filter(|c| !c.section.starts_with("8 ")) {
+        let (Ok(said), Some(ours)) = (said(claim), claim.roofcast) else {
             assert_eq!(claim.said, "oom", "{}", claim.claim);
             continue;
         };
         if claim.unit == "ms" {
-            assert!(said > limit, "{}: {said} ms beat {limit}", claim.claim);
-        } else {
-            assert!(said < limit && said > 0.5 * limit, "{}: {said} of {limit}", claim.claim);
+            assert!(said > ours, "{}: {said} ms beat {ours}", claim.claim);
+            continue;
         }
+        let most = if claim.claim.starts_with("32B") { 0.17 } else { 0.032 };
+        assert!((ours / said - 1.0).abs() < most, "{}: {said}, forecast {ours}", claim.claim);
+        let limit: f64 = claim.why.rsplit(' ').next().unwrap().parse().unwrap();
+        assert!(said < limit && ours < limit, "{}: {said} of {limit}", claim.claim);
     }
-    // 7B q8_0: 8.5 bits on 7,720,665,088 matrix elements, 32 on 659,456 others: (24·2^30 − 8.206e9)/524,288 = 33,500.
+    // 7B q8_0: 8.5 bits on 7,720,665,088 matrix elements, 32 on 659,456 others: (24·2^30 − 8.206e9)/524,288 = 33,500. The
+    // forecast has 24,564 MiB, 1e9 B less for the runtime, 8.206e9 − 622,329,856 · 8.5/8 = 7.545e9 of weights and
+    // 4 · 4096 · 512 · 4 = 33.6e6 of activations: 17.18e9 for 524,288 + 33 · 512 · 4 bytes a token, 29,026 or whole blocks.
     let q8 = claims.iter().find(|c| c.claim == "7B q8_0").unwrap();
-    assert_eq!((q8.said.as_str(), q8.roofcast), ("28398", Some(33_500.0)));
+    assert!(q8.why.ends_with("the limit is 33500"), "{}", q8.why);
+    assert_eq!((q8.said.as_str(), q8.roofcast), ("28398", Some(29_024.0)));
+}
+
+/// Behind gevent, forecasts are within 5.2 % up to 16 users, 8 of 32B: so many the cache holds to the end.
+#[test]
+fn gevents_cells_are_forecast() {
+    let cells: Vec<Claim> =
+        of(Seed::MultiUser003).into_iter().filter(|c| c.section.ends_with("time per token")).collect();
+    assert_eq!(cells.len(), 42);
+    for cell in &cells {
+        let (said, forecast) = (said(cell).unwrap(), cell.roofcast.unwrap());
+        let users: u64 = cell.claim.split(' ').nth(2).unwrap().parse().unwrap();
+        let held = users <= if cell.claim.starts_with("32B") { 8 } else { 16 };
+        assert!(!held || (forecast / said - 1.0).abs() < 0.052, "{}: {said}, {forecast}", cell.claim);
+    }
 }
 
 /// 42 cells, 8 of which the text rounded before it subtracted.
 #[test]
 fn overheads_are_differences_to_a_hundredth() {
     let claims: Vec<Claim> =
-        of(Seed::MultiUser003).into_iter().filter(|c| c.section.starts_with("8 asyncio")).collect();
+        of(Seed::MultiUser003).into_iter().filter(|c| c.section.ends_with("overhead per token")).collect();
     let off = |c: &&Claim| c.verdict == Verdict::Rounded;
     assert_eq!((claims.len(), claims.iter().filter(off).count()), (42, 8));
     for claim in &claims {

@@ -45,7 +45,7 @@ struct Tried {
 pub(super) fn parse(text: &str) -> Result<(f64, f64)> {
     let rate = |t: &str| t.trim().parse::<f64>().ok().filter(|v| (1e-6..=1e9).contains(v));
     let range = text.split_once("..").and_then(|(low, high)| Some((rate(low)?, rate(high)?)));
-    let accepted = "LOW..HIGH in requests per second, as 1..100";
+    let accepted = "LOW..HIGH in requests per second above 0, LOW below HIGH, as 1..100";
     let wrong = || Error::field("arguments", "--find-rate", format!("{text:?}"), accepted);
     Ok(range.filter(|(low, high)| low < high).ok_or_else(wrong)?)
 }

@@ -8,10 +8,12 @@ use crate::bench::target::{Endpoint, Target};
 use crate::bench::window::Window;
 use crate::bench::{Bench, How, Speech, texts, vocabulary};
 use crate::input;
+use crate::input::scenario::{EMPTY, Source};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use roofcast::record::Record;
 use roofcast::spec::Slo;
+use roofcast::spec::settings::Setting;
 use roofcast::workload::{Arrivals, Length, Workload};
 use roofcast::{Deployment, Error, Spec};
 use std::path::Path;
@@ -36,17 +38,18 @@ pub(super) struct Setup {
 
 impl Setup {
     pub(super) fn new(args: &BenchArgs) -> Result<Setup> {
-        let spec = input::spec(args.deployment.spec.as_deref())?;
+        let scenario = input::scenario(&args.deployment)?;
+        let spec = scenario.spec.clone();
         let (place, mut workload) = workload(args, &spec)?;
         let speech = speech(args)?;
         if args.load.requests.is_none() && !speech.texts.is_empty() {
             workload.requests = Some(speech.texts.len() as u64);
         }
-        let named = args.deployment.hardware.is_some() || spec.hardware.accelerator.is_some();
-        let deployment = if named { Some(input::deployment(&args.deployment)?) } else { None };
+        let named = spec.hardware.accelerator.is_some();
+        let deployment = if named { Some(scenario.deployment()?) } else { None };
         let model = match &args.served_model {
             Some(name) => name.clone(),
-            None => input::named(&args.deployment, &spec)?,
+            None => scenario.model_name()?,
         };
         let target = target(&args.url, &args.how)?;
         let url = target.url.clone();
@@ -104,6 +107,50 @@ impl Setup {
         }
     }
 }
+
+/// Prints the spec that a measurement would have, load and SLO among it.
+pub(super) fn dump(args: &BenchArgs) -> Result<()> {
+    let machine = &args.deployment;
+    let flags = machine.flags.settings.as_slice();
+    let source = Source::read(machine.spec.as_deref(), EMPTY, &machine.source, &[flags])?;
+    let asked = source.scenario(&[])?;
+    let (_, load) = workload(args, &asked.spec)?;
+    let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let mut settings = vec![Setting::new("workload.seed", whole(load.seed))];
+    settings.extend(load.requests.map(|n| Setting::new("workload.requests", whole(n))));
+    for (path, length) in [("workload.input_len", &load.input_len), ("workload.output_len", &load.output_len)]
+    {
+        if let Length::Tokens(tokens) = length {
+            settings.push(Setting::new(path, whole(*tokens)));
+        }
+    }
+    let number = |key: &str, v: f64| Setting::new(&format!("workload.arrivals.{key}"), v);
+    match &load.arrivals {
+        Arrivals::ClosedLoop { concurrency, .. } => {
+            settings.push(Setting::new("workload.arrivals.concurrency", whole(*concurrency)));
+        }
+        Arrivals::Poisson { rate } => settings.push(number("rate", *rate)),
+        Arrivals::Constant { rate } => {
+            settings.extend([Setting::new("workload.arrivals.kind", "constant"), number("rate", *rate)]);
+        }
+        Arrivals::Gamma { rate, burstiness } => {
+            settings.extend([number("rate", *rate), number("burstiness", *burstiness)]);
+        }
+        // Only a spec says these, and then they stand in it.
+        _ => {}
+    }
+    let slo = judge(&args.judge, &asked.spec).slo;
+    for (key, bound) in [("ttft", slo.ttft_p99_ms), ("tpot", slo.tpot_p99_ms), ("e2el", slo.e2el_p99_ms)] {
+        settings.extend(bound.map(|ms| Setting::new(&format!("slo.{key}_p99_ms"), ms)));
+    }
+    let scenario = source.scenario(&settings)?;
+    let named = scenario.spec.hardware.accelerator.is_some();
+    let deployment = if named { Some(scenario.deployment()?) } else { None };
+    scenario.dump(&format!("bench SPEC.toml --url {}", args.url), deployment.as_ref(), &SECTIONS)
+}
+
+/// Sections of a spec that a measurement reads.
+const SECTIONS: [&str; 7] = ["model", "hardware", "precision", "parallelism", "engine", "workload", "slo"];
 
 fn speech(args: &BenchArgs) -> Result<Speech> {
     let how = &args.how;

@@ -3,7 +3,7 @@
 use super::setup::{Setup, open};
 use super::{Files, Point, Subject, measurements, picture, table};
 use crate::args::BenchArgs;
-use crate::input::values::numbers;
+use crate::input::values::{numbers, refused};
 use crate::{exit, show};
 use anyhow::Result;
 use roofcast::Error;
@@ -57,12 +57,15 @@ pub(super) fn parse(text: &str) -> Result<(Key, Vec<f64>)> {
     };
     let (name, values) = text.split_once('=').ok_or_else(wrong)?;
     let (_, key) = *Key::ALL.iter().find(|(known, _)| *known == name).ok_or_else(wrong)?;
-    let rate = |v: &str| v.trim().parse::<f64>().ok().filter(|v| (1e-6..=1e9).contains(v));
+    let rate = |v: &str| {
+        let rate = v.trim().parse::<f64>().ok().filter(|v| (1e-6..=1e9).contains(v));
+        rate.ok_or_else(|| format!("{:?} is no rate above 0", v.trim()))
+    };
     let values = match key {
-        Key::Rate if !values.contains("..") => values.split(',').map(rate).collect::<Option<Vec<f64>>>(),
+        Key::Rate if !values.contains("..") => values.split(',').map(rate).collect::<Result<Vec<f64>, _>>(),
         _ => numbers(values, 1).map(|v| v.into_iter().map(|n| n as f64).collect()),
     };
-    Ok((key, values.ok_or_else(wrong)?))
+    Ok((key, values.map_err(|why| refused(text, &why))?))
 }
 
 pub(super) fn run(

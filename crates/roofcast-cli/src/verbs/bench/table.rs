@@ -76,7 +76,7 @@ pub(super) fn show(args: &BenchArgs, subject: &Subject, key: &str, points: &[(f6
         "",
     ];
     let rows: Vec<Vec<String>> = points.iter().map(|(value, point)| brief(*value, point)).collect();
-    show::text(&(title(subject) + &table::table(&header, &rows, 0)))
+    show::text(&(title(subject) + &table::fitted(&header, &rows, 0, &[3, 10])))
 }
 
 fn brief(value: f64, point: &Point) -> Vec<String> {

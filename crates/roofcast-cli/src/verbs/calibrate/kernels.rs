@@ -47,8 +47,38 @@ pub(super) fn profile(folder: &Path, catalog: &Catalog) -> anyhow::Result<Kernel
     Ok(all)
 }
 
+/// Columns of the fits.
+pub(super) const HEADER: [&str; 16] = [
+    "chip",
+    "kernel",
+    "of",
+    "weights",
+    "rows",
+    "faster",
+    "peak",
+    "bandwidth",
+    "exposed",
+    "a head",
+    "crossings",
+    "mixed rows",
+    "+ us",
+    "median %",
+    "p90 %",
+    "limit %",
+];
+
+/// Columns that a narrow page does without first.
+const SPARE: [usize; 7] = [11, 10, 9, 5, 8, 12, 4];
+
 /// The fits, a line each.
 pub(super) fn table(fits: &[Fitted], skipped: u64) -> String {
+    let skipped = format!("{skipped} rows are not modelled, stay in caches or are launches alone\n");
+    let table = crate::show::table::fitted(&HEADER, &rows(fits), 4, &SPARE);
+    format!("\nkernels, judged on the half that was not fitted\n\n{table}{skipped}")
+}
+
+/// The fits as cells.
+pub(super) fn rows(fits: &[Fitted]) -> Vec<Vec<String>> {
     let share = |s: Option<f64>| s.map_or_else(|| "–".to_owned(), |s| format!("{s:.3}"));
     let percent = |s: f64| format!("{:.1}", s * 100.0);
     let some = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), significant);
@@ -77,28 +107,5 @@ pub(super) fn table(fits: &[Fitted], skipped: u64) -> String {
             percent(f.limit_median_error),
         ]
     };
-    let header = [
-        "chip",
-        "kernel",
-        "of",
-        "weights",
-        "rows",
-        "faster",
-        "peak",
-        "bandwidth",
-        "exposed",
-        "a head",
-        "crossings",
-        "mixed rows",
-        "+ us",
-        "median %",
-        "p90 %",
-        "limit %",
-    ];
-    let rows: Vec<_> = fits.iter().map(row).collect();
-    let skipped = format!("{skipped} rows are not modelled, stay in caches or are launches alone\n");
-    format!(
-        "\nkernels, judged on the half that was not fitted\n\n{}{skipped}",
-        crate::show::table::table(&header, &rows, 4)
-    )
+    fits.iter().map(row).collect()
 }

@@ -10,9 +10,6 @@ use roofcast::workload::Preset;
 use roofcast::{Catalog, Error};
 use serde::Serialize;
 
-/// Lines of people's form are no longer.
-const WIDTH: usize = 100;
-
 /// A model's entry and what follows from it.
 #[derive(Serialize)]
 pub(super) struct Facts<'a> {
@@ -115,35 +112,13 @@ fn suggests(error: &Error) -> bool {
 /// A heading, lines of a name and a value, and the sources.
 fn page(title: &str, kind: &str, lines: Vec<(&'static str, String)>, sources: &[(String, String)]) -> String {
     let mut text = format!("{title} ({kind})\n\n");
-    let filled = lines.into_iter().filter(|(_, value)| !value.is_empty());
-    let mut rows = Vec::new();
-    for (name, value) in filled {
-        for (index, part) in wrapped(&value, WIDTH - 16).into_iter().enumerate() {
-            rows.push((if index == 0 { name } else { "" }, part));
-        }
-    }
-    text.push_str(&table::pairs(&rows));
+    let filled: Vec<_> = lines.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+    text.push_str(&table::pairs(&filled));
     text.push_str("sources\n");
     for (of, url) in sources {
         text.push_str(&format!("  {of}\n    {url}\n"));
     }
     text
-}
-
-/// `text` in lines of at most `width` characters, but for longer words.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let last = lines.len() - 1;
-        let line = &mut lines[last];
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
-            lines.push(word.to_owned());
-        } else {
-            line.push_str(if line.is_empty() { "" } else { " " });
-            line.push_str(word);
-        }
-    }
-    lines
 }
 
 fn model(alone: &Alone) -> anyhow::Result<String> {

@@ -1,9 +1,8 @@
 //! Which entries are listed.
 
-use super::entry::Facts;
 use crate::args::FilterArgs;
 use crate::args::values::Range;
-use roofcast::accelerator::Accelerator;
+use roofcast::catalog::{Kind, Listed};
 use roofcast::precision::{Dtype, WeightFormat};
 use roofcast::workload::Preset;
 
@@ -39,33 +38,24 @@ impl Filter {
         })
     }
 
-    /// Whether an accelerator passes.
-    pub(super) fn accelerator(&self, chip: &Accelerator) -> bool {
-        let names = [&chip.id, &chip.name, &chip.vendor, &chip.architecture];
-        let price = chip.price.as_ref().map(|p| p.usd_per_hour);
-        self.found(names.into_iter().chain(&chip.aliases))
-            && begins(&self.family, &chip.architecture)
-            && is(&self.vendor, &chip.vendor)
-            && self.memory.is_none_or(|m| m.holds(chip.memory_bytes.as_f64() / GIB))
-            && self.price.is_none_or(|wanted| price.is_some_and(|p| wanted.holds(p)))
-            && self.format.as_ref().is_none_or(|f| f.dtype.is_some_and(|d| chip.has(d)))
-    }
-
-    /// Whether a model passes.
-    pub(super) fn model(&self, model: &Facts) -> bool {
-        let organisation = model.entry.id.split_once('/').map_or("", |(organisation, _)| organisation);
-        let size = model.weight_bytes.map(|b| b.as_f64() / GIB);
-        self.found([&model.entry.id, &model.family].into_iter().chain(&model.entry.aliases))
-            && begins(&self.family, &model.family)
-            && is(&self.vendor, organisation)
-            && self.memory.is_none_or(|wanted| size.is_some_and(|s| wanted.holds(s)))
-            && self.price.is_none()
-            && self.format.as_ref().is_none_or(|f| f.published(&model.weights))
+    /// Whether an accelerator or a model passes.
+    pub(super) fn entry(&self, listed: &Listed) -> bool {
+        let line = &listed.line;
+        let names = [line.family.as_str(), line.vendor.as_str()];
+        self.found(names.into_iter().chain(listed.names.iter().copied()))
+            && begins(&self.family, &line.family)
+            && is(&self.vendor, &line.vendor)
+            && self.memory.is_none_or(|wanted| wanted.holds(line.size().as_f64() / GIB))
+            && self.price.is_none_or(|wanted| line.usd_per_hour.is_some_and(|p| wanted.holds(p)))
+            && self.format.as_ref().is_none_or(|f| match line.kind {
+                Kind::Accelerator => f.computed(&line.formats),
+                Kind::Model => f.published(&line.formats),
+            })
     }
 
     /// Whether a workload passes; it has names alone.
     pub(super) fn workload(&self, workload: &Preset) -> bool {
-        self.found([&workload.id, &workload.about].into_iter())
+        self.found([workload.id.as_str(), workload.about.as_str()].into_iter())
             && self.family.is_none()
             && self.vendor.is_none()
             && self.memory.is_none()
@@ -74,8 +64,8 @@ impl Filter {
     }
 
     /// Whether every word stands in one of the names.
-    fn found<'a>(&self, names: impl Iterator<Item = &'a String>) -> bool {
-        let names: Vec<_> = names.map(|n| bare(n)).collect();
+    fn found<'a>(&self, names: impl Iterator<Item = &'a str>) -> bool {
+        let names: Vec<_> = names.filter(|_| !self.words.is_empty()).map(bare).collect();
         self.words.iter().all(|word| names.iter().any(|name| name.contains(word)))
     }
 }
@@ -91,6 +81,11 @@ impl Wanted {
             WeightFormat::Gguf(_) => None,
         };
         Ok(Wanted { name, dtype })
+    }
+
+    /// Whether a chip that computes in `a+b` has its dtype.
+    fn computed(&self, formats: &str) -> bool {
+        self.dtype.is_some_and(|dtype| formats.split('+').any(|f| f == dtype.name()))
     }
 
     /// Whether weights `a+b` have it: `fp8` is also `fp8-block`.

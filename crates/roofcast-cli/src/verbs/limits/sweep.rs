@@ -1,21 +1,27 @@
 //! `roofcast limits --sweep KEY=VALUES`: one row a value.
 
+mod columns;
+mod measured;
+mod picture;
+mod point;
+
 use super::super::About;
 use crate::args::LimitsArgs;
-use crate::input::values::numbers;
-use crate::show::number::{grouped, ms, significant};
+use crate::input::values::{numbers, refused};
 use crate::show::target::Target;
 use crate::show::{self, table};
 use anyhow::Result;
-use roofcast::batch::Batch;
-use roofcast::capacity::reshaped;
-use roofcast::cost::{Bound, Cost, cost};
-use roofcast::limits::{Question, decode};
+use columns::{COLUMNS, Column, compared};
+use point::{Asked, Point};
+use roofcast::limits::Question;
+use roofcast::limits::alternatives::{Comparison, settings};
 use roofcast::report;
-use roofcast::report::sweep::{Curve, Look, Panel, Quantity, Sweep, Values};
-use roofcast::{Deployment, Error, Forecaster};
+use roofcast::{Error, Forecaster};
 use serde::Serialize;
 use std::process::ExitCode;
+
+/// Keys that can vary.
+const KEYS: [&str; 5] = ["batch", "context", "prefill", "tp", "position"];
 
 #[derive(Serialize)]
 struct Answer<'a> {
@@ -23,20 +29,6 @@ struct Answer<'a> {
     about: About<'a>,
     sweep: &'a str,
     points: Vec<Point>,
-}
-
-#[derive(Serialize)]
-struct Point {
-    value: u64,
-    limit_ms: f64,
-    communication_ms: f64,
-    limit_with_communication_ms: f64,
-    forecast_ms: f64,
-    forecast_band_ms: [f64; 2],
-    bound: Bound,
-    tokens_per_s: f64,
-    mfu: f64,
-    mbu: f64,
 }
 
 pub(super) fn run(
@@ -49,166 +41,87 @@ pub(super) fn run(
     let deployment = &forecaster.deployment;
     let (key, values) = parse(text)?;
     idle(args, key)?;
-    let points: Vec<Point> =
-        values.iter().filter_map(|value| point(forecaster, question, key, *value)).collect();
-    if let Some(picture) = picture {
-        picture.text(&report::sweep::svg(&drawn(deployment, question, key, &points)))?;
-    }
-    let header = [
+    let compared = args.compare.map(|kind| settings(deployment, kind.into()));
+    let asked = Asked {
+        forecaster,
+        question,
         key,
-        "limit ms",
-        "links ms",
-        "sum ms",
-        "forecast ms",
-        "p10",
-        "p90",
-        "bound",
-        "tokens/s",
-        "MFU",
-        "MBU",
-    ];
+        output: args.output_len,
+        compared: compared.as_deref().unwrap_or_default(),
+    };
+    let points: Vec<Point> = values.iter().filter_map(|value| asked.point(*value)).collect();
+    if points.is_empty() {
+        let found = format!("{text:?} (no such deployment)");
+        let accepted = "degrees that divide the model's heads and dimensions";
+        return Err(Error::field("arguments", "--sweep", found, accepted).into());
+    }
+    if let Some(picture) = picture {
+        let measured = match &args.measured {
+            Some(file) => measured::steps(file, &asked)?,
+            None => Vec::new(),
+        };
+        picture.text(&report::sweep::svg(&picture::drawn(&asked, &points, &measured)))?;
+    }
     if args.output.json {
         show::json("roofcast/limits-sweep/1", &Answer { about: About::of(deployment), sweep: key, points })?;
-    } else if args.output.csv {
-        let names = [
-            key,
-            "limit_ms",
-            "communication_ms",
-            "limit_with_communication_ms",
-            "forecast_ms",
-            "forecast_p10_ms",
-            "forecast_p90_ms",
-            "bound",
-            "tokens_per_s",
-            "mfu",
-            "mbu",
-        ];
-        show::csv(&names, &points.iter().map(plain).collect::<Vec<_>>())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(settings) = &compared {
+        let names: Vec<&str> = settings.iter().map(|(name, _)| name.as_str()).collect();
+        let (header, rows) = compared_rows(key, &names, &points, args.output.csv);
+        let header: Vec<&str> = header.iter().map(String::as_str).collect();
+        return print(&header, &rows, args.output.csv, &About::of(deployment).title());
+    }
+    let shown: Vec<&Column> = COLUMNS.iter().filter(|c| points.iter().any(|p| (c.is)(p))).collect();
+    let csv = args.output.csv;
+    let header: Vec<&str> =
+        std::iter::once(key).chain(shown.iter().map(|c| if csv { c.key } else { c.title })).collect();
+    let row = |p: &Point| -> Vec<String> {
+        let cells = shown.iter().map(|c| if csv { (c.plain)(p) } else { (c.people)(p) });
+        std::iter::once(columns::value(p, csv)).chain(cells).collect()
+    };
+    let rows: Vec<Vec<String>> = points.iter().map(row).collect();
+    print(&header, &rows, csv, &About::of(deployment).title())
+}
+
+/// Columns that a narrow table does without, the first to go first.
+fn spare(header: &[&str]) -> Vec<usize> {
+    let spare = ["MFU", "MBU", "p10", "p90", "tokens/s"];
+    spare.iter().filter_map(|name| header.iter().position(|title| title == name)).collect()
+}
+
+fn print(header: &[&str], rows: &[Vec<String>], csv: bool, title: &str) -> Result<ExitCode> {
+    if csv {
+        show::csv(header, rows)?;
     } else {
-        let rows: Vec<_> = points.iter().map(people).collect();
-        show::text(&(About::of(deployment).title() + &table::table(&header, &rows, 0)))?;
+        show::text(&(title.to_owned() + &table::fitted(header, rows, 0, &spare(header))))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The sweep as a picture: times above, what they give below.
-fn drawn(deployment: &Deployment, question: &Question, key: &str, points: &[Point]) -> Sweep {
-    let curve = |name: &str, series: usize, look: Look, of: fn(&Point) -> f64| {
-        Curve::new(name, series, look, points.iter().map(|p| Some(of(p))))
-    };
-    let mut forecast = curve("forecast", 0, Look::Points, |p| p.forecast_ms);
-    forecast.ranges = points.iter().map(|p| Some(p.forecast_band_ms)).collect();
-    let limit = curve("limit", 7, Look::Limit, |p| p.limit_with_communication_ms);
-    let times = vec![forecast, limit];
-    let rates = [
-        curve("forecast", 0, Look::Points, |p| {
-            p.tokens_per_s * p.limit_with_communication_ms / p.forecast_ms
-        }),
-        curve("limit", 7, Look::Limit, |p| p.tokens_per_s),
-    ];
-    let (batch, context) = (grouped(question.batch), grouped(question.context));
-    let (what, held) = match key {
-        "prefill" => ("time of a prefill", "One prompt".to_owned()),
-        "batch" => ("time of a decode step", format!("Decode steps, {context} tokens of context each")),
-        "context" => ("time of a decode step", format!("Decode steps of batch {batch}")),
-        _ => (
-            "time of a decode step",
-            format!("Decode steps of batch {batch}, {context} tokens of context each"),
-        ),
-    };
-    let panel =
-        |title: &str, quantity, curves| Panel { title: title.to_owned(), quantity, curves, most: None };
-    Sweep {
-        title: About::of(deployment).name(),
-        note: held,
-        key: key.to_owned(),
-        values: Values::Numbers(points.iter().map(|p| p.value as f64).collect()),
-        panels: vec![
-            panel(what, Quantity::Time, times),
-            panel("tokens a second", Quantity::Count, rates.into()),
-        ],
-    }
-}
-
-/// The point at `value`; none where that many ranks do not divide the heads.
-fn point(forecaster: &Forecaster, question: &Question, key: &str, value: u64) -> Option<Point> {
-    let deployment = &forecaster.deployment;
-    let mut q = *question;
-    let (tokens, cost) = match key {
-        "context" => {
-            q.context = value;
-            (q.batch, decode(forecaster, &q))
-        }
-        "prefill" => (value, cost(forecaster, &Batch::prefill(1, value), q.utilization)),
-        "tp" => (
-            q.batch,
-            decode(&forecaster.reshaped(reshaped(deployment, value, deployment.parallelism.pp)?), &q),
-        ),
-        _ => {
-            q.batch = value;
-            (q.batch, decode(forecaster, &q))
-        }
-    };
-    Some(measured(value, tokens, &cost))
-}
-
-fn measured(value: u64, tokens: u64, cost: &Cost) -> Point {
-    Point {
-        value,
-        limit_ms: cost.limit.ms(),
-        communication_ms: cost.terms.communication.ms(),
-        limit_with_communication_ms: cost.limit_with_communication.ms(),
-        forecast_ms: cost.forecast.ms(),
-        forecast_band_ms: cost.forecast_band.map(|t| t.ms()),
-        bound: cost.bound,
-        tokens_per_s: tokens as f64 / cost.limit_with_communication.seconds().max(1e-12),
-        mfu: cost.mfu,
-        mbu: cost.mbu,
-    }
-}
-
-fn plain(p: &Point) -> Vec<String> {
-    let bound = format!("{:?}", p.bound).to_lowercase();
-    let mut row = vec![p.value.to_string()];
-    let limits = [p.limit_ms, p.communication_ms, p.limit_with_communication_ms];
-    row.extend(limits.into_iter().chain([p.forecast_ms]).chain(p.forecast_band_ms).map(|v| v.to_string()));
-    row.extend([bound, p.tokens_per_s.to_string(), p.mfu.to_string(), p.mbu.to_string()]);
-    row
-}
-
-fn people(p: &Point) -> Vec<String> {
-    let time = |ms_: f64| ms(roofcast::units::Picoseconds::from_seconds(ms_ / 1e3));
-    vec![
-        grouped(p.value),
-        time(p.limit_ms),
-        time(p.communication_ms),
-        time(p.limit_with_communication_ms),
-        time(p.forecast_ms),
-        time(p.forecast_band_ms[0]),
-        time(p.forecast_band_ms[1]),
-        format!("{:?}", p.bound).to_lowercase(),
-        grouped(p.tokens_per_s as u64),
-        significant(p.mfu),
-        significant(p.mbu),
-    ]
+/// A column a setting.
+fn compared_rows(key: &str, names: &[&str], points: &[Point], csv: bool) -> (Vec<String>, Vec<Vec<String>>) {
+    let unit = |name: &&str| if csv { format!("{name}_ms") } else { format!("{name} ms") };
+    let header = std::iter::once(key.to_owned()).chain(names.iter().map(unit)).collect();
+    (header, points.iter().map(|p| compared(p, csv)).collect())
 }
 
 /// Refuses a flag that changes nothing in a sweep of `key`.
 fn idle(args: &LimitsArgs, key: &str) -> Result<(), Error> {
     let flags = [
-        ("--batch", args.batch.is_some(), ["context", "tp"].as_slice()),
+        ("--batch", args.batch.is_some(), ["context", "tp", "position"].as_slice()),
         ("--context", args.context.is_some(), &["batch", "tp"]),
-        ("--prefill", args.prefill.is_some(), &[]),
-        ("--tp", args.deployment.tp.is_some(), &["batch", "context", "prefill"]),
+        ("--prefill", args.prefill.is_some(), &["position"]),
+        ("--output-len", args.output_len.is_some(), &["batch", "context", "tp"]),
+        (
+            "--tp",
+            args.deployment.flags.get("parallelism.tp").is_some(),
+            &["batch", "context", "prefill", "position"],
+        ),
     ];
     match flags.iter().find(|(_, given, used)| *given && !used.contains(&key)) {
         Some((flag, _, used)) => {
-            let accepted = match used.join(", ") {
-                none if none.is_empty() => {
-                    "neither, as sweeps but prefill=VALUES are of decode steps".to_owned()
-                }
-                keys => format!("it with a sweep of {keys}"),
-            };
+            let accepted = format!("it with a sweep of {}", used.join(", "));
             Err(Error::field("arguments", flag, format!("without effect beside --sweep {key}=…"), accepted))
         }
         None => Ok(()),
@@ -217,11 +130,24 @@ fn idle(args: &LimitsArgs, key: &str) -> Result<(), Error> {
 
 /// `batch=1..512`, `batch=1..512:8`, `batch=1..512:x2`, `context=1024,8192`.
 fn parse(text: &str) -> Result<(&str, Vec<u64>), Error> {
-    let accepted = "batch, context, prefill or tp, then = and 1..512, 1..512:8, 1..512:x2 or 1,2,4";
-    text.split_once('=')
-        .filter(|(key, _)| ["batch", "context", "prefill", "tp"].contains(key))
-        .and_then(|(key, values)| Some((key, numbers(values, 1)?)))
-        .ok_or_else(|| Error::field("arguments", "--sweep", format!("{text:?}"), accepted))
+    let accepted = format!("{}, then = and 1..512, 1..512:8, 1..512:x2 or 1,2,4", KEYS.join(", "));
+    let (key, values) = text
+        .split_once('=')
+        .filter(|(key, _)| KEYS.contains(key))
+        .ok_or_else(|| Error::field("arguments", "--sweep", format!("{text:?}"), accepted))?;
+    Ok((key, numbers(values, 1).map_err(|why| refused(text, &why))?))
+}
+
+impl From<crate::args::CompareArg> for Comparison {
+    fn from(arg: crate::args::CompareArg) -> Comparison {
+        use crate::args::CompareArg as A;
+        match arg {
+            A::Attention => Comparison::Attention,
+            A::Launches => Comparison::Launches,
+            A::Kernels => Comparison::Kernels,
+            A::Layouts => Comparison::Layouts,
+        }
+    }
 }
 
 #[cfg(test)]

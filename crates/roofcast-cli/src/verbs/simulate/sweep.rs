@@ -1,63 +1,67 @@
-//! `roofcast simulate --sweep KEY=VALUES`: one run a value, several at a time.
+//! `roofcast simulate --sweep KEY=VALUES`, several keys or several specs: one run a combination, several at a time.
 
 mod picture;
 
-use super::{Answer, about, applied, source};
+use super::{Answer, about, sources};
 use crate::args::SimulateArgs;
-use crate::input;
-use crate::input::values::settings;
+use crate::exit;
+use crate::input::scenario::Source;
+use crate::input::values::{refused, settings as values_of};
 use crate::show::number::{grouped, percent, significant};
+use crate::show::progress::Progress;
 use crate::show::target::Target;
 use crate::show::{self, table};
 use crate::verbs::band_factors;
 use anyhow::{Context, Result};
 use rayon::prelude::*;
 use roofcast::report;
-use roofcast::simulate::{Options, Simulation, simulate};
+use roofcast::simulate::{Options, Simulation, simulate_while};
 use roofcast::spec::Slo;
-use roofcast::{Deployment, Error, Forecaster, Spec};
+use roofcast::spec::settings::{self, Setting};
+use roofcast::{Deployment, Error, Forecaster};
 use serde::Serialize;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use toml::Value;
 
-/// Short names of keys.
-const KEYS: [(&str, &str); 18] = [
-    ("rate", "workload.arrivals.rate"),
-    ("concurrency", "workload.arrivals.concurrency"),
-    ("burstiness", "workload.arrivals.burstiness"),
-    ("requests", "workload.requests"),
-    ("seed", "workload.seed"),
-    ("input_len", "workload.input_len"),
-    ("output_len", "workload.output_len"),
-    ("scheduler", "engine.scheduler"),
-    ("policy", "engine.policy"),
-    ("cost", "engine.cost"),
-    ("max_num_seqs", "engine.max_num_seqs"),
-    ("max_num_batched_tokens", "engine.max_num_batched_tokens"),
-    ("block_size", "engine.block_size"),
-    ("num_gpu_blocks", "engine.num_gpu_blocks"),
-    ("gpu_memory_utilization", "engine.gpu_memory_utilization"),
-    ("replicas", "parallelism.replicas"),
-    ("tp", "parallelism.tp"),
-    ("router", "fleet.router"),
-];
+/// The dimension of spec files.
+const SPEC: &str = "spec";
+
+/// More runs than anyone reads.
+const MOST_POINTS: usize = 100_000;
 
 #[derive(Serialize)]
 struct Sweep<'a> {
-    sweep: &'a str,
+    sweep: Vec<&'a str>,
+    /// Whether values are missing, as Ctrl-C came before their runs had ended.
+    interrupted: bool,
     points: Vec<Point<'a>>,
 }
 
 #[derive(Serialize)]
 struct Point<'a> {
-    value: &'a toml::Value,
+    values: &'a [Value],
     #[serde(flatten)]
     answer: Answer<'a>,
 }
 
+/// A key and the values that it takes in turn.
+struct Dimension {
+    path: String,
+    values: Vec<Value>,
+}
+
+impl Dimension {
+    /// The last part of the key, which tells it from the others.
+    fn short(&self) -> &str {
+        self.path.rsplit('.').next().unwrap_or(&self.path)
+    }
+}
+
 /// A run of the sweep.
 struct Run {
-    value: toml::Value,
+    /// A value for each dimension.
+    values: Vec<Value>,
     slo: Slo,
     deployment: Deployment,
     simulation: Simulation,
@@ -67,76 +71,146 @@ impl Run {
     fn point(&self) -> Point<'_> {
         let answer =
             Answer { about: about(&self.deployment, &self.simulation), simulation: &self.simulation };
-        Point { value: &self.value, answer }
+        Point { values: &self.values, answer }
+    }
+
+    /// `2, 16`.
+    fn name(&self) -> String {
+        self.values.iter().map(word).collect::<Vec<_>>().join(", ")
     }
 }
 
-pub(super) fn run(args: &SimulateArgs, text: &str, picture: Option<&Target>) -> Result<ExitCode> {
-    let (key, values) = parse(args, text)?;
-    let (place, spec) = source(args)?;
+pub(super) fn run(args: &SimulateArgs, picture: Option<&Target>) -> Result<ExitCode> {
+    let sources = sources(args)?;
+    let dimensions = dimensions(args)?;
     let threads = args.threads.map_or(0, |n| n as usize);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-    let one = |value: toml::Value| {
-        let shown = format!("with {key} = {value}");
-        one(args, &place, &spec, key, value).context(shown)
+    let points = product(&dimensions);
+    let (asked, progress) = (points.len(), Progress::new("runs")?);
+    progress.at(0, asked as u64);
+    let one = |values: Vec<Value>| {
+        let named = dimensions.iter().zip(&values).map(|(d, value)| format!("{} = {value}", d.path));
+        let shown = format!("with {}", named.collect::<Vec<_>>().join(", "));
+        let go = || one(args, &sources, &dimensions, values, &progress).context(shown);
+        let run = progress.goes_on().then(go);
+        progress.more(1);
+        run
     };
     // All results first: the error that is shown is that of the first value, whichever run ended first.
-    let runs: Vec<Result<Run>> = pool.install(|| values.into_par_iter().map(one).collect());
-    let runs = runs.into_iter().collect::<Result<Vec<Run>>>()?;
+    let runs: Vec<Option<Result<Run>>> = pool.install(|| points.into_par_iter().map(one).collect());
+    drop(progress);
+    let mut runs = runs.into_iter().flatten().collect::<Result<Vec<Run>>>()?;
+    runs.retain(|run| !run.simulation.interrupted);
+    let interrupted = runs.len() < asked;
+    if runs.is_empty() {
+        return Err(Error::field("arguments", "--sweep", "interrupted", "one run that ends").into());
+    }
     if let Some(picture) = picture {
-        picture.text(&report::sweep::svg(&picture::of(key, &runs)))?;
+        picture.text(&report::sweep::svg(&picture::of(&dimensions, &runs)))?;
     }
     if args.output.json {
-        show::json(
-            "roofcast/simulate-sweep/2",
-            &Sweep { sweep: key, points: runs.iter().map(Run::point).collect() },
-        )?;
+        let sweep = dimensions.iter().map(|d| d.path.as_str()).collect();
+        let points = runs.iter().map(Run::point).collect();
+        show::json("roofcast/simulate-sweep/3", &Sweep { sweep, interrupted, points })?;
     } else if args.output.csv {
-        show::csv(&header(key), &runs.iter().map(row).collect::<Vec<_>>())?;
+        show::csv(&header(&dimensions), &runs.iter().map(|run| row(run, interrupted)).collect::<Vec<_>>())?;
     } else {
-        show::text(&people(key, &runs))?;
+        if interrupted {
+            show::text(&format!("PARTIAL: interrupted when {} of {asked} runs had ended\n\n", runs.len()))?;
+        }
+        show::text(&people(&dimensions, &runs))?;
     }
-    Ok(ExitCode::SUCCESS)
+    let served = runs.iter().any(|run| run.simulation.summary.completed > 0);
+    Ok(match served {
+        _ if interrupted => exit::invalid(),
+        true => ExitCode::SUCCESS,
+        false => exit::infeasible(),
+    })
 }
 
-/// The dotted key and its values.
-fn parse<'a>(args: &SimulateArgs, text: &'a str) -> Result<(&'a str, Vec<toml::Value>), Error> {
-    let bad = || {
-        let names: Vec<&str> = KEYS.iter().map(|(short, _)| *short).collect();
-        let accepted = format!(
-            "{} or a dotted key of the spec, then = and 1..32, 1..32:4, 1..32:x2 or a list as 0.5,1,2",
-            names.join(", ")
+/// What varies: the spec files where there are several, then each `--sweep`, the last fastest.
+fn dimensions(args: &SimulateArgs) -> Result<Vec<Dimension>> {
+    let file = |path: &PathBuf| Value::from(path.display().to_string());
+    let several = (args.spec.len() > 1)
+        .then(|| Dimension { path: SPEC.to_owned(), values: args.spec.iter().map(file).collect() });
+    let mut all: Vec<Dimension> = several.into_iter().collect();
+    for text in &args.sweep {
+        let next = dimension(args, text)?;
+        if all.iter().any(|d| d.path == next.path) {
+            return Err(Error::field(
+                "arguments",
+                "--sweep",
+                format!("{} twice", next.path),
+                "each key once",
+            )
+            .into());
+        }
+        all.push(next);
+    }
+    let points = all.iter().fold(1_usize, |n, d| n.saturating_mul(d.values.len()));
+    if points > MOST_POINTS {
+        let found = format!("{points} runs");
+        return Err(
+            Error::field("arguments", "--sweep", found, format!("at most {MOST_POINTS} in all")).into()
         );
+    }
+    Ok(all)
+}
+
+/// A key, by its flag's name or dotted, and its values.
+fn dimension(args: &SimulateArgs, text: &str) -> Result<Dimension, Error> {
+    let bad = || {
+        let accepted = "a flag's name (rate, concurrency, tp, max-num-seqs, …) or a dotted key of the spec, then = \
+                        and 1..32, 1..32:4, 1..32:x2 or a list as 0.5,1,2";
         Error::field("arguments", "--sweep", format!("{text:?}"), accepted)
     };
     let (name, values) = text.split_once('=').ok_or_else(bad)?;
-    let short = KEYS.iter().find(|(short, _)| *short == name).map(|(_, key)| *key);
-    let key = short.or_else(|| name.contains('.').then_some(name)).ok_or_else(bad)?;
-    let flags = [
-        ("--requests", args.requests.is_some(), "workload.requests"),
-        ("--seed", args.seed.is_some(), "workload.seed"),
-        ("--cost", args.cost.is_some(), "engine.cost"),
-    ];
-    if let Some((flag, ..)) = flags.iter().find(|(_, given, own)| *given && *own == key) {
-        return Err(Error::field("arguments", "--sweep", format!("{name} beside {flag}"), "one of the two"));
+    let path = settings::path(name.trim()).ok_or_else(bad)?;
+    let given = args.machine.settings.iter().chain(&args.traffic.settings).find(|s| s.path == path);
+    if let Some(flag) = given {
+        let found = format!("{name} beside {}", flag.name());
+        return Err(Error::field("arguments", "--sweep", found, "one of the two"));
     }
-    Ok((key, settings(values).ok_or_else(bad)?))
+    Ok(Dimension { path: path.to_owned(), values: values_of(values).map_err(|why| refused(text, &why))? })
 }
 
-fn one(args: &SimulateArgs, place: &str, text: &str, key: &str, value: toml::Value) -> Result<Run> {
-    let spec = Spec::parse_with(place, text, key, value.clone())?;
-    let file = args.spec.as_deref().unwrap_or(Path::new(""));
-    let spec = applied(args, input::with_traces(spec, place, file)?);
-    let deployment = input::resolve(&spec, args.spec.as_deref(), &args.catalog)?;
+/// Every combination, the last dimension fastest.
+fn product(dimensions: &[Dimension]) -> Vec<Vec<Value>> {
+    dimensions.iter().fold(vec![Vec::new()], |all, d| {
+        let with = |before: &Vec<Value>| {
+            let before = before.clone();
+            d.values.iter().map(move |value| [before.as_slice(), std::slice::from_ref(value)].concat())
+        };
+        all.iter().flat_map(with).collect()
+    })
+}
+
+fn one(
+    args: &SimulateArgs,
+    sources: &[Source],
+    dimensions: &[Dimension],
+    values: Vec<Value>,
+    progress: &Progress,
+) -> Result<Run> {
+    let varied = || dimensions.iter().zip(&values);
+    let file = varied().find(|(d, _)| d.path == SPEC);
+    let source = file.and_then(|(d, value)| d.values.iter().position(|v| v == value)).unwrap_or(0);
+    let more: Vec<Setting> = varied()
+        .filter(|(d, _)| d.path != SPEC)
+        .map(|(d, value)| Setting::new(&d.path, value.clone()))
+        .collect();
+    let scenario = sources[source].scenario(&more)?;
     let options = Options { leap: !args.no_leap, ..Options::default() };
-    let forecaster = Forecaster::embedded(deployment)?;
-    let mut simulation = simulate(&forecaster, &spec, place, options)?;
+    let forecaster = Forecaster::embedded(scenario.deployment()?)?;
+    let mut watch = |_, _| progress.goes_on();
+    let mut simulation = simulate_while(&forecaster, &scenario.spec, &scenario.place, options, &mut watch)
+        .map_err(|e| scenario.told(e))?;
     // Many runs are kept until the last has ended, and nobody draws these.
     simulation.latencies = Default::default();
-    Ok(Run { value, slo: spec.slo, deployment: forecaster.deployment, simulation })
+    Ok(Run { values, slo: scenario.spec.slo, deployment: forecaster.deployment, simulation })
 }
 
-fn header(key: &str) -> Vec<&str> {
+fn header(dimensions: &[Dimension]) -> Vec<&str> {
     let rest = [
         "completed",
         "refused",
@@ -163,14 +237,16 @@ fn header(key: &str) -> Vec<&str> {
         "external_fragmentation",
         "overloaded",
         "dollars_per_million_output_tokens",
+        "interrupted",
     ];
-    std::iter::once(key).chain(rest).collect()
+    dimensions.iter().map(|d| d.path.as_str()).chain(rest).collect()
 }
 
-fn row(run: &Run) -> Vec<String> {
+fn row(run: &Run, interrupted: bool) -> Vec<String> {
     let s = &run.simulation;
     let (sum, optional) = (&s.summary, |v: Option<f64>| v.map_or_else(String::new, |v| v.to_string()));
-    let mut row = vec![word(&run.value), sum.completed.to_string(), s.refused.to_string()];
+    let mut row: Vec<String> = run.values.iter().map(word).collect();
+    row.extend([sum.completed.to_string(), s.refused.to_string()]);
     row.extend([sum.duration, sum.request_throughput()].map(|v| v.to_string()));
     row.push(optional(sum.request_goodput()));
     row.extend([sum.output_throughput(), sum.total_token_throughput()].map(|v| v.to_string()));
@@ -184,34 +260,41 @@ fn row(run: &Run) -> Vec<String> {
     row.extend([k.mean_usage, k.internal_fragmentation, k.external_fragmentation].map(|v| v.to_string()));
     row.push(s.load.overloaded.to_string());
     row.push(optional(s.expense.dollars_per_million_output_tokens));
+    row.push(interrupted.to_string());
     row
 }
 
 /// A value without the quotes of TOML.
-fn word(value: &toml::Value) -> String {
+fn word(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn people(key: &str, runs: &[Run]) -> String {
+fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
     let titles: Vec<String> =
         runs.iter().map(|run| about(&run.deployment, &run.simulation).title()).collect();
     let same = titles.iter().all(|title| *title == titles[0]);
     let title = if same { titles[0].as_str() } else { "" };
-    let short = key.rsplit('.').next().unwrap_or(key);
+    let keys: Vec<&str> = dimensions.iter().map(Dimension::short).collect();
     let judged = runs.iter().any(|run| run.simulation.summary.request_goodput().is_some());
-    let mut header = vec![short, "req/s"];
+    let mut header = keys.clone();
+    header.push("req/s");
     header.extend(judged.then_some("good/s"));
-    header.extend(["output tok/s", "TTFT p50", "p99", "TPOT p50", "p99", "ITL p99", "E2EL p50", "p99"]);
+    header.extend(["output tok/s", "TTFT p50", "p99", "TPOT p50", "p99", "ITL p99", "E2EL p50", "E2EL p99"]);
     header.extend(["running", "KV held", "empty", "preempted"]);
     let rows: Vec<Vec<String>> = runs.iter().map(|run| shown(run, judged)).collect();
     let overloaded: Vec<String> =
-        runs.iter().filter(|run| run.simulation.load.overloaded).map(|run| word(&run.value)).collect();
+        runs.iter().filter(|run| run.simulation.load.overloaded).map(Run::name).collect();
     let note = if overloaded.is_empty() {
         String::new()
     } else {
-        format!("Overload at {}: the queue grows for as long as requests come.\n", overloaded.join(", "))
+        format!("Overload at {}: the queue grows for as long as requests come.\n", overloaded.join("; "))
     };
-    format!("{title}{}{}{note}{}", table::table(&header, &rows, 1), caches(short, runs), spans(runs))
+    // By name, as goodput is not always there.
+    let spare = ["preempted", "empty", "ITL p99", "E2EL p50", "KV held", "running"];
+    let spare: Vec<usize> =
+        spare.iter().filter_map(|name| header.iter().position(|column| column == name)).collect();
+    let text = table::fitted(&header, &rows, keys.len(), &spare);
+    format!("{title}{text}{}{note}{}", caches(&keys, runs), spans(runs))
 }
 
 /// How far off the forecasts may be, a line for all values that are known alike.
@@ -221,32 +304,33 @@ fn spans(runs: &[Run]) -> String {
         let Some(bands) = &run.simulation.bands else { continue };
         let line = band_factors(bands);
         match lines.iter_mut().find(|(known, _)| *known == line) {
-            Some((_, values)) => values.push(word(&run.value)),
-            None => lines.push((line, vec![word(&run.value)])),
+            Some((_, values)) => values.push(run.name()),
+            None => lines.push((line, vec![run.name()])),
         }
     }
     let of = |values: &[String]| {
-        if values.len() == runs.len() { String::new() } else { format!(", at {}", values.join(", ")) }
+        if values.len() == runs.len() { String::new() } else { format!(", at {}", values.join("; ")) }
     };
     let text = |(line, values): &(String, Vec<String>)| {
-        format!("means, 10th to 90th percentile{}: {line}\n", of(values))
+        table::line(&format!("means, 10th to 90th percentile{}: {line}", of(values)))
     };
     lines.iter().map(text).collect()
 }
 
 /// What lies between pieces and what finds blocks, where a run has either.
-fn caches(short: &str, runs: &[Run]) -> String {
+fn caches(keys: &[&str], runs: &[Run]) -> String {
     let all = || runs.iter().map(|run| run.simulation.kv_cache);
     let (gaps, tables) = (all().any(|k| k.external_fragmentation > 0.0), all().any(|k| k.tables.is_some()));
     if !gaps && !tables {
         return String::new();
     }
-    let mut header = vec![short, "blocks", "of tokens"];
+    let mut header = [keys, &["blocks", "of tokens"]].concat();
     header.extend(gaps.then_some(["free beside longest gap", "scattered refusals"]).into_iter().flatten());
     header.extend(tables.then_some(["table bytes a layer reads", "sent a step"]).into_iter().flatten());
     let row = |run: &Run| {
         let k = run.simulation.kv_cache;
-        let mut row = vec![word(&run.value), grouped(k.blocks), grouped(k.block_size)];
+        let mut row: Vec<String> = run.values.iter().map(word).collect();
+        row.extend([k.blocks, k.block_size].map(grouped));
         if gaps {
             row.extend([percent(k.external_fragmentation), grouped(k.scattered_refusals)]);
         }
@@ -256,13 +340,15 @@ fn caches(short: &str, runs: &[Run]) -> String {
         }
         row
     };
-    table::table(&header, &runs.iter().map(row).collect::<Vec<_>>(), 1)
+    table::table(&header, &runs.iter().map(row).collect::<Vec<_>>(), keys.len())
 }
 
 /// `judged` says whether there is an SLO to meet.
 fn shown(run: &Run, judged: bool) -> Vec<String> {
     let (sum, s) = (&run.simulation.summary, &run.simulation);
-    let mut row = vec![word(&run.value), significant(sum.request_throughput())];
+    let significant = |v: f64| if sum.completed == 0 { "–".to_owned() } else { significant(v) };
+    let mut row: Vec<String> = run.values.iter().map(word).collect();
+    row.push(significant(sum.request_throughput()));
     let good = || sum.request_goodput().map_or_else(|| "–".to_owned(), significant);
     row.extend(judged.then(good));
     row.push(significant(sum.output_throughput()));

@@ -1,6 +1,6 @@
 //! What is offered: closed and open loops, sweeps, searches, workloads of a spec.
 
-use super::{CALM, at_least, exact};
+use super::{CALM, at_least, believed_json, exact};
 use crate::schedule::{self, EXTRA, Schedule};
 use crate::scripted::{self, HEAD, chunk, good};
 use crate::support::{file, json};
@@ -12,7 +12,7 @@ use std::time::Duration;
 #[test]
 fn a_closed_loop_against_an_exact_schedule() {
     for endpoint in ["chat", "completions"] {
-        let (answer, code) = json(&format!(
+        let (answer, code) = believed_json(&format!(
             "bench --url {} --model m --endpoint {endpoint} --concurrency 3 --requests 12 --input-len 20 --output-len 9 {CALM}",
             exact()
         ));
@@ -41,7 +41,7 @@ fn a_closed_loop_against_an_exact_schedule() {
 /// 9 gaps at 50 a second, evenly: the last is sent at 180 ms and answered 38 ms later, at the earliest.
 #[test]
 fn an_open_loop_sends_by_its_schedule() {
-    let (answer, code) = json(&format!(
+    let (answer, code) = believed_json(&format!(
         "bench --url {} --model m --rate 50 --constant --requests 10 --input-len 8 --output-len 3 {CALM}",
         exact()
     ));

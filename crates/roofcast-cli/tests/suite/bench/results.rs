@@ -1,6 +1,6 @@
 //! What is told: vLLM's keys, records, limits, rows, metrics, earlier results.
 
-use super::{CALM, exact};
+use super::{CALM, believed, exact};
 use crate::schedule::{self, Schedule};
 use crate::scripted::{self, good};
 use crate::support::{file, json, roofcast, shared};
@@ -39,7 +39,7 @@ fn vllms_keys_are_all_there() {
 fn records_are_a_line_a_request() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
-    let run = roofcast(&format!(
+    let run = believed(&format!(
         "bench --url {} --model m --concurrency 2 --requests 5 --output-len 3 --warmup 2 --cooldown 1 --records {} {CALM} --json",
         exact(),
         path.display()

@@ -1,14 +1,12 @@
 //! The trace file: settings, requests and recorded iterations.
 
+use super::super::request::{self, MOST};
 use crate::error::{Error, Result};
 use crate::scheduler::sglang::{Config, Rules};
 use crate::spec::RetractionPolicy;
 use crate::spec::SchedulePolicy;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// Tokens, positions and iterations beyond this are refused.
-const MOST: u64 = 1 << 24;
 
 /// A parsed trace.
 #[derive(Debug, Clone, PartialEq)]
@@ -178,11 +176,8 @@ struct RequestLine {
 pub(in crate::conformance) fn parse(place: &str, text: &str) -> Result<Trace> {
     let mut file: File = super::super::json(place, text)?;
     let config = settings(place, &file.config, &file.meta.sglang_version)?;
-    let requests = file.requests.into_iter().map(|r| request(place, r)).collect::<Result<Vec<_>>>()?;
-    if requests.windows(2).any(|w| w[0].arrival_step > w[1].arrival_step) {
-        let accepted = "requests in order of arrival";
-        return Err(Error::field(place, "requests.arrival_step", "a step that goes back", accepted));
-    }
+    let requests = file.requests.into_iter().map(|r| parsed(place, r)).collect::<Result<Vec<_>>>()?;
+    request::in_order(place, requests.iter().map(|r| r.arrival_step))?;
     for step in &mut file.steps {
         let after = *step.ratio_after.get_or_insert(step.ratio);
         step.ratio_end.get_or_insert(after);
@@ -248,21 +243,12 @@ fn settings(place: &str, s: &Settings, version: &str) -> Result<Config> {
     }
 }
 
-fn request(place: &str, r: RequestLine) -> Result<Request> {
-    let refused = |found: String, accepted: String| {
-        Err(Error::field(place, format!("requests.{}", r.id), found, accepted))
-    };
-    let sum: u64 = r.prompt.iter().map(|(_, _, n)| *n).fold(0, u64::saturating_add);
-    if sum != r.prompt_len || r.prompt_len == 0 || r.prompt_len > MOST {
-        let found = format!("prompt_len {} of parts that add to {sum}", r.prompt_len);
-        return refused(found, format!("lengths from 1 to {MOST} that agree"));
-    }
+fn parsed(place: &str, r: RequestLine) -> Result<Request> {
+    request::check(place, &r.id, r.arrival_step, (r.prompt_len, &r.prompt))?;
     if r.output_len == 0 || r.output_len > r.max_new_tokens || r.max_new_tokens > MOST {
         let found = format!("output_len {}, max_new_tokens {}", r.output_len, r.max_new_tokens);
-        return refused(found, format!("1 to max_new_tokens, and that at most {MOST}"));
-    }
-    if r.prompt.iter().any(|(_, start, _)| *start > MOST) || r.arrival_step > MOST {
-        return refused("positions beyond 2^24".into(), "smaller ones".into());
+        let accepted = format!("1 to max_new_tokens, and that at most {MOST}");
+        return Err(Error::field(place, format!("requests.{}", r.id), found, accepted));
     }
     let output_segment = format!("out:{}", r.id);
     Ok(Request {

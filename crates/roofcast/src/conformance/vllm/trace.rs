@@ -1,5 +1,6 @@
 //! The trace file: requests, settings and recorded steps.
 
+use super::super::request::{self, MOST};
 use crate::error::{Error, Result};
 use crate::scheduler::vllm::{Config, Policy};
 use serde::{Deserialize, Serialize};
@@ -167,15 +168,8 @@ pub(in crate::conformance) fn parse(place: &str, text: &str) -> Result<Trace> {
         }
     };
     let config = settings(place, &file.config, async_scheduling)?;
-    let requests = file.requests.into_iter().map(|r| request(place, r)).collect::<Result<Vec<_>>>()?;
-    if requests.windows(2).any(|w| w[0].arrival_step > w[1].arrival_step) {
-        return Err(Error::field(
-            place,
-            "requests.arrival_step",
-            "a step that goes back",
-            "requests in order of arrival",
-        ));
-    }
+    let requests = file.requests.into_iter().map(|r| parsed(place, r)).collect::<Result<Vec<_>>>()?;
+    request::in_order(place, requests.iter().map(|r| r.arrival_step))?;
     Ok(Trace { name: file.name, version: file.meta.vllm_version, config, requests, steps: file.steps })
 }
 
@@ -214,37 +208,18 @@ fn settings(place: &str, s: &Settings, async_scheduling: bool) -> Result<Config>
         policy,
         scheduler_reserve_full_isl: s.scheduler_reserve_full_isl,
         watermark: s.watermark,
+        prefill_schedule_interval: 1,
         async_scheduling,
         num_speculative_tokens: 0,
         num_lookahead_tokens: 0,
     })
 }
 
-fn request(place: &str, r: RequestLine) -> Result<Request> {
-    let sum: u64 = r.prompt.iter().map(|(_, _, n)| *n).fold(0, u64::saturating_add);
-    let most = 1 << 24;
-    if sum != r.prompt_len
-        || r.prompt_len == 0
-        || r.prompt_len > most
-        || r.output_len == 0
-        || r.output_len > most
-    {
-        let found =
-            format!("prompt_len {} of parts that add to {sum}, output_len {}", r.prompt_len, r.output_len);
-        return Err(Error::field(
-            place,
-            format!("requests.{}", r.id),
-            found,
-            format!("lengths from 1 to {most} that agree"),
-        ));
-    }
-    if r.prompt.iter().any(|(_, start, _)| *start > most) || r.arrival_step > 1 << 24 {
-        return Err(Error::field(
-            place,
-            format!("requests.{}", r.id),
-            "positions beyond 2^24",
-            "smaller ones",
-        ));
+fn parsed(place: &str, r: RequestLine) -> Result<Request> {
+    request::check(place, &r.id, r.arrival_step, (r.prompt_len, &r.prompt))?;
+    if r.output_len == 0 || r.output_len > MOST {
+        let found = format!("output_len {}", r.output_len);
+        return Err(Error::field(place, format!("requests.{}", r.id), found, format!("1 to {MOST}")));
     }
     let output_segment = format!("out:{}", r.id);
     Ok(Request {

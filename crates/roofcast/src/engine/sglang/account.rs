@@ -34,8 +34,8 @@ impl<D: Decodes> Sglang<D> {
     }
 
     /// Counts a batch and `more` like it, which are decided herewith.
-    pub(super) fn count(&mut self, mut batch: Batch, more: u64) -> Batch {
-        let Batch { step, segment, .. } = &mut batch;
+    pub(super) fn count(&mut self, batch: &mut Batch, more: u64) {
+        let Batch { step, segment, .. } = batch;
         let usage = self.scheduler.usage();
         let taken = if more > 0 { self.scheduler.repeat(more) } else { 0 };
         let (n, steps) = (step.decodes, 1 + more);
@@ -66,7 +66,6 @@ impl<D: Decodes> Sglang<D> {
             tally.decoded(n, steps, self.rows.seen(), self.rows.growth());
         }
         segment.blocks = [usage.room / page, used];
-        batch
     }
 
     /// A batch and `more` like it were decided, the last at `decided`.

@@ -2,7 +2,8 @@
 //!
 //! Knows: the blocks and the tokens that go with a request. Knows nothing about who has to go ([`crate::scheduler`]).
 
-use super::{Phase, Sequence, State};
+use super::{Phase, State};
+use crate::engine::Departure;
 use crate::engine::arrival::Id;
 use crate::engine::cache::Cache;
 use crate::engine::config::Preemption;
@@ -99,7 +100,7 @@ impl<D: Decodes> State<D> {
     }
 
     /// Ends a sequence that has `computed` tokens in the cache.
-    pub fn finish(&mut self, id: Id, computed: u32) -> Sequence {
+    pub fn finish(&mut self, id: Id, computed: u32) -> Departure {
         let decoded = self.sequence(id).phase == Phase::Decode;
         if decoded {
             self.count_slack(id, computed);
@@ -108,7 +109,8 @@ impl<D: Decodes> State<D> {
         let s = &mut self.sequences[id as usize];
         s.computed = computed;
         s.held = blocks;
-        let gone = *s;
+        let cached = u64::from(s.cached);
+        let gone = Departure { arrival: s.arrival, first: s.first, preemptions: s.preemptions, cached, id };
         s.phase = Phase::Kept;
         if !(self.config.hands_over && gone.arrival.output > 1) {
             // The last token was sampled and never computed.
@@ -128,7 +130,7 @@ impl<D: Decodes> State<D> {
         s.phase = Phase::Gone;
         let (blocks, computed) = (s.held, u64::from(s.computed));
         self.give_back(id, blocks, computed, u64::from(generated), decoding);
-        self.vacant.push(id);
+        self.sequences.vacate(id as usize);
     }
 
     /// Frees `blocks` blocks of a sequence that has `computed` tokens in the cache.

@@ -64,7 +64,7 @@ impl Reader<'_> {
         // Laguna names the kind of gate, or says that there is one: then it is a factor a head.
         let named = keys.value("gating").filter(|v| **v != Value::Bool(false));
         let heads = named.is_some_and(|v| *v == Value::Bool(true) || v.as_str() == Some("per-head"));
-        let next = next || self.model_type.starts_with("muse_");
+        let next = next || self.model_type.starts_with("muse_") || self.model_type == "afmoe";
         Ok(if keys.flag("attn_output_gate", next)? || keys.flag("attention_output_gate", false)? {
             Gate::Elements
         } else if heads
@@ -272,7 +272,8 @@ impl Reader<'_> {
         if let Some(pattern) = self.keys.value("sliding_window_pattern").and_then(Value::as_str) {
             return self.is_local(pattern, index);
         }
-        let every = self.keys.count(&["sliding_window_pattern", "_sliding_window_pattern"])?;
+        let names = ["sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"];
+        let every = self.keys.count(&names)?;
         Ok(match (self.model_type, every) {
             // Each `every`-th layer sees everything.
             (_, Some(every)) => !(index + 1).is_multiple_of(every),

@@ -160,13 +160,15 @@ impl Reader<'_> {
             // e_score_correction_bias.
             "deepseek_v3" | "deepseek_v32" | "deepseek_v4" | "deepseek_ref" | "glm4_moe" | "glm_moe_dsa"
             | "kimi_linear" | "kimi_k3" | "nemotron_h" | "mimo_v2_flash" | "ernie4_5_moe" | "laguna"
-            | "glm4_moe_lite" | "exaone_moe" | "hy_v3" | "muse_spark" | "muse_spark_text" => count,
+            | "glm4_moe_lite" | "exaone_moe" | "afmoe" | "solar_open" | "hy_v3" | "muse_spark"
+            | "muse_spark_text" => count,
             // A scale per input and per expert.
             "gemma4" | "gemma4_text" => self.hidden + count,
             _ if keys.text("topk_method")? == Some("noaux_tc")
                 || keys.flag("use_routing_bias", false)?
                 || keys.flag("use_moe_router_bias", false)?
-                || keys.flag("use_expert_bias", false)? =>
+                || keys.flag("use_expert_bias", false)?
+                || keys.flag("moe_router_enable_expert_bias", false)? =>
             {
                 count
             }

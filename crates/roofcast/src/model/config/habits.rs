@@ -51,16 +51,19 @@ const GPT: Habits = Habits {
 /// The habits of a `model_type`, or none where it is not known.
 pub(super) fn habits(model_type: &str) -> Option<Habits> {
     Some(match model_type {
-        "llama" | "mistral" | "mistral3" | "mistral4" | "ministral" | "ministral3" | "mixtral"
-        | "internlm2" | "internlm3" | "baichuan" | "phi3" | "yi" | "granite" | "granitemoe" | "smollm3"
-        | "seed_oss" | "exaone" | "deepseek" | "llama4" | "llama4_text" | "nemotron-nas" | "dbrx"
-        | "jamba" | "bamba" | "granitemoehybrid" | "falcon_h1" | "ernie4_5" | "ernie4_5_moe" | "dots1"
-        | "bailing_moe" | "bailing_moe_v2" | "minimax" | "minimax_m1" | "minimax_text_01" | "MiniMaxM1"
-        | "MiniMaxText01" => LLAMA,
+        "llama" | "cwm" | "iquestcoder" | "solar_open" | "youtu" | "mistral" | "mistral3" | "mistral4"
+        | "ministral" | "ministral3" | "mixtral" | "internlm2" | "internlm3" | "baichuan" | "phi3" | "yi"
+        | "granite" | "granitemoe" | "smollm3" | "seed_oss" | "exaone" | "deepseek" | "llama4"
+        | "llama4_text" | "nemotron-nas" | "dbrx" | "jamba" | "bamba" | "granitemoehybrid" | "falcon_h1"
+        | "ernie4_5" | "ernie4_5_moe" | "bailing_moe" | "bailing_moe_v2" | "minimax" | "minimax_m1"
+        | "minimax_text_01" | "MiniMaxM1" | "MiniMaxText01" => LLAMA,
         "deepseek_v2" | "deepseek_v3" | "deepseek_v32" | "deepseek_v4" | "deepseek_ref" | "kimi_k2"
         | "kimi_k25" | "kimi_k3" | "kimi_linear" | "glm_moe_dsa" | "glm4_moe_lite" => LLAMA,
-        "step3p5" | "step3p7" | "step3p7_text" | "exaone4" | "exaone_moe" | "hunyuan_v1_dense"
+        "dots1" | "step3p5" | "step3p7" | "step3p7_text" | "exaone4" | "exaone_moe" | "hunyuan_v1_dense"
         | "hunyuan_v1_moe" | "hy_v3" | "laguna" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
+        "afmoe" => Habits { norms: 4, qk_norm: QkNorm::Head, ..LLAMA },
+        // The two learned numbers of its activation are not counted.
+        "apertus" => Habits { gated: false, qk_norm: QkNorm::Head, ..LLAMA },
         "arcee" => Habits { gated: false, ..LLAMA },
         "nemotron" => Habits { gated: false, norm_bias: true, ..LLAMA },
         "nemotron_h" => Habits { gated: false, norms: 1, ..LLAMA },

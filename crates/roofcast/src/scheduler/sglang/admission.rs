@@ -48,7 +48,8 @@ impl Scheduler {
     fn budget(&self) -> Budget {
         let config = &self.config;
         let mixed = if config.enable_mixed_chunk { self.running.len() } else { 0 };
-        let promised: f64 = self.running.ids().map(|id| self.promised(id)).sum();
+        let each = || self.running.ids().map(|id| self.promised(id)).sum();
+        let promised = self.running.left().map_or_else(each, |left| left as f64);
         Budget::new(config.max_prefill_tokens, config.chunked_prefill_size, mixed, promised)
     }
 

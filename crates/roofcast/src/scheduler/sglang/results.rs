@@ -41,6 +41,9 @@ impl Scheduler {
             }
             r.samples = false;
             r.generated += 1;
+            if r.phase == Phase::Running {
+                self.running.sampled(e.id);
+            }
             sampled.push(e.id);
             if r.generated >= r.output {
                 let running = r.phase == Phase::Running;
@@ -86,7 +89,7 @@ impl Scheduler {
         let (node, there) = tree.insert(path);
         if split && 0 < prompt && prompt < pages {
             cut(path, prompt);
-            tree.insert(path);
+            tree.insert_head(path, prompt);
         }
         let r = &mut self.requests[id];
         tree.lock(node);

@@ -27,6 +27,12 @@ pub(super) struct Running {
     last: i64,
     /// Stays so far.
     stays: u64,
+    /// How many rows there are; of those whose bound is counted whole, the sum of what was left of it and the results then;
+    /// how many others there are; and the results from which on every row's first is there.
+    rows: u64,
+    left: u64,
+    others: u64,
+    settled: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,6 +45,8 @@ struct Member {
     decodes: u64,
     /// Tells this stay from others; 0 where it is not in.
     stay: u64,
+    /// What was left of its bound, and the results then, where that is counted whole.
+    left: Option<u64>,
 }
 
 impl Running {
@@ -77,8 +85,23 @@ impl Running {
         at_start + decodes - self.members[id].decodes
     }
 
+    /// Tokens left of the bounds of all rows, where they are counted whole.
+    pub(super) fn left(&self) -> Option<u64> {
+        let whole = self.others == 0 && self.results >= self.settled;
+        whole.then(|| self.left - self.rows * self.results)
+    }
+
+    /// A row that joined before its first result was there has it now.
+    pub(super) fn sampled(&mut self, id: Id) {
+        if let Some(left) = &mut self.members[id].left {
+            *left -= 1;
+            self.left -= 1;
+        }
+    }
+
     /// A row joins, behind all others or as number `at`; `tick` says that the result of a decode without it is to come.
-    pub(super) fn join(&mut self, id: Id, at: Option<usize>, tick: bool, decodes: u64) {
+    /// `left` is what is left of its bound, where that is counted whole.
+    pub(super) fn join(&mut self, id: Id, at: Option<usize>, tick: bool, decodes: u64, left: Option<u64>) {
         if self.members.len() <= id {
             self.members.resize(id + 1, Member::default());
         }
@@ -99,7 +122,14 @@ impl Running {
             }
         };
         let results = self.results + u64::from(tick);
-        self.members[id] = Member { place, former: place, results, decodes, stay: self.stays };
+        let left = left.map(|left| left + results);
+        self.rows += 1;
+        self.settled = self.settled.max(results);
+        match left {
+            Some(left) => self.left += left,
+            None => self.others += 1,
+        }
+        self.members[id] = Member { place, former: place, results, decodes, stay: self.stays, left };
     }
 
     /// A row that has `generated` tokens now is to finish at `output` of at most `bound`.
@@ -156,7 +186,13 @@ impl Running {
 
     /// A row stops; it stays in the order until [`Running::drop_gone`].
     pub(super) fn stop(&mut self, id: Id) {
-        self.members[id].stay = 0;
+        let member = &mut self.members[id];
+        member.stay = 0;
+        self.rows -= 1;
+        match member.left {
+            Some(left) => self.left -= left,
+            None => self.others -= 1,
+        }
         self.gone = true;
     }
 

@@ -1,28 +1,41 @@
 //! The sweep as a picture: latencies with what the SLO allows, then throughput.
 
-use super::{Run, about, word};
+use super::{Dimension, Run, about, word};
 use roofcast::report::sweep::{Curve, Look, Panel, Quantity, Sweep, Values};
 use roofcast::simulate::Simulation;
 use roofcast::summary::Summary;
 
-pub(super) fn of(key: &str, runs: &[Run]) -> Sweep {
+/// Runs that differ along the x axis alone.
+struct Group<'a> {
+    /// `tp 2`; empty where there is one group.
+    name: String,
+    series: usize,
+    runs: Vec<&'a Run>,
+}
+
+/// The last dimension of numbers is the x axis, else the last; each combination of the others is a series.
+pub(super) fn of(dimensions: &[Dimension], runs: &[Run]) -> Sweep {
     let names: Vec<String> = runs.iter().map(|r| about(&r.deployment, &r.simulation).name()).collect();
     let same = names.iter().all(|name| Some(name) == names.first());
-    let short = key.rsplit('.').next().unwrap_or(key);
-    let numbers: Option<Vec<f64>> = runs.iter().map(|run| number(&run.value)).collect();
-    let values = match numbers {
+    let long = |d: &&Dimension| d.values.len() > 1 && d.values.iter().all(|v| number(v).is_some());
+    let axis = dimensions.iter().rposition(|d| long(&d)).unwrap_or(dimensions.len().saturating_sub(1));
+    let shorts: Vec<&str> = dimensions.iter().map(Dimension::short).collect();
+    let (key, along) = dimensions.get(axis).map_or(("", [].as_slice()), |d| (d.path.as_str(), &d.values));
+    let values = match along.iter().map(number).collect() {
         Some(numbers) => Values::Numbers(numbers),
-        None => Values::Names(runs.iter().map(|run| word(&run.value)).collect()),
+        None => Values::Names(along.iter().map(word).collect()),
     };
-    let limit = curve(runs, "limit of a step", 7, Look::Limit, |s| Some(s.limit_tpot_ms));
-    let mut tpot = latency(runs, |s| [s.tpot.median, s.tpot.p99]);
-    tpot.push(limit);
-    let rates =
-        vec![curve(runs, "output tokens/s", 0, Look::Points, |s| Some(s.summary.output_throughput()))];
-    let requests = vec![
-        curve(runs, "served", 0, Look::Points, |s| Some(s.summary.request_throughput())),
-        curve(runs, "within the SLO", 1, Look::Dashed, |s| s.summary.request_goodput()),
-    ];
+    let groups = groups(dimensions, runs, axis);
+    let mut tpot = latency(&groups, |s| [s.tpot.median, s.tpot.p99]);
+    if let [only] = groups.as_slice() {
+        tpot.push(curve(only, "limit of a step", 7, Look::Limit, |s| Some(s.limit_tpot_ms)));
+    }
+    let rates = each(&groups, "output tokens/s", Look::Points, |s| Some(s.summary.output_throughput()));
+    let mut requests = each(&groups, "served", Look::Points, |s| Some(s.summary.request_throughput()));
+    requests.extend(match groups.as_slice() {
+        [only] => vec![curve(only, "within the SLO", 1, Look::Dashed, |s| s.summary.request_goodput())],
+        _ => each(&groups, "within the SLO", Look::Dashed, |s| s.summary.request_goodput()),
+    });
     let slo = |of: fn(&roofcast::spec::Slo) -> Option<f64>, name: &str| {
         let bounds: Option<Vec<f64>> = runs.iter().map(|run| of(&run.slo)).collect();
         let bounds = bounds.filter(|all| all.iter().all(|v| Some(v) == all.first()))?;
@@ -31,7 +44,11 @@ pub(super) fn of(key: &str, runs: &[Run]) -> Sweep {
     let panel =
         |title: &str, quantity, curves, most| Panel { title: title.to_owned(), quantity, curves, most };
     Sweep {
-        title: if same { names.first().cloned().unwrap_or_default() } else { format!("Sweep of {short}") },
+        title: if same {
+            names.first().cloned().unwrap_or_default()
+        } else {
+            format!("Sweep of {}", shorts.join(", "))
+        },
         note: "simulated".to_owned(),
         key: key.to_owned(),
         values,
@@ -39,7 +56,7 @@ pub(super) fn of(key: &str, runs: &[Run]) -> Sweep {
             panel(
                 "time to first token",
                 Quantity::Time,
-                latency(runs, |s| [s.ttft.median, s.ttft.p99]),
+                latency(&groups, |s| [s.ttft.median, s.ttft.p99]),
                 slo(|s| s.ttft_p99_ms, "TTFT"),
             ),
             panel("time per output token", Quantity::Time, tpot, slo(|s| s.tpot_p99_ms, "TPOT")),
@@ -53,12 +70,47 @@ fn number(value: &toml::Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|n| n as f64))
 }
 
-fn curve(runs: &[Run], name: &str, series: usize, look: Look, of: fn(&Simulation) -> Option<f64>) -> Curve {
-    Curve::new(name, series, look, runs.iter().map(|run| of(&run.simulation)))
+/// The runs by what they have beside the x axis.
+fn groups<'a>(dimensions: &[Dimension], runs: &'a [Run], axis: usize) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group> = Vec::new();
+    for run in runs {
+        let others = dimensions.iter().zip(&run.values).enumerate().filter(|(index, _)| *index != axis);
+        let name = others.map(|(_, (d, value))| format!("{} {}", d.short(), word(value)));
+        let name = name.collect::<Vec<_>>().join(", ");
+        match groups.iter_mut().find(|group| group.name == name) {
+            Some(group) => group.runs.push(run),
+            None => groups.push(Group { name, series: groups.len() % SERIES, runs: vec![run] }),
+        }
+    }
+    groups
 }
 
-/// Median and 99th percentile.
-fn latency(runs: &[Run], of: fn(&Summary) -> [f64; 2]) -> Vec<Curve> {
-    let at = |index: usize| runs.iter().map(move |run| Some(of(&run.simulation.summary)[index]));
-    vec![Curve::new("p50", 0, Look::Points, at(0)), Curve::new("p99", 1, Look::Dashed, at(1))]
+/// Colours of series; the one after them is that of limits.
+const SERIES: usize = 7;
+
+fn curve(group: &Group, name: &str, series: usize, look: Look, of: fn(&Simulation) -> Option<f64>) -> Curve {
+    Curve::new(name, series, look, group.runs.iter().map(|run| of(&run.simulation)))
+}
+
+/// A curve for each group.
+fn each(groups: &[Group], name: &str, look: Look, of: fn(&Simulation) -> Option<f64>) -> Vec<Curve> {
+    let named = |group: &Group| {
+        if group.name.is_empty() { name.to_owned() } else { format!("{}, {name}", group.name) }
+    };
+    groups.iter().map(|group| curve(group, &named(group), group.series, look, of)).collect()
+}
+
+/// Median and 99th percentile of each group.
+fn latency(groups: &[Group], of: fn(&Summary) -> [f64; 2]) -> Vec<Curve> {
+    let one = |group: &Group| {
+        let at = |index: usize| group.runs.iter().map(move |run| Some(of(&run.simulation.summary)[index]));
+        match group.name.as_str() {
+            "" => [Curve::new("p50", 0, Look::Points, at(0)), Curve::new("p99", 1, Look::Dashed, at(1))],
+            name => [
+                Curve::new(&format!("{name}, p50"), group.series, Look::Points, at(0)),
+                Curve::new(&format!("{name}, p99"), group.series, Look::Dashed, at(1)),
+            ],
+        }
+    };
+    groups.iter().flat_map(one).collect()
 }

@@ -1,0 +1,44 @@
+//! What `roofcast emulate` is told: what is served, and how it is reached.
+
+use super::DeploymentArgs;
+use super::values::{factor, seconds};
+use crate::emulate::kv_events::Encoding;
+use clap::Args;
+use std::net::IpAddr;
+
+#[derive(Debug, Args)]
+pub(crate) struct EmulateArgs {
+    #[command(flatten)]
+    pub(crate) deployment: DeploymentArgs,
+    /// The address to listen on; others than this machine reach it only if it says so.
+    #[arg(long, default_value = "127.0.0.1")]
+    pub(crate) host: IpAddr,
+    /// The port to listen on; 0 takes a free one.
+    #[arg(long, default_value_t = 8000)]
+    pub(crate) port: u16,
+    /// What clients call the model; may be given several times [default: the model's name].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) served_model_name: Vec<String>,
+    /// The environment variable that holds the key which clients must send; none is asked for without.
+    #[arg(long, value_name = "VARIABLE")]
+    pub(crate) api_key_env: Option<String>,
+    /// Largest body, in MiB; beyond, it is refused with 413.
+    #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub(crate) max_body: u64,
+    /// Tell what the prefix cache takes in and lets go over ZeroMQ: vLLM's JSON, with `endpoint`, `replay_endpoint`, `topic` and
+    /// `buffer_steps`.
+    #[arg(long, value_name = "JSON")]
+    pub(crate) kv_events_config: Option<String>,
+    /// How events are written: as maps, or as arrays for readers older than vLLM 0.20.
+    #[arg(long, value_enum, default_value = "map", requires = "kv_events_config")]
+    pub(crate) kv_events_encoding: Encoding,
+    /// Seconds of the engine in a second: 10 makes everything ten times faster.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
+    pub(crate) time_scale: f64,
+    /// Seconds that answers under way may take after SIGTERM.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
+    pub(crate) drain: f64,
+    /// Say each request's `X-Request-Id` in its answer, too.
+    #[arg(long)]
+    pub(crate) enable_request_id_headers: bool,
+}

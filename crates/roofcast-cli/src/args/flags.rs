@@ -1,0 +1,152 @@
+//! Flags for the keys of a spec, made from the library's one list of them.
+//!
+//! Knows: how a key's kind is written on a command line. What a key means and which values it takes is the library's.
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use roofcast::spec::keys::{KEYS, Key, Kind};
+use roofcast::spec::settings::Setting;
+use std::marker::PhantomData;
+use toml::Value;
+
+/// Sections of a spec whose keys are flags together.
+pub(crate) trait Sections {
+    /// Their names, each with the heading of its flags.
+    const ALL: &[(&str, &str)];
+}
+
+/// What is served, on what, and how.
+#[derive(Debug)]
+pub(crate) struct Machine;
+
+impl Sections for Machine {
+    const ALL: &[(&str, &str)] = &[
+        ("model", "Model and machine"),
+        ("hardware", "Model and machine"),
+        ("precision", "Model and machine"),
+        ("parallelism", "Model and machine"),
+        ("engine", "Engine"),
+    ];
+}
+
+/// The traffic, how it is routed, and what it must get.
+#[derive(Debug)]
+pub(crate) struct Traffic;
+
+impl Sections for Traffic {
+    const ALL: &[(&str, &str)] = &[("workload", "Load"), ("fleet", "Load"), ("slo", "SLO")];
+}
+
+/// What a plan is told.
+#[derive(Debug)]
+pub(crate) struct Planned;
+
+impl Sections for Planned {
+    const ALL: &[(&str, &str)] = &[
+        ("model", "Search"),
+        ("search", "Search"),
+        ("workload", "Load"),
+        ("slo", "SLO"),
+        ("engine", "Engine"),
+    ];
+}
+
+/// The flags of some sections that were given, as settings.
+#[derive(Debug)]
+pub(crate) struct Flags<S> {
+    pub(crate) settings: Vec<Setting>,
+    sections: PhantomData<S>,
+}
+
+impl<S> Flags<S> {
+    /// The value of a key, where its flag was given.
+    pub(crate) fn get(&self, path: &str) -> Option<&Value> {
+        self.settings.iter().find(|s| s.path == path).map(|s| &s.value)
+    }
+}
+
+/// The keys of these sections that have flags, with headings.
+fn keys<S: Sections>() -> impl Iterator<Item = (&'static Key, &'static str, &'static str)> {
+    KEYS.iter().filter_map(|key| {
+        let (_, heading) = S::ALL.iter().find(|(section, _)| *section == key.section())?;
+        Some((key, key.flag?, *heading))
+    })
+}
+
+impl<S: Sections> Args for Flags<S> {
+    fn augment_args(command: Command) -> Command {
+        let flags = keys::<S>().flat_map(|(key, flag, heading)| argument(key, flag, heading));
+        command.args(flags).next_help_heading(None)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<S: Sections> FromArgMatches for Flags<S> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut settings = Vec::new();
+        for (key, flag, _) in keys::<S>() {
+            let off = || key.kind == Kind::Switch && matches.get_flag(&negative(flag));
+            let given = matches.get_one::<Value>(flag).cloned().or_else(|| off().then(|| false.into()));
+            settings.extend(given.map(|value| Setting::new(key.path, value)));
+        }
+        Ok(Flags { settings, sections: PhantomData })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn negative(flag: &str) -> String {
+    format!("no-{flag}")
+}
+
+/// The argument of a key, and of a switch its negative.
+fn argument(key: &Key, flag: &'static str, heading: &'static str) -> Vec<Arg> {
+    let mut about = key.about.chars();
+    let about: String = about.next().into_iter().flat_map(char::to_uppercase).chain(about).collect();
+    let arg = Arg::new(flag).long(flag).help(about).help_heading(heading).hide_short_help(key.rare);
+    let kind = key.kind;
+    let arg = arg.allow_negative_numbers(true).value_parser(move |text: &str| value(kind, text));
+    match key.kind {
+        Kind::Switch => {
+            let no = negative(flag);
+            let off = Arg::new(&no).long(&no).action(ArgAction::SetTrue).hide(true).overrides_with(flag);
+            let on = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
+            vec![on.value_name("true|false"), off]
+        }
+        Kind::Word => vec![arg.value_name(if key.path == "parallelism.replicas" { "N" } else { "NAME" })],
+        Kind::Whole => vec![arg.value_name("N")],
+        Kind::Real => vec![arg.value_name("NUMBER")],
+        Kind::Words => vec![arg.value_name("NAME,NAME")],
+        Kind::Wholes => vec![arg.value_name("N,N")],
+        Kind::Toml => vec![],
+    }
+    .into_iter()
+    .map(|a| if flag == "concurrency" { a.visible_alias("users").conflicts_with("rate") } else { a })
+    .collect()
+}
+
+/// The text of a flag as a value of its kind.
+fn value(kind: Kind, text: &str) -> Result<Value, String> {
+    let accepted = |what: &str| format!("accepted: {what}");
+    let whole =
+        |text: &str| text.trim().parse::<i64>().map(Value::from).map_err(|_| accepted("a whole number"));
+    let words = || text.split(',').map(str::trim);
+    match kind {
+        Kind::Whole => whole(text),
+        Kind::Wholes => Ok(words().map(whole).collect::<Result<Vec<_>, _>>()?.into()),
+        Kind::Real => match text.trim().parse::<f64>() {
+            Ok(v) if v.is_finite() => Ok(v.into()),
+            _ => Err(accepted("a number")),
+        },
+        Kind::Switch => text.parse::<bool>().map(Value::from).map_err(|_| accepted("true or false")),
+        Kind::Words if words().any(str::is_empty) => Err(accepted("names with commas between them")),
+        Kind::Words => Ok(words().map(Value::from).collect::<Vec<_>>().into()),
+        Kind::Word | Kind::Toml if text.trim().is_empty() => Err(accepted("a name")),
+        Kind::Word | Kind::Toml => Ok(text.into()),
+    }
+}

@@ -1,0 +1,273 @@
+//! What a client asks for: the bodies of `/v1/completions` and `/v1/chat/completions`.
+//!
+//! Knows: OpenAI's keys and vLLM's beside them, and their bounds. Keys that change nothing here are let pass, as vLLM lets
+//! pass those that it does not know. Knows nothing about engines.
+
+use super::fields::Fields;
+use super::refusal::Refusal;
+use super::tokenizer;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Which endpoint was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    Completions,
+    Chat,
+}
+
+/// A request, read and checked.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) model: Option<String>,
+    pub(crate) prompts: Vec<Arc<[u32]>>,
+    /// Choices for each prompt.
+    pub(crate) n: usize,
+    pub(crate) max_tokens: Option<u64>,
+    pub(crate) min_tokens: u64,
+    pub(crate) stop: Vec<String>,
+    pub(crate) ignore_eos: bool,
+    pub(crate) stream: bool,
+    pub(crate) include_usage: bool,
+    pub(crate) continuous_usage: bool,
+    pub(crate) priority: i64,
+    pub(crate) seed: u64,
+    /// Whether the prompt comes back before the answer.
+    pub(crate) echo: bool,
+    /// Tokens beside the one said, of which log probabilities are asked for.
+    pub(crate) logprobs: Option<usize>,
+    pub(crate) return_token_ids: bool,
+    pub(crate) request_id: Option<String>,
+}
+
+/// Prompts of one request.
+const MOST_PROMPTS: usize = 1024;
+/// Choices of one prompt.
+const MOST_CHOICES: i64 = 128;
+/// Stop strings of one request.
+const MOST_STOPS: usize = 64;
+
+impl Ask {
+    /// Reads a body.
+    pub(crate) fn parse(endpoint: Endpoint, body: &[u8]) -> Result<Ask, Refusal> {
+        let fields = Fields::parse(body)?;
+        let prompts = match endpoint {
+            Endpoint::Completions => prompts(fields.need("prompt")?)?,
+            Endpoint::Chat => vec![chat(&fields)?.into()],
+        };
+        let stream = fields.flag("stream")?.unwrap_or(false);
+        let options = fields.object("stream_options")?;
+        if options.is_some() && !stream {
+            return Err(Refusal::bad("Stream options can only be defined when `stream=True`."));
+        }
+        let option =
+            |key: &str| options.as_ref().map_or(Ok(None), |o| o.flag(key)).map(Option::unwrap_or_default);
+        let include_usage = option("include_usage")?;
+        let stop = fields.strings("stop")?;
+        if stop.iter().any(String::is_empty) || stop.len() > MOST_STOPS {
+            return Err(Refusal::bad(format!(
+                "stop cannot contain an empty string, nor more than {MOST_STOPS}."
+            )));
+        }
+        let max_tokens = max_tokens(endpoint, &fields)?;
+        let min_tokens = at_least(&fields, "min_tokens", 0)?.unwrap_or(0);
+        if let Some(most) = max_tokens.filter(|most| min_tokens > *most) {
+            let message =
+                format!("min_tokens must be less than or equal to max_tokens={most}, got {min_tokens}.");
+            return Err(Refusal::bad(message));
+        }
+        let echo = fields.flag("echo")?.unwrap_or(false);
+        Ok(Ask {
+            endpoint,
+            model: fields.string("model")?.map(str::to_owned),
+            n: choices(&fields)?,
+            max_tokens,
+            min_tokens,
+            stop,
+            ignore_eos: fields.flag("ignore_eos")?.unwrap_or(false),
+            stream,
+            include_usage,
+            continuous_usage: include_usage && option("continuous_usage_stats")?,
+            priority: fields.integer("priority")?.unwrap_or(0),
+            seed: fields.integer("seed")?.unwrap_or(0) as u64,
+            echo: echo && endpoint == Endpoint::Completions,
+            logprobs: logprobs(endpoint, &fields)?,
+            return_token_ids: fields.flag("return_token_ids")?.unwrap_or(false),
+            request_id: fields.string("request_id")?.map(str::to_owned),
+            prompts,
+        })
+    }
+}
+
+/// Tokens of an answer at most, where the client says.
+fn max_tokens(endpoint: Endpoint, fields: &Fields) -> Result<Option<u64>, Refusal> {
+    let newer = match endpoint {
+        Endpoint::Chat => at_least(fields, "max_completion_tokens", 1)?,
+        Endpoint::Completions => None,
+    };
+    Ok(newer.or(at_least(fields, "max_tokens", 1)?))
+}
+
+fn at_least(fields: &Fields, field: &str, least: i64) -> Result<Option<u64>, Refusal> {
+    match fields.integer(field)? {
+        Some(found) if found < least => {
+            let message = format!("{field} must be at least {least}, got {found}.");
+            Err(Refusal::value(field, &found.into(), &message))
+        }
+        found => Ok(found.map(|count| count as u64)),
+    }
+}
+
+fn choices(fields: &Fields) -> Result<usize, Refusal> {
+    match fields.integer("n")?.unwrap_or(1) {
+        n if n < 1 => Err(Refusal::value("n", &n.into(), &format!("n must be at least 1, got {n}."))),
+        n if n > MOST_CHOICES => {
+            Err(Refusal::value("n", &n.into(), &format!("n must be at most {MOST_CHOICES}, got {n}.")))
+        }
+        n => Ok(n as usize),
+    }
+}
+
+/// Tokens beside the one said, at most 20.
+fn logprobs(endpoint: Endpoint, fields: &Fields) -> Result<Option<usize>, Refusal> {
+    let (field, asked) = match endpoint {
+        Endpoint::Completions => ("logprobs", fields.integer("logprobs")?),
+        Endpoint::Chat if fields.flag("logprobs")?.unwrap_or(false) => {
+            ("top_logprobs", Some(fields.integer("top_logprobs")?.unwrap_or(0)))
+        }
+        Endpoint::Chat => return Ok(None),
+    };
+    match asked {
+        Some(count) if !(0..=20).contains(&count) => {
+            let message =
+                format!("Requested sample logprobs of {count}, which is greater than max allowed: 20");
+            Err(Refusal::value(field, &count.into(), &message))
+        }
+        count => Ok(count.map(|count| count as usize)),
+    }
+}
+
+/// A prompt as text or tokens, or a list of such.
+fn prompts(value: &Value) -> Result<Vec<Arc<[u32]>>, Refusal> {
+    let wrong = || Refusal::field("prompt", "string_type", "Input should be a valid string", value);
+    let prompts = match value {
+        Value::Array(items) if items.first().is_some_and(|i| !i.is_number()) => {
+            items.iter().map(|item| prompt(item).ok_or_else(wrong)).collect::<Result<Vec<_>, _>>()?
+        }
+        one => vec![prompt(one).ok_or_else(wrong)?],
+    };
+    if prompts.is_empty() || prompts.iter().any(|p| p.is_empty()) {
+        return Err(Refusal::bad("Either prompt or prompt_embeds must be provided and non-empty."));
+    }
+    if prompts.len() > MOST_PROMPTS {
+        return Err(Refusal::bad(format!(
+            "At most {MOST_PROMPTS} prompts a request, got {}.",
+            prompts.len()
+        )));
+    }
+    Ok(prompts)
+}
+
+fn prompt(value: &Value) -> Option<Arc<[u32]>> {
+    match value {
+        Value::String(text) => {
+            let mut tokens = Vec::new();
+            tokenizer::encode(text, &mut tokens);
+            Some(tokens.into())
+        }
+        Value::Array(ids) => ids.iter().map(|id| id.as_u64().and_then(|id| u32::try_from(id).ok())).collect(),
+        _ => None,
+    }
+}
+
+/// The messages of a chat as tokens.
+pub(crate) fn chat(fields: &Fields) -> Result<Vec<u32>, Refusal> {
+    let value = fields.need("messages")?;
+    let wrong = |reason: &str| Refusal::field("messages", "list_type", reason, value);
+    let items = value.as_array().ok_or_else(|| wrong("Input should be a valid list"))?;
+    let mut turns = Vec::new();
+    for item in items {
+        let role = item.get("role").and_then(Value::as_str);
+        let role = role.ok_or_else(|| wrong("a message without a role"))?;
+        turns.push((role, content(item.get("content")).ok_or_else(|| wrong("a content that is no text"))?));
+    }
+    if turns.is_empty() {
+        return Err(Refusal::bad("At least one message is needed."));
+    }
+    let answers = fields.flag("add_generation_prompt")?.unwrap_or(true);
+    Ok(tokenizer::chat(turns.iter().map(|(role, text)| (*role, text.as_str())), answers))
+}
+
+/// The text of a message: a string, or parts of which the texts count.
+fn content(value: Option<&Value>) -> Option<String> {
+    match value {
+        None | Some(Value::Null) => Some(String::new()),
+        Some(Value::String(text)) => Some(text.clone()),
+        Some(Value::Array(parts)) => {
+            let text = |part: &Value| match part {
+                Value::String(text) => Some(text.clone()),
+                part => Some(part.get("text").and_then(Value::as_str).unwrap_or_default().to_owned()),
+            };
+            parts.iter().map(text).collect()
+        }
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn parse(endpoint: Endpoint, body: Value) -> Result<Ask, Refusal> {
+        Ask::parse(endpoint, body.to_string().as_bytes())
+    }
+
+    fn message(refusal: Refusal) -> String {
+        refusal.body["error"]["message"].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn prompts_are_texts_or_tokens_one_or_many() {
+        let read =
+            |prompt: Value| parse(Endpoint::Completions, json!({ "prompt": prompt })).map(|a| a.prompts);
+        let lengths = |prompt: Value| read(prompt).unwrap().iter().map(|p| p.len()).collect::<Vec<_>>();
+        assert_eq!(lengths(json!("the of")), [2]);
+        assert_eq!(lengths(json!(["the", "the of and"])), [1, 3]);
+        assert_eq!(lengths(json!([5, 6, 7])), [3]);
+        assert_eq!(lengths(json!([[5, 6, 7], [8]])), [3, 1]);
+        for wrong in [json!(7), json!([1, "a"]), json!([-1]), json!(""), json!([]), json!([[]])] {
+            assert!(read(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let with = |key: &str, value: Value| {
+            let body = json!({"prompt": "a", key: value});
+            message(parse(Endpoint::Completions, body).unwrap_err())
+        };
+        // As recorded from vLLM 0.32.
+        assert_eq!(
+            with("max_tokens", json!(-3)),
+            "max_tokens must be at least 1, got -3. (parameter=max_tokens, value=-3)"
+        );
+        assert!(with("n", json!(0)).starts_with("n must be at least 1"));
+        assert!(with("stop", json!([""])).contains("empty string"));
+        assert!(with("stream", json!("yes")).contains("body.stream"));
+        assert!(with("stream_options", json!({"include_usage": true})).contains("stream=True"));
+        assert!(with("logprobs", json!(21)).contains("max allowed: 20"));
+        assert!(message(parse(Endpoint::Chat, json!({})).unwrap_err()).contains("'loc': 'body.messages'"));
+        let broken = Ask::parse(Endpoint::Chat, b"{\"model\":}").unwrap_err();
+        assert!(message(broken).contains("'loc': 'body.9'"));
+    }
+
+    #[test]
+    fn unknown_keys_and_nulls_pass() {
+        let body = json!({"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}],
+            "max_tokens": null, "frequency_penalty": 0.1, "no_such_key": {}, "max_completion_tokens": 7});
+        let ask = parse(Endpoint::Chat, body).unwrap();
+        assert_eq!((ask.max_tokens, ask.n, ask.stream), (Some(7), 1, false));
+    }
+}

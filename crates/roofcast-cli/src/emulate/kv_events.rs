@@ -1,0 +1,90 @@
+//! What a replica's prefix cache takes in and lets go, told to whoever routes by it.
+//!
+//! Knows: which blocks of which tokens a change is about, and their hashes. [`hashes`] makes them, [`encoding`] writes
+//! them, [`publisher`] sends them.
+
+mod encoding;
+mod hashes;
+mod publisher;
+
+pub(crate) use encoding::{Encoding, Told};
+pub(crate) use hashes::SEED;
+pub(crate) use publisher::{Endpoints, Outbox, publish};
+
+use hashes::{Digest, block, root, short};
+use roofcast::engine::online::{Asked, Change, Online};
+use roofcast::kv_cache::prefix::Content;
+use std::collections::HashMap;
+
+/// The changes of one replica's cache as others know its blocks: by vLLM's hashes.
+#[derive(Debug)]
+pub(crate) struct KvEvents {
+    root: Digest,
+    block_size: u64,
+    outbox: Outbox,
+    /// How blocks in the cache are known, and how many of each there are. Only looked up: its order shows nowhere.
+    stored: HashMap<Content, (u64, u64)>,
+}
+
+/// The hashes of a request's blocks, from its first one on.
+pub(crate) type Chain = Vec<Digest>;
+
+impl KvEvents {
+    /// Those of a cache with blocks of so many tokens; hashes begin with that of `seed`.
+    pub(crate) fn new(seed: &str, block_size: u64, outbox: Outbox) -> KvEvents {
+        KvEvents { root: root(seed), block_size, outbox, stored: HashMap::new() }
+    }
+
+    /// What a step changed.
+    pub(crate) fn changes(&mut self, engine: &mut Online) -> Vec<Change> {
+        let mut changes = Vec::new();
+        engine.take_changes(&mut changes);
+        changes
+    }
+
+    /// Tells what of it is to be told.
+    pub(crate) fn tell(&self, told: Vec<Told>) {
+        if !told.is_empty() {
+            self.outbox.send(told);
+        }
+    }
+
+    /// A request's blocks from `first` on are in the cache; `chain` has the hashes that are known of it.
+    pub(crate) fn store(
+        &mut self,
+        asked: &Asked,
+        chain: &mut Chain,
+        first: usize,
+        contents: &[Content],
+    ) -> Told {
+        let size = self.block_size as usize;
+        let (end, mut tokens) = (first + contents.len(), Vec::with_capacity(contents.len() * size));
+        let token = |at: usize| match at.checked_sub(asked.prompt.len()) {
+            None => asked.prompt.get(at),
+            Some(at) => asked.output.get(at),
+        };
+        let of_block = |index: usize| (index * size..(index + 1) * size).filter_map(token).copied();
+        while chain.len() < end {
+            let parent = chain.last().unwrap_or(&self.root);
+            chain.push(block(parent, of_block(chain.len()), None));
+        }
+        (first..end).for_each(|index| tokens.extend(of_block(index)));
+        let hashes: Vec<u64> = chain[first..end].iter().map(short).collect();
+        for (content, hash) in contents.iter().zip(&hashes) {
+            self.stored.entry(*content).or_insert((*hash, 0)).1 += 1;
+        }
+        let parent = first.checked_sub(1).map(|before| short(&chain[before]));
+        Told::Stored { hashes, parent, tokens, block_size: self.block_size }
+    }
+
+    /// A block is no longer in the cache.
+    pub(crate) fn remove(&mut self, content: Content) -> Option<Told> {
+        let (hash, count) = self.stored.get_mut(&content)?;
+        *count -= 1;
+        let told = Told::Removed { hashes: vec![*hash] };
+        if *count == 0 {
+            self.stored.remove(&content);
+        }
+        Some(told)
+    }
+}

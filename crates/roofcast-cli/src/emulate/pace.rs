@@ -1,0 +1,55 @@
+//! The engine's time on the wall clock.
+//!
+//! Knows: engine time runs from a fixed start at a fixed scale, so that a late wake-up delays one step and none after it.
+
+use roofcast::engine::clock::{TICKS_PER_PS, Ticks};
+use std::time::{Duration, Instant};
+
+/// Ticks of a nanosecond.
+const TICKS_PER_NS: f64 = TICKS_PER_PS * 1e3;
+
+/// Engine time beside wall time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    start: Instant,
+    /// Seconds of the engine in a second.
+    scale: f64,
+}
+
+impl Pace {
+    /// From now on.
+    pub(crate) fn new(scale: f64) -> Pace {
+        Pace { start: Instant::now(), scale }
+    }
+
+    /// The engine's time now.
+    pub(crate) fn now(&self) -> Ticks {
+        let wall = self.start.elapsed().as_nanos() as f64;
+        Ticks((wall * self.scale * TICKS_PER_NS) as u128)
+    }
+
+    /// When a time of the engine comes on the wall clock.
+    pub(crate) fn wall(&self, time: Ticks) -> Instant {
+        self.start + Duration::from_secs_f64((time.seconds() / self.scale).min(1e9))
+    }
+
+    /// Seconds on the wall clock that a span of the engine takes.
+    pub(crate) fn seconds(&self, span: Ticks) -> f64 {
+        span.seconds() / self.scale
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_seconds_of_the_engine_take_one() {
+        let pace = Pace::new(10.0);
+        let ten = Ticks((1e13 * TICKS_PER_PS) as u128);
+        assert_eq!(pace.wall(ten) - pace.start, Duration::from_secs(1));
+        assert!((pace.seconds(ten) - 1.0).abs() < 1e-12);
+        let (before, wall) = (pace.now(), Instant::now());
+        assert!(pace.wall(before) <= wall);
+    }
+}

@@ -1,0 +1,98 @@
+//! The body of a response: whole, or a stream that follows the engine.
+//!
+//! Knows: a stream is written when the connection has room for more, from what is out then; a client that goes away takes
+//! its request out of the engine. Knows nothing about what is written.
+
+use super::outlet::{Out, Outlet, Progress};
+use super::replica::Replica;
+use super::wire::Writer;
+use bytes::Bytes;
+use http_body_util::{Either, Full};
+use hyper::body::{Body, Frame};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// What every response has.
+pub(crate) type Sent = Either<Full<Bytes>, Stream>;
+
+/// The engine gave a request up in the middle of its answer.
+#[derive(Debug)]
+pub(crate) struct Broken;
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the engine gave the request up")
+    }
+}
+
+impl std::error::Error for Broken {}
+
+impl From<std::convert::Infallible> for Broken {
+    fn from(never: std::convert::Infallible) -> Broken {
+        match never {}
+    }
+}
+
+/// Requests in an engine, taken out of it when nobody waits for them any more.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) replica: Arc<Replica>,
+    pub(crate) outlet: Arc<Outlet>,
+    pub(crate) numbers: Vec<u64>,
+    pub(crate) over: bool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !self.over {
+            self.numbers.iter().for_each(|number| self.replica.abort(*number));
+        }
+    }
+}
+
+/// An answer as it is said.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    place: Place,
+    writer: Writer,
+    out: Vec<Out>,
+}
+
+impl Stream {
+    pub(crate) fn new(place: Place, writer: Writer) -> Stream {
+        let out = vec![Out::default(); place.numbers.len()];
+        Stream { place, writer, out }
+    }
+}
+
+impl Body for Stream {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let stream = self.get_mut();
+        if stream.place.over {
+            return Poll::Ready(None);
+        }
+        let progress = ready!(stream.place.outlet.poll(&mut stream.out, cx));
+        let mut bytes = Vec::with_capacity(512);
+        stream.writer.write(&stream.out, &mut bytes);
+        match progress {
+            Progress::Open => {}
+            Progress::Ended => {
+                stream.writer.end(&mut bytes);
+                stream.place.over = true;
+            }
+            Progress::Failed => {
+                stream.place.over = true;
+                return Poll::Ready(Some(Err(Broken)));
+            }
+        }
+        Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.place.over
+    }
+}

@@ -1,0 +1,268 @@
+//! Answers as vLLM writes them: the events of a stream and whole bodies.
+//!
+//! Knows: OpenAI's shapes with vLLM's keys, held to recorded answers of vLLM 0.32 by tests. Knows nothing about when.
+
+use super::answer::Answer;
+use super::ask::{Ask, Endpoint};
+use super::outlet::Out;
+use super::tokenizer;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A request with its answers, ready to be written.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    pub(crate) ask: Ask,
+    /// As clients see it: `cmpl-…`.
+    pub(crate) id: String,
+    /// Seconds since 1970.
+    pub(crate) created: u64,
+    pub(crate) model: String,
+    pub(crate) fingerprint: Arc<str>,
+    /// Choices of all prompts: those of the first, then of the second.
+    pub(crate) answers: Vec<Answer>,
+}
+
+/// What an answer's last chunk ends with.
+const DONE: &[u8] = b"data: [DONE]\n\n";
+
+impl Reply {
+    fn object(&self, stream: bool) -> &'static str {
+        match (self.ask.endpoint, stream) {
+            (Endpoint::Completions, _) => "text_completion",
+            (Endpoint::Chat, true) => "chat.completion.chunk",
+            (Endpoint::Chat, false) => "chat.completion",
+        }
+    }
+
+    fn prompt(&self, choice: usize) -> &[u32] {
+        &self.ask.prompts[choice / self.ask.n]
+    }
+
+    fn reason(&self, choice: usize) -> &'static str {
+        if self.answers[choice].stops { "stop" } else { "length" }
+    }
+
+    /// Tokens asked and said.
+    fn usage(&self, said: u64) -> Value {
+        let asked: u64 = self.ask.prompts.iter().map(|p| p.len() as u64).sum();
+        json!({"prompt_tokens": asked, "total_tokens": asked + said, "completion_tokens": said})
+    }
+
+    /// The whole answer.
+    pub(crate) fn body(&self, out: &[Out]) -> Vec<u8> {
+        let choices: Vec<Value> = (0..self.answers.len()).map(|choice| self.choice(choice)).collect();
+        let said = self.answers.iter().map(|a| a.tokens.len() as u64).sum();
+        let mut usage = self.usage(said);
+        let cached: u64 = out.iter().map(|o| o.cached).sum();
+        usage["prompt_tokens_details"] =
+            if cached > 0 { json!({ "cached_tokens": cached }) } else { Value::Null };
+        usage["completion_tokens_details"] = Value::Null;
+        let mut body = json!({
+            "id": self.id, "object": self.object(false), "created": self.created, "model": self.model,
+            "choices": choices, "service_tier": null, "system_fingerprint": &*self.fingerprint, "usage": usage,
+        });
+        if self.ask.endpoint == Endpoint::Chat {
+            for key in ["prompt_logprobs", "prompt_token_ids", "prompt_text"] {
+                body[key] = Value::Null;
+            }
+            if self.ask.return_token_ids {
+                body["prompt_token_ids"] = json!(self.prompt(0));
+            }
+        }
+        for key in ["kv_transfer_params", "ec_transfer_params", "metrics"] {
+            body[key] = Value::Null;
+        }
+        body.to_string().into_bytes()
+    }
+
+    fn choice(&self, choice: usize) -> Value {
+        let answer = &self.answers[choice];
+        let ids = if self.ask.return_token_ids { json!(*answer.tokens) } else { Value::Null };
+        let logprobs = self.logprobs(choice, 0, answer.tokens.len());
+        let (reason, stop) = (self.reason(choice), &answer.stop_reason);
+        if self.ask.endpoint == Endpoint::Chat {
+            return json!({
+                "index": choice,
+                "message": {"role": "assistant", "content": answer.text, "refusal": null, "annotations": null,
+                    "audio": null, "function_call": null, "reasoning": null},
+                "logprobs": logprobs, "finish_reason": reason, "stop_reason": stop, "token_ids": ids,
+                "routed_experts": null,
+            });
+        }
+        let echo = if self.ask.echo { tokenizer::text(self.prompt(choice)) } else { String::new() };
+        let prompt = if self.ask.return_token_ids { json!(self.prompt(choice)) } else { Value::Null };
+        json!({
+            "index": choice, "text": echo + &answer.text, "logprobs": logprobs, "finish_reason": reason,
+            "stop_reason": stop, "token_ids": ids, "prompt_logprobs": null, "prompt_token_ids": prompt,
+            "routed_experts": null,
+        })
+    }
+
+    /// Log probabilities of the tokens from `from` to `to`: those that nothing computed have, the less likely ones made up.
+    fn logprobs(&self, choice: usize, from: usize, to: usize) -> Value {
+        let Some(beside) = self.ask.logprobs else { return Value::Null };
+        let answer = &self.answers[choice];
+        let said = |index: usize| (answer.piece(index), logprob(answer.tokens[index], 0));
+        let others = |index: usize| {
+            let name = |place: usize| (format!(" alternative{place}"), logprob(answer.tokens[index], place));
+            (1..beside).map(name).collect::<Vec<_>>()
+        };
+        if self.ask.endpoint == Endpoint::Chat {
+            let entry =
+                |token: &str, p: f64| json!({"token": token, "logprob": p, "bytes": token.as_bytes()});
+            let token = |index: usize| {
+                let (text, p) = said(index);
+                let first = (beside > 0).then(|| entry(text, p));
+                let rest = others(index).into_iter().map(|(text, p)| entry(&text, p));
+                let mut token = entry(text, p);
+                token["top_logprobs"] = first.into_iter().chain(rest).collect();
+                token
+            };
+            return json!({ "content": (from..to).map(token).collect::<Vec<_>>() });
+        }
+        let top = |index: usize| {
+            let (text, p) = said(index);
+            let rest = others(index).into_iter().map(|(text, p)| (text, p.into()));
+            Value::Object([(text.to_owned(), p.into())].into_iter().chain(rest).collect())
+        };
+        let offset = |index: usize| index.checked_sub(1).map_or(0, |before| answer.end(before));
+        json!({
+            "text_offset": (from..to).map(offset).collect::<Vec<_>>(),
+            "token_logprobs": (from..to).map(|i| said(i).1).collect::<Vec<_>>(),
+            "tokens": (from..to).map(|i| said(i).0).collect::<Vec<_>>(),
+            "top_logprobs": (from..to).map(top).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// A made-up log probability: that of the token said, or of the one in place `place` behind it.
+fn logprob(token: u32, place: usize) -> f64 {
+    let share = f64::from(token.wrapping_mul(0x9e37_79b9) >> 16) / 65_536.0;
+    -0.05 - share - place as f64
+}
+
+/// A stream under way.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    reply: Reply,
+    /// Tokens written of each choice.
+    written: Vec<usize>,
+    /// What all chunks of the stream begin with.
+    head: Vec<u8>,
+}
+
+impl Writer {
+    pub(crate) fn new(reply: Reply) -> Writer {
+        let mut head = b"data: ".to_vec();
+        let common = json!({"id": reply.id, "object": reply.object(true), "created": reply.created,
+            "model": reply.model});
+        head.extend(common.to_string().as_bytes());
+        // The choices follow inside the object.
+        head.pop();
+        head.extend(b",\"choices\":[");
+        Writer { written: vec![0; reply.answers.len()], reply, head }
+    }
+
+    /// Writes what is out and not written yet: a token of each choice in turn, as steps say them.
+    pub(crate) fn write(&mut self, out: &[Out], into: &mut Vec<u8>) {
+        let lengths = self.reply.answers.iter().map(|answer| answer.tokens.len());
+        let until: Vec<usize> = out.iter().zip(lengths).map(|(o, n)| n.min(o.tokens as usize)).collect();
+        let most = until.iter().copied().max().unwrap_or(0);
+        let least = self.written.iter().copied().min().unwrap_or(0);
+        for index in least..most {
+            for (choice, until) in until.iter().enumerate() {
+                if self.written[choice] == index && index < *until {
+                    if index == 0 && self.reply.ask.endpoint == Endpoint::Chat {
+                        self.role(choice, into);
+                    }
+                    self.chunk(choice, into);
+                }
+            }
+        }
+    }
+
+    /// Writes what stands behind the last token.
+    pub(crate) fn end(&mut self, into: &mut Vec<u8>) {
+        if self.reply.ask.include_usage {
+            into.extend(&self.head);
+            into.extend(b"],\"usage\":");
+            let said = self.written.iter().map(|n| *n as u64).sum();
+            json(into, &self.reply.usage(said));
+            self.fingerprint(into);
+            into.extend(b"}\n\n");
+        }
+        into.extend(DONE);
+    }
+
+    fn fingerprint(&self, into: &mut Vec<u8>) {
+        into.extend(b",\"system_fingerprint\":");
+        json(into, &*self.reply.fingerprint);
+    }
+
+    /// A chat's first chunk of a choice.
+    fn role(&self, choice: usize, into: &mut Vec<u8>) {
+        into.extend(&self.head);
+        into.extend(b"{\"index\":");
+        json(into, &choice);
+        into.extend(br#","delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]"#);
+        self.running_usage(0, into);
+        let prompt = self.reply.ask.return_token_ids.then(|| self.reply.prompt(choice));
+        into.extend(b",\"prompt_token_ids\":");
+        json(into, &prompt);
+        into.extend(b",\"prompt_text\":null}\n\n");
+    }
+
+    fn running_usage(&self, said: u64, into: &mut Vec<u8>) {
+        if self.reply.ask.continuous_usage {
+            let mut usage = self.reply.usage(said);
+            usage["completion_tokens_details"] = Value::Null;
+            into.extend(b",\"usage\":");
+            json(into, &usage);
+        }
+    }
+
+    /// One token.
+    fn chunk(&mut self, choice: usize, into: &mut Vec<u8>) {
+        let (reply, index) = (&self.reply, self.written[choice]);
+        let answer = &reply.answers[choice];
+        let (chat, last) = (reply.ask.endpoint == Endpoint::Chat, index + 1 == answer.tokens.len());
+        into.extend(&self.head);
+        into.extend(b"{\"index\":");
+        json(into, &choice);
+        into.extend(if chat { &b",\"delta\":{\"content\":"[..] } else { b",\"text\":" });
+        if index == 0 && reply.ask.echo {
+            json(into, &(tokenizer::text(reply.prompt(choice)) + answer.piece(0)));
+        } else {
+            json(into, answer.piece(index));
+        }
+        into.extend(if chat { &b"},\"logprobs\":"[..] } else { b",\"logprobs\":" });
+        json(into, &reply.logprobs(choice, index, index + 1));
+        into.extend(b",\"finish_reason\":");
+        json(into, &last.then(|| reply.reason(choice)));
+        if last || !chat {
+            into.extend(b",\"stop_reason\":");
+            json(into, &answer.stop_reason.as_ref().filter(|_| last));
+        }
+        let ids = reply.ask.return_token_ids;
+        if !chat {
+            into.extend(b",\"prompt_token_ids\":");
+            json(into, &(ids && index == 0).then(|| reply.prompt(choice)));
+        }
+        into.extend(b",\"token_ids\":");
+        json(into, &ids.then(|| [answer.tokens[index]]));
+        into.extend(b"}]");
+        self.written[choice] += 1;
+        self.running_usage(self.written[choice] as u64, into);
+        let whole = self.written.iter().zip(&self.reply.answers).all(|(n, a)| *n == a.tokens.len());
+        if whole && !self.reply.ask.include_usage {
+            self.fingerprint(into);
+        }
+        into.extend(b"}\n\n");
+    }
+}
+
+/// Appends a value as JSON; values without maps of odd keys cannot fail.
+fn json<T: serde::Serialize + ?Sized>(into: &mut Vec<u8>, value: &T) {
+    _ = serde_json::to_writer(into, value);
+}

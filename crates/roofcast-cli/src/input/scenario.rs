@@ -1,0 +1,223 @@
+//! What a verb is asked: a spec with settings over it, resolved in one place.
+//!
+//! Knows: in which order things are laid over one another (the spec or its default, an engine's command line, `--set`, flags,
+//! a sweep's values), and where paths count from. What keys mean is the library's.
+
+use super::{absent, accelerator, catalog, model, of_file, text, values};
+use crate::args::SourceArgs;
+use crate::show;
+use anyhow::Result;
+use roofcast::deployment::Options;
+use roofcast::seeds::multi_user_003::rules;
+use roofcast::spec::settings::{self, Setting, lay, rooted};
+use roofcast::spec::{Convention, Spec};
+use roofcast::{Catalog, Deployment, Error, Model, command, resolved};
+use std::borrow::Cow;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use toml::Table;
+
+/// A spec that holds where none is named: its place in errors, and its text.
+pub(crate) type Base = (&'static str, &'static str);
+
+/// No spec.
+pub(crate) const EMPTY: Base = ("arguments", "");
+
+/// A spec file or what holds without one, and everything that is laid over it.
+pub(crate) struct Source {
+    place: String,
+    file: Option<PathBuf>,
+    text: String,
+    table: Table,
+    settings: Vec<Setting>,
+    catalog: Cow<'static, Catalog>,
+}
+
+impl Source {
+    /// The spec in `file`, else `base`; with the settings of `args` and then `flags` over it.
+    pub(crate) fn read(
+        file: Option<&Path>,
+        base: Base,
+        args: &SourceArgs,
+        flags: &[&[Setting]],
+    ) -> Result<Source> {
+        let (place, text) = match file {
+            Some(path) => (path.display().to_string(), text(path)?),
+            None => (base.0.to_owned(), base.1.to_owned()),
+        };
+        let table: Table = match text.parse() {
+            Ok(table) => rooted(table, super::folder(file)),
+            // Its message has the line.
+            Err(_) => return Err(Spec::parse(&place, &text).map_or_else(Into::into, |_| unreadable(&place))),
+        };
+        let mut all = args.from_command.as_deref().map_or(Ok(Vec::new()), command)?;
+        all.extend(args.set.iter().map(|text| set(text)).collect::<Result<Vec<_>>>()?);
+        all.extend(flags.iter().copied().flatten().cloned());
+        let (file, catalog) = (file.map(Path::to_owned), catalog(&args.catalog)?);
+        Ok(Source { place, file, text, table, settings: all, catalog })
+    }
+
+    /// The question with `more` over the rest.
+    pub(crate) fn scenario(&self, more: &[Setting]) -> Result<Scenario> {
+        let settings = [&self.settings, more].concat();
+        let table = lay(self.table.clone(), &settings)?;
+        let place = if settings.is_empty() { self.place.as_str() } else { "arguments" };
+        let mut spec =
+            Spec::of_table(place, table.clone()).map_err(|error| self.explained(error, &settings))?;
+        if let Some(workload) = &mut spec.workload {
+            workload.load(&self.place, |trace| text(Path::new(trace)))?;
+        }
+        let mut catalog = self.catalog.clone();
+        let searched = spec.search.iter_mut().flat_map(|search| &mut search.accelerators);
+        for name in searched.chain(&mut spec.hardware.accelerator) {
+            *name = accelerator(name, Path::new(""), &mut catalog)?;
+        }
+        Ok(Scenario { place: self.place.clone(), file: self.file.clone(), spec, table, catalog })
+    }
+
+    /// An error of the file itself with its line, else of the setting by its flag.
+    fn explained(&self, error: Error, settings: &[Setting]) -> Error {
+        let of_file = Spec::parse(&self.place, &self.text).err();
+        let said = |error: &Error| error.to_string().split_once("`").map(|(_, rest)| rest.to_owned());
+        if let Some(first) = of_file.filter(|first| settings.is_empty() || said(first) == said(&error)) {
+            return first;
+        }
+        match error {
+            Error::Parse { place, mut message } => {
+                for setting in settings {
+                    let own = format!("`{}`", setting.path);
+                    message = message.replace(&own, &format!("`{}`", setting.name()));
+                }
+                Error::Parse { place, message }
+            }
+            other => other,
+        }
+    }
+}
+
+fn unreadable(place: &str) -> anyhow::Error {
+    Error::field(place, "spec", "no TOML", "a spec as TOML").into()
+}
+
+/// The settings of an engine's command line; what of it a forecast does not take is said on stderr.
+fn command(text: &str) -> Result<Vec<Setting>> {
+    let command = command::read(text)?;
+    let list = |what: &str, flags: &[String]| match flags {
+        [] => String::new(),
+        flags => format!("roofcast: --from-command: {what}: {}\n", flags.join(", ")),
+    };
+    let notes = command.notes.iter().map(|note| format!("roofcast: --from-command: {note}\n"));
+    let said = list("not modelled", &command.unmodelled)
+        + &list("of no effect on a forecast", &command.ignored)
+        + &notes.collect::<String>();
+    // A closed stderr loses these lines alone.
+    drop(std::io::stderr().write_all(said.as_bytes()));
+    Ok(command.settings)
+}
+
+/// `KEY=VALUE` of `--set`.
+fn set(text: &str) -> Result<Setting> {
+    let accepted = "KEY=VALUE, as engine.watermark=0.01; `roofcast init` lists the keys";
+    let wrong = || Error::field("arguments", "--set", format!("{text:?}"), accepted);
+    let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+    let path = settings::path(name.trim()).ok_or_else(wrong)?;
+    Ok(Setting::new(path, values::setting(value.trim())))
+}
+
+/// A question: everything that was said, and the catalog that it is said of.
+pub(crate) struct Scenario {
+    /// Where it stands, in errors.
+    pub(crate) place: String,
+    file: Option<PathBuf>,
+    /// What was said, with the traces that it names.
+    pub(crate) spec: Spec,
+    table: Table,
+    pub(crate) catalog: Cow<'static, Catalog>,
+}
+
+impl Scenario {
+    /// An error behind the spec's file, where it does not name one.
+    pub(crate) fn told(&self, error: impl Into<anyhow::Error>) -> anyhow::Error {
+        of_file(self.file.as_deref(), error)
+    }
+
+    /// The name of the model asked for.
+    pub(crate) fn model_name(&self) -> Result<String> {
+        let model = &self.spec.model;
+        let accepted = "a catalog id, a config.json, a .gguf or .safetensors";
+        let path = model.path.as_ref().map(|path| path.display().to_string());
+        if let Some(path) = path.as_ref().filter(|path| !Path::new(path).exists()) {
+            let found = format!("{path:?}, where nothing is");
+            let accepted = "a config.json or its folder, a .gguf or .safetensors";
+            return Err(Error::field(&self.place, "model.path", found, accepted).into());
+        }
+        let named = path.or_else(|| model.name.clone());
+        Ok(named.ok_or_else(|| absent(self.file.as_deref(), "--model", "model.name", accepted))?)
+    }
+
+    /// The model asked for.
+    pub(crate) fn model(&self) -> Result<Arc<Model>> {
+        model(&self.model_name()?, &self.catalog).map_err(|e| self.told(e))
+    }
+
+    /// What is deployed; the one place that resolves it.
+    pub(crate) fn deployment(&self) -> Result<Deployment> {
+        let named = self.model_name()?;
+        let hardware = self.spec.hardware.accelerator.as_deref();
+        let accepted = "an accelerator, as h100-sxm, or its TOML file";
+        let lacking = || absent(self.file.as_deref(), "--hardware", "hardware.accelerator", accepted);
+        let hardware = hardware.ok_or_else(lacking)?;
+        let model = model(&named, &self.catalog).map_err(|e| self.told(e))?;
+        let chip = self.catalog.accelerator(hardware).map_err(|e| self.told(e))?;
+        let mut options = Options::of(&self.spec);
+        let speculative = options.engine.speculative.as_ref();
+        let draft = speculative.and_then(|s| s.draft_model.as_ref());
+        options.draft = draft.map(|name| super::model(name, &self.catalog)).transpose()?;
+        let (options, chip) = match self.spec.hardware.convention {
+            Convention::Default => (options, chip.clone()),
+            Convention::Seed003 => rules(options, chip),
+        };
+        Deployment::resolve(model, Arc::new(chip), &options).map_err(|e| self.told(e))
+    }
+
+    /// The spec of a deployment that a plan found: what was said without the search, and the keys of `found` over it.
+    pub(crate) fn deployed(&self, found: &Table) -> String {
+        let mut table = absolute(self.table.clone());
+        for section in ["search", "parallelism"] {
+            table.remove(section);
+        }
+        if let Some(hardware) = table.get_mut("hardware").and_then(toml::Value::as_table_mut) {
+            hardware.remove("count");
+        }
+        overlay(&mut table, found);
+        table.to_string()
+    }
+
+    /// Prints the whole spec as TOML, after `roofcast VERB SPEC.toml` with what the spec has no key for.
+    pub(crate) fn dump(
+        &self,
+        verb: &str,
+        deployment: Option<&Deployment>,
+        sections: &resolved::Sections,
+    ) -> Result<()> {
+        let table = absolute(self.table.clone());
+        let text = resolved::text(table, &self.spec, deployment, sections)?;
+        show::text(&format!("# roofcast {verb}\n\n{text}"))
+    }
+}
+
+/// The keys of `over` take the places of those in `table`, section by section.
+fn overlay(table: &mut Table, over: &Table) {
+    for (key, value) in over {
+        match (table.get_mut(key).and_then(toml::Value::as_table_mut), value.as_table()) {
+            (Some(inner), Some(value)) => overlay(inner, value),
+            _ => drop(table.insert(key.clone(), value.clone())),
+        }
+    }
+}
+
+/// The table with whole paths, which hold wherever it is written to.
+fn absolute(table: Table) -> Table {
+    std::env::current_dir().map_or_else(|_| table.clone(), |folder: PathBuf| rooted(table.clone(), &folder))
+}

@@ -1,0 +1,62 @@
+//! How far long work has come, on a terminal, and whether Ctrl-C has ended it.
+//!
+//! Knows: a bar on stderr that a pipe never sees, and the first Ctrl-C, after which what is done is shown; a second one
+//! ends the process.
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use signal_hook::consts::SIGINT;
+use signal_hook::flag;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What the shell's convention says of a process that SIGINT ended.
+const KILLED: i32 = 128 + SIGINT;
+
+/// Work that may take long.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Progress {
+    /// Starts to listen; `of` says what is counted. Short work ends before the bar is drawn.
+    pub(crate) fn new(of: &str) -> Result<Progress> {
+        let stopped = Arc::new(AtomicBool::new(false));
+        flag::register_conditional_shutdown(SIGINT, KILLED, Arc::clone(&stopped))
+            .and_then(|_| flag::register(SIGINT, Arc::clone(&stopped)))
+            .context("waiting for Ctrl-C")?;
+        Ok(Progress { bar: bar(of), stopped })
+    }
+
+    /// So much is done of all; whether to go on.
+    pub(crate) fn at(&self, done: u64, all: u64) -> bool {
+        self.bar.set_length(all);
+        self.bar.set_position(done);
+        self.goes_on()
+    }
+
+    /// So many more are done.
+    pub(crate) fn more(&self, count: u64) {
+        self.bar.inc(count);
+    }
+
+    /// Whether nobody has pressed Ctrl-C.
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// A bar on a terminal, nothing in a pipe.
+pub(crate) fn bar(of: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(4));
+    let style = ProgressStyle::with_template(&format!("{{wide_bar}} {{pos}}/{{len}} {of}"))
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    bar.with_style(style)
+}

@@ -1,0 +1,32 @@
+//! Measured steps beside a sweep: the rows of a CSV that were measured on its deployment, at its values.
+
+use super::point::Asked;
+use crate::input::text;
+use anyhow::Result;
+use roofcast::measurement::{self, Kind, Measurement};
+use std::path::Path;
+
+/// Times of decode steps measured on the deployment that `asked` is about, by the value of its key.
+pub(super) fn steps(path: &Path, asked: &Asked) -> Result<Vec<(u64, f64)>> {
+    let deployment = &asked.forecaster.deployment;
+    let engine = &deployment.options.engine;
+    let same = |row: &Measurement| {
+        row.kind == Kind::DecodeStep
+            && row.model == deployment.model.name
+            && row.hardware == deployment.accelerator.id
+            && row.engine == engine.name()
+            && row.weights == deployment.weights
+    };
+    let rows = measurement::read(&path.display().to_string(), &text(path)?)?;
+    let at = |row: &Measurement| {
+        let (batch, context) = (row.concurrency.unwrap_or(1), row.context?);
+        let value = match asked.key {
+            "batch" if context == asked.question.context => batch,
+            "context" if batch == asked.question.batch => context,
+            "position" if batch == asked.question.batch => context.checked_sub(asked.question.prefill)?,
+            _ => return None,
+        };
+        Some((value, row.measured.tpot_ms?))
+    };
+    Ok(rows.iter().filter(|row| same(row)).filter_map(at).collect())
+}

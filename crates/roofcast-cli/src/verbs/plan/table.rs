@@ -1,0 +1,121 @@
+//! Deployments as rows: for people, and as CSV.
+
+use crate::show::number::{dollars, percent, significant};
+use crate::show::table;
+use roofcast::plan::{Choice, Near};
+
+pub(super) const CSV: [&str; 29] = [
+    "accelerator",
+    "count",
+    "tp",
+    "pp",
+    "ep",
+    "attention_dp",
+    "replicas",
+    "prefill_replicas",
+    "prefill_tp",
+    "weights",
+    "kv",
+    "max_num_batched_tokens",
+    "max_num_seqs",
+    "stage",
+    "bound",
+    "evidence",
+    "batch",
+    "max_batch",
+    "tpot_ms",
+    "tpot_p99_ms",
+    "ttft_ms",
+    "ttft_p99_ms",
+    "e2el_p99_ms",
+    "chance",
+    "max_requests_per_s",
+    "output_tok_s",
+    "output_tok_s_per_accelerator",
+    "cost_per_hour",
+    "cost_per_million_tokens",
+];
+
+pub(super) fn csv_row(c: &Choice) -> Vec<String> {
+    let some = |v: Option<f64>| v.map_or(String::new(), |v| v.to_string());
+    let pool = |of: fn(&roofcast::plan::PoolChoice) -> u64| {
+        c.prefill.as_ref().map_or(String::new(), |pool| of(pool).to_string())
+    };
+    let mut row = vec![c.accelerator.clone()];
+    row.extend([c.count, c.tp, c.pp, c.ep, c.attention_dp, c.replicas].map(|n| n.to_string()));
+    row.extend([pool(|p| p.replicas), pool(|p| p.cut.tp), c.weights.clone(), c.kv.clone()]);
+    row.extend([c.max_num_batched_tokens, c.max_num_seqs].map(|n| n.to_string()));
+    row.extend([word(c.stage), c.bound.to_owned(), c.evidence.map_or_else(String::new, word)]);
+    row.extend([c.batch.to_string(), c.max_batch.to_string()]);
+    row.extend([c.tpot_ms, c.tpot_p99_ms, c.ttft_ms, c.ttft_p99_ms, c.e2el_p99_ms].map(|v| v.to_string()));
+    row.extend([some(c.chance), some(c.max_requests_per_s)]);
+    row.extend([c.output_tok_s, c.output_tok_s_per_accelerator].map(|v| v.to_string()));
+    row.extend([some(c.cost_per_hour), some(c.cost_per_million_tokens)]);
+    row
+}
+
+/// A unit variant's name in a spec.
+pub(super) fn word(value: impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// How replicas stand together: `4 × tp 2`, `2P tp 4 + 1D tp 8`.
+pub(super) fn pools(c: &Choice) -> String {
+    let cut = |tp: u64, pp: u64, dp: u64, ep: u64| {
+        let degrees = [("pp", pp), ("dp", dp), ("ep", ep)].into_iter().filter(|(_, n)| *n > 1);
+        degrees.fold(format!("tp {tp}"), |text, (name, n)| format!("{text} {name} {n}"))
+    };
+    let own = cut(c.tp, c.pp, c.attention_dp, c.ep);
+    match c.prefill {
+        None => format!("{} × {own}", c.replicas),
+        Some(p) => {
+            let cut = cut(p.cut.tp, p.cut.pp, p.cut.attention_dp, p.cut.ep);
+            format!("{}P {cut} + {}D {own}", p.replicas, c.replicas)
+        }
+    }
+}
+
+/// Rows that met the SLO; `wide` has all columns.
+pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, wide: bool) -> String {
+    let mut header = vec!["count", "accelerator", "as", "formats", "TTFT p99", "TPOT p99", "bound", "chance"];
+    if wide {
+        header.extend(["step tokens", "running", "TTFT", "TPOT", "limit TPOT", "evidence", "tok/s each"]);
+        header.extend(["requests/s", "$/M tokens"]);
+    }
+    header.push("$/h");
+    let row = |c: &Choice| {
+        let formats = format!("{} / {}", c.weights, c.kv);
+        let mut row = vec![c.count.to_string(), c.accelerator.clone(), pools(c), formats];
+        row.extend([c.ttft_p99_ms, c.tpot_p99_ms].map(significant));
+        row.extend([c.bound.to_owned(), c.chance.map_or_else(|| "–".to_owned(), percent)]);
+        if wide {
+            row.extend([c.max_num_batched_tokens.to_string(), significant(c.batch)]);
+            row.extend([c.ttft_ms, c.tpot_ms, c.limit.tpot_ms].map(significant));
+            row.push(c.evidence.map_or_else(|| "limit".to_owned(), word));
+            row.push(significant(c.output_tok_s_per_accelerator));
+            row.push(c.max_requests_per_s.map_or_else(|| "–".to_owned(), significant));
+            row.push(dollars(c.cost_per_million_tokens));
+        }
+        row.push(dollars(c.cost_per_hour));
+        row
+    };
+    table::table(&header, &list.into_iter().map(row).collect::<Vec<_>>(), 4)
+}
+
+/// The first of each deployment, whatever its scheduler's settings.
+pub(super) fn distinct(list: &[Choice]) -> Vec<&Choice> {
+    let mut seen = std::collections::BTreeSet::new();
+    let key = |c: &Choice| (c.accelerator.clone(), pools(c), c.weights.clone(), c.kv.clone());
+    list.iter().filter(|c| seen.insert(key(c))).collect()
+}
+
+/// Deployments that are no answer, or were asked for, each with what came of it.
+pub(super) fn near(list: &[Near]) -> String {
+    let mut text = String::new();
+    for n in list {
+        let stage = n.stage.map_or_else(|| "not looked at".to_owned(), word);
+        text += &format!("  {}, ${}/h\n    {stage}: {}\n", n.deployment, dollars(n.cost_per_hour), n.reason);
+    }
+    text.push('\n');
+    text
+}

@@ -1,0 +1,264 @@
+//! A plan for people.
+
+use super::table::{choices, distinct, near, pools, word};
+use crate::show::number::{counted, dollars, grouped, percent, significant};
+use crate::show::table;
+use crate::verbs::bands;
+use anyhow::Result;
+use roofcast::capacity::{self, capacity};
+use roofcast::cost::Utilization;
+use roofcast::deployment::Options;
+use roofcast::limits::{self, limits};
+use roofcast::plan::{Choice, FlopsPerDollar, Launch, Plan, WhatIf};
+use roofcast::spec::CostKind;
+use roofcast::workload::{Arrivals, Workload};
+use roofcast::{Catalog, Deployment, Forecaster, Model, Spec};
+use std::sync::Arc;
+
+/// Rows of the ranked table without `--wide`.
+const ROWS: usize = 10;
+/// Columns of a command's line.
+const COMMAND: usize = 90;
+
+pub(super) fn people(
+    spec: &Spec,
+    model: &Arc<Model>,
+    catalog: &Catalog,
+    (found, wide): (&Plan, bool),
+) -> Result<String> {
+    let mut text = spec.workload.as_ref().map_or_else(String::new, |w| question(spec, model, w));
+    if let Some(best) = &found.best {
+        text += &best_in_detail(spec, model, catalog, best)?;
+    }
+    text += &counts(found);
+    if found.best.is_some() {
+        text += "deployments that met the SLO when simulated, best first\n\n";
+        text += &match wide {
+            true => choices(&found.ranked, wide),
+            false => choices(distinct(&found.ranked).into_iter().take(ROWS), wide),
+        };
+        text += "Pareto set: none is cheaper with a lower TPOT and TTFT\n\n";
+        text += &choices(&found.pareto, wide);
+    } else {
+        text += "no deployment meets the SLO; nearest came\n\n";
+        text += &near(&found.nearest);
+    }
+    if !found.why.is_empty() {
+        text += "asked for\n\n";
+        text += &near(&found.why);
+    }
+    text += &left_out(found);
+    if !found.what_if.is_empty() {
+        text += "what if\n\n";
+        text +=
+            &table::pairs(&found.what_if.iter().map(|w| (w.change.as_str(), what_if(w))).collect::<Vec<_>>());
+    }
+    if spec.search.is_some() && !found.flops_per_dollar.is_empty() {
+        text += "peak 16-bit arithmetic for a dollar\n\n";
+        text += &arithmetic(found);
+    }
+    text += &launch(&found.launch);
+    Ok(text)
+}
+
+fn counts(found: &Plan) -> String {
+    let p = found.pruned;
+    let text = format!(
+        "{} deployments considered: {} do not fit, {} miss the SLO at the limit, {} in steady state; {} of {} \
+         requests; {} dearer ones left",
+        grouped(found.considered),
+        grouped(p.memory),
+        grouped(p.limit),
+        grouped(p.estimate),
+        counted(found.simulated, "simulation"),
+        grouped(found.requests),
+        grouped(found.dearer),
+    );
+    table::line(&text) + "\n"
+}
+
+fn question(spec: &Spec, model: &Model, workload: &Workload) -> String {
+    let load = match &workload.arrivals {
+        Arrivals::ClosedLoop { concurrency, .. } => {
+            format!("{} requests always in flight", grouped(*concurrency))
+        }
+        Arrivals::Sessions { .. } => "conversations".to_owned(),
+        arrivals => format!("{} requests/s", significant(arrivals.rate().unwrap_or(0.0))),
+    };
+    let bound = |name: &str, v: Option<f64>| v.map(|v| format!("{name} p99 ≤ {v} ms"));
+    let slo = &spec.slo;
+    let slo: Vec<_> =
+        [bound("TTFT", slo.ttft_p99_ms), bound("TPOT", slo.tpot_p99_ms), bound("E2EL", slo.e2el_p99_ms)]
+            .into_iter()
+            .flatten()
+            .collect();
+    let price = match spec.engine.cost {
+        CostKind::Limit => "the machine's limits: no real engine is faster",
+        CostKind::Forecast => "as forecast, by the catalog's calibration",
+    };
+    let [input, output] = [workload.input_mean(), workload.output_mean()];
+    let pairs = [
+        ("model", model.name.clone()),
+        ("load", format!("{load}, {input:.0} prompt and {output:.0} output tokens on average")),
+        ("SLO", if slo.is_empty() { "none".to_owned() } else { slo.join(", ") }),
+        ("step times", price.to_owned()),
+    ];
+    table::pairs(&pairs)
+}
+
+/// The replica of a choice, resolved again.
+fn replica_of(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, choice: &Choice) -> Result<Deployment> {
+    let mut options = Options::of(spec);
+    // Only what was searched over: the checkpoint's own formats have no name that says all.
+    let search = spec.search.clone().unwrap_or_default();
+    if !search.weights.is_empty() {
+        options.precision.weights = Some(choice.weights.clone());
+    }
+    if !search.kv.is_empty() {
+        options.precision.kv = Some(choice.kv.clone());
+    }
+    options.parallelism = roofcast::parallelism::Request {
+        tp: Some(choice.tp),
+        pp: Some(choice.pp),
+        ep: Some(choice.ep),
+        attention_dp: Some(choice.attention_dp),
+        ..Default::default()
+    };
+    let chip = Arc::new(catalog.accelerator(&choice.accelerator)?.clone());
+    Ok(Deployment::resolve(Arc::clone(model), chip, &options)?)
+}
+
+/// Limits and capacity of the best choice's replica.
+fn best_in_detail(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, best: &Choice) -> Result<String> {
+    let Some(workload) = &spec.workload else { return Ok(String::new()) };
+    let replica = replica_of(spec, model, catalog, best)?;
+    let (input, output) = (workload.input_mean() as u64, workload.output_mean() as u64);
+    let held = capacity(
+        &replica,
+        &capacity::Question { context: input + output, batch: 1, oversubscription_percent: 100, users: None },
+    );
+    let question = limits::Question {
+        batch: best.batch.round().max(1.0) as u64,
+        context: input + output / 2,
+        prefill: input.max(1),
+        utilization: Utilization::FULL,
+    };
+    let limit = limits(&Forecaster::embedded(replica)?, &question);
+    let step = |c: &roofcast::cost::Cost| {
+        let [limit, forecast] = [c.limit_with_communication.ms(), c.forecast.ms()].map(significant);
+        format!("{limit} ms limit ({}-bound), {forecast} ms forecast", word(c.bound))
+    };
+    let mut pairs = vec![
+        (
+            "best",
+            format!(
+                "{} × {} as {}, {} weights, {} KV: ${}/h, ${}/M tokens",
+                best.count,
+                best.accelerator,
+                pools(best),
+                best.weights,
+                best.kv,
+                dollars(best.cost_per_hour),
+                dollars(best.cost_per_million_tokens)
+            ),
+        ),
+        ("proof", proof(best)),
+        ("decode step", format!("{} requests: {}", question.batch, step(&limit.decode))),
+        ("prefill", format!("{} tokens: {}", grouped(question.prefill), step(&limit.prefill))),
+        (
+            "capacity",
+            format!(
+                "{} KV tokens a replica, {} requests at full length",
+                grouped(held.kv_tokens),
+                grouped(held.max_batch)
+            ),
+        ),
+        ("headroom", headroom(best)),
+        (
+            "if split",
+            format!("{} prefill replicas for one that decodes", significant(best.prefill_per_decode)),
+        ),
+    ];
+    if let Some(b) = &best.bands {
+        pairs.push(("10th to 90th", bands(b)));
+    }
+    Ok(table::pairs(&pairs))
+}
+
+fn proof(best: &Choice) -> String {
+    let [ttft, tpot, e2el] = [best.ttft_p99_ms, best.tpot_p99_ms, best.e2el_p99_ms].map(significant);
+    let chance = best.chance.map_or_else(String::new, |c| format!("; {} likely by its band", percent(c)));
+    format!(
+        "simulated: TTFT p99 {ttft} ms, TPOT p99 {tpot} ms, E2EL p99 {e2el} ms; {}-bound{chance}",
+        best.bound
+    )
+}
+
+fn headroom(best: &Choice) -> String {
+    let bound = best.headroom.map(|h| format!("{} p99 {} below its bound", h.metric, percent(h.share)));
+    let rate = best.max_requests_per_s.map(|rate| {
+        let load =
+            best.utilization.map_or_else(String::new, |u| format!(" (the load is {} of it)", percent(u)));
+        format!("meets the SLO up to {} requests/s{load}", significant(rate))
+    });
+    let parts: Vec<String> = bound.into_iter().chain(rate).collect();
+    if parts.is_empty() { "no bound".to_owned() } else { parts.join("; ") }
+}
+
+fn what_if(w: &WhatIf) -> String {
+    let verdict = if w.meets { "still met" } else { "missed" };
+    let replicas = w.replicas.map_or_else(String::new, |n| format!("; {n} replicas would do"));
+    format!("{verdict}: {}{replicas}", w.because)
+}
+
+fn left_out(found: &Plan) -> String {
+    let told = |reason: &str| found.best.is_none() || reason.contains("price");
+    let kept = found.left_out.iter().filter(|l| told(&l.reason)).take(12);
+    let rows: Vec<_> = kept.map(|l| vec![l.reason.clone(), grouped(l.count)]).collect();
+    let mut text = String::new();
+    if !rows.is_empty() {
+        text += "left out\n\n";
+        text += &table::table(&["reason", "deployments"], &rows, 1);
+    }
+    if found.best.is_none() && !found.smallest.is_empty() {
+        let smallest =
+            found.smallest.iter().map(|s| format!("{} × {} ({})", s.count, s.accelerator, s.weights));
+        text += &format!("the model fits from {}\n\n", smallest.collect::<Vec<_>>().join(", "));
+    }
+    text
+}
+
+fn launch(all: &[Launch]) -> String {
+    let mut text = String::new();
+    for l in all {
+        let role = word(l.role);
+        let what =
+            if l.replicas > 1 { format!("each of {} ({role})", l.replicas) } else { format!("the {role}") };
+        let how = l.command.as_deref().map(folded).or(l.note.clone()).unwrap_or_default();
+        text += &format!("start {what} with {}\n\n  {how}\n\n", l.engine);
+    }
+    text
+}
+
+/// A command over several lines, broken before its flags.
+fn folded(command: &str) -> String {
+    let mut lines = vec![String::new()];
+    for (index, part) in command.split(" --").enumerate() {
+        let part = if index == 0 { part.to_owned() } else { format!("--{part}") };
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(&part),
+            Some(line) if line.len() + part.len() < COMMAND => line.push_str(&format!(" {part}")),
+            _ => lines.push(part),
+        }
+    }
+    lines.join(" \\\n    ")
+}
+
+fn arithmetic(found: &Plan) -> String {
+    let mut list = found.flops_per_dollar.clone();
+    list.sort_by(|a, b| b.flops_per_dollar.total_cmp(&a.flops_per_dollar));
+    let row = |f: &FlopsPerDollar| {
+        vec![f.accelerator.clone(), dollars(Some(f.usd_per_hour)), format!("{:.2e}", f.flops_per_dollar)]
+    };
+    table::table(&["accelerator", "$/h", "FLOPs/$"], &list.iter().map(row).collect::<Vec<_>>(), 1)
+}

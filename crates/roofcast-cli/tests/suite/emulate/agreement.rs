@@ -1,0 +1,100 @@
+//! `bench` against `emulate` measures what `simulate` forecasts of the same requests.
+
+use super::Server;
+use crate::support::{file, json};
+use serde_json::Value;
+
+/// Steps of tens of milliseconds and prompts of hundreds, beside which a busy machine's delays are small.
+const SPEC: &str = "[model]\nname = \"meta-llama/Llama-3.1-8B-Instruct\"\n[hardware]\naccelerator = \"epyc-9654\"\n\
+    [engine]\nscheduler = \"vllm\"\ncost = \"limit\"\nenable_prefix_caching = true\nmax_num_batched_tokens = 512\n\
+    max_model_len = 2048\n";
+
+/// How often a load is repeated where the machine did not keep up.
+const TRIES: usize = 3;
+
+struct Load {
+    engine: &'static str,
+    requests: u64,
+    rate: f64,
+    /// Bounds of prompts and of answers, in tokens.
+    lengths: [u64; 4],
+    prefix: &'static str,
+}
+
+impl Load {
+    fn spec(&self) -> String {
+        let [low, high, least, most] = self.lengths;
+        format!(
+            "{SPEC}{}\n[workload]\nrequests = {}\nseed = 11\n[workload.arrivals]\nkind = \"poisson\"\nrate = {}\n\
+             [workload.input_len]\nkind = \"uniform\"\nmin = {low}\nmax = {high}\n[workload.output_len]\n\
+             kind = \"uniform\"\nmin = {least}\nmax = {most}\n{}",
+            self.engine, self.requests, self.rate, self.prefix
+        )
+    }
+
+    /// What is forecast and what is measured: where the machine kept up, or at the last try.
+    fn both(&self) -> (Value, Value, f64) {
+        let (_folder, path) = file("load.toml", self.spec().as_bytes());
+        let (forecast, code) = json(&format!("simulate {path}"));
+        assert_eq!(code, 0);
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let server = Server::start(&self.spec(), "");
+            let (measured, _) = json(&format!("bench {path} --url {} --max-lag 100000", server.url()));
+            let steps = server.metric("roofcast:schedule_lag_seconds_count");
+            let late_ms = 1e3 * server.metric("roofcast:schedule_lag_seconds_sum") / steps;
+            // What client and server were late by themselves: measured by their own clocks, not by the result.
+            let lag_ms = measured["client"]["lag_ms_mean"].as_f64().unwrap()
+                + measured["client"]["send_delay_ms_p99"].as_f64().unwrap()
+                + late_ms;
+            if lag_ms < 0.01 * forecast["mean_ttft_ms"].as_f64().unwrap() || tries == TRIES {
+                return (forecast, measured, server.metric("vllm:num_preemptions_total"));
+            }
+        }
+    }
+}
+
+/// Mean TTFT, TPOT and throughput agree within 2 % when it is calm, when the KV cache is fought over, when more comes than is
+/// served, and when prompts share their beginnings.
+#[test]
+fn bench_measures_what_simulate_forecasts() {
+    let calm = Load { engine: "", requests: 14, rate: 0.7, lengths: [900, 1500, 10, 40], prefix: "" };
+    // 59 blocks hold 944 tokens: four requests of 200 + 40 as they begin, three as they end.
+    let thrash = Load {
+        engine: "num_gpu_blocks = 60",
+        requests: 20,
+        rate: 4.0,
+        lengths: [100, 300, 40, 120],
+        prefix: "",
+    };
+    let overload = Load {
+        engine: "max_num_seqs = 4",
+        requests: 24,
+        rate: 4.0,
+        lengths: [400, 1000, 10, 60],
+        prefix: "",
+    };
+    let prefix = "[workload.prefix]\nlength = 600\ncount = 2\nshare = 0.8\n";
+    let shared = Load { engine: "", requests: 20, rate: 2.5, lengths: [300, 900, 10, 40], prefix };
+    let loads = [("calm", calm), ("thrash", thrash), ("overload", overload), ("shared", shared)];
+    let run = |load: &Load| load.both();
+    std::thread::scope(|scope| {
+        let running: Vec<_> =
+            loads.iter().map(|(name, load)| (name, scope.spawn(move || run(load)))).collect();
+        for (name, running) in running {
+            let (forecast, measured, preemptions) = running.join().unwrap();
+            assert_eq!(measured["completed"], forecast["completed"], "{name}");
+            assert_eq!(measured["total_output_tokens"], forecast["total_output_tokens"], "{name}");
+            for key in ["mean_ttft_ms", "mean_tpot_ms", "output_throughput"] {
+                let [seen, said] = [&measured, &forecast].map(|all| all[key].as_f64().unwrap());
+                assert!((seen / said - 1.0).abs() < 0.02, "{name}: {key} {seen} beside {said}");
+            }
+            // A request that comes a millisecond later may miss a step, and one more or one less be preempted.
+            assert_eq!(preemptions > 0.0, *name == "thrash", "{name}: {preemptions} preemptions");
+            assert_eq!(forecast["activity"]["preemptions"].as_u64() > Some(0), *name == "thrash", "{name}");
+            assert!(*name != "overload" || forecast["load"]["overloaded"] == true);
+            assert!(*name != "shared" || forecast["activity"]["cached_tokens"].as_u64() > Some(5000));
+        }
+    });
+}

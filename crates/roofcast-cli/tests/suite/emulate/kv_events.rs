@@ -1,0 +1,154 @@
+//! KV cache events as routers receive them.
+
+use super::{Server, TINY};
+use rmp::decode::bytes::Bytes;
+use rmp::decode::{read_array_len, read_f64, read_int, read_map_len, read_str};
+use serde_json::{Value, json};
+use std::time::Duration;
+use zeromq::{DealerSocket, Socket, SocketRecv, SocketSend, SubSocket, ZmqMessage};
+
+/// Runs what waits for a socket, at most half a minute.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), future).await.unwrap() })
+}
+
+/// The next value of a message as JSON; floats stand only where a batch has its time.
+fn value(bytes: &mut Bytes<'_>) -> Value {
+    let rest = bytes.remaining_slice();
+    match rest[0] {
+        0xc0 => {
+            rmp::decode::read_nil(bytes).unwrap();
+            Value::Null
+        }
+        0xcb => json!(read_f64(bytes).unwrap()),
+        0x80..=0x8f | 0xde | 0xdf => {
+            let count = read_map_len(bytes).unwrap();
+            let pair = |bytes: &mut Bytes<'_>| (text(bytes), value(bytes));
+            Value::Object((0..count).map(|_| pair(bytes)).collect())
+        }
+        0x90..=0x9f | 0xdc | 0xdd => {
+            let count = read_array_len(bytes).unwrap();
+            (0..count).map(|_| value(bytes)).collect()
+        }
+        0xa0..=0xbf | 0xd9 => text(bytes).into(),
+        _ => json!(read_int::<u64, _>(bytes).unwrap()),
+    }
+}
+
+fn text(bytes: &mut Bytes<'_>) -> String {
+    let rest = bytes.remaining_slice();
+    let mut room = vec![0; rest.len()];
+    let mut reader = rest;
+    let text = read_str(&mut reader, &mut room).unwrap().to_owned();
+    let taken = rest.len() - reader.len();
+    *bytes = Bytes::new(&rest[taken..]);
+    text
+}
+
+/// Frames of a message: topic or nothing, the number, and the batch.
+fn read(message: ZmqMessage) -> (Vec<u8>, i64, Option<Value>) {
+    let frames = message.into_vec();
+    let [first, number, batch] = frames.as_slice() else { panic!("{} frames", frames.len()) };
+    let number = i64::from_be_bytes(number[..].try_into().unwrap());
+    (first.to_vec(), number, (!batch.is_empty()).then(|| value(&mut Bytes::new(batch))))
+}
+
+fn ask(server: &Server, tokens: std::ops::Range<u32>, max_tokens: u64) {
+    let prompt: Vec<u32> = tokens.collect();
+    let body = json!({"prompt": prompt, "max_tokens": max_tokens, "ignore_eos": true});
+    assert_eq!(server.post("/v1/completions", &body.to_string()).status, 200);
+}
+
+/// Of 128 tokens the eight blocks of 16 are stored with the hashes that vLLM's chain has for them; a prompt that needs their
+/// room removes them, last first; the replay says all of it again, and −1 behind it.
+#[test]
+fn what_the_cache_stores_and_removes_is_told() {
+    let spec =
+        format!("{TINY}num_gpu_blocks = 12\nmax_model_len = 160\n").replace("max_model_len = 4096\n", "");
+    let config = r#"{"endpoint":"tcp://127.0.0.1:0","replay_endpoint":"tcp://127.0.0.1:0","topic":"kv@me"}"#;
+    let server = Server::start(&spec, &format!("--kv-events-config {config}"));
+    let (events, again) = now(async {
+        let mut subscriber = SubSocket::new();
+        subscriber.connect(&server.kv_events[0]).await.unwrap();
+        subscriber.subscribe("kv@").await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        ask(&server, 1000..1129, 1);
+        ask(&server, 5000..5129, 1);
+        let mut events = Vec::new();
+        while events.iter().filter(|e: &&Value| e["type"] == "BlockStored").count() < 2 {
+            let (topic, number, batch) = read(subscriber.recv().await.unwrap());
+            assert_eq!((topic.as_slice(), number >= 0), (&b"kv@me"[..], true));
+            let batch = batch.unwrap();
+            assert!(batch[0].as_f64().unwrap() > 1.7e9 && batch[2] == 0);
+            events.extend(batch[1].as_array().unwrap().iter().cloned());
+        }
+        let mut replay = DealerSocket::new();
+        replay.connect(&server.kv_events[1]).await.unwrap();
+        let from = 0_u64.to_be_bytes().to_vec();
+        let frames = vec![bytes::Bytes::new(), bytes::Bytes::from(from)];
+        replay.send(ZmqMessage::try_from(frames).unwrap()).await.unwrap();
+        let mut again = Vec::new();
+        loop {
+            let (_, number, batch) = read(replay.recv().await.unwrap());
+            let Some(batch) = batch else {
+                assert_eq!(number, -1);
+                break;
+            };
+            assert_eq!(number, i64::try_from(again.len()).unwrap());
+            again.push(batch);
+        }
+        (events, again)
+    });
+    let stored: Vec<&Value> = events.iter().filter(|e| e["type"] == "BlockStored").collect();
+    assert_eq!(stored[0]["token_ids"], (1000..1128).collect::<Value>());
+    assert_eq!((&stored[0]["block_size"], &stored[0]["parent_block_hash"]), (&json!(16), &Value::Null));
+    assert_eq!(
+        (stored[0]["block_hashes"].as_array().unwrap().len(), &stored[0]["medium"]),
+        (8, &json!("GPU"))
+    );
+    // SHA-256 over canonical CBOR of [root, [1000, …, 1015], null], its low 64 bits, computed with Python's hashlib.
+    assert_eq!(stored[0]["block_hashes"][0], FIRST_HASH);
+    // 11 blocks, nine for each prompt: the second takes what the first's release put last in the queue, from its end.
+    let removed: Vec<&Value> = events.iter().filter(|e| e["type"] == "BlockRemoved").collect();
+    let gone: Vec<&Value> = removed.iter().flat_map(|e| e["block_hashes"].as_array().unwrap()).collect();
+    let kept = stored[0]["block_hashes"].as_array().unwrap();
+    assert_eq!(gone, kept.iter().rev().take(gone.len()).collect::<Vec<_>>());
+    assert_eq!(gone.len(), 6);
+    let all: Vec<Value> = again.iter().flat_map(|batch| batch[1].as_array().unwrap().clone()).collect();
+    assert_eq!(all, events);
+}
+
+const FIRST_HASH: u64 = 3_753_563_854_825_738_204;
+
+/// Readers of before vLLM 0.20 expect arrays.
+#[test]
+fn events_are_arrays_where_that_is_asked_for() {
+    let config = r#"{"endpoint":"tcp://127.0.0.1:0"}"#;
+    let server = Server::start(TINY, &format!("--kv-events-config {config} --kv-events-encoding array"));
+    let batch = now(async {
+        let mut subscriber = SubSocket::new();
+        subscriber.connect(&server.kv_events[0]).await.unwrap();
+        subscriber.subscribe("").await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        ask(&server, 0..16, 2);
+        read(subscriber.recv().await.unwrap()).2.unwrap()
+    });
+    let event = &batch[1][0];
+    assert_eq!((&event[0], &event[3], &event[4]), (&json!("BlockStored"), &(0..16).collect(), &json!(16)));
+    assert_eq!(event.as_array().unwrap().len(), 8);
+}
+
+#[test]
+fn wrong_settings_are_refused() {
+    for (config, found) in [
+        ("{", "--kv-events-config"),
+        (r#"{"endpoint":"udp://x"}"#, "udp://x"),
+        (r#"{"publisher":"kafka"}"#, "kafka"),
+        (r#"{"port":3}"#, "port"),
+    ] {
+        let (_folder, path) = crate::support::file("spec.toml", TINY.as_bytes());
+        let run = crate::support::run(["emulate", &path, "--port", "0", "--kv-events-config", config]);
+        assert!(run.code == 2 && run.err.contains(found), "{config}: {} {}", run.code, run.err);
+    }
+}

@@ -1,0 +1,226 @@
+//! Answers have the shape of those recorded from vLLM 0.32, and errors are worded as it words them.
+
+use super::{Server, TINY, dechunked};
+use crate::support::shared;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A recorded answer: status, and body out of its chunks.
+fn recorded(name: &str) -> Option<(u16, String)> {
+    let text = std::fs::read_to_string(shared(&format!("captures/{name}.txt"))?).unwrap();
+    let text = if text.contains("\r\n\r\n") { text } else { text.replace('\n', "\r\n") };
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let chunked = name.contains("raw");
+    let body = if chunked { dechunked(body) } else { body.replace("\r\n", "\n") };
+    Some((head.split(' ').nth(1).unwrap().parse().unwrap(), body))
+}
+
+/// The keys of a value in their order, with the kinds of what stands there.
+fn shape(value: &Value) -> String {
+    match value {
+        Value::Object(map) => {
+            let fields: Vec<_> = map.iter().map(|(key, value)| format!("{key}: {}", shape(value))).collect();
+            format!("{{{}}}", fields.join(", "))
+        }
+        Value::Array(items) => format!(
+            "[{}]",
+            items.iter().map(shape).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join("|")
+        ),
+        Value::String(_) => "text".into(),
+        Value::Number(_) => "number".into(),
+        Value::Bool(_) => "flag".into(),
+        Value::Null => "null".into(),
+    }
+}
+
+fn events(body: &str) -> Vec<Value> {
+    let data = body.split("\n\n").filter_map(|event| event.trim_start().strip_prefix("data: "));
+    data.filter(|d| *d != "[DONE]").map(|d| serde_json::from_str(d).unwrap()).collect()
+}
+
+fn tiny(flags: &str) -> Server {
+    Server::start(TINY, &format!("--served-model-name tiny {flags}"))
+}
+
+/// First, second, last but one and last events, and whole bodies, key by key.
+#[test]
+fn answers_have_the_recorded_shape() {
+    let server = tiny("");
+    let chat = |more: Value| {
+        with(
+            json!({"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "ignore_eos": true}),
+            more,
+        )
+    };
+    let completion =
+        |more: Value| with(json!({"model": "tiny", "prompt": "def f", "ignore_eos": true}), more);
+    let usage = json!({"include_usage": true});
+    let continuous = json!({"include_usage": true, "continuous_usage_stats": true});
+    let streams = [
+        ("vllm-chat-stream-usage", chat(json!({"max_tokens": 8, "stream_options": usage}))),
+        ("vllm-chat-stream-nousage", chat(json!({"max_tokens": 4}))),
+        ("vllm-chat-stream-rawchunked", chat(json!({"max_tokens": 4}))),
+        ("vllm-chat-stream-contusage", chat(json!({"max_tokens": 4, "stream_options": continuous}))),
+        ("vllm-cmpl-stream-usage", completion(json!({"max_tokens": 8, "stream_options": usage}))),
+        ("vllm-cmpl-stream-n2", completion(json!({"max_tokens": 4, "n": 2, "stream_options": usage}))),
+        ("vllm-cmpl-stream-logprobs", completion(json!({"max_tokens": 3, "logprobs": 2}))),
+        (
+            "vllm-cmpl-stream-tokenids",
+            completion(
+                json!({"max_tokens": 5, "return_token_ids": true, "prompt": [300, 301, 302, 303, 304], "stream_options": usage}),
+            ),
+        ),
+    ];
+    for (name, body) in streams {
+        let Some((status, theirs)) = recorded(name) else { continue };
+        let path = if name.contains("chat") { "/v1/chat/completions" } else { "/v1/completions" };
+        let ours = server.post(path, &with(body, json!({"stream": true})).to_string());
+        assert_eq!(ours.status, status);
+        assert!(ours.head.contains("content-type: text/event-stream; charset=utf-8"), "{}", ours.head);
+        let shapes = |all: &[Value]| all.iter().map(shape).collect::<Vec<_>>();
+        // The log probabilities name alternatives by their text.
+        let plain = |shape: Vec<String>| shape.into_iter().map(|s| blurred(&s)).collect::<Vec<_>>();
+        assert_eq!(plain(shapes(&ours.events())), plain(shapes(&events(&theirs))), "{name}");
+    }
+    for (name, path, body) in [
+        ("vllm-chat-nostream", "/v1/chat/completions", chat(json!({"max_tokens": 4}))),
+        ("vllm-cmpl-nostream", "/v1/completions", completion(json!({"max_tokens": 4}))),
+    ] {
+        let Some((_, theirs)) = recorded(name) else { continue };
+        let ours = server.post(path, &body.to_string()).json();
+        assert_eq!(shape(&ours), shape(&serde_json::from_str(&theirs).unwrap()), "{name}");
+    }
+    if let Some((_, theirs)) = recorded("vllm-models") {
+        assert_eq!(shape(&server.get("/v1/models").json()), shape(&serde_json::from_str(&theirs).unwrap()));
+    }
+}
+
+/// A shape without the texts that `top_logprobs` has as keys.
+fn blurred(shape: &str) -> String {
+    match shape.split_once("top_logprobs: [") {
+        Some((before, after)) => format!("{before}…{}", after.split_once(']').unwrap().1),
+        None => shape.to_owned(),
+    }
+}
+
+fn with(mut body: Value, more: Value) -> Value {
+    for (key, value) in more.as_object().unwrap() {
+        body[key] = value.clone();
+    }
+    body
+}
+
+#[test]
+fn errors_are_the_recorded_ones() {
+    let server = tiny("");
+    let long: Vec<u32> = vec![5; 6201];
+    let asked = [
+        ("vllm-err-badjson", server.post("/v1/completions", "{\"model\":}")),
+        ("vllm-err-badmodel", server.post("/v1/completions", r#"{"model": "nope", "prompt": "a"}"#)),
+        ("vllm-err-badparam", server.post("/v1/completions", r#"{"prompt": "a", "max_tokens": -3}"#)),
+        (
+            "vllm-err-toolong",
+            server.post("/v1/completions", &json!({"prompt": long, "max_tokens": 4}).to_string()),
+        ),
+        ("vllm-err-method", server.get("/v1/completions")),
+        ("vllm-err-notfound", server.get("/v1/nothing")),
+        ("vllm-health", server.get("/health")),
+    ];
+    for (name, ours) in asked {
+        let Some((status, theirs)) = recorded(name) else { continue };
+        assert_eq!((ours.status, ours.body), (status, theirs), "{name}");
+    }
+    let beyond = server.post("/v1/completions", &json!({"prompt": "a", "max_tokens": 4096}).to_string());
+    assert_eq!((beyond.status, beyond.json()["error"]["param"].as_str()), (400, Some("max_tokens")));
+}
+
+/// Five may be here, of which two run: who comes then is refused.
+#[test]
+fn a_full_queue_refuses_in_the_recorded_words() {
+    let spec = format!("{TINY}max_num_seqs = 2\nmax_num_batched_tokens = 64\n");
+    let server = Server::start(&spec, "--max-num-queued-reqs 5 --time-scale 0.05");
+    let body = r#"{"prompt": "a", "max_tokens": 50, "ignore_eos": true}"#;
+    let mut open: Vec<_> = (0..2).map(|_| begin(&server, body)).collect();
+    server.until("vllm:num_requests_running", |n| n == 2.0);
+    open.extend((0..3).map(|_| begin(&server, body)));
+    server.until("vllm:num_requests_waiting", |n| n == 3.0);
+    let refused = server.post("/v1/completions", body);
+    if let Some((status, theirs)) = recorded("vllm-err-503-queue-full") {
+        assert_eq!((refused.status, refused.body), (status, theirs));
+    }
+    assert_eq!(
+        server.metric(
+            "vllm:admission_rejections_total{model_name=\"Qwen/Qwen3-0.6B\",reason=\"max_num_queued_reqs\"}"
+        ),
+        1.0
+    );
+}
+
+pub(super) fn begin(server: &Server, body: &str) -> std::net::TcpStream {
+    use std::io::Write;
+    let mut stream = server.connect();
+    let length = body.len();
+    write!(stream, "POST /v1/completions HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+    stream
+}
+
+/// Every `vllm:` metric of the recorded scrape is there with its type, its labels and its bounds, and no other.
+#[test]
+fn metrics_are_the_recorded_ones() {
+    let Some((_, theirs)) = recorded("vllm-metrics") else { return };
+    let server = tiny("");
+    assert_eq!(server.post("/v1/completions", r#"{"prompt": "a b", "max_tokens": 3}"#).status, 200);
+    let ours = server.get("/metrics");
+    assert!(ours.head.contains("text/plain; version=1.0.0; charset=utf-8"));
+    let (ours, theirs) = (families(&ours.body), families(&theirs));
+    assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>());
+    for (name, (kind, labels)) in theirs {
+        assert_eq!(ours[&name].0, kind, "{name}");
+        // Settings of the cache differ from version to version; some of them are here.
+        if name != "vllm:cache_config_info" {
+            assert_eq!(ours[&name].1, labels, "{name}");
+        }
+    }
+}
+
+/// vLLM's families by name: type, and the label sets of their samples.
+fn families(text: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
+    let mut found = BTreeMap::new();
+    for line in text.lines().filter(|l| l.contains("vllm:")) {
+        if let Some(named) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = named.split_once(' ').unwrap();
+            found.insert(name.to_owned(), (kind.to_owned(), BTreeSet::new()));
+        } else if !line.starts_with('#') {
+            let (name, rest) = line.split_once('{').unwrap();
+            let mut labels: Vec<&str> = rest.rsplit_once('}').unwrap().0.split(',').collect();
+            labels.sort();
+            let suffixes = ["_bucket", "_count", "_sum"];
+            let family =
+                suffixes.iter().find_map(|s| name.strip_suffix(s)).filter(|f| found.contains_key(*f));
+            let family: &mut (String, BTreeSet<String>) = found.get_mut(family.unwrap_or(name)).unwrap();
+            family.1.insert(labels.join(","));
+        }
+    }
+    found
+}
+
+/// The example's replica starts, and every metric that its dashboard draws is one that there is.
+#[test]
+fn the_dashboard_draws_metrics_that_there_are() {
+    let folder = crate::support::root().join("examples/emulate");
+    let server = Server::start(&std::fs::read_to_string(folder.join("replica.toml")).unwrap(), "");
+    let dashboard = std::fs::read_to_string(folder.join("grafana/dashboard.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
+    let text = server.get("/metrics").body;
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
+    let mut drawn = 0;
+    for expression in targets.map(|target| target["expr"].as_str().unwrap()) {
+        let words = expression.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
+        for name in words.filter(|word| word.starts_with("vllm:") || word.starts_with("roofcast:")) {
+            assert!(text.contains(&format!("\n{name}{{")), "{name}");
+            drawn += 1;
+        }
+    }
+    assert!(drawn >= 8, "only {drawn} metrics");
+}

@@ -1,0 +1,243 @@
+//! Flags, specs and sweeps say the same things; what is dumped is read back.
+
+use crate::support::{file, json, roofcast, root, run};
+
+const QWEN: &str = "--model Qwen/Qwen3-32B --hardware h100-sxm --tp 2";
+
+/// Standard output of a run that must succeed.
+fn answer(arguments: &str) -> String {
+    let run = roofcast(arguments);
+    assert_eq!(run.code, 0, "{arguments}: {}", run.err);
+    run.out
+}
+
+#[test]
+fn flags_say_what_a_spec_says() {
+    let text = "[model]\nname = \"Qwen/Qwen3-32B\"\n[hardware]\naccelerator = \"h100-sxm\"\n[parallelism]\ntp = 2\n\
+                [engine]\nmax_num_seqs = 64\nenable_prefix_caching = false\nscheduler = \"sarathi\"\n\
+                [workload]\nrequests = 50\nseed = 7\ninput_len = 2000\noutput_len = 300\n\
+                arrivals = { kind = \"poisson\", rate = 5.0 }\n[slo]\nttft_p99_ms = 900\ntpot_p99_ms = 50\n";
+    let (_folder, path) = file("spec.toml", text.as_bytes());
+    let flags = format!(
+        "simulate {QWEN} --max-num-seqs 64 --no-enable-prefix-caching --scheduler sarathi --requests 50 --seed 7 \
+         --input-len 2000 --output-len 300 --rate 5 --ttft-p99 900"
+    );
+    assert_eq!(json(&flags), json(&format!("simulate {path}")));
+    // Flags win over a spec, whatever it says.
+    let over = format!("simulate {path} --users 3 --set engine.max_num_seqs=2 --e2el-p99 9000");
+    let own = text
+        .replace("kind = \"poisson\", rate = 5.0", "kind = \"closed_loop\", concurrency = 3")
+        .replace("max_num_seqs = 64", "max_num_seqs = 2")
+        + "e2el_p99_ms = 9000\n";
+    let (_folder, other) = file("spec.toml", own.as_bytes());
+    assert_eq!(json(&over), json(&format!("simulate {other}")));
+}
+
+#[test]
+fn a_plan_is_asked_by_flags() {
+    let flags = "plan --model llama-3.1-8b --rate 20 --input-len 1000 --output-len 200 --ttft-p99 2000 --tpot-p99 50 \
+                 --hardware h200-sxm,h100-sxm --max-accelerators 4 --weights fp8,bf16 --minimise accelerators";
+    let text = "[model]\nname = \"llama-3.1-8b\"\n[workload]\ninput_len = 1000\noutput_len = 200\n\
+                arrivals = { kind = \"poisson\", rate = 20 }\n[slo]\nttft_p99_ms = 2000\ntpot_p99_ms = 50\n[search]\n\
+                accelerators = [\"h200-sxm\", \"h100-sxm\"]\nmax_accelerators = 4\nweights = [\"fp8\", \"bf16\"]\n\
+                minimise = \"accelerators\"\n";
+    let (_folder, path) = file("spec.toml", text.as_bytes());
+    let asked = planned(flags);
+    assert_eq!(asked, planned(&format!("plan {path}")));
+    let dumped = answer(&format!("{flags} --dump-spec"));
+    let (_folder, dump) = file("dump.toml", dumped.as_bytes());
+    assert_eq!(asked, planned(&format!("plan {dump}")));
+}
+
+/// The answer of a plan but for `spec`, which has numbers as they were written: 50 in a file, 50.0 by a flag.
+fn planned(asked: &str) -> serde_json::Value {
+    let (mut answer, code) = json(asked);
+    assert_eq!(code, 0, "{asked}");
+    assert!(answer.as_object_mut().unwrap().remove("spec").is_some_and(|spec| spec.is_string()), "{asked}");
+    answer
+}
+
+/// What a live server is asked is a spec, too: dumped again it is the same.
+#[test]
+fn the_load_of_a_server_is_dumped() {
+    let bench = "bench --url http://127.0.0.1:1";
+    for asked in [
+        "--model llama-3.1-8b --concurrency 8 --slo-ttft 500",
+        "--model llama-3.1-8b --hardware h100-sxm --rate 3 --constant --input-len 100 --requests 7",
+        "--model llama-3.1-8b --rate 3 --burstiness 0.5 --output-len 9 --seed 4",
+        "examples/serving-users.toml --rate 2",
+    ] {
+        let first = answer(&format!("{bench} {asked} --dump-spec"));
+        let (_folder, path) = file("dump.toml", first.as_bytes());
+        assert_eq!(answer(&format!("{bench} {path} --dump-spec")), first, "{asked}");
+    }
+    let text = answer(&format!("{bench} --model m --concurrency 8 --slo-ttft 500 --dump-spec"));
+    for line in ["concurrency = 8 ", "requests = 100 ", "input_len = 512 ", "ttft_p99_ms = 500.0 "] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+}
+
+/// The answer of `verb FILE rest`, and that of what it dumps, with the flags that the dump's first line has.
+fn dumped(verb: &str, asked: &str) {
+    let text = answer(&format!("{verb} {asked} --dump-spec"));
+    let (_folder, path) = file("dump.toml", text.as_bytes());
+    let first = text.lines().next().unwrap();
+    let again = first.strip_prefix("# roofcast ").unwrap_or_else(|| panic!("{first}"));
+    assert!(again.starts_with(&format!("{verb} SPEC.toml")), "{first}");
+    let (expected, found) = (json(&format!("{verb} {asked}")), json(&again.replace("SPEC.toml", &path)));
+    assert_eq!(found, expected, "{verb} {asked}\n{text}");
+}
+
+#[test]
+fn a_dumped_spec_gives_the_same_answer() {
+    for asked in [
+        "--model deepseek-ai/DeepSeek-V3 --hardware h200-sxm --count 8 --ep 8 --batch 32 --context 8192",
+        "--model llama-3.1-8b --hardware rtx-4090 --weights q4_k_m --ideal --convention seed-003",
+        "--model Qwen/Qwen3-32B-FP8 --hardware h100-sxm --sweep batch=1..64:x4",
+        "--model llama-3.1-8b --hardware h100-sxm --kv-layout vattention --mfu 0.5",
+    ] {
+        dumped("limits", asked);
+    }
+    dumped(
+        "capacity",
+        "--model llama-3.1-8b --hardware rtx-4090 --users 40 --context 8192 --max-num-seqs 16",
+    );
+    for asked in [
+        "--requests 40",
+        "--requests 40 --engine llama.cpp --users 4 --weights q4_k_m --hardware rtx-4090",
+        "--requests 40 --engine sglang --sweep seed=1,2",
+        "--requests 40 --replicas 2P1D --rate 20",
+        "--requests 40 --replicas 3 --router least_loaded --count 6 --tp 2",
+        "--workload azure-conv-2023 --requests 40",
+        "--turns 3 --users 4 --input-len 100 --output-len 50 --prefix-len 1000 --requests 30",
+    ] {
+        dumped("simulate", asked);
+    }
+}
+
+#[test]
+fn every_simulated_example_is_dumped_and_read_back() {
+    let mut count = 0;
+    for entry in std::fs::read_dir(root().join("examples")).unwrap() {
+        let path = entry.unwrap().path();
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        if text.starts_with("# roofcast simulate") {
+            dumped("simulate", &format!("{} --requests 6", path.display()));
+            count += 1;
+        }
+    }
+    assert!(count > 20, "{count}");
+}
+
+#[test]
+fn sweeps_of_several_keys_are_every_combination() {
+    let base = format!("simulate {QWEN} --requests 20 --input-len 500 --output-len 50");
+    let swept = base.replace(" --tp 2", "") + " --sweep tp=2,4 --sweep rate=1..4:x2";
+    let (all, _) = json(&swept);
+    assert_eq!(all["sweep"], serde_json::json!(["parallelism.tp", "workload.arrivals.rate"]));
+    let points = all["points"].as_array().unwrap();
+    let values: Vec<_> = points.iter().map(|p| p["values"].clone()).collect();
+    let each = [[2, 1], [2, 2], [2, 4], [4, 1], [4, 2], [4, 4]];
+    assert_eq!(values, each.map(|values| serde_json::json!(values)));
+    // Each is the run of its own.
+    let one = base.replace("--tp 2", "--tp 4") + " --rate 2";
+    let (one, _) = json(&one);
+    assert_eq!(points[4]["mean_e2el_ms"], one["mean_e2el_ms"]);
+    let csv = answer(&(swept + " --csv"));
+    assert!(csv.starts_with("parallelism.tp,workload.arrivals.rate,completed,"), "{csv}");
+    assert_eq!(csv.lines().count(), 7);
+}
+
+#[test]
+fn two_specs_are_compared_and_drawn() {
+    let spec = |scheduler: &str| {
+        format!(
+            "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n[engine]\nscheduler = \"{scheduler}\"\n\
+             [workload]\nrequests = 20\ninput_len = 300\noutput_len = 40\narrivals = {{ kind = \"poisson\", rate = 1 }}\n"
+        )
+    };
+    let (_a, one) = file("chunked.toml", spec("vllm").as_bytes());
+    let (folder, two) = file("orca.toml", spec("orca").as_bytes());
+    let svg = folder.path().join("both.svg");
+    let (all, _) = json(&format!("simulate {one} {two} --sweep rate=2,8 --svg {}", svg.display()));
+    assert_eq!(all["sweep"], serde_json::json!(["spec", "workload.arrivals.rate"]));
+    let of = |index: usize| all["points"][index]["values"].clone();
+    assert_eq!(
+        [of(0), of(1), of(2)],
+        [serde_json::json!([one, 2]), serde_json::json!([one, 8]), serde_json::json!([two, 2])]
+    );
+    assert_eq!(all["points"][2]["settings"]["scheduler"], "orca");
+    let drawn = std::fs::read_to_string(&svg).unwrap();
+    for name in ["chunked.toml", "orca.toml", "p99"] {
+        assert!(drawn.contains(name), "{name}");
+    }
+    // Without a key the two stand beside each other.
+    let table = answer(&format!("simulate {one} {two}"));
+    assert!(table.contains("chunked.toml") && table.contains("orca.toml"), "{table}");
+}
+
+#[test]
+fn flags_that_cannot_be_are_named() {
+    for (arguments, says) in [
+        ("simulate --scheduler foo", ["--scheduler", "foo", "`sarathi`"]),
+        ("simulate --replicas 3x", ["--replicas", "3x", "3P1D"]),
+        ("simulate --tp two", ["--tp", "two", "a whole number"]),
+        ("simulate --set nope=1", ["--set", "nope=1", "engine.watermark"]),
+        ("simulate --set engine.nope=1", ["engine.nope", "unknown field", "`watermark`"]),
+        ("simulate --workload nope", ["nope", "workload", "roofcast catalog"]),
+        ("simulate --sweep tp=1,2 --tp 2", ["--sweep", "--tp", "one of the two"]),
+        ("simulate --sweep seed=1,2 --sweep seed=3", ["--sweep", "twice", "each key once"]),
+        ("simulate --sweep seed=1..1000 --sweep rate=1..1000", ["--sweep", "1000000 runs", "100000"]),
+        ("simulate --rate 2 --users 3", ["--rate", "--concurrency", "cannot be used"]),
+        ("plan --tpot-p99 0", ["slo.tpot_p99_ms", "0", "above 0"]),
+    ] {
+        let run = roofcast(arguments);
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{arguments}: {}", run.err);
+        for part in says {
+            assert!(run.err.contains(part), "{arguments}: {part:?} is not in {:?}", run.err);
+        }
+    }
+}
+
+#[test]
+fn an_engines_command_is_read() {
+    let command = "vllm serve Qwen/Qwen3-32B -tp 2 --max-num-seqs 64 --no-enable-prefix-caching --port 8000 --enable-lora";
+    let rest = ["--hardware", "h100-sxm", "--requests", "30", "--rate", "2", "--json"];
+    let read = run(["simulate", "--from-command", command].into_iter().chain(rest));
+    assert_eq!(read.code, 0, "{}", read.err);
+    assert_eq!(
+        read.err,
+        "roofcast: --from-command: not modelled: --enable-lora\n\
+         roofcast: --from-command: of no effect on a forecast: --port\n"
+    );
+    let flags = "simulate --model Qwen/Qwen3-32B --tp 2 --max-num-seqs 64 --no-enable-prefix-caching --hardware h100-sxm \
+                 --requests 30 --rate 2 --json";
+    assert_eq!(read.out, roofcast(flags).out);
+    let wrong = run(["limits", "--from-command", "vllm serve m --max-num-seq-s 3", "--hardware", "h100-sxm"]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.err.contains("--max-num-seq-s") && wrong.err.contains("--max-num-seqs"), "{}", wrong.err);
+    // What a plan says to start is read back as what it planned.
+    let (plan, _) = json("plan --model llama-3.1-70b --hardware h100-sxm --rate 5 --weights fp8");
+    let start = plan["launch"][0]["command"].as_str().unwrap();
+    let found = run(["limits", "--from-command", start, "--hardware", "h100-sxm", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&found.out).unwrap();
+    assert_eq!(found["parallelism"]["tp"], plan["best"]["tp"], "{start}");
+    assert_eq!(found["weights"], plan["best"]["weights"], "{start}");
+}
+
+#[test]
+fn a_starter_runs_and_is_written_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spec.toml").display().to_string();
+    let init = format!("init {path}");
+    assert_eq!(roofcast(&init).code, 0);
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text, roofcast("init").out);
+    for key in ["# watermark =", "# [fleet.prefill]", "# minimise =", "# tp =", "rate = 10.0"] {
+        assert!(text.contains(key), "{key}");
+    }
+    assert_eq!(json(&format!("simulate {path} --requests 40")), json("simulate --requests 40"));
+    let again = roofcast(&init);
+    assert_eq!(again.code, 2);
+    assert!(again.err.contains("there already"), "{}", again.err);
+}

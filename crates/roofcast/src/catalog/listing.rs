@@ -1,0 +1,194 @@
+//! What a listing shows of each entry, without parsing it: the lines of `catalog/index.csv`.
+//!
+//! Knows: which facts of an entry stand in a line. A test holds the file to the entries (`UPDATE_INDEX=1 cargo test -p roofcast
+//! the_index` writes it); entries of a user's file are read.
+
+use super::{Catalog, ModelEntry};
+use crate::accelerator::Accelerator;
+use crate::error::{Error, Result};
+use crate::model::config;
+use crate::precision::Dtype;
+use crate::units::Bytes;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+const PLACE: &str = "catalog/index.csv";
+const TEXT: &str = include_str!("../../catalog/index.csv");
+
+/// What a line is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// An accelerator.
+    Accelerator,
+    /// A model.
+    Model,
+}
+
+/// The facts of one entry in a listing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Line {
+    /// Of what.
+    pub kind: Kind,
+    /// The entry's id.
+    pub id: String,
+    /// A model's `model_type`, an accelerator's generation.
+    pub family: String,
+    /// An accelerator's maker; a model's organisation.
+    pub vendor: String,
+    /// Nominal memory, or the weights as published.
+    pub bytes: u64,
+    /// What an accelerator computes in, what weights are published in: `fp16+fp8`.
+    pub formats: String,
+    /// A model's parameters.
+    pub parameters: Option<u64>,
+    /// Those that a token uses.
+    pub active: Option<u64>,
+    /// An accelerator's price.
+    pub usd_per_hour: Option<f64>,
+    /// Memory bandwidth.
+    pub bandwidth_bytes_per_s: Option<f64>,
+    /// Dense FLOP/s in 16 bits.
+    pub sixteen_bit: Option<f64>,
+    /// Dense FLOP/s in 8 bits.
+    pub eight_bit: Option<f64>,
+    /// Dense FLOP/s in 4 bits.
+    pub four_bit: Option<f64>,
+    /// The link within a node.
+    pub link: Option<String>,
+    /// Its rate, one way.
+    pub link_bytes_per_s: Option<f64>,
+    /// Accelerators that it joins.
+    pub node_size: Option<u64>,
+}
+
+/// A line with all names of its entry.
+#[derive(Debug, Clone)]
+pub struct Listed<'a> {
+    /// The facts.
+    pub line: Cow<'a, Line>,
+    /// Id and aliases.
+    pub names: Vec<&'a str>,
+}
+
+impl Line {
+    /// An accelerator's.
+    pub fn accelerator(chip: &Accelerator) -> Line {
+        let rate = |dtypes: &[Dtype]| dtypes.iter().find_map(|d| chip.peak_flops.get(d)).map(|r| r.0);
+        Line {
+            kind: Kind::Accelerator,
+            id: chip.id.clone(),
+            family: chip.architecture.clone(),
+            vendor: chip.vendor.clone(),
+            bytes: chip.memory_bytes.0,
+            formats: chip.peak_flops.keys().map(|d| d.name()).collect::<Vec<_>>().join("+"),
+            parameters: None,
+            active: None,
+            usd_per_hour: chip.price.as_ref().map(|p| p.usd_per_hour),
+            bandwidth_bytes_per_s: Some(chip.bandwidth_bytes_per_s.0),
+            sixteen_bit: rate(&[Dtype::Bf16, Dtype::Fp16]),
+            eight_bit: rate(&[Dtype::Fp8, Dtype::Int8]),
+            four_bit: rate(&[Dtype::Fp4, Dtype::Int4]),
+            link: chip.link.as_ref().map(|l| l.kind.clone()),
+            link_bytes_per_s: chip.link.as_ref().map(|l| l.bytes_per_s.0),
+            node_size: Some(chip.node_size),
+        }
+    }
+
+    /// A model's.
+    pub fn model(entry: &ModelEntry) -> Result<Line> {
+        let model = config::read(&entry.id, &format!("catalog entry {}", entry.id), &entry.config)?;
+        let parameters = model.parameters();
+        Ok(Line {
+            kind: Kind::Model,
+            id: entry.id.clone(),
+            family: model.architecture.clone(),
+            vendor: entry.id.split_once('/').map_or("", |(organisation, _)| organisation).to_owned(),
+            bytes: model.weight_bytes().0,
+            formats: model.weight_formats().join("+"),
+            parameters: Some(parameters.total),
+            active: Some(parameters.active),
+            usd_per_hour: None,
+            bandwidth_bytes_per_s: None,
+            sixteen_bit: None,
+            eight_bit: None,
+            four_bit: None,
+            link: None,
+            link_bytes_per_s: None,
+            node_size: None,
+        })
+    }
+
+    /// Memory or weights.
+    pub fn size(&self) -> Bytes {
+        Bytes(self.bytes)
+    }
+}
+
+impl Catalog {
+    /// A line for each accelerator and each model, in catalog order.
+    pub fn listing(&self) -> Result<Vec<Listed<'_>>> {
+        let mut known = index()?;
+        let mut all = Vec::new();
+        for slot in self.accelerators.iter() {
+            let line = match known.remove(slot.id.as_ref()).filter(|_| slot.is_embedded()) {
+                Some(line) => line,
+                None => Line::accelerator(slot.get()?),
+            };
+            all.push(Listed { line: Cow::Owned(line), names: slot.names().collect() });
+        }
+        for slot in self.models.iter() {
+            let line = match known.remove(slot.id.as_ref()).filter(|_| slot.is_embedded()) {
+                Some(line) => line,
+                None => Line::model(slot.get()?)?,
+            };
+            all.push(Listed { line: Cow::Owned(line), names: slot.names().collect() });
+        }
+        Ok(all)
+    }
+}
+
+/// The embedded lines by id.
+fn index() -> Result<BTreeMap<String, Line>> {
+    let failed = |e: csv::Error| Error::Parse { place: PLACE.into(), message: e.to_string() };
+    let lines = csv::Reader::from_reader(TEXT.as_bytes()).into_deserialize::<Line>();
+    lines.map(|line| line.map(|l| (l.id.clone(), l)).map_err(failed)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Byte for byte, in catalog order.
+    #[test]
+    fn the_index_says_what_the_entries_say() {
+        let catalog = Catalog::embedded().unwrap();
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        for chip in catalog.accelerators().unwrap() {
+            writer.serialize(Line::accelerator(chip)).unwrap();
+        }
+        for entry in catalog.models().unwrap() {
+            writer.serialize(Line::model(entry).unwrap()).unwrap();
+        }
+        let text = String::from_utf8(writer.into_inner().unwrap()).unwrap();
+        if std::env::var_os("UPDATE_INDEX").is_some() {
+            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/catalog/index.csv"), &text).unwrap();
+        } else {
+            assert!(text == TEXT, "UPDATE_INDEX=1 cargo test -p roofcast the_index writes catalog/index.csv");
+        }
+    }
+
+    #[test]
+    fn a_users_entry_is_read() {
+        let mut mine = Catalog::embedded().unwrap().clone();
+        let mut changed = mine.accelerator("rtx-4090").unwrap().clone();
+        changed.node_size = 3;
+        mine.accelerators.add(changed);
+        let lines = mine.listing().unwrap();
+        let found: Vec<_> =
+            lines.iter().filter(|l| l.line.id == "rtx-4090").map(|l| l.line.node_size).collect();
+        assert_eq!(found, [Some(8), Some(3)]);
+    }
+}

@@ -1,0 +1,209 @@
+//! What a device's name means where it is none of ours word for word: `H100 80GB HBM3`, `A100 80GB PCIe`, `M3 Ultra (80c)`.
+//!
+//! Knows: that words may stand in any order, which say nothing (`GPU`, `HBM3`, `Edition`), and that a memory size and a
+//! number of cores have to be the entry's. A word that the entry does not have is another device.
+
+use super::entries::{Entries, Slot};
+use super::names::{telling, words};
+use crate::accelerator::Accelerator;
+
+/// Words of device names that tell no two devices of the catalog apart.
+const IDLE: [&str; 29] = [
+    "gpu",
+    "gpus",
+    "graphics",
+    "card",
+    "tensor",
+    "core",
+    "cores",
+    "processor",
+    "edition",
+    "generation",
+    "accelerator",
+    "oam",
+    "sxm",
+    "hgx",
+    "dgx",
+    "hbm2",
+    "hbm2e",
+    "hbm3",
+    "hbm3e",
+    "gddr6",
+    "gddr6x",
+    "gddr7",
+    "memory",
+    "vram",
+    "unified",
+    "ram",
+    "blackwell",
+    "arc",
+    "rtx",
+];
+/// Computers by the name of their maker, whose words may be those of other chips.
+const COMPUTERS: [&[&str]; 6] = [
+    &["macbook", "pro"],
+    &["macbook", "air"],
+    &["mac", "studio"],
+    &["mac", "mini"],
+    &["mac", "pro"],
+    &["imac"],
+];
+
+/// A device's name in parts.
+#[derive(Debug, Default, PartialEq)]
+struct Device {
+    words: Vec<String>,
+    /// GB or GiB: makers mean either.
+    memory: Option<u64>,
+    cores: Option<u64>,
+}
+
+/// The entries that a name may mean; where it has no memory or cores the first of one chip's.
+pub(super) fn find<'a>(entries: &'a Entries<Accelerator>, name: &str) -> Vec<&'a Slot<Accelerator>> {
+    let wanted = Device::read(name);
+    let mut best = (0, Vec::<&Slot<Accelerator>>::new());
+    for slot in entries.iter().filter(|_| !wanted.words.is_empty()) {
+        let named: Vec<Device> = slot.names().map(Device::read).collect();
+        let Some(shared) = wanted.shared(&named) else { continue };
+        if shared > best.0 {
+            best = (shared, Vec::new());
+        }
+        // The first of a chip's sizes of memory and of its numbers of cores stands for it.
+        let cored = wanted.cores.is_none() && named.iter().any(|n| n.cores.is_some());
+        let option =
+            wanted.memory.is_none() && best.1.iter().any(|b| b.beside(slot)) || cored && !best.1.is_empty();
+        if shared == best.0 && !option {
+            best.1.retain(|b| b.id != slot.id);
+            best.1.push(slot);
+        }
+    }
+    best.1
+}
+
+/// A number in front of a device's name, and the name: `8xH100`, `2 x RTX 3090`.
+pub(super) fn counted(name: &str) -> Option<(u64, &str)> {
+    let name = name.trim();
+    let rest = name.trim_start_matches(|c: char| c.is_ascii_digit());
+    let count = name[..name.len() - rest.len()].parse().ok()?;
+    let device = rest.trim_start().strip_prefix(['x', 'X', '×', '*'])?;
+    Some((count, device.trim_start()))
+}
+
+impl Device {
+    fn read(name: &str) -> Device {
+        let mut all = words(name);
+        for computer in COMPUTERS {
+            if let Some(at) = all.windows(computer.len()).position(|w| w == computer) {
+                all.drain(at..at + computer.len());
+            }
+        }
+        let mut device = Device::default();
+        let mut rest = all.iter().map(String::as_str).peekable();
+        while let Some(word) = rest.next() {
+            let digits = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+            let number = digits.parse::<u64>().ok();
+            let mut unit = &word[digits.len()..];
+            let next = rest.peek().copied().unwrap_or_default();
+            if unit.is_empty() && number.is_some() && ["gb", "gib", "core", "cores"].contains(&next) {
+                unit = next;
+                rest.next();
+            }
+            match (number, unit) {
+                (Some(size), "gb" | "gib" | "g") => device.memory = Some(size),
+                (Some(cores), "c" | "core" | "cores") => device.cores = Some(cores),
+                _ => device.words.push(form_factor(word).to_owned()),
+            }
+        }
+        device.words = telling(&device.words.join(" "));
+        device
+    }
+
+    /// How many words of an entry of these names it has, if it has all of one of them and none that no name has.
+    fn shared(&self, named: &[Device]) -> Option<usize> {
+        let among = |list: &[String], word: &String| list.contains(word);
+        let known =
+            |word: &String| IDLE.contains(&word.as_str()) || named.iter().any(|n| among(&n.words, word));
+        let same = |ours: Option<u64>, theirs: fn(&Device) -> Option<u64>| {
+            ours.is_none() || named.iter().any(|n| theirs(n) == ours)
+        };
+        let fits =
+            self.words.iter().all(known) && same(self.memory, |n| n.memory) && same(self.cores, |n| n.cores);
+        let telling = |n: &Device| -> Vec<String> {
+            n.words.iter().filter(|w| !IDLE.contains(&w.as_str())).cloned().collect()
+        };
+        let whole =
+            named.iter().map(telling).filter(|n| !n.is_empty() && n.iter().all(|w| among(&self.words, w)));
+        whole.map(|n| n.len()).max().filter(|_| fits)
+    }
+}
+
+/// `sxm4` and `sxm5` are one: no two entries differ in it alone.
+fn form_factor(word: &str) -> &str {
+    match word.strip_prefix("sxm") {
+        Some(rest) if rest.chars().all(|c| c.is_ascii_digit()) => "sxm",
+        _ => word,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Catalog;
+
+    fn found(name: &str) -> Vec<&'static str> {
+        let catalog = Catalog::embedded().unwrap();
+        find(&catalog.accelerators, name).iter().map(|s| s.id.as_ref()).collect()
+    }
+
+    #[test]
+    fn words_in_any_order_with_memory_and_cores() {
+        for (name, id) in [
+            ("NVIDIA H100 80GB HBM3", "h100-sxm"),
+            ("NVIDIA A100 80GB PCIe", "a100-pcie-80gb"),
+            ("H200 SXM 141GB", "h200-sxm"),
+            ("RTX 6000 Pro", "rtx-pro-6000"),
+            ("RTX Pro 6000 Blackwell 96 GB", "rtx-pro-6000"),
+            ("M3 Ultra (80c)", "m3-ultra"),
+            ("Apple M3 Ultra 60-core GPU 96GB unified memory", "m3-ultra-60core-96gb"),
+            ("MacBook Pro M4 Max 64GB", "m4-max-64gb"),
+            ("DGX B200", "b200-sxm"),
+            ("AMD EPYC 9654 96-Core Processor", "epyc-9654"),
+        ] {
+            assert_eq!(found(name), [id], "{name}");
+        }
+    }
+
+    #[test]
+    fn a_number_in_front_is_no_part_of_the_name() {
+        assert_eq!(counted("8xH100"), Some((8, "H100")));
+        assert_eq!(counted("2 x RTX 3090"), Some((2, "RTX 3090")));
+        for other in ["3090", "H100", "x", "", "99999999999999999999999xH100"] {
+            assert_eq!(counted(other), None, "{other}");
+        }
+        let message = Catalog::embedded().unwrap().accelerator("8x NVIDIA H100").unwrap_err().to_string();
+        assert!(message.contains("h100-sxm") && message.contains("--count 8"), "{message}");
+    }
+
+    /// Another memory, other cores, a word more: another device.
+    #[test]
+    fn a_device_that_is_not_there_is_not_guessed() {
+        for name in [
+            "H100 64GB",
+            "RTX 4060 Ti 24GB",
+            "M3 Ultra (72c)",
+            "Tesla M40",
+            "Tesla P40",
+            "RTX 5090 D",
+            "A100X",
+            "H100 CNX",
+            "GTX 1080 Ti",
+            "B100",
+            "80GB",
+            "GPU",
+            "8xH100",
+            "",
+        ] {
+            assert!(found(name).is_empty(), "{name}: {:?}", found(name));
+        }
+    }
+}

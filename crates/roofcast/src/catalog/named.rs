@@ -1,0 +1,164 @@
+//! The model that a name means: an entry, with the format that the name says beside it.
+//!
+//! Knows: in which order names are read, ever looser, and what is said of a reading that is not the entry's own name. How
+//! names compare is [`super::names`]'; what words say beside a model is [`super::conventions`]'.
+
+use super::conventions::{Conventions, Rule, conventions};
+use super::entries::Slot;
+use super::names::{self, Match};
+use super::tunes;
+use super::{Catalog, ModelEntry};
+use crate::error::Result;
+use crate::model::{Model, Quantization, config};
+use crate::precision::{Dtype, WeightFormat};
+
+/// Entries that one name may mean and that are compared: more are not formats of one model.
+const FORMATS_OF_ONE: usize = 8;
+
+/// The entry that a name means, and what else the name says.
+#[derive(Debug, Clone)]
+pub struct Named<'a> {
+    /// The entry.
+    pub entry: &'a ModelEntry,
+    name: String,
+    format: Option<&'static Rule>,
+    /// What was concluded from the name, where it is not that of the entry.
+    pub assumption: Option<String>,
+}
+
+impl Named<'_> {
+    /// The model, with the format that its name says in place of the entry's own.
+    pub fn model(&self) -> Result<Model> {
+        let place = format!("catalog entry {}", self.entry.id);
+        let mut model = config::read(&self.name, &place, &self.entry.config)?;
+        if let Some(rule) = self.format {
+            match rule.weight_format()? {
+                WeightFormat::Uniform(f) if f.width.as_f64() >= 16.0 => {
+                    model.dtype = if f.name == "fp16" { Dtype::Fp16 } else { Dtype::Bf16 };
+                    model.quantization = None;
+                }
+                weights => model.quantization = Some(Quantization::named(weights, rule.kv_format()?)),
+            }
+        }
+        model.assumptions.extend(self.assumption.clone());
+        Ok(model)
+    }
+
+    /// Name of the weight format that the name says.
+    pub fn weights(&self) -> Option<&str> {
+        self.format.map(|rule| rule.weights.as_str())
+    }
+
+    /// Name of the KV format that the name says.
+    pub fn kv(&self) -> Option<&str> {
+        self.format.and_then(|rule| rule.kv.as_deref())
+    }
+}
+
+/// What a name was found to mean.
+enum Found<'a> {
+    /// This entry; what more is said of the reading.
+    Entry(&'a Slot<ModelEntry>, &'static str),
+    Several(Vec<&'a Slot<ModelEntry>>),
+    Nothing,
+}
+
+impl Catalog {
+    /// The entry that [`Catalog::named`] finds.
+    pub fn model(&self, name: &str) -> Result<&ModelEntry> {
+        self.named(name).map(|named| named.entry)
+    }
+
+    /// The model that `name` means: an id or alias whatever the case, separators and words like `Instruct`; a fine-tune of
+    /// a known shape; either with a format behind it, as checkpoints are named; the beginning of one name alone; the whole
+    /// name of an entry among words that change no dimension.
+    pub fn named(&self, name: &str) -> Result<Named<'_>> {
+        let rules = conventions()?;
+        let asked = rules.without_service(name.trim());
+        let whole = names::find(&self.models, asked);
+        // A whole id is kept as given: -Instruct and its base share an entry.
+        let shown = |slot: &Slot<ModelEntry>| {
+            if asked.contains('/') { asked.to_owned() } else { slot.id.clone().into_owned() }
+        };
+        let tagged = asked.contains(':');
+        if let Match::One(slot) = whole
+            && (!tagged || slot.names().any(|n| n.eq_ignore_ascii_case(asked)))
+        {
+            return Ok(Named { entry: slot.get()?, name: shown(slot), format: None, assumption: None });
+        }
+        let reading = rules.read(asked);
+        let base = reading.as_ref().map_or(asked, |r| r.base.as_str());
+        let (slot, more) = match self.read(rules, base, tagged)? {
+            Found::Entry(slot, more) => (slot, more),
+            Found::Several(slots) => {
+                let ids: Vec<_> = slots.iter().map(|s| s.id.as_ref()).collect();
+                return Err(names::several("model", name, &ids));
+            }
+            Found::Nothing => return Err(names::unknown("model", name, base, &self.models)),
+        };
+        let entry = slot.get()?;
+        let format = reading.map(|r| r.rule).filter(|rule| !rule.leaves(&entry.config, asked));
+        let said = format.map_or(String::new(), |rule| format!(" with {}", rule.said()));
+        let assumption = Some(format!("{}: {more}{}{said}", name.trim(), slot.id));
+        Ok(Named { entry, name: shown(slot), format, assumption })
+    }
+
+    /// The entry that a name without format means.
+    fn read(&self, rules: &'static Conventions, base: &str, tagged: bool) -> Result<Found<'_>> {
+        if let Some(Match::One(slot)) = rules.shape(base, tagged).map(|id| names::find(&self.models, id)) {
+            return Ok(Found::Entry(slot, ""));
+        }
+        match self.settled(names::find(&self.models, base))? {
+            Found::Nothing => {}
+            found => return Ok(found),
+        }
+        let bare = rules.without_idle(base);
+        if bare != base {
+            match self.settled(names::find(&self.models, &bare))? {
+                Found::Nothing => {}
+                found => return Ok(found),
+            }
+        }
+        Ok(match tunes::within(&self.models, rules, base)? {
+            Some(slot) => Found::Entry(slot, "the shape of "),
+            None => Found::Nothing,
+        })
+    }
+
+    /// A match; of several that are formats of one shape the unquantized.
+    fn settled<'a>(&self, found: Match<'a, ModelEntry>) -> Result<Found<'a>> {
+        Ok(match found {
+            Match::One(slot) | Match::Beginning(slot) => Found::Entry(slot, ""),
+            Match::Several(slots) => match one_shape(&slots)? {
+                Some(slot) => Found::Entry(slot, ""),
+                None => Found::Several(slots),
+            },
+            Match::Nothing => Found::Nothing,
+        })
+    }
+}
+
+/// The unquantized of entries that differ in nothing but format and context, else the first.
+fn one_shape<'a>(slots: &[&'a Slot<ModelEntry>]) -> Result<Option<&'a Slot<ModelEntry>>> {
+    if slots.len() > FORMATS_OF_ONE {
+        return Ok(None);
+    }
+    let read = |slot: &&Slot<ModelEntry>| config::read("", "catalog", &slot.get()?.config);
+    let models = slots.iter().map(read).collect::<Result<Vec<Model>>>()?;
+    let plain = models.iter().position(|m| m.quantization.is_none()).unwrap_or(0);
+    let mut shapes = models.into_iter().map(shape);
+    let first = shapes.next();
+    Ok(if shapes.all(|s| Some(s) == first) { Some(slots[plain]) } else { None })
+}
+
+/// A model without what names of one shape may differ in.
+fn shape(model: Model) -> Model {
+    Model {
+        architecture: String::new(),
+        max_context: None,
+        dtype: Dtype::Bf16,
+        quantization: None,
+        assumptions: Vec::new(),
+        ..model
+    }
+}

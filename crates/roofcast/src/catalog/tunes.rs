@@ -1,0 +1,161 @@
+//! Fine-tunes whose name holds the whole name of an entry: `dolphin-2.9-llama3-8b`, `Qwen3-8B-abliterated`.
+//!
+//! Knows: which words may stand around that name without changing a dimension, and that sizes have to agree. Which words
+//! say another shape or a format that is not known is [`super::conventions`]'.
+
+use super::ModelEntry;
+use super::conventions::Conventions;
+use super::entries::{Entries, Slot};
+use super::names::{canonical, joined, telling};
+use crate::error::Result;
+use crate::model::config;
+
+/// How far a printed size may be off: the total (makers round, and some count embeddings once), and what a token uses
+/// (makers count different parts).
+const OFF: (f64, f64) = (0.08, 0.25);
+/// Words of the longest name that is looked at.
+const MOST_WORDS: usize = 24;
+
+/// The one entry whose whole name stands in `base`, the longest, if all other words leave its shape as it is.
+pub(super) fn within<'a>(
+    entries: &'a Entries<ModelEntry>,
+    rules: &Conventions,
+    base: &str,
+) -> Result<Option<&'a Slot<ModelEntry>>> {
+    let words = telling(base);
+    if words.len() > MOST_WORDS {
+        return Ok(None);
+    }
+    let mut best: Vec<(usize, &Slot<ModelEntry>, Vec<String>)> = Vec::new();
+    for slot in entries.rev() {
+        let found =
+            slot.names().filter_map(|name| around(&words, rules, name)).max_by_key(|(length, _)| *length);
+        let Some((length, others)) = found else { continue };
+        if best.first().is_none_or(|b| b.0 < length) {
+            best.clear();
+        }
+        if best.first().is_none_or(|b| b.0 == length) && best.iter().all(|b| b.1.id != slot.id) {
+            best.push((length, slot, others));
+        }
+    }
+    let [(_, slot, others)] = best.as_slice() else { return Ok(None) };
+    let named = others.len() < words.len() && has_size(&words, others);
+    for word in others {
+        if rules.is_idle(word) {
+            continue;
+        }
+        let free = named && !rules.tells_shape(word);
+        let agrees = match size(word) {
+            Some(size) => agrees(slot.get()?, size)?,
+            None => free,
+        };
+        if !agrees {
+            return Ok(None);
+        }
+    }
+    Ok(Some(slot))
+}
+
+/// How long the name of an entry, without its date, is that stands in a row among `words`, and the other words.
+fn around(words: &[String], rules: &Conventions, name: &str) -> Option<(usize, Vec<String>)> {
+    let wanted = canonical(&rules.without_idle(name));
+    for from in 0..words.len() {
+        for to in from + 1..=words.len() {
+            let run = joined(&words[from..to]);
+            if run == wanted {
+                return Some((wanted.len(), [&words[..from], &words[to..]].concat()));
+            }
+            if run.len() > wanted.len() {
+                break;
+            }
+        }
+    }
+    None
+}
+
+/// Whether one of `words` that is not among `others` is a size: a name without one is a family's, not a model's.
+fn has_size(words: &[String], others: &[String]) -> bool {
+    let count = |list: &[String]| list.iter().filter(|w| size(w).is_some()).count();
+    count(words) > count(others)
+}
+
+/// A number of parameters as names give it, and whether it is those that a token uses: `70b`, `a3b`, `1t`, `350m`.
+fn size(word: &str) -> Option<(f64, bool)> {
+    let (word, active) = match word.strip_prefix('a') {
+        Some(rest) if rest.starts_with(|c: char| c.is_ascii_digit()) => (rest, true),
+        _ => (word, false),
+    };
+    let unit = word.chars().last()?;
+    let scale = match unit {
+        'b' => 1e9,
+        'm' => 1e6,
+        't' => 1e12,
+        _ => return None,
+    };
+    let digits = &word[..word.len() - 1];
+    let number = digits.chars().all(|c| c.is_ascii_digit()).then(|| digits.parse::<f64>().ok())??;
+    Some((number * scale, active))
+}
+
+/// Whether the entry has about as many parameters as a name says.
+fn agrees(entry: &ModelEntry, (wanted, active): (f64, bool)) -> Result<bool> {
+    let p = config::read(&entry.id, "catalog", &entry.config)?.parameters();
+    let near = |found: u64, off: f64| (found as f64 - wanted).abs() <= off * wanted.max(1e9);
+    Ok(if active { near(p.active, OFF.1) } else { near(p.total, OFF.0) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Catalog;
+    use crate::catalog::conventions::conventions;
+
+    fn found(name: &str) -> Option<String> {
+        let catalog = Catalog::embedded().unwrap();
+        within(&catalog.models, conventions().unwrap(), name).unwrap().map(|slot| slot.id.to_string())
+    }
+
+    #[test]
+    fn a_whole_name_among_other_words() {
+        for (name, id) in [
+            ("cognitivecomputations/dolphin-2.9-llama3-8b", "meta-llama/Meta-Llama-3-8B"),
+            ("huihui-ai/Qwen3-8B-abliterated", "Qwen/Qwen3-8B"),
+            ("someone/Any-Llama-3.1-8B-SFT-v2", "meta-llama/Llama-3.1-8B"),
+            ("Mistral Nemo 12B", "mistralai/Mistral-Nemo-Base-2407"),
+            // Printed sizes agree: 107 and 12.8 billion.
+            ("GLM-4.5-Air-106B-A12B", "zai-org/GLM-4.5-Air"),
+        ] {
+            assert_eq!(found(name).as_deref(), Some(id), "{name}");
+        }
+    }
+
+    /// Other sizes, words of other shapes, unknown formats and families without a size.
+    #[test]
+    fn what_may_be_another_shape_is_not_guessed() {
+        for name in [
+            "cerebras/GLM-4.5-Air-REAP-82B-A12B",
+            "yuhuili/EAGLE3-LLaMA3.1-8B",
+            "Qwen3-8B-draft",
+            "Qwen3-8B-w3a16",
+            "Qwen3-8B-2bit",
+            "Qwen3-30B-A3B-pruned",
+            "Llama-3.1-8B-Llama-3.2-1B",
+            "Kimi-K2.7",
+            "DeepSeek-V3.9",
+            "gemma-4-32B",
+            "",
+        ] {
+            assert_eq!(found(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn sizes_as_names_give_them() {
+        assert_eq!(size("70b"), Some((70e9, false)));
+        assert_eq!(size("a3b"), Some((3e9, true)));
+        assert_eq!(size("1t"), Some((1e12, false)));
+        for other in ["it", "b", "ab", "8x7b", "v2", "q4"] {
+            assert_eq!(size(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What a decode's attention moves beside one read of its cache, by backend.
+//!
+//! Knows: how many thread blocks a backend makes of a batch, and what it writes and reads again. Knows nothing about what share
+//! of the bandwidth a full chip reaches: that is [`super::Coefficient::KvMemory`]'s.
+
+use crate::accelerator::Accelerator;
+use crate::batch::Sequences;
+use crate::operator::ContextForm;
+use crate::spec::{AttentionBackend, EngineSpec};
+
+/// Scores written by the first product, read and written by softmax, read by the second: passes over 16-bit values.
+const SCORE_BYTES: f64 = 4.0 * 2.0;
+
+/// A chosen backend on a chip.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AttentionKernel {
+    backend: AttentionBackend,
+    /// Streaming multiprocessors; a deployment that needs them is resolved only where they are known.
+    multiprocessors: f64,
+    /// Whether each step writes the whole cache anew: transformers' `DynamicCache` joins old and new keys by `torch.cat`.
+    concatenates: bool,
+}
+
+impl AttentionKernel {
+    /// The backend that `engine` names; none where it names none, and the calibration's own attention counts.
+    pub fn of(engine: &EngineSpec, chip: &Accelerator) -> Option<AttentionKernel> {
+        let backend = engine.attention_backend?;
+        Some(AttentionKernel {
+            backend,
+            multiprocessors: chip.multiprocessors.map_or(1.0, |n| n as f64),
+            concatenates: backend == AttentionBackend::Naive && engine.name() == "transformers",
+        })
+    }
+
+    /// How often the bytes of `form`'s cache cross the bus, or what of the bus stands idle meanwhile, in a decode of so many
+    /// sequences.
+    ///
+    /// One block a sequence and query head reads the head's keys for itself, `group` times what the cache holds, and a chip of
+    /// S multiprocessors computes blocks in whole waves: bandwidth is used to `blocks / (⌈blocks/S⌉ S)`. Naive attention
+    /// expands groups (written and read `group` times), and writes and reads scores.
+    pub fn crossings(&self, form: &ContextForm, sequences: u64) -> f64 {
+        let group = form.group as f64;
+        match self.backend {
+            AttentionBackend::FlashDecoding => 1.0,
+            AttentionBackend::FlashAttention => group / self.occupancy(form, sequences),
+            AttentionBackend::Naive => {
+                let token: f64 = form.decode.terms.iter().map(|(_, term)| term.kv_bytes).sum();
+                let scores = if token > 0.0 { SCORE_BYTES * form.heads as f64 / token } else { 0.0 };
+                let expanded = if form.group > 1 { 2.0 * group } else { 0.0 };
+                1.0 + expanded + scores + if self.concatenates { 2.0 } else { 0.0 }
+            }
+        }
+    }
+
+    /// Share of the chip's multiprocessors that have a block, in the mean of all waves.
+    pub fn occupancy(&self, form: &ContextForm, sequences: u64) -> f64 {
+        let blocks = (sequences.max(1) * form.heads.max(1)) as f64;
+        match self.backend {
+            AttentionBackend::FlashAttention => {
+                blocks / ((blocks / self.multiprocessors).ceil() * self.multiprocessors)
+            }
+            AttentionBackend::Naive | AttentionBackend::FlashDecoding => 1.0,
+        }
+    }
+
+    /// Bytes that scores of prompts cross the bus with: every query with every token before or after it.
+    pub fn score_bytes(&self, form: &ContextForm, chunks: &[Sequences]) -> f64 {
+        if self.backend != AttentionBackend::Naive {
+            return 0.0;
+        }
+        let pairs: f64 = chunks.iter().map(|c| (c.count * c.new) as f64 * c.context as f64).sum();
+        SCORE_BYTES * form.heads as f64 * pairs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::{DecodeForm, Demand, Scores, SequenceForm};
+
+    fn kernel(backend: AttentionBackend, concatenates: bool) -> AttentionKernel {
+        AttentionKernel { backend, multiprocessors: 108.0, concatenates }
+    }
+
+    /// 16 query heads of 2 key heads of 128 in 16 bits: 1024 bytes a token.
+    fn form() -> ContextForm {
+        let term = Demand { flops: 0.0, weight_bytes: 0.0, kv_bytes: 1024.0 };
+        ContextForm {
+            sequence: SequenceForm::Scores(Scores { ratio: 1, flops_per_pair: 0.0, bytes_per_key: 1024.0 }),
+            decode: DecodeForm { fixed: Demand::default(), terms: vec![(u64::MAX, term)] },
+            heads: 16,
+            group: 8,
+            weight_bytes: 0.0,
+        }
+    }
+
+    /// Four sequences are 64 blocks of 108; 16 are 256 in three waves of 108; every block reads for itself what 8 share.
+    #[test]
+    fn one_block_a_sequence_and_head() {
+        let flash = kernel(AttentionBackend::FlashAttention, false);
+        let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-12, "{a} {b}");
+        near(flash.crossings(&form(), 4), 8.0 * 108.0 / 64.0);
+        near(flash.crossings(&form(), 16), 8.0 * 324.0 / 256.0);
+        near(kernel(AttentionBackend::FlashDecoding, false).crossings(&form(), 1), 1.0);
+    }
+
+    /// Read once, expanded to 16 heads (8 written, 8 read), 16 scores of 4 times 2 bytes on 1024; joined anew, twice more.
+    #[test]
+    fn naive_attention_writes_what_it_reads_again() {
+        assert_eq!(kernel(AttentionBackend::Naive, false).crossings(&form(), 1), 1.0 + 16.0 + 0.125);
+        assert_eq!(kernel(AttentionBackend::Naive, true).crossings(&form(), 1), 3.0 + 16.0 + 0.125);
+        let chunks = [Sequences { count: 2, ..Sequences::prompt(10, 10, true) }];
+        assert_eq!(kernel(AttentionBackend::Naive, false).score_bytes(&form(), &chunks), 8.0 * 16.0 * 200.0);
+    }
+}

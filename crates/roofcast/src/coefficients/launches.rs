@@ -1,0 +1,94 @@
+//! What launching a layer's kernels one by one costs, and what a server's loop does.
+//!
+//! Knows: kernels of a layer, counted in engines' code, and the time of a launch. Knows nothing about which engine captures
+//! graphs: that is [`crate::step`]'s.
+
+use crate::spec::{EngineSpec, Frontend};
+
+/// Kernels of a decoder layer with separate projections, as transformers 4.40 runs Qwen2: two norms of 8, three projections
+/// and their biases, rotations of queries and keys in 10 and two look-ups of angles, keys and values joined to the cache,
+/// attention and its output, two residuals, and gate, up, activation, product and down.
+const SEPARATE: f64 = 45.0;
+/// The same with layers fused, as AutoAWQ 0.2 does: two norms of 1, one projection and its bias, rotation, cache and attention
+/// in one, its output, two residuals, and the five of the MLP.
+const FUSED: f64 = 13.0;
+/// Seconds of the host for a kernel that PyTorch launches by itself: the least of the 5 to 25 µs of its dispatcher
+/// (jiahuanglin.xyz, "From PyTorch op to kernel launch").
+const LAUNCH: f64 = 5e-6;
+/// Seconds between two kernels of a captured graph: 3.4 µs for one of 2.9 ("Getting Started with CUDA Graphs", NVIDIA 2019).
+const GAP: f64 = 0.5e-6;
+
+/// A layer's launches, kernel by kernel.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Launches {
+    /// Seconds of the host beside the device.
+    pub host: f64,
+    /// Seconds of the device on top of a fused, captured layer.
+    pub device: f64,
+}
+
+impl Launches {
+    /// Those that `engine` asks for by `fuse_layers`; none where it leaves them to the calibration.
+    pub fn of(engine: &EngineSpec) -> Option<Launches> {
+        let kernels = if engine.fuse_layers? { FUSED } else { SEPARATE };
+        let eager = engine.name() == "transformers" || engine.enforce_eager == Some(true);
+        Some(if eager {
+            Launches { host: kernels * LAUNCH, device: 0.0 }
+        } else {
+            Launches { host: 0.0, device: (kernels - FUSED) * GAP }
+        })
+    }
+}
+
+/// What a server's loop adds to a step, in seconds of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ServerLoop {
+    /// Of a step.
+    pub step: f64,
+    /// Of a sequence in it.
+    pub sequence: f64,
+}
+
+impl ServerLoop {
+    /// Beside the engine's own server, which the calibration holds. gevent's: of the table of noooop's "LLM inference, limits
+    /// and tests 2", the row of the smallest model, 0.5B; the other five judge it.
+    pub fn of(frontend: Frontend) -> ServerLoop {
+        match frontend {
+            Frontend::Asyncio => ServerLoop::default(),
+            Frontend::Gevent => ServerLoop { step: 1.2e-3, sequence: 29e-6 },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(name: &str, fused: Option<bool>, eager: bool) -> Option<Launches> {
+        let enforce_eager = eager.then_some(true);
+        Launches::of(&EngineSpec {
+            name: Some(name.into()),
+            fuse_layers: fused,
+            enforce_eager,
+            ..EngineSpec::default()
+        })
+    }
+
+    /// 45 launches of 5 µs are 225 µs a layer, 13 are 65; in a graph 32 gaps more are 16 µs.
+    #[test]
+    fn launches_by_hand() {
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-12;
+        assert_eq!(asked("vllm", None, true), None);
+        assert!(near(asked("transformers", Some(false), false).unwrap().host, 225e-6));
+        assert!(near(asked("vllm", Some(true), true).unwrap().host, 65e-6));
+        let captured = asked("vllm", Some(false), false).unwrap();
+        assert!(captured.host == 0.0 && near(captured.device, 16e-6));
+    }
+
+    /// 1.2 ms and 29 µs for each of 64 users.
+    #[test]
+    fn a_server_loop_by_hand() {
+        let gevent = ServerLoop::of(Frontend::Gevent);
+        assert!((gevent.step + 64.0 * gevent.sequence - 3.056e-3).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,169 @@
+//! The flags of an engine's parser, and those that a command gives.
+//!
+//! Knows: names from `catalog/engines`, how argparse takes them (`--flag value`, `--flag=value`, negatives of switches,
+//! beginnings of one name alone) and how vLLM writes large numbers. Knows nothing about what flags mean.
+
+use super::{Engine, PLACE};
+use crate::error::{Error, Result};
+use crate::spec::keys::{KEYS, Kind};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toml::Value;
+
+const VLLM: &str = include_str!("../../catalog/engines/vllm.toml");
+const SGLANG: &str = include_str!("../../catalog/engines/sglang.toml");
+
+/// Names that an error suggests.
+const SUGGESTIONS: usize = 3;
+
+/// The flags that an engine's parser has.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Flags {
+    #[serde(rename = "source")]
+    _source: String,
+    switches: Vec<String>,
+    values: Vec<String>,
+    unmodelled: Vec<String>,
+    keys: BTreeMap<String, String>,
+}
+
+/// A flag of a command, by its whole name, and its value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Given {
+    pub(super) flag: String,
+    /// What stands behind a point of the flag, as in `--speculative-config.method`.
+    pub(super) field: Option<String>,
+    pub(super) value: String,
+}
+
+impl Flags {
+    pub(super) fn of(engine: Engine) -> Result<Flags> {
+        let (place, text) = match engine {
+            Engine::Vllm => ("catalog/engines/vllm.toml", VLLM),
+            Engine::Sglang => ("catalog/engines/sglang.toml", SGLANG),
+        };
+        toml::from_str(text).map_err(|e| Error::toml(place, text, "", &e))
+    }
+
+    /// The key of a spec that a flag is, or the name under which it is read apart.
+    pub(super) fn key(&self, flag: &str) -> Option<&str> {
+        self.keys.get(flag).map(String::as_str)
+    }
+
+    /// Flags with their keys.
+    #[cfg(test)]
+    pub(super) fn keys(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.keys.iter().map(|(flag, key)| (flag.as_str(), key.as_str()))
+    }
+
+    /// Whether a flag changes what a server does, though no forecast counts it.
+    pub(super) fn is_unmodelled(&self, flag: &str) -> bool {
+        self.unmodelled.iter().any(|f| f == flag)
+    }
+
+    /// The flags of a command, whole names and values; vLLM's first word without a flag is the model.
+    pub(super) fn given(&self, engine: Engine, arguments: &[String]) -> Result<Vec<Given>> {
+        let mut all: Vec<Given> = Vec::new();
+        let mut words = arguments.iter().peekable();
+        while let Some(word) = words.next() {
+            if !is_flag(word) {
+                let named = all.iter().any(|g| g.flag == "--model");
+                if engine == Engine::Sglang || named {
+                    let accepted = "flags with their values, and for vllm serve one model";
+                    return Err(Error::field(PLACE, "a word", format!("{word:?}"), accepted));
+                }
+                all.push(Given { flag: "--model".to_owned(), field: None, value: word.clone() });
+                continue;
+            }
+            let (name, value) = word.split_once('=').map_or((word.as_str(), None), |(n, v)| (n, Some(v)));
+            let (name, field) = name.split_once('.').map_or((name, None), |(n, f)| (n, Some(f.to_owned())));
+            let (flag, switch) = self.find(&name.replace('_', "-"))?;
+            let value = match (switch, value) {
+                (Some(on), None) => on.to_string(),
+                (_, Some(value)) => value.to_owned(),
+                (None, None) => {
+                    let mut values = Vec::new();
+                    while let Some(next) = words.next_if(|word| !is_flag(word)) {
+                        values.push(next.as_str());
+                    }
+                    values.join(" ")
+                }
+            };
+            all.push(Given { flag, field, value });
+        }
+        Ok(all)
+    }
+
+    /// The whole name of a flag, and of a switch what it says.
+    fn find(&self, name: &str) -> Result<(String, Option<bool>)> {
+        let is = |list: &[String], name: &str| list.iter().any(|flag| flag == name);
+        let positive = name.strip_prefix("--no-").map(|rest| format!("--{rest}"));
+        if is(&self.switches, name) {
+            return Ok((name.to_owned(), Some(true)));
+        }
+        if is(&self.values, name) {
+            return Ok((name.to_owned(), None));
+        }
+        if let Some(positive) = positive.filter(|positive| is(&self.switches, positive)) {
+            return Ok((positive, Some(false)));
+        }
+        let all = || self.switches.iter().chain(&self.values);
+        let beginning: Vec<&String> = all().filter(|flag| flag.starts_with(name) && name.len() > 2).collect();
+        if let [only] = beginning.as_slice() {
+            return Ok(((*only).clone(), is(&self.switches, only).then_some(true)));
+        }
+        let mut near: Vec<(f64, &String)> =
+            all().map(|flag| (strsim::normalized_damerau_levenshtein(name, flag), flag)).collect();
+        near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+        let near: Vec<&str> = near.iter().take(SUGGESTIONS).map(|(_, flag)| flag.as_str()).collect();
+        let clipped: String = name.chars().take(100).collect();
+        let accepted = format!("a flag of the engine's; did you mean {}?", near.join(", "));
+        Err(Error::field(PLACE, clipped, "no flag of this engine", accepted))
+    }
+}
+
+/// Whether a word is a flag, and no negative number.
+fn is_flag(word: &str) -> bool {
+    word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c == '-' || c.is_ascii_alphabetic()))
+}
+
+/// The value of the key at `path`.
+pub(super) fn value(path: &str, given: &Given) -> Result<Value> {
+    let kind = KEYS.iter().find(|key| key.path == path).map_or(Kind::Word, |key| key.kind);
+    match kind {
+        Kind::Whole => whole(given, i64::MIN).map(Value::from),
+        Kind::Real => match given.value.parse::<f64>() {
+            Ok(v) if v.is_finite() => Ok(v.into()),
+            _ => Err(wrong(given, "a number")),
+        },
+        Kind::Switch => given.value.parse::<bool>().map(Value::from).map_err(|_| wrong(given, "no value")),
+        _ if given.value.is_empty() => Err(wrong(given, "a value")),
+        _ => Ok(given.value.as_str().into()),
+    }
+}
+
+/// A whole number from `least`; as vLLM takes them also `32k` (thousands) and `32K` (of 1024).
+pub(super) fn whole(given: &Given, least: i64) -> Result<i64> {
+    let text = given.value.trim();
+    let (digits, factor) = match text.char_indices().next_back() {
+        Some((at, 'k')) => (&text[..at], 1e3),
+        Some((at, 'm')) => (&text[..at], 1e6),
+        Some((at, 'g')) => (&text[..at], 1e9),
+        Some((at, 'K')) => (&text[..at], 1024.0),
+        Some((at, 'M')) => (&text[..at], 1048576.0),
+        Some((at, 'G')) => (&text[..at], 1073741824.0),
+        _ => (text, 1.0),
+    };
+    let plain = text.parse::<i64>().ok();
+    let scaled = digits.parse::<f64>().ok().filter(|_| factor > 1.0).map(|v| v * factor);
+    let found = plain.or(scaled.filter(|v| v.abs() < 1e15).map(|v| v as i64)).filter(|n| *n >= least);
+    found.ok_or_else(|| wrong(given, "a whole number, as 4096 or 32k"))
+}
+
+/// The refusal of a value.
+pub(super) fn wrong(given: &Given, accepted: &str) -> Error {
+    let clipped: String = given.value.chars().take(200).collect();
+    let found = if clipped.is_empty() { "without a value".to_owned() } else { format!("{clipped:?}") };
+    Error::field(PLACE, &given.flag, found, accepted)
+}

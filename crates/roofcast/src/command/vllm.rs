@@ -1,0 +1,76 @@
+//! Flags of `vllm serve` on which several keys depend.
+
+use super::flags::{Given, whole, wrong};
+use super::{Command, count, formats, last, switched};
+use crate::error::Result;
+use serde_json::Value;
+
+pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
+    formats(apart, command);
+    ranks(apart, command)?;
+    drafts(apart, command)
+}
+
+/// Data-parallel ranks share the experts where those are parallel, and are whole copies elsewhere.
+fn ranks(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
+    let ranks = count(apart, "data_parallel")?.unwrap_or(1);
+    let tp = command.settings.iter().rev().find(|s| s.path == "parallelism.tp");
+    let tp = tp.and_then(|s| s.value.as_integer()).unwrap_or(1);
+    if switched(apart, "expert_parallel") {
+        command.set("parallelism.ep", tp.saturating_mul(ranks));
+        if ranks > 1 {
+            command.set("parallelism.attention_dp", ranks);
+        }
+    } else if ranks > 1 {
+        command.set("parallelism.replicas", ranks);
+        command.notes.push(
+            "--data-parallel-size without --enable-expert-parallel: each rank is taken as a whole copy"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// `--speculative-config`, whole or by its fields, and the short flags of three of them.
+fn drafts(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
+    let mut config = serde_json::Map::new();
+    for (name, given) in apart {
+        match (name.as_str(), &given.field) {
+            ("speculative_config", None) => {
+                let parsed: Option<Value> = serde_json::from_str(&given.value).ok();
+                let fields = parsed.as_ref().and_then(Value::as_object);
+                config.extend(fields.ok_or_else(|| wrong(given, "a JSON object"))?.clone());
+            }
+            ("speculative_config", Some(field)) => {
+                let text = || given.value.clone().into();
+                config.insert(field.clone(), serde_json::from_str(&given.value).unwrap_or_else(|_| text()));
+            }
+            ("spec_model", _) => drop(config.insert("model".into(), given.value.clone().into())),
+            ("spec_method", _) => drop(config.insert("method".into(), given.value.clone().into())),
+            ("spec_tokens", _) => {
+                drop(config.insert("num_speculative_tokens".into(), whole(given, 1)?.into()))
+            }
+            _ => {}
+        }
+    }
+    if last(apart, "speculative_config").is_none() && config.is_empty() {
+        return Ok(());
+    }
+    if let Some(tokens) = config.get("num_speculative_tokens").and_then(Value::as_i64) {
+        command.set("engine.speculative.num_speculative_tokens", tokens);
+    }
+    let text = |key: &str| config.get(key).and_then(Value::as_str);
+    let rate = "a forecast of drafts needs --acceptance-rate";
+    match (text("method").unwrap_or("draft_model"), text("model")) {
+        ("draft_model", Some(model)) => {
+            command.set("engine.speculative.draft_model", model);
+            command.notes.push(rate.to_owned());
+        }
+        ("ngram", _) => {
+            command.set("engine.speculative.draft_cost", 0.0);
+            command.notes.push(rate.to_owned());
+        }
+        (method, _) => command.notes.push(format!("{rate} and, of {method}, --draft-cost")),
+    }
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! What requests of every trace have: a name, an iteration of arrival, and a prompt in parts of segments.
+//!
+//! Knows: bounds on them, and the numbers of segments. Knows nothing about an engine's own fields.
+
+use crate::error::{Error, Result};
+use crate::kv_cache::prefix::Tokens;
+use crate::workload::request::Run;
+use std::collections::BTreeMap;
+
+/// Tokens, positions and iterations beyond this are refused.
+pub(super) const MOST: u64 = 1 << 24;
+
+/// A part of a prompt: segment, start and length.
+pub(super) type Part = (String, u64, u64);
+
+/// Refuses a request `id` whose parts do not add to `prompt_len` or that is beyond bounds.
+pub(super) fn check(
+    place: &str,
+    id: &str,
+    arrival_step: u64,
+    (prompt_len, prompt): (u64, &[Part]),
+) -> Result<()> {
+    let refused =
+        |found: String, accepted: String| Err(Error::field(place, format!("requests.{id}"), found, accepted));
+    let sum: u64 = prompt.iter().map(|(_, _, n)| *n).fold(0, u64::saturating_add);
+    if sum != prompt_len || prompt_len == 0 || prompt_len > MOST {
+        let found = format!("prompt_len {prompt_len} of parts that add to {sum}");
+        return refused(found, format!("lengths from 1 to {MOST} that agree"));
+    }
+    if prompt.iter().any(|(_, start, _)| *start > MOST) || arrival_step > MOST {
+        return refused("positions beyond 2^24".into(), "smaller ones".into());
+    }
+    Ok(())
+}
+
+/// Refuses iterations of arrival that go back.
+pub(super) fn in_order(place: &str, mut steps: impl Iterator<Item = u64>) -> Result<()> {
+    let mut before = 0;
+    if steps.all(|step| std::mem::replace(&mut before, step) <= step) {
+        return Ok(());
+    }
+    let accepted = "requests in order of arrival";
+    Err(Error::field(place, "requests.arrival_step", "a step that goes back", accepted))
+}
+
+/// Numbers of segments by their names.
+#[derive(Debug, Default)]
+pub(super) struct Segments<'a>(BTreeMap<&'a str, u32>);
+
+impl<'a> Segments<'a> {
+    /// The number of a segment; a new one has the next.
+    pub(super) fn number(&mut self, name: &'a str) -> u32 {
+        let next = self.0.len() as u32;
+        *self.0.entry(name).or_insert(next)
+    }
+
+    /// The tokens of a prompt.
+    pub(super) fn tokens(&mut self, prompt: &'a [Part]) -> Tokens {
+        let mut tokens = Tokens::default();
+        for (segment, start, length) in prompt {
+            tokens.push(Run { segment: self.number(segment), start: *start, length: *length });
+        }
+        tokens
+    }
+}

@@ -1,0 +1,96 @@
+//! Blocks: what a sequence takes when it is admitted, goes on or decodes, and whether that is free.
+//!
+//! Knows nothing about who is admitted or has to go.
+
+use super::{Decodes, Id, Reservation, Sequence, State};
+use crate::engine::cache::Cache;
+
+impl<D: Decodes> State<D> {
+    /// Blocks of `tokens`.
+    pub fn blocks(&self, tokens: u32) -> u64 {
+        self.config.groups.blocks(u64::from(tokens))
+    }
+
+    /// Blocks that a request takes when it is admitted to compute `tokens` beyond those that are in the cache.
+    pub fn admission_blocks(&self, id: Id, tokens: u32) -> u64 {
+        let Sequence { arrival, known, ready, .. } = self.sequence(id);
+        match &self.cache {
+            Cache::Blocks(identity) => return identity.admission_blocks(u64::from(tokens)),
+            Cache::Counted | Cache::Chunks(_) => {}
+        }
+        match self.config.reservation {
+            Reservation::Grow => self.blocks(ready + tokens),
+            Reservation::Prompt => self.blocks(*known),
+            Reservation::Oracle => self.blocks(arrival.input + arrival.output),
+            Reservation::Bound => {
+                let bound = arrival.max_tokens.max(arrival.output);
+                self.blocks(arrival.input.saturating_add(bound).min(self.config.max_model_len))
+            }
+            Reservation::Pow2 => {
+                let guess = arrival.input + arrival.output.next_power_of_two();
+                self.blocks(guess.min(self.config.max_model_len))
+            }
+            Reservation::Max => self.blocks(self.config.max_model_len),
+        }
+    }
+
+    /// Whether a request can be admitted to compute `tokens`: its blocks are free, and where it takes them in one piece
+    /// there is a gap for them.
+    pub fn has_room(&mut self, id: Id, tokens: u32) -> bool {
+        let blocks = self.admission_blocks(id, tokens);
+        match &mut self.cache {
+            Cache::Chunks(chunks) => chunks.attempt(id, blocks, &mut self.tally),
+            _ => blocks <= self.free,
+        }
+    }
+
+    pub(super) fn grows(&self) -> bool {
+        matches!(self.config.reservation, Reservation::Grow | Reservation::Prompt)
+    }
+
+    /// Blocks that computing `tokens` more of a prompt needs.
+    pub fn continuation_blocks(&self, id: Id, tokens: u32) -> u64 {
+        let s = self.sequence(id);
+        if self.grows() { self.blocks(s.computed + tokens).saturating_sub(s.held) } else { 0 }
+    }
+
+    /// Blocks that `steps` decodes of everyone need.
+    pub fn decode_blocks(&self, steps: u64) -> u64 {
+        if self.grows() { self.decodes.needs(steps) } else { 0 }
+    }
+
+    /// Takes the blocks that the next decodes need; they must be free.
+    pub fn take_decode_blocks(&mut self) {
+        self.free -= self.decode_blocks(1);
+        if let Cache::Blocks(identity) = &mut self.cache {
+            identity.decode(u64::from(!self.decodes.is_empty()));
+        }
+    }
+
+    /// Of `steps` steps of decodes, as many as the free blocks allow: their blocks are taken beyond those of the first,
+    /// which the policy has taken.
+    pub(in crate::engine) fn take_blocks_of(&mut self, steps: u64) -> u64 {
+        let first = self.decode_blocks(1);
+        let mut taken = self.decode_blocks(steps) - first;
+        let mut enough = steps;
+        if taken > self.free {
+            enough = self.affordable(steps, first);
+            taken = self.decode_blocks(enough) - first;
+        }
+        self.free -= taken;
+        if let Cache::Blocks(identity) = &mut self.cache {
+            identity.decode(enough - 1);
+        }
+        enough
+    }
+
+    /// Of `steps` steps, the most that the free blocks allow beyond the first, whose blocks are taken.
+    fn affordable(&self, steps: u64, first: u64) -> u64 {
+        let (mut enough, mut too_many) = (1, steps);
+        while too_many - enough > 1 {
+            let middle = enough + (too_many - enough) / 2;
+            if self.decode_blocks(middle) - first <= self.free { enough = middle } else { too_many = middle }
+        }
+        enough
+    }
+}

@@ -1,0 +1,54 @@
+//! The limits of vLLM's server on what it queues: who comes beyond them is turned away with HTTP 503.
+//!
+//! Knows: `max_num_queued_reqs` and `max_num_queued_tokens` as vLLM 0.32 checks them when a request comes (`check_admission`
+//! of `v1/engine/async_llm.py`), of one server for all data-parallel ranks of a replica. A prompt counts whole until its
+//! first token is there. Knows nothing about schedulers.
+
+use crate::engine::Replica;
+use crate::engine::arrival::Arrival;
+use crate::spec::EngineSpec;
+
+/// The limits, and what they count.
+#[derive(Debug)]
+pub struct Admission {
+    /// Requests, waiting or running.
+    max_num_queued_reqs: u64,
+    /// Prompt tokens of those without their first token.
+    max_num_queued_tokens: u64,
+    /// Both counts of each replica during its last step, whose results came with its end.
+    counts: Vec<[u64; 2]>,
+}
+
+impl Admission {
+    /// The limits of a spec for so many replicas; none where it has none.
+    pub fn of(spec: &EngineSpec, replicas: usize) -> Option<Admission> {
+        let limits = [spec.max_num_queued_reqs, spec.max_num_queued_tokens];
+        let [max_num_queued_reqs, max_num_queued_tokens] = limits.map(|limit| limit.unwrap_or(u64::MAX));
+        let counts = vec![[0; 2]; replicas];
+        let any = limits.iter().any(Option::is_some);
+        any.then_some(Admission { max_num_queued_reqs, max_num_queued_tokens, counts })
+    }
+
+    /// A step of replica `index` begins.
+    pub(super) fn begin(&mut self, index: usize, replica: &dyn Replica) {
+        self.counts[index] = count(replica);
+    }
+
+    /// Whether a request is let in that replica `index` is to serve; it is counted then.
+    pub(super) fn lets_in(&mut self, index: usize, replica: &dyn Replica, arrival: &Arrival) -> bool {
+        let counts = &mut self.counts[index];
+        if arrival.at >= replica.clock() {
+            *counts = count(replica);
+        }
+        let [requests, tokens] = *counts;
+        let lets_in = requests < self.max_num_queued_reqs && tokens < self.max_num_queued_tokens;
+        if lets_in {
+            *counts = [requests + 1, tokens + u64::from(arrival.input)];
+        }
+        lets_in
+    }
+}
+
+fn count(replica: &dyn Replica) -> [u64; 2] {
+    [replica.in_flight(), replica.prompt_tokens()]
+}

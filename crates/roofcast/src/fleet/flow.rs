@@ -1,0 +1,173 @@
+//! Arrivals against departures: whether the requests in flight grow for as long as requests come.
+//!
+//! Knows: counts of arrivals and departures in equal intervals, in bounded memory; events may come in any order. Where λ come
+//! and μ < λ are answered each second, λ − μ more are in flight with every second. Over the second half of the arrivals the
+//! requests in flight are averaged in batches, each at least as long as a request decodes (requests in flight at one time
+//! and that much later are others), and a line is fitted to these means. They grow where the line rises by at least
+//! [`MATERIAL`] of the arrivals and a rise that steep has less than 1 % of chance in level traffic (Student's t).
+//! Knows nothing about who serves.
+
+use crate::engine::clock::Ticks;
+
+/// Intervals at most; twice as long ones when there would be more.
+const MOST: usize = 512;
+/// An interval at first: a millisecond.
+const FIRST: u128 = 256_000_000_000;
+/// Batches of the second half.
+const BATCHES: usize = 8;
+/// Batches without which nothing can be said.
+const FEWEST: usize = 4;
+/// How many times the decode of a request requests must come for: twice [`FEWEST`], and one for intervals cut short.
+pub(super) const DECODES: f64 = 9.0;
+/// Share of the arrivals that must stay unanswered before it counts as growth.
+const MATERIAL: f64 = 0.01;
+/// 99th percentile of Student's t by degrees of freedom, from 2.
+const STUDENT: [f64; 5] = [6.965, 4.541, 3.747, 3.365, 3.143];
+
+/// Counts of arrivals and departures over time.
+#[derive(Debug, Clone)]
+pub(crate) struct Flow {
+    width: u128,
+    intervals: Vec<[i64; 2]>,
+}
+
+/// What the requests in flight do while requests come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Trend {
+    /// They are as many as before.
+    Level,
+    /// So many more each second.
+    Growing(f64),
+    /// Requests come for too short a time to tell.
+    Short,
+}
+
+impl Default for Flow {
+    fn default() -> Flow {
+        Flow { width: FIRST, intervals: Vec::new() }
+    }
+}
+
+impl Flow {
+    /// A request comes.
+    pub(crate) fn arrived(&mut self, at: Ticks) {
+        self.interval(at)[0] += 1;
+    }
+
+    /// A request has left.
+    pub(crate) fn left(&mut self, at: Ticks) {
+        self.interval(at)[1] += 1;
+    }
+
+    fn interval(&mut self, at: Ticks) -> &mut [i64; 2] {
+        while at.0 / self.width >= MOST as u128 {
+            self.width *= 2;
+            let merged = self
+                .intervals
+                .chunks(2)
+                .map(|pair| pair.iter().fold([0, 0], |[came, left], [c, l]| [came + c, left + l]));
+            self.intervals = merged.collect();
+        }
+        let index = (at.0 / self.width) as usize;
+        if self.intervals.len() <= index {
+            self.intervals.resize(index + 1, [0, 0]);
+        }
+        &mut self.intervals[index]
+    }
+
+    /// The trend while requests come, from `first` to `last`; one decodes for `decode_s` seconds in the mean.
+    pub(crate) fn trend(&self, first: Ticks, last: Ticks, decode_s: f64) -> Trend {
+        let middle = first.0 + (last.0 - first.0) / 2;
+        let mut in_flight = 0;
+        let mut levels = Vec::new();
+        for (index, [came, left]) in self.intervals.iter().enumerate() {
+            in_flight += came - left;
+            let start = index as u128 * self.width;
+            if start >= middle && start + self.width <= last.0 {
+                levels.push(in_flight as f64);
+            }
+        }
+        let width_s = Ticks(self.width).seconds();
+        let half_s = levels.len() as f64 * width_s;
+        let batches = if decode_s > 0.0 { (half_s / decode_s) as usize } else { BATCHES };
+        let batches = batches.min(BATCHES).min(levels.len());
+        if batches < FEWEST {
+            return Trend::Short;
+        }
+        let size = levels.len() / batches;
+        let means: Vec<f64> = levels
+            .rchunks(size)
+            .take(batches)
+            .map(|b| b.iter().sum::<f64>() / b.len() as f64)
+            .rev()
+            .collect();
+        let came: i64 = self.intervals.iter().map(|[came, _]| came).sum();
+        let offered = came as f64 / Ticks(last.0 - first.0).seconds();
+        let (rise, error) = line(&means);
+        let per_s = rise / (size as f64 * width_s);
+        let certain = rise > STUDENT[batches - FEWEST] * error;
+        if certain && per_s > MATERIAL * offered { Trend::Growing(per_s) } else { Trend::Level }
+    }
+}
+
+/// The rise from value to value of the line through `values` by least squares, and its standard error.
+fn line(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    let (middle, mean) = ((n - 1.0) / 2.0, values.iter().sum::<f64>() / n);
+    let offset = |(index, value): (usize, &f64)| (index as f64 - middle, value - mean);
+    let offsets = || values.iter().enumerate().map(offset);
+    let spread: f64 = offsets().map(|(x, _)| x * x).sum();
+    let rise = offsets().map(|(x, y)| x * y).sum::<f64>() / spread;
+    let residues: f64 = offsets().map(|(x, y)| (y - rise * x).powi(2)).sum();
+    (rise, (residues / (n - 2.0) / spread).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Picoseconds;
+
+    fn at(seconds: f64) -> Ticks {
+        Picoseconds::from_seconds(seconds).into()
+    }
+
+    /// One arrival each second; the k-th leaves at `leaves(k)`.
+    fn flow(requests: u32, leaves: impl Fn(f64) -> f64) -> Flow {
+        let mut flow = Flow::default();
+        for k in 0..requests {
+            flow.arrived(at(f64::from(k)));
+            flow.left(at(leaves(f64::from(k))));
+        }
+        flow
+    }
+
+    #[test]
+    fn a_line_is_found_with_its_error() {
+        // 1, 2, 3, 4 rise by 1 without error. 0, 2, 1, 3: Σxy = -1.5·-1.5 - 0.5·0.5 + 0.5·-0.5 + 1.5·1.5 = 4 over Σx² = 5 is
+        // 0.8; residues -0.3, 0.9, -0.9, 0.3: Σ = 1.8, / (4 - 2) / 5 = 0.18.
+        assert_eq!(line(&[1.0, 2.0, 3.0, 4.0]), (1.0, 0.0));
+        let (rise, error) = line(&[0.0, 2.0, 1.0, 3.0]);
+        assert!((rise - 0.8).abs() < 1e-12 && (error - 0.18_f64.sqrt()).abs() < 1e-12, "{rise} {error}");
+    }
+
+    #[test]
+    fn what_leaves_as_fast_as_it_comes_is_level() {
+        let level = flow(1000, |k| k + 20.0);
+        assert_eq!(level.trend(at(0.0), at(999.0), 20.0), Trend::Level);
+    }
+
+    #[test]
+    fn a_queue_that_grows_is_seen_and_measured() {
+        // One comes each second, one leaves each 1.25 s: 0.2 more in flight each second.
+        let growing = flow(1000, |k| 20.0 + 1.25 * k);
+        let Trend::Growing(per_s) = growing.trend(at(0.0), at(999.0), 20.0) else { panic!("level") };
+        assert!((per_s - 0.2).abs() < 0.01, "{per_s}");
+    }
+
+    #[test]
+    fn a_run_of_a_few_lifetimes_says_nothing() {
+        // The second half of 100 s has two batches of 25 s.
+        assert_eq!(flow(100, |k| k + 25.0).trend(at(0.0), at(99.0), 25.0), Trend::Short);
+        assert_eq!(Flow::default().trend(at(0.0), at(0.0), 0.0), Trend::Short);
+    }
+}

@@ -1,0 +1,320 @@
+//! What a plan answers.
+//!
+//! Knows: what is said of a deployment that was simulated, and of one that was not. Knows nothing about how they were found.
+
+use super::feasibility::Stage;
+use super::launch::Launch;
+use super::space::{Candidate, Cut, Pool, Space};
+use crate::bands::{Bands, Span};
+use crate::coefficients::Evidence;
+use crate::simulate::{Simulation, TimeShares};
+use crate::spec::Slo;
+use serde::Serialize;
+
+/// The answer of a plan.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Plan {
+    /// Deployments looked at.
+    pub considered: u64,
+    /// Those that were ruled out without a simulation.
+    pub pruned: Pruned,
+    /// Those that were simulated.
+    pub simulated: u64,
+    /// Those that have more of what is minimised than the best, and were left.
+    pub dearer: u64,
+    /// Those that met the SLO when they were simulated.
+    pub feasible: u64,
+    /// Requests of a simulation.
+    pub requests: u64,
+    /// What has least of what is minimised.
+    pub best: Option<Choice>,
+    /// Deployments that no other beats in the objective, TPOT and TTFT at once; best first.
+    pub pareto: Vec<Choice>,
+    /// Of each accelerator what has least of what is minimised; best first.
+    pub by_accelerator: Vec<Choice>,
+    /// All that met the SLO, best first.
+    pub ranked: Vec<Choice>,
+    /// Where none did, those that came nearest.
+    pub nearest: Vec<Near>,
+    /// Why others were left out, with counts.
+    pub left_out: Vec<LeftOut>,
+    /// Of each accelerator the fewest that hold the model and a request.
+    pub smallest: Vec<Smallest>,
+    /// What becomes of the best when something changes.
+    pub what_if: Vec<WhatIf>,
+    /// What was asked for by name, and what came of it.
+    pub why: Vec<Near>,
+    /// How to start the best, each pool with each engine.
+    pub launch: Vec<Launch>,
+    /// Arithmetic per dollar.
+    pub flops_per_dollar: Vec<FlopsPerDollar>,
+}
+
+/// Deployments by what ruled them out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Pruned {
+    /// They do not fit.
+    pub memory: u64,
+    /// Their limit misses the SLO.
+    pub limit: u64,
+    /// Their steady state misses it.
+    pub estimate: u64,
+}
+
+/// A reason and how many deployments it left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// In words.
+    pub reason: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// A deployment that is no answer, or was asked for by name.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Near {
+    /// In words.
+    pub deployment: String,
+    /// Accelerators in all.
+    pub count: u64,
+    /// Dollars per hour; none where the catalog has no price.
+    pub cost_per_hour: Option<f64>,
+    /// Which stage judged it; none where it was not looked at.
+    pub stage: Option<Stage>,
+    /// What came of it.
+    pub reason: String,
+    /// What was found over what is allowed; none where it meets the SLO or does not run.
+    pub factor: Option<f64>,
+}
+
+/// The fewest accelerators of a kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Smallest {
+    /// Catalog id.
+    pub accelerator: String,
+    /// How many.
+    pub count: u64,
+    /// In which weight format.
+    pub weights: String,
+}
+
+/// A change and what becomes of the best under it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WhatIf {
+    /// What changes.
+    pub change: String,
+    /// Whether the best still meets the SLO.
+    pub meets: bool,
+    /// By what it does, or why it does not.
+    pub because: String,
+    /// Replicas of the best that would; none where it does, or where none of those tried do.
+    pub replicas: Option<u64>,
+}
+
+/// One pool of a deployment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct PoolChoice {
+    /// Replicas.
+    pub replicas: u64,
+    /// How each shares the model.
+    #[serde(flatten)]
+    pub cut: Cut,
+}
+
+/// One deployment under the workload, simulated.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Choice {
+    /// Its place in the search.
+    #[serde(skip)]
+    pub(super) index: usize,
+    /// Catalog id.
+    pub accelerator: String,
+    /// Accelerators in all.
+    pub count: u64,
+    /// Tensor parallelism, of replicas that decode.
+    pub tp: u64,
+    /// Pipeline stages.
+    pub pp: u64,
+    /// Expert-parallel ranks.
+    pub ep: u64,
+    /// Data parallelism of attention.
+    pub attention_dp: u64,
+    /// Replicas that decode, and compute prompts unless others do.
+    pub replicas: u64,
+    /// Replicas that compute prompts for them.
+    pub prefill: Option<PoolChoice>,
+    /// Weight format.
+    pub weights: String,
+    /// KV format.
+    pub kv: String,
+    /// Tokens of a step.
+    pub max_num_batched_tokens: u64,
+    /// Sequences at once.
+    pub max_num_seqs: u64,
+    /// Requests that run in a step of a replica, in the mean.
+    pub batch: f64,
+    /// Requests that fit the memory of one replica at full length.
+    pub max_batch: u64,
+    /// Time per output token, mean and 99th percentile.
+    pub tpot_ms: f64,
+    /// See above.
+    pub tpot_p99_ms: f64,
+    /// Time to first token, mean and 99th percentile.
+    pub ttft_ms: f64,
+    /// See above.
+    pub ttft_p99_ms: f64,
+    /// End-to-end latency, mean and 99th percentile.
+    pub e2el_ms: f64,
+    /// See above.
+    pub e2el_p99_ms: f64,
+    /// Step and prompt at the machine's limits.
+    pub limit: Times,
+    /// The same as priced.
+    pub forecast: Times,
+    /// What most of the replicas' busy time goes to: `memory`, `compute`, `communication` or `host`.
+    pub bound: &'static str,
+    /// Which stage judged it.
+    pub stage: Stage,
+    /// What the forecast of its steps rests on; none at the limit.
+    pub evidence: Option<Evidence>,
+    /// The metric that is nearest to its bound, and what is left to it as a share of the bound; none without bounds.
+    pub headroom: Option<Headroom>,
+    /// The chance that the bounds are met, given the bands; none at the limit and without bounds.
+    pub chance: Option<f64>,
+    /// Highest rate, found by simulation, at which the deployment meets the SLO; none where it was not looked for.
+    pub max_requests_per_s: Option<f64>,
+    /// Load as a share of it.
+    pub utilization: Option<f64>,
+    /// Output tokens per second at the load.
+    pub output_tok_s: f64,
+    /// The same per accelerator.
+    pub output_tok_s_per_accelerator: f64,
+    /// Dollars per hour; none where the catalog has no price.
+    pub cost_per_hour: Option<f64>,
+    /// Dollars per million output tokens at the load.
+    pub cost_per_million_tokens: Option<f64>,
+    /// Joules per output token at the load and board power.
+    pub joules_per_token: Option<f64>,
+    /// Prefill replicas of this shape for one decode replica, if the two are apart, by the means.
+    pub prefill_per_decode: f64,
+    /// What the means may turn out to be; none at the limit.
+    pub bands: Option<Bands>,
+    /// What a spec has beside the plan's own, as TOML: with it `roofcast simulate` repeats the proof.
+    pub spec: toml::Table,
+}
+
+/// What is left to a bound.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Headroom {
+    /// As in `TTFT`.
+    pub metric: &'static str,
+    /// Share of the bound.
+    pub share: f64,
+}
+
+/// Step and prompt times by one price.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Times {
+    /// TPOT at the load.
+    pub tpot_ms: f64,
+    /// One long prompt alone.
+    pub prefill_ms: f64,
+}
+
+/// Peak 16-bit operations that a dollar buys.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FlopsPerDollar {
+    /// Catalog id.
+    pub accelerator: String,
+    /// Dollars per hour.
+    pub usd_per_hour: f64,
+    /// Peak × 3600 / price.
+    pub flops_per_dollar: f64,
+}
+
+/// What most of the busy time goes to.
+pub(super) fn bound(time: &TimeShares) -> &'static str {
+    let shares = [
+        ("memory", time.memory_s),
+        ("compute", time.compute_s),
+        ("communication", time.communication_s),
+        ("host", time.host_s + time.swap_s),
+    ];
+    shares.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("memory", |(name, _)| name)
+}
+
+/// The chance that all bounds are met: the least of the metrics'. What is measured over what is forecast is taken as log-normal with
+/// the band's 10th and 90th percentiles.
+pub(super) fn chance(run: &Simulation, slo: &Slo) -> Option<f64> {
+    let bands = run.bands.as_ref()?;
+    let s = &run.summary;
+    let bounds = [
+        (s.ttft.p99, bands.ttft_ms, slo.ttft_p99_ms),
+        (s.tpot.p99, bands.tpot_ms, slo.tpot_p99_ms),
+        (s.e2el.p99, bands.e2el_ms, slo.e2el_p99_ms),
+    ];
+    let set = bounds.into_iter().filter_map(|(p99, span, bound)| Some(within(p99, span, bound?)));
+    set.min_by(f64::total_cmp)
+}
+
+/// The chance that `forecast` turns out to be at most `bound`.
+fn within(forecast: f64, span: Span, bound: f64) -> f64 {
+    /// The 90th percentile of a standard normal.
+    const Z90: f64 = 1.281_551_565_544_6;
+    let [low, high] = span.factors.map(libm::log);
+    let (middle, deviation) = (low.midpoint(high), ((high - low) / (2.0 * Z90)).max(1e-9));
+    let z = (libm::log(bound / forecast.max(f64::MIN_POSITIVE)) - middle) / deviation;
+    0.5 * libm::erfc(-z / std::f64::consts::SQRT_2)
+}
+
+/// A deployment in words: `4 × h200-sxm as 2 replicas of tp 2, fp8 weights, fp8 KV`.
+pub(super) fn name(space: &Space, candidate: &Candidate) -> String {
+    let shape = &space.shapes[candidate.serving.shape];
+    let cut = |pool: Pool| {
+        let Cut { tp, pp, ep, attention_dp } = space.shapes[pool.shape].cut;
+        let mut text = format!("tp {tp}");
+        for (name, degree) in [("pp", pp), ("dp", attention_dp), ("ep", ep)] {
+            if degree > 1 {
+                text += &format!(" {name} {degree}");
+            }
+        }
+        text
+    };
+    let pools = match candidate.prefill {
+        None => format!("{} × {}", candidate.serving.replicas, cut(candidate.serving)),
+        Some(prefill) => format!(
+            "{}P × {} + {}D × {}",
+            prefill.replicas,
+            cut(prefill),
+            candidate.serving.replicas,
+            cut(candidate.serving)
+        ),
+    };
+    let mut text = format!("{} × {} as {pools}", candidate.accelerators, shape.chip.id);
+    for (value, what) in [(&shape.weights, "weights"), (&shape.kv, "KV")] {
+        if let Some(value) = value {
+            text += &format!(", {value} {what}");
+        }
+    }
+    if let Some(tokens) = shape.max_num_batched_tokens {
+        text += &format!(", {tokens} tokens a step");
+    }
+    if let Some(seqs) = shape.max_num_seqs {
+        text += &format!(", {seqs} sequences");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chance_of_a_bound_is_that_of_its_band() {
+        let span = Span { factors: [0.8, 1.25], range: [0.0, 0.0] };
+        // The band is even around 1 in logarithms: half. At 1.25 times the forecast it is the band's own 90 %, at 0.8 its 10 %.
+        for (bound, chance) in [(100.0, 0.5), (125.0, 0.9), (80.0, 0.1)] {
+            assert!((within(100.0, span, bound) - chance).abs() < 1e-9, "{bound}");
+        }
+    }
+}

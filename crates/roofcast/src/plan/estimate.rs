@@ -1,0 +1,185 @@
+//! One replica in steady state, on the workload's means: what memory holds, what the limits allow, what is forecast.
+//!
+//! Knows: with B requests in flight, each of G output tokens and t_prefill of a prompt's share of a step,
+//!
+//! * a step that also carries its share of prompts takes `τ(B) = t_decode(B) + B/G · t_prefill`, which is the TPOT;
+//! * B requests in flight are served at `B / (G · τ(B))` requests per second.
+//!
+//! At the limit no request takes less than its FLOPs over the peak rate, nor than its KV bytes and its share of the weights in the
+//! fullest batch over the bandwidth: a replica's rate is below the inverse of the larger. Knows nothing about queues: those
+//! are the simulation's.
+
+use super::demand::Demand;
+use crate::batch::Batch;
+use crate::cost::{Terms, Utilization, limit};
+use crate::deployment::Deployment;
+use crate::forecaster::Forecaster;
+use crate::memory;
+use crate::spec::{CostKind, Slo};
+use crate::timing::Timing;
+
+/// Prompts that are computed together at most, for their share of a step.
+const MOST_PROMPTS: u64 = 16;
+
+/// What a replica can do.
+#[derive(Debug, Clone)]
+pub(super) struct Estimate {
+    /// Requests of full length that memory holds at once.
+    pub(super) held: u64,
+    /// Tokens of the longest request that is served; none without a bound.
+    pub(super) longest: Option<u64>,
+    /// Requests of a mean context that memory and the engine hold.
+    pub(super) batch: u64,
+    /// Milliseconds of a long prompt alone, and of the shortest step, at the limit.
+    pub(super) limit_ms: [f64; 2],
+    /// The same of the prompt as forecast.
+    pub(super) prompt_ms: f64,
+    /// Requests per second at the limit: of whole requests, of their prompts alone, and of their decodes alone.
+    pub(super) limit_rates: Rates,
+    /// The same as forecast, with the fullest batch.
+    pub(super) rates: Rates,
+    /// Requests in flight and rate at the highest load that keeps the bound on TPOT in the mean; none where one breaks it.
+    pub(super) within: Option<(u64, f64)>,
+    /// The same of decodes alone.
+    pub(super) within_decode: Option<(u64, f64)>,
+}
+
+/// Requests per second of one replica.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Rates {
+    pub(super) whole: f64,
+    pub(super) prefill: f64,
+    pub(super) decode: f64,
+}
+
+impl Estimate {
+    /// Of `forecaster`'s replica at the price that counts; `slack` is by what the bound on TPOT may be exceeded.
+    pub(super) fn of(
+        forecaster: &Forecaster,
+        demand: &Demand,
+        cost: CostKind,
+        slo: &Slo,
+        slack: f64,
+    ) -> Estimate {
+        let d = &forecaster.deployment;
+        let held = memory::sequences(d, demand.full());
+        let most = d.engine.max_num_seqs;
+        let batch = memory::sequences(d, demand.context()).min(most);
+        let ideal = Pricer::new(forecaster, CostKind::Limit, demand);
+        let priced = Pricer::new(forecaster, cost, demand);
+        let bound = slo.tpot_p99_ms.map(|ms| ms * slack);
+        Estimate {
+            held,
+            longest: d.longest(),
+            batch,
+            limit_ms: [ideal.alone_ms(demand), ideal.step_ms(1, 1)],
+            prompt_ms: priced.alone_ms(demand),
+            limit_rates: limit_rates(d, demand, most),
+            rates: priced.rates(batch),
+            within: priced.highest(batch, bound, true),
+            within_decode: priced.highest(batch, bound, false),
+        }
+    }
+
+    /// Prefill replicas of this shape for one decode replica of it, where the two are apart.
+    pub(super) fn prefill_per_decode(&self) -> f64 {
+        if self.rates.prefill > 0.0 { self.rates.decode / self.rates.prefill } else { 0.0 }
+    }
+}
+
+/// Step times of one deployment at one price.
+struct Pricer {
+    timing: Timing,
+    context: u64,
+    output: f64,
+    /// Milliseconds that a prompt takes of steps with others; 0 where caches may hold it.
+    prompt_ms: f64,
+}
+
+impl Pricer {
+    fn new(forecaster: &Forecaster, cost: CostKind, demand: &Demand) -> Pricer {
+        let d = &forecaster.deployment;
+        let timing = forecaster.timing(cost);
+        let mut pricer =
+            Pricer { timing, context: demand.context(), output: demand.output.max(1.0), prompt_ms: 0.0 };
+        let tokens = demand.fresh.round() as u64;
+        if let Some(each) = d.engine.max_num_batched_tokens.checked_div(tokens) {
+            let each = each.clamp(1, MOST_PROMPTS);
+            let lanes = d.parallelism.attention_dp * d.parallelism.pp;
+            pricer.prompt_ms = pricer.ms(&Batch::prefill(each * lanes, tokens)) / (each * lanes) as f64;
+        }
+        pricer
+    }
+
+    fn ms(&self, batch: &Batch) -> f64 {
+        self.timing.step(self.timing.model.passes_of(batch).into_iter()).total() * 1e3
+    }
+
+    fn step_ms(&self, batch: u64, context: u64) -> f64 {
+        self.ms(&Batch::decode(batch, context))
+    }
+
+    /// A long prompt alone.
+    fn alone_ms(&self, demand: &Demand) -> f64 {
+        self.ms(&Batch::prefill(1, demand.long_input.max(1)))
+    }
+
+    /// TPOT with `batch` in flight, with or without prompts among the decodes.
+    fn tpot_ms(&self, batch: u64, prompts: bool) -> f64 {
+        let prompts = if prompts { batch as f64 / self.output * self.prompt_ms } else { 0.0 };
+        self.step_ms(batch, self.context) + prompts
+    }
+
+    fn rate(&self, batch: u64, prompts: bool) -> f64 {
+        batch as f64 / (self.output * self.tpot_ms(batch, prompts)) * 1e3
+    }
+
+    fn rates(&self, batch: u64) -> Rates {
+        let batch = batch.max(1);
+        Rates {
+            whole: self.rate(batch, true),
+            prefill: if self.prompt_ms > 0.0 { 1e3 / self.prompt_ms } else { f64::INFINITY },
+            decode: self.rate(batch, false),
+        }
+    }
+
+    /// The most in flight whose TPOT is within `bound`, and their rate: both grow with the requests in flight.
+    fn highest(&self, most: u64, bound: Option<f64>, prompts: bool) -> Option<(u64, f64)> {
+        let keeps = |batch: u64| bound.is_none_or(|ms| self.tpot_ms(batch, prompts) <= ms);
+        let most = most.max(1);
+        if !keeps(1) {
+            return None;
+        }
+        let (mut below, mut above) = (1, most + 1);
+        if keeps(most) {
+            below = most;
+        }
+        while above - below > 1 {
+            let middle = below + (above - below) / 2;
+            if keeps(middle) { below = middle } else { above = middle }
+        }
+        Some((below, self.rate(below, prompts)))
+    }
+}
+
+/// Rates that no replica of `deployment` exceeds with at most `batch` requests at once.
+fn limit_rates(deployment: &Deployment, demand: &Demand, batch: u64) -> Rates {
+    let batch = batch.max(1);
+    let terms = |batch: &Batch| -> Terms { limit(deployment, batch, Utilization::FULL).terms };
+    let tokens = demand.fresh.round() as u64;
+    let lanes = deployment.parallelism.attention_dp * deployment.parallelism.pp;
+    let prompt_s = match tokens {
+        0 => 0.0,
+        tokens => terms(&Batch::prefill(lanes, tokens)).flops.seconds() / lanes as f64,
+    };
+    let step = terms(&Batch::decode(batch, demand.context()));
+    // The first token comes with the prompt.
+    let tokens = (demand.output - 1.0).max(0.0) / batch as f64;
+    let computing = step.flops.seconds() * tokens;
+    let moving = (step.weights.seconds() + step.kv.seconds()) * tokens;
+    Rates {
+        whole: 1.0 / (prompt_s + computing).max(moving),
+        prefill: 1.0 / prompt_s,
+        decode: 1.0 / computing.max(moving),
+    }
+}

@@ -1,0 +1,234 @@
+//! What needs no simulation: deployments that memory, the limit or a steady state on means rule out.
+//!
+//! Knows, in this order and each with its reason:
+//!
+//! * memory: requests of full length must fit a replica, and where a fixed number is always in flight and nothing bounds its
+//!   wait, all of them at once. The engine's own utilization counts.
+//! * limit: where the limit of a long prompt, of the shortest step or of the rate already misses the SLO or the load, no
+//!   engine can keep it. This is exact.
+//! * estimate: where the steady state on means, with [`SLACK`] granted, misses them. This is a forecast; `--exhaustive` does
+//!   without, and a test holds that the best is the same.
+
+use super::demand::Demand;
+use super::estimate::{Estimate, Rates};
+use super::space::{Candidate, Space};
+use crate::deployment::{Deployment, Options};
+use crate::error::{Error, Result};
+use crate::forecaster::Forecaster;
+use crate::model::Model;
+use crate::spec::{Slo, Spec};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// By what an estimate may miss before it rules out.
+pub(super) const SLACK: f64 = 1.2;
+/// A rate at the limit that is met for certain is above the offered one by rounding at least.
+const ROUNDING: f64 = 1.001;
+
+/// Which stage judged a deployment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// It does not fit.
+    Memory,
+    /// The limit misses the SLO.
+    Limit,
+    /// The steady state on means misses the SLO.
+    Estimate,
+    /// It was simulated.
+    Simulation,
+}
+
+/// Why a deployment is no answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Miss {
+    /// Which stage says so.
+    pub stage: Stage,
+    /// In words.
+    pub reason: String,
+    /// What was found over what is allowed; above 1.
+    pub factor: f64,
+}
+
+/// A shape with its model on it.
+#[derive(Debug, Clone)]
+pub(super) struct Fitted {
+    pub(super) forecaster: Forecaster,
+    pub(super) estimate: Estimate,
+}
+
+/// The shapes of a search, fitted, and what is asked of them.
+pub(super) struct Judge<'a> {
+    pub(super) spec: &'a Spec,
+    pub(super) space: &'a Space,
+    pub(super) demand: &'a Demand,
+    /// As the shapes of the space: none where formats or parallelism do not go together on the chip.
+    pub(super) fitted: Vec<Result<Fitted, String>>,
+}
+
+impl<'a> Judge<'a> {
+    /// Fits `model` to every shape.
+    ///
+    /// # Errors
+    /// Where no shape takes the model, the reason of the first.
+    pub(super) fn new(
+        spec: &'a Spec,
+        model: &Arc<Model>,
+        space: &'a Space,
+        demand: &'a Demand,
+    ) -> Result<Judge<'a>> {
+        let fit = |shape: &super::space::Shape| -> Result<Fitted> {
+            let options = Options::of(&shape.spec(spec));
+            let deployment = Deployment::resolve(Arc::clone(model), Arc::clone(&shape.chip), &options)?;
+            let forecaster = Forecaster::embedded(deployment)?;
+            let estimate = Estimate::of(&forecaster, demand, spec.engine.cost, &spec.slo, SLACK);
+            Ok(Fitted { forecaster, estimate })
+        };
+        let fitted: Vec<Result<Fitted>> = space.shapes.iter().map(fit).collect();
+        let usable = |f: &Result<Fitted>| f.is_ok() || matches!(f, Err(Error::NoRate { .. }));
+        if let Some(Err(first)) = fitted.iter().find(|f| f.is_err()).filter(|_| !fitted.iter().any(usable)) {
+            return Err(first.clone());
+        }
+        let fitted = fitted.into_iter().map(|f| f.map_err(|e| e.to_string())).collect();
+        Ok(Judge { spec, space, demand, fitted })
+    }
+
+    /// What a shape's replica can do, where it can take the model.
+    pub(super) fn estimate(&self, shape: usize) -> Option<&Estimate> {
+        self.fitted.get(shape)?.as_ref().ok().map(|fitted| &fitted.estimate)
+    }
+
+    /// Whether every replica of a shape holds the model and whole requests.
+    pub(super) fn holds(&self, shape: usize) -> Option<Miss> {
+        let estimate = self.estimate(shape)?;
+        let full = self.demand.full();
+        let reason = if estimate.held == 0 {
+            format!("the weights and one request of {full} tokens do not fit")
+        } else if estimate.longest.is_some_and(|most| full > most) {
+            format!("requests of {full} tokens are longer than what is served")
+        } else {
+            return None;
+        };
+        Some(Miss { stage: Stage::Memory, reason, factor: f64::INFINITY })
+    }
+
+    /// Why `candidate` is no answer, as far as can be said without a simulation; by memory alone where that is asked.
+    pub(super) fn miss(&self, candidate: &Candidate, memory_only: bool) -> Option<Miss> {
+        let mut pools = candidate.prefill.iter().chain([&candidate.serving]);
+        let room = pools.find_map(|pool| self.holds(pool.shape)).or_else(|| self.users(candidate));
+        if room.is_some() || memory_only {
+            return room;
+        }
+        self.limit(candidate).or_else(|| self.steady(candidate))
+    }
+
+    /// Requests always in flight that nothing lets wait.
+    fn users(&self, candidate: &Candidate) -> Option<Miss> {
+        let slo = &self.spec.slo;
+        let each = self.demand.users?.div_ceil(candidate.serving.replicas);
+        let held = self.estimate(candidate.serving.shape)?.held;
+        let waits = slo.ttft_p99_ms.or(slo.e2el_p99_ms).is_some();
+        (!waits && each > held).then(|| Miss {
+            stage: Stage::Memory,
+            reason: format!("{each} requests in flight a replica, of which {held} fit"),
+            factor: each as f64 / held as f64,
+        })
+    }
+
+    fn limit(&self, candidate: &Candidate) -> Option<Miss> {
+        let stage = Stage::Limit;
+        let serving = self.estimate(candidate.serving.shape)?;
+        let prompts = self.estimate(candidate.prefill.unwrap_or(candidate.serving).shape)?;
+        let Slo { ttft_p99_ms, tpot_p99_ms, e2el_p99_ms } = self.spec.slo;
+        let [prompt, step] = [prompts.limit_ms[0], serving.limit_ms[1]];
+        let whole = self.demand.long_output.saturating_sub(1) as f64 * step;
+        let bounds = [
+            ("TTFT", "a prompt takes", prompt, ttft_p99_ms),
+            ("TPOT", "a step takes", step, tpot_p99_ms.filter(|_| self.a_token_a_step())),
+            ("E2EL", "an answer takes", whole, e2el_p99_ms.filter(|_| self.a_token_a_step())),
+        ];
+        bounds
+            .into_iter()
+            .find_map(|(metric, what, ms, bound)| {
+                exceeds(stage, metric, &format!("{what} {} at the limit", shown(ms)), ms, bound)
+            })
+            .or_else(|| self.rate(candidate, stage, |e| e.limit_rates, ROUNDING))
+    }
+
+    /// Whether a step brings a token and no more.
+    fn a_token_a_step(&self) -> bool {
+        self.spec.engine.speculative.is_none()
+    }
+
+    fn steady(&self, candidate: &Candidate) -> Option<Miss> {
+        let stage = Stage::Estimate;
+        if !self.a_token_a_step() {
+            return None;
+        }
+        let serving = self.estimate(candidate.serving.shape)?;
+        let prompts = self.estimate(candidate.prefill.unwrap_or(candidate.serving).shape)?;
+        let ms = prompts.prompt_ms;
+        let slo = &self.spec.slo;
+        let prompt = format!("a long prompt takes {}", shown(ms));
+        if let Some(miss) = exceeds(stage, "TTFT", &prompt, ms, slo.ttft_p99_ms.map(|b| b * 1.02)) {
+            return Some(miss);
+        }
+        let within = if candidate.prefill.is_some() { serving.within_decode } else { serving.within };
+        let Some((in_flight, rate)) = within else {
+            let reason = "TPOT: even one request at a time is too slow".to_owned();
+            return Some(Miss { stage, reason, factor: SLACK });
+        };
+        if let Some(each) = self.demand.users.map(|users| users.div_ceil(candidate.serving.replicas)) {
+            let running = each.min(serving.batch);
+            return (running > in_flight).then(|| Miss {
+                stage,
+                reason: format!("TPOT: {running} requests in flight a replica, of which {in_flight} keep it"),
+                factor: running as f64 / in_flight as f64,
+            });
+        }
+        let offered = self.demand.rate? / candidate.serving.replicas as f64;
+        let factor = offered / (rate * SLACK);
+        (factor > 1.0)
+            .then(|| Miss {
+                stage,
+                reason: format!("TPOT: {offered:.3} requests/s a replica, of which about {rate:.3} keep it"),
+                factor: offered / rate,
+            })
+            .or_else(|| self.rate(candidate, stage, |e| e.rates, SLACK))
+    }
+
+    /// Whether the load is beyond `slack` times what the pools serve.
+    fn rate(
+        &self,
+        candidate: &Candidate,
+        stage: Stage,
+        of: fn(&Estimate) -> Rates,
+        slack: f64,
+    ) -> Option<Miss> {
+        let offered = self.demand.rate?;
+        let serving = of(self.estimate(candidate.serving.shape)?);
+        let decoders = candidate.serving.replicas as f64;
+        let most = match candidate.prefill {
+            None => serving.whole * decoders,
+            Some(pool) => {
+                let prompts = of(self.estimate(pool.shape)?).prefill * pool.replicas as f64;
+                prompts.min(serving.decode * decoders)
+            }
+        };
+        (offered > most * slack).then(|| Miss {
+            stage,
+            reason: format!("{offered} requests/s come, {most:.3} can be served"),
+            factor: offered / most,
+        })
+    }
+}
+
+fn shown(ms: f64) -> String {
+    if ms < 10.0 { format!("{ms:.2} ms") } else { format!("{ms:.0} ms") }
+}
+
+fn exceeds(stage: Stage, metric: &str, what: &str, ms: f64, bound: Option<f64>) -> Option<Miss> {
+    let bound = bound.filter(|bound| ms > *bound)?;
+    let reason = format!("{metric}: {what}, {} are allowed", shown(bound));
+    Some(Miss { stage, reason, factor: ms / bound })
+}

@@ -1,0 +1,279 @@
+//! How to start what was planned.
+//!
+//! Knows: by which flags engines take a replica's parallelism, formats and settings, and when there is no command: where
+//! weights are in a format that only a quantized checkpoint brings, or no engine runs on the chip. What it takes on a
+//! cluster is [`super::manifest`]'s. Knows nothing about whether the deployment is any good.
+//! Sources of flags: vLLM `vllm/engine/arg_utils.py` (0.11 to 0.19), SGLang `python/sglang/srt/server_args.py` (0.5),
+//! TensorRT-LLM `tensorrt_llm/commands/serve.py` (1.0), llama.cpp `common/arg.cpp`.
+
+use crate::deployment::Deployment;
+use crate::memory;
+use serde::Serialize;
+
+/// What a replica does in its fleet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Prompts and decodes.
+    Replica,
+    /// Prompts for others.
+    Prefill,
+    /// Decodes for others.
+    Decode,
+}
+
+/// How to start one replica with one engine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Launch {
+    /// Which replicas.
+    pub role: Role,
+    /// How many of them.
+    pub replicas: u64,
+    /// As in `vllm`.
+    pub engine: &'static str,
+    /// The command; none where there is none that starts this deployment.
+    pub command: Option<String>,
+    /// Why there is no command.
+    pub note: Option<String>,
+}
+
+/// Words of a command, or why there is none.
+pub(super) type Words = Result<Vec<String>, String>;
+
+/// Commands for one replica of `deployment` with the checkpoint `model`, of which `replicas` are in `role`; that of its own
+/// engine first.
+pub fn launches(deployment: &Deployment, model: &str, role: Role, replicas: u64) -> Vec<Launch> {
+    let all = [
+        ("vllm", vllm(deployment, model, role)),
+        ("sglang", sglang(deployment, model, role)),
+        ("tensorrt-llm", tensorrt_llm(deployment, model, role)),
+        ("llama.cpp", llama_cpp(deployment, role)),
+    ];
+    let mut launches: Vec<Launch> = all
+        .into_iter()
+        .map(|(engine, words)| {
+            let (command, note) = match words {
+                Ok(words) => (Some(quoted(&words)), None),
+                Err(reason) => (None, Some(format!("none: {reason}"))),
+            };
+            Launch { role, replicas, engine, command, note }
+        })
+        .collect();
+    launches.sort_by_key(|launch| launch.engine != deployment.options.engine.name());
+    launches
+}
+
+/// As a shell takes it.
+fn quoted(words: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,".contains(c);
+    let word = |w: &String| if w.chars().all(plain) { w.clone() } else { format!("'{w}'") };
+    words.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// Words of a command under way.
+struct Line(Vec<String>);
+
+impl Line {
+    fn of(words: &[&str]) -> Line {
+        Line(words.iter().map(|w| (*w).to_owned()).collect())
+    }
+
+    fn flag(&mut self, flag: &str) {
+        self.0.push(flag.to_owned());
+    }
+
+    fn set(&mut self, flag: &str, value: impl ToString) {
+        self.0.extend([flag.to_owned(), value.to_string()]);
+    }
+
+    /// Where it is not the engine's own value.
+    fn beyond(&mut self, flag: &str, value: u64, own: u64) {
+        if value != own {
+            self.set(flag, value);
+        }
+    }
+}
+
+/// How weights get into their format.
+#[derive(PartialEq, Eq)]
+enum Weights {
+    /// The checkpoint is unquantized, and stays so.
+    Unquantized,
+    /// The checkpoint has the format.
+    Own,
+    /// The engine makes 8-bit floats of an unquantized checkpoint.
+    Converted,
+}
+
+fn weights(d: &Deployment) -> Result<Weights, String> {
+    match (d.weights.as_str(), d.model.quantization.is_some()) {
+        ("bf16" | "fp16" | "fp32", false) => Ok(Weights::Unquantized),
+        ("fp8", false) => Ok(Weights::Converted),
+        _ if d.options.precision.weights.is_none() => Ok(Weights::Own),
+        (format, _) => Err(format!(
+            "{format} weights need a checkpoint in that format: name it as the model, and leave `weights` out"
+        )),
+    }
+}
+
+fn on(d: &Deployment, engine: &str, vendors: &[&str]) -> Result<(), String> {
+    let chip = &d.accelerator;
+    if vendors.contains(&chip.vendor.as_str()) {
+        Ok(())
+    } else {
+        Err(format!("{engine} does not run on {}", chip.id))
+    }
+}
+
+/// vLLM's and SGLang's flags for formats, which have the same names. `auto` caches are the engines' own choice.
+fn formats(line: &mut Line, d: &Deployment) -> Result<(), String> {
+    match weights(d)? {
+        Weights::Converted if d.accelerator.vendor == "google" => {
+            return Err(
+                "on TPU fp8 weights come from a checkpoint in that format: name it as the model".into()
+            );
+        }
+        Weights::Converted => line.set("--quantization", "fp8"),
+        Weights::Unquantized => {
+            let dtype = match d.weights.as_str() {
+                "fp16" => "float16",
+                "fp32" => "float32",
+                _ => "bfloat16",
+            };
+            line.set("--dtype", dtype);
+        }
+        Weights::Own => {}
+    }
+    let asked = d.options.precision.kv.as_deref().is_some_and(|kv| kv != "auto");
+    match d.kv.name {
+        "fp8" if asked => line.set("--kv-cache-dtype", "fp8_e4m3"),
+        kv if asked && !["bf16", "fp16", "fp32", "16"].contains(&kv) => {
+            return Err(format!("it keeps no {kv} KV cache"));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
+    on(d, "vLLM", &["nvidia", "amd", "intel", "google", "cpu"])?;
+    let p = d.parallelism;
+    let mut line = Line::of(&["vllm", "serve", model]);
+    formats(&mut line, d)?;
+    line.set("--tensor-parallel-size", p.tp);
+    line.beyond("--pipeline-parallel-size", p.pp, 1);
+    line.beyond("--data-parallel-size", p.attention_dp, 1);
+    match p.ep {
+        1 => {}
+        ep if ep == p.stage_ranks() => line.flag("--enable-expert-parallel"),
+        ep => {
+            return Err(format!(
+                "vLLM spreads experts over all {} ranks or none, not over {ep}",
+                p.stage_ranks()
+            ));
+        }
+    }
+    line.set("--gpu-memory-utilization", d.engine.gpu_memory_utilization);
+    // vLLM counts both on each data-parallel rank.
+    line.set("--max-num-seqs", d.engine.max_num_seqs.div_ceil(p.attention_dp));
+    line.set("--max-num-batched-tokens", d.engine.max_num_batched_tokens);
+    if let Some(n) = d.options.engine.max_model_len {
+        line.set("--max-model-len", n);
+    }
+    if d.options.engine.enable_prefix_caching == Some(false) {
+        line.flag("--no-enable-prefix-caching");
+    }
+    if role != Role::Replica {
+        line.set("--kv-transfer-config", r#"{"kv_connector":"NixlConnector","kv_role":"kv_both"}"#);
+    }
+    Ok(line.0)
+}
+
+fn sglang(d: &Deployment, model: &str, role: Role) -> Words {
+    on(d, "SGLang", &["nvidia", "amd"])?;
+    let p = d.parallelism;
+    let mut line = Line::of(&["python", "-m", "sglang.launch_server", "--model-path", model]);
+    formats(&mut line, d)?;
+    // With data-parallel attention SGLang's tp counts all ranks.
+    line.set("--tp-size", p.stage_ranks());
+    line.beyond("--pp-size", p.pp, 1);
+    if p.attention_dp > 1 {
+        line.set("--dp-size", p.attention_dp);
+        line.flag("--enable-dp-attention");
+    }
+    line.beyond("--ep-size", p.ep, 1);
+    // Weights and cache alone; vLLM's share has activations in it, too.
+    line.set(
+        "--mem-fraction-static",
+        share(d, |rank| (rank.weight_bytes.as_f64() + rank.kv_bytes.as_f64(), 0.0)),
+    );
+    line.set("--max-running-requests", d.engine.max_num_seqs);
+    line.set("--chunked-prefill-size", d.engine.max_num_batched_tokens * p.attention_dp);
+    if let Some(n) = d.options.engine.max_model_len {
+        line.set("--context-length", n);
+    }
+    match role {
+        Role::Replica => {}
+        Role::Prefill => line.set("--disaggregation-mode", "prefill"),
+        Role::Decode => line.set("--disaggregation-mode", "decode"),
+    }
+    Ok(line.0)
+}
+
+/// A share of the chip's memory beside what is taken from it, in hundredths, rounded down.
+fn share(d: &Deployment, of: fn(&memory::Rank) -> (f64, f64)) -> f64 {
+    let shares = memory::ranks(d).into_iter().map(|rank| {
+        let (part, taken) = of(&rank);
+        part / (d.accelerator.usable_bytes.as_f64() - taken)
+    });
+    (shares.fold(1.0, f64::min) * 100.0).floor() / 100.0
+}
+
+fn tensorrt_llm(d: &Deployment, model: &str, role: Role) -> Words {
+    on(d, "TensorRT-LLM", &["nvidia"])?;
+    let p = d.parallelism;
+    if weights(d)? == Weights::Converted {
+        return Err(
+            "TensorRT-LLM takes fp8 weights from a checkpoint in that format: name it as the model".into()
+        );
+    }
+    if role != Role::Replica || p.attention_dp > 1 {
+        return Err(
+            "data-parallel attention and its part in a fleet it takes from a YAML file, not from flags"
+                .into(),
+        );
+    }
+    let mut line = Line::of(&["trtllm-serve", model, "--backend", "pytorch"]);
+    line.set("--tp_size", p.stage_ranks());
+    line.beyond("--pp_size", p.pp, 1);
+    line.beyond("--ep_size", p.ep, 1);
+    line.set(
+        "--kv_cache_free_gpu_memory_fraction",
+        share(d, |rank| (rank.kv_bytes.as_f64(), rank.weight_bytes.as_f64())),
+    );
+    line.set("--max_batch_size", d.engine.max_num_seqs);
+    line.set("--max_num_tokens", d.engine.max_num_batched_tokens);
+    Ok(line.0)
+}
+
+fn llama_cpp(d: &Deployment, role: Role) -> Words {
+    if !d.options.engine.name().starts_with("llama") {
+        return Err("it serves GGUF files; plan with engine.name = \"llama.cpp\" and a GGUF format".into());
+    }
+    if role != Role::Replica || d.parallelism.count() > d.parallelism.tp {
+        return Err("llama.cpp has no pools, stages or data-parallel ranks over processes".into());
+    }
+    let seqs = d.engine.max_num_seqs;
+    let context = d.longest().unwrap_or(4096).min(memory::tokens(d, 4096) / seqs.max(1));
+    let mut line = Line::of(&["llama-server", "-m", "MODEL.gguf", "-ngl", "999", "-fa", "on", "-cb"]);
+    line.set("-np", seqs);
+    line.set("-c", context * seqs);
+    if d.parallelism.tp > 1 {
+        line.set("-sm", "row");
+    }
+    if ["q8_0", "q4_0", "q5_0", "q5_1", "q4_1"].contains(&d.kv.name) {
+        line.set("-ctk", d.kv.name);
+        line.set("-ctv", d.kv.name);
+    }
+    Ok(line.0)
+}

@@ -1,0 +1,148 @@
+//! How far the best is from its bounds: the highest rate that it carries, and what becomes of it when something changes.
+//!
+//! Knows: the same deployment is simulated under other loads, and with more or fewer replicas. Knows nothing about others.
+
+use super::answer::{Choice, Plan, WhatIf};
+use super::demand::{longer, scaled};
+use super::proof::{Trial, missed};
+use super::search::Search;
+use super::space::{Candidate, Pool};
+use crate::error::Result;
+use crate::simulate::Simulation;
+use crate::spec::Spec;
+use crate::workload::Workload;
+
+/// Loads that are tried, over the offered one.
+const FACTORS: [f64; 7] = [1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 4.0];
+/// Loads that are tried between the last that is carried and the first that is not.
+const BETWEEN: usize = 4;
+/// Choices of the Pareto set whose highest rate is looked for, the best among them.
+const RATED: usize = 3;
+/// Replicas that are tried beyond those of the best.
+const MORE: u64 = 8;
+
+/// The plan with the highest rates of its first choices, and what becomes of the best.
+pub(super) fn explored(found: &mut Search, mut plan: Plan) -> Result<Plan> {
+    let offered = found.judge.demand.rate;
+    let mut rated: Vec<(usize, f64)> = Vec::new();
+    for choice in plan.pareto.iter().take(RATED) {
+        let candidate = found.candidates[choice.index];
+        if let (Some(offered), Some(factor)) = (offered, highest(found, &candidate)?) {
+            rated.push((choice.index, offered * factor));
+        }
+    }
+    let lists = [&mut plan.pareto, &mut plan.by_accelerator, &mut plan.ranked];
+    for choice in lists.into_iter().flatten().chain(&mut plan.best) {
+        if let Some((_, most)) = rated.iter().find(|(index, _)| *index == choice.index) {
+            choice.max_requests_per_s = Some(*most);
+            choice.utilization = offered.map(|offered| offered / most);
+        }
+    }
+    if let Some(best) = plan.best.clone() {
+        plan.what_if = changes(found, &best)?;
+    }
+    plan.simulated = found.simulated;
+    Ok(plan)
+}
+
+/// By what the load of `candidate` can be multiplied: the last factor at which it meets the SLO. None where the load has no
+/// one number, or answers set its pace.
+fn highest(found: &mut Search, candidate: &Candidate) -> Result<Option<f64>> {
+    let Some(workload) = found.base.workload.clone().filter(|_| found.judge.demand.rate.is_some()) else {
+        return Ok(None);
+    };
+    let mut carried = 1.0;
+    let mut factors = FACTORS.to_vec();
+    for _ in 0..2 {
+        let loads: Vec<Workload> = factors.iter().filter_map(|factor| scaled(&workload, *factor)).collect();
+        if loads.len() < factors.len() {
+            return Ok(None);
+        }
+        let met = verdicts(found, candidate, loads)?;
+        let first = met.iter().position(|miss| miss.is_some()).unwrap_or(factors.len());
+        carried = if first == 0 { carried } else { factors[first - 1] };
+        let Some(above) = factors.get(first) else { return Ok(Some(carried)) };
+        let step = (above - carried) / (BETWEEN + 1) as f64;
+        factors = (1..=BETWEEN).map(|n| carried + step * n as f64).collect();
+    }
+    Ok(Some(carried))
+}
+
+/// Why `candidate` does not carry each of `loads`.
+fn verdicts(found: &mut Search, candidate: &Candidate, loads: Vec<Workload>) -> Result<Vec<Option<String>>> {
+    let specs = loads.into_iter().map(|workload| Spec { workload: Some(workload), ..found.base.clone() });
+    let trials = specs.map(|spec| found.trial(candidate, &spec)).collect::<Result<Vec<Trial>>>()?;
+    Ok(run(found, &trials).into_iter().map(|(miss, _)| miss).collect())
+}
+
+type Verdict = (Option<String>, Option<Box<Simulation>>);
+
+fn run(found: &mut Search, trials: &[Trial]) -> Vec<Verdict> {
+    found.simulated += trials.len() as u64;
+    let slo = found.base.slo;
+    let verdict = |run| match missed(&run, &slo) {
+        Some(miss) => (Some(miss.reason), None),
+        None => (None, run.ok().map(Box::new)),
+    };
+    (found.runner)(trials).into_iter().map(verdict).collect()
+}
+
+/// What becomes of the best.
+fn changes(found: &mut Search, best: &Choice) -> Result<Vec<WhatIf>> {
+    let candidate = found.candidates[best.index];
+    let mut all = Vec::new();
+    if let Some(headroom) = best.headroom {
+        let left = headroom.share * 100.0;
+        all.push(WhatIf {
+            change: "bounds 10 % tighter".to_owned(),
+            meets: headroom.share >= 0.1,
+            because: format!("{} p99 is {left:.0} % below its bound", headroom.metric),
+            replicas: None,
+        });
+    }
+    let fewer = Pool { replicas: candidate.serving.replicas - 1, ..candidate.serving };
+    if fewer.replicas > 0 {
+        let lost = Candidate { serving: fewer, ..candidate };
+        let workload = found.base.workload.clone();
+        all.extend(changed(found, &lost, "a replica is lost", workload, false)?);
+    }
+    let workload = found.base.workload.clone();
+    let twice = workload.as_ref().and_then(longer);
+    all.extend(changed(found, &candidate, "prompts twice as long", twice, true)?);
+    let more = workload.as_ref().and_then(|workload| scaled(workload, 1.5));
+    all.extend(changed(found, &candidate, "1.5 times the traffic", more, true)?);
+    Ok(all)
+}
+
+/// What becomes of `candidate` under `workload`; where it is too little and `grows`, how many replicas would do.
+fn changed(
+    found: &mut Search,
+    candidate: &Candidate,
+    change: &str,
+    workload: Option<Workload>,
+    grows: bool,
+) -> Result<Option<WhatIf>> {
+    let Some(workload) = workload else { return Ok(None) };
+    let base = Spec { workload: Some(workload), ..found.base.clone() };
+    let trial = found.trial(candidate, &base)?;
+    let Some((miss, met)) = run(found, &[trial]).pop() else { return Ok(None) };
+    let met = met.map(|run| {
+        let [ttft, tpot] = [run.summary.ttft.p99, run.summary.tpot.p99];
+        format!("TTFT p99 {ttft:.0} ms, TPOT p99 {tpot:.1} ms")
+    });
+    let mut replicas = None;
+    if miss.is_some() && grows && candidate.prefill.is_none() {
+        let more =
+            (1..=MORE).map(|more| Pool { replicas: candidate.serving.replicas + more, ..candidate.serving });
+        let larger: Vec<Candidate> = more.map(|serving| Candidate { serving, ..*candidate }).collect();
+        let trials = larger.iter().map(|c| found.trial(c, &base)).collect::<Result<Vec<Trial>>>()?;
+        let enough = run(found, &trials).iter().position(|(miss, _)| miss.is_none());
+        replicas = enough.map(|index| larger[index].serving.replicas);
+    }
+    Ok(Some(WhatIf {
+        change: change.to_owned(),
+        meets: miss.is_none(),
+        because: miss.or(met).unwrap_or_default(),
+        replicas,
+    }))
+}

@@ -1,0 +1,105 @@
+//! The proof of a deployment: its own spec, simulated.
+//!
+//! Knows: how long a run must be, and when a run meets the SLO: every 99th percentile within its bound, at most a hundredth of
+//! the requests refused, and neither queue nor requests in flight growing for as long as requests come
+//! ([`crate::simulate::Simulation::load`]). A run ends early when a percentile is missed for certain, whatever its other
+//! requests get. Knows nothing about who runs simulations, or how many at once.
+
+use super::demand::Demand;
+use super::feasibility::{Miss, Stage};
+use crate::error::{Error, Result};
+use crate::forecaster::Forecaster;
+use crate::simulate::{Options, Simulation, simulate};
+use crate::spec::{Slo, Spec};
+use crate::workload::{Arrivals, Workload};
+
+/// Requests of a run where the search does not say.
+const REQUESTS: u64 = 10_000;
+/// The most that a run is lengthened to.
+const MOST_REQUESTS: u64 = 200_000;
+/// For how many times the decode of a request, at its slowest within the SLO, requests come.
+const DECODES: f64 = 20.0;
+/// A token's time where the SLO bounds none.
+const USUAL_TPOT_S: f64 = 0.05;
+
+/// One simulation to run.
+#[derive(Debug, Clone)]
+pub struct Trial {
+    /// What is simulated.
+    pub spec: Spec,
+    /// On what.
+    pub forecaster: Forecaster,
+    /// Whether it may end when a bound is missed for certain.
+    pub end_when_missed: bool,
+}
+
+impl Trial {
+    /// Runs it.
+    pub fn run(&self) -> Result<Simulation> {
+        let options = Options { leap: true, end_when_missed: self.end_when_missed, ..Options::default() };
+        simulate(&self.forecaster, &self.spec, "plan", options)
+    }
+}
+
+/// Who runs trials: the results of all, in their order.
+pub type Runner<'a> = &'a dyn Fn(&[Trial]) -> Vec<Result<Simulation>>;
+
+/// One after the other.
+pub fn in_turn(trials: &[Trial]) -> Vec<Result<Simulation>> {
+    trials.iter().map(Trial::run).collect()
+}
+
+/// `workload` with as many requests as a proof takes: as many as were asked for and [`REQUESTS`] at least, and so many that
+/// requests come for [`DECODES`] times as long as one decodes. A trace is taken whole.
+pub(super) fn lengthened(workload: &Workload, demand: &Demand, slo: &Slo, asked: Option<u64>) -> Workload {
+    if matches!(workload.arrivals, Arrivals::Trace { .. }) {
+        return workload.clone();
+    }
+    let tpot_s = slo.tpot_p99_ms.map_or(USUAL_TPOT_S, |ms| ms / 1e3);
+    let decode_s = slo.e2el_p99_ms.map_or(f64::INFINITY, |ms| ms / 1e3).min(tpot_s * demand.output);
+    let for_growth = demand.rate.map_or(0.0, |rate| rate * decode_s * DECODES);
+    let for_users = demand.users.map_or(0, |users| users * DECODES as u64);
+    let enough = (for_growth as u64).max(for_users).min(MOST_REQUESTS);
+    let least = asked.unwrap_or(REQUESTS.max(workload.requests.unwrap_or(0)));
+    Workload { requests: Some(least.max(enough)), ..workload.clone() }
+}
+
+/// Why the deployment of a run is no answer; none where it meets `slo`.
+pub(super) fn missed(run: &Result<Simulation>, slo: &Slo) -> Option<Miss> {
+    let miss = |reason: String, factor: f64| Some(Miss { stage: Stage::Simulation, reason, factor });
+    let run = match run {
+        Ok(run) => run,
+        Err(error @ Error::Stuck { .. }) => return miss(error.to_string(), f64::INFINITY),
+        Err(error) => return miss(error.to_string(), f64::INFINITY),
+    };
+    let refused = run.refused + run.rejected;
+    if refused * 100 > run.requests {
+        return miss(format!("{refused} of {} requests are refused", run.requests), f64::INFINITY);
+    }
+    let worst = beyond(run, slo);
+    if let Some((metric, found, bound)) = worst.filter(|(_, found, bound)| found > bound) {
+        let early = if run.ended_early { " when the run was ended" } else { "" };
+        let reason = format!("{metric} p99 {found:.0} ms{early}, {bound:.0} ms are allowed");
+        return miss(reason, found / bound);
+    }
+    if run.ended_early {
+        return miss("more than a hundredth of the requests are beyond a bound".to_owned(), 1.0);
+    }
+    let served = run.load.stable_per_s.zip(run.load.offered_per_s).filter(|_| run.load.overloaded);
+    served.and_then(|(stable, offered)| {
+        let reason = format!("the queue grows: {offered:.2} requests/s come, {stable:.2} are served");
+        miss(reason, offered / stable.max(f64::MIN_POSITIVE))
+    })
+}
+
+/// Of the metrics with a bound, the one that is highest against it: its name, its 99th percentile and the bound.
+pub(super) fn beyond(run: &Simulation, slo: &Slo) -> Option<(&'static str, f64, f64)> {
+    let s = &run.summary;
+    let bounds = [
+        ("TTFT", s.ttft.p99, slo.ttft_p99_ms),
+        ("TPOT", s.tpot.p99, slo.tpot_p99_ms),
+        ("E2EL", s.e2el.p99, slo.e2el_p99_ms),
+    ];
+    let set = bounds.into_iter().filter_map(|(name, found, bound)| Some((name, found, bound?)));
+    set.max_by(|a, b| (a.1 / a.2).total_cmp(&(b.1 / b.2)))
+}

@@ -1,0 +1,212 @@
+//! The order in which deployments are proven.
+//!
+//! Knows: deployments are simulated from the least of what is minimised upwards, those that have as much of it together, until
+//! some meet the SLO: then no cheaper one does, and the best of these is the answer. A few dearer ones are proven
+//! beyond it, for the table. Waves are of one size on any machine, so that the same are simulated on any number of cores.
+//! Knows nothing about how a deployment is judged.
+
+use super::feasibility::{Judge, Miss, Stage};
+use super::proof::{Runner, Trial, missed};
+use super::space::{Candidate, Cut};
+use crate::deployment::{Deployment, Options};
+use crate::error::Result;
+use crate::fleet::results::Sample;
+use crate::simulate::Simulation;
+use crate::spec::{Objective, Spec};
+use std::collections::BTreeMap;
+
+/// Simulations that are asked for at once.
+const WAVE: usize = 8;
+/// Simulations beyond the best, for the table.
+const BEYOND: usize = 32;
+/// How many of one kind are tried there.
+const TRIES: usize = 3;
+
+/// What came of a deployment.
+#[derive(Debug, Clone)]
+pub(super) enum Judged {
+    /// It is no answer.
+    Missed(Miss),
+    /// It meets the SLO.
+    Meets(Box<Simulation>),
+    /// It has more of what is minimised than the best, and was not looked at.
+    Dearer,
+}
+
+/// A search under way.
+pub(super) struct Search<'a> {
+    pub(super) judge: &'a Judge<'a>,
+    pub(super) candidates: &'a [Candidate],
+    /// The spec with the workload of a proof.
+    pub(super) base: &'a Spec,
+    pub(super) objective: Objective,
+    pub(super) runner: Runner<'a>,
+    /// Hears of simulations, and of candidates judged.
+    pub(super) progress: &'a dyn Fn(u64, u64),
+    pub(super) judged: Vec<Judged>,
+    pub(super) simulated: u64,
+}
+
+impl Search<'_> {
+    /// What `candidate` has of what is minimised, as far as it is known beforehand: for an open load all of it. Where answers set
+    /// the pace, dollars per token and energy come with the rate, and accelerators stand for them.
+    pub(super) fn value(&self, candidate: &Candidate) -> Option<f64> {
+        let chip = &self.judge.space.shapes[candidate.serving.shape].chip;
+        let count = candidate.accelerators as f64;
+        let per_hour = chip.price.as_ref().map(|price| price.usd_per_hour * count);
+        let tokens = self.judge.demand.output_per_s();
+        match self.objective {
+            Objective::CostPerHour => per_hour,
+            Objective::CostPerMillionTokens => per_hour.map(|usd| usd / 3600.0 / tokens.unwrap_or(1.0) * 1e6),
+            Objective::Accelerators => Some(count),
+            Objective::Energy => chip.power_w.map(|watts| watts * count / tokens.unwrap_or(1.0)),
+        }
+    }
+
+    /// Proves from the least upwards; all where `exhaustive`.
+    pub(super) fn run(&mut self, exhaustive: bool) -> Result<()> {
+        let mut open: Vec<(f64, usize)> = Vec::new();
+        for (index, candidate) in self.candidates.iter().enumerate() {
+            match (self.judge.miss(candidate, exhaustive), self.value(candidate)) {
+                (Some(miss), _) => self.judged[index] = Judged::Missed(miss),
+                (None, Some(value)) => open.push((value, index)),
+                (None, None) => {}
+            }
+        }
+        open.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let paced = self.judge.demand.rate.is_some()
+            || matches!(self.objective, Objective::CostPerHour | Objective::Accelerators);
+        let mut from = 0;
+        while from < open.len() {
+            let level = open[from..].iter().take_while(|(value, _)| *value == open[from].0).count();
+            let level = if paced { level } else { open.len() - from };
+            let proven = self.prove(&open[from..from + level])?;
+            from += level;
+            if proven && !exhaustive {
+                break;
+            }
+        }
+        self.beyond(&open[from..])
+    }
+
+    /// Simulates; whether some meet the SLO.
+    fn prove(&mut self, some: &[(f64, usize)]) -> Result<bool> {
+        let mut proven = false;
+        for wave in some.chunks(WAVE) {
+            let trials = wave.iter().map(|(_, index)| self.trial(&self.candidates[*index], self.base));
+            let trials = trials.collect::<Result<Vec<Trial>>>()?;
+            let runs = (self.runner)(&trials);
+            self.simulated += runs.len() as u64;
+            for ((_, index), run) in wave.iter().zip(runs) {
+                let judged = self.outcome(run);
+                proven |= matches!(judged, Judged::Meets(_));
+                self.judged[*index] = judged;
+            }
+            let judged = self.judged.iter().filter(|j| !matches!(j, Judged::Dearer)).count();
+            (self.progress)(self.simulated, judged as u64);
+        }
+        Ok(proven)
+    }
+
+    /// What a run says of its deployment.
+    pub(super) fn outcome(&self, run: Result<Simulation>) -> Judged {
+        match (missed(&run, &self.base.slo), run) {
+            (None, Ok(mut run)) => {
+                run.latencies.iter_mut().for_each(|(_, sample)| *sample = Sample::default());
+                Judged::Meets(Box::new(run))
+            }
+            (Some(miss), _) => Judged::Missed(miss),
+            (None, Err(error)) => {
+                let (stage, factor) = (Stage::Simulation, f64::INFINITY);
+                Judged::Missed(Miss { stage, reason: error.to_string(), factor })
+            }
+        }
+    }
+
+    /// The simulation of a candidate under the workload of `base`.
+    pub(super) fn trial(&self, candidate: &Candidate, base: &Spec) -> Result<Trial> {
+        let space = self.judge.space;
+        let shape = &space.shapes[candidate.serving.shape];
+        let spec = space.spec(base, candidate);
+        let fitted = match &self.judge.fitted[candidate.serving.shape] {
+            Ok(fitted) => fitted,
+            Err(reason) => {
+                return Err(crate::Error::field("plan", "search", reason, "formats that the chip has"));
+            }
+        };
+        let model = fitted.forecaster.deployment.model.clone();
+        let deployment = Deployment::resolve(model, shape.chip.clone(), &Options::of(&spec))?;
+        let forecaster = fitted.forecaster.reshaped(deployment);
+        Ok(Trial { spec, forecaster, end_when_missed: true })
+    }
+
+    /// Of each kind the next dearer ones, until one meets the SLO, within [`BEYOND`] simulations in all.
+    fn beyond(&mut self, rest: &[(f64, usize)]) -> Result<()> {
+        let kind = |index: usize| self.kind(&self.candidates[index]);
+        let proven: Vec<_> = (0..self.candidates.len())
+            .filter(|index| matches!(self.judged[*index], Judged::Meets(_)))
+            .map(kind)
+            .collect();
+        let mut kinds: BTreeMap<_, Vec<(f64, usize)>> = BTreeMap::new();
+        for (value, index) in rest {
+            let kind = kind(*index);
+            let tried = kinds.entry(kind.clone()).or_default();
+            if !proven.contains(&kind) && tried.len() < TRIES {
+                tried.push((*value, *index));
+            }
+        }
+        let mut left = BEYOND;
+        for round in 0..TRIES {
+            let mut next: Vec<(f64, usize)> =
+                kinds.values().filter_map(|of| of.get(round).copied()).collect();
+            next.retain(|(_, index)| {
+                let kind = self.kind(&self.candidates[*index]);
+                let earlier = kinds[&kind][..round].iter();
+                !earlier.clone().any(|(_, index)| matches!(self.judged[*index], Judged::Meets(_)))
+            });
+            next.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            next.truncate(left);
+            left -= next.len();
+            self.prove(&next)?;
+        }
+        Ok(())
+    }
+
+    /// What candidates have in common that differ in numbers and settings alone.
+    fn kind(&self, candidate: &Candidate) -> (String, [Option<String>; 2], bool, Cut) {
+        let shape = &self.judge.space.shapes[candidate.serving.shape];
+        let formats = [shape.weights.clone(), shape.kv.clone()];
+        (shape.chip.id.clone(), formats, candidate.prefill.is_some(), shape.cut)
+    }
+
+    /// Candidates that meet the SLO, best first: least of what is minimised, then fewest accelerators, then the shortest
+    /// answers, then the first in the space.
+    pub(super) fn ranked(&self) -> Vec<(usize, &Simulation)> {
+        let meets = self.judged.iter().enumerate().filter_map(|(index, judged)| match judged {
+            Judged::Meets(run) => Some((index, run.as_ref())),
+            _ => None,
+        });
+        let mut ranked: Vec<(usize, &Simulation)> = meets.collect();
+        let value = |(index, run): &(usize, &Simulation)| self.value_of(*index, run);
+        ranked.sort_by(|a, b| {
+            let accelerators = |index: usize| self.candidates[index].accelerators;
+            value(a)
+                .total_cmp(&value(b))
+                .then(accelerators(a.0).cmp(&accelerators(b.0)))
+                .then(a.1.summary.e2el.mean.total_cmp(&b.1.summary.e2el.mean))
+                .then(a.0.cmp(&b.0))
+        });
+        ranked
+    }
+
+    /// What a proven candidate has of what is minimised.
+    pub(super) fn value_of(&self, index: usize, run: &Simulation) -> f64 {
+        let known = self.value(&self.candidates[index]).unwrap_or(f64::INFINITY);
+        match (self.objective, self.judge.demand.rate) {
+            (Objective::CostPerMillionTokens | Objective::Energy, None) => {
+                known / run.summary.output_throughput()
+            }
+            _ => known,
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! The deployments that a search looks at.
+//!
+//! Knows: which replicas can be cut out of which chips, how many of them the search may have, and how those stand together:
+//! all alike, or prefill and decode apart. Knows nothing about whether they are any good.
+
+use crate::accelerator::{Accelerator, Topology};
+use crate::catalog::Catalog;
+use crate::deployment::Engine;
+use crate::error::{Error, Result};
+use crate::model::Model;
+use crate::parallelism::indivisible;
+use crate::precision::{KvFormat, WeightFormat};
+use crate::spec::{LinkKind, PoolSpec, SearchSpec, Spec};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// Accelerators that a search spans where the spec does not say.
+const DEFAULT_MOST: u64 = 16;
+/// The most deployments of a search.
+const MOST_CANDIDATES: usize = 2_000_000;
+/// Tokens of a step that are tried where the spec does not say: the engine's default, and a small and a large budget.
+const BUDGETS: [Option<u64>; 3] = [None, Some(2048), Some(16_384)];
+
+/// How one replica shares a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Cut {
+    /// Tensor parallelism.
+    pub tp: u64,
+    /// Pipeline stages.
+    pub pp: u64,
+    /// Expert-parallel ranks.
+    pub ep: u64,
+    /// Data parallelism of attention.
+    pub attention_dp: u64,
+}
+
+impl Cut {
+    /// Accelerators of a replica.
+    pub fn ranks(&self) -> u64 {
+        self.tp * self.pp * self.attention_dp
+    }
+}
+
+/// A replica: a chip, formats, a cut and the scheduler's settings; what is absent is as the spec has it.
+#[derive(Debug, Clone)]
+pub(super) struct Shape {
+    pub(super) chip: Arc<Accelerator>,
+    pub(super) weights: Option<String>,
+    pub(super) kv: Option<String>,
+    pub(super) cut: Cut,
+    pub(super) max_num_batched_tokens: Option<u64>,
+    pub(super) max_num_seqs: Option<u64>,
+}
+
+impl Shape {
+    /// `base` for this shape alone, without the search.
+    pub(super) fn spec(&self, base: &Spec) -> Spec {
+        let mut spec = base.clone();
+        spec.search = None;
+        spec.hardware.accelerator = Some(self.chip.id.clone());
+        spec.hardware.count = None;
+        spec.precision.weights = self.weights.clone().or(spec.precision.weights);
+        spec.precision.kv = self.kv.clone().or(spec.precision.kv);
+        let Cut { tp, pp, ep, attention_dp } = self.cut;
+        let asked = &mut spec.parallelism;
+        (asked.tp, asked.pp, asked.ep, asked.attention_dp) =
+            (Some(tp), Some(pp), Some(ep), Some(attention_dp));
+        asked.replicas = None;
+        spec.engine.max_num_batched_tokens =
+            self.max_num_batched_tokens.or(spec.engine.max_num_batched_tokens);
+        spec.engine.max_num_seqs = self.max_num_seqs.or(spec.engine.max_num_seqs);
+        spec
+    }
+
+    /// Whether `other` is the same chip with the same formats.
+    fn alike(&self, other: &Shape) -> bool {
+        self.chip.id == other.chip.id && self.weights == other.weights && self.kv == other.kv
+    }
+}
+
+/// So many replicas of the shape with this index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Pool {
+    pub(super) shape: usize,
+    pub(super) replicas: u64,
+}
+
+/// A deployment to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Candidate {
+    /// Replicas that compute prompts for the others, where there are some.
+    pub(super) prefill: Option<Pool>,
+    /// Replicas that decode, and compute prompts unless others do.
+    pub(super) serving: Pool,
+    /// In all.
+    pub(super) accelerators: u64,
+}
+
+/// Everything that a search looks at.
+#[derive(Debug, Clone)]
+pub(super) struct Space {
+    pub(super) chips: Vec<Arc<Accelerator>>,
+    pub(super) shapes: Vec<Shape>,
+    least: u64,
+    most: u64,
+}
+
+impl Space {
+    /// What `spec` may choose from.
+    pub(super) fn of(spec: &Spec, model: &Model, catalog: &Catalog) -> Result<Space> {
+        let search = spec.search.clone().unwrap_or_default();
+        check(&search)?;
+        let chips = chips(&search, catalog, spec.hardware.accelerator.as_deref())?;
+        let most = search.max_accelerators.unwrap_or(DEFAULT_MOST);
+        let mut shapes = Vec::new();
+        for chip in &chips {
+            for cut in cuts(&search, chip, model, most) {
+                for weights in listed(&search.weights) {
+                    for kv in listed(&search.kv) {
+                        shapes.extend(settings(&search, spec, chip).map(|(tokens, seqs)| Shape {
+                            chip: Arc::clone(chip),
+                            weights: weights.clone(),
+                            kv: kv.clone(),
+                            cut,
+                            max_num_batched_tokens: tokens,
+                            max_num_seqs: seqs,
+                        }));
+                    }
+                }
+            }
+        }
+        Ok(Space { chips, shapes, least: search.min_accelerators.unwrap_or(1), most })
+    }
+
+    /// Numbers of replicas of `ranks` accelerators that the search may have.
+    fn counts(&self, ranks: u64) -> std::ops::RangeInclusive<u64> {
+        self.least.div_ceil(ranks).max(1)..=self.most / ranks
+    }
+
+    /// Deployments of equal replicas of a shape.
+    pub(super) fn together(&self, shape: usize) -> impl Iterator<Item = Candidate> {
+        let ranks = self.shapes[shape].cut.ranks();
+        self.counts(ranks).map(move |replicas| Candidate {
+            prefill: None,
+            serving: Pool { shape, replicas },
+            accelerators: ranks * replicas,
+        })
+    }
+
+    /// Deployments with prefill and decode apart, of those `shapes` that hold the model: chip and formats are the same on
+    /// either side, the cut and the number of replicas are each side's own. The settings are the first that were asked for.
+    pub(super) fn apart(&self, shapes: &[usize]) -> Result<Vec<Candidate>> {
+        let mut found = Vec::new();
+        let first = |index: &&usize| {
+            let shape = &self.shapes[**index];
+            let earlier = &self.shapes[..**index];
+            !earlier.iter().any(|s| s.alike(shape) && s.cut == shape.cut)
+        };
+        let shapes: Vec<usize> = shapes.iter().filter(first).copied().collect();
+        for decode in &shapes {
+            for prefill in shapes.iter().filter(|p| self.shapes[**p].alike(&self.shapes[*decode])) {
+                let [sends, takes] = [*prefill, *decode].map(|s| self.shapes[s].cut.ranks());
+                for y in 1..=self.most / takes {
+                    for x in 1..=(self.most - y * takes) / sends {
+                        let accelerators = x * sends + y * takes;
+                        if accelerators >= self.least {
+                            let pool = |shape, replicas| Pool { shape, replicas };
+                            let (prefill, serving) = (Some(pool(*prefill, x)), pool(*decode, y));
+                            found.push(Candidate { prefill, serving, accelerators });
+                        }
+                    }
+                }
+            }
+            if found.len() > MOST_CANDIDATES {
+                let most = format!("fewer than {MOST_CANDIDATES} deployments: fewer accelerators or degrees");
+                return Err(Error::field("spec", "search", format!("{} or more", found.len()), most));
+            }
+        }
+        Ok(found)
+    }
+
+    /// `base` for `candidate`.
+    pub(super) fn spec(&self, base: &Spec, candidate: &Candidate) -> Spec {
+        let serving = &self.shapes[candidate.serving.shape];
+        let mut spec = serving.spec(base);
+        let Some(prefill) = candidate.prefill else {
+            spec.parallelism.replicas = Some(candidate.serving.replicas);
+            return spec;
+        };
+        let pool = |pool: Pool| {
+            let cut = self.shapes[pool.shape].cut;
+            PoolSpec {
+                replicas: Some(pool.replicas),
+                tp: Some(cut.tp),
+                pp: Some(cut.pp),
+                ep: Some(cut.ep),
+                attention_dp: Some(cut.attention_dp),
+                ..PoolSpec::default()
+            }
+        };
+        spec.fleet.prefill = Some(pool(prefill));
+        spec.fleet.decode = Some(pool(candidate.serving));
+        let asked = base.search.as_ref().and_then(|search| search.link);
+        spec.fleet.link = asked.or_else(|| Some(link(&serving.chip, candidate.accelerators)));
+        spec
+    }
+}
+
+/// What joins two pools of a chip: within a node its own link, else the network, and the host where it has neither.
+fn link(chip: &Accelerator, accelerators: u64) -> LinkKind {
+    let own = chip.link.as_ref().is_some_and(|link| link.topology != Topology::Pcie);
+    match (own && accelerators <= chip.node_size, chip.network.is_some()) {
+        (true, _) => LinkKind::Nvlink,
+        (false, true) => LinkKind::Network,
+        (false, false) => LinkKind::Pcie,
+    }
+}
+
+fn listed(list: &[String]) -> Vec<Option<String>> {
+    if list.is_empty() { vec![None] } else { list.iter().cloned().map(Some).collect() }
+}
+
+/// Tokens of a step and sequences at once, the spec's own or the engine's first.
+fn settings(
+    search: &SearchSpec,
+    spec: &Spec,
+    chip: &Accelerator,
+) -> impl Iterator<Item = (Option<u64>, Option<u64>)> {
+    let given = |list: &[u64]| -> Vec<Option<u64>> { list.iter().copied().map(Some).collect() };
+    let budgets = match (&search.max_num_batched_tokens, spec.engine.max_num_batched_tokens) {
+        (asked, _) if !asked.is_empty() => given(asked),
+        (_, Some(_)) => vec![None],
+        _ => BUDGETS.into_iter().filter(|n| *n != Some(Engine::batch_defaults(chip).0)).collect(),
+    };
+    let seqs = if search.max_num_seqs.is_empty() { vec![None] } else { given(&search.max_num_seqs) };
+    budgets.into_iter().flat_map(move |tokens| seqs.clone().into_iter().map(move |seqs| (tokens, seqs)))
+}
+
+/// Every way to cut a replica: tp within a node, stages over whole nodes, experts spread over all ranks or sliced, and
+/// attention in data-parallel ranks where the model has experts or the spec asks for it.
+fn cuts(search: &SearchSpec, chip: &Accelerator, model: &Model, most: u64) -> Vec<Cut> {
+    let mut cuts = Vec::new();
+    let asked = |list: &[u64], value: u64| list.is_empty() || list.contains(&value);
+    for size in chip.sizes(most) {
+        let wide = size.min(chip.node_size);
+        let mut ways = vec![(wide, size / wide, 1)];
+        if model.is_moe() || !search.attention_dp.is_empty() {
+            let parts = (1..=wide).filter(|tp| size.is_multiple_of(*tp) && *tp < size && *tp <= wide);
+            ways.extend(parts.map(|tp| (tp, 1, size / tp)));
+        }
+        for (tp, pp, attention_dp) in ways {
+            let legal = indivisible(model, tp).is_none() && pp <= model.layers.len() as u64;
+            let wanted = asked(&search.tp, tp) && asked(&search.attention_dp, attention_dp);
+            if !legal
+                || !wanted
+                || cuts.iter().any(|c: &Cut| (c.tp, c.pp, c.attention_dp) == (tp, pp, attention_dp))
+            {
+                continue;
+            }
+            let ranks = tp * attention_dp;
+            let spread = if model.is_moe() && ranks > 1 { vec![ranks, 1] } else { vec![1] };
+            let spread = spread.into_iter().filter(|ep| asked(&search.ep, *ep));
+            cuts.extend(spread.map(|ep| Cut { tp, pp, ep, attention_dp }));
+        }
+    }
+    cuts
+}
+
+fn chips(search: &SearchSpec, catalog: &Catalog, named: Option<&str>) -> Result<Vec<Arc<Accelerator>>> {
+    let names: Vec<&str> = search.accelerators.iter().map(String::as_str).collect();
+    let names = if names.is_empty() { named.into_iter().collect() } else { names };
+    if names.is_empty() {
+        let rented =
+            |a: &&Accelerator| a.price.is_some() && ["nvidia", "amd", "google"].contains(&a.vendor.as_str());
+        return Ok(catalog.accelerators()?.into_iter().filter(rented).cloned().map(Arc::new).collect());
+    }
+    names.into_iter().map(|name| catalog.accelerator(name).cloned().map(Arc::new)).collect()
+}
+
+fn check(search: &SearchSpec) -> Result<()> {
+    search.weights.iter().try_for_each(|w| w.parse::<WeightFormat>().map(drop))?;
+    search.kv.iter().filter(|k| *k != "auto").try_for_each(|k| k.parse::<KvFormat>().map(drop))?;
+    let most = search.max_accelerators.unwrap_or(DEFAULT_MOST);
+    if most == 0 || most > 4096 {
+        return Err(Error::field("spec", "search.max_accelerators", most, "1 to 4096"));
+    }
+    let least = search.min_accelerators.unwrap_or(1);
+    if least == 0 || least > most {
+        let accepted = format!("1 to max_accelerators ({most})");
+        return Err(Error::field("spec", "search.min_accelerators", least, accepted));
+    }
+    match search.requests {
+        Some(n) if !(100..=10_000_000).contains(&n) => {
+            Err(Error::field("spec", "search.requests", n, "100 to 10^7 requests of a simulation"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The keys of a spec that make a deployment, as sections of TOML.
+pub(super) fn sections(spec: &Spec) -> toml::Table {
+    let mut all = toml::Table::new();
+    let mut put = |section: &str, key: &str, value: Option<toml::Value>| {
+        let (outer, inner) = section.split_once('.').unwrap_or((section, ""));
+        let Some(value) = value else { return };
+        let entry = all.entry(outer).or_insert_with(|| toml::Table::new().into());
+        let Some(mut table) = entry.as_table_mut() else { return };
+        if !inner.is_empty() {
+            let entry = table.entry(inner).or_insert_with(|| toml::Table::new().into());
+            let Some(nested) = entry.as_table_mut() else { return };
+            table = nested;
+        }
+        table.insert(key.to_owned(), value);
+    };
+    let count = |n: Option<u64>| n.and_then(|n| i64::try_from(n).ok()).map(toml::Value::from);
+    let text = |t: &Option<String>| t.clone().map(toml::Value::from);
+    put("hardware", "accelerator", text(&spec.hardware.accelerator));
+    put("precision", "weights", text(&spec.precision.weights));
+    put("precision", "kv", text(&spec.precision.kv));
+    let p = spec.parallelism;
+    for (key, n) in
+        [("tp", p.tp), ("pp", p.pp), ("ep", p.ep), ("attention_dp", p.attention_dp), ("replicas", p.replicas)]
+    {
+        put("parallelism", key, count(n));
+    }
+    put("engine", "max_num_batched_tokens", count(spec.engine.max_num_batched_tokens));
+    put("engine", "max_num_seqs", count(spec.engine.max_num_seqs));
+    put("workload", "requests", count(spec.workload.as_ref().and_then(|w| w.requests)));
+    put("fleet", "link", spec.fleet.link.map(|link| link.name().into()));
+    for (section, pool) in [("fleet.prefill", spec.fleet.prefill), ("fleet.decode", spec.fleet.decode)] {
+        let Some(pool) = pool else { continue };
+        for (key, n) in [
+            ("replicas", pool.replicas),
+            ("tp", pool.tp),
+            ("pp", pool.pp),
+            ("ep", pool.ep),
+            ("attention_dp", pool.attention_dp),
+        ] {
+            put(section, key, count(n));
+        }
+    }
+    all
+}

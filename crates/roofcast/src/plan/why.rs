@@ -1,0 +1,135 @@
+//! Deployments that are no answer, and why: those that came nearest, and those that somebody names.
+//!
+//! Knows: what came of them so far; what nobody looked at is simulated now, to its end, so that its figures can be told. Knows
+//! nothing about the search's order.
+
+use super::answer::{Near, name};
+use super::feasibility::{Miss, Stage};
+use super::search::{Judged, Search};
+use crate::error::{Error, Result};
+
+/// Deployments of one name that are accounted for.
+const MOST: usize = 5;
+
+/// Where nothing meets the SLO, those with the least excess: what was simulated, and of what was ruled out the nearest.
+pub(super) fn nearest(found: &mut Search, most: usize) -> Result<Vec<Near>> {
+    if found.judged.iter().any(|judged| matches!(judged, Judged::Meets(_))) {
+        return Ok(Vec::new());
+    }
+    let mut missed: Vec<(f64, usize)> = Vec::new();
+    for (index, judged) in found.judged.iter().enumerate() {
+        if let Judged::Missed(miss) = judged {
+            missed.push((miss.factor, index));
+        }
+    }
+    // Larger deployments of a kind are nearer; of equal ones the first.
+    missed.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let mut told: Vec<Near> = Vec::new();
+    for (_, index) in missed.into_iter().take(most) {
+        told.push(near(found, index, true)?);
+    }
+    Ok(told)
+}
+
+/// What came of the deployments that `named` describes.
+pub(super) fn asked(found: &mut Search, named: &str) -> Result<Vec<Near>> {
+    let wanted = parse(named)?;
+    let mut matching: Vec<usize> =
+        (0..found.candidates.len()).filter(|index| wanted.iter().all(|w| has(found, *index, w))).collect();
+    matching.sort_by_key(|index| (found.candidates[*index].accelerators, *index));
+    if matching.is_empty() {
+        let accepted = "a deployment of the search: accelerators, degrees and formats that [search] spans";
+        return Err(Error::field("arguments", "--why", format!("{named:?}"), accepted));
+    }
+    matching.into_iter().take(MOST).map(|index| near(found, index, true)).collect()
+}
+
+const KEYS: [&str; 11] = [
+    "accelerator",
+    "count",
+    "tp",
+    "pp",
+    "ep",
+    "attention_dp",
+    "replicas",
+    "prefill",
+    "weights",
+    "kv",
+    "max_num_batched_tokens",
+];
+
+fn parse(named: &str) -> Result<Vec<(&str, &str)>> {
+    let words = named.split([',', ' ']).filter(|word| !word.is_empty());
+    let pairs: Vec<_> = words
+        .map(|word| {
+            word.split_once('=').filter(|(key, _)| KEYS.contains(key)).ok_or_else(|| {
+                let accepted = format!("KEY=VALUE with a key of {}", KEYS.join(", "));
+                Error::field("arguments", "--why", format!("{word:?}"), accepted)
+            })
+        })
+        .collect::<Result<_>>()?;
+    Ok(pairs)
+}
+
+fn has(found: &Search, index: usize, (key, value): &(&str, &str)) -> bool {
+    let candidate = &found.candidates[index];
+    let shape = &found.judge.space.shapes[candidate.serving.shape];
+    let deployment =
+        found.judge.fitted[candidate.serving.shape].as_ref().ok().map(|f| &f.forecaster.deployment);
+    let count = |n: u64| n.to_string() == *value;
+    match *key {
+        "accelerator" => shape.chip.id == *value || shape.chip.aliases.iter().any(|alias| alias == value),
+        "count" => count(candidate.accelerators),
+        "tp" => count(shape.cut.tp),
+        "pp" => count(shape.cut.pp),
+        "ep" => count(shape.cut.ep),
+        "attention_dp" => count(shape.cut.attention_dp),
+        "replicas" => count(candidate.serving.replicas),
+        "prefill" => count(candidate.prefill.map_or(0, |pool| pool.replicas)),
+        "weights" => deployment.is_some_and(|d| d.weights == *value),
+        "kv" => deployment.is_some_and(|d| d.kv.name == *value),
+        _ => deployment.is_some_and(|d| count(d.engine.max_num_batched_tokens)),
+    }
+}
+
+/// One deployment and what came of it; simulated to its end where that was not done, unless it cannot run.
+fn near(found: &mut Search, index: usize, simulate: bool) -> Result<Near> {
+    let candidate = found.candidates[index];
+    let runs = match &found.judged[index] {
+        Judged::Missed(miss) => miss.stage > Stage::Limit,
+        Judged::Meets(_) => false,
+        Judged::Dearer => true,
+    };
+    let mut judged = found.judged[index].clone();
+    if simulate && runs {
+        let mut trial = found.trial(&candidate, found.base)?;
+        trial.end_when_missed = false;
+        found.simulated += 1;
+        if let Some(run) = (found.runner)(&[trial]).pop() {
+            judged = found.outcome(run);
+        }
+    }
+    let chip = &found.judge.space.shapes[candidate.serving.shape].chip;
+    let (stage, reason, factor) = match (&judged, &found.judged[index]) {
+        (Judged::Missed(Miss { stage, reason, factor }), _) => {
+            (Some(*stage), reason.clone(), Some(*factor).filter(|f| f.is_finite()))
+        }
+        (Judged::Meets(run), first) => {
+            let s = &run.summary;
+            let [ttft, tpot] = [s.ttft.p99, s.tpot.p99];
+            let dearer =
+                if matches!(first, Judged::Dearer) { "; it has more of what is minimised" } else { "" };
+            let reason = format!("meets the SLO: TTFT p99 {ttft:.0} ms, TPOT p99 {tpot:.1} ms{dearer}");
+            (Some(Stage::Simulation), reason, None)
+        }
+        (Judged::Dearer, _) => (None, "not looked at: it has more of what is minimised".to_owned(), None),
+    };
+    Ok(Near {
+        deployment: name(found.judge.space, &candidate),
+        count: candidate.accelerators,
+        cost_per_hour: chip.price.as_ref().map(|p| p.usd_per_hour * candidate.accelerators as f64),
+        stage,
+        reason,
+        factor,
+    })
+}

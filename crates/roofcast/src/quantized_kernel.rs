@@ -1,0 +1,158 @@
+//! Which kernel multiplies quantized weights: chosen by name, else what the engine's version uses.
+//!
+//! Knows: `catalog/kernels.toml`, whose kernels are like those that were measured with an engine and a format, and from how
+//! many rows on they unpack their weights. Knows nothing about times.
+
+use crate::error::{Error, Result};
+use crate::spec::EngineSpec;
+use serde::Deserialize;
+use std::sync::OnceLock;
+
+const PLACE: &str = "catalog/kernels.toml";
+const TEXT: &str = include_str!("../catalog/kernels.toml");
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    kernel: Vec<Kernel>,
+}
+
+/// A kernel of quantized weights.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kernel {
+    /// As in `marlin`.
+    pub name: String,
+    /// Weight formats that it multiplies.
+    pub formats: Vec<String>,
+    /// Whose measured products its are.
+    pub like: Measured,
+    /// Where its regimes stand.
+    pub source: String,
+    /// Share of the peak, in the place of the measured one.
+    pub gemm_compute: Option<f64>,
+    /// Share of the shorter of computing and moving that the longer does not hide, in the place of the measured one.
+    pub gemm_exposed: Option<f64>,
+    unpacks_from: Option<u64>,
+    unpacking: Option<f64>,
+    #[serde(default)]
+    default: Vec<Default>,
+}
+
+/// An engine with a weight format; any format where that is empty.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// As in `vllm`.
+    pub engine: String,
+    /// As in `gptq-int4`.
+    pub weights: String,
+}
+
+/// Weights unpacked to 16 bits before a product.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Unpacking {
+    /// From so many rows on.
+    pub from: u64,
+    /// Share of the bandwidth at which that reads and writes.
+    pub share: f64,
+}
+
+/// Where a kernel is the engine's own choice; versions are `since` ≤ version < `until`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Default {
+    engine: String,
+    weights: String,
+    since: Option<String>,
+    until: Option<String>,
+}
+
+/// Every kernel that has a name.
+pub fn kernels() -> Result<&'static [Kernel]> {
+    static PARSED: OnceLock<Result<Vec<Kernel>>> = OnceLock::new();
+    let parse =
+        || toml::from_str::<File>(TEXT).map(|f| f.kernel).map_err(|e| Error::toml(PLACE, TEXT, "", &e));
+    PARSED.get_or_init(parse).as_ref().map(Vec::as_slice).map_err(Clone::clone)
+}
+
+/// The kernel of `weights` under `engine`: the one named, else the version's own; none where no kernel has a name.
+pub fn kernel(engine: &EngineSpec, weights: &str) -> Result<Option<&'static Kernel>> {
+    let all = kernels()?;
+    let Some(name) = &engine.quantization_kernel else {
+        return Ok(all.iter().find(|k| k.default.iter().any(|d| d.holds(engine, weights))));
+    };
+    let named = all.iter().find(|k| k.name == name.replace('_', "-"));
+    let fitting = || {
+        let names = all.iter().filter(|k| k.multiplies(weights)).map(|k| k.name.as_str()).collect::<Vec<_>>();
+        if names.is_empty() { format!("none: no kernel of {weights} has a name") } else { names.join(", ") }
+    };
+    match named {
+        Some(kernel) if kernel.multiplies(weights) => Ok(Some(kernel)),
+        _ => Err(Error::field(
+            "engine",
+            "quantization_kernel",
+            format!("{name:?} for {weights} weights"),
+            fitting(),
+        )),
+    }
+}
+
+impl Kernel {
+    /// Whether it multiplies weights of a format.
+    pub fn multiplies(&self, weights: &str) -> bool {
+        self.formats.iter().any(|f| f == weights)
+    }
+
+    /// From how many rows on it unpacks its weights, and how fast.
+    pub fn unpacking(&self) -> Option<Unpacking> {
+        Some(Unpacking { from: self.unpacks_from?, share: self.unpacking? })
+    }
+}
+
+impl Default {
+    fn holds(&self, engine: &EngineSpec, weights: &str) -> bool {
+        let same = engine.name() == self.engine && (self.weights == weights || self.weights.is_empty());
+        // Without a version the newest counts.
+        let version = engine.version.as_deref().map_or(vec![u64::MAX], numbers);
+        let since = self.since.as_deref().is_none_or(|since| version >= numbers(since));
+        same && since && self.until.as_deref().is_none_or(|until| version < numbers(until))
+    }
+}
+
+/// The numbers of a version, as far as it has any: `0.5.3.post1` is 0, 5, 3, 1. What names a year is older than any release.
+fn numbers(version: &str) -> Vec<u64> {
+    let all: Vec<u64> =
+        version.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect();
+    if all.first().is_some_and(|first| *first > 1000) { Vec::new() } else { all }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(name: &str, version: Option<&str>, asked: Option<&str>, weights: &str) -> String {
+        let engine = EngineSpec {
+            name: Some(name.into()),
+            version: version.map(str::to_owned),
+            quantization_kernel: asked.map(str::to_owned),
+            ..EngineSpec::default()
+        };
+        kernel(&engine, weights).map_or_else(|e| e.to_string(), |k| k.map_or("–".into(), |k| k.name.clone()))
+    }
+
+    #[test]
+    fn the_version_chooses_and_the_name_overrides() {
+        assert_eq!(chosen("vllm", Some("0.5.0"), None, "awq-int4"), "awq");
+        assert_eq!(chosen("vllm", Some("2024-05/06"), None, "awq-int4"), "awq");
+        assert_eq!(chosen("vllm", Some("0.11.0"), None, "awq-int4"), "awq-marlin");
+        assert_eq!(chosen("vllm", None, None, "awq-int4"), "awq-marlin");
+        assert_eq!(chosen("vllm", None, Some("awq"), "awq-int4"), "awq");
+        assert_eq!(chosen("transformers", None, None, "awq-int4"), "–");
+        assert_eq!(chosen("transformers", None, Some("exllama_v2"), "awq-int4"), "exllama-v2");
+        assert_eq!(chosen("llama.cpp", None, None, "q4_k_m"), "gguf-mmq");
+        let refused = chosen("vllm", None, Some("marlin"), "awq-int4");
+        assert!(refused.contains("awq-marlin, awq, awq-gemm, exllama-v2"), "{refused}");
+        assert!(chosen("vllm", None, Some("marlin"), "bf16").contains("none"));
+    }
+}

@@ -1,0 +1,126 @@
+//! A spec as it was resolved, in its own keys: what was said, and what holds where nothing was.
+//!
+//! Knows: which defaults may be written out without changing an answer; the others stand as comments. Knows nothing about
+//! answers.
+
+use crate::deployment::Deployment;
+use crate::error::Result;
+use crate::scheduler;
+use crate::spec::keys::{KEYS, Key};
+use crate::spec::settings::{get, put};
+use crate::spec::written::{Absent, write};
+use crate::spec::{KvLayout, SchedulerKind, Spec};
+use toml::{Table, Value};
+
+/// The sections of a spec that a verb reads.
+pub type Sections = [&'static str];
+
+/// The spec of `table` as TOML with comments: defaults of `sections` filled in from what they resolved to, and the usual keys
+/// that are still absent as comments. Parsing it gives the same answers.
+pub fn text(
+    mut table: Table,
+    spec: &Spec,
+    deployment: Option<&Deployment>,
+    sections: &Sections,
+) -> Result<String> {
+    let mut comments = Vec::new();
+    for (path, value, neutral) in defaults(spec, deployment)? {
+        let section = path.split('.').next().unwrap_or_default();
+        if !sections.contains(&section) || get(&table, path).is_some() {
+            continue;
+        }
+        if neutral {
+            put(&mut table, path, value)?;
+        } else {
+            comments.push(Absent { path, holds: Some(value) });
+        }
+    }
+    let usual = |key: &&Key| !key.rare && sections.contains(&key.section());
+    comments.extend(absent(&table, spec, &comments, usual));
+    Ok(write(&table, &comments))
+}
+
+/// A spec to begin with: what `table` says, and every other key as a comment.
+pub fn starter(table: &Table, spec: &Spec) -> String {
+    write(table, &absent(table, spec, &[], |key| key.path != "model.path"))
+}
+
+/// The keys that pass and of which nothing is said yet.
+fn absent(table: &Table, spec: &Spec, said: &[Absent], passes: impl Fn(&&Key) -> bool) -> Vec<Absent> {
+    let unsaid = |key: &&Key| get(table, key.path).is_none() && said.iter().all(|a| a.path != key.path);
+    let keys = KEYS.iter().filter(passes).filter(unsaid).filter(|key| usable(spec, key.path));
+    keys.map(|key| Absent { path: key.path, holds: None }).collect()
+}
+
+/// Whether a key goes with the others of its section, so that a comment may offer it.
+fn usable(spec: &Spec, path: &str) -> bool {
+    match path {
+        "workload.preset" => spec.workload.is_none(),
+        _ => !path.starts_with("workload.arrivals."),
+    }
+}
+
+/// Keys with what holds where they are absent, and whether writing that out changes nothing.
+fn defaults(spec: &Spec, deployment: Option<&Deployment>) -> Result<Vec<(&'static str, Value, bool)>> {
+    let mut all = vec![
+        ("engine.name", Value::from(spec.engine.name()), true),
+        ("engine.scheduler", word(&spec.engine.scheduler), true),
+        ("engine.cost", word(&spec.engine.cost), true),
+        ("hardware.ideal", spec.hardware.ideal.into(), false),
+    ];
+    if let Some(workload) = &spec.workload {
+        all.push(("workload.requests", whole(workload.total()), true));
+        all.push(("workload.seed", whole(workload.seed), true));
+    }
+    if let Some(search) = &spec.search {
+        all.push(("search.minimise", word(&search.minimise), true));
+    }
+    if spec.fleet != Default::default() {
+        all.push(("fleet.router", word(&spec.fleet.router), true));
+    }
+    all.extend(deployment.into_iter().flat_map(|d| of_deployment(spec, d)));
+    Ok(all)
+}
+
+fn of_deployment(spec: &Spec, d: &Deployment) -> Vec<(&'static str, Value, bool)> {
+    let p = d.parallelism;
+    let profile = scheduler::profile(spec.engine.scheduler);
+    // A fleet of pools, or one that grows, has its own counts.
+    let alike = spec.fleet.prefill.is_none() && spec.fleet.decode.is_none() && spec.fleet.autoscale.is_none();
+    // A scheduler's own budget holds for its steps alone: written out, it would count for memory, too.
+    let budgeted = profile.max_num_batched_tokens.is_none() && spec.engine.scheduler != SchedulerKind::Sglang;
+    let tokens = profile.max_num_batched_tokens.unwrap_or(d.engine.max_num_batched_tokens);
+    let sequences = profile.max_num_seqs.unwrap_or(d.engine.max_num_seqs);
+    let bounded = profile.max_num_seqs.is_none()
+        && (!profile.bounds_sequences || d.engine.max_num_seqs <= d.engine.max_num_batched_tokens);
+    let mut all = vec![
+        ("hardware.accelerator", Value::from(d.accelerator.id.as_str()), true),
+        ("hardware.count", whole(p.count()), false),
+        ("precision.weights", Value::from(d.weights.as_str()), false),
+        ("precision.kv", Value::from(d.kv.name), false),
+        ("parallelism.tp", whole(p.tp), true),
+        ("parallelism.pp", whole(p.pp), true),
+        ("parallelism.ep", whole(p.ep), true),
+        ("parallelism.attention_dp", whole(p.attention_dp), true),
+        ("parallelism.replicas", whole(p.replicas), alike),
+        ("engine.max_num_seqs", whole(sequences), bounded),
+        ("engine.max_num_batched_tokens", whole(tokens), budgeted),
+        (
+            "engine.block_size",
+            whole(d.engine.block_size),
+            spec.engine.kv_layout != Some(KvLayout::Vattention),
+        ),
+        ("engine.gpu_memory_utilization", d.engine.gpu_memory_utilization.into(), true),
+    ];
+    all.extend(d.longest().map(|tokens| ("engine.max_model_len", whole(tokens), false)));
+    all
+}
+
+fn whole(n: u64) -> Value {
+    i64::try_from(n).unwrap_or(i64::MAX).into()
+}
+
+/// A name as a spec has it.
+fn word(name: &impl serde::Serialize) -> Value {
+    Value::try_from(name).unwrap_or_else(|_| "".into())
+}

@@ -1,0 +1,298 @@
+//! Every key of a spec: its path, its flag, what it says.
+//!
+//! Knows: names, kinds and one line on each, from which flags, `--help`, sweeps and the comments of a written spec are made.
+//! Knows nothing about what keys mean together.
+
+/// What a key holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A word.
+    Word,
+    /// A whole number.
+    Whole,
+    /// A number.
+    Real,
+    /// `true` or `false`.
+    Switch,
+    /// Words with commas between them.
+    Words,
+    /// Whole numbers with commas between them.
+    Wholes,
+    /// A table, or a list of numbers: written in TOML alone.
+    Toml,
+}
+
+/// One key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    /// Its dotted path, as in `engine.max_num_seqs`.
+    pub path: &'static str,
+    /// Its flag without dashes; none where `--set` alone reaches it.
+    pub flag: Option<&'static str>,
+    /// What it holds.
+    pub kind: Kind,
+    /// What it says, with unit and default.
+    pub about: &'static str,
+    /// Whether the short help leaves it out.
+    pub rare: bool,
+}
+
+impl Key {
+    /// The section that it stands in first: `engine` of `engine.speculative.draft_model`.
+    pub fn section(&self) -> &'static str {
+        self.path.split('.').next().unwrap_or_default()
+    }
+}
+
+/// The key with this path, or with this flag; dashes and underscores are the same, and users are the concurrency.
+pub fn find(name: &str) -> Option<&'static Key> {
+    let flag = if name == "users" { "concurrency".to_owned() } else { name.replace('_', "-") };
+    let named = |key: &&Key| key.flag == Some(flag.as_str()) && key.section() != "search";
+    KEYS.iter().find(|key| key.path == name).or_else(|| KEYS.iter().find(named))
+}
+
+/// The comment of a section where it has one.
+pub fn about_section(path: &str) -> Option<&'static str> {
+    SECTIONS.iter().find(|(name, _)| *name == path).map(|(_, about)| *about)
+}
+
+const SECTIONS: [(&str, &str); 16] = [
+    ("model", "What is served."),
+    ("hardware", "On what."),
+    ("precision", "In which formats."),
+    ("parallelism", "How it is shared."),
+    ("engine", "The engine's settings, by vLLM's names where vLLM has them."),
+    ("engine.speculative", "Drafts that the model verifies."),
+    ("engine.length_prediction", "How well policy \"sjf\" knows an output's length."),
+    ("workload", "The traffic; lengths are tokens."),
+    ("workload.arrivals", "When requests come."),
+    ("workload.prefix", "What prompts have in common."),
+    ("fleet", "Replicas and how requests are routed to them."),
+    ("fleet.prefill", "Replicas that compute prompts alone."),
+    ("fleet.decode", "Replicas that decode alone."),
+    ("fleet.autoscale", "Replicas that start and stop with the load."),
+    ("slo", "What requests must get."),
+    ("search", "What a plan chooses from."),
+];
+
+const fn key(path: &'static str, flag: &'static str, kind: Kind, about: &'static str) -> Key {
+    Key { path, flag: Some(flag), kind, about, rare: false }
+}
+
+const fn rare(path: &'static str, flag: &'static str, kind: Kind, about: &'static str) -> Key {
+    Key { path, flag: Some(flag), kind, about, rare: true }
+}
+
+const fn toml(path: &'static str, kind: Kind, about: &'static str) -> Key {
+    Key { path, flag: None, kind, about, rare: true }
+}
+
+use Kind::{Real, Switch, Toml, Whole, Wholes, Word, Words};
+
+/// All keys, in the order in which a spec is written and settings are laid over one another.
+#[rustfmt::skip] // a table, a key a line
+pub const KEYS: &[Key] = &[
+    key("model.name", "model", Word, "catalog id, or a path to a config.json, its folder, a .gguf or .safetensors"),
+    toml("model.path", Word, "a config.json or its folder, from this file's folder; instead of name"),
+    key("hardware.accelerator", "hardware", Word, "accelerator, as in h100-sxm, or a TOML file with one"),
+    key("hardware.count", "count", Whole, "accelerators in all"),
+    rare("hardware.power_limit_w", "power-limit", Real, "watts that each accelerator may draw [default: its board power]"),
+    key("hardware.ideal", "ideal", Switch, "nominal memory, perfect sharing, nothing reserved [default: false]"),
+    rare("hardware.convention", "convention", Word, "count as default does, or as the text seed-003: nominal bits on every weight with lm_head, no input embedding, no norms, GiB/s"),
+    key("precision.weights", "weights", Word, "weight format: bf16, fp16, fp8, nvfp4, w8, w4, gptq-int4, q4_k_m, … [default: the checkpoint's]"),
+    rare("precision.activations", "activations", Word, "dtype that computes on quantized weights, as in int8"),
+    key("precision.kv", "kv", Word, "KV-cache format: auto, 16, 8, fp8, int8, q8_0, … [default: auto]"),
+    key("parallelism.tp", "tp", Whole, "tensor parallelism [default: the widest that the count and the heads allow]"),
+    key("parallelism.pp", "pp", Whole, "pipeline stages [default: 1]"),
+    key("parallelism.ep", "ep", Whole, "expert-parallel ranks [default: 1]"),
+    key("parallelism.attention_dp", "attention-dp", Whole, "data parallelism of attention [default: 1]"),
+    key("parallelism.replicas", "replicas", Word, "whole copies; as a flag also 3P1D: three that compute prompts, one that decodes [default: as many as the count holds]"),
+    key("engine.name", "engine", Word, "engine whose calibration counts: vllm, sglang, tensorrt-llm, llama.cpp; as a flag it brings its scheduler [default: vllm]"),
+    rare("engine.version", "engine-version", Word, "its version, as in 0.11.2 [default: the newest that is calibrated]"),
+    rare("engine.served", "served", Switch, "whether requests come through its server [default: true]"),
+    key("engine.scheduler", "scheduler", Word, "scheduling policy: vllm, vllm-v0, sglang, tensorrt-llm, llama.cpp, lightllm, sarathi, splitfuse, orca, static, … [default: vllm]"),
+    key("engine.cost", "cost", Word, "price of a step: limit or forecast [default: forecast]"),
+    key("engine.max_num_seqs", "max-num-seqs", Whole, "sequences that run at once [default: vLLM's for the chip]"),
+    rare("engine.max_num_active_seqs", "max-num-active-seqs", Whole, "a second bound on them, vLLM's"),
+    key("engine.max_num_batched_tokens", "max-num-batched-tokens", Whole, "token budget of a step [default: vLLM's for the chip]"),
+    key("engine.block_size", "block-size", Whole, "tokens of a KV block [default: the scheduler's]"),
+    rare("engine.num_gpu_blocks", "num-gpu-blocks", Whole, "KV blocks [default: what the memory leaves]"),
+    key("engine.gpu_memory_utilization", "gpu-memory-utilization", Real, "share of the device memory that the engine may take [default: 0.9]"),
+    key("engine.max_model_len", "max-model-len", Whole, "longest sequence that is served, in tokens [default: the model's]"),
+    rare("engine.enable_chunked_prefill", "enable-chunked-prefill", Switch, "whether a prompt may be split over steps [default: the scheduler's]"),
+    key("engine.enable_prefix_caching", "enable-prefix-caching", Switch, "whether blocks are found again by their content [default: where prompts have tokens in common]"),
+    rare("engine.max_num_queued_reqs", "max-num-queued-reqs", Whole, "requests of a replica, waiting or running, beyond which its server refuses new ones"),
+    rare("engine.max_num_queued_tokens", "max-num-queued-tokens", Whole, "prompt tokens without a first token from which a replica's server refuses requests"),
+    rare("engine.prefill_schedule_interval", "prefill-schedule-interval", Whole, "steps from one with prompts beside decodes to the next, in vLLM's data-parallel engines"),
+    rare("engine.long_prefill_token_threshold", "long-prefill-token-threshold", Whole, "most tokens of one prompt in a step while others wait; 0 is no bound"),
+    rare("engine.policy", "policy", Word, "order of the queue: fcfs, priority, sjf [default: fcfs]"),
+    rare("engine.schedule_policy", "schedule-policy", Word, "SGLang's order under policy fcfs: fcfs, lpm [default: fcfs]"),
+    rare("engine.chunked_prefill_size", "chunked-prefill-size", Whole, "SGLang's tokens of a step with prompts, beyond which one is split; -1: prompts are whole"),
+    rare("engine.max_prefill_tokens", "max-prefill-tokens", Whole, "tokens of the prompts of a step of SGLang's"),
+    rare("engine.enable_mixed_chunk", "enable-mixed-chunk", Switch, "whether SGLang decodes beside prompts [default: false]"),
+    rare("engine.schedule_conservativeness", "schedule-conservativeness", Real, "factor on SGLang's first estimates [default: 1]"),
+    rare("engine.prefill_max_requests", "prefill-max-requests", Whole, "requests of a step with prompts, SGLang's [default: no bound]"),
+    rare("engine.disable_radix_cache", "disable-radix-cache", Switch, "whether SGLang keeps no prefixes [default: false]"),
+    rare("engine.disable_overlap_schedule", "disable-overlap-schedule", Switch, "whether SGLang decides a step after the results of the one before it [default: false]"),
+    rare("engine.retraction_policy", "retraction-policy", Word, "what SGLang retracts first: length, priority [default: length]"),
+    rare("engine.enable_priority_scheduling", "enable-priority-scheduling", Switch, "whether SGLang's queue is in order of priority"),
+    rare("engine.schedule_low_priority_values_first", "schedule-low-priority-values-first", Switch, "whether smaller values are of higher priority, SGLang's"),
+    rare("engine.disable_priority_preemption", "disable-priority-preemption", Switch, "whether no request is preempted for a higher priority, SGLang's [default: false]"),
+    rare("engine.priority_scheduling_preemption_threshold", "priority-scheduling-preemption-threshold", Whole, "how much higher a priority must be, SGLang's [default: 10]"),
+    toml("engine.length_prediction.kind", Word, "perfect, noisy (sigma) or proxy (accuracy) [default: perfect]"),
+    toml("engine.length_prediction.sigma", Real, "the guess is the length times exp(sigma z), z normal"),
+    toml("engine.length_prediction.accuracy", Real, "probability of the right power of two"),
+    rare("engine.scheduler_reserve_full_isl", "scheduler-reserve-full-isl", Switch, "whether admission needs room for the whole known sequence [default: the scheduler's]"),
+    rare("engine.watermark", "watermark", Real, "share of the blocks kept free when admitting beside running requests [default: the scheduler's]"),
+    rare("engine.async_scheduling", "async-scheduling", Switch, "whether two batches are in flight, as vLLM's AsyncScheduler has it [default: false]"),
+    rare("engine.scheduler_recv_interval", "scheduler-recv-interval", Whole, "steps of decodes after which SGLang looks for new requests [default: 1]"),
+    rare("engine.batch_wait_timeout_iters", "batch-wait-timeout-iters", Whole, "steps that TensorRT-LLM holds prompts back at most [default: 0]"),
+    rare("engine.batch_wait_max_tokens_ratio", "batch-wait-max-tokens-ratio", Real, "until they fill that share of the token budget, 0 to 1"),
+    rare("engine.disable_overlap_scheduler", "disable-overlap-scheduler", Switch, "whether TensorRT-LLM schedules a step after the one before it [default: false]"),
+    rare("engine.attention_dp_enable_balance", "attention-dp-enable-balance", Switch, "whether TensorRT-LLM holds prompts until every data-parallel rank has one [default: false]"),
+    rare("engine.attention_dp_time_out_iters", "attention-dp-time-out-iters", Whole, "for how many steps at most [default: 50]"),
+    rare("engine.enforce_eager", "enforce-eager", Switch, "whether the host launches every kernel of a step instead of a captured graph [default: false]"),
+    rare("engine.attention_backend", "attention-backend", Word, "how a decode's attention is computed: naive, flash-attention, flash-decoding [default: as the engine that was calibrated]"),
+    rare("engine.quantization_kernel", "quantization-kernel", Word, "kernel of quantized weights, as in marlin, awq, exllama-v2 [default: what the engine's version uses]"),
+    rare("engine.fuse_layers", "fuse-layers", Switch, "whether projections of one input are one product [default: as calibrated]"),
+    rare("engine.frontend", "frontend", Word, "server's loop between the engine and its clients: asyncio, gevent [default: asyncio]"),
+    rare("engine.preemption_mode", "preemption-mode", Word, "what becomes of a preempted request's cache: recompute, swap [default: recompute]"),
+    rare("engine.swap_space", "swap-space", Real, "GiB of host memory per accelerator for swapped caches [default: 4]"),
+    rare("engine.reservation", "reservation", Word, "what static and orca reserve for a request: max, pow2, oracle [default: max]"),
+    rare("engine.kv_layout", "kv-layout", Word, "how tokens lie in memory: paged, flashinfer, vattention, contiguous [default: the scheduler's]"),
+    rare("engine.speculative.num_speculative_tokens", "num-speculative-tokens", Whole, "tokens drafted after each step of a sequence"),
+    rare("engine.speculative.acceptance_rate", "acceptance-rate", Real, "probability, 0 to 1, that a draft is right where those before it are"),
+    rare("engine.speculative.draft_model", "draft-model", Word, "model that drafts; or draft_cost"),
+    rare("engine.speculative.draft_cost", "draft-cost", Real, "what drafting a token takes, as a share of the model's step"),
+    key("workload.preset", "workload", Word, "published traffic, as in azure-conv-2023 or sharegpt; as a flag also a trace file"),
+    key("workload.requests", "requests", Whole, "requests of a run [default: 1000, or all of a trace]"),
+    key("workload.seed", "seed", Whole, "seed of every draw [default: 0]"),
+    toml("workload.rate", Real, "requests per second, in place of the preset's"),
+    toml("workload.arrivals.kind", Word, "poisson, constant, gamma, ramp, burst, offline, closed_loop, sessions or trace"),
+    key("workload.arrivals.rate", "rate", Real, "requests per second, of sessions new ones"),
+    key("workload.arrivals.concurrency", "concurrency", Whole, "users, each with one request in flight; of sessions how many go on at once"),
+    rare("workload.arrivals.burstiness", "burstiness", Real, "shape of gamma gaps: below 1 burstier than Poisson"),
+    toml("workload.arrivals.from", Real, "requests per second at the start of a ramp"),
+    toml("workload.arrivals.to", Real, "requests per second at its end"),
+    toml("workload.arrivals.over_s", Real, "seconds of the change"),
+    toml("workload.arrivals.size", Whole, "requests of a burst"),
+    toml("workload.arrivals.every_s", Real, "seconds from burst to burst"),
+    rare("workload.arrivals.turns", "turns", Whole, "turns of a conversation: each prompt is all that was said, and input_len new tokens"),
+    rare("workload.arrivals.think_s", "think-s", Real, "mean seconds between an answer and the user's next request [default: 0]"),
+    toml("workload.arrivals.path", Word, "recorded traffic"),
+    toml("workload.arrivals.format", Word, "its format [default: seen from its first line]"),
+    toml("workload.arrivals.scale", Real, "factor on its times; below 1 is faster"),
+    key("workload.input_len", "input-len", Whole, "prompt tokens"),
+    key("workload.output_len", "output-len", Whole, "tokens of an answer"),
+    rare("workload.prefix.length", "prefix-len", Whole, "tokens that prompts have in common, on top of input_len"),
+    rare("workload.prefix.count", "prefix-count", Whole, "how many different ones there are [default: 1]"),
+    rare("workload.prefix.share", "prefix-share", Real, "share of the requests that have one [default: 1]"),
+    toml("workload.prefix.skew", Real, "the k-th is drawn with weight 1/k^skew [default: 0]"),
+    toml("workload.priorities", Toml, "weight of each priority from 0, the most urgent"),
+    toml("workload.max_tokens", Whole, "bound on generated tokens that clients set"),
+    rare("fleet.router", "router", Word, "choice of a replica: round_robin, least_loaded, power_of_two, prefix_aware, session_sticky [default: round_robin]"),
+    rare("fleet.link", "transfer-link", Word, "link of KV transfers from prefill to decode: nvlink, network, pcie [default: network with --replicas 3P1D]"),
+    toml("fleet.prefill.replicas", Whole, "how many"),
+    toml("fleet.prefill.router", Word, "how requests are routed to them"),
+    toml("fleet.prefill.tp", Whole, "tensor parallelism"),
+    toml("fleet.prefill.pp", Whole, "pipeline stages"),
+    toml("fleet.prefill.ep", Whole, "expert-parallel ranks"),
+    toml("fleet.prefill.attention_dp", Whole, "data parallelism of attention"),
+    toml("fleet.prefill.max_num_seqs", Whole, "sequences that run at once"),
+    toml("fleet.prefill.max_num_batched_tokens", Whole, "token budget of a step"),
+    toml("fleet.prefill.num_gpu_blocks", Whole, "KV blocks"),
+    toml("fleet.decode.replicas", Whole, "how many"),
+    toml("fleet.decode.router", Word, "how requests are routed to them"),
+    toml("fleet.decode.tp", Whole, "tensor parallelism"),
+    toml("fleet.decode.pp", Whole, "pipeline stages"),
+    toml("fleet.decode.ep", Whole, "expert-parallel ranks"),
+    toml("fleet.decode.attention_dp", Whole, "data parallelism of attention"),
+    toml("fleet.decode.max_num_seqs", Whole, "sequences that run at once"),
+    toml("fleet.decode.max_num_batched_tokens", Whole, "token budget of a step"),
+    toml("fleet.decode.num_gpu_blocks", Whole, "KV blocks"),
+    toml("fleet.autoscale.target_in_flight", Whole, "requests that a replica should have, waiting or running"),
+    toml("fleet.autoscale.min_replicas", Whole, "replicas that are always up [default: 1]"),
+    toml("fleet.autoscale.max_replicas", Whole, "replicas at most"),
+    toml("fleet.autoscale.startup_s", Real, "seconds from a replica's start until it takes requests"),
+    toml("fleet.autoscale.idle_s", Real, "seconds without a request after which a replica stops"),
+    key("slo.ttft_p99_ms", "ttft-p99", Real, "time to first token, 99th percentile, ms"),
+    key("slo.tpot_p99_ms", "tpot-p99", Real, "time per output token, 99th percentile, ms"),
+    key("slo.e2el_p99_ms", "e2el-p99", Real, "end-to-end latency, 99th percentile, ms"),
+    key("search.accelerators", "hardware", Words, "accelerators, as in h200-sxm,h100-sxm, or TOML files with one each"),
+    key("search.max_accelerators", "max-accelerators", Whole, "accelerators in all, at most [default: 16]"),
+    key("search.weights", "weights", Words, "weight formats, as in fp8,bf16 [default: the checkpoint's]"),
+    key("search.kv", "kv", Words, "KV-cache formats [default: auto]"),
+    key("search.tp", "tp", Wholes, "tensor-parallel degrees [default: every legal one]"),
+    toml("search.attention_dp", Wholes, "degrees of data-parallel attention [default: every one for models with experts, else 1]"),
+    toml("search.ep", Wholes, "expert-parallel degrees [default: all ranks of a replica, and 1]"),
+    toml("search.max_num_batched_tokens", Wholes, "token budgets of a step [default: the engine's, 2048 and 16384]"),
+    toml("search.max_num_seqs", Wholes, "bounds on the sequences that run at once [default: the engine's]"),
+    key("search.disaggregated", "disaggregated", Switch, "look at fleets with prefill and decode apart, too"),
+    toml("search.link", Word, "over what their caches travel: nvlink, network or pcie [default: the fastest there is]"),
+    key("search.min_accelerators", "min-accelerators", Whole, "accelerators in all, at least [default: 1]"),
+    toml("search.requests", Whole, "requests of a simulation that proves a deployment [default: 10000]"),
+    key("search.minimise", "minimise", Word, "what the best plan has least of: cost_per_hour, cost_per_million_tokens, accelerators or energy [default: cost_per_hour]"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Spec;
+
+    /// The keys that a section takes, from the refusal of one that it does not.
+    fn accepted(section: &str, with: &str) -> Vec<String> {
+        let text = format!("[{section}]\nno_such_key = 1\n{with}");
+        let message = Spec::parse("t", &text).unwrap_err().to_string();
+        let (_, list) = message.split_once("expected").unwrap_or_else(|| panic!("{section}: {message}"));
+        list.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_key_of_a_spec_is_here() {
+        // Other names of max_num_seqs and block_size, and values that are sections.
+        let others = ["max_running_requests", "page_size", "speculative", "length_prediction"];
+        let sections = ["arrivals", "prefix", "prefill", "decode", "autoscale"];
+        let mut count = 0;
+        for (section, with) in [
+            ("model", ""),
+            ("hardware", ""),
+            ("precision", ""),
+            ("parallelism", ""),
+            ("engine", ""),
+            ("engine.speculative", ""),
+            ("workload", ""),
+            ("workload.prefix", "length = 1\n"),
+            ("fleet", ""),
+            ("fleet.prefill", ""),
+            ("fleet.decode", ""),
+            ("fleet.autoscale", ""),
+            ("slo", ""),
+            ("search", ""),
+        ] {
+            for name in accepted(section, with) {
+                if others.contains(&name.as_str()) || sections.contains(&name.as_str()) {
+                    continue;
+                }
+                let path = format!("{section}.{name}");
+                assert!(KEYS.iter().any(|key| key.path == path), "{path} is not in KEYS");
+                count += 1;
+            }
+        }
+        assert!(count > 90, "{count}");
+    }
+
+    #[test]
+    fn flags_are_unique_but_for_a_plans_lists() {
+        for key in KEYS {
+            let same = KEYS.iter().filter(|k| k.path == key.path).count();
+            assert_eq!(same, 1, "{}", key.path);
+            let Some(flag) = key.flag else { continue };
+            let owners = KEYS.iter().filter(|k| k.flag == Some(flag) && k.section() != "search").count();
+            assert!(owners <= 1, "--{flag}");
+        }
+        assert_eq!(find("max_num_seqs").unwrap().path, "engine.max_num_seqs");
+        assert_eq!(find("engine.max_num_seqs").unwrap().path, "engine.max_num_seqs");
+        assert_eq!(find("tp").unwrap().path, "parallelism.tp");
+        assert_eq!(find("nothing"), None);
+    }
+}

@@ -1,0 +1,349 @@
+//! Settings laid over a spec: what flags, sweeps and other programs' command lines say of its keys.
+//!
+//! Knows: how a setting of one key changes others, as a rate makes closed-loop arrivals open ones. What the keys may hold is
+//! checked where a spec is parsed.
+
+use super::keys::{self, KEYS};
+use crate::catalog::Catalog;
+use crate::error::{Error, Result};
+use std::path::Path;
+use toml::{Table, Value};
+
+/// A key of a spec and its value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting {
+    /// The dotted path.
+    pub path: String,
+    /// What it is set to.
+    pub value: Value,
+}
+
+impl Setting {
+    /// `path` set to `value`.
+    pub fn new(path: &str, value: impl Into<Value>) -> Setting {
+        Setting { path: path.to_owned(), value: value.into() }
+    }
+
+    /// How a person calls the key: its flag where it has one.
+    pub fn name(&self) -> String {
+        let flag = KEYS.iter().find(|key| key.path == self.path).and_then(|key| key.flag);
+        flag.map_or_else(|| self.path.clone(), |flag| format!("--{flag}"))
+    }
+}
+
+/// `table` with the settings over it, in the order of [`KEYS`]; of two of one key the later wins.
+pub fn lay(mut table: Table, settings: &[Setting]) -> Result<Table> {
+    let rank = |s: &&Setting| KEYS.iter().position(|key| key.path == s.path).unwrap_or(KEYS.len());
+    let mut ordered: Vec<&Setting> = settings.iter().collect();
+    ordered.sort_by_key(rank);
+    for setting in ordered {
+        let value = setting.value.clone();
+        match (setting.path.as_str(), value.as_str()) {
+            ("engine.name", Some(name)) => engine(&mut table, name)?,
+            ("parallelism.replicas", Some(pools)) => split(&mut table, pools)?,
+            ("workload.preset", Some(traffic)) => workload(&mut table, traffic)?,
+            ("model.name" | "model.path", _) => {
+                section(&mut table, "model")?.clear();
+                put(&mut table, &setting.path, value)?;
+            }
+            _ => match setting.path.strip_prefix("workload.arrivals.") {
+                Some(key) => arrivals(&mut table, key, value)?,
+                None => put(&mut table, &setting.path, value)?,
+            },
+        }
+    }
+    Ok(table)
+}
+
+/// Sets the value at a dotted path, whatever stands there.
+pub fn put(table: &mut Table, path: &str, value: Value) -> Result<()> {
+    let (sections, last) = path.rsplit_once('.').unwrap_or(("", path));
+    section(table, sections)?.insert(last.to_owned(), value);
+    Ok(())
+}
+
+/// The value at a dotted path.
+pub fn get<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
+    let (sections, last) = path.rsplit_once('.').unwrap_or(("", path));
+    let mut inner = table;
+    for name in sections.split('.').filter(|name| !name.is_empty()) {
+        inner = inner.get(name)?.as_table()?;
+    }
+    inner.get(last)
+}
+
+/// The section at a dotted path, made where it is absent.
+fn section<'a>(table: &'a mut Table, path: &str) -> Result<&'a mut Table> {
+    let mut inner = table;
+    for name in path.split('.').filter(|name| !name.is_empty()) {
+        let next = inner.entry(name).or_insert_with(|| Table::new().into());
+        let accepted = "a key within sections, as engine.max_num_seqs";
+        let single = || Error::field("arguments", path, format!("within `{name}`, a single value"), accepted);
+        inner = next.as_table_mut().ok_or_else(single)?;
+    }
+    Ok(inner)
+}
+
+/// An engine by name brings its scheduler; another setting may replace it.
+fn engine(table: &mut Table, name: &str) -> Result<()> {
+    let engine = section(table, "engine")?;
+    engine.insert("name".into(), name.into());
+    match name {
+        "vllm" | "sglang" | "tensorrt-llm" | "llama.cpp" => {
+            engine.insert("scheduler".into(), name.into());
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// `4`: so many replicas. `3P1D`: three that compute prompts and one that decodes, over the network where no link is named.
+fn split(table: &mut Table, text: &str) -> Result<()> {
+    let count = |s: &str| s.parse::<i64>().ok().filter(|n| (1..=65_536).contains(n));
+    let lower = text.trim().to_lowercase();
+    let pools = lower.strip_suffix('d').and_then(|rest| rest.split_once('p'));
+    let fleet = section(table, "fleet")?;
+    for pool in ["prefill", "decode"] {
+        if let Some(Value::Table(pool)) = fleet.get_mut(pool) {
+            pool.remove("replicas");
+        }
+        if fleet.get(pool).and_then(Value::as_table).is_some_and(Table::is_empty) {
+            fleet.remove(pool);
+        }
+    }
+    match (count(&lower), pools.and_then(|(p, d)| Some((count(p)?, count(d)?)))) {
+        (Some(replicas), _) => put(table, "parallelism.replicas", replicas.into()),
+        (None, Some((prefill, decode))) => {
+            section(table, "parallelism")?.remove("replicas");
+            section(table, "fleet")?.entry("link").or_insert_with(|| "network".into());
+            put(table, "fleet.prefill.replicas", prefill.into())?;
+            put(table, "fleet.decode.replicas", decode.into())
+        }
+        (None, None) => {
+            let accepted = "a number of replicas, or as 3P1D: three that compute prompts, one that decodes";
+            Err(Error::field("arguments", "--replicas", format!("{text:?}"), accepted))
+        }
+    }
+}
+
+/// Traffic of a preset or of a trace file, in place of lengths and of the arrivals where it has its own.
+fn workload(table: &mut Table, traffic: &str) -> Result<()> {
+    let workload = section(table, "workload")?;
+    for key in ["preset", "input_len", "output_len", "prefix", "rate"] {
+        workload.remove(key);
+    }
+    let lower = traffic.to_lowercase();
+    let recorded = [".json", ".jsonl", ".csv", ".gz"].iter().any(|suffix| lower.ends_with(suffix));
+    if recorded {
+        let mut arrivals = Table::new();
+        arrivals.insert("kind".into(), "trace".into());
+        arrivals.insert("path".into(), traffic.into());
+        workload.insert("arrivals".into(), arrivals.into());
+        workload.remove("requests");
+        return Ok(());
+    }
+    if Catalog::embedded()?.workload(traffic)?.rate.is_some() {
+        workload.remove("arrivals");
+    }
+    workload.insert("preset".into(), traffic.into());
+    Ok(())
+}
+
+/// A key of `[workload.arrivals]`, with the kind of arrivals that has it.
+fn arrivals(table: &mut Table, key: &str, value: Value) -> Result<()> {
+    let workload = section(table, "workload")?;
+    let of_preset = workload.contains_key("preset") && !workload.contains_key("arrivals");
+    if of_preset && key == "rate" {
+        workload.insert("rate".into(), value);
+        return Ok(());
+    }
+    let rate = workload.remove("rate");
+    let old = workload.remove("arrivals").and_then(|a| a.as_table().cloned()).unwrap_or_default();
+    let kind = old.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let has = |kinds: &[&str]| kinds.contains(&kind);
+    let (kind, drops): (&str, &[&str]) = match key {
+        "rate" if has(&["poisson", "constant", "gamma"]) => (kind, &["concurrency", "think_s"]),
+        "rate" if kind == "sessions" => (kind, &["concurrency"]),
+        "rate" => ("poisson", ALL),
+        "concurrency" if kind == "sessions" => (kind, &["rate"]),
+        "concurrency" if kind == "closed_loop" => (kind, &[]),
+        "concurrency" => ("closed_loop", ALL),
+        "burstiness" => ("gamma", &["concurrency", "think_s", "turns"]),
+        "turns" => ("sessions", &["burstiness"]),
+        _ => (kind, &[]),
+    };
+    let mut new: Table =
+        old.clone().into_iter().filter(|(name, _)| !drops.contains(&name.as_str())).collect();
+    if !kind.is_empty() {
+        new.insert("kind".into(), kind.into());
+    }
+    if let Some(rate) = rate.filter(|_| !new.contains_key("concurrency") && key != "concurrency") {
+        new.insert("rate".into(), rate);
+    }
+    new.insert(key.to_owned(), value);
+    // Recorded requests that come at another pace keep their lengths.
+    if old.get("kind").and_then(Value::as_str) == Some("trace") && kind != "trace" {
+        let mut observed = Table::new();
+        observed.insert("kind".into(), "empirical".into());
+        observed.extend(old.into_iter().filter(|(name, _)| ["path", "format"].contains(&name.as_str())));
+        for length in ["input_len", "output_len"] {
+            workload.entry(length).or_insert_with(|| observed.clone().into());
+        }
+    }
+    workload.insert("arrivals".into(), new.into());
+    Ok(())
+}
+
+/// Keys of other arrivals that none of the open or closed loop has.
+const ALL: &[&str] = &[
+    "rate",
+    "concurrency",
+    "burstiness",
+    "turns",
+    "think_s",
+    "from",
+    "to",
+    "over_s",
+    "size",
+    "every_s",
+    "path",
+    "format",
+    "scale",
+];
+
+/// `table` with one name for each key, and with its relative paths counted from `folder` instead of from where the program
+/// runs.
+pub fn rooted(mut table: Table, folder: &Path) -> Table {
+    for (other, name) in [("max_running_requests", "max_num_seqs"), ("page_size", "block_size")] {
+        if let Some(Value::Table(engine)) = table.get_mut("engine")
+            && !engine.contains_key(name)
+            && let Some(value) = engine.remove(other)
+        {
+            engine.insert(name.into(), value);
+        }
+    }
+    let join = |text: &mut String| *text = folder.join(&*text).display().to_string();
+    for path in
+        ["model.path", "workload.arrivals.path", "workload.input_len.path", "workload.output_len.path"]
+    {
+        if let Some(Value::String(text)) = get_mut(&mut table, path) {
+            join(text);
+        }
+    }
+    let named = |text: &str| text.to_lowercase().ends_with(".toml");
+    if let Some(Value::String(text)) = get_mut(&mut table, "hardware.accelerator")
+        && named(text)
+    {
+        join(text);
+    }
+    if let Some(Value::Array(chips)) = get_mut(&mut table, "search.accelerators") {
+        for chip in chips {
+            match chip {
+                Value::String(text) if named(text) => join(text),
+                _ => {}
+            }
+        }
+    }
+    table
+}
+
+fn get_mut<'a>(table: &'a mut Table, path: &str) -> Option<&'a mut Value> {
+    let (sections, last) = path.rsplit_once('.')?;
+    let mut inner = table;
+    for name in sections.split('.') {
+        inner = inner.get_mut(name)?.as_table_mut()?;
+    }
+    inner.get_mut(last)
+}
+
+/// The dotted path that `name` means: a flag's name, or a path with a point in it.
+pub fn path(name: &str) -> Option<&str> {
+    keys::find(name).map(|key| key.path).or_else(|| name.contains('.').then_some(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn laid(text: &str, settings: &[(&str, Value)]) -> Table {
+        let settings: Vec<Setting> = settings.iter().map(|(p, v)| Setting::new(p, v.clone())).collect();
+        lay(text.parse().unwrap(), &settings).unwrap()
+    }
+
+    #[test]
+    fn a_rate_and_users_choose_the_arrivals() {
+        let open = "workload.arrivals = { kind = \"poisson\", rate = 1.0 }";
+        let closed = "workload.arrivals = { kind = \"closed_loop\", concurrency = 4 }";
+        let rate = ("workload.arrivals.rate", 5.into());
+        let users = ("workload.arrivals.concurrency", 8.into());
+        let turns = ("workload.arrivals.turns", 3.into());
+        for (text, settings, expected) in [
+            (open, vec![rate.clone()], "kind = \"poisson\"\nrate = 5"),
+            (closed, vec![rate.clone()], "kind = \"poisson\"\nrate = 5"),
+            ("", vec![rate.clone()], "kind = \"poisson\"\nrate = 5"),
+            (open, vec![users.clone()], "concurrency = 8\nkind = \"closed_loop\""),
+            (open, vec![turns.clone(), users.clone()], "concurrency = 8\nkind = \"sessions\"\nturns = 3"),
+            (open, vec![turns.clone()], "kind = \"sessions\"\nrate = 1.0\nturns = 3"),
+            (
+                open,
+                vec![("workload.arrivals.burstiness", 0.5.into())],
+                "burstiness = 0.5\nkind = \"gamma\"\nrate = 1.0",
+            ),
+        ] {
+            let table = laid(text, &settings);
+            let found = table["workload"]["arrivals"].as_table().unwrap();
+            assert_eq!(found, &expected.parse::<Table>().unwrap(), "{text} {settings:?}");
+        }
+    }
+
+    #[test]
+    fn traffic_brings_its_lengths_and_its_rate_where_it_has_one() {
+        let base =
+            "[workload]\ninput_len = 1\noutput_len = 2\n[workload.arrivals]\nkind = \"poisson\"\nrate = 1.0";
+        let preset = |id: &str| ("workload.preset", Value::from(id));
+        let table = laid(base, &[preset("azure-conv-2023")]);
+        assert_eq!(table["workload"], Value::Table("preset = \"azure-conv-2023\"".parse().unwrap()));
+        let rate = ("workload.arrivals.rate", 5.into());
+        let table = laid(base, &[rate.clone(), preset("azure-conv-2023")]);
+        assert_eq!(
+            table["workload"],
+            Value::Table("preset = \"azure-conv-2023\"\nrate = 5".parse().unwrap())
+        );
+        // ShareGPT has no times: the arrivals stay.
+        let table = laid(base, &[preset("sharegpt")]);
+        assert_eq!(table["workload"]["arrivals"]["rate"], 1.0.into());
+        // A trace at another pace keeps its lengths.
+        let table = laid(base, &[preset("t.jsonl"), rate]);
+        assert_eq!(table["workload"]["arrivals"]["kind"], "poisson".into());
+        assert_eq!(table["workload"]["input_len"]["path"], "t.jsonl".into());
+    }
+
+    #[test]
+    fn replicas_are_alike_or_split() {
+        let split = |text: &str| laid("", &[("parallelism.replicas", Value::from(text))]);
+        assert_eq!(split("4")["parallelism"]["replicas"], 4.into());
+        let table = split("3P1D");
+        assert_eq!(table["fleet"]["prefill"]["replicas"], 3.into());
+        assert_eq!(table["fleet"]["decode"]["replicas"], 1.into());
+        assert_eq!(table["fleet"]["link"], "network".into());
+        assert!(lay(Table::new(), &[Setting::new("parallelism.replicas", "3p")]).is_err());
+    }
+
+    #[test]
+    fn an_engine_brings_its_scheduler_unless_one_is_named() {
+        let table = laid("", &[("engine.name", "sglang".into())]);
+        assert_eq!(table["engine"]["scheduler"], "sglang".into());
+        let table = laid("", &[("engine.scheduler", "sarathi".into()), ("engine.name", "vllm".into())]);
+        assert_eq!(table["engine"]["scheduler"], "sarathi".into());
+    }
+
+    #[test]
+    fn paths_count_from_the_specs_folder() {
+        let text = "model.path = \"a\"\nhardware.accelerator = \"h100-sxm\"\nsearch.accelerators = [\"x.toml\", \"l4\"]";
+        let table = rooted(text.parse().unwrap(), Path::new("dir"));
+        assert_eq!(table["model"]["path"], "dir/a".into());
+        assert_eq!(table["hardware"]["accelerator"], "h100-sxm".into());
+        assert_eq!(table["search"]["accelerators"][0], "dir/x.toml".into());
+        assert_eq!(table["search"]["accelerators"][1], "l4".into());
+    }
+}

@@ -1,0 +1,96 @@
+//! A spec as text: every key with a comment that gives its meaning and unit.
+//!
+//! Knows: how a table is written so that parsing it gives it back. Knows nothing about what was resolved.
+
+use super::keys::{KEYS, about_section};
+use super::settings::get;
+use toml::{Table, Value};
+
+/// A key that is not set, and what holds without it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Absent {
+    /// Its path.
+    pub path: &'static str,
+    /// What holds, as TOML writes it; nothing where that is not known.
+    pub holds: Option<Value>,
+}
+
+/// The table as TOML, sections and keys in the order of [`KEYS`], each with its comment; keys of `absent` as comments.
+pub fn write(table: &Table, absent: &[Absent]) -> String {
+    let mut sections: Vec<&str> = Vec::new();
+    for path in KEYS.iter().map(|key| key.path) {
+        let section = path.rsplit_once('.').map_or("", |(section, _)| section);
+        if !sections.contains(&section) {
+            sections.push(section);
+        }
+    }
+    // A section stands before those within it.
+    sections
+        .sort_by_key(|name| (rank(name.split('.').next().unwrap_or_default()), name.matches('.').count()));
+    let text = |name: &&str| section(table, name, absent);
+    sections.iter().filter_map(text).collect::<Vec<_>>().join("\n")
+}
+
+fn rank(section: &str) -> usize {
+    KEYS.iter().position(|key| key.section() == section).unwrap_or(KEYS.len())
+}
+
+fn section(table: &Table, name: &str, absent: &[Absent]) -> Option<String> {
+    let found = get(table, name).and_then(Value::as_table);
+    let of = |path: &str| {
+        path.rsplit_once('.').filter(|(section, _)| *section == name).map(|(_, key)| key.to_owned())
+    };
+    let mut lines: Vec<(String, &str)> = Vec::new();
+    for key in KEYS {
+        let Some(last) = of(key.path) else { continue };
+        match found.and_then(|section| section.get(&last)) {
+            // A length may be a table of its own.
+            Some(value) => lines.push((format!("{last} = {value}"), without_default(key.about))),
+            None => {
+                let Some(absent) = absent.iter().find(|a| a.path == key.path) else { continue };
+                let holds = absent.holds.as_ref().map_or(String::new(), |v| format!(" {v}"));
+                lines.push((format!("# {last} ={holds}"), key.about));
+            }
+        }
+    }
+    if lines.is_empty() && !found.is_some_and(Table::is_empty) {
+        return None;
+    }
+    // A section of comments alone is one, too: empty, it might mean something.
+    let mark = if found.is_some() { "" } else { "# " };
+    let width = lines.iter().map(|(text, _)| text.chars().count()).filter(|n| *n <= 44).max().unwrap_or(0);
+    let about = about_section(name).map_or(String::new(), |about| format!("# {about}\n"));
+    let lines: String = lines.iter().map(|(text, about)| format!("{text:width$}  # {about}\n")).collect();
+    Some(format!("{about}{mark}[{name}]\n{lines}"))
+}
+
+/// The comment of a key that is set.
+fn without_default(about: &str) -> &str {
+    about.split(" [default").next().unwrap_or(about)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Spec;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let text = "model.name = \"a\\\"b\"\nengine.watermark = 0.25\nengine.speculative.draft_cost = 0.1\n\
+                    engine.speculative.num_speculative_tokens = 3\nengine.speculative.acceptance_rate = 0.5\n\
+                    workload.input_len = { kind = \"lognormal\", mu = 6.9, sigma = 0.7 }\nworkload.output_len = 7\n\
+                    workload.priorities = [1.0, 2.0]\nfleet = {}\n\
+                    workload.arrivals = { kind = \"poisson\", rate = 5 }\nslo.tpot_p99_ms = 50\nsearch.tp = [1, 2]\n\
+                    engine.length_prediction = { kind = \"noisy\", sigma = 0.5 }";
+        let table: Table = text.parse().unwrap();
+        let absent = [Absent { path: "precision.weights", holds: Some("bf16".into()) }];
+        let written = write(&table, &absent);
+        assert_eq!(written.parse::<Table>().unwrap(), table, "{written}");
+        assert!(written.contains("# weights = \"bf16\"  # weight format"), "{written}");
+        assert!(
+            written.contains("tpot_p99_ms = 50  # time per output token, 99th percentile, ms"),
+            "{written}"
+        );
+        assert_eq!(Spec::parse("t", &written).unwrap(), Spec::parse("t", text).unwrap());
+    }
+}

@@ -1,0 +1,85 @@
+//! What vLLM's server turns away, and prompts in every so many steps of a data-parallel engine.
+
+use super::engine::workloads;
+use super::fleets::{deployment, holds, spec};
+use proptest::prelude::*;
+use roofcast::parallelism::Request;
+use roofcast::record::Outcome;
+use roofcast::spec::{EngineSpec, FleetSpec};
+
+/// Ten requests of 100 tokens come at once. With room for four requests the first four are let in; with 250 prompt tokens
+/// the fourth finds 300 of them waiting.
+#[test]
+fn who_comes_beyond_a_limit_is_turned_away() {
+    let workload =
+        "[workload]\nrequests = 10\ninput_len = 100\noutput_len = 5\narrivals = { kind = \"offline\" }\n";
+    for (limit, served) in [
+        ("max_num_queued_reqs = 4", 4),
+        ("max_num_queued_tokens = 250", 3),
+        ("max_num_queued_tokens = 300", 3),
+        ("max_num_queued_tokens = 301", 4),
+        ("max_num_queued_reqs = 2\nmax_num_queued_tokens = 301", 2),
+        ("max_num_queued_reqs = 0", 0),
+    ] {
+        let run = spec(&format!("[engine]\n{limit}\n{workload}")).unwrap();
+        let count = (run.summary.completed, run.rejected, run.refused, run.summary.failed);
+        assert_eq!(count, (served, 10 - served, 0, 10 - served), "{limit}");
+        let let_in = |r: &&roofcast::record::Record| r.outcome == Outcome::Completed;
+        assert!(run.records.iter().filter(let_in).map(|r| r.id).eq(0..served), "{limit}");
+    }
+    // A request counts until its last token is there, its prompt until its first: of two that come 1 ms apart and take
+    // longer than that, the second finds the first.
+    let apart = "[workload]\nrequests = 2\ninput_len = 1000\noutput_len = 50\narrivals = { kind = \"constant\", rate = 1000.0 }\n";
+    assert_eq!(spec(&format!("[engine]\nmax_num_queued_reqs = 1\n{apart}")).unwrap().rejected, 1);
+    assert_eq!(spec(&format!("[engine]\nmax_num_queued_tokens = 1000\n{apart}")).unwrap().rejected, 1);
+    // A second later it does not.
+    let late = apart.replace("1000.0", "1.0");
+    assert_eq!(spec(&format!("[engine]\nmax_num_queued_reqs = 1\n{late}")).unwrap().rejected, 0);
+    // 100 ms later the first decodes: 50 tokens take longer, 1000 of a prompt do not.
+    let between = apart.replace("1000.0", "10.0");
+    assert_eq!(spec(&format!("[engine]\nmax_num_queued_reqs = 1\n{between}")).unwrap().rejected, 1);
+    assert_eq!(spec(&format!("[engine]\nmax_num_queued_tokens = 1000\n{between}")).unwrap().rejected, 0);
+}
+
+#[test]
+fn the_interval_is_for_data_parallel_engines() {
+    let error = spec(
+        "[engine]\nprefill_schedule_interval = 2\n[workload]\narrivals = { kind = \"offline\" }\ninput_len = 9\noutput_len = 9\n",
+    )
+    .unwrap_err()
+    .to_string();
+    assert!(error.contains("prefill_schedule_interval") && error.contains("attention_dp"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn leaping_is_stepping_with_limits(
+        workload in workloads(),
+        requests in proptest::option::of(0_u64..20),
+        tokens in proptest::option::of(0_u64..3000),
+        blocks in 40_u64..400,
+    ) {
+        let engine = EngineSpec {
+            max_num_queued_reqs: requests,
+            max_num_queued_tokens: tokens,
+            num_gpu_blocks: Some(blocks),
+            ..EngineSpec::default()
+        };
+        let run = holds(&deployment(Request::default(), engine), &workload, FleetSpec::default());
+        prop_assert!(run.activity.max_running <= requests.unwrap_or(u64::MAX));
+    }
+
+    /// Prompts that wait for their step are computed all the same.
+    #[test]
+    fn nothing_is_lost_between_prefill_steps(workload in workloads(), interval in 2_u64..9, blocks in 80_u64..400) {
+        let engine = EngineSpec {
+            prefill_schedule_interval: Some(interval),
+            num_gpu_blocks: Some(blocks),
+            ..EngineSpec::default()
+        };
+        let parallelism = Request { tp: Some(1), attention_dp: Some(2), ..Request::default() };
+        holds(&deployment(parallelism, engine), &workload, FleetSpec::default());
+    }
+}

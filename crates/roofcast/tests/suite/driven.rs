@@ -1,0 +1,188 @@
+//! The engine driven as requests come is the engine of a simulation.
+
+use super::engine::{deployment, records, served};
+use proptest::prelude::*;
+use roofcast::Forecaster;
+use roofcast::engine::clock::Ticks;
+use roofcast::engine::online::{Asked, Event, Online};
+use roofcast::record::Record;
+use roofcast::spec::{EngineSpec, QueuePolicy, SchedulerKind};
+use roofcast::workload::{Arrivals, Length, LengthKind, Prefix, Prompt, Request, Traffic, Workload};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const MODEL: &str = "meta-llama/Llama-3.1-8B-Instruct";
+
+/// The request's tokens: those of a shared segment are the segment's, all others nobody else's.
+fn asked(number: u64, request: &Request) -> Asked {
+    let shared = match &request.prompt {
+        Prompt::Shared { segment, length } => (*segment, *length),
+        _ => (0, 0),
+    };
+    let own = |position: u32| (1 << 31) + (number as u32) * 4096 + position;
+    let token = |position: u32| {
+        if position < shared.1 { shared.0 * 4096 + position } else { own(position) }
+    };
+    Asked {
+        number,
+        at: Ticks::from(request.at),
+        prompt: (0..request.input_len).map(token).collect(),
+        output: (request.input_len..request.input_len + request.output_len).map(own).collect(),
+        priority: request.priority.into(),
+    }
+}
+
+/// What becomes of each request: when its first token came, when its last, how often it was preempted, what was cached.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Life {
+    first: Ticks,
+    end: Ticks,
+    tokens: u64,
+    preemptions: u64,
+    cached: u64,
+}
+
+/// Drives an engine as a server would: what came until a step ended is handed over before the next.
+fn driven(online: &mut Online, mut coming: Vec<Asked>, aborted: impl Fn(u64, u64) -> bool) -> Vec<Life> {
+    let mut lives = vec![Life::default(); coming.len()];
+    coming.reverse();
+    let mut events = Vec::new();
+    let mut here = BTreeMap::new();
+    loop {
+        while coming.last().is_some_and(|next| online.is_empty() || next.at <= online.clock()) {
+            let next = coming.pop().unwrap();
+            if !online.serves(next.prompt.len() as u32, next.output.len() as u32) {
+                continue;
+            }
+            here.insert(next.number, 0);
+            online.arrive(&next);
+        }
+        let Some(done) = online.step(&mut events) else { break };
+        for event in events.drain(..) {
+            match event {
+                Event::Admitted { number, cached, resumed: false } => lives[number as usize].cached = cached,
+                Event::Admitted { .. } => {}
+                Event::Preempted { number } => lives[number as usize].preemptions += 1,
+                Event::Sampled { number, tokens } => {
+                    let life = &mut lives[number as usize];
+                    life.first = if life.tokens == 0 { done.end } else { life.first };
+                    life.tokens += tokens;
+                    life.end = done.end;
+                }
+                Event::Finished { number } => _ = here.remove(&number),
+            }
+        }
+        let levels = online.levels();
+        assert_eq!(levels.running + levels.waiting, here.len() as u64);
+        let leaving: Vec<u64> =
+            here.keys().copied().filter(|n| aborted(*n, lives[*n as usize].tokens)).collect();
+        for number in leaving {
+            assert!(online.abort(number) && !online.abort(number));
+            here.remove(&number);
+        }
+    }
+    assert!(here.is_empty() && online.levels().blocks == 0);
+    lives
+}
+
+fn engines() -> impl Strategy<Value = EngineSpec> {
+    (9_u64..60, 1_u64..40, 16_u64..300, any::<bool>(), 0..4).prop_map(
+        |(blocks, seqs, budget, caching, kind)| {
+            EngineSpec {
+                scheduler: SchedulerKind::Vllm,
+                num_gpu_blocks: Some(blocks),
+                max_num_seqs: Some(seqs.min(budget)),
+                max_num_batched_tokens: Some(budget),
+                enable_prefix_caching: Some(caching),
+                policy: if kind == 1 { QueuePolicy::Priority } else { QueuePolicy::Fcfs },
+                async_scheduling: (kind == 2).then_some(true),
+                // One beyond every prompt changes nothing, but has the simulation run block by block, whose ticks are exact.
+                long_prefill_token_threshold: Some(if kind == 3 { 20 } else { 1 << 20 }),
+                ..EngineSpec::default()
+            }
+        },
+    )
+}
+
+/// Requests of up to 120 + 60 tokens for blocks that hold 128 and more: nearly all are served, and few blocks are fought over.
+fn workloads() -> impl Strategy<Value = Workload> {
+    let prefix = (1_u64..60, 1_u64..4, 0.0_f64..1.0).prop_map(|(length, count, share)| Prefix {
+        length,
+        count,
+        share,
+        skew: 0.0,
+    });
+    (1_u64..40, any::<u64>(), 1.0_f64..300.0, proptest::option::of(prefix)).prop_map(
+        |(requests, seed, rate, prefix)| Workload {
+            requests: Some(requests),
+            seed,
+            arrivals: Arrivals::Poisson { rate },
+            input_len: Length::Drawn(LengthKind::Uniform { min: 1, max: 60 }),
+            output_len: Length::Drawn(LengthKind::Uniform { min: 1, max: 60 }),
+            prefix,
+            priorities: vec![1.0, 1.0],
+            max_tokens: None,
+        },
+    )
+}
+
+fn all(workload: &Workload) -> Vec<Asked> {
+    let mut traffic = Traffic::new(workload, "test").unwrap();
+    std::iter::from_fn(|| traffic.next()).zip(0..).map(|(request, number)| asked(number, &request)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
+    /// Requests with real tokens, handed over as they come, meet the fate that a simulation forecasts, to the tick.
+    #[test]
+    fn online_is_simulated(engine in engines(), workload in workloads()) {
+        let deployment = deployment(MODEL, engine);
+        let mut online = Online::new(&Forecaster::embedded(deployment.clone()).unwrap(), 1000, workload.seed).unwrap();
+        let lives = driven(&mut online, all(&workload), |_, _| false);
+        let fleet = served(&deployment, &workload, false);
+        let forecast = |r: &Record| {
+            let ended = r.first_token.map(|first| (first, r.finished));
+            (ended, r.output_len, r.preemptions, r.cached_tokens)
+        };
+        let lived = |l: &Life| {
+            ((l.tokens > 0).then(|| (l.first.picoseconds(), l.end.picoseconds())), l.tokens, l.preemptions, l.cached)
+        };
+        let forecast: Vec<_> = records(&fleet).iter().map(forecast).collect();
+        prop_assert_eq!(forecast, lives.iter().map(lived).collect::<Vec<_>>());
+    }
+
+    /// Clients that go away leave nothing behind: those who stay get all their tokens, and every block comes back.
+    #[test]
+    fn aborted_requests_leave_nothing_behind(engine in engines(), workload in workloads(), every in 1_u64..4) {
+        let deployment = deployment(MODEL, engine);
+        let mut online = Online::new(&Forecaster::embedded(deployment).unwrap(), 1000, 0).unwrap();
+        let coming = all(&workload);
+        let served = |a: &Asked| online.serves(a.prompt.len() as u32, a.output.len() as u32);
+        let lengths: Vec<u64> = coming.iter().map(|a| if served(a) { a.output.len() as u64 } else { 0 }).collect();
+        let leaves = |number: u64, tokens: u64| number.is_multiple_of(every) && tokens >= number % 7;
+        let lives = driven(&mut online, coming, leaves);
+        for (number, (life, length)) in (0_u64..).zip(lives.iter().zip(&lengths)) {
+            prop_assert!(life.tokens == *length || (number.is_multiple_of(every) && life.tokens <= *length));
+        }
+    }
+}
+
+/// A second turn repeats the first's prompt and answer, token by token: of 40 + 24 tokens in blocks of 16, the 63 that were
+/// computed (the last one said was never) fill 3 blocks, 48 tokens, that are found again.
+#[test]
+fn answers_are_found_in_the_next_turns_prompt() {
+    let deployment = deployment(MODEL, EngineSpec::default());
+    let mut online = Online::new(&Forecaster::embedded(deployment).unwrap(), 1000, 0).unwrap();
+    let turn = |number, at, prompt: Vec<u32>, output: std::ops::Range<u32>| Asked {
+        number,
+        at: Ticks::from(roofcast::units::Picoseconds(at)),
+        prompt: Arc::from(prompt),
+        output: output.collect(),
+        priority: 0,
+    };
+    let coming =
+        vec![turn(0, 0, (0..40).collect(), 40..64), turn(1, 10_000_000_000_000, (0..80).collect(), 80..90)];
+    let cached: Vec<u64> = driven(&mut online, coming, |_, _| false).iter().map(|l| l.cached).collect();
+    assert_eq!(cached, [0, 48]);
+}

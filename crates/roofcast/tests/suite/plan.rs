@@ -1,0 +1,259 @@
+//! The planner: what it calls best meets the SLO when it is simulated, nothing cheaper does, and pruning loses nothing.
+
+use crate::support::model;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use roofcast::catalog::Catalog;
+use roofcast::deployment::{Deployment, Options};
+use roofcast::plan::{Choice, Launch, Plan, Question, Role, Stage, launches, plan};
+use roofcast::simulate::{self, Simulation, simulate};
+use roofcast::{Error, Forecaster, Spec};
+use std::sync::Arc;
+
+fn planned(text: &str, exhaustive: bool) -> Result<Plan, Error> {
+    let spec = Spec::parse("plan.toml", text)?;
+    let question = Question { exhaustive, ..Question::default() };
+    plan(&spec, &model("meta-llama/Llama-3.1-8B-Instruct"), Catalog::embedded()?, &question)
+}
+
+/// The keys of `over` in the place of those in `table`.
+fn lay(table: &mut toml::Table, over: &toml::Table) {
+    for (key, value) in over {
+        match (table.get_mut(key).and_then(toml::Value::as_table_mut), value.as_table()) {
+            (Some(inner), Some(value)) => lay(inner, value),
+            _ => drop(table.insert(key.clone(), value.clone())),
+        }
+    }
+}
+
+/// A choice simulated through its own spec, with `fewer` replicas less.
+fn simulated(text: &str, choice: &Choice, fewer: u64) -> Simulation {
+    let mut table: toml::Table = toml::from_str(text).unwrap();
+    table.remove("search");
+    lay(&mut table, &choice.spec);
+    let mut spec = Spec::parse("best.toml", &table.to_string()).unwrap();
+    spec.parallelism.replicas = spec.parallelism.replicas.map(|n| n - fewer);
+    let catalog = Catalog::embedded().unwrap();
+    let chip = Arc::new(catalog.accelerator(spec.hardware.accelerator.as_deref().unwrap()).unwrap().clone());
+    let model = model("meta-llama/Llama-3.1-8B-Instruct");
+    let deployment = Deployment::resolve(model, chip, &Options::of(&spec)).unwrap();
+    let options = simulate::Options { leap: true, ..Default::default() };
+    simulate(&Forecaster::embedded(deployment).unwrap(), &spec, "best.toml", options).unwrap()
+}
+
+/// Whether a run meets the SLO of `text`, by its printed figures alone.
+fn meets(text: &str, run: &Simulation) -> bool {
+    let slo = Spec::parse("plan.toml", text).unwrap().slo;
+    let within = |p99: f64, bound: Option<f64>| bound.is_none_or(|bound| p99 <= bound);
+    within(run.summary.ttft.p99, slo.ttft_p99_ms)
+        && within(run.summary.tpot.p99, slo.tpot_p99_ms)
+        && within(run.summary.e2el.p99, slo.e2el_p99_ms)
+        && !run.load.overloaded
+        && run.refused == 0
+}
+
+/// So many problems, the same in every run; what fails is told as it is.
+fn few(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        max_shrink_iters: 0,
+        rng_seed: RngSeed::Fixed(1),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+/// A problem of one to three kinds of chips.
+fn problem() -> impl Strategy<Value = String> {
+    let chips = ["l4", "rtx-4090", "l40s", "a100-sxm-80gb", "h100-sxm", "h200-sxm"];
+    let chips = prop::sample::subsequence(chips.to_vec(), 1..=3);
+    let lengths = (100..2500_u64, 20..120_u64);
+    let slo = (200..3000_u64, 12..80_u64);
+    let search = (prop::bool::ANY, prop::bool::ANY, prop::bool::ANY);
+    (chips, 0.5..12.0_f64, lengths, slo, search).prop_map(
+        |(chips, rate, (input, output), (ttft, tpot), (fp8, accelerators, gamma))| {
+            let weights = if fp8 { "[\"bf16\", \"w8\"]" } else { "[\"bf16\"]" };
+            let minimise = if accelerators { "accelerators" } else { "cost_per_hour" };
+            let arrivals = if gamma { "kind = \"gamma\"\nburstiness = 0.5" } else { "kind = \"poisson\"" };
+            format!(
+                "[slo]\nttft_p99_ms = {ttft}\ntpot_p99_ms = {tpot}\n[workload]\ninput_len = {input}\noutput_len = \
+                 {output}\n[workload.arrivals]\n{arrivals}\nrate = {rate}\n[search]\naccelerators = \
+                 {chips:?}\nmax_accelerators = 4\nweights = {weights}\nminimise = \"{minimise}\"\nrequests = \
+                 1000\nmax_num_batched_tokens = [2048, 8192]\n"
+            )
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(few(30))]
+
+    /// The best meets the SLO through its own spec, and with a replica less it does not.
+    #[test]
+    fn the_best_meets_the_slo_and_the_next_cheaper_does_not(text in problem()) {
+        let plan = planned(&text, false).unwrap();
+        let Some(best) = &plan.best else {
+            prop_assert!(!plan.nearest.is_empty() && plan.ranked.is_empty());
+            return Ok(());
+        };
+        let run = simulated(&text, best, 0);
+        prop_assert!(meets(&text, &run), "{text}{:?}", run.summary);
+        prop_assert_eq!(run.summary.ttft.p99, best.ttft_p99_ms);
+        if best.replicas > 1 {
+            let less = simulated(&text, best, 1);
+            prop_assert!(!meets(&text, &less), "{text}{best:?}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(few(8))]
+
+    /// Simulating all that fits finds the same best as ruling out what limit and estimate rule out.
+    #[test]
+    fn pruning_never_loses_the_best(text in problem()) {
+        let text = text.replace("max_accelerators = 4", "max_accelerators = 2");
+        let (pruned, all) = (planned(&text, false).unwrap(), planned(&text, true).unwrap());
+        prop_assert_eq!((all.pruned.limit, all.pruned.estimate), (0, 0));
+        let name = |plan: &Plan| plan.best.as_ref().map(|best| best.spec.clone());
+        prop_assert_eq!(name(&pruned), name(&all), "{}", text);
+    }
+}
+
+const CHAT: &str = "[slo]\nttft_p99_ms = 2000\ntpot_p99_ms = 50\n[workload]\ninput_len = 1000\noutput_len = 200\n\
+                    [workload.arrivals]\nkind = \"poisson\"\nrate = 10\n[search]\nrequests = 1000\n";
+
+#[test]
+fn every_deployment_is_accounted_for() {
+    let plan =
+        planned(&format!("{CHAT}accelerators = [\"l4\", \"h100-sxm\"]\nmax_accelerators = 4\n"), false)
+            .unwrap();
+    // Shapes of tp 1, 2 and 4 with 4, 2 and 1 numbers of replicas, with three budgets on H100 and two
+    // on L4, where one of them is the engine's own.
+    assert_eq!(plan.considered, (3 + 2) * (4 + 2 + 1));
+    let left: u64 = plan.left_out.iter().map(|l| l.count).sum();
+    assert_eq!(left + plan.feasible + plan.dearer, plan.considered, "{:?}", plan.left_out);
+    assert!(plan.simulated >= plan.feasible);
+    let best = plan.best.unwrap();
+    assert!(plan.pareto.contains(&best) && plan.ranked[0] == best && best.stage == Stage::Simulation);
+    assert!(plan.ranked.iter().all(|row| row.cost_per_hour >= best.cost_per_hour));
+    // What carries more than the load carries the load: 10 requests/s.
+    assert!(best.max_requests_per_s.unwrap() >= 10.0);
+}
+
+#[test]
+fn pools_apart_are_planned_and_their_spec_is_simulated() {
+    let search = "accelerators = [\"h100-sxm\"]\nmax_accelerators = 3\ntp = [1]\ndisaggregated = true\n";
+    let text = format!("{CHAT}{search}max_num_batched_tokens = [8192]\n").replace("rate = 10", "rate = 20");
+    let text = text.replace("tpot_p99_ms = 50", "tpot_p99_ms = 10");
+    let plan = planned(&text, true).unwrap();
+    // 1, 2 or 3 replicas alike; 1P1D, 1P2D and 2P1D.
+    assert_eq!(plan.considered, 6);
+    let apart = plan.ranked.iter().find(|row| row.prefill.is_some()).unwrap();
+    let run = simulated(&text, apart, 0);
+    assert!(meets(&text, &run) && run.fleet.transfers.is_some());
+    assert_eq!(run.summary.tpot.p99, apart.tpot_p99_ms);
+    assert_eq!(run.fleet.accelerators, apart.count);
+}
+
+#[test]
+fn what_cannot_be_met_is_answered_with_what_came_nearest() {
+    let search = "accelerators = [\"h100-sxm\"]\nmax_accelerators = 2\n";
+    // A step of 8 B weights in 16 bits at 3.35 TB/s takes 16 GB / 3.35 TB/s = 4.8 ms: on two chips 2.4, above 1.
+    let text = format!("{CHAT}{search}").replace("tpot_p99_ms = 50", "tpot_p99_ms = 1");
+    let plan = planned(&text, false).unwrap();
+    assert!(plan.best.is_none() && plan.pruned.limit == plan.considered && plan.simulated == 0);
+    let nearest = &plan.nearest[0];
+    assert_eq!(nearest.stage, Some(Stage::Limit));
+    assert!(nearest.reason.starts_with("TPOT") && nearest.count == 2, "{nearest:?}");
+    let factor = nearest.factor.unwrap();
+    assert!((2.2..2.6).contains(&factor), "{factor}");
+}
+
+#[test]
+fn a_named_deployment_is_accounted_for() {
+    let text = format!("{CHAT}accelerators = [\"l4\", \"h100-sxm\"]\nmax_accelerators = 4\n");
+    let spec = Spec::parse("plan.toml", &text).unwrap();
+    let ask = |why| {
+        let question = Question { why: Some(why), ..Question::default() };
+        plan(&spec, &model("meta-llama/Llama-3.1-8B-Instruct"), Catalog::embedded().unwrap(), &question)
+    };
+    let lost = ask("accelerator=l4 tp=1 replicas=1 max_num_batched_tokens=2048").unwrap().why;
+    assert_eq!(lost.len(), 1);
+    assert!(lost[0].factor.unwrap() > 1.0 && lost[0].stage.is_some(), "{lost:?}");
+    let refused = ask("tp=3").unwrap_err().to_string();
+    assert!(refused.contains("--why") && refused.contains("tp=3"), "{refused}");
+    assert!(ask("colour=red").unwrap_err().to_string().contains("accelerator, count, tp"));
+}
+
+#[test]
+fn contradictions_are_refused() {
+    let with = |extra: &str| planned(&format!("{CHAT}{extra}"), false).unwrap_err().to_string();
+    assert!(with("max_accelerators = 4\nmin_accelerators = 5\n").contains("search.min_accelerators"));
+    let few = CHAT.replace("requests = 1000", "requests = 1");
+    assert!(planned(&few, false).unwrap_err().to_string().contains("search.requests"));
+    assert!(with("[fleet]\nlink = \"nvlink\"\n").contains("fleet.link"));
+    let offline = CHAT.replace("kind = \"poisson\"\nrate = 10", "kind = \"offline\"");
+    assert!(planned(&offline, false).unwrap_err().to_string().contains("workload.arrivals"));
+}
+
+/// What starts a replica of `model` on `chip` with the keys of `spec`, by engine.
+fn started(name: &str, chip: &str, spec: &str, role: Role) -> impl Fn(&str) -> Launch + use<> {
+    let spec = Spec::parse("launch.toml", spec).unwrap();
+    let chip = Arc::new(Catalog::embedded().unwrap().accelerator(chip).unwrap().clone());
+    let deployment = Deployment::resolve(model(name), chip, &Options::of(&spec)).unwrap();
+    let all = launches(&deployment, name, role, 1);
+    move |engine| all.iter().find(|launch| launch.engine == engine).unwrap().clone()
+}
+
+const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
+
+#[test]
+fn commands_start_what_was_planned() {
+    let fp8 = "[precision]\nweights = \"fp8\"\nkv = \"fp8\"\n[parallelism]\ntp = 2\npp = 2\n";
+    let of = started(LLAMA, "h100-sxm", fp8, Role::Replica);
+    assert_eq!(
+        of("vllm").command.unwrap(),
+        "vllm serve meta-llama/Llama-3.1-8B-Instruct --quantization fp8 --kv-cache-dtype fp8_e4m3 \
+         --tensor-parallel-size 2 --pipeline-parallel-size 2 --gpu-memory-utilization 0.9 --max-num-seqs 1024 \
+         --max-num-batched-tokens 8192"
+    );
+    assert!(of("sglang").command.unwrap().contains("--tp-size 2 --pp-size 2"));
+    // No engine but those two makes fp8 of a 16-bit checkpoint, and llama.cpp serves GGUF.
+    assert!(
+        of("tensorrt-llm").note.unwrap().contains("name it as the model")
+            && of("llama.cpp").command.is_none()
+    );
+}
+
+#[test]
+fn experts_and_data_parallel_attention_have_their_flags() {
+    let spread = "[parallelism]\ntp = 2\nattention_dp = 4\nep = 8\n";
+    let of = started("deepseek-ai/DeepSeek-V3", "h200-sxm", spread, Role::Decode);
+    let vllm = of("vllm").command.unwrap();
+    assert!(
+        vllm.contains("--tensor-parallel-size 2 --data-parallel-size 4 --enable-expert-parallel"),
+        "{vllm}"
+    );
+    // Both settings are of each of four ranks, and the connector is one word of the shell.
+    assert!(vllm.contains("--max-num-seqs 256 --max-num-batched-tokens 8192"), "{vllm}");
+    assert!(vllm.ends_with("'{\"kv_connector\":\"NixlConnector\",\"kv_role\":\"kv_both\"}'"), "{vllm}");
+    let sglang = of("sglang").command.unwrap();
+    assert!(sglang.contains("--tp-size 8 --dp-size 4 --enable-dp-attention --ep-size 8"), "{sglang}");
+    assert!(sglang.contains("--max-running-requests 1024 --chunked-prefill-size 32768"), "{sglang}");
+    assert!(sglang.ends_with("--disaggregation-mode decode"), "{sglang}");
+}
+
+#[test]
+fn there_is_no_command_without_its_checkpoint_or_engine() {
+    for format in ["w8", "gptq-int4", "awq-int4"] {
+        let of = started(LLAMA, "h100-sxm", &format!("[precision]\nweights = \"{format}\"\n"), Role::Replica);
+        let launch = of("vllm");
+        assert!(launch.command.is_none() && launch.note.unwrap().contains(format));
+    }
+    let of =
+        started(LLAMA, "tpu-v5e", "[precision]\nweights = \"int8\"\n[parallelism]\ntp = 4\n", Role::Replica);
+    assert!(of("vllm").command.is_none() && of("sglang").note.unwrap().contains("does not run on tpu-v5e"));
+    let of = started(LLAMA, "tpu-v5e", "[parallelism]\ntp = 4\n", Role::Replica);
+    assert!(of("vllm").command.unwrap().contains("--tensor-parallel-size 4"));
+}
