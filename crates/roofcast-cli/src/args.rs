@@ -9,9 +9,9 @@ pub(crate) mod values;
 pub(crate) use bench::{AskArgs, BenchArgs, JudgeArgs, LoadArgs};
 pub(crate) use catalog::{AddArgs, CatalogArgs, CatalogVerb, FilterArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use roofcast::calibrate::LeaveOut;
 pub(crate) use emulate::EmulateArgs;
 use flags::{Flags, Machine, Planned, Traffic};
+use roofcast::calibrate::LeaveOut;
 use std::path::PathBuf;
 use values::*;
 

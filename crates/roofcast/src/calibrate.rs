@@ -9,6 +9,7 @@ pub mod fit;
 pub mod kernels;
 mod leave_out;
 mod levels;
+mod normal;
 
 use crate::calibration::{Calibration, Place, Selector};
 use crate::catalog::Catalog;
@@ -198,8 +199,8 @@ impl<'a> Fit<'a> {
     fn descend(&mut self) {
         self.residuals = self.evaluate(&self.x, true);
         for _ in 0..ROUNDS {
-            let target = self.problem(&self.residuals, &BTreeSet::new()).solve(&self.x);
-            let before = self.problem(&self.residuals, &BTreeSet::new()).cost(&self.x);
+            let target = self.problem(&self.residuals).solve(&self.x);
+            let before = self.problem(&self.residuals).cost(&self.x);
             let mut step = 1.0;
             let mut found = None;
             let mut after = before;
@@ -211,7 +212,7 @@ impl<'a> Fit<'a> {
                     .map(|(x, t)| x + (step * (t - x)).clamp(-FURTHEST, FURTHEST))
                     .collect();
                 let residuals = self.evaluate(&next, false);
-                after = self.problem(&residuals, &BTreeSet::new()).cost(&next);
+                after = self.problem(&residuals).cost(&next);
                 if after < before {
                     found = Some(next);
                     break;
@@ -244,7 +245,7 @@ impl<'a> Fit<'a> {
         full.into_iter().map(hold).collect()
     }
 
-    fn problem<'b>(&'b self, residuals: &'b [Residual], without: &'b BTreeSet<usize>) -> Problem<'b> {
+    fn problem<'b>(&'b self, residuals: &'b [Residual]) -> Problem<'b> {
         Problem {
             residuals,
             sets: &self.sets,
@@ -252,7 +253,6 @@ impl<'a> Fit<'a> {
             ridge: &self.ridge,
             least: &self.least,
             at: &self.x,
-            without,
         }
     }
 
@@ -354,10 +354,12 @@ impl<'a> Fit<'a> {
             parts.entry(protocol.part(fitted.row)).or_default().push(index);
         }
         let parts: Vec<Vec<usize>> = parts.into_values().collect();
+        let problem = self.problem(&residuals);
+        let normal = problem.normal(&self.x);
         let part = |rows: &Vec<usize>| {
             // Groups lie within the parts of every protocol.
             let groups: BTreeSet<usize> = rows.iter().map(|r| self.rows[*r].group).collect();
-            let x = self.problem(&residuals, &groups).solve(&self.x);
+            let x = problem.solve_without(&normal, &self.x, &groups);
             let calibration = self.calibration(&x, &groups);
             rows.iter().map(|r| self.point(*r, &x, &calibration)).collect::<Vec<_>>()
         };

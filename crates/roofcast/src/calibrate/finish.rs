@@ -67,11 +67,14 @@ impl Fit<'_> {
         self.say_sources(&mut calibration);
         let widest: Vec<usize> =
             (0..self.selectors.len()).filter(|level| is_widest(&self.selectors[*level])).collect();
-        let problem = self.problem(&self.residuals, &none);
+        let asked: Vec<usize> = Coefficient::ALL
+            .iter()
+            .flat_map(|c| widest.iter().map(|l| l * COEFFICIENTS + *c as usize))
+            .collect();
+        let left = self.problem(&self.residuals).normal(&self.x).uncertainties(&asked);
         let told = |coefficient: Coefficient| {
-            let left =
-                |level: &usize| problem.uncertainty(&self.x, level * COEFFICIENTS + coefficient as usize);
-            widest.iter().any(|level| left(level) <= UNDETERMINED)
+            let of_widest = left.chunks(widest.len()).nth(coefficient as usize).unwrap_or_default();
+            of_widest.iter().any(|left| *left <= UNDETERMINED)
         };
         let undetermined =
             Coefficient::ALL.into_iter().filter(|f| !told(*f)).map(Coefficient::name).collect();
