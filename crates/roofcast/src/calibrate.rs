@@ -19,7 +19,8 @@ use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 use crate::measurement::{Measurement, Metrics};
 use crate::spec::CostKind;
-use crate::validate::{Point, Resolver, point};
+use crate::validate::point::{self, Extent};
+use crate::validate::{Point, Resolver};
 use fit::{BOTH, COEFFICIENTS, Problem, Residual};
 pub use leave_out::LeaveOut;
 use levels::{Versions, least, matters, scale, selectors, targets};
@@ -27,9 +28,13 @@ use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Rounds of Gauss–Newton at most.
-const ROUNDS: usize = 6;
-/// A round that lowers the cost by a smaller share is the last.
+/// Times that slopes are taken at most.
+const ROUNDS: usize = 3;
+/// Steps with the same slopes at most.
+const CHORDS: usize = 3;
+/// Halvings of a step at most.
+const HALVINGS: i32 = 4;
+/// A step that lowers the cost by a smaller share is the last.
 const SETTLED: f64 = 0.003;
 /// By how much a coefficient's logarithm is moved for its derivative: more than the grain of whole steps.
 const NUDGE: f64 = 0.04;
@@ -195,37 +200,41 @@ impl<'a> Fit<'a> {
         self.rows.iter_mut().for_each(|r| r.weight = TRUST / sizes[r.group].sqrt());
     }
 
-    /// Gauss–Newton with halved steps.
+    /// Gauss–Newton with halved steps; slopes serve for a few of them.
     fn descend(&mut self) {
-        self.residuals = self.evaluate(&self.x, true);
         for _ in 0..ROUNDS {
-            let target = self.problem(&self.residuals).solve(&self.x);
-            let before = self.problem(&self.residuals).cost(&self.x);
-            let mut step = 1.0;
-            let mut found = None;
-            let mut after = before;
-            for _ in 0..4 {
-                let next: Vec<f64> = self
-                    .x
-                    .iter()
-                    .zip(&target)
-                    .map(|(x, t)| x + (step * (t - x)).clamp(-FURTHEST, FURTHEST))
-                    .collect();
-                let residuals = self.evaluate(&next, false);
-                after = self.problem(&residuals).cost(&next);
-                if after < before {
-                    found = Some(next);
+            self.residuals = self.evaluate(&self.x, true);
+            let mut settled = true;
+            for chord in 0..CHORDS {
+                let before = self.problem(&self.residuals).cost(&self.x);
+                let Some((x, residuals)) = self.step(before) else { break };
+                let after = self.problem(&residuals).cost(&x);
+                self.x = x;
+                let values = residuals.iter().map(|r| r.value);
+                self.residuals.iter_mut().zip(values).for_each(|(r, value)| r.value = value);
+                settled &= chord == 0 && after > before * (1.0 - SETTLED);
+                if after > before * (1.0 - SETTLED) {
                     break;
                 }
-                step /= 2.0;
             }
-            let Some(next) = found else { break };
-            self.x = next;
-            self.residuals = self.evaluate(&self.x, true);
-            if after > before * (1.0 - SETTLED) {
+            if settled {
                 break;
             }
         }
+    }
+
+    /// Towards the least of the linear problem, as far as the cost falls below `before`.
+    fn step(&self, before: f64) -> Option<(Vec<f64>, Vec<Residual>)> {
+        let target = self.problem(&self.residuals).solve(&self.x);
+        (0..HALVINGS).find_map(|halved| {
+            let share = 0.5_f64.powi(halved);
+            let moved = |(x, t): (&f64, &f64)| x + (share * (t - x)).clamp(-FURTHEST, FURTHEST);
+            let next: Vec<f64> = self.x.iter().zip(&target).map(moved).collect();
+            let residuals = self.evaluate(&next, false);
+            let falls =
+                residuals.len() == self.residuals.len() && self.problem(&residuals).cost(&next) < before;
+            falls.then_some((next, residuals))
+        })
     }
 
     /// What holds shares that have reached 1, where rows tell only that they are no smaller: without it nothing but the prior
@@ -265,7 +274,7 @@ impl<'a> Fit<'a> {
     fn residuals_of(&self, index: usize, x: &[f64], slopes: bool) -> Vec<Residual> {
         let fitted = &self.rows[index];
         let logs = self.logs(fitted, x);
-        let Some(now) = self.forecast(fitted, &logs) else { return Vec::new() };
+        let Some(now) = self.forecast(fitted, &logs, Extent::Whole) else { return Vec::new() };
         let wanted = targets(fitted.row);
         let mut residuals: Vec<(usize, Residual)> = Vec::new();
         for (metric, sigma) in wanted {
@@ -278,7 +287,8 @@ impl<'a> Fit<'a> {
                 Residual { group: fitted.group, set: fitted.set, value, slope: [0.0; BOTH], weight, sigma },
             ));
         }
-        if slopes {
+        let short = self.forecast(fitted, &logs, Extent::Short).filter(|_| slopes);
+        if let Some(short) = short {
             // The few unquantized operators count to the quantized ones, but where those may be unpacked to 16 bits.
             let apart = Place::of(&fitted.deployment).unpacks().is_some();
             for coefficient in
@@ -292,9 +302,9 @@ impl<'a> Fit<'a> {
                     let by = if down { -NUDGE } else { NUDGE };
                     let mut nudged = logs;
                     coefficients.iter().for_each(|coefficient| nudged[*coefficient] += by);
-                    let Some(then) = self.forecast(fitted, &nudged) else { return };
+                    let Some(then) = self.forecast(fitted, &nudged, Extent::Short) else { return };
                     for (metric, residual) in &mut residuals {
-                        if let Some((a, b)) = then.all()[*metric].zip(now.all()[*metric]) {
+                        if let Some((a, b)) = then.all()[*metric].zip(short.all()[*metric]) {
                             residual.slope[into] = (a / b).ln() / by;
                         }
                     }
@@ -322,7 +332,7 @@ impl<'a> Fit<'a> {
         logs
     }
 
-    fn forecast(&self, fitted: &Fitted, logs: &[f64; BOTH]) -> Option<Metrics> {
+    fn forecast(&self, fitted: &Fitted, logs: &[f64; BOTH], extent: Extent) -> Option<Metrics> {
         let values = |from: usize| {
             let mut values = [0.0; COEFFICIENTS];
             values.iter_mut().zip(&logs[from..]).for_each(|(v, log)| *v = log.exp());
@@ -341,7 +351,7 @@ impl<'a> Fit<'a> {
             ideal: false,
         };
         let forecaster = Forecaster { deployment, coefficients: Arc::new(coefficients), draft: None };
-        point::forecast(fitted.row, &forecaster, CostKind::Forecast).ok()
+        point::forecast(fitted.row, &forecaster, CostKind::Forecast, extent).ok()
     }
 
     /// Every row forecast by a calibration that has not seen its part by `protocol`. The parameters of each are the least
@@ -379,7 +389,7 @@ impl<'a> Fit<'a> {
 
     fn point(&self, index: usize, x: &[f64], calibration: &Calibration) -> Point<'a> {
         let fitted = &self.rows[index];
-        let forecast = self.forecast(fitted, &self.logs(fitted, x));
+        let forecast = self.forecast(fitted, &self.logs(fitted, x), Extent::Whole);
         let evidence = calibration.evidence(&Place::of(&fitted.deployment));
         Point {
             row: fitted.row,

@@ -118,7 +118,8 @@ fn damping(value: f64, sigma: f64) -> f64 {
     1.0 / (1.0 + share * share).sqrt()
 }
 
-/// Eight sums at a time, in an order of its own on every machine.
+/// Eight sums at a time, in the same order on every machine.
+#[inline(always)]
 pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     const LANES: usize = 8;
     let (a, b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
