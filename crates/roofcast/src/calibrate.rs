@@ -19,8 +19,7 @@ use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 use crate::measurement::{Measurement, Metrics};
 use crate::spec::CostKind;
-use crate::validate::point::{self, Extent};
-use crate::validate::{Point, Resolver};
+use crate::validate::{Point, Resolver, point};
 use fit::{BOTH, COEFFICIENTS, Problem, Residual};
 pub use leave_out::LeaveOut;
 use levels::{Versions, least, matters, scale, selectors, targets};
@@ -274,7 +273,7 @@ impl<'a> Fit<'a> {
     fn residuals_of(&self, index: usize, x: &[f64], slopes: bool) -> Vec<Residual> {
         let fitted = &self.rows[index];
         let logs = self.logs(fitted, x);
-        let Some(now) = self.forecast(fitted, &logs, Extent::Whole) else { return Vec::new() };
+        let Some(now) = self.forecast(fitted, &logs) else { return Vec::new() };
         let wanted = targets(fitted.row);
         let mut residuals: Vec<(usize, Residual)> = Vec::new();
         for (metric, sigma) in wanted {
@@ -287,8 +286,7 @@ impl<'a> Fit<'a> {
                 Residual { group: fitted.group, set: fitted.set, value, slope: [0.0; BOTH], weight, sigma },
             ));
         }
-        let short = self.forecast(fitted, &logs, Extent::Short).filter(|_| slopes);
-        if let Some(short) = short {
+        if slopes {
             // The few unquantized operators count to the quantized ones, but where those may be unpacked to 16 bits.
             let apart = Place::of(&fitted.deployment).unpacks().is_some();
             for coefficient in
@@ -302,9 +300,9 @@ impl<'a> Fit<'a> {
                     let by = if down { -NUDGE } else { NUDGE };
                     let mut nudged = logs;
                     coefficients.iter().for_each(|coefficient| nudged[*coefficient] += by);
-                    let Some(then) = self.forecast(fitted, &nudged, Extent::Short) else { return };
+                    let Some(then) = self.forecast(fitted, &nudged) else { return };
                     for (metric, residual) in &mut residuals {
-                        if let Some((a, b)) = then.all()[*metric].zip(short.all()[*metric]) {
+                        if let Some((a, b)) = then.all()[*metric].zip(now.all()[*metric]) {
                             residual.slope[into] = (a / b).ln() / by;
                         }
                     }
@@ -332,7 +330,7 @@ impl<'a> Fit<'a> {
         logs
     }
 
-    fn forecast(&self, fitted: &Fitted, logs: &[f64; BOTH], extent: Extent) -> Option<Metrics> {
+    fn forecast(&self, fitted: &Fitted, logs: &[f64; BOTH]) -> Option<Metrics> {
         let values = |from: usize| {
             let mut values = [0.0; COEFFICIENTS];
             values.iter_mut().zip(&logs[from..]).for_each(|(v, log)| *v = log.exp());
@@ -351,7 +349,7 @@ impl<'a> Fit<'a> {
             ideal: false,
         };
         let forecaster = Forecaster { deployment, coefficients: Arc::new(coefficients), draft: None };
-        point::forecast(fitted.row, &forecaster, CostKind::Forecast, extent).ok()
+        point::forecast(fitted.row, &forecaster, CostKind::Forecast).ok()
     }
 
     /// Every row forecast by a calibration that has not seen its part by `protocol`. The parameters of each are the least
@@ -389,7 +387,7 @@ impl<'a> Fit<'a> {
 
     fn point(&self, index: usize, x: &[f64], calibration: &Calibration) -> Point<'a> {
         let fitted = &self.rows[index];
-        let forecast = self.forecast(fitted, &self.logs(fitted, x), Extent::Whole);
+        let forecast = self.forecast(fitted, &self.logs(fitted, x));
         let evidence = calibration.evidence(&Place::of(&fitted.deployment));
         Point {
             row: fitted.row,

@@ -129,12 +129,7 @@ fn point<'a>(row: &'a Measurement, resolver: &mut Resolver, calibration: &Calibr
     }
     let evidence = calibration.evidence(&Place::of(&deployment));
     let band = calibration.band(evidence).copied();
-    match point::forecast(
-        row,
-        &Forecaster::new(deployment, calibration),
-        CostKind::Forecast,
-        point::Extent::Whole,
-    ) {
+    match point::forecast(row, &Forecaster::new(deployment, calibration), CostKind::Forecast) {
         Ok(forecast) => Point { row, limit, forecast: Ok(forecast), evidence, band },
         Err(error) => left_out(error.to_string(), limit),
     }

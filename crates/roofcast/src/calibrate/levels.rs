@@ -58,34 +58,17 @@ impl Versions {
     }
 }
 
-/// What a weight format changes: products, and the kernels beside them in a layer.
-const OF_FORMATS: [Coefficient; 11] = [
-    Coefficient::GemmMemory,
-    Coefficient::GemmCompute,
-    Coefficient::GemmExposed,
-    Coefficient::SmallMRow,
-    Coefficient::SmallMMost,
-    Coefficient::ExpertMemory,
-    Coefficient::ExpertCompute,
-    Coefficient::ExpertExposed,
-    Coefficient::ExpertActivation,
-    Coefficient::ExpertLayer,
-    Coefficient::Layer,
-];
-
 /// Whether a level holds everywhere, or for every server.
 pub(super) fn is_widest(at: &Selector) -> bool {
     *at == (Selector { served: at.served, ..Selector::default() })
 }
 
-/// Standard deviation of a level's factor around 1, in logarithms; none where it does not move: a server adds host time, a
-/// version changes times, not what a kernel reaches of a chip's rates, and a weight format changes products. Half and double these, the tables of rows left out
+/// Standard deviation of a level's factor around 1, in logarithms; none where it does not move: a server adds host time, and
+/// a version changes times, not what a kernel reaches of a chip's rates. Half and double these, the tables of rows left out
 /// move by half a point.
 pub(super) fn scale(at: &Selector, coefficient: Coefficient) -> Option<f64> {
     let times = !coefficient.is_share() && coefficient < Coefficient::SmallMRow;
-    let fixed = at.served.is_some() && !HOST.contains(&coefficient)
-        || at.version.is_some() && !times
-        || at.weights.is_some() && !OF_FORMATS.contains(&coefficient);
+    let fixed = at.served.is_some() && !HOST.contains(&coefficient) || at.version.is_some() && !times;
     if fixed {
         return None;
     }

@@ -27,40 +27,14 @@ const RETURN: f64 = 0.003;
 const MOST_USERS: u64 = 100_000;
 /// Requests at most: beyond, means have settled.
 const MOST_REQUESTS: u64 = 4000;
-/// Requests of a short run at most, where twice the users are no more.
-const SHORT_REQUESTS: u64 = 64;
-
-/// How much of a row's traffic is simulated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
-    /// What was measured, or until means have settled.
-    Whole,
-    /// Enough to tell what a coefficient changes.
-    Short,
-}
-
-impl Extent {
-    /// Requests at most where `users` are in flight.
-    fn most(self, users: u64) -> u64 {
-        match self {
-            Extent::Whole => MOST_REQUESTS.max(users * 2),
-            Extent::Short => (users * 2).max(SHORT_REQUESTS),
-        }
-    }
-}
 
 /// What is forecast for `row` on the deployment of `forecaster`; `cost` says by which price.
-pub fn forecast(
-    row: &Measurement,
-    forecaster: &Forecaster,
-    cost: CostKind,
-    extent: Extent,
-) -> Result<Metrics> {
+pub fn forecast(row: &Measurement, forecaster: &Forecaster, cost: CostKind) -> Result<Metrics> {
     if row.kind == Kind::DecodeStep {
         return step(row, forecaster, cost);
     }
     let deployment = &forecaster.deployment;
-    let run = Runs::of(row, deployment, extent)?;
+    let run = Runs::of(row, deployment)?;
     let summary = run.simulate(forecaster, cost)?;
     let values = &forecaster.coefficients.values;
     let request = match cost {
@@ -135,7 +109,7 @@ struct Runs {
 }
 
 impl Runs {
-    fn of(row: &Measurement, deployment: &Deployment, extent: Extent) -> Result<Runs> {
+    fn of(row: &Measurement, deployment: &Deployment) -> Result<Runs> {
         let input = row.input.ok_or_else(|| missing(row, "input_len"))?;
         let single = matches!(row.kind, Kind::Prefill | Kind::PrefillBatch);
         let output = if single { Some(Lengths { min: 1, max: 1 }) } else { row.output };
@@ -154,9 +128,9 @@ impl Runs {
         let requests = match row.kind {
             Kind::ClosedLoop => {
                 let sent = row.settings.num_prompts.unwrap_or(users * WAVES).max(users);
-                sent.min(extent.most(users))
+                sent.min(MOST_REQUESTS.max(users * 2))
             }
-            Kind::OpenLoop => row.settings.num_prompts.unwrap_or(1000).min(extent.most(0)),
+            Kind::OpenLoop => row.settings.num_prompts.unwrap_or(1000).min(MOST_REQUESTS),
             _ => users,
         };
         let arrivals = match (row.kind, row.request_rate) {
