@@ -17,7 +17,7 @@ mod profile;
 pub use profile::Profile;
 
 use crate::engine::decodes::Decodes;
-use crate::engine::state::{Piece, State};
+use crate::engine::state::{PrefillChunk, State};
 use crate::spec::SchedulerKind;
 
 /// What a scheduler does where the spec is silent, and what it refuses.
@@ -55,7 +55,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// Decides the next step: pieces of prompts are left in the state, blocks are taken; whether all decodes take part.
+    /// Decides the next step: chunks of prompts are left in the state, blocks are taken; whether all decodes take part.
     pub fn schedule<D: Decodes>(&mut self, state: &mut State<D>) -> bool {
         match self {
             Policy::Static => static_batch::schedule(state),
@@ -75,10 +75,10 @@ impl Policy {
         }
     }
 
-    /// Steps that the sequences of `pieces`, which are whole prompts, decode where a batch runs to its longest.
-    pub fn longest<D: Decodes>(&self, state: &State<D>, pieces: &[Piece]) -> Option<u32> {
+    /// Steps that the sequences of `chunks`, which are whole prompts, decode where a batch runs to its longest.
+    pub fn longest<D: Decodes>(&self, state: &State<D>, chunks: &[PrefillChunk]) -> Option<u32> {
         match self {
-            Policy::Static => Some(static_batch::longest(state, pieces)),
+            Policy::Static => Some(static_batch::longest(state, chunks)),
             _ => None,
         }
     }

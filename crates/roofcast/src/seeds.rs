@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 use crate::limits;
 use crate::model::{Model, config};
-use crate::parallelism::Request;
+use crate::parallelism::RequestedParallelism;
 use crate::spec::{EngineSpec, PrecisionSpec};
 use serde::Serialize;
 use std::str::FromStr;
@@ -222,7 +222,11 @@ impl<'a> Setup<'a> {
                 kv: Some(self.kv.to_owned()),
                 ..PrecisionSpec::default()
             },
-            parallelism: Request { tp: Some(self.tp), pp: Some(self.pp), ..Request::default() },
+            parallelism: RequestedParallelism {
+                tp: Some(self.tp),
+                pp: Some(self.pp),
+                ..RequestedParallelism::default()
+            },
             ideal: true,
             ..Options::default()
         }

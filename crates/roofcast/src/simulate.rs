@@ -14,7 +14,7 @@ use crate::engine::clock::Ticks;
 use crate::engine::config::{EngineConfig, Prefixes};
 use crate::engine::tally::{Mean, Tally};
 use crate::error::{Error, Result};
-pub use crate::fleet::results::Load;
+pub use crate::fleet::results::OfferedLoad;
 use crate::fleet::results::{Results, Sample};
 use crate::fleet::{Admission, Fleet, Ranking};
 use crate::forecaster::Forecaster;
@@ -77,7 +77,7 @@ pub struct Simulation {
     /// What served, and what went from one to the other.
     pub fleet: FleetUse,
     /// Whether more came than could be served.
-    pub load: Load,
+    pub load: OfferedLoad,
     /// Whether the run ended before its last request because a bound of the SLO was missed for certain.
     #[serde(skip)]
     pub ended_early: bool,
@@ -353,7 +353,7 @@ fn bands(
     forecaster: &Forecaster,
     cost: CostKind,
     summary: &Summary,
-    load: &Load,
+    load: &OfferedLoad,
     limit_tpot_ms: f64,
 ) -> Option<Bands> {
     let set = load.offered_per_s.is_some() && !load.overloaded;

@@ -264,7 +264,7 @@ mod tests {
     use super::*;
     use crate::deployment::Options;
     use crate::model::config;
-    use crate::parallelism::Request;
+    use crate::parallelism::RequestedParallelism;
     use std::sync::Arc;
 
     fn compiled(model: &str, tp: u64, ep: u64) -> StepModel {
@@ -272,7 +272,12 @@ mod tests {
         let entry = catalog.model(model).unwrap();
         let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
         let accelerator = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
-        let parallelism = Request { count: Some(tp), tp: Some(tp), ep: Some(ep), ..Request::default() };
+        let parallelism = RequestedParallelism {
+            count: Some(tp),
+            tp: Some(tp),
+            ep: Some(ep),
+            ..RequestedParallelism::default()
+        };
         let options = Options { parallelism, ..Options::default() };
         StepModel::compile(&Deployment::resolve(model, accelerator, &options).unwrap())
     }

@@ -3,7 +3,7 @@
 use super::clock::Ticks;
 
 /// Index of a sequence in its engine.
-pub type Id = u32;
+pub type SequenceId = u32;
 
 /// A request as it comes to an engine.
 #[derive(Debug, Clone, Copy, Default)]

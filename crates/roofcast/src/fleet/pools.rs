@@ -5,9 +5,9 @@
 //! fill up and wait. Knows nothing about what a replica does with a request, or how fast a link is ([`Way`]).
 
 use super::way::Way;
-use crate::engine::arrival::{Arrival, Id};
+use crate::engine::arrival::{Arrival, SequenceId};
 use crate::engine::clock::Ticks;
-use crate::engine::state::Guest;
+use crate::engine::state::KvTransfer;
 use crate::engine::{Departure, Replica};
 use crate::router::Router;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ enum Event {
     /// A request has its first token.
     HandOver(Departure),
     /// Its cache is there: `from` may forget it, `to` can go on with it.
-    Landed { from: usize, id: Id, to: usize },
+    Landed { from: usize, id: SequenceId, to: usize },
 }
 
 /// The pools of a fleet: the first of its replicas compute prompts, the others decode.
@@ -33,7 +33,7 @@ pub struct Pools {
     events: BTreeMap<(Ticks, u64), Event>,
     told: u64,
     /// In which replica, under which name, a request's cache is kept.
-    kept: BTreeMap<u64, (usize, Id)>,
+    kept: BTreeMap<u64, (usize, SequenceId)>,
     /// Caches that each replica keeps for others or waits for.
     owed: Vec<u64>,
     /// Replicas that can do nothing until an event.
@@ -96,7 +96,7 @@ impl Pools {
         other < self.prefill || self.stalled[..self.prefill].contains(&true)
     }
 
-    /// The caches of guests whom replica `to` has admitted are on their way.
+    /// The caches of transfers whom replica `to` has admitted are on their way.
     pub(super) fn fetch(&mut self, to: usize, replica: &mut dyn Replica) {
         let mut admitted = std::mem::take(&mut self.admitted);
         replica.drain_admitted(&mut admitted);
@@ -135,7 +135,7 @@ impl Pools {
                 self.transfers += 1;
                 self.on_the_link += travel;
                 self.wake(to, at, replicas);
-                replicas[to].receive(Guest { departure, travel, latency: self.way.latency }, at);
+                replicas[to].receive(KvTransfer { departure, travel, latency: self.way.latency }, at);
             }
             Event::Landed { from, id, to } => {
                 replicas[from].release(id);

@@ -5,7 +5,7 @@
 //! `router/req_queue` ("future memory"), with the output bound as the prediction. Prompts go first, whole.
 
 use super::{Policy, Profile};
-use crate::engine::arrival::Id;
+use crate::engine::arrival::SequenceId;
 use crate::engine::config::Reservation;
 use crate::engine::decodes::Decodes;
 use crate::engine::state::State;
@@ -34,7 +34,7 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
         state.admit(known);
         budget -= known;
     }
-    if !state.pieces.is_empty() {
+    if !state.chunks.is_empty() {
         return false;
     }
     super::make_room(state);
@@ -53,7 +53,7 @@ fn room<D: Decodes>(state: &State<D>) -> u64 {
 }
 
 /// Tokens in the cache, and tokens that may still come: up to the client's bound, as far as a sequence may grow.
-fn held_and_left<D: Decodes>(state: &State<D>, id: Id) -> (u64, u64) {
+fn held_and_left<D: Decodes>(state: &State<D>, id: SequenceId) -> (u64, u64) {
     let (held, left) = state.progress(id);
     let arrival = &state.sequence(id).arrival;
     let most = state.config.max_model_len.saturating_sub(arrival.input).max(arrival.output);

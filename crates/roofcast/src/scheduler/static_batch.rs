@@ -5,7 +5,7 @@
 use super::{Policy, Profile};
 use crate::engine::config::Reservation;
 use crate::engine::decodes::Decodes;
-use crate::engine::state::{Piece, State};
+use crate::engine::state::{PrefillChunk, State};
 use crate::spec::KvLayout;
 
 /// Its defaults: whole prompts, reserved memory.
@@ -28,6 +28,6 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
 }
 
 /// Steps until the longest output of a batch whose prompts are computed.
-pub(super) fn longest<D: Decodes>(state: &State<D>, whole: &[Piece]) -> u32 {
+pub(super) fn longest<D: Decodes>(state: &State<D>, whole: &[PrefillChunk]) -> u32 {
     whole.iter().map(|p| state.sequence(p.id).arrival.output - 1).max().unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! A budget of tokens per step, shared by decodes and pieces of prompts: vLLM v1, Sarathi, SplitFuse.
+//! A budget of tokens per step, shared by decodes and chunks of prompts: vLLM v1, Sarathi, SplitFuse.
 //!
 //! Knows: decodes come first, then the prompt under way, then newcomers while budget, seats and blocks last; the last
 //! admitted is preempted when blocks run out, and nobody is admitted in a step that preempts. The same decisions as

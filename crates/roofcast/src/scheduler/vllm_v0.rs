@@ -45,7 +45,7 @@ fn admit<D: Decodes>(state: &mut State<D>) -> bool {
         state.admit(known);
         budget -= known;
     }
-    !state.pieces.is_empty()
+    !state.chunks.is_empty()
 }
 
 /// Brings back those swapped out while there is room for them and for everyone's next token.

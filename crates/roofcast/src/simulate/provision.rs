@@ -10,7 +10,7 @@ use crate::engine::{self, Replica};
 use crate::error::{Error, Result};
 use crate::fleet::{Fleet, Pools, Scaling, Way};
 use crate::forecaster::Forecaster;
-use crate::parallelism::Request;
+use crate::parallelism::RequestedParallelism;
 use crate::router::Router;
 use crate::scheduler::Policy;
 use crate::spec::{AutoscaleSpec, FleetSpec, PoolSpec, SchedulerKind};
@@ -287,7 +287,7 @@ fn pool(
     let base = &forecaster.deployment;
     let mut options = base.options.clone();
     let parallelism = options.parallelism;
-    options.parallelism = Request {
+    options.parallelism = RequestedParallelism {
         tp: spec.tp.or(parallelism.tp),
         pp: spec.pp.or(parallelism.pp),
         ep: spec.ep.or(parallelism.ep),

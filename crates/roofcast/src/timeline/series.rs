@@ -215,7 +215,7 @@ mod tests {
             running: 1,
             decodes: 1,
             waiting: 0,
-            pieces: 0,
+            chunks: 0,
             prefill_tokens: 0,
             output_tokens,
             blocks,

@@ -108,7 +108,7 @@ fn groups_of_models_by_hand() {
 
 fn deployment_of_eight(name: &str) -> Deployment {
     let accelerator = Arc::new(catalog().accelerator("h200-sxm").unwrap().clone());
-    let parallelism = roofcast::parallelism::Request { tp: Some(8), ..Default::default() };
+    let parallelism = roofcast::parallelism::RequestedParallelism { tp: Some(8), ..Default::default() };
     Deployment::resolve(model(name), accelerator, &Options { parallelism, ..Options::default() }).unwrap()
 }
 

@@ -11,7 +11,7 @@ use roofcast::engine::clock::Ticks;
 use roofcast::engine::config::{EngineConfig, Reservation};
 use roofcast::fleet::results::Results;
 use roofcast::fleet::{Fleet, Ranking};
-use roofcast::parallelism::Request;
+use roofcast::parallelism::RequestedParallelism;
 use roofcast::record::Record;
 use roofcast::router::{Router, Routing};
 use roofcast::simulate;
@@ -32,7 +32,8 @@ pub(super) fn deployment(name: &str, engine: EngineSpec) -> Deployment {
 
 /// The same with data-parallel attention.
 fn spread(deployment: Deployment, ranks: u64) -> Deployment {
-    let parallelism = Request { tp: Some(1), attention_dp: Some(ranks), ..Request::default() };
+    let parallelism =
+        RequestedParallelism { tp: Some(1), attention_dp: Some(ranks), ..RequestedParallelism::default() };
     let options = Options { parallelism, ..deployment.options };
     Deployment::resolve(deployment.model, deployment.accelerator, &options).unwrap()
 }
@@ -303,7 +304,7 @@ proptest! {
         conserved(&blocks, workload.requests.unwrap());
         prop_assert_eq!(records(&counted).len(), records(&blocks).len());
         for (a, b) in records(&counted).iter().zip(records(&blocks)) {
-            // A preempted request whose last piece is one token is a decode here and a piece there: the same work, whose
+            // A preempted request whose last chunk is one token is a decode here and a chunk there: the same work, whose
             // time per token of context is rounded to a tick (1/256 ps) in one of them: up to 20 ps a step of milliseconds.
             let near = |a: roofcast::units::Picoseconds, b: roofcast::units::Picoseconds| a.0.abs_diff(b.0) <= 1 + a.0 / 1_000_000_000;
             let first = a.first_token.zip(b.first_token).is_none_or(|(a, b)| near(a, b));
@@ -536,7 +537,7 @@ fn the_books_defaults_are_the_engines() {
             config.block_size,
             config.max_num_seqs,
             if config.enable_chunked_prefill { "yes" } else { "no" },
-            if config.scheduler_reserve_full_isl { "all known tokens" } else { "the first piece" },
+            if config.scheduler_reserve_full_isl { "all known tokens" } else { "the first chunk" },
             (config.watermark_blocks as f64 / config.blocks as f64 * 100.0).round() / 100.0,
         );
         assert!(book.contains(&row), "docs/engine.md has not: {row}");

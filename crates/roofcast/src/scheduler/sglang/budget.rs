@@ -72,7 +72,7 @@ impl Budget {
 
     /// Tokens of `rest` that a request computes in this batch, of which `shared` are there; with `alone` nobody else is
     /// admitted.
-    pub(super) fn piece(&self, page: u64, shared: u64, rest: u64, alone: bool) -> Result<u64, Stop> {
+    pub(super) fn chunk(&self, page: u64, shared: u64, rest: u64, alone: bool) -> Result<u64, Stop> {
         let whole = signed(rest.next_multiple_of(page));
         match self.chunk {
             None if !alone && whole >= self.input => Err(Stop::Other),
@@ -163,15 +163,15 @@ mod tests {
         let memory = Memory::new(1000 + 8, 16, true);
         let mut budget = Budget::new(512, Some(256), 0, 100.0);
         assert_eq!(memory.available, 1008);
-        assert_eq!(budget.piece(16, 0, 200, true), Ok(200));
+        assert_eq!(budget.chunk(16, 0, 200, true), Ok(200));
         budget.charge(16, 200, 50);
         assert_eq!(budget.remaining_total(&memory, 0), 1008.0 - 100.0 - 274.0);
         assert_eq!((budget.remaining_current(&memory), budget.input, budget.chunk), (784, 304, Some(48)));
         // Of the next one 48 tokens of compute are left: three pages.
-        assert_eq!(budget.piece(16, 0, 100, false), Ok(48));
+        assert_eq!(budget.chunk(16, 0, 100, false), Ok(48));
         budget.charge(16, 48, 0);
         assert_eq!(
-            (budget.spent(&memory), budget.piece(16, 0, 100, false)),
+            (budget.spent(&memory), budget.chunk(16, 0, 100, false)),
             (Some(Stop::Other), Err(Stop::Other))
         );
         // With 600 more promised less than nothing is left: 1008 − 100 − 274 − 64 − 600.

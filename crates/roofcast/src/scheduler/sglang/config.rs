@@ -5,7 +5,7 @@ use crate::spec::RetractionPolicy;
 
 /// Settings of a scheduler.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Config {
+pub struct ServerArgs {
     /// The queue's order.
     pub schedule_policy: SchedulePolicy,
     /// Multiplies the ratio at its start; more is more careful.
@@ -44,7 +44,7 @@ pub struct Config {
     pub records: bool,
 }
 
-impl Config {
+impl ServerArgs {
     /// What makes no sense together: the setting, what was found and what is accepted.
     pub(crate) fn check(&self) -> Option<(&'static str, String, &'static str)> {
         let mixed = self.chunked_prefill_size.filter(|_| self.enable_mixed_chunk);

@@ -2,7 +2,7 @@
 
 use crate::engine::{deployment, records, served};
 use roofcast::deployment::{Deployment, Options};
-use roofcast::parallelism::Request;
+use roofcast::parallelism::RequestedParallelism;
 use roofcast::spec::{CostKind, EngineSpec, SchedulerKind};
 
 /// A step of one decode: all weights but the embedding's, 128,256 × 4096, in 2 bytes.
@@ -10,18 +10,18 @@ pub(super) const STEP_MS: f64 = (8_030_261_248.0 - 525_336_576.0) * 2.0 / 3.35e1
 
 /// When the second of two requests of 16 tokens has its first token, in milliseconds; it comes `after` the first one's.
 pub(super) fn second(engine: EngineSpec, after_s: f64, leap: bool) -> f64 {
-    second_on(Request::default(), engine, after_s, leap)
+    second_on(RequestedParallelism::default(), engine, after_s, leap)
 }
 
 /// The same on accelerators that share the work so.
-fn second_on(parallelism: Request, engine: EngineSpec, after_s: f64, leap: bool) -> f64 {
+fn second_on(parallelism: RequestedParallelism, engine: EngineSpec, after_s: f64, leap: bool) -> f64 {
     let keys = "[workload]\narrivals = { kind = \"trace\", path = \"t.csv\" }\n";
     let mut workload = roofcast::Spec::parse("test", keys).unwrap().workload.unwrap();
     let two = format!("arrival_s,input_len,output_len\n0,16,200\n{after_s},16,2\n");
     workload.load("test", |_| Ok::<_, roofcast::Error>(two.clone())).unwrap();
     let mut deployed =
         deployment("meta-llama/Llama-3.1-8B-Instruct", EngineSpec { cost: CostKind::Limit, ..engine });
-    if parallelism != Request::default() {
+    if parallelism != RequestedParallelism::default() {
         let options = Options { parallelism, ..deployed.options.clone() };
         deployed =
             Deployment::resolve(deployed.model.clone(), deployed.accelerator.clone(), &options).unwrap();
@@ -94,7 +94,11 @@ fn tensorrt_llm_waits_for_a_prompt_on_every_rank() {
             attention_dp_time_out_iters: Some(7),
             ..EngineSpec::default()
         };
-        let parallelism = Request { tp: Some(1), attention_dp: Some(ranks), ..Request::default() };
+        let parallelism = RequestedParallelism {
+            tp: Some(1),
+            attention_dp: Some(ranks),
+            ..RequestedParallelism::default()
+        };
         [true, false].map(|leap| second_on(parallelism, engine.clone(), 0.006, leap))
     };
     for ranks in [1, 2] {

@@ -11,7 +11,7 @@ use super::clock::Ticks;
 
 /// What keeps newcomers waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct GateConfig {
+pub struct PollingConfig {
     /// Steps of decodes between two looks for newcomers; up to 1 it looks before each.
     pub recv_interval: u64,
     /// Steps that prompts wait beside decodes at most.
@@ -26,8 +26,8 @@ pub struct GateConfig {
 
 /// Where it stands.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Gate {
-    pub(crate) config: GateConfig,
+pub(crate) struct AdmissionPolling {
+    pub(crate) config: PollingConfig,
     /// Steps of decodes since the last look.
     passed: u64,
     /// Who came by then has been received.
@@ -41,10 +41,10 @@ pub(crate) struct Gate {
     open: bool,
 }
 
-impl Gate {
-    pub(crate) fn new(config: GateConfig) -> Gate {
+impl AdmissionPolling {
+    pub(crate) fn new(config: PollingConfig) -> AdmissionPolling {
         let open = config.recv_interval <= 1 && config.wait_steps == 0 && !config.overlaps;
-        Gate { config, open, ..Gate::default() }
+        AdmissionPolling { config, open, ..AdmissionPolling::default() }
     }
 
     /// Whether somebody who came `at` is looked at in this step.
@@ -120,21 +120,22 @@ mod tests {
     /// Of an interval of 3 the looks are before the steps 0, 3, 6; after a step with prompts, at once.
     #[test]
     fn newcomers_are_received_every_third_step() {
-        let mut gate = Gate::new(GateConfig { recv_interval: 3, ..GateConfig::default() });
+        let mut polling =
+            AdmissionPolling::new(PollingConfig { recv_interval: 3, ..PollingConfig::default() });
         let let_in: Vec<bool> = (0..7)
             .map(|step| {
-                gate.look(Ticks(10 * step), false);
-                let lets = gate.lets(Ticks(10 * step));
-                gate.decoded(1, Ticks(10 * step));
+                polling.look(Ticks(10 * step), false);
+                let lets = polling.lets(Ticks(10 * step));
+                polling.decoded(1, Ticks(10 * step));
                 lets
             })
             .collect();
         assert_eq!(let_in, [true, false, false, true, false, false, true]);
-        gate.look(Ticks(70), false);
-        assert!(!gate.lets(Ticks(70)) && gate.patience() == 2);
-        gate.prefilled(Ticks(70));
-        gate.look(Ticks(80), false);
-        assert!(gate.lets(Ticks(80)));
+        polling.look(Ticks(70), false);
+        assert!(!polling.lets(Ticks(70)) && polling.patience() == 2);
+        polling.prefilled(Ticks(70));
+        polling.look(Ticks(80), false);
+        assert!(polling.lets(Ticks(80)));
     }
 
     /// Of an interval of 3, four steps taken at once have a look before the fourth, which begins at 40: who came at 5 is received
@@ -142,11 +143,12 @@ mod tests {
     #[test]
     fn looks_within_a_leap_count() {
         let after = |steps: u64, began: u128| {
-            let mut gate = Gate::new(GateConfig { recv_interval: 3, ..GateConfig::default() });
-            gate.look(Ticks(0), false);
-            gate.decoded(steps, Ticks(began));
-            gate.look(Ticks(50), false);
-            [5, 45].map(|at| gate.lets(Ticks(at)))
+            let mut polling =
+                AdmissionPolling::new(PollingConfig { recv_interval: 3, ..PollingConfig::default() });
+            polling.look(Ticks(0), false);
+            polling.decoded(steps, Ticks(began));
+            polling.look(Ticks(50), false);
+            [5, 45].map(|at| polling.lets(Ticks(at)))
         };
         assert_eq!(after(4, 40), [true, false]);
         assert_eq!(after(2, 20), [false, false]);
@@ -155,15 +157,19 @@ mod tests {
     /// 100 tokens wait until 900 are there, two steps at most; after a step with prompts anew.
     #[test]
     fn prompts_are_held_until_they_fill_a_step_or_time_is_up() {
-        let mut gate = Gate::new(GateConfig { wait_steps: 2, wait_tokens: 900, ..GateConfig::default() });
+        let mut polling = AdmissionPolling::new(PollingConfig {
+            wait_steps: 2,
+            wait_tokens: 900,
+            ..PollingConfig::default()
+        });
         let mut held = |tokens: u64| {
-            gate.look(Ticks::ZERO, false);
-            gate.hold(1, tokens);
-            let lets = gate.lets(Ticks::ZERO);
+            polling.look(Ticks::ZERO, false);
+            polling.hold(1, tokens);
+            let lets = polling.lets(Ticks::ZERO);
             if lets {
-                gate.prefilled(Ticks::ZERO)
+                polling.prefilled(Ticks::ZERO)
             } else {
-                gate.decoded(1, Ticks::ZERO)
+                polling.decoded(1, Ticks::ZERO)
             }
             !lets
         };

@@ -1,17 +1,17 @@
-//! Guests: requests whose prompt was computed by another replica, and whose cache travels here.
+//! KvTransfers: requests whose prompt was computed by another replica, and whose cache travels here.
 //!
-//! Knows: the cache stays where it is until the guest is admitted, which takes its seat and its blocks; then it travels,
-//! one after another over the link, while others compute; when it is there the guest decodes. So decoding replicas pull,
+//! Knows: the cache stays where it is until the transfer is admitted, which takes its seat and its blocks; then it travels,
+//! one after another over the link, while others compute; when it is there the transfer decodes. So decoding replicas pull,
 //! and the memory of prefilling ones is the queue between them, as in DistServe (OSDI 2024, 4.3) and in vLLM's NIXL
 //! connector. Knows nothing about where a cache comes from.
 
-use super::{Decodes, Entry, Id, Mark, Phase, Sequence, State, Ticks};
+use super::{Decodes, Entry, Mark, Phase, Sequence, SequenceId, State, Ticks};
 use crate::engine::Departure;
 use std::collections::{BTreeMap, VecDeque};
 
 /// A request with its first token, which another replica computed.
 #[derive(Debug, Clone, Copy)]
-pub struct Guest {
+pub struct KvTransfer {
     /// As it left there.
     pub departure: Departure,
     /// How long its cache takes on the link.
@@ -22,11 +22,11 @@ pub struct Guest {
 
 /// Those who have not decoded yet.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Guests {
+pub(super) struct KvTransfers {
     /// Who waits, with how long their caches take.
-    waiting: BTreeMap<Id, Guest>,
+    waiting: BTreeMap<SequenceId, KvTransfer>,
     /// Whose cache is on its way, with when it is there.
-    travelling: VecDeque<(Ticks, Id)>,
+    travelling: VecDeque<(Ticks, SequenceId)>,
     /// When the link is free.
     link: Ticks,
     /// Admitted since they were last asked for: number, and when the cache is there.
@@ -34,9 +34,9 @@ pub(super) struct Guests {
 }
 
 impl<D: Decodes> State<D> {
-    /// A guest joins the queue at `at`.
-    pub fn receive(&mut self, guest: Guest, at: Ticks) {
-        let Departure { arrival, first, preemptions, cached, .. } = guest.departure;
+    /// A transfer joins the queue at `at`.
+    pub fn receive(&mut self, transfer: KvTransfer, at: Ticks) {
+        let Departure { arrival, first, preemptions, cached, .. } = transfer.departure;
         if let Some(timeline) = &mut self.timeline {
             timeline.arrived(&crate::engine::arrival::Arrival { at, ..arrival });
         }
@@ -51,40 +51,40 @@ impl<D: Decodes> State<D> {
             preemptions,
             ..Sequence::default()
         });
-        self.guests.waiting.insert(id, guest);
+        self.transfers.waiting.insert(id, transfer);
     }
 
     /// Tokens of `id` that come from elsewhere when it is admitted.
-    pub(super) fn comes_with(&self, id: Id) -> u32 {
-        self.guests.waiting.get(&id).map_or(0, |guest| guest.departure.arrival.input)
+    pub(super) fn comes_with(&self, id: SequenceId) -> u32 {
+        self.transfers.waiting.get(&id).map_or(0, |transfer| transfer.departure.arrival.input)
     }
 
     /// Those whose cache is on its way; they have their seats.
     pub fn travelling(&self) -> u64 {
-        self.guests.travelling.len() as u64
+        self.transfers.travelling.len() as u64
     }
 
-    /// Takes blocks for a guest's cache and lets it come; whether `id` is one.
-    pub(super) fn pull(&mut self, id: Id) -> bool {
-        let Some(guest) = self.guests.waiting.remove(&id) else { return false };
-        let arrival = guest.departure.arrival;
+    /// Takes blocks for a transfer's cache and lets it come; whether `id` is one.
+    pub(super) fn pull(&mut self, id: SequenceId) -> bool {
+        let Some(transfer) = self.transfers.waiting.remove(&id) else { return false };
+        let arrival = transfer.departure.arrival;
         self.free -= self.blocks(arrival.input);
-        self.guests.link = self.guests.link.max(self.clock) + guest.travel;
-        let there = self.guests.link + guest.latency;
-        self.guests.travelling.push_back((there, id));
-        self.guests.admitted.push((arrival.number, there));
+        self.transfers.link = self.transfers.link.max(self.clock) + transfer.travel;
+        let there = self.transfers.link + transfer.latency;
+        self.transfers.travelling.push_back((there, id));
+        self.transfers.admitted.push((arrival.number, there));
         self.tally.admitted += 1;
         self.sequences[id as usize].phase = Phase::Travelling;
         self.mark(id, Mark::Admitted);
         true
     }
 
-    /// Guests whose cache is there decode from now on.
+    /// KvTransfers whose cache is there decode from now on.
     pub fn land(&mut self) {
-        while let Some(&(there, id)) = self.guests.travelling.front()
+        while let Some(&(there, id)) = self.transfers.travelling.front()
             && there <= self.clock
         {
-            self.guests.travelling.pop_front();
+            self.transfers.travelling.pop_front();
             self.enter(id);
             let s = &mut self.sequences[id as usize];
             s.phase = Phase::Decode;
@@ -100,11 +100,11 @@ impl<D: Decodes> State<D> {
 
     /// When the next cache is there.
     pub fn landing(&self) -> Ticks {
-        self.guests.travelling.front().map_or(Ticks::NEVER, |(there, _)| *there)
+        self.transfers.travelling.front().map_or(Ticks::NEVER, |(there, _)| *there)
     }
 
-    /// Moves the guests admitted since the last call to `into`: their numbers, and when their caches are there.
+    /// Moves the transfers admitted since the last call to `into`: their numbers, and when their caches are there.
     pub fn drain_admitted(&mut self, into: &mut Vec<(u64, Ticks)>) {
-        into.append(&mut self.guests.admitted);
+        into.append(&mut self.transfers.admitted);
     }
 }
