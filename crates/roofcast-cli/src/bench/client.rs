@@ -3,8 +3,8 @@
 //! Knows: connecting, TLS, keeping connections for the next request, and which failure is which. Bytes are stamped when
 //! they are read from the socket, before anything looks at them. Knows nothing about what they say.
 
-use super::answer::{Failure, shown};
 use super::clock::Clock;
+use super::response::{Failure, shown};
 use super::target::Target;
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
