@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::spec::settings::Setting;
 use flags::{Flags, Given};
 
-/// Where a command stands, in errors.
+/// Where a command is, in errors.
 pub(crate) const PLACE: &str = "--from-command";
 
 /// What a command line says.

@@ -74,9 +74,9 @@ pub trait Replica {
     fn clock(&self) -> Ticks;
     /// Nothing happens until `time`.
     fn wait_until(&mut self, time: Ticks);
-    /// Whether a newcomer would not be looked at before someone leaves: others wait already, in order of arrival.
+    /// Whether a new request is not considered before a running one leaves: others wait already, in order of arrival.
     fn blocked(&self) -> bool;
-    /// Whether nobody is here.
+    /// Whether no request is waiting, running or on its way here.
     fn is_empty(&self) -> bool;
     /// Requests here, waiting or running.
     fn in_flight(&self) -> u64;
@@ -88,16 +88,16 @@ pub trait Replica {
     }
     /// One step, or as many equal ones as start before `horizon`; false where there is nothing to compute.
     fn step(&mut self, horizon: Ticks) -> bool;
-    /// A request comes at `at` with its first token, from a replica that keeps its cache until it is fetched. This and the
-    /// next two are asked only of replicas in pools, which count.
+    /// A request arrives at `at` with its first token, from a replica that keeps its cache until it is fetched. This
+    /// and the next two are called only for replicas in prefill and decode pools.
     fn receive(&mut self, _guest: KvTransfer, _at: Ticks) {}
-    /// Moves the transfers admitted since the last call to `into`: their numbers, and when their caches are here.
+    /// Moves the transferred requests admitted since the last call to `into`: their numbers, and when their caches arrive.
     fn drain_admitted(&mut self, _into: &mut Vec<(u64, Ticks)>) {}
-    /// The cache of a request that left is where it was to go.
+    /// The cache of a request that left has arrived at the other replica: its blocks are free.
     fn release(&mut self, _id: SequenceId) {}
-    /// Starts anew, with nothing in its cache; nobody is here.
+    /// Starts anew with an empty cache; no request is here.
     fn restart(&mut self);
-    /// Moves those that ended in the last step to `into`, in order.
+    /// Moves the requests that ended in the last step to `into`, in order.
     fn drain(&mut self, into: &mut Vec<Departure>);
     /// Counts of the run.
     fn tally(&self) -> &Tally;
@@ -166,13 +166,13 @@ fn counting(
 /// One replica that keeps counts, not blocks.
 #[derive(Debug, Clone)]
 pub struct Engine<D> {
-    /// Who waits and runs.
+    /// Waiting and running requests, and the blocks.
     pub state: State<D>,
     price: Price,
     policy: Policy,
     /// Ticks to move one token's KV between device and host.
     swap: u64,
-    /// Who ended in the last step, in order.
+    /// Requests that ended in the last step, in order.
     finished: Vec<Departure>,
     ended: Vec<(SequenceId, u32)>,
     prompts: Vec<Sequences>,
@@ -315,7 +315,7 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn blocked(&self) -> bool {
-        // Where prompts are held until they fill a step, every newcomer counts.
+        // Where prompts are held until they fill a step, every new request counts.
         let held = self.state.config.polling.wait_steps > 0;
         !held && self.state.head().is_some() && self.state.in_order()
     }
@@ -340,7 +340,7 @@ impl<D: Decodes> Replica for Engine<D> {
     fn step(&mut self, horizon: Ticks) -> bool {
         self.state.chunks.clear();
         self.state.land();
-        self.state.look();
+        self.state.poll();
         let before = self.state.tally.preemptions;
         let decode = self.policy.schedule(&mut self.state) && !self.state.decodes.is_empty();
         if !decode && self.state.chunks.is_empty() {

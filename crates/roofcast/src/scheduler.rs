@@ -1,4 +1,4 @@
-//! Scheduling policies: who computes how many tokens in the next step. A file each.
+//! Scheduling policies: which requests compute how many tokens in the next step. A file each.
 //!
 //! Knows: what each policy decides, in the moves of [`State`]. Knows nothing about time. [`vllm`]'s scheduler with block
 //! identities is held to vLLM's own decisions, [`sglang`]'s to SGLang's; [`token_budget`] makes vLLM's by counting.
@@ -67,7 +67,7 @@ impl Policy {
         }
     }
 
-    /// For how many steps of decodes alone the decision stays the same where nobody comes or goes.
+    /// For how many steps of decodes alone the decision stays the same while no request arrives or leaves.
     pub fn patience<D: Decodes>(&self, state: &State<D>) -> u64 {
         match self {
             Policy::LightLlm => lightllm::patience(state),
@@ -84,7 +84,7 @@ impl Policy {
     }
 }
 
-/// Preempts the last admitted until the next decodes have their blocks; whether anyone was.
+/// Preempts the last admitted until the next decodes have their blocks; whether any was preempted.
 fn make_room<D: Decodes>(state: &mut State<D>) -> bool {
     let mut preempted = false;
     while state.decode_blocks(1) > state.free() {

@@ -88,7 +88,7 @@ pub enum Verdict {
     Inconsistent,
     /// The arithmetic is right and a premise is not.
     WrongInput,
-    /// A measurement: it stands beside the limit and cannot be recomputed.
+    /// A measurement: it is beside the limit and cannot be recomputed.
     Measured,
     /// An exercise that the text leaves open.
     Open,
@@ -112,7 +112,7 @@ impl Verdict {
 /// One figure of a seed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Claim {
-    /// Where it stands in the text.
+    /// Where it is in the text.
     pub section: &'static str,
     /// What it is, in words; unique within its section.
     pub claim: String,

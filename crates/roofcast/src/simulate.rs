@@ -51,7 +51,7 @@ pub struct Options {
 pub struct Simulation {
     /// What a step was priced at.
     pub cost: CostKind,
-    /// Whether it ended before all requests had; what follows is of those that had.
+    /// Whether the run was interrupted; what follows counts the requests that had ended.
     pub interrupted: bool,
     /// Requests that came.
     pub requests: u64,
@@ -102,7 +102,7 @@ pub struct Simulation {
 pub struct Settings {
     /// The scheduling policy.
     pub scheduler: SchedulerKind,
-    /// Who comes first.
+    /// The order of the queue.
     pub policy: QueuePolicy,
     /// Requests that run at once.
     pub max_num_seqs: u64,
@@ -139,11 +139,11 @@ pub struct Activity {
     pub swapped_tokens: u64,
     /// Tokens found in the prefix cache.
     pub cached_tokens: u64,
-    /// Tokens computed for seats of a static batch whose request had ended.
+    /// Tokens computed for rows of a static batch whose request had ended.
     pub idle_tokens: u64,
     /// Drafts verified.
     pub drafted_tokens: u64,
-    /// Of these, those that became nobody's output.
+    /// Of these, the drafts that were rejected.
     pub rejected_tokens: u64,
 }
 

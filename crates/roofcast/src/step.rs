@@ -1,6 +1,6 @@
 //! The step model: what a forward pass of a deployment does, compiled once.
 //!
-//! Knows: the operators of all stages, their messages, what stands beside them, and how a replica's step is shared by
+//! Knows: the operators of all stages, their messages, times beside them, and how a replica's step is shared by
 //! microbatches and data-parallel ranks. Knows nothing about time: [`crate::timing`] puts coefficients to it.
 //!
 //! Pipeline stages work on as many microbatches at once as there are stages, each with an equal part of the decodes and
@@ -26,7 +26,7 @@ pub struct StepModel {
     pub reaches: Vec<u64>,
     /// The messages.
     pub links: Links,
-    /// What stands beside the operators.
+    /// Times beside the operators.
     pub surroundings: Surroundings,
     /// Memory bandwidth.
     pub bandwidth: ByteRate,

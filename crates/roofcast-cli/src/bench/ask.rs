@@ -33,7 +33,7 @@ struct Tokenized {
     tokens: Option<Vec<IgnoredAny>>,
 }
 
-/// Who asks, and how.
+/// How requests are sent.
 pub(super) struct Asker {
     pub(super) client: Arc<Client>,
     pub(super) form: Form,

@@ -97,7 +97,7 @@ impl Wire {
         let mut what = std::pin::pin!(what);
         std::future::poll_fn(|cx| {
             if self.moving.as_mut().is_some_and(|m| m.as_mut().poll(cx).is_ready()) {
-                // Whoever waits is told of the same end.
+                // Waiting requests are told of the same end.
                 self.moving = None;
             }
             what.as_mut().poll(cx)

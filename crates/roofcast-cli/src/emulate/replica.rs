@@ -148,7 +148,7 @@ struct Life {
     chain: Chain,
 }
 
-/// How long an idle engine sleeps before it looks whether anybody still holds it.
+/// How long an idle engine sleeps before it looks whether its handle still exists.
 const IDLE: Duration = Duration::from_secs(3600);
 
 impl Driver {

@@ -1,4 +1,4 @@
-//! What is asked for, and who answers: the routes of a vLLM server.
+//! The routes of a vLLM server, and the answers to each.
 //!
 //! Knows: paths, methods, headers and the order of checks. Knows nothing about connections.
 
@@ -27,7 +27,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub(crate) const VERSION: &str = "0.32.0";
 /// How long a body may take.
 const BODY_TIME: Duration = Duration::from_secs(60);
-/// Bodies beyond this are read where they keep nobody waiting.
+/// Bodies beyond this are parsed on a thread of their own, where they delay no other request.
 const LONG: usize = 128 << 10;
 /// Tokens of a completion where the client names no bound: OpenAI's default.
 const COMPLETION_TOKENS: u64 = 16;

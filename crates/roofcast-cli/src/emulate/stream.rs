@@ -34,7 +34,7 @@ impl From<std::convert::Infallible> for Broken {
     }
 }
 
-/// Requests in an engine, taken out of it when nobody waits for them any more.
+/// Requests in an engine, aborted when their client is gone.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     pub(crate) replica: Arc<EngineHandle>,

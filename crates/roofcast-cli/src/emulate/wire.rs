@@ -182,7 +182,7 @@ impl Writer {
         }
     }
 
-    /// Writes what stands behind the last token.
+    /// Writes what follows the last token.
     pub(crate) fn end(&mut self, into: &mut Vec<u8>) {
         if self.reply.ask.include_usage {
             into.extend(&self.head);

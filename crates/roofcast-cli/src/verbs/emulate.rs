@@ -26,7 +26,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Answers whose lengths are drawn beforehand, for clients who leave them free.
+/// Answers whose lengths are drawn beforehand, for clients that leave them free.
 const LENGTHS: usize = 4096;
 
 /// Sections of a spec that an emulator reads.

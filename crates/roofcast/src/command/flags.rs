@@ -32,7 +32,7 @@ pub(super) struct Flags {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Given {
     pub(super) flag: String,
-    /// What stands behind a point of the flag, as in `--speculative-config.method`.
+    /// What follows a point of the flag, as in `--speculative-config.method`.
     pub(super) field: Option<String>,
     pub(super) value: String,
 }

@@ -33,13 +33,13 @@ pub struct Blocks {
     /// Steps decided, not yet computed to their end: one, or two with asynchronous scheduling.
     pending: VecDeque<Step>,
     departures: Vec<Departure>,
-    /// Who ended with the last step: the one under way may still name them.
+    /// Requests that ended with the last step: the one under way may still name them.
     leaving: Vec<RequestId>,
     outputs: Outputs,
     timeline: Option<Box<Timeline>>,
-    /// What happened to whom, where somebody asks.
+    /// Events of single requests, where they are asked for.
     events: Option<Vec<Event>>,
-    /// Prompt tokens of those who have no token yet.
+    /// Prompt tokens of requests without their first token.
     prompt_tokens: u64,
 }
 
@@ -77,7 +77,7 @@ impl Blocks {
         }
     }
 
-    /// The same, which keeps what happens to whom until it is taken.
+    /// The same, which keeps events of single requests until they are taken.
     pub(super) fn reporting(self) -> Blocks {
         Blocks { events: Some(Vec::new()), ..self }
     }

@@ -1,6 +1,6 @@
 //! What a replica knows of its KV cache beyond how many blocks are free, by the cache's kind.
 //!
-//! Knows: which kind it is and what all kinds are told. Knows nothing about who is admitted or preempted.
+//! Knows: which kind it is and what all kinds are told. Knows nothing about which requests are admitted or preempted.
 
 use super::arrival::{Arrival, SequenceId};
 use super::config::{EngineConfig, Prefixes};
@@ -13,7 +13,7 @@ use crate::kv_cache::prefix::Prefix;
 pub(super) enum Cache {
     /// Blocks are alike: their count is all.
     Counted,
-    /// Which blocks are whose, where prefixes are found by block.
+    /// Which request holds which blocks, where prefixes are found by block.
     Blocks(Box<Identity>),
     /// Reservations in one piece each.
     Reservations(Reservations),

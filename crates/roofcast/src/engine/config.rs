@@ -31,9 +31,9 @@ pub struct EngineConfig {
     pub prefixes: Prefixes,
     /// Blocks kept free when admitting beside running requests.
     pub watermark_blocks: u64,
-    /// Who comes first.
+    /// The order of the queue.
     pub order: Order,
-    /// When newcomers are looked at.
+    /// In which steps waiting requests are considered.
     pub polling: PollingConfig,
     /// Data-parallel ranks, which have equal parts of the budget.
     pub attention_dp: u64,

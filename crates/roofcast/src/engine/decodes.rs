@@ -3,7 +3,7 @@
 //! Two ways to keep them, one behaviour. [`Each`] touches every sequence in every step and is the reference.
 //! [`Lockstep`] touches none: a sequence is kept as its offset to a common step counter, so that the total context, the
 //! blocks that a step needs and the next finish are read off counters, for one step or for many.
-//! Knows nothing about time, policy, or who comes next.
+//! Knows nothing about time, policy, or which request is next.
 
 use super::arrival::SequenceId;
 use super::ring::Ring;
@@ -14,7 +14,7 @@ use std::collections::BinaryHeap;
 /// A sequence as it begins to decode.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
-    /// Whose.
+    /// The sequence.
     pub id: SequenceId,
     /// Tokens in the KV cache.
     pub computed: u32,

@@ -2,7 +2,7 @@
 //!
 //! Knows: what [`crate::scheduler::vllm`] does to the pool, for requests that decode in lockstep: a block is taken in the
 //! step in which a sequence needs it, in order of admission, and found again by its content. Costs the blocks taken, not
-//! the sequences running. Knows nothing about who is admitted or preempted.
+//! the sequences running. Knows nothing about which requests are admitted or preempted.
 
 use super::arrival::SequenceId;
 use crate::kv_cache::paged::{Block, Pool};
@@ -17,7 +17,8 @@ pub(super) struct Identity {
     held: Vec<Held>,
     /// Steps of decodes so far.
     step: u64,
-    /// Who decodes, by the remainder of the steps in which they need a block; in order of admission, with those gone.
+    /// Decoding sequences by the remainder of the steps in which they need a block; in order of admission, with entries of
+    /// those that have left.
     needing: Vec<Vec<(SequenceId, u32)>>,
     /// What the head of the queue was found to have in the cache.
     found: Vec<Block>,
@@ -143,7 +144,7 @@ impl Identity {
     }
 
     /// A sequence of `computed` tokens, `generated` of them or one more being output, gives back its blocks; `decoding`
-    /// says whether it was among the decodes. It may come back for what nobody has overwritten by then.
+    /// says whether it was among the decodes. Readmitted, it finds the blocks that are not overwritten by then.
     pub(super) fn leave(&mut self, id: SequenceId, computed: u64, generated: u64, decoding: bool) {
         let held = &mut self.held[id as usize];
         held.stay += u32::from(decoding);

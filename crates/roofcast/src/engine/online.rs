@@ -1,6 +1,6 @@
 //! vLLM's engine for requests that come while it runs, with tokens of their own: what drives a server in real time.
 //!
-//! Knows: the same [`Blocks`] as a simulation, a step at a time, and what happened to whom in it. Whoever drives it hands
+//! Knows: the same [`Blocks`] as a simulation, a step at a time, and the events of single requests in it. Its driver hands
 //! over the requests that came until the last step ended, asks for the next, and lets what it said be heard when that one
 //! ends. Knows no clock: times are those it is given and those that steps take.
 
@@ -145,7 +145,7 @@ impl Online {
         self.blocks.clock()
     }
 
-    /// Whether nobody is here.
+    /// Whether the engine is empty.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }

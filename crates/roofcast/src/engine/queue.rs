@@ -1,4 +1,4 @@
-//! Who waits, and in which order: first come first served, or by a key.
+//! The waiting requests and their order: first come first served, or by a key.
 
 use super::arrival::SequenceId;
 use std::collections::{BTreeMap, VecDeque};
@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, VecDeque};
 /// By what a queue is ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
-    /// By arrival; whoever is preempted comes first again.
+    /// By arrival; preempted requests return to the head.
     #[default]
     Arrival,
     /// By key, smaller first, ties by arrival.
     Key,
 }
 
-/// The waiting ones.
+/// The waiting requests.
 #[derive(Debug, Clone)]
 pub(crate) enum Queue {
     Arrival(VecDeque<SequenceId>),
@@ -28,7 +28,7 @@ impl Queue {
         }
     }
 
-    /// Adds a newcomer.
+    /// Adds a new request.
     pub(crate) fn push(&mut self, id: SequenceId, key: i64, number: u64) {
         match self {
             Queue::Arrival(queue) => queue.push_back(id),

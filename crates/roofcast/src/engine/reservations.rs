@@ -11,9 +11,9 @@ use crate::kv_cache::contiguous::Space;
 #[derive(Debug, Clone)]
 pub(super) struct Reservations {
     space: Space,
-    /// Where each request's starts, by id.
+    /// Start of each request's reservation, by id.
     starts: Vec<u64>,
-    /// Who was refused since anything moved.
+    /// The request that was refused since the last change.
     refused: Option<SequenceId>,
 }
 

@@ -1,7 +1,7 @@
 //! From a spec's engine keys to an engine's settings.
 //!
 //! Knows: what memory leaves for the cache, which of a scheduler's own defaults hold, and what each scheduler refuses: both
-//! stand in the [`Profile`] of its file. After this nothing can fail.
+//! are in the [`Profile`] of its file. After this nothing can fail.
 
 use super::config::{EngineConfig, Preemption, Prefixes, Reservation};
 use super::polling::PollingConfig;
@@ -185,9 +185,9 @@ fn within_budget(spec: &EngineSpec, max_num_seqs: u64, budget: u64) -> Result<u6
     }
 }
 
-/// When newcomers are looked at.
+/// In which steps waiting requests are considered.
 fn polling(spec: &EngineSpec, profile: &Profile, budget: u64, ranks: u64) -> Result<PollingConfig> {
-    // A queue in another order has new requests before those that were looked at.
+    // A queue in another order puts new requests before those already considered.
     let in_order = spec.policy == QueuePolicy::Fcfs && spec.schedule_policy == SchedulePolicy::Fcfs;
     if !in_order && spec.scheduler_recv_interval.is_some_and(|steps| steps > 1) {
         let accepted = "left out, or policy and schedule_policy \"fcfs\"";
@@ -283,7 +283,7 @@ fn name(kind: SchedulerKind) -> String {
     serde_json::to_value(kind).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// Refuses prefix caches that a scheduler does not have, and an order by prefixes that nobody finds.
+/// Refuses prefix caches that a scheduler does not have, and an order by prefixes without a cache that finds them.
 fn check_prefixes(spec: &EngineSpec, config: &EngineConfig) -> Result<()> {
     if spec.enable_prefix_caching == Some(true) && config.prefixes == Prefixes::Unknown {
         let accepted = "the schedulers vllm and sglang, or the key left out";

@@ -2,8 +2,8 @@
 //!
 //! Knows: the loops around [`sglang::Scheduler`], when requests are received, and what each batch costs. In the overlap
 //! loop the next batch is decided when the results of the one before the running one are there, so that batches follow
-//! each other without a gap and whoever comes meanwhile waits for one more. Decodes that are decided alike are taken at
-//! once; without `leap` every batch is taken by itself, with the same results.
+//! each other without a gap and a request that arrives meanwhile waits for one more. Decodes that are decided alike are
+//! taken at once; without `leap` every batch is taken by itself, with the same results.
 
 mod account;
 pub(crate) mod settings;
@@ -44,20 +44,20 @@ pub struct Sglang<D> {
     clock: Ticks,
     tally: Tally,
     lives: Vec<Life>,
-    /// Who came and was not received yet.
+    /// Requests that have arrived and are not received yet.
     inbox: VecDeque<(Arrival, sglang::NewRequest)>,
     polling: AdmissionPolling,
     /// The batch whose results are to come, in the overlap loop.
     pending: Option<Batch>,
-    /// When the last results of decodes came, and whose first decode is to come.
+    /// When the last results of decodes came, and the requests whose first decode is still to come.
     decoded: Ticks,
     fresh: Vec<RequestId>,
     departures: Vec<Departure>,
-    /// Who ended: the next decision may still name them.
+    /// Requests that ended: the next decision may still name them.
     leaving: Vec<RequestId>,
     outputs: Outputs,
     leap: bool,
-    /// Whether this decision has opened the queue: who comes is looked at from the next one on.
+    /// Whether this decision has opened the queue: new requests are considered from the next one on.
     opened: bool,
     timeline: Option<Box<Timeline>>,
 }
@@ -114,9 +114,9 @@ impl<D: Decodes> Sglang<D> {
     /// Those whose turn it is join the queue.
     fn receive(&mut self) {
         let idle = self.scheduler.in_flight() == 0;
-        self.polling.look(self.clock, idle);
+        self.polling.poll(self.clock, idle);
         while let Some((arrival, _)) = self.inbox.front()
-            && self.polling.lets(arrival.at)
+            && self.polling.admits(arrival.at)
             && let Some((arrival, request)) = self.inbox.pop_front()
         {
             let id = self.scheduler.add(request);
@@ -276,7 +276,7 @@ impl<D: Decodes> Sglang<D> {
         u64::from(arrival.max_tokens).min(room).max(u64::from(arrival.output))
     }
 
-    /// The tokens of a prompt, of which some may be nobody else's, and the segment of its output.
+    /// The tokens of a prompt, of which some may be its own, and the segment of its output.
     fn tokens(&mut self, input: u32, prompt: Prompt) -> (Box<[Run]>, u32) {
         let prefix = self.outputs.prefix(prompt);
         let segment = prefix.output_segment;

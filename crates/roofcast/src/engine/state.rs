@@ -1,4 +1,4 @@
-//! What one replica holds: who waits, who runs, and how many KV blocks are free.
+//! What one replica holds: waiting requests, running sequences, and the number of free KV blocks.
 //!
 //! Knows: the moves that every policy is made of (admit, continue, preempt, decode) and what each does to the blocks.
 //! Knows nothing about when to make them ([`crate::scheduler`]) or how long they take ([`super::price`]).
@@ -36,7 +36,7 @@ enum Phase {
     Kept,
 }
 
-/// A request on its way.
+/// A request from its arrival to its end.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sequence {
     /// As it came.
@@ -48,7 +48,7 @@ pub struct Sequence {
     pub known: u32,
     /// Tokens sampled, while it does not decode.
     pub generated: u32,
-    /// Known tokens found in the cache when it was last looked at.
+    /// Known tokens found in the cache at the last look-up.
     ready: u32,
     /// Tokens of its prompt that were in the cache when it was first admitted.
     pub cached: u32,
@@ -67,7 +67,7 @@ pub struct Sequence {
 /// A chunk of a prompt that the step computes.
 #[derive(Debug, Clone, Copy)]
 pub struct PrefillChunk {
-    /// Whose.
+    /// The sequence.
     pub id: SequenceId,
     /// Tokens.
     pub new: u32,
@@ -86,18 +86,18 @@ pub struct State<D> {
     pub tally: Tally,
     /// When the last step ended.
     pub clock: Ticks,
-    /// Prompt tokens of those who have no token yet.
+    /// Prompt tokens of requests without their first token.
     pub(super) prompt_tokens: u64,
     /// What is kept of the run over time, where that is asked for.
     pub timeline: Option<Box<Timeline>>,
     sequences: Slab<Sequence>,
     waiting: Queue,
-    /// What keeps those that wait from being looked at.
+    /// In which steps waiting requests are considered.
     pub(crate) polling: AdmissionPolling,
     swapped: Vec<SequenceId>,
     /// Prompts computed in part, in order of admission.
     prefills: Vec<SequenceId>,
-    /// Everyone running in order of admission, with those long gone.
+    /// Running sequences in order of admission; entries of those that have left are skipped.
     stack: Vec<(u64, SequenceId)>,
     free: u64,
     /// What is known of the cache beside its free blocks.
@@ -107,14 +107,15 @@ pub struct State<D> {
     moved: u64,
     /// Tokens in the host's memory.
     parked: u64,
-    /// When the last step of decodes ended, and who has joined them since: with when their last token came.
+    /// When the last step of decodes ended, and the sequences that have joined since: the time of their last token, and how
+    /// many.
     decoded: Ticks,
     joined: Vec<(Ticks, u64)>,
     transfers: kv_transfers::KvTransfers,
 }
 
 impl<D: Decodes> State<D> {
-    /// Nobody there.
+    /// An empty replica.
     pub fn new(config: EngineConfig, reaches: &[u64]) -> State<D> {
         State {
             decodes: D::new(&config.groups, reaches),
@@ -141,7 +142,7 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Forgets what is cached; nobody is there.
+    /// Forgets the cache of an empty replica.
     pub fn restart(&mut self) {
         self.cache = Cache::new(&self.config);
     }
@@ -176,25 +177,25 @@ impl<D: Decodes> State<D> {
         &self.sequences[id as usize]
     }
 
-    /// Who comes next.
+    /// The request that is admitted next.
     pub fn head(&self) -> Option<SequenceId> {
-        self.waiting.front().filter(|id| self.polling.lets(self.sequence(*id).arrival.at))
+        self.waiting.front().filter(|id| self.polling.admits(self.sequence(*id).arrival.at))
     }
 
-    /// A step is about to be scheduled: who is looked at in it.
-    pub(super) fn look(&mut self) {
+    /// A step is about to be scheduled: decides which waiting requests it considers.
+    pub(super) fn poll(&mut self) {
         if self.polling.is_open() {
             return;
         }
-        self.polling.look(self.clock, self.running() == 0);
+        self.polling.poll(self.clock, self.running() == 0);
         let enough = [self.polling.config.wait_prompts, self.polling.config.wait_tokens];
-        let seats = self.config.max_num_seqs.saturating_sub(self.running());
-        let apply = self.polling.config.wait_steps > 0 && seats > 0;
+        let slots = self.config.max_num_seqs.saturating_sub(self.running());
+        let apply = self.polling.config.wait_steps > 0 && slots > 0;
         if !apply || self.decodes.is_empty() || self.head().is_none() {
             return;
         }
         let mut found = [0, self.decodes.len()];
-        for id in self.waiting.iter().take(usize::try_from(seats).unwrap_or(usize::MAX)) {
+        for id in self.waiting.iter().take(usize::try_from(slots).unwrap_or(usize::MAX)) {
             if found.iter().zip(enough).all(|(found, enough)| *found >= enough) {
                 break;
             }
@@ -205,7 +206,7 @@ impl<D: Decodes> State<D> {
         self.polling.hold(prompts, tokens);
     }
 
-    /// Steps of decodes until somebody who waits is looked at.
+    /// Steps of decodes until a waiting request is considered.
     pub(super) fn polling_patience(&self) -> u64 {
         if self.waiting() == 0 || self.head().is_some() { u64::MAX } else { self.polling.patience() }
     }
@@ -215,7 +216,7 @@ impl<D: Decodes> State<D> {
         self.waiting.len()
     }
 
-    /// Whether the queue is in order of arrival, so that a newcomer changes nothing for those before it.
+    /// Whether the queue is in order of arrival, so that a new request changes nothing for those before it.
     pub fn in_order(&self) -> bool {
         self.config.order == Order::Arrival
     }
@@ -230,7 +231,7 @@ impl<D: Decodes> State<D> {
         &self.prefills
     }
 
-    /// Who is swapped out, first out first.
+    /// Sequences swapped out, first out first.
     pub fn swapped(&self) -> &[SequenceId] {
         &self.swapped
     }
@@ -269,7 +270,7 @@ impl<D: Decodes> State<D> {
         self.config.blocks - self.free
     }
 
-    /// Everyone running, in order of admission.
+    /// Running sequences, in order of admission.
     pub fn in_admission_order(&self) -> impl Iterator<Item = SequenceId> + '_ {
         let here = |(order, id): &&(u64, SequenceId)| self.runs(*order, *id);
         self.stack.iter().filter(here).map(|(_, id)| *id)
@@ -284,7 +285,7 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Looks at the head of the queue: its known tokens that are in the cache, and those to compute.
+    /// Of the request at the head of the queue, the known tokens that are in the cache, and those to compute.
     pub fn look_up(&mut self, id: SequenceId) -> (u32, u32) {
         let known = self.sequence(id).known;
         let ready = match self.comes_with(id) {
@@ -394,7 +395,7 @@ impl<D: Decodes> State<D> {
     }
 
     /// A sequence joins those that decode, its last token as of `last`. Those whose last token came with the last step of
-    /// decodes are like those who took part in it.
+    /// decodes count as having taken part in it.
     fn join(&mut self, last: Ticks) {
         match self.joined.last_mut() {
             _ if last == self.decoded => {}

@@ -1,4 +1,4 @@
-//! Prefill and decode apart: replicas that compute prompts, and others that decode what those hand over.
+//! Disaggregated prefill and decode: replicas that compute prompts, and others that decode what those hand over.
 //!
 //! Knows: which replicas are which, and what is on its way between them. A request gets its first token from its prefill
 //! replica, which keeps its cache until a decode replica has fetched it: where decode replicas are full, prefill replicas
@@ -46,7 +46,7 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// Nothing on its way between `prefill` and `decode` replicas; `router` chooses who decodes.
+    /// Nothing on its way between `prefill` and `decode` replicas; `router` chooses the decode replica.
     pub fn new(prefill: usize, decode: usize, router: Router, way: Way) -> Pools {
         Pools {
             prefill,
@@ -96,7 +96,7 @@ impl Pools {
         other < self.prefill || self.stalled[..self.prefill].contains(&true)
     }
 
-    /// The caches of transfers whom replica `to` has admitted are on their way.
+    /// The caches of the requests that replica `to` has admitted are on their way.
     pub(super) fn fetch(&mut self, to: usize, replica: &mut dyn Replica) {
         let mut admitted = std::mem::take(&mut self.admitted);
         replica.drain_admitted(&mut admitted);

@@ -64,7 +64,7 @@ impl Sample {
         match &self.many {
             Some(bins) => bins.statistics(),
             None => {
-                // In order, so that sums come out the same whoever of several replicas is asked first.
+                // In order, so that sums do not depend on which of several replicas is asked first.
                 let mut few = self.few.clone();
                 few.sort_unstable();
                 Statistics::of(&mut few.into_iter().map(Ticks::ms).collect::<Vec<f64>>())

@@ -1,6 +1,6 @@
 //! The deployments that a search looks at.
 //!
-//! Knows: which replicas can be cut out of which chips, how many of them the search may have, and how those stand together:
+//! Knows: which replicas can be cut out of which chips, how many of them the search may have, and how those are combined:
 //! all alike, or prefill and decode apart. Knows nothing about whether they are any good.
 
 use crate::accelerator::{Accelerator, Topology};

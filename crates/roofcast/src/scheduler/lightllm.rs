@@ -1,7 +1,7 @@
 //! LightLLM: cache by the token, and admission by the peak that the cache will reach.
 //!
 //! Knows: when each request's output ends, those that run longer hold what they have then; the largest such sum is the
-//! peak. Whoever would push it over the cache waits, so nobody is preempted. Source: the scheduler of LightLLM's
+//! peak. A request that would push it over the cache waits, so none is preempted. Source: the scheduler of LightLLM's
 //! `router/req_queue` ("future memory"), with the output bound as the prediction. Prompts go first, whole.
 
 use super::{Policy, Profile};
@@ -42,7 +42,7 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
     true
 }
 
-/// As running requests near their ends, the peak with a newcomer falls from step to step.
+/// As running requests near their ends, the peak with a waiting request falls from step to step.
 pub(super) fn patience<D: Decodes>(state: &State<D>) -> u64 {
     if state.waiting() > 0 && state.running() < state.config.max_num_seqs { 1 } else { u64::MAX }
 }

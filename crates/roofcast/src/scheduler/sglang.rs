@@ -1,11 +1,11 @@
 //! SGLang's scheduler: prompts first, in chunks; admission by an estimate of what running requests will still take; a
-//! radix tree of prefixes; retraction where the KV pool runs out; the plain and the overlap loop.
+//! radix tree of prefixes; retraction where the KV pool runs out; the normal and the overlap loop.
 //!
 //! Knows: the decisions of SGLang 0.5.23's `Scheduler` for one pool of full attention, held step for step to recorded
 //! ones by [`crate::conformance`], and what older versions do otherwise ([`Rules`]). One iteration is [`Scheduler::schedule`]
-//! and, for the batch whose results are there, [`Scheduler::process`]: in the plain loop of the batch just decided, in the
+//! and, for the batch whose results are there, [`Scheduler::process`]: in the normal loop of the batch just decided, in the
 //! overlap loop of the one before it. Rows that decode are kept by one counter, so that equal iterations are taken at once
-//! ([`Scheduler::repeat`]). Knows nothing about time: whoever drives it prices the steps.
+//! ([`Scheduler::repeat`]). Knows nothing about time: its driver prices the steps.
 
 mod admission;
 pub(crate) mod budget;
@@ -84,7 +84,7 @@ pub enum ForwardMode {
 /// A chunk of a prompt in a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extend {
-    /// Whose.
+    /// The request.
     pub id: RequestId,
     /// Tokens computed.
     pub new: u64,
@@ -113,7 +113,7 @@ pub struct Step {
     pub joined: Vec<(RequestId, u64)>,
     /// Those that do not any more, since the last decision or with this one.
     pub left: Vec<RequestId>,
-    /// Whose prompt is not whole after this batch.
+    /// The request whose prompt is not whole after this batch.
     pub chunked: Option<RequestId>,
     /// For a request of higher priority, in order.
     pub preempted: Vec<RequestId>,
@@ -188,7 +188,7 @@ pub struct Scheduler {
     /// Times that a request entered the queue.
     entries: u64,
     running: Running,
-    /// SGLang's `batch_is_full`: the queue is not looked at until somebody leaves.
+    /// SGLang's `batch_is_full`: waiting requests are not considered until a running one leaves.
     full: bool,
     chunked: Option<RequestId>,
     last: Last,
@@ -273,9 +273,9 @@ impl Scheduler {
             self.decode(&last, &mut step);
         }
         step.ratio[1] = self.ratio.current;
-        let plain = self.config.disable_overlap_schedule;
+        let normal = self.config.disable_overlap_schedule;
         let nothing = step.kind == ForwardMode::Idle && self.running.is_empty() && self.chunked.is_none();
-        if nothing && self.waiting.is_empty() && (plain || last.kind == ForwardMode::Idle) {
+        if nothing && self.waiting.is_empty() && (normal || last.kind == ForwardMode::Idle) {
             self.ratio.reset();
         }
         if self.config.records && matches!(step.kind, ForwardMode::Decode | ForwardMode::Mixed) {
@@ -323,7 +323,7 @@ impl Scheduler {
         self.memory.usage(self.config.max_total_tokens)
     }
 
-    /// How many run, prompts in part and those about to leave among them.
+    /// Running requests, with prompts in part and those about to leave.
     pub fn held(&self) -> u64 {
         self.rows_held
     }
@@ -338,7 +338,7 @@ impl Scheduler {
         matches!(self.requests[id].phase, Phase::Running | Phase::Leaving)
     }
 
-    /// Whether somebody who comes is not looked at before somebody leaves.
+    /// Whether a new request is not considered before a running one leaves.
     pub fn blocked(&self) -> bool {
         self.full && !self.config.preempts()
     }

@@ -1,6 +1,6 @@
 //! Static batching, as FasterTransformer served: a batch is formed, computed to its longest output, and answered whole.
 //!
-//! Knows: nobody joins a running batch, and whoever ends early keeps seat and space until the last one ends.
+//! Knows: no request joins a running batch, and one that ends early keeps its row and its cache until the last one ends.
 
 use super::{Policy, Profile};
 use crate::engine::config::Reservation;

@@ -1,8 +1,8 @@
 //! vLLM v1's scheduler: a token budget per step, chunked prefill, prefix cache, preemption by recompute.
 //!
 //! Knows: the decisions of vLLM 0.32's `Scheduler` and `AsyncScheduler` for one full-attention KV group, held step for
-//! step to recorded traces by [`crate::conformance`], none of which has drafts. Knows nothing about time: whoever drives
-//! it prices the steps.
+//! step to recorded traces by [`crate::conformance`], none of which has drafts. Knows nothing about time: its
+//! driver prices the steps.
 
 mod blocks;
 mod config;
@@ -53,7 +53,7 @@ pub struct Step {
 /// What a step computes of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScheduledRequest {
-    /// Whose.
+    /// The request.
     pub id: RequestId,
     /// Tokens computed.
     pub new: u64,
@@ -65,7 +65,7 @@ pub struct ScheduledRequest {
     pub decodes: bool,
     /// Drafts among the new tokens.
     pub drafts: u64,
-    /// Of these, those that become its output, where whoever drives the scheduler says so.
+    /// Of these, the accepted ones, as the scheduler's driver sets them.
     pub accepted: u64,
 }
 
@@ -127,8 +127,8 @@ pub struct Scheduler {
     pool: Pool,
     requests: Slab<RequestState>,
     arrived: u64,
-    /// Steps decided since somebody came to an empty engine, and whether one of them was to compute prompts and left some
-    /// waiting: what `prefill_schedule_interval` goes by.
+    /// For `prefill_schedule_interval`: steps decided since a request arrived at the empty engine, and whether one of them
+    /// was to compute prompts and left some waiting.
     steps: u64,
     prompts_wait: bool,
     running: Vec<RequestId>,
@@ -401,7 +401,7 @@ impl Scheduler {
         }
     }
 
-    /// Whose turn it is under priorities: smaller first.
+    /// The order under priorities: smaller first.
     fn rank(&self, id: RequestId) -> (i64, u64) {
         (self.requests[id].priority, self.requests[id].number)
     }
@@ -488,9 +488,9 @@ mod tests {
 
     /// Of an interval of 3 the steps 0, 3 and 6 compute prompts beside decodes. The first prompt is alone: step 0. The
     /// second comes before step 1 and waits until step 3. The third, of 100 tokens, comes before step 4; step 6 computes
-    /// 62 beside two decodes and leaves nobody waiting, so that the other 38 wait until step 9. With the fourth and the
+    /// 62 beside two decodes and leaves none waiting, so that the other 38 wait until step 9. With the fourth and the
     /// fifth beside each other after that, of 70 each, step 12 has 61 tokens for them: the fifth is left waiting, and
-    /// step 13 goes on with both. It leaves nobody waiting: the fifth's other 18 wait until step 15.
+    /// step 13 goes on with both. It leaves none waiting: the fifth's other 18 wait until step 15.
     #[test]
     fn prompts_are_computed_in_every_third_step_beside_decodes() {
         let mut scheduler = Scheduler::new(config());

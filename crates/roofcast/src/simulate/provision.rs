@@ -223,7 +223,7 @@ impl Provision {
         Ok(Provision { prefill: None, serving, fleet: *fleet })
     }
 
-    /// Who starts and stops replicas, if somebody does.
+    /// What starts and stops replicas, if anything does.
     pub(super) fn autoscaler(&self) -> Option<Scaling> {
         self.fleet.autoscale.map(Scaling::new)
     }
@@ -251,7 +251,7 @@ impl Provision {
         Ok(Some(Pools::new(self.prefillers() as usize, decode, Router::new(routing, seed), way)))
     }
 
-    /// Who of those that take requests takes one.
+    /// The router among the replicas that take requests.
     pub(super) fn router(&self, seed: u64) -> Router {
         let routing = self.fleet.prefill.and_then(|pool| pool.router).unwrap_or(self.fleet.router);
         Router::new(routing, seed)

@@ -65,7 +65,7 @@ fn tables_are_read_like_the_cache() {
     assert_eq!(step(Some(KvLayout::Contiguous)), cache);
 }
 
-/// The share of vAttention's pages that stands empty is half a page a sequence, in the mean.
+/// The share of vAttention's pages that is empty is half a page a sequence, in the mean.
 #[test]
 fn half_a_page_of_a_sequence_is_empty() {
     let spec = EngineSpec { kv_layout: Some(KvLayout::Vattention), ..EngineSpec::default() };

@@ -235,9 +235,9 @@ pub(super) fn schedulers() -> impl Strategy<Value = EngineSpec> {
     })
 }
 
-/// A seat of a static batch computes on after its request has ended, but has no more room than it reserved.
+/// A row of a static batch computes on after its request has ended, but has no more room than it reserved.
 #[test]
-fn an_ended_seat_holds_no_more_than_its_room() {
+fn an_ended_row_holds_no_more_than_its_room() {
     // Blocks of 16; prompts of a token. One output of a token reserves 1 + 1, a block; one of 45 reserves 1 + 64, five.
     let spec = EngineSpec {
         scheduler: SchedulerKind::Static,
@@ -278,7 +278,7 @@ proptest! {
         prop_assert_eq!((a.attempts, a.scattered, a.cached_tokens), (b.attempts, b.scattered, b.cached_tokens));
         prop_assert_eq!((a.shared_steps, a.slack_steps), (b.shared_steps, b.slack_steps));
         prop_assert_eq!((a.decoding_steps, a.spanned_blocks, a.spread_steps), (b.decoding_steps, b.spanned_blocks, b.spread_steps));
-        // What stands in blocks and is left empty in them is at most what was held, whoever shares it.
+        // What is in blocks and is left empty in them is at most what was held, whoever shares it.
         let most = u128::from(b.steps * b.blocks_peak) * block_size;
         prop_assert!((b.token_steps + b.slack_steps) as i128 + b.spread_steps <= (most + b.shared_steps) as i128);
     }
@@ -616,9 +616,10 @@ fn every_combination_serves_or_is_refused() {
     assert!(refused > 1000, "{refused}");
 }
 
-/// Where seats are full a leap goes on beyond the steps at which newcomers are received. `leaping_is_stepping` found this case.
+/// Where `max_num_seqs` run, a leap goes on beyond the steps at which requests are received. `leaping_is_stepping`
+/// found this case.
 #[test]
-fn a_leap_looks_at_newcomers_when_a_step_does() {
+fn a_leap_receives_requests_when_a_step_does() {
     let spec = EngineSpec {
         scheduler: SchedulerKind::Sglang,
         max_num_seqs: Some(4),

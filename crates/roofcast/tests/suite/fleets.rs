@@ -147,7 +147,8 @@ fn a_cache_travels_at_the_rate_of_its_link() {
     }
 }
 
-/// A prefill replica keeps what nobody fetches: with room for one prompt and one seat that decodes, prompts wait.
+/// A prefill replica keeps caches that are not fetched: with room for one prompt and `max_num_seqs = 1` where it
+/// decodes, prompts wait.
 #[test]
 fn a_full_decode_pool_holds_prefill_back() {
     let load = "[workload]\nrequests = 4\ninput_len = 1000\noutput_len = 100\narrivals = { kind = \"constant\", rate = 1e6 }\n";
@@ -164,7 +165,7 @@ fn a_full_decode_pool_holds_prefill_back() {
     // The second prompt is computed when the first cache has left, 131.072 MB at 450 GB/s and the link's latency later.
     let latency = catalog().accelerator("h100-sxm").unwrap().link.as_ref().unwrap().latency_s;
     close(first(&narrow, 1).ms(), 2.0 * first(&narrow, 0).ms() + 0.131_072e3 / 450.0 + latency * 1e3);
-    // The third when the seat is free: after the first request has ended and the second cache has left.
+    // The third when the decode replica is free: after the first request has ended and the second cache has left.
     assert!(first(&narrow, 2) > narrow[0].finished && first(&wide, 2) < wide[0].finished);
     assert!(first(&narrow, 3) > narrow[1].finished);
 }

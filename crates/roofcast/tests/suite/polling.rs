@@ -1,4 +1,4 @@
-//! How long a newcomer waits until a scheduler looks at it, counted in steps of who decodes already.
+//! How long a new request waits until a scheduler considers it, counted in steps of the requests that decode.
 
 use crate::engine::{deployment, records, served};
 use roofcast::deployment::{Deployment, Options};
@@ -30,7 +30,7 @@ fn second_on(parallelism: RequestedParallelism, engine: EngineSpec, after_s: f64
     records(&fleet)[1].first_token.unwrap().ms()
 }
 
-/// Steps of decodes that a newcomer waits with `paced` and not with `plain`. A step of one decode takes 4.49 ms at the limit
+/// Steps of decodes that a new request waits with `paced` and not without. A step of one decode takes 4.49 ms at the limit
 /// (15.0 GB over 3.35 TB/s), a prompt of 16 tokens as long: at 6 ms the first decode of the first request is under way.
 fn later(paced: EngineSpec, plain: EngineSpec) -> f64 {
     let wait = |leap| (second(paced.clone(), 0.006, leap) - second(plain.clone(), 0.006, leap)) / STEP_MS;

@@ -97,7 +97,7 @@ fn requests() -> impl Strategy<Value = Vec<(u64, NewRequest)>> {
 fn configs() -> impl Strategy<Value = ServerArgs> {
     let sizes = (320_u64..900, 2_u64..24, 0_usize..4, 0_usize..4, proptest::option::of(1_u64..4));
     (sizes, any::<[bool; 8]>(), 0.01_f64..1.5).prop_map(
-        |((pool, seats, page, chunk, most), flags, conservativeness)| {
+        |((pool, rows, page, chunk, most), flags, conservativeness)| {
             let [lpm, mixed, radix, priority, low, still, overlap, by_priority] = flags;
             let chunked_prefill_size = [None, Some(64), Some(128), Some(256)][chunk];
             ServerArgs {
@@ -105,7 +105,7 @@ fn configs() -> impl Strategy<Value = ServerArgs> {
                 schedule_policy: if lpm && !priority { SchedulePolicy::Lpm } else { SchedulePolicy::Fcfs },
                 schedule_conservativeness: conservativeness,
                 max_total_tokens: pool,
-                max_running_requests: seats,
+                max_running_requests: rows,
                 max_prefill_tokens: 200,
                 chunked_prefill_size,
                 enable_mixed_chunk: mixed && chunked_prefill_size.is_some(),

@@ -7,7 +7,7 @@ use crate::scheduler::sglang::{ForwardMode, Step};
 use crate::timeline::{Mark, Segment};
 
 impl<D: Decodes> Sglang<D> {
-    /// Counts who is admitted and who loses its place.
+    /// Counts admissions, preemptions and retractions.
     pub(super) fn note(&mut self, step: &Step) {
         self.tally.admitted += step.admitted.len() as u64;
         for &id in step.preempted.iter().chain(&step.retracted) {

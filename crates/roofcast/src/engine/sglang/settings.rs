@@ -84,7 +84,7 @@ pub(crate) fn check(spec: &EngineSpec) -> Result<()> {
 }
 
 impl SglangConfig {
-    /// The settings of a spec whose pool and seats are those of `config`.
+    /// The settings of a spec whose pool and `max_num_seqs` are those of `config`.
     pub(crate) fn resolve(spec: &EngineSpec, config: &EngineConfig) -> Result<SglangConfig> {
         let ranked = spec.policy != QueuePolicy::Fcfs;
         let conservativeness = spec.schedule_conservativeness.unwrap_or(1.0);
@@ -113,7 +113,7 @@ impl SglangConfig {
             schedule_conservativeness: conservativeness,
             max_total_tokens: config.blocks * u64::from(config.block_size),
             max_running_requests: config.max_num_seqs,
-            // Who sets the tokens of a step by their general name sets both.
+            // `max_num_batched_tokens`, the general name, sets both.
             max_prefill_tokens: spec
                 .max_prefill_tokens
                 .unwrap_or(MAX_PREFILL_TOKENS.max(spec.max_num_batched_tokens.unwrap_or(0))),

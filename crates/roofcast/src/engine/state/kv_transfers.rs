@@ -1,9 +1,9 @@
-//! KvTransfers: requests whose prompt was computed by another replica, and whose cache travels here.
+//! KV transfers: requests whose prompt was computed by another replica, and whose cache is sent here.
 //!
-//! Knows: the cache stays where it is until the transfer is admitted, which takes its seat and its blocks; then it travels,
-//! one after another over the link, while others compute; when it is there the transfer decodes. So decoding replicas pull,
-//! and the memory of prefilling ones is the queue between them, as in DistServe (OSDI 2024, 4.3) and in vLLM's NIXL
-//! connector. Knows nothing about where a cache comes from.
+//! Knows: the cache stays where it is until the request is admitted, which then counts in `max_num_seqs` and takes its
+//! blocks; caches are sent one after another over the link while other requests compute; with its cache a request
+//! decodes. So decoding replicas pull, and the memory of prefilling ones is the queue between them, as in DistServe
+//! (OSDI 2024, 4.3) and in vLLM's NIXL connector. Knows nothing about where a cache comes from.
 
 use super::{Decodes, Entry, Mark, Phase, Sequence, SequenceId, State, Ticks};
 use crate::engine::Departure;
@@ -20,21 +20,21 @@ pub struct KvTransfer {
     pub latency: Ticks,
 }
 
-/// Those who have not decoded yet.
+/// The transfers of requests that do not decode yet.
 #[derive(Debug, Clone, Default)]
 pub(super) struct KvTransfers {
-    /// Who waits, with how long their caches take.
+    /// Waiting requests.
     waiting: BTreeMap<SequenceId, KvTransfer>,
-    /// Whose cache is on its way, with when it is there.
+    /// Requests whose cache is on its way, with its time of arrival.
     travelling: VecDeque<(Ticks, SequenceId)>,
     /// When the link is free.
     link: Ticks,
-    /// Admitted since they were last asked for: number, and when the cache is there.
+    /// Admitted since the last call of [`State::drain_admitted`]: number, and when the cache arrives.
     admitted: Vec<(u64, Ticks)>,
 }
 
 impl<D: Decodes> State<D> {
-    /// A transfer joins the queue at `at`.
+    /// A request joins the queue at `at`, its cache elsewhere.
     pub fn receive(&mut self, transfer: KvTransfer, at: Ticks) {
         let Departure { arrival, first, preemptions, cached, .. } = transfer.departure;
         if let Some(timeline) = &mut self.timeline {
@@ -54,17 +54,17 @@ impl<D: Decodes> State<D> {
         self.transfers.waiting.insert(id, transfer);
     }
 
-    /// Tokens of `id` that come from elsewhere when it is admitted.
+    /// Tokens of `id` whose cache is fetched when it is admitted.
     pub(super) fn comes_with(&self, id: SequenceId) -> u32 {
         self.transfers.waiting.get(&id).map_or(0, |transfer| transfer.departure.arrival.input)
     }
 
-    /// Those whose cache is on its way; they have their seats.
+    /// Requests whose cache is on its way; they count in `max_num_seqs`.
     pub fn travelling(&self) -> u64 {
         self.transfers.travelling.len() as u64
     }
 
-    /// Takes blocks for a transfer's cache and lets it come; whether `id` is one.
+    /// Takes blocks for the cache of `id` and fetches it, if it is elsewhere; whether it is.
     pub(super) fn pull(&mut self, id: SequenceId) -> bool {
         let Some(transfer) = self.transfers.waiting.remove(&id) else { return false };
         let arrival = transfer.departure.arrival;
@@ -79,7 +79,7 @@ impl<D: Decodes> State<D> {
         true
     }
 
-    /// KvTransfers whose cache is there decode from now on.
+    /// Requests whose cache has arrived decode from now on.
     pub fn land(&mut self) {
         while let Some(&(there, id)) = self.transfers.travelling.front()
             && there <= self.clock
@@ -98,12 +98,12 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// When the next cache is there.
+    /// When the next cache arrives.
     pub fn landing(&self) -> Ticks {
         self.transfers.travelling.front().map_or(Ticks::NEVER, |(there, _)| *there)
     }
 
-    /// Moves the transfers admitted since the last call to `into`: their numbers, and when their caches are there.
+    /// Moves the requests admitted since the last call to `into`: their numbers, and when their caches arrive.
     pub fn drain_admitted(&mut self, into: &mut Vec<(u64, Ticks)>) {
         into.append(&mut self.transfers.admitted);
     }

@@ -1,6 +1,7 @@
-//! Leaving: who is preempted, swapped or done, and what that gives back.
+//! Leaving: preemption, swapping and completion, and the blocks that each gives back.
 //!
-//! Knows: the blocks and the tokens that go with a request. Knows nothing about who has to go ([`crate::scheduler`]).
+//! Knows: the blocks and the tokens that go with a request. Knows nothing about which request is preempted
+//! ([`crate::scheduler`]).
 
 use super::{Phase, State};
 use crate::engine::Departure;
@@ -151,7 +152,7 @@ impl<D: Decodes> State<D> {
 
     /// Counts, for every step in which a sequence decoded up to `computed` tokens, the room of its blocks, and what of it
     /// no token stood in when the step began. Where it has reserved its room, that is all it has: what a static batch
-    /// computes beyond an answer's end stands nowhere.
+    /// computes beyond an answer's end has no slot.
     fn count_slack(&mut self, id: SequenceId, computed: u32) {
         let s = &self.sequences[id as usize];
         let (from, to) = (u64::from(s.computed), u64::from(computed));

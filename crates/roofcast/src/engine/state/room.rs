@@ -1,6 +1,6 @@
 //! Blocks: what a sequence takes when it is admitted, goes on or decodes, and whether that is free.
 //!
-//! Knows nothing about who is admitted or has to go.
+//! Knows nothing about which requests are admitted or preempted.
 
 use super::{Decodes, Reservation, Sequence, SequenceId, State};
 use crate::engine::cache::Cache;
@@ -54,7 +54,7 @@ impl<D: Decodes> State<D> {
         if self.grows() { self.blocks(s.computed + tokens).saturating_sub(s.held) } else { 0 }
     }
 
-    /// Blocks that `steps` decodes of everyone need.
+    /// Blocks that `steps` decodes of every sequence need.
     pub fn decode_blocks(&self, steps: u64) -> u64 {
         if self.grows() { self.decodes.needs(steps) } else { 0 }
     }

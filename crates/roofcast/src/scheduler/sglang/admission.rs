@@ -1,6 +1,6 @@
 //! A pass over the queue: the chunked request first, then candidates in order, until one fails.
 //!
-//! Knows: when the queue is looked at (`batch_is_full`), seats, the tests of a candidate, preemption for a higher
+//! Knows: when the queue is considered (`batch_is_full`), free rows, the tests of a candidate, preemption for a higher
 //! priority, and mixed batches. Source: SGLang 0.5.23, `_get_new_batch_prefill_raw` of `managers/scheduler.py` and
 //! `PrefillAdder` of `managers/schedule_policy.py`.
 
@@ -17,7 +17,7 @@ impl Scheduler {
         if idle && self.chunked.is_none() {
             return false;
         }
-        if self.seats(0) == 0 && self.chunked.is_none() && !self.config.preempts() {
+        if self.free_rows(0) == 0 && self.chunked.is_none() && !self.config.preempts() {
             self.full = true;
             return false;
         }
@@ -66,9 +66,9 @@ impl Scheduler {
     }
 
     /// Requests that can be admitted, of which `held` have their row of the table already.
-    fn seats(&self, held: u64) -> u64 {
-        let seats = self.config.seats();
-        seats.saturating_sub(self.running.len()).min((seats + held).saturating_sub(self.rows_held))
+    fn free_rows(&self, held: u64) -> u64 {
+        let rows = self.config.rows();
+        rows.saturating_sub(self.running.len()).min((rows + held).saturating_sub(self.rows_held))
     }
 
     fn continue_chunked(&mut self, budget: &mut Budget, step: &mut Step) {
@@ -91,7 +91,7 @@ impl Scheduler {
                 return;
             }
             let id = self.waiting[at];
-            self.full |= step.extends.len() as u64 >= self.seats(continued as u64);
+            self.full |= step.extends.len() as u64 >= self.free_rows(continued as u64);
             if self.full && !(self.config.preempts() && self.preempt_for(id, budget, step)) {
                 return;
             }

@@ -12,7 +12,7 @@ pub(crate) const CLIP_MAX_NEW_TOKENS: u64 = 4096;
 /// Tokens kept free for each request at each end, where lengths are exact.
 const RESERVED: f64 = 1.0;
 
-/// Why nobody more is admitted.
+/// Why no further request is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
     /// No memory.
@@ -55,7 +55,7 @@ impl Budget {
         signed(memory.reclaimable()) - signed(self.current)
     }
 
-    /// Why nobody more is looked at, if so.
+    /// Why no further request is considered, if so.
     pub(super) fn spent(&self, memory: &Memory) -> Option<Stop> {
         if self.remaining_total(memory, super::ROOT) <= 0.0 || self.remaining_current(memory) <= 0 {
             return Some(Stop::Tokens);
@@ -70,8 +70,8 @@ impl Budget {
         rest.min(u64::try_from(if room > 0 { room } else { chunk }).unwrap_or(0))
     }
 
-    /// Tokens of `rest` that a request computes in this batch, of which `shared` are there; with `alone` nobody else is
-    /// admitted.
+    /// Tokens of `rest` that a request computes in this batch, of which `shared` are there; with `alone` no other
+    /// request is admitted.
     pub(super) fn chunk(&self, page: u64, shared: u64, rest: u64, alone: bool) -> Result<u64, Stop> {
         let whole = signed(rest.next_multiple_of(page));
         match self.chunk {

@@ -1,4 +1,4 @@
-//! The decode of the running batch, and whom it costs its place where the pool has run out.
+//! The decode of the running batch, and which requests are retracted where the pool has run out.
 //!
 //! Knows: the order of retraction, what it frees, and the rows that sit a decode out because the result under way is
 //! their last. Source: SGLang 0.5.23, `update_running_batch` of `managers/scheduler.py` and `retract_decode` of
@@ -10,7 +10,7 @@ use crate::spec::RetractionPolicy;
 use std::cmp::Reverse;
 
 impl Scheduler {
-    /// Decides on a batch of decodes, if anybody runs.
+    /// Decides on a batch of decodes, if any request runs.
     pub(super) fn decode(&mut self, last: &Last, step: &mut Step) {
         if self.running.is_empty() {
             return;

@@ -20,7 +20,7 @@ pub(super) struct Running {
     /// Results of decodes so far.
     pub(super) results: u64,
     members: Vec<Member>,
-    /// Who ends with which result: those that reach their bound, and those that end before.
+    /// Which rows end with which result: at their bound, and before it.
     ends: [BinaryHeap<Reverse<(u64, RequestId, u64)>>; 2],
     /// Places in the order given so far, before and behind.
     first: i64,

@@ -1,6 +1,6 @@
 //! The blocks of a request: what admission takes and finds cached, and what others can find of it.
 //!
-//! Source: vLLM 0.32, `v1/core/kv_cache_manager.py`. Knows nothing about who comes next.
+//! Source: vLLM 0.32, `v1/core/kv_cache_manager.py`. Knows nothing about which request is next.
 
 use super::{Pass, RequestId, Scheduler};
 use crate::kv_cache::paged::{Block, Change};

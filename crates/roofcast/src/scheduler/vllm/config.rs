@@ -23,7 +23,7 @@ pub struct SchedulerConfig {
     pub long_prefill_token_threshold: u64,
     /// The threshold grows as fewer requests share the budget.
     pub long_prefill_token_threshold_adaptive: bool,
-    /// Who comes first.
+    /// The order of the queue.
     pub policy: SchedulingPolicy,
     /// Admission needs room for the whole known sequence, not for its first chunk.
     pub scheduler_reserve_full_isl: bool,
@@ -40,7 +40,7 @@ pub struct SchedulerConfig {
     pub num_lookahead_tokens: u64,
 }
 
-/// Who comes first.
+/// The order of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchedulingPolicy {
     /// First come, first served; the last admitted is preempted.
