@@ -57,6 +57,22 @@ impl Cache {
         }
     }
 
+    /// Decodes take `blocks`.
+    pub(super) fn decode(&mut self, blocks: u64) {
+        match self {
+            Cache::Blocks(identity) => identity.decode(blocks),
+            Cache::Counted | Cache::Reservations(_) => {}
+        }
+    }
+
+    /// A request that has left does not come back.
+    pub(super) fn forget(&mut self, id: SequenceId) {
+        match self {
+            Cache::Blocks(identity) => identity.forget(id),
+            Cache::Counted | Cache::Reservations(_) => {}
+        }
+    }
+
     /// Tokens that requests hold beyond the first that holds them.
     pub(super) fn shared_tokens(&self) -> u64 {
         match self {

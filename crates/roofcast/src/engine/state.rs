@@ -385,9 +385,6 @@ impl<D: Decodes> State<D> {
         }
         s.phase = Phase::Decode;
         let entry = Entry { id, computed: s.computed, remaining, order: s.order };
-        if let Cache::Blocks(identity) = &mut self.cache {
-            identity.join(id, u64::from(s.computed));
-        }
         self.decodes.insert(entry);
         self.join(clock);
         self.mark(id, Mark::Decoding);

@@ -55,7 +55,7 @@ impl<D: Decodes> State<D> {
         s.preemptions += 1;
         let blocks = std::mem::take(&mut s.held);
         let (computed, generated) = (u64::from(s.computed), u64::from(s.generated));
-        self.give_back(id, blocks, computed, generated, decoding);
+        self.give_back(id, blocks, computed, generated);
         self.tally.preemptions += 1;
         self.mark(id, Mark::Preempted);
         let s = &mut self.sequences[id as usize];
@@ -115,7 +115,7 @@ impl<D: Decodes> State<D> {
         s.phase = Phase::Kept;
         if !(self.config.hands_over && gone.arrival.output > 1) {
             // The last token was sampled and never computed.
-            self.vacate(id, gone.arrival.output - 1, decoded);
+            self.vacate(id, gone.arrival.output - 1);
         }
         self.mark(id, Mark::Finished);
         gone
@@ -123,23 +123,24 @@ impl<D: Decodes> State<D> {
 
     /// Gives back what is kept of a sequence that another replica decodes.
     pub fn release(&mut self, id: SequenceId) {
-        self.vacate(id, 0, false);
+        self.vacate(id, 0);
     }
 
-    fn vacate(&mut self, id: SequenceId, generated: u32, decoding: bool) {
+    fn vacate(&mut self, id: SequenceId, generated: u32) {
         let s = &mut self.sequences[id as usize];
         s.phase = Phase::Gone;
         let (blocks, computed) = (s.held, u64::from(s.computed));
-        self.give_back(id, blocks, computed, u64::from(generated), decoding);
+        self.give_back(id, blocks, computed, u64::from(generated));
+        self.cache.forget(id);
         self.sequences.vacate(id as usize);
     }
 
     /// Frees `blocks` blocks of a sequence that has `computed` tokens in the cache.
-    fn give_back(&mut self, id: SequenceId, blocks: u64, computed: u64, generated: u64, decoding: bool) {
+    fn give_back(&mut self, id: SequenceId, blocks: u64, computed: u64, generated: u64) {
         match &mut self.cache {
             // Blocks that others hold, too, stay taken.
             Cache::Blocks(identity) => {
-                identity.leave(id, computed, generated, decoding);
+                identity.leave(id, blocks, computed, generated);
                 self.free = identity.free();
             }
             Cache::Reservations(chunks) => {

@@ -61,10 +61,9 @@ impl<D: Decodes> State<D> {
 
     /// Takes the blocks that the next decodes need; they must be free.
     pub fn take_decode_blocks(&mut self) {
-        self.free -= self.decode_blocks(1);
-        if let Cache::Blocks(identity) = &mut self.cache {
-            identity.decode(u64::from(!self.decodes.is_empty()));
-        }
+        let blocks = self.decode_blocks(1);
+        self.free -= blocks;
+        self.cache.decode(blocks);
     }
 
     /// Of `steps` steps of decodes, as many as the free blocks allow: their blocks are taken beyond those of the first,
@@ -78,9 +77,7 @@ impl<D: Decodes> State<D> {
             taken = self.decode_blocks(enough) - first;
         }
         self.free -= taken;
-        if let Cache::Blocks(identity) = &mut self.cache {
-            identity.decode(enough - 1);
-        }
+        self.cache.decode(taken);
         enough
     }
 

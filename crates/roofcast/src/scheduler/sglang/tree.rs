@@ -5,12 +5,10 @@
 //! Tokens are runs of segments, so a node costs the same however many it has. Source: SGLang 0.5.23,
 //! `mem_cache/unified_cache/unified_tree_core.py`. Knows nothing about requests or time.
 
-mod cursor;
-
+use crate::kv_cache::cursor::Cursor;
 use crate::kv_cache::prefix::{Content, ContentMap};
 use crate::slab::Slab;
 use crate::workload::request::Run;
-use cursor::Cursor;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -251,22 +249,7 @@ impl Tree {
 
     /// How many tokens of `node`, in whole pages and at most `most`, follow in `path` from `at`, which passes them.
     fn common(&self, node: Node, path: &[Run], at: &mut Cursor, most: u64) -> u64 {
-        let runs = &self.nodes[node as usize].runs;
-        let (mut here, mut there, mut length) = (Cursor::default(), *at, 0);
-        while length < most
-            && let Some((ours, theirs)) = here.rest(runs).zip(there.rest(path))
-        {
-            if (ours.segment, ours.start) != (theirs.segment, theirs.start) {
-                break;
-            }
-            let same = ours.length.min(theirs.length).min(most - length);
-            here.offset += same;
-            there.offset += same;
-            length += same;
-        }
-        length -= length % self.page;
-        at.take(path, length, |_| {});
-        length
+        at.pass_common(&self.nodes[node as usize].runs, path, most, self.page)
     }
 
     fn touch(&mut self, node: Node) {

@@ -7,14 +7,14 @@ use crate::workload::request::Run;
 
 /// A place in a sequence of runs.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Cursor {
-    pub(super) run: usize,
-    pub(super) offset: u64,
+pub(crate) struct Cursor {
+    pub(crate) run: usize,
+    pub(crate) offset: u64,
 }
 
 impl Cursor {
     /// What is left of the run here, or the next one.
-    pub(super) fn rest(&mut self, runs: &[Run]) -> Option<Run> {
+    pub(crate) fn rest(&mut self, runs: &[Run]) -> Option<Run> {
         while let Some(run) = runs.get(self.run) {
             if self.offset < run.length {
                 let (start, length) = (run.start + self.offset, run.length - self.offset);
@@ -26,7 +26,7 @@ impl Cursor {
     }
 
     /// The next `length` tokens, which the cursor passes.
-    pub(super) fn take(&mut self, runs: &[Run], length: u64, mut each: impl FnMut(Run)) {
+    pub(crate) fn take(&mut self, runs: &[Run], length: u64, mut each: impl FnMut(Run)) {
         let mut left = length;
         while left > 0
             && let Some(run) = self.rest(runs)
@@ -38,8 +38,28 @@ impl Cursor {
         }
     }
 
+    /// How many tokens, in whole pages and at most `most`, follow in `runs` from here, which passes them, as in `same` from
+    /// its first on.
+    pub(crate) fn pass_common(&mut self, same: &[Run], runs: &[Run], most: u64, page: u64) -> u64 {
+        let (mut here, mut there, mut length) = (Cursor::default(), *self, 0);
+        while length < most
+            && let Some((ours, theirs)) = here.rest(same).zip(there.rest(runs))
+        {
+            if (ours.segment, ours.start) != (theirs.segment, theirs.start) {
+                break;
+            }
+            let common = ours.length.min(theirs.length).min(most - length);
+            here.offset += common;
+            there.offset += common;
+            length += common;
+        }
+        length -= length % page;
+        self.take(runs, length, |_| {});
+        length
+    }
+
     /// The content of the next page, which the cursor does not pass.
-    pub(super) fn page(mut self, runs: &[Run], page: u64) -> Content {
+    pub(crate) fn page(mut self, runs: &[Run], page: u64) -> Content {
         let mut content = Content::START;
         self.take(runs, page, |run| content = content.then(run));
         content
