@@ -85,8 +85,10 @@ impl Twin {
     }
 }
 
-/// A prompt of segments that others have, too, and whether its end is its own.
-fn prompts() -> impl Strategy<Value = Vec<(Vec<(u32, u64)>, bool)>> {
+/// The segments of a prompt with their lengths, which others have, too, and whether its end is its own.
+type Segments = (Vec<(u32, u64)>, bool);
+
+fn prompts() -> impl Strategy<Value = Vec<Segments>> {
     let segments = prop::collection::vec((0..3_u32, 1..20_u64), 1..4);
     prop::collection::vec((segments, any::<bool>()), 1..8)
 }
