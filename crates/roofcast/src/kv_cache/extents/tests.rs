@@ -100,7 +100,7 @@ proptest! {
     #[test]
     fn extents_are_blocks(prompts in prompts(), moves in prop::collection::vec((0..8_usize, 0..3_u64), 1..60), room in 8..40_u32) {
         let (mut extents, mut pool) = (Extents::new(u64::from(room), BLOCK), Pool::new(room));
-        let build = |(number, (segments, own)): (usize, &(Vec<(u32, u64)>, bool))| Twin::new(number as u64, segments, *own);
+        let build = |(number, (segments, own)): (usize, &Segments)| Twin::new(number as u64, segments, *own);
         let mut twins: Vec<Twin> = prompts.iter().enumerate().map(build).collect();
         for (index, decoded) in moves {
             let count = twins.len();
