@@ -8,7 +8,7 @@ const PATH: &str = "/v1/completions";
 const BODY: &str = r#"{"prompt": "a", "max_tokens": 40, "ignore_eos": true}"#;
 const STREAM: &str = r#"{"prompt": "a", "max_tokens": 40, "ignore_eos": true, "stream": true}"#;
 
-fn with(server: &Server, body: &str, fault: &str) -> super::Answer {
+fn with(server: &Server, body: &str, fault: &str) -> super::HttpResponse {
     server.post_with(PATH, body, &format!("X-Roofcast-Fault: {fault}\r\n"))
 }
 
