@@ -5,6 +5,7 @@
 
 mod ask;
 mod completion;
+pub(crate) mod faults;
 mod fields;
 pub(crate) mod kv_events;
 pub(crate) mod metrics;
@@ -17,6 +18,7 @@ pub(crate) mod server;
 pub(crate) mod service;
 mod stream;
 mod tokenizer;
+mod tools;
 mod wire;
 
 pub(crate) use completion::Author;

@@ -5,6 +5,7 @@
 
 use super::ask::Ask;
 use super::tokenizer;
+use super::tools::Call;
 use crate::bench::vocabulary::words;
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ pub(crate) struct Completion {
     pub(crate) stops: bool,
     /// The stop string that ended it.
     pub(crate) stop_reason: Option<String>,
+    /// The tool whose arguments the text is.
+    pub(crate) tool: Option<String>,
 }
 
 impl Completion {
@@ -59,6 +62,9 @@ impl Author {
     /// The answer to choice `choice` of a prompt, of at most `most` tokens.
     pub(crate) fn answer(&self, ask: &Ask, prompt: &[u32], choice: usize, most: u64) -> Completion {
         let mut draw = Draw::of(prompt, ask.seed ^ (choice as u64) << 32);
+        if let Some(call) = &ask.call {
+            return self.call(call, &mut draw, most);
+        }
         let length = self.length(ask, &mut draw, most);
         let mut answer = Completion {
             tokens: Arc::from([]),
@@ -66,6 +72,7 @@ impl Author {
             ends: Vec::with_capacity(length as usize),
             stops: !ask.ignore_eos && length < most,
             stop_reason: None,
+            tool: None,
         };
         let mut tokens = Vec::with_capacity(length as usize);
         while (tokens.len() as u64) < length {
@@ -79,6 +86,32 @@ impl Author {
         }
         answer.tokens = tokens.into();
         answer
+    }
+
+    /// A call of a tool, cut off where it is longer than it may be.
+    fn call(&self, call: &Call, draw: &mut Draw, most: u64) -> Completion {
+        let word = |index: usize| {
+            let word = self.words.get(index % self.words.len().max(1)).map_or("", |(_, text)| text.trim());
+            word.to_owned()
+        };
+        let arguments = call.arguments(&mut |count| draw.below(count), &word);
+        let mut tokens = Vec::new();
+        tokenizer::encode(&arguments.to_string(), &mut tokens);
+        let stops = tokens.len() as u64 <= most;
+        tokens.truncate(most.max(1) as usize);
+        let (mut text, mut ends) = (String::new(), Vec::with_capacity(tokens.len()));
+        for token in &tokens {
+            tokenizer::decode(*token, &mut text);
+            ends.push(text.len() as u32);
+        }
+        Completion {
+            tokens: tokens.into(),
+            text,
+            ends,
+            stops,
+            stop_reason: None,
+            tool: Some(call.name.clone()),
+        }
     }
 
     /// How many tokens an answer has unless a stop string ends it: as many as allowed where it goes on to its bound.

@@ -4,6 +4,7 @@
 
 use super::ask::{Ask, Endpoint};
 use super::completion::Author;
+use super::faults::{Fault, Faults};
 use super::fields::Fields;
 use super::metrics::Facts;
 use super::outlet::Outlet;
@@ -32,6 +33,11 @@ const LONG: usize = 128 << 10;
 /// Tokens of a completion where the client names no bound: OpenAI's default.
 const COMPLETION_TOKENS: u64 = 16;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Asks for the load in an answer's head, and says it.
+const LOAD_FORMAT: HeaderName = HeaderName::from_static("endpoint-load-metrics-format");
+const LOAD: HeaderName = HeaderName::from_static("endpoint-load-metrics");
+/// Where the fault of all requests is set.
+const FAULTS: &str = "/admin/faults";
 
 /// What a server is told.
 #[derive(Debug, Clone)]
@@ -47,6 +53,10 @@ pub(crate) struct Settings {
     /// Bytes of a body.
     pub(crate) most_body: usize,
     pub(crate) echo_request_id: bool,
+    /// Whether clients may ask for faults.
+    pub(crate) allow_faults: bool,
+    /// What meets all requests from the start.
+    pub(crate) fault: Option<Fault>,
 }
 
 /// One server.
@@ -59,6 +69,7 @@ pub(crate) struct Service {
     /// Seconds since 1970.
     started: u64,
     requests: AtomicU64,
+    faults: Faults,
 }
 
 type Answered = Result<Response<Sent>, Refusal>;
@@ -68,7 +79,16 @@ impl Service {
         let mark =
             settings.root.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
         let fingerprint = format!("vllm-{VERSION}-{mark:08x}").into();
-        Service { settings, replica, author, fingerprint, started: now(), requests: AtomicU64::new(0) }
+        let faults = Faults::new(settings.fault.clone());
+        Service {
+            settings,
+            replica,
+            author,
+            fingerprint,
+            started: now(),
+            requests: AtomicU64::new(0),
+            faults,
+        }
     }
 
     /// The engine.
@@ -92,11 +112,12 @@ impl Service {
     async fn route(&self, request: Request<Incoming>) -> Answered {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path();
-        let Some(methods) = methods(path) else { return Err(Refusal::detail(StatusCode::NOT_FOUND)) };
+        let methods = methods(path).filter(|_| self.settings.allow_faults || path != FAULTS);
+        let Some(methods) = methods else { return Err(Refusal::detail(StatusCode::NOT_FOUND)) };
         if !methods.contains(&parts.method) {
             return Ok(not_allowed(methods));
         }
-        if path.starts_with("/v1") {
+        if path.starts_with("/v1") || path == FAULTS {
             self.authorize(&parts.headers)?;
         }
         match path {
@@ -108,6 +129,7 @@ impl Service {
             "/version" => Ok(said(&json!({ "version": VERSION }))),
             "/load" => Ok(said(&json!({ "server_load": self.replica.in_flight() }))),
             "/metrics" => Ok(self.metrics()),
+            FAULTS => self.change_fault(&parts.method, &self.read(&parts.headers, body).await?),
             // /health and /ping.
             _ => Ok(whole(StatusCode::OK, "", Bytes::new())),
         }
@@ -139,6 +161,10 @@ impl Service {
 
     async fn complete(&self, endpoint: Endpoint, headers: &HeaderMap, body: Incoming) -> Answered {
         let body = self.read(headers, body).await?;
+        let fault = if self.settings.allow_faults { self.faults.next(headers)? } else { None };
+        if let Some(refusal) = fault.as_ref().and_then(Fault::refusal) {
+            return Err(refusal);
+        }
         let at = self.replica.pace().now();
         let parse = move || Ask::parse(endpoint, &body);
         let mut ask = if parse_is_long(headers) {
@@ -181,8 +207,13 @@ impl Service {
             self.replica.arrive(Job { asked, outlet: Arc::clone(&outlet), choice, facts });
         }
         let reply = self.reply(ask, model, first, headers, answers);
-        if reply.ask.stream {
-            let stream = Stream::new(in_flight, Writer::new(reply));
+        if let Some(fault) = fault.as_ref().filter(|fault| fault.stall_seconds > 0.0) {
+            tokio::time::sleep(Duration::from_secs_f64(fault.stall_seconds)).await;
+        }
+        let cut = fault.and_then(|fault| fault.cut_after_tokens);
+        if reply.ask.stream || cut.is_some() {
+            let cut = if reply.ask.stream { cut } else { Some(0) };
+            let stream = Stream::new(in_flight, Writer::new(reply), cut);
             let mut response = Response::new(Either::Right(stream));
             content_type(&mut response, "text/event-stream; charset=utf-8");
             return Ok(response);
@@ -190,7 +221,11 @@ impl Service {
         let out = outlet.whole().await;
         in_flight.over = true;
         let out = out.ok_or_else(Refusal::dead)?;
-        Ok(whole(StatusCode::OK, "application/json", reply.body(&out).into()))
+        let mut response = whole(StatusCode::OK, "application/json", reply.body(&out).into());
+        if let Some(load) = headers.get(LOAD_FORMAT).and_then(|format| self.load(format)) {
+            response.headers_mut().insert(LOAD, load);
+        }
+        Ok(response)
     }
 
     fn reply(
@@ -264,6 +299,34 @@ impl Service {
         json!({"object": "list", "data": self.settings.names.iter().map(card).collect::<Vec<_>>()})
     }
 
+    /// The load as ORCA reports it (vLLM's `entrypoints/serve/utils/orca_metrics.py`); none in a format that there is not.
+    fn load(&self, format: &HeaderValue) -> Option<HeaderValue> {
+        let (usage, waiting) = self.replica.metrics().load();
+        let text = match format.to_str().ok()?.to_ascii_lowercase().as_str() {
+            "text" => format!(
+                "TEXT named_metrics.kv_cache_usage_perc={usage:?}, named_metrics.num_requests_waiting={waiting:?}"
+            ),
+            "json" => format!(
+                "JSON {{\"named_metrics\": {{\"kv_cache_usage_perc\": {usage:?}, \"num_requests_waiting\": {waiting:?}}}}}"
+            ),
+            _ => return None,
+        };
+        HeaderValue::from_str(&text).ok()
+    }
+
+    /// Shows, sets or ends the fault that meets all requests.
+    fn change_fault(&self, method: &Method, body: &[u8]) -> Answered {
+        match *method {
+            Method::POST => {
+                let text = std::str::from_utf8(body).map_err(|_| Refusal::bad("The body is no text."))?;
+                self.faults.set(Some(Fault::parse(text).map_err(Refusal::bad)?));
+            }
+            Method::DELETE => self.faults.set(None),
+            _ => {}
+        }
+        Ok(said(&json!({ "fault": self.faults.standing() })))
+    }
+
     fn metrics(&self) -> Response<Sent> {
         let text = self.replica.metrics().text();
         whole(StatusCode::OK, "text/plain; version=1.0.0; charset=utf-8", text.into())
@@ -302,6 +365,7 @@ fn methods(path: &str) -> Option<&'static [Method]> {
         "/v1/completions" | "/v1/chat/completions" | "/tokenize" | "/detokenize" => Some(&[Method::POST]),
         "/health" | "/version" | "/load" | "/metrics" | "/v1/models" => Some(&[Method::GET]),
         "/ping" => Some(&[Method::GET, Method::POST]),
+        FAULTS => Some(&[Method::GET, Method::POST, Method::DELETE]),
         _ => None,
     }
 }

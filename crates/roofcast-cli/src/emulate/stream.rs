@@ -57,12 +57,22 @@ pub(crate) struct Stream {
     in_flight: InFlight,
     writer: Writer,
     out: Vec<Out>,
+    /// Tokens with which the connection is cut, on demand.
+    cut: Option<u64>,
+    /// Whether what was written before the cut was given the time to be sent.
+    flushed: bool,
 }
 
 impl Stream {
-    pub(crate) fn new(in_flight: InFlight, writer: Writer) -> Stream {
+    pub(crate) fn new(in_flight: InFlight, writer: Writer, cut: Option<u64>) -> Stream {
         let out = vec![Out::default(); in_flight.numbers.len()];
-        Stream { in_flight, writer, out }
+        Stream { in_flight, writer, out, cut, flushed: false }
+    }
+
+    /// Whether so many tokens are out that the connection is cut.
+    fn is_cut(&self) -> bool {
+        let said: u64 = self.out.iter().map(|out| out.tokens).sum();
+        self.cut.is_some_and(|cut| said >= cut)
     }
 }
 
@@ -74,6 +84,13 @@ impl Body for Stream {
         let stream = self.get_mut();
         if stream.in_flight.over {
             return Poll::Ready(None);
+        }
+        if stream.is_cut() {
+            if !std::mem::replace(&mut stream.flushed, true) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            return Poll::Ready(Some(Err(Broken)));
         }
         let progress = ready!(stream.in_flight.outlet.poll(&mut stream.out, cx));
         let mut bytes = Vec::with_capacity(512);

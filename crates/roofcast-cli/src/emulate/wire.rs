@@ -39,8 +39,18 @@ impl Reply {
         &self.ask.prompts[choice / self.ask.n]
     }
 
+    /// Why an answer ended; OpenAI says `stop` of a call of the tool that the client named.
     fn reason(&self, choice: usize) -> &'static str {
-        if self.answers[choice].stops { "stop" } else { "length" }
+        match (&self.answers[choice], &self.ask.call) {
+            (answer, _) if !answer.stops => "length",
+            (_, Some(call)) if !call.named => "tool_calls",
+            _ => "stop",
+        }
+    }
+
+    /// The id of a choice's call of a tool.
+    fn call_id(&self, choice: usize) -> String {
+        format!("chatcmpl-tool-{}{choice:02x}", self.id.trim_start_matches("chatcmpl-"))
     }
 
     /// Tokens asked and said.
@@ -83,9 +93,7 @@ impl Reply {
         let (reason, stop) = (self.reason(choice), &answer.stop_reason);
         if self.ask.endpoint == Endpoint::Chat {
             return json!({
-                "index": choice,
-                "message": {"role": "assistant", "content": answer.text, "refusal": null, "annotations": null,
-                    "audio": null, "function_call": null, "reasoning": null},
+                "index": choice, "message": self.message(choice),
                 "logprobs": logprobs, "finish_reason": reason, "stop_reason": stop, "token_ids": ids,
                 "routed_experts": null,
             });
@@ -97,6 +105,31 @@ impl Reply {
             "stop_reason": stop, "token_ids": ids, "prompt_logprobs": null, "prompt_token_ids": prompt,
             "routed_experts": null,
         })
+    }
+
+    /// A chat's message: a text, or a call of a tool.
+    fn message(&self, choice: usize) -> Value {
+        let answer = &self.answers[choice];
+        let text = if answer.tool.is_some() { "" } else { &answer.text };
+        let mut message = json!({"role": "assistant", "content": text, "refusal": null, "annotations": null,
+            "audio": null, "function_call": null});
+        if let Some(name) = &answer.tool {
+            message["tool_calls"] = json!([{"id": self.call_id(choice), "type": "function",
+                "function": {"name": name, "arguments": answer.text}}]);
+        }
+        message["reasoning"] = Value::Null;
+        message
+    }
+
+    /// A piece of a call of a tool in a stream; the first has the call's id and name.
+    fn call_piece(&self, choice: usize, index: usize) -> Value {
+        let answer = &self.answers[choice];
+        let arguments = answer.token_text(index);
+        match &answer.tool {
+            Some(name) if index == 0 => json!([{"id": self.call_id(choice), "type": "function", "index": 0,
+                "function": {"name": name, "arguments": arguments}}]),
+            _ => json!([{"index": 0, "function": {"arguments": arguments}}]),
+        }
     }
 
     /// Log probabilities of the tokens from `from` to `to`: those that nothing computed have, the less likely ones made up.
@@ -230,8 +263,14 @@ impl Writer {
         into.extend(&self.head);
         into.extend(b"{\"index\":");
         json(into, &choice);
-        into.extend(if chat { &b",\"delta\":{\"content\":"[..] } else { b",\"text\":" });
-        if index == 0 && reply.ask.echo {
+        into.extend(match (chat, &answer.tool) {
+            (true, Some(_)) => &b",\"delta\":{\"tool_calls\":"[..],
+            (true, None) => b",\"delta\":{\"content\":",
+            (false, _) => b",\"text\":",
+        });
+        if answer.tool.is_some() {
+            json(into, &reply.call_piece(choice, index));
+        } else if index == 0 && reply.ask.echo {
             json(into, &(tokenizer::text(reply.prompt(choice)) + answer.token_text(0)));
         } else {
             json(into, answer.token_text(index));

@@ -2,6 +2,7 @@
 
 use super::About;
 use crate::args::EmulateArgs;
+use crate::emulate::faults::Fault;
 use crate::emulate::kv_events::{Endpoints, KvEvents, SEED, publish};
 use crate::emulate::metrics::{Fixed, Metrics};
 use crate::emulate::pace::Pace;
@@ -88,6 +89,9 @@ fn settings(args: &EmulateArgs, deployment: &Deployment, engine: &Online) -> Res
         let missing = || Error::field("arguments", "--api-key-env", variable, "a variable that is set");
         std::env::var(variable).map_err(|_| missing())
     };
+    let fault = |text: &String| {
+        Fault::parse(text).map_err(|accepted| Error::field("arguments", "--fault", text, accepted))
+    };
     let asked = &deployment.options.engine;
     let queue = [asked.max_num_queued_reqs, asked.max_num_queued_tokens];
     Ok(Settings {
@@ -98,6 +102,8 @@ fn settings(args: &EmulateArgs, deployment: &Deployment, engine: &Online) -> Res
         max_queued: queue.map(|most| most.unwrap_or(u64::MAX)),
         most_body: (args.max_body << 20) as usize,
         echo_request_id: args.enable_request_id_headers,
+        allow_faults: args.allow_faults || args.fault.is_some(),
+        fault: args.fault.as_ref().map(fault).transpose()?,
     })
 }
 
@@ -192,6 +198,11 @@ async fn serve(args: &EmulateArgs, mut text: String, services: Vec<Arc<Service>>
     let (stop, stopped) = watch::channel(false);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut servers = JoinSet::new();
+    tokio::select! {
+        () = tokio::time::sleep(Duration::from_secs_f64(args.start_delay.unwrap_or(0.0))) => {}
+        _ = terminate.recv() => return Ok(()),
+        interrupted = tokio::signal::ctrl_c() => return Ok(interrupted?),
+    }
     for (index, service) in (0..).zip(services) {
         let port = if args.port == 0 { 0 } else { args.port.saturating_add(index) };
         let address = SocketAddr::new(args.host, port);

@@ -8,10 +8,14 @@ mod answers;
 mod clients;
 #[path = "emulate/endurance.rs"]
 mod endurance;
+#[path = "emulate/faults.rs"]
+mod faults;
 #[path = "emulate/kv_events.rs"]
 mod kv_events;
 #[path = "emulate/recorded.rs"]
 mod recorded;
+#[path = "emulate/tools.rs"]
+mod tools;
 
 use crate::support::{file, root};
 use serde_json::Value;
