@@ -112,7 +112,7 @@ export function App({ shown }: { shown: Shown | null }): JSX.Element {
             ))}
           </nav>
         )}
-        <button type="button" class="quiet" onClick={turn} aria-label={`Theme: ${theme}. Change it`}>{theme === "dark" ? "Light" : "Dark"}</button>
+        <button type="button" class="quiet" onClick={turn} title="Change the theme">{theme === "dark" ? "Light theme" : "Dark theme"}</button>
       </header>
       <main id="main" tabIndex={-1}>
         <h2 class="hidden">{NAMES[state.view][0]}</h2>

@@ -67,6 +67,7 @@ export function plan(state: State): Spec {
   };
   if (state.formats) search["weights"] = names(state.formats);
   if (state.apart) search["disaggregated"] = true;
+  if (state.proof) search["requests"] = state.proof;
   const { requests: _, ...traffic } = workload(state);
   return { model: { name: state.model }, engine: engineOf(state), workload: traffic, slo: slo(state), search };
 }

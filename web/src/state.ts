@@ -39,6 +39,7 @@ export const DEFAULTS = {
   // Plan.
   chips: "rtx-4090,l4,l40s,a100-sxm-80gb,h100-sxm,h200-sxm,mi300x",
   most: 16,
+  proof: 0,
   formats: "",
   minimise: "cost_per_hour",
   apart: false,

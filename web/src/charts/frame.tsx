@@ -64,17 +64,19 @@ interface FrameProps {
   x: Axis;
   y: Axis;
   title: string;
+  /** Whether marks can be pressed: a picture's parts cannot, a group's can. */
+  pressed?: boolean;
   children?: ComponentChildren;
 }
 
-export function Frame({ box: b, x, y, title, children }: FrameProps): JSX.Element {
+export function Frame({ box: b, x, y, title, pressed, children }: FrameProps): JSX.Element {
   const [x0, x1] = across(b);
   const [y0, y1] = upward(b);
   const say = (axis: Axis) => axis.tick ?? ((v: number) => significant(v));
   const xs = ticks(x.scale, (x1 - x0) / 62);
   const ys = ticks(y.scale, (y0 - y1) / 34);
   return (
-    <svg class="chart" width={b.width} height={b.height} viewBox={`0 0 ${b.width} ${b.height}`} role="img" aria-label={title}>
+    <svg class="chart" width={b.width} height={b.height} viewBox={`0 0 ${b.width} ${b.height}`} role={pressed ? "group" : "img"} aria-label={title}>
       <g class="grid" aria-hidden="true">
         {ys.map((v) => <line key={v} x1={x0} x2={x1} y1={y.scale(v)} y2={y.scale(v)} />)}
         {xs.map((v) => <line key={v} x1={x.scale(v)} x2={x.scale(v)} y1={y0} y2={y1} />)}

@@ -91,6 +91,7 @@ export function Roofline({ data, width, height = 380, chosen = null, choose }: P
   return (
     <Frame
       box={b}
+      pressed
       title={`Roofline: ${data.points.length} operators under a bandwidth of ${scaled(data.bandwidth, "B/s")} and a peak of ${scaled(peak, "FLOP/s")}`}
       x={{ label: "intensity, FLOP per byte", scale: x }}
       y={{ label: "FLOP/s of one accelerator", scale: y, tick: (v) => scaled(v, "") }}
@@ -148,10 +149,10 @@ export function labels(points: readonly RooflinePoint[], at: (p: RooflinePoint) 
 /** Beside the mark, on the side where there is room. */
 function label(name: string, share: number, [left, top]: readonly [number, number], width: number): JSX.Element {
   const reach = 4 + 9 * Math.sqrt(share) + 5;
-  const end = left + reach + name.length * 7 > width;
-  return (
-    <text class="mark-name" x={end ? left - reach : left + reach} y={top + 4} text-anchor={end ? "end" : "start"}>{name}</text>
-  );
+  const long = name.length * 7;
+  if (left + reach + long <= width) return <text class="mark-name" aria-hidden="true" x={left + reach} y={top + 4}>{name}</text>;
+  if (left - reach - long >= 64) return <text class="mark-name" aria-hidden="true" x={left - reach} y={top + 4} text-anchor="end">{name}</text>;
+  return <text class="mark-name" aria-hidden="true" x={width - 14} y={top + reach + 12} text-anchor="end">{name}</text>;
 }
 
 /** Degrees by which the bandwidth's line rises on the screen. */

@@ -50,7 +50,7 @@ export function Scatter({ dots, width, height = 380, title, x: ax, y: ay, joined
   const [low, high] = x.domain() as [number, number];
   const placed = labels ? shownLabels(best.length ? best : dots, x, y, width) : new Set<string>();
   return (
-    <Frame box={b} title={title} x={axis(ax, x)} y={axis(ay, y)}>
+    <Frame box={b} pressed={choose !== undefined} title={title} x={axis(ax, x)} y={axis(ay, y)}>
       {diagonal ? <line class="diagonal" x1={x(low)} y1={y(low)} x2={x(high)} y2={y(high)} /> : null}
       {joined && best.length > 1 ? <path class="front" d={path(best) ?? ""} /> : null}
       {dots.map((d) => (
@@ -62,7 +62,7 @@ export function Scatter({ dots, width, height = 380, title, x: ax, y: ay, joined
           <circle class={`fill-${d.tone}`} cx={x(d.x)} cy={y(d.y)} r={chosen === d.key ? 7 : 5} />
           {choose ? null : <title>{say(d)}</title>}
           {placed.has(d.key) ? (
-            <text class="mark-name" x={x(d.x) + (x(d.x) > width * 0.66 ? -9 : 9)} y={y(d.y) + 4} text-anchor={x(d.x) > width * 0.66 ? "end" : "start"}>{d.name}</text>
+            <text class="mark-name" aria-hidden="true" x={x(d.x) + (x(d.x) > width * 0.66 ? -9 : 9)} y={y(d.y) + 4} text-anchor={x(d.x) > width * 0.66 ? "end" : "start"}>{d.name}</text>
           ) : null}
         </g>
       ))}

@@ -56,11 +56,17 @@ export function Bars({ bars, width, title, label, say }: { bars: readonly Bar[];
           <g key={bar.name}>
             <text class="bar-name" x={x0 - 8} y={top + 14} text-anchor="end">{bar.name}</text>
             <rect class={`fill-${bar.tone}`} x={x0} y={top} width={Math.max(1, x(bar.value) - x0)} height={20} />
-            {bar.band ? <path class="whisker" d={`M${x(bar.band[0])},${top + 10}H${x(bar.band[1])}M${x(bar.band[0])},${top + 5}v10M${x(bar.band[1])},${top + 5}v10`} /> : null}
+            {bar.band ? <Whisker from={x(bar.band[0])} to={x(bar.band[1])} top={top} /> : null}
             <text class="bar-value" x={end + 6} y={top + 14}>{say(bar.value)}</text>
           </g>
         );
       })}
     </Frame>
   );
+}
+
+/** A band, with a rim so that it is seen on any bar. */
+function Whisker({ from, to, top }: { from: number; to: number; top: number }): JSX.Element {
+  const d = `M${from},${top + 10}H${to}M${from},${top + 5}v10M${to},${top + 5}v10`;
+  return <><path class="whisker-back" d={d} /><path class="whisker" d={d} /></>;
 }

@@ -135,10 +135,10 @@ export function Picker({ label, hint, value, options, change }: Labelled & {
   );
 }
 
-export function Text({ label, hint, value, change }: Labelled & { value: string; change: (value: string) => void }): JSX.Element {
+export function Text({ label, hint, value, wide = true, change }: Labelled & { value: string; wide?: boolean; change: (value: string) => void }): JSX.Element {
   const id = useId();
   return (
-    <div class="field wide">
+    <div class={wide ? "field wide" : "field"}>
       <label for={id}>{label}</label>
       <input id={id} type="text" value={value} spellcheck={false} autocomplete="off" onChange={(e) => change(e.currentTarget.value.trim())} />
       {hint ? <small>{hint}</small> : null}

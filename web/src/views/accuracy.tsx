@@ -9,16 +9,10 @@ import { useWork } from "../parts/asking";
 import { Measured, Select } from "../parts/controls";
 import { Drop, Failure, Section, Table, Working, type Column } from "../parts/show";
 import type { State } from "../state";
-import type { ViewProps } from "./common";
+import { EVIDENCE, type ViewProps } from "./common";
 
 const METRICS = [["tpot_ms", "TPOT"], ["ttft_ms", "TTFT"], ["e2e_ms", "E2EL"], ["output_tok_s", "output tokens/s"], ["total_tok_s", "all tokens/s"]] as const;
 type MetricKey = (typeof METRICS)[number][0];
-const EVIDENCE: Record<string, string> = {
-  engine: "the engine on this chip",
-  accelerator: "this chip, with other engines",
-  architecture: "other chips of its generation",
-  nothing: "nothing like it",
-};
 
 /** Forecast over measured − 1. */
 export function error(row: Row, metric: MetricKey): number | null {

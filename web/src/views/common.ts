@@ -32,3 +32,11 @@ export function opened(list: string, name: string, open: boolean): string {
   const all = list.split(",").filter((one) => one && one !== name);
   return (open ? [...all, name] : all).join(",");
 }
+
+/** How much of a deployment has been measured. */
+export const EVIDENCE: Readonly<Record<string, string>> = {
+  engine: "the engine on this chip",
+  accelerator: "this chip, with other engines",
+  architecture: "other chips of its generation",
+  nothing: "nothing like it",
+};

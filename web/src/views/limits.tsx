@@ -63,7 +63,7 @@ export function LimitsView({ state, set, catalog, shown, toggle }: ViewProps<Lim
         </form>
       )}
       {failed ? <Failure error={failed} /> : null}
-      {known && known.id === state.model ? <p class="said">{`Dropped: ${known.family}, ${scaled(known.parameters, "")} parameters, ${known.formats}${known.notes.length ? `; ${known.notes.join("; ")}` : ""}`}</p> : null}
+      {known && known.id === state.model ? <p class="said">{`Dropped: ${known.family}, ${significant(known.parameters / 1e9)} billion parameters, ${known.formats}${known.notes.length ? `; ${known.notes.join("; ")}` : ""}`}</p> : null}
       {asked.error ? <Failure error={asked.error} /> : null}
       {asked.answer ? (
         <div class={asked.error ? "stale" : ""} aria-busy={asked.busy}>
@@ -96,7 +96,7 @@ function Answer({ answer, state, set, toggle }: { answer: LimitsAnswer; state: S
         <Facts
           facts={[
             ["limit", <b id="limit" data-ms={cost.limit_with_communication_ms}>{time(cost.limit_with_communication_ms)}</b>, "Σ over operators of max(FLOPs / peak, bytes / bandwidth), and every message over the slowest link"],
-            ["forecast", <><b id="forecast" data-ms={cost.forecast_ms}>{time(cost.forecast_ms)}</b> <small>{`${time(cost.forecast_band_ms[0])} to ${time(cost.forecast_band_ms[1])}`}</small></>, `10th to 90th percentile of what is measured where this is forecast; calibration: ${cost.forecast_source}`],
+            ["forecast", <><b id="forecast" data-ms={cost.forecast_ms}>{time(cost.forecast_ms)}</b> <small><a href="#accuracy">{`${time(cost.forecast_band_ms[0])} to ${time(cost.forecast_band_ms[1])}`}</a></small></>, `10th to 90th percentile of what is measured where this is forecast; calibration: ${cost.forecast_source}`],
             ["binds", <b>{cost.bound}</b>],
             [prefill ? "prompt tokens/s, at most" : "output tokens/s, at most", <b>{grouped(rate)}</b>, "of the whole deployment at the limit with communication"],
             ["fits", report.fits ? <b>{`yes, up to ${grouped(capacity.max_batch)} sequences`}</b> : <b class="bad">{capacity.fits ? `no: ${grouped(capacity.max_batch)} of ${grouped(report.batch)} sequences do` : `no: ${bytes(capacity.short_by_bytes)} short`}</b>],
@@ -210,7 +210,7 @@ function Memory({ rank, answer }: { rank: Rank; answer: LimitsAnswer }): JSX.Ele
           ["KV of a sequence", bytes(capacity.kv_bytes_per_sequence)],
           ["largest batch", grouped(capacity.max_batch)],
           ["longest context", `${grouped(capacity.longest_context)} tokens`],
-          ["parameters", `${scaled(capacity.parameters.total, "")}, ${percent(capacity.parameters.active / capacity.parameters.total)} active`],
+          ["parameters", `${significant(capacity.parameters.total / 1e9)} billion, ${percent(capacity.parameters.active / capacity.parameters.total)} active`],
           ["memory", `${bytes(accelerator.memory_bytes)} nominal`],
         ]}
       />

@@ -8,7 +8,7 @@ import type { MeasureAnswer, Run } from "../generated";
 import { useWork } from "../parts/asking";
 import { Field, Measured, Picker, Select, Text } from "../parts/controls";
 import { Drop, Facts, Failure, Table, Working, type Column } from "../parts/show";
-import { ENGINES, KV, WEIGHTS, type ViewProps } from "./common";
+import { ENGINES, EVIDENCE, KV, WEIGHTS, type ViewProps } from "./common";
 
 interface Metric {
   key: keyof Run["measured"];
@@ -62,7 +62,7 @@ export function MeasureView({ state, set, catalog }: ViewProps<MeasureAnswer>): 
         <Field label="Accelerators" value={state.count} least={1} step={1} change={(count) => set({ count })} />
         <Field label="Tensor parallelism" value={Math.max(1, state.tp)} least={1} step={1} change={(tp) => set({ tp })} />
         <Select label="Engine" value={state.engine} options={ENGINES} change={(engine) => set({ engine })} />
-        <Text label="Engine's version" value={state.version} hint="as in 0.11.2; empty: the newest that is calibrated" change={(version) => set({ version })} />
+        <Text wide={false} label="Engine's version" value={state.version} hint="as in 0.11.2; empty: the newest known" change={(version) => set({ version })} />
         <Select label="Weight format" value={state.weights} options={WEIGHTS} change={(weights) => set({ weights })} />
         <Select label="KV cache" value={state.kv} options={KV} change={(kv) => set({ kv })} />
         <Drop
@@ -94,7 +94,7 @@ function Answer({ answer }: { answer: MeasureAnswer }): JSX.Element {
       {answer.runs.length > 1 ? <Select label="Run" value={String(index)} options={answer.runs.map((r, i) => [String(i), `${i + 1}: ${load(r)}`] as const)} change={(v) => setIndex(Number(v))} /> : null}
       <header class="headline">
         <p class="deployment">{`${answer.file} (${run.source}): ${load(run)}`}</p>
-        <p id="advice">{run.advice}.</p>
+        <p id="advice">{`${run.advice.charAt(0).toUpperCase()}${run.advice.slice(1)}.`}</p>
         {run.left_out ? <Failure error={`No forecast: ${run.left_out}`} /> : null}
         <Facts
           facts={[
@@ -104,7 +104,7 @@ function Answer({ answer }: { answer: MeasureAnswer }): JSX.Element {
             ["KV alone", time(run.terms.kv_ms)],
             ["FLOPs alone", time(run.terms.flops_ms)],
             ["links alone", time(run.terms.communication_ms)],
-            ["evidence", run.evidence],
+            ["forecast rests on", <a href="#accuracy">{`measurements of ${EVIDENCE[run.evidence] ?? run.evidence}`}</a>],
           ]}
         />
       </header>

@@ -104,6 +104,7 @@ export function PlanView(props: ViewProps<PlanAnswer>): JSX.Element {
             <summary>More: search, prices, why another lost</summary>
             <div class="controls">
               <Field label="Accelerators at most" value={state.most} least={1} step={1} change={(most) => set({ most })} />
+              <Field label="Requests of a proof" value={state.proof} step={1} hint="0: 10,000, or what shows that a queue grows" change={(proof) => set({ proof })} />
               <Text label="Weight formats" value={state.formats} hint="as in bf16,fp8; empty: as published" change={(formats) => set({ formats })} />
               <Select label="Engine" value={state.engine} options={ENGINES} change={(engine) => set({ engine })} />
               <Select label="Spread of lengths" value={state.spread} options={[["lognormal", "log-normal, σ 0.7"], ["fixed", "none: all alike"]]} change={(spread) => set({ spread })} />
