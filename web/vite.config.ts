@@ -16,5 +16,5 @@ export default defineConfig({
     },
   },
   // `npm run dev` beside `roofcast serve`.
-  server: { proxy: { "/api": { target: "http://127.0.0.1:7663", headers: { origin: "" } } } },
+  server: { proxy: { "/api": "http://127.0.0.1:7663" } },
 });

@@ -36,7 +36,7 @@ pub(crate) struct About<'a> {
     weights: &'a str,
     kv: &'a str,
     activations: roofcast::precision::Dtype,
-    engine: roofcast::deployment::Engine,
+    engine: roofcast::deployment::EngineSettings,
     convention: &'static str,
     ideal: bool,
     assumptions: &'a [String],

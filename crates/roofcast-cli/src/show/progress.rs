@@ -41,7 +41,7 @@ impl Progress {
         self.bar.inc(count);
     }
 
-    /// Whether nobody has pressed Ctrl-C.
+    /// Whether Ctrl-C has not been pressed.
     pub(crate) fn goes_on(&self) -> bool {
         !self.stopped.load(Ordering::Relaxed)
     }

@@ -27,7 +27,7 @@ use toml::Value;
 /// The dimension of spec files.
 const SPEC: &str = "spec";
 
-/// More runs than anyone reads.
+/// The most runs of a sweep.
 const MOST_POINTS: usize = 100_000;
 
 #[derive(Serialize)]
@@ -205,7 +205,7 @@ fn one(
     let mut watch = |_, _| progress.goes_on();
     let mut simulation = simulate_while(&forecaster, &scenario.spec, &scenario.place, options, &mut watch)
         .map_err(|e| scenario.told(e))?;
-    // Many runs are kept until the last has ended, and nobody draws these.
+    // Many runs are kept until the last has ended, and these are not drawn.
     simulation.latencies = Default::default();
     Ok(Run { values, slo: scenario.spec.slo, deployment: forecaster.deployment, simulation })
 }
