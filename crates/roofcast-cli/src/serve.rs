@@ -4,8 +4,8 @@
 //! ([`question`]), and answered at once ([`api`]) or as lines that follow long work ([`work`]). What an answer holds is the
 //! verbs' affair.
 
-mod api;
 mod accuracy;
+mod api;
 mod guard;
 mod measure;
 mod models;

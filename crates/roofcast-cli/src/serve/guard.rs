@@ -65,10 +65,14 @@ mod tests {
     #[test]
     fn addresses_and_localhost_are_known_and_other_names_are_not() {
         let guard = Guard::new(&["Bench.lan".to_owned()]);
-        for host in ["127.0.0.1:7663", "localhost", "LOCALHOST:80", "[::1]:7663", "192.168.0.7:1", "bench.lan:7663"] {
+        for host in
+            ["127.0.0.1:7663", "localhost", "LOCALHOST:80", "[::1]:7663", "192.168.0.7:1", "bench.lan:7663"]
+        {
             assert!(!refused(&guard, &[("host", host)]), "{host}");
         }
-        for host in ["evil.example:7663", "127.0.0.1.evil.example", "", "localhost:x", "[::1", "127.0.0.1:7663:1"] {
+        for host in
+            ["evil.example:7663", "127.0.0.1.evil.example", "", "localhost:x", "[::1", "127.0.0.1:7663:1"]
+        {
             assert!(refused(&guard, &[("host", host)]), "{host}");
         }
         assert!(refused(&guard, &[]));

@@ -13,7 +13,7 @@ use roofcast::coefficients::Evidence;
 use roofcast::cost::{self, Bound, Terms, Utilization};
 use roofcast::measurement::benchmark::{Subject, of_result};
 use roofcast::measurement::{Lengths, Measurement, Metrics};
-use roofcast::parallelism::Request;
+use roofcast::parallelism::RequestedParallelism;
 use roofcast::validate::{Resolver, points};
 use roofcast::{Error, Model};
 use serde::Serialize;
@@ -86,7 +86,11 @@ fn subject(asked: &MeasureAsked, catalog: &Catalog) -> Result<Subject> {
     Ok(Subject {
         model: asked.model.clone(),
         hardware,
-        parallelism: Request { count: asked.count, tp: Some(asked.tp.unwrap_or(1)), ..Request::default() },
+        parallelism: RequestedParallelism {
+            count: asked.count,
+            tp: Some(asked.tp.unwrap_or(1)),
+            ..RequestedParallelism::default()
+        },
         engine: asked.engine.clone().unwrap_or_else(|| "vllm".to_owned()),
         version: asked.engine_version.clone().unwrap_or_default(),
         weights: asked.weights.clone().unwrap_or_default(),

@@ -93,7 +93,8 @@ impl Models {
 
     /// A config with what was dropped beside it.
     pub(super) fn config(&self, dropped: &Dropped) -> Result<Known> {
-        let mut model = config::parse(&id(&dropped.name, dropped.config.as_bytes()), "config.json", &dropped.config)?;
+        let mut model =
+            config::parse(&id(&dropped.name, dropped.config.as_bytes()), "config.json", &dropped.config)?;
         let mut tensors = Vec::new();
         for file in &dropped.headers {
             let framed = [&(file.text.len() as u64).to_le_bytes(), file.text.as_bytes()].concat();

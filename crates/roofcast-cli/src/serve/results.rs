@@ -84,10 +84,11 @@ fn guidellm(run: &Value) -> Value {
     add(&mut all, "ttft", of("time_to_first_token_ms"), 1.0);
     add(&mut all, "tpot", of("inter_token_latency_ms"), 1.0);
     add(&mut all, "e2el", of("request_latency"), 1e3);
-    let totals = [&run["run_stats"]["requests_made"], &run["request_totals"], &run["metrics"]["request_totals"]]
-        .into_iter()
-        .find(|totals| totals.is_object())
-        .unwrap_or(&Value::Null);
+    let totals =
+        [&run["run_stats"]["requests_made"], &run["request_totals"], &run["metrics"]["request_totals"]]
+            .into_iter()
+            .find(|totals| totals.is_object())
+            .unwrap_or(&Value::Null);
     let completed = totals["successful"].as_f64().or_else(|| of("request_latency")["count"].as_f64());
     let completed = completed.unwrap_or(0.0);
     let tokens = |metric: &str| of(metric)["mean"].as_f64().unwrap_or(0.0) * completed;

@@ -106,7 +106,8 @@ impl Service {
         if parts.method != Method::POST {
             return Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "accepted: POST".to_owned()));
         }
-        let told = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let told =
+            parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if told.split(';').next().map(str::trim) != Some(kind) {
             return Err(Refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("accepted: {kind}")));
         }
@@ -158,7 +159,9 @@ fn asked(path: &str, headers: &HeaderMap) -> Option<(Answer, &'static str, usize
         "/api/plan" => (Answer::Follow(Api::plan), JSON, MOST_QUESTION),
         "/api/measure" => (Answer::Follow(Api::measure), JSON, MOST_FILE),
         "/api/validate" => (Answer::Follow(Api::dropped_accuracy), JSON, MOST_FILE),
-        "/api/models" if bytes => (Answer::Whole(|api, body| api.gguf("dropped.gguf", body)), BYTES, MOST_FILE),
+        "/api/models" if bytes => {
+            (Answer::Whole(|api, body| api.gguf("dropped.gguf", body)), BYTES, MOST_FILE)
+        }
         "/api/models" => (Answer::Whole(Api::model), JSON, MOST_FILE),
         _ => return None,
     })

@@ -46,13 +46,20 @@ fn of_run(spec: &str) -> Shape {
 fn of_plan(spec: &str, why: Option<&str>) -> Shape {
     let scenario = scenario(spec);
     let model = scenario.model().unwrap();
-    let question = roofcast::plan::Question { exhaustive: false, why, runner: &in_turn, progress: &|_, _| {} };
+    let question =
+        roofcast::plan::Question { exhaustive: false, why, runner: &in_turn, progress: &|_, _| {} };
     let found = roofcast::plan::plan(&scenario.spec, &model, &scenario.catalog, &question).unwrap();
     Shape::of(&plan::view::View::of(&scenario, &model, &found))
 }
 
 fn all(shapes: impl IntoIterator<Item = Shape>) -> Shape {
-    shapes.into_iter().reduce(|mut all, one| { all.or(&one); all }).unwrap()
+    shapes
+        .into_iter()
+        .reduce(|mut all, one| {
+            all.or(&one);
+            all
+        })
+        .unwrap()
 }
 
 const ROWS: &str = "id,source,kind,model,hardware,gpus,tp,engine,weights,input_len,output_len,concurrency,request_rate,ttft_ms,tpot_ms
@@ -73,23 +80,43 @@ fn roots() -> Vec<(&'static str, Shape)> {
     let load = "workload = {requests = 30, arrivals = {kind = 'poisson', rate = 5}, input_len = 200, output_len = 20}\n";
     let users = "workload = {requests = 30, arrivals = {kind = 'closed_loop', concurrency = 4}, input_len = 200, output_len = 20}\n";
     let bounds = "slo = {ttft_p99_ms = 2000, tpot_p99_ms = 50, e2el_p99_ms = 9000}\n";
-    let limits = all([of_limits(&on("h100-sxm", "")), of_limits(&on("tpu-v5e", "hardware.count = 4")), of_limits(moe)]);
-    let limits_small = of_limits("model.name = 'meta-llama/Llama-3.1-70B-Instruct'\nhardware.accelerator = 'rtx-4090'");
+    let limits = all([
+        of_limits(&on("h100-sxm", "")),
+        of_limits(&on("tpu-v5e", "hardware.count = 4")),
+        of_limits(moe),
+    ]);
+    let limits_small =
+        of_limits("model.name = 'meta-llama/Llama-3.1-70B-Instruct'\nhardware.accelerator = 'rtx-4090'");
     let apart = "fleet = {link = 'nvlink', prefill = {replicas = 1}, decode = {replicas = 1}}\n";
-    let drafts = "engine.speculative = {num_speculative_tokens = 2, acceptance_rate = 0.7, draft_cost = 0.1}\n";
+    let drafts =
+        "engine.speculative = {num_speculative_tokens = 2, acceptance_rate = 0.7, draft_cost = 0.1}\n";
     let runs = all([
         of_run(&on("h100-sxm", &format!("{load}{bounds}{drafts}engine.kv_layout = 'paged'"))),
         of_run(&on("h100-sxm", &format!("{load}{apart}"))),
         of_run(&on("h100-sxm", &format!("{users}engine.cost = 'limit'"))),
-        of_run(&on("rtx-4090", &format!("{}{bounds}", load.replace("rate = 5", "rate = 500").replace("30", "2000")))),
-        of_run(&on("a100-sxm-80gb", &format!("{load}fleet.autoscale = {{target_in_flight = 4, max_replicas = 2, startup_s = 1, idle_s = 9}}"))),
+        of_run(&on(
+            "rtx-4090",
+            &format!("{}{bounds}", load.replace("rate = 5", "rate = 500").replace("30", "2000")),
+        )),
+        of_run(&on(
+            "a100-sxm-80gb",
+            &format!(
+                "{load}fleet.autoscale = {{target_in_flight = 4, max_replicas = 2, startup_s = 1, idle_s = 9}}"
+            ),
+        )),
     ]);
     let search = "search = {accelerators = ['h100-sxm', 'rtx-4090'], max_accelerators = 4, requests = 200}\n";
-    let none = "search = {accelerators = ['l4'], max_accelerators = 1, requests = 200}\nslo.tpot_p99_ms = 1\n";
+    let none =
+        "search = {accelerators = ['l4'], max_accelerators = 1, requests = 200}\nslo.tpot_p99_ms = 1\n";
     let plans = all([
         of_plan(&format!("{llama}{load}{bounds}{search}"), Some("accelerator=rtx-4090 tp=1")),
         of_plan(&format!("{llama}{users}{none}"), None),
-        of_plan(&format!("{llama}{load}{bounds}search = {{accelerators = ['h100-sxm'], max_accelerators = 3, disaggregated = true, requests = 200}}"), None),
+        of_plan(
+            &format!(
+                "{llama}{load}{bounds}search = {{accelerators = ['h100-sxm'], max_accelerators = 3, disaggregated = true, requests = 200}}"
+            ),
+            None,
+        ),
     ]);
     let rows = roofcast::measurement::read("rows.csv", ROWS).unwrap();
     let points = roofcast::validate::points(&rows, catalog, calibration);
@@ -101,10 +128,8 @@ fn roots() -> Vec<(&'static str, Shape)> {
         tables: vec!["rows.csv"],
         measured,
     };
-    let accuracy = all([
-        Shape::of(&answer(None)),
-        Shape::of(&answer(Some(validate::view::View::of(&report, &points)))),
-    ]);
+    let accuracy =
+        all([Shape::of(&answer(None)), Shape::of(&answer(Some(validate::view::View::of(&report, &points))))]);
     let asked = MeasureAsked {
         name: "r.json".to_owned(),
         text: RESULT.to_owned(),
@@ -117,7 +142,10 @@ fn roots() -> Vec<(&'static str, Shape)> {
         weights: None,
         kv: None,
     };
-    let open = MeasureAsked { text: RESULT.replace("\"inf\", \"max_concurrency\": 2", "0.5").replace("90", "0.01"), ..asked.clone() };
+    let open = MeasureAsked {
+        text: RESULT.replace("\"inf\", \"max_concurrency\": 2", "0.5").replace("90", "0.01"),
+        ..asked.clone()
+    };
     let measured = all([asked, open].map(|asked| Shape::of(&measure::found(&asked, catalog, &[]).unwrap())));
     vec![
         ("CatalogAnswer", Shape::of(&Listing::of(catalog).unwrap())),

@@ -6,8 +6,8 @@ pub(crate) mod view;
 use super::{About, MACHINE};
 use crate::args::LimitsArgs;
 use crate::input;
-use crate::show::number::{count, grouped, ms, percent, significant};
 use crate::page::Alone;
+use crate::show::number::{count, grouped, ms, percent, significant};
 use crate::show::target::Target;
 use crate::show::{self, table};
 use clap::ValueEnum;
@@ -83,7 +83,10 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
         picture.text(&report::roofline::svg(deployment, &question, &found))?;
     }
     if let Some(page) = &page {
-        page.write("limits", &View::of(deployment, &question, &found, &view::capacity_of(deployment, &question)))?;
+        page.write(
+            "limits",
+            &View::of(deployment, &question, &found, &view::capacity_of(deployment, &question)),
+        )?;
     }
     if args.output.json {
         show::json(SCHEMA, &Answer::of(deployment, &question, &found))?;

@@ -36,7 +36,11 @@ async fn serve(args: &ServeArgs, service: Arc<Service>) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let address = SocketAddr::new(args.host, args.port);
     let listener = TcpListener::bind(address).await.with_context(|| format!("--port: {address}"))?;
-    let page = if PAGE.is_some() { "the page is at" } else { "no page in this build; its questions are answered at" };
+    let page = if PAGE.is_some() {
+        "the page is at"
+    } else {
+        "no page in this build; its questions are answered at"
+    };
     show::text(&format!("{page} http://{}\n", listener.local_addr()?))?;
     let serving = tokio::spawn(server::serve(listener, service, stopped, DRAIN));
     tokio::select! {

@@ -51,9 +51,18 @@ impl Server {
     fn send(&self, first: &str, head: &str, body: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-        let host = if head.to_lowercase().contains("host:") { String::new() } else { format!("Host: {}\r\n", self.address) };
-        let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
-        stream.write_all(format!("{first} HTTP/1.1\r\n{host}{length}Connection: close\r\n{head}\r\n").as_bytes()).unwrap();
+        let host = if head.to_lowercase().contains("host:") {
+            String::new()
+        } else {
+            format!("Host: {}\r\n", self.address)
+        };
+        let length =
+            if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        stream
+            .write_all(
+                format!("{first} HTTP/1.1\r\n{host}{length}Connection: close\r\n{head}\r\n").as_bytes(),
+            )
+            .unwrap();
         // A refusal may come before all is sent.
         _ = stream.write_all(body);
         stream
@@ -66,7 +75,11 @@ impl Server {
         let text = String::from_utf8_lossy(&text).into_owned();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{first}: {text:?}"));
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let body = if head.to_lowercase().contains("transfer-encoding: chunked") { whole(body) } else { body.to_owned() };
+        let body = if head.to_lowercase().contains("transfer-encoding: chunked") {
+            whole(body)
+        } else {
+            body.to_owned()
+        };
         Answer { status, head: head.to_lowercase(), body }
     }
 
@@ -114,9 +127,11 @@ fn traffic(requests: u64) -> Value {
 #[test]
 fn limits_and_capacity_are_those_of_the_command_line() {
     let server = Server::start("");
-    let asked = json!({"spec": machine(json!({"precision": {"weights": "fp8"}})), "batch": 8, "context": 2048});
+    let asked =
+        json!({"spec": machine(json!({"precision": {"weights": "fp8"}})), "batch": 8, "context": 2048});
     let answer: Value = serde_json::from_str(&server.post("/api/limits", &asked).body).unwrap();
-    let flags = format!("--model {LLAMA} --hardware h100-sxm --count 1 --weights fp8 --context 2048 --batch 8");
+    let flags =
+        format!("--model {LLAMA} --hardware h100-sxm --count 1 --weights fp8 --context 2048 --batch 8");
     assert_eq!(answer["report"], json(&format!("limits {flags}")).0);
     assert_eq!(answer["capacity"], json(&format!("capacity {flags}")).0);
     assert_eq!(answer["accelerator"]["id"], "h100-sxm");
@@ -125,7 +140,8 @@ fn limits_and_capacity_are_those_of_the_command_line() {
 #[test]
 fn a_run_is_followed_and_is_that_of_the_command_line() {
     let server = Server::start("");
-    let (last, before) = server.followed("/api/simulate", &json!({"spec": machine(json!({"workload": traffic(3000)}))}));
+    let (last, before) =
+        server.followed("/api/simulate", &json!({"spec": machine(json!({"workload": traffic(3000)}))}));
     let report = &last["answer"]["report"];
     let spec = format!(
         "[model]\nname = \"{LLAMA}\"\n[hardware]\naccelerator = \"h100-sxm\"\ncount = 1\n[workload]\nrequests = 3000\nseed = 3\n\
@@ -139,7 +155,8 @@ fn a_run_is_followed_and_is_that_of_the_command_line() {
     // The trace holds every request's phases from the first.
     let lives = last["answer"]["timelines"][0]["requests"].as_array().unwrap();
     assert_eq!((lives[0]["number"].as_u64(), lives[0]["input"].as_u64()), (Some(0), Some(200)));
-    let (trace, _) = server.followed("/api/trace", &json!({"spec": machine(json!({"workload": traffic(20)}))}));
+    let (trace, _) =
+        server.followed("/api/trace", &json!({"spec": machine(json!({"workload": traffic(20)}))}));
     let trace: Value = serde_json::from_str(trace["answer"].as_str().unwrap()).unwrap();
     assert!(trace["traceEvents"].as_array().unwrap().len() > 20);
 }
@@ -172,10 +189,14 @@ fn measured_points_are_forecast_as_validate_does() {
     let (expected, _) = json("validate examples/measured.csv");
     for found in [&dropped["answer"], &started["answer"]] {
         assert_eq!(found["measured"]["report"]["metrics"], expected["metrics"]);
-        assert_eq!(found["measured"]["rows"].as_array().unwrap().len() as u64, expected["rows"].as_u64().unwrap());
+        assert_eq!(
+            found["measured"]["rows"].as_array().unwrap().len() as u64,
+            expected["rows"].as_u64().unwrap()
+        );
         assert_eq!(found["bands"][0]["evidence"], "engine");
     }
-    let none: Value = serde_json::from_str(Server::start("").get("/api/accuracy").body.lines().last().unwrap()).unwrap();
+    let none: Value =
+        serde_json::from_str(Server::start("").get("/api/accuracy").body.lines().last().unwrap()).unwrap();
     assert_eq!(none["answer"]["measured"], Value::Null);
 }
 
@@ -187,11 +208,21 @@ fn a_clients_results_stand_beside_forecast_and_limit() {
     let asked = json!({"name": "r.json", "text": result.to_string(), "model": LLAMA, "hardware": "h100-sxm"});
     let (last, _) = server.followed("/api/measure", &asked);
     let run = &last["answer"]["runs"][0];
-    assert_eq!((run["source"].as_str(), run["concurrency"].as_u64(), run["bound"].as_str()), (Some("vLLM"), Some(4), Some("memory")));
-    let (measured, forecast, limit) = (&run["measured"]["tpot_ms"], &run["forecast"]["tpot_ms"], &run["limit"]["tpot_ms"]);
+    assert_eq!(
+        (run["source"].as_str(), run["concurrency"].as_u64(), run["bound"].as_str()),
+        (Some("vLLM"), Some(4), Some("memory"))
+    );
+    let (measured, forecast, limit) =
+        (&run["measured"]["tpot_ms"], &run["forecast"]["tpot_ms"], &run["limit"]["tpot_ms"]);
     assert_eq!(measured, 9.0);
-    assert!(forecast.as_f64() > limit.as_f64() && run["advice"].as_str().unwrap().contains("weights"), "{run}");
-    let (error, _) = server.followed("/api/measure", &json!({"name": "r.json", "text": "{}", "model": LLAMA, "hardware": "h100-sxm"}));
+    assert!(
+        forecast.as_f64() > limit.as_f64() && run["advice"].as_str().unwrap().contains("weights"),
+        "{run}"
+    );
+    let (error, _) = server.followed(
+        "/api/measure",
+        &json!({"name": "r.json", "text": "{}", "model": LLAMA, "hardware": "h100-sxm"}),
+    );
     assert!(error["error"].as_str().unwrap().starts_with("r.json: `results`"), "{error}");
 }
 
@@ -205,7 +236,8 @@ fn a_dropped_model_is_asked_for_by_its_name() {
     let id = known["id"].as_str().unwrap();
     let asked = json!({"spec": {"model": {"name": id}, "hardware": {"accelerator": "rtx-4090"}}, "batch": 1, "context": 512});
     let answer: Value = serde_json::from_str(&server.post("/api/limits", &asked).body).unwrap();
-    let (expected, _) = json("limits --model examples/own-model/config.json --hardware rtx-4090 --batch 1 --context 512");
+    let (expected, _) =
+        json("limits --model examples/own-model/config.json --hardware rtx-4090 --batch 1 --context 512");
     assert_eq!(answer["report"]["decode"], expected["decode"]);
     assert_eq!(answer["report"]["model"], id);
     let bytes = "Content-Type: application/octet-stream\r\n";
@@ -252,15 +284,26 @@ fn every_answer_has_the_headers_that_keep_a_browser_in() {
         let head = server.get(path).head;
         let policy = head.lines().find(|line| line.starts_with("content-security-policy:")).unwrap();
         assert!(policy.contains("default-src 'none'") && policy.contains("script-src 'self'"), "{policy}");
-        assert!(!policy.contains("unsafe-inline") && !policy.contains("unsafe-eval") && !policy.contains("http"), "{policy}");
-        for header in ["x-content-type-options: nosniff", "x-frame-options: deny", "referrer-policy: no-referrer", "cache-control: no-store"] {
+        assert!(
+            !policy.contains("unsafe-inline") && !policy.contains("unsafe-eval") && !policy.contains("http"),
+            "{policy}"
+        );
+        for header in [
+            "x-content-type-options: nosniff",
+            "x-frame-options: deny",
+            "referrer-policy: no-referrer",
+            "cache-control: no-store",
+        ] {
             assert!(head.contains(header), "{path}: {header}");
         }
         assert!(!head.contains("access-control-allow"), "{path}");
     }
     // The page has no script of its own in it: what the policy lets run comes from the two files.
     let page = server.get("/").body;
-    let scripts = page.split("<script").skip(1).filter(|rest| !rest.split('>').next().unwrap().contains("src=\"/page.js\""));
+    let scripts = page
+        .split("<script")
+        .skip(1)
+        .filter(|rest| !rest.split('>').next().unwrap().contains("src=\"/page.js\""));
     assert_eq!(scripts.count(), 0);
 }
 
@@ -275,7 +318,12 @@ fn no_file_of_the_machine_is_read() {
     };
     // The command line reads each of these.
     assert!(json(&format!("limits --model {config} --hardware rtx-4090")).1 == 0);
-    for model in [json!({"name": config}), json!({"name": folder}), json!({"path": config}), json!({"name": "examples/own-model/config.json"})] {
+    for model in [
+        json!({"name": config}),
+        json!({"name": folder}),
+        json!({"path": config}),
+        json!({"name": "examples/own-model/config.json"}),
+    ] {
         let answer = limits(model.clone(), "rtx-4090");
         assert_eq!(answer.status, 400, "{model}: {}", answer.body);
         assert!(!answer.body.contains("decode"), "{model}");
@@ -283,7 +331,8 @@ fn no_file_of_the_machine_is_read() {
     let toml = root().join("Cargo.toml").canonicalize().unwrap().display().to_string();
     let answer = limits(json!({"name": LLAMA}), &toml);
     assert!(answer.status == 400 && answer.body.contains("no accelerator named"), "{}", answer.body);
-    let arrivals = json!({"arrivals": {"kind": "trace", "path": "/etc/passwd"}, "input_len": 1, "output_len": 1});
+    let arrivals =
+        json!({"arrivals": {"kind": "trace", "path": "/etc/passwd"}, "input_len": 1, "output_len": 1});
     let lengths = json!({"arrivals": {"kind": "offline"}, "input_len": {"kind": "empirical", "path": "/etc/passwd"}, "output_len": 1});
     for workload in [arrivals, lengths] {
         let answer = server.post("/api/simulate", &json!({"spec": machine(json!({"workload": workload}))}));
@@ -296,7 +345,9 @@ fn no_file_of_the_machine_is_read() {
         assert_eq!(server.get(path).status, 404, "{path}");
     }
     // Rows name accelerators and models; a name that is a file stays a name.
-    let rows = format!("kind,model,hardware,tpot_ms,context_len,concurrency\ndecode_step,{config},h100-sxm,9,100,1\n");
+    let rows = format!(
+        "kind,model,hardware,tpot_ms,context_len,concurrency\ndecode_step,{config},h100-sxm,9,100,1\n"
+    );
     let (last, _) = server.followed("/api/validate", &json!({"name": "m.csv", "text": rows}));
     let left_out = last["answer"]["measured"]["rows"][0]["left_out"].as_str().unwrap();
     assert!(left_out.contains("no model named"), "{left_out}");
@@ -330,7 +381,10 @@ fn simulated_work_is_limited_and_ends_when_the_client_goes_away() {
     let (refused, _) = server.followed("/api/simulate", &asked(200_001));
     assert!(refused["error"].as_str().unwrap().contains("at most 200000"), "{refused}");
     let search = json!({"accelerators": ["h100-sxm"], "max_accelerators": 5000});
-    let plan = server.post("/api/plan", &json!({"spec": {"model": {"name": LLAMA}, "workload": traffic(10), "search": search}}));
+    let plan = server.post(
+        "/api/plan",
+        &json!({"spec": {"model": {"name": LLAMA}, "workload": traffic(10), "search": search}}),
+    );
     assert!(plan.status == 400 && plan.body.contains("at most 1024"), "{}", plan.body);
     // Two runs are worked on at once. Two long ones whose clients go away leave room for a third before they would be done.
     let body = asked(200_000).to_string();
@@ -356,9 +410,20 @@ fn a_build_without_the_page_says_how_to_get_it() {
     let root = server.get("/");
     assert_eq!(root.status, 200);
     if root.head.contains("text/plain") {
-        assert!(root.body.contains("has no page") && root.body.contains("npm --prefix web") && root.body.contains("cargo build"), "{}", root.body);
-        let refused = run(["limits", "--model", LLAMA, "--hardware", "h100-sxm", "--html", "/tmp/never.html"]);
-        assert!(refused.code == 2 && refused.err.contains("--html") && refused.err.contains("npm"), "{}", refused.err);
+        assert!(
+            root.body.contains("has no page")
+                && root.body.contains("npm --prefix web")
+                && root.body.contains("cargo build"),
+            "{}",
+            root.body
+        );
+        let refused =
+            run(["limits", "--model", LLAMA, "--hardware", "h100-sxm", "--html", "/tmp/never.html"]);
+        assert!(
+            refused.code == 2 && refused.err.contains("--html") && refused.err.contains("npm"),
+            "{}",
+            refused.err
+        );
     } else {
         assert!(root.body.contains("<title>roofcast</title>"));
     }
@@ -385,7 +450,10 @@ fn html_holds_the_answer_and_needs_nothing_else() {
         assert_eq!(shown["view"], view);
         let report = &shown["answer"]["report"];
         assert_eq!(report["schema"], output.0["schema"]);
-        let key = ["decode", "mean_ttft_ms", "metrics", "ranked"].into_iter().find(|key| !output.0[key].is_null()).unwrap();
+        let key = ["decode", "mean_ttft_ms", "metrics", "ranked"]
+            .into_iter()
+            .find(|key| !output.0[key].is_null())
+            .unwrap();
         assert_eq!(report[key], output.0[key], "{view}: {key}");
         assert!(!file.contains(" src=\"/") && !file.contains(" href=\"/"), "{view} asks for files");
     }

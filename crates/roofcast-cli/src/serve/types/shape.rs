@@ -152,7 +152,13 @@ impl ser::Serializer for Tracer {
         Ok(Shape::of(value))
     }
 
-    fn serialize_newtype_variant<T: Serialize + ?Sized>(self, name: &'static str, _: u32, _: &'static str, _: &T) -> Traced {
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        name: &'static str,
+        _: u32,
+        _: &'static str,
+        _: &T,
+    ) -> Traced {
         Err(Never(format!("{name} has a variant with a value")))
     }
 
@@ -168,7 +174,13 @@ impl ser::Serializer for Tracer {
         Ok(List(Shape::default()))
     }
 
-    fn serialize_tuple_variant(self, name: &'static str, _: u32, _: &'static str, _: usize) -> Result<Self::SerializeTupleVariant, Never> {
+    fn serialize_tuple_variant(
+        self,
+        name: &'static str,
+        _: u32,
+        _: &'static str,
+        _: usize,
+    ) -> Result<Self::SerializeTupleVariant, Never> {
         Err(Never(format!("{name} has a variant with values")))
     }
 
@@ -182,7 +194,13 @@ impl ser::Serializer for Tracer {
         Ok(Keys { object: Some(object), map: Shape::default(), key: String::new() })
     }
 
-    fn serialize_struct_variant(self, name: &'static str, _: u32, _: &'static str, _: usize) -> Result<Self::SerializeStructVariant, Never> {
+    fn serialize_struct_variant(
+        self,
+        name: &'static str,
+        _: u32,
+        _: &'static str,
+        _: usize,
+    ) -> Result<Self::SerializeStructVariant, Never> {
         Err(Never(format!("{name} has a variant with keys")))
     }
 }

@@ -4,7 +4,7 @@ use super::SCHEMA;
 use crate::show::Document;
 use roofcast::coefficients::Evidence;
 use roofcast::measurement::{Kind, Lengths, Metrics};
-use roofcast::parallelism::Request;
+use roofcast::parallelism::RequestedParallelism;
 use roofcast::validate::{Point, Report};
 use serde::Serialize;
 
@@ -78,7 +78,7 @@ impl<'a> Row<'a> {
 }
 
 /// The degrees above one, and the accelerators in all.
-fn topology(asked: &Request) -> String {
+fn topology(asked: &RequestedParallelism) -> String {
     let degrees = [
         ("tp", asked.tp),
         ("pp", asked.pp),
