@@ -700,7 +700,7 @@ export interface Step {
   running: number;
   decodes: number;
   waiting: number;
-  pieces: number;
+  chunks: number;
   prefill_tokens: number;
   output_tokens: number;
   kv_blocks: number;

@@ -119,7 +119,7 @@ describe("scatter", () => {
 
 describe("timeline", () => {
   const step = (start: number, end: number, steps: number): Step =>
-    ({ start_ms: start, end_ms: end, steps, running: 1, decodes: 1, waiting: 0, pieces: 0, prefill_tokens: 0, output_tokens: steps, kv_blocks: 1, bound: "memory" });
+    ({ start_ms: start, end_ms: end, steps, running: 1, decodes: 1, waiting: 0, chunks: 0, prefill_tokens: 0, output_tokens: steps, kv_blocks: 1, bound: "memory" });
   // A prompt until 10, then 4 steps of 10 ms, and after a pause 2 of 10 ms.
   const steps = [step(0, 10, 1), step(10, 50, 4), step(60, 80, 2)];
   const life: Life = { number: 7, input: 100, output: 7, phases: [{ phase: "prefill", start_ms: 0, end_ms: 10 }, { phase: "decode", start_ms: 10, end_ms: 80 }] };

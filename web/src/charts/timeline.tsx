@@ -19,7 +19,7 @@ export interface Step {
   running: number;
   decodes: number;
   waiting: number;
-  pieces: number;
+  chunks: number;
   prefill_tokens: number;
   output_tokens: number;
   kv_blocks: number;
@@ -91,7 +91,7 @@ export function Timeline({ lives, steps, width, from, to, at }: Props): JSX.Elem
     >
       <g>
         {shown.map((s, i) => (
-          <rect key={i} class={`step ${s.pieces > 0 ? "prefill" : "decode"}`} x={x(s.start_ms)} y={20} width={Math.max(0.6, x(s.end_ms) - x(s.start_ms) - 0.4)} height={14} />
+          <rect key={i} class={`step ${s.chunks > 0 ? "prefill" : "decode"}`} x={x(s.start_ms)} y={20} width={Math.max(0.6, x(s.end_ms) - x(s.start_ms) - 0.4)} height={14} />
         ))}
       </g>
       {rows.map((life, row) => (

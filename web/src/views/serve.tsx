@@ -273,7 +273,7 @@ function Steps({ timelines }: { timelines: readonly Events[] }): JSX.Element {
         facts={[
           [step.steps > 1 ? `${step.steps} equal steps` : "this step", <b>{time(step.end_ms - step.start_ms)}</b>],
           ["binds", step.bound],
-          ["batch", `${grouped(step.running)} requests: ${grouped(step.decodes)} decode, ${grouped(step.pieces)} pieces of prompts`],
+          ["batch", `${grouped(step.running)} requests: ${grouped(step.decodes)} decode, ${grouped(step.chunks)} chunks of prompts`],
           ["waiting", grouped(step.waiting)],
           ["prompt tokens", grouped(step.prefill_tokens)],
           ["output tokens", grouped(step.output_tokens)],
