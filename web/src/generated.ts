@@ -137,7 +137,7 @@ export interface RunAnswer {
     limit_tpot_ms: number;
     expense: Expense;
     fleet: FleetUse;
-    load: Load;
+    load: OfferedLoad;
     bands: Bands | null;
   };
   slo: Bounds;
@@ -482,13 +482,6 @@ export interface Link {
   axes: number | null;
 }
 
-export interface Load {
-  offered_per_s: number | null;
-  overloaded: boolean;
-  stable_per_s: number | null;
-  too_short_below: unknown;
-}
-
 export interface Machine {
   accelerator: string;
   architecture: string;
@@ -521,6 +514,13 @@ export interface Network {
   kind: string;
   bytes_per_s: number;
   latency_s: number;
+}
+
+export interface OfferedLoad {
+  offered_per_s: number | null;
+  overloaded: boolean;
+  stable_per_s: number | null;
+  too_short_below: unknown;
 }
 
 export interface Operator {

@@ -35,8 +35,6 @@ mod refusals;
 mod schedule;
 #[path = "suite/scripted.rs"]
 mod scripted;
-#[path = "suite/serve.rs"]
-mod serve;
 #[path = "suite/simulate.rs"]
 mod simulate;
 #[path = "suite/support.rs"]
