@@ -4,6 +4,7 @@ mod bench;
 mod catalog;
 mod emulate;
 pub(crate) mod flags;
+mod serve;
 pub(crate) mod values;
 
 pub(crate) use bench::{AskArgs, BenchArgs, JudgeArgs, LoadArgs};
@@ -11,6 +12,7 @@ pub(crate) use catalog::{AddArgs, CatalogArgs, CatalogVerb, FilterArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use emulate::EmulateArgs;
 use flags::{Flags, Machine, Planned, Traffic};
+pub(crate) use serve::ServeArgs;
 use std::path::PathBuf;
 use values::*;
 
@@ -39,6 +41,8 @@ pub(crate) enum Verb {
     Bench(Box<BenchArgs>),
     /// A vLLM server without a GPU: the engine of simulate on the wall clock, behind an OpenAI-compatible port.
     Emulate(Box<EmulateArgs>),
+    /// A page in the browser, served on this machine: limits, runs, plans and measurements to look at.
+    Serve(ServeArgs),
     /// The texts that roofcast grew from, figure by figure: what each says, what its rules give, what we say.
     Seeds(SeedsArgs),
     /// Lists the embedded accelerators, models and workloads, shows one, or adds a model.
@@ -136,6 +140,9 @@ pub(crate) struct LimitsArgs {
     /// Write the roofline as SVG; with --sweep or --intensity, its curve.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
+    /// Write the answer as the page shows it: one HTML file that needs nothing else.
+    #[arg(long, value_name = "OUT.html", conflicts_with_all = ["sweep", "compare", "intensity"])]
+    pub(crate) html: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -193,6 +200,9 @@ pub(crate) struct PlanArgs {
     /// Write the Pareto picture as SVG.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
+    /// Write the answer as the page shows it: one HTML file that needs nothing else.
+    #[arg(long, value_name = "OUT.html")]
+    pub(crate) html: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -226,6 +236,9 @@ pub(crate) struct SimulateArgs {
     /// Draw latencies, queue and KV cache as SVG; of a sweep, latencies and throughput over its values.
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) svg: Option<PathBuf>,
+    /// Write the answer as the page shows it: one HTML file that needs nothing else.
+    #[arg(long, value_name = "OUT.html", conflicts_with = "sweep")]
+    pub(crate) html: Option<PathBuf>,
     /// One run for each value of a key, as in rate=1..32:x2, scheduler=vllm,orca, engine.watermark=0,0.01; of several keys
     /// for each combination.
     #[arg(long, value_name = "KEY=VALUES", conflicts_with_all = ["records", "series", "trace"])]
@@ -296,6 +309,9 @@ pub(crate) struct ValidateArgs {
     /// Draw what was measured against its forecast as SVG, by accelerator.
     #[arg(long, value_name = "OUT.svg")]
     pub(crate) svg: Option<PathBuf>,
+    /// Write the answer as the page shows it: one HTML file that needs nothing else.
+    #[arg(long, value_name = "OUT.html")]
+    pub(crate) html: Option<PathBuf>,
     /// Draw measured times over batch, prompt or context as SVG, beside their forecasts and limits.
     #[arg(long, value_name = "OUT.svg")]
     pub(crate) curves: Option<PathBuf>,

@@ -6,8 +6,11 @@ mod args;
 mod bench;
 mod emulate;
 mod exit;
+mod http;
 mod input;
 mod measure;
+mod page;
+mod serve;
 mod show;
 mod verbs;
 
@@ -40,6 +43,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Simulate(args) => verbs::simulate::run(&args),
         Verb::Bench(args) => verbs::bench::run(&args),
         Verb::Emulate(args) => verbs::emulate::run(&args),
+        Verb::Serve(args) => verbs::serve::run(&args),
         Verb::Seeds(args) => verbs::seeds::run(&args),
         Verb::Catalog(args) => verbs::catalog::run(&args),
         Verb::Conformance(args) => verbs::conformance::run(&args),

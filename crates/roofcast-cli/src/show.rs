@@ -12,12 +12,12 @@ use std::io::{BufWriter, Write};
 
 /// A JSON document: its schema's name and version, then the keys of `body`.
 #[derive(Serialize)]
-pub(crate) struct Document<'a, T: Serialize> {
+pub(crate) struct Document<T: Serialize> {
     /// `roofcast/limits/1`, …; the number grows when a key changes its meaning or goes.
     pub(crate) schema: &'static str,
     /// The answer.
     #[serde(flatten)]
-    pub(crate) body: &'a T,
+    pub(crate) body: T,
 }
 
 /// Prints a JSON document.

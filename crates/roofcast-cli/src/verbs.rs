@@ -12,6 +12,7 @@ pub(crate) mod init;
 pub(crate) mod limits;
 pub(crate) mod plan;
 pub(crate) mod seeds;
+pub(crate) mod serve;
 pub(crate) mod simulate;
 pub(crate) mod validate;
 

@@ -13,8 +13,9 @@ use super::replica::{EngineHandle, Job};
 use super::stream::{InFlight, Sent, Stream};
 use super::wire::{Reply, Writer};
 use super::{ask, tokenizer};
+use crate::http::{self, Unread, server};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Either, Full, Limited};
+use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
@@ -22,12 +23,10 @@ use roofcast::engine::online::Asked;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The version of vLLM whose API this is.
 pub(crate) const VERSION: &str = "0.32.0";
-/// How long a body may take.
-const BODY_TIME: Duration = Duration::from_secs(60);
 /// Bodies beyond this are parsed on a thread of their own, where they delay no other request.
 const LONG: usize = 128 << 10;
 /// Tokens of a completion where the client names no bound: OpenAI's default.
@@ -96,19 +95,6 @@ impl Service {
         &self.replica
     }
 
-    /// Answers a request, one way or the other.
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Sent> {
-        let id = request.headers().get(REQUEST_ID).cloned().filter(|_| self.settings.echo_request_id);
-        let mut response = match self.route(request).await {
-            Ok(response) => response,
-            Err(refusal) => refused(refusal),
-        };
-        if let Some(id) = id {
-            response.headers_mut().insert(REQUEST_ID, id);
-        }
-        response
-    }
-
     async fn route(&self, request: Request<Incoming>) -> Answered {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path();
@@ -147,16 +133,11 @@ impl Service {
     /// The whole body, within its bounds.
     async fn read(&self, headers: &HeaderMap, body: Incoming) -> Result<Bytes, Refusal> {
         let most = self.settings.most_body;
-        let told = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
-        if told.is_some_and(|length| length > most) {
-            return Err(Refusal::too_large(most));
-        }
-        match tokio::time::timeout(BODY_TIME, Limited::new(body, most).collect()).await {
-            Ok(Ok(whole)) => Ok(whole.to_bytes()),
-            Ok(Err(e)) if e.is::<http_body_util::LengthLimitError>() => Err(Refusal::too_large(most)),
-            Ok(Err(_)) => Err(Refusal::bad("The body ended early.")),
-            Err(_) => Err(Refusal::bad("The body took too long.")),
-        }
+        http::body(headers, body, most).await.map_err(|unread| match unread {
+            Unread::TooLarge => Refusal::too_large(most),
+            Unread::EndedEarly => Refusal::bad("The body ended early."),
+            Unread::TooSlow => Refusal::bad("The body took too long."),
+        })
     }
 
     async fn complete(&self, endpoint: Endpoint, headers: &HeaderMap, body: Incoming) -> Answered {
@@ -359,6 +340,22 @@ impl Service {
     }
 }
 
+impl server::Service for Service {
+    type Sent = Sent;
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Sent> {
+        let id = request.headers().get(REQUEST_ID).cloned().filter(|_| self.settings.echo_request_id);
+        let mut response = match self.route(request).await {
+            Ok(response) => response,
+            Err(refusal) => refused(refusal),
+        };
+        if let Some(id) = id {
+            response.headers_mut().insert(REQUEST_ID, id);
+        }
+        response
+    }
+}
+
 /// The methods that a path takes; none where there is no such path.
 fn methods(path: &str) -> Option<&'static [Method]> {
     match path {
@@ -371,8 +368,7 @@ fn methods(path: &str) -> Option<&'static [Method]> {
 }
 
 fn parse_is_long(headers: &HeaderMap) -> bool {
-    let length = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
-    length.is_none_or(|length| length > LONG)
+    http::length(headers).is_none_or(|length| length > LONG)
 }
 
 fn not_allowed(methods: &[Method]) -> Response<Sent> {

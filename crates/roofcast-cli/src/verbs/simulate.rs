@@ -2,11 +2,13 @@
 
 mod series;
 mod sweep;
+pub(crate) mod view;
 
 use super::{About, bands};
 use crate::args::SimulateArgs;
 use crate::exit;
 use crate::input::scenario::{Base, Source};
+use crate::page::Alone;
 use crate::show::number::{dollars, grouped, percent, significant};
 use crate::show::progress::Progress;
 use crate::show::records::Records;
@@ -20,6 +22,7 @@ use roofcast::{Deployment, Error, Forecaster};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use view::View;
 
 /// What `roofcast simulate` does when nothing is asked for.
 pub(super) const DEFAULT: Base = ("the default simulation", include_str!("simulate/default.toml"));
@@ -28,8 +31,11 @@ pub(super) const DEFAULT: Base = ("the default simulation", include_str!("simula
 const SECTIONS: [&str; 8] =
     ["model", "hardware", "precision", "parallelism", "engine", "workload", "fleet", "slo"];
 
+/// The answer's schema.
+const SCHEMA: &str = "roofcast/simulate/2";
+
 #[derive(Serialize)]
-struct Answer<'a> {
+pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     about: About<'a>,
     #[serde(flatten)]
@@ -51,8 +57,11 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     let options = Options {
         leap: !args.no_leap,
         records: args.records.is_some(),
-        series: args.series.is_some() || args.svg.is_some(),
-        trace: args.trace.as_ref().map(|_| args.trace_limit),
+        series: args.series.is_some() || args.svg.is_some() || args.html.is_some(),
+        trace: match (&args.trace, &args.html) {
+            (Some(_), _) => Some(args.trace_limit),
+            (None, html) => html.as_ref().map(|_| view::EVENTS),
+        },
         end_when_missed: false,
     };
     let forecaster = Forecaster::embedded(deployment)?;
@@ -62,12 +71,12 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     let mut simulation = simulate_while(&forecaster, &scenario.spec, &scenario.place, options, watch)
         .map_err(|e| scenario.told(e))?;
     drop(progress);
+    if let Some(page) = &files.page {
+        page.write("serve", &View::of(deployment, &simulation, &scenario.spec.slo))?;
+    }
     files.write(&about(deployment, &simulation).name(), &scenario.spec.slo, &mut simulation)?;
     if args.output.json {
-        show::json(
-            "roofcast/simulate/2",
-            &Answer { about: about(deployment, &simulation), simulation: &simulation },
-        )?;
+        show::json(SCHEMA, &Answer { about: about(deployment, &simulation), simulation: &simulation })?;
     } else if args.output.csv {
         let interrupted = simulation.interrupted;
         let rows = latencies(&simulation).map(|(name, s)| csv_row(name, s, interrupted));
@@ -94,6 +103,7 @@ struct Files {
     series: Option<Target>,
     trace: Option<Target>,
     picture: Option<Target>,
+    page: Option<Alone>,
 }
 
 impl Files {
@@ -103,6 +113,7 @@ impl Files {
             series: Target::asked("--series", args.series.as_ref())?,
             trace: Target::asked("--trace", args.trace.as_ref())?,
             picture: Target::asked("--svg", args.svg.as_ref())?,
+            page: Alone::asked(args.html.as_ref())?,
         })
     }
 
@@ -148,6 +159,7 @@ fn files_of_one_run(args: &SimulateArgs) -> Result<()> {
         ("--records", args.records.is_some()),
         ("--series", args.series.is_some()),
         ("--trace", args.trace.is_some()),
+        ("--html", args.html.is_some()),
     ];
     match flags.iter().find(|(_, given)| *given) {
         Some((flag, _)) => {

@@ -8,6 +8,7 @@
 use super::{Mark, Segment};
 use crate::engine::clock::Ticks;
 use crate::units::Picoseconds;
+use serde::Serialize;
 
 /// Intervals at most.
 pub const MOST: usize = 2000;
@@ -39,7 +40,7 @@ pub struct Series {
 }
 
 /// An interval.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Point {
     /// When it starts.
     pub start_ms: f64,

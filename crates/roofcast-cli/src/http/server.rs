@@ -3,10 +3,13 @@
 //! Knows: HTTP/1.1 as hyper has it, time limits, shutdown. Knows nothing about what is asked.
 
 use super::patient::Patient;
-use super::service::Service;
+use bytes::Bytes;
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use std::error::Error;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +25,19 @@ const MOST_HEAD: usize = 64 << 10;
 /// How long to wait where the system has no more connections to give.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// What answers requests.
+pub(crate) trait Service: Send + Sync + 'static {
+    /// The bodies of its answers.
+    type Sent: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
+
+    /// Answers a request, one way or the other.
+    fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Response<Self::Sent>> + Send;
+}
+
 /// Serves until `stop` says so, then until all that was asked is answered, at most for `drain`.
 pub(crate) async fn serve(
     listener: TcpListener,
-    service: Arc<Service>,
+    service: Arc<impl Service>,
     mut stop: watch::Receiver<bool>,
     drain: Duration,
 ) {
@@ -53,7 +65,7 @@ pub(crate) async fn serve(
     drop(tokio::time::timeout(drain, closed.recv()).await);
 }
 
-async fn connection(stream: TcpStream, service: Arc<Service>, mut stop: watch::Receiver<bool>) {
+async fn connection(stream: TcpStream, service: Arc<impl Service>, mut stop: watch::Receiver<bool>) {
     let handler = service_fn(move |request| {
         let service = Arc::clone(&service);
         async move { Ok::<_, std::convert::Infallible>(service.answer(request).await) }
