@@ -23,6 +23,7 @@ use roofcast::engine::online::Asked;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The version of vLLM whose API this is.
