@@ -1,14 +1,18 @@
 //! Command-line arguments. Flags and spec files say the same things; flags win.
 
+#[cfg(feature = "network")]
 mod bench;
 mod catalog;
+#[cfg(feature = "network")]
 mod emulate;
 pub(crate) mod flags;
 pub(crate) mod values;
 
+#[cfg(feature = "network")]
 pub(crate) use bench::{AskArgs, BenchArgs, JudgeArgs, LoadArgs};
 pub(crate) use catalog::{AddArgs, CatalogArgs, CatalogVerb, FilterArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+#[cfg(feature = "network")]
 pub(crate) use emulate::EmulateArgs;
 use flags::{Flags, Machine, Planned, Traffic};
 use std::path::PathBuf;
@@ -36,8 +40,10 @@ pub(crate) enum Verb {
     /// What a serving engine does under traffic: latency, throughput, preemptions, percentiles.
     Simulate(SimulateArgs),
     /// What a live OpenAI-compatible server does: latency and throughput beside the limit, and whether to believe them.
+    #[cfg(feature = "network")]
     Bench(Box<BenchArgs>),
     /// A vLLM server without a GPU: the engine of simulate on the wall clock, behind an OpenAI-compatible port.
+    #[cfg(feature = "network")]
     Emulate(Box<EmulateArgs>),
     /// The texts that roofcast grew from, figure by figure: what each says, what its rules give, what we say.
     Seeds(SeedsArgs),

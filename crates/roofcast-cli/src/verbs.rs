@@ -1,11 +1,13 @@
 //! The verbs, one a file: resolve the input, ask the library, show the answer.
 
+#[cfg(feature = "network")]
 pub(crate) mod bench;
 pub(crate) mod calibrate;
 pub(crate) mod capacity;
 pub(crate) mod catalog;
 pub(crate) mod completions;
 pub(crate) mod conformance;
+#[cfg(feature = "network")]
 pub(crate) mod emulate;
 pub(crate) mod hardware;
 pub(crate) mod init;

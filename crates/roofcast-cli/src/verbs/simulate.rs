@@ -5,7 +5,7 @@ mod sweep;
 
 use super::{About, bands};
 use crate::args::SimulateArgs;
-use crate::exit;
+use crate::{exit, host};
 use crate::input::scenario::{Base, Source};
 use crate::show::number::{dollars, grouped, percent, significant};
 use crate::show::progress::Progress;
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     let deployment = scenario.deployment()?;
     let options = Options {
         leap: !args.no_leap,
-        records: args.records.is_some(),
+        records: args.records.is_some() || host::wants_records(),
         series: args.series.is_some() || args.svg.is_some(),
         trace: args.trace.as_ref().map(|_| args.trace_limit),
         end_when_missed: false,
@@ -63,6 +63,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
         .map_err(|e| scenario.told(e))?;
     drop(progress);
     files.write(&about(deployment, &simulation).name(), &scenario.spec.slo, &mut simulation)?;
+    host::recorded(&mut simulation.records);
     if args.output.json {
         show::json(
             "roofcast/simulate/2",
