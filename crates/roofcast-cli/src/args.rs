@@ -39,6 +39,9 @@ pub(crate) enum Verb {
     Plan(PlanArgs),
     /// What a serving engine does under traffic: latency, throughput, preemptions, percentiles.
     Simulate(SimulateArgs),
+    /// Prints a sweep whose runs were kept by many machines: the bytes of one run of `simulate --sweep`, as JSON or CSV.
+    #[cfg(feature = "parquet")]
+    Merge(Box<MergeArgs>),
     /// What a live OpenAI-compatible server does: latency and throughput beside the limit, and whether to believe them.
     #[cfg(feature = "network")]
     Bench(Box<BenchArgs>),
@@ -239,8 +242,50 @@ pub(crate) struct SimulateArgs {
     /// Runs of a sweep at the same time; the answer is the same for any number [default: as many as there are cores].
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub(crate) threads: Option<u64>,
+    #[cfg(feature = "parquet")]
+    #[command(flatten)]
+    pub(crate) cells: CellsArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// Runs of a sweep that are kept one by one, for many machines and for restarts.
+#[cfg(feature = "parquet")]
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Sweeps on many machines")]
+pub(crate) struct CellsArgs {
+    /// Keep every run of the sweep in this folder, and run what is not there: `roofcast merge` then prints the sweep.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) cells: Option<PathBuf>,
+    /// Run the share I of N of the sweep, as in 2/8: every Nth run from the Ith.
+    #[arg(long, value_name = "I/N", value_parser = shard, requires = "cells")]
+    pub(crate) shard: Option<(usize, usize)>,
+    /// Run these of the sweep, by number from 0.
+    #[arg(
+        long,
+        value_name = "N,N",
+        value_delimiter = ',',
+        requires = "cells",
+        conflicts_with = "shard",
+        hide_short_help = true
+    )]
+    pub(crate) numbers: Option<Vec<usize>>,
+    /// Seconds that a run may take: one that takes longer is left, and said.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, requires = "cells")]
+    pub(crate) cell_time_limit: Option<f64>,
+}
+
+#[cfg(feature = "parquet")]
+#[derive(Debug, Args)]
+pub(crate) struct MergeArgs {
+    /// Print which runs are not there, by number from 0, as JSON.
+    #[arg(long)]
+    pub(crate) missing: bool,
+    /// Print the runs that are there.
+    #[arg(long)]
+    pub(crate) partial: bool,
+    #[command(flatten)]
+    pub(crate) simulate: SimulateArgs,
 }
 
 #[derive(Debug, Args)]

@@ -8,6 +8,7 @@ use crate::args::Cli;
 use crate::exit;
 use clap::{ArgAction, CommandFactory};
 use roofcast::record::Record;
+use roofcast::spec::keys::{KEYS, Kind};
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -63,8 +64,10 @@ thread_local! {
 /// # Errors
 /// What the program would print on standard error before it ended with code 2.
 pub fn ask(question: Question) -> Result<Answer, String> {
-    let arguments: Vec<OsString> =
-        std::iter::once("roofcast").chain(question.arguments.iter().map(String::as_str)).map(Into::into).collect();
+    let arguments: Vec<OsString> = std::iter::once("roofcast")
+        .chain(question.arguments.iter().map(String::as_str))
+        .map(Into::into)
+        .collect();
     let cli = crate::parsed(arguments.into_iter()).map_err(|error| exit::misuse(&error))?;
     ASKED.set(Some(Asked { question, answer: Answer::default() }));
     let done = crate::run(cli);
@@ -101,9 +104,43 @@ pub fn flag(verb: &str, name: &str, value: Value) -> Vec<String> {
     }
 }
 
+/// The flags of `verb` that ask something, each with what a value of it is and one line on it. What says how an answer is
+/// shown is not among them.
+pub fn flags(verb: &str) -> Vec<(String, &'static str, String)> {
+    let command = Cli::command();
+    let Some(verb) = command.find_subcommand(verb) else { return Vec::new() };
+    let shown = ["help", "version", "wide", "json", "csv", "svg", "dump-spec"];
+    let asks = |arg: &&clap::Arg| arg.get_long().is_some_and(|name| !shown.contains(&name));
+    let switched_off = |arg: &&clap::Arg| arg.is_hide_set();
+    let flag = |arg: &clap::Arg| {
+        let name = arg.get_long().unwrap_or_default();
+        let about = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        (name.to_owned(), kind(name, arg), about)
+    };
+    verb.get_arguments().filter(asks).filter(|arg| !switched_off(arg)).map(flag).collect()
+}
+
+/// What a value of a flag is.
+fn kind(name: &str, arg: &clap::Arg) -> &'static str {
+    match (KEYS.iter().find(|key| key.flag == Some(name)).map(|key| key.kind), arg.get_action()) {
+        (_, ArgAction::SetTrue) | (Some(Kind::Switch), _) => "switch",
+        (_, ArgAction::Append) | (Some(Kind::Words), _) => "words",
+        (Some(Kind::Wholes), _) => "whole numbers",
+        (Some(Kind::Whole), _) => "whole number",
+        (Some(Kind::Real), _) => "number",
+        (Some(Kind::Word | Kind::Toml), _) => "word",
+        (None, _) => "any",
+    }
+}
+
 /// Something of the question that is being answered; none where a person asks.
 fn with<T>(what: impl FnOnce(&mut Asked) -> T) -> Option<T> {
     ASKED.with_borrow_mut(|asked| asked.as_mut().map(what))
+}
+
+/// Whether a host asks.
+pub(crate) fn asks() -> bool {
+    with(|_| ()).is_some()
 }
 
 /// Keeps `text` in the place of printing it; whether it was kept.
@@ -123,7 +160,7 @@ pub(crate) fn drawn(svg: &str) -> bool {
 
 /// Whether `path` means a picture for the host.
 pub(crate) fn draws(path: &std::path::Path) -> bool {
-    path == std::path::Path::new(PICTURE) && with(|_| ()).is_some()
+    path == std::path::Path::new(PICTURE) && asks()
 }
 
 /// Whether records are asked for.

@@ -8,6 +8,8 @@
 mod args;
 #[cfg(feature = "network")]
 mod bench;
+#[cfg(feature = "parquet")]
+mod cells;
 #[cfg(feature = "network")]
 mod emulate;
 mod exit;
@@ -49,6 +51,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Capacity(args) => verbs::capacity::run(&args),
         Verb::Plan(args) => verbs::plan::run(&args),
         Verb::Simulate(args) => verbs::simulate::run(&args),
+        #[cfg(feature = "parquet")]
+        Verb::Merge(args) => verbs::simulate::merge(&args),
         #[cfg(feature = "network")]
         Verb::Bench(args) => verbs::bench::run(&args),
         #[cfg(feature = "network")]

@@ -9,7 +9,7 @@ pub(crate) mod target;
 use crate::host;
 use anyhow::Result;
 use serde::Serialize;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 
 /// A JSON document: its schema's name and version, then the keys of `body`.
 #[derive(Serialize)]
@@ -23,8 +23,16 @@ pub(crate) struct Document<'a, T: Serialize> {
 
 /// Prints a JSON document.
 pub(crate) fn json<T: Serialize>(schema: &'static str, body: &T) -> Result<()> {
-    let document = serde_json::to_string_pretty(&Document { schema, body }).map_err(std::io::Error::from)?;
-    text(&(document + "\n"))
+    let document = Document { schema, body };
+    if host::asks() {
+        let whole = serde_json::to_string_pretty(&document).map_err(std::io::Error::from)?;
+        return text(&(whole + "\n"));
+    }
+    // Standard output takes a line at a time, and a document has thousands.
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    serde_json::to_writer_pretty(&mut out, &document).map_err(std::io::Error::from)?;
+    writeln!(out)?;
+    Ok(out.flush()?)
 }
 
 /// Prints text, or hands it to a host.

@@ -46,7 +46,7 @@ impl Source {
         flags: &[&[Setting]],
     ) -> Result<Source> {
         let (place, text) = match file {
-            Some(path) if path == Path::new(STANDARD_INPUT) => ("standard input".to_owned(), standard_input()?),
+            Some(path) if path == Path::new(STANDARD_INPUT) => standard_input()?,
             Some(path) => (path.display().to_string(), text(path)?),
             None => (base.0.to_owned(), base.1.to_owned()),
         };
@@ -101,9 +101,13 @@ impl Source {
     }
 }
 
-/// What stands on standard input, or what a host has in its place.
-fn standard_input() -> Result<String> {
-    host::spec().map_or_else(|| bounded(std::io::stdin().lock(), "standard input"), Ok)
+/// What stands on standard input, or what a host has in its place, with its name in errors.
+fn standard_input() -> Result<(String, String)> {
+    let (place, text) = match host::spec() {
+        Some(text) => ("spec", text),
+        None => ("standard input", bounded(std::io::stdin().lock(), "standard input")?),
+    };
+    Ok((place.to_owned(), text))
 }
 
 fn unreadable(place: &str) -> anyhow::Error {

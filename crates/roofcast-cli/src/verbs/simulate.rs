@@ -4,14 +4,16 @@ mod series;
 mod sweep;
 
 use super::{About, bands};
+#[cfg(feature = "parquet")]
+use crate::args::MergeArgs;
 use crate::args::SimulateArgs;
-use crate::{exit, host};
 use crate::input::scenario::{Base, Source};
 use crate::show::number::{dollars, grouped, percent, significant};
 use crate::show::progress::Progress;
 use crate::show::records::Records;
 use crate::show::target::Target;
 use crate::show::{self, table};
+use crate::{exit, host};
 use anyhow::Result;
 use roofcast::report::{chrome, run};
 use roofcast::simulate::{Options, PoolUse, Simulation, simulate_while};
@@ -40,7 +42,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     if args.source.dump_spec {
         return dump(args);
     }
-    if args.spec.len() > 1 || !args.sweep.is_empty() {
+    if args.spec.len() > 1 || !args.sweep.is_empty() || sweep::keeps(args) {
         files_of_one_run(args)?;
         let picture = Target::asked("--svg", args.svg.as_ref())?;
         return sweep::run(args, picture.as_ref());
@@ -82,6 +84,12 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
         s if s.summary.completed == 0 => exit::infeasible(),
         _ => ExitCode::SUCCESS,
     })
+}
+
+#[cfg(feature = "parquet")]
+/// `roofcast merge`: what a sweep would print, from cells that were kept.
+pub(crate) fn merge(args: &MergeArgs) -> Result<ExitCode> {
+    sweep::merge(args)
 }
 
 /// The deployment, with the accelerators of all pools.
