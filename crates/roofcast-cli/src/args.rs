@@ -64,6 +64,8 @@ pub(crate) enum Verb {
     Init(InitArgs),
     /// Prints a completion script for a shell.
     Completions(CompletionsArgs),
+    /// Prints the man page, or that of a verb.
+    Man(ManArgs),
 }
 
 /// What is served, on what, and how: shared by the verbs.
@@ -431,6 +433,13 @@ pub(crate) struct RunsArgs {
 pub(crate) struct CompletionsArgs {
     /// The shell.
     pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The verb [default: the program].
+    #[arg(value_name = "VERB")]
+    pub(crate) verb: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -135,7 +135,7 @@ pub(crate) fn model(name: &str, catalog: &Catalog) -> Result<Arc<Model>> {
     Ok(Arc::new(catalog.named(name)?.model()?))
 }
 
-/// The model of a `config.json`, with NVIDIA's `hf_quant_config.json` where that stands beside it.
+/// The model of a `config.json`, with NVIDIA's `hf_quant_config.json` where that is beside it.
 fn config_file(name: &str, file: &Path) -> Result<Model> {
     let place = file.display().to_string();
     let mut model = config::parse(name, &place, &text(file)?)?;
@@ -143,7 +143,7 @@ fn config_file(name: &str, file: &Path) -> Result<Model> {
     if beside.exists() {
         let theirs = Quantization::read_modelopt(&beside.display().to_string(), &text(&beside)?)?;
         match (&mut model.quantization, theirs) {
-            // The KV format may stand in that file alone.
+            // The KV format may be in that file alone.
             (Some(ours), Some(theirs)) => ours.kv = ours.kv.or(theirs.kv),
             (none, theirs) => *none = none.take().or(theirs),
         }

@@ -65,5 +65,6 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Validate(args) => verbs::validate::run(&args),
         Verb::Init(args) => verbs::init::run(&args),
         Verb::Completions(args) => verbs::completions::run(&args),
+        Verb::Man(args) => verbs::man::run(&args),
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod emulate;
 pub(crate) mod hardware;
 pub(crate) mod init;
 pub(crate) mod limits;
+pub(crate) mod man;
 pub(crate) mod plan;
 pub(crate) mod seeds;
 pub(crate) mod simulate;
@@ -37,7 +38,7 @@ pub(crate) struct About<'a> {
     weights: &'a str,
     kv: &'a str,
     activations: roofcast::precision::Dtype,
-    engine: roofcast::deployment::Engine,
+    engine: roofcast::deployment::EngineSettings,
     convention: &'static str,
     ideal: bool,
     assumptions: &'a [String],

@@ -14,7 +14,7 @@ use crate::engine::clock::Ticks;
 use crate::engine::config::{EngineConfig, Prefixes};
 use crate::engine::tally::{Mean, Tally};
 use crate::error::{Error, Result};
-pub use crate::fleet::results::Load;
+pub use crate::fleet::results::OfferedLoad;
 use crate::fleet::results::{Results, Sample};
 use crate::fleet::{Admission, Fleet, Ranking};
 use crate::forecaster::Forecaster;
@@ -51,7 +51,7 @@ pub struct Options {
 pub struct Simulation {
     /// What a step was priced at.
     pub cost: CostKind,
-    /// Whether it ended before all requests had; what follows is of those that had.
+    /// Whether the run was interrupted; what follows counts the requests that had ended.
     pub interrupted: bool,
     /// Requests that came.
     pub requests: u64,
@@ -77,7 +77,7 @@ pub struct Simulation {
     /// What served, and what went from one to the other.
     pub fleet: FleetUse,
     /// Whether more came than could be served.
-    pub load: Load,
+    pub load: OfferedLoad,
     /// Whether the run ended before its last request because a bound of the SLO was missed for certain.
     #[serde(skip)]
     pub ended_early: bool,
@@ -102,7 +102,7 @@ pub struct Simulation {
 pub struct Settings {
     /// The scheduling policy.
     pub scheduler: SchedulerKind,
-    /// Who comes first.
+    /// The order of the queue.
     pub policy: QueuePolicy,
     /// Requests that run at once.
     pub max_num_seqs: u64,
@@ -139,11 +139,11 @@ pub struct Activity {
     pub swapped_tokens: u64,
     /// Tokens found in the prefix cache.
     pub cached_tokens: u64,
-    /// Tokens computed for seats of a static batch whose request had ended.
+    /// Tokens computed for rows of a static batch whose request had ended.
     pub idle_tokens: u64,
     /// Drafts verified.
     pub drafted_tokens: u64,
-    /// Of these, those that became nobody's output.
+    /// Of these, the drafts that were rejected.
     pub rejected_tokens: u64,
 }
 
@@ -353,7 +353,7 @@ fn bands(
     forecaster: &Forecaster,
     cost: CostKind,
     summary: &Summary,
-    load: &Load,
+    load: &OfferedLoad,
     limit_tpot_ms: f64,
 ) -> Option<Bands> {
     let set = load.offered_per_s.is_some() && !load.overloaded;

@@ -36,7 +36,7 @@ pub struct Spec {
     pub engine: EngineSpec,
     /// The traffic.
     pub workload: Option<Workload>,
-    /// Replicas and who chooses among them.
+    /// Replicas and the choice among them.
     pub fleet: FleetSpec,
     /// What the traffic must get.
     pub slo: Slo,
@@ -153,7 +153,7 @@ pub struct EngineSpec {
     pub enable_prefix_caching: Option<bool>,
     /// Most tokens of one prompt in a step while others wait; 0 is no bound.
     pub long_prefill_token_threshold: Option<u64>,
-    /// Who comes first.
+    /// The order of the queue.
     pub policy: QueuePolicy,
     /// SGLang's order of the queue under `policy = "fcfs"`.
     pub schedule_policy: SchedulePolicy,
@@ -171,13 +171,13 @@ pub struct EngineSpec {
     pub disable_radix_cache: Option<bool>,
     /// Whether SGLang decides a step only when the results of the one before it are there; false where absent.
     pub disable_overlap_schedule: Option<bool>,
-    /// Whom SGLang retracts first; those with the fewest tokens where absent.
+    /// Which requests SGLang retracts first; those with the fewest tokens where absent.
     pub retraction_policy: Option<RetractionPolicy>,
     /// Whether SGLang's queue is in order of priority; where `policy` says so where absent.
     pub enable_priority_scheduling: Option<bool>,
     /// Whether smaller values are of higher priority; as `policy` has it where absent.
     pub schedule_low_priority_values_first: Option<bool>,
-    /// Whether nobody is preempted for a higher priority; false where absent.
+    /// Whether a higher priority preempts no running request; false where absent.
     pub disable_priority_preemption: Option<bool>,
     /// How much higher; 10 where absent.
     pub priority_scheduling_preemption_threshold: Option<i64>,
@@ -211,7 +211,7 @@ pub struct EngineSpec {
     /// Whether projections that read the same input are one product, and norms and rotations few launches; as the engine
     /// has it where absent.
     pub fuse_layers: Option<bool>,
-    /// What stands between the engine and its clients.
+    /// The server between the engine and its clients.
     pub frontend: Frontend,
     /// What becomes of a preempted request's cache.
     pub preemption_mode: PreemptionMode,
@@ -262,7 +262,7 @@ pub enum SchedulerKind {
     /// Slots with a share of the context each.
     #[serde(rename = "llama.cpp")]
     LlamaCpp,
-    /// In-flight batching, nobody evicted.
+    /// In-flight batching, no request evicted.
     TensorrtLlm,
     /// In-flight batching, the last paused when blocks run out.
     TensorrtLlmMaxUtilization,
@@ -298,7 +298,7 @@ pub enum QueuePolicy {
     Sjf,
 }
 
-/// Who is retracted first.
+/// Which requests are retracted first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RetractionPolicy {

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// A stream that gives up on a reader who takes nothing.
+/// A stream that gives up on a reader that takes nothing.
 #[derive(Debug)]
 pub(super) struct Patient {
     stream: TcpStream,

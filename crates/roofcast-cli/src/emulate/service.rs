@@ -1,15 +1,15 @@
-//! What is asked for, and who answers: the routes of a vLLM server.
+//! The routes of a vLLM server, and the answers to each.
 //!
 //! Knows: paths, methods, headers and the order of checks. Knows nothing about connections.
 
-use super::answer::Author;
 use super::ask::{Ask, Endpoint};
+use super::completion::Author;
 use super::fields::Fields;
 use super::metrics::Facts;
 use super::outlet::Outlet;
 use super::refusal::Refusal;
-use super::replica::{Job, Replica};
-use super::stream::{Place, Sent, Stream};
+use super::replica::{EngineHandle, Job};
+use super::stream::{InFlight, Sent, Stream};
 use super::wire::{Reply, Writer};
 use super::{ask, tokenizer};
 use bytes::Bytes;
@@ -27,7 +27,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub(crate) const VERSION: &str = "0.32.0";
 /// How long a body may take.
 const BODY_TIME: Duration = Duration::from_secs(60);
-/// Bodies beyond this are read where they keep nobody waiting.
+/// Bodies beyond this are parsed on a thread of their own, where they delay no other request.
 const LONG: usize = 128 << 10;
 /// Tokens of a completion where the client names no bound: OpenAI's default.
 const COMPLETION_TOKENS: u64 = 16;
@@ -53,7 +53,7 @@ pub(crate) struct Settings {
 #[derive(Debug)]
 pub(crate) struct Service {
     settings: Settings,
-    replica: Arc<Replica>,
+    replica: Arc<EngineHandle>,
     author: Author,
     fingerprint: Arc<str>,
     /// Seconds since 1970.
@@ -64,7 +64,7 @@ pub(crate) struct Service {
 type Answered = Result<Response<Sent>, Refusal>;
 
 impl Service {
-    pub(crate) fn new(settings: Settings, replica: Arc<Replica>, author: Author) -> Service {
+    pub(crate) fn new(settings: Settings, replica: Arc<EngineHandle>, author: Author) -> Service {
         let mark =
             settings.root.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
         let fingerprint = format!("vllm-{VERSION}-{mark:08x}").into();
@@ -72,7 +72,7 @@ impl Service {
     }
 
     /// The engine.
-    pub(crate) fn replica(&self) -> &Arc<Replica> {
+    pub(crate) fn replica(&self) -> &Arc<EngineHandle> {
         &self.replica
     }
 
@@ -154,7 +154,7 @@ impl Service {
         self.admit()?;
         let first = self.requests.fetch_add(choices as u64, Ordering::Relaxed);
         let outlet = Arc::new(Outlet::new(choices));
-        let mut place = Place {
+        let mut in_flight = InFlight {
             replica: Arc::clone(&self.replica),
             outlet: Arc::clone(&outlet),
             numbers: (first..first + choices as u64).collect(),
@@ -182,13 +182,13 @@ impl Service {
         }
         let reply = self.reply(ask, model, first, headers, answers);
         if reply.ask.stream {
-            let stream = Stream::new(place, Writer::new(reply));
+            let stream = Stream::new(in_flight, Writer::new(reply));
             let mut response = Response::new(Either::Right(stream));
             content_type(&mut response, "text/event-stream; charset=utf-8");
             return Ok(response);
         }
         let out = outlet.whole().await;
-        place.over = true;
+        in_flight.over = true;
         let out = out.ok_or_else(Refusal::dead)?;
         Ok(whole(StatusCode::OK, "application/json", reply.body(&out).into()))
     }
@@ -199,7 +199,7 @@ impl Service {
         model: String,
         number: u64,
         headers: &HeaderMap,
-        answers: Vec<super::answer::Answer>,
+        answers: Vec<super::completion::Completion>,
     ) -> Reply {
         let given = headers.get(REQUEST_ID).and_then(|v| v.to_str().ok()).map(str::to_owned);
         let mixed = (number ^ self.started << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);

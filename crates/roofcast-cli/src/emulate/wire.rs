@@ -2,8 +2,8 @@
 //!
 //! Knows: OpenAI's shapes with vLLM's keys, held to recorded answers of vLLM 0.32 by tests. Knows nothing about when.
 
-use super::answer::Answer;
 use super::ask::{Ask, Endpoint};
+use super::completion::Completion;
 use super::outlet::Out;
 use super::tokenizer;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ pub(crate) struct Reply {
     pub(crate) model: String,
     pub(crate) fingerprint: Arc<str>,
     /// Choices of all prompts: those of the first, then of the second.
-    pub(crate) answers: Vec<Answer>,
+    pub(crate) answers: Vec<Completion>,
 }
 
 /// What an answer's last chunk ends with.
@@ -103,7 +103,7 @@ impl Reply {
     fn logprobs(&self, choice: usize, from: usize, to: usize) -> Value {
         let Some(beside) = self.ask.logprobs else { return Value::Null };
         let answer = &self.answers[choice];
-        let said = |index: usize| (answer.piece(index), logprob(answer.tokens[index], 0));
+        let said = |index: usize| (answer.token_text(index), logprob(answer.tokens[index], 0));
         let others = |index: usize| {
             let name = |place: usize| (format!(" alternative{place}"), logprob(answer.tokens[index], place));
             (1..beside).map(name).collect::<Vec<_>>()
@@ -182,7 +182,7 @@ impl Writer {
         }
     }
 
-    /// Writes what stands behind the last token.
+    /// Writes what follows the last token.
     pub(crate) fn end(&mut self, into: &mut Vec<u8>) {
         if self.reply.ask.include_usage {
             into.extend(&self.head);
@@ -232,9 +232,9 @@ impl Writer {
         json(into, &choice);
         into.extend(if chat { &b",\"delta\":{\"content\":"[..] } else { b",\"text\":" });
         if index == 0 && reply.ask.echo {
-            json(into, &(tokenizer::text(reply.prompt(choice)) + answer.piece(0)));
+            json(into, &(tokenizer::text(reply.prompt(choice)) + answer.token_text(0)));
         } else {
-            json(into, answer.piece(index));
+            json(into, answer.token_text(index));
         }
         into.extend(if chat { &b"},\"logprobs\":"[..] } else { b",\"logprobs\":" });
         json(into, &reply.logprobs(choice, index, index + 1));

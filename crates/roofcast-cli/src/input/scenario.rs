@@ -143,7 +143,7 @@ fn set(text: &str) -> Result<Setting> {
 
 /// A question: everything that was said, and the catalog that it is said of.
 pub(crate) struct Scenario {
-    /// Where it stands, in errors.
+    /// Where it is, in errors.
     pub(crate) place: String,
     file: Option<PathBuf>,
     /// What was said, with the traces that it names.

@@ -56,7 +56,7 @@ impl Progress {
         }
     }
 
-    /// Whether nobody has pressed Ctrl-C.
+    /// Whether Ctrl-C has not been pressed.
     pub(crate) fn goes_on(&self) -> bool {
         !self.stopped.load(Ordering::Relaxed) && self.host.as_ref().is_none_or(|host| host.goes_on())
     }

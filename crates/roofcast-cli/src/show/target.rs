@@ -1,6 +1,6 @@
 //! A file to write: checked before any work is done, replaced whole or not at all.
 //!
-//! Knows: what stands at a path. A regular file is replaced by a rename and keeps its mode and owner; what a symbolic
+//! Knows: what is at a path. A regular file is replaced by a rename and keeps its mode and owner; what a symbolic
 //! link names is replaced, the link stays; a device, pipe or socket is written through. Knows nothing about contents.
 
 use crate::host;
@@ -27,7 +27,7 @@ pub(crate) struct Target {
 /// How the bytes get there.
 #[derive(Debug)]
 enum Way {
-    /// Into what stands there.
+    /// Into what is there.
     Through,
     /// Into a temporary file, which then takes this name.
     Replace(PathBuf),
@@ -98,7 +98,7 @@ fn way(path: &Path) -> Result<Way, String> {
                 .map(|()| Way::Through)
                 .map_err(|e| io::Error::from(e).to_string());
         }
-        // The superuser may write these too, but whoever took the bit away wanted the file kept.
+        // The superuser may write these too, but a file without the bit is to be kept.
         Some(m) if m.mode() & 0o222 == 0 => return Err("a read-only file".to_owned()),
         Some(_) => access(path, Access::WRITE_OK).map_err(|e| io::Error::from(e).to_string())?,
         None => {}
@@ -154,7 +154,7 @@ fn replace(file: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<(
     Ok(())
 }
 
-/// Mode and owner of the file that was there; another's file that everybody may write becomes the writer's.
+/// Mode and owner of the file that was there; a world-writable file of another user becomes the writer's.
 fn keep(part: &File, old: &Metadata) -> io::Result<()> {
     let mine = part.metadata()?;
     if (mine.uid(), mine.gid()) != (old.uid(), old.gid()) {

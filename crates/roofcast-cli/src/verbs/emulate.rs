@@ -5,7 +5,7 @@ use crate::args::EmulateArgs;
 use crate::emulate::kv_events::{Endpoints, KvEvents, SEED, publish};
 use crate::emulate::metrics::{Fixed, Metrics};
 use crate::emulate::pace::Pace;
-use crate::emulate::replica::Replica;
+use crate::emulate::replica::EngineHandle;
 use crate::emulate::server;
 use crate::emulate::service::{Service, Settings};
 use crate::emulate::{Author, warn_when_late};
@@ -26,7 +26,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Answers whose lengths are drawn beforehand, for clients who leave them free.
+/// Answers whose lengths are drawn beforehand, for clients that leave them free.
 const LENGTHS: usize = 4096;
 
 /// Sections of a spec that an emulator reads.
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
         let settings = settings(args, &forecaster.deployment, &engine)?;
         let metrics = Metrics::new(fixed(&settings, &forecaster.deployment, &engine));
         let kv_events = kv_events(args, index, &engine, &runtime, &mut about)?;
-        let (replica, thread) = Replica::start(engine, pace, metrics, kv_events)?;
+        let (replica, thread) = EngineHandle::start(engine, pace, metrics, kv_events)?;
         threads.push(thread);
         services.push(Arc::new(Service::new(settings, Arc::new(replica), author.clone())));
     }

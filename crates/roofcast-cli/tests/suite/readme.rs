@@ -23,7 +23,7 @@ fn every_command_of_the_readme_runs() {
     // An emulated server runs until it is told to end: its own tests start it.
     for command in commands.iter().filter(|c| !c.starts_with("roofcast emulate")) {
         let measures = command.starts_with("roofcast bench");
-        // The scripted server stands in for a live one, which outruns the client.
+        // The scripted server is in for a live one, which outruns the client.
         let line = if measures {
             command.replace("http://127.0.0.1:8000", &url) + " --requests 8 --assume-tokens --max-lag 100000"
         } else {

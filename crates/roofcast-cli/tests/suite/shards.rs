@@ -1,11 +1,18 @@
 //! Sweeps that are shared: cells kept in a folder, merged into the bytes of one run.
 
-use crate::support::{bad, roofcast, root};
+use crate::support::{roofcast, root};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const SWEEP: &str = "--requests 60 --sweep tp=1,2 --sweep rate=2,4,8";
+
+/// What stands on standard error where the input is bad.
+fn bad(arguments: &str) -> String {
+    let run = roofcast(arguments);
+    assert_eq!(run.code, 2, "{arguments}: {}", run.out);
+    run.err
+}
 
 fn kept(folder: &Path) -> usize {
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
@@ -26,11 +33,16 @@ fn shares_merge_into_the_bytes_of_one_run() {
     // Six cells; the first share of four has those numbered 0 and 4.
     let first = share(&format!("{SWEEP} --shard 1/4"), &cells);
     assert_eq!((&first["cells"], &first["asked"], &first["ran"]), (&6.into(), &2.into(), &2.into()));
-    let missing: serde_json::Value = serde_json::from_str(&roofcast(&format!("{merge} --missing")).out).unwrap();
+    let missing: serde_json::Value =
+        serde_json::from_str(&roofcast(&format!("{merge} --missing")).out).unwrap();
     assert_eq!(missing["missing"], serde_json::json!([1, 2, 3, 5]));
     let error = bad(&merge);
-    assert!(error.contains("4 of 6 cells missing, the first is parallelism.tp = 1, workload.arrivals.rate = 4"), "{error}");
-    let partial: serde_json::Value = serde_json::from_str(&roofcast(&format!("{merge} --partial")).out).unwrap();
+    assert!(
+        error.contains("4 of 6 cells missing, the first is parallelism.tp = 1, workload.arrivals.rate = 4"),
+        "{error}"
+    );
+    let partial: serde_json::Value =
+        serde_json::from_str(&roofcast(&format!("{merge} --partial")).out).unwrap();
     assert_eq!(partial["interrupted"], true);
     assert_eq!(partial["points"].as_array().unwrap().len(), 2);
     for asked in ["--shard 2/4", "--shard 3/4 --threads 1", "--numbers 3,5"] {
@@ -68,8 +80,12 @@ fn a_share_that_is_killed_goes_on_where_it_was() {
     let sweep = "--no-leap --sweep requests=20,40,60,2000000 --threads 2";
     let mut killed = Command::new(env!("CARGO_BIN_EXE_roofcast"));
     let arguments = format!("simulate {sweep} --cells {}", folder.path().display());
-    let mut killed =
-        killed.args(arguments.split_whitespace()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut killed = killed
+        .args(arguments.split_whitespace())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let mut waited = 0;
     while kept(folder.path()) == 0 && waited < 600 {
         std::thread::sleep(Duration::from_millis(100));

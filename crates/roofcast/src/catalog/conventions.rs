@@ -1,7 +1,7 @@
 //! What the ids of published checkpoints say beside the model: a format of weights and KV cache, or the model whose shape
 //! a fine-tune has. The rules are data: `catalog/conventions.toml`.
 //!
-//! Knows: the rules and where their words stand in a name. Knows nothing about entries.
+//! Knows: the rules and where their words are in a name. Knows nothing about entries.
 
 use super::names::{canonical, short, words};
 use crate::error::{Error, Result};
@@ -195,7 +195,7 @@ fn is_date(word: &str) -> bool {
 }
 
 impl Rule {
-    /// Where the first of its words stand, and how many; never at the beginning.
+    /// Where the first of its words are, and how many; never at the beginning.
     fn at(&self, found: &[String]) -> Option<(usize, usize)> {
         self.words.iter().find_map(|phrase| {
             let phrase = words(phrase);

@@ -1,6 +1,6 @@
 //! The files that the catalog is made of.
 //!
-//! Knows: their paths and texts. Knows nothing about what stands in them.
+//! Knows: their paths and texts. Knows nothing about what is in them.
 
 /// Every embedded file, by its path in `catalog/`. A test holds the list complete.
 pub(super) const FILES: &[(&str, &str)] = &[

@@ -1,6 +1,6 @@
 //! What a device's name means where it is none of ours word for word: `H100 80GB HBM3`, `A100 80GB PCIe`, `M3 Ultra (80c)`.
 //!
-//! Knows: that words may stand in any order, which say nothing (`GPU`, `HBM3`, `Edition`), and that a memory size and a
+//! Knows: that words may be in any order, which say nothing (`GPU`, `HBM3`, `Edition`), and that a memory size and a
 //! number of cores have to be the entry's. A word that the entry does not have is another device.
 
 use super::entries::{Entries, Slot};

@@ -1,6 +1,6 @@
 //! Fine-tunes whose name holds the whole name of an entry: `dolphin-2.9-llama3-8b`, `Qwen3-8B-abliterated`.
 //!
-//! Knows: which words may stand around that name without changing a dimension, and that sizes have to agree. Which words
+//! Knows: which words may be around that name without changing a dimension, and that sizes have to agree. Which words
 //! say another shape or a format that is not known is [`super::conventions`]'.
 
 use super::ModelEntry;
@@ -16,7 +16,7 @@ const OFF: (f64, f64) = (0.08, 0.25);
 /// Words of the longest name that is looked at.
 const MOST_WORDS: usize = 24;
 
-/// The one entry whose whole name stands in `base`, the longest, if all other words leave its shape as it is.
+/// The one entry whose whole name is in `base`, the longest, if all other words leave its shape as it is.
 pub(super) fn within<'a>(
     entries: &'a Entries<ModelEntry>,
     rules: &Conventions,
@@ -56,7 +56,7 @@ pub(super) fn within<'a>(
     Ok(Some(slot))
 }
 
-/// How long the name of an entry, without its date, is that stands in a row among `words`, and the other words.
+/// How long the name of an entry, without its date, is that is in a row among `words`, and the other words.
 fn around(words: &[String], rules: &Conventions, name: &str) -> Option<(usize, Vec<String>)> {
     let wanted = canonical(&rules.without_idle(name));
     for from in 0..words.len() {

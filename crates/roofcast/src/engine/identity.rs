@@ -2,9 +2,9 @@
 //!
 //! Knows: what [`crate::scheduler::vllm`] does to the pool, for requests that decode in lockstep: a block is taken in the
 //! step in which a sequence needs it, in order of admission, and found again by its content. Costs the blocks taken, not
-//! the sequences running. Knows nothing about who is admitted or preempted.
+//! the sequences running. Knows nothing about which requests are admitted or preempted.
 
-use super::arrival::Id;
+use super::arrival::SequenceId;
 use crate::kv_cache::paged::{Block, Pool};
 use crate::kv_cache::prefix::{Content, Prefix, Tokens};
 use crate::workload::request::Run;
@@ -17,8 +17,9 @@ pub(super) struct Identity {
     held: Vec<Held>,
     /// Steps of decodes so far.
     step: u64,
-    /// Who decodes, by the remainder of the steps in which they need a block; in order of admission, with those gone.
-    needing: Vec<Vec<(Id, u32)>>,
+    /// Decoding sequences by the remainder of the steps in which they need a block; in order of admission, with entries of
+    /// those that have left.
+    needing: Vec<Vec<(SequenceId, u32)>>,
     /// What the head of the queue was found to have in the cache.
     found: Vec<Block>,
 }
@@ -64,7 +65,7 @@ impl Identity {
     }
 
     /// A request joins the queue.
-    pub(super) fn arrive(&mut self, id: Id, number: u64, prefix: Prefix) {
+    pub(super) fn arrive(&mut self, id: SequenceId, number: u64, prefix: Prefix) {
         let index = id as usize;
         if self.held.len() <= index {
             self.held.resize(index + 1, Held::default());
@@ -87,7 +88,7 @@ impl Identity {
     }
 
     /// Looks for the blocks of a request's `known` tokens, all but the last: how many tokens are there.
-    pub(super) fn find(&mut self, id: Id, known: u64) -> u64 {
+    pub(super) fn find(&mut self, id: SequenceId, known: u64) -> u64 {
         let full = (known.saturating_sub(1) / self.block) as usize;
         let held = &mut self.held[id as usize];
         held.name(full, self.block);
@@ -101,7 +102,7 @@ impl Identity {
     }
 
     /// Admits a request with what was found, and blocks for `tokens` more.
-    pub(super) fn admit(&mut self, id: Id, tokens: u64) {
+    pub(super) fn admit(&mut self, id: SequenceId, tokens: u64) {
         let held = &mut self.held[id as usize];
         self.pool.hold(&self.found);
         held.blocks.clear();
@@ -112,7 +113,7 @@ impl Identity {
     }
 
     /// Blocks for the first `filled` known tokens; those that are full can be found from now on.
-    pub(super) fn extend(&mut self, id: Id, filled: u64) {
+    pub(super) fn extend(&mut self, id: SequenceId, filled: u64) {
         let held = &mut self.held[id as usize];
         let count = filled.div_ceil(self.block).saturating_sub(held.blocks.len() as u64);
         self.pool.allocate(count, &mut held.blocks);
@@ -120,7 +121,7 @@ impl Identity {
     }
 
     /// A sequence of `computed` tokens begins to decode.
-    pub(super) fn join(&mut self, id: Id, computed: u64) {
+    pub(super) fn join(&mut self, id: SequenceId, computed: u64) {
         // It needs a block in the steps that start with its last one full: when computed + steps since now ≡ 0.
         let until = (self.block - computed % self.block) % self.block;
         let held = &mut self.held[id as usize];
@@ -143,8 +144,8 @@ impl Identity {
     }
 
     /// A sequence of `computed` tokens, `generated` of them or one more being output, gives back its blocks; `decoding`
-    /// says whether it was among the decodes. It may come back for what nobody has overwritten by then.
-    pub(super) fn leave(&mut self, id: Id, computed: u64, generated: u64, decoding: bool) {
+    /// says whether it was among the decodes. Readmitted, it finds the blocks that are not overwritten by then.
+    pub(super) fn leave(&mut self, id: SequenceId, computed: u64, generated: u64, decoding: bool) {
         let held = &mut self.held[id as usize];
         held.stay += u32::from(decoding);
         if held.own_from == u64::MAX && generated > held.generated {

@@ -1,4 +1,4 @@
-//! Levels over time in bounded memory: who runs and waits, blocks held, tokens a second.
+//! Levels over time in bounded memory: requests running and waiting, blocks held, tokens a second.
 //!
 //! Time is cut into equal intervals, of a millisecond at first. When a run has outgrown [`MOST`] of them, neighbours
 //! merge in pairs and every interval is twice as long; so there are 1000 to 2000 for any run of more than a second. An
@@ -152,7 +152,7 @@ impl Series {
         self.width *= 2;
     }
 
-    /// The intervals up to `end`, when the run is over and nobody is here any more.
+    /// The intervals up to `end`, when the run is over and the replica is empty.
     fn points(mut self, end: Ticks) -> Vec<Point> {
         self.hold(self.end, 0);
         let end = ticks(end);
@@ -215,7 +215,7 @@ mod tests {
             running: 1,
             decodes: 1,
             waiting: 0,
-            pieces: 0,
+            chunks: 0,
             prefill_tokens: 0,
             output_tokens,
             blocks,

@@ -35,7 +35,7 @@ const SPEC: &str = "spec";
 /// The document of a sweep.
 const SCHEMA: &str = "roofcast/simulate-sweep/3";
 
-/// More runs than anyone reads.
+/// The most runs of a sweep.
 const MOST_POINTS: usize = 100_000;
 
 #[derive(Serialize)]
@@ -152,7 +152,7 @@ impl Space<'_> {
         let cell = self.cell(&values)?;
         let simulated = self.simulate(&cell, &mut |_, _| progress.goes_on());
         let mut simulation = simulated.with_context(|| format!("with {}", self.named(&values)))?;
-        // Many runs are kept until the last has ended, and nobody draws these.
+        // Many runs are kept until the last has ended, and these are not drawn.
         simulation.latencies = Default::default();
         Ok(Run { values, slo: cell.scenario.spec.slo, deployment: cell.forecaster.deployment, simulation })
     }
@@ -317,9 +317,10 @@ fn header(dimensions: &[Dimension]) -> Vec<&str> {
 
 /// The row of a point, from its JSON.
 fn row(point: &Json, interrupted: bool) -> Vec<String> {
-    let values = point["values"].as_array().into_iter().flatten();
+    let word = |value: &Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let values = point["values"].as_array().into_iter().flatten().map(word);
     let columns = COLUMNS.iter().map(|(_, place)| point.pointer(place).unwrap_or(&Json::Null));
-    values.chain(columns).map(plain).chain([interrupted.to_string()]).collect()
+    values.chain(columns.map(plain)).chain([interrupted.to_string()]).collect()
 }
 
 /// A value as CSV has it: `1`, where JSON has `1.0`.

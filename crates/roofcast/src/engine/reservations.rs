@@ -3,27 +3,27 @@
 //! Knows: which attempts to admit found no gap that is long enough, and how scattered the free room was then. An attempt
 //! counts once for as long as nothing moves, however many steps look at it. Knows nothing about how much is reserved.
 
-use super::arrival::Id;
+use super::arrival::SequenceId;
 use super::tally::Tally;
 use crate::kv_cache::contiguous::Space;
 
 /// The reservations of one replica.
 #[derive(Debug, Clone)]
-pub(super) struct Chunks {
+pub(super) struct Reservations {
     space: Space,
-    /// Where each request's starts, by id.
+    /// Start of each request's reservation, by id.
     starts: Vec<u64>,
-    /// Who was refused since anything moved.
-    refused: Option<Id>,
+    /// The request that was refused since the last change.
+    refused: Option<SequenceId>,
 }
 
-impl Chunks {
-    pub(super) fn new(blocks: u64) -> Chunks {
-        Chunks { space: Space::new(blocks), starts: Vec::new(), refused: None }
+impl Reservations {
+    pub(super) fn new(blocks: u64) -> Reservations {
+        Reservations { space: Space::new(blocks), starts: Vec::new(), refused: None }
     }
 
     /// Whether `id` can have `blocks` in one piece.
-    pub(super) fn attempt(&mut self, id: Id, blocks: u64, tally: &mut Tally) -> bool {
+    pub(super) fn attempt(&mut self, id: SequenceId, blocks: u64, tally: &mut Tally) -> bool {
         let fits = self.space.largest() >= blocks;
         if fits || self.refused != Some(id) {
             tally.attempts.add(self.space.fragmentation());
@@ -36,7 +36,7 @@ impl Chunks {
     }
 
     /// Takes `blocks` for `id`; there is a gap for them.
-    pub(super) fn take(&mut self, id: Id, blocks: u64) {
+    pub(super) fn take(&mut self, id: SequenceId, blocks: u64) {
         self.refused = None;
         let index = id as usize;
         if self.starts.len() <= index {
@@ -46,7 +46,7 @@ impl Chunks {
     }
 
     /// Gives back the `blocks` of `id`.
-    pub(super) fn give_back(&mut self, id: Id, blocks: u64) {
+    pub(super) fn give_back(&mut self, id: SequenceId, blocks: u64) {
         self.refused = None;
         self.space.give_back(self.starts[id as usize], blocks);
     }

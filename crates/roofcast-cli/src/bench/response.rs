@@ -35,7 +35,7 @@ impl Failure {
 
 /// An answer so far.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct Response {
     streamed: bool,
     keep_text: bool,
     /// Tokens that were asked for, all choices together.
@@ -65,10 +65,10 @@ pub(super) struct Answer {
     pub(super) text: String,
 }
 
-impl Answer {
+impl Response {
     /// An answer of `asked` tokens in each of `choices`.
-    pub(super) fn new(streamed: bool, keep_text: bool, asked: u64, choices: u64) -> Answer {
-        Answer {
+    pub(super) fn new(streamed: bool, keep_text: bool, asked: u64, choices: u64) -> Response {
+        Response {
             streamed,
             keep_text,
             asked: asked.saturating_mul(choices),
@@ -253,7 +253,7 @@ mod tests {
 
     /// Feeds `body` in `pieces` of so many bytes, the rest in one; the k-th piece is read at k ps.
     fn read(body: &[u8], pieces: &[usize], asked: u64, choices: u64) -> Read {
-        let mut answer = Answer::new(true, false, asked, choices);
+        let mut answer = Response::new(true, false, asked, choices);
         let mut rest = body;
         let mut failure = None;
         for (at, size) in pieces.iter().chain([&usize::MAX]).enumerate() {
@@ -333,7 +333,7 @@ mod tests {
             ("vllm-cmpl-nostream", 4, 2, 0),
         ] {
             let Some(body) = capture(name) else { return };
-            let mut answer = Answer::new(false, false, 4, 1);
+            let mut answer = Response::new(false, false, 4, 1);
             body.chunks(7).for_each(|piece| answer.feed(piece, Picoseconds(1)).unwrap());
             assert_eq!(answer.end(Picoseconds(2)), Ok(()), "{name}");
             let usage = answer.usage.unwrap();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// One choice's answer.
 #[derive(Debug, Clone)]
-pub(crate) struct Answer {
+pub(crate) struct Completion {
     pub(crate) tokens: Arc<[u32]>,
     /// All of its text.
     pub(crate) text: String,
@@ -22,9 +22,9 @@ pub(crate) struct Answer {
     pub(crate) stop_reason: Option<String>,
 }
 
-impl Answer {
+impl Completion {
     /// The text of token `index`.
-    pub(crate) fn piece(&self, index: usize) -> &str {
+    pub(crate) fn token_text(&self, index: usize) -> &str {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]) as usize;
         self.text.get(start..self.ends[index] as usize).unwrap_or_default()
     }
@@ -57,10 +57,10 @@ impl Author {
     }
 
     /// The answer to choice `choice` of a prompt, of at most `most` tokens.
-    pub(crate) fn answer(&self, ask: &Ask, prompt: &[u32], choice: usize, most: u64) -> Answer {
+    pub(crate) fn answer(&self, ask: &Ask, prompt: &[u32], choice: usize, most: u64) -> Completion {
         let mut draw = Draw::of(prompt, ask.seed ^ (choice as u64) << 32);
         let length = self.length(ask, &mut draw, most);
-        let mut answer = Answer {
+        let mut answer = Completion {
             tokens: Arc::from([]),
             text: String::with_capacity(length as usize * 4),
             ends: Vec::with_capacity(length as usize),
@@ -91,7 +91,7 @@ impl Author {
     }
 }
 
-impl Answer {
+impl Completion {
     /// Whether one of `stops` is in the text, of which the last `new` bytes are new; it and what follows are cut off.
     fn stopped(&mut self, stops: &[String], new: usize) -> bool {
         let found = |stop: &String| {
@@ -159,7 +159,7 @@ mod tests {
     fn the_tokens_are_those_of_the_text() {
         let answer = author().answer(&ask(json!({"prompt": "a", "ignore_eos": true})), &[9], 1, 50);
         assert_eq!(tokenizer::text(&answer.tokens), answer.text);
-        assert_eq!((0..50).map(|i| answer.piece(i)).collect::<String>(), answer.text);
+        assert_eq!((0..50).map(|i| answer.token_text(i)).collect::<String>(), answer.text);
         let again = author().answer(&ask(json!({"prompt": "a", "ignore_eos": true})), &[9], 1, 50);
         let other = author().answer(&ask(json!({"prompt": "a", "ignore_eos": true})), &[9], 2, 50);
         assert!(again.text == answer.text && other.text != answer.text);
@@ -169,11 +169,11 @@ mod tests {
     fn a_stop_string_ends_the_text_before_it() {
         let whole = author().answer(&ask(json!({"prompt": "a", "ignore_eos": true})), &[4], 0, 50);
         // Across two words, from within the fourth.
-        let stop = format!("{}{}", &whole.piece(3)[1..], whole.piece(4));
+        let stop = format!("{}{}", &whole.token_text(3)[1..], whole.token_text(4));
         let body = json!({"prompt": "a", "ignore_eos": true, "stop": [stop.clone(), "nowhere at all"]});
         let cut = author().answer(&ask(body), &[4], 0, 50);
         assert!(cut.stops && cut.stop_reason.as_ref() == Some(&stop) && cut.tokens.len() <= 5);
         assert!(whole.text.starts_with(&cut.text) && !cut.text.contains(&stop));
-        assert_eq!((0..cut.tokens.len()).map(|i| cut.piece(i)).collect::<String>(), cut.text);
+        assert_eq!((0..cut.tokens.len()).map(|i| cut.token_text(i)).collect::<String>(), cut.text);
     }
 }

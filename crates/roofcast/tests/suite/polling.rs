@@ -1,8 +1,8 @@
-//! How long a newcomer waits until a scheduler looks at it, counted in steps of who decodes already.
+//! How long a new request waits until a scheduler considers it, counted in steps of the requests that decode.
 
 use crate::engine::{deployment, records, served};
 use roofcast::deployment::{Deployment, Options};
-use roofcast::parallelism::Request;
+use roofcast::parallelism::RequestedParallelism;
 use roofcast::spec::{CostKind, EngineSpec, SchedulerKind};
 
 /// A step of one decode: all weights but the embedding's, 128,256 × 4096, in 2 bytes.
@@ -10,18 +10,18 @@ pub(super) const STEP_MS: f64 = (8_030_261_248.0 - 525_336_576.0) * 2.0 / 3.35e1
 
 /// When the second of two requests of 16 tokens has its first token, in milliseconds; it comes `after` the first one's.
 pub(super) fn second(engine: EngineSpec, after_s: f64, leap: bool) -> f64 {
-    second_on(Request::default(), engine, after_s, leap)
+    second_on(RequestedParallelism::default(), engine, after_s, leap)
 }
 
 /// The same on accelerators that share the work so.
-fn second_on(parallelism: Request, engine: EngineSpec, after_s: f64, leap: bool) -> f64 {
+fn second_on(parallelism: RequestedParallelism, engine: EngineSpec, after_s: f64, leap: bool) -> f64 {
     let keys = "[workload]\narrivals = { kind = \"trace\", path = \"t.csv\" }\n";
     let mut workload = roofcast::Spec::parse("test", keys).unwrap().workload.unwrap();
     let two = format!("arrival_s,input_len,output_len\n0,16,200\n{after_s},16,2\n");
     workload.load("test", |_| Ok::<_, roofcast::Error>(two.clone())).unwrap();
     let mut deployed =
         deployment("meta-llama/Llama-3.1-8B-Instruct", EngineSpec { cost: CostKind::Limit, ..engine });
-    if parallelism != Request::default() {
+    if parallelism != RequestedParallelism::default() {
         let options = Options { parallelism, ..deployed.options.clone() };
         deployed =
             Deployment::resolve(deployed.model.clone(), deployed.accelerator.clone(), &options).unwrap();
@@ -30,7 +30,7 @@ fn second_on(parallelism: Request, engine: EngineSpec, after_s: f64, leap: bool)
     records(&fleet)[1].first_token.unwrap().ms()
 }
 
-/// Steps of decodes that a newcomer waits with `paced` and not with `plain`. A step of one decode takes 4.49 ms at the limit
+/// Steps of decodes that a new request waits with `paced` and not without. A step of one decode takes 4.49 ms at the limit
 /// (15.0 GB over 3.35 TB/s), a prompt of 16 tokens as long: at 6 ms the first decode of the first request is under way.
 fn later(paced: EngineSpec, plain: EngineSpec) -> f64 {
     let wait = |leap| (second(paced.clone(), 0.006, leap) - second(plain.clone(), 0.006, leap)) / STEP_MS;
@@ -94,7 +94,11 @@ fn tensorrt_llm_waits_for_a_prompt_on_every_rank() {
             attention_dp_time_out_iters: Some(7),
             ..EngineSpec::default()
         };
-        let parallelism = Request { tp: Some(1), attention_dp: Some(ranks), ..Request::default() };
+        let parallelism = RequestedParallelism {
+            tp: Some(1),
+            attention_dp: Some(ranks),
+            ..RequestedParallelism::default()
+        };
         [true, false].map(|leap| second_on(parallelism, engine.clone(), 0.006, leap))
     };
     for ranks in [1, 2] {
