@@ -923,7 +923,7 @@ class PlanFlags(TypedDict, total=False):
     exhaustive: bool | None
     """Simulate all that fits, whatever limit and estimate say of it: slower, the same best"""
     why: Word | None
-    """Say what came of a deployment, as in "accelerator=h100-sxm tp=4 replicas=2 weights=fp8""""
+    """Say what came of a deployment, as in 'accelerator=h100-sxm tp=4 replicas=2 weights=fp8'"""
 
 
 class ValidateFlags(TypedDict, total=False):
@@ -950,7 +950,7 @@ class ValidateFlags(TypedDict, total=False):
     rate: float | None
     """Requests that came a second, for .jsonl"""
     group: Word | None
-    """Only rows whose group and kind hold every one of these words, as in "splitwise 70b h100""""
+    """Only rows whose group and kind hold every one of these words, as in 'splitwise 70b h100'"""
     curves: Word | None
     """Draw measured times over batch, prompt or context as SVG, beside their forecasts and limits"""
     per_row: Word | None
