@@ -157,8 +157,8 @@ def _keep(made: object, text: str, picture: str | None, records: Table | None) -
 
 
 def _set(made: object, keys: Mapping[str, JSON], place: str) -> None:
-    cls = type(made)
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+    cls: Any = type(made)
+    for field in dataclasses.fields(cls):
         if field.name in keys:
             value = _read(_hints(cls)[field.name], keys[field.name], f"{place}.{field.name}")
         elif field.default is not dataclasses.MISSING:
@@ -188,7 +188,7 @@ def _read(hint: Any, value: JSON, place: str) -> Any:
     if origin is dict:
         return {key: _read(within[1], item, f"{place}.{key}") for key, item in value.items()}
     if dataclasses.is_dataclass(hint):
-        made = object.__new__(typing.cast(type, hint))
+        made: Any = object.__new__(typing.cast(type, hint))
         _set(made, value, place)
         if isinstance(made, Document):
             _keep(made, json.dumps(value), None, None)

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, Protocol, TypedDict
 
-if TYPE_CHECKING:
-    from roofcast.entities import Accelerator, Model
 
-    Word = str | int | float | os.PathLike[str] | Model | Accelerator
-    Words = str | Sequence[Word]
+class Named(Protocol):
+    """A model or an accelerator of the catalog."""
+
+    @property
+    def id(self) -> str: ...
+
+
+Word = str | int | float | os.PathLike[str] | Named
+Words = str | Sequence[Word]
 
 
 class LimitsFlags(TypedDict, total=False):

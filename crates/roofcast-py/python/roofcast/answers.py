@@ -8,7 +8,7 @@ errors are of 1, money is in US dollars.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from roofcast._document import JSON, Document, Part
@@ -496,7 +496,7 @@ class Simulation(Served):
 class Point(Simulation):
     """One run of a sweep: a simulation, and the value of each key that varies."""
 
-    values: list[Any]
+    values: list[Any] = field(default_factory=list)
 
 
 @dataclass(init=False, repr=False, eq=False)
