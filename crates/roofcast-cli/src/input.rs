@@ -31,10 +31,13 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     let place = path.display().to_string();
     let file = File::open(path).with_context(|| place.clone())?;
     let packed = path.extension().is_some_and(|e| e == "gz");
-    let mut reader: Box<dyn Read> = if packed { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
+    if packed { bounded(GzDecoder::new(file), &place) } else { bounded(file, &place) }
+}
+
+/// Reads text of at most 64 MiB.
+fn bounded(reader: impl Read, place: &str) -> Result<String> {
     let mut text = String::new();
-    let read =
-        reader.by_ref().take(MOST_BYTES + 1).read_to_string(&mut text).with_context(|| place.clone())?;
+    let read = reader.take(MOST_BYTES + 1).read_to_string(&mut text).with_context(|| place.to_owned())?;
     if read as u64 > MOST_BYTES {
         bail!(
             "{place}: larger than {} MiB; accepted: a config, spec, catalog or trace file",

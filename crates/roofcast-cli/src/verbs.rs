@@ -1,17 +1,21 @@
 //! The verbs, one a file: resolve the input, ask the library, show the answer.
 
+#[cfg(feature = "network")]
 pub(crate) mod bench;
 pub(crate) mod calibrate;
 pub(crate) mod capacity;
 pub(crate) mod catalog;
 pub(crate) mod completions;
 pub(crate) mod conformance;
+#[cfg(feature = "network")]
 pub(crate) mod emulate;
 pub(crate) mod hardware;
 pub(crate) mod init;
 pub(crate) mod limits;
+pub(crate) mod man;
 pub(crate) mod plan;
 pub(crate) mod seeds;
+#[cfg(feature = "network")]
 pub(crate) mod serve;
 pub(crate) mod simulate;
 pub(crate) mod validate;

@@ -35,6 +35,9 @@ mod refusals;
 mod schedule;
 #[path = "suite/scripted.rs"]
 mod scripted;
+#[cfg(feature = "parquet")]
+#[path = "suite/shards.rs"]
+mod shards;
 #[path = "suite/simulate.rs"]
 mod simulate;
 #[path = "suite/support.rs"]

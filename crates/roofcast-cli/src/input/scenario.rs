@@ -3,9 +3,9 @@
 //! Knows: in which order things are laid over one another (the spec or its default, an engine's command line, `--set`, flags,
 //! a sweep's values), and where paths count from. What keys mean is the library's.
 
-use super::{absent, accelerator, catalog, of_file, text, values};
+use super::{absent, accelerator, bounded, catalog, of_file, text, values};
 use crate::args::SourceArgs;
-use crate::show;
+use crate::{host, show};
 use anyhow::Result;
 use roofcast::deployment::Options;
 use roofcast::seeds::multi_user_003::rules;
@@ -20,6 +20,9 @@ use toml::Table;
 
 /// A spec that holds where none is named: its place in errors, and its text.
 pub(crate) type Base = (&'static str, &'static str);
+
+/// The name of a spec that is read from standard input.
+const STANDARD_INPUT: &str = "-";
 
 /// No spec.
 pub(crate) const EMPTY: Base = ("arguments", "");
@@ -83,9 +86,11 @@ impl Source {
         flags: &[&[Setting]],
     ) -> Result<Source> {
         let (place, text) = match file {
+            Some(path) if path == Path::new(STANDARD_INPUT) => standard_input()?,
             Some(path) => (path.display().to_string(), text(path)?),
             None => (base.0.to_owned(), base.1.to_owned()),
         };
+        let file = file.filter(|path| *path != Path::new(STANDARD_INPUT));
         let table: Table = match text.parse() {
             Ok(table) => rooted(table, super::folder(file)),
             // Its message has the line.
@@ -143,6 +148,15 @@ impl Source {
     }
 }
 
+/// What stands on standard input, or what a host has in its place, with its name in errors.
+fn standard_input() -> Result<(String, String)> {
+    let (place, text) = match host::spec() {
+        Some(text) => ("spec", text),
+        None => ("standard input", bounded(std::io::stdin().lock(), "standard input")?),
+    };
+    Ok((place.to_owned(), text))
+}
+
 fn unreadable(place: &str) -> anyhow::Error {
     Error::field(place, "spec", "no TOML", "a spec as TOML").into()
 }
@@ -158,8 +172,10 @@ fn command(text: &str) -> Result<Vec<Setting>> {
     let said = list("not modelled", &command.unmodelled)
         + &list("of no effect on a forecast", &command.ignored)
         + &notes.collect::<String>();
-    // A closed stderr loses these lines alone.
-    drop(std::io::stderr().write_all(said.as_bytes()));
+    if !host::noted(&said) {
+        // A closed stderr loses these lines alone.
+        drop(std::io::stderr().write_all(said.as_bytes()));
+    }
     Ok(command.settings)
 }
 

@@ -3,6 +3,7 @@
 //! Knows: what is at a path. A regular file is replaced by a rename and keeps its mode and owner; what a symbolic
 //! link names is replaced, the link stays; a device, pipe or socket is written through. Knows nothing about contents.
 
+use crate::host;
 use anyhow::{Context, Result};
 use roofcast::Error;
 use rustix::fs::{Access, access};
@@ -30,11 +31,16 @@ enum Way {
     Through,
     /// Into a temporary file, which then takes this name.
     Replace(PathBuf),
+    /// To the program that asks.
+    Host,
 }
 
 impl Target {
     /// The target that `flag` names, or why it cannot be written.
     pub(crate) fn of(flag: &str, path: &Path) -> Result<Target> {
+        if host::draws(path) {
+            return Ok(Target { given: path.to_owned(), way: Way::Host });
+        }
         let refused = |found: String| {
             let place = format!("{:?}, {found}", path.display().to_string());
             Error::field("arguments", flag, place, "a file that can be written")
@@ -50,6 +56,9 @@ impl Target {
 
     /// Writes text.
     pub(crate) fn text(&self, text: &str) -> Result<()> {
+        if matches!(self.way, Way::Host) && host::drawn(text) {
+            return Ok(());
+        }
         self.write(|out| out.write_all(text.as_bytes()))
     }
 
@@ -63,6 +72,7 @@ impl Target {
         let written = match &self.way {
             Way::Through => through(&self.given, write),
             Way::Replace(file) => replace(file, write),
+            Way::Host => Err(io::Error::other("the program that asks takes text alone")),
         };
         // Only standard output may lose its reader without a word.
         let named = |e: io::Error| match e.kind() {

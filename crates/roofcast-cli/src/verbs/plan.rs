@@ -8,9 +8,11 @@ use crate::args::PlanArgs;
 use crate::exit;
 use crate::input::scenario::{Base, Scenario, Source};
 use crate::page::Alone;
+use crate::show::progress::Progress;
 use crate::show::{self, target::Target};
 use anyhow::Result;
 use rayon::prelude::*;
+use roofcast::Error;
 use roofcast::Model;
 use roofcast::plan::{Plan, Question, Trial, plan};
 use roofcast::report::tradeoff;
@@ -57,15 +59,23 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let (spec, catalog, model) = (&scenario.spec, &*scenario.catalog, scenario.model()?);
-    let bar = show::progress::bar("simulations");
+    let progress = Progress::new("simulations")?;
     let question = Question {
         exhaustive: args.exhaustive,
         why: args.why.as_deref(),
-        runner: &|trials| trials.par_iter().map(Trial::run).collect(),
-        progress: &|simulated, _| bar.set_position(simulated),
+        runner: &|trials| {
+            let one = |trial: &Trial| if progress.goes_on() { trial.run() } else { Err(interrupted()) };
+            trials.par_iter().map(one).collect()
+        },
+        progress: &|simulated, _| {
+            progress.at(simulated, 0);
+        },
     };
     let found = plan(spec, &model, catalog, &question).map_err(|e| scenario.told(e))?;
-    bar.finish_and_clear();
+    if !progress.goes_on() {
+        return Err(interrupted().into());
+    }
+    drop(progress);
     if let Some(picture) = &picture {
         picture.text(&tradeoff::svg(&model.name, &found, &spec.slo))?;
     }
@@ -80,4 +90,9 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
         show::text(&text::people(spec, &model, catalog, (&found, show::table::is_wide()))?)?;
     }
     Ok(if found.best.is_some() { ExitCode::SUCCESS } else { exit::infeasible() })
+}
+
+/// A plan that Ctrl-C has ended: without its last simulations nothing says which deployment is best.
+fn interrupted() -> Error {
+    Error::field("plan", "simulations", "interrupted", "a plan that ends")
 }

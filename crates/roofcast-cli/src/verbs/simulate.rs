@@ -5,8 +5,9 @@ mod sweep;
 pub(crate) mod view;
 
 use super::{About, bands};
+#[cfg(feature = "parquet")]
+use crate::args::MergeArgs;
 use crate::args::SimulateArgs;
-use crate::exit;
 use crate::input::scenario::{Base, Source};
 use crate::page::Alone;
 use crate::show::number::{dollars, grouped, percent, significant};
@@ -14,6 +15,7 @@ use crate::show::progress::Progress;
 use crate::show::records::Records;
 use crate::show::target::Target;
 use crate::show::{self, table};
+use crate::{exit, host};
 use anyhow::Result;
 use roofcast::report::{chrome, run};
 use roofcast::simulate::{Options, PoolUse, Simulation, simulate_while};
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     if args.source.dump_spec {
         return dump(args);
     }
-    if args.spec.len() > 1 || !args.sweep.is_empty() {
+    if args.spec.len() > 1 || !args.sweep.is_empty() || sweep::keeps(args) {
         files_of_one_run(args)?;
         let picture = Target::asked("--svg", args.svg.as_ref())?;
         return sweep::run(args, picture.as_ref());
@@ -56,7 +58,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     let deployment = scenario.deployment()?;
     let options = Options {
         leap: !args.no_leap,
-        records: args.records.is_some(),
+        records: args.records.is_some() || host::wants_records(),
         series: args.series.is_some() || args.svg.is_some() || args.html.is_some(),
         trace: match (&args.trace, &args.html) {
             (Some(_), _) => Some(args.trace_limit),
@@ -75,6 +77,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
         page.write("serve", &View::of(deployment, &simulation, &scenario.spec.slo))?;
     }
     files.write(&about(deployment, &simulation).name(), &scenario.spec.slo, &mut simulation)?;
+    host::recorded(&mut simulation.records);
     if args.output.json {
         show::json(SCHEMA, &Answer { about: about(deployment, &simulation), simulation: &simulation })?;
     } else if args.output.csv {
@@ -90,6 +93,12 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
         s if s.summary.completed == 0 => exit::infeasible(),
         _ => ExitCode::SUCCESS,
     })
+}
+
+#[cfg(feature = "parquet")]
+/// `roofcast merge`: what a sweep would print, from cells that were kept.
+pub(crate) fn merge(args: &MergeArgs) -> Result<ExitCode> {
+    sweep::merge(args)
 }
 
 /// The deployment, with the accelerators of all pools.
