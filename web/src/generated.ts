@@ -17,7 +17,7 @@ export interface LimitsAnswer {
     weights: string;
     kv: string;
     activations: string;
-    engine: Engine;
+    engine: EngineSettings;
     convention: string;
     ideal: boolean;
     assumptions: string[];
@@ -47,7 +47,7 @@ export interface LimitsAnswer {
     weights: string;
     kv: string;
     activations: string;
-    engine: Engine;
+    engine: EngineSettings;
     convention: string;
     ideal: boolean;
     assumptions: string[];
@@ -84,7 +84,7 @@ export interface RunAnswer {
     weights: string;
     kv: string;
     activations: string;
-    engine: Engine;
+    engine: EngineSettings;
     convention: string;
     ideal: boolean;
     assumptions: unknown[];
@@ -380,7 +380,7 @@ export interface Degree {
   bound: string;
 }
 
-export interface Engine {
+export interface EngineSettings {
   max_num_seqs: number;
   max_num_batched_tokens: number;
   block_size: number;

@@ -70,66 +70,53 @@ b,x,open_loop,meta-llama/Llama-3.1-8B-Instruct,h100-sxm,1,1,vllm,bf16,100,10,,1,
 const RESULT: &str = r#"{"completed": 4, "failed": 0, "num_prompts": 4, "request_rate": "inf", "max_concurrency": 2, "total_input_tokens": 400,
     "total_output_tokens": 40, "mean_ttft_ms": 90, "mean_tpot_ms": 9, "mean_e2el_ms": 180}"#;
 
-/// The roots, each put together of several answers.
-fn roots() -> Vec<(&'static str, Shape)> {
-    let catalog = Catalog::embedded().unwrap();
-    let calibration = Calibration::embedded().unwrap();
-    let llama = "model.name = 'meta-llama/Llama-3.1-8B-Instruct'\n";
-    let on = |hardware: &str, rest: &str| format!("{llama}hardware.accelerator = '{hardware}'\n{rest}");
+const LLAMA: &str = "model.name = 'meta-llama/Llama-3.1-8B-Instruct'\n";
+const LOAD: &str =
+    "workload = {requests = 30, arrivals = {kind = 'poisson', rate = 5}, input_len = 200, output_len = 20}\n";
+const USERS: &str = "workload = {requests = 30, arrivals = {kind = 'closed_loop', concurrency = 4}, input_len = 200, output_len = 20}\n";
+const BOUNDS: &str = "slo = {ttft_p99_ms = 2000, tpot_p99_ms = 50, e2el_p99_ms = 9000}\n";
+
+/// Llama on `hardware`, with further keys.
+fn on(hardware: &str, rest: &str) -> String {
+    format!("{LLAMA}hardware.accelerator = '{hardware}'\n{rest}")
+}
+
+fn limits() -> Shape {
     let moe = "model.name = 'deepseek-ai/DeepSeek-V3'\nhardware = {accelerator = 'h200-sxm', count = 8}\n";
-    let load = "workload = {requests = 30, arrivals = {kind = 'poisson', rate = 5}, input_len = 200, output_len = 20}\n";
-    let users = "workload = {requests = 30, arrivals = {kind = 'closed_loop', concurrency = 4}, input_len = 200, output_len = 20}\n";
-    let bounds = "slo = {ttft_p99_ms = 2000, tpot_p99_ms = 50, e2el_p99_ms = 9000}\n";
-    let limits = all([
-        of_limits(&on("h100-sxm", "")),
-        of_limits(&on("tpu-v5e", "hardware.count = 4")),
-        of_limits(moe),
-    ]);
-    let limits_small =
-        of_limits("model.name = 'meta-llama/Llama-3.1-70B-Instruct'\nhardware.accelerator = 'rtx-4090'");
+    let small = "model.name = 'meta-llama/Llama-3.1-70B-Instruct'\nhardware.accelerator = 'rtx-4090'";
+    let torus = on("tpu-v5e", "hardware.count = 4");
+    all([of_limits(&on("h100-sxm", "")), of_limits(&torus), of_limits(moe), of_limits(small)])
+}
+
+fn runs() -> Shape {
     let apart = "fleet = {link = 'nvlink', prefill = {replicas = 1}, decode = {replicas = 1}}\n";
     let drafts =
         "engine.speculative = {num_speculative_tokens = 2, acceptance_rate = 0.7, draft_cost = 0.1}\n";
-    let runs = all([
-        of_run(&on("h100-sxm", &format!("{load}{bounds}{drafts}engine.kv_layout = 'paged'"))),
-        of_run(&on("h100-sxm", &format!("{load}{apart}"))),
-        of_run(&on("h100-sxm", &format!("{users}engine.cost = 'limit'"))),
-        of_run(&on(
-            "rtx-4090",
-            &format!("{}{bounds}", load.replace("rate = 5", "rate = 500").replace("30", "2000")),
-        )),
-        of_run(&on(
-            "a100-sxm-80gb",
-            &format!(
-                "{load}fleet.autoscale = {{target_in_flight = 4, max_replicas = 2, startup_s = 1, idle_s = 9}}"
-            ),
-        )),
-    ]);
+    let scaled = "fleet.autoscale = {target_in_flight = 4, max_replicas = 2, startup_s = 1, idle_s = 9}\n";
+    let crowd = LOAD.replace("rate = 5", "rate = 500").replace("30", "2000");
+    all([
+        of_run(&on("h100-sxm", &format!("{LOAD}{BOUNDS}{drafts}engine.kv_layout = 'paged'"))),
+        of_run(&on("h100-sxm", &format!("{LOAD}{apart}"))),
+        of_run(&on("h100-sxm", &format!("{USERS}engine.cost = 'limit'"))),
+        of_run(&on("rtx-4090", &format!("{crowd}{BOUNDS}"))),
+        of_run(&on("a100-sxm-80gb", &format!("{LOAD}{scaled}"))),
+    ])
+}
+
+fn plans() -> Shape {
     let search = "search = {accelerators = ['h100-sxm', 'rtx-4090'], max_accelerators = 4, requests = 200}\n";
     let none =
         "search = {accelerators = ['l4'], max_accelerators = 1, requests = 200}\nslo.tpot_p99_ms = 1\n";
-    let plans = all([
-        of_plan(&format!("{llama}{load}{bounds}{search}"), Some("accelerator=rtx-4090 tp=1")),
-        of_plan(&format!("{llama}{users}{none}"), None),
-        of_plan(
-            &format!(
-                "{llama}{load}{bounds}search = {{accelerators = ['h100-sxm'], max_accelerators = 3, disaggregated = true, requests = 200}}"
-            ),
-            None,
-        ),
-    ]);
-    let rows = roofcast::measurement::read("rows.csv", ROWS).unwrap();
-    let points = roofcast::validate::points(&rows, catalog, calibration);
-    let report = roofcast::validate::report(&points);
-    let validated = Shape::of(&validate::view::View::of(&report, &points));
-    let answer = |measured| accuracy::Answer {
-        bands: accuracy::bands(calibration),
-        machines: accuracy::machines(catalog, calibration).unwrap(),
-        tables: vec!["rows.csv"],
-        measured,
-    };
-    let accuracy =
-        all([Shape::of(&answer(None)), Shape::of(&answer(Some(validate::view::View::of(&report, &points))))]);
+    let apart =
+        "search = {accelerators = ['h100-sxm'], max_accelerators = 3, disaggregated = true, requests = 200}";
+    all([
+        of_plan(&format!("{LLAMA}{LOAD}{BOUNDS}{search}"), Some("accelerator=rtx-4090 tp=1")),
+        of_plan(&format!("{LLAMA}{USERS}{none}"), None),
+        of_plan(&format!("{LLAMA}{LOAD}{BOUNDS}{apart}"), None),
+    ])
+}
+
+fn measured(catalog: &Catalog) -> Shape {
     let asked = MeasureAsked {
         name: "r.json".to_owned(),
         text: RESULT.to_owned(),
@@ -146,15 +133,31 @@ fn roots() -> Vec<(&'static str, Shape)> {
         text: RESULT.replace("\"inf\", \"max_concurrency\": 2", "0.5").replace("90", "0.01"),
         ..asked.clone()
     };
-    let measured = all([asked, open].map(|asked| Shape::of(&measure::found(&asked, catalog, &[]).unwrap())));
+    all([asked, open].map(|asked| Shape::of(&measure::found(&asked, catalog, &[]).unwrap())))
+}
+
+/// The roots, each put together of several answers.
+fn roots() -> Vec<(&'static str, Shape)> {
+    let catalog = Catalog::embedded().unwrap();
+    let calibration = Calibration::embedded().unwrap();
+    let rows = roofcast::measurement::read("rows.csv", ROWS).unwrap();
+    let points = roofcast::validate::points(&rows, catalog, calibration);
+    let report = roofcast::validate::report(&points);
+    let validated = || validate::view::View::of(&report, &points);
+    let answer = |measured| accuracy::Answer {
+        bands: accuracy::bands(calibration),
+        machines: accuracy::machines(catalog, calibration).unwrap(),
+        tables: vec!["rows.csv"],
+        measured,
+    };
     vec![
         ("CatalogAnswer", Shape::of(&Listing::of(catalog).unwrap())),
-        ("LimitsAnswer", all([limits, limits_small])),
-        ("RunAnswer", runs),
-        ("PlanAnswer", plans),
-        ("MeasureAnswer", measured),
-        ("ValidateAnswer", validated),
-        ("AccuracyAnswer", accuracy),
+        ("LimitsAnswer", limits()),
+        ("RunAnswer", runs()),
+        ("PlanAnswer", plans()),
+        ("MeasureAnswer", measured(catalog)),
+        ("ValidateAnswer", Shape::of(&validated())),
+        ("AccuracyAnswer", all([Shape::of(&answer(None)), Shape::of(&answer(Some(validated())))])),
     ]
 }
 

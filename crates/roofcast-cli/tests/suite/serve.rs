@@ -440,7 +440,7 @@ fn html_holds_the_answer_and_needs_nothing_else() {
         (format!("limits --model {LLAMA} --hardware h100-sxm"), "limits"),
         ("simulate --requests 200".to_owned(), "serve"),
         ("validate examples/measured.csv".to_owned(), "accuracy"),
-        (format!("plan --model {LLAMA} --accelerators h100-sxm --max-accelerators 1 --rate 1"), "plan"),
+        (format!("plan --model {LLAMA} --hardware h100-sxm --max-accelerators 1 --rate 1"), "plan"),
     ] {
         let path = folder.path().join(format!("{view}.html")).display().to_string();
         let output = json(&format!("{verb} --html {path}"));
