@@ -72,7 +72,7 @@ pub(super) fn run(space: &Space, folder: &Path) -> Result<ExitCode> {
         let key = key(&cell.scenario.spec, &cell.forecaster, space.leap)?;
         let done = match cells.answer(&key) {
             Some(_) => Done::Kept,
-            None => match simulated(&cell, space, &progress, limit)? {
+            None => match simulated(&cell, space, &progress, &buffer, limit)? {
                 Some(answer) => buffer.add(key, answer).map(|()| Done::Ran)?,
                 None if progress.goes_on() => Done::Late(*number),
                 None => Done::Interrupted,
@@ -119,10 +119,15 @@ fn simulated(
     cell: &Cell,
     space: &Space,
     progress: &Progress,
+    buffer: &Buffer,
     limit: Option<Duration>,
 ) -> Result<Option<String>> {
     let began = Instant::now();
-    let mut watch = |_, _| progress.goes_on() && limit.is_none_or(|limit| began.elapsed() < limit);
+    let mut watch = |_, _| {
+        // What ended before a long cell is not lost with it; where it cannot be written, the run ends and the last try says why.
+        let kept = buffer.keep_if_due().is_ok();
+        kept && progress.goes_on() && limit.is_none_or(|limit| began.elapsed() < limit)
+    };
     let simulation = space.simulate(cell, &mut watch)?;
     if simulation.interrupted {
         return Ok(None);
@@ -140,15 +145,19 @@ struct Buffer<'a> {
 
 impl Buffer<'_> {
     fn add(&self, key: String, answer: String) -> Result<()> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).1.push((key, answer));
+        self.keep_if_due()
+    }
+
+    /// Writes what has ended, where the last file is old enough.
+    fn keep_if_due(&self) -> Result<()> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.1.push((key, answer));
-        if waiting.0.elapsed() < OFTEN {
+        if waiting.1.is_empty() || waiting.0.elapsed() < OFTEN {
             return Ok(());
         }
-        let ended = std::mem::take(&mut waiting.1);
-        waiting.0 = Instant::now();
-        drop(waiting);
-        self.cells.keep(&ended)
+        self.cells.keep(&waiting.1)?;
+        *waiting = (Instant::now(), Vec::new());
+        Ok(())
     }
 
     fn flush(&self) -> Result<()> {
