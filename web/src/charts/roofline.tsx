@@ -112,7 +112,7 @@ export function Roofline({ data, width, height = 380, chosen = null, choose }: P
           tabIndex={0}
           role="button"
           aria-pressed={chosen === p.name}
-          aria-label={`${p.name}: ${p.bound}-bound, ${significant(p.intensity)} FLOP per byte, limit ${time(p.limitMs)}, forecast ${time(p.forecastMs)}, ${percent(p.share)} of the operators' time`}
+          aria-label={`${names.get(p.name) ?? p.name}: ${p.bound}-bound, ${significant(p.intensity)} FLOP per byte, limit ${time(p.limitMs)}, forecast ${time(p.forecastMs)}, ${percent(p.share)} of the operators' time`}
           onClick={() => choose?.(p.name)}
           onMouseEnter={() => choose?.(p.name)}
           onFocus={() => choose?.(p.name)}
