@@ -184,6 +184,8 @@ class LimitsFlags(TypedDict, total=False):
     output_len: int | None
     """Tokens of an output on average: a sweep counts the KV tokens that leave the cache a step, where --context is the
     length that requests end with"""
+    html: Word | None
+    """Write the answer as the page shows it: one HTML file that needs nothing else"""
 
 
 class CapacityFlags(TypedDict, total=False):
@@ -543,14 +545,8 @@ class SimulateFlags(TypedDict, total=False):
     """Write steps and requests as a Chrome trace, which Perfetto opens"""
     trace_limit: Word | None
     """Events of the trace at most; it ends there"""
-    cells: Word | None
-    """Keep every run of the sweep in this folder, and run what is not there: `roofcast merge` then prints the sweep"""
-    shard: Word | None
-    """Run the share I of N of the sweep, as in 2/8: every Nth run from the Ith"""
-    numbers: Words | None
-    """Run these of the sweep, by number from 0"""
-    cell_time_limit: Word | None
-    """Seconds that a run may take: one that takes longer is left, and said"""
+    html: Word | None
+    """Write the answer as the page shows it: one HTML file that needs nothing else"""
 
 
 class SweepFlags(TypedDict, total=False):
@@ -742,16 +738,10 @@ class SweepFlags(TypedDict, total=False):
     """A TOML file of accelerators and models beside the embedded catalog; its entries win"""
     no_leap: bool | None
     """Take every step by itself: the same results, slower"""
+    html: Word | None
+    """Write the answer as the page shows it: one HTML file that needs nothing else"""
     threads: Word | None
     """Runs of a sweep at the same time; the answer is the same for any number [default: as many as there are cores]"""
-    cells: Word | None
-    """Keep every run of the sweep in this folder, and run what is not there: `roofcast merge` then prints the sweep"""
-    shard: Word | None
-    """Run the share I of N of the sweep, as in 2/8: every Nth run from the Ith"""
-    numbers: Words | None
-    """Run these of the sweep, by number from 0"""
-    cell_time_limit: Word | None
-    """Seconds that a run may take: one that takes longer is left, and said"""
 
 
 class PlanFlags(TypedDict, total=False):
@@ -929,6 +919,8 @@ class PlanFlags(TypedDict, total=False):
     """Simulate all that fits, whatever limit and estimate say of it: slower, the same best"""
     why: Word | None
     """Say what came of a deployment, as in 'accelerator=h100-sxm tp=4 replicas=2 weights=fp8'"""
+    html: Word | None
+    """Write the answer as the page shows it: one HTML file that needs nothing else"""
 
 
 class ValidateFlags(TypedDict, total=False):
@@ -956,6 +948,8 @@ class ValidateFlags(TypedDict, total=False):
     """Requests that came a second, for .jsonl"""
     group: Word | None
     """Only rows whose group and kind hold every one of these words, as in 'splitwise 70b h100'"""
+    html: Word | None
+    """Write the answer as the page shows it: one HTML file that needs nothing else"""
     curves: Word | None
     """Draw measured times over batch, prompt or context as SVG, beside their forecasts and limits"""
     per_row: Word | None

@@ -1,6 +1,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
+__all__ = ["VERSION", "Answer", "Error", "Table", "ask", "flags", "table", "toml"]
+
 VERSION: str
 
 class Error(ValueError): ...

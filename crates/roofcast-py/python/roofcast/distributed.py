@@ -145,13 +145,14 @@ class Ray:
     def __init__(self, workers: int | None, options: Mapping[str, Any]) -> None:
         import ray
 
-        self._ray = ray
-        self._began = not ray.is_initialized()
+        # Ray's own types are incomplete.
+        self._ray: Any = ray
+        self._began = not self._ray.is_initialized()
         if self._began:
-            ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+            self._ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
         # A lost worker is counted here, not by Ray, so that progress and limits are the same for every executor.
-        self._task = ray.remote(**{"num_cpus": 1, "max_retries": 0, **options})(work)
-        self.width = 2 * (workers or max(1, int(ray.cluster_resources().get("CPU", 1))))
+        self._task = self._ray.remote(**{"num_cpus": 1, "max_retries": 0, **options})(work)
+        self.width = 2 * (workers or max(1, int(self._ray.cluster_resources().get("CPU", 1))))
         self._study: tuple[Study, Any] | None = None
         self._pending: dict[Any, Sequence[int]] = {}
 
@@ -164,8 +165,8 @@ class Ray:
     def next(self) -> tuple[Sequence[int], Done | Lost]:
         (done,), _ = self._ray.wait(list(self._pending), num_returns=1)
         numbers = self._pending.pop(done)
-        lost = (self._ray.exceptions.WorkerCrashedError, self._ray.exceptions.ObjectLostError)
-        lost += (self._ray.exceptions.NodeDiedError, self._ray.exceptions.OutOfMemoryError)
+        of = self._ray.exceptions
+        lost = (of.WorkerCrashedError, of.ObjectLostError, of.NodeDiedError, of.OutOfMemoryError)
         try:
             found: Done = self._ray.get(done)
             return numbers, found
