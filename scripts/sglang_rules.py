@@ -140,7 +140,7 @@ class Model:
         self.page = config["page_size"]
         self.tree = None if config["disable_radix_cache"] else Tree(self.page)
         self.available = config["max_total_tokens"] // self.page * self.page
-        self.seats = min(config["max_running_requests"], config["max_total_tokens"] // 2)
+        self.rows_in_all = min(config["max_running_requests"], config["max_total_tokens"] // 2)
         chunk = config["chunked_prefill_size"]
         self.chunk_size = chunk if chunk > 0 else None
         self.mixed = config["enable_mixed_chunk"] and self.chunk_size is not None
@@ -279,7 +279,7 @@ class Model:
 
     def allocatable(self, held=0):
         rows = sum(r.row for r in self.requests)
-        return min(self.seats - len(self.running), max(self.seats - rows + held, 0))
+        return min(self.rows_in_all - len(self.running), max(self.rows_in_all - rows + held, 0))
 
     def total(self):
         return self.available + self.evictable() - self.total_offset
@@ -633,16 +633,16 @@ def scenario(seed):
     rng = random.Random(seed)
     pick = lambda *all: rng.choice(all)
     page = pick(1, 1, 2, 4, 8, 16)
-    seats = rng.randint(2, 12)
+    most_running = rng.randint(2, 12)
     chunk = pick(-1, rng.randint(2, 12) * page * pick(1, 2, 4))
-    mixed = chunk > seats and rng.random() < 0.5
+    mixed = chunk > most_running and rng.random() < 0.5
     priority = rng.random() < 0.4
     tokens = rng.randint(12, 60) * pick(4, 8, 16)
     longest = max(tokens // 3, 8)
     config = {
         "schedule_policy": "fcfs" if priority else pick("fcfs", "lpm"),
         "schedule_conservativeness": pick(0.02, 0.1, 0.3, 1.0, 1.5),
-        "max_total_tokens": max(tokens, 8 * page), "max_running_requests": seats,
+        "max_total_tokens": max(tokens, 8 * page), "max_running_requests": most_running,
         "max_prefill_tokens": pick(16384, rng.randint(1, 6) * 16), "chunked_prefill_size": chunk,
         "enable_mixed_chunk": mixed, "page_size": page, "disable_radix_cache": rng.random() < 0.35,
         "context_length": 8192, "enable_priority_scheduling": priority,

@@ -1,16 +1,24 @@
 //! Command-line arguments. Flags and spec files say the same things; flags win.
 
+#[cfg(feature = "network")]
 mod bench;
 mod catalog;
+#[cfg(feature = "network")]
 mod emulate;
 pub(crate) mod flags;
+#[cfg(feature = "network")]
+mod serve;
 pub(crate) mod values;
 
+#[cfg(feature = "network")]
 pub(crate) use bench::{AskArgs, BenchArgs, JudgeArgs, LoadArgs};
 pub(crate) use catalog::{AddArgs, CatalogArgs, CatalogVerb, FilterArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+#[cfg(feature = "network")]
 pub(crate) use emulate::EmulateArgs;
 use flags::{Flags, Machine, Planned, Traffic};
+#[cfg(feature = "network")]
+pub(crate) use serve::ServeArgs;
 use roofcast::calibrate::LeaveOut;
 use std::path::PathBuf;
 use values::*;
@@ -36,10 +44,18 @@ pub(crate) enum Verb {
     Plan(PlanArgs),
     /// What a serving engine does under traffic: latency, throughput, preemptions, percentiles.
     Simulate(SimulateArgs),
+    /// Prints a sweep whose runs were kept by many machines: the bytes of one run of `simulate --sweep`, as JSON or CSV.
+    #[cfg(feature = "parquet")]
+    Merge(Box<MergeArgs>),
     /// What a live OpenAI-compatible server does: latency and throughput beside the limit, and whether to believe them.
+    #[cfg(feature = "network")]
     Bench(Box<BenchArgs>),
     /// A vLLM server without a GPU: the engine of simulate on the wall clock, behind an OpenAI-compatible port.
+    #[cfg(feature = "network")]
     Emulate(Box<EmulateArgs>),
+    /// A page in the browser, served on this machine: limits, runs, plans and measurements to look at.
+    #[cfg(feature = "network")]
+    Serve(ServeArgs),
     /// The texts that roofcast grew from, figure by figure: what each says, what its rules give, what we say.
     Seeds(SeedsArgs),
     /// Lists the embedded accelerators, models and workloads, shows one, or adds a model.
@@ -56,6 +72,8 @@ pub(crate) enum Verb {
     Init(InitArgs),
     /// Prints a completion script for a shell.
     Completions(CompletionsArgs),
+    /// Prints the man page, or that of a verb.
+    Man(ManArgs),
 }
 
 /// What is served, on what, and how: shared by the verbs.
@@ -137,6 +155,9 @@ pub(crate) struct LimitsArgs {
     /// Write the roofline as SVG; with --sweep or --intensity, its curve.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
+    /// Write the answer as the page shows it: one HTML file that needs nothing else.
+    #[arg(long, value_name = "OUT.html", conflicts_with_all = ["sweep", "compare", "intensity"])]
+    pub(crate) html: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -194,6 +215,9 @@ pub(crate) struct PlanArgs {
     /// Write the Pareto picture as SVG.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
+    /// Write the answer as the page shows it: one HTML file that needs nothing else.
+    #[arg(long, value_name = "OUT.html")]
+    pub(crate) html: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -227,6 +251,9 @@ pub(crate) struct SimulateArgs {
     /// Draw latencies, queue and KV cache as SVG; of a sweep, latencies and throughput over its values.
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) svg: Option<PathBuf>,
+    /// Write the answer as the page shows it: one HTML file that needs nothing else.
+    #[arg(long, value_name = "OUT.html", conflicts_with = "sweep")]
+    pub(crate) html: Option<PathBuf>,
     /// One run for each value of a key, as in rate=1..32:x2, scheduler=vllm,orca, engine.watermark=0,0.01; of several keys
     /// for each combination.
     #[arg(long, value_name = "KEY=VALUES", conflicts_with_all = ["records", "series", "trace"])]
@@ -234,8 +261,50 @@ pub(crate) struct SimulateArgs {
     /// Runs of a sweep at the same time; the answer is the same for any number [default: as many as there are cores].
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub(crate) threads: Option<u64>,
+    #[cfg(feature = "parquet")]
+    #[command(flatten)]
+    pub(crate) cells: CellsArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// Runs of a sweep that are kept one by one, for many machines and for restarts.
+#[cfg(feature = "parquet")]
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Sweeps on many machines")]
+pub(crate) struct CellsArgs {
+    /// Keep every run of the sweep in this folder, and run what is not there: `roofcast merge` then prints the sweep.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) cells: Option<PathBuf>,
+    /// Run the share I of N of the sweep, as in 2/8: every Nth run from the Ith.
+    #[arg(long, value_name = "I/N", value_parser = shard, requires = "cells")]
+    pub(crate) shard: Option<(usize, usize)>,
+    /// Run these of the sweep, by number from 0.
+    #[arg(
+        long,
+        value_name = "N,N",
+        value_delimiter = ',',
+        requires = "cells",
+        conflicts_with = "shard",
+        hide_short_help = true
+    )]
+    pub(crate) numbers: Option<Vec<usize>>,
+    /// Seconds that a run may take: one that takes longer is left, and said.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, requires = "cells")]
+    pub(crate) cell_time_limit: Option<f64>,
+}
+
+#[cfg(feature = "parquet")]
+#[derive(Debug, Args)]
+pub(crate) struct MergeArgs {
+    /// Print which runs are not there, by number from 0, as JSON.
+    #[arg(long)]
+    pub(crate) missing: bool,
+    /// Print the runs that are there.
+    #[arg(long)]
+    pub(crate) partial: bool,
+    #[command(flatten)]
+    pub(crate) simulate: SimulateArgs,
 }
 
 #[derive(Debug, Args)]
@@ -297,6 +366,9 @@ pub(crate) struct ValidateArgs {
     /// Draw what was measured against its forecast as SVG, by accelerator.
     #[arg(long, value_name = "OUT.svg")]
     pub(crate) svg: Option<PathBuf>,
+    /// Write the answer as the page shows it: one HTML file that needs nothing else.
+    #[arg(long, value_name = "OUT.html")]
+    pub(crate) html: Option<PathBuf>,
     /// Draw measured times over batch, prompt or context as SVG, beside their forecasts and limits.
     #[arg(long, value_name = "OUT.svg")]
     pub(crate) curves: Option<PathBuf>,
@@ -416,6 +488,13 @@ pub(crate) struct RunsArgs {
 pub(crate) struct CompletionsArgs {
     /// The shell.
     pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The verb [default: the program].
+    #[arg(value_name = "VERB")]
+    pub(crate) verb: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -3,7 +3,6 @@
 //! Knows: how the parts make one run. [`load`] offers the traffic, [`ask`] takes one request to its end, [`client`] has
 //! the sockets, [`answer`], [`stream`] and [`dialect`] read what comes, [`report`] adds up and judges. Prints nothing.
 
-mod answer;
 mod ask;
 mod client;
 mod clock;
@@ -13,6 +12,7 @@ mod load;
 pub(crate) mod prompt;
 pub(crate) mod report;
 pub(crate) mod request;
+mod response;
 pub(crate) mod scrape;
 mod stream;
 pub(crate) mod target;

@@ -3,25 +3,25 @@
 //! Knows: a request is read, its answer written at once, its tokens given to an engine that says when each is out, and
 //! the answer sent as they are. Only [`replica`] knows the engine, only [`service`] the routes.
 
-mod answer;
 mod ask;
+mod completion;
+pub(crate) mod faults;
 mod fields;
 pub(crate) mod kv_events;
 pub(crate) mod metrics;
 mod outlet;
 pub(crate) mod pace;
-mod patient;
 mod refusal;
 pub(crate) mod replica;
-pub(crate) mod server;
 pub(crate) mod service;
 mod stream;
 mod tokenizer;
+mod tools;
 mod wire;
 
-pub(crate) use answer::Author;
+pub(crate) use completion::Author;
 
-use replica::Replica;
+use replica::EngineHandle;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_secs(5);
 const LATE_SHARE: f64 = 0.05;
 
 /// Says on stderr when an engine's steps end late: what clients measure then is this machine, not the forecast.
-pub(crate) fn warn_when_late(replica: &Arc<Replica>) {
+pub(crate) fn warn_when_late(replica: &Arc<EngineHandle>) {
     let replica = Arc::downgrade(replica);
     tokio::spawn(async move {
         let mut before = (0, 0);

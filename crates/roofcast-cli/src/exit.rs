@@ -42,6 +42,18 @@ pub(crate) fn misused(error: &clap::Error) -> ExitCode {
     }
 }
 
+/// The same as text, without clap's hints of a usage.
+pub(crate) fn misuse(error: &clap::Error) -> String {
+    value_error(error).map_or_else(
+        || {
+            let told = error.to_string();
+            let told = told.strip_prefix("error: ").unwrap_or(&told);
+            told.split("\n\nUsage").next().unwrap_or(told).trim().to_owned()
+        },
+        |told| told.to_string(),
+    )
+}
+
 /// A refusal of a value: the flag, what was found and what is accepted.
 fn value_error(error: &clap::Error) -> Option<Error> {
     let text = |kind| match error.get(kind) {

@@ -31,10 +31,13 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     let place = path.display().to_string();
     let file = File::open(path).with_context(|| place.clone())?;
     let packed = path.extension().is_some_and(|e| e == "gz");
-    let mut reader: Box<dyn Read> = if packed { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
+    if packed { bounded(GzDecoder::new(file), &place) } else { bounded(file, &place) }
+}
+
+/// Reads text of at most 64 MiB.
+fn bounded(reader: impl Read, place: &str) -> Result<String> {
     let mut text = String::new();
-    let read =
-        reader.by_ref().take(MOST_BYTES + 1).read_to_string(&mut text).with_context(|| place.clone())?;
+    let read = reader.take(MOST_BYTES + 1).read_to_string(&mut text).with_context(|| place.to_owned())?;
     if read as u64 > MOST_BYTES {
         bail!(
             "{place}: larger than {} MiB; accepted: a config, spec, catalog or trace file",
@@ -132,7 +135,7 @@ pub(crate) fn model(name: &str, catalog: &Catalog) -> Result<Arc<Model>> {
     Ok(Arc::new(catalog.named(name)?.model()?))
 }
 
-/// The model of a `config.json`, with NVIDIA's `hf_quant_config.json` where that stands beside it.
+/// The model of a `config.json`, with NVIDIA's `hf_quant_config.json` where that is beside it.
 fn config_file(name: &str, file: &Path) -> Result<Model> {
     let place = file.display().to_string();
     let mut model = config::parse(name, &place, &text(file)?)?;
@@ -140,7 +143,7 @@ fn config_file(name: &str, file: &Path) -> Result<Model> {
     if beside.exists() {
         let theirs = Quantization::read_modelopt(&beside.display().to_string(), &text(&beside)?)?;
         match (&mut model.quantization, theirs) {
-            // The KV format may stand in that file alone.
+            // The KV format may be in that file alone.
             (Some(ours), Some(theirs)) => ours.kv = ours.kv.or(theirs.kv),
             (none, theirs) => *none = none.take().or(theirs),
         }

@@ -1,17 +1,22 @@
 //! The verbs, one a file: resolve the input, ask the library, show the answer.
 
+#[cfg(feature = "network")]
 pub(crate) mod bench;
 pub(crate) mod calibrate;
 pub(crate) mod capacity;
 pub(crate) mod catalog;
 pub(crate) mod completions;
 pub(crate) mod conformance;
+#[cfg(feature = "network")]
 pub(crate) mod emulate;
 pub(crate) mod hardware;
 pub(crate) mod init;
 pub(crate) mod limits;
+pub(crate) mod man;
 pub(crate) mod plan;
 pub(crate) mod seeds;
+#[cfg(feature = "network")]
+pub(crate) mod serve;
 pub(crate) mod simulate;
 pub(crate) mod validate;
 
@@ -34,7 +39,7 @@ pub(crate) struct About<'a> {
     weights: &'a str,
     kv: &'a str,
     activations: roofcast::precision::Dtype,
-    engine: roofcast::deployment::Engine,
+    engine: roofcast::deployment::EngineSettings,
     convention: &'static str,
     ideal: bool,
     assumptions: &'a [String],

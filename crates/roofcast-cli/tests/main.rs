@@ -35,6 +35,11 @@ mod refusals;
 mod schedule;
 #[path = "suite/scripted.rs"]
 mod scripted;
+#[path = "suite/serve.rs"]
+mod serve;
+#[cfg(feature = "parquet")]
+#[path = "suite/shards.rs"]
+mod shards;
 #[path = "suite/simulate.rs"]
 mod simulate;
 #[path = "suite/support.rs"]

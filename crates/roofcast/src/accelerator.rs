@@ -205,7 +205,7 @@ impl Accelerator {
         self.peak_flops.contains_key(&dtype)
     }
 
-    /// The dtype that stands for "16-bit compute" here: `wanted` where the chip has it, else the other one, else fp32.
+    /// The dtype that is for "16-bit compute" here: `wanted` where the chip has it, else the other one, else fp32.
     pub fn sixteen_bit(&self, wanted: Dtype) -> Dtype {
         [wanted, Dtype::Bf16, Dtype::Fp16, Dtype::Fp32]
             .into_iter()
@@ -217,7 +217,7 @@ impl Accelerator {
         self.peak_flops.keys().map(|d| d.name()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Refuses entries with impossible numbers; `place` is the file that the entry stands in.
+    /// Refuses entries with impossible numbers; `place` is the file that the entry is in.
     pub fn check(&self, place: &str) -> Result<()> {
         let place = format!("{place}: accelerator {:?}", self.id);
         let positive = |field: &str, value: f64, most: f64| {

@@ -1,6 +1,6 @@
 //! What a forecast may turn out to be: its means times the bands of its calibration.
 //!
-//! Knows: which band goes with which figure, and that no band reaches below a limit. How bands are found is
+//! Knows: which band goes with which metric, and that no band reaches below a limit. How bands are found is
 //! [`crate::calibrate`]'s.
 
 use crate::coefficients::{Band, Coefficients, Evidence};
@@ -24,7 +24,7 @@ pub struct Bands {
     pub output_tok_s: Option<Span>,
 }
 
-/// One figure's 10th and 90th percentile.
+/// One metric's 10th and 90th percentile.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Span {
     /// Of measured over forecast.

@@ -9,7 +9,7 @@ use crate::cost::{self, Bound, Utilization};
 use crate::deployment::Deployment;
 use crate::memory::{self, Rank};
 use crate::model::{Model, Parameters};
-use crate::parallelism::{Request, indivisible};
+use crate::parallelism::{RequestedParallelism, indivisible};
 use crate::units::Bytes;
 use serde::Serialize;
 use std::sync::Arc;
@@ -209,7 +209,8 @@ fn shape_of(model: &Model, chip: &Accelerator, count: u64) -> Option<(u64, u64)>
 /// The same deployment with other degrees and one replica.
 pub fn reshaped(deployment: &Deployment, tp: u64, pp: u64) -> Option<Deployment> {
     let mut options = deployment.options.clone();
-    options.parallelism = Request { tp: Some(tp), pp: Some(pp), ..Request::default() };
+    options.parallelism =
+        RequestedParallelism { tp: Some(tp), pp: Some(pp), ..RequestedParallelism::default() };
     options.ideal = deployment.ideal;
     Deployment::resolve(Arc::clone(&deployment.model), Arc::clone(&deployment.accelerator), &options).ok()
 }
@@ -228,7 +229,7 @@ mod tests {
         let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
         let chip = Arc::new(catalog.accelerator("a100-sxm-40gb").unwrap().clone());
         let asked = |count| {
-            let parallelism = Request { count: Some(count), ..Request::default() };
+            let parallelism = RequestedParallelism { count: Some(count), ..RequestedParallelism::default() };
             let options = Options { parallelism, ideal: true, ..Options::default() };
             let deployment = Deployment::resolve(Arc::clone(&model), Arc::clone(&chip), &options).unwrap();
             let question = Question { context: 2048, batch: 1, oversubscription_percent: 100, users: None };

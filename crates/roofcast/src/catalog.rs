@@ -1,6 +1,6 @@
 //! The embedded catalog of accelerators and models, and a user's own TOML beside it.
 //!
-//! Knows: where entries stand and how names find them; an entry is parsed when it is asked for. What an entry means is
+//! Knows: where entries are and how names find them; an entry is parsed when it is asked for. What an entry means is
 //! [`crate::accelerator`]'s and [`crate::model::config`]'s.
 
 mod conventions;
@@ -59,7 +59,7 @@ pub struct ModelEntry {
 /// Weights, and the dtype that computes where it is not theirs, in the words of a checkpoint's id: `FP8-dynamic`,
 /// `quantized.w4a16`.
 pub fn formats_of(words: &str) -> Option<(&'static str, Option<Dtype>)> {
-    // A format stands behind a model.
+    // A format follows a model.
     let rule = conventions().ok()?.read(&format!("model-{words}"))?.rule;
     Some((rule.weights.as_str(), rule.activations))
 }
@@ -145,7 +145,7 @@ impl Catalog {
         found.ok_or_else(|| names::unknown("workload", name, name, &self.workloads))?.get()
     }
 
-    /// The accelerator one of whose names stands in `text` as whole words, as in a device's own name; the longest first. How
+    /// The accelerator one of whose names is in `text` as whole words, as in a device's own name; the longest first. How
     /// words are joined does not matter: `RTX 4090` is `rtx4090`, but `Tesla M40` is no Apple M4.
     pub fn device(&self, text: &str) -> Option<&Accelerator> {
         let words = names::words(text);

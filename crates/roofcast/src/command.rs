@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::spec::settings::Setting;
 use flags::{Flags, Given};
 
-/// Where a command stands, in errors.
+/// Where a command is, in errors.
 pub(crate) const PLACE: &str = "--from-command";
 
 /// What a command line says.
@@ -36,7 +36,7 @@ impl Command {
 
 /// An engine whose command lines are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Engine {
+enum ServeCommand {
     Vllm,
     Sglang,
 }
@@ -48,7 +48,7 @@ pub fn read(text: &str) -> Result<Command> {
     let (engine, arguments) = engine(&words[variables..])?;
     let flags = Flags::of(engine)?;
     let mut command = Command { settings: vec![], unmodelled: vec![], ignored: vec![], notes: vec![] };
-    command.set("engine.name", if engine == Engine::Vllm { "vllm" } else { "sglang" });
+    command.set("engine.name", if engine == ServeCommand::Vllm { "vllm" } else { "sglang" });
     let mut apart = Vec::new();
     for given in flags.given(engine, arguments)? {
         match flags.key(&given.flag) {
@@ -59,23 +59,23 @@ pub fn read(text: &str) -> Result<Command> {
         }
     }
     match engine {
-        Engine::Vllm => vllm::read(&apart, &mut command)?,
-        Engine::Sglang => sglang::read(&apart, &mut command)?,
+        ServeCommand::Vllm => vllm::read(&apart, &mut command)?,
+        ServeCommand::Sglang => sglang::read(&apart, &mut command)?,
     }
     Ok(command)
 }
 
 /// The engine that a command starts, and the arguments that it gets.
-fn engine(words: &[String]) -> Result<(Engine, &[String])> {
+fn engine(words: &[String]) -> Result<(ServeCommand, &[String])> {
     let program = words.first().map_or("", |word| word.rsplit('/').next().unwrap_or(word));
     let second = words.get(1).map_or("", String::as_str);
     let third = words.get(2).map_or("", String::as_str);
     let python = program.starts_with("python") && second == "-m";
     match (program, second, third) {
-        ("vllm", "serve", _) => Ok((Engine::Vllm, &words[2..])),
-        ("sglang", "serve", _) => Ok((Engine::Sglang, &words[2..])),
-        (_, _, "vllm.entrypoints.openai.api_server") if python => Ok((Engine::Vllm, &words[3..])),
-        (_, _, "sglang.launch_server") if python => Ok((Engine::Sglang, &words[3..])),
+        ("vllm", "serve", _) => Ok((ServeCommand::Vllm, &words[2..])),
+        ("sglang", "serve", _) => Ok((ServeCommand::Sglang, &words[2..])),
+        (_, _, "vllm.entrypoints.openai.api_server") if python => Ok((ServeCommand::Vllm, &words[3..])),
+        (_, _, "sglang.launch_server") if python => Ok((ServeCommand::Sglang, &words[3..])),
         _ => {
             let found = words.iter().take(3).cloned().collect::<Vec<_>>().join(" ");
             let accepted = "vllm serve …, python -m vllm.entrypoints.openai.api_server …, python -m \
@@ -234,7 +234,7 @@ mod tests {
             "attention_data_parallel",
             "dp_attention",
         ];
-        for engine in [Engine::Vllm, Engine::Sglang] {
+        for engine in [ServeCommand::Vllm, ServeCommand::Sglang] {
             let flags = Flags::of(engine).unwrap();
             for (flag, path) in flags.keys() {
                 let known = crate::spec::keys::KEYS.iter().any(|key| key.path == path);

@@ -307,14 +307,14 @@ mod tests {
     use crate::coefficients::Overhead;
     use crate::deployment::Options;
     use crate::model::config;
-    use crate::parallelism::Request;
+    use crate::parallelism::RequestedParallelism;
 
     fn forecaster() -> Forecaster {
         let catalog = crate::Catalog::embedded().unwrap();
         let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
         let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
         let accelerator = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
-        let options = Options { parallelism: Request::default(), ..Options::default() };
+        let options = Options { parallelism: RequestedParallelism::default(), ..Options::default() };
         Forecaster::embedded(Deployment::resolve(model, accelerator, &options).unwrap()).unwrap()
     }
 

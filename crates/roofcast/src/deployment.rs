@@ -10,7 +10,7 @@ mod shard;
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 use crate::model::{Experts, Mixer, Model, OperatorKind, Tensor};
-use crate::parallelism::{Parallelism, Request};
+use crate::parallelism::{Parallelism, RequestedParallelism};
 use crate::precision::{Dtype, Format, KvFormat};
 use crate::quantized_kernel;
 use crate::scheduler;
@@ -34,7 +34,7 @@ pub struct Deployment {
     /// The dtype of activations and of everything unquantized.
     pub base: Dtype,
     /// Engine settings, defaults filled in.
-    pub engine: Engine,
+    pub engine: EngineSettings,
     /// Nominal memory, perfect sharing, nothing reserved.
     pub ideal: bool,
     /// Weights of one replica, whole; tied weights and replicated ones once.
@@ -53,7 +53,7 @@ pub struct Deployment {
 
 /// Engine settings with vLLM's defaults filled in.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
-pub struct Engine {
+pub struct EngineSettings {
     /// Sequences that run at once.
     pub max_num_seqs: u64,
     /// Tokens that one step computes at most.
@@ -142,7 +142,7 @@ pub struct Options {
     /// Formats.
     pub precision: PrecisionSpec,
     /// Shares.
-    pub parallelism: Request,
+    pub parallelism: RequestedParallelism,
     /// Engine settings.
     pub engine: EngineSpec,
     /// Weights as a calculation on paper counts them: the nominal bits on every matrix, lm_head among them, and neither the
@@ -162,7 +162,7 @@ impl Options {
         let p = spec.parallelism;
         Options {
             precision: spec.precision.clone(),
-            parallelism: Request {
+            parallelism: RequestedParallelism {
                 count: spec.hardware.count,
                 tp: p.tp,
                 pp: p.pp,
@@ -192,7 +192,7 @@ impl Deployment {
         let parallelism = Parallelism::resolve(&options.parallelism, &model)?;
         let mut assumptions = model.assumptions.clone();
         let formats = formats::Formats::resolve(&model, &accelerator, options, &mut assumptions)?;
-        let engine = Engine::resolve(&options.engine, &accelerator)?;
+        let engine = EngineSettings::resolve(&options.engine, &accelerator)?;
         let weights = formats.name(&model);
         let mut deployment = Deployment {
             weights,
@@ -254,7 +254,11 @@ impl Deployment {
             let accepted = "draft_cost where there are pipeline stages or data-parallel attention";
             return Err(Error::field(place, "draft_model", &model.name, accepted));
         }
-        let parallelism = Request { tp: Some(tp), replicas: Some(replicas), ..Request::default() };
+        let parallelism = RequestedParallelism {
+            tp: Some(tp),
+            replicas: Some(replicas),
+            ..RequestedParallelism::default()
+        };
         let engine = EngineSpec { speculative: None, ..self.options.engine.clone() };
         let options = Options { parallelism, engine, ..Options::default() };
         Deployment::resolve(Arc::clone(model), Arc::clone(&self.accelerator), &options)
@@ -281,7 +285,7 @@ impl Deployment {
     }
 }
 
-impl Engine {
+impl EngineSettings {
     /// vLLM's tokens and sequences of a step: 8192 and 1024 from 70 GiB of memory on, else 2048 and 256
     /// (`EngineArgs.get_batch_defaults`, vLLM 0.11 to 0.19).
     pub(crate) fn batch_defaults(accelerator: &Accelerator) -> (u64, u64) {
@@ -289,8 +293,8 @@ impl Engine {
     }
 
     /// vLLM's defaults: those of a step, utilization 0.9, llama.cpp's 1; blocks as the scheduler has them.
-    fn resolve(spec: &EngineSpec, accelerator: &Accelerator) -> Result<Engine> {
-        let (tokens, sequences) = Engine::batch_defaults(accelerator);
+    fn resolve(spec: &EngineSpec, accelerator: &Accelerator) -> Result<EngineSettings> {
+        let (tokens, sequences) = EngineSettings::batch_defaults(accelerator);
         let count = |field: &str, value: Option<u64>, default: u64, most: u64| match value {
             Some(v) if v == 0 || v > most => Err(Error::field("engine", field, v, format!("1 to {most}"))),
             other => Ok(other.unwrap_or(default)),
@@ -302,7 +306,7 @@ impl Engine {
             return Err(Error::field("engine", "gpu_memory_utilization", utilization, "above 0, at most 1"));
         }
         count("max_model_len", spec.max_model_len, 1, 1 << 30)?;
-        Ok(Engine {
+        Ok(EngineSettings {
             max_num_seqs: count("max_num_seqs", spec.max_num_seqs, sequences, 1 << 20)?,
             max_num_batched_tokens: count(
                 "max_num_batched_tokens",

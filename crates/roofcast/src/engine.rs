@@ -7,17 +7,17 @@
 pub mod arrival;
 pub mod blocks;
 mod cache;
-mod chunks;
 pub mod clock;
 pub mod config;
 pub mod decodes;
 pub mod distribution;
 mod event;
-pub mod gate;
 mod identity;
 pub mod online;
+pub mod polling;
 pub mod price;
 pub mod queue;
+mod reservations;
 mod ring;
 pub mod settings;
 pub mod sglang;
@@ -37,7 +37,7 @@ use crate::spec::SchedulerKind;
 use crate::timeline::{Segment, Timeline};
 use crate::units::{ByteRate, Picoseconds};
 use crate::workload::Prompt;
-use arrival::{Arrival, Id};
+use arrival::{Arrival, SequenceId};
 use blocks::Blocks;
 use clock::Ticks;
 use config::{EngineConfig, Prefixes};
@@ -45,7 +45,7 @@ use decodes::{Decodes, Each, Lockstep};
 use price::Price;
 use sglang::{Sglang, SglangConfig};
 use speculation::Speculation;
-use state::{Guest, State};
+use state::{KvTransfer, State};
 use tally::Tally;
 
 /// A request that has all its tokens.
@@ -60,7 +60,7 @@ pub struct Departure {
     /// Tokens of its prompt that were found in the prefix cache.
     pub cached: u64,
     /// Its name in its replica, where that keeps its cache for another.
-    pub id: Id,
+    pub id: SequenceId,
 }
 
 /// One replica, whatever is inside.
@@ -74,9 +74,9 @@ pub trait Replica {
     fn clock(&self) -> Ticks;
     /// Nothing happens until `time`.
     fn wait_until(&mut self, time: Ticks);
-    /// Whether a newcomer would not be looked at before someone leaves: others wait already, in order of arrival.
+    /// Whether a new request is not considered before a running one leaves: others wait already, in order of arrival.
     fn blocked(&self) -> bool;
-    /// Whether nobody is here.
+    /// Whether no request is waiting, running or on its way here.
     fn is_empty(&self) -> bool;
     /// Requests here, waiting or running.
     fn in_flight(&self) -> u64;
@@ -88,16 +88,16 @@ pub trait Replica {
     }
     /// One step, or as many equal ones as start before `horizon`; false where there is nothing to compute.
     fn step(&mut self, horizon: Ticks) -> bool;
-    /// A request comes at `at` with its first token, from a replica that keeps its cache until it is fetched. This and the
-    /// next two are asked only of replicas in pools, which count.
-    fn receive(&mut self, _guest: Guest, _at: Ticks) {}
-    /// Moves the guests admitted since the last call to `into`: their numbers, and when their caches are here.
+    /// A request arrives at `at` with its first token, from a replica that keeps its cache until it is fetched. This
+    /// and the next two are called only for replicas in prefill and decode pools.
+    fn receive(&mut self, _guest: KvTransfer, _at: Ticks) {}
+    /// Moves the transferred requests admitted since the last call to `into`: their numbers, and when their caches arrive.
     fn drain_admitted(&mut self, _into: &mut Vec<(u64, Ticks)>) {}
-    /// The cache of a request that left is where it was to go.
-    fn release(&mut self, _id: Id) {}
-    /// Starts anew, with nothing in its cache; nobody is here.
+    /// The cache of a request that left has arrived at the other replica: its blocks are free.
+    fn release(&mut self, _id: SequenceId) {}
+    /// Starts anew with an empty cache; no request is here.
     fn restart(&mut self);
-    /// Moves those that ended in the last step to `into`, in order.
+    /// Moves the requests that ended in the last step to `into`, in order.
     fn drain(&mut self, into: &mut Vec<Departure>);
     /// Counts of the run.
     fn tally(&self) -> &Tally;
@@ -166,16 +166,16 @@ fn counting(
 /// One replica that keeps counts, not blocks.
 #[derive(Debug, Clone)]
 pub struct Engine<D> {
-    /// Who waits and runs.
+    /// Waiting and running requests, and the blocks.
     pub state: State<D>,
     price: Price,
     policy: Policy,
     /// Ticks to move one token's KV between device and host.
     swap: u64,
-    /// Who ended in the last step, in order.
+    /// Requests that ended in the last step, in order.
     finished: Vec<Departure>,
-    ended: Vec<(Id, u32)>,
-    chunks: Vec<Sequences>,
+    ended: Vec<(SequenceId, u32)>,
+    prompts: Vec<Sequences>,
     outputs: Outputs,
 }
 
@@ -189,7 +189,7 @@ impl<D: Decodes> Engine<D> {
             swap: u64::try_from(swap.0).unwrap_or(u64::MAX),
             finished: Vec::new(),
             ended: Vec::new(),
-            chunks: Vec::new(),
+            prompts: Vec::new(),
             outputs: Outputs::default(),
         }
     }
@@ -203,7 +203,7 @@ impl<D: Decodes> Engine<D> {
         let first = price.fixed + dot(state.decodes.seen());
         let growth = dot(state.decodes.growth());
         let attending = first - price.fixed;
-        let steady = state.decodes.steady().min(self.policy.patience(state)).min(state.gate_patience());
+        let steady = state.decodes.steady().min(self.policy.patience(state)).min(state.polling_patience());
         let left = if horizon == Ticks::NEVER { horizon } else { horizon - state.clock };
         let used = state.used();
         let steps = state.take_blocks_of(steps_within(first, growth, left, steady));
@@ -220,30 +220,30 @@ impl<D: Decodes> Engine<D> {
         }
         state.clock = end;
         let last = u128::from(first) + u128::from(growth) * u128::from(steps - 1);
-        state.gate.decoded(steps, Ticks(end.0 - last));
+        state.polling.decoded(steps, Ticks(end.0 - last));
         self.advance(steps);
     }
 
-    /// A step with pieces of prompts, or one that moves caches between device and host.
+    /// A step with chunks of prompts, or one that moves caches between device and host.
     fn mixed(&mut self, decode: bool, swapped: u64) {
         let state = &mut self.state;
         let n = if decode { state.decodes.len() } else { 0 };
-        self.chunks.clear();
+        self.prompts.clear();
         let mut sampled = 0;
-        for piece in &state.pieces {
-            let sequence = state.sequence(piece.id);
-            let context = sequence.computed + piece.new;
+        for chunk in &state.chunks {
+            let sequence = state.sequence(chunk.id);
+            let context = sequence.computed + chunk.new;
             let samples = context == sequence.known;
             sampled += u64::from(samples);
-            self.chunks.push(Sequences::prompt(u64::from(piece.new), u64::from(context), samples));
+            self.prompts.push(Sequences::prompt(u64::from(chunk.new), u64::from(context), samples));
         }
         let seen: &[u64] = if decode { state.decodes.seen() } else { &[] };
-        let (time, shares) = self.price.mixed(n, seen, &self.chunks);
+        let (time, shares) = self.price.mixed(n, seen, &self.prompts);
         let moving = Ticks::from(swapped * self.swap);
         let end = state.clock + time + moving;
         state.tally.swapping += moving;
         state.tally.mixed.add(shares);
-        let new: u64 = state.pieces.iter().map(|p| u64::from(p.new)).sum();
+        let new: u64 = state.chunks.iter().map(|p| u64::from(p.new)).sum();
         if state.timeline.is_some() {
             let bound = if moving > time { "swap" } else { shares.largest() };
             let (prefill_tokens, output_tokens) = (new, n + sampled);
@@ -256,25 +256,25 @@ impl<D: Decodes> Engine<D> {
             state.decoded(1, ticks, 0, end);
         }
         count(state, state.running(), n + new, 1);
-        state.gate.prefilled(state.clock);
+        state.polling.prefilled(state.clock);
         state.clock = end;
         if decode {
             self.advance(1);
         }
-        self.apply_pieces();
+        self.apply_chunks();
     }
 
-    /// Pieces are computed; prompts that are whole sample their first token.
-    fn apply_pieces(&mut self) {
-        let pieces = std::mem::take(&mut self.state.pieces);
-        let longest = self.policy.longest(&self.state, &pieces);
-        for piece in &pieces {
-            if self.state.computed(*piece) && self.state.sampled(piece.id, longest) {
-                let computed = self.state.sequence(piece.id).computed;
-                self.finished.push(self.state.finish(piece.id, computed));
+    /// Chunks are computed; prompts that are whole sample their first token.
+    fn apply_chunks(&mut self) {
+        let chunks = std::mem::take(&mut self.state.chunks);
+        let longest = self.policy.longest(&self.state, &chunks);
+        for chunk in &chunks {
+            if self.state.computed(*chunk) && self.state.sampled(chunk.id, longest) {
+                let computed = self.state.sequence(chunk.id).computed;
+                self.finished.push(self.state.finish(chunk.id, computed));
             }
         }
-        self.state.pieces = pieces;
+        self.state.chunks = chunks;
     }
 
     fn advance(&mut self, steps: u64) {
@@ -315,8 +315,8 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn blocked(&self) -> bool {
-        // Where prompts are held until they fill a step, every newcomer counts.
-        let held = self.state.config.gate.wait_steps > 0;
+        // Where prompts are held until they fill a step, every new request counts.
+        let held = self.state.config.polling.wait_steps > 0;
         !held && self.state.head().is_some() && self.state.in_order()
     }
 
@@ -338,16 +338,16 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn step(&mut self, horizon: Ticks) -> bool {
-        self.state.pieces.clear();
+        self.state.chunks.clear();
         self.state.land();
-        self.state.look();
+        self.state.poll();
         let before = self.state.tally.preemptions;
         let decode = self.policy.schedule(&mut self.state) && !self.state.decodes.is_empty();
-        if !decode && self.state.pieces.is_empty() {
+        if !decode && self.state.chunks.is_empty() {
             return false;
         }
         let swapped = self.state.moved();
-        if self.state.pieces.is_empty() && swapped == 0 && before == self.state.tally.preemptions {
+        if self.state.chunks.is_empty() && swapped == 0 && before == self.state.tally.preemptions {
             self.leap(horizon.min(self.state.landing()));
         } else {
             self.mixed(decode, swapped);
@@ -355,15 +355,15 @@ impl<D: Decodes> Replica for Engine<D> {
         true
     }
 
-    fn receive(&mut self, guest: Guest, at: Ticks) {
-        self.state.receive(guest, at);
+    fn receive(&mut self, transfer: KvTransfer, at: Ticks) {
+        self.state.receive(transfer, at);
     }
 
     fn drain_admitted(&mut self, into: &mut Vec<(u64, Ticks)>) {
         self.state.drain_admitted(into);
     }
 
-    fn release(&mut self, id: Id) {
+    fn release(&mut self, id: SequenceId) {
         self.state.release(id);
     }
 
@@ -391,7 +391,7 @@ impl<D: Decodes> Replica for Engine<D> {
 /// Counts `steps` equal steps of `running` sequences that compute `tokens` in all.
 fn count<D: Decodes>(state: &mut State<D>, running: u64, tokens: u64, steps: u64) {
     let (held, shared) = (state.held_tokens(), state.shared_tokens());
-    let growth = if state.pieces.is_empty() { state.decodes.len() } else { 0 };
+    let growth = if state.chunks.is_empty() { state.decodes.len() } else { 0 };
     let used = state.config.blocks - state.free();
     let tally = &mut state.tally;
     tally.steps += steps;

@@ -108,7 +108,7 @@ pub(crate) fn told(path: &str, message: &str, found: Option<&str>) -> String {
         if let Some(unread) = ["invalid type: ", "invalid value: "].iter().find_map(|p| head.strip_prefix(p))
         {
             return match (literal(unread), found) {
-                // A section that has the value: its key stands before it.
+                // A section that has the value: its key precedes it.
                 (Some(value), Some(section)) if section.starts_with('{') => {
                     let key =
                         section.split(value).next().and_then(|before| before.trim_end().strip_suffix('='));

@@ -1,7 +1,7 @@
 //! Replicas behind a router, and the traffic that they serve.
 //!
 //! Knows: requests are delivered at their times to the replica that the router chooses, a step that starts later sees
-//! them, and whoever is answered may send the next. Knows nothing about policies or prices.
+//! them, and a client with its answer may send the next. Knows nothing about policies or prices.
 
 mod admission;
 mod flow;
@@ -28,23 +28,23 @@ use results::Results;
 /// Steps and deliveries from one look at whether to go on to the next.
 const WATCHED: u64 = 1024;
 
-/// Replicas, who chooses among them, and what clients see.
+/// Replicas, the router that chooses among them, and what clients see.
 pub struct Fleet {
-    /// Who serves.
+    /// The replicas.
     pub replicas: Vec<Box<dyn Replica>>,
-    /// Who chooses.
+    /// The choice among them.
     pub router: Router,
     /// What queues sort by.
     pub ranking: Ranking,
     /// What clients see.
     pub results: Results,
-    /// Who computes prompts and who decodes, where those are not the same.
+    /// Which replicas compute prompts and which decode, where those are not the same.
     pub pools: Option<Pools>,
-    /// Who is up, where that varies.
+    /// Which replicas are up, where that varies.
     pub scaling: Option<Scaling>,
-    /// Who is turned away, where queues have limits.
+    /// Which requests are refused, where queues have limits.
     pub admission: Option<Admission>,
-    /// Who takes requests.
+    /// Replicas that take requests.
     open: Vec<usize>,
     departures: Vec<Departure>,
 }
@@ -123,7 +123,7 @@ impl Fleet {
         (0..self.replicas.len()).filter(works)
     }
 
-    /// One step, or a leap, of a replica; answers go back to whoever waits for them.
+    /// One step, or a leap, of a replica; answers go back to their clients.
     fn step(&mut self, index: usize, due: Option<Ticks>, traffic: &mut Traffic) -> Result<()> {
         let horizon = self.horizon(index, due, traffic.is_closed());
         let replica = &mut self.replicas[index];
@@ -152,10 +152,10 @@ impl Fleet {
         Ok(())
     }
 
-    /// Until when a replica may leap: to the next arrival, and in a closed loop no further than the others, whose answers
-    /// may bring requests; nor further than replicas whose prompts it may be handed. Where a lone replica has a queue in order
-    /// of arrival without limits, a waiting request changes nothing until someone leaves; in a closed loop even a refusal
-    /// does, since the next request follows it.
+    /// Until when a replica may leap: to the next arrival, and in a closed loop no further than the others, whose
+    /// answers may bring requests; nor further than replicas whose prompts it may be handed. Where a lone replica has a
+    /// queue in order of arrival without limits, a waiting request changes nothing until a running one leaves; in a
+    /// closed loop even a refusal does, since the next request follows it.
     fn horizon(&self, index: usize, due: Option<Ticks>, closed: bool) -> Ticks {
         if self.replicas.len() == 1 {
             let passing = self.replicas[0].blocked() && !closed && self.admission.is_none();
@@ -179,8 +179,8 @@ impl Fleet {
         let decoded = self.pools.as_ref().is_none_or(|pools| pools.serves(&self.replicas, &arrival));
         let replica = &mut self.replicas[index];
         let served = decoded && replica.serves(&arrival);
-        let lets_in = |admission: &mut Admission| admission.lets_in(index, replica.as_ref(), &arrival);
-        if served && self.admission.as_mut().is_none_or(lets_in) {
+        let accepts = |admission: &mut Admission| admission.accepts(index, replica.as_ref(), &arrival);
+        if served && self.admission.as_mut().is_none_or(accepts) {
             if replica.is_empty() {
                 replica.wait_until(arrival.at);
             }

@@ -1,8 +1,10 @@
 //! The KV cache of one replica, by kind.
 //!
-//! Knows: blocks, who holds them, what of a prefix is still there. Knows nothing about time or policy.
+//! Knows: blocks and their holders, what of a prefix is still there. Knows nothing about time or policy.
 
 pub mod contiguous;
+pub(crate) mod cursor;
+pub(crate) mod extents;
 pub mod groups;
 pub mod layout;
 pub mod paged;

@@ -11,7 +11,7 @@ pub use rows::read;
 pub use settings::Settings;
 
 use crate::deployment::Options;
-use crate::parallelism::Request;
+use crate::parallelism::RequestedParallelism;
 use crate::spec::{EngineSpec, PrecisionSpec, ReservationKind, SchedulerKind};
 use crate::version::Version;
 use serde::Serialize;
@@ -124,7 +124,7 @@ pub struct Measurement {
     /// Catalog id.
     pub hardware: String,
     /// How the accelerators share the work.
-    pub parallelism: Request,
+    pub parallelism: RequestedParallelism,
     /// As in `vllm`.
     pub engine: String,
     /// As the source writes it; may be empty.

@@ -1,7 +1,7 @@
 //! Memory: what weights, activations and the runtime leave for the KV cache, and how many tokens that is.
 //!
 //! Knows: `KV room = usable × utilization − weights/rank − activation peak − runtime`, per rank of each stage, in whole
-//! blocks, as vLLM counts them; a model that drafts stands beside the other, with weights and KV of its own. What llama.cpp
+//! blocks, as vLLM counts them; a draft model counts beside the other, with weights and KV of its own. What llama.cpp
 //! takes instead is [`llama_cpp`]'s. With `ideal`: nominal memory, perfect sharing, nothing reserved.
 
 mod llama_cpp;

@@ -36,8 +36,8 @@ impl Parallelism {
         self.tp * self.attention_dp
     }
 
-    /// From what a user asked for; what was left open is derived, see [`Request`].
-    pub fn resolve(request: &Request, model: &Model) -> Result<Parallelism> {
+    /// From what a user asked for; what was left open is derived, see [`RequestedParallelism`].
+    pub fn resolve(request: &RequestedParallelism, model: &Model) -> Result<Parallelism> {
         let bad =
             |field: &str, found: u64, accepted: String| Error::field("parallelism", field, found, accepted);
         let pp = request.pp.unwrap_or(1);
@@ -113,7 +113,7 @@ impl Parallelism {
 ///
 /// With only `count` given, the model spans it: `tp` is its widest legal divisor and the rest are replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Request {
+pub struct RequestedParallelism {
     /// Accelerators in all.
     pub count: Option<u64>,
     /// Tensor parallelism.

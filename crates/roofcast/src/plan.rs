@@ -49,7 +49,7 @@ pub struct Question<'a> {
     pub exhaustive: bool,
     /// Deployments to account for, as in `accelerator=h100-sxm,tp=4,replicas=2`.
     pub why: Option<&'a str>,
-    /// Who runs simulations.
+    /// What runs simulations.
     pub runner: Runner<'a>,
     /// Hears how many were run, and how many deployments are judged.
     pub progress: &'a dyn Fn(u64, u64),
@@ -105,7 +105,7 @@ fn check(spec: &Spec, workload: &Workload) -> Result<()> {
     ];
     if let Some((field, _)) = decided.iter().find(|(_, set)| *set) {
         let accepted =
-            "left out: the plan decides how replicas stand together ([search] has disaggregated and link)";
+            "left out: the plan decides how replicas are combined ([search] has disaggregated and link)";
         return Err(Error::field("spec", *field, "set", accepted));
     }
     if spec.engine.speculative.as_ref().is_some_and(|s| s.draft_model.is_some()) {

@@ -1,6 +1,6 @@
 //! A spec as it was resolved, in its own keys: what was said, and what holds where nothing was.
 //!
-//! Knows: which defaults may be written out without changing an answer; the others stand as comments. Knows nothing about
+//! Knows: which defaults may be written out without changing an answer; the others are comments. Knows nothing about
 //! answers.
 
 use crate::deployment::Deployment;

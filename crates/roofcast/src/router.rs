@@ -1,6 +1,7 @@
-//! Who serves a request: routers over the replicas of a fleet.
+//! Routers: the choice of a replica for a request.
 //!
-//! Knows: what a router in front of engines can see: who is there, how many requests each has, what a prompt begins with.
+//! Knows: what a router in front of engines can see: the replicas that are up, how many requests each has, what a
+//! prompt begins with.
 
 use crate::engine::Replica;
 use crate::workload::Prompt;
@@ -31,7 +32,7 @@ pub struct Router {
     turn: usize,
     /// State of the draws.
     random: u64,
-    /// Who served which prefix or session last.
+    /// The replica that served each prefix or session last.
     served: BTreeMap<u32, usize>,
 }
 
@@ -44,7 +45,7 @@ impl Router {
         Router { routing, turn: 0, random: seed | 1, served: BTreeMap::new() }
     }
 
-    /// Who of `candidates` serves a request of `user` whose prompt begins with `prefix`.
+    /// Which of `candidates` serves a request of `user` whose prompt begins with `prefix`.
     pub fn choose(
         &mut self,
         user: u32,
@@ -85,8 +86,8 @@ impl Router {
         ((self.random >> 33) % count as u64) as usize
     }
 
-    /// Who served `key` before, unless it has more than `slack` requests more than the least loaded or is no candidate; the
-    /// least loaded otherwise.
+    /// The replica that served `key` before, unless it has more than `slack` requests more than the least loaded or is
+    /// no candidate; the least loaded otherwise.
     fn remembered(
         &mut self,
         key: u32,

@@ -1,4 +1,4 @@
-//! Scheduling policies: who computes how many tokens in the next step. A file each.
+//! Scheduling policies: which requests compute how many tokens in the next step. A file each.
 //!
 //! Knows: what each policy decides, in the moves of [`State`]. Knows nothing about time. [`vllm`]'s scheduler with block
 //! identities is held to vLLM's own decisions, [`sglang`]'s to SGLang's; [`token_budget`] makes vLLM's by counting.
@@ -17,7 +17,7 @@ mod profile;
 pub use profile::Profile;
 
 use crate::engine::decodes::Decodes;
-use crate::engine::state::{Piece, State};
+use crate::engine::state::{PrefillChunk, State};
 use crate::spec::SchedulerKind;
 
 /// What a scheduler does where the spec is silent, and what it refuses.
@@ -55,7 +55,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// Decides the next step: pieces of prompts are left in the state, blocks are taken; whether all decodes take part.
+    /// Decides the next step: chunks of prompts are left in the state, blocks are taken; whether all decodes take part.
     pub fn schedule<D: Decodes>(&mut self, state: &mut State<D>) -> bool {
         match self {
             Policy::Static => static_batch::schedule(state),
@@ -67,7 +67,7 @@ impl Policy {
         }
     }
 
-    /// For how many steps of decodes alone the decision stays the same where nobody comes or goes.
+    /// For how many steps of decodes alone the decision stays the same while no request arrives or leaves.
     pub fn patience<D: Decodes>(&self, state: &State<D>) -> u64 {
         match self {
             Policy::LightLlm => lightllm::patience(state),
@@ -75,16 +75,16 @@ impl Policy {
         }
     }
 
-    /// Steps that the sequences of `pieces`, which are whole prompts, decode where a batch runs to its longest.
-    pub fn longest<D: Decodes>(&self, state: &State<D>, pieces: &[Piece]) -> Option<u32> {
+    /// Steps that the sequences of `chunks`, which are whole prompts, decode where a batch runs to its longest.
+    pub fn longest<D: Decodes>(&self, state: &State<D>, chunks: &[PrefillChunk]) -> Option<u32> {
         match self {
-            Policy::Static => Some(static_batch::longest(state, pieces)),
+            Policy::Static => Some(static_batch::longest(state, chunks)),
             _ => None,
         }
     }
 }
 
-/// Preempts the last admitted until the next decodes have their blocks; whether anyone was.
+/// Preempts the last admitted until the next decodes have their blocks; whether any was preempted.
 fn make_room<D: Decodes>(state: &mut State<D>) -> bool {
     let mut preempted = false;
     while state.decode_blocks(1) > state.free() {

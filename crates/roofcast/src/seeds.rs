@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 use crate::limits;
 use crate::model::{Model, config};
-use crate::parallelism::Request;
+use crate::parallelism::RequestedParallelism;
 use crate::spec::{EngineSpec, PrecisionSpec};
 use serde::Serialize;
 use std::str::FromStr;
@@ -88,7 +88,7 @@ pub enum Verdict {
     Inconsistent,
     /// The arithmetic is right and a premise is not.
     WrongInput,
-    /// A measurement: it stands beside the limit and cannot be recomputed.
+    /// A measurement: it is beside the limit and cannot be recomputed.
     Measured,
     /// An exercise that the text leaves open.
     Open,
@@ -112,7 +112,7 @@ impl Verdict {
 /// One figure of a seed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Claim {
-    /// Where it stands in the text.
+    /// Where it is in the text.
     pub section: &'static str,
     /// What it is, in words; unique within its section.
     pub claim: String,
@@ -222,7 +222,11 @@ impl<'a> Setup<'a> {
                 kv: Some(self.kv.to_owned()),
                 ..PrecisionSpec::default()
             },
-            parallelism: Request { tp: Some(self.tp), pp: Some(self.pp), ..Request::default() },
+            parallelism: RequestedParallelism {
+                tp: Some(self.tp),
+                pp: Some(self.pp),
+                ..RequestedParallelism::default()
+            },
             ideal: true,
             ..Options::default()
         }

@@ -6,12 +6,17 @@
 mod fleet;
 mod kernels;
 pub mod keys;
+mod scheduling;
 pub mod settings;
 mod speculative;
 pub mod written;
 
 pub use fleet::{AutoscaleSpec, FleetSpec, LinkKind, PoolSpec};
 pub use kernels::{AttentionBackend, Frontend, KvLayout};
+pub use scheduling::{
+    CostKind, Prediction, PreemptionMode, QueuePolicy, ReservationKind, RetractionPolicy, SchedulePolicy,
+    SchedulerKind,
+};
 pub use speculative::SpeculativeSpec;
 
 use crate::error::{Error, Result, told};
@@ -36,7 +41,7 @@ pub struct Spec {
     pub engine: EngineSpec,
     /// The traffic.
     pub workload: Option<Workload>,
-    /// Replicas and who chooses among them.
+    /// Replicas and the choice among them.
     pub fleet: FleetSpec,
     /// What the traffic must get.
     pub slo: Slo,
@@ -153,7 +158,7 @@ pub struct EngineSpec {
     pub enable_prefix_caching: Option<bool>,
     /// Most tokens of one prompt in a step while others wait; 0 is no bound.
     pub long_prefill_token_threshold: Option<u64>,
-    /// Who comes first.
+    /// The order of the queue.
     pub policy: QueuePolicy,
     /// SGLang's order of the queue under `policy = "fcfs"`.
     pub schedule_policy: SchedulePolicy,
@@ -171,13 +176,13 @@ pub struct EngineSpec {
     pub disable_radix_cache: Option<bool>,
     /// Whether SGLang decides a step only when the results of the one before it are there; false where absent.
     pub disable_overlap_schedule: Option<bool>,
-    /// Whom SGLang retracts first; those with the fewest tokens where absent.
+    /// Which requests SGLang retracts first; those with the fewest tokens where absent.
     pub retraction_policy: Option<RetractionPolicy>,
     /// Whether SGLang's queue is in order of priority; where `policy` says so where absent.
     pub enable_priority_scheduling: Option<bool>,
     /// Whether smaller values are of higher priority; as `policy` has it where absent.
     pub schedule_low_priority_values_first: Option<bool>,
-    /// Whether nobody is preempted for a higher priority; false where absent.
+    /// Whether a higher priority preempts no running request; false where absent.
     pub disable_priority_preemption: Option<bool>,
     /// How much higher; 10 where absent.
     pub priority_scheduling_preemption_threshold: Option<i64>,
@@ -211,7 +216,7 @@ pub struct EngineSpec {
     /// Whether projections that read the same input are one product, and norms and rotations few launches; as the engine
     /// has it where absent.
     pub fuse_layers: Option<bool>,
-    /// What stands between the engine and its clients.
+    /// The server between the engine and its clients.
     pub frontend: Frontend,
     /// What becomes of a preempted request's cache.
     pub preemption_mode: PreemptionMode,
@@ -236,142 +241,6 @@ impl EngineSpec {
     pub fn served(&self) -> bool {
         self.served.unwrap_or(true)
     }
-}
-
-/// Scheduling policies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SchedulerKind {
-    /// A batch at a time, to its longest output (FasterTransformer).
-    Static,
-    /// Iteration-level, space reserved up front.
-    Orca,
-    /// vLLM v0: prompts first.
-    VllmV0,
-    /// vLLM v1: continuous batching with a token budget.
-    #[default]
-    Vllm,
-    /// Chunked prefill within a small budget.
-    Sarathi,
-    /// Steps of constant size.
-    Splitfuse,
-    /// Cache by the token, admission by the peak to come.
-    Lightllm,
-    /// Prompts first in chunks, admission by an estimate.
-    Sglang,
-    /// Slots with a share of the context each.
-    #[serde(rename = "llama.cpp")]
-    LlamaCpp,
-    /// In-flight batching, nobody evicted.
-    TensorrtLlm,
-    /// In-flight batching, the last paused when blocks run out.
-    TensorrtLlmMaxUtilization,
-}
-
-impl SchedulerKind {
-    /// All.
-    pub const ALL: [SchedulerKind; 11] = [
-        SchedulerKind::Vllm,
-        SchedulerKind::VllmV0,
-        SchedulerKind::Sglang,
-        SchedulerKind::TensorrtLlm,
-        SchedulerKind::TensorrtLlmMaxUtilization,
-        SchedulerKind::LlamaCpp,
-        SchedulerKind::Lightllm,
-        SchedulerKind::Sarathi,
-        SchedulerKind::Splitfuse,
-        SchedulerKind::Orca,
-        SchedulerKind::Static,
-    ];
-}
-
-/// Orders of the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum QueuePolicy {
-    /// First come, first served.
-    #[default]
-    Fcfs,
-    /// Smaller priority first.
-    Priority,
-    /// Shortest output first, as far as it is known.
-    Sjf,
-}
-
-/// Who is retracted first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RetractionPolicy {
-    /// Those with the fewest tokens generated.
-    #[default]
-    Length,
-    /// Those of the lowest priority, then those with the fewest.
-    Priority,
-}
-
-/// SGLang's orders of the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SchedulePolicy {
-    /// First come, first served.
-    #[default]
-    Fcfs,
-    /// Longest prefix in the cache first.
-    Lpm,
-}
-
-/// How well an output's length is known before it is generated.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize, serde::Serialize)]
-#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
-pub enum Prediction {
-    /// Exactly.
-    #[default]
-    Perfect,
-    /// Times exp(σ·z) of a normal z.
-    Noisy {
-        /// σ.
-        sigma: f64,
-    },
-    /// Only to which power of two it is nearest, and that is off by one with this probability: a small model's guess.
-    Proxy {
-        /// Probability of the right class.
-        accuracy: f64,
-    },
-}
-
-/// What becomes of a preempted request's cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PreemptionMode {
-    /// Dropped and computed again.
-    #[default]
-    Recompute,
-    /// Moved to the host's memory and back.
-    Swap,
-}
-
-/// What is reserved for a request when it is admitted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ReservationKind {
-    /// The longest sequence that is served.
-    #[default]
-    Max,
-    /// Prompt, and output rounded up to a power of two.
-    Pow2,
-    /// Prompt and output, as if its length were known.
-    Oracle,
-}
-
-/// Prices of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CostKind {
-    /// What the machine's limits allow.
-    Limit,
-    /// What is expected, by the calibration.
-    #[default]
-    Forecast,
 }
 
 /// `[slo]`: bounds that every plan must keep.

@@ -1,6 +1,6 @@
 //! The step model: what a forward pass of a deployment does, compiled once.
 //!
-//! Knows: the operators of all stages, their messages, what stands beside them, and how a replica's step is shared by
+//! Knows: the operators of all stages, their messages, times beside them, and how a replica's step is shared by
 //! microbatches and data-parallel ranks. Knows nothing about time: [`crate::timing`] puts coefficients to it.
 //!
 //! Pipeline stages work on as many microbatches at once as there are stages, each with an equal part of the decodes and
@@ -26,7 +26,7 @@ pub struct StepModel {
     pub reaches: Vec<u64>,
     /// The messages.
     pub links: Links,
-    /// What stands beside the operators.
+    /// Times beside the operators.
     pub surroundings: Surroundings,
     /// Memory bandwidth.
     pub bandwidth: ByteRate,
@@ -264,7 +264,7 @@ mod tests {
     use super::*;
     use crate::deployment::Options;
     use crate::model::config;
-    use crate::parallelism::Request;
+    use crate::parallelism::RequestedParallelism;
     use std::sync::Arc;
 
     fn compiled(model: &str, tp: u64, ep: u64) -> StepModel {
@@ -272,7 +272,12 @@ mod tests {
         let entry = catalog.model(model).unwrap();
         let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
         let accelerator = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
-        let parallelism = Request { count: Some(tp), tp: Some(tp), ep: Some(ep), ..Request::default() };
+        let parallelism = RequestedParallelism {
+            count: Some(tp),
+            tp: Some(tp),
+            ep: Some(ep),
+            ..RequestedParallelism::default()
+        };
         let options = Options { parallelism, ..Options::default() };
         StepModel::compile(&Deployment::resolve(model, accelerator, &options).unwrap())
     }

@@ -13,9 +13,9 @@ use crate::forecaster::Forecaster;
 use crate::kernel;
 use crate::limits::{self, limits};
 use crate::measurement;
-use crate::measurement::benchmark::{self, Load, Subject};
+use crate::measurement::benchmark::{self, ClientLoad, Subject};
 use crate::model::{Quantization, config as reader};
-use crate::parallelism::Request;
+use crate::parallelism::RequestedParallelism;
 use crate::plan::{Question, Trial, plan};
 use crate::record::{self, Records, csv};
 use crate::spec::Spec;
@@ -131,14 +131,14 @@ pub fn measured(text: &str) {
     let subject = Subject {
         model: none(),
         hardware: none(),
-        parallelism: Request::default(),
+        parallelism: RequestedParallelism::default(),
         engine: none(),
         version: none(),
         weights: none(),
         kv: none(),
     };
     drop(benchmark::of_result("fuzz", text, &subject));
-    drop(benchmark::of_records("fuzz", text, &subject, Load::Users(2)));
+    drop(benchmark::of_records("fuzz", text, &subject, ClientLoad::Users(2)));
     if let Ok(kernels) = kernel::read("fuzz", text, catalog) {
         drop(levels(&fit(&kernels.all)));
     }

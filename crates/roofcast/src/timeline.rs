@@ -27,8 +27,8 @@ pub struct Segment {
     pub decodes: u64,
     /// Requests that wait, as far as they are known when it starts.
     pub waiting: u64,
-    /// Pieces of prompts.
-    pub pieces: u64,
+    /// Chunks of prompts.
+    pub chunks: u64,
     /// Tokens of these, computed again after a preemption included.
     pub prefill_tokens: u64,
     /// Tokens sampled in all of the steps.

@@ -37,10 +37,10 @@ mod machines;
 mod measured;
 #[path = "suite/models.rs"]
 mod models;
-#[path = "suite/newcomers.rs"]
-mod newcomers;
 #[path = "suite/plan.rs"]
 mod plan;
+#[path = "suite/polling.rs"]
+mod polling;
 #[path = "suite/scaling.rs"]
 mod scaling;
 #[path = "suite/seeds.rs"]

@@ -43,6 +43,9 @@ pub(crate) struct BenchArgs {
     /// Draw latencies and requests in flight as SVG; of a sweep, latencies and throughput over its values.
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) svg: Option<PathBuf>,
+    /// Write the answer as the page shows it: one HTML file that needs nothing else.
+    #[arg(long, value_name = "OUT.html", conflicts_with_all = ["sweep", "find_rate"])]
+    pub(crate) html: Option<PathBuf>,
     /// With --json, add vLLM's lists of a value a request, in seconds.
     #[arg(long, requires = "json", conflicts_with_all = ["sweep", "find_rate"])]
     pub(crate) detailed: bool,

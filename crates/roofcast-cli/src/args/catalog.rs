@@ -25,7 +25,7 @@ pub(crate) struct CatalogArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Which entries")]
 pub(crate) struct FilterArgs {
-    /// Every word stands in an id, another name, family or maker.
+    /// Every word is in an id, another name, family or maker.
     #[arg(long, value_name = "TEXT", conflicts_with = "name")]
     pub(crate) search: Option<String>,
     /// A model's model_type or an accelerator's generation, as in qwen3 or hopper; its beginning is enough.

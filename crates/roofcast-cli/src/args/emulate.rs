@@ -38,6 +38,15 @@ pub(crate) struct EmulateArgs {
     /// Seconds that answers under way may take after SIGTERM.
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
     pub(crate) drain: f64,
+    /// Let clients ask for faults: by the header `X-Roofcast-Fault` for one request, at `/admin/faults` for all.
+    #[arg(long)]
+    pub(crate) allow_faults: bool,
+    /// A fault that meets requests from the start, as `{"status": 503, "share": 0.1}`; also lets clients ask for others.
+    #[arg(long, value_name = "JSON")]
+    pub(crate) fault: Option<String>,
+    /// Seconds until it listens, as a server that loads its weights [default: at once].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) start_delay: Option<f64>,
     /// Say each request's `X-Request-Id` in its answer, too.
     #[arg(long)]
     pub(crate) enable_request_id_headers: bool,

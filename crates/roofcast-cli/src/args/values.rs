@@ -45,6 +45,15 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// `2/8`: a share and how many there are.
+pub(super) fn shard(text: &str) -> Result<(usize, usize), String> {
+    let number = |s: &str| s.trim().parse::<usize>().ok();
+    match text.split_once('/').and_then(|(shard, of)| Some((number(shard)?, number(of)?))) {
+        Some((shard, of)) if (1..=of).contains(&shard) && of <= 1_000_000 => Ok((shard, of)),
+        _ => Err("accepted: I/N as 2/8, I from 1 to N, N at most 1000000".into()),
+    }
+}
+
 pub(super) fn milliseconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(v) if v > 0.0 && v <= 1e9 => Ok(v),

@@ -3,9 +3,9 @@
 //! Knows: what is sent, when it counts as sent, and that every way in which an answer can fail ends in a record, in time.
 //! Knows nothing about other requests.
 
-use super::answer::{Answer, Failure, shown};
 use super::client::{self, Client, Incoming};
 use super::request::Form;
+use super::response::{Failure, Response, shown};
 use super::texts::Turn;
 use bytes::Bytes;
 use hyper::Method;
@@ -33,7 +33,7 @@ struct Tokenized {
     tokens: Option<Vec<IgnoredAny>>,
 }
 
-/// Who asks, and how.
+/// How requests are sent.
 pub(super) struct Asker {
     pub(super) client: Arc<Client>,
     pub(super) form: Form,
@@ -71,7 +71,7 @@ impl Asker {
     pub(super) async fn ask(&self, question: Question) -> Asked {
         let body = self.form.body(&question.turns, question.output_len);
         let choices = self.form.choices;
-        let mut answer = Answer::new(self.form.stream, self.keep_text, question.output_len, choices);
+        let mut answer = Response::new(self.form.stream, self.keep_text, question.output_len, choices);
         let sent = self.client.clock.now();
         let exchange = self.exchange(body, &mut answer);
         let ended = tokio::time::timeout(self.timeout, exchange).await.unwrap_or_else(|_| {
@@ -92,7 +92,7 @@ impl Asker {
         tokio::time::timeout(self.timeout.min(PATIENCE), asked).await.ok().flatten().filter(|n| *n > 0)
     }
 
-    async fn exchange(&self, body: Bytes, answer: &mut Answer) -> Result<(), Failure> {
+    async fn exchange(&self, body: Bytes, answer: &mut Response) -> Result<(), Failure> {
         let path = self.form.endpoint.path();
         let (parts, mut incoming) = self.client.send(Method::POST, path, body).await?;
         if !parts.status.is_success() {
@@ -139,7 +139,7 @@ impl Asker {
         &self,
         question: &Question,
         sent: Picoseconds,
-        answer: Answer,
+        answer: Response,
         failure: Option<Failure>,
     ) -> Asked {
         let now = self.client.clock.now();

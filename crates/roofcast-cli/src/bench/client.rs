@@ -3,8 +3,8 @@
 //! Knows: connecting, TLS, keeping connections for the next request, and which failure is which. Bytes are stamped when
 //! they are read from the socket, before anything looks at them. Knows nothing about what they say.
 
-use super::answer::{Failure, shown};
 use super::clock::Clock;
+use super::response::{Failure, shown};
 use super::target::Target;
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
@@ -97,7 +97,7 @@ impl Wire {
         let mut what = std::pin::pin!(what);
         std::future::poll_fn(|cx| {
             if self.moving.as_mut().is_some_and(|m| m.as_mut().poll(cx).is_ready()) {
-                // Whoever waits is told of the same end.
+                // Waiting requests are told of the same end.
                 self.moving = None;
             }
             what.as_mut().poll(cx)

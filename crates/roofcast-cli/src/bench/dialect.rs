@@ -1,6 +1,6 @@
 //! What the events of `/v1/chat/completions` and `/v1/completions` mean, in every dialect that servers speak.
 //!
-//! Knows: which chunk brings tokens, where usage may stand, how errors look, when an answer is over. Knows no time and
+//! Knows: which chunk brings tokens, where usage may be, how errors look, when an answer is over. Knows no time and
 //! no bytes on wires. Checked against recorded streams of vLLM 0.32 and llama.cpp b11434.
 
 use serde::Deserialize;
@@ -18,7 +18,7 @@ pub(super) struct Chunk {
     pub(super) finished: Vec<bool>,
     /// Token counts as the server has them.
     pub(super) usage: Option<Usage>,
-    /// The one choice whose they are, where they stand in its chunk: llama.cpp's last, vLLM's continuous ones.
+    /// The one choice whose they are, where they are in its chunk: llama.cpp's last, vLLM's continuous ones.
     pub(super) usage_of: Option<u32>,
     /// An error instead of an answer, in words.
     pub(super) error: Option<String>,

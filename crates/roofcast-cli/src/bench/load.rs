@@ -1,6 +1,6 @@
 //! A workload offered to a server in real time.
 //!
-//! Knows: when requests are due and who waits for whose answer, which is the traffic's; that one task sends and each
+//! Knows: when requests are due and which one waits for which answer, which is the traffic's; that one task sends and each
 //! request has its own. Knows nothing about what the answers add up to.
 
 use super::ask::{Asked, Asker, Question};
@@ -149,7 +149,7 @@ impl Loop<'_> {
         let question = Question { id, scheduled, input_len, output_len: said.output_len, turns: said.turns };
         let (asker, done) = (Arc::clone(&self.asker), self.done.0.clone());
         let task = tokio::spawn(async move {
-            // Where the run is over nobody waits for it.
+            // Where the run is over no request waits for it.
             drop(done.send(asker.ask(question).await));
         });
         let flight =

@@ -10,7 +10,7 @@ use roofcast::workload::request::{OWN_SEGMENTS, Run};
 use roofcast::workload::{Prompt, Request};
 use std::future::Future;
 
-/// What every prompt begins with: a word at the start stands without a space and may be other tokens than after one.
+/// What every prompt begins with: a word at the start is without a space and may be other tokens than after one.
 const FIRST: &str = "the";
 
 /// The most that a server is asked to learn how it counts: a tokenizer of another kind is known well before.
@@ -46,7 +46,7 @@ impl Prompts {
         Prompts { words, overhead: around, tokens_per_word: 1.0, seed, texts: Vec::new() }
     }
 
-    /// Learns from a server what it counts: a probe of one word and one of all, each after the first, which stands without a
+    /// Learns from a server what it counts: a probe of one word and one of all, each after the first, which is without a
     /// space. Where they do not differ by a token a word, halves are probed until the words that take more are known. None
     /// where it does not count.
     pub(crate) async fn learnt<F, T>(&self, count: F) -> Option<Prompts>

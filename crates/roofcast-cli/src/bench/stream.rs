@@ -54,7 +54,7 @@ impl Events {
         Ok(())
     }
 
-    /// The body has ended: what stands there without its blank line is an event, too.
+    /// The body has ended: what is there without its blank line is an event, too.
     pub(super) fn end(&mut self, each: &mut impl FnMut(Event)) -> Result<(), TooLong> {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {

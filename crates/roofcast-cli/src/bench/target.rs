@@ -42,7 +42,7 @@ pub(crate) struct Target {
     pub(super) tls: bool,
     pub(super) host: String,
     pub(super) addresses: Vec<SocketAddr>,
-    /// What stands before `/v1` in every path.
+    /// What precedes `/v1` in every path.
     pub(super) base: String,
     pub(super) headers: HeaderMap,
 }

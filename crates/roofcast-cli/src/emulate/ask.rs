@@ -6,6 +6,7 @@
 use super::fields::Fields;
 use super::refusal::Refusal;
 use super::tokenizer;
+use super::tools::Call;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -39,6 +40,8 @@ pub(crate) struct Ask {
     pub(crate) logprobs: Option<usize>,
     pub(crate) return_token_ids: bool,
     pub(crate) request_id: Option<String>,
+    /// The tool that the answer calls.
+    pub(crate) call: Option<Call>,
 }
 
 /// Prompts of one request.
@@ -95,6 +98,7 @@ impl Ask {
             logprobs: logprobs(endpoint, &fields)?,
             return_token_ids: fields.flag("return_token_ids")?.unwrap_or(false),
             request_id: fields.string("request_id")?.map(str::to_owned),
+            call: if endpoint == Endpoint::Chat { Call::read(&fields)? } else { None },
             prompts,
         })
     }
@@ -190,13 +194,21 @@ pub(crate) fn chat(fields: &Fields) -> Result<Vec<u32>, Refusal> {
     for item in items {
         let role = item.get("role").and_then(Value::as_str);
         let role = role.ok_or_else(|| wrong("a message without a role"))?;
-        turns.push((role, content(item.get("content")).ok_or_else(|| wrong("a content that is no text"))?));
+        let said = content(item.get("content")).ok_or_else(|| wrong("a content that is no text"))?;
+        turns.push((role, said + &called(item)));
     }
     if turns.is_empty() {
         return Err(Refusal::bad("At least one message is needed."));
     }
     let answers = fields.flag("add_generation_prompt")?.unwrap_or(true);
     Ok(tokenizer::chat(turns.iter().map(|(role, text)| (*role, text.as_str())), answers))
+}
+
+/// The arguments of the tools that a message called: an answer comes back as the tokens that it was.
+fn called(message: &Value) -> String {
+    let calls = message.get("tool_calls").and_then(Value::as_array);
+    let arguments = |call: &Value| call.pointer("/function/arguments")?.as_str().map(str::to_owned);
+    calls.into_iter().flatten().filter_map(arguments).collect()
 }
 
 /// The text of a message: a string, or parts of which the texts count.

@@ -1,4 +1,4 @@
-//! What a replica's prefix cache takes in and lets go, told to whoever routes by it.
+//! KV events: blocks that a replica's prefix cache stores and removes, published for routers.
 //!
 //! Knows: which blocks of which tokens a change is about, and their hashes. [`hashes`] makes them, [`encoding`] writes
 //! them, [`publisher`] sends them.

@@ -236,8 +236,14 @@ impl Metrics {
         }
     }
 
+    /// The share of the KV blocks in use, and the requests that wait.
+    pub(crate) fn load(&self) -> (f64, f64) {
+        let usage = self.levels.blocks as f64 / (self.fixed.num_gpu_blocks - 1).max(1) as f64;
+        (usage, self.levels.waiting as f64)
+    }
+
     fn show_levels(&self, text: &mut Exposition) {
-        let Levels { running, waiting, blocks } = self.levels;
+        let Levels { running, waiting, .. } = self.levels;
         text.gauge(("vllm:num_requests_running", "Requests in the running batch."), running as f64);
         text.gauge(("vllm:num_requests_waiting", "Requests that wait to be scheduled."), waiting as f64);
         let reasons = [("capacity", waiting), ("deferred", 0)];
@@ -248,8 +254,7 @@ impl Metrics {
         let states = [("awake", 1.0), ("weights_offloaded", 0.0), ("discard_all", 0.0)];
         let states = states.map(|(state, value)| (label("sleep_state", state), value));
         text.gauges(("vllm:engine_sleep_state", "1 for the state that the engine is in."), &states);
-        let usage = blocks as f64 / (self.fixed.num_gpu_blocks - 1).max(1) as f64;
-        text.gauge(("vllm:kv_cache_usage_perc", "Share of the KV blocks in use, 0 to 1."), usage);
+        text.gauge(("vllm:kv_cache_usage_perc", "Share of the KV blocks in use, 0 to 1."), self.load().0);
     }
 
     fn show_counts(&self, text: &mut Exposition) {

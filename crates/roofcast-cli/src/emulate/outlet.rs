@@ -74,7 +74,7 @@ impl Outlet {
         wake(state);
     }
 
-    /// What is out, into `out`; pending where that is no more than before, which stands there.
+    /// Writes the tokens that are out to `out`; pending where they are no more than `out` already has.
     pub(crate) fn poll(&self, out: &mut Vec<Out>, cx: &mut Context<'_>) -> Poll<Progress> {
         let mut state = self.state();
         let (ended, failed) = (state.open == 0, state.failed);

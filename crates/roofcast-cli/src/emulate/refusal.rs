@@ -89,6 +89,12 @@ impl Refusal {
         Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError", None, message)
     }
 
+    /// A fault that was asked for.
+    pub(crate) fn fault(status: StatusCode) -> Refusal {
+        let kind = status.canonical_reason().unwrap_or("Fault");
+        Refusal::new(status, kind, None, "A fault on demand.".to_owned())
+    }
+
     /// A body beyond what is read.
     pub(crate) fn too_large(most: usize) -> Refusal {
         let message = format!("The body is larger than {most} bytes.");

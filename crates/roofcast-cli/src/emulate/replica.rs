@@ -33,7 +33,7 @@ enum Message {
 
 /// The handle of an engine that runs.
 #[derive(Debug)]
-pub(crate) struct Replica {
+pub(crate) struct EngineHandle {
     sender: Sender<Message>,
     pace: Pace,
     shared: Arc<Shared>,
@@ -55,14 +55,14 @@ impl Shared {
     }
 }
 
-impl Replica {
+impl EngineHandle {
     /// Starts an engine; it ends when its handle is dropped.
     pub(crate) fn start(
         mut engine: Online,
         pace: Pace,
         metrics: Metrics,
         kv_events: Option<KvEvents>,
-    ) -> std::io::Result<(Replica, JoinHandle<()>)> {
+    ) -> std::io::Result<(EngineHandle, JoinHandle<()>)> {
         if kv_events.is_some() {
             engine.watch_cache();
         }
@@ -83,7 +83,7 @@ impl Replica {
             kv_events,
         };
         let thread = std::thread::Builder::new().name("engine".to_owned()).spawn(move || driver.run())?;
-        Ok((Replica { sender, pace, shared }, thread))
+        Ok((EngineHandle { sender, pace, shared }, thread))
     }
 
     /// The engine's time.
@@ -148,7 +148,7 @@ struct Life {
     chain: Chain,
 }
 
-/// How long an idle engine sleeps before it looks whether anybody still holds it.
+/// How long an idle engine sleeps before it looks whether its handle still exists.
 const IDLE: Duration = Duration::from_secs(3600);
 
 impl Driver {

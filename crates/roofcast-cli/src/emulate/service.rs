@@ -1,19 +1,21 @@
-//! What is asked for, and who answers: the routes of a vLLM server.
+//! The routes of a vLLM server, and the answers to each.
 //!
 //! Knows: paths, methods, headers and the order of checks. Knows nothing about connections.
 
-use super::answer::Author;
 use super::ask::{Ask, Endpoint};
+use super::completion::Author;
+use super::faults::{Fault, Faults};
 use super::fields::Fields;
 use super::metrics::Facts;
 use super::outlet::Outlet;
 use super::refusal::Refusal;
-use super::replica::{Job, Replica};
-use super::stream::{Place, Sent, Stream};
+use super::replica::{EngineHandle, Job};
+use super::stream::{InFlight, Sent, Stream};
 use super::wire::{Reply, Writer};
 use super::{ask, tokenizer};
+use crate::http::{self, Unread, server};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Either, Full, Limited};
+use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
@@ -21,17 +23,21 @@ use roofcast::engine::online::Asked;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The version of vLLM whose API this is.
 pub(crate) const VERSION: &str = "0.32.0";
-/// How long a body may take.
-const BODY_TIME: Duration = Duration::from_secs(60);
-/// Bodies beyond this are read where they keep nobody waiting.
+/// Bodies beyond this are parsed on a thread of their own, where they delay no other request.
 const LONG: usize = 128 << 10;
 /// Tokens of a completion where the client names no bound: OpenAI's default.
 const COMPLETION_TOKENS: u64 = 16;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Asks for the load in an answer's head, and says it.
+const LOAD_FORMAT: HeaderName = HeaderName::from_static("endpoint-load-metrics-format");
+const LOAD: HeaderName = HeaderName::from_static("endpoint-load-metrics");
+/// Where the fault of all requests is set.
+const FAULTS: &str = "/admin/faults";
 
 /// What a server is told.
 #[derive(Debug, Clone)]
@@ -47,56 +53,58 @@ pub(crate) struct Settings {
     /// Bytes of a body.
     pub(crate) most_body: usize,
     pub(crate) echo_request_id: bool,
+    /// Whether clients may ask for faults.
+    pub(crate) allow_faults: bool,
+    /// What meets all requests from the start.
+    pub(crate) fault: Option<Fault>,
 }
 
 /// One server.
 #[derive(Debug)]
 pub(crate) struct Service {
     settings: Settings,
-    replica: Arc<Replica>,
+    replica: Arc<EngineHandle>,
     author: Author,
     fingerprint: Arc<str>,
     /// Seconds since 1970.
     started: u64,
     requests: AtomicU64,
+    faults: Faults,
 }
 
 type Answered = Result<Response<Sent>, Refusal>;
 
 impl Service {
-    pub(crate) fn new(settings: Settings, replica: Arc<Replica>, author: Author) -> Service {
+    pub(crate) fn new(settings: Settings, replica: Arc<EngineHandle>, author: Author) -> Service {
         let mark =
             settings.root.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
         let fingerprint = format!("vllm-{VERSION}-{mark:08x}").into();
-        Service { settings, replica, author, fingerprint, started: now(), requests: AtomicU64::new(0) }
+        let faults = Faults::new(settings.fault.clone());
+        Service {
+            settings,
+            replica,
+            author,
+            fingerprint,
+            started: now(),
+            requests: AtomicU64::new(0),
+            faults,
+        }
     }
 
     /// The engine.
-    pub(crate) fn replica(&self) -> &Arc<Replica> {
+    pub(crate) fn replica(&self) -> &Arc<EngineHandle> {
         &self.replica
-    }
-
-    /// Answers a request, one way or the other.
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Sent> {
-        let id = request.headers().get(REQUEST_ID).cloned().filter(|_| self.settings.echo_request_id);
-        let mut response = match self.route(request).await {
-            Ok(response) => response,
-            Err(refusal) => refused(refusal),
-        };
-        if let Some(id) = id {
-            response.headers_mut().insert(REQUEST_ID, id);
-        }
-        response
     }
 
     async fn route(&self, request: Request<Incoming>) -> Answered {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path();
-        let Some(methods) = methods(path) else { return Err(Refusal::detail(StatusCode::NOT_FOUND)) };
+        let methods = methods(path).filter(|_| self.settings.allow_faults || path != FAULTS);
+        let Some(methods) = methods else { return Err(Refusal::detail(StatusCode::NOT_FOUND)) };
         if !methods.contains(&parts.method) {
             return Ok(not_allowed(methods));
         }
-        if path.starts_with("/v1") {
+        if path.starts_with("/v1") || path == FAULTS {
             self.authorize(&parts.headers)?;
         }
         match path {
@@ -108,6 +116,7 @@ impl Service {
             "/version" => Ok(said(&json!({ "version": VERSION }))),
             "/load" => Ok(said(&json!({ "server_load": self.replica.in_flight() }))),
             "/metrics" => Ok(self.metrics()),
+            FAULTS => self.change_fault(&parts.method, &self.read(&parts.headers, body).await?),
             // /health and /ping.
             _ => Ok(whole(StatusCode::OK, "", Bytes::new())),
         }
@@ -125,20 +134,19 @@ impl Service {
     /// The whole body, within its bounds.
     async fn read(&self, headers: &HeaderMap, body: Incoming) -> Result<Bytes, Refusal> {
         let most = self.settings.most_body;
-        let told = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
-        if told.is_some_and(|length| length > most) {
-            return Err(Refusal::too_large(most));
-        }
-        match tokio::time::timeout(BODY_TIME, Limited::new(body, most).collect()).await {
-            Ok(Ok(whole)) => Ok(whole.to_bytes()),
-            Ok(Err(e)) if e.is::<http_body_util::LengthLimitError>() => Err(Refusal::too_large(most)),
-            Ok(Err(_)) => Err(Refusal::bad("The body ended early.")),
-            Err(_) => Err(Refusal::bad("The body took too long.")),
-        }
+        http::body(headers, body, most).await.map_err(|unread| match unread {
+            Unread::TooLarge => Refusal::too_large(most),
+            Unread::EndedEarly => Refusal::bad("The body ended early."),
+            Unread::TooSlow => Refusal::bad("The body took too long."),
+        })
     }
 
     async fn complete(&self, endpoint: Endpoint, headers: &HeaderMap, body: Incoming) -> Answered {
         let body = self.read(headers, body).await?;
+        let fault = if self.settings.allow_faults { self.faults.next(headers)? } else { None };
+        if let Some(refusal) = fault.as_ref().and_then(Fault::refusal) {
+            return Err(refusal);
+        }
         let at = self.replica.pace().now();
         let parse = move || Ask::parse(endpoint, &body);
         let mut ask = if parse_is_long(headers) {
@@ -154,7 +162,7 @@ impl Service {
         self.admit()?;
         let first = self.requests.fetch_add(choices as u64, Ordering::Relaxed);
         let outlet = Arc::new(Outlet::new(choices));
-        let mut place = Place {
+        let mut in_flight = InFlight {
             replica: Arc::clone(&self.replica),
             outlet: Arc::clone(&outlet),
             numbers: (first..first + choices as u64).collect(),
@@ -181,16 +189,25 @@ impl Service {
             self.replica.arrive(Job { asked, outlet: Arc::clone(&outlet), choice, facts });
         }
         let reply = self.reply(ask, model, first, headers, answers);
-        if reply.ask.stream {
-            let stream = Stream::new(place, Writer::new(reply));
+        if let Some(fault) = fault.as_ref().filter(|fault| fault.stall_seconds > 0.0) {
+            tokio::time::sleep(Duration::from_secs_f64(fault.stall_seconds)).await;
+        }
+        let cut = fault.and_then(|fault| fault.cut_after_tokens);
+        if reply.ask.stream || cut.is_some() {
+            let cut = if reply.ask.stream { cut } else { Some(0) };
+            let stream = Stream::new(in_flight, Writer::new(reply), cut);
             let mut response = Response::new(Either::Right(stream));
             content_type(&mut response, "text/event-stream; charset=utf-8");
             return Ok(response);
         }
         let out = outlet.whole().await;
-        place.over = true;
+        in_flight.over = true;
         let out = out.ok_or_else(Refusal::dead)?;
-        Ok(whole(StatusCode::OK, "application/json", reply.body(&out).into()))
+        let mut response = whole(StatusCode::OK, "application/json", reply.body(&out).into());
+        if let Some(load) = headers.get(LOAD_FORMAT).and_then(|format| self.load(format)) {
+            response.headers_mut().insert(LOAD, load);
+        }
+        Ok(response)
     }
 
     fn reply(
@@ -199,7 +216,7 @@ impl Service {
         model: String,
         number: u64,
         headers: &HeaderMap,
-        answers: Vec<super::answer::Answer>,
+        answers: Vec<super::completion::Completion>,
     ) -> Reply {
         let given = headers.get(REQUEST_ID).and_then(|v| v.to_str().ok()).map(str::to_owned);
         let mixed = (number ^ self.started << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -264,6 +281,34 @@ impl Service {
         json!({"object": "list", "data": self.settings.names.iter().map(card).collect::<Vec<_>>()})
     }
 
+    /// The load as ORCA reports it (vLLM's `entrypoints/serve/utils/orca_metrics.py`); none in a format that there is not.
+    fn load(&self, format: &HeaderValue) -> Option<HeaderValue> {
+        let (usage, waiting) = self.replica.metrics().load();
+        let text = match format.to_str().ok()?.to_ascii_lowercase().as_str() {
+            "text" => format!(
+                "TEXT named_metrics.kv_cache_usage_perc={usage:?}, named_metrics.num_requests_waiting={waiting:?}"
+            ),
+            "json" => format!(
+                "JSON {{\"named_metrics\": {{\"kv_cache_usage_perc\": {usage:?}, \"num_requests_waiting\": {waiting:?}}}}}"
+            ),
+            _ => return None,
+        };
+        HeaderValue::from_str(&text).ok()
+    }
+
+    /// Shows, sets or ends the fault that meets all requests.
+    fn change_fault(&self, method: &Method, body: &[u8]) -> Answered {
+        match *method {
+            Method::POST => {
+                let text = std::str::from_utf8(body).map_err(|_| Refusal::bad("The body is no text."))?;
+                self.faults.set(Some(Fault::parse(text).map_err(Refusal::bad)?));
+            }
+            Method::DELETE => self.faults.set(None),
+            _ => {}
+        }
+        Ok(said(&json!({ "fault": self.faults.standing() })))
+    }
+
     fn metrics(&self) -> Response<Sent> {
         let text = self.replica.metrics().text();
         whole(StatusCode::OK, "text/plain; version=1.0.0; charset=utf-8", text.into())
@@ -296,19 +341,35 @@ impl Service {
     }
 }
 
+impl server::Service for Service {
+    type Sent = Sent;
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Sent> {
+        let id = request.headers().get(REQUEST_ID).cloned().filter(|_| self.settings.echo_request_id);
+        let mut response = match self.route(request).await {
+            Ok(response) => response,
+            Err(refusal) => refused(refusal),
+        };
+        if let Some(id) = id {
+            response.headers_mut().insert(REQUEST_ID, id);
+        }
+        response
+    }
+}
+
 /// The methods that a path takes; none where there is no such path.
 fn methods(path: &str) -> Option<&'static [Method]> {
     match path {
         "/v1/completions" | "/v1/chat/completions" | "/tokenize" | "/detokenize" => Some(&[Method::POST]),
         "/health" | "/version" | "/load" | "/metrics" | "/v1/models" => Some(&[Method::GET]),
         "/ping" => Some(&[Method::GET, Method::POST]),
+        FAULTS => Some(&[Method::GET, Method::POST, Method::DELETE]),
         _ => None,
     }
 }
 
 fn parse_is_long(headers: &HeaderMap) -> bool {
-    let length = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
-    length.is_none_or(|length| length > LONG)
+    http::length(headers).is_none_or(|length| length > LONG)
 }
 
 fn not_allowed(methods: &[Method]) -> Response<Sent> {

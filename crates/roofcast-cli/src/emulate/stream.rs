@@ -4,7 +4,7 @@
 //! its request out of the engine. Knows nothing about what is written.
 
 use super::outlet::{Out, Outlet, Progress};
-use super::replica::Replica;
+use super::replica::EngineHandle;
 use super::wire::Writer;
 use bytes::Bytes;
 use http_body_util::{Either, Full};
@@ -34,16 +34,16 @@ impl From<std::convert::Infallible> for Broken {
     }
 }
 
-/// Requests in an engine, taken out of it when nobody waits for them any more.
+/// Requests in an engine, aborted when their client is gone.
 #[derive(Debug)]
-pub(crate) struct Place {
-    pub(crate) replica: Arc<Replica>,
+pub(crate) struct InFlight {
+    pub(crate) replica: Arc<EngineHandle>,
     pub(crate) outlet: Arc<Outlet>,
     pub(crate) numbers: Vec<u64>,
     pub(crate) over: bool,
 }
 
-impl Drop for Place {
+impl Drop for InFlight {
     fn drop(&mut self) {
         if !self.over {
             self.numbers.iter().for_each(|number| self.replica.abort(*number));
@@ -54,15 +54,25 @@ impl Drop for Place {
 /// An answer as it is said.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    place: Place,
+    in_flight: InFlight,
     writer: Writer,
     out: Vec<Out>,
+    /// Tokens with which the connection is cut, on demand.
+    cut: Option<u64>,
+    /// Whether what was written before the cut was given the time to be sent.
+    flushed: bool,
 }
 
 impl Stream {
-    pub(crate) fn new(place: Place, writer: Writer) -> Stream {
-        let out = vec![Out::default(); place.numbers.len()];
-        Stream { place, writer, out }
+    pub(crate) fn new(in_flight: InFlight, writer: Writer, cut: Option<u64>) -> Stream {
+        let out = vec![Out::default(); in_flight.numbers.len()];
+        Stream { in_flight, writer, out, cut, flushed: false }
+    }
+
+    /// Whether so many tokens are out that the connection is cut.
+    fn is_cut(&self) -> bool {
+        let said: u64 = self.out.iter().map(|out| out.tokens).sum();
+        self.cut.is_some_and(|cut| said >= cut)
     }
 }
 
@@ -72,20 +82,27 @@ impl Body for Stream {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let stream = self.get_mut();
-        if stream.place.over {
+        if stream.in_flight.over {
             return Poll::Ready(None);
         }
-        let progress = ready!(stream.place.outlet.poll(&mut stream.out, cx));
+        if stream.is_cut() {
+            if !std::mem::replace(&mut stream.flushed, true) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            return Poll::Ready(Some(Err(Broken)));
+        }
+        let progress = ready!(stream.in_flight.outlet.poll(&mut stream.out, cx));
         let mut bytes = Vec::with_capacity(512);
         stream.writer.write(&stream.out, &mut bytes);
         match progress {
             Progress::Open => {}
             Progress::Ended => {
                 stream.writer.end(&mut bytes);
-                stream.place.over = true;
+                stream.in_flight.over = true;
             }
             Progress::Failed => {
-                stream.place.over = true;
+                stream.in_flight.over = true;
                 return Poll::Ready(Some(Err(Broken)));
             }
         }
@@ -93,6 +110,6 @@ impl Body for Stream {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.place.over
+        self.in_flight.over
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Knows: OpenAI's shapes with vLLM's keys, held to recorded answers of vLLM 0.32 by tests. Knows nothing about when.
 
-use super::answer::Answer;
 use super::ask::{Ask, Endpoint};
+use super::completion::Completion;
 use super::outlet::Out;
 use super::tokenizer;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ pub(crate) struct Reply {
     pub(crate) model: String,
     pub(crate) fingerprint: Arc<str>,
     /// Choices of all prompts: those of the first, then of the second.
-    pub(crate) answers: Vec<Answer>,
+    pub(crate) answers: Vec<Completion>,
 }
 
 /// What an answer's last chunk ends with.
@@ -39,8 +39,18 @@ impl Reply {
         &self.ask.prompts[choice / self.ask.n]
     }
 
+    /// Why an answer ended; OpenAI says `stop` of a call of the tool that the client named.
     fn reason(&self, choice: usize) -> &'static str {
-        if self.answers[choice].stops { "stop" } else { "length" }
+        match (&self.answers[choice], &self.ask.call) {
+            (answer, _) if !answer.stops => "length",
+            (_, Some(call)) if !call.named => "tool_calls",
+            _ => "stop",
+        }
+    }
+
+    /// The id of a choice's call of a tool.
+    fn call_id(&self, choice: usize) -> String {
+        format!("chatcmpl-tool-{}{choice:02x}", self.id.trim_start_matches("chatcmpl-"))
     }
 
     /// Tokens asked and said.
@@ -83,9 +93,7 @@ impl Reply {
         let (reason, stop) = (self.reason(choice), &answer.stop_reason);
         if self.ask.endpoint == Endpoint::Chat {
             return json!({
-                "index": choice,
-                "message": {"role": "assistant", "content": answer.text, "refusal": null, "annotations": null,
-                    "audio": null, "function_call": null, "reasoning": null},
+                "index": choice, "message": self.message(choice),
                 "logprobs": logprobs, "finish_reason": reason, "stop_reason": stop, "token_ids": ids,
                 "routed_experts": null,
             });
@@ -99,11 +107,36 @@ impl Reply {
         })
     }
 
+    /// A chat's message: a text, or a call of a tool.
+    fn message(&self, choice: usize) -> Value {
+        let answer = &self.answers[choice];
+        let text = if answer.tool.is_some() { "" } else { &answer.text };
+        let mut message = json!({"role": "assistant", "content": text, "refusal": null, "annotations": null,
+            "audio": null, "function_call": null});
+        if let Some(name) = &answer.tool {
+            message["tool_calls"] = json!([{"id": self.call_id(choice), "type": "function",
+                "function": {"name": name, "arguments": answer.text}}]);
+        }
+        message["reasoning"] = Value::Null;
+        message
+    }
+
+    /// A piece of a call of a tool in a stream; the first has the call's id and name.
+    fn call_piece(&self, choice: usize, index: usize) -> Value {
+        let answer = &self.answers[choice];
+        let arguments = answer.token_text(index);
+        match &answer.tool {
+            Some(name) if index == 0 => json!([{"id": self.call_id(choice), "type": "function", "index": 0,
+                "function": {"name": name, "arguments": arguments}}]),
+            _ => json!([{"index": 0, "function": {"arguments": arguments}}]),
+        }
+    }
+
     /// Log probabilities of the tokens from `from` to `to`: those that nothing computed have, the less likely ones made up.
     fn logprobs(&self, choice: usize, from: usize, to: usize) -> Value {
         let Some(beside) = self.ask.logprobs else { return Value::Null };
         let answer = &self.answers[choice];
-        let said = |index: usize| (answer.piece(index), logprob(answer.tokens[index], 0));
+        let said = |index: usize| (answer.token_text(index), logprob(answer.tokens[index], 0));
         let others = |index: usize| {
             let name = |place: usize| (format!(" alternative{place}"), logprob(answer.tokens[index], place));
             (1..beside).map(name).collect::<Vec<_>>()
@@ -182,7 +215,7 @@ impl Writer {
         }
     }
 
-    /// Writes what stands behind the last token.
+    /// Writes what follows the last token.
     pub(crate) fn end(&mut self, into: &mut Vec<u8>) {
         if self.reply.ask.include_usage {
             into.extend(&self.head);
@@ -230,11 +263,17 @@ impl Writer {
         into.extend(&self.head);
         into.extend(b"{\"index\":");
         json(into, &choice);
-        into.extend(if chat { &b",\"delta\":{\"content\":"[..] } else { b",\"text\":" });
-        if index == 0 && reply.ask.echo {
-            json(into, &(tokenizer::text(reply.prompt(choice)) + answer.piece(0)));
+        into.extend(match (chat, &answer.tool) {
+            (true, Some(_)) => &b",\"delta\":{\"tool_calls\":"[..],
+            (true, None) => b",\"delta\":{\"content\":",
+            (false, _) => b",\"text\":",
+        });
+        if answer.tool.is_some() {
+            json(into, &reply.call_piece(choice, index));
+        } else if index == 0 && reply.ask.echo {
+            json(into, &(tokenizer::text(reply.prompt(choice)) + answer.token_text(0)));
         } else {
-            json(into, answer.piece(index));
+            json(into, answer.token_text(index));
         }
         into.extend(if chat { &b"},\"logprobs\":"[..] } else { b",\"logprobs\":" });
         json(into, &reply.logprobs(choice, index, index + 1));

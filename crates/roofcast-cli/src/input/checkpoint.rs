@@ -38,7 +38,7 @@ pub(crate) fn read(name: &str) -> Result<Checkpoint> {
     let (mut model, tensors) = if name.to_lowercase().ends_with(".gguf") {
         gguf_file(name, path)?
     } else {
-        // What is not there says so, before what should stand beside it.
+        // What is not there says so, before what should be beside it.
         path.metadata().with_context(|| path.display().to_string())?;
         let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
         let model = config_of(name, folder)?;

@@ -5,9 +5,9 @@
 use super::{folder, local, text};
 use crate::args::RunsArgs;
 use anyhow::Result;
-use roofcast::measurement::benchmark::{Load, Subject, of_records, of_result};
+use roofcast::measurement::benchmark::{ClientLoad, Subject, of_records, of_result};
 use roofcast::measurement::{self, Measurement};
-use roofcast::parallelism::Request;
+use roofcast::parallelism::RequestedParallelism;
 use roofcast::{Catalog, Error};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -97,7 +97,11 @@ fn subject(place: &str, runs: &RunsArgs, catalog: &mut Cow<'static, Catalog>) ->
     Ok(Subject {
         model,
         hardware,
-        parallelism: Request { count: runs.count, tp: Some(runs.tp), ..Request::default() },
+        parallelism: RequestedParallelism {
+            count: runs.count,
+            tp: Some(runs.tp),
+            ..RequestedParallelism::default()
+        },
         engine: runs.engine.clone(),
         version: runs.engine_version.clone().unwrap_or_default(),
         weights: runs.weights.clone().unwrap_or_default(),
@@ -105,10 +109,10 @@ fn subject(place: &str, runs: &RunsArgs, catalog: &mut Cow<'static, Catalog>) ->
     })
 }
 
-fn load(place: &str, runs: &RunsArgs) -> Result<Load> {
+fn load(place: &str, runs: &RunsArgs) -> Result<ClientLoad> {
     match (runs.concurrency, runs.rate) {
-        (Some(users), _) => Ok(Load::Users(users)),
-        (None, Some(rate)) => Ok(Load::Rate(rate)),
+        (Some(users), _) => Ok(ClientLoad::Users(users)),
+        (None, Some(rate)) => Ok(ClientLoad::Rate(rate)),
         (None, None) => {
             let accepted = "it or --rate: records do not say how they were sent";
             Err(Error::field(place, "--concurrency", "missing", accepted).into())

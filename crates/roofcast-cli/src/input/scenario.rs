@@ -3,9 +3,9 @@
 //! Knows: in which order things are laid over one another (the spec or its default, an engine's command line, `--set`, flags,
 //! a sweep's values), and where paths count from. What keys mean is the library's.
 
-use super::{absent, accelerator, catalog, model, of_file, text, values};
+use super::{absent, accelerator, bounded, catalog, of_file, text, values};
 use crate::args::SourceArgs;
-use crate::show;
+use crate::{host, show};
 use anyhow::Result;
 use roofcast::deployment::Options;
 use roofcast::seeds::multi_user_003::rules;
@@ -21,8 +21,50 @@ use toml::Table;
 /// A spec that holds where none is named: its place in errors, and its text.
 pub(crate) type Base = (&'static str, &'static str);
 
+/// The name of a spec that is read from standard input.
+const STANDARD_INPUT: &str = "-";
+
 /// No spec.
 pub(crate) const EMPTY: Base = ("arguments", "");
+
+/// What the names in a question may lead to.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Reach {
+    /// The catalog, and files of this machine.
+    #[default]
+    Files,
+    /// The catalog and these models alone: the question came from elsewhere.
+    Given(Vec<Arc<Model>>),
+}
+
+impl Reach {
+    fn model(&self, name: &str, catalog: &Catalog) -> Result<Arc<Model>> {
+        match self {
+            Reach::Files => super::model(name, catalog),
+            Reach::Given(models) => match models.iter().find(|model| model.name == name) {
+                Some(model) => Ok(Arc::clone(model)),
+                None => Ok(Arc::new(catalog.named(name)?.model()?)),
+            },
+        }
+    }
+
+    fn accelerator(&self, name: &str, catalog: &mut Cow<'static, Catalog>) -> Result<String> {
+        match self {
+            Reach::Files => accelerator(name, Path::new(""), catalog),
+            Reach::Given(_) => Ok(name.to_owned()),
+        }
+    }
+
+    fn trace(&self, place: &str, path: &str) -> Result<String> {
+        match self {
+            Reach::Files => text(Path::new(path)),
+            Reach::Given(_) => {
+                let accepted = "traffic that is described: no file of this machine is read";
+                Err(Error::field(place, "workload.arrivals.path", path, accepted).into())
+            }
+        }
+    }
+}
 
 /// A spec file or what holds without one, and everything that is laid over it.
 pub(crate) struct Source {
@@ -32,6 +74,7 @@ pub(crate) struct Source {
     table: Table,
     settings: Vec<Setting>,
     catalog: Cow<'static, Catalog>,
+    reach: Reach,
 }
 
 impl Source {
@@ -43,9 +86,11 @@ impl Source {
         flags: &[&[Setting]],
     ) -> Result<Source> {
         let (place, text) = match file {
+            Some(path) if path == Path::new(STANDARD_INPUT) => standard_input()?,
             Some(path) => (path.display().to_string(), text(path)?),
             None => (base.0.to_owned(), base.1.to_owned()),
         };
+        let file = file.filter(|path| *path != Path::new(STANDARD_INPUT));
         let table: Table = match text.parse() {
             Ok(table) => rooted(table, super::folder(file)),
             // Its message has the line.
@@ -55,7 +100,13 @@ impl Source {
         all.extend(args.set.iter().map(|text| set(text)).collect::<Result<Vec<_>>>()?);
         all.extend(flags.iter().copied().flatten().cloned());
         let (file, catalog) = (file.map(Path::to_owned), catalog(&args.catalog)?);
-        Ok(Source { place, file, text, table, settings: all, catalog })
+        Ok(Source { place, file, text, table, settings: all, catalog, reach: Reach::Files })
+    }
+
+    /// A spec that came in a request, which reaches no file.
+    pub(crate) fn received(table: Table, catalog: Cow<'static, Catalog>, models: Vec<Arc<Model>>) -> Source {
+        let (place, text) = ("the request".to_owned(), String::new());
+        Source { place, file: None, text, table, settings: Vec::new(), catalog, reach: Reach::Given(models) }
     }
 
     /// The question with `more` over the rest.
@@ -66,14 +117,15 @@ impl Source {
         let mut spec =
             Spec::of_table(place, table.clone()).map_err(|error| self.explained(error, &settings))?;
         if let Some(workload) = &mut spec.workload {
-            workload.load(&self.place, |trace| text(Path::new(trace)))?;
+            workload.load(&self.place, |trace| self.reach.trace(&self.place, trace))?;
         }
         let mut catalog = self.catalog.clone();
         let searched = spec.search.iter_mut().flat_map(|search| &mut search.accelerators);
         for name in searched.chain(&mut spec.hardware.accelerator) {
-            *name = accelerator(name, Path::new(""), &mut catalog)?;
+            *name = self.reach.accelerator(name, &mut catalog)?;
         }
-        Ok(Scenario { place: self.place.clone(), file: self.file.clone(), spec, table, catalog })
+        let (place, file, reach) = (self.place.clone(), self.file.clone(), self.reach.clone());
+        Ok(Scenario { place, file, spec, table, catalog, reach })
     }
 
     /// An error of the file itself with its line, else of the setting by its flag.
@@ -96,6 +148,15 @@ impl Source {
     }
 }
 
+/// What stands on standard input, or what a host has in its place, with its name in errors.
+fn standard_input() -> Result<(String, String)> {
+    let (place, text) = match host::spec() {
+        Some(text) => ("spec", text),
+        None => ("standard input", bounded(std::io::stdin().lock(), "standard input")?),
+    };
+    Ok((place.to_owned(), text))
+}
+
 fn unreadable(place: &str) -> anyhow::Error {
     Error::field(place, "spec", "no TOML", "a spec as TOML").into()
 }
@@ -111,8 +172,10 @@ fn command(text: &str) -> Result<Vec<Setting>> {
     let said = list("not modelled", &command.unmodelled)
         + &list("of no effect on a forecast", &command.ignored)
         + &notes.collect::<String>();
-    // A closed stderr loses these lines alone.
-    drop(std::io::stderr().write_all(said.as_bytes()));
+    if !host::noted(&said) {
+        // A closed stderr loses these lines alone.
+        drop(std::io::stderr().write_all(said.as_bytes()));
+    }
     Ok(command.settings)
 }
 
@@ -127,13 +190,14 @@ fn set(text: &str) -> Result<Setting> {
 
 /// A question: everything that was said, and the catalog that it is said of.
 pub(crate) struct Scenario {
-    /// Where it stands, in errors.
+    /// Where it is, in errors.
     pub(crate) place: String,
     file: Option<PathBuf>,
     /// What was said, with the traces that it names.
     pub(crate) spec: Spec,
     table: Table,
     pub(crate) catalog: Cow<'static, Catalog>,
+    reach: Reach,
 }
 
 impl Scenario {
@@ -147,7 +211,8 @@ impl Scenario {
         let model = &self.spec.model;
         let accepted = "a catalog id, a config.json, a .gguf or .safetensors";
         let path = model.path.as_ref().map(|path| path.display().to_string());
-        if let Some(path) = path.as_ref().filter(|path| !Path::new(path).exists()) {
+        let files = matches!(self.reach, Reach::Files);
+        if let Some(path) = path.as_ref().filter(|path| !files || !Path::new(path).exists()) {
             let found = format!("{path:?}, where nothing is");
             let accepted = "a config.json or its folder, a .gguf or .safetensors";
             return Err(Error::field(&self.place, "model.path", found, accepted).into());
@@ -158,7 +223,7 @@ impl Scenario {
 
     /// The model asked for.
     pub(crate) fn model(&self) -> Result<Arc<Model>> {
-        model(&self.model_name()?, &self.catalog).map_err(|e| self.told(e))
+        self.reach.model(&self.model_name()?, &self.catalog).map_err(|e| self.told(e))
     }
 
     /// What is deployed; the one place that resolves it.
@@ -168,12 +233,12 @@ impl Scenario {
         let accepted = "an accelerator, as h100-sxm, or its TOML file";
         let lacking = || absent(self.file.as_deref(), "--hardware", "hardware.accelerator", accepted);
         let hardware = hardware.ok_or_else(lacking)?;
-        let model = model(&named, &self.catalog).map_err(|e| self.told(e))?;
+        let model = self.reach.model(&named, &self.catalog).map_err(|e| self.told(e))?;
         let chip = self.catalog.accelerator(hardware).map_err(|e| self.told(e))?;
         let mut options = Options::of(&self.spec);
         let speculative = options.engine.speculative.as_ref();
         let draft = speculative.and_then(|s| s.draft_model.as_ref());
-        options.draft = draft.map(|name| super::model(name, &self.catalog)).transpose()?;
+        options.draft = draft.map(|name| self.reach.model(name, &self.catalog)).transpose()?;
         let (options, chip) = match self.spec.hardware.convention {
             Convention::Default => (options, chip.clone()),
             Convention::Seed003 => rules(options, chip),

@@ -3,7 +3,7 @@
 use roofcast::Error;
 use std::iter::successors;
 
-/// More points than anyone reads.
+/// The most points of a sweep.
 const MOST: usize = 100_000;
 const LARGEST: u64 = 1 << 30;
 
@@ -39,7 +39,7 @@ pub(crate) fn refused(text: &str, why: &str) -> Error {
     Error::field("arguments", "--sweep", format!("{shown:?} ({why})"), accepted)
 }
 
-/// As many values as anyone reads.
+/// The most values of a key.
 fn counted<T>(text: &str, values: Vec<T>) -> Result<Vec<T>, String> {
     match values.len() {
         0..=MOST => Ok(values),

@@ -125,7 +125,7 @@ fn int8() -> Turn {
     }
 }
 
-/// A number format and how a turn in it is taken here; `None` where the processor cannot and nothing stands in.
+/// A number format and how a turn in it is taken here; `None` where the processor cannot and nothing is in.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kernel {
     /// As in the catalog; double precision is not one of its formats.

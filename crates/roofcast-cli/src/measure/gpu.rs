@@ -106,7 +106,7 @@ fn output(tool: &Tool) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// Lines of `name, MiB, PCIe generation, lanes, W`; what a card does not tell stands as `[N/A]`.
+/// Lines of `name, MiB, PCIe generation, lanes, W`; what a card does not tell is `[N/A]`.
 fn nvidia(text: &str, catalog: &Catalog) -> Result<Vec<Gpu>> {
     let line = |line: &str| {
         let [name, memory, generation, lanes, power] =

@@ -3,6 +3,7 @@
 //! Knows: a bar on stderr that a pipe never sees, and the first Ctrl-C, after which what is done is shown; a second one
 //! ends the process.
 
+use crate::host::{self, Watch};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::SIGINT;
@@ -17,33 +18,47 @@ const KILLED: i32 = 128 + SIGINT;
 pub(crate) struct Progress {
     bar: ProgressBar,
     stopped: Arc<AtomicBool>,
+    /// Who asked, where that is a program.
+    host: Option<Arc<dyn Watch>>,
 }
 
 impl Progress {
     /// Starts to listen; `of` says what is counted. Short work ends before the bar is drawn.
     pub(crate) fn new(of: &str) -> Result<Progress> {
         let stopped = Arc::new(AtomicBool::new(false));
+        if let Some(host) = host::watch() {
+            return Ok(Progress { bar: ProgressBar::hidden(), stopped, host: Some(host) });
+        }
         flag::register_conditional_shutdown(SIGINT, KILLED, Arc::clone(&stopped))
             .and_then(|_| flag::register(SIGINT, Arc::clone(&stopped)))
             .context("waiting for Ctrl-C")?;
-        Ok(Progress { bar: bar(of), stopped })
+        Ok(Progress { bar: bar(of), stopped, host: None })
     }
 
     /// So much is done of all; whether to go on.
     pub(crate) fn at(&self, done: u64, all: u64) -> bool {
         self.bar.set_length(all);
         self.bar.set_position(done);
+        self.told();
         self.goes_on()
     }
 
     /// So many more are done.
     pub(crate) fn more(&self, count: u64) {
         self.bar.inc(count);
+        self.told();
     }
 
-    /// Whether nobody has pressed Ctrl-C.
+    /// Tells the host what the bar shows.
+    fn told(&self) {
+        if let Some(host) = &self.host {
+            host.at(self.bar.position(), self.bar.length().unwrap_or_default());
+        }
+    }
+
+    /// Whether Ctrl-C has not been pressed.
     pub(crate) fn goes_on(&self) -> bool {
-        !self.stopped.load(Ordering::Relaxed)
+        !self.stopped.load(Ordering::Relaxed) && self.host.as_ref().is_none_or(|host| host.goes_on())
     }
 }
 

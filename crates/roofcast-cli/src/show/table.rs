@@ -102,7 +102,7 @@ pub(crate) fn pairs(pairs: &[(&str, String)]) -> String {
     text
 }
 
-/// A sentence; what does not fit its line stands in the next, two spaces in.
+/// A sentence; what does not fit its line is in the next, two spaces in.
 pub(crate) fn line(text: &str) -> String {
     let room = width().map_or(usize::MAX, |most| most - GAP);
     wrapped(text, room).join("\n  ") + "\n"

@@ -1,8 +1,9 @@
 //! A file to write: checked before any work is done, replaced whole or not at all.
 //!
-//! Knows: what stands at a path. A regular file is replaced by a rename and keeps its mode and owner; what a symbolic
+//! Knows: what is at a path. A regular file is replaced by a rename and keeps its mode and owner; what a symbolic
 //! link names is replaced, the link stays; a device, pipe or socket is written through. Knows nothing about contents.
 
+use crate::host;
 use anyhow::{Context, Result};
 use roofcast::Error;
 use rustix::fs::{Access, access};
@@ -26,15 +27,20 @@ pub(crate) struct Target {
 /// How the bytes get there.
 #[derive(Debug)]
 enum Way {
-    /// Into what stands there.
+    /// Into what is there.
     Through,
     /// Into a temporary file, which then takes this name.
     Replace(PathBuf),
+    /// To the program that asks.
+    Host,
 }
 
 impl Target {
     /// The target that `flag` names, or why it cannot be written.
     pub(crate) fn of(flag: &str, path: &Path) -> Result<Target> {
+        if host::draws(path) {
+            return Ok(Target { given: path.to_owned(), way: Way::Host });
+        }
         let refused = |found: String| {
             let place = format!("{:?}, {found}", path.display().to_string());
             Error::field("arguments", flag, place, "a file that can be written")
@@ -50,6 +56,9 @@ impl Target {
 
     /// Writes text.
     pub(crate) fn text(&self, text: &str) -> Result<()> {
+        if matches!(self.way, Way::Host) && host::drawn(text) {
+            return Ok(());
+        }
         self.write(|out| out.write_all(text.as_bytes()))
     }
 
@@ -63,6 +72,7 @@ impl Target {
         let written = match &self.way {
             Way::Through => through(&self.given, write),
             Way::Replace(file) => replace(file, write),
+            Way::Host => Err(io::Error::other("the program that asks takes text alone")),
         };
         // Only standard output may lose its reader without a word.
         let named = |e: io::Error| match e.kind() {
@@ -88,7 +98,7 @@ fn way(path: &Path) -> Result<Way, String> {
                 .map(|()| Way::Through)
                 .map_err(|e| io::Error::from(e).to_string());
         }
-        // The superuser may write these too, but whoever took the bit away wanted the file kept.
+        // The superuser may write these too, but a file without the bit is to be kept.
         Some(m) if m.mode() & 0o222 == 0 => return Err("a read-only file".to_owned()),
         Some(_) => access(path, Access::WRITE_OK).map_err(|e| io::Error::from(e).to_string())?,
         None => {}
@@ -144,7 +154,7 @@ fn replace(file: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<(
     Ok(())
 }
 
-/// Mode and owner of the file that was there; another's file that everybody may write becomes the writer's.
+/// Mode and owner of the file that was there; a world-writable file of another user becomes the writer's.
 fn keep(part: &File, old: &Metadata) -> io::Result<()> {
     let mine = part.metadata()?;
     if (mine.uid(), mine.gid()) != (old.uid(), old.gid()) {

@@ -10,22 +10,29 @@ mod search;
 mod setup;
 mod sweep;
 mod table;
+mod view;
 
 use crate::args::BenchArgs;
 use crate::bench::report::Report;
 use crate::bench::scrape::ServerMetrics;
 use crate::exit;
+use crate::page::Alone;
 use crate::show;
 use crate::show::records::Records;
 use crate::show::target::Target;
 use anyhow::Result;
 use baseline::Baseline;
 use beside::Beside;
+pub(crate) use beside::advice;
 use detailed::Detailed;
 use serde::Serialize;
 use serde_json::Value;
 use setup::Setup;
 use std::process::ExitCode;
+use view::View;
+
+/// The answer's schema.
+const SCHEMA: &str = "roofcast/bench/2";
 
 /// What is measured, as JSON shows it.
 #[derive(Serialize)]
@@ -61,6 +68,7 @@ struct Point {
 struct Files {
     rows: Option<Target>,
     picture: Option<Target>,
+    page: Option<Alone>,
 }
 
 #[derive(Serialize)]
@@ -84,6 +92,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let files = Files {
         rows: Target::asked("--measurements", args.measurements.as_ref())?,
         picture: Target::asked("--svg", args.svg.as_ref())?,
+        page: Alone::asked(args.html.as_ref())?,
     };
     // What is wrong with a sweep is said before anything is asked.
     let sweep = args.sweep.as_deref().map(sweep::parse).transpose()?;
@@ -109,10 +118,13 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     if let Some(rows) = &files.rows {
         measurements::write(rows, &setup, &[&point])?;
     }
+    let detailed = args.detailed.then(|| Detailed::of(&kept));
+    let answer = Answer { subject: setup.subject(), point: &point, baselines: &baselines, detailed };
+    if let Some(page) = &files.page {
+        page.write("measure", &View::of(&answer, &kept))?;
+    }
     if args.output.json {
-        let detailed = args.detailed.then(|| Detailed::of(&kept));
-        let answer = Answer { subject: setup.subject(), point: &point, baselines: &baselines, detailed };
-        show::json("roofcast/bench/2", &answer)?;
+        show::json(SCHEMA, &answer)?;
     } else if args.output.csv {
         show::csv(&table::HEADER, &[table::row(&point)])?;
     } else {

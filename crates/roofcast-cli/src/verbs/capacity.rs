@@ -15,8 +15,11 @@ use roofcast::units::{Bytes, Flops};
 use serde::Serialize;
 use std::process::ExitCode;
 
+/// The answer's schema.
+pub(crate) const SCHEMA: &str = "roofcast/capacity/1";
+
 #[derive(Serialize)]
-struct Answer<'a> {
+pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     about: About<'a>,
     context: u64,
@@ -28,6 +31,20 @@ struct Answer<'a> {
     tensors: Option<Vec<Row>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     checkpoint: Option<Files>,
+}
+
+impl<'a> Answer<'a> {
+    pub(crate) fn of(deployment: &'a Deployment, question: &Question, capacity: &'a Capacity) -> Answer<'a> {
+        Answer {
+            about: About::of(deployment),
+            context: question.context,
+            batch: question.batch,
+            oversubscription: question.oversubscription_percent as f64 / 100.0,
+            capacity,
+            tensors: None,
+            checkpoint: None,
+        }
+    }
 }
 
 /// What the checkpoint's files hold.
@@ -91,18 +108,14 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
     };
     let found = capacity(&deployment, &question);
     let files = if args.explain { checkpoint::asked(&scenario.model_name()?)?.map(Files::of) } else { None };
-    let about = About::of(&deployment);
     if args.output.json {
         let answer = Answer {
-            about,
-            context: question.context,
-            batch: args.batch,
             oversubscription: args.oversubscription,
-            capacity: &found,
             tensors: args.explain.then(|| explain(&deployment)),
             checkpoint: files,
+            ..Answer::of(&deployment, &question, &found)
         };
-        show::json("roofcast/capacity/1", &answer)?;
+        show::json(SCHEMA, &answer)?;
     } else if args.output.csv && args.explain {
         show::csv(&TENSORS, &explain(&deployment).iter().map(csv_row).collect::<Vec<_>>())?;
     } else if args.output.csv {
@@ -112,7 +125,8 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
     } else {
         let tensors = if args.explain { tensors(&deployment) } else { String::new() };
         let tensors = tensors + &files.map_or(String::new(), |f| f.people());
-        show::text(&(about.title() + &people(&deployment, &question, &found) + &tensors))?;
+        let title = About::of(&deployment).title();
+        show::text(&(title + &people(&deployment, &question, &found) + &tensors))?;
     }
     Ok(if found.fits { ExitCode::SUCCESS } else { exit::infeasible() })
 }

@@ -2,13 +2,14 @@
 
 use super::About;
 use crate::args::EmulateArgs;
+use crate::emulate::faults::Fault;
 use crate::emulate::kv_events::{Endpoints, KvEvents, SEED, publish};
 use crate::emulate::metrics::{Fixed, Metrics};
 use crate::emulate::pace::Pace;
-use crate::emulate::replica::Replica;
-use crate::emulate::server;
+use crate::emulate::replica::EngineHandle;
 use crate::emulate::service::{Service, Settings};
 use crate::emulate::{Author, warn_when_late};
+use crate::http::server;
 use crate::{input, show};
 use anyhow::{Context, Result};
 use roofcast::engine::online::Online;
@@ -26,7 +27,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Answers whose lengths are drawn beforehand, for clients who leave them free.
+/// Answers whose lengths are drawn beforehand, for clients that leave them free.
 const LENGTHS: usize = 4096;
 
 /// Sections of a spec that an emulator reads.
@@ -55,7 +56,7 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
         let settings = settings(args, &forecaster.deployment, &engine)?;
         let metrics = Metrics::new(fixed(&settings, &forecaster.deployment, &engine));
         let kv_events = kv_events(args, index, &engine, &runtime, &mut about)?;
-        let (replica, thread) = Replica::start(engine, pace, metrics, kv_events)?;
+        let (replica, thread) = EngineHandle::start(engine, pace, metrics, kv_events)?;
         threads.push(thread);
         services.push(Arc::new(Service::new(settings, Arc::new(replica), author.clone())));
     }
@@ -88,6 +89,9 @@ fn settings(args: &EmulateArgs, deployment: &Deployment, engine: &Online) -> Res
         let missing = || Error::field("arguments", "--api-key-env", variable, "a variable that is set");
         std::env::var(variable).map_err(|_| missing())
     };
+    let fault = |text: &String| {
+        Fault::parse(text).map_err(|accepted| Error::field("arguments", "--fault", text, accepted))
+    };
     let asked = &deployment.options.engine;
     let queue = [asked.max_num_queued_reqs, asked.max_num_queued_tokens];
     Ok(Settings {
@@ -98,6 +102,8 @@ fn settings(args: &EmulateArgs, deployment: &Deployment, engine: &Online) -> Res
         max_queued: queue.map(|most| most.unwrap_or(u64::MAX)),
         most_body: (args.max_body << 20) as usize,
         echo_request_id: args.enable_request_id_headers,
+        allow_faults: args.allow_faults || args.fault.is_some(),
+        fault: args.fault.as_ref().map(fault).transpose()?,
     })
 }
 
@@ -192,6 +198,11 @@ async fn serve(args: &EmulateArgs, mut text: String, services: Vec<Arc<Service>>
     let (stop, stopped) = watch::channel(false);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut servers = JoinSet::new();
+    tokio::select! {
+        () = tokio::time::sleep(Duration::from_secs_f64(args.start_delay.unwrap_or(0.0))) => {}
+        _ = terminate.recv() => return Ok(()),
+        interrupted = tokio::signal::ctrl_c() => return Ok(interrupted?),
+    }
     for (index, service) in (0..).zip(services) {
         let port = if args.port == 0 { 0 } else { args.port.saturating_add(index) };
         let address = SocketAddr::new(args.host, port);

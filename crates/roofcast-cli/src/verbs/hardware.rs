@@ -226,7 +226,7 @@ fn accelerator(
 }
 
 /// A warning where other work held the processors.
-fn crowded(answer: &Answer) -> Option<String> {
+fn interference(answer: &Answer) -> Option<String> {
     let memory = answer.memory.iter().map(|r| r.bytes_per_s.waited_share);
     let waited = memory.chain(answer.compute.iter().map(|r| r.operations_per_s.waited_share)).flatten();
     let most = waited.max_by(f64::total_cmp).filter(|w| *w > MOST_WAIT)?;
@@ -248,7 +248,7 @@ fn widened(compute: &[ComputeRate]) -> String {
 /// The file: every rate with its spread as comments, then the entry.
 fn toml(answer: &Answer) -> Result<String> {
     let mut text = "# Measured by `roofcast hardware measure`: the median of the repeats, and the slowest to the fastest.\n".to_owned();
-    text += &crowded(answer).map_or(String::new(), |c| format!("# {c}\n"));
+    text += &interference(answer).map_or(String::new(), |c| format!("# {c}\n"));
     for (what, rate) in lines(answer) {
         text += &format!("# {what}: {rate}\n");
     }
@@ -314,7 +314,7 @@ fn people(answer: &Answer, output: Option<&Path>) -> String {
     {
         text += &format!("huge pages held at least {} of their buffers\n\n", show::number::percent(share));
     }
-    text += &crowded(answer).map_or(String::new(), |c| table::line(&c) + "\n");
+    text += &interference(answer).map_or(String::new(), |c| table::line(&c) + "\n");
     text += &gpus(answer);
     match output {
         Some(path) => {

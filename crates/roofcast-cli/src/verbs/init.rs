@@ -14,7 +14,7 @@ pub(crate) fn run(args: &InitArgs) -> Result<ExitCode> {
     let table = text.parse().map_err(|e| Error::field(place, "spec", e, "TOML"))?;
     let mut out =
         "# roofcast simulate, or limits, capacity and plan: each reads the sections that it needs.\n\
-                   # Keys behind # are not set; what holds without them stands in brackets.\n\n"
+                   # Keys behind # are not set; their defaults are in brackets.\n\n"
             .to_owned();
     out += &resolved::starter(&table, &spec);
     let Some(file) = &args.file else {

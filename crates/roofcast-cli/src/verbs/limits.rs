@@ -1,10 +1,12 @@
 //! `roofcast limits`: step times and what binds them, as one answer, a sweep or an intensity curve.
 
 mod sweep;
+pub(crate) mod view;
 
 use super::{About, MACHINE};
 use crate::args::LimitsArgs;
 use crate::input;
+use crate::page::Alone;
 use crate::show::number::{count, grouped, ms, percent, significant};
 use crate::show::target::Target;
 use crate::show::{self, table};
@@ -17,9 +19,13 @@ use roofcast::units::Bytes;
 use roofcast::{Deployment, Forecaster};
 use serde::Serialize;
 use std::process::ExitCode;
+use view::View;
+
+/// The answer's schema.
+const SCHEMA: &str = "roofcast/limits/1";
 
 #[derive(Serialize)]
-struct Answer<'a> {
+pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     about: About<'a>,
     batch: u64,
@@ -31,8 +37,23 @@ struct Answer<'a> {
     limits: &'a Limits,
 }
 
+impl<'a> Answer<'a> {
+    fn of(deployment: &'a Deployment, question: &Question, limits: &'a Limits) -> Answer<'a> {
+        Answer {
+            about: About::of(deployment),
+            batch: question.batch,
+            context: question.context,
+            prompt: question.prefill,
+            mfu_limit: question.utilization.mfu,
+            mbu_limit: question.utilization.mbu,
+            limits,
+        }
+    }
+}
+
 pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
     let picture = Target::asked("--svg", args.svg.as_ref())?;
+    let page = Alone::asked(args.html.as_ref())?;
     let scenario = input::scenario(&args.deployment)?;
     let mut deployment = scenario.deployment()?;
     if args.deployment.source.dump_spec {
@@ -61,18 +82,14 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
     if let Some(picture) = &picture {
         picture.text(&report::roofline::svg(deployment, &question, &found))?;
     }
-    let about = About::of(deployment);
+    if let Some(page) = &page {
+        page.write(
+            "limits",
+            &View::of(deployment, &question, &found, &view::capacity_of(deployment, &question)),
+        )?;
+    }
     if args.output.json {
-        let answer = Answer {
-            about,
-            batch: question.batch,
-            context,
-            prompt: question.prefill,
-            mfu_limit: args.mfu,
-            mbu_limit: args.mbu,
-            limits: &found,
-        };
-        show::json("roofcast/limits/1", &answer)?;
+        show::json(SCHEMA, &Answer::of(deployment, &question, &found))?;
     } else if args.output.csv {
         let phases = [("decode", &found.decode), ("prefill", &found.prefill)];
         let rows: Vec<_> = phases
@@ -95,7 +112,7 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
             &rows,
         )?;
     } else {
-        show::text(&(about.title() + &people(deployment, &question, &found)))?;
+        show::text(&(About::of(deployment).title() + &people(deployment, &question, &found)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

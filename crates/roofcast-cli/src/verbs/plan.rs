@@ -2,18 +2,24 @@
 
 mod table;
 mod text;
+pub(crate) mod view;
 
 use crate::args::PlanArgs;
 use crate::exit;
-use crate::input::scenario::{Base, Source};
+use crate::input::scenario::{Base, Scenario, Source};
+use crate::page::Alone;
+use crate::show::progress::Progress;
 use crate::show::{self, target::Target};
 use anyhow::Result;
 use rayon::prelude::*;
+use roofcast::Error;
+use roofcast::Model;
 use roofcast::plan::{Plan, Question, Trial, plan};
 use roofcast::report::tradeoff;
 use roofcast::spec::{CostKind, Objective};
 use serde::Serialize;
 use std::process::ExitCode;
+use view::View;
 
 /// What `roofcast plan` does when nothing is asked for.
 const DEFAULT: Base = ("the default plan", include_str!("plan/default.toml"));
@@ -21,8 +27,11 @@ const DEFAULT: Base = ("the default plan", include_str!("plan/default.toml"));
 /// Sections of a spec that a plan reads.
 const SECTIONS: [&str; 7] = ["model", "hardware", "precision", "engine", "workload", "slo", "search"];
 
+/// The answer's schema.
+const SCHEMA: &str = "roofcast/plan/3";
+
 #[derive(Serialize)]
-struct Answer<'a> {
+pub(crate) struct Answer<'a> {
     model: &'a str,
     cost: CostKind,
     minimise: Objective,
@@ -32,8 +41,17 @@ struct Answer<'a> {
     spec: Option<String>,
 }
 
+impl<'a> Answer<'a> {
+    fn of(scenario: &Scenario, model: &'a Model, plan: &'a Plan) -> Answer<'a> {
+        let minimise = scenario.spec.search.as_ref().map(|s| s.minimise).unwrap_or_default();
+        let spec = plan.best.as_ref().map(|best| scenario.deployed(&best.spec));
+        Answer { model: &model.name, cost: scenario.spec.engine.cost, minimise, plan, spec }
+    }
+}
+
 pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     let picture = Target::asked("--svg", args.svg.as_ref())?;
+    let page = Alone::asked(args.html.as_ref())?;
     let scenario =
         Source::read(args.spec.as_deref(), DEFAULT, &args.source, &[&args.flags.settings])?.scenario(&[])?;
     if args.source.dump_spec {
@@ -41,28 +59,40 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let (spec, catalog, model) = (&scenario.spec, &*scenario.catalog, scenario.model()?);
-    let bar = show::progress::bar("simulations");
+    let progress = Progress::new("simulations")?;
     let question = Question {
         exhaustive: args.exhaustive,
         why: args.why.as_deref(),
-        runner: &|trials| trials.par_iter().map(Trial::run).collect(),
-        progress: &|simulated, _| bar.set_position(simulated),
+        runner: &|trials| {
+            let one = |trial: &Trial| if progress.goes_on() { trial.run() } else { Err(interrupted()) };
+            trials.par_iter().map(one).collect()
+        },
+        progress: &|simulated, _| {
+            progress.at(simulated, 0);
+        },
     };
     let found = plan(spec, &model, catalog, &question).map_err(|e| scenario.told(e))?;
-    bar.finish_and_clear();
-    let minimise = spec.search.as_ref().map(|s| s.minimise).unwrap_or_default();
+    if !progress.goes_on() {
+        return Err(interrupted().into());
+    }
+    drop(progress);
     if let Some(picture) = &picture {
         picture.text(&tradeoff::svg(&model.name, &found, &spec.slo))?;
     }
+    if let Some(page) = &page {
+        page.write("plan", &View::of(&scenario, &model, &found))?;
+    }
     if args.output.json {
-        let proof = found.best.as_ref().map(|best| scenario.deployed(&best.spec));
-        let cost = spec.engine.cost;
-        let answer = Answer { model: &model.name, cost, minimise, plan: &found, spec: proof };
-        show::json("roofcast/plan/3", &answer)?;
+        show::json(SCHEMA, &Answer::of(&scenario, &model, &found))?;
     } else if args.output.csv {
         show::csv(&table::CSV, &found.ranked.iter().map(table::csv_row).collect::<Vec<_>>())?;
     } else {
         show::text(&text::people(spec, &model, catalog, (&found, show::table::is_wide()))?)?;
     }
     Ok(if found.best.is_some() { ExitCode::SUCCESS } else { exit::infeasible() })
+}
+
+/// A plan that Ctrl-C has ended: without its last simulations nothing says which deployment is best.
+fn interrupted() -> Error {
+    Error::field("plan", "simulations", "interrupted", "a plan that ends")
 }

@@ -70,7 +70,7 @@ fn cells(c: &Claim) -> [String; 6] {
     ]
 }
 
-/// The text in sections; an explanation stands behind its claim, or below where that would be too wide.
+/// The text in sections; an explanation follows its claim, or is below it where the line would be too wide.
 fn people(text: &Text) -> String {
     let mut out = format!("seed {}: {}\n", text.seed, text.title);
     for claims in text.claims.chunk_by(|a, b| a.section == b.section) {

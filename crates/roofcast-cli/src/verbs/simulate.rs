@@ -2,16 +2,20 @@
 
 mod series;
 mod sweep;
+pub(crate) mod view;
 
 use super::{About, bands};
+#[cfg(feature = "parquet")]
+use crate::args::MergeArgs;
 use crate::args::SimulateArgs;
-use crate::exit;
 use crate::input::scenario::{Base, Source};
+use crate::page::Alone;
 use crate::show::number::{dollars, grouped, percent, significant};
 use crate::show::progress::Progress;
 use crate::show::records::Records;
 use crate::show::target::Target;
 use crate::show::{self, table};
+use crate::{exit, host};
 use anyhow::Result;
 use roofcast::report::{chrome, run};
 use roofcast::simulate::{Options, PoolUse, Simulation, simulate_while};
@@ -20,6 +24,7 @@ use roofcast::{Deployment, Error, Forecaster};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use view::View;
 
 /// What `roofcast simulate` does when nothing is asked for.
 pub(super) const DEFAULT: Base = ("the default simulation", include_str!("simulate/default.toml"));
@@ -28,8 +33,11 @@ pub(super) const DEFAULT: Base = ("the default simulation", include_str!("simula
 const SECTIONS: [&str; 8] =
     ["model", "hardware", "precision", "parallelism", "engine", "workload", "fleet", "slo"];
 
+/// The answer's schema.
+const SCHEMA: &str = "roofcast/simulate/2";
+
 #[derive(Serialize)]
-struct Answer<'a> {
+pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     about: About<'a>,
     #[serde(flatten)]
@@ -40,7 +48,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     if args.source.dump_spec {
         return dump(args);
     }
-    if args.spec.len() > 1 || !args.sweep.is_empty() {
+    if args.spec.len() > 1 || !args.sweep.is_empty() || sweep::keeps(args) {
         files_of_one_run(args)?;
         let picture = Target::asked("--svg", args.svg.as_ref())?;
         return sweep::run(args, picture.as_ref());
@@ -50,9 +58,12 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     let deployment = scenario.deployment()?;
     let options = Options {
         leap: !args.no_leap,
-        records: args.records.is_some(),
-        series: args.series.is_some() || args.svg.is_some(),
-        trace: args.trace.as_ref().map(|_| args.trace_limit),
+        records: args.records.is_some() || host::wants_records(),
+        series: args.series.is_some() || args.svg.is_some() || args.html.is_some(),
+        trace: match (&args.trace, &args.html) {
+            (Some(_), _) => Some(args.trace_limit),
+            (None, html) => html.as_ref().map(|_| view::EVENTS),
+        },
         end_when_missed: false,
     };
     let forecaster = Forecaster::embedded(deployment)?;
@@ -62,12 +73,13 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     let mut simulation = simulate_while(&forecaster, &scenario.spec, &scenario.place, options, watch)
         .map_err(|e| scenario.told(e))?;
     drop(progress);
+    if let Some(page) = &files.page {
+        page.write("serve", &View::of(deployment, &simulation, &scenario.spec.slo))?;
+    }
     files.write(&about(deployment, &simulation).name(), &scenario.spec.slo, &mut simulation)?;
+    host::recorded(&mut simulation.records);
     if args.output.json {
-        show::json(
-            "roofcast/simulate/2",
-            &Answer { about: about(deployment, &simulation), simulation: &simulation },
-        )?;
+        show::json(SCHEMA, &Answer { about: about(deployment, &simulation), simulation: &simulation })?;
     } else if args.output.csv {
         let interrupted = simulation.interrupted;
         let rows = latencies(&simulation).map(|(name, s)| csv_row(name, s, interrupted));
@@ -83,6 +95,12 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     })
 }
 
+#[cfg(feature = "parquet")]
+/// `roofcast merge`: what a sweep would print, from cells that were kept.
+pub(crate) fn merge(args: &MergeArgs) -> Result<ExitCode> {
+    sweep::merge(args)
+}
+
 /// The deployment, with the accelerators of all pools.
 fn about<'a>(deployment: &'a Deployment, s: &Simulation) -> About<'a> {
     About { count: s.fleet.accelerators, ..About::of(deployment) }
@@ -94,6 +112,7 @@ struct Files {
     series: Option<Target>,
     trace: Option<Target>,
     picture: Option<Target>,
+    page: Option<Alone>,
 }
 
 impl Files {
@@ -103,6 +122,7 @@ impl Files {
             series: Target::asked("--series", args.series.as_ref())?,
             trace: Target::asked("--trace", args.trace.as_ref())?,
             picture: Target::asked("--svg", args.svg.as_ref())?,
+            page: Alone::asked(args.html.as_ref())?,
         })
     }
 
@@ -148,6 +168,7 @@ fn files_of_one_run(args: &SimulateArgs) -> Result<()> {
         ("--records", args.records.is_some()),
         ("--series", args.series.is_some()),
         ("--trace", args.trace.is_some()),
+        ("--html", args.html.is_some()),
     ];
     match flags.iter().find(|(_, given)| *given) {
         Some((flag, _)) => {

@@ -1,6 +1,9 @@
 //! `roofcast validate FILE…`: forecasts beside what was measured.
 
+pub(crate) mod view;
+
 use crate::args::ValidateArgs;
+use crate::page::Alone;
 use crate::show::number::significant;
 use crate::show::progress::Progress;
 use crate::show::table::{line, table};
@@ -16,9 +19,13 @@ use roofcast::{Catalog, Error};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use view::View;
+
+/// The answer's schema.
+const SCHEMA: &str = "roofcast/validate/1";
 
 #[derive(Serialize)]
-struct Answer {
+pub(crate) struct Answer {
     #[serde(flatten)]
     report: Report,
     runs: Vec<Replay>,
@@ -36,6 +43,7 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
     let rows_file = Target::asked("--per-row", args.per_row.as_ref())?;
     let scatter_file = Target::asked("--svg", args.svg.as_ref())?;
     let curves_file = Target::asked("--curves", args.curves.as_ref())?;
+    let page = Alone::asked(args.html.as_ref())?;
     input::measurements::idle(&args.files, &args.runs)?;
     let mut catalog = input::catalog(&args.catalog)?;
     let calibration = input::calibration(args.calibration.as_deref())?;
@@ -74,8 +82,11 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
         file.text(&picture)?;
     }
     let report = report(&points);
+    if let Some(page) = &page {
+        page.write("accuracy", &View::of(&report, &points))?;
+    }
     if args.output.json {
-        show::json("roofcast/validate/1", &Answer { report, runs, interrupted })?;
+        show::json(SCHEMA, &Answer { report, runs, interrupted })?;
     } else if args.output.csv && files.is_empty() {
         let rows = of_runs(&runs, |share| share.to_string(), |v| v.to_string());
         show::csv(

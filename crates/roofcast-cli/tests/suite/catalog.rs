@@ -129,7 +129,7 @@ fn in_folder(folder: &Path, command: &str) -> (i32, String, String) {
     (run.status.code().unwrap(), text(run.stdout), text(run.stderr))
 }
 
-/// The commands of docs/models.md, as they stand there.
+/// The commands of docs/models.md, as they are there.
 #[test]
 fn adding_ones_own_is_as_documented() {
     let folder = tempfile::tempdir().unwrap();
@@ -148,7 +148,7 @@ fn adding_ones_own_is_as_documented() {
     assert!(last.starts_with("my-org/my-model on 1 × h100-sxm") && last.contains("309M total"), "{last}");
     let text = std::fs::read_to_string(folder.path().join("mine.toml")).unwrap();
     assert!(text.contains("num_key_value_heads") && !text.contains("rms_norm_eps"), "{text}");
-    // The same id again is refused and the file stays; another one stands behind it.
+    // The same id again is refused and the file stays; another one follows it.
     let again = "roofcast catalog add my-model --id my-org/my-model --output mine.toml";
     let (code, _, err) = in_folder(folder.path(), again);
     assert!(code == 2 && err.contains("mine.toml") && err.contains("my-org/my-model"), "{err}");

@@ -8,10 +8,14 @@ mod answers;
 mod clients;
 #[path = "emulate/endurance.rs"]
 mod endurance;
+#[path = "emulate/faults.rs"]
+mod faults;
 #[path = "emulate/kv_events.rs"]
 mod kv_events;
 #[path = "emulate/recorded.rs"]
 mod recorded;
+#[path = "emulate/tools.rs"]
+mod tools;
 
 use crate::support::{file, root};
 use serde_json::Value;
@@ -31,7 +35,7 @@ pub(super) struct Server {
 
 /// An answer as it came.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct HttpResponse {
     pub(super) status: u16,
     pub(super) head: String,
     pub(super) body: String,
@@ -76,7 +80,7 @@ impl Server {
     }
 
     /// Sends `head` and `body` as they are; all that comes back until the server closes or the answer is whole.
-    pub(super) fn raw(&self, head: &str, body: &[u8]) -> Answer {
+    pub(super) fn raw(&self, head: &str, body: &[u8]) -> HttpResponse {
         let mut stream = self.connect();
         stream.write_all(head.as_bytes()).unwrap();
         // A refusal may come before all is sent.
@@ -84,15 +88,15 @@ impl Server {
         read(stream)
     }
 
-    pub(super) fn get(&self, path: &str) -> Answer {
+    pub(super) fn get(&self, path: &str) -> HttpResponse {
         self.raw(&format!("GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n"), b"")
     }
 
-    pub(super) fn post(&self, path: &str, body: &str) -> Answer {
+    pub(super) fn post(&self, path: &str, body: &str) -> HttpResponse {
         self.post_with(path, body, "")
     }
 
-    pub(super) fn post_with(&self, path: &str, body: &str, headers: &str) -> Answer {
+    pub(super) fn post_with(&self, path: &str, body: &str, headers: &str) -> HttpResponse {
         let length = body.len();
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n"
@@ -129,7 +133,7 @@ impl Drop for Server {
 }
 
 /// Reads an answer to its end, out of its chunks.
-pub(super) fn read(mut stream: TcpStream) -> Answer {
+pub(super) fn read(mut stream: TcpStream) -> HttpResponse {
     let mut bytes = Vec::new();
     _ = stream.read_to_end(&mut bytes);
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -137,7 +141,7 @@ pub(super) fn read(mut stream: TcpStream) -> Answer {
     let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or(0);
     let chunked = head.to_lowercase().contains("transfer-encoding: chunked");
     let body = if chunked { dechunked(rest) } else { rest.to_owned() };
-    Answer { status, head: head.to_owned(), body }
+    HttpResponse { status, head: head.to_owned(), body }
 }
 
 /// A body out of its chunks.
@@ -154,7 +158,7 @@ pub(super) fn dechunked(mut rest: &str) -> String {
     body
 }
 
-impl Answer {
+impl HttpResponse {
     pub(super) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.body))
     }

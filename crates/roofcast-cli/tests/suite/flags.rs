@@ -171,7 +171,7 @@ fn two_specs_are_compared_and_drawn() {
     for name in ["chunked.toml", "orca.toml", "p99"] {
         assert!(drawn.contains(name), "{name}");
     }
-    // Without a key the two stand beside each other.
+    // Without a key the two are beside each other.
     let table = answer(&format!("simulate {one} {two}"));
     assert!(table.contains("chunked.toml") && table.contains("orca.toml"), "{table}");
 }

@@ -112,7 +112,7 @@ fn quantized_blocks_compute_in_int8_on_a_processor() {
     assert!(run.code == 2 && run.err.contains("fp8"), "{}", run.err);
 }
 
-/// Rows that name one's own machine and model by their files, beside which they stand.
+/// Rows that name one's own machine and model by their files, beside which they are.
 #[test]
 fn rows_name_machines_and_models_by_path() {
     let (folder, _) = file("round.toml", ROUND.as_bytes());

@@ -21,7 +21,7 @@ fn packages_and_installs() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     cargo(&["package", "--workspace", "--allow-dirty", "--no-verify", "--target-dir", &path("package")]);
-    let packaged = folder.path().join("package/package/roofcast-0.1.0.crate");
+    let packaged = folder.path().join("package/package/roofcast-0.2.0.crate");
     assert!(packaged.exists(), "{} is not there", packaged.display());
     // A debug build in the folder that the tests were built in: its dependencies are there already.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().display().to_string();
@@ -30,5 +30,5 @@ fn packages_and_installs() {
     cargo(&[["install", "--locked", "--debug"].as_slice(), &to].concat());
     let binary = folder.path().join("root/bin/roofcast");
     let version = Command::new(&binary).arg("--version").output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&version.stdout).trim(), "roofcast 0.1.0");
+    assert_eq!(String::from_utf8_lossy(&version.stdout).trim(), "roofcast 0.2.0");
 }

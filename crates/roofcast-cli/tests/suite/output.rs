@@ -155,7 +155,7 @@ fn every_key_of_every_schema_is_documented() {
     }
 }
 
-/// Every key of the answer, and its schema, stands in docs/json.md.
+/// Every key of the answer, and its schema, is in docs/json.md.
 pub(crate) fn assert_documented(question: &str, answer: &serde_json::Value) {
     let documented = std::fs::read_to_string(root().join("docs/json.md")).unwrap();
     let mut keys = Vec::new();

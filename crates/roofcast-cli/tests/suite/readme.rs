@@ -20,10 +20,11 @@ fn every_command_of_the_readme_runs() {
     let here = Path::new(env!("CARGO_BIN_EXE_roofcast")).parent().unwrap().display().to_string();
     let path = format!("{here}:{}", std::env::var("PATH").unwrap_or_default());
     let commands = commands();
-    // An emulated server runs until it is told to end: its own tests start it.
-    for command in commands.iter().filter(|c| !c.starts_with("roofcast emulate")) {
+    // Servers run until they are told to end: their own tests start them.
+    let serves = |c: &str| c.starts_with("roofcast emulate") || c.starts_with("roofcast serve");
+    for command in commands.iter().filter(|c| !serves(c)) {
         let measures = command.starts_with("roofcast bench");
-        // The scripted server stands in for a live one, which outruns the client.
+        // The scripted server is in for a live one, which outruns the client.
         let line = if measures {
             command.replace("http://127.0.0.1:8000", &url) + " --requests 8 --assume-tokens --max-lag 100000"
         } else {

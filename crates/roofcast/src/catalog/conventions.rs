@@ -1,7 +1,7 @@
 //! What the ids of published checkpoints say beside the model: a format of weights and KV cache, or the model whose shape
 //! a fine-tune has. The rules are data: `catalog/conventions.toml`.
 //!
-//! Knows: the rules and where their words stand in a name. Knows nothing about entries.
+//! Knows: the rules and where their words are in a name. Knows nothing about entries.
 
 use super::names::{canonical, short, words};
 use crate::error::{Error, Result};
@@ -34,6 +34,18 @@ pub(super) struct Conventions {
     /// Names of models that are the shape of another.
     #[serde(rename = "shape")]
     shapes: Vec<Shape>,
+    /// Families that are not in the catalog, and why.
+    refused: Vec<Refused>,
+}
+
+/// Families whose architecture is not modelled.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Refused {
+    /// Beginnings of their names without organisation.
+    names: Vec<String>,
+    /// What they have that is not modelled.
+    why: String,
 }
 
 /// Words of ids and the format that they stand for.
@@ -108,6 +120,13 @@ impl Conventions {
             None => canonical(known) == wanted && (tagged || !known.contains(':')),
         };
         self.shapes.iter().find(|s| s.names.iter().any(is)).map(|s| s.model.as_str())
+    }
+
+    /// Why models of this name are not in the catalog, where it is known.
+    pub(super) fn refusal(&self, name: &str) -> Option<&str> {
+        let wanted = canonical(name);
+        let named = |r: &&Refused| r.names.iter().any(|n| wanted.starts_with(&canonical(n)));
+        self.refused.iter().find(named).map(|r| r.why.as_str())
     }
 
     /// A name without what a service put behind it: `llama-3.3-70b-instruct:free`.
@@ -195,7 +214,7 @@ fn is_date(word: &str) -> bool {
 }
 
 impl Rule {
-    /// Where the first of its words stand, and how many; never at the beginning.
+    /// Where the first of its words are, and how many; never at the beginning.
     fn at(&self, found: &[String]) -> Option<(usize, usize)> {
         self.words.iter().find_map(|phrase| {
             let phrase = words(phrase);

@@ -95,7 +95,7 @@ impl Entry for Preset {
     }
 }
 
-/// The lines of a table of an embedded file, and the entries in them once somebody asked for one.
+/// The lines of a table of an embedded file, and the entries in them once one was asked for.
 #[derive(Debug)]
 struct Lines<T> {
     file: &'static str,
@@ -109,7 +109,7 @@ pub(super) struct Slot<T> {
     pub(super) id: Cow<'static, str>,
     pub(super) aliases: Vec<Cow<'static, str>>,
     lines: Arc<Lines<T>>,
-    /// Which of the entries in these lines: a machine's memory sizes stand in the same.
+    /// Which of the entries in these lines: a machine's memory sizes are in the same.
     at: usize,
 }
 
@@ -237,7 +237,7 @@ fn memory_options(head: &str) -> impl Iterator<Item = &str> {
     list.split('{').skip(1)
 }
 
-/// The strings that stand behind `key`, on its line or in its list.
+/// The strings that follow `key`, on its line or in its list.
 fn quoted<'a>(head: &'a str, key: &str) -> impl Iterator<Item = &'a str> {
     let value = head.split_once(key).map_or("", |(_, value)| value);
     let end = if key.ends_with('[') { ']' } else { '\n' };

@@ -1,6 +1,6 @@
 //! The files that the catalog is made of.
 //!
-//! Knows: their paths and texts. Knows nothing about what stands in them.
+//! Knows: their paths and texts. Knows nothing about what is in them.
 
 /// Every embedded file, by its path in `catalog/`. A test holds the list complete.
 pub(super) const FILES: &[(&str, &str)] = &[
@@ -41,6 +41,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("models/newer.toml", include_str!("../../catalog/models/newer.toml")),
     ("models/nvidia.toml", include_str!("../../catalog/models/nvidia.toml")),
     ("models/openai.toml", include_str!("../../catalog/models/openai.toml")),
+    ("models/openbmb.toml", include_str!("../../catalog/models/openbmb.toml")),
     ("models/others.toml", include_str!("../../catalog/models/others.toml")),
     ("models/poolside.toml", include_str!("../../catalog/models/poolside.toml")),
     ("models/qwen.toml", include_str!("../../catalog/models/qwen.toml")),

@@ -1,7 +1,7 @@
 //! What a listing shows of each entry, without parsing it: the lines of `catalog/index.csv`.
 //!
-//! Knows: which facts of an entry stand in a line. A test holds the file to the entries (`UPDATE_INDEX=1 cargo test -p roofcast
-//! the_index` writes it); entries of a user's file are read.
+//! Knows: which facts of an entry are in a line. A test holds the file to the entries (`UPDATE_INDEX=1 cargo test -p
+//! roofcast the_index` writes it); entries of a user's file are read.
 
 use super::{Catalog, ModelEntry};
 use crate::accelerator::Accelerator;

@@ -1,6 +1,6 @@
 //! What a device's name means where it is none of ours word for word: `H100 80GB HBM3`, `A100 80GB PCIe`, `M3 Ultra (80c)`.
 //!
-//! Knows: that words may stand in any order, which say nothing (`GPU`, `HBM3`, `Edition`), and that a memory size and a
+//! Knows: that words may be in any order, which say nothing (`GPU`, `HBM3`, `Edition`), and that a memory size and a
 //! number of cores have to be the entry's. A word that the entry does not have is another device.
 
 use super::entries::{Entries, Slot};
@@ -8,7 +8,7 @@ use super::names::{telling, words};
 use crate::accelerator::Accelerator;
 
 /// Words of device names that tell no two devices of the catalog apart.
-const IDLE: [&str; 29] = [
+const IDLE: [&str; 31] = [
     "gpu",
     "gpus",
     "graphics",
@@ -38,6 +38,8 @@ const IDLE: [&str; 29] = [
     "blackwell",
     "arc",
     "rtx",
+    "tpu",
+    "ac",
 ];
 /// Computers by the name of their maker, whose words may be those of other chips.
 const COMPUTERS: [&[&str]; 6] = [
@@ -80,13 +82,22 @@ pub(super) fn find<'a>(entries: &'a Entries<Accelerator>, name: &str) -> Vec<&'a
     best.1
 }
 
-/// A number in front of a device's name, and the name: `8xH100`, `2 x RTX 3090`.
+/// A number before or behind a device's name, and the name: `8xH100`, `2 x RTX 3090`, `H200 x8`, `TPU v6e-8`.
 pub(super) fn counted(name: &str) -> Option<(u64, &str)> {
+    const TIMES: [char; 4] = ['x', 'X', '×', '*'];
     let name = name.trim();
-    let rest = name.trim_start_matches(|c: char| c.is_ascii_digit());
-    let count = name[..name.len() - rest.len()].parse().ok()?;
-    let device = rest.trim_start().strip_prefix(['x', 'X', '×', '*'])?;
-    Some((count, device.trim_start()))
+    let digit = |c: char| c.is_ascii_digit();
+    let rest = name.trim_start_matches(digit);
+    if let Ok(count) = name[..name.len() - rest.len()].parse() {
+        return rest.trim_start().strip_prefix(TIMES).map(|device| (count, device.trim_start()));
+    }
+    let device = name.trim_end_matches(digit);
+    let count = name[device.len()..].parse().ok()?;
+    let apart = device.ends_with(char::is_whitespace);
+    let sign = |c: char| TIMES.contains(&c) || c == '-' && !apart;
+    let device = device.trim_end().strip_suffix(sign)?;
+    // The X of `RTX 3090` is its own.
+    (!apart || device.ends_with(char::is_whitespace)).then(|| (count, device.trim_end()))
 }
 
 impl Device {
@@ -94,9 +105,17 @@ impl Device {
         let mut all = words(name);
         for computer in COMPUTERS {
             if let Some(at) = all.windows(computer.len()).position(|w| w == computer) {
-                all.drain(at..at + computer.len());
+                // Behind a laptop's name stands its screen in inches.
+                let inches = all
+                    .get(at + computer.len())
+                    .is_some_and(|w| ["13", "14", "15", "16"].contains(&w.as_str()));
+                all.drain(at..at + computer.len() + usize::from(inches));
             }
         }
+        // `40 GPU cores` are `40 cores`.
+        let core = |word: Option<&String>| word.is_some_and(|w| w.starts_with("core"));
+        let gpu = (0..all.len()).find(|&at| all[at] == "gpu" && core(all.get(at + 1)));
+        gpu.map(|at| all.remove(at));
         let mut device = Device::default();
         let mut rest = all.iter().map(String::as_str).peekable();
         while let Some(word) = rest.next() {
@@ -168,20 +187,32 @@ mod tests {
             ("MacBook Pro M4 Max 64GB", "m4-max-64gb"),
             ("DGX B200", "b200-sxm"),
             ("AMD EPYC 9654 96-Core Processor", "epyc-9654"),
+            ("Apple M4 Max (40 GPU cores)", "m4-max"),
+            ("MacBook Pro 16 M4 Max 128GB", "m4-max"),
+            ("NVIDIA B300 SXM6 AC", "b300-sxm"),
+            ("Dell Pro Max with GB10", "gb10"),
+            ("Framework Desktop", "strix-halo"),
+            ("Tesla V100-PCIE-32GB", "v100-pcie-32gb"),
+            ("TPU v6e", "tpu-v6e"),
         ] {
             assert_eq!(found(name), [id], "{name}");
         }
     }
 
     #[test]
-    fn a_number_in_front_is_no_part_of_the_name() {
+    fn a_number_is_no_part_of_the_name() {
         assert_eq!(counted("8xH100"), Some((8, "H100")));
         assert_eq!(counted("2 x RTX 3090"), Some((2, "RTX 3090")));
-        for other in ["3090", "H100", "x", "", "99999999999999999999999xH100"] {
+        assert_eq!(counted("H200 x8"), Some((8, "H200")));
+        assert_eq!(counted("H200 x 8"), Some((8, "H200")));
+        assert_eq!(counted("tpu-v6e-8"), Some((8, "tpu-v6e")));
+        for other in ["3090", "H100", "x", "", "99999999999999999999999xH100", "RTX 3090"] {
             assert_eq!(counted(other), None, "{other}");
         }
         let message = Catalog::embedded().unwrap().accelerator("8x NVIDIA H100").unwrap_err().to_string();
         assert!(message.contains("h100-sxm") && message.contains("--count 8"), "{message}");
+        let message = Catalog::embedded().unwrap().accelerator("TPU v6e-8").unwrap_err().to_string();
+        assert!(message.contains("tpu-v6e") && message.contains("--count 8"), "{message}");
     }
 
     /// Another memory, other cores, a word more: another device.

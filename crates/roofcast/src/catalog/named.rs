@@ -94,7 +94,12 @@ impl Catalog {
                 let ids: Vec<_> = slots.iter().map(|s| s.id.as_ref()).collect();
                 return Err(names::several("model", name, &ids));
             }
-            Found::Nothing => return Err(names::unknown("model", name, base, &self.models)),
+            Found::Nothing => {
+                let unknown = || names::unknown("model", name, base, &self.models);
+                return Err(rules
+                    .refusal(base)
+                    .map_or_else(unknown, |why| names::refused("model", name, why)));
+            }
         };
         let entry = slot.get()?;
         let format = reading.map(|r| r.rule).filter(|rule| !rule.leaves(&entry.config, asked));

@@ -91,14 +91,43 @@ fn without_v(mut words: Vec<String>) -> Vec<String> {
     words
 }
 
+/// Versions as whole numbers where nothing follows their point: `granite-4.0-h` is `granite-4-h`.
+fn without_zero(words: Vec<String>) -> Vec<String> {
+    let number = |word: &String| word.ends_with(|c: char| c.is_ascii_digit());
+    let zero = |at: usize| at > 0 && words[at] == "0" && number(&words[at - 1]);
+    (0..words.len()).filter(|at| !zero(*at)).map(|at| words[at].clone()).collect()
+}
+
+/// Versions with the point that was left out: `llama-31-8b`, `qwen35`.
+fn pointed(words: Vec<String>) -> Vec<String> {
+    let mut all = Vec::new();
+    for word in words {
+        let family = word.trim_end_matches(|c: char| c.is_ascii_digit());
+        match &word.as_bytes()[family.len()..] {
+            [_, b'1'..=b'9'] if family.chars().all(|c| c.is_ascii_alphabetic()) => {
+                let (version, rest) = word.split_at(word.len() - 1);
+                all.extend([version.to_owned(), rest.to_owned()]);
+            }
+            _ => all.push(word),
+        }
+    }
+    all
+}
+
 /// The entry whose id or alias is `name`, by ever looser comparison.
 pub(super) fn find<'a, T: Entry>(entries: &'a Entries<T>, name: &str) -> Match<'a, T> {
     let name = name.trim();
     if let Some(slot) = entries.rev().find(|s| s.names().any(|n| n.eq_ignore_ascii_case(name))) {
         return Match::One(slot);
     }
-    let ways: [fn(&str) -> String; 4] =
-        [|n| joined(&words(n)), |n| joined(&words(short(n))), canonical, |n| joined(&without_v(telling(n)))];
+    let ways: [fn(&str) -> String; 6] = [
+        |n| joined(&words(n)),
+        |n| joined(&words(short(n))),
+        canonical,
+        |n| joined(&without_v(telling(n))),
+        |n| joined(&without_zero(without_v(telling(n)))),
+        |n| joined(&pointed(without_zero(without_v(telling(n))))),
+    ];
     for way in ways {
         let wanted = way(name);
         let found = owners(entries, |n| !wanted.is_empty() && way(n) == wanted);
@@ -142,6 +171,11 @@ pub(super) fn several(kind: &'static str, name: &str, ids: &[&str]) -> Error {
         hint.push_str(&format!(" and {} more (roofcast catalog --search {name})", ids.len() - CANDIDATES));
     }
     Error::Unknown { kind, found: clipped(name), hint }
+}
+
+/// The error for a name whose family is known and not modelled.
+pub(super) fn refused(kind: &'static str, name: &str, why: &str) -> Error {
+    Error::Unknown { kind, found: clipped(name), hint: format!("not modelled: {why}") }
 }
 
 /// The error for a name that is not there, with the nearest that are.

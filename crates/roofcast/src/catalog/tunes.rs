@@ -1,6 +1,6 @@
 //! Fine-tunes whose name holds the whole name of an entry: `dolphin-2.9-llama3-8b`, `Qwen3-8B-abliterated`.
 //!
-//! Knows: which words may stand around that name without changing a dimension, and that sizes have to agree. Which words
+//! Knows: which words may be around that name without changing a dimension, and that sizes have to agree. Which words
 //! say another shape or a format that is not known is [`super::conventions`]'.
 
 use super::ModelEntry;
@@ -16,7 +16,7 @@ const OFF: (f64, f64) = (0.08, 0.25);
 /// Words of the longest name that is looked at.
 const MOST_WORDS: usize = 24;
 
-/// The one entry whose whole name stands in `base`, the longest, if all other words leave its shape as it is.
+/// The one entry whose whole name is in `base`, the longest, if all other words leave its shape as it is.
 pub(super) fn within<'a>(
     entries: &'a Entries<ModelEntry>,
     rules: &Conventions,
@@ -26,21 +26,16 @@ pub(super) fn within<'a>(
     if words.len() > MOST_WORDS {
         return Ok(None);
     }
-    let mut best: Vec<(usize, &Slot<ModelEntry>, Vec<String>)> = Vec::new();
-    for slot in entries.rev() {
-        let found =
-            slot.names().filter_map(|name| around(&words, rules, name)).max_by_key(|(length, _)| *length);
-        let Some((length, others)) = found else { continue };
-        if best.first().is_none_or(|b| b.0 < length) {
-            best.clear();
-        }
-        if best.first().is_none_or(|b| b.0 == length) && best.iter().all(|b| b.1.id != slot.id) {
-            best.push((length, slot, others));
-        }
+    let whole = |name: &str| around(&words, rules, name);
+    let split = |name: &str| among(&words, rules, name);
+    let mut best = longest(entries, whole);
+    if best.is_empty() {
+        best = longest(entries, split);
     }
     let [(_, slot, others)] = best.as_slice() else { return Ok(None) };
-    let named = others.len() < words.len() && has_size(&words, others);
-    for word in others {
+    let named = has_size(&words, others);
+    let others = with_points(others);
+    for word in &others {
         if rules.is_idle(word) {
             continue;
         }
@@ -56,14 +51,90 @@ pub(super) fn within<'a>(
     Ok(Some(slot))
 }
 
-/// How long the name of an entry, without its date, is that stands in a row among `words`, and the other words.
-fn around(words: &[String], rules: &Conventions, name: &str) -> Option<(usize, Vec<String>)> {
-    let wanted = canonical(&rules.without_idle(name));
+/// How much of a name is an entry's: the length that stands in it, and whether all of the entry's name does.
+type Share = (usize, bool);
+
+/// The entries that have most of a name, by what `found` says of each of their names, and the other words.
+fn longest(
+    entries: &Entries<ModelEntry>,
+    found: impl Fn(&str) -> Option<(Share, Vec<String>)>,
+) -> Vec<(Share, &Slot<ModelEntry>, Vec<String>)> {
+    let mut best: Vec<(Share, &Slot<ModelEntry>, Vec<String>)> = Vec::new();
+    for slot in entries.rev() {
+        let Some((share, others)) = slot.names().filter_map(&found).max_by_key(|(share, _)| *share) else {
+            continue;
+        };
+        if best.first().is_none_or(|b| b.0 < share) {
+            best.clear();
+        }
+        if best.first().is_none_or(|b| b.0 == share) && best.iter().all(|b| b.1.id != slot.id) {
+            best.push((share, slot, others));
+        }
+    }
+    best
+}
+
+/// How long the name of an entry, without its date, is whose words stand in their order among `words`, one of them a size,
+/// and the other words: `Llama-3.3-Swallow-70B`. A number between them is another version: `Qwen3.8-4B` is no `Qwen3-4B`.
+fn among(words: &[String], rules: &Conventions, name: &str) -> Option<(Share, Vec<String>)> {
+    let bare = rules.without_idle(name);
+    let wanted = parts(&telling(&bare));
+    let mut rest = wanted.iter().peekable();
+    let mut others = Vec::new();
+    for word in parts(words) {
+        let between = rest.len() > 0 && rest.len() < wanted.len();
+        if rest.next_if(|w| **w == word).is_some() {
+            continue;
+        }
+        if between && word.chars().all(|c| c.is_ascii_digit()) {
+            return None;
+        }
+        others.push(word);
+    }
+    let sized = wanted.iter().any(|w| size(w).is_some());
+    let share = (joined(&wanted).len(), bare == name);
+    (rest.len() == 0 && sized && wanted.len() > 2).then_some((share, others))
+}
+
+/// Words with their versions apart: `llama3` as `llama` and `3`, but `70b` and `a3b` whole.
+fn parts(words: &[String]) -> Vec<String> {
+    let mut all = Vec::new();
+    for word in words {
+        let family = word.trim_end_matches(|c: char| c.is_ascii_digit());
+        match family.len() {
+            0 => all.push(word.clone()),
+            at if at < word.len() && family.chars().all(|c| c.is_ascii_alphabetic()) => {
+                all.extend([word[..at].to_owned(), word[at..].to_owned()]);
+            }
+            _ => all.push(word.clone()),
+        }
+    }
+    all
+}
+
+/// Words with those in a row that are one size as one: `3` and `8b` as `3.8b`.
+fn with_points(words: &[String]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for word in words {
+        let size = all.last().map(|last| format!("{last}.{word}")).filter(|pair| size(pair).is_some());
+        match (size, all.last_mut()) {
+            (Some(size), Some(last)) => *last = size,
+            _ => all.push(word.clone()),
+        }
+    }
+    all
+}
+
+/// How long the name of an entry, without its date, is that is in a row among `words`, and the other words.
+fn around(words: &[String], rules: &Conventions, name: &str) -> Option<(Share, Vec<String>)> {
+    let bare = rules.without_idle(name);
+    let wanted = canonical(&bare);
     for from in 0..words.len() {
         for to in from + 1..=words.len() {
             let run = joined(&words[from..to]);
             if run == wanted {
-                return Some((wanted.len(), [&words[..from], &words[to..]].concat()));
+                let share = (wanted.len(), bare == name);
+                return Some((share, [&words[..from], &words[to..]].concat()));
             }
             if run.len() > wanted.len() {
                 break;
@@ -79,7 +150,7 @@ fn has_size(words: &[String], others: &[String]) -> bool {
     count(words) > count(others)
 }
 
-/// A number of parameters as names give it, and whether it is those that a token uses: `70b`, `a3b`, `1t`, `350m`.
+/// A number of parameters as names give it, and whether it is those that a token uses: `70b`, `a3b`, `3.8b`, `350m`.
 fn size(word: &str) -> Option<(f64, bool)> {
     let (word, active) = match word.strip_prefix('a') {
         Some(rest) if rest.starts_with(|c: char| c.is_ascii_digit()) => (rest, true),
@@ -93,7 +164,8 @@ fn size(word: &str) -> Option<(f64, bool)> {
         _ => return None,
     };
     let digits = &word[..word.len() - 1];
-    let number = digits.chars().all(|c| c.is_ascii_digit()).then(|| digits.parse::<f64>().ok())??;
+    let plain = digits.starts_with(|c: char| c.is_ascii_digit()) && !digits.contains(['e', 'E']);
+    let number = plain.then(|| digits.parse::<f64>().ok())??;
     Some((number * scale, active))
 }
 
@@ -124,6 +196,11 @@ mod tests {
             ("Mistral Nemo 12B", "mistralai/Mistral-Nemo-Base-2407"),
             // Printed sizes agree: 107 and 12.8 billion.
             ("GLM-4.5-Air-106B-A12B", "zai-org/GLM-4.5-Air"),
+            ("Phi-4-mini-3.8B", "microsoft/Phi-4-mini-instruct"),
+            ("Phi 4 14B", "microsoft/phi-4"),
+            // Other words between.
+            ("tokyotech-llm/Llama-3.3-Swallow-70B-Instruct-v0.4", "meta-llama/Llama-3.3-70B-Instruct"),
+            ("rinna/qwen2.5-bakeneko-32b-instruct", "Qwen/Qwen2.5-32B"),
         ] {
             assert_eq!(found(name).as_deref(), Some(id), "{name}");
         }
@@ -140,6 +217,14 @@ mod tests {
             "Qwen3-8B-2bit",
             "Qwen3-30B-A3B-pruned",
             "Llama-3.1-8B-Llama-3.2-1B",
+            "Qwen3-Embedding-8B",
+            "Qwen3.8-4B",
+            "gpt-neo-1.3B",
+            "Qwen2-Audio-7B",
+            "Mistral-NeMo-Minitron-8B",
+            "Falcon3-Mamba-7B",
+            "Qwen3-Coder-REAP-25B-A3B",
+            "IQuest-Coder-V1-40B-Loop-Instruct",
             "Kimi-K2.7",
             "DeepSeek-V3.9",
             "gemma-4-32B",
@@ -154,7 +239,8 @@ mod tests {
         assert_eq!(size("70b"), Some((70e9, false)));
         assert_eq!(size("a3b"), Some((3e9, true)));
         assert_eq!(size("1t"), Some((1e12, false)));
-        for other in ["it", "b", "ab", "8x7b", "v2", "q4"] {
+        assert_eq!(size("a1.8b"), Some((1.8e9, true)));
+        for other in ["it", "b", "ab", "8x7b", "v2", "q4", "1e3b", ".5b", "1.2.3b"] {
             assert_eq!(size(other), None, "{other}");
         }
     }

@@ -32,7 +32,7 @@ pub fn read_config(place: &str, text: &str, beside: Option<&str>) -> Result<Valu
     let theirs = theirs.and_then(|mut value| value.get_mut("quantization").map(Value::take));
     if let (Some(Value::Object(theirs)), Some(ours)) = (theirs, config.as_object_mut()) {
         match ours.get_mut("quantization_config").and_then(Value::as_object_mut) {
-            // The KV format may stand in that file alone.
+            // The KV format may be in that file alone.
             Some(section) if section.contains_key("kv_cache_scheme") => {}
             Some(section) => {
                 section.extend(theirs.into_iter().filter(|(key, _)| key == "kv_cache_quant_algo"))

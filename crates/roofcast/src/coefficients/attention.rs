@@ -32,8 +32,8 @@ impl AttentionKernel {
         })
     }
 
-    /// How often the bytes of `form`'s cache cross the bus, or what of the bus stands idle meanwhile, in a decode of so many
-    /// sequences.
+    /// How often the bytes of `form`'s cache cross the bus, or what share of the bus is idle meanwhile, in a decode of
+    /// so many sequences.
     ///
     /// One block a sequence and query head reads the head's keys for itself, `group` times what the cache holds, and a chip of
     /// S multiprocessors computes blocks in whole waves: bandwidth is used to `blocks / (⌈blocks/S⌉ S)`. Naive attention

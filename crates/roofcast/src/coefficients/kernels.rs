@@ -1,7 +1,7 @@
 //! How kernels and hosts depart from shares of a rate: tiles, small M, one kernel for two kinds of work, uneven routing,
 //! waiting for each other.
 //!
-//! Knows: constants read off profiles and kernel tables, whose sources stand beside them. Knows nothing about deployments.
+//! Knows: constants read off profiles and kernel tables, whose sources are beside them. Knows nothing about deployments.
 
 /// Rows that products of many are computed in at a time; vLLM's profiles on RTX 4090 and RTX PRO 6000 climb in such steps.
 const TILE: f64 = 64.0;
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!([1.0, 64.0, 65.0, 256.0, 300.0].map(tiled), [1.0, 64.0, 128.0, 256.0, 320.0]);
     }
 
-    /// Nobody waits for a host without launches; the cube root of 1 + 1 is 1.26; far apart the longer counts.
+    /// A host without launches delays nothing; the cube root of 1 + 1 is 1.26; far apart the longer counts.
     #[test]
     fn host_and_device_wait_for_each_other_where_they_are_near() {
         assert_eq!(waiting(3.0, 0.0), 0.0);

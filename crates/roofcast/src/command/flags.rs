@@ -3,7 +3,7 @@
 //! Knows: names from `catalog/engines`, how argparse takes them (`--flag value`, `--flag=value`, negatives of switches,
 //! beginnings of one name alone) and how vLLM writes large numbers. Knows nothing about what flags mean.
 
-use super::{Engine, PLACE};
+use super::{PLACE, ServeCommand};
 use crate::error::{Error, Result};
 use crate::spec::keys::{KEYS, Kind};
 use serde::Deserialize;
@@ -32,16 +32,16 @@ pub(super) struct Flags {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Given {
     pub(super) flag: String,
-    /// What stands behind a point of the flag, as in `--speculative-config.method`.
+    /// What follows a point of the flag, as in `--speculative-config.method`.
     pub(super) field: Option<String>,
     pub(super) value: String,
 }
 
 impl Flags {
-    pub(super) fn of(engine: Engine) -> Result<Flags> {
+    pub(super) fn of(engine: ServeCommand) -> Result<Flags> {
         let (place, text) = match engine {
-            Engine::Vllm => ("catalog/engines/vllm.toml", VLLM),
-            Engine::Sglang => ("catalog/engines/sglang.toml", SGLANG),
+            ServeCommand::Vllm => ("catalog/engines/vllm.toml", VLLM),
+            ServeCommand::Sglang => ("catalog/engines/sglang.toml", SGLANG),
         };
         toml::from_str(text).map_err(|e| Error::toml(place, text, "", &e))
     }
@@ -63,13 +63,13 @@ impl Flags {
     }
 
     /// The flags of a command, whole names and values; vLLM's first word without a flag is the model.
-    pub(super) fn given(&self, engine: Engine, arguments: &[String]) -> Result<Vec<Given>> {
+    pub(super) fn given(&self, engine: ServeCommand, arguments: &[String]) -> Result<Vec<Given>> {
         let mut all: Vec<Given> = Vec::new();
         let mut words = arguments.iter().peekable();
         while let Some(word) = words.next() {
             if !is_flag(word) {
                 let named = all.iter().any(|g| g.flag == "--model");
-                if engine == Engine::Sglang || named {
+                if engine == ServeCommand::Sglang || named {
                     let accepted = "flags with their values, and for vllm serve one model";
                     return Err(Error::field(PLACE, "a word", format!("{word:?}"), accepted));
                 }

@@ -5,10 +5,10 @@
 
 pub(super) mod trace;
 
-pub use trace::{RecordedStep, Request, Trace};
+pub use trace::{RecordedRequest, RecordedStep, Trace};
 
 use super::request::Segments;
-use crate::scheduler::sglang::{Arrival, Id, Kind, Scheduler, Step};
+use crate::scheduler::sglang::{ForwardMode, NewRequest, RequestId, Scheduler, Step};
 use std::collections::BTreeSet;
 
 /// Iterations without anything to do, after the last arrival, that end a replay in which requests wait for ever.
@@ -79,7 +79,7 @@ impl<'a> Replay<'a> {
 
     fn add(&mut self, index: usize) {
         let request = &self.trace.requests[index];
-        self.scheduler.add(Arrival {
+        self.scheduler.add(NewRequest {
             prompt: self.segments.tokens(&request.prompt).runs().into(),
             output_segment: self.segments.number(&request.output_segment),
             max_new_tokens: request.max_new_tokens,
@@ -89,19 +89,19 @@ impl<'a> Replay<'a> {
         });
     }
 
-    fn names(&self, ids: impl IntoIterator<Item = Id>) -> Vec<String> {
+    fn names(&self, ids: impl IntoIterator<Item = RequestId>) -> Vec<String> {
         ids.into_iter().map(|id| self.trace.requests[id].id.clone()).collect()
     }
 
     fn record(&self, step: u64, arrived: std::ops::Range<usize>, decided: &Step) -> RecordedStep {
-        let name = |id: Id| self.trace.requests[id].id.clone();
+        let name = |id: RequestId| self.trace.requests[id].id.clone();
         let extends = decided.extends.iter().map(|e| (name(e.id), e.new));
         let found = decided.admitted.iter().filter(|(_, found)| *found > 0);
         let kind = match decided.kind {
-            Kind::Idle => "idle",
-            Kind::Extend => "extend",
-            Kind::Decode => "decode",
-            Kind::Mixed => "mixed",
+            ForwardMode::Idle => "idle",
+            ForwardMode::Extend => "extend",
+            ForwardMode::Decode => "decode",
+            ForwardMode::Mixed => "mixed",
         };
         RecordedStep {
             step,

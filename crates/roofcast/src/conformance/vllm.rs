@@ -5,11 +5,11 @@
 
 pub(super) mod trace;
 
-pub use trace::{Queue, RecordedStep, Request, Trace};
+pub use trace::{Queue, RecordedRequest, RecordedStep, Trace};
 
 use super::request::Segments;
 use crate::kv_cache::prefix::Prefix;
-use crate::scheduler::vllm::{Arrival, Id, Scheduler, Step};
+use crate::scheduler::vllm::{NewRequest, RequestId, Scheduler, Step};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The decisions that our scheduler makes on a trace's requests, as the trace would have recorded them.
@@ -24,7 +24,7 @@ struct Replay<'a> {
     /// Steps under way, with their index.
     pending: VecDeque<(u64, Step)>,
     /// Requests by the step that sampled their last token.
-    finished: BTreeMap<u64, Vec<Id>>,
+    finished: BTreeMap<u64, Vec<RequestId>>,
     steps: Vec<RecordedStep>,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Replay<'a> {
                 break;
             }
         }
-        let name = |id: &Id| self.trace.requests[*id].id.clone();
+        let name = |id: &RequestId| self.trace.requests[*id].id.clone();
         for step in &mut self.steps {
             step.finished = self.finished.get(&step.step).into_iter().flatten().map(name).collect();
         }
@@ -79,7 +79,7 @@ impl<'a> Replay<'a> {
         let request = &self.trace.requests[index];
         let tokens = self.segments.tokens(&request.prompt);
         let output_segment = self.segments.number(&request.output_segment);
-        self.scheduler.add(Arrival {
+        self.scheduler.add(NewRequest {
             input_len: tokens.len(),
             // Any prompt of the trace may contain any token of another.
             prefix: Prefix { tokens, own_from: u64::MAX, output_segment, output_tokens: None },
@@ -98,11 +98,12 @@ impl<'a> Replay<'a> {
     }
 
     fn record(&self, step: u64, arrived: std::ops::Range<usize>, decided: &Step) -> RecordedStep {
-        let names = |ids: &[Id]| ids.iter().map(|i| self.trace.requests[*i].id.clone()).collect::<Vec<_>>();
-        let pairs = |ids: &[(Id, u64)]| {
+        let names =
+            |ids: &[RequestId]| ids.iter().map(|i| self.trace.requests[*i].id.clone()).collect::<Vec<_>>();
+        let pairs = |ids: &[(RequestId, u64)]| {
             ids.iter().map(|(i, n)| (self.trace.requests[*i].id.clone(), *n)).collect::<Vec<_>>()
         };
-        let queue = |ids: Vec<Id>| {
+        let queue = |ids: Vec<RequestId>| {
             if self.trace.requests.len() > 100 {
                 trace::Queue::Count(ids.len() as u64)
             } else {

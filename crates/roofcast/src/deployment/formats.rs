@@ -10,7 +10,7 @@ use crate::precision::{Dtype, Format, GgufMix, KvFormat, WeightFormat};
 pub(super) struct Formats {
     rule: Rule,
     /// The format of what is not quantized.
-    plain: Format,
+    unquantized: Format,
     /// The dtype of activations.
     pub(super) base: Dtype,
     /// KV-cache elements.
@@ -65,16 +65,16 @@ impl Formats {
             assumptions
                 .push(format!("{} has no {dtype} rate: what is not quantized computes in {base}", chip.id));
         }
-        let plain = match dtype {
+        let unquantized = match dtype {
             Dtype::Fp32 => Format::FP32,
             Dtype::Fp16 => Format::FP16,
             _ => Format::BF16,
         };
-        let rule = rule(model, chip, wish, plain, options.precision.activations, assumptions)?;
+        let rule = rule(model, chip, wish, unquantized, options.precision.activations, assumptions)?;
         let kv = kv(model, options.precision.kv.as_deref(), dtype)?;
         let rates = chip.peak_flops.keys().copied().collect();
         let activations = activations(&rule, chip, options.precision.activations, assumptions)?;
-        Ok(Formats { rule, plain, base, kv, activations, rates })
+        Ok(Formats { rule, unquantized, base, kv, activations, rates })
     }
 
     /// The name of the weight format; those of a checkpoint with several, joined.
@@ -123,16 +123,16 @@ impl Formats {
             }
             Rule::Checkpoint(_) => {
                 let quantized = model.quantization.as_ref().and_then(|q| q.format(tensor, layer));
-                quantized.map_or(self.plain, |f| self.adapted(f))
+                quantized.map_or(self.unquantized, |f| self.adapted(f))
             }
             Rule::Gguf(mix) if tensor.role != Role::Vector && tensor.role != Role::Router => {
                 let (index, count) = (layer.unwrap_or(0), model.layers.len());
                 self.blocks(mix.format(gguf_place(tensor), index, count, tensor.columns, model.tied))
             }
-            Rule::Stored(_) => self.blocks(stored(model, tensor, layer).unwrap_or(self.plain)),
+            Rule::Stored(_) => self.blocks(stored(model, tensor, layer).unwrap_or(self.unquantized)),
             // GGUF keeps norms, biases and routers in 32 bits.
             Rule::Gguf(_) => Format { compute: None, ..Format::FP32 },
-            _ => self.plain,
+            _ => self.unquantized,
         }
     }
 }
@@ -161,7 +161,7 @@ fn rule(
     model: &Model,
     chip: &Accelerator,
     wish: Option<WeightFormat>,
-    plain: Format,
+    unquantized: Format,
     activations: Option<Dtype>,
     assumptions: &mut Vec<String>,
 ) -> Result<Rule> {
@@ -169,9 +169,9 @@ fn rule(
     let rule = match (wish.or(mix), &model.quantization) {
         (None, _) if model.stored.is_some() => Rule::Stored(model.stored.as_ref().map_or("", |s| s.name)),
         (Some(WeightFormat::Gguf(mix)), _) => Rule::Gguf(mix),
-        (Some(WeightFormat::Uniform(f)), _) if f.width.as_f64() >= 16.0 => Rule::Linear(plain),
+        (Some(WeightFormat::Uniform(f)), _) if f.width.as_f64() >= 16.0 => Rule::Linear(unquantized),
         (Some(WeightFormat::Uniform(f)), _) => Rule::Linear(with_activations(f, activations)?),
-        (None, None) => Rule::Linear(plain),
+        (None, None) => Rule::Linear(unquantized),
         (None, Some(q)) => {
             let mut format = with_activations(q.format, activations)?;
             for dtype in q.formats().iter().filter_map(|f| f.compute) {

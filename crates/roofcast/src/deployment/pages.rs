@@ -18,7 +18,7 @@ pub(super) fn page_tokens(deployment: &Deployment) -> Result<u64> {
     }
     if deployment.options.engine.speculative.is_some() {
         let accepted =
-            "paged or flashinfer: drafts stand in the model's blocks, and pages of two models differ";
+            "paged or flashinfer: drafts are in the model's blocks, and pages of two models differ";
         return refused("kv_layout", "vattention with drafts".to_owned(), accepted);
     }
     if let Some(size) = deployment.options.engine.block_size {

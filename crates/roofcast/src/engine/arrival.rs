@@ -3,7 +3,7 @@
 use super::clock::Ticks;
 
 /// Index of a sequence in its engine.
-pub type Id = u32;
+pub type SequenceId = u32;
 
 /// A request as it comes to an engine.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,7 +22,7 @@ pub struct Arrival {
     pub ignore_eos: bool,
     /// What the queue sorts by, smaller first; 0 for all where order is that of arrival.
     pub key: i64,
-    /// Whose request it is.
+    /// The user that sent it.
     pub user: u32,
     /// What its output's tokens are, for prompts that repeat them.
     pub output_segment: u32,

@@ -14,7 +14,7 @@ use super::{Departure, Replica};
 use crate::batch::Sequences;
 use crate::kv_cache::paged::Change;
 use crate::kv_cache::prefix::{Outputs, Prefix};
-use crate::scheduler::vllm::{self, Id, Scheduler, Step};
+use crate::scheduler::vllm::{self, RequestId, Scheduler, Step};
 use crate::shares::Shares;
 use crate::timeline::{Mark, Segment, Timeline};
 use crate::workload::Prompt;
@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 #[derive(Debug, Clone)]
 pub struct Blocks {
     scheduler: Scheduler,
-    config: vllm::Config,
+    config: vllm::SchedulerConfig,
     price: Price,
     speculation: Option<Speculation>,
     clock: Ticks,
@@ -33,13 +33,13 @@ pub struct Blocks {
     /// Steps decided, not yet computed to their end: one, or two with asynchronous scheduling.
     pending: VecDeque<Step>,
     departures: Vec<Departure>,
-    /// Who ended with the last step: the one under way may still name them.
-    leaving: Vec<Id>,
+    /// Requests that ended with the last step: the one under way may still name them.
+    leaving: Vec<RequestId>,
     outputs: Outputs,
     timeline: Option<Box<Timeline>>,
-    /// What happened to whom, where somebody asks.
+    /// Events of single requests, where they are asked for.
     events: Option<Vec<Event>>,
-    /// Prompt tokens of those who have no token yet.
+    /// Prompt tokens of requests without their first token.
     prompt_tokens: u64,
 }
 
@@ -58,7 +58,7 @@ struct Life {
 
 impl Blocks {
     /// An idle engine.
-    pub fn new(config: vllm::Config, price: Price, speculation: Option<Speculation>) -> Blocks {
+    pub fn new(config: vllm::SchedulerConfig, price: Price, speculation: Option<Speculation>) -> Blocks {
         Blocks {
             scheduler: Scheduler::new(config.clone()),
             config,
@@ -77,7 +77,7 @@ impl Blocks {
         }
     }
 
-    /// The same, which keeps what happens to whom until it is taken.
+    /// The same, which keeps events of single requests until they are taken.
     pub(super) fn reporting(self) -> Blocks {
         Blocks { events: Some(Vec::new()), ..self }
     }
@@ -103,20 +103,20 @@ impl Blocks {
         }
     }
 
-    fn report(&mut self, id: Id, event: impl FnOnce(u64) -> Event) {
+    fn report(&mut self, id: RequestId, event: impl FnOnce(u64) -> Event) {
         if let Some(events) = &mut self.events {
             events.push(event(self.requests[id].arrival.number));
         }
     }
 
     /// A request joins the queue with what others may have of it.
-    pub(super) fn join(&mut self, arrival: Arrival, prefix: Prefix) -> Id {
+    pub(super) fn join(&mut self, arrival: Arrival, prefix: Prefix) -> RequestId {
         if let Some(timeline) = &mut self.timeline {
             timeline.arrived(&arrival);
         }
         self.prompt_tokens += u64::from(arrival.input);
         let output_segment = prefix.output_segment;
-        let id = self.scheduler.add(vllm::Arrival {
+        let id = self.scheduler.add(vllm::NewRequest {
             input_len: u64::from(arrival.input),
             prefix,
             output_len: u64::from(arrival.output),
@@ -131,7 +131,7 @@ impl Blocks {
     }
 
     /// Takes a request out; the step under way may still name it.
-    pub(super) fn abort(&mut self, id: Id) {
+    pub(super) fn abort(&mut self, id: RequestId) {
         self.scheduler.abort(id);
         let life = &mut self.requests[id];
         life.aborted = true;
@@ -229,7 +229,7 @@ impl Blocks {
             running: step.work.len() as u64,
             decodes: (step.work.len() - prompts().count()) as u64,
             waiting: self.scheduler.waiting_count(),
-            pieces: prompts().count() as u64,
+            chunks: prompts().count() as u64,
             prefill_tokens: prompts().map(|w| w.new).sum(),
             output_tokens: step.work.iter().filter(|w| w.samples).map(|w| 1 + w.accepted).sum(),
             blocks: [used; 2],
@@ -237,7 +237,7 @@ impl Blocks {
         });
     }
 
-    fn mark(&mut self, id: Id, mark: Mark) {
+    fn mark(&mut self, id: RequestId, mark: Mark) {
         if let Some(timeline) = &mut self.timeline {
             timeline.mark(self.requests[id].arrival.number, mark, self.clock);
         }
@@ -312,7 +312,7 @@ impl Blocks {
 }
 
 /// Whether a sequence goes on from its last token, with or without drafts.
-fn decodes_one(work: &vllm::Work) -> bool {
+fn decodes_one(work: &vllm::ScheduledRequest) -> bool {
     work.decodes && work.samples && work.new == 1 + work.drafts
 }
 
@@ -321,7 +321,7 @@ fn drafting(speculation: &mut Speculation, step: &Step, shares: Shares<u64>) -> 
     let sampling = step.work.iter().filter(|w| w.samples);
     let sampling: Vec<u64> = sampling.map(|w| w.context + 1 - (w.drafts - w.accepted)).collect();
     let prompts = step.work.iter().filter(|w| !decodes_one(w));
-    let chunk = |w: &vllm::Work| Sequences::prompt(w.new, w.context, w.samples);
+    let chunk = |w: &vllm::ScheduledRequest| Sequences::prompt(w.new, w.context, w.samples);
     speculation.drafting(&sampling, &prompts.map(chunk).collect::<Vec<_>>(), shares)
 }
 

@@ -1,11 +1,11 @@
 //! What a replica knows of its KV cache beyond how many blocks are free, by the cache's kind.
 //!
-//! Knows: which kind it is and what all kinds are told. Knows nothing about who is admitted or preempted.
+//! Knows: which kind it is and what all kinds are told. Knows nothing about which requests are admitted or preempted.
 
-use super::arrival::{Arrival, Id};
-use super::chunks::Chunks;
+use super::arrival::{Arrival, SequenceId};
 use super::config::{EngineConfig, Prefixes};
 use super::identity::Identity;
+use super::reservations::Reservations;
 use crate::kv_cache::prefix::Prefix;
 
 /// The kinds.
@@ -13,16 +13,16 @@ use crate::kv_cache::prefix::Prefix;
 pub(super) enum Cache {
     /// Blocks are alike: their count is all.
     Counted,
-    /// Which blocks are whose, where prefixes are found by block.
+    /// Which request holds which blocks, where prefixes are found by block.
     Blocks(Box<Identity>),
     /// Reservations in one piece each.
-    Chunks(Chunks),
+    Reservations(Reservations),
 }
 
 impl Cache {
     pub(super) fn new(config: &EngineConfig) -> Cache {
         if config.contiguous {
-            return Cache::Chunks(Chunks::new(config.blocks));
+            return Cache::Reservations(Reservations::new(config.blocks));
         }
         match config.prefixes {
             Prefixes::Unknown => Cache::Counted,
@@ -33,27 +33,43 @@ impl Cache {
     }
 
     /// A request joins the queue; `prefix` is what others may have of it.
-    pub(super) fn arrive(&mut self, id: Id, arrival: &Arrival, prefix: Prefix) {
+    pub(super) fn arrive(&mut self, id: SequenceId, arrival: &Arrival, prefix: Prefix) {
         match self {
             Cache::Blocks(identity) => identity.arrive(id, arrival.number, prefix),
-            Cache::Counted | Cache::Chunks(_) => {}
+            Cache::Counted | Cache::Reservations(_) => {}
         }
     }
 
     /// How many of a request's `known` tokens are there.
-    pub(super) fn find(&mut self, id: Id, known: u32) -> u32 {
+    pub(super) fn find(&mut self, id: SequenceId, known: u32) -> u32 {
         match self {
             Cache::Blocks(identity) => identity.find(id, u64::from(known)) as u32,
-            Cache::Counted | Cache::Chunks(_) => 0,
+            Cache::Counted | Cache::Reservations(_) => 0,
         }
     }
 
     /// A request is admitted, takes `blocks` and computes `tokens`.
-    pub(super) fn admit(&mut self, id: Id, blocks: u64, tokens: u32) {
+    pub(super) fn admit(&mut self, id: SequenceId, blocks: u64, tokens: u32) {
         match self {
             Cache::Blocks(identity) => identity.admit(id, u64::from(tokens)),
-            Cache::Chunks(chunks) => chunks.take(id, blocks),
+            Cache::Reservations(chunks) => chunks.take(id, blocks),
             Cache::Counted => {}
+        }
+    }
+
+    /// Decodes take `blocks`.
+    pub(super) fn decode(&mut self, blocks: u64) {
+        match self {
+            Cache::Blocks(identity) => identity.decode(blocks),
+            Cache::Counted | Cache::Reservations(_) => {}
+        }
+    }
+
+    /// A request that has left does not come back.
+    pub(super) fn forget(&mut self, id: SequenceId) {
+        match self {
+            Cache::Blocks(identity) => identity.forget(id),
+            Cache::Counted | Cache::Reservations(_) => {}
         }
     }
 
@@ -61,7 +77,7 @@ impl Cache {
     pub(super) fn shared_tokens(&self) -> u64 {
         match self {
             Cache::Blocks(identity) => identity.shared_tokens(),
-            Cache::Counted | Cache::Chunks(_) => 0,
+            Cache::Counted | Cache::Reservations(_) => 0,
         }
     }
 }

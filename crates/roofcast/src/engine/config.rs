@@ -2,7 +2,7 @@
 //!
 //! Knows what they mean. Knows nothing about where they come from: that is [`super::settings`]'s.
 
-use super::gate::GateConfig;
+use super::polling::PollingConfig;
 use super::queue::Order;
 use crate::kv_cache::groups::Groups;
 use crate::scheduler::vllm;
@@ -31,10 +31,10 @@ pub struct EngineConfig {
     pub prefixes: Prefixes,
     /// Blocks kept free when admitting beside running requests.
     pub watermark_blocks: u64,
-    /// Who comes first.
+    /// The order of the queue.
     pub order: Order,
-    /// When newcomers are looked at.
-    pub gate: GateConfig,
+    /// In which steps waiting requests are considered.
+    pub polling: PollingConfig,
     /// Data-parallel ranks, which have equal parts of the budget.
     pub attention_dp: u64,
     /// What admission takes of the cache.
@@ -54,7 +54,7 @@ pub struct EngineConfig {
     /// By which coefficients steps are priced.
     pub cost: CostKind,
     /// The settings of vLLM's scheduler itself, where decodes do not advance in lockstep and it runs block by block.
-    pub by_block: Option<vllm::Config>,
+    pub by_block: Option<vllm::SchedulerConfig>,
     /// Whether requests leave with their first token, for another replica to decode.
     pub hands_over: bool,
 }

@@ -3,9 +3,9 @@
 //! Two ways to keep them, one behaviour. [`Each`] touches every sequence in every step and is the reference.
 //! [`Lockstep`] touches none: a sequence is kept as its offset to a common step counter, so that the total context, the
 //! blocks that a step needs and the next finish are read off counters, for one step or for many.
-//! Knows nothing about time, policy, or who comes next.
+//! Knows nothing about time, policy, or which request is next.
 
-use super::arrival::Id;
+use super::arrival::SequenceId;
 use super::ring::Ring;
 use crate::kv_cache::groups::{Group, Groups};
 use std::cmp::Reverse;
@@ -14,8 +14,8 @@ use std::collections::BinaryHeap;
 /// A sequence as it begins to decode.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
-    /// Whose.
-    pub id: Id,
+    /// The sequence.
+    pub id: SequenceId,
     /// Tokens in the KV cache.
     pub computed: u32,
     /// Steps until its last token.
@@ -45,14 +45,14 @@ pub trait Decodes {
     /// Steps until a sequence ends, fills a reach or has all the blocks of a window; at least 1 where there is a sequence.
     fn steady(&mut self) -> u64;
     /// Tokens in the cache and remaining steps of one.
-    fn progress(&self, id: Id) -> (u32, u32);
+    fn progress(&self, id: SequenceId) -> (u32, u32);
     /// Adds a sequence.
     fn insert(&mut self, entry: Entry);
     /// Takes one out, with its tokens in the cache and its remaining steps.
-    fn remove(&mut self, id: Id) -> (u32, u32);
+    fn remove(&mut self, id: SequenceId) -> (u32, u32);
     /// Computes `steps` tokens of every sequence; `steps` is at most [`Decodes::steady`]. Those that end leave, in order
     /// of admission, with their tokens in the cache.
-    fn advance(&mut self, steps: u64, ended: &mut Vec<(Id, u32)>);
+    fn advance(&mut self, steps: u64, ended: &mut Vec<(SequenceId, u32)>);
 }
 
 /// Every sequence by itself: the reference.
@@ -107,7 +107,7 @@ impl Decodes for Each {
         1
     }
 
-    fn progress(&self, id: Id) -> (u32, u32) {
+    fn progress(&self, id: SequenceId) -> (u32, u32) {
         self.all.iter().find(|e| e.id == id).map_or((0, 0), |e| (e.computed, e.remaining))
     }
 
@@ -116,14 +116,14 @@ impl Decodes for Each {
         self.sum();
     }
 
-    fn remove(&mut self, id: Id) -> (u32, u32) {
+    fn remove(&mut self, id: SequenceId) -> (u32, u32) {
         let Some(at) = self.all.iter().position(|e| e.id == id) else { return (0, 0) };
         let entry = self.all.remove(at);
         self.sum();
         (entry.computed, entry.remaining)
     }
 
-    fn advance(&mut self, steps: u64, ended: &mut Vec<(Id, u32)>) {
+    fn advance(&mut self, steps: u64, ended: &mut Vec<(SequenceId, u32)>) {
         for entry in &mut self.all {
             entry.computed += steps as u32;
             entry.remaining -= steps as u32;
@@ -149,7 +149,7 @@ pub struct Lockstep {
     offsets: i64,
     growing: Vec<Growing>,
     ends: Ring,
-    reaches: Vec<Reach>,
+    reaches: Vec<WindowReach>,
     /// Whether a reach or a window can be filled.
     bounded: bool,
     seen: Vec<u64>,
@@ -171,12 +171,12 @@ struct Member {
 
 /// The sequences that still see more with every token.
 #[derive(Debug, Clone)]
-struct Reach {
+struct WindowReach {
     most: u64,
     growing: u64,
     offsets: i64,
     /// When growing sequences fill the reach, with id and stay; those gone are passed over.
-    fills: BinaryHeap<Reverse<(i64, Id, u32)>>,
+    fills: BinaryHeap<Reverse<(i64, SequenceId, u32)>>,
 }
 
 /// The sequences that still take blocks in groups that are alike.
@@ -185,7 +185,7 @@ struct Growing {
     /// How many groups.
     groups: u64,
     /// The sequences, until they have all the blocks of the window.
-    reach: Reach,
+    reach: WindowReach,
     /// How many of them there are by `(computed − step) mod block`.
     residues: Vec<u64>,
 }
@@ -193,7 +193,7 @@ struct Growing {
 impl Growing {
     fn new(group: &Group, block: u64) -> Growing {
         // A sequence of most × block tokens takes no more: the next one would be at most × block + 1.
-        let reach = Reach::new(group.most.saturating_mul(block).saturating_add(1));
+        let reach = WindowReach::new(group.most.saturating_mul(block).saturating_add(1));
         Growing { groups: group.count, reach, residues: vec![0; block as usize] }
     }
 
@@ -213,13 +213,13 @@ impl Growing {
     }
 }
 
-impl Reach {
-    fn new(most: u64) -> Reach {
-        Reach { most, growing: 0, offsets: 0, fills: BinaryHeap::new() }
+impl WindowReach {
+    fn new(most: u64) -> WindowReach {
+        WindowReach { most, growing: 0, offsets: 0, fills: BinaryHeap::new() }
     }
 
     /// A sequence comes; whether it grows.
-    fn insert(&mut self, step: i64, offset: i64, id: Id, stay: u32) -> bool {
+    fn insert(&mut self, step: i64, offset: i64, id: SequenceId, stay: u32) -> bool {
         let fill = self.fill(offset);
         let grows = fill > step;
         if grows {
@@ -301,7 +301,7 @@ impl Lockstep {
         (if self.phase == 0 { 0 } else { self.block - self.phase }) as u64
     }
 
-    fn take(&mut self, id: Id) -> Member {
+    fn take(&mut self, id: SequenceId) -> Member {
         let member = self.members[id as usize];
         self.members[id as usize].stay += 1;
         self.len -= 1;
@@ -323,10 +323,10 @@ impl Decodes for Lockstep {
         let zeros = vec![0; reaches.len()];
         let (seen, growth) = (zeros.clone(), zeros);
         let growing: Vec<_> = groups.kinds().iter().map(|group| Growing::new(group, block)).collect();
-        let reaches: Vec<_> = reaches.iter().map(|most| Reach::new(*most)).collect();
+        let reaches: Vec<_> = reaches.iter().map(|most| WindowReach::new(*most)).collect();
         let mut all = reaches.iter().chain(growing.iter().map(|growing| &growing.reach));
         Lockstep {
-            bounded: all.any(Reach::bounded),
+            bounded: all.any(WindowReach::bounded),
             block: block as i64,
             step: 0,
             phase: 0,
@@ -377,7 +377,7 @@ impl Decodes for Lockstep {
         (next - self.step).max(1) as u64
     }
 
-    fn progress(&self, id: Id) -> (u32, u32) {
+    fn progress(&self, id: SequenceId) -> (u32, u32) {
         let member = self.members[id as usize];
         ((member.offset + self.step) as u32, (member.end - self.step) as u32)
     }
@@ -404,14 +404,14 @@ impl Decodes for Lockstep {
         self.sum();
     }
 
-    fn remove(&mut self, id: Id) -> (u32, u32) {
+    fn remove(&mut self, id: SequenceId) -> (u32, u32) {
         let member = self.take(id);
         self.ends.remove(member.end, id);
         self.sum();
         ((member.offset + self.step) as u32, (member.end - self.step) as u32)
     }
 
-    fn advance(&mut self, steps: u64, ended: &mut Vec<(Id, u32)>) {
+    fn advance(&mut self, steps: u64, ended: &mut Vec<(SequenceId, u32)>) {
         self.step += steps as i64;
         self.phase = (self.phase + steps as i64) % self.block;
         if self.bounded {

@@ -1,10 +1,10 @@
 //! vLLM's engine for requests that come while it runs, with tokens of their own: what drives a server in real time.
 //!
-//! Knows: the same [`Blocks`] as a simulation, a step at a time, and what happened to whom in it. Whoever drives it hands
+//! Knows: the same [`Blocks`] as a simulation, a step at a time, and the events of single requests in it. Its driver hands
 //! over the requests that came until the last step ended, asks for the next, and lets what it said be heard when that one
 //! ends. Knows no clock: times are those it is given and those that steps take.
 
-use super::arrival::{Arrival, Id};
+use super::arrival::{Arrival, SequenceId};
 use super::blocks::Blocks;
 use super::clock::Ticks;
 use super::config::EngineConfig;
@@ -60,8 +60,8 @@ pub struct Levels {
 pub struct Online {
     blocks: Blocks,
     config: EngineConfig,
-    settings: vllm::Config,
-    present: BTreeMap<u64, Id>,
+    settings: vllm::SchedulerConfig,
+    present: BTreeMap<u64, SequenceId>,
     gone: Vec<Departure>,
 }
 
@@ -81,7 +81,7 @@ impl Online {
     }
 
     /// Those of its scheduler.
-    pub fn settings(&self) -> &vllm::Config {
+    pub fn settings(&self) -> &vllm::SchedulerConfig {
         &self.settings
     }
 
@@ -107,7 +107,7 @@ impl Online {
         };
         let prefix = Prefix::of_tokens(&asked.prompt, Arc::clone(&asked.output));
         let id = self.blocks.join(arrival, prefix);
-        self.present.insert(asked.number, id as Id);
+        self.present.insert(asked.number, id as SequenceId);
     }
 
     /// Takes a request out, wherever it is: its blocks are free. False where it is not here.
@@ -145,7 +145,7 @@ impl Online {
         self.blocks.clock()
     }
 
-    /// Whether nobody is here.
+    /// Whether the engine is empty.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }

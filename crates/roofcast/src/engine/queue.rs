@@ -1,23 +1,23 @@
-//! Who waits, and in which order: first come first served, or by a key.
+//! The waiting requests and their order: first come first served, or by a key.
 
-use super::arrival::Id;
+use super::arrival::SequenceId;
 use std::collections::{BTreeMap, VecDeque};
 
 /// By what a queue is ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
-    /// By arrival; whoever is preempted comes first again.
+    /// By arrival; preempted requests return to the head.
     #[default]
     Arrival,
     /// By key, smaller first, ties by arrival.
     Key,
 }
 
-/// The waiting ones.
+/// The waiting requests.
 #[derive(Debug, Clone)]
 pub(crate) enum Queue {
-    Arrival(VecDeque<Id>),
-    Key(BTreeMap<(i64, u64), Id>),
+    Arrival(VecDeque<SequenceId>),
+    Key(BTreeMap<(i64, u64), SequenceId>),
 }
 
 impl Queue {
@@ -28,8 +28,8 @@ impl Queue {
         }
     }
 
-    /// Adds a newcomer.
-    pub(crate) fn push(&mut self, id: Id, key: i64, number: u64) {
+    /// Adds a new request.
+    pub(crate) fn push(&mut self, id: SequenceId, key: i64, number: u64) {
         match self {
             Queue::Arrival(queue) => queue.push_back(id),
             Queue::Key(queue) => drop(queue.insert((key, number), id)),
@@ -37,21 +37,21 @@ impl Queue {
     }
 
     /// Puts back one that ran already.
-    pub(crate) fn push_front(&mut self, id: Id, key: i64, number: u64) {
+    pub(crate) fn push_front(&mut self, id: SequenceId, key: i64, number: u64) {
         match self {
             Queue::Arrival(queue) => queue.push_front(id),
             Queue::Key(queue) => drop(queue.insert((key, number), id)),
         }
     }
 
-    pub(crate) fn front(&self) -> Option<Id> {
+    pub(crate) fn front(&self) -> Option<SequenceId> {
         match self {
             Queue::Arrival(queue) => queue.front().copied(),
             Queue::Key(queue) => queue.first_key_value().map(|(_, id)| *id),
         }
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Id> {
+    pub(crate) fn pop(&mut self) -> Option<SequenceId> {
         match self {
             Queue::Arrival(queue) => queue.pop_front(),
             Queue::Key(queue) => queue.pop_first().map(|(_, id)| id),
@@ -65,7 +65,7 @@ impl Queue {
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Id> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = SequenceId> + '_ {
         let (queue, keys) = match self {
             Queue::Arrival(queue) => (Some(queue), None),
             Queue::Key(keys) => (None, Some(keys)),

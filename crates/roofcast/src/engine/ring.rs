@@ -3,24 +3,24 @@
 //! A ring of buckets for the steps near by, with a bitmap to find the next one, and an ordered map for those far away.
 //! Every operation costs a few words; far ends are moved once.
 
-use super::arrival::Id;
+use super::arrival::SequenceId;
 use std::collections::BTreeSet;
 
 /// Steps that the ring spans; 64 words of 64 bits, so that one more word says which of them are not empty.
 const SPAN: i64 = 4096;
-const NONE: Id = Id::MAX;
+const NONE: SequenceId = SequenceId::MAX;
 
 /// The calendar.
 #[derive(Debug, Clone)]
 pub(crate) struct Ring {
     /// First sequence of each bucket.
-    heads: Vec<Id>,
+    heads: Vec<SequenceId>,
     /// Neighbours in a bucket, by id.
-    links: Vec<[Id; 2]>,
+    links: Vec<[SequenceId; 2]>,
     words: [u64; 64],
     word_map: u64,
     /// Ends that were too far away when they came, and the soonest of them.
-    far: BTreeSet<(i64, Id)>,
+    far: BTreeSet<(i64, SequenceId)>,
     soonest: i64,
 }
 
@@ -39,7 +39,7 @@ impl Default for Ring {
 
 impl Ring {
     /// `id` ends at step `end`, later than `now`.
-    pub(crate) fn insert(&mut self, now: i64, end: i64, id: Id) {
+    pub(crate) fn insert(&mut self, now: i64, end: i64, id: SequenceId) {
         if end - now >= SPAN {
             self.far.insert((end, id));
             self.soonest = self.soonest.min(end);
@@ -59,7 +59,7 @@ impl Ring {
     }
 
     /// Takes one that ends at `now`.
-    pub(crate) fn pop(&mut self, now: i64) -> Option<Id> {
+    pub(crate) fn pop(&mut self, now: i64) -> Option<SequenceId> {
         self.fetch(now);
         let id = self.heads[(now % SPAN) as usize];
         if id == NONE {
@@ -70,7 +70,7 @@ impl Ring {
     }
 
     /// Takes out `id`, which was to end at `end`.
-    pub(crate) fn remove(&mut self, end: i64, id: Id) {
+    pub(crate) fn remove(&mut self, end: i64, id: SequenceId) {
         if !self.far.remove(&(end, id)) {
             self.unlink(end, id);
         }
@@ -88,7 +88,7 @@ impl Ring {
         }
     }
 
-    fn link(&mut self, end: i64, id: Id) {
+    fn link(&mut self, end: i64, id: SequenceId) {
         let at = (end % SPAN) as usize;
         if self.links.len() <= id as usize {
             self.links.resize(id as usize + 1, [NONE; 2]);
@@ -103,7 +103,7 @@ impl Ring {
         self.word_map |= 1 << (at / 64);
     }
 
-    fn unlink(&mut self, end: i64, id: Id) {
+    fn unlink(&mut self, end: i64, id: SequenceId) {
         let at = (end % SPAN) as usize;
         let [previous, next] = self.links[id as usize];
         if previous == NONE {

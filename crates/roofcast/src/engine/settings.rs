@@ -1,10 +1,10 @@
 //! From a spec's engine keys to an engine's settings.
 //!
 //! Knows: what memory leaves for the cache, which of a scheduler's own defaults hold, and what each scheduler refuses: both
-//! stand in the [`Profile`] of its file. After this nothing can fail.
+//! are in the [`Profile`] of its file. After this nothing can fail.
 
 use super::config::{EngineConfig, Preemption, Prefixes, Reservation};
-use super::gate::GateConfig;
+use super::polling::PollingConfig;
 use super::queue::Order;
 use super::sglang::settings as sglang;
 use crate::deployment::Deployment;
@@ -25,7 +25,10 @@ impl EngineConfig {
     }
 
     /// The same for vLLM's scheduler itself, block by block, whose requests may share anything; other schedulers are refused.
-    pub fn resolve_by_block(deployment: &Deployment, context: u64) -> Result<(EngineConfig, vllm::Config)> {
+    pub fn resolve_by_block(
+        deployment: &Deployment,
+        context: u64,
+    ) -> Result<(EngineConfig, vllm::SchedulerConfig)> {
         let asked = deployment.options.engine.scheduler;
         let (config, _) = EngineConfig::resolve_as(deployment, context, true, true)?;
         match &config.by_block {
@@ -80,7 +83,7 @@ impl EngineConfig {
             watermark_blocks: (share("watermark", spec.watermark.unwrap_or(profile.watermark))?
                 * (blocks + profile.null_blocks) as f64) as u64,
             order: if spec.policy == QueuePolicy::Fcfs { Order::Arrival } else { Order::Key },
-            gate: gate(spec, &profile, budget, ranks)?,
+            polling: polling(spec, &profile, budget, ranks)?,
             attention_dp: ranks,
             reservation: if profile.reserves { reserved(spec.reservation) } else { profile.reservation },
             preemption: match spec.preemption_mode {
@@ -182,9 +185,9 @@ fn within_budget(spec: &EngineSpec, max_num_seqs: u64, budget: u64) -> Result<u6
     }
 }
 
-/// When newcomers are looked at.
-fn gate(spec: &EngineSpec, profile: &Profile, budget: u64, ranks: u64) -> Result<GateConfig> {
-    // A queue in another order has new requests before those that were looked at.
+/// In which steps waiting requests are considered.
+fn polling(spec: &EngineSpec, profile: &Profile, budget: u64, ranks: u64) -> Result<PollingConfig> {
+    // A queue in another order puts new requests before those already considered.
     let in_order = spec.policy == QueuePolicy::Fcfs && spec.schedule_policy == SchedulePolicy::Fcfs;
     if !in_order && spec.scheduler_recv_interval.is_some_and(|steps| steps > 1) {
         let accepted = "left out, or policy and schedule_policy \"fcfs\"";
@@ -196,7 +199,7 @@ fn gate(spec: &EngineSpec, profile: &Profile, budget: u64, ranks: u64) -> Result
     }
     let balanced = ranks > 1 && spec.attention_dp_enable_balance.unwrap_or(false);
     let balance_steps = if balanced { spec.attention_dp_time_out_iters.unwrap_or(50) } else { 0 };
-    Ok(GateConfig {
+    Ok(PollingConfig {
         recv_interval: spec.scheduler_recv_interval.unwrap_or(0),
         wait_steps: spec.batch_wait_timeout_iters.unwrap_or(0).max(balance_steps),
         wait_prompts: if balanced { ranks } else { 0 },
@@ -280,7 +283,7 @@ fn name(kind: SchedulerKind) -> String {
     serde_json::to_value(kind).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// Refuses prefix caches that a scheduler does not have, and an order by prefixes that nobody finds.
+/// Refuses prefix caches that a scheduler does not have, and an order by prefixes without a cache that finds them.
 fn check_prefixes(spec: &EngineSpec, config: &EngineConfig) -> Result<()> {
     if spec.enable_prefix_caching == Some(true) && config.prefixes == Prefixes::Unknown {
         let accepted = "the schedulers vllm and sglang, or the key left out";
@@ -329,10 +332,10 @@ pub(crate) fn runs_by_block(spec: &EngineSpec) -> bool {
 }
 
 /// The settings of the scheduler that knows every block.
-fn vllm_settings(config: &EngineConfig, spec: &EngineSpec) -> vllm::Config {
+fn vllm_settings(config: &EngineConfig, spec: &EngineSpec) -> vllm::SchedulerConfig {
     let drafts = spec.speculative.as_ref();
     let modelled = drafts.filter(|s| s.draft_model.is_some());
-    vllm::Config {
+    vllm::SchedulerConfig {
         block_size: u64::from(config.block_size),
         num_gpu_blocks: u32::try_from(config.blocks + 1).unwrap_or(u32::MAX),
         max_num_seqs: config.max_num_seqs,
@@ -345,7 +348,11 @@ fn vllm_settings(config: &EngineConfig, spec: &EngineSpec) -> vllm::Config {
             .long_prefill_token_threshold
             .unwrap_or(if config.attention_dp > 1 { config.rank_budget() } else { 0 }),
         long_prefill_token_threshold_adaptive: false,
-        policy: if spec.policy == QueuePolicy::Fcfs { vllm::Policy::Fcfs } else { vllm::Policy::Priority },
+        policy: if spec.policy == QueuePolicy::Fcfs {
+            vllm::SchedulingPolicy::Fcfs
+        } else {
+            vllm::SchedulingPolicy::Priority
+        },
         scheduler_reserve_full_isl: config.scheduler_reserve_full_isl,
         watermark: spec.watermark.unwrap_or(0.0),
         prefill_schedule_interval: spec.prefill_schedule_interval.unwrap_or(1),

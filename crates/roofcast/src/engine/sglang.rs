@@ -2,8 +2,8 @@
 //!
 //! Knows: the loops around [`sglang::Scheduler`], when requests are received, and what each batch costs. In the overlap
 //! loop the next batch is decided when the results of the one before the running one are there, so that batches follow
-//! each other without a gap and whoever comes meanwhile waits for one more. Decodes that are decided alike are taken at
-//! once; without `leap` every batch is taken by itself, with the same results.
+//! each other without a gap and a request that arrives meanwhile waits for one more. Decodes that are decided alike are
+//! taken at once; without `leap` every batch is taken by itself, with the same results.
 
 mod account;
 pub(crate) mod settings;
@@ -13,7 +13,7 @@ pub use settings::SglangConfig;
 use super::arrival::Arrival;
 use super::clock::Ticks;
 use super::decodes::{Decodes, Entry};
-use super::gate::Gate;
+use super::polling::AdmissionPolling;
 use super::price::Price;
 use super::tally::Tally;
 use super::{Departure, Replica, steps_within};
@@ -21,7 +21,7 @@ use crate::batch::Sequences;
 use crate::kv_cache::groups::Groups;
 use crate::kv_cache::prefix::Outputs;
 use crate::scheduler::sglang::budget::CLIP_MAX_NEW_TOKENS;
-use crate::scheduler::sglang::{self, Id, Kind, Scheduler, Step};
+use crate::scheduler::sglang::{self, ForwardMode, RequestId, Scheduler, Step};
 use crate::shares::Shares;
 use crate::timeline::{Mark, Segment, Timeline};
 use crate::workload::Prompt;
@@ -44,20 +44,20 @@ pub struct Sglang<D> {
     clock: Ticks,
     tally: Tally,
     lives: Vec<Life>,
-    /// Who came and was not received yet.
-    inbox: VecDeque<(Arrival, sglang::Arrival)>,
-    gate: Gate,
+    /// Requests that have arrived and are not received yet.
+    inbox: VecDeque<(Arrival, sglang::NewRequest)>,
+    polling: AdmissionPolling,
     /// The batch whose results are to come, in the overlap loop.
     pending: Option<Batch>,
-    /// When the last results of decodes came, and whose first decode is to come.
+    /// When the last results of decodes came, and the requests whose first decode is still to come.
     decoded: Ticks,
-    fresh: Vec<Id>,
+    fresh: Vec<RequestId>,
     departures: Vec<Departure>,
-    /// Who ended: the next decision may still name them.
-    leaving: Vec<Id>,
+    /// Requests that ended: the next decision may still name them.
+    leaving: Vec<RequestId>,
     outputs: Outputs,
     leap: bool,
-    /// Whether this decision has opened the queue: who comes is looked at from the next one on.
+    /// Whether this decision has opened the queue: new requests are considered from the next one on.
     opened: bool,
     timeline: Option<Box<Timeline>>,
 }
@@ -78,7 +78,7 @@ struct Batch {
     time: u64,
     growth: u64,
     /// Rows whose first decode this is.
-    fresh: Vec<Id>,
+    fresh: Vec<RequestId>,
     segment: Segment,
 }
 
@@ -93,7 +93,7 @@ impl<D: Decodes> Sglang<D> {
             tally: Tally::default(),
             lives: Vec::new(),
             inbox: VecDeque::new(),
-            gate: Gate::new(config.gate),
+            polling: AdmissionPolling::new(config.polling),
             pending: None,
             decoded: Ticks::ZERO,
             fresh: Vec::new(),
@@ -114,9 +114,9 @@ impl<D: Decodes> Sglang<D> {
     /// Those whose turn it is join the queue.
     fn receive(&mut self) {
         let idle = self.scheduler.in_flight() == 0;
-        self.gate.look(self.clock, idle);
+        self.polling.poll(self.clock, idle);
         while let Some((arrival, _)) = self.inbox.front()
-            && self.gate.lets(arrival.at)
+            && self.polling.admits(arrival.at)
             && let Some((arrival, request)) = self.inbox.pop_front()
         {
             let id = self.scheduler.add(request);
@@ -144,7 +144,7 @@ impl<D: Decodes> Sglang<D> {
             self.fresh.retain(|fresh| *fresh != id);
         }
         self.note(&step);
-        if step.kind == Kind::Idle {
+        if step.kind == ForwardMode::Idle {
             return None;
         }
         let fresh = if step.decodes > 0 { std::mem::take(&mut self.fresh) } else { Vec::new() };
@@ -156,7 +156,7 @@ impl<D: Decodes> Sglang<D> {
     /// What a batch takes, what the next one takes more if it is alike, and what most of it goes to.
     fn cost(&mut self, step: &Step) -> (u64, u64, &'static str) {
         let n = step.decodes;
-        if step.kind == Kind::Decode {
+        if step.kind == ForwardMode::Decode {
             let price = self.price.decode(n);
             let dot = |tokens: &[u64]| -> u64 { price.slope.iter().zip(tokens).map(|(s, t)| s * t).sum() };
             let (attending, growth) = (dot(self.rows.seen()), dot(self.rows.growth()));
@@ -174,10 +174,10 @@ impl<D: Decodes> Sglang<D> {
     /// How many decisions like the one on `batch` follow it before `horizon`; the first of them comes `late`r, the others
     /// as batches end. None where the server polls its inbox every few batches: what a poll finds is decided batch by batch.
     fn further(&mut self, batch: &Batch, late: Ticks, horizon: Ticks) -> u64 {
-        if !self.leap || self.opened || self.gate.polls() || batch.step.kind != Kind::Decode {
+        if !self.leap || self.opened || self.polling.polls() || batch.step.kind != ForwardMode::Decode {
             return 0;
         }
-        let polls = if self.inbox.is_empty() { u64::MAX } else { self.gate.patience() - 1 };
+        let polls = if self.inbox.is_empty() { u64::MAX } else { self.polling.patience() - 1 };
         let most = self.scheduler.steady(&batch.step).min(self.rows.steady() - 1).min(polls);
         let left = if horizon == Ticks::NEVER { horizon } else { (horizon - self.clock) - late };
         if most == 0 || left == Ticks::ZERO {
@@ -194,7 +194,7 @@ impl<D: Decodes> Sglang<D> {
     /// In the overlap loop: the results of the batch before come, and those of all but the last of the ones decided now.
     fn follow(&mut self, mut batch: Batch, before: Option<Batch>, horizon: Ticks) {
         let changed = !batch.step.joined.is_empty() || !batch.step.left.is_empty() || !batch.fresh.is_empty();
-        let alike = |b: &Batch| b.step.kind == Kind::Decode && b.step.decodes == batch.step.decodes;
+        let alike = |b: &Batch| b.step.kind == ForwardMode::Decode && b.step.decodes == batch.step.decodes;
         let more = match &before {
             Some(before) if !changed && alike(before) => {
                 self.further(&batch, Ticks::from(before.time), horizon)
@@ -225,7 +225,7 @@ impl<D: Decodes> Sglang<D> {
         let pairs = u128::from(more) * u128::from(more + 1) / 2;
         self.clock = one + Ticks(u128::from(*time) * u128::from(more) + u128::from(*growth) * pairs);
         self.tell(batch, start, more);
-        let fresh: Vec<Id> = fresh.iter().copied().filter(|id| self.scheduler.decodes(*id)).collect();
+        let fresh: Vec<RequestId> = fresh.iter().copied().filter(|id| self.scheduler.decodes(*id)).collect();
         let results = self.scheduler.process(step);
         if step.decodes > 0 {
             for id in &fresh {
@@ -250,7 +250,7 @@ impl<D: Decodes> Sglang<D> {
         }
     }
 
-    fn depart(&mut self, id: Id) {
+    fn depart(&mut self, id: RequestId) {
         let life = self.lives[id];
         self.departures.push(Departure {
             arrival: life.arrival,
@@ -263,7 +263,7 @@ impl<D: Decodes> Sglang<D> {
         self.mark(id, Mark::Finished);
     }
 
-    fn mark(&mut self, id: Id, mark: Mark) {
+    fn mark(&mut self, id: RequestId, mark: Mark) {
         if let Some(timeline) = &mut self.timeline {
             timeline.mark(self.lives[id].arrival.number, mark, self.clock);
         }
@@ -276,7 +276,7 @@ impl<D: Decodes> Sglang<D> {
         u64::from(arrival.max_tokens).min(room).max(u64::from(arrival.output))
     }
 
-    /// The tokens of a prompt, of which some may be nobody else's, and the segment of its output.
+    /// The tokens of a prompt, of which some may be its own, and the segment of its output.
     fn tokens(&mut self, input: u32, prompt: Prompt) -> (Box<[Run]>, u32) {
         let prefix = self.outputs.prefix(prompt);
         let segment = prefix.output_segment;
@@ -306,7 +306,7 @@ impl<D: Decodes> Replica for Sglang<D> {
         let (prompt, output_segment) = self.tokens(arrival.input, prompt);
         let output_len = u64::from(arrival.output);
         let max_new_tokens = self.bound(&arrival);
-        let request = sglang::Arrival {
+        let request = sglang::NewRequest {
             prompt,
             output_segment,
             max_new_tokens,

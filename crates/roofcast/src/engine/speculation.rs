@@ -20,7 +20,7 @@ pub struct Speculation {
     drafter: Drafter,
 }
 
-/// Who drafts.
+/// What proposes drafts.
 #[derive(Debug, Clone)]
 enum Drafter {
     /// Something that takes this share of the model's step for a token.

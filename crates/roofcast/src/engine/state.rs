@@ -1,20 +1,20 @@
-//! What one replica holds: who waits, who runs, and how many KV blocks are free.
+//! What one replica holds: waiting requests, running sequences, and the number of free KV blocks.
 //!
 //! Knows: the moves that every policy is made of (admit, continue, preempt, decode) and what each does to the blocks.
 //! Knows nothing about when to make them ([`crate::scheduler`]) or how long they take ([`super::price`]).
 
-mod guests;
+mod kv_transfers;
 mod leaving;
 mod room;
 
-pub use guests::Guest;
+pub use kv_transfers::KvTransfer;
 
-use super::arrival::{Arrival, Id};
+use super::arrival::{Arrival, SequenceId};
 use super::cache::Cache;
 use super::clock::Ticks;
 use super::config::{EngineConfig, Reservation};
 use super::decodes::{Decodes, Entry};
-use super::gate::Gate;
+use super::polling::AdmissionPolling;
 use super::queue::{Order, Queue};
 use super::tally::Tally;
 use crate::kv_cache::prefix::Prefix;
@@ -36,7 +36,7 @@ enum Phase {
     Kept,
 }
 
-/// A request on its way.
+/// A request from its arrival to its end.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sequence {
     /// As it came.
@@ -48,7 +48,7 @@ pub struct Sequence {
     pub known: u32,
     /// Tokens sampled, while it does not decode.
     pub generated: u32,
-    /// Known tokens found in the cache when it was last looked at.
+    /// Known tokens found in the cache at the last look-up.
     ready: u32,
     /// Tokens of its prompt that were in the cache when it was first admitted.
     pub cached: u32,
@@ -64,11 +64,11 @@ pub struct Sequence {
     pub preemptions: u32,
 }
 
-/// A piece of prompt that the step computes.
+/// A chunk of a prompt that the step computes.
 #[derive(Debug, Clone, Copy)]
-pub struct Piece {
-    /// Whose.
-    pub id: Id,
+pub struct PrefillChunk {
+    /// The sequence.
+    pub id: SequenceId,
     /// Tokens.
     pub new: u32,
 }
@@ -81,24 +81,24 @@ pub struct State<D> {
     /// Sequences that decode.
     pub decodes: D,
     /// What the next step computes beside them.
-    pub pieces: Vec<Piece>,
+    pub chunks: Vec<PrefillChunk>,
     /// Counts over the run.
     pub tally: Tally,
     /// When the last step ended.
     pub clock: Ticks,
-    /// Prompt tokens of those who have no token yet.
+    /// Prompt tokens of requests without their first token.
     pub(super) prompt_tokens: u64,
     /// What is kept of the run over time, where that is asked for.
     pub timeline: Option<Box<Timeline>>,
     sequences: Slab<Sequence>,
     waiting: Queue,
-    /// What keeps those that wait from being looked at.
-    pub(crate) gate: Gate,
-    swapped: Vec<Id>,
+    /// In which steps waiting requests are considered.
+    pub(crate) polling: AdmissionPolling,
+    swapped: Vec<SequenceId>,
     /// Prompts computed in part, in order of admission.
-    prefills: Vec<Id>,
-    /// Everyone running in order of admission, with those long gone.
-    stack: Vec<(u64, Id)>,
+    prefills: Vec<SequenceId>,
+    /// Running sequences in order of admission; entries of those that have left are skipped.
+    stack: Vec<(u64, SequenceId)>,
     free: u64,
     /// What is known of the cache beside its free blocks.
     cache: Cache,
@@ -107,25 +107,26 @@ pub struct State<D> {
     moved: u64,
     /// Tokens in the host's memory.
     parked: u64,
-    /// When the last step of decodes ended, and who has joined them since: with when their last token came.
+    /// When the last step of decodes ended, and the sequences that have joined since: the time of their last token, and how
+    /// many.
     decoded: Ticks,
     joined: Vec<(Ticks, u64)>,
-    guests: guests::Guests,
+    transfers: kv_transfers::KvTransfers,
 }
 
 impl<D: Decodes> State<D> {
-    /// Nobody there.
+    /// An empty replica.
     pub fn new(config: EngineConfig, reaches: &[u64]) -> State<D> {
         State {
             decodes: D::new(&config.groups, reaches),
-            pieces: Vec::new(),
+            chunks: Vec::new(),
             tally: Tally::default(),
             clock: Ticks::ZERO,
             prompt_tokens: 0,
             timeline: None,
             sequences: Slab::default(),
             waiting: Queue::new(config.order),
-            gate: Gate::new(config.gate),
+            polling: AdmissionPolling::new(config.polling),
             swapped: Vec::new(),
             prefills: Vec::new(),
             stack: Vec::new(),
@@ -136,12 +137,12 @@ impl<D: Decodes> State<D> {
             parked: 0,
             decoded: Ticks::ZERO,
             joined: Vec::new(),
-            guests: guests::Guests::default(),
+            transfers: kv_transfers::KvTransfers::default(),
             config,
         }
     }
 
-    /// Forgets what is cached; nobody is there.
+    /// Forgets the cache of an empty replica.
     pub fn restart(&mut self) {
         self.cache = Cache::new(&self.config);
     }
@@ -158,43 +159,43 @@ impl<D: Decodes> State<D> {
     }
 
     /// A sequence joins the queue.
-    fn take_in(&mut self, sequence: Sequence) -> Id {
-        let id = self.sequences.insert(sequence) as Id;
+    fn take_in(&mut self, sequence: Sequence) -> SequenceId {
+        let id = self.sequences.insert(sequence) as SequenceId;
         self.waiting.push(id, sequence.arrival.key, sequence.arrival.number);
         self.tally.waiting_peak = self.tally.waiting_peak.max(self.waiting.len());
         id
     }
 
-    fn mark(&mut self, id: Id, mark: Mark) {
+    fn mark(&mut self, id: SequenceId, mark: Mark) {
         if let Some(timeline) = &mut self.timeline {
             timeline.mark(self.sequences[id as usize].arrival.number, mark, self.clock);
         }
     }
 
     /// A sequence.
-    pub fn sequence(&self, id: Id) -> &Sequence {
+    pub fn sequence(&self, id: SequenceId) -> &Sequence {
         &self.sequences[id as usize]
     }
 
-    /// Who comes next.
-    pub fn head(&self) -> Option<Id> {
-        self.waiting.front().filter(|id| self.gate.lets(self.sequence(*id).arrival.at))
+    /// The request that is admitted next.
+    pub fn head(&self) -> Option<SequenceId> {
+        self.waiting.front().filter(|id| self.polling.admits(self.sequence(*id).arrival.at))
     }
 
-    /// A step is about to be scheduled: who is looked at in it.
-    pub(super) fn look(&mut self) {
-        if self.gate.is_open() {
+    /// A step is about to be scheduled: decides which waiting requests it considers.
+    pub(super) fn poll(&mut self) {
+        if self.polling.is_open() {
             return;
         }
-        self.gate.look(self.clock, self.running() == 0);
-        let enough = [self.gate.config.wait_prompts, self.gate.config.wait_tokens];
-        let seats = self.config.max_num_seqs.saturating_sub(self.running());
-        let apply = self.gate.config.wait_steps > 0 && seats > 0;
+        self.polling.poll(self.clock, self.running() == 0);
+        let enough = [self.polling.config.wait_prompts, self.polling.config.wait_tokens];
+        let slots = self.config.max_num_seqs.saturating_sub(self.running());
+        let apply = self.polling.config.wait_steps > 0 && slots > 0;
         if !apply || self.decodes.is_empty() || self.head().is_none() {
             return;
         }
         let mut found = [0, self.decodes.len()];
-        for id in self.waiting.iter().take(usize::try_from(seats).unwrap_or(usize::MAX)) {
+        for id in self.waiting.iter().take(usize::try_from(slots).unwrap_or(usize::MAX)) {
             if found.iter().zip(enough).all(|(found, enough)| *found >= enough) {
                 break;
             }
@@ -202,12 +203,12 @@ impl<D: Decodes> State<D> {
             found[1] += u64::from(self.sequence(id).known);
         }
         let [prompts, tokens] = found;
-        self.gate.hold(prompts, tokens);
+        self.polling.hold(prompts, tokens);
     }
 
-    /// Steps of decodes until somebody who waits is looked at.
-    pub(super) fn gate_patience(&self) -> u64 {
-        if self.waiting() == 0 || self.head().is_some() { u64::MAX } else { self.gate.patience() }
+    /// Steps of decodes until a waiting request is considered.
+    pub(super) fn polling_patience(&self) -> u64 {
+        if self.waiting() == 0 || self.head().is_some() { u64::MAX } else { self.polling.patience() }
     }
 
     /// How many wait.
@@ -215,7 +216,7 @@ impl<D: Decodes> State<D> {
         self.waiting.len()
     }
 
-    /// Whether the queue is in order of arrival, so that a newcomer changes nothing for those before it.
+    /// Whether the queue is in order of arrival, so that a new request changes nothing for those before it.
     pub fn in_order(&self) -> bool {
         self.config.order == Order::Arrival
     }
@@ -226,12 +227,12 @@ impl<D: Decodes> State<D> {
     }
 
     /// Prompts computed in part, in order of admission.
-    pub fn prefills(&self) -> &[Id] {
+    pub fn prefills(&self) -> &[SequenceId] {
         &self.prefills
     }
 
-    /// Who is swapped out, first out first.
-    pub fn swapped(&self) -> &[Id] {
+    /// Sequences swapped out, first out first.
+    pub fn swapped(&self) -> &[SequenceId] {
         &self.swapped
     }
 
@@ -249,7 +250,7 @@ impl<D: Decodes> State<D> {
             running: self.running(),
             decodes: self.decodes.len(),
             waiting: self.waiting(),
-            pieces: self.pieces.len() as u64,
+            chunks: self.chunks.len() as u64,
             prefill_tokens: 0,
             output_tokens: 0,
             blocks: [self.used(); 2],
@@ -269,14 +270,14 @@ impl<D: Decodes> State<D> {
         self.config.blocks - self.free
     }
 
-    /// Everyone running, in order of admission.
-    pub fn in_admission_order(&self) -> impl Iterator<Item = Id> + '_ {
-        let here = |(order, id): &&(u64, Id)| self.runs(*order, *id);
+    /// Running sequences, in order of admission.
+    pub fn in_admission_order(&self) -> impl Iterator<Item = SequenceId> + '_ {
+        let here = |(order, id): &&(u64, SequenceId)| self.runs(*order, *id);
         self.stack.iter().filter(here).map(|(_, id)| *id)
     }
 
     /// Tokens in the cache, and tokens still to sample, of one that runs.
-    pub fn progress(&self, id: Id) -> (u32, u32) {
+    pub fn progress(&self, id: SequenceId) -> (u32, u32) {
         let s = self.sequence(id);
         match s.phase {
             Phase::Decode => self.decodes.progress(id),
@@ -284,8 +285,8 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Looks at the head of the queue: its known tokens that are in the cache, and those to compute.
-    pub fn look_up(&mut self, id: Id) -> (u32, u32) {
+    /// Of the request at the head of the queue, the known tokens that are in the cache, and those to compute.
+    pub fn look_up(&mut self, id: SequenceId) -> (u32, u32) {
         let known = self.sequence(id).known;
         let ready = match self.comes_with(id) {
             0 => self.cache.find(id, known),
@@ -310,19 +311,19 @@ impl<D: Decodes> State<D> {
         sequence.computed = sequence.ready;
         sequence.held = match self.cache {
             Cache::Blocks(_) => u64::from((sequence.ready + tokens).div_ceil(self.config.block_size)),
-            Cache::Counted | Cache::Chunks(_) => blocks,
+            Cache::Counted | Cache::Reservations(_) => blocks,
         };
         self.tally.cached_tokens += u64::from(sequence.ready);
         if sequence.generated == 0 && sequence.preemptions == 0 {
             sequence.cached = sequence.ready;
         }
         self.prefills.push(id);
-        self.pieces.push(Piece { id, new: tokens });
+        self.chunks.push(PrefillChunk { id, new: tokens });
         self.tally.admitted += 1;
         self.mark(id, Mark::Admitted);
     }
 
-    fn enter(&mut self, id: Id) {
+    fn enter(&mut self, id: SequenceId) {
         self.orders += 1;
         self.sequences[id as usize].order = self.orders;
         if self.stack.len() as u64 > 64 + 2 * self.running() {
@@ -332,13 +333,13 @@ impl<D: Decodes> State<D> {
         self.stack.push((self.orders, id));
     }
 
-    fn runs(&self, order: u64, id: Id) -> bool {
+    fn runs(&self, order: u64, id: SequenceId) -> bool {
         let s = &self.sequences[id as usize];
         s.order == order && matches!(s.phase, Phase::Prefill | Phase::Decode)
     }
 
     /// Computes `tokens` more of a prompt in this step; the blocks must be free.
-    pub fn continue_prefill(&mut self, id: Id, tokens: u32) {
+    pub fn continue_prefill(&mut self, id: SequenceId, tokens: u32) {
         let blocks = self.continuation_blocks(id, tokens);
         self.free -= blocks;
         let s = &mut self.sequences[id as usize];
@@ -346,25 +347,25 @@ impl<D: Decodes> State<D> {
         if let Cache::Blocks(identity) = &mut self.cache {
             identity.extend(id, u64::from(s.computed + tokens));
         }
-        self.pieces.push(Piece { id, new: tokens });
+        self.chunks.push(PrefillChunk { id, new: tokens });
     }
 
-    /// A piece is computed; whether its sequence has sampled a token with it.
-    pub fn computed(&mut self, piece: Piece) -> bool {
-        let s = &mut self.sequences[piece.id as usize];
-        s.computed += piece.new;
+    /// A chunk is computed; whether its sequence has sampled a token with it.
+    pub fn computed(&mut self, chunk: PrefillChunk) -> bool {
+        let s = &mut self.sequences[chunk.id as usize];
+        s.computed += chunk.new;
         let (computed, known) = (s.computed, s.known);
         if computed < known {
             return false;
         }
-        let at = self.prefills.iter().position(|id| *id == piece.id);
+        let at = self.prefills.iter().position(|id| *id == chunk.id);
         at.map(|at| self.prefills.remove(at));
         true
     }
 
     /// A sequence whose prompt is computed has sampled a token at the clock: it decodes on, or ends; true if it ends.
     /// In a batch that runs to its longest it decodes for `longest` steps, whatever it needs itself.
-    pub fn sampled(&mut self, id: Id, longest: Option<u32>) -> bool {
+    pub fn sampled(&mut self, id: SequenceId, longest: Option<u32>) -> bool {
         let clock = self.clock;
         let s = &mut self.sequences[id as usize];
         if s.generated == 0 {
@@ -384,9 +385,6 @@ impl<D: Decodes> State<D> {
         }
         s.phase = Phase::Decode;
         let entry = Entry { id, computed: s.computed, remaining, order: s.order };
-        if let Cache::Blocks(identity) = &mut self.cache {
-            identity.join(id, u64::from(s.computed));
-        }
         self.decodes.insert(entry);
         self.join(clock);
         self.mark(id, Mark::Decoding);
@@ -394,7 +392,7 @@ impl<D: Decodes> State<D> {
     }
 
     /// A sequence joins those that decode, its last token as of `last`. Those whose last token came with the last step of
-    /// decodes are like those who took part in it.
+    /// decodes count as having taken part in it.
     fn join(&mut self, last: Ticks) {
         match self.joined.last_mut() {
             _ if last == self.decoded => {}

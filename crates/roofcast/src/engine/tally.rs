@@ -55,7 +55,7 @@ pub struct Tally {
     pub idle_tokens: u64,
     /// Drafts verified.
     pub drafted_tokens: u64,
-    /// Of these, those that became nobody's output.
+    /// Of these, the drafts that were rejected.
     pub rejected_tokens: u64,
     /// Most requests running.
     pub running_peak: u64,
@@ -65,14 +65,14 @@ pub struct Tally {
     pub blocks_peak: u64,
     /// Sum over steps of requests running.
     pub running_steps: u64,
-    /// Sum over steps of KV tokens held, those that requests share for each of them.
+    /// Sum over steps of KV tokens held; shared ones count once for each request.
     pub token_steps: u128,
     /// Sum over steps of KV tokens that requests hold beyond the first that holds them.
     pub shared_steps: u128,
     /// Sum over steps of tokens that held blocks have room for and do not hold.
     pub slack_steps: u128,
-    /// Sum over steps of room that the tokens of decodes stand in beyond one place for each: as many as groups of layers
-    /// keep them; less than none where windows drop them.
+    /// Sum over steps of extra KV slots of decoding sequences: one copy per layer group beyond the first; negative where
+    /// windows drop tokens.
     pub spread_steps: i128,
     /// Sum over steps of sequences that decode, and of the blocks that their contexts lie in.
     pub decoding_steps: u64,

@@ -1,4 +1,4 @@
-//! The limits of vLLM's server on what it queues: who comes beyond them is turned away with HTTP 503.
+//! The limits of vLLM's server on what it queues: a request beyond them is refused with HTTP 503.
 //!
 //! Knows: `max_num_queued_reqs` and `max_num_queued_tokens` as vLLM 0.32 checks them when a request comes (`check_admission`
 //! of `v1/engine/async_llm.py`), of one server for all data-parallel ranks of a replica. A prompt counts whole until its
@@ -13,7 +13,7 @@ use crate::spec::EngineSpec;
 pub struct Admission {
     /// Requests, waiting or running.
     max_num_queued_reqs: u64,
-    /// Prompt tokens of those without their first token.
+    /// Prompt tokens of requests without their first token.
     max_num_queued_tokens: u64,
     /// Both counts of each replica during its last step, whose results came with its end.
     counts: Vec<[u64; 2]>,
@@ -34,18 +34,18 @@ impl Admission {
         self.counts[index] = count(replica);
     }
 
-    /// Whether a request is let in that replica `index` is to serve; it is counted then.
-    pub(super) fn lets_in(&mut self, index: usize, replica: &dyn Replica, arrival: &Arrival) -> bool {
+    /// Whether replica `index` accepts a request; an accepted one is counted.
+    pub(super) fn accepts(&mut self, index: usize, replica: &dyn Replica, arrival: &Arrival) -> bool {
         let counts = &mut self.counts[index];
         if arrival.at >= replica.clock() {
             *counts = count(replica);
         }
         let [requests, tokens] = *counts;
-        let lets_in = requests < self.max_num_queued_reqs && tokens < self.max_num_queued_tokens;
-        if lets_in {
+        let accepts = requests < self.max_num_queued_reqs && tokens < self.max_num_queued_tokens;
+        if accepts {
             *counts = [requests + 1, tokens + u64::from(arrival.input)];
         }
-        lets_in
+        accepts
     }
 }
 

@@ -5,7 +5,7 @@
 //! requests in flight are averaged in batches, each at least as long as a request decodes (requests in flight at one time
 //! and that much later are others), and a line is fitted to these means. They grow where the line rises by at least
 //! [`MATERIAL`] of the arrivals and a rise that steep has less than 1 % of chance in level traffic (Student's t).
-//! Knows nothing about who serves.
+//! Knows nothing about replicas.
 
 use crate::engine::clock::Ticks;
 

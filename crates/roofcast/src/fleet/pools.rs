@@ -1,13 +1,13 @@
-//! Prefill and decode apart: replicas that compute prompts, and others that decode what those hand over.
+//! Disaggregated prefill and decode: replicas that compute prompts, and others that decode what those hand over.
 //!
 //! Knows: which replicas are which, and what is on its way between them. A request gets its first token from its prefill
 //! replica, which keeps its cache until a decode replica has fetched it: where decode replicas are full, prefill replicas
 //! fill up and wait. Knows nothing about what a replica does with a request, or how fast a link is ([`Way`]).
 
 use super::way::Way;
-use crate::engine::arrival::{Arrival, Id};
+use crate::engine::arrival::{Arrival, SequenceId};
 use crate::engine::clock::Ticks;
-use crate::engine::state::Guest;
+use crate::engine::state::KvTransfer;
 use crate::engine::{Departure, Replica};
 use crate::router::Router;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ enum Event {
     /// A request has its first token.
     HandOver(Departure),
     /// Its cache is there: `from` may forget it, `to` can go on with it.
-    Landed { from: usize, id: Id, to: usize },
+    Landed { from: usize, id: SequenceId, to: usize },
 }
 
 /// The pools of a fleet: the first of its replicas compute prompts, the others decode.
@@ -33,7 +33,7 @@ pub struct Pools {
     events: BTreeMap<(Ticks, u64), Event>,
     told: u64,
     /// In which replica, under which name, a request's cache is kept.
-    kept: BTreeMap<u64, (usize, Id)>,
+    kept: BTreeMap<u64, (usize, SequenceId)>,
     /// Caches that each replica keeps for others or waits for.
     owed: Vec<u64>,
     /// Replicas that can do nothing until an event.
@@ -46,7 +46,7 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// Nothing on its way between `prefill` and `decode` replicas; `router` chooses who decodes.
+    /// Nothing on its way between `prefill` and `decode` replicas; `router` chooses the decode replica.
     pub fn new(prefill: usize, decode: usize, router: Router, way: Way) -> Pools {
         Pools {
             prefill,
@@ -96,7 +96,7 @@ impl Pools {
         other < self.prefill || self.stalled[..self.prefill].contains(&true)
     }
 
-    /// The caches of guests whom replica `to` has admitted are on their way.
+    /// The caches of the requests that replica `to` has admitted are on their way.
     pub(super) fn fetch(&mut self, to: usize, replica: &mut dyn Replica) {
         let mut admitted = std::mem::take(&mut self.admitted);
         replica.drain_admitted(&mut admitted);
@@ -135,7 +135,7 @@ impl Pools {
                 self.transfers += 1;
                 self.on_the_link += travel;
                 self.wake(to, at, replicas);
-                replicas[to].receive(Guest { departure, travel, latency: self.way.latency }, at);
+                replicas[to].receive(KvTransfer { departure, travel, latency: self.way.latency }, at);
             }
             Event::Landed { from, id, to } => {
                 replicas[from].release(id);

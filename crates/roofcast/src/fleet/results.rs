@@ -13,7 +13,7 @@ use crate::workload::Request;
 
 /// Whether more came than could be served.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
-pub struct Load {
+pub struct OfferedLoad {
     /// Requests per second that came; none in a closed loop.
     pub offered_per_s: Option<f64>,
     /// Whether the queue, or the requests in flight, grew for as long as requests came.
@@ -64,7 +64,7 @@ impl Sample {
         match &self.many {
             Some(bins) => bins.statistics(),
             None => {
-                // In order, so that sums come out the same whoever of several replicas is asked first.
+                // In order, so that sums do not depend on which of several replicas is asked first.
                 let mut few = self.few.clone();
                 few.sort_unstable();
                 Statistics::of(&mut few.into_iter().map(Ticks::ms).collect::<Vec<f64>>())
@@ -212,10 +212,10 @@ impl Results {
     /// come ([`Flow`]), or waits that do. Where λ come and μ < λ are served each second, the wait of a request grows by
     /// λ/μ − 1 seconds with every second that it comes later; that growth between the second and the last quarter of the
     /// requests tells μ where the requests in flight do not.
-    pub fn load(&self) -> Load {
+    pub fn load(&self) -> OfferedLoad {
         let first = self.first.unwrap_or_default();
         let span = (self.last - first).seconds();
-        let Some(total) = self.open.filter(|n| *n > 1 && span > 0.0) else { return Load::default() };
+        let Some(total) = self.open.filter(|n| *n > 1 && span > 0.0) else { return OfferedLoad::default() };
         let offered = (total - 1) as f64 / span;
         let decode_s = Ticks(self.decoding / u128::from(self.completed.max(1))).seconds();
         let trend = self.flow.trend(first, self.last, decode_s);
@@ -226,7 +226,7 @@ impl Results {
             _ => None,
         };
         let long_enough = (decode_s * offered * flow::DECODES).ceil() as u64;
-        Load {
+        OfferedLoad {
             offered_per_s: Some(offered),
             overloaded: stable_per_s.is_some(),
             stable_per_s,

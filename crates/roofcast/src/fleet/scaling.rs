@@ -1,8 +1,9 @@
 //! Autoscaling: replicas that start where requests are many and stop where there are none for them.
 //!
-//! Knows: who is up, since when, and from when on it takes requests. As many take them as are wanted, the first ones; the
-//! others have nothing to do before long. It looks when a request comes, and only then: nothing
-//! else gives a replica work, so who has stopped before is known to the tick. Knows nothing about who takes a request.
+//! Knows: which replicas are up, since when, and from when on each takes requests. As many take them as are wanted, the
+//! first ones; the others have nothing to do before long. It looks when a request comes, and only then: nothing else
+//! gives a replica work, so which replicas have stopped before is known to the tick. Knows nothing about which replica
+//! a request goes to.
 
 use crate::engine::Replica;
 use crate::engine::clock::Ticks;
@@ -34,7 +35,7 @@ struct Up {
 }
 
 impl Scaling {
-    /// Nobody up.
+    /// No replica is up.
     pub fn new(spec: AutoscaleSpec) -> Scaling {
         let ticks = |s: f64| Ticks::from(Picoseconds::from_seconds(s));
         let count = spec.max_replicas as usize;
@@ -81,7 +82,7 @@ impl Scaling {
         self.spec.min_replicas as usize
     }
 
-    /// Those stop that have had nothing to do for long enough by `at`.
+    /// Stops the replicas that have been idle for long enough by `at`.
     fn stop(&mut self, at: Ticks, replicas: &[Box<dyn Replica>]) {
         for index in (self.always()..self.up.len()).filter(|index| replicas[*index].is_empty()) {
             let Some(up) = self.up[index] else { continue };
@@ -94,7 +95,7 @@ impl Scaling {
         }
     }
 
-    /// Nobody comes any more, and everything has ended at `end`.
+    /// No more requests arrive, and the last one has ended at `end`.
     pub(super) fn close(&mut self, end: Ticks, replicas: &[Box<dyn Replica>]) {
         self.stop(end, replicas);
         for (past, up) in self.past.iter_mut().zip(&mut self.up) {

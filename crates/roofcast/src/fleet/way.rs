@@ -1,7 +1,7 @@
 //! The way of a cache from one deployment to another.
 //!
 //! Knows: every rank of the one sends its part of a prompt's cache, every rank of the other receives its part, all at once,
-//! and whoever has most to carry over its link is the last. Knows nothing about who else is on the link.
+//! and the rank with most bytes on its link is the last. Knows nothing about other traffic on the link.
 
 use crate::accelerator::{Accelerator, Topology};
 use crate::deployment::Deployment;

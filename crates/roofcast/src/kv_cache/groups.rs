@@ -4,7 +4,7 @@
 //! that all take blocks of the same bytes; a group with a window gives back the blocks that have fallen out of it, so a
 //! sequence holds the first few and then no more. Counted are ⌈tokens/b⌉ blocks of b tokens, with a window w at most
 //! ⌈(w − 1)/b⌉ + 1, which it needs wherever the window begins; that a piece of a prompt longer than the window holds more
-//! while it is computed is left out. Knows nothing about who holds what.
+//! while it is computed is left out. Knows nothing about which request holds which blocks.
 //!
 //! Source: vLLM 0.13, `v1/core/kv_cache_utils.py` (`_get_kv_cache_groups_uniform_page_size`) and
 //! `single_type_kv_cache_manager.py` (`SlidingWindowManager`).
@@ -101,7 +101,7 @@ impl Groups {
         self.all.iter().map(of).sum()
     }
 
-    /// What of that room tokens stand in that the next one sees.
+    /// Of these blocks, the slots of tokens that the next token attends to.
     pub fn kept_below(&self, tokens: u64) -> u128 {
         let of = |group: &Group| {
             let rising = u128::from(tokens.min(group.window.saturating_add(1)));

@@ -2,7 +2,7 @@
 //!
 //! Knows: vLLM hands kernels a table with a row of block numbers a sequence, FlashInfer the rows in use one after another
 //! with a pointer to each; vAttention and single pieces need neither, and vAttention's pages are of memory, not of tokens.
-//! Lengths, which every kernel gets, are not counted. Knows nothing about who holds what, or when.
+//! Lengths, which every kernel gets, are not counted. Knows nothing about which request holds which blocks, or when.
 //!
 //! Sources: vLLM 0.11 `v1/worker/block_table.py` (rows of `cdiv(max_model_len, block_size)` 32-bit numbers, of which those
 //! of running requests are copied to the device with every step); FlashInfer (MLSys 2025, arXiv 2501.01005), whose

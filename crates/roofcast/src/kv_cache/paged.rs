@@ -23,7 +23,7 @@ pub struct Pool {
     repeated: u64,
     /// The oldest block of each content that others may hold; newer ones of the same content follow by [`Slot::same`].
     cached: ContentMap<Block>,
-    /// What the cache took in and let go, where somebody asks.
+    /// Contents stored and removed, where they are asked for.
     changes: Option<Vec<Change>>,
 }
 
@@ -32,7 +32,7 @@ pub struct Pool {
 pub enum Change {
     /// Full blocks of a request can be found from now on.
     Stored {
-        /// Whose.
+        /// The request.
         owner: u64,
         /// Which of its blocks is the first.
         first: u64,
@@ -89,7 +89,7 @@ impl Pool {
         self.changes.as_mut()
     }
 
-    /// Blocks that nobody holds, those with a cached content among them.
+    /// Blocks that no request holds, those with a cached content among them.
     pub fn free(&self) -> u64 {
         self.free
     }
@@ -111,7 +111,7 @@ impl Pool {
         contents.iter().enumerate().map_while(find).collect()
     }
 
-    /// How many of `blocks` nobody holds: taking them costs a free block each.
+    /// How many of `blocks` no request holds: taking them costs a free block each.
     pub fn unheld(&self, blocks: &[Block]) -> u64 {
         blocks.iter().filter(|b| self.blocks[**b as usize].holders == 0).count() as u64
     }

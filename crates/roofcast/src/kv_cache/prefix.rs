@@ -20,7 +20,7 @@ impl Content {
     /// The past of a first block.
     pub const START: Content = Content(0);
 
-    /// The `index`th block of a request that shares it with nobody.
+    /// The `index`th block of a request that shares it with no other.
     pub fn own(owner: u64, index: usize) -> Content {
         Content(OWN | u128::from(owner) << 32 | index as u128)
     }
@@ -138,7 +138,7 @@ impl Tokens {
 pub struct Prefix {
     /// The prompt up to where it is its own.
     pub tokens: Tokens,
-    /// Tokens from here on are nobody else's; beyond everything where its output may be repeated, too.
+    /// Tokens from here on are its own; beyond everything where its output may be repeated, too.
     pub own_from: u64,
     /// The segment of its output.
     pub output_segment: u32,
@@ -148,7 +148,7 @@ pub struct Prefix {
 
 impl Prefix {
     /// A prompt of real tokens, and the output that will follow it. Each token is a run of its own: the same token is the
-    /// same run wherever it stands.
+    /// same run wherever it is.
     pub fn of_tokens(prompt: &[u32], output: Arc<[u32]>) -> Prefix {
         let mut tokens = Tokens::default();
         prompt.iter().for_each(|token| tokens.push(real(*token)));

@@ -5,7 +5,7 @@
 
 use super::{Kind, Lengths, Measurement, Metrics};
 use crate::error::{Error, Result};
-use crate::parallelism::Request;
+use crate::parallelism::RequestedParallelism;
 use crate::record::{Format, Outcome, Record, Records};
 use crate::spec::Slo;
 use crate::summary::Summary;
@@ -26,7 +26,7 @@ pub struct Subject {
     /// Catalog id.
     pub hardware: String,
     /// How the accelerators share the work.
-    pub parallelism: Request,
+    pub parallelism: RequestedParallelism,
     /// As in `vllm`.
     pub engine: String,
     /// Its version; may be empty.
@@ -39,7 +39,7 @@ pub struct Subject {
 
 /// How requests were sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Load {
+pub enum ClientLoad {
     /// So many are always in flight.
     Users(u64),
     /// So many come a second.
@@ -77,7 +77,7 @@ pub fn of_result(place: &str, text: &str, subject: &Subject) -> Result<Measureme
 }
 
 /// The point of a run's records as JSON Lines, which came under `load`; `place` names the file in errors.
-pub fn of_records(place: &str, text: &str, subject: &Subject, load: Load) -> Result<Measurement> {
+pub fn of_records(place: &str, text: &str, subject: &Subject, load: ClientLoad) -> Result<Measurement> {
     let records = Records::new(place, text.as_bytes(), Format::JsonLines).collect::<Result<Vec<Record>>>()?;
     let summary = Summary::of(&records, &Slo::default());
     let completed = summary.completed as f64;
@@ -123,14 +123,14 @@ fn around(mean: f64, lengths: &[u64]) -> Lengths {
 fn point(
     place: &str,
     subject: &Subject,
-    load: Load,
+    load: ClientLoad,
     [input, output]: [Lengths; 2],
     measured: Metrics,
 ) -> Result<Measurement> {
     let (kind, concurrency, request_rate) = match load {
-        Load::Users(n) => (Kind::ClosedLoop, Some(n), None),
-        Load::Rate(rate) => (Kind::OpenLoop, None, Some(rate)),
-        Load::AtOnce(n) => (Kind::BurstAllAtOnce, Some(n), None),
+        ClientLoad::Users(n) => (Kind::ClosedLoop, Some(n), None),
+        ClientLoad::Rate(rate) => (Kind::OpenLoop, None, Some(rate)),
+        ClientLoad::AtOnce(n) => (Kind::BurstAllAtOnce, Some(n), None),
     };
     if let Some(users) = concurrency.filter(|n| !(1..=MOST_USERS).contains(n)) {
         return Err(Error::field(place, "requests in flight", users, format!("1 to {MOST_USERS}")));
@@ -205,7 +205,7 @@ impl Document<'_> {
     }
 
     /// How requests were sent: a rate, users, or all of them at once.
-    fn load(&self, completed: f64) -> Result<Load> {
+    fn load(&self, completed: f64) -> Result<ClientLoad> {
         let users = self.number("max_concurrency")?;
         if let Some(wrong) = users.filter(|n| *n < 1.0 || n.fract() != 0.0) {
             return Err(Error::field(self.place, "max_concurrency", wrong, "a whole number from 1, or null"));
@@ -218,9 +218,9 @@ impl Document<'_> {
             _ => self.number("request_rate")?.filter(|r| *r > 0.0),
         };
         match (users, rate) {
-            (Some(users), None) => Ok(Load::Users(users as u64)),
-            (None, Some(rate)) => Ok(Load::Rate(rate)),
-            (None, None) => Ok(Load::AtOnce(self.number("num_prompts")?.unwrap_or(completed) as u64)),
+            (Some(users), None) => Ok(ClientLoad::Users(users as u64)),
+            (None, Some(rate)) => Ok(ClientLoad::Rate(rate)),
+            (None, None) => Ok(ClientLoad::AtOnce(self.number("num_prompts")?.unwrap_or(completed) as u64)),
             (Some(users), Some(rate)) => {
                 let found = format!("{users} beside request_rate {rate}");
                 Err(Error::field(self.place, "max_concurrency", found, "one of the two"))
@@ -237,7 +237,7 @@ mod tests {
         Subject {
             model: "llama-3.1-8b".into(),
             hardware: "h100-sxm".into(),
-            parallelism: Request { tp: Some(2), ..Request::default() },
+            parallelism: RequestedParallelism { tp: Some(2), ..RequestedParallelism::default() },
             engine: "vllm".into(),
             version: "0.19.0".into(),
             weights: "fp8".into(),
@@ -310,7 +310,7 @@ mod tests {
             )
         };
         let text = format!("{}\n{}\n", line(0, 10, 3, 5, 11), line(1, 30, 4, 7, 16));
-        let row = of_records("r.jsonl", &text, &subject(), Load::Users(2)).unwrap();
+        let row = of_records("r.jsonl", &text, &subject(), ClientLoad::Users(2)).unwrap();
         assert_eq!(
             (row.measured.ttft_ms, row.measured.tpot_ms, row.measured.e2e_ms),
             (Some(6.0), Some(3.0), Some(13.5))
@@ -318,12 +318,12 @@ mod tests {
         assert_eq!(row.input, Some(Lengths { min: 10, max: 30 }));
         // 3.5 ± 0.5 tokens.
         assert_eq!(row.output, Some(Lengths { min: 3, max: 4 }));
-        let rated = of_records("r.jsonl", &text, &subject(), Load::Rate(0.5)).unwrap();
+        let rated = of_records("r.jsonl", &text, &subject(), ClientLoad::Rate(0.5)).unwrap();
         assert_eq!((rated.kind, rated.request_rate), (Kind::OpenLoop, Some(0.5)));
         let error =
-            of_records("r.jsonl", "\n{\"id\":0}", &subject(), Load::Users(1)).unwrap_err().to_string();
+            of_records("r.jsonl", "\n{\"id\":0}", &subject(), ClientLoad::Users(1)).unwrap_err().to_string();
         assert!(error.contains("r.jsonl:2") && error.contains("outcome"), "{error}");
-        let none = of_records("r.jsonl", "", &subject(), Load::Users(1)).unwrap_err().to_string();
+        let none = of_records("r.jsonl", "", &subject(), ClientLoad::Users(1)).unwrap_err().to_string();
         assert!(none.contains("completed"), "{none}");
     }
 }

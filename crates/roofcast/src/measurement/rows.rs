@@ -4,7 +4,7 @@
 
 use super::{KINDS, Lengths, Measurement, Metrics, Settings};
 use crate::error::{Error, Result};
-use crate::parallelism::Request;
+use crate::parallelism::RequestedParallelism;
 
 /// Reads a measurements CSV; `place` names the file in errors.
 pub fn read(place: &str, text: &str) -> Result<Vec<Measurement>> {
@@ -127,9 +127,9 @@ impl Row<'_> {
     }
 
     /// Sources count expert ranks that are not there; the ranks of a stage bound them.
-    fn parallelism(&self) -> Result<Request> {
+    fn parallelism(&self) -> Result<RequestedParallelism> {
         let (tp, dp) = (self.count("tp")?.unwrap_or(1), self.count("attention_dp")?.unwrap_or(1));
-        Ok(Request {
+        Ok(RequestedParallelism {
             count: self.count("gpus")?,
             tp: Some(tp),
             pp: self.count("pp")?,

@@ -87,7 +87,7 @@ const SHARED: Names = Names {
     up_operator: OperatorKind::SharedExperts,
     down_operator: OperatorKind::SharedExperts,
 };
-/// Gemma 4's experts, which stand beside the dense MLP.
+/// Gemma 4's experts, which run beside the dense MLP.
 const BESIDE: Names = Names {
     gate: "experts.0.gate_proj",
     up: "experts.0.up_proj",
@@ -268,7 +268,7 @@ mod tests {
         let experts = plain(8, 2, mlp);
         assert!((experts.imbalance(2, 2) - 1.2614).abs() < 1e-4, "{}", experts.imbalance(2, 2));
         assert!((experts.imbalance(2, 4) - 1.7615).abs() < 1e-4, "{}", experts.imbalance(2, 4));
-        // One rank has all, and when all are touched nobody has more.
+        // One rank has all, and when all are touched no rank has more.
         assert_eq!([experts.imbalance(2, 1), experts.imbalance(0, 2)], [1.0, 1.0]);
         assert!(experts.imbalance(1_000_000, 8) < 1.001);
     }

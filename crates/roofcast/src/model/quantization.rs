@@ -94,7 +94,7 @@ impl Quantization {
         })
     }
 
-    /// Reads NVIDIA's `hf_quant_config.json`, which stands beside a `config.json` without `quantization_config`.
+    /// Reads NVIDIA's `hf_quant_config.json`, which is beside a `config.json` without `quantization_config`.
     pub fn read_modelopt(place: &str, text: &str) -> Result<Option<Quantization>> {
         let value = super::config::parse_json(place, text)?;
         let keys = Keys::new(place, &value)?;

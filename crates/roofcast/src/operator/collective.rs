@@ -27,7 +27,7 @@ pub struct AllReduce {
 pub fn slowest(accelerator: &Accelerator, ranks: u64) -> (ByteRate, f64) {
     let within = accelerator.link.as_ref().map(|l| (l.bytes_per_s, l.latency_s));
     let between = accelerator.network.as_ref().map(|n| (n.bytes_per_s, n.latency_s));
-    // Where no link is known the host's PCIe 3.0 x16 stands in, the slowest in use.
+    // Where no link is known the host's PCIe 3.0 x16 is assumed, the slowest in use.
     const PCIE3: (ByteRate, f64) = (ByteRate(15.75e9), 10e-6);
     if ranks <= accelerator.node_size {
         within.or(between).unwrap_or(PCIE3)

@@ -3,7 +3,7 @@
 //! Knows: how long a run must be, and when a run meets the SLO: every 99th percentile within its bound, at most a hundredth of
 //! the requests refused, and neither queue nor requests in flight growing for as long as requests come
 //! ([`crate::simulate::Simulation::load`]). A run ends early when a percentile is missed for certain, whatever its other
-//! requests get. Knows nothing about who runs simulations, or how many at once.
+//! requests get. Knows nothing about threads, or how many simulations run at once.
 
 use super::demand::Demand;
 use super::feasibility::{Miss, Stage};
@@ -41,7 +41,7 @@ impl Trial {
     }
 }
 
-/// Who runs trials: the results of all, in their order.
+/// Runs trials: the results of all, in their order.
 pub type Runner<'a> = &'a dyn Fn(&[Trial]) -> Vec<Result<Simulation>>;
 
 /// One after the other.

@@ -1,11 +1,11 @@
 //! The deployments that a search looks at.
 //!
-//! Knows: which replicas can be cut out of which chips, how many of them the search may have, and how those stand together:
+//! Knows: which replicas can be cut out of which chips, how many of them the search may have, and how those are combined:
 //! all alike, or prefill and decode apart. Knows nothing about whether they are any good.
 
 use crate::accelerator::{Accelerator, Topology};
 use crate::catalog::Catalog;
-use crate::deployment::Engine;
+use crate::deployment::EngineSettings;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::parallelism::indivisible;
@@ -230,7 +230,7 @@ fn settings(
     let budgets = match (&search.max_num_batched_tokens, spec.engine.max_num_batched_tokens) {
         (asked, _) if !asked.is_empty() => given(asked),
         (_, Some(_)) => vec![None],
-        _ => BUDGETS.into_iter().filter(|n| *n != Some(Engine::batch_defaults(chip).0)).collect(),
+        _ => BUDGETS.into_iter().filter(|n| *n != Some(EngineSettings::batch_defaults(chip).0)).collect(),
     };
     let seqs = if search.max_num_seqs.is_empty() { vec![None] } else { given(&search.max_num_seqs) };
     budgets.into_iter().flat_map(move |tokens| seqs.clone().into_iter().map(move |seqs| (tokens, seqs)))

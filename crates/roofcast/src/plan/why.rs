@@ -1,7 +1,7 @@
-//! Deployments that are no answer, and why: those that came nearest, and those that somebody names.
+//! Deployments that are no answer, and why: those that came nearest, and those that are asked about by name.
 //!
-//! Knows: what came of them so far; what nobody looked at is simulated now, to its end, so that its figures can be told. Knows
-//! nothing about the search's order.
+//! Knows: what came of them so far; what the search did not simulate is simulated now, to its end, so that its figures
+//! can be told. Knows nothing about the search's order.
 
 use super::answer::{Near, name};
 use super::feasibility::{Miss, Stage};

@@ -37,7 +37,7 @@ pub enum GgufMix {
     Q2K,
 }
 
-/// Where a tensor stands, as the mixtures see it.
+/// Where a tensor is, as the mixtures see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GgufTensor {
     /// The token embedding.

@@ -46,7 +46,7 @@ pub fn line(record: &Record) -> String {
     fields.join(",")
 }
 
-/// A value as a field; gaps between chunks stand apart by spaces, and so do lines of an error.
+/// A value as a field; gaps between chunks are separated by spaces, and so are lines of an error.
 fn field(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -66,7 +66,7 @@ pub(super) fn columns(header: &str) -> Result<Vec<&'static str>, String> {
         let name = name.trim().to_owned();
         match COLUMNS.iter().find(|c| **c == name) {
             Some(column) if !found.contains(column) => found.push(*column),
-            Some(column) => return Err(format!("column `{column}` stands twice")),
+            Some(column) => return Err(format!("column `{column}` is there twice")),
             None => return Err(format!("no column `{}`; expected {}", shown(&name), header_names())),
         }
     }

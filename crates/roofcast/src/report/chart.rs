@@ -1,6 +1,6 @@
 //! A chart: what is drawn in it, by the values of its axes, and what its legend says.
 //!
-//! Knows: lines, bands, points, bounds and labels. Where they stand in pixels is [`draw`]'s. Knows nothing about what
+//! Knows: lines, bands, points, bounds and labels. Where they are in pixels is [`draw`]'s. Knows nothing about what
 //! they mean.
 
 mod axis;
@@ -11,11 +11,12 @@ mod text;
 pub(super) use axis::{Axis, Unit, prefixed, shown};
 pub(super) use draw::page;
 
-/// Colours of series, then of text, of what stands back, and of bounds. Each has a pair for light and for dark pages.
+/// Colours of series, then of text, of what is in the background, and of bounds. Each has a pair for light and for dark
+/// pages.
 pub(super) const SERIES: usize = 8;
 /// The colour of text.
 pub(super) const INK: usize = SERIES;
-/// The colour of what stands back.
+/// The colour of what is in the background.
 pub(super) const MUTED: usize = SERIES + 1;
 /// The colour of what must not be crossed.
 pub(super) const BOUND: usize = SERIES + 2;

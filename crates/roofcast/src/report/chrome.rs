@@ -88,11 +88,11 @@ fn span(at: Ticks, replica: usize, kind: &str, number: u64, name: &str, args: &V
 }
 
 fn slice(replica: usize, s: &Segment) -> String {
-    let name = match (s.pieces, s.decodes) {
+    let name = match (s.chunks, s.decodes) {
         (0, n) if s.steps > 1 => format!("decode {n} × {} steps", s.steps),
         (0, n) => format!("decode {n}"),
-        (pieces, 0) => format!("prefill {pieces}"),
-        (pieces, n) => format!("prefill {pieces} + decode {n}"),
+        (chunks, 0) => format!("prefill {chunks}"),
+        (chunks, n) => format!("prefill {chunks} + decode {n}"),
     };
     let args = json!({
         "steps": s.steps,

@@ -39,7 +39,7 @@ impl Shared {
         // Settings in brackets are long, and the words before them name them.
         let version = row.version.split('(').next().unwrap_or_default().trim();
         let model = row.model.rsplit('/').next().unwrap_or_default();
-        // A step depends on the tokens that stand there, however many of them were the prompt's.
+        // A step depends on the tokens that are there, however many of them were the prompt's.
         let (input, output) = if row.context.is_some() { (None, None) } else { (row.input, row.output) };
         let mut counts = [
             row.concurrency.unwrap_or(0),
@@ -137,7 +137,7 @@ fn draw(chart: &mut Chart, curve: &[(f64, &Point)], metric: usize, series: usize
     }
 }
 
-/// Which names and counts differ between curves: these label them, the others stand in the title.
+/// Which names and counts differ between curves: these label them, the others are in the title.
 struct Varied {
     names: [bool; 5],
     counts: [bool; 6],

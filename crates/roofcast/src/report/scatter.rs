@@ -13,9 +13,9 @@ const NAMES: [&str; 5] = ["TTFT", "TPOT", "E2EL", "output tokens/s", "tokens/s"]
 /// Up to so many points each has a tooltip.
 const FEW: usize = 300;
 
-/// A chart for each figure that was measured and forecast; none where no row has both.
+/// A chart for each metric that was measured and forecast; none where no row has both.
 pub fn svg(points: &[Point]) -> Option<String> {
-    let all: Vec<Vec<Dot>> = (0..Metrics::NAMES.len()).map(|figure| dots(points, figure)).collect();
+    let all: Vec<Vec<Dot>> = (0..Metrics::NAMES.len()).map(|metric| dots(points, metric)).collect();
     // The accelerators with the most points have colours of their own, the same in every chart.
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for dot in all.iter().flatten() {
@@ -24,7 +24,7 @@ pub fn svg(points: &[Point]) -> Option<String> {
     let mut chips: Vec<&str> = counts.keys().copied().collect();
     chips.sort_by_key(|chip| (Reverse(counts[chip]), *chip));
     let drawn = all.iter().enumerate().filter(|(_, dots)| !dots.is_empty());
-    let charts: Vec<Chart> = drawn.map(|(figure, dots)| chart(figure, dots, &chips)).collect();
+    let charts: Vec<Chart> = drawn.map(|(metric, dots)| chart(metric, dots, &chips)).collect();
     (!charts.is_empty()).then(|| page(&charts))
 }
 
@@ -35,25 +35,25 @@ struct Dot<'a> {
     chip: &'a str,
 }
 
-/// The rows with a forecast and a measurement of that figure.
-fn dots<'a>(points: &'a [Point<'a>], figure: usize) -> Vec<Dot<'a>> {
+/// The rows with a forecast and a measurement of that metric.
+fn dots<'a>(points: &'a [Point<'a>], metric: usize) -> Vec<Dot<'a>> {
     let dot = |point: &'a Point<'a>| {
-        let forecast = point.forecast.as_ref().ok().and_then(|f| f.all()[figure]);
-        let both = forecast.zip(point.row.measured.all()[figure]).filter(|(f, m)| *f > 0.0 && *m > 0.0);
+        let forecast = point.forecast.as_ref().ok().and_then(|f| f.all()[metric]);
+        let both = forecast.zip(point.row.measured.all()[metric]).filter(|(f, m)| *f > 0.0 && *m > 0.0);
         both.map(|at| Dot { at, row: &point.row.id, chip: &point.row.hardware })
     };
     points.iter().filter_map(dot).collect()
 }
 
-/// One figure; `chips` are in the order of their colours, and those beyond the colours share the last.
-fn chart(figure: usize, dots: &[Dot], chips: &[&str]) -> Chart {
+/// One metric; `chips` are in the order of their colours, and those beyond the colours share the last.
+fn chart(metric: usize, dots: &[Dot], chips: &[&str]) -> Chart {
     let all = || dots.iter().map(|dot| dot.at);
-    let unit = if figure < 3 { Unit::Milliseconds } else { Unit::Plain };
+    let unit = if metric < 3 { Unit::Milliseconds } else { Unit::Plain };
     let axis =
-        |what: &str| Axis::log(&format!("{what} {}", NAMES[figure]), unit, all().flat_map(|(f, m)| [f, m]));
+        |what: &str| Axis::log(&format!("{what} {}", NAMES[metric]), unit, all().flat_map(|(f, m)| [f, m]));
     let (x, y) = (axis("forecast"), axis("measured"));
     let (from, to) = (x.least(), x.most());
-    let mut chart = Chart::new(&format!("{}: measured against forecast", NAMES[figure]), &note(all()), x, y);
+    let mut chart = Chart::new(&format!("{}: measured against forecast", NAMES[metric]), &note(all()), x, y);
     chart.band(vec![(from, from / 1.25, from * 1.25), (to, to / 1.25, to * 1.25)], MUTED);
     chart.line(vec![(from, from), (to, to)], INK, Stroke::Solid);
     chart.key(Key::Line(INK, Stroke::Solid), "equal");
@@ -96,7 +96,7 @@ fn note(all: impl Iterator<Item = (f64, f64)>) -> String {
 mod tests {
     use super::note;
 
-    /// Errors of 0, 10, 25 and 100 %: the third and the fourth of four stand at the half and at nine tenths.
+    /// Errors of 0, 10, 25 and 100 %: the third and the fourth of four are at the half and at nine tenths.
     #[test]
     fn errors_by_hand() {
         let points = [(1.0, 1.0), (1.1, 1.0), (0.75, 1.0), (2.0, 1.0)];

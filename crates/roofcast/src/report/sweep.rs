@@ -18,7 +18,7 @@ pub enum Values {
 pub enum Quantity {
     /// Milliseconds.
     Time,
-    /// Anything else: its own unit stands in the title.
+    /// Anything else: its own unit is in the title.
     Count,
 }
 

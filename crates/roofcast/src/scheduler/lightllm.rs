@@ -1,11 +1,11 @@
 //! LightLLM: cache by the token, and admission by the peak that the cache will reach.
 //!
 //! Knows: when each request's output ends, those that run longer hold what they have then; the largest such sum is the
-//! peak. Whoever would push it over the cache waits, so nobody is preempted. Source: the scheduler of LightLLM's
+//! peak. A request that would push it over the cache waits, so none is preempted. Source: the scheduler of LightLLM's
 //! `router/req_queue` ("future memory"), with the output bound as the prediction. Prompts go first, whole.
 
 use super::{Policy, Profile};
-use crate::engine::arrival::Id;
+use crate::engine::arrival::SequenceId;
 use crate::engine::config::Reservation;
 use crate::engine::decodes::Decodes;
 use crate::engine::state::State;
@@ -34,7 +34,7 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
         state.admit(known);
         budget -= known;
     }
-    if !state.pieces.is_empty() {
+    if !state.chunks.is_empty() {
         return false;
     }
     super::make_room(state);
@@ -42,7 +42,7 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
     true
 }
 
-/// As running requests near their ends, the peak with a newcomer falls from step to step.
+/// As running requests near their ends, the peak with a waiting request falls from step to step.
 pub(super) fn patience<D: Decodes>(state: &State<D>) -> u64 {
     if state.waiting() > 0 && state.running() < state.config.max_num_seqs { 1 } else { u64::MAX }
 }
@@ -53,7 +53,7 @@ fn room<D: Decodes>(state: &State<D>) -> u64 {
 }
 
 /// Tokens in the cache, and tokens that may still come: up to the client's bound, as far as a sequence may grow.
-fn held_and_left<D: Decodes>(state: &State<D>, id: Id) -> (u64, u64) {
+fn held_and_left<D: Decodes>(state: &State<D>, id: SequenceId) -> (u64, u64) {
     let (held, left) = state.progress(id);
     let arrival = &state.sequence(id).arrival;
     let most = state.config.max_model_len.saturating_sub(arrival.input).max(arrival.output);

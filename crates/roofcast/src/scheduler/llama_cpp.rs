@@ -1,7 +1,7 @@
 //! llama.cpp's server: a fixed number of slots, each with its share of the context; prompts in batches beside decodes.
 //!
 //! Knows: a request takes a slot and keeps it until it ends; each step computes one token of every slot that generates
-//! and fills the batch (`n_batch`) with prompts in order of the slots. Nobody is preempted. Source: `update_slots` of
+//! and fills the batch (`n_batch`) with prompts in order of the slots. No request is preempted. Source: `update_slots` of
 //! `tools/server/server.cpp` (b6000 and on). With a unified cache a slot may take all of it: set `max_model_len` to it.
 
 use super::{Policy, Profile};

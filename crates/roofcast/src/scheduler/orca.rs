@@ -1,7 +1,7 @@
 //! Orca's iteration-level scheduling (OSDI 2022): prompts join and leave between steps, whole prompts beside decodes.
 //!
 //! Knows: space is reserved when a request is admitted ([`Reservation`](crate::engine::config::Reservation)), in one piece
-//! where the cache is contiguous, so nobody is ever preempted.
+//! where the cache is contiguous, so no request is ever preempted.
 
 use super::{Policy, Profile};
 use crate::engine::config::Reservation;
@@ -25,7 +25,7 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
     true
 }
 
-/// Admits whole prompts while seats and reserved space last.
+/// Admits whole prompts while `max_num_seqs` and reserved space last.
 pub(super) fn admit<D: Decodes>(state: &mut State<D>) {
     while state.running() < state.config.max_num_seqs {
         let Some(id) = state.head() else { return };

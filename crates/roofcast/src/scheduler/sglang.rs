@@ -1,11 +1,11 @@
 //! SGLang's scheduler: prompts first, in chunks; admission by an estimate of what running requests will still take; a
-//! radix tree of prefixes; retraction where the KV pool runs out; the plain and the overlap loop.
+//! radix tree of prefixes; retraction where the KV pool runs out; the normal and the overlap loop.
 //!
 //! Knows: the decisions of SGLang 0.5.23's `Scheduler` for one pool of full attention, held step for step to recorded
 //! ones by [`crate::conformance`], and what older versions do otherwise ([`Rules`]). One iteration is [`Scheduler::schedule`]
-//! and, for the batch whose results are there, [`Scheduler::process`]: in the plain loop of the batch just decided, in the
+//! and, for the batch whose results are there, [`Scheduler::process`]: in the normal loop of the batch just decided, in the
 //! overlap loop of the one before it. Rows that decode are kept by one counter, so that equal iterations are taken at once
-//! ([`Scheduler::repeat`]). Knows nothing about time: whoever drives it prices the steps.
+//! ([`Scheduler::repeat`]). Knows nothing about time: its driver prices the steps.
 
 mod admission;
 pub(crate) mod budget;
@@ -19,7 +19,7 @@ mod retraction;
 mod rows;
 mod tree;
 
-pub use config::{Config, Rules};
+pub use config::{Rules, ServerArgs};
 pub use memory::Usage;
 pub use results::Results;
 
@@ -48,11 +48,11 @@ pub(super) fn profile() -> Profile {
 }
 
 /// Index of a request: in order of arrival, until one is forgotten.
-pub type Id = usize;
+pub type RequestId = usize;
 
 /// A request as it arrives.
 #[derive(Debug, Clone)]
-pub struct Arrival {
+pub struct NewRequest {
     /// The tokens of its prompt.
     pub prompt: Box<[Run]>,
     /// The segment of its generated tokens, which are numbered from 0.
@@ -69,7 +69,7 @@ pub struct Arrival {
 
 /// What an iteration computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Kind {
+pub enum ForwardMode {
     /// Nothing.
     #[default]
     Idle,
@@ -81,11 +81,11 @@ pub enum Kind {
     Mixed,
 }
 
-/// A piece of a prompt in a batch.
+/// A chunk of a prompt in a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extend {
-    /// Whose.
-    pub id: Id,
+    /// The request.
+    pub id: RequestId,
     /// Tokens computed.
     pub new: u64,
     /// Tokens in its cache then.
@@ -98,29 +98,29 @@ pub struct Extend {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Step {
     /// What it computes.
-    pub kind: Kind,
-    /// The queue after the policy's order and before admission, where it was looked at and [`Config::records`] is set.
-    pub sorted: Vec<Id>,
-    /// Pieces of prompts, in the order of the batch.
+    pub kind: ForwardMode,
+    /// The queue after the policy's order and before admission, where it was looked at and [`ServerArgs::records`] is set.
+    pub sorted: Vec<RequestId>,
+    /// Chunks of prompts, in the order of the batch.
     pub extends: Vec<Extend>,
     /// Requests that decode.
     pub decodes: u64,
-    /// They, in order, where [`Config::records`] is set.
-    pub rows: Vec<Id>,
+    /// They, in order, where [`ServerArgs::records`] is set.
+    pub rows: Vec<RequestId>,
     /// Taken in, with the tokens found in the cache.
-    pub admitted: Vec<(Id, u64)>,
+    pub admitted: Vec<(RequestId, u64)>,
     /// Those that run from now on, with the tokens in their caches.
-    pub joined: Vec<(Id, u64)>,
+    pub joined: Vec<(RequestId, u64)>,
     /// Those that do not any more, since the last decision or with this one.
-    pub left: Vec<Id>,
-    /// Whose prompt is not whole after this batch.
-    pub chunked: Option<Id>,
+    pub left: Vec<RequestId>,
+    /// The request whose prompt is not whole after this batch.
+    pub chunked: Option<RequestId>,
     /// For a request of higher priority, in order.
-    pub preempted: Vec<Id>,
+    pub preempted: Vec<RequestId>,
     /// Where the pool ran out, in order.
-    pub retracted: Vec<Id>,
+    pub retracted: Vec<RequestId>,
     /// Alone and still without room: it ends here.
-    pub aborted: Vec<Id>,
+    pub aborted: Vec<RequestId>,
     /// Tokens that these lost and that are computed again.
     pub dropped: u64,
     /// The ratio before and after the decision.
@@ -144,7 +144,7 @@ enum Phase {
 }
 
 #[derive(Debug, Clone)]
-struct Request {
+struct RequestState {
     prompt: Box<[Run]>,
     input: u64,
     output_segment: u32,
@@ -166,47 +166,47 @@ struct Request {
     /// Of these, those that the tree has and it locks, and where they end.
     shared: u64,
     node: Node,
-    /// Whether its prompt is whole and the result of its last piece is under way.
+    /// Whether its prompt is whole and the result of its last chunk is under way.
     samples: bool,
 }
 
 /// The last batch, as the next decision needs it.
 #[derive(Debug, Clone, Default)]
 struct Last {
-    kind: Kind,
-    extends: Vec<Id>,
+    kind: ForwardMode,
+    extends: Vec<RequestId>,
 }
 
 /// The scheduler with its pool, its queue and what runs.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
-    config: Config,
+    config: ServerArgs,
     ratio: Ratio,
     memory: Memory,
-    requests: Slab<Request>,
-    waiting: VecDeque<Id>,
+    requests: Slab<RequestState>,
+    waiting: VecDeque<RequestId>,
     /// Times that a request entered the queue.
     entries: u64,
     running: Running,
-    /// SGLang's `batch_is_full`: the queue is not looked at until somebody leaves.
+    /// SGLang's `batch_is_full`: waiting requests are not considered until a running one leaves.
     full: bool,
-    chunked: Option<Id>,
+    chunked: Option<RequestId>,
     last: Last,
     /// Requests that hold a row of the pool's table.
     rows_held: u64,
     /// Passes over the queue without matching, for [`Rules::refreshes_waiting`].
     passes: u64,
     /// Rows that sit out because the result under way is their last.
-    leaving: Vec<Id>,
+    leaving: Vec<RequestId>,
     /// Rows that stopped since the last decision.
-    left: Vec<Id>,
+    left: Vec<RequestId>,
     /// Room for the tokens of one request.
     path: Vec<Run>,
 }
 
 impl Scheduler {
     /// An idle scheduler.
-    pub fn new(config: Config) -> Scheduler {
+    pub fn new(config: ServerArgs) -> Scheduler {
         Scheduler {
             ratio: Ratio::new(config.schedule_conservativeness),
             memory: Memory::new(config.max_total_tokens, config.page_size, !config.disable_radix_cache),
@@ -227,9 +227,9 @@ impl Scheduler {
     }
 
     /// Queues a request.
-    pub fn add(&mut self, arrival: Arrival) -> Id {
+    pub fn add(&mut self, arrival: NewRequest) -> RequestId {
         let last = if self.config.schedule_low_priority_values_first { i64::MAX } else { i64::MIN };
-        let request = Request {
+        let request = RequestState {
             input: arrival.prompt.iter().map(|run| run.length).sum(),
             prompt: arrival.prompt,
             output_segment: arrival.output_segment,
@@ -254,7 +254,7 @@ impl Scheduler {
 
     /// Lets the index of a finished request be used again: from the third [`Scheduler::schedule`] after its end on nothing
     /// names it.
-    pub fn forget(&mut self, id: Id) {
+    pub fn forget(&mut self, id: RequestId) {
         self.requests.vacate(id);
     }
 
@@ -273,12 +273,12 @@ impl Scheduler {
             self.decode(&last, &mut step);
         }
         step.ratio[1] = self.ratio.current;
-        let plain = self.config.disable_overlap_schedule;
-        let nothing = step.kind == Kind::Idle && self.running.is_empty() && self.chunked.is_none();
-        if nothing && self.waiting.is_empty() && (plain || last.kind == Kind::Idle) {
+        let normal = self.config.disable_overlap_schedule;
+        let nothing = step.kind == ForwardMode::Idle && self.running.is_empty() && self.chunked.is_none();
+        if nothing && self.waiting.is_empty() && (normal || last.kind == ForwardMode::Idle) {
             self.ratio.reset();
         }
-        if self.config.records && matches!(step.kind, Kind::Decode | Kind::Mixed) {
+        if self.config.records && matches!(step.kind, ForwardMode::Decode | ForwardMode::Mixed) {
             step.rows = self.running.ids().collect();
         }
         step.left = std::mem::take(&mut self.left);
@@ -293,7 +293,7 @@ impl Scheduler {
     }
 
     /// Waiting requests, in order.
-    pub fn waiting(&self) -> impl Iterator<Item = Id> + '_ {
+    pub fn waiting(&self) -> impl Iterator<Item = RequestId> + '_ {
         self.waiting.iter().copied()
     }
 
@@ -303,8 +303,8 @@ impl Scheduler {
     }
 
     /// The running batch, in order: empty after a mixed batch, whose requests join it again with the next decision.
-    pub fn running(&self) -> impl Iterator<Item = Id> + '_ {
-        let joins = self.last.kind == Kind::Mixed;
+    pub fn running(&self) -> impl Iterator<Item = RequestId> + '_ {
+        let joins = self.last.kind == ForwardMode::Mixed;
         self.running.ids().filter(move |_| !joins)
     }
 
@@ -323,7 +323,7 @@ impl Scheduler {
         self.memory.usage(self.config.max_total_tokens)
     }
 
-    /// How many run, prompts in part and those about to leave among them.
+    /// Running requests, with prompts in part and those about to leave.
     pub fn held(&self) -> u64 {
         self.rows_held
     }
@@ -334,11 +334,11 @@ impl Scheduler {
     }
 
     /// Whether a request takes part in the decodes whose results are to come.
-    pub fn decodes(&self, id: Id) -> bool {
+    pub fn decodes(&self, id: RequestId) -> bool {
         matches!(self.requests[id].phase, Phase::Running | Phase::Leaving)
     }
 
-    /// Whether somebody who comes is not looked at before somebody leaves.
+    /// Whether a new request is not considered before a running one leaves.
     pub fn blocked(&self) -> bool {
         self.full && !self.config.preempts()
     }
@@ -349,17 +349,17 @@ impl Scheduler {
     }
 
     /// Tokens that a request has: prompt and generated ones whose results are there.
-    fn known(&self, id: Id) -> u64 {
+    fn known(&self, id: RequestId) -> u64 {
         self.requests[id].input + self.generated(id)
     }
 
-    fn generated(&self, id: Id) -> u64 {
+    fn generated(&self, id: RequestId) -> u64 {
         let r = &self.requests[id];
         if r.phase == Phase::Running { self.running.generated(id, r.generated) } else { r.generated }
     }
 
     /// Tokens in a request's cache, or on their way there.
-    fn tokens(&self, id: Id) -> u64 {
+    fn tokens(&self, id: RequestId) -> u64 {
         let r = &self.requests[id];
         if r.phase == Phase::Running {
             self.running.tokens(id, r.tokens, self.memory.decodes)
@@ -373,7 +373,7 @@ impl Scheduler {
         !self.config.disable_overlap_schedule
     }
 
-    fn enqueue(&mut self, id: Id) {
+    fn enqueue(&mut self, id: RequestId) {
         self.entries += 1;
         self.requests[id].entered = self.entries;
         self.requests[id].phase = Phase::Waiting;
@@ -382,22 +382,23 @@ impl Scheduler {
 
     /// The requests of the last batch whose prompts are whole join the running ones.
     fn merge(&mut self, last: &Last, step: &mut Step) {
-        if !matches!(last.kind, Kind::Extend | Kind::Mixed) {
+        if !matches!(last.kind, ForwardMode::Extend | ForwardMode::Mixed) {
             return;
         }
-        let joins = |id: &Id| self.requests[*id].phase == Phase::Extending && Some(*id) != self.chunked;
-        let joining: Vec<Id> = last.extends.iter().copied().filter(joins).collect();
+        let joins =
+            |id: &RequestId| self.requests[*id].phase == Phase::Extending && Some(*id) != self.chunked;
+        let joining: Vec<RequestId> = last.extends.iter().copied().filter(joins).collect();
         let gone = joining.len() < last.extends.len();
         // Where nothing runs, and after a mixed batch, the batch that joins is the running one.
-        if gone || last.kind == Kind::Mixed || (self.running.is_empty() && !joining.is_empty()) {
+        if gone || last.kind == ForwardMode::Mixed || (self.running.is_empty() && !joining.is_empty()) {
             self.full = false;
         }
         // Of a mixed batch in the overlap loop the results are to come, with those of the rows that decoded beside it.
-        let tick = self.overlaps() && last.kind == Kind::Mixed;
+        let tick = self.overlaps() && last.kind == ForwardMode::Mixed;
         for (at, &id) in joining.iter().enumerate() {
             let r = &mut self.requests[id];
             r.phase = Phase::Running;
-            let at = (last.kind == Kind::Mixed).then_some(at);
+            let at = (last.kind == ForwardMode::Mixed).then_some(at);
             let whole = self.config.rules.counts_ignored_eos_whole && r.ignore_eos;
             let left = Some(r.bound - r.generated).filter(|left| whole && *left <= CLIP_MAX_NEW_TOKENS);
             self.running.join(id, at, tick, self.memory.decodes, left);

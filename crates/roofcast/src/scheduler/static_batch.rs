@@ -1,11 +1,11 @@
 //! Static batching, as FasterTransformer served: a batch is formed, computed to its longest output, and answered whole.
 //!
-//! Knows: nobody joins a running batch, and whoever ends early keeps seat and space until the last one ends.
+//! Knows: no request joins a running batch, and one that ends early keeps its row and its cache until the last one ends.
 
 use super::{Policy, Profile};
 use crate::engine::config::Reservation;
 use crate::engine::decodes::Decodes;
-use crate::engine::state::{Piece, State};
+use crate::engine::state::{PrefillChunk, State};
 use crate::spec::KvLayout;
 
 /// Its defaults: whole prompts, reserved memory.
@@ -28,6 +28,6 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
 }
 
 /// Steps until the longest output of a batch whose prompts are computed.
-pub(super) fn longest<D: Decodes>(state: &State<D>, whole: &[Piece]) -> u32 {
+pub(super) fn longest<D: Decodes>(state: &State<D>, whole: &[PrefillChunk]) -> u32 {
     whole.iter().map(|p| state.sequence(p.id).arrival.output - 1).max().unwrap_or(0)
 }

@@ -1,8 +1,8 @@
-//! A budget of tokens per step, shared by decodes and pieces of prompts: vLLM v1, Sarathi, SplitFuse.
+//! A budget of tokens per step, shared by decodes and chunks of prompts: vLLM v1, Sarathi, SplitFuse.
 //!
-//! Knows: decodes come first, then the prompt under way, then newcomers while budget, seats and blocks last; the last
-//! admitted is preempted when blocks run out, and nobody is admitted in a step that preempts. The same decisions as
-//! [`super::vllm`] by counting, in constant time a step.
+//! Knows: decodes come first, then the prompt under way, then waiting requests while budget, `max_num_seqs` and blocks
+//! last; the last admitted is preempted when blocks run out, and none is admitted in a step that preempts. The same
+//! decisions as [`super::vllm`] by counting, in constant time a step.
 //!
 //! Sarathi (arXiv 2403.02310) and SplitFuse (DeepSpeed-FastGen, arXiv 2401.08671) differ in their settings: small
 //! budgets (512), and Sarathi takes a prompt's blocks whole when it admits it, as the vLLM v0 below it did.
@@ -62,7 +62,7 @@ pub(super) fn splitfuse() -> Profile {
     }
 }
 
-/// TensorRT-LLM's `GUARANTEED_NO_EVICT`: prompt and output are reserved, nobody is evicted.
+/// TensorRT-LLM's `GUARANTEED_NO_EVICT`: prompt and output are reserved, no request is evicted.
 pub(super) fn guaranteed_no_evict() -> Profile {
     Profile { reservation: Reservation::Bound, scheduler_reserve_full_isl: true, ..max_utilization() }
 }
@@ -104,7 +104,7 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
     true
 }
 
-/// Admits from the head of the queue while budget, seats and blocks last.
+/// Admits from the head of the queue while budget, `max_num_seqs` and blocks last.
 fn admit<D: Decodes>(state: &mut State<D>, mut budget: u32) {
     while budget > 0 && state.running() + state.travelling() < state.config.max_num_seqs {
         let Some(id) = state.head() else { return };

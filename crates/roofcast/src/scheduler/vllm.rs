@@ -1,23 +1,24 @@
 //! vLLM v1's scheduler: a token budget per step, chunked prefill, prefix cache, preemption by recompute.
 //!
 //! Knows: the decisions of vLLM 0.32's `Scheduler` and `AsyncScheduler` for one full-attention KV group, held step for
-//! step to recorded traces by [`crate::conformance`], none of which has drafts. Knows nothing about time: whoever drives
-//! it prices the steps.
+//! step to recorded traces by [`crate::conformance`], none of which has drafts. Knows nothing about time: its
+//! driver prices the steps.
 
 mod blocks;
 mod config;
+mod request;
 
-pub use config::{Config, Policy};
+pub use config::{SchedulerConfig, SchedulingPolicy};
 
-use crate::kv_cache::paged::{Block, Pool};
-use crate::kv_cache::prefix::{Content, Prefix, Tokens, push_output};
+use crate::kv_cache::paged::Pool;
+use crate::kv_cache::prefix::{Prefix, push_output};
 use crate::slab::Slab;
+use request::RequestState;
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 /// A request as it arrives.
 #[derive(Debug, Clone)]
-pub struct Arrival {
+pub struct NewRequest {
     /// Prompt tokens.
     pub input_len: u64,
     /// What of them others may have, too.
@@ -29,32 +30,32 @@ pub struct Arrival {
 }
 
 /// Index of a request: in order of arrival, until one is forgotten.
-pub type Id = usize;
+pub type RequestId = usize;
 
 /// What one call of [`Scheduler::schedule`] decided.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Step {
     /// Requests with their tokens, running ones first.
-    pub scheduled: Vec<(Id, u64)>,
+    pub scheduled: Vec<(RequestId, u64)>,
     /// Scheduled for the first time.
-    pub new: Vec<Id>,
+    pub new: Vec<RequestId>,
     /// Scheduled again after a preemption.
-    pub resumed: Vec<Id>,
+    pub resumed: Vec<RequestId>,
     /// Preempted, in order.
-    pub preempted: Vec<Id>,
+    pub preempted: Vec<RequestId>,
     /// Tokens found in the prefix cache at admission; only non-zero ones.
-    pub cached: Vec<(Id, u64)>,
+    pub cached: Vec<(RequestId, u64)>,
     /// What each of the scheduled computes, in the same order.
-    pub work: Vec<Work>,
+    pub work: Vec<ScheduledRequest>,
     /// Tokens that preemptions dropped.
     pub dropped: u64,
 }
 
 /// What a step computes of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Work {
-    /// Whose.
-    pub id: Id,
+pub struct ScheduledRequest {
+    /// The request.
+    pub id: RequestId,
     /// Tokens computed.
     pub new: u64,
     /// Tokens in its cache then.
@@ -65,48 +66,8 @@ pub struct Work {
     pub decodes: bool,
     /// Drafts among the new tokens.
     pub drafts: u64,
-    /// Of these, those that become its output, where whoever drives the scheduler says so.
+    /// Of these, the accepted ones, as the scheduler's driver sets them.
     pub accepted: u64,
-}
-
-#[derive(Debug, Clone)]
-struct Request {
-    /// In order of arrival.
-    number: u64,
-    tokens: Tokens,
-    own_from: u64,
-    prompt_len: u64,
-    output_len: u64,
-    priority: i64,
-    output_segment: u32,
-    output_tokens: Option<Arc<[u32]>>,
-    /// Tokens whose keys and values are there.
-    computed: u64,
-    /// Tokens delivered.
-    generated: u64,
-    /// Sampled, not yet delivered, and still counted on (async).
-    placeholders: u64,
-    /// Sampled before a preemption and not yet delivered (async).
-    stale: u64,
-    /// Proposed to follow its last token.
-    drafts: u64,
-    blocks: Vec<Block>,
-    /// What it held before it was preempted.
-    former: Vec<Block>,
-    contents: Vec<Content>,
-    /// Blocks whose content is known to the pool.
-    cached_blocks: usize,
-    preempted: bool,
-    /// Whether the step that it was last in left tokens of it to compute.
-    in_prompt: bool,
-    finished: bool,
-}
-
-impl Request {
-    /// Tokens that it has: prompt and delivered output.
-    fn known(&self) -> u64 {
-        self.prompt_len + self.generated
-    }
 }
 
 /// What a step may still compute.
@@ -123,21 +84,21 @@ struct Pass {
 /// The scheduler with its cache and queues.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
-    config: Config,
+    config: SchedulerConfig,
     pool: Pool,
-    requests: Slab<Request>,
+    requests: Slab<RequestState>,
     arrived: u64,
-    /// Steps decided since somebody came to an empty engine, and whether one of them was to compute prompts and left some
-    /// waiting: what `prefill_schedule_interval` goes by.
+    /// For `prefill_schedule_interval`: steps decided since a request arrived at the empty engine, and whether one of them
+    /// was to compute prompts and left some waiting.
     steps: u64,
     prompts_wait: bool,
-    running: Vec<Id>,
-    waiting: VecDeque<Id>,
+    running: Vec<RequestId>,
+    waiting: VecDeque<RequestId>,
 }
 
 impl Scheduler {
     /// An idle scheduler.
-    pub fn new(config: Config) -> Scheduler {
+    pub fn new(config: SchedulerConfig) -> Scheduler {
         let pool = Pool::new(config.num_gpu_blocks.saturating_sub(1));
         Scheduler {
             config,
@@ -152,9 +113,9 @@ impl Scheduler {
     }
 
     /// Queues a request.
-    pub fn add(&mut self, arrival: Arrival) -> Id {
+    pub fn add(&mut self, arrival: NewRequest) -> RequestId {
         let Prefix { tokens, own_from, output_segment, output_tokens } = arrival.prefix;
-        let request = Request {
+        let request = RequestState {
             number: self.arrived,
             prompt_len: arrival.input_len,
             tokens,
@@ -179,19 +140,19 @@ impl Scheduler {
         self.arrived += 1;
         let id = self.requests.insert(request);
         match self.config.policy {
-            Policy::Fcfs => self.waiting.push_back(id),
-            Policy::Priority => self.enqueue_by_priority(id),
+            SchedulingPolicy::Fcfs => self.waiting.push_back(id),
+            SchedulingPolicy::Priority => self.enqueue_by_priority(id),
         }
         id
     }
 
     /// Lets the index of a finished request be used again.
-    pub fn forget(&mut self, id: Id) {
+    pub fn forget(&mut self, id: RequestId) {
         self.requests.vacate(id);
     }
 
     /// Takes a request out, wherever it is; its blocks are free, and steps under way say nothing of it.
-    pub fn abort(&mut self, id: Id) {
+    pub fn abort(&mut self, id: RequestId) {
         let r = &mut self.requests[id];
         r.finished = true;
         self.pool.release(&std::mem::take(&mut r.blocks));
@@ -210,12 +171,12 @@ impl Scheduler {
     }
 
     /// Running requests, in order.
-    pub fn running(&self) -> &[Id] {
+    pub fn running(&self) -> &[RequestId] {
         &self.running
     }
 
     /// Waiting requests, in order.
-    pub fn waiting(&self) -> impl Iterator<Item = Id> + '_ {
+    pub fn waiting(&self) -> impl Iterator<Item = RequestId> + '_ {
         self.waiting.iter().copied()
     }
 
@@ -246,15 +207,23 @@ impl Scheduler {
             r.placeholders += u64::from(samples);
             r.in_prompt = !samples;
             let context = r.computed;
-            step.work.push(Work { id, new: tokens, context, samples, decodes, drafts, accepted: 0 });
+            step.work.push(ScheduledRequest {
+                id,
+                new: tokens,
+                context,
+                samples,
+                decodes,
+                drafts,
+                accepted: 0,
+            });
         }
         step
     }
 
     /// Delivers the tokens that `step` sampled; the requests that this finishes, in order.
-    pub fn update(&mut self, step: &Step) -> Vec<Id> {
+    pub fn update(&mut self, step: &Step) -> Vec<RequestId> {
         let mut finished = Vec::new();
-        for &Work { id, drafts, accepted, .. } in step.work.iter().filter(|w| w.samples) {
+        for &ScheduledRequest { id, drafts, accepted, .. } in step.work.iter().filter(|w| w.samples) {
             if self.requests[id].finished {
                 continue;
             }
@@ -335,7 +304,14 @@ impl Scheduler {
     }
 
     /// Blocks for `want` more tokens of a running request, preempting others as needed; false if it was preempted itself.
-    fn make_room(&mut self, id: Id, want: u64, step: &mut Step, budget: &mut u64, index: &mut usize) -> bool {
+    fn make_room(
+        &mut self,
+        id: RequestId,
+        want: u64,
+        step: &mut Step,
+        budget: &mut u64,
+        index: &mut usize,
+    ) -> bool {
         loop {
             let r = &self.requests[id];
             let slots = (r.computed + want + self.config.num_lookahead_tokens).min(self.config.max_model_len);
@@ -361,17 +337,17 @@ impl Scheduler {
     }
 
     /// Takes the request to preempt out of the running ones.
-    fn victim(&mut self) -> Option<Id> {
+    fn victim(&mut self) -> Option<RequestId> {
         match self.config.policy {
-            Policy::Fcfs => self.running.pop(),
-            Policy::Priority => {
+            SchedulingPolicy::Fcfs => self.running.pop(),
+            SchedulingPolicy::Priority => {
                 let worst = (0..self.running.len()).max_by_key(|i| self.rank(self.running[*i]))?;
                 Some(self.running.remove(worst))
             }
         }
     }
 
-    fn preempt(&mut self, id: Id) {
+    fn preempt(&mut self, id: RequestId) {
         let r = &mut self.requests[id];
         r.computed = 0;
         r.preempted = true;
@@ -381,17 +357,17 @@ impl Scheduler {
         r.former = std::mem::take(&mut r.blocks);
         self.pool.release(&r.former);
         match self.config.policy {
-            Policy::Fcfs => self.waiting.push_front(id),
-            Policy::Priority => self.enqueue_by_priority(id),
+            SchedulingPolicy::Fcfs => self.waiting.push_front(id),
+            SchedulingPolicy::Priority => self.enqueue_by_priority(id),
         }
     }
 
-    /// Whose turn it is under priorities: smaller first.
-    fn rank(&self, id: Id) -> (i64, u64) {
+    /// The order under priorities: smaller first.
+    fn rank(&self, id: RequestId) -> (i64, u64) {
         (self.requests[id].priority, self.requests[id].number)
     }
 
-    fn enqueue_by_priority(&mut self, id: Id) {
+    fn enqueue_by_priority(&mut self, id: RequestId) {
         let at = self.waiting.partition_point(|w| self.rank(*w) < self.rank(id));
         self.waiting.insert(at, id);
     }
@@ -432,7 +408,7 @@ impl Scheduler {
         }
     }
 
-    fn finish(&mut self, id: Id) {
+    fn finish(&mut self, id: RequestId) {
         let r = &mut self.requests[id];
         r.finished = true;
         self.pool.release(&std::mem::take(&mut r.blocks));
@@ -446,53 +422,4 @@ impl Scheduler {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn config() -> Config {
-        Config {
-            block_size: 16,
-            num_gpu_blocks: 101,
-            max_num_seqs: 8,
-            max_num_active_seqs: None,
-            max_num_batched_tokens: 64,
-            max_model_len: 1000,
-            enable_chunked_prefill: true,
-            enable_prefix_caching: false,
-            long_prefill_token_threshold: 0,
-            long_prefill_token_threshold_adaptive: false,
-            policy: Policy::Fcfs,
-            scheduler_reserve_full_isl: true,
-            watermark: 0.0,
-            prefill_schedule_interval: 3,
-            async_scheduling: false,
-            num_speculative_tokens: 0,
-            num_lookahead_tokens: 0,
-        }
-    }
-
-    /// Of an interval of 3 the steps 0, 3 and 6 compute prompts beside decodes. The first prompt is alone: step 0. The
-    /// second comes before step 1 and waits until step 3. The third, of 100 tokens, comes before step 4; step 6 computes
-    /// 62 beside two decodes and leaves nobody waiting, so that the other 38 wait until step 9. With the fourth and the
-    /// fifth beside each other after that, of 70 each, step 12 has 61 tokens for them: the fifth is left waiting, and
-    /// step 13 goes on with both. It leaves nobody waiting: the fifth's other 18 wait until step 15.
-    #[test]
-    fn prompts_are_computed_in_every_third_step_beside_decodes() {
-        let mut scheduler = Scheduler::new(config());
-        let mut prompts = [(0, 40), (1, 30), (4, 100), (10, 70), (10, 70)].into_iter().peekable();
-        let mut seen = Vec::new();
-        for step in 0..16 {
-            while let Some((_, input_len)) = prompts.next_if(|(at, _)| *at <= step) {
-                let prefix = Prefix::default();
-                scheduler.add(Arrival { input_len, prefix, output_len: 100, priority: 0 });
-            }
-            let decided = scheduler.schedule();
-            seen.push(decided.work.iter().filter(|w| !w.decodes).map(|w| w.new).collect::<Vec<_>>());
-            scheduler.update(&decided);
-        }
-        let expected: [(usize, &[u64]); 7] =
-            [(0, &[40]), (3, &[30]), (6, &[62]), (9, &[38]), (12, &[61]), (13, &[9, 52]), (15, &[18])];
-        let found = seen.iter().enumerate().filter(|(_, new)| !new.is_empty());
-        assert!(found.map(|(step, new)| (step, new.as_slice())).eq(expected), "{seen:?}");
-    }
-}
+mod tests;

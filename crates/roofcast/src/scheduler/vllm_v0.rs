@@ -1,7 +1,8 @@
 //! vLLM v0 (SOSP 2023, up to 0.8): prompts first, decodes when no prompt can be admitted.
 //!
-//! Knows: a step computes whole prompts or decodes, never both, so that newcomers stall everyone's next token; the last
-//! admitted is preempted when blocks run out, by recompute or by swap; who was swapped out comes back before anyone new.
+//! Knows: a step computes whole prompts or decodes, never both, so that new prompts stall every running request; the
+//! last admitted is preempted when blocks run out, by recompute or by swap; swapped requests return before new ones are
+//! admitted.
 
 use super::{Policy, Profile};
 use crate::engine::config::Reservation;
@@ -32,7 +33,7 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
     true
 }
 
-/// Admits whole prompts while budget, seats and blocks above the watermark last; whether there were any.
+/// Admits whole prompts while budget, `max_num_seqs` and blocks above the watermark last; whether there were any.
 fn admit<D: Decodes>(state: &mut State<D>) -> bool {
     let mut budget = state.config.max_num_batched_tokens;
     while state.running() < state.config.max_num_seqs {
@@ -45,10 +46,10 @@ fn admit<D: Decodes>(state: &mut State<D>) -> bool {
         state.admit(known);
         budget -= known;
     }
-    !state.pieces.is_empty()
+    !state.chunks.is_empty()
 }
 
-/// Brings back those swapped out while there is room for them and for everyone's next token.
+/// Swaps requests in while there is room for them and for the next token of every running one.
 fn swap_in<D: Decodes>(state: &mut State<D>) {
     while let Some(&id) = state.swapped().first() {
         let kept = if state.running() > 0 { state.config.watermark_blocks } else { 0 };

@@ -1,6 +1,6 @@
 //! The figures that seed 003 measured, from `catalog/measured/seed-003.toml`.
 //!
-//! Knows: the file's shape. What stands beside the figures is [`super::multi_user_003`]'s.
+//! Knows: the file's shape. What is beside the figures is [`super::multi_user_003`]'s.
 
 use crate::error::{Error, Result};
 use serde::Deserialize;
@@ -16,7 +16,7 @@ pub(super) struct Measured {
     /// Where the figures were published.
     #[serde(rename = "source")]
     _source: String,
-    /// What stands before a size in a model's id.
+    /// What precedes a size in a model's id.
     pub(super) model_prefix: String,
     /// The card.
     pub(super) hardware: String,

@@ -10,7 +10,7 @@ use crate::engine::{self, Replica};
 use crate::error::{Error, Result};
 use crate::fleet::{Fleet, Pools, Scaling, Way};
 use crate::forecaster::Forecaster;
-use crate::parallelism::Request;
+use crate::parallelism::RequestedParallelism;
 use crate::router::Router;
 use crate::scheduler::Policy;
 use crate::spec::{AutoscaleSpec, FleetSpec, PoolSpec, SchedulerKind};
@@ -223,7 +223,7 @@ impl Provision {
         Ok(Provision { prefill: None, serving, fleet: *fleet })
     }
 
-    /// Who starts and stops replicas, if somebody does.
+    /// What starts and stops replicas, if anything does.
     pub(super) fn autoscaler(&self) -> Option<Scaling> {
         self.fleet.autoscale.map(Scaling::new)
     }
@@ -251,7 +251,7 @@ impl Provision {
         Ok(Some(Pools::new(self.prefillers() as usize, decode, Router::new(routing, seed), way)))
     }
 
-    /// Who of those that take requests takes one.
+    /// The router among the replicas that take requests.
     pub(super) fn router(&self, seed: u64) -> Router {
         let routing = self.fleet.prefill.and_then(|pool| pool.router).unwrap_or(self.fleet.router);
         Router::new(routing, seed)
@@ -287,7 +287,7 @@ fn pool(
     let base = &forecaster.deployment;
     let mut options = base.options.clone();
     let parallelism = options.parallelism;
-    options.parallelism = Request {
+    options.parallelism = RequestedParallelism {
         tp: spec.tp.or(parallelism.tp),
         pp: spec.pp.or(parallelism.pp),
         ep: spec.ep.or(parallelism.ep),

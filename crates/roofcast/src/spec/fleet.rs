@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FleetSpec {
-    /// Who serves a request.
+    /// How a replica is chosen for a request.
     pub router: Routing,
     /// Replicas that compute prompts alone; `decode` goes with it.
     pub prefill: Option<PoolSpec>,
@@ -76,7 +76,7 @@ impl AutoscaleSpec {
 pub struct PoolSpec {
     /// How many.
     pub replicas: Option<u64>,
-    /// Who of them serves a request; as in `[fleet]` where absent.
+    /// How one of them is chosen for a request; as in `[fleet]` where absent.
     pub router: Option<Routing>,
     /// Tensor parallelism.
     pub tp: Option<u64>,

@@ -1,4 +1,5 @@
-//! Keys of `[engine]` that choose kernels: how attention is computed, where its cache lies, what stands before the engine.
+//! Keys of `[engine]` that choose kernels: how attention is computed, where its cache lies, the server in front of the
+//! engine.
 //!
 //! Knows: their names. What they cost is [`crate::coefficients`]'s, what they take of the memory [`crate::memory`]'s.
 

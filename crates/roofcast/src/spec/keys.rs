@@ -38,7 +38,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The section that it stands in first: `engine` of `engine.speculative.draft_model`.
+    /// The section that it is in first: `engine` of `engine.speculative.draft_model`.
     pub fn section(&self) -> &'static str {
         self.path.split('.').next().unwrap_or_default()
     }

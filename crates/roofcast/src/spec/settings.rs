@@ -55,7 +55,7 @@ pub fn lay(mut table: Table, settings: &[Setting]) -> Result<Table> {
     Ok(table)
 }
 
-/// Sets the value at a dotted path, whatever stands there.
+/// Sets the value at a dotted path, whatever is there.
 pub fn put(table: &mut Table, path: &str, value: Value) -> Result<()> {
     let (sections, last) = path.rsplit_once('.').unwrap_or(("", path));
     section(table, sections)?.insert(last.to_owned(), value);

@@ -24,7 +24,7 @@ pub fn write(table: &Table, absent: &[Absent]) -> String {
             sections.push(section);
         }
     }
-    // A section stands before those within it.
+    // A section precedes those within it.
     sections
         .sort_by_key(|name| (rank(name.split('.').next().unwrap_or_default()), name.matches('.').count()));
     let text = |name: &&str| section(table, name, absent);

@@ -1,4 +1,4 @@
-//! Levels over time in bounded memory: who runs and waits, blocks held, tokens a second.
+//! Levels over time in bounded memory: requests running and waiting, blocks held, tokens a second.
 //!
 //! Time is cut into equal intervals, of a millisecond at first. When a run has outgrown [`MOST`] of them, neighbours
 //! merge in pairs and every interval is twice as long; so there are 1000 to 2000 for any run of more than a second. An
@@ -8,6 +8,7 @@
 use super::{Mark, Segment};
 use crate::engine::clock::Ticks;
 use crate::units::Picoseconds;
+use serde::Serialize;
 
 /// Intervals at most.
 pub const MOST: usize = 2000;
@@ -39,7 +40,7 @@ pub struct Series {
 }
 
 /// An interval.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Point {
     /// When it starts.
     pub start_ms: f64,
@@ -152,7 +153,7 @@ impl Series {
         self.width *= 2;
     }
 
-    /// The intervals up to `end`, when the run is over and nobody is here any more.
+    /// The intervals up to `end`, when the run is over and the replica is empty.
     fn points(mut self, end: Ticks) -> Vec<Point> {
         self.hold(self.end, 0);
         let end = ticks(end);
@@ -215,7 +216,7 @@ mod tests {
             running: 1,
             decodes: 1,
             waiting: 0,
-            pieces: 0,
+            chunks: 0,
             prefill_tokens: 0,
             output_tokens,
             blocks,

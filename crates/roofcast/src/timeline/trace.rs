@@ -51,7 +51,7 @@ pub struct Trace {
     /// Events so far, and those that will end what is open.
     count: u64,
     events: Vec<(Ticks, Event)>,
-    /// Who is here, and in which phase.
+    /// The requests here, and the phase of each.
     open: BTreeMap<u64, Phase>,
     /// When the last step ended, and the latest time that was told.
     end: Ticks,

@@ -9,7 +9,7 @@ use crate::catalog::Catalog;
 use crate::deployment::{Deployment, Options};
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
-use crate::parallelism::Request;
+use crate::parallelism::RequestedParallelism;
 use crate::simulate::{self, simulate};
 use crate::spec::{CostKind, EngineSpec, Spec};
 use crate::summary::Statistics;
@@ -201,7 +201,11 @@ fn options(meta: &Meta) -> Options {
     let tp = k.tensor_parallel_size.unwrap_or(1);
     let cache = meta.kv_cache.as_ref();
     Options {
-        parallelism: Request { count: Some(tp), tp: Some(tp), ..Request::default() },
+        parallelism: RequestedParallelism {
+            count: Some(tp),
+            tp: Some(tp),
+            ..RequestedParallelism::default()
+        },
         engine: EngineSpec {
             version: meta.vllm_version.clone(),
             cost: CostKind::Forecast,

@@ -181,7 +181,7 @@ impl Arrivals {
     }
 }
 
-/// All users stand ready at the start, a word each: their number bounds memory.
+/// All users are ready at the start, a word each: their number bounds memory.
 fn check_concurrency(place: &str, users: u64) -> Result<()> {
     let sane = (1..=1_000_000).contains(&users);
     number(place, "concurrency", users as f64, sane, "a whole number from 1 to 10^6")

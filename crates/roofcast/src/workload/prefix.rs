@@ -1,7 +1,7 @@
 //! Prompt beginnings that requests share: system prompts, few-shot examples, documents.
 //!
-//! Knows: how long they are, how many there are, who has which. A shared beginning is added to the prompt length. Its
-//! number is its segment.
+//! Knows: how long they are, how many there are, which request has which. A shared beginning is added to the prompt
+//! length. Its number is its segment.
 
 use super::random::{Purpose, Stream, Weighted};
 use crate::error::{Error, Result};

@@ -23,7 +23,7 @@ pub struct Preset {
     pub rate: Option<f64>,
     /// 1/cv² of the gaps, where times were recorded.
     pub burstiness: Option<f64>,
-    /// Mean prompt tokens of the data; the quantiles' own mean stands beside it in the docs.
+    /// Mean prompt tokens of the data; the quantiles' own mean is beside it in the docs.
     pub input_mean: f64,
     /// Mean answer tokens of the data.
     pub output_mean: Option<f64>,

@@ -127,7 +127,7 @@ mod tests {
 
     const N: usize = 100_000;
 
-    /// The sample mean stands within 5 standard errors of the true one: (true variance / n)^½.
+    /// The sample mean is within 5 standard errors of the true one: (true variance / n)^½.
     fn near(mean: f64, variance: f64, mut draw: impl FnMut() -> f64) {
         let sum: f64 = (0..N).map(|_| draw()).sum();
         let error = (variance / N as f64).sqrt();

@@ -39,7 +39,7 @@ pub struct Request {
 }
 
 /// What a prompt's tokens are, as far as prefix caches care: a token is a segment and a position in it. Traffic numbers
-/// its segments from 0; those from [`OWN_SEGMENTS`] on are left to whoever serves.
+/// its segments from 0; those from [`OWN_SEGMENTS`] on are left to the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prompt {
     /// No other request has any of them.

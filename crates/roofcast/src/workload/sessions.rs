@@ -1,7 +1,8 @@
 //! Conversations: the prompt of a turn is everything that was said before and something new.
 //!
-//! Knows: which sessions go on, what was said in each, who speaks next and when. A session is drawn whole when it begins,
-//! so that how fast its answers come changes nothing but times. Memory is that of the sessions that go on.
+//! Knows: which sessions go on, what was said in each, which session speaks next and when. A session is drawn whole
+//! when it begins, so that how fast its answers come changes nothing but times. Memory is that of the sessions that go
+//! on.
 
 use super::arrivals::{Arrivals, Clock};
 use super::draws::Draws;

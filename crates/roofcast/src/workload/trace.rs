@@ -3,7 +3,7 @@
 //! Knows: which format a text is in, and what every format must keep: lengths of at least one token, times that never go
 //! back. One format a file. Knows no files: texts are handed in.
 //!
-//! Times of day count from the first row; seconds and milliseconds stand as they are.
+//! Times of day count from the first row; seconds and milliseconds are kept as they are.
 
 mod azure;
 mod burstgpt;

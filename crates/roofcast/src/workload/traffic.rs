@@ -27,7 +27,7 @@ pub struct Traffic {
 enum Source {
     /// Times that nothing changes; the next one is drawn ahead.
     Open { clock: Clock, due: Picoseconds },
-    /// Users who wait for their answers.
+    /// Users waiting for their answers.
     Closed(Users),
     /// Conversations.
     Sessions(Box<Sessions>),
@@ -70,7 +70,7 @@ impl Traffic {
         let request = match &mut self.source {
             Source::Open { clock, due } => {
                 let at = *due;
-                // Nobody asks for a time after the last.
+                // No time is asked for after the last.
                 if self.left > 1 {
                     *due = clock.next();
                 }

@@ -5,10 +5,10 @@ use crate::units::Picoseconds;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Who sends when, in order of time and then of users.
+/// Times at which users send, in order of time and then of users.
 #[derive(Debug, Clone)]
 pub(super) struct Users {
-    /// A user stands here once at most, so the order is total.
+    /// A user is here once at most, so the order is total.
     due: BinaryHeap<Reverse<(Picoseconds, u32)>>,
     think: Think,
 }

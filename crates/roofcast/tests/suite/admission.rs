@@ -3,7 +3,7 @@
 use super::engine::workloads;
 use super::fleets::{deployment, holds, spec};
 use proptest::prelude::*;
-use roofcast::parallelism::Request;
+use roofcast::parallelism::RequestedParallelism;
 use roofcast::record::Outcome;
 use roofcast::spec::{EngineSpec, FleetSpec};
 
@@ -67,7 +67,7 @@ proptest! {
             num_gpu_blocks: Some(blocks),
             ..EngineSpec::default()
         };
-        let run = holds(&deployment(Request::default(), engine), &workload, FleetSpec::default());
+        let run = holds(&deployment(RequestedParallelism::default(), engine), &workload, FleetSpec::default());
         prop_assert!(run.activity.max_running <= requests.unwrap_or(u64::MAX));
     }
 
@@ -79,7 +79,7 @@ proptest! {
             num_gpu_blocks: Some(blocks),
             ..EngineSpec::default()
         };
-        let parallelism = Request { tp: Some(1), attention_dp: Some(2), ..Request::default() };
+        let parallelism = RequestedParallelism { tp: Some(1), attention_dp: Some(2), ..RequestedParallelism::default() };
         holds(&deployment(parallelism, engine), &workload, FleetSpec::default());
     }
 }

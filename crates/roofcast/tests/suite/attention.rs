@@ -5,7 +5,7 @@ use roofcast::deployment::Options;
 use roofcast::limits::Question;
 use roofcast::limits::alternatives::{Alternative, Comparison, alternatives};
 use roofcast::model::config;
-use roofcast::parallelism::Request;
+use roofcast::parallelism::RequestedParallelism;
 use roofcast::spec::{AttentionBackend, EngineSpec};
 use roofcast::{Catalog, Deployment};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn layer(chip: &str, engine: EngineSpec) -> Result<Deployment, roofcast::Error> 
     let text = std::fs::read_to_string("../../examples/one-layer-of-codellama/config.json").unwrap();
     let model = Arc::new(config::parse("one layer", "example", &text).unwrap());
     let chip = Arc::new(Catalog::embedded().unwrap().accelerator(chip).unwrap().clone());
-    let options = Options { parallelism: Request::default(), engine, ..Options::default() };
+    let options = Options { parallelism: RequestedParallelism::default(), engine, ..Options::default() };
     Deployment::resolve(model, chip, &options)
 }
 

@@ -28,7 +28,7 @@ fn bent() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Keys that turn a config of one family into another's, wherever they stand.
+/// Keys that turn a config of one family into another's, wherever they are.
 const KEYS: &[&str] = &[
     "attention_chunk_size",
     "attn_layer_period",

@@ -65,7 +65,7 @@ fn tables_are_read_like_the_cache() {
     assert_eq!(step(Some(KvLayout::Contiguous)), cache);
 }
 
-/// The share of vAttention's pages that stands empty is half a page a sequence, in the mean.
+/// The share of vAttention's pages that is empty is half a page a sequence, in the mean.
 #[test]
 fn half_a_page_of_a_sequence_is_empty() {
     let spec = EngineSpec { kv_layout: Some(KvLayout::Vattention), ..EngineSpec::default() };
@@ -108,7 +108,7 @@ fn groups_of_models_by_hand() {
 
 fn deployment_of_eight(name: &str) -> Deployment {
     let accelerator = Arc::new(catalog().accelerator("h200-sxm").unwrap().clone());
-    let parallelism = roofcast::parallelism::Request { tp: Some(8), ..Default::default() };
+    let parallelism = roofcast::parallelism::RequestedParallelism { tp: Some(8), ..Default::default() };
     Deployment::resolve(model(name), accelerator, &Options { parallelism, ..Options::default() }).unwrap()
 }
 

@@ -11,7 +11,7 @@ use roofcast::engine::clock::Ticks;
 use roofcast::engine::config::{EngineConfig, Reservation};
 use roofcast::fleet::results::Results;
 use roofcast::fleet::{Fleet, Ranking};
-use roofcast::parallelism::Request;
+use roofcast::parallelism::RequestedParallelism;
 use roofcast::record::Record;
 use roofcast::router::{Router, Routing};
 use roofcast::simulate;
@@ -32,7 +32,8 @@ pub(super) fn deployment(name: &str, engine: EngineSpec) -> Deployment {
 
 /// The same with data-parallel attention.
 fn spread(deployment: Deployment, ranks: u64) -> Deployment {
-    let parallelism = Request { tp: Some(1), attention_dp: Some(ranks), ..Request::default() };
+    let parallelism =
+        RequestedParallelism { tp: Some(1), attention_dp: Some(ranks), ..RequestedParallelism::default() };
     let options = Options { parallelism, ..deployment.options };
     Deployment::resolve(deployment.model, deployment.accelerator, &options).unwrap()
 }
@@ -234,9 +235,9 @@ pub(super) fn schedulers() -> impl Strategy<Value = EngineSpec> {
     })
 }
 
-/// A seat of a static batch computes on after its request has ended, but has no more room than it reserved.
+/// A row of a static batch computes on after its request has ended, but has no more room than it reserved.
 #[test]
-fn an_ended_seat_holds_no_more_than_its_room() {
+fn an_ended_row_holds_no_more_than_its_room() {
     // Blocks of 16; prompts of a token. One output of a token reserves 1 + 1, a block; one of 45 reserves 1 + 64, five.
     let spec = EngineSpec {
         scheduler: SchedulerKind::Static,
@@ -277,7 +278,7 @@ proptest! {
         prop_assert_eq!((a.attempts, a.scattered, a.cached_tokens), (b.attempts, b.scattered, b.cached_tokens));
         prop_assert_eq!((a.shared_steps, a.slack_steps), (b.shared_steps, b.slack_steps));
         prop_assert_eq!((a.decoding_steps, a.spanned_blocks, a.spread_steps), (b.decoding_steps, b.spanned_blocks, b.spread_steps));
-        // What stands in blocks and is left empty in them is at most what was held, whoever shares it.
+        // What is in blocks and is left empty in them is at most what was held, whoever shares it.
         let most = u128::from(b.steps * b.blocks_peak) * block_size;
         prop_assert!((b.token_steps + b.slack_steps) as i128 + b.spread_steps <= (most + b.shared_steps) as i128);
     }
@@ -303,7 +304,7 @@ proptest! {
         conserved(&blocks, workload.requests.unwrap());
         prop_assert_eq!(records(&counted).len(), records(&blocks).len());
         for (a, b) in records(&counted).iter().zip(records(&blocks)) {
-            // A preempted request whose last piece is one token is a decode here and a piece there: the same work, whose
+            // A preempted request whose last chunk is one token is a decode here and a chunk there: the same work, whose
             // time per token of context is rounded to a tick (1/256 ps) in one of them: up to 20 ps a step of milliseconds.
             let near = |a: roofcast::units::Picoseconds, b: roofcast::units::Picoseconds| a.0.abs_diff(b.0) <= 1 + a.0 / 1_000_000_000;
             let first = a.first_token.zip(b.first_token).is_none_or(|(a, b)| near(a, b));
@@ -536,7 +537,7 @@ fn the_books_defaults_are_the_engines() {
             config.block_size,
             config.max_num_seqs,
             if config.enable_chunked_prefill { "yes" } else { "no" },
-            if config.scheduler_reserve_full_isl { "all known tokens" } else { "the first piece" },
+            if config.scheduler_reserve_full_isl { "all known tokens" } else { "the first chunk" },
             (config.watermark_blocks as f64 / config.blocks as f64 * 100.0).round() / 100.0,
         );
         assert!(book.contains(&row), "docs/engine.md has not: {row}");
@@ -615,9 +616,10 @@ fn every_combination_serves_or_is_refused() {
     assert!(refused > 1000, "{refused}");
 }
 
-/// Where seats are full a leap goes on beyond the steps at which newcomers are received. `leaping_is_stepping` found this case.
+/// Where `max_num_seqs` run, a leap goes on beyond the steps at which requests are received. `leaping_is_stepping`
+/// found this case.
 #[test]
-fn a_leap_looks_at_newcomers_when_a_step_does() {
+fn a_leap_receives_requests_when_a_step_does() {
     let spec = EngineSpec {
         scheduler: SchedulerKind::Sglang,
         max_num_seqs: Some(4),

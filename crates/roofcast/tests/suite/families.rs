@@ -5,7 +5,7 @@ use roofcast::batch::Batch;
 use roofcast::cost::{Operator, Utilization, limit};
 use roofcast::model::{Family, Mixer, Model, config};
 use roofcast::precision::KvFormat;
-use roofcast::{Catalog, Deployment, deployment::Options, memory, parallelism::Request};
+use roofcast::{Catalog, Deployment, deployment::Options, memory, parallelism::RequestedParallelism};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -339,7 +339,7 @@ fn the_work_of_chunks_by_hand() {
 fn shares_of_what_is_kept() {
     let on = |name: &str, tp: u64, ideal: bool| {
         let chip = Arc::new(Catalog::embedded().unwrap().accelerator("h200-sxm").unwrap().clone());
-        let parallelism = Request { tp: Some(tp), ..Request::default() };
+        let parallelism = RequestedParallelism { tp: Some(tp), ..RequestedParallelism::default() };
         let d = Deployment::resolve(model(name), chip, &Options { parallelism, ideal, ..Options::default() });
         memory::sequence_bytes(&d.unwrap(), 0, 800).0
     };

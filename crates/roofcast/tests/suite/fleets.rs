@@ -4,7 +4,7 @@ use super::engine::{records, same, schedulers, served, workloads};
 use super::support::{catalog, model};
 use proptest::prelude::*;
 use roofcast::deployment::{Deployment, Options};
-use roofcast::parallelism::Request;
+use roofcast::parallelism::RequestedParallelism;
 use roofcast::router::Routing;
 use roofcast::simulate::{self, Simulation, simulate};
 use roofcast::spec::{CostKind, EngineSpec, FleetSpec, LinkKind, PoolSpec};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
 
-pub(super) fn deployment(parallelism: Request, engine: EngineSpec) -> Deployment {
+pub(super) fn deployment(parallelism: RequestedParallelism, engine: EngineSpec) -> Deployment {
     let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
     let options = Options { parallelism, engine, ..Options::default() };
     Deployment::resolve(model(LLAMA), accelerator, &options).unwrap()
@@ -80,7 +80,7 @@ proptest! {
 
     #[test]
     fn leaping_is_stepping_through_stages(workload in workloads(), spec in schedulers(), pp in 2_u64..5) {
-        let deployment = deployment(Request { pp: Some(pp), ..Request::default() }, spec);
+        let deployment = deployment(RequestedParallelism { pp: Some(pp), ..RequestedParallelism::default() }, spec);
         let (stepping, leaping) = (served(&deployment, &workload, false), served(&deployment, &workload, true));
         same(records(&stepping), records(&leaping));
         let (a, b) = (stepping.replicas[0].tally(), leaping.replicas[0].tally());
@@ -89,7 +89,7 @@ proptest! {
 
     #[test]
     fn pools_lose_nothing(workload in workloads(), fleet in pools()) {
-        let deployment = deployment(Request::default(), EngineSpec::default());
+        let deployment = deployment(RequestedParallelism::default(), EngineSpec::default());
         let run = holds(&deployment, &workload, fleet);
         // Whoever has more than one token was handed over, once.
         let handed = run.records.iter().filter(|r| r.first_token.is_some() && r.output_len > 1).count();
@@ -147,7 +147,8 @@ fn a_cache_travels_at_the_rate_of_its_link() {
     }
 }
 
-/// A prefill replica keeps what nobody fetches: with room for one prompt and one seat that decodes, prompts wait.
+/// A prefill replica keeps caches that are not fetched: with room for one prompt and `max_num_seqs = 1` where it
+/// decodes, prompts wait.
 #[test]
 fn a_full_decode_pool_holds_prefill_back() {
     let load = "[workload]\nrequests = 4\ninput_len = 1000\noutput_len = 100\narrivals = { kind = \"constant\", rate = 1e6 }\n";
@@ -164,7 +165,7 @@ fn a_full_decode_pool_holds_prefill_back() {
     // The second prompt is computed when the first cache has left, 131.072 MB at 450 GB/s and the link's latency later.
     let latency = catalog().accelerator("h100-sxm").unwrap().link.as_ref().unwrap().latency_s;
     close(first(&narrow, 1).ms(), 2.0 * first(&narrow, 0).ms() + 0.131_072e3 / 450.0 + latency * 1e3);
-    // The third when the seat is free: after the first request has ended and the second cache has left.
+    // The third when the decode replica is free: after the first request has ended and the second cache has left.
     assert!(first(&narrow, 2) > narrow[0].finished && first(&wide, 2) < wide[0].finished);
     assert!(first(&narrow, 3) > narrow[1].finished);
 }

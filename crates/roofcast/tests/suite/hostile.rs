@@ -6,7 +6,7 @@ use roofcast::record::{Format, Records};
 use roofcast::{Spec, model::config, testing};
 use serde_json::{Value, json};
 
-/// Keys that decide something, with values that could stand there or could not.
+/// Keys that decide something, with values that could are there or could not.
 fn changes() -> impl Strategy<Value = Vec<(usize, Value)>> {
     let value = prop_oneof![
         Just(json!(null)),

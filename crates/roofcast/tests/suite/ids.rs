@@ -91,6 +91,66 @@ fn ids_of_entries_say_nothing_more() {
     }
 }
 
+/// Names as benchmarks, posts and tools write them.
+#[test]
+fn names_as_people_write_them() {
+    for (name, id, weights) in [
+        ("llama-31-8b", "meta-llama/Llama-3.1-8B", None),
+        ("llama33-70b", "meta-llama/Llama-3.3-70B-Instruct", None),
+        ("Phi 4 14B", "microsoft/phi-4", None),
+        ("phi4-mini:3.8b", "microsoft/Phi-4-mini-instruct", Some("q4_k_m")),
+        ("nemotron-3-nano", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", None),
+        ("Nemotron 3 Nano 30B", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", None),
+        ("Nemotron Super 49B", "nvidia/Llama-3_3-Nemotron-Super-49B-v1", None),
+        ("Granite 4 H Small", "ibm-granite/granite-4.0-h-small", None),
+        ("kimi-k2.5:cloud", "moonshotai/Kimi-K2.5", None),
+        ("qwen35moe 35B.A3B Q4_K - Medium", "Qwen/Qwen3.6-35B-A3B", Some("q4_k_m")),
+        ("glm4moe 106B.A12B Q4_K - Medium", "zai-org/GLM-4.5-Air", Some("q4_k_m")),
+        ("deepseek2 16B Q8_0", "deepseek-ai/DeepSeek-V2-Lite", Some("q8_0")),
+        ("llama 8B Q4_0", "meta-llama/Llama-3.1-8B", Some("q4_0")),
+        ("bartowski/Qwen_Qwen3-30B-A3B-GGUF", "Qwen/Qwen3-30B-A3B", Some("q4_k_m")),
+        ("meta-llama/Llama-3.2-11B-Vision-Instruct", "meta-llama/Llama-3.1-8B", None),
+        ("OpenGVLab/InternVL3-38B", "Qwen/Qwen2.5-32B", None),
+        ("baidu/ERNIE-4.5-VL-28B-A3B-PT", "baidu/ERNIE-4.5-21B-A3B-PT", None),
+        ("casperhansen/llama-3.3-70b-instruct-awq", "meta-llama/Llama-3.3-70B-Instruct", Some("awq-int4")),
+        ("RedHatAI/Qwen3-Coder-Next-NVFP4", "Qwen/Qwen3-Next-80B-A3B-Instruct", Some("nvfp4")),
+        ("mistralai/Devstral-2-123B-Instruct-2512", "mistralai/Mistral-Medium-3.5-128B", None),
+    ] {
+        let named = catalog().named(name).unwrap();
+        assert_eq!((named.entry.id.as_str(), named.weights()), (id, weights), "{name}");
+    }
+    for (name, id) in [
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "rtx-pro-6000-max-q"),
+        ("RTX 6000 Pro Max-Q", "rtx-pro-6000-max-q"),
+        ("GB200 NVL72", "gb200"),
+        ("NVIDIA GH200 480GB", "gh200"),
+        ("A100-SXM4-80GB", "a100-sxm-80gb"),
+        ("Ryzen AI Max+ 395", "strix-halo"),
+        ("ASUS Ascent GX10", "gb10"),
+        ("Ironwood", "tpu-v7"),
+        ("AMD Instinct MI300X OAM", "mi300x"),
+        ("Mac Mini M4 Pro 64GB", "m4-pro"),
+    ] {
+        assert_eq!(catalog().accelerator(name).unwrap().id, id, "{name}");
+    }
+}
+
+/// What a family has that is not modelled is said instead of names that look alike.
+#[test]
+fn families_that_are_not_modelled_say_why() {
+    for (name, why) in [
+        ("RWKV/v6-Finch-7B-HF", "recurrence"),
+        ("google/recurrentgemma-9b", "lru_width"),
+        ("meituan-longcat/LongCat-Flash-Chat-FP8", "zero_expert_num"),
+        ("Zyphra/Zamba2-7B-Instruct", "hybrid_layer_ids"),
+        ("inclusionAI/Ring-flash-linear-2.0", "layer_group_size"),
+        ("microsoft/bitnet-b1.58-2B-4T", "ternary"),
+    ] {
+        let message = catalog().named(name).unwrap_err().to_string();
+        assert!(message.starts_with("no model named") && message.contains(why), "{message}");
+    }
+}
+
 /// Every model and accelerator that something was measured on is in the catalog, by itself or as a base with a format.
 #[test]
 fn every_measured_id_resolves() {

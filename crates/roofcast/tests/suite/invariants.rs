@@ -7,7 +7,7 @@ use roofcast::cost::{Utilization, cost, limit};
 use roofcast::deployment::Options;
 use roofcast::memory;
 use roofcast::model::{OperatorKind, config};
-use roofcast::parallelism::Request;
+use roofcast::parallelism::RequestedParallelism;
 use roofcast::units::{ByteRate, Bytes, FlopRate};
 use roofcast::{Deployment, Forecaster, Model};
 use serde_json::json;
@@ -38,7 +38,7 @@ fn models() -> impl Strategy<Value = Arc<Model>> {
 fn deployments() -> impl Strategy<Value = Deployment> {
     (models(), 0..CHIPS.len(), 0..4_u32).prop_map(|(model, chip, tp)| {
         let chip = Arc::new(catalog().accelerator(CHIPS[chip]).unwrap().clone());
-        let parallelism = Request { tp: Some(1 << tp), ..Request::default() };
+        let parallelism = RequestedParallelism { tp: Some(1 << tp), ..RequestedParallelism::default() };
         Deployment::resolve(model, chip, &Options { parallelism, ..Options::default() }).unwrap()
     })
 }
@@ -114,7 +114,7 @@ proptest! {
     fn sharing_conserves_weights(model in models(), tp in 0..4_u32) {
         let chip = || Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
         let of = |tp, ideal| {
-            let parallelism = Request { tp: Some(tp), ..Request::default() };
+            let parallelism = RequestedParallelism { tp: Some(tp), ..RequestedParallelism::default() };
             Deployment::resolve(Arc::clone(&model), chip(), &Options { parallelism, ideal, ..Options::default() }).unwrap()
         };
         let (one, many) = (of(1, false), of(1 << tp, false));

@@ -3,7 +3,7 @@
 use super::engine::{same, workloads};
 use super::fleets::{ONE, close, deployment, holds, run, spec};
 use proptest::prelude::*;
-use roofcast::parallelism::Request;
+use roofcast::parallelism::RequestedParallelism;
 use roofcast::router::Routing;
 use roofcast::spec::{AutoscaleSpec, EngineSpec, FleetSpec};
 use roofcast::units::Picoseconds;
@@ -31,7 +31,7 @@ fn seconds(time: Picoseconds) -> f64 {
 /// A request takes some 50 ms.
 #[test]
 fn a_day_of_two_replicas() {
-    let deployment = deployment(Request::default(), EngineSpec::default());
+    let deployment = deployment(RequestedParallelism::default(), EngineSpec::default());
     let autoscale =
         AutoscaleSpec { target_in_flight: 1, min_replicas: 1, max_replicas: 3, startup_s: 10.0, idle_s: 5.0 };
     let workload = at(&[1.0, 1.01, 9.0, 21.0, 30.0, 30.01, 42.0, 42.01, 60.0, 60.01, 72.0, 72.01]);
@@ -82,7 +82,7 @@ proptest! {
     #[test]
     fn scaling_loses_nothing(workload in workloads(), autoscale in autoscales(), router in routers()) {
         let engine = EngineSpec { num_gpu_blocks: Some(200), max_num_seqs: Some(8), ..EngineSpec::default() };
-        let deployment = deployment(Request::default(), engine);
+        let deployment = deployment(RequestedParallelism::default(), engine);
         let run = holds(&deployment, &workload, scaled(autoscale, router));
         let (used, duration) = (run.fleet.autoscale.unwrap(), run.summary.duration);
         prop_assert!(run.records.iter().all(|r| r.replica < used.max_replicas));
@@ -100,8 +100,8 @@ proptest! {
     fn a_fixed_number_is_a_plain_fleet(workload in workloads(), count in 1_u64..5, router in routers()) {
         let autoscale =
             AutoscaleSpec { target_in_flight: 1, min_replicas: count, max_replicas: count, startup_s: 1.0, idle_s: 0.0 };
-        let one = deployment(Request::default(), EngineSpec::default());
-        let fixed = deployment(Request { replicas: Some(count), ..Request::default() }, EngineSpec::default());
+        let one = deployment(RequestedParallelism::default(), EngineSpec::default());
+        let fixed = deployment(RequestedParallelism { replicas: Some(count), ..RequestedParallelism::default() }, EngineSpec::default());
         let ours = run(&one, &workload, scaled(autoscale, router), true);
         let plain = run(&fixed, &workload, FleetSpec { router, ..FleetSpec::default() }, true);
         same(&ours.records, &plain.records);

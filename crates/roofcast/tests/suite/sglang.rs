@@ -1,9 +1,9 @@
 //! SGLang's policy: leaping is stepping over all that its scheduler does, nothing is lost, every token comes back.
 
 use super::engine::{conserved, deployment, records, same, same_over_time, served, workloads};
-use super::newcomers::{STEP_MS, near, second};
+use super::polling::{STEP_MS, near, second};
 use proptest::prelude::*;
-use roofcast::scheduler::sglang::{Arrival, Config, Kind, Rules, Scheduler, Step};
+use roofcast::scheduler::sglang::{ForwardMode, NewRequest, Rules, Scheduler, ServerArgs, Step};
 use roofcast::spec::RetractionPolicy;
 use roofcast::spec::{CostKind, EngineSpec, QueuePolicy, SchedulePolicy, SchedulerKind};
 use roofcast::workload::request::Run;
@@ -68,7 +68,7 @@ proptest! {
     }
 }
 
-fn requests() -> impl Strategy<Value = Vec<(u64, Arrival)>> {
+fn requests() -> impl Strategy<Value = Vec<(u64, NewRequest)>> {
     let one = (0_u64..60, 1_u64..90, 0_u32..4, 0_u64..60, 1_u64..50, 0_u64..60, any::<bool>(), 0_i64..30);
     proptest::collection::vec(one, 1..60).prop_map(|all| {
         let mut at = 0;
@@ -80,7 +80,7 @@ fn requests() -> impl Strategy<Value = Vec<(u64, Arrival)>> {
                 Run { segment, start: 0, length: shared },
                 Run { segment: own_segment, start: 0, length: own },
             ];
-            let arrival = Arrival {
+            let arrival = NewRequest {
                 prompt: parts.into_iter().filter(|run| run.length > 0).collect(),
                 output_segment: own_segment + 1,
                 max_new_tokens: if ignore_eos { output } else { output + more },
@@ -94,18 +94,18 @@ fn requests() -> impl Strategy<Value = Vec<(u64, Arrival)>> {
     })
 }
 
-fn configs() -> impl Strategy<Value = Config> {
+fn configs() -> impl Strategy<Value = ServerArgs> {
     let sizes = (320_u64..900, 2_u64..24, 0_usize..4, 0_usize..4, proptest::option::of(1_u64..4));
     (sizes, any::<[bool; 8]>(), 0.01_f64..1.5).prop_map(
-        |((pool, seats, page, chunk, most), flags, conservativeness)| {
+        |((pool, rows, page, chunk, most), flags, conservativeness)| {
             let [lpm, mixed, radix, priority, low, still, overlap, by_priority] = flags;
             let chunked_prefill_size = [None, Some(64), Some(128), Some(256)][chunk];
-            Config {
+            ServerArgs {
                 // SGLang takes priorities with fcfs alone.
                 schedule_policy: if lpm && !priority { SchedulePolicy::Lpm } else { SchedulePolicy::Fcfs },
                 schedule_conservativeness: conservativeness,
                 max_total_tokens: pool,
-                max_running_requests: seats,
+                max_running_requests: rows,
                 max_prefill_tokens: 200,
                 chunked_prefill_size,
                 enable_mixed_chunk: mixed && chunked_prefill_size.is_some(),
@@ -140,7 +140,7 @@ proptest! {
         let pool = config.max_total_tokens - config.max_total_tokens % config.page_size;
         let (mut next, mut done, mut sampled) = (0, vec![false; requests.len()], vec![0; requests.len()]);
         let mut pending: Option<Step> = None;
-        let fits = |a: &Arrival| {
+        let fits = |a: &NewRequest| {
             let input: u64 = a.prompt.iter().map(|run| run.length).sum();
             input + a.max_new_tokens + 2 * config.page_size + 2 < pool
         };
@@ -157,7 +157,7 @@ proptest! {
             prop_assert!(step.extends.iter().all(|e| e.new > 0));
             prop_assert_eq!(step.rows.len() as u64, step.decodes);
             prop_assert!(scheduler.full() || !scheduler.blocked());
-            let nothing = step.kind == Kind::Idle;
+            let nothing = step.kind == ForwardMode::Idle;
             let results = if config.disable_overlap_schedule { Some(step) } else { pending.replace(step) };
             if let Some(step) = results {
                 let rows = step.rows.clone();

@@ -105,7 +105,7 @@ fn the_mean_advance_is_leviathans() {
     }
 }
 
-/// A model that drafts takes a pass a token, and its weights and cache stand beside the other's.
+/// A model that drafts takes a pass a token, and its weights and cache are beside the other's.
 #[test]
 fn a_small_model_drafts_for_a_large_one() {
     let text = format!(
@@ -225,11 +225,11 @@ proptest! {
 
     /// What is accepted of a request does not depend on who runs beside it, where neither budget nor memory cuts drafts.
     #[test]
-    fn acceptance_is_the_requests_own(workload in workloads(), spec in speculative(), seats in 1_u64..20) {
+    fn acceptance_is_the_requests_own(workload in workloads(), spec in speculative(), max_num_seqs in 1_u64..20) {
         // In a closed loop requests are numbered as answers come.
         prop_assume!(workload.arrivals.rate().is_some());
         let wide = EngineSpec { max_num_batched_tokens: Some(8192), num_gpu_blocks: Some(20_000), ..spec };
-        let narrow = EngineSpec { max_num_seqs: Some(seats), ..wide.clone() };
+        let narrow = EngineSpec { max_num_seqs: Some(max_num_seqs), ..wide.clone() };
         let tallies = [wide, narrow].map(|spec| {
             let fleet = served(&deployment(LLAMA, spec), &workload, true);
             let tally = fleet.replicas[0].tally();

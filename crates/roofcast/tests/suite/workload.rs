@@ -27,7 +27,7 @@ fn all(mut traffic: Traffic) -> Vec<Request> {
 
 const LENGTHS: &str = "input_len = 100\noutput_len = 10\n";
 
-/// A mean of n values with this deviation stands within 5 standard errors of the true one.
+/// A mean of n values with this deviation is within 5 standard errors of the true one.
 fn near(found: f64, mean: f64, deviation: f64, n: f64) {
     let error = deviation / n.sqrt();
     assert!((found - mean).abs() < 5.0 * error, "{found} for {mean} ± {error}");
@@ -237,7 +237,7 @@ fn a_trace_that_is_not_loaded_is_no_traffic() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Whatever stands in a line of a trace, nothing panics.
+    /// Whatever is in a line of a trace, nothing panics.
     #[test]
     fn any_line_is_read_or_refused(head in 0..7_usize, line in "[-+:. ,0-9Tenaé\"{}\\[\\]]{0,40}") {
         let heads = [

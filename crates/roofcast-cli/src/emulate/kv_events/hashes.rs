@@ -33,7 +33,7 @@ fn of(value: &Value) -> Digest {
     Sha256::digest(&bytes).into()
 }
 
-/// The low 64 bits, which stand in events.
+/// The low 64 bits, which are in events.
 pub(super) fn short(digest: &Digest) -> u64 {
     digest[24..].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }

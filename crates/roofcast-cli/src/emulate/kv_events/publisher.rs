@@ -1,7 +1,8 @@
 //! Events over ZeroMQ: published as they come, and said again on demand.
 //!
-//! Knows: vLLM's frames. Published are topic, sequence number (8 bytes, big-endian) and batch; who asks the replay socket
-//! with a number gets every kept batch from there on, and the number −1 at the end. Source: `ZmqEventPublisher` in
+//! Knows: vLLM's frames. Published are topic, sequence number (8 bytes, big-endian) and batch; a client of the replay
+//! socket with a number gets every kept batch from there on, and the number −1 at the end. Source: `ZmqEventPublisher`
+//! in
 //! `vllm/distributed/kv_events.py`.
 
 use super::encoding::{Encoding, Told, batch};

@@ -153,7 +153,7 @@ product!(
     |s| total8(s)
 );
 
-// Without a dot product of bytes: pairs to 16 bits, pairs of those to 32, and a sum. Ones stand apart for every
+// Without a dot product of bytes: pairs to 16 bits, pairs of those to 32, and a sum. Ones are separated for every
 // accumulator, else the products would be taken once for all.
 product!(
     #[target_feature(enable = "avx2")]

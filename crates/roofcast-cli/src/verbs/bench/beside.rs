@@ -137,7 +137,7 @@ fn share(of: f64, whole: f64) -> Option<f64> {
 const SLACK: f64 = 0.4;
 
 /// What to change, by what binds a decode step.
-fn advice(decode: &Cost, reached: Option<f64>) -> String {
+pub(crate) fn advice(decode: &Cost, reached: Option<f64>) -> String {
     let binds = match decode.bound {
         Bound::Memory if decode.terms.kv > decode.terms.weights => {
             "reading the KV cache binds: a narrower --kv, shorter contexts, or more bandwidth"

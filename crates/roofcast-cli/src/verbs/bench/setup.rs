@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub(super) struct Setup {
     bench: Bench,
     pub(super) spec: Spec,
-    /// Where the workload stands, in errors.
+    /// Where the workload is, in errors.
     place: String,
     pub(super) workload: Workload,
     pub(super) judge: Judge,
@@ -136,7 +136,7 @@ pub(super) fn dump(args: &BenchArgs) -> Result<()> {
         Arrivals::Gamma { rate, burstiness } => {
             settings.extend([number("rate", *rate), number("burstiness", *burstiness)]);
         }
-        // Only a spec says these, and then they stand in it.
+        // Only a spec says these, and then they are in it.
         _ => {}
     }
     let slo = judge(&args.judge, &asked.spec).slo;

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use roofcast::calibrate::kernels::Fitted;
 use roofcast::deployment::Options;
 use roofcast::kernel::{self, Kernels};
-use roofcast::parallelism::Request;
+use roofcast::parallelism::RequestedParallelism;
 use roofcast::{Catalog, Deployment};
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,8 @@ pub(super) fn profile(folder: &Path, catalog: &Catalog) -> anyhow::Result<Kernel
     let mut all = Kernels::default();
     for tp in (1..=WIDEST).filter(|tp| folder.join(format!("tp{tp}")).is_dir()) {
         let within = folder.join(format!("tp{tp}"));
-        let parallelism = Request { count: Some(tp), tp: Some(tp), ..Request::default() };
+        let parallelism =
+            RequestedParallelism { count: Some(tp), tp: Some(tp), ..RequestedParallelism::default() };
         let options = Options { parallelism, ..Options::default() };
         let deployment = Deployment::resolve(Arc::new(model.clone()), Arc::new(chip.clone()), &options)?;
         let [dense, attention] = ["dense.csv", "attention.csv"].map(|file| input::text(&within.join(file)));

@@ -63,7 +63,7 @@ impl Filter {
             && self.format.is_none()
     }
 
-    /// Whether every word stands in one of the names.
+    /// Whether every word is in one of the names.
     fn found<'a>(&self, names: impl Iterator<Item = &'a str>) -> bool {
         let names: Vec<_> = names.filter(|_| !self.words.is_empty()).map(bare).collect();
         self.words.iter().all(|word| names.iter().any(|name| name.contains(word)))

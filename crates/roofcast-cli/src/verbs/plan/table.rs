@@ -59,7 +59,7 @@ pub(super) fn word(value: impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// How replicas stand together: `4 × tp 2`, `2P tp 4 + 1D tp 8`.
+/// How replicas are combined: `4 × tp 2`, `2P tp 4 + 1D tp 8`.
 pub(super) fn pools(c: &Choice) -> String {
     let cut = |tp: u64, pp: u64, dp: u64, ep: u64| {
         let degrees = [("pp", pp), ("dp", dp), ("ep", ep)].into_iter().filter(|(_, n)| *n > 1);

@@ -117,7 +117,7 @@ fn replica_of(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, choice: &Choic
     if !search.kv.is_empty() {
         options.precision.kv = Some(choice.kv.clone());
     }
-    options.parallelism = roofcast::parallelism::Request {
+    options.parallelism = roofcast::parallelism::RequestedParallelism {
         tp: Some(choice.tp),
         pp: Some(choice.pp),
         ep: Some(choice.ep),

@@ -1,11 +1,15 @@
 //! `roofcast simulate --sweep KEY=VALUES`, several keys or several specs: one run a combination, several at a time.
 
+#[cfg(feature = "parquet")]
+mod cells;
 mod picture;
 
 use super::{Answer, about, sources};
+#[cfg(feature = "parquet")]
+use crate::args::MergeArgs;
 use crate::args::SimulateArgs;
 use crate::exit;
-use crate::input::scenario::Source;
+use crate::input::scenario::{Scenario, Source};
 use crate::input::values::{refused, settings as values_of};
 use crate::show::number::{grouped, percent, significant};
 use crate::show::progress::Progress;
@@ -20,6 +24,7 @@ use roofcast::spec::Slo;
 use roofcast::spec::settings::{self, Setting};
 use roofcast::{Deployment, Error, Forecaster};
 use serde::Serialize;
+use serde_json::Value as Json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use toml::Value;
@@ -27,7 +32,10 @@ use toml::Value;
 /// The dimension of spec files.
 const SPEC: &str = "spec";
 
-/// More runs than anyone reads.
+/// The document of a sweep.
+const SCHEMA: &str = "roofcast/simulate-sweep/3";
+
+/// The most runs of a sweep.
 const MOST_POINTS: usize = 100_000;
 
 #[derive(Serialize)]
@@ -74,31 +82,113 @@ impl Run {
         Point { values: &self.values, answer }
     }
 
+    fn json(&self) -> Result<Json> {
+        Ok(serde_json::to_value(self.point())?)
+    }
+
     /// `2, 16`.
     fn name(&self) -> String {
         self.values.iter().map(word).collect::<Vec<_>>().join(", ")
     }
 }
 
+/// Every combination of the values of what varies.
+struct Space<'a> {
+    args: &'a SimulateArgs,
+    sources: Vec<Source>,
+    dimensions: Vec<Dimension>,
+    points: Vec<Vec<Value>>,
+    leap: bool,
+}
+
+/// One combination, resolved.
+struct Cell {
+    scenario: Scenario,
+    forecaster: Forecaster,
+}
+
+impl Space<'_> {
+    fn of(args: &SimulateArgs) -> Result<Space<'_>> {
+        let (sources, dimensions) = (sources(args)?, dimensions(args)?);
+        let points = product(&dimensions);
+        Ok(Space { args, sources, dimensions, points, leap: !args.no_leap })
+    }
+
+    fn pool(&self) -> Result<rayon::ThreadPool> {
+        let threads = self.args.threads.map_or(0, |n| n as usize);
+        Ok(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?)
+    }
+
+    /// `engine.scheduler = "orca", workload.arrivals.rate = 4`.
+    fn named(&self, values: &[Value]) -> String {
+        let named = self.dimensions.iter().zip(values).map(|(d, value)| format!("{} = {value}", d.path));
+        named.collect::<Vec<_>>().join(", ")
+    }
+
+    fn cell(&self, values: &[Value]) -> Result<Cell> {
+        let varied = || self.dimensions.iter().zip(values);
+        let file = varied().find(|(d, _)| d.path == SPEC);
+        let source = file.and_then(|(d, value)| d.values.iter().position(|v| v == value)).unwrap_or(0);
+        let more: Vec<Setting> = varied()
+            .filter(|(d, _)| d.path != SPEC)
+            .map(|(d, value)| Setting::new(&d.path, value.clone()))
+            .collect();
+        let resolved = || -> Result<Cell> {
+            let scenario = self.sources[source].scenario(&more)?;
+            let forecaster = Forecaster::embedded(scenario.deployment()?)?;
+            Ok(Cell { scenario, forecaster })
+        };
+        resolved().with_context(|| format!("with {}", self.named(values)))
+    }
+
+    fn simulate(&self, cell: &Cell, watch: &mut dyn FnMut(u64, u64) -> bool) -> Result<Simulation> {
+        let options = Options { leap: self.leap, ..Options::default() };
+        let Cell { scenario, forecaster } = cell;
+        simulate_while(forecaster, &scenario.spec, &scenario.place, options, watch)
+            .map_err(|e| scenario.told(e))
+    }
+
+    fn run(&self, values: Vec<Value>, progress: &Progress) -> Result<Run> {
+        let cell = self.cell(&values)?;
+        let simulated = self.simulate(&cell, &mut |_, _| progress.goes_on());
+        let mut simulation = simulated.with_context(|| format!("with {}", self.named(&values)))?;
+        // Many runs are kept until the last has ended, and these are not drawn.
+        simulation.latencies = Default::default();
+        Ok(Run { values, slo: cell.scenario.spec.slo, deployment: cell.forecaster.deployment, simulation })
+    }
+}
+
+/// Whether the runs are kept, in the place of an answer.
+pub(super) fn keeps(args: &SimulateArgs) -> bool {
+    #[cfg(feature = "parquet")]
+    return args.cells.cells.is_some();
+    #[cfg(not(feature = "parquet"))]
+    false
+}
+
+/// `roofcast merge`: the sweep of cells that were kept.
+#[cfg(feature = "parquet")]
+pub(super) fn merge(args: &MergeArgs) -> Result<ExitCode> {
+    cells::merge(&Space::of(&args.simulate)?, args)
+}
+
 pub(super) fn run(args: &SimulateArgs, picture: Option<&Target>) -> Result<ExitCode> {
-    let sources = sources(args)?;
-    let dimensions = dimensions(args)?;
-    let threads = args.threads.map_or(0, |n| n as usize);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-    let points = product(&dimensions);
-    let (asked, progress) = (points.len(), Progress::new("runs")?);
+    let space = Space::of(args)?;
+    #[cfg(feature = "parquet")]
+    if let Some(folder) = &args.cells.cells {
+        return cells::run(&space, folder);
+    }
+    let (asked, progress) = (space.points.len(), Progress::new("runs")?);
     progress.at(0, asked as u64);
-    let one = |values: Vec<Value>| {
-        let named = dimensions.iter().zip(&values).map(|(d, value)| format!("{} = {value}", d.path));
-        let shown = format!("with {}", named.collect::<Vec<_>>().join(", "));
-        let go = || one(args, &sources, &dimensions, values, &progress).context(shown);
-        let run = progress.goes_on().then(go);
+    let one = |values: &Vec<Value>| {
+        let run = progress.goes_on().then(|| space.run(values.clone(), &progress));
         progress.more(1);
         run
     };
     // All results first: the error that is shown is that of the first value, whichever run ended first.
-    let runs: Vec<Option<Result<Run>>> = pool.install(|| points.into_par_iter().map(one).collect());
+    let runs: Vec<Option<Result<Run>>> = space.pool()?.install(|| space.points.par_iter().map(one).collect());
     drop(progress);
+    let dimensions = space.dimensions;
     let mut runs = runs.into_iter().flatten().collect::<Result<Vec<Run>>>()?;
     runs.retain(|run| !run.simulation.interrupted);
     let interrupted = runs.len() < asked;
@@ -111,9 +201,10 @@ pub(super) fn run(args: &SimulateArgs, picture: Option<&Target>) -> Result<ExitC
     if args.output.json {
         let sweep = dimensions.iter().map(|d| d.path.as_str()).collect();
         let points = runs.iter().map(Run::point).collect();
-        show::json("roofcast/simulate-sweep/3", &Sweep { sweep, interrupted, points })?;
+        show::json(SCHEMA, &Sweep { sweep, interrupted, points })?;
     } else if args.output.csv {
-        show::csv(&header(&dimensions), &runs.iter().map(|run| row(run, interrupted)).collect::<Vec<_>>())?;
+        let rows = runs.iter().map(|run| Ok(row(&run.json()?, interrupted))).collect::<Result<Vec<_>>>()?;
+        show::csv(&header(&dimensions), &rows)?;
     } else {
         if interrupted {
             show::text(&format!("PARTIAL: interrupted when {} of {asked} runs had ended\n\n", runs.len()))?;
@@ -121,11 +212,16 @@ pub(super) fn run(args: &SimulateArgs, picture: Option<&Target>) -> Result<ExitC
         show::text(&people(&dimensions, &runs))?;
     }
     let served = runs.iter().any(|run| run.simulation.summary.completed > 0);
-    Ok(match served {
+    Ok(code(interrupted, served))
+}
+
+/// How a sweep ends: cut short, with requests that were served, or without any.
+fn code(interrupted: bool, served: bool) -> ExitCode {
+    match served {
         _ if interrupted => exit::invalid(),
         true => ExitCode::SUCCESS,
         false => exit::infeasible(),
-    })
+    }
 }
 
 /// What varies: the spec files where there are several, then each `--sweep`, the last fastest.
@@ -185,83 +281,56 @@ fn product(dimensions: &[Dimension]) -> Vec<Vec<Value>> {
     })
 }
 
-fn one(
-    args: &SimulateArgs,
-    sources: &[Source],
-    dimensions: &[Dimension],
-    values: Vec<Value>,
-    progress: &Progress,
-) -> Result<Run> {
-    let varied = || dimensions.iter().zip(&values);
-    let file = varied().find(|(d, _)| d.path == SPEC);
-    let source = file.and_then(|(d, value)| d.values.iter().position(|v| v == value)).unwrap_or(0);
-    let more: Vec<Setting> = varied()
-        .filter(|(d, _)| d.path != SPEC)
-        .map(|(d, value)| Setting::new(&d.path, value.clone()))
-        .collect();
-    let scenario = sources[source].scenario(&more)?;
-    let options = Options { leap: !args.no_leap, ..Options::default() };
-    let forecaster = Forecaster::embedded(scenario.deployment()?)?;
-    let mut watch = |_, _| progress.goes_on();
-    let mut simulation = simulate_while(&forecaster, &scenario.spec, &scenario.place, options, &mut watch)
-        .map_err(|e| scenario.told(e))?;
-    // Many runs are kept until the last has ended, and nobody draws these.
-    simulation.latencies = Default::default();
-    Ok(Run { values, slo: scenario.spec.slo, deployment: forecaster.deployment, simulation })
-}
+/// Columns of CSV behind the values, each with its place in the JSON of a point.
+const COLUMNS: [(&str, &str); 25] = [
+    ("completed", "/completed"),
+    ("refused", "/refused"),
+    ("duration", "/duration"),
+    ("request_throughput", "/request_throughput"),
+    ("request_goodput", "/request_goodput"),
+    ("output_throughput", "/output_throughput"),
+    ("total_token_throughput", "/total_token_throughput"),
+    ("mean_ttft_ms", "/mean_ttft_ms"),
+    ("p50_ttft_ms", "/p50_ttft_ms"),
+    ("p99_ttft_ms", "/p99_ttft_ms"),
+    ("mean_tpot_ms", "/mean_tpot_ms"),
+    ("p50_tpot_ms", "/p50_tpot_ms"),
+    ("p99_tpot_ms", "/p99_tpot_ms"),
+    ("p99_itl_ms", "/p99_itl_ms"),
+    ("mean_e2el_ms", "/mean_e2el_ms"),
+    ("p50_e2el_ms", "/p50_e2el_ms"),
+    ("p99_e2el_ms", "/p99_e2el_ms"),
+    ("mean_running", "/activity/mean_running"),
+    ("max_waiting", "/activity/max_waiting"),
+    ("preemptions", "/activity/preemptions"),
+    ("mean_usage", "/kv_cache/mean_usage"),
+    ("internal_fragmentation", "/kv_cache/internal_fragmentation"),
+    ("external_fragmentation", "/kv_cache/external_fragmentation"),
+    ("overloaded", "/load/overloaded"),
+    ("dollars_per_million_output_tokens", "/expense/dollars_per_million_output_tokens"),
+];
 
 fn header(dimensions: &[Dimension]) -> Vec<&str> {
-    let rest = [
-        "completed",
-        "refused",
-        "duration",
-        "request_throughput",
-        "request_goodput",
-        "output_throughput",
-        "total_token_throughput",
-        "mean_ttft_ms",
-        "p50_ttft_ms",
-        "p99_ttft_ms",
-        "mean_tpot_ms",
-        "p50_tpot_ms",
-        "p99_tpot_ms",
-        "p99_itl_ms",
-        "mean_e2el_ms",
-        "p50_e2el_ms",
-        "p99_e2el_ms",
-        "mean_running",
-        "max_waiting",
-        "preemptions",
-        "mean_usage",
-        "internal_fragmentation",
-        "external_fragmentation",
-        "overloaded",
-        "dollars_per_million_output_tokens",
-        "interrupted",
-    ];
-    dimensions.iter().map(|d| d.path.as_str()).chain(rest).collect()
+    let columns = COLUMNS.iter().map(|(name, _)| *name);
+    dimensions.iter().map(|d| d.path.as_str()).chain(columns).chain(["interrupted"]).collect()
 }
 
-fn row(run: &Run, interrupted: bool) -> Vec<String> {
-    let s = &run.simulation;
-    let (sum, optional) = (&s.summary, |v: Option<f64>| v.map_or_else(String::new, |v| v.to_string()));
-    let mut row: Vec<String> = run.values.iter().map(word).collect();
-    row.extend([sum.completed.to_string(), s.refused.to_string()]);
-    row.extend([sum.duration, sum.request_throughput()].map(|v| v.to_string()));
-    row.push(optional(sum.request_goodput()));
-    row.extend([sum.output_throughput(), sum.total_token_throughput()].map(|v| v.to_string()));
-    for latency in [&sum.ttft, &sum.tpot] {
-        row.extend([latency.mean, latency.median, latency.p99].map(|v| v.to_string()));
+/// The row of a point, from its JSON.
+fn row(point: &Json, interrupted: bool) -> Vec<String> {
+    let word = |value: &Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let values = point["values"].as_array().into_iter().flatten().map(word);
+    let columns = COLUMNS.iter().map(|(_, place)| point.pointer(place).unwrap_or(&Json::Null));
+    values.chain(columns.map(plain)).chain([interrupted.to_string()]).collect()
+}
+
+/// A value as CSV has it: `1`, where JSON has `1.0`.
+fn plain(value: &Json) -> String {
+    match value {
+        Json::Null => String::new(),
+        Json::String(text) => text.clone(),
+        Json::Number(number) if number.is_f64() => number.as_f64().map(|v| v.to_string()).unwrap_or_default(),
+        other => other.to_string(),
     }
-    row.extend([sum.itl.p99, sum.e2el.mean, sum.e2el.median, sum.e2el.p99].map(|v| v.to_string()));
-    row.push(s.activity.mean_running.to_string());
-    row.extend([s.activity.max_waiting, s.activity.preemptions].map(|v| v.to_string()));
-    let k = &s.kv_cache;
-    row.extend([k.mean_usage, k.internal_fragmentation, k.external_fragmentation].map(|v| v.to_string()));
-    row.push(s.load.overloaded.to_string());
-    row.push(optional(s.expense.dollars_per_million_output_tokens));
-    row.push(interrupted.to_string());
-    row
 }
 
 /// A value without the quotes of TOML.

@@ -136,7 +136,7 @@ fn arguments_that_cannot_be() {
 }
 
 /// A server that counts nothing in its answers: its tokenizer is asked instead, in vLLM's form and in llama.cpp's. It takes three
-/// tokens for what stands around a text and two for each of the longer words.
+/// tokens for what surrounds a text and two for each of the longer words.
 #[test]
 fn a_servers_tokenizer_is_asked_where_it_counts_nothing() {
     let tokens = |text: &str| 3 + text.split(' ').map(|w| if w.len() > 4 { 2 } else { 1 }).sum::<usize>();

@@ -15,7 +15,7 @@ fn a_run_is_invalid_where_the_client_lags() {
     assert!(why.contains("lagged"), "{why}");
 }
 
-/// A client that stands still for a third of a second has read nothing in that time, whatever its figures say.
+/// A client that is still for a third of a second has read nothing in that time, whatever its figures say.
 #[test]
 fn a_client_that_stood_still_says_so() {
     let (url, seen) = scripted::start(|_, stream| {

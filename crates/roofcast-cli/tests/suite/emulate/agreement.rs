@@ -12,7 +12,7 @@ const SPEC: &str = "[model]\nname = \"meta-llama/Llama-3.1-8B-Instruct\"\n[hardw
 /// How often a load is repeated where the machine did not keep up.
 const TRIES: usize = 3;
 
-struct Load {
+struct Scenario {
     engine: &'static str,
     requests: u64,
     rate: f64,
@@ -21,7 +21,7 @@ struct Load {
     prefix: &'static str,
 }
 
-impl Load {
+impl Scenario {
     fn spec(&self) -> String {
         let [low, high, least, most] = self.lengths;
         format!(
@@ -59,16 +59,16 @@ impl Load {
 /// served, and when prompts share their beginnings.
 #[test]
 fn bench_measures_what_simulate_forecasts() {
-    let calm = Load { engine: "", requests: 14, rate: 0.7, lengths: [900, 1500, 10, 40], prefix: "" };
+    let calm = Scenario { engine: "", requests: 14, rate: 0.7, lengths: [900, 1500, 10, 40], prefix: "" };
     // 59 blocks hold 944 tokens: four requests of 200 + 40 as they begin, three as they end.
-    let thrash = Load {
+    let thrash = Scenario {
         engine: "num_gpu_blocks = 60",
         requests: 20,
         rate: 4.0,
         lengths: [100, 300, 40, 120],
         prefix: "",
     };
-    let overload = Load {
+    let overload = Scenario {
         engine: "max_num_seqs = 4",
         requests: 24,
         rate: 4.0,
@@ -76,9 +76,9 @@ fn bench_measures_what_simulate_forecasts() {
         prefix: "",
     };
     let prefix = "[workload.prefix]\nlength = 600\ncount = 2\nshare = 0.8\n";
-    let shared = Load { engine: "", requests: 20, rate: 2.5, lengths: [300, 900, 10, 40], prefix };
+    let shared = Scenario { engine: "", requests: 20, rate: 2.5, lengths: [300, 900, 10, 40], prefix };
     let loads = [("calm", calm), ("thrash", thrash), ("overload", overload), ("shared", shared)];
-    let run = |load: &Load| load.both();
+    let run = |load: &Scenario| load.both();
     std::thread::scope(|scope| {
         let running: Vec<_> =
             loads.iter().map(|(name, load)| (name, scope.spawn(move || run(load)))).collect();

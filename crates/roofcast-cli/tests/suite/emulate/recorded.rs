@@ -15,7 +15,7 @@ fn recorded(name: &str) -> Option<(u16, String)> {
     Some((head.split(' ').nth(1).unwrap().parse().unwrap(), body))
 }
 
-/// The keys of a value in their order, with the kinds of what stands there.
+/// The keys of a value in their order, with the kinds of what is there.
 fn shape(value: &Value) -> String {
     match value {
         Value::Object(map) => {

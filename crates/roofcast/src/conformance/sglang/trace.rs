@@ -2,7 +2,7 @@
 
 use super::super::request::{self, MOST};
 use crate::error::{Error, Result};
-use crate::scheduler::sglang::{Config, Rules};
+use crate::scheduler::sglang::{Rules, ServerArgs};
 use crate::spec::RetractionPolicy;
 use crate::spec::SchedulePolicy;
 use serde::{Deserialize, Serialize};
@@ -16,16 +16,16 @@ pub struct Trace {
     /// The version of SGLang whose decisions these are.
     pub version: String,
     /// Settings.
-    pub config: Config,
+    pub config: ServerArgs,
     /// Requests in order of arrival.
-    pub requests: Vec<Request>,
+    pub requests: Vec<RecordedRequest>,
     /// Decisions.
     pub steps: Vec<RecordedStep>,
 }
 
 /// One request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
+pub struct RecordedRequest {
     /// Name.
     pub id: String,
     /// The iteration before which it arrives.
@@ -186,7 +186,7 @@ pub(in crate::conformance) fn parse(place: &str, text: &str) -> Result<Trace> {
     Ok(Trace { name: file.name, version: file.meta.sglang_version, config, requests, steps: file.steps })
 }
 
-fn settings(place: &str, s: &Settings, version: &str) -> Result<Config> {
+fn settings(place: &str, s: &Settings, version: &str) -> Result<ServerArgs> {
     let refused = |field: &str, found: String, accepted: &str| {
         Err(Error::field(place, format!("config.{field}"), found, accepted.to_owned()))
     };
@@ -217,7 +217,7 @@ fn settings(place: &str, s: &Settings, version: &str) -> Result<Config> {
         "lpm" => SchedulePolicy::Lpm,
         other => return refused("schedule_policy", format!("{other:?}"), "fcfs, lpm"),
     };
-    let config = Config {
+    let config = ServerArgs {
         schedule_policy,
         schedule_conservativeness: s.schedule_conservativeness,
         max_total_tokens: s.max_total_tokens,
@@ -243,7 +243,7 @@ fn settings(place: &str, s: &Settings, version: &str) -> Result<Config> {
     }
 }
 
-fn parsed(place: &str, r: RequestLine) -> Result<Request> {
+fn parsed(place: &str, r: RequestLine) -> Result<RecordedRequest> {
     request::check(place, &r.id, r.arrival_step, (r.prompt_len, &r.prompt))?;
     if r.output_len == 0 || r.output_len > r.max_new_tokens || r.max_new_tokens > MOST {
         let found = format!("output_len {}, max_new_tokens {}", r.output_len, r.max_new_tokens);
@@ -251,7 +251,7 @@ fn parsed(place: &str, r: RequestLine) -> Result<Request> {
         return Err(Error::field(place, format!("requests.{}", r.id), found, accepted));
     }
     let output_segment = format!("out:{}", r.id);
-    Ok(Request {
+    Ok(RecordedRequest {
         id: r.id,
         arrival_step: r.arrival_step,
         max_new_tokens: r.max_new_tokens,

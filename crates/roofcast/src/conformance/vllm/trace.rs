@@ -2,7 +2,7 @@
 
 use super::super::request::{self, MOST};
 use crate::error::{Error, Result};
-use crate::scheduler::vllm::{Config, Policy};
+use crate::scheduler::vllm::{SchedulerConfig, SchedulingPolicy};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ pub struct Trace {
     /// The engine whose decisions these are.
     pub version: String,
     /// Settings.
-    pub config: Config,
+    pub config: SchedulerConfig,
     /// Requests in order of arrival.
-    pub requests: Vec<Request>,
+    pub requests: Vec<RecordedRequest>,
     /// Decisions.
     pub steps: Vec<RecordedStep>,
 }
 
 /// One request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
+pub struct RecordedRequest {
     /// Name.
     pub id: String,
     /// The step before which it arrives.
@@ -173,7 +173,7 @@ pub(in crate::conformance) fn parse(place: &str, text: &str) -> Result<Trace> {
     Ok(Trace { name: file.name, version: file.meta.vllm_version, config, requests, steps: file.steps })
 }
 
-fn settings(place: &str, s: &Settings, async_scheduling: bool) -> Result<Config> {
+fn settings(place: &str, s: &Settings, async_scheduling: bool) -> Result<SchedulerConfig> {
     let bounds = [
         ("block_size", s.block_size, 1 << 20),
         ("num_gpu_blocks", s.num_gpu_blocks.into(), 1 << 26),
@@ -190,11 +190,11 @@ fn settings(place: &str, s: &Settings, async_scheduling: bool) -> Result<Config>
         return Err(Error::field(place, "config.watermark", s.watermark, "0 to 1"));
     }
     let policy = match s.policy.as_str() {
-        "fcfs" => Policy::Fcfs,
-        "priority" => Policy::Priority,
+        "fcfs" => SchedulingPolicy::Fcfs,
+        "priority" => SchedulingPolicy::Priority,
         other => return Err(Error::field(place, "config.policy", format!("{other:?}"), "fcfs, priority")),
     };
-    Ok(Config {
+    Ok(SchedulerConfig {
         block_size: s.block_size,
         num_gpu_blocks: s.num_gpu_blocks,
         max_num_seqs: s.max_num_seqs,
@@ -215,14 +215,14 @@ fn settings(place: &str, s: &Settings, async_scheduling: bool) -> Result<Config>
     })
 }
 
-fn parsed(place: &str, r: RequestLine) -> Result<Request> {
+fn parsed(place: &str, r: RequestLine) -> Result<RecordedRequest> {
     request::check(place, &r.id, r.arrival_step, (r.prompt_len, &r.prompt))?;
     if r.output_len == 0 || r.output_len > MOST {
         let found = format!("output_len {}", r.output_len);
         return Err(Error::field(place, format!("requests.{}", r.id), found, format!("1 to {MOST}")));
     }
     let output_segment = format!("out:{}", r.id);
-    Ok(Request {
+    Ok(RecordedRequest {
         id: r.id,
         arrival_step: r.arrival_step,
         output_len: r.output_len,

@@ -3,11 +3,11 @@
 use super::{Batch, Sglang};
 use crate::engine::clock::Ticks;
 use crate::engine::decodes::Decodes;
-use crate::scheduler::sglang::{Kind, Step};
+use crate::scheduler::sglang::{ForwardMode, Step};
 use crate::timeline::{Mark, Segment};
 
 impl<D: Decodes> Sglang<D> {
-    /// Counts who is admitted and who loses its place.
+    /// Counts admissions, preemptions and retractions.
     pub(super) fn note(&mut self, step: &Step) {
         self.tally.admitted += step.admitted.len() as u64;
         for &id in step.preempted.iter().chain(&step.retracted) {
@@ -62,7 +62,7 @@ impl<D: Decodes> Sglang<D> {
             tally.decoding_steps += n * steps;
             tally.spanned_blocks += (u128::from(usage.spanned) * many + taken) / u128::from(page);
         }
-        if step.kind == Kind::Decode {
+        if step.kind == ForwardMode::Decode {
             tally.decoded(n, steps, self.rows.seen(), self.rows.growth());
         }
         segment.blocks = [usage.room / page, used];
@@ -73,10 +73,10 @@ impl<D: Decodes> Sglang<D> {
         if batch.step.decodes > 0 {
             self.rows.advance(1 + more, &mut Vec::new());
         }
-        if batch.step.kind == Kind::Decode {
-            self.gate.decoded(1 + more, decided);
+        if batch.step.kind == ForwardMode::Decode {
+            self.polling.decoded(1 + more, decided);
         } else {
-            self.gate.prefilled(decided);
+            self.polling.prefilled(decided);
         }
     }
 
@@ -90,7 +90,7 @@ impl<D: Decodes> Sglang<D> {
             running: self.scheduler.held(),
             decodes: step.decodes,
             waiting: self.scheduler.waiting_count(),
-            pieces: step.extends.len() as u64,
+            chunks: step.extends.len() as u64,
             prefill_tokens: step.extends.iter().map(|e| e.new).sum(),
             output_tokens: step.decodes + sampled,
             blocks: [0; 2],

@@ -4,7 +4,7 @@
 //! to 160 GB.
 
 use crate::engine::config::EngineConfig;
-use crate::engine::gate::GateConfig;
+use crate::engine::polling::PollingConfig;
 use crate::error::{Error, Result};
 use crate::scheduler::sglang::{self, Rules};
 use crate::spec::{EngineSpec, QueuePolicy, SchedulePolicy, SchedulerKind};
@@ -18,11 +18,11 @@ const PREEMPTION_THRESHOLD: i64 = 10;
 #[derive(Debug, Clone, PartialEq)]
 pub struct SglangConfig {
     /// Those of the scheduler.
-    pub scheduler: sglang::Config,
+    pub scheduler: sglang::ServerArgs,
     /// Tokens of a request, prompt and output.
     pub max_model_len: u64,
     /// When requests are received.
-    pub(crate) gate: GateConfig,
+    pub(crate) polling: PollingConfig,
 }
 
 /// Keys that are SGLang's alone, and whether they are set.
@@ -84,7 +84,7 @@ pub(crate) fn check(spec: &EngineSpec) -> Result<()> {
 }
 
 impl SglangConfig {
-    /// The settings of a spec whose pool and seats are those of `config`.
+    /// The settings of a spec whose pool and `max_num_seqs` are those of `config`.
     pub(crate) fn resolve(spec: &EngineSpec, config: &EngineConfig) -> Result<SglangConfig> {
         let ranked = spec.policy != QueuePolicy::Fcfs;
         let conservativeness = spec.schedule_conservativeness.unwrap_or(1.0);
@@ -108,12 +108,12 @@ impl SglangConfig {
             let accepted = format!("a multiple of page_size ({}), or -1", config.block_size);
             return Err(Error::field("engine", "chunked_prefill_size", size, accepted));
         }
-        let scheduler = sglang::Config {
+        let scheduler = sglang::ServerArgs {
             schedule_policy: spec.schedule_policy,
             schedule_conservativeness: conservativeness,
             max_total_tokens: config.blocks * u64::from(config.block_size),
             max_running_requests: config.max_num_seqs,
-            // Who sets the tokens of a step by their general name sets both.
+            // `max_num_batched_tokens`, the general name, sets both.
             max_prefill_tokens: spec
                 .max_prefill_tokens
                 .unwrap_or(MAX_PREFILL_TOKENS.max(spec.max_num_batched_tokens.unwrap_or(0))),
@@ -139,6 +139,10 @@ impl SglangConfig {
         if let Some((field, found, accepted)) = scheduler.check() {
             return Err(Error::field("engine", field, found, accepted));
         }
-        Ok(SglangConfig { scheduler, max_model_len: u64::from(config.max_model_len), gate: config.gate })
+        Ok(SglangConfig {
+            scheduler,
+            max_model_len: u64::from(config.max_model_len),
+            polling: config.polling,
+        })
     }
 }

@@ -1,10 +1,11 @@
-//! Leaving: who is preempted, swapped or done, and what that gives back.
+//! Leaving: preemption, swapping and completion, and the blocks that each gives back.
 //!
-//! Knows: the blocks and the tokens that go with a request. Knows nothing about who has to go ([`crate::scheduler`]).
+//! Knows: the blocks and the tokens that go with a request. Knows nothing about which request is preempted
+//! ([`crate::scheduler`]).
 
 use super::{Phase, State};
 use crate::engine::Departure;
-use crate::engine::arrival::Id;
+use crate::engine::arrival::SequenceId;
 use crate::engine::cache::Cache;
 use crate::engine::config::Preemption;
 use crate::engine::decodes::{Decodes, Entry};
@@ -13,7 +14,7 @@ use crate::timeline::Mark;
 
 impl<D: Decodes> State<D> {
     /// Preempts the last admitted one.
-    pub fn preempt_last(&mut self) -> Option<Id> {
+    pub fn preempt_last(&mut self) -> Option<SequenceId> {
         let id = loop {
             let (order, id) = self.stack.pop()?;
             if self.runs(order, id) {
@@ -25,12 +26,12 @@ impl<D: Decodes> State<D> {
     }
 
     /// Preempts `id`, which runs.
-    pub fn preempt(&mut self, id: Id) {
+    pub fn preempt(&mut self, id: SequenceId) {
         self.leave(id);
     }
 
     /// Out of the running ones: back to the queue's head to be computed anew, or to the host's memory.
-    fn leave(&mut self, id: Id) {
+    fn leave(&mut self, id: SequenceId) {
         let decoding = self.sequence(id).phase == Phase::Decode;
         if decoding {
             let last = self.sequence(id).last;
@@ -54,7 +55,7 @@ impl<D: Decodes> State<D> {
         s.preemptions += 1;
         let blocks = std::mem::take(&mut s.held);
         let (computed, generated) = (u64::from(s.computed), u64::from(s.generated));
-        self.give_back(id, blocks, computed, generated, decoding);
+        self.give_back(id, blocks, computed, generated);
         self.tally.preemptions += 1;
         self.mark(id, Mark::Preempted);
         let s = &mut self.sequences[id as usize];
@@ -100,7 +101,7 @@ impl<D: Decodes> State<D> {
     }
 
     /// Ends a sequence that has `computed` tokens in the cache.
-    pub fn finish(&mut self, id: Id, computed: u32) -> Departure {
+    pub fn finish(&mut self, id: SequenceId, computed: u32) -> Departure {
         let decoded = self.sequence(id).phase == Phase::Decode;
         if decoded {
             self.count_slack(id, computed);
@@ -114,34 +115,35 @@ impl<D: Decodes> State<D> {
         s.phase = Phase::Kept;
         if !(self.config.hands_over && gone.arrival.output > 1) {
             // The last token was sampled and never computed.
-            self.vacate(id, gone.arrival.output - 1, decoded);
+            self.vacate(id, gone.arrival.output - 1);
         }
         self.mark(id, Mark::Finished);
         gone
     }
 
     /// Gives back what is kept of a sequence that another replica decodes.
-    pub fn release(&mut self, id: Id) {
-        self.vacate(id, 0, false);
+    pub fn release(&mut self, id: SequenceId) {
+        self.vacate(id, 0);
     }
 
-    fn vacate(&mut self, id: Id, generated: u32, decoding: bool) {
+    fn vacate(&mut self, id: SequenceId, generated: u32) {
         let s = &mut self.sequences[id as usize];
         s.phase = Phase::Gone;
         let (blocks, computed) = (s.held, u64::from(s.computed));
-        self.give_back(id, blocks, computed, u64::from(generated), decoding);
+        self.give_back(id, blocks, computed, u64::from(generated));
+        self.cache.forget(id);
         self.sequences.vacate(id as usize);
     }
 
     /// Frees `blocks` blocks of a sequence that has `computed` tokens in the cache.
-    fn give_back(&mut self, id: Id, blocks: u64, computed: u64, generated: u64, decoding: bool) {
+    fn give_back(&mut self, id: SequenceId, blocks: u64, computed: u64, generated: u64) {
         match &mut self.cache {
             // Blocks that others hold, too, stay taken.
             Cache::Blocks(identity) => {
-                identity.leave(id, computed, generated, decoding);
+                identity.leave(id, blocks, computed, generated);
                 self.free = identity.free();
             }
-            Cache::Chunks(chunks) => {
+            Cache::Reservations(chunks) => {
                 chunks.give_back(id, blocks);
                 self.free += blocks;
             }
@@ -151,8 +153,8 @@ impl<D: Decodes> State<D> {
 
     /// Counts, for every step in which a sequence decoded up to `computed` tokens, the room of its blocks, and what of it
     /// no token stood in when the step began. Where it has reserved its room, that is all it has: what a static batch
-    /// computes beyond an answer's end stands nowhere.
-    fn count_slack(&mut self, id: Id, computed: u32) {
+    /// computes beyond an answer's end has no slot.
+    fn count_slack(&mut self, id: SequenceId, computed: u32) {
         let s = &self.sequences[id as usize];
         let (from, to) = (u64::from(s.computed), u64::from(computed));
         let groups = &self.config.groups;

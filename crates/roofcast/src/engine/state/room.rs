@@ -1,8 +1,8 @@
 //! Blocks: what a sequence takes when it is admitted, goes on or decodes, and whether that is free.
 //!
-//! Knows nothing about who is admitted or has to go.
+//! Knows nothing about which requests are admitted or preempted.
 
-use super::{Decodes, Id, Reservation, Sequence, State};
+use super::{Decodes, Reservation, Sequence, SequenceId, State};
 use crate::engine::cache::Cache;
 
 impl<D: Decodes> State<D> {
@@ -12,11 +12,11 @@ impl<D: Decodes> State<D> {
     }
 
     /// Blocks that a request takes when it is admitted to compute `tokens` beyond those that are in the cache.
-    pub fn admission_blocks(&self, id: Id, tokens: u32) -> u64 {
+    pub fn admission_blocks(&self, id: SequenceId, tokens: u32) -> u64 {
         let Sequence { arrival, known, ready, .. } = self.sequence(id);
         match &self.cache {
             Cache::Blocks(identity) => return identity.admission_blocks(u64::from(tokens)),
-            Cache::Counted | Cache::Chunks(_) => {}
+            Cache::Counted | Cache::Reservations(_) => {}
         }
         match self.config.reservation {
             Reservation::Grow => self.blocks(ready + tokens),
@@ -36,10 +36,10 @@ impl<D: Decodes> State<D> {
 
     /// Whether a request can be admitted to compute `tokens`: its blocks are free, and where it takes them in one piece
     /// there is a gap for them.
-    pub fn has_room(&mut self, id: Id, tokens: u32) -> bool {
+    pub fn has_room(&mut self, id: SequenceId, tokens: u32) -> bool {
         let blocks = self.admission_blocks(id, tokens);
         match &mut self.cache {
-            Cache::Chunks(chunks) => chunks.attempt(id, blocks, &mut self.tally),
+            Cache::Reservations(chunks) => chunks.attempt(id, blocks, &mut self.tally),
             _ => blocks <= self.free,
         }
     }
@@ -49,22 +49,21 @@ impl<D: Decodes> State<D> {
     }
 
     /// Blocks that computing `tokens` more of a prompt needs.
-    pub fn continuation_blocks(&self, id: Id, tokens: u32) -> u64 {
+    pub fn continuation_blocks(&self, id: SequenceId, tokens: u32) -> u64 {
         let s = self.sequence(id);
         if self.grows() { self.blocks(s.computed + tokens).saturating_sub(s.held) } else { 0 }
     }
 
-    /// Blocks that `steps` decodes of everyone need.
+    /// Blocks that `steps` decodes of every sequence need.
     pub fn decode_blocks(&self, steps: u64) -> u64 {
         if self.grows() { self.decodes.needs(steps) } else { 0 }
     }
 
     /// Takes the blocks that the next decodes need; they must be free.
     pub fn take_decode_blocks(&mut self) {
-        self.free -= self.decode_blocks(1);
-        if let Cache::Blocks(identity) = &mut self.cache {
-            identity.decode(u64::from(!self.decodes.is_empty()));
-        }
+        let blocks = self.decode_blocks(1);
+        self.free -= blocks;
+        self.cache.decode(blocks);
     }
 
     /// Of `steps` steps of decodes, as many as the free blocks allow: their blocks are taken beyond those of the first,
@@ -78,9 +77,7 @@ impl<D: Decodes> State<D> {
             taken = self.decode_blocks(enough) - first;
         }
         self.free -= taken;
-        if let Cache::Blocks(identity) = &mut self.cache {
-            identity.decode(enough - 1);
-        }
+        self.cache.decode(taken);
         enough
     }
 

@@ -68,6 +68,7 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         "nemotron" => Habits { gated: false, norm_bias: true, ..LLAMA },
         "nemotron_h" => Habits { gated: false, norms: 1, ..LLAMA },
         "mamba" | "mamba2" | "falcon_mamba" => Habits { norms: 1, tied: true, ..LLAMA },
+        "minicpm3" => Habits { tied: true, ..LLAMA },
         "lfm2" | "lfm2_moe" => Habits { tied: true, qk_norm: QkNorm::Head, ..LLAMA },
         "lfm3" => Habits { tied: true, norms: 4, qk_norm: QkNorm::Head, ..LLAMA },
         // Three norms with weights and a gate on each of the two residuals.

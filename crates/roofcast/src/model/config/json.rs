@@ -1,4 +1,4 @@
-//! JSON as Python writes it: `NaN`, `Infinity` and `-Infinity` stand bare in some config.json files.
+//! JSON as Python writes it: `NaN`, `Infinity` and `-Infinity` appear bare in some config.json files.
 
 use crate::error::{Error, Result};
 use serde_json::Value;

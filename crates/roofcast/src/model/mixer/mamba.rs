@@ -23,7 +23,7 @@ pub struct Mamba2 {
     pub proj_bias: bool,
     /// Bias on the convolution.
     pub conv_bias: bool,
-    /// Whether a norm with weights stands before the output projection.
+    /// Whether a norm with weights precedes the output projection.
     pub norm: bool,
     /// Bytes of a state element.
     pub state_element: u64,

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 pub(super) struct Modules {
     pub(super) names: BTreeSet<String>,
     pub(super) globs: Vec<String>,
-    /// Stands for every linear layer.
+    /// Means every linear layer.
     pub(super) everything: bool,
 }
 
@@ -49,7 +49,7 @@ impl Modules {
         self.names.is_empty() && self.globs.is_empty()
     }
 
-    /// Whether a name or pattern covers `path`: a name covers every path in which its components stand in a row.
+    /// Whether a name or pattern covers `path`: a name covers every path in which its components are in a row.
     pub(super) fn cover(&self, path: &str) -> bool {
         self.globs.iter().any(|glob| glob_covers(glob, path)) || self.name(path)
     }

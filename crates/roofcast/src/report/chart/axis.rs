@@ -79,7 +79,7 @@ impl Axis {
         self.to
     }
 
-    /// Where `value` stands, 0 to 1 within the ends.
+    /// The place of `value`, 0 to 1 within the ends.
     pub(super) fn place(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Log => (value.max(self.from).ln() - self.from.ln()) / (self.to.ln() - self.from.ln()),

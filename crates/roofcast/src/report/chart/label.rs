@@ -1,4 +1,4 @@
-//! Where labels stand: beside what they name, off one another and off what is drawn.
+//! Where labels are: beside what they name, off one another and off what is drawn.
 //!
 //! Knows: rectangles. Every label has spots of its own; the cheapest is taken, label by label in the order of their weight.
 
@@ -42,7 +42,7 @@ struct Spot {
     anchor: Anchor,
 }
 
-/// The side of a label that stands at what it names, so that a face of other widths moves only the far side.
+/// The side of a label that is at what it names, so that a face of other widths moves only the far side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Anchor {
     Left,

@@ -1,11 +1,11 @@
 //! A pass over the queue: the chunked request first, then candidates in order, until one fails.
 //!
-//! Knows: when the queue is looked at (`batch_is_full`), seats, the tests of a candidate, preemption for a higher
+//! Knows: when the queue is considered (`batch_is_full`), free rows, the tests of a candidate, preemption for a higher
 //! priority, and mixed batches. Source: SGLang 0.5.23, `_get_new_batch_prefill_raw` of `managers/scheduler.py` and
 //! `PrefillAdder` of `managers/schedule_policy.py`.
 
 use super::budget::{Budget, CLIP_MAX_NEW_TOKENS, Stop};
-use super::{Extend, Id, Kind, Last, Phase, ROOT, Scheduler, Step};
+use super::{Extend, ForwardMode, Last, Phase, ROOT, RequestId, Scheduler, Step};
 
 impl Scheduler {
     /// Decides on a batch with prompts, if there is one.
@@ -17,7 +17,7 @@ impl Scheduler {
         if idle && self.chunked.is_none() {
             return false;
         }
-        if self.seats(0) == 0 && self.chunked.is_none() && !self.config.preempts() {
+        if self.free_rows(0) == 0 && self.chunked.is_none() && !self.config.preempts() {
             self.full = true;
             return false;
         }
@@ -38,7 +38,7 @@ impl Scheduler {
             return false;
         }
         self.extend(admitted as u64, step);
-        step.kind = Kind::Extend;
+        step.kind = ForwardMode::Extend;
         if self.config.enable_mixed_chunk {
             self.mix(last, step);
         }
@@ -54,21 +54,21 @@ impl Scheduler {
     }
 
     /// The share of what may still be generated that is counted on.
-    fn expected_share(&self, id: Id) -> f64 {
+    fn expected_share(&self, id: RequestId) -> f64 {
         let whole = self.config.rules.counts_ignored_eos_whole && self.requests[id].ignore_eos;
         if whole { 1.0 } else { self.ratio.current }
     }
 
     /// Tokens that a running request is expected to take still.
-    fn promised(&self, id: Id) -> f64 {
+    fn promised(&self, id: RequestId) -> f64 {
         let left = self.requests[id].bound - self.generated(id);
         left.min(CLIP_MAX_NEW_TOKENS) as f64 * self.expected_share(id)
     }
 
     /// Requests that can be admitted, of which `held` have their row of the table already.
-    fn seats(&self, held: u64) -> u64 {
-        let seats = self.config.seats();
-        seats.saturating_sub(self.running.len()).min((seats + held).saturating_sub(self.rows_held))
+    fn free_rows(&self, held: u64) -> u64 {
+        let rows = self.config.rows();
+        rows.saturating_sub(self.running.len()).min((rows + held).saturating_sub(self.rows_held))
     }
 
     fn continue_chunked(&mut self, budget: &mut Budget, step: &mut Step) {
@@ -91,7 +91,7 @@ impl Scheduler {
                 return;
             }
             let id = self.waiting[at];
-            self.full |= step.extends.len() as u64 >= self.seats(continued as u64);
+            self.full |= step.extends.len() as u64 >= self.free_rows(continued as u64);
             if self.full && !(self.config.preempts() && self.preempt_for(id, budget, step)) {
                 return;
             }
@@ -115,7 +115,7 @@ impl Scheduler {
     }
 
     /// Tokens that a candidate computes, if it fits.
-    fn try_candidate(&self, id: Id, budget: &mut Budget, step: &Step) -> Result<u64, Stop> {
+    fn try_candidate(&self, id: RequestId, budget: &mut Budget, step: &Step) -> Result<u64, Stop> {
         if self.config.prefill_max_requests.is_some_and(|most| step.extends.len() as u64 >= most) {
             return Err(Stop::Other);
         }
@@ -128,12 +128,12 @@ impl Scheduler {
         if (rest + left + page) as f64 >= budget.remaining_total(&self.memory, r.node) {
             return Err(Stop::Tokens);
         }
-        budget.piece(page, r.found, rest, step.extends.is_empty())
+        budget.chunk(page, r.found, rest, step.extends.is_empty())
     }
 
     /// The same where the candidate's length is exact and nothing is cached.
-    fn try_exact(&self, id: Id, rest: u64, budget: &mut Budget, step: &Step) -> Result<u64, Stop> {
-        let state = |id: Id| {
+    fn try_exact(&self, id: RequestId, rest: u64, budget: &mut Budget, step: &Step) -> Result<u64, Stop> {
+        let state = |id: RequestId| {
             let (r, generated) = (&self.requests[id], self.generated(id));
             let left = r.bound as f64 * self.expected_share(id) - generated as f64;
             (left, (r.input + generated) as f64)
@@ -153,7 +153,7 @@ impl Scheduler {
     }
 
     /// Admits a candidate, which computes `new` tokens.
-    fn take_in(&mut self, id: Id, new: u64, budget: &mut Budget, step: &mut Step) {
+    fn take_in(&mut self, id: RequestId, new: u64, budget: &mut Budget, step: &mut Step) {
         let known = self.known(id);
         let r = &mut self.requests[id];
         let ends = r.found + new == known;
@@ -171,10 +171,10 @@ impl Scheduler {
     }
 
     /// Preempts running requests of lower priority until a candidate has its tokens; whether that is enough.
-    fn preempt_for(&mut self, id: Id, budget: &mut Budget, step: &mut Step) -> bool {
-        let urgency = |id: Id| self.config.urgency(self.requests[id].priority);
+    fn preempt_for(&mut self, id: RequestId, budget: &mut Budget, step: &mut Step) -> bool {
+        let urgency = |id: RequestId| self.config.urgency(self.requests[id].priority);
         let r = &self.requests[id];
-        let mut victims: Vec<Id> = self.running.ids().collect();
+        let mut victims: Vec<RequestId> = self.running.ids().collect();
         victims.sort_by_key(|v| (urgency(*v), std::cmp::Reverse(self.requests[*v].entered)));
         let threshold = i128::from(self.config.priority_scheduling_preemption_threshold);
         victims.retain(|v| urgency(id) - urgency(*v) > threshold);
@@ -228,7 +228,7 @@ impl Scheduler {
         }
         if !self.running.is_empty() && self.memory.decode_fits() {
             self.memory.decode();
-            step.kind = Kind::Mixed;
+            step.kind = ForwardMode::Mixed;
             step.decodes = self.running.len();
             if self.config.preempts() {
                 let known: Vec<_> = self.running.ids().map(|id| (id, self.known(id))).collect();

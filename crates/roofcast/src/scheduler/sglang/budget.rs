@@ -12,7 +12,7 @@ pub(crate) const CLIP_MAX_NEW_TOKENS: u64 = 4096;
 /// Tokens kept free for each request at each end, where lengths are exact.
 const RESERVED: f64 = 1.0;
 
-/// Why nobody more is admitted.
+/// Why no further request is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
     /// No memory.
@@ -55,7 +55,7 @@ impl Budget {
         signed(memory.reclaimable()) - signed(self.current)
     }
 
-    /// Why nobody more is looked at, if so.
+    /// Why no further request is considered, if so.
     pub(super) fn spent(&self, memory: &Memory) -> Option<Stop> {
         if self.remaining_total(memory, super::ROOT) <= 0.0 || self.remaining_current(memory) <= 0 {
             return Some(Stop::Tokens);
@@ -70,9 +70,9 @@ impl Budget {
         rest.min(u64::try_from(if room > 0 { room } else { chunk }).unwrap_or(0))
     }
 
-    /// Tokens of `rest` that a request computes in this batch, of which `shared` are there; with `alone` nobody else is
-    /// admitted.
-    pub(super) fn piece(&self, page: u64, shared: u64, rest: u64, alone: bool) -> Result<u64, Stop> {
+    /// Tokens of `rest` that a request computes in this batch, of which `shared` are there; with `alone` no other
+    /// request is admitted.
+    pub(super) fn chunk(&self, page: u64, shared: u64, rest: u64, alone: bool) -> Result<u64, Stop> {
         let whole = signed(rest.next_multiple_of(page));
         match self.chunk {
             None if !alone && whole >= self.input => Err(Stop::Other),
@@ -163,15 +163,15 @@ mod tests {
         let memory = Memory::new(1000 + 8, 16, true);
         let mut budget = Budget::new(512, Some(256), 0, 100.0);
         assert_eq!(memory.available, 1008);
-        assert_eq!(budget.piece(16, 0, 200, true), Ok(200));
+        assert_eq!(budget.chunk(16, 0, 200, true), Ok(200));
         budget.charge(16, 200, 50);
         assert_eq!(budget.remaining_total(&memory, 0), 1008.0 - 100.0 - 274.0);
         assert_eq!((budget.remaining_current(&memory), budget.input, budget.chunk), (784, 304, Some(48)));
         // Of the next one 48 tokens of compute are left: three pages.
-        assert_eq!(budget.piece(16, 0, 100, false), Ok(48));
+        assert_eq!(budget.chunk(16, 0, 100, false), Ok(48));
         budget.charge(16, 48, 0);
         assert_eq!(
-            (budget.spent(&memory), budget.piece(16, 0, 100, false)),
+            (budget.spent(&memory), budget.chunk(16, 0, 100, false)),
             (Some(Stop::Other), Err(Stop::Other))
         );
         // With 600 more promised less than nothing is left: 1008 − 100 − 274 − 64 − 600.

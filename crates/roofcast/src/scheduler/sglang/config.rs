@@ -5,7 +5,7 @@ use crate::spec::RetractionPolicy;
 
 /// Settings of a scheduler.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Config {
+pub struct ServerArgs {
     /// The queue's order.
     pub schedule_policy: SchedulePolicy,
     /// Multiplies the ratio at its start; more is more careful.
@@ -30,9 +30,9 @@ pub struct Config {
     pub schedule_low_priority_values_first: bool,
     /// How much higher a priority has to be to preempt.
     pub priority_scheduling_preemption_threshold: i64,
-    /// Whether nobody is preempted for a higher priority.
+    /// Whether a higher priority preempts no running request.
     pub disable_priority_preemption: bool,
-    /// Who is retracted first.
+    /// Which requests are retracted first.
     pub retraction_policy: RetractionPolicy,
     /// Requests of a batch of prompts.
     pub prefill_max_requests: Option<u64>,
@@ -44,11 +44,11 @@ pub struct Config {
     pub records: bool,
 }
 
-impl Config {
+impl ServerArgs {
     /// What makes no sense together: the setting, what was found and what is accepted.
     pub(crate) fn check(&self) -> Option<(&'static str, String, &'static str)> {
         let mixed = self.chunked_prefill_size.filter(|_| self.enable_mixed_chunk);
-        if mixed.is_some_and(|size| size <= self.seats()) {
+        if mixed.is_some_and(|size| size <= self.rows()) {
             let accepted =
                 "with enable_mixed_chunk more than max_running_requests, whose tokens it holds, too";
             return Some(("chunked_prefill_size", mixed.unwrap_or(0).to_string(), accepted));
@@ -63,8 +63,8 @@ impl Config {
         None
     }
 
-    /// Rows of the table of requests, which are also the seats: half the tokens of the pool at most.
-    pub(super) fn seats(&self) -> u64 {
+    /// Rows of the table of requests, which bound the running ones: `max_running_requests`, or half the tokens of the pool.
+    pub(super) fn rows(&self) -> u64 {
         self.max_running_requests.min(self.max_total_tokens / 2)
     }
 

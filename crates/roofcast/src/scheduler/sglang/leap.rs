@@ -1,16 +1,17 @@
 //! Equal iterations taken at once.
 //!
-//! Knows: after a decode that changed nothing the next decision is the same until a row ends, somebody is looked at, or
-//! pages are missing. Knows nothing about time: whoever prices the steps says how many are wanted.
+//! Knows: after a decode that changed nothing the next decision is the same until a row ends, a waiting request is
+//! considered, or pages are missing. Knows nothing about time: the caller, who prices the steps, says how many are
+//! wanted.
 
-use super::{Kind, Scheduler, Step};
+use super::{ForwardMode, Scheduler, Step};
 
 impl Scheduler {
-    /// How many decisions after `step`, the last one, are the same where nobody comes. In the overlap loop the results of a
-    /// decode of the same rows are to come.
+    /// How many decisions after `step`, the last one, are the same where no request arrives. In the overlap loop the
+    /// results of a decode of the same rows are to come.
     pub fn steady(&mut self, step: &Step) -> u64 {
         let looks = !self.waiting.is_empty() && (!self.full || self.config.preempts());
-        if step.kind != Kind::Decode || looks || !self.leaving.is_empty() {
+        if step.kind != ForwardMode::Decode || looks || !self.leaving.is_empty() {
             return 0;
         }
         let late = u64::from(self.overlaps());

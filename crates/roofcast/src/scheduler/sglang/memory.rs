@@ -3,7 +3,7 @@
 //! Knows: the pool is what is available, what the tree has, and what requests hold beside the tree; what nobody locks in
 //! the tree is evicted when room is taken. Rows that decode grow together, so that what they need is a count per
 //! remainder of their lengths by the page. Source: SGLang 0.5.23, `mem_cache/allocation.py` and `mem_cache/allocator/`.
-//! Knows nothing about who is admitted or retracted.
+//! Knows nothing about which requests are admitted or retracted.
 
 use super::tree::{Node, Tree};
 
@@ -22,7 +22,7 @@ pub(super) struct Memory {
     rows: u64,
     /// Tokens of the pages that running rows span.
     spanned: u64,
-    /// Tokens that requests lock, those that several lock for each of them.
+    /// Tokens that requests lock; one that several lock counts once for each.
     claims: u64,
 }
 
@@ -62,7 +62,7 @@ impl Memory {
         tokens - tokens % self.page
     }
 
-    /// Tokens of the tree that nobody locks.
+    /// Unlocked tokens of the tree.
     pub(super) fn evictable(&self) -> u64 {
         self.tree.as_ref().map_or(0, Tree::evictable)
     }

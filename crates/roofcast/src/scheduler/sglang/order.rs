@@ -6,7 +6,7 @@
 //! `managers/schedule_policy.py`. Knows nothing about admission.
 
 use super::tree::Tree;
-use super::{Id, Scheduler};
+use super::{RequestId, Scheduler};
 use crate::spec::SchedulePolicy;
 use std::cmp::Reverse;
 
@@ -26,7 +26,8 @@ impl Scheduler {
         }
         if !prefixes && self.config.enable_priority_scheduling {
             let (config, requests) = (&self.config, &self.requests);
-            let key = |id: &Id| (Reverse(config.urgency(requests[*id].priority)), requests[*id].entered);
+            let key =
+                |id: &RequestId| (Reverse(config.urgency(requests[*id].priority)), requests[*id].entered);
             self.waiting.make_contiguous().sort_by_key(key);
         }
         self.refresh();
@@ -34,7 +35,7 @@ impl Scheduler {
 
     fn longest_prefix_first(&mut self) {
         let mut others = Tree::new(1);
-        let queue: Vec<Id> = self.waiting.iter().copied().collect();
+        let queue: Vec<RequestId> = self.waiting.iter().copied().collect();
         let mut keys = Vec::with_capacity(queue.len());
         for id in queue {
             let known = self.known(id);
@@ -73,7 +74,7 @@ impl Scheduler {
     }
 
     /// Looks how much of a request's first `length` tokens the tree has.
-    pub(super) fn look(&mut self, id: Id, length: u64) {
+    pub(super) fn look(&mut self, id: RequestId, length: u64) {
         self.trace(id, length);
         let found = self.memory.tree.as_mut().map(|tree| tree.find(&self.path));
         let r = &mut self.requests[id];

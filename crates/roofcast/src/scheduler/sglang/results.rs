@@ -4,7 +4,7 @@
 //! can have from when on. Source: SGLang 0.5.23, `scheduler_components/batch_result_processor.py`, `release_kv_cache` of
 //! `mem_cache/common.py` and `checkpoint_into_tree` of `mem_cache/unified_radix_cache.py`.
 
-use super::{Id, Kind, Phase, ROOT, Scheduler, Step};
+use super::{ForwardMode, Phase, ROOT, RequestId, Scheduler, Step};
 use crate::workload::request::Run;
 
 /// The token that ends an answer, where no other token is.
@@ -14,11 +14,11 @@ const END: Run = Run { segment: 0, start: 1 << 62, length: 1 };
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Results {
     /// Requests whose prompt is whole and that have a token of it.
-    pub sampled: Vec<Id>,
+    pub sampled: Vec<RequestId>,
     /// Requests that have a token of a decode.
     pub decoded: u64,
     /// Those that end, in order.
-    pub finished: Vec<Id>,
+    pub finished: Vec<RequestId>,
     /// Tokens that were computed for these beyond their ends: decodes decided before they were known.
     pub beyond: u64,
 }
@@ -28,7 +28,7 @@ impl Scheduler {
     pub fn process(&mut self, step: &Step) -> Results {
         let (mut sampled, mut finished, mut ending) = (Vec::new(), Vec::new(), Vec::new());
         let (mut decoded, mut beyond) = (0, 0);
-        if matches!(step.kind, Kind::Decode | Kind::Mixed) {
+        if matches!(step.kind, ForwardMode::Decode | ForwardMode::Mixed) {
             let fresh = step.extends.iter().filter(|e| self.requests[e.id].phase == Phase::Running).count();
             decoded = self.memory.rows() - fresh as u64 + self.leaving.len() as u64;
             self.running.results += 1;
@@ -74,11 +74,11 @@ impl Scheduler {
     }
 
     /// What a request has computed goes into the tree, in whole pages, and is locked there.
-    pub(super) fn publish(&mut self, id: Id) {
+    pub(super) fn publish(&mut self, id: RequestId) {
         self.keep(id, self.requests[id].tokens);
     }
 
-    fn keep(&mut self, id: Id, tokens: u64) {
+    fn keep(&mut self, id: RequestId, tokens: u64) {
         if self.memory.tree.is_none() {
             return;
         }
@@ -101,7 +101,7 @@ impl Scheduler {
     }
 
     /// A request ends: what it computed is kept for others, as far as it was delivered; how many tokens were not.
-    pub(super) fn finish(&mut self, id: Id) -> u64 {
+    pub(super) fn finish(&mut self, id: RequestId) -> u64 {
         let r = &self.requests[id];
         let owned = r.tokens.min(r.input + r.generated);
         let beyond = (r.tokens + 1).saturating_sub(r.input + r.generated);
@@ -112,7 +112,7 @@ impl Scheduler {
     }
 
     /// Frees what a request alone holds, and its row.
-    pub(super) fn free(&mut self, id: Id) {
+    pub(super) fn free(&mut self, id: RequestId) {
         let r = &self.requests[id];
         let own = self.memory.ceil(r.tokens) - r.shared;
         let (node, shared) = (r.node, r.shared);
@@ -125,7 +125,7 @@ impl Scheduler {
     }
 
     /// Leaves the first `length` tokens of a request in the path.
-    pub(super) fn trace(&mut self, id: Id, length: u64) {
+    pub(super) fn trace(&mut self, id: RequestId, length: u64) {
         let r = &self.requests[id];
         let ended = r.generated == r.output && r.output < r.bound;
         let output = Run { segment: r.output_segment, start: 0, length: r.output - u64::from(ended) };

@@ -1,16 +1,16 @@
-//! The decode of the running batch, and whom it costs its place where the pool has run out.
+//! The decode of the running batch, and which requests are retracted where the pool has run out.
 //!
 //! Knows: the order of retraction, what it frees, and the rows that sit a decode out because the result under way is
 //! their last. Source: SGLang 0.5.23, `update_running_batch` of `managers/scheduler.py` and `retract_decode` of
 //! `managers/schedule_batch.py`.
 
 use super::ratio::RETRACT_DECODE_STEPS;
-use super::{Id, Kind, Last, Phase, Scheduler, Step};
+use super::{ForwardMode, Last, Phase, RequestId, Scheduler, Step};
 use crate::spec::RetractionPolicy;
 use std::cmp::Reverse;
 
 impl Scheduler {
-    /// Decides on a batch of decodes, if anybody runs.
+    /// Decides on a batch of decodes, if any request runs.
     pub(super) fn decode(&mut self, last: &Last, step: &mut Step) {
         if self.running.is_empty() {
             return;
@@ -36,7 +36,7 @@ impl Scheduler {
             return;
         }
         self.memory.decode();
-        step.kind = Kind::Decode;
+        step.kind = ForwardMode::Decode;
         step.decodes = self.running.len();
     }
 
@@ -46,7 +46,7 @@ impl Scheduler {
             return false;
         }
         let mut rows = match last.kind {
-            Kind::Decode | Kind::Mixed => self.running.reaching_bound(self.running.results + 1),
+            ForwardMode::Decode | ForwardMode::Mixed => self.running.reaching_bound(self.running.results + 1),
             _ => Vec::new(),
         };
         self.leaving.extend(&rows);
@@ -65,7 +65,7 @@ impl Scheduler {
     }
 
     /// A row decodes no more; what it has is counted.
-    pub(super) fn stop(&mut self, id: Id) {
+    pub(super) fn stop(&mut self, id: RequestId) {
         let (generated, tokens) = (self.generated(id), self.tokens(id));
         let r = &mut self.requests[id];
         (r.generated, r.tokens) = (generated, tokens);
@@ -75,14 +75,14 @@ impl Scheduler {
     }
 
     /// Running requests, those that keep their place first.
-    fn retraction_order(&self) -> Vec<Id> {
+    fn retraction_order(&self) -> Vec<RequestId> {
         let by_priority = self.config.retraction_policy == RetractionPolicy::Priority;
-        let key = |id: &Id| {
+        let key = |id: &RequestId| {
             let r = &self.requests[*id];
             let urgency = if by_priority { self.config.urgency(r.priority) } else { 0 };
             (Reverse(urgency), Reverse(self.generated(*id)), r.input)
         };
-        let mut order: Vec<Id> = self.running.ids().collect();
+        let mut order: Vec<RequestId> = self.running.ids().collect();
         order.sort_by_key(key);
         order
     }
@@ -142,7 +142,7 @@ impl Scheduler {
 
     /// A running request loses its place beside `others` that keep theirs: what it alone holds is freed, and room is made
     /// for the next tokens of the others.
-    pub(super) fn release(&mut self, id: Id, others: u64, step: &mut Step) {
+    pub(super) fn release(&mut self, id: RequestId, others: u64, step: &mut Step) {
         self.stop(id);
         step.dropped += self.requests[id].tokens;
         self.free(id);

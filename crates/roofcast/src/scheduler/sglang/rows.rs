@@ -4,7 +4,7 @@
 //! joined, so that nothing is touched per row and step. Rows that are to finish wait in a queue by the result that ends
 //! them. Knows nothing about memory or admission.
 
-use super::Id;
+use super::RequestId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -12,7 +12,7 @@ use std::collections::BinaryHeap;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Running {
     /// In the batch's order, with those that finished since the last decision.
-    order: Vec<Id>,
+    order: Vec<RequestId>,
     /// Whether there are any of those.
     gone: bool,
     /// Whether the results under way are in the order of before.
@@ -20,8 +20,8 @@ pub(super) struct Running {
     /// Results of decodes so far.
     pub(super) results: u64,
     members: Vec<Member>,
-    /// Who ends with which result: those that reach their bound, and those that end before.
-    ends: [BinaryHeap<Reverse<(u64, Id, u64)>>; 2],
+    /// Which rows end with which result: at their bound, and before it.
+    ends: [BinaryHeap<Reverse<(u64, RequestId, u64)>>; 2],
     /// Places in the order given so far, before and behind.
     first: i64,
     last: i64,
@@ -60,28 +60,28 @@ impl Running {
     }
 
     /// In order.
-    pub(super) fn ids(&self) -> impl Iterator<Item = Id> + '_ {
+    pub(super) fn ids(&self) -> impl Iterator<Item = RequestId> + '_ {
         self.order.iter().copied()
     }
 
     /// Place of a row, or of one that just left.
-    pub(super) fn place(&self, id: Id) -> i64 {
+    pub(super) fn place(&self, id: RequestId) -> i64 {
         self.members[id].place
     }
 
     /// Puts requests in the order of the batch whose results are there.
-    pub(super) fn sort_results(&mut self, ids: &mut [Id]) {
+    pub(super) fn sort_results(&mut self, ids: &mut [RequestId]) {
         let (members, reordered) = (&self.members, std::mem::take(&mut self.reordered));
         ids.sort_by_key(|id| if reordered { members[*id].former } else { members[*id].place });
     }
 
     /// Tokens generated of a row that had `at_start`.
-    pub(super) fn generated(&self, id: Id, at_start: u64) -> u64 {
+    pub(super) fn generated(&self, id: RequestId, at_start: u64) -> u64 {
         at_start + self.results.saturating_sub(self.members[id].results)
     }
 
     /// Tokens in the cache of a row that had `at_start`, after `decodes`.
-    pub(super) fn tokens(&self, id: Id, at_start: u64, decodes: u64) -> u64 {
+    pub(super) fn tokens(&self, id: RequestId, at_start: u64, decodes: u64) -> u64 {
         at_start + decodes - self.members[id].decodes
     }
 
@@ -92,7 +92,7 @@ impl Running {
     }
 
     /// A row that joined before its first result was there has it now.
-    pub(super) fn sampled(&mut self, id: Id) {
+    pub(super) fn sampled(&mut self, id: RequestId) {
         if let Some(left) = &mut self.members[id].left {
             *left -= 1;
             self.left -= 1;
@@ -101,7 +101,14 @@ impl Running {
 
     /// A row joins, behind all others or as number `at`; `tick` says that the result of a decode without it is to come.
     /// `left` is what is left of its bound, where that is counted whole.
-    pub(super) fn join(&mut self, id: Id, at: Option<usize>, tick: bool, decodes: u64, left: Option<u64>) {
+    pub(super) fn join(
+        &mut self,
+        id: RequestId,
+        at: Option<usize>,
+        tick: bool,
+        decodes: u64,
+        left: Option<u64>,
+    ) {
         if self.members.len() <= id {
             self.members.resize(id + 1, Member::default());
         }
@@ -133,14 +140,14 @@ impl Running {
     }
 
     /// A row that has `generated` tokens now is to finish at `output` of at most `bound`.
-    pub(super) fn expect(&mut self, id: Id, generated: u64, output: u64, bound: u64) {
+    pub(super) fn expect(&mut self, id: RequestId, generated: u64, output: u64, bound: u64) {
         let member = self.members[id];
         let end = member.results + (output - generated);
         self.ends[usize::from(output < bound)].push(Reverse((end, id, member.stay)));
     }
 
     /// Rows that reach their bound with result `result`, taken out of the queue, in no order.
-    pub(super) fn reaching_bound(&mut self, result: u64) -> Vec<Id> {
+    pub(super) fn reaching_bound(&mut self, result: u64) -> Vec<RequestId> {
         let mut ids = Vec::new();
         while let Some(id) = self.due(0, result) {
             ids.push(id);
@@ -149,7 +156,7 @@ impl Running {
     }
 
     /// Rows that end with the results so far, taken out of the queue, in no order.
-    pub(super) fn ended(&mut self) -> Vec<Id> {
+    pub(super) fn ended(&mut self) -> Vec<RequestId> {
         let mut ids = self.reaching_bound(self.results);
         while let Some(id) = self.due(1, self.results) {
             ids.push(id);
@@ -157,7 +164,7 @@ impl Running {
         ids
     }
 
-    fn due(&mut self, kind: usize, result: u64) -> Option<Id> {
+    fn due(&mut self, kind: usize, result: u64) -> Option<RequestId> {
         while let Some(&Reverse((end, id, stay))) = self.ends[kind].peek() {
             let here = self.members[id].stay == stay;
             if here && end > result {
@@ -185,7 +192,7 @@ impl Running {
     }
 
     /// A row stops; it stays in the order until [`Running::drop_gone`].
-    pub(super) fn stop(&mut self, id: Id) {
+    pub(super) fn stop(&mut self, id: RequestId) {
         let member = &mut self.members[id];
         member.stay = 0;
         self.rows -= 1;
@@ -207,7 +214,7 @@ impl Running {
     }
 
     /// Puts the rows into another order; `late` says that results in the former one are under way.
-    pub(super) fn reorder(&mut self, order: Vec<Id>, late: bool) {
+    pub(super) fn reorder(&mut self, order: Vec<RequestId>, late: bool) {
         for id in &order {
             self.last += 1;
             let member = &mut self.members[*id];

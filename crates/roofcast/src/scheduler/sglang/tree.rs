@@ -1,16 +1,14 @@
 //! The radix tree of token sequences that are in the cache, page by page.
 //!
-//! Knows: sequences with a common prefix of whole pages share its nodes, whoever runs locks the nodes of its own, every
-//! node carries the stamp of its last use, and leaves that nobody locks are evicted whole, the oldest stamp first. Tokens
-//! are runs of segments, so a node costs the same however many it has. Source: SGLang 0.5.23,
+//! Knows: sequences with a common prefix of whole pages share its nodes, a running request locks the nodes of its
+//! prefix, every node carries the stamp of its last use, and unlocked leaves are evicted whole, the oldest stamp first.
+//! Tokens are runs of segments, so a node costs the same however many it has. Source: SGLang 0.5.23,
 //! `mem_cache/unified_cache/unified_tree_core.py`. Knows nothing about requests or time.
 
-mod cursor;
-
+use crate::kv_cache::cursor::Cursor;
 use crate::kv_cache::prefix::{Content, ContentMap};
 use crate::slab::Slab;
 use crate::workload::request::Run;
-use cursor::Cursor;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -32,9 +30,9 @@ pub(super) struct Tree {
     children: ContentMap<Node>,
     /// Stamps given so far.
     uses: u64,
-    /// Leaves that nobody locks, by stamp, the oldest first; with those that have changed since, which are passed over.
+    /// Unlocked leaves, by stamp, the oldest first; with those that have changed since, which are passed over.
     evictable_leaves: BinaryHeap<Reverse<(u64, Node)>>,
-    /// How many leaves nobody locks.
+    /// The number of unlocked leaves.
     leaves: usize,
     tokens: u64,
     locked: u64,
@@ -74,12 +72,12 @@ impl Tree {
         }
     }
 
-    /// Tokens that nobody locks.
+    /// Unlocked tokens.
     pub(super) fn evictable(&self) -> u64 {
         self.tokens - self.locked
     }
 
-    /// Tokens that somebody locks.
+    /// Locked tokens.
     pub(super) fn locked(&self) -> u64 {
         self.locked
     }
@@ -164,7 +162,7 @@ impl Tree {
         }
     }
 
-    /// Tokens from the root to `node` that nobody locks.
+    /// Unlocked tokens from the root to `node`.
     pub(super) fn unlocked(&self, node: Node) -> u64 {
         let (mut at, mut tokens) = (node, 0);
         // Whatever is above a locked node is locked.
@@ -206,7 +204,7 @@ impl Tree {
         }
     }
 
-    /// Drops the oldest leaf that nobody locks: how many tokens that were.
+    /// Evicts the oldest unlocked leaf; returns its tokens.
     pub(super) fn evict(&mut self) -> Option<u64> {
         let leaf = loop {
             let Reverse((stamp, node)) = self.evictable_leaves.pop()?;
@@ -230,7 +228,7 @@ impl Tree {
         Some(slot.length)
     }
 
-    /// Whether `node` is a leaf that nobody locks and has had no other use since `stamp`.
+    /// Whether `node` is an unlocked leaf without another use since `stamp`.
     fn is_evictable(&self, stamp: u64, node: Node) -> bool {
         let slot = &self.nodes[node as usize];
         slot.stamp == stamp && slot.is_free_leaf()
@@ -251,22 +249,7 @@ impl Tree {
 
     /// How many tokens of `node`, in whole pages and at most `most`, follow in `path` from `at`, which passes them.
     fn common(&self, node: Node, path: &[Run], at: &mut Cursor, most: u64) -> u64 {
-        let runs = &self.nodes[node as usize].runs;
-        let (mut here, mut there, mut length) = (Cursor::default(), *at, 0);
-        while length < most
-            && let Some((ours, theirs)) = here.rest(runs).zip(there.rest(path))
-        {
-            if (ours.segment, ours.start) != (theirs.segment, theirs.start) {
-                break;
-            }
-            let same = ours.length.min(theirs.length).min(most - length);
-            here.offset += same;
-            there.offset += same;
-            length += same;
-        }
-        length -= length % self.page;
-        at.take(path, length, |_| {});
-        length
+        at.pass_common(&self.nodes[node as usize].runs, path, most, self.page)
     }
 
     fn touch(&mut self, node: Node) {
@@ -329,7 +312,7 @@ impl Tree {
 }
 
 impl Slot {
-    /// Whether nothing is below it and nobody locks it.
+    /// Whether it is an unlocked leaf.
     fn is_free_leaf(&self) -> bool {
         self.children == 0 && self.locks == 0
     }

@@ -1,14 +1,14 @@
 //! The blocks of a request: what admission takes and finds cached, and what others can find of it.
 //!
-//! Source: vLLM 0.32, `v1/core/kv_cache_manager.py`. Knows nothing about who comes next.
+//! Source: vLLM 0.32, `v1/core/kv_cache_manager.py`. Knows nothing about which request is next.
 
-use super::{Id, Pass, Scheduler};
+use super::{Pass, RequestId, Scheduler};
 use crate::kv_cache::paged::{Block, Change};
 use crate::kv_cache::prefix::Content;
 
 impl Scheduler {
     /// Admits a waiting request if budget and blocks allow: its tokens in this step, and those found cached.
-    pub(super) fn admit(&mut self, id: Id, pass: &Pass) -> Option<(u64, u64)> {
+    pub(super) fn admit(&mut self, id: RequestId, pass: &Pass) -> Option<(u64, u64)> {
         let block = self.config.block_size;
         let known = self.requests[id].known();
         let hits = if self.config.enable_prefix_caching { self.hits(id) } else { Vec::new() };
@@ -41,7 +41,7 @@ impl Scheduler {
     }
 
     /// Cached blocks of a request's known tokens; at least its last token is computed anew.
-    fn hits(&mut self, id: Id) -> Vec<Block> {
+    fn hits(&mut self, id: RequestId) -> Vec<Block> {
         let full = self.requests[id].known().saturating_sub(1) / self.config.block_size;
         self.name_contents(id, full as usize);
         let r = &self.requests[id];
@@ -49,7 +49,7 @@ impl Scheduler {
     }
 
     /// Makes the full blocks among the first `filled` known tokens hittable.
-    pub(super) fn cache_full_blocks(&mut self, id: Id, filled: u64) {
+    pub(super) fn cache_full_blocks(&mut self, id: RequestId, filled: u64) {
         if !self.config.enable_prefix_caching {
             return;
         }
@@ -69,7 +69,7 @@ impl Scheduler {
         r.cached_blocks = r.cached_blocks.max(full);
     }
 
-    fn name_contents(&mut self, id: Id, count: usize) {
+    fn name_contents(&mut self, id: RequestId, count: usize) {
         let block = self.config.block_size;
         let r = &mut self.requests[id];
         let shared = (r.own_from / block) as usize;

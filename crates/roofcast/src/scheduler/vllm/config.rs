@@ -2,7 +2,7 @@
 
 /// Settings of a scheduler.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Config {
+pub struct SchedulerConfig {
     /// Tokens of a KV block.
     pub block_size: u64,
     /// Blocks, one reserved null block among them.
@@ -23,8 +23,8 @@ pub struct Config {
     pub long_prefill_token_threshold: u64,
     /// The threshold grows as fewer requests share the budget.
     pub long_prefill_token_threshold_adaptive: bool,
-    /// Who comes first.
-    pub policy: Policy,
+    /// The order of the queue.
+    pub policy: SchedulingPolicy,
     /// Admission needs room for the whole known sequence, not for its first chunk.
     pub scheduler_reserve_full_isl: bool,
     /// Share of the blocks kept free when admitting beside running requests.
@@ -40,9 +40,9 @@ pub struct Config {
     pub num_lookahead_tokens: u64,
 }
 
-/// Who comes first.
+/// The order of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
+pub enum SchedulingPolicy {
     /// First come, first served; the last admitted is preempted.
     Fcfs,
     /// Smaller value first, ties by arrival; the largest is preempted.

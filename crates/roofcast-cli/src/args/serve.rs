@@ -1,0 +1,24 @@
+//! What `roofcast serve` is told: how the page is reached.
+
+use clap::Args;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// The address to listen on; others than this machine reach it only if it says so.
+    #[arg(long, default_value = "127.0.0.1")]
+    pub(crate) host: IpAddr,
+    /// The port to listen on; 0 takes a free one.
+    #[arg(long, default_value_t = 7663)]
+    pub(crate) port: u16,
+    /// A name that browsers may reach the page by, beside localhost and addresses.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) allow_host: Vec<String>,
+    /// CSV files of measured points that the page shows under Accuracy.
+    #[arg(long, value_name = "FILE.csv")]
+    pub(crate) measured: Vec<PathBuf>,
+    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Vec<PathBuf>,
+}

@@ -1,0 +1,127 @@
+//! Finished cells of sweeps in a folder of Parquet files: what runs on many machines, or again after a restart, needs once.
+//!
+//! Knows: a cell's key and its answer, as text. A file has a name made of the keys in it and appears whole or not at all, so
+//! many processes may keep cells in one folder. Knows nothing of what an answer says, or of the sweep that it is of.
+
+use crate::show::target::Target;
+use anyhow::{Context, Result, bail};
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::record::Field;
+use parquet::schema::parser::parse_message_type;
+use roofcast::Error;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const SCHEMA: &str = "message cell { required binary key (UTF8); required binary answer (UTF8); }";
+
+/// The SHA-256 of what is written to it.
+#[derive(Default)]
+pub(crate) struct Key(Sha256);
+
+impl fmt::Write for Key {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.update(text.as_bytes());
+        Ok(())
+    }
+}
+
+impl Key {
+    /// In hexadecimal digits.
+    pub(crate) fn text(self) -> String {
+        self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// A folder of cells.
+pub(crate) struct Cells {
+    folder: PathBuf,
+    known: BTreeMap<String, String>,
+}
+
+impl Cells {
+    /// What is kept in `folder`, which is made where it is absent.
+    pub(crate) fn open(folder: &Path) -> Result<Cells> {
+        let place = || folder.display().to_string();
+        if folder.exists() && !folder.is_dir() {
+            let accepted = "a folder, which is made where it is absent";
+            return Err(
+                Error::field("arguments", "--cells", format!("{:?}, a file", place()), accepted).into()
+            );
+        }
+        std::fs::create_dir_all(folder).with_context(place)?;
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(folder).with_context(place)? {
+            files.push(entry.with_context(place)?.path());
+        }
+        files.retain(|file| file.extension().is_some_and(|e| e == "parquet"));
+        files.sort();
+        let mut known = BTreeMap::new();
+        for file in &files {
+            read(file, &mut known).with_context(|| file.display().to_string())?;
+        }
+        Ok(Cells { folder: folder.to_owned(), known })
+    }
+
+    /// The answer of a cell.
+    pub(crate) fn answer(&self, key: &str) -> Option<&str> {
+        self.known.get(key).map(String::as_str)
+    }
+
+    /// Keeps cells, each a key and an answer, in a file of their own.
+    pub(crate) fn keep(&self, cells: &[(String, String)]) -> Result<()> {
+        if cells.is_empty() {
+            return Ok(());
+        }
+        let mut name = Key::default();
+        cells.iter().try_for_each(|(key, _)| name.write_str(key))?;
+        let file = self.folder.join(format!("{}.parquet", name.text()));
+        Target::of("--cells", &file)?.write(|out| write(out, cells).map_err(std::io::Error::other))
+    }
+}
+
+fn write(out: impl Write + Send, cells: &[(String, String)]) -> Result<(), ParquetError> {
+    let schema = Arc::new(parse_message_type(SCHEMA)?);
+    let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?));
+    let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties.build()))?;
+    let mut group = writer.next_row_group()?;
+    for of in [
+        |(key, _): &(String, String)| key.as_str().into(),
+        |(_, answer): &(String, String)| answer.as_str().into(),
+    ] {
+        let values: Vec<ByteArray> = cells.iter().map(of).collect();
+        if let Some(mut column) = group.next_column()? {
+            column.typed::<ByteArrayType>().write_batch(&values, None, None)?;
+            column.close()?;
+        }
+    }
+    group.close()?;
+    writer.close()?;
+    Ok(())
+}
+
+fn read(file: &Path, known: &mut BTreeMap<String, String>) -> Result<()> {
+    let reader = SerializedFileReader::new(File::open(file)?)?;
+    for row in reader.get_row_iter(None)? {
+        let row = row?;
+        let mut fields = row.get_column_iter();
+        match (fields.next(), fields.next()) {
+            (Some((key, Field::Str(of))), Some((answer, Field::Str(text))))
+                if key == "key" && answer == "answer" =>
+            {
+                known.insert(of.clone(), text.clone());
+            }
+            _ => bail!("no file of cells; accepted: columns `key` and `answer`"),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! What is said: words drawn from the prompt, all of them before the first is out.
+//!
+//! Knows: how long an answer is, where a stop string ends it, what each token's text is. The same prompt and seed have the
+//! same answer. Knows nothing about when tokens are out.
+
+use super::ask::Ask;
+use super::tokenizer;
+use super::tools::Call;
+use crate::bench::vocabulary::words;
+use std::sync::Arc;
+
+/// One choice's answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Completion {
+    pub(crate) tokens: Arc<[u32]>,
+    /// All of its text.
+    pub(crate) text: String,
+    /// Where the text of each token ends.
+    ends: Vec<u32>,
+    /// Whether it ends by itself, not by a bound.
+    pub(crate) stops: bool,
+    /// The stop string that ended it.
+    pub(crate) stop_reason: Option<String>,
+    /// The tool whose arguments the text is.
+    pub(crate) tool: Option<String>,
+}
+
+impl Completion {
+    /// The text of token `index`.
+    pub(crate) fn token_text(&self, index: usize) -> &str {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]) as usize;
+        self.text.get(start..self.ends[index] as usize).unwrap_or_default()
+    }
+
+    /// Where the text of token `index` ends.
+    pub(crate) fn end(&self, index: usize) -> u32 {
+        self.ends[index]
+    }
+}
+
+/// What answers are made of.
+#[derive(Debug, Clone)]
+pub(crate) struct Author {
+    /// Words that are a token each with the space before them.
+    words: Vec<(u32, String)>,
+    /// Lengths of answers that end by themselves.
+    lengths: Vec<u64>,
+}
+
+impl Author {
+    /// One whose answers have these lengths where clients leave them free.
+    pub(crate) fn new(lengths: Vec<u64>) -> Author {
+        let word = |word: &str| {
+            let text = format!(" {word}");
+            let mut tokens = Vec::new();
+            tokenizer::encode(&text, &mut tokens);
+            <[u32; 1]>::try_from(tokens).ok().map(|[token]| (token, text))
+        };
+        Author { words: words().filter_map(word).collect(), lengths }
+    }
+
+    /// The answer to choice `choice` of a prompt, of at most `most` tokens.
+    pub(crate) fn answer(&self, ask: &Ask, prompt: &[u32], choice: usize, most: u64) -> Completion {
+        let mut draw = Draw::of(prompt, ask.seed ^ (choice as u64) << 32);
+        if let Some(call) = &ask.call {
+            return self.call(call, &mut draw, most);
+        }
+        let length = self.length(ask, &mut draw, most);
+        let mut answer = Completion {
+            tokens: Arc::from([]),
+            text: String::with_capacity(length as usize * 4),
+            ends: Vec::with_capacity(length as usize),
+            stops: !ask.ignore_eos && length < most,
+            stop_reason: None,
+            tool: None,
+        };
+        let mut tokens = Vec::with_capacity(length as usize);
+        while (tokens.len() as u64) < length {
+            let Some((token, text)) = self.words.get(draw.below(self.words.len())) else { break };
+            tokens.push(*token);
+            answer.text.push_str(text);
+            answer.ends.push(answer.text.len() as u32);
+            if tokens.len() as u64 >= ask.min_tokens && answer.stopped(&ask.stop, text.len()) {
+                break;
+            }
+        }
+        answer.tokens = tokens.into();
+        answer
+    }
+
+    /// A call of a tool, cut off where it is longer than it may be.
+    fn call(&self, call: &Call, draw: &mut Draw, most: u64) -> Completion {
+        let word = |index: usize| {
+            let word = self.words.get(index % self.words.len().max(1)).map_or("", |(_, text)| text.trim());
+            word.to_owned()
+        };
+        let arguments = call.arguments(&mut |count| draw.below(count), &word);
+        let mut tokens = Vec::new();
+        tokenizer::encode(&arguments.to_string(), &mut tokens);
+        let stops = tokens.len() as u64 <= most;
+        tokens.truncate(most.max(1) as usize);
+        let (mut text, mut ends) = (String::new(), Vec::with_capacity(tokens.len()));
+        for token in &tokens {
+            tokenizer::decode(*token, &mut text);
+            ends.push(text.len() as u32);
+        }
+        Completion {
+            tokens: tokens.into(),
+            text,
+            ends,
+            stops,
+            stop_reason: None,
+            tool: Some(call.name.clone()),
+        }
+    }
+
+    /// How many tokens an answer has unless a stop string ends it: as many as allowed where it goes on to its bound.
+    fn length(&self, ask: &Ask, draw: &mut Draw, most: u64) -> u64 {
+        let free = match self.lengths.get(draw.below(self.lengths.len())) {
+            Some(length) if !ask.ignore_eos => *length,
+            _ => most,
+        };
+        free.max(ask.min_tokens).clamp(1, most.max(1))
+    }
+}
+
+impl Completion {
+    /// Whether one of `stops` is in the text, of which the last `new` bytes are new; it and what follows are cut off.
+    fn stopped(&mut self, stops: &[String], new: usize) -> bool {
+        let found = |stop: &String| {
+            let from = self.text.len().saturating_sub(new + stop.len());
+            let from = (from..=self.text.len()).find(|at| self.text.is_char_boundary(*at)).unwrap_or(0);
+            self.text[from..].find(stop.as_str()).map(|at| (from + at, stop.clone()))
+        };
+        let Some((at, stop)) = stops.iter().filter_map(found).min() else { return false };
+        self.text.truncate(at);
+        self.ends.iter_mut().for_each(|end| *end = (*end).min(at as u32));
+        self.stops = true;
+        self.stop_reason = Some(stop);
+        true
+    }
+}
+
+/// Draws from a prompt: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+struct Draw(u64);
+
+impl Draw {
+    fn of(prompt: &[u32], seed: u64) -> Draw {
+        let hash = prompt.iter().fold(seed, |hash, token| {
+            (hash.rotate_left(5) ^ u64::from(*token)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        });
+        Draw(hash)
+    }
+
+    /// A number below `count`; 0 where that is 0.
+    fn below(&mut self, count: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((u128::from(z ^ (z >> 31)) * count as u128) >> 64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ask::Endpoint;
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn ask(body: Value) -> Ask {
+        Ask::parse(Endpoint::Completions, body.to_string().as_bytes()).unwrap()
+    }
+
+    fn author() -> Author {
+        Author::new(vec![5, 9])
+    }
+
+    #[test]
+    fn answers_are_as_long_as_asked() {
+        let of = |body: Value| author().answer(&ask(body), &[1, 2, 3], 0, 7);
+        let bound = of(json!({"prompt": "a", "ignore_eos": true}));
+        assert_eq!((bound.tokens.len(), bound.stops), (7, false));
+        let free = of(json!({"prompt": "a", "min_tokens": 6}));
+        assert!((free.tokens.len() == 6 && free.stops) || (free.tokens.len() == 7 && !free.stops));
+        let lengths: Vec<usize> = (0..20)
+            .map(|p| author().answer(&ask(json!({"prompt": "a"})), &[p], 0, 100).tokens.len())
+            .collect();
+        assert!(lengths.contains(&5) && lengths.contains(&9) && lengths.iter().all(|n| [5, 9].contains(n)));
+    }
+
+    #[test]
+    fn the_tokens_are_those_of_the_text() {
+        let answer = author().answer(&ask(json!({"prompt": "a", "ignore_eos": true})), &[9], 1, 50);
+        assert_eq!(tokenizer::text(&answer.tokens), answer.text);
+        assert_eq!((0..50).map(|i| answer.token_text(i)).collect::<String>(), answer.text);
+        let again = author().answer(&ask(json!({"prompt": "a", "ignore_eos": true})), &[9], 1, 50);
+        let other = author().answer(&ask(json!({"prompt": "a", "ignore_eos": true})), &[9], 2, 50);
+        assert!(again.text == answer.text && other.text != answer.text);
+    }
+
+    #[test]
+    fn a_stop_string_ends_the_text_before_it() {
+        let whole = author().answer(&ask(json!({"prompt": "a", "ignore_eos": true})), &[4], 0, 50);
+        // Across two words, from within the fourth.
+        let stop = format!("{}{}", &whole.token_text(3)[1..], whole.token_text(4));
+        let body = json!({"prompt": "a", "ignore_eos": true, "stop": [stop.clone(), "nowhere at all"]});
+        let cut = author().answer(&ask(body), &[4], 0, 50);
+        assert!(cut.stops && cut.stop_reason.as_ref() == Some(&stop) && cut.tokens.len() <= 5);
+        assert!(whole.text.starts_with(&cut.text) && !cut.text.contains(&stop));
+        assert_eq!((0..cut.tokens.len()).map(|i| cut.token_text(i)).collect::<String>(), cut.text);
+    }
+}

@@ -1,0 +1,77 @@
+//! `roofcast`: forecasts how large language models are served.
+//!
+//! Knows: arguments, files and output. The arithmetic is the library `roofcast`'s. The binary calls [`main`]; a program
+//! that asks in the place of a person, as the Python package does, calls [`host::ask`].
+// Without the network some helpers of servers and load generators have no caller.
+#![cfg_attr(not(feature = "network"), allow(dead_code, unused_imports))]
+
+mod args;
+#[cfg(feature = "network")]
+mod bench;
+#[cfg(feature = "parquet")]
+mod cells;
+#[cfg(feature = "network")]
+mod emulate;
+mod exit;
+pub mod host;
+#[cfg(feature = "network")]
+mod http;
+mod input;
+mod measure;
+mod page;
+#[cfg(feature = "network")]
+mod serve;
+mod show;
+mod verbs;
+
+use args::{Cli, HardwareArgs, HardwareVerb, Verb};
+use clap::{Command, CommandFactory, FromArgMatches};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// The program: arguments of the process, output on its streams.
+pub fn main() -> ExitCode {
+    match parsed(std::env::args_os()) {
+        Ok(cli) => run(cli).unwrap_or_else(|error| exit::fail(&error)),
+        Err(error) => exit::misused(&error),
+    }
+}
+
+/// The arguments as the verbs take them.
+fn parsed(arguments: impl Iterator<Item = impl Into<OsString> + Clone>) -> Result<Cli, clap::Error> {
+    let mut command = signed(Cli::command());
+    let found = command.try_get_matches_from_mut(arguments)?;
+    Cli::from_arg_matches(&found).map_err(|error| error.format(&mut command))
+}
+
+/// The command in which `-1` behind a flag is its value, so that the refusal says what the flag takes.
+fn signed(command: Command) -> Command {
+    command.allow_negative_numbers(true).mut_subcommands(signed)
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    show::table::set_wide(cli.wide);
+    match cli.verb {
+        Verb::Limits(args) => verbs::limits::run(&args),
+        Verb::Capacity(args) => verbs::capacity::run(&args),
+        Verb::Plan(args) => verbs::plan::run(&args),
+        Verb::Simulate(args) => verbs::simulate::run(&args),
+        #[cfg(feature = "parquet")]
+        Verb::Merge(args) => verbs::simulate::merge(&args),
+        #[cfg(feature = "network")]
+        Verb::Bench(args) => verbs::bench::run(&args),
+        #[cfg(feature = "network")]
+        Verb::Emulate(args) => verbs::emulate::run(&args),
+        #[cfg(feature = "network")]
+        Verb::Serve(args) => verbs::serve::run(&args),
+        Verb::Seeds(args) => verbs::seeds::run(&args),
+        Verb::Catalog(args) => verbs::catalog::run(&args),
+        Verb::Conformance(args) => verbs::conformance::run(&args),
+        Verb::Hardware(HardwareArgs { verb: HardwareVerb::Measure(args) }) => verbs::hardware::run(&args),
+        Verb::Calibrate(args) => verbs::calibrate::run(&args),
+        Verb::Validate(args) => verbs::validate::run(&args),
+        Verb::Init(args) => verbs::init::run(&args),
+        Verb::Completions(args) => verbs::completions::run(&args),
+        Verb::Man(args) => verbs::man::run(&args),
+    }
+}

@@ -1,0 +1,20 @@
+//! The server behind the page: questions as JSON over POST, answered by what the verbs answer with.
+//!
+//! Knows: a request is admitted ([`guard`]), routed ([`routes`]), read as a question that reaches no file of this machine
+//! ([`question`]), and answered at once ([`api`]) or as lines that follow long work ([`work`]). What an answer holds is the
+//! verbs' affair.
+
+mod accuracy;
+mod api;
+mod guard;
+mod measure;
+mod models;
+mod question;
+mod results;
+pub(crate) mod routes;
+#[cfg(test)]
+mod types;
+mod work;
+
+pub(crate) use api::Api;
+pub(crate) use guard::Guard;

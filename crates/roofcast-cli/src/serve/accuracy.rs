@@ -1,0 +1,115 @@
+//! How far forecasts are from what was measured: what has been measured of which accelerator, the bands that this leaves,
+//! and points by the row.
+//!
+//! Knows: the embedded calibration, and tables of measured points. Errors are the library's.
+
+use super::work::Work;
+use crate::verbs::validate::view::View;
+use anyhow::Result;
+use roofcast::calibration::{Calibration, Place};
+use roofcast::catalog::Kind;
+use roofcast::coefficients::{Band, Evidence};
+use roofcast::deployment::Options;
+use roofcast::measurement::{self, Measurement};
+use roofcast::validate::{Point, points, report};
+use roofcast::{Catalog, Deployment};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// Rows that are forecast before it is asked whether to go on.
+const PIECE: usize = 8;
+/// Rows of a table.
+const MOST_ROWS: usize = 20_000;
+/// Engines that a calibration may know.
+const ENGINES: [&str; 5] = ["vllm", "sglang", "tensorrt-llm", "llama.cpp", "transformers"];
+/// What stands in for any model: which accelerators and engines were measured does not depend on it.
+const MODEL: &str = "meta-llama/Llama-3.1-8B-Instruct";
+
+/// Tables of measured points, by name.
+#[derive(Debug, Clone)]
+pub(super) struct Accuracy {
+    tables: Arc<Vec<(String, String)>>,
+}
+
+/// What the page shows.
+#[derive(Serialize)]
+pub(super) struct Answer<'a> {
+    pub(super) bands: Vec<Band>,
+    pub(super) machines: Vec<Machine>,
+    pub(super) tables: Vec<&'a str>,
+    /// Nothing where there is no table.
+    pub(super) measured: Option<View<'a>>,
+}
+
+/// How much of an accelerator has been measured, engine by engine.
+#[derive(Serialize)]
+pub(super) struct Machine {
+    accelerator: String,
+    architecture: String,
+    engines: Vec<Measured>,
+}
+
+/// How much has been measured with an engine.
+#[derive(Serialize)]
+struct Measured {
+    engine: &'static str,
+    evidence: Evidence,
+}
+
+impl Accuracy {
+    pub(super) fn new(tables: Vec<(String, String)>) -> Accuracy {
+        Accuracy { tables: Arc::new(tables) }
+    }
+
+    /// Forecasts every row.
+    pub(super) fn answer(&self, catalog: &Catalog, work: &Work) -> Result<String> {
+        let calibration = Calibration::embedded()?;
+        let mut rows: Vec<Measurement> = Vec::new();
+        for (name, text) in self.tables.iter() {
+            rows.extend(measurement::read(name, text)?);
+        }
+        rows.truncate(MOST_ROWS);
+        let mut found: Vec<Point> = Vec::new();
+        for piece in rows.chunks(PIECE) {
+            if !work.at(found.len() as u64, rows.len() as u64) {
+                break;
+            }
+            found.extend(points(piece, catalog, calibration));
+        }
+        let report = report(&found);
+        let answer = Answer {
+            bands: bands(calibration),
+            machines: machines(catalog, calibration)?,
+            tables: self.tables.iter().map(|(name, _)| name.as_str()).collect(),
+            measured: (!self.tables.is_empty()).then(|| View::of(&report, &found)),
+        };
+        Ok(serde_json::to_string(&answer)?)
+    }
+}
+
+/// The bands, from the deepest evidence to none.
+pub(super) fn bands(calibration: &Calibration) -> Vec<Band> {
+    let depths = [Evidence::Engine, Evidence::Accelerator, Evidence::Architecture, Evidence::Nothing];
+    depths.into_iter().filter_map(|depth| calibration.band(depth).copied()).collect()
+}
+
+/// The accelerators of which something was measured.
+pub(super) fn machines(catalog: &Catalog, calibration: &Calibration) -> Result<Vec<Machine>> {
+    let model = Arc::new(catalog.named(MODEL)?.model()?);
+    let mut all = Vec::new();
+    for listed in catalog.listing()?.iter().filter(|listed| listed.line.kind == Kind::Accelerator) {
+        let chip = Arc::new(catalog.accelerator(&listed.line.id)?.clone());
+        let known = |engine: &&'static str| {
+            let mut options = Options::default();
+            options.engine.name = Some((*engine).to_owned());
+            let deployment = Deployment::resolve(Arc::clone(&model), Arc::clone(&chip), &options).ok()?;
+            Some(Measured { engine, evidence: calibration.evidence(&Place::of(&deployment)) })
+        };
+        let engines: Vec<Measured> = ENGINES.iter().filter_map(known).collect();
+        if engines.iter().any(|known| known.evidence >= Evidence::Accelerator) {
+            let (accelerator, architecture) = (listed.line.id.clone(), listed.line.family.clone());
+            all.push(Machine { accelerator, architecture, engines });
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,217 @@
+//! What the page asks, answered with what the verbs answer with.
+//!
+//! Knows: which answer goes with which question. Knows no HTTP.
+
+use super::accuracy::Accuracy;
+use super::measure;
+use super::models::{Known, Models};
+use super::question::{self, AccuracyAsked, LimitsAsked, MeasureAsked, PlanAsked, SimulateAsked};
+use super::work::{Desk, Lines, MOST_REQUESTS, Work};
+use crate::input::scenario::{Scenario, Source};
+use crate::verbs::{limits, plan, simulate};
+use anyhow::Result;
+use bytes::Bytes;
+use rayon::prelude::*;
+use roofcast::catalog::{Kind, Line};
+use roofcast::cost::Utilization;
+use roofcast::limits::Question;
+use roofcast::plan::Trial;
+use roofcast::report::chrome;
+use roofcast::simulate::{Options, Simulation, simulate_while};
+use roofcast::{Catalog, Error, Forecaster};
+use serde::Serialize;
+use std::borrow::Cow;
+use toml::Table;
+
+/// Events of a downloaded trace.
+const TRACED: u64 = 200_000;
+
+/// What the page chooses from.
+#[derive(Serialize)]
+pub(super) struct Listing<'a> {
+    pub(super) version: &'static str,
+    pub(super) models: Vec<Cow<'a, Line>>,
+    pub(super) accelerators: Vec<Cow<'a, Line>>,
+    pub(super) workloads: Vec<Traffic<'a>>,
+}
+
+/// Published traffic.
+#[derive(Serialize)]
+pub(super) struct Traffic<'a> {
+    id: &'a str,
+    about: &'a str,
+    rate: Option<f64>,
+}
+
+/// Answers questions.
+pub(crate) struct Api {
+    catalog: Cow<'static, Catalog>,
+    listing: Bytes,
+    models: Models,
+    desk: Desk,
+    accuracy: Accuracy,
+}
+
+impl Api {
+    /// From a catalog, and files of measured points by name and contents.
+    pub(crate) fn new(catalog: Cow<'static, Catalog>, measured: Vec<(String, String)>) -> Result<Api> {
+        let listing = serde_json::to_vec(&Listing::of(&catalog)?)?.into();
+        let accuracy = Accuracy::new(measured);
+        Ok(Api { catalog, listing, models: Models::default(), desk: Desk::new(), accuracy })
+    }
+
+    /// What there is to choose from.
+    pub(super) fn listing(&self) -> Bytes {
+        self.listing.clone()
+    }
+
+    fn scenario(&self, spec: Table) -> Result<Scenario> {
+        Source::received(spec, self.catalog.clone(), self.models.all()).scenario(&[])
+    }
+
+    /// The machine's limits, and what fits.
+    pub(super) fn limits(&self, body: &[u8]) -> Result<String> {
+        let asked: LimitsAsked = question::read(body)?;
+        let scenario = self.scenario(asked.spec)?;
+        let mut deployment = scenario.deployment()?;
+        let counts = [("batch", asked.batch), ("context", asked.context), ("prefill", asked.prefill)];
+        for (field, count) in counts {
+            count.map(|count| question::positive(field, count)).transpose()?;
+        }
+        let context = crate::input::context(asked.context, &mut deployment);
+        let question = Question {
+            batch: asked.batch.unwrap_or(1),
+            context,
+            prefill: asked.prefill.unwrap_or(context),
+            utilization: Utilization::FULL,
+        };
+        let forecaster = Forecaster::embedded(deployment)?;
+        let found = roofcast::limits::limits(&forecaster, &question);
+        let capacity = limits::view::capacity_of(&forecaster.deployment, &question);
+        let view = limits::view::View::of(&forecaster.deployment, &question, &found, &capacity);
+        Ok(serde_json::to_string(&view)?)
+    }
+
+    /// A run, as it goes on.
+    pub(super) fn simulate(&self, body: &[u8]) -> Result<Lines> {
+        let asked: SimulateAsked = question::read(body)?;
+        let scenario = self.scenario(asked.spec)?;
+        Ok(self.desk.start(move |work| {
+            let trace = Some(simulate::view::EVENTS);
+            let (forecaster, run) = run(&scenario, work, Options { series: true, trace, ..LEAPING })?;
+            let view = simulate::view::View::of(&forecaster.deployment, &run, &scenario.spec.slo);
+            Ok(serde_json::to_string(&view)?)
+        }))
+    }
+
+    /// The same as a trace that Perfetto opens: a JSON string.
+    pub(super) fn trace(&self, body: &[u8]) -> Result<Lines> {
+        let asked: SimulateAsked = question::read(body)?;
+        let scenario = self.scenario(asked.spec)?;
+        Ok(self.desk.start(move |work| {
+            let (_, run) = run(&scenario, work, Options { trace: Some(TRACED), ..LEAPING })?;
+            let lines: Vec<String> = chrome::lines(run.traces, run.kv_cache.blocks).collect();
+            Ok(serde_json::to_string(&lines.join("\n"))?)
+        }))
+    }
+
+    /// A plan, as the search goes on.
+    pub(super) fn plan(&self, body: &[u8]) -> Result<Lines> {
+        let asked: PlanAsked = question::read(body)?;
+        let scenario = self.scenario(asked.spec)?;
+        question::bounded(scenario.spec.workload.as_ref())?;
+        question::searched(&scenario.spec)?;
+        Ok(self.desk.start(move |work| {
+            let model = scenario.model()?;
+            let one = |trial: &Trial| {
+                let options = Options { end_when_missed: trial.end_when_missed, ..LEAPING };
+                let watch = &mut |_, _| work.goes_on();
+                simulate_while(&trial.forecaster, &trial.spec, "plan", options, watch)
+            };
+            let question = roofcast::plan::Question {
+                exhaustive: false,
+                why: asked.why.as_deref(),
+                runner: &|trials| trials.par_iter().map(one).collect(),
+                progress: &|simulated, _| {
+                    work.at(simulated, 0);
+                },
+            };
+            let found = roofcast::plan::plan(&scenario.spec, &model, &scenario.catalog, &question)
+                .map_err(|e| scenario.told(e))?;
+            Ok(serde_json::to_string(&plan::view::View::of(&scenario, &model, &found))?)
+        }))
+    }
+
+    /// A client's results beside forecast and limit.
+    pub(super) fn measure(&self, body: &[u8]) -> Result<Lines> {
+        let asked: MeasureAsked = question::read(body)?;
+        let (catalog, models) = (self.catalog.clone(), self.models.all());
+        Ok(self.desk.start(move |_| Ok(serde_json::to_string(&measure::found(&asked, &catalog, &models)?)?)))
+    }
+
+    /// Measured points that the server was started with, beside their forecasts.
+    pub(super) fn accuracy(&self) -> Lines {
+        let (accuracy, catalog) = (self.accuracy.clone(), self.catalog.clone());
+        self.desk.start(move |work| accuracy.answer(&catalog, work))
+    }
+
+    /// The same of points that were dropped on the page.
+    pub(super) fn dropped_accuracy(&self, body: &[u8]) -> Result<Lines> {
+        let asked: AccuracyAsked = question::read(body)?;
+        let (accuracy, catalog) = (Accuracy::new(vec![(asked.name, asked.text)]), self.catalog.clone());
+        Ok(self.desk.start(move |work| accuracy.answer(&catalog, work)))
+    }
+
+    /// Keeps a model that was dropped.
+    pub(super) fn model(&self, body: &[u8]) -> Result<String> {
+        said(&self.models.config(&question::read(body)?)?)
+    }
+
+    /// The same of a GGUF's header.
+    pub(super) fn gguf(&self, name: &str, body: &[u8]) -> Result<String> {
+        said(&self.models.gguf(name, body)?)
+    }
+}
+
+fn said(known: &Known) -> Result<String> {
+    Ok(serde_json::to_string(known)?)
+}
+
+/// A run that leaps and keeps nothing but its sums.
+const LEAPING: Options =
+    Options { leap: true, records: false, series: false, trace: None, end_when_missed: false };
+
+fn run(scenario: &Scenario, work: &Work, options: Options) -> Result<(Forecaster, Simulation)> {
+    question::bounded(scenario.spec.workload.as_ref())?;
+    let forecaster = Forecaster::embedded(scenario.deployment()?)?;
+    // Sessions have several requests each.
+    let mut too_many = None;
+    let watch = &mut |done, all| {
+        too_many = Some(all).filter(|all| *all > MOST_REQUESTS);
+        too_many.is_none() && work.at(done, all)
+    };
+    let run = simulate_while(&forecaster, &scenario.spec, &scenario.place, options, watch)
+        .map_err(|e| scenario.told(e))?;
+    match too_many {
+        Some(all) => {
+            let accepted = format!("at most {MOST_REQUESTS} for one request");
+            Err(Error::field(question::PLACE, "workload.requests", all, accepted).into())
+        }
+        None => Ok((forecaster, run)),
+    }
+}
+
+impl<'a> Listing<'a> {
+    pub(super) fn of(catalog: &'a Catalog) -> Result<Listing<'a>> {
+        let lines = || catalog.listing().map(|all| all.into_iter().map(|listed| listed.line));
+        let of = |kind: Kind| Ok::<_, Error>(lines()?.filter(|line| line.kind == kind).collect());
+        let traffic =
+            |w: &&'a roofcast::workload::Preset| Traffic { id: &w.id, about: &w.about, rate: w.rate };
+        Ok(Listing {
+            version: env!("CARGO_PKG_VERSION"),
+            models: of(Kind::Model)?,
+            accelerators: of(Kind::Accelerator)?,
+            workloads: catalog.workloads()?.iter().map(traffic).collect(),
+        })
+    }
+}

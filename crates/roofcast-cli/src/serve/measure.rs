@@ -1,0 +1,131 @@
+//! A client's results beside forecast and limit: what binds, and what to change first.
+//!
+//! Knows: the answer's shape. Reading results is [`super::results`]', forecasts are those of `validate`.
+
+use super::question::MeasureAsked;
+use super::results;
+use crate::verbs::bench::advice;
+use anyhow::Result;
+use roofcast::batch::Batch;
+use roofcast::calibration::Calibration;
+use roofcast::catalog::Catalog;
+use roofcast::coefficients::Evidence;
+use roofcast::cost::{self, Bound, Terms, Utilization};
+use roofcast::measurement::benchmark::{Subject, of_result};
+use roofcast::measurement::{Lengths, Measurement, Metrics};
+use roofcast::parallelism::RequestedParallelism;
+use roofcast::validate::{Resolver, points};
+use roofcast::{Error, Model};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// Runs of one file.
+const MOST_RUNS: usize = 32;
+
+/// What the page shows.
+#[derive(Serialize)]
+pub(super) struct Answer {
+    file: String,
+    model: String,
+    hardware: String,
+    engine: String,
+    pub(super) runs: Vec<Run>,
+}
+
+/// One run.
+#[derive(Serialize)]
+pub(super) struct Run {
+    source: &'static str,
+    /// As in `closed_loop`.
+    kind: &'static str,
+    concurrency: Option<u64>,
+    request_rate: Option<f64>,
+    input_len: Option<f64>,
+    output_len: Option<f64>,
+    measured: Metrics,
+    forecast: Option<Metrics>,
+    limit: Metrics,
+    /// Why it has no forecast.
+    left_out: Option<String>,
+    evidence: Evidence,
+    /// Of each metric: 10th and 90th percentile of measured over forecast.
+    bands: Vec<Option<[f64; 2]>>,
+    /// A decode step of the users at the limit.
+    bound: Bound,
+    terms: Terms,
+    /// Its time over the measured time per output token.
+    limit_share: Option<f64>,
+    /// What to change first.
+    advice: String,
+}
+
+/// Every run of the file beside its forecast.
+pub(super) fn found(asked: &MeasureAsked, catalog: &Catalog, models: &[Arc<Model>]) -> Result<Answer> {
+    if models.iter().any(|model| model.name == asked.model) {
+        let accepted = "a model of the catalog: forecasts of measured points are of these";
+        return Err(Error::field(super::question::PLACE, "model", &asked.model, accepted).into());
+    }
+    let subject = subject(asked, catalog)?;
+    let found = results::read(&asked.name, &asked.text)?;
+    let runs = found.into_iter().take(MOST_RUNS).map(|results| {
+        let row = of_result(&asked.name, &results.document.to_string(), &subject)?;
+        run(results.source, &row, catalog)
+    });
+    Ok(Answer {
+        file: asked.name.clone(),
+        model: subject.model.clone(),
+        hardware: subject.hardware.clone(),
+        engine: subject.engine.clone(),
+        runs: runs.collect::<Result<_>>()?,
+    })
+}
+
+fn subject(asked: &MeasureAsked, catalog: &Catalog) -> Result<Subject> {
+    let hardware = catalog.accelerator(&asked.hardware)?.id.clone();
+    catalog.model(&asked.model)?;
+    Ok(Subject {
+        model: asked.model.clone(),
+        hardware,
+        parallelism: RequestedParallelism {
+            count: asked.count,
+            tp: Some(asked.tp.unwrap_or(1)),
+            ..RequestedParallelism::default()
+        },
+        engine: asked.engine.clone().unwrap_or_else(|| "vllm".to_owned()),
+        version: asked.engine_version.clone().unwrap_or_default(),
+        weights: asked.weights.clone().unwrap_or_default(),
+        kv: asked.kv.clone().unwrap_or_else(|| "auto".to_owned()),
+    })
+}
+
+fn run(source: &'static str, row: &Measurement, catalog: &Catalog) -> Result<Run> {
+    let deployment = Resolver::new(catalog).deployment(row)?;
+    let mean = |lengths: Option<Lengths>| lengths.map(Lengths::mean);
+    let (input, output) = (mean(row.input), mean(row.output));
+    // Half the answer is there in the mean.
+    let context = (input.unwrap_or(1.0) + output.unwrap_or(0.0) / 2.0).round().max(1.0);
+    let batch = Batch::decode(row.concurrency.unwrap_or(1).max(1), context as u64);
+    let decode = cost::limit(&deployment, &batch, Utilization::FULL);
+    let share = row.measured.tpot_ms.map(|tpot| decode.limit_with_communication.ms() / tpot);
+    let rows = std::slice::from_ref(row);
+    let found = points(rows, catalog, Calibration::embedded()?);
+    let point = found.first().ok_or_else(|| Error::field("the request", "runs", 0, "one or more"))?;
+    Ok(Run {
+        source,
+        kind: row.kind.name(),
+        concurrency: row.concurrency,
+        request_rate: row.request_rate,
+        input_len: input,
+        output_len: output,
+        measured: row.measured,
+        forecast: point.forecast.as_ref().ok().copied(),
+        limit: point.limit,
+        left_out: point.forecast.as_ref().err().cloned(),
+        evidence: point.evidence,
+        bands: (0..Metrics::NAMES.len()).map(|index| point.band(index)).collect(),
+        bound: decode.bound,
+        terms: decode.terms,
+        limit_share: share,
+        advice: advice(&decode, share),
+    })
+}

@@ -1,0 +1,190 @@
+//! What is asked for, and who answers: the files of the page, and its questions.
+//!
+//! Knows: paths, methods, the order of checks, bounds on bodies, and the headers that keep a browser from doing more than the
+//! page needs. Knows nothing about connections.
+
+use super::api::Api;
+use super::guard::Guard;
+use super::work::Lines;
+use crate::http::{self, Unread, server};
+use crate::page::{COMMANDS, PAGE};
+use bytes::Bytes;
+use http_body_util::{Either, Full};
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use serde_json::json;
+use std::sync::Arc;
+
+/// Bytes of a question.
+const MOST_QUESTION: usize = 1 << 20;
+/// Bytes of a file that was dropped on the page, or of its header.
+const MOST_FILE: usize = 64 << 20;
+
+/// What every response has.
+pub(crate) type Sent = Either<Full<Bytes>, Lines>;
+
+/// What a browser may do with a response: the page's own script and style run, it talks to this server alone, and nothing
+/// frames or reads it from elsewhere.
+const HEADERS: [(&str, &str); 8] = [
+    (
+        "content-security-policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("permissions-policy", "camera=(), geolocation=(), microphone=()"),
+    ("cache-control", "no-store"),
+];
+
+/// One server.
+pub(crate) struct Service {
+    guard: Guard,
+    api: Arc<Api>,
+}
+
+/// A request that is not answered.
+struct Refusal(StatusCode, String);
+
+impl From<anyhow::Error> for Refusal {
+    fn from(error: anyhow::Error) -> Refusal {
+        Refusal(StatusCode::BAD_REQUEST, format!("{error:#}"))
+    }
+}
+
+/// How a question is answered.
+#[derive(Clone, Copy)]
+enum Answer {
+    /// At once.
+    Whole(fn(&Api, &[u8]) -> anyhow::Result<String>),
+    /// As work goes on.
+    Follow(fn(&Api, &[u8]) -> anyhow::Result<Lines>),
+}
+
+impl server::Service for Service {
+    type Sent = Sent;
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Sent> {
+        let mut response = match self.route(request).await {
+            Ok(response) => response,
+            Err(Refusal(status, error)) => {
+                let mut response = whole("application/json", json!({ "error": error }).to_string());
+                *response.status_mut() = status;
+                response
+            }
+        };
+        for (name, value) in HEADERS {
+            response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        response
+    }
+}
+
+impl Service {
+    pub(crate) fn new(guard: Guard, api: Api) -> Service {
+        Service { guard, api: Arc::new(api) }
+    }
+
+    async fn route(&self, request: Request<Incoming>) -> Result<Response<Sent>, Refusal> {
+        let (parts, body) = request.into_parts();
+        if let Some(why) = self.guard.refusal(&parts.headers) {
+            return Err(Refusal(StatusCode::FORBIDDEN, why.to_owned()));
+        }
+        let path = parts.uri.path();
+        if let Some(response) = self.read(path) {
+            return match parts.method {
+                Method::GET | Method::HEAD => Ok(response),
+                _ => Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "accepted: GET".to_owned())),
+            };
+        }
+        let (answer, kind, most) = asked(path, &parts.headers)
+            .ok_or_else(|| Refusal(StatusCode::NOT_FOUND, format!("nothing is at {path}")))?;
+        if parts.method != Method::POST {
+            return Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "accepted: POST".to_owned()));
+        }
+        let told =
+            parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if told.split(';').next().map(str::trim) != Some(kind) {
+            return Err(Refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("accepted: {kind}")));
+        }
+        let body = http::body(&parts.headers, body, most).await.map_err(|unread| match unread {
+            Unread::TooLarge => {
+                Refusal(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is larger than {most} bytes"))
+            }
+            Unread::EndedEarly => Refusal(StatusCode::BAD_REQUEST, "the body ended early".to_owned()),
+            Unread::TooSlow => Refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long".to_owned()),
+        })?;
+        let api = Arc::clone(&self.api);
+        let work = move || match answer {
+            Answer::Whole(answer) => answer(&api, &body).map(|text| whole("application/json", text)),
+            Answer::Follow(answer) => answer(&api, &body).map(followed),
+        };
+        // What is computed keeps no connection waiting; work that is followed starts from within the runtime.
+        let runtime = tokio::runtime::Handle::current();
+        let done = tokio::task::spawn_blocking(move || {
+            let _within = runtime.enter();
+            work()
+        });
+        let lost = |_| Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the answer was lost".to_owned());
+        Ok(done.await.map_err(lost)??)
+    }
+
+    /// What is read without a question.
+    fn read(&self, path: &str) -> Option<Response<Sent>> {
+        match (path, PAGE) {
+            ("/", Some(page)) => Some(whole("text/html; charset=utf-8", page.html)),
+            ("/page.js", Some(page)) => Some(whole("text/javascript; charset=utf-8", page.script)),
+            ("/page.css", Some(page)) => Some(whole("text/css; charset=utf-8", page.style)),
+            ("/", None) => Some(whole("text/plain; charset=utf-8", no_page())),
+            ("/api/catalog", _) => Some(whole("application/json", self.api.listing())),
+            ("/api/accuracy", _) => Some(followed(self.api.accuracy())),
+            _ => None,
+        }
+    }
+}
+
+/// Who answers questions at `path`, of which type their bodies are, and how large.
+fn asked(path: &str, headers: &HeaderMap) -> Option<(Answer, &'static str, usize)> {
+    const JSON: &str = "application/json";
+    const BYTES: &str = "application/octet-stream";
+    let bytes = headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == BYTES);
+    Some(match path {
+        "/api/limits" => (Answer::Whole(Api::limits), JSON, MOST_QUESTION),
+        "/api/simulate" => (Answer::Follow(Api::simulate), JSON, MOST_QUESTION),
+        "/api/trace" => (Answer::Follow(Api::trace), JSON, MOST_QUESTION),
+        "/api/plan" => (Answer::Follow(Api::plan), JSON, MOST_QUESTION),
+        "/api/measure" => (Answer::Follow(Api::measure), JSON, MOST_FILE),
+        "/api/validate" => (Answer::Follow(Api::dropped_accuracy), JSON, MOST_FILE),
+        "/api/models" if bytes => {
+            (Answer::Whole(|api, body| api.gguf("dropped.gguf", body)), BYTES, MOST_FILE)
+        }
+        "/api/models" => (Answer::Whole(Api::model), JSON, MOST_FILE),
+        _ => return None,
+    })
+}
+
+fn no_page() -> String {
+    let [web, build] = COMMANDS;
+    format!(
+        "This build of roofcast has no page. In a checkout, with Node 20 or newer, these make one that has:\n\n  {web}\n  {build}\n\n\
+         The questions that the page asks are answered all the same, under /api (docs/page.md).\n"
+    )
+}
+
+fn whole(kind: &'static str, body: impl Into<Bytes>) -> Response<Sent> {
+    typed(kind, Either::Left(Full::new(body.into())))
+}
+
+fn followed(lines: Lines) -> Response<Sent> {
+    typed("application/x-ndjson", Either::Right(lines))
+}
+
+fn typed(kind: &'static str, body: Sent) -> Response<Sent> {
+    let mut response = Response::new(body);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}

@@ -1,0 +1,153 @@
+//! Long work for a browser: on a thread of its own, told line by line, ended when nobody listens or its time is over.
+//!
+//! Knows: lines of JSON, `{"progress": {"done", "all"}}` and at last `{"answer"}` or `{"error"}`; how much may be done for one
+//! request, and how many are worked on at once. Knows nothing about what is computed.
+
+use anyhow::{Result, bail};
+use bytes::Bytes;
+use hyper::body::{Body, Frame};
+use serde_json::json;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc;
+
+/// Requests that a simulation may have.
+pub(super) const MOST_REQUESTS: u64 = 200_000;
+/// How long one request may be worked on.
+const MOST_TIME: Duration = Duration::from_secs(120);
+/// Requests that are worked on at once; the others are taken up in turn.
+const AT_ONCE: usize = 2;
+/// The shortest time between two lines of progress.
+const PAUSE_MS: u64 = 50;
+/// Lines that a reader may be behind.
+const BEHIND: usize = 16;
+
+/// How many are worked on.
+#[derive(Debug, Clone)]
+pub(super) struct Desk(Arc<Semaphore>);
+
+/// Work under way.
+#[derive(Debug)]
+pub(super) struct Work {
+    out: mpsc::Sender<Bytes>,
+    from: Instant,
+    /// Milliseconds from the start to the last line of progress.
+    told: AtomicU64,
+}
+
+/// The body that follows it.
+#[derive(Debug)]
+pub(crate) struct Lines(mpsc::Receiver<Bytes>);
+
+impl Desk {
+    pub(super) fn new() -> Desk {
+        Desk(Arc::new(Semaphore::new(AT_ONCE)))
+    }
+
+    /// Starts `job`, whose answer is JSON.
+    pub(super) fn start(&self, job: impl FnOnce(&Work) -> Result<String> + Send + 'static) -> Lines {
+        let (out, lines) = mpsc::channel(BEHIND);
+        let desk = Arc::clone(&self.0);
+        tokio::spawn(async move {
+            let free = tokio::select! {
+                free = desk.acquire_owned() => free,
+                () = out.closed() => return,
+            };
+            let done = tokio::task::spawn_blocking(move || {
+                let work = Work { out, from: Instant::now(), told: AtomicU64::new(0) };
+                let answer = job(&work).and_then(|answer| work.whole().map(|()| answer));
+                let line = match answer {
+                    Ok(answer) => format!("{{\"answer\":{answer}}}\n"),
+                    Err(error) => format!("{}\n", json!({ "error": format!("{error:#}") })),
+                };
+                // Nobody listens any more.
+                drop(work.out.blocking_send(line.into()));
+            });
+            drop(done.await);
+            drop(free);
+        });
+        Lines(lines)
+    }
+}
+
+impl Work {
+    /// So much is done of all; whether to go on.
+    pub(super) fn at(&self, done: u64, all: u64) -> bool {
+        let now = self.from.elapsed().as_millis() as u64;
+        if now >= self.told.load(Ordering::Relaxed) + PAUSE_MS {
+            self.told.store(now, Ordering::Relaxed);
+            let line = format!("{}\n", json!({ "progress": { "done": done, "all": all } }));
+            // A reader who is behind does without.
+            drop(self.out.try_send(line.into()));
+        }
+        self.goes_on()
+    }
+
+    /// Whether somebody listens, and time is left.
+    pub(super) fn goes_on(&self) -> bool {
+        !self.out.is_closed() && self.from.elapsed() < MOST_TIME
+    }
+
+    /// Whether what was computed is all of it.
+    fn whole(&self) -> Result<()> {
+        match self.goes_on() {
+            true => Ok(()),
+            false => bail!(
+                "stopped after {} s; accepted: a question that takes less (fewer requests, a smaller search), or the command line",
+                MOST_TIME.as_secs()
+            ),
+        }
+    }
+}
+
+impl Body for Lines {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(cx).map(|line| line.map(|line| Ok(Frame::data(line))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn work_ends_when_nobody_listens() {
+        let (told, ended) = std::sync::mpsc::channel();
+        let lines = Desk::new().start(move |work| {
+            let mut rounds = 0_u64;
+            while work.at(rounds, 0) {
+                rounds += 1;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            told.send(work.from.elapsed())?;
+            Ok(String::new())
+        });
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        drop(lines);
+        let took = tokio::task::spawn_blocking(move || ended.recv()).await.unwrap().unwrap();
+        assert!(took < MOST_TIME);
+    }
+
+    #[tokio::test]
+    async fn the_last_line_is_the_answer_or_the_error() {
+        for (answer, line) in [
+            (Ok("[1]".to_owned()), "{\"answer\":[1]}\n"),
+            (Err(anyhow::anyhow!("no")), "{\"error\":\"no\"}\n"),
+        ] {
+            let mut lines = Desk::new().start(move |_| answer);
+            assert_eq!(lines.0.recv().await.unwrap(), line);
+            assert!(lines.0.recv().await.is_none());
+        }
+    }
+}

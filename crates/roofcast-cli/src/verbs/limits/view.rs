@@ -1,0 +1,46 @@
+//! What the page shows of a machine's limits: the answer, what fits, and the datasheet that both rest on.
+
+use super::{Answer, SCHEMA};
+use crate::show::Document;
+use crate::verbs::capacity;
+use roofcast::Deployment;
+use roofcast::accelerator::Accelerator;
+use roofcast::capacity::Capacity;
+use roofcast::limits::{Limits, Question};
+use serde::Serialize;
+
+/// The view's data.
+#[derive(Serialize)]
+pub(crate) struct View<'a> {
+    report: Document<Answer<'a>>,
+    capacity: Document<capacity::Answer<'a>>,
+    accelerator: &'a Accelerator,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn of(
+        deployment: &'a Deployment,
+        question: &Question,
+        limits: &'a Limits,
+        capacity: &'a Capacity,
+    ) -> View<'a> {
+        View {
+            report: Document { schema: SCHEMA, body: Answer::of(deployment, question, limits) },
+            capacity: Document {
+                schema: capacity::SCHEMA,
+                body: capacity::Answer::of(deployment, &asked(question), capacity),
+            },
+            accelerator: &deployment.accelerator,
+        }
+    }
+}
+
+/// What fits where `question` is asked.
+pub(crate) fn capacity_of(deployment: &Deployment, question: &Question) -> Capacity {
+    roofcast::capacity::capacity(deployment, &asked(question))
+}
+
+fn asked(question: &Question) -> roofcast::capacity::Question {
+    let Question { batch, context, .. } = *question;
+    roofcast::capacity::Question { context, batch, oversubscription_percent: 100, users: None }
+}

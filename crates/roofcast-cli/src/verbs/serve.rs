@@ -1,0 +1,52 @@
+//! `roofcast serve`: the page, on this machine.
+
+use crate::args::ServeArgs;
+use crate::http::server;
+use crate::page::PAGE;
+use crate::serve::routes::Service;
+use crate::serve::{Api, Guard};
+use crate::{input, show};
+use anyhow::{Context, Result};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+/// How long answers under way may take when the server is told to stop.
+const DRAIN: Duration = Duration::from_secs(1);
+
+pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
+    let catalog = input::catalog(&args.catalog)?;
+    let measured = args.measured.iter().map(|path| Ok((path.display().to_string(), input::text(path)?)));
+    let api = Api::new(catalog, measured.collect::<Result<_>>()?)?;
+    let service = Arc::new(Service::new(Guard::new(&args.allow_host), api));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(serve(args, service))?;
+    // Work that nobody listens to any more ends by itself; it is not waited for.
+    runtime.shutdown_background();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Listens, says where, and serves until it is told to stop.
+async fn serve(args: &ServeArgs, service: Arc<Service>) -> Result<()> {
+    let (stop, stopped) = watch::channel(false);
+    let mut terminate = signal(SignalKind::terminate())?;
+    let address = SocketAddr::new(args.host, args.port);
+    let listener = TcpListener::bind(address).await.with_context(|| format!("--port: {address}"))?;
+    let page = if PAGE.is_some() {
+        "the page is at"
+    } else {
+        "no page in this build; its questions are answered at"
+    };
+    show::text(&format!("{page} http://{}\n", listener.local_addr()?))?;
+    let serving = tokio::spawn(server::serve(listener, service, stopped, DRAIN));
+    tokio::select! {
+        _ = terminate.recv() => {}
+        interrupted = tokio::signal::ctrl_c() => interrupted?,
+    }
+    _ = stop.send(true);
+    Ok(serving.await?)
+}

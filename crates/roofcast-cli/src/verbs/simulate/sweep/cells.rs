@@ -1,0 +1,279 @@
+//! Cells of a sweep that are kept: a share of them a process, merged where all are there.
+//!
+//! Knows: a cell's key, which is made of everything that its answer depends on, so that another sweep finds the cells that it
+//! has in common with this one; and which cells a process runs. Running and showing are the sweep's.
+
+use super::super::{Answer, about};
+use super::{Cell, Space};
+use crate::args::{CellsArgs, MergeArgs};
+use crate::cells::{Cells, Key};
+use crate::exit;
+use crate::show::progress::Progress;
+use crate::show::{self, number::grouped};
+use anyhow::Result;
+use rayon::prelude::*;
+use roofcast::{Error, Forecaster, Spec};
+use serde::{Serialize, Serializer};
+use serde_json::Value as Json;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use toml::Value;
+
+/// For how long finished cells may stay in memory alone.
+const OFTEN: Duration = Duration::from_secs(1);
+
+/// What a process did for its share.
+#[derive(Serialize)]
+struct Share {
+    /// Cells of the whole sweep.
+    cells: usize,
+    /// Cells of the share.
+    asked: usize,
+    /// Of them, those that were kept before.
+    kept: usize,
+    /// Those that this process ran.
+    ran: usize,
+    /// Numbers of those that took longer than a cell may.
+    late: Vec<usize>,
+    /// Whether Ctrl-C came before the others had ended.
+    interrupted: bool,
+}
+
+/// The key of a cell: the program's version and all that the answer depends on.
+pub(super) fn key(spec: &Spec, forecaster: &Forecaster, leap: bool) -> Result<String> {
+    let mut key = Key::default();
+    write!(key, "simulate {} {leap} {spec:?} {forecaster:?}", env!("CARGO_PKG_VERSION"))?;
+    Ok(key.text())
+}
+
+/// Runs the share of a sweep's cells that `args` names, and keeps them in `folder`.
+pub(super) fn run(space: &Space, folder: &Path) -> Result<ExitCode> {
+    let (args, output) = (&space.args.cells, &space.args.output);
+    for (flag, given) in [("--csv", output.csv), ("--svg", space.args.svg.is_some())] {
+        if given {
+            let accepted = "it with `roofcast merge`, which prints the sweep";
+            return Err(Error::field("arguments", flag, "beside --cells", accepted).into());
+        }
+    }
+    let cells = Cells::open(folder)?;
+    let numbers = share(space.points.len(), args)?;
+    let progress = Progress::new("runs")?;
+    progress.at(0, numbers.len() as u64);
+    let buffer = Buffer { cells: &cells, waiting: Mutex::new((Instant::now(), Vec::new())) };
+    let limit = args.cell_time_limit.map(Duration::from_secs_f64);
+    let one = |number: &usize| -> Result<Done> {
+        if !progress.goes_on() {
+            return Ok(Done::Interrupted);
+        }
+        let cell = space.cell(&space.points[*number])?;
+        let key = key(&cell.scenario.spec, &cell.forecaster, space.leap)?;
+        let done = match cells.answer(&key) {
+            Some(_) => Done::Kept,
+            None => match simulated(&cell, space, &progress, &buffer, limit)? {
+                Some(answer) => buffer.add(key, answer).map(|()| Done::Ran)?,
+                None if progress.goes_on() => Done::Late(*number),
+                None => Done::Interrupted,
+            },
+        };
+        progress.more(1);
+        Ok(done)
+    };
+    let done: Vec<Result<Done>> = space.pool()?.install(|| numbers.par_iter().map(one).collect());
+    buffer.flush()?;
+    drop(progress);
+    let done = done.into_iter().collect::<Result<Vec<Done>>>()?;
+    let count = |of: fn(&Done) -> bool| done.iter().filter(|d| of(d)).count();
+    let share = Share {
+        cells: space.points.len(),
+        asked: numbers.len(),
+        kept: count(|d| matches!(d, Done::Kept)),
+        ran: count(|d| matches!(d, Done::Ran)),
+        late: done
+            .iter()
+            .filter_map(|d| if let Done::Late(number) = d { Some(*number) } else { None })
+            .collect(),
+        interrupted: count(|d| matches!(d, Done::Interrupted)) > 0,
+    };
+    if output.json {
+        show::json("roofcast/simulate-shard/1", &share)?
+    } else {
+        show::text(&people(&share))?
+    }
+    Ok(if share.interrupted || !share.late.is_empty() { exit::invalid() } else { ExitCode::SUCCESS })
+}
+
+/// What came of a cell.
+enum Done {
+    Kept,
+    Ran,
+    /// Its number.
+    Late(usize),
+    Interrupted,
+}
+
+/// The answer of a cell as compact JSON; none where its time was over or Ctrl-C came.
+fn simulated(
+    cell: &Cell,
+    space: &Space,
+    progress: &Progress,
+    buffer: &Buffer,
+    limit: Option<Duration>,
+) -> Result<Option<String>> {
+    let began = Instant::now();
+    let mut watch = |_, _| {
+        // What ended before a long cell is not lost with it; where it cannot be written, the run ends and the last try says why.
+        let kept = buffer.keep_if_due().is_ok();
+        kept && progress.goes_on() && limit.is_none_or(|limit| began.elapsed() < limit)
+    };
+    let simulation = space.simulate(cell, &mut watch)?;
+    if simulation.interrupted {
+        return Ok(None);
+    }
+    let about = about(&cell.forecaster.deployment, &simulation);
+    Ok(Some(serde_json::to_string(&Answer { about, simulation: &simulation })?))
+}
+
+/// Finished cells on their way to a file.
+struct Buffer<'a> {
+    cells: &'a Cells,
+    /// When a file was last written, and what has ended since.
+    waiting: Mutex<(Instant, Vec<(String, String)>)>,
+}
+
+impl Buffer<'_> {
+    fn add(&self, key: String, answer: String) -> Result<()> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).1.push((key, answer));
+        self.keep_if_due()
+    }
+
+    /// Writes what has ended, where the last file is old enough.
+    fn keep_if_due(&self) -> Result<()> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.1.is_empty() || waiting.0.elapsed() < OFTEN {
+            return Ok(());
+        }
+        self.cells.keep(&waiting.1)?;
+        *waiting = (Instant::now(), Vec::new());
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        let ended = std::mem::take(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner).1);
+        self.cells.keep(&ended)
+    }
+}
+
+/// The numbers of a share of `all` cells: every nth from the ith, or those that are named, or all.
+fn share(all: usize, args: &CellsArgs) -> Result<Vec<usize>, Error> {
+    if let Some(numbers) = &args.numbers {
+        return match numbers.iter().find(|number| **number >= all) {
+            Some(number) => {
+                let accepted = format!("numbers below {all}, the cells of this sweep");
+                Err(Error::field("arguments", "--numbers", *number, accepted))
+            }
+            None => Ok(numbers.clone()),
+        };
+    }
+    let (shard, of) = args.shard.unwrap_or((1, 1));
+    Ok((shard - 1..all).step_by(of).collect())
+}
+
+fn people(share: &Share) -> String {
+    let late = match share.late.as_slice() {
+        [] => String::new(),
+        late => format!("; {} beyond the time that a cell may take", grouped(late.len() as u64)),
+    };
+    let partial = if share.interrupted { "PARTIAL: " } else { "" };
+    let counts = [share.asked, share.cells, share.kept, share.ran].map(|n| grouped(n as u64));
+    let [asked, cells, kept, ran] = counts;
+    format!("{partial}{asked} of {cells} cells: {kept} were kept before, {ran} ran{late}\n")
+}
+
+#[derive(Serialize)]
+struct Missing {
+    cells: usize,
+    missing: Vec<usize>,
+}
+
+/// A sweep whose points are read when they are written.
+#[derive(Serialize)]
+struct Merged<'a> {
+    sweep: Vec<&'a str>,
+    interrupted: bool,
+    #[serde(serialize_with = "points")]
+    points: Points<'a>,
+}
+
+struct Points<'a> {
+    space: &'a Space<'a>,
+    cells: &'a Cells,
+    /// Number and key.
+    there: &'a [(usize, String)],
+}
+
+/// The point of each cell that is there: the values, then the keys of its answer.
+fn points<S: Serializer>(all: &Points, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(all.there.iter().filter_map(|(number, key)| all.point(*number, key)))
+}
+
+impl Points<'_> {
+    fn point(&self, number: usize, key: &str) -> Option<Json> {
+        let answer: Json = serde_json::from_str(self.cells.answer(key)?).ok()?;
+        let mut point = serde_json::Map::new();
+        point.insert("values".to_owned(), serde_json::to_value(&self.space.points[number]).ok()?);
+        point.extend(answer.as_object()?.clone());
+        Some(point.into())
+    }
+}
+
+/// Prints what one run of the whole sweep would print, from the cells that are kept.
+pub(super) fn merge(space: &Space, args: &MergeArgs) -> Result<ExitCode> {
+    let folder = args.simulate.cells.cells.as_deref();
+    let accepted = "the folder that the runs were kept in";
+    let folder = folder.ok_or_else(|| Error::field("arguments", "--cells", "missing", accepted))?;
+    if args.simulate.svg.is_some() {
+        let accepted = "--json or --csv: kept runs are not drawn";
+        return Err(Error::field("arguments", "--svg", "given", accepted).into());
+    }
+    let cells = Cells::open(folder)?;
+    let keys = space.pool()?.install(|| {
+        let one = |(number, values): (usize, &Vec<Value>)| {
+            let cell = space.cell(values)?;
+            Ok((number, key(&cell.scenario.spec, &cell.forecaster, space.leap)?))
+        };
+        space.points.par_iter().enumerate().map(one).collect::<Result<Vec<(usize, String)>>>()
+    })?;
+    let (there, absent): (Vec<_>, Vec<_>) =
+        keys.into_iter().partition(|(_, key)| cells.answer(key).is_some());
+    let missing: Vec<usize> = absent.into_iter().map(|(number, _)| number).collect();
+    let all = space.points.len();
+    if args.missing {
+        show::json("roofcast/merge-missing/1", &Missing { cells: all, missing })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(first) = missing.first().filter(|_| !args.partial) {
+        let found = format!(
+            "{} of {all} cells missing, the first is {}",
+            missing.len(),
+            space.named(&space.points[*first])
+        );
+        let accepted = "every cell of the sweep; or --partial";
+        return Err(Error::field(folder.display(), "cells", found, accepted).into());
+    }
+    let interrupted = !missing.is_empty();
+    let points = Points { space, cells: &cells, there: &there };
+    let served = there.iter().filter_map(|(number, key)| points.point(*number, key));
+    let served = served.into_iter().any(|point| point["completed"].as_u64() > Some(0));
+    if args.simulate.output.csv {
+        let rows = there.iter().filter_map(|(number, key)| points.point(*number, key));
+        let rows: Vec<Vec<String>> = rows.map(|point| super::row(&point, interrupted)).collect();
+        show::csv(&super::header(&space.dimensions), &rows)?;
+    } else {
+        let sweep = space.dimensions.iter().map(|d| d.path.as_str()).collect();
+        show::json(super::SCHEMA, &Merged { sweep, interrupted, points })?;
+    }
+    Ok(super::code(interrupted, served))
+}

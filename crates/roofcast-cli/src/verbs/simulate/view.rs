@@ -1,0 +1,156 @@
+//! What the page shows of a run: the answer, latencies as cumulative shares, levels over time, and the first steps one by one.
+
+use super::{Answer, SCHEMA, about};
+use crate::show::Document;
+use roofcast::Deployment;
+use roofcast::engine::clock::Ticks;
+use roofcast::simulate::Simulation;
+use roofcast::spec::Slo;
+use roofcast::timeline::series::Point;
+use roofcast::timeline::trace::{Event, Phase, Trace};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Events of steps and requests that the page shows one by one.
+pub(crate) const EVENTS: u64 = 12_000;
+/// Shares that a curve is drawn through.
+const SHARES: usize = 200;
+
+/// The view's data.
+#[derive(Serialize)]
+pub(crate) struct View<'a> {
+    report: Document<Answer<'a>>,
+    slo: Bounds,
+    distributions: Vec<Curve>,
+    /// Of each replica.
+    series: &'a [Vec<Point>],
+    /// Of each replica.
+    timelines: Vec<Timeline>,
+}
+
+/// 99th percentiles that were asked for, in milliseconds.
+#[derive(Serialize)]
+struct Bounds {
+    ttft_p99_ms: Option<f64>,
+    tpot_p99_ms: Option<f64>,
+    e2el_p99_ms: Option<f64>,
+}
+
+/// A latency as cumulative shares of the requests.
+#[derive(Serialize)]
+struct Curve {
+    metric: &'static str,
+    ms: Vec<f64>,
+    shares: Vec<f64>,
+}
+
+/// The first events of a replica.
+#[derive(Serialize, Default)]
+struct Timeline {
+    steps: Vec<Step>,
+    requests: Vec<Life>,
+    /// Where the events end though the run goes on.
+    cut_at_ms: Option<f64>,
+}
+
+/// A step, or equal ones that were taken at once.
+#[derive(Serialize)]
+struct Step {
+    start_ms: f64,
+    end_ms: f64,
+    steps: u64,
+    running: u64,
+    decodes: u64,
+    waiting: u64,
+    chunks: u64,
+    prefill_tokens: u64,
+    output_tokens: u64,
+    kv_blocks: u64,
+    bound: &'static str,
+}
+
+/// A request and its phases.
+#[derive(Serialize)]
+struct Life {
+    number: u64,
+    input: u32,
+    output: u32,
+    phases: Vec<Stay>,
+}
+
+/// A phase of a request.
+#[derive(Serialize)]
+struct Stay {
+    phase: &'static str,
+    start_ms: f64,
+    end_ms: f64,
+}
+
+impl<'a> View<'a> {
+    /// Of a run that kept its series and [`EVENTS`] events.
+    pub(crate) fn of(deployment: &'a Deployment, simulation: &'a Simulation, slo: &Slo) -> View<'a> {
+        let Slo { ttft_p99_ms, tpot_p99_ms, e2el_p99_ms } = *slo;
+        let curve = |(metric, sample): &(&'static str, roofcast::fleet::results::Sample)| {
+            let (ms, shares) = sample.shares(SHARES).into_iter().unzip();
+            Curve { metric, ms, shares }
+        };
+        View {
+            report: Document {
+                schema: SCHEMA,
+                body: Answer { about: about(deployment, simulation), simulation },
+            },
+            slo: Bounds { ttft_p99_ms, tpot_p99_ms, e2el_p99_ms },
+            distributions: simulation.latencies.iter().map(curve).collect(),
+            series: &simulation.series,
+            timelines: simulation.traces.iter().cloned().map(Timeline::of).collect(),
+        }
+    }
+}
+
+impl Timeline {
+    fn of(trace: Trace) -> Timeline {
+        let (events, cut) = trace.close();
+        let mut found = Timeline { cut_at_ms: cut.map(Ticks::ms), ..Timeline::default() };
+        let mut places = BTreeMap::new();
+        let mut open: BTreeMap<u64, f64> = BTreeMap::new();
+        for (at, event) in events {
+            match event {
+                Event::Steps(s) => found.steps.push(Step {
+                    start_ms: s.start.ms(),
+                    end_ms: s.end.ms(),
+                    steps: s.steps,
+                    running: s.running,
+                    decodes: s.decodes,
+                    waiting: s.waiting,
+                    chunks: s.chunks,
+                    prefill_tokens: s.prefill_tokens,
+                    output_tokens: s.output_tokens,
+                    kv_blocks: s.blocks[1],
+                    bound: s.bound,
+                }),
+                Event::Arrived { number, input, output } => {
+                    places.insert(number, found.requests.len());
+                    found.requests.push(Life { number, input, output, phases: Vec::new() });
+                }
+                Event::Begins(number, _) => drop(open.insert(number, at.ms())),
+                Event::Ends(number, phase) => {
+                    let life = places.get(&number).and_then(|place| found.requests.get_mut(*place));
+                    if let Some((life, start_ms)) = life.zip(open.remove(&number)) {
+                        life.phases.push(Stay { phase: name(phase), start_ms, end_ms: at.ms() });
+                    }
+                }
+                Event::Idle | Event::Left(_) => {}
+            }
+        }
+        found
+    }
+}
+
+fn name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Queued => "queued",
+        Phase::Prefill => "prefill",
+        Phase::Decode => "decode",
+        Phase::Preempted => "preempted",
+    }
+}

@@ -1,0 +1,81 @@
+//! Faults on demand, a slow start, and the load that answers report.
+
+use super::{Server, TINY};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+const PATH: &str = "/v1/completions";
+const BODY: &str = r#"{"prompt": "a", "max_tokens": 40, "ignore_eos": true}"#;
+const STREAM: &str = r#"{"prompt": "a", "max_tokens": 40, "ignore_eos": true, "stream": true}"#;
+
+fn with(server: &Server, body: &str, fault: &str) -> super::HttpResponse {
+    server.post_with(PATH, body, &format!("X-Roofcast-Fault: {fault}\r\n"))
+}
+
+/// Each request has the fault that its header asks for, and the next one none.
+#[test]
+fn a_header_asks_for_a_fault_of_its_request() {
+    let server = Server::start(TINY, "--allow-faults");
+    let refused = with(&server, BODY, r#"{"status": 503}"#);
+    assert_eq!((refused.status, refused.json()["error"]["code"].as_u64()), (503, Some(503)));
+    let start = Instant::now();
+    assert_eq!(with(&server, BODY, r#"{"stall_seconds": 0.7}"#).status, 200);
+    assert!(start.elapsed() >= Duration::from_millis(700));
+    // The stream is cut behind its fifth token, a whole answer before it begins; the engine is free of both.
+    let cut = with(&server, STREAM, r#"{"cut_after_tokens": 5}"#);
+    let events = cut.body.matches("data: {").count();
+    assert!((5..40).contains(&events) && !cut.body.contains("[DONE]"), "{events} events");
+    assert_eq!(with(&server, BODY, r#"{"cut_after_tokens": 5}"#).body, "");
+    server.until("vllm:num_requests_running", |n| n == 0.0);
+    let wrong = with(&server, BODY, "nonsense");
+    assert!(wrong.status == 400 && wrong.body.contains("accepted"), "{}", wrong.body);
+    assert_eq!(server.post(PATH, BODY).status, 200);
+}
+
+/// A fault of a third of all requests, by flag, by `/admin/faults`, and taken back.
+#[test]
+fn a_fault_meets_its_share_of_requests() {
+    let server = Server::start(TINY, r#"--fault {"status":500,"share":0.5}"#);
+    let statuses = |count: usize| (0..count).map(|_| server.post(PATH, BODY).status).collect::<Vec<_>>();
+    assert_eq!(statuses(4), [200, 500, 200, 500]);
+    let set = server.post("/admin/faults", r#"{"status": 429}"#);
+    assert_eq!((set.status, set.json()["fault"]["status"].as_u64()), (200, Some(429)));
+    assert_eq!(statuses(2), [429, 429]);
+    assert_eq!(server.post("/admin/faults", r#"{"status": 7}"#).status, 400);
+    assert_eq!(server.get("/admin/faults").json()["fault"]["status"], 429);
+    let end = server.raw("DELETE /admin/faults HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n", b"");
+    assert_eq!(end.json(), json!({"fault": null}));
+    assert_eq!(statuses(2), [200, 200]);
+}
+
+/// Without the flag there are no faults, and a header asks for none.
+#[test]
+fn faults_have_to_be_allowed() {
+    let server = Server::start(TINY, "");
+    assert_eq!(with(&server, BODY, r#"{"status": 503}"#).status, 200);
+    assert_eq!(server.get("/admin/faults").status, 404);
+}
+
+#[test]
+fn a_slow_start_listens_late() {
+    let start = Instant::now();
+    let server = Server::start(TINY, "--start-delay 1.2");
+    assert!(start.elapsed() >= Duration::from_millis(1200));
+    assert_eq!(server.get("/health").status, 200);
+}
+
+/// In vLLM's two formats, where a client asks for one: nothing waits, and what the answer held is free again.
+#[test]
+fn answers_report_the_load_on_demand() {
+    let server = Server::start(TINY, "");
+    let with =
+        |format: &str| server.post_with(PATH, BODY, &format!("endpoint-load-metrics-format: {format}\r\n"));
+    let text = with("TEXT").head;
+    assert!(text.contains("endpoint-load-metrics: TEXT named_metrics.kv_cache_usage_perc="), "{text}");
+    assert!(text.contains(", named_metrics.num_requests_waiting=0.0"), "{text}");
+    let head = with("json").head;
+    let json = head.split("endpoint-load-metrics: JSON ").nth(1).unwrap().lines().next().unwrap();
+    let json: serde_json::Value = serde_json::from_str(json).unwrap();
+    assert_eq!(json["named_metrics"]["num_requests_waiting"], 0.0);
+    assert!(!with("xml").head.contains("endpoint-load-metrics"));
+}

@@ -1,0 +1,107 @@
+//! Calls of tools, where a client asks for one.
+
+use super::{Server, TINY};
+use serde_json::{Value, json};
+
+/// A chat that offers two tools.
+fn chat(choice: Value) -> Value {
+    let weather = json!({"type": "object", "required": ["city", "unit", "days"], "properties": {
+        "city": {"type": "string"}, "unit": {"type": "string", "enum": ["C", "F"]},
+        "days": {"type": "integer", "minimum": 1, "maximum": 7}}});
+    json!({"messages": [{"role": "user", "content": "is it raining"}], "tool_choice": choice, "max_tokens": 200,
+        "tools": [{"type": "function", "function": {"name": "weather", "parameters": weather}},
+            {"type": "function", "function": {"name": "clock"}}]})
+}
+
+fn ask(server: &Server, body: &Value) -> Value {
+    let answer = server.post("/v1/chat/completions", &body.to_string());
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    answer.json()
+}
+
+#[test]
+fn a_call_has_the_arguments_that_the_tool_takes() {
+    let server = Server::start(TINY, "");
+    let answer = ask(&server, &chat(json!("required")));
+    let (choice, message) = (&answer["choices"][0], &answer["choices"][0]["message"]);
+    assert_eq!(
+        (choice["finish_reason"].as_str(), message["content"].as_str()),
+        (Some("tool_calls"), Some(""))
+    );
+    let call = &message["tool_calls"][0];
+    assert_eq!(
+        (call["type"].as_str(), call["function"]["name"].as_str()),
+        (Some("function"), Some("weather"))
+    );
+    let arguments: Value = serde_json::from_str(call["function"]["arguments"].as_str().unwrap()).unwrap();
+    assert!(arguments["city"].is_string() && (1..=7).contains(&arguments["days"].as_i64().unwrap()));
+    assert!(["C", "F"].contains(&arguments["unit"].as_str().unwrap()));
+    // The tool that is named ends as an answer does; one without a form takes nothing.
+    let named = ask(&server, &chat(json!({"type": "function", "function": {"name": "clock"}})));
+    assert_eq!(named["choices"][0]["finish_reason"], "stop");
+    assert_eq!(named["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"], "{}");
+    // Where the model may choose, it answers in words.
+    let free = ask(&server, &chat(json!("auto")));
+    assert!(free["choices"][0]["message"].get("tool_calls").is_none());
+    // A call that is longer than allowed is cut off.
+    let mut short = chat(json!("required"));
+    short["max_tokens"] = 2.into();
+    let short = ask(&server, &short);
+    assert_eq!(
+        (short["choices"][0]["finish_reason"].as_str(), short["usage"]["completion_tokens"].as_u64()),
+        (Some("length"), Some(2))
+    );
+}
+
+/// Piece by piece what the whole call is, and its name and id once.
+#[test]
+fn a_stream_of_a_call_adds_up() {
+    let server = Server::start(TINY, "");
+    let mut body = chat(json!("required"));
+    let whole = ask(&server, &body);
+    let call = &whole["choices"][0]["message"]["tool_calls"][0]["function"];
+    body["stream"] = true.into();
+    let events = server.post("/v1/chat/completions", &body.to_string()).events();
+    let pieces: Vec<&Value> =
+        events.iter().filter_map(|e| e["choices"][0]["delta"]["tool_calls"].get(0)).collect();
+    let arguments: String = pieces.iter().map(|p| p["function"]["arguments"].as_str().unwrap()).collect();
+    assert_eq!(arguments, call["arguments"].as_str().unwrap());
+    assert!(pieces.len() as u64 == whole["usage"]["completion_tokens"].as_u64().unwrap());
+    let names: Vec<&Value> = pieces.iter().filter_map(|p| p["function"].get("name")).collect();
+    assert_eq!(names, [&call["name"]]);
+    assert_eq!(pieces.iter().filter(|p| p.get("id").is_some()).count(), 1);
+    assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "tool_calls");
+}
+
+/// A turn with the call and what the tool said finds the first turn in the cache, as one with words does.
+#[test]
+fn a_call_that_comes_back_is_found_in_the_cache() {
+    let server = Server::start(TINY, "");
+    let mut body = chat(json!("required"));
+    body["messages"][0]["content"] =
+        "is it raining in the town where the river meets the sea, and will it tomorrow".into();
+    let first = ask(&server, &body);
+    let messages = body["messages"].as_array_mut().unwrap();
+    messages.push(first["choices"][0]["message"].clone());
+    messages.push(json!({"role": "tool", "content": "rain"}));
+    body["tool_choice"] = "none".into();
+    let second = ask(&server, &body);
+    let computed = first["usage"]["total_tokens"].as_u64().unwrap() - 1;
+    let cached = second["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64();
+    assert_eq!(cached, Some(computed / 16 * 16));
+}
+
+#[test]
+fn what_cannot_be_called_is_refused() {
+    let server = Server::start(TINY, "");
+    let mut without = chat(json!("required"));
+    without.as_object_mut().unwrap().remove("tools");
+    for (body, word) in [
+        (chat(json!("any")), "Invalid value"),
+        (chat(json!({"type": "function", "function": {"name": "nope"}})), "does not match"),
+        (without, "`tools` must be set"),
+    ] {
+        let answer = server.post("/v1/chat/completions", &body.to_string());
+        assert!(answer.status == 400 && answer.body.contains(word), "{}", answer.body);
+    }
+}

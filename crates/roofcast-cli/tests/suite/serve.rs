@@ -1,0 +1,460 @@
+//! `roofcast serve` as browsers and others meet it: real processes on loopback. What the page does with the answers is tested in
+//! a browser (`scripts/test-web`).
+
+use crate::support::{json, root, run};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A running server, stopped when it goes.
+struct Server {
+    process: Child,
+    address: String,
+}
+
+/// An answer as it came, its chunks put together.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
+
+impl Server {
+    fn start(flags: &str) -> Server {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_roofcast"))
+            .args(["serve", "--port", "0"])
+            .args(flags.split_whitespace())
+            .current_dir(root())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().rsplit_once("http://").unwrap_or_else(|| panic!("it says {line:?}")).1;
+        Server { address: address.to_owned(), process }
+    }
+
+    /// Sends a request with these lines of head beside Host and length.
+    fn send(&self, first: &str, head: &str, body: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        let host = if head.to_lowercase().contains("host:") {
+            String::new()
+        } else {
+            format!("Host: {}\r\n", self.address)
+        };
+        let length =
+            if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        stream
+            .write_all(
+                format!("{first} HTTP/1.1\r\n{host}{length}Connection: close\r\n{head}\r\n").as_bytes(),
+            )
+            .unwrap();
+        // A refusal may come before all is sent.
+        _ = stream.write_all(body);
+        stream
+    }
+
+    fn raw(&self, first: &str, head: &str, body: &[u8]) -> Answer {
+        let mut text = Vec::new();
+        // What was refused early may be reset behind the refusal.
+        _ = self.send(first, head, body).read_to_end(&mut text);
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{first}: {text:?}"));
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let body = if head.to_lowercase().contains("transfer-encoding: chunked") {
+            whole(body)
+        } else {
+            body.to_owned()
+        };
+        Answer { status, head: head.to_lowercase(), body }
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.raw(&format!("GET {path}"), "", b"")
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Answer {
+        self.raw(&format!("POST {path}"), "Content-Type: application/json\r\n", body.to_string().as_bytes())
+    }
+
+    /// The last line of work that is followed, and how many lines came before it.
+    fn followed(&self, path: &str, body: &Value) -> (Value, usize) {
+        let answer = self.post(path, body);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let lines: Vec<&str> = answer.body.lines().collect();
+        (serde_json::from_str(lines.last().unwrap()).unwrap(), lines.len() - 1)
+    }
+}
+
+/// A chunked body put together.
+fn whole(mut body: &str) -> String {
+    let mut all = String::new();
+    while let Some((size, rest)) = body.split_once("\r\n") {
+        let size = usize::from_str_radix(size.trim(), 16).unwrap();
+        if size == 0 {
+            break;
+        }
+        all.push_str(&rest[..size]);
+        body = rest[size..].trim_start_matches("\r\n");
+    }
+    all
+}
+
+fn machine(rest: Value) -> Value {
+    let mut spec = json!({"model": {"name": LLAMA}, "hardware": {"accelerator": "h100-sxm", "count": 1}});
+    spec.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+    spec
+}
+
+fn traffic(requests: u64) -> Value {
+    json!({"requests": requests, "seed": 3, "arrivals": {"kind": "poisson", "rate": 20.0}, "input_len": 200, "output_len": 40})
+}
+
+#[test]
+fn limits_and_capacity_are_those_of_the_command_line() {
+    let server = Server::start("");
+    let asked =
+        json!({"spec": machine(json!({"precision": {"weights": "fp8"}})), "batch": 8, "context": 2048});
+    let answer: Value = serde_json::from_str(&server.post("/api/limits", &asked).body).unwrap();
+    let flags =
+        format!("--model {LLAMA} --hardware h100-sxm --count 1 --weights fp8 --context 2048 --batch 8");
+    assert_eq!(answer["report"], json(&format!("limits {flags}")).0);
+    assert_eq!(answer["capacity"], json(&format!("capacity {flags}")).0);
+    assert_eq!(answer["accelerator"]["id"], "h100-sxm");
+}
+
+#[test]
+fn a_run_is_followed_and_is_that_of_the_command_line() {
+    let server = Server::start("");
+    let (last, before) =
+        server.followed("/api/simulate", &json!({"spec": machine(json!({"workload": traffic(3000)}))}));
+    let report = &last["answer"]["report"];
+    let spec = format!(
+        "[model]\nname = \"{LLAMA}\"\n[hardware]\naccelerator = \"h100-sxm\"\ncount = 1\n[workload]\nrequests = 3000\nseed = 3\n\
+         arrivals = {{kind = \"poisson\", rate = 20.0}}\ninput_len = 200\noutput_len = 40\n"
+    );
+    let (_folder, path) = crate::support::file("run.toml", spec.as_bytes());
+    assert_eq!(*report, json(&format!("simulate {path}")).0);
+    assert!(before >= 1, "no progress was told");
+    let curve = &last["answer"]["distributions"][0];
+    assert_eq!(curve["shares"].as_array().unwrap().len(), 200);
+    // The trace holds every request's phases from the first.
+    let lives = last["answer"]["timelines"][0]["requests"].as_array().unwrap();
+    assert_eq!((lives[0]["number"].as_u64(), lives[0]["input"].as_u64()), (Some(0), Some(200)));
+    let (trace, _) =
+        server.followed("/api/trace", &json!({"spec": machine(json!({"workload": traffic(20)}))}));
+    let trace: Value = serde_json::from_str(trace["answer"].as_str().unwrap()).unwrap();
+    assert!(trace["traceEvents"].as_array().unwrap().len() > 20);
+}
+
+#[test]
+fn a_plan_is_that_of_the_command_line() {
+    let server = Server::start("");
+    let spec = json!({"model": {"name": LLAMA}, "workload": {"arrivals": {"kind": "poisson", "rate": 2.0}, "input_len": 200, "output_len": 20},
+        "slo": {"tpot_p99_ms": 50}, "search": {"accelerators": ["h100-sxm"], "max_accelerators": 1, "requests": 300}});
+    let (last, _) = server.followed("/api/plan", &json!({"spec": spec, "why": "accelerator=h100-sxm tp=1"}));
+    let file = format!(
+        "[model]\nname = \"{LLAMA}\"\n[workload]\narrivals = {{kind = \"poisson\", rate = 2.0}}\ninput_len = 200\noutput_len = 20\n\
+         [slo]\ntpot_p99_ms = 50\n[search]\naccelerators = [\"h100-sxm\"]\nmax_accelerators = 1\nrequests = 300\n"
+    );
+    let (_folder, path) = crate::support::file("plan.toml", file.as_bytes());
+    let output = run(["plan", &path, "--why", "accelerator=h100-sxm tp=1", "--json"]);
+    let expected: Value = serde_json::from_str(&output.out).unwrap();
+    assert_eq!(last["answer"]["report"]["ranked"], expected["ranked"]);
+    assert_eq!(last["answer"]["report"]["why"], expected["why"]);
+    assert_eq!(last["answer"]["power_w"]["h100-sxm"], 700.0);
+}
+
+#[test]
+fn measured_points_are_forecast_as_validate_does() {
+    let server = Server::start("--measured examples/measured.csv");
+    let text = std::fs::read_to_string(root().join("examples/measured.csv")).unwrap();
+    let (dropped, _) = server.followed("/api/validate", &json!({"name": "m.csv", "text": text}));
+    let answer = server.get("/api/accuracy").body;
+    let started: Value = serde_json::from_str(answer.lines().last().unwrap()).unwrap();
+    let (expected, _) = json("validate examples/measured.csv");
+    for found in [&dropped["answer"], &started["answer"]] {
+        assert_eq!(found["measured"]["report"]["metrics"], expected["metrics"]);
+        assert_eq!(
+            found["measured"]["rows"].as_array().unwrap().len() as u64,
+            expected["rows"].as_u64().unwrap()
+        );
+        assert_eq!(found["bands"][0]["evidence"], "engine");
+    }
+    let none: Value =
+        serde_json::from_str(Server::start("").get("/api/accuracy").body.lines().last().unwrap()).unwrap();
+    assert_eq!(none["answer"]["measured"], Value::Null);
+}
+
+#[test]
+fn a_clients_results_stand_beside_forecast_and_limit() {
+    let server = Server::start("");
+    let result = json!({"completed": 8, "failed": 0, "num_prompts": 8, "request_rate": "inf", "max_concurrency": 4, "total_input_tokens": 1600,
+        "total_output_tokens": 400, "mean_ttft_ms": 60.0, "mean_tpot_ms": 9.0, "mean_e2el_ms": 500.0});
+    let asked = json!({"name": "r.json", "text": result.to_string(), "model": LLAMA, "hardware": "h100-sxm"});
+    let (last, _) = server.followed("/api/measure", &asked);
+    let run = &last["answer"]["runs"][0];
+    assert_eq!(
+        (run["source"].as_str(), run["concurrency"].as_u64(), run["bound"].as_str()),
+        (Some("vLLM"), Some(4), Some("memory"))
+    );
+    let (measured, forecast, limit) =
+        (&run["measured"]["tpot_ms"], &run["forecast"]["tpot_ms"], &run["limit"]["tpot_ms"]);
+    assert_eq!(measured, 9.0);
+    assert!(
+        forecast.as_f64() > limit.as_f64() && run["advice"].as_str().unwrap().contains("weights"),
+        "{run}"
+    );
+    let (error, _) = server.followed(
+        "/api/measure",
+        &json!({"name": "r.json", "text": "{}", "model": LLAMA, "hardware": "h100-sxm"}),
+    );
+    assert!(error["error"].as_str().unwrap().starts_with("r.json: `results`"), "{error}");
+}
+
+#[test]
+fn a_dropped_model_is_asked_for_by_its_name() {
+    let server = Server::start("");
+    let config = std::fs::read_to_string(root().join("examples/own-model/config.json")).unwrap();
+    let known = server.post("/api/models", &json!({"name": "config.json", "config": config}));
+    assert_eq!(known.status, 200, "{}", known.body);
+    let known: Value = serde_json::from_str(&known.body).unwrap();
+    let id = known["id"].as_str().unwrap();
+    let asked = json!({"spec": {"model": {"name": id}, "hardware": {"accelerator": "rtx-4090"}}, "batch": 1, "context": 512});
+    let answer: Value = serde_json::from_str(&server.post("/api/limits", &asked).body).unwrap();
+    let (expected, _) =
+        json("limits --model examples/own-model/config.json --hardware rtx-4090 --batch 1 --context 512");
+    assert_eq!(answer["report"]["decode"], expected["decode"]);
+    assert_eq!(answer["report"]["model"], id);
+    let bytes = "Content-Type: application/octet-stream\r\n";
+    let wrong = server.raw("POST /api/models", bytes, b"no GGUF at all, but long enough to be read as one");
+    assert_eq!((wrong.status, wrong.body.contains("dropped.gguf")), (400, true), "{}", wrong.body);
+}
+
+#[test]
+fn it_listens_on_loopback_unless_told_otherwise() {
+    let server = Server::start("");
+    assert!(server.address.starts_with("127.0.0.1:"), "{}", server.address);
+    let port = server.address.rsplit_once(':').unwrap().1;
+    // Another address of this machine's loopback does not reach it.
+    assert!(TcpStream::connect(format!("127.0.0.2:{port}")).is_err());
+    assert!(Server::start("--host 127.0.0.2").address.starts_with("127.0.0.2:"));
+}
+
+#[test]
+fn other_hosts_origins_and_sites_are_refused() {
+    let server = Server::start("--allow-host bench.lan");
+    for (head, status) in [
+        ("Host: evil.example\r\n", 403),
+        ("Host: bench.lan:7663\r\n", 200),
+        ("Host: localhost\r\n", 200),
+        ("Origin: http://evil.example\r\n", 403),
+        ("Origin: null\r\n", 403),
+        ("Sec-Fetch-Site: cross-site\r\n", 403),
+        ("Sec-Fetch-Site: same-origin\r\n", 200),
+    ] {
+        assert_eq!(server.raw("GET /api/catalog", head, b"").status, status, "{head}");
+    }
+    // A form of another page can send neither of the types that questions have.
+    let body = json!({"spec": machine(json!({}))}).to_string();
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"] {
+        let answer = server.raw("POST /api/limits", &format!("Content-Type: {kind}\r\n"), body.as_bytes());
+        assert_eq!(answer.status, 415, "{kind}");
+    }
+}
+
+#[test]
+fn every_answer_has_the_headers_that_keep_a_browser_in() {
+    let server = Server::start("");
+    for path in ["/", "/api/catalog", "/api/accuracy", "/nowhere"] {
+        let head = server.get(path).head;
+        let policy = head.lines().find(|line| line.starts_with("content-security-policy:")).unwrap();
+        assert!(policy.contains("default-src 'none'") && policy.contains("script-src 'self'"), "{policy}");
+        assert!(
+            !policy.contains("unsafe-inline") && !policy.contains("unsafe-eval") && !policy.contains("http"),
+            "{policy}"
+        );
+        for header in [
+            "x-content-type-options: nosniff",
+            "x-frame-options: deny",
+            "referrer-policy: no-referrer",
+            "cache-control: no-store",
+        ] {
+            assert!(head.contains(header), "{path}: {header}");
+        }
+        assert!(!head.contains("access-control-allow"), "{path}");
+    }
+    // The page has no script of its own in it: what the policy lets run comes from the two files.
+    let page = server.get("/").body;
+    let scripts = page
+        .split("<script")
+        .skip(1)
+        .filter(|rest| !rest.split('>').next().unwrap().contains("src=\"/page.js\""));
+    assert_eq!(scripts.count(), 0);
+}
+
+#[test]
+fn no_file_of_the_machine_is_read() {
+    let server = Server::start("");
+    let folder = root().join("examples/own-model").canonicalize().unwrap().display().to_string();
+    let config = format!("{folder}/config.json");
+    let limits = |model: Value, hardware: &str| {
+        let spec = json!({"model": model, "hardware": {"accelerator": hardware}});
+        server.post("/api/limits", &json!({"spec": spec, "batch": 1, "context": 64}))
+    };
+    // The command line reads each of these.
+    assert!(json(&format!("limits --model {config} --hardware rtx-4090")).1 == 0);
+    for model in [
+        json!({"name": config}),
+        json!({"name": folder}),
+        json!({"path": config}),
+        json!({"name": "examples/own-model/config.json"}),
+    ] {
+        let answer = limits(model.clone(), "rtx-4090");
+        assert_eq!(answer.status, 400, "{model}: {}", answer.body);
+        assert!(!answer.body.contains("decode"), "{model}");
+    }
+    let toml = root().join("Cargo.toml").canonicalize().unwrap().display().to_string();
+    let answer = limits(json!({"name": LLAMA}), &toml);
+    assert!(answer.status == 400 && answer.body.contains("no accelerator named"), "{}", answer.body);
+    let arrivals =
+        json!({"arrivals": {"kind": "trace", "path": "/etc/passwd"}, "input_len": 1, "output_len": 1});
+    let lengths = json!({"arrivals": {"kind": "offline"}, "input_len": {"kind": "empirical", "path": "/etc/passwd"}, "output_len": 1});
+    for workload in [arrivals, lengths] {
+        let answer = server.post("/api/simulate", &json!({"spec": machine(json!({"workload": workload}))}));
+        assert!(answer.status == 400 && !answer.body.contains("root:"), "{}", answer.body);
+    }
+    let draft = json!({"engine": {"speculative": {"num_speculative_tokens": 1, "acceptance_rate": 0.5, "draft_model": config}}});
+    let answer = server.post("/api/limits", &json!({"spec": machine(draft)}));
+    assert_eq!(answer.status, 400, "{}", answer.body);
+    for path in ["/../Cargo.toml", "/page.js/../../etc/passwd", "/%2e%2e/Cargo.toml", "/etc/passwd"] {
+        assert_eq!(server.get(path).status, 404, "{path}");
+    }
+    // Rows name accelerators and models; a name that is a file stays a name.
+    let rows = format!(
+        "kind,model,hardware,tpot_ms,context_len,concurrency\ndecode_step,{config},h100-sxm,9,100,1\n"
+    );
+    let (last, _) = server.followed("/api/validate", &json!({"name": "m.csv", "text": rows}));
+    let left_out = last["answer"]["measured"]["rows"][0]["left_out"].as_str().unwrap();
+    assert!(left_out.contains("no model named"), "{left_out}");
+}
+
+#[test]
+fn bodies_are_limited() {
+    let server = Server::start("");
+    let head = "Content-Type: application/json\r\n";
+    assert_eq!(server.raw("POST /api/limits", head, &vec![b' '; (1 << 20) + 1]).status, 413);
+    // A length that is only told is refused before anything is read.
+    let told = "Content-Type: application/json\r\nContent-Length: 99999999999\r\n";
+    assert_eq!(server.raw("POST /api/measure", told, b"").status, 413);
+    for (path, body, part) in [
+        ("/api/limits", "{", "the request"),
+        ("/api/limits", "{\"spec\": {}, \"more\": 1}", "more"),
+        ("/api/limits", "{\"spec\": {\"model\": 3}}", "model"),
+        ("/api/limits", "{\"spec\": {}, \"batch\": 0}", "model"),
+    ] {
+        let answer = server.raw(&format!("POST {path}"), head, body.as_bytes());
+        assert!(answer.status == 400 && answer.body.contains(part), "{body}: {}", answer.body);
+    }
+    assert_eq!(server.get("/api/limits").status, 405);
+    assert_eq!(server.raw("DELETE /", "", b"").status, 405);
+}
+
+#[test]
+fn simulated_work_is_limited_and_ends_when_the_client_goes_away() {
+    let server = Server::start("");
+    let asked = |requests: u64| json!({"spec": machine(json!({"workload": traffic(requests)}))});
+    let (refused, _) = server.followed("/api/simulate", &asked(200_001));
+    assert!(refused["error"].as_str().unwrap().contains("at most 200000"), "{refused}");
+    let search = json!({"accelerators": ["h100-sxm"], "max_accelerators": 5000});
+    let plan = server.post(
+        "/api/plan",
+        &json!({"spec": {"model": {"name": LLAMA}, "workload": traffic(10), "search": search}}),
+    );
+    assert!(plan.status == 400 && plan.body.contains("at most 1024"), "{}", plan.body);
+    // Two runs are worked on at once. Two long ones whose clients go away leave room for a third before they would be done.
+    let body = asked(200_000).to_string();
+    let head = "Content-Type: application/json\r\n";
+    let long = |server: &Server| server.send("POST /api/simulate", head, body.as_bytes());
+    let from = Instant::now();
+    let mut alone = long(&server);
+    let mut first = [0; 512];
+    assert!(alone.read(&mut first).unwrap() > 0);
+    drop((alone, long(&server), long(&server)));
+    let (last, _) = server.followed("/api/simulate", &asked(10));
+    assert_eq!(last["answer"]["report"]["completed"], 10);
+    let short = from.elapsed();
+    let from = Instant::now();
+    server.followed("/api/simulate", &asked(200_000));
+    let whole = from.elapsed();
+    assert!(short < whole * 2, "{short:?} with three that were given up, {whole:?} for a whole one");
+}
+
+#[test]
+fn a_build_without_the_page_says_how_to_get_it() {
+    let server = Server::start("");
+    let root = server.get("/");
+    assert_eq!(root.status, 200);
+    if root.head.contains("text/plain") {
+        assert!(
+            root.body.contains("has no page")
+                && root.body.contains("npm --prefix web")
+                && root.body.contains("cargo build"),
+            "{}",
+            root.body
+        );
+        let refused =
+            run(["limits", "--model", LLAMA, "--hardware", "h100-sxm", "--html", "/tmp/never.html"]);
+        assert!(
+            refused.code == 2 && refused.err.contains("--html") && refused.err.contains("npm"),
+            "{}",
+            refused.err
+        );
+    } else {
+        assert!(root.body.contains("<title>roofcast</title>"));
+    }
+}
+
+/// Where this build has the page: a file for each verb, which asks for nothing else.
+#[test]
+fn html_holds_the_answer_and_needs_nothing_else() {
+    if !Server::start("").get("/").head.contains("text/html") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (verb, view) in [
+        (format!("limits --model {LLAMA} --hardware h100-sxm"), "limits"),
+        ("simulate --requests 200".to_owned(), "serve"),
+        ("validate examples/measured.csv".to_owned(), "accuracy"),
+        (format!("plan --model {LLAMA} --hardware h100-sxm --max-accelerators 1 --rate 1"), "plan"),
+    ] {
+        let path = folder.path().join(format!("{view}.html")).display().to_string();
+        let output = json(&format!("{verb} --html {path}"));
+        let file = std::fs::read_to_string(&path).unwrap();
+        let (_, data) = file.split_once("<script type=\"application/json\" id=\"shown\">").unwrap();
+        let shown: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
+        assert_eq!(shown["view"], view);
+        let report = &shown["answer"]["report"];
+        assert_eq!(report["schema"], output.0["schema"]);
+        let key = ["decode", "mean_ttft_ms", "metrics", "ranked"]
+            .into_iter()
+            .find(|key| !output.0[key].is_null())
+            .unwrap();
+        assert_eq!(report[key], output.0[key], "{view}: {key}");
+        assert!(!file.contains(" src=\"/") && !file.contains(" href=\"/"), "{view} asks for files");
+    }
+}

@@ -1,0 +1,123 @@
+//! Sweeps that are shared: cells kept in a folder, merged into the bytes of one run.
+
+use crate::support::{roofcast, root};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const SWEEP: &str = "--requests 60 --sweep tp=1,2 --sweep rate=2,4,8";
+
+/// What stands on standard error where the input is bad.
+fn bad(arguments: &str) -> String {
+    let run = roofcast(arguments);
+    assert_eq!(run.code, 2, "{arguments}: {}", run.out);
+    run.err
+}
+
+fn kept(folder: &Path) -> usize {
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    files.filter(|file| file.extension().is_some_and(|e| e == "parquet")).count()
+}
+
+/// What a share says it did.
+fn share(asked: &str, folder: &Path) -> serde_json::Value {
+    let run = roofcast(&format!("simulate {asked} --cells {} --json", folder.display()));
+    serde_json::from_str(&run.out).unwrap()
+}
+
+#[test]
+fn shares_merge_into_the_bytes_of_one_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let cells = folder.path().join("cells");
+    let merge = format!("merge {SWEEP} --cells {}", cells.display());
+    // Six cells; the first share of four has those numbered 0 and 4.
+    let first = share(&format!("{SWEEP} --shard 1/4"), &cells);
+    assert_eq!((&first["cells"], &first["asked"], &first["ran"]), (&6.into(), &2.into(), &2.into()));
+    let missing: serde_json::Value =
+        serde_json::from_str(&roofcast(&format!("{merge} --missing")).out).unwrap();
+    assert_eq!(missing["missing"], serde_json::json!([1, 2, 3, 5]));
+    let error = bad(&merge);
+    assert!(
+        error.contains("4 of 6 cells missing, the first is parallelism.tp = 1, workload.arrivals.rate = 4"),
+        "{error}"
+    );
+    let partial: serde_json::Value =
+        serde_json::from_str(&roofcast(&format!("{merge} --partial")).out).unwrap();
+    assert_eq!(partial["interrupted"], true);
+    assert_eq!(partial["points"].as_array().unwrap().len(), 2);
+    for asked in ["--shard 2/4", "--shard 3/4 --threads 1", "--numbers 3,5"] {
+        share(&format!("{SWEEP} {asked}"), &cells);
+    }
+    let one = |form: &str| roofcast(&format!("simulate {SWEEP} {form}")).out;
+    assert_eq!(roofcast(&format!("{merge} --json")).out, one("--json"));
+    assert_eq!(roofcast(&format!("{merge} --csv")).out, one("--csv"));
+    assert_eq!(roofcast(&merge).out, one("--json"));
+}
+
+#[test]
+fn what_is_kept_is_not_run_again_and_the_space_may_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let all = share(SWEEP, folder.path());
+    assert_eq!((&all["kept"], &all["ran"]), (&0.into(), &6.into()));
+    let files = kept(folder.path());
+    assert_eq!(share(SWEEP, folder.path())["kept"], 6);
+    assert_eq!(kept(folder.path()), files);
+    // Keys in another order and a value more: 6 of 8 are known.
+    let wider = "--requests 60 --sweep rate=2,4,8,9 --sweep tp=2,1";
+    let more = share(wider, folder.path());
+    assert_eq!((&more["kept"], &more["ran"]), (&6.into(), &2.into()));
+    let merged = roofcast(&format!("merge {wider} --cells {} --json", folder.path().display())).out;
+    assert_eq!(merged, roofcast(&format!("simulate {wider} --json")).out);
+    // Another seed, another question.
+    assert_eq!(share(&format!("{SWEEP} --seed 9"), folder.path())["kept"], 0);
+    assert_eq!(share(&format!("{SWEEP} --no-leap"), folder.path())["kept"], 0);
+}
+
+#[test]
+fn a_share_that_is_killed_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    // The last rate is served step by step for minutes; the others end at once and are kept a second later at most.
+    let sweep = "--no-leap --sweep requests=20,40,60,2000000 --threads 2";
+    let mut killed = Command::new(env!("CARGO_BIN_EXE_roofcast"));
+    let arguments = format!("simulate {sweep} --cells {}", folder.path().display());
+    let mut killed = killed
+        .args(arguments.split_whitespace())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut waited = 0;
+    while kept(folder.path()) == 0 && waited < 600 {
+        std::thread::sleep(Duration::from_millis(100));
+        waited += 1;
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let run = roofcast(&format!("{arguments} --cell-time-limit 0.5 --json"));
+    let again: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    assert!(again["kept"].as_u64().unwrap() >= 1, "{again}");
+    assert_eq!(again["late"], serde_json::json!([3]));
+    assert_eq!(run.code, 3);
+}
+
+#[test]
+fn shares_that_cannot_be_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let cells = format!("--cells {}", folder.path().display());
+    let file = root().join("README.md");
+    for (arguments, told) in [
+        (format!("simulate {SWEEP} --shard 1/2"), "--cells"),
+        (format!("simulate {SWEEP} {cells} --shard 3/2"), "`--shard` is \"3/2\"; accepted: I/N as 2/8"),
+        (format!("simulate {SWEEP} {cells} --numbers 6"), "`--numbers` is 6; accepted: numbers below 6"),
+        (format!("simulate {SWEEP} {cells} --csv"), "`--csv` is beside --cells"),
+        (format!("simulate {SWEEP} --cells {}", file.display()), "a file; accepted: a folder"),
+        (format!("merge {SWEEP}"), "`--cells` is missing"),
+        (format!("simulate {cells} --sweep tp=1,3"), "with parallelism.tp = 3"),
+    ] {
+        let error = bad(&arguments);
+        assert!(error.contains(told), "{arguments}: {error}");
+    }
+    std::fs::write(folder.path().join("x.parquet"), "PAR1").unwrap();
+    let error = bad(&format!("simulate {SWEEP} {cells}"));
+    assert!(error.contains("x.parquet"), "{error}");
+}

@@ -1,0 +1,87 @@
+"""Questions to the program: specs, keywords, progress and warnings."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from roofcast import _native
+from roofcast._native import Error
+from roofcast.progress import Progress, shown
+
+Spec = str | os.PathLike[str] | Mapping[str, Any] | None
+"""A spec: the path of a TOML file, its text, or its sections as dicts; ``None`` is the verb's default."""
+
+
+def spec_text(spec: Spec) -> tuple[str | None, str | None]:
+    """The file that a spec is, or its text."""
+    if spec is None:
+        return None, None
+    if isinstance(spec, Mapping):
+        return None, _native.toml(json.dumps(spec, default=str))
+    path = os.fspath(spec)
+    # A file's name is one line and has no assignment; a spec has a section or a key.
+    if isinstance(spec, str) and ("\n" in path or "=" in path):
+        return None, path
+    if path == "-":
+        raise Error("spec: '-', standard input; accepted: a path, the text of a spec or a dict")
+    return path, None
+
+
+def listed(flags: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Keywords as flags: ``None`` is as if it were not there, a dict is KEY=VALUE, a word each."""
+    found: list[tuple[str, Any]] = []
+    for name, value in flags.items():
+        if value is None:
+            continue
+        if isinstance(value, Mapping):
+            value = [f"{key}={_word(item)}" for key, item in value.items()]
+        elif isinstance(value, (set, frozenset, range)):
+            value = sorted(value)
+        found.append((name, value))
+    return found
+
+
+def _word(value: Any) -> str:
+    """A value of ``set`` as TOML or a word."""
+    if isinstance(value, (bool, list, tuple)):
+        return json.dumps(value)
+    return str(value)
+
+
+def ask(
+    verb: str,
+    files: Sequence[str | os.PathLike[str]] = (),
+    *,
+    spec: Spec = None,
+    flags: Mapping[str, Any] | None = None,
+    picture: bool = False,
+    records: bool = False,
+    progress: bool | Progress | None = False,
+    unit: str = "",
+    time_limit_s: float | None = None,
+) -> _native.Answer:
+    """The program's answer; what it says beside it is warned of."""
+    path, text = spec_text(spec)
+    names = [os.fspath(file) for file in files] + ([path] if path is not None else [])
+    told, display = shown(progress, unit)
+    try:
+        answer = _native.ask(
+            verb,
+            names,
+            listed(flags or {}),
+            spec=text,
+            picture=picture,
+            records=records,
+            progress=told,
+            time_limit_s=time_limit_s,
+        )
+    finally:
+        if display is not None:
+            display.__exit__(None, None, None)
+    for note in answer.notes:
+        warnings.warn(note.strip(), stacklevel=4)
+    return answer

@@ -1,0 +1,767 @@
+"""What the verbs answer, as dataclasses.
+
+Fields are the keys of the documents that ``--json`` prints; ``docs/json.md`` says what each means. Times end in ``_ms``
+(milliseconds) or ``_s`` (seconds), sizes in ``_bytes``, rates in ``_per_s`` or ``_tok_s`` (tokens a second); shares and
+errors are of 1, money is in US dollars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from roofcast._document import JSON, Document, Part
+from roofcast._native import Table
+
+Band = tuple[float, float]
+"""10th and 90th percentile."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Parallelism(Part):
+    """Degrees of parallelism; their product over ``ep`` and ``attention_dp`` is the count of accelerators."""
+
+    tp: int
+    pp: int
+    ep: int
+    attention_dp: int
+    replicas: int
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Served(Document):
+    """What is served, on what, and how: the head of an answer about a deployment."""
+
+    model: str
+    hardware: str
+    count: int
+    parallelism: Parallelism
+    weights: str
+    kv: str
+    activations: str
+    engine: dict[str, Any]
+    convention: str
+    ideal: bool
+    assumptions: list[str]
+
+    def headline(self) -> str:
+        return f"{self.model} on {self.count} × {self.hardware}"
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Terms(Part):
+    """Totals over the rate, which overlap."""
+
+    weights_ms: float
+    kv_ms: float
+    flops_ms: float
+    communication_ms: float
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Communication(Part):
+    """Messages of a forward pass, over the slowest link."""
+
+    all_reduces: int
+    message_bytes: int
+    all_reduce_ms: float
+    all_to_all_ms: float
+    pipeline_ms: float
+    latency_ms: float
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Operator(Part):
+    """One operator of a forward pass, all its layers together; ``intensity`` is FLOPs a byte."""
+
+    name: str
+    family: str
+    layers: int
+    dtype: str
+    flops: int
+    weight_bytes: int
+    kv_bytes: int
+    intensity: float
+    bound: str
+    limit_ms: float
+    forecast_ms: float
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Cost(Part):
+    """A forward pass: its limit, what is expected, and what binds it."""
+
+    limit_ms: float
+    limit_with_communication_ms: float
+    forecast_ms: float
+    forecast_band_ms: Band
+    forecast_source: str
+    bound: str
+    terms: Terms
+    mfu: float
+    mbu: float
+    intensity: float
+    communication: Communication
+    operators: list[Operator]
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Ridge(Part):
+    """Where compute and bandwidth balance."""
+
+    dtype: str
+    flops_per_byte: float
+
+
+@dataclass(init=False, repr=False, eq=False)
+class CriticalBatch(Part):
+    """Tokens in a step from which weights of these bits are compute-bound."""
+
+    weight_bits: int
+    dtype: str
+    batch: float
+
+
+@dataclass(init=False, repr=False, eq=False)
+class AllReduce(Part):
+    """One all-reduce of the decode step."""
+
+    algorithm: str
+    bandwidth_ms: float
+    latency_ms: float
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Degree(Part):
+    """The decode step at a degree of tensor parallelism."""
+
+    tp: int
+    limit_ms: float
+    communication_ms: float
+    bound: str
+
+
+@dataclass(init=False, repr=False, eq=False)
+class TensorParallel(Part):
+    """How wide tensor parallelism helps."""
+
+    compute_bound_width: float
+    memory_bound_width: float
+    degrees: list[Degree]
+    useful_tp: int
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Experts(Part):
+    """Experts of a layer, and the distinct ones that the decode step reads."""
+
+    count: int
+    per_token: int
+    distinct: float
+
+
+@dataclass(init=False, repr=False, eq=False)
+class KvCacheLimit(Part):
+    """What a KV cache saves."""
+
+    cached_ms: float
+    recomputed_ms: float
+    kv_flops_share: float
+    break_even_context: int
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Limits(Served):
+    """What the machine's limits allow: one decode step of the batch, and one prompt."""
+
+    batch: int
+    context: int
+    prompt: int
+    mfu_limit: float
+    mbu_limit: float
+    fits: bool
+    decode: Cost
+    decode_tokens_per_s: float
+    prefill: Cost
+    prefill_tokens_per_s: float
+    ridge: list[Ridge]
+    critical_batch: list[CriticalBatch]
+    all_reduce: list[AllReduce]
+    tensor_parallel: TensorParallel
+    experts: Experts | None
+    kv_cache: KvCacheLimit
+
+    def headline(self) -> str:
+        decode, prefill = self.decode, self.prefill
+        return (
+            f"{super().headline()}: decode of {self.batch} takes {decode.limit_with_communication_ms:.3g} ms at the "
+            f"limit, forecast {decode.forecast_ms:.3g} ms; a prompt of {self.prompt} tokens "
+            f"{prefill.limit_with_communication_ms:.3g} ms, forecast {prefill.forecast_ms:.3g} ms"
+        )
+
+    def _rows(self) -> Sequence[Mapping[str, JSON]]:
+        """Every operator of both phases."""
+        whole = self.to_dict()
+        return [{"phase": phase, **row} for phase in ("decode", "prefill") for row in whole[phase]["operators"]]
+
+
+@dataclass(init=False, repr=False, eq=False)
+class LimitsPoint(Part):
+    """The step at one value of a sweep."""
+
+    value: int
+    limit_ms: float
+    weights_ms: float
+    kv_ms: float
+    flops_ms: float
+    communication_ms: float
+    limit_with_communication_ms: float
+    forecast_ms: float
+    forecast_band_ms: Band
+    bound: str
+    tokens_per_s: float
+    mfu: float
+    mbu: float
+    usd_per_million_tokens: float | None = None
+    evicted_tokens_per_step: float | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class LimitsSweep(Served):
+    """Steps over the values of one quantity."""
+
+    sweep: str
+    points: list[LimitsPoint]
+
+    def headline(self) -> str:
+        return f"{super().headline()}: {len(self.points)} values of {self.sweep}"
+
+    def _rows(self) -> Sequence[Mapping[str, JSON]]:
+        """A row a value, under the name of what varies."""
+        return [{self.sweep: row.pop("value"), **row} for row in self.to_dict()["points"]]
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Parameters(Part):
+    """Parameter counts; with experts ``active`` is what one token computes with."""
+
+    total: int
+    active: int
+    embedding: int
+    lm_head: int
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Topology(Part):
+    """A smallest deployment; ``shape`` is that of a torus."""
+
+    count: int
+    tp: int
+    pp: int
+    decode_bound: str
+    shape: list[int] | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Rank(Part):
+    """Memory of the busiest accelerator of a stage."""
+
+    budget_bytes: int
+    weight_bytes: int
+    activation_bytes: int
+    runtime_bytes: int
+    kv_bytes: int
+    short_by_bytes: int
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Capacity(Served):
+    """What fits the memory."""
+
+    context: int
+    batch: int
+    oversubscription: float
+    fits: bool
+    short_by_bytes: int
+    parameters: Parameters
+    weight_bytes: int
+    kv_bytes_per_token: int
+    kv_bytes_per_sequence: int
+    kv_tokens: int
+    max_batch: int
+    longest_context: int
+    users: int
+    ranks: list[Rank]
+    deployments_for_users: int | None = None
+    min_accelerators: int | None = None
+    smallest_topology: Topology | None = None
+    in_stages: Topology | None = None
+    compute_bytes_per_token: int = 0
+    tensors: list[dict[str, Any]] | None = None
+    checkpoint: dict[str, Any] | None = None
+
+    def headline(self) -> str:
+        if not self.fits:
+            return f"{super().headline()}: does not fit, short by {self.short_by_bytes / 1e9:.1f} GB"
+        return f"{super().headline()}: {self.kv_tokens} KV tokens, {self.max_batch} sequences of {self.context} tokens"
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Span(Part):
+    """Where a mean may turn out: measured over forecast, and the range that this gives."""
+
+    factors: Band
+    range: Band
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Bands(Part):
+    """10th and 90th percentile of what is measured where this is forecast."""
+
+    evidence: str
+    ttft_ms: Span
+    tpot_ms: Span
+    e2el_ms: Span
+    output_tok_s: Span | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Activity(Part):
+    """What the engines did."""
+
+    steps: int
+    mean_running: float
+    max_running: int
+    max_waiting: int
+    preemptions: int
+    scheduled_tokens: int
+    recomputed_tokens: int
+    swapped_tokens: int
+    cached_tokens: int
+    idle_tokens: int
+    drafted_tokens: int
+    rejected_tokens: int
+
+
+@dataclass(init=False, repr=False, eq=False)
+class KvCacheUse(Part):
+    """Blocks of the KV cache; usage and fragmentation are shares."""
+
+    blocks: int
+    block_size: int
+    groups: int
+    max_blocks: int
+    mean_usage: float
+    internal_fragmentation: float
+    external_fragmentation: float
+    scattered_refusals: int
+    scattered_fragmentation: float
+    tables: dict[str, Any] | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Expense(Part):
+    """Dollars and energy; ``None`` where the accelerator has no price or power."""
+
+    dollars_per_hour: float | None = None
+    dollars_per_million_output_tokens: float | None = None
+    joules: float | None = None
+    joules_per_output_token: float | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Pool(Part):
+    """Replicas of a kind, and the share of the time in which they compute."""
+
+    replicas: int
+    accelerators_each: int
+    busy: float
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Transfers(Part):
+    """KV caches that went from prefill to decode."""
+
+    count: int
+    mean_ms: float
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Autoscale(Part):
+    """Replicas that came and went."""
+
+    replica_seconds: float
+    mean_replicas: float
+    max_replicas: int
+    started: int
+    stopped: int
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Fleet(Part):
+    """The replicas that served, by pools."""
+
+    accelerators: int
+    serving: Pool
+    prefill: Pool | None = None
+    transfers: Transfers | None = None
+    autoscale: Autoscale | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Load(Part):
+    """Requests a second that come and that can be sustained; whether the queue grows."""
+
+    overloaded: bool
+    offered_per_s: float | None = None
+    stable_per_s: float | None = None
+    too_short_below: int | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Simulation(Served):
+    """What a benchmark client would measure, by vLLM's keys."""
+
+    cost: str
+    interrupted: bool
+    requests: int
+    refused: int
+    rejected: int
+    duration: float
+    completed: int
+    failed: int
+    total_input_tokens: int
+    total_output_tokens: int
+    request_throughput: float
+    output_throughput: float
+    total_token_throughput: float
+    mean_ttft_ms: float
+    median_ttft_ms: float
+    std_ttft_ms: float
+    p50_ttft_ms: float
+    p90_ttft_ms: float
+    p95_ttft_ms: float
+    p99_ttft_ms: float
+    mean_tpot_ms: float
+    median_tpot_ms: float
+    std_tpot_ms: float
+    p50_tpot_ms: float
+    p90_tpot_ms: float
+    p95_tpot_ms: float
+    p99_tpot_ms: float
+    mean_itl_ms: float
+    median_itl_ms: float
+    std_itl_ms: float
+    p50_itl_ms: float
+    p90_itl_ms: float
+    p95_itl_ms: float
+    p99_itl_ms: float
+    mean_e2el_ms: float
+    median_e2el_ms: float
+    std_e2el_ms: float
+    p50_e2el_ms: float
+    p90_e2el_ms: float
+    p95_e2el_ms: float
+    p99_e2el_ms: float
+    settings: dict[str, Any]
+    activity: Activity
+    kv_cache: KvCacheUse
+    time: dict[str, float]
+    limit_tpot_ms: float
+    expense: Expense
+    fleet: Fleet
+    load: Load
+    request_goodput: float | None = None
+    bands: Bands | None = None
+
+    def headline(self) -> str:
+        if not self.completed:
+            return f"{super().headline()}: no request was served"
+        overload = ", overloaded" if self.load.overloaded else ""
+        return (
+            f"{super().headline()}: {self.request_throughput:.3g} requests/s, {self.output_throughput:.4g} output tok/s, "
+            f"TTFT p50 {self.p50_ttft_ms:.3g} ms p99 {self.p99_ttft_ms:.3g} ms, "
+            f"TPOT p50 {self.p50_tpot_ms:.3g} ms p99 {self.p99_tpot_ms:.3g} ms{overload}"
+        )
+
+    def records(self) -> Table:
+        """Every request as Arrow, where ``simulate(…, records=True)`` kept them; times in ms since the run began."""
+        if self._records is None:
+            raise AttributeError("records were not kept: simulate(…, records=True)")
+        return self._records
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Point(Simulation):
+    """One run of a sweep: a simulation, and the value of each key that varies."""
+
+    values: list[Any] = field(default_factory=list)
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Sweep(Document):
+    """Runs over every combination of the values of some keys."""
+
+    sweep: list[str]
+    interrupted: bool
+    points: list[Point]
+
+    def headline(self) -> str:
+        return f"{len(self.points)} runs over {', '.join(self.sweep)}"
+
+    def _rows(self) -> Sequence[Mapping[str, JSON]]:
+        """A row a run, with the keys that vary first."""
+        points = self.to_dict()["points"]
+        return [{**dict(zip(self.sweep, row.pop("values"), strict=True)), **row} for row in points]
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Phases(Part):
+    """A token and a long prompt by one price."""
+
+    tpot_ms: float
+    prefill_ms: float
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Headroom(Part):
+    """The metric nearest to its bound, and what is left as a share of the bound."""
+
+    metric: str
+    share: float
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Choice(Part):
+    """A deployment that meets the SLO, as its simulation has it; costs in dollars."""
+
+    accelerator: str
+    count: int
+    tp: int
+    pp: int
+    ep: int
+    attention_dp: int
+    replicas: int
+    prefill: dict[str, int] | None
+    weights: str
+    kv: str
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    batch: float
+    max_batch: int
+    tpot_ms: float
+    tpot_p99_ms: float
+    ttft_ms: float
+    ttft_p99_ms: float
+    e2el_ms: float
+    e2el_p99_ms: float
+    limit: Phases
+    forecast: Phases
+    bound: str
+    stage: str
+    evidence: str | None
+    headroom: Headroom | None
+    chance: float | None
+    max_requests_per_s: float | None
+    utilization: float | None
+    output_tok_s: float
+    output_tok_s_per_accelerator: float
+    cost_per_hour: float | None
+    cost_per_million_tokens: float | None
+    joules_per_token: float | None
+    prefill_per_decode: float | None
+    bands: Bands | None
+    spec: dict[str, Any]
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Near(Part):
+    """A deployment that does not meet the SLO, and why: ``factor`` is what was found over what is allowed."""
+
+    deployment: str
+    count: int
+    cost_per_hour: float | None
+    stage: str
+    reason: str
+    factor: float | None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Launch(Part):
+    """How an engine is started; ``command`` is ``None`` where none starts this, for the reason in ``note``."""
+
+    role: str
+    replicas: int
+    engine: str
+    command: str | None = None
+    note: str | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class WhatIf(Part):
+    """A bound or a load changed, and whether the best still meets it."""
+
+    change: str
+    meets: bool
+    because: str
+    replicas: int | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Plan(Document):
+    """What to deploy: the deployments that meet the SLO, best first; ``best`` is ``None`` where none does."""
+
+    model: str
+    cost: str
+    minimise: str
+    considered: int
+    pruned: dict[str, int]
+    simulated: int
+    dearer: int
+    feasible: int
+    requests: int
+    best: Choice | None
+    pareto: list[Choice]
+    by_accelerator: list[Choice]
+    ranked: list[Choice]
+    nearest: list[Near]
+    left_out: list[dict[str, Any]]
+    smallest: list[dict[str, Any]]
+    what_if: list[WhatIf]
+    why: list[Near]
+    launch: list[Launch]
+    flops_per_dollar: list[dict[str, Any]]
+    spec: str | None
+
+    def headline(self) -> str:
+        best = self.best
+        if best is None:
+            return f"{self.model}: no deployment meets the SLO"
+        cost = "no price" if best.cost_per_hour is None else f"{best.cost_per_hour:.4g} dollars an hour"
+        return (
+            f"{self.model}: {best.count} × {best.accelerator}, tp {best.tp}, {best.replicas} replicas, "
+            f"{best.weights} weights: {cost}"
+        )
+
+    def _rows(self) -> Sequence[Mapping[str, JSON]]:
+        """The deployments that meet the SLO, best first."""
+        return [{k: v for k, v in row.items() if k != "spec"} for row in self.to_dict()["ranked"]]
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Errors(Part):
+    """Errors of one metric, as shares: medians of abs(forecast/measured − 1) and of forecast/measured − 1 (``bias``)."""
+
+    n: int
+    median_ape: float
+    p90_ape: float
+    bias: float
+    in_band: float
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Errored(Part):
+    """Rows, how many have a forecast, and their errors by metric."""
+
+    rows: int
+    predicted: int
+    metrics: dict[str, Errors]
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Group(Errored):
+    """Rows of one source, model, accelerator, engine and weight format."""
+
+    group: str
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Report(Errored):
+    """Errors by kind, engine, accelerator and group."""
+
+    skipped: list[dict[str, Any]]
+    kinds: dict[str, Errored]
+    engines: dict[str, Errored]
+    hardware: dict[str, Errored]
+    groups: list[Group]
+
+
+def _error_rows(report: Mapping[str, JSON]) -> list[dict[str, JSON]]:
+    """A row for each metric of each part of a report."""
+    parts = [("all", report)]
+    for kind in ("kinds", "engines", "hardware"):
+        parts += report[kind].items()
+    parts += [(group["group"], group) for group in report["groups"]]
+    return [{"part": name, "metric": metric, **e} for name, part in parts for metric, e in part["metrics"].items()]
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Validation(Document):
+    """How far forecasts lie from what was measured."""
+
+    rows: int
+    predicted: int
+    metrics: dict[str, Errors]
+    skipped: list[dict[str, Any]]
+    kinds: dict[str, Errored]
+    engines: dict[str, Errored]
+    hardware: dict[str, Errored]
+    groups: list[Group]
+    runs: list[dict[str, Any]]
+    interrupted: bool
+
+    def headline(self) -> str:
+        return f"{self.predicted} of {self.rows} rows forecast"
+
+    def _rows(self) -> Sequence[Mapping[str, JSON]]:
+        """A row for each metric of each part."""
+        return _error_rows(self.to_dict())
+
+
+@dataclass(init=False, repr=False, eq=False)
+class KernelFit(Part):
+    """A fit to times of one kernel: shares of peak and bandwidth, microseconds beside both, errors as shares."""
+
+    accelerator: str
+    part: str
+    weights: str
+    rows: int
+    faster: int
+    backend: str | None = None
+    version: str | None = None
+    source: str | None = None
+    compute: float | None = None
+    memory: float | None = None
+    exposed: float | None = None
+    group: float | None = None
+    mixed_rows: float | None = None
+    crossings: float | None = None
+    launch_us: float | None = None
+    median_error: float | None = None
+    p90_error: float | None = None
+    limit_median_error: float | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Calibration(Document):
+    """A calibration that was fitted, and how it does on the rows and on groups left out."""
+
+    levels: int
+    kernels: list[KernelFit]
+    kernels_skipped: int
+    kernels_unread: list[str]
+    interrupted: bool
+    undetermined: list[str]
+    in_sample: Report | None
+    left_out: Report | None
+
+    def headline(self) -> str:
+        return f"{self.levels} levels, {len(self.kernels)} fits to kernel times"
+
+    def _rows(self) -> Sequence[Mapping[str, JSON]]:
+        """The fits to kernel times, else the errors of groups left out."""
+        whole = self.to_dict()
+        if whole["kernels"] or whole["left_out"] is None:
+            return list(whole["kernels"])
+        return _error_rows(whole["left_out"])

@@ -1,0 +1,298 @@
+"""Studies beyond one process: the runs of a sweep over Ray, over processes, or one after the other.
+
+Knows: how runs become tasks, what is kept of them, what happens when a worker is lost. What a run is and how the whole is
+written is the program's: workers answer ``roofcast simulate --cells``, the driver ``roofcast merge``, so the answer has the
+same bytes as :func:`roofcast.sweep` on one machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from roofcast import verbs
+from roofcast._ask import Spec, ask, spec_text
+from roofcast._document import document
+from roofcast._native import Error
+from roofcast.answers import Sweep
+from roofcast.progress import Progress, shown
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from roofcast._flags import SweepFlags
+
+RETRIES = 3
+"""How often a batch is given to another worker when its own is lost."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A sweep as a worker is asked for it; it goes to workers as it is."""
+
+    spec: str | None
+    flags: dict[str, Any]
+    cell_time_limit_s: float | None
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a worker sends: files of finished runs, and the numbers of those that took too long."""
+
+    files: dict[str, bytes]
+    late: list[int]
+
+
+def work(study: Study, numbers: Sequence[int]) -> Done:
+    """Runs the runs of these numbers; in a worker."""
+    with tempfile.TemporaryDirectory() as folder:
+        flags = {
+            **study.flags,
+            "cells": folder,
+            "numbers": list(numbers),
+            "threads": 1,
+            "cell_time_limit": study.cell_time_limit_s,
+        }
+        said = json.loads(ask("simulate", spec=study.spec, flags=flags).text)
+        return Done({file.name: file.read_bytes() for file in Path(folder).iterdir()}, said["late"])
+
+
+class Lost(Exception):
+    """A worker that died."""
+
+
+class Executor(Protocol):
+    """Who runs batches: at most ``width`` are pending."""
+
+    width: int
+
+    def submit(self, study: Study, numbers: Sequence[int]) -> None:
+        """Begins a batch."""
+
+    def next(self) -> tuple[Sequence[int], Done | Lost]:
+        """The next batch that has ended, in order of completion."""
+
+    def close(self) -> None:
+        """Ends what is pending."""
+
+
+class Serial:
+    """One batch after the other, in this process."""
+
+    width = 1
+
+    def __init__(self) -> None:
+        self._pending: list[tuple[Study, Sequence[int]]] = []
+
+    def submit(self, study: Study, numbers: Sequence[int]) -> None:
+        self._pending.append((study, numbers))
+
+    def next(self) -> tuple[Sequence[int], Done | Lost]:
+        study, numbers = self._pending.pop(0)
+        return numbers, work(study, numbers)
+
+    def close(self) -> None:
+        self._pending.clear()
+
+
+class Processes:
+    """Processes of this machine."""
+
+    def __init__(self, workers: int | None) -> None:
+        self._workers = workers or os.cpu_count() or 1
+        self.width = 2 * self._workers
+        self._work = work
+        self._pool: ProcessPoolExecutor | None = None
+        self._pending: dict[Future[Done], tuple[Sequence[int], ProcessPoolExecutor]] = {}
+
+    def submit(self, study: Study, numbers: Sequence[int]) -> None:
+        if self._pool is None:
+            # A fork would copy threads that it does not have.
+            self._pool = ProcessPoolExecutor(self._workers, mp_context=get_context("spawn"))
+        try:
+            future = self._pool.submit(self._work, study, numbers)
+        except BrokenProcessPool as error:
+            future = Future()
+            future.set_exception(error)
+        self._pending[future] = (numbers, self._pool)
+
+    def next(self) -> tuple[Sequence[int], Done | Lost]:
+        future = next(iter(wait(self._pending, return_when=FIRST_COMPLETED).done))
+        numbers, pool = self._pending.pop(future)
+        try:
+            return numbers, future.result()
+        except BrokenProcessPool as error:
+            # All that was pending in this pool is lost with it; the next batch begins another.
+            self._pool = None if self._pool is pool else self._pool
+            return numbers, Lost(str(error))
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Ray:
+    """Tasks of a Ray cluster: the one that is connected, else a local one."""
+
+    def __init__(self, workers: int | None, options: Mapping[str, Any]) -> None:
+        import ray
+
+        # Ray's own types are incomplete.
+        self._ray: Any = ray
+        self._began = not self._ray.is_initialized()
+        if self._began:
+            self._ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+        # A lost worker is counted here, not by Ray, so that progress and limits are the same for every executor.
+        self._task = self._ray.remote(**{"num_cpus": 1, "max_retries": 0, **options})(work)
+        self.width = 2 * (workers or max(1, int(self._ray.cluster_resources().get("CPU", 1))))
+        self._study: tuple[Study, Any] | None = None
+        self._pending: dict[Any, Sequence[int]] = {}
+
+    def submit(self, study: Study, numbers: Sequence[int]) -> None:
+        if self._study is None or self._study[0] is not study:
+            # The spec goes to each node once, not with every batch.
+            self._study = (study, self._ray.put(study))
+        self._pending[self._task.remote(self._study[1], list(numbers))] = numbers
+
+    def next(self) -> tuple[Sequence[int], Done | Lost]:
+        (done,), _ = self._ray.wait(list(self._pending), num_returns=1)
+        numbers = self._pending.pop(done)
+        of = self._ray.exceptions
+        lost = (of.WorkerCrashedError, of.ObjectLostError, of.NodeDiedError, of.OutOfMemoryError)
+        try:
+            found: Done = self._ray.get(done)
+            return numbers, found
+        except lost as error:
+            return numbers, Lost(str(error))
+        except self._ray.exceptions.RayTaskError as error:
+            raise (error.cause if isinstance(error.cause, Error) else error) from None
+
+    def close(self) -> None:
+        for task in self._pending:
+            self._ray.cancel(task, force=True)
+        if self._began:
+            self._ray.shutdown()
+
+
+def sweep(
+    spec: Spec = None,
+    *,
+    over: Mapping[str, Any],
+    executor: Literal["ray", "processes", "serial"] = "ray",
+    cells: str | os.PathLike[str] | None = None,
+    batch: int | None = None,
+    workers: int | None = None,
+    pending: int | None = None,
+    cell_time_limit_s: float | None = None,
+    ray_options: Mapping[str, Any] | None = None,
+    progress: bool | Progress | None = None,
+    **flags: Unpack[SweepFlags],
+) -> Sweep:
+    """One simulation for each combination of values, as :func:`roofcast.sweep`, spread over workers; the same bytes.
+
+    ``cells`` is a folder where finished runs are kept, as Parquet, each under a hash of all that its answer depends on and
+    the version: a study that is started again runs what is missing, and one over other values runs what is new. Without it
+    a temporary folder is used. A task has ``batch`` runs (by default so many that each worker gets sixteen tasks), at most
+    ``pending`` tasks are given out (two a worker), and what a task has found is written when it comes, so that the driver
+    holds no more. The batch of a lost worker is given to another, three times. A run that takes longer than
+    ``cell_time_limit_s`` seconds is left out; the answer then says ``interrupted``. Paths in the spec must be there on
+    every worker. ``workers`` is the processes, or the CPUs of a local Ray; ``ray_options`` go to ``ray.remote``.
+
+    On Slurm and Kubernetes, without Python: ``roofcast simulate … --shard I/N --cells FOLDER``, then ``roofcast merge``.
+    """
+    if executor not in ("ray", "processes", "serial"):
+        raise Error(f"executor: {executor!r}; accepted: ray, processes, serial")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(cells if cells is not None else temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        asked = {**flags, "sweep": verbs.sweeps(over)}
+        whole = {**asked, "cells": folder}
+        # Workers may run elsewhere, and the keys of runs have the paths of the spec.
+        path, text = spec_text(spec)
+        study = Study(text if path is None else os.path.abspath(path), asked, cell_time_limit_s)
+        missing = json.loads(ask("merge", spec=study.spec, flags={**whole, "missing": True}).text)
+        told, display = shown(progress, "runs")
+        try:
+            if missing["missing"]:
+                runner = started(executor, workers, ray_options or {})
+                try:
+                    late = run(study, missing["missing"], runner, folder, (batch, pending), told, missing["cells"])
+                finally:
+                    runner.close()
+            else:
+                late = []
+        finally:
+            if display is not None:
+                display.__exit__(None, None, None)
+        return document(Sweep, ask("merge", spec=study.spec, flags={**whole, "partial": bool(late)}))
+
+
+def started(executor: str, workers: int | None, options: Mapping[str, Any]) -> Executor:
+    """The executor of this name."""
+    if executor == "ray":
+        return Ray(workers, options)
+    return Processes(workers) if executor == "processes" else Serial()
+
+
+def run(
+    study: Study,
+    numbers: Sequence[int],
+    runner: Executor,
+    folder: Path,
+    sizes: tuple[int | None, int | None],
+    told: Progress | None,
+    total: int,
+) -> list[int]:
+    """Runs what is missing and keeps it in ``folder``; the numbers of runs that took too long."""
+    batch, pending = sizes
+    size = batch or max(1, len(numbers) // (8 * runner.width))
+    width = pending or runner.width
+    waiting = batches(numbers, size)
+    lost: dict[tuple[int, ...], int] = {}
+    late: list[int] = []
+    out, done = 0, total - len(numbers)
+    again: list[Sequence[int]] = []
+    while True:
+        while out < width:
+            following = again.pop() if again else next(waiting, None)
+            if following is None:
+                break
+            runner.submit(study, following)
+            out += 1
+        if not out:
+            return late
+        ended, found = runner.next()
+        out -= 1
+        if isinstance(found, Lost):
+            times = lost[tuple(ended)] = lost.get(tuple(ended), 0) + 1
+            if times > RETRIES:
+                raise Error(f"runs {ended[0]} to {ended[-1]}: {times} workers were lost, the last: {found}")
+            again.append(ended)
+            continue
+        keep(found.files, folder)
+        late += found.late
+        done += len(ended)
+        if told is not None:
+            told(done, total)
+
+
+def batches(numbers: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    """``numbers`` in pieces."""
+    for start in range(0, len(numbers), size):
+        yield numbers[start : start + size]
+
+
+def keep(files: Mapping[str, bytes], folder: Path) -> None:
+    """Writes files whole or not at all; a name says what is in it."""
+    for name, content in files.items():
+        part = folder / f".{name}.{os.getpid()}"
+        part.write_bytes(content)
+        part.replace(folder / name)

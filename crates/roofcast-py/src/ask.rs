@@ -1,0 +1,182 @@
+//! A question of Python's: its arguments, the thread that answers it, progress and signals meanwhile.
+
+use crate::table::Table;
+use pyo3::create_exception;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyList, PyTuple};
+use roofcast_cli::host::{self, Question, Value, Watch};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+create_exception!(
+    roofcast,
+    Error,
+    PyValueError,
+    "A question that has no answer: names file, line or field, what was found and what is accepted."
+);
+
+/// How long a signal or a progress display waits at most.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// What came of a question.
+#[pyclass(frozen, module = "roofcast._native")]
+pub(crate) struct Answer {
+    /// The document that `--json` prints.
+    #[pyo3(get)]
+    text: String,
+    /// What the program says beside it on standard error.
+    #[pyo3(get)]
+    notes: Vec<String>,
+    /// The picture as SVG, where there is one.
+    #[pyo3(get)]
+    picture: Option<String>,
+    /// Each request of a simulation, where they were kept.
+    #[pyo3(get)]
+    records: Option<Py<Table>>,
+}
+
+/// How far the work is, and whether it goes on.
+struct Watched {
+    done: AtomicU64,
+    all: AtomicU64,
+    stopped: AtomicBool,
+    until: Option<Instant>,
+}
+
+impl Watch for Watched {
+    fn at(&self, done: u64, all: u64) {
+        self.done.store(done, Relaxed);
+        self.all.store(all, Relaxed);
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.stopped.load(Relaxed) && self.until.is_none_or(|until| Instant::now() < until)
+    }
+}
+
+/// Answers `roofcast VERB FILES FLAGS --json`.
+///
+/// flags is a list of (name, value); spec is the text of a spec in the place of a file, picture asks for the SVG, records for
+/// every request of a simulation. progress is called with what is done and all there is to do, 0 where that is not known,
+/// from the thread that asks, at most 20 times a second; what it raises ends the work, as Ctrl-C does. After
+/// time_limit_s seconds the work ends early.
+#[pyfunction]
+#[pyo3(signature = (verb, files, flags, *, spec=None, picture=false, records=false, progress=None, time_limit_s=None))]
+#[expect(clippy::too_many_arguments, reason = "keywords of a Python function")]
+pub(crate) fn ask(
+    py: Python<'_>,
+    verb: &str,
+    files: Vec<String>,
+    flags: Vec<(String, Bound<'_, PyAny>)>,
+    spec: Option<String>,
+    picture: bool,
+    records: bool,
+    progress: Option<Bound<'_, PyAny>>,
+    time_limit_s: Option<f64>,
+) -> PyResult<Answer> {
+    let mut arguments: Vec<String> = verb.split(' ').map(str::to_owned).collect();
+    for (name, value) in &flags {
+        arguments.extend(host::flag(verb, name, said(name, value)?));
+    }
+    arguments.extend(picture.then(|| format!("--svg={}", host::PICTURE)));
+    arguments.push("--json".to_owned());
+    arguments.extend(spec.is_some().then(|| "-".to_owned()));
+    if !files.is_empty() {
+        arguments.push("--".to_owned());
+        arguments.extend(files);
+    }
+    let limit = time_limit_s.map(Duration::try_from_secs_f64).transpose();
+    let limit = limit.map_err(|_| Error::new_err("time_limit_s: accepted: seconds from 0"))?;
+    let watched = Arc::new(Watched {
+        done: AtomicU64::new(0),
+        all: AtomicU64::new(0),
+        stopped: AtomicBool::new(false),
+        until: limit.and_then(|limit| Instant::now().checked_add(limit)),
+    });
+    let question = Question { arguments, spec, records, watch: Arc::<Watched>::clone(&watched) };
+    let (done, answers) = channel();
+    let answers = Mutex::new(answers);
+    let worker = thread::spawn(move || done.send(host::ask(question)));
+    let waited = wait(py, &answers, &watched, progress.as_ref());
+    watched.stopped.store(true, Relaxed);
+    // The worker's own result has come through the channel.
+    py.detach(|| drop(worker.join()));
+    let found = waited?.map_err(Error::new_err)?;
+    let table = records.then(|| Py::new(py, Table::of_records(&found.records)?)).transpose()?;
+    Ok(Answer { text: found.text, notes: found.notes, picture: found.picture, records: table })
+}
+
+/// Waits for the answer without Python's lock; signals are looked at and progress is told in between.
+fn wait(
+    py: Python<'_>,
+    answers: &Mutex<Receiver<Result<host::Answer, String>>>,
+    watched: &Watched,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Result<host::Answer, String>> {
+    let mut told = (0, 0);
+    loop {
+        let waited =
+            py.detach(|| answers.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(PATIENCE));
+        match waited {
+            Ok(answer) => return Ok(answer),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::new_err(
+                    "the work ended without an answer, which is a defect of roofcast",
+                ));
+            }
+        }
+        let now = (watched.done.load(Relaxed), watched.all.load(Relaxed));
+        if let Some(progress) = progress.filter(|_| told != now) {
+            progress.call1(now)?;
+            told = now;
+        }
+    }
+}
+
+/// A value of a flag: a switch, a number or a word, or several.
+fn said(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if let Ok(on) = value.cast::<PyBool>() {
+        return Ok(Value::Switch(on.is_true()));
+    }
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        let words = value.try_iter()?.map(|item| Ok(item?.str()?.to_string()));
+        return Ok(Value::Words(words.collect::<PyResult<_>>()?));
+    }
+    let word = value.str()?.to_string();
+    if word.contains('\0') {
+        return Err(Error::new_err(format!("{name}: a NUL character; accepted: text without")));
+    }
+    Ok(Value::Word(word))
+}
+
+/// The flags of a verb, each with what a value is and one line on it.
+#[pyfunction]
+pub(crate) fn flags(verb: &str) -> Vec<(String, &'static str, String)> {
+    host::flags(verb)
+}
+
+/// A spec as TOML, from its JSON.
+#[pyfunction]
+pub(crate) fn toml(json: &str) -> PyResult<String> {
+    let refused =
+        |why: String| Error::new_err(format!("spec: {why}; accepted: keys and values of a spec file"));
+    let value: serde_json::Value = serde_json::from_str(json).map_err(|e| refused(e.to_string()))?;
+    let table = ::toml::Table::try_from(without_null(value)).map_err(|e| refused(e.to_string()))?;
+    Ok(table.to_string())
+}
+
+/// TOML has no null: a key whose value is none is left out.
+fn without_null(value: serde_json::Value) -> serde_json::Value {
+    match value {
+        serde_json::Value::Object(keys) => {
+            keys.into_iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k, without_null(v))).collect()
+        }
+        serde_json::Value::Array(items) => items.into_iter().map(without_null).collect(),
+        other => other,
+    }
+}

@@ -1,0 +1,22 @@
+//! `roofcast._native`: what the Python package `roofcast` asks of Rust.
+//!
+//! Knows: Python's values, its lock and its signals, Arrow's C interface. Questions go to the program's own verbs
+//! ([`roofcast_cli::host`]), so an answer is what `roofcast VERB --json` prints.
+
+mod ask;
+mod table;
+
+use pyo3::prelude::*;
+
+/// The native half of `roofcast`.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::ask::{Answer, Error, ask, flags, toml};
+    #[pymodule_export]
+    use super::table::{Table, table};
+
+    /// The version of the crates.
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+}

@@ -1,0 +1,53 @@
+//! Where in an address space each request's reservation lies.
+//!
+//! Knows: which attempts to admit found no gap that is long enough, and how scattered the free room was then. An attempt
+//! counts once for as long as nothing moves, however many steps look at it. Knows nothing about how much is reserved.
+
+use super::arrival::SequenceId;
+use super::tally::Tally;
+use crate::kv_cache::contiguous::Space;
+
+/// The reservations of one replica.
+#[derive(Debug, Clone)]
+pub(super) struct Reservations {
+    space: Space,
+    /// Start of each request's reservation, by id.
+    starts: Vec<u64>,
+    /// The request that was refused since the last change.
+    refused: Option<SequenceId>,
+}
+
+impl Reservations {
+    pub(super) fn new(blocks: u64) -> Reservations {
+        Reservations { space: Space::new(blocks), starts: Vec::new(), refused: None }
+    }
+
+    /// Whether `id` can have `blocks` in one piece.
+    pub(super) fn attempt(&mut self, id: SequenceId, blocks: u64, tally: &mut Tally) -> bool {
+        let fits = self.space.largest() >= blocks;
+        if fits || self.refused != Some(id) {
+            tally.attempts.add(self.space.fragmentation());
+        }
+        if !fits && self.refused != Some(id) && self.space.free() >= blocks {
+            tally.scattered.add(self.space.fragmentation());
+        }
+        self.refused = (!fits).then_some(id);
+        fits
+    }
+
+    /// Takes `blocks` for `id`; there is a gap for them.
+    pub(super) fn take(&mut self, id: SequenceId, blocks: u64) {
+        self.refused = None;
+        let index = id as usize;
+        if self.starts.len() <= index {
+            self.starts.resize(index + 1, 0);
+        }
+        self.starts[index] = self.space.take(blocks).unwrap_or(0);
+    }
+
+    /// Gives back the `blocks` of `id`.
+    pub(super) fn give_back(&mut self, id: SequenceId, blocks: u64) {
+        self.refused = None;
+        self.space.give_back(self.starts[id as usize], blocks);
+    }
+}

@@ -1,0 +1,110 @@
+//! KV transfers: requests whose prompt was computed by another replica, and whose cache is sent here.
+//!
+//! Knows: the cache stays where it is until the request is admitted, which then counts in `max_num_seqs` and takes its
+//! blocks; caches are sent one after another over the link while other requests compute; with its cache a request
+//! decodes. So decoding replicas pull, and the memory of prefilling ones is the queue between them, as in DistServe
+//! (OSDI 2024, 4.3) and in vLLM's NIXL connector. Knows nothing about where a cache comes from.
+
+use super::{Decodes, Entry, Mark, Phase, Sequence, SequenceId, State, Ticks};
+use crate::engine::Departure;
+use std::collections::{BTreeMap, VecDeque};
+
+/// A request with its first token, which another replica computed.
+#[derive(Debug, Clone, Copy)]
+pub struct KvTransfer {
+    /// As it left there.
+    pub departure: Departure,
+    /// How long its cache takes on the link.
+    pub travel: Ticks,
+    /// From its last byte's sending to its arrival.
+    pub latency: Ticks,
+}
+
+/// The transfers of requests that do not decode yet.
+#[derive(Debug, Clone, Default)]
+pub(super) struct KvTransfers {
+    /// Waiting requests.
+    waiting: BTreeMap<SequenceId, KvTransfer>,
+    /// Requests whose cache is on its way, with its time of arrival.
+    travelling: VecDeque<(Ticks, SequenceId)>,
+    /// When the link is free.
+    link: Ticks,
+    /// Admitted since the last call of [`State::drain_admitted`]: number, and when the cache arrives.
+    admitted: Vec<(u64, Ticks)>,
+}
+
+impl<D: Decodes> State<D> {
+    /// A request joins the queue at `at`, its cache elsewhere.
+    pub fn receive(&mut self, transfer: KvTransfer, at: Ticks) {
+        let Departure { arrival, first, preemptions, cached, .. } = transfer.departure;
+        if let Some(timeline) = &mut self.timeline {
+            timeline.arrived(&crate::engine::arrival::Arrival { at, ..arrival });
+        }
+        let id = self.take_in(Sequence {
+            arrival,
+            phase: Phase::Waiting,
+            known: arrival.input + 1,
+            generated: 1,
+            cached: u32::try_from(cached).unwrap_or(u32::MAX),
+            first,
+            last: first,
+            preemptions,
+            ..Sequence::default()
+        });
+        self.transfers.waiting.insert(id, transfer);
+    }
+
+    /// Tokens of `id` whose cache is fetched when it is admitted.
+    pub(super) fn comes_with(&self, id: SequenceId) -> u32 {
+        self.transfers.waiting.get(&id).map_or(0, |transfer| transfer.departure.arrival.input)
+    }
+
+    /// Requests whose cache is on its way; they count in `max_num_seqs`.
+    pub fn travelling(&self) -> u64 {
+        self.transfers.travelling.len() as u64
+    }
+
+    /// Takes blocks for the cache of `id` and fetches it, if it is elsewhere; whether it is.
+    pub(super) fn pull(&mut self, id: SequenceId) -> bool {
+        let Some(transfer) = self.transfers.waiting.remove(&id) else { return false };
+        let arrival = transfer.departure.arrival;
+        self.free -= self.blocks(arrival.input);
+        self.transfers.link = self.transfers.link.max(self.clock) + transfer.travel;
+        let there = self.transfers.link + transfer.latency;
+        self.transfers.travelling.push_back((there, id));
+        self.transfers.admitted.push((arrival.number, there));
+        self.tally.admitted += 1;
+        self.sequences[id as usize].phase = Phase::Travelling;
+        self.mark(id, Mark::Admitted);
+        true
+    }
+
+    /// Requests whose cache has arrived decode from now on.
+    pub fn land(&mut self) {
+        while let Some(&(there, id)) = self.transfers.travelling.front()
+            && there <= self.clock
+        {
+            self.transfers.travelling.pop_front();
+            self.enter(id);
+            let s = &mut self.sequences[id as usize];
+            s.phase = Phase::Decode;
+            s.computed = s.arrival.input;
+            let entry =
+                Entry { id, computed: s.computed, remaining: s.arrival.output - s.generated, order: s.order };
+            let last = s.last;
+            self.decodes.insert(entry);
+            self.join(last);
+            self.mark(id, Mark::Decoding);
+        }
+    }
+
+    /// When the next cache arrives.
+    pub fn landing(&self) -> Ticks {
+        self.transfers.travelling.front().map_or(Ticks::NEVER, |(there, _)| *there)
+    }
+
+    /// Moves the requests admitted since the last call to `into`: their numbers, and when their caches arrive.
+    pub fn drain_admitted(&mut self, into: &mut Vec<(u64, Ticks)>) {
+        into.append(&mut self.transfers.admitted);
+    }
+}

@@ -1,0 +1,148 @@
+use super::*;
+use crate::kv_cache::paged::{Block, Pool};
+use crate::kv_cache::prefix::Tokens;
+use proptest::prelude::*;
+
+const BLOCK: u64 = 4;
+
+/// A request in both pools: by extents, and block by block.
+#[derive(Default)]
+struct Twin {
+    number: u64,
+    runs: Vec<Run>,
+    tokens: Tokens,
+    /// Tokens from here on are its own.
+    own_from: u64,
+    length: u64,
+    path: Path,
+    blocks: Vec<Block>,
+    former: Vec<Block>,
+    contents: Vec<Content>,
+    running: bool,
+}
+
+impl Twin {
+    fn new(number: u64, segments: &[(u32, u64)], own: bool) -> Twin {
+        let mut tokens = Tokens::default();
+        segments.iter().for_each(|&(segment, length)| tokens.push(Run { segment, start: 0, length }));
+        let runs = tokens.runs().to_vec();
+        let shared: u64 = runs.iter().map(|run| run.length).sum();
+        let length = shared + if own { 3 * BLOCK + 1 } else { 0 };
+        Twin { number, runs, tokens, own_from: shared, length, ..Twin::default() }
+    }
+
+    /// What the first `count` blocks hold, by the names that the other pool knows.
+    fn contents(&mut self, count: u64) -> &[Content] {
+        while (self.contents.len() as u64) < count {
+            let (index, past) = (self.contents.len(), self.contents.last().copied());
+            self.contents.push(if (index as u64) < self.own_from / BLOCK {
+                self.tokens.name_next(past.unwrap_or(Content::START), BLOCK)
+            } else {
+                Content::own(self.number, index)
+            });
+        }
+        &self.contents[..count as usize]
+    }
+
+    /// Admits it, if there is room, with all of its blocks; whether both pools agree on what is found.
+    fn admit(&mut self, extents: &mut Extents, pool: &mut Pool) -> bool {
+        let full = (self.length - 1) / BLOCK;
+        let shared = full.min(self.own_from / BLOCK);
+        let mut found = Path::default();
+        extents.find(&self.runs, shared, &mut found);
+        if found.blocks == shared {
+            extents.find_own(&self.path, self.number, full - shared, &mut found);
+        }
+        let former = std::mem::take(&mut self.former);
+        let hits = pool.lookup(self.contents(full), &former);
+        let agree = found.blocks == hits.len() as u64 && extents.unheld(&found) == pool.unheld(&hits);
+        let new = self.length.div_ceil(BLOCK) - found.blocks;
+        if !agree || new + extents.unheld(&found) > extents.free() {
+            self.former = former;
+            return agree;
+        }
+        extents.hold(&mut found);
+        extents.take(new);
+        let full = self.length / BLOCK;
+        extents.name(&mut found, &self.runs, full.min(self.own_from / BLOCK));
+        extents.name_own(&mut found, self.number, full);
+        self.path = found;
+        pool.hold(&hits);
+        let known = hits.len();
+        self.blocks = hits;
+        pool.allocate(new, &mut self.blocks);
+        let contents = self.contents(full).to_vec();
+        (known..contents.len()).for_each(|i| pool.cache(self.blocks[i], contents[i]));
+        self.running = true;
+        true
+    }
+
+    fn leave(&mut self, extents: &mut Extents, pool: &mut Pool) {
+        extents.release(&mut self.path, self.blocks.len() as u64 - self.length / BLOCK);
+        pool.release(&self.blocks);
+        self.former = std::mem::take(&mut self.blocks);
+        self.running = false;
+    }
+}
+
+/// The segments of a prompt with their lengths, which others have, too, and whether its end is its own.
+type Segments = (Vec<(u32, u64)>, bool);
+
+fn prompts() -> impl Strategy<Value = Vec<Segments>> {
+    let segments = prop::collection::vec((0..3_u32, 1..20_u64), 1..4);
+    prop::collection::vec((segments, any::<bool>()), 1..8)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 2000 } else { 20_000 }))]
+
+    /// Requests come and go in any order, some again after a preemption: what is found, free and shared is the same.
+    #[test]
+    fn extents_are_blocks(prompts in prompts(), moves in prop::collection::vec((0..8_usize, 0..3_u64), 1..60), room in 8..40_u32) {
+        let (mut extents, mut pool) = (Extents::new(u64::from(room), BLOCK), Pool::new(room));
+        let build = |(number, (segments, own)): (usize, &Segments)| Twin::new(number as u64, segments, *own);
+        let mut twins: Vec<Twin> = prompts.iter().enumerate().map(build).collect();
+        for (index, decoded) in moves {
+            let count = twins.len();
+            let twin = &mut twins[index % count];
+            if twin.running {
+                twin.leave(&mut extents, &mut pool);
+            } else {
+                prop_assert!(twin.admit(&mut extents, &mut pool), "found differs");
+            }
+            // Decodes of others take blocks and give them back without content.
+            let taken = decoded.min(extents.free());
+            extents.take(taken);
+            extents.blank += taken;
+            let mut blocks = Vec::new();
+            pool.allocate(taken, &mut blocks);
+            pool.release(&blocks);
+            prop_assert_eq!((extents.free(), extents.repeated()), (pool.free(), pool.repeated()));
+        }
+    }
+}
+
+/// Five blocks, and two prompts of two blocks with the first in common: the second finds one, three are held. Both leave, the
+/// first one first. Of the blocks then taken two are blank, the third is the second block of the first prompt, the fourth
+/// that of the second, the last the one in common.
+#[test]
+fn a_prompt_is_evicted_from_its_end() {
+    let run = |segment, length| Run { segment, start: 0, length };
+    for (taken, expected) in [(3, 2), (4, 1), (5, 0)] {
+        let mut pool = Extents::new(5, BLOCK);
+        let prompts = [[run(0, 4), run(1, 4)], [run(0, 4), run(2, 4)]];
+        let mut paths = [Path::default(), Path::default()];
+        for (path, runs) in paths.iter_mut().zip(&prompts) {
+            pool.find(runs, 1, path);
+            pool.hold(path);
+            pool.take(2 - path.blocks);
+            pool.name(path, runs, 2);
+        }
+        assert_eq!((pool.free(), pool.repeated()), (2, 1));
+        paths.iter_mut().for_each(|path| pool.release(path, 0));
+        pool.take(taken);
+        let mut found = Path::default();
+        pool.find(&prompts[1], 2, &mut found);
+        assert_eq!(found.blocks, expected, "{taken} taken");
+    }
+}

@@ -1,0 +1,46 @@
+//! What the scheduler keeps of a request.
+
+use crate::kv_cache::paged::Block;
+use crate::kv_cache::prefix::{Content, Tokens};
+use std::sync::Arc;
+
+/// A request from its arrival until it is forgotten.
+#[derive(Debug, Clone)]
+pub(super) struct RequestState {
+    /// In order of arrival.
+    pub(super) number: u64,
+    pub(super) tokens: Tokens,
+    pub(super) own_from: u64,
+    pub(super) prompt_len: u64,
+    pub(super) output_len: u64,
+    pub(super) priority: i64,
+    pub(super) output_segment: u32,
+    pub(super) output_tokens: Option<Arc<[u32]>>,
+    /// Tokens whose keys and values are there.
+    pub(super) computed: u64,
+    /// Tokens delivered.
+    pub(super) generated: u64,
+    /// Sampled, not yet delivered, and still counted on (async).
+    pub(super) placeholders: u64,
+    /// Sampled before a preemption and not yet delivered (async).
+    pub(super) stale: u64,
+    /// Proposed to follow its last token.
+    pub(super) drafts: u64,
+    pub(super) blocks: Vec<Block>,
+    /// What it held before it was preempted.
+    pub(super) former: Vec<Block>,
+    pub(super) contents: Vec<Content>,
+    /// Blocks whose content is known to the pool.
+    pub(super) cached_blocks: usize,
+    pub(super) preempted: bool,
+    /// Whether the step that it was last in left tokens of it to compute.
+    pub(super) in_prompt: bool,
+    pub(super) finished: bool,
+}
+
+impl RequestState {
+    /// Tokens that it has: prompt and delivered output.
+    pub(super) fn known(&self) -> u64 {
+        self.prompt_len + self.generated
+    }
+}

@@ -1,0 +1,48 @@
+use super::*;
+
+fn config() -> SchedulerConfig {
+    SchedulerConfig {
+        block_size: 16,
+        num_gpu_blocks: 101,
+        max_num_seqs: 8,
+        max_num_active_seqs: None,
+        max_num_batched_tokens: 64,
+        max_model_len: 1000,
+        enable_chunked_prefill: true,
+        enable_prefix_caching: false,
+        long_prefill_token_threshold: 0,
+        long_prefill_token_threshold_adaptive: false,
+        policy: SchedulingPolicy::Fcfs,
+        scheduler_reserve_full_isl: true,
+        watermark: 0.0,
+        prefill_schedule_interval: 3,
+        async_scheduling: false,
+        num_speculative_tokens: 0,
+        num_lookahead_tokens: 0,
+    }
+}
+
+/// Of an interval of 3 the steps 0, 3 and 6 compute prompts beside decodes. The first prompt is alone: step 0. The
+/// second comes before step 1 and waits until step 3. The third, of 100 tokens, comes before step 4; step 6 computes
+/// 62 beside two decodes and leaves none waiting, so that the other 38 wait until step 9. With the fourth and the
+/// fifth beside each other after that, of 70 each, step 12 has 61 tokens for them: the fifth is left waiting, and
+/// step 13 goes on with both. It leaves none waiting: the fifth's other 18 wait until step 15.
+#[test]
+fn prompts_are_computed_in_every_third_step_beside_decodes() {
+    let mut scheduler = Scheduler::new(config());
+    let mut prompts = [(0, 40), (1, 30), (4, 100), (10, 70), (10, 70)].into_iter().peekable();
+    let mut seen = Vec::new();
+    for step in 0..16 {
+        while let Some((_, input_len)) = prompts.next_if(|(at, _)| *at <= step) {
+            let prefix = Prefix::default();
+            scheduler.add(NewRequest { input_len, prefix, output_len: 100, priority: 0 });
+        }
+        let decided = scheduler.schedule();
+        seen.push(decided.work.iter().filter(|w| !w.decodes).map(|w| w.new).collect::<Vec<_>>());
+        scheduler.update(&decided);
+    }
+    let expected: [(usize, &[u64]); 7] =
+        [(0, &[40]), (3, &[30]), (6, &[62]), (9, &[38]), (12, &[61]), (13, &[9, 52]), (15, &[18])];
+    let found = seen.iter().enumerate().filter(|(_, new)| !new.is_empty());
+    assert!(found.map(|(step, new)| (step, new.as_slice())).eq(expected), "{seen:?}");
+}

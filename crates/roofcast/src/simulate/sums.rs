@@ -1,0 +1,197 @@
+//! What a run adds up to: the counts of its replicas as one answer.
+//!
+//! Knows: how steps, blocks and times become means and shares. Knows nothing about how the run went.
+
+use super::provision::{self, Pool, Provision, ScalingUse};
+use super::{Activity, CacheUse, Expense, IDLE_POWER, Settings, Simulation, Tables, TimeShares};
+use crate::bands::{Bands, Means};
+use crate::batch::Batch;
+use crate::cost::{self, Utilization};
+use crate::deployment::Deployment;
+use crate::engine::Replica;
+use crate::engine::clock::Ticks;
+use crate::engine::config::EngineConfig;
+use crate::engine::tally::{Mean, Tally};
+use crate::fleet::Fleet;
+use crate::fleet::results::OfferedLoad;
+use crate::forecaster::Forecaster;
+use crate::shares::Shares;
+use crate::spec::{CostKind, KvLayout};
+use crate::summary::Summary;
+use crate::timeline::series::together;
+
+pub(super) fn report(provision: &Provision, settings: Settings, mut fleet: Fleet) -> Simulation {
+    let Pool { forecaster, config, .. } = &provision.serving;
+    let itl =
+        fleet.replicas.iter().skip(1).fold(fleet.replicas[0].tally().itl.clone(), |mut all, replica| {
+            all.merge(&replica.tally().itl);
+            all
+        });
+    let end = fleet.replicas.iter().map(|r| r.clock()).max().unwrap_or_default();
+    let timelines = fleet.replicas.iter_mut().filter_map(|r| r.timeline().take());
+    let (series, traces): (Vec<_>, Vec<_>) = timelines.map(|t| (t.series, t.trace)).unzip();
+    let summary = fleet.results.summary(&itl);
+    let up = |index| fleet.scaling.as_ref().map_or(end, |scaling| scaling.lasted(index));
+    let replicas = fleet.replicas.iter_mut().enumerate();
+    let times: Vec<TimeShares> = replicas.map(|(index, replica)| time(replica.as_mut(), up(index))).collect();
+    let used = provision::used(provision, &fleet, &times, summary.duration);
+    let tallies: Vec<&Tally> = fleet.replicas.iter().map(|r| r.tally()).collect();
+    // Batch and cache are those of the replicas that decode.
+    let serving = &tallies[provision.prefillers() as usize..];
+    let decoding = activity(serving);
+    let tokens: u128 = serving.iter().map(|t| t.token_steps).sum();
+    let mean_tokens = ratio(tokens as f64, decoding.steps as f64);
+    let limit_tpot_ms = limit_tpot_ms(&forecaster.deployment, &decoding, mean_tokens);
+    let ended_early = fleet.results.missed();
+    let load = fleet.results.load();
+    Simulation {
+        bands: bands(forecaster, config.cost, &summary, &load, limit_tpot_ms),
+        cost: config.cost,
+        settings,
+        interrupted: fleet.results.interrupted,
+        requests: fleet.results.taken,
+        refused: fleet.results.refused,
+        rejected: fleet.results.rejected,
+        activity: activity(&tallies),
+        kv_cache: cache_use(config, serving, mean_tokens),
+        time: times.iter().copied().fold(TimeShares::default(), TimeShares::plus),
+        limit_tpot_ms,
+        expense: expense(provision, &summary, &times, used.autoscale),
+        fleet: used,
+        load,
+        ended_early,
+        summary,
+        latencies: fleet.results.latencies(),
+        records: fleet.results.records.take().unwrap_or_default(),
+        series: together(series.into_iter().flatten().collect(), end),
+        traces: traces.into_iter().flatten().collect(),
+    }
+}
+
+/// The bands of a run; where all that came was served, the load set the throughput.
+fn bands(
+    forecaster: &Forecaster,
+    cost: CostKind,
+    summary: &Summary,
+    load: &OfferedLoad,
+    limit_tpot_ms: f64,
+) -> Option<Bands> {
+    let set = load.offered_per_s.is_some() && !load.overloaded;
+    let means = Means {
+        ttft_ms: summary.ttft.mean,
+        tpot_ms: summary.tpot.mean,
+        limit_tpot_ms,
+        e2el_ms: summary.e2el.mean,
+        output_tok_s: (!set).then(|| summary.output_throughput()),
+    };
+    Bands::of(&forecaster.coefficients, cost, &means)
+}
+
+/// A decode step of the mean batch and context at the limit.
+fn limit_tpot_ms(deployment: &Deployment, activity: &Activity, mean_tokens: f64) -> f64 {
+    let context = ratio(mean_tokens, activity.mean_running).round().max(1.0) as u64;
+    let batch = activity.mean_running.round().max(1.0) as u64;
+    let batch = Batch::decode(batch * deployment.parallelism.replicas, context);
+    cost::limit(deployment, &batch, Utilization::FULL).limit_with_communication.ms()
+}
+
+fn activity(tallies: &[&Tally]) -> Activity {
+    let sum = |of: fn(&Tally) -> u64| tallies.iter().map(|t| of(t)).sum::<u64>();
+    let most = |of: fn(&Tally) -> u64| tallies.iter().map(|t| of(t)).max().unwrap_or(0);
+    let steps = sum(|t| t.steps);
+    Activity {
+        steps,
+        mean_running: ratio(sum(|t| t.running_steps) as f64, steps as f64),
+        max_running: most(|t| t.running_peak),
+        max_waiting: most(|t| t.waiting_peak),
+        preemptions: sum(|t| t.preemptions),
+        scheduled_tokens: sum(|t| t.scheduled_tokens),
+        recomputed_tokens: sum(|t| t.recomputed_tokens),
+        swapped_tokens: sum(|t| t.swapped_tokens),
+        cached_tokens: sum(|t| t.cached_tokens),
+        idle_tokens: sum(|t| t.idle_tokens),
+        drafted_tokens: sum(|t| t.drafted_tokens),
+        rejected_tokens: sum(|t| t.rejected_tokens),
+    }
+}
+
+fn cache_use(config: &EngineConfig, tallies: &[&Tally], mean_tokens: f64) -> CacheUse {
+    let steps: u64 = tallies.iter().map(|t| t.steps).sum();
+    let mean =
+        |of: fn(&Tally) -> u128| ratio(tallies.iter().map(|t| of(t)).sum::<u128>() as f64, steps as f64);
+    let slack = mean(|t| t.slack_steps);
+    let spread = ratio(tallies.iter().map(|t| t.spread_steps).sum::<i128>() as f64, steps as f64);
+    let held = mean_tokens + spread - mean(|t| t.shared_steps) + slack;
+    let block_size = u64::from(config.block_size);
+    let gaps = |of: fn(&Tally) -> Mean| tallies.iter().map(|t| of(t)).fold(Mean::default(), Mean::and);
+    let scattered = gaps(|t| t.scattered);
+    CacheUse {
+        blocks: config.blocks,
+        block_size,
+        groups: config.groups.count(),
+        max_blocks: tallies.iter().map(|t| t.blocks_peak).max().unwrap_or(0),
+        mean_usage: held / (config.blocks * block_size) as f64,
+        internal_fragmentation: ratio(slack, held),
+        external_fragmentation: gaps(|t| t.attempts).value(),
+        scattered_refusals: scattered.count,
+        scattered_fragmentation: scattered.value(),
+        tables: config.layout.map(|layout| tables(layout, config, tallies)),
+    }
+}
+
+fn tables(layout: KvLayout, config: &EngineConfig, tallies: &[&Tally]) -> Tables {
+    let steps: u64 = tallies.iter().map(|t| t.decode_steps).sum();
+    let sequences = tallies.iter().map(|t| u128::from(t.decoding_steps)).sum();
+    let blocks = tallies.iter().map(|t| t.spanned_blocks).sum();
+    let longest = u128::from(config.max_model_len.div_ceil(config.block_size));
+    let mean = |bytes: u128| ratio(bytes as f64, steps as f64);
+    Tables {
+        layout,
+        read_bytes: mean(layout.read(sequences, blocks)),
+        sent_bytes: mean(layout.sent(sequences, blocks, longest)),
+    }
+}
+
+/// What a replica's time went to, which was up for `up`.
+fn time(replica: &mut dyn Replica, up: Ticks) -> TimeShares {
+    let Shares { memory, compute, communication, host } = replica.shares();
+    let busy = memory + compute + communication + host + replica.tally().swapping;
+    TimeShares {
+        memory_s: memory.seconds(),
+        compute_s: compute.seconds(),
+        communication_s: communication.seconds(),
+        host_s: host.seconds(),
+        swap_s: replica.tally().swapping.seconds(),
+        idle_s: (up - busy).seconds(),
+    }
+}
+
+fn expense(
+    provision: &Provision,
+    summary: &Summary,
+    times: &[TimeShares],
+    scaling: Option<ScalingUse>,
+) -> Expense {
+    let chip = &provision.serving.forecaster.deployment.accelerator;
+    let accelerators = |index: usize| provision.accelerators(index) as f64;
+    let count: f64 = (0..times.len()).map(accelerators).sum();
+    // Those that start and stop cost while they are up.
+    let paid = scaling.map_or(count, |s| accelerators(0) * s.mean_replicas);
+    let dollars_per_hour = chip.price.as_ref().map(|p| p.usd_per_hour * paid);
+    let tokens = summary.total_output_tokens as f64;
+    let powered =
+        |(index, t): (usize, &TimeShares)| accelerators(index) * (t.busy_s() + IDLE_POWER * t.idle_s);
+    let joules = chip.power_w.map(|w| w * times.iter().enumerate().map(powered).sum::<f64>());
+    let per_token = |total: f64| (tokens > 0.0).then(|| total / tokens);
+    Expense {
+        dollars_per_hour,
+        dollars_per_million_output_tokens: dollars_per_hour
+            .and_then(|d| per_token(d * summary.duration / 3600.0 * 1e6)),
+        joules,
+        joules_per_output_token: joules.and_then(per_token),
+    }
+}
+
+fn ratio(a: f64, b: f64) -> f64 {
+    if b > 0.0 { a / b } else { 0.0 }
+}

@@ -1,0 +1,141 @@
+//! Words of `[engine]` that choose how requests are scheduled and how a step is priced.
+//!
+//! Knows their spelling. Which scheduler has which of them is [`crate::engine::settings`]'s.
+
+use serde::Deserialize;
+
+/// Scheduling policies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SchedulerKind {
+    /// A batch at a time, to its longest output (FasterTransformer).
+    Static,
+    /// Iteration-level, space reserved up front.
+    Orca,
+    /// vLLM v0: prompts first.
+    VllmV0,
+    /// vLLM v1: continuous batching with a token budget.
+    #[default]
+    Vllm,
+    /// Chunked prefill within a small budget.
+    Sarathi,
+    /// Steps of constant size.
+    Splitfuse,
+    /// Cache by the token, admission by the peak to come.
+    Lightllm,
+    /// Prompts first in chunks, admission by an estimate.
+    Sglang,
+    /// Slots with a share of the context each.
+    #[serde(rename = "llama.cpp")]
+    LlamaCpp,
+    /// In-flight batching, no request evicted.
+    TensorrtLlm,
+    /// In-flight batching, the last paused when blocks run out.
+    TensorrtLlmMaxUtilization,
+}
+
+impl SchedulerKind {
+    /// All.
+    pub const ALL: [SchedulerKind; 11] = [
+        SchedulerKind::Vllm,
+        SchedulerKind::VllmV0,
+        SchedulerKind::Sglang,
+        SchedulerKind::TensorrtLlm,
+        SchedulerKind::TensorrtLlmMaxUtilization,
+        SchedulerKind::LlamaCpp,
+        SchedulerKind::Lightllm,
+        SchedulerKind::Sarathi,
+        SchedulerKind::Splitfuse,
+        SchedulerKind::Orca,
+        SchedulerKind::Static,
+    ];
+}
+
+/// Orders of the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum QueuePolicy {
+    /// First come, first served.
+    #[default]
+    Fcfs,
+    /// Smaller priority first.
+    Priority,
+    /// Shortest output first, as far as it is known.
+    Sjf,
+}
+
+/// Which requests are retracted first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RetractionPolicy {
+    /// Those with the fewest tokens generated.
+    #[default]
+    Length,
+    /// Those of the lowest priority, then those with the fewest.
+    Priority,
+}
+
+/// SGLang's orders of the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SchedulePolicy {
+    /// First come, first served.
+    #[default]
+    Fcfs,
+    /// Longest prefix in the cache first.
+    Lpm,
+}
+
+/// How well an output's length is known before it is generated.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
+pub enum Prediction {
+    /// Exactly.
+    #[default]
+    Perfect,
+    /// Times exp(σ·z) of a normal z.
+    Noisy {
+        /// σ.
+        sigma: f64,
+    },
+    /// Only to which power of two it is nearest, and that is off by one with this probability: a small model's guess.
+    Proxy {
+        /// Probability of the right class.
+        accuracy: f64,
+    },
+}
+
+/// What becomes of a preempted request's cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PreemptionMode {
+    /// Dropped and computed again.
+    #[default]
+    Recompute,
+    /// Moved to the host's memory and back.
+    Swap,
+}
+
+/// What is reserved for a request when it is admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReservationKind {
+    /// The longest sequence that is served.
+    #[default]
+    Max,
+    /// Prompt, and output rounded up to a power of two.
+    Pow2,
+    /// Prompt and output, as if its length were known.
+    Oracle,
+}
+
+/// Prices of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CostKind {
+    /// What the machine's limits allow.
+    Limit,
+    /// What is expected, by the calibration.
+    #[default]
+    Forecast,
+}

@@ -1,0 +1,109 @@
+//! How long a new request waits until a scheduler considers it, counted in steps of the requests that decode.
+
+use crate::engine::{deployment, records, served};
+use roofcast::deployment::{Deployment, Options};
+use roofcast::parallelism::RequestedParallelism;
+use roofcast::spec::{CostKind, EngineSpec, SchedulerKind};
+
+/// A step of one decode: all weights but the embedding's, 128,256 × 4096, in 2 bytes.
+pub(super) const STEP_MS: f64 = (8_030_261_248.0 - 525_336_576.0) * 2.0 / 3.35e12 * 1e3;
+
+/// When the second of two requests of 16 tokens has its first token, in milliseconds; it comes `after` the first one's.
+pub(super) fn second(engine: EngineSpec, after_s: f64, leap: bool) -> f64 {
+    second_on(RequestedParallelism::default(), engine, after_s, leap)
+}
+
+/// The same on accelerators that share the work so.
+fn second_on(parallelism: RequestedParallelism, engine: EngineSpec, after_s: f64, leap: bool) -> f64 {
+    let keys = "[workload]\narrivals = { kind = \"trace\", path = \"t.csv\" }\n";
+    let mut workload = roofcast::Spec::parse("test", keys).unwrap().workload.unwrap();
+    let two = format!("arrival_s,input_len,output_len\n0,16,200\n{after_s},16,2\n");
+    workload.load("test", |_| Ok::<_, roofcast::Error>(two.clone())).unwrap();
+    let mut deployed =
+        deployment("meta-llama/Llama-3.1-8B-Instruct", EngineSpec { cost: CostKind::Limit, ..engine });
+    if parallelism != RequestedParallelism::default() {
+        let options = Options { parallelism, ..deployed.options.clone() };
+        deployed =
+            Deployment::resolve(deployed.model.clone(), deployed.accelerator.clone(), &options).unwrap();
+    }
+    let fleet = served(&deployed, &workload, leap);
+    records(&fleet)[1].first_token.unwrap().ms()
+}
+
+/// Steps of decodes that a new request waits with `paced` and not without. A step of one decode takes 4.49 ms at the limit
+/// (15.0 GB over 3.35 TB/s), a prompt of 16 tokens as long: at 6 ms the first decode of the first request is under way.
+fn later(paced: EngineSpec, plain: EngineSpec) -> f64 {
+    let wait = |leap| (second(paced.clone(), 0.006, leap) - second(plain.clone(), 0.006, leap)) / STEP_MS;
+    assert_eq!(wait(true), wait(false));
+    wait(true)
+}
+
+pub(super) fn near(found: f64, steps: f64) {
+    assert!((found - steps).abs() < 0.02, "{found} steps, not {steps}");
+}
+
+/// Looks are before the steps 0, 5, 10 after a prompt: who comes in step 0 waits for four steps more than without. In the
+/// overlap loop step 0 is decided while the prompt is computed and step 1 when it ends; who comes then is looked at before
+/// step 2 without, and before step 5 with.
+#[test]
+fn sglang_looks_every_so_many_steps() {
+    for (disable, steps) in [(true, 4.0), (false, 3.0)] {
+        let plain = EngineSpec {
+            scheduler: SchedulerKind::Sglang,
+            disable_overlap_schedule: Some(disable),
+            ..EngineSpec::default()
+        };
+        let paced = EngineSpec { scheduler_recv_interval: Some(5), ..plain.clone() };
+        near(later(paced, plain), steps);
+    }
+}
+
+/// The step after the one in which it comes was scheduled before it came.
+#[test]
+fn tensorrt_llm_schedules_beside_the_step_before() {
+    let overlapped = EngineSpec { scheduler: SchedulerKind::TensorrtLlm, ..EngineSpec::default() };
+    let alone = EngineSpec { disable_overlap_scheduler: Some(true), ..overlapped.clone() };
+    near(later(overlapped, alone), 1.0);
+}
+
+/// 16 tokens and a decode are far from half of 8192: held for all seven steps. They are more than a thousandth, 8: not at all.
+#[test]
+fn tensorrt_llm_holds_prompts_together() {
+    let plain = EngineSpec {
+        scheduler: SchedulerKind::TensorrtLlm,
+        disable_overlap_scheduler: Some(true),
+        ..EngineSpec::default()
+    };
+    let held = |ratio: f64| EngineSpec {
+        batch_wait_timeout_iters: Some(7),
+        batch_wait_max_tokens_ratio: Some(ratio),
+        ..plain.clone()
+    };
+    near(later(held(0.5), plain.clone()), 7.0);
+    near(later(held(0.001), plain.clone()), 0.0);
+}
+
+/// Two data-parallel ranks, one prompt: held for all seven steps. Alone, or where the ranks need no balance: not at all.
+#[test]
+fn tensorrt_llm_waits_for_a_prompt_on_every_rank() {
+    let balanced = |ranks, balance| {
+        let engine = EngineSpec {
+            scheduler: SchedulerKind::TensorrtLlm,
+            disable_overlap_scheduler: Some(true),
+            attention_dp_enable_balance: Some(balance),
+            attention_dp_time_out_iters: Some(7),
+            ..EngineSpec::default()
+        };
+        let parallelism = RequestedParallelism {
+            tp: Some(1),
+            attention_dp: Some(ranks),
+            ..RequestedParallelism::default()
+        };
+        [true, false].map(|leap| second_on(parallelism, engine.clone(), 0.006, leap))
+    };
+    for ranks in [1, 2] {
+        let [[held, stepped], [plain, _]] = [true, false].map(|balance| balanced(ranks, balance));
+        assert_eq!(held, stepped);
+        near((held - plain) / STEP_MS, if ranks > 1 { 7.0 } else { 0.0 });
+    }
+}

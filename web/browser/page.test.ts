@@ -1,0 +1,244 @@
+// The page in a real browser: every view, what controls change, files that are dropped, themes, widths, and accessibility.
+
+import { readFileSync, mkdtempSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { cli, drop, open, root, run, serve, settled, shell, shot, start, type Served } from "./server";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const SMALL_PLAN = "chips=h100-sxm,l4&most=2&rate=1&input=200&output=50&spread=fixed&proof=300";
+const VIEWS: readonly (readonly [string, string])[] = [
+  ["limits", "#limits?open=time,memory,operators,sources,link"],
+  ["serve", "#serve?requests=300&open=levels,steps,where,link"],
+  ["plan", `#plan?${SMALL_PLAN}&open=ranked,read,lost,launch,link`],
+  ["measure", "#measure"],
+  ["accuracy", "#accuracy?open=machines"],
+];
+const RESULT = JSON.stringify({
+  completed: 8, failed: 0, num_prompts: 8, request_rate: "inf", max_concurrency: 4, total_input_tokens: 1600, total_output_tokens: 400,
+  mean_ttft_ms: 60, mean_tpot_ms: 9, mean_e2el_ms: 500,
+});
+
+let server: Served;
+let browser: Browser;
+
+beforeAll(async () => {
+  server = await serve(["--measured", "examples/measured.csv"]);
+  browser = await start();
+});
+
+afterAll(async () => {
+  await browser?.close();
+  server?.stop();
+});
+
+const at = (hash: string) => `${server.url}/${hash}`;
+
+/** Sets a range to its `index`-th value. */
+const slide = (page: Page, label: string, index: number) =>
+  page.getByLabel(label, { exact: true }).evaluate((input, value) => {
+    (input as HTMLInputElement).value = String(value);
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+  }, index);
+
+const shown = (page: Page, id: string): Promise<number> => page.locator(id).first().evaluate((e) => Number((e as HTMLElement).dataset["ms"] ?? (e as HTMLElement).dataset["value"]));
+
+async function violations(page: Page): Promise<string[]> {
+  await page.evaluate(AXE);
+  return await page.evaluate(async () => {
+    const found = await (window as unknown as { axe: { run: () => Promise<{ violations: { id: string; nodes: { html: string; failureSummary?: string }[] }[] }> } }).axe.run();
+    return found.violations.flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.html.slice(0, 160)} ${n.failureSummary ?? ""}`));
+  });
+}
+
+describe("every view", () => {
+  for (const [name, hash] of VIEWS) {
+    it(`${name} renders without a complaint at three widths and in both themes, asks nobody else, and axe finds nothing`, async () => {
+      const { page, faults, close } = await open(browser, at(hash));
+      await settled(page);
+      expect(await page.locator("[role=alert]").count()).toBe(0);
+      expect(await page.locator("nav a[aria-current]").textContent()).toBe(name[0]?.toUpperCase() + name.slice(1));
+      for (const theme of ["light", "dark"]) {
+        for (const width of [380, 760, 1280]) {
+          await page.setViewportSize({ width, height: 900 });
+          await page.waitForTimeout(100);
+          // Nothing is wider than the screen.
+          expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(width);
+          await shot(page, `${name}-${width}-${theme}`);
+          if (width !== 760) expect(await violations(page)).toEqual([]);
+        }
+        if (theme === "light") await page.getByRole("button", { name: "Dark theme" }).click();
+      }
+      expect(faults).toEqual([]);
+      await close();
+    });
+  }
+});
+
+describe("limits", () => {
+  it("a slider changes the figures to those of the command line", async () => {
+    const { page, faults, close } = await open(browser, at("#limits"));
+    await settled(page);
+    const before = await shown(page, "#forecast");
+    await slide(page, "Batch", 0);
+    await slide(page, "Context", 0);
+    await page.waitForFunction((old) => Number(document.getElementById("forecast")?.dataset["ms"]) !== old, before);
+    await settled(page);
+    const answer = cli(["limits", "--model", "meta-llama/Llama-3.1-8B-Instruct", "--hardware", "h100-sxm", "--batch", "1", "--context", "128"]) as { decode: Record<string, number> };
+    expect(await shown(page, "#limit")).toBe(answer.decode["limit_with_communication_ms"]);
+    expect(await shown(page, "#forecast")).toBe(answer.decode["forecast_ms"]);
+    expect(page.url()).toContain("batch=1&context=128");
+    expect(faults).toEqual([]);
+    await close();
+  });
+
+  it("the command that it shows answers the same", async () => {
+    const { page, close } = await open(browser, at("#limits?model=Qwen/Qwen3-32B&hardware=h200-sxm&count=4&tp=2&weights=fp8&kv=fp8&engine=sglang&batch=48&open=link"));
+    await settled(page);
+    const command = await page.locator(".command pre").first().textContent();
+    const answer = shell(command ?? "") as { decode: Record<string, number> };
+    expect(await shown(page, "#forecast")).toBe(answer.decode["forecast_ms"]);
+    await close();
+  });
+
+  it("a dropped config is the model", async () => {
+    const { page, faults, close } = await open(browser, at("#limits?hardware=rtx-4090&batch=1"));
+    await settled(page);
+    await page.getByText("More: formats").click();
+    await drop(page, [{ name: "config.json", text: readFileSync(join(root, "examples/own-model/config.json"), "utf8") }]);
+    await page.locator(".said").waitFor();
+    await settled(page);
+    const answer = cli(["limits", "--model", "examples/own-model/config.json", "--hardware", "rtx-4090", "--batch", "1", "--context", "4096"]) as { decode: Record<string, number> };
+    await page.waitForFunction((ms) => Number(document.getElementById("forecast")?.dataset["ms"]) === ms, answer.decode["forecast_ms"]);
+    await drop(page, [{ name: "model.safetensors.index.json", text: "{}" }]);
+    await page.getByText("drop the config.json with them").waitFor();
+    expect(faults).toEqual([]);
+    await close();
+  });
+
+  it("says what is wrong in the server's words and keeps the last answer", async () => {
+    const { page, close } = await open(browser, at("#limits"));
+    await settled(page);
+    await page.getByLabel("Accelerator", { exact: true }).fill("h1000");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").waitFor();
+    expect(await page.getByRole("alert").textContent()).toContain('no accelerator named "h1000"');
+    expect(await page.locator("#limit").count()).toBe(1);
+    await close();
+  });
+
+  it("is read with the keyboard", async () => {
+    const { page, close } = await open(browser, at("#limits"));
+    await settled(page);
+    await page.keyboard.press("Tab");
+    expect(await page.evaluate(() => document.activeElement?.className)).toBe("skip");
+    await page.keyboard.press("Enter");
+    expect(await page.evaluate(() => document.activeElement?.id)).toBe("main");
+    await page.locator(".operator").first().focus();
+    expect(await page.locator(".readout").textContent()).toMatch(/max\(.* [A-Z]FLOP\/s, .* [A-Z]B\/s\) = limit .*-bound; forecast/);
+    await close();
+  });
+});
+
+it("a run is that of the command it shows, and two stand side by side", async () => {
+  const { page, faults, close } = await open(browser, at("#serve?requests=200&rate=4&input=300&output=60&ttft=1000&tpot=30&open=link,steps"));
+  await settled(page);
+  const command = await page.locator(".command pre").first().textContent();
+  const answer = shell(command ?? "") as Record<string, number>;
+  expect(await shown(page, "[data-figure=mean_ttft_ms]")).toBe(answer["mean_ttft_ms"]);
+  expect(await shown(page, "[data-figure=request_throughput]")).toBe(answer["request_throughput"]);
+  await page.getByText("Keep this run to compare").click();
+  await page.getByLabel("Rate").fill("8");
+  await page.keyboard.press("Enter");
+  await page.getByRole("button", { name: /Run/ }).click();
+  await settled(page);
+  await page.waitForFunction(() => document.querySelectorAll("[data-figure=mean_ttft_ms]").length === 2);
+  const before = await page.locator(".scrub output").textContent();
+  await slide(page, "Step", 5);
+  expect(await page.locator(".scrub output").textContent()).not.toBe(before);
+  expect(await page.getByRole("region", { name: "Requests at this step" }).locator("tbody tr").count()).toBeGreaterThan(0);
+  expect(faults).toEqual([]);
+  await close();
+});
+
+it("a plan is that of the command it shows, by any two quantities", async () => {
+  const { page, faults, close } = await open(browser, at(`#plan?${SMALL_PLAN}&open=link,ranked`));
+  await settled(page);
+  const command = await page.locator(".command pre").first().textContent();
+  const answer = shell(command ?? "") as { best: Record<string, number>; ranked: unknown[] };
+  expect(await shown(page, "[data-figure=cost_per_hour]")).toBe(answer.best["cost_per_hour"]);
+  expect(await page.getByRole("region", { name: /best first/ }).locator("tbody tr").count()).toBe(answer.ranked.length);
+  await page.getByLabel("Upward", { exact: true }).selectOption("megawatt");
+  await page.getByLabel("log upward").check();
+  expect(await page.locator(".dot").count()).toBe(answer.ranked.length);
+  expect(page.url()).toContain("y=megawatt&logy=1");
+  expect(faults).toEqual([]);
+  await close();
+});
+
+it("a client's results are dropped and judged", async () => {
+  const { page, faults, close } = await open(browser, at("#measure"));
+  await drop(page, [{ name: "result.json", text: RESULT }]);
+  await page.locator("#advice").waitFor();
+  await settled(page);
+  expect(await page.locator("#advice").textContent()).toContain("weights");
+  await shot(page, "measure-result");
+  await drop(page, [{ name: "wrong.json", text: "{}" }]);
+  await page.getByRole("alert").waitFor();
+  expect(await page.getByRole("alert").textContent()).toContain("wrong.json");
+  expect(faults).toEqual([]);
+  await close();
+});
+
+it("evidence is read down to the row", async () => {
+  const { page, faults, close } = await open(browser, at("#accuracy"));
+  await settled(page);
+  for (const level of ["accelerator", "model", "topology"]) {
+    await page.getByRole("region", { name: /Errors of/ }).locator("tbody button").first().click();
+    expect(page.url(), level).toMatch(/chip=/);
+  }
+  expect(await page.getByRole("region", { name: "Rows" }).locator("tbody tr").count()).toBeGreaterThan(0);
+  expect(faults).toEqual([]);
+  await close();
+});
+
+it("a theme that is chosen stays", async () => {
+  const { page, close } = await open(browser, at("#limits"), { colorScheme: "light" });
+  await page.getByRole("button", { name: "Dark theme" }).click();
+  await page.reload();
+  expect(await page.evaluate(() => document.documentElement.dataset["theme"])).toBe("dark");
+  await close();
+});
+
+it("what is shown is downloaded as CSV", async () => {
+  const { page, close } = await open(browser, at("#limits?open=operators"));
+  await settled(page);
+  const [file] = await Promise.all([page.waitForEvent("download"), page.getByText("Download CSV").click()]);
+  const text = readFileSync(await file.path(), "utf8");
+  expect(text.split("\r\n")[0]).toBe("operator,dtype,layers,FLOPs,weights,KV,FLOP/B,binds,limit,forecast,formula");
+  expect(text).toContain("attention,bf16,32,");
+  await close();
+});
+
+it("a file that --html writes is the same view without a server", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "roofcast-"));
+  for (const [words, text] of [
+    [["limits", "--model", "meta-llama/Llama-3.1-8B-Instruct", "--hardware", "h100-sxm"], "Llama-3.1-8B-Instruct on 1 × NVIDIA H100"],
+    [["simulate", "--requests", "100"], "Llama-3.1-8B-Instruct on 1 × h100-sxm, vllm"],
+    [["validate", "examples/measured.csv"], "rows, "],
+  ] as const) {
+    const path = join(folder, `${words[0]}.html`);
+    run([...words, "--html", path]);
+    const { page, faults, close } = await open(browser, `file://${path}`);
+    await page.getByText(text).first().waitFor();
+    expect(await page.locator(".chart").count()).toBeGreaterThan(0);
+    expect(await page.locator("form").count()).toBe(0);
+    expect(faults).toEqual([]);
+    await shot(page, `html-${words[0]}`);
+    await close();
+  }
+  rmSync(folder, { recursive: true });
+});

@@ -1,0 +1,144 @@
+// The frame around the views: which one is shown, the theme, and the state in the URL.
+
+import type { JSX } from "preact";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { ask } from "./api";
+import { bytes, scaled } from "./format";
+import type { AccuracyAnswer, CatalogAnswer, LimitsAnswer, MeasureAnswer, PlanAnswer, RunAnswer, ValidateAnswer } from "./generated";
+import type { BenchAnswer } from "./views/bench";
+import { Failure } from "./parts/show";
+import { VIEWS, parse, write, type State, type ViewName } from "./state";
+import { AccuracyView } from "./views/accuracy";
+import { BenchView } from "./views/bench";
+import { opened, type Catalog, type ViewProps } from "./views/common";
+import { LimitsView } from "./views/limits";
+import { MeasureView } from "./views/measure";
+import { PlanView } from "./views/plan";
+import { ServeView } from "./views/serve";
+
+/** An answer in a file of its own, as `--html` writes it. */
+export type Shown =
+  | { view: "limits"; answer: LimitsAnswer }
+  | { view: "serve"; answer: RunAnswer }
+  | { view: "plan"; answer: PlanAnswer }
+  | { view: "measure"; answer: BenchAnswer }
+  | { view: "accuracy"; answer: ValidateAnswer };
+
+const NAMES: Record<ViewName, [string, string]> = {
+  limits: ["Limits", "What the machine allows: the time of a step, operator by operator, and what is forecast below it."],
+  serve: ["Serve", "What an engine does under traffic: latencies, queue and cache, step by step."],
+  plan: ["Plan", "What to deploy: the cheapest deployments that meet the SLO, proven by simulation."],
+  measure: ["Measure", "What your server did, beside forecast and limit: what binds, and what to change first."],
+  accuracy: ["Accuracy", "How far forecasts are from what was measured, down to the row."],
+};
+
+const EMPTY: Catalog = { models: [], accelerators: [], workloads: [] };
+
+function choices(answer: CatalogAnswer): Catalog {
+  return {
+    models: answer.models.map((m) => [m.id, `${scaled(m.parameters, "")} parameters, ${m.formats}`]),
+    accelerators: answer.accelerators.map((a) => [a.id, `${bytes(a.bytes)}, ${scaled(a.bandwidth_bytes_per_s, "B/s")}`]),
+    workloads: answer.workloads.map((w) => [w.id, w.about]),
+  };
+}
+
+type Theme = "light" | "dark";
+
+/** The theme: as it was chosen, else as the system has it. */
+function useTheme(): [Theme, () => void] {
+  const system = () => (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  const kept = (): Theme | null => {
+    try {
+      const text = localStorage.getItem("theme");
+      return text === "dark" || text === "light" ? text : null;
+    } catch {
+      return null; // a browser that keeps nothing
+    }
+  };
+  const [theme, setTheme] = useState<Theme>(() => kept() ?? system());
+  useEffect(() => {
+    document.documentElement.dataset["theme"] = theme;
+  }, [theme]);
+  const turn = () => {
+    const next = theme === "dark" ? "light" : "dark";
+    setTheme(next);
+    try {
+      localStorage.setItem("theme", next);
+    } catch {
+      // Then it holds until the page is left.
+    }
+  };
+  return [theme, turn];
+}
+
+export function App({ shown }: { shown: Shown | null }): JSX.Element {
+  const start = useMemo(() => {
+    const state = parse(location.hash);
+    return shown ? { ...state, view: shown.view as ViewName, open: state.open || "time,memory,operators" } : state;
+  }, []);
+  const [state, setState] = useState<State>(start);
+  const [catalog, setCatalog] = useState(EMPTY);
+  const [error, setError] = useState<string | null>(null);
+  const [theme, turn] = useTheme();
+  const title = useRef<HTMLParagraphElement>(null);
+  const set = (change: Partial<State>) => setState((old) => ({ ...old, ...change }));
+  const toggle = (name: string, open: boolean) => setState((old) => ({ ...old, open: opened(old.open, name, open) }));
+  useEffect(() => {
+    const hash = write(state);
+    // What is asked in one view is one step of the history.
+    if (!shown && hash !== location.hash) history.replaceState(null, "", hash);
+    document.title = `roofcast: ${NAMES[state.view][0]}`;
+  }, [state]);
+  useEffect(() => {
+    if (shown) return;
+    const moved = () => setState(parse(location.hash));
+    addEventListener("hashchange", moved);
+    ask<CatalogAnswer>("/api/catalog").then((answer) => setCatalog(choices(answer))).catch((e: unknown) => setError(String(e)));
+    return () => removeEventListener("hashchange", moved);
+  }, []);
+  const props = { state, set, catalog, toggle };
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(e) => {
+        e.preventDefault();
+        document.getElementById("main")?.focus();
+      }}>To the answer</a>
+      <header class="top">
+        <h1>roofcast</h1>
+        {shown ? <nav aria-label="Views" /> : (
+          <nav aria-label="Views">
+            {VIEWS.map((view) => (
+              <a key={view} href={write({ ...state, view })} aria-current={view === state.view ? "page" : undefined}>{NAMES[view][0]}</a>
+            ))}
+          </nav>
+        )}
+        <button type="button" class="quiet" onClick={turn} title="Change the theme">{theme === "dark" ? "Light theme" : "Dark theme"}</button>
+      </header>
+      <main id="main" tabIndex={-1}>
+        <h2 class="hidden">{NAMES[state.view][0]}</h2>
+        <p class="about" ref={title}>{NAMES[state.view][1]}</p>
+        {error ? <Failure error={error} /> : null}
+        <View shown={shown} props={props} />
+      </main>
+      <footer>{shown ? "Written by roofcast --html. This file asks for nothing: all that it shows stands in it." : "Served by roofcast on this machine; nothing leaves it. The address of this page reproduces what it shows."}</footer>
+    </>
+  );
+}
+
+function View({ shown, props }: { shown: Shown | null; props: Omit<ViewProps<never>, "shown"> }): JSX.Element {
+  switch (props.state.view) {
+    case "limits":
+      return <LimitsView {...props} shown={shown?.view === "limits" ? shown.answer : null} />;
+    case "serve":
+      return <ServeView {...props} shown={shown?.view === "serve" ? shown.answer : null} />;
+    case "plan":
+      return <PlanView {...props} shown={shown?.view === "plan" ? shown.answer : null} />;
+    case "measure":
+      return shown?.view === "measure" ? <BenchView answer={shown.answer} /> : <MeasureView {...props} shown={null as MeasureAnswer | null} />;
+    case "accuracy":
+      return <AccuracyView {...props} shown={shown?.view === "accuracy" ? accuracyOf(shown.answer) : null} />;
+  }
+}
+
+/** A file of `validate` has rows and nothing on the calibration. */
+const accuracyOf = (answer: ValidateAnswer): AccuracyAnswer => ({ bands: [], machines: [], tables: [], measured: answer as NonNullable<AccuracyAnswer["measured"]> });

@@ -1,0 +1,75 @@
+// Curves over one axis: latencies as cumulative shares, levels over time.
+
+import { area, curveStepAfter, line } from "d3-shape";
+import type { JSX } from "preact";
+import { Frame, across, apart, box, scale, upward } from "./frame";
+
+export interface Curve {
+  name: string;
+  tone: string;
+  dashed?: boolean;
+  filled?: boolean;
+  points: readonly (readonly [number, number])[];
+}
+
+export interface Mark {
+  at: number;
+  name: string;
+}
+
+interface Props {
+  curves: readonly Curve[];
+  width: number;
+  height?: number;
+  title: string;
+  x: { label: string; log?: boolean; tick?: (v: number) => string };
+  y: { label: string; most?: number; tick?: (v: number) => string };
+  /** Vertical lines, as a bound or a moment. */
+  marks?: readonly Mark[];
+  step?: boolean;
+}
+
+export function Curves({ curves, width, height = 240, title, x: ax, y: ay, marks = [], step = false }: Props): JSX.Element {
+  const b = box(width, height);
+  const points = curves.flatMap((c) => c.points);
+  const x = scale([...points.map((p) => p[0]), ...marks.map((m) => m.at)], across(b), ax.log ?? false);
+  const y = scale(ay.most === undefined ? points.map((p) => p[1]) : [ay.most], upward(b));
+  const low = x.domain()[0] as number;
+  const at = (v: number) => x(Math.max(v, low));
+  const stroke = line<readonly [number, number]>((p) => at(p[0]), (p) => y(p[1]));
+  const fill = area<readonly [number, number]>((p) => at(p[0]), y(0), (p) => y(p[1]));
+  if (step) {
+    stroke.curve(curveStepAfter);
+    fill.curve(curveStepAfter);
+  }
+  // A name stands at the middle of its curve, where cumulative curves are apart.
+  const heights = apart(curves.map((_, i) => upward(b)[1] + 14 + i * 16), 15, [upward(b)[1] + 8, upward(b)[0]]);
+  const axis = (a: { label: string; tick?: (v: number) => string }, s: ReturnType<typeof scale>) =>
+    a.tick ? { label: a.label, scale: s, tick: a.tick } : { label: a.label, scale: s };
+  return (
+    <Frame box={b} title={title} x={axis(ax, x)} y={axis(ay, y)}>
+      {marks.map((m) => (
+        <g key={m.name} class="bound">
+          <line x1={at(m.at)} x2={at(m.at)} y1={upward(b)[0]} y2={upward(b)[1]} />
+          <text x={at(m.at) + (at(m.at) > width * 0.7 ? -5 : 5)} y={upward(b)[0] - 6} text-anchor={at(m.at) > width * 0.7 ? "end" : "start"}>{m.name}</text>
+        </g>
+      ))}
+      {curves.map((c) => (
+        <g key={c.name}>
+          {c.filled ? <path class={`area-${c.tone}`} d={fill(c.points as [number, number][]) ?? ""} /> : null}
+          <path class={`stroke-${c.tone} ${c.dashed ? "dashed" : ""}`} d={stroke(c.points as [number, number][]) ?? ""} />
+        </g>
+      ))}
+      {curves.length > 1 ? (
+        <g class="legend" aria-hidden="true">
+          {curves.map((c, i) => (
+            <g key={c.name}>
+              <path class={`stroke-${c.tone} ${c.dashed ? "dashed" : ""}`} d={`M${b.left + 8},${(heights[i] ?? 0) - 4}h16`} />
+              <text x={b.left + 30} y={heights[i]}>{c.name}</text>
+            </g>
+          ))}
+        </g>
+      ) : null}
+    </Frame>
+  );
+}

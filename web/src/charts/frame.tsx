@@ -1,0 +1,112 @@
+// The one layout of all charts: a plot with axes, ticks, a grid, and names with units. Pure: data in, SVG out.
+
+import type { ScaleContinuousNumeric } from "d3-scale";
+import { scaleLinear, scaleLog } from "d3-scale";
+import type { ComponentChildren, JSX } from "preact";
+import { significant } from "../format";
+
+export type Scale = ScaleContinuousNumeric<number, number>;
+
+export interface Axis {
+  label: string;
+  scale: Scale;
+  /** What a tick says. */
+  tick?: (value: number) => string;
+}
+
+export interface Box {
+  width: number;
+  height: number;
+  left: number;
+  right: number;
+  top: number;
+  bottom: number;
+}
+
+/** Room around a plot of this width for labels of the axes. */
+export const box = (width: number, height: number, left = 56): Box => ({ width, height, left, right: 14, top: 22, bottom: 42 });
+
+export const across = (b: Box): [number, number] => [b.left, b.width - b.right];
+export const upward = (b: Box): [number, number] => [b.height - b.bottom, b.top];
+
+/** A scale over `values`: from 0 where linear, whole decades around them where logarithmic. */
+export function scale(values: readonly number[], range: [number, number], log = false): Scale {
+  const finite = values.filter((v) => Number.isFinite(v) && (!log || v > 0));
+  if (!log) {
+    const most = Math.max(0, ...finite);
+    return scaleLinear().domain([0, most || 1]).range(range).nice(5);
+  }
+  const least = Math.min(...(finite.length ? finite : [1]));
+  const most = Math.max(...(finite.length ? finite : [10]));
+  const low = least * 0.8;
+  const high = most * 1.25;
+  return scaleLog().domain([low, high === low ? low * 10 : high]).range(range);
+}
+
+/** Ticks that fit: of a logarithmic scale 1, 2 and 5 of a decade, or decades alone. */
+export function ticks(s: Scale, room: number): number[] {
+  const count = Math.max(2, Math.floor(room));
+  const all = s.ticks(count);
+  if (!("base" in s)) return all;
+  const lead = (v: number) => Math.round(v / 10 ** Math.floor(Math.log10(v) + 1e-9));
+  for (const leads of [[1, 2, 5], [1, 3], [1]]) {
+    const some = all.filter((v) => leads.includes(lead(v)));
+    if (some.length >= 2 && some.length <= count) return some;
+  }
+  const decades = all.filter((v) => lead(v) === 1);
+  const step = Math.ceil(decades.length / count);
+  const few = decades.filter((_, i) => i % Math.max(1, step) === 0);
+  return few.length ? few : all.slice(0, 1);
+}
+
+interface FrameProps {
+  box: Box;
+  x: Axis;
+  y: Axis;
+  title: string;
+  /** Whether marks can be pressed: a picture's parts cannot, a group's can. */
+  pressed?: boolean;
+  children?: ComponentChildren;
+}
+
+export function Frame({ box: b, x, y, title, pressed, children }: FrameProps): JSX.Element {
+  const [x0, x1] = across(b);
+  const [y0, y1] = upward(b);
+  const say = (axis: Axis) => axis.tick ?? ((v: number) => significant(v));
+  const xs = ticks(x.scale, (x1 - x0) / 62);
+  const ys = ticks(y.scale, (y0 - y1) / 34);
+  return (
+    <svg class="chart" width={b.width} height={b.height} viewBox={`0 0 ${b.width} ${b.height}`} role={pressed ? "group" : "img"} aria-label={title}>
+      <g class="grid" aria-hidden="true">
+        {ys.map((v) => <line key={v} x1={x0} x2={x1} y1={y.scale(v)} y2={y.scale(v)} />)}
+        {xs.map((v) => <line key={v} x1={x.scale(v)} x2={x.scale(v)} y1={y0} y2={y1} />)}
+      </g>
+      <g class="axis" aria-hidden="true">
+        <line x1={x0} x2={x1} y1={y0} y2={y0} />
+        {xs.map((v) => <text key={v} x={x.scale(v)} y={y0 + 16} text-anchor="middle">{say(x)(v)}</text>)}
+        {ys.map((v) => <text key={v} x={x0 - 7} y={y.scale(v) + 4} text-anchor="end">{say(y)(v)}</text>)}
+        <text class="name" x={x1} y={b.height - 6} text-anchor="end">{x.label}</text>
+        <text class="name" x={4} y={12} text-anchor="start">{y.label}</text>
+      </g>
+      {children}
+    </svg>
+  );
+}
+
+/** Labels pushed apart so that none covers another: tops in, tops out, in the same order. */
+export function apart(tops: readonly number[], gap: number, [low, high]: [number, number]): number[] {
+  const order = tops.map((top, index) => ({ top, index })).sort((a, b) => a.top - b.top);
+  let last = low - gap;
+  for (const one of order) {
+    one.top = Math.max(one.top, last + gap);
+    last = one.top;
+  }
+  let next = high + gap;
+  for (const one of order.reverse()) {
+    one.top = Math.min(one.top, next - gap);
+    next = one.top;
+  }
+  const placed: number[] = new Array(tops.length);
+  for (const { top, index } of order) placed[index] = top;
+  return placed;
+}

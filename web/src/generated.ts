@@ -1,0 +1,786 @@
+// Written by `UPDATE_TYPES=1 cargo test -p roofcast-cli types_of_the_page` from the structs that answer; do not edit.
+
+export interface CatalogAnswer {
+  version: string;
+  models: Line[];
+  accelerators: Line[];
+  workloads: Traffic[];
+}
+
+export interface LimitsAnswer {
+  report: {
+    schema: string;
+    model: string;
+    hardware: string;
+    count: number;
+    parallelism: Parallelism;
+    weights: string;
+    kv: string;
+    activations: string;
+    engine: EngineSettings;
+    convention: string;
+    ideal: boolean;
+    assumptions: string[];
+    batch: number;
+    context: number;
+    prompt: number;
+    mfu_limit: number;
+    mbu_limit: number;
+    fits: boolean;
+    decode: Cost;
+    decode_tokens_per_s: number;
+    prefill: Cost;
+    prefill_tokens_per_s: number;
+    ridge: Ridge[];
+    critical_batch: CriticalBatch[];
+    all_reduce: AllReduce[];
+    tensor_parallel: TensorParallel;
+    experts: ExpertsTouched | null;
+    kv_cache: KvCache;
+  };
+  capacity: {
+    schema: string;
+    model: string;
+    hardware: string;
+    count: number;
+    parallelism: Parallelism;
+    weights: string;
+    kv: string;
+    activations: string;
+    engine: EngineSettings;
+    convention: string;
+    ideal: boolean;
+    assumptions: string[];
+    context: number;
+    batch: number;
+    oversubscription: number;
+    fits: boolean;
+    short_by_bytes: number;
+    parameters: Parameters;
+    weight_bytes: number;
+    kv_bytes_per_token: number;
+    kv_bytes_per_sequence: number;
+    compute_bytes_per_token: number;
+    kv_tokens: number;
+    max_batch: number;
+    longest_context: number;
+    users: number;
+    deployments_for_users: unknown;
+    min_accelerators: number | null;
+    smallest_topology: Smallest | null;
+    in_stages: unknown;
+    ranks: Rank[];
+  };
+  accelerator: Accelerator;
+}
+
+export interface RunAnswer {
+  report: {
+    schema: string;
+    model: string;
+    hardware: string;
+    count: number;
+    parallelism: Parallelism;
+    weights: string;
+    kv: string;
+    activations: string;
+    engine: EngineSettings;
+    convention: string;
+    ideal: boolean;
+    assumptions: unknown[];
+    cost: string;
+    interrupted: boolean;
+    requests: number;
+    refused: number;
+    rejected: number;
+    duration: number;
+    completed: number;
+    failed: number;
+    total_input_tokens: number;
+    total_output_tokens: number;
+    request_throughput: number;
+    request_goodput: number | null;
+    output_throughput: number;
+    total_token_throughput: number;
+    mean_ttft_ms: number;
+    median_ttft_ms: number;
+    std_ttft_ms: number;
+    p50_ttft_ms: number;
+    p90_ttft_ms: number;
+    p95_ttft_ms: number;
+    p99_ttft_ms: number;
+    mean_tpot_ms: number;
+    median_tpot_ms: number;
+    std_tpot_ms: number;
+    p50_tpot_ms: number;
+    p90_tpot_ms: number;
+    p95_tpot_ms: number;
+    p99_tpot_ms: number;
+    mean_itl_ms: number;
+    median_itl_ms: number;
+    std_itl_ms: number;
+    p50_itl_ms: number;
+    p90_itl_ms: number;
+    p95_itl_ms: number;
+    p99_itl_ms: number;
+    mean_e2el_ms: number;
+    median_e2el_ms: number;
+    std_e2el_ms: number;
+    p50_e2el_ms: number;
+    p90_e2el_ms: number;
+    p95_e2el_ms: number;
+    p99_e2el_ms: number;
+    settings: Settings;
+    activity: Activity;
+    kv_cache: CacheUse;
+    time: TimeShares;
+    limit_tpot_ms: number;
+    expense: Expense;
+    fleet: FleetUse;
+    load: OfferedLoad;
+    bands: Bands | null;
+  };
+  slo: Bounds;
+  distributions: Curve[];
+  series: Point[][];
+  timelines: Timeline[];
+}
+
+export interface PlanAnswer {
+  report: {
+    schema: string;
+    model: string;
+    cost: string;
+    minimise: string;
+    considered: number;
+    pruned: Pruned;
+    simulated: number;
+    dearer: number;
+    feasible: number;
+    requests: number;
+    best: Choice | null;
+    pareto: Choice[];
+    by_accelerator: Choice[];
+    ranked: Choice[];
+    nearest: Near[];
+    left_out: LeftOut[];
+    smallest: Smallest[];
+    what_if: WhatIf[];
+    why: Near[];
+    launch: Launch[];
+    flops_per_dollar: FlopsPerDollar[];
+    spec: string | null;
+  };
+  ttft_p99_ms: number | null;
+  tpot_p99_ms: number | null;
+  e2el_p99_ms: number | null;
+  input_mean: number | null;
+  output_mean: number | null;
+  power_w: Record<string, number>;
+}
+
+export interface MeasureAnswer {
+  file: string;
+  model: string;
+  hardware: string;
+  engine: string;
+  runs: Run[];
+}
+
+export interface ValidateAnswer {
+  report: {
+    schema: string;
+    rows: number;
+    predicted: number;
+    metrics: Record<string, Errors>;
+    skipped: Skipped[];
+    kinds: Record<string, Part>;
+    engines: Record<string, Part>;
+    hardware: Record<string, Part>;
+    groups: {
+      group: string;
+      rows: number;
+      predicted: number;
+      metrics: Record<string, Errors>;
+    }[];
+  };
+  rows: Row[];
+}
+
+export interface AccuracyAnswer {
+  bands: Band[];
+  machines: Machine[];
+  tables: string[];
+  measured: View | null;
+}
+
+export interface Accelerator {
+  id: string;
+  name: string;
+  aliases: string[];
+  vendor: string;
+  architecture: string;
+  memory_bytes: number;
+  usable_bytes: number;
+  bandwidth_bytes_per_s: number;
+  node_size: number;
+  host_speed: number;
+  multiprocessors?: number | null;
+  power_w: number | null;
+  notes: string;
+  peak_flops: Record<string, number>;
+  link: Link | null;
+  network: Network | null;
+  price: Price | null;
+  sources: Source[];
+}
+
+export interface Activity {
+  steps: number;
+  mean_running: number;
+  max_running: number;
+  max_waiting: number;
+  preemptions: number;
+  scheduled_tokens: number;
+  recomputed_tokens: number;
+  swapped_tokens: number;
+  cached_tokens: number;
+  idle_tokens: number;
+  drafted_tokens: number;
+  rejected_tokens: number;
+}
+
+export interface AllReduce {
+  algorithm: string;
+  bandwidth_ms: number;
+  latency_ms: number;
+}
+
+export interface Band {
+  evidence: string;
+  ttft: number[];
+  tpot: number[];
+  e2e: number[];
+  throughput: number[];
+}
+
+export interface Bands {
+  evidence: string;
+  ttft_ms: Span;
+  tpot_ms: Span;
+  e2el_ms: Span;
+  output_tok_s: Span | null;
+}
+
+export interface Bounds {
+  ttft_p99_ms: number | null;
+  tpot_p99_ms: number | null;
+  e2el_p99_ms: number | null;
+}
+
+export interface CacheUse {
+  blocks: number;
+  block_size: number;
+  groups: number;
+  max_blocks: number;
+  mean_usage: number;
+  internal_fragmentation: number;
+  external_fragmentation: number;
+  scattered_refusals: number;
+  scattered_fragmentation: number;
+  tables: Tables | null;
+}
+
+export interface Choice {
+  accelerator: string;
+  count: number;
+  tp: number;
+  pp: number;
+  ep: number;
+  attention_dp: number;
+  replicas: number;
+  prefill: {
+    replicas: number;
+    tp: number;
+    pp: number;
+    ep: number;
+    attention_dp: number;
+  } | null;
+  weights: string;
+  kv: string;
+  max_num_batched_tokens: number;
+  max_num_seqs: number;
+  batch: number;
+  max_batch: number;
+  tpot_ms: number;
+  tpot_p99_ms: number;
+  ttft_ms: number;
+  ttft_p99_ms: number;
+  e2el_ms: number;
+  e2el_p99_ms: number;
+  limit: Times;
+  forecast: Times;
+  bound: string;
+  stage: string;
+  evidence: string | null;
+  headroom: Headroom | null;
+  chance: number | null;
+  max_requests_per_s: number | null;
+  utilization: number | null;
+  output_tok_s: number;
+  output_tok_s_per_accelerator: number;
+  cost_per_hour: number | null;
+  cost_per_million_tokens: number | null;
+  joules_per_token: number | null;
+  prefill_per_decode: number;
+  bands: Bands | null;
+  spec: Record<string, Record<string, string | number | Record<string, number>>>;
+}
+
+export interface Communication {
+  all_reduces: number;
+  message_bytes: number;
+  all_reduce_ms: number;
+  all_to_all_ms: number;
+  pipeline_ms: number;
+  latency_ms: number;
+}
+
+export interface Cost {
+  limit_ms: number;
+  limit_with_communication_ms: number;
+  forecast_ms: number;
+  forecast_band_ms: number[];
+  forecast_source: string;
+  bound: string;
+  terms: Terms;
+  mfu: number;
+  mbu: number;
+  intensity: number;
+  communication: Communication;
+  operators: Operator[];
+}
+
+export interface CriticalBatch {
+  weight_bits: number;
+  dtype: string;
+  batch: number;
+}
+
+export interface Curve {
+  metric: string;
+  ms: number[];
+  shares: number[];
+}
+
+export interface Degree {
+  tp: number;
+  limit_ms: number;
+  communication_ms: number;
+  bound: string;
+}
+
+export interface EngineSettings {
+  max_num_seqs: number;
+  max_num_batched_tokens: number;
+  block_size: number;
+  gpu_memory_utilization: number;
+  kv_layout?: string | null;
+}
+
+export interface Errors {
+  n: number;
+  median_ape: number;
+  p90_ape: number;
+  bias: number;
+  in_band: number;
+}
+
+export interface Expense {
+  dollars_per_hour: number | null;
+  dollars_per_million_output_tokens: number | null;
+  joules: number | null;
+  joules_per_output_token: number | null;
+}
+
+export interface ExpertsTouched {
+  count: number;
+  per_token: number;
+  distinct: number;
+}
+
+export interface FleetUse {
+  accelerators: number;
+  prefill: PoolUse | null;
+  serving: PoolUse;
+  transfers: Transfers | null;
+  autoscale: ScalingUse | null;
+}
+
+export interface FlopsPerDollar {
+  accelerator: string;
+  usd_per_hour: number;
+  flops_per_dollar: number;
+}
+
+export interface Headroom {
+  metric: string;
+  share: number;
+}
+
+export interface KvCache {
+  cached_ms: number;
+  recomputed_ms: number;
+  kv_flops_share: number;
+  break_even_context: number;
+}
+
+export interface Launch {
+  role: string;
+  replicas: number;
+  engine: string;
+  command: string | null;
+  note: string | null;
+}
+
+export interface LeftOut {
+  reason: string;
+  count: number;
+}
+
+export interface Life {
+  number: number;
+  input: number;
+  output: number;
+  phases: Stay[];
+}
+
+export interface Line {
+  kind: string;
+  id: string;
+  family: string;
+  vendor: string;
+  bytes: number;
+  formats: string;
+  parameters: number | null;
+  active: number | null;
+  usd_per_hour: number | null;
+  bandwidth_bytes_per_s: number | null;
+  sixteen_bit: number | null;
+  eight_bit: number | null;
+  four_bit: number | null;
+  link: string | null;
+  link_bytes_per_s: number | null;
+  node_size: number | null;
+}
+
+export interface Link {
+  kind: string;
+  topology: string;
+  bytes_per_s: number;
+  latency_s: number;
+  axes: number | null;
+}
+
+export interface Machine {
+  accelerator: string;
+  architecture: string;
+  engines: Measured[];
+}
+
+export interface Measured {
+  engine: string;
+  evidence: string;
+}
+
+export interface Metrics {
+  ttft_ms: number | null;
+  tpot_ms: number | null;
+  e2e_ms: number | null;
+  output_tok_s: number | null;
+  total_tok_s: number | null;
+}
+
+export interface Near {
+  deployment: string;
+  count: number;
+  cost_per_hour: number | null;
+  stage: string | null;
+  reason: string;
+  factor: number | null;
+}
+
+export interface Network {
+  kind: string;
+  bytes_per_s: number;
+  latency_s: number;
+}
+
+export interface OfferedLoad {
+  offered_per_s: number | null;
+  overloaded: boolean;
+  stable_per_s: number | null;
+  too_short_below: unknown;
+}
+
+export interface Operator {
+  name: string;
+  family: string;
+  layers: number;
+  dtype: string;
+  flops: number;
+  weight_bytes: number;
+  kv_bytes: number;
+  intensity: number;
+  bound: string;
+  limit_ms: number;
+  forecast_ms: number;
+}
+
+export interface Parallelism {
+  tp: number;
+  pp: number;
+  ep: number;
+  attention_dp: number;
+  replicas: number;
+}
+
+export interface Parameters {
+  total: number;
+  active: number;
+  embedding: number;
+  lm_head: number;
+}
+
+export interface Part {
+  rows: number;
+  predicted: number;
+  metrics: Record<string, Errors>;
+}
+
+export interface Point {
+  start_ms: number;
+  end_ms: number;
+  running: number;
+  waiting: number;
+  blocks: number;
+  preemptions: number;
+  prefill_tokens_per_s: number;
+  output_tokens_per_s: number;
+}
+
+export interface PoolUse {
+  replicas: number;
+  accelerators_each: number;
+  busy: number;
+}
+
+export interface Price {
+  usd_per_hour: number;
+  date: string;
+  source: string;
+}
+
+export interface Pruned {
+  memory: number;
+  limit: number;
+  estimate: number;
+}
+
+export interface Rank {
+  budget_bytes: number;
+  weight_bytes: number;
+  activation_bytes: number;
+  runtime_bytes: number;
+  kv_bytes: number;
+  short_by_bytes: number;
+}
+
+export interface Ridge {
+  dtype: string;
+  flops_per_byte: number;
+}
+
+export interface Row {
+  id: string;
+  source: string;
+  kind: string;
+  model: string;
+  hardware: string;
+  topology: string;
+  engine: string;
+  engine_version: string;
+  weights: string;
+  kv: string;
+  input_len: number | null;
+  output_len: number | null;
+  concurrency: number | null;
+  request_rate: number | null;
+  measured: Metrics;
+  forecast: Metrics | null;
+  limit: Metrics;
+  left_out: string | null;
+  evidence: string;
+  bands: (number[] | null)[];
+}
+
+export interface Run {
+  source: string;
+  kind: string;
+  concurrency: number | null;
+  request_rate: number | null;
+  input_len: number | null;
+  output_len: number | null;
+  measured: Metrics;
+  forecast: Metrics | null;
+  limit: Metrics;
+  left_out: string | null;
+  evidence: string;
+  bands: (number[] | null)[];
+  bound: string;
+  terms: Terms;
+  limit_share: number | null;
+  advice: string;
+}
+
+export interface ScalingUse {
+  replica_seconds: number;
+  mean_replicas: number;
+  max_replicas: number;
+  started: number;
+  stopped: number;
+}
+
+export interface Settings {
+  scheduler: string;
+  policy: string;
+  max_num_seqs: number;
+  max_num_batched_tokens: number;
+  max_model_len: number;
+  enable_chunked_prefill: boolean;
+  enable_prefix_caching: boolean;
+  leap: boolean;
+}
+
+export interface Skipped {
+  reason: string;
+  rows: number;
+}
+
+export interface Smallest {
+  accelerator?: string;
+  count: number;
+  weights?: string;
+  tp?: number;
+  pp?: number;
+  decode_bound?: string;
+  shape?: number[] | null;
+}
+
+export interface Source {
+  of: string;
+  url: string;
+}
+
+export interface Span {
+  factors: number[];
+  range: number[];
+}
+
+export interface Stay {
+  phase: string;
+  start_ms: number;
+  end_ms: number;
+}
+
+export interface Step {
+  start_ms: number;
+  end_ms: number;
+  steps: number;
+  running: number;
+  decodes: number;
+  waiting: number;
+  chunks: number;
+  prefill_tokens: number;
+  output_tokens: number;
+  kv_blocks: number;
+  bound: string;
+}
+
+export interface Tables {
+  layout: string;
+  read_bytes: number;
+  sent_bytes: number;
+}
+
+export interface TensorParallel {
+  compute_bound_width: number;
+  memory_bound_width: number;
+  degrees: Degree[];
+  useful_tp: number;
+}
+
+export interface Terms {
+  weights_ms: number;
+  kv_ms: number;
+  flops_ms: number;
+  communication_ms: number;
+}
+
+export interface TimeShares {
+  memory_s: number;
+  compute_s: number;
+  communication_s: number;
+  host_s: number;
+  swap_s: number;
+  idle_s: number;
+}
+
+export interface Timeline {
+  steps: Step[];
+  requests: Life[];
+  cut_at_ms: number | null;
+}
+
+export interface Times {
+  tpot_ms: number;
+  prefill_ms: number;
+}
+
+export interface Traffic {
+  id: string;
+  about: string;
+  rate: number | null;
+}
+
+export interface Transfers {
+  count: number;
+  mean_ms: number;
+}
+
+export interface View {
+  report: {
+    schema: string;
+    rows: number;
+    predicted: number;
+    metrics: Record<string, Errors>;
+    skipped: Skipped[];
+    kinds: Record<string, Part>;
+    engines: Record<string, Part>;
+    hardware: Record<string, Part>;
+    groups: {
+      group: string;
+      rows: number;
+      predicted: number;
+      metrics: Record<string, Errors>;
+    }[];
+  };
+  rows: Row[];
+}
+
+export interface WhatIf {
+  change: string;
+  meets: boolean;
+  because: string;
+  replicas: unknown;
+}

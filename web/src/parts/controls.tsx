@@ -1,0 +1,183 @@
+// Controls: each has a label, a value with its unit, and a line on what it means.
+
+import type { ComponentChildren, JSX } from "preact";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { grouped } from "../format";
+
+interface Labelled {
+  label: string;
+  hint?: string;
+}
+
+/** Whole numbers on a scale of powers, as batches and contexts are chosen. */
+export function Slider({ label, hint, value, values, say = grouped, change }: Labelled & {
+  value: number;
+  values: readonly number[];
+  say?: (value: number) => string;
+  change: (value: number) => void;
+}): JSX.Element {
+  const id = useId();
+  const near = values.reduce((best, v, i) => (Math.abs(v - value) < Math.abs((values[best] ?? 0) - value) ? i : best), 0);
+  return (
+    <div class="field slider">
+      <label for={id}>{label}</label>
+      <output for={id}>{say(value)}</output>
+      <input
+        id={id}
+        type="range"
+        min={0}
+        max={values.length - 1}
+        step={1}
+        value={near}
+        aria-valuetext={say(value)}
+        onInput={(e) => change(values[Number(e.currentTarget.value)] ?? value)}
+      />
+      {hint ? <small>{hint}</small> : null}
+    </div>
+  );
+}
+
+/** Powers of two with the steps between them: 1, 2, 3, 4, 6, 8, 12 … */
+export function powers(least: number, most: number): number[] {
+  const all: number[] = [];
+  for (let v = least; v <= most; v *= 2) {
+    all.push(v);
+    const between = v * 1.5;
+    if (Number.isInteger(between) && between < most && v >= 2) all.push(between);
+  }
+  if (all[all.length - 1] !== most) all.push(most);
+  return all;
+}
+
+export function Field({ label, hint, unit, value, least = 0, step = "any", change }: Labelled & {
+  unit?: string;
+  value: number;
+  least?: number;
+  step?: number | "any";
+  change: (value: number) => void;
+}): JSX.Element {
+  const id = useId();
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      <span class="with-unit">
+        <input
+          id={id}
+          type="number"
+          min={least}
+          step={step}
+          value={value}
+          aria-describedby={hint ? `${id}-hint` : undefined}
+          onChange={(e) => {
+            const next = e.currentTarget.valueAsNumber;
+            if (Number.isFinite(next) && next >= least) change(next);
+            else e.currentTarget.value = String(value);
+          }}
+        />
+        {unit ? <span class="unit">{unit}</span> : null}
+      </span>
+      {hint ? <small id={`${id}-hint`}>{hint}</small> : null}
+    </div>
+  );
+}
+
+export type Option = readonly [value: string, name: string];
+
+export function Select({ label, hint, value, options, change }: Labelled & {
+  value: string;
+  options: readonly Option[];
+  change: (value: string) => void;
+}): JSX.Element {
+  const id = useId();
+  const known = options.some(([v]) => v === value);
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      <select id={id} value={value} onChange={(e) => change(e.currentTarget.value)}>
+        {known ? null : <option value={value}>{value}</option>}
+        {options.map(([v, name]) => <option key={v} value={v}>{name}</option>)}
+      </select>
+      {hint ? <small>{hint}</small> : null}
+    </div>
+  );
+}
+
+/** A name of the catalog, typed or chosen; what is typed counts once it is left or chosen. */
+export function Picker({ label, hint, value, options, change }: Labelled & {
+  value: string;
+  options: readonly Option[];
+  change: (value: string) => void;
+}): JSX.Element {
+  const id = useId();
+  return (
+    <div class="field picker">
+      <label for={id}>{label}</label>
+      <input
+        id={id}
+        type="text"
+        list={`${id}-list`}
+        value={value}
+        title={value}
+        autocomplete="off"
+        spellcheck={false}
+        onFocus={(e) => e.currentTarget.select()}
+        onChange={(e) => {
+          const next = e.currentTarget.value.trim();
+          if (next) change(next);
+          else e.currentTarget.value = value;
+        }}
+      />
+      <datalist id={`${id}-list`}>
+        {options.map(([v, name]) => <option key={v} value={v}>{name}</option>)}
+      </datalist>
+      {hint ? <small>{hint}</small> : null}
+    </div>
+  );
+}
+
+export function Text({ label, hint, value, wide = true, change }: Labelled & { value: string; wide?: boolean; change: (value: string) => void }): JSX.Element {
+  const id = useId();
+  return (
+    <div class={wide ? "field wide" : "field"}>
+      <label for={id}>{label}</label>
+      <input id={id} type="text" value={value} spellcheck={false} autocomplete="off" onChange={(e) => change(e.currentTarget.value.trim())} />
+      {hint ? <small>{hint}</small> : null}
+    </div>
+  );
+}
+
+export function Check({ label, value, change }: { label: string; value: boolean; change: (value: boolean) => void }): JSX.Element {
+  return (
+    <label class="check">
+      <input type="checkbox" checked={value} onChange={(e) => change(e.currentTarget.checked)} />
+      {label}
+    </label>
+  );
+}
+
+/** One of a few, side by side. */
+export function Choice({ label, value, options, change }: { label: string; value: string; options: readonly Option[]; change: (value: string) => void }): JSX.Element {
+  return (
+    <div class="choice" role="group" aria-label={label}>
+      {options.map(([v, name]) => (
+        <button key={v} type="button" aria-pressed={v === value} onClick={() => change(v)}>{name}</button>
+      ))}
+    </div>
+  );
+}
+
+/** The width that a chart may take, as it changes. */
+export function Measured({ children }: { children: (width: number) => ComponentChildren }): JSX.Element {
+  const place = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(0);
+  useLayoutEffect(() => {
+    const element = place.current;
+    if (!element) return;
+    const look = () => setWidth(Math.floor(element.clientWidth));
+    look();
+    const observer = new ResizeObserver(look);
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  return <div class="measured" ref={place}>{width > 0 ? children(width) : null}</div>;
+}

@@ -1,0 +1,107 @@
+// What the controls ask, by the keys of a spec file, and as the command line that answers the same.
+
+import { DEFAULTS, names, type State } from "./state";
+
+export type Value = string | number | boolean | Value[] | { [key: string]: Value };
+export type Spec = Record<string, Record<string, Value>>;
+
+/** An engine and its scheduler have one name. */
+const engineOf = (state: State): Record<string, Value> => ({ name: state.engine, scheduler: state.engine });
+
+/** Sections that say what is served, on what. */
+export function machine(state: State): Spec {
+  const spec: Spec = {
+    model: { name: state.model },
+    hardware: { accelerator: state.hardware, count: state.count },
+  };
+  const precision: Record<string, Value> = {};
+  if (state.weights) precision["weights"] = state.weights;
+  if (state.kv !== "auto") precision["kv"] = state.kv;
+  if (Object.keys(precision).length) spec["precision"] = precision;
+  if (state.tp) spec["parallelism"] = { tp: state.tp };
+  if (state.engine !== DEFAULTS.engine) spec["engine"] = engineOf(state);
+  return spec;
+}
+
+/** Spread of a log-normal length around its mean: σ of its logarithm. */
+export const SIGMA = 0.7;
+
+function length(mean: number, spread: string): Value {
+  if (spread !== "lognormal") return mean;
+  // The mean of a log-normal is exp(μ + σ²/2).
+  return { kind: "lognormal", mu: Number((Math.log(mean) - (SIGMA * SIGMA) / 2).toFixed(6)), sigma: SIGMA };
+}
+
+function workload(state: State): Record<string, Value> {
+  const arrivals: Value = state.load === "rate"
+    ? { kind: "poisson", rate: state.rate }
+    : { kind: "closed_loop", concurrency: state.users };
+  const all: Record<string, Value> = { requests: state.requests, seed: state.seed, arrivals };
+  if (state.workload) return { preset: state.workload, ...all };
+  return { ...all, input_len: length(state.input, state.spread), output_len: length(state.output, state.spread) };
+}
+
+function slo(state: State): Record<string, Value> {
+  const bounds: Record<string, Value> = {};
+  if (state.ttft) bounds["ttft_p99_ms"] = state.ttft;
+  if (state.tpot) bounds["tpot_p99_ms"] = state.tpot;
+  return bounds;
+}
+
+/** A run. */
+export function run(state: State): Spec {
+  const engine: Record<string, Value> = { ...engineOf(state) };
+  if (state.seqs) engine["max_num_seqs"] = state.seqs;
+  if (state.tokens) engine["max_num_batched_tokens"] = state.tokens;
+  if (state.chunked) engine["enable_chunked_prefill"] = state.chunked === "on";
+  if (state.prefix) engine["enable_prefix_caching"] = state.prefix === "on";
+  return { ...machine(state), engine, workload: workload(state), slo: slo(state) };
+}
+
+/** A plan. */
+export function plan(state: State): Spec {
+  const search: Record<string, Value> = {
+    accelerators: names(state.chips),
+    max_accelerators: state.most,
+    minimise: state.minimise,
+  };
+  if (state.formats) search["weights"] = names(state.formats);
+  if (state.apart) search["disaggregated"] = true;
+  if (state.proof) search["requests"] = state.proof;
+  const { requests: _, ...traffic } = workload(state);
+  return { model: { name: state.model }, engine: engineOf(state), workload: traffic, slo: slo(state), search };
+}
+
+function toml(value: Value): string {
+  if (typeof value === "string") return JSON.stringify(value);
+  if (Array.isArray(value)) return `[${value.map(toml).join(", ")}]`;
+  if (typeof value === "object") return `{${Object.entries(value).map(([k, v]) => `${k} = ${toml(v)}`).join(", ")}}`;
+  return String(value);
+}
+
+/** A spec as a TOML file. */
+export function file(spec: Spec): string {
+  const section = ([name, keys]: [string, Record<string, Value>]) =>
+    `[${name}]\n${Object.entries(keys).map(([key, value]) => `${key} = ${toml(value)}\n`).join("")}`;
+  return Object.entries(spec).map(section).join("\n");
+}
+
+const quoted = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+
+/** The command line of a spec: what has a flag of its own name is set by `--set`, which takes every key. */
+export function command(verb: string, spec: Spec, more: readonly string[] = []): string {
+  const flags: Record<string, string> = {
+    "model.name": "--model", "hardware.accelerator": "--hardware", "hardware.count": "--count",
+    "precision.weights": "--weights", "precision.kv": "--kv", "parallelism.tp": "--tp",
+  };
+  const words = ["roofcast", verb];
+  for (const [section, keys] of Object.entries(spec)) {
+    for (const [key, value] of Object.entries(keys)) {
+      const path = `${section}.${key}`;
+      const flag = flags[path];
+      if (flag) words.push(flag, quoted(String(value)));
+      else words.push("--set", quoted(`${path}=${typeof value === "string" ? value : toml(value)}`));
+    }
+  }
+  return [...words, ...more].join(" ");
+}

@@ -1,0 +1,42 @@
+// What views have in common: what they are given, and lists to choose from.
+
+import type { Option } from "../parts/controls";
+import type { State } from "../state";
+
+export interface Catalog {
+  models: readonly Option[];
+  accelerators: readonly Option[];
+  workloads: readonly Option[];
+}
+
+export interface ViewProps<T> {
+  state: State;
+  set: (change: Partial<State>) => void;
+  catalog: Catalog;
+  /** An answer that stands in the file, where there is no server to ask. */
+  shown: T | null;
+  toggle: (name: string, open: boolean) => void;
+}
+
+export const ENGINES: readonly Option[] = [["vllm", "vLLM"], ["sglang", "SGLang"], ["tensorrt-llm", "TensorRT-LLM"], ["llama.cpp", "llama.cpp"]];
+
+export const WEIGHTS: readonly Option[] = [
+  ["", "as published"], ["bf16", "bf16"], ["fp16", "fp16"], ["fp8", "fp8"], ["nvfp4", "nvfp4"], ["mxfp4", "mxfp4"],
+  ["w8", "w8: int8, weight-only"], ["w4", "w4: int4, weight-only"], ["gptq-int4", "gptq-int4"], ["q8_0", "q8_0 (GGUF)"], ["q4_k_m", "q4_k_m (GGUF)"],
+];
+
+export const KV: readonly Option[] = [["auto", "auto"], ["16", "16 bits"], ["fp8", "fp8"], ["int8", "int8"]];
+
+/** Opens or closes a section in the list that the URL has. */
+export function opened(list: string, name: string, open: boolean): string {
+  const all = list.split(",").filter((one) => one && one !== name);
+  return (open ? [...all, name] : all).join(",");
+}
+
+/** How much of a deployment has been measured. */
+export const EVIDENCE: Readonly<Record<string, string>> = {
+  engine: "the engine on this chip",
+  accelerator: "this chip, with other engines",
+  architecture: "other chips of its generation",
+  nothing: "nothing like it",
+};

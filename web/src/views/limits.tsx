@@ -1,0 +1,219 @@
+// Limits: what the machine allows, operator by operator, and what is forecast below it.
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { Roofline, rooflineData } from "../charts/roofline";
+import { Bars, Stack } from "../charts/stack";
+import { bytes, grouped, percent, scaled, significant, shortName, time } from "../format";
+import type { Accelerator, Cost, LimitsAnswer, Operator, Rank } from "../generated";
+import { useAnswer } from "../parts/asking";
+import { Choice, Measured, Picker, Select, Slider, powers } from "../parts/controls";
+import { model as dropped, type Known } from "../parts/dropped";
+import { Command, Copied, Drop, Facts, Failure, Legend, Section, Table, type Column } from "../parts/show";
+import { command, file, machine } from "../spec";
+import type { State } from "../state";
+import { ENGINES, KV, WEIGHTS, type ViewProps } from "./common";
+
+const COUNTS = [1, 2, 4, 8, 16, 32];
+const DEGREES = [0, 1, 2, 4, 8, 16];
+
+/** Bits of a weight format's name, for the slider of bits. */
+const BITS: readonly (readonly [string, string])[] = [["nvfp4", "4 (nvfp4)"], ["w4", "4 (int4, weight-only)"], ["fp8", "8 (fp8)"], ["bf16", "16 (bf16)"]];
+
+export function LimitsView({ state, set, catalog, shown, toggle }: ViewProps<LimitsAnswer>): JSX.Element {
+  const spec = machine(state);
+  const asked = useAnswer<LimitsAnswer>("/api/limits", { spec, batch: state.batch, context: state.context }, shown);
+  const [known, setKnown] = useState<Known | null>(null);
+  const [failed, setFailed] = useState<string | null>(null);
+  const drop = (files: File[]) => {
+    dropped(files)
+      .then((found) => {
+        setKnown(found);
+        setFailed(null);
+        set({ model: found.id, weights: "" });
+      })
+      .catch((error: unknown) => setFailed(error instanceof Error ? error.message : String(error)));
+  };
+  return (
+    <>
+      {shown ? null : (
+        <form class="controls" onSubmit={(e) => e.preventDefault()} aria-label="What is served, on what">
+          <Picker label="Model" value={state.model} options={catalog.models} change={(model) => set({ model, weights: "" })} />
+          <Picker label="Accelerator" value={state.hardware} options={catalog.accelerators} change={(hardware) => set({ hardware })} />
+          <Slider label="Batch" value={state.batch} values={powers(1, 4096)} say={(v) => `${grouped(v)} sequences`} change={(batch) => set({ batch })} />
+          <Slider label="Context" value={state.context} values={powers(128, 131072)} say={(v) => `${grouped(v)} tokens`} change={(context) => set({ context })} />
+          <Slider label="Accelerators" value={state.count} values={COUNTS} say={(v) => grouped(v)} change={(count) => set({ count })} />
+          <Slider label="Tensor parallelism" value={state.tp} values={DEGREES} say={(v) => (v ? `tp ${v}` : "widest")} change={(tp) => set({ tp })} />
+          <Slider
+            label="Bits of a weight"
+            value={state.weights ? BITS.findIndex(([format]) => format === state.weights) : BITS.length}
+            values={[...BITS.keys(), BITS.length]}
+            say={(v) => (v === BITS.length || v < 0 ? (state.weights || "as published") : (BITS[v]?.[1] ?? ""))}
+            change={(v) => set({ weights: BITS[v]?.[0] ?? "" })}
+          />
+          <details class="more">
+            <summary>More: formats, engine, your own model</summary>
+            <div class="controls">
+              <Select label="Weight format" value={state.weights} options={WEIGHTS} change={(weights) => set({ weights })} />
+              <Select label="KV cache" value={state.kv} options={KV} change={(kv) => set({ kv })} />
+              <Select label="Engine" value={state.engine} options={ENGINES} change={(engine) => set({ engine })} />
+              <Drop label={<>Drop a <code>config.json</code> (with a safetensors index or files beside it) or a <code>.gguf</code>; only headers are read</>} accept=".json,.gguf,.safetensors" several take={drop} />
+            </div>
+          </details>
+        </form>
+      )}
+      {failed ? <Failure error={failed} /> : null}
+      {known && known.id === state.model ? <p class="said">{`Dropped: ${known.family}, ${significant(known.parameters / 1e9)} billion parameters, ${known.formats}${known.notes.length ? `; ${known.notes.join("; ")}` : ""}`}</p> : null}
+      {asked.error ? <Failure error={asked.error} /> : null}
+      {asked.answer ? (
+        <div class={asked.error ? "stale" : ""} aria-busy={asked.busy}>
+          <Answer answer={asked.answer} state={state} set={set} toggle={toggle} />
+          {shown ? null : (
+            <Section name="link" title="Take it along" open={state.open.includes("link")} toggle={toggle}>
+              <Command text={command("limits", spec, ["--batch", String(state.batch), "--context", String(state.context)])} />
+              <Copied label="As a spec file" text={file(spec)} />
+            </Section>
+          )}
+        </div>
+      ) : asked.error ? null : <p class="quiet-text" role="status">Asking …</p>}
+    </>
+  );
+}
+
+function Answer({ answer, state, set, toggle }: { answer: LimitsAnswer; state: State; set: ViewProps<LimitsAnswer>["set"]; toggle: ViewProps<LimitsAnswer>["toggle"] }): JSX.Element {
+  const { report, capacity, accelerator } = answer;
+  const [chosen, choose] = useState<string | null>(null);
+  const prefill = state.phase === "prefill";
+  const cost: Cost = prefill ? report.prefill : report.decode;
+  const rank = capacity.ranks.reduce<Rank | undefined>((full, r) => (!full || r.kv_bytes < full.kv_bytes ? r : full), undefined);
+  const operator = cost.operators.find((o) => o.name === chosen) ?? null;
+  const open = (name: string) => state.open.includes(name);
+  const rate = prefill ? report.prefill_tokens_per_s : report.decode_tokens_per_s;
+  return (
+    <>
+      <header class="headline">
+        <p class="deployment">{`${shortName(report.model)} on ${report.count} × ${accelerator.name}${report.parallelism.tp > 1 ? `, tp ${report.parallelism.tp}` : ""}${report.parallelism.replicas > 1 ? `, ${report.parallelism.replicas} replicas` : ""}, ${report.weights} weights, ${report.kv} KV cache`}</p>
+        <Facts
+          facts={[
+            ["limit", <b id="limit" data-ms={cost.limit_with_communication_ms}>{time(cost.limit_with_communication_ms)}</b>, "Σ over operators of max(FLOPs / peak, bytes / bandwidth), and every message over the slowest link"],
+            ["forecast", <><b id="forecast" data-ms={cost.forecast_ms}>{time(cost.forecast_ms)}</b> <small><a href="#accuracy">{`${time(cost.forecast_band_ms[0])} to ${time(cost.forecast_band_ms[1])}`}</a></small></>, `10th to 90th percentile of what is measured where this is forecast; calibration: ${cost.forecast_source}`],
+            ["binds", <b>{cost.bound}</b>],
+            [prefill ? "prompt tokens/s, at most" : "output tokens/s, at most", <b>{grouped(rate)}</b>, "of the whole deployment at the limit with communication"],
+            ["fits", report.fits ? <b>{`yes, up to ${grouped(capacity.max_batch)} sequences`}</b> : <b class="bad">{capacity.fits ? `no: ${grouped(capacity.max_batch)} of ${grouped(report.batch)} sequences do` : `no: ${bytes(capacity.short_by_bytes)} short`}</b>],
+          ]}
+        />
+        <Choice label="Phase" value={state.phase} options={[["decode", `Decode: a step of ${grouped(report.batch)}`], ["prefill", `Prefill: a prompt of ${grouped(report.prompt)}`]]} change={(phase) => set({ phase })} />
+      </header>
+      <figure class="picture">
+        <Measured>
+          {(width) => (
+            <Roofline data={rooflineData(cost.operators, peaks(accelerator), accelerator.bandwidth_bytes_per_s)} width={width} height={width < 520 ? 320 : 400} chosen={chosen} choose={choose} />
+          )}
+        </Measured>
+        <figcaption>
+          <Legend parts={[["ring", "limit, on the roof"], ["s0", "forecast, memory-bound"], ["s1", "forecast, compute-bound; area: share of the time"]]} />
+          <p class="readout" aria-live="polite">{operator ? reading(operator, accelerator) : "Point at an operator for its formula."}</p>
+        </figcaption>
+      </figure>
+      <Section name="time" title="Step time by term" open={open("time")} toggle={toggle} note={`limit ${time(cost.limit_with_communication_ms)}, forecast ${time(cost.forecast_ms)}`}>
+        <Measured>
+          {(width) => (
+            <Bars
+              width={width}
+              title="Step time by term"
+              label="ms"
+              say={time}
+              bars={[
+                { name: "weights", value: cost.terms.weights_ms, tone: "s0" },
+                { name: "KV cache", value: cost.terms.kv_ms, tone: "s2" },
+                { name: "FLOPs", value: cost.terms.flops_ms, tone: "s1" },
+                { name: "communication", value: cost.terms.communication_ms, tone: "s3" },
+                { name: "limit", value: cost.limit_with_communication_ms, tone: "s4" },
+                { name: "forecast", value: cost.forecast_ms, tone: "s5", band: cost.forecast_band_ms as [number, number] },
+              ]}
+            />
+          )}
+        </Measured>
+        <p class="quiet-text">Each term is what it would take alone: weights and KV over {scaled(accelerator.bandwidth_bytes_per_s, "B/s")}, FLOPs over their peaks, messages over the slowest link. They overlap, so they do not add up to the limit.</p>
+      </Section>
+      {rank ? (
+        <Section name="memory" title="Memory" open={open("memory")} toggle={toggle} note={capacity.fits ? `${grouped(capacity.kv_tokens)} tokens fit` : "does not fit"}>
+          <Memory rank={rank} answer={answer} />
+        </Section>
+      ) : null}
+      <Section name="operators" title="Operators" open={open("operators")} toggle={toggle} note={`${cost.operators.length} kinds`}>
+        <Table rows={cost.operators} columns={columns(accelerator)} caption={`Operators of the ${state.phase} step`} file={`roofcast-operators-${state.phase}.csv`} keyed={(o) => `${o.name} ${o.dtype}`} />
+      </Section>
+      <Section name="sources" title="Assumptions and sources" open={open("sources")} toggle={toggle}>
+        <ul class="plain">
+          {report.assumptions.map((a) => <li key={a}>Assumed: {a}.</li>)}
+          {accelerator.sources.map((s) => <li key={s.url}>{`${accelerator.name}, ${s.of}: `}<span class="address">{s.url}</span></li>)}
+          {accelerator.price ? <li>{`Price: $${accelerator.price.usd_per_hour} an hour, ${accelerator.price.date}: `}<span class="address">{accelerator.price.source}</span></li> : null}
+          <li>Formulas: docs/cost-model.md; how far forecasts are off: the view Accuracy and docs/accuracy.md.</li>
+        </ul>
+      </Section>
+    </>
+  );
+}
+
+const peaks = (chip: Accelerator): Record<string, number> => chip.peak_flops;
+
+/** An operator's formula with its figures. */
+export function reading(o: Operator, chip: Accelerator): string {
+  const peak = peaks(chip)[o.dtype];
+  const moved = o.weight_bytes + o.kv_bytes;
+  const bandwidth = chip.bandwidth_bytes_per_s;
+  return `${o.name} (${o.dtype}, ${o.layers} layers): max(${scaled(o.flops, "FLOP")} / ${scaled(peak, "FLOP/s")}, ${bytes(moved)} / ${scaled(bandwidth, "B/s")}) = limit ${time(o.limit_ms)}, ${o.bound}-bound; forecast ${time(o.forecast_ms)}, ${significant(o.forecast_ms / o.limit_ms)} times the limit.`;
+}
+
+function columns(chip: Accelerator): Column<Operator>[] {
+  const formula = (o: Operator) => reading(o, chip);
+  return [
+    { name: "operator", show: (o) => o.name, value: (o) => o.name, title: formula },
+    { name: "dtype", show: (o) => o.dtype, value: (o) => o.dtype },
+    { name: "layers", show: (o) => o.layers, value: (o) => o.layers, number: true },
+    { name: "FLOPs", show: (o) => scaled(o.flops, "FLOP"), value: (o) => o.flops, number: true },
+    { name: "weights", show: (o) => bytes(o.weight_bytes), value: (o) => o.weight_bytes, number: true },
+    { name: "KV", show: (o) => bytes(o.kv_bytes), value: (o) => o.kv_bytes, number: true },
+    { name: "FLOP/B", show: (o) => significant(o.intensity), value: (o) => o.intensity, number: true },
+    { name: "binds", show: (o) => o.bound, value: (o) => o.bound },
+    { name: "limit", show: (o) => time(o.limit_ms), value: (o) => o.limit_ms, number: true },
+    { name: "forecast", show: (o) => time(o.forecast_ms), value: (o) => o.forecast_ms, number: true },
+    { name: "formula", show: (o) => <span class="formula">{formulaOf(o, chip)}</span>, value: formula },
+  ];
+}
+
+const formulaOf = (o: Operator, chip: Accelerator): string =>
+  `max(${scaled(o.flops, "")} / ${scaled(peaks(chip)[o.dtype], "")}, ${scaled(o.weight_bytes + o.kv_bytes, "")} / ${scaled(chip.bandwidth_bytes_per_s, "")})`;
+
+function Memory({ rank, answer }: { rank: Rank; answer: LimitsAnswer }): JSX.Element {
+  const { capacity, report, accelerator } = answer;
+  const share = capacity.max_batch > 0 ? Math.min(1, report.batch / capacity.max_batch) : 0;
+  const used = rank.kv_bytes * share;
+  const engine = rank.activation_bytes + rank.runtime_bytes;
+  const outside = Math.max(0, accelerator.memory_bytes - Math.max(rank.budget_bytes, rank.weight_bytes + engine));
+  const parts = [
+    { name: "weights", value: rank.weight_bytes, tone: "s0" },
+    { name: `KV of ${grouped(Math.min(report.batch, capacity.max_batch))} sequences`, value: used, tone: "s2" },
+    { name: "KV free", value: rank.kv_bytes - used, tone: "s6" },
+    { name: "activations", value: rank.activation_bytes, tone: "s1" },
+    { name: "runtime", value: rank.runtime_bytes, tone: "s3" },
+    { name: "left to the driver and others", value: outside, tone: "free" },
+  ];
+  return (
+    <>
+      <Measured>{(width) => <Stack parts={parts} width={width} title="Memory of the fullest accelerator" say={bytes} />}</Measured>
+      <Legend parts={parts.filter((p) => p.value > 0).map((p) => [p.tone, `${p.name} ${bytes(p.value)}`] as const)} />
+      <Facts
+        facts={[
+          ["KV of a token", bytes(capacity.kv_bytes_per_token), "what the last token of the context adds, over the whole deployment"],
+          ["KV of a sequence", bytes(capacity.kv_bytes_per_sequence)],
+          ["largest batch", grouped(capacity.max_batch)],
+          ["longest context", `${grouped(capacity.longest_context)} tokens`],
+          ["parameters", `${significant(capacity.parameters.total / 1e9)} billion, ${percent(capacity.parameters.active / capacity.parameters.total)} active`],
+          ["memory", `${bytes(accelerator.memory_bytes)} nominal`],
+        ]}
+      />
+    </>
+  );
+}

@@ -1,0 +1,148 @@
+// Charts are functions from data to SVG: where marks stand is computed by hand here.
+
+import { render } from "preact-render-to-string";
+import { describe, expect, it } from "vitest";
+import { Curves } from "../src/charts/curves";
+import { across, apart, box, scale, ticks, upward } from "../src/charts/frame";
+import { Roofline, rooflineData } from "../src/charts/roofline";
+import { Scatter, front, type Dot } from "../src/charts/scatter";
+import { Bars, Stack } from "../src/charts/stack";
+import { Timeline, during, stepAt, tokensOf, type Life, type Step } from "../src/charts/timeline";
+
+const attribute = (svg: string, tag: RegExp, name: string): number[] =>
+  [...svg.matchAll(new RegExp(tag.source + `[^>]* ${name}="([^"]*)"`, "g"))].map((m) => Number(m[1]));
+
+describe("scales", () => {
+  it("start at zero where linear and keep within the range where logarithmic", () => {
+    expect(scale([3, 9], [0, 100]).domain()).toEqual([0, 10]);
+    const log = scale([1, 100], [0, 100], true);
+    // From 0.8 to 125: log(1/0.8) of log(156.25) of the range.
+    expect(log(1)).toBeCloseTo((Math.log(1 / 0.8) / Math.log(125 / 0.8)) * 100, 9);
+  });
+
+  it("have no more ticks than fit", () => {
+    const log = scale([1e-3, 1e6], [0, 300], true);
+    expect(ticks(log, 5).length).toBeLessThanOrEqual(6);
+    expect(ticks(log, 5).length).toBeGreaterThanOrEqual(2);
+    expect(ticks(scale([4, 40], [0, 300], true), 6)).toEqual([5, 10, 20, 50]);
+  });
+
+  it("do without values", () => {
+    expect(scale([], [0, 10]).domain()).toEqual([0, 1]);
+    expect(scale([Number.NaN], [0, 10], true).domain().every(Number.isFinite)).toBe(true);
+  });
+});
+
+it("labels are pushed apart in their order and stay within", () => {
+  expect(apart([10, 12, 50], 15, [0, 100])).toEqual([10, 25, 50]);
+  // Three of 15 end at 30: the last is at 30, the others above it.
+  expect(apart([28, 29, 30], 15, [0, 30])).toEqual([0, 15, 30]);
+});
+
+describe("roofline", () => {
+  const operator = (name: string, flops: number, intensity: number, limit: number, forecast: number) =>
+    ({ name, dtype: "bf16", flops, intensity, bound: "memory", limit_ms: limit, forecast_ms: forecast });
+  // 1e12 FLOP in 2 ms are 5e14 FLOP/s, in 4 ms half of it; 4 of 5 ms are 80 %.
+  const data = rooflineData([operator("gate_up", 1e12, 100, 2, 4), operator("norm", 0, 0, 0, 0), operator("lm_head", 1e11, 1, 0.5, 1)], { bf16: 1e15, fp8: 2e15 }, 1e12);
+
+  it("has the operators that compute, at FLOPs over time", () => {
+    expect(data.points.map((p) => [p.name, p.limit, p.forecast, p.share])).toEqual([["gate_up", 5e14, 2.5e14, 0.8], ["lm_head", 2e14, 1e14, 0.2]]);
+    expect(data.roofs).toEqual([{ dtype: "bf16", peak: 1e15 }]);
+  });
+
+  it("draws the forecast below the limit, at the same intensity", () => {
+    const svg = render(<Roofline data={data} width={600} />);
+    const limits = attribute(svg, /<circle class="limit"/, "cy");
+    const forecasts = attribute(svg, /<circle class="forecast"/, "cy");
+    expect(limits).toHaveLength(2);
+    // A factor of two in time is the same distance for both on a logarithmic axis.
+    const [a = 0, b = 0] = forecasts.map((cy, i) => cy - (limits[i] ?? 0));
+    expect(a).toBeGreaterThan(0);
+    expect(a).toBeCloseTo(b, 6);
+    expect(attribute(svg, /<circle class="limit"/, "cx")).toEqual(attribute(svg, /<circle class="forecast"/, "cx"));
+    expect(svg).toContain('aria-label="gate_up: memory-bound, 100 FLOP per byte, limit 2 ms, forecast 4 ms, 80 % of the operators&#39; time"'.replace("&#39;", "'"));
+  });
+
+  it("stays within its frame on a phone", () => {
+    const svg = render(<Roofline data={data} width={340} height={300} />);
+    for (const cx of attribute(svg, /<circle class="limit"/, "cx")) expect(cx).toBeGreaterThanOrEqual(64);
+    for (const cx of attribute(svg, /<circle class="limit"/, "cx")) expect(cx).toBeLessThanOrEqual(340 - 14);
+  });
+});
+
+describe("bars", () => {
+  it("parts of a stack add up to its width", () => {
+    const svg = render(<Stack width={200} title="Memory" say={String} parts={[{ name: "weights", value: 30, tone: "s0" }, { name: "none", value: 0, tone: "s1" }, { name: "KV", value: 10, tone: "s2" }]} />);
+    // 30 of 40 are 150 of 200 points, less the gap of one.
+    expect(attribute(svg, /<rect/, "width")).toEqual([149, 49]);
+    expect(attribute(svg, /<rect/, "x")).toEqual([0, 150]);
+    expect(svg).toContain('aria-label="Memory: weights 30, KV 10"');
+  });
+
+  it("bars are as long as their values, and a band has its whisker", () => {
+    const svg = render(<Bars width={400} title="Time" label="ms" say={String} bars={[{ name: "limit", value: 5, tone: "s4" }, { name: "forecast", value: 10, tone: "s5", band: [8, 10] }]} />);
+    const [limit = 0, forecast = 0] = attribute(svg, /<rect class="fill-s[45]"/, "width");
+    expect(forecast / limit).toBeCloseTo(2, 9);
+    expect(svg.match(/class="whisker"/g)).toHaveLength(1);
+  });
+});
+
+it("curves go through their points, and marks stand where they say", () => {
+  const svg = render(<Curves width={500} height={240} title="TTFT" x={{ label: "ms" }} y={{ label: "share", most: 1 }} marks={[{ at: 50, name: "SLO" }]} curves={[{ name: "this", tone: "s0", points: [[0, 0], [100, 1]] }]} />);
+  const b = box(500, 240);
+  const [x0, x1] = across(b);
+  const [y0, y1] = upward(b);
+  expect(svg).toContain(`d="M${x0},${y0}L${x1},${y1}"`);
+  expect(svg).toContain(`x1="${(x0 + x1) / 2}" x2="${(x0 + x1) / 2}"`);
+});
+
+describe("scatter", () => {
+  const dot = (key: string, x: number, y: number): Dot => ({ key, name: key, x, y, tone: "s0" });
+  const dots = [dot("a", 1, 9), dot("b", 5, 5), dot("c", 4, 4), dot("d", 9, 1), dot("b2", 5, 5)];
+
+  it("knows which dots no other beats", () => {
+    expect([...front(dots, true, true)]).toEqual(["a", "b", "d", "b2"]);
+    // Where less is better in both, 4/4 beats 5/5.
+    expect([...front(dots, false, false)]).toEqual(["a", "c", "d"]);
+  });
+
+  it("draws the same scale both ways where measured and forecast meet", () => {
+    const svg = render(<Scatter dots={[dot("p", 10, 10), dot("q", 100, 50)]} width={400} height={400} diagonal title="t" x={{ label: "x", log: true }} y={{ label: "y", log: true }} say={(d) => d.name} />);
+    const [x = 0] = attribute(svg, /<circle class="fill-s0"/, "cx");
+    const [y = 0] = attribute(svg, /<circle class="fill-s0"/, "cy");
+    const b = box(400, 400, 62);
+    const along = (x - across(b)[0]) / (across(b)[1] - across(b)[0]);
+    const up = (upward(b)[0] - y) / (upward(b)[0] - upward(b)[1]);
+    expect(along).toBeCloseTo(up, 9);
+  });
+});
+
+describe("timeline", () => {
+  const step = (start: number, end: number, steps: number): Step =>
+    ({ start_ms: start, end_ms: end, steps, running: 1, decodes: 1, waiting: 0, chunks: 0, prefill_tokens: 0, output_tokens: steps, kv_blocks: 1, bound: "memory" });
+  // A prompt until 10, then 4 steps of 10 ms, and after a pause 2 of 10 ms.
+  const steps = [step(0, 10, 1), step(10, 50, 4), step(60, 80, 2)];
+  const life: Life = { number: 7, input: 100, output: 7, phases: [{ phase: "prefill", start_ms: 0, end_ms: 10 }, { phase: "decode", start_ms: 10, end_ms: 80 }] };
+
+  it("finds the step of a moment", () => {
+    expect([0, 9.9, 10, 49, 50, 55, 79].map((ms) => stepAt(steps, ms))).toEqual([0, 0, 1, 1, 2, 2, 2]);
+    expect(stepAt(steps, 80)).toBe(3);
+  });
+
+  it("counts the tokens of a request", () => {
+    // None before its prompt is done, then the first; two more after 20 ms of equal steps, all 4 at their end, 7 at the end.
+    expect([5, 10, 30, 50, 70, 80].map((ms) => tokensOf(life, steps, ms))).toEqual([0, 1, 3, 5, 6, 7]);
+  });
+
+  it("says who does what", () => {
+    expect(during([life], 5).map((h) => h.phase)).toEqual(["prefill"]);
+    expect(during([life], 40).map((h) => h.phase)).toEqual(["decode"]);
+    expect(during([life], 90)).toEqual([]);
+  });
+
+  it("draws what is in its window", () => {
+    const svg = render(<Timeline lives={[life]} steps={steps} width={500} from={0} to={40} at={20} />);
+    expect(svg.match(/class="step decode"/g)).toHaveLength(2);
+    expect(svg.match(/class="phase /g)).toHaveLength(2);
+  });
+});

@@ -1,0 +1,83 @@
+// Numbers and their units, the URL, the spec that controls ask, CSV, and lines of a stream.
+
+import { describe, expect, it } from "vitest";
+import { lines } from "../src/api";
+import { csv } from "../src/csv";
+import { bytes, dollars, percent, scaled, signed, significant, time } from "../src/format";
+import { command, file, machine, plan, run } from "../src/spec";
+import { DEFAULTS, parse, write } from "../src/state";
+import { opened } from "../src/views/common";
+
+describe("numbers", () => {
+  it("have three digits and a unit", () => {
+    expect([0.0012345, 1.2345, 12.345, 123.45, 12345, 0].map((v) => significant(v))).toEqual(["0.00123", "1.23", "12.3", "123", "12,345", "0"]);
+    expect([scaled(3.35e12, "B/s"), bytes(80e9), scaled(999.9e9, "FLOP/s"), scaled(12, "B")]).toEqual(["3.35 TB/s", "80 GB", "1 TFLOP/s", "12 B"]);
+    expect([time(0.0123), time(4.56), time(999.6), time(1500), time(180_000), time(0)]).toEqual(["12.3 µs", "4.56 ms", "1,000 ms", "1.5 s", "3 min", "0 ms"]);
+    expect([percent(0.0456), percent(0.5), percent(1.234), signed(-0.1), signed(0.05)]).toEqual(["4.6 %", "50 %", "123 %", "−10 %", "+5 %"]);
+    expect([dollars(2.5), dollars(1234.5)]).toEqual(["$2.50", "$1,235"]);
+  });
+
+  it("that are absent are a dash", () => {
+    expect([significant(null), time(undefined), bytes(Number.NaN), percent(null), dollars(null)]).toEqual(["–", "–", "–", "–", "–"]);
+  });
+});
+
+describe("the URL", () => {
+  it("has what differs from the defaults and comes back", () => {
+    expect(write(DEFAULTS)).toBe("#limits");
+    const state = { ...DEFAULTS, view: "plan" as const, model: "Qwen/Qwen3-32B", batch: 8, pareto: true, labels: false };
+    expect(write(state)).toBe("#plan?model=Qwen/Qwen3-32B&batch=8&pareto=1&labels=0");
+    expect(parse(write(state))).toEqual(state);
+  });
+
+  it("that makes no sense is the default", () => {
+    for (const hash of ["", "#", "#nowhere", "#limits?batch=many", "#limits?batch=-1", "#limits?batch=", "#limits?view=plan", "#limits?__proto__=1"]) {
+      expect(parse(hash)).toEqual(DEFAULTS);
+    }
+  });
+
+  it("keeps which sections are open", () => {
+    expect(opened("", "memory", true)).toBe("memory");
+    expect(opened("memory,time", "memory", false)).toBe("time");
+    expect(opened("time", "time", true)).toBe("time");
+  });
+});
+
+describe("the spec", () => {
+  it("says the machine by the keys of spec files", () => {
+    expect(machine(DEFAULTS)).toEqual({ model: { name: "meta-llama/Llama-3.1-8B-Instruct" }, hardware: { accelerator: "h100-sxm", count: 1 } });
+    expect(machine({ ...DEFAULTS, tp: 2, weights: "fp8", kv: "fp8", engine: "sglang" })).toMatchObject({
+      precision: { weights: "fp8", kv: "fp8" }, parallelism: { tp: 2 }, engine: { name: "sglang", scheduler: "sglang" },
+    });
+  });
+
+  it("draws lengths around their mean", () => {
+    // ln 1000 − 0.7²/2 = 6.907755 − 0.245.
+    expect(run(DEFAULTS)["workload"]).toMatchObject({ input_len: { kind: "lognormal", mu: 6.662755, sigma: 0.7 }, arrivals: { kind: "poisson", rate: 10 } });
+    expect(run({ ...DEFAULTS, spread: "fixed", load: "users" })["workload"]).toMatchObject({ input_len: 1000, arrivals: { kind: "closed_loop", concurrency: 32 } });
+    expect(run({ ...DEFAULTS, workload: "sharegpt" })["workload"]).not.toHaveProperty("input_len");
+    expect(plan(DEFAULTS)["workload"]).not.toHaveProperty("requests");
+  });
+
+  it("is a command line and a file", () => {
+    expect(command("limits", machine({ ...DEFAULTS, weights: "fp8" }), ["--batch", "8"])).toBe(
+      "roofcast limits --model meta-llama/Llama-3.1-8B-Instruct --hardware h100-sxm --count 1 --weights fp8 --batch 8",
+    );
+    expect(command("plan", { search: { accelerators: ["l4", "h100-sxm"] }, model: { name: "it's" } })).toBe(
+      `roofcast plan --set 'search.accelerators=["l4", "h100-sxm"]' --model 'it'\\''s'`,
+    );
+    expect(file({ slo: { ttft_p99_ms: 5 }, workload: { input_len: { kind: "lognormal", mu: 1.5 } } })).toBe(
+      `[slo]\nttft_p99_ms = 5\n\n[workload]\ninput_len = {kind = "lognormal", mu = 1.5}\n`,
+    );
+  });
+});
+
+it("CSV quotes what needs it", () => {
+  expect(csv(["a", "b"], [[1, "x"], [null, 'say "hi", twice']])).toBe('a,b\r\n1,x\r\n,"say ""hi"", twice"\r\n');
+});
+
+it("lines are cut where they end", () => {
+  expect(lines('{"a":1}\n{"b"')).toEqual([['{"a":1}'], '{"b"']);
+  expect(lines("")).toEqual([[], ""]);
+  expect(lines("a\nb\n")).toEqual([["a", "b"], ""]);
+});
