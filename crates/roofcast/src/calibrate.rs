@@ -4,6 +4,7 @@
 //! towards the level above it, so that a level of few rows moves little.
 
 mod bands;
+mod contradiction;
 mod finish;
 pub mod fit;
 pub mod kernels;
@@ -139,7 +140,9 @@ impl<'a> Fit<'a> {
         self.give_levels(&versions);
         self.weigh();
         self.x = self.start();
-        let scales = self.selectors.iter().flat_map(|s| Coefficient::ALL.map(|c| scale(s, c)));
+        let timed = self.prior.levels.iter().filter(|l| l.kernels.is_some());
+        let timed: BTreeSet<&str> = timed.filter_map(|l| l.at.accelerator.as_deref()).collect();
+        let scales = self.selectors.iter().flat_map(|s| Coefficient::ALL.map(|c| scale(s, c, &timed)));
         self.ridge = scales.map(|scale| scale.map_or(FIXED, |s| s.powi(-2))).collect();
         self.ridge[..COEFFICIENTS].fill(FIXED);
     }
@@ -192,11 +195,19 @@ impl<'a> Fit<'a> {
         [0.0; COEFFICIENTS].into_iter().chain(factors).collect()
     }
 
-    /// Rows of a group say much the same: a group of n counts as √n rows.
+    /// Rows of a group say much the same: a group of n counts as √n rows. What contradicts itself does not count.
     fn weigh(&mut self) {
+        let contradicted = contradiction::contradicted(&self.rows);
         let mut sizes = vec![0.0_f64; self.groups];
         self.rows.iter().for_each(|r| sizes[r.group] += 1.0);
-        self.rows.iter_mut().for_each(|r| r.weight = TRUST / sizes[r.group].sqrt());
+        for (row, contradicted) in self.rows.iter_mut().zip(contradicted) {
+            row.weight = if contradicted { 0.0 } else { TRUST / sizes[row.group].sqrt() };
+        }
+    }
+
+    /// Rows that are judged but not fitted: they contradict their limit, or others that say the same.
+    pub fn contradicted(&self) -> usize {
+        self.rows.iter().filter(|row| row.weight == 0.0).count()
     }
 
     /// Gauss–Newton with halved steps; slopes serve for a few of them.
@@ -364,10 +375,11 @@ impl<'a> Fit<'a> {
         let parts: Vec<Vec<usize>> = parts.into_values().collect();
         let problem = self.problem(&residuals);
         let normal = problem.normal(&self.x);
+        let solved = normal.solved();
         let part = |rows: &Vec<usize>| {
             // Groups lie within the parts of every protocol.
             let groups: BTreeSet<usize> = rows.iter().map(|r| self.rows[*r].group).collect();
-            let x = problem.solve_without(&normal, &self.x, &groups);
+            let x = problem.solve_without(&solved, &self.x, &groups);
             let calibration = self.calibration(&x, &groups);
             rows.iter().map(|r| self.point(*r, &x, &calibration)).collect::<Vec<_>>()
         };

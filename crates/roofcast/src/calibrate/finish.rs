@@ -21,7 +21,7 @@ impl Fit<'_> {
     /// The calibration of parameters `x`; levels without a row that counts are left out, but for the first.
     pub(super) fn calibration(&self, x: &[f64], without: &BTreeSet<usize>) -> Calibration {
         let mut errors: Vec<Vec<f64>> = vec![Vec::new(); self.selectors.len()];
-        for residual in self.residuals.iter().filter(|r| !without.contains(&r.group)) {
+        for residual in self.residuals.iter().filter(|r| r.weight > 0.0 && !without.contains(&r.group)) {
             for level in &self.sets[residual.set] {
                 errors[*level].push((residual.value.exp() - 1.0).abs());
             }

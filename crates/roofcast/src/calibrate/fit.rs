@@ -3,7 +3,7 @@
 //! Knows: residuals with their derivatives by coefficient, and which levels each residual's coefficients are a product of. A
 //! parameter is the logarithm of one level's factor; its prior is 1. Knows nothing about what the coefficients mean.
 
-use super::normal::Normal;
+use super::normal::{Normal, Solved};
 use std::collections::BTreeSet;
 
 /// Metrics of a level.
@@ -92,13 +92,12 @@ impl Problem<'_> {
         Normal::new(*self, &self.weights(&self.values(x)))
     }
 
-    /// The parameters of least cost with what `normal` weighs at `x`, but for the residuals of these groups.
-    pub(super) fn solve_without(&self, normal: &Normal, x: &[f64], groups: &BTreeSet<usize>) -> Vec<f64> {
+    /// The parameters of least cost with what `solved` weighs at `x`, but for the residuals of these groups.
+    pub(super) fn solve_without(&self, solved: &Solved, x: &[f64], groups: &BTreeSet<usize>) -> Vec<f64> {
         let weights = self.weights(&self.values(x));
-        let mut rest = normal.clone();
-        let out = self.residuals.iter().zip(weights).filter(|(r, _)| groups.contains(&r.group));
-        rest.add(out.map(|(residual, weight)| (residual, -weight)));
-        rest.solve()
+        let all = self.residuals.iter().zip(weights);
+        let out: Vec<_> = all.filter(|(r, weight)| *weight > 0.0 && groups.contains(&r.group)).collect();
+        solved.without(&out)
     }
 
     /// What the cost is at `x`, where the residuals are these.
@@ -192,7 +191,9 @@ mod tests {
         let (residuals, sets) = (&residuals, &sets);
         let problem = Problem { residuals, sets, unquantized: &[true], ridge: &ridge, least: &ANY, at: &at };
         assert!(problem.solve(&at)[0].abs() < 0.1);
-        assert!(problem.solve_without(&problem.normal(&at), &at, &BTreeSet::from([9]))[0].abs() < 1e-6);
+        assert!(
+            problem.solve_without(&problem.normal(&at).solved(), &at, &BTreeSet::from([9]))[0].abs() < 1e-6
+        );
     }
 
     /// What only plain operators say moves the levels that hold for them, and no other: a level of a weight format stays.
@@ -220,7 +221,7 @@ mod tests {
         let solved = |residuals: &[Residual], without: &[usize]| {
             let problem =
                 Problem { residuals, sets: &sets, unquantized: &[true], ridge: &ridge, least: &ANY, at: &at };
-            problem.solve_without(&problem.normal(&at), &at, &without.iter().copied().collect())[0]
+            problem.solve_without(&problem.normal(&at).solved(), &at, &without.iter().copied().collect())[0]
         };
         assert!(solved(std::slice::from_ref(&full), &[]).abs() < 1e-6);
         assert!((solved(&[full.clone(), hold.clone()], &[0]) - 0.5).abs() < 1e-5);

@@ -64,9 +64,10 @@ pub(super) fn is_widest(at: &Selector) -> bool {
 }
 
 /// Standard deviation of a level's factor around 1, in logarithms; none where it does not move: a server adds host time, and
-/// a version changes times, not what a kernel reaches of a chip's rates. Half and double these, the tables of rows left out
-/// move by half a point.
-pub(super) fn scale(at: &Selector, coefficient: Coefficient) -> Option<f64> {
+/// a version changes times, not what a kernel reaches of a chip's rates. A chip whose kernels nobody timed may be further from
+/// what its datasheet says than one whose shares are known. Half and double these, the tables of rows left out move by half
+/// a point.
+pub(super) fn scale(at: &Selector, coefficient: Coefficient, timed: &BTreeSet<&str>) -> Option<f64> {
     let times = !coefficient.is_share() && coefficient < Coefficient::SmallMRow;
     let fixed = at.served.is_some() && !HOST.contains(&coefficient) || at.version.is_some() && !times;
     if fixed {
@@ -79,7 +80,9 @@ pub(super) fn scale(at: &Selector, coefficient: Coefficient) -> Option<f64> {
     let keys =
         [at.accelerator.is_some(), at.architecture.is_some(), at.engine.is_some(), at.weights.is_some()];
     let keys = keys.iter().filter(|key| **key).count();
+    let untimed = at.accelerator.as_deref().is_some_and(|chip| !timed.contains(chip));
     Some(match (keys, before_first) {
+        (1, _) if untimed && coefficient.is_share() => 0.5,
         (1, _) if at.accelerator.is_some() => 0.2,
         (_, true) => 0.8,
         _ if at.version.is_some() => 0.25,

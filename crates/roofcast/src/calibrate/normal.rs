@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 /// Columns that are factored at once.
 const BLOCK: usize = 64;
+/// Right sides that are solved at once.
+const RIGHTS: usize = 16;
 /// Sweeps over the parameters that have a least.
 const SWEEPS: usize = 50;
 /// Where a parameter is not among those that move.
@@ -105,24 +107,41 @@ impl<'a> Normal<'a> {
     }
 
     /// The parameters of least cost, none below its least; those that do not move are 0.
+    pub(super) fn solve(&self) -> Vec<f64> {
+        let solved = self.solved();
+        self.bounded(solved.free, &solved.columns)
+    }
+
+    /// The solution without bounds, with its factor.
+    pub(super) fn solved(&self) -> Solved<'_, 'a> {
+        let size = self.right.len();
+        let factor = Factor::new(self.matrix.clone(), size);
+        let least = |place: usize| self.problem.least[self.parameters[place]];
+        let bounded = (0..size).filter(|place| least(*place).is_finite());
+        let mut all: Vec<Vec<f64>> = bounded.map(|place| unit(size, place)).collect();
+        all.push(self.right.clone());
+        let mut columns = factor.solutions(all);
+        let free = columns.pop().unwrap_or_default();
+        Solved { normal: self, factor, free, columns }
+    }
+
+    /// The solution none of which is below its least, from the one without bounds and the columns of the matrix's inverse of
+    /// the parameters that have one.
     ///
     /// With M x = b without bounds, M x = b + μ with them: μ ≥ 0, and 0 where x is above its least. Projected Gauss–Seidel
     /// finds μ.
-    pub(super) fn solve(&self) -> Vec<f64> {
-        let size = self.right.len();
-        let factor = Factor::new(self.matrix.clone(), size);
-        let mut solution = factor.solution(&self.right);
+    fn bounded(&self, mut solution: Vec<f64>, columns: &[Vec<f64>]) -> Vec<f64> {
         let least = |place: usize| self.problem.least[self.parameters[place]];
-        let bounded: Vec<usize> = (0..size).filter(|place| least(*place).is_finite()).collect();
-        let columns: Vec<Vec<f64>> =
-            bounded.iter().map(|place| factor.solution(&unit(size, *place))).collect();
+        let bounded: Vec<usize> = (0..solution.len()).filter(|place| least(*place).is_finite()).collect();
         let mut pushes = vec![0.0_f64; bounded.len()];
         for _ in 0..SWEEPS {
-            for ((place, column), push) in bounded.iter().zip(&columns).zip(&mut pushes) {
+            for ((place, column), push) in bounded.iter().zip(columns).zip(&mut pushes) {
                 let by = (least(*place) - solution[*place]) / column[*place];
                 let change = (*push + by).max(0.0) - *push;
-                *push += change;
-                solution.iter_mut().zip(column).for_each(|(x, c)| *x += change * c);
+                if change != 0.0 {
+                    *push += change;
+                    solution.iter_mut().zip(column).for_each(|(x, c)| *x += change * c);
+                }
             }
         }
         let mut x = vec![0.0; self.problem.at.len()];
@@ -130,6 +149,19 @@ impl<'a> Normal<'a> {
             x[*parameter] = solution[place].max(least(place));
         }
         x
+    }
+
+    /// The row of A of one residual: what it depends on among the parameters that move.
+    fn row(&self, residual: &Residual) -> Vec<(usize, f64)> {
+        let (own, unquantized) = residual.slope.split_at(COEFFICIENTS);
+        let mut row = Vec::new();
+        for level in &self.problem.sets[residual.set] {
+            let holds = f64::from(u8::from(self.problem.unquantized[*level]));
+            let places = &self.places[level * COEFFICIENTS..][..COEFFICIENTS];
+            let slopes = own.iter().zip(unquantized).map(|(o, u)| o + holds * u);
+            row.extend(places.iter().copied().zip(slopes).filter(|(p, s)| *p != NOWHERE && *s != 0.0));
+        }
+        row
     }
 
     /// For each of `parameters` the share of its prior's variance that the residuals leave: near 1 they say nothing of it.
@@ -141,6 +173,63 @@ impl<'a> Normal<'a> {
             place => factor.solution(&unit(size, place))[place] * self.problem.ridge[*parameter],
         };
         parameters.iter().map(one).collect()
+    }
+}
+
+/// A share of the parameters: with more residuals than this taken out, the matrix is factored again.
+const FEW: usize = 6;
+
+/// A solution of normal equations, from which others follow that lack a few residuals.
+pub(super) struct Solved<'n, 'a> {
+    normal: &'n Normal<'a>,
+    factor: Factor,
+    free: Vec<f64>,
+    /// Of the inverse, for the parameters that have a least.
+    columns: Vec<Vec<f64>>,
+}
+
+impl Solved<'_, '_> {
+    /// The parameters of least cost without residuals that had these weights.
+    ///
+    /// With A the rows of the residuals taken out, W their weights and Z = M⁻¹Aᵀ:
+    /// (M − AᵀWA)⁻¹v = M⁻¹v + Z (W⁻¹ − AZ)⁻¹ A M⁻¹v (Woodbury).
+    pub(super) fn without(&self, out: &[(&Residual, f64)]) -> Vec<f64> {
+        let (normal, size) = (self.normal, self.free.len());
+        if out.len() * FEW > size {
+            let mut rest = normal.clone();
+            rest.add(out.iter().map(|(residual, weight)| (*residual, -weight)));
+            return rest.solve();
+        }
+        let rows: Vec<Vec<(usize, f64)>> = out.iter().map(|(residual, _)| normal.row(residual)).collect();
+        let dense = |row: &Vec<(usize, f64)>| {
+            let mut dense = vec![0.0; size];
+            row.iter().for_each(|(place, slope)| dense[*place] += slope);
+            dense
+        };
+        let inverse = self.factor.solutions(rows.iter().map(dense).collect());
+        let along = |row: &[(usize, f64)], x: &[f64]| row.iter().map(|(place, s)| s * x[*place]).sum::<f64>();
+        let count = out.len();
+        let mut between = vec![0.0; count * count];
+        for (i, (row, (_, weight))) in rows.iter().zip(out).enumerate() {
+            inverse.iter().enumerate().for_each(|(j, z)| between[i * count + j] = -along(row, z));
+            between[i * count + i] += 1.0 / weight;
+        }
+        let between = Factor::new(between, count);
+        let lacking = |mut x: Vec<f64>| {
+            let told: Vec<f64> = rows.iter().map(|row| along(row, &x)).collect();
+            for (share, z) in between.solution(&told).into_iter().zip(&inverse) {
+                x.iter_mut().zip(z).for_each(|(x, z)| *x += share * z);
+            }
+            x
+        };
+        let offsets = normal.problem.gather(normal.problem.at);
+        let mut free = self.free.clone();
+        for ((residual, weight), z) in out.iter().zip(&inverse) {
+            let value = residual.value - dot(&residual.slope, &offsets[residual.set]);
+            free.iter_mut().zip(z).for_each(|(x, z)| *x += weight * value * z);
+        }
+        let columns: Vec<Vec<f64>> = self.columns.iter().cloned().map(lacking).collect();
+        normal.bounded(lacking(free), &columns)
     }
 }
 
@@ -207,20 +296,28 @@ impl Factor {
         Factor { size, rows }
     }
 
+    /// Those of several right sides: a few at a time pass each row of L.
+    fn solutions(&self, mut rights: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
+        for x in rights.chunks_mut(RIGHTS) {
+            for row in 0..self.size {
+                let values = &self.rows[row * self.size..][..=row];
+                x.iter_mut().for_each(|x| x[row] = (x[row] - dot(&values[..row], &x[..row])) / values[row]);
+            }
+            for row in (0..self.size).rev() {
+                let values = &self.rows[row * self.size..][..=row];
+                for x in &mut *x {
+                    x[row] /= values[row];
+                    let known = x[row];
+                    x[..row].iter_mut().zip(values).for_each(|(x, v)| *x -= v * known);
+                }
+            }
+        }
+        rights
+    }
+
     /// The x with L Lᵀ x = `right`.
     fn solution(&self, right: &[f64]) -> Vec<f64> {
-        let mut x = right.to_vec();
-        for row in 0..self.size {
-            let values = &self.rows[row * self.size..][..=row];
-            x[row] = (x[row] - dot(&values[..row], &x[..row])) / values[row];
-        }
-        for row in (0..self.size).rev() {
-            let values = &self.rows[row * self.size..][..=row];
-            x[row] /= values[row];
-            let known = x[row];
-            x[..row].iter_mut().zip(values).for_each(|(x, v)| *x -= v * known);
-        }
-        x
+        self.solutions(vec![right.to_vec()]).pop().unwrap_or_default()
     }
 }
 
@@ -241,4 +338,44 @@ fn update(values: &mut [f64], own: &[f64], panel: &[f64]) {
 fn eliminate(row: &mut [f64], of_column: &[f64]) {
     let column = of_column.len() - 1;
     row[column] = (row[column] - dot(&row[..column], &of_column[..column])) / of_column[column];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fit::BOTH;
+    use super::*;
+
+    /// What lacks three of twenty residuals by a change of low rank is what the seventeen others give, a bound or not.
+    #[test]
+    fn without_a_few_is_the_solution_of_the_others() {
+        let residual = |index: usize| {
+            let mut slope = [0.0; BOTH];
+            let wave = |c: usize| ((index * 31 + c * 17) % 13) as f64 / 13.0 - 0.4;
+            (0..COEFFICIENTS).for_each(|c| slope[c] = wave(c));
+            Residual { group: index, set: 0, value: wave(97), slope, weight: 1.0, sigma: 1.0 }
+        };
+        let all: Vec<Residual> = (0..20).map(residual).collect();
+        let weights: Vec<f64> = (0..20).map(|i| 0.5 + f64::from(i % 4)).collect();
+        let (sets, ridge, at) = ([vec![0]], [2.0; COEFFICIENTS], [0.1; COEFFICIENTS]);
+        for bound in [f64::NEG_INFINITY, -0.05] {
+            let least = [bound; COEFFICIENTS];
+            let problem = |residuals| Problem {
+                residuals,
+                sets: &sets,
+                unquantized: &[true],
+                ridge: &ridge,
+                least: &least,
+                at: &at,
+            };
+            let out: Vec<_> = [3, 4, 11].iter().map(|i| (&all[*i], weights[*i])).collect();
+            let lacking = Normal::new(problem(&all), &weights).solved().without(&out);
+            let kept = |i: &usize| ![3, 4, 11].contains(i);
+            let rest: Vec<Residual> = (0..20).filter(kept).map(|i| all[i].clone()).collect();
+            let of_rest: Vec<f64> = (0..20).filter(kept).map(|i| weights[i]).collect();
+            let expected = Normal::new(problem(&rest), &of_rest).solve();
+            for (a, b) in lacking.iter().zip(&expected) {
+                assert!((a - b).abs() < 1e-6, "{a} {b}");
+            }
+        }
+    }
 }

@@ -10,7 +10,7 @@ use crate::engine::clock::Ticks;
 use crate::engine::price::Price;
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
-use crate::measurement::settings::{Pattern, SHAREGPT_TOKENS, Settings};
+use crate::measurement::settings::{Pattern, SHAREGPT_TOKENS, Settings, Spread};
 use crate::measurement::{Kind, Lengths, Measurement, Metrics};
 use crate::memory;
 use crate::simulate::{Options, simulate};
@@ -145,14 +145,17 @@ impl Runs {
             }
             _ => Arrivals::ClosedLoop { concurrency: users, think_s: Some(RETURN) },
         };
-        let length = |l: Lengths| match l {
-            _ if row.settings.sharegpt => {
+        let length = |l: Lengths| match (l, row.settings.lengths) {
+            (_, Spread::Sharegpt) => {
                 let [mu, sigma] = Settings::sharegpt_lengths(l.mean());
                 let [min, max] = SHAREGPT_TOKENS.map(Some);
                 Length::Drawn(LengthKind::Lognormal { mu, sigma, min, max })
             }
-            Lengths { min, max } if min == max => Length::Tokens(max),
-            Lengths { min, max } => Length::Drawn(LengthKind::Uniform { min, max }),
+            (Lengths { min, max }, Spread::Uniform) if min == max => {
+                Length::Drawn(LengthKind::Uniform { min: 1, max: (2 * max).saturating_sub(1).max(1) })
+            }
+            (Lengths { min, max }, _) if min == max => Length::Tokens(max),
+            (Lengths { min, max }, _) => Length::Drawn(LengthKind::Uniform { min, max }),
         };
         let workload = Workload {
             requests: Some(requests),
