@@ -161,7 +161,9 @@ pub(super) fn targets(row: &Measurement) -> Vec<(usize, f64)> {
         Kind::StaticBatchPhases => vec![(TTFT, 0.1), (TPOT, 0.06)],
         Kind::OfflineStaticBatch if row.measured.e2e_ms.is_some() => vec![(E2E, 0.06)],
         Kind::OfflineStaticBatch if row.measured.total_tok_s.is_some() => vec![(TOTAL, 0.06)],
-        Kind::ClosedLoop | Kind::OpenLoop | Kind::BurstAllAtOnce => vec![(TPOT, 0.06), (TTFT, 0.15)],
+        Kind::ClosedLoop | Kind::OpenLoop | Kind::BurstAllAtOnce | Kind::Disaggregated => {
+            vec![(TPOT, 0.06), (TTFT, 0.15)]
+        }
         Kind::OfflineStaticBatch | Kind::OfflineMaxThroughput => vec![(OUTPUT, 0.15)],
     }
 }
