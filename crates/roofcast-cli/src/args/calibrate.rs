@@ -24,6 +24,10 @@ pub(crate) struct CalibrateArgs {
     /// Write measured, forecast without its group, and limit of every row as CSV.
     #[arg(long, value_name = "OUT.csv")]
     pub(crate) per_row: Option<PathBuf>,
+    /// Draw what was measured against its forecast without its part, a colour for each accelerator; of the part most is left
+    /// out with.
+    #[arg(long, value_name = "OUT.svg")]
+    pub(crate) svg: Option<PathBuf>,
     /// What is left out in turn to judge the fit; `all` is every one of them. The bands of a calibration are each from the
     /// table that matches their evidence, where it was made.
     #[arg(long, value_name = "WHAT", default_value = "group")]

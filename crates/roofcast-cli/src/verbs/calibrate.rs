@@ -8,13 +8,14 @@ use crate::show::table::line;
 use crate::show::target::Target;
 use crate::verbs::validate::{CSV, csv_rows, people, per_row};
 use crate::{exit, input, show};
-use roofcast::Catalog;
 use roofcast::calibrate::kernels::Fitted;
 use roofcast::calibrate::{Fit, LeaveOut};
 use roofcast::calibration::Calibration;
 use roofcast::kernel::Kernels;
 use roofcast::measurement::Measurement;
+use roofcast::report::scatter;
 use roofcast::validate::{Point, Report, report};
+use roofcast::{Catalog, Error};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +31,8 @@ struct Answer {
     /// Whether Ctrl-C came before the fit was judged: then there is no calibration.
     interrupted: bool,
     undetermined: Vec<String>,
+    /// Rows that were judged but not fitted, as they contradict their limit or others that say the same.
+    contradicted: usize,
     in_sample: Option<Report>,
     left_out: BTreeMap<LeaveOut, Report>,
 }
@@ -37,6 +40,7 @@ struct Answer {
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let out = Target::asked("--out", args.out.as_ref())?;
     let rows_file = Target::asked("--per-row", args.per_row.as_ref())?;
+    let scatter_file = Target::asked("--svg", args.svg.as_ref())?;
     input::measurements::idle(&args.files, &args.runs)?;
     let mut catalog = input::catalog(&args.catalog)?;
     let Data { mut kernels, rows, files } = read(args, &mut catalog)?;
@@ -62,6 +66,13 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
         if let Some((file, points)) = rows_file.as_ref().zip(tables.values().next()) {
             file.text(&per_row(points)?)?;
         }
+        if let Some((file, points)) = scatter_file.as_ref().zip(tables.values().last()) {
+            let accepted = "one or more rows that are measured and forecast";
+            let picture = scatter::svg(points)
+                .ok_or_else(|| Error::field("arguments", "--svg", "no such rows", accepted))?;
+            file.text(&picture)?;
+        }
+        answer.contradicted = fit.contradicted();
         calibration = serving(&fit, &tables, &source, &mut answer);
     }
     answer.levels = calibration.levels.len();
@@ -171,6 +182,12 @@ fn text(answer: &Answer) -> String {
     if !answer.undetermined.is_empty() {
         let names = answer.undetermined.join(", ");
         text.push_str(&line(&format!("hardly moved, the data do not tell them apart: {names}")));
+    }
+    if answer.contradicted > 0 {
+        text.push_str(&line(&format!(
+            "not fitted: {} rows, 100 times over their limit or 1.8 times slower than others that say the same",
+            answer.contradicted
+        )));
     }
     if let Some(report) = &answer.in_sample {
         text.push_str(&format!("\nfitted to every group\n{}", people(report)));

@@ -755,6 +755,7 @@ class Calibration(Document):
     kernels_unread: list[str]
     interrupted: bool
     undetermined: list[str]
+    contradicted: int
     in_sample: Report | None
     left_out: Report | None
 
