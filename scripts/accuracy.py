@@ -14,6 +14,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CALIBRATION = ROOT / "crates/roofcast/catalog/calibration/serving.toml"
 PAGE = ROOT / "docs/accuracy.md"
+PICTURE = ROOT / "docs/curves/accuracy.svg"
 
 
 PROTOCOLS = {
@@ -58,6 +59,24 @@ def protocols(answer):
     return "\n".join(lines)
 
 
+FIVE = [
+    ("closed_loop", "tpot_ms", "time per output token, closed loop"),
+    ("closed_loop", "ttft_ms", "time to first token, closed loop"),
+    ("open_loop", "tpot_ms", "time per output token, open loop"),
+    ("decode_step", "tpot_ms", "one decode step"),
+    ("prefill", "ttft_ms", "first token of one prompt"),
+]
+
+
+def five(answer):
+    """Five numbers with a whole weight format on an accelerator left out, and how many points their bands hold."""
+    part = between(answer, "every weight format on an accelerator left out in turn\n", "left out because")
+    rows = {tuple(row[:2]): row for row in (re.split(r"\s{2,}", line.strip()) for line in part.splitlines()) if len(row) == 7}
+    lines = ["without its format on its chip  rows  median %  p90 %  in band %"]
+    lines += ["  ".join([words, *(rows[kind, metric][i] for i in (2, 3, 4, 6))]) for kind, metric, words in FIVE]
+    return "\n".join(lines)
+
+
 def main():
     data = pathlib.Path(sys.argv[1])
     roofcast = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "target/release/roofcast").resolve()
@@ -66,10 +85,11 @@ def main():
     new = CALIBRATION.with_suffix(".new")
     files += sorted(data.glob("validation/measurements*.csv"))
     tables = ["--kernels", data / "kernels/tables"]
-    answer = said(roofcast, "calibrate", *files, *tables, "--leave-out", "all", "--out", new)
+    answer = said(roofcast, "calibrate", *files, *tables, "--leave-out", "all", "--out", new, "--svg", PICTURE)
     new.replace(CALIBRATION)
     replayed = [said(roofcast, "validate", "--calibration", CALIBRATION, meta.parent) for meta in sorted(runs.glob("*/meta.json"))]
     tables = {
+        "five": five(answer),
         "kernels": between(answer, "was not fitted\n", " rows are not modelled"),
         "in-sample": between(answer, "fitted to every group\n", "left out because"),
         "protocols": protocols(answer),
