@@ -61,7 +61,7 @@ impl<'a> Place<'a> {
 
     /// When the kernel of quantized weights unpacks them first.
     pub fn unpacks(&self) -> Option<Unpacking> {
-        self.kernel().and_then(Kernel::unpacking)
+        self.kernel().and_then(|kernel| kernel.unpacking(self.accelerator))
     }
 
     /// The kernel of quantized weights; a resolved deployment has one that multiplies its weights, or none has a name.
