@@ -85,8 +85,10 @@ def main():
     new = CALIBRATION.with_suffix(".new")
     files += sorted(data.glob("validation/measurements*.csv"))
     tables = ["--kernels", data / "kernels/tables"]
-    answer = said(roofcast, "calibrate", *files, *tables, "--leave-out", "all", "--out", new, "--svg", PICTURE)
+    answer = said(roofcast, "calibrate", *files, *tables, "--leave-out", "all", "--out", new)
     new.replace(CALIBRATION)
+    points = [file for file in files if file.suffix == ".csv"]
+    said(roofcast, "validate", *points, "--calibration", CALIBRATION, "--svg", PICTURE)
     replayed = [said(roofcast, "validate", "--calibration", CALIBRATION, meta.parent) for meta in sorted(runs.glob("*/meta.json"))]
     tables = {
         "five": five(answer),

@@ -11,6 +11,7 @@ pub mod kernels;
 mod leave_out;
 mod levels;
 mod normal;
+mod problem;
 
 use crate::calibration::{Calibration, Place, Selector};
 use crate::catalog::Catalog;

@@ -85,6 +85,11 @@ const READING: f64 = 0.85;
 const LEAST_EXPOSED: f64 = 0.01;
 const LEAST_HEAD: f64 = 0.001;
 
+/// An engine as specs call it; tables have short names.
+fn engine(backend: &str) -> String {
+    if backend == "trtllm" { "tensorrt-llm" } else { backend }.to_owned()
+}
+
 /// Fits every part of every chip, format, backend, version and kernel.
 pub fn fit(kernels: &[Kernel]) -> Vec<Fitted> {
     let mut parts: BTreeMap<_, Vec<&Kernel>> = BTreeMap::new();
@@ -200,7 +205,7 @@ pub fn levels(fits: &[Fitted]) -> Vec<Level> {
     for fit in newest(fits) {
         let architecture = Some(fit.at.architecture.clone());
         let accelerator = Some(fit.accelerator.clone());
-        let engine = Some(fit.backend.clone()).filter(|e| !e.is_empty());
+        let engine = Some(engine(&fit.backend)).filter(|e| !e.is_empty());
         let anywhere = Selector { weights: fit.weights.clone(), ..Selector::default() };
         let own = Selector { accelerator, ..anywhere.clone() };
         let sibling = Selector { architecture, ..anywhere.clone() };
@@ -331,7 +336,9 @@ mod tests {
         assert!(
             (of(own).unwrap() - 0.8).abs() < 0.005 && of(borrowed).is_some_and(|b| (b - 0.8).abs() < 0.005)
         );
-        assert_eq!(levels.len(), 2);
+        // Each once for the engine whose kernels these are, and once for all engines.
+        assert_eq!(levels.len(), 4);
+        assert!(levels.iter().all(|l| (l.coefficients[&Coefficient::GemmCompute] - 0.8).abs() < 0.005));
     }
 
     /// Experts that pass what they pass on eight times, and decodes of 64 rows beside prompts, both at 80 % of the peak.

@@ -3,7 +3,7 @@
 //! Knows: sums of residuals' slopes by pairs of parameters, which residuals were taken out again, parameters at their least.
 //! Knows nothing about what parameters mean or how residuals are weighted.
 
-use super::fit::{COEFFICIENTS, Problem, Residual, dot};
+use super::problem::{COEFFICIENTS, Problem, Residual, dot};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
@@ -342,7 +342,7 @@ fn eliminate(row: &mut [f64], of_column: &[f64]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fit::BOTH;
+    use super::super::problem::BOTH;
     use super::*;
 
     /// What lacks three of twenty residuals by a change of low rank is what the seventeen others give, a bound or not.

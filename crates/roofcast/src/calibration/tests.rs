@@ -199,7 +199,7 @@ fn every_level_names_its_data() {
         let named = level.kernels.as_ref().or(level.source.as_ref());
         let parts: Vec<&str> = named.iter().flat_map(|n| n.split("; ")).collect();
         let whole = |part: &&str| match part.split_once(": ") {
-            Some((file, of)) => file.contains(".csv") && of.len() > 3,
+            Some((file, of)) => (file.contains(".csv") || file.ends_with(".parquet")) && of.len() > 3,
             None => part.contains('/'),
         };
         assert!(!parts.is_empty() && parts.iter().all(|p| whole(p)), "{}: {named:?}", level.at.name());

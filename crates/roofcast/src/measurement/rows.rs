@@ -156,7 +156,7 @@ impl Row<'_> {
                 replicas: count("workers")?,
                 tp,
                 pp: count("pp")?,
-                ep: self.count(&column("ep"))?.map(|ep| ep.min(ranks)).filter(|ep| *ep > 1),
+                ep: Some(self.count(&column("ep"))?.unwrap_or(1).min(ranks)),
                 attention_dp: dp,
                 ..PoolSpec::default()
             })
@@ -194,7 +194,7 @@ mod tests {
         let row = row.unwrap().remove(0);
         let [prefill, decode] = row.pools.unwrap();
         assert_eq!((prefill.replicas, prefill.attention_dp, prefill.ep), (Some(2), Some(4), Some(4)));
-        assert_eq!((decode.replicas, decode.tp, decode.ep), (Some(1), Some(8), None));
+        assert_eq!((decode.replicas, decode.tp, decode.ep), (Some(1), Some(8), Some(1)));
         assert_eq!((row.kind, row.parallelism.tp), (Kind::Disaggregated, Some(8)));
         assert_eq!(row.input, Some(Lengths { min: 819, max: 1024 }));
         let error =
