@@ -10,6 +10,7 @@ mod listing;
 mod machines;
 mod named;
 mod names;
+mod pruned;
 mod tunes;
 mod writing;
 

@@ -151,7 +151,7 @@ fn has_size(words: &[String], others: &[String]) -> bool {
 }
 
 /// A number of parameters as names give it, and whether it is those that a token uses: `70b`, `a3b`, `3.8b`, `350m`.
-fn size(word: &str) -> Option<(f64, bool)> {
+pub(super) fn size(word: &str) -> Option<(f64, bool)> {
     let (word, active) = match word.strip_prefix('a') {
         Some(rest) if rest.starts_with(|c: char| c.is_ascii_digit()) => (rest, true),
         _ => (word, false),

@@ -46,6 +46,7 @@ impl Reader<'_> {
             v_head_dim: h.v_head_dim,
             window: if let Span::Window(window) = span { Some(window) } else { None },
             chunk: if let Span::Chunk(chunk) = span { Some(chunk) } else { None },
+            q_rank: self.keys.count(&["share_q_dim"])?,
             qkv_bias,
             o_bias,
             qk_norm,
@@ -330,7 +331,7 @@ impl Reader<'_> {
             q_lora_rank,
             kv_lora_rank: keys.required(&["kv_lora_rank"])?,
             qk_nope_head_dim: keys.required(&["qk_nope_head_dim"])?,
-            qk_rope_head_dim: keys.required(&["qk_rope_head_dim"])?,
+            qk_rope_head_dim: keys.required_or_zero("qk_rope_head_dim")?,
             v_head_dim: keys.required(&["v_head_dim"])?,
             output_gate: keys.flag("mla_use_output_gate", false)?,
             indexer: match keys.value("index_topk") {
@@ -355,6 +356,7 @@ impl Reader<'_> {
             head_dim: keys.required(&["index_head_dim"])?,
             topk: keys.required(&["index_topk"])?,
             query_rank: query_rank.unwrap_or(self.hidden),
+            pool: keys.count(&["index_kpool"])?.unwrap_or(1),
             scores,
         })
     }
