@@ -14,6 +14,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("accelerators/intel.toml", include_str!("../../catalog/accelerators/intel.toml")),
     ("accelerators/jetson.toml", include_str!("../../catalog/accelerators/jetson.toml")),
     ("accelerators/nvidia.toml", include_str!("../../catalog/accelerators/nvidia.toml")),
+    ("accelerators/pascal.toml", include_str!("../../catalog/accelerators/pascal.toml")),
     ("accelerators/radeon.toml", include_str!("../../catalog/accelerators/radeon.toml")),
     ("accelerators/rtx-pro.toml", include_str!("../../catalog/accelerators/rtx-pro.toml")),
     ("models/ai21.toml", include_str!("../../catalog/models/ai21.toml")),
