@@ -6,8 +6,8 @@
 use super::conventions::{Conventions, Rule, conventions};
 use super::entries::Slot;
 use super::names::{self, Match};
-use super::{pruned, tunes};
 use super::{Catalog, ModelEntry};
+use super::{pruned, tunes};
 use crate::error::Result;
 use crate::model::{Model, Quantization, config};
 use crate::precision::{Dtype, WeightFormat};

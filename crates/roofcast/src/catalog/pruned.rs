@@ -38,13 +38,18 @@ pub(super) fn read(name: &str) -> Option<Pruned> {
 
 impl Pruned {
     /// Of the models that the name may mean the smallest that has more than is left and that uses as much for a token.
-    pub(super) fn among<'a>(&self, slots: &[&'a Slot<ModelEntry>]) -> Result<Option<(&'a Slot<ModelEntry>, u64)>> {
+    pub(super) fn among<'a>(
+        &self,
+        slots: &[&'a Slot<ModelEntry>],
+    ) -> Result<Option<(&'a Slot<ModelEntry>, u64)>> {
         let mut best: Option<(u64, &Slot<ModelEntry>, u64)> = None;
         for slot in slots {
             let model = config::read(&slot.id, "catalog", &slot.get()?.config)?;
             let p = model.parameters();
             let uses = |active: f64| (p.active as f64 - active).abs() <= 0.25 * active;
-            let Some(experts) = self.experts(&model).filter(|_| self.active.is_none_or(uses)) else { continue };
+            let Some(experts) = self.experts(&model).filter(|_| self.active.is_none_or(uses)) else {
+                continue;
+            };
             if best.is_none_or(|(total, _, _)| p.total < total) {
                 best = Some((p.total, slot, experts));
             }

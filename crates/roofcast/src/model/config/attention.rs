@@ -228,6 +228,14 @@ impl Reader<'_> {
             let missing = || keys.bad("sliding_window", "missing", "a whole number");
             return Ok(if local { Span::Window(window.ok_or_else(missing)?) } else { Span::Full });
         }
+        if let Some(kinds) = keys.list("attention_layers", self.layers)? {
+            // GPT-Neo's.
+            return match kinds[index as usize].as_str() {
+                Some("local") => Ok(Span::Window(keys.required(&["window_size"])?)),
+                Some("global") => Ok(Span::Full),
+                _ => Err(keys.bad("attention_layers", brief(&kinds[index as usize]), "global, local")),
+            };
+        }
         let used = keys.flag("use_sliding_window", true)?;
         if let Some(types) = keys.list("layer_types", self.layers)? {
             let kind = &types[index as usize];

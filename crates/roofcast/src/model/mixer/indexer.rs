@@ -125,7 +125,8 @@ mod tests {
 
     #[test]
     fn the_indexer_of_deepseek_v32_by_hand() {
-        let indexer = Indexer { heads: 64, head_dim: 128, topk: 2048, query_rank: 1536, pool: 1, scores: true };
+        let indexer =
+            Indexer { heads: 64, head_dim: 128, topk: 2048, query_rank: 1536, pool: 1, scores: true };
         // wq_b 8192·1536 + wk 128·7168 + norm 256 + weights 64·7168 = 12,582,912 + 917,504 + 256 + 458,752.
         let count: u128 = indexer.tensors(7168).iter().map(Tensor::elements).sum();
         assert_eq!(count, 13_959_424);
