@@ -10,6 +10,7 @@ mod listing;
 mod machines;
 mod named;
 mod names;
+mod pruned;
 mod tunes;
 mod writing;
 
@@ -161,15 +162,20 @@ impl Catalog {
 
     /// The accelerator of this name: whatever case and separators, else by its words in any order.
     pub fn accelerator(&self, name: &str) -> Result<&Accelerator> {
+        self.find_accelerator(name)?.ok_or_else(|| self.no_accelerator(name))
+    }
+
+    /// As [`Catalog::accelerator`], without suggestions, which take longer: none where nothing has the name.
+    pub fn find_accelerator(&self, name: &str) -> Result<Option<&Accelerator>> {
         let found = match names::find(&self.accelerators, name) {
-            Match::One(slot) | Match::Beginning(slot) => return slot.get(),
+            Match::One(slot) | Match::Beginning(slot) => return slot.get().map(Some),
             Match::Several(slots) => slots,
             Match::Nothing => Vec::new(),
         };
         let worded = machines::find(&self.accelerators, name);
         match (worded.as_slice(), found.as_slice()) {
-            ([one], _) => one.get(),
-            ([], []) => Err(self.no_accelerator(name)),
+            ([one], _) => one.get().map(Some),
+            ([], []) => Ok(None),
             ([], several) | (several, _) => {
                 let ids: Vec<_> = several.iter().map(|s| s.id.as_ref()).collect();
                 Err(names::several("accelerator", name, &ids))

@@ -201,6 +201,7 @@ impl Model {
     fn last_entry(&self, context: u64) -> (u64, u64) {
         let ratio = |layer: &Layer| match &layer.mixer {
             Mixer::Compressed(c) => c.ratio.unwrap_or(1),
+            Mixer::Latent(l) => l.indexer.as_ref().map_or(1, |i| i.pool),
             _ => 1,
         };
         let context = context.max(1);

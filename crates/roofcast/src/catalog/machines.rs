@@ -223,7 +223,7 @@ mod tests {
             "RTX 4060 Ti 24GB",
             "M3 Ultra (72c)",
             "Tesla M40",
-            "Tesla P40",
+            "Tesla P4",
             "RTX 5090 D",
             "A100X",
             "H100 CNX",

@@ -6,8 +6,8 @@
 use super::conventions::{Conventions, Rule, conventions};
 use super::entries::Slot;
 use super::names::{self, Match};
-use super::tunes;
 use super::{Catalog, ModelEntry};
+use super::{pruned, tunes};
 use crate::error::Result;
 use crate::model::{Model, Quantization, config};
 use crate::precision::{Dtype, WeightFormat};
@@ -22,6 +22,8 @@ pub struct Named<'a> {
     pub entry: &'a ModelEntry,
     name: String,
     format: Option<&'static Rule>,
+    /// Experts that a layer has kept, where the name says that some were removed.
+    experts: Option<u64>,
     /// What was concluded from the name, where it is not that of the entry.
     pub assumption: Option<String>,
 }
@@ -39,6 +41,9 @@ impl Named<'_> {
                 }
                 weights => model.quantization = Some(Quantization::named(weights, rule.kv_format()?)),
             }
+        }
+        if let Some(count) = self.experts {
+            model = pruned::keep(model, count);
         }
         model.assumptions.extend(self.assumption.clone());
         Ok(model)
@@ -59,6 +64,8 @@ impl Named<'_> {
 enum Found<'a> {
     /// This entry; what more is said of the reading.
     Entry(&'a Slot<ModelEntry>, &'static str),
+    /// This entry with so many experts a layer.
+    Pruned(&'a Slot<ModelEntry>, u64),
     Several(Vec<&'a Slot<ModelEntry>>),
     Nothing,
 }
@@ -84,12 +91,17 @@ impl Catalog {
         if let Match::One(slot) = whole
             && (!tagged || slot.names().any(|n| n.eq_ignore_ascii_case(asked)))
         {
-            return Ok(Named { entry: slot.get()?, name: shown(slot), format: None, assumption: None });
+            let (format, experts, assumption) = (None, None, None);
+            return Ok(Named { entry: slot.get()?, name: shown(slot), format, experts, assumption });
         }
         let reading = rules.read(asked);
         let base = reading.as_ref().map_or(asked, |r| r.base.as_str());
-        let (slot, more) = match self.read(rules, base, tagged)? {
-            Found::Entry(slot, more) => (slot, more),
+        let (slot, more, experts) = match self.read(rules, base, tagged)? {
+            Found::Entry(slot, more) => (slot, more.to_owned(), None),
+            Found::Pruned(slot, kept) => {
+                let more = format!("{kept} of the experts a layer, by the size in its name, of ");
+                (slot, more, Some(kept))
+            }
             Found::Several(slots) => {
                 let ids: Vec<_> = slots.iter().map(|s| s.id.as_ref()).collect();
                 return Err(names::several("model", name, &ids));
@@ -105,7 +117,7 @@ impl Catalog {
         let format = reading.map(|r| r.rule).filter(|rule| !rule.leaves(&entry.config, asked));
         let said = format.map_or(String::new(), |rule| format!(" with {}", rule.said()));
         let assumption = Some(format!("{}: {more}{}{said}", name.trim(), slot.id));
-        Ok(Named { entry, name: shown(slot), format, assumption })
+        Ok(Named { entry, name: shown(slot), format, experts, assumption })
     }
 
     /// The entry that a name without format means.
@@ -124,10 +136,23 @@ impl Catalog {
                 found => return Ok(found),
             }
         }
-        Ok(match tunes::within(&self.models, rules, base)? {
-            Some(slot) => Found::Entry(slot, "the shape of "),
+        if let Some(slot) = tunes::within(&self.models, rules, base)? {
+            return Ok(Found::Entry(slot, "the shape of "));
+        }
+        Ok(match self.pruned(base)? {
+            Some((slot, experts)) => Found::Pruned(slot, experts),
             None => Found::Nothing,
         })
+    }
+
+    /// The model that a name with experts removed is named after, and how many it has kept.
+    fn pruned(&self, base: &str) -> Result<Option<(&Slot<ModelEntry>, u64)>> {
+        let Some(parts) = pruned::read(base) else { return Ok(None) };
+        match names::find(&self.models, &parts.base) {
+            Match::One(slot) | Match::Beginning(slot) => parts.among(&[slot]),
+            Match::Several(slots) => parts.among(&slots),
+            Match::Nothing => Ok(None),
+        }
     }
 
     /// A match; of several that are formats of one shape the unquantized.

@@ -151,7 +151,7 @@ fn has_size(words: &[String], others: &[String]) -> bool {
 }
 
 /// A number of parameters as names give it, and whether it is those that a token uses: `70b`, `a3b`, `3.8b`, `350m`.
-fn size(word: &str) -> Option<(f64, bool)> {
+pub(super) fn size(word: &str) -> Option<(f64, bool)> {
     let (word, active) = match word.strip_prefix('a') {
         Some(rest) if rest.starts_with(|c: char| c.is_ascii_digit()) => (rest, true),
         _ => (word, false),
@@ -217,9 +217,9 @@ mod tests {
             "Qwen3-8B-2bit",
             "Qwen3-30B-A3B-pruned",
             "Llama-3.1-8B-Llama-3.2-1B",
-            "Qwen3-Embedding-8B",
+            "Qwen3-Embedding-14B",
             "Qwen3.8-4B",
-            "gpt-neo-1.3B",
+            "gpt-neo-3B",
             "Qwen2-Audio-7B",
             "Mistral-NeMo-Minitron-8B",
             "Falcon3-Mamba-7B",

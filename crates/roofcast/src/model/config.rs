@@ -33,12 +33,13 @@ const MOST_PARAMETERS: u64 = 1_000_000_000_000_000;
 /// Keys of parts that change memory and work and are not modelled; to read past them would be wrong.
 const NOT_MODELLED: &[&str] = &[
     "lru_width",
-    "layer_group_size",
     "hybrid_layer_ids",
+    "ngram_vocab_size_ratio",
+    "ple_layer_ids",
+    "gated_norm_rank",
     "rescale_every",
     "ssm_cfg",
     "attention_hidden_size",
-    "zero_expert_num",
     "cross_attention_layers",
     "encoder_layers",
     "num_encoder_layers",
@@ -78,7 +79,13 @@ impl<'a> Reader<'a> {
                 .push(format!("model_type is {named}, which is not known: its keys are read as llama's"));
             LLAMA
         });
-        let layers = match keys.count(&["num_hidden_layers", "n_layer", "num_layers", "n_layers"])? {
+        // LongCat's `num_layers` are blocks of two attentions and two MLPs, beside which the experts run.
+        let blocks = if model_type == "longcat_flash" { keys.count(&["num_layers"])? } else { None };
+        let named = match blocks {
+            Some(blocks) => Some(2 * blocks),
+            None => keys.count(&["num_hidden_layers", "n_layer", "num_layers", "n_layers"])?,
+        };
+        let layers = match named {
             Some(layers) => layers,
             None => match patterns::length(&keys) {
                 Some(layers) => layers,
@@ -181,6 +188,9 @@ impl<'a> Reader<'a> {
             "falcon" if self.new_falcon()? => self.keys.count(&["num_ln_in_parallel_attn"])?.unwrap_or(2),
             "falcon" if !parallel => 2,
             "lfm3" if !self.keys.flag("use_sandwich_norm", true)? => 2,
+            // A.X K1 norms what comes out of its experts.
+            "axk1" if matches!(&ffn, Ffn::Experts(_)) => self.habits.norms + 1,
+            "grok" | "grok-1" | "git" | "longcat_flash" => self.habits.norms,
             // Gemma 4 norms what goes into its experts, and what comes out of experts and dense MLP.
             _ if matches!(&ffn, Ffn::Experts(e) if e.beside.is_some()) => self.habits.norms + 3,
             _ => self.habits.norms,

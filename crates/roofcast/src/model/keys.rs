@@ -86,6 +86,14 @@ impl<'a> Keys<'a> {
             .ok_or_else(|| self.bad(keys[0], "missing", format!("a whole number ({})", keys.join(" or "))))
     }
 
+    /// As [`Keys::required`], where zero means that there is none.
+    pub(super) fn required_or_zero(&self, key: &str) -> Result<u64> {
+        if self.value(key).is_none() {
+            return self.required(&[key]);
+        }
+        self.count_or_zero(&[key])
+    }
+
     fn whole<'k>(&self, keys: &[&'k str], most: u64) -> Result<Option<(&'k str, u64)>> {
         for key in keys {
             let Some(value) = self.value(key) else { continue };

@@ -33,7 +33,7 @@ pub struct Quantization {
     named_only: bool,
     /// Modules with a format of their own.
     named: Vec<(Modules, Format)>,
-    /// The format of routed experts where it differs (DeepSeek-V4's `expert_dtype`).
+    /// The format of routed experts where it differs (DeepSeek-V4, MiMo-V2.6).
     experts: Option<Format>,
     /// Modules left in 16 bits.
     ignored: Modules,
@@ -89,7 +89,7 @@ impl Quantization {
         ];
         let read = Quantization::section(method, &section, &names)?;
         Ok(match read {
-            Some(q) => Some(Quantization { experts: expert_format(&keys)?, ..q }),
+            Some(q) => Some(Quantization { experts: expert_format(&keys, &section)?, ..q }),
             None => None,
         })
     }

@@ -90,7 +90,11 @@ pub(super) fn operators(deployment: &Deployment, l: &Latent, block: &Block) -> V
     let attention = operator(deployment, OperatorKind::LatentAttention, Form::Context(attention));
     let scores = l.indexer.as_ref().filter(|i| i.scores).map(|i| {
         let flops_per_pair = i.flops_per_pair() as f64;
-        indexer(deployment, Dtype::Fp8, Scores { ratio: 1, flops_per_pair, bytes_per_key: i.bytes(1) as f64 })
+        indexer(
+            deployment,
+            Dtype::Fp8,
+            Scores { ratio: i.pool, flops_per_pair, bytes_per_key: i.bytes(1) as f64 },
+        )
     });
     [projection, attention].into_iter().chain(scores).collect()
 }

@@ -169,6 +169,86 @@ fn searched_blocks_by_hand() {
     assert!(matches!(model.layers[1].mixer, Mixer::None));
 }
 
+/// LongCat: a block is two layers of attention and MLP, with experts beside the first. hidden 8, 2 heads, ranks of 4; of
+/// 6 experts 2 compute nothing, so that 3 choices compute 2.
+#[test]
+fn zero_experts_by_hand() {
+    let longcat = json!({"model_type": "longcat_flash", "hidden_size": 8, "ffn_hidden_size": 16,
+        "expert_ffn_hidden_size": 3, "num_layers": 1, "num_attention_heads": 2, "q_lora_rank": 4, "kv_lora_rank": 4,
+        "qk_nope_head_dim": 4, "qk_rope_head_dim": 2, "v_head_dim": 4, "n_routed_experts": 4, "zero_expert_num": 2,
+        "moe_topk": 3, "vocab_size": 10});
+    let model = read(&longcat);
+    let attention = 8 * 4 + 4 + 4 * 2 * 6 + 8 * 6 + 4 + 4 * 2 * 8 + 2 * 4 * 8;
+    let (layer, expert) = (attention + 2 * 8 + 3 * 8 * 16, 3 * 8 * 3);
+    let p = model.parameters();
+    assert_eq!(p.total, 2 * layer + 6 * 8 + 6 + 4 * expert + 2 * 10 * 8 + 8);
+    assert_eq!(p.total - p.embedding - p.active, 2 * expert);
+    assert_eq!(model.kv_elements_per_token(100), 2 * 6);
+    let said = "a token takes 2 experts in the mean: of its 3 choices 2 of 6 compute nothing";
+    assert!(model.assumptions.iter().any(|a| a == said), "{:?}", model.assumptions);
+}
+
+/// Step3: the queries of 2 heads of 4 come from a vector of 6 with a norm; one key and value head.
+#[test]
+fn queries_of_a_rank_by_hand() {
+    let mut step = json!({"model_type": "step3_text", "hidden_size": 8, "intermediate_size": 16,
+        "num_hidden_layers": 2, "num_attention_heads": 2, "num_attention_groups": 1, "head_dim": 4, "share_q_dim": 6,
+        "moe_layers_enum": [1], "moe_num_experts": 4, "moe_top_k": 2, "moe_intermediate_size": 3,
+        "share_expert_dim": 3, "vocab_size": 10});
+    let model = read(&step);
+    let attention = 8 * 6 + 6 + 6 * 8 + 2 * 8 * 4 + 8 * 8;
+    let experts = 4 * 8 + 5 * 3 * 8 * 3;
+    assert_eq!(model.parameters().total, 2 * (attention + 2 * 8) + 3 * 8 * 16 + experts + 2 * 10 * 8 + 8);
+    assert_eq!(model.kv_elements_per_token(100), 2 * 2 * 4);
+    step.as_object_mut().unwrap().remove("share_q_dim");
+    assert_eq!(read(&step).parameters().total, model.parameters().total - 2 * (8 * 6 + 6 + 6 * 8 - 8 * 8));
+}
+
+/// GPT-Neo 125M by its parts, as its page prints the total: q, k and v without bias; every other layer sees 256 tokens.
+#[test]
+fn local_layers_of_gpt_neo() {
+    let neo = model("EleutherAI/gpt-neo-125m");
+    let layer = 4 * 768 * 768 + 768 + 2 * 768 * 3072 + 3072 + 768 + 4 * 768;
+    assert_eq!(neo.parameters().total, (50_257 + 2048) * 768 + 12 * layer + 2 * 768);
+    assert_eq!(neo.kv_elements_per_sequence(1000), 6 * 2 * 768 * (1000 + 256));
+}
+
+/// Olmo-Hybrid: 24 gated delta nets of 30 heads of 96 and 192, whose projections, gates and convolutions are those of
+/// Qwen3-Next; 8 layers of 30 heads of 128 with norms over all of them. OLMo-1's norms have no weights.
+#[test]
+fn olmos_by_hand() {
+    let mlp = 3 * 3840 * 11_008 + 2 * 3840;
+    let delta = 3840 * (2 * 2880 + 2 * 5760 + 60) + 5760 * 3840 + 4 * (2 * 2880 + 5760) + 60 + 192;
+    let attention = 4 * 3840 * 3840 + 2 * 3840;
+    let hybrid = model("allenai/Olmo-Hybrid-7B").parameters().total;
+    assert_eq!(hybrid, 24 * (delta + mlp) + 8 * (attention + mlp) + 2 * 100_352 * 3840 + 3840);
+    let layer = 4 * 2048 * 2048 + 3 * 2048 * 8192;
+    assert_eq!(model("allenai/OLMo-1B-hf").parameters().total, 16 * layer + 50_304 * 2048);
+}
+
+/// Ring-flash-linear: the last of eight layers attends (4 KV heads of 128), seven keep 32 states of 128 · 128 in fp32.
+#[test]
+fn layers_in_groups() {
+    let ring = model("inclusionAI/Ring-flash-linear-2.0");
+    assert_eq!(ring.kv_elements_per_token(100), 4 * 2 * 4 * 128);
+    assert_eq!(
+        ring.kv_bytes_per_sequence(KvFormat::BF16, 100).0,
+        4 * 1024 * 2 * 100 + 28 * 32 * 128 * 128 * 4
+    );
+    let attends = |l: &usize| matches!(ring.layers[*l].mixer, Mixer::Attention(_));
+    assert_eq!((0..32).filter(attends).collect::<Vec<_>>(), [7, 15, 23, 31]);
+    let mut other = json!({"model_type": "bailing_moe_linear", "hidden_size": 8, "intermediate_size": 16,
+        "num_hidden_layers": 5, "layer_group_size": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "vocab_size": 10});
+    // Whole groups of two, and the layer that is left over.
+    let attends =
+        read(&other).layers.iter().map(|l| matches!(l.mixer, Mixer::Attention(_))).collect::<Vec<_>>();
+    assert_eq!(attends, [false, true, false, true, true]);
+    other["short_conv_kernel_size"] = json!(4);
+    let error = config::parse("test", "config.json", &other.to_string()).unwrap_err().to_string();
+    assert!(error.contains("short_conv_kernel_size"), "{error}");
+}
+
 /// Laguna: 2 and 4 query heads on 2 KV heads of 4, a gate a head, norms on queries and keys; a dense layer, then 4 experts
 /// with a correction each and a shared one.
 #[test]
@@ -295,6 +375,11 @@ fn the_work_of_an_indexer_by_hand() {
     // GLM-5.3: only 21 of 78 layers score.
     let shared = works("zai-org/GLM-5.3-FP8", &Batch::decode(1, 10_000), Family::Indexer);
     assert_eq!(kv_bytes(&shared), 21 * 10_000 * 132);
+    // GLM-5.3-Flash: 11 of 45 layers attend, and score a key for every four tokens with 32 heads.
+    let name = "zai-org/GLM-5.3-Flash";
+    let pooled = works(name, &Batch::decode(1, 10_000), Family::Indexer);
+    assert_eq!((flops(&pooled), kv_bytes(&pooled)), (11 * 2500 * 2 * 32 * 128, 11 * 2500 * 132));
+    assert_eq!(model(name).kv_bytes_per_token(KvFormat::BF16, 1000).0, 11 * (512 * 2 + 132 / 4));
 }
 
 /// MiniMax-M3 at 10,000 tokens: 3 layers read all, 57 read 16 blocks of 128, and score 4 heads of 128 over 16-bit keys.

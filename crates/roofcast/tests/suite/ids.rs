@@ -114,7 +114,16 @@ fn names_as_people_write_them() {
         ("baidu/ERNIE-4.5-VL-28B-A3B-PT", "baidu/ERNIE-4.5-21B-A3B-PT", None),
         ("casperhansen/llama-3.3-70b-instruct-awq", "meta-llama/Llama-3.3-70B-Instruct", Some("awq-int4")),
         ("RedHatAI/Qwen3-Coder-Next-NVFP4", "Qwen/Qwen3-Next-80B-A3B-Instruct", Some("nvfp4")),
-        ("mistralai/Devstral-2-123B-Instruct-2512", "mistralai/Mistral-Medium-3.5-128B", None),
+        ("mistralai/Devstral-2-123B-Instruct-2512", "mistralai/Devstral-2-123B-Instruct-2512", None),
+        ("LongCat-Flash-Thinking-FP8", "meituan-longcat/LongCat-Flash-Chat", Some("fp8")),
+        ("CohereLabs/command-a-plus-05-2026-w4a4", "CohereLabs/command-a-plus-05-2026", Some("nvfp4")),
+        ("MiMo-V2.5-Pro", "XiaomiMiMo/MiMo-V2.5-Pro", None),
+        ("nvidia/Minitron-4B-Base", "nvidia/Nemotron-Mini-4B-Instruct", None),
+        ("bigscience/bloomz-1b1", "bigscience/bloom-1b1", None),
+        ("c4ai-command-a-03-2025", "CohereLabs/c4ai-command-a-03-2025", None),
+        ("command-a-03-2025", "CohereLabs/c4ai-command-a-03-2025", None),
+        ("lmsys/gpt-oss-20b-bf16", "openai/gpt-oss-20b", None),
+        ("cerebras/GLM-4.5-Air-REAP-82B-A12B-FP8", "zai-org/GLM-4.5-Air", Some("fp8")),
     ] {
         let named = catalog().named(name).unwrap();
         assert_eq!((named.entry.id.as_str(), named.weights()), (id, weights), "{name}");
@@ -130,6 +139,11 @@ fn names_as_people_write_them() {
         ("Ironwood", "tpu-v7"),
         ("AMD Instinct MI300X OAM", "mi300x"),
         ("Mac Mini M4 Pro 64GB", "m4-pro"),
+        ("RTX 4090 48GB", "rtx-4090-48gb"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("Tesla P40", "p40"),
+        ("Tesla P100-PCIE-16GB", "p100-pcie"),
+        ("AMD Radeon RX 6700 XT", "rx-6700-xt"),
     ] {
         assert_eq!(catalog().accelerator(name).unwrap().id, id, "{name}");
     }
@@ -141,9 +155,10 @@ fn families_that_are_not_modelled_say_why() {
     for (name, why) in [
         ("RWKV/v6-Finch-7B-HF", "recurrence"),
         ("google/recurrentgemma-9b", "lru_width"),
-        ("meituan-longcat/LongCat-Flash-Chat-FP8", "zero_expert_num"),
+        ("meituan-longcat/LongCat-Flash-Lite", "ngram_vocab_size_ratio"),
+        ("skt/A.X-K2", "gated_norm_rank"),
         ("Zyphra/Zamba2-7B-Instruct", "hybrid_layer_ids"),
-        ("inclusionAI/Ring-flash-linear-2.0", "layer_group_size"),
+        ("inclusionAI/Ling-3.0-flash", "layer_group_size"),
         ("microsoft/bitnet-b1.58-2B-4T", "ternary"),
     ] {
         let message = catalog().named(name).unwrap_err().to_string();

@@ -84,8 +84,9 @@ fn entries_are_plausible() {
 fn fewer_bits_are_no_slower() {
     // B300's and GB300's int8 units are cut by the maker.
     let cut = ["b300-sxm", "gb300"];
-    // Processors widen what they have no instructions for.
-    for chip in catalog().accelerators().unwrap().into_iter().filter(|chip| chip.vendor != "cpu") {
+    // Processors widen what they have no instructions for, as engines do on the P40, whose fp16 is slower than its fp32.
+    let has_sixteen = |chip: &&&Accelerator| chip.vendor != "cpu" && chip.id != "p40";
+    for chip in catalog().accelerators().unwrap().iter().filter(has_sixteen) {
         let id = &chip.id;
         let rate = |dtype| tera(chip, dtype);
         let sixteen = rate(Dtype::Fp16).max(rate(Dtype::Bf16));

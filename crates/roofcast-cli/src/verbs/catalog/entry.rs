@@ -72,26 +72,20 @@ pub(super) fn show(catalog: &Catalog, name: &str, json: bool) -> anyhow::Result<
     if let Ok(found) = catalog.workload(name) {
         return if json { show::json("roofcast/workload/1", found) } else { show::text(&workload(found)) };
     }
-    let chip = catalog.accelerator(name);
-    if let (Ok(chip), json) = (&chip, json) {
+    if let Ok(Some(chip)) = catalog.find_accelerator(name) {
         return if json {
             show::json("roofcast/accelerator/1", chip)
         } else {
             show::text(&accelerator(chip))
         };
     }
-    if let Ok(workload) = catalog.workload(name) {
-        return if json {
-            show::json("roofcast/workload/1", workload)
-        } else {
-            show::text(&toml::to_string_pretty(workload)?)
-        };
-    }
-    let named = match (catalog.named(name), chip) {
-        (Ok(named), _) => named,
+    let named = match catalog.named(name) {
+        Ok(named) => named,
         // What has suggestions is what was meant.
-        (Err(model), Err(chip)) if !suggests(&model) && suggests(&chip) => return Err(chip.into()),
-        (Err(model), _) => return Err(model.into()),
+        Err(model) => match catalog.accelerator(name) {
+            Err(chip) if !suggests(&model) && suggests(&chip) => return Err(chip.into()),
+            _ => return Err(model.into()),
+        },
     };
     let alone = Alone {
         facts: Facts::of(named.entry),

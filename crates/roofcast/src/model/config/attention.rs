@@ -46,6 +46,7 @@ impl Reader<'_> {
             v_head_dim: h.v_head_dim,
             window: if let Span::Window(window) = span { Some(window) } else { None },
             chunk: if let Span::Chunk(chunk) = span { Some(chunk) } else { None },
+            q_rank: self.keys.count(&["share_q_dim"])?,
             qkv_bias,
             o_bias,
             qk_norm,
@@ -227,6 +228,14 @@ impl Reader<'_> {
             let missing = || keys.bad("sliding_window", "missing", "a whole number");
             return Ok(if local { Span::Window(window.ok_or_else(missing)?) } else { Span::Full });
         }
+        if let Some(kinds) = keys.list("attention_layers", self.layers)? {
+            // GPT-Neo's.
+            return match kinds[index as usize].as_str() {
+                Some("local") => Ok(Span::Window(keys.required(&["window_size"])?)),
+                Some("global") => Ok(Span::Full),
+                _ => Err(keys.bad("attention_layers", brief(&kinds[index as usize]), "global, local")),
+            };
+        }
         let used = keys.flag("use_sliding_window", true)?;
         if let Some(types) = keys.list("layer_types", self.layers)? {
             let kind = &types[index as usize];
@@ -330,7 +339,7 @@ impl Reader<'_> {
             q_lora_rank,
             kv_lora_rank: keys.required(&["kv_lora_rank"])?,
             qk_nope_head_dim: keys.required(&["qk_nope_head_dim"])?,
-            qk_rope_head_dim: keys.required(&["qk_rope_head_dim"])?,
+            qk_rope_head_dim: keys.required_or_zero("qk_rope_head_dim")?,
             v_head_dim: keys.required(&["v_head_dim"])?,
             output_gate: keys.flag("mla_use_output_gate", false)?,
             indexer: match keys.value("index_topk") {
@@ -355,6 +364,7 @@ impl Reader<'_> {
             head_dim: keys.required(&["index_head_dim"])?,
             topk: keys.required(&["index_topk"])?,
             query_rank: query_rank.unwrap_or(self.hidden),
+            pool: keys.count(&["index_kpool"])?.unwrap_or(1),
             scores,
         })
     }

@@ -11,12 +11,17 @@ impl Reader<'_> {
     pub(super) fn ffn(&mut self, index: u64) -> Result<Ffn> {
         match self.experts()? {
             Some(experts) if self.is_moe_layer(index)? => {
-                let beside =
-                    if self.keys.flag("enable_moe_block", false)? { Some(self.dense(index)?) } else { None };
+                let beside = if self.has_dense_beside()? { Some(self.dense(index)?) } else { None };
                 Ok(Ffn::Experts(Experts { beside, ..experts }))
             }
             _ => Ok(Ffn::Dense(self.dense(index)?)),
         }
+    }
+
+    /// Whether a dense MLP runs beside the experts: Gemma 4, Grok 2, LongCat.
+    fn has_dense_beside(&self) -> Result<bool> {
+        let named = self.keys.flag("enable_moe_block", false)? || self.keys.flag("residual_moe", false)?;
+        Ok(named || self.model_type == "longcat_flash")
     }
 
     /// Experts where a pattern says that there are some.
@@ -37,6 +42,7 @@ impl Reader<'_> {
             _ if keys.value("intermediate_size").is_some_and(Value::is_array) => self.listed_width(index)?,
             _ => keys.count(&[
                 "dense_intermediate_size",
+                "prefix_dense_intermediate_size",
                 "intermediate_size",
                 "n_inner",
                 "ffn_dim",
@@ -114,6 +120,7 @@ impl Reader<'_> {
         if per_token > count {
             return Err(keys.bad("num_experts_per_tok", per_token, format!("at most the {count} experts")));
         }
+        let per_token = self.computed(count, per_token)?;
         let widths = ["moe_intermediate_size", "expert_intermediate_size", "expert_ffn_hidden_size"];
         let intermediate = match keys.count(&widths)? {
             Some(width) => width,
@@ -134,6 +141,21 @@ impl Reader<'_> {
             latent_norm: keys.flag("latent_moe_use_norm", false)?,
             beside: None,
         }))
+    }
+
+    /// How many of a token's choices compute, where LongCat's zero experts are among them and do not: in the mean their
+    /// share of all experts.
+    fn computed(&mut self, count: u64, per_token: u64) -> Result<u64> {
+        let zero = self.keys.count_or_zero(&["zero_expert_num"])?;
+        if zero == 0 {
+            return Ok(per_token);
+        }
+        let all = count + zero;
+        let computed = ((per_token * count + all / 2) / all).max(1);
+        self.assumptions.push(format!(
+            "a token takes {computed} experts in the mean: of its {per_token} choices {zero} of {all} compute nothing"
+        ));
+        Ok(computed)
     }
 
     /// Width of the part that every token passes.
@@ -160,8 +182,13 @@ impl Reader<'_> {
             // e_score_correction_bias.
             "deepseek_v3" | "deepseek_v32" | "deepseek_v4" | "deepseek_ref" | "glm4_moe" | "glm_moe_dsa"
             | "kimi_linear" | "kimi_k3" | "nemotron_h" | "mimo_v2_flash" | "ernie4_5_moe" | "laguna"
-            | "glm4_moe_lite" | "exaone_moe" | "afmoe" | "solar_open" | "hy_v3" | "muse_spark"
-            | "muse_spark_text" => count,
+            | "glm4_moe_lite" | "glm5_next" | "glm5_next_text" | "axk1" | "exaone_moe" | "afmoe"
+            | "solar_open" | "hy_v3" | "muse_spark" | "muse_spark_text" => count,
+            // Rows and corrections of the zero experts, too.
+            "longcat_flash" => {
+                let zero = keys.count_or_zero(&["zero_expert_num"])?;
+                count + zero * (self.hidden + 1)
+            }
             // A scale per input and per expert.
             "gemma4" | "gemma4_text" => self.hidden + count,
             _ if keys.text("topk_method")? == Some("noaux_tc")
@@ -178,6 +205,9 @@ impl Reader<'_> {
 
     fn is_moe_layer(&self, index: u64) -> Result<bool> {
         let keys = self.keys;
+        if self.model_type == "longcat_flash" {
+            return Ok(index.is_multiple_of(2));
+        }
         if let Some(list) = keys.list("moe_layer_freq", self.layers)? {
             return Ok(list[index as usize].as_u64() == Some(1));
         }

@@ -56,9 +56,11 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         | "granite" | "granitemoe" | "smollm3" | "seed_oss" | "exaone" | "deepseek" | "llama4"
         | "llama4_text" | "nemotron-nas" | "dbrx" | "jamba" | "bamba" | "granitemoehybrid" | "falcon_h1"
         | "ernie4_5" | "ernie4_5_moe" | "bailing_moe" | "bailing_moe_v2" | "minimax" | "minimax_m1"
-        | "minimax_text_01" | "MiniMaxM1" | "MiniMaxText01" => LLAMA,
+        | "minimax_text_01" | "MiniMaxM1" | "MiniMaxText01" | "minicpm" | "helium" | "axk1"
+        | "longcat_flash" => LLAMA,
         "deepseek_v2" | "deepseek_v3" | "deepseek_v32" | "deepseek_v4" | "deepseek_ref" | "kimi_k2"
-        | "kimi_k25" | "kimi_k3" | "kimi_linear" | "glm_moe_dsa" | "glm4_moe_lite" => LLAMA,
+        | "kimi_k25" | "kimi_k3" | "kimi_linear" | "glm_moe_dsa" | "glm4_moe_lite" | "glm5_next"
+        | "glm5_next_text" => LLAMA,
         "dots1" | "step3p5" | "step3p7" | "step3p7_text" | "exaone4" | "exaone_moe" | "hunyuan_v1_dense"
         | "hunyuan_v1_moe" | "hy_v3" | "laguna" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
         "afmoe" => Habits { norms: 4, qk_norm: QkNorm::Head, ..LLAMA },
@@ -69,22 +71,30 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         "nemotron_h" => Habits { gated: false, norms: 1, ..LLAMA },
         "mamba" | "mamba2" | "falcon_mamba" => Habits { norms: 1, tied: true, ..LLAMA },
         "minicpm3" => Habits { tied: true, ..LLAMA },
+        // Grok 2's config.json says "git".
+        "grok" | "grok-1" | "git" => Habits { norms: 4, tied: true, ..LLAMA },
+        "step3_vl" | "step3_text" => LLAMA,
         "lfm2" | "lfm2_moe" => Habits { tied: true, qk_norm: QkNorm::Head, ..LLAMA },
         "lfm3" => Habits { tied: true, norms: 4, qk_norm: QkNorm::Head, ..LLAMA },
         // Three norms with weights and a gate on each of the two residuals.
         "muse_spark" | "muse_spark_text" => Habits { norms: 5, ..LLAMA },
-        "qwen2" | "qwen2_moe" | "qwen2_vl" | "qwen2_5_vl" | "qwen2_vl_text" | "mimo" => {
-            Habits { qkv_bias: true, ..LLAMA }
-        }
+        "qwen2" | "qwen2_moe" | "qwen2_vl" | "qwen2_5_vl" | "qwen2_vl_text" | "qwen2_5_vl_text"
+        | "qwen2_5_omni_text" | "mimo" => Habits { qkv_bias: true, ..LLAMA },
         "qwen3_next" | "qwen3_5" | "qwen3_5_text" | "qwen3_5_moe" | "qwen3_5_moe_text" => {
             Habits { qk_norm: QkNorm::Head, ..LLAMA }
         }
         "mimo_v2_flash" | "mimo_v2" => LLAMA,
-        "qwen3" | "qwen3_moe" | "qwen3_vl" | "qwen3_vl_moe" | "qwen3_vl_text" | "qwen3_vl_moe_text" => {
-            Habits { qk_norm: QkNorm::Head, ..LLAMA }
-        }
+        "qwen3"
+        | "qwen3_moe"
+        | "qwen3_vl"
+        | "qwen3_vl_moe"
+        | "qwen3_vl_text"
+        | "qwen3_vl_moe_text"
+        | "qwen3_omni_moe_text" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
         "minimax_m2" => Habits { qk_norm: QkNorm::Full, ..LLAMA },
-        "olmo2" | "olmo3" | "olmoe" => Habits { qk_norm: QkNorm::Full, ..LLAMA },
+        "olmo2" | "olmo3" | "olmoe" | "olmo_hybrid" => Habits { qk_norm: QkNorm::Full, ..LLAMA },
+        // Norms without weights.
+        "olmo" => Habits { norms: 0, ..LLAMA },
         "glm4_moe" | "glm4v_moe_text" => Habits { qkv_bias: true, ..LLAMA },
         "gpt_oss" => Habits { qkv_bias: true, o_bias: true, mlp_bias: true, ..LLAMA },
         "gemma" => Habits { tied: true, ..LLAMA },
@@ -101,6 +111,7 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         "glm" | "chatglm" => LLAMA,
         "glm4" | "muse_glimmer" | "muse_glimmer_text" => Habits { norms: 4, ..LLAMA },
         "gpt2" | "gpt_bigcode" | "megatron-gpt" | "opt" | "bloom" => GPT,
+        "gpt_neo" => Habits { qkv_bias: false, ..GPT },
         "gpt_neox" => Habits { tied: false, parallel: true, ..GPT },
         "gptj" => Habits { qkv_bias: false, o_bias: false, norms: 1, tied: false, parallel: true, ..GPT },
         "falcon" => {
@@ -109,7 +120,7 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         "starcoder2" => GPT,
         "phi" => Habits { norms: 1, tied: false, parallel: true, ..GPT },
         "phimoe" => Habits { qkv_bias: true, o_bias: true, norm_bias: true, ..LLAMA },
-        "cohere" | "cohere2" => Habits { norms: 1, tied: true, parallel: true, ..LLAMA },
+        "cohere" | "cohere2" | "cohere2_moe" => Habits { norms: 1, tied: true, parallel: true, ..LLAMA },
         "stablelm" => Habits { norm_bias: true, ..LLAMA },
         "mpt" => Habits { gated: false, tied: true, ..LLAMA },
         _ => return None,

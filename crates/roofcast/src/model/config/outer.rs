@@ -15,6 +15,7 @@ impl Reader<'_> {
         outer.extend(self.outer_extras()?);
         let positions = match self.model_type {
             "gpt2" | "gpt_bigcode" | "megatron-gpt" => max_context.unwrap_or(1024),
+            "gpt_neo" => max_context.unwrap_or(2048),
             // OPT's table starts at an offset of two.
             "opt" => max_context.unwrap_or(2048) + 2,
             _ => 0,
@@ -47,7 +48,7 @@ impl Reader<'_> {
         if self.model_type == "bloom" {
             norm *= 2; // a norm behind the embedding, too
         }
-        let final_norm = self.keys.flag("do_layer_norm_before", true)?;
+        let final_norm = self.keys.flag("do_layer_norm_before", true)? && self.habits.norms > 0;
         outer.push(Tensor::vector(
             "norm",
             OperatorKind::Norms,

@@ -10,7 +10,9 @@ impl Reader<'_> {
     /// The recurrent mixer of layer `index`, none where it attends.
     pub(super) fn recurrent(&mut self, index: u64) -> Result<Option<Mixer>> {
         let keys = self.keys;
-        if let Some(linear) = keys.object("linear_attn_config") {
+        let listed = keys.list("layer_types", self.layers)?;
+        let kda = keys.object("linear_attn_config");
+        if let Some(linear) = kda.filter(|_| listed.is_none()) {
             let layers = linear.numbers("kda_layers")?.ok_or_else(|| {
                 linear.bad("linear_attn_config.kda_layers", "missing", "a list of layers from 1")
             })?;
@@ -24,6 +26,11 @@ impl Reader<'_> {
                 Some(0) => Ok(Some(self.lightning()?)),
                 _ => Err(keys.bad("attn_type_list", brief(&list[index as usize]), "0, 1")),
             };
+        }
+        if let Some(group) = keys.count(&["layer_group_size"])? {
+            // The last layer of each group attends, and those that are left over.
+            let attends = (index + 1).is_multiple_of(group) || index >= self.layers / group * group;
+            return if attends { Ok(None) } else { self.grouped_linear().map(Some) };
         }
         match self.model_type {
             "mamba2" => return Ok(Some(Mixer::Mamba2(self.mamba2()?))),
@@ -43,9 +50,10 @@ impl Reader<'_> {
             }
             _ => {}
         }
-        let kind = keys.list("layer_types", self.layers)?.and_then(|t| t[index as usize].as_str());
+        let kind = listed.and_then(|t| t[index as usize].as_str());
         let delta = keys.value("linear_num_value_heads").is_some();
         match kind {
+            Some("linear_attention") if kda.is_some() => Ok(Some(self.kda()?)),
             Some("linear_attention") if delta => Ok(Some(self.gated_delta()?)),
             Some("linear_attention") => Err(keys.bad(
                 "linear_num_value_heads",
@@ -95,6 +103,16 @@ impl Reader<'_> {
             state_element: self.state_element(4, "gated delta nets")?,
             conv_element: self.element()?,
         }))
+    }
+
+    /// The linear attention of Ring-linear and of Ling 2.5; that of Ling 3.0 has short convolutions.
+    fn grouped_linear(&self) -> Result<Mixer> {
+        match self.keys.value("short_conv_kernel_size") {
+            Some(found) => {
+                Err(self.keys.bad("short_conv_kernel_size", brief(found), "none: Ling 3.0 is not modelled"))
+            }
+            None => self.lightning(),
+        }
     }
 
     fn lightning(&self) -> Result<Mixer> {

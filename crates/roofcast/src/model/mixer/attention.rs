@@ -21,6 +21,8 @@ pub struct Attention {
     pub window: Option<u64>,
     /// Only tokens of the same chunk of this many are seen; those before are dropped (Llama 4).
     pub chunk: Option<u64>,
+    /// Queries come from a vector of this rank with a norm (Step3's `share_q_dim`).
+    pub q_rank: Option<u64>,
     /// Biases on q, k and v.
     pub qkv_bias: bool,
     /// Bias on the output projection.
@@ -61,6 +63,7 @@ impl Attention {
             v_head_dim: head_dim,
             window: None,
             chunk: None,
+            q_rank: None,
             qkv_bias: false,
             o_bias: false,
             qk_norm: 0,
@@ -113,8 +116,14 @@ impl Attention {
         let (wide, k) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
         let q = if self.gate == Gate::Elements { wide + self.heads * self.v_head_dim } else { wide };
         let (v, o) = (self.kv_heads * self.v_head_dim, self.heads * self.v_head_dim);
-        let mut tensors =
-            vec![Tensor::linear("self_attn.q_proj", OperatorKind::QkvProj, q, hidden, Split::Even)];
+        let mut tensors = match self.q_rank {
+            None => vec![Tensor::linear("self_attn.q_proj", OperatorKind::QkvProj, q, hidden, Split::Even)],
+            Some(rank) => vec![
+                Tensor::linear("self_attn.q_proj", OperatorKind::QkvAProj, rank, hidden, Split::Replicated),
+                Tensor::vector("self_attn.inter_norm", OperatorKind::Norms, rank, Split::Replicated),
+                Tensor::linear("self_attn.wq", OperatorKind::QBProj, q, rank, Split::Even),
+            ],
+        };
         if !self.shared_kv {
             tensors.push(Tensor::linear("self_attn.k_proj", OperatorKind::QkvProj, k, hidden, kv));
         }

@@ -157,7 +157,8 @@ mod tests {
 
     /// A compressed sparse layer of DeepSeek-V4-Flash.
     fn sparse() -> Compressed {
-        let indexer = Indexer { heads: 64, head_dim: 128, topk: 512, query_rank: 1024, scores: true };
+        let indexer =
+            Indexer { heads: 64, head_dim: 128, topk: 512, query_rank: 1024, pool: 1, scores: true };
         Compressed {
             heads: 64,
             head_dim: 512,

@@ -16,6 +16,8 @@ pub struct Indexer {
     pub topk: u64,
     /// Rank of the compressed query that it starts from.
     pub query_rank: u64,
+    /// Tokens that share a key, pooled: whole pools are chosen (GLM-5.3-Flash's `index_kpool`).
+    pub pool: u64,
     /// Whether this layer scores; else it takes the choice of the last layer that did (GLM-5.2's `indexer_types`).
     pub scores: bool,
 }
@@ -28,7 +30,8 @@ impl Indexer {
 
     /// Bytes of the keys of `context` tokens.
     pub fn bytes(&self, context: u64) -> u128 {
-        if self.scores { u128::from(context) * u128::from(Self::key_bytes(self.head_dim)) } else { 0 }
+        let keys = u128::from(context.div_ceil(self.pool));
+        if self.scores { keys * u128::from(Self::key_bytes(self.head_dim)) } else { 0 }
     }
 
     /// Operations to score one key for one query: 2·heads·width.
@@ -122,7 +125,8 @@ mod tests {
 
     #[test]
     fn the_indexer_of_deepseek_v32_by_hand() {
-        let indexer = Indexer { heads: 64, head_dim: 128, topk: 2048, query_rank: 1536, scores: true };
+        let indexer =
+            Indexer { heads: 64, head_dim: 128, topk: 2048, query_rank: 1536, pool: 1, scores: true };
         // wq_b 8192·1536 + wk 128·7168 + norm 256 + weights 64·7168 = 12,582,912 + 917,504 + 256 + 458,752.
         let count: u128 = indexer.tensors(7168).iter().map(Tensor::elements).sum();
         assert_eq!(count, 13_959_424);

@@ -12,12 +12,14 @@ const MXFP8: Format = Format { name: "mxfp8", width: Width::grouped(8, 8, 32), c
 /// NVFP4 whose activations stay in 16 bits.
 const NVFP4_WEIGHT_ONLY: Format = Format { name: "nvfp4-weight-only", compute: None, ..Format::NVFP4 };
 
-/// DeepSeek-V4's `expert_dtype`: 4-bit floats with an 8-bit exponent per 32, computed with fp8 activations.
-pub(super) fn expert_format(keys: &Keys) -> Result<Option<Format>> {
-    match keys.text("expert_dtype")? {
+/// DeepSeek-V4's `expert_dtype`, and `store_dtype` in MiMo-V2.6's section: 4-bit floats with an 8-bit exponent per 32,
+/// computed with fp8 activations.
+pub(super) fn expert_format(keys: &Keys, section: &Keys) -> Result<Option<Format>> {
+    let named = keys.text("expert_dtype")?.or(section.text("store_dtype")?);
+    match named {
         Some("fp4" | "mxfp4") => Ok(Some(Format::MXFP4.computing_in(Dtype::Fp8))),
         Some("fp8") | None => Ok(None),
-        Some(other) => Err(keys.bad("expert_dtype", format!("{other:?}"), "fp4, fp8")),
+        Some(other) => Err(keys.bad("expert_dtype", format!("{other:?}"), "fp4, mxfp4, fp8")),
     }
 }
 

@@ -1,0 +1,129 @@
+//! Checkpoints with fewer experts than the model that they are named after: `GLM-4.5-Air-REAP-82B-A12B`.
+//!
+//! Knows: that the name prints what is left of the total, which says how many experts each layer has kept. Source: REAP
+//! (arXiv 2510.13999) removes the same number of experts from every layer and nothing else.
+
+use super::entries::Slot;
+use super::names::{short, words};
+use super::{ModelEntry, tunes};
+use crate::error::Result;
+use crate::model::{Ffn, Model, config};
+
+/// A name in parts: that of the model without size, and the parameters that are left, all and for a token.
+pub(super) struct Pruned {
+    /// The model's name without sizes.
+    pub(super) base: String,
+    total: f64,
+    active: Option<f64>,
+}
+
+/// The parts of a name that says so and prints a total.
+pub(super) fn read(name: &str) -> Option<Pruned> {
+    let all = words(short(name));
+    let says_so = |word: &String| word.starts_with("reap");
+    if !all.iter().any(says_so) {
+        return None;
+    }
+    let (mut total, mut active, mut kept) = (None, None, Vec::new());
+    for word in all.into_iter().filter(|w| !says_so(w)) {
+        match tunes::size(&word) {
+            Some((size, true)) => active = Some(size),
+            Some(_) if total.is_some() => return None, // the model's own size as well: not told apart
+            Some((size, false)) => total = Some(size),
+            None => kept.push(word),
+        }
+    }
+    Some(Pruned { base: kept.join("-"), total: total?, active })
+}
+
+impl Pruned {
+    /// Of the models that the name may mean the smallest that has more than is left and that uses as much for a token.
+    pub(super) fn among<'a>(
+        &self,
+        slots: &[&'a Slot<ModelEntry>],
+    ) -> Result<Option<(&'a Slot<ModelEntry>, u64)>> {
+        let mut best: Option<(u64, &Slot<ModelEntry>, u64)> = None;
+        for slot in slots {
+            let model = config::read(&slot.id, "catalog", &slot.get()?.config)?;
+            let p = model.parameters();
+            let uses = |active: f64| (p.active as f64 - active).abs() <= 0.25 * active;
+            let Some(experts) = self.experts(&model).filter(|_| self.active.is_none_or(uses)) else {
+                continue;
+            };
+            if best.is_none_or(|(total, _, _)| p.total < total) {
+                best = Some((p.total, slot, experts));
+            }
+        }
+        Ok(best.map(|(_, slot, experts)| (slot, experts)))
+    }
+
+    /// Experts of a layer that the printed total leaves of `model`: (total − rest)/(one expert in every layer).
+    fn experts(&self, model: &Model) -> Option<u64> {
+        let one: u128 = model
+            .layers
+            .iter()
+            .filter_map(|layer| match &layer.ffn {
+                Ffn::Experts(e) => Some(e.expert.elements(e.width(model.hidden)) + u128::from(model.hidden)),
+                _ => None,
+            })
+            .sum();
+        let count = model.layers.iter().find_map(|layer| match &layer.ffn {
+            Ffn::Experts(e) => Some((e.count, e.per_token)),
+            _ => None,
+        });
+        let (count, per_token) = count?;
+        let rest = model.parameters().total as f64 - count as f64 * one as f64;
+        let left = ((self.total - rest) / one as f64).round();
+        (left >= per_token as f64 && left < count as f64).then_some(left as u64)
+    }
+}
+
+/// `model` with `count` experts a layer.
+pub(super) fn keep(mut model: Model, count: u64) -> Model {
+    for layer in &mut model.layers {
+        if let Ffn::Experts(experts) = &mut layer.ffn {
+            if experts.router_bias == experts.count {
+                experts.router_bias = count;
+            }
+            experts.count = count;
+        }
+    }
+    model
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Catalog;
+
+    /// By the cards: 96 of 128, 180 of 256, 103 of 128 (the name's whole 25 B rounds to 104), 96 of 160, 80 of 160.
+    #[test]
+    fn experts_by_the_printed_total() {
+        let catalog = Catalog::embedded().unwrap();
+        for (name, id, kept) in [
+            ("cerebras/GLM-4.5-Air-REAP-82B-A12B", "zai-org/GLM-4.5-Air", 96),
+            ("cerebras/MiniMax-M2-REAP-162B-A10B", "MiniMaxAI/MiniMax-M2", 180),
+            ("cerebras/Qwen3-Coder-REAP-25B-A3B", "Qwen/Qwen3-Coder-30B-A3B-Instruct", 104),
+            ("cerebras/GLM-4.6-REAP-218B-A32B-FP8", "zai-org/GLM-4.6", 96),
+            ("cerebras/Qwen3-Coder-REAP-246B-A35B-FP8", "Qwen/Qwen3-Coder-480B-A35B-Instruct", 80),
+        ] {
+            let named = catalog.named(name).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert_eq!(named.entry.id, id, "{name}");
+            let model = named.model().unwrap();
+            let found = model.layers.iter().find_map(|l| match &l.ffn {
+                crate::model::Ffn::Experts(e) => Some(e.count),
+                _ => None,
+            });
+            assert_eq!(found, Some(kept), "{name}");
+            let said = format!("{kept} of the experts");
+            assert!(model.assumptions.iter().any(|a| a.contains(&said)), "{:?}", model.assumptions);
+        }
+    }
+
+    /// A total that the model does not have, or none.
+    #[test]
+    fn others_are_not_guessed() {
+        for name in ["GLM-4.5-Air-REAP-182B-A12B", "GLM-4.5-Air-REAP", "Qwen3-8B-REAP-6B", "REAP-82B"] {
+            assert!(Catalog::embedded().unwrap().named(name).is_err(), "{name}");
+        }
+    }
+}
