@@ -79,6 +79,18 @@ fn generated_blocks_are_what_the_binary_prints() {
 }
 
 #[test]
+fn the_readmes_picture_of_a_plan_is_what_the_command_draws() {
+    let (path, folder) = (root().join("docs/plan.svg"), tempfile::tempdir().unwrap());
+    let drawn = folder.path().join("plan.svg");
+    roofcast(&format!("plan --svg {}", drawn.display()));
+    let now = std::fs::read_to_string(drawn).unwrap();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &now).unwrap();
+    }
+    assert!(std::fs::read_to_string(path).unwrap() == now, "docs/plan.svg: UPDATE_DOCS=1 draws it anew");
+}
+
+#[test]
 fn every_seed_has_a_chapter_with_its_table() {
     let chapters = chapters();
     for seed in ["000", "001", "003", "004"] {
