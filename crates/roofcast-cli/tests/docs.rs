@@ -139,6 +139,45 @@ fn in_a_shell(line: &str, folder: &Path, variables: &[(&str, &str)]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// The commands of roofcast in a chapter's blocks of shell: continued lines joined, without comments and what is piped on.
+fn commands(text: &str) -> Vec<String> {
+    let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let lines = blocks.flat_map(|block| {
+        block.replace("\\\n", " ").lines().map(str::to_owned).collect::<Vec<_>>()
+    });
+    let own = lines.filter(|line| line.starts_with("roofcast "));
+    own.map(|line| line.split(" #").next().unwrap().split(" | ").next().unwrap().trim().to_owned()).collect()
+}
+
+/// Help behind a command is printed where all flags before it are known and have values that may be.
+#[test]
+fn every_command_of_the_book_is_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut count = 0;
+    for (path, text) in chapters() {
+        for command in commands(&text) {
+            let help = in_a_shell(&format!("{command} --help"), folder.path(), &[]);
+            assert!(help.contains("Usage: "), "{}: {command}", path.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 50, "only {count} commands");
+}
+
+#[test]
+fn commands_that_need_no_file_of_the_readers_own_run() {
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(root().join("examples"), folder.path().join("examples")).unwrap();
+    for chapter in ["attention.md", "extending.md", "simulate.md"] {
+        let text = std::fs::read_to_string(root().join("docs").join(chapter)).unwrap();
+        let commands = commands(&text);
+        assert!(!commands.is_empty(), "{chapter}");
+        for command in commands {
+            assert!(!in_a_shell(&command, folder.path(), &[]).is_empty(), "{command}");
+        }
+    }
+}
+
 #[test]
 fn commands_of_the_chapter_on_studies_run_and_merge() {
     let text = std::fs::read_to_string(root().join("docs/studies.md")).unwrap();
