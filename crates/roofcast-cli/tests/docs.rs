@@ -142,9 +142,8 @@ fn in_a_shell(line: &str, folder: &Path, variables: &[(&str, &str)]) -> String {
 /// The commands of roofcast in a chapter's blocks of shell: continued lines joined, without comments and what is piped on.
 fn commands(text: &str) -> Vec<String> {
     let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    let lines = blocks.flat_map(|block| {
-        block.replace("\\\n", " ").lines().map(str::to_owned).collect::<Vec<_>>()
-    });
+    let lines =
+        blocks.flat_map(|block| block.replace("\\\n", " ").lines().map(str::to_owned).collect::<Vec<_>>());
     let own = lines.filter(|line| line.starts_with("roofcast "));
     own.map(|line| line.split(" #").next().unwrap().split(" | ").next().unwrap().trim().to_owned()).collect()
 }
@@ -193,7 +192,9 @@ fn commands_of_the_chapter_on_studies_run_and_merge() {
     std::fs::write(folder.path().join("study.toml"), spec).unwrap();
     let script = block("## Slurm\n\n```text\n");
     let task = [("SLURM_ARRAY_TASK_ID", "3"), ("SLURM_ARRAY_TASK_COUNT", "64")];
-    assert!(in_a_shell(script, folder.path(), &task).starts_with("20 of 1,280 cells: 0 were kept before, 20 ran"));
+    assert!(
+        in_a_shell(script, folder.path(), &task).starts_with("20 of 1,280 cells: 0 were kept before, 20 ran")
+    );
     let pod = text.lines().find_map(|line| line.trim().strip_prefix("args: [\"")).unwrap();
     let pod = pod.strip_suffix("\"]").unwrap().replace("/study/", &format!("{}/", folder.path().display()));
     let said = in_a_shell(&pod, folder.path(), &[("JOB_COMPLETION_INDEX", "0")]);

@@ -39,7 +39,7 @@ def kept(folder) -> int:
 
 def test_the_bytes_of_one_process_by_ray(whole, cluster, tmp_path):
     heard = []
-    answer = sweep(**LOAD, over=OVER, cells=tmp_path, batch=2, progress=lambda *told: heard.append(told))
+    answer = sweep(**LOAD, over=OVER, cells=tmp_path, batch_size=2, progress=lambda *told: heard.append(told))
     assert answer.json == whole
     assert kept(tmp_path) == 12
     assert heard == [(2 * (n + 1), 12) for n in range(6)]
@@ -49,7 +49,7 @@ def test_the_bytes_of_one_process_by_ray(whole, cluster, tmp_path):
 
 
 def test_the_bytes_of_one_process_by_processes(whole, cli):
-    assert sweep(**LOAD, over=OVER, executor="processes", workers=2, batch=5).json == whole
+    assert sweep(**LOAD, over=OVER, executor="processes", workers=2, batch_size=5).json == whole
     sweeps = [f"--sweep={name}={','.join(map(str, values))}" for name, values in OVER.items()]
     assert whole == cli("simulate", "--requests=100", "--rate=4", *sweeps, "--json")
 
@@ -61,7 +61,7 @@ def test_the_space_may_change(tmp_path):
     heard = []
     # Another order of keys and more values: six runs are the same as before.
     other = {"seed": [1, 2, 3], "scheduler": ["orca", "vllm"], "max_num_seqs": [4, 16, 64]}
-    found = sweep(**LOAD, over=other, cells=tmp_path, executor="serial", batch=1, progress=lambda *t: heard.append(t))
+    found = sweep(**LOAD, over=other, cells=tmp_path, executor="serial", batch_size=1, progress=lambda *t: heard.append(t))
     assert heard == [(done, 18) for done in range(7, 19)]
     assert found.json == roofcast.sweep(**LOAD, over=other).json
     # Another load is another spec.
@@ -147,12 +147,12 @@ def test_a_driver_that_is_killed_begins_where_it_was(whole, tmp_path):
         def listen(done, total):
             if done >= 4:
                 os.kill(os.getpid(), signal.SIGKILL)
-        sweep(**{LOAD!r}, over={OVER!r}, cells={str(tmp_path)!r}, executor="serial", batch=2, progress=listen)
+        sweep(**{LOAD!r}, over={OVER!r}, cells={str(tmp_path)!r}, executor="serial", batch_size=2, progress=listen)
     """
     died = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=False)
     assert died.returncode == -signal.SIGKILL and kept(tmp_path) == 4
     heard = []
-    found = sweep(**LOAD, over=OVER, cells=tmp_path, executor="serial", batch=8, progress=lambda *t: heard.append(t))
+    found = sweep(**LOAD, over=OVER, cells=tmp_path, executor="serial", batch_size=8, progress=lambda *t: heard.append(t))
     assert found.json == whole and heard == [(12, 12)]
 
 
@@ -169,17 +169,22 @@ def test_a_refused_run_is_named():
         sweep(over={"tp": [1]}, executor="dask")
 
 
-PLAN = {"requests": 300, "hardware": ["h100-sxm"], "max_accelerators": 4}
+PLAN = {
+    "requests": 100,
+    "hardware": ["h100-sxm"],
+    "max_accelerators": 2,
+    "set": {"search.max_num_batched_tokens": [2048], "search.tp": [1]},
+}
 RATES = {"rate": [2, 4], "search.min_accelerators": [1, 2]}
 
 
 def test_plans_by_ray_are_those_of_one_process_each(cluster, tmp_path):
     heard = []
-    found = sweep(**PLAN, verb="plan", over=RATES, cells=tmp_path, batch=1, progress=lambda *told: heard.append(told))
+    found = sweep(**PLAN, verb="plan", over=RATES, cells=tmp_path, batch_size=1, progress=lambda *told: heard.append(told))
     assert found.sweep == ["rate", "search.min_accelerators"] and not found.interrupted
     assert [point.values for point in found.points] == [[2, 1], [2, 2], [4, 1], [4, 2]]
     assert heard == [(done, 4) for done in range(1, 5)] and kept(tmp_path) == 4
-    one = roofcast.plan(**PLAN, rate=4, set={"search.min_accelerators": 2})
+    one = roofcast.plan(**{**PLAN, "set": {**PLAN["set"], "search.min_accelerators": 2}}, rate=4)
     assert found.points[3].answer.to_dict() == one.to_dict() and found.points[3].answer.best.count >= 2
     # What is kept is not asked again, and the same study by this process alone has the same bytes.
     again = sweep(**PLAN, verb="plan", over=RATES, cells=tmp_path, executor="serial", progress=heard.append)
@@ -214,7 +219,7 @@ def test_an_answer_is_kept_for_what_is_in_the_files(tmp_path):
     text = (Path("examples") / "measured.csv").read_text()
     rows.write_text(text)
     heard = []
-    asked = {"verb": "validate", "executor": "serial", "cells": cells, "batch": 1, "progress": lambda *told: heard.append(told)}
+    asked = {"verb": "validate", "executor": "serial", "cells": cells, "batch_size": 1, "progress": lambda *told: heard.append(told)}
     over = {"group": ["h100", "vllm"]}
     found = sweep(rows, over=over, **asked)
     assert [p.answer for p in found.points] == [roofcast.validate(rows, group=g) for g in over["group"]]
@@ -232,8 +237,8 @@ def test_a_plan_that_takes_too_long_is_left_out(tmp_path):
         "model": {"name": "llama-3.1-8b"},
         "workload": {"arrivals": {"kind": "poisson", "rate": 5.0}, "input_len": 500, "output_len": 100},
         "slo": {"ttft_p99_ms": 2000},
-        "search": {"accelerators": ["h100-sxm"], "max_accelerators": 2},
+        "search": {"accelerators": ["h100-sxm"], "max_accelerators": 1, "max_num_batched_tokens": [2048]},
     }
-    over = {"search.requests": [300, 10_000_000]}
+    over = {"search.requests": [100, 10_000_000]}
     found = sweep(spec, verb="plan", over=over, executor="serial", cells=tmp_path, cell_time_limit_s=10)
-    assert found.interrupted and [point.values for point in found.points] == [[300]]
+    assert found.interrupted and [point.values for point in found.points] == [[100]]

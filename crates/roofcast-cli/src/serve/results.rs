@@ -227,7 +227,9 @@ mod tests {
             holds(&format!(r#"{{"benchmarks": [{run}]}}"#), "guidellm", &expected);
         }
         let strategy = r#"{"type_": "poisson", "rate": 4.0, "max_concurrency": 512}"#;
-        let rated = format!(r#"{{"benchmarks": [{{"config": {{"strategy": {strategy}}}, "metrics": {{{metrics}}}}}]}}"#);
+        let rated = format!(
+            r#"{{"benchmarks": [{{"config": {{"strategy": {strategy}}}, "metrics": {{{metrics}}}}}]}}"#
+        );
         holds(&rated, "guidellm", &[("request_rate", 4.0), ("completed", 10.0)]);
         assert!(read("g.json", &rated).unwrap()[0].document.get("max_concurrency").is_none());
     }

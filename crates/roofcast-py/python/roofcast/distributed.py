@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
         executor: Literal["ray", "processes", "serial"]
         cells: str | os.PathLike[str] | None
-        batch: int | None
+        batch_size: int | None
         workers: int | None
         pending: int | None
         cell_time_limit_s: float | None
@@ -247,7 +247,7 @@ def sweep(
     verb: str = "simulate",
     executor: Literal["ray", "processes", "serial"] = "ray",
     cells: str | os.PathLike[str] | None = None,
-    batch: int | None = None,
+    batch_size: int | None = None,
     workers: int | None = None,
     pending: int | None = None,
     cell_time_limit_s: float | None = None,
@@ -263,7 +263,7 @@ def sweep(
 
     ``cells`` is a folder where finished runs are kept, as Parquet, each under a hash of all that its answer depends on and
     the version: a study that is started again runs what is missing, and one over other values runs what is new. Without it
-    a temporary folder is used. A task has ``batch`` runs (by default so many that each worker gets sixteen tasks), at most
+    a temporary folder is used. A task has ``batch_size`` runs (by default so many that each worker gets sixteen tasks), at most
     ``pending`` tasks are given out (two a worker), and what a task has found is written when it comes, so that the driver
     holds no more. The batch of a lost worker is given to another, three times. A run that takes longer than
     ``cell_time_limit_s`` seconds is left out; the answer then says ``interrupted``. Paths in the spec must be there on
@@ -278,7 +278,7 @@ def sweep(
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(cells if cells is not None else temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        how = Workers(executor, workers, ray_options or {}, (batch, pending), progress)
+        how = Workers(executor, workers, ray_options or {}, (batch_size, pending), progress)
         if verb == "simulate":
             return simulations(spec, {**flags, "sweep": verbs.sweeps(over)}, cell_time_limit_s, folder, how)
         study = questions(verb, spec, over, flags, cell_time_limit_s)
