@@ -41,7 +41,7 @@ def test_a_kernel_shows_progress_and_then_picture_and_rows():
     manager, client = start_new_kernel()
     said = []
     try:
-        cell = "import roofcast\nroofcast.simulate(requests=5_000_000, rate=8, no_leap=True, time_limit_s=2)"
+        cell = "import roofcast\nroofcast.simulate(requests=5_000_000, rate=8, no_leap=True, time_limit_s=6)"
         client.execute_interactive(cell, timeout=120, output_hook=said.append)
     finally:
         client.stop_channels()
