@@ -165,11 +165,15 @@ it("a run is that of the command it shows, and two stand side by side", async ()
 });
 
 it("a plan is that of the command it shows, by any two quantities", async () => {
-  const { page, faults, close } = await open(browser, at(`#plan?${SMALL_PLAN}&open=link,ranked`));
+  const { page, faults, close } = await open(browser, at(`#plan?${SMALL_PLAN}&prices=h100-sxm=2.5,l4=0.5&power=h100-sxm=1200&open=link,ranked`));
   await settled(page);
   const command = await page.locator(".command pre").first().textContent();
   const answer = shell(command ?? "") as { best: Record<string, number>; ranked: unknown[] };
   expect(await shown(page, "[data-figure=cost_per_hour]")).toBe(answer.best["cost_per_hour"]);
+  expect(command).toContain("search.prices={h100-sxm = 2.5, l4 = 0.5}");
+  // The page's own prices are those of the answer: 0.5 dollars for each L4, 2.5 for each H100.
+  const each = { l4: 0.5, "h100-sxm": 2.5 }[String(answer.best["accelerator"])] ?? 0;
+  expect(answer.best["cost_per_hour"]).toBeCloseTo(each * Number(answer.best["count"]), 9);
   expect(await page.getByRole("region", { name: /best first/ }).locator("tbody tr").count()).toBe(answer.ranked.length);
   await page.getByLabel("Upward", { exact: true }).selectOption("megawatt");
   await page.getByLabel("log upward").check();

@@ -12,6 +12,9 @@ export function significant(value: number | null | undefined, digits = 3): strin
   return Number(value.toPrecision(digits)).toLocaleString("en-US", { maximumFractionDigits: 12 });
 }
 
+/** As in `1 request`, `2 requests`. */
+export const counted = (n: number, one: string, several = `${one}s`): string => `${grouped(n)} ${n === 1 ? one : several}`;
+
 /** A whole number with its thousands in groups. */
 export function grouped(value: number | null | undefined): string {
   return value === null || value === undefined || !Number.isFinite(value) ? NONE : Math.round(value).toLocaleString("en-US");

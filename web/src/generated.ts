@@ -176,7 +176,6 @@ export interface PlanAnswer {
   e2el_p99_ms: number | null;
   input_mean: number | null;
   output_mean: number | null;
-  power_w: Record<string, number>;
 }
 
 export interface MeasureAnswer {

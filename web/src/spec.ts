@@ -68,14 +68,26 @@ export function plan(state: State): Spec {
   if (state.formats) search["weights"] = names(state.formats);
   if (state.apart) search["disaggregated"] = true;
   if (state.proof) search["requests"] = state.proof;
+  if (state.prices) search["prices"] = values(state.prices);
+  if (state.power) search["power_w"] = values(state.power);
   const { requests: _, ...traffic } = workload(state);
   return { model: { name: state.model }, engine: engineOf(state), workload: traffic, slo: slo(state), search };
 }
 
+/** `id=2.1,other=3`; what is no number stays as it is, for the answer to say so. */
+function values(text: string): Value {
+  return Object.fromEntries(names(text).map((pair) => {
+    const [id = "", value = ""] = pair.split("=").map((word) => word.trim());
+    return [id, value !== "" && Number.isFinite(Number(value)) ? Number(value) : value];
+  }));
+}
+
+const bare = (key: string): string => (/^[\w-]+$/.test(key) ? key : JSON.stringify(key));
+
 function toml(value: Value): string {
   if (typeof value === "string") return JSON.stringify(value);
   if (Array.isArray(value)) return `[${value.map(toml).join(", ")}]`;
-  if (typeof value === "object") return `{${Object.entries(value).map(([k, v]) => `${k} = ${toml(v)}`).join(", ")}}`;
+  if (typeof value === "object") return `{${Object.entries(value).map(([k, v]) => `${bare(k)} = ${toml(v)}`).join(", ")}}`;
   return String(value);
 }
 

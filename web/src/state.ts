@@ -45,6 +45,7 @@ export const DEFAULTS = {
   apart: false,
   why: "",
   prices: "",
+  power: "",
   x: "interactivity",
   y: "throughput",
   logx: false,

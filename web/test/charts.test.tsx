@@ -27,6 +27,13 @@ describe("scales", () => {
     expect(ticks(scale([4, 40], [0, 300], true), 6)).toEqual([5, 10, 20, 50]);
   });
 
+  it("count what is whole in whole numbers", () => {
+    expect(ticks(scale([1], [0, 100]), 6)).toEqual([0, 0.2, 0.4, 0.6, 0.8, 1]);
+    expect(ticks(scale([1], [0, 100]), 6, true)).toEqual([0, 1]);
+    const svg = render(<Curves curves={[{ name: "preemptions", tone: "s3", points: [[0, 0], [10, 1]] }]} width={400} title="t" x={{ label: "x" }} y={{ label: "y", tick: (v) => `n${Math.round(v)}`, whole: true }} />);
+    expect([...svg.matchAll(/>(n\d)</g)].map((m) => m[1])).toEqual(["n0", "n1"]);
+  });
+
   it("do without values", () => {
     expect(scale([], [0, 10]).domain()).toEqual([0, 1]);
     expect(scale([Number.NaN], [0, 10], true).domain().every(Number.isFinite)).toBe(true);

@@ -22,6 +22,18 @@ describe("numbers", () => {
   });
 });
 
+describe("own prices and power", () => {
+  it("are tables of the search, by id", () => {
+    const spec = plan({ ...DEFAULTS, prices: "h100-sxm=2.1, l4=0.6", power: "h100-sxm=1200" });
+    expect([spec["search"]?.["prices"], spec["search"]?.["power_w"]]).toEqual([{ "h100-sxm": 2.1, l4: 0.6 }, { "h100-sxm": 1200 }]);
+    expect(file(spec)).toContain("prices = {h100-sxm = 2.1, l4 = 0.6}\n");
+    expect(command("plan", spec)).toContain("--set 'search.prices={h100-sxm = 2.1, l4 = 0.6}'");
+    // What is no number is for the answer to refuse.
+    expect(plan({ ...DEFAULTS, prices: "h100-sxm=dear" })["search"]?.["prices"]).toEqual({ "h100-sxm": "dear" });
+    expect(plan(DEFAULTS)["search"]).not.toHaveProperty("prices");
+  });
+});
+
 describe("the URL", () => {
   it("has what differs from the defaults and comes back", () => {
     expect(write(DEFAULTS)).toBe("#limits");

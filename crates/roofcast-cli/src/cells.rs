@@ -77,6 +77,11 @@ impl Cells {
         self.known.get(key).map(String::as_str)
     }
 
+    /// All answers, by key.
+    pub(crate) fn into_answers(self) -> BTreeMap<String, String> {
+        self.known
+    }
+
     /// Keeps cells, each a key and an answer, in a file of their own.
     pub(crate) fn keep(&self, cells: &[(String, String)]) -> Result<()> {
         if cells.is_empty() {

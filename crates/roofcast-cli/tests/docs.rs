@@ -79,6 +79,18 @@ fn generated_blocks_are_what_the_binary_prints() {
 }
 
 #[test]
+fn the_readmes_picture_of_a_plan_is_what_the_command_draws() {
+    let (path, folder) = (root().join("docs/plan.svg"), tempfile::tempdir().unwrap());
+    let drawn = folder.path().join("plan.svg");
+    roofcast(&format!("plan --svg {}", drawn.display()));
+    let now = std::fs::read_to_string(drawn).unwrap();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &now).unwrap();
+    }
+    assert!(std::fs::read_to_string(path).unwrap() == now, "docs/plan.svg: UPDATE_DOCS=1 draws it anew");
+}
+
+#[test]
 fn every_seed_has_a_chapter_with_its_table() {
     let chapters = chapters();
     for seed in ["000", "001", "003", "004"] {
@@ -114,6 +126,79 @@ fn commands_of_the_seed_chapters_run() {
         }
     }
     assert!(count >= 12, "only {count} commands");
+}
+
+/// A line of a shell in `folder`, which has `study.toml`; what it prints.
+fn in_a_shell(line: &str, folder: &Path, variables: &[(&str, &str)]) -> String {
+    let here = Path::new(env!("CARGO_BIN_EXE_roofcast")).parent().unwrap().display().to_string();
+    let path = format!("{here}:{}", std::env::var("PATH").unwrap_or_default());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", line]).env("PATH", path).env("HOME", folder).current_dir(folder);
+    let output = shell.envs(variables.iter().copied()).output().unwrap();
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The commands of roofcast in a chapter's blocks of shell: continued lines joined, without comments and what is piped on.
+fn commands(text: &str) -> Vec<String> {
+    let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let lines =
+        blocks.flat_map(|block| block.replace("\\\n", " ").lines().map(str::to_owned).collect::<Vec<_>>());
+    let own = lines.filter(|line| line.starts_with("roofcast "));
+    own.map(|line| line.split(" #").next().unwrap().split(" | ").next().unwrap().trim().to_owned()).collect()
+}
+
+/// Help behind a command is printed where all flags before it are known and have values that may be.
+#[test]
+fn every_command_of_the_book_is_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut count = 0;
+    for (path, text) in chapters() {
+        for command in commands(&text) {
+            let help = in_a_shell(&format!("{command} --help"), folder.path(), &[]);
+            assert!(help.contains("Usage: "), "{}: {command}", path.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 50, "only {count} commands");
+}
+
+#[test]
+fn commands_that_need_no_file_of_the_readers_own_run() {
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(root().join("examples"), folder.path().join("examples")).unwrap();
+    for chapter in ["attention.md", "extending.md", "simulate.md"] {
+        let text = std::fs::read_to_string(root().join("docs").join(chapter)).unwrap();
+        let commands = commands(&text);
+        assert!(!commands.is_empty(), "{chapter}");
+        for command in commands {
+            assert!(!in_a_shell(&command, folder.path(), &[]).is_empty(), "{command}");
+        }
+    }
+}
+
+#[test]
+fn commands_of_the_chapter_on_studies_run_and_merge() {
+    let text = std::fs::read_to_string(root().join("docs/studies.md")).unwrap();
+    let block = |begin: &str| text.split_once(begin).unwrap().1.split("```").next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let shell: Vec<&str> = block("```sh\n").lines().filter(|line| line.starts_with("roofcast ")).collect();
+    let printed: Vec<String> = shell.iter().map(|line| in_a_shell(line, folder.path(), &[])).collect();
+    let one = shell[2].replace("roofcast merge", "roofcast simulate").replace(" --cells study", "");
+    assert_eq!(printed[2], in_a_shell(&one, folder.path(), &[]));
+    // Tasks of Slurm count from 1, pods from 0: here the third of 64 of 1280 runs, and the first of 64 of 64.
+    let spec = "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n[workload]\nrequests = 20\n\
+                input_len = 100\noutput_len = 20\n[workload.arrivals]\nkind = \"poisson\"\nrate = 1.0\n";
+    std::fs::write(folder.path().join("study.toml"), spec).unwrap();
+    let script = block("## Slurm\n\n```text\n");
+    let task = [("SLURM_ARRAY_TASK_ID", "3"), ("SLURM_ARRAY_TASK_COUNT", "64")];
+    assert!(
+        in_a_shell(script, folder.path(), &task).starts_with("20 of 1,280 cells: 0 were kept before, 20 ran")
+    );
+    let pod = text.lines().find_map(|line| line.trim().strip_prefix("args: [\"")).unwrap();
+    let pod = pod.strip_suffix("\"]").unwrap().replace("/study/", &format!("{}/", folder.path().display()));
+    let said = in_a_shell(&pod, folder.path(), &[("JOB_COMPLETION_INDEX", "0")]);
+    assert!(said.starts_with("1 of 64 cells: 0 were kept before, 1 ran"), "{said}");
 }
 
 #[test]

@@ -6,6 +6,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyList, PyTuple};
 use roofcast_cli::host::{self, Question, Value, Watch};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -158,6 +160,25 @@ fn said(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
 #[pyfunction]
 pub(crate) fn flags(verb: &str) -> Vec<(String, &'static str, String)> {
     host::flags(verb)
+}
+
+/// The values of a key as --sweep has them, as a JSON list.
+#[pyfunction]
+pub(crate) fn values(text: &str) -> PyResult<String> {
+    let found = host::values(text).map_err(Error::new_err)?;
+    Ok(serde_json::Value::from(found).to_string())
+}
+
+/// Answers that are kept in a folder, by key.
+#[pyfunction]
+pub(crate) fn kept(py: Python<'_>, folder: PathBuf) -> PyResult<BTreeMap<String, String>> {
+    py.detach(|| host::kept(&folder)).map_err(Error::new_err)
+}
+
+/// Keeps answers in a folder, each a key and a text, in a file that appears whole or not at all.
+#[pyfunction]
+pub(crate) fn keep(py: Python<'_>, folder: PathBuf, answers: Vec<(String, String)>) -> PyResult<()> {
+    py.detach(|| host::keep(&folder, &answers)).map_err(Error::new_err)
 }
 
 /// A spec as TOML, from its JSON.

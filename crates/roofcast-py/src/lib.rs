@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::ask::{Answer, Error, ask, flags, toml};
+    use super::ask::{Answer, Error, ask, flags, keep, kept, toml, values};
     #[pymodule_export]
     use super::table::{Table, table};
 

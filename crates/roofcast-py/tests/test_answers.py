@@ -21,6 +21,14 @@ CASES = {
         lambda: roofcast.limits_sweep(**LLAMA, over={"batch": range(1, 4)}),
         ["limits", *LLAMA_FLAGS, "--sweep=batch=1..3"],
     ),
+    "limits compare": (
+        lambda: roofcast.limits_compare(**LLAMA, kind="attention", batch=8),
+        ["limits", *LLAMA_FLAGS, "--compare=attention", "--batch=8"],
+    ),
+    "intensity": (
+        lambda: roofcast.intensity(**LLAMA, rows=4096, columns=14336),
+        ["limits", *LLAMA_FLAGS, "--intensity=4096x14336"],
+    ),
     "capacity": (
         lambda: roofcast.capacity(**LLAMA, users=500, explain=True),
         ["capacity", *LLAMA_FLAGS, "--users=500", "--explain"],

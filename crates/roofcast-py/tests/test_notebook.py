@@ -1,8 +1,9 @@
-"""What a notebook shows of an answer."""
+"""What a notebook shows of an answer, and while it waits for one."""
 
 import xml.etree.ElementTree as ElementTree
 
 import roofcast
+from jupyter_client.manager import start_new_kernel
 
 
 def test_pictures_are_the_programs(cli, tmp_path):
@@ -34,3 +35,23 @@ def test_headlines_say_the_answer():
     assert f"{run.output_throughput:.4g} output tok/s" in repr(run)
     none = roofcast.plan(requests=300, ttft_p99=1, hardware="h100-sxm")
     assert none.best is None and "no deployment meets the SLO" in repr(none)
+
+
+def test_a_kernel_shows_progress_and_then_picture_and_rows():
+    manager, client = start_new_kernel()
+    said = []
+    try:
+        cell = "import roofcast\nroofcast.simulate(requests=5_000_000, rate=8, no_leap=True, time_limit_s=6)"
+        client.execute_interactive(cell, timeout=120, output_hook=said.append)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    kinds = [message["msg_type"] for message in said]
+    assert "error" not in kinds, said
+    # One bar that is updated, then the answer.
+    assert kinds.count("display_data") == 1 and "update_display_data" in kinds
+    (bar,) = (message["content"]["data"]["text/html"] for message in said if message["msg_type"] == "display_data")
+    assert bar.startswith("<progress ") and bar.endswith("/5000000 requests")
+    (shown,) = (message["content"]["data"] for message in said if message["msg_type"] == "execute_result")
+    assert ElementTree.fromstring(shown["image/svg+xml"]).tag.endswith("svg")
+    assert "<table>" in shown["text/html"] and shown["text/plain"].startswith("<Simulation: ")

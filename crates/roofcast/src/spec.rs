@@ -23,6 +23,7 @@ use crate::error::{Error, Result, told};
 use crate::precision::Dtype;
 use crate::workload::Workload;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// A whole spec file. Every section may be left out; verbs say what they miss.
@@ -287,6 +288,10 @@ pub struct SearchSpec {
     pub requests: Option<u64>,
     /// What the best plan has least of.
     pub minimise: Objective,
+    /// Dollars per accelerator and hour in place of the catalog's price, by catalog id.
+    pub prices: BTreeMap<String, f64>,
+    /// Watts of an accelerator, with what of its server is counted to it, in place of its board power, by catalog id.
+    pub power_w: BTreeMap<String, f64>,
 }
 
 /// What a plan minimises.

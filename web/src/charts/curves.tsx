@@ -2,7 +2,7 @@
 
 import { area, curveStepAfter, line } from "d3-shape";
 import type { JSX } from "preact";
-import { Frame, across, apart, box, scale, upward } from "./frame";
+import { Frame, across, apart, box, scale, upward, type Axis, type Scale } from "./frame";
 
 export interface Curve {
   name: string;
@@ -23,7 +23,7 @@ interface Props {
   height?: number;
   title: string;
   x: { label: string; log?: boolean; tick?: (v: number) => string };
-  y: { label: string; most?: number; tick?: (v: number) => string };
+  y: { label: string; most?: number; tick?: (v: number) => string; whole?: boolean };
   /** Vertical lines, as a bound or a moment. */
   marks?: readonly Mark[];
   step?: boolean;
@@ -44,8 +44,8 @@ export function Curves({ curves, width, height = 240, title, x: ax, y: ay, marks
   }
   // A name stands at the middle of its curve, where cumulative curves are apart.
   const heights = apart(curves.map((_, i) => upward(b)[1] + 14 + i * 16), 15, [upward(b)[1] + 8, upward(b)[0]]);
-  const axis = (a: { label: string; tick?: (v: number) => string }, s: ReturnType<typeof scale>) =>
-    a.tick ? { label: a.label, scale: s, tick: a.tick } : { label: a.label, scale: s };
+  const axis = (a: { label: string; tick?: (v: number) => string; whole?: boolean }, s: Scale): Axis =>
+    ({ label: a.label, scale: s, ...(a.tick ? { tick: a.tick } : {}), whole: a.whole ?? false });
   return (
     <Frame box={b} title={title} x={axis(ax, x)} y={axis(ay, y)}>
       {marks.map((m) => (

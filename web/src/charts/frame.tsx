@@ -12,6 +12,8 @@ export interface Axis {
   scale: Scale;
   /** What a tick says. */
   tick?: (value: number) => string;
+  /** Whether what is counted comes whole: no tick between whole numbers. */
+  whole?: boolean;
 }
 
 export interface Box {
@@ -44,9 +46,9 @@ export function scale(values: readonly number[], range: [number, number], log = 
 }
 
 /** Ticks that fit: of a logarithmic scale 1, 2 and 5 of a decade, or decades alone. */
-export function ticks(s: Scale, room: number): number[] {
+export function ticks(s: Scale, room: number, whole = false): number[] {
   const count = Math.max(2, Math.floor(room));
-  const all = s.ticks(count);
+  const all = s.ticks(count).filter((v) => !whole || Number.isInteger(v));
   if (!("base" in s)) return all;
   const lead = (v: number) => Math.round(v / 10 ** Math.floor(Math.log10(v) + 1e-9));
   for (const leads of [[1, 2, 5], [1, 3], [1]]) {
@@ -73,8 +75,9 @@ export function Frame({ box: b, x, y, title, pressed, children }: FrameProps): J
   const [x0, x1] = across(b);
   const [y0, y1] = upward(b);
   const say = (axis: Axis) => axis.tick ?? ((v: number) => significant(v));
-  const xs = ticks(x.scale, (x1 - x0) / 62);
-  const ys = ticks(y.scale, (y0 - y1) / 34);
+  const xs = ticks(x.scale, (x1 - x0) / 62, x.whole);
+  // Rows are no scale.
+  const ys = y.scale.domain()[0] === y.scale.domain()[1] ? [] : ticks(y.scale, (y0 - y1) / 34, y.whole);
   return (
     <svg class="chart" width={b.width} height={b.height} viewBox={`0 0 ${b.width} ${b.height}`} role={pressed ? "group" : "img"} aria-label={title}>
       <g class="grid" aria-hidden="true">

@@ -48,7 +48,8 @@ export function Scatter({ dots, width, height = 380, title, x: ax, y: ay, joined
   const axis = (a: { label: string; tick?: (v: number) => string }, s: ReturnType<typeof scale>) =>
     a.tick ? { label: a.label, scale: s, tick: a.tick } : { label: a.label, scale: s };
   const [low, high] = x.domain() as [number, number];
-  const placed = labels ? shownLabels(best.length ? best : dots, x, y, width) : new Set<string>();
+  // Where there is room, the others have names, too.
+  const placed = labels ? shownLabels([...best, ...dots.filter((d) => !d.front)], x, y, width) : new Set<string>();
   return (
     <Frame box={b} pressed={choose !== undefined} title={title} x={axis(ax, x)} y={axis(ay, y)}>
       {diagonal ? <line class="diagonal" x1={x(low)} y1={y(low)} x2={x(high)} y2={y(high)} /> : null}
@@ -70,7 +71,7 @@ export function Scatter({ dots, width, height = 380, title, x: ax, y: ay, joined
   );
 }
 
-/** The dots whose names do not cover one another. */
+/** The dots whose names do not cover one another; the first come first. */
 function shownLabels(dots: readonly Dot[], x: (v: number) => number, y: (v: number) => number, width: number): Set<string> {
   const taken: [number, number, number][] = [];
   const shown = new Set<string>();

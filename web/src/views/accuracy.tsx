@@ -9,7 +9,7 @@ import { useWork } from "../parts/asking";
 import { Measured, Select } from "../parts/controls";
 import { Drop, Failure, Section, Table, Working, type Column } from "../parts/show";
 import type { State } from "../state";
-import { EVIDENCE, type ViewProps } from "./common";
+import { BRIEFLY, EVIDENCE, type ViewProps } from "./common";
 
 const METRICS = [["tpot_ms", "TPOT"], ["ttft_ms", "TTFT"], ["e2e_ms", "E2EL"], ["output_tok_s", "output tokens/s"], ["total_tok_s", "all tokens/s"]] as const;
 type MetricKey = (typeof METRICS)[number][0];
@@ -98,7 +98,7 @@ function Machines({ machines }: { machines: readonly Machine[] }): JSX.Element {
     <Table rows={machines} caption="Evidence by accelerator and engine" file="roofcast-evidence.csv" keyed={(m) => m.accelerator} columns={[
       { name: "accelerator", show: (m) => m.accelerator, value: (m) => m.accelerator },
       { name: "generation", show: (m) => m.architecture, value: (m) => m.architecture },
-      ...engines.map((engine): Column<Machine> => ({ name: engine, show: (m) => of(m, engine) ?? "does not run", value: (m) => of(m, engine), title: (m) => EVIDENCE[of(m, engine) ?? ""] ?? "" })),
+      ...engines.map((engine): Column<Machine> => ({ name: engine, show: (m) => BRIEFLY[of(m, engine) ?? ""] ?? "does not run", value: (m) => of(m, engine), title: (m) => EVIDENCE[of(m, engine) ?? ""] ?? "" })),
     ]} />
   );
 }

@@ -33,6 +33,14 @@ export function opened(list: string, name: string, open: boolean): string {
   return (open ? [...all, name] : all).join(",");
 }
 
+/** The same in a column of one engine. */
+export const BRIEFLY: Readonly<Record<string, string>> = {
+  engine: "measured",
+  accelerator: "other engines",
+  architecture: "its generation",
+  nothing: "nothing",
+};
+
 /** How much of a deployment has been measured. */
 export const EVIDENCE: Readonly<Record<string, string>> = {
   engine: "the engine on this chip",

@@ -38,7 +38,7 @@ export const QUANTITIES: Readonly<Record<string, Quantity>> = {
   input: { name: "input tokens", unit: "$ per million", more: false, of: (d, a) => perMillion(d, d.output_tok_s * (ratio(a) ?? 0)) },
   total: { name: "all tokens", unit: "$ per million", more: false, of: (d, a) => { const r = ratio(a); return r === null ? null : perMillion(d, d.output_tok_s * (1 + r)); } },
   joules: { name: "energy", unit: "J per output token", more: false, of: (d) => d.joules_per_token },
-  megawatt: { name: "output per power", unit: "tokens/s per MW", more: true, of: (d, a) => { const w = a.power_w[d.accelerator]; return w ? (d.output_tok_s / (w * d.count)) * 1e6 : null; } },
+  megawatt: { name: "output per power", unit: "tokens/s per MW", more: true, of: (d) => (d.joules_per_token ? 1e6 / d.joules_per_token : null) },
 };
 
 const AXES = Object.entries(QUANTITIES).map(([key, q]) => [key, `${q.name}, ${q.unit}`] as const);
@@ -101,14 +101,15 @@ export function PlanView(props: ViewProps<PlanAnswer>): JSX.Element {
           <Select label="Least" value={state.minimise} options={MINIMISE} change={(minimise) => set({ minimise })} />
           <Text label="Accelerators to choose from" value={state.chips} hint="catalog ids with commas between them" change={(chips) => set({ chips })} />
           <details class="more">
-            <summary>More: search, prices, why another lost</summary>
+            <summary>More: search, prices, power, why another lost</summary>
             <div class="controls">
               <Field label="Accelerators at most" value={state.most} least={1} step={1} change={(most) => set({ most })} />
               <Field label="Requests of a proof" value={state.proof} step={1} hint="0: 10,000, or what shows that a queue grows" change={(proof) => set({ proof })} />
               <Text label="Weight formats" value={state.formats} hint="as in bf16,fp8; empty: as published" change={(formats) => set({ formats })} />
               <Select label="Engine" value={state.engine} options={ENGINES} change={(engine) => set({ engine })} />
               <Select label="Spread of lengths" value={state.spread} options={[["lognormal", "log-normal, σ 0.7"], ["fixed", "none: all alike"]]} change={(spread) => set({ spread })} />
-              <Text label="Own prices" value={state.prices} hint="dollars an hour, as in h100-sxm=2.1; set on what is shown, the search keeps the catalog's" change={(prices) => set({ prices })} />
+              <Text label="Own prices" value={state.prices} hint="dollars of an accelerator an hour, as in h100-sxm=2.1,l4=0.6; empty: the catalog's" change={(prices) => set({ prices })} />
+              <Text label="Own power" value={state.power} hint="watts of an accelerator with its share of the server, as in h100-sxm=1200; empty: its board power" change={(power) => set({ power })} />
               <Text label="Why did this lose?" value={state.why} hint="as in accelerator=h100-sxm tp=4 replicas=2; run again to hear" change={(why) => set({ why })} />
               <Check label="Prefill and decode apart, too" value={state.apart} change={(apart) => set({ apart })} />
             </div>
@@ -121,7 +122,7 @@ export function PlanView(props: ViewProps<PlanAnswer>): JSX.Element {
       )}
       {work.busy ? <Working done={work.progress?.done ?? 0} all={0} what="simulations" /> : null}
       {work.error ? <Failure error={work.error} /> : null}
-      {work.answer ? <div class={work.busy || work.error ? "stale" : ""}><Answer {...props} answer={priced(work.answer, state.prices)} /></div> : null}
+      {work.answer ? <div class={work.busy || work.error ? "stale" : ""}><Answer {...props} answer={work.answer} /></div> : null}
       {shown || !work.answer ? null : (
         <Section name="link" title="Take it along" open={state.open.includes("link")} toggle={toggle}>
           <Command text={command("plan", spec, state.why ? ["--why", `'${state.why}'`] : [])} />
@@ -130,23 +131,6 @@ export function PlanView(props: ViewProps<PlanAnswer>): JSX.Element {
       )}
     </>
   );
-}
-
-/** The answer with the user's own prices in place of the catalog's. */
-export function priced(answer: PlanAnswer, prices: string): PlanAnswer {
-  const own = new Map(prices.split(",").flatMap((pair) => {
-    const [id = "", usd = ""] = pair.split("=").map((s) => s.trim());
-    return id && usd && Number.isFinite(Number(usd)) ? [[id, Number(usd)] as const] : [];
-  }));
-  if (!own.size) return answer;
-  const of = (d: Deployment): Deployment => {
-    const usd = own.get(d.accelerator);
-    if (usd === undefined) return d;
-    const hour = usd * d.count;
-    return { ...d, cost_per_hour: hour, cost_per_million_tokens: d.output_tok_s > 0 ? (hour / 3600 / d.output_tok_s) * 1e6 : null };
-  };
-  const { report } = answer;
-  return { ...answer, report: { ...report, ranked: report.ranked.map(of), best: report.best ? of(report.best) : null } };
 }
 
 function Answer({ answer, state, set, toggle }: ViewProps<PlanAnswer> & { answer: PlanAnswer }): JSX.Element {
@@ -267,6 +251,7 @@ function Pareto({ answer, state, set }: { answer: PlanAnswer; state: State; set:
 const RANKED: Column<Deployment>[] = [
   { name: "deployment", show: nameOf, value: nameOf },
   { name: "weights / KV", show: (d) => `${d.weights} / ${d.kv}`, value: (d) => `${d.weights}/${d.kv}` },
+  { name: "step tokens", show: (d) => grouped(d.max_num_batched_tokens), value: (d) => d.max_num_batched_tokens, number: true },
   { name: "$ an hour", show: (d) => dollars(d.cost_per_hour), value: (d) => d.cost_per_hour, number: true },
   { name: "$ per M output", show: (d) => dollars(d.cost_per_million_tokens), value: (d) => d.cost_per_million_tokens, number: true },
   { name: "TTFT p99", show: (d) => time(d.ttft_p99_ms), value: (d) => d.ttft_p99_ms, number: true },
@@ -274,7 +259,6 @@ const RANKED: Column<Deployment>[] = [
   { name: "limit TPOT", show: (d) => time(d.limit.tpot_ms), value: (d) => d.limit.tpot_ms, number: true },
   { name: "tokens/s each", show: (d) => significant(d.output_tok_s_per_accelerator), value: (d) => d.output_tok_s_per_accelerator, number: true },
   { name: "running", show: (d) => significant(d.batch), value: (d) => d.batch, number: true },
-  { name: "step tokens", show: (d) => grouped(d.max_num_batched_tokens), value: (d) => d.max_num_batched_tokens, number: true },
   { name: "binds", show: (d) => d.bound, value: (d) => d.bound },
   { name: "chance", show: (d) => percent(d.chance), value: (d) => d.chance, number: true },
   { name: "evidence", show: (d) => d.evidence ?? "limit", value: (d) => d.evidence },

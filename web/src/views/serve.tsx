@@ -6,7 +6,7 @@ import { follow } from "../api";
 import { Curves, type Curve } from "../charts/curves";
 import { Timeline, during, stepAt, tokensOf } from "../charts/timeline";
 import { save } from "../csv";
-import { dollars, grouped, percent, significant, shortName, time } from "../format";
+import { counted, dollars, grouped, percent, significant, shortName, time } from "../format";
 import type { Point, RunAnswer, Timeline as Events } from "../generated";
 import { useWork } from "../parts/asking";
 import { Field, Measured, Picker, Select, Slider, powers } from "../parts/controls";
@@ -232,10 +232,10 @@ function Levels({ answer }: { answer: RunAnswer }): JSX.Element {
   const x = { label: "time", tick: time };
   return (
     <div class="pair">
-      <Measured>{(width) => <Curves step width={width} title="Requests running and waiting over time" x={x} y={{ label: "requests", tick: grouped }} curves={[{ name: "running", tone: "s0", filled: true, points: over((p) => p.running) }, { name: "waiting", tone: "s1", points: over((p) => p.waiting) }]} />}</Measured>
+      <Measured>{(width) => <Curves step width={width} title="Requests running and waiting over time" x={x} y={{ label: "requests", tick: grouped, whole: true }} curves={[{ name: "running", tone: "s0", filled: true, points: over((p) => p.running) }, { name: "waiting", tone: "s1", points: over((p) => p.waiting) }]} />}</Measured>
       <Measured>{(width) => <Curves step width={width} title="KV cache held over time" x={x} y={{ label: "KV blocks held", most: 1, tick: percent }} curves={[{ name: "held", tone: "s2", filled: true, points: over((p) => p.blocks / blocks) }]} />}</Measured>
       <Measured>{(width) => <Curves step width={width} title="Tokens a second over time" x={x} y={{ label: "tokens/s" }} curves={[{ name: "prompts", tone: "s1", points: over((p) => p.prefill_tokens_per_s) }, { name: "output", tone: "s0", points: over((p) => p.output_tokens_per_s) }]} />}</Measured>
-      <Measured>{(width) => <Curves step width={width} title="Preemptions up to each moment" x={x} y={{ label: "preemptions so far", tick: grouped }} curves={[{ name: "preemptions", tone: "s3", points: over((p) => p.preemptions) }]} />}</Measured>
+      <Measured>{(width) => <Curves step width={width} title="Preemptions up to each moment" x={x} y={{ label: "preemptions so far", tick: grouped, whole: true }} curves={[{ name: "preemptions", tone: "s3", points: over((p) => p.preemptions) }]} />}</Measured>
     </div>
   );
 }
@@ -273,7 +273,7 @@ function Steps({ timelines }: { timelines: readonly Events[] }): JSX.Element {
         facts={[
           [step.steps > 1 ? `${step.steps} equal steps` : "this step", <b>{time(step.end_ms - step.start_ms)}</b>],
           ["binds", step.bound],
-          ["batch", `${grouped(step.running)} requests: ${grouped(step.decodes)} decode, ${grouped(step.chunks)} chunks of prompts`],
+          ["batch", `${counted(step.running, "request")}: ${counted(step.decodes, "decodes", "decode")}, ${counted(step.chunks, "chunk of a prompt", "chunks of prompts")}`],
           ["waiting", grouped(step.waiting)],
           ["prompt tokens", grouped(step.prefill_tokens)],
           ["output tokens", grouped(step.output_tokens)],

@@ -1,8 +1,9 @@
 //! A client's results in the keys of vLLM's benchmark client.
 //!
 //! Knows: which keys `vllm bench serve --save-result`, `roofcast bench --json`, aiperf's profile export and guidellm's report
-//! have for the same. Sources: vLLM `benchmarks/serve.py`; aiperf `profile_export_aiperf.json`; guidellm `benchmarks.json`,
-//! whose request latency is in seconds.
+//! have for the same, in the versions that differ. Sources: vLLM `vllm/benchmarks/serve.py`; aiperf
+//! `docs/reference/json-export-schema.md` (schema 1.0 to 1.5), `common/models/export_models.py` and `config/phases.py`;
+//! guidellm `benchmark/schemas/generative/metrics.py` and `schemas/base/statistics.py`, of 0.2 `benchmark/benchmark.py`.
 
 use anyhow::Result;
 use roofcast::Error;
@@ -52,57 +53,84 @@ fn add(into: &mut Map<String, Value>, ours: &str, theirs: &Value, to_ms: f64) {
     }
 }
 
-/// aiperf's export: each metric is an object with `avg`, `p50` and so on; times are milliseconds.
+/// aiperf's export: each metric is an object with a `unit`, `avg` and, where it is a distribution, `p50` and so on.
 fn aiperf(value: &Value) -> Value {
     let mean = |metric: &str| value[metric]["avg"].as_f64();
     let mut all = Map::new();
+    // Its inter_token_latency is (request_latency − time_to_first_token) / (output_sequence_length − 1): vLLM's TPOT.
     for (theirs, ours) in
         [("time_to_first_token", "ttft"), ("inter_token_latency", "tpot"), ("request_latency", "e2el")]
     {
-        add(&mut all, ours, &value[theirs], 1.0);
+        let to_ms = match value[theirs]["unit"].as_str() {
+            Some("sec" | "s") => 1e3,
+            Some("us") => 1e-3,
+            Some("ns") => 1e-6,
+            _ => 1.0,
+        };
+        add(&mut all, ours, &value[theirs], to_ms);
     }
     let completed = mean("request_count").unwrap_or(0.0);
-    let load = &value["input_config"]["loadgen"];
-    let tokens = |metric: &str| mean(metric).unwrap_or(0.0) * completed;
+    let tokens = |total: &str, each: &str| mean(total).unwrap_or(mean(each).unwrap_or(0.0) * completed);
+    let (concurrency, rate) = aiperf_load(&value["input_config"]);
     let rest = json!({
         "completed": completed,
         "failed": mean("error_request_count").unwrap_or(0.0),
-        "total_input_tokens": tokens("input_sequence_length"),
-        "total_output_tokens": tokens("output_sequence_length"),
-        "max_concurrency": load["concurrency"],
-        "request_rate": load["request_rate"],
+        "total_input_tokens": tokens("total_isl", "input_sequence_length"),
+        "total_output_tokens": tokens("total_osl", "output_sequence_length"),
+        "max_concurrency": concurrency,
+        "request_rate": rate,
         "request_throughput": mean("request_throughput"),
         "output_throughput": mean("output_token_throughput"),
     });
     together(all, rest)
 }
 
-/// One of guidellm's benchmarks: each metric has statistics of its `successful` requests.
+/// Users and rate of the measured phase: of `phases`, before those of `loadgen`. Beside a rate the users are a bound.
+fn aiperf_load(config: &Value) -> (Value, Value) {
+    let phases = config["phases"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let measured = |phase: &&Value| phase["kind"] == "profiling" || phase["name"] == "profiling";
+    let (users, rate) = match phases.iter().find(measured).or(phases.last()) {
+        Some(phase) => (&phase["concurrency"], &phase["rate"]),
+        None => (&config["loadgen"]["concurrency"], &config["loadgen"]["request_rate"]),
+    };
+    (if rate.is_number() { Value::Null } else { users.clone() }, rate.clone())
+}
+
+/// Where guidellm counts the requests of a run, the measured ones first: from 0.4 on, 0.3, 0.2.
+const COUNTS: [&str; 5] = [
+    "/metrics/request_totals",
+    "/request_totals",
+    "/scheduler_metrics/requests_made",
+    "/scheduler_stats/requests_made",
+    "/run_stats/requests_made",
+];
+
+/// Where it says how requests were sent: from 0.4 on, 0.3, 0.2.
+const STRATEGIES: [&str; 3] = ["/config/strategy", "/scheduler/strategy", "/args/strategy"];
+
+/// One of guidellm's benchmarks: each metric has statistics of its `successful` requests; request latency is in seconds, and
+/// `inter_token_latency_ms` leaves out the first token, as vLLM's TPOT does (`time_per_output_token_ms` has it in).
 fn guidellm(run: &Value) -> Value {
     let of = |metric: &str| &run["metrics"][metric]["successful"];
+    let object = |places: &[&str]| {
+        let found = places.iter().filter_map(|place| run.pointer(place)).find(|found| found.is_object());
+        found.cloned().unwrap_or(Value::Null)
+    };
     let mut all = Map::new();
     add(&mut all, "ttft", of("time_to_first_token_ms"), 1.0);
     add(&mut all, "tpot", of("inter_token_latency_ms"), 1.0);
     add(&mut all, "e2el", of("request_latency"), 1e3);
-    let totals =
-        [&run["run_stats"]["requests_made"], &run["request_totals"], &run["metrics"]["request_totals"]]
-            .into_iter()
-            .find(|totals| totals.is_object())
-            .unwrap_or(&Value::Null);
-    let completed = totals["successful"].as_f64().or_else(|| of("request_latency")["count"].as_f64());
+    let (counts, strategy) = (object(&COUNTS), object(&STRATEGIES));
+    let completed = counts["successful"].as_f64().or_else(|| of("request_latency")["count"].as_f64());
     let completed = completed.unwrap_or(0.0);
     let tokens = |metric: &str| of(metric)["mean"].as_f64().unwrap_or(0.0) * completed;
-    let strategy = [&run["args"]["strategy"], &run["config"]["strategy"], &run["scheduler"]["strategy"]]
-        .into_iter()
-        .find(|strategy| strategy.is_object())
-        .unwrap_or(&Value::Null);
     let streams = match strategy["type_"].as_str() {
         Some("synchronous") => json!(1),
         _ => strategy["streams"].clone(),
     };
     let rest = json!({
         "completed": completed,
-        "failed": totals["errored"].as_f64().unwrap_or(0.0),
+        "failed": counts["errored"].as_f64().unwrap_or(0.0),
         "total_input_tokens": tokens("prompt_token_count"),
         "total_output_tokens": tokens("output_token_count"),
         "max_concurrency": streams,
@@ -124,15 +152,23 @@ fn together(mut all: Map<String, Value>, rest: Value) -> Value {
 mod tests {
     use super::*;
 
+    /// The one run of a file, and what it has under some keys.
+    fn holds(text: &str, source: &str, expected: &[(&str, f64)]) {
+        let [found] = read("a.json", text).unwrap().try_into().unwrap();
+        assert_eq!(found.source, source);
+        for (key, value) in expected {
+            assert_eq!(found.document[*key].as_f64(), Some(*value), "{key}: {}", found.document);
+        }
+    }
+
     #[test]
-    fn aiperf_and_guidellm_come_to_vllms_keys() {
-        let aiperf = r#"{"request_count": {"avg": 4}, "time_to_first_token": {"unit": "ms", "avg": 20, "p50": 19, "p99": 40},
-            "inter_token_latency": {"avg": 5}, "input_sequence_length": {"avg": 100}, "output_sequence_length": {"avg": 8},
-            "input_config": {"loadgen": {"concurrency": 2}}}"#;
-        let [found] = read("a.json", aiperf).unwrap().try_into().unwrap();
-        assert_eq!(found.source, "aiperf");
-        // 4 requests of 100 and 8 tokens.
-        for (key, value) in [
+    fn aiperf_comes_to_vllms_keys() {
+        // Schema 1.0: 4 requests of 100 and 8 tokens, users under `loadgen`.
+        let old = r#"{"request_count": {"unit": "requests", "avg": 4},
+            "time_to_first_token": {"unit": "ms", "avg": 20, "p50": 19, "p99": 40},
+            "inter_token_latency": {"unit": "ms", "avg": 5}, "input_sequence_length": {"avg": 100},
+            "output_sequence_length": {"avg": 8}, "input_config": {"loadgen": {"concurrency": 2}}}"#;
+        let expected = [
             ("completed", 4.0),
             ("mean_ttft_ms", 20.0),
             ("median_ttft_ms", 19.0),
@@ -141,26 +177,65 @@ mod tests {
             ("total_input_tokens", 400.0),
             ("total_output_tokens", 32.0),
             ("max_concurrency", 2.0),
-        ] {
-            assert_eq!(found.document[key].as_f64(), Some(value), "{key}");
-        }
-        let guidellm = r#"{"benchmarks": [{"args": {"strategy": {"type_": "concurrent", "streams": 3}},
-            "run_stats": {"requests_made": {"successful": 10, "errored": 1}},
-            "metrics": {"time_to_first_token_ms": {"successful": {"mean": 30, "median": 28, "percentiles": {"p99": 60}}},
-            "request_latency": {"successful": {"mean": 1.5}}, "prompt_token_count": {"successful": {"mean": 50}},
-            "output_token_count": {"successful": {"mean": 20}}}}]}"#;
-        let [found] = read("g.json", guidellm).unwrap().try_into().unwrap();
-        for (key, value) in [
+        ];
+        holds(old, "aiperf", &expected);
+        // Schema 1.5: totals of their own, phases of which the first only warms up, a bound of users beside the rate.
+        let new = r#"{"schema_version": "1.5", "request_count": {"avg": 4}, "error_request_count": {"avg": 1},
+            "request_latency": {"unit": "sec", "avg": 1.5}, "total_isl": {"avg": 410}, "total_osl": {"avg": 33},
+            "input_config": {"phases": [{"name": "warmup", "kind": "warmup", "type": "concurrency", "concurrency": 1},
+            {"name": "load", "kind": "profiling", "type": "poisson", "rate": 2.5, "concurrency": 64}]}}"#;
+        let expected = [
+            ("failed", 1.0),
+            ("mean_e2el_ms", 1500.0),
+            ("total_input_tokens", 410.0),
+            ("total_output_tokens", 33.0),
+            ("request_rate", 2.5),
+        ];
+        holds(new, "aiperf", &expected);
+        assert!(read("a.json", new).unwrap()[0].document.get("max_concurrency").is_none());
+    }
+
+    #[test]
+    fn guidellm_comes_to_vllms_keys() {
+        let metrics = r#""time_to_first_token_ms": {"successful": {"mean": 30, "median": 28, "percentiles": {"p50": 28, "p99": 60}}},
+            "time_per_output_token_ms": {"successful": {"mean": 9}}, "inter_token_latency_ms": {"successful": {"mean": 7}},
+            "request_latency": {"successful": {"mean": 1.5, "count": 10}}, "prompt_token_count": {"successful": {"mean": 50}},
+            "output_token_count": {"successful": {"mean": 20}}"#;
+        let counts = r#"{"successful": 10, "incomplete": 2, "errored": 1, "total": 13}"#;
+        let expected = [
             ("completed", 10.0),
             ("failed", 1.0),
             ("mean_ttft_ms", 30.0),
+            ("median_ttft_ms", 28.0),
             ("p99_ttft_ms", 60.0),
+            ("mean_tpot_ms", 7.0),
             ("mean_e2el_ms", 1500.0),
             ("total_input_tokens", 500.0),
+            ("total_output_tokens", 200.0),
             ("max_concurrency", 3.0),
+        ];
+        let strategy = r#"{"strategy": {"type_": "concurrent", "streams": 3}}"#;
+        for run in [
+            format!(r#"{{"config": {strategy}, "metrics": {{"request_totals": {counts}, {metrics}}}}}"#),
+            format!(
+                r#"{{"scheduler": {strategy}, "scheduler_stats": {{"requests_made": {counts}}}, "metrics": {{{metrics}}}}}"#
+            ),
+            format!(
+                r#"{{"args": {strategy}, "run_stats": {{"requests_made": {counts}}}, "metrics": {{{metrics}}}}}"#
+            ),
         ] {
-            assert_eq!(found.document[key].as_f64(), Some(value), "{key}");
+            holds(&format!(r#"{{"benchmarks": [{run}]}}"#), "guidellm", &expected);
         }
+        let strategy = r#"{"type_": "poisson", "rate": 4.0, "max_concurrency": 512}"#;
+        let rated = format!(
+            r#"{{"benchmarks": [{{"config": {{"strategy": {strategy}}}, "metrics": {{{metrics}}}}}]}}"#
+        );
+        holds(&rated, "guidellm", &[("request_rate", 4.0), ("completed", 10.0)]);
+        assert!(read("g.json", &rated).unwrap()[0].document.get("max_concurrency").is_none());
+    }
+
+    #[test]
+    fn what_has_no_results_is_refused() {
         for wrong in ["{}", "[]", "3", r#"{"benchmarks": []}"#] {
             assert!(read("w.json", wrong).unwrap_err().to_string().contains("guidellm"), "{wrong}");
         }

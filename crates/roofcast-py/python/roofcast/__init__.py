@@ -12,7 +12,18 @@ milliseconds where names end in ``_ms``, sizes bytes, money US dollars.
 from roofcast._native import VERSION as __version__
 from roofcast._native import Error, Table
 from roofcast.entities import Accelerator, Deployment, Model
-from roofcast.verbs import calibrate, capacity, limits, limits_sweep, plan, simulate, sweep, validate
+from roofcast.verbs import (
+    calibrate,
+    capacity,
+    intensity,
+    limits,
+    limits_compare,
+    limits_sweep,
+    plan,
+    simulate,
+    sweep,
+    validate,
+)
 
 __all__ = [
     "Accelerator",
@@ -23,7 +34,9 @@ __all__ = [
     "__version__",
     "calibrate",
     "capacity",
+    "intensity",
     "limits",
+    "limits_compare",
     "limits_sweep",
     "plan",
     "simulate",

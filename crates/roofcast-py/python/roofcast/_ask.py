@@ -38,14 +38,14 @@ def listed(flags: Mapping[str, Any]) -> list[tuple[str, Any]]:
         if value is None:
             continue
         if isinstance(value, Mapping):
-            value = [f"{key}={_word(item)}" for key, item in value.items()]
+            value = [f"{key}={word(item)}" for key, item in value.items()]
         elif isinstance(value, (set, frozenset, range)):
             value = sorted(value)
         found.append((name, value))
     return found
 
 
-def _word(value: Any) -> str:
+def word(value: Any) -> str:
     """A value of ``set`` as TOML or a word."""
     if isinstance(value, (bool, list, tuple)):
         return json.dumps(value)

@@ -145,6 +145,14 @@ def document(cls: type[T], answer: _native.Answer) -> T:
     return made
 
 
+def read(cls: type[T], text: str) -> T:
+    """The dataclass ``cls`` of the text of a document."""
+    made = object.__new__(cls)
+    _set(made, json.loads(text), "answer")
+    _keep(made, text, None, None)
+    return made
+
+
 def fill(made: object, answer: _native.Answer) -> None:
     """Sets the fields of the document ``made``."""
     _set(made, json.loads(answer.text), "answer")

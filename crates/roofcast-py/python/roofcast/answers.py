@@ -7,11 +7,12 @@ errors are of 1, money is in US dollars.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
 
-from roofcast._document import JSON, Document, Part
+from roofcast._document import JSON, Document, Part, _keep, read
 from roofcast._native import Table
 
 Band = tuple[float, float]
@@ -240,6 +241,63 @@ class LimitsSweep(Served):
     def _rows(self) -> Sequence[Mapping[str, JSON]]:
         """A row a value, under the name of what varies."""
         return [{self.sweep: row.pop("value"), **row} for row in self.to_dict()["points"]]
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Alternative(Part):
+    """Forecasts with one setting; ``attention_ms`` is its kernels in the decode step, without launches."""
+
+    name: str
+    decode_ms: float
+    attention_ms: float
+    prefill_ms: float
+
+
+@dataclass(init=False, repr=False, eq=False)
+class LimitsCompare(Served):
+    """The step with each setting of a kind."""
+
+    comparison: str
+    batch: int
+    context: int
+    prompt: int
+    alternatives: list[Alternative]
+
+    def headline(self) -> str:
+        return f"{super().headline()}: {len(self.alternatives)} settings of {self.comparison}"
+
+    def _rows(self) -> Sequence[Mapping[str, JSON]]:
+        """A row a setting."""
+        rows: Sequence[Mapping[str, JSON]] = self.to_dict()["alternatives"]
+        return rows
+
+
+@dataclass(init=False, repr=False, eq=False)
+class IntensityPoint(Part):
+    """FLOPs a byte of one layer at one batch, inputs and outputs counted, and what binds."""
+
+    batch: int
+    flops_per_byte: float
+    bound: str
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Intensity(Document):
+    """The arithmetic intensity of one layer of ``rows`` × ``columns`` against batch."""
+
+    hardware: str
+    rows: int
+    columns: int
+    weights: str
+    points: list[IntensityPoint]
+
+    def headline(self) -> str:
+        return f"{self.rows} × {self.columns} in {self.weights} on {self.hardware}"
+
+    def _rows(self) -> Sequence[Mapping[str, JSON]]:
+        """A row a batch."""
+        rows: Sequence[Mapping[str, JSON]] = self.to_dict()["points"]
+        return rows
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -514,6 +572,77 @@ class Sweep(Document):
         """A row a run, with the keys that vary first."""
         points = self.to_dict()["points"]
         return [{**dict(zip(self.sweep, row.pop("values"), strict=True)), **row} for row in points]
+
+
+A = TypeVar("A", bound=Document)
+
+
+@dataclass(frozen=True)
+class Answered(Generic[A]):
+    """One answer of a study, and the value of each key that varies."""
+
+    values: list[Any]
+    answer: A
+
+
+class Study(Document, Generic[A]):
+    """Answers of one verb over every combination of the values of some keys.
+
+    ``sweep`` are the keys, ``interrupted`` says whether some took too long and are left out. ``points`` are read from the
+    document one by one, when they are asked for.
+    """
+
+    sweep: list[str]
+    interrupted: bool
+    points: Sequence[Answered[A]]
+
+    def __init__(self, text: str, cls: type[A]) -> None:
+        head, *lines = text.splitlines()
+        keys = json.loads(head + "]}")
+        points = _Points([line.rstrip(",") for line in lines[:-1] if line], cls)
+        for name, value in (("sweep", keys["sweep"]), ("interrupted", keys["interrupted"]), ("points", points)):
+            object.__setattr__(self, name, value)
+        _keep(self, text, None, None)
+
+    def headline(self) -> str:
+        return f"{len(self.points)} answers over {', '.join(self.sweep)}"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and isinstance(other, Study) and self.json == other.json
+
+    def __hash__(self) -> int:
+        return hash(self.json)
+
+    def _rows(self) -> Sequence[Mapping[str, JSON]]:
+        """A row an answer, with the keys that vary first, and without its lists."""
+        points = self.to_dict()["points"]
+        return [
+            {
+                **dict(zip(self.sweep, point["values"], strict=True)),
+                **{k: v for k, v in point["answer"].items() if not isinstance(v, list) and k not in ("schema", *self.sweep)},
+            }
+            for point in points
+        ]
+
+
+class _Points(Sequence[Answered[A]]):
+    """Answers, each a line of a study's document."""
+
+    def __init__(self, lines: list[str], cls: type[A]) -> None:
+        self._lines, self._cls = lines, cls
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    @overload
+    def __getitem__(self, index: int) -> Answered[A]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Answered[A]]: ...
+    def __getitem__(self, index: int | slice) -> Answered[A] | Sequence[Answered[A]]:
+        if isinstance(index, slice):
+            return _Points(self._lines[index], self._cls)
+        point = json.loads(self._lines[index])
+        return Answered(point["values"], read(self._cls, json.dumps(point["answer"], ensure_ascii=False)))
 
 
 @dataclass(init=False, repr=False, eq=False)

@@ -1,8 +1,8 @@
 """Studies beyond one process: the runs of a sweep over Ray, over processes, or one after the other.
 
-Knows: how runs become tasks, what is kept of them, what happens when a worker is lost. What a run is and how the whole is
-written is the program's: workers answer ``roofcast simulate --cells``, the driver ``roofcast merge``, so the answer has the
-same bytes as :func:`roofcast.sweep` on one machine.
+Knows: how runs become tasks, what is kept of them, what happens when a worker is lost. What a run of a simulation is and how
+the whole is written is the program's: workers answer ``roofcast simulate --cells``, the driver ``roofcast merge``, so the
+answer has the same bytes as :func:`roofcast.sweep` on one machine. Runs of other verbs are :mod:`roofcast._questions`'.
 """
 
 from __future__ import annotations
@@ -16,53 +16,91 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
-from roofcast import verbs
+from roofcast import _native, verbs
 from roofcast._ask import Spec, ask, spec_text
 from roofcast._document import document
 from roofcast._native import Error
-from roofcast.answers import Sweep
+from roofcast._questions import Done, questions
+from roofcast._questions import document as written
+from roofcast.answers import Capacity, Limits, Plan, Study, Sweep, Validation
 from roofcast.progress import Progress, shown
 
 if TYPE_CHECKING:
+    from typing import TypedDict
+
     from typing_extensions import Unpack
 
-    from roofcast._flags import SweepFlags
+    from roofcast._flags import CapacityFlags, LimitsFlags, PlanFlags, SweepFlags, ValidateFlags
+
+    class Spread(TypedDict, total=False):
+        """How a study is spread over workers, as :func:`sweep` says."""
+
+        executor: Literal["ray", "processes", "serial"]
+        cells: str | os.PathLike[str] | None
+        batch_size: int | None
+        workers: int | None
+        pending: int | None
+        cell_time_limit_s: float | None
+        ray_options: Mapping[str, Any] | None
+        progress: bool | Progress | None
+
+    class SpreadSweep(SweepFlags, Spread, total=False):
+        """Keywords of a study of simulations."""
+
+    class SpreadPlan(PlanFlags, Spread, total=False):
+        """Keywords of a study of plans."""
+
+    class SpreadLimits(LimitsFlags, Spread, total=False):
+        """Keywords of a study of limits."""
+
+    class SpreadCapacity(CapacityFlags, Spread, total=False):
+        """Keywords of a study of capacities."""
+
+    class SpreadValidate(ValidateFlags, Spread, total=False):
+        """Keywords of a study of validations."""
+
 
 RETRIES = 3
 """How often a batch is given to another worker when its own is lost."""
 
+ANSWERS: dict[str, type[Any]] = {"plan": Plan, "limits": Limits, "capacity": Capacity, "validate": Validation}
+"""What verbs other than ``simulate`` answer."""
+
+
+class Asked(Protocol):
+    """A study as a worker is asked for it; it goes to workers as it is."""
+
+    def answered(self, numbers: Sequence[int]) -> Done:
+        """Answers the questions of these numbers; in a worker."""
+
 
 @dataclass(frozen=True)
-class Study:
-    """A sweep as a worker is asked for it; it goes to workers as it is."""
+class Runs:
+    """A sweep of simulations."""
 
     spec: str | None
     flags: dict[str, Any]
     cell_time_limit_s: float | None
 
+    def answered(self, numbers: Sequence[int]) -> Done:
+        """Runs the runs of these numbers; in a worker."""
+        with tempfile.TemporaryDirectory() as folder:
+            flags = {
+                **self.flags,
+                "cells": folder,
+                "numbers": list(numbers),
+                "threads": 1,
+                "cell_time_limit": self.cell_time_limit_s,
+            }
+            said = json.loads(ask("simulate", spec=self.spec, flags=flags).text)
+            return Done({file.name: file.read_bytes() for file in Path(folder).iterdir()}, said["late"])
 
-@dataclass(frozen=True)
-class Done:
-    """What a worker sends: files of finished runs, and the numbers of those that took too long."""
 
-    files: dict[str, bytes]
-    late: list[int]
-
-
-def work(study: Study, numbers: Sequence[int]) -> Done:
-    """Runs the runs of these numbers; in a worker."""
-    with tempfile.TemporaryDirectory() as folder:
-        flags = {
-            **study.flags,
-            "cells": folder,
-            "numbers": list(numbers),
-            "threads": 1,
-            "cell_time_limit": study.cell_time_limit_s,
-        }
-        said = json.loads(ask("simulate", spec=study.spec, flags=flags).text)
-        return Done({file.name: file.read_bytes() for file in Path(folder).iterdir()}, said["late"])
+def work(study: Asked, numbers: Sequence[int]) -> Done:
+    """Answers the questions of these numbers; in a worker."""
+    return study.answered(numbers)
 
 
 class Lost(Exception):
@@ -74,7 +112,7 @@ class Executor(Protocol):
 
     width: int
 
-    def submit(self, study: Study, numbers: Sequence[int]) -> None:
+    def submit(self, study: Asked, numbers: Sequence[int]) -> None:
         """Begins a batch."""
 
     def next(self) -> tuple[Sequence[int], Done | Lost]:
@@ -90,9 +128,9 @@ class Serial:
     width = 1
 
     def __init__(self) -> None:
-        self._pending: list[tuple[Study, Sequence[int]]] = []
+        self._pending: list[tuple[Asked, Sequence[int]]] = []
 
-    def submit(self, study: Study, numbers: Sequence[int]) -> None:
+    def submit(self, study: Asked, numbers: Sequence[int]) -> None:
         self._pending.append((study, numbers))
 
     def next(self) -> tuple[Sequence[int], Done | Lost]:
@@ -113,7 +151,7 @@ class Processes:
         self._pool: ProcessPoolExecutor | None = None
         self._pending: dict[Future[Done], tuple[Sequence[int], ProcessPoolExecutor]] = {}
 
-    def submit(self, study: Study, numbers: Sequence[int]) -> None:
+    def submit(self, study: Asked, numbers: Sequence[int]) -> None:
         if self._pool is None:
             # A fork would copy threads that it does not have.
             self._pool = ProcessPoolExecutor(self._workers, mp_context=get_context("spawn"))
@@ -153,10 +191,10 @@ class Ray:
         # A lost worker is counted here, not by Ray, so that progress and limits are the same for every executor.
         self._task = self._ray.remote(**{"num_cpus": 1, "max_retries": 0, **options})(work)
         self.width = 2 * (workers or max(1, int(self._ray.cluster_resources().get("CPU", 1))))
-        self._study: tuple[Study, Any] | None = None
+        self._study: tuple[Asked, Any] | None = None
         self._pending: dict[Any, Sequence[int]] = {}
 
-    def submit(self, study: Study, numbers: Sequence[int]) -> None:
+    def submit(self, study: Asked, numbers: Sequence[int]) -> None:
         if self._study is None or self._study[0] is not study:
             # The spec goes to each node once, not with every batch.
             self._study = (study, self._ray.put(study))
@@ -182,25 +220,50 @@ class Ray:
             self._ray.shutdown()
 
 
+@overload
 def sweep(
-    spec: Spec = None,
+    spec: Spec = None, *, over: Mapping[str, Any], verb: Literal["simulate"] = "simulate", **more: Unpack[SpreadSweep]
+) -> Sweep: ...
+@overload
+def sweep(
+    spec: Spec = None, *, over: Mapping[str, Any], verb: Literal["plan"], **more: Unpack[SpreadPlan]
+) -> Study[Plan]: ...
+@overload
+def sweep(
+    spec: Spec = None, *, over: Mapping[str, Any], verb: Literal["limits"], **more: Unpack[SpreadLimits]
+) -> Study[Limits]: ...
+@overload
+def sweep(
+    spec: Spec = None, *, over: Mapping[str, Any], verb: Literal["capacity"], **more: Unpack[SpreadCapacity]
+) -> Study[Capacity]: ...
+@overload
+def sweep(
+    spec: verbs.Files, *, over: Mapping[str, Any], verb: Literal["validate"], **more: Unpack[SpreadValidate]
+) -> Study[Validation]: ...
+def sweep(
+    spec: Any = None,
     *,
     over: Mapping[str, Any],
+    verb: str = "simulate",
     executor: Literal["ray", "processes", "serial"] = "ray",
     cells: str | os.PathLike[str] | None = None,
-    batch: int | None = None,
+    batch_size: int | None = None,
     workers: int | None = None,
     pending: int | None = None,
     cell_time_limit_s: float | None = None,
     ray_options: Mapping[str, Any] | None = None,
     progress: bool | Progress | None = None,
-    **flags: Unpack[SweepFlags],
-) -> Sweep:
+    **flags: Any,
+) -> Any:
     """One simulation for each combination of values, as :func:`roofcast.sweep`, spread over workers; the same bytes.
+
+    With ``verb`` it is a plan, the limits, a capacity or a validation for each: a :class:`roofcast.answers.Study`, whose
+    points have the answers that the function of this name would give. Keys of ``over`` are then keywords of the verb or
+    dotted keys of the spec; the first argument of ``validate`` are its files.
 
     ``cells`` is a folder where finished runs are kept, as Parquet, each under a hash of all that its answer depends on and
     the version: a study that is started again runs what is missing, and one over other values runs what is new. Without it
-    a temporary folder is used. A task has ``batch`` runs (by default so many that each worker gets sixteen tasks), at most
+    a temporary folder is used. A task has ``batch_size`` runs (by default so many that each worker gets sixteen tasks), at most
     ``pending`` tasks are given out (two a worker), and what a task has found is written when it comes, so that the driver
     holds no more. The batch of a lost worker is given to another, three times. A run that takes longer than
     ``cell_time_limit_s`` seconds is left out; the answer then says ``interrupted``. Paths in the spec must be there on
@@ -210,29 +273,57 @@ def sweep(
     """
     if executor not in ("ray", "processes", "serial"):
         raise Error(f"executor: {executor!r}; accepted: ray, processes, serial")
+    if verb != "simulate" and verb not in ANSWERS:
+        raise Error(f"verb: {verb!r}; accepted: simulate, {', '.join(ANSWERS)}")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(cells if cells is not None else temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        asked = {**flags, "sweep": verbs.sweeps(over)}
-        whole = {**asked, "cells": folder}
-        # Workers may run elsewhere, and the keys of runs have the paths of the spec.
-        path, text = spec_text(spec)
-        study = Study(text if path is None else os.path.abspath(path), asked, cell_time_limit_s)
-        missing = json.loads(ask("merge", spec=study.spec, flags={**whole, "missing": True}).text)
-        told, display = shown(progress, "runs")
+        how = Workers(executor, workers, ray_options or {}, (batch_size, pending), progress)
+        if verb == "simulate":
+            return simulations(spec, {**flags, "sweep": verbs.sweeps(over)}, cell_time_limit_s, folder, how)
+        study = questions(verb, spec, over, flags, cell_time_limit_s)
+        kept = _native.kept(folder).keys()
+        missing = [number for number in range(len(study)) if study.key(number) not in kept]
+        spread(study, missing, folder, how, len(study))
+        return Study(written(study, folder), ANSWERS[verb])
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Who works, on how much at once, and who hears of it."""
+
+    executor: str
+    workers: int | None
+    ray_options: Mapping[str, Any]
+    sizes: tuple[int | None, int | None]
+    progress: bool | Progress | None
+
+
+def simulations(spec: Spec, asked: dict[str, Any], limit: float | None, folder: Path, how: Workers) -> Sweep:
+    """The runs of a sweep that are not in ``folder``, and then all of them."""
+    whole = {**asked, "cells": folder}
+    # Workers may run elsewhere, and the keys of runs have the paths of the spec.
+    path, text = spec_text(spec)
+    study = Runs(text if path is None else os.path.abspath(path), asked, limit)
+    found = json.loads(ask("merge", spec=study.spec, flags={**whole, "missing": True}).text)
+    late = spread(study, found["missing"], folder, how, found["cells"])
+    return document(Sweep, ask("merge", spec=study.spec, flags={**whole, "partial": bool(late)}))
+
+
+def spread(study: Asked, missing: Sequence[int], folder: Path, how: Workers, total: int) -> list[int]:
+    """Has workers answer what is missing; the numbers of what took too long."""
+    told, display = shown(how.progress, "runs")
+    try:
+        if not missing:
+            return []
+        runner = started(how.executor, how.workers, how.ray_options)
         try:
-            if missing["missing"]:
-                runner = started(executor, workers, ray_options or {})
-                try:
-                    late = run(study, missing["missing"], runner, folder, (batch, pending), told, missing["cells"])
-                finally:
-                    runner.close()
-            else:
-                late = []
+            return run(study, missing, runner, folder, how.sizes, told, total)
         finally:
-            if display is not None:
-                display.__exit__(None, None, None)
-        return document(Sweep, ask("merge", spec=study.spec, flags={**whole, "partial": bool(late)}))
+            runner.close()
+    finally:
+        if display is not None:
+            display.__exit__(None, None, None)
 
 
 def started(executor: str, workers: int | None, options: Mapping[str, Any]) -> Executor:
@@ -243,7 +334,7 @@ def started(executor: str, workers: int | None, options: Mapping[str, Any]) -> E
 
 
 def run(
-    study: Study,
+    study: Asked,
     numbers: Sequence[int],
     runner: Executor,
     folder: Path,

@@ -12,12 +12,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from roofcast._ask import Spec, ask
 from roofcast._document import document
 from roofcast._native import Error
-from roofcast.answers import Calibration, Capacity, Limits, LimitsSweep, Plan, Simulation, Sweep, Validation
+from roofcast.answers import (
+    Calibration,
+    Capacity,
+    Intensity,
+    Limits,
+    LimitsCompare,
+    LimitsSweep,
+    Plan,
+    Simulation,
+    Sweep,
+    Validation,
+)
 from roofcast.progress import Progress
 
 if TYPE_CHECKING:
@@ -26,6 +37,7 @@ if TYPE_CHECKING:
     from roofcast._flags import (
         CalibrateFlags,
         CapacityFlags,
+        IntensityFlags,
         LimitsFlags,
         PlanFlags,
         SimulateFlags,
@@ -54,6 +66,23 @@ def limits_sweep(spec: Spec = None, *, over: Mapping[str, Any], **flags: Unpack[
         raise Error(f"over: {len(over)} keys; accepted: one of batch, context, prefill, tp, position")
     asked = {**flags, "sweep": sweeps(over)[0]}
     return document(LimitsSweep, ask("limits", spec=spec, flags=asked, picture=True))
+
+
+def limits_compare(
+    spec: Spec = None,
+    *,
+    kind: Literal["attention", "launches", "kernels", "layouts"],
+    **flags: Unpack[LimitsFlags],
+) -> LimitsCompare:
+    """The forecast step with each setting of a kind: attention backends, launches, kernels of quantized weights, layouts of
+    the KV cache."""
+    return document(LimitsCompare, ask("limits", spec=spec, flags={**flags, "compare": kind}))
+
+
+def intensity(spec: Spec = None, *, rows: int, columns: int, **flags: Unpack[IntensityFlags]) -> Intensity:
+    """FLOPs a byte of one layer of ``rows`` × ``columns`` against batch, and what binds."""
+    asked = {**flags, "intensity": f"{rows}x{columns}"}
+    return document(Intensity, ask("limits", spec=spec, flags=asked, picture=True))
 
 
 def capacity(spec: Spec = None, **flags: Unpack[CapacityFlags]) -> Capacity:

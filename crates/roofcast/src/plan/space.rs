@@ -3,7 +3,7 @@
 //! Knows: which replicas can be cut out of which chips, how many of them the search may have, and how those are combined:
 //! all alike, or prefill and decode apart. Knows nothing about whether they are any good.
 
-use crate::accelerator::{Accelerator, Topology};
+use crate::accelerator::{Accelerator, Price, Topology};
 use crate::catalog::Catalog;
 use crate::deployment::EngineSettings;
 use crate::error::{Error, Result};
@@ -12,6 +12,7 @@ use crate::parallelism::indivisible;
 use crate::precision::{KvFormat, WeightFormat};
 use crate::spec::{LinkKind, PoolSpec, SearchSpec, Spec};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Accelerators that a search spans where the spec does not say.
@@ -20,6 +21,9 @@ const DEFAULT_MOST: u64 = 16;
 const MOST_CANDIDATES: usize = 2_000_000;
 /// Tokens of a step that are tried where the spec does not say: the engine's default, and a small and a large budget.
 const BUDGETS: [Option<u64>; 3] = [None, Some(2048), Some(16_384)];
+
+/// The most dollars an hour, or watts, of an accelerator.
+const MOST_OWN: f64 = 1e6;
 
 /// How one replica shares a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -266,15 +270,48 @@ fn cuts(search: &SearchSpec, chip: &Accelerator, model: &Model, most: u64) -> Ve
     cuts
 }
 
+/// The accelerators that are looked at, with the prices and powers that the spec has of its own.
 fn chips(search: &SearchSpec, catalog: &Catalog, named: Option<&str>) -> Result<Vec<Arc<Accelerator>>> {
+    let [prices, powers] = [("search.prices", &search.prices), ("search.power_w", &search.power_w)]
+        .map(|(key, own)| owned(key, own, catalog));
+    let (prices, powers) = (prices?, powers?);
+    let own = |chip: &Accelerator| {
+        let mut chip = chip.clone();
+        if let Some(usd_per_hour) = prices.get(&chip.id).copied() {
+            let price = Price { usd_per_hour, date: String::new(), source: "search.prices".to_owned() };
+            chip.price = Some(price);
+        }
+        chip.power_w = powers.get(&chip.id).copied().or(chip.power_w);
+        chip
+    };
     let names: Vec<&str> = search.accelerators.iter().map(String::as_str).collect();
     let names = if names.is_empty() { named.into_iter().collect() } else { names };
-    if names.is_empty() {
+    let chips: Vec<Accelerator> = if names.is_empty() {
         let rented =
-            |a: &&Accelerator| a.price.is_some() && ["nvidia", "amd", "google"].contains(&a.vendor.as_str());
-        return Ok(catalog.accelerators()?.into_iter().filter(rented).cloned().map(Arc::new).collect());
+            |a: &Accelerator| a.price.is_some() && ["nvidia", "amd", "google"].contains(&a.vendor.as_str());
+        catalog.accelerators()?.into_iter().map(own).filter(rented).collect()
+    } else {
+        names.into_iter().map(|name| catalog.accelerator(name).map(own)).collect::<Result<_>>()?
+    };
+    for (key, values) in [("search.prices", &prices), ("search.power_w", &powers)] {
+        if let Some(id) = values.keys().find(|id| !chips.iter().any(|chip| chip.id == **id)) {
+            let accepted = "accelerators that the search may choose from";
+            return Err(Error::field("spec", key, id, accepted));
+        }
     }
-    names.into_iter().map(|name| catalog.accelerator(name).cloned().map(Arc::new)).collect()
+    Ok(chips.into_iter().map(Arc::new).collect())
+}
+
+/// Values of the spec's own by catalog id.
+fn owned(key: &str, values: &BTreeMap<String, f64>, catalog: &Catalog) -> Result<BTreeMap<String, f64>> {
+    let one = |(name, value): (&String, &f64)| match *value {
+        value if value > 0.0 && value <= MOST_OWN => Ok((catalog.accelerator(name)?.id.clone(), value)),
+        value => {
+            let found = format!("{value} for {name}");
+            Err(Error::field("spec", key, found, format!("above 0, at most {MOST_OWN}")))
+        }
+    };
+    values.iter().map(one).collect()
 }
 
 fn check(search: &SearchSpec) -> Result<()> {

@@ -232,6 +232,8 @@ pub const KEYS: &[Key] = &[
     key("search.min_accelerators", "min-accelerators", Whole, "accelerators in all, at least [default: 1]"),
     toml("search.requests", Whole, "requests of a simulation that proves a deployment [default: 10000]"),
     key("search.minimise", "minimise", Word, "what the best plan has least of: cost_per_hour, cost_per_million_tokens, accelerators or energy [default: cost_per_hour]"),
+    toml("search.prices", Toml, "own dollars per accelerator and hour, as in { h100-sxm = 2.1 } [default: the catalog's]"),
+    toml("search.power_w", Toml, "own watts of an accelerator, as in { h100-sxm = 1200 } [default: its board power]"),
 ];
 
 #[cfg(test)]

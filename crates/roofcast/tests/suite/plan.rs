@@ -197,6 +197,31 @@ fn contradictions_are_refused() {
     assert!(planned(&offline, false).unwrap_err().to_string().contains("workload.arrivals"));
 }
 
+#[test]
+fn own_prices_and_powers_take_the_place_of_the_catalogs() {
+    let with = |extra: &str| {
+        let choice = "accelerators = [\"h100-sxm\", \"l40s\"]\nmax_accelerators = 2\n";
+        planned(&format!("{CHAT}{choice}{extra}"), false)
+    };
+    let own = "prices = { h100-sxm = 2.5, l40s = 99 }\npower_w = { h100-sxm = 1200 }\n";
+    let best = with(own).unwrap().best.unwrap();
+    assert_eq!(best.accelerator, "h100-sxm");
+    let count = best.count as f64;
+    assert_eq!(best.cost_per_hour, Some(2.5 * count));
+    // The rate of the load: 10 answers of 200 tokens a second.
+    assert_eq!(best.cost_per_million_tokens, Some(2.5 * count / 3600.0 / 2000.0 * 1e6));
+    assert_eq!(best.joules_per_token, Some(1200.0 * count / 2000.0));
+    for (wrong, said) in [
+        ("prices = { h100-sxm = 0 }", "search.prices"),
+        ("power_w = { h100-sxm = -1.5 }", "search.power_w"),
+        ("prices = { l4 = 1.0 }", "that the search may choose from"),
+        ("prices = { h1000 = 1.0 }", "h1000"),
+    ] {
+        let error = with(wrong).unwrap_err().to_string();
+        assert!(error.contains(said), "{wrong}: {error}");
+    }
+}
+
 /// What starts a replica of `model` on `chip` with the keys of `spec`, by engine.
 fn started(name: &str, chip: &str, spec: &str, role: Role) -> impl Fn(&str) -> Launch + use<> {
     let spec = Spec::parse("launch.toml", spec).unwrap();
