@@ -122,7 +122,7 @@ fn names_as_people_write_them() {
         ("bigscience/bloomz-1b1", "bigscience/bloom-1b1", None),
         ("c4ai-command-a-03-2025", "CohereLabs/c4ai-command-a-03-2025", None),
         ("command-a-03-2025", "CohereLabs/c4ai-command-a-03-2025", None),
-        ("lmsys/gpt-oss-20b-bf16", "openai/gpt-oss-20b", None),
+        ("lmsys/gpt-oss-20b-bf16", "openai/gpt-oss-20b", Some("bf16")),
         ("cerebras/GLM-4.5-Air-REAP-82B-A12B-FP8", "zai-org/GLM-4.5-Air", Some("fp8")),
     ] {
         let named = catalog().named(name).unwrap();
