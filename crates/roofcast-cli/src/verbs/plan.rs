@@ -16,6 +16,7 @@ use roofcast::Error;
 use roofcast::Model;
 use roofcast::plan::{Plan, Question, Trial, plan};
 use roofcast::report::tradeoff;
+use roofcast::simulate::{Options, Simulation, simulate_while};
 use roofcast::spec::{CostKind, Objective};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -63,10 +64,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     let question = Question {
         exhaustive: args.exhaustive,
         why: args.why.as_deref(),
-        runner: &|trials| {
-            let one = |trial: &Trial| if progress.goes_on() { trial.run() } else { Err(interrupted()) };
-            trials.par_iter().map(one).collect()
-        },
+        runner: &|trials| trials.par_iter().map(|trial| simulated(trial, &progress)).collect(),
         progress: &|simulated, _| {
             progress.at(simulated, 0);
         },
@@ -90,6 +88,14 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
         show::text(&text::people(spec, &model, catalog, (&found, show::table::is_wide()))?)?;
     }
     Ok(if found.best.is_some() { ExitCode::SUCCESS } else { exit::infeasible() })
+}
+
+/// A simulation of the search, which Ctrl-C ends, too.
+fn simulated(trial: &Trial, progress: &Progress) -> Result<Simulation, Error> {
+    let options = Options { leap: true, end_when_missed: trial.end_when_missed, ..Options::default() };
+    let watch = &mut |_, _| progress.goes_on();
+    let run = simulate_while(&trial.forecaster, &trial.spec, "plan", options, watch)?;
+    if run.interrupted { Err(interrupted()) } else { Ok(run) }
 }
 
 /// A plan that Ctrl-C has ended: without its last simulations nothing says which deployment is best.
