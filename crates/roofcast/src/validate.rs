@@ -4,6 +4,8 @@
 //! Errors are shares: |forecast/measured − 1|; a bias is the median of the signed ones.
 
 pub mod point;
+pub mod pools;
+pub mod ranking;
 mod resolver;
 pub mod run;
 

@@ -29,7 +29,7 @@ impl<'a> View<'a> {
         let power = |id: &String| scenario.catalog.accelerator(id).ok()?.power_w;
         let powers = plan.ranked.iter().filter_map(|c| Some((c.accelerator.clone(), power(&c.accelerator)?)));
         View {
-            report: Document { schema: SCHEMA, body: Answer::of(scenario, model, plan) },
+            report: Document { schema: SCHEMA, body: Answer::of(scenario, model, plan, None) },
             ttft_p99_ms: slo.ttft_p99_ms,
             tpot_p99_ms: slo.tpot_p99_ms,
             e2el_p99_ms: slo.e2el_p99_ms,
