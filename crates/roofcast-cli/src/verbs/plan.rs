@@ -47,6 +47,7 @@ pub(crate) struct Answer<'a> {
     /// The command that measures the best where it runs, with that spec as best.toml.
     bench: Option<String>,
     /// What runs already, where a measured run was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     current: Option<&'a Current>,
 }
 

@@ -646,7 +646,7 @@ class Plan(Document):
     flops_per_dollar: list[dict[str, Any]]
     spec: str | None
     bench: str | None
-    current: dict[str, Any] | None
+    current: dict[str, Any] | None = None
 
     def headline(self) -> str:
         best = self.best

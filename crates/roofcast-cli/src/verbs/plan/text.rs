@@ -263,6 +263,7 @@ fn best_in_detail(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, best: &Cho
             ),
         ),
         ("headroom", headroom(best)),
+        ("to add", to_add(best.bound).to_owned()),
         (
             "if split",
             format!("{} prefill replicas for one that decodes", significant(best.prefill_per_decode)),
@@ -281,6 +282,16 @@ fn proof(best: &Choice) -> String {
         "simulated: TTFT p99 {ttft} ms, TPOT p99 {tpot} ms, E2EL p99 {e2el} ms; {}-bound{chance}",
         best.bound
     )
+}
+
+/// What would make the steps of a deployment faster.
+fn to_add(bound: &str) -> &'static str {
+    match bound {
+        "compute" => "FLOPs: most of the busy time goes to arithmetic",
+        "communication" => "bandwidth of links: most of the busy time goes to messages",
+        "host" => "a faster host, or more work a step: most of the busy time goes to launches",
+        _ => "bandwidth of memory: most of the busy time goes to reading weights and KV",
+    }
 }
 
 fn headroom(best: &Choice) -> String {
