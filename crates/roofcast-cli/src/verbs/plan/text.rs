@@ -40,7 +40,8 @@ pub(super) fn people(
     let routers = found.ranked.iter().any(|c| c.router != found.ranked[0].router);
     let columns = Columns { wide, engines: search.engines.len() > 1, routers };
     if let Some(best) = &found.best {
-        text += &best_in_detail(spec, model, catalog, best)?;
+        let slower = answer.current.map_or(1.0, |current| current.slower);
+        text += &best_in_detail(spec, model, catalog, (best, slower))?;
     }
     text += &counts(found);
     if found.best.is_some() {
@@ -212,8 +213,13 @@ fn replica_of(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, choice: &Choic
     Ok(Deployment::resolve(Arc::clone(model), Arc::new(chip), &options)?)
 }
 
-/// Limits and capacity of the best choice's replica.
-fn best_in_detail(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, best: &Choice) -> Result<String> {
+/// Limits and capacity of the best choice's replica, whose steps take `slower` times what is forecast.
+fn best_in_detail(
+    spec: &Spec,
+    model: &Arc<Model>,
+    catalog: &Catalog,
+    (best, slower): (&Choice, f64),
+) -> Result<String> {
     let Some(workload) = spec.workload.clone() else { return Ok(String::new()) };
     let mut spec = spec.clone();
     if spec.engine.name() != best.engine {
@@ -232,7 +238,7 @@ fn best_in_detail(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, best: &Cho
         prefill: input.max(1),
         utilization: Utilization::FULL,
     };
-    let limit = limits(&Forecaster::embedded(replica)?, &question);
+    let limit = limits(&Forecaster::embedded(replica)?.slowed(slower), &question);
     let step = |c: &roofcast::cost::Cost| {
         let [limit, forecast] = [c.limit_with_communication.ms(), c.forecast.ms()].map(significant);
         format!("{limit} ms limit ({}-bound), {forecast} ms forecast", word(c.bound))
