@@ -611,6 +611,7 @@ export interface Quality {
   of: string;
   note: string;
   source: string;
+  url: string;
 }
 
 export interface Rank {

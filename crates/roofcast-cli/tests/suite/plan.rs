@@ -100,8 +100,8 @@ fn what_starts_and_checks_the_best_is_written() {
     let line = text("bench.sh");
     let words = line.lines().nth(1).unwrap().replace("best.toml", out.join("best.toml").to_str().unwrap());
     let words = words.replace("http://HOST:8000", "http://127.0.0.1:1");
-    let bench = roofcast(words.strip_prefix("roofcast ").unwrap());
-    assert!(bench.code != 0 && bench.err.contains("127.0.0.1:1"), "{}{}", bench.out, bench.err);
+    let bench = roofcast(&format!("{} --requests 3", words.strip_prefix("roofcast ").unwrap()));
+    assert!(bench.code == 3 && bench.out.contains("3 × connect"), "{}{}", bench.out, bench.err);
     let (proof, code) = json(&format!("simulate {}", out.join("best.toml").display()));
     let (plan, _) = json(&format!("plan {spec}"));
     assert_eq!((code, &proof["p99_ttft_ms"]), (0, &plan["best"]["ttft_p99_ms"]));

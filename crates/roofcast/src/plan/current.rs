@@ -132,9 +132,12 @@ pub fn current(
     })
 }
 
+/// One of the figures of a run.
+type Figure = fn(&Metrics) -> Option<f64>;
+
 /// By what the times of steps are multiplied for the run's own figure to be forecast.
 fn slower(row: &Measurement, forecaster: &Forecaster, limit: &Metrics) -> Result<f64> {
-    let figures: [(&str, fn(&Metrics) -> Option<f64>); 3] =
+    let figures: [(&str, Figure); 3] =
         [("tpot_ms", |m| m.tpot_ms), ("e2e_ms", |m| m.e2e_ms), ("ttft_ms", |m| m.ttft_ms)];
     let known = figures.into_iter().find_map(|(name, of)| Some((name, of, of(&row.measured)?)));
     let Some((name, of, measured)) = known else {

@@ -20,6 +20,8 @@ pub struct Quality {
     pub note: String,
     /// Who found it.
     pub source: String,
+    /// Where it says so.
+    pub url: String,
 }
 
 #[derive(Deserialize)]
