@@ -160,11 +160,10 @@ impl Values {
     fn slowed(self, factor: f64) -> Values {
         let of = |coefficient: Coefficient| {
             let value = self.get(coefficient);
-            match () {
-                () if coefficient.is_rate() => (value / factor).min(1.0),
-                () if coefficient.is_time() => value * factor,
-                () => value,
+            if coefficient.is_rate() {
+                return (value / factor).min(1.0);
             }
+            if coefficient.is_time() { value * factor } else { value }
         };
         Values(Coefficient::ALL.map(of))
     }
