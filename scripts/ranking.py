@@ -17,7 +17,7 @@ START, END = "<!-- table: ranking -->", "<!-- end of the ranking -->"
 def main():
     data = pathlib.Path(sys.argv[1]) / "validation"
     roofcast = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "target/release/roofcast").resolve()
-    words = ["validate", data / "measurements.csv", "--ranking", "--pools", data / "disaggregated.csv"]
+    words = ["validate", data / "measurements.csv", data / "disaggregated.csv", "--ranking"]
     said = subprocess.run([str(w) for w in [roofcast, *words]], check=True, text=True, stdout=subprocess.PIPE).stdout
     # Two sentences, and the tables of sides and of what was left out; single sweeps are a call away.
     parts = said.strip().split("\n\n")

@@ -83,7 +83,7 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
         file.text(&picture)?;
     }
     if args.ranking {
-        return ranking::run(args, &points, (&*catalog, &calibration), interrupted);
+        return ranking::run(args, &points, interrupted);
     }
     let report = report(&points);
     if let Some(page) = &page {
@@ -238,6 +238,14 @@ pub(crate) fn people(report: &Report) -> String {
         let rows: Vec<_> =
             report.skipped.iter().map(|s| vec![s.reason.clone(), s.rows.to_string()]).collect();
         text.push_str(&table(&["left out because", "rows"], &rows, 1));
+    }
+    if !report.drafts.is_empty() {
+        let rows = format!("{} rows of pools look like speculation, which no row says", report.drafts.len());
+        text.push_str(&line(&format!(
+            "{rows} (steps faster than their limit, or 1.7 times as fast as forecast): {}",
+            report.drafts.join(", ")
+        )));
+        text.push('\n');
     }
     text
 }

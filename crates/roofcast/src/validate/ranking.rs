@@ -3,12 +3,12 @@
 //! Knows: a sweep is what one source measured of one model on one chip under one load in closed loops, with two
 //! configurations or more. At an interactivity (output tokens a second of one user) that half of its points reach, the point ranked
 //! first is that with the most forecast output tokens a second per accelerator among those forecast to reach it. It is held
-//! against the most that was measured at its own measured interactivity or more. Between pools and replicas that do both
-//! the side with the most at an interactivity is chosen in the same way. Knows nothing about how points are forecast.
+//! against the most that was measured at its own measured interactivity or more. Between pools for prefill and decode and
+//! replicas that do both the side with the most at an interactivity is chosen in the same way. Knows nothing about how points are forecast.
 
-use super::Point;
-use super::pools::PoolPoint;
+use super::{Point, drafts};
 use crate::measurement::{Kind, Lengths, Measurement, Metrics};
+use crate::spec::PoolSpec;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub struct Ranking {
     pub sides: Vec<Side>,
     /// Decisions between the sides that agree with what was measured, as a share; none where there are none.
     pub sides_share: Option<f64>,
-    /// Points of pools that were left out, by reason.
+    /// Points of pools that were left out, by reason; those that look as if they ran with speculation among them.
     pub left_out: BTreeMap<String, u64>,
 }
 
@@ -105,10 +105,19 @@ impl Axes {
 
     fn of(point: &Point) -> Option<Axes> {
         let row = point.row;
-        let accelerators = row.parallelism.count? as f64;
+        let accelerators = accelerators(row)? as f64;
         let load = (row.concurrency? as f64, row.output?.mean(), accelerators);
         Axes::new(configuration(row), (&row.measured, point.forecast.as_ref().ok()?), load)
     }
+}
+
+/// Accelerators of a row, of both pools where it has some.
+fn accelerators(row: &Measurement) -> Option<u64> {
+    let Some(pools) = row.pools else { return row.parallelism.count };
+    let ranks = |p: &PoolSpec| {
+        [p.replicas, p.tp, p.pp, p.attention_dp].map(|n| n.unwrap_or(1)).iter().product::<u64>()
+    };
+    Some(pools.iter().map(ranks).sum())
 }
 
 fn configuration(row: &Measurement) -> String {
@@ -139,27 +148,25 @@ fn lengths(row: &Measurement) -> String {
     format!("{} in {} out", tokens(row.input), tokens(row.output))
 }
 
-/// How good the first choices among `points` are, and those between them and `pools`.
-pub fn ranking(points: &[Point], pools: &[PoolPoint]) -> Ranking {
+/// How good the first choices among `points` are, and those between pools and replicas that do both.
+pub fn ranking(points: &[Point]) -> Ranking {
     let mut groups: BTreeMap<String, Vec<Axes>> = BTreeMap::new();
     let mut loads: BTreeMap<String, [Vec<Axes>; 2]> = BTreeMap::new();
-    for point in points.iter().filter(|p| p.row.kind == Kind::ClosedLoop) {
-        let Some(axes) = Axes::of(point) else { continue };
+    let mut left_out = BTreeMap::new();
+    for point in points.iter().filter(|p| [Kind::ClosedLoop, Kind::Disaggregated].contains(&p.row.kind)) {
         let row = point.row;
+        if let Some(reason) = unusable(point) {
+            *left_out.entry(reason).or_default() += 1;
+            continue;
+        }
+        let Some(axes) = Axes::of(point) else { continue };
         let load = format!("{} | {}", row.model, row.hardware);
+        if row.pools.is_some() {
+            loads.entry(format!("{load} | {} | {}", row.weights, lengths(row))).or_default()[1].push(axes);
+            continue;
+        }
         groups.entry(format!("{} | {load} | {}", row.source, lengths(row))).or_default().push(axes.clone());
         loads.entry(format!("{load} | {} | {}", row.weights, lengths(row))).or_default()[0].push(axes);
-    }
-    let mut left_out = BTreeMap::new();
-    for pool in pools {
-        let load = (pool.users as f64, pool.output, pool.accelerators as f64);
-        match &pool.forecast {
-            Ok(forecast) => {
-                let axes = Axes::new(pool.configuration.clone(), (&pool.measured, forecast), load);
-                loads.entry(pool.load.clone()).or_default()[1].extend(axes);
-            }
-            Err(reason) => *left_out.entry(reason.clone()).or_default() += 1,
-        }
     }
     let found: Vec<(Sweep, f64)> =
         groups.into_iter().filter_map(|(name, points)| sweep(name, &points)).collect();
@@ -177,6 +184,15 @@ pub fn ranking(points: &[Point], pools: &[PoolPoint]) -> Ranking {
         sides_share: (decisions > 0).then(|| agree as f64 / decisions as f64),
         left_out,
     }
+}
+
+/// Why a point of pools does not count.
+fn unusable(point: &Point) -> Option<String> {
+    point.row.pools?;
+    if drafts(point) {
+        return Some("it looks as if it ran with speculation".to_owned());
+    }
+    point.forecast.as_ref().err().cloned()
 }
 
 /// The choice in one sweep, and what a choice at random comes to; none where there is nothing to choose.

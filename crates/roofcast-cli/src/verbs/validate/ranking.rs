@@ -5,13 +5,9 @@
 use crate::args::ValidateArgs;
 use crate::show::number::{percent, significant};
 use crate::show::table::{line, table};
-use crate::{exit, input, show};
+use crate::{exit, show};
 use anyhow::Result;
-use rayon::prelude::*;
-use roofcast::Catalog;
-use roofcast::calibration::Calibration;
 use roofcast::validate::Point;
-use roofcast::validate::pools::{self, PoolPoint};
 use roofcast::validate::ranking::{Ranking, Side, Sweep, ranking};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -25,18 +21,8 @@ struct Answer<'a> {
     interrupted: bool,
 }
 
-pub(super) fn run(
-    args: &ValidateArgs,
-    points: &[Point],
-    (catalog, calibration): (&Catalog, &Calibration),
-    interrupted: bool,
-) -> Result<ExitCode> {
-    let mut apart: Vec<PoolPoint> = Vec::new();
-    if let Some(path) = &args.pools {
-        let rows = pools::read(&path.display().to_string(), &input::text(path)?)?;
-        apart = rows.par_iter().map(|row| pools::forecast(row, catalog, calibration)).collect();
-    }
-    let found = ranking(points, &apart);
+pub(super) fn run(args: &ValidateArgs, points: &[Point], interrupted: bool) -> Result<ExitCode> {
+    let found = ranking(points);
     if args.output.json {
         show::json(SCHEMA, &Answer { ranking: &found, interrupted })?;
     } else if args.output.csv {
