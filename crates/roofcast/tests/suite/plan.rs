@@ -216,12 +216,14 @@ fn a_plan_that_is_stopped_keeps_what_it_knows() {
         let question = Question { goes_on: &goes_on, ..Question::default() };
         let model = model(LLAMA);
         let found = plan(&spec, &model, Catalog::embedded().unwrap(), &question).unwrap();
-        assert!(found.interrupted && found.what_if.is_empty());
-        assert!(found.at_least.unwrap() <= least, "{stop}: {:?}", found.at_least);
-        if let Some(best) = &found.best {
-            assert!(meets(&text, &simulated(&text, best, 0)) && found.at_least <= best.cost_per_hour);
-        } else {
-            assert!(found.unjudged > 0);
+        assert!(found.interrupted, "{stop}");
+        // Stopped after the search itself, while the best is asked how much more it carries, nothing is open any more.
+        assert!(found.at_least.is_none_or(|value| value <= least), "{stop}: {:?}", found.at_least);
+        match &found.best {
+            Some(best) => {
+                assert!(meets(&text, &simulated(&text, best, 0)) && found.at_least <= best.cost_per_hour)
+            }
+            None => assert!(found.unjudged > 0 && found.at_least.is_some(), "{stop}"),
         }
     }
 }
