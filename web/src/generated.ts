@@ -158,8 +158,12 @@ export interface PlanAnswer {
     dearer: number;
     feasible: number;
     requests: number;
+    interrupted: boolean;
+    at_least: unknown;
+    unjudged: number;
     best: Choice | null;
     pareto: Choice[];
+    pareto_throughput: Choice[];
     by_accelerator: Choice[];
     ranked: Choice[];
     nearest: Near[];
@@ -168,8 +172,11 @@ export interface PlanAnswer {
     what_if: WhatIf[];
     why: Near[];
     launch: Launch[];
+    manifests: Manifest[];
+    quality: Quality[];
     flops_per_dollar: FlopsPerDollar[];
     spec: string | null;
+    bench: string | null;
   };
   ttft_p99_ms: number | null;
   tpot_p99_ms: number | null;
@@ -307,6 +314,11 @@ export interface Choice {
   } | null;
   weights: string;
   kv: string;
+  engine: string;
+  router: string;
+  enable_chunked_prefill: boolean;
+  enable_prefix_caching: boolean;
+  num_speculative_tokens: unknown;
   max_num_batched_tokens: number;
   max_num_seqs: number;
   batch: number;
@@ -328,6 +340,7 @@ export interface Choice {
   utilization: number | null;
   output_tok_s: number;
   output_tok_s_per_accelerator: number;
+  interactivity_tok_s: number;
   cost_per_hour: number | null;
   cost_per_million_tokens: number | null;
   joules_per_token: number | null;
@@ -487,6 +500,12 @@ export interface Machine {
   engines: Measured[];
 }
 
+export interface Manifest {
+  kind: string;
+  text: string;
+  note: unknown;
+}
+
 export interface Measured {
   engine: string;
   evidence: string;
@@ -584,6 +603,14 @@ export interface Pruned {
   memory: number;
   limit: number;
   estimate: number;
+}
+
+export interface Quality {
+  format: string;
+  of: string;
+  note: string;
+  source: string;
+  url: string;
 }
 
 export interface Rank {

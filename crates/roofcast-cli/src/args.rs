@@ -213,7 +213,14 @@ pub(crate) struct PlanArgs {
     /// Say what came of a deployment, as in "accelerator=h100-sxm tp=4 replicas=2 weights=fp8".
     #[arg(long, value_name = "KEY=VALUE …")]
     pub(crate) why: Option<String>,
-    /// Write the Pareto picture as SVG.
+    /// Begin from what runs: with --from-command, a client's result (`vllm bench serve --save-result`, roofcast bench --json)
+    /// against that deployment on hardware.accelerator. It calibrates the plan.
+    #[arg(long, value_name = "FILE.json", requires = "from_command")]
+    pub(crate) measured: Option<PathBuf>,
+    /// Write what starts and checks the best into this folder: commands, manifests, the spec, the line of roofcast bench.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) launch_dir: Option<PathBuf>,
+    /// Write the Pareto pictures as SVG.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
     /// Write the answer as the page shows it: one HTML file that needs nothing else.
@@ -376,6 +383,9 @@ pub(crate) struct ValidateArgs {
     /// Write measured, forecast and limit of every row as CSV.
     #[arg(long, value_name = "OUT.csv")]
     pub(crate) per_row: Option<PathBuf>,
+    /// Instead of errors: how good the first choices are where a source measured several configurations of a model on a chip.
+    #[arg(long, conflicts_with_all = ["svg", "html", "curves"])]
+    pub(crate) ranking: bool,
     /// A calibration in place of the embedded one.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) calibration: Option<PathBuf>,

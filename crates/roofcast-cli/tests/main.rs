@@ -27,6 +27,8 @@ mod measurements;
 mod output;
 #[path = "suite/pictures.rs"]
 mod pictures;
+#[path = "suite/plan.rs"]
+mod plan;
 #[path = "suite/readme.rs"]
 mod readme;
 #[path = "suite/refusals.rs"]

@@ -108,8 +108,8 @@ def test_ctrl_c_ends_the_work():
 
 def test_plans_end_too():
     began = time.monotonic()
-    with pytest.raises(roofcast.Error, match="interrupted"):
-        roofcast.plan(requests=200_000, exhaustive=True, progress=False, time_limit_s=0.5)
+    found = roofcast.plan(requests=200_000, exhaustive=True, progress=False, time_limit_s=0.5)
+    assert found.interrupted and found.at_least > 0
     assert time.monotonic() - began < 60
 
 

@@ -121,6 +121,16 @@ impl Coefficient {
         self <= Coefficient::AttentionExposed
     }
 
+    /// Whether it is a share of a rate, which what it counts takes longer for in proportion.
+    fn is_rate(self) -> bool {
+        self <= Coefficient::Elementwise
+    }
+
+    /// Whether it is a time.
+    fn is_time(self) -> bool {
+        (Coefficient::Layer..=Coefficient::Request).contains(&self) || self >= Coefficient::PrefillLatent
+    }
+
     /// As in TOML.
     pub fn name(self) -> String {
         format!("{self:?}").chars().fold(String::new(), |mut name, c| {
@@ -145,6 +155,20 @@ impl Values {
     }
 }
 
+impl Values {
+    /// Those of a machine that takes `factor` times as long: its rates are lower and its times longer.
+    fn slowed(self, factor: f64) -> Values {
+        let of = |coefficient: Coefficient| {
+            let value = self.get(coefficient);
+            if coefficient.is_rate() {
+                return (value / factor).min(1.0);
+            }
+            if coefficient.is_time() { value * factor } else { value }
+        };
+        Values(Coefficient::ALL.map(of))
+    }
+}
+
 /// The coefficients of one deployment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Coefficients {
@@ -166,6 +190,14 @@ pub struct Coefficients {
     pub band: Option<Band>,
     /// Whether they are a limit's: activations stay on chip, rows fill tiles, experts are chosen evenly.
     pub ideal: bool,
+}
+
+impl Coefficients {
+    /// Those of a machine that takes `factor` times as long; shares of rates stay at most 1.
+    pub fn slowed(&self, factor: f64) -> Coefficients {
+        let (values, unquantized) = (self.values.slowed(factor), self.unquantized.slowed(factor));
+        Coefficients { values, unquantized, ..self.clone() }
+    }
 }
 
 /// Bands of a depth of evidence: 10th and 90th percentile of measured over forecast.

@@ -14,7 +14,7 @@ use crate::parallelism::{Parallelism, RequestedParallelism};
 use crate::precision::{Dtype, Format, KvFormat};
 use crate::quantized_kernel;
 use crate::scheduler;
-use crate::spec::{AttentionBackend, EngineSpec, KvLayout, PrecisionSpec, Spec};
+use crate::spec::{AttentionBackend, Convention, EngineSpec, KvLayout, PrecisionSpec, Spec};
 use crate::units::{ByteRate, Bytes, FlopRate};
 use std::sync::Arc;
 
@@ -174,6 +174,20 @@ impl Options {
             power_limit_w: spec.hardware.power_limit_w,
             ideal: spec.hardware.ideal,
             ..Options::default()
+        }
+    }
+
+    /// These options and `chip` by the rules of `convention`. Those of seed 003 (noooop/zerollama,
+    /// `tutorial/advance/0x02/parameters.py`): nominal bits on every weight with lm_head, no input embedding, no norms,
+    /// nominal memory of which nothing is reserved, and the datasheet's GB/s read as GiB/s.
+    pub fn counted(self, convention: Convention, chip: &Accelerator) -> (Options, Accelerator) {
+        match convention {
+            Convention::Default => (self, chip.clone()),
+            Convention::Seed003 => {
+                let gib_per_s = chip.bandwidth_bytes_per_s.0 / 1e9 * f64::from(1 << 30);
+                let chip = Accelerator { bandwidth_bytes_per_s: ByteRate(gib_per_s), ..chip.clone() };
+                (Options { nominal: true, ideal: true, ..self }, chip)
+            }
         }
     }
 }

@@ -41,6 +41,16 @@ impl Forecaster {
         Forecaster { deployment, coefficients: Arc::new(Coefficients::ideal(1.0, 1.0)), draft }
     }
 
+    /// The same on a machine that takes `factor` times as long; nothing gets faster than its limit.
+    #[must_use]
+    pub fn slowed(self, factor: f64) -> Forecaster {
+        if factor == 1.0 {
+            return self;
+        }
+        let draft = self.draft.map(|draft| Box::new(draft.slowed(factor)));
+        Forecaster { coefficients: Arc::new(self.coefficients.slowed(factor)), draft, ..self }
+    }
+
     /// Another deployment of the same model, formats, accelerator and engine.
     pub fn reshaped(&self, deployment: Deployment) -> Forecaster {
         let coefficients = Arc::clone(&self.coefficients);

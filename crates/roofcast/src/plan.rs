@@ -6,13 +6,17 @@
 //! nothing about cores: a [`Runner`] runs simulations, and gives their results in order.
 
 mod answer;
+mod current;
 mod demand;
+mod deployed;
 mod estimate;
 mod feasibility;
 mod launch;
+mod manifest;
 mod margins;
 mod pareto;
 mod proof;
+mod quality;
 mod search;
 mod space;
 mod why;
@@ -20,10 +24,13 @@ mod why;
 pub use answer::{
     Choice, FlopsPerDollar, Headroom, LeftOut, Near, Plan, PoolChoice, Pruned, Smallest, Times, WhatIf,
 };
+pub use current::{Alternative, Current, current};
 pub use feasibility::{Miss, Stage};
 pub use launch::{Launch, Role, launches};
+pub use manifest::Manifest;
 pub use pareto::front;
 pub use proof::{Runner, Trial, in_turn};
+pub use quality::Quality;
 pub use space::Cut;
 
 use crate::accelerator::Accelerator;
@@ -35,6 +42,7 @@ use crate::spec::{CostKind, Spec};
 use crate::workload::{Arrivals, Workload};
 use demand::Demand;
 use feasibility::Judge;
+use manifest::{Served, manifests};
 use search::{Judged, Search};
 use space::{Candidate, Space};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,11 +61,22 @@ pub struct Question<'a> {
     pub runner: Runner<'a>,
     /// Hears how many were run, and how many deployments are judged.
     pub progress: &'a dyn Fn(u64, u64),
+    /// Whether to go on; where it says no, the plan is what is known by then.
+    pub goes_on: &'a dyn Fn() -> bool,
+    /// How many times as long as forecast a step takes, as measured on what runs already.
+    pub slower: f64,
 }
 
 impl Default for Question<'_> {
     fn default() -> Self {
-        Question { exhaustive: false, why: None, runner: &in_turn, progress: &|_, _| {} }
+        Question {
+            exhaustive: false,
+            why: None,
+            runner: &in_turn,
+            progress: &|_, _| {},
+            goes_on: &|| true,
+            slower: 1.0,
+        }
     }
 }
 
@@ -71,9 +90,9 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Quest
         || Error::field("spec", "workload", "missing", "[workload] with arrivals, input_len, output_len");
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
     check(spec, workload)?;
-    let space = Space::of(spec, model, catalog)?;
-    let demand = Demand::of(workload, "spec")?;
-    let judge = Judge::new(spec, model, &space, &demand)?;
+    let demand = Demand::of(workload, &spec.slo, "spec")?;
+    let space = Space::of(spec, model, catalog, demand.shared)?;
+    let judge = Judge::new(spec, model, &space, &demand, question.slower)?;
     let candidates = candidates(spec, &judge)?;
     let search = spec.search.clone().unwrap_or_default();
     let mut base = spec.clone();
@@ -85,13 +104,14 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Quest
         objective: search.minimise,
         runner: question.runner,
         progress: question.progress,
+        goes_on: question.goes_on,
         judged: vec![Judged::Dearer; candidates.len()],
         simulated: 0,
     };
     found.run(question.exhaustive)?;
     let nearest = why::nearest(&mut found, NEAREST)?;
     let asked = question.why.map(|named| why::asked(&mut found, named)).transpose()?;
-    let plan = answer(&found, nearest, asked.unwrap_or_default());
+    let plan = answer(&found, nearest, asked.unwrap_or_default())?;
     margins::explored(&mut found, plan)
 }
 
@@ -137,7 +157,7 @@ fn candidates(spec: &Spec, judge: &Judge) -> Result<Vec<Candidate>> {
     Ok(all)
 }
 
-fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Plan {
+fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
     let priced = found.ranked();
     let ranked: Vec<Choice> = priced.iter().map(|(index, run)| choice(found, *index, run)).collect();
     let value = |choice: &Choice| {
@@ -149,6 +169,15 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Plan {
         ranked.iter().filter(|c| seen.insert(c.accelerator.clone())).cloned().collect::<Vec<_>>();
     let mut pruned = Pruned::default();
     let mut dearer = 0;
+    let interrupted = !(found.goes_on)();
+    let least = ranked.first().map_or(f64::INFINITY, &value);
+    let open = found.open(least).filter(|_| interrupted);
+    let served =
+        priced.first().map(|(index, _)| served(found, &found.candidates[*index])).unwrap_or_default();
+    let launch = |pool: &Served| launches(pool.deployment, pool.model, pool.role, pool.replicas);
+    let shapes = || found.judge.fitted.iter().flatten().map(|fitted| &fitted.forecaster.deployment);
+    let weights: Vec<String> = shapes().map(|d| d.weights.clone()).collect();
+    let kv: Vec<String> = shapes().map(|d| d.kv.name.to_owned()).collect();
     for judged in &found.judged {
         match judged {
             Judged::Missed(miss) if miss.stage == Stage::Memory => pruned.memory += 1,
@@ -158,15 +187,19 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Plan {
             _ => {}
         }
     }
-    Plan {
+    Ok(Plan {
         considered: found.candidates.len() as u64,
         pruned,
         simulated: found.simulated,
         dearer,
         feasible: ranked.len() as u64,
         requests: found.base.workload.as_ref().map_or(0, Workload::total),
+        interrupted,
+        at_least: open.map(|(value, _)| value.min(least)),
+        unjudged: open.map_or(0, |(_, count)| count),
         best: ranked.first().cloned(),
         pareto: front(ranked.clone(), |c| vec![value(c), c.tpot_ms, c.ttft_ms]),
+        pareto_throughput: by_throughput(&ranked),
         by_accelerator,
         ranked,
         nearest,
@@ -174,13 +207,23 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Plan {
         smallest: smallest(found),
         what_if: Vec::new(),
         why,
-        launch: priced.first().map(|(index, _)| launch(found, &found.candidates[*index])).unwrap_or_default(),
+        launch: served.iter().flat_map(launch).collect(),
+        manifests: if served.is_empty() { Vec::new() } else { manifests(&served) },
+        quality: quality::notes(&weights, &kv)?,
         flops_per_dollar: found.judge.space.chips.iter().filter_map(|c| flops_per_dollar(c)).collect(),
-    }
+    })
 }
 
-/// How to start a deployment, pool by pool.
-fn launch(found: &Search, candidate: &Candidate) -> Vec<Launch> {
+/// Choices that no other beats in output tokens a second per accelerator and in interactivity at once; most tokens first.
+fn by_throughput(ranked: &[Choice]) -> Vec<Choice> {
+    let axes = |c: &Choice| vec![-c.output_tok_s_per_accelerator, -c.interactivity_tok_s];
+    let mut all = front(ranked.to_vec(), axes);
+    all.sort_by(|a, b| b.output_tok_s_per_accelerator.total_cmp(&a.output_tok_s_per_accelerator));
+    all
+}
+
+/// The pools of a deployment, and what they serve.
+fn served<'a>(found: &'a Search, candidate: &Candidate) -> Vec<Served<'a>> {
     // What was asked for by its Hugging Face id, which may be a fine-tune of the catalog's entry.
     let named = found.base.model.name.as_deref().filter(|name| name.contains('/'));
     let decode = if candidate.prefill.is_some() { Role::Decode } else { Role::Replica };
@@ -189,9 +232,9 @@ fn launch(found: &Search, candidate: &Candidate) -> Vec<Launch> {
     pools
         .filter_map(|(pool, role)| {
             let deployment = &found.judge.fitted[pool.shape].as_ref().ok()?.forecaster.deployment;
-            Some(launches(deployment, named.unwrap_or(&deployment.model.name), role, pool.replicas))
+            let model = named.unwrap_or(&deployment.model.name);
+            Some(Served { deployment, model, role, replicas: pool.replicas })
         })
-        .flatten()
         .collect()
 }
 
@@ -212,7 +255,7 @@ fn choice(found: &Search, index: usize, run: &Simulation) -> Choice {
     let prefill = candidate
         .prefill
         .map(|pool| PoolChoice { replicas: pool.replicas, cut: judge.space.shapes[pool.shape].cut });
-    let worst = proof::beyond(run, &found.base.slo);
+    let spec = judge.space.spec(found.base, candidate);
     let [limit_prefill, prefill_ms] = prefiller.map_or([0.0; 2], |e| [e.limit_ms[0], e.prompt_ms]);
     Choice {
         index,
@@ -226,6 +269,11 @@ fn choice(found: &Search, index: usize, run: &Simulation) -> Choice {
         prefill,
         weights: deployment.map_or_else(String::new, |d| d.weights.clone()),
         kv: deployment.map_or_else(String::new, |d| d.kv.name.to_owned()),
+        engine: spec.engine.name().to_owned(),
+        router: spec.fleet.router.name(),
+        enable_chunked_prefill: run.settings.enable_chunked_prefill,
+        enable_prefix_caching: run.settings.enable_prefix_caching,
+        num_speculative_tokens: spec.engine.speculative.as_ref().map(|s| s.num_speculative_tokens),
         max_num_batched_tokens: u64::from(run.settings.max_num_batched_tokens),
         max_num_seqs: run.settings.max_num_seqs,
         batch: run.activity.mean_running,
@@ -241,18 +289,20 @@ fn choice(found: &Search, index: usize, run: &Simulation) -> Choice {
         bound: answer::bound(&run.time),
         stage: Stage::Simulation,
         evidence: run.bands.as_ref().map(|b| b.evidence),
-        headroom: worst.map(|(metric, p99, bound)| Headroom { metric, share: 1.0 - p99 / bound }),
+        headroom: proof::headroom(run, &found.base.slo),
         chance: answer::chance(run, &found.base.slo),
         max_requests_per_s: None,
         utilization: None,
         output_tok_s,
         output_tok_s_per_accelerator: output_tok_s / count as f64,
+        interactivity_tok_s: if s.tpot.mean > 0.0 { 1e3 / s.tpot.mean } else { 0.0 },
         cost_per_hour,
         cost_per_million_tokens: cost_per_hour.map(|usd| usd / 3600.0 / output_tok_s * 1e6),
         joules_per_token: shape.chip.power_w.map(|w| w * count as f64 / output_tok_s),
         prefill_per_decode: estimate.map_or(0.0, estimate::Estimate::prefill_per_decode),
         bands: run.bands.clone().filter(|_| found.base.engine.cost == CostKind::Forecast),
-        spec: space::sections(&judge.space.spec(found.base, candidate)),
+        spec: deployed::sections(found.base, &spec),
+        dropped: deployed::dropped(found.base, &spec),
     }
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Ways to choose.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Routing {
     /// One after the other.
@@ -23,6 +23,19 @@ pub enum Routing {
     PrefixAware,
     /// The one that served the session before.
     SessionSticky,
+}
+
+impl Routing {
+    /// As in a spec.
+    pub fn name(self) -> &'static str {
+        match self {
+            Routing::RoundRobin => "round_robin",
+            Routing::LeastLoaded => "least_loaded",
+            Routing::PowerOfTwo => "power_of_two",
+            Routing::PrefixAware => "prefix_aware",
+            Routing::SessionSticky => "session_sticky",
+        }
+    }
 }
 
 /// A router with what it remembers.

@@ -21,7 +21,7 @@ use crate::forecaster::Forecaster;
 use crate::limits;
 use crate::model::{Model, config};
 use crate::parallelism::RequestedParallelism;
-use crate::spec::{EngineSpec, PrecisionSpec};
+use crate::spec::{Convention, EngineSpec, PrecisionSpec};
 use serde::Serialize;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -236,7 +236,7 @@ impl<'a> Setup<'a> {
         let options = self.options();
         let (model, chip) = (model(catalog, self.model)?, chip(catalog, self.hardware)?);
         if self.paper {
-            let (options, chip) = multi_user_003::rules(options, &chip);
+            let (options, chip) = options.counted(Convention::Seed003, &chip);
             return Deployment::resolve(model, Arc::new(chip), &options);
         }
         Deployment::resolve(model, chip, &options)

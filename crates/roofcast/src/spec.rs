@@ -7,6 +7,7 @@ mod fleet;
 mod kernels;
 pub mod keys;
 mod scheduling;
+mod search;
 pub mod settings;
 mod speculative;
 pub mod written;
@@ -17,13 +18,13 @@ pub use scheduling::{
     CostKind, Prediction, PreemptionMode, QueuePolicy, ReservationKind, RetractionPolicy, SchedulePolicy,
     SchedulerKind,
 };
+pub use search::{Objective, SearchSpec};
 pub use speculative::SpeculativeSpec;
 
 use crate::error::{Error, Result, told};
 use crate::precision::Dtype;
 use crate::workload::Workload;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// A whole spec file. Every section may be left out; verbs say what they miss.
@@ -254,59 +255,15 @@ pub struct Slo {
     pub tpot_p99_ms: Option<f64>,
     /// End-to-end latency, 99th percentile.
     pub e2el_p99_ms: Option<f64>,
+    /// The share of the requests that must keep every bound; where absent each bound holds at the 99th percentile.
+    pub goodput: Option<f64>,
 }
 
-/// `[search]`: what a plan may choose from.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SearchSpec {
-    /// Catalog ids; every GPU and TPU with a price where absent.
-    pub accelerators: Vec<String>,
-    /// Accelerators in all, at most.
-    pub max_accelerators: Option<u64>,
-    /// Weight formats; the checkpoint's own where empty.
-    pub weights: Vec<String>,
-    /// KV-cache formats; `auto` where empty.
-    pub kv: Vec<String>,
-    /// Tensor-parallel degrees; every legal one where empty.
-    pub tp: Vec<u64>,
-    /// Degrees of data-parallel attention; of models with experts every one where empty, of others 1.
-    pub attention_dp: Vec<u64>,
-    /// Expert-parallel degrees; all ranks of a replica and 1 where empty.
-    pub ep: Vec<u64>,
-    /// Budgets of a step; the engine's default, 2048 and 16384 where empty, unless `[engine]` has one.
-    pub max_num_batched_tokens: Vec<u64>,
-    /// Bounds on the sequences that run at once; as `[engine]` has it where empty.
-    pub max_num_seqs: Vec<u64>,
-    /// Whether fleets with prefill and decode apart are looked at, too.
-    pub disaggregated: bool,
-    /// Over what their caches travel; the fastest that joins the accelerators where absent.
-    pub link: Option<LinkKind>,
-    /// Accelerators in all, at least; 1 where absent.
-    pub min_accelerators: Option<u64>,
-    /// Requests of a simulation that proves a deployment; more where they would be too few to see a queue grow.
-    pub requests: Option<u64>,
-    /// What the best plan has least of.
-    pub minimise: Objective,
-    /// Dollars per accelerator and hour in place of the catalog's price, by catalog id.
-    pub prices: BTreeMap<String, f64>,
-    /// Watts of an accelerator, with what of its server is counted to it, in place of its board power, by catalog id.
-    pub power_w: BTreeMap<String, f64>,
-}
-
-/// What a plan minimises.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Objective {
-    /// Dollars per hour of the deployment.
-    #[default]
-    CostPerHour,
-    /// Dollars per million output tokens at the offered load.
-    CostPerMillionTokens,
-    /// Accelerators.
-    Accelerators,
-    /// Joules per output token.
-    Energy,
+impl Slo {
+    /// Requests of so many that must keep every bound, where a share of them must.
+    pub fn needed(&self, requests: u64) -> Option<u64> {
+        self.goodput.map(|share| (share * requests as f64).ceil() as u64)
+    }
 }
 
 impl Spec {
@@ -343,6 +300,14 @@ impl Spec {
         for (field, value) in bounds {
             if let Some(v) = value.filter(|v| !(v.is_finite() && *v > 0.0)) {
                 return Err(Error::field(place, field, v, "milliseconds above 0"));
+            }
+        }
+        if let Some(share) = self.slo.goodput {
+            if !(share > 0.0 && share <= 1.0) {
+                return Err(Error::field(place, "slo.goodput", share, "above 0, at most 1"));
+            }
+            if bounds.iter().all(|(_, bound)| bound.is_none()) {
+                return Err(Error::field(place, "slo.goodput", share, "a bound beside it, as ttft_p99_ms"));
             }
         }
         if let Some(workload) = &self.workload {

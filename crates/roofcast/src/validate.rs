@@ -4,6 +4,7 @@
 //! Errors are shares: |forecast/measured − 1|; a bias is the median of the signed ones.
 
 pub mod point;
+pub mod ranking;
 mod resolver;
 pub mod run;
 

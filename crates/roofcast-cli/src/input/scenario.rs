@@ -8,9 +8,8 @@ use crate::args::SourceArgs;
 use crate::{host, show};
 use anyhow::Result;
 use roofcast::deployment::Options;
-use roofcast::seeds::multi_user_003::rules;
+use roofcast::spec::Spec;
 use roofcast::spec::settings::{self, Setting, lay, rooted};
-use roofcast::spec::{Convention, Spec};
 use roofcast::{Catalog, Deployment, Error, Model, command, resolved};
 use std::borrow::Cow;
 use std::io::Write;
@@ -239,16 +238,20 @@ impl Scenario {
         let speculative = options.engine.speculative.as_ref();
         let draft = speculative.and_then(|s| s.draft_model.as_ref());
         options.draft = draft.map(|name| self.reach.model(name, &self.catalog)).transpose()?;
-        let (options, chip) = match self.spec.hardware.convention {
-            Convention::Default => (options, chip.clone()),
-            Convention::Seed003 => rules(options, chip),
-        };
+        let (options, chip) = options.counted(self.spec.hardware.convention, chip);
         Deployment::resolve(model, Arc::new(chip), &options).map_err(|e| self.told(e))
     }
 
-    /// The spec of a deployment that a plan found: what was said without the search, and the keys of `found` over it.
-    pub(crate) fn deployed(&self, found: &Table) -> String {
+    /// The spec of a deployment that a plan found: what was said without the search and the keys `dropped`, and the keys of
+    /// `found` over it.
+    pub(crate) fn deployed(&self, found: &Table, dropped: &[&str]) -> String {
         let mut table = absolute(self.table.clone());
+        for key in dropped {
+            let (section, key) = key.split_once('.').unwrap_or((key, ""));
+            if let Some(section) = table.get_mut(section).and_then(toml::Value::as_table_mut) {
+                section.remove(key);
+            }
+        }
         for section in ["search", "parallelism"] {
             table.remove(section);
         }

@@ -123,18 +123,15 @@ impl Api {
         question::searched(&scenario.spec)?;
         Ok(self.desk.start(move |work| {
             let model = scenario.model()?;
-            let one = |trial: &Trial| {
-                let options = Options { end_when_missed: trial.end_when_missed, ..LEAPING };
-                let watch = &mut |_, _| work.goes_on();
-                simulate_while(&trial.forecaster, &trial.spec, "plan", options, watch)
-            };
+            let one = |trial: &Trial| trial.run_while(&mut |_, _| work.goes_on());
             let question = roofcast::plan::Question {
-                exhaustive: false,
                 why: asked.why.as_deref(),
                 runner: &|trials| trials.par_iter().map(one).collect(),
                 progress: &|simulated, _| {
                     work.at(simulated, 0);
                 },
+                goes_on: &|| work.goes_on(),
+                ..roofcast::plan::Question::default()
             };
             let found = roofcast::plan::plan(&scenario.spec, &model, &scenario.catalog, &question)
                 .map_err(|e| scenario.told(e))?;

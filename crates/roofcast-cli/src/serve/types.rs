@@ -14,7 +14,6 @@ use crate::verbs::{limits, plan, simulate, validate};
 use roofcast::calibration::Calibration;
 use roofcast::cost::Utilization;
 use roofcast::limits::Question;
-use roofcast::plan::in_turn;
 use roofcast::simulate::Options;
 use roofcast::{Catalog, Forecaster};
 use shape::{Object, Shape};
@@ -46,8 +45,7 @@ fn of_run(spec: &str) -> Shape {
 fn of_plan(spec: &str, why: Option<&str>) -> Shape {
     let scenario = scenario(spec);
     let model = scenario.model().unwrap();
-    let question =
-        roofcast::plan::Question { exhaustive: false, why, runner: &in_turn, progress: &|_, _| {} };
+    let question = roofcast::plan::Question { why, ..roofcast::plan::Question::default() };
     let found = roofcast::plan::plan(&scenario.spec, &model, &scenario.catalog, &question).unwrap();
     Shape::of(&plan::view::View::of(&scenario, &model, &found))
 }
@@ -107,8 +105,7 @@ fn plans() -> Shape {
     let search = "search = {accelerators = ['h100-sxm', 'rtx-4090'], max_accelerators = 4, requests = 200}\n";
     let none =
         "search = {accelerators = ['l4'], max_accelerators = 1, requests = 200}\nslo.tpot_p99_ms = 1\n";
-    let apart =
-        "search = {accelerators = ['h100-sxm'], max_accelerators = 3, disaggregated = true, requests = 200}";
+    let apart = "search = {accelerators = ['h100-sxm'], weights = ['fp8'], max_accelerators = 3, disaggregated = true, requests = 200}";
     all([
         of_plan(&format!("{LLAMA}{LOAD}{BOUNDS}{search}"), Some("accelerator=rtx-4090 tp=1")),
         of_plan(&format!("{LLAMA}{USERS}{none}"), None),

@@ -1,5 +1,7 @@
 //! `roofcast plan`: what to deploy.
 
+mod files;
+mod measured;
 mod table;
 mod text;
 pub(crate) mod view;
@@ -12,11 +14,10 @@ use crate::show::progress::Progress;
 use crate::show::{self, target::Target};
 use anyhow::Result;
 use rayon::prelude::*;
-use roofcast::Error;
 use roofcast::Model;
-use roofcast::plan::{Plan, Question, Trial, plan};
+use roofcast::plan::{Choice, Current, Plan, Question, Trial, current, plan};
 use roofcast::report::tradeoff;
-use roofcast::simulate::{Options, Simulation, simulate_while};
+use roofcast::simulate::Simulation;
 use roofcast::spec::{CostKind, Objective};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -27,6 +28,9 @@ const DEFAULT: Base = ("the default plan", include_str!("plan/default.toml"));
 
 /// Sections of a spec that a plan reads.
 const SECTIONS: [&str; 7] = ["model", "hardware", "precision", "engine", "workload", "slo", "search"];
+
+/// The file of the best's spec, in [`PlanArgs::launch_dir`] and in the line that checks it.
+const SPEC: &str = "best.toml";
 
 /// The answer's schema.
 const SCHEMA: &str = "roofcast/plan/3";
@@ -40,39 +44,57 @@ pub(crate) struct Answer<'a> {
     plan: &'a Plan,
     /// The spec of the best: `roofcast simulate` repeats its proof.
     spec: Option<String>,
+    /// The command that measures the best where it runs, with that spec as best.toml.
+    bench: Option<String>,
+    /// What runs already, where a measured run was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current: Option<&'a Current>,
 }
 
 impl<'a> Answer<'a> {
-    fn of(scenario: &Scenario, model: &'a Model, plan: &'a Plan) -> Answer<'a> {
+    fn of(scenario: &Scenario, model: &'a Model, plan: &'a Plan, current: Option<&'a Current>) -> Answer<'a> {
         let minimise = scenario.spec.search.as_ref().map(|s| s.minimise).unwrap_or_default();
-        let spec = plan.best.as_ref().map(|best| scenario.deployed(&best.spec));
-        Answer { model: &model.name, cost: scenario.spec.engine.cost, minimise, plan, spec }
+        let spec = plan.best.as_ref().map(|best| scenario.deployed(&best.spec, &best.dropped));
+        let bench = plan.best.as_ref().map(bench);
+        Answer { model: &model.name, cost: scenario.spec.engine.cost, minimise, plan, spec, bench, current }
     }
 }
 
 pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     let picture = Target::asked("--svg", args.svg.as_ref())?;
     let page = Alone::asked(args.html.as_ref())?;
-    let scenario =
-        Source::read(args.spec.as_deref(), DEFAULT, &args.source, &[&args.flags.settings])?.scenario(&[])?;
+    let folder = args.launch_dir.as_deref().map(files::checked).transpose()?;
+    let (scenario, row) = match &args.measured {
+        Some(path) => measured::scenario(args, path)?,
+        None => (
+            Source::read(args.spec.as_deref(), DEFAULT, &args.source, &[&args.flags.settings])?
+                .scenario(&[])?,
+            None,
+        ),
+    };
     if args.source.dump_spec {
         scenario.dump("plan SPEC.toml", None, &SECTIONS)?;
         return Ok(ExitCode::SUCCESS);
     }
     let (spec, catalog, model) = (&scenario.spec, &*scenario.catalog, scenario.model()?);
     let progress = Progress::new("simulations")?;
+    let runner = |trials: &[Trial]| -> Vec<roofcast::Result<Simulation>> {
+        let one = |trial: &Trial| trial.run_while(&mut |_, _| progress.goes_on());
+        trials.par_iter().map(one).collect()
+    };
+    let current = row.map(|row| current(spec, &model, catalog, &row, &runner)).transpose();
+    let current = current.map_err(|e| scenario.told(e))?;
     let question = Question {
         exhaustive: args.exhaustive,
         why: args.why.as_deref(),
-        runner: &|trials| trials.par_iter().map(|trial| simulated(trial, &progress)).collect(),
+        runner: &runner,
         progress: &|simulated, _| {
             progress.at(simulated, 0);
         },
+        goes_on: &|| progress.goes_on(),
+        slower: current.as_ref().map_or(1.0, |current| current.slower),
     };
     let found = plan(spec, &model, catalog, &question).map_err(|e| scenario.told(e))?;
-    if !progress.goes_on() {
-        return Err(interrupted().into());
-    }
     drop(progress);
     if let Some(picture) = &picture {
         picture.text(&tradeoff::svg(&model.name, &found, &spec.slo))?;
@@ -80,25 +102,27 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     if let Some(page) = &page {
         page.write("plan", &View::of(&scenario, &model, &found))?;
     }
-    if args.output.json {
-        show::json(SCHEMA, &Answer::of(&scenario, &model, &found))?;
-    } else if args.output.csv {
-        show::csv(&table::CSV, &found.ranked.iter().map(table::csv_row).collect::<Vec<_>>())?;
-    } else {
-        show::text(&text::people(spec, &model, catalog, (&found, show::table::is_wide()))?)?;
+    let answer = Answer::of(&scenario, &model, &found, current.as_ref());
+    if let Some(folder) = &folder {
+        files::write(folder, &answer)?;
     }
-    Ok(if found.best.is_some() { ExitCode::SUCCESS } else { exit::infeasible() })
+    if args.output.json {
+        show::json(SCHEMA, &answer)?;
+    } else if args.output.csv {
+        show::csv(&table::CSV, &table::csv_rows(&found))?;
+    } else {
+        show::text(&text::people(spec, &model, catalog, (&answer, show::table::is_wide()))?)?;
+    }
+    Ok(match (found.interrupted, &found.best) {
+        (true, _) => exit::invalid(),
+        (false, Some(_)) => ExitCode::SUCCESS,
+        (false, None) => exit::infeasible(),
+    })
 }
 
-/// A simulation of the search, which Ctrl-C ends, too.
-fn simulated(trial: &Trial, progress: &Progress) -> Result<Simulation, Error> {
-    let options = Options { leap: true, end_when_missed: trial.end_when_missed, ..Options::default() };
-    let watch = &mut |_, _| progress.goes_on();
-    let run = simulate_while(&trial.forecaster, &trial.spec, "plan", options, watch)?;
-    if run.interrupted { Err(interrupted()) } else { Ok(run) }
-}
-
-/// A plan that Ctrl-C has ended: without its last simulations nothing says which deployment is best.
-fn interrupted() -> Error {
-    Error::field("plan", "simulations", "interrupted", "a plan that ends")
+/// The line that measures `best` where it runs, by the load and the bounds of its own spec.
+fn bench(best: &Choice) -> String {
+    // What several replicas serve is behind one address.
+    let whose = if best.replicas > 1 || best.prefill.is_some() { "ROUTER" } else { "HOST" };
+    format!("roofcast bench {SPEC} --url http://{whose}:8000")
 }

@@ -1,5 +1,6 @@
 //! `roofcast validate FILE…`: forecasts beside what was measured.
 
+mod ranking;
 pub(crate) mod view;
 
 use crate::args::ValidateArgs;
@@ -80,6 +81,9 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
         let picture = measured::svg(&points)
             .ok_or_else(|| Error::field("arguments", "--curves", "no curve in these rows", accepted))?;
         file.text(&picture)?;
+    }
+    if args.ranking {
+        return ranking::run(args, &points, interrupted);
     }
     let report = report(&points);
     if let Some(page) = &page {

@@ -77,6 +77,20 @@ fn a_sweep_keeps_the_runs_that_ended() {
 }
 
 #[test]
+fn a_plan_keeps_the_best_so_far_with_a_bound() {
+    let plan = "plan examples/plan-70b.toml --exhaustive";
+    let run = interrupted(plan);
+    let out = text(&run.stdout);
+    assert_eq!(run.status.code(), Some(3), "{}", text(&run.stderr));
+    assert!(out.contains("PARTIAL: interrupted after") && out.contains("meets the SLO"), "{out}");
+    let run = interrupted(&format!("{plan} --json"));
+    assert_eq!(run.status.code(), Some(3), "{}", text(&run.stderr));
+    let answer: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!(answer["interrupted"], true);
+    assert!(answer["at_least"].as_f64().unwrap() > 0.0 && answer["considered"].as_u64().unwrap() > 500);
+}
+
+#[test]
 fn rows_that_are_forecast_by_then_are_judged() {
     let row = "decode_step,llama-3.1-8b,h100-sxm,9,";
     let rows: String = (0..200_000).map(|n| format!("{row}{}\n", 100 + n % 4000)).collect();

@@ -1071,6 +1071,11 @@ class PlanFlags(TypedDict, total=False):
     """Simulate all that fits, whatever limit and estimate say of it: slower, the same best"""
     why: Word | None
     """Say what came of a deployment, as in 'accelerator=h100-sxm tp=4 replicas=2 weights=fp8'"""
+    measured: Word | None
+    """Begin from what runs: with --from-command, a client's result (`vllm bench serve --save-result`, roofcast bench
+    --json) against that deployment on hardware.accelerator. It calibrates the plan"""
+    launch_dir: Word | None
+    """Write what starts and checks the best into this folder: commands, manifests, the spec, the line of roofcast bench"""
     html: Word | None
     """Write the answer as the page shows it: one HTML file that needs nothing else"""
 

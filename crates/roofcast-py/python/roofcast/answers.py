@@ -675,6 +675,11 @@ class Choice(Part):
     prefill: dict[str, int] | None
     weights: str
     kv: str
+    engine: str
+    router: str
+    enable_chunked_prefill: bool
+    enable_prefix_caching: bool
+    num_speculative_tokens: int | None
     max_num_batched_tokens: int
     max_num_seqs: int
     batch: float
@@ -696,6 +701,7 @@ class Choice(Part):
     utilization: float | None
     output_tok_s: float
     output_tok_s_per_accelerator: float
+    interactivity_tok_s: float
     cost_per_hour: float | None
     cost_per_million_tokens: float | None
     joules_per_token: float | None
@@ -750,8 +756,12 @@ class Plan(Document):
     dearer: int
     feasible: int
     requests: int
+    interrupted: bool
+    at_least: float | None
+    unjudged: int
     best: Choice | None
     pareto: list[Choice]
+    pareto_throughput: list[Choice]
     by_accelerator: list[Choice]
     ranked: list[Choice]
     nearest: list[Near]
@@ -760,8 +770,12 @@ class Plan(Document):
     what_if: list[WhatIf]
     why: list[Near]
     launch: list[Launch]
+    manifests: list[dict[str, Any]]
+    quality: list[dict[str, str]]
     flops_per_dollar: list[dict[str, Any]]
     spec: str | None
+    bench: str | None
+    current: dict[str, Any] | None = None
 
     def headline(self) -> str:
         best = self.best

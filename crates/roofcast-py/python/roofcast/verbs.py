@@ -142,7 +142,8 @@ def plan(
 ) -> Plan:
     """What to deploy: the cheapest deployments that meet the SLO under the load, proven by simulation, with launch commands.
 
-    ``best`` is ``None`` where none does; that is an answer, not an error.
+    ``best`` is ``None`` where none does; that is an answer, not an error. After ``time_limit_s`` seconds it is the best so far, and
+    the plan is ``interrupted``.
     """
     answer = ask(
         "plan",

@@ -125,17 +125,21 @@ impl Results {
     }
 
     /// The same of a run of `total` requests that may end when a bound is missed for certain: when so many are beyond it that
-    /// the 99th percentile of all is, whatever the others get.
+    /// the 99th percentile of all is, or too few can keep every bound, whatever the others get.
     pub fn ending_when_missed(self, total: u64) -> Results {
         // The percentile of n values is between those of ranks ⌊0.99 (n - 1)⌋ and the next, from 0 in ascending order.
         let rank = (0.99 * total.saturating_sub(1) as f64) as u64;
-        Results { tolerated: Some(total.saturating_sub(rank + 1)), ..self }
+        let needed = self.slo.needed(total).unwrap_or(rank + 1);
+        Results { tolerated: Some(total.saturating_sub(needed)), ..self }
     }
 
     /// Whether a bound is missed for certain in a run that may end then.
     pub fn missed(&self) -> bool {
-        self.tolerated
-            .is_some_and(|most| self.beyond.iter().any(|beyond| beyond + self.refused + self.rejected > most))
+        let worst = match self.slo.goodput {
+            Some(_) => self.completed - self.good,
+            None => self.beyond.iter().copied().max().unwrap_or(0),
+        };
+        self.tolerated.is_some_and(|most| worst + self.refused + self.rejected > most)
     }
 
     /// A request comes: how the engine takes it.

@@ -4,12 +4,17 @@
 
 use super::feasibility::Stage;
 use super::launch::Launch;
+use super::manifest::Manifest;
+use super::quality::Quality;
 use super::space::{Candidate, Cut, Pool, Space};
 use crate::bands::{Bands, Span};
 use crate::coefficients::Evidence;
 use crate::simulate::{Simulation, TimeShares};
 use crate::spec::Slo;
 use serde::Serialize;
+
+/// The metric of a headroom where a share of the requests must keep every bound.
+pub(super) const GOODPUT: &str = "goodput";
 
 /// The answer of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -26,10 +31,18 @@ pub struct Plan {
     pub feasible: u64,
     /// Requests of a simulation.
     pub requests: u64,
+    /// Whether the search was stopped before it ended.
+    pub interrupted: bool,
+    /// Of a search that was stopped: what is minimised is no less in any deployment that meets the SLO.
+    pub at_least: Option<f64>,
+    /// Of a search that was stopped: deployments of which nothing is known and that have no more of it than the best.
+    pub unjudged: u64,
     /// What has least of what is minimised.
     pub best: Option<Choice>,
     /// Deployments that no other beats in the objective, TPOT and TTFT at once; best first.
     pub pareto: Vec<Choice>,
+    /// Deployments that no other beats in output tokens a second per accelerator and in interactivity at once; most tokens first.
+    pub pareto_throughput: Vec<Choice>,
     /// Of each accelerator what has least of what is minimised; best first.
     pub by_accelerator: Vec<Choice>,
     /// All that met the SLO, best first.
@@ -46,6 +59,10 @@ pub struct Plan {
     pub why: Vec<Near>,
     /// How to start the best, each pool with each engine.
     pub launch: Vec<Launch>,
+    /// The same for clusters.
+    pub manifests: Vec<Manifest>,
+    /// What the formats that were looked at cost in quality.
+    pub quality: Vec<Quality>,
     /// Arithmetic per dollar.
     pub flops_per_dollar: Vec<FlopsPerDollar>,
 }
@@ -147,6 +164,16 @@ pub struct Choice {
     pub weights: String,
     /// KV format.
     pub kv: String,
+    /// The engine, as in `vllm`.
+    pub engine: String,
+    /// How requests are routed to replicas.
+    pub router: &'static str,
+    /// Whether prompts may be split over steps.
+    pub enable_chunked_prefill: bool,
+    /// Whether blocks are found again by their content.
+    pub enable_prefix_caching: bool,
+    /// Tokens that are drafted after each step; none without drafts.
+    pub num_speculative_tokens: Option<u64>,
     /// Tokens of a step.
     pub max_num_batched_tokens: u64,
     /// Sequences at once.
@@ -189,6 +216,8 @@ pub struct Choice {
     pub output_tok_s: f64,
     /// The same per accelerator.
     pub output_tok_s_per_accelerator: f64,
+    /// Output tokens per second of one request, in the mean.
+    pub interactivity_tok_s: f64,
     /// Dollars per hour; none where the catalog has no price.
     pub cost_per_hour: Option<f64>,
     /// Dollars per million output tokens at the load.
@@ -201,6 +230,9 @@ pub struct Choice {
     pub bands: Option<Bands>,
     /// What a spec has beside the plan's own, as TOML: with it `roofcast simulate` repeats the proof.
     pub spec: toml::Table,
+    /// Keys of the plan's spec that it does not have any more, as in `engine.speculative`.
+    #[serde(skip)]
+    pub dropped: Vec<&'static str>,
 }
 
 /// What is left to a bound.
@@ -243,10 +275,10 @@ pub(super) fn bound(time: &TimeShares) -> &'static str {
     shares.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("memory", |(name, _)| name)
 }
 
-/// The chance that all bounds are met: the least of the metrics'. What is measured over what is forecast is taken as log-normal with
+/// The chance that all bounds are met: the least of the metrics'; none where some requests may miss them. What is measured over what is forecast is taken as log-normal with
 /// the band's 10th and 90th percentiles.
 pub(super) fn chance(run: &Simulation, slo: &Slo) -> Option<f64> {
-    let bands = run.bands.as_ref()?;
+    let bands = run.bands.as_ref().filter(|_| slo.goodput.is_none())?;
     let s = &run.summary;
     let bounds = [
         (s.ttft.p99, bands.ttft_ms, slo.ttft_p99_ms),
@@ -301,6 +333,9 @@ pub(super) fn name(space: &Space, candidate: &Candidate) -> String {
     }
     if let Some(seqs) = shape.max_num_seqs {
         text += &format!(", {seqs} sequences");
+    }
+    for word in shape.told.words() {
+        text += &format!(", {word}");
     }
     text
 }

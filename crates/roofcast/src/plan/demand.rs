@@ -4,12 +4,13 @@
 //! Knows nothing about machines.
 
 use crate::error::Result;
+use crate::spec::Slo;
 use crate::workload::{Arrivals, Length, LengthKind, Traffic, Workload};
 
 /// Requests that are drawn to look at.
 const SAMPLE: usize = 4096;
-/// A longest request in 50 is below the 99th percentile of any run.
-const LONG: f64 = 0.98;
+/// The share of the requests that must keep a bound where a spec does not say.
+const KEPT: f64 = 0.99;
 
 /// What requests need.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +25,9 @@ pub(super) struct Demand {
     pub(super) fresh: f64,
     /// Generated tokens, mean.
     pub(super) output: f64,
-    /// A long prompt's tokens that no cache can hold; exceeded by a fiftieth of the requests.
+    /// Whether prompts have tokens in common.
+    pub(super) shared: bool,
+    /// A long prompt's tokens that no cache can hold; exceeded by twice as many requests as may miss a bound.
     pub(super) long_input: u64,
     /// A long answer's tokens.
     pub(super) long_output: u64,
@@ -33,32 +36,28 @@ pub(super) struct Demand {
 }
 
 impl Demand {
-    /// Of `workload`; `place` names it in errors.
-    pub(super) fn of(workload: &Workload, place: &str) -> Result<Demand> {
+    /// Of `workload` under `slo`; `place` names it in errors.
+    pub(super) fn of(workload: &Workload, slo: &Slo, place: &str) -> Result<Demand> {
         let mut traffic = Traffic::new(workload, place)?;
         let shared = traffic.shares_prompts();
         let mut drawn = Vec::new();
         while let Some(request) = traffic.next().filter(|_| drawn.len() < SAMPLE) {
             drawn.push((u64::from(request.input_len), u64::from(request.output_len)));
         }
+        let below = (2.0 * slo.goodput.unwrap_or(KEPT) - 1.0).max(0.0);
         let long = |of: fn(&(u64, u64)) -> u64| {
             let mut values: Vec<u64> = drawn.iter().map(of).collect();
             values.sort_unstable();
-            values.get((values.len() as f64 * LONG) as usize).or(values.last()).copied().unwrap_or(1)
+            values.get((values.len() as f64 * below) as usize).or(values.last()).copied().unwrap_or(1)
         };
         let sessions = matches!(workload.arrivals, Arrivals::Sessions { .. });
-        let users = match workload.arrivals {
-            Arrivals::ClosedLoop { concurrency, think_s } if think_s.unwrap_or(0.0) == 0.0 => {
-                Some(concurrency)
-            }
-            _ => None,
-        };
         Ok(Demand {
             rate: workload.arrivals.rate(),
-            users,
+            users: users(workload),
             input: workload.input_mean(),
             fresh: if shared { 0.0 } else { workload.input_mean() },
             output: workload.output_mean(),
+            shared,
             long_input: if shared || sessions { 1 } else { long(|r| r.0) },
             long_output: long(|r| r.1),
             longest: drawn.iter().map(|(input, output)| input + output).max().unwrap_or(1),
@@ -78,6 +77,14 @@ impl Demand {
     /// Output tokens per second at the offered load.
     pub(super) fn output_per_s(&self) -> Option<f64> {
         self.rate.map(|rate| rate * self.output)
+    }
+}
+
+/// Requests of `workload` that are always in flight, where that is how they come.
+pub(super) fn users(workload: &Workload) -> Option<u64> {
+    match workload.arrivals {
+        Arrivals::ClosedLoop { concurrency, think_s } if think_s.unwrap_or(0.0) == 0.0 => Some(concurrency),
+        _ => None,
     }
 }
 

@@ -12,6 +12,7 @@
 use super::demand::Demand;
 use super::estimate::{Estimate, Rates};
 use super::space::{Candidate, Space};
+use crate::accelerator::Accelerator;
 use crate::deployment::{Deployment, Options};
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
@@ -67,7 +68,7 @@ pub(super) struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    /// Fits `model` to every shape.
+    /// Fits `model` to every shape; steps take `slower` times what is forecast.
     ///
     /// # Errors
     /// Where no shape takes the model, the reason of the first.
@@ -76,11 +77,11 @@ impl<'a> Judge<'a> {
         model: &Arc<Model>,
         space: &'a Space,
         demand: &'a Demand,
+        slower: f64,
     ) -> Result<Judge<'a>> {
         let fit = |shape: &super::space::Shape| -> Result<Fitted> {
-            let options = Options::of(&shape.spec(spec));
-            let deployment = Deployment::resolve(Arc::clone(model), Arc::clone(&shape.chip), &options)?;
-            let forecaster = Forecaster::embedded(deployment)?;
+            let deployment = deployment(&shape.spec(spec), model, &shape.chip)?;
+            let forecaster = Forecaster::embedded(deployment)?.slowed(slower);
             let estimate = Estimate::of(&forecaster, demand, spec.engine.cost, &spec.slo, SLACK);
             Ok(Fitted { forecaster, estimate })
         };
@@ -115,17 +116,19 @@ impl<'a> Judge<'a> {
     /// Why `candidate` is no answer, as far as can be said without a simulation; by memory alone where that is asked.
     pub(super) fn miss(&self, candidate: &Candidate, memory_only: bool) -> Option<Miss> {
         let mut pools = candidate.prefill.iter().chain([&candidate.serving]);
-        let room = pools.find_map(|pool| self.holds(pool.shape)).or_else(|| self.users(candidate));
+        let room = pools
+            .find_map(|pool| self.holds(pool.shape))
+            .or_else(|| self.crowded(candidate, self.demand.users));
         if room.is_some() || memory_only {
             return room;
         }
         self.limit(candidate).or_else(|| self.steady(candidate))
     }
 
-    /// Requests always in flight that nothing lets wait.
-    fn users(&self, candidate: &Candidate) -> Option<Miss> {
+    /// Requests always in flight, as many as `users`, that nothing lets wait.
+    pub(super) fn crowded(&self, candidate: &Candidate, users: Option<u64>) -> Option<Miss> {
         let slo = &self.spec.slo;
-        let each = self.demand.users?.div_ceil(candidate.serving.replicas);
+        let each = users?.div_ceil(candidate.serving.replicas);
         let held = self.estimate(candidate.serving.shape)?.held;
         let waits = slo.ttft_p99_ms.or(slo.e2el_p99_ms).is_some();
         (!waits && each > held).then(|| Miss {
@@ -139,7 +142,7 @@ impl<'a> Judge<'a> {
         let stage = Stage::Limit;
         let serving = self.estimate(candidate.serving.shape)?;
         let prompts = self.estimate(candidate.prefill.unwrap_or(candidate.serving).shape)?;
-        let Slo { ttft_p99_ms, tpot_p99_ms, e2el_p99_ms } = self.spec.slo;
+        let Slo { ttft_p99_ms, tpot_p99_ms, e2el_p99_ms, .. } = self.spec.slo;
         let [prompt, step] = [prompts.limit_ms[0], serving.limit_ms[1]];
         let whole = self.demand.long_output.saturating_sub(1) as f64 * step;
         let bounds = [
@@ -164,6 +167,10 @@ impl<'a> Judge<'a> {
         let stage = Stage::Estimate;
         if !self.a_token_a_step() {
             return None;
+        }
+        // Means say nothing of a bound that some requests may miss.
+        if self.spec.slo.goodput.is_some() {
+            return self.rate(candidate, stage, |e| e.rates, SLACK);
         }
         let serving = self.estimate(candidate.serving.shape)?;
         let prompts = self.estimate(candidate.prefill.unwrap_or(candidate.serving).shape)?;
@@ -221,6 +228,12 @@ impl<'a> Judge<'a> {
             factor: offered / most,
         })
     }
+}
+
+/// The deployment of `spec` on `chip`, by the convention that it names.
+pub(super) fn deployment(spec: &Spec, model: &Arc<Model>, chip: &Accelerator) -> Result<Deployment> {
+    let (options, chip) = Options::of(spec).counted(spec.hardware.convention, chip);
+    Deployment::resolve(Arc::clone(model), Arc::new(chip), &options)
 }
 
 fn shown(ms: f64) -> String {

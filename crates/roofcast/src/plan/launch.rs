@@ -3,8 +3,8 @@
 //! Knows: by which flags engines take a replica's parallelism, formats and settings, and when there is no command: where
 //! weights are in a format that only a quantized checkpoint brings, or no engine runs on the chip. What it takes on a
 //! cluster is [`super::manifest`]'s. Knows nothing about whether the deployment is any good.
-//! Sources of flags: vLLM `vllm/engine/arg_utils.py` (0.11 to 0.19), SGLang `python/sglang/srt/server_args.py` (0.5),
-//! TensorRT-LLM `tensorrt_llm/commands/serve.py` (1.0), llama.cpp `common/arg.cpp`.
+//! Sources of flags: `catalog/engines/vllm.toml` (0.32) and `catalog/engines/sglang.toml` (0.5), which a test holds the commands
+//! to, TensorRT-LLM `tensorrt_llm/commands/serve.py` (1.2), llama.cpp `common/arg.cpp`.
 
 use crate::deployment::Deployment;
 use crate::memory;
@@ -43,13 +43,7 @@ pub(super) type Words = Result<Vec<String>, String>;
 /// Commands for one replica of `deployment` with the checkpoint `model`, of which `replicas` are in `role`; that of its own
 /// engine first.
 pub fn launches(deployment: &Deployment, model: &str, role: Role, replicas: u64) -> Vec<Launch> {
-    let all = [
-        ("vllm", vllm(deployment, model, role)),
-        ("sglang", sglang(deployment, model, role)),
-        ("tensorrt-llm", tensorrt_llm(deployment, model, role)),
-        ("llama.cpp", llama_cpp(deployment, role)),
-    ];
-    let mut launches: Vec<Launch> = all
+    let mut launches: Vec<Launch> = commands(deployment, model, role)
         .into_iter()
         .map(|(engine, words)| {
             let (command, note) = match words {
@@ -61,6 +55,16 @@ pub fn launches(deployment: &Deployment, model: &str, role: Role, replicas: u64)
         .collect();
     launches.sort_by_key(|launch| launch.engine != deployment.options.engine.name());
     launches
+}
+
+/// The words of each engine's command.
+pub(super) fn commands(d: &Deployment, model: &str, role: Role) -> [(&'static str, Words); 4] {
+    [
+        ("vllm", vllm(d, model, role)),
+        ("sglang", sglang(d, model, role)),
+        ("tensorrt-llm", tensorrt_llm(d, model, role)),
+        ("llama.cpp", llama_cpp(d, role)),
+    ]
 }
 
 /// As a shell takes it.
@@ -116,9 +120,19 @@ fn weights(d: &Deployment) -> Result<Weights, String> {
     }
 }
 
-fn on(d: &Deployment, engine: &str, vendors: &[&str]) -> Result<(), String> {
+/// Vendors whose chips an engine runs on.
+pub(super) fn vendors(engine: &str) -> &'static [&'static str] {
+    match engine {
+        "vllm" => &["nvidia", "amd", "intel", "google", "cpu"],
+        "sglang" => &["nvidia", "amd"],
+        "tensorrt-llm" => &["nvidia"],
+        _ => &[],
+    }
+}
+
+fn on(d: &Deployment, engine: &str, name: &str) -> Result<(), String> {
     let chip = &d.accelerator;
-    if vendors.contains(&chip.vendor.as_str()) {
+    if vendors(name).contains(&chip.vendor.as_str()) {
         Ok(())
     } else {
         Err(format!("{engine} does not run on {}", chip.id))
@@ -156,7 +170,7 @@ fn formats(line: &mut Line, d: &Deployment) -> Result<(), String> {
 }
 
 pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
-    on(d, "vLLM", &["nvidia", "amd", "intel", "google", "cpu"])?;
+    on(d, "vLLM", "vllm")?;
     let p = d.parallelism;
     let mut line = Line::of(&["vllm", "serve", model]);
     formats(&mut line, d)?;
@@ -180,8 +194,32 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
     if let Some(n) = d.options.engine.max_model_len {
         line.set("--max-model-len", n);
     }
-    if d.options.engine.enable_prefix_caching == Some(false) {
-        line.flag("--no-enable-prefix-caching");
+    let asked = &d.options.engine;
+    for (flag, value) in [
+        ("--max-num-active-seqs", asked.max_num_active_seqs),
+        ("--max-num-queued-reqs", asked.max_num_queued_reqs),
+        ("--max-num-queued-tokens", asked.max_num_queued_tokens),
+        ("--prefill-schedule-interval", asked.prefill_schedule_interval),
+        ("--long-prefill-token-threshold", asked.long_prefill_token_threshold),
+        ("--block-size", asked.block_size),
+    ] {
+        if let Some(value) = value {
+            line.set(flag, value);
+        }
+    }
+    for (flag, on) in [
+        ("enable-prefix-caching", asked.enable_prefix_caching),
+        ("enable-chunked-prefill", asked.enable_chunked_prefill),
+        ("async-scheduling", asked.async_scheduling),
+    ] {
+        match on {
+            Some(true) => line.flag(&format!("--{flag}")),
+            Some(false) => line.flag(&format!("--no-{flag}")),
+            None => {}
+        }
+    }
+    if asked.enforce_eager == Some(true) {
+        line.flag("--enforce-eager");
     }
     if role != Role::Replica {
         line.set("--kv-transfer-config", r#"{"kv_connector":"NixlConnector","kv_role":"kv_both"}"#);
@@ -190,7 +228,7 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
 }
 
 fn sglang(d: &Deployment, model: &str, role: Role) -> Words {
-    on(d, "SGLang", &["nvidia", "amd"])?;
+    on(d, "SGLang", "sglang")?;
     let p = d.parallelism;
     let mut line = Line::of(&["python", "-m", "sglang.launch_server", "--model-path", model]);
     formats(&mut line, d)?;
@@ -208,9 +246,14 @@ fn sglang(d: &Deployment, model: &str, role: Role) -> Words {
         share(d, |rank| (rank.weight_bytes.as_f64() + rank.kv_bytes.as_f64(), 0.0)),
     );
     line.set("--max-running-requests", d.engine.max_num_seqs);
-    line.set("--chunked-prefill-size", d.engine.max_num_batched_tokens * p.attention_dp);
+    let whole = d.options.engine.enable_chunked_prefill == Some(false);
+    let chunk = (d.engine.max_num_batched_tokens * p.attention_dp).to_string();
+    line.set("--chunked-prefill-size", if whole { "-1".to_owned() } else { chunk });
     if let Some(n) = d.options.engine.max_model_len {
         line.set("--context-length", n);
+    }
+    if d.options.engine.enable_prefix_caching == Some(false) {
+        line.flag("--disable-radix-cache");
     }
     match role {
         Role::Replica => {}
@@ -230,7 +273,7 @@ fn share(d: &Deployment, of: fn(&memory::Rank) -> (f64, f64)) -> f64 {
 }
 
 fn tensorrt_llm(d: &Deployment, model: &str, role: Role) -> Words {
-    on(d, "TensorRT-LLM", &["nvidia"])?;
+    on(d, "TensorRT-LLM", "tensorrt-llm")?;
     let p = d.parallelism;
     if weights(d)? == Weights::Converted {
         return Err(
@@ -253,6 +296,9 @@ fn tensorrt_llm(d: &Deployment, model: &str, role: Role) -> Words {
     );
     line.set("--max_batch_size", d.engine.max_num_seqs);
     line.set("--max_num_tokens", d.engine.max_num_batched_tokens);
+    if d.options.engine.enable_chunked_prefill == Some(true) {
+        line.flag("--enable_chunked_prefill");
+    }
     Ok(line.0)
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Knows: the same deployment is simulated under other loads, and with more or fewer replicas. Knows nothing about others.
 
-use super::answer::{Choice, Plan, WhatIf};
-use super::demand::{longer, scaled};
+use super::answer::{Choice, GOODPUT, Plan, WhatIf};
+use super::demand::{longer, scaled, users};
 use super::proof::{Trial, missed};
 use super::search::Search;
 use super::space::{Candidate, Pool};
@@ -23,6 +23,9 @@ const MORE: u64 = 8;
 
 /// The plan with the highest rates of its first choices, and what becomes of the best.
 pub(super) fn explored(found: &mut Search, mut plan: Plan) -> Result<Plan> {
+    if plan.interrupted {
+        return Ok(plan);
+    }
     let offered = found.judge.demand.rate;
     let mut rated: Vec<(usize, f64)> = Vec::new();
     for choice in plan.pareto.iter().take(RATED) {
@@ -31,7 +34,7 @@ pub(super) fn explored(found: &mut Search, mut plan: Plan) -> Result<Plan> {
             rated.push((choice.index, offered * factor));
         }
     }
-    let lists = [&mut plan.pareto, &mut plan.by_accelerator, &mut plan.ranked];
+    let lists = [&mut plan.pareto, &mut plan.pareto_throughput, &mut plan.by_accelerator, &mut plan.ranked];
     for choice in lists.into_iter().flatten().chain(&mut plan.best) {
         if let Some((_, most)) = rated.iter().find(|(index, _)| *index == choice.index) {
             choice.max_requests_per_s = Some(*most);
@@ -42,6 +45,7 @@ pub(super) fn explored(found: &mut Search, mut plan: Plan) -> Result<Plan> {
         plan.what_if = changes(found, &best)?;
     }
     plan.simulated = found.simulated;
+    plan.interrupted = !(found.goes_on)();
     Ok(plan)
 }
 
@@ -58,7 +62,7 @@ fn highest(found: &mut Search, candidate: &Candidate) -> Result<Option<f64>> {
         if loads.len() < factors.len() {
             return Ok(None);
         }
-        let met = verdicts(found, candidate, loads)?;
+        let Some(met) = verdicts(found, candidate, loads)? else { return Ok(None) };
         let first = met.iter().position(|miss| miss.is_some()).unwrap_or(factors.len());
         carried = if first == 0 { carried } else { factors[first - 1] };
         let Some(above) = factors.get(first) else { return Ok(Some(carried)) };
@@ -69,29 +73,36 @@ fn highest(found: &mut Search, candidate: &Candidate) -> Result<Option<f64>> {
 }
 
 /// Why `candidate` does not carry each of `loads`.
-fn verdicts(found: &mut Search, candidate: &Candidate, loads: Vec<Workload>) -> Result<Vec<Option<String>>> {
+fn verdicts(
+    found: &mut Search,
+    candidate: &Candidate,
+    loads: Vec<Workload>,
+) -> Result<Option<Vec<Option<String>>>> {
     let specs = loads.into_iter().map(|workload| Spec { workload: Some(workload), ..found.base.clone() });
     let trials = specs.map(|spec| found.trial(candidate, &spec)).collect::<Result<Vec<Trial>>>()?;
-    Ok(run(found, &trials).into_iter().map(|(miss, _)| miss).collect())
+    let met = run(found, &trials);
+    Ok(met.map(|met| met.into_iter().map(|(miss, _)| miss).collect()))
 }
 
 type Verdict = (Option<String>, Option<Box<Simulation>>);
 
-fn run(found: &mut Search, trials: &[Trial]) -> Vec<Verdict> {
+/// Why each of `trials` is no answer, or its run; none where the search was stopped.
+fn run(found: &mut Search, trials: &[Trial]) -> Option<Vec<Verdict>> {
     found.simulated += trials.len() as u64;
     let slo = found.base.slo;
     let verdict = |run| match missed(&run, &slo) {
         Some(miss) => (Some(miss.reason), None),
         None => (None, run.ok().map(Box::new)),
     };
-    (found.runner)(trials).into_iter().map(verdict).collect()
+    let runs = (found.runner)(trials);
+    (found.goes_on)().then(|| runs.into_iter().map(verdict).collect())
 }
 
 /// What becomes of the best.
 fn changes(found: &mut Search, best: &Choice) -> Result<Vec<WhatIf>> {
     let candidate = found.candidates[best.index];
     let mut all = Vec::new();
-    if let Some(headroom) = best.headroom {
+    if let Some(headroom) = best.headroom.filter(|h| h.metric != GOODPUT) {
         let left = headroom.share * 100.0;
         all.push(WhatIf {
             change: "bounds 10 % tighter".to_owned(),
@@ -125,7 +136,9 @@ fn changed(
     let Some(workload) = workload else { return Ok(None) };
     let base = Spec { workload: Some(workload), ..found.base.clone() };
     let trial = found.trial(candidate, &base)?;
-    let Some((miss, met)) = run(found, &[trial]).pop() else { return Ok(None) };
+    let Some((miss, met)) = run(found, &[trial]).and_then(|mut met| met.pop()) else { return Ok(None) };
+    let users = base.workload.as_ref().and_then(users);
+    let miss = found.judge.crowded(candidate, users).map(|m| m.reason).or(miss);
     let met = met.map(|run| {
         let [ttft, tpot] = [run.summary.ttft.p99, run.summary.tpot.p99];
         format!("TTFT p99 {ttft:.0} ms, TPOT p99 {tpot:.1} ms")
@@ -136,7 +149,11 @@ fn changed(
             (1..=MORE).map(|more| Pool { replicas: candidate.serving.replicas + more, ..candidate.serving });
         let larger: Vec<Candidate> = more.map(|serving| Candidate { serving, ..*candidate }).collect();
         let trials = larger.iter().map(|c| found.trial(c, &base)).collect::<Result<Vec<Trial>>>()?;
-        let enough = run(found, &trials).iter().position(|(miss, _)| miss.is_none());
+        let met = run(found, &trials).unwrap_or_default();
+        let carries = |(candidate, (miss, _)): (&Candidate, &Verdict)| {
+            miss.is_none() && found.judge.crowded(candidate, users).is_none()
+        };
+        let enough = larger.iter().zip(&met).position(carries);
         replicas = enough.map(|index| larger[index].serving.replicas);
     }
     Ok(Some(WhatIf {

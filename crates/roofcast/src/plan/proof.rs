@@ -1,15 +1,16 @@
 //! The proof of a deployment: its own spec, simulated.
 //!
-//! Knows: how long a run must be, and when a run meets the SLO: every 99th percentile within its bound, at most a hundredth of
-//! the requests refused, and neither queue nor requests in flight growing for as long as requests come
+//! Knows: how long a run must be, and when a run meets the SLO: every 99th percentile within its bound and at most a hundredth
+//! of the requests refused, or where the spec has a goodput that share within every bound, and neither queue nor requests in flight growing for as long as requests come
 //! ([`crate::simulate::Simulation::load`]). A run ends early when a percentile is missed for certain, whatever its other
 //! requests get. Knows nothing about threads, or how many simulations run at once.
 
+use super::answer::{GOODPUT, Headroom};
 use super::demand::Demand;
 use super::feasibility::{Miss, Stage};
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
-use crate::simulate::{Options, Simulation, simulate};
+use crate::simulate::{Options, Simulation, simulate_while};
 use crate::spec::{Slo, Spec};
 use crate::workload::{Arrivals, Workload};
 
@@ -36,8 +37,13 @@ pub struct Trial {
 impl Trial {
     /// Runs it.
     pub fn run(&self) -> Result<Simulation> {
+        self.run_while(&mut |_, _| true)
+    }
+
+    /// The same, which ends early where `watch` says no; it hears now and then how many requests have ended, of how many.
+    pub fn run_while(&self, watch: &mut dyn FnMut(u64, u64) -> bool) -> Result<Simulation> {
         let options = Options { leap: true, end_when_missed: self.end_when_missed, ..Options::default() };
-        simulate(&self.forecaster, &self.spec, "plan", options)
+        simulate_while(&self.forecaster, &self.spec, "plan", options, watch)
     }
 }
 
@@ -50,7 +56,8 @@ pub fn in_turn(trials: &[Trial]) -> Vec<Result<Simulation>> {
 }
 
 /// `workload` with as many requests as a proof takes: as many as were asked for and [`REQUESTS`] at least, and so many that
-/// requests come for [`DECODES`] times as long as one decodes. A trace is taken whole.
+/// requests come for [`DECODES`] times as long as one decodes. Users whose answers set the pace send so many each, where nothing
+/// was asked for, and one each where it was. A trace is taken whole.
 pub(super) fn lengthened(workload: &Workload, demand: &Demand, slo: &Slo, asked: Option<u64>) -> Workload {
     if matches!(workload.arrivals, Arrivals::Trace { .. }) {
         return workload.clone();
@@ -58,7 +65,8 @@ pub(super) fn lengthened(workload: &Workload, demand: &Demand, slo: &Slo, asked:
     let tpot_s = slo.tpot_p99_ms.map_or(USUAL_TPOT_S, |ms| ms / 1e3);
     let decode_s = slo.e2el_p99_ms.map_or(f64::INFINITY, |ms| ms / 1e3).min(tpot_s * demand.output);
     let for_growth = demand.rate.map_or(0.0, |rate| rate * decode_s * DECODES);
-    let for_users = demand.users.map_or(0, |users| users * DECODES as u64);
+    let each = if asked.is_some() { 1 } else { DECODES as u64 };
+    let for_users = demand.users.map_or(0, |users| users * each);
     let enough = (for_growth as u64).max(for_users).min(MOST_REQUESTS);
     let least = asked.unwrap_or(REQUESTS.max(workload.requests.unwrap_or(0)));
     Workload { requests: Some(least.max(enough)), ..workload.clone() }
@@ -73,6 +81,20 @@ pub(super) fn missed(run: &Result<Simulation>, slo: &Slo) -> Option<Miss> {
         Err(error) => return miss(error.to_string(), f64::INFINITY),
     };
     let refused = run.refused + run.rejected;
+    if let Some(needed) = slo.needed(run.requests) {
+        let good = run.summary.good.unwrap_or(run.summary.completed);
+        let share = |n: u64| n as f64 / run.requests.max(1) as f64 * 100.0;
+        if run.ended_early {
+            let most = 100.0 - share(needed);
+            return miss(format!("more than {most:.1} % of the requests miss a bound"), 1.0);
+        }
+        if good < needed {
+            let reason =
+                format!("{:.1} % of the requests keep every bound, {:.1} % must", share(good), share(needed));
+            return miss(reason, needed as f64 / good.max(1) as f64);
+        }
+        return grows(run);
+    }
     if refused * 100 > run.requests {
         return miss(format!("{refused} of {} requests are refused", run.requests), f64::INFINITY);
     }
@@ -85,15 +107,29 @@ pub(super) fn missed(run: &Result<Simulation>, slo: &Slo) -> Option<Miss> {
     if run.ended_early {
         return miss("more than a hundredth of the requests are beyond a bound".to_owned(), 1.0);
     }
+    grows(run)
+}
+
+/// Whether more comes than `run` served.
+fn grows(run: &Simulation) -> Option<Miss> {
     let served = run.load.stable_per_s.zip(run.load.offered_per_s).filter(|_| run.load.overloaded);
-    served.and_then(|(stable, offered)| {
+    served.map(|(stable, offered)| {
         let reason = format!("the queue grows: {offered:.2} requests/s come, {stable:.2} are served");
-        miss(reason, offered / stable.max(f64::MIN_POSITIVE))
+        Miss { stage: Stage::Simulation, reason, factor: offered / stable.max(f64::MIN_POSITIVE) }
     })
 }
 
+/// What is left to the bound that is nearest; none without bounds.
+pub(super) fn headroom(run: &Simulation, slo: &Slo) -> Option<Headroom> {
+    if let Some(share) = slo.goodput {
+        let good = run.summary.good? as f64 / run.requests.max(1) as f64;
+        return Some(Headroom { metric: GOODPUT, share: good / share - 1.0 });
+    }
+    beyond(run, slo).map(|(metric, p99, bound)| Headroom { metric, share: 1.0 - p99 / bound })
+}
+
 /// Of the metrics with a bound, the one that is highest against it: its name, its 99th percentile and the bound.
-pub(super) fn beyond(run: &Simulation, slo: &Slo) -> Option<(&'static str, f64, f64)> {
+fn beyond(run: &Simulation, slo: &Slo) -> Option<(&'static str, f64, f64)> {
     let s = &run.summary;
     let bounds = [
         ("TTFT", s.ttft.p99, slo.ttft_p99_ms),

@@ -2,13 +2,12 @@
 //!
 //! Knows: deployments are simulated from the least of what is minimised upwards, those that have as much of it together, until
 //! some meet the SLO: then no cheaper one does, and the best of these is the answer. A few dearer ones are proven
-//! beyond it, for the table. Waves are of one size on any machine, so that the same are simulated on any number of cores.
+//! beyond it, for the table. A search that is stopped keeps what was judged by then. Waves are of one size on any machine, so that the same are simulated on any number of cores.
 //! Knows nothing about how a deployment is judged.
 
-use super::feasibility::{Judge, Miss, Stage};
+use super::feasibility::{Judge, Miss, Stage, deployment};
 use super::proof::{Runner, Trial, missed};
-use super::space::{Candidate, Cut};
-use crate::deployment::{Deployment, Options};
+use super::space::{Candidate, Cut, Told};
 use crate::error::Result;
 use crate::fleet::results::Sample;
 use crate::simulate::Simulation;
@@ -43,6 +42,8 @@ pub(super) struct Search<'a> {
     pub(super) runner: Runner<'a>,
     /// Hears of simulations, and of candidates judged.
     pub(super) progress: &'a dyn Fn(u64, u64),
+    /// Whether to go on.
+    pub(super) goes_on: &'a dyn Fn() -> bool,
     pub(super) judged: Vec<Judged>,
     pub(super) simulated: u64,
 }
@@ -82,7 +83,7 @@ impl Search<'_> {
             let level = if paced { level } else { open.len() - from };
             let proven = self.prove(&open[from..from + level])?;
             from += level;
-            if proven && !exhaustive {
+            if proven && !exhaustive || !(self.goes_on)() {
                 break;
             }
         }
@@ -93,11 +94,19 @@ impl Search<'_> {
     fn prove(&mut self, some: &[(f64, usize)]) -> Result<bool> {
         let mut proven = false;
         for wave in some.chunks(WAVE) {
+            if !(self.goes_on)() {
+                break;
+            }
             let trials = wave.iter().map(|(_, index)| self.trial(&self.candidates[*index], self.base));
             let trials = trials.collect::<Result<Vec<Trial>>>()?;
             let runs = (self.runner)(&trials);
-            self.simulated += runs.len() as u64;
+            let stopped = !(self.goes_on)();
             for ((_, index), run) in wave.iter().zip(runs) {
+                // What was cut short says nothing of its deployment.
+                if stopped && run.as_ref().map_or(true, |run| run.interrupted) {
+                    continue;
+                }
+                self.simulated += 1;
                 let judged = self.outcome(run);
                 proven |= matches!(judged, Judged::Meets(_));
                 self.judged[*index] = judged;
@@ -135,7 +144,7 @@ impl Search<'_> {
             }
         };
         let model = fitted.forecaster.deployment.model.clone();
-        let deployment = Deployment::resolve(model, shape.chip.clone(), &Options::of(&spec))?;
+        let deployment = deployment(&spec, &model, &shape.chip)?;
         let forecaster = fitted.forecaster.reshaped(deployment);
         Ok(Trial { spec, forecaster, end_when_missed: true })
     }
@@ -173,10 +182,21 @@ impl Search<'_> {
     }
 
     /// What candidates have in common that differ in numbers and settings alone.
-    fn kind(&self, candidate: &Candidate) -> (String, [Option<String>; 2], bool, Cut) {
+    fn kind(&self, candidate: &Candidate) -> (String, [Option<String>; 2], bool, Cut, Told) {
         let shape = &self.judge.space.shapes[candidate.serving.shape];
         let formats = [shape.weights.clone(), shape.kv.clone()];
-        (shape.chip.id.clone(), formats, candidate.prefill.is_some(), shape.cut)
+        (shape.chip.id.clone(), formats, candidate.prefill.is_some(), shape.cut, shape.told.clone())
+    }
+
+    /// The least of what is minimised among candidates of which nothing is known yet, and how many of these have no more of
+    /// it than `most`. None where it is not known beforehand.
+    pub(super) fn open(&self, most: f64) -> Option<(f64, u64)> {
+        let paced = self.judge.demand.rate.is_some()
+            || matches!(self.objective, Objective::CostPerHour | Objective::Accelerators);
+        let unknown = self.candidates.iter().zip(&self.judged).filter(|(_, j)| matches!(j, Judged::Dearer));
+        let values: Vec<f64> = unknown.filter_map(|(candidate, _)| self.value(candidate)).collect();
+        let least = values.iter().copied().min_by(f64::total_cmp).filter(|_| paced)?;
+        Some((least, values.iter().filter(|value| **value <= most).count() as u64))
     }
 
     /// Candidates that meet the SLO, best first: least of what is minimised, then fewest accelerators, then the shortest

@@ -3,6 +3,7 @@
 //! Knows: which replicas can be cut out of which chips, how many of them the search may have, and how those are combined:
 //! all alike, or prefill and decode apart. Knows nothing about whether they are any good.
 
+use super::launch::vendors;
 use crate::accelerator::{Accelerator, Price, Topology};
 use crate::catalog::Catalog;
 use crate::deployment::EngineSettings;
@@ -10,7 +11,9 @@ use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::parallelism::indivisible;
 use crate::precision::{KvFormat, WeightFormat};
-use crate::spec::{LinkKind, PoolSpec, SearchSpec, Spec};
+use crate::router::Routing;
+use crate::spec::{LinkKind, PoolSpec, SchedulerKind, SearchSpec, Spec};
+use crate::workload::Arrivals;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,6 +57,70 @@ pub(super) struct Shape {
     pub(super) cut: Cut,
     pub(super) max_num_batched_tokens: Option<u64>,
     pub(super) max_num_seqs: Option<u64>,
+    pub(super) told: Told,
+}
+
+/// What a search says of the engine and the router beside numbers; what is absent is as the spec has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Told {
+    pub(super) engine: Option<String>,
+    pub(super) router: Option<Routing>,
+    pub(super) enable_chunked_prefill: Option<bool>,
+    pub(super) enable_prefix_caching: Option<bool>,
+    /// Whether drafts are made, where the spec has some.
+    pub(super) speculative: Option<bool>,
+}
+
+impl Told {
+    /// `spec` with this over it.
+    fn lay(&self, spec: &mut Spec) {
+        if let Some(name) = &self.engine {
+            spec.engine.scheduler = scheduler(name);
+            if spec.engine.name() != name {
+                spec.engine.version = None;
+            }
+            spec.engine.name = Some(name.clone());
+        }
+        spec.fleet.router = self.router.unwrap_or(spec.fleet.router);
+        spec.engine.enable_chunked_prefill =
+            self.enable_chunked_prefill.or(spec.engine.enable_chunked_prefill);
+        spec.engine.enable_prefix_caching = self.enable_prefix_caching.or(spec.engine.enable_prefix_caching);
+        if self.speculative == Some(false) {
+            spec.engine.speculative = None;
+        }
+    }
+
+    /// Whether the engine that is named runs on `chip`.
+    fn runs_on(&self, chip: &Accelerator) -> bool {
+        self.engine.as_deref().is_none_or(|name| vendors(name).contains(&chip.vendor.as_str()))
+    }
+
+    /// In words, where anything is said.
+    pub(super) fn words(&self) -> Vec<String> {
+        let switched = |on: Option<bool>, what: &str| {
+            on.map(|on| if on { format!("with {what}") } else { format!("without {what}") })
+        };
+        let router = self.router.map(|router| format!("router {}", router.name()));
+        [
+            self.engine.clone(),
+            router,
+            switched(self.enable_chunked_prefill, "chunked prefill"),
+            switched(self.enable_prefix_caching, "prefix caching"),
+            switched(self.speculative, "drafts"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// The scheduler of an engine that a search may name.
+fn scheduler(engine: &str) -> SchedulerKind {
+    match engine {
+        "sglang" => SchedulerKind::Sglang,
+        "tensorrt-llm" => SchedulerKind::TensorrtLlm,
+        _ => SchedulerKind::Vllm,
+    }
 }
 
 impl Shape {
@@ -73,12 +140,19 @@ impl Shape {
         spec.engine.max_num_batched_tokens =
             self.max_num_batched_tokens.or(spec.engine.max_num_batched_tokens);
         spec.engine.max_num_seqs = self.max_num_seqs.or(spec.engine.max_num_seqs);
+        self.told.lay(&mut spec);
         spec
     }
 
-    /// Whether `other` is the same chip with the same formats.
+    /// Whether `other` is the same chip with the same formats, told the same.
     fn alike(&self, other: &Shape) -> bool {
-        self.chip.id == other.chip.id && self.weights == other.weights && self.kv == other.kv
+        let formats = self.weights == other.weights && self.kv == other.kv;
+        self.chip.id == other.chip.id && formats && self.told == other.told
+    }
+
+    /// Whether its engine has pools for prefill and decode.
+    fn has_pools(&self) -> bool {
+        self.told.engine.as_deref().is_none_or(|name| scheduler(name) == SchedulerKind::Vllm)
     }
 }
 
@@ -110,10 +184,11 @@ pub(super) struct Space {
 }
 
 impl Space {
-    /// What `spec` may choose from.
-    pub(super) fn of(spec: &Spec, model: &Model, catalog: &Catalog) -> Result<Space> {
+    /// What `spec` may choose from; `shared` says whether prompts have tokens in common.
+    pub(super) fn of(spec: &Spec, model: &Model, catalog: &Catalog, shared: bool) -> Result<Space> {
         let search = spec.search.clone().unwrap_or_default();
         check(&search)?;
+        let told = told(&search, spec, shared)?;
         let chips = chips(&search, catalog, spec.hardware.accelerator.as_deref())?;
         let most = search.max_accelerators.unwrap_or(DEFAULT_MOST);
         let mut shapes = Vec::new();
@@ -121,14 +196,18 @@ impl Space {
             for cut in cuts(&search, chip, model, most) {
                 for weights in listed(&search.weights) {
                     for kv in listed(&search.kv) {
-                        shapes.extend(settings(&search, spec, chip).map(|(tokens, seqs)| Shape {
+                        let shape = |told: &Told, (tokens, seqs)| Shape {
                             chip: Arc::clone(chip),
                             weights: weights.clone(),
                             kv: kv.clone(),
                             cut,
                             max_num_batched_tokens: tokens,
                             max_num_seqs: seqs,
-                        }));
+                            told: told.clone(),
+                        };
+                        for told in told.iter().filter(|told| told.runs_on(chip)) {
+                            shapes.extend(settings(&search, spec, chip).map(|set| shape(told, set)));
+                        }
                     }
                 }
             }
@@ -160,7 +239,8 @@ impl Space {
             let earlier = &self.shapes[..**index];
             !earlier.iter().any(|s| s.alike(shape) && s.cut == shape.cut)
         };
-        let shapes: Vec<usize> = shapes.iter().filter(first).copied().collect();
+        let pooled = |index: &&usize| self.shapes[**index].has_pools();
+        let shapes: Vec<usize> = shapes.iter().filter(pooled).filter(first).copied().collect();
         for decode in &shapes {
             for prefill in shapes.iter().filter(|p| self.shapes[**p].alike(&self.shapes[*decode])) {
                 let [sends, takes] = [*prefill, *decode].map(|s| self.shapes[s].cut.ranks());
@@ -254,7 +334,8 @@ fn cuts(search: &SearchSpec, chip: &Accelerator, model: &Model, most: u64) -> Ve
         }
         for (tp, pp, attention_dp) in ways {
             let legal = indivisible(model, tp).is_none() && pp <= model.layers.len() as u64;
-            let wanted = asked(&search.tp, tp) && asked(&search.attention_dp, attention_dp);
+            let wanted =
+                asked(&search.tp, tp) && asked(&search.pp, pp) && asked(&search.attention_dp, attention_dp);
             if !legal
                 || !wanted
                 || cuts.iter().any(|c: &Cut| (c.tp, c.pp, c.attention_dp) == (tp, pp, attention_dp))
@@ -268,6 +349,46 @@ fn cuts(search: &SearchSpec, chip: &Accelerator, model: &Model, most: u64) -> Ve
         }
     }
     cuts
+}
+
+/// What engines and routers are told: every combination of what the search names. Where prompts share tokens and nothing is
+/// said of routers, the one that finds them is looked at, too.
+fn told(search: &SearchSpec, spec: &Spec, shared: bool) -> Result<Vec<Told>> {
+    const ENGINES: [&str; 3] = ["vllm", "sglang", "tensorrt-llm"];
+    if let Some(name) = search.engines.iter().find(|name| !ENGINES.contains(&name.as_str())) {
+        return Err(Error::field("spec", "search.engines", format!("{name:?}"), ENGINES.join(", ")));
+    }
+    if search.speculative.contains(&true) && spec.engine.speculative.is_none() {
+        let accepted = "with [engine.speculative], which has the measured acceptance_rate";
+        return Err(Error::field("spec", "search.speculative", true, accepted));
+    }
+    let sessions = spec.workload.as_ref().is_some_and(|w| matches!(w.arrivals, Arrivals::Sessions { .. }));
+    let mut routers: Vec<Option<Routing>> = search.routers.iter().copied().map(Some).collect();
+    if routers.is_empty() {
+        routers.push(None);
+        let finds = if sessions { Routing::SessionSticky } else { Routing::PrefixAware };
+        routers.extend((shared && spec.fleet.router == Routing::default()).then_some(Some(finds)));
+    }
+    let switch = |list: &[bool]| -> Vec<Option<bool>> {
+        if list.is_empty() { vec![None] } else { list.iter().copied().map(Some).collect() }
+    };
+    let mut all = Vec::new();
+    for engine in listed(&search.engines) {
+        for router in &routers {
+            for enable_chunked_prefill in switch(&search.enable_chunked_prefill) {
+                for enable_prefix_caching in switch(&search.enable_prefix_caching) {
+                    all.extend(switch(&search.speculative).into_iter().map(|speculative| Told {
+                        engine: engine.clone(),
+                        router: *router,
+                        enable_chunked_prefill,
+                        enable_prefix_caching,
+                        speculative,
+                    }));
+                }
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// The accelerators that are looked at, with the prices and powers that the spec has of its own.
@@ -332,49 +453,4 @@ fn check(search: &SearchSpec) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// The keys of a spec that make a deployment, as sections of TOML.
-pub(super) fn sections(spec: &Spec) -> toml::Table {
-    let mut all = toml::Table::new();
-    let mut put = |section: &str, key: &str, value: Option<toml::Value>| {
-        let (outer, inner) = section.split_once('.').unwrap_or((section, ""));
-        let Some(value) = value else { return };
-        let entry = all.entry(outer).or_insert_with(|| toml::Table::new().into());
-        let Some(mut table) = entry.as_table_mut() else { return };
-        if !inner.is_empty() {
-            let entry = table.entry(inner).or_insert_with(|| toml::Table::new().into());
-            let Some(nested) = entry.as_table_mut() else { return };
-            table = nested;
-        }
-        table.insert(key.to_owned(), value);
-    };
-    let count = |n: Option<u64>| n.and_then(|n| i64::try_from(n).ok()).map(toml::Value::from);
-    let text = |t: &Option<String>| t.clone().map(toml::Value::from);
-    put("hardware", "accelerator", text(&spec.hardware.accelerator));
-    put("precision", "weights", text(&spec.precision.weights));
-    put("precision", "kv", text(&spec.precision.kv));
-    let p = spec.parallelism;
-    for (key, n) in
-        [("tp", p.tp), ("pp", p.pp), ("ep", p.ep), ("attention_dp", p.attention_dp), ("replicas", p.replicas)]
-    {
-        put("parallelism", key, count(n));
-    }
-    put("engine", "max_num_batched_tokens", count(spec.engine.max_num_batched_tokens));
-    put("engine", "max_num_seqs", count(spec.engine.max_num_seqs));
-    put("workload", "requests", count(spec.workload.as_ref().and_then(|w| w.requests)));
-    put("fleet", "link", spec.fleet.link.map(|link| link.name().into()));
-    for (section, pool) in [("fleet.prefill", spec.fleet.prefill), ("fleet.decode", spec.fleet.decode)] {
-        let Some(pool) = pool else { continue };
-        for (key, n) in [
-            ("replicas", pool.replicas),
-            ("tp", pool.tp),
-            ("pp", pool.pp),
-            ("ep", pool.ep),
-            ("attention_dp", pool.attention_dp),
-        ] {
-            put(section, key, count(n));
-        }
-    }
-    all
 }

@@ -26,7 +26,7 @@ pub(super) fn nearest(found: &mut Search, most: usize) -> Result<Vec<Near>> {
     missed.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     let mut told: Vec<Near> = Vec::new();
     for (_, index) in missed.into_iter().take(most) {
-        told.push(near(found, index, true)?);
+        told.push(near(found, index)?);
     }
     Ok(told)
 }
@@ -41,10 +41,10 @@ pub(super) fn asked(found: &mut Search, named: &str) -> Result<Vec<Near>> {
         let accepted = "a deployment of the search: accelerators, degrees and formats that [search] spans";
         return Err(Error::field("arguments", "--why", format!("{named:?}"), accepted));
     }
-    matching.into_iter().take(MOST).map(|index| near(found, index, true)).collect()
+    matching.into_iter().take(MOST).map(|index| near(found, index)).collect()
 }
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 13] = [
     "accelerator",
     "count",
     "tp",
@@ -56,6 +56,8 @@ const KEYS: [&str; 11] = [
     "weights",
     "kv",
     "max_num_batched_tokens",
+    "engine",
+    "router",
 ];
 
 fn parse(named: &str) -> Result<Vec<(&str, &str)>> {
@@ -88,12 +90,14 @@ fn has(found: &Search, index: usize, (key, value): &(&str, &str)) -> bool {
         "prefill" => count(candidate.prefill.map_or(0, |pool| pool.replicas)),
         "weights" => deployment.is_some_and(|d| d.weights == *value),
         "kv" => deployment.is_some_and(|d| d.kv.name == *value),
+        "engine" => deployment.is_some_and(|d| d.options.engine.name() == *value),
+        "router" => shape.told.router.unwrap_or(found.base.fleet.router).name() == *value,
         _ => deployment.is_some_and(|d| count(d.engine.max_num_batched_tokens)),
     }
 }
 
 /// One deployment and what came of it; simulated to its end where that was not done, unless it cannot run.
-fn near(found: &mut Search, index: usize, simulate: bool) -> Result<Near> {
+fn near(found: &mut Search, index: usize) -> Result<Near> {
     let candidate = found.candidates[index];
     let runs = match &found.judged[index] {
         Judged::Missed(miss) => miss.stage > Stage::Limit,
@@ -101,11 +105,12 @@ fn near(found: &mut Search, index: usize, simulate: bool) -> Result<Near> {
         Judged::Dearer => true,
     };
     let mut judged = found.judged[index].clone();
-    if simulate && runs {
+    if runs && (found.goes_on)() {
         let mut trial = found.trial(&candidate, found.base)?;
         trial.end_when_missed = false;
         found.simulated += 1;
-        if let Some(run) = (found.runner)(&[trial]).pop() {
+        let run = (found.runner)(&[trial]).pop();
+        if let Some(run) = run.filter(|_| (found.goes_on)()) {
             judged = found.outcome(run);
         }
     }

@@ -63,7 +63,44 @@ pub fn svg(model: &str, plan: &Plan, slo: &Slo) -> String {
         let series = chips.iter().position(|chip| *chip == c.accelerator).unwrap_or(0);
         chart.label((cost(c), c.forecast.tpot_ms), &text, colour(series));
     }
-    page(&[chart])
+    match throughput(model, plan) {
+        Some(second) => page(&[chart, second]),
+        None => page(&[chart]),
+    }
+}
+
+/// Output tokens a second of an accelerator against those of one user: all that met the SLO, and the line of those that none
+/// beats in both; none where fewer than two rows met it.
+fn throughput(model: &str, plan: &Plan) -> Option<Chart> {
+    if plan.ranked.len() < 2 {
+        return None;
+    }
+    let x = Axis::around(
+        "output tokens/s of one user",
+        Unit::Plain,
+        plan.ranked.iter().map(|c| c.interactivity_tok_s),
+    );
+    let y = Axis::around(
+        "output tokens/s per accelerator",
+        Unit::Plain,
+        plan.ranked.iter().map(|c| c.output_tok_s_per_accelerator),
+    );
+    let note = "deployments that met the SLO when simulated; the line has those that none beats in both";
+    let mut chart = Chart::new(&format!("{model}: throughput against interactivity"), note, x, y);
+    let at = |c: &Choice| (c.interactivity_tok_s, c.output_tok_s_per_accelerator);
+    let edge: Vec<_> = plan.pareto_throughput.iter().map(at).collect();
+    chart.line(edge, MUTED, Stroke::Solid);
+    let chips: BTreeSet<&str> = plan.ranked.iter().map(|c| c.accelerator.as_str()).collect();
+    for (series, chip) in chips.iter().enumerate() {
+        for c in plan.ranked.iter().filter(|c| c.accelerator == *chip) {
+            chart.point(at(c), Marker::filled(series), &name(c));
+        }
+        chart.key(Key::Point(Marker::filled(series)), chip);
+    }
+    if let Some(best) = &plan.best {
+        chart.label(at(best), &format!("best: {} × {}", best.count, best.accelerator), INK);
+    }
+    Some(chart)
 }
 
 fn note(plan: &Plan) -> String {

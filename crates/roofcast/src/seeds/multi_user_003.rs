@@ -1,33 +1,21 @@
 //! Seed 003: how many users of Qwen1.5 one RTX 4090 serves.
 //!
 //! Knows: the text's two formulas (noooop/zerollama, `tutorial/advance/0x02/parameters.py`), its conclusions on users,
-//! and what it measured. Its rules are [`rules`]: nominal bits on every weight with lm_head, no input embedding, no norms,
-//! GB/s read as GiB/s.
+//! and what it measured. Its rules are [`crate::spec::Convention::Seed003`].
 
 use super::Verdict::{Exact, Inconsistent, Measured as Seen, Rounded, Unit};
 use super::measured::{Measured, Server, measured};
 use super::{Claim, GIB, Setup, Verdict, closed_forms, decode, held, model, prefill};
-use crate::accelerator::Accelerator;
 use crate::batch::Batch;
 use crate::capacity::{Question, capacity};
 use crate::catalog::Catalog;
 use crate::cost::{Utilization, cost};
-use crate::deployment::Options;
 use crate::error::Result;
 use crate::forecaster::Forecaster;
 use crate::memory;
 use crate::model::{Mixer, Model, Role};
 use crate::precision::Dtype;
 use crate::spec::{AttentionBackend, EngineSpec, Frontend};
-use crate::units::ByteRate;
-
-/// The text's rules: nominal bits on every weight with lm_head, no input embedding, no norms, nominal memory of which
-/// nothing is reserved, and the datasheet's GB/s read as GiB/s.
-pub fn rules(options: Options, chip: &Accelerator) -> (Options, Accelerator) {
-    let gib_per_s = chip.bandwidth_bytes_per_s.0 / 1e9 * f64::from(1 << 30);
-    let chip = Accelerator { bandwidth_bytes_per_s: ByteRate(gib_per_s), ..chip.clone() };
-    (Options { nominal: true, ideal: true, ..options }, chip)
-}
 
 const RECALL: &str = "1 balance of the card";
 const LIMIT: &str = "7.1.2 decode limit, Qwen1.5-7B";

@@ -4,10 +4,13 @@ use crate::support::model;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use roofcast::catalog::Catalog;
+use roofcast::command;
 use roofcast::deployment::{Deployment, Options};
 use roofcast::plan::{Choice, Launch, Plan, Question, Role, Stage, launches, plan};
 use roofcast::simulate::{self, Simulation, simulate};
+use roofcast::spec::Slo;
 use roofcast::{Error, Forecaster, Spec};
+use std::cell::Cell;
 use std::sync::Arc;
 
 fn planned(text: &str, exhaustive: bool) -> Result<Plan, Error> {
@@ -222,6 +225,42 @@ fn own_prices_and_powers_take_the_place_of_the_catalogs() {
     }
 }
 
+/// A search that is stopped after so many looks at whether to go on: what it proved is proven, and no deployment below its
+/// bound meets the SLO.
+#[test]
+fn a_plan_that_is_stopped_keeps_what_it_knows() {
+    let text = format!("{CHAT}accelerators = [\"l4\", \"h100-sxm\"]\nmax_accelerators = 4\n");
+    let spec = Spec::parse("plan.toml", &text).unwrap();
+    let least = planned(&text, false).unwrap().best.unwrap().cost_per_hour.unwrap();
+    for stop in [1, 2, 4, 7] {
+        let looks = Cell::new(0);
+        let goes_on = || {
+            looks.set(looks.get() + 1);
+            looks.get() < stop
+        };
+        let question = Question { goes_on: &goes_on, ..Question::default() };
+        let model = model(LLAMA);
+        let found = plan(&spec, &model, Catalog::embedded().unwrap(), &question).unwrap();
+        assert!(found.interrupted, "{stop}");
+        // Stopped after the search itself, while the best is asked how much more it carries, nothing is open any more.
+        assert!(found.at_least.is_none_or(|value| value <= least), "{stop}: {:?}", found.at_least);
+        match &found.best {
+            Some(best) => {
+                assert!(meets(&text, &simulated(&text, best, 0)) && found.at_least <= best.cost_per_hour)
+            }
+            None => assert!(found.unjudged > 0 && found.at_least.is_some(), "{stop}"),
+        }
+    }
+}
+
+/// Nine of ten requests, and of a thousand 950.
+#[test]
+fn a_share_of_requests_is_a_number_of_them() {
+    let share = |goodput| Slo { goodput: Some(goodput), ..Slo::default() };
+    assert_eq!((share(0.9).needed(10), share(0.95).needed(1000)), (Some(9), Some(950)));
+    assert_eq!(Slo::default().needed(10), None);
+}
+
 /// What starts a replica of `model` on `chip` with the keys of `spec`, by engine.
 fn started(name: &str, chip: &str, spec: &str, role: Role) -> impl Fn(&str) -> Launch + use<> {
     let spec = Spec::parse("launch.toml", spec).unwrap();
@@ -281,4 +320,38 @@ fn there_is_no_command_without_its_checkpoint_or_engine() {
     assert!(of("vllm").command.is_none() && of("sglang").note.unwrap().contains("does not run on tpu-v5e"));
     let of = started(LLAMA, "tpu-v5e", "[parallelism]\ntp = 4\n", Role::Replica);
     assert!(of("vllm").command.unwrap().contains("--tensor-parallel-size 4"));
+}
+
+/// vLLM's and SGLang's parsers take every flag of the commands: their names are those of `catalog/engines`.
+#[test]
+fn commands_are_read_back() {
+    let spread = "[parallelism]\ntp = 2\nattention_dp = 4\nep = 8\n[engine]\nmax_num_queued_reqs = 100\n\
+                  max_num_queued_tokens = 200000\nprefill_schedule_interval = 4\nlong_prefill_token_threshold = 2048\n\
+                  enable_chunked_prefill = true\nenable_prefix_caching = false\nmax_num_active_seqs = 64\n";
+    let of = started("deepseek-ai/DeepSeek-V3", "h200-sxm", spread, Role::Decode);
+    let vllm = of("vllm").command.unwrap();
+    for flag in [
+        "--max-num-queued-reqs 100",
+        "--max-num-queued-tokens 200000",
+        "--prefill-schedule-interval 4",
+        "--long-prefill-token-threshold 2048",
+        "--max-num-active-seqs 64",
+        "--enable-chunked-prefill",
+        "--no-enable-prefix-caching",
+    ] {
+        assert!(vllm.contains(flag), "{flag}: {vllm}");
+    }
+    let read = command::read(&vllm).unwrap();
+    let key = |path: &str| read.settings.iter().find(|s| s.path == path).map(|s| s.value.clone());
+    assert_eq!(key("engine.max_num_queued_reqs"), Some(100.into()));
+    assert_eq!(key("engine.prefill_schedule_interval"), Some(4.into()));
+    let plain = "[precision]\nweights = \"fp8\"\nkv = \"fp8\"\n[engine]\nenable_chunked_prefill = false\nenable_prefix_caching = \
+                 false\n";
+    let fp8 = started(LLAMA, "h100-sxm", plain, Role::Replica);
+    for engine in ["vllm", "sglang"] {
+        for launch in [of(engine), fp8(engine)] {
+            command::read(&launch.command.unwrap()).unwrap();
+        }
+    }
+    assert!(fp8("sglang").command.unwrap().contains("--chunked-prefill-size -1 --disable-radix-cache"));
 }

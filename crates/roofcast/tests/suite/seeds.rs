@@ -6,9 +6,8 @@ use crate::support::{catalog, model};
 use roofcast::Deployment;
 use roofcast::capacity::{Question, capacity};
 use roofcast::deployment::Options;
-use roofcast::seeds::multi_user_003::rules;
 use roofcast::seeds::{Claim, Seed, Verdict, claims};
-use roofcast::spec::PrecisionSpec;
+use roofcast::spec::{Convention, PrecisionSpec};
 use std::sync::Arc;
 
 /// Claim, recomputed, roofcast.
@@ -93,7 +92,8 @@ fn all_twelve_cells_of_seed_003_are_exact() {
                 },
                 ..Options::default()
             };
-            let (options, card) = rules(options, catalog().accelerator("rtx-4090").unwrap());
+            let (options, card) =
+                options.counted(Convention::Seed003, catalog().accelerator("rtx-4090").unwrap());
             let card = Arc::new(card);
             let d = Deployment::resolve(model(&format!("Qwen/Qwen1.5-{size}-Chat")), card, &options).unwrap();
             let question = Question { context: 1024, batch: 1, oversubscription_percent: 100, users: None };

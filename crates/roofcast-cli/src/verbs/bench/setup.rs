@@ -182,6 +182,7 @@ fn judge(args: &JudgeArgs, spec: &Spec) -> Judge {
             ttft_p99_ms: args.slo_ttft.or(spec.slo.ttft_p99_ms),
             tpot_p99_ms: args.slo_tpot.or(spec.slo.tpot_p99_ms),
             e2el_p99_ms: args.slo_e2el.or(spec.slo.e2el_p99_ms),
+            goodput: None,
         },
         window: Window { warmup: args.warmup, cooldown: args.cooldown },
         most_lag_ms: args.max_lag,

@@ -2,9 +2,9 @@
 
 use crate::show::number::{dollars, percent, significant};
 use crate::show::table;
-use roofcast::plan::{Choice, Near};
+use roofcast::plan::{Choice, Near, Plan};
 
-pub(super) const CSV: [&str; 29] = [
+pub(super) const CSV: [&str; 38] = [
     "accelerator",
     "count",
     "tp",
@@ -16,6 +16,11 @@ pub(super) const CSV: [&str; 29] = [
     "prefill_tp",
     "weights",
     "kv",
+    "engine",
+    "router",
+    "enable_chunked_prefill",
+    "enable_prefix_caching",
+    "num_speculative_tokens",
     "max_num_batched_tokens",
     "max_num_seqs",
     "stage",
@@ -32,11 +37,24 @@ pub(super) const CSV: [&str; 29] = [
     "max_requests_per_s",
     "output_tok_s",
     "output_tok_s_per_accelerator",
+    "interactivity_tok_s",
     "cost_per_hour",
     "cost_per_million_tokens",
+    "pareto",
+    "pareto_throughput",
+    "interrupted",
 ];
 
-pub(super) fn csv_row(c: &Choice) -> Vec<String> {
+/// A row for each deployment that met the SLO, best first.
+pub(super) fn csv_rows(found: &Plan) -> Vec<Vec<String>> {
+    let row = |c: &Choice| {
+        let on = [found.pareto.contains(c), found.pareto_throughput.contains(c), found.interrupted];
+        csv_row(c).into_iter().chain(on.map(|on| on.to_string())).collect()
+    };
+    found.ranked.iter().map(row).collect()
+}
+
+fn csv_row(c: &Choice) -> Vec<String> {
     let some = |v: Option<f64>| v.map_or(String::new(), |v| v.to_string());
     let pool = |of: fn(&roofcast::plan::PoolChoice) -> u64| {
         c.prefill.as_ref().map_or(String::new(), |pool| of(pool).to_string())
@@ -44,12 +62,16 @@ pub(super) fn csv_row(c: &Choice) -> Vec<String> {
     let mut row = vec![c.accelerator.clone()];
     row.extend([c.count, c.tp, c.pp, c.ep, c.attention_dp, c.replicas].map(|n| n.to_string()));
     row.extend([pool(|p| p.replicas), pool(|p| p.cut.tp), c.weights.clone(), c.kv.clone()]);
+    row.extend([c.engine.clone(), c.router.to_owned()]);
+    row.extend([c.enable_chunked_prefill, c.enable_prefix_caching].map(|on| on.to_string()));
+    row.push(c.num_speculative_tokens.map_or_else(String::new, |n| n.to_string()));
     row.extend([c.max_num_batched_tokens, c.max_num_seqs].map(|n| n.to_string()));
     row.extend([word(c.stage), c.bound.to_owned(), c.evidence.map_or_else(String::new, word)]);
     row.extend([c.batch.to_string(), c.max_batch.to_string()]);
     row.extend([c.tpot_ms, c.tpot_p99_ms, c.ttft_ms, c.ttft_p99_ms, c.e2el_p99_ms].map(|v| v.to_string()));
     row.extend([some(c.chance), some(c.max_requests_per_s)]);
-    row.extend([c.output_tok_s, c.output_tok_s_per_accelerator].map(|v| v.to_string()));
+    let rates = [c.output_tok_s, c.output_tok_s_per_accelerator, c.interactivity_tok_s];
+    row.extend(rates.map(|v| v.to_string()));
     row.extend([some(c.cost_per_hour), some(c.cost_per_million_tokens)]);
     row
 }
@@ -75,9 +97,24 @@ pub(super) fn pools(c: &Choice) -> String {
     }
 }
 
-/// Rows that met the SLO; `wide` has all columns.
-pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, wide: bool) -> String {
+/// What rows of one table differ in beside numbers, and whether there are more columns than fit.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Columns {
+    pub(super) wide: bool,
+    pub(super) engines: bool,
+    pub(super) routers: bool,
+}
+
+/// Rows that met the SLO.
+pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: Columns) -> String {
+    let wide = columns.wide;
     let mut header = vec!["count", "accelerator", "as", "formats", "TTFT p99", "TPOT p99", "bound", "chance"];
+    if columns.engines {
+        header.insert(2, "engine");
+    }
+    if columns.routers {
+        header.insert(2, "router");
+    }
     if wide {
         header.extend(["step tokens", "running", "TTFT", "TPOT", "limit TPOT", "evidence", "tok/s each"]);
         header.extend(["requests/s", "$/M tokens"]);
@@ -85,7 +122,10 @@ pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, wide: bool
     header.push("$/h");
     let row = |c: &Choice| {
         let formats = format!("{} / {}", c.weights, c.kv);
-        let mut row = vec![c.count.to_string(), c.accelerator.clone(), pools(c), formats];
+        let mut row = vec![c.count.to_string(), c.accelerator.clone()];
+        row.extend(columns.routers.then(|| c.router.to_owned()));
+        row.extend(columns.engines.then(|| c.engine.clone()));
+        row.extend([pools(c), formats]);
         row.extend([c.ttft_p99_ms, c.tpot_p99_ms].map(significant));
         row.extend([c.bound.to_owned(), c.chance.map_or_else(|| "–".to_owned(), percent)]);
         if wide {
@@ -99,14 +139,30 @@ pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, wide: bool
         row.push(dollars(c.cost_per_hour));
         row
     };
-    table::table(&header, &list.into_iter().map(row).collect::<Vec<_>>(), 4)
+    let words = 4 + usize::from(columns.engines) + usize::from(columns.routers);
+    table::table(&header, &list.into_iter().map(row).collect::<Vec<_>>(), words)
 }
 
 /// The first of each deployment, whatever its scheduler's settings.
 pub(super) fn distinct(list: &[Choice]) -> Vec<&Choice> {
     let mut seen = std::collections::BTreeSet::new();
-    let key = |c: &Choice| (c.accelerator.clone(), pools(c), c.weights.clone(), c.kv.clone());
+    let key = |c: &Choice| {
+        (c.accelerator.clone(), pools(c), c.weights.clone(), c.kv.clone(), c.engine.clone(), c.router)
+    };
     list.iter().filter(|c| seen.insert(key(c))).collect()
+}
+
+/// Throughput of an accelerator against what one user gets.
+pub(super) fn throughput(list: &[Choice]) -> String {
+    let header = ["count", "accelerator", "as", "formats", "tok/s each", "tok/s a user", "$/M tokens"];
+    let row = |c: &Choice| {
+        let mut row = vec![c.count.to_string(), c.accelerator.clone(), pools(c)];
+        row.push(format!("{} / {}", c.weights, c.kv));
+        row.extend([c.output_tok_s_per_accelerator, c.interactivity_tok_s].map(significant));
+        row.push(dollars(c.cost_per_million_tokens));
+        row
+    };
+    table::table(&header, &list.iter().map(row).collect::<Vec<_>>(), 4)
 }
 
 /// Deployments that are no answer, or were asked for, each with what came of it.

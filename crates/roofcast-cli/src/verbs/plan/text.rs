@@ -1,6 +1,7 @@
 //! A plan for people.
 
-use super::table::{choices, distinct, near, pools, word};
+use super::Answer;
+use super::table::{Columns, choices, distinct, near, pools, throughput, word};
 use crate::show::number::{counted, dollars, grouped, percent, significant};
 use crate::show::table;
 use crate::verbs::bands;
@@ -9,7 +10,8 @@ use roofcast::capacity::{self, capacity};
 use roofcast::cost::Utilization;
 use roofcast::deployment::Options;
 use roofcast::limits::{self, limits};
-use roofcast::plan::{Choice, FlopsPerDollar, Launch, Plan, WhatIf};
+use roofcast::measurement::Metrics;
+use roofcast::plan::{Alternative, Choice, Current, FlopsPerDollar, Launch, Plan, WhatIf};
 use roofcast::spec::CostKind;
 use roofcast::workload::{Arrivals, Workload};
 use roofcast::{Catalog, Deployment, Forecaster, Model, Spec};
@@ -24,21 +26,34 @@ pub(super) fn people(
     spec: &Spec,
     model: &Arc<Model>,
     catalog: &Catalog,
-    (found, wide): (&Plan, bool),
+    (answer, wide): (&Answer, bool),
 ) -> Result<String> {
+    let found = answer.plan;
     let mut text = spec.workload.as_ref().map_or_else(String::new, |w| question(spec, model, w));
+    if found.interrupted {
+        text += &partial(found);
+    }
+    if let Some(now) = answer.current {
+        text += &current(now, found);
+    }
+    let search = spec.search.clone().unwrap_or_default();
+    let routers = found.ranked.iter().any(|c| c.router != found.ranked[0].router);
+    let columns = Columns { wide, engines: search.engines.len() > 1, routers };
     if let Some(best) = &found.best {
-        text += &best_in_detail(spec, model, catalog, best)?;
+        let slower = answer.current.map_or(1.0, |current| current.slower);
+        text += &best_in_detail(spec, model, catalog, (best, slower))?;
     }
     text += &counts(found);
     if found.best.is_some() {
         text += "deployments that met the SLO when simulated, best first\n\n";
         text += &match wide {
-            true => choices(&found.ranked, wide),
-            false => choices(distinct(&found.ranked).into_iter().take(ROWS), wide),
+            true => choices(&found.ranked, columns),
+            false => choices(distinct(&found.ranked).into_iter().take(ROWS), columns),
         };
         text += "Pareto set: none is cheaper with a lower TPOT and TTFT\n\n";
-        text += &choices(&found.pareto, wide);
+        text += &choices(&found.pareto, columns);
+        text += "Pareto set: none has more output tokens per accelerator at more for each user\n\n";
+        text += &throughput(&found.pareto_throughput);
     } else {
         text += "no deployment meets the SLO; nearest came\n\n";
         text += &near(&found.nearest);
@@ -57,8 +72,71 @@ pub(super) fn people(
         text += "peak 16-bit arithmetic for a dollar\n\n";
         text += &arithmetic(found);
     }
+    text += &quality(found);
     text += &launch(&found.launch);
+    if let Some(line) = &answer.bench {
+        text += &format!(
+            "measure it where it runs, with its spec (--launch-dir writes it) as best.toml\n\n  {line}\n\n"
+        );
+    }
     Ok(text)
+}
+
+/// What is known where the search was stopped.
+fn partial(found: &Plan) -> String {
+    let least = found.at_least.map_or_else(String::new, |value| {
+        format!("; no deployment with less than {} of what is minimised meets the SLO", significant(value))
+    });
+    let open = match found.unjudged {
+        0 => String::new(),
+        n => format!(", {} that are no dearer than the best were not looked at", grouped(n)),
+    };
+    table::line(&format!(
+        "PARTIAL: interrupted after {}{open}{least}",
+        counted(found.simulated, "simulation")
+    )) + "\n"
+}
+
+/// What runs, what it does, and what to change first.
+fn current(now: &Current, found: &Plan) -> String {
+    let ms = |m: Option<f64>| m.map_or_else(|| "–".to_owned(), significant);
+    let row = |name: &str, m: &Metrics| {
+        let figures = [m.ttft_ms, m.tpot_ms, m.e2e_ms].map(ms);
+        [vec![name.to_owned()], figures.to_vec()].concat()
+    };
+    let rows = [row("measured", &now.measured), row("forecast", &now.forecast), row("limit", &now.limit)];
+    let mut text = format!("what you have: {} × {}\n\n", now.count, now.accelerator);
+    text += &table::table(&["", "TTFT ms", "TPOT ms", "E2EL ms"], &rows, 1);
+    let factor = significant(now.slower);
+    text +=
+        &table::line(&format!("steps take {factor} times what is forecast; the plan is calibrated by that"));
+    text += "\nwhat to change first, on the same accelerators, under the plan's load\n\n";
+    let row = |a: &Alternative| {
+        let mut row = vec![a.change.clone(), if a.meets { "met" } else { "missed" }.to_owned()];
+        row.extend([a.ttft_p99_ms, a.tpot_p99_ms, a.e2el_ms, a.output_tok_s].map(significant));
+        row.push(format!("{:+.0} %", a.gain * 100.0));
+        row
+    };
+    let header = ["change", "SLO", "TTFT p99", "TPOT p99", "E2EL", "tok/s", "faster"];
+    let rows: Vec<_> = [&now.now].into_iter().chain(&now.changes).take(ROWS).map(row).collect();
+    text += &table::table(&header, &rows, 2);
+    if let (Some(best), Some(cost)) = (&found.best, now.cost_per_hour) {
+        let could = dollars(best.cost_per_hour);
+        text +=
+            &table::line(&format!("what it could be: ${could}/h in the place of ${}/h", dollars(Some(cost))));
+        text += "\n";
+    }
+    text
+}
+
+/// What the formats that were looked at cost, where somebody measured it.
+fn quality(found: &Plan) -> String {
+    if found.quality.is_empty() || found.best.is_none() {
+        return String::new();
+    }
+    let rows: Vec<_> =
+        found.quality.iter().map(|q| (q.format.as_str(), format!("{} ({})", q.note, q.source))).collect();
+    format!("quality of formats, as measured elsewhere\n\n{}", table::pairs(&rows))
 }
 
 fn counts(found: &Plan) -> String {
@@ -87,9 +165,15 @@ fn question(spec: &Spec, model: &Model, workload: &Workload) -> String {
     };
     let bound = |name: &str, v: Option<f64>| v.map(|v| format!("{name} p99 ≤ {v} ms"));
     let slo = &spec.slo;
+    let share = slo.goodput.map(|share| format!("for {} of the requests", percent(share)));
+    let bound = |name: &str, v: Option<f64>| match slo.goodput {
+        Some(_) => v.map(|v| format!("{name} ≤ {v} ms")),
+        None => bound(name, v),
+    };
     let slo: Vec<_> =
         [bound("TTFT", slo.ttft_p99_ms), bound("TPOT", slo.tpot_p99_ms), bound("E2EL", slo.e2el_p99_ms)]
             .into_iter()
+            .chain([share])
             .flatten()
             .collect();
     let price = match spec.engine.cost {
@@ -124,14 +208,25 @@ fn replica_of(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, choice: &Choic
         attention_dp: Some(choice.attention_dp),
         ..Default::default()
     };
-    let chip = Arc::new(catalog.accelerator(&choice.accelerator)?.clone());
-    Ok(Deployment::resolve(Arc::clone(model), chip, &options)?)
+    let chip = catalog.accelerator(&choice.accelerator)?;
+    let (options, chip) = options.counted(spec.hardware.convention, chip);
+    Ok(Deployment::resolve(Arc::clone(model), Arc::new(chip), &options)?)
 }
 
-/// Limits and capacity of the best choice's replica.
-fn best_in_detail(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, best: &Choice) -> Result<String> {
-    let Some(workload) = &spec.workload else { return Ok(String::new()) };
-    let replica = replica_of(spec, model, catalog, best)?;
+/// Limits and capacity of the best choice's replica, whose steps take `slower` times what is forecast.
+fn best_in_detail(
+    spec: &Spec,
+    model: &Arc<Model>,
+    catalog: &Catalog,
+    (best, slower): (&Choice, f64),
+) -> Result<String> {
+    let Some(workload) = spec.workload.clone() else { return Ok(String::new()) };
+    let mut spec = spec.clone();
+    if spec.engine.name() != best.engine {
+        spec.engine.name = Some(best.engine.clone());
+        spec.engine.version = None;
+    }
+    let replica = replica_of(&spec, model, catalog, best)?;
     let (input, output) = (workload.input_mean() as u64, workload.output_mean() as u64);
     let held = capacity(
         &replica,
@@ -143,7 +238,7 @@ fn best_in_detail(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, best: &Cho
         prefill: input.max(1),
         utilization: Utilization::FULL,
     };
-    let limit = limits(&Forecaster::embedded(replica)?, &question);
+    let limit = limits(&Forecaster::embedded(replica)?.slowed(slower), &question);
     let step = |c: &roofcast::cost::Cost| {
         let [limit, forecast] = [c.limit_with_communication.ms(), c.forecast.ms()].map(significant);
         format!("{limit} ms limit ({}-bound), {forecast} ms forecast", word(c.bound))
@@ -174,6 +269,7 @@ fn best_in_detail(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, best: &Cho
             ),
         ),
         ("headroom", headroom(best)),
+        ("to add", to_add(best.bound).to_owned()),
         (
             "if split",
             format!("{} prefill replicas for one that decodes", significant(best.prefill_per_decode)),
@@ -192,6 +288,16 @@ fn proof(best: &Choice) -> String {
         "simulated: TTFT p99 {ttft} ms, TPOT p99 {tpot} ms, E2EL p99 {e2el} ms; {}-bound{chance}",
         best.bound
     )
+}
+
+/// What would make the steps of a deployment faster.
+fn to_add(bound: &str) -> &'static str {
+    match bound {
+        "compute" => "FLOPs: most of the busy time goes to arithmetic",
+        "communication" => "bandwidth of links: most of the busy time goes to messages",
+        "host" => "a faster host, or more work a step: most of the busy time goes to launches",
+        _ => "bandwidth of memory: most of the busy time goes to reading weights and KV",
+    }
 }
 
 fn headroom(best: &Choice) -> String {
@@ -220,7 +326,7 @@ fn left_out(found: &Plan) -> String {
         text += "left out\n\n";
         text += &table::table(&["reason", "deployments"], &rows, 1);
     }
-    if found.best.is_none() && !found.smallest.is_empty() {
+    if !found.smallest.is_empty() {
         let smallest =
             found.smallest.iter().map(|s| format!("{} × {} ({})", s.count, s.accelerator, s.weights));
         text += &format!("the model fits from {}\n\n", smallest.collect::<Vec<_>>().join(", "));

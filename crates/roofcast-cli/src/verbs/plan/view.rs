@@ -24,7 +24,7 @@ impl<'a> View<'a> {
         let slo = &scenario.spec.slo;
         let workload = scenario.spec.workload.as_ref();
         View {
-            report: Document { schema: SCHEMA, body: Answer::of(scenario, model, plan) },
+            report: Document { schema: SCHEMA, body: Answer::of(scenario, model, plan, None) },
             ttft_p99_ms: slo.ttft_p99_ms,
             tpot_p99_ms: slo.tpot_p99_ms,
             e2el_p99_ms: slo.e2el_p99_ms,

@@ -89,7 +89,7 @@ struct Stay {
 impl<'a> View<'a> {
     /// Of a run that kept its series and [`EVENTS`] events.
     pub(crate) fn of(deployment: &'a Deployment, simulation: &'a Simulation, slo: &Slo) -> View<'a> {
-        let Slo { ttft_p99_ms, tpot_p99_ms, e2el_p99_ms } = *slo;
+        let Slo { ttft_p99_ms, tpot_p99_ms, e2el_p99_ms, .. } = *slo;
         let curve = |(metric, sample): &(&'static str, roofcast::fleet::results::Sample)| {
             let (ms, shares) = sample.shares(SHARES).into_iter().unzip();
             Curve { metric, ms, shares }

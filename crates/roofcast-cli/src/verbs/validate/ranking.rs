@@ -1,0 +1,84 @@
+//! `roofcast validate --ranking`: how good a plan's first choices are where all of them were measured.
+//!
+//! Knows how the answer is shown. What a sweep is and what counts is the library's.
+
+use crate::args::ValidateArgs;
+use crate::show::number::{percent, significant};
+use crate::show::table::{line, table};
+use crate::{exit, show};
+use anyhow::Result;
+use roofcast::validate::Point;
+use roofcast::validate::ranking::{Ranking, Side, Sweep, ranking};
+use serde::Serialize;
+use std::process::ExitCode;
+
+const SCHEMA: &str = "roofcast/ranking/1";
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    ranking: &'a Ranking,
+    interrupted: bool,
+}
+
+pub(super) fn run(args: &ValidateArgs, points: &[Point], interrupted: bool) -> Result<ExitCode> {
+    let found = ranking(points);
+    if args.output.json {
+        show::json(SCHEMA, &Answer { ranking: &found, interrupted })?;
+    } else if args.output.csv {
+        let header = ["sweep", "configurations", "points", "interactivity_tok_s", "first", "best", "reached"];
+        let row = |s: &Sweep| {
+            let counts = [s.configurations, s.points].map(|n| n.to_string());
+            let [asked, reached] = [s.interactivity_tok_s, s.reached].map(|v| v.to_string());
+            let [one, two] = counts;
+            vec![s.sweep.clone(), one, two, asked, s.first.clone(), s.best.clone(), reached]
+        };
+        show::csv(&header, &found.sweeps.iter().map(row).collect::<Vec<_>>())?;
+    } else {
+        show::text(&people(&found, interrupted))?;
+    }
+    Ok(if interrupted { exit::invalid() } else { ExitCode::SUCCESS })
+}
+
+fn people(found: &Ranking, interrupted: bool) -> String {
+    let mut text = if interrupted { "PARTIAL: interrupted\n\n".to_owned() } else { String::new() };
+    let good = found.sweeps.iter().filter(|s| s.reached >= 0.95).count();
+    text += &line(&format!(
+        "the configuration ranked first reaches 95 % of the best measured throughput per accelerator at its \
+         interactivity in {good} of {} sweeps ({}); one at random in {}",
+        found.sweeps.len(),
+        percent(found.share),
+        percent(found.at_random),
+    ));
+    if let Some(share) = found.sides_share {
+        let decisions: u64 = found.sides.iter().map(|s| s.decisions).sum();
+        text += &line(&format!(
+            "prefill and decode apart or together: the side that was measured to be better in {} of {decisions} decisions",
+            percent(share)
+        ));
+    }
+    text += "\n";
+    let mut worst: Vec<&Sweep> = found.sweeps.iter().collect();
+    worst.sort_by(|a, b| a.reached.total_cmp(&b.reached));
+    let row = |s: &&Sweep| {
+        let counts = [s.configurations, s.points].map(|n| n.to_string());
+        let [one, two] = counts;
+        vec![s.sweep.clone(), one, two, significant(s.interactivity_tok_s), percent(s.reached)]
+    };
+    let header = ["sweep", "configurations", "points", "tok/s a user", "of the best"];
+    text += &table(&header, &worst.iter().map(row).collect::<Vec<_>>(), 1);
+    if !found.sides.is_empty() {
+        let row = |s: &Side| {
+            let counts = [s.decisions, s.agree, s.apart].map(|n| n.to_string());
+            [vec![s.load.clone()], counts.to_vec()].concat()
+        };
+        let header = ["load", "decisions", "agree", "apart is better"];
+        text += &table(&header, &found.sides.iter().map(row).collect::<Vec<_>>(), 1);
+    }
+    if !found.left_out.is_empty() {
+        let rows: Vec<_> =
+            found.left_out.iter().map(|(reason, n)| vec![reason.clone(), n.to_string()]).collect();
+        text += &table(&["pools left out because", "rows"], &rows, 1);
+    }
+    text
+}

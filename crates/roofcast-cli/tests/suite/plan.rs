@@ -1,0 +1,235 @@
+//! The worked problems of the texts, each an example, and what a plan gives to take away.
+
+use super::support::{file, json, roofcast, run};
+
+/// Accelerators of the best, or the exit code where there is none.
+fn fewest(arguments: &str) -> Result<u64, i32> {
+    let (answer, code) = json(&format!("plan {arguments}"));
+    answer["best"]["count"].as_u64().ok_or(code)
+}
+
+/// LLaMA-13B has 13,015,864,320 parameters, 26.03 GB in 16 bits; 8 × 32 GiB leave 248.85 GB. A request of 2048 tokens has
+/// 4 · 40 · 5120 · 2048 = 1,677,721,600 B of KV: 148.3 fit a node of 8, so 10,000 users take ⌈10,000/148⌉ = 68 nodes, 544 chips.
+#[test]
+fn ten_thousand_users_on_v100() {
+    let of = |users: u64| fewest(&format!("examples/plan-v100-users.toml --concurrency {users}"));
+    assert_eq!((of(148), of(149)), (Ok(8), Ok(16)));
+    let (answer, _) = json("plan examples/plan-v100-users.toml");
+    assert_eq!(answer["best"]["count"], 544);
+    assert_eq!(
+        (answer["best"]["replicas"].as_u64(), answer["best"]["max_batch"].as_u64()),
+        (Some(68), Some(148))
+    );
+}
+
+/// LLaMA-3-70B: 70.55e9 parameters, 2.10e9 of them embedding and lm_head, which stay at 16 bits. A request of 8192 tokens has
+/// 2 · 80 · 8 · 128 · 8192 values of KV. Chips of 16 GB:
+///
+/// * bf16: 141.1 GB of weights, 2.684 GB a request: 16 chips leave 114.9 GB, 42 requests; 32 leave 370.9, 138.
+/// * int8: 4.2 + 68.45 = 72.66 GB, 1.342 GB: 8 leave 55.3, 41; 16 leave 183.3, 136.
+/// * int4: 4.2 + 34.23 = 38.43 GB, 0.671 GB: 4 leave 25.57, 38; 8 leave 89.57, 133.
+#[test]
+fn slices_of_tpu_v5e_for_a_70b() {
+    for (format, least, doubled) in
+        [("bf16", (42, 16), (138, 32)), ("int8", (41, 8), (136, 16)), ("int4", (38, 4), (133, 8))]
+    {
+        let of = |users: u64| {
+            fewest(&format!(
+                "examples/plan-tpu-slices.toml --weights {format} --kv {format} --concurrency {users}"
+            ))
+        };
+        assert_eq!(of(least.0), Ok(least.1), "{format}");
+        assert_eq!(of(least.0 + 1), Ok(doubled.1), "{format}");
+        assert_eq!(of(doubled.0), Ok(doubled.1), "{format}");
+    }
+}
+
+/// The steps of seed 004's question 3, in closed form: 2PB FLOPs, which outweigh the 405 GB of weights from B = 120 on, and
+/// B · 8192 · 258,048 B of KV over 64 × 819 GB/s keep 15 ms up to B = 143; with all-reduces of 126 · 2 · 16,384 · 2 · B ·
+/// 2 · 63/64 B over 4 × 45 GB/s up to 55 (`roofcast seeds 004`). 32 chips take 15.5 ms for the weights alone.
+#[test]
+fn a_405b_within_15_ms() {
+    let with = |users: u64| fewest(&format!("examples/plan-405b-15ms.toml --concurrency {users}"));
+    assert_eq!((with(55), with(56)), (Ok(64), Err(4)));
+    let without =
+        |users: u64| fewest(&format!("examples/plan-405b-15ms-without-ici.toml --concurrency {users}"));
+    assert_eq!((without(143), without(144)), (Ok(64), Err(4)));
+}
+
+/// Qwen1.5-7B by the text's rules: 24 GiB less 7,098,728,448 / 2 B of weights over 524,288 B a token are 42,382 tokens, 41
+/// requests of 1024 or 5 of 8192. A pair holds (48 GiB − 3.55 GB) / 524,288 = 91,534, 11 of 8192, four 189,838, 23. So 32 users
+/// at 8192 take 7 cards by themselves, 3 pairs, or 2 fours: 6.
+#[test]
+fn rtx_4090_for_32_users() {
+    let short = |users: u64| fewest(&format!("examples/plan-4090-users.toml --concurrency {users}"));
+    assert_eq!((short(32), short(41), short(42)), (Ok(1), Ok(1), Ok(2)));
+    let (answer, _) = json("plan examples/plan-4090-users-8k.toml");
+    let best = &answer["best"];
+    assert_eq!(
+        (best["count"].as_u64(), best["tp"].as_u64(), best["max_batch"].as_u64()),
+        (Some(6), Some(2), Some(11))
+    );
+    // A pair less, and two pairs hold 22 of 32 users whom nothing lets wait.
+    let lost =
+        answer["what_if"].as_array().unwrap().iter().find(|w| w["change"] == "a replica is lost").unwrap();
+    assert_eq!(lost["meets"], false);
+    assert!(lost["because"].as_str().unwrap().contains("of which 11 fit"), "{lost}");
+    // Without the convention the same question has another answer: it counts.
+    let (plain, _) = json("plan examples/plan-4090-users.toml --set hardware.convention=default");
+    assert_eq!(plain["best"]["count"], 2);
+}
+
+/// A plan of one kind of replicas, and one of pools.
+const CHAT: &str = "[model]\nname = \"meta-llama/Llama-3.1-8B-Instruct\"\n[slo]\nttft_p99_ms = 2000\ntpot_p99_ms = 50\n\
+                    [workload]\ninput_len = 1000\noutput_len = 200\n[workload.arrivals]\nkind = \"poisson\"\nrate = 10\n\
+                    [search]\nrequests = 1000\naccelerators = [\"h100-sxm\"]\nmax_accelerators = 2\n";
+
+#[test]
+fn what_starts_and_checks_the_best_is_written() {
+    let (folder, spec) = file("chat.toml", CHAT.as_bytes());
+    let out = folder.path().join("launch");
+    let done = run(["plan", &spec, "--launch-dir", out.to_str().unwrap()]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let text = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
+    assert!(text("vllm.sh").contains("vllm serve meta-llama/Llama-3.1-8B-Instruct"));
+    assert!(text("sglang.sh").contains("sglang.launch_server"));
+    assert!(text("kubernetes.yaml").contains("nvidia.com/gpu: \"1\""));
+    assert!(text("llm-d.yaml").contains("modelCommand: vllmServe"));
+    assert!(text("dynamo.yaml").contains("kind: DynamoGraphDeployment"));
+    // The line parses as bench takes it, and its spec is what simulate repeats.
+    let line = text("bench.sh");
+    let words = line.lines().nth(1).unwrap().replace("best.toml", out.join("best.toml").to_str().unwrap());
+    let words = words.replace("http://HOST:8000", "http://127.0.0.1:1");
+    let bench = roofcast(&format!("{} --requests 3", words.strip_prefix("roofcast ").unwrap()));
+    assert!(bench.code == 3 && bench.out.contains("3 × connect"), "{}{}", bench.out, bench.err);
+    let (proof, code) = json(&format!("simulate {}", out.join("best.toml").display()));
+    let (plan, _) = json(&format!("plan {spec}"));
+    assert_eq!((code, &proof["p99_ttft_ms"]), (0, &plan["best"]["ttft_p99_ms"]));
+}
+
+#[test]
+fn a_launch_folder_is_checked_before_any_work() {
+    let (_folder, path) = file("there.txt", b"x");
+    let refused = run(["plan", "--launch-dir", &path]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("--launch-dir") && refused.err.contains("a file"), "{}", refused.err);
+}
+
+#[test]
+fn engines_and_routers_are_compared_where_the_search_names_them() {
+    let more = "engines = [\"vllm\", \"sglang\", \"tensorrt-llm\"]\nrouters = [\"round_robin\", \"least_loaded\"]\n\
+                max_num_batched_tokens = [8192]\nenable_chunked_prefill = [true, false]\ntp = [1]\n";
+    let (_folder, spec) = file("engines.toml", format!("{CHAT}{more}").as_bytes());
+    let (answer, code) = json(&format!("plan {spec} --exhaustive"));
+    // 1 or 2 replicas, 3 engines, 2 routers, chunked or not.
+    assert_eq!((code, answer["considered"].as_u64()), (0, Some(24)));
+    let ranked = answer["ranked"].as_array().unwrap();
+    for engine in ["vllm", "sglang", "tensorrt-llm"] {
+        let row = ranked.iter().find(|row| row["engine"] == engine).unwrap_or_else(|| panic!("{engine}"));
+        assert_eq!(row["spec"]["engine"]["name"], engine);
+    }
+    assert!(ranked.iter().any(|row| row["router"] == "least_loaded"));
+    let wrong = roofcast(&format!("plan {spec} --set search.engines=[\"orca\"]"));
+    assert!(wrong.code == 2 && wrong.err.contains("search.engines"), "{}", wrong.err);
+    let drafts = roofcast(&format!("plan {spec} --set search.speculative=[true]"));
+    assert!(drafts.code == 2 && drafts.err.contains("acceptance_rate"), "{}", drafts.err);
+}
+
+#[test]
+fn a_share_of_the_requests_may_miss_the_bounds() {
+    let (_folder, spec) = file("chat.toml", CHAT.replace("rate = 10", "rate = 25").as_bytes());
+    let cost = |more: &str| {
+        json(&format!("plan {spec} {more}")).0["best"]["cost_per_hour"].as_f64().unwrap_or(f64::INFINITY)
+    };
+    let [strict, lax] = ["--set slo.goodput=1.0", "--set slo.goodput=0.5"].map(cost);
+    assert!(lax <= cost("") && cost("") <= strict, "{lax} {strict}");
+    let refused = roofcast(&format!("plan {spec} --set slo.goodput=1.5"));
+    assert!(refused.code == 2 && refused.err.contains("slo.goodput"), "{}", refused.err);
+}
+
+#[test]
+fn a_plan_begins_from_what_runs() {
+    // The run of what the command starts: simulated, twice as slow.
+    let command =
+        "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-batched-tokens 8192 --max-num-seqs 256";
+    let (folder, _) = file("x", b"");
+    let load = "[workload]\ninput_len = 1000\noutput_len = 100\nrequests = 160\n[workload.arrivals]\n\
+                kind = \"closed_loop\"\nconcurrency = 16\n";
+    let (_kept, spec) = file("load.toml", load.as_bytes());
+    let simulated = run(["simulate", &spec, "--from-command", command, "--hardware", "h100-sxm", "--json"]);
+    let base: serde_json::Value = serde_json::from_str(&simulated.out).unwrap();
+    let tpot = base["mean_tpot_ms"].as_f64().unwrap() * 2.0;
+    let result = format!(
+        "{{\"completed\": 160, \"failed\": 0, \"max_concurrency\": 16, \"request_rate\": \"inf\", \"total_input_tokens\": \
+         160000, \"total_output_tokens\": 16000, \"mean_ttft_ms\": 300.0, \"mean_tpot_ms\": {tpot}}}"
+    );
+    let path = folder.path().join("bench.json");
+    std::fs::write(&path, result).unwrap();
+    let ask =
+        ["plan", "--from-command", command, "--measured", path.to_str().unwrap(), "--hardware", "h100-sxm"];
+    let more = ["--set", "hardware.accelerator=h100-sxm", "--max-accelerators", "2", "--json"];
+    let done = run(ask.into_iter().chain(more));
+    assert_eq!(done.code, 0, "{}", done.err);
+    let answer: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+    let current = &answer["current"];
+    let ratio =
+        current["measured"]["tpot_ms"].as_f64().unwrap() / current["forecast"]["tpot_ms"].as_f64().unwrap();
+    // In a closed loop times are in proportion: the factor is what was measured over what was forecast.
+    let slower = current["slower"].as_f64().unwrap();
+    assert!((slower / ratio - 1.0).abs() < 0.05, "{slower} {ratio}");
+    let now = &current["now"]["e2el_ms"].as_f64().unwrap();
+    for change in current["changes"].as_array().unwrap() {
+        let gain = now / change["e2el_ms"].as_f64().unwrap() - 1.0;
+        assert!((gain - change["gain"].as_f64().unwrap()).abs() < 1e-9, "{change}");
+    }
+    let missing = run(["plan", "--from-command", command, "--measured", path.to_str().unwrap()]);
+    assert!(missing.code == 2 && missing.err.contains("hardware.accelerator"), "{}", missing.err);
+    let faster = std::fs::read_to_string(&path).unwrap().replace(&format!("{tpot}"), "0.5");
+    std::fs::write(&path, faster).unwrap();
+    let refused = run(ask.into_iter().chain(more));
+    assert!(refused.code == 2 && refused.err.contains("the limit of this deployment"), "{}", refused.err);
+}
+
+#[test]
+fn every_row_of_the_csv_says_on_which_front_it_is() {
+    let (_folder, spec) = file("chat.toml", CHAT.as_bytes());
+    let (answer, _) = json(&format!("plan {spec}"));
+    let done = roofcast(&format!("plan {spec} --csv"));
+    let mut lines = done.out.lines();
+    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let column = header.iter().position(|name| *name == "pareto_throughput").unwrap();
+    let on = lines.filter(|line| line.split(',').nth(column) == Some("true")).count();
+    let front = answer["pareto_throughput"].as_array().unwrap();
+    assert_eq!(on, front.len());
+    // None of the front is beaten in both; the first has the most tokens.
+    for pair in front.windows(2) {
+        let of = |row: &serde_json::Value, key: &str| row[key].as_f64().unwrap();
+        assert!(of(&pair[0], "output_tok_s_per_accelerator") > of(&pair[1], "output_tok_s_per_accelerator"));
+        assert!(of(&pair[0], "interactivity_tok_s") < of(&pair[1], "interactivity_tok_s"));
+    }
+}
+
+#[test]
+fn first_choices_are_judged_where_all_were_measured() {
+    let header = "id,source,kind,model,hardware,gpus,tp,engine,weights,input_len,output_len,concurrency,ttft_ms,tpot_ms\n";
+    let row = |id: &str, gpus: u64, users: u64, ttft: f64, tpot: f64| {
+        format!(
+            "{id},s,closed_loop,meta-llama/Llama-3.1-8B,h100-sxm,{gpus},{gpus},vllm,bf16,512,64,{users},{ttft},{tpot}\n"
+        )
+    };
+    let rows = [
+        row("a", 1, 8, 60.0, 9.0),
+        row("b", 1, 32, 120.0, 12.0),
+        row("c", 2, 8, 50.0, 6.5),
+        row("d", 2, 32, 90.0, 8.5),
+    ];
+    let (_folder, path) = file("sweep.csv", format!("{header}{}", rows.concat()).as_bytes());
+    let (answer, code) = json(&format!("validate {path} --ranking"));
+    assert_eq!(code, 0);
+    let sweep = &answer["sweeps"][0];
+    assert_eq!((sweep["configurations"].as_u64(), sweep["points"].as_u64()), (Some(2), Some(4)));
+    // Interactivities are 111.1, 83.3, 153.8 and 117.6: half of the points reach the second, 111.1.
+    assert!((sweep["interactivity_tok_s"].as_f64().unwrap() - 1000.0 / 9.0).abs() < 1e-9);
+    assert!(roofcast(&format!("validate {path} --ranking")).out.contains("of 1 sweeps"));
+    crate::output::assert_documented("ranking", &answer);
+}

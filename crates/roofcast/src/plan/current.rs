@@ -1,0 +1,235 @@
+//! What runs already: what was measured of it beside forecast and limit, and what one change of its settings would do.
+//!
+//! Knows: a measured run calibrates the forecast of its own deployment by one factor on the times of steps, so that the TPOT
+//! of the run (else its E2EL, else its TTFT) is forecast as it was measured. Changes take no more accelerators than there are, one
+//! at a time, and are simulated under the plan's workload. Knows nothing about the search for something else.
+
+use super::demand::Demand;
+use super::feasibility::deployment;
+use super::proof::{Runner, Trial, lengthened, missed};
+use crate::accelerator::Accelerator;
+use crate::catalog::Catalog;
+use crate::error::{Error, Result};
+use crate::forecaster::Forecaster;
+use crate::measurement::{Measurement, Metrics};
+use crate::model::Model;
+use crate::router::Routing;
+use crate::simulate::Simulation;
+use crate::spec::{CostKind, Spec};
+use crate::validate::point;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// Times that the factor is fitted: at a rate, what runs at once depends on it.
+const FITS: usize = 8;
+/// A factor that changes by less is found.
+const CLOSE: f64 = 1e-3;
+/// Tokens of a step that are tried.
+const BUDGETS: [u64; 4] = [1024, 2048, 8192, 16_384];
+
+/// What runs, and what it could do.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Current {
+    /// Accelerators in all.
+    pub count: u64,
+    /// Catalog id.
+    pub accelerator: String,
+    /// Dollars per hour; none where the catalog has no price.
+    pub cost_per_hour: Option<f64>,
+    /// The run's figures as they were measured.
+    pub measured: Metrics,
+    /// The same as forecast before.
+    pub forecast: Metrics,
+    /// The same at the machine's limits.
+    pub limit: Metrics,
+    /// How many times as long as forecast its steps take.
+    pub slower: f64,
+    /// What it does under the plan's workload, calibrated.
+    pub now: Alternative,
+    /// What one change would do, the best first.
+    pub changes: Vec<Alternative>,
+}
+
+/// A deployment that takes the accelerators that are there.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Alternative {
+    /// What changes, as keys of the spec.
+    pub change: String,
+    /// Whether it meets the SLO.
+    pub meets: bool,
+    /// Why it does not.
+    pub because: Option<String>,
+    /// Time to first token, 99th percentile.
+    pub ttft_p99_ms: f64,
+    /// Time per output token, 99th percentile.
+    pub tpot_p99_ms: f64,
+    /// End to end, mean.
+    pub e2el_ms: f64,
+    /// Output tokens per second.
+    pub output_tok_s: f64,
+    /// Share by which answers come faster than now, in the mean.
+    pub gain: f64,
+}
+
+/// What `row` says of the deployment of `spec`, and what changes of it would do under its workload.
+///
+/// # Errors
+/// A spec without accelerator or workload, a deployment that does not fit, a run that is faster than its limit.
+pub fn current(
+    spec: &Spec,
+    model: &Arc<Model>,
+    catalog: &Catalog,
+    row: &Measurement,
+    runner: Runner,
+) -> Result<Current> {
+    let lacking = |field: &str, accepted: &str| Error::field("spec", field, "missing", accepted);
+    let named = spec.hardware.accelerator.as_deref();
+    let named = named
+        .ok_or_else(|| lacking("hardware.accelerator", "the accelerators that the run was measured on"))?;
+    let workload = spec.workload.as_ref().ok_or_else(|| lacking("workload", "the load of the plan"))?;
+    let chip = catalog.accelerator(named)?;
+    let mut base = spec.clone();
+    base.search = None;
+    let demand = Demand::of(workload, &spec.slo, "spec")?;
+    base.workload = Some(lengthened(workload, &demand, &spec.slo, None));
+    let forecaster = Forecaster::embedded(deployment(&base, model, chip)?)?;
+    let limit = point::limits(row, &forecaster.deployment);
+    let forecast = point::forecast(row, &forecaster, CostKind::Forecast)?;
+    let slower = slower(row, &forecaster, &limit)?;
+    let mut trials = vec![trial("as it is".to_owned(), &base, model, chip, slower)?];
+    // What does not go together on this chip is no change of it.
+    trials.extend(
+        changed(&base, &forecaster)
+            .into_iter()
+            .filter_map(|(change, spec)| trial(change, &spec, model, chip, slower).ok()),
+    );
+    let runs = runner(&trials.iter().map(|(_, trial)| trial.clone()).collect::<Vec<_>>());
+    let mut all = Vec::new();
+    for ((change, _), run) in trials.into_iter().zip(runs) {
+        let miss = missed(&run, &spec.slo).map(|miss| miss.reason);
+        match run {
+            Ok(run) => all.push(alternative(change, miss, &run)),
+            Err(error) if all.is_empty() => return Err(error),
+            Err(_) => {}
+        }
+    }
+    let now = all.remove(0);
+    for one in &mut all {
+        one.gain = now.e2el_ms / one.e2el_ms.max(f64::MIN_POSITIVE) - 1.0;
+    }
+    all.sort_by(|a, b| b.meets.cmp(&a.meets).then(b.gain.total_cmp(&a.gain)));
+    let count = forecaster.deployment.parallelism.count();
+    Ok(Current {
+        count,
+        accelerator: chip.id.clone(),
+        cost_per_hour: chip.price.as_ref().map(|price| price.usd_per_hour * count as f64),
+        measured: row.measured,
+        forecast,
+        limit,
+        slower,
+        now,
+        changes: all,
+    })
+}
+
+/// One of the figures of a run.
+type Figure = fn(&Metrics) -> Option<f64>;
+
+/// By what the times of steps are multiplied for the run's own figure to be forecast.
+fn slower(row: &Measurement, forecaster: &Forecaster, limit: &Metrics) -> Result<f64> {
+    let figures: [(&str, Figure); 3] =
+        [("tpot_ms", |m| m.tpot_ms), ("e2e_ms", |m| m.e2e_ms), ("ttft_ms", |m| m.ttft_ms)];
+    let known = figures.into_iter().find_map(|(name, of)| Some((name, of, of(&row.measured)?)));
+    let Some((name, of, measured)) = known else {
+        return Err(Error::field(&row.id, "times", "missing", "a TPOT, an E2EL or a TTFT"));
+    };
+    if let Some(least) = of(limit).filter(|least| measured < *least) {
+        let accepted =
+            format!("{least:.2} or more, the limit of this deployment: does it run as the command says?");
+        return Err(Error::field(&row.id, name, format!("{measured:.2} ms"), accepted));
+    }
+    let mut factor = 1.0;
+    for _ in 0..FITS {
+        let found = point::forecast(row, &forecaster.clone().slowed(factor), CostKind::Forecast)?;
+        let Some(forecast) = of(&found).filter(|ms| *ms > 0.0) else { break };
+        let step = measured / forecast;
+        factor *= step;
+        if (step - 1.0).abs() < CLOSE {
+            break;
+        }
+    }
+    Ok(factor)
+}
+
+fn trial(
+    change: String,
+    spec: &Spec,
+    model: &Arc<Model>,
+    chip: &Accelerator,
+    slower: f64,
+) -> Result<(String, Trial)> {
+    let forecaster = Forecaster::embedded(deployment(spec, model, chip)?)?.slowed(slower);
+    Ok((change, Trial { spec: spec.clone(), forecaster, end_when_missed: false }))
+}
+
+fn alternative(change: String, because: Option<String>, run: &Simulation) -> Alternative {
+    let s = &run.summary;
+    Alternative {
+        change,
+        meets: because.is_none(),
+        because,
+        ttft_p99_ms: s.ttft.p99,
+        tpot_p99_ms: s.tpot.p99,
+        e2el_ms: s.e2el.mean,
+        output_tok_s: s.output_throughput(),
+        gain: 0.0,
+    }
+}
+
+/// Specs that differ from `base` in one thing and take as many accelerators.
+fn changed(base: &Spec, forecaster: &Forecaster) -> Vec<(String, Spec)> {
+    let d = &forecaster.deployment;
+    let mut all: Vec<(String, Spec)> = Vec::new();
+    let mut with = |change: String, set: &dyn Fn(&mut Spec)| {
+        let mut spec = base.clone();
+        set(&mut spec);
+        all.push((change, spec));
+    };
+    for tokens in BUDGETS.into_iter().filter(|n| *n != d.engine.max_num_batched_tokens) {
+        with(format!("engine.max_num_batched_tokens={tokens}"), &|s| {
+            s.engine.max_num_batched_tokens = Some(tokens)
+        });
+    }
+    for seqs in [d.engine.max_num_seqs / 2, d.engine.max_num_seqs * 2].into_iter().filter(|n| *n > 0) {
+        with(format!("engine.max_num_seqs={seqs}"), &|s| s.engine.max_num_seqs = Some(seqs));
+    }
+    if ["bf16", "fp16"].contains(&d.kv.name) {
+        with("precision.kv=fp8".to_owned(), &|s| s.precision.kv = Some("fp8".to_owned()));
+    }
+    if ["bf16", "fp16"].contains(&d.weights.as_str()) {
+        with("precision.weights=fp8".to_owned(), &|s| s.precision.weights = Some("fp8".to_owned()));
+    }
+    let p = d.parallelism;
+    let ranks = p.tp * p.replicas;
+    let widths = (0..).map(|n| 1 << n).take_while(|tp| *tp <= ranks.min(d.accelerator.node_size));
+    for tp in widths.filter(|tp| ranks.is_multiple_of(*tp) && *tp != p.tp) {
+        let replicas = ranks / tp;
+        with(format!("parallelism.tp={tp}, parallelism.replicas={replicas}"), &|s| {
+            s.parallelism.tp = Some(tp);
+            s.parallelism.replicas = Some(replicas);
+            s.hardware.count = None;
+        });
+    }
+    if p.replicas > 1 && base.fleet.router != Routing::LeastLoaded {
+        with("fleet.router=least_loaded".to_owned(), &|s| s.fleet.router = Routing::LeastLoaded);
+    }
+    if base.engine.enable_prefix_caching == Some(false) {
+        with("engine.enable_prefix_caching=true".to_owned(), &|s| {
+            s.engine.enable_prefix_caching = Some(true)
+        });
+    }
+    if base.engine.enforce_eager == Some(true) {
+        with("engine.enforce_eager=false".to_owned(), &|s| s.engine.enforce_eager = Some(false));
+    }
+    all
+}

@@ -1,0 +1,226 @@
+//! What a cluster takes to start what was planned: a Kubernetes manifest, values of llm-d's chart, a graph of NVIDIA Dynamo.
+//!
+//! Knows: how a pool becomes pods, and when one of the three has no form for it. The arguments of the engine are
+//! [`super::launch`]'s. Sources: Kubernetes `apps/v1` Deployment; llm-d-incubation/llm-d-modelservice
+//! `charts/llm-d-modelservice/values.yaml` and `templates/_helpers.tpl`; ai-dynamo/dynamo
+//! `components/backends/vllm/deploy/disagg-multinode.yaml` (0.6.1).
+
+use super::launch::{Role, Words, commands, vllm};
+use crate::deployment::Deployment;
+use serde::Serialize;
+
+/// vLLM's image, of the version whose flags are used.
+const VLLM_IMAGE: &str = "vllm/vllm-openai:v0.32.0";
+/// SGLang's.
+const SGLANG_IMAGE: &str = "lmsysorg/sglang:v0.5.23";
+/// TensorRT-LLM's.
+const TENSORRT_LLM_IMAGE: &str = "nvcr.io/nvidia/tensorrt-llm/release:1.2.0";
+/// Dynamo's with vLLM, and of its frontend.
+const DYNAMO_IMAGE: &str = "nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.6.1";
+
+/// One file for a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Manifest {
+    /// What takes it: `kubernetes`, `llm-d`, `dynamo`.
+    pub kind: &'static str,
+    /// YAML; none where there is none that starts this deployment.
+    pub text: Option<String>,
+    /// Why there is none.
+    pub note: Option<String>,
+}
+
+/// So many replicas of a deployment in a role, with the checkpoint that they serve.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Served<'a> {
+    pub(super) deployment: &'a Deployment,
+    pub(super) model: &'a str,
+    pub(super) role: Role,
+    pub(super) replicas: u64,
+}
+
+impl Served<'_> {
+    /// Accelerators of a replica.
+    fn ranks(&self) -> u64 {
+        let p = self.deployment.parallelism;
+        p.count() / p.replicas
+    }
+
+    /// Nodes that a replica spans.
+    fn nodes(&self) -> u64 {
+        self.ranks().div_ceil(self.deployment.accelerator.node_size)
+    }
+
+    fn role(&self) -> &'static str {
+        match self.role {
+            Role::Replica => "replica",
+            Role::Prefill => "prefill",
+            Role::Decode => "decode",
+        }
+    }
+
+    /// vLLM's arguments behind the model, without those that a chart writes itself.
+    fn arguments(&self, without: &[&str]) -> Words {
+        let words = vllm(self.deployment, self.model, self.role)?;
+        let mut kept = Vec::new();
+        let mut words = words.into_iter().skip(3).peekable();
+        while let Some(word) = words.next() {
+            if !without.contains(&word.as_str()) {
+                kept.push(word);
+            } else {
+                words.next_if(|value| !value.starts_with("--"));
+            }
+        }
+        Ok(kept)
+    }
+}
+
+/// Kubernetes' name of a vendor's chips.
+fn resource(vendor: &str) -> Result<&'static str, String> {
+    match vendor {
+        "nvidia" => Ok("nvidia.com/gpu"),
+        "amd" => Ok("amd.com/gpu"),
+        "google" => Ok("google.com/tpu"),
+        "intel" => Ok("gpu.intel.com/xe"),
+        other => Err(format!("Kubernetes has no usual name for accelerators of {other}")),
+    }
+}
+
+/// What each kind of cluster takes for `pools`.
+pub(super) fn manifests(pools: &[Served]) -> Vec<Manifest> {
+    let all = [("kubernetes", kubernetes(pools)), ("llm-d", llm_d(pools)), ("dynamo", dynamo(pools))];
+    let manifest = |(kind, text): (&'static str, Result<String, String>)| match text {
+        Ok(text) => Manifest { kind, text: Some(text), note: None },
+        Err(reason) => Manifest { kind, text: None, note: Some(format!("none: {reason}")) },
+    };
+    all.into_iter().map(manifest).collect()
+}
+
+/// A YAML list of words, each quoted as JSON, which YAML takes.
+fn list(words: &[String], indent: usize) -> String {
+    let pad = " ".repeat(indent);
+    let item = |word: &String| format!("{pad}- {}\n", serde_json::Value::from(word.as_str()));
+    words.iter().map(item).collect()
+}
+
+/// A Deployment and a Service a pool, with the planned engine.
+fn kubernetes(pools: &[Served]) -> Result<String, String> {
+    let mut text = String::new();
+    for pool in pools {
+        let d = pool.deployment;
+        if pool.nodes() > 1 {
+            let nodes = pool.nodes();
+            return Err(format!(
+                "a replica spans {nodes} nodes: a Deployment has pods of one; llm-d has those of several"
+            ));
+        }
+        let engine = d.options.engine.name();
+        let (image, port) = match engine {
+            "vllm" => (VLLM_IMAGE, 8000),
+            "sglang" => (SGLANG_IMAGE, 30_000),
+            "tensorrt-llm" => (TENSORRT_LLM_IMAGE, 8000),
+            other => return Err(format!("no image of {other} is known here")),
+        };
+        let mut words = commands(d, pool.model, pool.role)
+            .into_iter()
+            .find_map(|(name, words)| (name == engine).then_some(words))
+            .unwrap_or_else(|| Err(format!("{engine} has no command")))?;
+        if engine != "vllm" {
+            words.extend(["--host", "0.0.0.0"].map(str::to_owned));
+        }
+        let (resource, ranks) = (resource(&d.accelerator.vendor)?, pool.ranks());
+        let (name, replicas) = (format!("roofcast-{}", pool.role()), pool.replicas);
+        text += &format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {name}\nspec:\n  replicas: {replicas}\n  \
+             selector:\n    matchLabels:\n      app: {name}\n  template:\n    metadata:\n      labels:\n        app: \
+             {name}\n    spec:\n      containers:\n        - name: engine\n          image: {image}\n          \
+             command:\n{}          ports:\n            - containerPort: {port}\n          readinessProbe:\n            \
+             httpGet:\n              path: /health\n              port: {port}\n          resources:\n            \
+             limits:\n              {resource}: \"{ranks}\"\n          volumeMounts:\n            - name: shm\n              \
+             mountPath: /dev/shm\n      volumes:\n        - name: shm\n          emptyDir:\n            medium: \
+             Memory\n---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\nspec:\n  selector:\n    app: \
+             {name}\n  ports:\n    - port: {port}\n---\n",
+            list(&words, 12)
+        );
+    }
+    Ok(text)
+}
+
+/// Values of llm-d's modelservice chart, which writes model, port, tensor and data parallelism itself.
+fn llm_d(pools: &[Served]) -> Result<String, String> {
+    let Some(first) = pools.first() else { return Err("there is no pool".to_owned()) };
+    let accelerator = match first.deployment.accelerator.vendor.as_str() {
+        "intel" => "intel-xe",
+        vendor @ ("nvidia" | "amd" | "google") => vendor,
+        other => return Err(format!("its chart has no accelerators of {other}")),
+    };
+    let (model, several) = (first.model, pools.iter().any(|pool| pool.nodes() > 1));
+    let proxy = pools.len() > 1;
+    let mut text = format!(
+        "multinode: {several}\nmodelArtifacts:\n  name: {model}\n  uri: hf://{model}\n  authSecretName: \
+         hf-token\naccelerator:\n  type: {accelerator}\nrouting:\n  servicePort: 8000\n  proxy:\n    enabled: {proxy}\n"
+    );
+    for pool in pools {
+        let p = pool.deployment.parallelism;
+        let nodes = pool.nodes();
+        if nodes > 1 && p.pp > 1 {
+            return Err("its chart has no pipeline stages".to_owned());
+        }
+        let local = p.attention_dp.div_ceil(nodes);
+        let section = if pool.role == Role::Prefill { "prefill" } else { "decode" };
+        let written = ["--tensor-parallel-size", "--data-parallel-size"];
+        text += &format!(
+            "{section}:\n  create: true\n  replicas: {}\n  parallelism:\n    tensor: {}\n    data: {}\n    dataLocal: \
+             {local}\n    workers: {nodes}\n  containers:\n    - name: vllm\n      image: {VLLM_IMAGE}\n      \
+             modelCommand: vllmServe\n      mountModelVolume: true\n      args:\n{}",
+            pool.replicas,
+            p.tp,
+            p.attention_dp,
+            list(&pool.arguments(&written)?, 8)
+        );
+    }
+    if !proxy {
+        text += "prefill:\n  create: false\n";
+    }
+    Ok(text)
+}
+
+/// A DynamoGraphDeployment: a frontend, and a worker a pool; the connector is Dynamo's own.
+fn dynamo(pools: &[Served]) -> Result<String, String> {
+    let head = |name: &str, replicas: u64| {
+        format!("    {name}:\n      dynamoNamespace: roofcast\n      replicas: {replicas}\n")
+    };
+    let container = |module: &str, words: &[String]| {
+        format!(
+            "      extraPodSpec:\n        mainContainer:\n          image: {DYNAMO_IMAGE}\n          command:\n            - \
+             python3\n            - -m\n            - {module}\n          args:\n{}",
+            list(words, 12)
+        )
+    };
+    let mut text = "apiVersion: nvidia.com/v1alpha1\nkind: DynamoGraphDeployment\nmetadata:\n  name: roofcast\nspec:\n  \
+                    services:\n"
+        .to_owned();
+    let port = ["--http-port", "8000"].map(str::to_owned);
+    text += &head("Frontend", 1);
+    text += "      componentType: frontend\n";
+    text += &container("dynamo.frontend", &port);
+    for pool in pools {
+        if pool.deployment.accelerator.vendor != "nvidia" {
+            return Err(format!("Dynamo does not run on {}", pool.deployment.accelerator.id));
+        }
+        let name = if pool.role == Role::Prefill { "VllmPrefillWorker" } else { "VllmDecodeWorker" };
+        text += &head(name, pool.replicas);
+        text += "      envFromSecret: hf-token-secret\n      componentType: worker\n";
+        if pool.nodes() > 1 {
+            text += &format!("      multinode:\n        nodeCount: {}\n", pool.nodes());
+        }
+        let each = pool.ranks().div_ceil(pool.nodes());
+        text += &format!("      resources:\n        limits:\n          gpu: \"{each}\"\n");
+        let mut words = vec!["--model".to_owned(), pool.model.to_owned()];
+        words.extend(pool.arguments(&["--kv-transfer-config"])?);
+        if pool.role == Role::Prefill {
+            words.push("--is-prefill-worker".to_owned());
+        }
+        text += &container("dynamo.vllm", &words);
+    }
+    Ok(text)
+}

@@ -1,0 +1,71 @@
+//! `[search]`: what a plan may choose from, and what it minimises.
+
+use super::LinkKind;
+use crate::router::Routing;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// `[search]`: what a plan may choose from.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SearchSpec {
+    /// Catalog ids; every GPU and TPU with a price where absent.
+    pub accelerators: Vec<String>,
+    /// Accelerators in all, at most.
+    pub max_accelerators: Option<u64>,
+    /// Weight formats; the checkpoint's own where empty.
+    pub weights: Vec<String>,
+    /// KV-cache formats; `auto` where empty.
+    pub kv: Vec<String>,
+    /// Tensor-parallel degrees; every legal one where empty.
+    pub tp: Vec<u64>,
+    /// Pipeline stages; 1 and every number of whole nodes where empty.
+    pub pp: Vec<u64>,
+    /// Degrees of data-parallel attention; of models with experts every one where empty, of others 1.
+    pub attention_dp: Vec<u64>,
+    /// Expert-parallel degrees; all ranks of a replica and 1 where empty.
+    pub ep: Vec<u64>,
+    /// Budgets of a step; the engine's default, 2048 and 16384 where empty, unless `[engine]` has one.
+    pub max_num_batched_tokens: Vec<u64>,
+    /// Bounds on the sequences that run at once; as `[engine]` has it where empty.
+    pub max_num_seqs: Vec<u64>,
+    /// Engines, as in `vllm`; that of `[engine]` where empty.
+    pub engines: Vec<String>,
+    /// Ways to route requests; that of `[fleet]` where empty, and beside it the one that finds prefixes where prompts share some.
+    pub routers: Vec<Routing>,
+    /// Whether prompts may be split over steps; as `[engine]` has it where empty.
+    pub enable_chunked_prefill: Vec<bool>,
+    /// Whether blocks are found again by their content; as `[engine]` has it where empty.
+    pub enable_prefix_caching: Vec<bool>,
+    /// Whether the drafts of `[engine.speculative]` are made; they are where empty.
+    pub speculative: Vec<bool>,
+    /// Whether fleets with prefill and decode apart are looked at, too.
+    pub disaggregated: bool,
+    /// Over what their caches travel; the fastest that joins the accelerators where absent.
+    pub link: Option<LinkKind>,
+    /// Accelerators in all, at least; 1 where absent.
+    pub min_accelerators: Option<u64>,
+    /// Requests of a simulation that proves a deployment; more where they would be too few to see a queue grow.
+    pub requests: Option<u64>,
+    /// What the best plan has least of.
+    pub minimise: Objective,
+    /// Dollars per accelerator and hour in place of the catalog's price, by catalog id.
+    pub prices: BTreeMap<String, f64>,
+    /// Watts of an accelerator, with what of its server is counted to it, in place of its board power, by catalog id.
+    pub power_w: BTreeMap<String, f64>,
+}
+
+/// What a plan minimises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Objective {
+    /// Dollars per hour of the deployment.
+    #[default]
+    CostPerHour,
+    /// Dollars per million output tokens at the offered load.
+    CostPerMillionTokens,
+    /// Accelerators.
+    Accelerators,
+    /// Joules per output token.
+    Energy,
+}

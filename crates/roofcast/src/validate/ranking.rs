@@ -1,0 +1,296 @@
+//! Whether a plan's first choice is a good one, where somebody measured them all.
+//!
+//! Knows: a sweep is what one source measured of one model on one chip under one load in closed loops, with two
+//! configurations or more. At an interactivity (output tokens a second of one user) that half of its points reach, the point ranked
+//! first is that with the most forecast output tokens a second per accelerator among those forecast to reach it. It is held
+//! against the most that was measured at its own measured interactivity or more. Between pools for prefill and decode and
+//! replicas that do both the side with the most at an interactivity is chosen in the same way. Knows nothing about how points are forecast.
+
+use super::{Point, drafts};
+use crate::measurement::{Kind, Lengths, Measurement, Metrics};
+use crate::spec::PoolSpec;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The share of the best throughput from which on a choice is as good.
+const ENOUGH: f64 = 0.95;
+
+/// How good first choices are.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Ranking {
+    /// Of each sweep.
+    pub sweeps: Vec<Sweep>,
+    /// Sweeps whose first choice reaches 95 % of the best, as a share.
+    pub share: f64,
+    /// The share that a choice at random among the points that reach the interactivity would have.
+    pub at_random: f64,
+    /// Of each model, chip and load that was measured both ways.
+    pub sides: Vec<Side>,
+    /// Decisions between the sides that agree with what was measured, as a share; none where there are none.
+    pub sides_share: Option<f64>,
+    /// Points of pools that were left out, by reason; those that look as if they ran with speculation among them.
+    pub left_out: BTreeMap<String, u64>,
+}
+
+/// One sweep and the choice in it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Sweep {
+    /// Source, model, accelerator and lengths.
+    pub sweep: String,
+    /// Configurations that were measured.
+    pub configurations: u64,
+    /// Points of these.
+    pub points: u64,
+    /// Output tokens a second of one user that were asked for.
+    pub interactivity_tok_s: f64,
+    /// The configuration ranked first.
+    pub first: String,
+    /// The one with the most measured tokens at its interactivity.
+    pub best: String,
+    /// Measured tokens per accelerator of the first over those of the best.
+    pub reached: f64,
+}
+
+/// Pools against replicas that do both.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Side {
+    /// Model, accelerator, formats and lengths.
+    pub load: String,
+    /// Interactivities at which a side is chosen.
+    pub decisions: u64,
+    /// Those at which the forecast chooses the side that was measured to be better.
+    pub agree: u64,
+    /// Those at which pools were measured to be better.
+    pub apart: u64,
+}
+
+/// A point by its two axes, measured and forecast.
+#[derive(Debug, Clone)]
+struct Axes {
+    configuration: String,
+    /// Output tokens a second of one user.
+    interactivity: [f64; 2],
+    /// Output tokens a second per accelerator.
+    throughput: [f64; 2],
+}
+
+const MEASURED: usize = 0;
+const FORECAST: usize = 1;
+
+/// Interactivity and throughput per accelerator of `users` in a closed loop.
+fn axes(m: &Metrics, users: f64, output: f64, accelerators: f64) -> Option<(f64, f64)> {
+    let tpot = m.tpot_ms.filter(|ms| *ms > 0.0)?;
+    let e2e = m.e2e_ms.or_else(|| Some(m.ttft_ms? + tpot * (output - 1.0)))?;
+    let rate = m.output_tok_s.unwrap_or(users * output / e2e * 1e3);
+    Some((1e3 / tpot, rate / accelerators))
+}
+
+impl Axes {
+    fn new(
+        configuration: String,
+        (measured, forecast): (&Metrics, &Metrics),
+        load: (f64, f64, f64),
+    ) -> Option<Axes> {
+        let (users, output, accelerators) = load;
+        // What was measured decides which figures count; the forecast has them all.
+        let kept = Metrics {
+            e2e_ms: forecast.e2e_ms.filter(|_| measured.e2e_ms.is_some()),
+            output_tok_s: forecast.output_tok_s.filter(|_| measured.output_tok_s.is_some()),
+            ..*forecast
+        };
+        let [m, f] = [measured, &kept].map(|m| axes(m, users, output, accelerators));
+        let (m, f) = (m?, f?);
+        Some(Axes { configuration, interactivity: [m.0, f.0], throughput: [m.1, f.1] })
+    }
+
+    fn of(point: &Point) -> Option<Axes> {
+        let row = point.row;
+        let accelerators = accelerators(row)? as f64;
+        let load = (row.concurrency? as f64, row.output?.mean(), accelerators);
+        Axes::new(configuration(row), (&row.measured, point.forecast.as_ref().ok()?), load)
+    }
+}
+
+/// Accelerators of a row, of both pools where it has some.
+fn accelerators(row: &Measurement) -> Option<u64> {
+    let Some(pools) = row.pools else { return row.parallelism.count };
+    let ranks = |p: &PoolSpec| {
+        [p.replicas, p.tp, p.pp, p.attention_dp].map(|n| n.unwrap_or(1)).iter().product::<u64>()
+    };
+    Some(pools.iter().map(ranks).sum())
+}
+
+fn configuration(row: &Measurement) -> String {
+    let p = row.parallelism;
+    let mut text = format!("{} {} {}", row.engine, row.version, row.weights);
+    for (name, n) in [("gpus", p.count), ("tp", p.tp), ("pp", p.pp), ("ep", p.ep), ("dp", p.attention_dp)] {
+        if let Some(n) = n.filter(|n| *n > 1 || name == "gpus") {
+            text += &format!(" {name} {n}");
+        }
+    }
+    text
+}
+
+/// The most throughput among points that reach `least`, by what was measured or forecast.
+fn best(points: &[Axes], by: usize, least: f64) -> Option<&Axes> {
+    let reach = points.iter().filter(|p| p.interactivity[by] >= least);
+    reach.max_by(|a, b| a.throughput[by].total_cmp(&b.throughput[by]))
+}
+
+/// What the measured throughput of `point` is of the most at its measured interactivity.
+fn reached(points: &[Axes], point: &Axes) -> f64 {
+    let most = best(points, MEASURED, point.interactivity[MEASURED]).unwrap_or(point);
+    point.throughput[MEASURED] / most.throughput[MEASURED].max(f64::MIN_POSITIVE)
+}
+
+fn lengths(row: &Measurement) -> String {
+    let tokens = |l: Option<Lengths>| l.map_or_else(|| "–".to_owned(), |l| l.max.to_string());
+    format!("{} in {} out", tokens(row.input), tokens(row.output))
+}
+
+/// How good the first choices among `points` are, and those between pools and replicas that do both.
+pub fn ranking(points: &[Point]) -> Ranking {
+    let mut groups: BTreeMap<String, Vec<Axes>> = BTreeMap::new();
+    let mut loads: BTreeMap<String, [Vec<Axes>; 2]> = BTreeMap::new();
+    let mut left_out = BTreeMap::new();
+    for point in points.iter().filter(|p| [Kind::ClosedLoop, Kind::Disaggregated].contains(&p.row.kind)) {
+        let row = point.row;
+        if let Some(reason) = unusable(point) {
+            *left_out.entry(reason).or_default() += 1;
+            continue;
+        }
+        let Some(axes) = Axes::of(point) else { continue };
+        let load = format!("{} | {}", row.model, row.hardware);
+        if row.pools.is_some() {
+            loads.entry(format!("{load} | {} | {}", row.weights, lengths(row))).or_default()[1].push(axes);
+            continue;
+        }
+        groups.entry(format!("{} | {load} | {}", row.source, lengths(row))).or_default().push(axes.clone());
+        loads.entry(format!("{load} | {} | {}", row.weights, lengths(row))).or_default()[0].push(axes);
+    }
+    let found: Vec<(Sweep, f64)> =
+        groups.into_iter().filter_map(|(name, points)| sweep(name, &points)).collect();
+    let count = found.len().max(1) as f64;
+    let enough = found.iter().filter(|(sweep, _)| sweep.reached >= ENOUGH).count() as f64;
+    let at_random = found.iter().map(|(_, random)| random).sum::<f64>() / count;
+    let sides: Vec<Side> = loads.into_iter().filter_map(|(load, both)| side(load, &both)).collect();
+    let decisions: u64 = sides.iter().map(|s| s.decisions).sum();
+    let agree: u64 = sides.iter().map(|s| s.agree).sum();
+    Ranking {
+        share: enough / count,
+        at_random,
+        sweeps: found.into_iter().map(|(sweep, _)| sweep).collect(),
+        sides,
+        sides_share: (decisions > 0).then(|| agree as f64 / decisions as f64),
+        left_out,
+    }
+}
+
+/// Why a point of pools does not count.
+fn unusable(point: &Point) -> Option<String> {
+    point.row.pools?;
+    if drafts(point) {
+        return Some("it looks as if it ran with speculation".to_owned());
+    }
+    point.forecast.as_ref().err().cloned()
+}
+
+/// The choice in one sweep, and what a choice at random comes to; none where there is nothing to choose.
+fn sweep(name: String, points: &[Axes]) -> Option<(Sweep, f64)> {
+    let configurations: BTreeSet<&str> = points.iter().map(|p| p.configuration.as_str()).collect();
+    if configurations.len() < 2 {
+        return None;
+    }
+    let mut measured: Vec<f64> = points.iter().map(|p| p.interactivity[MEASURED]).collect();
+    measured.sort_by(f64::total_cmp);
+    let asked = *measured.get((measured.len() - 1) / 2)?;
+    let fastest =
+        || points.iter().max_by(|a, b| a.interactivity[FORECAST].total_cmp(&b.interactivity[FORECAST]));
+    let first = best(points, FORECAST, asked).or_else(fastest)?;
+    let most = best(points, MEASURED, first.interactivity[MEASURED])?;
+    let reach: Vec<&Axes> = points.iter().filter(|p| p.interactivity[MEASURED] >= asked).collect();
+    let good = reach.iter().filter(|p| reached(points, p) >= ENOUGH).count();
+    let sweep = Sweep {
+        sweep: name,
+        configurations: configurations.len() as u64,
+        points: points.len() as u64,
+        interactivity_tok_s: asked,
+        first: first.configuration.clone(),
+        best: most.configuration.clone(),
+        reached: reached(points, first),
+    };
+    Some((sweep, good as f64 / reach.len().max(1) as f64))
+}
+
+/// Decisions at every interactivity at which a pool was measured; none where one side is missing.
+fn side(load: String, [together, apart]: &[Vec<Axes>; 2]) -> Option<Side> {
+    if together.is_empty() || apart.is_empty() {
+        return None;
+    }
+    let better = |by: usize, least: f64| {
+        let most = |points: &[Axes]| best(points, by, least).map_or(0.0, |p| p.throughput[by]);
+        most(apart) > most(together)
+    };
+    let mut side = Side { load, decisions: 0, agree: 0, apart: 0 };
+    for asked in apart.iter().map(|p| p.interactivity[MEASURED]) {
+        let measured = better(MEASURED, asked);
+        side.decisions += 1;
+        side.apart += u64::from(measured);
+        side.agree += u64::from(measured == better(FORECAST, asked));
+    }
+    Some(side)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(name: &str, measured: (f64, f64), forecast: (f64, f64)) -> Axes {
+        Axes {
+            configuration: name.to_owned(),
+            interactivity: [measured.0, forecast.0],
+            throughput: [measured.1, forecast.1],
+        }
+    }
+
+    /// Half of the points reach 50 tokens a second. Forecast to reach it are b (1000) and c (900): b is first. At the 60 that were
+    /// measured of b the most is its own 800, so it reaches all of it. Were b measured at 700, c with 760 at 60 would be
+    /// better: 700/760 = 0.921.
+    #[test]
+    fn a_choice_is_held_against_the_best_at_its_own_interactivity() {
+        let a = point("a", (40.0, 2000.0), (45.0, 2100.0));
+        let b = |tokens| point("b", (60.0, tokens), (55.0, 1000.0));
+        let c = point("c", (60.0, 760.0), (70.0, 900.0));
+        let d = point("c", (50.0, 900.0), (49.0, 950.0));
+        let (first, _) = sweep("s".into(), &[a.clone(), b(800.0), c.clone(), d.clone()]).unwrap();
+        assert_eq!((first.first.as_str(), first.interactivity_tok_s, first.reached), ("b", 50.0, 1.0));
+        let (first, random) = sweep("s".into(), &[a, b(700.0), c, d]).unwrap();
+        assert_eq!((first.best.as_str(), first.configurations), ("c", 3));
+        assert!((first.reached - 700.0 / 760.0).abs() < 1e-12);
+        // Of the three that reach 50, b does not: c is the best at 60, and its other point at 50.
+        assert!((random - 2.0 / 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn one_configuration_is_no_choice() {
+        let one = point("a", (40.0, 2000.0), (45.0, 2100.0));
+        assert!(sweep("s".into(), &[one.clone(), one]).is_none());
+    }
+
+    /// At 50 pools have 300 of 400 measured, at 80 they alone are left; forecast they have less at both.
+    #[test]
+    fn sides_are_chosen_at_every_interactivity_of_the_pools() {
+        let together = vec![point("t", (60.0, 400.0), (90.0, 500.0))];
+        let apart = vec![point("x", (50.0, 300.0), (50.0, 400.0)), point("y", (80.0, 200.0), (80.0, 100.0))];
+        let side = side("l".into(), &[together, apart]).unwrap();
+        assert_eq!((side.decisions, side.apart, side.agree), (2, 1, 1));
+    }
+
+    /// 8 users of 101 tokens at 10 ms each behind a first token of 1 s: 2 s each, so 8 · 101 / 2 = 404 tokens a second, 101 on
+    /// each of 4 accelerators.
+    #[test]
+    fn throughput_follows_from_latency_in_a_closed_loop() {
+        let m = Metrics { ttft_ms: Some(1000.0), tpot_ms: Some(10.0), ..Metrics::default() };
+        assert_eq!(axes(&m, 8.0, 101.0, 4.0), Some((100.0, 101.0)));
+    }
+}
