@@ -202,7 +202,7 @@ fn every_level_names_its_data() {
             Some((file, of)) => (file.contains(".csv") || file.ends_with(".parquet")) && of.len() > 3,
             None => part.contains('/'),
         };
-        assert!(!parts.is_empty() && parts.iter().all(|p| whole(p)), "{}: {named:?}", level.at.name());
+        assert!(!parts.is_empty() && parts.iter().all(whole), "{}: {named:?}", level.at.name());
         assert!(level.rows > 0, "{}", level.at.name());
     }
     assert!(calibration.source.contains(".csv"), "{}", calibration.source);
