@@ -140,7 +140,7 @@ export interface RunAnswer {
     load: OfferedLoad;
     bands: Bands | null;
   };
-  slo: Bounds;
+  slo: Slo;
   distributions: Curve[];
   series: Point[][];
   timelines: Timeline[];
@@ -270,12 +270,6 @@ export interface Bands {
   tpot_ms: Span;
   e2el_ms: Span;
   output_tok_s: Span | null;
-}
-
-export interface Bounds {
-  ttft_p99_ms: number | null;
-  tpot_p99_ms: number | null;
-  e2el_p99_ms: number | null;
 }
 
 export interface CacheUse {
@@ -665,6 +659,12 @@ export interface Settings {
 export interface Skipped {
   reason: string;
   rows: number;
+}
+
+export interface Slo {
+  ttft_p99_ms: number | null;
+  tpot_p99_ms: number | null;
+  e2el_p99_ms: number | null;
 }
 
 export interface Smallest {

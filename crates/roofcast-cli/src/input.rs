@@ -1,6 +1,7 @@
 //! Files and flags into the library's types: specs, catalogs and models, with bounded reads.
 
 pub(crate) mod checkpoint;
+pub(crate) mod dimensions;
 pub(crate) mod measurements;
 pub(crate) mod scenario;
 pub(crate) mod tables;

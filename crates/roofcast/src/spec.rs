@@ -244,7 +244,7 @@ impl EngineSpec {
 }
 
 /// `[slo]`: bounds that every plan must keep.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Slo {
     /// Time to first token, 99th percentile.

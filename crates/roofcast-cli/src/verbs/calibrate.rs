@@ -8,7 +8,7 @@ use crate::show::table::line;
 use crate::show::target::Target;
 use crate::verbs::validate::{CSV, csv_rows, people, per_row};
 use crate::{exit, input, show};
-use roofcast::Catalog;
+use roofcast::{Catalog, Error};
 use roofcast::calibrate::Fit;
 use roofcast::calibrate::kernels::Fitted;
 use roofcast::calibration::Calibration;
@@ -36,6 +36,10 @@ struct Answer {
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let out = Target::asked("--out", args.out.as_ref())?;
     let rows_file = Target::asked("--per-row", args.per_row.as_ref())?;
+    if args.source.is_some() && out.is_none() {
+        let accepted = "it with --out, whose calibration says it";
+        return Err(Error::field("arguments", "--source", "without --out", accepted).into());
+    }
     input::measurements::idle(&args.files, &args.runs)?;
     let mut catalog = input::catalog(&args.catalog)?;
     let (mut kernels, rows) = read(args, &mut catalog)?;

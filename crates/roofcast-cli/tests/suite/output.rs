@@ -216,7 +216,7 @@ fn completions_are_printed() {
     // Scripts for other shells complete flags alone.
     for shell in ["bash", "zsh", "fish"] {
         let script = roofcast(&format!("completions {shell}")).out;
-        for offered in ["Qwen/Qwen3-32B", "h100-sxm", "q4_k_m", "nvfp4"] {
+        for offered in ["Qwen/Qwen3-32B", "h100-sxm", "q4_k_m", "nvfp4", "azure-conv-2023", "tensorrt-llm-max-utilization"] {
             assert!(script.contains(offered), "{shell}: {offered}");
         }
     }

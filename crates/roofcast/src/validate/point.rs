@@ -4,7 +4,7 @@
 
 use crate::batch::Batch;
 use crate::coefficients::Coefficient;
-use crate::cost::{self, Utilization};
+use crate::cost::{self, Cost, Utilization};
 use crate::deployment::Deployment;
 use crate::engine::clock::Ticks;
 use crate::engine::price::Price;
@@ -16,6 +16,7 @@ use crate::memory;
 use crate::simulate::{Options, simulate};
 use crate::spec::{CostKind, Spec};
 use crate::summary::Summary;
+use crate::units::Picoseconds;
 use crate::workload::{Arrivals, Length, LengthKind, Workload};
 
 /// Requests of a closed loop for each that is in flight, as InferenceX and vLLM's sweeps send them.
@@ -79,23 +80,37 @@ fn admitted(row: &Measurement, deployment: &Deployment, context: u64) -> u64 {
     row.concurrency.unwrap_or(1).min(fits.max(1))
 }
 
-/// What the machine's limits allow for the row's times: nothing can be below.
-pub fn limits(row: &Measurement, deployment: &Deployment) -> Metrics {
-    let Ok(context) = context(row) else { return Metrics::default() };
+/// What the limits allow for the row's times.
+pub struct Limits {
+    /// With the links of every view, one after the other.
+    pub whole: Metrics,
+    /// Of memory and arithmetic alone, which engines may overlap with the links: nothing can be below.
+    pub least: Metrics,
+}
+
+/// What the machine's limits allow for the row's times.
+pub fn limits(row: &Measurement, deployment: &Deployment) -> Limits {
+    let Ok(context) = context(row) else {
+        return Limits { whole: Metrics::default(), least: Metrics::default() };
+    };
     let batch = admitted(row, deployment, context);
-    let limit = |batch: &Batch| cost::limit(deployment, batch, Utilization::FULL).limit.ms();
+    let limit = |batch: &Batch| cost::limit(deployment, batch, Utilization::FULL);
     let step = limit(&Batch::decode(batch, context));
     // A static batch has its first token when all prompts are computed.
     let prompts = if row.kind.is_static() { row.concurrency.unwrap_or(1) } else { 1 };
     let prompt = row.input.map(|i| limit(&Batch::prefill(prompts, i.min.max(1))));
     let after = row.output.map_or(0.0, |o| (o.mean() - 1.0).max(0.0));
-    Metrics {
-        ttft_ms: prompt,
-        tpot_ms: Some(step),
-        e2e_ms: prompt.map(|p| p + after * step),
-        output_tok_s: None,
-        total_tok_s: None,
-    }
+    let metrics = |of: fn(&Cost) -> Picoseconds| {
+        let (step, prompt) = (of(&step).ms(), prompt.as_ref().map(|prompt| of(prompt).ms()));
+        Metrics {
+            ttft_ms: prompt,
+            tpot_ms: Some(step),
+            e2e_ms: prompt.map(|p| p + after * step),
+            output_tok_s: None,
+            total_tok_s: None,
+        }
+    };
+    Limits { whole: metrics(|cost| cost.limit_with_communication), least: metrics(|cost| cost.limit) }
 }
 
 /// The traffic that a row stands for.
