@@ -199,6 +199,9 @@ mod tests {
         }
         let ttft = Statistics::of(&mut [0.0]);
         let instant = serde_json::to_value(Summary { completed: 1, ttft, ..Summary::default() }).unwrap();
-        assert_eq!((&instant["p99_ttft_ms"], &instant["mean_tpot_ms"]), (&0.0.into(), &serde_json::Value::Null));
+        assert_eq!(
+            (&instant["p99_ttft_ms"], &instant["mean_tpot_ms"]),
+            (&0.0.into(), &serde_json::Value::Null)
+        );
     }
 }

@@ -37,10 +37,7 @@ impl Dimension {
         if own.contains(&name) {
             let whole = |n: u64| Value::from(i64::try_from(n).unwrap_or(i64::MAX));
             let values = numbers(values, 1).map_err(|why| refused(text, &why))?;
-            return Ok(Dimension {
-                path: name.to_owned(),
-                values: values.into_iter().map(whole).collect(),
-            });
+            return Ok(Dimension { path: name.to_owned(), values: values.into_iter().map(whole).collect() });
         }
         let path = settings::path(name).ok_or_else(bad)?;
         if let Some(flag) = given.iter().copied().flatten().find(|s| s.path == path) {
@@ -133,6 +130,8 @@ mod tests {
         assert_eq!((axis(&two), beside(&two, &[1.into(), "fp8".into()], 0)), (0, "weights fp8".to_owned()));
         assert!(check(&two).is_ok() && check(&[two[0].clone(), two[0].clone()]).is_err());
         let many = of("rate", &vec![1.into(); 400]);
-        assert!(check(&[many.clone(), of("tp", &many.values)]).unwrap_err().to_string().contains("160000 runs"));
+        assert!(
+            check(&[many.clone(), of("tp", &many.values)]).unwrap_err().to_string().contains("160000 runs")
+        );
     }
 }

@@ -61,8 +61,7 @@ pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<ExitCode> {
 
 /// What passes, in catalog order; what has the words in its id comes before what has them in another name.
 fn listing<'a>(catalog: &'a Catalog, filter: &Filter) -> anyhow::Result<Listing<'a>> {
-    let mut entries: Vec<_> =
-        catalog.listing()?.into_iter().filter(|listed| filter.entry(listed)).collect();
+    let mut entries: Vec<_> = catalog.listing()?.into_iter().filter(|listed| filter.entry(listed)).collect();
     entries.sort_by_key(|listed| !filter.by_id(&listed.line.id));
     let workloads = catalog.workloads()?.into_iter().filter(|workload| filter.workload(workload));
     Ok(Listing { entries, workloads: workloads.collect() })

@@ -209,9 +209,11 @@ fn people(deployment: &Deployment, s: &Simulation) -> String {
             &format!("PARTIAL: interrupted when {ended} requests had ended; all figures are of those\n\n");
     }
     if s.summary.completed == 0 {
-        let why = match s.refused {
-            0 => "none had ended".to_owned(),
-            n => format!("all {} that came were refused: longer than {}", grouped(n), longest(s)),
+        let why = match (s.refused, s.rejected) {
+            (0, 0) => "none had ended".to_owned(),
+            (0, n) => format!("all {} that came were turned away: too much was queued", grouped(n)),
+            (n, 0) => format!("all {} that came were refused: longer than {}", grouped(n), longest(s)),
+            (n, m) => format!("{} that came were too long, {} turned away", grouped(n), grouped(m)),
         };
         return text + &format!("no request was served: {why}\n");
     }

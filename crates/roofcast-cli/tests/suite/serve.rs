@@ -284,7 +284,11 @@ fn work_ends_when_its_client_goes_away() {
     let mut lines = Vec::new();
     _ = kept.read_to_end(&mut lines);
     let lines = String::from_utf8_lossy(&lines);
-    assert!(!lines.contains("\"answer\"") && !lines.contains("\"error\""), "{}", &lines[..lines.len().min(300)]);
+    assert!(
+        !lines.contains("\"answer\"") && !lines.contains("\"error\""),
+        "{}",
+        &lines[..lines.len().min(300)]
+    );
 }
 
 /// A build without the page says how to get it; one with it writes a file for each verb, which asks for nothing else.

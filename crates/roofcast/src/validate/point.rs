@@ -81,6 +81,7 @@ fn admitted(row: &Measurement, deployment: &Deployment, context: u64) -> u64 {
 }
 
 /// What the limits allow for the row's times.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
     /// With the links of every view, one after the other.
     pub whole: Metrics,

@@ -2,7 +2,8 @@
 //!
 //! Knows: that latency grows with the rate, so that the range can be halved, by ratio.
 
-use super::setup::{Setup, open};
+use super::setup::Setup;
+use super::sweep::Key;
 use super::{Point, Subject, picture, table};
 use crate::args::BenchArgs;
 use crate::show::target::Target;
@@ -59,8 +60,7 @@ pub(super) fn run(
         if interrupted {
             return Ok(false);
         }
-        let mut workload = setup.workload.clone();
-        workload.arrivals = open(rate, &args.load);
+        let workload = setup.at(Key::Rate.at(rate))?;
         let (point, _) = setup.measure(&workload)?;
         interrupted = point.report.interrupted;
         let meets_slo = point.report.meets(&slo);

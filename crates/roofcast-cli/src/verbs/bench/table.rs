@@ -86,9 +86,9 @@ fn brief(value: f64, point: &Point) -> Vec<String> {
     let figures = [s.request_throughput(), s.output_throughput(), r.achieved_concurrency];
     let mut row = vec![if value.fract() == 0.0 { grouped(value as u64) } else { significant(value) }];
     row.extend(figures.map(significant));
-    row.extend([&s.ttft, &s.tpot].into_iter().flat_map(|s| {
-        [s.figure(|s| s.median), s.figure(|s| s.p99)].map(known)
-    }));
+    row.extend(
+        [&s.ttft, &s.tpot].into_iter().flat_map(|s| [s.figure(|s| s.median), s.figure(|s| s.p99)].map(known)),
+    );
     row.push(known(point.beside.limit.as_ref().map(|l| l.tpot_ms)));
     row.push(known(point.beside.forecast.as_ref().map(|f| f.median_tpot_ms)));
     row.extend([significant(r.client.lag_ms_p99), valid]);

@@ -78,7 +78,11 @@ impl<'a> View<'a> {
                 body: Answer { about: about(deployment, simulation), simulation },
             },
             slo: *slo,
-            distributions: simulation.latencies.iter().map(|(metric, sample)| Curve::of(metric, sample)).collect(),
+            distributions: simulation
+                .latencies
+                .iter()
+                .map(|(metric, sample)| Curve::of(metric, sample))
+                .collect(),
             series: &simulation.series,
             timelines: simulation.traces.iter().cloned().map(Timeline::of).collect(),
         }

@@ -261,3 +261,48 @@ impl Running {
         self.order = order;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(running: &mut Running, id: RequestId, tokens: u64, whole: bool) {
+        running.join(id, None, false, 0, Some(Left { tokens, whole }));
+    }
+
+    /// 300 and 501 tokens at a ratio of 0.3 and 40 whole ones are 280.3; after ten results 0.3 · 781 + 30 = 264.3.
+    #[test]
+    fn what_rows_are_promised_is_a_sum() {
+        let mut running = Running::default();
+        row(&mut running, 0, 300, false);
+        row(&mut running, 1, 501, false);
+        row(&mut running, 2, 40, true);
+        let near = |found: Option<f64>, sum: f64| found.is_some_and(|found| (found - sum).abs() < 1e-9);
+        assert!(near(running.promised(0.3), 280.3));
+        running.results = 10;
+        assert!(near(running.promised(0.3), 264.3));
+        // 0.3 · (501 − 10) + 30 = 177.3; then 30 whole ones alone.
+        running.stop(0);
+        assert!(near(running.promised(0.3), 177.3));
+        running.stop(1);
+        assert_eq!(running.promised(0.3), Some(30.0));
+        // 0.5 · 100 is whole, and so the last bits of a sum row by row count; so it is where a row is counted with less.
+        row(&mut running, 3, 100, false);
+        assert_eq!(running.promised(0.5), None);
+        running.join(4, None, false, 0, None);
+        assert_eq!(running.promised(0.3), None);
+    }
+
+    #[test]
+    fn rows_that_stopped_leave_the_order_one_by_one_or_at_once() {
+        for stopped in [vec![3], vec![0, 19, 7], (0..20).step_by(2).collect::<Vec<_>>()] {
+            let mut running = Running::default();
+            (0..20).for_each(|id| row(&mut running, id, 9, false));
+            assert!(!running.drop_gone());
+            stopped.iter().for_each(|id| running.stop(*id));
+            assert!(running.drop_gone() && !running.drop_gone());
+            let left: Vec<RequestId> = (0..20).filter(|id| !stopped.contains(id)).collect();
+            assert_eq!(running.ids().collect::<Vec<_>>(), left);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What `roofcast validate` and `roofcast calibrate` are told: measured points, and what they were measured on.
+
+use super::OutputArgs;
+use super::values::*;
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct ValidateArgs {
+    /// CSV files of measured points, results of `vllm bench serve` (.json), records (.jsonl), and folders of recorded
+    /// runs (meta.json, requests.jsonl).
+    #[arg(required = true, value_name = "FILE|FOLDER")]
+    pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) runs: RunsArgs,
+    /// Only rows whose group and kind hold every one of these words, as in "splitwise 70b h100".
+    #[arg(long, value_name = "WORDS")]
+    pub(crate) group: Option<String>,
+    /// Draw what was measured against its forecast as SVG, by accelerator.
+    #[arg(long, value_name = "OUT.svg")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Write the answer as the page shows it: one HTML file that needs nothing else.
+    #[arg(long, value_name = "OUT.html")]
+    pub(crate) html: Option<PathBuf>,
+    /// Draw measured times over batch, prompt or context as SVG, beside their forecasts and limits.
+    #[arg(long, value_name = "OUT.svg")]
+    pub(crate) curves: Option<PathBuf>,
+    /// Write measured, forecast and limit of every row as CSV.
+    #[arg(long, value_name = "OUT.csv")]
+    pub(crate) per_row: Option<PathBuf>,
+    /// A calibration in place of the embedded one.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) calibration: Option<PathBuf>,
+    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CalibrateArgs {
+    /// CSV files of measured points or of kernel times, `.gz` or not, results of `vllm bench serve` (.json), records (.jsonl)
+    /// and folders of an engine's profile.
+    #[arg(required_unless_present = "kernels", value_name = "FILE|FOLDER")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Tables of kernel times as Parquet, or a folder of them, in the layout of AIConfigurator's database
+    /// (h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet).
+    #[arg(long, value_name = "FILE|FOLDER", num_args = 1..)]
+    pub(crate) kernels: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) runs: RunsArgs,
+    /// Write the calibration as TOML.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) out: Option<PathBuf>,
+    /// Write measured, forecast without its group, and limit of every row as CSV.
+    #[arg(long, value_name = "OUT.csv")]
+    pub(crate) per_row: Option<PathBuf>,
+    /// What the calibration says of its data [default: the files' names].
+    #[arg(long)]
+    pub(crate) source: Option<String>,
+    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// What the runs of `.json` and `.jsonl` files ran on: those files do not say.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What .json and .jsonl files were measured on")]
+pub(crate) struct RunsArgs {
+    /// Catalog id of the model, or a config.json.
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// Accelerator, as in h100-sxm, or its .toml.
+    #[arg(long, value_name = "ID")]
+    pub(crate) hardware: Option<String>,
+    /// Accelerators in all [default: as many as --tp].
+    #[arg(long, value_parser = positive())]
+    pub(crate) count: Option<u64>,
+    /// Tensor parallelism.
+    #[arg(long, default_value_t = 1, value_parser = positive())]
+    pub(crate) tp: u64,
+    /// Weight format [default: the checkpoint's].
+    #[arg(long)]
+    pub(crate) weights: Option<String>,
+    /// KV-cache format.
+    #[arg(long, default_value = "auto")]
+    pub(crate) kv: String,
+    /// vllm, sglang, tensorrt-llm, llama.cpp, …
+    #[arg(long, default_value = "vllm")]
+    pub(crate) engine: String,
+    /// The engine's version, as in 0.19.0.
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) engine_version: Option<String>,
+    /// Requests that were always in flight, for .jsonl.
+    #[arg(long, value_parser = positive(), conflicts_with = "rate")]
+    pub(crate) concurrency: Option<u64>,
+    /// Requests that came a second, for .jsonl.
+    #[arg(long, value_parser = rate)]
+    pub(crate) rate: Option<f64>,
+}
