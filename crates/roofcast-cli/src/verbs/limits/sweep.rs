@@ -7,7 +7,7 @@ mod measured;
 mod picture;
 mod point;
 
-use super::super::About;
+use super::super::{About, MACHINE};
 use super::asked_of;
 use crate::args::LimitsArgs;
 use crate::input::dimensions::{self, Dimension, product, word};
@@ -94,6 +94,14 @@ impl Space {
         let read = |text: &String| Dimension::read(text, &KEYS, &given);
         let dimensions = args.sweep.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
         dimensions::check(&dimensions)?;
+        let section = |d: &Dimension| d.path.split('.').next().unwrap_or_default().to_owned();
+        let idle =
+            |d: &&Dimension| !KEYS.contains(&d.path.as_str()) && !MACHINE.contains(&section(d).as_str());
+        if let Some(d) = dimensions.iter().find(idle) {
+            let found = format!("{} without effect on a step", d.path);
+            let accepted = format!("{}, or a key of {}", KEYS.join(", "), MACHINE.join(", "));
+            return Err(Error::field("arguments", "--sweep", found, accepted).into());
+        }
         let step = Step::of(&dimensions)?;
         step.check(args, &dimensions)?;
         let of_spec: Vec<Dimension> =
