@@ -1,42 +1,10 @@
-//! What `roofcast validate` and `roofcast calibrate` are told: measured points, and what they were measured on.
+//! What `roofcast calibrate` is told: measured files, what the runs of some of them ran on, what is left out.
 
 use super::OutputArgs;
-use super::values::*;
-use clap::Args;
+use super::values::{positive, rate};
+use clap::{Args, ValueEnum};
+use roofcast::calibrate::LeaveOut;
 use std::path::PathBuf;
-
-#[derive(Debug, Args)]
-pub(crate) struct ValidateArgs {
-    /// CSV files of measured points, results of `vllm bench serve` (.json), records (.jsonl), and folders of recorded
-    /// runs (meta.json, requests.jsonl).
-    #[arg(required = true, value_name = "FILE|FOLDER")]
-    pub(crate) files: Vec<PathBuf>,
-    #[command(flatten)]
-    pub(crate) runs: RunsArgs,
-    /// Only rows whose group and kind hold every one of these words, as in "splitwise 70b h100".
-    #[arg(long, value_name = "WORDS")]
-    pub(crate) group: Option<String>,
-    /// Draw what was measured against its forecast as SVG, by accelerator.
-    #[arg(long, value_name = "OUT.svg")]
-    pub(crate) svg: Option<PathBuf>,
-    /// Write the answer as the page shows it: one HTML file that needs nothing else.
-    #[arg(long, value_name = "OUT.html")]
-    pub(crate) html: Option<PathBuf>,
-    /// Draw measured times over batch, prompt or context as SVG, beside their forecasts and limits.
-    #[arg(long, value_name = "OUT.svg")]
-    pub(crate) curves: Option<PathBuf>,
-    /// Write measured, forecast and limit of every row as CSV.
-    #[arg(long, value_name = "OUT.csv")]
-    pub(crate) per_row: Option<PathBuf>,
-    /// A calibration in place of the embedded one.
-    #[arg(long, value_name = "FILE.toml")]
-    pub(crate) calibration: Option<PathBuf>,
-    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) catalog: Vec<PathBuf>,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-}
 
 #[derive(Debug, Args)]
 pub(crate) struct CalibrateArgs {
@@ -56,6 +24,14 @@ pub(crate) struct CalibrateArgs {
     /// Write measured, forecast without its group, and limit of every row as CSV.
     #[arg(long, value_name = "OUT.csv")]
     pub(crate) per_row: Option<PathBuf>,
+    /// Draw what was measured against its forecast without its part, a colour for each accelerator; of the part most is left
+    /// out with.
+    #[arg(long, value_name = "OUT.svg")]
+    pub(crate) svg: Option<PathBuf>,
+    /// What is left out in turn to judge the fit; `all` is every one of them. The bands of a calibration are each from the
+    /// table that matches their evidence, where it was made.
+    #[arg(long, value_name = "WHAT", default_value = "group")]
+    pub(crate) leave_out: LeaveOutArg,
     /// What the calibration says of its data [default: the files' names].
     #[arg(long)]
     pub(crate) source: Option<String>,
@@ -64,6 +40,37 @@ pub(crate) struct CalibrateArgs {
     pub(crate) catalog: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// What is left out in turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LeaveOutArg {
+    /// A source with a model, an accelerator, an engine and a weight format.
+    Group,
+    /// All rows of an engine on an accelerator.
+    EngineAccelerator,
+    /// All rows of a model.
+    Model,
+    /// All rows of a weight format on an accelerator.
+    AcceleratorFormat,
+    /// All rows of an accelerator.
+    Accelerator,
+    /// Each of these.
+    All,
+}
+
+impl LeaveOutArg {
+    /// What it asks for.
+    pub(crate) fn protocols(self) -> Vec<LeaveOut> {
+        match self {
+            LeaveOutArg::Group => vec![LeaveOut::Group],
+            LeaveOutArg::EngineAccelerator => vec![LeaveOut::EngineAccelerator],
+            LeaveOutArg::Model => vec![LeaveOut::Model],
+            LeaveOutArg::AcceleratorFormat => vec![LeaveOut::AcceleratorFormat],
+            LeaveOutArg::Accelerator => vec![LeaveOut::Accelerator],
+            LeaveOutArg::All => LeaveOut::ALL.to_vec(),
+        }
+    }
 }
 
 /// What the runs of `.json` and `.jsonl` files ran on: those files do not say.
