@@ -102,34 +102,34 @@ export interface RunAnswer {
     request_goodput: number | null;
     output_throughput: number;
     total_token_throughput: number;
-    mean_ttft_ms: number;
-    median_ttft_ms: number;
-    std_ttft_ms: number;
-    p50_ttft_ms: number;
-    p90_ttft_ms: number;
-    p95_ttft_ms: number;
-    p99_ttft_ms: number;
-    mean_tpot_ms: number;
-    median_tpot_ms: number;
-    std_tpot_ms: number;
-    p50_tpot_ms: number;
-    p90_tpot_ms: number;
-    p95_tpot_ms: number;
-    p99_tpot_ms: number;
-    mean_itl_ms: number;
-    median_itl_ms: number;
-    std_itl_ms: number;
-    p50_itl_ms: number;
-    p90_itl_ms: number;
-    p95_itl_ms: number;
-    p99_itl_ms: number;
-    mean_e2el_ms: number;
-    median_e2el_ms: number;
-    std_e2el_ms: number;
-    p50_e2el_ms: number;
-    p90_e2el_ms: number;
-    p95_e2el_ms: number;
-    p99_e2el_ms: number;
+    mean_ttft_ms: number | null;
+    median_ttft_ms: number | null;
+    std_ttft_ms: number | null;
+    p50_ttft_ms: number | null;
+    p90_ttft_ms: number | null;
+    p95_ttft_ms: number | null;
+    p99_ttft_ms: number | null;
+    mean_tpot_ms: number | null;
+    median_tpot_ms: number | null;
+    std_tpot_ms: number | null;
+    p50_tpot_ms: number | null;
+    p90_tpot_ms: number | null;
+    p95_tpot_ms: number | null;
+    p99_tpot_ms: number | null;
+    mean_itl_ms: number | null;
+    median_itl_ms: number | null;
+    std_itl_ms: number | null;
+    p50_itl_ms: number | null;
+    p90_itl_ms: number | null;
+    p95_itl_ms: number | null;
+    p99_itl_ms: number | null;
+    mean_e2el_ms: number | null;
+    median_e2el_ms: number | null;
+    std_e2el_ms: number | null;
+    p50_e2el_ms: number | null;
+    p90_e2el_ms: number | null;
+    p95_e2el_ms: number | null;
+    p99_e2el_ms: number | null;
     settings: Settings;
     activity: Activity;
     kv_cache: CacheUse;
@@ -140,7 +140,7 @@ export interface RunAnswer {
     load: OfferedLoad;
     bands: Bands | null;
   };
-  slo: Bounds;
+  slo: Slo;
   distributions: Curve[];
   series: Point[][];
   timelines: Timeline[];
@@ -276,12 +276,6 @@ export interface Bands {
   tpot_ms: Span;
   e2el_ms: Span;
   output_tok_s: Span | null;
-}
-
-export interface Bounds {
-  ttft_p99_ms: number | null;
-  tpot_p99_ms: number | null;
-  e2el_p99_ms: number | null;
 }
 
 export interface CacheUse {
@@ -691,6 +685,12 @@ export interface Settings {
 export interface Skipped {
   reason: string;
   rows: number;
+}
+
+export interface Slo {
+  ttft_p99_ms: number | null;
+  tpot_p99_ms: number | null;
+  e2el_p99_ms: number | null;
 }
 
 export interface Smallest {

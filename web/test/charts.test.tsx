@@ -7,7 +7,8 @@ import { across, apart, box, scale, ticks, upward } from "../src/charts/frame";
 import { Roofline, rooflineData } from "../src/charts/roofline";
 import { Scatter, front, type Dot } from "../src/charts/scatter";
 import { Bars, Stack } from "../src/charts/stack";
-import { Timeline, during, stepAt, tokensOf, type Life, type Step } from "../src/charts/timeline";
+import { Timeline, during, stepAt, tokensOf } from "../src/charts/timeline";
+import type { Life, Step } from "../src/generated";
 
 const attribute = (svg: string, tag: RegExp, name: string): number[] =>
   [...svg.matchAll(new RegExp(tag.source + `[^>]* ${name}="([^"]*)"`, "g"))].map((m) => Number(m[1]));

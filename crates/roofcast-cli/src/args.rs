@@ -12,7 +12,7 @@ mod serve;
 pub(crate) mod values;
 
 #[cfg(feature = "network")]
-pub(crate) use bench::{AskArgs, BenchArgs, JudgeArgs, LoadArgs};
+pub(crate) use bench::{AskArgs, BenchArgs, JudgeArgs};
 pub(crate) use calibrate::{CalibrateArgs, RunsArgs};
 pub(crate) use catalog::{AddArgs, CatalogArgs, CatalogVerb, FilterArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -146,10 +146,10 @@ pub(crate) struct LimitsArgs {
     /// engine, weights and batch count.
     #[arg(long, value_name = "FILE.csv", requires_all = ["sweep", "svg"])]
     pub(crate) measured: Option<PathBuf>,
-    /// Vary one quantity: batch, context, prefill, tp or position (of a token in the output, behind --prefill tokens), as
-    /// in batch=1..512, batch=1..512:x2, context=1024,8192.
+    /// Vary batch, context, prefill, tp, position (of a token in the output, behind --prefill tokens) or a key of the spec,
+    /// as in batch=1..512, batch=1..512:x2, context=1024,8192, weights=bf16,fp8; several keys for each combination.
     #[arg(long, value_name = "KEY=VALUES")]
-    pub(crate) sweep: Option<String>,
+    pub(crate) sweep: Vec<String>,
     /// Intensity of one layer of ROWSxCOLUMNS against batch, as in 4096x4096.
     #[arg(long, value_name = "ROWSxCOLUMNS", conflicts_with_all = ["sweep", "batch", "context", "prefill", "mfu", "mbu"])]
     pub(crate) intensity: Option<String>,

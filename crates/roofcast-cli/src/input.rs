@@ -1,6 +1,7 @@
 //! Files and flags into the library's types: specs, catalogs and models, with bounded reads.
 
 pub(crate) mod checkpoint;
+pub(crate) mod dimensions;
 pub(crate) mod measurements;
 pub(crate) mod scenario;
 pub(crate) mod tables;
@@ -179,7 +180,12 @@ pub(crate) fn of_file(file: Option<&Path>, error: impl Into<anyhow::Error>) -> a
 
 /// What the arguments of a deployment ask.
 pub(crate) fn scenario(args: &DeploymentArgs) -> Result<Scenario> {
-    Source::read(args.spec.as_deref(), EMPTY, &args.source, &[&args.flags.settings])?.scenario(&[])
+    source(args)?.scenario(&[])
+}
+
+/// The same, before anything else is laid over it.
+pub(crate) fn source(args: &DeploymentArgs) -> Result<Source> {
+    Source::read(args.spec.as_deref(), EMPTY, &args.source, &[&args.flags.settings])
 }
 
 /// The context asked for, or the default within what the model allows. One beyond that is answered, and said.

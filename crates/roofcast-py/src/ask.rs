@@ -1,8 +1,7 @@
 //! A question of Python's: its arguments, the thread that answers it, progress and signals meanwhile.
 
+use crate::error::Error;
 use crate::table::Table;
-use pyo3::create_exception;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyList, PyTuple};
 use roofcast_cli::host::{self, Question, Value, Watch};
@@ -13,13 +12,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-
-create_exception!(
-    roofcast,
-    Error,
-    PyValueError,
-    "A question that has no answer: names file, line or field, what was found and what is accepted."
-);
 
 /// How long a signal or a progress display waits at most.
 const PATIENCE: Duration = Duration::from_millis(50);

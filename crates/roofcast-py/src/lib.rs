@@ -4,6 +4,7 @@
 //! ([`roofcast_cli::host`]), so an answer is what `roofcast VERB --json` prints.
 
 mod ask;
+mod error;
 mod table;
 
 use pyo3::prelude::*;
@@ -12,7 +13,9 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::ask::{Answer, Error, ask, flags, keep, kept, toml, values};
+    use super::ask::{Answer, ask, flags, keep, kept, toml, values};
+    #[pymodule_export]
+    use super::error::Error;
     #[pymodule_export]
     use super::table::{Table, table};
 

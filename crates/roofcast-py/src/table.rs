@@ -3,7 +3,7 @@
 //! Knows: Arrow's types and its C interface (<https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>).
 //! Consumers read the columns where they lie.
 
-use crate::ask::Error;
+use crate::error::Error;
 use arrow_array::builder::{ListBuilder, PrimitiveBuilder};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::types::Float64Type;

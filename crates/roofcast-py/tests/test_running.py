@@ -25,7 +25,7 @@ def test_errors_have_the_programs_text(cli):
         (lambda: roofcast.simulate({"engine": {"max_num_seq": 4}}), "max_num_seq"),
         (lambda: roofcast.simulate("no-such.toml"), "no-such.toml"),
         (lambda: roofcast.simulate("[engine\n"), "spec:"),
-        (lambda: roofcast.limits_sweep(model="llama-3.1-8b", hardware="h100-sxm", over={}), "accepted: one of"),
+        (lambda: roofcast.limits_sweep(model="llama-3.1-8b", hardware="h100-sxm", over={}), "over: no keys"),
     ]:
         with pytest.raises(roofcast.Error, match=found.replace("[", r"\[")) as caught:
             asked()

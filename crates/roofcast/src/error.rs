@@ -145,6 +145,7 @@ fn in_words(accepted: &str) -> &str {
         "u64" | "u32" | "usize" => "a whole number from 0",
         "i64" => "a whole number",
         "f64" => "a number",
+        other if other.starts_with("internally tagged enum ") => "a table that says its kind",
         other => other,
     }
 }

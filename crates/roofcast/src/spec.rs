@@ -246,7 +246,7 @@ impl EngineSpec {
 }
 
 /// `[slo]`: bounds that every plan must keep.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Slo {
     /// Time to first token, 99th percentile.
@@ -280,9 +280,13 @@ impl Spec {
 
     /// Reads a parsed table; `place` names it in errors.
     pub fn of_table(place: &str, table: toml::Table) -> Result<Spec> {
-        let spec: Spec = serde_path_to_error::deserialize(table).map_err(|e| Error::Parse {
-            place: place.to_owned(),
-            message: told(&e.path().to_string(), e.inner().message(), None),
+        let whole = table.clone();
+        let spec: Spec = serde_path_to_error::deserialize(table).map_err(|e| {
+            let (path, message) = (e.path().to_string(), e.inner().message());
+            // What is found is not in the message of an untagged type.
+            let found = settings::get(&whole, &path).filter(|_| message.starts_with("a "));
+            let found = found.map(ToString::to_string);
+            Error::Parse { place: place.to_owned(), message: told(&path, message, found.as_deref()) }
         })?;
         spec.check(place)?;
         Ok(spec)

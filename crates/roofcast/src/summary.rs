@@ -11,6 +11,8 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 /// Mean, spread and quantiles of one metric, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Statistics {
+    /// How many values there are; without any the others are 0 and mean nothing.
+    pub count: u64,
     /// Arithmetic mean.
     pub mean: f64,
     /// 50th percentile.
@@ -35,7 +37,12 @@ impl Statistics {
         let mean = values.iter().sum::<f64>() / n;
         let std = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n).sqrt();
         let [median, p90, p95, p99] = [0.5, 0.9, 0.95, 0.99].map(|q| quantile(values, q));
-        Statistics { mean, median, std, p90, p95, p99 }
+        Statistics { count: values.len() as u64, mean, median, std, p90, p95, p99 }
+    }
+
+    /// One of its figures, where there are values.
+    pub fn figure(&self, of: fn(&Statistics) -> f64) -> Option<f64> {
+        (self.count > 0).then(|| of(self))
     }
 }
 
@@ -150,14 +157,19 @@ impl Serialize for Summary {
         map.serialize_entry("request_goodput", &self.request_goodput())?;
         map.serialize_entry("output_throughput", &self.output_throughput())?;
         map.serialize_entry("total_token_throughput", &self.total_token_throughput())?;
-        for (name, s) in self.metrics() {
-            map.serialize_entry(&format!("mean_{name}_ms"), &s.mean)?;
-            map.serialize_entry(&format!("median_{name}_ms"), &s.median)?;
-            map.serialize_entry(&format!("std_{name}_ms"), &s.std)?;
-            map.serialize_entry(&format!("p50_{name}_ms"), &s.median)?;
-            map.serialize_entry(&format!("p90_{name}_ms"), &s.p90)?;
-            map.serialize_entry(&format!("p95_{name}_ms"), &s.p95)?;
-            map.serialize_entry(&format!("p99_{name}_ms"), &s.p99)?;
+        let figures: [(&str, fn(&Statistics) -> f64); 7] = [
+            ("mean", |s| s.mean),
+            ("median", |s| s.median),
+            ("std", |s| s.std),
+            ("p50", |s| s.median),
+            ("p90", |s| s.p90),
+            ("p95", |s| s.p95),
+            ("p99", |s| s.p99),
+        ];
+        for (metric, statistics) in self.metrics() {
+            for (figure, of) in figures {
+                map.serialize_entry(&format!("{figure}_{metric}_ms"), &statistics.figure(of))?;
+            }
         }
         map.end()
     }
@@ -175,5 +187,21 @@ mod tests {
         assert!((s.p90 - 3.7).abs() < 1e-12 && (s.std - 1.25_f64.sqrt()).abs() < 1e-12);
         assert_eq!(Statistics::of(&mut []), Statistics::default());
         assert_eq!(Statistics::of(&mut [7.0]).p99, 7.0);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_no_zero() {
+        let none = serde_json::to_value(Summary::default()).unwrap();
+        for metric in ["ttft", "tpot", "itl", "e2el"] {
+            for figure in ["mean", "median", "std", "p50", "p90", "p95", "p99"] {
+                assert!(none[format!("{figure}_{metric}_ms")].is_null(), "{figure} {metric}: {none}");
+            }
+        }
+        let ttft = Statistics::of(&mut [0.0]);
+        let instant = serde_json::to_value(Summary { completed: 1, ttft, ..Summary::default() }).unwrap();
+        assert_eq!(
+            (&instant["p99_ttft_ms"], &instant["mean_tpot_ms"]),
+            (&0.0.into(), &serde_json::Value::Null)
+        );
     }
 }

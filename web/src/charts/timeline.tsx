@@ -3,28 +3,8 @@
 import { scaleLinear } from "d3-scale";
 import type { JSX } from "preact";
 import { time } from "../format";
+import type { Life, Step } from "../generated";
 import { Frame, across, box, upward } from "./frame";
-
-export interface Life {
-  number: number;
-  input: number;
-  output: number;
-  phases: readonly { phase: string; start_ms: number; end_ms: number }[];
-}
-
-export interface Step {
-  start_ms: number;
-  end_ms: number;
-  steps: number;
-  running: number;
-  decodes: number;
-  waiting: number;
-  chunks: number;
-  prefill_tokens: number;
-  output_tokens: number;
-  kv_blocks: number;
-  bound: string;
-}
 
 /** The step that is under way at `ms`, else the next one; none behind the last. */
 export function stepAt(steps: readonly Step[], ms: number): number {

@@ -1,5 +1,6 @@
 //! What `roofcast bench` is told: the load, how requests are made, what counts.
 
+use super::flags::{Flags, Load};
 use super::values::*;
 use super::{DeploymentArgs, OutputArgs};
 use crate::bench::target::Endpoint;
@@ -56,30 +57,11 @@ pub(crate) struct BenchArgs {
 /// The load, over the spec's [workload].
 #[derive(Debug, Args)]
 pub(crate) struct LoadArgs {
-    /// Users who each have one request in flight [default: 1].
-    #[arg(long, value_parser = positive(), conflicts_with = "rate")]
-    pub(crate) concurrency: Option<u64>,
-    /// Requests per second, sent whether or not others are answered.
-    #[arg(long)]
-    pub(crate) rate: Option<f64>,
+    #[command(flatten)]
+    pub(crate) flags: Flags<Load>,
     /// Send at an even pace instead of at random (Poisson).
-    #[arg(long)]
+    #[arg(long, conflicts_with = "burstiness")]
     pub(crate) constant: bool,
-    /// Gamma gaps of that shape instead: below 1 burstier than Poisson, above 1 evener, as vLLM's client has it.
-    #[arg(long, value_name = "SHAPE", conflicts_with = "constant")]
-    pub(crate) burstiness: Option<f64>,
-    /// Requests in all [default: 10 a user, at least 100].
-    #[arg(long, value_parser = positive())]
-    pub(crate) requests: Option<u64>,
-    /// Prompt tokens, a chat template's among them [default: 512].
-    #[arg(long, value_parser = positive())]
-    pub(crate) input_len: Option<u64>,
-    /// Tokens of an answer [default: 128].
-    #[arg(long, value_parser = positive())]
-    pub(crate) output_len: Option<u64>,
-    /// Seed of every draw.
-    #[arg(long)]
-    pub(crate) seed: Option<u64>,
 }
 
 /// How each request is made.

@@ -36,6 +36,17 @@ impl Sections for Traffic {
     const ALL: &[(&str, &str)] = &[("workload", "Load"), ("fleet", "Load"), ("slo", "SLO")];
 }
 
+/// The traffic that a server is measured under.
+#[cfg(feature = "network")]
+#[derive(Debug)]
+pub(crate) struct Load;
+
+#[cfg(feature = "network")]
+impl Sections for Load {
+    const ALL: &[(&str, &str)] =
+        &[("workload", "Load [default: a user, prompts of 512 tokens, answers of 128]")];
+}
+
 /// What a plan is told.
 #[derive(Debug)]
 pub(crate) struct Planned;

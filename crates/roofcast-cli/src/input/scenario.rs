@@ -7,11 +7,13 @@ use super::{absent, accelerator, bounded, catalog, of_file, text, values};
 use crate::args::SourceArgs;
 use crate::{host, show};
 use anyhow::Result;
+use roofcast::calibration::Calibration;
 use roofcast::deployment::Options;
 use roofcast::spec::Spec;
 use roofcast::spec::settings::{self, Setting, lay, rooted};
 use roofcast::{Catalog, Deployment, Error, Model, command, resolved};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -100,6 +102,12 @@ impl Source {
         all.extend(flags.iter().copied().flatten().cloned());
         let (file, catalog) = (file.map(Path::to_owned), catalog(&args.catalog)?);
         Ok(Source { place, file, text, table, settings: all, catalog, reach: Reach::Files })
+    }
+
+    /// The same with `default` for a section that the spec does not have.
+    pub(crate) fn or(mut self, section: &str, default: Table) -> Source {
+        self.table.entry(section).or_insert_with(|| default.into());
+        self
     }
 
     /// A spec that came in a request, which reaches no file.
@@ -232,6 +240,7 @@ impl Scenario {
         let accepted = "an accelerator, as h100-sxm, or its TOML file";
         let lacking = || absent(self.file.as_deref(), "--hardware", "hardware.accelerator", accepted);
         let hardware = hardware.ok_or_else(lacking)?;
+        self.engine()?;
         let model = self.reach.model(&named, &self.catalog).map_err(|e| self.told(e))?;
         let chip = self.catalog.accelerator(hardware).map_err(|e| self.told(e))?;
         let mut options = Options::of(&self.spec);
@@ -240,6 +249,18 @@ impl Scenario {
         options.draft = draft.map(|name| self.reach.model(name, &self.catalog)).transpose()?;
         let (options, chip) = options.counted(self.spec.hardware.convention, chip);
         Deployment::resolve(model, Arc::new(chip), &options).map_err(|e| self.told(e))
+    }
+
+    /// Refuses an engine of which nothing was measured: most likely it is another's name with a slip.
+    fn engine(&self) -> Result<()> {
+        let Some(name) = &self.spec.engine.name else { return Ok(()) };
+        let levels = &Calibration::embedded()?.levels;
+        let known: BTreeSet<&str> = levels.iter().filter_map(|level| level.at.engine.as_deref()).collect();
+        if known.contains(name.as_str()) {
+            return Ok(());
+        }
+        let accepted = known.into_iter().collect::<Vec<_>>().join(", ");
+        Err(self.told(Error::field(&self.place, "engine.name", format!("{name:?}"), accepted)))
     }
 
     /// The spec of a deployment that a plan found: what was said without the search and the keys `dropped`, and the keys of

@@ -13,6 +13,9 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
+/// Endings of pictures in other formats.
+const PICTURES: [&str; 6] = ["png", "jpg", "jpeg", "pdf", "webp", "gif"];
+
 /// Symbolic links that are followed, as Linux does.
 const MOST_LINKS: usize = 40;
 
@@ -45,6 +48,12 @@ impl Target {
             let place = format!("{:?}, {found}", path.display().to_string());
             Error::field("arguments", flag, place, "a file that can be written")
         };
+        let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default().to_lowercase();
+        if matches!(flag, "--svg" | "--curves") && PICTURES.contains(&ending.as_str()) {
+            let found = format!("{:?}", path.display().to_string());
+            let accepted = "a file that ends with .svg: other pictures are made of it, as by rsvg-convert";
+            return Err(Error::field("arguments", flag, found, accepted).into());
+        }
         let way = way(path).map_err(refused)?;
         Ok(Target { given: path.to_owned(), way })
     }

@@ -83,8 +83,13 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
+    // What is wrong with a sweep is said before anything is asked.
+    let sweep = args.sweep.as_deref().map(sweep::parse).transpose()?;
+    let search = args.find_rate.as_deref().map(search::parse).transpose()?;
+    let varied = sweep.as_ref().and_then(|(key, values)| Some(key.at(*values.first()?)));
+    let varied = varied.or_else(|| search.map(|(low, _)| sweep::Key::Rate.at(low)));
     if args.deployment.source.dump_spec {
-        setup::dump(args)?;
+        setup::dump(args, varied.as_slice())?;
         return Ok(ExitCode::SUCCESS);
     }
     let baselines = args.baseline.iter().map(|path| Baseline::read(path)).collect::<Result<Vec<_>>>()?;
@@ -94,10 +99,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         picture: Target::asked("--svg", args.svg.as_ref())?,
         page: Alone::asked(args.html.as_ref())?,
     };
-    // What is wrong with a sweep is said before anything is asked.
-    let sweep = args.sweep.as_deref().map(sweep::parse).transpose()?;
-    let search = args.find_rate.as_deref().map(search::parse).transpose()?;
-    let mut setup = Setup::new(args)?;
+    let mut setup = Setup::new(args, varied.as_slice())?;
     if args.measurements.is_some() {
         measurements::check(&setup)?;
     }

@@ -59,11 +59,12 @@ pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What passes, in catalog order.
+/// What passes, in catalog order; what has the words in its id comes before what has them in another name.
 fn listing<'a>(catalog: &'a Catalog, filter: &Filter) -> anyhow::Result<Listing<'a>> {
-    let entries = catalog.listing()?.into_iter().filter(|listed| filter.entry(listed));
+    let mut entries: Vec<_> = catalog.listing()?.into_iter().filter(|listed| filter.entry(listed)).collect();
+    entries.sort_by_key(|listed| !filter.by_id(&listed.line.id));
     let workloads = catalog.workloads()?.into_iter().filter(|workload| filter.workload(workload));
-    Ok(Listing { entries: entries.collect(), workloads: workloads.collect() })
+    Ok(Listing { entries, workloads: workloads.collect() })
 }
 
 impl<'a> Listing<'a> {

@@ -1,10 +1,11 @@
-//! `roofcast completions SHELL`: the script completes ids of the embedded catalog and formats, too.
+//! `roofcast completions SHELL`: the script completes ids of the embedded catalog, formats, workloads and schedulers, too.
 
 use crate::args::{Cli, CompletionsArgs};
 use clap::builder::PossibleValuesParser;
 use clap::{Command, CommandFactory};
 use roofcast::Catalog;
 use roofcast::precision::{KvFormat, WeightFormat};
+use roofcast::spec::SchedulerKind;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
@@ -20,6 +21,8 @@ pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
         ("weights", WeightFormat::names()),
         ("format", WeightFormat::names()),
         ("kv", KvFormat::names()),
+        ("workload", catalog.workloads()?.iter().map(|preset| preset.id.as_str()).collect()),
+        ("scheduler", SchedulerKind::ALL.iter().map(|kind| kind.name()).collect()),
     ];
     let mut command = completing(Cli::command(), &values);
     let mut script = Vec::new();

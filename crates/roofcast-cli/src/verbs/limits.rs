@@ -54,22 +54,17 @@ impl<'a> Answer<'a> {
 pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
     let picture = Target::asked("--svg", args.svg.as_ref())?;
     let page = Alone::asked(args.html.as_ref())?;
-    let scenario = input::scenario(&args.deployment)?;
+    let source = input::source(&args.deployment)?;
+    if !args.sweep.is_empty() && !args.deployment.source.dump_spec {
+        return sweep::run(args, &source, picture.as_ref());
+    }
+    let scenario = source.scenario(&[])?;
     let mut deployment = scenario.deployment()?;
     if args.deployment.source.dump_spec {
         scenario.dump(&format!("limits SPEC.toml{}", asked(args)), Some(&deployment), &MACHINE)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let context = input::context(args.context, &mut deployment);
-    let question = Question {
-        batch: args.batch.unwrap_or(1),
-        context,
-        prefill: args.prefill.unwrap_or(context),
-        utilization: Utilization { mfu: args.mfu, mbu: args.mbu },
-    };
-    if let Some(sweep) = &args.sweep {
-        return sweep::run(args, &Forecaster::embedded(deployment)?, &question, sweep, picture.as_ref());
-    }
+    let question = asked_of(args, &mut deployment);
     if let Some(kind) = args.compare {
         return compare(args, &deployment, &question, kind.into());
     }
@@ -115,6 +110,17 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
         show::text(&(About::of(deployment).title() + &people(deployment, &question, &found)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The step that is asked for.
+fn asked_of(args: &LimitsArgs, deployment: &mut Deployment) -> Question {
+    let context = input::context(args.context, deployment);
+    Question {
+        batch: args.batch.unwrap_or(1),
+        context,
+        prefill: args.prefill.unwrap_or(context),
+        utilization: Utilization { mfu: args.mfu, mbu: args.mbu },
+    }
 }
 
 #[derive(Serialize)]
@@ -176,7 +182,8 @@ fn asked(args: &LimitsArgs) -> String {
         ("output-len", args.output_len),
     ];
     let counts: String = counts.into_iter().map(|(flag, n)| number(flag, n)).collect();
-    let curves = text("sweep", &args.sweep) + &text("intensity", &args.intensity);
+    let sweeps: String = args.sweep.iter().map(|text| format!(" --sweep {text}")).collect();
+    let curves = sweeps + &text("intensity", &args.intensity);
     let compared = args.compare.and_then(|kind| kind.to_possible_value()).map(|v| v.get_name().to_owned());
     counts + &share("mfu", args.mfu) + &share("mbu", args.mbu) + &text("compare", &compared) + &curves
 }

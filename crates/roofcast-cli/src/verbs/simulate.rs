@@ -196,7 +196,8 @@ fn latencies(simulation: &Simulation) -> [(&'static str, &roofcast::summary::Sta
 }
 
 fn csv_row(name: &str, s: &roofcast::summary::Statistics, interrupted: bool) -> Vec<String> {
-    let figures = [s.mean, s.std, s.median, s.p90, s.p95, s.p99].map(|v| v.to_string());
+    let figures = [s.mean, s.std, s.median, s.p90, s.p95, s.p99];
+    let figures = figures.map(|v| if s.count > 0 { v.to_string() } else { String::new() });
     [name.to_owned()].into_iter().chain(figures).chain([interrupted.to_string()]).collect()
 }
 
@@ -208,9 +209,11 @@ fn people(deployment: &Deployment, s: &Simulation) -> String {
             &format!("PARTIAL: interrupted when {ended} requests had ended; all figures are of those\n\n");
     }
     if s.summary.completed == 0 {
-        let why = match s.refused {
-            0 => "none had ended".to_owned(),
-            n => format!("all {} that came were refused: longer than {}", grouped(n), longest(s)),
+        let why = match (s.refused, s.rejected) {
+            (0, 0) => "none had ended".to_owned(),
+            (0, n) => format!("all {} that came were turned away: too much was queued", grouped(n)),
+            (n, 0) => format!("all {} that came were refused: longer than {}", grouped(n), longest(s)),
+            (n, m) => format!("{} that came were too long, {} turned away", grouped(n), grouped(m)),
         };
         return text + &format!("no request was served: {why}\n");
     }
@@ -226,7 +229,8 @@ fn people(deployment: &Deployment, s: &Simulation) -> String {
     facts.extend([("time", time(s)), ("preemptions", preemptions(s)), ("cost", expense(s))]);
     text += &table::pairs(&facts);
     let rows = latencies(s).map(|(name, s)| {
-        let figures = [s.mean, s.median, s.p90, s.p95, s.p99].map(significant);
+        let figures = [s.mean, s.median, s.p90, s.p95, s.p99];
+        let figures = figures.map(|v| if s.count > 0 { significant(v) } else { "–".to_owned() });
         [name.to_uppercase()].into_iter().chain(figures).collect::<Vec<_>>()
     });
     text += &table::table(&["ms", "mean", "p50", "p90", "p95", "p99"], &rows, 1);

@@ -1,6 +1,6 @@
 //! The catalog by real processes: names and formats, filters, one form for both kinds, an entry of one's own.
 
-use crate::support::{json, roofcast, root, shared};
+use crate::support::{json, roofcast, root, run, shared};
 use std::path::Path;
 use std::process::Command;
 
@@ -92,6 +92,12 @@ fn filters_pass_what_they_say() {
     // 8.19e9 weights of 16 bits are 15.3 GiB, 14.8e9 are 27.5 GiB.
     assert!(models.contains(&"Qwen/Qwen3-8B".to_owned()) && !models.contains(&"Qwen/Qwen3-14B".to_owned()));
     assert!(ids("--search h100sxm", "accelerators").contains(&"h100-sxm".to_owned()));
+    // The 3 of qwen3 is not that of an alias in qwen-32b.
+    let found = run(["catalog", "--search", "qwen3 32b"]).out;
+    assert!(
+        found.lines().nth(1).unwrap().starts_with("Qwen/Qwen3-32B ") && !found.contains("Qwen2.5"),
+        "{found}"
+    );
     assert!(ids("--format mxfp4", "models").contains(&"openai/gpt-oss-20b".to_owned()));
     assert!(roofcast("catalog --search nothing-like-this").out.contains("nothing in the catalog passes"));
     for wrong in ["--memory x", "--price 3..1", "--format fp9", "h100-sxm --search x", "h100-sxm --csv"] {

@@ -87,7 +87,54 @@ fn sweeps_print_a_row_a_point_and_nothing_else_in_a_pipe() {
     assert_eq!((run.out.lines().count(), run.err.as_str()), (1001, ""));
     let (answer, _) = json("limits --model llama-3.1-8b --hardware h100-sxm --sweep tp=1,2,3,8");
     let points = answer["points"].as_array().unwrap();
-    assert_eq!(points.iter().map(|p| p["value"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 8]);
+    assert_eq!(points.iter().map(|p| p["values"][0].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 8]);
+}
+
+/// Every combination of the values, the last key fastest; a key of the spec is a deployment of its own.
+#[test]
+fn limits_are_swept_over_several_keys() {
+    let base = "limits --model llama-3.1-8b --hardware h100-sxm";
+    let (answer, code) = json(&format!("{base} --sweep weights=bf16,fp8 --sweep batch=1,8 --context 2048"));
+    assert_eq!((code, &answer["sweep"]), (0, &serde_json::json!(["precision.weights", "batch"])));
+    let points = answer["points"].as_array().unwrap();
+    let values: Vec<_> = points.iter().map(|p| p["values"].clone()).collect();
+    assert_eq!(
+        serde_json::json!(values),
+        serde_json::json!([["bf16", 1], ["bf16", 8], ["fp8", 1], ["fp8", 8]])
+    );
+    for (point, flags) in points.iter().zip(["--weights bf16", "", "", "--weights fp8 --batch 8"]) {
+        if !flags.is_empty() {
+            let (one, _) = json(&format!("{base} --context 2048 {flags}"));
+            assert_eq!(point["limit_ms"], one["decode"]["limit_ms"], "{flags}");
+            assert_eq!(point["forecast_ms"], one["decode"]["forecast_ms"], "{flags}");
+        }
+    }
+    // Both widths of tp, and a prompt behind every position.
+    let run =
+        roofcast(&format!("{base} --sweep tp=1,2 --sweep prefill=512,1024 --sweep position=1..3 --csv"));
+    let rows: Vec<&str> = run.out.lines().collect();
+    assert!(rows[0].starts_with("tp,prefill,position,limit_ms"), "{}", rows[0]);
+    assert_eq!((rows.len(), rows[1].split(',').take(3).collect::<Vec<_>>()), (13, vec!["1", "512", "1"]));
+    let run = roofcast("limits --model llama-3.1-8b --sweep hardware=h100-sxm,h200-sxm");
+    assert!(run.code == 0 && run.out.contains("h200-sxm"), "{}{}", run.out, run.err);
+}
+
+/// A run whose requests are all refused has no latencies, and says so by its exit code.
+#[test]
+fn a_run_without_an_answer_has_no_latencies() {
+    let long = "simulate --requests 5 --input-len 200000 --output-len 10 --rate 1";
+    let (answer, code) = json(long);
+    assert_eq!((code, &answer["refused"], &answer["completed"]), (4, &5.into(), &0.into()));
+    for key in ["mean_ttft_ms", "p99_tpot_ms", "median_e2el_ms", "p99_itl_ms"] {
+        assert!(answer[key].is_null(), "{key}: {}", answer[key]);
+    }
+    let csv = roofcast(&format!("{long} --csv"));
+    assert_eq!((csv.code, csv.out.lines().nth(1)), (4, Some("ttft,,,,,,,false")));
+    let swept = roofcast(&format!("{long} --sweep seed=1,2 --csv"));
+    let [header, row] =
+        [0, 1].map(|line| swept.out.lines().nth(line).unwrap().split(',').collect::<Vec<_>>());
+    let at = |name: &str| row[header.iter().position(|column| *column == name).unwrap()];
+    assert_eq!((swept.code, at("refused"), at("p99_ttft_ms"), at("mean_tpot_ms")), (4, "5", "", ""));
 }
 
 #[test]
@@ -216,7 +263,14 @@ fn completions_are_printed() {
     // Scripts for other shells complete flags alone.
     for shell in ["bash", "zsh", "fish"] {
         let script = roofcast(&format!("completions {shell}")).out;
-        for offered in ["Qwen/Qwen3-32B", "h100-sxm", "q4_k_m", "nvfp4"] {
+        for offered in [
+            "Qwen/Qwen3-32B",
+            "h100-sxm",
+            "q4_k_m",
+            "nvfp4",
+            "azure-conv-2023",
+            "tensorrt-llm-max-utilization",
+        ] {
             assert!(script.contains(offered), "{shell}: {offered}");
         }
     }

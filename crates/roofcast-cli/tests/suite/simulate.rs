@@ -347,3 +347,16 @@ fn forecasts_have_the_calibrations_bands_and_limits_have_none() {
     assert!((best["bands"]["ttft_ms"]["range"][1].as_f64().unwrap() / expected - 1.0).abs() < 1e-9);
     assert!(json("plan --cost limit --hardware h100-sxm").0["best"]["bands"].is_null());
 }
+
+/// Ten requests come at once, and four may be queued.
+#[test]
+fn what_is_turned_away_is_counted_apart() {
+    let spec = "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n[workload]\nrequests = 10\n\
+                input_len = 100\noutput_len = 5\narrivals = { kind = \"offline\" }\n";
+    let (_folder, path) = crate::support::file("s.toml", spec.as_bytes());
+    let (answer, code) = json(&format!("simulate {path} --set engine.max_num_queued_reqs=4"));
+    let counts = ["completed", "rejected", "refused", "failed"].map(|key| answer[key].as_u64().unwrap());
+    assert_eq!((code, counts), (0, [4, 6, 0, 6]));
+    let run = roofcast(&format!("simulate {path} --set engine.max_num_queued_reqs=0"));
+    assert!(run.code == 4 && run.out.contains("all 10 that came were turned away"), "{}", run.out);
+}

@@ -19,6 +19,16 @@ Band = tuple[float, float]
 """10th and 90th percentile."""
 
 
+def _ms(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g} ms"
+
+
+def _swept(document: dict[str, JSON]) -> list[dict[str, JSON]]:
+    """The points of a sweep, each value under the name of its key."""
+    keys, points = document["sweep"], document["points"]
+    return [{**dict(zip(keys, row.pop("values"), strict=True)), **row} for row in points]
+
+
 @dataclass(init=False, repr=False, eq=False)
 class Parallelism(Part):
     """Degrees of parallelism; their product over ``ep`` and ``attention_dp`` is the count of accelerators."""
@@ -209,9 +219,9 @@ class Limits(Served):
 
 @dataclass(init=False, repr=False, eq=False)
 class LimitsPoint(Part):
-    """The step at one value of a sweep."""
+    """The step at one combination of values: one for each key."""
 
-    value: int
+    values: list[Any]
     limit_ms: float
     weights_ms: float
     kv_ms: float
@@ -230,17 +240,17 @@ class LimitsPoint(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class LimitsSweep(Served):
-    """Steps over the values of one quantity."""
+    """Steps over the values of keys; the deployment is that of the first."""
 
-    sweep: str
+    sweep: list[str]
     points: list[LimitsPoint]
 
     def headline(self) -> str:
-        return f"{super().headline()}: {len(self.points)} values of {self.sweep}"
+        return f"{super().headline()}: {len(self.points)} values of {', '.join(self.sweep)}"
 
     def _rows(self) -> Sequence[Mapping[str, JSON]]:
-        """A row a value, under the name of what varies."""
-        return [{self.sweep: row.pop("value"), **row} for row in self.to_dict()["points"]]
+        """A row a combination, its values under the names of what varies."""
+        return _swept(self.to_dict())
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -494,34 +504,34 @@ class Simulation(Served):
     request_throughput: float
     output_throughput: float
     total_token_throughput: float
-    mean_ttft_ms: float
-    median_ttft_ms: float
-    std_ttft_ms: float
-    p50_ttft_ms: float
-    p90_ttft_ms: float
-    p95_ttft_ms: float
-    p99_ttft_ms: float
-    mean_tpot_ms: float
-    median_tpot_ms: float
-    std_tpot_ms: float
-    p50_tpot_ms: float
-    p90_tpot_ms: float
-    p95_tpot_ms: float
-    p99_tpot_ms: float
-    mean_itl_ms: float
-    median_itl_ms: float
-    std_itl_ms: float
-    p50_itl_ms: float
-    p90_itl_ms: float
-    p95_itl_ms: float
-    p99_itl_ms: float
-    mean_e2el_ms: float
-    median_e2el_ms: float
-    std_e2el_ms: float
-    p50_e2el_ms: float
-    p90_e2el_ms: float
-    p95_e2el_ms: float
-    p99_e2el_ms: float
+    mean_ttft_ms: float | None
+    median_ttft_ms: float | None
+    std_ttft_ms: float | None
+    p50_ttft_ms: float | None
+    p90_ttft_ms: float | None
+    p95_ttft_ms: float | None
+    p99_ttft_ms: float | None
+    mean_tpot_ms: float | None
+    median_tpot_ms: float | None
+    std_tpot_ms: float | None
+    p50_tpot_ms: float | None
+    p90_tpot_ms: float | None
+    p95_tpot_ms: float | None
+    p99_tpot_ms: float | None
+    mean_itl_ms: float | None
+    median_itl_ms: float | None
+    std_itl_ms: float | None
+    p50_itl_ms: float | None
+    p90_itl_ms: float | None
+    p95_itl_ms: float | None
+    p99_itl_ms: float | None
+    mean_e2el_ms: float | None
+    median_e2el_ms: float | None
+    std_e2el_ms: float | None
+    p50_e2el_ms: float | None
+    p90_e2el_ms: float | None
+    p95_e2el_ms: float | None
+    p99_e2el_ms: float | None
     settings: dict[str, Any]
     activity: Activity
     kv_cache: KvCacheUse
@@ -539,8 +549,8 @@ class Simulation(Served):
         overload = ", overloaded" if self.load.overloaded else ""
         return (
             f"{super().headline()}: {self.request_throughput:.3g} requests/s, {self.output_throughput:.4g} output tok/s, "
-            f"TTFT p50 {self.p50_ttft_ms:.3g} ms p99 {self.p99_ttft_ms:.3g} ms, "
-            f"TPOT p50 {self.p50_tpot_ms:.3g} ms p99 {self.p99_tpot_ms:.3g} ms{overload}"
+            f"TTFT p50 {_ms(self.p50_ttft_ms)} p99 {_ms(self.p99_ttft_ms)}, "
+            f"TPOT p50 {_ms(self.p50_tpot_ms)} p99 {_ms(self.p99_tpot_ms)}{overload}"
         )
 
     def records(self) -> Table:
@@ -570,8 +580,7 @@ class Sweep(Document):
 
     def _rows(self) -> Sequence[Mapping[str, JSON]]:
         """A row a run, with the keys that vary first."""
-        points = self.to_dict()["points"]
-        return [{**dict(zip(self.sweep, row.pop("values"), strict=True)), **row} for row in points]
+        return _swept(self.to_dict())
 
 
 A = TypeVar("A", bound=Document)

@@ -17,15 +17,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Model(Document):
+class Entry(Document):
+    """An entry of the catalog, by any name that means one."""
+
+    id: str
+    aliases: list[str]
+
+    def __init__(self, name: str) -> None:
+        fill(self, ask("catalog", [name]))
+
+    def __str__(self) -> str:
+        return self.id
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Model(Entry):
     """A model of the catalog: ``Model("llama-3.1-8b")``, by its Hugging Face id or any name that means one.
 
     ``weight_bytes`` are of the weights as published, ``kv_bytes_per_token`` of the checkpoint's own cache at 4,096 tokens.
     A model of your own is the path of its ``config.json``, wherever a model is asked for.
     """
 
-    id: str
-    aliases: list[str]
     source: str
     family: str
     parameters: Parameters
@@ -40,14 +52,8 @@ class Model(Document):
     published_active: str | None = None
     read_as: str | None = None
 
-    def __init__(self, name: str) -> None:
-        fill(self, ask("catalog", [name]))
-
     def headline(self) -> str:
         return f"{self.id}: {self.parameters.total / 1e9:.4g}e9 parameters, {self.weights}, {self.weight_bytes / 1e9:.4g} GB"
-
-    def __str__(self) -> str:
-        return self.id
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -71,16 +77,14 @@ class Price(Part):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Accelerator(Document):
+class Accelerator(Entry):
     """An accelerator of the catalog: ``Accelerator("h100-sxm")``.
 
     ``memory_bytes`` is nominal, ``usable_bytes`` what the driver reports, ``peak_flops`` dense FLOP/s by dtype, ``power_w``
     watts of the board. One of your own is the path of its TOML file, wherever hardware is asked for.
     """
 
-    id: str
     name: str
-    aliases: list[str]
     vendor: str
     architecture: str
     memory_bytes: int
@@ -98,14 +102,8 @@ class Accelerator(Document):
     network: Link | None = None
     price: Price | None = None
 
-    def __init__(self, name: str) -> None:
-        fill(self, ask("catalog", [name]))
-
     def headline(self) -> str:
         return f"{self.name}: {self.memory_bytes / 1e9:.4g} GB, {self.bandwidth_bytes_per_s / 1e12:.3g} TB/s"
-
-    def __str__(self) -> str:
-        return self.id
 
 
 class Deployment:

@@ -60,11 +60,11 @@ def limits(spec: Spec = None, **flags: Unpack[LimitsFlags]) -> Limits:
 
 
 def limits_sweep(spec: Spec = None, *, over: Mapping[str, Any], **flags: Unpack[LimitsFlags]) -> LimitsSweep:
-    """The step over the values of one quantity: ``over={"batch": range(1, 513)}``, or ``{"batch": "1..512:x2"}`` as the
-    program writes it; of batch, context, prefill, tp or position."""
-    if len(over) != 1:
-        raise Error(f"over: {len(over)} keys; accepted: one of batch, context, prefill, tp, position")
-    asked = {**flags, "sweep": sweeps(over)[0]}
+    """The step over values: ``over={"batch": range(1, 513)}``, or ``{"batch": "1..512:x2"}`` as the program writes it; of batch,
+    context, prefill, tp, position or keys of the spec, of several for each combination, the last fastest."""
+    if not over:
+        raise Error("over: no keys; accepted: batch, context, prefill, tp, position, or a key of the spec")
+    asked = {**flags, "sweep": sweeps(over)}
     return document(LimitsSweep, ask("limits", spec=spec, flags=asked, picture=True))
 
 

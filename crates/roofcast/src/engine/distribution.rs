@@ -147,7 +147,15 @@ impl Distribution {
             })
             .sum();
         let [median, p90, p95, p99] = [0.5, 0.9, 0.95, 0.99].map(|q| self.quantile(q));
-        Statistics { mean, median, std: (squares / self.count as f64).sqrt(), p90, p95, p99 }
+        Statistics {
+            count: self.count,
+            mean,
+            median,
+            std: (squares / self.count as f64).sqrt(),
+            p90,
+            p95,
+            p99,
+        }
     }
 }
 

@@ -34,6 +34,14 @@ pub struct Sample {
 /// Values that are kept one by one.
 const FEW: usize = 10_000;
 
+impl FromIterator<Picoseconds> for Sample {
+    fn from_iter<I: IntoIterator<Item = Picoseconds>>(values: I) -> Sample {
+        let mut sample = Sample::default();
+        values.into_iter().for_each(|value| sample.add(Ticks::from(value)));
+        sample
+    }
+}
+
 impl Sample {
     fn add(&mut self, span: Ticks) {
         match &mut self.many {
@@ -309,9 +317,7 @@ mod tests {
     use crate::units::Picoseconds;
 
     fn sample(ms: impl Iterator<Item = u64>) -> Sample {
-        let mut sample = Sample::default();
-        ms.for_each(|ms| sample.add(Ticks::from(Picoseconds(ms * 1_000_000_000))));
-        sample
+        ms.map(|ms| Picoseconds(ms * 1_000_000_000)).collect()
     }
 
     #[test]

@@ -93,9 +93,9 @@ pub fn current(
     let demand = Demand::of(workload, &spec.slo, "spec")?;
     base.workload = Some(lengthened(workload, &demand, &spec.slo, None));
     let forecaster = Forecaster::embedded(deployment(&base, model, chip)?)?;
-    let limit = point::limits(row, &forecaster.deployment);
+    let point::Limits { whole: limit, least } = point::limits(row, &forecaster.deployment);
     let forecast = point::forecast(row, &forecaster, CostKind::Forecast)?;
-    let slower = slower(row, &forecaster, &limit)?;
+    let slower = slower(row, &forecaster, &least)?;
     let mut trials = vec![trial("as it is".to_owned(), &base, model, chip, slower)?];
     // What does not go together on this chip is no change of it.
     trials.extend(

@@ -6,7 +6,7 @@
 
 use crate::engine::clock::Ticks;
 use crate::timeline::Segment;
-use crate::timeline::trace::{Event, Phase, Trace};
+use crate::timeline::trace::{Event, Trace};
 use serde_json::{Value, json};
 
 /// The lines of the file; `blocks` is how many each replica has.
@@ -63,18 +63,9 @@ fn objects(at: Ticks, replica: usize, event: &Event) -> Vec<String> {
             let args = json!({ "request": number, "input_len": input, "output_len": output });
             vec![span(at, replica, "b", number, "request", &args)]
         }
-        Event::Begins(number, phase) => vec![span(at, replica, "b", number, name(phase), &json!({}))],
-        Event::Ends(number, phase) => vec![span(at, replica, "e", number, name(phase), &json!({}))],
+        Event::Begins(number, phase) => vec![span(at, replica, "b", number, phase.name(), &json!({}))],
+        Event::Ends(number, phase) => vec![span(at, replica, "e", number, phase.name(), &json!({}))],
         Event::Left(number) => vec![span(at, replica, "e", number, "request", &json!({}))],
-    }
-}
-
-fn name(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Queued => "queued",
-        Phase::Prefill => "prefill",
-        Phase::Decode => "decode",
-        Phase::Preempted => "preempted",
     }
 }
 

@@ -26,7 +26,7 @@ const TIMES: [&str; 3] = ["TTFT", "TPOT", "E2EL"];
 /// What the points of a curve share.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Shared {
-    names: [String; 5],
+    names: [String; 6],
     counts: [u64; 6],
 }
 
@@ -50,7 +50,8 @@ impl Shared {
             row.parallelism.pp.unwrap_or(1),
         ];
         counts[across] = 0;
-        let names = [model, &row.hardware, &row.engine, version, &row.weights].map(str::to_owned);
+        let kind = row.kind.name();
+        let names = [model, &row.hardware, &row.engine, version, &row.weights, kind].map(str::to_owned);
         Shared { names, counts }
     }
 }
@@ -121,10 +122,22 @@ fn forecast(point: &Point) -> Metrics {
     point.forecast.clone().unwrap_or_default()
 }
 
+/// The values of a curve in the order of `x`; of several at one place the mean, so that a line has one value there.
+fn line(values: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
+    let mut places: Vec<(f64, f64, f64)> = Vec::new();
+    for (x, value) in values {
+        match places.last_mut().filter(|(last, ..)| *last == x) {
+            Some((_, sum, count)) => (*sum, *count) = (*sum + value, *count + 1.0),
+            None => places.push((x, value, 1.0)),
+        }
+    }
+    places.into_iter().map(|(x, sum, count)| (x, sum / count)).collect()
+}
+
 /// Points that were left out of the forecast are hollow.
 fn draw(chart: &mut Chart, curve: &[(f64, &Point)], metric: usize, series: usize) {
-    let line = |of: &dyn Fn(&Point) -> Metrics| -> Vec<(f64, f64)> {
-        curve.iter().filter_map(|(x, p)| Some((*x, of(p).all()[metric]?))).collect()
+    let line = |of: &dyn Fn(&Point) -> Metrics| {
+        line(curve.iter().filter_map(|(x, p)| Some((*x, of(p).all()[metric]?))))
     };
     chart.line(line(&|p| p.limit), series, Stroke::Dotted);
     chart.line(line(&forecast), series, Stroke::Solid);
@@ -139,7 +152,7 @@ fn draw(chart: &mut Chart, curve: &[(f64, &Point)], metric: usize, series: usize
 
 /// Which names and counts differ between curves: these label them, the others are in the title.
 struct Varied {
-    names: [bool; 5],
+    names: [bool; 6],
     counts: [bool; 6],
 }
 
@@ -168,8 +181,11 @@ impl Varied {
         self.parts(shared, true).join(", ")
     }
 
+    /// How points were measured goes without saying where it is the same.
     fn title(&self, shared: &Shared) -> String {
-        self.parts(shared, false).join(", ")
+        let kind = shared.names.last();
+        let parts = self.parts(shared, false);
+        parts.into_iter().filter(|part| Some(part) != kind).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -220,6 +236,12 @@ mod tests {
             assert!(svg.contains(text), "{text}: {svg}");
         }
         assert!(super::svg(&points[..2]).is_none());
+    }
+
+    #[test]
+    fn a_line_has_one_value_at_each_place() {
+        let values = [(1.0, 2.0), (1.0, 4.0), (2.0, 5.0), (4.0, 1.0), (4.0, 2.0), (4.0, 3.0)];
+        assert_eq!(line(values.into_iter()), [(1.0, 3.0), (2.0, 5.0), (4.0, 2.0)]);
     }
 
     #[test]

@@ -11,6 +11,9 @@ use crate::units::Picoseconds;
 const DECODE: usize = 0;
 const PREFILL: usize = 1;
 
+/// Operators at one place that are named; of more it is said how many.
+const SAID: usize = 2;
+
 /// An operator under the roof.
 struct Spot {
     name: String,
@@ -95,7 +98,7 @@ fn draw(chart: &mut Chart, spots: &[Spot], series: usize) {
         }
     }
     for (spot, names) in labels {
-        let more = names.len().saturating_sub(3);
+        let more = names.len().saturating_sub(SAID);
         let mut text = names[..names.len() - more].join(", ");
         if more > 0 {
             text += &format!(" and {more} more");

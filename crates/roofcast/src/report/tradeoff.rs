@@ -103,6 +103,9 @@ fn throughput(model: &str, plan: &Plan) -> Option<Chart> {
     Some(chart)
 }
 
+/// Deployments that are named where none keeps the SLO.
+const NEAREST: usize = 2;
+
 fn note(plan: &Plan) -> String {
     let (all, kept) = (plan.considered, plan.feasible);
     let shown = if kept == 0 {
@@ -110,7 +113,10 @@ fn note(plan: &Plan) -> String {
     } else {
         "; shown are those that none beats in cost, TPOT and TTFT, and the best of each accelerator"
     };
-    format!("{all} deployments considered, {kept} fit and keep the SLO{shown}")
+    let nearest: String =
+        plan.nearest.iter().take(NEAREST).map(|n| format!("; {}: {}", n.deployment, n.reason)).collect();
+    let nearest = if nearest.is_empty() { nearest } else { format!("; nearest came{}", &nearest[1..]) };
+    format!("{all} deployments considered, {kept} fit and keep the SLO{shown}{nearest}")
 }
 
 fn name(c: &Choice) -> String {

@@ -31,7 +31,7 @@ use crate::workload::request::Run;
 use budget::CLIP_MAX_NEW_TOKENS;
 use memory::Memory;
 use ratio::Ratio;
-use rows::Running;
+use rows::{Left, Running};
 use std::collections::VecDeque;
 use tree::{Node, ROOT};
 
@@ -261,7 +261,7 @@ impl Scheduler {
     /// Decides the next batch. In the overlap loop the results of the last one are not there yet.
     pub fn schedule(&mut self) -> Step {
         let mut step = Step { ratio: [self.ratio.current; 2], ..Step::default() };
-        let last = std::mem::take(&mut self.last);
+        let mut last = std::mem::take(&mut self.last);
         if let Some(id) = self.chunked {
             self.publish(id);
         }
@@ -282,8 +282,10 @@ impl Scheduler {
             step.rows = self.running.ids().collect();
         }
         step.left = std::mem::take(&mut self.left);
-        let extends = step.extends.iter().map(|e| e.id);
-        self.last = Last { kind: step.kind, extends: extends.collect() };
+        last.kind = step.kind;
+        last.extends.clear();
+        last.extends.extend(step.extends.iter().map(|e| e.id));
+        self.last = last;
         step
     }
 
@@ -400,12 +402,13 @@ impl Scheduler {
             r.phase = Phase::Running;
             let at = (last.kind == ForwardMode::Mixed).then_some(at);
             let whole = self.config.rules.counts_ignored_eos_whole && r.ignore_eos;
-            let left = Some(r.bound - r.generated).filter(|left| whole && *left <= CLIP_MAX_NEW_TOKENS);
+            let left = Left { tokens: r.bound - r.generated, whole };
+            let left = Some(left).filter(|left| left.tokens <= CLIP_MAX_NEW_TOKENS);
             self.running.join(id, at, tick, self.memory.decodes, left);
             self.memory.join(r.tokens);
             step.joined.push((id, r.tokens));
             if !r.samples {
-                self.running.expect(id, r.generated, r.output, r.bound);
+                self.running.will_end(id, r.generated, r.output, r.bound);
             }
         }
     }

@@ -165,7 +165,7 @@ pub const KEYS: &[Key] = &[
     rare("engine.speculative.draft_model", "draft-model", Word, "model that drafts; or draft_cost"),
     rare("engine.speculative.draft_cost", "draft-cost", Real, "what drafting a token takes, as a share of the model's step"),
     key("workload.preset", "workload", Word, "published traffic, as in azure-conv-2023 or sharegpt; as a flag also a trace file"),
-    key("workload.requests", "requests", Whole, "requests of a run [default: 1000, or all of a trace]"),
+    key("workload.requests", "requests", Whole, "requests of a run [default: 1000, or all of a trace; of bench 10 a user, at least 100]"),
     key("workload.seed", "seed", Whole, "seed of every draw [default: 0]"),
     toml("workload.rate", Real, "requests per second, in place of the preset's"),
     toml("workload.arrivals.kind", Word, "poisson, constant, gamma, ramp, burst, offline, closed_loop, sessions or trace"),

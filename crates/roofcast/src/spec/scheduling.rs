@@ -49,6 +49,23 @@ impl SchedulerKind {
         SchedulerKind::Orca,
         SchedulerKind::Static,
     ];
+
+    /// As a spec has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            SchedulerKind::Vllm => "vllm",
+            SchedulerKind::VllmV0 => "vllm-v0",
+            SchedulerKind::Sglang => "sglang",
+            SchedulerKind::TensorrtLlm => "tensorrt-llm",
+            SchedulerKind::TensorrtLlmMaxUtilization => "tensorrt-llm-max-utilization",
+            SchedulerKind::LlamaCpp => "llama.cpp",
+            SchedulerKind::Lightllm => "lightllm",
+            SchedulerKind::Sarathi => "sarathi",
+            SchedulerKind::Splitfuse => "splitfuse",
+            SchedulerKind::Orca => "orca",
+            SchedulerKind::Static => "static",
+        }
+    }
 }
 
 /// Orders of the queue.
@@ -138,4 +155,16 @@ pub enum CostKind {
     /// What is expected, by the calibration.
     #[default]
     Forecast,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedulers_have_the_names_of_the_spec() {
+        for kind in SchedulerKind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        }
+    }
 }

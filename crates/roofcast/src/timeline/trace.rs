@@ -20,6 +20,18 @@ pub enum Phase {
     Preempted,
 }
 
+impl Phase {
+    /// In lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Queued => "queued",
+            Phase::Prefill => "prefill",
+            Phase::Decode => "decode",
+            Phase::Preempted => "preempted",
+        }
+    }
+}
+
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {

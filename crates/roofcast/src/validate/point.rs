@@ -5,7 +5,7 @@
 use crate::accelerator::Accelerator;
 use crate::batch::Batch;
 use crate::coefficients::Coefficient;
-use crate::cost::{self, Utilization};
+use crate::cost::{self, Cost, Utilization};
 use crate::deployment::Deployment;
 use crate::engine::clock::Ticks;
 use crate::engine::price::Price;
@@ -17,6 +17,7 @@ use crate::memory;
 use crate::simulate::{Options, simulate};
 use crate::spec::{CostKind, FleetSpec, LinkKind, Spec};
 use crate::summary::Summary;
+use crate::units::Picoseconds;
 use crate::workload::{Arrivals, Length, LengthKind, Workload};
 
 /// Requests of a closed loop for each that is in flight, as InferenceX and vLLM's sweeps send them.
@@ -80,14 +81,25 @@ fn admitted(row: &Measurement, deployment: &Deployment, context: u64) -> u64 {
     row.concurrency.unwrap_or(1).min(fits.max(1))
 }
 
-/// What the machine's limits allow for the row's times: nothing can be below.
-pub fn limits(row: &Measurement, deployment: &Deployment) -> Metrics {
-    let Ok(context) = context(row) else { return Metrics::default() };
+/// What the limits allow for the row's times.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// With the links of every view, one after the other.
+    pub whole: Metrics,
+    /// Of memory and arithmetic alone, which engines may overlap with the links: nothing can be below.
+    pub least: Metrics,
+}
+
+/// What the machine's limits allow for the row's times.
+pub fn limits(row: &Measurement, deployment: &Deployment) -> Limits {
+    let Ok(context) = context(row) else {
+        return Limits { whole: Metrics::default(), least: Metrics::default() };
+    };
     let batch = match row.pools {
         Some([_, decode]) => row.concurrency.unwrap_or(1).div_ceil(decode.replicas.unwrap_or(1)),
         None => admitted(row, deployment, context),
     };
-    let limit = |batch: &Batch| cost::limit(deployment, batch, Utilization::FULL).limit.ms();
+    let limit = |batch: &Batch| cost::limit(deployment, batch, Utilization::FULL);
     let step = limit(&Batch::decode(batch, context));
     // A static batch has its first token when all prompts are computed.
     let prompts = if row.kind.is_static() { row.concurrency.unwrap_or(1) } else { 1 };
@@ -95,13 +107,17 @@ pub fn limits(row: &Measurement, deployment: &Deployment) -> Metrics {
     let prompt = row.input.filter(|_| row.pools.is_none());
     let prompt = prompt.map(|i| limit(&Batch::prefill(prompts, i.min.max(1))));
     let after = row.output.map_or(0.0, |o| (o.mean() - 1.0).max(0.0));
-    Metrics {
-        ttft_ms: prompt,
-        tpot_ms: Some(step),
-        e2e_ms: prompt.map(|p| p + after * step),
-        output_tok_s: None,
-        total_tok_s: None,
-    }
+    let metrics = |of: fn(&Cost) -> Picoseconds| {
+        let (step, prompt) = (of(&step).ms(), prompt.as_ref().map(|prompt| of(prompt).ms()));
+        Metrics {
+            ttft_ms: prompt,
+            tpot_ms: Some(step),
+            e2e_ms: prompt.map(|p| p + after * step),
+            output_tok_s: None,
+            total_tok_s: None,
+        }
+    };
+    Limits { whole: metrics(|cost| cost.limit_with_communication), least: metrics(|cost| cost.limit) }
 }
 
 /// Over what caches travel between pools, which no row says: within a rack where its links reach all of it, else between

@@ -1,6 +1,6 @@
 //! The shape of a value as it is serialized: names of structs, keys in order, what may be absent.
 //!
-//! Knows: serde's data model. What is seen of several values of one struct is put together.
+//! Knows: serde's data model. What is seen of several values of one struct is put together. Test code, as its parent is.
 
 use serde::ser::{self, Impossible, Serialize};
 
@@ -207,57 +207,23 @@ impl ser::Serializer for Tracer {
 
 struct List(Shape);
 
-impl List {
-    fn add<T: Serialize + ?Sized>(&mut self, value: &T) {
-        self.0.or(&Shape::of(value));
-    }
+macro_rules! lists {
+    ($($kind:ident: $add:ident),*) => { $(impl ser::$kind for List {
+        type Ok = Shape;
+        type Error = Never;
 
-    fn done(self) -> Traced {
-        Ok(Shape { list: Some(Box::new(self.0)), ..Shape::default() })
-    }
+        fn $add<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Never> {
+            self.0.or(&Shape::of(value));
+            Ok(())
+        }
+
+        fn end(self) -> Traced {
+            Ok(Shape { list: Some(Box::new(self.0)), ..Shape::default() })
+        }
+    })* };
 }
 
-impl ser::SerializeSeq for List {
-    type Ok = Shape;
-    type Error = Never;
-
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Never> {
-        self.add(value);
-        Ok(())
-    }
-
-    fn end(self) -> Traced {
-        self.done()
-    }
-}
-
-impl ser::SerializeTuple for List {
-    type Ok = Shape;
-    type Error = Never;
-
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Never> {
-        self.add(value);
-        Ok(())
-    }
-
-    fn end(self) -> Traced {
-        self.done()
-    }
-}
-
-impl ser::SerializeTupleStruct for List {
-    type Ok = Shape;
-    type Error = Never;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Never> {
-        self.add(value);
-        Ok(())
-    }
-
-    fn end(self) -> Traced {
-        self.done()
-    }
-}
+lists!(SerializeSeq: serialize_element, SerializeTuple: serialize_element, SerializeTupleStruct: serialize_field);
 
 struct Keys {
     object: Option<Object>,

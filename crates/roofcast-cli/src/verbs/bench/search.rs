@@ -2,7 +2,8 @@
 //!
 //! Knows: that latency grows with the rate, so that the range can be halved, by ratio.
 
-use super::setup::{Setup, open};
+use super::setup::Setup;
+use super::sweep::Key;
 use super::{Point, Subject, picture, table};
 use crate::args::BenchArgs;
 use crate::show::target::Target;
@@ -20,17 +21,9 @@ const CLOSE: f64 = 1.05;
 struct Answer<'a> {
     #[serde(flatten)]
     subject: Subject<'a>,
-    slo: Bounds,
+    slo: Slo,
     best_rate: Option<f64>,
     points: Vec<Tried>,
-}
-
-/// 99th percentiles to keep.
-#[derive(Serialize)]
-struct Bounds {
-    ttft_p99_ms: Option<f64>,
-    tpot_p99_ms: Option<f64>,
-    e2el_p99_ms: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -67,8 +60,7 @@ pub(super) fn run(
         if interrupted {
             return Ok(false);
         }
-        let mut workload = setup.workload.clone();
-        workload.arrivals = open(rate, &args.load);
+        let workload = setup.at(Key::Rate.at(rate))?;
         let (point, _) = setup.measure(&workload)?;
         interrupted = point.report.interrupted;
         let meets_slo = point.report.meets(&slo);
@@ -103,11 +95,6 @@ fn finish(
     interrupted: bool,
 ) -> Result<ExitCode> {
     if args.output.json {
-        let slo = Bounds {
-            ttft_p99_ms: slo.ttft_p99_ms,
-            tpot_p99_ms: slo.tpot_p99_ms,
-            e2el_p99_ms: slo.e2el_p99_ms,
-        };
         show::json("roofcast/bench-search/2", &Answer { subject: setup.subject(), slo, best_rate, points })?;
     } else {
         let rows: Vec<_> = points.iter().map(|p| (p.value, &p.point)).collect();

@@ -1,30 +1,35 @@
 //! From arguments to a client that is ready to measure.
 
 use super::{Beside, Point, Subject, date};
-use crate::args::{AskArgs, BenchArgs, JudgeArgs, LoadArgs};
+use crate::args::{AskArgs, BenchArgs, JudgeArgs};
 use crate::bench::report::Judge;
 use crate::bench::request::Form;
 use crate::bench::target::{Endpoint, Target};
 use crate::bench::window::Window;
 use crate::bench::{Bench, How, Speech, texts, vocabulary};
 use crate::input;
-use crate::input::scenario::{EMPTY, Source};
+use crate::input::scenario::{EMPTY, Scenario, Source};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use roofcast::record::Record;
 use roofcast::spec::Slo;
 use roofcast::spec::settings::Setting;
-use roofcast::workload::{Arrivals, Length, Workload};
+use roofcast::workload::{Arrivals, Workload};
 use roofcast::{Deployment, Error, Spec};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use toml::Value;
 
 /// All that a measurement needs.
 pub(super) struct Setup {
     bench: Bench,
     pub(super) spec: Spec,
-    /// Where the workload is, in errors.
+    /// What the load is read from, and where that is, in errors.
+    source: Source,
     place: String,
+    constant: bool,
+    /// How many requests there are where nothing says it: as many as prompts.
+    texts: Option<u64>,
     pub(super) workload: Workload,
     pub(super) judge: Judge,
     /// The machine under the server, where it is named.
@@ -37,14 +42,16 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    pub(super) fn new(args: &BenchArgs) -> Result<Setup> {
-        let scenario = input::scenario(&args.deployment)?;
+    /// `first` is the first value of what is varied, without which the load may not be whole.
+    pub(super) fn new(args: &BenchArgs, first: &[Setting]) -> Result<Setup> {
+        let source = source(args)?;
+        let scenario = source.scenario(first)?;
         let spec = scenario.spec.clone();
-        let (place, mut workload) = workload(args, &spec)?;
+        let place = args.deployment.spec.as_ref();
+        let place = place.map_or("arguments".to_owned(), |path| path.display().to_string());
         let speech = speech(args)?;
-        if args.load.requests.is_none() && !speech.texts.is_empty() {
-            workload.requests = Some(speech.texts.len() as u64);
-        }
+        let texts = Some(speech.texts.len() as u64).filter(|texts| *texts > 0);
+        let workload = load(&scenario, args.load.constant, texts, &place)?;
         let named = spec.hardware.accelerator.is_some();
         let deployment = if named { Some(scenario.deployment()?) } else { None };
         let model = match &args.served_model {
@@ -60,7 +67,28 @@ impl Setup {
         let endpoint = args.endpoint;
         let tokenizer = args.how.tokenizer.as_ref().map(|path| path.display().to_string());
         let date = date::of(SystemTime::now());
-        Ok(Setup { bench, spec, place, workload, judge, deployment, url, endpoint, model, tokenizer, date })
+        let constant = args.load.constant;
+        Ok(Setup {
+            bench,
+            spec,
+            source,
+            place,
+            constant,
+            texts,
+            workload,
+            judge,
+            deployment,
+            url,
+            endpoint,
+            model,
+            tokenizer,
+            date,
+        })
+    }
+
+    /// The load with a key at another value.
+    pub(super) fn at(&self, setting: Setting) -> Result<Workload> {
+        load(&self.source.scenario(&[setting])?, self.constant, self.texts, &self.place)
     }
 
     /// One run.
@@ -109,36 +137,16 @@ impl Setup {
 }
 
 /// Prints the spec that a measurement would have, load and SLO among it.
-pub(super) fn dump(args: &BenchArgs) -> Result<()> {
-    let machine = &args.deployment;
-    let flags = machine.flags.settings.as_slice();
-    let source = Source::read(machine.spec.as_deref(), EMPTY, &machine.source, &[flags])?;
-    let asked = source.scenario(&[])?;
-    let (_, load) = workload(args, &asked.spec)?;
+pub(super) fn dump(args: &BenchArgs, first: &[Setting]) -> Result<()> {
+    let source = source(args)?;
+    let mut settings = first.to_vec();
+    let asked = source.scenario(&settings)?;
+    let load = load(&asked, args.load.constant, None, "arguments")?;
+    if args.load.constant {
+        settings.push(Setting::new("workload.arrivals.kind", "constant"));
+    }
     let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-    let mut settings = vec![Setting::new("workload.seed", whole(load.seed))];
     settings.extend(load.requests.map(|n| Setting::new("workload.requests", whole(n))));
-    for (path, length) in [("workload.input_len", &load.input_len), ("workload.output_len", &load.output_len)]
-    {
-        if let Length::Tokens(tokens) = length {
-            settings.push(Setting::new(path, whole(*tokens)));
-        }
-    }
-    let number = |key: &str, v: f64| Setting::new(&format!("workload.arrivals.{key}"), v);
-    match &load.arrivals {
-        Arrivals::ClosedLoop { concurrency, .. } => {
-            settings.push(Setting::new("workload.arrivals.concurrency", whole(*concurrency)));
-        }
-        Arrivals::Poisson { rate } => settings.push(number("rate", *rate)),
-        Arrivals::Constant { rate } => {
-            settings.extend([Setting::new("workload.arrivals.kind", "constant"), number("rate", *rate)]);
-        }
-        Arrivals::Gamma { rate, burstiness } => {
-            settings.extend([number("rate", *rate), number("burstiness", *burstiness)]);
-        }
-        // Only a spec says these, and then they are in it.
-        _ => {}
-    }
     let slo = judge(&args.judge, &asked.spec).slo;
     for (key, bound) in [("ttft", slo.ttft_p99_ms), ("tpot", slo.tpot_p99_ms), ("e2el", slo.e2el_p99_ms)] {
         settings.extend(bound.map(|ms| Setting::new(&format!("slo.{key}_p99_ms"), ms)));
@@ -163,7 +171,9 @@ fn speech(args: &BenchArgs) -> Result<Speech> {
         Some(path) => Some(vocabulary::parse(&place(path), &input::text(path)?)?),
         None => None,
     };
-    Ok(Speech { texts, vocabulary, seed: args.load.seed.unwrap_or_else(any_seed), learn: !how.assume_tokens })
+    let seed = args.load.flags.get("workload.seed").and_then(Value::as_integer);
+    let seed = seed.and_then(|seed| u64::try_from(seed).ok());
+    Ok(Speech { texts, vocabulary, seed: seed.unwrap_or_else(any_seed), learn: !how.assume_tokens })
 }
 
 /// Where no seed is given, words that no earlier run has said.
@@ -189,56 +199,37 @@ fn judge(args: &JudgeArgs, spec: &Spec) -> Judge {
     }
 }
 
-/// The spec's workload with the flags over it, and its place in errors.
-fn workload(args: &BenchArgs, spec: &Spec) -> Result<(String, Workload)> {
-    let load = &args.load;
-    let place = args.deployment.spec.as_ref().map_or("arguments".to_owned(), |p| p.display().to_string());
-    let mut workload = spec.workload.clone().unwrap_or_else(|| Workload {
-        requests: None,
-        seed: 0,
-        arrivals: Arrivals::ClosedLoop { concurrency: 1, think_s: None },
-        input_len: Length::Tokens(512),
-        output_len: Length::Tokens(128),
-        prefix: None,
-        priorities: Vec::new(),
-        max_tokens: None,
-    });
-    if load.rate.is_some_and(|r| !(1e-6..=1e9).contains(&r)) {
-        let found = load.rate.unwrap_or_default();
-        return Err(Error::field("arguments", "--rate", found, "requests per second above 0").into());
-    }
-    let paced = load.rate.is_some()
+/// The load where a spec says none.
+const LOAD: &str = "input_len = 512\noutput_len = 128\n[arrivals]\nkind = \"closed_loop\"\nconcurrency = 1";
+
+/// The spec with the flags over it, and a load.
+fn source(args: &BenchArgs) -> Result<Source> {
+    let flags = [args.deployment.flags.settings.as_slice(), &args.load.flags.settings];
+    let given = |path: &str| args.load.flags.get(path).is_some();
+    let source = Source::read(args.deployment.spec.as_deref(), EMPTY, &args.deployment.source, &flags)?;
+    let source = source.or("workload", LOAD.parse()?);
+    let paced = given("workload.arrivals.rate")
         || args.find_rate.is_some()
         || args.sweep.as_deref().is_some_and(|s| s.starts_with("rate="));
-    if (load.constant || load.burstiness.is_some()) && !paced {
+    if (args.load.constant || given("workload.arrivals.burstiness")) && !paced {
         let accepted = "--rate, --find-rate or --sweep rate=VALUES with them";
         return Err(Error::field("arguments", "--constant, --burstiness", "without a rate", accepted).into());
     }
-    workload.arrivals = arrivals(load).unwrap_or(workload.arrivals);
-    workload.seed = load.seed.unwrap_or(workload.seed);
-    workload.input_len = load.input_len.map_or(workload.input_len, Length::Tokens);
-    workload.output_len = load.output_len.map_or(workload.output_len, Length::Tokens);
-    let asked = load.requests.or(workload.requests);
-    workload.requests = asked.or_else(|| default_requests(&workload.arrivals));
-    workload.check(&place)?;
-    Ok((place, workload))
+    Ok(source)
 }
 
-fn arrivals(load: &LoadArgs) -> Option<Arrivals> {
-    match (load.concurrency, load.rate) {
-        (Some(concurrency), _) => Some(Arrivals::ClosedLoop { concurrency, think_s: None }),
-        (None, Some(rate)) => Some(open(rate, load)),
-        (None, None) => None,
+/// The load of a scenario, with as many requests as there are `texts`, or as its users take.
+fn load(scenario: &Scenario, constant: bool, texts: Option<u64>, place: &str) -> Result<Workload> {
+    let lacking = || Error::field(place, "workload", "missing", "a load");
+    let mut workload = scenario.spec.workload.clone().ok_or_else(lacking)?;
+    match workload.arrivals {
+        Arrivals::Poisson { rate } if constant => workload.arrivals = Arrivals::Constant { rate },
+        _ => {}
     }
-}
-
-/// An open loop at a rate.
-pub(super) fn open(rate: f64, load: &LoadArgs) -> Arrivals {
-    match load.burstiness {
-        Some(burstiness) => Arrivals::Gamma { rate, burstiness },
-        None if load.constant => Arrivals::Constant { rate },
-        None => Arrivals::Poisson { rate },
-    }
+    let requests = workload.requests.or(texts);
+    workload.requests = requests.or_else(|| default_requests(&workload.arrivals));
+    workload.check(place)?;
+    Ok(workload)
 }
 
 /// Ten a user, and at least a hundred; all of a trace.

@@ -1,13 +1,13 @@
 //! `roofcast bench --sweep KEY=VALUES`: one run a value, one row a run.
 
-use super::setup::{Setup, open};
+use super::setup::Setup;
 use super::{Files, Point, Subject, measurements, picture, table};
 use crate::args::BenchArgs;
 use crate::input::values::{numbers, refused};
 use crate::{exit, show};
 use anyhow::Result;
 use roofcast::Error;
-use roofcast::workload::{Arrivals, Length, Workload};
+use roofcast::spec::settings::Setting;
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -30,6 +30,16 @@ impl Key {
 
     fn name(self) -> &'static str {
         Key::ALL.iter().find(|(_, key)| *key == self).map_or("", |(name, _)| name)
+    }
+
+    /// The spec's key at a value.
+    pub(super) fn at(self, value: f64) -> Setting {
+        match self {
+            Key::Concurrency => Setting::new("workload.arrivals.concurrency", value as i64),
+            Key::Rate => Setting::new("workload.arrivals.rate", value),
+            Key::InputLen => Setting::new("workload.input_len", value as i64),
+            Key::OutputLen => Setting::new("workload.output_len", value as i64),
+        }
     }
 }
 
@@ -77,7 +87,7 @@ pub(super) fn run(
 ) -> Result<ExitCode> {
     let mut points = Vec::new();
     for value in values {
-        let workload = at(&setup.workload, key, *value, args);
+        let workload = setup.at(key.at(*value))?;
         let (point, _) = setup.measure(&workload)?;
         let stopped = point.report.interrupted;
         points.push(Swept { value: *value, point });
@@ -101,22 +111,4 @@ pub(super) fn run(
         table::show(args, &setup.subject(), key.name(), &rows)?;
     }
     Ok(if valid { ExitCode::SUCCESS } else { exit::invalid() })
-}
-
-/// The workload with the key at a value.
-fn at(base: &Workload, key: Key, value: f64, args: &BenchArgs) -> Workload {
-    let mut workload = base.clone();
-    match key {
-        Key::Concurrency => {
-            let concurrency = value as u64;
-            workload.arrivals = Arrivals::ClosedLoop { concurrency, think_s: None };
-            if args.load.requests.is_none() {
-                workload.requests = Some((concurrency * 10).max(100));
-            }
-        }
-        Key::Rate => workload.arrivals = open(value, &args.load),
-        Key::InputLen => workload.input_len = Length::Tokens(value as u64),
-        Key::OutputLen => workload.output_len = Length::Tokens(value as u64),
-    }
-    workload
 }

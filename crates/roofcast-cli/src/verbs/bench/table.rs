@@ -41,13 +41,13 @@ pub(super) fn row(point: &Point) -> Vec<String> {
         s.request_throughput().to_string(),
         s.output_throughput().to_string(),
         r.achieved_concurrency.to_string(),
-        s.ttft.mean.to_string(),
-        s.ttft.median.to_string(),
-        s.ttft.p99.to_string(),
-        s.tpot.mean.to_string(),
-        s.tpot.median.to_string(),
-        s.tpot.p99.to_string(),
-        s.e2el.p99.to_string(),
+        known(s.ttft.figure(|s| s.mean)),
+        known(s.ttft.figure(|s| s.median)),
+        known(s.ttft.figure(|s| s.p99)),
+        known(s.tpot.figure(|s| s.mean)),
+        known(s.tpot.figure(|s| s.median)),
+        known(s.tpot.figure(|s| s.p99)),
+        known(s.e2el.figure(|s| s.p99)),
         r.client.lag_ms_p99.to_string(),
         known(point.beside.limit.as_ref().map(|l| l.tpot_ms)),
         known(point.beside.forecast.as_ref().map(|f| f.median_tpot_ms)),
@@ -83,17 +83,12 @@ fn brief(value: f64, point: &Point) -> Vec<String> {
     let (r, s) = (&point.report, &point.report.summary);
     let known = |v: Option<f64>| v.map_or("–".to_owned(), significant);
     let valid = if r.valid { String::new() } else { "INVALID".to_owned() };
-    let figures = [
-        s.request_throughput(),
-        s.output_throughput(),
-        r.achieved_concurrency,
-        s.ttft.median,
-        s.ttft.p99,
-        s.tpot.median,
-        s.tpot.p99,
-    ];
+    let figures = [s.request_throughput(), s.output_throughput(), r.achieved_concurrency];
     let mut row = vec![if value.fract() == 0.0 { grouped(value as u64) } else { significant(value) }];
     row.extend(figures.map(significant));
+    row.extend(
+        [&s.ttft, &s.tpot].into_iter().flat_map(|s| [s.figure(|s| s.median), s.figure(|s| s.p99)].map(known)),
+    );
     row.push(known(point.beside.limit.as_ref().map(|l| l.tpot_ms)));
     row.push(known(point.beside.forecast.as_ref().map(|f| f.median_tpot_ms)));
     row.extend([significant(r.client.lag_ms_p99), valid]);

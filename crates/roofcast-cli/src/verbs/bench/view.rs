@@ -2,11 +2,10 @@
 
 use super::{Answer, SCHEMA};
 use crate::show::Document;
+use crate::show::curve::Curve;
+use roofcast::fleet::results::Sample;
 use roofcast::record::{Outcome, Record};
 use serde::Serialize;
-
-/// Shares that a curve is drawn through.
-const SHARES: usize = 200;
 
 /// The view's data.
 #[derive(Serialize)]
@@ -15,34 +14,14 @@ pub(super) struct View<'a> {
     distributions: Vec<Curve>,
 }
 
-/// A latency as cumulative shares of the requests.
-#[derive(Serialize)]
-struct Curve {
-    metric: &'static str,
-    ms: Vec<f64>,
-    shares: Vec<f64>,
-}
-
 impl<'a> View<'a> {
     pub(super) fn of(answer: &'a Answer<'a>, records: &[Record]) -> View<'a> {
         let done = || records.iter().filter(|r| r.outcome == Outcome::Completed);
         let distributions = vec![
-            Curve::of("ttft", done().filter_map(|r| Some(r.ttft()?.ms())).collect()),
-            Curve::of("tpot", done().filter_map(|r| Some(r.tpot()?.ms())).collect()),
-            Curve::of("e2el", done().map(|r| r.e2el().ms()).collect()),
+            Curve::of("ttft", &done().filter_map(Record::ttft).collect::<Sample>()),
+            Curve::of("tpot", &done().filter_map(Record::tpot).collect::<Sample>()),
+            Curve::of("e2el", &done().map(Record::e2el).collect::<Sample>()),
         ];
         View { report: Document { schema: SCHEMA, body: answer }, distributions }
-    }
-}
-
-impl Curve {
-    /// Through at most [`SHARES`] of the values.
-    fn of(metric: &'static str, mut values: Vec<f64>) -> Curve {
-        values.sort_by(f64::total_cmp);
-        let count = SHARES.min(values.len());
-        let at = |step: usize| (step * values.len()).div_ceil(count).saturating_sub(1);
-        let ms = (1..=count).filter_map(|step| values.get(at(step)).copied()).collect();
-        let shares = (1..=count).map(|step| step as f64 / count as f64).collect();
-        Curve { metric, ms, shares }
     }
 }

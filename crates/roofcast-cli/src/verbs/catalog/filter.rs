@@ -10,7 +10,7 @@ const GIB: f64 = (1_u64 << 30) as f64;
 
 /// The filters as they compare.
 pub(super) struct Filter {
-    words: Vec<String>,
+    words: Vec<Text>,
     family: Option<String>,
     vendor: Option<String>,
     memory: Option<Range>,
@@ -29,7 +29,7 @@ impl Filter {
     pub(super) fn new(args: &FilterArgs) -> anyhow::Result<Filter> {
         let lower = |text: &Option<String>| text.as_ref().map(|t| t.trim().to_lowercase());
         Ok(Filter {
-            words: args.search.iter().flat_map(|t| t.split_whitespace()).map(bare).collect(),
+            words: args.search.iter().flat_map(|t| t.split_whitespace()).map(Text::of).collect(),
             family: lower(&args.family),
             vendor: lower(&args.vendor),
             memory: args.memory,
@@ -65,8 +65,54 @@ impl Filter {
 
     /// Whether every word is in one of the names.
     fn found<'a>(&self, names: impl Iterator<Item = &'a str>) -> bool {
-        let names: Vec<_> = names.filter(|_| !self.words.is_empty()).map(bare).collect();
-        self.words.iter().all(|word| names.iter().any(|name| name.contains(word)))
+        let names: Vec<_> = names.filter(|_| !self.words.is_empty()).map(Text::of).collect();
+        self.words.iter().all(|word| names.iter().any(|name| name.has(word)))
+    }
+
+    /// Whether the words are in the id itself, and not only in other names.
+    pub(super) fn by_id(&self, id: &str) -> bool {
+        self.found([id].into_iter())
+    }
+}
+
+/// Letters and digits, lower case, and the points of numbers. Numbers are kept whole: `3` is neither in `32` nor in `2.3`.
+struct Text {
+    all: Vec<char>,
+    /// Whether something stood before the character that is left out, and at the end.
+    apart: Vec<bool>,
+}
+
+impl Text {
+    fn of(text: &str) -> Text {
+        let mut found = Text { all: Vec::new(), apart: vec![true] };
+        let chars: Vec<char> = text.chars().flat_map(char::to_lowercase).collect();
+        let digit = |at: Option<usize>| at.and_then(|at| chars.get(at)).is_some_and(char::is_ascii_digit);
+        for (at, c) in chars.iter().enumerate() {
+            let point = *c == '.' && digit(at.checked_sub(1)) && digit(Some(at + 1));
+            if c.is_alphanumeric() || point {
+                found.all.push(*c);
+                found.apart.push(false);
+            } else if let Some(last) = found.apart.last_mut() {
+                *last = true;
+            }
+        }
+        found
+    }
+
+    fn has(&self, word: &Text) -> bool {
+        let whole = |at: usize| {
+            let digit = |c: Option<&char>| c.is_some_and(char::is_ascii_digit);
+            let (before, after) = (at.checked_sub(1).and_then(|at| self.all.get(at)), self.all.get(at));
+            self.apart[at] || !digit(after) || !(digit(before) || before == Some(&'.'))
+        };
+        let joined = |from: usize| {
+            let two = |at: usize| self.all[at - 1].is_ascii_digit() && self.all[at].is_ascii_digit();
+            (from + 1..from + word.all.len()).all(|at| word.apart[at - from] || !self.apart[at] || !two(at))
+        };
+        let found = |(from, window): (usize, &[char])| {
+            window == word.all && whole(from) && whole(from + word.all.len()) && joined(from)
+        };
+        word.all.is_empty() || self.all.windows(word.all.len()).enumerate().any(found)
     }
 }
 
@@ -96,15 +142,40 @@ impl Wanted {
     }
 }
 
-/// Letters and digits, lower case.
-fn bare(text: &str) -> String {
-    text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
-}
-
 fn begins(wanted: &Option<String>, found: &str) -> bool {
     wanted.as_ref().is_none_or(|w| found.to_lowercase().starts_with(w))
 }
 
 fn is(wanted: &Option<String>, found: &str) -> bool {
     wanted.as_ref().is_none_or(|w| found.to_lowercase() == *w)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_found_with_their_numbers_whole() {
+        for (name, word, is) in [
+            ("Qwen/Qwen3-32B", "qwen3", true),
+            ("Qwen/Qwen3-32B", "32b", true),
+            ("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", "qwen3", false),
+            ("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", "qwen32b", true),
+            ("Qwen/Qwen3-32B", "qwen332b", false),
+            ("h100-sxm", "h100sxm", true),
+            ("h100-sxm", "H100_SXM", true),
+            ("mi300x", "mi300", true),
+            ("meta-llama/Llama-3.1-8B", "llama3.1", true),
+            ("meta-llama/Llama-3.1-8B", "llama-3", true),
+            ("meta-llama/Llama-3.1-8B", "llama31", false),
+            ("google/gemma-3-12b-it", "3.1", false),
+            ("google/gemma-3-12b-it", "312", false),
+            ("google/gemma-3-12b-it", "3-12", true),
+            ("EleutherAI/pythia-2.8b", "8b", false),
+            ("mistralai/Mistral-Medium-3.5-128B", "8b", false),
+            ("moonshotai/Kimi-Linear-48B-A3B-Instruct", "a3b", true),
+        ] {
+            assert_eq!(Text::of(name).has(&Text::of(word)), is, "{word} in {name}");
+        }
+    }
 }

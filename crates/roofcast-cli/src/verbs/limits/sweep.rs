@@ -1,87 +1,235 @@
-//! `roofcast limits --sweep KEY=VALUES`: one row a value.
+//! `roofcast limits --sweep KEY=VALUES`, of several keys each combination: one row a step.
+//!
+//! Knows: which quantities of a step vary and what else a step of them takes; a key of the spec gives a deployment of its own.
 
 mod columns;
 mod measured;
 mod picture;
 mod point;
 
-use super::super::About;
+use super::super::{About, MACHINE};
+use super::asked_of;
 use crate::args::LimitsArgs;
-use crate::input::values::{numbers, refused};
+use crate::input::dimensions::{self, Dimension, product, word};
+use crate::input::scenario::Source;
 use crate::show::target::Target;
 use crate::show::{self, table};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use columns::{COLUMNS, Column, compared};
-use point::{Asked, Point};
-use roofcast::limits::Question;
+use point::{Asked, Machine, Point};
 use roofcast::limits::alternatives::{Comparison, settings};
 use roofcast::report;
+use roofcast::spec::settings::Setting;
 use roofcast::{Error, Forecaster};
 use serde::Serialize;
 use std::process::ExitCode;
+use toml::Value;
 
-/// Keys that can vary.
+/// Quantities of a step; other keys are the spec's. Of `tp` the rest of the deployment stays as it is.
 const KEYS: [&str; 5] = ["batch", "context", "prefill", "tp", "position"];
+
+/// The document of a sweep.
+const SCHEMA: &str = "roofcast/limits-sweep/2";
 
 #[derive(Serialize)]
 struct Answer<'a> {
+    /// The deployment of the first values.
     #[serde(flatten)]
     about: About<'a>,
-    sweep: &'a str,
-    points: Vec<Point>,
+    sweep: Vec<&'a str>,
+    points: &'a [Point],
 }
 
-pub(super) fn run(
-    args: &LimitsArgs,
-    forecaster: &Forecaster,
-    question: &Question,
-    text: &str,
-    picture: Option<&Target>,
-) -> Result<ExitCode> {
-    let deployment = &forecaster.deployment;
-    let (key, values) = parse(text)?;
-    idle(args, key)?;
-    let compared = args.compare.map(|kind| settings(deployment, kind.into()));
-    let asked = Asked {
-        forecaster,
-        question,
-        key,
-        output: args.output_len,
-        compared: compared.as_deref().unwrap_or_default(),
-    };
-    let points: Vec<Point> = values.iter().filter_map(|value| asked.point(*value)).collect();
-    if points.is_empty() {
-        let found = format!("{text:?} (no such deployment)");
+/// What is varied, and the deployment at each combination of the spec's keys.
+struct Space {
+    dimensions: Vec<Dimension>,
+    step: Step,
+    machines: Vec<Machine>,
+}
+
+pub(super) fn run(args: &LimitsArgs, source: &Source, picture: Option<&Target>) -> Result<ExitCode> {
+    let space = Space::of(args, source)?;
+    let combinations = product(&space.dimensions);
+    let points: Vec<Point> = combinations.iter().filter_map(|v| space.asked(v, args)?.point(v)).collect();
+    let Some(first) = space.machines.first().filter(|_| !points.is_empty()) else {
+        let found = format!("{:?} (no such deployment)", args.sweep.join(" "));
         let accepted = "degrees that divide the model's heads and dimensions";
         return Err(Error::field("arguments", "--sweep", found, accepted).into());
-    }
+    };
     if let Some(picture) = picture {
-        let measured = match &args.measured {
-            Some(file) => measured::steps(file, &asked)?,
-            None => Vec::new(),
+        let measured = match (&args.measured, combinations.first()) {
+            (Some(file), Some(values)) => space.asked(values, args).map(|a| measured::steps(file, &a)),
+            _ => None,
         };
-        picture.text(&report::sweep::svg(&picture::drawn(&asked, &points, &measured)))?;
+        let measured = measured.transpose()?.unwrap_or_default();
+        picture.text(&report::sweep::svg(&picture::drawn(&space, &points, &measured)))?;
     }
+    let deployment = &first.forecaster.deployment;
+    let (csv, keys) = (args.output.csv, space.keys(args.output.csv));
     if args.output.json {
-        show::json("roofcast/limits-sweep/1", &Answer { about: About::of(deployment), sweep: key, points })?;
+        let sweep = space.dimensions.iter().map(|d| d.path.as_str()).collect();
+        show::json(SCHEMA, &Answer { about: About::of(deployment), sweep, points: &points })?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(settings) = &compared {
-        let names: Vec<&str> = settings.iter().map(|(name, _)| name.as_str()).collect();
-        let (header, rows) = compared_rows(key, &names, &points, args.output.csv);
+    if args.compare.is_some() {
+        let names: Vec<&str> = first.compared.iter().map(|(name, _)| name.as_str()).collect();
+        let (header, rows) = compared_rows(&keys, &names, &points, csv);
         let header: Vec<&str> = header.iter().map(String::as_str).collect();
-        return print(&header, &rows, args.output.csv, &About::of(deployment).title());
+        return print(&header, &rows, csv, &space.title(), keys.len());
     }
     let shown: Vec<&Column> = COLUMNS.iter().filter(|c| points.iter().any(|p| (c.is)(p))).collect();
-    let csv = args.output.csv;
     let header: Vec<&str> =
-        std::iter::once(key).chain(shown.iter().map(|c| if csv { c.key } else { c.title })).collect();
+        keys.iter().copied().chain(shown.iter().map(|c| if csv { c.key } else { c.title })).collect();
     let row = |p: &Point| -> Vec<String> {
         let cells = shown.iter().map(|c| if csv { (c.plain)(p) } else { (c.people)(p) });
-        std::iter::once(columns::value(p, csv)).chain(cells).collect()
+        columns::values(p, csv).into_iter().chain(cells).collect()
     };
     let rows: Vec<Vec<String>> = points.iter().map(row).collect();
-    print(&header, &rows, csv, &About::of(deployment).title())
+    print(&header, &rows, csv, &space.title(), keys.len())
+}
+
+impl Space {
+    fn of(args: &LimitsArgs, source: &Source) -> Result<Space> {
+        let given = [args.deployment.flags.settings.as_slice()];
+        let read = |text: &String| Dimension::read(text, &KEYS, &given);
+        let dimensions = args.sweep.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
+        dimensions::check(&dimensions)?;
+        let section = |d: &Dimension| d.path.split('.').next().unwrap_or_default().to_owned();
+        let idle =
+            |d: &&Dimension| !KEYS.contains(&d.path.as_str()) && !MACHINE.contains(&section(d).as_str());
+        if let Some(d) = dimensions.iter().find(idle) {
+            let found = format!("{} without effect on a step", d.path);
+            let accepted = format!("{}, or a key of {}", KEYS.join(", "), MACHINE.join(", "));
+            return Err(Error::field("arguments", "--sweep", found, accepted).into());
+        }
+        let step = Step::of(&dimensions)?;
+        step.check(args, &dimensions)?;
+        let of_spec: Vec<Dimension> =
+            dimensions.iter().filter(|d| !KEYS.contains(&d.path.as_str())).cloned().collect();
+        let machines = product(&of_spec).into_iter().map(|values| machine(args, source, &of_spec, values));
+        Ok(Space { machines: machines.collect::<Result<_>>()?, dimensions, step })
+    }
+
+    /// The question at one combination; none where it has no deployment.
+    fn asked<'a>(&'a self, values: &[Value], args: &LimitsArgs) -> Option<Asked<'a>> {
+        let of = |wanted: bool| {
+            let pairs = self.dimensions.iter().zip(values);
+            pairs.filter(move |(d, _)| KEYS.contains(&d.path.as_str()) == wanted)
+        };
+        let named: Vec<&Value> = of(false).map(|(_, value)| value).collect();
+        let machine = self.machines.iter().find(|m| m.values.iter().eq(named.iter().copied()))?;
+        let whole = |value: &Value| value.as_integer().and_then(|n| u64::try_from(n).ok());
+        let keys = of(true).filter_map(|(d, value)| Some((d.path.as_str(), whole(value)?)));
+        Some(Asked { machine, step: self.step, keys: keys.collect(), output: args.output_len })
+    }
+
+    /// The head of the columns of values.
+    fn keys(&self, csv: bool) -> Vec<&str> {
+        self.dimensions.iter().map(|d| if csv { d.path.as_str() } else { d.short() }).collect()
+    }
+
+    /// What every row is about; nothing where that differs.
+    fn title(&self) -> String {
+        let mut titles = self.machines.iter().map(|m| About::of(&m.forecaster.deployment).title());
+        let first = titles.next().unwrap_or_default();
+        if titles.all(|title| title == first) { first } else { String::new() }
+    }
+}
+
+/// The deployment at `values` of the spec's keys.
+fn machine(args: &LimitsArgs, source: &Source, of: &[Dimension], values: Vec<Value>) -> Result<Machine> {
+    let varied = || of.iter().zip(&values);
+    let settings_of: Vec<Setting> = varied().map(|(d, v)| Setting::new(&d.path, v.clone())).collect();
+    let resolved = || -> Result<Machine> {
+        let mut deployment = source.scenario(&settings_of)?.deployment()?;
+        let question = asked_of(args, &mut deployment);
+        let compared = args.compare.map(|kind| settings(&deployment, kind.into())).unwrap_or_default();
+        let forecaster = Forecaster::embedded(deployment)?;
+        Ok(Machine { values: values.clone(), forecaster, question, compared })
+    };
+    let named: Vec<String> = varied().map(|(d, value)| format!("{} = {}", d.path, word(value))).collect();
+    match named.as_slice() {
+        [] => resolved(),
+        named => resolved().with_context(|| format!("with {}", named.join(", "))),
+    }
+}
+
+/// What a step computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// A token of each of `batch` sequences of `context` tokens.
+    Decode,
+    /// The same behind prompts of `prefill` tokens, at a position of the output.
+    Position,
+    /// A prompt of `prefill` tokens.
+    Prefill,
+}
+
+impl Step {
+    fn of(dimensions: &[Dimension]) -> Result<Step, Error> {
+        let has = |key: &str| dimensions.iter().any(|d| d.path == key);
+        let step = match (has("position"), has("prefill")) {
+            (true, _) => Step::Position,
+            (false, true) => Step::Prefill,
+            (false, false) => Step::Decode,
+        };
+        let idle = dimensions.iter().find(|d| KEYS.contains(&d.path.as_str()) && !step.has(&d.path));
+        match idle {
+            Some(d) => {
+                let found = format!("{} without effect beside {}", d.path, step.name());
+                let accepted = format!("with {} {}", step.name(), step.keys().join(", "));
+                Err(Error::field("arguments", "--sweep", found, accepted))
+            }
+            None => Ok(step),
+        }
+    }
+
+    /// The key that makes it.
+    fn name(self) -> &'static str {
+        match self {
+            Step::Decode => "batch",
+            Step::Position => "position",
+            Step::Prefill => "prefill",
+        }
+    }
+
+    /// The quantities that it depends on.
+    fn keys(self) -> &'static [&'static str] {
+        match self {
+            Step::Decode => &["batch", "context", "tp", "output-len"],
+            Step::Position => &["batch", "prefill", "position", "tp"],
+            Step::Prefill => &["prefill", "tp"],
+        }
+    }
+
+    fn has(self, key: &str) -> bool {
+        self.keys().contains(&key)
+    }
+
+    /// Refuses a flag that changes nothing in such steps, or whose value is swept.
+    fn check(self, args: &LimitsArgs, dimensions: &[Dimension]) -> Result<(), Error> {
+        let tp = args.deployment.flags.get("parallelism.tp").is_some();
+        let flags = [
+            ("batch", args.batch.is_some()),
+            ("context", args.context.is_some()),
+            ("prefill", args.prefill.is_some()),
+            ("output-len", args.output_len.is_some()),
+            ("tp", tp),
+        ];
+        let swept = |key: &str| dimensions.iter().any(|d| d.path == key);
+        if let Some((key, _)) = flags.iter().find(|(key, given)| *given && (!self.has(key) || swept(key))) {
+            let sweep = args.sweep.iter().map(|text| text.split('=').next().unwrap_or(text));
+            let sweep = sweep.map(|key| format!("--sweep {key}=…")).collect::<Vec<_>>().join(" ");
+            let found = format!("without effect beside {sweep}");
+            let accepted = format!("it with other sweeps, {sweep} without it");
+            return Err(Error::field("arguments", format!("--{key}"), found, accepted));
+        }
+        if args.measured.is_some() && dimensions.len() > 1 {
+            let accepted = "it with a sweep of one key";
+            return Err(Error::field("arguments", "--measured", "beside several keys", accepted));
+        }
+        Ok(())
+    }
 }
 
 /// Columns that a narrow table does without, the first to go first.
@@ -90,52 +238,31 @@ fn spare(header: &[&str]) -> Vec<usize> {
     spare.iter().filter_map(|name| header.iter().position(|title| title == name)).collect()
 }
 
-fn print(header: &[&str], rows: &[Vec<String>], csv: bool, title: &str) -> Result<ExitCode> {
+/// `keys` columns are of words.
+fn print(header: &[&str], rows: &[Vec<String>], csv: bool, title: &str, keys: usize) -> Result<ExitCode> {
     if csv {
         show::csv(header, rows)?;
     } else {
-        show::text(&(title.to_owned() + &table::fitted(header, rows, 0, &spare(header))))?;
+        let left = if rows.iter().all(|row| row[..keys].iter().all(|cell| numeric(cell))) { 0 } else { keys };
+        show::text(&(title.to_owned() + &table::fitted(header, rows, left, &spare(header))))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
+fn numeric(cell: &str) -> bool {
+    cell.chars().all(|c| c.is_ascii_digit() || ",. ".contains(c))
+}
+
 /// A column a setting.
-fn compared_rows(key: &str, names: &[&str], points: &[Point], csv: bool) -> (Vec<String>, Vec<Vec<String>>) {
+fn compared_rows(
+    keys: &[&str],
+    names: &[&str],
+    points: &[Point],
+    csv: bool,
+) -> (Vec<String>, Vec<Vec<String>>) {
     let unit = |name: &&str| if csv { format!("{name}_ms") } else { format!("{name} ms") };
-    let header = std::iter::once(key.to_owned()).chain(names.iter().map(unit)).collect();
+    let header = keys.iter().map(|key| (*key).to_owned()).chain(names.iter().map(unit)).collect();
     (header, points.iter().map(|p| compared(p, csv)).collect())
-}
-
-/// Refuses a flag that changes nothing in a sweep of `key`.
-fn idle(args: &LimitsArgs, key: &str) -> Result<(), Error> {
-    let flags = [
-        ("--batch", args.batch.is_some(), ["context", "tp", "position"].as_slice()),
-        ("--context", args.context.is_some(), &["batch", "tp"]),
-        ("--prefill", args.prefill.is_some(), &["position"]),
-        ("--output-len", args.output_len.is_some(), &["batch", "context", "tp"]),
-        (
-            "--tp",
-            args.deployment.flags.get("parallelism.tp").is_some(),
-            &["batch", "context", "prefill", "position"],
-        ),
-    ];
-    match flags.iter().find(|(_, given, used)| *given && !used.contains(&key)) {
-        Some((flag, _, used)) => {
-            let accepted = format!("it with a sweep of {}", used.join(", "));
-            Err(Error::field("arguments", flag, format!("without effect beside --sweep {key}=…"), accepted))
-        }
-        None => Ok(()),
-    }
-}
-
-/// `batch=1..512`, `batch=1..512:8`, `batch=1..512:x2`, `context=1024,8192`.
-fn parse(text: &str) -> Result<(&str, Vec<u64>), Error> {
-    let accepted = format!("{}, then = and 1..512, 1..512:8, 1..512:x2 or 1,2,4", KEYS.join(", "));
-    let (key, values) = text
-        .split_once('=')
-        .filter(|(key, _)| KEYS.contains(key))
-        .ok_or_else(|| Error::field("arguments", "--sweep", format!("{text:?}"), accepted))?;
-    Ok((key, numbers(values, 1).map_err(|why| refused(text, &why))?))
 }
 
 impl From<crate::args::CompareArg> for Comparison {
@@ -146,19 +273,6 @@ impl From<crate::args::CompareArg> for Comparison {
             A::Launches => Comparison::Launches,
             A::Kernels => Comparison::Kernels,
             A::Layouts => Comparison::Layouts,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parse;
-
-    #[test]
-    fn keys_and_values() {
-        assert_eq!(parse("batch=1..4").unwrap(), ("batch", vec![1, 2, 3, 4]));
-        for wrong in ["batch", "depth=1..2", "batch=0..4", "=1"] {
-            assert!(parse(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -9,8 +9,8 @@ use super::{Answer, about, sources};
 use crate::args::MergeArgs;
 use crate::args::SimulateArgs;
 use crate::exit;
+use crate::input::dimensions::{self, Dimension, product, word};
 use crate::input::scenario::{Scenario, Source};
-use crate::input::values::{refused, settings as values_of};
 use crate::show::number::{grouped, percent, significant};
 use crate::show::progress::Progress;
 use crate::show::target::Target;
@@ -21,7 +21,7 @@ use rayon::prelude::*;
 use roofcast::report;
 use roofcast::simulate::{Options, Simulation, simulate_while};
 use roofcast::spec::Slo;
-use roofcast::spec::settings::{self, Setting};
+use roofcast::spec::settings::Setting;
 use roofcast::{Deployment, Error, Forecaster};
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -34,9 +34,6 @@ const SPEC: &str = "spec";
 
 /// The document of a sweep.
 const SCHEMA: &str = "roofcast/simulate-sweep/3";
-
-/// The most runs of a sweep.
-const MOST_POINTS: usize = 100_000;
 
 #[derive(Serialize)]
 struct Sweep<'a> {
@@ -51,19 +48,6 @@ struct Point<'a> {
     values: &'a [Value],
     #[serde(flatten)]
     answer: Answer<'a>,
-}
-
-/// A key and the values that it takes in turn.
-struct Dimension {
-    path: String,
-    values: Vec<Value>,
-}
-
-impl Dimension {
-    /// The last part of the key, which tells it from the others.
-    fn short(&self) -> &str {
-        self.path.rsplit('.').next().unwrap_or(&self.path)
-    }
 }
 
 /// A run of the sweep.
@@ -229,56 +213,11 @@ fn dimensions(args: &SimulateArgs) -> Result<Vec<Dimension>> {
     let file = |path: &PathBuf| Value::from(path.display().to_string());
     let several = (args.spec.len() > 1)
         .then(|| Dimension { path: SPEC.to_owned(), values: args.spec.iter().map(file).collect() });
-    let mut all: Vec<Dimension> = several.into_iter().collect();
-    for text in &args.sweep {
-        let next = dimension(args, text)?;
-        if all.iter().any(|d| d.path == next.path) {
-            return Err(Error::field(
-                "arguments",
-                "--sweep",
-                format!("{} twice", next.path),
-                "each key once",
-            )
-            .into());
-        }
-        all.push(next);
-    }
-    let points = all.iter().fold(1_usize, |n, d| n.saturating_mul(d.values.len()));
-    if points > MOST_POINTS {
-        let found = format!("{points} runs");
-        return Err(
-            Error::field("arguments", "--sweep", found, format!("at most {MOST_POINTS} in all")).into()
-        );
-    }
+    let given = [args.machine.settings.as_slice(), &args.traffic.settings];
+    let swept = args.sweep.iter().map(|text| Dimension::read(text, &[], &given));
+    let all = several.into_iter().map(Ok).chain(swept).collect::<Result<Vec<_>, Error>>()?;
+    dimensions::check(&all)?;
     Ok(all)
-}
-
-/// A key, by its flag's name or dotted, and its values.
-fn dimension(args: &SimulateArgs, text: &str) -> Result<Dimension, Error> {
-    let bad = || {
-        let accepted = "a flag's name (rate, concurrency, tp, max-num-seqs, …) or a dotted key of the spec, then = \
-                        and 1..32, 1..32:4, 1..32:x2 or a list as 0.5,1,2";
-        Error::field("arguments", "--sweep", format!("{text:?}"), accepted)
-    };
-    let (name, values) = text.split_once('=').ok_or_else(bad)?;
-    let path = settings::path(name.trim()).ok_or_else(bad)?;
-    let given = args.machine.settings.iter().chain(&args.traffic.settings).find(|s| s.path == path);
-    if let Some(flag) = given {
-        let found = format!("{name} beside {}", flag.name());
-        return Err(Error::field("arguments", "--sweep", found, "one of the two"));
-    }
-    Ok(Dimension { path: path.to_owned(), values: values_of(values).map_err(|why| refused(text, &why))? })
-}
-
-/// Every combination, the last dimension fastest.
-fn product(dimensions: &[Dimension]) -> Vec<Vec<Value>> {
-    dimensions.iter().fold(vec![Vec::new()], |all, d| {
-        let with = |before: &Vec<Value>| {
-            let before = before.clone();
-            d.values.iter().map(move |value| [before.as_slice(), std::slice::from_ref(value)].concat())
-        };
-        all.iter().flat_map(with).collect()
-    })
 }
 
 /// Columns of CSV behind the values, each with its place in the JSON of a point.
@@ -331,11 +270,6 @@ fn plain(value: &Json) -> String {
         Json::Number(number) if number.is_f64() => number.as_f64().map(|v| v.to_string()).unwrap_or_default(),
         other => other.to_string(),
     }
-}
-
-/// A value without the quotes of TOML.
-fn word(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
@@ -416,13 +350,15 @@ fn caches(keys: &[&str], runs: &[Run]) -> String {
 fn shown(run: &Run, judged: bool) -> Vec<String> {
     let (sum, s) = (&run.simulation.summary, &run.simulation);
     let significant = |v: f64| if sum.completed == 0 { "–".to_owned() } else { significant(v) };
+    let tpot = |v: f64| if sum.tpot.count == 0 { "–".to_owned() } else { significant(v) };
     let mut row: Vec<String> = run.values.iter().map(word).collect();
     row.push(significant(sum.request_throughput()));
     let good = || sum.request_goodput().map_or_else(|| "–".to_owned(), significant);
     row.extend(judged.then(good));
     row.push(significant(sum.output_throughput()));
-    row.extend([sum.ttft.median, sum.ttft.p99, sum.tpot.median, sum.tpot.p99].map(significant));
-    row.extend([sum.itl.p99, sum.e2el.median, sum.e2el.p99].map(significant));
+    row.extend([sum.ttft.median, sum.ttft.p99].map(significant));
+    row.extend([sum.tpot.median, sum.tpot.p99, sum.itl.p99].map(tpot));
+    row.extend([sum.e2el.median, sum.e2el.p99].map(significant));
     row.push(significant(s.activity.mean_running));
     row.extend([s.kv_cache.mean_usage, s.kv_cache.internal_fragmentation].map(percent));
     row.push(grouped(s.activity.preemptions));

@@ -2,46 +2,29 @@
 
 use super::{Answer, SCHEMA, about};
 use crate::show::Document;
+use crate::show::curve::Curve;
 use roofcast::Deployment;
 use roofcast::engine::clock::Ticks;
 use roofcast::simulate::Simulation;
 use roofcast::spec::Slo;
 use roofcast::timeline::series::Point;
-use roofcast::timeline::trace::{Event, Phase, Trace};
+use roofcast::timeline::trace::{Event, Trace};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Events of steps and requests that the page shows one by one.
 pub(crate) const EVENTS: u64 = 12_000;
-/// Shares that a curve is drawn through.
-const SHARES: usize = 200;
 
 /// The view's data.
 #[derive(Serialize)]
 pub(crate) struct View<'a> {
     report: Document<Answer<'a>>,
-    slo: Bounds,
+    slo: Slo,
     distributions: Vec<Curve>,
     /// Of each replica.
     series: &'a [Vec<Point>],
     /// Of each replica.
     timelines: Vec<Timeline>,
-}
-
-/// 99th percentiles that were asked for, in milliseconds.
-#[derive(Serialize)]
-struct Bounds {
-    ttft_p99_ms: Option<f64>,
-    tpot_p99_ms: Option<f64>,
-    e2el_p99_ms: Option<f64>,
-}
-
-/// A latency as cumulative shares of the requests.
-#[derive(Serialize)]
-struct Curve {
-    metric: &'static str,
-    ms: Vec<f64>,
-    shares: Vec<f64>,
 }
 
 /// The first events of a replica.
@@ -89,18 +72,17 @@ struct Stay {
 impl<'a> View<'a> {
     /// Of a run that kept its series and [`EVENTS`] events.
     pub(crate) fn of(deployment: &'a Deployment, simulation: &'a Simulation, slo: &Slo) -> View<'a> {
-        let Slo { ttft_p99_ms, tpot_p99_ms, e2el_p99_ms, .. } = *slo;
-        let curve = |(metric, sample): &(&'static str, roofcast::fleet::results::Sample)| {
-            let (ms, shares) = sample.shares(SHARES).into_iter().unzip();
-            Curve { metric, ms, shares }
-        };
         View {
             report: Document {
                 schema: SCHEMA,
                 body: Answer { about: about(deployment, simulation), simulation },
             },
-            slo: Bounds { ttft_p99_ms, tpot_p99_ms, e2el_p99_ms },
-            distributions: simulation.latencies.iter().map(curve).collect(),
+            slo: *slo,
+            distributions: simulation
+                .latencies
+                .iter()
+                .map(|(metric, sample)| Curve::of(metric, sample))
+                .collect(),
             series: &simulation.series,
             timelines: simulation.traces.iter().cloned().map(Timeline::of).collect(),
         }
@@ -136,21 +118,12 @@ impl Timeline {
                 Event::Ends(number, phase) => {
                     let life = places.get(&number).and_then(|place| found.requests.get_mut(*place));
                     if let Some((life, start_ms)) = life.zip(open.remove(&number)) {
-                        life.phases.push(Stay { phase: name(phase), start_ms, end_ms: at.ms() });
+                        life.phases.push(Stay { phase: phase.name(), start_ms, end_ms: at.ms() });
                     }
                 }
                 Event::Idle | Event::Left(_) => {}
             }
         }
         found
-    }
-}
-
-fn name(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Queued => "queued",
-        Phase::Prefill => "prefill",
-        Phase::Decode => "decode",
-        Phase::Preempted => "preempted",
     }
 }

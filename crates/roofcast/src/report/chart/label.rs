@@ -38,7 +38,8 @@ impl Rect {
 struct Spot {
     rect: Rect,
     cost: f64,
-    far: bool,
+    /// From where a line leads to it, where it is not beside what it names.
+    from: Option<(f64, f64)>,
     anchor: Anchor,
 }
 
@@ -55,7 +56,6 @@ pub(super) enum Anchor {
 pub(super) struct Wanted {
     text: String,
     colour: usize,
-    at: (f64, f64),
     spots: Vec<Spot>,
 }
 
@@ -95,10 +95,10 @@ impl Wanted {
                     dx if dx < -0.1 => Anchor::Right,
                     _ => Anchor::Middle,
                 };
-                Spot { rect, cost: 1.5 * r - 2.0 * dx - dy, far: *r >= FAR, anchor }
+                Spot { rect, cost: 1.5 * r - 2.0 * dx - dy, from: (*r >= FAR).then_some(at), anchor }
             })
         });
-        Wanted { text: text.to_owned(), colour, at, spots: spots.collect() }
+        Wanted { text: text.to_owned(), colour, spots: spots.collect() }
     }
 
     /// A label of a level line at height `y` between two ends: above or below it, from the right.
@@ -108,10 +108,10 @@ impl Wanted {
             let x = from + (to - from - w - 4.0) * (1.0 - f64::from(step) / 20.0);
             [y - HEIGHT - 2.0, y + 2.0].map(|top| {
                 let cost = f64::from(step) + if top > y { 6.0 } else { 0.0 };
-                Spot { rect: Rect { x, y: top, w, h: HEIGHT }, cost, far: false, anchor: Anchor::Right }
+                Spot { rect: Rect { x, y: top, w, h: HEIGHT }, cost, from: None, anchor: Anchor::Right }
             })
         });
-        Wanted { text: text.to_owned(), colour, at: (to, y), spots: spots.collect() }
+        Wanted { text: text.to_owned(), colour, spots: spots.collect() }
     }
 
     /// A label of an upright line at `x`: right or left of it, from the top.
@@ -119,13 +119,21 @@ impl Wanted {
         let w = width(text, SIZE);
         let spots = (0..=20).flat_map(|step| {
             let y = 2.0 + (down - HEIGHT - 4.0) * f64::from(step) / 20.0;
-            [x + 4.0, x - w - 4.0].map(|left| {
-                let cost = f64::from(step) + if left < x { 3.0 } else { 0.0 };
-                let anchor = if left < x { Anchor::Right } else { Anchor::Left };
-                Spot { rect: Rect { x: left, y, w, h: HEIGHT }, cost, far: false, anchor }
+            [4.0, 40.0, 80.0].into_iter().flat_map(move |away| {
+                [x + away, x - w - away].map(|left| {
+                    let cost = f64::from(step) + if left < x { 3.0 } else { 0.0 } + away / 4.0;
+                    let anchor = if left < x { Anchor::Right } else { Anchor::Left };
+                    let at = (x, y + HEIGHT / 2.0);
+                    Spot {
+                        rect: Rect { x: left, y, w, h: HEIGHT },
+                        cost,
+                        from: (away > FAR).then_some(at),
+                        anchor,
+                    }
+                })
             })
         });
-        Wanted { text: text.to_owned(), colour, at: (x, 0.0), spots: spots.collect() }
+        Wanted { text: text.to_owned(), colour, spots: spots.collect() }
     }
 }
 
@@ -136,11 +144,10 @@ pub(super) fn place(wanted: Vec<Wanted>, marks: &[Rect], strokes: &[Rect], w: f6
         let covered = |rect: &Rect, all: &[Rect]| all.iter().map(|r| rect.shared(r)).sum::<f64>();
         let free =
             |spot: &&Spot| spot.rect.within(w, h) && placed.iter().all(|p| spot.rect.shared(&p.rect) < 1.0);
-        let cost =
-            |spot: &Spot| spot.cost + 3.0 * covered(&spot.rect, marks) + 0.6 * covered(&spot.rect, strokes);
+        let cost = |spot: &Spot| spot.cost + 3.0 * covered(&spot.rect, marks) + covered(&spot.rect, strokes);
         let best = label.spots.iter().filter(free).map(|spot| (cost(spot), spot));
         let Some((_, spot)) = best.min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
-        let leader = spot.far.then(|| [label.at, spot.rect.nearest(label.at)]);
+        let leader = spot.from.map(|at| [at, spot.rect.nearest(at)]);
         placed.push(Placed {
             text: label.text,
             colour: label.colour,
@@ -167,6 +174,15 @@ mod tests {
             assert!(a.rect.within(200.0, 200.0) && a.rect.shared(&mark) < 1.0, "{}", a.text);
             assert!(placed[..i].iter().all(|b| a.rect.shared(&b.rect) < 1.0), "{}", a.text);
         }
+    }
+
+    #[test]
+    fn the_label_of_an_upright_line_is_off_a_curve_beside_it() {
+        let curve: Vec<Rect> = (0..40).map(|y| Rect::around((120.0, 5.0 * f64::from(y)), 2.5)).collect();
+        let placed =
+            place(vec![Wanted::upright(60.0, 200.0, "SLO: TPOT 50 ms", 0)], &[], &curve, 400.0, 200.0);
+        assert!(curve.iter().all(|stroke| placed[0].rect.shared(stroke) < 1.0), "{placed:?}");
+        assert!(placed[0].leader.is_some());
     }
 
     #[test]

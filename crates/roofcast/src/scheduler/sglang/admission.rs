@@ -49,7 +49,9 @@ impl Scheduler {
         let config = &self.config;
         let mixed = if config.enable_mixed_chunk { self.running.len() } else { 0 };
         let each = || self.running.ids().map(|id| self.promised(id)).sum();
-        let promised = self.running.left().map_or_else(each, |left| left as f64);
+        // What a preemption takes back of it is no whole number.
+        let sum = if config.preempts() { None } else { self.running.promised(self.ratio.current) };
+        let promised = sum.unwrap_or_else(each);
         Budget::new(config.max_prefill_tokens, config.chunked_prefill_size, mixed, promised)
     }
 

@@ -55,7 +55,7 @@ impl Scheduler {
             } else {
                 let (generated, output, bound) = (r.generated, r.output, r.bound);
                 if r.phase == Phase::Running {
-                    self.running.expect(e.id, generated, output, bound);
+                    self.running.will_end(e.id, generated, output, bound);
                 }
                 self.publish(e.id);
             }
@@ -130,8 +130,14 @@ impl Scheduler {
         let ended = r.generated == r.output && r.output < r.bound;
         let output = Run { segment: r.output_segment, start: 0, length: r.output - u64::from(ended) };
         self.path.clear();
-        self.path.extend(r.prompt.iter().chain([&output, &END]));
-        cut(&mut self.path, length);
+        let mut left = length;
+        for run in r.prompt.iter().chain([&output, &END]) {
+            let length = run.length.min(left);
+            if length > 0 {
+                self.path.push(Run { length, ..*run });
+                left -= length;
+            }
+        }
     }
 }
 

@@ -8,13 +8,18 @@ use super::RequestId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// How near to a whole number a sum of tokens by a ratio is compared exactly: far more than rounding can move it.
+const NEARLY_WHOLE: f64 = 1e-3;
+/// Rows that are taken out of the order one by one; beyond, in one pass over all.
+const FEW: usize = 8;
+
 /// The batch.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Running {
     /// In the batch's order, with those that finished since the last decision.
     order: Vec<RequestId>,
-    /// Whether there are any of those.
-    gone: bool,
+    /// The places of those.
+    gone: Vec<i64>,
     /// Whether the results under way are in the order of before.
     reordered: bool,
     /// Results of decodes so far.
@@ -27,12 +32,25 @@ pub(super) struct Running {
     last: i64,
     /// Stays so far.
     stays: u64,
-    /// How many rows there are; of those whose bound is counted whole, the sum of what was left of it and the results then;
-    /// how many others there are; and the results from which on every row's first is there.
-    rows: u64,
-    left: u64,
+    /// Rows whose bounds are counted by the ratio, and those whose bounds are counted whole; how many others there are; and
+    /// the results from which on every row's first is there.
+    counted: [Counted; 2],
     others: u64,
     settled: u64,
+}
+
+/// Rows, and the sum over them of what was left of their bounds and the results then.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counted {
+    rows: u64,
+    left: u64,
+}
+
+/// What is left of a row's bound, and whether estimates count all of it or a share.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Left {
+    pub(super) tokens: u64,
+    pub(super) whole: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -45,8 +63,8 @@ struct Member {
     decodes: u64,
     /// Tells this stay from others; 0 where it is not in.
     stay: u64,
-    /// What was left of its bound, and the results then, where that is counted whole.
-    left: Option<u64>,
+    /// What was left of its bound, and the results then; none where less than that is counted.
+    left: Option<Left>,
 }
 
 impl Running {
@@ -85,29 +103,38 @@ impl Running {
         at_start + decodes - self.members[id].decodes
     }
 
-    /// Tokens left of the bounds of all rows, where they are counted whole.
-    pub(super) fn left(&self) -> Option<u64> {
-        let whole = self.others == 0 && self.results >= self.settled;
-        whole.then(|| self.left - self.rows * self.results)
+    /// The sum over all rows of what is left of their bounds, times `ratio` where they are not counted whole. None where
+    /// rows have to be added up one by one: the sum is compared with whole numbers, so that the last bits, which depend on
+    /// the order, decide nothing unless it is nearly whole itself.
+    pub(super) fn promised(&self, ratio: f64) -> Option<f64> {
+        if self.others > 0 || self.results < self.settled {
+            return None;
+        }
+        let [share, whole] = self.counted.map(|c| c.left - c.rows * self.results);
+        if self.counted[0].rows == 0 {
+            return Some(whole as f64);
+        }
+        let sum = whole as f64 + share as f64 * ratio;
+        ((sum - sum.round()).abs() > NEARLY_WHOLE).then_some(sum)
     }
 
     /// A row that joined before its first result was there has it now.
     pub(super) fn sampled(&mut self, id: RequestId) {
         if let Some(left) = &mut self.members[id].left {
-            *left -= 1;
-            self.left -= 1;
+            left.tokens -= 1;
+            self.counted[usize::from(left.whole)].left -= 1;
         }
     }
 
     /// A row joins, behind all others or as number `at`; `tick` says that the result of a decode without it is to come.
-    /// `left` is what is left of its bound, where that is counted whole.
+    /// `left` is what is left of its bound, where estimates count no less.
     pub(super) fn join(
         &mut self,
         id: RequestId,
         at: Option<usize>,
         tick: bool,
         decodes: u64,
-        left: Option<u64>,
+        left: Option<Left>,
     ) {
         if self.members.len() <= id {
             self.members.resize(id + 1, Member::default());
@@ -129,18 +156,20 @@ impl Running {
             }
         };
         let results = self.results + u64::from(tick);
-        let left = left.map(|left| left + results);
-        self.rows += 1;
+        let left = left.map(|left| Left { tokens: left.tokens + results, ..left });
         self.settled = self.settled.max(results);
         match left {
-            Some(left) => self.left += left,
+            Some(left) => {
+                let counted = &mut self.counted[usize::from(left.whole)];
+                (counted.rows, counted.left) = (counted.rows + 1, counted.left + left.tokens);
+            }
             None => self.others += 1,
         }
         self.members[id] = Member { place, former: place, results, decodes, stay: self.stays, left };
     }
 
     /// A row that has `generated` tokens now is to finish at `output` of at most `bound`.
-    pub(super) fn expect(&mut self, id: RequestId, generated: u64, output: u64, bound: u64) {
+    pub(super) fn will_end(&mut self, id: RequestId, generated: u64, output: u64, bound: u64) {
         let member = self.members[id];
         let end = member.results + (output - generated);
         self.ends[usize::from(output < bound)].push(Reverse((end, id, member.stay)));
@@ -195,22 +224,30 @@ impl Running {
     pub(super) fn stop(&mut self, id: RequestId) {
         let member = &mut self.members[id];
         member.stay = 0;
-        self.rows -= 1;
         match member.left {
-            Some(left) => self.left -= left,
+            Some(left) => {
+                let counted = &mut self.counted[usize::from(left.whole)];
+                (counted.rows, counted.left) = (counted.rows - 1, counted.left - left.tokens);
+            }
             None => self.others -= 1,
         }
-        self.gone = true;
+        self.gone.push(member.place);
     }
 
     /// Takes rows that stopped out of the order; whether there were any.
     pub(super) fn drop_gone(&mut self) -> bool {
-        if std::mem::take(&mut self.gone) {
-            let members = &self.members;
+        let (members, any) = (&self.members, !self.gone.is_empty());
+        if self.gone.len() > FEW {
             self.order.retain(|id| members[*id].stay > 0);
-            return true;
+            self.gone.clear();
         }
-        false
+        // Places rise in the order.
+        for place in self.gone.drain(..) {
+            if let Ok(at) = self.order.binary_search_by_key(&place, |id| members[*id].place) {
+                self.order.remove(at);
+            }
+        }
+        any
     }
 
     /// Puts the rows into another order; `late` says that results in the former one are under way.
@@ -222,5 +259,50 @@ impl Running {
         }
         self.reordered = late;
         self.order = order;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(running: &mut Running, id: RequestId, tokens: u64, whole: bool) {
+        running.join(id, None, false, 0, Some(Left { tokens, whole }));
+    }
+
+    /// 300 and 501 tokens at a ratio of 0.3 and 40 whole ones are 280.3; after ten results 0.3 · 781 + 30 = 264.3.
+    #[test]
+    fn what_rows_are_promised_is_a_sum() {
+        let mut running = Running::default();
+        row(&mut running, 0, 300, false);
+        row(&mut running, 1, 501, false);
+        row(&mut running, 2, 40, true);
+        let near = |found: Option<f64>, sum: f64| found.is_some_and(|found| (found - sum).abs() < 1e-9);
+        assert!(near(running.promised(0.3), 280.3));
+        running.results = 10;
+        assert!(near(running.promised(0.3), 264.3));
+        // 0.3 · (501 − 10) + 30 = 177.3; then 30 whole ones alone.
+        running.stop(0);
+        assert!(near(running.promised(0.3), 177.3));
+        running.stop(1);
+        assert_eq!(running.promised(0.3), Some(30.0));
+        // 0.5 · 100 is whole, and so the last bits of a sum row by row count; so it is where a row is counted with less.
+        row(&mut running, 3, 100, false);
+        assert_eq!(running.promised(0.5), None);
+        running.join(4, None, false, 0, None);
+        assert_eq!(running.promised(0.3), None);
+    }
+
+    #[test]
+    fn rows_that_stopped_leave_the_order_one_by_one_or_at_once() {
+        for stopped in [vec![3], vec![0, 19, 7], (0..20).step_by(2).collect::<Vec<_>>()] {
+            let mut running = Running::default();
+            (0..20).for_each(|id| row(&mut running, id, 9, false));
+            assert!(!running.drop_gone());
+            stopped.iter().for_each(|id| running.stop(*id));
+            assert!(running.drop_gone() && !running.drop_gone());
+            let left: Vec<RequestId> = (0..20).filter(|id| !stopped.contains(id)).collect();
+            assert_eq!(running.ids().collect::<Vec<_>>(), left);
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! The columns of a sweep's table: their titles, their keys in CSV, their cells.
 
 use super::point::Point;
+use crate::input::dimensions::word;
 use crate::show::number::{grouped, ms, significant};
 use roofcast::units::Picoseconds;
+use toml::Value;
 
 /// A column.
 pub(super) struct Column {
@@ -90,13 +92,17 @@ fn bound(p: &Point) -> String {
     p.bound.name().to_owned()
 }
 
-/// The first cell of a row.
-pub(super) fn value(p: &Point, csv: bool) -> String {
-    if csv { p.value.to_string() } else { grouped(p.value) }
+/// The first cells of a row.
+pub(super) fn values(p: &Point, csv: bool) -> Vec<String> {
+    let cell = |value: &Value| match value.as_integer().and_then(|n| u64::try_from(n).ok()) {
+        Some(whole) if !csv => grouped(whole),
+        _ => word(value),
+    };
+    p.values.iter().map(cell).collect()
 }
 
 /// The row of a comparison.
 pub(super) fn compared(p: &Point, csv: bool) -> Vec<String> {
     let cell = |ms: f64| if csv { ms.to_string() } else { time(ms) };
-    std::iter::once(value(p, csv)).chain(p.compared.iter().map(|c| cell(c.forecast_ms))).collect()
+    values(p, csv).into_iter().chain(p.compared.iter().map(|c| cell(c.forecast_ms))).collect()
 }

@@ -8,7 +8,8 @@ use std::path::Path;
 
 /// Times of decode steps measured on the deployment that `asked` is about, by the value of its key.
 pub(super) fn steps(path: &Path, asked: &Asked) -> Result<Vec<(u64, f64)>> {
-    let deployment = &asked.forecaster.deployment;
+    let deployment = &asked.machine.forecaster.deployment;
+    let (held, key) = (asked.machine.question, asked.keys.first().map(|(key, _)| *key));
     let engine = &deployment.options.engine;
     let same = |row: &Measurement| {
         row.kind == Kind::DecodeStep
@@ -20,10 +21,10 @@ pub(super) fn steps(path: &Path, asked: &Asked) -> Result<Vec<(u64, f64)>> {
     let rows = measurement::read(&path.display().to_string(), &text(path)?)?;
     let at = |row: &Measurement| {
         let (batch, context) = (row.concurrency.unwrap_or(1), row.context?);
-        let value = match asked.key {
-            "batch" if context == asked.question.context => batch,
-            "context" if batch == asked.question.batch => context,
-            "position" if batch == asked.question.batch => context.checked_sub(asked.question.prefill)?,
+        let value = match key? {
+            "batch" if context == held.context => batch,
+            "context" if batch == held.batch => context,
+            "position" if batch == held.batch => context.checked_sub(held.prefill)?,
             _ => return None,
         };
         Some((value, row.measured.tpot_ms?))

@@ -1,74 +1,142 @@
-//! A sweep as a picture: times above, what they give below; settings that are compared as a curve each.
+//! A sweep as a picture: times above, what they give below; settings that are compared, and values of keys beside the x axis,
+//! as a curve each.
 
 use super::super::super::About;
-use super::point::{Asked, Point};
+use super::point::Point;
+use super::{Space, Step};
+use crate::input::dimensions::{self, number, word};
 use crate::show::number::grouped;
 use roofcast::report::sweep::{Curve, Look, Panel, Quantity, Sweep, Values};
+use toml::Value;
 
-/// The picture of `points`; `measured` are times at some values.
-pub(super) fn drawn(asked: &Asked, points: &[Point], measured: &[(u64, f64)]) -> Sweep {
-    let question = asked.question;
-    let (batch, context) = (grouped(question.batch), grouped(question.context));
-    let (what, held) = match asked.key {
-        "prefill" => ("time of a prefill", "One prompt".to_owned()),
-        "batch" => ("time of a decode step", format!("Decode steps, {context} tokens of context each")),
-        "context" => ("time of a decode step", format!("Decode steps of batch {batch}")),
-        "position" => {
-            let prompt = grouped(question.prefill);
-            (
-                "time of a decode step",
-                format!("Decode steps of batch {batch} behind prompts of {prompt} tokens"),
-            )
-        }
-        _ => (
-            "time of a decode step",
-            format!("Decode steps of batch {batch}, {context} tokens of context each"),
-        ),
+/// Colours of series; the one after them is that of limits.
+const SERIES: usize = 7;
+
+/// Points that differ along the x axis alone, one for each of its values.
+struct Group<'a> {
+    /// `tp 2`; empty where there is one group.
+    name: String,
+    points: Vec<Option<&'a Point>>,
+}
+
+/// The picture of `points`; `measured` are times at some values of the only key.
+pub(super) fn drawn(space: &Space, points: &[Point], measured: &[(u64, f64)]) -> Sweep {
+    let axis = dimensions::axis(&space.dimensions);
+    let (key, along) =
+        space.dimensions.get(axis).map_or(("", [].as_slice()), |d| (d.path.as_str(), d.values.as_slice()));
+    let values = match along.iter().map(number).collect() {
+        Some(numbers) => Values::Numbers(numbers),
+        None => Values::Names(along.iter().map(word).collect()),
+    };
+    let groups = groups(space, points, axis, along);
+    let what = match space.step {
+        Step::Prefill => "time of a prefill",
+        Step::Decode | Step::Position => "time of a decode step",
     };
     let panel =
         |title: &str, quantity, curves| Panel { title: title.to_owned(), quantity, curves, most: None };
-    let mut panels = vec![panel(what, Quantity::Time, times(asked, points, measured))];
-    if asked.compared.is_empty() {
-        panels.push(panel("tokens a second", Quantity::Count, rates(points)));
+    let mut panels = vec![panel(what, Quantity::Time, times(&groups, along, measured))];
+    if points.iter().all(|p| p.compared.is_empty()) {
+        panels.push(panel("tokens a second", Quantity::Count, rates(&groups)));
     }
-    Sweep {
-        title: About::of(&asked.forecaster.deployment).name(),
-        note: held,
-        key: asked.key.to_owned(),
-        values: Values::Numbers(points.iter().map(|p| p.value as f64).collect()),
-        panels,
+    Sweep { title: title(space), note: held(space), key: key.to_owned(), values, panels }
+}
+
+fn title(space: &Space) -> String {
+    let mut names = space.machines.iter().map(|m| About::of(&m.forecaster.deployment).name());
+    let first = names.next().unwrap_or_default();
+    let keys: Vec<&str> = space.dimensions.iter().map(|d| d.short()).collect();
+    if names.all(|name| name == first) { first } else { format!("Sweep of {}", keys.join(", ")) }
+}
+
+/// What all points have in common.
+fn held(space: &Space) -> String {
+    let swept = |key: &str| space.dimensions.iter().any(|d| d.path == key);
+    let Some(held) = space.machines.first().map(|m| m.question) else { return String::new() };
+    let part = |key: &str, text: String| if swept(key) { String::new() } else { text };
+    let batch = part("batch", format!(" of batch {}", grouped(held.batch)));
+    match space.step {
+        Step::Prefill => "One prompt".to_owned(),
+        Step::Decode => {
+            let context = part("context", format!(", {} tokens of context each", grouped(held.context)));
+            format!("Decode steps{batch}{context}")
+        }
+        Step::Position => {
+            let prompt = part("prefill", format!(" behind prompts of {} tokens", grouped(held.prefill)));
+            format!("Decode steps{batch}{prompt}")
+        }
     }
 }
 
-fn curve(points: &[Point], name: &str, series: usize, look: Look, of: fn(&Point) -> f64) -> Curve {
-    Curve::new(name, series, look, points.iter().map(|p| Some(of(p))))
+fn groups<'a>(space: &Space, points: &'a [Point], axis: usize, along: &[Value]) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group> = Vec::new();
+    for point in points {
+        let name = dimensions::beside(&space.dimensions, &point.values, axis);
+        let place = along.iter().position(|value| Some(value) == point.values.get(axis));
+        if !groups.iter().any(|group| group.name == name) {
+            groups.push(Group { name: name.clone(), points: vec![None; along.len()] });
+        }
+        if let Some(group) = groups.iter_mut().find(|group| group.name == name)
+            && let Some(place) = place
+        {
+            group.points[place] = Some(point);
+        }
+    }
+    groups
 }
 
-fn times(asked: &Asked, points: &[Point], measured: &[(u64, f64)]) -> Vec<Curve> {
-    let limit = curve(points, "limit", 7, Look::Limit, |p| p.limit_with_communication_ms);
-    let one = |(index, (name, _)): (usize, &(String, _))| {
-        let at = |p: &Point| p.compared.iter().find(|c| c.name == *name).map(|c| c.forecast_ms);
-        Curve::new(name, index, Look::Points, points.iter().map(at))
+fn curve(group: &Group, name: &str, series: usize, look: Look, of: impl Fn(&Point) -> Option<f64>) -> Curve {
+    let name = [group.name.as_str(), name].into_iter().filter(|part| !part.is_empty());
+    let name = name.collect::<Vec<_>>().join(", ");
+    Curve::new(&name, series % SERIES, look, group.points.iter().map(|p| p.and_then(&of)))
+}
+
+/// Each group beside its limit, which has its colour where there are several groups.
+fn with_limits(
+    groups: &[Group],
+    forecast: fn(&Point) -> f64,
+    limit: fn(&Point) -> f64,
+) -> (Vec<Curve>, Vec<Curve>) {
+    if let [only] = groups {
+        let mut roof = curve(only, "limit", 0, Look::Limit, |p| Some(limit(p)));
+        roof.series = SERIES;
+        return (vec![curve(only, "forecast", 0, Look::Points, |p| Some(forecast(p)))], vec![roof]);
+    }
+    let each = |name: &'static str, look, of: fn(&Point) -> f64| {
+        groups.iter().enumerate().map(move |(at, group)| curve(group, name, at, look, |p| Some(of(p))))
     };
-    let mut all: Vec<Curve> = asked.compared.iter().enumerate().map(one).collect();
-    if all.is_empty() {
-        let mut forecast = curve(points, "forecast", 0, Look::Points, |p| p.forecast_ms);
-        forecast.ranges = points.iter().map(|p| Some(p.forecast_band_ms)).collect();
-        all.push(forecast);
+    (each("", Look::Points, forecast).collect(), each("limit", Look::Dashed, limit).collect())
+}
+
+fn times(groups: &[Group], along: &[Value], measured: &[(u64, f64)]) -> Vec<Curve> {
+    let (mut all, limits) = with_limits(groups, |p| p.forecast_ms, |p| p.limit_with_communication_ms);
+    if let ([only], [forecast]) = (groups, all.as_mut_slice()) {
+        forecast.ranges = only.points.iter().map(|p| p.map(|p| p.forecast_band_ms)).collect();
+    }
+    let settings = || groups.iter().flat_map(|g| &g.points).flatten().next().map(|p| p.compared.as_slice());
+    if let Some(settings) = settings().filter(|settings| !settings.is_empty()) {
+        let of = |(at, group)| {
+            settings.iter().enumerate().map(move |(index, setting): (usize, _)| {
+                let time = |p: &Point| Some(p.compared.iter().find(|c| c.name == setting.name)?.forecast_ms);
+                curve(group, &setting.name, at * settings.len() + index, Look::Points, time)
+            })
+        };
+        all = groups.iter().enumerate().flat_map(of).collect();
     }
     if !measured.is_empty() {
-        let at = |p: &Point| measured.iter().find(|(value, _)| *value == p.value).map(|(_, ms)| *ms);
-        all.push(Curve::new("measured", 2, Look::Dashed, points.iter().map(at)));
+        let at = |value: &Value| {
+            let whole = value.as_integer().and_then(|n| u64::try_from(n).ok())?;
+            measured.iter().find(|(value, _)| *value == whole).map(|(_, ms)| *ms)
+        };
+        all.push(Curve::new("measured", 2, Look::Dashed, along.iter().map(at)));
     }
-    all.push(limit);
+    all.extend(limits);
     all
 }
 
-fn rates(points: &[Point]) -> Vec<Curve> {
-    vec![
-        curve(points, "forecast", 0, Look::Points, |p| {
-            p.tokens_per_s * p.limit_with_communication_ms / p.forecast_ms
-        }),
-        curve(points, "limit", 7, Look::Limit, |p| p.tokens_per_s),
-    ]
+fn rates(groups: &[Group]) -> Vec<Curve> {
+    let forecast = |p: &Point| p.tokens_per_s * p.limit_with_communication_ms / p.forecast_ms;
+    let (mut all, limits) = with_limits(groups, forecast, |p| p.tokens_per_s);
+    all.extend(limits);
+    all
 }

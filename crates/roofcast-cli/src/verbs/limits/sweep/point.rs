@@ -1,26 +1,39 @@
-//! One point of a sweep: what is asked at a value, and what it costs.
+//! One point of a sweep: what is asked at a combination of values, and what it costs.
 
+use super::Step;
 use roofcast::Forecaster;
 use roofcast::batch::Batch;
 use roofcast::capacity::reshaped;
 use roofcast::cost::{Bound, Cost, cost};
 use roofcast::limits::{Question, decode};
 use serde::Serialize;
+use toml::Value;
 
-/// What is varied, and what is held.
+/// A deployment of the sweep.
+pub(super) struct Machine {
+    /// Values of the spec's keys that make it.
+    pub(super) values: Vec<Value>,
+    pub(super) forecaster: Forecaster,
+    /// What is held.
+    pub(super) question: Question,
+    /// Settings that are compared.
+    pub(super) compared: Vec<(String, Forecaster)>,
+}
+
+/// What is asked at one combination.
 pub(super) struct Asked<'a> {
-    pub(super) forecaster: &'a Forecaster,
-    pub(super) question: &'a Question,
-    pub(super) key: &'a str,
+    pub(super) machine: &'a Machine,
+    pub(super) step: Step,
+    /// Quantities of the step that vary.
+    pub(super) keys: Vec<(&'a str, u64)>,
     /// Tokens of an output, where evicted tokens are asked for.
     pub(super) output: Option<u64>,
-    /// Settings that are compared.
-    pub(super) compared: &'a [(String, Forecaster)],
 }
 
 #[derive(Serialize)]
 pub(super) struct Point {
-    pub(super) value: u64,
+    /// One for each key.
+    pub(super) values: Vec<Value>,
     pub(super) limit_ms: f64,
     pub(super) weights_ms: f64,
     pub(super) kv_ms: f64,
@@ -50,24 +63,22 @@ pub(super) struct Compared {
 }
 
 impl Asked<'_> {
-    /// The point at `value`; none where that many ranks do not divide the heads.
-    pub(super) fn point(&self, value: u64) -> Option<Point> {
-        let (tokens, one) = self.price(self.forecaster, value)?;
+    /// The point, at `values` of all keys; none where that many ranks do not divide the heads.
+    pub(super) fn point(&self, values: &[Value]) -> Option<Point> {
+        let (tokens, one) = self.price(&self.machine.forecaster)?;
         let compare = |(name, forecaster): &(String, Forecaster)| {
-            let (_, cost) = self.price(forecaster, value)?;
+            let (_, cost) = self.price(forecaster)?;
             Some(Compared { name: name.clone(), forecast_ms: cost.forecast.ms() })
         };
-        let asked = self.at(value);
-        let deployment = &self.forecaster.deployment;
-        let ranks = if self.key == "tp" {
-            value * deployment.parallelism.pp * deployment.parallelism.replicas
-        } else {
-            deployment.parallelism.count()
-        };
+        let asked = self.question();
+        let deployment = &self.machine.forecaster.deployment;
+        let parallelism = deployment.parallelism;
+        let ranks =
+            self.key("tp").map_or(parallelism.count(), |tp| tp * parallelism.pp * parallelism.replicas);
         let price = deployment.accelerator.price.as_ref().map(|p| p.usd_per_hour * ranks as f64);
         let hours = one.forecast.seconds() / 3600.0;
         Some(Point {
-            value,
+            values: values.to_vec(),
             limit_ms: one.limit.ms(),
             weights_ms: one.terms.weights.ms(),
             kv_ms: one.terms.kv.ms(),
@@ -85,34 +96,37 @@ impl Asked<'_> {
             evicted_tokens_per_step: self
                 .output
                 .map(|output| (asked.batch * asked.context) as f64 / output as f64),
-            compared: self.compared.iter().filter_map(compare).collect(),
+            compared: self.machine.compared.iter().filter_map(compare).collect(),
         })
     }
 
-    /// The question at `value`.
-    fn at(&self, value: u64) -> Question {
-        let q = *self.question;
-        match self.key {
-            "context" => Question { context: value, ..q },
-            "prefill" => Question { prefill: value, ..q },
-            // The token at a position attends to the prompt and to all tokens up to itself.
-            "position" => Question { context: q.prefill + value, ..q },
-            "tp" => q,
-            _ => Question { batch: value, ..q },
+    fn key(&self, name: &str) -> Option<u64> {
+        self.keys.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
+    }
+
+    /// What is held, and what varies.
+    pub(super) fn question(&self) -> Question {
+        let held = self.machine.question;
+        let prefill = self.key("prefill").unwrap_or(held.prefill);
+        // The token at a position attends to the prompt and to all tokens up to itself.
+        let behind = self.key("position").map(|position| prefill + position);
+        Question {
+            batch: self.key("batch").unwrap_or(held.batch),
+            context: behind.or(self.key("context")).unwrap_or(held.context),
+            prefill,
+            ..held
         }
     }
 
     /// Tokens that a step computes and what it costs on the deployment of `forecaster`.
-    fn price(&self, forecaster: &Forecaster, value: u64) -> Option<(u64, Cost)> {
-        let q = self.at(value);
-        Some(match self.key {
-            "prefill" => (value, cost(forecaster, &Batch::prefill(1, value), q.utilization)),
-            "tp" => {
-                let deployment = &forecaster.deployment;
-                let other = reshaped(deployment, value, deployment.parallelism.pp)?;
-                (q.batch, decode(&forecaster.reshaped(other), &q))
-            }
-            _ => (q.batch, decode(forecaster, &q)),
-        })
+    fn price(&self, forecaster: &Forecaster) -> Option<(u64, Cost)> {
+        let q = self.question();
+        let price = |forecaster: &Forecaster| match self.step {
+            Step::Prefill => (q.prefill, cost(forecaster, &Batch::prefill(1, q.prefill), q.utilization)),
+            Step::Decode | Step::Position => (q.batch, decode(forecaster, &q)),
+        };
+        let Some(tp) = self.key("tp") else { return Some(price(forecaster)) };
+        let deployment = &forecaster.deployment;
+        Some(price(&forecaster.reshaped(reshaped(deployment, tp, deployment.parallelism.pp)?)))
     }
 }

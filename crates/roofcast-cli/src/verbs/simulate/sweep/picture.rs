@@ -1,6 +1,7 @@
 //! The sweep as a picture: latencies with what the SLO allows, then throughput.
 
-use super::{Dimension, Run, about, word};
+use super::{Run, about};
+use crate::input::dimensions::{self, Dimension, number, word};
 use roofcast::report::sweep::{Curve, Look, Panel, Quantity, Sweep, Values};
 use roofcast::simulate::Simulation;
 use roofcast::summary::Summary;
@@ -17,8 +18,7 @@ struct Group<'a> {
 pub(super) fn of(dimensions: &[Dimension], runs: &[Run]) -> Sweep {
     let names: Vec<String> = runs.iter().map(|r| about(&r.deployment, &r.simulation).name()).collect();
     let same = names.iter().all(|name| Some(name) == names.first());
-    let long = |d: &&Dimension| d.values.len() > 1 && d.values.iter().all(|v| number(v).is_some());
-    let axis = dimensions.iter().rposition(|d| long(&d)).unwrap_or(dimensions.len().saturating_sub(1));
+    let axis = dimensions::axis(dimensions);
     let shorts: Vec<&str> = dimensions.iter().map(Dimension::short).collect();
     let (key, along) = dimensions.get(axis).map_or(("", [].as_slice()), |d| (d.path.as_str(), &d.values));
     let values = match along.iter().map(number).collect() {
@@ -66,17 +66,11 @@ pub(super) fn of(dimensions: &[Dimension], runs: &[Run]) -> Sweep {
     }
 }
 
-fn number(value: &toml::Value) -> Option<f64> {
-    value.as_float().or_else(|| value.as_integer().map(|n| n as f64))
-}
-
 /// The runs by what they have beside the x axis.
 fn groups<'a>(dimensions: &[Dimension], runs: &'a [Run], axis: usize) -> Vec<Group<'a>> {
     let mut groups: Vec<Group> = Vec::new();
     for run in runs {
-        let others = dimensions.iter().zip(&run.values).enumerate().filter(|(index, _)| *index != axis);
-        let name = others.map(|(_, (d, value))| format!("{} {}", d.short(), word(value)));
-        let name = name.collect::<Vec<_>>().join(", ");
+        let name = dimensions::beside(dimensions, &run.values, axis);
         match groups.iter_mut().find(|group| group.name == name) {
             Some(group) => group.runs.push(run),
             None => groups.push(Group { name, series: groups.len() % SERIES, runs: vec![run] }),
