@@ -36,6 +36,14 @@ impl Sections for Traffic {
     const ALL: &[(&str, &str)] = &[("workload", "Load"), ("fleet", "Load"), ("slo", "SLO")];
 }
 
+/// How requests are routed to replicas.
+#[derive(Debug)]
+pub(crate) struct Routed;
+
+impl Sections for Routed {
+    const ALL: &[(&str, &str)] = &[("fleet", "Fleet")];
+}
+
 /// What a plan is told.
 #[derive(Debug)]
 pub(crate) struct Planned;
