@@ -5,7 +5,7 @@
 
 use super::metrics::{self, Metrics};
 use super::pace::Pace;
-use super::replica::{EngineHandle, Job};
+use super::replica::{EngineHandle, Job, Onward};
 use roofcast::engine::clock::Ticks;
 use roofcast::engine::online::Asked;
 use roofcast::fleet::{Scaling, Way};
@@ -153,7 +153,8 @@ impl Group {
         if let Some(handover) = self.handover.as_ref().filter(|_| job.asked.output.len() > 1) {
             let first = Arc::from(&job.asked.output[..1]);
             let output = std::mem::replace(&mut job.asked.output, first);
-            job.onward = Some(Onward { handover: Arc::clone(handover), output, session: key.session });
+            let handover = Arc::clone(handover);
+            job.onward = Some(Box::new(Continuation { handover, output, session: key.session }));
         }
         engine.arrive(job);
     }
@@ -168,7 +169,7 @@ impl Group {
 
 /// Engines that go on with what others have computed.
 #[derive(Debug)]
-pub(crate) struct Handover {
+struct Handover {
     engines: Vec<Arc<EngineHandle>>,
     decode: Vec<usize>,
     router: Mutex<Router>,
@@ -176,17 +177,17 @@ pub(crate) struct Handover {
 }
 
 /// What follows a request's first token.
-#[derive(Debug, Clone)]
-pub(crate) struct Onward {
+#[derive(Debug)]
+struct Continuation {
     handover: Arc<Handover>,
     /// All of its tokens.
     output: Arc<[u32]>,
     session: u32,
 }
 
-impl Onward {
-    /// A request has its first token at `end`: its cache travels, and a decode engine goes on with it.
-    pub(crate) fn go(self, job: Job, end: Ticks) {
+impl Onward for Continuation {
+    /// A request has its first token: its cache travels, and a decode engine goes on with it.
+    fn go(self: Box<Self>, job: Job, end: Ticks) {
         if job.outlet.is_left() {
             return;
         }

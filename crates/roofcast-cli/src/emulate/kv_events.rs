@@ -11,9 +11,9 @@ pub(crate) use encoding::{Encoding, Told};
 pub(crate) use hashes::SEED;
 pub(crate) use publisher::{Endpoints, Outbox, publish};
 
-use super::replica::Job;
+use super::adapters::Adapter;
 use hashes::{Digest, adapter, block, root, short};
-use roofcast::engine::online::{Change, Online};
+use roofcast::engine::online::{Asked, Change, Online};
 use roofcast::kv_cache::prefix::Content;
 use std::collections::HashMap;
 
@@ -51,8 +51,13 @@ impl KvEvents {
     }
 
     /// A request's blocks from `first` on are in the cache; `chain` has the hashes that are known of it.
-    pub(crate) fn store(&mut self, job: &Job, chain: &mut Chain, first: usize, contents: &[Content]) -> Told {
-        let (asked, lora) = (&job.asked, job.adapter.as_deref());
+    pub(crate) fn store(
+        &mut self,
+        (asked, lora): (&Asked, Option<&Adapter>),
+        chain: &mut Chain,
+        first: usize,
+        contents: &[Content],
+    ) -> Told {
         let extra = lora.map(|lora| adapter(&lora.name, &lora.path));
         let size = self.block_size as usize;
         let (end, mut tokens) = (first + contents.len(), Vec::with_capacity(contents.len() * size));

@@ -6,7 +6,6 @@ mod driver;
 mod life;
 
 use super::adapters::Adapter;
-use super::group::Onward;
 use super::kv_events::KvEvents;
 use super::metrics::{Facts, Metrics};
 use super::outlet::Outlet;
@@ -32,7 +31,13 @@ pub(crate) struct Job {
     pub(crate) facts: Facts,
     pub(crate) adapter: Option<Arc<Adapter>>,
     /// Where it goes on when it has its first token.
-    pub(crate) onward: Option<Onward>,
+    pub(crate) onward: Option<Box<dyn Onward>>,
+}
+
+/// Takes a request that has ended here to where it goes on.
+pub(crate) trait Onward: std::fmt::Debug + Send {
+    /// It has ended here at `end`.
+    fn go(self: Box<Self>, job: Job, end: Ticks);
 }
 
 enum Message {

