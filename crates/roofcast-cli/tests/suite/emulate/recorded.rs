@@ -138,7 +138,7 @@ fn errors_are_the_recorded_ones() {
 #[test]
 fn a_full_queue_refuses_in_the_recorded_words() {
     let spec = format!("{TINY}max_num_seqs = 2\nmax_num_batched_tokens = 64\n");
-    let server = Server::start(&spec, "--max-num-queued-reqs 5 --time-scale 0.005");
+    let server = Server::start(&spec, "--max-num-queued-reqs 5 --time-scale 0.01");
     let body = r#"{"prompt": "a", "max_tokens": 50, "ignore_eos": true}"#;
     let mut open: Vec<_> = (0..2).map(|_| begin(&server, body)).collect();
     server.until("vllm:num_requests_running", |n| n == 2.0);
