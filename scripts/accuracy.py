@@ -3,7 +3,7 @@
 
 usage: accuracy.py DATA [ROOFCAST]
 
-DATA has kernels/*.csv.gz, validation/measurements.csv and validation/runs/. ROOFCAST is the program [target/release/roofcast];
+DATA has kernels/tables/ in the layout of AIConfigurator's database, validation/measurements*.csv and validation/runs/. ROOFCAST is the program [target/release/roofcast];
 the calibration it was built with gives the start and keeps what is not in DATA.
 """
 import pathlib
@@ -14,6 +14,16 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CALIBRATION = ROOT / "crates/roofcast/catalog/calibration/serving.toml"
 PAGE = ROOT / "docs/accuracy.md"
+PICTURE = ROOT / "docs/curves/accuracy.svg"
+
+
+PROTOCOLS = {
+    "group": "group",
+    "engine-accelerator": "engine on an accelerator",
+    "model": "model",
+    "accelerator-format": "weight format on an accelerator",
+    "accelerator": "accelerator",
+}
 
 
 def said(*words):
@@ -36,22 +46,59 @@ def aligned(text):
     return "\n".join("  ".join(row).rstrip() for row in cells)
 
 
+def protocols(answer):
+    """Median and 90th percentile of each kind's errors by what was left out, a line a metric."""
+    cells, kinds = {}, ("loop", "step", "prefill", "batch", "phases", "throughput", "burst")
+    for words in PROTOCOLS.values():
+        for line in between(answer, f"every {words} left out in turn\n", "left out because").splitlines():
+            row = re.split(r"\s{2,}", line.strip())
+            if len(row) == 7 and any(kind in row[0] for kind in kinds) and " | " not in row[0]:
+                cells.setdefault((row[0], row[1], row[2]), []).append(f"{row[3]} / {row[4]}")
+    lines = ["  ".join(["part", "metric", "rows", *PROTOCOLS])]
+    lines += ["  ".join([*key, *found]) for key, found in cells.items() if len(found) == len(PROTOCOLS)]
+    return "\n".join(lines)
+
+
+FIVE = [
+    ("closed_loop", "tpot_ms", "time per output token, closed loop"),
+    ("closed_loop", "ttft_ms", "time to first token, closed loop"),
+    ("open_loop", "tpot_ms", "time per output token, open loop"),
+    ("decode_step", "tpot_ms", "one decode step"),
+    ("prefill", "ttft_ms", "first token of one prompt"),
+]
+
+
+def five(answer):
+    """Five numbers with a whole weight format on an accelerator left out, and how many points their bands hold."""
+    part = between(answer, "every weight format on an accelerator left out in turn\n", "left out because")
+    rows = {tuple(row[:2]): row for row in (re.split(r"\s{2,}", line.strip()) for line in part.splitlines()) if len(row) == 7}
+    lines = ["without its format on its chip  rows  median %  p90 %  in band %"]
+    lines += ["  ".join([words, *(rows[kind, metric][i] for i in (2, 3, 4, 6))]) for kind, metric, words in FIVE]
+    return "\n".join(lines)
+
+
 def main():
     data = pathlib.Path(sys.argv[1])
     roofcast = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "target/release/roofcast").resolve()
     runs = data / "validation/runs"
-    source = re.search(r'^source = "(.*)"$', CALIBRATION.read_text(), re.M).group(1)
-    files = [*sorted(data.glob("kernels/*_*.csv.gz")), data / "kernels/collectives.csv.gz", *sorted(runs.glob("profile_*"))]
+    files = sorted(runs.glob("profile_*"))
     new = CALIBRATION.with_suffix(".new")
-    answer = said(roofcast, "calibrate", *files, data / "validation/measurements.csv", "--out", new, "--source", source)
+    files += sorted(data.glob("validation/measurements*.csv"))
+    tables = ["--kernels", data / "kernels/tables"]
+    answer = said(roofcast, "calibrate", *files, *tables, "--leave-out", "all", "--out", new)
     new.replace(CALIBRATION)
+    points = [file for file in files if file.suffix == ".csv"]
+    said(roofcast, "validate", *points, "--calibration", CALIBRATION, "--svg", PICTURE)
     replayed = [said(roofcast, "validate", "--calibration", CALIBRATION, meta.parent) for meta in sorted(runs.glob("*/meta.json"))]
     tables = {
+        "five": five(answer),
         "kernels": between(answer, "was not fitted\n", " rows are not modelled"),
         "in-sample": between(answer, "fitted to every group\n", "left out because"),
-        "left-out": between(answer, "every group left out in turn\n", "left out because"),
+        "protocols": protocols(answer),
         "runs": "".join([replayed[0]] + [text.split("\n", 1)[1] for text in replayed[1:]]),
     }
+    for name, words in PROTOCOLS.items():
+        tables[f"left-out {name}"] = between(answer, f"every {words} left out in turn\n", "left out because")
     page = PAGE.read_text()
     for name, text in tables.items():
         head, rest = page.split(f"<!-- table: {name} -->", 1)

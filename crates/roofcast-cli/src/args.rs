@@ -2,6 +2,7 @@
 
 #[cfg(feature = "network")]
 mod bench;
+mod calibrate;
 mod catalog;
 #[cfg(feature = "network")]
 mod emulate;
@@ -12,6 +13,7 @@ pub(crate) mod values;
 
 #[cfg(feature = "network")]
 pub(crate) use bench::{AskArgs, BenchArgs, JudgeArgs, LoadArgs};
+pub(crate) use calibrate::{CalibrateArgs, RunsArgs};
 pub(crate) use catalog::{AddArgs, CatalogArgs, CatalogVerb, FilterArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 #[cfg(feature = "network")]
@@ -382,70 +384,6 @@ pub(crate) struct ValidateArgs {
     pub(crate) catalog: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CalibrateArgs {
-    /// CSV files of measured points or of kernel times, `.gz` or not, results of `vllm bench serve` (.json), records (.jsonl)
-    /// and folders of an engine's profile.
-    #[arg(required_unless_present = "kernels", value_name = "FILE|FOLDER")]
-    pub(crate) files: Vec<PathBuf>,
-    /// Tables of kernel times as Parquet, or a folder of them, in the layout of AIConfigurator's database
-    /// (h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet).
-    #[arg(long, value_name = "FILE|FOLDER", num_args = 1..)]
-    pub(crate) kernels: Vec<PathBuf>,
-    #[command(flatten)]
-    pub(crate) runs: RunsArgs,
-    /// Write the calibration as TOML.
-    #[arg(long, value_name = "FILE.toml")]
-    pub(crate) out: Option<PathBuf>,
-    /// Write measured, forecast without its group, and limit of every row as CSV.
-    #[arg(long, value_name = "OUT.csv")]
-    pub(crate) per_row: Option<PathBuf>,
-    /// What the calibration says of its data [default: the files' names].
-    #[arg(long)]
-    pub(crate) source: Option<String>,
-    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) catalog: Vec<PathBuf>,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-}
-
-/// What the runs of `.json` and `.jsonl` files ran on: those files do not say.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "What .json and .jsonl files were measured on")]
-pub(crate) struct RunsArgs {
-    /// Catalog id of the model, or a config.json.
-    #[arg(long)]
-    pub(crate) model: Option<String>,
-    /// Accelerator, as in h100-sxm, or its .toml.
-    #[arg(long, value_name = "ID")]
-    pub(crate) hardware: Option<String>,
-    /// Accelerators in all [default: as many as --tp].
-    #[arg(long, value_parser = positive())]
-    pub(crate) count: Option<u64>,
-    /// Tensor parallelism.
-    #[arg(long, default_value_t = 1, value_parser = positive())]
-    pub(crate) tp: u64,
-    /// Weight format [default: the checkpoint's].
-    #[arg(long)]
-    pub(crate) weights: Option<String>,
-    /// KV-cache format.
-    #[arg(long, default_value = "auto")]
-    pub(crate) kv: String,
-    /// vllm, sglang, tensorrt-llm, llama.cpp, …
-    #[arg(long, default_value = "vllm")]
-    pub(crate) engine: String,
-    /// The engine's version, as in 0.19.0.
-    #[arg(long, value_name = "VERSION")]
-    pub(crate) engine_version: Option<String>,
-    /// Requests that were always in flight, for .jsonl.
-    #[arg(long, value_parser = positive(), conflicts_with = "rate")]
-    pub(crate) concurrency: Option<u64>,
-    /// Requests that came a second, for .jsonl.
-    #[arg(long, value_parser = rate)]
-    pub(crate) rate: Option<f64>,
 }
 
 #[derive(Debug, Args)]

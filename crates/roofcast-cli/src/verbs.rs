@@ -24,7 +24,6 @@ use crate::show::number::significant;
 use crate::show::table::line;
 use roofcast::Deployment;
 use roofcast::bands::{Bands, Span};
-use roofcast::coefficients::Evidence;
 use serde::Serialize;
 
 /// Sections of a spec that say what is served, on what, and how.
@@ -100,8 +99,7 @@ pub(crate) fn bands(b: &Bands) -> String {
     let rate = b.output_tok_s.map(|s| format!("; {} tok/s", range("output", &s))).unwrap_or_default();
     let times = [("TTFT", b.ttft_ms), ("TPOT", b.tpot_ms), ("E2EL", b.e2el_ms)];
     let times = times.map(|(name, s)| range(name, &s)).join(", ");
-    let evidence = evidence(b.evidence);
-    format!("{times} ms{rate} ({evidence})")
+    format!("{times} ms{rate} (rests on {})", b.rests_on)
 }
 
 /// The same as factors of whatever the means are.
@@ -110,15 +108,5 @@ pub(crate) fn band_factors(b: &Bands) -> String {
     let rate = b.output_tok_s.map(|s| format!(", {}", factors("output tok/s", &s))).unwrap_or_default();
     let times = [("TTFT", b.ttft_ms), ("TPOT", b.tpot_ms), ("E2EL", b.e2el_ms)];
     let times = times.map(|(name, s)| factors(name, &s)).join(", ");
-    format!("{times}{rate} ({})", evidence(b.evidence))
-}
-
-/// How much of a deployment has been measured, for people.
-fn evidence(evidence: Evidence) -> &'static str {
-    match evidence {
-        Evidence::Engine => "engine and chip measured",
-        Evidence::Accelerator => "chip measured with other engines",
-        Evidence::Architecture => "other chips of its generation measured",
-        Evidence::Nothing => "nothing like it measured",
-    }
+    format!("{times}{rate} (rests on {})", b.rests_on)
 }

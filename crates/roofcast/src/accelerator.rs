@@ -41,6 +41,9 @@ pub struct Accelerator {
     /// Streaming multiprocessors of a GPU, in use at once by as many thread blocks at least.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multiprocessors: Option<u64>,
+    /// Peak rate of 16-bit products whose sums are kept in 16 bits, where it is another than with sums of 32 bits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fp16_accumulate_flops: Option<FlopRate>,
     /// Board power.
     #[serde(default)]
     pub power_w: Option<f64>,
@@ -234,6 +237,9 @@ impl Accelerator {
         positive("usable_bytes", self.usable_bytes.as_f64(), self.memory_bytes.as_f64())?;
         positive("bandwidth_bytes_per_s", self.bandwidth_bytes_per_s.0, 1e16)?;
         positive("node_size", self.node_size as f64, 1e6)?;
+        if let Some(rate) = self.fp16_accumulate_flops {
+            positive("fp16_accumulate_flops", rate.0, 1e20)?;
+        }
         if self.peak_flops.is_empty() {
             return Err(Error::field(
                 &place,

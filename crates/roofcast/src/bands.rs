@@ -8,10 +8,12 @@ use crate::spec::CostKind;
 use serde::Serialize;
 
 /// The bands of a forecast: in eight cases of ten what is measured lies within each.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Bands {
     /// How much of the deployment has been measured.
     pub evidence: Evidence,
+    /// What was measured of it, in words.
+    pub rests_on: String,
     /// Mean time to first token.
     pub ttft_ms: Span,
     /// Mean time per output token.
@@ -50,10 +52,10 @@ impl Bands {
     /// Of a forecast with `coefficients`; none where steps are priced at their limit, which is no forecast.
     pub fn of(coefficients: &Coefficients, cost: CostKind, means: &Means) -> Option<Bands> {
         let band = coefficients.band.filter(|_| cost == CostKind::Forecast)?;
-        Some(Bands::around(means, &band))
+        Some(Bands::around(means, &band, &coefficients.name))
     }
 
-    fn around(means: &Means, band: &Band) -> Bands {
+    fn around(means: &Means, band: &Band, rests_on: &str) -> Bands {
         let span = |mean: f64, factors: [f64; 2]| Span { factors, range: factors.map(|f| f * mean) };
         let mut tpot_ms = span(means.tpot_ms, band.tpot);
         // The mean of a run may itself be below the limit of its mean step.
@@ -61,6 +63,7 @@ impl Bands {
         tpot_ms.range = tpot_ms.range.map(|ms| ms.max(least));
         Bands {
             evidence: band.evidence,
+            rests_on: rests_on.to_owned(),
             ttft_ms: span(means.ttft_ms, band.ttft),
             tpot_ms,
             e2el_ms: span(means.e2el_ms, band.e2e),
@@ -89,13 +92,13 @@ mod tests {
             e2el_ms: 200.0,
             output_tok_s: Some(50.0),
         };
-        let bands = Bands::around(&means, &band);
+        let bands = Bands::around(&means, &band, "vllm on h100-sxm");
         // 40 · (0.5, 2); 8 · 0.75 = 6 is below the limit of 7, 8 · 1.25 = 10; 200 · (0.9, 1.5); 50 · (0.8, 1.1).
         assert_eq!(bands.ttft_ms.range, [20.0, 80.0]);
         assert_eq!((bands.tpot_ms.range, bands.tpot_ms.factors), ([7.0, 10.0], [0.75, 1.25]));
         assert_eq!(bands.e2el_ms.range, [180.0, 300.0]);
         let rate = bands.output_tok_s.unwrap().range;
         assert!((rate[0] - 40.0).abs() < 1e-9 && (rate[1] - 55.0).abs() < 1e-9, "{rate:?}");
-        assert_eq!(Bands::around(&Means { output_tok_s: None, ..means }, &band).output_tok_s, None);
+        assert_eq!(Bands::around(&Means { output_tok_s: None, ..means }, &band, "").output_tok_s, None);
     }
 }

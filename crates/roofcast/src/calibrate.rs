@@ -4,11 +4,16 @@
 //! towards the level above it, so that a level of few rows moves little.
 
 mod bands;
+mod contradiction;
+mod finish;
 pub mod fit;
 pub mod kernels;
+mod leave_out;
 mod levels;
+mod normal;
+mod problem;
 
-use crate::calibration::{Calibration, Level, Place, Selector};
+use crate::calibration::{Calibration, Place, Selector};
 use crate::catalog::Catalog;
 use crate::coefficients::{Coefficient, Coefficients, ServerLoop, Values};
 use crate::deployment::Deployment;
@@ -16,17 +21,22 @@ use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 use crate::measurement::{Measurement, Metrics};
 use crate::spec::CostKind;
-use crate::summary::Statistics;
 use crate::validate::{Point, Resolver, point};
 use fit::{BOTH, COEFFICIENTS, Problem, Residual};
-use levels::{is_widest, matters, scale, selectors, targets};
+pub use leave_out::LeaveOut;
+use levels::{Versions, least, matters, scale, selectors, targets};
+use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Rounds of Gauss–Newton at most.
-const ROUNDS: usize = 12;
-/// A round that lowers the cost by a smaller share is the last.
-const SETTLED: f64 = 0.001;
+/// Times that slopes are taken at most.
+const ROUNDS: usize = 3;
+/// Steps with the same slopes at most.
+const CHORDS: usize = 3;
+/// Halvings of a step at most.
+const HALVINGS: i32 = 4;
+/// A step that lowers the cost by a smaller share is the last.
+const SETTLED: f64 = 0.003;
 /// By how much a coefficient's logarithm is moved for its derivative: more than the grain of whole steps.
 const NUDGE: f64 = 0.04;
 /// The furthest that one round moves a parameter.
@@ -36,9 +46,6 @@ const FURTHEST: f64 = 0.7;
 const TRUST: f64 = 0.07;
 /// What it costs to move the first level: it stands for what nobody measured.
 const FIXED: f64 = 1e12;
-/// Share of the prior's variance above which a coefficient counts as undetermined by the data.
-const UNDETERMINED: f64 = 0.9;
-
 /// A row that can be fitted.
 struct Fitted<'a> {
     row: &'a Measurement,
@@ -47,7 +54,7 @@ struct Fitted<'a> {
     weight: f64,
     group: usize,
     set: usize,
-    /// Logarithms of the coefficients that levels are factors of, then of the plain ones.
+    /// Logarithms of the coefficients that levels are factors of, then of the unquantized ones.
     base: [f64; BOTH],
 }
 
@@ -56,12 +63,14 @@ pub struct Fit<'a> {
     rows: Vec<Fitted<'a>>,
     /// Sets of levels that rows have.
     sets: Vec<Vec<usize>>,
-    groups: Vec<String>,
+    groups: usize,
     selectors: Vec<Selector>,
     /// Which levels hold for what is not quantized, too.
     unquantized: Vec<bool>,
     prior: Calibration,
+    files: BTreeMap<String, String>,
     ridge: Vec<f64>,
+    least: Vec<f64>,
     x: Vec<f64>,
     residuals: Vec<Residual>,
     left_out: Vec<Point<'a>>,
@@ -77,16 +86,23 @@ pub struct Fitting {
 
 impl<'a> Fit<'a> {
     /// Fits `rows`, starting from `prior`. Rows without a forecast and rows faster than their limit
-    /// are left out.
-    pub fn new(rows: &'a [Measurement], catalog: &Catalog, prior: &Calibration) -> Result<Fit<'a>> {
+    /// are left out. `files` says where rows of a source stand.
+    pub fn new(
+        rows: &'a [Measurement],
+        files: BTreeMap<String, String>,
+        catalog: &Catalog,
+        prior: &Calibration,
+    ) -> Result<Fit<'a>> {
         let mut fit = Fit {
             rows: Vec::new(),
             sets: Vec::new(),
-            groups: Vec::new(),
+            groups: 0,
             selectors: Vec::new(),
             unquantized: Vec::new(),
             prior: prior.clone(),
+            files,
             ridge: Vec::new(),
+            least: Vec::new(),
             x: Vec::new(),
             residuals: Vec::new(),
             left_out: Vec::new(),
@@ -108,20 +124,37 @@ impl<'a> Fit<'a> {
     fn take(&mut self, rows: &'a [Measurement], catalog: &Catalog) {
         let mut resolver = Resolver::new(catalog);
         let mut groups: BTreeMap<String, usize> = BTreeMap::new();
-        let mut levels: BTreeMap<Selector, usize> = BTreeMap::from([(Selector::default(), 0)]);
-        let mut sets: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
-        self.selectors.push(Selector::default());
+        let mut versions = Versions::default();
         for point in crate::validate::points(rows, catalog, &self.prior) {
             let (Ok(_), Ok(deployment)) = (&point.forecast, resolver.deployment(point.row)) else {
                 self.left_out.push(point);
                 continue;
             };
+            versions.add(&Place::of(&deployment));
             let next = groups.len();
             let group = *groups.entry(point.row.group()).or_insert(next);
-            let selectors =
-                selectors(&deployment.accelerator, &deployment.options.engine, &deployment.weights);
+            let base = self.base(&deployment);
+            let (row, limit) = (point.row, point.limit);
+            self.rows.push(Fitted { row, base, deployment, limit, weight: 1.0, group, set: 0 });
+        }
+        self.groups = groups.len();
+        self.give_levels(&versions);
+        self.weigh();
+        self.x = self.start();
+        let timed = self.prior.levels.iter().filter(|l| l.kernels.is_some());
+        let timed: BTreeSet<&str> = timed.filter_map(|l| l.at.accelerator.as_deref()).collect();
+        let scales = self.selectors.iter().flat_map(|s| Coefficient::ALL.map(|c| scale(s, c, &timed)));
+        self.ridge = scales.map(|scale| scale.map_or(FIXED, |s| s.powi(-2))).collect();
+        self.ridge[..COEFFICIENTS].fill(FIXED);
+    }
+
+    fn give_levels(&mut self, versions: &Versions) {
+        self.selectors.push(Selector::default());
+        let mut levels: BTreeMap<Selector, usize> = BTreeMap::new();
+        let mut sets: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
+        for fitted in &mut self.rows {
             let mut own = vec![0];
-            for selector in selectors {
+            for selector in selectors(&Place::of(&fitted.deployment), versions) {
                 let next = self.selectors.len();
                 let index = *levels.entry(selector.clone()).or_insert_with(|| {
                     self.selectors.push(selector);
@@ -130,40 +163,22 @@ impl<'a> Fit<'a> {
                 own.push(index);
             }
             let next = self.sets.len();
-            let set = *sets.entry(own.clone()).or_insert_with(|| {
+            fitted.set = *sets.entry(own.clone()).or_insert_with(|| {
                 self.sets.push(own);
                 next
             });
-            let base = self.base(&deployment);
-            self.rows.push(Fitted {
-                row: point.row,
-                base,
-                deployment,
-                limit: point.limit,
-                weight: 1.0,
-                group,
-                set,
-            });
-        }
-        self.groups = vec![String::new(); groups.len()];
-        for (name, index) in groups {
-            self.groups[index] = name;
         }
         self.unquantized = self.selectors.iter().map(|s| s.weights.is_none()).collect();
-        self.weigh();
-        self.x = self.start();
-        self.ridge =
-            self.selectors.iter().flat_map(|s| Coefficient::ALL.map(|f| scale(s, f).powi(-2))).collect();
-        self.ridge[..COEFFICIENTS].fill(FIXED);
+        self.least = self.selectors.iter().flat_map(|s| [least(s); COEFFICIENTS]).collect();
     }
 
-    /// Logarithms of the coefficients of a deployment's kernels, and of those of its plain ones.
+    /// Logarithms of the coefficients of a deployment's kernels, and of its unquantized ones.
     fn base(&self, deployment: &Deployment) -> [f64; BOTH] {
         let place = Place::of(deployment);
         let own = self.prior.base(&place);
-        let plain = self.prior.base(&Place { weights: "bf16", ..place });
+        let unquantized = self.prior.base(&Place { weights: "bf16", ..place });
         let mut logs = [0.0; BOTH];
-        let values = own.0.iter().chain(&plain.0);
+        let values = own.0.iter().chain(&unquantized.0);
         logs.iter_mut().zip(values).for_each(|(log, value)| *log = value.ln());
         logs
     }
@@ -171,52 +186,66 @@ impl<'a> Fit<'a> {
     /// The parameters at which the prior has levels of the same places; the first level counts from its own coefficients.
     fn start(&self) -> Vec<f64> {
         let factor = |selector: &Selector, coefficient: Coefficient| {
-            let fitted = self.prior.levels.iter().skip(1).filter(|l| l.kernels.is_none());
-            let level = fitted.into_iter().find(|l| l.at == *selector)?;
+            let mut fitted = self.prior.levels.iter().skip(1).filter(|l| l.source.is_some());
+            let level = fitted.find(|l| l.at == *selector)?;
             level.coefficients.get(&coefficient).map(|f| f.ln())
         };
-        let selectors = self.selectors.iter();
-        selectors.flat_map(|s| Coefficient::ALL.map(|f| factor(s, f).unwrap_or(0.0))).collect()
+        let others = self.selectors.iter().skip(1);
+        let factors =
+            others.flat_map(|s| Coefficient::ALL.map(|c| factor(s, c).unwrap_or(0.0).max(least(s))));
+        [0.0; COEFFICIENTS].into_iter().chain(factors).collect()
     }
 
-    /// Rows of a group say much the same: a group of n counts as √n rows.
+    /// Rows of a group say much the same: a group of n counts as √n rows. What contradicts itself does not count.
     fn weigh(&mut self) {
-        let mut sizes = vec![0.0_f64; self.groups.len()];
+        let contradicted = contradiction::contradicted(&self.rows);
+        let mut sizes = vec![0.0_f64; self.groups];
         self.rows.iter().for_each(|r| sizes[r.group] += 1.0);
-        self.rows.iter_mut().for_each(|r| r.weight = TRUST / sizes[r.group].sqrt());
+        for (row, contradicted) in self.rows.iter_mut().zip(contradicted) {
+            row.weight = if contradicted { 0.0 } else { TRUST / sizes[row.group].sqrt() };
+        }
     }
 
-    /// Gauss–Newton with halved steps.
+    /// Rows that are judged but not fitted: they contradict their limit, or others that say the same.
+    pub fn contradicted(&self) -> usize {
+        self.rows.iter().filter(|row| row.weight == 0.0).count()
+    }
+
+    /// Gauss–Newton with halved steps; slopes serve for a few of them.
     fn descend(&mut self) {
-        self.residuals = self.evaluate(&self.x, true);
         for _ in 0..ROUNDS {
-            let target = self.problem(&self.residuals, None).solve(&self.x);
-            let before = self.problem(&self.residuals, None).cost(&self.x);
-            let mut step = 1.0;
-            let mut found = None;
-            let mut after = before;
-            for _ in 0..4 {
-                let next: Vec<f64> = self
-                    .x
-                    .iter()
-                    .zip(&target)
-                    .map(|(x, t)| x + (step * (t - x)).clamp(-FURTHEST, FURTHEST))
-                    .collect();
-                let residuals = self.evaluate(&next, false);
-                after = self.problem(&residuals, None).cost(&next);
-                if after < before {
-                    found = Some(next);
+            self.residuals = self.evaluate(&self.x, true);
+            let mut settled = true;
+            for chord in 0..CHORDS {
+                let before = self.problem(&self.residuals).cost(&self.x);
+                let Some((x, residuals)) = self.step(before) else { break };
+                let after = self.problem(&residuals).cost(&x);
+                self.x = x;
+                let values = residuals.iter().map(|r| r.value);
+                self.residuals.iter_mut().zip(values).for_each(|(r, value)| r.value = value);
+                settled &= chord == 0 && after > before * (1.0 - SETTLED);
+                if after > before * (1.0 - SETTLED) {
                     break;
                 }
-                step /= 2.0;
             }
-            let Some(next) = found else { break };
-            self.x = next;
-            self.residuals = self.evaluate(&self.x, true);
-            if after > before * (1.0 - SETTLED) {
+            if settled {
                 break;
             }
         }
+    }
+
+    /// Towards the least of the linear problem, as far as the cost falls below `before`.
+    fn step(&self, before: f64) -> Option<(Vec<f64>, Vec<Residual>)> {
+        let target = self.problem(&self.residuals).solve(&self.x);
+        (0..HALVINGS).find_map(|halved| {
+            let share = 0.5_f64.powi(halved);
+            let moved = |(x, t): (&f64, &f64)| x + (share * (t - x)).clamp(-FURTHEST, FURTHEST);
+            let next: Vec<f64> = self.x.iter().zip(&target).map(moved).collect();
+            let residuals = self.evaluate(&next, false);
+            let falls =
+                residuals.len() == self.residuals.len() && self.problem(&residuals).cost(&next) < before;
+            falls.then_some((next, residuals))
+        })
     }
 
     /// What holds shares that have reached 1, where rows tell only that they are no smaller: without it nothing but the prior
@@ -236,21 +265,21 @@ impl<'a> Fit<'a> {
         full.into_iter().map(hold).collect()
     }
 
-    fn problem<'b>(&'b self, residuals: &'b [Residual], without: Option<usize>) -> Problem<'b> {
+    fn problem<'b>(&'b self, residuals: &'b [Residual]) -> Problem<'b> {
         Problem {
             residuals,
             sets: &self.sets,
             unquantized: &self.unquantized,
             ridge: &self.ridge,
+            least: &self.least,
             at: &self.x,
-            without,
         }
     }
 
     /// The residuals at `x`, with slopes where they are wanted.
     fn evaluate(&self, x: &[f64], slopes: bool) -> Vec<Residual> {
-        let indices: Vec<usize> = (0..self.rows.len()).collect();
-        in_parallel(&indices, |index| self.residuals_of(*index, x, slopes)).into_iter().flatten().collect()
+        let rows = (0..self.rows.len()).into_par_iter();
+        rows.flat_map_iter(|index| self.residuals_of(index, x, slopes)).collect()
     }
 
     fn residuals_of(&self, index: usize, x: &[f64], slopes: bool) -> Vec<Residual> {
@@ -270,7 +299,7 @@ impl<'a> Fit<'a> {
             ));
         }
         if slopes {
-            // The few plain operators count to the quantized ones, but where those may be computed as plain.
+            // The few unquantized operators count to the quantized ones, but where those may be unpacked to 16 bits.
             let apart = Place::of(&fitted.deployment).unpacks().is_some();
             for coefficient in
                 Coefficient::ALL.into_iter().filter(|f| matters(&fitted.deployment, fitted.row, *f))
@@ -301,14 +330,14 @@ impl<'a> Fit<'a> {
         residuals.into_iter().map(|(_, r)| r).collect()
     }
 
-    /// Logarithms of the row's coefficients, then of its plain ones.
+    /// Logarithms of the row's coefficients, then of its unquantized ones.
     fn logs(&self, fitted: &Fitted, x: &[f64]) -> [f64; BOTH] {
         let mut logs = fitted.base;
         for level in &self.sets[fitted.set] {
             let factors = &x[level * COEFFICIENTS..][..COEFFICIENTS];
-            let plain = self.unquantized[*level];
+            let both = self.unquantized[*level];
             logs[..COEFFICIENTS].iter_mut().zip(factors).for_each(|(log, f)| *log += f);
-            logs[COEFFICIENTS..].iter_mut().zip(factors).filter(|_| plain).for_each(|(log, f)| *log += f);
+            logs[COEFFICIENTS..].iter_mut().zip(factors).filter(|_| both).for_each(|(log, f)| *log += f);
         }
         logs
     }
@@ -335,30 +364,36 @@ impl<'a> Fit<'a> {
         point::forecast(fitted.row, &forecaster, CostKind::Forecast).ok()
     }
 
-    /// Every row forecast by a calibration that has not seen its group. The parameters of each are the least of the
-    /// problem linearised at the fit of all groups.
-    pub fn left_out(&self) -> Vec<Point<'a>> {
-        let groups: Vec<usize> = (0..self.groups.len()).collect();
+    /// Every row forecast by a calibration that has not seen its part by `protocol`. The parameters of each are the least
+    /// of the problem linearised at the fit of all rows.
+    pub fn left_out(&self, protocol: LeaveOut) -> Vec<Point<'a>> {
         let mut residuals = self.residuals.clone();
         residuals.extend(self.held());
-        let mut points: Vec<Point> = in_parallel(&groups, |group| {
-            let x = self.problem(&residuals, Some(*group)).solve(&self.x);
-            let calibration = self.calibration(&x, Some(*group));
-            let rows = (0..self.rows.len()).filter(|r| self.rows[*r].group == *group);
-            rows.map(|r| self.point(r, &x, &calibration)).collect::<Vec<_>>()
-        })
-        .into_iter()
-        .flatten()
-        .collect();
+        let mut parts: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (index, fitted) in self.rows.iter().enumerate() {
+            parts.entry(protocol.part(fitted.row)).or_default().push(index);
+        }
+        let parts: Vec<Vec<usize>> = parts.into_values().collect();
+        let problem = self.problem(&residuals);
+        let normal = problem.normal(&self.x);
+        let solved = normal.solved();
+        let part = |rows: &Vec<usize>| {
+            // Groups lie within the parts of every protocol.
+            let groups: BTreeSet<usize> = rows.iter().map(|r| self.rows[*r].group).collect();
+            let x = problem.solve_without(&solved, &self.x, &groups);
+            let calibration = self.calibration(&x, &groups);
+            rows.iter().map(|r| self.point(*r, &x, &calibration)).collect::<Vec<_>>()
+        };
+        let mut points: Vec<Point> = parts.par_iter().flat_map_iter(part).collect();
         points.extend(self.left_out.iter().cloned());
         points
     }
 
     /// Every row forecast by the calibration that was fitted to it.
     pub fn in_sample(&self) -> Vec<Point<'a>> {
-        let calibration = self.calibration(&self.x, None);
-        let indices: Vec<usize> = (0..self.rows.len()).collect();
-        let mut points = in_parallel(&indices, |r| self.point(*r, &self.x, &calibration));
+        let calibration = self.calibration(&self.x, &BTreeSet::new());
+        let rows = (0..self.rows.len()).into_par_iter();
+        let mut points: Vec<Point> = rows.map(|r| self.point(r, &self.x, &calibration)).collect();
         points.extend(self.left_out.iter().cloned());
         points
     }
@@ -375,89 +410,9 @@ impl<'a> Fit<'a> {
             band: calibration.band(evidence).copied(),
         }
     }
-
-    /// The calibration of parameters `x`; levels without a row that counts are left out, but for the first.
-    fn calibration(&self, x: &[f64], without: Option<usize>) -> Calibration {
-        let mut errors: Vec<Vec<f64>> = vec![Vec::new(); self.selectors.len()];
-        for residual in self.residuals.iter().filter(|r| without != Some(r.group)) {
-            for level in &self.sets[residual.set] {
-                errors[*level].push((residual.value.exp() - 1.0).abs());
-            }
-        }
-        let mut calibration = self.prior.clone();
-        calibration.levels = Vec::new();
-        for (index, selector) in self.selectors.iter().enumerate() {
-            if index > 0 && errors[index].is_empty() {
-                continue;
-            }
-            let statistics = Statistics::of(&mut errors[index]);
-            let values = Coefficient::ALL.into_iter().filter_map(|coefficient| {
-                let log = x[index * COEFFICIENTS + coefficient as usize];
-                if index > 0 && log.abs() < 0.003 {
-                    return None;
-                }
-                let start =
-                    if index == 0 { self.prior.levels[0].coefficients.get(&coefficient)? } else { &1.0 };
-                Some((coefficient, rounded(start * log.exp())))
-            });
-            calibration.levels.push(Level {
-                at: selector.clone(),
-                kernels: None,
-                rows: errors[index].len() as u64,
-                median_error: rounded(statistics.median),
-                p90_error: rounded(statistics.p90),
-                coefficients: values.collect(),
-            });
-        }
-        let kernels = self.prior.levels.iter().filter(|l| l.kernels.is_some()).cloned();
-        calibration.levels.splice(1..1, kernels);
-        calibration
-    }
-
-    /// The calibration with its bands, which are those of `left_out`.
-    pub fn finish(&self, left_out: &[Point], source: &str) -> Fitting {
-        let mut calibration = self.calibration(&self.x, None);
-        calibration.source = source.to_owned();
-        calibration.bands = bands::bands(left_out);
-        let widest: Vec<usize> =
-            (0..self.selectors.len()).filter(|level| is_widest(&self.selectors[*level])).collect();
-        let problem = self.problem(&self.residuals, None);
-        let told = |coefficient: Coefficient| {
-            let left =
-                |level: &usize| problem.uncertainty(&self.x, level * COEFFICIENTS + coefficient as usize);
-            widest.iter().any(|level| left(level) <= UNDETERMINED)
-        };
-        let undetermined =
-            Coefficient::ALL.into_iter().filter(|f| !told(*f)).map(Coefficient::name).collect();
-        Fitting { calibration, undetermined }
-    }
 }
 
 /// Four significant digits.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
-}
-
-/// `f` of every item in order, on all cores.
-fn in_parallel<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let work = || {
-        let mut done = Vec::new();
-        while let Some((index, item)) = Some(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
-            .and_then(|index| Some((index, items.get(index)?)))
-        {
-            done.push((index, f(item)));
-        }
-        done
-    };
-    let mut all: Vec<(usize, R)> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        threads
-            .into_iter()
-            .flat_map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    });
-    all.sort_by_key(|(index, _)| *index);
-    all.into_iter().map(|(_, result)| result).collect()
 }

@@ -4,47 +4,22 @@
 //! names where every key of its selector matches. What no level knows is served by the wider ones, with a wider band.
 //! Knows nothing about how levels were fitted: that is [`crate::calibrate`]'s.
 
-use crate::accelerator::{Accelerator, Topology};
+mod selector;
+
 use crate::coefficients::{
     AttentionKernel, Band, Coefficient, Coefficients, Evidence, Launches, ServerLoop, Values,
 };
-use crate::deployment::Deployment;
 use crate::error::{Error, Result};
-use crate::quantized_kernel::{Kernel, Unpacking, kernel};
+use crate::quantized_kernel::Kernel;
 use crate::spec::EngineSpec;
+use crate::version::Version;
+pub use selector::{Place, Selector};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 /// Every embedded file.
 const FILES: &[(&str, &str)] = &[("serving.toml", include_str!("../catalog/calibration/serving.toml"))];
-
-/// Where a level holds; an absent key matches everything.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Selector {
-    /// As in `hopper`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub architecture: Option<String>,
-    /// Catalog id.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub accelerator: Option<String>,
-    /// How accelerators are joined, as in `pcie`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub link: Option<Topology>,
-    /// As in `vllm`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub engine: Option<String>,
-    /// The engine's version.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
-    /// Whether requests come through a server.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub served: Option<bool>,
-    /// The weight format.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub weights: Option<String>,
-}
 
 /// One level.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,9 +28,16 @@ pub struct Level {
     /// Where it holds.
     #[serde(default)]
     pub at: Selector,
-    /// Where a level of kernel times comes from. Its coefficients stand in the place of the first level's; a fit to whole steps leaves them.
+    /// The tables of a level of kernel times, with engine and version. Its coefficients stand in the place of the first
+    /// level's; a fit to whole steps leaves them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernels: Option<String>,
+    /// The files and sources of the rows behind a level of whole steps and runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// The engine's versions among them, ascending, where the level is of an engine on a chip.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub versions: Vec<String>,
     /// Measured rows behind it.
     pub rows: u64,
     /// Median error of those rows, as fitted; a share.
@@ -78,84 +60,6 @@ pub struct Calibration {
     /// The levels; the first holds everywhere and has every coefficient.
     #[serde(rename = "level")]
     pub levels: Vec<Level>,
-}
-
-/// What is looked up.
-#[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
-    /// The chip.
-    pub accelerator: &'a Accelerator,
-    /// The engine's name, version and kind of use.
-    pub engine: &'a EngineSpec,
-    /// The weight format.
-    pub weights: &'a str,
-}
-
-impl<'a> Place<'a> {
-    /// That of a deployment.
-    pub fn of(deployment: &'a Deployment) -> Place<'a> {
-        Place {
-            accelerator: &deployment.accelerator,
-            engine: &deployment.options.engine,
-            weights: &deployment.weights,
-        }
-    }
-
-    /// When the kernel of quantized weights unpacks them first.
-    pub fn unpacks(&self) -> Option<Unpacking> {
-        self.kernel().and_then(Kernel::unpacking)
-    }
-
-    /// The kernel of quantized weights; a resolved deployment has one that multiplies its weights, or none has a name.
-    fn kernel(&self) -> Option<&'static Kernel> {
-        kernel(self.engine, self.weights).ok().flatten()
-    }
-}
-
-impl Selector {
-    /// Whether a level with this selector holds at `place`.
-    pub fn matches(&self, place: &Place) -> bool {
-        let same = |key: &Option<String>, value: &str| key.as_deref().is_none_or(|k| k == value);
-        same(&self.architecture, &place.accelerator.architecture)
-            && same(&self.accelerator, &place.accelerator.id)
-            && same(&self.engine, place.engine.name())
-            && same(&self.version, place.engine.version.as_deref().unwrap_or_default())
-            && same(&self.weights, place.weights)
-            && self
-                .link
-                .is_none_or(|l| place.accelerator.link.as_ref().is_some_and(|link| link.topology == l))
-            && self.served.is_none_or(|s| s == place.engine.served())
-    }
-
-    /// How close it describes a place: keys, a chip's before its generation's.
-    fn keys(&self) -> usize {
-        let texts = [
-            &self.accelerator,
-            &self.accelerator,
-            &self.architecture,
-            &self.engine,
-            &self.version,
-            &self.weights,
-        ];
-        texts.iter().filter(|t| t.is_some()).count() + usize::from(self.served.is_some())
-    }
-
-    /// `accelerator h100-sxm, engine vllm`, or `everywhere`.
-    pub fn name(&self) -> String {
-        let text = |key: &str, value: &Option<String>| value.as_ref().map(|v| format!("{key} {v}"));
-        let served = self.served.map(|s| if s { "served".to_owned() } else { "offline".to_owned() });
-        let parts = [
-            text("architecture", &self.architecture),
-            text("accelerator", &self.accelerator),
-            self.link.map(|l| format!("link {}", format!("{l:?}").to_lowercase())),
-            text("engine", &self.engine),
-            text("version", &self.version),
-            served,
-            text("weights", &self.weights),
-        ];
-        let parts: Vec<String> = parts.into_iter().flatten().collect();
-        if parts.is_empty() { "everywhere".to_owned() } else { parts.join(", ") }
-    }
 }
 
 impl Calibration {
@@ -200,11 +104,18 @@ impl Calibration {
         Ok(())
     }
 
-    /// This calibration with other levels of kernel times: they take the place of those for the same selectors.
+    /// This calibration with other levels of kernel times, which take the place of all it had where there are any. Its first
+    /// level is then what the chips among them reach: the geometric mean of their shares, where enough were timed.
     pub fn with_kernels(&self, levels: Vec<Level>) -> Calibration {
         let mut calibration = self.clone();
-        let replaced = |l: &Level| l.kernels.is_some() && levels.iter().any(|new| new.at == l.at);
-        calibration.levels.retain(|l| !replaced(l));
+        if levels.is_empty() {
+            return calibration;
+        }
+        let means = means_of_chips(&levels);
+        calibration.levels.retain(|l| l.kernels.is_none());
+        if let Some(first) = calibration.levels.first_mut() {
+            first.coefficients.extend(means);
+        }
         let after_first = calibration.levels.len().min(1);
         calibration.levels.splice(after_first..after_first, levels);
         calibration
@@ -231,6 +142,13 @@ impl Calibration {
             if let Some(source) = &l.kernels {
                 text.push_str(&format!("kernels = {}\n", inline(toml::Value::String(source.clone()))));
             }
+            if let Some(source) = &l.source {
+                text.push_str(&format!("source = {}\n", inline(toml::Value::String(source.clone()))));
+            }
+            if let Some(versions) = toml::Value::try_from(&l.versions).ok().filter(|_| !l.versions.is_empty())
+            {
+                text.push_str(&format!("versions = {}\n", inline(versions)));
+            }
             text.push_str(&format!("rows = {}\n{errors}\n", l.rows));
             text.push_str(&format!("coefficients = {coefficients}\n"));
         }
@@ -253,9 +171,9 @@ impl Calibration {
         }
     }
 
-    /// The bands of what is known of `place`, or the next wider ones.
-    pub fn band(&self, known: Evidence) -> Option<&Band> {
-        self.bands.iter().filter(|b| b.evidence <= known).max_by_key(|b| b.evidence)
+    /// The bands of a depth of evidence, or the next wider ones.
+    pub fn band(&self, evidence: Evidence) -> Option<&Band> {
+        self.bands.iter().filter(|b| b.evidence <= evidence).max_by_key(|b| b.evidence)
     }
 
     /// What the coefficients of `place` are before any factor: those of its kernels, the closest first, or the first level's.
@@ -283,6 +201,48 @@ impl Calibration {
             values.0[*coefficient as usize] *= factor;
         }
         values
+    }
+
+    /// What a forecast of `place` rests on, in words: `vllm 0.18.0 on h100-sxm, kernel times of h100-sxm`.
+    pub fn rests_on(&self, place: &Place) -> String {
+        let chip = &place.accelerator.id;
+        let runs = match self.evidence(place) {
+            Evidence::Engine => {
+                let own =
+                    |l: &&Level| l.at.matches(place) && l.at.accelerator.is_some() && l.at.engine.is_some();
+                let known = self.levels.iter().filter(own).flat_map(|l| &l.versions);
+                let version = nearest(known, place.engine.version.as_deref());
+                let version = version.map(|v| format!(" {v}")).unwrap_or_default();
+                format!("{}{version} on {chip}", place.engine.name())
+            }
+            Evidence::Accelerator => format!("another engine on {chip}"),
+            Evidence::Architecture => {
+                format!("a sibling chip of {chip} ({})", place.accelerator.architecture)
+            }
+            Evidence::Nothing => format!("the datasheet of {chip} only"),
+        };
+        match self.kernels_of(place) {
+            Some(kernels) => format!("{runs}, kernel times of {kernels}"),
+            None => runs,
+        }
+    }
+
+    /// Whose kernel times the coefficients of `place` start from: those of its engine on its chip, of other engines there, or
+    /// of a sibling chip.
+    fn kernels_of(&self, place: &Place) -> Option<String> {
+        let chip = &place.accelerator.id;
+        let timed = || self.levels.iter().filter(|l| l.kernels.is_some() && l.at.matches(place));
+        let on_chip = || timed().filter(|l| l.at.accelerator.is_some());
+        if let Some(own) = on_chip().find(|l| l.at.engine.is_some()) {
+            let tables = own.kernels.iter().flat_map(|k| k.split("; "));
+            let whose = tables.filter_map(|t| t.rsplit_once(": ")).map(|(_, whose)| whose).max();
+            return Some(format!("{} on {chip}", whose.unwrap_or(place.engine.name())));
+        }
+        if on_chip().next().is_some() {
+            return Some(format!("other engines on {chip}"));
+        }
+        let sibling = timed().any(|l| l.at.architecture.is_some());
+        sibling.then(|| format!("a sibling chip ({})", place.accelerator.architecture))
     }
 
     /// `values` with the products of `kernel`.
@@ -324,176 +284,53 @@ impl Calibration {
 
     /// The coefficients of `place`.
     pub fn coefficients(&self, place: &Place) -> Coefficients {
-        let evidence = self.evidence(place);
-        let chip = &place.accelerator.id;
-        let name = match evidence {
-            Evidence::Engine => format!("{} on {chip}", place.engine.name()),
-            Evidence::Accelerator => format!("{chip}, any engine"),
-            Evidence::Architecture => format!("{}, any chip", place.accelerator.architecture),
-            Evidence::Nothing => "generic".to_owned(),
-        };
         let kernel = place.kernel();
         let own = self.values(place, true);
         Coefficients {
-            name,
+            name: self.rests_on(place),
             values: self.launched(place, kernel.map_or(own, |k| self.products(place, k, own))),
             unquantized: self.values(place, false),
             unpacks: place.unpacks(),
             attention: AttentionKernel::of(place.engine, place.accelerator),
             launches: Launches::of(place.engine),
             server: ServerLoop::of(place.engine.frontend),
-            band: self.band(evidence).copied(),
+            band: self.band(self.evidence(place)).copied(),
             ideal: false,
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Chips whose kernels tell a coefficient, below which their mean says little of others.
+const ENOUGH_CHIPS: usize = 5;
 
-    #[test]
-    fn every_file_is_embedded() {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("catalog/calibration");
-        let mut on_disk: Vec<_> = std::fs::read_dir(folder)
-            .unwrap()
-            .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
-            .collect();
-        on_disk.sort();
-        assert_eq!(on_disk, FILES.iter().map(|(path, _)| *path).collect::<Vec<_>>());
+/// The geometric mean of each share over the chips whose 16-bit kernels were timed, of all engines.
+fn means_of_chips(levels: &[Level]) -> BTreeMap<Coefficient, f64> {
+    let mut logs: BTreeMap<Coefficient, Vec<f64>> = BTreeMap::new();
+    let of_chips = levels.iter().filter(|l| {
+        let at = &l.at;
+        at.accelerator.is_some() && at.engine.is_none() && at.weights.as_deref().is_none_or(|w| w == "bf16")
+    });
+    for (coefficient, value) in of_chips.flat_map(|l| &l.coefficients).filter(|(c, _)| c.is_share()) {
+        logs.entry(*coefficient).or_default().push(value.ln());
     }
-
-    #[test]
-    fn what_is_written_is_read_back() {
-        let calibration = Calibration::embedded().unwrap();
-        assert_eq!(&Calibration::parse("written", &calibration.to_toml()).unwrap(), calibration);
-    }
-
-    /// A chip's kernels of bf16 count for fp16, too, and for no other format.
-    #[test]
-    fn both_16_bit_formats_have_one_kernel() {
-        let chip = crate::Catalog::embedded().unwrap().accelerator("h100-sxm").unwrap();
-        let engine = EngineSpec::default();
-        let share = |weights| {
-            let place = Place { accelerator: chip, engine: &engine, weights };
-            Calibration::embedded().unwrap().base(&place).get(Coefficient::GemmCompute)
-        };
-        assert_eq!(share("fp16"), share("bf16"));
-        assert_ne!(share("fp16"), share("q8_0"));
-    }
-
-    #[test]
-    fn wrong_calibrations_are_refused() {
-        let good = Calibration::embedded().unwrap().to_toml();
-        for (from, to, says) in [
-            ("evidence = \"nothing\"", "evidence = \"all\"", "nothing"),
-            ("[[level]]", "[[level]]\nweight = 1", "weight"),
-            ("gemm_memory = ", "gemm_memory = -", "gemm_memory"),
-        ] {
-            let error = Calibration::parse("mine.toml", &good.replacen(from, to, 1)).unwrap_err().to_string();
-            assert!(error.contains("mine.toml") && error.contains(says), "{error}");
-        }
-    }
-
-    /// The chip's own kernels go before its generation's, those before the first level; factors multiply either; what is not
-    /// quantized takes the kernels of 16 bits.
-    #[test]
-    fn the_closest_kernels_stand_below_the_factors() {
-        let mut calibration = Calibration::embedded().unwrap().clone();
-        calibration.levels.truncate(1);
-        let level = |at: Selector, kernels: bool, value: f64| Level {
-            at,
-            kernels: kernels.then(|| "by hand".to_owned()),
-            rows: 1,
-            median_error: 0.0,
-            p90_error: 0.0,
-            coefficients: BTreeMap::from([(Coefficient::GemmCompute, value)]),
-        };
-        let kernels = |accelerator: Option<&str>, weights: &str| Selector {
-            architecture: accelerator.is_none().then(|| "hopper".to_owned()),
-            accelerator: accelerator.map(str::to_owned),
-            weights: Some(weights.into()),
-            ..Selector::default()
-        };
-        calibration.levels.push(level(kernels(Some("h100-sxm"), "fp8"), true, 0.6));
-        calibration.levels.push(level(kernels(None, "fp8"), true, 0.4));
-        calibration.levels.push(level(kernels(None, "bf16"), true, 0.7));
-        calibration.levels.push(level(Selector { served: Some(true), ..Selector::default() }, false, 0.5));
-        let compute = |chip: &str, weights: &str| {
-            let accelerator = crate::Catalog::embedded().unwrap().accelerator(chip).unwrap();
-            let engine = EngineSpec { served: Some(true), ..EngineSpec::default() };
-            let coefficients = calibration.coefficients(&Place { accelerator, engine: &engine, weights });
-            [coefficients.values, coefficients.unquantized].map(|f| f.get(Coefficient::GemmCompute))
-        };
-        assert_eq!(compute("h100-sxm", "fp8"), [0.6 * 0.5, 0.7 * 0.5]);
-        assert_eq!(compute("h200-sxm", "fp8"), [0.4 * 0.5, 0.7 * 0.5]);
-        let everywhere = calibration.levels[0].coefficients[&Coefficient::GemmCompute];
-        assert_eq!(compute("a100-sxm-80gb", "fp16"), [everywhere * 0.5; 2]);
-    }
-
-    #[test]
-    fn who_knows_less_is_never_given_a_narrower_band() {
-        let calibration = Calibration::embedded().unwrap();
-        let depths = [Evidence::Engine, Evidence::Accelerator, Evidence::Architecture, Evidence::Nothing];
-        let bands = depths.map(|known| *calibration.band(known).unwrap());
-        for pair in bands.windows(2) {
-            let of = |b: &Band| [b.ttft, b.tpot, b.e2e, b.throughput];
-            for (narrow, wide) in of(&pair[0]).into_iter().zip(of(&pair[1])) {
-                assert!(wide[0] <= narrow[0] && narrow[1] <= wide[1], "{narrow:?} {wide:?}");
-            }
-        }
-    }
-
-    /// What nobody measured of a chip is what others reach: the geometric mean over those whose 16-bit kernels were.
-    #[test]
-    fn the_first_level_is_the_mean_of_measured_chips() {
-        let levels = &Calibration::embedded().unwrap().levels;
-        let measured = levels.iter().filter(|l| {
-            let at = &l.at;
-            let plain = at.weights.as_deref().is_none_or(|w| w == "bf16");
-            l.kernels.is_some() && at.accelerator.is_some() && at.engine.is_none() && plain
-        });
-        let mut logs: BTreeMap<Coefficient, Vec<f64>> = BTreeMap::new();
-        for (coefficient, value) in measured.flat_map(|l| &l.coefficients) {
-            logs.entry(*coefficient).or_default().push(value.ln());
-        }
-        let means = logs.into_iter().filter(|(coefficient, logs)| coefficient.is_share() && logs.len() >= 5);
-        let mut compared = 0;
-        for (coefficient, logs) in means {
-            let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
-            let first = levels[0].coefficients[&coefficient];
-            assert!((first / mean - 1.0).abs() < 0.005, "{coefficient:?}: {first} for a mean of {mean}");
-            compared += 1;
-        }
-        assert_eq!(compared, 10);
-    }
-
-    #[test]
-    fn levels_multiply_where_they_match() {
-        let mut calibration = Calibration::embedded().unwrap().clone();
-        calibration.levels.truncate(1);
-        let at = |accelerator: &str, engine: &str| Selector {
-            accelerator: Some(accelerator.into()),
-            engine: Some(engine.into()),
-            ..Selector::default()
-        };
-        let level = |at, factor| Level {
-            at,
-            kernels: None,
-            rows: 1,
-            median_error: 0.0,
-            p90_error: 0.0,
-            coefficients: BTreeMap::from([(Coefficient::Step, factor)]),
-        };
-        calibration.levels.push(level(at("h100-sxm", "vllm"), 2.0));
-        calibration.levels.push(level(at("h100-sxm", "sglang"), 5.0));
-        calibration.levels.push(level(Selector { engine: Some("vllm".into()), ..Selector::default() }, 3.0));
-        let chip = crate::Catalog::embedded().unwrap().accelerator("h100-sxm").unwrap();
-        let engine = EngineSpec::default();
-        let place = Place { accelerator: chip, engine: &engine, weights: "bf16" };
-        let once = calibration.levels[0].coefficients[&Coefficient::Step];
-        // 2 for vllm on this chip, 3 for vllm anywhere; nothing of sglang's.
-        assert_eq!(calibration.coefficients(&place).values.get(Coefficient::Step), once * 2.0 * 3.0);
-        assert_eq!(calibration.evidence(&place), Evidence::Engine);
-    }
+    let mean = |logs: Vec<f64>| (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+    logs.into_iter().filter(|(_, l)| l.len() >= ENOUGH_CHIPS).map(|(c, l)| (c, mean(l))).collect()
 }
+
+/// Of ascending versions the first that is not before `asked`, or else the newest.
+fn nearest<'a>(known: impl Iterator<Item = &'a String>, asked: Option<&str>) -> Option<&'a String> {
+    let mut last = None;
+    for version in known {
+        let reached = asked.is_some_and(|asked| {
+            asked == version || Version::compare(version, asked).is_some_and(|order| order.is_ge())
+        });
+        if reached {
+            return Some(version);
+        }
+        last = Some(version);
+    }
+    last
+}
+
+#[cfg(test)]
+mod tests;

@@ -302,7 +302,8 @@ impl Coefficients {
         let rates = self.rates_by(values, operator, bandwidth);
         let unpacks = self.unpacks.filter(|_| operator.kind.is_product() && !unquantized);
         let unpacked = unpacks.map(|unpacks| {
-            let rates = self.rates_by(&self.unquantized, operator, bandwidth);
+            let mut rates = self.rates_by(&self.unquantized, operator, bandwidth);
+            rates.flop /= unpacks.faster;
             (unpacks.from, 1.0 / (bandwidth.0 * unpacks.share), Box::new(rates))
         });
         Rates { unpacked, ..rates }
@@ -396,7 +397,7 @@ mod tests {
         let (dtype, rate) = (Dtype::Fp16, FlopRate(1e14));
         let operator = Operator { kind: OperatorKind::OProj, layers: 1, dtype, rate, form };
         let from = |rows: Option<u64>| {
-            let unpacks = rows.map(|from| Unpacking { from, share: 0.41 });
+            let unpacks = rows.map(|from| Unpacking { from, share: 0.41, faster: 1.0 });
             let coefficients = Coefficients { unpacks, ..Coefficients::ideal(1.0, 1.0) };
             coefficients.rates(&operator, ByteRate(1e12)).product(256, 1e6, 520_000.0)
         };

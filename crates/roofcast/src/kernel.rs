@@ -3,10 +3,11 @@
 //! Knows: the columns of kernel tables as AIConfigurator publishes them (gemm, attention of prompts and of decodes, experts,
 //! collectives). Knows nothing about fitting: that is [`crate::calibrate::kernels`]'s.
 
-pub mod database;
 mod profile;
 
 pub use profile::profile;
+
+pub mod database;
 
 use crate::accelerator::{Accelerator, Topology};
 use crate::catalog::Catalog;
@@ -18,6 +19,8 @@ use crate::precision::Dtype;
 use crate::units::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Weights or caches smaller than this may stay in a chip's L2, however large that is: 126 MB on B200, filled by up to five
 /// copies that benchmarks rotate.
@@ -109,6 +112,8 @@ pub struct Kernel {
     pub version: String,
     /// The kernel, as the table names it; empty where it names none.
     pub source: String,
+    /// The table it stands in, with the version of whose kernel it is.
+    pub table: Arc<str>,
     /// Catalog id.
     pub accelerator: String,
     /// The chip's generation.
@@ -138,6 +143,7 @@ impl Kernel {
             backend: String::new(),
             version: String::new(),
             source: String::new(),
+            table: Arc::default(),
             accelerator: chip.id.clone(),
             architecture: chip.architecture.clone(),
             link: chip.link.as_ref().map(|l| l.topology),
@@ -203,6 +209,7 @@ struct Table<'a> {
 trait Measured: DeserializeOwned {
     fn system(&self) -> &str;
     fn backend(&self) -> &str;
+    fn version(&self) -> &str;
     fn latency_ms(&self) -> f64;
 }
 
@@ -212,6 +219,7 @@ impl Table<'_> {
         let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(self.text.as_bytes());
         let broken = |e: csv::Error| Error::Parse { place: self.place.to_owned(), message: e.to_string() };
         let header = reader.headers().map_err(broken)?.clone();
+        let mut tables: BTreeMap<(String, String), Arc<str>> = BTreeMap::new();
         for record in reader.records() {
             let record = record.map_err(broken)?;
             let line = record.position().map_or(0, csv::Position::line);
@@ -224,8 +232,16 @@ impl Table<'_> {
             if !(took.is_finite() && took > 0.0) {
                 return Err(Error::field(place, "latency_ms", took, "a number above 0"));
             }
+            let table =
+                tables.entry((row.backend().to_owned(), row.version().to_owned())).or_insert_with(|| {
+                    let file = self.place.rsplit('/').next().unwrap_or_default();
+                    format!("{file}: {} {}", row.backend(), row.version()).trim().into()
+                });
             match kernel(chip, &row) {
-                Some(kernel) => kernels.all.push(Kernel { backend: row.backend().to_owned(), ..kernel }),
+                Some(kernel) => {
+                    let (backend, table) = (row.backend().to_owned(), Arc::clone(table));
+                    kernels.all.push(Kernel { backend, table, ..kernel });
+                }
                 None => kernels.skipped += 1,
             }
         }
@@ -237,10 +253,11 @@ impl Table<'_> {
 macro_rules! rows {
     ($name:ident { $($field:ident : $type:ty),* $(,)? }) => {
         #[derive(Deserialize)]
-        struct $name { system: String, #[serde(alias = "source", default)] backend: String, latency_ms: f64, $($field: $type),* }
+        struct $name { system: String, #[serde(alias = "source", default)] backend: String, #[serde(default)] version: String, latency_ms: f64, $($field: $type),* }
         impl Measured for $name {
             fn system(&self) -> &str { &self.system }
             fn backend(&self) -> &str { &self.backend }
+            fn version(&self) -> &str { &self.version }
             fn latency_ms(&self) -> f64 { self.latency_ms }
         }
     };

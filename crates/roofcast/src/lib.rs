@@ -46,6 +46,7 @@ pub mod timeline;
 pub mod timing;
 pub mod units;
 pub mod validate;
+pub mod version;
 pub mod workload;
 
 pub use catalog::Catalog;

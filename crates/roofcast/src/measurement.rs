@@ -12,7 +12,8 @@ pub use settings::Settings;
 
 use crate::deployment::Options;
 use crate::parallelism::RequestedParallelism;
-use crate::spec::{EngineSpec, PrecisionSpec, ReservationKind, SchedulerKind};
+use crate::spec::{EngineSpec, PoolSpec, PrecisionSpec, ReservationKind, SchedulerKind};
+use crate::version::Version;
 use serde::Serialize;
 
 /// How a point was measured.
@@ -37,9 +38,11 @@ pub enum Kind {
     OfflineMaxThroughput,
     /// All requests at once.
     BurstAllAtOnce,
+    /// A closed loop over a pool that computes prompts and one that decodes.
+    Disaggregated,
 }
 
-const KINDS: [(&str, Kind); 9] = [
+const KINDS: [(&str, Kind); 10] = [
     ("decode_step", Kind::DecodeStep),
     ("prefill", Kind::Prefill),
     ("prefill_batch", Kind::PrefillBatch),
@@ -49,6 +52,7 @@ const KINDS: [(&str, Kind); 9] = [
     ("open_loop", Kind::OpenLoop),
     ("offline_max_throughput", Kind::OfflineMaxThroughput),
     ("burst_all_at_once", Kind::BurstAllAtOnce),
+    ("disaggregated", Kind::Disaggregated),
 ];
 
 impl Kind {
@@ -64,7 +68,7 @@ impl Kind {
 
     /// Whether a server stood between client and engine.
     pub fn served(self) -> bool {
-        matches!(self, Kind::ClosedLoop | Kind::OpenLoop | Kind::BurstAllAtOnce)
+        matches!(self, Kind::ClosedLoop | Kind::OpenLoop | Kind::BurstAllAtOnce | Kind::Disaggregated)
     }
 }
 
@@ -103,6 +107,11 @@ pub struct Lengths {
 }
 
 impl Lengths {
+    /// Between 0.8 and 1 times the figure, as InferenceX draws them.
+    fn as_in_inferencex(self) -> Lengths {
+        Lengths { min: (self.max * 4 / 5).clamp(1, self.min), max: self.max }
+    }
+
     /// The mean.
     pub fn mean(self) -> f64 {
         (self.min as f64 + self.max as f64) / 2.0
@@ -122,8 +131,10 @@ pub struct Measurement {
     pub model: String,
     /// Catalog id.
     pub hardware: String,
-    /// How the accelerators share the work.
+    /// How the accelerators share the work; those of a worker that decodes where there are pools.
     pub parallelism: RequestedParallelism,
+    /// The workers that compute prompts, and those that decode, where they are apart.
+    pub pools: Option<[PoolSpec; 2]>,
     /// As in `vllm`.
     pub engine: String,
     /// As the source writes it; may be empty.
@@ -206,6 +217,17 @@ impl Measurement {
         }
     }
 
+    /// The engine's version; that of its release where what is written has no order and the release is known.
+    fn release(&self) -> Option<String> {
+        let written = version(&self.version);
+        if Version::parse(&written).is_none()
+            && let Some(release) = recipe::release(self)
+        {
+            return Some(release.to_owned());
+        }
+        Some(written).filter(|v| !v.is_empty())
+    }
+
     fn engine_spec(&self) -> EngineSpec {
         // Some sources write settings into the version, as in `…(max_num_batched_tokens=64,max_num_seqs=32)`.
         let setting = |key: &str| {
@@ -216,6 +238,8 @@ impl Measurement {
         let apart = self.kind == Kind::StaticBatchPhases || self.engine == "fastertransformer";
         let scheduler = match self.engine.as_str() {
             _ if apart => SchedulerKind::Static,
+            // Pools of every engine are those of vLLM's policy: no other one has been recorded.
+            _ if self.pools.is_some() => SchedulerKind::Vllm,
             "sglang" => SchedulerKind::Sglang,
             "tensorrt-llm" => SchedulerKind::TensorrtLlm,
             _ => SchedulerKind::Vllm,
@@ -225,7 +249,7 @@ impl Measurement {
         let whole = (scheduler == SchedulerKind::TensorrtLlm).then(|| longest.clamp(8192, 1 << 24));
         let mut spec = EngineSpec {
             name: Some(self.engine.clone()),
-            version: Some(version(&self.version)).filter(|v| !v.is_empty()),
+            version: self.release(),
             served: Some(self.kind.served()),
             scheduler,
             max_num_batched_tokens: setting("max_num_batched_tokens").or(whole),

@@ -251,7 +251,7 @@ fn choice(found: &Search, index: usize, run: &Simulation) -> Choice {
         cost_per_million_tokens: cost_per_hour.map(|usd| usd / 3600.0 / output_tok_s * 1e6),
         joules_per_token: shape.chip.power_w.map(|w| w * count as f64 / output_tok_s),
         prefill_per_decode: estimate.map_or(0.0, estimate::Estimate::prefill_per_decode),
-        bands: run.bands.filter(|_| found.base.engine.cost == CostKind::Forecast),
+        bands: run.bands.clone().filter(|_| found.base.engine.cost == CostKind::Forecast),
         spec: space::sections(&judge.space.spec(found.base, candidate)),
     }
 }

@@ -3,7 +3,9 @@
 //! Knows: `catalog/kernels.toml`, whose kernels are like those that were measured with an engine and a format, and from how
 //! many rows on they unpack their weights. Knows nothing about times.
 
+use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
+use crate::precision::Dtype;
 use crate::spec::EngineSpec;
 use serde::Deserialize;
 use std::sync::OnceLock;
@@ -35,6 +37,9 @@ pub struct Kernel {
     pub gemm_exposed: Option<f64>,
     unpacks_from: Option<u64>,
     unpacking: Option<f64>,
+    /// Whether unpacked weights are multiplied with sums of 16 bits (`cublasHgemm`).
+    #[serde(default)]
+    fp16_accumulate: bool,
     #[serde(default)]
     default: Vec<Default>,
 }
@@ -56,6 +61,8 @@ pub struct Unpacking {
     pub from: u64,
     /// Share of the bandwidth at which that reads and writes.
     pub share: f64,
+    /// Times of the usual rate of 16-bit products at which they are then multiplied.
+    pub faster: f64,
 }
 
 /// Where a kernel is the engine's own choice; versions are `since` ≤ version < `until`.
@@ -104,9 +111,15 @@ impl Kernel {
         self.formats.iter().any(|f| f == weights)
     }
 
-    /// From how many rows on it unpacks its weights, and how fast.
-    pub fn unpacking(&self) -> Option<Unpacking> {
-        Some(Unpacking { from: self.unpacks_from?, share: self.unpacking? })
+    /// From how many rows on it unpacks its weights on `chip`, and how fast.
+    pub fn unpacking(&self, chip: &Accelerator) -> Option<Unpacking> {
+        let usual = chip.peak_flops.get(&Dtype::Fp16);
+        let faster = chip.fp16_accumulate_flops.filter(|_| self.fp16_accumulate).zip(usual);
+        Some(Unpacking {
+            from: self.unpacks_from?,
+            share: self.unpacking?,
+            faster: faster.map_or(1.0, |(half, usual)| half.0 / usual.0),
+        })
     }
 }
 

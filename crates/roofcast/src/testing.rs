@@ -140,7 +140,7 @@ pub fn measured(text: &str) {
     drop(benchmark::of_result("fuzz", text, &subject));
     drop(benchmark::of_records("fuzz", text, &subject, ClientLoad::Users(2)));
     if let Ok(kernels) = kernel::read("fuzz", text, catalog) {
-        drop(levels(&fit(&kernels.all), "fuzz"));
+        drop(levels(&fit(&kernels.all)));
     }
     if let Ok(calibration) = Calibration::parse("fuzz", text) {
         drop(Calibration::parse("again", &calibration.to_toml()));

@@ -96,7 +96,16 @@ pub struct Report {
     pub hardware: BTreeMap<String, Part>,
     /// By group, the worst first.
     pub groups: Vec<Group>,
+    /// Rows of pools that look as if they ran with speculation, which they do not say: their steps are faster than their
+    /// limit, or than the forecast by 1.7 times or more. The former have no forecast, the latter count like all others.
+    pub drafts: Vec<String>,
 }
+
+/// Times of a measured step that a forecast takes at least where drafts are suspected.
+const DRAFTS: f64 = 1.7;
+
+/// Why a row faster than its limit has no forecast.
+const FASTER: &str = "measured faster than its limit";
 
 /// Forecasts every row, with `calibration` where it is given in place of the embedded one.
 pub fn points<'a>(rows: &'a [Measurement], catalog: &Catalog, calibration: &Calibration) -> Vec<Point<'a>> {
@@ -122,7 +131,7 @@ fn point<'a>(row: &'a Measurement, resolver: &mut Resolver, calibration: &Calibr
         .chain([(row.measured.e2e_ms, limit.e2e_ms)])
         .any(|(measured, limit)| measured.zip(limit).is_some_and(|(m, l)| m < l));
     if faster {
-        return left_out("measured faster than its limit".into(), limit);
+        return left_out(FASTER.into(), limit);
     }
     if row.measured.all().iter().all(Option::is_none) {
         return left_out("nothing was measured".into(), limit);
@@ -156,7 +165,15 @@ pub fn report(points: &[Point]) -> Report {
         engines: parts(points, |p| p.row.engine.clone()),
         hardware: parts(points, |p| p.row.hardware.clone()),
         groups,
+        drafts: points.iter().filter(|p| drafts(p)).map(|p| p.row.id.clone()).collect(),
     }
+}
+
+/// Whether a row of pools looks like speculation.
+fn drafts(point: &Point) -> bool {
+    const TPOT: usize = 1;
+    let faster = point.forecast.as_ref().is_err_and(|reason| reason == FASTER);
+    point.row.pools.is_some() && (faster || point.ratio(TPOT).is_some_and(|ratio| ratio >= DRAFTS))
 }
 
 /// The largest median error of a part.

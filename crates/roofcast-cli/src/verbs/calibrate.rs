@@ -8,16 +8,18 @@ use crate::show::table::line;
 use crate::show::target::Target;
 use crate::verbs::validate::{CSV, csv_rows, people, per_row};
 use crate::{exit, input, show};
-use roofcast::Catalog;
-use roofcast::calibrate::Fit;
 use roofcast::calibrate::kernels::Fitted;
+use roofcast::calibrate::{Fit, LeaveOut};
 use roofcast::calibration::Calibration;
 use roofcast::kernel::Kernels;
 use roofcast::measurement::Measurement;
-use roofcast::validate::{Report, report};
+use roofcast::report::scatter;
+use roofcast::validate::{Point, Report, report};
+use roofcast::{Catalog, Error};
 use serde::Serialize;
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Default, Serialize)]
@@ -29,30 +31,49 @@ struct Answer {
     /// Whether Ctrl-C came before the fit was judged: then there is no calibration.
     interrupted: bool,
     undetermined: Vec<String>,
+    /// Rows that were judged but not fitted, as they contradict their limit or others that say the same.
+    contradicted: usize,
     in_sample: Option<Report>,
-    left_out: Option<Report>,
+    left_out: BTreeMap<LeaveOut, Report>,
 }
 
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let out = Target::asked("--out", args.out.as_ref())?;
     let rows_file = Target::asked("--per-row", args.per_row.as_ref())?;
+    let scatter_file = Target::asked("--svg", args.svg.as_ref())?;
     input::measurements::idle(&args.files, &args.runs)?;
     let mut catalog = input::catalog(&args.catalog)?;
-    let (mut kernels, rows) = read(args, &mut catalog)?;
+    let Data { mut kernels, rows, files } = read(args, &mut catalog)?;
     let (tables, kernels_unread) = input::tables::read(&args.kernels, &catalog)?;
     kernels.all.extend(tables.all);
     kernels.skipped += tables.skipped;
     let source = args.source.clone().unwrap_or_else(|| {
-        let names: Vec<_> = args.files.iter().chain(&args.kernels).map(|f| f.display().to_string()).collect();
+        let name = |f: &PathBuf| f.file_name().map(|n| n.to_string_lossy().into_owned());
+        let names: Vec<_> = args.files.iter().chain(&args.kernels).filter_map(name).collect();
         names.join(", ")
     });
     let fits = roofcast::calibrate::kernels::fit(&kernels.all);
-    let levels = roofcast::calibrate::kernels::levels(&fits, &source);
+    let levels = roofcast::calibrate::kernels::levels(&fits);
     let mut calibration = Calibration::embedded()?.with_kernels(levels);
     let mut answer =
         Answer { kernels: fits, kernels_skipped: kernels.skipped, kernels_unread, ..Answer::default() };
     if kernels.all.is_empty() && args.kernels.is_empty() || !rows.is_empty() {
-        calibration = serving(&rows, &catalog, &calibration, &source, &mut answer, rows_file.as_ref())?;
+        let progress = Progress::new("phases: fit, judge what is left out")?;
+        let fit = Fit::new(&rows, files, &catalog, &calibration)?;
+        let tables = left_out(args, &fit, progress);
+        answer.interrupted = tables.is_none();
+        let tables = tables.unwrap_or_default();
+        if let Some((file, points)) = rows_file.as_ref().zip(tables.values().next()) {
+            file.text(&per_row(points)?)?;
+        }
+        if let Some((file, points)) = scatter_file.as_ref().zip(tables.values().last()) {
+            let accepted = "one or more rows that are measured and forecast";
+            let picture = scatter::svg(points)
+                .ok_or_else(|| Error::field("arguments", "--svg", "no such rows", accepted))?;
+            file.text(&picture)?;
+        }
+        answer.contradicted = fit.contradicted();
+        calibration = serving(&fit, &tables, &source, &mut answer);
     }
     answer.levels = calibration.levels.len();
     if let Some(out) = out.as_ref().filter(|_| !answer.interrupted) {
@@ -68,13 +89,19 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     Ok(if answer.interrupted { exit::invalid() } else { ExitCode::SUCCESS })
 }
 
+/// What files say.
+struct Data {
+    kernels: Kernels,
+    rows: Vec<Measurement>,
+    /// The file that rows of each source stand in.
+    files: BTreeMap<String, String>,
+}
+
 /// Kernel times and measured points, each file by what it has.
-fn read(
-    args: &CalibrateArgs,
-    catalog: &mut Cow<'static, Catalog>,
-) -> anyhow::Result<(Kernels, Vec<Measurement>)> {
+fn read(args: &CalibrateArgs, catalog: &mut Cow<'static, Catalog>) -> anyhow::Result<Data> {
     let mut all = Kernels::default();
     let mut rows = Vec::new();
+    let mut files = BTreeMap::new();
     for path in &args.files {
         let place = path.display().to_string();
         let kernels = if path.is_dir() {
@@ -82,7 +109,10 @@ fn read(
         } else {
             let text = input::text(path)?;
             if !roofcast::kernel::is_table(&text) {
-                rows.extend(input::measurements::of_file(path, &text, &args.runs, catalog)?);
+                let measured = input::measurements::of_file(path, &text, &args.runs, catalog)?;
+                let name = path.file_name().map_or(place, |n| n.to_string_lossy().into_owned());
+                files.extend(measured.iter().map(|row| (row.source.clone(), name.clone())));
+                rows.extend(measured);
                 continue;
             }
             roofcast::kernel::read(&place, &text, catalog)?
@@ -90,43 +120,47 @@ fn read(
         all.skipped += kernels.skipped;
         all.all.extend(kernels.all);
     }
-    Ok((all, rows))
+    Ok(Data { kernels: all, rows, files })
 }
 
-/// Fits whole steps and runs on top of `prior`.
+/// Tables of what is left out in turn; none where Ctrl-C came before the last.
+fn left_out<'a>(
+    args: &CalibrateArgs,
+    fit: &Fit<'a>,
+    progress: Progress,
+) -> Option<BTreeMap<LeaveOut, Vec<Point<'a>>>> {
+    let protocols = args.leave_out.protocols();
+    let phases = protocols.len() as u64 + 1;
+    let mut tables = BTreeMap::new();
+    for (done, protocol) in protocols.into_iter().enumerate() {
+        if !progress.at(done as u64 + 1, phases) {
+            return None;
+        }
+        tables.insert(protocol, fit.left_out(protocol));
+    }
+    Some(tables)
+}
+
+/// The calibration of a fit of whole steps and runs, and how far it is from what was measured.
 fn serving(
-    rows: &[Measurement],
-    catalog: &Catalog,
-    prior: &Calibration,
+    fit: &Fit,
+    tables: &BTreeMap<LeaveOut, Vec<Point>>,
     source: &str,
     answer: &mut Answer,
-    rows_file: Option<&Target>,
-) -> anyhow::Result<Calibration> {
-    let progress = Progress::new("phases: fit, judge what is left out")?;
-    progress.at(0, 2);
-    let fit = Fit::new(rows, catalog, prior)?;
-    if !progress.at(1, 2) {
-        answer.interrupted = true;
-        answer.in_sample = Some(report(&fit.in_sample()));
-        return Ok(prior.clone());
-    }
-    let left_out = fit.left_out();
-    drop(progress);
-    let fitting = fit.finish(&left_out, source);
-    if let Some(file) = rows_file {
-        file.text(&per_row(&left_out)?)?;
-    }
+) -> Calibration {
+    let fitting = fit.finish(tables, source);
     answer.undetermined = fitting.undetermined;
     answer.in_sample = Some(report(&fit.in_sample()));
-    answer.left_out = Some(report(&left_out));
-    Ok(fitting.calibration)
+    answer.left_out = tables.iter().map(|(what, points)| (*what, report(points))).collect();
+    fitting.calibration
 }
 
 /// Errors of the rows where there are any, else the fits to kernel times.
 fn csv(answer: &Answer) -> anyhow::Result<()> {
-    let sets = [("in_sample", &answer.in_sample), ("left_out", &answer.left_out)];
-    let reports = sets.iter().filter_map(|(set, report)| Some((set, report.as_ref()?)));
-    let rows: Vec<_> = reports.flat_map(|(set, report)| csv_rows(set, report, answer.interrupted)).collect();
+    let in_sample = answer.in_sample.iter().map(|report| ("in_sample".to_owned(), report));
+    let left_out = answer.left_out.iter().map(|(what, report)| (format!("{} left out", what.name()), report));
+    let reports = in_sample.chain(left_out);
+    let rows: Vec<_> = reports.flat_map(|(set, report)| csv_rows(&set, report, answer.interrupted)).collect();
     if rows.is_empty() {
         return show::csv(&kernels::HEADER, &kernels::rows(&answer.kernels));
     }
@@ -149,11 +183,17 @@ fn text(answer: &Answer) -> String {
         let names = answer.undetermined.join(", ");
         text.push_str(&line(&format!("hardly moved, the data do not tell them apart: {names}")));
     }
+    if answer.contradicted > 0 {
+        text.push_str(&line(&format!(
+            "not fitted: {} rows, 100 times over their limit or 1.8 times slower than others that say the same",
+            answer.contradicted
+        )));
+    }
     if let Some(report) = &answer.in_sample {
         text.push_str(&format!("\nfitted to every group\n{}", people(report)));
     }
-    if let Some(report) = &answer.left_out {
-        text.push_str(&format!("every group left out in turn\n{}", people(report)));
+    for (what, report) in &answer.left_out {
+        text.push_str(&format!("every {} left out in turn\n{}", what.words(), people(report)));
     }
     text
 }

@@ -202,6 +202,7 @@ fn accelerator(
         memory_options: vec![],
         bandwidth_bytes_per_s: ByteRate(fastest.bytes_per_s.max.round()),
         multiprocessors: None,
+        fp16_accumulate_flops: None,
         node_size: 1,
         host_speed: 1.0,
         power_w: None,

@@ -235,5 +235,13 @@ pub(crate) fn people(report: &Report) -> String {
             report.skipped.iter().map(|s| vec![s.reason.clone(), s.rows.to_string()]).collect();
         text.push_str(&table(&["left out because", "rows"], &rows, 1));
     }
+    if !report.drafts.is_empty() {
+        let rows = format!("{} rows of pools look like speculation, which no row says", report.drafts.len());
+        text.push_str(&line(&format!(
+            "{rows} (steps faster than their limit, or 1.7 times as fast as forecast): {}",
+            report.drafts.join(", ")
+        )));
+        text.push('\n');
+    }
     text
 }

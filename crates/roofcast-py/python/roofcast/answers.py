@@ -685,6 +685,7 @@ class Report(Errored):
     engines: dict[str, Errored]
     hardware: dict[str, Errored]
     groups: list[Group]
+    drafts: list[str]
 
 
 def _error_rows(report: Mapping[str, JSON]) -> list[dict[str, JSON]]:
@@ -708,6 +709,7 @@ class Validation(Document):
     engines: dict[str, Errored]
     hardware: dict[str, Errored]
     groups: list[Group]
+    drafts: list[str]
     runs: list[dict[str, Any]]
     interrupted: bool
 
@@ -753,6 +755,7 @@ class Calibration(Document):
     kernels_unread: list[str]
     interrupted: bool
     undetermined: list[str]
+    contradicted: int
     in_sample: Report | None
     left_out: Report | None
 

@@ -92,6 +92,7 @@ class Accelerator(Document):
     host_speed: float | None = None
     power_w: float | None = None
     multiprocessors: int | None = None
+    fp16_accumulate_flops: float | None = None
     notes: str | None = None
     link: Link | None = None
     network: Link | None = None

@@ -1,32 +1,30 @@
-//! Bands from the errors of groups left out.
+//! Bands from the errors of rows left out.
 //!
-//! Knows: 10th and 90th percentile of measured over forecast, by the evidence. Knows nothing about how
-//! levels are fitted.
+//! Knows: 10th and 90th percentile of measured over forecast, each depth of evidence by the protocol that leaves no more.
+//! Knows nothing about how levels are fitted.
 
-use super::rounded;
+use super::{LeaveOut, rounded};
 use crate::coefficients::{Band, Evidence};
 use crate::validate::Point;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-/// Groups of a depth of evidence below which its band is taken from all rows.
-const ENOUGH: usize = 5;
-/// By how much bands are widened where that little is known and too few groups were left out that deep; assumed.
-const DEPTHS: [(Evidence, f64); 4] = [
-    (Evidence::Engine, 1.0),
-    (Evidence::Accelerator, 1.3),
-    (Evidence::Architecture, 1.6),
-    (Evidence::Nothing, 2.0),
+/// The table that a depth of evidence is judged by, and by how much bands are widened where that was not made; assumed.
+const DEPTHS: [(Evidence, LeaveOut, f64); 4] = [
+    (Evidence::Engine, LeaveOut::Group, 1.0),
+    (Evidence::Accelerator, LeaveOut::EngineAccelerator, 1.3),
+    (Evidence::Architecture, LeaveOut::Accelerator, 1.6),
+    (Evidence::Nothing, LeaveOut::AcceleratorFormat, 2.0),
 ];
 
-/// 10th and 90th percentile of measured over forecast, by the evidence. Who knows less is never given
-/// a narrower band.
-pub(super) fn bands(points: &[Point]) -> Vec<Band> {
+/// 10th and 90th percentile of measured over forecast, by the evidence. Less evidence never gives a narrower band.
+pub(super) fn bands(tables: &BTreeMap<LeaveOut, Vec<Point>>) -> Vec<Band> {
     let mut bands: Vec<Band> = Vec::new();
-    for (evidence, wider) in DEPTHS {
+    let first = tables.values().next().map_or(&[][..], Vec::as_slice);
+    for (evidence, protocol, wider) in DEPTHS {
         let narrower = bands.last().copied();
         let band = |metrics: &[usize], of: &dyn Fn(&Band) -> [f64; 2]| -> [f64; 2] {
-            let own = quantiles(points, Some(evidence), metrics);
-            let all = || quantiles(points, None, metrics).unwrap_or([-0.3, 0.3]).map(|log| log * wider);
+            let own = tables.get(&protocol).and_then(|points| quantiles(points, metrics));
+            let all = || quantiles(first, metrics).unwrap_or([-0.3, 0.3]).map(|log| log * wider);
             let [low, high] = own.unwrap_or_else(all).map(|log| rounded(log.exp()));
             narrower.as_ref().map(of).map_or([low, high], |n| [low.min(n[0]), high.max(n[1])])
         };
@@ -41,13 +39,11 @@ pub(super) fn bands(points: &[Point]) -> Vec<Band> {
     bands
 }
 
-/// 10th and 90th percentile of the logarithm of measured over forecast, where enough groups tell it.
-fn quantiles(points: &[Point], evidence: Option<Evidence>, metrics: &[usize]) -> Option<[f64; 2]> {
-    let held = || points.iter().filter(|p| evidence.is_none_or(|e| p.evidence == e));
-    let ratios = |p: &Point| metrics.iter().filter_map(|m| p.ratio(*m)).collect::<Vec<_>>();
-    let groups: BTreeSet<String> = held().filter(|p| !ratios(p).is_empty()).map(|p| p.row.group()).collect();
-    let mut logs: Vec<f64> = held().flat_map(ratios).map(|ratio| -ratio.ln()).collect();
-    if groups.len() < ENOUGH && evidence.is_some() || logs.is_empty() {
+/// 10th and 90th percentile of the logarithm of measured over forecast.
+fn quantiles(points: &[Point], metrics: &[usize]) -> Option<[f64; 2]> {
+    let ratios = points.iter().flat_map(|p| metrics.iter().filter_map(|m| p.ratio(*m)));
+    let mut logs: Vec<f64> = ratios.map(|ratio| -ratio.ln()).collect();
+    if logs.is_empty() {
         return None;
     }
     logs.sort_by(f64::total_cmp);

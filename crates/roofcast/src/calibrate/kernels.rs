@@ -10,8 +10,10 @@ use crate::calibration::{Level, Selector};
 use crate::coefficients::{Coefficient, LATENCY};
 use crate::kernel::{Kernel, Part};
 use crate::summary::Statistics;
+use crate::version::Version;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows bound by a term, below which its share is not told.
 const ENOUGH: usize = 20;
@@ -58,6 +60,8 @@ pub struct Fitted {
     pub p90_error: f64,
     /// The same rows' median error at the limit alone.
     pub limit_median_error: f64,
+    /// The tables it was fitted to.
+    pub tables: BTreeSet<String>,
     #[serde(skip)]
     at: Place,
 }
@@ -80,6 +84,11 @@ const READING: f64 = 0.85;
 /// An exposed share, or one that a head adds, this small is none.
 const LEAST_EXPOSED: f64 = 0.01;
 const LEAST_HEAD: f64 = 0.001;
+
+/// An engine as specs call it; tables have short names.
+fn engine(backend: &str) -> String {
+    if backend == "trtllm" { "tensorrt-llm" } else { backend }.to_owned()
+}
 
 /// Fits every part of every chip, format, backend, version and kernel.
 pub fn fit(kernels: &[Kernel]) -> Vec<Fitted> {
@@ -133,6 +142,7 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
         median_error: unseen.median,
         p90_error: unseen.p90,
         limit_median_error: errors(&LIMIT).median,
+        tables: rows.iter().map(|k| k.table.to_string()).collect(),
         at: Place { architecture: first.architecture.clone(), link: first.link, latency: first.latency },
     })
 }
@@ -190,35 +200,57 @@ fn search(rows: &[&Kernel]) -> Parameters {
 }
 
 /// The fits as levels of a calibration: those of each chip, and those that its generation, or what is linked alike, borrows.
-pub fn levels(fits: &[Fitted], source: &str) -> Vec<Level> {
+pub fn levels(fits: &[Fitted]) -> Vec<Level> {
     let mut levels: BTreeMap<Selector, Vec<&Fitted>> = BTreeMap::new();
-    for fit in fits {
-        let weights = fit.weights.clone();
-        // Other engines have other kernels.
-        let engine = Some(fit.backend.clone()).filter(|_| fit.part == Part::Mixed);
-        let own = Selector {
-            accelerator: Some(fit.accelerator.clone()),
-            weights: weights.clone(),
-            engine: engine.clone(),
-            ..Selector::default()
-        };
+    for fit in newest(fits) {
         let architecture = Some(fit.at.architecture.clone());
-        let borrowed = match fit.part {
-            Part::AllReduce => Selector { link: fit.at.link, ..Selector::default() },
-            _ => Selector { architecture, weights, engine, ..Selector::default() },
+        let accelerator = Some(fit.accelerator.clone());
+        let engine = Some(engine(&fit.backend)).filter(|e| !e.is_empty());
+        let anywhere = Selector { weights: fit.weights.clone(), ..Selector::default() };
+        let own = Selector { accelerator, ..anywhere.clone() };
+        let sibling = Selector { architecture, ..anywhere.clone() };
+        let by_engine = |at: &Selector| Selector { engine: engine.clone(), ..at.clone() };
+        let places = match fit.part {
+            Part::AllReduce => vec![own, Selector { link: fit.at.link, ..Selector::default() }],
+            // Other engines have other kernels.
+            Part::Mixed => vec![by_engine(&own), by_engine(&sibling)],
+            _ => vec![by_engine(&own), by_engine(&sibling), own, sibling],
         };
-        levels.entry(own).or_default().push(fit);
-        levels.entry(borrowed).or_default().push(fit);
+        for at in places.into_iter().collect::<BTreeSet<_>>() {
+            levels.entry(at).or_default().push(fit);
+        }
     }
     let level = |(at, fits): (Selector, Vec<&Fitted>)| Level {
         at,
-        kernels: Some(source.to_owned()),
+        kernels: Some(tables(&fits)),
+        source: None,
+        versions: Vec::new(),
         rows: fits.iter().map(|f| f.rows as u64).sum(),
         median_error: super::rounded(mean(fits.iter().map(|f| f.median_error))),
         p90_error: super::rounded(mean(fits.iter().map(|f| f.p90_error))),
         coefficients: coefficients(&fits),
     };
     levels.into_iter().map(level).filter(|l| !l.coefficients.is_empty()).collect()
+}
+
+/// The fits of each engine's newest version on each chip: what engines do now.
+fn newest(fits: &[Fitted]) -> Vec<&Fitted> {
+    let whose = |f: &Fitted| (f.accelerator.clone(), f.backend.clone(), f.part, f.weights.clone());
+    let mut newest: BTreeMap<_, Option<&str>> = BTreeMap::new();
+    for fit in fits {
+        let known = newest.entry(whose(fit)).or_insert(fit.version.as_deref());
+        let later = |a: &str, b: &str| Version::compare(a, b).is_some_and(Ordering::is_gt);
+        if fit.version.as_deref().zip(*known).is_some_and(|(version, known)| later(version, known)) {
+            *known = fit.version.as_deref();
+        }
+    }
+    fits.iter().filter(|f| newest.get(&whose(f)) == Some(&f.version.as_deref())).collect()
+}
+
+/// The tables behind the fits, as in `gemm_h200_sxm_vllm.csv.gz: vllm 0.24.0`.
+fn tables(fits: &[&Fitted]) -> String {
+    let all: BTreeSet<&str> = fits.iter().flat_map(|f| &f.tables).map(String::as_str).collect();
+    all.into_iter().collect::<Vec<_>>().join("; ")
 }
 
 /// Each coefficient's geometric mean over the fits that tell it.
@@ -263,6 +295,7 @@ mod tests {
             backend: "vllm".into(),
             version: String::new(),
             source: String::new(),
+            table: "made.csv: vllm 1".into(),
             accelerator: "h100-sxm".into(),
             architecture: "hopper".into(),
             link: Some(Topology::Switch),
@@ -288,7 +321,7 @@ mod tests {
         assert!((one.memory.unwrap() - 0.9).abs() < 0.005, "{one:?}");
         assert!((one.exposed.unwrap() - 0.3).abs() < 0.01, "{one:?}");
         assert!((one.launch_us - 4.0).abs() < 0.05 && one.median_error < 0.01, "{one:?}");
-        let levels = levels(&fits, "made");
+        let levels = levels(&fits);
         // The chip's own, and what its generation borrows: with one chip the same.
         let of = |at: Selector| {
             levels.iter().find(|l| l.at == at).map(|l| l.coefficients[&Coefficient::GemmCompute])
@@ -303,7 +336,9 @@ mod tests {
         assert!(
             (of(own).unwrap() - 0.8).abs() < 0.005 && of(borrowed).is_some_and(|b| (b - 0.8).abs() < 0.005)
         );
-        assert_eq!(levels.len(), 2);
+        // Each once for the engine whose kernels these are, and once for all engines.
+        assert_eq!(levels.len(), 4);
+        assert!(levels.iter().all(|l| (l.coefficients[&Coefficient::GemmCompute] - 0.8).abs() < 0.005));
     }
 
     /// Experts that pass what they pass on eight times, and decodes of 64 rows beside prompts, both at 80 % of the peak.
@@ -324,7 +359,7 @@ mod tests {
         let fits = fit(&experts);
         assert!((fits[0].crossings.unwrap() - 8.0).abs() < 0.2, "{:?}", fits[0]);
         let mixed = of(Part::Mixed, 64.0, &|prompt, decode, _| (0.0, (prompt + 64.0 * decode) / 0.8 + 4e-6));
-        let levels = levels(&fit(&mixed), "made");
+        let levels = levels(&fit(&mixed));
         let own = levels.iter().find(|l| l.at.accelerator.is_some()).unwrap();
         assert!((own.coefficients[&Coefficient::MixedRows] - 64.0).abs() < 1.0, "{own:?}");
         // Another engine has another kernel.

@@ -1,49 +1,106 @@
 //! Which levels a row has, how far each may move, and what a row is fitted to.
 //!
-//! Knows: a chip, an engine and a format have levels of their own and in pairs; figures that a row cannot depend on. Knows
-//! nothing about how the least is found.
+//! Knows: a level takes what its wider levels cannot: a chip beyond its generation, a pair beyond both of its parts, a
+//! version beyond the next one. What a server adds has levels of its own. Knows nothing about how the least is found.
 
-use crate::accelerator::Accelerator;
-use crate::calibration::Selector;
+use crate::calibration::{Place, Selector};
 use crate::coefficients::Coefficient;
 use crate::deployment::Deployment;
 use crate::measurement::{Kind, Measurement};
-use crate::spec::EngineSpec;
 use crate::step::Mixers;
+use crate::version::Version;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Standard deviation of the widest factors, in logarithms.
 const FIRST_SCALE: f64 = 1.0;
+/// What a server can add to: host time before the first token, in a step and of its sequences.
+const HOST: [Coefficient; 5] = [
+    Coefficient::Step,
+    Coefficient::PrefillStep,
+    Coefficient::Sequence,
+    Coefficient::Request,
+    Coefficient::RequestSteps,
+];
 
-/// Whether a level holds for every server, or for every offline run.
+/// The versions of each engine among rows.
+#[derive(Debug, Default)]
+pub(super) struct Versions {
+    by_engine: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Versions {
+    pub(super) fn add(&mut self, place: &Place) {
+        let known = self.by_engine.entry(place.engine.name().to_owned()).or_default();
+        known.extend(place.engine.version.clone());
+    }
+
+    /// Those among these that have an order, ascending.
+    pub(super) fn ordered<'a>(among: impl Iterator<Item = &'a String>) -> Vec<String> {
+        let mut all: Vec<&String> = among.filter(|v| Version::parse(v).is_some()).collect();
+        all.sort_by(|a, b| Version::compare(a, b).unwrap_or(Ordering::Equal));
+        all.dedup_by(|a, b| Version::compare(a, b) == Some(Ordering::Equal));
+        all.into_iter().cloned().collect()
+    }
+
+    /// The versions whose levels a place has, beside the newest, which is the engine's own level: its own and those after
+    /// it, or its own name where that has no order.
+    fn levels(&self, place: &Place) -> Vec<String> {
+        let Some(version) = &place.engine.version else { return Vec::new() };
+        if Version::parse(version).is_none() {
+            return vec![version.clone()];
+        }
+        let known = self.by_engine.get(place.engine.name()).into_iter().flatten();
+        let mut ordered = Versions::ordered(known);
+        ordered.pop();
+        ordered.retain(|v| Version::compare(version, v).is_some_and(Ordering::is_le));
+        ordered
+    }
+}
+
+/// Whether a level holds everywhere, or for every server.
 pub(super) fn is_widest(at: &Selector) -> bool {
-    at.served.is_some() && *at == (Selector { served: at.served, ..Selector::default() })
+    *at == (Selector { served: at.served, ..Selector::default() })
 }
 
-/// Standard deviation of a level's factor around 1, in logarithms. What servers add before the first token differs most,
-/// and between versions of one engine more than between engines.
-/// A level that names chip, engine and format stands for what has been measured itself and may move further than those
-/// that must hold for others, too.
-pub(super) fn scale(at: &Selector, figure: Coefficient) -> f64 {
-    let own = at.accelerator.is_some() && at.weights.is_some();
+/// Standard deviation of a level's factor around 1, in logarithms; none where it does not move: a server adds host time, and
+/// a version changes times, not what a kernel reaches of a chip's rates. A chip whose kernels nobody timed may be further from
+/// what its datasheet says than one whose shares are known. Half and double these, the tables of rows left out move by half
+/// a point.
+pub(super) fn scale(at: &Selector, coefficient: Coefficient, timed: &BTreeSet<&str>) -> Option<f64> {
+    let times = !coefficient.is_share() && coefficient < Coefficient::SmallMRow;
+    let fixed = at.served.is_some() && !HOST.contains(&coefficient) || at.version.is_some() && !times;
+    if fixed {
+        return None;
+    }
     if is_widest(at) {
-        return FIRST_SCALE;
+        return Some(FIRST_SCALE);
     }
-    match figure {
-        Coefficient::Request | Coefficient::RequestSteps if at.version.is_some() => 1.6,
-        Coefficient::Request | Coefficient::RequestSteps => 0.8,
-        Coefficient::SmallMRow | Coefficient::SmallMMost | Coefficient::Group => 0.7,
-        Coefficient::PrefillLatent | Coefficient::PrefillLinear | Coefficient::EagerLayer => 0.5,
-        Coefficient::GemmExposed | Coefficient::ExpertExposed | Coefficient::AttentionExposed => 0.5,
-        _ if own => 1.4,
-        _ if figure.is_share() => 0.15,
+    let before_first = matches!(coefficient, Coefficient::Request | Coefficient::RequestSteps);
+    let keys =
+        [at.accelerator.is_some(), at.architecture.is_some(), at.engine.is_some(), at.weights.is_some()];
+    let keys = keys.iter().filter(|key| **key).count();
+    let untimed = at.accelerator.as_deref().is_some_and(|chip| !timed.contains(chip));
+    Some(match (keys, before_first) {
+        (1, _) if untimed && coefficient.is_share() => 0.5,
+        (1, _) if at.accelerator.is_some() => 0.2,
+        (_, true) => 0.8,
+        _ if at.version.is_some() => 0.25,
+        (1, _) => 0.4,
+        _ if at.accelerator.is_some() => 0.1,
         _ => 0.2,
-    }
+    })
 }
 
-/// Whether the row's forecast can depend on the figure.
-pub(super) fn matters(deployment: &Deployment, row: &Measurement, figure: Coefficient) -> bool {
+/// The least that a level's factor may be, as a logarithm: what a server adds makes nothing faster.
+pub(super) fn least(at: &Selector) -> f64 {
+    if at.served.is_some() { 0.0 } else { f64::NEG_INFINITY }
+}
+
+/// Whether the row's forecast can depend on the coefficient.
+pub(super) fn matters(deployment: &Deployment, row: &Measurement, coefficient: Coefficient) -> bool {
     let p = deployment.parallelism;
-    match figure {
+    match coefficient {
         Coefficient::ExpertMemory
         | Coefficient::ExpertCompute
         | Coefficient::ExpertExposed
@@ -60,30 +117,33 @@ pub(super) fn matters(deployment: &Deployment, row: &Measurement, figure: Coeffi
     }
 }
 
-/// The levels of a place beside the first: chip and generation, engine with its version and its server, weight format,
-/// and their pairs.
-pub(super) fn selectors(chip: &Accelerator, engine: &EngineSpec, weights: &str) -> Vec<Selector> {
-    let architecture = Some(chip.architecture.clone());
-    let accelerator = Some(chip.id.clone());
-    let name = Some(engine.name().to_owned());
-    let served = Some(engine.served());
-    let weights = Some(weights.to_owned());
-    let none = Selector::default;
+/// The levels of a place beside the first: everywhere, engine and its versions, generation and chip, weight format, their
+/// pairs, and what a server adds.
+pub(super) fn selectors(place: &Place, versions: &Versions) -> Vec<Selector> {
+    let anywhere = Selector::default;
+    let of_engine = Selector { engine: Some(place.engine.name().to_owned()), ..anywhere() };
+    let of_weights = Selector { weights: Some(place.weights.to_owned()), ..anywhere() };
+    let sibling = Selector { architecture: Some(place.accelerator.architecture.clone()), ..anywhere() };
+    let chip = Selector { accelerator: Some(place.accelerator.id.clone()), ..anywhere() };
+    let engine = &of_engine.engine;
     let mut all = vec![
-        Selector { architecture: architecture.clone(), ..none() },
-        Selector { accelerator: accelerator.clone(), ..none() },
-        Selector { served, ..none() },
-        Selector { engine: name.clone(), ..none() },
-        Selector { engine: name.clone(), served, ..none() },
-        Selector { accelerator: accelerator.clone(), engine: name.clone(), served, ..none() },
-        Selector { accelerator, engine: name.clone(), served, weights: weights.clone(), ..none() },
-        Selector { weights: weights.clone(), ..none() },
-        Selector { engine: name.clone(), weights: weights.clone(), ..none() },
-        Selector { architecture, engine: name.clone(), weights, ..none() },
+        anywhere(),
+        Selector { weights: of_weights.weights.clone(), ..of_engine.clone() },
+        Selector { weights: of_weights.weights.clone(), ..sibling.clone() },
+        Selector { engine: engine.clone(), ..sibling.clone() },
+        Selector { engine: engine.clone(), ..chip.clone() },
     ];
-    if let Some(version) = &engine.version {
-        all.push(Selector { engine: name, version: Some(version.clone()), ..none() });
+    let version = |v| Selector { engine: engine.clone(), version: Some(v), ..anywhere() };
+    all.extend(versions.levels(place).into_iter().map(version));
+    if place.engine.served() {
+        let served = Some(true);
+        all.extend([
+            Selector { served, ..anywhere() },
+            Selector { served, engine: engine.clone(), ..anywhere() },
+        ]);
     }
+    all.extend([of_engine, of_weights, sibling, chip]);
+    all.sort();
     all
 }
 
@@ -101,7 +161,9 @@ pub(super) fn targets(row: &Measurement) -> Vec<(usize, f64)> {
         Kind::StaticBatchPhases => vec![(TTFT, 0.1), (TPOT, 0.06)],
         Kind::OfflineStaticBatch if row.measured.e2e_ms.is_some() => vec![(E2E, 0.06)],
         Kind::OfflineStaticBatch if row.measured.total_tok_s.is_some() => vec![(TOTAL, 0.06)],
-        Kind::ClosedLoop | Kind::OpenLoop | Kind::BurstAllAtOnce => vec![(TPOT, 0.06), (TTFT, 0.15)],
+        Kind::ClosedLoop | Kind::OpenLoop | Kind::BurstAllAtOnce | Kind::Disaggregated => {
+            vec![(TPOT, 0.06), (TTFT, 0.15)]
+        }
         Kind::OfflineStaticBatch | Kind::OfflineMaxThroughput => vec![(OUTPUT, 0.15)],
     }
 }

@@ -8,6 +8,7 @@ use crate::accelerator::Accelerator;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::precision::Dtype;
+use std::sync::Arc;
 
 /// Rows of one table that are fitted; of a longer one an even sample is taken.
 const MOST_ROWS: u64 = 8192;
@@ -72,6 +73,8 @@ pub struct Table<'a> {
     operator: Operator,
     engine: String,
     version: String,
+    /// What a calibration says it was fitted to.
+    table: Arc<str>,
 }
 
 /// What a table or a row turns out to be.
@@ -114,8 +117,9 @@ impl<'a> Table<'a> {
         let Some(chip) = above.iter().find_map(|folder| catalog.device(folder)) else {
             return Ok(Found::Unread(format!("accelerator {system}")));
         };
+        let table = format!("{system}/{file}: {engine} {version}").into();
         let [place, engine, version] = [path, engine, version].map(str::to_owned);
-        Ok(Found::Read(Table { place, chip, operator, engine, version }))
+        Ok(Found::Read(Table { place, chip, operator, engine, version, table }))
     }
 
     /// Reads row `index`, counted from 0.
@@ -138,6 +142,7 @@ impl<'a> Table<'a> {
                 backend: self.engine.clone(),
                 version: self.version.clone(),
                 source: row.row.text("kernel_source").unwrap_or_default().to_owned(),
+                table: Arc::clone(&self.table),
                 ..kernel
             }),
             other => other,
@@ -151,6 +156,7 @@ impl<'a> Table<'a> {
         let shape = GemmRow {
             system: String::new(),
             backend: String::new(),
+            version: String::new(),
             latency_ms,
             dtype: String::new(),
             m,
@@ -170,6 +176,7 @@ impl<'a> Table<'a> {
         let prompts = PromptRow {
             system: String::new(),
             backend: String::new(),
+            version: String::new(),
             latency_ms,
             attn_dtype: row.text("attn_dtype")?.to_owned(),
             kv_cache_dtype: row.text("kv_cache_dtype")?.to_owned(),
@@ -189,6 +196,7 @@ impl<'a> Table<'a> {
         let decodes = DecodeRow {
             system: String::new(),
             backend: String::new(),
+            version: String::new(),
             latency_ms,
             kv_cache_dtype: row.text("kv_cache_dtype")?.to_owned(),
             batch_size: row.number("batch_size")?,
@@ -206,6 +214,7 @@ impl<'a> Table<'a> {
         let experts = ExpertRow {
             system: String::new(),
             backend: String::new(),
+            version: String::new(),
             latency_ms,
             moe_dtype: String::new(),
             num_tokens: row.number("num_tokens")?,
@@ -238,6 +247,7 @@ impl<'a> Table<'a> {
         let message = CollectiveRow {
             system: String::new(),
             backend: String::new(),
+            version: String::new(),
             latency_ms,
             variant: row.text("kernel_source")?.to_owned(),
             op_name: row.text("op_name")?.to_owned(),

@@ -1,6 +1,6 @@
 //! The tables of an engine's profile: times of the operators of one layer.
 //!
-//! Knows: the columns of such tables; an operator's FLOPs and bytes are those of the step model. Knows nothing about fitting.
+//! Knows: an operator's FLOPs and bytes are those of the step model. Knows nothing about fitting.
 
 use super::{BEYOND_CACHES, Kernel, Kernels, LEAST_PROMPT, Part};
 use crate::batch::{Batch, Sequences};
@@ -45,8 +45,13 @@ pub fn profile(place: &str, dense: &str, attention: &str, deployment: &Deploymen
     let mut kernels = Kernels::default();
     let backend = deployment.options.engine.name().to_owned();
     let layer = Profiled::of(deployment);
+    let folder: Vec<&str> = place.rsplit('/').take(2).collect();
+    let table: Arc<str> = folder.into_iter().rev().collect::<Vec<_>>().join("/").into();
     let mut take = |kernel: Option<Kernel>| match kernel {
-        Some(kernel) => kernels.all.push(Kernel { backend: backend.clone(), ..kernel }),
+        Some(kernel) => {
+            let (backend, table) = (backend.clone(), Arc::clone(&table));
+            kernels.all.push(Kernel { backend, table, ..kernel });
+        }
         None => kernels.skipped += 1,
     };
     let mut elementwise: BTreeMap<u64, f64> = BTreeMap::new();

@@ -151,6 +151,7 @@ fn point(
         return Err(Error::field(place, "mean_ttft_ms", "missing", accepted));
     }
     Ok(Measurement {
+        pools: None,
         id: place.to_owned(),
         source: "own run".to_owned(),
         kind,

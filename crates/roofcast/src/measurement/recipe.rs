@@ -18,6 +18,18 @@ const MOST_TOKENS: u64 = 1 << 24;
 #[serde(deny_unknown_fields)]
 struct Recipes {
     recipe: Vec<Recipe>,
+    release: Vec<Release>,
+}
+
+/// Which release rows ran whose version is not written, or is a date.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Release {
+    /// Where that stands.
+    from: String,
+    source: String,
+    engine: String,
+    version: String,
 }
 
 /// Rows and their settings; an absent key matches everything, or leaves a setting to the engine.
@@ -102,6 +114,12 @@ fn find(row: &Measurement) -> Option<&'static Recipe> {
     recipes().ok()?.recipe.iter().find(|r| r.matches(row))
 }
 
+/// The release that the row ran, where its own version has no order and that is known.
+pub(super) fn release(row: &Measurement) -> Option<&'static str> {
+    let of = |r: &&Release| r.source == row.source && r.engine == row.engine;
+    Some(recipes().ok()?.release.iter().find(of)?.version.as_str())
+}
+
 /// Where the row's settings stand, beside the row itself.
 pub(super) fn source(row: &Measurement) -> Option<&'static str> {
     Some(find(row)?.from.as_str())
@@ -139,6 +157,22 @@ mod tests {
         assert!(
             recipes.len() > 10 && recipes.iter().all(|r| r.from.contains(" at ") && !r.sources.is_empty())
         );
+    }
+
+    #[test]
+    fn releases_stand_for_versions_without_an_order() {
+        let version = |source: &str, written: &str| {
+            let header = "source,kind,model,hardware,engine,engine_version,weights,input_len,output_len";
+            let line = format!("{source},prefill,m,rtx-4090,vllm,{written},fp8,100,1");
+            let row = read("f.csv", &format!("{header}\n{line}\n")).unwrap().remove(0);
+            row.options(None).engine.version
+        };
+        assert_eq!(version("noooop_4090_prefill", "2024-05/06").as_deref(), Some("0.4.2"));
+        assert_eq!(version("noooop_4090_prefill", "0.5.1").as_deref(), Some("0.5.1"));
+        assert_eq!(version("mine", "nightly").as_deref(), Some("nightly"));
+        assert_eq!(version("mine", ""), None);
+        let releases = &recipes().unwrap().release;
+        assert!(releases.iter().all(|r| crate::version::Version::parse(&r.version).is_some()));
     }
 
     #[test]

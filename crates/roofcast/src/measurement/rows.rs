@@ -2,17 +2,20 @@
 //!
 //! Knows: its columns and what their cells may hold. Knows nothing about deployments.
 
-use super::{KINDS, Lengths, Measurement, Metrics, Settings};
+use super::{KINDS, Kind, Lengths, Measurement, Metrics, Settings};
 use crate::error::{Error, Result};
 use crate::parallelism::RequestedParallelism;
+use crate::spec::PoolSpec;
 
 /// Reads a measurements CSV; `place` names the file in errors.
 pub fn read(place: &str, text: &str) -> Result<Vec<Measurement>> {
     let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_bytes());
     let broken = |e: csv::Error| Error::Parse { place: place.into(), message: e.to_string() };
     let header = reader.headers().map_err(broken)?.clone();
+    let pools = header.iter().any(|h| h == "prefill_workers");
     for needed in ["kind", "model", "hardware"] {
-        if !header.iter().any(|h| h == needed) {
+        // A file of pools has one kind of rows.
+        if !(header.iter().any(|h| h == needed) || pools && needed == "kind") {
             let accepted =
                 "a measurements CSV with the columns kind, model, hardware and those of its metrics";
             return Err(Error::field(place, needed, "missing", accepted));
@@ -87,7 +90,11 @@ impl Row<'_> {
     }
 
     fn read(&self) -> Result<Measurement> {
-        let kind = self.text("kind");
+        let pools = self.pools()?;
+        let kind = match self.text("kind") {
+            "" if pools.is_some() => Kind::Disaggregated.name(),
+            kind => kind,
+        };
         let known = KINDS.iter().find(|(name, _)| *name == kind);
         let (_, kind) = known.ok_or_else(|| {
             let names: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
@@ -110,13 +117,25 @@ impl Row<'_> {
             kind: *kind,
             model: own("model", ""),
             hardware: own("hardware", ""),
-            parallelism: self.parallelism()?,
+            parallelism: match pools {
+                Some([_, decode]) => RequestedParallelism {
+                    tp: decode.tp,
+                    pp: decode.pp,
+                    ep: decode.ep,
+                    attention_dp: decode.attention_dp,
+                    ..RequestedParallelism::default()
+                },
+                None => self.parallelism()?,
+            },
+            pools,
             engine: own("engine", "vllm"),
             version: own("engine_version", ""),
             weights: own("weights", ""),
             kv: own("kv_cache", ""),
-            input: self.lengths("input_len")?,
-            output: self.lengths("output_len")?,
+            input: self.lengths("input_len")?.map(|l| if pools.is_some() { l.as_in_inferencex() } else { l }),
+            output: self
+                .lengths("output_len")?
+                .map(|l| if pools.is_some() { l.as_in_inferencex() } else { l }),
             context: self.count("context_len")?,
             concurrency: self.count("concurrency")?,
             request_rate: self.rate()?,
@@ -124,6 +143,28 @@ impl Row<'_> {
             median: self.text("stat").starts_with("median"),
             settings: Settings::read(&self.place, self.text("settings"))?,
         })
+    }
+
+    /// The pools of a row that names workers: `prefill_tp`, `decode_tp` and so on of one worker.
+    fn pools(&self) -> Result<Option<[PoolSpec; 2]>> {
+        let pool = |side: &str| -> Result<PoolSpec> {
+            let column = |name: &str| format!("{side}_{name}");
+            let count = |name: &str| Ok(Some(self.count(&column(name))?.unwrap_or(1)));
+            let (tp, dp): (Option<u64>, Option<u64>) = (count("tp")?, count("attention_dp")?);
+            let ranks = tp.unwrap_or(1).saturating_mul(dp.unwrap_or(1));
+            Ok(PoolSpec {
+                replicas: count("workers")?,
+                tp,
+                pp: count("pp")?,
+                ep: Some(self.count(&column("ep"))?.unwrap_or(1).min(ranks)),
+                attention_dp: dp,
+                ..PoolSpec::default()
+            })
+        };
+        match self.text("prefill_workers") {
+            "" => Ok(None),
+            _ => Ok(Some([pool("prefill")?, pool("decode")?])),
+        }
     }
 
     /// Sources count expert ranks that are not there; the ranks of a stage bound them.
@@ -137,5 +178,27 @@ impl Row<'_> {
             attention_dp: Some(dp),
             replicas: None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two workers of 4 data-parallel ranks compute prompts, one of tp 8 decodes; 1,024 tokens are 819 to 1,024.
+    #[test]
+    fn pools_of_workers() {
+        let header = "model,hardware,engine,weights,input_len,output_len,concurrency,prefill_workers,prefill_tp,\
+                      prefill_attention_dp,prefill_ep,decode_workers,decode_tp,decode_ep,tpot_ms";
+        let row = read("f.csv", &format!("{header}\nm,gb300,sglang,fp8,1024,8192,36,2,1,4,4,1,8,1,11.3\n"));
+        let row = row.unwrap().remove(0);
+        let [prefill, decode] = row.pools.unwrap();
+        assert_eq!((prefill.replicas, prefill.attention_dp, prefill.ep), (Some(2), Some(4), Some(4)));
+        assert_eq!((decode.replicas, decode.tp, decode.ep), (Some(1), Some(8), Some(1)));
+        assert_eq!((row.kind, row.parallelism.tp), (Kind::Disaggregated, Some(8)));
+        assert_eq!(row.input, Some(Lengths { min: 819, max: 1024 }));
+        let error =
+            read("f.csv", "model,hardware,prefill_workers\nm,h100-sxm,many\n").unwrap_err().to_string();
+        assert!(error.contains("prefill_workers") && error.contains("many"), "{error}");
     }
 }

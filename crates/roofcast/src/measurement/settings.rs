@@ -14,6 +14,25 @@ const SHAREGPT_SIGMA: f64 = 0.9;
 /// What clients keep of ShareGPT: at least 4 tokens, prompts of at most 1,024 (`is_valid_sequence` of vLLM's benchmarks, 0.11).
 pub(crate) const SHAREGPT_TOKENS: [u64; 2] = [4, 1024];
 
+/// Flags of servers that change a forecast, with their dashes as underscores.
+const FLAGS: [&str; 13] = [
+    "max_num_seqs",
+    "max_running_requests",
+    "max_batch_size",
+    "max_num_batched_tokens",
+    "max_num_tokens",
+    "chunked_prefill_size",
+    "max_model_len",
+    "gpu_memory_utilization",
+    "mem_fraction_static",
+    "enable_prefix_caching",
+    "enable_chunked_prefill",
+    "async_scheduling",
+    "enforce_eager",
+];
+/// Datasets of conversations, whose lengths spread as ShareGPT's.
+const CONVERSATIONS: [&str; 6] = ["sharegpt", "lmsys", "wildchat", "ultrachat", "alpaca", "dolly"];
+
 /// How requests arrive beside their rate.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Pattern {
@@ -26,6 +45,19 @@ pub enum Pattern {
     Gamma(f64),
 }
 
+/// How lengths spread around the means that a row has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Spread {
+    /// Not: every request has that many tokens.
+    #[default]
+    Fixed,
+    /// Evenly from 1 to twice the mean: `--random-range-ratio 0` of SGLang's and vLLM's clients, and what is assumed of a
+    /// dataset of which only the means are known.
+    Uniform,
+    /// As the first turns of ShareGPT's conversations.
+    Sharegpt,
+}
+
 /// What a row's settings say.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Settings {
@@ -33,8 +65,8 @@ pub struct Settings {
     pub num_prompts: Option<u64>,
     /// How they arrive.
     pub pattern: Pattern,
-    /// Whether lengths are those of ShareGPT's conversations, of which the row has the means.
-    pub sharegpt: bool,
+    /// How lengths spread where the row has only their means.
+    pub lengths: Spread,
     /// What the server was told.
     engine: EngineSpec,
     /// Keys that say nothing to a forecast.
@@ -57,10 +89,16 @@ impl Settings {
         match entry.key {
             "num_prompts" | "level_requests" => self.num_prompts = entry.count()?,
             "arrivals" => self.pattern = entry.pattern()?,
-            "dataset" => self.sharegpt = entry.value == "sharegpt",
-            "max_num_seqs" | "max_running_requests" => engine.max_num_seqs = entry.count()?,
-            "max_num_batched_tokens" => engine.max_num_batched_tokens = entry.count()?,
-            "max_model_len" => engine.max_model_len = entry.count()?,
+            "dataset" | "lengths" => self.lengths = entry.spread().unwrap_or(self.lengths),
+            "flags" | "variant" => return self.take_flags(entry),
+            "max_num_seqs" | "max_running_requests" | "max_batch_size" => {
+                engine.max_num_seqs = entry.count()?
+            }
+            "max_num_batched_tokens" | "max_num_tokens" => engine.max_num_batched_tokens = entry.count()?,
+            "chunked_prefill_size" => {
+                engine.chunked_prefill_size = entry.count()?.and_then(|n| i64::try_from(n).ok());
+            }
+            "max_model_len" | "max_seq_len" => engine.max_model_len = entry.count()?,
             "gpu_memory_utilization" | "gpu_mem_util" | "mem_fraction_static" => {
                 engine.gpu_memory_utilization = entry.share()?;
             }
@@ -75,6 +113,28 @@ impl Settings {
         Ok(())
     }
 
+    /// Takes the flags of a server's command line, as `--max-num-batched-tokens 4096` or `--max_num_tokens=4096`; those that
+    /// say nothing to a forecast, and what stands between them, are passed over.
+    fn take_flags(&mut self, entry: &Entry) -> Result<()> {
+        let mut words = entry.value.split_whitespace().peekable();
+        while let Some(word) = words.next() {
+            let Some(flag) = word.strip_prefix("--") else { continue };
+            let (key, value) = match flag.split_once('=') {
+                Some((key, value)) => (key, Some(value)),
+                None => (flag, words.next_if(|next| !next.starts_with('-'))),
+            };
+            let key = key.replace('-', "_");
+            let (key, value) = match key.strip_prefix("no_") {
+                Some(key) => (key.to_owned(), "off"),
+                None => (key, value.unwrap_or("on")),
+            };
+            if FLAGS.contains(&key.as_str()) {
+                self.take(&Entry { place: entry.place, key: &key, value })?;
+            }
+        }
+        Ok(())
+    }
+
     /// Fills in what the server was told.
     pub(super) fn fill(&self, spec: &mut EngineSpec) {
         let told = &self.engine;
@@ -82,6 +142,9 @@ impl Settings {
         spec.max_num_batched_tokens = told.max_num_batched_tokens.or(spec.max_num_batched_tokens);
         spec.gpu_memory_utilization = told.gpu_memory_utilization.or(spec.gpu_memory_utilization);
         spec.enforce_eager = told.enforce_eager.or(spec.enforce_eager);
+        if spec.name() == "sglang" {
+            spec.chunked_prefill_size = told.chunked_prefill_size.or(spec.chunked_prefill_size);
+        }
         // The other keys are vLLM's own.
         if spec.name() == "vllm" {
             spec.max_model_len = told.max_model_len.or(spec.max_model_len);
@@ -139,6 +202,16 @@ impl Entry<'_> {
         }
     }
 
+    /// As in `sharegpt`, `uniform 1..1000 in, 1..1000 out, means given` or `dataset means`.
+    fn spread(&self) -> Option<Spread> {
+        let says = self.value.to_ascii_lowercase();
+        if CONVERSATIONS.iter().any(|name| says.contains(name)) {
+            Some(Spread::Sharegpt)
+        } else {
+            (says.contains("uniform") || says.contains("means")).then_some(Spread::Uniform)
+        }
+    }
+
     fn pattern(&self) -> Result<Pattern> {
         if let Some(rest) = self.value.strip_prefix("gamma(burstiness=") {
             let shape = rest.trim_end_matches(')').parse().ok();
@@ -159,11 +232,42 @@ mod tests {
                     max_num_batched_tokens=default;gpu_memory_utilization=0.9;enable_prefix_caching=False;date=2026-08-13";
         let settings = Settings::read("f.csv:2", cell).unwrap();
         assert_eq!((settings.num_prompts, settings.pattern), (Some(250), Pattern::Gamma(0.7)));
-        assert!(!settings.sharegpt && settings.unread == BTreeSet::from(["date".to_owned()]));
+        assert!(settings.lengths == Spread::Fixed && settings.unread == BTreeSet::from(["date".to_owned()]));
         let mut spec = EngineSpec { max_num_batched_tokens: Some(512), ..EngineSpec::default() };
         settings.fill(&mut spec);
         assert_eq!((spec.max_num_seqs, spec.max_num_batched_tokens), (Some(256), Some(512)));
         assert_eq!((spec.gpu_memory_utilization, spec.enable_prefix_caching), (Some(0.9), Some(false)));
+    }
+
+    #[test]
+    fn flags_of_a_servers_command_line() {
+        let cell = "flags=vllm serve Qwen/Qwen3-235B -tp 4 --max-num-batched-tokens 16384 --enable-expert-parallel \
+                    --gpu-memory-utilization=0.85 --no-enable-prefix-caching --enforce-eager";
+        let mut spec = EngineSpec::default();
+        Settings::read("f.csv:2", cell).unwrap().fill(&mut spec);
+        assert_eq!((spec.max_num_batched_tokens, spec.gpu_memory_utilization), (Some(16384), Some(0.85)));
+        assert_eq!((spec.enable_prefix_caching, spec.enforce_eager), (Some(false), Some(true)));
+        let variant = Settings::read("f.csv:2", "variant=--max_num_tokens=32768").unwrap();
+        assert_eq!(variant.engine.max_num_batched_tokens, Some(32768));
+        let wrong =
+            Settings::read("f.csv:2", "flags=vllm serve m --max-num-seqs many").unwrap_err().to_string();
+        assert!(wrong.contains("max_num_seqs") && wrong.contains("many"), "{wrong}");
+    }
+
+    #[test]
+    fn lengths_spread_as_they_are_said_to() {
+        for (cell, spread) in [
+            ("dataset=random", Spread::Fixed),
+            ("dataset=ShareGPT_V3", Spread::Sharegpt),
+            ("lengths=ShareGPT, means given", Spread::Sharegpt),
+            (
+                "dataset=random;lengths=uniform 1..1000 in, 1..1000 out (range_ratio 0), means given",
+                Spread::Uniform,
+            ),
+            ("lengths=dataset means", Spread::Uniform),
+        ] {
+            assert_eq!(Settings::read("f.csv:2", cell).unwrap().lengths, spread, "{cell}");
+        }
     }
 
     /// ln 200 = 5.298, less 0.81/2.

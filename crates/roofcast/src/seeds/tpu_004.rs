@@ -5,8 +5,9 @@
 
 mod curve;
 mod exercises;
+mod qps;
 
-use super::Verdict::{Exact, Inconsistent, Rounded, Unit, WrongInput};
+use super::Verdict::{Exact, Inconsistent, Rounded, Unit};
 use super::{Claim, Setup, Verdict, chip, closed_forms, decode, held, prefill};
 use crate::catalog::Catalog;
 use crate::deployment::Deployment;
@@ -22,7 +23,6 @@ const SMALLEST: &str = "smallest topology: batch 32 at 8192, int8";
 const CRITICAL: &str = "critical batch";
 const TOPOLOGIES: &str = "topologies by dtype, 8192 tokens";
 const FLOOR: &str = "latency floor";
-const QPS: &str = "QPS per chip, 512 tokens a request";
 const ICI: &str = "tensor parallelism and ICI, bf16";
 const PREFILL: &str = "prefill";
 const PAGES: &str = "continuous batching: B 32, P 8192, G 4096";
@@ -74,7 +74,7 @@ pub(super) fn claims(catalog: &Catalog) -> Result<Vec<Claim>> {
     all.extend(critical(catalog)?);
     all.extend(topologies(catalog)?);
     all.extend(floor(catalog)?);
-    all.extend(qps(catalog)?);
+    all.extend(qps::claims(catalog)?);
     all.extend(ici(catalog)?);
     all.extend(prefilling(catalog)?);
     all.extend(pages());
@@ -299,71 +299,6 @@ fn floor(catalog: &Catalog) -> Result<Vec<Claim>> {
             .roofcast(int4.terms.weights.ms())
             .is(Rounded, "down; ours reads lm_head at 16 bits"),
     ])
-}
-
-/// Requests per second and chip: batch / (19 ms × 512) / chips.
-fn queries(batch: f64, chips: u64) -> f64 {
-    batch / (STEP * GENERATED) / chips as f64
-}
-
-/// The same by the library: its largest batch of 8192, the decode limit of that batch in seconds, and the rate.
-fn library_queries(d: &Deployment) -> (f64, f64, f64) {
-    let batch = held(d, 8192, 1).max_batch;
-    let step = decode(d, batch, 8192).limit.seconds();
-    (batch as f64, step, batch as f64 / (step * GENERATED) / d.parallelism.count() as f64)
-}
-
-fn qps(catalog: &Catalog) -> Result<Vec<Claim>> {
-    let smallest = [("0.27", "cut, not rounded"), ("0.55", ""), ("1.11", "rounded up")];
-    let doubled = [
-        ("4×8", "140", "0.44", Rounded, Exact, "rounded up"),
-        ("4×4", "~90", "0.90", Inconsistent, Rounded, "90 looks like the digits of the QPS; 0.90 needs 140"),
-        (
-            "2×4",
-            "~80",
-            "1.80",
-            Inconsistent,
-            WrongInput,
-            "80 looks like the digits of the QPS; 1.80 needs 140",
-        ),
-    ];
-    let mut all = Vec::new();
-    for (kind, (said, why)) in KINDS.into_iter().zip(smallest) {
-        let ours = library_queries(&serving(catalog, kind.name, kind.chips)?).2;
-        let verdict = if why.is_empty() { Exact } else { Rounded };
-        all.push(
-            Claim::new(QPS, format!("{} on {} chips", kind.name, kind.chips), said, "req/s")
-                .recomputed(queries(batch(kind, kind.chips), kind.chips))
-                .roofcast(ours)
-                .is(verdict, why),
-        );
-    }
-    for (kind, (shape, batch_said, qps_said, on_batch, on_qps, why)) in KINDS.into_iter().zip(doubled) {
-        let chips = 2 * kind.chips;
-        let (most, step, ours) = library_queries(&serving(catalog, kind.name, chips)?);
-        let words = |what: &str| format!("{} on {shape}: {what}", kind.name);
-        let critical = critical_batch(FLOPS, kind.bytes);
-        let from = if on_qps == Exact { "from 138" } else { "from a batch of 140" };
-        let loose = if most > critical {
-            format!(
-                "{from}; above the critical batch of {critical:.0} a step takes {:.1} ms, not 19",
-                step * 1e3
-            )
-        } else {
-            from.to_owned()
-        };
-        all.extend([
-            Claim::new(QPS, words("batch"), batch_said, "batch")
-                .recomputed(batch(kind, chips))
-                .roofcast(most)
-                .is(on_batch, why),
-            Claim::new(QPS, words("QPS per chip"), qps_said, "req/s")
-                .recomputed(queries(batch(kind, chips), chips))
-                .roofcast(ours)
-                .is(on_qps, loose),
-        ]);
-    }
-    Ok(all)
 }
 
 fn ici(catalog: &Catalog) -> Result<Vec<Claim>> {

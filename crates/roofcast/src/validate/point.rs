@@ -2,6 +2,7 @@
 //!
 //! Knows: which traffic each kind of measurement stands for. Knows nothing about errors over many rows.
 
+use crate::accelerator::Accelerator;
 use crate::batch::Batch;
 use crate::coefficients::Coefficient;
 use crate::cost::{self, Utilization};
@@ -10,11 +11,11 @@ use crate::engine::clock::Ticks;
 use crate::engine::price::Price;
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
-use crate::measurement::settings::{Pattern, SHAREGPT_TOKENS, Settings};
+use crate::measurement::settings::{Pattern, SHAREGPT_TOKENS, Settings, Spread};
 use crate::measurement::{Kind, Lengths, Measurement, Metrics};
 use crate::memory;
 use crate::simulate::{Options, simulate};
-use crate::spec::{CostKind, Spec};
+use crate::spec::{CostKind, FleetSpec, LinkKind, Spec};
 use crate::summary::Summary;
 use crate::workload::{Arrivals, Length, LengthKind, Workload};
 
@@ -82,12 +83,17 @@ fn admitted(row: &Measurement, deployment: &Deployment, context: u64) -> u64 {
 /// What the machine's limits allow for the row's times: nothing can be below.
 pub fn limits(row: &Measurement, deployment: &Deployment) -> Metrics {
     let Ok(context) = context(row) else { return Metrics::default() };
-    let batch = admitted(row, deployment, context);
+    let batch = match row.pools {
+        Some([_, decode]) => row.concurrency.unwrap_or(1).div_ceil(decode.replicas.unwrap_or(1)),
+        None => admitted(row, deployment, context),
+    };
     let limit = |batch: &Batch| cost::limit(deployment, batch, Utilization::FULL).limit.ms();
     let step = limit(&Batch::decode(batch, context));
     // A static batch has its first token when all prompts are computed.
     let prompts = if row.kind.is_static() { row.concurrency.unwrap_or(1) } else { 1 };
-    let prompt = row.input.map(|i| limit(&Batch::prefill(prompts, i.min.max(1))));
+    // Prompts of pools are not computed by the deployment that decodes.
+    let prompt = row.input.filter(|_| row.pools.is_none());
+    let prompt = prompt.map(|i| limit(&Batch::prefill(prompts, i.min.max(1))));
     let after = row.output.map_or(0.0, |o| (o.mean() - 1.0).max(0.0));
     Metrics {
         ttft_ms: prompt,
@@ -98,12 +104,27 @@ pub fn limits(row: &Measurement, deployment: &Deployment) -> Metrics {
     }
 }
 
+/// Over what caches travel between pools, which no row says: within a rack where its links reach all of it, else between
+/// nodes, or through the host of the only one.
+fn link(chip: &Accelerator) -> LinkKind {
+    /// Accelerators of a rack that is one node.
+    const RACK: u64 = 32;
+    if chip.node_size >= RACK {
+        LinkKind::Nvlink
+    } else if chip.network.is_some() {
+        LinkKind::Network
+    } else {
+        LinkKind::Pcie
+    }
+}
+
 /// The traffic that a row stands for.
 struct Runs {
     /// Requests in flight or at once.
     users: u64,
     requests: u64,
     workload: Workload,
+    fleet: FleetSpec,
     input: Lengths,
     output: Lengths,
 }
@@ -126,7 +147,7 @@ impl Runs {
             return Err(Error::field(row.kind.name(), "concurrency", users, format!("at most {MOST_USERS}")));
         }
         let requests = match row.kind {
-            Kind::ClosedLoop => {
+            Kind::ClosedLoop | Kind::Disaggregated => {
                 let sent = row.settings.num_prompts.unwrap_or(users * WAVES).max(users);
                 sent.min(MOST_REQUESTS.max(users * 2))
             }
@@ -145,14 +166,17 @@ impl Runs {
             }
             _ => Arrivals::ClosedLoop { concurrency: users, think_s: Some(RETURN) },
         };
-        let length = |l: Lengths| match l {
-            _ if row.settings.sharegpt => {
+        let length = |l: Lengths| match (l, row.settings.lengths) {
+            (_, Spread::Sharegpt) => {
                 let [mu, sigma] = Settings::sharegpt_lengths(l.mean());
                 let [min, max] = SHAREGPT_TOKENS.map(Some);
                 Length::Drawn(LengthKind::Lognormal { mu, sigma, min, max })
             }
-            Lengths { min, max } if min == max => Length::Tokens(max),
-            Lengths { min, max } => Length::Drawn(LengthKind::Uniform { min, max }),
+            (Lengths { min, max }, Spread::Uniform) if min == max => {
+                Length::Drawn(LengthKind::Uniform { min: 1, max: (2 * max).saturating_sub(1).max(1) })
+            }
+            (Lengths { min, max }, _) if min == max => Length::Tokens(max),
+            (Lengths { min, max }, _) => Length::Drawn(LengthKind::Uniform { min, max }),
         };
         let workload = Workload {
             requests: Some(requests),
@@ -164,13 +188,19 @@ impl Runs {
             priorities: Vec::new(),
             max_tokens: None,
         };
-        Ok(Runs { users, requests, workload, input, output })
+        let fleet = row.pools.map_or_else(FleetSpec::default, |[prefill, decode]| FleetSpec {
+            prefill: Some(prefill),
+            decode: Some(decode),
+            link: Some(link(&deployment.accelerator)),
+            ..FleetSpec::default()
+        });
+        Ok(Runs { users, requests, workload, fleet, input, output })
     }
 
     fn simulate(&self, forecaster: &Forecaster, cost: CostKind) -> Result<Summary> {
         let mut priced = forecaster.clone();
         priced.deployment.options.engine.cost = cost;
-        let spec = Spec { workload: Some(self.workload.clone()), ..Spec::default() };
+        let spec = Spec { workload: Some(self.workload.clone()), fleet: self.fleet, ..Spec::default() };
         let summary = simulate(&priced, &spec, "row", Options { leap: true, ..Options::default() })?.summary;
         if summary.completed < self.requests {
             let longest = self.input.max + self.output.max;

@@ -187,7 +187,8 @@ fn beside(beside: &Beside, r: &Report) -> String {
                 [name.to_owned(), significant(measured), significant(limit), share, significant(forecast)];
             row.into_iter().chain(range).collect::<Vec<_>>()
         };
-    let (tpot, ttft) = (forecast.bands.map(|b| b.tpot_ms), forecast.bands.map(|b| b.ttft_ms));
+    let (tpot, ttft) =
+        (forecast.bands.as_ref().map(|b| b.tpot_ms), forecast.bands.as_ref().map(|b| b.ttft_ms));
     let s = &r.summary;
     let rows = [
         of("TPOT", s.tpot.median, limit.tpot_ms, limit.tpot_share, forecast.median_tpot_ms, tpot),
