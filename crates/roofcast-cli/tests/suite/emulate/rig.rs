@@ -32,9 +32,7 @@ fn every_flag_of_the_rig_exists() {
         }
     }
     assert!(found >= 4, "only {found} flags");
-    for flag in ["--host"] {
-        assert!(text("Dockerfile").contains(flag) && known.contains(&flag));
-    }
+    assert!(text("Dockerfile").contains("\"--host\"") && known.contains(&"--host"));
 }
 
 /// The spec in the image is one, and the JSON of `--kv-events-config` is, too.

@@ -23,7 +23,7 @@ fn ask(server: &Server, client: u64, round: u64) -> u64 {
         number,
         round,
         1 + number % 40,
-        round % 3 > 0
+        !round.is_multiple_of(3)
     );
     let tokens = (1 + number % 40) as usize;
     match round % 3 {
