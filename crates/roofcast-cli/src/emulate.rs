@@ -1,19 +1,25 @@
-//! `roofcast emulate`: the engine of a simulation on the wall clock, behind a vLLM server's API.
+//! `roofcast emulate`: the engine of a simulation on the wall clock, behind an inference server's API.
 //!
 //! Knows: a request is read, its answer written at once, its tokens given to an engine that says when each is out, and
 //! the answer sent as they are. Only [`replica`] knows the engine, only [`service`] the routes.
 
+mod adapters;
 mod ask;
 mod completion;
+pub(crate) mod dialect;
 pub(crate) mod faults;
 mod fields;
+pub(crate) mod group;
 pub(crate) mod kv_events;
 pub(crate) mod metrics;
 mod outlet;
 pub(crate) mod pace;
+mod pins;
 mod refusal;
 pub(crate) mod replica;
+mod response;
 pub(crate) mod service;
+mod sleep;
 mod stream;
 mod tokenizer;
 mod tools;
@@ -21,10 +27,13 @@ mod wire;
 
 pub(crate) use completion::Author;
 
+use ask::{Ask, Endpoint};
+use outlet::Out;
 use replica::EngineHandle;
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
+use wire::{Reply, Writer};
 
 /// How often an engine is asked whether it keeps up.
 const LOOK: Duration = Duration::from_secs(5);
@@ -50,4 +59,42 @@ pub(crate) fn warn_when_late(replica: &Arc<EngineHandle>) {
             before = (late, steps);
         }
     });
+}
+
+/// Choices and tokens of an answer that is only written to be dropped.
+const FEW: usize = 8;
+
+/// Reads a body as every endpoint does, and writes the whole answer and the stream where it is a request.
+pub(crate) fn exercise(body: &[u8]) {
+    static AUTHOR: LazyLock<Author> = LazyLock::new(|| Author::new(vec![3, 7]));
+    let endpoints = [
+        Endpoint::Completions,
+        Endpoint::Chat,
+        Endpoint::Responses,
+        Endpoint::Generate,
+        Endpoint::LlamaCompletion,
+    ];
+    for endpoint in endpoints {
+        let Ok(ask) = Ask::parse(endpoint, body) else { continue };
+        if ask.n * ask.prompts.len() > FEW {
+            continue;
+        }
+        let choices = 0..ask.n * ask.prompts.len();
+        let answer = |c: usize| AUTHOR.answer(&ask, &ask.prompts[c / ask.n], c % ask.n, FEW as u64);
+        let answers: Vec<_> = choices.map(answer).collect();
+        let out: Vec<Out> = answers
+            .iter()
+            .map(|answer| Out { tokens: answer.tokens.len() as u64, ..Out::default() })
+            .collect();
+        let (id, model) = ("fuzz".to_owned(), "fuzz".to_owned());
+        let reply =
+            Reply { id, created: 0, model, fingerprint: Arc::from(""), answers, ask, kv_transfer: None };
+        drop(reply.body(&out));
+        let mut writer = Writer::new(reply);
+        let mut bytes = writer.begin();
+        // The half of it, then an end that comes too early.
+        let half: Vec<Out> = out.iter().map(|out| Out { tokens: out.tokens / 2, ..*out }).collect();
+        writer.write(&half, &mut bytes);
+        writer.end(&half, &mut bytes);
+    }
 }

@@ -22,6 +22,8 @@ mod page;
 #[cfg(feature = "network")]
 mod serve;
 mod show;
+#[cfg(feature = "network")]
+pub mod testing;
 mod verbs;
 
 use args::{Cli, HardwareArgs, HardwareVerb, Verb};

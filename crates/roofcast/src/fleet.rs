@@ -102,7 +102,7 @@ impl Fleet {
         }
         self.results.close();
         if let Some(scaling) = &mut self.scaling {
-            scaling.close(self.results.end, &self.replicas);
+            scaling.close(self.results.end, &|index| idle_since(self.replicas[index].as_ref()));
         }
         Ok(())
     }
@@ -172,10 +172,14 @@ impl Fleet {
         let Some(request) = traffic.next() else { return };
         let arrival = self.results.arrive(&request, self.ranking.key(&request));
         if let Some(scaling) = &mut self.scaling {
-            scaling.look(arrival.at, &mut self.replicas, &mut self.open);
+            let in_flight = self.replicas.iter().map(|replica| replica.in_flight()).sum();
+            let idle = |index: usize| idle_since(self.replicas[index].as_ref());
+            let starting = scaling.look(arrival.at, in_flight, &idle, &mut self.open);
+            starting.into_iter().for_each(|index| self.replicas[index].restart());
         }
         let prefix = router::prefix(&request.prompt);
-        let index = self.router.choose(request.user, prefix, &self.replicas, &self.open);
+        let load = |index: usize| self.replicas[index].in_flight();
+        let index = self.router.choose(request.user, prefix, load, &self.open);
         let decoded = self.pools.as_ref().is_none_or(|pools| pools.serves(&self.replicas, &arrival));
         let replica = &mut self.replicas[index];
         let served = decoded && replica.serves(&arrival);
@@ -190,6 +194,11 @@ impl Fleet {
             traffic.refused(request.user, request.at);
         }
     }
+}
+
+/// Since when a replica has nothing to do, where it has nothing.
+fn idle_since(replica: &dyn Replica) -> Option<Ticks> {
+    replica.is_empty().then(|| replica.clock())
 }
 
 /// What a queue sorts by.

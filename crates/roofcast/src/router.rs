@@ -3,7 +3,6 @@
 //! Knows: what a router in front of engines can see: the replicas that are up, how many requests each has, what a
 //! prompt begins with.
 
-use crate::engine::Replica;
 use crate::workload::Prompt;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -58,15 +57,15 @@ impl Router {
         Router { routing, turn: 0, random: seed | 1, served: BTreeMap::new() }
     }
 
-    /// Which of `candidates` serves a request of `user` whose prompt begins with `prefix`.
+    /// Which of `candidates` serves a request of `user` whose prompt begins with `prefix`; `load` is how many requests a
+    /// replica has.
     pub fn choose(
         &mut self,
         user: u32,
         prefix: Option<u32>,
-        replicas: &[Box<dyn Replica>],
+        load: impl Fn(usize) -> u64,
         candidates: &[usize],
     ) -> usize {
-        let load = |index: usize| replicas[index].in_flight();
         // The first of those with the fewest requests.
         let least = || candidates.iter().copied().min_by_key(|index| load(*index)).unwrap_or(0);
         match (candidates, self.routing) {
@@ -78,10 +77,10 @@ impl Router {
                 if load(other) < load(one) { other } else { one }
             }
             (_, Routing::PrefixAware) => match prefix {
-                Some(prefix) => self.remembered(prefix, least(), IMBALANCE, candidates, load),
+                Some(prefix) => self.remembered(prefix, least(), IMBALANCE, candidates, &load),
                 None => least(),
             },
-            (_, Routing::SessionSticky) => self.remembered(user, least(), u64::MAX, candidates, load),
+            (_, Routing::SessionSticky) => self.remembered(user, least(), u64::MAX, candidates, &load),
         }
     }
 

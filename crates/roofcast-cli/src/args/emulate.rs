@@ -1,6 +1,7 @@
 //! What `roofcast emulate` is told: what is served, and how it is reached.
 
 use super::DeploymentArgs;
+use super::flags::{Flags, Routed};
 use super::values::{factor, seconds};
 use crate::emulate::kv_events::Encoding;
 use clap::Args;
@@ -10,6 +11,8 @@ use std::net::IpAddr;
 pub(crate) struct EmulateArgs {
     #[command(flatten)]
     pub(crate) deployment: DeploymentArgs,
+    #[command(flatten)]
+    pub(crate) fleet: Flags<Routed>,
     /// The address to listen on; others than this machine reach it only if it says so.
     #[arg(long, default_value = "127.0.0.1")]
     pub(crate) host: IpAddr,
@@ -32,13 +35,29 @@ pub(crate) struct EmulateArgs {
     /// How events are written: as maps, or as arrays for readers older than vLLM 0.20.
     #[arg(long, value_enum, default_value = "map", requires = "kv_events_config")]
     pub(crate) kv_events_encoding: Encoding,
+    /// Replicas are data-parallel ranks of one server with a port each: their numbers are in `engine` labels and KV events.
+    #[arg(long)]
+    pub(crate) data_parallel_external_lb: bool,
+    /// Serve LoRA adapters, which clients load and unload at /v1/load_lora_adapter and /v1/unload_lora_adapter.
+    #[arg(long)]
+    pub(crate) enable_lora: bool,
+    /// Adapters whose requests may run at once.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "enable_lora", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_loras: u32,
+    /// An adapter that is loaded from the start; may be given several times.
+    #[arg(long, value_name = "NAME=PATH", requires = "enable_lora")]
+    pub(crate) lora_modules: Vec<String>,
+    /// Let clients send it to sleep and wake it: /sleep, /wake_up, /is_sleeping.
+    #[arg(long)]
+    pub(crate) enable_sleep_mode: bool,
     /// Seconds of the engine in a second: 10 makes everything ten times faster.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub(crate) time_scale: f64,
     /// Seconds that answers under way may take after SIGTERM.
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
     pub(crate) drain: f64,
-    /// Let clients ask for faults: by the header `X-Roofcast-Fault` for one request, at `/admin/faults` for all.
+    /// Let clients ask for faults, by the header `X-Roofcast-Fault` for one request, at `/admin/faults` for all; and pin gauges
+    /// at `/admin/metrics`.
     #[arg(long)]
     pub(crate) allow_faults: bool,
     /// A fault that meets requests from the start, as `{"status": 503, "share": 0.1}`; also lets clients ask for others.

@@ -47,6 +47,14 @@ impl Sections for Load {
         &[("workload", "Load [default: a user, prompts of 512 tokens, answers of 128]")];
 }
 
+/// How requests are routed to replicas.
+#[derive(Debug)]
+pub(crate) struct Routed;
+
+impl Sections for Routed {
+    const ALL: &[(&str, &str)] = &[("fleet", "Fleet")];
+}
+
 /// What a plan is told.
 #[derive(Debug)]
 pub(crate) struct Planned;

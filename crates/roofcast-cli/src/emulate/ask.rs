@@ -1,7 +1,12 @@
 //! What a client asks for: the bodies of `/v1/completions` and `/v1/chat/completions`.
 //!
-//! Knows: OpenAI's keys and vLLM's beside them, and their bounds. Keys that change nothing here are let pass, as vLLM lets
-//! pass those that it does not know. Knows nothing about engines.
+//! Knows: OpenAI's keys and vLLM's beside them, and their bounds; [`responses`], [`sglang`] and [`llama_cpp`] know those of
+//! other endpoints. Keys that change nothing here are let pass, as vLLM lets pass those that it does not know. Knows nothing
+//! about engines.
+
+mod llama_cpp;
+mod responses;
+mod sglang;
 
 use super::fields::Fields;
 use super::refusal::Refusal;
@@ -15,6 +20,32 @@ use std::sync::Arc;
 pub(crate) enum Endpoint {
     Completions,
     Chat,
+    /// `/v1/responses`.
+    Responses,
+    /// SGLang's `/generate`.
+    Generate,
+    /// llama.cpp's `/completion`.
+    LlamaCompletion,
+}
+
+/// What a request says of caches that travel between instances: `kv_transfer_params`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct KvTransfer {
+    /// Its prompt was computed elsewhere.
+    pub(crate) do_remote_prefill: bool,
+    /// It goes on elsewhere.
+    pub(crate) do_remote_decode: bool,
+}
+
+impl KvTransfer {
+    fn read(fields: &Fields) -> Result<KvTransfer, Refusal> {
+        let Some(params) = fields.object("kv_transfer_params")? else { return Ok(KvTransfer::default()) };
+        let flag = |key: &str| params.flag(key).map(Option::unwrap_or_default);
+        Ok(KvTransfer {
+            do_remote_prefill: flag("do_remote_prefill")?,
+            do_remote_decode: flag("do_remote_decode")?,
+        })
+    }
 }
 
 /// A request, read and checked.
@@ -42,6 +73,11 @@ pub(crate) struct Ask {
     pub(crate) request_id: Option<String>,
     /// The tool that the answer calls.
     pub(crate) call: Option<Call>,
+    pub(crate) kv_transfer: KvTransfer,
+    /// Whose request it is.
+    pub(crate) user: Option<String>,
+    /// Whether `/generate` was asked with a list of prompts.
+    pub(crate) listed: bool,
 }
 
 /// Prompts of one request.
@@ -52,12 +88,48 @@ const MOST_CHOICES: i64 = 128;
 const MOST_STOPS: usize = 64;
 
 impl Ask {
+    /// A request that leaves all else as it is.
+    fn of(endpoint: Endpoint, prompts: Vec<Arc<[u32]>>) -> Ask {
+        Ask {
+            endpoint,
+            model: None,
+            prompts,
+            n: 1,
+            max_tokens: None,
+            min_tokens: 0,
+            stop: Vec::new(),
+            ignore_eos: false,
+            stream: false,
+            include_usage: false,
+            continuous_usage: false,
+            priority: 0,
+            seed: 0,
+            echo: false,
+            logprobs: None,
+            return_token_ids: false,
+            request_id: None,
+            call: None,
+            kv_transfer: KvTransfer::default(),
+            user: None,
+            listed: false,
+        }
+    }
+
     /// Reads a body.
     pub(crate) fn parse(endpoint: Endpoint, body: &[u8]) -> Result<Ask, Refusal> {
         let fields = Fields::parse(body)?;
+        match endpoint {
+            Endpoint::Completions | Endpoint::Chat => Ask::openai(endpoint, &fields),
+            Endpoint::Responses => Ask::responses(&fields),
+            Endpoint::Generate => Ask::generate(&fields),
+            Endpoint::LlamaCompletion => Ask::llama_completion(&fields),
+        }
+    }
+
+    fn openai(endpoint: Endpoint, fields: &Fields) -> Result<Ask, Refusal> {
         let prompts = match endpoint {
-            Endpoint::Completions => prompts(fields.need("prompt")?)?,
-            Endpoint::Chat => vec![chat(&fields)?.into()],
+            Endpoint::Chat => vec![chat(fields)?.into()],
+            _ => prompts(fields.need("prompt")?)?,
         };
         let stream = fields.flag("stream")?.unwrap_or(false);
         let options = fields.object("stream_options")?;
@@ -67,14 +139,8 @@ impl Ask {
         let option =
             |key: &str| options.as_ref().map_or(Ok(None), |o| o.flag(key)).map(Option::unwrap_or_default);
         let include_usage = option("include_usage")?;
-        let stop = fields.strings("stop")?;
-        if stop.iter().any(String::is_empty) || stop.len() > MOST_STOPS {
-            return Err(Refusal::bad(format!(
-                "stop cannot contain an empty string, nor more than {MOST_STOPS}."
-            )));
-        }
-        let max_tokens = max_tokens(endpoint, &fields)?;
-        let min_tokens = at_least(&fields, "min_tokens", 0)?.unwrap_or(0);
+        let max_tokens = max_tokens(endpoint, fields)?;
+        let min_tokens = at_least(fields, "min_tokens", 0)?.unwrap_or(0);
         if let Some(most) = max_tokens.filter(|most| min_tokens > *most) {
             let message =
                 format!("min_tokens must be less than or equal to max_tokens={most}, got {min_tokens}.");
@@ -82,12 +148,11 @@ impl Ask {
         }
         let echo = fields.flag("echo")?.unwrap_or(false);
         Ok(Ask {
-            endpoint,
             model: fields.string("model")?.map(str::to_owned),
-            n: choices(&fields)?,
+            n: choices(fields)?,
             max_tokens,
             min_tokens,
-            stop,
+            stop: stops(fields, "stop")?,
             ignore_eos: fields.flag("ignore_eos")?.unwrap_or(false),
             stream,
             include_usage,
@@ -95,20 +160,32 @@ impl Ask {
             priority: fields.integer("priority")?.unwrap_or(0),
             seed: fields.integer("seed")?.unwrap_or(0) as u64,
             echo: echo && endpoint == Endpoint::Completions,
-            logprobs: logprobs(endpoint, &fields)?,
+            logprobs: logprobs(endpoint, fields)?,
             return_token_ids: fields.flag("return_token_ids")?.unwrap_or(false),
             request_id: fields.string("request_id")?.map(str::to_owned),
-            call: if endpoint == Endpoint::Chat { Call::read(&fields)? } else { None },
-            prompts,
+            call: if endpoint == Endpoint::Chat { Call::read(fields)? } else { None },
+            kv_transfer: KvTransfer::read(fields)?,
+            user: fields.string("user")?.map(str::to_owned),
+            ..Ask::of(endpoint, prompts)
         })
     }
+}
+
+/// Stop strings, none of them empty.
+fn stops(fields: &Fields, field: &str) -> Result<Vec<String>, Refusal> {
+    let stop = fields.strings(field)?;
+    if stop.iter().any(String::is_empty) || stop.len() > MOST_STOPS {
+        let message = format!("stop cannot contain an empty string, nor more than {MOST_STOPS}.");
+        return Err(Refusal::bad(message));
+    }
+    Ok(stop)
 }
 
 /// Tokens of an answer at most, where the client says.
 fn max_tokens(endpoint: Endpoint, fields: &Fields) -> Result<Option<u64>, Refusal> {
     let newer = match endpoint {
         Endpoint::Chat => at_least(fields, "max_completion_tokens", 1)?,
-        Endpoint::Completions => None,
+        _ => None,
     };
     Ok(newer.or(at_least(fields, "max_tokens", 1)?))
 }
@@ -140,7 +217,7 @@ fn logprobs(endpoint: Endpoint, fields: &Fields) -> Result<Option<usize>, Refusa
         Endpoint::Chat if fields.flag("logprobs")?.unwrap_or(false) => {
             ("top_logprobs", Some(fields.integer("top_logprobs")?.unwrap_or(0)))
         }
-        Endpoint::Chat => return Ok(None),
+        _ => return Ok(None),
     };
     match asked {
         Some(count) if !(0..=20).contains(&count) => {
@@ -187,21 +264,29 @@ fn prompt(value: &Value) -> Option<Arc<[u32]>> {
 
 /// The messages of a chat as tokens.
 pub(crate) fn chat(fields: &Fields) -> Result<Vec<u32>, Refusal> {
-    let value = fields.need("messages")?;
-    let wrong = |reason: &str| Refusal::field("messages", "list_type", reason, value);
-    let items = value.as_array().ok_or_else(|| wrong("Input should be a valid list"))?;
-    let mut turns = Vec::new();
-    for item in items {
-        let role = item.get("role").and_then(Value::as_str);
-        let role = role.ok_or_else(|| wrong("a message without a role"))?;
-        let said = content(item.get("content")).ok_or_else(|| wrong("a content that is no text"))?;
-        turns.push((role, said + &called(item)));
-    }
+    let answers = fields.flag("add_generation_prompt")?.unwrap_or(true);
+    said(turns("messages", fields.need("messages")?)?, answers)
+}
+
+/// Turns as tokens, with the beginning of the answer where it is asked for.
+fn said(turns: Vec<(String, String)>, answers: bool) -> Result<Vec<u32>, Refusal> {
     if turns.is_empty() {
         return Err(Refusal::bad("At least one message is needed."));
     }
-    let answers = fields.flag("add_generation_prompt")?.unwrap_or(true);
-    Ok(tokenizer::chat(turns.iter().map(|(role, text)| (*role, text.as_str())), answers))
+    Ok(tokenizer::chat(turns.iter().map(|(role, text)| (role.as_str(), text.as_str())), answers))
+}
+
+/// Roles and texts of the messages in a field.
+fn turns(field: &str, value: &Value) -> Result<Vec<(String, String)>, Refusal> {
+    let wrong = |reason: &str| Refusal::field(field, "list_type", reason, value);
+    let items = value.as_array().ok_or_else(|| wrong("Input should be a valid list"))?;
+    let turn = |item: &Value| {
+        let role = item.get("role").and_then(Value::as_str);
+        let role = role.ok_or_else(|| wrong("a message without a role"))?;
+        let said = content(item.get("content")).ok_or_else(|| wrong("a content that is no text"))?;
+        Ok((role.to_owned(), said + &called(item)))
+    };
+    items.iter().map(turn).collect()
 }
 
 /// The arguments of the tools that a message called: an answer comes back as the tokens that it was.

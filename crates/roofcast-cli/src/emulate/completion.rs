@@ -23,6 +23,8 @@ pub(crate) struct Completion {
     pub(crate) stop_reason: Option<String>,
     /// The tool whose arguments the text is.
     pub(crate) tool: Option<String>,
+    /// Whether the engine gave it up before its end.
+    pub(crate) aborted: bool,
 }
 
 impl Completion {
@@ -35,6 +37,19 @@ impl Completion {
     /// Where the text of token `index` ends.
     pub(crate) fn end(&self, index: usize) -> u32 {
         self.ends[index]
+    }
+
+    /// The text up to token `index`.
+    pub(crate) fn text_until(&self, index: usize) -> &str {
+        self.text.get(..self.ends[index] as usize).unwrap_or_default()
+    }
+
+    /// The engine gave it up when so many tokens were out.
+    pub(crate) fn cut(&mut self, tokens: usize) {
+        self.tokens = self.tokens[..tokens].into();
+        self.ends.truncate(tokens);
+        self.text.truncate(self.ends.last().map_or(0, |end| *end as usize));
+        (self.aborted, self.stops, self.stop_reason) = (true, false, None);
     }
 }
 
@@ -73,6 +88,7 @@ impl Author {
             stops: !ask.ignore_eos && length < most,
             stop_reason: None,
             tool: None,
+            aborted: false,
         };
         let mut tokens = Vec::with_capacity(length as usize);
         while (tokens.len() as u64) < length {
@@ -111,6 +127,7 @@ impl Author {
             stops,
             stop_reason: None,
             tool: Some(call.name.clone()),
+            aborted: false,
         }
     }
 

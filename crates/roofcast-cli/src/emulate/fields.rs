@@ -4,6 +4,7 @@ use super::refusal::Refusal;
 use serde_json::{Map, Value};
 
 /// A body.
+#[derive(Default)]
 pub(crate) struct Fields(Map<String, Value>);
 
 impl Fields {

@@ -11,7 +11,8 @@ pub(crate) use encoding::{Encoding, Told};
 pub(crate) use hashes::SEED;
 pub(crate) use publisher::{Endpoints, Outbox, publish};
 
-use hashes::{Digest, block, root, short};
+use super::adapters::Adapter;
+use hashes::{Digest, adapter, block, root, short};
 use roofcast::engine::online::{Asked, Change, Online};
 use roofcast::kv_cache::prefix::Content;
 use std::collections::HashMap;
@@ -52,11 +53,12 @@ impl KvEvents {
     /// A request's blocks from `first` on are in the cache; `chain` has the hashes that are known of it.
     pub(crate) fn store(
         &mut self,
-        asked: &Asked,
+        (asked, lora): (&Asked, Option<&Adapter>),
         chain: &mut Chain,
         first: usize,
         contents: &[Content],
     ) -> Told {
+        let extra = lora.map(|lora| adapter(&lora.name, &lora.path));
         let size = self.block_size as usize;
         let (end, mut tokens) = (first + contents.len(), Vec::with_capacity(contents.len() * size));
         let token = |at: usize| match at.checked_sub(asked.prompt.len()) {
@@ -66,7 +68,7 @@ impl KvEvents {
         let of_block = |index: usize| (index * size..(index + 1) * size).filter_map(token).copied();
         while chain.len() < end {
             let parent = chain.last().unwrap_or(&self.root);
-            chain.push(block(parent, of_block(chain.len()), None));
+            chain.push(block(parent, of_block(chain.len()), extra.as_ref()));
         }
         (first..end).for_each(|index| tokens.extend(of_block(index)));
         let hashes: Vec<u64> = chain[first..end].iter().map(short).collect();
@@ -74,7 +76,14 @@ impl KvEvents {
             self.stored.entry(*content).or_insert((*hash, 0)).1 += 1;
         }
         let parent = first.checked_sub(1).map(|before| short(&chain[before]));
-        Told::Stored { hashes, parent, tokens, block_size: self.block_size }
+        let lora = lora.map(|lora| (u64::from(lora.number), lora.name.clone()));
+        Told::Stored { hashes, parent, tokens, block_size: self.block_size, lora }
+    }
+
+    /// The cache is empty.
+    pub(crate) fn clear(&mut self) {
+        self.stored.clear();
+        self.tell(vec![Told::Cleared]);
     }
 
     /// A block is no longer in the cache.

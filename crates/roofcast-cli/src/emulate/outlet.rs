@@ -16,16 +16,21 @@ struct State {
     /// Choices that have not ended.
     open: usize,
     failed: bool,
+    /// Whether nobody reads it any more.
+    left: bool,
     reader: Option<Waker>,
 }
 
 /// What is out of one choice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Out {
     /// Tokens.
     pub(crate) tokens: u64,
     /// Of the prompt's tokens, those found in the prefix cache.
     pub(crate) cached: u64,
+    /// Seconds that its prompt took, and its answer behind the first token, when all is out.
+    pub(crate) prefill: f64,
+    pub(crate) decode: f64,
 }
 
 /// What a reader finds.
@@ -57,13 +62,30 @@ impl Outlet {
         }
     }
 
+    /// Its prompt and its answer took so many seconds.
+    pub(crate) fn took(&self, choice: usize, prefill: f64, decode: f64) {
+        if let Some(out) = self.state().out.get_mut(choice) {
+            (out.prefill, out.decode) = (out.prefill.max(prefill), out.decode + decode);
+        }
+    }
+
+    /// Its reader is gone.
+    pub(crate) fn leave(&self) {
+        self.state().left = true;
+    }
+
+    /// Whether its reader is gone.
+    pub(crate) fn is_left(&self) -> bool {
+        self.state().left
+    }
+
     /// So many tokens more are out; `last` says whether they were the last.
     pub(crate) fn say(&self, choice: usize, tokens: u64, last: bool) {
         let mut state = self.state();
         if let Some(out) = state.out.get_mut(choice) {
             out.tokens += tokens;
         }
-        state.open -= usize::from(last);
+        state.open = state.open.saturating_sub(usize::from(last));
         wake(state);
     }
 

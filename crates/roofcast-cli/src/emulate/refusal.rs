@@ -3,6 +3,7 @@
 //! Knows: status codes and bodies. Source: answers recorded from vLLM 0.32, and its `entrypoints/openai` for those that
 //! were not. Knows nothing about when a request is refused.
 
+use super::dialect::Dialect;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
@@ -11,12 +12,19 @@ use serde_json::{Value, json};
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     pub(crate) body: Value,
+    /// Tokens of the prompt and of the context, where the one is beyond the other.
+    pub(crate) beyond: Option<[u64; 2]>,
 }
 
 impl Refusal {
     fn new(status: StatusCode, kind: &str, param: Option<&str>, message: String) -> Refusal {
         let error = json!({"message": message, "type": kind, "param": param, "code": status.as_u16()});
-        Refusal { status, body: json!({ "error": error }) }
+        Refusal { status, body: json!({ "error": error }), beyond: None }
+    }
+
+    /// One of a kind of its own.
+    pub(crate) fn named(status: StatusCode, kind: &str, message: String) -> Refusal {
+        Refusal::new(status, kind, None, message)
     }
 
     /// A value that is not accepted.
@@ -62,7 +70,8 @@ impl Refusal {
             "This model's maximum context length is {most} tokens. However, your prompt contains {input} input tokens, \
              which exceeds this limit even without any output tokens. Please reduce the length of the input prompt."
         );
-        Refusal::value("input_tokens", &input.into(), &message)
+        let refusal = Refusal::value("input_tokens", &input.into(), &message);
+        Refusal { beyond: Some([input, most]), ..refusal }
     }
 
     /// An answer that may grow beyond the context.
@@ -103,13 +112,63 @@ impl Refusal {
 
     /// A key that is missing or another.
     pub(crate) fn unauthorized() -> Refusal {
-        Refusal { status: StatusCode::UNAUTHORIZED, body: json!({"error": "Unauthorized"}) }
+        Refusal { status: StatusCode::UNAUTHORIZED, body: json!({"error": "Unauthorized"}), beyond: None }
     }
 
     /// A path or a method that there is not.
     pub(crate) fn detail(status: StatusCode) -> Refusal {
         let detail = status.canonical_reason().unwrap_or_default();
-        Refusal { status, body: json!({ "detail": detail }) }
+        Refusal { status, body: json!({ "detail": detail }), beyond: None }
+    }
+}
+
+impl Refusal {
+    /// Its message.
+    fn message(&self) -> String {
+        let error = self.body.get("error");
+        let found = error.and_then(|error| error.get("message")).or(error).or(self.body.get("detail"));
+        found.and_then(Value::as_str).unwrap_or_default().to_owned()
+    }
+
+    /// Its body as a server of this kind writes it.
+    pub(crate) fn written(&self, dialect: Dialect) -> Value {
+        match dialect {
+            Dialect::Vllm => self.body.clone(),
+            Dialect::Sglang => self.written_sglang(),
+            Dialect::LlamaCpp => self.written_llama_cpp(),
+        }
+    }
+
+    /// As SGLang 0.5.23 writes it (`create_error_response` of `entrypoints/openai/serving_base.py`): the error is the body.
+    fn written_sglang(&self) -> Value {
+        match self.body.get("error") {
+            Some(Value::Object(error)) => {
+                let part = |key: &str| error.get(key).cloned().unwrap_or(Value::Null);
+                json!({"object": "error", "message": part("message"), "type": part("type"), "param": part("param"),
+                    "code": part("code")})
+            }
+            _ => self.body.clone(),
+        }
+    }
+
+    /// As llama.cpp b11434 writes it.
+    fn written_llama_cpp(&self) -> Value {
+        let code = self.status.as_u16();
+        if let Some([input, context]) = self.beyond {
+            let message = format!(
+                "request ({input} tokens) exceeds the available context size ({context} tokens), try increasing it"
+            );
+            return json!({"error": {"code": code, "message": message, "type": "exceed_context_size_error",
+                "n_prompt_tokens": input, "n_ctx": context}});
+        }
+        let (kind, message) = match code {
+            401 => ("authentication_error", "Invalid API Key".to_owned()),
+            404 => ("not_found_error", "File Not Found".to_owned()),
+            503 => ("unavailable_error", self.message()),
+            400..=499 => ("invalid_request_error", self.message()),
+            _ => ("server_error", self.message()),
+        };
+        json!({"error": {"message": message, "type": kind, "code": code}})
     }
 }
 

@@ -37,7 +37,8 @@ impl From<std::convert::Infallible> for Broken {
 /// Requests in an engine, aborted when their client is gone.
 #[derive(Debug)]
 pub(crate) struct InFlight {
-    pub(crate) replica: Arc<EngineHandle>,
+    /// Engines that it may be in.
+    pub(crate) engines: Vec<Arc<EngineHandle>>,
     pub(crate) outlet: Arc<Outlet>,
     pub(crate) numbers: Vec<u64>,
     pub(crate) over: bool,
@@ -46,7 +47,10 @@ pub(crate) struct InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         if !self.over {
-            self.numbers.iter().for_each(|number| self.replica.abort(*number));
+            self.outlet.leave();
+            for engine in &self.engines {
+                self.numbers.iter().for_each(|number| engine.abort(*number));
+            }
         }
     }
 }
@@ -93,12 +97,12 @@ impl Body for Stream {
             return Poll::Ready(Some(Err(Broken)));
         }
         let progress = ready!(stream.in_flight.outlet.poll(&mut stream.out, cx));
-        let mut bytes = Vec::with_capacity(512);
+        let mut bytes = stream.writer.begin();
         stream.writer.write(&stream.out, &mut bytes);
         match progress {
             Progress::Open => {}
             Progress::Ended => {
-                stream.writer.end(&mut bytes);
+                stream.writer.end(&stream.out, &mut bytes);
                 stream.in_flight.over = true;
             }
             Progress::Failed => {

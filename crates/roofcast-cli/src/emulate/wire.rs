@@ -1,6 +1,11 @@
 //! Answers as vLLM writes them: the events of a stream and whole bodies.
 //!
-//! Knows: OpenAI's shapes with vLLM's keys, held to recorded answers of vLLM 0.32 by tests. Knows nothing about when.
+//! Knows: OpenAI's shapes with vLLM's keys, held to recorded answers of vLLM 0.32 by tests; [`responses`], [`sglang`] and
+//! [`llama_cpp`] know those of other endpoints. Knows nothing about when.
+
+mod llama_cpp;
+mod responses;
+mod sglang;
 
 use super::ask::{Ask, Endpoint};
 use super::completion::Completion;
@@ -21,6 +26,8 @@ pub(crate) struct Reply {
     pub(crate) fingerprint: Arc<str>,
     /// Choices of all prompts: those of the first, then of the second.
     pub(crate) answers: Vec<Completion>,
+    /// What another instance needs to go on with it.
+    pub(crate) kv_transfer: Option<Value>,
 }
 
 /// What an answer's last chunk ends with.
@@ -29,9 +36,9 @@ const DONE: &[u8] = b"data: [DONE]\n\n";
 impl Reply {
     fn object(&self, stream: bool) -> &'static str {
         match (self.ask.endpoint, stream) {
-            (Endpoint::Completions, _) => "text_completion",
             (Endpoint::Chat, true) => "chat.completion.chunk",
             (Endpoint::Chat, false) => "chat.completion",
+            _ => "text_completion",
         }
     }
 
@@ -42,6 +49,7 @@ impl Reply {
     /// Why an answer ended; OpenAI says `stop` of a call of the tool that the client named.
     fn reason(&self, choice: usize) -> &'static str {
         match (&self.answers[choice], &self.ask.call) {
+            (answer, _) if answer.aborted => "abort",
             (answer, _) if !answer.stops => "length",
             (_, Some(call)) if !call.named => "tool_calls",
             _ => "stop",
@@ -59,8 +67,27 @@ impl Reply {
         json!({"prompt_tokens": asked, "total_tokens": asked + said, "completion_tokens": said})
     }
 
+    /// All is out that will be: answers that are not whole were given up.
+    pub(crate) fn settle(&mut self, out: &[Out]) {
+        for (answer, out) in self.answers.iter_mut().zip(out) {
+            if (out.tokens as usize) < answer.tokens.len() {
+                answer.cut(out.tokens as usize);
+            }
+        }
+    }
+
     /// The whole answer.
     pub(crate) fn body(&self, out: &[Out]) -> Vec<u8> {
+        let body = match self.ask.endpoint {
+            Endpoint::Completions | Endpoint::Chat => self.openai(out),
+            Endpoint::Responses => self.response(out),
+            Endpoint::Generate => self.generated(out),
+            Endpoint::LlamaCompletion => self.llama_completion(out),
+        };
+        body.to_string().into_bytes()
+    }
+
+    fn openai(&self, out: &[Out]) -> Value {
         let choices: Vec<Value> = (0..self.answers.len()).map(|choice| self.choice(choice)).collect();
         let said = self.answers.iter().map(|a| a.tokens.len() as u64).sum();
         let mut usage = self.usage(said);
@@ -83,7 +110,10 @@ impl Reply {
         for key in ["kv_transfer_params", "ec_transfer_params", "metrics"] {
             body[key] = Value::Null;
         }
-        body.to_string().into_bytes()
+        if let Some(params) = &self.kv_transfer {
+            body["kv_transfer_params"] = params.clone();
+        }
+        body
     }
 
     fn choice(&self, choice: usize) -> Value {
@@ -183,6 +213,7 @@ pub(crate) struct Writer {
     written: Vec<usize>,
     /// What all chunks of the stream begin with.
     head: Vec<u8>,
+    begun: bool,
 }
 
 impl Writer {
@@ -194,7 +225,16 @@ impl Writer {
         // The choices follow inside the object.
         head.pop();
         head.extend(b",\"choices\":[");
-        Writer { written: vec![0; reply.answers.len()], reply, head }
+        Writer { written: vec![0; reply.answers.len()], reply, head, begun: false }
+    }
+
+    /// Room for what is written next, with what a stream begins with.
+    pub(crate) fn begin(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(512);
+        if !std::mem::replace(&mut self.begun, true) && self.reply.ask.endpoint == Endpoint::Responses {
+            self.reply.begin_response(&mut bytes);
+        }
+        bytes
     }
 
     /// Writes what is out and not written yet: a token of each choice in turn, as steps say them.
@@ -209,14 +249,23 @@ impl Writer {
                     if index == 0 && self.reply.ask.endpoint == Endpoint::Chat {
                         self.role(choice, into);
                     }
-                    self.chunk(choice, into);
+                    self.chunk(choice, &out[choice], into);
                 }
             }
         }
     }
 
-    /// Writes what follows the last token.
-    pub(crate) fn end(&mut self, into: &mut Vec<u8>) {
+    /// Writes what follows the last token, or the one with which the engine gave it up.
+    pub(crate) fn end(&mut self, out: &[Out], into: &mut Vec<u8>) {
+        let cut = (0..out.len()).filter(|c| self.written[*c] < self.reply.answers[*c].tokens.len());
+        let cut: Vec<usize> = cut.collect();
+        self.reply.settle(out);
+        match self.reply.ask.endpoint {
+            Endpoint::Responses => return self.reply.end_response(out, into),
+            Endpoint::LlamaCompletion => return self.reply.end_llama_completion(out, into),
+            Endpoint::Completions | Endpoint::Chat => cut.into_iter().for_each(|c| self.aborted(c, into)),
+            Endpoint::Generate => {}
+        }
         if self.reply.ask.include_usage {
             into.extend(&self.head);
             into.extend(b"],\"usage\":");
@@ -226,6 +275,20 @@ impl Writer {
             into.extend(b"}\n\n");
         }
         into.extend(DONE);
+    }
+
+    /// The last chunk of a choice that the engine gave up.
+    fn aborted(&self, choice: usize, into: &mut Vec<u8>) {
+        let chat = self.reply.ask.endpoint == Endpoint::Chat;
+        let said = if chat { json!({"delta": {"content": ""}}) } else { json!({"text": ""}) };
+        let mut chunk =
+            json!({"index": choice, "logprobs": null, "finish_reason": "abort", "stop_reason": null});
+        if let (Some(chunk), Some(said)) = (chunk.as_object_mut(), said.as_object()) {
+            chunk.extend(said.clone());
+        }
+        into.extend(&self.head);
+        json(into, &chunk);
+        into.extend(b"]}\n\n");
     }
 
     fn fingerprint(&self, into: &mut Vec<u8>) {
@@ -256,7 +319,19 @@ impl Writer {
     }
 
     /// One token.
-    fn chunk(&mut self, choice: usize, into: &mut Vec<u8>) {
+    fn chunk(&mut self, choice: usize, out: &Out, into: &mut Vec<u8>) {
+        let index = self.written[choice];
+        match self.reply.ask.endpoint {
+            Endpoint::Completions | Endpoint::Chat => return self.openai(choice, into),
+            Endpoint::Responses => self.reply.response_delta(index, into),
+            Endpoint::Generate => self.reply.generated_chunk(choice, index, out, into),
+            Endpoint::LlamaCompletion => self.reply.llama_chunk(choice, index, into),
+        }
+        self.written[choice] += 1;
+    }
+
+    /// One token as OpenAI's API has it.
+    fn openai(&mut self, choice: usize, into: &mut Vec<u8>) {
         let (reply, index) = (&self.reply, self.written[choice]);
         let answer = &reply.answers[choice];
         let (chat, last) = (reply.ask.endpoint == Endpoint::Chat, index + 1 == answer.tokens.len());

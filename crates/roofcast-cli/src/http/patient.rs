@@ -78,3 +78,30 @@ impl AsyncWrite for Patient {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    /// A client that reads nothing fills the buffers of both ends; the write after that fails when its patience is over.
+    #[tokio::test]
+    async fn a_client_that_reads_nothing_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let silent = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut patient = Patient::new(stream, Duration::from_millis(100));
+        let piece = vec![0; 1 << 16];
+        let written = async {
+            loop {
+                if let Err(error) = patient.write_all(&piece).await {
+                    return error;
+                }
+            }
+        };
+        let error = tokio::time::timeout(Duration::from_secs(30), written).await.unwrap();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        drop(silent);
+    }
+}

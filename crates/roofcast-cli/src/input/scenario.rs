@@ -213,6 +213,12 @@ impl Scenario {
         of_file(self.file.as_deref(), error)
     }
 
+    /// Whether `[fleet]` says how requests are routed, not only over what caches travel.
+    pub(crate) fn is_routed(&self) -> bool {
+        let fleet = self.table.get("fleet").and_then(toml::Value::as_table);
+        fleet.is_some_and(|fleet| fleet.keys().any(|key| key != "link"))
+    }
+
     /// The name of the model asked for.
     pub(crate) fn model_name(&self) -> Result<String> {
         let model = &self.spec.model;

@@ -52,6 +52,18 @@ def ask() -> None:
             pass
 
 
+def respond() -> None:
+    client = openai.OpenAI(base_url=URL + "/v1", api_key="none", max_retries=0)
+    model = client.models.list().data[0].id
+    whole = client.responses.create(model=model, input=WORDS, max_output_tokens=7, extra_body={"ignore_eos": True})
+    check(whole.usage.output_tokens == 7 and len(whole.output_text) > 0, "a whole response")
+    stream = client.responses.create(model=model, input=WORDS, max_output_tokens=7, stream=True, extra_body={"ignore_eos": True})
+    events = list(stream)
+    said = "".join(e.delta for e in events if e.type == "response.output_text.delta")
+    check(said == whole.output_text, "the events say what the whole response says")
+    check(events[0].type == "response.created" and events[-1].type in ("response.completed", "response.incomplete"), "events")
+
+
 def scrape() -> None:
     text = urllib.request.urlopen(URL + "/metrics").read().decode()
     families = {family.name: family for family in text_string_to_metric_families(text)}
@@ -124,6 +136,7 @@ def subscribe(published: str, replayed: str) -> None:
 
 ask()
 scrape()
+respond()
 if len(sys.argv) > 2:
     subscribe(sys.argv[2], sys.argv[3])
 print("agreed")

@@ -6,14 +6,26 @@ mod agreement;
 mod answers;
 #[path = "emulate/clients.rs"]
 mod clients;
+#[path = "emulate/control.rs"]
+mod control;
+#[path = "emulate/corpus.rs"]
+mod corpus;
+#[path = "emulate/dialects.rs"]
+mod dialects;
 #[path = "emulate/endurance.rs"]
 mod endurance;
 #[path = "emulate/faults.rs"]
 mod faults;
+#[path = "emulate/fleet.rs"]
+mod fleet;
 #[path = "emulate/kv_events.rs"]
 mod kv_events;
 #[path = "emulate/recorded.rs"]
 mod recorded;
+#[path = "emulate/rig.rs"]
+mod rig;
+#[path = "emulate/soak.rs"]
+mod soak;
 #[path = "emulate/tools.rs"]
 mod tools;
 
@@ -27,7 +39,9 @@ use std::time::{Duration, Instant};
 /// A running server, stopped when it goes.
 pub(super) struct Server {
     pub(super) process: Child,
+    /// The first port's, and all of them.
     pub(super) address: String,
+    pub(super) addresses: Vec<String>,
     /// Where KV events are published, and said again.
     pub(super) kv_events: Vec<String>,
     _folder: tempfile::TempDir,
@@ -47,6 +61,11 @@ pub(super) const TINY: &str = "[model]\nname = \"Qwen/Qwen3-0.6B\"\n[hardware]\n
 
 impl Server {
     pub(super) fn start(spec: &str, flags: &str) -> Server {
+        Server::start_on(1, spec, flags)
+    }
+
+    /// One that listens on so many ports.
+    pub(super) fn start_on(ports: usize, spec: &str, flags: &str) -> Server {
         let (folder, path) = file("spec.toml", spec.as_bytes());
         let mut process = Command::new(env!("CARGO_BIN_EXE_roofcast"))
             .args(["emulate", &path, "--port", "0"])
@@ -57,16 +76,16 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let (mut kv_events, mut address) = (Vec::new(), None);
+        let (mut kv_events, mut addresses) = (Vec::new(), Vec::new());
         for line in BufReader::new(process.stdout.as_mut().unwrap()).lines().map_while(Result::ok) {
             kv_events.extend(line.strip_prefix("KV events at ").map(str::to_owned));
-            address = line.strip_prefix("listening on http://").map(str::to_owned);
-            if address.is_some() {
+            addresses.extend(line.strip_prefix("listening on http://").map(str::to_owned));
+            if addresses.len() == ports {
                 break;
             }
         }
-        let address = address.unwrap_or_else(|| panic!("it does not listen"));
-        Server { process, address, kv_events, _folder: folder }
+        assert_eq!(addresses.len(), ports, "it listens on {addresses:?}");
+        Server { process, address: addresses[0].clone(), addresses, kv_events, _folder: folder }
     }
 
     pub(super) fn url(&self) -> String {

@@ -85,6 +85,8 @@ impl<'a> Replay<'a> {
             prefix: Prefix { tokens, own_from: u64::MAX, output_segment, output_tokens: None },
             output_len: request.output_len,
             priority: request.priority,
+            transferred: 0,
+            adapter: 0,
         });
     }
 

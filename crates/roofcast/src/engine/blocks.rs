@@ -109,8 +109,14 @@ impl Blocks {
         }
     }
 
-    /// A request joins the queue with what others may have of it.
-    pub(super) fn join(&mut self, arrival: Arrival, prefix: Prefix) -> RequestId {
+    /// A request joins the queue with what others may have of it, what came of it from another instance in tokens, and its
+    /// adapter.
+    pub(super) fn join(
+        &mut self,
+        arrival: Arrival,
+        prefix: Prefix,
+        (transferred, adapter): (u64, u32),
+    ) -> RequestId {
         if let Some(timeline) = &mut self.timeline {
             timeline.arrived(&arrival);
         }
@@ -121,6 +127,8 @@ impl Blocks {
             prefix,
             output_len: u64::from(arrival.output),
             priority: arrival.key,
+            transferred,
+            adapter,
         });
         if self.requests.len() <= id {
             self.requests.resize(id + 1, Life::default());
@@ -139,6 +147,11 @@ impl Blocks {
             self.prompt_tokens -= u64::from(life.arrival.input);
         }
         self.leaving.push(id);
+    }
+
+    /// Lets requests of at most so many adapters run at once.
+    pub(super) fn set_max_loras(&mut self, most: usize) {
+        self.scheduler.set_max_loras(most);
     }
 
     /// Blocks that requests hold.
@@ -335,7 +348,7 @@ impl Replica for Blocks {
 
     fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {
         let prefix = self.outputs.prefix(prompt);
-        self.join(arrival, prefix);
+        self.join(arrival, prefix, (0, 0));
     }
 
     fn clock(&self) -> Ticks {

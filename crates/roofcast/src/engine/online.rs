@@ -33,6 +33,10 @@ pub struct Asked {
     pub output: Arc<[u32]>,
     /// Smaller goes first where the queue has priorities.
     pub priority: i64,
+    /// Tokens of the prompt whose keys and values came from another instance, and are here.
+    pub transferred: u64,
+    /// The LoRA adapter that it asks for; 0 is none. Its blocks are found by requests of the same adapter alone.
+    pub adapter: u32,
 }
 
 /// What a step did.
@@ -63,6 +67,8 @@ pub struct Online {
     settings: vllm::SchedulerConfig,
     present: BTreeMap<u64, SequenceId>,
     gone: Vec<Departure>,
+    max_loras: usize,
+    watched: bool,
 }
 
 impl Online {
@@ -72,7 +78,15 @@ impl Online {
         let price = Price::new(forecaster.timing(config.cost));
         let speculation = Speculation::resolve(forecaster, seed)?;
         let blocks = Blocks::new(settings.clone(), price, speculation).reporting();
-        Ok(Online { blocks, config, settings, present: BTreeMap::new(), gone: Vec::new() })
+        Ok(Online {
+            blocks,
+            config,
+            settings,
+            present: BTreeMap::new(),
+            gone: Vec::new(),
+            max_loras: usize::MAX,
+            watched: false,
+        })
     }
 
     /// The engine's settings.
@@ -105,8 +119,11 @@ impl Online {
             key: asked.priority,
             ..Arrival::default()
         };
-        let prefix = Prefix::of_tokens(&asked.prompt, Arc::clone(&asked.output));
-        let id = self.blocks.join(arrival, prefix);
+        let prefix = match asked.adapter {
+            0 => Prefix::of_tokens(&asked.prompt, Arc::clone(&asked.output)),
+            adapter => Prefix::of_tokens(&apart(&asked.prompt, adapter), apart(&asked.output, adapter)),
+        };
+        let id = self.blocks.join(arrival, prefix, (asked.transferred, asked.adapter));
         self.present.insert(asked.number, id as SequenceId);
     }
 
@@ -132,7 +149,32 @@ impl Online {
 
     /// Keeps what the prefix cache takes in and lets go, until it is taken.
     pub fn watch_cache(&mut self) {
+        self.watched = true;
         self.blocks.watch_cache();
+    }
+
+    /// Lets requests of at most so many adapters run at once.
+    pub fn set_max_loras(&mut self, most: usize) {
+        self.max_loras = most;
+        self.blocks.set_max_loras(most);
+    }
+
+    /// Nothing happens until `time`.
+    pub fn wait_until(&mut self, time: Ticks) {
+        self.blocks.wait_until(time);
+    }
+
+    /// Empties the prefix cache; false where requests are here, who need theirs.
+    pub fn flush(&mut self) -> bool {
+        if !self.blocks.is_empty() {
+            return false;
+        }
+        self.blocks.restart();
+        self.blocks.set_max_loras(self.max_loras);
+        if self.watched {
+            self.blocks.watch_cache();
+        }
+        true
     }
 
     /// Moves what the prefix cache took in and let go since the last call to `into`; owners are numbers of requests.
@@ -155,4 +197,11 @@ impl Online {
         let waiting = self.blocks.waiting();
         Levels { running: self.blocks.in_flight() - waiting, waiting, blocks: self.blocks.held_blocks() }
     }
+}
+
+/// Tokens as an adapter has them: no others', so that blocks of one adapter are none of another's.
+fn apart(tokens: &[u32], adapter: u32) -> Arc<[u32]> {
+    // Mixed, so that adapters differ in more than the low bits by which tokens differ.
+    let mark = adapter.wrapping_mul(0x9e37_79b9).rotate_left(7);
+    tokens.iter().map(|token| token ^ mark).collect()
 }

@@ -130,7 +130,8 @@ impl Pools {
         let Some(((at, _), event)) = self.events.pop_first() else { return };
         match event {
             Event::HandOver(departure) => {
-                let to = self.router.choose(departure.arrival.user, None, replicas, &self.decode);
+                let load = |index: usize| replicas[index].in_flight();
+                let to = self.router.choose(departure.arrival.user, None, load, &self.decode);
                 let travel = self.way.time(u64::from(departure.arrival.input));
                 self.transfers += 1;
                 self.on_the_link += travel;

@@ -5,7 +5,6 @@
 //! gives a replica work, so which replicas have stopped before is known to the tick. Knows nothing about which replica
 //! a request goes to.
 
-use crate::engine::Replica;
 use crate::engine::clock::Ticks;
 use crate::spec::AutoscaleSpec;
 use crate::units::Picoseconds;
@@ -51,29 +50,38 @@ impl Scaling {
         }
     }
 
-    /// A request comes at `at`: replicas stop and start, and `open` are those that may take it.
-    pub(super) fn look(&mut self, at: Ticks, replicas: &mut [Box<dyn Replica>], open: &mut Vec<usize>) {
+    /// A request comes at `at` beside `in_flight` others: replicas stop and start, and `open` are those that may take it.
+    /// `idle_since` says since when a replica has nothing to do, where it has nothing. Those that start, whose caches are
+    /// empty.
+    pub fn look(
+        &mut self,
+        at: Ticks,
+        in_flight: u64,
+        idle_since: &dyn Fn(usize) -> Option<Ticks>,
+        open: &mut Vec<usize>,
+    ) -> Vec<usize> {
         let first = self.peak == 0;
-        self.stop(at, replicas);
-        let in_flight = 1 + replicas.iter().map(|replica| replica.in_flight()).sum::<u64>();
-        let wanted = in_flight.div_ceil(self.spec.target_in_flight);
+        self.stop(at, idle_since);
+        let wanted = (1 + in_flight).div_ceil(self.spec.target_in_flight);
         let wanted = wanted.clamp(self.spec.min_replicas, self.spec.max_replicas) as usize;
         let missing = wanted.saturating_sub(self.count_up());
         let down = (0..self.up.len()).filter(|index| self.up[*index].is_none());
-        for index in down.take(missing).collect::<Vec<_>>() {
+        let starting: Vec<usize> = down.take(missing).collect();
+        for &index in &starting {
             let warm = first && index < self.always();
             let ready = if warm { at } else { at + self.startup };
             self.up[index] = Some(Up { since: at, ready });
             self.started += u64::from(!warm);
-            replicas[index].restart();
         }
         self.peak = self.peak.max(self.count_up());
         let ready = |up: &Option<Up>| up.is_some_and(|up| up.ready <= at);
         open.clear();
         open.extend((0..self.up.len()).filter(|index| ready(&self.up[*index])).take(wanted));
+        starting
     }
 
-    fn count_up(&self) -> usize {
+    /// Replicas that are up, those that still start among them.
+    pub fn count_up(&self) -> usize {
         self.up.iter().flatten().count()
     }
 
@@ -83,10 +91,10 @@ impl Scaling {
     }
 
     /// Stops the replicas that have been idle for long enough by `at`.
-    fn stop(&mut self, at: Ticks, replicas: &[Box<dyn Replica>]) {
-        for index in (self.always()..self.up.len()).filter(|index| replicas[*index].is_empty()) {
-            let Some(up) = self.up[index] else { continue };
-            let end = up.ready.max(replicas[index].clock()) + self.patience;
+    fn stop(&mut self, at: Ticks, idle_since: &dyn Fn(usize) -> Option<Ticks>) {
+        for index in self.always()..self.up.len() {
+            let (Some(up), Some(idle)) = (self.up[index], idle_since(index)) else { continue };
+            let end = up.ready.max(idle) + self.patience;
             if end <= at {
                 self.up[index] = None;
                 self.past[index] += end - up.since;
@@ -96,8 +104,8 @@ impl Scaling {
     }
 
     /// No more requests arrive, and the last one has ended at `end`.
-    pub(super) fn close(&mut self, end: Ticks, replicas: &[Box<dyn Replica>]) {
-        self.stop(end, replicas);
+    pub(super) fn close(&mut self, end: Ticks, idle_since: &dyn Fn(usize) -> Option<Ticks>) {
+        self.stop(end, idle_since);
         for (past, up) in self.past.iter_mut().zip(&mut self.up) {
             *past += up.take().map_or(Ticks::ZERO, |up| end - up.since);
         }

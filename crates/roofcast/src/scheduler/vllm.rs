@@ -14,7 +14,7 @@ use crate::kv_cache::paged::Pool;
 use crate::kv_cache::prefix::{Prefix, push_output};
 use crate::slab::Slab;
 use request::RequestState;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// A request as it arrives.
 #[derive(Debug, Clone)]
@@ -27,6 +27,10 @@ pub struct NewRequest {
     pub output_len: u64,
     /// Smaller is earlier.
     pub priority: i64,
+    /// Prompt tokens whose keys and values came from another instance.
+    pub transferred: u64,
+    /// The LoRA adapter that it asks for; 0 is none.
+    pub adapter: u32,
 }
 
 /// Index of a request: in order of arrival, until one is forgotten.
@@ -94,6 +98,8 @@ pub struct Scheduler {
     prompts_wait: bool,
     running: Vec<RequestId>,
     waiting: VecDeque<RequestId>,
+    /// Adapters that may run at once.
+    max_loras: usize,
 }
 
 impl Scheduler {
@@ -109,7 +115,13 @@ impl Scheduler {
             prompts_wait: false,
             running: Vec::new(),
             waiting: VecDeque::new(),
+            max_loras: usize::MAX,
         }
+    }
+
+    /// Lets requests of at most so many adapters run at once.
+    pub fn set_max_loras(&mut self, most: usize) {
+        self.max_loras = most;
     }
 
     /// Queues a request.
@@ -122,6 +134,8 @@ impl Scheduler {
             own_from,
             output_len: arrival.output_len,
             priority: arrival.priority,
+            transferred: arrival.transferred,
+            adapter: arrival.adapter,
             output_segment,
             output_tokens,
             computed: 0,
@@ -377,8 +391,9 @@ impl Scheduler {
         let mut skipped = Vec::new();
         while pass.budget > 0 && (self.running.len() as u64) < most {
             let Some(&id) = self.waiting.front() else { break };
-            if self.requests[id].stale > 0 {
-                // Tokens of before its preemption are still under way: it waits without blocking the queue.
+            if self.requests[id].stale > 0 || !self.has_adapter_slot(id) {
+                // Tokens of before its preemption are still under way, or others' adapters fill the slots: it waits
+                // without blocking the queue.
                 skipped.push(id);
                 self.waiting.pop_front();
                 continue;
@@ -406,6 +421,17 @@ impl Scheduler {
         for id in skipped.into_iter().rev() {
             self.waiting.push_front(id);
         }
+    }
+
+    /// Whether the adapter of a waiting request runs or may run, too.
+    fn has_adapter_slot(&self, id: RequestId) -> bool {
+        let adapter = self.requests[id].adapter;
+        if adapter == 0 || self.max_loras == usize::MAX {
+            return true;
+        }
+        let running = self.running.iter().map(|id| self.requests[*id].adapter);
+        let adapters: BTreeSet<u32> = running.filter(|adapter| *adapter != 0).collect();
+        adapters.contains(&adapter) || adapters.len() < self.max_loras
     }
 
     fn finish(&mut self, id: RequestId) {

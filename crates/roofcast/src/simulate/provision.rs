@@ -267,7 +267,7 @@ impl Provision {
 }
 
 /// Refuses a number of replicas where `[fleet]` has its own, for the reason given.
-fn uncounted(deployment: &Deployment, reason: &str, place: &str) -> Result<()> {
+pub fn uncounted(deployment: &Deployment, reason: &str, place: &str) -> Result<()> {
     let asked = deployment.options.parallelism;
     for (field, value) in [("replicas", asked.replicas), ("count", asked.count)] {
         if let Some(value) = value {
@@ -277,8 +277,9 @@ fn uncounted(deployment: &Deployment, reason: &str, place: &str) -> Result<()> {
     Ok(())
 }
 
-/// A deployment of a pool's replicas: like `base` but for what the pool says; `section` names the pool in errors.
-fn pool(
+/// A deployment of a pool's replicas: like that of `forecaster` but for what the pool says; `section` names the pool in
+/// errors, `prefix_caching` says whether it has a prefix cache where that is not left as it is.
+pub fn pool(
     forecaster: &Forecaster,
     spec: &PoolSpec,
     section: &str,

@@ -48,7 +48,7 @@ fn one() -> u64 {
 
 impl AutoscaleSpec {
     /// Refuses what cannot be.
-    pub(crate) fn check(&self, place: &str) -> Result<()> {
+    pub fn check(&self, place: &str) -> Result<()> {
         let counts = [
             ("target_in_flight", self.target_in_flight, 1 << 20),
             ("max_replicas", self.max_replicas, MOST_REPLICAS),

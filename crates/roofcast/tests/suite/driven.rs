@@ -29,6 +29,8 @@ fn asked(number: u64, request: &Request) -> Asked {
         prompt: (0..request.input_len).map(token).collect(),
         output: (request.input_len..request.input_len + request.output_len).map(own).collect(),
         priority: request.priority.into(),
+        transferred: 0,
+        adapter: 0,
     }
 }
 
@@ -180,9 +182,104 @@ fn answers_are_found_in_the_next_turns_prompt() {
         prompt: Arc::from(prompt),
         output: output.collect(),
         priority: 0,
+        transferred: 0,
+        adapter: 0,
     };
     let coming =
         vec![turn(0, 0, (0..40).collect(), 40..64), turn(1, 10_000_000_000_000, (0..80).collect(), 80..90)];
     let cached: Vec<u64> = driven(&mut online, coming, |_, _| false).iter().map(|l| l.cached).collect();
     assert_eq!(cached, [0, 48]);
+}
+
+fn online(engine: EngineSpec) -> Online {
+    Online::new(&Forecaster::embedded(deployment(MODEL, engine)).unwrap(), 1000, 0).unwrap()
+}
+
+fn ten_tokens(number: u64, prompt: u32) -> Asked {
+    Asked {
+        number,
+        at: Ticks::ZERO,
+        prompt: (0..prompt).collect(),
+        output: (0..10).collect(),
+        priority: 0,
+        transferred: 0,
+        adapter: 0,
+    }
+}
+
+/// A prompt of 1000 tokens whose cache came from elsewhere computes its last token alone: 1 + 9 decoded are 10 tokens,
+/// beside 1009 where it computes its own, and its first token is out sooner.
+#[test]
+fn what_came_from_elsewhere_is_not_computed() {
+    let run = |transferred: u64| {
+        let mut online = online(EngineSpec::default());
+        let mut events = Vec::new();
+        online.arrive(&Asked { transferred, ..ten_tokens(0, 1000) });
+        let mut tokens = 0;
+        let mut first = None;
+        while let Some(done) = online.step(&mut events) {
+            tokens += done.tokens;
+            first = first.or(events.iter().any(|e| matches!(e, Event::Sampled { .. })).then_some(done.end));
+        }
+        (tokens, first.unwrap())
+    };
+    let (own, given) = (run(0), run(1000));
+    assert_eq!((own.0, given.0), (1009, 10));
+    assert!(given.1 < own.1, "{given:?} after {own:?}");
+}
+
+/// Two requests of the same tokens, one after the other: the second finds the first's blocks where the adapter is the same.
+#[test]
+fn adapters_share_no_blocks() {
+    let cached = |adapters: [u32; 2]| {
+        let mut online = online(EngineSpec::default());
+        let mut events = Vec::new();
+        for (number, adapter) in (0..).zip(adapters) {
+            online.arrive(&Asked { adapter, ..ten_tokens(number, 64) });
+            while online.step(&mut events).is_some() {}
+        }
+        let admitted = |event: &Event| match *event {
+            Event::Admitted { number: 1, cached, .. } => Some(cached),
+            _ => None,
+        };
+        events.iter().find_map(admitted).unwrap()
+    };
+    // 64 tokens are four blocks of 16, of which the last is computed for its last token.
+    assert_eq!([[0, 0], [3, 3], [0, 3], [2, 3]].map(cached), [48, 48, 0, 0]);
+}
+
+/// With one slot for adapters requests of a second one wait, while those of the first and of none run.
+#[test]
+fn adapters_wait_for_a_slot() {
+    let mut online = online(EngineSpec::default());
+    online.set_max_loras(1);
+    for (number, adapter) in [(0, 1), (1, 2), (2, 1), (3, 0)] {
+        online.arrive(&Asked { adapter, ..ten_tokens(number, 8) });
+    }
+    let mut events = Vec::new();
+    online.step(&mut events).unwrap();
+    let admitted = |event: &Event| match *event {
+        Event::Admitted { number, .. } => Some(number),
+        _ => None,
+    };
+    assert_eq!(events.iter().filter_map(admitted).collect::<Vec<_>>(), [0, 2, 3]);
+    while online.step(&mut events).is_some() {}
+    assert_eq!(events.iter().filter_map(admitted).collect::<Vec<_>>(), [0, 2, 3, 1]);
+}
+
+/// An empty engine forgets its prefix cache on demand; one with requests does not.
+#[test]
+fn a_cache_is_emptied_on_demand() {
+    let mut online = online(EngineSpec::default());
+    let mut events = Vec::new();
+    online.arrive(&ten_tokens(0, 64));
+    online.step(&mut events).unwrap();
+    assert!(!online.flush());
+    while online.step(&mut events).is_some() {}
+    assert!(online.flush());
+    events.clear();
+    online.arrive(&ten_tokens(1, 64));
+    while online.step(&mut events).is_some() {}
+    assert!(events.contains(&Event::Admitted { number: 1, cached: 0, resumed: false }));
+    assert_eq!(online.levels().blocks, 0);
 }

@@ -19,9 +19,18 @@ pub(crate) enum Encoding {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Told {
     /// Blocks can be found from now on.
-    Stored { hashes: Vec<u64>, parent: Option<u64>, tokens: Vec<u32>, block_size: u64 },
+    Stored {
+        hashes: Vec<u64>,
+        parent: Option<u64>,
+        tokens: Vec<u32>,
+        block_size: u64,
+        /// The adapter's number and name.
+        lora: Option<(u64, String)>,
+    },
     /// Blocks are gone.
     Removed { hashes: Vec<u64> },
+    /// All blocks are gone.
+    Cleared,
 }
 
 /// Where blocks are.
@@ -46,7 +55,7 @@ pub(super) fn batch(time: f64, events: &[Told], rank: u64, encoding: Encoding) -
 fn map(bytes: &mut Vec<u8>, told: &Told) {
     let key = |bytes: &mut Vec<u8>, name: &str| _ = write_str(bytes, name);
     match told {
-        Told::Stored { hashes, parent, tokens, block_size } => {
+        Told::Stored { hashes, parent, tokens, block_size, lora } => {
             _ = write_map_len(bytes, 8);
             key(bytes, "type");
             text(bytes, Some("BlockStored"));
@@ -59,11 +68,11 @@ fn map(bytes: &mut Vec<u8>, told: &Told) {
             key(bytes, "block_size");
             number(bytes, Some(*block_size));
             key(bytes, "lora_id");
-            number(bytes, None);
+            number(bytes, lora.as_ref().map(|(number, _)| *number));
             key(bytes, "medium");
             text(bytes, Some(MEDIUM));
             key(bytes, "lora_name");
-            text(bytes, None);
+            text(bytes, lora.as_ref().map(|(_, name)| name.as_str()));
         }
         Told::Removed { hashes } => {
             _ = write_map_len(bytes, 3);
@@ -74,27 +83,36 @@ fn map(bytes: &mut Vec<u8>, told: &Told) {
             key(bytes, "medium");
             text(bytes, Some(MEDIUM));
         }
+        Told::Cleared => {
+            _ = write_map_len(bytes, 1);
+            key(bytes, "type");
+            text(bytes, Some("AllBlocksCleared"));
+        }
     }
 }
 
 fn array(bytes: &mut Vec<u8>, told: &Told) {
     match told {
-        Told::Stored { hashes, parent, tokens, block_size } => {
+        Told::Stored { hashes, parent, tokens, block_size, lora } => {
             _ = write_array_len(bytes, 8);
             text(bytes, Some("BlockStored"));
             numbers(bytes, hashes.iter().copied());
             number(bytes, *parent);
             numbers(bytes, tokens.iter().map(|t| u64::from(*t)));
             number(bytes, Some(*block_size));
-            number(bytes, None);
+            number(bytes, lora.as_ref().map(|(number, _)| *number));
             text(bytes, Some(MEDIUM));
-            text(bytes, None);
+            text(bytes, lora.as_ref().map(|(_, name)| name.as_str()));
         }
         Told::Removed { hashes } => {
             _ = write_array_len(bytes, 3);
             text(bytes, Some("BlockRemoved"));
             numbers(bytes, hashes.iter().copied());
             text(bytes, Some(MEDIUM));
+        }
+        Told::Cleared => {
+            _ = write_array_len(bytes, 1);
+            text(bytes, Some("AllBlocksCleared"));
         }
     }
 }

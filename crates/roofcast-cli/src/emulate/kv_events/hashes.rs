@@ -18,12 +18,17 @@ pub(super) fn root(seed: &str) -> Digest {
     of(&Value::Text(seed.to_owned()))
 }
 
-/// The hash of a block that follows `parent`; `salt` tells it apart from others of the same tokens.
-pub(super) fn block(parent: &Digest, tokens: impl Iterator<Item = u32>, salt: Option<&str>) -> Digest {
+/// What tells blocks of a LoRA adapter apart from others of the same tokens (`_gen_lora_extra_hash_keys`).
+pub(super) fn adapter(name: &str, path: &str) -> Value {
+    Value::Array(["lora", name, path].map(|text| Value::Text(text.to_owned())).into())
+}
+
+/// The hash of a block that follows `parent`; `extra` tells it apart from others of the same tokens.
+pub(super) fn block(parent: &Digest, tokens: impl Iterator<Item = u32>, extra: Option<&Value>) -> Digest {
     let parent = Value::Bytes(parent.to_vec());
     let tokens = Value::Array(tokens.map(|token| Value::Integer(token.into())).collect());
-    let salt = salt.map_or(Value::Null, |salt| Value::Array(vec![Value::Text(salt.to_owned())]));
-    of(&Value::Array(vec![parent, tokens, salt]))
+    let extra = extra.map_or(Value::Null, |extra| Value::Array(vec![extra.clone()]));
+    of(&Value::Array(vec![parent, tokens, extra]))
 }
 
 fn of(value: &Value) -> Digest {
@@ -67,7 +72,7 @@ mod tests {
         assert_eq!(hex(&first), "4e1195df020de59e0d65a33a4279f1183e7ae4e5d980e309f8b55adff2e61c3e");
         let plain = block(&first, 1000..1128, None);
         assert_eq!(hex(&plain), "199e2f20e73a6e2cc3e0e6fdf521eff7b636122d5e122320c22c380d95e5863e");
-        let salted = block(&first, 1000..1128, Some("my-salt"));
+        let salted = block(&first, 1000..1128, Some(&Value::Text("my-salt".to_owned())));
         assert_eq!(hex(&salted), "84611d254438937d076c5739d973f17e1febd6a252387f535357a817319908b0");
     }
 }

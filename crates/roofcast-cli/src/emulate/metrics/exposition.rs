@@ -1,25 +1,57 @@
 //! Prometheus' text format.
 //!
-//! Knows: how a family of metrics is written, with the creation times that Python's client adds. Knows no metric.
+//! Knows: how a family of metrics is written once, with the samples of every engine, as Python's client or llama.cpp writes
+//! it. Knows no metric.
 
 use super::histogram::Histogram;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
+/// Who writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// Python's client in one process: families of creation times beside counters and histograms.
+    Python,
+    /// Python's client with several processes: none of those.
+    PythonShared,
+    /// llama.cpp: whole numbers without a point.
+    Cpp,
+}
+
 /// A text under way; writing to a string cannot fail.
-pub(super) struct Exposition {
-    text: String,
+pub(super) struct Exposition<'a> {
+    families: Vec<Family>,
+    /// Where each family is.
+    places: BTreeMap<String, usize>,
+    current: usize,
+    style: Style,
     /// Labels of every sample but those that say otherwise.
     common: String,
     /// When counting began, in seconds since 1970.
     created: f64,
+    /// What gauges say in the place of their values.
+    pinned: &'a BTreeMap<String, f64>,
+}
+
+struct Family {
+    head: String,
+    samples: String,
 }
 
 /// A metric's name and what it says.
 pub(super) type Named = (&'static str, &'static str);
 
-impl Exposition {
-    pub(super) fn new(common: String, created: f64) -> Exposition {
-        Exposition { text: String::with_capacity(32 << 10), common, created }
+impl<'a> Exposition<'a> {
+    pub(super) fn new(style: Style, pinned: &'a BTreeMap<String, f64>) -> Exposition<'a> {
+        Exposition {
+            families: Vec::new(),
+            places: BTreeMap::new(),
+            current: 0,
+            style,
+            common: String::new(),
+            created: 0.0,
+            pinned,
+        }
     }
 
     /// Other labels from here on.
@@ -27,55 +59,91 @@ impl Exposition {
         self.common = common;
     }
 
-    pub(super) fn text(self) -> String {
-        self.text
+    /// Another engine from here on, which counts since `created`.
+    pub(super) fn next(&mut self, common: String, created: f64) {
+        self.common = common;
+        self.created = created;
     }
 
+    pub(super) fn text(self) -> String {
+        self.families.into_iter().map(|family| family.head + &family.samples).collect()
+    }
+
+    /// The family of this name takes the samples that follow.
     fn head(&mut self, name: &str, help: &str, kind: &str) {
-        _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        let next = self.families.len();
+        self.current = *self.places.entry(name.to_owned()).or_insert(next);
+        if self.current == next {
+            let head = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
+            self.families.push(Family { head, samples: String::new() });
+        }
     }
 
     fn sample(&mut self, name: &str, label: &str, value: f64) {
         let comma = if label.is_empty() || self.common.is_empty() { "" } else { "," };
-        _ = writeln!(self.text, "{name}{{{}{comma}{label}}} {}", self.common, number(value));
+        let labels = format!("{}{comma}{label}", self.common);
+        let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
+        let value = if self.style == Style::Cpp { value.to_string() } else { number(value) };
+        if let Some(family) = self.families.get_mut(self.current) {
+            _ = writeln!(family.samples, "{name}{labels} {value}");
+        }
     }
 
-    pub(super) fn gauge(&mut self, (name, help): Named, value: f64) {
-        self.gauges((name, help), &[(String::new(), value)]);
+    pub(super) fn gauge(&mut self, named: Named, value: f64) {
+        self.gauges(named, &[(String::new(), value)]);
     }
 
     /// A gauge with a value for each of some labels, as `reason="capacity"`.
     pub(super) fn gauges(&mut self, (name, help): Named, values: &[(String, f64)]) {
         self.head(name, help, "gauge");
-        values.iter().for_each(|(label, value)| self.sample(name, label, *value));
+        let pinned = self.pinned.get(name).copied();
+        values.iter().for_each(|(label, value)| self.sample(name, label, pinned.unwrap_or(*value)));
     }
 
     pub(super) fn counter(&mut self, named: Named, value: u64) {
         self.counters(named, &[(String::new(), value)]);
     }
 
-    /// A counter with a value for each of some labels.
+    /// A counter with a value for each of some labels; `_total` is put behind its name.
     pub(super) fn counters(&mut self, (name, help): Named, values: &[(String, u64)]) {
         let total = format!("{name}_total");
         self.head(&total, help, "counter");
         values.iter().for_each(|(label, value)| self.sample(&total, label, *value as f64));
-        let created = format!("{name}_created");
-        self.head(&created, help, "gauge");
-        values.iter().for_each(|(label, _)| self.sample(&created, label, self.created));
+        if self.style == Style::Python {
+            let created = format!("{name}_created");
+            self.head(&created, help, "gauge");
+            values.iter().for_each(|(label, _)| self.sample(&created, label, self.created));
+        }
     }
 
-    pub(super) fn histogram(&mut self, (name, help): Named, histogram: &Histogram) {
-        self.head(name, help, "histogram");
-        let bucket = format!("{name}_bucket");
-        for (bound, count) in histogram.cumulated() {
-            let label = format!("le=\"{}\"", bound.map_or("+Inf".to_owned(), number));
-            self.sample(&bucket, &label, count as f64);
+    /// A counter by its whole name.
+    pub(super) fn total(&mut self, (name, help): Named, value: f64) {
+        self.head(name, help, "counter");
+        self.sample(name, "", value);
+    }
+
+    pub(super) fn histogram(&mut self, named: Named, histogram: &Histogram) {
+        self.histograms(named, &[(String::new(), histogram)]);
+    }
+
+    /// A histogram for each of some labels.
+    pub(super) fn histograms(&mut self, (name, help): Named, all: &[(String, &Histogram)]) {
+        for (label, histogram) in all {
+            self.head(name, help, "histogram");
+            let bucket = format!("{name}_bucket");
+            let comma = if label.is_empty() { "" } else { "," };
+            for (bound, count) in histogram.cumulated() {
+                let bound = format!("{label}{comma}le=\"{}\"", bound.map_or("+Inf".to_owned(), number));
+                self.sample(&bucket, &bound, count as f64);
+            }
+            self.sample(&format!("{name}_count"), label, histogram.count() as f64);
+            self.sample(&format!("{name}_sum"), label, histogram.sum());
+            if self.style == Style::Python {
+                let created = format!("{name}_created");
+                self.head(&created, help, "gauge");
+                self.sample(&created, label, self.created);
+            }
         }
-        self.sample(&format!("{name}_count"), "", histogram.count() as f64);
-        self.sample(&format!("{name}_sum"), "", histogram.sum());
-        let created = format!("{name}_created");
-        self.head(&created, help, "gauge");
-        self.sample(&created, "", self.created);
     }
 }
 

@@ -36,6 +36,12 @@ impl Histogram {
         }))
     }
 
+    /// Both together, whose bounds are the same.
+    pub(super) fn plus(&self, other: &Histogram) -> Histogram {
+        let bins = self.bins.iter().zip(&other.bins).map(|(one, two)| one + two).collect();
+        Histogram { bounds: self.bounds.clone(), bins, sum: self.sum + other.sum }
+    }
+
     pub(super) fn count(&self) -> u64 {
         self.bins.iter().sum()
     }

@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// What the script imports, with the versions that it was written with.
-const PACKAGES: [&str; 4] =
-    ["openai==3.54.0", "prometheus-client==0.26.0", "pyzmq==27.3.0", "msgspec==0.22.0"];
+const PACKAGES: [&str; 5] =
+    ["openai==3.54.0", "prometheus-client==0.26.0", "pyzmq==27.3.0", "msgspec==0.22.0", "PyYAML==6.0.3"];
 
 /// A Python with the packages, made once and kept; says so where that cannot be.
 #[allow(clippy::print_stderr)] // a test that is left out says so
 fn python() -> Option<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("clients");
     let python = folder.join("bin/python");
-    let imports = ["-c", "import openai, prometheus_client, zmq, msgspec"];
+    let imports = ["-c", "import openai, prometheus_client, zmq, msgspec, yaml"];
     let works = || Command::new(&python).args(imports).output().is_ok_and(|o| o.status.success());
     if !works() {
         drop(Command::new("python3").args(["-m", "venv"]).arg(&folder).output());
@@ -36,6 +36,16 @@ fn real_clients_understand() {
     let server = Server::start(TINY, &format!("--kv-events-config {config}"));
     let script = root().join("crates/roofcast-cli/tests/clients/clients.py");
     let output = Command::new(python).arg(script).arg(server.url()).args(&server.kv_events).output().unwrap();
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("agreed"), "{said}");
+}
+
+#[test]
+fn the_rig_is_what_its_readers_take() {
+    let Some(python) = python() else { return };
+    let script = root().join("crates/roofcast-cli/tests/clients/rig.py");
+    let output = Command::new(python).arg(script).arg(root().join("examples/emulate")).output().unwrap();
     let said =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("agreed"), "{said}");

@@ -1,6 +1,7 @@
 //! Clients that vanish, read nothing or send too much, and the end of a server.
 
 use super::recorded::begin;
+use super::soak::resident;
 use super::{Server, TINY, read};
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -77,11 +78,46 @@ fn too_much_is_refused() {
     assert_eq!(server.metric("vllm:num_requests_running"), 0.0);
 }
 
-/// Idle connections cost nobody else anything.
+/// Connections that a process of this machine may have open beside those of the test itself.
+fn connections(most: u64) -> u64 {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let soft = line.split_whitespace().nth(3).and_then(|limit| limit.parse().ok()).unwrap_or(most);
+    most.min(soft.saturating_sub(500))
+}
+
+/// 10,000 idle connections, where the machine allows as many, and a hundred that have sent half a head cost nobody else
+/// anything, and bounded memory: requests are served, and each has a connection's buffers (8 KiB to read into) and its state.
 #[test]
+#[allow(clippy::print_stderr)] // fewer connections are said
 fn idle_connections_do_not_hurt() {
     let server = Server::start(TINY, "");
-    let idle: Vec<_> = (0..500).map(|_| server.connect()).collect();
-    assert_eq!(server.post("/v1/completions", r#"{"prompt": "a", "max_tokens": 4}"#).status, 200);
+    let body = r#"{"prompt": "a", "max_tokens": 4}"#;
+    assert_eq!(server.post("/v1/completions", body).status, 200);
+    let before = resident(&server);
+    let count = connections(10_000);
+    if count < 10_000 {
+        eprintln!("with {count} connections: the machine allows no more");
+    }
+    let mut idle: Vec<_> = (0..count).map(|_| server.connect()).collect();
+    for stream in idle.iter_mut().take(100) {
+        stream.write_all(b"POST /v1/completions HTTP/1.1\r\nhost: h\r\nx-half").unwrap();
+    }
+    assert_eq!(server.post("/v1/completions", body).status, 200);
+    let each = resident(&server).saturating_sub(before) / count;
+    assert!(each < 32, "{each} kB a connection");
     drop(idle);
+    assert_eq!(server.get("/health").status, 200);
+}
+
+/// A client that reads nothing costs nobody else anything: its request ends in the engine, and others are served.
+#[test]
+fn a_client_that_reads_nothing_does_not_hurt() {
+    let server = Server::start(TINY, "--time-scale 5");
+    let silent: Vec<_> = (0..20).map(|_| begin(&server, LONG)).collect();
+    server.until("vllm:generation_tokens_total", |n| n > 20.0);
+    assert_eq!(server.post("/v1/completions", r#"{"prompt": "a", "max_tokens": 4}"#).status, 200);
+    server.until("vllm:num_requests_running", |n| n == 0.0);
+    assert_eq!(server.metric("vllm:generation_tokens_total"), 20.0 * 2000.0 + 4.0);
+    drop(silent);
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A recorded answer: status, and body out of its chunks.
-fn recorded(name: &str) -> Option<(u16, String)> {
+pub(super) fn recorded(name: &str) -> Option<(u16, String)> {
     let text = std::fs::read_to_string(shared(&format!("captures/{name}.txt"))?).unwrap();
     let text = if text.contains("\r\n\r\n") { text } else { text.replace('\n', "\r\n") };
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
@@ -16,7 +16,7 @@ fn recorded(name: &str) -> Option<(u16, String)> {
 }
 
 /// The keys of a value in their order, with the kinds of what is there.
-fn shape(value: &Value) -> String {
+pub(super) fn shape(value: &Value) -> String {
     match value {
         Value::Object(map) => {
             let fields: Vec<_> = map.iter().map(|(key, value)| format!("{key}: {}", shape(value))).collect();
@@ -33,7 +33,7 @@ fn shape(value: &Value) -> String {
     }
 }
 
-fn events(body: &str) -> Vec<Value> {
+pub(super) fn events(body: &str) -> Vec<Value> {
     let data = body.split("\n\n").filter_map(|event| event.trim_start().strip_prefix("data: "));
     data.filter(|d| *d != "[DONE]").map(|d| serde_json::from_str(d).unwrap()).collect()
 }
@@ -138,7 +138,7 @@ fn errors_are_the_recorded_ones() {
 #[test]
 fn a_full_queue_refuses_in_the_recorded_words() {
     let spec = format!("{TINY}max_num_seqs = 2\nmax_num_batched_tokens = 64\n");
-    let server = Server::start(&spec, "--max-num-queued-reqs 5 --time-scale 0.05");
+    let server = Server::start(&spec, "--max-num-queued-reqs 5 --time-scale 0.01");
     let body = r#"{"prompt": "a", "max_tokens": 50, "ignore_eos": true}"#;
     let mut open: Vec<_> = (0..2).map(|_| begin(&server, body)).collect();
     server.until("vllm:num_requests_running", |n| n == 2.0);

@@ -13,7 +13,11 @@ impl Scheduler {
         let known = self.requests[id].known();
         let hits = if self.config.enable_prefix_caching { self.hits(id) } else { Vec::new() };
         let cached = hits.len() as u64 * block;
-        let wanted = (known - cached).min(pass.threshold.unwrap_or(u64::MAX));
+        // What came from elsewhere is lost with a preemption; the last token is computed here in any case.
+        let r = &self.requests[id];
+        let given = if r.preempted { 0 } else { r.transferred.min(known - 1) };
+        let computed = cached.max(given);
+        let wanted = (known - computed).min(pass.threshold.unwrap_or(u64::MAX));
         if !self.config.enable_chunked_prefill && wanted > pass.budget {
             return None;
         }
@@ -25,18 +29,18 @@ impl Scheduler {
         };
         let beyond = |end: u64| end.div_ceil(block) - hits.len() as u64;
         let overhead = self.pool.unheld(&hits) + kept;
-        let needed = beyond(cached + tokens);
+        let needed = beyond(computed + tokens);
         let whole = if self.config.scheduler_reserve_full_isl { beyond(known) } else { needed };
         if whole.max(needed) + overhead > self.pool.free() {
             return None;
         }
         self.pool.hold(&hits);
         let r = &mut self.requests[id];
-        r.computed = cached;
+        r.computed = computed;
         r.cached_blocks = hits.len();
         r.blocks = hits;
         self.pool.allocate(needed, &mut r.blocks);
-        self.cache_full_blocks(id, cached + tokens);
+        self.cache_full_blocks(id, computed + tokens);
         Some((tokens, cached))
     }
 

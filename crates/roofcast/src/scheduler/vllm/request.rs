@@ -14,6 +14,10 @@ pub(super) struct RequestState {
     pub(super) prompt_len: u64,
     pub(super) output_len: u64,
     pub(super) priority: i64,
+    /// Prompt tokens whose keys and values came from another instance.
+    pub(super) transferred: u64,
+    /// The LoRA adapter that it asks for; 0 is none.
+    pub(super) adapter: u32,
     pub(super) output_segment: u32,
     pub(super) output_tokens: Option<Arc<[u32]>>,
     /// Tokens whose keys and values are there.

@@ -35,7 +35,14 @@ fn prompts_are_computed_in_every_third_step_beside_decodes() {
     for step in 0..16 {
         while let Some((_, input_len)) = prompts.next_if(|(at, _)| *at <= step) {
             let prefix = Prefix::default();
-            scheduler.add(NewRequest { input_len, prefix, output_len: 100, priority: 0 });
+            scheduler.add(NewRequest {
+                input_len,
+                prefix,
+                output_len: 100,
+                priority: 0,
+                transferred: 0,
+                adapter: 0,
+            });
         }
         let decided = scheduler.schedule();
         seen.push(decided.work.iter().filter(|w| !w.decodes).map(|w| w.new).collect::<Vec<_>>());

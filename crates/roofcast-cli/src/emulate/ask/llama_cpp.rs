@@ -1,0 +1,27 @@
+//! The body of llama.cpp's `/completion`.
+//!
+//! Source: `tools/server/README.md` of llama.cpp b11434.
+
+use super::super::fields::Fields;
+use super::super::refusal::Refusal;
+use super::{Ask, Endpoint, prompts, stops};
+
+impl Ask {
+    /// Reads a body of `/completion`; `n_predict` of −1 has no bound.
+    pub(super) fn llama_completion(fields: &Fields) -> Result<Ask, Refusal> {
+        let most = fields.integer("n_predict")?.or(fields.integer("max_tokens")?);
+        let prompts = prompts(fields.need("prompt")?)?;
+        if prompts.len() > 1 && fields.flag("stream")?.unwrap_or(false) {
+            return Err(Refusal::bad("A stream has one prompt."));
+        }
+        Ok(Ask {
+            max_tokens: most.filter(|most| *most > 0).map(|most| most as u64),
+            stop: stops(fields, "stop")?,
+            ignore_eos: fields.flag("ignore_eos")?.unwrap_or(false),
+            seed: fields.integer("seed")?.unwrap_or(0) as u64,
+            stream: fields.flag("stream")?.unwrap_or(false),
+            listed: prompts.len() > 1,
+            ..Ask::of(Endpoint::LlamaCompletion, prompts)
+        })
+    }
+}

@@ -1,0 +1,228 @@
+//! The engines behind one port: one, or several with a router in front, in pools, or as many as are needed.
+//!
+//! Knows: which engine a request goes to, by the library's own router and autoscaling, and how a prompt's cache travels from
+//! a prefill engine to a decode engine. Knows nothing about HTTP.
+
+use super::metrics::{self, Metrics};
+use super::pace::Pace;
+use super::replica::{EngineHandle, Job, Onward};
+use roofcast::engine::clock::Ticks;
+use roofcast::engine::online::Asked;
+use roofcast::fleet::{Scaling, Way};
+use roofcast::router::Router;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a router sees of a request.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RoutingKey {
+    /// Its session.
+    pub(crate) session: u32,
+    /// What its prompt begins with.
+    pub(crate) prefix: Option<u32>,
+    /// The data-parallel rank that it asks for.
+    pub(crate) rank: Option<usize>,
+}
+
+/// Tokens at a prompt's beginning by which prefixes are told apart.
+const PREFIX: usize = 64;
+
+impl RoutingKey {
+    /// The key of a prompt; without a session a request is its own. Keys are 16 bits wide, so that a router remembers no
+    /// more than 65,536 of them.
+    pub(crate) fn new(prompt: &[u32], session: Option<&str>, number: u64, rank: Option<usize>) -> RoutingKey {
+        let hash = |hash: u64, value: u64| (hash.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let narrow = |hash: u64| (hash >> 48) as u32;
+        let session = match session {
+            Some(text) => narrow(text.bytes().fold(1, |h, b| hash(h, u64::from(b)))),
+            None => narrow(hash(2, number)),
+        };
+        let first = prompt.iter().take(PREFIX);
+        RoutingKey { session, prefix: Some(narrow(first.fold(3, |h, t| hash(h, u64::from(*t))))), rank }
+    }
+}
+
+/// Engines that start and stop.
+#[derive(Debug)]
+struct Scaled {
+    scaling: Scaling,
+    open: Vec<usize>,
+}
+
+/// The engines behind one port.
+#[derive(Debug)]
+pub(crate) struct Group {
+    engines: Vec<Arc<EngineHandle>>,
+    /// Those that take requests, where they are always the same.
+    open: Vec<usize>,
+    router: Mutex<Router>,
+    scaled: Option<Mutex<Scaled>>,
+    handover: Option<Arc<Handover>>,
+    /// Numbers that requests were given; engines may be in several groups.
+    numbers: Arc<AtomicU64>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Group {
+    /// Engines that all take requests.
+    pub(crate) fn new(engines: Vec<Arc<EngineHandle>>, router: Router) -> Group {
+        Group {
+            open: (0..engines.len()).collect(),
+            engines,
+            router: Mutex::new(router),
+            scaled: None,
+            handover: None,
+            numbers: Arc::default(),
+        }
+    }
+
+    /// The same where the first `prefill` engines compute prompts and the others go on with them.
+    pub(crate) fn apart(self, prefill: usize, router: Router, way: Way) -> Group {
+        let handover = Handover {
+            engines: self.engines.clone(),
+            decode: (prefill..self.engines.len()).collect(),
+            router: Mutex::new(router),
+            way,
+        };
+        Group { open: (0..prefill).collect(), handover: Some(Arc::new(handover)), ..self }
+    }
+
+    /// The same where engines start and stop.
+    pub(crate) fn scaled(self, scaling: Scaling) -> Group {
+        Group { scaled: Some(Mutex::new(Scaled { scaling, open: Vec::new() })), ..self }
+    }
+
+    /// All engines.
+    pub(crate) fn engines(&self) -> &[Arc<EngineHandle>] {
+        &self.engines
+    }
+
+    /// Engines that a request which begins at `engine` may be in.
+    pub(crate) fn engines_of(&self, engine: &Arc<EngineHandle>) -> Vec<Arc<EngineHandle>> {
+        let decode = self.handover.iter().flat_map(|handover| &handover.decode);
+        [Arc::clone(engine)]
+            .into_iter()
+            .chain(decode.map(|index| Arc::clone(&self.engines[*index])))
+            .collect()
+    }
+
+    /// The engines' time.
+    pub(crate) fn pace(&self) -> Option<Pace> {
+        self.engines.first().map(|engine| engine.pace())
+    }
+
+    /// So many numbers for requests, from the one that is returned on.
+    pub(crate) fn number(&self, count: u64) -> u64 {
+        self.numbers.fetch_add(count, Ordering::Relaxed)
+    }
+
+    /// Requests here.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.engines.iter().map(|engine| engine.in_flight()).sum()
+    }
+
+    /// The engine for a request that comes at `at`.
+    pub(crate) fn choose(&self, key: RoutingKey, at: Ticks) -> Option<Arc<EngineHandle>> {
+        let load = |index: usize| self.engines[index].in_flight();
+        let open = match &self.scaled {
+            None => self.open.clone(),
+            Some(scaled) => {
+                let mut scaled = lock(scaled);
+                let Scaled { scaling, open } = &mut *scaled;
+                let idle = |index: usize| self.engines[index].idle_since();
+                let starting = scaling.look(at, self.in_flight(), &idle, open);
+                starting.into_iter().for_each(|index| _ = self.engines[index].flush());
+                open.clone()
+            }
+        };
+        if open.is_empty() {
+            return None;
+        }
+        let asked = key.rank.filter(|rank| open.contains(rank));
+        let chosen = asked.unwrap_or_else(|| lock(&self.router).choose(key.session, key.prefix, load, &open));
+        self.engines.get(chosen).cloned()
+    }
+
+    /// Sends a request to an engine of the group: where prompts are computed apart, its first token there and the others
+    /// elsewhere.
+    pub(crate) fn send(&self, engine: &EngineHandle, mut job: Job, key: RoutingKey) {
+        if let Some(handover) = self.handover.as_ref().filter(|_| job.asked.output.len() > 1) {
+            let first = Arc::from(&job.asked.output[..1]);
+            let output = std::mem::replace(&mut job.asked.output, first);
+            let handover = Arc::clone(handover);
+            job.onward = Some(Box::new(Continuation { handover, output, session: key.session }));
+        }
+        engine.arrive(job);
+    }
+
+    /// What all engines measure; pinned gauges say what they are pinned to.
+    pub(crate) fn metrics(&self, pinned: &BTreeMap<String, f64>) -> String {
+        let all: Vec<Metrics> = self.engines.iter().map(|engine| engine.metrics().clone()).collect();
+        let up = self.scaled.as_ref().map(|scaled| lock(scaled).scaling.count_up());
+        metrics::text(&all, pinned, up)
+    }
+}
+
+/// Engines that go on with what others have computed.
+#[derive(Debug)]
+struct Handover {
+    engines: Vec<Arc<EngineHandle>>,
+    decode: Vec<usize>,
+    router: Mutex<Router>,
+    way: Way,
+}
+
+/// What follows a request's first token.
+#[derive(Debug)]
+struct Continuation {
+    handover: Arc<Handover>,
+    /// All of its tokens.
+    output: Arc<[u32]>,
+    session: u32,
+}
+
+impl Onward for Continuation {
+    /// A request has its first token: its cache travels, and a decode engine goes on with it.
+    fn go(self: Box<Self>, job: Job, end: Ticks) {
+        if job.outlet.is_left() {
+            return;
+        }
+        let Handover { engines, decode, router, way } = &*self.handover;
+        let load = |index: usize| engines[index].in_flight();
+        let chosen = lock(router).choose(self.session, None, load, decode);
+        let Some(engine) = engines.get(chosen) else { return job.outlet.fail() };
+        let tokens = job.asked.prompt.len() as u64;
+        let prompt = job.asked.prompt.iter().chain(self.output.first()).copied().collect();
+        let asked = Asked {
+            at: end + way.time(tokens) + way.latency,
+            prompt,
+            output: self.output[1..].into(),
+            transferred: tokens,
+            ..job.asked
+        };
+        engine.arrive(Job { asked, since: end, onward: None, ..job });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_tell_sessions_and_prefixes_apart() {
+        let key = |prompt: &[u32], session, number| RoutingKey::new(prompt, session, number, None);
+        let long: Vec<u32> = (0..100).collect();
+        let mut other = long.clone();
+        other[80] = 7;
+        assert_eq!(key(&long, None, 1).prefix, key(&other, None, 1).prefix);
+        other[8] = 7;
+        assert_ne!(key(&long, None, 1).prefix, key(&other, None, 1).prefix);
+        assert_eq!(key(&long, Some("a"), 1).session, key(&long, Some("a"), 2).session);
+        assert_ne!(key(&long, None, 1).session, key(&long, None, 2).session);
+        assert!(key(&long, Some("a"), 1).session < 1 << 16);
+    }
+}

@@ -1,0 +1,69 @@
+//! llama.cpp's metrics.
+//!
+//! Source: the `/metrics` of llama.cpp b11434, whose server has them with `--metrics`.
+
+use super::Metrics;
+use super::exposition::Exposition;
+
+impl Metrics {
+    /// All of it.
+    pub(super) fn show_llama_cpp(&self, text: &mut Exposition<'_>) {
+        let all = self.all();
+        let [_, prefill, decode] = &self.phases;
+        let computed = all.prompt - self.counts.prompt_cached;
+        let rate = |tokens: u64, seconds: f64| if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 };
+        let steps = self.lag.count();
+        let totals = [
+            (
+                "llamacpp:prompt_tokens_total",
+                "Number of prompt tokens processed, excluding cached tokens",
+                computed as f64,
+            ),
+            (
+                "llamacpp:prompt_tokens_cached_total",
+                "Number of prompt tokens reused from the cache",
+                self.counts.prompt_cached as f64,
+            ),
+            ("llamacpp:prompt_seconds_total", "Total time spent processing prompts", prefill.sum()),
+            (
+                "llamacpp:tokens_predicted_total",
+                "Number of generation tokens processed",
+                all.generated as f64,
+            ),
+            ("llamacpp:tokens_predicted_seconds_total", "Total time spent generating tokens", decode.sum()),
+            ("llamacpp:n_decode_total", "Total number of decode calls", steps as f64),
+            (
+                "llamacpp:n_tokens_max",
+                "Largest observed sequence length (prompt + generation)",
+                self.counts.longest as f64,
+            ),
+            ("llamacpp:spec_decode_num_draft_tokens_total", "Draft tokens: not counted here", 0.0),
+            (
+                "llamacpp:spec_decode_num_accepted_tokens_total",
+                "Draft tokens accepted: not counted here",
+                0.0,
+            ),
+            ("llamacpp:spec_decode_num_drafts_total", "Drafts: not counted here", 0.0),
+        ];
+        text.next(String::new(), self.created);
+        totals.into_iter().for_each(|(name, help, value)| text.total((name, help), value));
+        let busy = self.counts.running_steps as f64 / steps.max(1) as f64;
+        let gauges = [
+            (
+                "llamacpp:prompt_tokens_seconds",
+                "Average prompt throughput in tokens/s",
+                rate(computed, prefill.sum()),
+            ),
+            (
+                "llamacpp:predicted_tokens_seconds",
+                "Average generation throughput in tokens/s",
+                rate(all.generated, decode.sum()),
+            ),
+            ("llamacpp:requests_processing", "Number of requests processing", self.levels.running as f64),
+            ("llamacpp:requests_deferred", "Number of requests deferred", self.levels.waiting as f64),
+            ("llamacpp:n_busy_slots_per_decode", "Average number of busy slots per decode call", busy),
+        ];
+        gauges.into_iter().for_each(|(name, help, value)| text.gauge((name, help), value));
+        self.show_lag(text);
+    }
+}

@@ -1,0 +1,301 @@
+//! One engine on the wall clock: a thread that takes steps, waits until each has ended, and says what came of it.
+//!
+//! Knows: requests that came until a step ended are handed over before the next one; what a step sampled is heard when it
+//! ends. Times are those of the engine, so that a thread that wakes late loses nothing.
+
+use super::life::Life;
+use super::{Job, Message, Shared};
+use crate::emulate::kv_events::KvEvents;
+use crate::emulate::pace::Pace;
+use crate::emulate::sleep::PauseMode;
+use roofcast::engine::clock::Ticks;
+use roofcast::engine::online::{Change, Done, Event, Online};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// The engine's thread.
+pub(super) struct Driver {
+    engine: Online,
+    pace: Pace,
+    inbox: Receiver<Message>,
+    shared: Arc<Shared>,
+    /// Those that came after the last step ended, and those whose caches are on their way, in order.
+    coming: VecDeque<Box<Job>>,
+    here: BTreeMap<u64, Life>,
+    events: Vec<Event>,
+    kv_events: Option<KvEvents>,
+    paused: Option<PauseMode>,
+    /// Whether the prefix cache is emptied when nothing is left.
+    clears: bool,
+    /// Whether a request of an adapter was ever here.
+    adapters: bool,
+}
+
+/// How long an idle engine sleeps before it looks whether its handle still exists.
+const IDLE: Duration = Duration::from_secs(3600);
+
+impl Driver {
+    pub(super) fn new(
+        engine: Online,
+        pace: Pace,
+        inbox: Receiver<Message>,
+        shared: Arc<Shared>,
+        kv_events: Option<KvEvents>,
+    ) -> Driver {
+        Driver {
+            engine,
+            pace,
+            inbox,
+            shared,
+            coming: VecDeque::new(),
+            here: BTreeMap::new(),
+            events: Vec::new(),
+            kv_events,
+            paused: None,
+            clears: false,
+            adapters: false,
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        loop {
+            match self.inbox.recv_timeout(self.patience()) {
+                Ok(message) => self.take(message),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return self.close(),
+            }
+            while let Ok(message) = self.inbox.try_recv() {
+                self.take(message);
+            }
+            if self.paused.is_none() {
+                self.hand_over();
+            }
+            if !self.works() {
+                self.rest();
+                continue;
+            }
+            let start = self.engine.clock();
+            match self.engine.step(&mut self.events) {
+                Some(done) => self.live_through(start, done),
+                None => self.show(),
+            }
+        }
+    }
+
+    /// Whether there is something to compute, and it may be.
+    fn works(&self) -> bool {
+        !self.engine.is_empty() && self.paused != Some(PauseMode::Keep)
+    }
+
+    /// How long to wait for a message: not at all beside work, else until a cache that is on its way has come.
+    fn patience(&self) -> Duration {
+        if self.works() {
+            return Duration::ZERO;
+        }
+        match self.coming.front().filter(|_| self.paused.is_none()) {
+            Some(next) => self.pace.wall(next.asked.at).saturating_duration_since(Instant::now()).min(IDLE),
+            None => IDLE,
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Arrive(job) => {
+                self.adapters |= job.adapter.is_some();
+                // Stamps of several threads may come out of order.
+                let at = self.coming.partition_point(|other| other.asked.at <= job.asked.at);
+                self.coming.insert(at, job);
+            }
+            Message::Abort(number) => drop(self.abort(number)),
+            Message::Pause { mode, clears } => {
+                self.paused = Some(mode);
+                self.clears = clears;
+                if mode == PauseMode::Abort {
+                    self.abort_all();
+                }
+            }
+            Message::Wake => {
+                self.paused = None;
+                self.clears = false;
+                self.engine.wait_until(self.pace.now());
+            }
+            Message::Flush => self.flush(),
+        }
+    }
+
+    /// Takes a request out, wherever it is.
+    fn abort(&mut self, number: u64) -> Option<Box<Job>> {
+        let coming = self.coming.iter().position(|job| job.asked.number == number);
+        let waited = coming.and_then(|at| self.coming.remove(at));
+        let life = self.here.remove(&number);
+        let started = life.as_ref().is_some_and(|life| life.first.is_some());
+        let job = waited.or(life.map(|life| life.job))?;
+        self.engine.abort(number);
+        if !started {
+            self.shared.queued_tokens.fetch_sub(job.asked.prompt.len() as u64, Ordering::Relaxed);
+        }
+        self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.shared.metrics().aborted();
+        Some(job)
+    }
+
+    /// Takes all requests out; their clients hear of it.
+    fn abort_all(&mut self) {
+        let coming = self.coming.iter().map(|job| job.asked.number);
+        let numbers: Vec<u64> = coming.chain(self.here.keys().copied()).collect();
+        for number in numbers {
+            if let Some(job) = self.abort(number) {
+                job.outlet.say(job.choice, 0, true);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.engine.flush() {
+            return;
+        }
+        self.clears = false;
+        if let Some(kv_events) = &mut self.kv_events {
+            kv_events.clear();
+        }
+    }
+
+    /// Nothing to compute.
+    fn rest(&mut self) {
+        if self.clears && self.engine.is_empty() {
+            self.flush();
+        }
+        self.show();
+    }
+
+    /// Those that came until the last step ended join the queue; an idle engine has waited for the first.
+    fn hand_over(&mut self) {
+        while let Some(next) = self.coming.front() {
+            let now = if self.engine.is_empty() { self.pace.now() } else { self.engine.clock() };
+            if next.asked.at > now {
+                break;
+            }
+            let Some(job) = self.coming.pop_front() else { break };
+            self.engine.arrive(&job.asked);
+            self.here.insert(job.asked.number, Life::new(job));
+        }
+    }
+
+    /// Waits until a step has ended, and says what came of it.
+    fn live_through(&mut self, start: Ticks, done: Done) {
+        self.begin(start);
+        let due = self.pace.wall(done.end);
+        let early = due.saturating_duration_since(Instant::now());
+        if !early.is_zero() {
+            std::thread::sleep(early);
+        }
+        let lag = Instant::now().saturating_duration_since(due);
+        self.tell_cache();
+        *self.shared.clock() = done.end;
+        self.shared.metrics().stepped(done.tokens, lag);
+        self.show();
+        let mut metrics = self.shared.metrics();
+        for event in self.events.drain(..) {
+            match event {
+                Event::Sampled { number, tokens } => {
+                    let Some(life) = self.here.get_mut(&number) else { continue };
+                    if life.first.is_none() {
+                        let queued = life.job.asked.prompt.len() as u64;
+                        self.shared.queued_tokens.fetch_sub(queued, Ordering::Relaxed);
+                    }
+                    life.sampled(tokens, done.end, &self.pace, &mut metrics);
+                }
+                Event::Finished { number } => {
+                    let Some(mut life) = self.here.remove(&number) else { continue };
+                    self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
+                    let ended = life.ended(&self.pace);
+                    metrics.finished(&ended, life.job.facts);
+                    life.job.outlet.took(life.job.choice, ended.prefill, ended.decode);
+                    match life.job.onward.take() {
+                        Some(onward) => onward.go(*life.job, done.end),
+                        None => life.job.outlet.say(life.job.choice, 0, true),
+                    }
+                }
+                Event::Admitted { .. } | Event::Preempted { .. } => {}
+            }
+        }
+    }
+
+    /// What the step did to the prefix cache is told.
+    fn tell_cache(&mut self) {
+        let Some(kv_events) = &mut self.kv_events else { return };
+        let mut told = Vec::new();
+        for change in kv_events.changes(&mut self.engine) {
+            match change {
+                Change::Stored { owner, first, contents } => {
+                    if let Some(life) = self.here.get_mut(&owner) {
+                        let chain = &mut life.chain;
+                        let (asked, adapter) = (&life.job.asked, life.job.adapter.as_deref());
+                        told.push(kv_events.store((asked, adapter), chain, first as usize, &contents));
+                    }
+                }
+                Change::Removed { content } => told.extend(kv_events.remove(content)),
+            }
+        }
+        kv_events.tell(told);
+    }
+
+    /// What the step that begins decided is seen at once.
+    fn begin(&mut self, start: Ticks) {
+        let mut metrics = self.shared.metrics();
+        for event in &self.events {
+            match *event {
+                Event::Admitted { number, cached, resumed } => {
+                    let Some(life) = self.here.get_mut(&number) else { continue };
+                    life.runs = true;
+                    if !resumed {
+                        life.admitted = Some(start);
+                        life.cached = cached;
+                        if life.job.asked.transferred == 0 {
+                            life.job.outlet.found(life.job.choice, cached);
+                        }
+                    }
+                    let prompt = life.job.asked.prompt.len() as u64;
+                    metrics.admitted(prompt, cached, life.external(), resumed);
+                }
+                Event::Preempted { number } => {
+                    metrics.preempted();
+                    if let Some(life) = self.here.get_mut(&number) {
+                        life.preemptions += 1;
+                        life.runs = false;
+                    }
+                }
+                Event::Sampled { .. } | Event::Finished { .. } => {}
+            }
+        }
+        drop(metrics);
+        self.show();
+    }
+
+    fn show(&mut self) {
+        let deferred = self.coming.iter().filter(|job| job.asked.transferred > 0).count() as u64;
+        let mut levels = self.engine.levels();
+        if self.paused.is_some() {
+            // What came meanwhile waits.
+            levels.waiting += self.coming.len() as u64 - deferred;
+        }
+        let mut metrics = self.shared.metrics();
+        metrics.levels(levels, deferred);
+        if self.adapters {
+            let names = |runs: bool| -> BTreeSet<&str> {
+                let lives = self.here.values().filter(|life| life.runs == runs);
+                lives.filter_map(|life| Some(life.job.adapter.as_ref()?.name.as_str())).collect()
+            };
+            let list = |runs: bool| names(runs).into_iter().collect::<Vec<_>>().join(",");
+            metrics.adapters(list(false), list(true));
+        }
+    }
+
+    fn close(mut self) {
+        self.here.values().for_each(|life| life.job.outlet.fail());
+        self.coming.drain(..).for_each(|job| job.outlet.fail());
+    }
+}

@@ -1,0 +1,50 @@
+//! Responses that are whole: JSON, text, refusals.
+
+use super::dialect::Dialect;
+use super::refusal::Refusal;
+use super::stream::Sent;
+use bytes::Bytes;
+use http_body_util::{Either, Full};
+use hyper::header::{self, HeaderValue};
+use hyper::{Method, Response, StatusCode};
+use serde_json::Value;
+
+/// A body of this kind; without a kind none is said.
+pub(super) fn whole(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Sent> {
+    let mut response = Response::new(Either::Left(Full::new(body)));
+    *response.status_mut() = status;
+    if !kind.is_empty() {
+        content_type(&mut response, kind);
+    }
+    response
+}
+
+/// JSON.
+pub(super) fn said(value: &Value) -> Response<Sent> {
+    whole(StatusCode::OK, "application/json", value.to_string().into())
+}
+
+/// Text.
+pub(super) fn text(text: impl Into<Bytes>) -> Response<Sent> {
+    whole(StatusCode::OK, "text/plain; charset=utf-8", text.into())
+}
+
+/// A refusal as a server of this kind writes it.
+pub(super) fn refused(refusal: &Refusal, dialect: Dialect) -> Response<Sent> {
+    whole(refusal.status, "application/json", refusal.written(dialect).to_string().into())
+}
+
+/// A path that is asked with another method than these.
+pub(super) fn not_allowed(methods: &[Method], dialect: Dialect) -> Response<Sent> {
+    let mut response = refused(&Refusal::detail(StatusCode::METHOD_NOT_ALLOWED), dialect);
+    let names: Vec<&str> = methods.iter().map(Method::as_str).collect();
+    if let Ok(names) = HeaderValue::from_str(&names.join(", ")) {
+        response.headers_mut().insert(header::ALLOW, names);
+    }
+    response
+}
+
+/// Says what kind a body is.
+pub(super) fn content_type(response: &mut Response<Sent>, kind: &'static str) {
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+}

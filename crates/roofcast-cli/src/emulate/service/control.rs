@@ -1,0 +1,112 @@
+//! What changes a server: faults, pinned gauges, sleep.
+
+use super::super::faults::Fault;
+use super::super::metrics;
+use super::super::refusal::Refusal;
+use super::super::response::{said, whole};
+use super::super::sleep::PauseMode;
+use super::super::stream::Sent;
+use super::{Answered, Dialect, Service};
+use hyper::header::HeaderValue;
+use hyper::{Method, Response, StatusCode};
+use serde_json::{Value, json};
+
+impl Service {
+    /// Shows, sets or ends the fault that meets all requests.
+    pub(super) fn change_fault(&self, method: &Method, body: &[u8]) -> Answered {
+        match *method {
+            Method::POST => {
+                let text = std::str::from_utf8(body).map_err(|_| Refusal::bad("The body is no text."))?;
+                self.faults.set(Some(Fault::parse(text).map_err(Refusal::bad)?));
+            }
+            Method::DELETE => self.faults.set(None),
+            _ => {}
+        }
+        Ok(said(&json!({ "fault": self.faults.standing() })))
+    }
+
+    /// Shows, sets or ends what gauges are pinned to.
+    pub(super) fn pin(&self, method: &Method, body: &[u8]) -> Answered {
+        match *method {
+            Method::POST => {
+                let text = self.group.metrics(&self.pins.values());
+                self.pins.set(body, |name| metrics::is_gauge(&text, name)).map_err(Refusal::bad)?;
+            }
+            Method::DELETE => self.pins.clear(),
+            _ => {}
+        }
+        Ok(said(&json!({ "pinned": self.pins.all() })))
+    }
+
+    pub(super) fn metrics(&self) -> Response<Sent> {
+        let kind = match self.settings.dialect {
+            Dialect::Vllm => "text/plain; version=1.0.0; charset=utf-8",
+            Dialect::Sglang | Dialect::LlamaCpp => "text/plain; version=0.0.4; charset=utf-8",
+        };
+        whole(StatusCode::OK, kind, self.group.metrics(&self.pins.values()).into())
+    }
+
+    /// The load as ORCA reports it (vLLM's `entrypoints/serve/utils/orca_metrics.py`); none in a format that there is not.
+    pub(super) fn load(
+        &self,
+        engine: &super::super::replica::EngineHandle,
+        format: &HeaderValue,
+    ) -> Option<HeaderValue> {
+        let (usage, waiting) = engine.metrics().load();
+        let pinned = self.pins.values();
+        let said = |name: &str, value: f64| pinned.get(name).copied().unwrap_or(value);
+        let usage = said("vllm:kv_cache_usage_perc", usage);
+        let waiting = said("vllm:num_requests_waiting", waiting);
+        let text = match format.to_str().ok()?.to_ascii_lowercase().as_str() {
+            "text" => format!(
+                "TEXT named_metrics.kv_cache_usage_perc={usage:?}, named_metrics.num_requests_waiting={waiting:?}"
+            ),
+            "json" => format!(
+                "JSON {{\"named_metrics\": {{\"kv_cache_usage_perc\": {usage:?}, \"num_requests_waiting\": {waiting:?}}}}}"
+            ),
+            _ => return None,
+        };
+        HeaderValue::from_str(&text).ok()
+    }
+
+    /// Sends the engines to sleep, as `level` and `mode` of a query say.
+    pub(super) fn fall_asleep(&self, query: &str) -> Answered {
+        let wrong = |field: &str, found: &str, accepted: &str| {
+            let message = format!("{field} must be {accepted}, got {found}.");
+            Refusal::value(field, &Value::from(found), &message)
+        };
+        let found = parameter(query, "level").next().unwrap_or("1");
+        let level = found.parse().ok().filter(|level| *level <= 2);
+        let level = level.ok_or_else(|| wrong("level", found, "0, 1 or 2"))?;
+        let found = parameter(query, "mode").next().unwrap_or("abort");
+        let mode = PauseMode::of(found).ok_or_else(|| wrong("mode", found, "abort, wait or keep"))?;
+        self.sleep.begin(level);
+        for engine in self.group.engines() {
+            engine.pause(mode, level > 0);
+            engine.metrics().sleeps(Some(level));
+        }
+        Ok(said(&json!({"status": "sleeping", "level": level})))
+    }
+
+    /// Wakes the engines when all their memory is awake.
+    pub(super) fn wake_up(&self, query: &str) -> Response<Sent> {
+        let tags: Vec<String> = parameter(query, "tags").map(str::to_owned).collect();
+        let awake = self.sleep.wake(&tags);
+        if awake {
+            for engine in self.group.engines() {
+                engine.metrics().sleeps(None);
+                engine.wake();
+            }
+        }
+        let shown = if tags.is_empty() { Value::Null } else { json!(tags) };
+        said(&json!({"status": if awake { "awake" } else { "sleeping" }, "tags": shown}))
+    }
+}
+
+/// The values of a parameter in a query, as they stand there.
+fn parameter<'a>(query: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
+    query
+        .split('&')
+        .filter_map(move |pair| pair.split_once('=').filter(|(key, _)| *key == name))
+        .map(|(_, v)| v)
+}

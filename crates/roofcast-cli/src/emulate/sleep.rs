@@ -1,0 +1,95 @@
+//! Sleep: an engine that takes no steps until it is woken.
+//!
+//! Knows: levels, modes and tags of vLLM 0.32 (`entrypoints/serve/dev/sleep/api_router.py`, `EngineCore.sleep` and `wake_up`
+//! of `v1/engine/core.py`). Level 0 stops scheduling alone, 1 and 2 empty the prefix cache. Knows nothing about engines.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What happens to the requests that are here when sleep begins; those that come later wait in every mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PauseMode {
+    /// They are aborted.
+    Abort,
+    /// They are served to their end.
+    Wait,
+    /// They wait where they are, with their blocks.
+    Keep,
+}
+
+impl PauseMode {
+    /// By vLLM's name.
+    pub(crate) fn of(name: &str) -> Option<PauseMode> {
+        match name {
+            "abort" => Some(PauseMode::Abort),
+            "wait" => Some(PauseMode::Wait),
+            "keep" => Some(PauseMode::Keep),
+            _ => None,
+        }
+    }
+}
+
+/// Memory that sleeps at levels 1 and 2, by vLLM's tags.
+const TAGS: [&str; 2] = ["weights", "kv_cache"];
+
+/// Whether a server sleeps.
+#[derive(Debug, Default)]
+pub(crate) struct Sleep(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    level: Option<u64>,
+    asleep: BTreeSet<&'static str>,
+}
+
+impl Sleep {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The level, while it sleeps.
+    pub(crate) fn level(&self) -> Option<u64> {
+        self.state().level
+    }
+
+    /// Sleeps at a level.
+    pub(crate) fn begin(&self, level: u64) {
+        let mut state = self.state();
+        state.level = Some(level);
+        state.asleep = if level > 0 { BTreeSet::from(TAGS) } else { BTreeSet::new() };
+    }
+
+    /// Wakes what the tags name, all without tags; whether it is fully awake then.
+    pub(crate) fn wake(&self, tags: &[String]) -> bool {
+        let mut state = self.state();
+        if tags.is_empty() {
+            state.asleep.clear();
+        }
+        state.asleep.retain(|tag| !tags.iter().any(|woken| woken == tag));
+        let awake = state.asleep.is_empty();
+        if awake {
+            state.level = None;
+        }
+        awake
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_awake_when_all_of_it_is() {
+        let sleep = Sleep::default();
+        sleep.begin(1);
+        assert_eq!(sleep.level(), Some(1));
+        assert!(!sleep.wake(&["weights".to_owned()]));
+        assert_eq!(sleep.level(), Some(1));
+        assert!(sleep.wake(&["kv_cache".to_owned()]));
+        assert_eq!(sleep.level(), None);
+        sleep.begin(2);
+        assert!(sleep.wake(&[]));
+        sleep.begin(0);
+        assert!(sleep.wake(&["scheduling".to_owned()]));
+    }
+}

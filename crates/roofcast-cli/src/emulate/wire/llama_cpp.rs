@@ -1,0 +1,73 @@
+//! llama.cpp's `/completion`.
+//!
+//! Source: answers recorded from llama.cpp b11434, to whose keys a test holds these. Of the generation settings there are
+//! those that change an answer here.
+
+use super::{Out, Reply, json as write};
+use crate::emulate::tokenizer;
+use serde_json::{Value, json};
+
+impl Reply {
+    /// What stands at the end of a choice: in a stream without the text that is out already.
+    fn llama_end(&self, choice: usize, out: &Out) -> Value {
+        let (ask, answer) = (&self.ask, &self.answers[choice]);
+        let (said, asked) = (answer.tokens.len() as u64, self.prompt(choice).len() as u64);
+        let most = ask.max_tokens.map_or(-1, |most| most as i64);
+        let (text, tokens) =
+            if ask.stream { ("", Vec::new()) } else { (&*answer.text, answer.tokens.to_vec()) };
+        let kind = match (answer.stops, &answer.stop_reason) {
+            _ if answer.aborted => "none",
+            (true, Some(_)) => "word",
+            (true, None) => "eos",
+            _ => "limit",
+        };
+        let settings = json!({"seed": ask.seed, "temperature": 1.0, "stop": ask.stop, "max_tokens": most,
+            "n_predict": most, "ignore_eos": ask.ignore_eos, "stream": ask.stream});
+        json!({
+            "index": choice, "content": text, "tokens": tokens, "id_slot": 0, "stop": true, "model": self.model,
+            "tokens_predicted": said, "tokens_evaluated": asked, "generation_settings": settings,
+            "prompt": tokenizer::text(self.prompt(choice)), "has_new_line": answer.text.contains('\n'),
+            "truncated": false, "stop_type": kind, "stopping_word": answer.stop_reason.as_deref().unwrap_or_default(),
+            "tokens_cached": (asked + said).saturating_sub(1), "timings": timings(asked, said, out),
+        })
+    }
+
+    /// The whole answer: a list where prompts were several.
+    pub(super) fn llama_completion(&self, out: &[Out]) -> Value {
+        let mut all: Vec<Value> =
+            out.iter().enumerate().map(|(choice, out)| self.llama_end(choice, out)).collect();
+        if self.ask.listed { all.into() } else { all.pop().unwrap_or_default() }
+    }
+
+    /// One token.
+    pub(super) fn llama_chunk(&self, choice: usize, index: usize, into: &mut Vec<u8>) {
+        let answer = &self.answers[choice];
+        let chunk = json!({"index": choice, "content": answer.token_text(index), "tokens": [answer.tokens[index]],
+            "stop": false, "id_slot": -1, "tokens_predicted": index + 1, "tokens_evaluated": self.prompt(choice).len()});
+        into.extend(b"data: ");
+        write(into, &chunk);
+        into.extend(b"\n\n");
+    }
+
+    /// What a stream ends with.
+    pub(super) fn end_llama_completion(&self, out: &[Out], into: &mut Vec<u8>) {
+        for (choice, out) in out.iter().enumerate() {
+            into.extend(b"data: ");
+            write(into, &self.llama_end(choice, out));
+            into.extend(b"\n\n");
+        }
+    }
+}
+
+/// Milliseconds and rates of a prompt and its answer.
+fn timings(asked: u64, said: u64, out: &Out) -> Value {
+    let computed = asked.saturating_sub(out.cached);
+    let rate = |tokens: u64, seconds: f64| if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 };
+    let each = |tokens: u64, seconds: f64| 1e3 * seconds / tokens.max(1) as f64;
+    json!({
+        "cache_n": out.cached, "prompt_n": computed, "prompt_ms": 1e3 * out.prefill,
+        "prompt_per_token_ms": each(computed, out.prefill), "prompt_per_second": rate(computed, out.prefill),
+        "predicted_n": said, "predicted_ms": 1e3 * out.decode, "predicted_per_token_ms": each(said, out.decode),
+        "predicted_per_second": rate(said, out.decode),
+    })
+}

@@ -1,0 +1,137 @@
+//! Which engines are behind which port, as `[fleet]` says.
+//!
+//! Knows: without a router every replica has a port of its own; with one there is one port for all of them. What pools are
+//! made of is the library's.
+
+use super::kv_events::kv_events;
+use crate::args::EmulateArgs;
+use crate::emulate::dialect::Dialect;
+use crate::emulate::group::Group;
+use crate::emulate::metrics::{Fixed, Metrics};
+use crate::emulate::pace::Pace;
+use crate::emulate::replica::EngineHandle;
+use anyhow::Result;
+use roofcast::engine::online::Online;
+use roofcast::fleet::{Scaling, Way};
+use roofcast::router::{Router, Routing};
+use roofcast::simulate::{pool, uncounted};
+use roofcast::spec::{AutoscaleSpec, FleetSpec, PoolSpec};
+use roofcast::{Error, Forecaster};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tokio::runtime::Runtime;
+
+/// What engines are started with.
+pub(super) struct Launch<'a> {
+    pub(super) args: &'a EmulateArgs,
+    pub(super) runtime: &'a Runtime,
+    pub(super) dialect: Dialect,
+    pub(super) pace: Pace,
+    /// Tokens that a request has in the mean.
+    pub(super) context: u64,
+    pub(super) seed: u64,
+    /// What clients call the model.
+    pub(super) name: String,
+    /// Where errors are.
+    pub(super) place: String,
+    /// What is said at the start.
+    pub(super) text: String,
+    pub(super) threads: Vec<JoinHandle<()>>,
+    pub(super) started: u64,
+}
+
+impl Launch<'_> {
+    /// The engines behind each port.
+    pub(super) fn groups(
+        &mut self,
+        forecaster: &Forecaster,
+        fleet: &FleetSpec,
+        routed: bool,
+    ) -> Result<Vec<Group>> {
+        let missing = |field: &str, accepted: &str| Error::field(&self.place, field, "missing", accepted);
+        let router = |routing: Routing| Router::new(routing, self.seed);
+        if let Some(autoscale) = &fleet.autoscale {
+            let group = self.scaled(forecaster, autoscale)?;
+            return Ok(vec![
+                Group::new(group, Router::new(fleet.router, self.seed)).scaled(Scaling::new(*autoscale)),
+            ]);
+        }
+        let (prefill, decode) = match (fleet.prefill, fleet.decode) {
+            (None, None) if routed => {
+                let front = router(fleet.router);
+                return Ok(vec![Group::new(self.engines(forecaster, true)?, front)]);
+            }
+            (None, None) => {
+                let external = self.args.data_parallel_external_lb;
+                let engines = self.engines(forecaster, external)?.into_iter();
+                let alone = |engine| Group::new(vec![engine], Router::new(Routing::RoundRobin, 0));
+                return Ok(engines.map(alone).collect());
+            }
+            (None, Some(_)) => return Err(missing("fleet.prefill", "the pool that computes prompts").into()),
+            (Some(_), None) => return Err(missing("fleet.decode", "the pool that decodes").into()),
+            (Some(prefill), Some(decode)) => (prefill, decode),
+        };
+        let link = fleet.link.ok_or_else(|| missing("fleet.link", "nvlink, network or pcie"))?;
+        let reason = "fleet.prefill and fleet.decode have their own replicas";
+        uncounted(&forecaster.deployment, reason, &self.place)?;
+        let routers = [&prefill, &decode].map(|pool| router(pool.router.unwrap_or(fleet.router)));
+        let prompts = pool(forecaster, &prefill, "fleet.prefill", None)?;
+        let others = pool(forecaster, &decode, "fleet.decode", Some(false))?;
+        let way = Way::new(&prompts.deployment, &others.deployment, link, &self.place)?;
+        let mut engines = self.engines(&prompts, true)?;
+        let count = engines.len();
+        engines.extend(self.engines(&others, true)?);
+        let [front, between] = routers;
+        Ok(vec![Group::new(engines, front).apart(count, between, way)])
+    }
+
+    /// As many engines as may be up at once.
+    fn scaled(
+        &mut self,
+        forecaster: &Forecaster,
+        autoscale: &AutoscaleSpec,
+    ) -> Result<Vec<Arc<EngineHandle>>> {
+        autoscale.check(&self.place)?;
+        uncounted(&forecaster.deployment, "fleet.autoscale has max_replicas", &self.place)?;
+        let all = PoolSpec { replicas: Some(autoscale.max_replicas), ..PoolSpec::default() };
+        self.engines(&pool(forecaster, &all, "fleet.autoscale", None)?, true)
+    }
+
+    /// The replicas of a deployment; `ranks` says whether they are told apart by number.
+    fn engines(&mut self, forecaster: &Forecaster, ranks: bool) -> Result<Vec<Arc<EngineHandle>>> {
+        let count = forecaster.deployment.parallelism.replicas;
+        (0..count).map(|_| self.engine(forecaster, ranks)).collect()
+    }
+
+    fn engine(&mut self, forecaster: &Forecaster, ranks: bool) -> Result<Arc<EngineHandle>> {
+        let index = self.started;
+        self.started += 1;
+        let rank = if ranks { index } else { 0 };
+        let mut engine = Online::new(forecaster, self.context, self.seed)?;
+        if self.args.enable_lora {
+            engine.set_max_loras(self.args.max_loras as usize);
+        }
+        let metrics = Metrics::new(self.fixed(forecaster, &engine, rank));
+        let kv_events = kv_events(self.args, (index, rank), &engine, self.runtime, &mut self.text)?;
+        let (engine, thread) = EngineHandle::start(engine, self.pace, metrics, kv_events)?;
+        self.threads.push(thread);
+        Ok(Arc::new(engine))
+    }
+
+    fn fixed(&self, forecaster: &Forecaster, engine: &Online, rank: u64) -> Fixed {
+        let (deployment, scheduler) = (&forecaster.deployment, engine.settings());
+        Fixed {
+            dialect: self.dialect,
+            model: self.name.clone(),
+            engine: rank as usize,
+            max_model_len: scheduler.max_model_len,
+            max_num_seqs: scheduler.max_num_seqs,
+            num_gpu_blocks: u64::from(scheduler.num_gpu_blocks),
+            block_size: scheduler.block_size,
+            cache_dtype: deployment.kv.name.to_string(),
+            enable_prefix_caching: scheduler.enable_prefix_caching,
+            gpu_memory_utilization: deployment.options.engine.gpu_memory_utilization.unwrap_or(0.9),
+            max_loras: self.args.enable_lora.then_some(self.args.max_loras as usize),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `--kv-events-config`: what tells of a replica's cache, and where.
+
+use crate::args::EmulateArgs;
+use crate::emulate::kv_events::{Endpoints, KvEvents, SEED, publish};
+use anyhow::{Context, Result};
+use roofcast::Error;
+use roofcast::engine::online::Online;
+use serde::Deserialize;
+use tokio::runtime::Runtime;
+
+/// `--kv-events-config`, by vLLM's keys.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KvEventsConfig {
+    #[serde(default = "yes")]
+    enable_kv_cache_events: bool,
+    publisher: Option<String>,
+    endpoint: Option<String>,
+    replay_endpoint: Option<String>,
+    #[serde(default)]
+    topic: String,
+    buffer_steps: Option<usize>,
+    /// Bounds of vLLM's queues, which are let pass.
+    #[serde(rename = "hwm")]
+    _hwm: Option<u64>,
+    #[serde(rename = "max_queue_size")]
+    _max_queue_size: Option<u64>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What tells of replica `index`'s cache, of a rank, where that is asked for; its sockets are said in `text`.
+pub(super) fn kv_events(
+    args: &EmulateArgs,
+    (index, rank): (u64, u64),
+    engine: &Online,
+    runtime: &Runtime,
+    text: &mut String,
+) -> Result<Option<KvEvents>> {
+    let Some(given) = &args.kv_events_config else { return Ok(None) };
+    let wrong =
+        |found: &str, accepted: String| Error::field("arguments", "--kv-events-config", found, accepted);
+    let config: KvEventsConfig = serde_json::from_str(given).map_err(|e| {
+        wrong(given, format!("vLLM's JSON, as {{\"endpoint\": \"tcp://127.0.0.1:5557\"}} ({e})"))
+    })?;
+    if let Some(other) = config.publisher.as_ref().filter(|p| *p != "zmq" && *p != "null") {
+        return Err(wrong(other, "the publisher zmq".to_owned()).into());
+    }
+    if !config.enable_kv_cache_events || config.publisher.as_deref() == Some("null") {
+        return Ok(None);
+    }
+    let shifted = |endpoint: &str| {
+        let moved = offset(endpoint, index);
+        moved.ok_or_else(|| wrong(endpoint, "an endpoint as tcp://127.0.0.1:5557".to_owned()))
+    };
+    let endpoints = Endpoints {
+        publish: shifted(config.endpoint.as_deref().unwrap_or("tcp://127.0.0.1:5557"))?,
+        replay: config.replay_endpoint.as_deref().map(shifted).transpose()?,
+        topic: config.topic,
+        encoding: args.kv_events_encoding,
+        kept: config.buffer_steps.unwrap_or(10_000),
+        rank,
+    };
+    let place = endpoints.publish.clone();
+    let (outbox, bound) =
+        runtime.block_on(publish(endpoints)).with_context(|| format!("KV events at {place}"))?;
+    bound.iter().for_each(|endpoint| text.push_str(&format!("KV events at {endpoint}\n")));
+    let seed = std::env::var("PYTHONHASHSEED").unwrap_or_else(|_| SEED.to_owned());
+    Ok(Some(KvEvents::new(&seed, engine.settings().block_size, outbox)))
+}
+
+/// An endpoint with its port moved by the replica's number, as vLLM moves it by the rank; a free port stays one.
+fn offset(endpoint: &str, index: u64) -> Option<String> {
+    let (host, port) = endpoint.strip_prefix("tcp://")?.rsplit_once(':')?;
+    let port: u16 = port.parse().ok()?;
+    let port = if port == 0 { 0 } else { u64::from(port) + index };
+    let host = if host == "*" { "0.0.0.0" } else { host };
+    Some(format!("tcp://{host}:{port}"))
+}

@@ -1,0 +1,181 @@
+//! What changes a server while it runs: sleep, adapters, pinned gauges; caches that come from elsewhere; `/v1/responses`.
+
+use super::recorded::begin;
+use super::{Server, TINY, read};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+const PATH: &str = "/v1/completions";
+const BODY: &str = r#"{"prompt": "a", "max_tokens": 8, "ignore_eos": true}"#;
+const LONG: &str = r#"{"prompt": "a", "max_tokens": 2000, "ignore_eos": true, "stream": true}"#;
+
+/// Who sleeps aborts what is here and lets wait what comes; woken, it serves that.
+#[test]
+fn a_server_sleeps_and_wakes() {
+    let server = Server::start(TINY, "--enable-sleep-mode --time-scale 0.05");
+    assert_eq!(server.get("/is_sleeping").json(), json!({"is_sleeping": false}));
+    let under_way = begin(&server, LONG);
+    server.until("vllm:num_requests_running", |n| n == 1.0);
+    assert_eq!(
+        server.post("/sleep?level=1&mode=abort", "").json(),
+        json!({"status": "sleeping", "level": 1})
+    );
+    let events = read(under_way).events();
+    assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "abort");
+    assert!(events.len() < 2000);
+    let state = |state: &str| {
+        server.metric(&format!(
+            "vllm:engine_sleep_state{{engine=\"0\",model_name=\"Qwen/Qwen3-0.6B\",sleep_state=\"{state}\"}}"
+        ))
+    };
+    assert_eq!([state("awake"), state("weights_offloaded"), state("discard_all")], [0.0, 1.0, 0.0]);
+    let waiting = begin(&server, BODY);
+    std::thread::sleep(Duration::from_millis(300));
+    server.until("vllm:num_requests_waiting{", |n| n == 1.0);
+    assert_eq!(server.metric("vllm:num_requests_running"), 0.0);
+    // Awake is who has both its memories back.
+    let woken = server.post("/wake_up?tags=weights", "").json();
+    assert_eq!(woken, json!({"status": "sleeping", "tags": ["weights"]}));
+    assert_eq!(server.get("/is_sleeping").json(), json!({"is_sleeping": true}));
+    assert_eq!(server.post("/wake_up", "").json(), json!({"status": "awake", "tags": null}));
+    assert_eq!(read(waiting).json()["usage"]["completion_tokens"], 8);
+    assert_eq!(server.post("/sleep?level=7", "").status, 400);
+    assert_eq!(server.post("/sleep?mode=never", "").status, 400);
+}
+
+/// Kept requests go on where they were, with the tokens that they had.
+#[test]
+fn kept_requests_go_on() {
+    let server = Server::start(TINY, "--enable-sleep-mode --time-scale 0.02");
+    let body = r#"{"prompt": "a", "max_tokens": 300, "ignore_eos": true, "stream": true}"#;
+    let under_way = begin(&server, body);
+    server.until("vllm:generation_tokens_total", |n| n > 3.0);
+    assert_eq!(server.post("/sleep?level=0&mode=keep", "").status, 200);
+    std::thread::sleep(Duration::from_millis(200));
+    let before = server.metric("vllm:generation_tokens_total");
+    std::thread::sleep(Duration::from_millis(400));
+    assert_eq!(server.metric("vllm:generation_tokens_total"), before);
+    assert_eq!(server.post("/wake_up", "").status, 200);
+    assert_eq!(read(under_way).events().len(), 300);
+    assert_eq!(server.metric("vllm:num_requests_running"), 0.0);
+}
+
+#[test]
+fn sleep_has_to_be_enabled() {
+    let server = Server::start(TINY, "");
+    assert_eq!(server.post("/sleep", "").status, 404);
+    assert_eq!(server.post("/v1/load_lora_adapter", "{}").status, 404);
+}
+
+/// An adapter is loaded, listed, asked for by its name, seen in the metric by which routers know affinity, and unloaded.
+#[test]
+fn adapters_come_and_go() {
+    let server = Server::start(
+        TINY,
+        "--enable-lora --max-loras 2 --lora-modules first=/adapters/first --time-scale 0.05",
+    );
+    let load = r#"{"lora_name": "second", "lora_path": "/adapters/second"}"#;
+    let loaded = server.post("/v1/load_lora_adapter", load);
+    assert_eq!(
+        (loaded.status, loaded.body.as_str()),
+        (200, "Success: LoRA adapter 'second' added successfully.")
+    );
+    let again = server.post("/v1/load_lora_adapter", load);
+    assert_eq!((again.status, again.json()["error"]["type"].as_str()), (400, Some("InvalidUserInput")));
+    let models = server.get("/v1/models").json();
+    let cards: Vec<_> =
+        models["data"].as_array().unwrap().iter().map(|m| (m["id"].clone(), m["parent"].clone())).collect();
+    let base = json!("Qwen/Qwen3-0.6B");
+    assert_eq!(cards, [(base.clone(), Value::Null), (json!("first"), base.clone()), (json!("second"), base)]);
+    let answer = server.post(PATH, r#"{"model": "second", "prompt": "a", "max_tokens": 2}"#).json();
+    assert_eq!(answer["model"], "second");
+    let _stream = begin(&server, &LONG.replace("{\"prompt\"", "{\"model\": \"first\", \"prompt\""));
+    let info =
+        "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"first\",waiting_lora_adapters=\"\"}";
+    let start = Instant::now();
+    while !server.get("/metrics").body.contains(info) {
+        assert!(start.elapsed() < Duration::from_secs(30), "no {info}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(server.post("/v1/unload_lora_adapter", r#"{"lora_name": "second"}"#).status, 200);
+    assert_eq!(server.post("/v1/unload_lora_adapter", r#"{"lora_name": "second"}"#).status, 404);
+    assert_eq!(server.post(PATH, r#"{"model": "second", "prompt": "a"}"#).status, 404);
+}
+
+/// A gauge says what it is pinned to, in the scrape and in the head of an answer; what is no gauge is refused.
+#[test]
+fn gauges_are_pinned() {
+    let server = Server::start(TINY, "--allow-faults");
+    let pin = r#"{"vllm:num_requests_waiting": {"value": 12},
+        "vllm:kv_cache_usage_perc": {"ramp": {"from": 0.5, "to": 0.9, "seconds": 0.001}}}"#;
+    assert_eq!(server.post("/admin/metrics", pin).status, 200);
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(server.metric("vllm:num_requests_waiting{"), 12.0);
+    assert_eq!(server.metric("vllm:kv_cache_usage_perc"), 0.9);
+    let answer = server.post_with(PATH, BODY, "endpoint-load-metrics-format: TEXT\r\n");
+    assert!(answer.head.contains("num_requests_waiting=12.0"), "{}", answer.head);
+    assert!(server.get("/admin/metrics").body.contains("\"ramp\""));
+    for wrong in
+        [r#"{"vllm:generation_tokens_total": {"value": 1}}"#, r#"{"vllm:kv_cache_usage_perc": 1}"#, "[]"]
+    {
+        assert_eq!(server.post("/admin/metrics", wrong).status, 400, "{wrong}");
+    }
+    let end = server.raw("DELETE /admin/metrics HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n", b"");
+    assert_eq!(end.json(), json!({"pinned": {}}));
+    assert_eq!(server.metric("vllm:num_requests_waiting{"), 0.0);
+}
+
+/// A prompt is computed at one instance and goes on at another: that one is told where the cache is, fetches it over the
+/// link, and computes one token of it.
+#[test]
+fn a_prompt_computed_elsewhere_is_not_computed_again() {
+    let (prefill, decode) = (Server::start(TINY, ""), Server::start(TINY, "--transfer-link pcie"));
+    let prompt: Vec<u32> = (100..1124).collect();
+    let body = json!({"prompt": prompt, "max_tokens": 1, "kv_transfer_params": {"do_remote_decode": true}});
+    let params = prefill.post(PATH, &body.to_string()).json()["kv_transfer_params"].clone();
+    assert_eq!((&params["do_remote_prefill"], &params["remote_num_tokens"]), (&json!(true), &json!(1024)));
+    // 1024 tokens are 64 blocks of 16.
+    assert_eq!(params["remote_block_ids"][0].as_array().unwrap().len(), 64);
+    let body = json!({"prompt": prompt, "max_tokens": 5, "ignore_eos": true, "kv_transfer_params": params});
+    let answer = decode.post(PATH, &body.to_string()).json();
+    assert_eq!(answer["usage"]["completion_tokens"], 5);
+    let source = |server: &Server, source: &str| {
+        let labels = format!("engine=\"0\",model_name=\"Qwen/Qwen3-0.6B\",source=\"{source}\"");
+        server.metric(&format!("vllm:prompt_tokens_by_source_total{{{labels}}}"))
+    };
+    assert_eq!(source(&prefill, "local_compute"), 1024.0);
+    assert_eq!([source(&decode, "local_compute"), source(&decode, "external_kv_transfer")], [0.0, 1024.0]);
+    // Qwen3-0.6B keeps 28 layers x 2 x 8 heads x 128 x 2 bytes = 114,688 bytes of a token: 117 MB of 1024, which PCIe at
+    // 25 GB/s carries in 4.7 ms. The first token is no sooner.
+    let [sum, count] =
+        ["sum", "count"].map(|of| decode.metric(&format!("vllm:time_to_first_token_seconds_{of}")));
+    assert!(count == 1.0 && sum >= 0.0046, "{sum} s");
+}
+
+/// Text or messages in, one message out, whole and as events whose text is the same.
+#[test]
+fn responses_in_their_simplest_form() {
+    let server = Server::start(TINY, "");
+    let mut body =
+        json!({"input": "tell me", "instructions": "be brief", "max_output_tokens": 6, "ignore_eos": true});
+    let whole = server.post("/v1/responses", &body.to_string()).json();
+    assert_eq!((&whole["object"], &whole["status"]), (&json!("response"), &json!("incomplete")));
+    assert_eq!(whole["usage"]["output_tokens"], 6);
+    let text = whole["output"][0]["content"][0]["text"].as_str().unwrap().to_owned();
+    assert!(!text.is_empty());
+    body["stream"] = true.into();
+    let streamed = server.post("/v1/responses", &body.to_string());
+    let data = streamed.body.lines().filter_map(|line| line.strip_prefix("data: "));
+    let events: Vec<Value> =
+        data.filter(|d| *d != "[DONE]").map(|d| serde_json::from_str(d).unwrap()).collect();
+    let numbers: Vec<_> = events.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (0..events.len() as u64).collect::<Vec<_>>());
+    // Four events at the beginning, six tokens, four at the end.
+    assert_eq!(events.len(), 14);
+    let deltas = events.iter().filter(|event| event["type"] == "response.output_text.delta");
+    assert_eq!(deltas.map(|event| event["delta"].as_str().unwrap()).collect::<String>(), text);
+    assert_eq!(events.last().unwrap()["response"]["output"][0]["content"][0]["text"], text);
+    let messages = json!({"input": [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}]});
+    assert_eq!(server.post("/v1/responses", &messages.to_string()).status, 200);
+    assert_eq!(server.post("/v1/responses", "{}").status, 400);
+}

@@ -1,0 +1,123 @@
+//! Several engines: a port each, a router in front, pools, and as many as are needed.
+
+use super::recorded::begin;
+use super::{Server, TINY, read};
+use serde_json::json;
+use std::collections::BTreeSet;
+
+const BODY: &str = r#"{"prompt": "a", "max_tokens": 4, "ignore_eos": true}"#;
+const LONG: &str = r#"{"prompt": "a", "max_tokens": 300, "ignore_eos": true, "stream": true}"#;
+
+fn ended(server: &Server, engine: usize) -> f64 {
+    let labels = format!("engine=\"{engine}\",model_name=\"Qwen/Qwen3-0.6B\",finished_reason=\"length\"");
+    server.metric(&format!("vllm:request_success_total{{{labels}}}"))
+}
+
+/// Each rank has a port, its number as `engine` label, and a socket of its own for events.
+#[test]
+fn ranks_have_ports_and_labels() {
+    let config = r#"{"endpoint":"tcp://127.0.0.1:0"}"#;
+    let flags = format!("--replicas 2 --data-parallel-external-lb --kv-events-config {config}");
+    let server = Server::start_on(2, TINY, &flags);
+    let sockets: BTreeSet<_> = server.kv_events.iter().collect();
+    assert_eq!(sockets.len(), 2);
+    for (rank, address) in server.addresses.iter().enumerate() {
+        let stream = std::net::TcpStream::connect(address).unwrap();
+        use std::io::Write;
+        (&stream).write_all(b"GET /metrics HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n").unwrap();
+        let text = read(stream).body;
+        assert!(text.contains(&format!("vllm:num_requests_running{{engine=\"{rank}\",")), "{address}");
+        assert!(!text.contains(&format!("engine=\"{}\"", 1 - rank)));
+    }
+}
+
+/// Round robin gives each of three its third; the header names a rank; one scrape has all engines, each family once.
+#[test]
+fn a_router_shares_requests() {
+    let server = Server::start(TINY, "--replicas 3 --router round_robin");
+    (0..6).for_each(|_| assert_eq!(server.post("/v1/completions", BODY).status, 200));
+    assert_eq!([0, 1, 2].map(|engine| ended(&server, engine)), [2.0; 3]);
+    let ranked = |rank: usize| {
+        server.post_with("/v1/completions", BODY, &format!("X-data-parallel-rank: {rank}\r\n")).status
+    };
+    assert_eq!([ranked(1), ranked(1)], [200, 200]);
+    assert_eq!([0, 1, 2].map(|engine| ended(&server, engine)), [2.0, 4.0, 2.0]);
+    let text = server.get("/metrics").body;
+    let types: Vec<&str> = text.lines().filter(|line| line.starts_with("# TYPE ")).collect();
+    assert_eq!(types.len(), types.iter().collect::<BTreeSet<_>>().len());
+}
+
+/// A session stays where it was; prompts with a common beginning go where that is.
+#[test]
+fn routers_remember() {
+    let server = Server::start(TINY, "--replicas 4 --router session_sticky");
+    let asked = || server.post_with("/v1/completions", BODY, "X-Session-Id: mine\r\n").status;
+    assert_eq!((0..5).map(|_| asked()).collect::<Vec<_>>(), [200; 5]);
+    let counts = [0, 1, 2, 3].map(|engine| ended(&server, engine));
+    assert!(counts.contains(&5.0), "{counts:?}");
+    let server = Server::start(TINY, "--replicas 4 --router prefix_aware");
+    for last in 0..5_u32 {
+        let prompt: Vec<u32> = (0..100).chain([last]).collect();
+        let body = json!({"prompt": prompt, "max_tokens": 4, "ignore_eos": true});
+        assert_eq!(server.post("/v1/completions", &body.to_string()).status, 200);
+    }
+    let counts = [0, 1, 2, 3].map(|engine| ended(&server, engine));
+    assert!(counts.contains(&5.0), "{counts:?}");
+}
+
+/// Prompts are computed on one engine, answers go on at the other: each request is at both, and its client sees one answer.
+#[test]
+fn pools_hand_requests_over() {
+    let fleet = "[fleet]\nlink = \"nvlink\"\n[fleet.prefill]\nreplicas = 1\n[fleet.decode]\nreplicas = 1\n";
+    let server = Server::start(&format!("{TINY}{fleet}"), "");
+    let alone = Server::start(TINY, "");
+    let prompt: Vec<u32> = (100..400).collect();
+    let body = json!({"prompt": prompt, "max_tokens": 20, "ignore_eos": true, "stream": true});
+    let said = |server: &Server| -> String {
+        let events = server.post("/v1/completions", &body.to_string()).events();
+        events.iter().map(|event| event["choices"][0]["text"].as_str().unwrap()).collect()
+    };
+    assert_eq!(said(&server), said(&alone));
+    let of = |name: &str, engine: usize| {
+        server.metric(&format!("vllm:{name}_total{{engine=\"{engine}\",model_name=\"Qwen/Qwen3-0.6B\""))
+    };
+    // The prompt's first token here, the other 19 there.
+    assert_eq!([of("generation_tokens", 0), of("generation_tokens", 1)], [1.0, 19.0]);
+    let moved = "vllm:prompt_tokens_by_source_total{engine=\"1\",model_name=\"Qwen/Qwen3-0.6B\",source=\"external_kv_transfer\"}";
+    assert_eq!(server.metric(moved), 300.0);
+    // A client that goes away is gone from both.
+    let stream = begin(&server, LONG);
+    drop(stream);
+    for engine in [0, 1] {
+        server.until(&format!("vllm:num_requests_running{{engine=\"{engine}\""), |n| n == 0.0);
+    }
+}
+
+/// One is up; while it is full the next request starts another, which takes requests when it has started.
+#[test]
+fn replicas_start_where_requests_are_many() {
+    let fleet = "[fleet]\nrouter = \"least_loaded\"\n[fleet.autoscale]\ntarget_in_flight = 1\nmax_replicas = 2\n\
+                 startup_s = 0.04\nidle_s = 60.0\n";
+    let server = Server::start(&format!("{TINY}{fleet}"), "--time-scale 0.02");
+    let first = begin(&server, LONG);
+    server.until("vllm:num_requests_running{engine=\"0\"", |n| n == 1.0);
+    assert_eq!(server.metric("roofcast:replicas_up"), 1.0);
+    let second = begin(&server, LONG);
+    server.until("roofcast:replicas_up", |n| n == 2.0);
+    // 0.04 s of the engine are 2 s here; until then the first has both.
+    server.until("vllm:num_requests_running{engine=\"0\"", |n| n == 2.0);
+    std::thread::sleep(std::time::Duration::from_millis(2100));
+    let third = begin(&server, LONG);
+    let answers = [first, second, third].map(|stream| read(stream).events().len());
+    assert_eq!(answers, [300; 3]);
+    let said = |engine: usize| server.metric(&format!("vllm:generation_tokens_total{{engine=\"{engine}\""));
+    assert_eq!([said(0), said(1)], [600.0, 300.0]);
+}
+
+#[test]
+fn half_a_fleet_is_refused() {
+    let spec = format!("{TINY}[fleet.prefill]\nreplicas = 1\n");
+    let (_folder, path) = crate::support::file("spec.toml", spec.as_bytes());
+    let run = crate::support::roofcast(&format!("emulate {path} --port 0"));
+    assert!(run.code == 2 && run.err.contains("fleet.decode"), "{}", run.err);
+}
