@@ -136,11 +136,13 @@ pub(super) fn find<'a, T: Entry>(entries: &'a Entries<T>, name: &str) -> Match<'
         |n| joined(&without_zero(without_v(telling(n)))),
         |n| joined(&pointed(without_zero(without_v(telling(n))))),
     ];
+    let (whole, own): (Vec<u8>, Vec<u8>) = (digits(name).collect(), digits(short(name)).collect());
     for (at, way) in ways.iter().enumerate() {
         let wanted = way(name);
         // Reading words is slow: no way changes digits but noughts, and all but the first leave the organisation out.
-        let like = |n: &str| {
-            if at == 0 { digits(n).eq(digits(name)) } else { digits(short(n)).eq(digits(short(name))) }
+        let like = |n: &str| match at {
+            0 => digits(n).eq(whole.iter().copied()),
+            _ => digits(short(n)).eq(own.iter().copied()),
         };
         let found = owners(entries, |n| !wanted.is_empty() && like(n) && way(n) == wanted);
         match found.as_slice() {
@@ -150,8 +152,7 @@ pub(super) fn find<'a, T: Entry>(entries: &'a Entries<T>, name: &str) -> Match<'
         }
     }
     let wanted = canonical(name);
-    let first: Vec<u8> = digits(short(name)).collect();
-    let begun = |n: &str| digits(short(n)).take(first.len()).eq(first.iter().copied());
+    let begun = |n: &str| digits(short(n)).take(own.len()).eq(own.iter().copied());
     let found = owners(entries, |n| begun(n) && begins(&telling(n), &wanted));
     match found.as_slice() {
         [] => Match::Nothing,

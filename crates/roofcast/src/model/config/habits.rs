@@ -56,8 +56,8 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         | "granite" | "granitemoe" | "smollm3" | "seed_oss" | "exaone" | "deepseek" | "llama4"
         | "llama4_text" | "nemotron-nas" | "dbrx" | "jamba" | "bamba" | "granitemoehybrid" | "falcon_h1"
         | "ernie4_5" | "ernie4_5_moe" | "bailing_moe" | "bailing_moe_v2" | "minimax" | "minimax_m1"
-        | "minimax_text_01" | "MiniMaxM1" | "MiniMaxText01" | "minicpm" | "helium" | "axk1"
-        | "longcat_flash" => LLAMA,
+        | "minimax_text_01" | "MiniMaxM1" | "MiniMaxText01" | "minicpm" | "helium" | "step3_vl"
+        | "step3_text" | "axk1" | "longcat_flash" => LLAMA,
         "deepseek_v2" | "deepseek_v3" | "deepseek_v32" | "deepseek_v4" | "deepseek_ref" | "kimi_k2"
         | "kimi_k25" | "kimi_k3" | "kimi_linear" | "glm_moe_dsa" | "glm4_moe_lite" | "glm5_next"
         | "glm5_next_text" => LLAMA,
@@ -73,7 +73,6 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         "minicpm3" => Habits { tied: true, ..LLAMA },
         // Grok 2's config.json says "git".
         "grok" | "grok-1" | "git" => Habits { norms: 4, tied: true, ..LLAMA },
-        "step3_vl" | "step3_text" => LLAMA,
         "lfm2" | "lfm2_moe" => Habits { tied: true, qk_norm: QkNorm::Head, ..LLAMA },
         "lfm3" => Habits { tied: true, norms: 4, qk_norm: QkNorm::Head, ..LLAMA },
         // Three norms with weights and a gate on each of the two residuals.
