@@ -157,23 +157,28 @@ impl Serialize for Summary {
         map.serialize_entry("request_goodput", &self.request_goodput())?;
         map.serialize_entry("output_throughput", &self.output_throughput())?;
         map.serialize_entry("total_token_throughput", &self.total_token_throughput())?;
-        let figures: [(&str, fn(&Statistics) -> f64); 7] = [
-            ("mean", |s| s.mean),
-            ("median", |s| s.median),
-            ("std", |s| s.std),
-            ("p50", |s| s.median),
-            ("p90", |s| s.p90),
-            ("p95", |s| s.p95),
-            ("p99", |s| s.p99),
-        ];
         for (metric, statistics) in self.metrics() {
-            for (figure, of) in figures {
+            for (figure, of) in FIGURES {
                 map.serialize_entry(&format!("{figure}_{metric}_ms"), &statistics.figure(of))?;
             }
         }
         map.end()
     }
 }
+
+/// A figure of a sample.
+pub type Figure = fn(&Statistics) -> f64;
+
+/// Those that vLLM's client writes, by name.
+pub const FIGURES: [(&str, Figure); 7] = [
+    ("mean", |s| s.mean),
+    ("median", |s| s.median),
+    ("std", |s| s.std),
+    ("p50", |s| s.median),
+    ("p90", |s| s.p90),
+    ("p95", |s| s.p95),
+    ("p99", |s| s.p99),
+];
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use super::load::Run;
 use super::window::{self, Position, Window};
 use roofcast::record::{Outcome, Record};
 use roofcast::spec::Slo;
-use roofcast::summary::{Statistics, Summary};
+use roofcast::summary::{FIGURES, Statistics, Summary};
 use roofcast::units::Picoseconds;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::BTreeMap;
@@ -202,15 +202,7 @@ impl Serialize for Report {
             map.serialize_entry(key, value)?;
         }
         for (name, s) in [("ttft", &self.ttft_from_schedule), ("e2el", &self.e2el_from_schedule)] {
-            let figures: [(&str, fn(&Statistics) -> f64); 6] = [
-                ("mean", |s| s.mean),
-                ("median", |s| s.median),
-                ("p50", |s| s.median),
-                ("p90", |s| s.p90),
-                ("p95", |s| s.p95),
-                ("p99", |s| s.p99),
-            ];
-            for (figure, of) in figures {
+            for (figure, of) in FIGURES.into_iter().filter(|(figure, _)| *figure != "std") {
                 map.serialize_entry(&format!("{figure}_{name}_from_schedule_ms"), &s.figure(of))?;
             }
         }
