@@ -209,6 +209,7 @@ export interface ValidateAnswer {
       predicted: number;
       metrics: Record<string, Errors>;
     }[];
+    drafts: unknown[];
   };
   rows: Row[];
 }
@@ -239,6 +240,7 @@ export interface Accelerator {
   network: Network | null;
   price: Price | null;
   sources: Source[];
+  fp16_accumulate_flops?: number | null;
 }
 
 export interface Activity {
@@ -272,6 +274,7 @@ export interface Band {
 
 export interface Bands {
   evidence: string;
+  rests_on: string;
   ttft_ms: Span;
   tpot_ms: Span;
   e2el_ms: Span;
@@ -496,7 +499,7 @@ export interface Machine {
 
 export interface Manifest {
   kind: string;
-  text: string;
+  text: string | null;
   note: unknown;
 }
 
@@ -691,6 +694,7 @@ export interface Slo {
   ttft_p99_ms: number | null;
   tpot_p99_ms: number | null;
   e2el_p99_ms: number | null;
+  goodput: unknown;
 }
 
 export interface Smallest {
@@ -800,6 +804,7 @@ export interface View {
       predicted: number;
       metrics: Record<string, Errors>;
     }[];
+    drafts: unknown[];
   };
   rows: Row[];
 }

@@ -130,3 +130,18 @@ fn read(file: &Path, known: &mut BTreeMap<String, String>) -> Result<()> {
     }
     Ok(())
 }
+/// Answers that are kept in `folder`, by key.
+///
+/// # Errors
+/// A file that is not read, or has no answers.
+pub fn kept(folder: &Path) -> std::result::Result<BTreeMap<String, String>, String> {
+    Cells::open(folder).map(Cells::into_answers).map_err(|e| format!("{e:#}"))
+}
+
+/// Keeps answers in `folder`, each a key and a text, in a file that appears whole or not at all.
+///
+/// # Errors
+/// A folder or file that cannot be written.
+pub fn keep(folder: &Path, answers: &[(String, String)]) -> std::result::Result<(), String> {
+    Cells::open(folder).and_then(|cells| cells.keep(answers)).map_err(|e| format!("{e:#}"))
+}

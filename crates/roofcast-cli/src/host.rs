@@ -5,19 +5,13 @@
 //! thread that asks, so that several may ask at the same time.
 
 use crate::args::Cli;
-#[cfg(feature = "parquet")]
-use crate::cells::Cells;
 use crate::exit;
 use crate::input::values;
 use clap::{ArgAction, CommandFactory};
 use roofcast::record::Record;
 use roofcast::spec::keys::{KEYS, Kind};
 use std::cell::RefCell;
-#[cfg(feature = "parquet")]
-use std::collections::BTreeMap;
 use std::ffi::OsString;
-#[cfg(feature = "parquet")]
-use std::path::Path;
 use std::sync::Arc;
 
 /// The path of `--svg` that means a picture for the host.
@@ -148,24 +142,6 @@ pub fn values(text: &str) -> Result<Vec<serde_json::Value>, String> {
     let found = values::settings(text).map_err(|why| values::refused(text, &why).to_string())?;
     let json = |value| serde_json::to_value(value).map_err(|e| e.to_string());
     found.into_iter().map(json).collect()
-}
-
-/// Answers that are kept in `folder`, by key.
-///
-/// # Errors
-/// A file that is not read, or has no answers.
-#[cfg(feature = "parquet")]
-pub fn kept(folder: &Path) -> Result<BTreeMap<String, String>, String> {
-    Cells::open(folder).map(Cells::into_answers).map_err(|e| format!("{e:#}"))
-}
-
-/// Keeps answers in `folder`, each a key and a text, in a file that appears whole or not at all.
-///
-/// # Errors
-/// A folder or file that cannot be written.
-#[cfg(feature = "parquet")]
-pub fn keep(folder: &Path, answers: &[(String, String)]) -> Result<(), String> {
-    Cells::open(folder).and_then(|cells| cells.keep(answers)).map_err(|e| format!("{e:#}"))
 }
 
 /// Something of the question that is being answered; none where a person asks.

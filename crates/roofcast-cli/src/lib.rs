@@ -9,7 +9,7 @@ mod args;
 #[cfg(feature = "network")]
 mod bench;
 #[cfg(feature = "parquet")]
-mod cells;
+pub mod cells;
 #[cfg(feature = "network")]
 mod emulate;
 mod exit;

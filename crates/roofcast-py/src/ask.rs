@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::table::Table;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyList, PyTuple};
+use roofcast_cli::cells;
 use roofcast_cli::host::{self, Question, Value, Watch};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -164,13 +165,13 @@ pub(crate) fn values(text: &str) -> PyResult<String> {
 /// Answers that are kept in a folder, by key.
 #[pyfunction]
 pub(crate) fn kept(py: Python<'_>, folder: PathBuf) -> PyResult<BTreeMap<String, String>> {
-    py.detach(|| host::kept(&folder)).map_err(Error::new_err)
+    py.detach(|| cells::kept(&folder)).map_err(Error::new_err)
 }
 
 /// Keeps answers in a folder, each a key and a text, in a file that appears whole or not at all.
 #[pyfunction]
 pub(crate) fn keep(py: Python<'_>, folder: PathBuf, answers: Vec<(String, String)>) -> PyResult<()> {
-    py.detach(|| host::keep(&folder, &answers)).map_err(Error::new_err)
+    py.detach(|| cells::keep(&folder, &answers)).map_err(Error::new_err)
 }
 
 /// A spec as TOML, from its JSON.

@@ -270,8 +270,9 @@ mod tests {
             ("NVIDIA GeForce RTX 4060 Ti", 16380, "rtx-4060-ti-16gb"),
             ("NVIDIA GeForce RTX 3080", 12288, "rtx-3080-12gb"),
             ("NVIDIA RTX A2000", 12282, "rtx-a2000-12gb"),
-            // 48 GB on a rebuilt card: there is no such entry.
-            ("NVIDIA GeForce RTX 4090", 49140, "rtx-4090"),
+            // A rebuilt card, and one of a size that has no entry.
+            ("NVIDIA GeForce RTX 4090", 49140, "rtx-4090-48gb"),
+            ("NVIDIA GeForce RTX 3090", 49140, "rtx-3090"),
             ("NVIDIA A10", 24564, "a10"),
         ] {
             let found = entry(name, Some(Bytes(mebibytes << 20)), catalog());

@@ -179,7 +179,6 @@ fn a_plan_is_that_of_the_command_line() {
     let expected: Value = serde_json::from_str(&output.out).unwrap();
     assert_eq!(last["answer"]["report"]["ranked"], expected["ranked"]);
     assert_eq!(last["answer"]["report"]["why"], expected["why"]);
-    assert_eq!(last["answer"]["power_w"]["h100-sxm"], 700.0);
 }
 
 #[test]

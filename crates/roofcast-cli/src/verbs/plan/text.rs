@@ -329,7 +329,8 @@ fn left_out(found: &Plan) -> String {
     if !found.smallest.is_empty() {
         let smallest =
             found.smallest.iter().map(|s| format!("{} × {} ({})", s.count, s.accelerator, s.weights));
-        text += &format!("the model fits from {}\n\n", smallest.collect::<Vec<_>>().join(", "));
+        text += &table::line(&format!("the model fits from {}", smallest.collect::<Vec<_>>().join(", ")));
+        text.push('\n');
     }
     text
 }
