@@ -239,6 +239,158 @@ class LimitsFlags(DeploymentFlags, total=False):
     """Write the answer as the page shows it: one HTML file that needs nothing else"""
 
 
+class IntensityFlags(TypedDict, total=False):
+    """Flags of ``roofcast limits``."""
+
+    model: Word | None
+    """Catalog id, or a path to a config.json, its folder, a .gguf or .safetensors"""
+    hardware: Word | None
+    """Accelerator, as in h100-sxm, or a TOML file with one"""
+    count: int | None
+    """Accelerators in all"""
+    power_limit: float | None
+    """Watts that each accelerator may draw [default: its board power]"""
+    ideal: bool | None
+    """Nominal memory, perfect sharing, nothing reserved [default: false]"""
+    convention: Word | None
+    """Count as default does, or as the text seed-003: nominal bits on every weight with lm_head, no input embedding, no
+    norms, GiB/s"""
+    weights: Word | None
+    """Weight format: bf16, fp16, fp8, nvfp4, w8, w4, gptq-int4, q4_k_m, … [default: the checkpoint's]"""
+    activations: Word | None
+    """Dtype that computes on quantized weights, as in int8"""
+    kv: Word | None
+    """KV-cache format: auto, 16, 8, fp8, int8, q8_0, … [default: auto]"""
+    tp: int | None
+    """Tensor parallelism [default: the widest that the count and the heads allow]"""
+    pp: int | None
+    """Pipeline stages [default: 1]"""
+    ep: int | None
+    """Expert-parallel ranks [default: 1]"""
+    attention_dp: int | None
+    """Data parallelism of attention [default: 1]"""
+    replicas: Word | None
+    """Whole copies; as a flag also 3P1D: three that compute prompts, one that decodes [default: as many as the count
+    holds]"""
+    engine: Word | None
+    """Engine whose calibration counts: vllm, sglang, tensorrt-llm, llama.cpp; as a flag it brings its scheduler
+    [default: vllm]"""
+    engine_version: Word | None
+    """Its version, as in 0.11.2 [default: the newest that is calibrated]"""
+    served: bool | None
+    """Whether requests come through its server [default: true]"""
+    scheduler: Word | None
+    """Scheduling policy: vllm, vllm-v0, sglang, tensorrt-llm, llama.cpp, lightllm, sarathi, splitfuse, orca, static, …
+    [default: vllm]"""
+    cost: Word | None
+    """Price of a step: limit or forecast [default: forecast]"""
+    max_num_seqs: int | None
+    """Sequences that run at once [default: vLLM's for the chip]"""
+    max_num_active_seqs: int | None
+    """A second bound on them, vLLM's"""
+    max_num_batched_tokens: int | None
+    """Token budget of a step [default: vLLM's for the chip]"""
+    block_size: int | None
+    """Tokens of a KV block [default: the scheduler's]"""
+    num_gpu_blocks: int | None
+    """KV blocks [default: what the memory leaves]"""
+    gpu_memory_utilization: float | None
+    """Share of the device memory that the engine may take [default: 0.9]"""
+    max_model_len: int | None
+    """Longest sequence that is served, in tokens [default: the model's]"""
+    enable_chunked_prefill: bool | None
+    """Whether a prompt may be split over steps [default: the scheduler's]"""
+    enable_prefix_caching: bool | None
+    """Whether blocks are found again by their content [default: where prompts have tokens in common]"""
+    max_num_queued_reqs: int | None
+    """Requests of a replica, waiting or running, beyond which its server refuses new ones"""
+    max_num_queued_tokens: int | None
+    """Prompt tokens without a first token from which a replica's server refuses requests"""
+    prefill_schedule_interval: int | None
+    """Steps from one with prompts beside decodes to the next, in vLLM's data-parallel engines"""
+    long_prefill_token_threshold: int | None
+    """Most tokens of one prompt in a step while others wait; 0 is no bound"""
+    policy: Word | None
+    """Order of the queue: fcfs, priority, sjf [default: fcfs]"""
+    schedule_policy: Word | None
+    """SGLang's order under policy fcfs: fcfs, lpm [default: fcfs]"""
+    chunked_prefill_size: int | None
+    """SGLang's tokens of a step with prompts, beyond which one is split; -1: prompts are whole"""
+    max_prefill_tokens: int | None
+    """Tokens of the prompts of a step of SGLang's"""
+    enable_mixed_chunk: bool | None
+    """Whether SGLang decodes beside prompts [default: false]"""
+    schedule_conservativeness: float | None
+    """Factor on SGLang's first estimates [default: 1]"""
+    prefill_max_requests: int | None
+    """Requests of a step with prompts, SGLang's [default: no bound]"""
+    disable_radix_cache: bool | None
+    """Whether SGLang keeps no prefixes [default: false]"""
+    disable_overlap_schedule: bool | None
+    """Whether SGLang decides a step after the results of the one before it [default: false]"""
+    retraction_policy: Word | None
+    """What SGLang retracts first: length, priority [default: length]"""
+    enable_priority_scheduling: bool | None
+    """Whether SGLang's queue is in order of priority"""
+    schedule_low_priority_values_first: bool | None
+    """Whether smaller values are of higher priority, SGLang's"""
+    disable_priority_preemption: bool | None
+    """Whether no request is preempted for a higher priority, SGLang's [default: false]"""
+    priority_scheduling_preemption_threshold: int | None
+    """How much higher a priority must be, SGLang's [default: 10]"""
+    scheduler_reserve_full_isl: bool | None
+    """Whether admission needs room for the whole known sequence [default: the scheduler's]"""
+    watermark: float | None
+    """Share of the blocks kept free when admitting beside running requests [default: the scheduler's]"""
+    async_scheduling: bool | None
+    """Whether two batches are in flight, as vLLM's AsyncScheduler has it [default: false]"""
+    scheduler_recv_interval: int | None
+    """Steps of decodes after which SGLang looks for new requests [default: 1]"""
+    batch_wait_timeout_iters: int | None
+    """Steps that TensorRT-LLM holds prompts back at most [default: 0]"""
+    batch_wait_max_tokens_ratio: float | None
+    """Until they fill that share of the token budget, 0 to 1"""
+    disable_overlap_scheduler: bool | None
+    """Whether TensorRT-LLM schedules a step after the one before it [default: false]"""
+    attention_dp_enable_balance: bool | None
+    """Whether TensorRT-LLM holds prompts until every data-parallel rank has one [default: false]"""
+    attention_dp_time_out_iters: int | None
+    """For how many steps at most [default: 50]"""
+    enforce_eager: bool | None
+    """Whether the host launches every kernel of a step instead of a captured graph [default: false]"""
+    attention_backend: Word | None
+    """How a decode's attention is computed: naive, flash-attention, flash-decoding [default: as the engine that was
+    calibrated]"""
+    quantization_kernel: Word | None
+    """Kernel of quantized weights, as in marlin, awq, exllama-v2 [default: what the engine's version uses]"""
+    fuse_layers: bool | None
+    """Whether projections of one input are one product [default: as calibrated]"""
+    frontend: Word | None
+    """Server's loop between the engine and its clients: asyncio, gevent [default: asyncio]"""
+    preemption_mode: Word | None
+    """What becomes of a preempted request's cache: recompute, swap [default: recompute]"""
+    swap_space: float | None
+    """GiB of host memory per accelerator for swapped caches [default: 4]"""
+    reservation: Word | None
+    """What static and orca reserve for a request: max, pow2, oracle [default: max]"""
+    kv_layout: Word | None
+    """How tokens lie in memory: paged, flashinfer, vattention, contiguous [default: the scheduler's]"""
+    num_speculative_tokens: int | None
+    """Tokens drafted after each step of a sequence"""
+    acceptance_rate: float | None
+    """Probability, 0 to 1, that a draft is right where those before it are"""
+    draft_model: Word | None
+    """Model that drafts; or draft_cost"""
+    draft_cost: float | None
+    """What drafting a token takes, as a share of the model's step"""
+    from_command: Word | None
+    """Read an engine's command line as a deployment: vllm serve …, python -m sglang.launch_server …"""
+    set: Mapping[str, Any] | Words | None
+    """Set any key of the spec, as in engine.watermark=0.01"""
+    catalog: Words | None
+    """A TOML file of accelerators and models beside the embedded catalog; its entries win"""
+
+
 class CapacityFlags(DeploymentFlags, total=False):
     """Flags of ``roofcast capacity``."""
 
@@ -451,7 +603,8 @@ class PlanFlags(TypedDict, total=False):
     """Begin from what runs: with --from-command, a client's result (`vllm bench serve --save-result`, roofcast bench
     --json) against that deployment on hardware.accelerator. It calibrates the plan"""
     launch_dir: Word | None
-    """Write what starts and checks the best into this folder: commands, manifests, the spec, the line of roofcast bench"""
+    """Write what starts and checks the best into this folder: commands, manifests, the spec, the line of roofcast
+    bench"""
     html: Word | None
     """Write the answer as the page shows it: one HTML file that needs nothing else"""
 
@@ -523,6 +676,9 @@ class CalibrateFlags(TypedDict, total=False):
     """Write the calibration as TOML"""
     per_row: Word | None
     """Write measured, forecast without its group, and limit of every row as CSV"""
+    leave_out: Word | None
+    """What is left out in turn to judge the fit; `all` is every one of them. The bands of a calibration are each from
+    the table that matches their evidence, where it was made"""
     source: Word | None
     """What the calibration says of its data [default: the files' names]"""
     catalog: Words | None

@@ -388,6 +388,7 @@ class Bands(Part):
     """10th and 90th percentile of what is measured where this is forecast."""
 
     evidence: str
+    rests_on: str
     ttft_ms: Span
     tpot_ms: Span
     e2el_ms: Span
@@ -895,6 +896,7 @@ class KernelFit(Part):
     median_error: float | None = None
     p90_error: float | None = None
     limit_median_error: float | None = None
+    tables: list[str] | None = None
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -909,14 +911,15 @@ class Calibration(Document):
     undetermined: list[str]
     contradicted: int
     in_sample: Report | None
-    left_out: Report | None
+    left_out: dict[str, Report]
 
     def headline(self) -> str:
         return f"{self.levels} levels, {len(self.kernels)} fits to kernel times"
 
     def _rows(self) -> Sequence[Mapping[str, JSON]]:
-        """The fits to kernel times, else the errors of groups left out."""
+        """The fits to kernel times, else the errors of rows left out, by what was left out with them."""
         whole = self.to_dict()
-        if whole["kernels"] or whole["left_out"] is None:
+        if whole["kernels"]:
             return list(whole["kernels"])
-        return _error_rows(whole["left_out"])
+        tables = whole["left_out"].items()
+        return [{"left_out": what, **row} for what, report in tables for row in _error_rows(report)]
