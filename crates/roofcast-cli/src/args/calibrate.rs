@@ -24,8 +24,8 @@ pub(crate) struct CalibrateArgs {
     /// Write measured, forecast without its group, and limit of every row as CSV.
     #[arg(long, value_name = "OUT.csv")]
     pub(crate) per_row: Option<PathBuf>,
-    /// Draw what was measured against its forecast without its part, a colour for each accelerator; of the part most is left
-    /// out with.
+    /// Draw what was measured against the forecast of a fit without it, a colour for each accelerator; with several
+    /// protocols, that of the last table.
     #[arg(long, value_name = "OUT.svg")]
     pub(crate) svg: Option<PathBuf>,
     /// What is left out in turn to judge the fit; `all` is every one of them. The bands of a calibration are each from the

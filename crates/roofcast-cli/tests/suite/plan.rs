@@ -92,7 +92,10 @@ fn what_starts_and_checks_the_best_is_written() {
     assert_eq!(done.code, 0, "{}", done.err);
     let text = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
     assert!(text("vllm.sh").contains("vllm serve meta-llama/Llama-3.1-8B-Instruct"));
+    assert!(text("sglang.sh").contains("# replica: start 1 of it\n"));
     assert!(text("sglang.sh").contains("sglang.launch_server"));
+    // llama.cpp serves no checkpoint of 16 bits: nothing starts it.
+    assert!(!out.join("llama.cpp.sh").exists());
     assert!(text("kubernetes.yaml").contains("nvidia.com/gpu: \"1\""));
     assert!(text("llm-d.yaml").contains("modelCommand: vllmServe"));
     assert!(text("dynamo.yaml").contains("kind: DynamoGraphDeployment"));
@@ -232,4 +235,13 @@ fn first_choices_are_judged_where_all_were_measured() {
     assert!((sweep["interactivity_tok_s"].as_f64().unwrap() - 1000.0 / 9.0).abs() < 1e-9);
     assert!(roofcast(&format!("validate {path} --ranking")).out.contains("of 1 sweeps"));
     crate::output::assert_documented("ranking", &answer);
+    // One configuration is no sweep.
+    let (_folder, path) = file("one.csv", format!("{header}{}{}", rows[0], rows[1]).as_bytes());
+    let refused = roofcast(&format!("validate {path} --ranking"));
+    assert!(refused.code == 2 && refused.out.is_empty(), "{}", refused.out);
+    assert!(
+        refused.err.contains("--ranking") && refused.err.contains("two configurations"),
+        "{}",
+        refused.err
+    );
 }

@@ -122,16 +122,9 @@ fn the_first_level_is_the_mean_of_measured_chips() {
     assert_eq!(compared, 10);
 }
 
-#[test]
-fn levels_multiply_where_they_match() {
-    let mut calibration = Calibration::embedded().unwrap().clone();
-    calibration.levels.truncate(1);
-    let at = |accelerator: &str, engine: &str| Selector {
-        accelerator: Some(accelerator.into()),
-        engine: Some(engine.into()),
-        ..Selector::default()
-    };
-    let level = |at, factor| Level {
+/// A level of one row that multiplies every step.
+fn level(at: Selector, factor: f64) -> Level {
+    Level {
         at,
         kernels: None,
         source: None,
@@ -140,6 +133,17 @@ fn levels_multiply_where_they_match() {
         median_error: 0.0,
         p90_error: 0.0,
         coefficients: BTreeMap::from([(Coefficient::Step, factor)]),
+    }
+}
+
+#[test]
+fn levels_multiply_where_they_match() {
+    let mut calibration = Calibration::embedded().unwrap().clone();
+    calibration.levels.truncate(1);
+    let at = |accelerator: &str, engine: &str| Selector {
+        accelerator: Some(accelerator.into()),
+        engine: Some(engine.into()),
+        ..Selector::default()
     };
     calibration.levels.push(level(at("h100-sxm", "vllm"), 2.0));
     calibration.levels.push(level(at("h100-sxm", "sglang"), 5.0));
@@ -216,16 +220,7 @@ fn an_unknown_version_takes_its_nearest() {
     calibration.levels.truncate(1);
     for (version, factor) in [("0.6.3", 2.0), ("0.11.2", 3.0), ("nightly", 5.0)] {
         let (engine, version) = (Some("vllm".to_owned()), Some(version.to_owned()));
-        calibration.levels.push(Level {
-            at: Selector { engine, version, ..Selector::default() },
-            kernels: None,
-            source: None,
-            versions: Vec::new(),
-            rows: 1,
-            median_error: 0.0,
-            p90_error: 0.0,
-            coefficients: BTreeMap::from([(Coefficient::Step, factor)]),
-        });
+        calibration.levels.push(level(Selector { engine, version, ..Selector::default() }, factor));
     }
     let accelerator = crate::Catalog::embedded().unwrap().accelerator("h100-sxm").unwrap();
     let step = |version: Option<&str>| {

@@ -127,8 +127,9 @@ impl<D: Decodes> Sglang<D> {
         }
     }
 
-    /// Decides the next batch, unless there is nothing to compute.
-    fn decide(&mut self) -> Option<Batch> {
+    /// Decides the next batch, unless there is nothing to compute: an error says then whether a request lost its place, after
+    /// which another decision may have something.
+    fn decide(&mut self) -> Result<Batch, bool> {
         self.receive();
         let closed = self.scheduler.blocked();
         let step = self.scheduler.schedule();
@@ -145,12 +146,12 @@ impl<D: Decodes> Sglang<D> {
         }
         self.note(&step);
         if step.kind == ForwardMode::Idle {
-            return None;
+            return Err(!step.preempted.is_empty() || !step.aborted.is_empty());
         }
         let fresh = if step.decodes > 0 { std::mem::take(&mut self.fresh) } else { Vec::new() };
         let (time, growth, bound) = self.cost(&step);
         let segment = self.segment(&step, bound);
-        Some(Batch { step, time, growth, fresh, segment })
+        Ok(Batch { step, time, growth, fresh, segment })
     }
 
     /// What a batch takes, what the next one takes more if it is alike, and what most of it goes to.
@@ -352,10 +353,13 @@ impl<D: Decodes> Replica for Sglang<D> {
     }
 
     fn step(&mut self, horizon: Ticks) -> bool {
-        let Some(mut batch) = self.decide() else {
-            let Some(before) = self.pending.take() else { return false };
-            self.deliver(&before, 0);
-            return true;
+        let mut batch = match self.decide() {
+            Ok(batch) => batch,
+            Err(changed) => {
+                let Some(before) = self.pending.take() else { return changed };
+                self.deliver(&before, 0);
+                return true;
+            }
         };
         if self.overlaps() {
             let before = self.pending.take();

@@ -152,6 +152,10 @@ impl Row<'_> {
             let count = |name: &str| Ok(Some(self.count(&column(name))?.unwrap_or(1)));
             let (tp, dp): (Option<u64>, Option<u64>) = (count("tp")?, count("attention_dp")?);
             let ranks = tp.unwrap_or(1).saturating_mul(dp.unwrap_or(1));
+            if self.number(&column("workers"))? == Some(0.0) {
+                let accepted = "empty, or a whole number from 1 to 10^9";
+                return Err(Error::field(&self.place, column("workers"), 0, accepted));
+            }
             Ok(PoolSpec {
                 replicas: count("workers")?,
                 tp,
@@ -197,8 +201,14 @@ mod tests {
         assert_eq!((decode.replicas, decode.tp, decode.ep), (Some(1), Some(8), Some(1)));
         assert_eq!((row.kind, row.parallelism.tp), (Kind::Disaggregated, Some(8)));
         assert_eq!(row.input, Some(Lengths { min: 819, max: 1024 }));
-        let error =
-            read("f.csv", "model,hardware,prefill_workers\nm,h100-sxm,many\n").unwrap_err().to_string();
-        assert!(error.contains("prefill_workers") && error.contains("many"), "{error}");
+        for (workers, wrong, found) in [
+            ("many,1", "prefill_workers", "many"),
+            ("1,0", "decode_workers", "0"),
+            ("0,1", "prefill_workers", "0"),
+        ] {
+            let file = format!("model,hardware,prefill_workers,decode_workers\nm,h100-sxm,{workers}\n");
+            let error = read("f.csv", &file).unwrap_err().to_string();
+            assert!(error.contains(wrong) && error.contains(found), "{error}");
+        }
     }
 }

@@ -14,8 +14,8 @@ const SHAREGPT_SIGMA: f64 = 0.9;
 /// What clients keep of ShareGPT: at least 4 tokens, prompts of at most 1,024 (`is_valid_sequence` of vLLM's benchmarks, 0.11).
 pub(crate) const SHAREGPT_TOKENS: [u64; 2] = [4, 1024];
 
-/// Flags of servers that change a forecast, with their dashes as underscores.
-const FLAGS: [&str; 13] = [
+/// Flags of servers that change a forecast and have a value, with their dashes as underscores.
+const VALUES: [&str; 10] = [
     "max_num_seqs",
     "max_running_requests",
     "max_batch_size",
@@ -23,13 +23,13 @@ const FLAGS: [&str; 13] = [
     "max_num_tokens",
     "chunked_prefill_size",
     "max_model_len",
+    "max_seq_len",
     "gpu_memory_utilization",
     "mem_fraction_static",
-    "enable_prefix_caching",
-    "enable_chunked_prefill",
-    "async_scheduling",
-    "enforce_eager",
 ];
+/// Those that are said or not.
+const SWITCHES: [&str; 4] =
+    ["enable_prefix_caching", "enable_chunked_prefill", "async_scheduling", "enforce_eager"];
 /// Datasets of conversations, whose lengths spread as ShareGPT's.
 const CONVERSATIONS: [&str; 6] = ["sharegpt", "lmsys", "wildchat", "ultrachat", "alpaca", "dolly"];
 
@@ -119,17 +119,16 @@ impl Settings {
         let mut words = entry.value.split_whitespace().peekable();
         while let Some(word) = words.next() {
             let Some(flag) = word.strip_prefix("--") else { continue };
-            let (key, value) = match flag.split_once('=') {
-                Some((key, value)) => (key, Some(value)),
-                None => (flag, words.next_if(|next| !next.starts_with('-'))),
-            };
+            let (key, given) = flag.split_once('=').map_or((flag, None), |(key, value)| (key, Some(value)));
             let key = key.replace('-', "_");
-            let (key, value) = match key.strip_prefix("no_") {
-                Some(key) => (key.to_owned(), "off"),
-                None => (key, value.unwrap_or("on")),
+            let (key, value) = if VALUES.contains(&key.as_str()) {
+                let next = words.next_if(|next| given.is_none() && !next.starts_with('-'));
+                (key.as_str(), given.or(next).unwrap_or_default())
+            } else {
+                key.strip_prefix("no_").map_or((key.as_str(), given.unwrap_or("on")), |key| (key, "off"))
             };
-            if FLAGS.contains(&key.as_str()) {
-                self.take(&Entry { place: entry.place, key: &key, value })?;
+            if VALUES.contains(&key) || SWITCHES.contains(&key) {
+                self.take(&Entry { place: entry.place, key, value })?;
             }
         }
         Ok(())
@@ -242,7 +241,7 @@ mod tests {
     #[test]
     fn flags_of_a_servers_command_line() {
         let cell = "flags=vllm serve Qwen/Qwen3-235B -tp 4 --max-num-batched-tokens 16384 --enable-expert-parallel \
-                    --gpu-memory-utilization=0.85 --no-enable-prefix-caching --enforce-eager";
+                    --gpu-memory-utilization=0.85 --no-enable-prefix-caching --enforce-eager org/model";
         let mut spec = EngineSpec::default();
         Settings::read("f.csv:2", cell).unwrap().fill(&mut spec);
         assert_eq!((spec.max_num_batched_tokens, spec.gpu_memory_utilization), (Some(16384), Some(0.85)));

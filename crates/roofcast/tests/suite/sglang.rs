@@ -195,3 +195,32 @@ fn the_overlap_loop_decides_a_batch_ahead() {
     near(wait(true), 1.0);
     assert_eq!(wait(true), wait(false));
 }
+
+/// A pool of 1000 tokens, one row. The second request is of higher priority and never was a candidate: what is preempted for
+/// it is reckoned from its bound alone, 98, which is free. The one row that decodes beside prompts stays counted in that pass,
+/// so that 900 + 98 + 1 tokens do not fit in 1000 - 1. Nothing runs then; the next pass admits it.
+#[test]
+fn a_pass_that_preempts_all_and_admits_none_is_followed_by_another() {
+    for (overlap, leap) in [(false, false), (false, true), (true, false), (true, true)] {
+        let engine = EngineSpec {
+            scheduler: SchedulerKind::Sglang,
+            num_gpu_blocks: Some(1000),
+            max_num_seqs: Some(1),
+            enable_mixed_chunk: Some(true),
+            policy: QueuePolicy::Sjf,
+            disable_priority_preemption: Some(false),
+            disable_overlap_schedule: Some(!overlap),
+            cost: CostKind::Limit,
+            ..EngineSpec::default()
+        };
+        let keys = "[workload]\nmax_tokens = 600\narrivals = { kind = \"trace\", path = \"t.csv\" }\n";
+        let mut workload = roofcast::Spec::parse("test", keys).unwrap().workload.unwrap();
+        let two = "arrival_s,input_len,output_len\n0,10,200\n0.05,900,8\n";
+        workload.load("test", |_| Ok::<_, roofcast::Error>(two.to_owned())).unwrap();
+        let fleet = served(&deployment("meta-llama/Llama-3.1-8B-Instruct", engine), &workload, leap);
+        let [first, second] = records(&fleet) else { panic!("two requests") };
+        assert_eq!((first.preemptions, second.preemptions), (1, 0));
+        assert!(second.finished < first.finished);
+        conserved(&fleet, 2);
+    }
+}

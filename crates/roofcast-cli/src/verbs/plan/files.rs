@@ -27,11 +27,12 @@ pub(super) fn checked(path: &Path) -> Result<PathBuf> {
 /// Writes what there is of a plan with a best.
 pub(super) fn write(folder: &Path, answer: &Answer) -> Result<()> {
     let mut files: Vec<(String, String)> = Vec::new();
-    for launch in &answer.plan.launch {
+    let starts = |engine| answer.plan.launch.iter().any(|l| l.engine == engine && l.command.is_some());
+    for launch in answer.plan.launch.iter().filter(|launch| starts(launch.engine)) {
         let name = format!("{}.sh", launch.engine);
         let role = super::table::word(launch.role);
         let line = match (&launch.command, &launch.note) {
-            (Some(command), _) => format!("# {} times, {role}\n{command}\n", launch.replicas),
+            (Some(command), _) => format!("# {role}: start {} of it\n{command}\n", launch.replicas),
             (None, note) => format!("# {role}: {}\n", note.as_deref().unwrap_or_default()),
         };
         match files.iter_mut().find(|(known, _)| *known == name) {

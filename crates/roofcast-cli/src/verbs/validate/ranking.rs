@@ -7,6 +7,7 @@ use crate::show::number::{percent, significant};
 use crate::show::table::{line, table};
 use crate::{exit, show};
 use anyhow::Result;
+use roofcast::Error;
 use roofcast::validate::Point;
 use roofcast::validate::ranking::{Ranking, Side, Sweep, ranking};
 use serde::Serialize;
@@ -23,6 +24,10 @@ struct Answer<'a> {
 
 pub(super) fn run(args: &ValidateArgs, points: &[Point], interrupted: bool) -> Result<ExitCode> {
     let found = ranking(points);
+    if found.sweeps.is_empty() && found.sides.is_empty() && !interrupted {
+        let accepted = "rows of closed loops in which one source measured two configurations or more of one model on one accelerator";
+        return Err(Error::field("arguments", "--ranking", "no such rows", accepted).into());
+    }
     if args.output.json {
         show::json(SCHEMA, &Answer { ranking: &found, interrupted })?;
     } else if args.output.csv {
