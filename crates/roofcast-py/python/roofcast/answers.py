@@ -781,7 +781,7 @@ class Plan(Document):
     why: list[Near]
     launch: list[Launch]
     manifests: list[dict[str, Any]]
-    quality: list[dict[str, str]]
+    quality: list[dict[str, str | None]]
     flops_per_dollar: list[dict[str, Any]]
     spec: str | None
     bench: str | None
