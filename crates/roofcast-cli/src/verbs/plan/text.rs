@@ -44,6 +44,10 @@ pub(super) fn people(
         text += &best_in_detail(spec, model, catalog, (best, slower))?;
     }
     text += &counts(found);
+    for reason in &found.not_apart {
+        text += &table::line(&format!("not looked at: {reason}"));
+        text += "\n";
+    }
     if found.best.is_some() {
         text += "deployments that met the SLO when simulated, best first\n\n";
         text += &match wide {
@@ -255,7 +259,7 @@ fn best_in_detail(
             format!(
                 "{} × {} as {}, {} weights, {} KV: ${}/h, ${}/M tokens",
                 best.count,
-                best.accelerator,
+                best.accelerators(),
                 pools(best),
                 best.weights,
                 best.kv,
