@@ -606,8 +606,8 @@ export interface Quality {
   format: string;
   of: string;
   note: string;
-  source: string;
-  url: string;
+  source: string | null;
+  url: string | null;
 }
 
 export interface Rank {

@@ -55,6 +55,16 @@ impl Bands {
         Some(Bands::around(means, &band, &coefficients.name))
     }
 
+    /// These of decodes, with `prompts` of another accelerator for the first tokens.
+    pub fn with_prompts(self, prompts: Bands) -> Bands {
+        Bands {
+            evidence: self.evidence.min(prompts.evidence),
+            rests_on: format!("prompts: {}; decodes: {}", prompts.rests_on, self.rests_on),
+            ttft_ms: prompts.ttft_ms,
+            ..self
+        }
+    }
+
     fn around(means: &Means, band: &Band, rests_on: &str) -> Bands {
         let span = |mean: f64, factors: [f64; 2]| Span { factors, range: factors.map(|f| f * mean) };
         let mut tpot_ms = span(means.tpot_ms, band.tpot);

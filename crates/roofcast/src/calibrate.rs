@@ -360,7 +360,8 @@ impl<'a> Fit<'a> {
             band: None,
             ideal: false,
         };
-        let forecaster = Forecaster { deployment, coefficients: Arc::new(coefficients), draft: None };
+        let forecaster =
+            Forecaster { deployment, coefficients: Arc::new(coefficients), draft: None, prefill: None };
         point::forecast(fitted.row, &forecaster, CostKind::Forecast).ok()
     }
 

@@ -20,6 +20,8 @@ pub struct Forecaster {
     pub coefficients: Arc<Coefficients>,
     /// The same for the model that drafts.
     pub draft: Option<Box<Forecaster>>,
+    /// The same on the accelerator that computes prompts, where that is another.
+    pub prefill: Option<Box<Forecaster>>,
 }
 
 impl Forecaster {
@@ -31,14 +33,17 @@ impl Forecaster {
     /// With the coefficients that `calibration` has for `deployment`.
     pub fn new(deployment: Deployment, calibration: &Calibration) -> Forecaster {
         let coefficients = Arc::new(calibration.coefficients(&Place::of(&deployment)));
-        let draft = deployment.draft.clone().map(|d| Box::new(Forecaster::new(*d, calibration)));
-        Forecaster { deployment, coefficients, draft }
+        let other =
+            |d: &Option<Box<Deployment>>| d.clone().map(|d| Box::new(Forecaster::new(*d, calibration)));
+        let (draft, prefill) = (other(&deployment.draft), other(&deployment.prefill));
+        Forecaster { deployment, coefficients, draft, prefill }
     }
 
     /// With nothing but the limits.
     pub fn ideal(deployment: Deployment) -> Forecaster {
-        let draft = deployment.draft.clone().map(|d| Box::new(Forecaster::ideal(*d)));
-        Forecaster { deployment, coefficients: Arc::new(Coefficients::ideal(1.0, 1.0)), draft }
+        let other = |d: &Option<Box<Deployment>>| d.clone().map(|d| Box::new(Forecaster::ideal(*d)));
+        let (draft, prefill) = (other(&deployment.draft), other(&deployment.prefill));
+        Forecaster { deployment, coefficients: Arc::new(Coefficients::ideal(1.0, 1.0)), draft, prefill }
     }
 
     /// The same on a machine that takes `factor` times as long; nothing gets faster than its limit.
@@ -47,16 +52,25 @@ impl Forecaster {
         if factor == 1.0 {
             return self;
         }
-        let draft = self.draft.map(|draft| Box::new(draft.slowed(factor)));
-        Forecaster { coefficients: Arc::new(self.coefficients.slowed(factor)), draft, ..self }
+        let other = |f: Option<Box<Forecaster>>| f.map(|f| Box::new(f.slowed(factor)));
+        let (draft, prefill) = (other(self.draft), other(self.prefill));
+        Forecaster { coefficients: Arc::new(self.coefficients.slowed(factor)), draft, prefill, ..self }
     }
 
     /// Another deployment of the same model, formats, accelerator and engine.
     pub fn reshaped(&self, deployment: Deployment) -> Forecaster {
         let coefficients = Arc::clone(&self.coefficients);
-        let draft =
-            deployment.draft.clone().zip(self.draft.as_ref()).map(|(d, own)| Box::new(own.reshaped(*d)));
-        Forecaster { deployment, coefficients, draft }
+        let other = |d: &Option<Box<Deployment>>, own: &Option<Box<Forecaster>>| {
+            d.clone().zip(own.as_ref()).map(|(d, own)| Box::new(own.reshaped(*d)))
+        };
+        let draft = other(&deployment.draft, &self.draft);
+        let prefill = other(&deployment.prefill, &self.prefill);
+        Forecaster { deployment, coefficients, draft, prefill }
+    }
+
+    /// Where prompts are computed by others: this, or the same on their accelerator.
+    pub fn prompts(&self) -> &Forecaster {
+        self.prefill.as_deref().unwrap_or(self)
     }
 
     /// The times of steps, at the limit or as forecast.

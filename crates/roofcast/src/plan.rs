@@ -6,6 +6,7 @@
 //! nothing about cores: a [`Runner`] runs simulations, and gives their results in order.
 
 mod answer;
+mod apart;
 mod current;
 mod demand;
 mod deployed;
@@ -90,13 +91,14 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Quest
         || Error::field("spec", "workload", "missing", "[workload] with arrivals, input_len, output_len");
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
     check(spec, workload)?;
+    let asked = proof::asked(spec, workload)?;
     let demand = Demand::of(workload, &spec.slo, "spec")?;
     let space = Space::of(spec, model, catalog, demand.shared)?;
     let judge = Judge::new(spec, model, &space, &demand, question.slower)?;
-    let candidates = candidates(spec, &judge)?;
+    let candidates = candidates(&judge)?;
     let search = spec.search.clone().unwrap_or_default();
     let mut base = spec.clone();
-    base.workload = Some(proof::lengthened(workload, &demand, &spec.slo, search.requests));
+    base.workload = Some(proof::lengthened(workload, &demand, &spec.slo, asked));
     let mut found = Search {
         judge: &judge,
         candidates: &candidates,
@@ -110,8 +112,8 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Quest
     };
     found.run(question.exhaustive)?;
     let nearest = why::nearest(&mut found, NEAREST)?;
-    let asked = question.why.map(|named| why::asked(&mut found, named)).transpose()?;
-    let plan = answer(&found, nearest, asked.unwrap_or_default())?;
+    let named = question.why.map(|named| why::asked(&mut found, named)).transpose()?;
+    let plan = answer(&found, nearest, named.unwrap_or_default())?;
     margins::explored(&mut found, plan)
 }
 
@@ -146,13 +148,13 @@ fn check(spec: &Spec, workload: &Workload) -> Result<()> {
 }
 
 /// Every deployment to look at. Prefill and decode apart are of shapes that hold the model.
-fn candidates(spec: &Spec, judge: &Judge) -> Result<Vec<Candidate>> {
+fn candidates(judge: &Judge) -> Result<Vec<Candidate>> {
     let fit = |shape: &usize| judge.estimate(*shape).is_some();
     let shapes: Vec<usize> = (0..judge.space.shapes.len()).filter(fit).collect();
     let mut all: Vec<Candidate> = shapes.iter().flat_map(|shape| judge.space.together(*shape)).collect();
-    if spec.search.as_ref().is_some_and(|search| search.disaggregated) {
+    if judge.apart() {
         let held: Vec<usize> = shapes.into_iter().filter(|shape| judge.holds(*shape).is_none()).collect();
-        all.extend(judge.space.apart(&held)?);
+        all.extend(apart::apart(judge, &held)?);
     }
     Ok(all)
 }
@@ -165,8 +167,7 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
         run.map_or(f64::INFINITY, |(index, run)| found.value_of(*index, run))
     };
     let mut seen = BTreeSet::new();
-    let by_accelerator =
-        ranked.iter().filter(|c| seen.insert(c.accelerator.clone())).cloned().collect::<Vec<_>>();
+    let by_accelerator = ranked.iter().filter(|c| seen.insert(c.accelerators())).cloned().collect::<Vec<_>>();
     let mut pruned = Pruned::default();
     let mut dearer = 0;
     let interrupted = !(found.goes_on)();
@@ -204,6 +205,7 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
         ranked,
         nearest,
         left_out: left_out(found),
+        not_apart: if found.judge.apart() { apart::left_out(found.judge) } else { Vec::new() },
         smallest: smallest(found),
         what_if: Vec::new(),
         why,
@@ -251,10 +253,11 @@ fn choice(found: &Search, index: usize, run: &Simulation) -> Choice {
     let s = &run.summary;
     let count = candidate.accelerators;
     let output_tok_s = judge.demand.output_per_s().unwrap_or(s.output_throughput());
-    let cost_per_hour = shape.chip.price.as_ref().map(|p| p.usd_per_hour * count as f64);
-    let prefill = candidate
-        .prefill
-        .map(|pool| PoolChoice { replicas: pool.replicas, cut: judge.space.shapes[pool.shape].cut });
+    let cost_per_hour = found.per_hour(candidate);
+    let prefill = candidate.prefill.map(|pool| {
+        let shape = &judge.space.shapes[pool.shape];
+        PoolChoice { accelerator: shape.chip.id.clone(), replicas: pool.replicas, cut: shape.cut }
+    });
     let spec = judge.space.spec(found.base, candidate);
     let [limit_prefill, prefill_ms] = prefiller.map_or([0.0; 2], |e| [e.limit_ms[0], e.prompt_ms]);
     Choice {
@@ -298,7 +301,7 @@ fn choice(found: &Search, index: usize, run: &Simulation) -> Choice {
         interactivity_tok_s: if s.tpot.mean > 0.0 { 1e3 / s.tpot.mean } else { 0.0 },
         cost_per_hour,
         cost_per_million_tokens: cost_per_hour.map(|usd| usd / 3600.0 / output_tok_s * 1e6),
-        joules_per_token: shape.chip.power_w.map(|w| w * count as f64 / output_tok_s),
+        joules_per_token: found.watts(candidate).map(|watts| watts / output_tok_s),
         prefill_per_decode: estimate.map_or(0.0, estimate::Estimate::prefill_per_decode),
         bands: run.bands.clone().filter(|_| found.base.engine.cost == CostKind::Forecast),
         spec: deployed::sections(found.base, &spec),
@@ -319,7 +322,6 @@ fn left_out(found: &Search) -> Vec<LeftOut> {
         }
     }
     for (candidate, judged) in found.candidates.iter().zip(&found.judged) {
-        let chip = &space.shapes[candidate.serving.shape].chip;
         let reason = match judged {
             Judged::Missed(miss) => match (miss.stage, miss.reason.split_once(':')) {
                 (Stage::Memory, _) => "it does not fit".to_owned(),
@@ -334,7 +336,9 @@ fn left_out(found: &Search) -> Vec<LeftOut> {
             }
             Judged::Dearer | Judged::Meets(_) => continue,
         };
-        *counts.entry(format!("{}: {reason}", chip.id)).or_default() += 1;
+        let sides = space.sides(candidate).into_iter().rev().flatten();
+        let chips: Vec<&str> = sides.map(|(chip, _)| chip.id.as_str()).collect();
+        *counts.entry(format!("{}: {reason}", chips.join(" + "))).or_default() += 1;
     }
     let mut all: Vec<LeftOut> = counts.into_iter().map(|(reason, count)| LeftOut { reason, count }).collect();
     all.sort_by(|a, b| b.count.cmp(&a.count).then(a.reason.cmp(&b.reason)));

@@ -26,7 +26,9 @@ pub fn text(
     let mut comments = Vec::new();
     for (path, value, neutral) in defaults(spec, deployment)? {
         let section = path.split('.').next().unwrap_or_default();
-        if !sections.contains(&section) || get(&table, path).is_some() {
+        // A plan has its own number of requests where none is asked for.
+        let planned = path == "workload.requests" && sections.contains(&"search");
+        if !sections.contains(&section) || get(&table, path).is_some() || planned {
             continue;
         }
         if neutral {

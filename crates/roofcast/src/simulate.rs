@@ -20,7 +20,7 @@ use crate::timeline::Timeline;
 use crate::timeline::series::{Point, Series};
 use crate::timeline::trace::Trace;
 use crate::workload::{Traffic, Workload};
-pub use provision::{FleetUse, PoolUse, ScalingUse, Transfers, pool, uncounted};
+pub use provision::{FleetUse, PoolUse, ScalingUse, Transfers, has_pools, pool, uncounted};
 use provision::{Provision, Requests};
 use serde::Serialize;
 

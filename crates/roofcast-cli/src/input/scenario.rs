@@ -128,7 +128,9 @@ impl Source {
         }
         let mut catalog = self.catalog.clone();
         let searched = spec.search.iter_mut().flat_map(|search| &mut search.accelerators);
-        for name in searched.chain(&mut spec.hardware.accelerator) {
+        let pools = [&mut spec.fleet.prefill, &mut spec.fleet.decode].into_iter().flatten();
+        let pools = pools.flat_map(|pool| &mut pool.accelerator);
+        for name in searched.chain(&mut spec.hardware.accelerator).chain(pools) {
             *name = self.reach.accelerator(name, &mut catalog)?;
         }
         let (place, file, reach) = (self.place.clone(), self.file.clone(), self.reach.clone());
@@ -242,7 +244,7 @@ impl Scenario {
     /// What is deployed; the one place that resolves it.
     pub(crate) fn deployment(&self) -> Result<Deployment> {
         let named = self.model_name()?;
-        let hardware = self.spec.hardware.accelerator.as_deref();
+        let [prompts, hardware] = self.spec.fleet.accelerators(self.spec.hardware.accelerator.as_deref());
         let accepted = "an accelerator, as h100-sxm, or its TOML file";
         let lacking = || absent(self.file.as_deref(), "--hardware", "hardware.accelerator", accepted);
         let hardware = hardware.ok_or_else(lacking)?;
@@ -253,7 +255,13 @@ impl Scenario {
         let speculative = options.engine.speculative.as_ref();
         let draft = speculative.and_then(|s| s.draft_model.as_ref());
         options.draft = draft.map(|name| self.reach.model(name, &self.catalog)).transpose()?;
-        let (options, chip) = options.counted(self.spec.hardware.convention, chip);
+        let convention = self.spec.hardware.convention;
+        if let Some(name) = prompts {
+            let other = self.catalog.accelerator(name).map_err(|e| self.told(e))?;
+            let (_, other) = options.clone().counted(convention, other);
+            options.prefill = (other.id != chip.id).then(|| Arc::new(other));
+        }
+        let (options, chip) = options.counted(convention, chip);
         Deployment::resolve(model, Arc::new(chip), &options).map_err(|e| self.told(e))
     }
 

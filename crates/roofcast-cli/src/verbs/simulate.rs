@@ -295,7 +295,7 @@ fn steps(s: &Simulation) -> String {
             )
         }
     };
-    let replicas = s.fleet.serving.replicas + s.fleet.prefill.map_or(0, |p| p.replicas);
+    let replicas = s.fleet.serving.replicas + s.fleet.prefill.as_ref().map_or(0, |p| p.replicas);
     let each = if replicas > 1 { format!(" on {replicas} replicas") } else { String::new() };
     format!(
         "{}{each}, {} running in the mean, {} at most; {priced}",
@@ -314,8 +314,10 @@ fn drafts(s: &Simulation) -> String {
 /// The replicas that serve, by pools.
 fn fleet(s: &Simulation) -> String {
     let f = &s.fleet;
+    let apart = f.prefill.as_ref().is_some_and(|p| p.accelerator != f.serving.accelerator);
     let pool = |p: &PoolUse| {
-        format!("{} × {} accelerators, busy {} of the time", p.replicas, p.accelerators_each, percent(p.busy))
+        let what = if apart { p.accelerator.as_str() } else { "accelerators" };
+        format!("{} × {} {what}, busy {} of the time", p.replicas, p.accelerators_each, percent(p.busy))
     };
     if let Some(a) = &f.autoscale {
         return format!(

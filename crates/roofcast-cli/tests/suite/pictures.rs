@@ -84,7 +84,12 @@ fn a_plan_without_an_answer_is_drawn_too() {
     let (_folder, path) = crate::support::file("spec.toml", spec.as_bytes());
     let (run, svg) = drawn(&format!("plan {path}"));
     assert_eq!(run.code, 4);
-    has(&svg, &["0 fit and keep the SLO"]);
+    has(
+        &svg,
+        &["0 fit and keep the SLO", "no deployment meets the SLO", "times what the SLO allows", ">SLO<"],
+    );
+    // A point for each that came near, with what it is and what it missed.
+    assert!(svg.matches(" × h100-sxm as ").count() > 1 && svg.contains("are allowed</title>"), "{svg}");
 }
 
 #[test]

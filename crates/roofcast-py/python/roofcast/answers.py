@@ -443,9 +443,13 @@ class Expense(Part):
 class Pool(Part):
     """Replicas of a kind, and the share of the time in which they compute."""
 
+    accelerator: str
     replicas: int
     accelerators_each: int
     busy: float
+    blocks: int
+    dollars_per_hour: float | None
+    joules: float | None
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -682,7 +686,7 @@ class Choice(Part):
     ep: int
     attention_dp: int
     replicas: int
-    prefill: dict[str, int] | None
+    prefill: dict[str, Any] | None
     weights: str
     kv: str
     engine: str
@@ -776,12 +780,13 @@ class Plan(Document):
     ranked: list[Choice]
     nearest: list[Near]
     left_out: list[dict[str, Any]]
+    not_apart: list[str]
     smallest: list[dict[str, Any]]
     what_if: list[WhatIf]
     why: list[Near]
     launch: list[Launch]
     manifests: list[dict[str, Any]]
-    quality: list[dict[str, str]]
+    quality: list[dict[str, str | None]]
     flops_per_dollar: list[dict[str, Any]]
     spec: str | None
     bench: str | None

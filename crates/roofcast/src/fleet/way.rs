@@ -1,7 +1,7 @@
 //! The way of a cache from one deployment to another.
 //!
 //! Knows: every rank of the one sends its part of a prompt's cache, every rank of the other receives its part, all at once,
-//! and the rank with most bytes on its link is the last. Knows nothing about other traffic on the link.
+//! and the rank with most bytes on its link is the last. Between accelerators of two kinds the slower link counts. Knows nothing about other traffic on the link.
 
 use crate::accelerator::{Accelerator, Topology};
 use crate::deployment::Deployment;
@@ -25,13 +25,24 @@ pub struct Way {
 const HOST_LATENCY_S: f64 = 10e-6;
 
 impl Way {
-    /// The way over a link of the accelerator's.
+    /// The way over a link that the accelerators of both ends have.
+    ///
+    /// # Errors
+    /// A link that one of them does not have; caches of two formats.
     pub fn new(from: &Deployment, to: &Deployment, link: LinkKind, place: &str) -> Result<Way> {
-        let (rate, latency) = figures(&from.accelerator, link).ok_or_else(|| {
+        if from.kv != to.kv {
+            let found =
+                format!("{} where prompts are computed, {} where others decode", from.kv.name, to.kv.name);
+            return Err(Error::field(place, "precision.kv", found, "a format that both pools have"));
+        }
+        let ends = [&*from.accelerator, &*to.accelerator];
+        let (rate, latency) = shared(ends, link).ok_or_else(|| {
             let named = [LinkKind::Nvlink, LinkKind::Network, LinkKind::Pcie];
-            let there = named.into_iter().filter(|l| figures(&from.accelerator, *l).is_some());
+            let there = named.into_iter().filter(|l| shared(ends, *l).is_some());
             let there: Vec<&str> = there.map(LinkKind::name).collect();
-            let accepted = format!("{}, which {} has", there.join(" or "), from.accelerator.id);
+            let [from, to] = ends.map(|end| end.id.as_str());
+            let has = if from == to { format!("{from} has") } else { format!("{from} and {to} have both") };
+            let accepted = format!("{}, which {has}", there.join(" or "));
             Error::field(place, "fleet.link", link.name(), accepted)
         })?;
         let latency = Ticks::from(Picoseconds::from_seconds(latency));
@@ -46,6 +57,16 @@ impl Way {
         let most = self.ends.iter().filter_map(stages).max().unwrap_or_default();
         Picoseconds::moving(most, self.rate).into()
     }
+}
+
+/// Rate and latency of a link between two accelerators, where it joins them: those of the slower end. What joins the
+/// accelerators of a node joins one kind.
+fn shared([from, to]: [&Accelerator; 2], link: LinkKind) -> Option<(ByteRate, f64)> {
+    if link == LinkKind::Nvlink && from.id != to.id {
+        return None;
+    }
+    let [(one, first), (other, second)] = [figures(from, link)?, figures(to, link)?];
+    Some((if other.0 < one.0 { other } else { one }, first.max(second)))
 }
 
 /// Rate and latency of a link, where an accelerator has it.

@@ -117,7 +117,7 @@ impl Row<'_> {
             kind: *kind,
             model: own("model", ""),
             hardware: own("hardware", ""),
-            parallelism: match pools {
+            parallelism: match &pools {
                 Some([_, decode]) => RequestedParallelism {
                     tp: decode.tp,
                     pp: decode.pp,
@@ -127,7 +127,7 @@ impl Row<'_> {
                 },
                 None => self.parallelism()?,
             },
-            pools,
+            pools: pools.clone(),
             engine: own("engine", "vllm"),
             version: own("engine_version", ""),
             weights: own("weights", ""),

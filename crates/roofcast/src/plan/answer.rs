@@ -51,6 +51,8 @@ pub struct Plan {
     pub nearest: Vec<Near>,
     /// Why others were left out, with counts.
     pub left_out: Vec<LeftOut>,
+    /// Engines that are not looked at with prefill and decode apart, with the reason; none where that was not asked for.
+    pub not_apart: Vec<String>,
     /// Of each accelerator the fewest that hold the model and a request.
     pub smallest: Vec<Smallest>,
     /// What becomes of the best when something changes.
@@ -129,8 +131,10 @@ pub struct WhatIf {
 }
 
 /// One pool of a deployment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PoolChoice {
+    /// Catalog id.
+    pub accelerator: String,
     /// Replicas.
     pub replicas: u64,
     /// How each shares the model.
@@ -144,7 +148,7 @@ pub struct Choice {
     /// Its place in the search.
     #[serde(skip)]
     pub(super) index: usize,
-    /// Catalog id.
+    /// Catalog id, of replicas that decode.
     pub accelerator: String,
     /// Accelerators in all.
     pub count: u64,
@@ -235,6 +239,16 @@ pub struct Choice {
     pub dropped: Vec<&'static str>,
 }
 
+impl Choice {
+    /// Its accelerators in words: `h200-sxm`, or `h100-sxm + h200-sxm` where prompts are computed on the first.
+    pub fn accelerators(&self) -> String {
+        match self.prefill.as_ref().filter(|pool| pool.accelerator != self.accelerator) {
+            Some(pool) => format!("{} + {}", pool.accelerator, self.accelerator),
+            None => self.accelerator.clone(),
+        }
+    }
+}
+
 /// What is left to a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Headroom {
@@ -322,7 +336,9 @@ pub(super) fn name(space: &Space, candidate: &Candidate) -> String {
             cut(candidate.serving)
         ),
     };
-    let mut text = format!("{} × {} as {pools}", candidate.accelerators, shape.chip.id);
+    let sides = space.sides(candidate).into_iter().rev().flatten();
+    let chips: Vec<String> = sides.map(|(chip, count)| format!("{count} × {}", chip.id)).collect();
+    let mut text = format!("{} as {pools}", chips.join(" + "));
     for (value, what) in [(&shape.weights, "weights"), (&shape.kv, "KV")] {
         if let Some(value) = value {
             text += &format!(", {value} {what}");

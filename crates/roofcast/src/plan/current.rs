@@ -6,7 +6,7 @@
 
 use super::demand::Demand;
 use super::feasibility::deployment;
-use super::proof::{Runner, Trial, lengthened, missed};
+use super::proof::{Runner, Trial, asked, lengthened, missed};
 use crate::accelerator::Accelerator;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
@@ -91,7 +91,7 @@ pub fn current(
     let mut base = spec.clone();
     base.search = None;
     let demand = Demand::of(workload, &spec.slo, "spec")?;
-    base.workload = Some(lengthened(workload, &demand, &spec.slo, None));
+    base.workload = Some(lengthened(workload, &demand, &spec.slo, asked(spec, workload)?));
     let forecaster = Forecaster::embedded(deployment(&base, model, chip)?)?;
     let point::Limits { whole: limit, least } = point::limits(row, &forecaster.deployment);
     let forecast = point::forecast(row, &forecaster, CostKind::Forecast)?;

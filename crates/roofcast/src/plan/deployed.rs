@@ -45,8 +45,9 @@ pub(super) fn sections(base: &Spec, spec: &Spec) -> toml::Table {
     }
     put("workload", "requests", count(spec.workload.as_ref().and_then(|w| w.requests)));
     put("fleet", "link", spec.fleet.link.map(|link| link.name().into()));
-    for (section, pool) in [("fleet.prefill", spec.fleet.prefill), ("fleet.decode", spec.fleet.decode)] {
+    for (section, pool) in [("fleet.prefill", &spec.fleet.prefill), ("fleet.decode", &spec.fleet.decode)] {
         let Some(pool) = pool else { continue };
+        put(section, "accelerator", text(&pool.accelerator));
         for (key, n) in [
             ("replicas", pool.replicas),
             ("tp", pool.tp),

@@ -11,7 +11,7 @@
 
 use super::demand::Demand;
 use super::estimate::{Estimate, Rates};
-use super::space::{Candidate, Space};
+use super::space::{Candidate, Pool, Space};
 use crate::accelerator::Accelerator;
 use crate::deployment::{Deployment, Options};
 use crate::error::{Error, Result};
@@ -94,6 +94,11 @@ impl<'a> Judge<'a> {
         Ok(Judge { spec, space, demand, fitted })
     }
 
+    /// Whether prefill and decode are looked at apart, too.
+    pub(super) fn apart(&self) -> bool {
+        self.spec.search.as_ref().is_some_and(|search| search.disaggregated)
+    }
+
     /// What a shape's replica can do, where it can take the model.
     pub(super) fn estimate(&self, shape: usize) -> Option<&Estimate> {
         self.fitted.get(shape)?.as_ref().ok().map(|fitted| &fitted.estimate)
@@ -156,6 +161,22 @@ impl<'a> Judge<'a> {
                 exceeds(stage, metric, &format!("{what} {} at the limit", shown(ms)), ms, bound)
             })
             .or_else(|| self.rate(candidate, stage, |e| e.limit_rates, ROUNDING))
+    }
+
+    /// From how many replicas on either side the limit lets pools of these shapes carry the load; none where it misses the SLO
+    /// whatever their number.
+    pub(super) fn least_at_the_limit(&self, prefill: usize, decode: usize) -> Option<[u64; 2]> {
+        let pool = |shape| Pool { shape, replicas: u64::MAX };
+        let most = Candidate { prefill: Some(pool(prefill)), serving: pool(decode), accelerators: u64::MAX };
+        if self.limit(&most).is_some() {
+            return None;
+        }
+        let [prompts, others] = [self.estimate(prefill)?.limit_rates, self.estimate(decode)?.limit_rates];
+        let enough = |rate: f64| match self.demand.rate {
+            Some(offered) => ((offered / (rate * ROUNDING)).ceil() as u64).max(1),
+            None => 1,
+        };
+        Some([enough(prompts.prefill), enough(others.decode)])
     }
 
     /// Whether a step brings a token and no more.

@@ -85,6 +85,17 @@ fn resource(vendor: &str) -> Result<&'static str, String> {
     }
 }
 
+/// A comment on where a pool runs, where the other runs elsewhere: how a cluster names its nodes is not known.
+fn place(pools: &[Served], pool: &Served) -> String {
+    let id = &pool.deployment.accelerator.id;
+    let alike = pools.iter().all(|other| other.deployment.accelerator.id == *id);
+    if alike {
+        String::new()
+    } else {
+        format!("# {}: on nodes with {id}, by your own nodeSelector\n", pool.role())
+    }
+}
+
 /// What each kind of cluster takes for `pools`.
 pub(super) fn manifests(pools: &[Served]) -> Vec<Manifest> {
     let all = [("kubernetes", kubernetes(pools)), ("llm-d", llm_d(pools)), ("dynamo", dynamo(pools))];
@@ -129,6 +140,7 @@ fn kubernetes(pools: &[Served]) -> Result<String, String> {
         }
         let (resource, ranks) = (resource(&d.accelerator.vendor)?, pool.ranks());
         let (name, replicas) = (format!("roofcast-{}", pool.role()), pool.replicas);
+        text += &place(pools, pool);
         text += &format!(
             "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {name}\nspec:\n  replicas: {replicas}\n  \
              selector:\n    matchLabels:\n      app: {name}\n  template:\n    metadata:\n      labels:\n        app: \
@@ -153,6 +165,9 @@ fn llm_d(pools: &[Served]) -> Result<String, String> {
         vendor @ ("nvidia" | "amd" | "google") => vendor,
         other => return Err(format!("its chart has no accelerators of {other}")),
     };
+    if pools.iter().any(|pool| pool.deployment.accelerator.vendor != first.deployment.accelerator.vendor) {
+        return Err("its chart has accelerators of one vendor".to_owned());
+    }
     let (model, several) = (first.model, pools.iter().any(|pool| pool.nodes() > 1));
     let proxy = pools.len() > 1;
     let mut text = format!(
@@ -166,6 +181,7 @@ fn llm_d(pools: &[Served]) -> Result<String, String> {
             return Err("its chart has no pipeline stages".to_owned());
         }
         let local = p.attention_dp.div_ceil(nodes);
+        text += &place(pools, pool);
         let section = if pool.role == Role::Prefill { "prefill" } else { "decode" };
         let written = ["--tensor-parallel-size", "--data-parallel-size"];
         text += &format!(
@@ -208,6 +224,7 @@ fn dynamo(pools: &[Served]) -> Result<String, String> {
             return Err(format!("Dynamo does not run on {}", pool.deployment.accelerator.id));
         }
         let name = if pool.role == Role::Prefill { "VllmPrefillWorker" } else { "VllmDecodeWorker" };
+        text += &place(pools, pool);
         text += &head(name, pool.replicas);
         text += "      envFromSecret: hf-token-secret\n      componentType: worker\n";
         if pool.nodes() > 1 {

@@ -13,9 +13,12 @@ use crate::forecaster::Forecaster;
 use crate::simulate::{Options, Simulation, simulate_while};
 use crate::spec::{Slo, Spec};
 use crate::workload::{Arrivals, Workload};
+use std::ops::RangeInclusive;
 
-/// Requests of a run where the search does not say.
+/// Requests of a run where nothing says how many.
 const REQUESTS: u64 = 10_000;
+/// Requests that may be asked for.
+const ACCEPTED: RangeInclusive<u64> = 100..=10_000_000;
 /// The most that a run is lengthened to.
 const MOST_REQUESTS: u64 = 200_000;
 /// For how many times the decode of a request, at its slowest within the SLO, requests come.
@@ -55,7 +58,29 @@ pub fn in_turn(trials: &[Trial]) -> Vec<Result<Simulation>> {
     trials.iter().map(Trial::run).collect()
 }
 
-/// `workload` with as many requests as a proof takes: as many as were asked for and [`REQUESTS`] at least, and so many that
+/// How many requests a proof is asked to have: `search.requests`, else those of the workload.
+///
+/// # Errors
+/// Too few for a 99th percentile, or too many.
+pub(super) fn asked(spec: &Spec, workload: &Workload) -> Result<Option<u64>> {
+    let trace = matches!(workload.arrivals, Arrivals::Trace { .. });
+    let own = workload.requests.filter(|_| !trace);
+    let search = spec.search.as_ref().and_then(|search| search.requests);
+    let (field, asked) = match search {
+        Some(_) => ("search.requests", search),
+        None => ("workload.requests", own),
+    };
+    match asked {
+        Some(n) if !ACCEPTED.contains(&n) => {
+            let [least, most] = [ACCEPTED.start(), ACCEPTED.end()];
+            let accepted = format!("{least} to {most} requests of a simulation; {REQUESTS} where absent");
+            Err(Error::field("spec", field, n, accepted))
+        }
+        asked => Ok(asked),
+    }
+}
+
+/// `workload` with as many requests as a proof takes: as many as were asked for, else [`REQUESTS`], and so many that
 /// requests come for [`DECODES`] times as long as one decodes. Users whose answers set the pace send so many each, where nothing
 /// was asked for, and one each where it was. A trace is taken whole.
 pub(super) fn lengthened(workload: &Workload, demand: &Demand, slo: &Slo, asked: Option<u64>) -> Workload {
@@ -68,7 +93,7 @@ pub(super) fn lengthened(workload: &Workload, demand: &Demand, slo: &Slo, asked:
     let each = if asked.is_some() { 1 } else { DECODES as u64 };
     let for_users = demand.users.map_or(0, |users| users * each);
     let enough = (for_growth as u64).max(for_users).min(MOST_REQUESTS);
-    let least = asked.unwrap_or(REQUESTS.max(workload.requests.unwrap_or(0)));
+    let least = asked.unwrap_or(REQUESTS);
     Workload { requests: Some(least.max(enough)), ..workload.clone() }
 }
 

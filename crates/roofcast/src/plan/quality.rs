@@ -1,12 +1,18 @@
 //! What formats cost in the quality of answers, as far as somebody measured it.
 //!
-//! Knows: one line a format, with its source, from `catalog/quality.toml`. Nothing is computed from it: a plan says it beside its rows.
+//! Knows: one line a format, with its source, from `catalog/quality.toml`, and which formats have none. Nothing is computed
+//! from it: a plan says it beside its rows.
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 const FILE: &str = include_str!("../../catalog/quality.toml");
 const PLACE: &str = "catalog/quality.toml";
+/// Formats that lose nothing.
+const WHOLE: [&str; 3] = ["bf16", "fp16", "fp32"];
+/// The note on a format without an entry.
+const UNKNOWN: &str = "no measurement was found";
 
 /// What a format costs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,12 +22,12 @@ pub struct Quality {
     pub format: String,
     /// Of `weights` or of the `kv` cache.
     pub of: String,
-    /// What was found.
+    /// What was found, or that nothing was.
     pub note: String,
-    /// Who found it.
-    pub source: String,
+    /// Who found it; none where nobody did.
+    pub source: Option<String>,
     /// Where it says so.
-    pub url: String,
+    pub url: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -30,9 +36,86 @@ struct File {
     quality: Vec<Quality>,
 }
 
-/// The notes on these formats of weights and KV caches, in the file's order; a format without one is left out.
+impl Quality {
+    /// Whether it is about `weights` or `kv`, names of formats as a choice has them.
+    pub fn is_of(&self, weights: &str, kv: &str) -> bool {
+        match self.of.as_str() {
+            "kv" => self.format == kv,
+            _ => parts(weights).any(|part| part == self.format),
+        }
+    }
+}
+
+/// The formats of a checkpoint, which may have several.
+fn parts(weights: &str) -> impl Iterator<Item = &str> {
+    weights.split('+')
+}
+
+/// A note on each of these formats of weights and of KV caches: those of the file in its order, then the formats without.
 pub(super) fn notes(weights: &[String], kv: &[String]) -> Result<Vec<Quality>> {
     let file: File = toml::from_str(FILE).map_err(|e| Error::toml(PLACE, FILE, "", &e))?;
-    let named = |q: &Quality| if q.of == "kv" { kv.contains(&q.format) } else { weights.contains(&q.format) };
-    Ok(file.quality.into_iter().filter(named).collect())
+    let weights = weights.iter().flat_map(|weights| parts(weights)).map(|format| ("weights", format));
+    let kv = kv.iter().map(|format| ("kv", format.as_str()));
+    let mut asked: BTreeSet<(&str, &str)> = weights.chain(kv).collect();
+    asked.retain(|(_, format)| !WHOLE.contains(format));
+    let mut notes = file.quality;
+    notes.retain(|q| asked.contains(&(q.of.as_str(), q.format.as_str())));
+    let noted = |of: &str, format: &str| notes.iter().any(|q| q.of == of && q.format == format);
+    let unknown = asked.into_iter().rev().filter(|(of, format)| !noted(of, format));
+    let unknown: Vec<Quality> = unknown
+        .map(|(of, format)| Quality {
+            format: format.to_owned(),
+            of: of.to_owned(),
+            note: UNKNOWN.to_owned(),
+            source: None,
+            url: None,
+        })
+        .collect();
+    notes.extend(unknown);
+    Ok(notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::precision::{KvFormat, WeightFormat};
+
+    fn of(weights: &[&str], kv: &[&str]) -> Vec<Quality> {
+        let owned = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        notes(&owned(weights), &owned(kv)).unwrap()
+    }
+
+    #[test]
+    fn every_entry_is_of_a_format_that_can_be_asked_for_and_has_a_source() {
+        let file: File = toml::from_str(FILE).unwrap();
+        let mut seen = BTreeSet::new();
+        for q in &file.quality {
+            let named = match q.of.as_str() {
+                "kv" => q.format.parse::<KvFormat>().map(|kv| kv.name),
+                "weights" => q.format.parse::<WeightFormat>().map(|weights| weights.name()),
+                other => panic!("{other}"),
+            };
+            assert_eq!(named.unwrap(), q.format);
+            assert!(seen.insert((&q.of, &q.format)), "{} has two", q.format);
+            assert!(q.source.is_some() && q.url.as_deref().is_some_and(|url| url.starts_with("https://")));
+        }
+    }
+
+    #[test]
+    fn weights_and_caches_have_notes_of_their_own_and_sixteen_bits_none() {
+        let found = of(&["fp8", "bf16", "fp8"], &["fp8", "bf16"]);
+        let names: Vec<_> = found.iter().map(|q| (q.of.as_str(), q.format.as_str())).collect();
+        assert_eq!(names, [("weights", "fp8"), ("kv", "fp8")]);
+        assert!(found[0].is_of("fp8", "bf16") && !found[0].is_of("bf16", "fp8"));
+        assert!(found[1].is_of("bf16", "fp8"));
+    }
+
+    #[test]
+    fn a_format_that_nobody_measured_says_so_and_those_of_a_mixture_come_apart() {
+        let found = of(&["mxfp4+exl-3bpw"], &["q5_1"]);
+        let told: Vec<_> = found.iter().map(|q| (q.format.as_str(), q.source.is_some())).collect();
+        assert_eq!(told, [("mxfp4", true), ("exl-3bpw", false), ("q5_1", false)]);
+        assert_eq!(found[2].note, UNKNOWN);
+        assert!(found[0].is_of("mxfp4+exl-3bpw", "bf16"));
+    }
 }

@@ -32,6 +32,9 @@ pub(super) enum Judged {
     Dearer,
 }
 
+/// A chip, formats, where prompts are computed apart their chip, a cut, and what engine and router are told.
+type Kind = (String, [Option<String>; 2], Option<String>, Cut, Told);
+
 /// A search under way.
 pub(super) struct Search<'a> {
     pub(super) judge: &'a Judge<'a>,
@@ -52,16 +55,25 @@ impl Search<'_> {
     /// What `candidate` has of what is minimised, as far as it is known beforehand: for an open load all of it. Where answers set
     /// the pace, dollars per token and energy come with the rate, and accelerators stand for them.
     pub(super) fn value(&self, candidate: &Candidate) -> Option<f64> {
-        let chip = &self.judge.space.shapes[candidate.serving.shape].chip;
         let count = candidate.accelerators as f64;
-        let per_hour = chip.price.as_ref().map(|price| price.usd_per_hour * count);
+        let per_hour = self.per_hour(candidate);
         let tokens = self.judge.demand.output_per_s();
         match self.objective {
             Objective::CostPerHour => per_hour,
             Objective::CostPerMillionTokens => per_hour.map(|usd| usd / 3600.0 / tokens.unwrap_or(1.0) * 1e6),
             Objective::Accelerators => Some(count),
-            Objective::Energy => chip.power_w.map(|watts| watts * count / tokens.unwrap_or(1.0)),
+            Objective::Energy => self.watts(candidate).map(|watts| watts / tokens.unwrap_or(1.0)),
         }
+    }
+
+    /// Dollars per hour; none where an accelerator has no price.
+    pub(super) fn per_hour(&self, candidate: &Candidate) -> Option<f64> {
+        self.judge.space.total(candidate, |chip| Some(chip.price.as_ref()?.usd_per_hour))
+    }
+
+    /// Board power of all; none where that of an accelerator is not known.
+    pub(super) fn watts(&self, candidate: &Candidate) -> Option<f64> {
+        self.judge.space.total(candidate, |chip| chip.power_w)
     }
 
     /// Proves from the least upwards; all where `exhaustive`.
@@ -137,15 +149,16 @@ impl Search<'_> {
         let space = self.judge.space;
         let shape = &space.shapes[candidate.serving.shape];
         let spec = space.spec(base, candidate);
-        let fitted = match &self.judge.fitted[candidate.serving.shape] {
-            Ok(fitted) => fitted,
-            Err(reason) => {
-                return Err(crate::Error::field("plan", "search", reason, "formats that the chip has"));
-            }
+        let fitted = |shape: usize| match &self.judge.fitted[shape] {
+            Ok(fitted) => Ok(&fitted.forecaster),
+            Err(reason) => Err(crate::Error::field("plan", "search", reason, "formats that the chip has")),
         };
-        let model = fitted.forecaster.deployment.model.clone();
-        let deployment = deployment(&spec, &model, &shape.chip)?;
-        let forecaster = fitted.forecaster.reshaped(deployment);
+        let serving = fitted(candidate.serving.shape)?;
+        let deployment = deployment(&spec, &serving.deployment.model, &shape.chip)?;
+        let mut forecaster = serving.reshaped(deployment);
+        if let Some(pool) = candidate.prefill.filter(|_| space.is_mixed(candidate)) {
+            forecaster.prefill = Some(Box::new(fitted(pool.shape)?.clone()));
+        }
         Ok(Trial { spec, forecaster, end_when_missed: true })
     }
 
@@ -182,10 +195,11 @@ impl Search<'_> {
     }
 
     /// What candidates have in common that differ in numbers and settings alone.
-    fn kind(&self, candidate: &Candidate) -> (String, [Option<String>; 2], bool, Cut, Told) {
+    fn kind(&self, candidate: &Candidate) -> Kind {
         let shape = &self.judge.space.shapes[candidate.serving.shape];
         let formats = [shape.weights.clone(), shape.kv.clone()];
-        (shape.chip.id.clone(), formats, candidate.prefill.is_some(), shape.cut, shape.told.clone())
+        let prompts = candidate.prefill.map(|pool| self.judge.space.shapes[pool.shape].chip.id.clone());
+        (shape.chip.id.clone(), formats, prompts, shape.cut, shape.told.clone())
     }
 
     /// The least of what is minimised among candidates of which nothing is known yet, and how many of these have no more of

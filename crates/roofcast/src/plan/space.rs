@@ -1,7 +1,8 @@
 //! The deployments that a search looks at.
 //!
-//! Knows: which replicas can be cut out of which chips, how many of them the search may have, and how those are combined:
-//! all alike, or prefill and decode apart. Knows nothing about whether they are any good.
+//! Knows: which replicas can be cut out of which chips, how many of them the search may have, and what a combination of them is
+//! as a spec. Which of them are combined with prefill and decode apart is [`super::apart`]'s. Knows nothing about whether they
+//! are any good.
 
 use super::launch::vendors;
 use crate::accelerator::{Accelerator, Price, Topology};
@@ -20,8 +21,6 @@ use std::sync::Arc;
 
 /// Accelerators that a search spans where the spec does not say.
 const DEFAULT_MOST: u64 = 16;
-/// The most deployments of a search.
-const MOST_CANDIDATES: usize = 2_000_000;
 /// Tokens of a step that are tried where the spec does not say: the engine's default, and a small and a large budget.
 const BUDGETS: [Option<u64>; 3] = [None, Some(2048), Some(16_384)];
 
@@ -144,15 +143,20 @@ impl Shape {
         spec
     }
 
-    /// Whether `other` is the same chip with the same formats, told the same.
-    fn alike(&self, other: &Shape) -> bool {
+    /// Whether `other` has the same formats and is told the same.
+    pub(super) fn alike(&self, other: &Shape) -> bool {
         let formats = self.weights == other.weights && self.kv == other.kv;
-        self.chip.id == other.chip.id && formats && self.told == other.told
+        formats && self.told == other.told
     }
 
-    /// Whether its engine has pools for prefill and decode.
-    fn has_pools(&self) -> bool {
-        self.told.engine.as_deref().is_none_or(|name| scheduler(name) == SchedulerKind::Vllm)
+    /// Its engine, by its name.
+    pub(super) fn engine<'a>(&'a self, base: &'a Spec) -> &'a str {
+        self.told.engine.as_deref().unwrap_or(base.engine.name())
+    }
+
+    /// Its scheduler.
+    pub(super) fn scheduler(&self, base: &Spec) -> SchedulerKind {
+        self.told.engine.as_deref().map_or(base.engine.scheduler, scheduler)
     }
 }
 
@@ -179,8 +183,8 @@ pub(super) struct Candidate {
 pub(super) struct Space {
     pub(super) chips: Vec<Arc<Accelerator>>,
     pub(super) shapes: Vec<Shape>,
-    least: u64,
-    most: u64,
+    pub(super) least: u64,
+    pub(super) most: u64,
 }
 
 impl Space {
@@ -230,37 +234,33 @@ impl Space {
         })
     }
 
-    /// Deployments with prefill and decode apart, of those `shapes` that hold the model: chip and formats are the same on
-    /// either side, the cut and the number of replicas are each side's own. The settings are the first that were asked for.
-    pub(super) fn apart(&self, shapes: &[usize]) -> Result<Vec<Candidate>> {
-        let mut found = Vec::new();
-        let first = |index: &&usize| {
-            let shape = &self.shapes[**index];
-            let earlier = &self.shapes[..**index];
-            !earlier.iter().any(|s| s.alike(shape) && s.cut == shape.cut)
-        };
-        let pooled = |index: &&usize| self.shapes[**index].has_pools();
-        let shapes: Vec<usize> = shapes.iter().filter(pooled).filter(first).copied().collect();
-        for decode in &shapes {
-            for prefill in shapes.iter().filter(|p| self.shapes[**p].alike(&self.shapes[*decode])) {
-                let [sends, takes] = [*prefill, *decode].map(|s| self.shapes[s].cut.ranks());
-                for y in 1..=self.most / takes {
-                    for x in 1..=(self.most - y * takes) / sends {
-                        let accelerators = x * sends + y * takes;
-                        if accelerators >= self.least {
-                            let pool = |shape, replicas| Pool { shape, replicas };
-                            let (prefill, serving) = (Some(pool(*prefill, x)), pool(*decode, y));
-                            found.push(Candidate { prefill, serving, accelerators });
-                        }
-                    }
-                }
-            }
-            if found.len() > MOST_CANDIDATES {
-                let most = format!("fewer than {MOST_CANDIDATES} deployments: fewer accelerators or degrees");
-                return Err(Error::field("spec", "search", format!("{} or more", found.len()), most));
+    /// What a deployment has of `of` in all: of each kind of accelerators as much as there are; none where one has none.
+    pub(super) fn total(
+        &self,
+        candidate: &Candidate,
+        of: impl Fn(&Accelerator) -> Option<f64>,
+    ) -> Option<f64> {
+        let sides = self.sides(candidate).into_iter();
+        sides.flatten().map(|(chip, count)| Some(of(chip)? * count as f64)).sum()
+    }
+
+    /// The accelerators of a deployment by kind: those that decode, then those that compute prompts where they are of another.
+    pub(super) fn sides(&self, candidate: &Candidate) -> [Option<(&Accelerator, u64)>; 2] {
+        let serving = &self.shapes[candidate.serving.shape];
+        match candidate.prefill.filter(|_| self.is_mixed(candidate)) {
+            None => [Some((&serving.chip, candidate.accelerators)), None],
+            Some(pool) => {
+                let prompts = &self.shapes[pool.shape];
+                let count = prompts.cut.ranks() * pool.replicas;
+                [Some((&serving.chip, candidate.accelerators - count)), Some((&prompts.chip, count))]
             }
         }
-        Ok(found)
+    }
+
+    /// Whether prompts are computed on other accelerators than those that decode.
+    pub(super) fn is_mixed(&self, candidate: &Candidate) -> bool {
+        let chip = |pool: Pool| &self.shapes[pool.shape].chip.id;
+        candidate.prefill.is_some_and(|pool| chip(pool) != chip(candidate.serving))
     }
 
     /// `base` for `candidate`.
@@ -271,9 +271,11 @@ impl Space {
             spec.parallelism.replicas = Some(candidate.serving.replicas);
             return spec;
         };
+        let mixed = self.is_mixed(candidate);
         let pool = |pool: Pool| {
-            let cut = self.shapes[pool.shape].cut;
+            let Shape { chip, cut, .. } = &self.shapes[pool.shape];
             PoolSpec {
+                accelerator: mixed.then(|| chip.id.clone()),
                 replicas: Some(pool.replicas),
                 tp: Some(cut.tp),
                 pp: Some(cut.pp),
@@ -285,7 +287,11 @@ impl Space {
         spec.fleet.prefill = Some(pool(prefill));
         spec.fleet.decode = Some(pool(candidate.serving));
         let asked = base.search.as_ref().and_then(|search| search.link);
-        spec.fleet.link = asked.or_else(|| Some(link(&serving.chip, candidate.accelerators)));
+        let own = || match mixed {
+            true => between(&self.shapes[prefill.shape].chip, &serving.chip),
+            false => link(&serving.chip, candidate.accelerators),
+        };
+        spec.fleet.link = Some(asked.unwrap_or_else(own));
         spec
     }
 }
@@ -293,10 +299,14 @@ impl Space {
 /// What joins two pools of a chip: within a node its own link, else the network, and the host where it has neither.
 fn link(chip: &Accelerator, accelerators: u64) -> LinkKind {
     let own = chip.link.as_ref().is_some_and(|link| link.topology != Topology::Pcie);
-    match (own && accelerators <= chip.node_size, chip.network.is_some()) {
-        (true, _) => LinkKind::Nvlink,
-        (false, true) => LinkKind::Network,
-        (false, false) => LinkKind::Pcie,
+    if own && accelerators <= chip.node_size { LinkKind::Nvlink } else { between(chip, chip) }
+}
+
+/// What joins pools that have no link of their own: the network, and the host where one of them has none.
+fn between(one: &Accelerator, other: &Accelerator) -> LinkKind {
+    match one.network.is_some() && other.network.is_some() {
+        true => LinkKind::Network,
+        false => LinkKind::Pcie,
     }
 }
 
@@ -447,10 +457,5 @@ fn check(search: &SearchSpec) -> Result<()> {
         let accepted = format!("1 to max_accelerators ({most})");
         return Err(Error::field("spec", "search.min_accelerators", least, accepted));
     }
-    match search.requests {
-        Some(n) if !(100..=10_000_000).contains(&n) => {
-            Err(Error::field("spec", "search.requests", n, "100 to 10^7 requests of a simulation"))
-        }
-        _ => Ok(()),
-    }
+    Ok(())
 }

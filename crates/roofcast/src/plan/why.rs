@@ -6,6 +6,7 @@
 use super::answer::{Near, name};
 use super::feasibility::{Miss, Stage};
 use super::search::{Judged, Search};
+use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 
 /// Deployments of one name that are accounted for.
@@ -44,8 +45,9 @@ pub(super) fn asked(found: &mut Search, named: &str) -> Result<Vec<Near>> {
     matching.into_iter().take(MOST).map(|index| near(found, index)).collect()
 }
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "accelerator",
+    "prefill_accelerator",
     "count",
     "tp",
     "pp",
@@ -79,8 +81,13 @@ fn has(found: &Search, index: usize, (key, value): &(&str, &str)) -> bool {
     let deployment =
         found.judge.fitted[candidate.serving.shape].as_ref().ok().map(|f| &f.forecaster.deployment);
     let count = |n: u64| n.to_string() == *value;
+    let named = |chip: &Accelerator| chip.id == *value || chip.aliases.iter().any(|alias| alias == value);
     match *key {
-        "accelerator" => shape.chip.id == *value || shape.chip.aliases.iter().any(|alias| alias == value),
+        "accelerator" => named(&shape.chip),
+        "prefill_accelerator" => {
+            let prompts = candidate.prefill.map(|pool| &found.judge.space.shapes[pool.shape].chip);
+            prompts.is_some_and(|chip| named(chip))
+        }
         "count" => count(candidate.accelerators),
         "tp" => count(shape.cut.tp),
         "pp" => count(shape.cut.pp),
@@ -114,7 +121,6 @@ fn near(found: &mut Search, index: usize) -> Result<Near> {
             judged = found.outcome(run);
         }
     }
-    let chip = &found.judge.space.shapes[candidate.serving.shape].chip;
     let (stage, reason, factor) = match (&judged, &found.judged[index]) {
         (Judged::Missed(Miss { stage, reason, factor }), _) => {
             (Some(*stage), reason.clone(), Some(*factor).filter(|f| f.is_finite()))
@@ -132,7 +138,7 @@ fn near(found: &mut Search, index: usize) -> Result<Near> {
     Ok(Near {
         deployment: name(found.judge.space, &candidate),
         count: candidate.accelerators,
-        cost_per_hour: chip.price.as_ref().map(|p| p.usd_per_hour * candidate.accelerators as f64),
+        cost_per_hour: found.per_hour(&candidate),
         stage,
         reason,
         factor,

@@ -1,14 +1,17 @@
 //! The Pareto picture: dollars against time per token.
 
 use super::chart::{Axis, Chart, INK, Key, MUTED, Marker, Stroke, Unit, colour, page};
-use crate::plan::{Choice, Plan, front};
+use crate::plan::{Choice, Near, Plan, front};
 use crate::spec::Slo;
 use std::collections::BTreeSet;
 
 /// TPOT against dollars per hour (or accelerators, where prices lack), one colour per accelerator: the Pareto set and the
 /// best of every other accelerator. Hollow points are at the limits, each joined to its forecast; the line is what each
-/// price buys.
+/// price buys. Where nothing keeps the SLO, what came nearest by how far it is beyond.
 pub fn svg(model: &str, plan: &Plan, slo: &Slo) -> String {
+    if plan.ranked.is_empty() {
+        return page(&[misses(model, plan)]);
+    }
     let shown = || plan.pareto.iter().chain(&plan.by_accelerator);
     let priced = shown().all(|c| c.cost_per_hour.is_some());
     let cost = |c: &Choice| if priced { c.cost_per_hour.unwrap_or(0.0) } else { c.count as f64 };
@@ -27,9 +30,9 @@ pub fn svg(model: &str, plan: &Plan, slo: &Slo) -> String {
     let mut steps: Vec<_> = edge.iter().map(|c| (cost(c), c.tpot_ms)).collect();
     steps.extend(steps.last().map(|(_, ms)| (right, *ms)));
     chart.steps(&steps, MUTED, Stroke::Solid);
-    let chips: BTreeSet<&str> = shown().map(|c| c.accelerator.as_str()).collect();
+    let chips: BTreeSet<String> = shown().map(Choice::accelerators).collect();
     for (series, chip) in chips.iter().enumerate() {
-        for c in shown().filter(|c| c.accelerator == *chip) {
+        for c in shown().filter(|c| c.accelerators() == *chip) {
             let [limit, forecast] = [c.limit, c.forecast].map(|t| (cost(c), t.tpot_ms));
             chart.join(limit, forecast, colour(series));
             chart.point(limit, Marker::hollow(series), &format!("{}: limit {:.1} ms", name(c), limit.1));
@@ -56,11 +59,11 @@ pub fn svg(model: &str, plan: &Plan, slo: &Slo) -> String {
     }
     if let Some(best) = &plan.best {
         let at = (cost(best), best.forecast.tpot_ms);
-        chart.label(at, &format!("best: {} × {}", best.count, best.accelerator), INK);
+        chart.label(at, &format!("best: {} × {}", best.count, best.accelerators()), INK);
     }
     for c in edge.iter().filter(|c| plan.best.as_ref() != Some(**c)) {
-        let text = format!("{} × {}", c.count, c.accelerator);
-        let series = chips.iter().position(|chip| *chip == c.accelerator).unwrap_or(0);
+        let text = format!("{} × {}", c.count, c.accelerators());
+        let series = chips.iter().position(|chip| *chip == c.accelerators()).unwrap_or(0);
         chart.label((cost(c), c.forecast.tpot_ms), &text, colour(series));
     }
     match throughput(model, plan) {
@@ -85,22 +88,52 @@ fn throughput(model: &str, plan: &Plan) -> Option<Chart> {
         Unit::Plain,
         plan.ranked.iter().map(|c| c.output_tok_s_per_accelerator),
     );
-    let note = "deployments that met the SLO when simulated; the line has those that none beats in both";
+    let note = "deployments that met the SLO when simulated; those on the line are beaten by none in both";
     let mut chart = Chart::new(&format!("{model}: throughput against interactivity"), note, x, y);
     let at = |c: &Choice| (c.interactivity_tok_s, c.output_tok_s_per_accelerator);
     let edge: Vec<_> = plan.pareto_throughput.iter().map(at).collect();
-    chart.line(edge, MUTED, Stroke::Solid);
-    let chips: BTreeSet<&str> = plan.ranked.iter().map(|c| c.accelerator.as_str()).collect();
+    // What no row has is not promised between two of them: a user gets more only for what the next row gives.
+    let corners = edge.windows(2).flat_map(|pair| [pair[0], (pair[0].0, pair[1].1)]);
+    chart.line(corners.chain(edge.last().copied()).collect(), MUTED, Stroke::Solid);
+    let chips: BTreeSet<String> = plan.ranked.iter().map(Choice::accelerators).collect();
     for (series, chip) in chips.iter().enumerate() {
-        for c in plan.ranked.iter().filter(|c| c.accelerator == *chip) {
+        for c in plan.ranked.iter().filter(|c| c.accelerators() == *chip) {
             chart.point(at(c), Marker::filled(series), &name(c));
         }
         chart.key(Key::Point(Marker::filled(series)), chip);
     }
+    if edge.len() > 1 {
+        chart.key(Key::Line(MUTED, Stroke::Solid), "none has more of both");
+    }
     if let Some(best) = &plan.best {
-        chart.label(at(best), &format!("best: {} × {}", best.count, best.accelerator), INK);
+        chart.label(at(best), &format!("best: {} × {}", best.count, best.accelerators()), INK);
+    }
+    for c in plan.pareto_throughput.iter().filter(|c| plan.best.as_ref() != Some(*c)) {
+        let series = chips.iter().position(|chip| *chip == c.accelerators()).unwrap_or(0);
+        chart.label(at(c), &format!("{} × {}", c.count, c.accelerators()), colour(series));
     }
     Some(chart)
+}
+
+/// How far what came nearest is beyond what the SLO allows, by what it costs.
+fn misses(model: &str, plan: &Plan) -> Chart {
+    let near: Vec<(&Near, f64)> = plan.nearest.iter().filter_map(|n| Some((n, n.factor?))).collect();
+    let priced = near.iter().all(|(n, _)| n.cost_per_hour.is_some());
+    let cost = |n: &Near| if priced { n.cost_per_hour.unwrap_or(0.0) } else { n.count as f64 };
+    let x = if priced { "dollars per hour" } else { "accelerators" };
+    let most = near.iter().map(|(n, _)| cost(n)).fold(0.0, f64::max);
+    let x = Axis::to(x, Unit::Plain, most * 1.08);
+    let factors = near.iter().map(|(_, factor)| *factor).chain([1.0]);
+    let y = Axis::around("times what the SLO allows", Unit::Plain, factors);
+    let title = format!("{model}: no deployment meets the SLO");
+    let mut chart = Chart::new(&title, &note(plan), x, y);
+    chart.bound(1.0, "SLO");
+    for (n, factor) in &near {
+        let what = n.deployment.split(" as ").next().unwrap_or_default();
+        chart.point((cost(n), *factor), Marker::filled(0), &format!("{}: {}", n.deployment, n.reason));
+        chart.label((cost(n), *factor), what, colour(0));
+    }
+    chart
 }
 
 /// Deployments that are named where none keeps the SLO.
@@ -120,5 +153,5 @@ fn note(plan: &Plan) -> String {
 }
 
 fn name(c: &Choice) -> String {
-    format!("{} × {}, tp {}, {} weights, {} KV", c.count, c.accelerator, c.tp, c.weights, c.kv)
+    format!("{} × {}, tp {}, {} weights, {} KV", c.count, c.accelerators(), c.tp, c.weights, c.kv)
 }

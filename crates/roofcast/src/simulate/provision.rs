@@ -1,8 +1,10 @@
 //! Which replicas serve a workload, and what they are made of.
 //!
-//! Knows: equal replicas of one deployment, as many as may be up, or pools of two variations of it. Knows nothing about traffic.
+//! Knows: equal replicas of one deployment, as many as may be up, or pools of two variations of it, on accelerators of one or of
+//! two kinds. Knows nothing about traffic.
 
-use super::TimeShares;
+use super::{IDLE_POWER, TimeShares};
+use crate::accelerator::Accelerator;
 use crate::deployment::Deployment;
 use crate::engine::config::EngineConfig;
 use crate::engine::settings::runs_by_block;
@@ -15,6 +17,7 @@ use crate::router::Router;
 use crate::scheduler::Policy;
 use crate::spec::{AutoscaleSpec, FleetSpec, PoolSpec, SchedulerKind};
 use serde::Serialize;
+use std::ops::Range;
 
 /// What a fleet is made of.
 pub(super) struct Provision {
@@ -50,6 +53,11 @@ impl Pool {
         Ok(Pool { forecaster, config, policy, context })
     }
 
+    /// On what.
+    pub(super) fn chip(&self) -> &Accelerator {
+        &self.forecaster.deployment.accelerator
+    }
+
     /// How many replicas.
     fn count(&self) -> u64 {
         self.forecaster.deployment.parallelism.replicas
@@ -68,7 +76,7 @@ impl Pool {
 }
 
 /// What served.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FleetUse {
     /// Accelerators of all replicas.
     pub accelerators: u64,
@@ -110,14 +118,22 @@ fn scaled(scaling: &Scaling, duration: f64) -> ScalingUse {
 }
 
 /// Replicas of one kind.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PoolUse {
+    /// Catalog id of what they run on.
+    pub accelerator: String,
     /// How many.
     pub replicas: u64,
     /// Accelerators of each.
     pub accelerators_each: u64,
     /// Share of their time in which they computed.
     pub busy: f64,
+    /// KV blocks of each that requests can hold.
+    pub blocks: u64,
+    /// Dollars per hour of all while they are up, where the price is known.
+    pub dollars_per_hour: Option<f64>,
+    /// Board power over busy time and a fifth of it over idle time, where it is known.
+    pub joules: Option<f64>,
 }
 
 /// Caches that went from replica to replica.
@@ -131,13 +147,22 @@ pub struct Transfers {
 
 /// What served, and how long of its time.
 pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], duration: f64) -> FleetUse {
+    let scaling = fleet.scaling.as_ref().map(|scaling| scaled(scaling, duration));
     let pool = |pool: &Pool, times: &[TimeShares]| {
         let busy: f64 = times.iter().map(TimeShares::busy_s).sum();
         let idle: f64 = times.iter().map(|t| t.idle_s).sum();
+        let chip = pool.chip();
+        let each = pool.accelerators() as f64;
+        let up = scaling.map_or(times.len() as f64, |s| s.mean_replicas);
+        let powered: f64 = times.iter().map(|t| each * (t.busy_s() + IDLE_POWER * t.idle_s)).sum();
         PoolUse {
+            accelerator: chip.id.clone(),
             replicas: times.len() as u64,
             accelerators_each: pool.accelerators(),
             busy: if busy > 0.0 { busy / (busy + idle) } else { 0.0 },
+            blocks: pool.config.blocks,
+            dollars_per_hour: chip.price.as_ref().map(|p| p.usd_per_hour * each * up),
+            joules: chip.power_w.map(|w| w * powered),
         }
     };
     let (prompts, others) = times.split_at(provision.prefillers() as usize);
@@ -150,7 +175,7 @@ pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], d
         prefill: provision.prefill.as_ref().map(|p| pool(p, prompts)),
         serving: pool(&provision.serving, others),
         transfers,
-        autoscale: fleet.scaling.as_ref().map(|scaling| scaled(scaling, duration)),
+        autoscale: scaling,
     }
 }
 
@@ -166,7 +191,7 @@ impl Provision {
             return Provision::scaling(forecaster, fleet, autoscale, requests, place);
         }
         let missing = |field: &str, accepted: &str| Err(Error::field(place, field, "missing", accepted));
-        let (prefill, decode) = match (fleet.prefill, fleet.decode) {
+        let (prefill, decode) = match (&fleet.prefill, &fleet.decode) {
             (None, None) => {
                 if let Some(link) = fleet.link {
                     let accepted =
@@ -174,7 +199,7 @@ impl Provision {
                     return Err(Error::field(place, "fleet.link", link.name(), accepted));
                 }
                 let serving = Pool::of(forecaster.clone(), requests)?;
-                return Ok(Provision { prefill: None, serving, fleet: *fleet });
+                return Ok(Provision { prefill: None, serving, fleet: fleet.clone() });
             }
             (None, Some(_)) => return missing("fleet.prefill", "the pool that computes prompts"),
             (Some(_), None) => return missing("fleet.decode", "the pool that decodes"),
@@ -182,17 +207,20 @@ impl Provision {
         };
         let asked = &forecaster.deployment.options;
         uncounted(&forecaster.deployment, "fleet.prefill and fleet.decode have their own replicas", place)?;
-        if asked.engine.scheduler != SchedulerKind::Vllm || runs_by_block(&asked.engine) {
-            let found = "one that runs block by block, or not vllm's";
+        if let Err(reason) = has_pools(asked.engine.scheduler) {
+            let accepted = format!("{POOLED} where prefill and decode are apart: {reason}");
+            return Err(Error::field(place, "engine.scheduler", asked.engine.scheduler.name(), accepted));
+        }
+        if runs_by_block(&asked.engine) {
             let accepted = "vllm without priority, async_scheduling, long_prefill_token_threshold and \
                             speculative, where prefill and decode are apart";
-            return Err(Error::field(place, "engine.scheduler", found, accepted));
+            return Err(Error::field(place, "engine.scheduler", "one that runs block by block", accepted));
         }
-        let mut prefill = Pool::of(pool(forecaster, &prefill, "fleet.prefill", None)?, requests)?;
+        let mut prefill = Pool::of(pool(forecaster.prompts(), prefill, "fleet.prefill", None)?, requests)?;
         prefill.config.hands_over = true;
         // What a decode replica has of earlier prompts is not looked for: caches come whole.
-        let serving = Pool::of(pool(forecaster, &decode, "fleet.decode", Some(false))?, requests)?;
-        Ok(Provision { prefill: Some(prefill), serving, fleet: *fleet })
+        let serving = Pool::of(pool(forecaster, decode, "fleet.decode", Some(false))?, requests)?;
+        Ok(Provision { prefill: Some(prefill), serving, fleet: fleet.clone() })
     }
 
     /// As many equal replicas as may be up at once.
@@ -220,7 +248,7 @@ impl Provision {
         uncounted(&forecaster.deployment, "fleet.autoscale has max_replicas", place)?;
         let all = PoolSpec { replicas: Some(autoscale.max_replicas), ..PoolSpec::default() };
         let serving = Pool::of(pool(forecaster, &all, "fleet.autoscale", None)?, requests)?;
-        Ok(Provision { prefill: None, serving, fleet: *fleet })
+        Ok(Provision { prefill: None, serving, fleet: fleet.clone() })
     }
 
     /// What starts and stops replicas, if anything does.
@@ -246,15 +274,29 @@ impl Provision {
             return Err(Error::field(place, "fleet.link", "missing", "nvlink, network or pcie"));
         };
         let way = Way::new(&prefill.forecaster.deployment, &self.serving.forecaster.deployment, link, place)?;
-        let routing = self.fleet.decode.and_then(|pool| pool.router).unwrap_or(self.fleet.router);
+        let routing = self.fleet.decode.as_ref().and_then(|pool| pool.router).unwrap_or(self.fleet.router);
         let decode = self.serving.count() as usize;
         Ok(Some(Pools::new(self.prefillers() as usize, decode, Router::new(routing, seed), way)))
     }
 
     /// The router among the replicas that take requests.
     pub(super) fn router(&self, seed: u64) -> Router {
-        let routing = self.fleet.prefill.and_then(|pool| pool.router).unwrap_or(self.fleet.router);
+        let routing = self.fleet.prefill.as_ref().and_then(|pool| pool.router).unwrap_or(self.fleet.router);
         Router::new(routing, seed)
+    }
+
+    /// The replicas that compute prompts, where these run on other accelerators than those that decode.
+    pub(super) fn elsewhere(&self) -> Option<&Pool> {
+        self.prefill.as_ref().filter(|pool| pool.chip().id != self.serving.chip().id)
+    }
+
+    /// `replicas` by what they run on: one kind of accelerators, or one for prefill and one for decode.
+    pub(super) fn sides(&self, replicas: usize) -> Vec<(&Accelerator, Range<usize>)> {
+        let (serving, between) = (self.serving.chip(), self.prefillers() as usize);
+        match self.elsewhere() {
+            Some(prompts) => vec![(prompts.chip(), 0..between), (serving, between..replicas)],
+            None => vec![(serving, 0..replicas)],
+        }
     }
 
     /// Accelerators of replica `index`.
@@ -263,6 +305,20 @@ impl Provision {
             Some(prefill) if (index as u64) < prefill.count() => prefill.accelerators(),
             _ => self.serving.accelerators(),
         }
+    }
+}
+
+/// The schedulers whose replicas hand caches over.
+const POOLED: &str = "vllm, tensorrt-llm or tensorrt-llm-max-utilization";
+
+/// Whether a scheduler's replicas hand caches over to others, or why not.
+pub fn has_pools(scheduler: SchedulerKind) -> std::result::Result<(), &'static str> {
+    match scheduler {
+        SchedulerKind::Vllm | SchedulerKind::TensorrtLlm | SchedulerKind::TensorrtLlmMaxUtilization => Ok(()),
+        SchedulerKind::Sglang => {
+            Err("SGLang's queues of requests under way (prealloc, transfer) are not simulated")
+        }
+        _ => Err("its engine computes prompts where it decodes"),
     }
 }
 
@@ -287,6 +343,7 @@ pub fn pool(
 ) -> Result<Forecaster> {
     let base = &forecaster.deployment;
     let mut options = base.options.clone();
+    options.prefill = None;
     let parallelism = options.parallelism;
     options.parallelism = RequestedParallelism {
         tp: spec.tp.or(parallelism.tp),

@@ -4,6 +4,7 @@
 
 use super::provision::{self, Pool, Provision, ScalingUse};
 use super::{Activity, CacheUse, Expense, IDLE_POWER, Settings, Simulation, Tables, TimeShares};
+use crate::accelerator::Accelerator;
 use crate::bands::{Bands, Means};
 use crate::batch::Batch;
 use crate::cost::{self, Utilization};
@@ -14,11 +15,11 @@ use crate::engine::config::EngineConfig;
 use crate::engine::tally::{Mean, Tally};
 use crate::fleet::Fleet;
 use crate::fleet::results::OfferedLoad;
-use crate::forecaster::Forecaster;
 use crate::shares::Shares;
-use crate::spec::{CostKind, KvLayout};
+use crate::spec::KvLayout;
 use crate::summary::Summary;
 use crate::timeline::series::together;
+use std::ops::Range;
 
 pub(super) fn report(provision: &Provision, settings: Settings, mut fleet: Fleet) -> Simulation {
     let Pool { forecaster, config, .. } = &provision.serving;
@@ -45,7 +46,7 @@ pub(super) fn report(provision: &Provision, settings: Settings, mut fleet: Fleet
     let ended_early = fleet.results.missed();
     let load = fleet.results.load();
     Simulation {
-        bands: bands(forecaster, config.cost, &summary, &load, limit_tpot_ms),
+        bands: bands(provision, &summary, &load, limit_tpot_ms),
         cost: config.cost,
         settings,
         interrupted: fleet.results.interrupted,
@@ -68,14 +69,9 @@ pub(super) fn report(provision: &Provision, settings: Settings, mut fleet: Fleet
     }
 }
 
-/// The bands of a run; where all that came was served, the load set the throughput.
-fn bands(
-    forecaster: &Forecaster,
-    cost: CostKind,
-    summary: &Summary,
-    load: &OfferedLoad,
-    limit_tpot_ms: f64,
-) -> Option<Bands> {
+/// The bands of a run; where all that came was served, the load set the throughput. First tokens come from where prompts are
+/// computed.
+fn bands(provision: &Provision, summary: &Summary, load: &OfferedLoad, limit_tpot_ms: f64) -> Option<Bands> {
     let set = load.offered_per_s.is_some() && !load.overloaded;
     let means = Means {
         ttft_ms: summary.ttft.mean,
@@ -84,7 +80,12 @@ fn bands(
         e2el_ms: summary.e2el.mean,
         output_tok_s: (!set).then(|| summary.output_throughput()),
     };
-    Bands::of(&forecaster.coefficients, cost, &means)
+    let of = |pool: &Pool| Bands::of(&pool.forecaster.coefficients, pool.config.cost, &means);
+    let serving = of(&provision.serving)?;
+    match provision.elsewhere() {
+        Some(prompts) => Some(serving.with_prompts(of(prompts)?)),
+        None => Some(serving),
+    }
 }
 
 /// A decode step of the mean batch and context at the limit.
@@ -172,16 +173,24 @@ fn expense(
     times: &[TimeShares],
     scaling: Option<ScalingUse>,
 ) -> Expense {
-    let chip = &provision.serving.forecaster.deployment.accelerator;
     let accelerators = |index: usize| provision.accelerators(index) as f64;
-    let count: f64 = (0..times.len()).map(accelerators).sum();
     // Those that start and stop cost while they are up.
-    let paid = scaling.map_or(count, |s| accelerators(0) * s.mean_replicas);
-    let dollars_per_hour = chip.price.as_ref().map(|p| p.usd_per_hour * paid);
+    let paid = |replicas: Range<usize>| -> f64 {
+        scaling.map_or_else(|| replicas.map(accelerators).sum(), |s| accelerators(0) * s.mean_replicas)
+    };
+    let powered = |replicas: Range<usize>| -> f64 {
+        let each = |index: usize| {
+            let t = &times[index];
+            accelerators(index) * (t.busy_s() + IDLE_POWER * t.idle_s)
+        };
+        replicas.map(each).sum()
+    };
+    let sides = || provision.sides(times.len()).into_iter();
+    let priced =
+        |(chip, replicas): (&Accelerator, _)| Some(chip.price.as_ref()?.usd_per_hour * paid(replicas));
+    let dollars_per_hour: Option<f64> = sides().map(priced).sum();
+    let joules: Option<f64> = sides().map(|(chip, replicas)| Some(chip.power_w? * powered(replicas))).sum();
     let tokens = summary.total_output_tokens as f64;
-    let powered =
-        |(index, t): (usize, &TimeShares)| accelerators(index) * (t.busy_s() + IDLE_POWER * t.idle_s);
-    let joules = chip.power_w.map(|w| w * times.iter().enumerate().map(powered).sum::<f64>());
     let per_token = |total: f64| (tokens > 0.0).then(|| total / tokens);
     Expense {
         dollars_per_hour,

@@ -5,7 +5,7 @@ use crate::router::Routing;
 use serde::{Deserialize, Serialize};
 
 /// `[fleet]`.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FleetSpec {
     /// How a replica is chosen for a request.
@@ -18,6 +18,14 @@ pub struct FleetSpec {
     pub link: Option<LinkKind>,
     /// Replicas that start and stop with the load.
     pub autoscale: Option<AutoscaleSpec>,
+}
+
+impl FleetSpec {
+    /// Names of the accelerators that compute prompts and that decode: those of the pools, `own` where a pool names none.
+    pub fn accelerators<'a>(&'a self, own: Option<&'a str>) -> [Option<&'a str>; 2] {
+        [&self.prefill, &self.decode]
+            .map(|pool| pool.as_ref().and_then(|pool| pool.accelerator.as_deref()).or(own))
+    }
 }
 
 /// The most replicas that start and stop.
@@ -71,9 +79,11 @@ impl AutoscaleSpec {
 }
 
 /// `[fleet.prefill]` and `[fleet.decode]`: equal replicas; what is absent is as in `[parallelism]` and `[engine]`.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PoolSpec {
+    /// On what, as `hardware.accelerator`, which holds where this is absent.
+    pub accelerator: Option<String>,
     /// How many.
     pub replicas: Option<u64>,
     /// How one of them is chosen for a request; as in `[fleet]` where absent.

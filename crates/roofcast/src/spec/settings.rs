@@ -231,10 +231,12 @@ pub fn rooted(mut table: Table, folder: &Path) -> Table {
         }
     }
     let named = |text: &str| text.to_lowercase().ends_with(".toml");
-    if let Some(Value::String(text)) = get_mut(&mut table, "hardware.accelerator")
-        && named(text)
-    {
-        join(text);
+    for path in ["hardware.accelerator", "fleet.prefill.accelerator", "fleet.decode.accelerator"] {
+        if let Some(Value::String(text)) = get_mut(&mut table, path)
+            && named(text)
+        {
+            join(text);
+        }
     }
     if let Some(Value::Array(chips)) = get_mut(&mut table, "search.accelerators") {
         for chip in chips {

@@ -95,7 +95,7 @@ pub fn limits(row: &Measurement, deployment: &Deployment) -> Limits {
     let Ok(context) = context(row) else {
         return Limits { whole: Metrics::default(), least: Metrics::default() };
     };
-    let batch = match row.pools {
+    let batch = match &row.pools {
         Some([_, decode]) => row.concurrency.unwrap_or(1).div_ceil(decode.replicas.unwrap_or(1)),
         None => admitted(row, deployment, context),
     };
@@ -204,7 +204,7 @@ impl Runs {
             priorities: Vec::new(),
             max_tokens: None,
         };
-        let fleet = row.pools.map_or_else(FleetSpec::default, |[prefill, decode]| FleetSpec {
+        let fleet = row.pools.clone().map_or_else(FleetSpec::default, |[prefill, decode]| FleetSpec {
             prefill: Some(prefill),
             decode: Some(decode),
             link: Some(link(&deployment.accelerator)),
@@ -216,7 +216,8 @@ impl Runs {
     fn simulate(&self, forecaster: &Forecaster, cost: CostKind) -> Result<Summary> {
         let mut priced = forecaster.clone();
         priced.deployment.options.engine.cost = cost;
-        let spec = Spec { workload: Some(self.workload.clone()), fleet: self.fleet, ..Spec::default() };
+        let spec =
+            Spec { workload: Some(self.workload.clone()), fleet: self.fleet.clone(), ..Spec::default() };
         let summary = simulate(&priced, &spec, "row", Options { leap: true, ..Options::default() })?.summary;
         if summary.completed < self.requests {
             let longest = self.input.max + self.output.max;

@@ -113,7 +113,7 @@ impl Axes {
 
 /// Accelerators of a row, of both pools where it has some.
 fn accelerators(row: &Measurement) -> Option<u64> {
-    let Some(pools) = row.pools else { return row.parallelism.count };
+    let Some(pools) = &row.pools else { return row.parallelism.count };
     let ranks = |p: &PoolSpec| {
         [p.replicas, p.tp, p.pp, p.attention_dp].map(|n| n.unwrap_or(1)).iter().product::<u64>()
     };
@@ -188,7 +188,7 @@ pub fn ranking(points: &[Point]) -> Ranking {
 
 /// Why a point of pools does not count.
 fn unusable(point: &Point) -> Option<String> {
-    point.row.pools?;
+    point.row.pools.as_ref()?;
     if drafts(point) {
         return Some("it looks as if it ran with speculation".to_owned());
     }

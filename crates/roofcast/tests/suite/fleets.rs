@@ -7,7 +7,7 @@ use roofcast::deployment::{Deployment, Options};
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::router::Routing;
 use roofcast::simulate::{self, Simulation, simulate};
-use roofcast::spec::{CostKind, EngineSpec, FleetSpec, LinkKind, PoolSpec};
+use roofcast::spec::{CostKind, EngineSpec, FleetSpec, LinkKind, PoolSpec, SchedulerKind};
 use roofcast::workload::Workload;
 use roofcast::{Forecaster, Spec};
 use std::sync::Arc;
@@ -29,12 +29,12 @@ pub(super) fn run(deployment: &Deployment, workload: &Workload, fleet: FleetSpec
 
 /// Stepping, leaping and leaping again are the same, nothing is lost, and every token is paid for.
 pub(super) fn holds(deployment: &Deployment, workload: &Workload, fleet: FleetSpec) -> Simulation {
-    let all = [false, true, true].map(|leap| run(deployment, workload, fleet, leap));
+    let all = [false, true, true].map(|leap| run(deployment, workload, fleet.clone(), leap));
     let [stepping, leaping, again] = &all;
     for (one, other) in [(stepping, leaping), (leaping, again)] {
         same(&one.records, &other.records);
         assert_eq!(one.activity, other.activity);
-        assert_eq!((one.kv_cache, one.time, one.fleet), (other.kv_cache, other.time, other.fleet));
+        assert_eq!((one.kv_cache, one.time, &one.fleet), (other.kv_cache, other.time, &other.fleet));
         assert_eq!(one.summary, other.summary);
     }
     let records = &leaping.records;
@@ -75,6 +75,27 @@ fn pools() -> impl Strategy<Value = FleetSpec> {
     })
 }
 
+/// Schedulers whose replicas hand caches over.
+fn pooled() -> impl Strategy<Value = SchedulerKind> {
+    use SchedulerKind::{TensorrtLlm, TensorrtLlmMaxUtilization, Vllm};
+    proptest::sample::select(vec![Vllm, Vllm, TensorrtLlm, TensorrtLlmMaxUtilization])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A pool on the accelerator that the others have is a pool like any other, to the last digit.
+    #[test]
+    fn one_kind_named_twice_is_one_kind(workload in workloads(), fleet in pools()) {
+        let plain = deployment(RequestedParallelism::default(), EngineSpec::default());
+        let options = Options { prefill: Some(plain.accelerator.clone()), ..plain.options.clone() };
+        let twice = Deployment::resolve(plain.model.clone(), plain.accelerator.clone(), &options).unwrap();
+        let [one, other] = [plain, twice].map(|d| run(&d, &workload, fleet.clone(), true));
+        same(&one.records, &other.records);
+        prop_assert_eq!(serde_json::to_value(&one).unwrap(), serde_json::to_value(&other).unwrap());
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -88,8 +109,9 @@ proptest! {
     }
 
     #[test]
-    fn pools_lose_nothing(workload in workloads(), fleet in pools()) {
-        let deployment = deployment(RequestedParallelism::default(), EngineSpec::default());
+    fn pools_lose_nothing(workload in workloads(), fleet in pools(), scheduler in pooled()) {
+        let engine = EngineSpec { scheduler, ..EngineSpec::default() };
+        let deployment = deployment(RequestedParallelism::default(), engine);
         let run = holds(&deployment, &workload, fleet);
         // Whoever has more than one token was handed over, once.
         let handed = run.records.iter().filter(|r| r.first_token.is_some() && r.output_len > 1).count();
@@ -99,11 +121,22 @@ proptest! {
 
 /// A run of `text` after the model and an H100.
 pub(super) fn spec(text: &str) -> roofcast::Result<Simulation> {
-    let head = format!("[model]\nname = \"{LLAMA}\"\n[hardware]\naccelerator = \"h100-sxm\"\n");
+    on("h100-sxm", text)
+}
+
+/// The same on `accelerator`.
+fn on(accelerator: &str, text: &str) -> roofcast::Result<Simulation> {
+    let head = format!("[model]\nname = \"{LLAMA}\"\n[hardware]\naccelerator = \"{accelerator}\"\n");
     let mut spec = Spec::parse("test", &format!("{head}{text}"))?;
     spec.engine.cost = CostKind::Limit;
-    let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
-    let deployment = Deployment::resolve(model(LLAMA), accelerator, &Options::of(&spec))?;
+    let own = spec.hardware.accelerator.as_deref();
+    let [prompts, serving] = spec
+        .fleet
+        .accelerators(own)
+        .map(|name| Arc::new(catalog().accelerator(name.unwrap()).unwrap().clone()));
+    let prefill = (prompts.id != serving.id).then_some(prompts);
+    let options = Options { prefill, ..Options::of(&spec) };
+    let deployment = Deployment::resolve(model(LLAMA), serving, &options)?;
     let options = simulate::Options { leap: true, records: true, ..simulate::Options::default() };
     simulate(&Forecaster::embedded(deployment.clone()).unwrap(), &spec, "test", options)
 }
@@ -145,6 +178,49 @@ fn a_cache_travels_at_the_rate_of_its_link() {
         assert_eq!(both.accelerators, 2 + 3 * 2);
         close(both.transfers.unwrap().mean_ms, travel / 2.0);
     }
+}
+
+/// One request: its prompt on an H100, its way over the slower of two networks, its decodes on an A100.
+#[test]
+fn prompts_and_decodes_on_accelerators_of_two_kinds() {
+    let fleet =
+        "[fleet]\nlink = \"network\"\nprefill = { accelerator = \"h100-sxm\" }\ndecode = { tp = 2 }\n";
+    let apart = on("a100-sxm-80gb", &format!("{ONE}{fleet}")).unwrap();
+    let [h100, a100] = ["h100-sxm", "a100-sxm-80gb"].map(|name| catalog().accelerator(name).unwrap().clone());
+    let [fast, slow] = [&h100, &a100].map(|chip| chip.network.as_ref().unwrap());
+    assert!(fast.bytes_per_s.0 > slow.bytes_per_s.0);
+    // 1000 tokens of 131,072 bytes leave the one rank of the H100.
+    let travel = 131.072e6 / slow.bytes_per_s.0 * 1e3;
+    close(apart.fleet.transfers.unwrap().mean_ms, travel);
+    let prompt = spec(ONE).unwrap().summary.ttft.mean;
+    let decodes = on("a100-sxm-80gb", &format!("{ONE}[parallelism]\ntp = 2\n")).unwrap().summary;
+    close(apart.summary.ttft.mean, prompt);
+    let latency = fast.latency_s.max(slow.latency_s) * 1e3;
+    close(apart.summary.e2el.mean, prompt + travel + latency + decodes.e2el.mean - decodes.ttft.mean);
+    // Dollars: one H100 and two A100. Joules: each side's watts over its busy time and a fifth of them over the rest.
+    let [dollars, watts] = [
+        [&h100, &a100].map(|chip| chip.price.as_ref().unwrap().usd_per_hour),
+        [&h100, &a100].map(|chip| chip.power_w.unwrap()),
+    ];
+    close(apart.expense.dollars_per_hour.unwrap(), dollars[0] + 2.0 * dollars[1]);
+    let sides = [apart.fleet.prefill.as_ref().unwrap(), &apart.fleet.serving];
+    assert_eq!(sides.map(|side| side.accelerator.as_str()), ["h100-sxm", "a100-sxm-80gb"]);
+    for (side, (dollars, count)) in sides.iter().zip([(dollars[0], 1.0), (dollars[1], 2.0)]) {
+        close(side.dollars_per_hour.unwrap(), dollars * count);
+    }
+    let lasted = apart.time.busy_s() + apart.time.idle_s;
+    let joules = |side: &simulate::PoolUse, watts: f64, count: f64| {
+        let busy = side.busy * lasted / 2.0;
+        count * watts * (busy + 0.2 * (lasted / 2.0 - busy))
+    };
+    close(sides[0].joules.unwrap(), joules(sides[0], watts[0], 1.0));
+    close(sides[1].joules.unwrap(), joules(sides[1], watts[1], 2.0));
+    close(apart.expense.joules.unwrap(), sides.iter().map(|side| side.joules.unwrap()).sum());
+    // The A100 has less left beside its weights than the H100: 80 GB less half of them against 80 GB less all.
+    assert!(sides.iter().all(|side| side.blocks > 0) && sides[0].blocks < sides[1].blocks);
+    let message = on("a100-sxm-80gb", &format!("{ONE}{}", fleet.replace("network", "nvlink"))).unwrap_err();
+    let accepted = "network or pcie, which h100-sxm and a100-sxm-80gb have both";
+    assert!(message.to_string().contains(accepted), "{message}");
 }
 
 /// A prefill replica keeps caches that are not fetched: with room for one prompt and `max_num_seqs = 1` where it
@@ -213,6 +289,10 @@ fn what_cannot_be_a_fleet_is_refused() {
         (
             "[fleet]\nlink = \"network\"\nprefill = {}\ndecode = {}\n[engine]\nscheduler = \"orca\"\n",
             ["scheduler", "vllm"],
+        ),
+        (
+            "[fleet]\nlink = \"network\"\nprefill = {}\ndecode = {}\n[engine]\nscheduler = \"sglang\"\n",
+            ["tensorrt-llm", "SGLang's queues"],
         ),
         ("[fleet]\nlink = \"network\"\n", ["fleet.link", "prefill"]),
     ] {

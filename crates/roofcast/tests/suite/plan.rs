@@ -19,6 +19,10 @@ fn planned(text: &str, exhaustive: bool) -> Result<Plan, Error> {
     plan(&spec, &model("meta-llama/Llama-3.1-8B-Instruct"), Catalog::embedded()?, &question)
 }
 
+fn plan_of(spec: &Spec, model: &Arc<roofcast::Model>, question: &Question) -> Plan {
+    plan(spec, model, Catalog::embedded().unwrap(), question).unwrap()
+}
+
 /// The keys of `over` in the place of those in `table`.
 fn lay(table: &mut toml::Table, over: &toml::Table) {
     for (key, value) in over {
@@ -37,9 +41,12 @@ fn simulated(text: &str, choice: &Choice, fewer: u64) -> Simulation {
     let mut spec = Spec::parse("best.toml", &table.to_string()).unwrap();
     spec.parallelism.replicas = spec.parallelism.replicas.map(|n| n - fewer);
     let catalog = Catalog::embedded().unwrap();
-    let chip = Arc::new(catalog.accelerator(spec.hardware.accelerator.as_deref().unwrap()).unwrap().clone());
+    let named = spec.fleet.accelerators(spec.hardware.accelerator.as_deref());
+    let [prompts, chip] = named.map(|name| Arc::new(catalog.accelerator(name.unwrap()).unwrap().clone()));
     let model = model("meta-llama/Llama-3.1-8B-Instruct");
-    let deployment = Deployment::resolve(model, chip, &Options::of(&spec)).unwrap();
+    let prefill = (prompts.id != chip.id).then_some(prompts);
+    let options = Options { prefill, ..Options::of(&spec) };
+    let deployment = Deployment::resolve(model, chip, &options).unwrap();
     let options = simulate::Options { leap: true, ..Default::default() };
     simulate(&Forecaster::embedded(deployment).unwrap(), &spec, "best.toml", options).unwrap()
 }
@@ -157,6 +164,97 @@ fn pools_apart_are_planned_and_their_spec_is_simulated() {
     assert!(meets(&text, &run) && run.fleet.transfers.is_some());
     assert_eq!(run.summary.tpot.p99, apart.tpot_p99_ms);
     assert_eq!(run.fleet.accelerators, apart.count);
+}
+
+/// Two kinds of accelerators, one for prompts and one for decodes.
+#[test]
+fn pools_on_two_chips_are_planned_and_their_spec_is_simulated() {
+    let search = "accelerators = [\"h100-sxm\", \"h200-sxm\"]\nmax_accelerators = 2\ntp = [1]\ndisaggregated = true\n\
+                  max_num_batched_tokens = [8192]\nprices = { h100-sxm = 2, h200-sxm = 3 }\n\
+                  power_w = { h100-sxm = 700, h200-sxm = 800 }\n";
+    let text = format!("{CHAT}{search}").replace("rate = 10", "rate = 2");
+    let plan = planned(&text, true).unwrap();
+    // One or two replicas of each chip; 1P1D on each, and with either chip for prompts.
+    assert_eq!(plan.considered, 2 * 2 + 2 + 2);
+    let mixed: Vec<&Choice> = plan.ranked.iter().filter(|row| row.accelerators().contains('+')).collect();
+    assert_eq!(mixed.len(), 2);
+    for row in mixed {
+        let prefill = row.prefill.as_ref().unwrap();
+        assert_ne!(prefill.accelerator, row.accelerator);
+        // One of each: 2 + 3 dollars, 700 + 800 watts; 2 answers of 200 tokens a second.
+        assert_eq!((row.count, row.cost_per_hour), (2, Some(5.0)));
+        assert_eq!(row.joules_per_token, Some(1500.0 / 400.0));
+        let run = simulated(&text, row, 0);
+        assert!(meets(&text, &run));
+        assert_eq!(run.summary.tpot.p99, row.tpot_p99_ms);
+        assert_eq!(run.summary.ttft.p99, row.ttft_p99_ms);
+        assert_eq!(run.fleet.prefill.unwrap().accelerator, prefill.accelerator);
+        assert_eq!(run.fleet.serving.accelerator, row.accelerator);
+    }
+    let spec = Spec::parse("plan.toml", &text).unwrap();
+    let question =
+        Question { why: Some("accelerator=h200-sxm prefill_accelerator=h100-sxm"), ..Question::default() };
+    let model = model("meta-llama/Llama-3.1-8B-Instruct");
+    let why = plan_of(&spec, &model, &question).why;
+    assert_eq!(why.len(), 1);
+    assert!(why[0].deployment.starts_with("1 × h100-sxm + 1 × h200-sxm as 1P × tp 1 + 1D × tp 1"), "{why:?}");
+    assert_eq!(why[0].cost_per_hour, Some(5.0));
+}
+
+/// What the limit of one side misses is not combined with another chip: no L4 decodes 8 B weights in 16 bits, 16 GB at 300 GB/s,
+/// within 10 ms, but it computes prompts.
+#[test]
+fn two_chips_are_combined_only_where_the_limit_of_each_side_allows_it() {
+    let search = "accelerators = [\"h100-sxm\", \"l4\"]\nmax_accelerators = 2\ntp = [1]\ndisaggregated = true\n\
+                  max_num_batched_tokens = [8192]\nlink = \"pcie\"\n";
+    let text = format!("{CHAT}{search}").replace("rate = 10", "rate = 0.5");
+    let text = text.replace("tpot_p99_ms = 50", "tpot_p99_ms = 10");
+    let plan = planned(&text, true).unwrap();
+    // One or two replicas and 1P1D of each chip, and L4 for the prompts of an H100.
+    assert_eq!(plan.considered, 2 * 3 + 1);
+}
+
+#[test]
+fn engines_without_pools_are_named_with_the_reason() {
+    let search = "accelerators = [\"h100-sxm\"]\nmax_accelerators = 2\ntp = [1]\ndisaggregated = true\n\
+                  max_num_batched_tokens = [8192]\nengines = [\"vllm\", \"sglang\", \"tensorrt-llm\"]\n";
+    let plan = planned(&format!("{CHAT}{search}"), false).unwrap();
+    // One or two replicas of each engine; 1P1D of the two that have pools.
+    assert_eq!(plan.considered, 3 * 2 + 2);
+    assert_eq!(plan.not_apart.len(), 1);
+    assert!(
+        plan.not_apart[0].contains("sglang") && plan.not_apart[0].contains("SGLang's queues"),
+        "{:?}",
+        plan.not_apart
+    );
+    let together = planned(&format!("{CHAT}{}", search.replace("true", "false")), false).unwrap();
+    assert!(together.not_apart.is_empty());
+}
+
+/// Requests come for 20 times as long as one decodes at its bound: 20 · 200 · 0.05 s · 10/s = 2000; what is asked for beyond
+/// that is done, wherever it is asked for.
+#[test]
+fn a_proof_has_the_requests_that_were_asked_for() {
+    let search = "accelerators = [\"h100-sxm\"]\nmax_accelerators = 1\nmax_num_batched_tokens = [8192]\n";
+    let text = format!("{CHAT}{search}").replace("requests = 1000\n", "");
+    let with = |workload: &str, search: &str| {
+        let text = text.replace("input_len", &format!("{workload}input_len"));
+        planned(&format!("{text}{search}"), false)
+    };
+    for (workload, search, requests) in [
+        ("", "", 10_000),
+        ("requests = 300\n", "", 2000),
+        ("requests = 3000\n", "", 3000),
+        ("requests = 300\n", "requests = 4000\n", 4000),
+        ("requests = 3000\n", "requests = 300\n", 2000),
+        ("requests = 10\n", "requests = 300\n", 2000),
+    ] {
+        assert_eq!(with(workload, search).unwrap().requests, requests, "{workload}{search}");
+    }
+    let refused = with("requests = 99\n", "").unwrap_err().to_string();
+    for part in ["workload.requests", "99", "100 to 10000000"] {
+        assert!(refused.contains(part), "{refused}");
+    }
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl Launch<'_> {
                 Group::new(group, Router::new(fleet.router, self.seed)).scaled(Scaling::new(*autoscale)),
             ]);
         }
-        let (prefill, decode) = match (fleet.prefill, fleet.decode) {
+        let (prefill, decode) = match (&fleet.prefill, &fleet.decode) {
             (None, None) if routed => {
                 let front = router(fleet.router);
                 return Ok(vec![Group::new(self.engines(forecaster, true)?, front)]);
@@ -74,9 +74,9 @@ impl Launch<'_> {
         let link = fleet.link.ok_or_else(|| missing("fleet.link", "nvlink, network or pcie"))?;
         let reason = "fleet.prefill and fleet.decode have their own replicas";
         uncounted(&forecaster.deployment, reason, &self.place)?;
-        let routers = [&prefill, &decode].map(|pool| router(pool.router.unwrap_or(fleet.router)));
-        let prompts = pool(forecaster, &prefill, "fleet.prefill", None)?;
-        let others = pool(forecaster, &decode, "fleet.decode", Some(false))?;
+        let routers = [prefill, decode].map(|pool| router(pool.router.unwrap_or(fleet.router)));
+        let prompts = pool(forecaster.prompts(), prefill, "fleet.prefill", None)?;
+        let others = pool(forecaster, decode, "fleet.decode", Some(false))?;
         let way = Way::new(&prompts.deployment, &others.deployment, link, &self.place)?;
         let mut engines = self.engines(&prompts, true)?;
         let count = engines.len();

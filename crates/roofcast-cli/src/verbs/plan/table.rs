@@ -4,7 +4,7 @@ use crate::show::number::{dollars, percent, significant};
 use crate::show::table;
 use roofcast::plan::{Choice, Near, Plan};
 
-pub(super) const CSV: [&str; 38] = [
+pub(super) const CSV: [&str; 39] = [
     "accelerator",
     "count",
     "tp",
@@ -12,6 +12,7 @@ pub(super) const CSV: [&str; 38] = [
     "ep",
     "attention_dp",
     "replicas",
+    "prefill_accelerator",
     "prefill_replicas",
     "prefill_tp",
     "weights",
@@ -61,6 +62,7 @@ fn csv_row(c: &Choice) -> Vec<String> {
     };
     let mut row = vec![c.accelerator.clone()];
     row.extend([c.count, c.tp, c.pp, c.ep, c.attention_dp, c.replicas].map(|n| n.to_string()));
+    row.push(c.prefill.as_ref().map_or(String::new(), |pool| pool.accelerator.clone()));
     row.extend([pool(|p| p.replicas), pool(|p| p.cut.tp), c.weights.clone(), c.kv.clone()]);
     row.extend([c.engine.clone(), c.router.to_owned()]);
     row.extend([c.enable_chunked_prefill, c.enable_prefix_caching].map(|on| on.to_string()));
@@ -88,7 +90,7 @@ pub(super) fn pools(c: &Choice) -> String {
         degrees.fold(format!("tp {tp}"), |text, (name, n)| format!("{text} {name} {n}"))
     };
     let own = cut(c.tp, c.pp, c.attention_dp, c.ep);
-    match c.prefill {
+    match &c.prefill {
         None => format!("{} × {own}", c.replicas),
         Some(p) => {
             let cut = cut(p.cut.tp, p.cut.pp, p.cut.attention_dp, p.cut.ep);
@@ -122,7 +124,7 @@ pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: C
     header.push("$/h");
     let row = |c: &Choice| {
         let formats = format!("{} / {}", c.weights, c.kv);
-        let mut row = vec![c.count.to_string(), c.accelerator.clone()];
+        let mut row = vec![c.count.to_string(), c.accelerators()];
         row.extend(columns.routers.then(|| c.router.to_owned()));
         row.extend(columns.engines.then(|| c.engine.clone()));
         row.extend([pools(c), formats]);
@@ -147,7 +149,7 @@ pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: C
 pub(super) fn distinct(list: &[Choice]) -> Vec<&Choice> {
     let mut seen = std::collections::BTreeSet::new();
     let key = |c: &Choice| {
-        (c.accelerator.clone(), pools(c), c.weights.clone(), c.kv.clone(), c.engine.clone(), c.router)
+        (c.accelerators(), pools(c), c.weights.clone(), c.kv.clone(), c.engine.clone(), c.router)
     };
     list.iter().filter(|c| seen.insert(key(c))).collect()
 }
@@ -156,7 +158,7 @@ pub(super) fn distinct(list: &[Choice]) -> Vec<&Choice> {
 pub(super) fn throughput(list: &[Choice]) -> String {
     let header = ["count", "accelerator", "as", "formats", "tok/s each", "tok/s a user", "$/M tokens"];
     let row = |c: &Choice| {
-        let mut row = vec![c.count.to_string(), c.accelerator.clone(), pools(c)];
+        let mut row = vec![c.count.to_string(), c.accelerators(), pools(c)];
         row.push(format!("{} / {}", c.weights, c.kv));
         row.extend([c.output_tok_s_per_accelerator, c.interactivity_tok_s].map(significant));
         row.push(dollars(c.cost_per_million_tokens));

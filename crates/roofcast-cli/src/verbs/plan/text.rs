@@ -11,7 +11,7 @@ use roofcast::cost::Utilization;
 use roofcast::deployment::Options;
 use roofcast::limits::{self, limits};
 use roofcast::measurement::Metrics;
-use roofcast::plan::{Alternative, Choice, Current, FlopsPerDollar, Launch, Plan, WhatIf};
+use roofcast::plan::{Alternative, Choice, Current, FlopsPerDollar, Launch, Plan, Quality, WhatIf};
 use roofcast::spec::CostKind;
 use roofcast::workload::{Arrivals, Workload};
 use roofcast::{Catalog, Deployment, Forecaster, Model, Spec};
@@ -44,6 +44,10 @@ pub(super) fn people(
         text += &best_in_detail(spec, model, catalog, (best, slower))?;
     }
     text += &counts(found);
+    for reason in &found.not_apart {
+        text += &table::line(&format!("not looked at: {reason}"));
+        text += "\n";
+    }
     if found.best.is_some() {
         text += "deployments that met the SLO when simulated, best first\n\n";
         text += &match wide {
@@ -129,13 +133,19 @@ fn current(now: &Current, found: &Plan) -> String {
     text
 }
 
-/// What the formats that were looked at cost, where somebody measured it.
+/// What the formats of the rows cost, as far as somebody measured it.
 fn quality(found: &Plan) -> String {
-    if found.quality.is_empty() || found.best.is_none() {
+    let stands = |q: &&Quality| found.ranked.iter().any(|c| q.is_of(&c.weights, &c.kv));
+    let line = |q: &Quality| {
+        let of = if q.of == "kv" { "KV" } else { "weights" };
+        let source = q.source.as_ref().map_or_else(String::new, |source| format!(" ({source})"));
+        (format!("{} {of}", q.format), format!("{}{source}", q.note))
+    };
+    let lines: Vec<(String, String)> = found.quality.iter().filter(stands).map(line).collect();
+    if lines.is_empty() {
         return String::new();
     }
-    let rows: Vec<_> =
-        found.quality.iter().map(|q| (q.format.as_str(), format!("{} ({})", q.note, q.source))).collect();
+    let rows: Vec<(&str, String)> = lines.iter().map(|(name, note)| (name.as_str(), note.clone())).collect();
     format!("quality of formats, as measured elsewhere\n\n{}", table::pairs(&rows))
 }
 
@@ -249,7 +259,7 @@ fn best_in_detail(
             format!(
                 "{} × {} as {}, {} weights, {} KV: ${}/h, ${}/M tokens",
                 best.count,
-                best.accelerator,
+                best.accelerators(),
                 pools(best),
                 best.weights,
                 best.kv,

@@ -68,7 +68,10 @@ impl<D: Decodes> State<D> {
     pub(super) fn pull(&mut self, id: SequenceId) -> bool {
         let Some(transfer) = self.transfers.waiting.remove(&id) else { return false };
         let arrival = transfer.departure.arrival;
-        self.free -= self.blocks(arrival.input);
+        // What is reserved to the end is reserved with the cache.
+        let blocks = if self.grows() { self.blocks(arrival.input) } else { self.admission_blocks(id, 0) };
+        self.free -= blocks;
+        self.sequences[id as usize].held = blocks;
         self.transfers.link = self.transfers.link.max(self.clock) + transfer.travel;
         let there = self.transfers.link + transfer.latency;
         self.transfers.travelling.push_back((there, id));

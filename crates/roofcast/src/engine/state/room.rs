@@ -23,7 +23,10 @@ impl<D: Decodes> State<D> {
             Reservation::Prompt => self.blocks(*known),
             Reservation::Oracle => self.blocks(arrival.input + arrival.output),
             Reservation::Bound => {
-                let bound = arrival.max_tokens.max(arrival.output);
+                // A request whose decode is another replica's comes with max_tokens = 1: TensorRT-LLM's
+                // `serve/openai_disagg_server.py`.
+                let whole = arrival.max_tokens.max(arrival.output);
+                let bound = if self.config.hands_over { 1 } else { whole };
                 self.blocks(arrival.input.saturating_add(bound).min(self.config.max_model_len))
             }
             Reservation::Pow2 => {

@@ -1,0 +1,81 @@
+//! Deployments with prefill and decode apart.
+//!
+//! Knows: which shapes can be the two sides of a fleet, how many replicas each side has, and which engines have pools. Sides of
+//! one chip are combined in every number; sides of two chips only where the limit of each keeps its part of the SLO and of
+//! the load, which is exact: what is left out here the limit would rule out. Knows nothing about queues.
+
+use super::feasibility::Judge;
+use super::space::{Candidate, Pool, Shape};
+use crate::error::{Error, Result};
+use crate::simulate::has_pools;
+use crate::spec::LinkKind;
+use std::collections::BTreeSet;
+
+/// The most deployments of a search.
+const MOST_CANDIDATES: usize = 2_000_000;
+
+/// Deployments with prefill and decode apart, of those `shapes` that hold the model: formats and engine are the same on
+/// either side, chip, cut and number of replicas are each side's own. The settings are the first that were asked for.
+pub(super) fn apart(judge: &Judge, shapes: &[usize]) -> Result<Vec<Candidate>> {
+    let space = judge.space;
+    let shape = |index: usize| &space.shapes[index];
+    let same =
+        |one: &Shape, other: &Shape| one.chip.id == other.chip.id && one.alike(other) && one.cut == other.cut;
+    let first = |index: &&usize| {
+        let own = shape(**index);
+        !space.shapes[..**index].iter().any(|earlier| same(earlier, own))
+    };
+    let pooled = |index: &&usize| has_pools(shape(**index).scheduler(judge.spec)).is_ok();
+    let shapes: Vec<usize> = shapes.iter().filter(pooled).filter(first).copied().collect();
+    let mut found = Vec::new();
+    for decode in &shapes {
+        for prefill in shapes.iter().filter(|prefill| shape(**prefill).alike(shape(*decode))) {
+            let Some([least_x, least_y]) = least(judge, *prefill, *decode) else { continue };
+            let [sends, takes] = [*prefill, *decode].map(|index| shape(index).cut.ranks());
+            for y in least_y..=space.most / takes {
+                for x in least_x..=(space.most - y * takes) / sends {
+                    let accelerators = x * sends + y * takes;
+                    if accelerators >= space.least {
+                        let pool = |shape, replicas| Pool { shape, replicas };
+                        let (prefill, serving) = (Some(pool(*prefill, x)), pool(*decode, y));
+                        found.push(Candidate { prefill, serving, accelerators });
+                    }
+                }
+            }
+        }
+        if found.len() > MOST_CANDIDATES {
+            let most = format!("fewer than {MOST_CANDIDATES} deployments: fewer accelerators or degrees");
+            return Err(Error::field("spec", "search", format!("{} or more", found.len()), most));
+        }
+    }
+    Ok(found)
+}
+
+/// From how many replicas on either side two shapes are looked at; none where they cannot be a fleet. Two chips are of one
+/// vendor, whose engines hand caches over, have the same format of caches, and a link that joins them.
+fn least(judge: &Judge, prefill: usize, decode: usize) -> Option<[u64; 2]> {
+    let [prompts, others] = [prefill, decode].map(|index| &judge.space.shapes[index].chip);
+    if prompts.id == others.id {
+        return Some([1, 1]);
+    }
+    let [sends, takes] =
+        [prefill, decode].map(|index| judge.fitted[index].as_ref().ok().map(|f| &f.forecaster.deployment));
+    let (sends, takes) = sends.zip(takes)?;
+    let asked = judge.spec.search.as_ref().and_then(|search| search.link);
+    let joined = asked != Some(LinkKind::Nvlink)
+        && (asked != Some(LinkKind::Network) || prompts.network.is_some() && others.network.is_some());
+    let alike = sends.kv == takes.kv && sends.weights == takes.weights;
+    if !(joined && alike && prompts.vendor == others.vendor) {
+        return None;
+    }
+    judge.least_at_the_limit(prefill, decode)
+}
+
+/// Engines of the search that have no pools, each with the reason.
+pub(super) fn left_out(judge: &Judge) -> Vec<String> {
+    let without = judge.space.shapes.iter().filter_map(|shape| {
+        let reason = has_pools(shape.scheduler(judge.spec)).err()?;
+        Some(format!("prefill and decode apart with {}: {reason}", shape.engine(judge.spec)))
+    });
+    without.collect::<BTreeSet<String>>().into_iter().collect()
+}
