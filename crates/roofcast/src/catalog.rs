@@ -11,6 +11,7 @@ mod machines;
 mod named;
 mod names;
 mod pruned;
+mod shapes;
 mod tunes;
 mod writing;
 

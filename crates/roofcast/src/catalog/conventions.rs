@@ -1,5 +1,5 @@
-//! What the ids of published checkpoints say beside the model: a format of weights and KV cache, or the model whose shape
-//! a fine-tune has. The rules are data: `catalog/conventions.toml`.
+//! What the ids of published checkpoints say beside the model: a format of weights and KV cache, words that change no
+//! dimension, families that are not modelled. The rules are data: `catalog/conventions.toml`.
 //!
 //! Knows: the rules and where their words are in a name. Knows nothing about entries.
 
@@ -31,9 +31,6 @@ pub(super) struct Conventions {
     /// Rules in order: the first that an id has words of holds.
     #[serde(rename = "format")]
     formats: Vec<Rule>,
-    /// Names of models that are the shape of another.
-    #[serde(rename = "shape")]
-    shapes: Vec<Shape>,
     /// Families that are not in the catalog, and why.
     refused: Vec<Refused>,
 }
@@ -76,18 +73,6 @@ pub(super) struct Rule {
     source: String,
 }
 
-/// Names of models of one shape.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Shape {
-    /// Names without organisation; `*` in front stands for any beginning.
-    names: Vec<String>,
-    /// The id of the shape.
-    model: String,
-    /// Where it was read.
-    source: String,
-}
-
 /// An id as model and format.
 #[derive(Debug)]
 pub(super) struct Reading {
@@ -103,25 +88,12 @@ pub(super) fn conventions() -> Result<&'static Conventions> {
     let parse = || {
         let rules: Conventions = toml::from_str(TEXT).map_err(|e| Error::toml(PLACE, TEXT, "", &e))?;
         rules.formats.iter().try_for_each(Rule::check)?;
-        if let Some(shape) = rules.shapes.iter().find(|s| s.source.is_empty() || s.names.is_empty()) {
-            return Err(Error::field(PLACE, "shape", &shape.model, "names with a source"));
-        }
         Ok(rules)
     };
     RULES.get_or_init(parse).as_ref().map_err(Clone::clone)
 }
 
 impl Conventions {
-    /// The id of the model whose shape `name` has; `tagged` where it was written as Ollama does.
-    pub(super) fn shape(&self, name: &str, tagged: bool) -> Option<&str> {
-        let wanted = canonical(name);
-        let is = |known: &String| match known.strip_prefix('*') {
-            Some(end) => wanted.ends_with(&canonical(end)) && wanted.len() > canonical(end).len(),
-            None => canonical(known) == wanted && (tagged || !known.contains(':')),
-        };
-        self.shapes.iter().find(|s| s.names.iter().any(is)).map(|s| s.model.as_str())
-    }
-
     /// Why models of this name are not in the catalog, where it is known.
     pub(super) fn refusal(&self, name: &str) -> Option<&str> {
         let wanted = canonical(name);
@@ -324,17 +296,5 @@ mod tests {
         for name in ["Qwen/Qwen3-4B", "meta-llama/Llama-3.1-8B-Instruct", "FP8", "awq", "", "/", "fp8/"] {
             assert!(conventions().unwrap().read(name).is_none(), "{name}");
         }
-    }
-
-    #[test]
-    fn fine_tunes_have_the_shape_of_their_base() {
-        let rules = conventions().unwrap();
-        assert_eq!(rules.shape("x/Any-R1-Distill-Qwen-32B", false), Some("Qwen/Qwen2.5-32B"));
-        assert_eq!(rules.shape("Distill-Qwen-32B", false), None);
-        assert_eq!(rules.shape("mistral-7b", true), Some("mistralai/Mistral-7B-v0.3"));
-        assert_eq!(rules.shape("mistral-7b", false), None);
-        assert!(rules.shapes.iter().all(|s| s.source.starts_with("https://")));
-        let catalog = crate::Catalog::embedded().unwrap();
-        assert!(rules.shapes.iter().all(|s| catalog.model_names().any(|name| name == s.model)));
     }
 }

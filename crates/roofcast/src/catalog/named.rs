@@ -7,7 +7,7 @@ use super::conventions::{Conventions, Rule, conventions};
 use super::entries::Slot;
 use super::names::{self, Match};
 use super::{Catalog, ModelEntry};
-use super::{pruned, tunes};
+use super::{pruned, shapes, tunes};
 use crate::error::Result;
 use crate::model::{Model, Quantization, config};
 use crate::precision::{Dtype, WeightFormat};
@@ -80,20 +80,17 @@ impl Catalog {
     /// a known shape; either with a format behind it, as checkpoints are named; the beginning of one name alone; the whole
     /// name of an entry among words that change no dimension.
     pub fn named(&self, name: &str) -> Result<Named<'_>> {
+        if let Some(named) = self.entrys_own(name.trim())? {
+            return Ok(named);
+        }
         let rules = conventions()?;
         let asked = rules.without_service(name.trim());
-        let whole = names::find(&self.models, asked);
-        // A whole id is kept as given: -Instruct and its base share an entry.
-        let shown = |slot: &Slot<ModelEntry>| {
-            if asked.contains('/') { asked.to_owned() } else { slot.id.clone().into_owned() }
-        };
-        let tagged = asked.contains(':');
-        if let Match::One(slot) = whole
-            && (!tagged || slot.names().any(|n| n.eq_ignore_ascii_case(asked)))
+        if asked != name.trim()
+            && let Some(named) = self.entrys_own(asked)?
         {
-            let (format, experts, assumption) = (None, None, None);
-            return Ok(Named { entry: slot.get()?, name: shown(slot), format, experts, assumption });
+            return Ok(named);
         }
+        let tagged = asked.contains(':');
         let reading = rules.read(asked);
         let base = reading.as_ref().map_or(asked, |r| r.base.as_str());
         let (slot, more, experts) = match self.read(rules, base, tagged)? {
@@ -117,12 +114,23 @@ impl Catalog {
         let format = reading.map(|r| r.rule).filter(|rule| !rule.leaves(&entry.config, asked));
         let said = format.map_or(String::new(), |rule| format!(" with {}", rule.said()));
         let assumption = Some(format!("{}: {more}{}{said}", name.trim(), slot.id));
-        Ok(Named { entry, name: shown(slot), format, experts, assumption })
+        Ok(Named { entry, name: shown(asked, slot), format, experts, assumption })
+    }
+
+    /// The entry whose own name `asked` is, found without the rules.
+    fn entrys_own(&self, asked: &str) -> Result<Option<Named<'_>>> {
+        let Match::One(slot) = names::find(&self.models, asked) else { return Ok(None) };
+        if asked.contains(':') && !slot.names().any(|n| n.eq_ignore_ascii_case(asked)) {
+            return Ok(None);
+        }
+        let (format, experts, assumption) = (None, None, None);
+        Ok(Some(Named { entry: slot.get()?, name: shown(asked, slot), format, experts, assumption }))
     }
 
     /// The entry that a name without format means.
     fn read(&self, rules: &'static Conventions, base: &str, tagged: bool) -> Result<Found<'_>> {
-        if let Some(Match::One(slot)) = rules.shape(base, tagged).map(|id| names::find(&self.models, id)) {
+        let shape = shapes::shape(base, tagged)?.map(|id| names::find(&self.models, id));
+        if let Some(Match::One(slot)) = shape {
             return Ok(Found::Entry(slot, ""));
         }
         match self.settled(names::find(&self.models, base))? {
@@ -166,6 +174,11 @@ impl Catalog {
             Match::Nothing => Found::Nothing,
         })
     }
+}
+
+/// A model's name: a whole id is kept as given, as -Instruct and its base share an entry.
+fn shown(asked: &str, slot: &Slot<ModelEntry>) -> String {
+    if asked.contains('/') { asked.to_owned() } else { slot.id.clone().into_owned() }
 }
 
 /// The unquantized of entries that differ in nothing but format and context, else the first.

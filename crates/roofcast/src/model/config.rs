@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
         Ok(model)
     }
 
-    /// Notes the parts of a checkpoint that are not in the model.
+    /// Notes the parts of a checkpoint that are not in the model, and its dtype where engines load another.
     fn note_what_is_left_out(&mut self) -> Result<()> {
         if self.keys.any(&["vision_config", "audio_config", "vision_tower"]).is_some() {
             self.assumptions.push("the text part alone: towers for images or sound are not counted".into());
@@ -155,16 +155,26 @@ impl<'a> Reader<'a> {
         if ahead > 0 {
             self.assumptions.push(format!("{ahead} multi-token-prediction layers are not counted"));
         }
+        if matches!(self.named_dtype()?, Some("float32" | "float")) {
+            let loaded =
+                "a float32 checkpoint is loaded in 16 bits, as by --dtype auto; --weights fp32 keeps 32";
+            self.assumptions.push(loaded.into());
+        }
         Ok(())
     }
 
+    /// The dtype in which what is not quantized is served. A float32 checkpoint is loaded in 16 bits: vLLM's `--dtype
+    /// auto` takes the first dtype that the platform supports (`_resolve_auto_dtype` in `vllm/config/model.py`, bfloat16
+    /// from compute capability 8.0 on), SGLang's float16 (`model_config.py`: "Downcasting torch.float32").
     fn dtype(&self) -> Result<Dtype> {
-        let named = self.keys.text("torch_dtype")?.or(self.keys.text("dtype")?);
-        Ok(match named {
+        Ok(match self.named_dtype()? {
             Some("float16" | "half") => Dtype::Fp16,
-            Some("float32" | "float") => Dtype::Fp32,
             _ => Dtype::Bf16,
         })
+    }
+
+    fn named_dtype(&self) -> Result<Option<&str>> {
+        Ok(self.keys.text("torch_dtype")?.or(self.keys.text("dtype")?))
     }
 
     /// Bytes of an activation, in which convolutions keep their tail.
@@ -188,6 +198,7 @@ impl<'a> Reader<'a> {
             "falcon" if self.new_falcon()? => self.keys.count(&["num_ln_in_parallel_attn"])?.unwrap_or(2),
             "falcon" if !parallel => 2,
             "lfm3" if !self.keys.flag("use_sandwich_norm", true)? => 2,
+            "hyperclovax" if !self.keys.flag("use_post_norm", true)? => 2,
             // A.X K1 norms what comes out of its experts.
             "axk1" if matches!(&ffn, Ffn::Experts(_)) => self.habits.norms + 1,
             "grok" | "grok-1" | "git" | "longcat_flash" => self.habits.norms,

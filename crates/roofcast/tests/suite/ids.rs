@@ -124,6 +124,13 @@ fn names_as_people_write_them() {
         ("command-a-03-2025", "CohereLabs/c4ai-command-a-03-2025", None),
         ("lmsys/gpt-oss-20b-bf16", "openai/gpt-oss-20b", Some("bf16")),
         ("cerebras/GLM-4.5-Air-REAP-82B-A12B-FP8", "zai-org/GLM-4.5-Air", Some("fp8")),
+        ("openbmb/MiniCPM4.1-8B", "openbmb/MiniCPM4-8B", None),
+        ("deepseek-ai/DeepSeek-OCR-2", "deepseek-ai/DeepSeek-OCR", None),
+        ("PaddlePaddle/PaddleOCR-VL", "baidu/ERNIE-4.5-0.3B-PT", None),
+        ("tencent/HunyuanOCR", "tencent/Hunyuan-0.5B-Instruct", None),
+        ("ServiceNow-AI/Apriel-1.6-15b-Thinker", "ServiceNow-AI/Apriel-1.5-15b-Thinker", None),
+        ("upstage/Solar-Open2-250B-NVFP4", "upstage/Solar-Open2-250B", Some("nvfp4")),
+        ("open-r1/OlympicCoder-32B", "Qwen/Qwen2.5-Coder-32B", None),
     ] {
         let named = catalog().named(name).unwrap();
         assert_eq!((named.entry.id.as_str(), named.weights()), (id, weights), "{name}");
@@ -159,6 +166,11 @@ fn families_that_are_not_modelled_say_why() {
         ("skt/A.X-K2", "gated_norm_rank"),
         ("Zyphra/Zamba2-7B-Instruct", "hybrid_layer_ids"),
         ("inclusionAI/Ling-3.0-flash", "layer_group_size"),
+        ("kakaocorp/kanana-2-30b-a3b-instruct-2601", "their config.json is read"),
+        ("skt/A.X-4.0", "their config.json is read"),
+        ("naver-hyperclovax/HyperCLOVAX-SEED-Think-14B", "their config.json is read"),
+        ("tencent/Tencent-Hunyuan-Large", "use_cla"),
+        ("sapientinc/HRM-Text-1B", "several times"),
         ("microsoft/bitnet-b1.58-2B-4T", "ternary"),
     ] {
         let message = catalog().named(name).unwrap_err().to_string();

@@ -272,3 +272,71 @@ fn blocks_of_hybrids_hold_a_state() {
     assert_eq!((48 * 128 * 128 * 4 + 3 * 10_240 * 2_u64).div_ceil(4096), 783);
     assert_eq!((of("Qwen/Qwen3.5-27B"), of("meta-llama/Llama-3.1-8B")), (784, 16));
 }
+
+/// GPT-2's config says float32: 124,439,808 parameters in 16 bits, 2 · 12 · 768 elements a token. An older card has no bf16.
+#[test]
+fn float32_checkpoints_are_served_in_16_bits() {
+    use roofcast::precision::Dtype;
+    use roofcast::{Deployment, deployment::Options, spec::PrecisionSpec};
+    let on = |chip: &str, weights: Option<&str>| {
+        let chip = std::sync::Arc::new(catalog().accelerator(chip).unwrap().clone());
+        let precision = PrecisionSpec { weights: weights.map(str::to_owned), ..PrecisionSpec::default() };
+        let options = Options { precision, ..Options::default() };
+        Deployment::resolve(model("openai-community/gpt2"), chip, &options).unwrap()
+    };
+    let (h100, t4, whole) = (on("h100-sxm", None), on("t4", None), on("h100-sxm", Some("fp32")));
+    assert_eq!([&h100, &t4, &whole].map(|d| d.base), [Dtype::Bf16, Dtype::Fp16, Dtype::Fp32]);
+    assert_eq!([&h100, &t4, &whole].map(|d| d.weight_bytes.0 / 124_439_808), [2, 2, 4]);
+    let kv = |d: &Deployment| d.model.kv_bytes_per_token(d.kv, 100).0;
+    assert_eq!((kv(&h100), kv(&whole)), (2 * 12 * 768 * 2, 2 * 12 * 768 * 4));
+    assert!(model("openai-community/gpt2").assumptions.iter().any(|a| a.contains("--weights fp32")));
+}
+
+/// Solar Open 2: 12 of 48 layers attend, with a gate as wide as the queries; 36 are Kimi delta attention of 64 heads of 128, whose
+/// decay and output gate have rank 128, with 4 taps on q, k and v and a bias a channel. 321 experts of 1280 a layer, one of them shared.
+#[test]
+fn solar_open_2_by_hand() {
+    let (hidden, wide) = (4096, 64 * 128);
+    let attention = 3 * hidden * wide + 2 * hidden * 8 * 128;
+    let low_rank = hidden * 128 + 128 * wide;
+    let kda = 4 * hidden * wide + 2 * low_rank + hidden * 64 + 3 * 4 * wide + (64 + wide) + 128;
+    let experts = 321 * 3 * hidden * 1280 + (hidden + 1) * 320;
+    let total = 12 * attention + 36 * kda + 48 * (experts + 2 * hidden) + 2 * 196_608 * hidden + hidden;
+    let solar = model("upstage/Solar-Open2-250B");
+    assert_eq!(solar.parameters().total, total);
+    assert_eq!(solar.kv_elements_per_token(4096), 12 * 2 * 8 * 128);
+}
+
+/// DeepSeek-OCR as its file writes it: the decoder nested, latents that are null or 0. A dense layer, 11 with 64 experts of 896 and two
+/// shared; 10 heads of 128.
+#[test]
+fn deepseek_ocr_by_hand() {
+    let text = r#"{"model_type": "deepseek_vl_v2", "language_config": {"first_k_dense_replace": 1, "hidden_size": 1280,
+        "intermediate_size": 6848, "kv_lora_rank": null, "q_lora_rank": null, "qk_nope_head_dim": 0,
+        "qk_rope_head_dim": 0, "v_head_dim": 0, "moe_intermediate_size": 896, "n_routed_experts": 64,
+        "n_shared_experts": 2, "num_experts_per_tok": 6, "num_attention_heads": 10, "num_key_value_heads": 10,
+        "num_hidden_layers": 12, "topk_method": "greedy", "vocab_size": 129280, "use_mla": false}}"#;
+    let read = config::parse("test", "config.json", text).unwrap();
+    let (hidden, expert) = (1280, 3 * 1280 * 896);
+    let layer = 4 * hidden * hidden + 2 * hidden;
+    let total =
+        12 * layer + 3 * hidden * 6848 + 11 * (66 * expert + 64 * hidden) + 2 * 129_280 * hidden + hidden;
+    let entry = model("deepseek-ai/DeepSeek-OCR");
+    assert_eq!((read.parameters().total, entry.parameters().total), (total, total));
+    assert_eq!(read.kv_elements_per_token(100), 12 * 2 * 1280);
+}
+
+/// HyperCLOVA X norms what comes out of attention and MLP, too: 4 norms of 8 a layer, 2 where its config says so.
+#[test]
+fn norms_of_hyperclova_x() {
+    let of = |key: &str| {
+        let text = format!(
+            r#"{{"model_type": "hyperclovax", "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 3,
+            "num_attention_heads": 2, "vocab_size": 10{key}}}"#
+        );
+        config::parse("test", "config.json", &text).unwrap().parameters().total
+    };
+    let layer = 4 * 8 * 8 + 3 * 8 * 16;
+    assert_eq!(of(""), 3 * (layer + 4 * 8) + 2 * 10 * 8 + 8);
+    assert_eq!(of(r#", "use_post_norm": false"#), 3 * (layer + 2 * 8) + 2 * 10 * 8 + 8);
+}

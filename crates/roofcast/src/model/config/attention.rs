@@ -66,6 +66,7 @@ impl Reader<'_> {
         let named = keys.value("gating").filter(|v| **v != Value::Bool(false));
         let heads = named.is_some_and(|v| *v == Value::Bool(true) || v.as_str() == Some("per-head"));
         let next = next || self.model_type.starts_with("muse_") || self.model_type == "afmoe";
+        let next = next || self.model_type == "solar_open2" && keys.flag("use_gqa_gate", true)?;
         Ok(if keys.flag("attn_output_gate", next)? || keys.flag("attention_output_gate", false)? {
             Gate::Elements
         } else if heads
@@ -158,7 +159,11 @@ impl Reader<'_> {
                 return Err(keys.bad("num_attention_heads", heads, accepted));
             }
         };
-        let v_head_dim = keys.count(&["v_head_dim"])?.unwrap_or(head_dim);
+        // DeepSeek-OCR, which has no latents, writes 0.
+        let v_head_dim = match keys.count_or_zero(&["v_head_dim"])? {
+            0 => head_dim,
+            width => width,
+        };
         Ok(Heads { heads, kv_heads, head_dim, v_head_dim })
     }
 

@@ -57,12 +57,13 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         | "llama4_text" | "nemotron-nas" | "dbrx" | "jamba" | "bamba" | "granitemoehybrid" | "falcon_h1"
         | "ernie4_5" | "ernie4_5_moe" | "bailing_moe" | "bailing_moe_v2" | "minimax" | "minimax_m1"
         | "minimax_text_01" | "MiniMaxM1" | "MiniMaxText01" | "minicpm" | "helium" | "step3_vl"
-        | "step3_text" | "axk1" | "longcat_flash" => LLAMA,
-        "deepseek_v2" | "deepseek_v3" | "deepseek_v32" | "deepseek_v4" | "deepseek_ref" | "kimi_k2"
-        | "kimi_k25" | "kimi_k3" | "kimi_linear" | "glm_moe_dsa" | "glm4_moe_lite" | "glm5_next"
-        | "glm5_next_text" => LLAMA,
+        | "step3_text" | "axk1" | "longcat_flash" | "solar_open2" | "mimo_v2" | "mimo_v2_flash" | "glm"
+        | "chatglm" => LLAMA,
+        "deepseek_v2" | "deepseek_vl_v2" | "deepseek_v3" | "deepseek_v32" | "deepseek_v4"
+        | "deepseek_ref" | "kimi_k2" | "kimi_k25" | "kimi_k3" | "kimi_linear" | "glm_moe_dsa"
+        | "glm4_moe_lite" | "glm5_next" | "glm5_next_text" => LLAMA,
         "dots1" | "step3p5" | "step3p7" | "step3p7_text" | "exaone4" | "exaone_moe" | "hunyuan_v1_dense"
-        | "hunyuan_v1_moe" | "hy_v3" | "laguna" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
+        | "hunyuan_v1_moe" | "hy_v3" | "laguna" | "mellum" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
         "afmoe" => Habits { norms: 4, qk_norm: QkNorm::Head, ..LLAMA },
         // The two learned numbers of its activation are not counted.
         "apertus" => Habits { gated: false, qk_norm: QkNorm::Head, ..LLAMA },
@@ -70,7 +71,6 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         "nemotron" => Habits { gated: false, norm_bias: true, ..LLAMA },
         "nemotron_h" => Habits { gated: false, norms: 1, ..LLAMA },
         "mamba" | "mamba2" | "falcon_mamba" => Habits { norms: 1, tied: true, ..LLAMA },
-        "minicpm3" => Habits { tied: true, ..LLAMA },
         // Grok 2's config.json says "git".
         "grok" | "grok-1" | "git" => Habits { norms: 4, tied: true, ..LLAMA },
         "lfm2" | "lfm2_moe" => Habits { tied: true, qk_norm: QkNorm::Head, ..LLAMA },
@@ -82,7 +82,6 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         "qwen3_next" | "qwen3_5" | "qwen3_5_text" | "qwen3_5_moe" | "qwen3_5_moe_text" => {
             Habits { qk_norm: QkNorm::Head, ..LLAMA }
         }
-        "mimo_v2_flash" | "mimo_v2" => LLAMA,
         "qwen3"
         | "qwen3_moe"
         | "qwen3_vl"
@@ -90,13 +89,14 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         | "qwen3_vl_text"
         | "qwen3_vl_moe_text"
         | "qwen3_omni_moe_text" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
-        "minimax_m2" => Habits { qk_norm: QkNorm::Full, ..LLAMA },
-        "olmo2" | "olmo3" | "olmoe" | "olmo_hybrid" => Habits { qk_norm: QkNorm::Full, ..LLAMA },
+        "minimax_m2" | "olmo2" | "olmo3" | "olmoe" | "flex_olmo" | "olmo_hybrid" => {
+            Habits { qk_norm: QkNorm::Full, ..LLAMA }
+        }
         // Norms without weights.
         "olmo" => Habits { norms: 0, ..LLAMA },
         "glm4_moe" | "glm4v_moe_text" => Habits { qkv_bias: true, ..LLAMA },
         "gpt_oss" => Habits { qkv_bias: true, o_bias: true, mlp_bias: true, ..LLAMA },
-        "gemma" => Habits { tied: true, ..LLAMA },
+        "gemma" | "minicpm3" | "paddleocr_vl" | "paddleocr_vl_text" => Habits { tied: true, ..LLAMA },
         "gemma2" => Habits { tied: true, norms: 4, ..LLAMA },
         "minimax_m3" | "minimax_m3_vl" | "minimax_m3_vl_text" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
         "gemma3"
@@ -107,11 +107,11 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         | "gemma4_text"
         | "gemma4_unified"
         | "gemma4_unified_text" => Habits { tied: true, norms: 4, qk_norm: QkNorm::Head, ..LLAMA },
-        "glm" | "chatglm" => LLAMA,
-        "glm4" | "muse_glimmer" | "muse_glimmer_text" => Habits { norms: 4, ..LLAMA },
+        "glm4" | "hyperclovax" | "muse_glimmer" | "muse_glimmer_text" => Habits { norms: 4, ..LLAMA },
         "gpt2" | "gpt_bigcode" | "megatron-gpt" | "opt" | "bloom" => GPT,
         "gpt_neo" => Habits { qkv_bias: false, ..GPT },
         "gpt_neox" => Habits { tied: false, parallel: true, ..GPT },
+        "jais2" => Habits { tied: false, ..GPT },
         "gptj" => Habits { qkv_bias: false, o_bias: false, norms: 1, tied: false, parallel: true, ..GPT },
         "falcon" => {
             Habits { qkv_bias: false, o_bias: false, mlp_bias: false, norms: 1, parallel: true, ..GPT }

@@ -11,6 +11,9 @@ impl Reader<'_> {
     pub(super) fn recurrent(&mut self, index: u64) -> Result<Option<Mixer>> {
         let keys = self.keys;
         let listed = keys.list("layer_types", self.layers)?;
+        if self.model_type == "solar_open2" && listed.is_none() {
+            return if self.solar_attends(index)? { Ok(None) } else { self.kda().map(Some) };
+        }
         let kda = keys.object("linear_attn_config");
         if let Some(linear) = kda.filter(|_| listed.is_none()) {
             let layers = linear.numbers("kda_layers")?.ok_or_else(|| {
@@ -69,6 +72,15 @@ impl Reader<'_> {
             }
             None => Ok(None),
         }
+    }
+
+    /// Whether layer `index` of a Solar Open 2 attends: those of `gqa_layers`, else the first and one behind every
+    /// `gqa_interval` others.
+    fn solar_attends(&self, index: u64) -> Result<bool> {
+        Ok(match self.keys.numbers("gqa_layers")? {
+            Some(layers) => layers.contains(&index),
+            None => index.is_multiple_of(self.keys.count(&["gqa_interval"])?.unwrap_or(3) + 1),
+        })
     }
 
     /// Bytes of a state element: as the config says, else `default` with a note.
