@@ -6,6 +6,8 @@ use super::values::{factor, seconds};
 use crate::emulate::kv_events::Encoding;
 use clap::Args;
 use std::net::IpAddr;
+#[cfg(feature = "tokenizers")]
+use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct EmulateArgs {
@@ -22,6 +24,10 @@ pub(crate) struct EmulateArgs {
     /// What clients call the model; may be given several times [default: the model's name].
     #[arg(long, value_name = "NAME")]
     pub(crate) served_model_name: Vec<String>,
+    /// The model's tokenizer.json, whose tokens prompts and answers are then in [default: a rule that needs no vocabulary].
+    #[cfg(feature = "tokenizers")]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) tokenizer: Option<PathBuf>,
     /// The environment variable that holds the key which clients must send; none is asked for without.
     #[arg(long, value_name = "VARIABLE")]
     pub(crate) api_key_env: Option<String>,

@@ -21,7 +21,7 @@ use super::refusal::Refusal;
 use super::response::{not_allowed, refused, said, text, whole};
 use super::sleep::Sleep;
 use super::stream::Sent;
-use super::tokenizer;
+use super::tokenizer::Tokenizer;
 use crate::http::{self, Unread, server};
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -106,6 +106,10 @@ impl Service {
             sleep: Sleep::default(),
             adapters,
         }
+    }
+
+    fn tokenizer(&self) -> &dyn Tokenizer {
+        &**self.author.tokenizer()
     }
 
     /// The engines.
@@ -255,13 +259,15 @@ impl Service {
     fn tokenize(&self, body: &[u8]) -> Answered {
         let fields = Fields::parse(body)?;
         self.model(fields.string("model")?)?;
-        let mut tokens = Vec::new();
-        match fields.string("prompt")? {
-            Some(text) => tokenizer::encode(text, &mut tokens),
-            None => tokens = ask::chat(&fields)?,
-        }
+        let tokenizer = self.tokenizer();
+        let special = fields.flag("add_special_tokens")?.unwrap_or(true);
+        let tokens = match fields.string("prompt")? {
+            Some(text) if special => tokenizer.prompt(text)?,
+            Some(text) => tokenizer.encode(text)?,
+            None => ask::chat(&fields, tokenizer)?,
+        };
         let words = fields.flag("return_token_strs")?.unwrap_or(false);
-        let words = words.then(|| tokens.iter().map(|t| tokenizer::text(&[*t])).collect::<Vec<_>>());
+        let words = words.then(|| tokens.iter().map(|token| tokenizer.name(*token)).collect::<Vec<_>>());
         Ok(said(
             &json!({"count": tokens.len(), "max_model_len": self.settings.max_model_len, "tokens": tokens,
             "token_strs": words}),
@@ -273,10 +279,9 @@ impl Service {
         let fields = Fields::parse(body)?;
         self.model(fields.string("model")?)?;
         let found = fields.need("tokens")?;
-        let token = |value: &Value| u32::try_from(value.as_u64()?).ok();
-        let tokens: Option<Vec<u32>> = found.as_array().and_then(|all| all.iter().map(token).collect());
+        let tokens: Option<Vec<u32>> = found.as_array().and_then(|all| all.iter().map(ask::token).collect());
         let wrong = || Refusal::field("tokens", "list_type", "Input should be a valid list", found);
-        Ok(tokenizer::text(&tokens.ok_or_else(wrong)?))
+        Ok(self.tokenizer().spelled(&tokens.ok_or_else(wrong)?))
     }
 
     fn detokenize(&self, body: &[u8]) -> Answered {
