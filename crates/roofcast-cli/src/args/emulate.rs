@@ -50,6 +50,9 @@ pub(crate) struct EmulateArgs {
     /// Adapters whose requests may run at once.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "enable_lora", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_loras: u32,
+    /// The rank that adapters' matrices are computed with, whatever their own is.
+    #[arg(long, value_name = "RANK", default_value_t = 16, requires = "enable_lora", value_parser = clap::value_parser!(u64).range(1..=512))]
+    pub(crate) max_lora_rank: u64,
     /// An adapter that is loaded from the start; may be given several times.
     #[arg(long, value_name = "NAME=PATH", requires = "enable_lora")]
     pub(crate) lora_modules: Vec<String>,
