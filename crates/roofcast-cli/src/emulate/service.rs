@@ -40,6 +40,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const FAULTS: &str = "/admin/faults";
 /// Where gauges are pinned.
 const PINS: &str = "/admin/metrics";
+/// Where replicas die and come back.
+const REPLICAS: &str = "/admin/replicas";
 
 /// What a server is told.
 #[derive(Debug, Clone)]
@@ -136,6 +138,10 @@ impl Service {
             "/metrics" => Ok(self.metrics()),
             FAULTS => self.change_fault(&parts.method, &self.read(&parts.headers, body).await?),
             PINS => self.pin(&parts.method, &self.read(&parts.headers, body).await?),
+            REPLICAS => self.change_replicas(&parts.method, &self.read(&parts.headers, body).await?),
+            "/health" | "/ping" if self.is_dead() => {
+                Ok(whole(StatusCode::SERVICE_UNAVAILABLE, "", Bytes::new()))
+            }
             _ => match self.settings.dialect {
                 Dialect::Vllm => self.route_vllm(&parts, body).await,
                 Dialect::Sglang => self.route_sglang(&parts, body).await,
@@ -155,7 +161,7 @@ impl Service {
             "/v1/unload_lora_adapter" => {
                 Ok(text(self.adapters.unload(&self.read(&parts.headers, body).await?)?))
             }
-            "/sleep" => self.fall_asleep(parts.uri.query().unwrap_or_default()),
+            "/sleep" => self.fall_asleep(parts.uri.query().unwrap_or_default()).await,
             "/wake_up" => Ok(self.wake_up(parts.uri.query().unwrap_or_default())),
             "/is_sleeping" => Ok(said(&json!({ "is_sleeping": self.sleep.level().is_some() }))),
             // /health and /ping.
@@ -168,8 +174,10 @@ impl Service {
         match path {
             "/v1/completions" | "/v1/chat/completions" | "/v1/responses" => Some(&[Method::POST]),
             "/metrics" | "/v1/models" => Some(&[Method::GET]),
-            FAULTS | PINS if self.settings.allow_faults => Some(&[Method::GET, Method::POST, Method::DELETE]),
-            FAULTS | PINS => None,
+            FAULTS | PINS | REPLICAS if self.settings.allow_faults => {
+                Some(&[Method::GET, Method::POST, Method::DELETE])
+            }
+            FAULTS | PINS | REPLICAS => None,
             path => match self.settings.dialect {
                 Dialect::Vllm => self.methods_vllm(path),
                 Dialect::Sglang => sglang::methods(path),

@@ -115,7 +115,8 @@ impl Service {
         let session = text("x-session-id").or(ask.user.as_deref());
         let prompt = ask.prompts.first().map_or(&[][..], |prompt| prompt);
         let key = RoutingKey::new(prompt, session, first, rank);
-let engine = self.group.choose(key, at).ok_or_else(Refusal::busy)?;
+        let engine = self.group.choose(key, at);
+        let engine = engine.ok_or_else(|| if self.is_dead() { Refusal::dead() } else { Refusal::busy() })?;
         let here = [engine.in_flight(), engine.queued_tokens()];
         // As vLLM's `check_admission` does.
         let full = here.iter().zip(&self.settings.max_queued).position(|(here, most)| here >= most);
