@@ -21,7 +21,7 @@ mod response;
 pub(crate) mod service;
 mod sleep;
 mod stream;
-mod tokenizer;
+pub(crate) mod tokenizer;
 mod tools;
 mod wire;
 
@@ -33,6 +33,7 @@ use replica::EngineHandle;
 use std::io::Write;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
+use tokenizer::Rule;
 use wire::{Reply, Writer};
 
 /// How often an engine is asked whether it keeps up.
@@ -66,7 +67,7 @@ const FEW: usize = 8;
 
 /// Reads a body as every endpoint does, and writes the whole answer and the stream where it is a request.
 pub(crate) fn exercise(body: &[u8]) {
-    static AUTHOR: LazyLock<Author> = LazyLock::new(|| Author::new(vec![3, 7]));
+    static AUTHOR: LazyLock<Author> = LazyLock::new(|| Author::new(Arc::new(Rule), vec![3, 7]));
     let endpoints = [
         Endpoint::Completions,
         Endpoint::Chat,
@@ -75,7 +76,7 @@ pub(crate) fn exercise(body: &[u8]) {
         Endpoint::LlamaCompletion,
     ];
     for endpoint in endpoints {
-        let Ok(ask) = Ask::parse(endpoint, body) else { continue };
+        let Ok(ask) = Ask::parse(endpoint, body, &Rule) else { continue };
         if ask.n * ask.prompts.len() > FEW {
             continue;
         }
@@ -87,8 +88,8 @@ pub(crate) fn exercise(body: &[u8]) {
             .map(|answer| Out { tokens: answer.tokens.len() as u64, ..Out::default() })
             .collect();
         let (id, model) = ("fuzz".to_owned(), "fuzz".to_owned());
-        let reply =
-            Reply { id, created: 0, model, fingerprint: Arc::from(""), answers, ask, kv_transfer: None };
+        let (fingerprint, tokenizer) = (Arc::from(""), Arc::clone(AUTHOR.tokenizer()));
+        let reply = Reply { id, created: 0, model, fingerprint, answers, ask, kv_transfer: None, tokenizer };
         drop(reply.body(&out));
         let mut writer = Writer::new(reply);
         let mut bytes = writer.begin();

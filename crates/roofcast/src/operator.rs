@@ -9,6 +9,7 @@ mod attention;
 pub mod collective;
 mod compressed;
 mod latent;
+mod lora;
 mod moe;
 mod recurrent;
 
@@ -20,6 +21,7 @@ use crate::units::{Bytes, FlopRate};
 pub use attention::{Grouped, Scores};
 pub use compressed::CompressedForm;
 pub use latent::LatentForm;
+pub(crate) use lora::adapter;
 pub use moe::RoutedExperts;
 pub use recurrent::Recurrence;
 use std::ops::AddAssign;

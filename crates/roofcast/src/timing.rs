@@ -173,6 +173,18 @@ impl Timing {
         shares
     }
 
+    /// What a step takes on top for `tokens` of a rank that pass `adapters` distinct LoRA adapters, each like `adapter`: the
+    /// step reads each once.
+    pub fn adapters(&self, adapter: &Operator, adapters: u64, tokens: u64) -> Shares<f64> {
+        let Form::Product { elements, weight_bytes, .. } = adapter.form else { return Shares::default() };
+        let [compute, memory] = self.coefficients.rates(adapter, self.model.bandwidth).time(Demand {
+            flops: 2.0 * elements * tokens as f64,
+            weight_bytes: weight_bytes * adapters as f64,
+            kv_bytes: 0.0,
+        });
+        Shares { compute, memory, ..Shares::default() }
+    }
+
     /// A step of `n` sequences that decode one token each and nothing else.
     pub fn decode(&self, n: u64) -> AffineStep {
         let seen = vec![0; self.model.reaches.len()];

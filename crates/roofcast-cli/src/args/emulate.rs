@@ -6,6 +6,8 @@ use super::values::{factor, seconds};
 use crate::emulate::kv_events::Encoding;
 use clap::Args;
 use std::net::IpAddr;
+#[cfg(feature = "tokenizers")]
+use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct EmulateArgs {
@@ -22,6 +24,10 @@ pub(crate) struct EmulateArgs {
     /// What clients call the model; may be given several times [default: the model's name].
     #[arg(long, value_name = "NAME")]
     pub(crate) served_model_name: Vec<String>,
+    /// The model's tokenizer.json, whose tokens prompts and answers are then in [default: a rule that needs no vocabulary].
+    #[cfg(feature = "tokenizers")]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) tokenizer: Option<PathBuf>,
     /// The environment variable that holds the key which clients must send; none is asked for without.
     #[arg(long, value_name = "VARIABLE")]
     pub(crate) api_key_env: Option<String>,
@@ -44,6 +50,9 @@ pub(crate) struct EmulateArgs {
     /// Adapters whose requests may run at once.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "enable_lora", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_loras: u32,
+    /// The rank that adapters' matrices are computed with, whatever their own is.
+    #[arg(long, value_name = "RANK", default_value_t = 16, requires = "enable_lora", value_parser = clap::value_parser!(u64).range(1..=512))]
+    pub(crate) max_lora_rank: u64,
     /// An adapter that is loaded from the start; may be given several times.
     #[arg(long, value_name = "NAME=PATH", requires = "enable_lora")]
     pub(crate) lora_modules: Vec<String>,

@@ -10,7 +10,7 @@ mod sglang;
 
 use super::fields::Fields;
 use super::refusal::Refusal;
-use super::tokenizer;
+use super::tokenizer::{Encoded, Tokenizer};
 use super::tools::Call;
 use serde_json::Value;
 use std::sync::Arc;
@@ -115,21 +115,21 @@ impl Ask {
         }
     }
 
-    /// Reads a body.
-    pub(crate) fn parse(endpoint: Endpoint, body: &[u8]) -> Result<Ask, Refusal> {
+    /// Reads a body whose prompts are in the tokens of `tokenizer`.
+    pub(crate) fn parse(endpoint: Endpoint, body: &[u8], tokenizer: &dyn Tokenizer) -> Result<Ask, Refusal> {
         let fields = Fields::parse(body)?;
         match endpoint {
-            Endpoint::Completions | Endpoint::Chat => Ask::openai(endpoint, &fields),
-            Endpoint::Responses => Ask::responses(&fields),
-            Endpoint::Generate => Ask::generate(&fields),
-            Endpoint::LlamaCompletion => Ask::llama_completion(&fields),
+            Endpoint::Completions | Endpoint::Chat => Ask::openai(endpoint, &fields, tokenizer),
+            Endpoint::Responses => Ask::responses(&fields, tokenizer),
+            Endpoint::Generate => Ask::generate(&fields, tokenizer),
+            Endpoint::LlamaCompletion => Ask::llama_completion(&fields, tokenizer),
         }
     }
 
-    fn openai(endpoint: Endpoint, fields: &Fields) -> Result<Ask, Refusal> {
+    fn openai(endpoint: Endpoint, fields: &Fields, tokenizer: &dyn Tokenizer) -> Result<Ask, Refusal> {
         let prompts = match endpoint {
-            Endpoint::Chat => vec![chat(fields)?.into()],
-            _ => prompts(fields.need("prompt")?)?,
+            Endpoint::Chat => vec![chat(fields, tokenizer)?.into()],
+            _ => prompts(fields.need("prompt")?, tokenizer)?,
         };
         let stream = fields.flag("stream")?.unwrap_or(false);
         let options = fields.object("stream_options")?;
@@ -230,13 +230,20 @@ fn logprobs(endpoint: Endpoint, fields: &Fields) -> Result<Option<usize>, Refusa
 }
 
 /// A prompt as text or tokens, or a list of such.
-fn prompts(value: &Value) -> Result<Vec<Arc<[u32]>>, Refusal> {
+fn prompts(value: &Value, tokenizer: &dyn Tokenizer) -> Result<Vec<Arc<[u32]>>, Refusal> {
     let wrong = || Refusal::field("prompt", "string_type", "Input should be a valid string", value);
+    let prompt = |value: &Value| match value {
+        Value::String(text) => tokenizer.prompt(text).map(Arc::from),
+        Value::Array(ids) => {
+            named(ids.iter().map(token).collect::<Option<_>>().ok_or_else(wrong)?, tokenizer)
+        }
+        _ => Err(wrong()),
+    };
     let prompts = match value {
         Value::Array(items) if items.first().is_some_and(|i| !i.is_number()) => {
-            items.iter().map(|item| prompt(item).ok_or_else(wrong)).collect::<Result<Vec<_>, _>>()?
+            items.iter().map(prompt).collect::<Result<Vec<_>, _>>()?
         }
-        one => vec![prompt(one).ok_or_else(wrong)?],
+        one => vec![prompt(one)?],
     };
     if prompts.is_empty() || prompts.iter().any(|p| p.is_empty()) {
         return Err(Refusal::bad("Either prompt or prompt_embeds must be provided and non-empty."));
@@ -250,30 +257,35 @@ fn prompts(value: &Value) -> Result<Vec<Arc<[u32]>>, Refusal> {
     Ok(prompts)
 }
 
-fn prompt(value: &Value) -> Option<Arc<[u32]>> {
-    match value {
-        Value::String(text) => {
-            let mut tokens = Vec::new();
-            tokenizer::encode(text, &mut tokens);
-            Some(tokens.into())
-        }
-        Value::Array(ids) => ids.iter().map(|id| id.as_u64().and_then(|id| u32::try_from(id).ok())).collect(),
-        _ => None,
+/// A token's number.
+pub(crate) fn token(value: &Value) -> Option<u32> {
+    value.as_u64().and_then(|id| u32::try_from(id).ok())
+}
+
+/// Tokens that a client has named: as vLLM, the largest is looked up.
+fn named(tokens: Arc<[u32]>, tokenizer: &dyn Tokenizer) -> Result<Arc<[u32]>, Refusal> {
+    match tokens.iter().max().filter(|largest| !tokenizer.holds(**largest)) {
+        Some(largest) => Err(Refusal::bad(format!("Token id {largest} is out of vocabulary"))),
+        None => Ok(tokens),
     }
 }
 
 /// The messages of a chat as tokens.
-pub(crate) fn chat(fields: &Fields) -> Result<Vec<u32>, Refusal> {
+pub(crate) fn chat(fields: &Fields, tokenizer: &dyn Tokenizer) -> Encoded {
     let answers = fields.flag("add_generation_prompt")?.unwrap_or(true);
-    said(turns("messages", fields.need("messages")?)?, answers)
+    said(&turns("messages", fields.need("messages")?)?, answers, tokenizer)
 }
 
 /// Turns as tokens, with the beginning of the answer where it is asked for.
-fn said(turns: Vec<(String, String)>, answers: bool) -> Result<Vec<u32>, Refusal> {
+fn said(turns: &[(String, String)], answers: bool, tokenizer: &dyn Tokenizer) -> Encoded {
     if turns.is_empty() {
         return Err(Refusal::bad("At least one message is needed."));
     }
-    Ok(tokenizer::chat(turns.iter().map(|(role, text)| (role.as_str(), text.as_str())), answers))
+    let tokens = tokenizer.chat(turns, answers)?;
+    if tokens.is_empty() {
+        return Err(Refusal::bad("The messages have no token."));
+    }
+    Ok(tokens)
 }
 
 /// Roles and texts of the messages in a field.
@@ -314,11 +326,12 @@ fn content(value: Option<&Value>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tokenizer::Rule;
     use super::*;
     use serde_json::json;
 
     fn parse(endpoint: Endpoint, body: Value) -> Result<Ask, Refusal> {
-        Ask::parse(endpoint, body.to_string().as_bytes())
+        Ask::parse(endpoint, body.to_string().as_bytes(), &Rule)
     }
 
     fn message(refusal: Refusal) -> String {
@@ -356,7 +369,7 @@ mod tests {
         assert!(with("stream_options", json!({"include_usage": true})).contains("stream=True"));
         assert!(with("logprobs", json!(21)).contains("max allowed: 20"));
         assert!(message(parse(Endpoint::Chat, json!({})).unwrap_err()).contains("'loc': 'body.messages'"));
-        let broken = Ask::parse(Endpoint::Chat, b"{\"model\":}").unwrap_err();
+        let broken = Ask::parse(Endpoint::Chat, b"{\"model\":}", &Rule).unwrap_err();
         assert!(message(broken).contains("'loc': 'body.9'"));
     }
 

@@ -4,7 +4,7 @@
 //! same answer. Knows nothing about when tokens are out.
 
 use super::ask::Ask;
-use super::tokenizer;
+use super::tokenizer::Tokenizer;
 use super::tools::Call;
 use crate::bench::vocabulary::words;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(crate) struct Completion {
     pub(crate) tokens: Arc<[u32]>,
     /// All of its text.
     pub(crate) text: String,
-    /// Where the text of each token ends.
+    /// Where the text of each token ends: a character is with the token that ends it.
     ends: Vec<u32>,
     /// Whether it ends by itself, not by a bound.
     pub(crate) stops: bool,
@@ -56,22 +56,47 @@ impl Completion {
 /// What answers are made of.
 #[derive(Debug, Clone)]
 pub(crate) struct Author {
-    /// Words that are a token each with the space before them.
-    words: Vec<(u32, String)>,
+    tokenizer: Arc<dyn Tokenizer>,
+    words: Vec<Word>,
     /// Lengths of answers that end by themselves.
     lengths: Vec<u64>,
 }
 
+/// A word and its tokens, with the space before it.
+#[derive(Debug, Clone)]
+struct Word {
+    tokens: Vec<u32>,
+    text: &'static str,
+}
+
+/// Words that are a token each with the space before them; where there are none, all that have tokens.
+fn vocabulary(tokenizer: &dyn Tokenizer) -> Vec<Word> {
+    let encode = |text: &str| tokenizer.encode(text).unwrap_or_default();
+    let whole = |text: &'static str| {
+        let spaced = format!(" {text}");
+        let says = |token: u32| tokenizer.text(&[token, token]).ends_with(&spaced);
+        // Some vocabularies put the space before a text's first word by themselves.
+        let tokens = [encode(&spaced), encode(text)].into_iter();
+        let tokens = tokens.into_iter().find(|tokens| matches!(tokens[..], [token] if says(token)))?;
+        Some(Word { tokens, text })
+    };
+    let found: Vec<Word> = words().filter_map(whole).collect();
+    if !found.is_empty() {
+        return found;
+    }
+    let cut = words().map(|text| Word { tokens: encode(&format!(" {text}")), text });
+    cut.filter(|word| !word.tokens.is_empty()).collect()
+}
+
 impl Author {
     /// One whose answers have these lengths where clients leave them free.
-    pub(crate) fn new(lengths: Vec<u64>) -> Author {
-        let word = |word: &str| {
-            let text = format!(" {word}");
-            let mut tokens = Vec::new();
-            tokenizer::encode(&text, &mut tokens);
-            <[u32; 1]>::try_from(tokens).ok().map(|[token]| (token, text))
-        };
-        Author { words: words().filter_map(word).collect(), lengths }
+    pub(crate) fn new(tokenizer: Arc<dyn Tokenizer>, lengths: Vec<u64>) -> Author {
+        Author { words: vocabulary(&*tokenizer), tokenizer, lengths }
+    }
+
+    /// What cuts its answers, and the prompts before them.
+    pub(crate) fn tokenizer(&self) -> &Arc<dyn Tokenizer> {
+        &self.tokenizer
     }
 
     /// The answer to choice `choice` of a prompt, of at most `most` tokens.
@@ -80,55 +105,42 @@ impl Author {
         if let Some(call) = &ask.call {
             return self.call(call, &mut draw, most);
         }
-        let length = self.length(ask, &mut draw, most);
-        let mut answer = Completion {
-            tokens: Arc::from([]),
-            text: String::with_capacity(length as usize * 4),
-            ends: Vec::with_capacity(length as usize),
-            stops: !ask.ignore_eos && length < most,
-            stop_reason: None,
-            tool: None,
-            aborted: false,
-        };
-        let mut tokens = Vec::with_capacity(length as usize);
-        while (tokens.len() as u64) < length {
-            let Some((token, text)) = self.words.get(draw.below(self.words.len())) else { break };
-            tokens.push(*token);
-            answer.text.push_str(text);
-            answer.ends.push(answer.text.len() as u32);
-            if tokens.len() as u64 >= ask.min_tokens && answer.stopped(&ask.stop, text.len()) {
-                break;
-            }
+        let length = self.length(ask, &mut draw, most) as usize;
+        let mut answer = Completion::with_room(length);
+        answer.stops = !ask.ignore_eos && (length as u64) < most;
+        let mut tokens = Vec::with_capacity(length);
+        while tokens.len() < length {
+            let Some(word) = self.words.get(draw.below(self.words.len())) else { break };
+            tokens.extend(&word.tokens);
         }
-        answer.tokens = tokens.into();
+        tokens.truncate(length);
+        self.tokenizer.pieces(&tokens, &mut |piece| {
+            answer.say(piece);
+            answer.ends.len() < ask.min_tokens as usize || !answer.stopped(&ask.stop, piece.len())
+        });
+        answer.tokens = tokens[..answer.ends.len()].into();
         answer
     }
 
     /// A call of a tool, cut off where it is longer than it may be.
     fn call(&self, call: &Call, draw: &mut Draw, most: u64) -> Completion {
         let word = |index: usize| {
-            let word = self.words.get(index % self.words.len().max(1)).map_or("", |(_, text)| text.trim());
-            word.to_owned()
+            self.words.get(index % self.words.len().max(1)).map_or("", |word| word.text).to_owned()
         };
         let arguments = call.arguments(&mut |count| draw.below(count), &word);
-        let mut tokens = Vec::new();
-        tokenizer::encode(&arguments.to_string(), &mut tokens);
+        let mut tokens = self.tokenizer.encode(&arguments.to_string()).unwrap_or_default();
+        if tokens.is_empty() {
+            // An answer has a token at least.
+            tokens.extend(self.words.first().and_then(|word| word.tokens.first()));
+        }
         let stops = tokens.len() as u64 <= most;
         tokens.truncate(most.max(1) as usize);
-        let (mut text, mut ends) = (String::new(), Vec::with_capacity(tokens.len()));
-        for token in &tokens {
-            tokenizer::decode(*token, &mut text);
-            ends.push(text.len() as u32);
-        }
-        Completion {
-            tokens: tokens.into(),
-            text,
-            ends,
-            stops,
-            stop_reason: None,
-            tool: Some(call.name.clone()),
-            aborted: false,
-        }
+        let mut answer = Completion::with_room(tokens.len());
+        self.tokenizer.pieces(&tokens, &mut |piece| {
+            answer.say(piece);
+            true
+        });
+        Completion { tokens: tokens.into(), stops, tool: Some(call.name.clone()), ..answer }
     }
 
     /// How many tokens an answer has unless a stop string ends it: as many as allowed where it goes on to its bound.
@@ -142,6 +154,25 @@ impl Author {
 }
 
 impl Completion {
+    /// One of which nothing is said, with room for so many tokens.
+    fn with_room(length: usize) -> Completion {
+        Completion {
+            tokens: Arc::from([]),
+            text: String::with_capacity(length * 4),
+            ends: Vec::with_capacity(length),
+            stops: false,
+            stop_reason: None,
+            tool: None,
+            aborted: false,
+        }
+    }
+
+    /// One token more, with the text that it adds.
+    fn say(&mut self, piece: &str) {
+        self.text.push_str(piece);
+        self.ends.push(self.text.len() as u32);
+    }
+
     /// Whether one of `stops` is in the text, of which the last `new` bytes are new; it and what follows are cut off.
     fn stopped(&mut self, stops: &[String], new: usize) -> bool {
         let found = |stop: &String| {
@@ -181,15 +212,16 @@ impl Draw {
 #[cfg(test)]
 mod tests {
     use super::super::ask::Endpoint;
+    use super::super::tokenizer::Rule;
     use super::*;
     use serde_json::{Value, json};
 
     fn ask(body: Value) -> Ask {
-        Ask::parse(Endpoint::Completions, body.to_string().as_bytes()).unwrap()
+        Ask::parse(Endpoint::Completions, body.to_string().as_bytes(), &Rule).unwrap()
     }
 
     fn author() -> Author {
-        Author::new(vec![5, 9])
+        Author::new(Arc::new(Rule), vec![5, 9])
     }
 
     #[test]
@@ -208,7 +240,7 @@ mod tests {
     #[test]
     fn the_tokens_are_those_of_the_text() {
         let answer = author().answer(&ask(json!({"prompt": "a", "ignore_eos": true})), &[9], 1, 50);
-        assert_eq!(tokenizer::text(&answer.tokens), answer.text);
+        assert_eq!(Rule.text(&answer.tokens), answer.text);
         assert_eq!((0..50).map(|i| answer.token_text(i)).collect::<String>(), answer.text);
         let again = author().answer(&ask(json!({"prompt": "a", "ignore_eos": true})), &[9], 1, 50);
         let other = author().answer(&ask(json!({"prompt": "a", "ignore_eos": true})), &[9], 2, 50);

@@ -120,6 +120,16 @@ impl Group {
         self.numbers.fetch_add(count, Ordering::Relaxed)
     }
 
+    /// Those that have died.
+    pub(crate) fn down(&self) -> Vec<usize> {
+        (0..self.engines.len()).filter(|index| self.engines[*index].is_down()).collect()
+    }
+
+    /// These die, and all others are up.
+    pub(crate) fn set_down(&self, down: &[usize]) {
+        self.engines.iter().enumerate().for_each(|(index, engine)| engine.set_down(down.contains(&index)));
+    }
+
     /// Requests here.
     pub(crate) fn in_flight(&self) -> u64 {
         self.engines.iter().map(|engine| engine.in_flight()).sum()
@@ -128,7 +138,7 @@ impl Group {
     /// The engine for a request that comes at `at`.
     pub(crate) fn choose(&self, key: RoutingKey, at: Ticks) -> Option<Arc<EngineHandle>> {
         let load = |index: usize| self.engines[index].in_flight();
-        let open = match &self.scaled {
+        let mut open = match &self.scaled {
             None => self.open.clone(),
             Some(scaled) => {
                 let mut scaled = lock(scaled);
@@ -139,6 +149,7 @@ impl Group {
                 open.clone()
             }
         };
+        open.retain(|index| !self.engines[*index].is_down());
         if open.is_empty() {
             return None;
         }
@@ -193,7 +204,11 @@ impl Onward for Continuation {
         }
         let Handover { engines, decode, router, way } = &*self.handover;
         let load = |index: usize| engines[index].in_flight();
-        let chosen = lock(router).choose(self.session, None, load, decode);
+        let decode: Vec<usize> = decode.iter().copied().filter(|index| !engines[*index].is_down()).collect();
+        if decode.is_empty() {
+            return job.outlet.fail();
+        }
+        let chosen = lock(router).choose(self.session, None, load, &decode);
         let Some(engine) = engines.get(chosen) else { return job.outlet.fail() };
         let tokens = job.asked.prompt.len() as u64;
         let prompt = job.asked.prompt.iter().chain(self.output.first()).copied().collect();

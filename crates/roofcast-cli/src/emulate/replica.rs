@@ -14,10 +14,11 @@ use super::sleep::PauseMode;
 use driver::Driver;
 use roofcast::engine::clock::Ticks;
 use roofcast::engine::online::{Asked, Online};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use tokio::sync::oneshot;
 
 /// A request for an engine, and where its tokens go.
 #[derive(Debug)]
@@ -43,9 +44,10 @@ pub(crate) trait Onward: std::fmt::Debug + Send {
 enum Message {
     Arrive(Box<Job>),
     Abort(u64),
-    Pause { mode: PauseMode, clears: bool },
+    Pause { mode: PauseMode, clears: bool, done: oneshot::Sender<()> },
     Wake,
     Flush,
+    Die,
 }
 
 /// The handle of an engine that runs.
@@ -66,6 +68,8 @@ struct Shared {
     queued_tokens: AtomicU64,
     /// When the last step ended.
     clock: Mutex<Ticks>,
+    /// Whether it has died.
+    down: AtomicBool,
 }
 
 impl Shared {
@@ -95,6 +99,7 @@ impl EngineHandle {
             in_flight: AtomicU64::new(0),
             queued_tokens: AtomicU64::new(0),
             clock: Mutex::new(Ticks::ZERO),
+            down: AtomicBool::new(false),
         });
         let driver = Driver::new(engine, pace, inbox, Arc::clone(&shared), kv_events);
         let thread = std::thread::Builder::new().name("engine".to_owned()).spawn(move || driver.run())?;
@@ -106,8 +111,11 @@ impl EngineHandle {
         self.pace
     }
 
-    /// A request comes.
+    /// A request comes; to one that has died in vain.
     pub(crate) fn arrive(&self, job: Job) {
+        if self.is_down() {
+            return job.outlet.fail();
+        }
         self.shared.in_flight.fetch_add(1, Ordering::Relaxed);
         self.shared.queued_tokens.fetch_add(job.asked.prompt.len() as u64, Ordering::Relaxed);
         let outlet = Arc::clone(&job.outlet);
@@ -121,9 +129,25 @@ impl EngineHandle {
         drop(self.sender.send(Message::Abort(number)));
     }
 
-    /// Takes no more steps until it is woken, when `mode` is done with those that are here; `clears` the prefix cache then.
-    pub(crate) fn pause(&self, mode: PauseMode, clears: bool) {
-        drop(self.sender.send(Message::Pause { mode, clears }));
+    /// Takes no more steps until it is woken, when `mode` is done with those that are here, which what is returned waits
+    /// for; `clears` the prefix cache then.
+    pub(crate) fn pause(&self, mode: PauseMode, clears: bool) -> oneshot::Receiver<()> {
+        let (done, waits) = oneshot::channel();
+        drop(self.sender.send(Message::Pause { mode, clears, done }));
+        waits
+    }
+
+    /// Dies, with all requests that are here, or comes back with an empty cache.
+    pub(crate) fn set_down(&self, down: bool) {
+        if down && !self.shared.down.swap(down, Ordering::Relaxed) {
+            drop(self.sender.send(Message::Die));
+        }
+        self.shared.down.store(down, Ordering::Relaxed);
+    }
+
+    /// Whether it has died.
+    pub(crate) fn is_down(&self) -> bool {
+        self.shared.down.load(Ordering::Relaxed)
     }
 
     /// Takes steps again.

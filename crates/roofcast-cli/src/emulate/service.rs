@@ -21,7 +21,7 @@ use super::refusal::Refusal;
 use super::response::{not_allowed, refused, said, text, whole};
 use super::sleep::Sleep;
 use super::stream::Sent;
-use super::tokenizer;
+use super::tokenizer::Tokenizer;
 use crate::http::{self, Unread, server};
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -40,6 +40,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const FAULTS: &str = "/admin/faults";
 /// Where gauges are pinned.
 const PINS: &str = "/admin/metrics";
+/// Where replicas die and come back.
+const REPLICAS: &str = "/admin/replicas";
 
 /// What a server is told.
 #[derive(Debug, Clone)]
@@ -108,6 +110,10 @@ impl Service {
         }
     }
 
+    fn tokenizer(&self) -> &dyn Tokenizer {
+        &**self.author.tokenizer()
+    }
+
     /// The engines.
     pub(crate) fn group(&self) -> &Group {
         &self.group
@@ -132,6 +138,10 @@ impl Service {
             "/metrics" => Ok(self.metrics()),
             FAULTS => self.change_fault(&parts.method, &self.read(&parts.headers, body).await?),
             PINS => self.pin(&parts.method, &self.read(&parts.headers, body).await?),
+            REPLICAS => self.change_replicas(&parts.method, &self.read(&parts.headers, body).await?),
+            "/health" | "/ping" if self.is_dead() => {
+                Ok(whole(StatusCode::SERVICE_UNAVAILABLE, "", Bytes::new()))
+            }
             _ => match self.settings.dialect {
                 Dialect::Vllm => self.route_vllm(&parts, body).await,
                 Dialect::Sglang => self.route_sglang(&parts, body).await,
@@ -151,7 +161,7 @@ impl Service {
             "/v1/unload_lora_adapter" => {
                 Ok(text(self.adapters.unload(&self.read(&parts.headers, body).await?)?))
             }
-            "/sleep" => self.fall_asleep(parts.uri.query().unwrap_or_default()),
+            "/sleep" => self.fall_asleep(parts.uri.query().unwrap_or_default()).await,
             "/wake_up" => Ok(self.wake_up(parts.uri.query().unwrap_or_default())),
             "/is_sleeping" => Ok(said(&json!({ "is_sleeping": self.sleep.level().is_some() }))),
             // /health and /ping.
@@ -164,8 +174,10 @@ impl Service {
         match path {
             "/v1/completions" | "/v1/chat/completions" | "/v1/responses" => Some(&[Method::POST]),
             "/metrics" | "/v1/models" => Some(&[Method::GET]),
-            FAULTS | PINS if self.settings.allow_faults => Some(&[Method::GET, Method::POST, Method::DELETE]),
-            FAULTS | PINS => None,
+            FAULTS | PINS | REPLICAS if self.settings.allow_faults => {
+                Some(&[Method::GET, Method::POST, Method::DELETE])
+            }
+            FAULTS | PINS | REPLICAS => None,
             path => match self.settings.dialect {
                 Dialect::Vllm => self.methods_vllm(path),
                 Dialect::Sglang => sglang::methods(path),
@@ -255,13 +267,15 @@ impl Service {
     fn tokenize(&self, body: &[u8]) -> Answered {
         let fields = Fields::parse(body)?;
         self.model(fields.string("model")?)?;
-        let mut tokens = Vec::new();
-        match fields.string("prompt")? {
-            Some(text) => tokenizer::encode(text, &mut tokens),
-            None => tokens = ask::chat(&fields)?,
-        }
+        let tokenizer = self.tokenizer();
+        let special = fields.flag("add_special_tokens")?.unwrap_or(true);
+        let tokens = match fields.string("prompt")? {
+            Some(text) if special => tokenizer.prompt(text)?,
+            Some(text) => tokenizer.encode(text)?,
+            None => ask::chat(&fields, tokenizer)?,
+        };
         let words = fields.flag("return_token_strs")?.unwrap_or(false);
-        let words = words.then(|| tokens.iter().map(|t| tokenizer::text(&[*t])).collect::<Vec<_>>());
+        let words = words.then(|| tokens.iter().map(|token| tokenizer.name(*token)).collect::<Vec<_>>());
         Ok(said(
             &json!({"count": tokens.len(), "max_model_len": self.settings.max_model_len, "tokens": tokens,
             "token_strs": words}),
@@ -273,10 +287,9 @@ impl Service {
         let fields = Fields::parse(body)?;
         self.model(fields.string("model")?)?;
         let found = fields.need("tokens")?;
-        let token = |value: &Value| u32::try_from(value.as_u64()?).ok();
-        let tokens: Option<Vec<u32>> = found.as_array().and_then(|all| all.iter().map(token).collect());
+        let tokens: Option<Vec<u32>> = found.as_array().and_then(|all| all.iter().map(ask::token).collect());
         let wrong = || Refusal::field("tokens", "list_type", "Input should be a valid list", found);
-        Ok(tokenizer::text(&tokens.ok_or_else(wrong)?))
+        Ok(self.tokenizer().spelled(&tokens.ok_or_else(wrong)?))
     }
 
     fn detokenize(&self, body: &[u8]) -> Answered {

@@ -1,141 +1,53 @@
-//! Text to tokens and back by a rule that needs no vocabulary.
+//! Text to tokens and back.
 //!
-//! Knows: a token is one character, or up to four ASCII characters of which only the first may be white space, about the
-//! four characters a token that English has in real vocabularies. A token's number is its text, so that every emulator
-//! counts, hashes and says the same. Knows nothing about requests.
+//! Knows: what a server asks of a tokenizer. [`rule`] needs no vocabulary, [`vocabulary`] is that of a `tokenizer.json`.
+//! Knows nothing about requests, but for how one is refused whose text is in no tokens.
 
-/// Tokens of two and more ASCII characters begin here: the numbers below are the characters themselves.
-const OFFSETS: [u32; 4] = [0, 128, 128 + (1 << 14), 128 + (1 << 14) + (1 << 21)];
-/// The first number beyond tokens of ASCII characters.
-const ASCII_END: u32 = OFFSETS[3] + (1 << 28);
-/// One character beyond ASCII is this and its code point.
-const CHARACTERS: u32 = 1 << 29;
-/// What a chat's turn begins with.
-pub(crate) const TURN_START: u32 = 1 << 30;
-/// What a chat's turn ends with.
-pub(crate) const TURN_END: u32 = TURN_START + 1;
+mod rule;
+#[cfg(feature = "tokenizers")]
+mod vocabulary;
 
-/// Adds the tokens of a text.
-pub(crate) fn encode(text: &str, into: &mut Vec<u32>) {
-    let mut held = Held::default();
-    for c in text.chars() {
-        if !c.is_ascii() {
-            held.end(into);
-            into.push(CHARACTERS + c as u32);
-            continue;
-        }
-        if c.is_ascii_whitespace() || held.length == OFFSETS.len() {
-            held.end(into);
-        }
-        held.number = held.number << 7 | c as u32;
-        held.length += 1;
-    }
-    held.end(into);
-}
+use super::refusal::Refusal;
+pub(crate) use rule::Rule;
+use std::fmt::Debug;
+#[cfg(feature = "tokenizers")]
+pub(crate) use vocabulary::Vocabulary;
 
-/// ASCII characters that have not made a token yet.
-#[derive(Default)]
-struct Held {
-    number: u32,
-    length: usize,
-}
+/// Tokens of a text, or why there are none.
+pub(crate) type Encoded = Result<Vec<u32>, Refusal>;
 
-impl Held {
-    fn end(&mut self, into: &mut Vec<u32>) {
-        if let Some(offset) = self.length.checked_sub(1).and_then(|at| OFFSETS.get(at)) {
-            into.push(offset + self.number);
-        }
-        *self = Held::default();
-    }
-}
+/// What cuts texts into tokens.
+pub(crate) trait Tokenizer: Debug + Send + Sync {
+    /// The tokens of a text by itself.
+    fn encode(&self, text: &str) -> Encoded;
 
-/// Adds the text of a token; what marks turns has none. False where there is no such token.
-pub(crate) fn decode(token: u32, into: &mut String) -> bool {
-    if token == TURN_START || token == TURN_END {
-        return true;
-    }
-    if token >= CHARACTERS {
-        let found = char::from_u32(token - CHARACTERS).filter(|c| !c.is_ascii());
-        into.extend(found);
-        return found.is_some();
-    }
-    if token >= ASCII_END {
-        return false;
-    }
-    let length = OFFSETS.iter().filter(|offset| token >= **offset).count();
-    let number = token - OFFSETS[length - 1];
-    into.extend((0..length).rev().map(|place| char::from((number >> (7 * place)) as u8 & 0x7f)));
-    true
-}
-
-/// The text of tokens; a mark stands for what is no token.
-pub(crate) fn text(tokens: &[u32]) -> String {
-    let mut text = String::with_capacity(tokens.len() * 4);
-    for token in tokens {
-        if !decode(*token, &mut text) {
-            text.push(char::REPLACEMENT_CHARACTER);
-        }
-    }
-    text
-}
-
-/// A chat as its prompt's tokens: each turn with its role between marks, and the beginning of the answer.
-pub(crate) fn chat<'a>(turns: impl IntoIterator<Item = (&'a str, &'a str)>, answers: bool) -> Vec<u32> {
-    let mut tokens = Vec::new();
-    for (role, content) in turns {
-        tokens.push(TURN_START);
-        encode(role, &mut tokens);
-        encode("\n", &mut tokens);
-        encode(content, &mut tokens);
-        tokens.push(TURN_END);
-    }
-    if answers {
-        tokens.push(TURN_START);
-        encode("assistant", &mut tokens);
-        encode("\n", &mut tokens);
-    }
-    tokens
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn tokens(text: &str) -> Vec<u32> {
-        let mut tokens = Vec::new();
-        encode(text, &mut tokens);
-        tokens
+    /// Those of a prompt, with the special tokens that every prompt has around it.
+    fn prompt(&self, text: &str) -> Encoded {
+        self.encode(text)
     }
 
-    #[test]
-    fn words_of_three_letters_are_a_token_with_their_space() {
-        let cut = |t: &str| tokens(t).into_iter().map(|t| text(&[t])).collect::<Vec<_>>();
-        assert_eq!(cut("the of and"), ["the", " of", " and"]);
-        assert_eq!(cut("tokenizer é!\n\n"), ["toke", "nize", "r", " ", "é", "!", "\n", "\n"]);
-        // "a" is 97, "ab" 128 + 97 · 128 + 98.
-        assert_eq!(tokens("a ab"), [97, OFFSETS[2] + (32 << 14) + (97 << 7) + 98]);
-        assert_eq!(tokens("ab"), [128 + 97 * 128 + 98]);
-        // Two marks a turn, the role, a line feed: 5 + 1; then the answer's beginning: mark, "assi", "stan", "t", line feed.
-        assert_eq!(chat([("user", "hi")], true).len(), 5 + 5);
+    /// Those of a chat as a prompt: turns with role and content, and the beginning of the answer where it is asked for.
+    fn chat(&self, turns: &[(String, String)], answers: bool) -> Encoded;
+
+    /// Whether a prompt may name this token.
+    fn holds(&self, _token: u32) -> bool {
+        true
     }
 
-    proptest! {
-        #[test]
-        fn texts_come_back(text in "\\PC*|[ -~\n\t]{0,80}", more in any::<u32>()) {
-            prop_assert_eq!(super::text(&tokens(&text)), text);
-            // Any number is a token that comes back as itself, or none.
-            let mut one = String::new();
-            if decode(more, &mut one) && !one.is_empty() {
-                prop_assert!(one.len() <= 4);
-            }
-        }
+    /// The text of tokens as an answer has it: special ones have none.
+    fn text(&self, tokens: &[u32]) -> String;
 
-        /// A text that goes on leaves its tokens as they are, all but the last.
-        #[test]
-        fn prefixes_share_tokens(text in "[ -~]{1,60}", more in "[ -~]{0,20}") {
-            let (whole, part) = (tokens(&format!("{text}{more}")), tokens(&text));
-            prop_assert_eq!(&whole[..part.len() - 1], &part[..part.len() - 1]);
-        }
+    /// The text of tokens, special ones by their names.
+    fn spelled(&self, tokens: &[u32]) -> String {
+        self.text(tokens)
     }
+
+    /// The name of one token.
+    fn name(&self, token: u32) -> String {
+        self.text(&[token])
+    }
+
+    /// Gives the text that each token in turn adds to `take`, until that is false. A character is with the token that ends
+    /// it.
+    fn pieces(&self, tokens: &[u32], take: &mut dyn FnMut(&str) -> bool);
 }

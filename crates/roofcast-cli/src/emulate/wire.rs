@@ -10,7 +10,7 @@ mod sglang;
 use super::ask::{Ask, Endpoint};
 use super::completion::Completion;
 use super::outlet::Out;
-use super::tokenizer;
+use super::tokenizer::Tokenizer;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -28,6 +28,7 @@ pub(crate) struct Reply {
     pub(crate) answers: Vec<Completion>,
     /// What another instance needs to go on with it.
     pub(crate) kv_transfer: Option<Value>,
+    pub(crate) tokenizer: Arc<dyn Tokenizer>,
 }
 
 /// What an answer's last chunk ends with.
@@ -44,6 +45,10 @@ impl Reply {
 
     fn prompt(&self, choice: usize) -> &[u32] {
         &self.ask.prompts[choice / self.ask.n]
+    }
+
+    fn prompt_text(&self, choice: usize) -> String {
+        self.tokenizer.text(self.prompt(choice))
     }
 
     /// Why an answer ended; OpenAI says `stop` of a call of the tool that the client named.
@@ -128,7 +133,7 @@ impl Reply {
                 "routed_experts": null,
             });
         }
-        let echo = if self.ask.echo { tokenizer::text(self.prompt(choice)) } else { String::new() };
+        let echo = if self.ask.echo { self.prompt_text(choice) } else { String::new() };
         let prompt = if self.ask.return_token_ids { json!(self.prompt(choice)) } else { Value::Null };
         json!({
             "index": choice, "text": echo + &answer.text, "logprobs": logprobs, "finish_reason": reason,
@@ -346,7 +351,7 @@ impl Writer {
         if answer.tool.is_some() {
             json(into, &reply.call_piece(choice, index));
         } else if index == 0 && reply.ask.echo {
-            json(into, &(tokenizer::text(reply.prompt(choice)) + answer.token_text(0)));
+            json(into, &(reply.prompt_text(choice) + answer.token_text(0)));
         } else {
             json(into, answer.token_text(index));
         }

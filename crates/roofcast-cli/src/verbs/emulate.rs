@@ -10,6 +10,9 @@ use crate::emulate::faults::Fault;
 use crate::emulate::group::Group;
 use crate::emulate::pace::Pace;
 use crate::emulate::service::{Service, Settings};
+#[cfg(feature = "tokenizers")]
+use crate::emulate::tokenizer::Vocabulary;
+use crate::emulate::tokenizer::{Rule, Tokenizer};
 use crate::emulate::{Author, warn_when_late};
 use crate::http::server;
 use crate::input;
@@ -50,7 +53,7 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     let seed = spec.workload.as_ref().map_or(0, |w| w.seed);
     let lengths = spec.workload.map(lengths).transpose()?;
     let (context, lengths) = lengths.unwrap_or((input::DEFAULT_CONTEXT, Vec::new()));
-    let author = Author::new(lengths);
+    let author = Author::new(tokenizer(args)?, lengths);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let names = names(args, &forecaster.deployment);
     let mut launch = Launch {
@@ -115,6 +118,19 @@ fn lengths(workload: Workload) -> Result<(u64, Vec<u64>)> {
         traffic.completed(request.user, request.at, 0);
     }
     Ok((context, lengths))
+}
+
+/// What cuts texts into tokens.
+#[cfg(feature = "tokenizers")]
+fn tokenizer(args: &EmulateArgs) -> Result<Arc<dyn Tokenizer>> {
+    let Some(path) = &args.tokenizer else { return Ok(Arc::new(Rule)) };
+    Ok(Arc::new(Vocabulary::parse(&path.display().to_string(), &input::text(path)?)?))
+}
+
+/// What cuts texts into tokens.
+#[cfg(not(feature = "tokenizers"))]
+fn tokenizer(_: &EmulateArgs) -> Result<Arc<dyn Tokenizer>> {
+    Ok(Arc::new(Rule))
 }
 
 /// What clients call the model.

@@ -26,6 +26,9 @@ mod recorded;
 mod rig;
 #[path = "emulate/soak.rs"]
 mod soak;
+#[cfg(feature = "tokenizers")]
+#[path = "emulate/tokenizer.rs"]
+mod tokenizer;
 #[path = "emulate/tools.rs"]
 mod tools;
 

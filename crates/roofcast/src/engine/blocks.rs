@@ -14,11 +14,12 @@ use super::{Departure, Replica};
 use crate::batch::Sequences;
 use crate::kv_cache::paged::Change;
 use crate::kv_cache::prefix::{Outputs, Prefix};
+use crate::operator::Operator;
 use crate::scheduler::vllm::{self, RequestId, Scheduler, Step};
 use crate::shares::Shares;
 use crate::timeline::{Mark, Segment, Timeline};
 use crate::workload::Prompt;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// One replica of vLLM.
 #[derive(Debug, Clone)]
@@ -41,6 +42,8 @@ pub struct Blocks {
     events: Option<Vec<Event>>,
     /// Prompt tokens of requests without their first token.
     prompt_tokens: u64,
+    /// Where LoRA adapters are served, how many may run at once, and what one computes.
+    adapters: Option<(usize, Operator)>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -54,6 +57,8 @@ struct Life {
     generated: u64,
     /// Whether it was taken out while a step of it was under way.
     aborted: bool,
+    /// Its LoRA adapter; 0 is none.
+    adapter: u32,
 }
 
 impl Blocks {
@@ -74,6 +79,7 @@ impl Blocks {
             timeline: None,
             events: None,
             prompt_tokens: 0,
+            adapters: None,
         }
     }
 
@@ -133,7 +139,8 @@ impl Blocks {
         if self.requests.len() <= id {
             self.requests.resize(id + 1, Life::default());
         }
-        self.requests[id] = Life { arrival: Arrival { output_segment, ..arrival }, ..Life::default() };
+        let arrival = Arrival { output_segment, ..arrival };
+        self.requests[id] = Life { arrival, adapter, ..Life::default() };
         self.tally.waiting_peak = self.tally.waiting_peak.max(self.scheduler.waiting_count());
         id
     }
@@ -149,9 +156,25 @@ impl Blocks {
         self.leaving.push(id);
     }
 
-    /// Lets requests of at most so many adapters run at once.
-    pub(super) fn set_max_loras(&mut self, most: usize) {
+    /// Lets requests of at most so many adapters run at once, each of which computes what `adapter` does.
+    pub(super) fn serve_adapters(&mut self, most: usize, adapter: Operator) {
         self.scheduler.set_max_loras(most);
+        self.adapters = Some((most, adapter));
+    }
+
+    /// What the adapters of a step take on top.
+    fn adapting(&mut self, step: &Step) -> Ticks {
+        let Some((_, adapter)) = &self.adapters else { return Ticks::ZERO };
+        let adapted = step.work.iter().map(|work| (self.requests[work.id].adapter, work.new));
+        let adapted: Vec<(u32, u64)> = adapted.filter(|(adapter, _)| *adapter != 0).collect();
+        if adapted.is_empty() {
+            return Ticks::ZERO;
+        }
+        let distinct: BTreeSet<u32> = adapted.iter().map(|(adapter, _)| *adapter).collect();
+        let tokens = adapted.iter().map(|(_, new)| new).sum();
+        let shares = self.price.adapters(adapter, distinct.len() as u64, tokens);
+        self.tally.mixed.add(shares);
+        Ticks::from(shares.total())
     }
 
     /// Blocks that requests hold.
@@ -163,8 +186,8 @@ impl Blocks {
         u64::from(self.config.num_gpu_blocks) - 1
     }
 
-    /// The time of a step, and its account.
-    fn compute(&mut self, step: &Step) -> Ticks {
+    /// The time of a step and what binds it, and its account.
+    fn compute(&mut self, step: &Step) -> (Ticks, &'static str) {
         let reaches = self.price.reaches().to_vec();
         let mut seen = vec![0; reaches.len()];
         let (mut decodes, mut chunks, mut new) = (0, Vec::new(), 0);
@@ -202,17 +225,14 @@ impl Blocks {
             let time = price.fixed + attending;
             self.tally.decoded(decodes, 1, &seen, &vec![0; reaches.len()]);
             let bound = self.price.bound(decodes, attending);
-            self.tell(step, Ticks::from(time), bound);
-            return Ticks::from(time);
+            return (Ticks::from(time), bound);
         }
         let (_, mut shares) = self.price.mixed(decodes, &seen, &chunks);
         if let Some(speculation) = &mut self.speculation {
             shares = shares.plus(drafting(speculation, step, shares));
         }
-        let time = Ticks::from(shares.total());
         self.tally.mixed.add(shares);
-        self.tell(step, time, shares.largest());
-        time
+        (Ticks::from(shares.total()), shares.largest())
     }
 
     /// Which drafts of a step are accepted: none beyond what a request is to say.
@@ -261,7 +281,9 @@ impl Blocks {
         let Some(mut step) = self.pending.pop_front() else { return };
         self.verify(&mut step);
         if !step.work.is_empty() {
-            let time = self.compute(&step);
+            let (time, bound) = self.compute(&step);
+            let time = time + self.adapting(&step);
+            self.tell(&step, time, bound);
             self.clock += time;
         }
         for work in step.work.iter().filter(|w| w.samples) {
@@ -395,6 +417,9 @@ impl Replica for Blocks {
 
     fn restart(&mut self) {
         self.scheduler = Scheduler::new(self.config.clone());
+        if let Some((most, _)) = &self.adapters {
+            self.scheduler.set_max_loras(*most);
+        }
         self.pending.clear();
         self.leaving.clear();
     }

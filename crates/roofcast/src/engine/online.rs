@@ -12,10 +12,12 @@ pub use super::event::Event;
 use super::price::Price;
 use super::speculation::Speculation;
 use super::{Departure, Replica};
+use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::forecaster::Forecaster;
 pub use crate::kv_cache::paged::Change;
 use crate::kv_cache::prefix::Prefix;
+use crate::operator;
 use crate::scheduler::vllm;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,7 +69,6 @@ pub struct Online {
     settings: vllm::SchedulerConfig,
     present: BTreeMap<u64, SequenceId>,
     gone: Vec<Departure>,
-    max_loras: usize,
     watched: bool,
 }
 
@@ -78,15 +79,7 @@ impl Online {
         let price = Price::new(forecaster.timing(config.cost));
         let speculation = Speculation::resolve(forecaster, seed)?;
         let blocks = Blocks::new(settings.clone(), price, speculation).reporting();
-        Ok(Online {
-            blocks,
-            config,
-            settings,
-            present: BTreeMap::new(),
-            gone: Vec::new(),
-            max_loras: usize::MAX,
-            watched: false,
-        })
+        Ok(Online { blocks, config, settings, present: BTreeMap::new(), gone: Vec::new(), watched: false })
     }
 
     /// The engine's settings.
@@ -153,10 +146,9 @@ impl Online {
         self.blocks.watch_cache();
     }
 
-    /// Lets requests of at most so many adapters run at once.
-    pub fn set_max_loras(&mut self, most: usize) {
-        self.max_loras = most;
-        self.blocks.set_max_loras(most);
+    /// Lets requests of at most so many LoRA adapters run at once, each of this rank; a step takes longer for those in it.
+    pub fn serve_adapters(&mut self, deployment: &Deployment, most: usize, rank: u64) {
+        self.blocks.serve_adapters(most, operator::adapter(deployment, rank));
     }
 
     /// Nothing happens until `time`.
@@ -170,7 +162,6 @@ impl Online {
             return false;
         }
         self.blocks.restart();
-        self.blocks.set_max_loras(self.max_loras);
         if self.watched {
             self.blocks.watch_cache();
         }

@@ -7,6 +7,7 @@
 use super::clock::{TICKS_PER_PS, Ticks};
 use super::tally::Tally;
 use crate::batch::Sequences;
+use crate::operator::Operator;
 use crate::shares::Shares;
 use crate::step::Contexts;
 use crate::timing::Timing;
@@ -73,6 +74,12 @@ impl Price {
         let priced = passes.map(|pass| ticks(timing.pass(&pass, products(timing, known, pass.rows))));
         let shares = priced.max_by_key(Shares::total).unwrap_or_default();
         (Ticks::from(shares.total()), shares)
+    }
+
+    /// What a step takes on top for `tokens` that pass `adapters` distinct adapters, each like `adapter`.
+    pub fn adapters(&self, adapter: &Operator, adapters: u64, tokens: u64) -> Shares<u64> {
+        let tokens = tokens.div_ceil(self.timing.model.parallelism.attention_dp);
+        ticks(self.timing.adapters(adapter, adapters, tokens))
     }
 
     /// What most of a step of `n` decodes goes to, of which what they see takes `attending`.

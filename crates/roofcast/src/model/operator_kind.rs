@@ -118,6 +118,8 @@ operators! {
     Experts "experts"
     /// Norms, and vectors that are read with them.
     Norms "norms"
+    /// The matrices of low rank that adapters add to others.
+    Lora "lora"
     /// The output embedding: logits of the rows that are sampled.
     LmHead "lm_head"
 }
@@ -153,10 +155,10 @@ impl OperatorKind {
         self.family() == Family::Gemm && !self.attends()
     }
 
-    /// Whether checkpoints seldom quantize it.
+    /// Whether it is seldom quantized.
     pub fn is_unquantized(self) -> bool {
         use OperatorKind as K;
-        matches!(self, K::LmHead | K::Router | K::Embedding | K::Norms)
+        matches!(self, K::LmHead | K::Router | K::Embedding | K::Norms | K::Lora)
     }
 }
 

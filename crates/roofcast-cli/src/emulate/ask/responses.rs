@@ -4,12 +4,13 @@
 
 use super::super::fields::Fields;
 use super::super::refusal::Refusal;
+use super::super::tokenizer::Tokenizer;
 use super::{Ask, Endpoint, at_least, said, turns};
 use serde_json::Value;
 
 impl Ask {
     /// Reads a body of `/v1/responses`.
-    pub(super) fn responses(fields: &Fields) -> Result<Ask, Refusal> {
+    pub(super) fn responses(fields: &Fields, tokenizer: &dyn Tokenizer) -> Result<Ask, Refusal> {
         let mut all = Vec::new();
         if let Some(instructions) = fields.string("instructions")? {
             all.push(("system".to_owned(), instructions.to_owned()));
@@ -26,7 +27,7 @@ impl Ask {
             request_id: fields.string("request_id")?.map(str::to_owned),
             user: fields.string("user")?.map(str::to_owned),
             ignore_eos: fields.flag("ignore_eos")?.unwrap_or(false),
-            ..Ask::of(Endpoint::Responses, vec![said(all, true)?.into()])
+            ..Ask::of(Endpoint::Responses, vec![said(&all, true, tokenizer)?.into()])
         })
     }
 }

@@ -4,6 +4,7 @@
 
 use super::super::fields::Fields;
 use super::super::refusal::Refusal;
+use super::super::tokenizer::Tokenizer;
 use super::{Ask, Endpoint, at_least, choices, prompts, stops};
 use serde_json::Value;
 
@@ -12,7 +13,7 @@ const MAX_NEW_TOKENS: u64 = 128;
 
 impl Ask {
     /// Reads a body of `/generate`.
-    pub(super) fn generate(fields: &Fields) -> Result<Ask, Refusal> {
+    pub(super) fn generate(fields: &Fields, tokenizer: &dyn Tokenizer) -> Result<Ask, Refusal> {
         let prompt = match fields.get("input_ids") {
             Some(ids) => ids,
             None => fields.need("text")?,
@@ -34,7 +35,7 @@ impl Ask {
             priority: fields.integer("priority")?.unwrap_or(0),
             request_id: rid.map(str::to_owned),
             listed,
-            ..Ask::of(Endpoint::Generate, prompts(prompt)?)
+            ..Ask::of(Endpoint::Generate, prompts(prompt, tokenizer)?)
         })
     }
 }

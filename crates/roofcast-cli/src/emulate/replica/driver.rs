@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
 /// The engine's thread.
 pub(super) struct Driver {
@@ -28,6 +29,8 @@ pub(super) struct Driver {
     events: Vec<Event>,
     kv_events: Option<KvEvents>,
     paused: Option<PauseMode>,
+    /// Who is told that nothing runs any more.
+    stilled: Option<oneshot::Sender<()>>,
     /// Whether the prefix cache is emptied when nothing is left.
     clears: bool,
     /// Whether a request of an adapter was ever here.
@@ -55,6 +58,7 @@ impl Driver {
             events: Vec::new(),
             kv_events,
             paused: None,
+            stilled: None,
             clears: false,
             adapters: false,
         }
@@ -81,6 +85,10 @@ impl Driver {
             match self.engine.step(&mut self.events) {
                 Some(done) => self.live_through(start, done),
                 None => self.show(),
+            }
+            // Before it waits for a message: a pause that waits for the last request is over.
+            if !self.works() {
+                self.rest();
             }
         }
     }
@@ -110,15 +118,19 @@ impl Driver {
                 self.coming.insert(at, job);
             }
             Message::Abort(number) => drop(self.abort(number)),
-            Message::Pause { mode, clears } => {
-                self.paused = Some(mode);
+            Message::Pause { mode, clears, done } => {
+                (self.paused, self.stilled) = (Some(mode), Some(done));
                 self.clears = clears;
                 if mode == PauseMode::Abort {
-                    self.abort_all();
+                    self.abort_all(|job| job.outlet.say(job.choice, 0, true));
                 }
             }
+            Message::Die => {
+                self.abort_all(|job| job.outlet.fail());
+                self.clears = true;
+            }
             Message::Wake => {
-                self.paused = None;
+                (self.paused, self.stilled) = (None, None);
                 self.clears = false;
                 self.engine.wait_until(self.pace.now());
             }
@@ -142,13 +154,13 @@ impl Driver {
         Some(job)
     }
 
-    /// Takes all requests out; their clients hear of it.
-    fn abort_all(&mut self) {
+    /// Takes all requests out; `tell` lets their clients hear of it.
+    fn abort_all(&mut self, tell: impl Fn(&Job)) {
         let coming = self.coming.iter().map(|job| job.asked.number);
         let numbers: Vec<u64> = coming.chain(self.here.keys().copied()).collect();
         for number in numbers {
             if let Some(job) = self.abort(number) {
-                job.outlet.say(job.choice, 0, true);
+                tell(&job);
             }
         }
     }
@@ -167,6 +179,10 @@ impl Driver {
     fn rest(&mut self) {
         if self.clears && self.engine.is_empty() {
             self.flush();
+        }
+        if let Some(stilled) = self.stilled.take() {
+            // Nothing is left to do where nobody waits for it any more.
+            _ = stilled.send(());
         }
         self.show();
     }

@@ -1,6 +1,7 @@
-//! What changes a server: faults, pinned gauges, sleep.
+//! What changes a server: faults, pinned gauges, replicas that die, sleep.
 
 use super::super::faults::Fault;
+use super::super::fields::Fields;
 use super::super::metrics;
 use super::super::refusal::Refusal;
 use super::super::response::{said, whole};
@@ -38,6 +39,30 @@ impl Service {
         Ok(said(&json!({ "pinned": self.pins.all() })))
     }
 
+    /// Shows or sets which engines are down; without any all are up.
+    pub(super) fn change_replicas(&self, method: &Method, body: &[u8]) -> Answered {
+        match *method {
+            Method::POST => {
+                let fields = Fields::parse(body)?;
+                let (found, count) = (fields.need("down")?, self.group.engines().len());
+                let index =
+                    |value: &Value| usize::try_from(value.as_u64()?).ok().filter(|index| *index < count);
+                let down: Option<Vec<usize>> =
+                    found.as_array().and_then(|all| all.iter().map(index).collect());
+                let accepted = format!("a list of numbers of engines, below {count}");
+                self.group.set_down(&down.ok_or_else(|| Refusal::value("down", found, &accepted))?);
+            }
+            Method::DELETE => self.group.set_down(&[]),
+            _ => {}
+        }
+        Ok(said(&json!({ "down": self.group.down() })))
+    }
+
+    /// Whether no engine is up.
+    pub(super) fn is_dead(&self) -> bool {
+        self.group.down().len() == self.group.engines().len()
+    }
+
     pub(super) fn metrics(&self) -> Response<Sent> {
         let kind = match self.settings.dialect {
             Dialect::Vllm => "text/plain; version=1.0.0; charset=utf-8",
@@ -69,8 +94,9 @@ impl Service {
         HeaderValue::from_str(&text).ok()
     }
 
-    /// Sends the engines to sleep, as `level` and `mode` of a query say.
-    pub(super) fn fall_asleep(&self, query: &str) -> Answered {
+    /// Sends the engines to sleep, as `level` and `mode` of a query say; answers when those that may end have ended, as
+    /// vLLM's `EngineCore.sleep` does.
+    pub(super) async fn fall_asleep(&self, query: &str) -> Answered {
         let wrong = |field: &str, found: &str, accepted: &str| {
             let message = format!("{field} must be {accepted}, got {found}.");
             Refusal::value(field, &Value::from(found), &message)
@@ -81,9 +107,14 @@ impl Service {
         let found = parameter(query, "mode").next().unwrap_or("abort");
         let mode = PauseMode::of(found).ok_or_else(|| wrong("mode", found, "abort, wait or keep"))?;
         self.sleep.begin(level);
+        let mut paused = Vec::new();
         for engine in self.group.engines() {
-            engine.pause(mode, level > 0);
+            paused.push(engine.pause(mode, level > 0));
             engine.metrics().sleeps(Some(level));
+        }
+        for paused in paused {
+            // One that was woken again has nothing to wait for.
+            _ = paused.await;
         }
         Ok(said(&json!({"status": "sleeping", "level": level})))
     }

@@ -57,7 +57,8 @@ impl Service {
             return Err(refusal);
         }
         let at = self.group.pace().map_or(Ticks::ZERO, |pace| pace.now());
-        let parse = move || Ask::parse(endpoint, &body);
+        let tokenizer = Arc::clone(self.author.tokenizer());
+        let parse = move || Ask::parse(endpoint, &body, &*tokenizer);
         let ask = if http::length(headers).is_none_or(|length| length > LONG) {
             tokio::task::spawn_blocking(parse).await.map_err(|_| Refusal::dead())??
         } else {
@@ -114,7 +115,8 @@ impl Service {
         let session = text("x-session-id").or(ask.user.as_deref());
         let prompt = ask.prompts.first().map_or(&[][..], |prompt| prompt);
         let key = RoutingKey::new(prompt, session, first, rank);
-        let engine = self.group.choose(key, at).ok_or_else(Refusal::busy)?;
+        let engine = self.group.choose(key, at);
+        let engine = engine.ok_or_else(|| if self.is_dead() { Refusal::dead() } else { Refusal::busy() })?;
         let here = [engine.in_flight(), engine.queued_tokens()];
         // As vLLM's `check_admission` does.
         let full = here.iter().zip(&self.settings.max_queued).position(|(here, most)| here >= most);
@@ -188,7 +190,8 @@ impl Service {
             Endpoint::Generate | Endpoint::LlamaCompletion => id,
         };
         let fingerprint = Arc::clone(&self.fingerprint);
-        Reply { id, created: now(), model, fingerprint, answers, ask, kv_transfer }
+        let tokenizer = Arc::clone(self.author.tokenizer());
+        Reply { id, created: now(), model, fingerprint, answers, ask, kv_transfer, tokenizer }
     }
 
     /// What a decode instance is told of a prompt's cache (`request_finished` of vLLM 0.32's

@@ -5,7 +5,6 @@
 use super::super::ask::Endpoint;
 use super::super::fields::Fields;
 use super::super::response::said;
-use super::super::tokenizer;
 use super::{Answered, Service};
 use hyper::Method;
 use hyper::body::Incoming;
@@ -32,8 +31,10 @@ impl Service {
             }
             "/tokenize" => {
                 let fields = Fields::parse(&self.read(&parts.headers, body).await?)?;
-                let mut tokens = Vec::new();
-                tokenizer::encode(fields.string("content")?.unwrap_or_default(), &mut tokens);
+                let text = fields.string("content")?.unwrap_or_default();
+                let special = fields.flag("add_special")?.unwrap_or(false);
+                let tokenizer = self.tokenizer();
+                let tokens = if special { tokenizer.prompt(text)? } else { tokenizer.encode(text)? };
                 Ok(said(&json!({ "tokens": tokens })))
             }
             "/detokenize" => {

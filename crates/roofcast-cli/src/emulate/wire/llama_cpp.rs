@@ -4,7 +4,6 @@
 //! those that change an answer here.
 
 use super::{Out, Reply, json as write};
-use crate::emulate::tokenizer;
 use serde_json::{Value, json};
 
 impl Reply {
@@ -26,7 +25,7 @@ impl Reply {
         json!({
             "index": choice, "content": text, "tokens": tokens, "id_slot": 0, "stop": true, "model": self.model,
             "tokens_predicted": said, "tokens_evaluated": asked, "generation_settings": settings,
-            "prompt": tokenizer::text(self.prompt(choice)), "has_new_line": answer.text.contains('\n'),
+            "prompt": self.prompt_text(choice), "has_new_line": answer.text.contains('\n'),
             "truncated": false, "stop_type": kind, "stopping_word": answer.stop_reason.as_deref().unwrap_or_default(),
             "tokens_cached": (asked + said).saturating_sub(1), "timings": timings(asked, said, out),
         })

@@ -109,7 +109,8 @@ impl Launch<'_> {
         let rank = if ranks { index } else { 0 };
         let mut engine = Online::new(forecaster, self.context, self.seed)?;
         if self.args.enable_lora {
-            engine.set_max_loras(self.args.max_loras as usize);
+            let (most, rank) = (self.args.max_loras as usize, self.args.max_lora_rank);
+            engine.serve_adapters(&forecaster.deployment, most, rank);
         }
         let metrics = Metrics::new(self.fixed(forecaster, &engine, rank));
         let kv_events = kv_events(self.args, (index, rank), &engine, self.runtime, &mut self.text)?;

@@ -114,6 +114,39 @@ fn replicas_start_where_requests_are_many() {
     assert_eq!([said(0), said(1)], [600.0, 300.0]);
 }
 
+/// One of two dies: its stream is cut, and the router goes on with the other. Without any the server is not healthy; those
+/// that come back take requests.
+#[test]
+fn a_router_goes_on_without_one_that_dies() {
+    let flags = "--replicas 2 --router round_robin --allow-faults --time-scale 0.05";
+    let server = Server::start(TINY, flags);
+    let [first, second] = [(); 2].map(|()| begin(&server, LONG));
+    for engine in [0, 1] {
+        server.until(&format!("vllm:num_requests_running{{engine=\"{engine}\""), |n| n == 1.0);
+    }
+    assert_eq!(server.post("/admin/replicas", r#"{"down": [1]}"#).json(), json!({"down": [1]}));
+    let cut = read(second).body;
+    assert!(cut.contains("data: ") && !cut.contains("[DONE]"), "{cut}");
+    for headers in ["", "", "X-data-parallel-rank: 1\r\n"] {
+        assert_eq!(server.post_with("/v1/completions", BODY, headers).status, 200);
+    }
+    assert_eq!(read(first).events().len(), 300);
+    assert_eq!([ended(&server, 0), ended(&server, 1)], [4.0, 0.0]);
+    assert_eq!(
+        (server.get("/health").status, server.get("/admin/replicas").json()),
+        (200, json!({"down": [1]}))
+    );
+    assert_eq!(server.post("/admin/replicas", r#"{"down": [0, 1]}"#).status, 200);
+    assert_eq!((server.get("/health").status, server.post("/v1/completions", BODY).status), (503, 500));
+    let back = server.raw("DELETE /admin/replicas HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n", b"");
+    assert_eq!(back.json(), json!({"down": []}));
+    (0..2).for_each(|_| assert_eq!(server.post("/v1/completions", BODY).status, 200));
+    assert_eq!([ended(&server, 0), ended(&server, 1)], [5.0, 1.0]);
+    for wrong in [r#"{"down": [2]}"#, r#"{"down": 1}"#, "{}"] {
+        assert_eq!(server.post("/admin/replicas", wrong).status, 400, "{wrong}");
+    }
+}
+
 #[test]
 fn half_a_fleet_is_refused() {
     let spec = format!("{TINY}[fleet.prefill]\nreplicas = 1\n");

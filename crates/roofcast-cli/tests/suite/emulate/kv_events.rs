@@ -8,7 +8,7 @@ use std::time::Duration;
 use zeromq::{DealerSocket, Socket, SocketRecv, SocketSend, SubSocket, ZmqMessage};
 
 /// Runs what waits for a socket, at most half a minute.
-fn now<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn now<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), future).await.unwrap() })
 }
@@ -52,6 +52,20 @@ fn read(message: ZmqMessage) -> (Vec<u8>, i64, Option<Value>) {
     let [first, number, batch] = frames.as_slice() else { panic!("{} frames", frames.len()) };
     let number = i64::from_be_bytes(number[..].try_into().unwrap());
     (first.to_vec(), number, (!batch.is_empty()).then(|| value(&mut Bytes::new(batch))))
+}
+
+/// A subscriber to all of a server's events.
+pub(super) async fn subscribed(server: &Server) -> SubSocket {
+    let mut subscriber = SubSocket::new();
+    subscriber.connect(&server.kv_events[0]).await.unwrap();
+    subscriber.subscribe("").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    subscriber
+}
+
+/// The next batch.
+pub(super) async fn next(subscriber: &mut SubSocket) -> Value {
+    read(subscriber.recv().await.unwrap()).2.unwrap()
 }
 
 fn ask(server: &Server, tokens: std::ops::Range<u32>, max_tokens: u64) {
@@ -127,12 +141,9 @@ fn events_are_arrays_where_that_is_asked_for() {
     let config = r#"{"endpoint":"tcp://127.0.0.1:0"}"#;
     let server = Server::start(TINY, &format!("--kv-events-config {config} --kv-events-encoding array"));
     let batch = now(async {
-        let mut subscriber = SubSocket::new();
-        subscriber.connect(&server.kv_events[0]).await.unwrap();
-        subscriber.subscribe("").await.unwrap();
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        let mut subscriber = subscribed(&server).await;
         ask(&server, 0..16, 2);
-        read(subscriber.recv().await.unwrap()).2.unwrap()
+        next(&mut subscriber).await
     });
     let event = &batch[1][0];
     assert_eq!((&event[0], &event[3], &event[4]), (&json!("BlockStored"), &(0..16).collect(), &json!(16)));

@@ -1,0 +1,171 @@
+//! Text to tokens and back by a rule that needs no vocabulary.
+//!
+//! Knows: a token is one character, or up to four ASCII characters of which only the first may be white space, about the
+//! four characters a token that English has in real vocabularies. A token's number is its text, so that every emulator
+//! counts, hashes and says the same.
+
+use super::{Encoded, Tokenizer};
+
+/// Tokens of two and more ASCII characters begin here: the numbers below are the characters themselves.
+const OFFSETS: [u32; 4] = [0, 128, 128 + (1 << 14), 128 + (1 << 14) + (1 << 21)];
+/// The first number beyond tokens of ASCII characters.
+const ASCII_END: u32 = OFFSETS[3] + (1 << 28);
+/// One character beyond ASCII is this and its code point.
+const CHARACTERS: u32 = 1 << 29;
+/// What a chat's turn begins with.
+const TURN_START: u32 = 1 << 30;
+/// What a chat's turn ends with.
+const TURN_END: u32 = TURN_START + 1;
+
+/// The built-in tokenizer.
+#[derive(Debug)]
+pub(crate) struct Rule;
+
+impl Tokenizer for Rule {
+    fn encode(&self, text: &str) -> Encoded {
+        let mut tokens = Vec::new();
+        encode(text, &mut tokens);
+        Ok(tokens)
+    }
+
+    /// Each turn with its role between marks.
+    fn chat(&self, turns: &[(String, String)], answers: bool) -> Encoded {
+        let mut tokens = Vec::new();
+        for (role, content) in turns {
+            tokens.push(TURN_START);
+            encode(role, &mut tokens);
+            encode("\n", &mut tokens);
+            encode(content, &mut tokens);
+            tokens.push(TURN_END);
+        }
+        if answers {
+            tokens.push(TURN_START);
+            encode("assistant", &mut tokens);
+            encode("\n", &mut tokens);
+        }
+        Ok(tokens)
+    }
+
+    /// A mark stands for what is no token.
+    fn text(&self, tokens: &[u32]) -> String {
+        let mut text = String::with_capacity(tokens.len() * 4);
+        for token in tokens {
+            if !decode(*token, &mut text) {
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+        text
+    }
+
+    fn pieces(&self, tokens: &[u32], take: &mut dyn FnMut(&str) -> bool) {
+        let mut piece = String::new();
+        for token in tokens {
+            piece.clear();
+            decode(*token, &mut piece);
+            if !take(&piece) {
+                return;
+            }
+        }
+    }
+}
+
+/// Adds the tokens of a text.
+fn encode(text: &str, into: &mut Vec<u32>) {
+    let mut held = Held::default();
+    for c in text.chars() {
+        if !c.is_ascii() {
+            held.end(into);
+            into.push(CHARACTERS + c as u32);
+            continue;
+        }
+        if c.is_ascii_whitespace() || held.length == OFFSETS.len() {
+            held.end(into);
+        }
+        held.number = held.number << 7 | c as u32;
+        held.length += 1;
+    }
+    held.end(into);
+}
+
+/// ASCII characters that have not made a token yet.
+#[derive(Default)]
+struct Held {
+    number: u32,
+    length: usize,
+}
+
+impl Held {
+    fn end(&mut self, into: &mut Vec<u32>) {
+        if let Some(offset) = self.length.checked_sub(1).and_then(|at| OFFSETS.get(at)) {
+            into.push(offset + self.number);
+        }
+        *self = Held::default();
+    }
+}
+
+/// Adds the text of a token; what marks turns has none. False where there is no such token.
+fn decode(token: u32, into: &mut String) -> bool {
+    if token == TURN_START || token == TURN_END {
+        return true;
+    }
+    if token >= CHARACTERS {
+        let found = char::from_u32(token - CHARACTERS).filter(|c| !c.is_ascii());
+        into.extend(found);
+        return found.is_some();
+    }
+    if token >= ASCII_END {
+        return false;
+    }
+    let length = OFFSETS.iter().filter(|offset| token >= **offset).count();
+    let number = token - OFFSETS[length - 1];
+    into.extend((0..length).rev().map(|place| char::from((number >> (7 * place)) as u8 & 0x7f)));
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn tokens(text: &str) -> Vec<u32> {
+        Rule.encode(text).unwrap()
+    }
+
+    #[test]
+    fn words_of_three_letters_are_a_token_with_their_space() {
+        let cut = |t: &str| tokens(t).into_iter().map(|t| Rule.text(&[t])).collect::<Vec<_>>();
+        assert_eq!(cut("the of and"), ["the", " of", " and"]);
+        assert_eq!(cut("tokenizer é!\n\n"), ["toke", "nize", "r", " ", "é", "!", "\n", "\n"]);
+        // "a" is 97, "ab" 128 + 97 · 128 + 98.
+        assert_eq!(tokens("a ab"), [97, OFFSETS[2] + (32 << 14) + (97 << 7) + 98]);
+        assert_eq!(tokens("ab"), [128 + 97 * 128 + 98]);
+        // Two marks a turn, the role, a line feed: 5 + 1; then the answer's beginning: mark, "assi", "stan", "t", line feed.
+        let turn = ("user".to_owned(), "hi".to_owned());
+        assert_eq!(Rule.chat(&[turn], true).unwrap().len(), 5 + 5);
+    }
+
+    proptest! {
+        #[test]
+        fn texts_come_back(text in "\\PC*|[ -~\n\t]{0,80}", more in any::<u32>()) {
+            prop_assert_eq!(Rule.text(&tokens(&text)), text.clone());
+            let mut said = String::new();
+            Rule.pieces(&tokens(&text), &mut |piece| {
+                said.push_str(piece);
+                true
+            });
+            prop_assert_eq!(said, text);
+            // Any number is a token that comes back as itself, or none.
+            let mut one = String::new();
+            if decode(more, &mut one) && !one.is_empty() {
+                prop_assert!(one.len() <= 4);
+            }
+        }
+
+        /// A text that goes on leaves its tokens as they are, all but the last.
+        #[test]
+        fn prefixes_share_tokens(text in "[ -~]{1,60}", more in "[ -~]{0,20}") {
+            let (whole, part) = (tokens(&format!("{text}{more}")), tokens(&text));
+            prop_assert_eq!(&whole[..part.len() - 1], &part[..part.len() - 1]);
+        }
+    }
+}

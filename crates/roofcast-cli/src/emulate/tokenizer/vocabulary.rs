@@ -1,0 +1,114 @@
+//! The tokens of a model's own `tokenizer.json`, by Hugging Face's library.
+//!
+//! Knows: which special tokens mark a chat's turns, and which token ends a character. Runs no chat template: turns stand as
+//! ChatML or Llama 3 has them where the file holds those marks, else as lines of text.
+
+use super::{Encoded, Tokenizer};
+use crate::bench::vocabulary::words;
+use crate::emulate::refusal::Refusal;
+use roofcast::{Error, Result};
+use tokenizers::Tokenizer as Library;
+
+/// Before a turn's role, behind it, and behind the turn.
+type Marks = [&'static str; 3];
+
+/// Marks that are special tokens, of Qwen and others, and of Llama 3.
+const SPECIAL: [Marks; 2] =
+    [["<|im_start|>", "\n", "<|im_end|>\n"], ["<|start_header_id|>", "<|end_header_id|>\n\n", "<|eot_id|>"]];
+/// Marks of a vocabulary without any of them.
+const PLAIN: Marks = ["", ":\n", "\n\n"];
+
+const ACCEPTED: &str = "a tokenizer.json that Hugging Face's tokenizers 0.23 reads";
+
+/// A vocabulary, and how to cut texts into its tokens.
+#[derive(Debug)]
+pub(crate) struct Vocabulary {
+    library: Library,
+    marks: Marks,
+}
+
+impl Vocabulary {
+    /// Reads a `tokenizer.json`.
+    pub(crate) fn parse(place: &str, text: &str) -> Result<Vocabulary> {
+        let wrong = |what: String| Error::Parse {
+            place: place.into(),
+            message: format!("{what}; accepted: {ACCEPTED}"),
+        };
+        let mut library = Library::from_bytes(text).map_err(|e| wrong(e.to_string()))?;
+        // Bounds of a batch in training, which a server does not have.
+        library.with_truncation(None).map_err(|e| wrong(e.to_string()))?;
+        library.with_padding(None);
+        let held = |mark: &str| mark.trim().is_empty() || library.token_to_id(mark.trim()).is_some();
+        let marks = SPECIAL.into_iter().find(|marks| marks.iter().all(|mark| held(mark)));
+        let vocabulary = Vocabulary { marks: marks.unwrap_or(PLAIN), library };
+        let says = |word: &str| vocabulary.encode(word).is_ok_and(|tokens| !tokens.is_empty());
+        if !words().any(says) {
+            return Err(wrong("it has tokens for no English word".to_owned()));
+        }
+        Ok(vocabulary)
+    }
+
+    fn cut(&self, text: &str, special: bool) -> Encoded {
+        let found = self.library.encode_fast(text, special);
+        let found = found.map_err(|e| Refusal::bad(format!("The prompt could not be tokenized: {e}")))?;
+        Ok(found.get_ids().to_vec())
+    }
+
+    fn decode(&self, tokens: &[u32], skip_special_tokens: bool) -> String {
+        self.library.decode(tokens, skip_special_tokens).unwrap_or_default()
+    }
+}
+
+impl Tokenizer for Vocabulary {
+    fn encode(&self, text: &str) -> Encoded {
+        self.cut(text, false)
+    }
+
+    fn prompt(&self, text: &str) -> Encoded {
+        self.cut(text, true)
+    }
+
+    fn chat(&self, turns: &[(String, String)], answers: bool) -> Encoded {
+        let [start, middle, end] = self.marks;
+        let turn = |(role, content): &(String, String)| [start, role, middle, content, end].concat();
+        let mut text: String = turns.iter().map(turn).collect();
+        if answers {
+            text.extend([start, "assistant", middle]);
+        }
+        self.prompt(&text)
+    }
+
+    fn holds(&self, token: u32) -> bool {
+        self.library.id_to_token(token).is_some()
+    }
+
+    fn text(&self, tokens: &[u32]) -> String {
+        self.decode(tokens, true)
+    }
+
+    fn spelled(&self, tokens: &[u32]) -> String {
+        self.decode(tokens, false)
+    }
+
+    fn name(&self, token: u32) -> String {
+        self.library.id_to_token(token).unwrap_or_default()
+    }
+
+    /// A token's text depends on the one before it, so that each is decoded behind the last ones whose text is out.
+    fn pieces(&self, tokens: &[u32], take: &mut dyn FnMut(&str) -> bool) {
+        let (mut from, mut out) = (0, 0);
+        let mut before = 0;
+        for end in 1..=tokens.len() {
+            let text = self.text(&tokens[from..end]);
+            // What ends within a character is held until that is whole.
+            let new = text.get(before..).filter(|new| !new.ends_with(char::REPLACEMENT_CHARACTER));
+            if !take(new.unwrap_or_default()) {
+                return;
+            }
+            if new.is_some() {
+                (from, out) = (out, end);
+                before = self.text(&tokens[from..out]).len();
+            }
+        }
+    }
+}
