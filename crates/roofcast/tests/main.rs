@@ -23,6 +23,8 @@ mod engine;
 mod families;
 #[path = "suite/fleets.rs"]
 mod fleets;
+#[path = "suite/formulas.rs"]
+mod formulas;
 #[path = "suite/hostile.rs"]
 mod hostile;
 #[path = "suite/house.rs"]
@@ -41,6 +43,8 @@ mod models;
 mod plan;
 #[path = "suite/polling.rs"]
 mod polling;
+#[path = "suite/runs.rs"]
+mod runs;
 #[path = "suite/scaling.rs"]
 mod scaling;
 #[path = "suite/seeds.rs"]

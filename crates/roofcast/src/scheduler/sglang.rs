@@ -25,6 +25,7 @@ pub use results::Results;
 
 use super::{Policy, Profile};
 use crate::engine::config::Prefixes;
+use crate::kv_cache::prefix::Content;
 use crate::slab::Slab;
 use crate::spec::SchedulePolicy;
 use crate::workload::request::Run;
@@ -146,6 +147,8 @@ enum Phase {
 #[derive(Debug, Clone)]
 struct RequestState {
     prompt: Box<[Run]>,
+    /// The content of its prompt's first page, where there is a tree and the prompt has a whole page.
+    first_page: Option<Content>,
     input: u64,
     output_segment: u32,
     bound: u64,
@@ -229,7 +232,9 @@ impl Scheduler {
     /// Queues a request.
     pub fn add(&mut self, arrival: NewRequest) -> RequestId {
         let last = if self.config.schedule_low_priority_values_first { i64::MAX } else { i64::MIN };
+        let tree = self.memory.tree.as_ref();
         let request = RequestState {
+            first_page: tree.and_then(|tree| tree.first_page(&arrival.prompt)),
             input: arrival.prompt.iter().map(|run| run.length).sum(),
             prompt: arrival.prompt,
             output_segment: arrival.output_segment,

@@ -1,7 +1,7 @@
 //! What vLLM's server turns away, and prompts in every so many steps of a data-parallel engine.
 
-use super::engine::workloads;
 use super::fleets::{deployment, holds, spec};
+use super::runs::workloads;
 use proptest::prelude::*;
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::record::Outcome;

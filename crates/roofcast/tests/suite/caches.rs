@@ -1,6 +1,6 @@
 //! What caches are kept in: tables, pages of memory, groups of layers, and every block back in the end.
 
-use super::engine::{conserved, deployment, records, same, schedulers, served, workloads};
+use super::runs::{conserved, deployment, records, same, schedulers, served, workloads};
 use super::support::{catalog, model};
 use proptest::prelude::*;
 use roofcast::Forecaster;

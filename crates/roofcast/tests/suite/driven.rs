@@ -1,6 +1,6 @@
 //! The engine driven as requests come is the engine of a simulation.
 
-use super::engine::{deployment, records, served};
+use super::runs::{deployment, records, served};
 use proptest::prelude::*;
 use roofcast::Forecaster;
 use roofcast::engine::clock::Ticks;

@@ -1,6 +1,6 @@
 //! Replicas that are more than one accelerator, and fleets that are more than equal replicas.
 
-use super::engine::{records, same, schedulers, served, workloads};
+use super::runs::{records, same, schedulers, served, workloads};
 use super::support::{catalog, model};
 use proptest::prelude::*;
 use roofcast::deployment::{Deployment, Options};

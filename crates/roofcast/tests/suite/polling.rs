@@ -1,6 +1,6 @@
 //! How long a new request waits until a scheduler considers it, counted in steps of the requests that decode.
 
-use crate::engine::{deployment, records, served};
+use crate::runs::{deployment, records, served};
 use roofcast::deployment::{Deployment, Options};
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::spec::{CostKind, EngineSpec, SchedulerKind};

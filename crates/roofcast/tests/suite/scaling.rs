@@ -1,7 +1,7 @@
 //! Autoscaling: who is up when, and what that costs.
 
-use super::engine::{same, workloads};
 use super::fleets::{ONE, close, deployment, holds, run, spec};
+use super::runs::{same, workloads};
 use proptest::prelude::*;
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::router::Routing;

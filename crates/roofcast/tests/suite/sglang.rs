@@ -1,7 +1,7 @@
 //! SGLang's policy: leaping is stepping over all that its scheduler does, nothing is lost, every token comes back.
 
-use super::engine::{conserved, deployment, records, same, same_over_time, served, workloads};
 use super::polling::{STEP_MS, near, second};
+use super::runs::{conserved, deployment, records, same, same_over_time, served, workloads};
 use proptest::prelude::*;
 use roofcast::scheduler::sglang::{ForwardMode, NewRequest, Rules, Scheduler, ServerArgs, Step};
 use roofcast::spec::RetractionPolicy;

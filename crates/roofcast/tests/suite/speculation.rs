@@ -1,6 +1,6 @@
 //! Speculative decoding: what is accepted, what it takes, and that nothing is lost.
 
-use super::engine::{conserved, deployment, records, same, served, workloads};
+use super::runs::{conserved, deployment, records, same, served, workloads};
 use super::support::{catalog, model};
 use proptest::prelude::*;
 use roofcast::batch::Batch;

@@ -5,7 +5,7 @@
 //! prefixes of those that wait every so often, so that they are not evicted first. Source: SGLang 0.5.23,
 //! `managers/schedule_policy.py`. Knows nothing about admission.
 
-use super::tree::Tree;
+use super::tree::{Node, ROOT, Tree};
 use super::{RequestId, Scheduler};
 use crate::spec::SchedulePolicy;
 use std::cmp::Reverse;
@@ -43,6 +43,7 @@ impl Scheduler {
             let found = self.requests[id].found;
             let mut last = false;
             if found <= IN_BATCH_TOKENS {
+                self.trace(id, known);
                 last = others.find(&self.path).1 >= IN_BATCH_TOKENS;
                 if !last {
                     others.insert(&self.path);
@@ -66,18 +67,25 @@ impl Scheduler {
         }
         for at in (0..self.waiting.len().min(MATCH_MOST)).rev() {
             let id = self.waiting[at];
-            self.trace(id, self.known(id));
-            if let Some(tree) = &mut self.memory.tree {
-                tree.find(&self.path);
-            }
+            self.find(id, self.known(id));
         }
     }
 
     /// Looks how much of a request's first `length` tokens the tree has.
     pub(super) fn look(&mut self, id: RequestId, length: u64) {
-        self.trace(id, length);
-        let found = self.memory.tree.as_mut().map(|tree| tree.find(&self.path));
+        let (node, found) = self.find(id, length);
         let r = &mut self.requests[id];
-        (r.node, r.found) = found.unwrap_or((super::ROOT, 0));
+        (r.node, r.found) = (node, found);
+    }
+
+    /// Where in the tree the longest known prefix of a request's first `length` tokens ends, and how long it is.
+    fn find(&mut self, id: RequestId, length: u64) -> (Node, u64) {
+        let Some(tree) = &self.memory.tree else { return (ROOT, 0) };
+        // Of most prompts not even the first page is there.
+        if self.requests[id].first_page.is_some_and(|first| !tree.begins_with(first)) {
+            return (ROOT, 0);
+        }
+        self.trace(id, length);
+        self.memory.tree.as_mut().map_or((ROOT, 0), |tree| tree.find(&self.path))
     }
 }

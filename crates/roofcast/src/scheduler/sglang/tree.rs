@@ -9,8 +9,6 @@ use crate::kv_cache::cursor::Cursor;
 use crate::kv_cache::prefix::{Content, ContentMap};
 use crate::slab::Slab;
 use crate::workload::request::Run;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// A node's number.
 pub(super) type Node = u32;
@@ -30,10 +28,6 @@ pub(super) struct Tree {
     children: ContentMap<Node>,
     /// Stamps given so far.
     uses: u64,
-    /// Unlocked leaves, by stamp, the oldest first; with those that have changed since, which are passed over.
-    evictable_leaves: BinaryHeap<Reverse<(u64, Node)>>,
-    /// The number of unlocked leaves.
-    leaves: usize,
     tokens: u64,
     locked: u64,
     /// The nodes of the last path that was inserted.
@@ -45,13 +39,17 @@ struct Slot {
     runs: Vec<Run>,
     length: u64,
     parent: Node,
-    /// Content of the first page.
-    first: Option<Content>,
+    /// What its parent finds it by.
+    key: Content,
     /// How many nodes are below it at once.
     children: u32,
     /// Requests that hold it or a node below it.
     locks: u32,
     stamp: u64,
+    /// Of an unlocked leaf, the unlocked leaves with the next older and the next newer stamp; the root ends the list on both
+    /// sides.
+    older: Node,
+    newer: Node,
 }
 
 impl Tree {
@@ -59,17 +57,7 @@ impl Tree {
     pub(super) fn new(page: u64) -> Tree {
         let mut nodes = Slab::default();
         nodes.insert(Slot { locks: 1, ..Slot::default() });
-        Tree {
-            page,
-            nodes,
-            children: ContentMap::default(),
-            uses: 0,
-            evictable_leaves: BinaryHeap::new(),
-            leaves: 0,
-            tokens: 0,
-            locked: 0,
-            path: Vec::new(),
-        }
+        Tree { page, nodes, children: ContentMap::default(), uses: 0, tokens: 0, locked: 0, path: Vec::new() }
     }
 
     /// Unlocked tokens.
@@ -91,7 +79,7 @@ impl Tree {
         }
         let (mut node, mut length, mut at) = (ROOT, 0, Cursor::default());
         while length < whole
-            && let Some(child) = self.child(node, path, at)
+            && let Some(&child) = self.children.get(&self.key(node, path, at))
         {
             let common = self.common(child, path, &mut at, whole - length);
             length += common;
@@ -116,28 +104,36 @@ impl Tree {
         let whole = self.whole_pages(path);
         let (mut node, mut length, mut at) = (ROOT, 0, Cursor::default());
         self.path.clear();
-        while length < whole
-            && let Some(child) = self.child(node, path, at)
-        {
+        while length < whole {
+            let key = self.key(node, path, at);
+            let Some(&child) = self.children.get(&key) else {
+                let mut runs = Vec::new();
+                at.take(path, whole - length, |run| runs.push(run));
+                node =
+                    self.append(Slot { runs, length: whole - length, parent: node, key, ..Slot::default() });
+                self.path.push(node);
+                break;
+            };
             self.touch(child);
             let common = self.common(child, path, &mut at, whole - length);
             length += common;
             node = if common < self.nodes[child as usize].length { self.split(child, common) } else { child };
             self.path.push(node);
         }
-        if length == whole {
-            return (node, length);
+        (node, length)
+    }
+
+    /// Adds a leaf below its parent.
+    fn append(&mut self, leaf: Slot) -> Node {
+        self.tokens += leaf.length;
+        if self.nodes[leaf.parent as usize].is_free_leaf() {
+            self.unlist(leaf.parent);
         }
-        let mut runs = Vec::new();
-        at.take(path, whole - length, |run| runs.push(run));
-        self.tokens += whole - length;
-        let above = &self.nodes[node as usize];
-        self.leaves -= usize::from(above.is_free_leaf());
-        let leaf = self.add(Slot { runs, length: whole - length, parent: node, ..Slot::default() });
-        self.leaves += 1;
-        self.touch(leaf);
-        self.path.push(leaf);
-        (leaf, length)
+        let node = self.add(leaf);
+        self.uses += 1;
+        self.nodes[node as usize].stamp = self.uses * DEPTHS;
+        self.list(node, self.newest());
+        node
     }
 
     /// Adds the first `length` tokens, in whole pages, of the path that was inserted last, `path`.
@@ -177,10 +173,12 @@ impl Tree {
     pub(super) fn lock(&mut self, node: Node) {
         let mut at = node;
         while at != ROOT {
+            if self.nodes[at as usize].is_free_leaf() {
+                self.unlist(at);
+            }
             let slot = &mut self.nodes[at as usize];
             if slot.locks == 0 {
                 self.locked += slot.length;
-                self.leaves -= usize::from(slot.children == 0);
             }
             slot.locks += 1;
             at = slot.parent;
@@ -195,43 +193,42 @@ impl Tree {
             slot.locks -= 1;
             if slot.locks == 0 {
                 self.locked -= slot.length;
-                if slot.children == 0 {
-                    self.leaves += 1;
-                    self.evictable_leaves.push(Reverse((slot.stamp, at)));
-                }
             }
-            at = slot.parent;
+            let parent = slot.parent;
+            if slot.is_free_leaf() {
+                self.list(at, self.newest());
+            }
+            at = parent;
         }
     }
 
     /// Evicts the oldest unlocked leaf; returns its tokens.
     pub(super) fn evict(&mut self) -> Option<u64> {
-        let leaf = loop {
-            let Reverse((stamp, node)) = self.evictable_leaves.pop()?;
-            if self.is_evictable(stamp, node) {
-                break node;
-            }
-        };
+        let leaf = self.nodes[ROOT as usize].newer;
+        if leaf == ROOT {
+            return None;
+        }
+        self.unlist(leaf);
         let slot = std::mem::take(&mut self.nodes[leaf as usize]);
         self.nodes.vacate(leaf as usize);
-        self.leaves -= 1;
         self.tokens -= slot.length;
-        if let Some(first) = slot.first {
-            self.children.remove(&first.below(slot.parent));
-        }
+        self.children.remove(&slot.key);
         let parent = &mut self.nodes[slot.parent as usize];
         parent.children -= 1;
         if parent.is_free_leaf() {
-            self.leaves += 1;
-            self.evictable_leaves.push(Reverse((parent.stamp, slot.parent)));
+            self.list(slot.parent, ROOT);
         }
         Some(slot.length)
     }
 
-    /// Whether `node` is an unlocked leaf without another use since `stamp`.
-    fn is_evictable(&self, stamp: u64, node: Node) -> bool {
-        let slot = &self.nodes[node as usize];
-        slot.stamp == stamp && slot.is_free_leaf()
+    /// Whether some sequence begins with a page of this content.
+    pub(super) fn begins_with(&self, first: Content) -> bool {
+        self.children.contains_key(&first.below(ROOT))
+    }
+
+    /// The content of the first page of `path`, if it has a whole one.
+    pub(super) fn first_page(&self, path: &[Run]) -> Option<Content> {
+        (self.whole_pages(path) > 0).then(|| Cursor::default().page(path, self.page))
     }
 
     fn whole_pages(&self, path: &[Run]) -> u64 {
@@ -239,12 +236,9 @@ impl Tree {
         length - length % self.page
     }
 
-    /// The child of `node` that begins with the page of `path` at a cursor.
-    fn child(&self, node: Node, path: &[Run], at: Cursor) -> Option<Node> {
-        if self.nodes[node as usize].children == 0 {
-            return None;
-        }
-        self.children.get(&at.page(path, self.page).below(node)).copied()
+    /// What `node` finds the child by that begins with the page of `path` at a cursor.
+    fn key(&self, node: Node, path: &[Run], at: Cursor) -> Content {
+        at.page(path, self.page).below(node)
     }
 
     /// How many tokens of `node`, in whole pages and at most `most`, follow in `path` from `at`, which passes them.
@@ -258,54 +252,74 @@ impl Tree {
     }
 
     fn stamp(&mut self, node: Node, stamp: u64) {
-        let slot = &mut self.nodes[node as usize];
-        slot.stamp = stamp;
-        if slot.is_free_leaf() {
-            self.evictable_leaves.push(Reverse((stamp, node)));
-            self.tidy();
+        self.nodes[node as usize].stamp = stamp;
+        if self.nodes[node as usize].is_free_leaf() {
+            self.unlist(node);
+            self.list(node, self.newest());
         }
     }
 
-    /// Forgets leaves that have changed since, where they are most of those kept.
-    fn tidy(&mut self) {
-        if self.evictable_leaves.len() > 64 + 2 * self.leaves {
-            let mut leaves = std::mem::take(&mut self.evictable_leaves).into_vec();
-            leaves.retain(|Reverse((stamp, node))| self.is_evictable(*stamp, *node));
-            leaves.sort_unstable();
-            leaves.dedup();
-            self.evictable_leaves = BinaryHeap::from(leaves);
+    /// The unlocked leaf that was used last, if there is one.
+    fn newest(&self) -> Node {
+        self.nodes[ROOT as usize].older
+    }
+
+    /// Puts an unlocked leaf into the list of those by its stamp. Its place is looked for from `near` on: what was just used
+    /// is the newest, and what an evicted leaf leaves bare is about as old as that leaf.
+    fn list(&mut self, leaf: Node, near: Node) {
+        let stamp = self.nodes[leaf as usize].stamp;
+        let mut older = near;
+        // The root has the stamp 0, and the first and the last for neighbours.
+        while self.nodes[older as usize].stamp > stamp {
+            older = self.nodes[older as usize].older;
         }
+        let mut newer = self.nodes[older as usize].newer;
+        while newer != ROOT && self.nodes[newer as usize].stamp < stamp {
+            (older, newer) = (newer, self.nodes[newer as usize].newer);
+        }
+        self.connect(older, leaf);
+        self.connect(leaf, newer);
+    }
+
+    /// Takes a leaf out of the list.
+    fn unlist(&mut self, leaf: Node) {
+        let Slot { older, newer, .. } = self.nodes[leaf as usize];
+        self.connect(older, newer);
+    }
+
+    fn connect(&mut self, older: Node, newer: Node) {
+        self.nodes[older as usize].newer = newer;
+        self.nodes[newer as usize].older = older;
     }
 
     /// Gives the first `length` tokens of `node` to a new node above it. Both are stamped, the lower one last.
     fn split(&mut self, node: Node, length: u64) -> Node {
-        let Slot { parent, locks, .. } = self.nodes[node as usize];
+        let Slot { parent, locks, key, .. } = self.nodes[node as usize];
         let whole = std::mem::take(&mut self.nodes[node as usize].runs);
         let (mut upper, mut lower, mut at) = (Vec::new(), Vec::new(), Cursor::default());
         at.take(&whole, length, |run| upper.push(run));
         at.take(&whole, u64::MAX, |run| lower.push(run));
         // The one above takes the other's place.
         self.nodes[parent as usize].children -= 1;
-        let above = self.add(Slot { runs: upper, length, parent, locks, children: 1, ..Slot::default() });
+        let above =
+            self.add(Slot { runs: upper, length, parent, key, locks, children: 1, ..Slot::default() });
         self.touch(above);
-        let first = Cursor::default().page(&lower, self.page);
+        let key = self.key(above, &lower, Cursor::default());
         let slot = &mut self.nodes[node as usize];
         slot.parent = above;
         slot.length -= length;
         slot.runs = lower;
-        slot.first = Some(first);
-        self.children.insert(first.below(above), node);
+        slot.key = key;
+        self.children.insert(key, node);
         self.touch(node);
         above
     }
 
     /// A new node, which its parent knows.
     fn add(&mut self, slot: Slot) -> Node {
-        let first = Cursor::default().page(&slot.runs, self.page);
-        let parent = slot.parent;
-        let slot = Slot { first: Some(first), ..slot };
+        let (key, parent) = (slot.key, slot.parent);
         let node = self.nodes.insert(slot) as Node;
-        self.children.insert(first.below(parent), node);
+        self.children.insert(key, node);
         self.nodes[parent as usize].children += 1;
         node
     }
