@@ -168,6 +168,7 @@ export interface PlanAnswer {
     ranked: Choice[];
     nearest: Near[];
     left_out: LeftOut[];
+    not_apart: string[];
     smallest: Smallest[];
     what_if: WhatIf[];
     why: Near[];
@@ -303,6 +304,7 @@ export interface Choice {
   attention_dp: number;
   replicas: number;
   prefill: {
+    accelerator: string;
     replicas: number;
     tp: number;
     pp: number;
@@ -585,9 +587,13 @@ export interface Point {
 }
 
 export interface PoolUse {
+  accelerator: string;
   replicas: number;
   accelerators_each: number;
   busy: number;
+  blocks: number;
+  dollars_per_hour: number | null;
+  joules: number | null;
 }
 
 export interface Price {

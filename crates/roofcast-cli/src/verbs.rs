@@ -25,6 +25,7 @@ use crate::show::table::line;
 use roofcast::Deployment;
 use roofcast::bands::{Bands, Span};
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// Sections of a spec that say what is served, on what, and how.
 pub(crate) const MACHINE: [&str; 5] = ["model", "hardware", "precision", "parallelism", "engine"];
@@ -33,7 +34,7 @@ pub(crate) const MACHINE: [&str; 5] = ["model", "hardware", "precision", "parall
 #[derive(Serialize)]
 pub(crate) struct About<'a> {
     model: &'a str,
-    hardware: &'a str,
+    hardware: Cow<'a, str>,
     count: u64,
     parallelism: roofcast::parallelism::Parallelism,
     weights: &'a str,
@@ -49,7 +50,7 @@ impl<'a> About<'a> {
     pub(crate) fn of(d: &'a Deployment) -> About<'a> {
         About {
             model: &d.model.name,
-            hardware: &d.accelerator.id,
+            hardware: Cow::from(&d.accelerator.id),
             count: d.parallelism.count(),
             parallelism: d.parallelism,
             weights: &d.weights,

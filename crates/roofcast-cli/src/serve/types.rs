@@ -105,7 +105,7 @@ fn plans() -> Shape {
     let search = "search = {accelerators = ['h100-sxm', 'rtx-4090'], max_accelerators = 4, requests = 200}\n";
     let none =
         "search = {accelerators = ['l4'], max_accelerators = 1, requests = 200}\nslo.tpot_p99_ms = 1\n";
-    let apart = "search = {accelerators = ['h100-sxm'], weights = ['fp8'], max_accelerators = 3, disaggregated = true, requests = 200}";
+    let apart = "search = {accelerators = ['h100-sxm'], weights = ['fp8'], max_accelerators = 3, disaggregated = true, engines = ['vllm', 'sglang'], requests = 200}";
     all([
         of_plan(&format!("{LLAMA}{LOAD}{BOUNDS}{search}"), Some("accelerator=rtx-4090 tp=1")),
         of_plan(&format!("{LLAMA}{USERS}{none}"), None),

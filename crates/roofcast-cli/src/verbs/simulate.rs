@@ -103,7 +103,14 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<ExitCode> {
 
 /// The deployment, with the accelerators of all pools.
 fn about<'a>(deployment: &'a Deployment, s: &Simulation) -> About<'a> {
-    About { count: s.fleet.accelerators, ..About::of(deployment) }
+    let about = About { count: s.fleet.accelerators, ..About::of(deployment) };
+    match s.fleet.prefill.as_ref().filter(|pool| pool.accelerator != s.fleet.serving.accelerator) {
+        Some(prompts) => {
+            let both = format!("{} + {}", prompts.accelerator, s.fleet.serving.accelerator);
+            About { hardware: both.into(), ..about }
+        }
+        None => about,
+    }
 }
 
 /// The files asked for.

@@ -128,10 +128,13 @@ fn misses(model: &str, plan: &Plan) -> Chart {
     let title = format!("{model}: no deployment meets the SLO");
     let mut chart = Chart::new(&title, &note(plan), x, y);
     chart.bound(1.0, "SLO");
+    let mut named = BTreeSet::new();
     for (n, factor) in &near {
         let what = n.deployment.split(" as ").next().unwrap_or_default();
         chart.point((cost(n), *factor), Marker::filled(0), &format!("{}: {}", n.deployment, n.reason));
-        chart.label((cost(n), *factor), what, colour(0));
+        if named.insert(what) {
+            chart.label((cost(n), *factor), what, colour(0));
+        }
     }
     chart
 }

@@ -99,6 +99,18 @@ pub(super) fn pools(c: &Choice) -> String {
     }
 }
 
+/// The accelerators of a row: `h200-sxm`, or for prompts and decodes `h100 + h200`, each up to its first part with a digit.
+fn chips(c: &Choice) -> String {
+    fn short(id: &str) -> &str {
+        let digit = id.find(|c: char| c.is_ascii_digit()).unwrap_or(id.len());
+        id[digit..].find('-').map_or(id, |end| &id[..digit + end])
+    }
+    match c.prefill.as_ref().map(|pool| [&pool.accelerator, &c.accelerator].map(|id| short(id))) {
+        Some([prompts, decodes]) if prompts != decodes => format!("{prompts} + {decodes}"),
+        _ => c.accelerators(),
+    }
+}
+
 /// What rows of one table differ in beside numbers, and whether there are more columns than fit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Columns {
@@ -124,7 +136,7 @@ pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: C
     header.push("$/h");
     let row = |c: &Choice| {
         let formats = format!("{} / {}", c.weights, c.kv);
-        let mut row = vec![c.count.to_string(), c.accelerators()];
+        let mut row = vec![c.count.to_string(), chips(c)];
         row.extend(columns.routers.then(|| c.router.to_owned()));
         row.extend(columns.engines.then(|| c.engine.clone()));
         row.extend([pools(c), formats]);
@@ -158,7 +170,7 @@ pub(super) fn distinct(list: &[Choice]) -> Vec<&Choice> {
 pub(super) fn throughput(list: &[Choice]) -> String {
     let header = ["count", "accelerator", "as", "formats", "tok/s each", "tok/s a user", "$/M tokens"];
     let row = |c: &Choice| {
-        let mut row = vec![c.count.to_string(), c.accelerators(), pools(c)];
+        let mut row = vec![c.count.to_string(), chips(c), pools(c)];
         row.push(format!("{} / {}", c.weights, c.kv));
         row.extend([c.output_tok_s_per_accelerator, c.interactivity_tok_s].map(significant));
         row.push(dollars(c.cost_per_million_tokens));
