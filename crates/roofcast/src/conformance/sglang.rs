@@ -43,7 +43,7 @@ struct Replay<'a> {
     segments: Segments<'a>,
     arrived: usize,
     /// The batch whose results are to come.
-    pending: Option<Step>,
+    pending: Option<Box<Step>>,
     finished: usize,
 }
 
@@ -69,7 +69,11 @@ impl<'a> Replay<'a> {
         let mut record = self.record(index, first..self.arrived, &step);
         let done =
             if self.trace.config.disable_overlap_schedule { Some(step) } else { self.pending.replace(step) };
-        let finished = done.map(|step| self.scheduler.process(&step).finished).unwrap_or_default();
+        let mut finished = Vec::new();
+        if let Some(step) = done {
+            finished = self.scheduler.process(&step).finished;
+            self.scheduler.recycle(step);
+        }
         self.finished += finished.len() + record.aborted.len();
         record.finished = self.names(finished);
         record.ratio_end = Some(self.scheduler.ratio());

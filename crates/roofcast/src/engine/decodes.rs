@@ -11,6 +11,9 @@ use crate::kv_cache::groups::{Group, Groups};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// Remaining steps of a sequence whose end is not known here: its owner takes it out.
+pub const ENDLESS: u32 = u32::MAX;
+
 /// A sequence as it begins to decode.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
@@ -18,7 +21,7 @@ pub struct Entry {
     pub id: SequenceId,
     /// Tokens in the KV cache.
     pub computed: u32,
-    /// Steps until its last token.
+    /// Steps until its last token, or [`ENDLESS`].
     pub remaining: u32,
     /// Order of admission.
     pub order: u64,
@@ -384,7 +387,8 @@ impl Decodes for Lockstep {
 
     fn insert(&mut self, entry: Entry) {
         let offset = i64::from(entry.computed) - self.step;
-        let end = self.step + i64::from(entry.remaining);
+        let ends = entry.remaining != ENDLESS;
+        let end = if ends { self.step + i64::from(entry.remaining) } else { i64::MAX };
         let index = entry.id as usize;
         if self.members.len() <= index {
             self.members.resize(index + 1, Member::default());
@@ -393,7 +397,9 @@ impl Decodes for Lockstep {
         self.members[index] = Member { offset, end, order: entry.order, stay };
         self.len += 1;
         self.offsets += offset;
-        self.ends.insert(self.step, end, entry.id);
+        if ends {
+            self.ends.insert(self.step, end, entry.id);
+        }
         for reach in &mut self.reaches {
             reach.insert(self.step, offset, entry.id, stay);
         }
@@ -406,7 +412,9 @@ impl Decodes for Lockstep {
 
     fn remove(&mut self, id: SequenceId) -> (u32, u32) {
         let member = self.take(id);
-        self.ends.remove(member.end, id);
+        if member.end < i64::MAX {
+            self.ends.remove(member.end, id);
+        }
         self.sum();
         ((member.offset + self.step) as u32, (member.end - self.step) as u32)
     }

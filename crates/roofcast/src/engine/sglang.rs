@@ -12,7 +12,7 @@ pub use settings::SglangConfig;
 
 use super::arrival::Arrival;
 use super::clock::Ticks;
-use super::decodes::{Decodes, Entry};
+use super::decodes::{Decodes, ENDLESS, Entry};
 use super::polling::AdmissionPolling;
 use super::price::Price;
 use super::tally::Tally;
@@ -30,8 +30,6 @@ use std::collections::VecDeque;
 
 /// Where in the segment of its output the positions of a request's own prompt tokens begin.
 const OWN_PROMPT: u64 = 1 << 32;
-/// More steps than a request has tokens: the scheduler says when rows end.
-const ENDLESS: u32 = u32::MAX / 2;
 
 /// One replica of SGLang.
 #[derive(Debug, Clone)]
@@ -74,7 +72,7 @@ struct Life {
 /// A batch that was decided: what it takes, and what each one like it takes more.
 #[derive(Debug, Clone)]
 struct Batch {
-    step: Step,
+    step: Box<Step>,
     time: u64,
     growth: u64,
     /// Rows whose first decode this is.
@@ -146,7 +144,9 @@ impl<D: Decodes> Sglang<D> {
         }
         self.note(&step);
         if step.kind == ForwardMode::Idle {
-            return Err(!step.preempted.is_empty() || !step.aborted.is_empty());
+            let changed = !step.preempted.is_empty() || !step.aborted.is_empty();
+            self.scheduler.recycle(step);
+            return Err(changed);
         }
         let fresh = if step.decodes > 0 { std::mem::take(&mut self.fresh) } else { Vec::new() };
         let (time, growth, bound) = self.cost(&step);
@@ -206,6 +206,7 @@ impl<D: Decodes> Sglang<D> {
         self.count(&mut batch, more);
         if let Some(before) = before {
             self.deliver(&before, 0);
+            self.scheduler.recycle(before.step);
         }
         if more > 0 {
             self.deliver(&batch, more - 1);
@@ -328,9 +329,10 @@ impl<D: Decodes> Replica for Sglang<D> {
             // It is idle meanwhile.
             let step = self.scheduler.schedule();
             self.leaving.drain(..).for_each(|id| self.scheduler.forget(id));
-            for id in step.left {
+            for &id in &step.left {
                 self.rows.remove(id as u32);
             }
+            self.scheduler.recycle(step);
         }
         self.tally.idle += time - self.clock;
         self.clock = self.clock.max(time);
@@ -358,6 +360,7 @@ impl<D: Decodes> Replica for Sglang<D> {
             Err(changed) => {
                 let Some(before) = self.pending.take() else { return changed };
                 self.deliver(&before, 0);
+                self.scheduler.recycle(before.step);
                 return true;
             }
         };
@@ -369,6 +372,7 @@ impl<D: Decodes> Replica for Sglang<D> {
             self.count(&mut batch, more);
             self.deliver(&batch, more);
             self.passed(&batch, more, self.clock - Ticks::from(batch.time + batch.growth * more));
+            self.scheduler.recycle(batch.step);
         }
         true
     }

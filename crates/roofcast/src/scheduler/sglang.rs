@@ -128,6 +128,18 @@ pub struct Step {
     pub ratio: [f64; 2],
 }
 
+impl Step {
+    /// Nothing, with room for what was decided before.
+    fn clear(&mut self) {
+        let Step { sorted, extends, rows, admitted, joined, left, preempted, retracted, aborted, .. } = self;
+        extends.clear();
+        [admitted, joined].into_iter().for_each(Vec::clear);
+        [sorted, rows, left, preempted, retracted, aborted].into_iter().for_each(Vec::clear);
+        (self.kind, self.chunked) = (ForwardMode::Idle, None);
+        (self.decodes, self.dropped) = (0, 0);
+    }
+}
+
 /// Where a request is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Phase {
@@ -203,8 +215,9 @@ pub struct Scheduler {
     leaving: Vec<RequestId>,
     /// Rows that stopped since the last decision.
     left: Vec<RequestId>,
-    /// Room for the tokens of one request.
+    /// Room for the tokens of one request, and for a decision.
     path: Vec<Run>,
+    spare: Option<Box<Step>>,
 }
 
 impl Scheduler {
@@ -226,6 +239,7 @@ impl Scheduler {
             leaving: Vec::new(),
             left: Vec::new(),
             path: Vec::new(),
+            spare: None,
         }
     }
 
@@ -264,8 +278,10 @@ impl Scheduler {
     }
 
     /// Decides the next batch. In the overlap loop the results of the last one are not there yet.
-    pub fn schedule(&mut self) -> Step {
-        let mut step = Step { ratio: [self.ratio.current; 2], ..Step::default() };
+    pub fn schedule(&mut self) -> Box<Step> {
+        let mut step = self.spare.take().unwrap_or_default();
+        step.clear();
+        step.ratio = [self.ratio.current; 2];
         let mut last = std::mem::take(&mut self.last);
         if let Some(id) = self.chunked {
             self.publish(id);
@@ -286,12 +302,17 @@ impl Scheduler {
         if self.config.records && matches!(step.kind, ForwardMode::Decode | ForwardMode::Mixed) {
             step.rows = self.running.ids().collect();
         }
-        step.left = std::mem::take(&mut self.left);
+        std::mem::swap(&mut step.left, &mut self.left);
         last.kind = step.kind;
         last.extends.clear();
         last.extends.extend(step.extends.iter().map(|e| e.id));
         self.last = last;
         step
+    }
+
+    /// Takes a decision back that has been carried out: the next one has its room.
+    pub fn recycle(&mut self, step: Box<Step>) {
+        self.spare = Some(step);
     }
 
     /// How many wait.

@@ -139,7 +139,7 @@ proptest! {
         let mut scheduler = Scheduler::new(config.clone());
         let pool = config.max_total_tokens - config.max_total_tokens % config.page_size;
         let (mut next, mut done, mut sampled) = (0, vec![false; requests.len()], vec![0; requests.len()]);
-        let mut pending: Option<Step> = None;
+        let mut pending: Option<Box<Step>> = None;
         let fits = |a: &NewRequest| {
             let input: u64 = a.prompt.iter().map(|run| run.length).sum();
             input + a.max_new_tokens + 2 * config.page_size + 2 < pool
@@ -162,6 +162,7 @@ proptest! {
             if let Some(step) = results {
                 let rows = step.rows.clone();
                 let results = scheduler.process(&step);
+                scheduler.recycle(step);
                 results.sampled.iter().for_each(|id| sampled[*id] += 1);
                 prop_assert!(results.decoded <= rows.len() as u64);
                 for id in results.finished {
