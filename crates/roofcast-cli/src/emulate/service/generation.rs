@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Bodies beyond this are parsed on a thread of their own, where they delay no other request.
-const LONG: usize = 16 << 10;
+const LONG: usize = 128 << 10;
 /// Tokens of a completion where the client names no bound: OpenAI's default.
 const COMPLETION_TOKENS: u64 = 16;
 /// Asks for the load in an answer's head, and says it.
