@@ -66,7 +66,18 @@ pub(crate) struct Author {
 #[derive(Debug, Clone)]
 struct Word {
     tokens: Vec<u32>,
+    /// What the tokens add where they begin an answer, and where they follow others.
+    begins: Vec<String>,
+    follows: Vec<String>,
     text: &'static str,
+}
+
+impl Word {
+    fn new(tokenizer: &dyn Tokenizer, tokens: Vec<u32>, text: &'static str) -> Word {
+        let begins = tokenizer.pieces(&tokens);
+        let follows = tokenizer.pieces(&tokens.repeat(2)).split_off(tokens.len());
+        Word { tokens, begins, follows, text }
+    }
 }
 
 /// Words that are a token each with the space before them; where there are none, all that have tokens.
@@ -74,17 +85,15 @@ fn vocabulary(tokenizer: &dyn Tokenizer) -> Vec<Word> {
     let encode = |text: &str| tokenizer.encode(text).unwrap_or_default();
     let whole = |text: &'static str| {
         let spaced = format!(" {text}");
-        let says = |token: u32| tokenizer.text(&[token, token]).ends_with(&spaced);
         // Some vocabularies put the space before a text's first word by themselves.
-        let tokens = [encode(&spaced), encode(text)].into_iter();
-        let tokens = tokens.into_iter().find(|tokens| matches!(tokens[..], [token] if says(token)))?;
-        Some(Word { tokens, text })
+        let cut = [encode(&spaced), encode(text)].into_iter().filter(|tokens| tokens.len() == 1);
+        cut.map(|tokens| Word::new(tokenizer, tokens, text)).find(|word| word.follows == [spaced.as_str()])
     };
     let found: Vec<Word> = words().filter_map(whole).collect();
     if !found.is_empty() {
         return found;
     }
-    let cut = words().map(|text| Word { tokens: encode(&format!(" {text}")), text });
+    let cut = words().map(|text| Word::new(tokenizer, encode(&format!(" {text}")), text));
     cut.filter(|word| !word.tokens.is_empty()).collect()
 }
 
@@ -109,16 +118,18 @@ impl Author {
         let mut answer = Completion::with_room(length);
         answer.stops = !ask.ignore_eos && (length as u64) < most;
         let mut tokens = Vec::with_capacity(length);
-        while tokens.len() < length {
-            let Some(word) = self.words.get(draw.below(self.words.len())) else { break };
-            tokens.extend(&word.tokens);
+        'said: while let Some(word) = self.words.get(draw.below(self.words.len())) {
+            let pieces = if tokens.is_empty() { &word.begins } else { &word.follows };
+            for (token, piece) in word.tokens.iter().zip(pieces) {
+                tokens.push(*token);
+                answer.say(piece);
+                let enough = tokens.len() as u64 >= ask.min_tokens;
+                if enough && answer.stopped(&ask.stop, piece.len()) || tokens.len() == length {
+                    break 'said;
+                }
+            }
         }
-        tokens.truncate(length);
-        self.tokenizer.pieces(&tokens, &mut |piece| {
-            answer.say(piece);
-            answer.ends.len() < ask.min_tokens as usize || !answer.stopped(&ask.stop, piece.len())
-        });
-        answer.tokens = tokens[..answer.ends.len()].into();
+        answer.tokens = tokens.into();
         answer
     }
 
@@ -136,10 +147,7 @@ impl Author {
         let stops = tokens.len() as u64 <= most;
         tokens.truncate(most.max(1) as usize);
         let mut answer = Completion::with_room(tokens.len());
-        self.tokenizer.pieces(&tokens, &mut |piece| {
-            answer.say(piece);
-            true
-        });
+        self.tokenizer.pieces(&tokens).iter().for_each(|piece| answer.say(piece));
         Completion { tokens: tokens.into(), stops, tool: Some(call.name.clone()), ..answer }
     }
 

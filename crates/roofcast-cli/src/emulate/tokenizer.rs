@@ -47,7 +47,6 @@ pub(crate) trait Tokenizer: Debug + Send + Sync {
         self.text(&[token])
     }
 
-    /// Gives the text that each token in turn adds to `take`, until that is false. A character is with the token that ends
-    /// it.
-    fn pieces(&self, tokens: &[u32], take: &mut dyn FnMut(&str) -> bool);
+    /// The text that each token adds to those before it: a character is with the token that ends it.
+    fn pieces(&self, tokens: &[u32]) -> Vec<String>;
 }

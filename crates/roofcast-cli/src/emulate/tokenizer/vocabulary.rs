@@ -95,20 +95,19 @@ impl Tokenizer for Vocabulary {
     }
 
     /// A token's text depends on the one before it, so that each is decoded behind the last ones whose text is out.
-    fn pieces(&self, tokens: &[u32], take: &mut dyn FnMut(&str) -> bool) {
-        let (mut from, mut out) = (0, 0);
-        let mut before = 0;
+    fn pieces(&self, tokens: &[u32]) -> Vec<String> {
+        let mut pieces = Vec::with_capacity(tokens.len());
+        let (mut from, mut out, mut before) = (0, 0, 0);
         for end in 1..=tokens.len() {
             let text = self.text(&tokens[from..end]);
             // What ends within a character is held until that is whole.
             let new = text.get(before..).filter(|new| !new.ends_with(char::REPLACEMENT_CHARACTER));
-            if !take(new.unwrap_or_default()) {
-                return;
-            }
+            pieces.push(new.unwrap_or_default().to_owned());
             if new.is_some() {
                 (from, out) = (out, end);
                 before = self.text(&tokens[from..out]).len();
             }
         }
+        pieces
     }
 }
