@@ -91,7 +91,7 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Quest
         || Error::field("spec", "workload", "missing", "[workload] with arrivals, input_len, output_len");
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
     check(spec, workload)?;
-    let asked = proof::asked(spec, workload)?;
+    let asked = proof::asked(spec)?;
     let demand = Demand::of(workload, &spec.slo, "spec")?;
     let space = Space::of(spec, model, catalog, demand.shared)?;
     let judge = Judge::new(spec, model, &space, &demand, question.slower)?;

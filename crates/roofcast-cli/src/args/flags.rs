@@ -83,11 +83,13 @@ impl<S> Flags<S> {
     }
 }
 
-/// The keys of these sections that have flags, with headings.
+/// The keys of these sections that have flags, with headings. Of two keys with one flag it is that of the section named first.
 fn keys<S: Sections>() -> impl Iterator<Item = (&'static Key, &'static str, &'static str)> {
-    KEYS.iter().filter_map(|key| {
-        let (_, heading) = S::ALL.iter().find(|(section, _)| *section == key.section())?;
-        Some((key, key.flag?, *heading))
+    let place = |key: &Key| S::ALL.iter().position(|(section, _)| *section == key.section());
+    KEYS.iter().filter_map(move |key| {
+        let (flag, at) = (key.flag?, place(key)?);
+        let taken = |other: &Key| other.flag == Some(flag) && place(other).is_some_and(|other| other < at);
+        (!KEYS.iter().any(taken)).then_some((key, flag, S::ALL[at].1))
     })
 }
 

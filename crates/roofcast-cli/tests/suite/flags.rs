@@ -36,11 +36,11 @@ fn flags_say_what_a_spec_says() {
 #[test]
 fn a_plan_is_asked_by_flags() {
     let flags = "plan --model llama-3.1-8b --rate 20 --input-len 1000 --output-len 200 --ttft-p99 2000 --tpot-p99 50 \
-                 --hardware h200-sxm,h100-sxm --max-accelerators 4 --weights fp8,bf16 --minimise accelerators";
+                 --hardware h200-sxm,h100-sxm --max-accelerators 4 --weights fp8,bf16 --minimise accelerators --requests 15000";
     let text = "[model]\nname = \"llama-3.1-8b\"\n[workload]\ninput_len = 1000\noutput_len = 200\n\
                 arrivals = { kind = \"poisson\", rate = 20 }\n[slo]\nttft_p99_ms = 2000\ntpot_p99_ms = 50\n[search]\n\
                 accelerators = [\"h200-sxm\", \"h100-sxm\"]\nmax_accelerators = 4\nweights = [\"fp8\", \"bf16\"]\n\
-                minimise = \"accelerators\"\n";
+                minimise = \"accelerators\"\nrequests = 15000\n";
     let (_folder, path) = file("spec.toml", text.as_bytes());
     let asked = planned(flags);
     assert_eq!(asked, planned(&format!("plan {path}")));

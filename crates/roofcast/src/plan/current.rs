@@ -91,7 +91,7 @@ pub fn current(
     let mut base = spec.clone();
     base.search = None;
     let demand = Demand::of(workload, &spec.slo, "spec")?;
-    base.workload = Some(lengthened(workload, &demand, &spec.slo, asked(spec, workload)?));
+    base.workload = Some(lengthened(workload, &demand, &spec.slo, asked(spec)?));
     let forecaster = Forecaster::embedded(deployment(&base, model, chip)?)?;
     let point::Limits { whole: limit, least } = point::limits(row, &forecaster.deployment);
     let forecast = point::forecast(row, &forecaster, CostKind::Forecast)?;

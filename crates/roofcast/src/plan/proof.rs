@@ -58,31 +58,24 @@ pub fn in_turn(trials: &[Trial]) -> Vec<Result<Simulation>> {
     trials.iter().map(Trial::run).collect()
 }
 
-/// How many requests a proof is asked to have: `search.requests`, else those of the workload.
+/// `search.requests`, within bounds.
 ///
 /// # Errors
 /// Too few for a 99th percentile, or too many.
-pub(super) fn asked(spec: &Spec, workload: &Workload) -> Result<Option<u64>> {
-    let trace = matches!(workload.arrivals, Arrivals::Trace { .. });
-    let own = workload.requests.filter(|_| !trace);
-    let search = spec.search.as_ref().and_then(|search| search.requests);
-    let (field, asked) = match search {
-        Some(_) => ("search.requests", search),
-        None => ("workload.requests", own),
-    };
-    match asked {
+pub(super) fn asked(spec: &Spec) -> Result<Option<u64>> {
+    match spec.search.as_ref().and_then(|search| search.requests) {
         Some(n) if !ACCEPTED.contains(&n) => {
             let [least, most] = [ACCEPTED.start(), ACCEPTED.end()];
             let accepted = format!("{least} to {most} requests of a simulation; {REQUESTS} where absent");
-            Err(Error::field("spec", field, n, accepted))
+            Err(Error::field("spec", "search.requests", n, accepted))
         }
         asked => Ok(asked),
     }
 }
 
-/// `workload` with as many requests as a proof takes: as many as were asked for, else [`REQUESTS`], and so many that
-/// requests come for [`DECODES`] times as long as one decodes. Users whose answers set the pace send so many each, where nothing
-/// was asked for, and one each where it was. A trace is taken whole.
+/// `workload` with as many requests as a proof takes: as many as were asked for, else [`REQUESTS`] or those of the workload where
+/// they are more, and so many that requests come for [`DECODES`] times as long as one decodes. Users whose answers set the pace
+/// send so many each, where nothing was asked for, and one each where it was. A trace is taken whole.
 pub(super) fn lengthened(workload: &Workload, demand: &Demand, slo: &Slo, asked: Option<u64>) -> Workload {
     if matches!(workload.arrivals, Arrivals::Trace { .. }) {
         return workload.clone();
@@ -93,7 +86,7 @@ pub(super) fn lengthened(workload: &Workload, demand: &Demand, slo: &Slo, asked:
     let each = if asked.is_some() { 1 } else { DECODES as u64 };
     let for_users = demand.users.map_or(0, |users| users * each);
     let enough = (for_growth as u64).max(for_users).min(MOST_REQUESTS);
-    let least = asked.unwrap_or(REQUESTS);
+    let least = asked.unwrap_or(REQUESTS.max(workload.requests.unwrap_or(0)));
     Workload { requests: Some(least.max(enough)), ..workload.clone() }
 }
 
