@@ -13,6 +13,7 @@ mod deployed;
 mod estimate;
 mod feasibility;
 mod launch;
+mod link;
 mod manifest;
 mod margins;
 mod pareto;

@@ -5,7 +5,8 @@
 //! are any good.
 
 use super::launch::vendors;
-use crate::accelerator::{Accelerator, Price, Topology};
+use super::link::{between, within};
+use crate::accelerator::{Accelerator, Price};
 use crate::catalog::Catalog;
 use crate::deployment::EngineSettings;
 use crate::error::{Error, Result};
@@ -13,7 +14,7 @@ use crate::model::Model;
 use crate::parallelism::indivisible;
 use crate::precision::{KvFormat, WeightFormat};
 use crate::router::Routing;
-use crate::spec::{LinkKind, PoolSpec, SchedulerKind, SearchSpec, Spec};
+use crate::spec::{PoolSpec, SchedulerKind, SearchSpec, Spec};
 use crate::workload::Arrivals;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -289,24 +290,10 @@ impl Space {
         let asked = base.search.as_ref().and_then(|search| search.link);
         let own = || match mixed {
             true => between(&self.shapes[prefill.shape].chip, &serving.chip),
-            false => link(&serving.chip, candidate.accelerators),
+            false => within(&serving.chip, candidate.accelerators),
         };
         spec.fleet.link = Some(asked.unwrap_or_else(own));
         spec
-    }
-}
-
-/// What joins two pools of a chip: within a node its own link, else the network, and the host where it has neither.
-fn link(chip: &Accelerator, accelerators: u64) -> LinkKind {
-    let own = chip.link.as_ref().is_some_and(|link| link.topology != Topology::Pcie);
-    if own && accelerators <= chip.node_size { LinkKind::Nvlink } else { between(chip, chip) }
-}
-
-/// What joins pools that have no link of their own: the network, and the host where one of them has none.
-fn between(one: &Accelerator, other: &Accelerator) -> LinkKind {
-    match one.network.is_some() && other.network.is_some() {
-        true => LinkKind::Network,
-        false => LinkKind::Pcie,
     }
 }
 

@@ -1,8 +1,7 @@
 //! vLLM v1's scheduler: a token budget per step, chunked prefill, prefix cache, preemption by recompute.
 //!
 //! Knows: the decisions of vLLM 0.32's `Scheduler` and `AsyncScheduler` for one full-attention KV group, held step for
-//! step to recorded traces by [`crate::conformance`], none of which has drafts. Knows nothing about time: its
-//! driver prices the steps.
+//! step to recorded traces by [`crate::conformance`], none of which has drafts. Knows nothing about time: its driver prices the steps.
 
 mod blocks;
 mod config;
