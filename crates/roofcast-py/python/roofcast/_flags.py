@@ -395,8 +395,6 @@ class PlanFlags(TypedDict, total=False):
     """What drafting a token takes, as a share of the model's step"""
     workload: Word | None
     """Published traffic, as in azure-conv-2023 or sharegpt; as a flag also a trace file"""
-    requests: int | None
-    """Requests of a run [default: 1000, or all of a trace; of bench 10 a user, at least 100]"""
     seed: int | None
     """Seed of every draw [default: 0]"""
     rate: float | None
@@ -439,6 +437,9 @@ class PlanFlags(TypedDict, total=False):
     """Look at fleets with prefill and decode apart, too"""
     min_accelerators: int | None
     """Accelerators in all, at least [default: 1]"""
+    requests: int | None
+    """Requests of a simulation that proves a deployment [default: 10000, or those of the workload where they are
+    more]"""
     minimise: Word | None
     """What the best plan has least of: cost_per_hour, cost_per_million_tokens, accelerators or energy [default:
     cost_per_hour]"""
