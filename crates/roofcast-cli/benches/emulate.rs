@@ -16,6 +16,9 @@ use tokio::task::JoinSet;
 const SPEC: &str = "[model]\nname = \"Qwen/Qwen2.5-0.5B\"\n[hardware]\naccelerator = \"h100-sxm\"\n[engine]\n\
     cost = \"limit\"\nmax_model_len = 4096\nmax_num_seqs = 4096\nmax_num_batched_tokens = 8192\n";
 
+/// The slowest clock that `--time-scale` takes.
+const SLOWEST: f64 = 0.01;
+
 /// Hundredths of a second in a second: `sysconf(_SC_CLK_TCK)` of Linux.
 const TICKS: f64 = 100.0;
 
@@ -180,5 +183,5 @@ fn main() {
         / probe.metric("vllm:inter_token_latency_seconds_count");
     drop(probe);
     std::thread::sleep(Duration::from_millis(200));
-    run(&Server::start(step / 0.05), count, tokens);
+    run(&Server::start((step / 0.05).max(SLOWEST)), count, tokens);
 }
