@@ -18,7 +18,7 @@ struct Shape {
     names: String,
     /// The id of the shape.
     model: String,
-    /// Where it was read.
+    /// The page that says so.
     source: String,
 }
 
