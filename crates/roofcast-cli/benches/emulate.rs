@@ -2,12 +2,12 @@
 //! them, and whether 2,000 streams keep their pace. `cargo bench -p roofcast-cli --bench emulate`.
 //!
 //! Processor times are the server's own, from `/proc`, in hundredths of a second; the client runs beside it on the same
-//! machine. `ROOFCAST_BENCH_STREAMS` and `ROOFCAST_BENCH_TOKENS` change the last part's 2,000 streams of 200 tokens.
+//! machine, whose kernel's share of a token stands first. `ROOFCAST_BENCH_STREAMS` and `ROOFCAST_BENCH_TOKENS` change the last part's 2,000 streams of 200 tokens.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)] // a benchmark may stop, and prints
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -18,6 +18,9 @@ const SPEC: &str = "[model]\nname = \"Qwen/Qwen2.5-0.5B\"\n[hardware]\naccelerat
 
 /// The slowest clock that `--time-scale` takes.
 const SLOWEST: f64 = 0.01;
+
+/// The clock at which a step's time is looked up: one of 1 ms takes 50.
+const PROBE: f64 = 0.02;
 
 /// Hundredths of a second in a second: `sysconf(_SC_CLK_TCK)` of Linux.
 const TICKS: f64 = 100.0;
@@ -139,6 +142,38 @@ fn startup() {
     );
 }
 
+/// Seconds of processor time of this thread.
+fn thread_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+/// Microseconds of this thread's processor time that sending 280 bytes, about a token's event, on one of 256 connections of
+/// the loopback takes: the kernel's part of a token, which no server can do without.
+fn bare_send() -> f64 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let pairs: Vec<_> = (0..256)
+        .map(|_| {
+            let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            client.set_nonblocking(true).unwrap();
+            let (server, _) = listener.accept().unwrap();
+            server.set_nodelay(true).unwrap();
+            (client, server)
+        })
+        .collect();
+    let (mut readers, mut writers): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+    let (begin, rounds) = (thread_seconds(), 400);
+    let mut buffer = [0; 4096];
+    let mut reading = 0.0;
+    for _ in 0..rounds {
+        writers.iter_mut().for_each(|writer| writer.write_all(&[b'x'; 280]).unwrap());
+        let before = thread_seconds();
+        readers.iter_mut().for_each(|reader| while reader.read(&mut buffer).is_ok() {});
+        reading += thread_seconds() - before;
+    }
+    1e6 * (thread_seconds() - begin - reading) / f64::from(rounds * 256)
+}
+
 /// What a run of streams cost, beside what the engine says of it.
 fn run(server: &Server, count: usize, tokens: usize) {
     let (processor, begin) = (server.processor(), Instant::now());
@@ -166,22 +201,20 @@ fn number(variable: &str, default: usize) -> usize {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-fn main() {
-    startup();
-    // The engine's own pace at this size says how much slower it has to be for 20 tokens a second.
-    let probe = Server::start(1.0);
-    streams(&probe, 256, 60);
-    let step = probe.metric("vllm:inter_token_latency_seconds_sum")
-        / probe.metric("vllm:inter_token_latency_seconds_count");
-    drop(probe);
-    let paced = |seconds: f64| Server::start(step / seconds);
-    run(&paced(0.02), 256, 300);
-    let (count, tokens) = (number("ROOFCAST_BENCH_STREAMS", 2000), number("ROOFCAST_BENCH_TOKENS", 200));
-    let probe = Server::start(1.0);
+/// The time scale at which a step of `count` streams takes `seconds`: what the engine needs for it, at a clock slow enough
+/// that all streams run together.
+fn scale(count: usize, seconds: f64) -> f64 {
+    let probe = Server::start(PROBE);
     streams(&probe, count, 40);
     let step = probe.metric("vllm:inter_token_latency_seconds_sum")
         / probe.metric("vllm:inter_token_latency_seconds_count");
-    drop(probe);
-    std::thread::sleep(Duration::from_millis(200));
-    run(&Server::start((step / 0.05).max(SLOWEST)), count, tokens);
+    (step * PROBE / seconds).max(SLOWEST)
+}
+
+fn main() {
+    startup();
+    println!("a bare send of 280 bytes over the loopback: {:.1} us of processor time", bare_send());
+    run(&Server::start(scale(256, 0.02)), 256, 300);
+    let (count, tokens) = (number("ROOFCAST_BENCH_STREAMS", 2000), number("ROOFCAST_BENCH_TOKENS", 200));
+    run(&Server::start(scale(count, 0.05)), count, tokens);
 }

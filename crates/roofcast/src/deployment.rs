@@ -346,7 +346,7 @@ impl EngineSettings {
             block_size: count(
                 "block_size",
                 spec.block_size,
-                scheduler::profile(spec.scheduler).block_size,
+                scheduler::profile(spec.scheduler()).block_size,
                 1 << 16,
             )?,
             gpu_memory_utilization: utilization,

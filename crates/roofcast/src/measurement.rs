@@ -251,7 +251,7 @@ impl Measurement {
             name: Some(self.engine.clone()),
             version: self.release(),
             served: Some(self.kind.served()),
-            scheduler,
+            scheduler: Some(scheduler),
             max_num_batched_tokens: setting("max_num_batched_tokens").or(whole),
             max_num_seqs: setting("max_num_seqs"),
             reservation: if apart { ReservationKind::Oracle } else { ReservationKind::default() },
@@ -309,7 +309,7 @@ mod tests {
     fn batches_whose_phases_are_apart() {
         let scheduler = |kind: &str, engine: &str| {
             let line = format!("a,{kind},m,h100-sxm,2,2,{engine},,bf16,100,,100,8,71.5,14.9,mean\n");
-            read("f.csv", &format!("{HEADER}{line}")).unwrap()[0].options(None).engine.scheduler
+            read("f.csv", &format!("{HEADER}{line}")).unwrap()[0].options(None).engine.scheduler()
         };
         assert_eq!(scheduler("static_batch_phases", "vllm"), SchedulerKind::Static);
         assert_eq!(scheduler("offline_static_batch", "fastertransformer"), SchedulerKind::Static);

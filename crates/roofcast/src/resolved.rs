@@ -66,7 +66,7 @@ fn usable(spec: &Spec, path: &str) -> bool {
 fn defaults(spec: &Spec, deployment: Option<&Deployment>) -> Result<Vec<(&'static str, Value, bool)>> {
     let mut all = vec![
         ("engine.name", Value::from(spec.engine.name()), true),
-        ("engine.scheduler", word(&spec.engine.scheduler), true),
+        ("engine.scheduler", word(&spec.engine.scheduler()), true),
         ("engine.cost", word(&spec.engine.cost), true),
         ("hardware.ideal", spec.hardware.ideal.into(), false),
     ];
@@ -86,11 +86,11 @@ fn defaults(spec: &Spec, deployment: Option<&Deployment>) -> Result<Vec<(&'stati
 
 fn of_deployment(spec: &Spec, d: &Deployment) -> Vec<(&'static str, Value, bool)> {
     let p = d.parallelism;
-    let profile = scheduler::profile(spec.engine.scheduler);
+    let profile = scheduler::profile(spec.engine.scheduler());
     // A fleet of pools, or one that grows, has its own counts.
     let alike = spec.fleet.prefill.is_none() && spec.fleet.decode.is_none() && spec.fleet.autoscale.is_none();
     // A scheduler's own budget holds for its steps alone: written out, it would count for memory, too.
-    let budgeted = profile.max_num_batched_tokens.is_none() && spec.engine.scheduler != SchedulerKind::Sglang;
+    let budgeted = profile.max_num_batched_tokens.is_none() && spec.engine.scheduler() != SchedulerKind::Sglang;
     let tokens = profile.max_num_batched_tokens.unwrap_or(d.engine.max_num_batched_tokens);
     let sequences = profile.max_num_seqs.unwrap_or(d.engine.max_num_seqs);
     let bounded = profile.max_num_seqs.is_none()

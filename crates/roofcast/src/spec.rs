@@ -128,8 +128,8 @@ pub struct EngineSpec {
     /// Whether requests come through its server, rather than from a program that has the engine to itself; they do where
     /// absent.
     pub served: Option<bool>,
-    /// The scheduling policy; plans reason about `vllm`.
-    pub scheduler: SchedulerKind,
+    /// The scheduling policy; where absent that of `name`, and `vllm` for an engine without one of its own.
+    pub scheduler: Option<SchedulerKind>,
     /// Which price of a step counts.
     pub cost: CostKind,
     /// Sequences that run at once.
@@ -237,6 +237,11 @@ impl EngineSpec {
     /// The engine whose calibration counts.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or("vllm")
+    }
+
+    /// The scheduling policy: the one that is named, else the engine's own.
+    pub fn scheduler(&self) -> SchedulerKind {
+        self.scheduler.or_else(|| SchedulerKind::of_engine(self.name())).unwrap_or_default()
     }
 
     /// Whether requests come through a server.

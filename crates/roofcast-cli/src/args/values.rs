@@ -46,6 +46,7 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// `2/8`: a share and how many there are.
+#[cfg(feature = "parquet")]
 pub(super) fn shard(text: &str) -> Result<(usize, usize), String> {
     let number = |s: &str| s.trim().parse::<usize>().ok();
     match text.split_once('/').and_then(|(shard, of)| Some((number(shard)?, number(of)?))) {

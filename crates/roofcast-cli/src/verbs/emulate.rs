@@ -99,7 +99,7 @@ fn scenario(args: &EmulateArgs) -> Result<(Scenario, Dialect)> {
             "vllm, sglang or llama.cpp, whose servers are emulated",
         )
     })?;
-    if dialect == Dialect::Vllm || engine.scheduler == SchedulerKind::Vllm {
+    if dialect == Dialect::Vllm || engine.scheduler() == SchedulerKind::Vllm {
         return Ok((scenario, dialect));
     }
     Ok((source.scenario(&[Setting::new("engine.scheduler", "vllm")])?, dialect))

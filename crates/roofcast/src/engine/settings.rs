@@ -29,7 +29,7 @@ impl EngineConfig {
         deployment: &Deployment,
         context: u64,
     ) -> Result<(EngineConfig, vllm::SchedulerConfig)> {
-        let asked = deployment.options.engine.scheduler;
+        let asked = deployment.options.engine.scheduler();
         let (config, _) = EngineConfig::resolve_as(deployment, context, true, true)?;
         match &config.by_block {
             Some(settings) if asked == SchedulerKind::Vllm => Ok((config.clone(), settings.clone())),
@@ -46,7 +46,7 @@ impl EngineConfig {
         by_block: bool,
     ) -> Result<(EngineConfig, Policy)> {
         let spec = &deployment.options.engine;
-        let profile = scheduler::profile(spec.scheduler);
+        let profile = scheduler::profile(spec.scheduler());
         let block_size = deployment.engine.block_size;
         let prefixes = prefixes(spec, &profile, shared);
         let counted = profile.frees_windows && prefixes == Prefixes::Unknown && !by_block;
@@ -93,7 +93,7 @@ impl EngineConfig {
             contiguous: profile.reserves && spec.kv_layout.is_none_or(|l| l == KvLayout::Contiguous),
             layout: spec.kv_layout,
             swap_tokens: swap_tokens(deployment, spec, context)?,
-            scheduler: spec.scheduler,
+            scheduler: spec.scheduler(),
             queue: spec.policy,
             cost: spec.cost,
             by_block: None,
@@ -150,7 +150,7 @@ fn usable_blocks(spec: &EngineSpec, profile: &Profile, room: u64) -> Result<u64>
 
 /// Whether a prompt may be split over steps.
 fn chunks(spec: &EngineSpec, profile: &Profile) -> bool {
-    let own = match spec.scheduler {
+    let own = match spec.scheduler() {
         SchedulerKind::Sglang => sglang::chunk(spec).is_some(),
         _ => profile.enable_chunked_prefill,
     };
@@ -160,7 +160,7 @@ fn chunks(spec: &EngineSpec, profile: &Profile) -> bool {
 /// Tokens of a step: data-parallel ranks have a budget each, or divide one.
 fn budget(deployment: &Deployment, profile: &Profile) -> u64 {
     let spec = &deployment.options.engine;
-    let own = match spec.scheduler {
+    let own = match spec.scheduler() {
         SchedulerKind::Sglang => Some(sglang::budget(spec)),
         _ => profile.max_num_batched_tokens,
     };
@@ -246,7 +246,7 @@ fn check(spec: &EngineSpec, profile: &Profile, config: &EngineConfig) -> Result<
     check_layout(spec, profile)?;
     let fixed = profile.only_block_size.filter(|size| *size != u64::from(config.block_size));
     if let Some(size) = fixed {
-        let accepted = format!("{size}: {} keeps its cache by the token", name(spec.scheduler));
+        let accepted = format!("{size}: {} keeps its cache by the token", name(spec.scheduler()));
         return Err(Error::field("engine", "block_size", config.block_size, accepted));
     }
     Ok(())
@@ -328,7 +328,7 @@ pub(crate) fn runs_by_block(spec: &EngineSpec) -> bool {
         || spec.speculative.is_some()
         || spec.long_prefill_token_threshold.is_some_and(|t| t > 0)
         || spec.prefill_schedule_interval.is_some_and(|steps| steps > 1)
-        || (spec.scheduler == SchedulerKind::Vllm && spec.policy == QueuePolicy::Priority)
+        || (spec.scheduler() == SchedulerKind::Vllm && spec.policy == QueuePolicy::Priority)
 }
 
 /// The settings of the scheduler that knows every block.

@@ -36,7 +36,7 @@ pub(super) fn sections(base: &Spec, spec: &Spec) -> toml::Table {
     let search = base.search.clone().unwrap_or_default();
     if !search.engines.is_empty() {
         put("engine", "name", text(&spec.engine.name));
-        put("engine", "scheduler", word(spec.engine.scheduler));
+        put("engine", "scheduler", word(spec.engine.scheduler()));
     }
     put("engine", "enable_chunked_prefill", spec.engine.enable_chunked_prefill.map(toml::Value::from));
     put("engine", "enable_prefix_caching", spec.engine.enable_prefix_caching.map(toml::Value::from));

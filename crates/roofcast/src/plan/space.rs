@@ -75,7 +75,7 @@ impl Told {
     /// `spec` with this over it.
     fn lay(&self, spec: &mut Spec) {
         if let Some(name) = &self.engine {
-            spec.engine.scheduler = scheduler(name);
+            spec.engine.scheduler = SchedulerKind::of_engine(name);
             if spec.engine.name() != name {
                 spec.engine.version = None;
             }
@@ -114,15 +114,6 @@ impl Told {
     }
 }
 
-/// The scheduler of an engine that a search may name.
-fn scheduler(engine: &str) -> SchedulerKind {
-    match engine {
-        "sglang" => SchedulerKind::Sglang,
-        "tensorrt-llm" => SchedulerKind::TensorrtLlm,
-        _ => SchedulerKind::Vllm,
-    }
-}
-
 impl Shape {
     /// `base` for this shape alone, without the search.
     pub(super) fn spec(&self, base: &Spec) -> Spec {
@@ -157,7 +148,7 @@ impl Shape {
 
     /// Its scheduler.
     pub(super) fn scheduler(&self, base: &Spec) -> SchedulerKind {
-        self.told.engine.as_deref().map_or(base.engine.scheduler, scheduler)
+        self.told.engine.as_deref().and_then(SchedulerKind::of_engine).unwrap_or_else(|| base.engine.scheduler())
     }
 }
 

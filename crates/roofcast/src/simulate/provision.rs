@@ -207,9 +207,9 @@ impl Provision {
         };
         let asked = &forecaster.deployment.options;
         uncounted(&forecaster.deployment, "fleet.prefill and fleet.decode have their own replicas", place)?;
-        if let Err(reason) = has_pools(asked.engine.scheduler) {
+        if let Err(reason) = has_pools(asked.engine.scheduler()) {
             let accepted = format!("{POOLED} where prefill and decode are apart: {reason}");
-            return Err(Error::field(place, "engine.scheduler", asked.engine.scheduler.name(), accepted));
+            return Err(Error::field(place, "engine.scheduler", asked.engine.scheduler().name(), accepted));
         }
         if runs_by_block(&asked.engine) {
             let accepted = "vllm without priority, async_scheduling, long_prefill_token_threshold and \

@@ -50,6 +50,17 @@ impl SchedulerKind {
         SchedulerKind::Static,
     ];
 
+    /// That of an engine, where it has one of its own here.
+    pub fn of_engine(name: &str) -> Option<SchedulerKind> {
+        match name {
+            "vllm" => Some(SchedulerKind::Vllm),
+            "sglang" => Some(SchedulerKind::Sglang),
+            "tensorrt-llm" => Some(SchedulerKind::TensorrtLlm),
+            "llama.cpp" => Some(SchedulerKind::LlamaCpp),
+            _ => None,
+        }
+    }
+
     /// As a spec has it.
     pub fn name(self) -> &'static str {
         match self {

@@ -6,6 +6,7 @@
 use super::keys::{self, KEYS};
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
+use crate::spec::SchedulerKind;
 use std::path::Path;
 use toml::{Table, Value};
 
@@ -84,15 +85,12 @@ fn section<'a>(table: &'a mut Table, path: &str) -> Result<&'a mut Table> {
     Ok(inner)
 }
 
-/// An engine by name brings its scheduler; another setting may replace it.
+/// An engine by name brings its scheduler in place of the file's; another setting may replace it.
 fn engine(table: &mut Table, name: &str) -> Result<()> {
     let engine = section(table, "engine")?;
     engine.insert("name".into(), name.into());
-    match name {
-        "vllm" | "sglang" | "tensorrt-llm" | "llama.cpp" => {
-            engine.insert("scheduler".into(), name.into());
-        }
-        _ => {}
+    if SchedulerKind::of_engine(name).is_some() {
+        engine.remove("scheduler");
     }
     Ok(())
 }
@@ -333,8 +331,11 @@ mod tests {
 
     #[test]
     fn an_engine_brings_its_scheduler_unless_one_is_named() {
-        let table = laid("", &[("engine.name", "sglang".into())]);
-        assert_eq!(table["engine"]["scheduler"], "sglang".into());
+        let file = "engine.scheduler = \"orca\"";
+        let table = laid(file, &[("engine.name", "sglang".into())]);
+        assert_eq!(table["engine"].get("scheduler"), None);
+        let table = laid(file, &[("engine.name", "transformers".into())]);
+        assert_eq!(table["engine"]["scheduler"], "orca".into());
         let table = laid("", &[("engine.scheduler", "sarathi".into()), ("engine.name", "vllm".into())]);
         assert_eq!(table["engine"]["scheduler"], "sarathi".into());
     }

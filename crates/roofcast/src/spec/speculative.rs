@@ -49,7 +49,7 @@ impl EngineSpec {
                 return refuse("draft_model", found.to_owned(), accepted.to_owned());
             }
         }
-        if self.scheduler != SchedulerKind::Vllm || self.async_scheduling == Some(true) {
+        if self.scheduler() != SchedulerKind::Vllm || self.async_scheduling == Some(true) {
             let accepted = "the scheduler vllm without async_scheduling, or no [engine.speculative]";
             return Err(Error::field("engine", "scheduler", "another, or async", accepted));
         }

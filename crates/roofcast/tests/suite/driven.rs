@@ -91,7 +91,7 @@ fn engines() -> impl Strategy<Value = EngineSpec> {
     (9_u64..60, 1_u64..40, 16_u64..300, any::<bool>(), 0..4).prop_map(
         |(blocks, seqs, budget, caching, kind)| {
             EngineSpec {
-                scheduler: SchedulerKind::Vllm,
+                scheduler: Some(SchedulerKind::Vllm),
                 num_gpu_blocks: Some(blocks),
                 max_num_seqs: Some(seqs.min(budget)),
                 max_num_batched_tokens: Some(budget),

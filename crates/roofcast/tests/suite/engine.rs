@@ -19,7 +19,7 @@ use roofcast::workload::{Arrivals, Length, LengthKind, Prefix, Traffic, Workload
 fn an_ended_row_holds_no_more_than_its_room() {
     // Blocks of 16; prompts of a token. One output of a token reserves 1 + 1, a block; one of 45 reserves 1 + 64, five.
     let spec = EngineSpec {
-        scheduler: SchedulerKind::Static,
+        scheduler: Some(SchedulerKind::Static),
         reservation: ReservationKind::Pow2,
         block_size: Some(16),
         ..EngineSpec::default()
@@ -66,7 +66,7 @@ proptest! {
     /// prefix cache. A threshold beyond every prompt changes nothing, but makes it run block by block.
     #[test]
     fn counting_is_vllm_block_by_block(workload in workloads(), spec in schedulers(), caching in any::<bool>()) {
-        let spec = EngineSpec { scheduler: SchedulerKind::Vllm, policy: QueuePolicy::Fcfs, reservation: ReservationKind::Max,
+        let spec = EngineSpec { scheduler: Some(SchedulerKind::Vllm), policy: QueuePolicy::Fcfs, reservation: ReservationKind::Max,
             preemption_mode: PreemptionMode::Recompute, schedule_policy: SchedulePolicy::Fcfs, enable_prefix_caching: Some(caching), kv_layout: None,
             scheduler_recv_interval: None, batch_wait_timeout_iters: None, batch_wait_max_tokens_ratio: None, disable_overlap_scheduler: None, attention_dp_enable_balance: None,
             attention_dp_time_out_iters: None, ..spec };
@@ -140,7 +140,7 @@ fn the_books_defaults_are_the_engines() {
     ];
     let book = include_str!("../../../../docs/engine.md");
     for (name, scheduler) in kinds {
-        let spec = EngineSpec { scheduler, ..EngineSpec::default() };
+        let spec = EngineSpec { scheduler: Some(scheduler), ..EngineSpec::default() };
         let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
         let (config, _) = EngineConfig::resolve(&deployment, 1000, false).unwrap();
         let budget = match config.max_num_batched_tokens {
@@ -205,7 +205,7 @@ fn every_combination_serves_or_is_refused() {
         let pick = |stride: usize, of: usize| case / stride % of;
         let (scheduler, layout) = (schedulers[pick(36, 11)], layouts[pick(396, 5)]);
         let spec = EngineSpec {
-            scheduler,
+            scheduler: Some(scheduler),
             kv_layout: layout,
             reservation: [ReservationKind::Max, ReservationKind::Pow2, ReservationKind::Oracle][pick(1, 3)],
             enable_prefix_caching: [None, Some(false), Some(true)][pick(3, 3)],
@@ -243,7 +243,7 @@ fn every_combination_serves_or_is_refused() {
 #[test]
 fn a_leap_receives_requests_when_a_step_does() {
     let spec = EngineSpec {
-        scheduler: SchedulerKind::Sglang,
+        scheduler: Some(SchedulerKind::Sglang),
         max_num_seqs: Some(4),
         num_gpu_blocks: Some(60),
         block_size: Some(16),

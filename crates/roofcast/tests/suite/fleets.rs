@@ -110,7 +110,7 @@ proptest! {
 
     #[test]
     fn pools_lose_nothing(workload in workloads(), fleet in pools(), scheduler in pooled()) {
-        let engine = EngineSpec { scheduler, ..EngineSpec::default() };
+        let engine = EngineSpec { scheduler: Some(scheduler), ..EngineSpec::default() };
         let deployment = deployment(RequestedParallelism::default(), engine);
         let run = holds(&deployment, &workload, fleet);
         // Whoever has more than one token was handed over, once.

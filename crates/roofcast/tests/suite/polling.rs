@@ -49,7 +49,7 @@ pub(super) fn near(found: f64, steps: f64) {
 fn sglang_looks_every_so_many_steps() {
     for (disable, steps) in [(true, 4.0), (false, 3.0)] {
         let plain = EngineSpec {
-            scheduler: SchedulerKind::Sglang,
+            scheduler: Some(SchedulerKind::Sglang),
             disable_overlap_schedule: Some(disable),
             ..EngineSpec::default()
         };
@@ -61,7 +61,7 @@ fn sglang_looks_every_so_many_steps() {
 /// The step after the one in which it comes was scheduled before it came.
 #[test]
 fn tensorrt_llm_schedules_beside_the_step_before() {
-    let overlapped = EngineSpec { scheduler: SchedulerKind::TensorrtLlm, ..EngineSpec::default() };
+    let overlapped = EngineSpec { scheduler: Some(SchedulerKind::TensorrtLlm), ..EngineSpec::default() };
     let alone = EngineSpec { disable_overlap_scheduler: Some(true), ..overlapped.clone() };
     near(later(overlapped, alone), 1.0);
 }
@@ -70,7 +70,7 @@ fn tensorrt_llm_schedules_beside_the_step_before() {
 #[test]
 fn tensorrt_llm_holds_prompts_together() {
     let plain = EngineSpec {
-        scheduler: SchedulerKind::TensorrtLlm,
+        scheduler: Some(SchedulerKind::TensorrtLlm),
         disable_overlap_scheduler: Some(true),
         ..EngineSpec::default()
     };
@@ -88,7 +88,7 @@ fn tensorrt_llm_holds_prompts_together() {
 fn tensorrt_llm_waits_for_a_prompt_on_every_rank() {
     let balanced = |ranks, balance| {
         let engine = EngineSpec {
-            scheduler: SchedulerKind::TensorrtLlm,
+            scheduler: Some(SchedulerKind::TensorrtLlm),
             disable_overlap_scheduler: Some(true),
             attention_dp_enable_balance: Some(balance),
             attention_dp_time_out_iters: Some(7),

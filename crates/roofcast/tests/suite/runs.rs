@@ -199,7 +199,7 @@ pub(super) fn schedulers() -> impl Strategy<Value = EngineSpec> {
         let found = scheduler == Sglang && flag;
         let paced = matches!(scheduler, TensorrtLlm | TensorrtLlmMaxUtilization);
         EngineSpec {
-            scheduler,
+            scheduler: Some(scheduler),
             num_gpu_blocks: Some(if size == 1 { blocks * 16 } else { blocks }),
             block_size: Some(size),
             max_num_seqs: Some(seqs),

@@ -19,7 +19,7 @@ fn specs() -> impl Strategy<Value = EngineSpec> {
         EngineSpec {
             name: Some("sglang".to_owned()),
             version: Some(if old { "0.5.18" } else { "0.5.23" }.to_owned()),
-            scheduler: SchedulerKind::Sglang,
+            scheduler: Some(SchedulerKind::Sglang),
             num_gpu_blocks: Some(pool / page),
             block_size: Some(page),
             max_num_seqs: Some(seqs),
@@ -187,7 +187,7 @@ proptest! {
 #[test]
 fn the_overlap_loop_decides_a_batch_ahead() {
     let plain = EngineSpec {
-        scheduler: SchedulerKind::Sglang,
+        scheduler: Some(SchedulerKind::Sglang),
         disable_overlap_schedule: Some(true),
         ..EngineSpec::default()
     };
@@ -204,7 +204,7 @@ fn the_overlap_loop_decides_a_batch_ahead() {
 fn a_pass_that_preempts_all_and_admits_none_is_followed_by_another() {
     for (overlap, leap) in [(false, false), (false, true), (true, false), (true, true)] {
         let engine = EngineSpec {
-            scheduler: SchedulerKind::Sglang,
+            scheduler: Some(SchedulerKind::Sglang),
             num_gpu_blocks: Some(1000),
             max_num_seqs: Some(1),
             enable_mixed_chunk: Some(true),

@@ -143,10 +143,14 @@ impl Space<'_> {
 }
 
 /// Whether the runs are kept, in the place of an answer.
+#[cfg(feature = "parquet")]
 pub(super) fn keeps(args: &SimulateArgs) -> bool {
-    #[cfg(feature = "parquet")]
-    return args.cells.cells.is_some();
-    #[cfg(not(feature = "parquet"))]
+    args.cells.cells.is_some()
+}
+
+/// They never are where nothing writes them.
+#[cfg(not(feature = "parquet"))]
+pub(super) fn keeps(_: &SimulateArgs) -> bool {
     false
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn budget(spec: &EngineSpec) -> u64 {
 pub(crate) fn check(spec: &EngineSpec) -> Result<()> {
     let refused =
         |field: &str, accepted: &str| Err(Error::field("engine", field, "set", accepted.to_owned()));
-    if spec.scheduler != SchedulerKind::Sglang {
+    if spec.scheduler() != SchedulerKind::Sglang {
         let set = own_keys(spec).into_iter().find(|(_, set)| *set);
         return set.map_or(Ok(()), |(field, _)| refused(field, "the scheduler sglang, or the key left out"));
     }
