@@ -90,7 +90,8 @@ fn of_deployment(spec: &Spec, d: &Deployment) -> Vec<(&'static str, Value, bool)
     // A fleet of pools, or one that grows, has its own counts.
     let alike = spec.fleet.prefill.is_none() && spec.fleet.decode.is_none() && spec.fleet.autoscale.is_none();
     // A scheduler's own budget holds for its steps alone: written out, it would count for memory, too.
-    let budgeted = profile.max_num_batched_tokens.is_none() && spec.engine.scheduler() != SchedulerKind::Sglang;
+    let budgeted =
+        profile.max_num_batched_tokens.is_none() && spec.engine.scheduler() != SchedulerKind::Sglang;
     let tokens = profile.max_num_batched_tokens.unwrap_or(d.engine.max_num_batched_tokens);
     let sequences = profile.max_num_seqs.unwrap_or(d.engine.max_num_seqs);
     let bounded = profile.max_num_seqs.is_none()

@@ -85,14 +85,11 @@ impl Shared {
 impl EngineHandle {
     /// Starts an engine; it ends when its handle is dropped.
     pub(crate) fn start(
-        mut engine: Online,
+        engine: Online,
         pace: Pace,
         metrics: Metrics,
         kv_events: Option<KvEvents>,
     ) -> std::io::Result<(EngineHandle, JoinHandle<()>)> {
-        if kv_events.is_some() {
-            engine.watch_cache();
-        }
         let (sender, inbox) = channel();
         let shared = Arc::new(Shared {
             metrics: Mutex::new(metrics),

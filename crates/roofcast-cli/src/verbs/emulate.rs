@@ -84,8 +84,8 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is asked, and which server is spoken like. Behind SGLang's and llama.cpp's API runs vLLM's scheduler, which alone can
-/// be driven request by request.
+/// What is asked, and which server is spoken like. Behind llama.cpp's API runs vLLM's scheduler: its slots cannot be driven
+/// request by request.
 fn scenario(args: &EmulateArgs) -> Result<(Scenario, Dialect)> {
     let flags = [&args.deployment.flags.settings[..], &args.fleet.settings[..]];
     let source = Source::read(args.deployment.spec.as_deref(), EMPTY, &args.deployment.source, &flags)?;
@@ -99,7 +99,7 @@ fn scenario(args: &EmulateArgs) -> Result<(Scenario, Dialect)> {
             "vllm, sglang or llama.cpp, whose servers are emulated",
         )
     })?;
-    if dialect == Dialect::Vllm || engine.scheduler() == SchedulerKind::Vllm {
+    if dialect != Dialect::LlamaCpp || engine.scheduler() == SchedulerKind::Vllm {
         return Ok((scenario, dialect));
     }
     Ok((source.scenario(&[Setting::new("engine.scheduler", "vllm")])?, dialect))

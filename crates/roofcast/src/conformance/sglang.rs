@@ -86,6 +86,7 @@ impl<'a> Replay<'a> {
         self.scheduler.add(NewRequest {
             prompt: self.segments.tokens(&request.prompt).runs().into(),
             output_segment: self.segments.number(&request.output_segment),
+            output_tokens: None,
             max_new_tokens: request.max_new_tokens,
             output_len: request.output_len,
             ignore_eos: request.ignore_eos,

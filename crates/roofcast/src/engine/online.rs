@@ -1,6 +1,6 @@
-//! vLLM's engine for requests that come while it runs, with tokens of their own: what drives a server in real time.
+//! vLLM's or SGLang's engine for requests that come while it runs, with tokens of their own: what drives a server in real time.
 //!
-//! Knows: the same [`Blocks`] as a simulation, a step at a time, and the events of single requests in it. Its driver hands
+//! Knows: the same [`Blocks`] or [`Sglang`] as a simulation, a step at a time, and the events of single requests in it. Its driver hands
 //! over the requests that came until the last step ended, asks for the next, and lets what it said be heard when that one
 //! ends. Knows no clock: times are those it is given and those that steps take.
 
@@ -8,17 +8,19 @@ use super::arrival::{Arrival, SequenceId};
 use super::blocks::Blocks;
 use super::clock::Ticks;
 use super::config::EngineConfig;
+use super::decodes::Each;
 pub use super::event::Event;
 use super::price::Price;
+use super::sglang::{Sglang, SglangConfig};
 use super::speculation::Speculation;
 use super::{Departure, Replica};
 use crate::deployment::Deployment;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 pub use crate::kv_cache::paged::Change;
 use crate::kv_cache::prefix::Prefix;
 use crate::operator;
-use crate::scheduler::vllm;
+use crate::spec::SchedulerKind;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -33,12 +35,33 @@ pub struct Asked {
     pub prompt: Arc<[u32]>,
     /// The tokens that it will be answered with, at least one.
     pub output: Arc<[u32]>,
+    /// The client's bound on them.
+    pub max_tokens: u64,
+    /// Whether the client says that it goes on to its bound.
+    pub ignore_eos: bool,
     /// Smaller goes first where the queue has priorities.
     pub priority: i64,
-    /// Tokens of the prompt whose keys and values came from another instance, and are here.
+    /// Tokens of the prompt whose keys and values came from another instance, and are here; SGLang's computes them.
     pub transferred: u64,
     /// The LoRA adapter that it asks for; 0 is none. Its blocks are found by requests of the same adapter alone.
     pub adapter: u32,
+}
+
+impl Asked {
+    fn arrival(&self) -> Arrival {
+        let narrow = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        let output = narrow(self.output.len() as u64);
+        Arrival {
+            number: self.number,
+            at: self.at,
+            input: narrow(self.prompt.len() as u64),
+            output,
+            max_tokens: narrow(self.max_tokens).max(output),
+            ignore_eos: self.ignore_eos,
+            key: self.priority,
+            ..Arrival::default()
+        }
+    }
 }
 
 /// What a step did.
@@ -61,132 +84,213 @@ pub struct Levels {
     pub blocks: u64,
 }
 
+/// What an engine holds at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capacity {
+    /// Tokens of a request, prompt and output.
+    pub max_model_len: u64,
+    /// Requests that run at once.
+    pub max_num_seqs: u64,
+    /// KV blocks, as the engine counts them.
+    pub num_gpu_blocks: u64,
+    /// Tokens of one.
+    pub block_size: u64,
+    /// Whether they are found again by their content.
+    pub enable_prefix_caching: bool,
+}
+
 /// One replica.
 #[derive(Debug, Clone)]
 pub struct Online {
-    blocks: Blocks,
-    config: EngineConfig,
-    settings: vllm::SchedulerConfig,
+    engine: Driven,
+    capacity: Capacity,
+    /// Requests that are here, by number, with the index that vLLM's engine has of them.
     present: BTreeMap<u64, SequenceId>,
     gone: Vec<Departure>,
     watched: bool,
 }
 
+#[derive(Debug, Clone)]
+enum Driven {
+    Vllm(Box<Blocks>),
+    Sglang(Box<Sglang<Each>>),
+}
+
+impl Driven {
+    fn replica(&self) -> &dyn Replica {
+        match self {
+            Driven::Vllm(engine) => &**engine,
+            Driven::Sglang(engine) => &**engine,
+        }
+    }
+
+    fn replica_mut(&mut self) -> &mut dyn Replica {
+        match self {
+            Driven::Vllm(engine) => &mut **engine,
+            Driven::Sglang(engine) => &mut **engine,
+        }
+    }
+}
+
 impl Online {
     /// An idle engine; `context` is what requests have in the mean, `seed` says which drafts are accepted.
     pub fn new(forecaster: &Forecaster, context: u64, seed: u64) -> Result<Online> {
-        let (config, settings) = EngineConfig::resolve_by_block(&forecaster.deployment, context)?;
-        let price = Price::new(forecaster.timing(config.cost));
-        let speculation = Speculation::resolve(forecaster, seed)?;
-        let blocks = Blocks::new(settings.clone(), price, speculation).reporting();
-        Ok(Online { blocks, config, settings, present: BTreeMap::new(), gone: Vec::new(), watched: false })
+        let deployment = &forecaster.deployment;
+        let (engine, capacity) = match deployment.options.engine.scheduler() {
+            SchedulerKind::Sglang => {
+                let (config, _) = EngineConfig::resolve(deployment, context, true)?;
+                let mut settings = SglangConfig::resolve(&deployment.options.engine, &config)?;
+                settings.scheduler.records = true;
+                let capacity = Capacity {
+                    max_model_len: settings.max_model_len,
+                    max_num_seqs: settings.scheduler.max_running_requests,
+                    num_gpu_blocks: config.blocks,
+                    block_size: settings.scheduler.page_size,
+                    enable_prefix_caching: !settings.scheduler.disable_radix_cache,
+                };
+                let price = Price::new(forecaster.timing(config.cost));
+                (Driven::Sglang(Box::new(Sglang::new(settings, price, false).reporting())), capacity)
+            }
+            _ => {
+                let (config, settings) = EngineConfig::resolve_by_block(deployment, context)?;
+                let capacity = Capacity {
+                    max_model_len: settings.max_model_len,
+                    max_num_seqs: settings.max_num_seqs,
+                    num_gpu_blocks: u64::from(settings.num_gpu_blocks),
+                    block_size: settings.block_size,
+                    enable_prefix_caching: settings.enable_prefix_caching,
+                };
+                let price = Price::new(forecaster.timing(config.cost));
+                let speculation = Speculation::resolve(forecaster, seed)?;
+                (Driven::Vllm(Box::new(Blocks::new(settings, price, speculation).reporting())), capacity)
+            }
+        };
+        Ok(Online { engine, capacity, present: BTreeMap::new(), gone: Vec::new(), watched: false })
     }
 
-    /// The engine's settings.
-    pub fn config(&self) -> &EngineConfig {
-        &self.config
+    /// What it holds at most.
+    pub fn capacity(&self) -> Capacity {
+        self.capacity
     }
 
-    /// Those of its scheduler.
-    pub fn settings(&self) -> &vllm::SchedulerConfig {
-        &self.settings
-    }
-
-    /// Whether a request of so many tokens can be served at all.
-    pub fn serves(&self, input: u32, output: u32) -> bool {
-        self.blocks.serves(&Arrival { input, output, ..Arrival::default() })
+    /// Whether a request can be served at all.
+    pub fn serves(&self, asked: &Asked) -> bool {
+        self.engine.replica().serves(&asked.arrival())
     }
 
     /// A request joins the queue; an idle engine has waited for it.
     pub fn arrive(&mut self, asked: &Asked) {
-        let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        if self.blocks.is_empty() {
-            self.blocks.wait_until(asked.at);
+        if self.is_empty() {
+            self.wait_until(asked.at);
         }
-        let arrival = Arrival {
-            number: asked.number,
-            at: asked.at,
-            input: narrow(asked.prompt.len()),
-            output: narrow(asked.output.len()),
-            max_tokens: narrow(asked.output.len()),
-            key: asked.priority,
-            ..Arrival::default()
-        };
+        let arrival = asked.arrival();
         let prefix = match asked.adapter {
             0 => Prefix::of_tokens(&asked.prompt, Arc::clone(&asked.output)),
             adapter => Prefix::of_tokens(&apart(&asked.prompt, adapter), apart(&asked.output, adapter)),
         };
-        let id = self.blocks.join(arrival, prefix, (asked.transferred, asked.adapter));
+        let id = match &mut self.engine {
+            Driven::Vllm(blocks) => blocks.join(arrival, prefix, (asked.transferred, asked.adapter)),
+            Driven::Sglang(engine) => {
+                engine.join(arrival, prefix);
+                0
+            }
+        };
         self.present.insert(asked.number, id as SequenceId);
     }
 
-    /// Takes a request out, wherever it is: its blocks are free. False where it is not here.
+    /// Takes a request out, wherever it is: its blocks are free, behind SGLang's scheduler with its next token. False where it
+    /// is not here.
     pub fn abort(&mut self, number: u64) -> bool {
         let Some(id) = self.present.remove(&number) else { return false };
-        self.blocks.abort(id as usize);
+        match &mut self.engine {
+            Driven::Vllm(blocks) => blocks.abort(id as usize),
+            Driven::Sglang(engine) => _ = engine.abort(number),
+        }
         true
     }
 
     /// One step; none where there is nothing to compute. Its events are appended to `events`.
     pub fn step(&mut self, events: &mut Vec<Event>) -> Option<Done> {
-        let before = self.blocks.tally().scheduled_tokens;
-        if self.blocks.is_empty() || !self.blocks.step(Ticks::NEVER) {
+        let before = self.engine.replica().tally().scheduled_tokens;
+        if self.is_empty() || !self.engine.replica_mut().step(Ticks::NEVER) {
             return None;
         }
-        self.blocks.drain(&mut self.gone);
+        self.engine.replica_mut().drain(&mut self.gone);
         self.gone.drain(..).for_each(|gone| _ = self.present.remove(&gone.arrival.number));
-        self.blocks.take_events(events);
-        let tokens = self.blocks.tally().scheduled_tokens - before;
-        Some(Done { end: self.blocks.clock(), tokens })
+        match &mut self.engine {
+            Driven::Vllm(blocks) => blocks.take_events(events),
+            Driven::Sglang(engine) => engine.take_events(events),
+        }
+        let tokens = self.engine.replica().tally().scheduled_tokens - before;
+        Some(Done { end: self.clock(), tokens })
     }
 
-    /// Keeps what the prefix cache takes in and lets go, until it is taken.
-    pub fn watch_cache(&mut self) {
+    /// vLLM's engine, for what it alone has; an error names the key of `[engine]` that chooses it.
+    fn blocks(&mut self) -> Result<&mut Blocks> {
+        match &mut self.engine {
+            Driven::Vllm(blocks) => Ok(blocks),
+            Driven::Sglang(_) => {
+                Err(Error::field("engine", "scheduler", "sglang", "vllm, which alone has these"))
+            }
+        }
+    }
+
+    /// Keeps what the prefix cache takes in and lets go, until it is taken; vLLM's alone tells.
+    pub fn watch_cache(&mut self) -> Result<()> {
+        self.blocks()?.watch_cache();
         self.watched = true;
-        self.blocks.watch_cache();
+        Ok(())
     }
 
-    /// Lets requests of at most so many LoRA adapters run at once, each of this rank; a step takes longer for those in it.
-    pub fn serve_adapters(&mut self, deployment: &Deployment, most: usize, rank: u64) {
-        self.blocks.serve_adapters(most, operator::adapter(deployment, rank));
+    /// Lets requests of at most so many LoRA adapters run at once, each of this rank; a step takes longer for those in it. vLLM's
+    /// alone has adapters.
+    pub fn serve_adapters(&mut self, deployment: &Deployment, most: usize, rank: u64) -> Result<()> {
+        self.blocks()?.serve_adapters(most, operator::adapter(deployment, rank));
+        Ok(())
     }
 
     /// Nothing happens until `time`.
     pub fn wait_until(&mut self, time: Ticks) {
-        self.blocks.wait_until(time);
+        self.engine.replica_mut().wait_until(time);
     }
 
     /// Empties the prefix cache; false where requests are here, who need theirs.
     pub fn flush(&mut self) -> bool {
-        if !self.blocks.is_empty() {
+        if !self.is_empty() {
             return false;
         }
-        self.blocks.restart();
-        if self.watched {
-            self.blocks.watch_cache();
+        self.engine.replica_mut().restart();
+        if let (Driven::Vllm(blocks), true) = (&mut self.engine, self.watched) {
+            blocks.watch_cache();
         }
         true
     }
 
     /// Moves what the prefix cache took in and let go since the last call to `into`; owners are numbers of requests.
     pub fn take_changes(&mut self, into: &mut Vec<Change>) {
-        self.blocks.take_changes(into);
+        if let Driven::Vllm(blocks) = &mut self.engine {
+            blocks.take_changes(into);
+        }
     }
 
     /// When the last step ended, or nothing happened until.
     pub fn clock(&self) -> Ticks {
-        self.blocks.clock()
+        self.engine.replica().clock()
     }
 
     /// Whether the engine is empty.
     pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
+        self.engine.replica().is_empty()
     }
 
     /// How full it is.
     pub fn levels(&self) -> Levels {
-        let waiting = self.blocks.waiting();
-        Levels { running: self.blocks.in_flight() - waiting, waiting, blocks: self.blocks.held_blocks() }
+        let waiting = self.engine.replica().waiting();
+        let (present, blocks) = match &self.engine {
+            Driven::Vllm(blocks) => (blocks.in_flight(), blocks.held_blocks()),
+            Driven::Sglang(engine) => (engine.present(), engine.held_blocks()),
+        };
+        Levels { running: present.saturating_sub(waiting), waiting, blocks }
     }
 }
 

@@ -33,9 +33,12 @@ impl EngineConfig {
         let (config, _) = EngineConfig::resolve_as(deployment, context, true, true)?;
         match &config.by_block {
             Some(settings) if asked == SchedulerKind::Vllm => Ok((config.clone(), settings.clone())),
-            _ => {
-                Err(Error::field("engine", "scheduler", name(asked), "vllm, which alone runs block by block"))
-            }
+            _ => Err(Error::field(
+                "engine",
+                "scheduler",
+                name(asked),
+                "vllm or sglang, which can be driven request by request",
+            )),
         }
     }
 

@@ -6,6 +6,7 @@
 //! taken at once; without `leap` every batch is taken by itself, with the same results.
 
 mod account;
+mod driven;
 pub(crate) mod settings;
 
 pub use settings::SglangConfig;
@@ -13,6 +14,7 @@ pub use settings::SglangConfig;
 use super::arrival::Arrival;
 use super::clock::Ticks;
 use super::decodes::{Decodes, ENDLESS, Entry};
+use super::event::Event;
 use super::polling::AdmissionPolling;
 use super::price::Price;
 use super::tally::Tally;
@@ -58,6 +60,8 @@ pub struct Sglang<D> {
     /// Whether this decision has opened the queue: new requests are considered from the next one on.
     opened: bool,
     timeline: Option<Box<Timeline>>,
+    /// Events of single requests, where they are asked for.
+    events: Option<Vec<Event>>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -67,6 +71,8 @@ struct Life {
     last: Ticks,
     preemptions: u32,
     cached: u64,
+    /// Whether it has not ended and was not taken out.
+    here: bool,
 }
 
 /// A batch that was decided: what it takes, and what each one like it takes more.
@@ -101,6 +107,7 @@ impl<D: Decodes> Sglang<D> {
             leap,
             opened: false,
             timeline: None,
+            events: None,
             config,
         }
     }
@@ -121,7 +128,7 @@ impl<D: Decodes> Sglang<D> {
             if self.lives.len() <= id {
                 self.lives.resize(id + 1, Life::default());
             }
-            self.lives[id] = Life { arrival, ..Life::default() };
+            self.lives[id] = Life { arrival, here: true, ..Life::default() };
         }
     }
 
@@ -228,6 +235,7 @@ impl<D: Decodes> Sglang<D> {
         self.clock = one + Ticks(u128::from(*time) * u128::from(more) + u128::from(*growth) * pairs);
         self.tell(batch, start, more);
         let fresh: Vec<RequestId> = fresh.iter().copied().filter(|id| self.scheduler.decodes(*id)).collect();
+        self.report_decoded(batch);
         let results = self.scheduler.process(step);
         if step.decodes > 0 {
             for id in &fresh {
@@ -245,6 +253,7 @@ impl<D: Decodes> Sglang<D> {
             }
             life.last = self.clock;
             self.mark(id, Mark::Decoding);
+            self.report(id, |number| Event::Sampled { number, tokens: 1 });
         }
         self.tally.idle_tokens += results.beyond;
         for id in results.finished {
@@ -263,6 +272,8 @@ impl<D: Decodes> Sglang<D> {
         });
         self.leaving.push(id);
         self.mark(id, Mark::Finished);
+        self.report(id, |number| Event::Finished { number });
+        self.lives[id].here = false;
     }
 
     fn mark(&mut self, id: RequestId, mark: Mark) {
@@ -311,6 +322,7 @@ impl<D: Decodes> Replica for Sglang<D> {
         let request = sglang::NewRequest {
             prompt,
             output_segment,
+            output_tokens: None,
             max_new_tokens,
             output_len,
             ignore_eos: arrival.ignore_eos,

@@ -157,7 +157,7 @@ impl Prefix {
 }
 
 /// One real token as a run.
-fn real(token: u32) -> Run {
+pub(crate) fn real(token: u32) -> Run {
     Run { segment: token, start: 0, length: 1 }
 }
 

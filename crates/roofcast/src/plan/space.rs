@@ -148,7 +148,11 @@ impl Shape {
 
     /// Its scheduler.
     pub(super) fn scheduler(&self, base: &Spec) -> SchedulerKind {
-        self.told.engine.as_deref().and_then(SchedulerKind::of_engine).unwrap_or_else(|| base.engine.scheduler())
+        self.told
+            .engine
+            .as_deref()
+            .and_then(SchedulerKind::of_engine)
+            .unwrap_or_else(|| base.engine.scheduler())
     }
 }
 

@@ -34,6 +34,7 @@ use memory::Memory;
 use ratio::Ratio;
 use rows::{Left, Running};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use tree::{Node, ROOT};
 
 /// Its defaults: pages of a token, a radix tree, one budget that data-parallel ranks divide. It decides by itself, not in
@@ -58,6 +59,8 @@ pub struct NewRequest {
     pub prompt: Box<[Run]>,
     /// The segment of its generated tokens, which are numbered from 0.
     pub output_segment: u32,
+    /// Its generated tokens themselves, where they are real ones that a later prompt may repeat token by token.
+    pub output_tokens: Option<Arc<[u32]>>,
     /// The client's bound on generated tokens, which estimates use.
     pub max_new_tokens: u64,
     /// Tokens that it generates; where they are fewer than its bound, the last one ends it.
@@ -163,6 +166,7 @@ struct RequestState {
     first_page: Option<Content>,
     input: u64,
     output_segment: u32,
+    output_tokens: Option<Arc<[u32]>>,
     bound: u64,
     output: u64,
     ignore_eos: bool,
@@ -252,6 +256,7 @@ impl Scheduler {
             input: arrival.prompt.iter().map(|run| run.length).sum(),
             prompt: arrival.prompt,
             output_segment: arrival.output_segment,
+            output_tokens: arrival.output_tokens,
             bound: arrival.max_new_tokens,
             output: arrival.output_len.min(arrival.max_new_tokens),
             ignore_eos: arrival.ignore_eos,
@@ -269,6 +274,28 @@ impl Scheduler {
         let id = self.requests.insert(request);
         self.enqueue(id);
         id
+    }
+
+    /// Takes a request out: from the queue at once, which is returned as true; elsewhere its next token is its last
+    /// (`to_finish` of SGLang 0.5.23, `managers/schedule_batch.py`).
+    pub fn abort(&mut self, id: RequestId) -> bool {
+        let generated = self.generated(id);
+        let r = &mut self.requests[id];
+        match r.phase {
+            Phase::Waiting => {
+                r.phase = Phase::Finished;
+                self.waiting.retain(|waiting| *waiting != id);
+                return true;
+            }
+            // One that waits for a token of its prompt or has one to come anyway ends there by itself.
+            Phase::Running if !r.samples && r.output > generated + 1 => {
+                r.output = generated + 1;
+                self.running.will_end(id, r.generated, r.output, r.bound);
+            }
+            Phase::Extending | Phase::Running => r.output = r.output.min(generated + 1),
+            Phase::Leaving | Phase::Finished => {}
+        }
+        false
     }
 
     /// Lets the index of a finished request be used again: from the third [`Scheduler::schedule`] after its end on nothing

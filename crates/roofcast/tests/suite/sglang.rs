@@ -9,8 +9,8 @@ use roofcast::spec::{CostKind, EngineSpec, QueuePolicy, SchedulePolicy, Schedule
 use roofcast::workload::request::Run;
 
 /// Specs over pages, both loops, mixed chunks, whole prompts, retraction, priorities and polling.
-fn specs() -> impl Strategy<Value = EngineSpec> {
-    let sizes = (900_u64..4000, 1_u64..40, 0_usize..4, 0_usize..3, 0_usize..4);
+pub(super) fn specs(pools: std::ops::Range<u64>) -> impl Strategy<Value = EngineSpec> {
+    let sizes = (pools, 1_u64..40, 0_usize..4, 0_usize..3, 0_usize..4);
     let flags = any::<[bool; 6]>();
     (sizes, flags, 0.02_f64..1.2).prop_map(|((pool, seqs, page, order, chunk), flags, conservativeness)| {
         let [overlap, mixed, radix, forecast, old, polled] = flags;
@@ -46,7 +46,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn leaping_is_stepping(workload in workloads(), spec in specs(), bound in proptest::option::of(1_u64..600), windowed in any::<bool>()) {
+    fn leaping_is_stepping(workload in workloads(), spec in specs(900..4000), bound in proptest::option::of(1_u64..600), windowed in any::<bool>()) {
         let workload = roofcast::workload::Workload { max_tokens: bound, ..workload };
         let name = if windowed { "openai/gpt-oss-20b" } else { "meta-llama/Llama-3.1-8B-Instruct" };
         let deployment = deployment(name, spec);
@@ -83,6 +83,7 @@ fn requests() -> impl Strategy<Value = Vec<(u64, NewRequest)>> {
             let arrival = NewRequest {
                 prompt: parts.into_iter().filter(|run| run.length > 0).collect(),
                 output_segment: own_segment + 1,
+                output_tokens: None,
                 max_new_tokens: if ignore_eos { output } else { output + more },
                 output_len: output,
                 ignore_eos,

@@ -195,6 +195,12 @@ impl Driver {
                 break;
             }
             let Some(job) = self.coming.pop_front() else { break };
+            if !self.engine.serves(&job.asked) {
+                self.shared.queued_tokens.fetch_sub(job.asked.prompt.len() as u64, Ordering::Relaxed);
+                self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
+                job.outlet.fail();
+                continue;
+            }
             self.engine.arrive(&job.asked);
             self.here.insert(job.asked.number, Life::new(job));
         }

@@ -159,6 +159,8 @@ impl Service {
                 at: if comes { *at + self.travel(tokens) } else { *at },
                 prompt: Arc::clone(prompt),
                 output: Arc::clone(&answer.tokens),
+                max_tokens: most,
+                ignore_eos: ask.ignore_eos,
                 priority: ask.priority,
                 transferred: if comes { tokens } else { 0 },
                 adapter: admitted.adapter.as_ref().map_or(0, |adapter| adapter.number),

@@ -110,27 +110,27 @@ impl Launch<'_> {
         let mut engine = Online::new(forecaster, self.context, self.seed)?;
         if self.args.enable_lora {
             let (most, rank) = (self.args.max_loras as usize, self.args.max_lora_rank);
-            engine.serve_adapters(&forecaster.deployment, most, rank);
+            engine.serve_adapters(&forecaster.deployment, most, rank)?;
         }
         let metrics = Metrics::new(self.fixed(forecaster, &engine, rank));
-        let kv_events = kv_events(self.args, (index, rank), &engine, self.runtime, &mut self.text)?;
+        let kv_events = kv_events(self.args, (index, rank), &mut engine, self.runtime, &mut self.text)?;
         let (engine, thread) = EngineHandle::start(engine, self.pace, metrics, kv_events)?;
         self.threads.push(thread);
         Ok(Arc::new(engine))
     }
 
     fn fixed(&self, forecaster: &Forecaster, engine: &Online, rank: u64) -> Fixed {
-        let (deployment, scheduler) = (&forecaster.deployment, engine.settings());
+        let (deployment, capacity) = (&forecaster.deployment, engine.capacity());
         Fixed {
             dialect: self.dialect,
             model: self.name.clone(),
             engine: rank as usize,
-            max_model_len: scheduler.max_model_len,
-            max_num_seqs: scheduler.max_num_seqs,
-            num_gpu_blocks: u64::from(scheduler.num_gpu_blocks),
-            block_size: scheduler.block_size,
+            max_model_len: capacity.max_model_len,
+            max_num_seqs: capacity.max_num_seqs,
+            num_gpu_blocks: capacity.num_gpu_blocks,
+            block_size: capacity.block_size,
             cache_dtype: deployment.kv.name.to_string(),
-            enable_prefix_caching: scheduler.enable_prefix_caching,
+            enable_prefix_caching: capacity.enable_prefix_caching,
             gpu_memory_utilization: deployment.options.engine.gpu_memory_utilization.unwrap_or(0.9),
             max_loras: self.args.enable_lora.then_some(self.args.max_loras as usize),
         }

@@ -35,7 +35,7 @@ fn yes() -> bool {
 pub(super) fn kv_events(
     args: &EmulateArgs,
     (index, rank): (u64, u64),
-    engine: &Online,
+    engine: &mut Online,
     runtime: &Runtime,
     text: &mut String,
 ) -> Result<Option<KvEvents>> {
@@ -63,12 +63,13 @@ pub(super) fn kv_events(
         kept: config.buffer_steps.unwrap_or(10_000),
         rank,
     };
+    engine.watch_cache()?;
     let place = endpoints.publish.clone();
     let (outbox, bound) =
         runtime.block_on(publish(endpoints)).with_context(|| format!("KV events at {place}"))?;
     bound.iter().for_each(|endpoint| text.push_str(&format!("KV events at {endpoint}\n")));
     let seed = std::env::var("PYTHONHASHSEED").unwrap_or_else(|_| SEED.to_owned());
-    Ok(Some(KvEvents::new(&seed, engine.settings().block_size, outbox)))
+    Ok(Some(KvEvents::new(&seed, engine.capacity().block_size, outbox)))
 }
 
 /// An endpoint with its port moved by the replica's number, as vLLM moves it by the rank; a free port stays one.

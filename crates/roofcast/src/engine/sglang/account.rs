@@ -3,6 +3,7 @@
 use super::{Batch, Sglang};
 use crate::engine::clock::Ticks;
 use crate::engine::decodes::Decodes;
+use crate::engine::event::Event;
 use crate::scheduler::sglang::{ForwardMode, Step};
 use crate::timeline::{Mark, Segment};
 
@@ -17,6 +18,7 @@ impl<D: Decodes> Sglang<D> {
             life.last = life.last.max(self.decoded);
             self.tally.preemptions += 1;
             self.mark(id, Mark::Preempted);
+            self.report(id, |number| Event::Preempted { number });
         }
         for &(id, found) in &step.admitted {
             let life = &mut self.lives[id];
@@ -25,7 +27,9 @@ impl<D: Decodes> Sglang<D> {
                 life.cached = found;
             }
             self.tally.cached_tokens += found;
+            let resumed = life.preemptions > 0;
             self.mark(id, Mark::Admitted);
+            self.report(id, |number| Event::Admitted { number, cached: found, resumed });
         }
         self.tally.recomputed_tokens += step.dropped;
         for at in 0..step.aborted.len() {

@@ -5,6 +5,7 @@
 //! `mem_cache/common.py` and `checkpoint_into_tree` of `mem_cache/unified_radix_cache.py`.
 
 use super::{ForwardMode, Phase, ROOT, RequestId, Scheduler, Step};
+use crate::kv_cache::prefix::real;
 use crate::workload::request::Run;
 
 /// The token that ends an answer, where no other token is.
@@ -127,17 +128,23 @@ impl Scheduler {
     /// Leaves the first `length` tokens of a request in the path.
     pub(super) fn trace(&mut self, id: RequestId, length: u64) {
         let r = &self.requests[id];
-        let ended = r.generated == r.output && r.output < r.bound;
+        let ended = r.output_tokens.is_none() && r.generated == r.output && r.output < r.bound;
         let output = Run { segment: r.output_segment, start: 0, length: r.output - u64::from(ended) };
         self.path.clear();
         let mut left = length;
-        for run in r.prompt.iter().chain([&output, &END]) {
+        let mut push = |run: Run| {
             let length = run.length.min(left);
             if length > 0 {
-                self.path.push(Run { length, ..*run });
+                self.path.push(Run { length, ..run });
                 left -= length;
             }
+        };
+        r.prompt.iter().for_each(|run| push(*run));
+        match &r.output_tokens {
+            Some(tokens) => tokens.iter().for_each(|token| push(real(*token))),
+            None => push(output),
         }
+        push(END);
     }
 }
 

@@ -1,0 +1,89 @@
+//! What a server needs of the engine: requests with tokens of their own, events of single requests, and aborts.
+//!
+//! Knows: which rows of a batch have a token when its results come. A request that is taken out while it runs ends with its
+//! next token, as in SGLang; nothing is said of it from then on.
+
+use super::{Batch, Life, Sglang};
+use crate::engine::arrival::Arrival;
+use crate::engine::decodes::Decodes;
+use crate::engine::event::Event;
+use crate::kv_cache::prefix::Prefix;
+use crate::scheduler::sglang::{NewRequest, RequestId};
+
+impl<D: Decodes> Sglang<D> {
+    /// The same, which keeps events of single requests until they are taken; made without leaps.
+    pub(in crate::engine) fn reporting(mut self) -> Sglang<D> {
+        self.events = Some(Vec::new());
+        self
+    }
+
+    /// Moves what happened since the last call to `into`.
+    pub(in crate::engine) fn take_events(&mut self, into: &mut Vec<Event>) {
+        into.append(self.events.as_mut().unwrap_or(&mut Vec::new()));
+    }
+
+    /// A request joins those that are not received yet, with its tokens.
+    pub(in crate::engine) fn join(&mut self, arrival: Arrival, prefix: Prefix) {
+        let ranked = self.config.scheduler.enable_priority_scheduling;
+        let arrival = Arrival { key: if ranked { arrival.key } else { 0 }, ..arrival };
+        let request = NewRequest {
+            prompt: prefix.tokens.runs().into(),
+            output_segment: prefix.output_segment,
+            output_tokens: prefix.output_tokens,
+            max_new_tokens: self.bound(&arrival),
+            output_len: u64::from(arrival.output),
+            ignore_eos: arrival.ignore_eos,
+            priority: Some(arrival.key),
+        };
+        self.inbox.push_back((arrival, request));
+    }
+
+    /// Takes the request of this number out, wherever it is. False where it is not here.
+    pub(in crate::engine) fn abort(&mut self, number: u64) -> bool {
+        let before = self.inbox.len();
+        self.inbox.retain(|(arrival, _)| arrival.number != number);
+        if self.inbox.len() < before {
+            return true;
+        }
+        let here = |life: &Life| life.here && life.arrival.number == number;
+        let Some(id) = self.lives.iter().position(here) else { return false };
+        self.lives[id].here = false;
+        if self.scheduler.abort(id) {
+            self.leaving.push(id);
+        }
+        true
+    }
+
+    /// Pages that requests hold.
+    pub(in crate::engine) fn held_blocks(&self) -> u64 {
+        let config = &self.config.scheduler;
+        let pool = config.max_total_tokens - config.max_total_tokens % config.page_size;
+        pool.saturating_sub(self.scheduler.kv().iter().sum()) / config.page_size
+    }
+
+    /// Requests that are not taken out: the scheduler has those that end with their next token, too.
+    pub(in crate::engine) fn present(&self) -> u64 {
+        self.lives.iter().filter(|life| life.here).count() as u64 + self.inbox.len() as u64
+    }
+
+    /// Keeps an event of a request, where events are kept and it is here.
+    pub(super) fn report(&mut self, id: RequestId, event: impl FnOnce(u64) -> Event) {
+        if let Some(events) = &mut self.events
+            && self.lives[id].here
+        {
+            events.push(event(self.lives[id].arrival.number));
+        }
+    }
+
+    /// The rows of a batch that have a token more when its results come, before they are processed.
+    pub(super) fn report_decoded(&mut self, batch: &Batch) {
+        if self.events.is_none() {
+            return;
+        }
+        for &id in &batch.step.rows {
+            if self.scheduler.decodes(id) {
+                self.report(id, |number| Event::Sampled { number, tokens: 1 });
+            }
+        }
+    }
+}
