@@ -48,8 +48,22 @@ pub struct Model {
     pub quantization: Option<Quantization>,
     /// The format of each tensor where a file says it (GGUF); it goes before `quantization`.
     pub stored: Option<StoredFormats>,
+    /// Whether `name` is that of a checkpoint with these weights.
+    pub checkpoint: Checkpoint,
     /// What was assumed where the config is silent.
     pub assumptions: Vec<String>,
+}
+
+/// What is known of the checkpoint that a model's weights come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Checkpoint {
+    /// The model is named by it.
+    #[default]
+    Named,
+    /// The model's name is that of the unquantized one; its format was said beside.
+    Unquantized,
+    /// The model's name is that of another of its shape.
+    OfItsShape,
 }
 
 /// The formats of a file's tensors.

@@ -8,8 +8,8 @@ use super::entries::Slot;
 use super::names::{self, Match};
 use super::{Catalog, ModelEntry};
 use super::{pruned, shapes, tunes};
-use crate::error::Result;
-use crate::model::{Model, Quantization, config};
+use crate::error::{Error, Result};
+use crate::model::{Checkpoint, Model, Quantization, config};
 use crate::precision::{Dtype, WeightFormat};
 
 /// Entries that one name may mean and that are compared: more are not formats of one model.
@@ -24,6 +24,7 @@ pub struct Named<'a> {
     format: Option<&'static Rule>,
     /// Experts that a layer has kept, where the name says that some were removed.
     experts: Option<u64>,
+    checkpoint: Checkpoint,
     /// What was concluded from the name, where it is not that of the entry.
     pub assumption: Option<String>,
 }
@@ -45,6 +46,7 @@ impl Named<'_> {
         if let Some(count) = self.experts {
             model = pruned::keep(model, count);
         }
+        model.checkpoint = self.checkpoint;
         model.assumptions.extend(self.assumption.clone());
         Ok(model)
     }
@@ -111,10 +113,18 @@ impl Catalog {
             }
         };
         let entry = slot.get()?;
-        let format = reading.map(|r| r.rule).filter(|rule| !rule.leaves(&entry.config, asked));
+        let format = reading.as_ref().map(|r| r.rule).filter(|rule| !rule.leaves(&entry.config, asked));
         let said = format.map_or(String::new(), |rule| format!(" with {}", rule.said()));
         let assumption = Some(format!("{}: {more}{}{said}", name.trim(), slot.id));
-        Ok(Named { entry, name: shown(asked, slot), format, experts, assumption })
+        let own = || Ok::<bool, Error>(self.entrys_own(base)?.is_some());
+        // An id of the Hub is that of a checkpoint.
+        let (name, checkpoint) = match &format {
+            _ if asked.contains('/') => (asked.to_owned(), Checkpoint::Named),
+            None if own()? => (shown(base, slot), Checkpoint::Named),
+            Some(_) if own()? => (shown(base, slot), Checkpoint::Unquantized),
+            _ => (shown(asked, slot), Checkpoint::OfItsShape),
+        };
+        Ok(Named { entry, name, format, experts, checkpoint, assumption })
     }
 
     /// The entry whose own name `asked` is, found without the rules.
@@ -123,8 +133,9 @@ impl Catalog {
         if asked.contains(':') && !slot.names().any(|n| n.eq_ignore_ascii_case(asked)) {
             return Ok(None);
         }
-        let (format, experts, assumption) = (None, None, None);
-        Ok(Some(Named { entry: slot.get()?, name: shown(asked, slot), format, experts, assumption }))
+        let (entry, name) = (slot.get()?, shown(asked, slot));
+        let checkpoint = Checkpoint::Named;
+        Ok(Some(Named { entry, name, format: None, experts: None, checkpoint, assumption: None }))
     }
 
     /// The entry that a name without format means.
@@ -176,9 +187,13 @@ impl Catalog {
     }
 }
 
-/// A model's name: a whole id is kept as given, as -Instruct and its base share an entry.
+/// A model's name: a whole id is kept as given, as -Instruct and its base share an entry; else the id that is called so
+/// without its organisation, and the entry's where none is.
 fn shown(asked: &str, slot: &Slot<ModelEntry>) -> String {
-    if asked.contains('/') { asked.to_owned() } else { slot.id.clone().into_owned() }
+    if asked.contains('/') {
+        return asked.to_owned();
+    }
+    names::called(slot.names(), asked).unwrap_or(&slot.id).to_owned()
 }
 
 /// The unquantized of entries that differ in nothing but format and context, else the first.
@@ -201,6 +216,7 @@ fn shape(model: Model) -> Model {
         max_context: None,
         dtype: Dtype::Bf16,
         quantization: None,
+        checkpoint: Checkpoint::default(),
         assumptions: Vec::new(),
         ..model
     }

@@ -122,6 +122,12 @@ fn digits(name: &str) -> impl Iterator<Item = u8> + '_ {
     (0..all.len()).filter(move |&at| (b'1'..=b'9').contains(&all[at]) && !neutral(at)).map(|at| all[at])
 }
 
+/// The id of `names` that is called `asked` without its organisation, whatever the case and the separators.
+pub(super) fn called<'a>(mut names: impl Iterator<Item = &'a str>, asked: &str) -> Option<&'a str> {
+    let wanted = joined(&words(asked));
+    names.find(|name| name.contains('/') && joined(&words(short(name))) == wanted)
+}
+
 /// The entry whose id or alias is `name`, by ever looser comparison.
 pub(super) fn find<'a, T: Entry>(entries: &'a Entries<T>, name: &str) -> Match<'a, T> {
     let name = name.trim();

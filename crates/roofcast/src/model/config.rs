@@ -128,6 +128,7 @@ impl<'a> Reader<'a> {
             outer,
             quantization: Quantization::read(self.keys.place, config)?,
             stored: None,
+            checkpoint: super::Checkpoint::default(),
             assumptions: self.assumptions,
         };
         let patterns = model.quantization.as_ref().map_or(0, Quantization::patterns) * model.layers.len();

@@ -8,6 +8,10 @@
 
 use crate::deployment::Deployment;
 use crate::memory;
+use crate::model::Checkpoint;
+use crate::precision::Dtype;
+use crate::scheduler;
+use crate::spec::{QueuePolicy, SchedulerKind};
 use serde::Serialize;
 
 /// What a replica does in its fleet.
@@ -110,14 +114,28 @@ enum Weights {
 }
 
 fn weights(d: &Deployment) -> Result<Weights, String> {
-    match (d.weights.as_str(), d.model.quantization.is_some()) {
-        ("bf16" | "fp16" | "fp32", false) => Ok(Weights::Unquantized),
-        ("fp8", false) => Ok(Weights::Converted),
-        _ if d.options.precision.weights.is_none() => Ok(Weights::Own),
-        (format, _) => Err(format!(
-            "{format} weights need a checkpoint in that format: name it as the model, and leave `weights` out"
+    let format = d.weights.as_str();
+    let asked = d.options.precision.weights.is_some();
+    match (d.model.checkpoint, format) {
+        (Checkpoint::OfItsShape, _) => Err(format!(
+            "{} has this model's shape: name the checkpoint by its Hugging Face id",
+            d.model.name
         )),
+        (Checkpoint::Unquantized, "fp8") => Ok(Weights::Converted),
+        (Checkpoint::Unquantized, _) => Err(unnamed(format)),
+        (Checkpoint::Named, "bf16" | "fp16" | "fp32") if d.model.quantization.is_none() => {
+            Ok(Weights::Unquantized)
+        }
+        (Checkpoint::Named, "fp8") if d.model.quantization.is_none() => Ok(Weights::Converted),
+        (Checkpoint::Named, _) if !asked || d.model.weight_formats() == [format] => Ok(Weights::Own),
+        (Checkpoint::Named, _) => Err(unnamed(format)),
     }
+}
+
+fn unnamed(format: &str) -> String {
+    format!(
+        "{format} weights need a checkpoint in that format: name it as the model, and leave `weights` out"
+    )
 }
 
 /// Vendors whose chips an engine runs on.
@@ -130,13 +148,47 @@ pub(super) fn vendors(engine: &str) -> &'static [&'static str] {
     }
 }
 
+/// Whether an engine runs on the deployment's chip, reads its format, and schedules as planned. SGLang needs Turing
+/// (`check_env.py`), TensorRT-LLM Ampere (its support matrix).
 fn on(d: &Deployment, engine: &str, name: &str) -> Result<(), String> {
     let chip = &d.accelerator;
-    if vendors(name).contains(&chip.vendor.as_str()) {
-        Ok(())
-    } else {
-        Err(format!("{engine} does not run on {}", chip.id))
+    let too_old = match name {
+        "sglang" => !chip.has(Dtype::Bf16) && !chip.has(Dtype::Int8),
+        "tensorrt-llm" => !chip.has(Dtype::Bf16),
+        _ => false,
+    };
+    if !vendors(name).contains(&chip.vendor.as_str()) || (chip.vendor == "nvidia" && too_old) {
+        return Err(format!("{engine} does not run on {}", chip.id));
     }
+    let format = d.weights.as_str();
+    if ["mlx-", "exl-"].iter().any(|family| format.starts_with(family)) {
+        return Err(format!("{engine} does not read {format} weights"));
+    }
+    // `q4_k_m`, `iq2_xs`.
+    let gguf =
+        format.trim_start_matches('i').strip_prefix('q').is_some_and(|f| f.starts_with(char::is_numeric));
+    if name != "vllm" && gguf {
+        return Err(format!("{engine} does not serve GGUF by its id"));
+    }
+    planned(d)
+}
+
+/// Whether any of the engines schedules as `d` was planned.
+fn planned(d: &Deployment) -> Result<(), String> {
+    let (own, scheduler, policy) =
+        (d.options.engine.name(), d.options.engine.scheduler(), d.options.engine.policy);
+    if SchedulerKind::of_engine(own).is_none() {
+        return Err(format!("the plan is for {own}, which has no server here"));
+    }
+    let serves =
+        [SchedulerKind::Vllm, SchedulerKind::Sglang, SchedulerKind::TensorrtLlm, SchedulerKind::LlamaCpp];
+    if !serves.contains(&scheduler) {
+        return Err(format!("no server schedules as {} does", scheduler.name()));
+    }
+    if policy == QueuePolicy::Sjf {
+        return Err("no server sorts its queue by the length of answers".into());
+    }
+    Ok(())
 }
 
 /// vLLM's and SGLang's flags for formats, which have the same names. `auto` caches are the engines' own choice.
@@ -152,6 +204,7 @@ fn formats(line: &mut Line, d: &Deployment) -> Result<(), String> {
             let dtype = match d.weights.as_str() {
                 "fp16" => "float16",
                 "fp32" => "float32",
+                _ if !d.accelerator.has(Dtype::Bf16) && d.accelerator.has(Dtype::Fp16) => "float16",
                 _ => "bfloat16",
             };
             line.set("--dtype", dtype);
@@ -187,7 +240,10 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
             ));
         }
     }
-    line.set("--gpu-memory-utilization", d.engine.gpu_memory_utilization);
+    // llama.cpp takes all of the memory, which vLLM cannot.
+    if d.engine.gpu_memory_utilization < 1.0 {
+        line.set("--gpu-memory-utilization", d.engine.gpu_memory_utilization);
+    }
     // vLLM counts both on each data-parallel rank.
     line.set("--max-num-seqs", d.engine.max_num_seqs.div_ceil(p.attention_dp));
     line.set("--max-num-batched-tokens", d.engine.max_num_batched_tokens);
@@ -217,6 +273,9 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
             Some(false) => line.flag(&format!("--no-{flag}")),
             None => {}
         }
+    }
+    if asked.policy == QueuePolicy::Priority {
+        line.set("--scheduling-policy", "priority");
     }
     if asked.enforce_eager == Some(true) {
         line.flag("--enforce-eager");
@@ -255,6 +314,9 @@ fn sglang(d: &Deployment, model: &str, role: Role) -> Words {
     if d.options.engine.enable_prefix_caching == Some(false) {
         line.flag("--disable-radix-cache");
     }
+    if d.options.engine.policy == QueuePolicy::Priority {
+        line.flag("--enable-priority-scheduling");
+    }
     match role {
         Role::Replica => {}
         Role::Prefill => line.set("--disaggregation-mode", "prefill"),
@@ -280,6 +342,12 @@ fn tensorrt_llm(d: &Deployment, model: &str, role: Role) -> Words {
             "TensorRT-LLM takes fp8 weights from a checkpoint in that format: name it as the model".into()
         );
     }
+    if d.options.engine.policy == QueuePolicy::Priority {
+        return Err("trtllm-serve has no flag for priorities".into());
+    }
+    if d.options.precision.kv.as_deref().is_some_and(|kv| kv != "auto") {
+        return Err("TensorRT-LLM takes the format of its KV cache from a YAML file, not from flags".into());
+    }
     if role != Role::Replica || p.attention_dp > 1 {
         return Err(
             "data-parallel attention and its part in a fleet it takes from a YAML file, not from flags"
@@ -296,7 +364,9 @@ fn tensorrt_llm(d: &Deployment, model: &str, role: Role) -> Words {
     );
     line.set("--max_batch_size", d.engine.max_num_seqs);
     line.set("--max_num_tokens", d.engine.max_num_batched_tokens);
-    if d.options.engine.enable_chunked_prefill == Some(true) {
+    // It splits no prompt unless it is told to, where other engines do.
+    let own = d.options.engine.scheduler() == SchedulerKind::TensorrtLlm;
+    if d.options.engine.enable_chunked_prefill.unwrap_or(!own) {
         line.flag("--enable_chunked_prefill");
     }
     Ok(line.0)
@@ -309,7 +379,15 @@ fn llama_cpp(d: &Deployment, role: Role) -> Words {
     if role != Role::Replica || d.parallelism.count() > d.parallelism.tp {
         return Err("llama.cpp has no pools, stages or data-parallel ranks over processes".into());
     }
-    let seqs = d.engine.max_num_seqs;
+    if let Checkpoint::OfItsShape = d.model.checkpoint {
+        return Err(format!("{} has this model's shape: name the file that is to be served", d.model.name));
+    }
+    let caches = ["fp16", "bf16", "16", "q8_0", "q4_0", "q5_0", "q5_1", "q4_1"];
+    if !caches.contains(&d.kv.name) {
+        return Err(format!("it keeps no {} KV cache", d.kv.name));
+    }
+    let own = scheduler::profile(d.options.engine.scheduler()).max_num_seqs;
+    let seqs = d.options.engine.max_num_seqs.or(own).unwrap_or(d.engine.max_num_seqs);
     let context = d.longest().unwrap_or(4096).min(memory::tokens(d, 4096) / seqs.max(1));
     let mut line = Line::of(&["llama-server", "-m", "MODEL.gguf", "-ngl", "999", "-fa", "on", "-cb"]);
     line.set("-np", seqs);
@@ -317,7 +395,7 @@ fn llama_cpp(d: &Deployment, role: Role) -> Words {
     if d.parallelism.tp > 1 {
         line.set("-sm", "row");
     }
-    if ["q8_0", "q4_0", "q5_0", "q5_1", "q4_1"].contains(&d.kv.name) {
+    if d.kv.name.starts_with('q') {
         line.set("-ctk", d.kv.name);
         line.set("-ctv", d.kv.name);
     }

@@ -90,9 +90,10 @@ impl Told {
         }
     }
 
-    /// Whether the engine that is named runs on `chip`.
-    fn runs_on(&self, chip: &Accelerator) -> bool {
-        self.engine.as_deref().is_none_or(|name| vendors(name).contains(&chip.vendor.as_str()))
+    /// Whether the engine that is named, here or in the spec, runs on `chip`, as far as that is known of the engine.
+    fn runs_on(&self, chip: &Accelerator, spec: &Spec) -> bool {
+        let named = self.engine.as_deref().or(spec.engine.name.as_deref()).map(vendors);
+        named.is_none_or(|vendors| vendors.is_empty() || vendors.contains(&chip.vendor.as_str()))
     }
 
     /// In words, where anything is said.
@@ -183,6 +184,25 @@ pub(super) struct Space {
     pub(super) most: u64,
 }
 
+/// Why a search has nothing to choose from.
+fn nothing(spec: &Spec, search: &SearchSpec, chips: &[Arc<Accelerator>], most: u64) -> Error {
+    let runs = |name: &str| chips.iter().any(|chip| vendors(name).contains(&chip.vendor.as_str()));
+    let engines: Vec<&str> =
+        search.engines.iter().map(String::as_str).chain(spec.engine.name.as_deref()).collect();
+    if let Some(name) =
+        engines.iter().find(|name| !engines.iter().any(|name| runs(name)) && !vendors(name).is_empty())
+    {
+        let chips: Vec<&str> = chips.iter().map(|chip| chip.id.as_str()).collect();
+        let accepted = format!("an engine that runs on {}, or other accelerators", chips.join(", "));
+        return Error::field("engine", "name", name, accepted);
+    }
+    let accepted = format!(
+        "sizes whose product is a power of two or a node's accelerators, at most max_accelerators ({most}), and divides the \
+         model's heads and layers"
+    );
+    Error::field("search", "tp, pp, ep, attention_dp", "nothing to choose from", accepted)
+}
+
 impl Space {
     /// What `spec` may choose from; `shared` says whether prompts have tokens in common.
     pub(super) fn of(spec: &Spec, model: &Model, catalog: &Catalog, shared: bool) -> Result<Space> {
@@ -205,12 +225,15 @@ impl Space {
                             max_num_seqs: seqs,
                             told: told.clone(),
                         };
-                        for told in told.iter().filter(|told| told.runs_on(chip)) {
+                        for told in told.iter().filter(|told| told.runs_on(chip, spec)) {
                             shapes.extend(settings(&search, spec, chip).map(|set| shape(told, set)));
                         }
                     }
                 }
             }
+        }
+        if shapes.is_empty() {
+            return Err(nothing(spec, &search, &chips, most));
         }
         Ok(Space { chips, shapes, least: search.min_accelerators.unwrap_or(1), most })
     }

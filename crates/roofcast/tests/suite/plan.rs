@@ -363,7 +363,8 @@ fn a_share_of_requests_is_a_number_of_them() {
 fn started(name: &str, chip: &str, spec: &str, role: Role) -> impl Fn(&str) -> Launch + use<> {
     let spec = Spec::parse("launch.toml", spec).unwrap();
     let chip = Arc::new(Catalog::embedded().unwrap().accelerator(chip).unwrap().clone());
-    let deployment = Deployment::resolve(model(name), chip, &Options::of(&spec)).unwrap();
+    let named = Catalog::embedded().unwrap().named(name).unwrap().model().unwrap();
+    let deployment = Deployment::resolve(Arc::new(named), chip, &Options::of(&spec)).unwrap();
     let all = launches(&deployment, name, role, 1);
     move |engine| all.iter().find(|launch| launch.engine == engine).unwrap().clone()
 }
@@ -404,6 +405,90 @@ fn experts_and_data_parallel_attention_have_their_flags() {
     assert!(sglang.contains("--tp-size 8 --dp-size 4 --enable-dp-attention --ep-size 8"), "{sglang}");
     assert!(sglang.contains("--max-running-requests 1024 --chunked-prefill-size 32768"), "{sglang}");
     assert!(sglang.ends_with("--disaggregation-mode decode"), "{sglang}");
+}
+
+/// The base is never started in the place of a checkpoint that the name only describes.
+#[test]
+fn a_described_checkpoint_is_not_its_base() {
+    let command = |name: &str, chip: &str, spec: &str, engine: &str| {
+        let launch = started(name, chip, spec, Role::Replica)(engine);
+        launch.command.or(launch.note).unwrap()
+    };
+    let vllm = |name: &str| command(name, "h200-sxm", "", "vllm");
+    let converted = vllm("qwen3-32b-fp8");
+    assert!(converted.contains(" --quantization fp8 "), "{converted}");
+    assert!(!vllm("Qwen/Qwen3-32B-FP8").contains("--quantization"));
+    for described in ["qwen3-32b-awq", "llama-3.1-8b-w8a8", "llama-3.1-8b:q4_k_m"] {
+        assert!(vllm(described).starts_with("none: "), "{}", vllm(described));
+    }
+    // What shares another's shape is called by its own id.
+    let of = |name: &str| Catalog::embedded().unwrap().named(name).unwrap().model().unwrap().name;
+    assert_eq!(of("deepseek-r1-distill-qwen-32b"), "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B");
+    assert_eq!(of("deepseek-r1-fp8"), "deepseek-ai/DeepSeek-R1");
+    // The checkpoint's own format may be said again.
+    let own = |name: &str, weights: &str| {
+        command(name, "h200-sxm", &format!("[precision]\nweights = \"{weights}\"\n"), "vllm")
+    };
+    assert!(own("deepseek-ai/DeepSeek-V3", "fp8-block").starts_with("vllm serve deepseek-ai/DeepSeek-V3 "));
+    assert!(own("openai/gpt-oss-20b", "mxfp4").starts_with("vllm serve openai/gpt-oss-20b "));
+    for (name, engine) in [
+        ("mlx-community/Meta-Llama-3.1-8B-Instruct-4bit", "vllm"),
+        ("turboderp/Llama-3.1-8B-Instruct-exl2-4bpw", "sglang"),
+        ("bartowski/Meta-Llama-3.1-8B-Instruct-GGUF:Q4_K_M", "tensorrt-llm"),
+    ] {
+        assert!(command(name, "h100-sxm", "", engine).starts_with("none: "), "{name}");
+    }
+}
+
+/// V100 has no bf16 and no integer tensor cores: vLLM computes in fp16 there, the others do not run.
+#[test]
+fn commands_are_those_of_the_chip_and_the_schedule() {
+    let command = |chip: &str, spec: &str, engine: &str| {
+        let launch = started(LLAMA, chip, spec, Role::Replica)(engine);
+        launch.command.or(launch.note).unwrap()
+    };
+    assert!(command("v100-32gb", "", "vllm").contains("--dtype float16"));
+    for engine in ["sglang", "tensorrt-llm"] {
+        assert!(command("v100-32gb", "", engine).contains("does not run on v100"), "{engine}");
+    }
+    // Another engine's plan splits prompts, which TensorRT-LLM does when it is told to.
+    assert!(command("h100-sxm", "", "tensorrt-llm").ends_with("--enable_chunked_prefill"));
+    let own = "[engine]\nname = \"tensorrt-llm\"\n";
+    assert!(!command("h100-sxm", own, "tensorrt-llm").contains("--enable_chunked_prefill"));
+    let fp8_cache = format!("[precision]\nkv = \"fp8\"\n{own}");
+    assert!(command("h100-sxm", &fp8_cache, "tensorrt-llm").contains("YAML file"));
+    // Four slots where nothing is said, each with a quarter of the cache, as they are simulated.
+    let gguf = "[engine]\nname = \"llama.cpp\"\n[precision]\nweights = \"q4_k_m\"\n";
+    let slots = command("rtx-4090", gguf, "llama.cpp");
+    assert!(slots.contains(" -np 4 "), "{slots}");
+    for (spec, reason) in [
+        ("scheduler = \"static\"", "no server schedules as static does"),
+        ("policy = \"sjf\"", "no server sorts"),
+        ("name = \"transformers\"", "the plan is for transformers"),
+    ] {
+        assert!(command("h100-sxm", &format!("[engine]\n{spec}\n"), "vllm").contains(reason), "{spec}");
+    }
+    let ranked = command("h100-sxm", "[engine]\npolicy = \"priority\"\n", "vllm");
+    assert!(ranked.contains("--scheduling-policy priority"), "{ranked}");
+}
+
+/// An engine that runs on none of the accelerators, and a tensor parallelism that no count has, are refused.
+#[test]
+fn a_search_that_has_nothing_to_choose_from_is_refused() {
+    let refused = |search: &str| {
+        let text = format!(
+            "[model]\nname = \"{LLAMA}\"\n[workload]\ninput_len = 100\noutput_len = 10\n[workload.arrivals]\n\
+             kind = \"poisson\"\nrate = 1\n{search}"
+        );
+        let spec = Spec::parse("plan.toml", &text).unwrap();
+        plan(&spec, &model(LLAMA), Catalog::embedded().unwrap(), &Question::default())
+            .unwrap_err()
+            .to_string()
+    };
+    let engine = refused("[engine]\nname = \"tensorrt-llm\"\n[search]\naccelerators = [\"mi300x\"]\n");
+    assert!(engine.contains("tensorrt-llm") && engine.contains("runs on mi300x"), "{engine}");
+    let cut = refused("[search]\naccelerators = [\"h100-sxm\"]\ntp = [3]\n");
+    assert!(cut.contains("nothing to choose from"), "{cut}");
 }
 
 #[test]
