@@ -305,7 +305,7 @@ fn choice(found: &Search, index: usize, run: &Simulation) -> Choice {
         joules_per_token: found.watts(candidate).map(|watts| watts / output_tok_s),
         prefill_per_decode: estimate.map_or(0.0, estimate::Estimate::prefill_per_decode),
         bands: run.bands.clone().filter(|_| found.base.engine.cost == CostKind::Forecast),
-        spec: deployed::sections(found.base, &spec),
+        spec: deployed::sections(found.base, &spec, deployment.map(|d| &*d.model)),
         dropped: deployed::dropped(found.base, &spec),
     }
 }

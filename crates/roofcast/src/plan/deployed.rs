@@ -2,11 +2,13 @@
 //!
 //! Knows: which keys of a spec a search sets, and how they are written. Knows nothing about the search.
 
+use crate::model::{Checkpoint, Model};
 use crate::spec::Spec;
 use serde::Serialize;
 
-/// The keys of `spec` that make a deployment of `base`, as sections of TOML.
-pub(super) fn sections(base: &Spec, spec: &Spec) -> toml::Table {
+/// The keys of `spec` that make a deployment of `base`, as sections of TOML. A server answers to its checkpoint's id, and so
+/// what measures it has to ask for it by that, whatever the plan called it.
+pub(super) fn sections(base: &Spec, spec: &Spec, model: Option<&Model>) -> toml::Table {
     let mut all = toml::Table::new();
     let mut put = |section: &str, key: &str, value: Option<toml::Value>| {
         let (outer, inner) = section.split_once('.').unwrap_or((section, ""));
@@ -22,6 +24,9 @@ pub(super) fn sections(base: &Spec, spec: &Spec) -> toml::Table {
     };
     let count = |n: Option<u64>| n.and_then(|n| i64::try_from(n).ok()).map(toml::Value::from);
     let text = |t: &Option<String>| t.clone().map(toml::Value::from);
+    let asked = base.model.name.as_ref();
+    let served = model.filter(|m| m.checkpoint == Checkpoint::Named && asked.is_some_and(|n| *n != m.name));
+    put("model", "name", served.map(|m| m.name.clone().into()));
     put("hardware", "accelerator", text(&spec.hardware.accelerator));
     put("precision", "weights", text(&spec.precision.weights));
     put("precision", "kv", text(&spec.precision.kv));
