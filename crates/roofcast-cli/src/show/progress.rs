@@ -49,10 +49,11 @@ impl Progress {
     }
 
     /// The same of few long phases: the time goes on where the count stands.
-    pub(crate) fn phases(of: &str) -> Result<Progress> {
+    pub(crate) fn phases(of: &str, all: u64) -> Result<Progress> {
         let mut progress = Progress::new(of)?;
         if progress.host.is_none() {
             progress.bar = drawn(&format!("{{wide_bar}} {{pos}}/{{len}} {of}, {{elapsed}}"));
+            progress.bar.set_length(all);
             progress.bar.enable_steady_tick(TICK);
         }
         Ok(progress)

@@ -51,7 +51,7 @@ pub(super) struct Judged {
 impl Work {
     /// Fits and judges; none where Ctrl-C came before the end. The thread ends with the process, or after its phase.
     pub(super) fn watched(self) -> Result<Option<Judged>> {
-        let progress = Arc::new(Progress::phases("phases: fit, judge what is left out")?);
+        let progress = Arc::new(Progress::phases("phases: fit, judge what is left out", self.phases())?);
         let (send, receive) = channel();
         let heard = Arc::clone(&progress);
         // Nobody listens any more where Ctrl-C came.
@@ -69,9 +69,14 @@ impl Work {
         }
     }
 
+    /// The fit, and each judgement of it.
+    fn phases(&self) -> u64 {
+        self.protocols.len() as u64 + 1
+    }
+
     /// Every phase, as long as it is to go on.
     fn done(&self, progress: &Progress) -> Result<Option<Judged>> {
-        let phases = self.protocols.len() as u64 + 1;
+        let phases = self.phases();
         progress.at(0, phases);
         let fit = Fit::new(&self.rows, self.files.clone(), &self.catalog, &self.prior)?;
         let mut tables = BTreeMap::new();
