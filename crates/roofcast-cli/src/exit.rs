@@ -69,7 +69,8 @@ fn value_error(error: &clap::Error) -> Option<Error> {
         },
         _ => return None,
     };
-    let flag = flag.split_whitespace().next().unwrap_or(flag).trim_matches(['[', ']', '<', '>', '.']);
+    // `--rate <RATE>`, `--disaggregated[=<true|false>]`, `[SPEC.toml]...`.
+    let flag = flag.trim_start_matches(['[', '<']).split([' ', '=', '[', ']', '>']).next().unwrap_or(flag);
     Some(Error::field("arguments", flag, format!("{found:?}"), accepted))
 }
 

@@ -35,6 +35,15 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     if packed { bounded(GzDecoder::new(file), &place) } else { bounded(file, &place) }
 }
 
+/// The same of a file that says something: `accepted` is what.
+pub(crate) fn filled(path: &Path, accepted: &str) -> Result<String> {
+    let text = text(path)?;
+    match text.trim().is_empty() {
+        true => Err(Error::field(path.display(), "the file", "empty", accepted).into()),
+        false => Ok(text),
+    }
+}
+
 /// Reads text of at most 64 MiB.
 fn bounded(reader: impl Read, place: &str) -> Result<String> {
     let mut text = String::new();
@@ -87,7 +96,7 @@ pub(crate) fn local(name: &str, folder: &Path, catalog: &mut Cow<'static, Catalo
     }
     let path = folder.join(name);
     let id = path.display().to_string();
-    let config = serde_json::from_str(&text(&path)?).with_context(|| id.clone())?;
+    let config = serde_json::from_str(&filled(&path, CONFIG)?).with_context(|| id.clone())?;
     let (source, aliases) = (id.clone(), vec![]);
     let entry = ModelEntry {
         id: id.clone(),
@@ -101,6 +110,9 @@ pub(crate) fn local(name: &str, folder: &Path, catalog: &mut Cow<'static, Catalo
     catalog.to_mut().add_model(entry);
     Ok(id)
 }
+
+/// What a model's file is.
+pub(crate) const CONFIG: &str = "a Hugging Face config.json";
 
 /// The folder that relative paths of a file count from.
 pub(crate) fn folder(spec: Option<&Path>) -> &Path {
@@ -139,7 +151,7 @@ pub(crate) fn model(name: &str, catalog: &Catalog) -> Result<Arc<Model>> {
 /// The model of a `config.json`, with NVIDIA's `hf_quant_config.json` where that is beside it.
 fn config_file(name: &str, file: &Path) -> Result<Model> {
     let place = file.display().to_string();
-    let mut model = config::parse(name, &place, &text(file)?)?;
+    let mut model = config::parse(name, &place, &filled(file, CONFIG)?)?;
     let beside = file.with_file_name("hf_quant_config.json");
     if beside.exists() {
         let theirs = Quantization::read_modelopt(&beside.display().to_string(), &text(&beside)?)?;

@@ -13,7 +13,10 @@ use crate::spec::settings::Setting;
 use flags::{Flags, Given};
 
 /// Where a command is, in errors.
-pub(crate) const PLACE: &str = "--from-command";
+pub const PLACE: &str = "--from-command";
+
+/// The key of the longest sequence.
+const LONGEST: &str = "engine.max_model_len";
 
 /// What a command line says.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +29,17 @@ pub struct Command {
     pub ignored: Vec<String>,
     /// How something was read that has no key of the same meaning.
     pub notes: Vec<String>,
+    /// The longest sequence asked for, where the engine refuses more than the model's own context.
+    pub longest: Option<Longest>,
+}
+
+/// A longest sequence, by its flag.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Longest {
+    /// `--max-model-len`, `--context-length`.
+    pub flag: String,
+    /// What it says.
+    pub tokens: u64,
 }
 
 impl Command {
@@ -47,17 +61,25 @@ pub fn read(text: &str) -> Result<Command> {
     let variables = words.iter().take_while(|word| is_variable(word)).count();
     let (engine, arguments) = engine(&words[variables..])?;
     let flags = Flags::of(engine)?;
-    let mut command = Command { settings: vec![], unmodelled: vec![], ignored: vec![], notes: vec![] };
+    let (settings, unmodelled, ignored, notes) = (vec![], vec![], vec![], vec![]);
+    let mut command = Command { settings, unmodelled, ignored, notes, longest: None };
     command.set("engine.name", if engine == ServeCommand::Vllm { "vllm" } else { "sglang" });
     let mut apart = Vec::new();
     for given in flags.given(engine, arguments)? {
         match flags.key(&given.flag) {
-            Some(path) if path.contains('.') => command.set(path, flags::value(path, &given)?),
+            Some(path) if path.contains('.') => {
+                let value = flags::value(path, &given)?;
+                if let (LONGEST, Some(tokens)) = (path, value.as_integer().and_then(|n| n.try_into().ok())) {
+                    command.longest = Some(Longest { flag: given.flag, tokens });
+                }
+                command.set(path, value);
+            }
             Some(name) => apart.push((name.to_owned(), given)),
             None if flags.is_unmodelled(&given.flag) => once(&mut command.unmodelled, given.flag),
             None => once(&mut command.ignored, given.flag),
         }
     }
+    command.longest = command.longest.filter(|_| !words.iter().any(|word| lengthens(word)));
     match engine {
         ServeCommand::Vllm => vllm::read(&apart, &mut command)?,
         ServeCommand::Sglang => sglang::read(&apart, &mut command)?,
@@ -83,6 +105,16 @@ fn engine(words: &[String]) -> Result<(ServeCommand, &[String])> {
             Err(Error::field(PLACE, "the command", format!("{found:?}"), accepted))
         }
     }
+}
+
+/// Whether a word lets a server take more than the model's context: vLLM's and SGLang's variables for it, and flags that change
+/// the model's configuration.
+fn lengthens(word: &str) -> bool {
+    let flag = word.replace('_', "-");
+    let flags = ["--hf-overrides", "--rope-scaling", "--rope-theta", "--json-model-override-args"];
+    let variables = ["VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"];
+    flags.iter().any(|f| flag.starts_with(f))
+        || word.split_once('=').is_some_and(|(name, on)| variables.contains(&name) && on != "0")
 }
 
 /// `NAME=value`.

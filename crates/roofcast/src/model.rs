@@ -14,7 +14,7 @@ pub mod tensor;
 pub(crate) use keys::brief;
 
 pub use ffn::{Dense, Experts, Ffn};
-pub use mixer::{Attention, Latent, Mixer};
+pub use mixer::{Attention, Indivisible, Latent, Mixer};
 pub use operator_kind::{Family, OperatorKind};
 pub use quantization::Quantization;
 pub use tensor::{Role, Split, Tensor};

@@ -4,7 +4,7 @@
 //! over `ep` of those ranks and sliced over the rest (vLLM's rule).
 
 use crate::error::{Error, Result};
-use crate::model::Model;
+use crate::model::{Indivisible, Model};
 use serde::Serialize;
 
 /// Degrees of parallelism, all at least one.
@@ -90,7 +90,7 @@ impl Parallelism {
             Err(Error::field("parallelism", field, found, accepted))
         };
         if let Some(heads) = indivisible(model, self.tp) {
-            return bad("tp", self.tp, format!("a divisor of the {heads} attention heads of {}", model.name));
+            return bad("tp", self.tp, format!("{heads} of {}", model.name));
         }
         if self.pp > model.layers.len() as u64 {
             return bad(
@@ -128,8 +128,8 @@ pub struct RequestedParallelism {
     pub replicas: Option<u64>,
 }
 
-/// The head count that `tp` does not divide, if there is one. KV heads fewer than `tp` are replicated.
-pub fn indivisible(model: &Model, tp: u64) -> Option<u64> {
+/// What `tp` ranks cannot share, if there is something.
+pub fn indivisible(model: &Model, tp: u64) -> Option<Indivisible> {
     model.layers.iter().find_map(|layer| layer.mixer.indivisible(tp))
 }
 

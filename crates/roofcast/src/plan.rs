@@ -193,7 +193,8 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
         considered: found.candidates.len() as u64,
         pruned,
         simulated: found.simulated,
-        dearer,
+        // A search that was stopped has left others than the dearer ones.
+        dearer: dearer - open.map_or(0, |(_, count)| count),
         feasible: ranked.len() as u64,
         requests: found.base.workload.as_ref().map_or(0, Workload::total),
         interrupted,

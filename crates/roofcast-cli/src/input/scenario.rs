@@ -8,10 +8,11 @@ use crate::args::SourceArgs;
 use crate::{host, show};
 use anyhow::Result;
 use roofcast::calibration::Calibration;
+use roofcast::command::{self, Command, Longest};
 use roofcast::deployment::Options;
 use roofcast::spec::Spec;
 use roofcast::spec::settings::{self, Setting, lay, rooted};
-use roofcast::{Catalog, Deployment, Error, Model, command, resolved};
+use roofcast::{Catalog, Deployment, Error, Model, resolved};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -76,6 +77,8 @@ pub(crate) struct Source {
     settings: Vec<Setting>,
     catalog: Cow<'static, Catalog>,
     reach: Reach,
+    /// Of the command, where its engine refuses more than the model has.
+    longest: Option<Longest>,
 }
 
 impl Source {
@@ -91,17 +94,25 @@ impl Source {
             Some(path) => (path.display().to_string(), text(path)?),
             None => (base.0.to_owned(), base.1.to_owned()),
         };
-        let file = file.filter(|path| *path != Path::new(STANDARD_INPUT));
+        let (given, file) = (file.is_some(), file.filter(|path| *path != Path::new(STANDARD_INPUT)));
         let table: Table = match text.parse() {
             Ok(table) => rooted(table, super::folder(file)),
             // Its message has the line.
             Err(_) => return Err(Spec::parse(&place, &text).map_or_else(Into::into, |_| unreadable(&place))),
         };
-        let mut all = args.from_command.as_deref().map_or(Ok(Vec::new()), command)?;
+        let told = args.from_command.as_deref().map(command).transpose()?;
+        let longest = told.as_ref().and_then(|told| told.longest.clone());
+        let mut all = told.map(|told| told.settings).unwrap_or_default();
         all.extend(args.set.iter().map(|text| set(text)).collect::<Result<Vec<_>>>()?);
         all.extend(flags.iter().copied().flatten().cloned());
         let (file, catalog) = (file.map(Path::to_owned), catalog(&args.catalog)?);
-        Ok(Source { place, file, text, table, settings: all, catalog, reach: Reach::Files })
+        if args.from_command.is_some() && !names_model(given.then_some(&table), &all) {
+            let accepted = "one, as in vllm serve MODEL … or --model-path MODEL; or --model beside it";
+            return Err(
+                Error::field(command::PLACE, "the model", "missing: no model is named", accepted).into()
+            );
+        }
+        Ok(Source { place, file, text, table, settings: all, catalog, reach: Reach::Files, longest })
     }
 
     /// The same with `default` for a section that the spec does not have.
@@ -113,7 +124,8 @@ impl Source {
     /// A spec that came in a request, which reaches no file.
     pub(crate) fn received(table: Table, catalog: Cow<'static, Catalog>, models: Vec<Arc<Model>>) -> Source {
         let (place, text) = ("the request".to_owned(), String::new());
-        Source { place, file: None, text, table, settings: Vec::new(), catalog, reach: Reach::Given(models) }
+        let (settings, reach) = (Vec::new(), Reach::Given(models));
+        Source { place, file: None, text, table, settings, catalog, reach, longest: None }
     }
 
     /// The question with `more` over the rest.
@@ -134,7 +146,7 @@ impl Source {
             *name = self.reach.accelerator(name, &mut catalog)?;
         }
         let (place, file, reach) = (self.place.clone(), self.file.clone(), self.reach.clone());
-        Ok(Scenario { place, file, spec, table, catalog, reach })
+        Ok(Scenario { place, file, spec, table, catalog, reach, longest: self.longest.clone() })
     }
 
     /// An error of the file itself with its line, else of the setting by its flag.
@@ -146,6 +158,9 @@ impl Source {
         }
         match error {
             Error::Parse { place, mut message } => {
+                if let Some(lacking) = lacking(&message, settings) {
+                    return lacking;
+                }
                 for setting in settings {
                     let own = format!("`{}`", setting.path);
                     message = message.replace(&own, &format!("`{}`", setting.name()));
@@ -155,6 +170,21 @@ impl Source {
             other => other,
         }
     }
+}
+
+/// What a setting needs beside it, where that is why a section cannot be read.
+fn lacking(message: &str, settings: &[Setting]) -> Option<Error> {
+    let needs = [
+        (
+            "workload.arrivals.think_s",
+            "unknown field `think_s`",
+            "it with --concurrency or --turns: users who think",
+        ),
+        ("workload.prefix.", "missing field `length`", "it with --prefix-len"),
+    ];
+    let (path, _, accepted) = needs.into_iter().find(|(_, told, _)| message.contains(told))?;
+    let setting = settings.iter().find(|setting| setting.path.starts_with(path))?;
+    Some(Error::field("arguments", setting.name(), "given alone", accepted))
 }
 
 /// What stands on standard input, or what a host has in its place, with its name in errors.
@@ -171,7 +201,7 @@ fn unreadable(place: &str) -> anyhow::Error {
 }
 
 /// The settings of an engine's command line; what of it a forecast does not take is said on stderr.
-fn command(text: &str) -> Result<Vec<Setting>> {
+fn command(text: &str) -> Result<Command> {
     let command = command::read(text)?;
     let list = |what: &str, flags: &[String]| match flags {
         [] => String::new(),
@@ -185,7 +215,15 @@ fn command(text: &str) -> Result<Vec<Setting>> {
         // A closed stderr loses these lines alone.
         drop(std::io::stderr().write_all(said.as_bytes()));
     }
-    Ok(command.settings)
+    Ok(command)
+}
+
+/// Whether the file's table or a setting says what is served; what holds without a file does not.
+fn names_model(table: Option<&Table>, settings: &[Setting]) -> bool {
+    let keys = ["model.name", "model.path"];
+    let of_file = table.and_then(|table| table.get("model")?.as_table());
+    settings.iter().any(|setting| keys.contains(&setting.path.as_str()))
+        || of_file.is_some_and(|model| model.contains_key("name") || model.contains_key("path"))
 }
 
 /// `KEY=VALUE` of `--set`.
@@ -207,6 +245,7 @@ pub(crate) struct Scenario {
     table: Table,
     pub(crate) catalog: Cow<'static, Catalog>,
     reach: Reach,
+    longest: Option<Longest>,
 }
 
 impl Scenario {
@@ -238,18 +277,34 @@ impl Scenario {
 
     /// The model asked for.
     pub(crate) fn model(&self) -> Result<Arc<Model>> {
-        self.reach.model(&self.model_name()?, &self.catalog).map_err(|e| self.told(e))
+        let model = self.reach.model(&self.model_name()?, &self.catalog).map_err(|e| self.told(e))?;
+        self.reaches(&model)?;
+        Ok(model)
+    }
+
+    /// Refuses a command that its engine refuses: one of longer sequences than the model has.
+    fn reaches(&self, model: &Model) -> Result<()> {
+        let Some(longest) = &self.longest else { return Ok(()) };
+        let most = model.max_context.filter(|most| longest.tokens > *most);
+        match most.filter(|_| self.spec.engine.max_model_len == Some(longest.tokens)) {
+            Some(most) => {
+                let accepted =
+                    format!("at most the {most} tokens of {}: the engine refuses more", model.name);
+                Err(Error::field(command::PLACE, &longest.flag, longest.tokens, accepted).into())
+            }
+            None => Ok(()),
+        }
     }
 
     /// What is deployed; the one place that resolves it.
     pub(crate) fn deployment(&self) -> Result<Deployment> {
-        let named = self.model_name()?;
+        self.model_name()?;
         let [prompts, hardware] = self.spec.fleet.accelerators(self.spec.hardware.accelerator.as_deref());
         let accepted = "an accelerator, as h100-sxm, or its TOML file";
         let lacking = || absent(self.file.as_deref(), "--hardware", "hardware.accelerator", accepted);
         let hardware = hardware.ok_or_else(lacking)?;
         self.engine()?;
-        let model = self.reach.model(&named, &self.catalog).map_err(|e| self.told(e))?;
+        let model = self.model()?;
         let chip = self.catalog.accelerator(hardware).map_err(|e| self.told(e))?;
         let mut options = Options::of(&self.spec);
         let speculative = options.engine.speculative.as_ref();

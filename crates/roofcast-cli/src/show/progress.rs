@@ -10,9 +10,13 @@ use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// What the shell's convention says of a process that SIGINT ended.
 const KILLED: i32 = 128 + SIGINT;
+
+/// How often the time of a phase is drawn.
+const TICK: Duration = Duration::from_millis(500);
 
 /// Work that may take long.
 pub(crate) struct Progress {
@@ -32,7 +36,27 @@ impl Progress {
         flag::register_conditional_shutdown(SIGINT, KILLED, Arc::clone(&stopped))
             .and_then(|_| flag::register(SIGINT, Arc::clone(&stopped)))
             .context("waiting for Ctrl-C")?;
-        Ok(Progress { bar: bar(of), stopped, host: None })
+        Ok(Progress { bar: drawn(&format!("{{wide_bar}} {{pos}}/{{len}} {of}")), stopped, host: None })
+    }
+
+    /// The same of work of which nobody knows how much there is.
+    pub(crate) fn open(of: &str) -> Result<Progress> {
+        let mut progress = Progress::new(of)?;
+        if progress.host.is_none() {
+            progress.bar = drawn(&format!("{{spinner}} {{pos}} {of}, {{elapsed}}"));
+        }
+        Ok(progress)
+    }
+
+    /// The same of few long phases: the time goes on where the count stands.
+    pub(crate) fn phases(of: &str, all: u64) -> Result<Progress> {
+        let mut progress = Progress::new(of)?;
+        if progress.host.is_none() {
+            progress.bar = drawn(&format!("{{wide_bar}} {{pos}}/{{len}} {of}, {{elapsed}}"));
+            progress.bar.set_length(all);
+            progress.bar.enable_steady_tick(TICK);
+        }
+        Ok(progress)
     }
 
     /// So much is done of all; whether to go on.
@@ -56,6 +80,11 @@ impl Progress {
         }
     }
 
+    /// Takes the line off the terminal while others may still count.
+    pub(crate) fn cleared(&self) {
+        self.bar.finish_and_clear();
+    }
+
     /// Whether Ctrl-C has not been pressed.
     pub(crate) fn goes_on(&self) -> bool {
         !self.stopped.load(Ordering::Relaxed) && self.host.as_ref().is_none_or(|host| host.goes_on())
@@ -64,14 +93,13 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.cleared();
     }
 }
 
-/// A bar on a terminal, nothing in a pipe.
-pub(crate) fn bar(of: &str) -> ProgressBar {
+/// A line on a terminal, nothing in a pipe.
+fn drawn(template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(4));
-    let style = ProgressStyle::with_template(&format!("{{wide_bar}} {{pos}}/{{len}} {of}"))
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.with_style(style)
 }

@@ -1,26 +1,26 @@
 //! `roofcast calibrate FILE…`: fits a calibration to kernel times and to measured points, and judges it on groups left out.
 
 mod kernels;
+mod work;
 
 use crate::args::CalibrateArgs;
-use crate::show::progress::Progress;
 use crate::show::table::line;
 use crate::show::target::Target;
-use crate::verbs::validate::{CSV, csv_rows, people, per_row};
+use crate::verbs::validate::{CSV, csv_rows, people};
 use crate::{exit, input, show};
+use roofcast::calibrate::LeaveOut;
 use roofcast::calibrate::kernels::Fitted;
-use roofcast::calibrate::{Fit, LeaveOut};
 use roofcast::calibration::Calibration;
 use roofcast::kernel::Kernels;
 use roofcast::measurement::Measurement;
-use roofcast::report::scatter;
-use roofcast::validate::{Point, Report, report};
+use roofcast::validate::Report;
 use roofcast::{Catalog, Error};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use work::Work;
 
 #[derive(Default, Serialize)]
 struct Answer {
@@ -62,22 +62,20 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let mut answer =
         Answer { kernels: fits, kernels_skipped: kernels.skipped, kernels_unread, ..Answer::default() };
     if kernels.all.is_empty() && args.kernels.is_empty() || !rows.is_empty() {
-        let progress = Progress::new("phases: fit, judge what is left out")?;
-        let fit = Fit::new(&rows, files, &catalog, &calibration)?;
-        let tables = left_out(args, &fit, progress);
-        answer.interrupted = tables.is_none();
-        let tables = tables.unwrap_or_default();
-        if let Some((file, points)) = rows_file.as_ref().zip(tables.values().next()) {
-            file.text(&per_row(points)?)?;
+        let work = Work {
+            rows,
+            files,
+            catalog: catalog.into_owned(),
+            prior: calibration.clone(),
+            protocols: args.leave_out.protocols(),
+            source,
+            per_row: rows_file.is_some(),
+            scatter: scatter_file.is_some(),
+        };
+        match work.watched()? {
+            Some(judged) => calibration = judged.shown([rows_file, scatter_file], &mut answer)?,
+            None => answer.interrupted = true,
         }
-        if let Some((file, points)) = scatter_file.as_ref().zip(tables.values().last()) {
-            let accepted = "one or more rows that are measured and forecast";
-            let picture = scatter::svg(points)
-                .ok_or_else(|| Error::field("arguments", "--svg", "no such rows", accepted))?;
-            file.text(&picture)?;
-        }
-        answer.contradicted = fit.contradicted();
-        calibration = serving(&fit, &tables, &source, &mut answer);
     }
     answer.levels = calibration.levels.len();
     if let Some(out) = out.as_ref().filter(|_| !answer.interrupted) {
@@ -127,38 +125,6 @@ fn read(args: &CalibrateArgs, catalog: &mut Cow<'static, Catalog>) -> anyhow::Re
     Ok(Data { kernels: all, rows, files })
 }
 
-/// Tables of what is left out in turn; none where Ctrl-C came before the last.
-fn left_out<'a>(
-    args: &CalibrateArgs,
-    fit: &Fit<'a>,
-    progress: Progress,
-) -> Option<BTreeMap<LeaveOut, Vec<Point<'a>>>> {
-    let protocols = args.leave_out.protocols();
-    let phases = protocols.len() as u64 + 1;
-    let mut tables = BTreeMap::new();
-    for (done, protocol) in protocols.into_iter().enumerate() {
-        if !progress.at(done as u64 + 1, phases) {
-            return None;
-        }
-        tables.insert(protocol, fit.left_out(protocol));
-    }
-    Some(tables)
-}
-
-/// The calibration of a fit of whole steps and runs, and how far it is from what was measured.
-fn serving(
-    fit: &Fit,
-    tables: &BTreeMap<LeaveOut, Vec<Point>>,
-    source: &str,
-    answer: &mut Answer,
-) -> Calibration {
-    let fitting = fit.finish(tables, source);
-    answer.undetermined = fitting.undetermined;
-    answer.in_sample = Some(report(&fit.in_sample()));
-    answer.left_out = tables.iter().map(|(what, points)| (*what, report(points))).collect();
-    fitting.calibration
-}
-
 /// Errors of the rows where there are any, else the fits to kernel times.
 fn csv(answer: &Answer) -> anyhow::Result<()> {
     let in_sample = answer.in_sample.iter().map(|report| ("in_sample".to_owned(), report));
@@ -173,7 +139,7 @@ fn csv(answer: &Answer) -> anyhow::Result<()> {
 
 fn text(answer: &Answer) -> String {
     let mut text = match answer.interrupted {
-        true => line("PARTIAL: interrupted before the fit was judged; no calibration is written"),
+        true => line("PARTIAL: interrupted before the fit was judged; nothing is written"),
         false => format!("{} levels\n", answer.levels),
     };
     if !answer.kernels.is_empty() {

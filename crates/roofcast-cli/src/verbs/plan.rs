@@ -49,6 +49,9 @@ pub(crate) struct Answer<'a> {
     /// What runs already, where a measured run was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     current: Option<&'a Current>,
+    /// Files of an earlier plan in the folder of `--launch-dir` that this one has no text for, and that are gone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    removed: Vec<String>,
 }
 
 impl<'a> Answer<'a> {
@@ -56,7 +59,8 @@ impl<'a> Answer<'a> {
         let minimise = scenario.spec.search.as_ref().map(|s| s.minimise).unwrap_or_default();
         let spec = plan.best.as_ref().map(|best| scenario.deployed(&best.spec, &best.dropped));
         let bench = plan.best.as_ref().map(bench);
-        Answer { model: &model.name, cost: scenario.spec.engine.cost, minimise, plan, spec, bench, current }
+        let (model, cost) = (&model.name, scenario.spec.engine.cost);
+        Answer { model, cost, minimise, plan, spec, bench, current, removed: Vec::new() }
     }
 }
 
@@ -77,7 +81,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let (spec, catalog, model) = (&scenario.spec, &*scenario.catalog, scenario.model()?);
-    let progress = Progress::new("simulations")?;
+    let progress = Progress::open("simulations")?;
     let runner = |trials: &[Trial]| -> Vec<roofcast::Result<Simulation>> {
         let one = |trial: &Trial| trial.run_while(&mut |_, _| progress.goes_on());
         trials.par_iter().map(one).collect()
@@ -102,9 +106,9 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     if let Some(page) = &page {
         page.write("plan", &View::of(&scenario, &model, &found))?;
     }
-    let answer = Answer::of(&scenario, &model, &found, current.as_ref());
+    let mut answer = Answer::of(&scenario, &model, &found, current.as_ref());
     if let Some(folder) = &folder {
-        files::write(folder, &answer)?;
+        answer.removed = files::write(folder, &answer)?;
     }
     if args.output.json {
         show::json(SCHEMA, &answer)?;

@@ -428,15 +428,15 @@ fn expense(s: &Simulation) -> String {
 
 fn load(s: &Simulation) -> String {
     match (s.load.offered_per_s, s.load.stable_per_s, s.load.too_short_below) {
-        (Some(offered), Some(stable), _) => format!(
-            "Overload: {} requests come a second and {} are served; the queue grows for as long as they come.\n",
+        (Some(offered), Some(stable), _) => table::line(&format!(
+            "Overload: {} requests come a second and {} are served; the queue grows for as long as they come.",
             significant(offered),
             significant(stable)
-        ),
-        (_, _, Some(enough)) => format!(
-            "Too short to tell whether this load can be sustained: about {} requests would show it.\n",
+        )),
+        (_, _, Some(enough)) => table::line(&format!(
+            "Too short to tell whether this load can be sustained: about {} requests would show it.",
             grouped(enough)
-        ),
+        )),
         _ => String::new(),
     }
 }

@@ -24,7 +24,7 @@ fn names_that_are_not_there() {
 #[test]
 fn flags_that_cannot_be() {
     let base = "limits --model llama-3.1-8b --hardware";
-    refused(&format!("{base} h100-sxm --tp 3"), &["`tp` is 3", "32 attention heads"]);
+    refused(&format!("{base} h100-sxm --tp 3"), &["`tp` is 3", "32 query heads"]);
     refused(&format!("{base} h100-sxm --count 6 --tp 4"), &["`count` is 6"]);
     refused(&format!("{base} a100-sxm-80gb --weights fp8"), &["a100-sxm-80gb", "fp8", "bf16", "w8"]);
     refused(&format!("{base} v100-32gb --weights bf16"), &["v100-32gb", "bf16", "fp16"]);
@@ -33,6 +33,62 @@ fn flags_that_cannot_be() {
     refused(&format!("{base} h100-sxm --sweep depth=1"), &["--sweep", "batch"]);
     refused(&format!("{base} h100-sxm --gpu-memory-utilization 1.5"), &["gpu_memory_utilization", "1.5"]);
     refused(&format!("{base} h100-sxm --ep 2 --count 2"), &["`ep` is 2", "no experts"]);
+}
+
+/// Phi-4 has 40 query heads and 10 KV heads (its config.json: num_attention_heads, num_key_value_heads). 4 divides the 40 but
+/// neither divides 10 nor is a multiple of it; over 20 ranks each KV head is there twice.
+#[test]
+fn ranks_divide_query_heads_and_divide_or_repeat_kv_heads() {
+    let base = "limits --model phi-4 --hardware h100-sxm --tp";
+    let kv = "a divisor or a multiple of the 10 KV heads of microsoft/phi-4";
+    refused(&format!("{base} 4 --count 4"), &["`tp` is 4", kv]);
+    refused(&format!("{base} 3"), &["`tp` is 3", "a divisor of the 40 query heads"]);
+    assert_eq!(roofcast(&format!("{base} 20")).code, 0);
+}
+
+#[test]
+fn commands_that_start_nothing() {
+    let refused = |command: &str, says: &[&str]| {
+        let run = run(["simulate", "--from-command", command, "--hardware", "h100-sxm", "--requests", "2"]);
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{command}: {}", run.err);
+        says.iter().for_each(|part| assert!(run.err.contains(part), "{command}: {}", run.err));
+    };
+    refused("vllm serve", &["--from-command", "no model"]);
+    refused("python -m sglang.launch_server --tp 2", &["--from-command", "no model"]);
+    // Qwen3-32B's max_position_embeddings is 40,960.
+    let qwen = "vllm serve Qwen/Qwen3-32B --max-model-len";
+    refused(&format!("{qwen} 1000000"), &["`--max-model-len` is 1000000", "at most the 40960 tokens"]);
+    let other = "python -m sglang.launch_server --model-path Qwen/Qwen3-32B --context-length 40961";
+    refused(other, &["`--context-length` is 40961", "at most the 40960 tokens"]);
+    // What lets the engine start is taken.
+    let accepted = |arguments: &[&str]| {
+        let rest = ["--hardware", "h100-sxm", "--requests", "2"];
+        let run = run(["simulate"].into_iter().chain(arguments.iter().copied()).chain(rest));
+        assert_eq!(run.code, 0, "{arguments:?}: {}", run.err);
+    };
+    accepted(&["--from-command", &format!("{qwen} 40960")]);
+    accepted(&["--from-command", &format!("VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 {qwen} 50000")]);
+    accepted(&["--from-command", "vllm serve", "--model", "llama-3.1-8b"]);
+}
+
+#[test]
+fn settings_that_lack_another() {
+    refused("simulate --think-s 3", &["`--think-s`", "--turns", "--concurrency"]);
+    refused("simulate --prefix-share 0.5", &["`--prefix-share`", "--prefix-len"]);
+    refused("plan --disaggregated=maybe", &["`--disaggregated` is \"maybe\"; accepted: true or false"]);
+    refused("simulate --replicas 1000000", &["`--replicas` is \"1000000\"", "1 to 65536"]);
+    refused("simulate --rate 1e-300", &["`workload.arrivals.rate` is 1e-300;"]);
+}
+
+#[test]
+fn files_that_are_empty() {
+    let (_folder, path) = file("empty.json", b" \n");
+    refused(&format!("catalog add {path}"), &[&path, "empty", "config.json"]);
+    refused(&format!("limits --model {path} --hardware h100-sxm"), &[&path, "empty", "config.json"]);
+    let ask = ["plan", "--from-command", "vllm serve llama-3.1-8b", "--measured", &path];
+    let measured = run(ask.into_iter().chain(["--set", "hardware.accelerator=h100-sxm"]));
+    assert_eq!(measured.code, 2);
+    assert!(measured.err.contains(&path) && measured.err.contains("is empty"), "{}", measured.err);
 }
 
 #[test]
@@ -72,7 +128,7 @@ fn configs_that_cannot_be() {
         (b"{\"num_hidden_layers\": 2", &["line 1"]),
         (b"[1, 2]", &["not a JSON object"]),
         (b"\xff\xfe", &["UTF-8"]),
-        (b"", &["line 1"]),
+        (b"", &["empty", "config.json"]),
     ];
     for (text, says) in cases {
         let (_folder, path) = file("config.json", text);

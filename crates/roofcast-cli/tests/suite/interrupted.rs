@@ -27,14 +27,42 @@ fn listens(child: &Child) -> bool {
 /// Runs, presses Ctrl-C when it has computed for a second, and gives what it printed.
 fn interrupted(arguments: &str) -> Output {
     let child = command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    stopped(&child, arguments);
+    child.wait_with_output().unwrap()
+}
+
+/// Presses Ctrl-C when the process has listened for a second.
+fn stopped(child: &Child, arguments: &str) {
     let begun = Instant::now();
-    while !listens(&child) {
+    while !listens(child) {
         assert!(begun.elapsed() < Duration::from_secs(60), "{arguments}: does not listen");
         std::thread::sleep(Duration::from_millis(20));
     }
     std::thread::sleep(Duration::from_secs(1));
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    child.wait_with_output().unwrap()
+    kill_process(Pid::from_child(child), Signal::INT).unwrap();
+}
+
+/// What a terminal sees of a run, which is interrupted as [`interrupted`] does where it is not to end by itself.
+fn on_terminal(arguments: &str, ends: bool) -> String {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap();
+    let side = open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+    let mut child = command(arguments)
+        .env("TERM", "xterm")
+        .stdout(Stdio::null())
+        .stderr(Stdio::from(side))
+        .spawn()
+        .unwrap();
+    if !ends {
+        stopped(&child, arguments);
+    }
+    // The other end closes when the process has ended: that reads as an error.
+    let mut seen = Vec::new();
+    let _ = std::fs::File::from(terminal).read_to_end(&mut seen);
+    assert_eq!(child.wait().unwrap().code(), Some(if ends { 0 } else { 3 }));
+    String::from_utf8_lossy(&seen).into_owned()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -77,6 +105,56 @@ fn a_sweep_keeps_the_runs_that_ended() {
 }
 
 #[test]
+fn a_sweep_of_which_no_run_ended_is_empty_and_says_so() {
+    let sweep = format!("simulate --threads 1 --requests {ENDLESS} --sweep rate=16..64:x2");
+    let run = interrupted(&sweep);
+    assert_eq!(run.status.code(), Some(3), "{}", text(&run.stderr));
+    // 16, 32 and 64 a second.
+    assert_eq!(text(&run.stdout), "PARTIAL: interrupted when 0 of 3 runs had ended\n");
+    let run = interrupted(&format!("{sweep} --json"));
+    let answer: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!(run.status.code(), Some(3), "{}", text(&run.stderr));
+    assert_eq!(answer["interrupted"], true);
+    assert_eq!(answer["points"].as_array().map(Vec::len), Some(0));
+    let run = interrupted(&format!("{sweep} --csv"));
+    assert_eq!((run.status.code(), text(&run.stdout).lines().count()), (Some(3), 1));
+}
+
+#[test]
+fn a_plan_that_judged_nothing_does_not_say_that_nothing_meets_the_slo() {
+    let plan = "plan examples/plan-70b.toml --exhaustive --set search.requests=10000000";
+    let run = interrupted(plan);
+    let out = text(&run.stdout);
+    assert_eq!(run.status.code(), Some(3), "{}", text(&run.stderr));
+    assert!(out.contains("PARTIAL: interrupted after 0 simulations"), "{out}");
+    assert!(out.contains("none was simulated") && !out.contains("no deployment"), "{out}");
+    assert!(out.contains(" 0 dearer ones left") || out.contains("\n  0 dearer ones left"), "{out}");
+    let run = interrupted(&format!("{plan} --json"));
+    let answer: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let count = |key: &str| answer.pointer(key).and_then(serde_json::Value::as_u64).unwrap();
+    let pruned: u64 = ["/pruned/memory", "/pruned/limit", "/pruned/estimate"].into_iter().map(count).sum();
+    // Nothing is dearer than a best that is not there: every deployment that was not ruled out waits to be judged.
+    assert_eq!((count("/dearer"), count("/unjudged")), (0, count("/considered") - pruned));
+}
+
+#[test]
+fn a_calibration_ends_at_once_and_writes_nothing() {
+    let (folder, path) = rows();
+    let out = folder.path().join("c.toml");
+    let out = out.to_str().unwrap();
+    let begun = Instant::now();
+    let run = interrupted(&format!("calibrate {path} --out {out}"));
+    let took = begun.elapsed();
+    assert_eq!(run.status.code(), Some(3), "{}", text(&run.stderr));
+    assert!(text(&run.stdout).contains("PARTIAL: interrupted before the fit was judged; nothing is written"));
+    assert!(!std::path::Path::new(out).exists());
+    // It listens within the time that the rows take to be read; Ctrl-C comes a second later.
+    assert!(took < Duration::from_secs(30), "{took:?}");
+    let seen = on_terminal(&format!("calibrate {path}"), false);
+    assert!(seen.contains("0/2 phases: fit") && !seen.contains("/0 phases"), "{seen}");
+}
+
+#[test]
 fn a_plan_keeps_the_best_so_far_with_a_bound() {
     let plan = "plan examples/plan-70b.toml --exhaustive";
     let run = interrupted(plan);
@@ -90,12 +168,16 @@ fn a_plan_keeps_the_best_so_far_with_a_bound() {
     assert!(answer["at_least"].as_f64().unwrap() > 0.0 && answer["considered"].as_u64().unwrap() > 500);
 }
 
-#[test]
-fn rows_that_are_forecast_by_then_are_judged() {
+/// A file of more rows than are forecast before it is interrupted.
+fn rows() -> (tempfile::TempDir, String) {
     let row = "decode_step,llama-3.1-8b,h100-sxm,9,";
     let rows: String = (0..200_000).map(|n| format!("{row}{}\n", 100 + n % 4000)).collect();
-    let text_of = format!("kind,model,hardware,tpot_ms,context_len\n{rows}");
-    let (_folder, path) = file("m.csv", text_of.as_bytes());
+    file("m.csv", format!("kind,model,hardware,tpot_ms,context_len\n{rows}").as_bytes())
+}
+
+#[test]
+fn rows_that_are_forecast_by_then_are_judged() {
+    let (_folder, path) = rows();
     let run = interrupted(&format!("validate {path} --json"));
     assert_eq!(run.status.code(), Some(3), "{}", text(&run.stderr));
     let answer: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
@@ -106,24 +188,11 @@ fn rows_that_are_forecast_by_then_are_judged() {
 
 #[test]
 fn a_terminal_sees_how_far_it_is_and_a_pipe_does_not() {
-    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&terminal).unwrap();
-    unlockpt(&terminal).unwrap();
-    let name = ptsname(&terminal, Vec::new()).unwrap();
-    let side = open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
-    let arguments = "simulate --requests 100000";
-    let mut child = command(arguments)
-        .env("TERM", "xterm")
-        .stdout(Stdio::null())
-        .stderr(Stdio::from(side))
-        .spawn()
-        .unwrap();
-    // The other end closes when the process has ended: that reads as an error.
-    let mut seen = Vec::new();
-    let _ = std::fs::File::from(terminal).read_to_end(&mut seen);
-    assert!(child.wait().unwrap().success());
-    let seen = String::from_utf8_lossy(&seen);
+    let seen = on_terminal("simulate --requests 100000", true);
     assert!(seen.contains("/100000 requests"), "{seen}");
+    // How many simulations a plan takes is not known before it has an answer.
+    let seen = on_terminal("plan examples/plan-70b.toml --exhaustive", false);
+    assert!(seen.contains(" simulations, ") && !seen.contains("/0 simulations"), "{seen}");
     let piped = command("simulate --requests 1000").output().unwrap();
     assert!(piped.status.success() && piped.stderr.is_empty(), "{}", text(&piped.stderr));
 }

@@ -116,6 +116,39 @@ fn a_launch_folder_is_checked_before_any_work() {
     let refused = run(["plan", "--launch-dir", &path]);
     assert_eq!(refused.code, 2);
     assert!(refused.err.contains("--launch-dir") && refused.err.contains("a file"), "{}", refused.err);
+    // A folder in which no process makes one.
+    let refused = run(["plan", "--launch-dir", "/proc/x"]);
+    assert_eq!((refused.code, refused.out.as_str()), (2, ""), "{}", refused.err);
+    assert!(refused.err.contains("`--launch-dir` is \"/proc/x\""), "{}", refused.err);
+}
+
+#[test]
+fn a_launch_folder_holds_what_this_plan_wrote_alone() {
+    let (folder, spec) = file("chat.toml", CHAT.as_bytes());
+    let write = |name: &str| std::fs::write(folder.path().join(name), "of an earlier plan").unwrap();
+    // Nothing starts llama.cpp here; the others are not names of this program.
+    ["llama.cpp.sh", "vllm.sh.old", "notes.yaml"].into_iter().for_each(write);
+    let ask = ["plan", &spec, "--launch-dir", folder.path().to_str().unwrap()];
+    let done = run(ask);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let there = |name: &str| folder.path().join(name).exists();
+    assert!(!there("llama.cpp.sh") && there("vllm.sh.old") && there("notes.yaml") && there("vllm.sh"));
+    let line = "removed from --launch-dir, as an earlier plan wrote it: llama.cpp.sh\n";
+    assert!(done.out.contains(line), "{}", done.out);
+    write("llama.cpp.sh");
+    let again = run(ask.into_iter().chain(["--json"]));
+    let answer: serde_json::Value = serde_json::from_str(&again.out).unwrap();
+    assert_eq!(answer["removed"], serde_json::json!(["llama.cpp.sh"]));
+    assert!(!run(ask).out.contains("removed from"));
+}
+
+#[test]
+fn names_of_one_chip_are_searched_once() {
+    let (_folder, spec) = file("chat.toml", CHAT.as_bytes());
+    let ask = |chips: &str| json(&format!("plan {spec} --hardware {chips} --set search.requests=100")).0;
+    let (one, both) = (ask("h100-sxm"), ask("h100,h100-sxm"));
+    assert!(one["considered"].as_u64() > Some(0));
+    assert_eq!(one["considered"], both["considered"]);
 }
 
 #[test]

@@ -18,6 +18,8 @@ const ASKED: &[&str] = &[
     "simulate examples/fleet-pools.toml",
     "simulate examples/kv-gaps.toml --requests 50",
     "simulate --requests 100 --sweep rate=1..32:x4",
+    "simulate --model llama-3.1-70b --tp 4 --rate 1000 --requests 1000 --output-len 10",
+    "plan --model llama-3.1-8b --hardware h100-sxm --weights gptq-int4 --set search.requests=100",
     "simulate --requests 100 --sweep scheduler=vllm,tensorrt-llm-max-utilization",
     "seeds",
     "catalog",

@@ -791,11 +791,13 @@ class Plan(Document):
     spec: str | None
     bench: str | None
     current: dict[str, Any] | None = None
+    removed: list[str] | None = None
 
     def headline(self) -> str:
         best = self.best
         if best is None:
-            return f"{self.model}: no deployment meets the SLO"
+            told = "no deployment had met the SLO when it was stopped" if self.interrupted else "no deployment meets the SLO"
+            return f"{self.model}: {told}"
         cost = "no price" if best.cost_per_hour is None else f"{best.cost_per_hour:.4g} dollars an hour"
         return (
             f"{self.model}: {best.count} × {best.accelerator}, tp {best.tp}, {best.replicas} replicas, "

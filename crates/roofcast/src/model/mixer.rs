@@ -27,6 +27,7 @@ pub use short_conv::ShortConv;
 use super::tensor::Tensor;
 use crate::precision::KvFormat;
 use crate::units::Bytes;
+use std::fmt;
 
 /// A layer's token mixer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -154,24 +155,45 @@ impl Mixer {
         elements + Bytes(u64::try_from(own).unwrap_or(u64::MAX))
     }
 
-    /// The head count that `tp` does not divide, if there is one. KV heads fewer than `tp` are replicated.
-    pub fn indivisible(&self, tp: u64) -> Option<u64> {
-        let whole = |heads: u64| (!heads.is_multiple_of(tp)).then_some(heads);
+    /// What `tp` ranks cannot share, if there is something. Query heads are divided; KV heads are divided, or replicated where
+    /// there are fewer than ranks: either count divides the other (vLLM's rule, `QKVParallelLinear`).
+    pub fn indivisible(&self, tp: u64) -> Option<Indivisible> {
+        let whole = |count: u64, of| (!count.is_multiple_of(tp)).then_some(Indivisible { count, of });
         let grouped = |a: &Attention| {
-            let kv = a.kv_heads;
-            whole(a.heads).or_else(|| whole(kv).filter(|_| !tp.is_multiple_of(kv)))
+            let replicated = tp.is_multiple_of(a.kv_heads);
+            whole(a.heads, "query heads").or_else(|| whole(a.kv_heads, KV_HEADS).filter(|_| !replicated))
         };
         match self {
             Mixer::Attention(a) => grouped(a),
-            Mixer::Both(a, m) => grouped(a).or_else(|| whole(m.heads)),
-            Mixer::Latent(l) => whole(l.heads),
-            Mixer::Compressed(c) => whole(c.heads),
-            Mixer::GatedDelta(d) => whole(d.value_heads),
-            Mixer::Kda(k) => whole(k.heads),
-            Mixer::Lightning(l) => whole(l.heads),
-            Mixer::Mamba2(m) => whole(m.heads),
-            Mixer::Mamba(m) => whole(m.inner),
+            Mixer::Both(a, m) => grouped(a).or_else(|| whole(m.heads, "state-space heads")),
+            Mixer::Latent(l) => whole(l.heads, "query heads"),
+            Mixer::Compressed(c) => whole(c.heads, "query heads"),
+            Mixer::GatedDelta(d) => whole(d.value_heads, "value heads"),
+            Mixer::Kda(k) => whole(k.heads, "heads"),
+            Mixer::Lightning(l) => whole(l.heads, "heads"),
+            Mixer::Mamba2(m) => whole(m.heads, "state-space heads"),
+            Mixer::Mamba(m) => whole(m.inner, "state-space channels"),
             Mixer::ShortConv(_) | Mixer::None => None,
         }
+    }
+}
+
+/// Heads that may be fewer than the ranks.
+const KV_HEADS: &str = "KV heads";
+
+/// What a degree of tensor parallelism does not divide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Indivisible {
+    /// How many.
+    pub count: u64,
+    /// Of what: `query heads`, `KV heads`.
+    pub of: &'static str,
+}
+
+impl fmt::Display for Indivisible {
+    /// The degrees that are accepted: `a divisor of the 40 query heads`.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let or = if self.of == KV_HEADS { " or a multiple" } else { "" };
+        write!(f, "a divisor{or} of the {} {}", self.count, self.of)
     }
 }

@@ -69,6 +69,13 @@ pub struct Plan {
     pub flops_per_dollar: Vec<FlopsPerDollar>,
 }
 
+impl Plan {
+    /// Whether the search was stopped while deployments were left of which nothing is known.
+    pub fn is_open(&self) -> bool {
+        self.interrupted && self.unjudged + self.dearer > 0
+    }
+}
+
 /// Deployments by what ruled them out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Pruned {

@@ -17,7 +17,7 @@ use crate::router::Routing;
 use crate::spec::{PoolSpec, SchedulerKind, SearchSpec, Spec};
 use crate::workload::Arrivals;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Accelerators that a search spans where the spec does not say.
@@ -422,13 +422,16 @@ fn chips(search: &SearchSpec, catalog: &Catalog, named: Option<&str>) -> Result<
     };
     let names: Vec<&str> = search.accelerators.iter().map(String::as_str).collect();
     let names = if names.is_empty() { named.into_iter().collect() } else { names };
-    let chips: Vec<Accelerator> = if names.is_empty() {
+    let mut chips: Vec<Accelerator> = if names.is_empty() {
         let rented =
             |a: &Accelerator| a.price.is_some() && ["nvidia", "amd", "google"].contains(&a.vendor.as_str());
         catalog.accelerators()?.into_iter().map(own).filter(rented).collect()
     } else {
         names.into_iter().map(|name| catalog.accelerator(name).map(own)).collect::<Result<_>>()?
     };
+    // Names of one chip are one chip.
+    let mut seen = BTreeSet::new();
+    chips.retain(|chip| seen.insert(chip.id.clone()));
     for (key, values) in [("search.prices", &prices), ("search.power_w", &powers)] {
         if let Some(id) = values.keys().find(|id| !chips.iter().any(|chip| chip.id == **id)) {
             let accepted = "accelerators that the search may choose from";

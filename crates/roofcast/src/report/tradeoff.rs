@@ -125,7 +125,8 @@ fn misses(model: &str, plan: &Plan) -> Chart {
     let x = Axis::to(x, Unit::Plain, most * 1.08);
     let factors = near.iter().map(|(_, factor)| *factor).chain([1.0]);
     let y = Axis::around("times what the SLO allows", Unit::Plain, factors);
-    let title = format!("{model}: no deployment meets the SLO");
+    let open = if plan.is_open() { " of those that were looked at" } else { "" };
+    let title = format!("{model}: no deployment{open} meets the SLO");
     let mut chart = Chart::new(&title, &note(plan), x, y);
     chart.bound(1.0, "SLO");
     let mut named = BTreeSet::new();

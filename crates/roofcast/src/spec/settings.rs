@@ -118,7 +118,7 @@ fn split(table: &mut Table, text: &str) -> Result<()> {
             put(table, "fleet.decode.replicas", decode.into())
         }
         (None, None) => {
-            let accepted = "a number of replicas, or as 3P1D: three that compute prompts, one that decodes";
+            let accepted = "1 to 65536 replicas, or as 3P1D: three that compute prompts, one that decodes";
             Err(Error::field("arguments", "--replicas", format!("{text:?}"), accepted))
         }
     }

@@ -191,7 +191,8 @@ fn number(place: &str, field: &str, found: f64, sane: bool, accepted: &str) -> R
     if sane {
         return Ok(());
     }
-    let found = if found.abs() < 1e15 { found.to_string() } else { format!("{found:e}") };
+    let short = found == 0.0 || (1e-6..1e15).contains(&found.abs());
+    let found = if short { found.to_string() } else { format!("{found:e}") };
     Err(Error::field(place, format!("workload.arrivals.{field}"), found, accepted))
 }
 

@@ -20,7 +20,8 @@ pub(super) fn of_sweep(setup: &Setup, key: &str, points: &[(f64, &Point)]) -> St
     let bound = |most: Option<f64>, name: &str| most.map(|ms| (ms, format!("SLO: p99 {name} {ms} ms")));
     let ttft = latency(points, |s| [s.ttft.median, s.ttft.p99], |f| f.median_ttft_ms, |l| l.ttft_ms);
     let tpot = latency(points, |s| [s.tpot.median, s.tpot.p99], |f| f.median_tpot_ms, |l| l.tpot_ms);
-    let measured = points.iter().map(|(_, p)| Some(p.report.summary.output_throughput()));
+    let summaries = points.iter().map(|(_, p)| &p.report.summary);
+    let measured = summaries.map(|s| (s.completed > 0).then(|| s.output_throughput()));
     let forecast = points.iter().map(|(_, p)| p.beside.forecast.as_ref().map(|f| f.output_throughput));
     let rates = vec![
         Curve::new("measured", 0, Look::Points, measured),

@@ -9,6 +9,7 @@ use crate::show::number::{grouped, percent, significant};
 use crate::show::{self, table};
 use anyhow::Result;
 use roofcast::bands::Span;
+use roofcast::summary::Statistics;
 
 /// Columns of the CSV, of one run or of many.
 pub(super) const HEADER: [&str; 16] = [
@@ -105,7 +106,8 @@ pub(super) fn people(point: &Point, baselines: &[Baseline]) -> String {
     let mut text = table::pairs(&pairs(r));
     let scheduled = [("ttft*", &r.ttft_from_schedule), ("e2el*", &r.e2el_from_schedule)];
     let rows = r.summary.metrics().into_iter().chain(scheduled).map(|(name, s)| {
-        let figures = [s.mean, s.median, s.p90, s.p95, s.p99].map(significant);
+        let figures = [s.mean, s.median, s.p90, s.p95, s.p99];
+        let figures = figures.map(|v| if s.count > 0 { significant(v) } else { "–".to_owned() });
         [name.to_uppercase()].into_iter().chain(figures).collect::<Vec<_>>()
     });
     text += &table::table(&["ms", "mean", "p50", "p90", "p95", "p99"], &rows.collect::<Vec<_>>(), 1);
@@ -118,10 +120,10 @@ pub(super) fn people(point: &Point, baselines: &[Baseline]) -> String {
         text += &compared(baseline, r);
     }
     for (kind, failures) in &r.failures {
-        text += &format!("{} × {}: {}\n", failures.count, kind.name(), failures.first);
+        text += &table::line(&format!("{} × {}: {}", failures.count, kind.name(), failures.first));
     }
     for reason in &r.invalid_because {
-        text += &format!("INVALID: {reason}\n");
+        text += &table::line(&format!("INVALID: {reason}"));
     }
     text
 }
@@ -172,22 +174,26 @@ fn load(r: &Report) -> String {
 /// Measured beside limit and forecast.
 fn beside(beside: &Beside, r: &Report) -> String {
     let (Some(limit), Some(forecast)) = (&beside.limit, &beside.forecast) else { return String::new() };
-    let of =
-        |name: &str, measured: f64, limit: f64, share: Option<f64>, forecast: f64, band: Option<Span>| {
-            let share = share.map_or("–".to_owned(), percent);
-            let range = band.map_or(["–".to_owned(), "–".to_owned()], |b| {
-                b.factors.map(|f| significant((forecast * f).max(limit)))
-            });
-            let row =
-                [name.to_owned(), significant(measured), significant(limit), share, significant(forecast)];
-            row.into_iter().chain(range).collect::<Vec<_>>()
-        };
+    let of = |name: &str,
+              measured: &Statistics,
+              limit: f64,
+              share: Option<f64>,
+              forecast: f64,
+              band: Option<Span>| {
+        let measured = measured.figure(|s| s.median).map_or("–".to_owned(), significant);
+        let share = share.map_or("–".to_owned(), percent);
+        let range = band.map_or(["–".to_owned(), "–".to_owned()], |b| {
+            b.factors.map(|f| significant((forecast * f).max(limit)))
+        });
+        let row = [name.to_owned(), measured, significant(limit), share, significant(forecast)];
+        row.into_iter().chain(range).collect::<Vec<_>>()
+    };
     let (tpot, ttft) =
         (forecast.bands.as_ref().map(|b| b.tpot_ms), forecast.bands.as_ref().map(|b| b.ttft_ms));
     let s = &r.summary;
     let rows = [
-        of("TPOT", s.tpot.median, limit.tpot_ms, limit.tpot_share, forecast.median_tpot_ms, tpot),
-        of("TTFT", s.ttft.median, limit.ttft_ms, limit.ttft_share, forecast.median_ttft_ms, ttft),
+        of("TPOT", &s.tpot, limit.tpot_ms, limit.tpot_share, forecast.median_tpot_ms, tpot),
+        of("TTFT", &s.ttft, limit.ttft_ms, limit.ttft_share, forecast.median_ttft_ms, ttft),
     ];
     let header = [limit.hardware.as_str(), "measured p50", "limit", "reached", "forecast", "p10", "p90"];
     format!("{}{}\n\n", table::table(&header, &rows, 1), limit.advice)

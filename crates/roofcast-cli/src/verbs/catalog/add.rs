@@ -15,7 +15,11 @@ pub(super) fn run(args: &AddArgs) -> Result<ExitCode> {
     let place = file.display().to_string();
     let beside = file.with_file_name("hf_quant_config.json");
     let quantization = if beside.exists() { Some(input::text(&beside)?) } else { None };
-    let config = roofcast::catalog::read_config(&place, &input::text(&file)?, quantization.as_deref())?;
+    let config = roofcast::catalog::read_config(
+        &place,
+        &input::filled(&file, input::CONFIG)?,
+        quantization.as_deref(),
+    )?;
     let id = match &args.id {
         Some(id) => id.trim().to_owned(),
         None => own_id(&config, &file),

@@ -4,8 +4,8 @@
 //! What a run says of a forecast is the library's.
 
 use crate::args::PlanArgs;
+use crate::input::filled;
 use crate::input::scenario::{EMPTY, Scenario, Source};
-use crate::input::text;
 use anyhow::Result;
 use roofcast::Error;
 use roofcast::deployment::Options;
@@ -33,7 +33,11 @@ pub(super) fn scenario(args: &PlanArgs, path: &Path) -> Result<(Scenario, Option
         weights: spec.precision.weights.clone().unwrap_or_default(),
         kv: spec.precision.kv.clone().unwrap_or_default(),
     };
-    let row = of_result(&path.display().to_string(), &text(path)?, &subject)?;
+    let row = of_result(
+        &path.display().to_string(),
+        &filled(path, "a benchmark client's result as JSON")?,
+        &subject,
+    )?;
     let mut more = if spec.workload.is_none() { load(&row)? } else { Vec::new() };
     let search = spec.search.clone().unwrap_or_default();
     let listed = |own: Option<u64>, others: [u64; 2]| -> Value {

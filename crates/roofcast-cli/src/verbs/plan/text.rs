@@ -12,7 +12,7 @@ use roofcast::deployment::Options;
 use roofcast::limits::{self, limits};
 use roofcast::measurement::Metrics;
 use roofcast::plan::{Alternative, Choice, Current, FlopsPerDollar, Launch, Plan, Quality, WhatIf};
-use roofcast::spec::CostKind;
+use roofcast::spec::{CostKind, Objective};
 use roofcast::workload::{Arrivals, Workload};
 use roofcast::{Catalog, Deployment, Forecaster, Model, Spec};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) fn people(
     let found = answer.plan;
     let mut text = spec.workload.as_ref().map_or_else(String::new, |w| question(spec, model, w));
     if found.interrupted {
-        text += &partial(found);
+        text += &partial(found, answer.minimise);
     }
     if let Some(now) = answer.current {
         text += &current(now, found);
@@ -59,8 +59,7 @@ pub(super) fn people(
         text += "Pareto set: none has more output tokens per accelerator at more for each user\n\n";
         text += &throughput(&found.pareto_throughput);
     } else {
-        text += "no deployment meets the SLO; nearest came\n\n";
-        text += &near(&found.nearest);
+        text += &none(found);
     }
     if !found.why.is_empty() {
         text += "asked for\n\n";
@@ -78,6 +77,11 @@ pub(super) fn people(
     }
     text += &quality(found);
     text += &launch(&found.launch);
+    if !answer.removed.is_empty() {
+        let names = answer.removed.join(", ");
+        text += &table::line(&format!("removed from --launch-dir, as an earlier plan wrote it: {names}"));
+        text += "\n";
+    }
     if let Some(line) = &answer.bench {
         text += &format!(
             "measure it where it runs, with its spec (--launch-dir writes it) as best.toml\n\n  {line}\n\n"
@@ -87,18 +91,38 @@ pub(super) fn people(
 }
 
 /// What is known where the search was stopped.
-fn partial(found: &Plan) -> String {
-    let least = found.at_least.map_or_else(String::new, |value| {
-        format!("; no deployment with less than {} of what is minimised meets the SLO", significant(value))
-    });
-    let open = match found.unjudged {
-        0 => String::new(),
-        n => format!(", {} that are no dearer than the best were not looked at", grouped(n)),
+fn partial(found: &Plan, minimise: Objective) -> String {
+    let bound = |value: f64| match minimise {
+        Objective::CostPerHour => format!("at less than ${}/h", dollars(Some(value))),
+        Objective::CostPerMillionTokens => format!("at less than ${}/M tokens", dollars(Some(value))),
+        Objective::Accelerators => format!("of fewer than {} accelerators", significant(value)),
+        Objective::Energy => format!("of less than {} J per token", significant(value)),
+    };
+    let least = found
+        .at_least
+        .filter(|_| found.simulated > 0)
+        .map_or_else(String::new, |value| format!("; no deployment {} meets the SLO", bound(value)));
+    let open = match (found.unjudged, &found.best) {
+        (0, _) => String::new(),
+        (n, Some(_)) => format!(", {} that are no dearer than the best were not looked at", grouped(n)),
+        (n, None) => format!(", {} deployments were not looked at", grouped(n)),
     };
     table::line(&format!(
         "PARTIAL: interrupted after {}{open}{least}",
         counted(found.simulated, "simulation")
     )) + "\n"
+}
+
+/// What is known where no deployment met the SLO, or none had by the time the search was stopped.
+fn none(found: &Plan) -> String {
+    let told = match (found.is_open(), found.simulated) {
+        (false, _) => "no deployment meets the SLO; nearest came",
+        (true, 0) => {
+            return "whether a deployment meets the SLO is not known: none was simulated\n\n".to_owned();
+        }
+        (true, _) => "none of those that were looked at meets the SLO; nearest came",
+    };
+    format!("{told}\n\n{}", near(&found.nearest))
 }
 
 /// What runs, what it does, and what to change first.
@@ -351,7 +375,8 @@ fn launch(all: &[Launch]) -> String {
         let role = word(l.role);
         let what =
             if l.replicas > 1 { format!("each of {} ({role})", l.replicas) } else { format!("the {role}") };
-        let how = l.command.as_deref().map(folded).or(l.note.clone()).unwrap_or_default();
+        let note = || table::line(l.note.as_deref().unwrap_or_default()).trim_end().to_owned();
+        let how = l.command.as_deref().map_or_else(note, folded);
         text += &format!("start {what} with {}\n\n  {how}\n\n", l.engine);
     }
     text

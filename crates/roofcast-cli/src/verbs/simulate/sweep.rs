@@ -180,10 +180,8 @@ pub(super) fn run(args: &SimulateArgs, picture: Option<&Target>) -> Result<ExitC
     let mut runs = runs.into_iter().flatten().collect::<Result<Vec<Run>>>()?;
     runs.retain(|run| !run.simulation.interrupted);
     let interrupted = runs.len() < asked;
-    if runs.is_empty() {
-        return Err(Error::field("arguments", "--sweep", "interrupted", "one run that ends").into());
-    }
-    if let Some(picture) = picture {
+    // Without a run there is nothing to draw.
+    if let Some(picture) = picture.filter(|_| !runs.is_empty()) {
         picture.text(&report::sweep::svg(&picture::of(&dimensions, &runs)))?;
     }
     if args.output.json {
@@ -195,9 +193,12 @@ pub(super) fn run(args: &SimulateArgs, picture: Option<&Target>) -> Result<ExitC
         show::csv(&header(&dimensions), &rows)?;
     } else {
         if interrupted {
-            show::text(&format!("PARTIAL: interrupted when {} of {asked} runs had ended\n\n", runs.len()))?;
+            show::text(&format!("PARTIAL: interrupted when {} of {asked} runs had ended\n", runs.len()))?;
         }
-        show::text(&people(&dimensions, &runs))?;
+        if !runs.is_empty() {
+            let gap = if interrupted { "\n" } else { "" };
+            show::text(&(gap.to_owned() + &people(&dimensions, &runs)))?;
+        }
     }
     let served = runs.iter().any(|run| run.simulation.summary.completed > 0);
     Ok(code(interrupted, served))
@@ -294,7 +295,8 @@ fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
     let note = if overloaded.is_empty() {
         String::new()
     } else {
-        format!("Overload at {}: the queue grows for as long as requests come.\n", overloaded.join("; "))
+        let at = overloaded.join("; ");
+        table::line(&format!("Overload at {at}: the queue grows for as long as requests come."))
     };
     // By name, as goodput is not always there.
     let spare = ["preempted", "empty", "ITL p99", "E2EL p50", "KV held", "running"];

@@ -37,6 +37,30 @@ fn assert_fault(found: (String, String), kind: &str, message: &str) {
 }
 
 #[test]
+fn where_every_request_failed_nothing_is_measured() {
+    let body = "no such model; ".repeat(20);
+    let (head, length) = ("HTTP/1.1 404 Not Found\r\ncontent-length", body.len());
+    let (url, _) = scripted::start(move |_, stream: &mut dyn Stream| {
+        stream.write_all(format!("{head}: {length}\r\n\r\n{body}").as_bytes()).is_ok()
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let svg = folder.path().join("s.svg");
+    let base = format!("bench --url {url} --model m --output-len 2 --requests 2 {CALM}");
+    let run = crate::support::roofcast(&base);
+    assert_eq!(run.code, 3, "{}", run.err);
+    for name in ["TTFT", "TPOT", "ITL", "E2EL"] {
+        let row = run.out.lines().find(|line| line.split_whitespace().next() == Some(name)).unwrap();
+        assert_eq!(row.split_whitespace().skip(1).collect::<Vec<_>>(), ["–"; 5], "{}", run.out);
+    }
+    assert!(run.out.contains("404") && run.out.contains("no such model"), "{}", run.out);
+    assert!(run.out.lines().all(|line| line.chars().count() <= 100), "{}", run.out);
+    let swept = format!("{base} --sweep concurrency=1,2 --svg {}", svg.display());
+    assert_eq!(crate::support::roofcast(&swept).code, 3);
+    let picture = std::fs::read_to_string(svg).unwrap();
+    assert!(!picture.contains("<circle"), "{picture}");
+}
+
+#[test]
 fn a_server_that_dies_in_the_middle() {
     assert_fault(faulty(says(format!("{HEAD}{}", token())), ""), "disconnected", "");
     // Half an HTTP chunk.
