@@ -186,7 +186,7 @@ mod tests {
                     --max_num_seqs=128 --no-enable-prefix-caching --kv-cache-dtype fp8_e4m3 --quantization fp8 \
                     --gpu-memory-utilization 0.92 --port 8000 --served-model-name a b --enable-lora --enforce-eager";
         let expected = "model.name = \"Qwen/Qwen3-32B\"\nparallelism.tp = 2\nprecision.kv = \"fp8\"\n\
-                        precision.weights = \"fp8\"\nengine.name = \"vllm\"\nengine.scheduler = \"vllm\"\n\
+                        precision.weights = \"fp8\"\nengine.name = \"vllm\"\n\
                         engine.max_model_len = 32000\nengine.max_num_seqs = 128\nengine.enforce_eager = true\n\
                         engine.enable_prefix_caching = false\nengine.gpu_memory_utilization = 0.92";
         assert_eq!(spec(text), expected.parse().unwrap());
@@ -225,7 +225,7 @@ mod tests {
         let table = spec(text);
         let parallelism = "tp = 1\nattention_dp = 8\nep = 8".parse().unwrap();
         assert_eq!(table["parallelism"], toml::Value::Table(parallelism));
-        let engine = "name = \"sglang\"\nscheduler = \"sglang\"\ngpu_memory_utilization = 0.85\n\
+        let engine = "name = \"sglang\"\ngpu_memory_utilization = 0.85\n\
                       chunked_prefill_size = -1\nschedule_policy = \"lpm\"\nmax_num_seqs = 256";
         assert_eq!(table["engine"], toml::Value::Table(engine.parse().unwrap()));
         let command = read(text).unwrap();
