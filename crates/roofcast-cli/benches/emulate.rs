@@ -80,7 +80,8 @@ async fn stream(address: String, tokens: usize, number: usize, begin: Instant) -
     let body =
         format!("{{\"prompt\":[{number}],\"max_tokens\":{tokens},\"ignore_eos\":true,\"stream\":true}}");
     let head = format!(
-        "POST /v1/completions HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST /v1/completions HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
         body.len()
     );
     stream.write_all(head.as_bytes()).await.unwrap();

@@ -34,7 +34,7 @@ use std::io::Write;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokenizer::Rule;
-use wire::{Reply, Writer};
+use wire::{Echoed, Reply, Writer};
 
 /// How often an engine is asked whether it keeps up.
 const LOOK: Duration = Duration::from_secs(5);
@@ -89,7 +89,9 @@ pub(crate) fn exercise(body: &[u8]) {
             .collect();
         let (id, model) = ("fuzz".to_owned(), "fuzz".to_owned());
         let (fingerprint, tokenizer) = (Arc::from(""), Arc::clone(AUTHOR.tokenizer()));
-        let reply = Reply { id, created: 0, model, fingerprint, answers, ask, kv_transfer: None, tokenizer };
+        let echoed = Echoed::all(&ask, &Rule);
+        let reply =
+            Reply { id, created: 0, model, fingerprint, answers, echoed, ask, kv_transfer: None, tokenizer };
         drop(reply.body(&out));
         let mut writer = Writer::new(reply);
         let mut bytes = writer.begin();

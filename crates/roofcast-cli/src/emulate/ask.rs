@@ -1,9 +1,10 @@
 //! What a client asks for: the bodies of `/v1/completions` and `/v1/chat/completions`.
 //!
-//! Knows: OpenAI's keys and vLLM's beside them, and their bounds; [`responses`], [`sglang`] and [`llama_cpp`] know those of
-//! other endpoints. Keys that change nothing here are let pass, as vLLM lets pass those that it does not know. Knows nothing
+//! Knows: OpenAI's keys and vLLM's beside them; [`bounds`] knows what they may hold, [`responses`], [`sglang`] and
+//! [`llama_cpp`] know those of other endpoints. Keys that change nothing here are let pass, as vLLM lets pass those that it does not know. Knows nothing
 //! about engines.
 
+mod bounds;
 mod llama_cpp;
 mod responses;
 mod sglang;
@@ -67,6 +68,8 @@ pub(crate) struct Ask {
     pub(crate) seed: u64,
     /// Whether the prompt comes back before the answer.
     pub(crate) echo: bool,
+    /// Whether nothing but the prompt comes back: one token is computed, and not shown.
+    pub(crate) prompt_only: bool,
     /// Tokens beside the one said, of which log probabilities are asked for.
     pub(crate) logprobs: Option<usize>,
     pub(crate) return_token_ids: bool,
@@ -82,10 +85,8 @@ pub(crate) struct Ask {
 
 /// Prompts of one request.
 const MOST_PROMPTS: usize = 1024;
-/// Choices of one prompt.
-const MOST_CHOICES: i64 = 128;
-/// Stop strings of one request.
-const MOST_STOPS: usize = 64;
+/// Choices of all prompts of one request, which vLLM does not bound.
+const MOST_ANSWERS: usize = 1 << 17;
 
 impl Ask {
     /// A request that leaves all else as it is.
@@ -105,6 +106,7 @@ impl Ask {
             priority: 0,
             seed: 0,
             echo: false,
+            prompt_only: false,
             logprobs: None,
             return_token_ids: false,
             request_id: None,
@@ -129,38 +131,42 @@ impl Ask {
     fn openai(endpoint: Endpoint, fields: &Fields, tokenizer: &dyn Tokenizer) -> Result<Ask, Refusal> {
         let prompts = match endpoint {
             Endpoint::Chat => vec![chat(fields, tokenizer)?.into()],
-            _ => prompts(fields.need("prompt")?, tokenizer)?,
+            _ => prompts(fields.get("prompt").unwrap_or(&Value::Null), tokenizer)?,
         };
         let stream = fields.flag("stream")?.unwrap_or(false);
         let options = fields.object("stream_options")?;
         if options.is_some() && !stream {
-            return Err(Refusal::bad("Stream options can only be defined when `stream=True`."));
+            let message = "Stream options can only be defined when `stream=True`.";
+            return Err(Refusal::param("stream_options", message));
         }
         let option =
             |key: &str| options.as_ref().map_or(Ok(None), |o| o.flag(key)).map(Option::unwrap_or_default);
         let include_usage = option("include_usage")?;
-        let max_tokens = max_tokens(endpoint, fields)?;
-        let min_tokens = at_least(fields, "min_tokens", 0)?.unwrap_or(0);
-        if let Some(most) = max_tokens.filter(|most| min_tokens > *most) {
+        let n = bounds::choices(fields)?;
+        if prompts.len() * n > MOST_ANSWERS {
             let message =
-                format!("min_tokens must be less than or equal to max_tokens={most}, got {min_tokens}.");
-            return Err(Refusal::bad(message));
+                format!("{} prompts of {n} choices: at most {MOST_ANSWERS} together.", prompts.len());
+            return Err(Refusal::param("n", &message));
         }
-        let echo = fields.flag("echo")?.unwrap_or(false);
+        bounds::sampling(fields, n)?;
+        let echo = endpoint == Endpoint::Completions && fields.flag("echo")?.unwrap_or(false);
+        let prompt_only = echo && fields.integer("max_tokens")? == Some(0);
+        let max_tokens = if prompt_only { Some(1) } else { bounds::max_tokens(endpoint, fields)? };
         Ok(Ask {
             model: fields.string("model")?.map(str::to_owned),
-            n: choices(fields)?,
+            n,
             max_tokens,
-            min_tokens,
-            stop: stops(fields, "stop")?,
+            min_tokens: bounds::min_tokens(fields, max_tokens)?,
+            stop: bounds::stops(fields)?,
             ignore_eos: fields.flag("ignore_eos")?.unwrap_or(false),
             stream,
             include_usage,
             continuous_usage: include_usage && option("continuous_usage_stats")?,
             priority: fields.integer("priority")?.unwrap_or(0),
             seed: fields.integer("seed")?.unwrap_or(0) as u64,
-            echo: echo && endpoint == Endpoint::Completions,
-            logprobs: logprobs(endpoint, fields)?,
+            echo,
+            prompt_only,
+            logprobs: bounds::logprobs(endpoint, fields)?,
             return_token_ids: fields.flag("return_token_ids")?.unwrap_or(false),
             request_id: fields.string("request_id")?.map(str::to_owned),
             call: if endpoint == Endpoint::Chat { Call::read(fields)? } else { None },
@@ -171,88 +177,34 @@ impl Ask {
     }
 }
 
-/// Stop strings, none of them empty.
-fn stops(fields: &Fields, field: &str) -> Result<Vec<String>, Refusal> {
-    let stop = fields.strings(field)?;
-    if stop.iter().any(String::is_empty) || stop.len() > MOST_STOPS {
-        let message = format!("stop cannot contain an empty string, nor more than {MOST_STOPS}.");
-        return Err(Refusal::bad(message));
-    }
-    Ok(stop)
-}
-
-/// Tokens of an answer at most, where the client says.
-fn max_tokens(endpoint: Endpoint, fields: &Fields) -> Result<Option<u64>, Refusal> {
-    let newer = match endpoint {
-        Endpoint::Chat => at_least(fields, "max_completion_tokens", 1)?,
-        _ => None,
-    };
-    Ok(newer.or(at_least(fields, "max_tokens", 1)?))
-}
-
-fn at_least(fields: &Fields, field: &str, least: i64) -> Result<Option<u64>, Refusal> {
-    match fields.integer(field)? {
-        Some(found) if found < least => {
-            let message = format!("{field} must be at least {least}, got {found}.");
-            Err(Refusal::value(field, &found.into(), &message))
-        }
-        found => Ok(found.map(|count| count as u64)),
-    }
-}
-
-fn choices(fields: &Fields) -> Result<usize, Refusal> {
-    match fields.integer("n")?.unwrap_or(1) {
-        n if n < 1 => Err(Refusal::value("n", &n.into(), &format!("n must be at least 1, got {n}."))),
-        n if n > MOST_CHOICES => {
-            Err(Refusal::value("n", &n.into(), &format!("n must be at most {MOST_CHOICES}, got {n}.")))
-        }
-        n => Ok(n as usize),
-    }
-}
-
-/// Tokens beside the one said, at most 20.
-fn logprobs(endpoint: Endpoint, fields: &Fields) -> Result<Option<usize>, Refusal> {
-    let (field, asked) = match endpoint {
-        Endpoint::Completions => ("logprobs", fields.integer("logprobs")?),
-        Endpoint::Chat if fields.flag("logprobs")?.unwrap_or(false) => {
-            ("top_logprobs", Some(fields.integer("top_logprobs")?.unwrap_or(0)))
-        }
-        _ => return Ok(None),
-    };
-    match asked {
-        Some(count) if !(0..=20).contains(&count) => {
-            let message =
-                format!("Requested sample logprobs of {count}, which is greater than max allowed: 20");
-            Err(Refusal::value(field, &count.into(), &message))
-        }
-        count => Ok(count.map(|count| count as usize)),
-    }
-}
-
 /// A prompt as text or tokens, or a list of such.
 fn prompts(value: &Value, tokenizer: &dyn Tokenizer) -> Result<Vec<Arc<[u32]>>, Refusal> {
     let wrong = || Refusal::field("prompt", "string_type", "Input should be a valid string", value);
+    let empty = || Refusal::param("prompt", "Either prompt or prompt_embeds must be provided and non-empty.");
     let prompt = |value: &Value| match value {
         Value::String(text) => tokenizer.prompt(text).map(Arc::from),
         Value::Array(ids) => {
             named(ids.iter().map(token).collect::<Option<_>>().ok_or_else(wrong)?, tokenizer)
         }
+        Value::Null => Err(empty()),
         _ => Err(wrong()),
     };
     let prompts = match value {
         Value::Array(items) if items.first().is_some_and(|i| !i.is_number()) => {
+            if items.len() > MOST_PROMPTS {
+                let message = format!(
+                    "prompt list length {} exceeds the maximum allowed count of {MOST_PROMPTS}. To increase this limit, set the \
+                     VLLM_MAX_COMPLETION_PROMPTS environment variable.",
+                    items.len()
+                );
+                return Err(Refusal::param("prompt", &message));
+            }
             items.iter().map(prompt).collect::<Result<Vec<_>, _>>()?
         }
         one => vec![prompt(one)?],
     };
     if prompts.is_empty() || prompts.iter().any(|p| p.is_empty()) {
-        return Err(Refusal::bad("Either prompt or prompt_embeds must be provided and non-empty."));
-    }
-    if prompts.len() > MOST_PROMPTS {
-        return Err(Refusal::bad(format!(
-            "At most {MOST_PROMPTS} prompts a request, got {}.",
-            prompts.len()
-        )));
+        return Err(empty());
     }
     Ok(prompts)
 }
@@ -363,11 +315,7 @@ mod tests {
             with("max_tokens", json!(-3)),
             "max_tokens must be at least 1, got -3. (parameter=max_tokens, value=-3)"
         );
-        assert!(with("n", json!(0)).starts_with("n must be at least 1"));
-        assert!(with("stop", json!([""])).contains("empty string"));
-        assert!(with("stream", json!("yes")).contains("body.stream"));
-        assert!(with("stream_options", json!({"include_usage": true})).contains("stream=True"));
-        assert!(with("logprobs", json!(21)).contains("max allowed: 20"));
+        assert!(with("stream", json!("maybe")).contains("body.stream"));
         assert!(message(parse(Endpoint::Chat, json!({})).unwrap_err()).contains("'loc': 'body.messages'"));
         let broken = Ask::parse(Endpoint::Chat, b"{\"model\":}", &Rule).unwrap_err();
         assert!(message(broken).contains("'loc': 'body.9'"));

@@ -16,11 +16,7 @@ impl Fields {
                 let reason = "Input should be a valid dictionary or object to extract fields from";
                 Err(Refusal::field("", "model_attributes_type", reason, &other))
             }
-            Err(e) => {
-                let lines = body.split_inclusive(|b| *b == b'\n').take(e.line().saturating_sub(1));
-                let at = lines.map(<[u8]>::len).sum::<usize>() + e.column().saturating_sub(1);
-                Err(Refusal::no_json(at, "Expecting value"))
-            }
+            Err(e) => Err(Refusal::no_json(body, &e)),
         }
     }
 
@@ -36,22 +32,65 @@ impl Fields {
     }
 
     pub(crate) fn string(&self, field: &str) -> Result<Option<&str>, Refusal> {
-        self.typed(field, "string_type", "Input should be a valid string", Value::as_str)
+        self.typed(field, |value| value.as_str().ok_or(STRING))
     }
 
+    /// As pydantic reads it where it is lax: 0 and 1 and words are flags, too.
     pub(crate) fn flag(&self, field: &str) -> Result<Option<bool>, Refusal> {
-        self.typed(field, "bool_type", "Input should be a valid boolean", Value::as_bool)
+        let unclear = ("bool_parsing", "Input should be a valid boolean, unable to interpret input");
+        self.typed(field, |value| match value {
+            Value::Bool(flag) => Ok(*flag),
+            Value::Number(_) => match whole(value) {
+                Some(0) => Ok(false),
+                Some(1) => Ok(true),
+                Some(_) => Err(unclear),
+                None => Err(("bool_type", "Input should be a valid boolean")),
+            },
+            Value::String(text) => match text.to_ascii_lowercase().as_str() {
+                "0" | "off" | "f" | "false" | "n" | "no" => Ok(false),
+                "1" | "on" | "t" | "true" | "y" | "yes" => Ok(true),
+                _ => Err(unclear),
+            },
+            _ => Err(("bool_type", "Input should be a valid boolean")),
+        })
     }
 
+    /// As pydantic reads it where it is lax: a text of a number and a flag are whole numbers, too.
     pub(crate) fn integer(&self, field: &str) -> Result<Option<i64>, Refusal> {
-        let whole =
-            |value: &Value| value.as_i64().or(value.as_f64().filter(|f| f.fract() == 0.0).map(|f| f as i64));
-        self.typed(field, "int_type", "Input should be a valid integer", whole)
+        let kinds = [
+            ("int_parsing", "Input should be a valid integer, unable to parse string as an integer"),
+            ("int_from_float", "Input should be a valid integer, got a number with a fractional part"),
+            ("int_type", "Input should be a valid integer"),
+        ];
+        self.typed(field, |value| match value {
+            Value::String(text) => {
+                let text = text.trim();
+                let text = text.split_once('.').map_or(text, |(before, rest)| {
+                    if rest.bytes().all(|b| b == b'0') { before } else { text }
+                });
+                text.parse().map_err(|_| kinds[0])
+            }
+            Value::Number(_) => whole(value).ok_or(kinds[1]),
+            Value::Bool(flag) => Ok((*flag).into()),
+            _ => Err(kinds[2]),
+        })
+    }
+
+    /// As pydantic reads it where it is lax.
+    pub(crate) fn number(&self, field: &str) -> Result<Option<f64>, Refusal> {
+        let unclear = ("float_parsing", "Input should be a valid number, unable to parse string as a number");
+        self.typed(field, |value| match value {
+            Value::String(text) => {
+                text.trim().parse().ok().filter(|number: &f64| number.is_finite()).ok_or(unclear)
+            }
+            Value::Bool(flag) => Ok(f64::from(u8::from(*flag))),
+            value => value.as_f64().ok_or(("float_type", "Input should be a valid number")),
+        })
     }
 
     pub(crate) fn object(&self, field: &str) -> Result<Option<Fields>, Refusal> {
-        let reason = "Input should be a valid dictionary";
-        self.typed(field, "dict_type", reason, |value| value.as_object().cloned().map(Fields))
+        let wrong = ("dict_type", "Input should be a valid dictionary");
+        self.typed(field, |value| value.as_object().cloned().map(Fields).ok_or(wrong))
     }
 
     /// A string, or a list of them.
@@ -61,18 +100,23 @@ impl Fields {
             Value::Array(items) => items.iter().map(|item| item.as_str().map(str::to_owned)).collect(),
             _ => None,
         };
-        let found = self.typed(field, "string_type", "Input should be a valid string", read)?;
-        Ok(found.unwrap_or_default())
+        Ok(self.typed(field, |value| read(value).ok_or(STRING))?.unwrap_or_default())
     }
 
+    /// A field as `read` reads it, which else says of what kind the error is.
     fn typed<'a, T>(
         &'a self,
         field: &str,
-        kind: &str,
-        reason: &str,
-        read: impl Fn(&'a Value) -> Option<T>,
+        read: impl Fn(&'a Value) -> Result<T, (&'static str, &'static str)>,
     ) -> Result<Option<T>, Refusal> {
         let Some(value) = self.get(field) else { return Ok(None) };
-        read(value).map(Some).ok_or_else(|| Refusal::field(field, kind, reason, value))
+        read(value).map(Some).map_err(|(kind, reason)| Refusal::field(field, kind, reason, value))
     }
+}
+
+const STRING: (&str, &str) = ("string_type", "Input should be a valid string");
+
+/// A number without a fractional part.
+fn whole(value: &Value) -> Option<i64> {
+    value.as_i64().or(value.as_f64().filter(|f| f.fract() == 0.0).map(|f| f as i64))
 }

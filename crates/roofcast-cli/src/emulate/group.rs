@@ -173,7 +173,14 @@ impl Group {
     /// What all engines measure; pinned gauges say what they are pinned to.
     pub(crate) fn metrics(&self, pinned: &BTreeMap<String, f64>) -> String {
         let all: Vec<Metrics> = self.engines.iter().map(|engine| engine.metrics().clone()).collect();
-        let up = self.scaled.as_ref().map(|scaled| lock(scaled).scaling.count_up());
+        let up = self.scaled.as_ref().map(|scaled| {
+            let mut scaled = lock(scaled);
+            let idle = |index: usize| self.engines[index].idle_since();
+            if let Some(pace) = self.pace() {
+                scaled.scaling.settle(pace.now(), &idle);
+            }
+            scaled.scaling.count_up()
+        });
         metrics::text(&all, pinned, up)
     }
 }

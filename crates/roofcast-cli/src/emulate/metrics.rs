@@ -97,7 +97,7 @@ pub(crate) struct Metrics {
     fixed: Fixed,
     created: f64,
     levels: Levels,
-    /// Requests whose caches are on their way.
+    /// Requests whose caches are on their way, and those that wait for a slot of their adapter.
     deferred: u64,
     /// Names of adapters whose requests wait, and of those whose requests run.
     adapters: [String; 2],
@@ -219,10 +219,10 @@ impl Metrics {
         &self.fixed
     }
 
-    /// How full the engine is; `deferred` requests wait for their caches.
-    pub(crate) fn levels(&mut self, levels: Levels, deferred: u64) {
-        self.levels = Levels { waiting: levels.waiting + deferred, ..levels };
-        self.deferred = deferred;
+    /// How full the engine is; beside those in its queue `coming` requests wait for their caches.
+    pub(crate) fn levels(&mut self, levels: Levels, coming: u64) {
+        self.levels = Levels { waiting: levels.waiting + coming, ..levels };
+        self.deferred = levels.deferred + coming;
     }
 
     /// Adapters whose requests wait, and whose requests run.
@@ -279,8 +279,15 @@ impl Metrics {
         self.served[usize::from(facts.streams)].generated += tokens;
     }
 
+    /// The engine was told to give a request up.
     pub(crate) fn aborted(&mut self) {
         self.counts.aborted += 1;
+    }
+
+    /// A request's client is gone: vLLM counts it nowhere (`abort_requests` of its `v1/engine/output_processor.py`), SGLang
+    /// among those aborted.
+    pub(crate) fn left(&mut self) {
+        self.counts.aborted += u64::from(self.fixed.dialect != Dialect::Vllm);
     }
 
     /// A request was refused: there were too many, or too many tokens of them.
@@ -305,8 +312,11 @@ impl Metrics {
         let served = &mut self.served[usize::from(facts.streams)];
         served.finished += 1;
         served.e2e.add(ended.e2e);
-        if ended.generation_tokens > 1 {
-            served.tpot.add(ended.decode / (ended.generation_tokens - 1) as f64);
+        // Of an answer of one token vLLM says 0, SGLang nothing.
+        match ended.generation_tokens.saturating_sub(1) {
+            0 if self.fixed.dialect != Dialect::Vllm => {}
+            0 => served.tpot.add(0.0),
+            gaps => served.tpot.add(ended.decode / gaps as f64),
         }
         self.preempted.add(ended.preemptions as f64);
         self.counts.longest = self.counts.longest.max(ended.prompt_tokens + ended.generation_tokens);
@@ -335,6 +345,7 @@ impl Metrics {
             levels: Levels {
                 running: self.levels.running + other.levels.running,
                 waiting: self.levels.waiting + other.levels.waiting,
+                deferred: self.levels.deferred + other.levels.deferred,
                 blocks: self.levels.blocks + other.levels.blocks,
             },
             deferred: self.deferred + other.deferred,
@@ -389,7 +400,7 @@ pub(crate) fn text(all: &[Metrics], pinned: &BTreeMap<String, f64>, up: Option<u
     }
     if let Some(up) = up {
         text.relabel(String::new());
-        text.gauge(("roofcast:replicas_up", "Replicas that are up or start."), up as f64);
+        text.gauge(("roofcast:replicas_up", "Replicas that are up, those that start among them."), up as f64);
     }
     text.text()
 }

@@ -1,7 +1,9 @@
 //! Requests that are not served, as vLLM words them.
 //!
-//! Knows: status codes and bodies. Source: answers recorded from vLLM 0.32, and its `entrypoints/openai` for those that
-//! were not. Knows nothing about when a request is refused.
+//! Knows: status codes and bodies; [`llama_cpp`] has that server's words. Source: answers recorded from vLLM 0.32, and its
+//! `entrypoints/openai` for those that were not. Knows nothing about when a request is refused.
+
+mod llama_cpp;
 
 use super::dialect::Dialect;
 use hyper::StatusCode;
@@ -12,14 +14,14 @@ use serde_json::{Value, json};
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     pub(crate) body: Value,
-    /// Tokens of the prompt and of the context, where the one is beyond the other.
-    pub(crate) beyond: Option<[u64; 2]>,
+    /// The error as llama.cpp's server words it, where it has words of its own.
+    llama_cpp: Option<Box<Value>>,
 }
 
 impl Refusal {
     fn new(status: StatusCode, kind: &str, param: Option<&str>, message: String) -> Refusal {
         let error = json!({"message": message, "type": kind, "param": param, "code": status.as_u16()});
-        Refusal { status, body: json!({ "error": error }), beyond: None }
+        Refusal { status, body: json!({ "error": error }), llama_cpp: None }
     }
 
     /// One of a kind of its own.
@@ -27,9 +29,16 @@ impl Refusal {
         Refusal::new(status, kind, None, message)
     }
 
+    /// A parameter that is not accepted.
+    pub(crate) fn param(param: &str, message: &str) -> Refusal {
+        let message = format!("{message} (parameter={param})");
+        Refusal::new(StatusCode::BAD_REQUEST, "BadRequestError", Some(param), message)
+    }
+
     /// A value that is not accepted.
     pub(crate) fn value(param: &str, value: &Value, message: &str) -> Refusal {
-        let message = format!("{message} (parameter={param}, value={value})");
+        let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let message = format!("{message} (parameter={param}, value={shown})");
         Refusal::new(StatusCode::BAD_REQUEST, "BadRequestError", Some(param), message)
     }
 
@@ -38,24 +47,55 @@ impl Refusal {
         Refusal::new(StatusCode::BAD_REQUEST, "BadRequestError", None, message.into())
     }
 
-    /// A body that is no JSON from byte `at` on.
-    pub(crate) fn no_json(at: usize, reason: &str) -> Refusal {
-        let message = format!(
-            "1 validation error:\n  {{'type': 'json_invalid', 'loc': 'body.{at}', 'msg': 'JSON decode error', \
-             'input': '<dict of 0 items>', 'ctx': {{'error': '{reason}'}}}}"
-        );
+    /// What the checks of a body's form found, an error a line.
+    fn invalid(param: Option<&str>, errors: &[String]) -> Refusal {
+        let (count, many) = (errors.len(), if errors.len() == 1 { "" } else { "s" });
+        let message = format!("{count} validation error{many}:\n  {}", errors.join("\n  "));
+        Refusal::new(StatusCode::BAD_REQUEST, "Bad Request", param, message)
+    }
+
+    /// A body that is no JSON.
+    pub(crate) fn no_json(body: &[u8], error: &serde_json::Error) -> Refusal {
+        let lines = body.split_inclusive(|b| *b == b'\n').take(error.line().saturating_sub(1));
+        let before = lines.map(<[u8]>::len).sum::<usize>();
+        let at = if error.is_eof() { body.len() } else { before + error.column().saturating_sub(1) };
         let param = format!("body.{at}");
-        Refusal::new(StatusCode::BAD_REQUEST, "Bad Request", Some(&param), message)
+        let found = format!(
+            "{{'type': 'json_invalid', 'loc': '{param}', 'msg': 'JSON decode error', \
+             'input': '<dict of 0 items>', 'ctx': {{'error': 'Expecting value'}}}}"
+        );
+        let said = llama_cpp::no_json(body.get(at).copied(), error);
+        Refusal { llama_cpp: Some(Box::new(said)), ..Refusal::invalid(Some(&param), &[found]) }
+    }
+
+    /// A body of another kind than JSON, or of none.
+    pub(crate) fn media_type() -> Refusal {
+        Refusal::invalid(None, &["Unsupported Media Type: Only 'application/json' is allowed".to_owned()])
+    }
+
+    /// A list that is longer than `most`, in a field that takes a string, too.
+    pub(crate) fn long_list(field: &str, found: &[Value], most: usize) -> Refusal {
+        let (param, count) = (format!("body.{field}"), found.len());
+        let input = format!("'<list of {count} items>'");
+        let errors = [
+            format!(
+                "{{'type': 'string_type', 'loc': '{param}', 'msg': 'Input should be a valid string', 'input': {input}}}"
+            ),
+            format!(
+                "{{'type': 'too_long', 'loc': '{param}', 'msg': 'List should have at most {most} items after validation, \
+                 not {count}', 'input': {input}, 'ctx': {{'field_type': 'List', 'max_length': {most}, 'actual_length': \
+                 {count}}}}}"
+            ),
+        ];
+        Refusal::invalid(Some(&param), &errors)
     }
 
     /// A field that is missing or of another type.
     pub(crate) fn field(field: &str, kind: &str, reason: &str, found: &Value) -> Refusal {
         let param = format!("body.{field}");
-        let message = format!(
-            "1 validation error:\n  {{'type': '{kind}', 'loc': '{param}', 'msg': '{reason}', 'input': '{}'}}",
-            brief(found)
-        );
-        Refusal::new(StatusCode::BAD_REQUEST, "Bad Request", Some(&param), message)
+        let found =
+            format!("{{'type': '{kind}', 'loc': '{param}', 'msg': '{reason}', 'input': '{}'}}", brief(found));
+        Refusal::invalid(Some(&param), &[found])
     }
 
     /// A model that is not served.
@@ -71,7 +111,7 @@ impl Refusal {
              which exceeds this limit even without any output tokens. Please reduce the length of the input prompt."
         );
         let refusal = Refusal::value("input_tokens", &input.into(), &message);
-        Refusal { beyond: Some([input, most]), ..refusal }
+        Refusal { llama_cpp: Some(Box::new(llama_cpp::too_long(input, most))), ..refusal }
     }
 
     /// An answer that may grow beyond the context.
@@ -112,13 +152,13 @@ impl Refusal {
 
     /// A key that is missing or another.
     pub(crate) fn unauthorized() -> Refusal {
-        Refusal { status: StatusCode::UNAUTHORIZED, body: json!({"error": "Unauthorized"}), beyond: None }
+        Refusal { status: StatusCode::UNAUTHORIZED, body: json!({"error": "Unauthorized"}), llama_cpp: None }
     }
 
     /// A path or a method that there is not.
     pub(crate) fn detail(status: StatusCode) -> Refusal {
         let detail = status.canonical_reason().unwrap_or_default();
-        Refusal { status, body: json!({ "detail": detail }), beyond: None }
+        Refusal { status, body: json!({ "detail": detail }), llama_cpp: None }
     }
 }
 
@@ -150,34 +190,22 @@ impl Refusal {
             _ => self.body.clone(),
         }
     }
-
-    /// As llama.cpp b11434 writes it.
-    fn written_llama_cpp(&self) -> Value {
-        let code = self.status.as_u16();
-        if let Some([input, context]) = self.beyond {
-            let message = format!(
-                "request ({input} tokens) exceeds the available context size ({context} tokens), try increasing it"
-            );
-            return json!({"error": {"code": code, "message": message, "type": "exceed_context_size_error",
-                "n_prompt_tokens": input, "n_ctx": context}});
-        }
-        let (kind, message) = match code {
-            401 => ("authentication_error", "Invalid API Key".to_owned()),
-            404 => ("not_found_error", "File Not Found".to_owned()),
-            503 => ("unavailable_error", self.message()),
-            400..=499 => ("invalid_request_error", self.message()),
-            _ => ("server_error", self.message()),
-        };
-        json!({"error": {"message": message, "type": kind, "code": code}})
-    }
 }
+
+/// Characters of a text that a validation error shows.
+const SHOWN: usize = 200;
 
 /// A value as a validation error shows it.
 fn brief(value: &Value) -> String {
     match value {
         Value::Object(map) => format!("<dict of {} items>", map.len()),
         Value::Array(items) => format!("<list of {} items>", items.len()),
-        Value::String(text) => text.chars().take(64).collect(),
+        Value::String(text) if text.chars().nth(SHOWN).is_some() => {
+            text.chars().take(SHOWN).chain("...[truncated]".chars()).collect()
+        }
+        Value::String(text) => text.clone(),
+        Value::Bool(flag) => (if *flag { "True" } else { "False" }).to_owned(),
+        Value::Null => "None".to_owned(),
         other => other.to_string(),
     }
 }

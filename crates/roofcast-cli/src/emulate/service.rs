@@ -25,12 +25,15 @@ use super::tokenizer::Tokenizer;
 use crate::http::{self, Unread, server};
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::{self, HeaderMap, HeaderName};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use roofcast::fleet::Way;
 use serde_json::{Value, json};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The version of vLLM whose API this is.
@@ -42,6 +45,9 @@ const FAULTS: &str = "/admin/faults";
 const PINS: &str = "/admin/metrics";
 /// Where replicas die and come back.
 const REPLICAS: &str = "/admin/replicas";
+
+/// Paths below which the API key is asked for, whether there is something there or not: vLLM's, and ours.
+const GUARDED: [&str; 5] = ["/v1", "/v2", "/inference", "/cohere", "/admin"];
 
 /// What a server is told.
 #[derive(Debug, Clone)]
@@ -85,6 +91,8 @@ pub(crate) struct Service {
     pins: Pins,
     sleep: Sleep,
     adapters: Adapters,
+    /// Requests under way, as `/load` counts them.
+    load: Arc<AtomicU64>,
 }
 
 type Answered = Result<Response<Sent>, Refusal>;
@@ -107,6 +115,7 @@ impl Service {
             pins: Pins::default(),
             sleep: Sleep::default(),
             adapters,
+            load: Arc::default(),
         }
     }
 
@@ -122,14 +131,17 @@ impl Service {
     async fn route(&self, request: Request<Incoming>) -> Answered {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path();
+        if parts.method != Method::OPTIONS && GUARDED.iter().any(|guarded| path.starts_with(guarded)) {
+            self.authorize(&parts.headers)?;
+        }
         let Some(methods) = self.methods(path) else {
             return Err(Refusal::detail(StatusCode::NOT_FOUND));
         };
         if !methods.contains(&parts.method) {
             return Ok(not_allowed(methods, self.settings.dialect));
         }
-        if path.starts_with("/v1") || path.starts_with("/admin") {
-            self.authorize(&parts.headers)?;
+        if self.settings.dialect == Dialect::Vllm && takes_json(path) && !is_json(&parts.headers) {
+            return Err(Refusal::media_type());
         }
         match path {
             "/v1/completions" => self.complete(Endpoint::Completions, &parts.headers, body).await,
@@ -156,7 +168,7 @@ impl Service {
             "/tokenize" => self.tokenize(&self.read(&parts.headers, body).await?),
             "/detokenize" => self.detokenize(&self.read(&parts.headers, body).await?),
             "/version" => Ok(said(&json!({ "version": VERSION }))),
-            "/load" => Ok(said(&json!({ "server_load": self.group.in_flight() }))),
+            "/load" => Ok(said(&json!({ "server_load": self.load.load(Ordering::Relaxed) }))),
             "/v1/load_lora_adapter" => Ok(text(self.adapters.load(&self.read(&parts.headers, body).await?)?)),
             "/v1/unload_lora_adapter" => {
                 Ok(text(self.adapters.unload(&self.read(&parts.headers, body).await?)?))
@@ -203,8 +215,8 @@ impl Service {
     fn authorize(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let Some(key) = &self.settings.api_key else { return Ok(()) };
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        match given.and_then(|value| value.strip_prefix("Bearer ")) {
-            Some(given) if given == key => Ok(()),
+        match given.and_then(|value| value.split_once(' ')) {
+            Some((scheme, given)) if scheme.eq_ignore_ascii_case("bearer") && given == key => Ok(()),
             _ => Err(Refusal::unauthorized()),
         }
     }
@@ -301,7 +313,8 @@ impl server::Service for Service {
     type Sent = Sent;
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Sent> {
-        let id = request.headers().get(REQUEST_ID).cloned().filter(|_| self.settings.echo_request_id);
+        let given = request.headers().get(REQUEST_ID).cloned();
+        let id = self.settings.echo_request_id.then(|| given.or_else(fresh_id)).flatten();
         let mut response = match self.route(request).await {
             Ok(response) => response,
             Err(refusal) => refused(&refusal, self.settings.dialect),
@@ -311,6 +324,33 @@ impl server::Service for Service {
         }
         response
     }
+}
+
+/// Whether vLLM takes nothing but JSON at a path (`validate_json_request` of its `entrypoints/serve/utils/api_utils.py`).
+fn takes_json(path: &str) -> bool {
+    let paths = [
+        "/v1/completions",
+        "/v1/chat/completions",
+        "/v1/responses",
+        "/v1/load_lora_adapter",
+        "/v1/unload_lora_adapter",
+        "/tokenize",
+        "/detokenize",
+    ];
+    paths.contains(&path)
+}
+
+/// Whether a body says that it is JSON, with whatever behind a semicolon.
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().eq_ignore_ascii_case("application/json")
+}
+
+/// An id for a request that came without one: a random UUID of version 4, without hyphens.
+fn fresh_id() -> Option<HeaderValue> {
+    let [high, low] = [(); 2].map(|()| RandomState::new().build_hasher().finish());
+    let (high, low) = (high & !0xf000 | 0x4000, low >> 2 | 1 << 63);
+    HeaderValue::from_str(&format!("{high:016x}{low:016x}")).ok()
 }
 
 fn now() -> u64 {

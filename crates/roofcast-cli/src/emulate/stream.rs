@@ -11,6 +11,7 @@ use http_body_util::{Either, Full};
 use hyper::body::{Body, Frame};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 /// What every response has.
@@ -34,6 +35,23 @@ impl From<std::convert::Infallible> for Broken {
     }
 }
 
+/// A request that `/load` counts, until it goes.
+#[derive(Debug)]
+pub(crate) struct Counted(Arc<AtomicU64>);
+
+impl Counted {
+    pub(crate) fn new(count: &Arc<AtomicU64>) -> Counted {
+        count.fetch_add(1, Ordering::Relaxed);
+        Counted(Arc::clone(count))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Requests in an engine, aborted when their client is gone.
 #[derive(Debug)]
 pub(crate) struct InFlight {
@@ -42,6 +60,8 @@ pub(crate) struct InFlight {
     pub(crate) outlet: Arc<Outlet>,
     pub(crate) numbers: Vec<u64>,
     pub(crate) over: bool,
+    /// Held for `/load` until it goes.
+    pub(crate) _counted: Counted,
 }
 
 impl Drop for InFlight {

@@ -36,7 +36,7 @@ impl Call {
         }
         let tools = tools(fields)?;
         if fields.get("tools").is_none() {
-            return Err(Refusal::bad("When using `tool_choice`, `tools` must be set."));
+            return Err(Refusal::param("tool_choice", "When using `tool_choice`, `tools` must be set."));
         }
         let call = |(name, parameters): &(String, Value), named: bool| Call {
             name: name.clone(),
@@ -51,11 +51,16 @@ impl Call {
                 let tool = tools.iter().find(|(known, _)| Some(known.as_str()) == name);
                 let missing =
                     "The tool specified in `tool_choice` does not match any of the specified `tools`";
-                tool.map(|tool| Some(call(tool, true))).ok_or_else(|| Refusal::bad(missing))
+                tool.map(|tool| Some(call(tool, true))).ok_or_else(|| Refusal::param("tool_choice", missing))
             }
-            other => Err(Refusal::bad(format!(
-                "Invalid value for `tool_choice`: {other}! Only named tools, \"none\", \"auto\" or \"required\" are supported."
-            ))),
+            other => {
+                let shown = other.as_str().map_or_else(|| other.to_string(), str::to_owned);
+                let message = format!(
+                    "Invalid value for `tool_choice`: {shown}! Only named tools, \"none\", \"auto\" or \"required\" are \
+                     supported."
+                );
+                Err(Refusal::param("tool_choice", &message))
+            }
         }
     }
 
@@ -78,6 +83,10 @@ fn tools(fields: &Fields) -> Result<Vec<(String, Value)>, Refusal> {
     let Some(value) = fields.get("tools") else { return Ok(Vec::new()) };
     let wrong = |reason: &str| Refusal::field("tools", "list_type", reason, value);
     let items = value.as_array().ok_or_else(|| wrong("Input should be a valid list"))?;
+    if items.is_empty() {
+        let message = "`tools` must not be an empty array. Either provide at least one tool or omit the field entirely.";
+        return Err(Refusal::param("tools", message));
+    }
     let read = |item: &Value| {
         let name = item.pointer("/function/name").and_then(Value::as_str);
         let name = name.ok_or_else(|| wrong("a tool without a function's name"))?;

@@ -1,9 +1,10 @@
 //! Answers as vLLM writes them: the events of a stream and whole bodies.
 //!
-//! Knows: OpenAI's shapes with vLLM's keys, held to recorded answers of vLLM 0.32 by tests; [`responses`], [`sglang`] and
-//! [`llama_cpp`] know those of other endpoints. Knows nothing about when.
+//! Knows: OpenAI's shapes with vLLM's keys, held to recorded answers of vLLM 0.32 by tests; [`logprobs`] has what is said of
+//! single tokens, [`responses`], [`sglang`] and [`llama_cpp`] know the shapes of other endpoints. Knows nothing about when.
 
 mod llama_cpp;
+mod logprobs;
 mod responses;
 mod sglang;
 
@@ -11,6 +12,7 @@ use super::ask::{Ask, Endpoint};
 use super::completion::Completion;
 use super::outlet::Out;
 use super::tokenizer::Tokenizer;
+pub(crate) use logprobs::Echoed;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -26,6 +28,8 @@ pub(crate) struct Reply {
     pub(crate) fingerprint: Arc<str>,
     /// Choices of all prompts: those of the first, then of the second.
     pub(crate) answers: Vec<Completion>,
+    /// The prompts, where they come back with log probabilities.
+    pub(crate) echoed: Vec<Echoed>,
     /// What another instance needs to go on with it.
     pub(crate) kv_transfer: Option<Value>,
     pub(crate) tokenizer: Arc<dyn Tokenizer>,
@@ -49,6 +53,19 @@ impl Reply {
 
     fn prompt_text(&self, choice: usize) -> String {
         self.tokenizer.text(self.prompt(choice))
+    }
+
+    /// What stands before a choice's text; as in vLLM nothing where tokens come back by number.
+    fn echo(&self, choice: usize) -> String {
+        match self.ask.echo && !self.ask.return_token_ids {
+            true => self.prompt_text(choice),
+            false => String::new(),
+        }
+    }
+
+    /// A choice's text, without the prompt before it.
+    fn text(&self, choice: usize) -> &str {
+        if self.ask.prompt_only { "" } else { &self.answers[choice].text }
     }
 
     /// Why an answer ended; OpenAI says `stop` of a call of the tool that the client named.
@@ -133,10 +150,9 @@ impl Reply {
                 "routed_experts": null,
             });
         }
-        let echo = if self.ask.echo { self.prompt_text(choice) } else { String::new() };
         let prompt = if self.ask.return_token_ids { json!(self.prompt(choice)) } else { Value::Null };
         json!({
-            "index": choice, "text": echo + &answer.text, "logprobs": logprobs, "finish_reason": reason,
+            "index": choice, "text": self.echo(choice) + self.text(choice), "logprobs": logprobs, "finish_reason": reason,
             "stop_reason": stop, "token_ids": ids, "prompt_logprobs": null, "prompt_token_ids": prompt,
             "routed_experts": null,
         })
@@ -166,48 +182,6 @@ impl Reply {
             _ => json!([{"index": 0, "function": {"arguments": arguments}}]),
         }
     }
-
-    /// Log probabilities of the tokens from `from` to `to`: those that nothing computed have, the less likely ones made up.
-    fn logprobs(&self, choice: usize, from: usize, to: usize) -> Value {
-        let Some(beside) = self.ask.logprobs else { return Value::Null };
-        let answer = &self.answers[choice];
-        let said = |index: usize| (answer.token_text(index), logprob(answer.tokens[index], 0));
-        let others = |index: usize| {
-            let name = |place: usize| (format!(" alternative{place}"), logprob(answer.tokens[index], place));
-            (1..beside).map(name).collect::<Vec<_>>()
-        };
-        if self.ask.endpoint == Endpoint::Chat {
-            let entry =
-                |token: &str, p: f64| json!({"token": token, "logprob": p, "bytes": token.as_bytes()});
-            let token = |index: usize| {
-                let (text, p) = said(index);
-                let first = (beside > 0).then(|| entry(text, p));
-                let rest = others(index).into_iter().map(|(text, p)| entry(&text, p));
-                let mut token = entry(text, p);
-                token["top_logprobs"] = first.into_iter().chain(rest).collect();
-                token
-            };
-            return json!({ "content": (from..to).map(token).collect::<Vec<_>>() });
-        }
-        let top = |index: usize| {
-            let (text, p) = said(index);
-            let rest = others(index).into_iter().map(|(text, p)| (text, p.into()));
-            Value::Object([(text.to_owned(), p.into())].into_iter().chain(rest).collect())
-        };
-        let offset = |index: usize| index.checked_sub(1).map_or(0, |before| answer.end(before));
-        json!({
-            "text_offset": (from..to).map(offset).collect::<Vec<_>>(),
-            "token_logprobs": (from..to).map(|i| said(i).1).collect::<Vec<_>>(),
-            "tokens": (from..to).map(|i| said(i).0).collect::<Vec<_>>(),
-            "top_logprobs": (from..to).map(top).collect::<Vec<_>>(),
-        })
-    }
-}
-
-/// A made-up log probability: that of the token said, or of the one in place `place` behind it.
-fn logprob(token: u32, place: usize) -> f64 {
-    let share = f64::from(token.wrapping_mul(0x9e37_79b9) >> 16) / 65_536.0;
-    -0.05 - share - place as f64
 }
 
 /// A stream under way.
@@ -219,6 +193,8 @@ pub(crate) struct Writer {
     /// What all chunks of the stream begin with.
     head: Vec<u8>,
     begun: bool,
+    /// Whether the roles are out, with which a chat begins.
+    named: bool,
 }
 
 impl Writer {
@@ -230,7 +206,7 @@ impl Writer {
         // The choices follow inside the object.
         head.pop();
         head.extend(b",\"choices\":[");
-        Writer { written: vec![0; reply.answers.len()], reply, head, begun: false }
+        Writer { written: vec![0; reply.answers.len()], reply, head, begun: false, named: false }
     }
 
     /// Room for what is written next, with what a stream begins with.
@@ -248,12 +224,12 @@ impl Writer {
         let until: Vec<usize> = out.iter().zip(lengths).map(|(o, n)| n.min(o.tokens as usize)).collect();
         let most = until.iter().copied().max().unwrap_or(0);
         let least = self.written.iter().copied().min().unwrap_or(0);
+        if most > 0 {
+            self.roles(into);
+        }
         for index in least..most {
             for (choice, until) in until.iter().enumerate() {
                 if self.written[choice] == index && index < *until {
-                    if index == 0 && self.reply.ask.endpoint == Endpoint::Chat {
-                        self.role(choice, into);
-                    }
                     self.chunk(choice, &out[choice], into);
                 }
             }
@@ -265,6 +241,7 @@ impl Writer {
         let cut = (0..out.len()).filter(|c| self.written[*c] < self.reply.answers[*c].tokens.len());
         let cut: Vec<usize> = cut.collect();
         self.reply.settle(out);
+        self.roles(into);
         match self.reply.ask.endpoint {
             Endpoint::Responses => return self.reply.end_response(out, into),
             Endpoint::LlamaCompletion => return self.reply.end_llama_completion(out, into),
@@ -299,6 +276,13 @@ impl Writer {
     fn fingerprint(&self, into: &mut Vec<u8>) {
         into.extend(b",\"system_fingerprint\":");
         json(into, &*self.reply.fingerprint);
+    }
+
+    /// What a chat begins with: a chunk of each choice.
+    fn roles(&mut self, into: &mut Vec<u8>) {
+        if self.reply.ask.endpoint == Endpoint::Chat && !std::mem::replace(&mut self.named, true) {
+            (0..self.reply.answers.len()).for_each(|choice| self.role(choice, into));
+        }
     }
 
     /// A chat's first chunk of a choice.
@@ -351,7 +335,8 @@ impl Writer {
         if answer.tool.is_some() {
             json(into, &reply.call_piece(choice, index));
         } else if index == 0 && reply.ask.echo {
-            json(into, &(reply.prompt_text(choice) + answer.token_text(0)));
+            let said = if reply.ask.prompt_only { "" } else { answer.token_text(0) };
+            json(into, &(reply.echo(choice) + said));
         } else {
             json(into, answer.token_text(index));
         }
@@ -366,7 +351,9 @@ impl Writer {
         let ids = reply.ask.return_token_ids;
         if !chat {
             into.extend(b",\"prompt_token_ids\":");
-            json(into, &(ids && index == 0).then(|| reply.prompt(choice)));
+            // As in vLLM, where the first chunk has the prompt in either form.
+            let prompt = (ids || reply.ask.echo) && index == 0;
+            json(into, &prompt.then(|| reply.prompt(choice)));
         }
         into.extend(b",\"token_ids\":");
         json(into, &ids.then(|| [answer.tokens[index]]));

@@ -25,6 +25,18 @@ const MOST_HEAD: usize = 64 << 10;
 /// How long to wait where the system has no more connections to give.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// Among the extensions of a response: its connection is cut before a byte of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cut;
+
+impl std::fmt::Display for Cut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the connection is cut")
+    }
+}
+
+impl Error for Cut {}
+
 /// What answers requests.
 pub(crate) trait Service: Send + Sync + 'static {
     /// The bodies of its answers.
@@ -68,7 +80,13 @@ pub(crate) async fn serve(
 async fn connection(stream: TcpStream, service: Arc<impl Service>, mut stop: watch::Receiver<bool>) {
     let handler = service_fn(move |request| {
         let service = Arc::clone(&service);
-        async move { Ok::<_, std::convert::Infallible>(service.answer(request).await) }
+        async move {
+            let response = service.answer(request).await;
+            match response.extensions().get::<Cut>() {
+                Some(cut) => Err(*cut),
+                None => Ok(response),
+            }
+        }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(MOST_HEAD);

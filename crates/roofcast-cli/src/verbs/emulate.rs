@@ -22,7 +22,7 @@ use anyhow::{Context, Result};
 use fleet::Launch;
 use roofcast::fleet::Way;
 use roofcast::spec::settings::Setting;
-use roofcast::spec::{LinkKind, SchedulerKind};
+use roofcast::spec::{FleetSpec, LinkKind, SchedulerKind};
 use roofcast::workload::{Traffic, Workload};
 use roofcast::{Deployment, Error, Forecaster};
 use std::net::SocketAddr;
@@ -48,6 +48,8 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
         scenario.dump("emulate SPEC.toml", Some(&deployment), &SECTIONS)?;
         return Ok(ExitCode::SUCCESS);
     }
+    suits(args, &deployment, &scenario.spec.fleet)?;
+    let typed = scenario.model_name()?;
     let forecaster = Forecaster::embedded(deployment)?;
     let (routed, place, spec) = (scenario.is_routed(), scenario.place, scenario.spec);
     let seed = spec.workload.as_ref().map_or(0, |w| w.seed);
@@ -55,7 +57,7 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     let (context, lengths) = lengths.unwrap_or((input::DEFAULT_CONTEXT, Vec::new()));
     let author = Author::new(tokenizer(args)?, lengths);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let names = names(args, &forecaster.deployment);
+    let names = names(args, typed, &forecaster.deployment);
     let mut launch = Launch {
         args,
         runtime: &runtime,
@@ -105,6 +107,23 @@ fn scenario(args: &EmulateArgs) -> Result<(Scenario, Dialect)> {
     Ok((source.scenario(&[Setting::new("engine.scheduler", "vllm")])?, dialect))
 }
 
+/// Refuses what SGLang's scheduler has nothing for.
+fn suits(args: &EmulateArgs, deployment: &Deployment, fleet: &FleetSpec) -> Result<()> {
+    let asked = [
+        ("--enable-lora", args.enable_lora),
+        ("--kv-events-config", args.kv_events_config.is_some()),
+        ("fleet.prefill", fleet.prefill.is_some()),
+    ];
+    let sglang = deployment.options.engine.scheduler() == SchedulerKind::Sglang;
+    match asked.into_iter().find(|(_, given)| *given && sglang) {
+        None => Ok(()),
+        Some((name, _)) => {
+            let accepted = "the same with --scheduler vllm, which serves it behind the same API";
+            Err(Error::field("arguments", name, "beyond SGLang's scheduler", accepted).into())
+        }
+    }
+}
+
 /// The mean context of a workload's requests, and lengths of their answers.
 fn lengths(workload: Workload) -> Result<(u64, Vec<u64>)> {
     let context = (workload.input_mean() + workload.output_mean() / 2.0) as u64;
@@ -133,10 +152,12 @@ fn tokenizer(_: &EmulateArgs) -> Result<Arc<dyn Tokenizer>> {
     Ok(Arc::new(Rule))
 }
 
-/// What clients call the model.
-fn names(args: &EmulateArgs, deployment: &Deployment) -> Vec<String> {
+/// What clients call the model: as vLLM what was asked for, and the model's own name where that is another.
+fn names(args: &EmulateArgs, typed: String, deployment: &Deployment) -> Vec<String> {
+    let own = &deployment.model.name;
     match args.served_model_name.as_slice() {
-        [] => vec![deployment.model.name.clone()],
+        [] if typed == *own => vec![typed],
+        [] => vec![typed, own.clone()],
         names => names.to_vec(),
     }
 }

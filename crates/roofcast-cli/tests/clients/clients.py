@@ -39,7 +39,8 @@ def ask() -> None:
     check(chunks[-1].usage.completion_tokens == 12 and not chunks[-1].choices, "usage at the end")
     text = client.completions.create(model=model, prompt=WORDS, max_tokens=5, logprobs=2, n=2, echo=True)
     check(len(text.choices) == 2 and text.choices[0].text.startswith(WORDS), "completions, n and echo")
-    check(len(text.choices[0].logprobs.tokens) == 5, "logprobs")
+    logprobs = text.choices[0].logprobs
+    check(len(logprobs.tokens) == text.usage.prompt_tokens + 5 and logprobs.token_logprobs[0] is None, "logprobs")
     for call, error in [
         (lambda: client.completions.create(model="nope", prompt="a"), openai.NotFoundError),
         (lambda: client.completions.create(model=model, prompt="a", max_tokens=-1), openai.BadRequestError),
@@ -61,7 +62,9 @@ def respond() -> None:
     events = list(stream)
     said = "".join(e.delta for e in events if e.type == "response.output_text.delta")
     check(said == whole.output_text, "the events say what the whole response says")
-    check(events[0].type == "response.created" and events[-1].type in ("response.completed", "response.incomplete"), "events")
+    check(events[0].type == "response.created" and events[-1].type == "response.completed", "events")
+    with client.responses.stream(model=model, input=WORDS, max_output_tokens=7, extra_body={"ignore_eos": True}) as stream:
+        check(stream.get_final_response().output_text == whole.output_text, "the final response")
 
 
 def scrape() -> None:

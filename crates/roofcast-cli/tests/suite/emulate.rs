@@ -20,6 +20,8 @@ mod faults;
 mod fleet;
 #[path = "emulate/kv_events.rs"]
 mod kv_events;
+#[path = "emulate/protocol.rs"]
+mod protocol;
 #[path = "emulate/recorded.rs"]
 mod recorded;
 #[path = "emulate/rig.rs"]
@@ -121,7 +123,8 @@ impl Server {
     pub(super) fn post_with(&self, path: &str, body: &str, headers: &str) -> HttpResponse {
         let length = body.len();
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n"
+            "POST {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             content-length: {length}\r\n{headers}\r\n"
         );
         self.raw(&head, body.as_bytes())
     }

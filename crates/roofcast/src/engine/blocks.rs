@@ -178,6 +178,10 @@ impl Blocks {
     }
 
     /// Blocks that requests hold.
+    pub(super) fn deferred(&self) -> u64 {
+        self.scheduler.deferred_count()
+    }
+
     pub(super) fn held_blocks(&self) -> u64 {
         self.usable() - self.scheduler.free_blocks()
     }

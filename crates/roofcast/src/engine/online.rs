@@ -80,6 +80,8 @@ pub struct Levels {
     pub running: u64,
     /// Requests that wait.
     pub waiting: u64,
+    /// Of those, the ones that vLLM's scheduler went by without blocking its queue.
+    pub deferred: u64,
     /// KV blocks that requests hold.
     pub blocks: u64,
 }
@@ -286,11 +288,11 @@ impl Online {
     /// How full it is.
     pub fn levels(&self) -> Levels {
         let waiting = self.engine.replica().waiting();
-        let (present, blocks) = match &self.engine {
-            Driven::Vllm(blocks) => (blocks.in_flight(), blocks.held_blocks()),
-            Driven::Sglang(engine) => (engine.present(), engine.held_blocks()),
+        let (present, blocks, deferred) = match &self.engine {
+            Driven::Vllm(blocks) => (blocks.in_flight(), blocks.held_blocks(), blocks.deferred()),
+            Driven::Sglang(engine) => (engine.present(), engine.held_blocks(), 0),
         };
-        Levels { running: present.saturating_sub(waiting), waiting, blocks }
+        Levels { running: present.saturating_sub(waiting), waiting, deferred, blocks }
     }
 }
 

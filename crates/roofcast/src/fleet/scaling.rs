@@ -1,9 +1,9 @@
 //! Autoscaling: replicas that start where requests are many and stop where there are none for them.
 //!
 //! Knows: which replicas are up, since when, and from when on each takes requests. As many take them as are wanted, the
-//! first ones; the others have nothing to do before long. It looks when a request comes, and only then: nothing else
-//! gives a replica work, so which replicas have stopped before is known to the tick. Knows nothing about which replica
-//! a request goes to.
+//! first ones; the others have nothing to do before long. It looks when a request comes: nothing else gives a replica
+//! work, so which replicas have stopped before is known to the tick; [`Scaling::settle`] says so between two requests. Knows
+//! nothing about which replica a request goes to.
 
 use crate::engine::clock::Ticks;
 use crate::spec::AutoscaleSpec;
@@ -78,6 +78,17 @@ impl Scaling {
         open.clear();
         open.extend((0..self.up.len()).filter(|index| ready(&self.up[*index])).take(wanted));
         starting
+    }
+
+    /// Brings it up to `at`, when no request comes: replicas that were idle for long enough have stopped, and those that never
+    /// stop are up from the first time on.
+    pub fn settle(&mut self, at: Ticks, idle_since: &dyn Fn(usize) -> Option<Ticks>) {
+        self.stop(at, idle_since);
+        if self.peak == 0 {
+            let always = self.always();
+            self.up.iter_mut().take(always).for_each(|up| *up = Some(Up { since: at, ready: at }));
+            self.peak = self.count_up();
+        }
     }
 
     /// Replicas that are up, those that still start among them.

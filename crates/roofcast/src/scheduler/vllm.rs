@@ -3,6 +3,7 @@
 //! Knows: the decisions of vLLM 0.32's `Scheduler` and `AsyncScheduler` for one full-attention KV group, held step for
 //! step to recorded traces by [`crate::conformance`], none of which has drafts. Knows nothing about time: its driver prices the steps.
 
+mod adapters;
 mod blocks;
 mod config;
 mod request;
@@ -99,6 +100,9 @@ pub struct Scheduler {
     waiting: VecDeque<RequestId>,
     /// Adapters that may run at once.
     max_loras: usize,
+    /// Of those that wait, the ones that a pass went by: others' adapters filled the slots, or tokens of before a preemption were
+    /// under way. They stay among these until they run.
+    deferred: BTreeSet<RequestId>,
 }
 
 impl Scheduler {
@@ -115,12 +119,8 @@ impl Scheduler {
             running: Vec::new(),
             waiting: VecDeque::new(),
             max_loras: usize::MAX,
+            deferred: BTreeSet::new(),
         }
-    }
-
-    /// Lets requests of at most so many adapters run at once.
-    pub fn set_max_loras(&mut self, most: usize) {
-        self.max_loras = most;
     }
 
     /// Queues a request.
@@ -171,6 +171,7 @@ impl Scheduler {
         self.pool.release(&std::mem::take(&mut r.blocks));
         self.running.retain(|i| *i != id);
         self.waiting.retain(|i| *i != id);
+        self.deferred.remove(&id);
     }
 
     /// The pool of blocks.
@@ -394,6 +395,7 @@ impl Scheduler {
                 // Tokens of before its preemption are still under way, or others' adapters fill the slots: it waits
                 // without blocking the queue.
                 skipped.push(id);
+                self.deferred.insert(id);
                 self.waiting.pop_front();
                 continue;
             }
@@ -402,6 +404,7 @@ impl Scheduler {
             }
             let Some((tokens, cached)) = self.admit(id, pass) else { break };
             self.waiting.pop_front();
+            self.deferred.remove(&id);
             self.running.push(id);
             step.scheduled.push((id, tokens));
             pass.budget -= tokens;
@@ -422,17 +425,6 @@ impl Scheduler {
         }
     }
 
-    /// Whether the adapter of a waiting request runs or may run, too.
-    fn has_adapter_slot(&self, id: RequestId) -> bool {
-        let adapter = self.requests[id].adapter;
-        if adapter == 0 || self.max_loras == usize::MAX {
-            return true;
-        }
-        let running = self.running.iter().map(|id| self.requests[*id].adapter);
-        let adapters: BTreeSet<u32> = running.filter(|adapter| *adapter != 0).collect();
-        adapters.contains(&adapter) || adapters.len() < self.max_loras
-    }
-
     fn finish(&mut self, id: RequestId) {
         let r = &mut self.requests[id];
         r.finished = true;
@@ -440,6 +432,7 @@ impl Scheduler {
         if r.preempted {
             // Its last token was under way when it was preempted.
             self.waiting.retain(|i| *i != id);
+            self.deferred.remove(&id);
         } else {
             self.running.retain(|i| *i != id);
         }

@@ -5,7 +5,8 @@
 use super::super::fields::Fields;
 use super::super::refusal::Refusal;
 use super::super::tokenizer::Tokenizer;
-use super::{Ask, Endpoint, prompts, stops};
+use super::bounds::many_stops;
+use super::{Ask, Endpoint, prompts};
 
 impl Ask {
     /// Reads a body of `/completion`; `n_predict` of −1 has no bound.
@@ -17,7 +18,7 @@ impl Ask {
         }
         Ok(Ask {
             max_tokens: most.filter(|most| *most > 0).map(|most| most as u64),
-            stop: stops(fields, "stop")?,
+            stop: many_stops(fields, "stop")?,
             ignore_eos: fields.flag("ignore_eos")?.unwrap_or(false),
             seed: fields.integer("seed")?.unwrap_or(0) as u64,
             stream: fields.flag("stream")?.unwrap_or(false),

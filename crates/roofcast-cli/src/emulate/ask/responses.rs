@@ -5,7 +5,8 @@
 use super::super::fields::Fields;
 use super::super::refusal::Refusal;
 use super::super::tokenizer::Tokenizer;
-use super::{Ask, Endpoint, at_least, said, turns};
+use super::bounds::{at_least, sampling};
+use super::{Ask, Endpoint, said, turns};
 use serde_json::Value;
 
 impl Ask {
@@ -19,6 +20,7 @@ impl Ask {
             Value::String(text) => all.push(("user".to_owned(), text.clone())),
             items => all.extend(turns("input", items)?),
         }
+        sampling(fields, 1)?;
         Ok(Ask {
             model: fields.string("model")?.map(str::to_owned),
             max_tokens: at_least(fields, "max_output_tokens", 1)?,

@@ -5,7 +5,8 @@
 use super::super::fields::Fields;
 use super::super::refusal::Refusal;
 use super::super::tokenizer::Tokenizer;
-use super::{Ask, Endpoint, at_least, choices, prompts, stops};
+use super::bounds::{at_least, choices, many_stops};
+use super::{Ask, Endpoint, prompts};
 use serde_json::Value;
 
 /// Tokens of an answer where the client names no bound.
@@ -28,7 +29,7 @@ impl Ask {
             n: choices(sampling)?,
             max_tokens: at_least(sampling, "max_new_tokens", 1)?.or(Some(MAX_NEW_TOKENS)),
             min_tokens: at_least(sampling, "min_new_tokens", 0)?.unwrap_or(0),
-            stop: stops(sampling, "stop")?,
+            stop: many_stops(sampling, "stop")?,
             ignore_eos: sampling.flag("ignore_eos")?.unwrap_or(false),
             seed: sampling.integer("sampling_seed")?.unwrap_or(0) as u64,
             stream: fields.flag("stream")?.unwrap_or(false),

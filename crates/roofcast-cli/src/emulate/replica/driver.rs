@@ -117,7 +117,11 @@ impl Driver {
                 let at = self.coming.partition_point(|other| other.asked.at <= job.asked.at);
                 self.coming.insert(at, job);
             }
-            Message::Abort(number) => drop(self.abort(number)),
+            Message::Abort(number) => {
+                if self.abort(number).is_some() {
+                    self.shared.metrics().left();
+                }
+            }
             Message::Pause { mode, clears, done } => {
                 (self.paused, self.stilled) = (Some(mode), Some(done));
                 self.clears = clears;
@@ -150,7 +154,6 @@ impl Driver {
             self.shared.queued_tokens.fetch_sub(job.asked.prompt.len() as u64, Ordering::Relaxed);
         }
         self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
-        self.shared.metrics().aborted();
         Some(job)
     }
 
@@ -160,6 +163,7 @@ impl Driver {
         let numbers: Vec<u64> = coming.chain(self.here.keys().copied()).collect();
         for number in numbers {
             if let Some(job) = self.abort(number) {
+                self.shared.metrics().aborted();
                 tell(&job);
             }
         }

@@ -12,10 +12,11 @@ use super::super::outlet::Outlet;
 use super::super::refusal::Refusal;
 use super::super::replica::{EngineHandle, Job};
 use super::super::response::{content_type, whole};
-use super::super::stream::{InFlight, Stream};
-use super::super::wire::{Reply, Writer};
+use super::super::stream::{Counted, InFlight, Stream};
+use super::super::wire::{Echoed, Reply, Writer};
 use super::{Answered, Dialect, REQUEST_ID, Service, now};
-use crate::http;
+use crate::http::{self, server};
+use bytes::Bytes;
 use http_body_util::Either;
 use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderName};
@@ -51,6 +52,7 @@ struct Admitted {
 impl Service {
     /// Serves one request.
     pub(super) async fn complete(&self, endpoint: Endpoint, headers: &HeaderMap, body: Incoming) -> Answered {
+        let counted = Counted::new(&self.load);
         let body = self.read(headers, body).await?;
         let fault = if self.settings.allow_faults { self.faults.next(headers)? } else { None };
         if let Some(refusal) = fault.as_ref().and_then(Fault::refusal) {
@@ -66,15 +68,19 @@ impl Service {
         };
         let admitted = self.admit(ask, headers, at)?;
         let outlet = Arc::new(Outlet::new(admitted.ask.prompts.len() * admitted.ask.n));
-        let (engine, in_flight) = (Arc::clone(&admitted.engine), self.in_flight(&admitted, &outlet));
+        let (engine, in_flight) = (Arc::clone(&admitted.engine), self.in_flight(&admitted, &outlet, counted));
         let answers = self.begin(&admitted, &outlet);
         let reply = self.reply(admitted, headers, answers);
         if let Some(fault) = fault.as_ref().filter(|fault| fault.stall_seconds > 0.0) {
             tokio::time::sleep(Duration::from_secs_f64(fault.stall_seconds)).await;
         }
         let cut = fault.and_then(|fault| fault.cut_after_tokens);
-        if reply.ask.stream || cut.is_some() {
-            let cut = if reply.ask.stream { cut } else { Some(0) };
+        if cut.is_some() && !reply.ask.stream {
+            let mut response = whole(StatusCode::OK, "", Bytes::new());
+            response.extensions_mut().insert(server::Cut);
+            return Ok(response);
+        }
+        if reply.ask.stream {
             let stream = Stream::new(in_flight, Writer::new(reply), cut);
             let mut response = Response::new(Either::Right(stream));
             content_type(&mut response, "text/event-stream; charset=utf-8");
@@ -111,7 +117,7 @@ impl Service {
         let adapter = self.adapters.get(&model);
         let most = self.bounds(&ask)?;
         let first = self.group.number((ask.prompts.len() * ask.n) as u64);
-        let rank = number("x-data-parallel-rank").and_then(|rank| usize::try_from(rank).ok());
+        let rank = number("x-data-parallel-rank").map(|rank| self.rank(rank)).transpose()?.flatten();
         let session = text("x-session-id").or(ask.user.as_deref());
         let prompt = ask.prompts.first().map_or(&[][..], |prompt| prompt);
         let key = RoutingKey::new(prompt, session, first, rank);
@@ -127,13 +133,24 @@ impl Service {
         Ok(Admitted { ask, model, adapter, engine, key, at, most, first })
     }
 
-    fn in_flight(&self, admitted: &Admitted, outlet: &Arc<Outlet>) -> InFlight {
+    /// The engine of a rank; vLLM refuses one that there is not, others do not know of ranks.
+    fn rank(&self, rank: i64) -> Result<Option<usize>, Refusal> {
+        let count = self.group.engines().len();
+        let found = usize::try_from(rank).ok().filter(|rank| *rank < count);
+        if found.is_none() && self.settings.dialect == Dialect::Vllm {
+            return Err(Refusal::bad(format!("data_parallel_rank {rank} is out of range [0, {count}).")));
+        }
+        Ok(found)
+    }
+
+    fn in_flight(&self, admitted: &Admitted, outlet: &Arc<Outlet>, counted: Counted) -> InFlight {
         let choices = (admitted.ask.prompts.len() * admitted.ask.n) as u64;
         InFlight {
             engines: self.group.engines_of(&admitted.engine),
             outlet: Arc::clone(outlet),
             numbers: (admitted.first..admitted.first + choices).collect(),
             over: false,
+            _counted: counted,
         }
     }
 
@@ -193,7 +210,8 @@ impl Service {
         };
         let fingerprint = Arc::clone(&self.fingerprint);
         let tokenizer = Arc::clone(self.author.tokenizer());
-        Reply { id, created: now(), model, fingerprint, answers, ask, kv_transfer, tokenizer }
+        let echoed = Echoed::all(&ask, &*tokenizer);
+        Reply { id, created: now(), model, fingerprint, answers, echoed, ask, kv_transfer, tokenizer }
     }
 
     /// What a decode instance is told of a prompt's cache (`request_finished` of vLLM 0.32's

@@ -72,7 +72,8 @@ impl Reply {
         event(into, "response.output_text.delta", 4 + index, delta);
     }
 
-    /// What a stream ends with: four events.
+    /// What a stream ends with: four events. The last is of this name at the bound, too, where the response in it is incomplete
+    /// (`responses_stream_generator` of `entrypoints/openai/responses/serving.py`).
     pub(super) fn end_response(&self, out: &[Out], into: &mut Vec<u8>) {
         let Some(answer) = self.answers.first() else { return };
         let next = 4 + answer.tokens.len();
@@ -84,8 +85,7 @@ impl Reply {
         event(into, "response.content_part.done", next + 1, part);
         let item = self.item("completed", vec![self.part(text)]);
         event(into, "response.output_item.done", next + 2, json!({"output_index": 0, "item": item}));
-        let name = if self.status() == "incomplete" { "response.incomplete" } else { "response.completed" };
-        event(into, name, next + 3, json!({ "response": self.response(out) }));
+        event(into, "response.completed", next + 3, json!({ "response": self.response(out) }));
     }
 }
 

@@ -55,8 +55,16 @@ pub(super) fn kv_events(
         let moved = offset(endpoint, index);
         moved.ok_or_else(|| wrong(endpoint, "an endpoint as tcp://127.0.0.1:5557".to_owned()))
     };
+    let endpoint = config.endpoint.as_deref().unwrap_or("tcp://127.0.0.1:5557");
+    if let Some(replay) = config.replay_endpoint.as_deref().filter(|replay| meet([endpoint, replay], index)) {
+        let accepted = format!(
+            "a replay_endpoint whose port is {} or more from endpoint's: every replica counts up from both",
+            index + 1
+        );
+        return Err(wrong(replay, accepted).into());
+    }
     let endpoints = Endpoints {
-        publish: shifted(config.endpoint.as_deref().unwrap_or("tcp://127.0.0.1:5557"))?,
+        publish: shifted(endpoint)?,
         replay: config.replay_endpoint.as_deref().map(shifted).transpose()?,
         topic: config.topic,
         encoding: args.kv_events_encoding,
@@ -70,6 +78,15 @@ pub(super) fn kv_events(
     bound.iter().for_each(|endpoint| text.push_str(&format!("KV events at {endpoint}\n")));
     let seed = std::env::var("PYTHONHASHSEED").unwrap_or_else(|_| SEED.to_owned());
     Ok(Some(KvEvents::new(&seed, engine.capacity().block_size, outbox)))
+}
+
+/// Whether a port of replica `index` is one that a replica before it has for the other endpoint.
+fn meet(endpoints: [&str; 2], index: u64) -> bool {
+    let port = |endpoint: &str| endpoint.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    match endpoints.map(port) {
+        [Some(one), Some(other)] if one > 0 && other > 0 => u64::from(one.abs_diff(other)) <= index,
+        _ => false,
+    }
 }
 
 /// An endpoint with its port moved by the replica's number, as vLLM moves it by the rank; a free port stays one.

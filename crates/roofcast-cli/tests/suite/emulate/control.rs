@@ -218,7 +218,13 @@ fn responses_in_their_simplest_form() {
     assert_eq!(events.len(), 14);
     let deltas = events.iter().filter(|event| event["type"] == "response.output_text.delta");
     assert_eq!(deltas.map(|event| event["delta"].as_str().unwrap()).collect::<String>(), text);
-    assert_eq!(events.last().unwrap()["response"]["output"][0]["content"][0]["text"], text);
+    let last = events.last().unwrap();
+    assert_eq!(last["response"]["output"][0]["content"][0]["text"], text);
+    // At the bound, too, the last event is of this name; its response says that it is not.
+    assert_eq!(
+        (&last["type"], &last["response"]["status"]),
+        (&json!("response.completed"), &json!("incomplete"))
+    );
     let messages = json!({"input": [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}]});
     assert_eq!(server.post("/v1/responses", &messages.to_string()).status, 200);
     assert_eq!(server.post("/v1/responses", "{}").status, 400);

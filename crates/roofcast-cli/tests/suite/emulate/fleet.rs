@@ -99,6 +99,7 @@ fn replicas_start_where_requests_are_many() {
     let fleet = "[fleet]\nrouter = \"least_loaded\"\n[fleet.autoscale]\ntarget_in_flight = 1\nmax_replicas = 2\n\
                  startup_s = 0.04\nidle_s = 60.0\n";
     let server = Server::start(&format!("{TINY}{fleet}"), "--time-scale 0.02");
+    assert_eq!(server.metric("roofcast:replicas_up"), 1.0);
     let first = begin(&server, LONG);
     server.until("vllm:num_requests_running{engine=\"0\"", |n| n == 1.0);
     assert_eq!(server.metric("roofcast:replicas_up"), 1.0);
@@ -112,6 +113,18 @@ fn replicas_start_where_requests_are_many() {
     assert_eq!(answers, [300; 3]);
     let said = |engine: usize| server.metric(&format!("vllm:generation_tokens_total{{engine=\"{engine}\""));
     assert_eq!([said(0), said(1)], [600.0, 300.0]);
+}
+
+/// One that is idle for long enough is seen to stop without a request that comes; the first never does.
+#[test]
+fn idle_replicas_stop() {
+    let fleet = "[fleet]\nrouter = \"least_loaded\"\n[fleet.autoscale]\ntarget_in_flight = 1\nmax_replicas = 2\n\
+                 startup_s = 0.001\nidle_s = 0.5\n";
+    let server = Server::start(&format!("{TINY}{fleet}"), "");
+    let streams = [(); 2].map(|()| begin(&server, LONG));
+    server.until("roofcast:replicas_up", |n| n == 2.0);
+    streams.into_iter().for_each(|stream| assert_eq!(read(stream).events().len(), 300));
+    server.until("roofcast:replicas_up", |n| n == 1.0);
 }
 
 /// One of two dies: its stream is cut, and the router goes on with the other. Without any the server is not healthy; those

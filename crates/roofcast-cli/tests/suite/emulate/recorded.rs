@@ -160,7 +160,9 @@ pub(super) fn begin(server: &Server, body: &str) -> std::net::TcpStream {
     use std::io::Write;
     let mut stream = server.connect();
     let length = body.len();
-    write!(stream, "POST /v1/completions HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+    let head =
+        "POST /v1/completions HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-type: application/json\r\n";
+    write!(stream, "{head}content-length: {length}\r\n\r\n{body}").unwrap();
     stream
 }
 

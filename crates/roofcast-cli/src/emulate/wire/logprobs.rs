@@ -1,0 +1,112 @@
+//! Log probabilities: those that nothing computed have, the less likely ones made up.
+//!
+//! Source of the shapes: answers recorded from vLLM 0.32, and `_create_completion_logprobs` of its
+//! `entrypoints/openai/completion/serving.py`. Where a completion echoes its prompt, the prompt's tokens come first; the
+//! first of all has none.
+
+use super::super::ask::{Ask, Endpoint};
+use super::super::tokenizer::Tokenizer;
+use super::Reply;
+use serde_json::{Value, json};
+
+/// A prompt that comes back with log probabilities: the text of each token, and the characters of all.
+#[derive(Debug, Clone)]
+pub(crate) struct Echoed {
+    pieces: Vec<String>,
+    characters: usize,
+}
+
+impl Echoed {
+    /// Those of a request's prompts, where it asks for them.
+    pub(crate) fn all(ask: &Ask, tokenizer: &dyn Tokenizer) -> Vec<Echoed> {
+        let asked = ask.echo && ask.logprobs.is_some();
+        let prompts = ask.prompts.iter().filter(|_| asked);
+        prompts
+            .map(|prompt| {
+                let pieces = tokenizer.pieces(prompt);
+                let characters = pieces.iter().map(|piece| piece.chars().count()).sum();
+                Echoed { pieces, characters }
+            })
+            .collect()
+    }
+}
+
+/// What a completion says of its tokens, a column each.
+#[derive(Default)]
+struct Columns {
+    offsets: Vec<usize>,
+    logprobs: Vec<Value>,
+    tokens: Vec<String>,
+    top: Vec<Value>,
+}
+
+impl Columns {
+    /// A token that begins at a character; `beside` others are likely, and the first of a prompt is not.
+    fn push(&mut self, offset: usize, text: &str, likely: Option<(u32, usize)>) {
+        self.offsets.push(offset);
+        self.tokens.push(text.to_owned());
+        self.logprobs.push(likely.map_or(Value::Null, |(token, _)| logprob(token, 0).into()));
+        self.top.push(likely.map_or(Value::Null, |(token, beside)| {
+            let rest = others(token, beside).map(|(text, p)| (text, p.into()));
+            Value::Object([(text.to_owned(), logprob(token, 0).into())].into_iter().chain(rest).collect())
+        }));
+    }
+}
+
+impl Reply {
+    /// Log probabilities of the tokens from `from` to `to`.
+    pub(super) fn logprobs(&self, choice: usize, from: usize, to: usize) -> Value {
+        match self.ask.logprobs {
+            None => Value::Null,
+            Some(beside) if self.ask.endpoint == Endpoint::Chat => {
+                self.chat_logprobs(choice, (from, to), beside)
+            }
+            Some(beside) => self.completion_logprobs(choice, (from, to), beside),
+        }
+    }
+
+    fn chat_logprobs(&self, choice: usize, (from, to): (usize, usize), beside: usize) -> Value {
+        let answer = &self.answers[choice];
+        let entry = |token: &str, p: f64| json!({"token": token, "logprob": p, "bytes": token.as_bytes()});
+        let token = |index: usize| {
+            let (text, p) = (answer.token_text(index), logprob(answer.tokens[index], 0));
+            let first = (beside > 0).then(|| entry(text, p));
+            let rest = others(answer.tokens[index], beside).map(|(text, p)| entry(&text, p));
+            let mut token = entry(text, p);
+            token["top_logprobs"] = first.into_iter().chain(rest).collect();
+            token
+        };
+        json!({ "content": (from..to).map(token).collect::<Vec<_>>() })
+    }
+
+    fn completion_logprobs(&self, choice: usize, (from, to): (usize, usize), beside: usize) -> Value {
+        let answer = &self.answers[choice];
+        let echoed = self.echoed.get(choice / self.ask.n);
+        let mut columns = Columns::default();
+        if let Some(echoed) = echoed.filter(|_| from == 0) {
+            let mut offset = 0;
+            for (index, (piece, token)) in echoed.pieces.iter().zip(self.prompt(choice)).enumerate() {
+                columns.push(offset, piece, (index > 0).then_some((*token, beside)));
+                offset += piece.chars().count();
+            }
+        }
+        let before = echoed.map_or(0, |echoed| echoed.characters);
+        for index in (from..to).filter(|_| !self.ask.prompt_only) {
+            let offset = index.checked_sub(1).map_or(0, |before| answer.end(before)) as usize;
+            columns.push(before + offset, answer.token_text(index), Some((answer.tokens[index], beside)));
+        }
+        json!({"text_offset": columns.offsets, "token_logprobs": columns.logprobs, "tokens": columns.tokens,
+            "top_logprobs": columns.top})
+    }
+}
+
+/// Texts of made-up tokens that are less likely than the one said, `beside` with it.
+fn others(token: u32, beside: usize) -> impl Iterator<Item = (String, f64)> {
+    (1..beside).map(move |place| (format!(" alternative{place}"), logprob(token, place)))
+}
+
+/// A made-up log probability: that of the token said, or of the one in place `place` behind it.
+fn logprob(token: u32, place: usize) -> f64 {
+    let share = f64::from(token.wrapping_mul(0x9e37_79b9) >> 16) / 65_536.0;
+    -0.05 - share - place as f64
+}
