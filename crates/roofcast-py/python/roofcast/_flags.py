@@ -55,15 +55,15 @@ class DeploymentFlags(TypedDict, total=False):
     """Whole copies; as a flag also 3P1D: three that compute prompts, one that decodes [default: as many as the count
     holds]"""
     engine: Word | None
-    """Engine whose calibration counts: vllm, sglang, tensorrt-llm, llama.cpp; as a flag it brings its scheduler
-    [default: vllm]"""
+    """Engine whose calibration counts: vllm, sglang, tensorrt-llm, llama.cpp; it brings its scheduler, as a flag in
+    place of the file's [default: vllm]"""
     engine_version: Word | None
     """Its version, as in 0.11.2 [default: the newest that is calibrated]"""
     served: bool | None
     """Whether requests come through its server [default: true]"""
     scheduler: Word | None
     """Scheduling policy: vllm, vllm-v0, sglang, tensorrt-llm, llama.cpp, lightllm, sarathi, splitfuse, orca, static, …
-    [default: vllm]"""
+    [default: the engine's, else vllm]"""
     cost: Word | None
     """Price of a step: limit or forecast [default: forecast]"""
     max_num_seqs: int | None
@@ -283,15 +283,15 @@ class PlanFlags(TypedDict, total=False):
     model: Word | None
     """Catalog id, or a path to a config.json, its folder, a .gguf or .safetensors"""
     engine: Word | None
-    """Engine whose calibration counts: vllm, sglang, tensorrt-llm, llama.cpp; as a flag it brings its scheduler
-    [default: vllm]"""
+    """Engine whose calibration counts: vllm, sglang, tensorrt-llm, llama.cpp; it brings its scheduler, as a flag in
+    place of the file's [default: vllm]"""
     engine_version: Word | None
     """Its version, as in 0.11.2 [default: the newest that is calibrated]"""
     served: bool | None
     """Whether requests come through its server [default: true]"""
     scheduler: Word | None
     """Scheduling policy: vllm, vllm-v0, sglang, tensorrt-llm, llama.cpp, lightllm, sarathi, splitfuse, orca, static, …
-    [default: vllm]"""
+    [default: the engine's, else vllm]"""
     cost: Word | None
     """Price of a step: limit or forecast [default: forecast]"""
     max_num_seqs: int | None
