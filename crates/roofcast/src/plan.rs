@@ -7,6 +7,7 @@
 
 mod answer;
 mod apart;
+mod chips;
 mod current;
 mod demand;
 mod deployed;

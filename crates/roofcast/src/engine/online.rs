@@ -231,9 +231,12 @@ impl Online {
     fn blocks(&mut self) -> Result<&mut Blocks> {
         match &mut self.engine {
             Driven::Vllm(blocks) => Ok(blocks),
-            Driven::Sglang(_) => {
-                Err(Error::field("engine", "scheduler", "sglang", "vllm, which alone has these"))
-            }
+            Driven::Sglang(_) => Err(Error::field(
+                "engine",
+                "scheduler",
+                "sglang",
+                "vllm, which alone has adapters and tells of its cache",
+            )),
         }
     }
 

@@ -148,8 +148,9 @@ pub(super) fn vendors(engine: &str) -> &'static [&'static str] {
     }
 }
 
-/// Whether an engine runs on the deployment's chip, reads its format, and schedules as planned. SGLang needs Turing
-/// (`check_env.py`), TensorRT-LLM Ampere (its support matrix).
+/// Whether an engine runs on the deployment's chip, reads its format, and schedules as planned. SGLang needs compute capability
+/// 7.5 (docs.sglang.io, quick start), which has integer tensor cores; TensorRT-LLM Ampere, which has bf16 ones (its page
+/// "Supported Hardware").
 fn on(d: &Deployment, engine: &str, name: &str) -> Result<(), String> {
     let chip = &d.accelerator;
     let too_old = match name {

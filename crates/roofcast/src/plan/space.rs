@@ -4,9 +4,10 @@
 //! as a spec. Which of them are combined with prefill and decode apart is [`super::apart`]'s. Knows nothing about whether they
 //! are any good.
 
+use super::chips::chips;
 use super::launch::vendors;
 use super::link::{between, within};
-use crate::accelerator::{Accelerator, Price};
+use crate::accelerator::Accelerator;
 use crate::catalog::Catalog;
 use crate::deployment::EngineSettings;
 use crate::error::{Error, Result};
@@ -17,16 +18,12 @@ use crate::router::Routing;
 use crate::spec::{PoolSpec, SchedulerKind, SearchSpec, Spec};
 use crate::workload::Arrivals;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Accelerators that a search spans where the spec does not say.
 const DEFAULT_MOST: u64 = 16;
 /// Tokens of a step that are tried where the spec does not say: the engine's default, and a small and a large budget.
 const BUDGETS: [Option<u64>; 3] = [None, Some(2048), Some(16_384)];
-
-/// The most dollars an hour, or watts, of an accelerator.
-const MOST_OWN: f64 = 1e6;
 
 /// How one replica shares a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -184,21 +181,21 @@ pub(super) struct Space {
     pub(super) most: u64,
 }
 
-/// Why a search has nothing to choose from.
+/// Why a search has nothing to choose from: its engines run on none of its accelerators, or no count is cut as it asks.
 fn nothing(spec: &Spec, search: &SearchSpec, chips: &[Arc<Accelerator>], most: u64) -> Error {
-    let runs = |name: &str| chips.iter().any(|chip| vendors(name).contains(&chip.vendor.as_str()));
-    let engines: Vec<&str> =
-        search.engines.iter().map(String::as_str).chain(spec.engine.name.as_deref()).collect();
-    if let Some(name) =
-        engines.iter().find(|name| !engines.iter().any(|name| runs(name)) && !vendors(name).is_empty())
-    {
-        let chips: Vec<&str> = chips.iter().map(|chip| chip.id.as_str()).collect();
-        let accepted = format!("an engine that runs on {}, or other accelerators", chips.join(", "));
-        return Error::field("engine", "name", name, accepted);
+    let named: Vec<&str> = search.engines.iter().chain(&spec.engine.name).map(String::as_str).collect();
+    let runs = |name: &&str| {
+        let vendors = vendors(name);
+        vendors.is_empty() || chips.iter().any(|chip| vendors.contains(&chip.vendor.as_str()))
+    };
+    if !named.is_empty() && !named.iter().any(runs) {
+        let ids: Vec<&str> = chips.iter().map(|chip| chip.id.as_str()).collect();
+        let accepted = format!("an engine that runs on {}, or other accelerators", ids.join(", "));
+        return Error::field("engine", "name", named.join(", "), accepted);
     }
     let accepted = format!(
-        "sizes whose product is a power of two or a node's accelerators, at most max_accelerators ({most}), and divides the \
-         model's heads and layers"
+        "sizes whose product is a count of accelerators that is tried, at most max_accelerators ({most}), and that the \
+         model's heads and layers allow"
     );
     Error::field("search", "tp, pp, ep, attention_dp", "nothing to choose from", accepted)
 }
@@ -404,53 +401,6 @@ fn told(search: &SearchSpec, spec: &Spec, shared: bool) -> Result<Vec<Told>> {
         }
     }
     Ok(all)
-}
-
-/// The accelerators that are looked at, with the prices and powers that the spec has of its own.
-fn chips(search: &SearchSpec, catalog: &Catalog, named: Option<&str>) -> Result<Vec<Arc<Accelerator>>> {
-    let [prices, powers] = [("search.prices", &search.prices), ("search.power_w", &search.power_w)]
-        .map(|(key, own)| owned(key, own, catalog));
-    let (prices, powers) = (prices?, powers?);
-    let own = |chip: &Accelerator| {
-        let mut chip = chip.clone();
-        if let Some(usd_per_hour) = prices.get(&chip.id).copied() {
-            let price = Price { usd_per_hour, date: String::new(), source: "search.prices".to_owned() };
-            chip.price = Some(price);
-        }
-        chip.power_w = powers.get(&chip.id).copied().or(chip.power_w);
-        chip
-    };
-    let names: Vec<&str> = search.accelerators.iter().map(String::as_str).collect();
-    let names = if names.is_empty() { named.into_iter().collect() } else { names };
-    let mut chips: Vec<Accelerator> = if names.is_empty() {
-        let rented =
-            |a: &Accelerator| a.price.is_some() && ["nvidia", "amd", "google"].contains(&a.vendor.as_str());
-        catalog.accelerators()?.into_iter().map(own).filter(rented).collect()
-    } else {
-        names.into_iter().map(|name| catalog.accelerator(name).map(own)).collect::<Result<_>>()?
-    };
-    // Names of one chip are one chip.
-    let mut seen = BTreeSet::new();
-    chips.retain(|chip| seen.insert(chip.id.clone()));
-    for (key, values) in [("search.prices", &prices), ("search.power_w", &powers)] {
-        if let Some(id) = values.keys().find(|id| !chips.iter().any(|chip| chip.id == **id)) {
-            let accepted = "accelerators that the search may choose from";
-            return Err(Error::field("spec", key, id, accepted));
-        }
-    }
-    Ok(chips.into_iter().map(Arc::new).collect())
-}
-
-/// Values of the spec's own by catalog id.
-fn owned(key: &str, values: &BTreeMap<String, f64>, catalog: &Catalog) -> Result<BTreeMap<String, f64>> {
-    let one = |(name, value): (&String, &f64)| match *value {
-        value if value > 0.0 && value <= MOST_OWN => Ok((catalog.accelerator(name)?.id.clone(), value)),
-        value => {
-            let found = format!("{value} for {name}");
-            Err(Error::field("spec", key, found, format!("above 0, at most {MOST_OWN}")))
-        }
-    };
-    values.iter().map(one).collect()
 }
 
 fn check(search: &SearchSpec) -> Result<()> {

@@ -7,6 +7,7 @@
 //! overlap loop of the one before it. Rows that decode are kept by one counter, so that equal iterations are taken at once
 //! ([`Scheduler::repeat`]). Knows nothing about time: its driver prices the steps.
 
+mod abort;
 mod admission;
 pub(crate) mod budget;
 mod config;
@@ -274,28 +275,6 @@ impl Scheduler {
         let id = self.requests.insert(request);
         self.enqueue(id);
         id
-    }
-
-    /// Takes a request out: from the queue at once, which is returned as true; elsewhere its next token is its last
-    /// (`to_finish` of SGLang 0.5.23, `managers/schedule_batch.py`).
-    pub fn abort(&mut self, id: RequestId) -> bool {
-        let generated = self.generated(id);
-        let r = &mut self.requests[id];
-        match r.phase {
-            Phase::Waiting => {
-                r.phase = Phase::Finished;
-                self.waiting.retain(|waiting| *waiting != id);
-                return true;
-            }
-            // One that waits for a token of its prompt or has one to come anyway ends there by itself.
-            Phase::Running if !r.samples && r.output > generated + 1 => {
-                r.output = generated + 1;
-                self.running.will_end(id, r.generated, r.output, r.bound);
-            }
-            Phase::Extending | Phase::Running => r.output = r.output.min(generated + 1),
-            Phase::Leaving | Phase::Finished => {}
-        }
-        false
     }
 
     /// Lets the index of a finished request be used again: from the third [`Scheduler::schedule`] after its end on nothing

@@ -4,19 +4,20 @@ use crate::support::model;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use roofcast::catalog::Catalog;
-use roofcast::command;
 use roofcast::deployment::{Deployment, Options};
-use roofcast::plan::{Choice, Launch, Plan, Question, Role, Stage, launches, plan};
+use roofcast::plan::{Choice, Plan, Question, Stage, plan};
 use roofcast::simulate::{self, Simulation, simulate};
 use roofcast::spec::Slo;
 use roofcast::{Error, Forecaster, Spec};
 use std::cell::Cell;
 use std::sync::Arc;
 
+const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
+
 fn planned(text: &str, exhaustive: bool) -> Result<Plan, Error> {
     let spec = Spec::parse("plan.toml", text)?;
     let question = Question { exhaustive, ..Question::default() };
-    plan(&spec, &model("meta-llama/Llama-3.1-8B-Instruct"), Catalog::embedded()?, &question)
+    plan(&spec, &model(LLAMA), Catalog::embedded()?, &question)
 }
 
 fn plan_of(spec: &Spec, model: &Arc<roofcast::Model>, question: &Question) -> Plan {
@@ -359,119 +360,6 @@ fn a_share_of_requests_is_a_number_of_them() {
     assert_eq!(Slo::default().needed(10), None);
 }
 
-/// What starts a replica of `model` on `chip` with the keys of `spec`, by engine.
-fn started(name: &str, chip: &str, spec: &str, role: Role) -> impl Fn(&str) -> Launch + use<> {
-    let spec = Spec::parse("launch.toml", spec).unwrap();
-    let chip = Arc::new(Catalog::embedded().unwrap().accelerator(chip).unwrap().clone());
-    let named = Catalog::embedded().unwrap().named(name).unwrap().model().unwrap();
-    let deployment = Deployment::resolve(Arc::new(named), chip, &Options::of(&spec)).unwrap();
-    let all = launches(&deployment, name, role, 1);
-    move |engine| all.iter().find(|launch| launch.engine == engine).unwrap().clone()
-}
-
-const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
-
-#[test]
-fn commands_start_what_was_planned() {
-    let fp8 = "[precision]\nweights = \"fp8\"\nkv = \"fp8\"\n[parallelism]\ntp = 2\npp = 2\n";
-    let of = started(LLAMA, "h100-sxm", fp8, Role::Replica);
-    assert_eq!(
-        of("vllm").command.unwrap(),
-        "vllm serve meta-llama/Llama-3.1-8B-Instruct --quantization fp8 --kv-cache-dtype fp8_e4m3 \
-         --tensor-parallel-size 2 --pipeline-parallel-size 2 --gpu-memory-utilization 0.9 --max-num-seqs 1024 \
-         --max-num-batched-tokens 8192"
-    );
-    assert!(of("sglang").command.unwrap().contains("--tp-size 2 --pp-size 2"));
-    // No engine but those two makes fp8 of a 16-bit checkpoint, and llama.cpp serves GGUF.
-    assert!(
-        of("tensorrt-llm").note.unwrap().contains("name it as the model")
-            && of("llama.cpp").command.is_none()
-    );
-}
-
-#[test]
-fn experts_and_data_parallel_attention_have_their_flags() {
-    let spread = "[parallelism]\ntp = 2\nattention_dp = 4\nep = 8\n";
-    let of = started("deepseek-ai/DeepSeek-V3", "h200-sxm", spread, Role::Decode);
-    let vllm = of("vllm").command.unwrap();
-    assert!(
-        vllm.contains("--tensor-parallel-size 2 --data-parallel-size 4 --enable-expert-parallel"),
-        "{vllm}"
-    );
-    // Both settings are of each of four ranks, and the connector is one word of the shell.
-    assert!(vllm.contains("--max-num-seqs 256 --max-num-batched-tokens 8192"), "{vllm}");
-    assert!(vllm.ends_with("'{\"kv_connector\":\"NixlConnector\",\"kv_role\":\"kv_both\"}'"), "{vllm}");
-    let sglang = of("sglang").command.unwrap();
-    assert!(sglang.contains("--tp-size 8 --dp-size 4 --enable-dp-attention --ep-size 8"), "{sglang}");
-    assert!(sglang.contains("--max-running-requests 1024 --chunked-prefill-size 32768"), "{sglang}");
-    assert!(sglang.ends_with("--disaggregation-mode decode"), "{sglang}");
-}
-
-/// The base is never started in the place of a checkpoint that the name only describes.
-#[test]
-fn a_described_checkpoint_is_not_its_base() {
-    let command = |name: &str, chip: &str, spec: &str, engine: &str| {
-        let launch = started(name, chip, spec, Role::Replica)(engine);
-        launch.command.or(launch.note).unwrap()
-    };
-    let vllm = |name: &str| command(name, "h200-sxm", "", "vllm");
-    let converted = vllm("qwen3-32b-fp8");
-    assert!(converted.contains(" --quantization fp8 "), "{converted}");
-    assert!(!vllm("Qwen/Qwen3-32B-FP8").contains("--quantization"));
-    for described in ["qwen3-32b-awq", "llama-3.1-8b-w8a8", "llama-3.1-8b:q4_k_m"] {
-        assert!(vllm(described).starts_with("none: "), "{}", vllm(described));
-    }
-    // What shares another's shape is called by its own id.
-    let of = |name: &str| Catalog::embedded().unwrap().named(name).unwrap().model().unwrap().name;
-    assert_eq!(of("deepseek-r1-distill-qwen-32b"), "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B");
-    assert_eq!(of("deepseek-r1-fp8"), "deepseek-ai/DeepSeek-R1");
-    // The checkpoint's own format may be said again.
-    let own = |name: &str, weights: &str| {
-        command(name, "h200-sxm", &format!("[precision]\nweights = \"{weights}\"\n"), "vllm")
-    };
-    assert!(own("deepseek-ai/DeepSeek-V3", "fp8-block").starts_with("vllm serve deepseek-ai/DeepSeek-V3 "));
-    assert!(own("openai/gpt-oss-20b", "mxfp4").starts_with("vllm serve openai/gpt-oss-20b "));
-    for (name, engine) in [
-        ("mlx-community/Meta-Llama-3.1-8B-Instruct-4bit", "vllm"),
-        ("turboderp/Llama-3.1-8B-Instruct-exl2-4bpw", "sglang"),
-        ("bartowski/Meta-Llama-3.1-8B-Instruct-GGUF:Q4_K_M", "tensorrt-llm"),
-    ] {
-        assert!(command(name, "h100-sxm", "", engine).starts_with("none: "), "{name}");
-    }
-}
-
-/// V100 has no bf16 and no integer tensor cores: vLLM computes in fp16 there, the others do not run.
-#[test]
-fn commands_are_those_of_the_chip_and_the_schedule() {
-    let command = |chip: &str, spec: &str, engine: &str| {
-        let launch = started(LLAMA, chip, spec, Role::Replica)(engine);
-        launch.command.or(launch.note).unwrap()
-    };
-    assert!(command("v100-32gb", "", "vllm").contains("--dtype float16"));
-    for engine in ["sglang", "tensorrt-llm"] {
-        assert!(command("v100-32gb", "", engine).contains("does not run on v100"), "{engine}");
-    }
-    // Another engine's plan splits prompts, which TensorRT-LLM does when it is told to.
-    assert!(command("h100-sxm", "", "tensorrt-llm").ends_with("--enable_chunked_prefill"));
-    let own = "[engine]\nname = \"tensorrt-llm\"\n";
-    assert!(!command("h100-sxm", own, "tensorrt-llm").contains("--enable_chunked_prefill"));
-    let fp8_cache = format!("[precision]\nkv = \"fp8\"\n{own}");
-    assert!(command("h100-sxm", &fp8_cache, "tensorrt-llm").contains("YAML file"));
-    // Four slots where nothing is said, each with a quarter of the cache, as they are simulated.
-    let gguf = "[engine]\nname = \"llama.cpp\"\n[precision]\nweights = \"q4_k_m\"\n";
-    let slots = command("rtx-4090", gguf, "llama.cpp");
-    assert!(slots.contains(" -np 4 "), "{slots}");
-    for (spec, reason) in [
-        ("scheduler = \"static\"", "no server schedules as static does"),
-        ("policy = \"sjf\"", "no server sorts"),
-        ("name = \"transformers\"", "the plan is for transformers"),
-    ] {
-        assert!(command("h100-sxm", &format!("[engine]\n{spec}\n"), "vllm").contains(reason), "{spec}");
-    }
-    let ranked = command("h100-sxm", "[engine]\npolicy = \"priority\"\n", "vllm");
-    assert!(ranked.contains("--scheduling-policy priority"), "{ranked}");
-}
-
 /// An engine that runs on none of the accelerators, and a tensor parallelism that no count has, are refused.
 #[test]
 fn a_search_that_has_nothing_to_choose_from_is_refused() {
@@ -489,52 +377,4 @@ fn a_search_that_has_nothing_to_choose_from_is_refused() {
     assert!(engine.contains("tensorrt-llm") && engine.contains("runs on mi300x"), "{engine}");
     let cut = refused("[search]\naccelerators = [\"h100-sxm\"]\ntp = [3]\n");
     assert!(cut.contains("nothing to choose from"), "{cut}");
-}
-
-#[test]
-fn there_is_no_command_without_its_checkpoint_or_engine() {
-    for format in ["w8", "gptq-int4", "awq-int4"] {
-        let of = started(LLAMA, "h100-sxm", &format!("[precision]\nweights = \"{format}\"\n"), Role::Replica);
-        let launch = of("vllm");
-        assert!(launch.command.is_none() && launch.note.unwrap().contains(format));
-    }
-    let of =
-        started(LLAMA, "tpu-v5e", "[precision]\nweights = \"int8\"\n[parallelism]\ntp = 4\n", Role::Replica);
-    assert!(of("vllm").command.is_none() && of("sglang").note.unwrap().contains("does not run on tpu-v5e"));
-    let of = started(LLAMA, "tpu-v5e", "[parallelism]\ntp = 4\n", Role::Replica);
-    assert!(of("vllm").command.unwrap().contains("--tensor-parallel-size 4"));
-}
-
-/// vLLM's and SGLang's parsers take every flag of the commands: their names are those of `catalog/engines`.
-#[test]
-fn commands_are_read_back() {
-    let spread = "[parallelism]\ntp = 2\nattention_dp = 4\nep = 8\n[engine]\nmax_num_queued_reqs = 100\n\
-                  max_num_queued_tokens = 200000\nprefill_schedule_interval = 4\nlong_prefill_token_threshold = 2048\n\
-                  enable_chunked_prefill = true\nenable_prefix_caching = false\nmax_num_active_seqs = 64\n";
-    let of = started("deepseek-ai/DeepSeek-V3", "h200-sxm", spread, Role::Decode);
-    let vllm = of("vllm").command.unwrap();
-    for flag in [
-        "--max-num-queued-reqs 100",
-        "--max-num-queued-tokens 200000",
-        "--prefill-schedule-interval 4",
-        "--long-prefill-token-threshold 2048",
-        "--max-num-active-seqs 64",
-        "--enable-chunked-prefill",
-        "--no-enable-prefix-caching",
-    ] {
-        assert!(vllm.contains(flag), "{flag}: {vllm}");
-    }
-    let read = command::read(&vllm).unwrap();
-    let key = |path: &str| read.settings.iter().find(|s| s.path == path).map(|s| s.value.clone());
-    assert_eq!(key("engine.max_num_queued_reqs"), Some(100.into()));
-    assert_eq!(key("engine.prefill_schedule_interval"), Some(4.into()));
-    let plain = "[precision]\nweights = \"fp8\"\nkv = \"fp8\"\n[engine]\nenable_chunked_prefill = false\nenable_prefix_caching = \
-                 false\n";
-    let fp8 = started(LLAMA, "h100-sxm", plain, Role::Replica);
-    for engine in ["vllm", "sglang"] {
-        for launch in [of(engine), fp8(engine)] {
-            command::read(&launch.command.unwrap()).unwrap();
-        }
-    }
-    assert!(fp8("sglang").command.unwrap().contains("--chunked-prefill-size -1 --disable-radix-cache"));
 }

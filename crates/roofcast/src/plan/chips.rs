@@ -1,0 +1,65 @@
+//! The accelerators that a search looks at.
+//!
+//! Knows: which the spec names, those for rent where it names none, and its own prices and powers in the place of the
+//! catalog's. Knows nothing about how they are used.
+
+use crate::accelerator::{Accelerator, Price};
+use crate::catalog::Catalog;
+use crate::error::{Error, Result};
+use crate::spec::SearchSpec;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The most dollars an hour, or watts, of an accelerator.
+const MOST_OWN: f64 = 1e6;
+
+/// The accelerators that are looked at, with the prices and powers that the spec has of its own.
+pub(super) fn chips(
+    search: &SearchSpec,
+    catalog: &Catalog,
+    named: Option<&str>,
+) -> Result<Vec<Arc<Accelerator>>> {
+    let [prices, powers] = [("search.prices", &search.prices), ("search.power_w", &search.power_w)]
+        .map(|(key, own)| owned(key, own, catalog));
+    let (prices, powers) = (prices?, powers?);
+    let own = |chip: &Accelerator| {
+        let mut chip = chip.clone();
+        if let Some(usd_per_hour) = prices.get(&chip.id).copied() {
+            let price = Price { usd_per_hour, date: String::new(), source: "search.prices".to_owned() };
+            chip.price = Some(price);
+        }
+        chip.power_w = powers.get(&chip.id).copied().or(chip.power_w);
+        chip
+    };
+    let names: Vec<&str> = search.accelerators.iter().map(String::as_str).collect();
+    let names = if names.is_empty() { named.into_iter().collect() } else { names };
+    let mut chips: Vec<Accelerator> = if names.is_empty() {
+        let rented =
+            |a: &Accelerator| a.price.is_some() && ["nvidia", "amd", "google"].contains(&a.vendor.as_str());
+        catalog.accelerators()?.into_iter().map(own).filter(rented).collect()
+    } else {
+        names.into_iter().map(|name| catalog.accelerator(name).map(own)).collect::<Result<_>>()?
+    };
+    // Names of one chip are one chip.
+    let mut seen = BTreeSet::new();
+    chips.retain(|chip| seen.insert(chip.id.clone()));
+    for (key, values) in [("search.prices", &prices), ("search.power_w", &powers)] {
+        if let Some(id) = values.keys().find(|id| !chips.iter().any(|chip| chip.id == **id)) {
+            let accepted = "accelerators that the search may choose from";
+            return Err(Error::field("spec", key, id, accepted));
+        }
+    }
+    Ok(chips.into_iter().map(Arc::new).collect())
+}
+
+/// Values of the spec's own by catalog id.
+fn owned(key: &str, values: &BTreeMap<String, f64>, catalog: &Catalog) -> Result<BTreeMap<String, f64>> {
+    let one = |(name, value): (&String, &f64)| match *value {
+        value if value > 0.0 && value <= MOST_OWN => Ok((catalog.accelerator(name)?.id.clone(), value)),
+        value => {
+            let found = format!("{value} for {name}");
+            Err(Error::field("spec", key, found, format!("above 0, at most {MOST_OWN}")))
+        }
+    };
+    values.iter().map(one).collect()
+}
