@@ -17,6 +17,7 @@ mod launch;
 mod link;
 mod manifest;
 mod margins;
+mod nodes;
 mod pareto;
 mod proof;
 mod quality;
@@ -25,7 +26,8 @@ mod space;
 mod why;
 
 pub use answer::{
-    Choice, FlopsPerDollar, Headroom, LeftOut, Near, Plan, PoolChoice, Pruned, Smallest, Times, WhatIf,
+    Bounded, Choice, FlopsPerDollar, Headroom, LeftOut, Near, Plan, PoolChoice, Pruned, Smallest, Times,
+    WhatIf,
 };
 pub use current::{Alternative, Current, current};
 pub use feasibility::{Miss, Stage};
@@ -94,7 +96,7 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Quest
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
     check(spec, workload)?;
     let asked = proof::asked(spec)?;
-    let demand = Demand::of(workload, &spec.slo, "spec")?;
+    let demand = Demand::of(workload, "spec")?;
     let space = Space::of(spec, model, catalog, demand.shared)?;
     let judge = Judge::new(spec, model, &space, &demand, question.slower)?;
     let candidates = candidates(&judge)?;
@@ -262,7 +264,7 @@ fn choice(found: &Search, index: usize, run: &Simulation) -> Choice {
         PoolChoice { accelerator: shape.chip.id.clone(), replicas: pool.replicas, cut: shape.cut }
     });
     let spec = judge.space.spec(found.base, candidate);
-    let [limit_prefill, prefill_ms] = prefiller.map_or([0.0; 2], |e| [e.limit_ms[0], e.prompt_ms]);
+    let [limit_prefill, prefill_ms] = prefiller.map_or([0.0; 2], |e| [e.prompt.limit_ms, e.prompt.ms]);
     Choice {
         index,
         accelerator: shape.chip.id.clone(),
@@ -295,6 +297,7 @@ fn choice(found: &Search, index: usize, run: &Simulation) -> Choice {
         bound: answer::bound(&run.time),
         stage: Stage::Simulation,
         evidence: run.bands.as_ref().map(|b| b.evidence),
+        bounds: answer::bounded(s, &found.base.slo),
         headroom: proof::headroom(run, &found.base.slo),
         chance: answer::chance(run, &found.base.slo),
         max_requests_per_s: None,

@@ -9,6 +9,7 @@ pub mod keys;
 mod scheduling;
 mod search;
 pub mod settings;
+mod slo;
 mod speculative;
 pub mod written;
 
@@ -19,6 +20,7 @@ pub use scheduling::{
     SchedulerKind,
 };
 pub use search::{Objective, SearchSpec};
+pub use slo::{Bound, Metric, Percentile, Slo, key as slo_key};
 pub use speculative::SpeculativeSpec;
 
 use crate::error::{Error, Result, told};
@@ -250,27 +252,6 @@ impl EngineSpec {
     }
 }
 
-/// `[slo]`: bounds that every plan must keep.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize, serde::Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Slo {
-    /// Time to first token, 99th percentile.
-    pub ttft_p99_ms: Option<f64>,
-    /// Time per output token, 99th percentile.
-    pub tpot_p99_ms: Option<f64>,
-    /// End-to-end latency, 99th percentile.
-    pub e2el_p99_ms: Option<f64>,
-    /// The share of the requests that must keep every bound; where absent each bound holds at the 99th percentile.
-    pub goodput: Option<f64>,
-}
-
-impl Slo {
-    /// Requests of so many that must keep every bound, where a share of them must.
-    pub fn needed(&self, requests: u64) -> Option<u64> {
-        self.goodput.map(|share| (share * requests as f64).ceil() as u64)
-    }
-}
-
 impl Spec {
     /// Parses TOML; `place` names the file in errors.
     pub fn parse(place: &str, text: &str) -> Result<Spec> {
@@ -301,24 +282,7 @@ impl Spec {
         if self.model.name.is_some() && self.model.path.is_some() {
             return Err(Error::field(place, "model", "both `name` and `path`", "one of the two"));
         }
-        let bounds = [
-            ("slo.ttft_p99_ms", self.slo.ttft_p99_ms),
-            ("slo.tpot_p99_ms", self.slo.tpot_p99_ms),
-            ("slo.e2el_p99_ms", self.slo.e2el_p99_ms),
-        ];
-        for (field, value) in bounds {
-            if let Some(v) = value.filter(|v| !(v.is_finite() && *v > 0.0)) {
-                return Err(Error::field(place, field, v, "milliseconds above 0"));
-            }
-        }
-        if let Some(share) = self.slo.goodput {
-            if !(share > 0.0 && share <= 1.0) {
-                return Err(Error::field(place, "slo.goodput", share, "above 0, at most 1"));
-            }
-            if bounds.iter().all(|(_, bound)| bound.is_none()) {
-                return Err(Error::field(place, "slo.goodput", share, "a bound beside it, as ttft_p99_ms"));
-            }
-        }
+        self.slo.check(place)?;
         if let Some(workload) = &self.workload {
             workload.check(place)?;
         }

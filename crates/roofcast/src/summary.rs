@@ -4,7 +4,7 @@
 //! Source: `vllm/benchmarks/serve.py`, `calculate_metrics`; percentiles interpolate linearly, std is the population's.
 
 use crate::record::{Outcome, Record};
-use crate::spec::Slo;
+use crate::spec::{Bound, Metric, Percentile, Slo};
 use crate::units::Picoseconds;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -38,6 +38,16 @@ impl Statistics {
         let std = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n).sqrt();
         let [median, p90, p95, p99] = [0.5, 0.9, 0.95, 0.99].map(|q| quantile(values, q));
         Statistics { count: values.len() as u64, mean, median, std, p90, p95, p99 }
+    }
+
+    /// One of its percentiles.
+    pub fn percentile(&self, percentile: Percentile) -> f64 {
+        match percentile {
+            Percentile::P50 => self.median,
+            Percentile::P90 => self.p90,
+            Percentile::P95 => self.p95,
+            Percentile::P99 => self.p99,
+        }
     }
 
     /// One of its figures, where there are values.
@@ -88,19 +98,32 @@ impl Summary {
         };
         let start = records.iter().map(|r| r.sent).min().unwrap_or_default();
         let end = done().map(|r| r.finished).max().unwrap_or(start);
-        let bounded = slo.ttft_p99_ms.or(slo.tpot_p99_ms).or(slo.e2el_p99_ms).is_some();
         Summary {
             completed: done().count() as u64,
             failed: records.len() as u64 - done().count() as u64,
             duration: end.seconds() - start.seconds(),
             total_input_tokens: done().map(|r| r.input_len).sum(),
             total_output_tokens: done().map(|r| r.output_len).sum(),
-            good: bounded.then(|| done().filter(|r| meets(r, slo)).count() as u64),
+            good: slo.is_bounded().then(|| done().filter(|r| meets(r, slo)).count() as u64),
             ttft: Statistics::of(&mut ms(done().map(Record::ttft).collect())),
             tpot: Statistics::of(&mut ms(done().map(Record::tpot).collect())),
             itl: Statistics::of(&mut done().flat_map(|r| r.itl.iter().map(|t| t.ms())).collect::<Vec<f64>>()),
             e2el: Statistics::of(&mut ms(done().map(|r| Some(r.e2el())).collect())),
         }
+    }
+
+    /// Statistics of a latency that can have bounds.
+    pub fn latency(&self, metric: Metric) -> &Statistics {
+        match metric {
+            Metric::Ttft => &self.ttft,
+            Metric::Tpot => &self.tpot,
+            Metric::E2el => &self.e2el,
+        }
+    }
+
+    /// Milliseconds of what `bound` bounds.
+    pub fn bounded(&self, bound: &Bound) -> f64 {
+        self.latency(bound.metric).percentile(bound.percentile)
     }
 
     /// `count` per second of the run.
@@ -136,13 +159,15 @@ impl Summary {
 
 /// Whether one request keeps the bounds.
 pub fn meets(record: &Record, slo: &Slo) -> bool {
-    let within = |bound: Option<f64>, time: Option<Picoseconds>| match (bound, time) {
+    let time = |metric| match metric {
+        Metric::Ttft => record.ttft(),
+        Metric::Tpot => record.tpot(),
+        Metric::E2el => Some(record.e2el()),
+    };
+    Metric::ALL.into_iter().all(|metric| match (slo.of_a_request(metric), time(metric)) {
         (Some(most), Some(t)) => t.ms() <= most,
         _ => true,
-    };
-    within(slo.ttft_p99_ms, record.ttft())
-        && within(slo.tpot_p99_ms, record.tpot())
-        && within(slo.e2el_p99_ms, Some(record.e2el()))
+    })
 }
 
 impl Serialize for Summary {

@@ -116,15 +116,14 @@ impl Report {
         report
     }
 
-    /// Whether every request was answered and the 99th percentiles keep the bounds.
+    /// Whether every request was answered and every percentile keeps its bound, or the share of the requests that must all.
     pub(crate) fn meets(&self, slo: &Slo) -> bool {
         let s = &self.summary;
-        let within = |bound: Option<f64>, p99: f64| bound.is_none_or(|most| p99 <= most);
-        self.valid
-            && s.failed == 0
-            && within(slo.ttft_p99_ms, s.ttft.p99)
-            && within(slo.tpot_p99_ms, s.tpot.p99)
-            && within(slo.e2el_p99_ms, s.e2el.p99)
+        let kept = match slo.needed(s.completed + s.failed) {
+            Some(needed) => s.good.unwrap_or(s.completed) >= needed,
+            None => s.failed == 0 && slo.bounds().all(|bound| s.bounded(&bound) <= bound.ms),
+        };
+        self.valid && kept
     }
 
     fn complaints(&self, run: &Run, judge: &Judge) -> Vec<String> {

@@ -743,7 +743,9 @@ class Launch(Part):
     role: str
     replicas: int
     engine: str
+    nodes: int = 1
     command: str | None = None
+    on_others: str | None = None
     note: str | None = None
 
 

@@ -6,7 +6,7 @@ use crate::engine::clock::Ticks;
 use crate::engine::distribution::Distribution;
 use crate::fleet::flow::{self, Flow, Trend};
 use crate::record::{Outcome, Record};
-use crate::spec::Slo;
+use crate::spec::{Bound, Metric, Slo};
 use crate::summary::{Statistics, Summary};
 use crate::units::Picoseconds;
 use crate::workload::Request;
@@ -81,12 +81,29 @@ impl Sample {
     }
 }
 
+/// A bound, and what is beyond it.
+#[derive(Debug, Clone)]
+struct Watched {
+    bound: Bound,
+    most: Ticks,
+    /// Requests beyond it.
+    beyond: u64,
+    /// As many as may be before its percentile is, in a run that may end then.
+    tolerated: Option<u64>,
+}
+
+fn ticks(ms: f64) -> Ticks {
+    Picoseconds::from_seconds(ms / 1e3).into()
+}
+
 /// What clients saw.
 #[derive(Debug, Clone, Default)]
 pub struct Results {
     slo: Slo,
-    /// Its bounds on TTFT, TPOT and E2EL.
+    /// What TTFT, TPOT and E2EL of a good request may be.
     most: [Ticks; 3],
+    /// Its bounds, and what is beyond them.
+    watched: Vec<Watched>,
     /// Requests that came.
     pub taken: u64,
     /// Requests that got all their tokens.
@@ -98,10 +115,8 @@ pub struct Results {
     input: u64,
     output: u64,
     good: u64,
-    /// Requests beyond each bound.
-    beyond: [u64; 3],
-    /// As many as may be beyond a bound before its percentile is.
-    tolerated: Option<u64>,
+    /// As many requests as may miss a bound where a share of them must keep all.
+    bad: Option<u64>,
     ttft: Sample,
     tpot: Sample,
     e2el: Sample,
@@ -126,28 +141,31 @@ impl Results {
     /// Nothing yet; `records` says whether each request is kept.
     /// `open` is how many requests are to come where their times do not wait for answers.
     pub fn new(slo: Slo, records: bool, open: Option<u64>) -> Results {
-        let bound =
-            |ms: Option<f64>| ms.map_or(Ticks::NEVER, |ms| Picoseconds::from_seconds(ms / 1e3).into());
-        let most = [slo.ttft_p99_ms, slo.tpot_p99_ms, slo.e2el_p99_ms].map(bound);
-        Results { slo, most, open, records: records.then(Vec::new), ..Results::default() }
+        let most = Metric::ALL.map(|metric| slo.of_a_request(metric).map_or(Ticks::NEVER, ticks));
+        let watched =
+            slo.bounds().map(|bound| Watched { bound, most: ticks(bound.ms), beyond: 0, tolerated: None });
+        let watched = watched.collect();
+        Results { slo, most, watched, open, records: records.then(Vec::new), ..Results::default() }
     }
 
-    /// The same of a run of `total` requests that may end when a bound is missed for certain: when so many are beyond it that
-    /// the 99th percentile of all is, or too few can keep every bound, whatever the others get.
-    pub fn ending_when_missed(self, total: u64) -> Results {
-        // The percentile of n values is between those of ranks ⌊0.99 (n - 1)⌋ and the next, from 0 in ascending order.
-        let rank = (0.99 * total.saturating_sub(1) as f64) as u64;
-        let needed = self.slo.needed(total).unwrap_or(rank + 1);
-        Results { tolerated: Some(total.saturating_sub(needed)), ..self }
+    /// The same of a run of `total` requests that may end when the SLO is missed for certain: when so many are beyond a bound
+    /// that its percentile of all is, or too few can keep every bound, whatever the others get.
+    pub fn ending_when_missed(mut self, total: u64) -> Results {
+        for watched in &mut self.watched {
+            // The percentile q of n values is between those of ranks ⌊q (n - 1)⌋ and the next, from 0 in ascending order.
+            let rank = (watched.bound.percentile.share() * total.saturating_sub(1) as f64) as u64;
+            watched.tolerated = Some(total.saturating_sub(rank + 1));
+        }
+        Results { bad: self.slo.needed(total).map(|needed| total.saturating_sub(needed)), ..self }
     }
 
-    /// Whether a bound is missed for certain in a run that may end then.
+    /// Whether the SLO is missed for certain in a run that may end then.
     pub fn missed(&self) -> bool {
-        let worst = match self.slo.goodput {
-            Some(_) => self.completed - self.good,
-            None => self.beyond.iter().copied().max().unwrap_or(0),
-        };
-        self.tolerated.is_some_and(|most| worst + self.refused + self.rejected > most)
+        let failed = self.refused + self.rejected;
+        match self.bad {
+            Some(most) => self.completed - self.good + failed > most,
+            None => self.watched.iter().any(|w| w.tolerated.is_some_and(|most| w.beyond + failed > most)),
+        }
     }
 
     /// A request comes: how the engine takes it.
@@ -189,11 +207,11 @@ impl Results {
             self.tpot.add(tpot);
         }
         self.end = self.end.max(end);
-        let [most_ttft, most_tpot, most_e2el] = self.most;
-        let beyond = [ttft > most_ttft, tpot.is_some_and(|t| t > most_tpot), e2el > most_e2el];
-        self.good += u64::from(!beyond.contains(&true));
-        for (count, beyond) in self.beyond.iter_mut().zip(beyond) {
-            *count += u64::from(beyond);
+        // What has no time keeps every bound.
+        let times = [ttft, tpot.unwrap_or_default(), e2el];
+        self.good += u64::from(times.iter().zip(self.most).all(|(time, most)| *time <= most));
+        for watched in &mut self.watched {
+            watched.beyond += u64::from(times[watched.bound.metric as usize] > watched.most);
         }
         if let Some(records) = &mut self.records {
             records.push(Record {
@@ -276,14 +294,13 @@ impl Results {
 
     /// In vLLM's keys; `itl` is the engine's.
     pub fn summary(&self, itl: &Distribution) -> Summary {
-        let bounded = self.slo.ttft_p99_ms.or(self.slo.tpot_p99_ms).or(self.slo.e2el_p99_ms).is_some();
         Summary {
             completed: self.completed,
             failed: self.refused + self.rejected,
             duration: (self.end - self.first.unwrap_or_default()).seconds(),
             total_input_tokens: self.input,
             total_output_tokens: self.output,
-            good: bounded.then_some(self.good),
+            good: self.slo.is_bounded().then_some(self.good),
             ttft: self.ttft.statistics(),
             tpot: self.tpot.statistics(),
             itl: itl.statistics(),

@@ -10,7 +10,8 @@ use super::space::{Candidate, Cut, Pool, Space};
 use crate::bands::{Bands, Span};
 use crate::coefficients::Evidence;
 use crate::simulate::{Simulation, TimeShares};
-use crate::spec::Slo;
+use crate::spec::{Bound, Metric, Percentile, Slo};
+use crate::summary::Summary;
 use serde::Serialize;
 
 /// The metric of a headroom where a share of the requests must keep every bound.
@@ -215,6 +216,8 @@ pub struct Choice {
     pub stage: Stage,
     /// What the forecast of its steps rests on; none at the limit.
     pub evidence: Option<Evidence>,
+    /// Every bound with what the run has.
+    pub bounds: Vec<Bounded>,
     /// The metric that is nearest to its bound, and what is left to it as a share of the bound; none without bounds.
     pub headroom: Option<Headroom>,
     /// The chance that the bounds are met, given the bands; none at the limit and without bounds.
@@ -259,10 +262,48 @@ impl Choice {
 /// What is left to a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Headroom {
-    /// As in `TTFT`.
+    /// As in `TTFT`, or `goodput`.
     pub metric: &'static str,
+    /// Of which percentile, as in `p99`; none of a goodput.
+    pub percentile: Option<&'static str>,
     /// Share of the bound.
     pub share: f64,
+}
+
+/// A percentile of a run beside its bound.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Bounded {
+    /// As in `TTFT`.
+    pub metric: &'static str,
+    /// As in `p90`.
+    pub percentile: &'static str,
+    /// Milliseconds as simulated.
+    pub ms: f64,
+    /// Milliseconds that are allowed.
+    pub most_ms: f64,
+}
+
+/// Each bound of `slo` with what `summary` has, the highest percentile of a metric first.
+pub(super) fn bounded(summary: &Summary, slo: &Slo) -> Vec<Bounded> {
+    let all = Metric::ALL.into_iter().flat_map(|metric| slo.of(metric));
+    let one = |bound: Bound| Bounded {
+        metric: bound.metric.name(),
+        percentile: bound.percentile.name(),
+        ms: summary.bounded(&bound),
+        most_ms: bound.ms,
+    };
+    all.map(one).collect()
+}
+
+/// TTFT and TPOT in words, each at the highest percentile that `slo` bounds: `TTFT p99 361 ms, TPOT p90 43.2 ms`.
+pub(super) fn told(summary: &Summary, slo: &Slo) -> String {
+    let one = |metric: Metric| {
+        let percentile = slo.of(metric).next().map_or(Percentile::P99, |bound| bound.percentile);
+        let ms = summary.latency(metric).percentile(percentile);
+        let digits = usize::from(metric == Metric::Tpot);
+        format!("{} {} {ms:.digits$} ms", metric.name(), percentile.name())
+    };
+    [Metric::Ttft, Metric::Tpot].map(one).join(", ")
 }
 
 /// Step and prompt times by one price.
@@ -300,14 +341,15 @@ pub(super) fn bound(time: &TimeShares) -> &'static str {
 /// the band's 10th and 90th percentiles.
 pub(super) fn chance(run: &Simulation, slo: &Slo) -> Option<f64> {
     let bands = run.bands.as_ref().filter(|_| slo.goodput.is_none())?;
-    let s = &run.summary;
-    let bounds = [
-        (s.ttft.p99, bands.ttft_ms, slo.ttft_p99_ms),
-        (s.tpot.p99, bands.tpot_ms, slo.tpot_p99_ms),
-        (s.e2el.p99, bands.e2el_ms, slo.e2el_p99_ms),
-    ];
-    let set = bounds.into_iter().filter_map(|(p99, span, bound)| Some(within(p99, span, bound?)));
-    set.min_by(f64::total_cmp)
+    let chance = |bound: Bound| {
+        let span = match bound.metric {
+            Metric::Ttft => bands.ttft_ms,
+            Metric::Tpot => bands.tpot_ms,
+            Metric::E2el => bands.e2el_ms,
+        };
+        within(run.summary.bounded(&bound), span, bound.ms)
+    };
+    slo.bounds().map(chance).min_by(f64::total_cmp)
 }
 
 /// The chance that `forecast` turns out to be at most `bound`.

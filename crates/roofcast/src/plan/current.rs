@@ -90,7 +90,7 @@ pub fn current(
     let chip = catalog.accelerator(named)?;
     let mut base = spec.clone();
     base.search = None;
-    let demand = Demand::of(workload, &spec.slo, "spec")?;
+    let demand = Demand::of(workload, "spec")?;
     base.workload = Some(lengthened(workload, &demand, &spec.slo, asked(spec)?));
     let forecaster = Forecaster::embedded(deployment(&base, model, chip)?)?;
     let point::Limits { whole: limit, least } = point::limits(row, &forecaster.deployment);

@@ -4,13 +4,10 @@
 //! Knows nothing about machines.
 
 use crate::error::Result;
-use crate::spec::Slo;
 use crate::workload::{Arrivals, Length, LengthKind, Traffic, Workload};
 
 /// Requests that are drawn to look at.
 const SAMPLE: usize = 4096;
-/// The share of the requests that must keep a bound where a spec does not say.
-const KEPT: f64 = 0.99;
 
 /// What requests need.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,28 +24,27 @@ pub(super) struct Demand {
     pub(super) output: f64,
     /// Whether prompts have tokens in common.
     pub(super) shared: bool,
-    /// A long prompt's tokens that no cache can hold; exceeded by twice as many requests as may miss a bound.
-    pub(super) long_input: u64,
-    /// A long answer's tokens.
-    pub(super) long_output: u64,
+    /// Prompt tokens that no cache can hold, ascending.
+    inputs: Vec<u64>,
+    /// Generated tokens, ascending.
+    outputs: Vec<u64>,
     /// Tokens of the longest request drawn.
     pub(super) longest: u64,
 }
 
 impl Demand {
-    /// Of `workload` under `slo`; `place` names it in errors.
-    pub(super) fn of(workload: &Workload, slo: &Slo, place: &str) -> Result<Demand> {
+    /// Of `workload`; `place` names it in errors.
+    pub(super) fn of(workload: &Workload, place: &str) -> Result<Demand> {
         let mut traffic = Traffic::new(workload, place)?;
         let shared = traffic.shares_prompts();
         let mut drawn = Vec::new();
         while let Some(request) = traffic.next().filter(|_| drawn.len() < SAMPLE) {
             drawn.push((u64::from(request.input_len), u64::from(request.output_len)));
         }
-        let below = (2.0 * slo.goodput.unwrap_or(KEPT) - 1.0).max(0.0);
-        let long = |of: fn(&(u64, u64)) -> u64| {
+        let sorted = |of: fn(&(u64, u64)) -> u64| {
             let mut values: Vec<u64> = drawn.iter().map(of).collect();
             values.sort_unstable();
-            values.get((values.len() as f64 * below) as usize).or(values.last()).copied().unwrap_or(1)
+            values
         };
         let sessions = matches!(workload.arrivals, Arrivals::Sessions { .. });
         Ok(Demand {
@@ -58,10 +54,21 @@ impl Demand {
             fresh: if shared { 0.0 } else { workload.input_mean() },
             output: workload.output_mean(),
             shared,
-            long_input: if shared || sessions { 1 } else { long(|r| r.0) },
-            long_output: long(|r| r.1),
+            inputs: if shared || sessions { Vec::new() } else { sorted(|r| r.0) },
+            outputs: sorted(|r| r.1),
             longest: drawn.iter().map(|(input, output)| input + output).max().unwrap_or(1),
         })
+    }
+
+    /// A long prompt's tokens that no cache can hold, where a share of `kept` requests must keep a bound: exceeded by twice as
+    /// many requests as may miss it.
+    pub(super) fn long_input(&self, kept: f64) -> u64 {
+        long(&self.inputs, kept)
+    }
+
+    /// A long answer's tokens, likewise.
+    pub(super) fn long_output(&self, kept: f64) -> u64 {
+        long(&self.outputs, kept)
     }
 
     /// Tokens of a request half way through its output.
@@ -78,6 +85,13 @@ impl Demand {
     pub(super) fn output_per_s(&self) -> Option<f64> {
         self.rate.map(|rate| rate * self.output)
     }
+}
+
+/// The value that a share of 2·`kept` − 1 is below.
+fn long(ascending: &[u64], kept: f64) -> u64 {
+    let below = (2.0 * kept - 1.0).max(0.0);
+    let at = (ascending.len() as f64 * below) as usize;
+    ascending.get(at).or(ascending.last()).copied().unwrap_or(1)
 }
 
 /// Requests of `workload` that are always in flight, where that is how they come.

@@ -15,7 +15,7 @@ use crate::cost::{Terms, Utilization, limit};
 use crate::deployment::Deployment;
 use crate::forecaster::Forecaster;
 use crate::memory;
-use crate::spec::{CostKind, Slo};
+use crate::spec::{Bound, CostKind, Metric, Percentile, Slo};
 use crate::timing::Timing;
 
 /// Prompts that are computed together at most, for their share of a step.
@@ -30,10 +30,12 @@ pub(super) struct Estimate {
     pub(super) longest: Option<u64>,
     /// Requests of a mean context that memory and the engine hold.
     pub(super) batch: u64,
-    /// Milliseconds of a long prompt alone, and of the shortest step, at the limit.
-    pub(super) limit_ms: [f64; 2],
-    /// The same of the prompt as forecast.
-    pub(super) prompt_ms: f64,
+    /// Milliseconds of the shortest step at the limit.
+    pub(super) step_limit_ms: f64,
+    /// The longest prompt alone that a bound on TTFT is about; where there is none, that of a 99th percentile.
+    pub(super) prompt: Prompt,
+    /// The prompt of every bound on TTFT.
+    pub(super) prompts: Vec<(Bound, Prompt)>,
     /// Requests per second at the limit: of whole requests, of their prompts alone, and of their decodes alone.
     pub(super) limit_rates: Rates,
     /// The same as forecast, with the fullest batch.
@@ -42,6 +44,15 @@ pub(super) struct Estimate {
     pub(super) within: Option<(u64, f64)>,
     /// The same of decodes alone.
     pub(super) within_decode: Option<(u64, f64)>,
+}
+
+/// Milliseconds of a long prompt alone.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Prompt {
+    /// At the limit.
+    pub(super) limit_ms: f64,
+    /// At the price that counts.
+    pub(super) ms: f64,
 }
 
 /// Requests per second of one replica.
@@ -67,13 +78,21 @@ impl Estimate {
         let batch = memory::sequences(d, demand.context()).min(most);
         let ideal = Pricer::new(forecaster, CostKind::Limit, demand);
         let priced = Pricer::new(forecaster, cost, demand);
-        let bound = slo.tpot_p99_ms.map(|ms| ms * slack);
+        let bound = slo.lowest(Metric::Tpot).map(|ms| ms * slack);
+        let alone = |kept: f64| {
+            let tokens = demand.long_input(kept);
+            Prompt { limit_ms: ideal.alone_ms(tokens), ms: priced.alone_ms(tokens) }
+        };
+        let prompts: Vec<(Bound, Prompt)> =
+            slo.of(Metric::Ttft).map(|bound| (bound, alone(slo.kept(&bound)))).collect();
+        let usual = || alone(slo.goodput.unwrap_or(Percentile::P99.share()));
         Estimate {
             held,
             longest: d.longest(),
             batch,
-            limit_ms: [ideal.alone_ms(demand), ideal.step_ms(1, 1)],
-            prompt_ms: priced.alone_ms(demand),
+            step_limit_ms: ideal.step_ms(1, 1),
+            prompt: prompts.first().map_or_else(usual, |(_, prompt)| *prompt),
+            prompts,
             limit_rates: limit_rates(d, demand, most),
             rates: priced.rates(batch),
             within: priced.highest(batch, bound, true),
@@ -119,9 +138,9 @@ impl Pricer {
         self.ms(&Batch::decode(batch, context))
     }
 
-    /// A long prompt alone.
-    fn alone_ms(&self, demand: &Demand) -> f64 {
-        self.ms(&Batch::prefill(1, demand.long_input.max(1)))
+    /// A prompt of so many tokens alone.
+    fn alone_ms(&self, tokens: u64) -> f64 {
+        self.ms(&Batch::prefill(1, tokens.max(1)))
     }
 
     /// TPOT with `batch` in flight, with or without prompts among the decodes.

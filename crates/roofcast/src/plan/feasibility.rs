@@ -17,7 +17,7 @@ use crate::deployment::{Deployment, Options};
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 use crate::model::Model;
-use crate::spec::{Slo, Spec};
+use crate::spec::{Bound, Metric, Spec};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -135,7 +135,7 @@ impl<'a> Judge<'a> {
         let slo = &self.spec.slo;
         let each = users?.div_ceil(candidate.serving.replicas);
         let held = self.estimate(candidate.serving.shape)?.held;
-        let waits = slo.ttft_p99_ms.or(slo.e2el_p99_ms).is_some();
+        let waits = slo.lowest(Metric::Ttft).or(slo.lowest(Metric::E2el)).is_some();
         (!waits && each > held).then(|| Miss {
             stage: Stage::Memory,
             reason: format!("{each} requests in flight a replica, of which {held} fit"),
@@ -147,20 +147,25 @@ impl<'a> Judge<'a> {
         let stage = Stage::Limit;
         let serving = self.estimate(candidate.serving.shape)?;
         let prompts = self.estimate(candidate.prefill.unwrap_or(candidate.serving).shape)?;
-        let Slo { ttft_p99_ms, tpot_p99_ms, e2el_p99_ms, .. } = self.spec.slo;
-        let [prompt, step] = [prompts.limit_ms[0], serving.limit_ms[1]];
-        let whole = self.demand.long_output.saturating_sub(1) as f64 * step;
-        let bounds = [
-            ("TTFT", "a prompt takes", prompt, ttft_p99_ms),
-            ("TPOT", "a step takes", step, tpot_p99_ms.filter(|_| self.a_token_a_step())),
-            ("E2EL", "an answer takes", whole, e2el_p99_ms.filter(|_| self.a_token_a_step())),
-        ];
-        bounds
-            .into_iter()
-            .find_map(|(metric, what, ms, bound)| {
-                exceeds(stage, metric, &format!("{what} {} at the limit", shown(ms)), ms, bound)
-            })
-            .or_else(|| self.rate(candidate, stage, |e| e.limit_rates, ROUNDING))
+        let slo = &self.spec.slo;
+        let step = serving.step_limit_ms;
+        let mut found = prompts
+            .prompts
+            .iter()
+            .find_map(|(bound, prompt)| exceeds(stage, bound, "a prompt takes", prompt.limit_ms, bound.ms));
+        if self.a_token_a_step() {
+            found = found.or_else(|| {
+                slo.of(Metric::Tpot).find_map(|bound| exceeds(stage, &bound, "a step takes", step, bound.ms))
+            });
+            found = found.or_else(|| {
+                slo.of(Metric::E2el).find_map(|bound| {
+                    let tokens = self.demand.long_output(slo.kept(&bound));
+                    let whole = tokens.saturating_sub(1) as f64 * step;
+                    exceeds(stage, &bound, "an answer takes", whole, bound.ms)
+                })
+            });
+        }
+        found.or_else(|| self.rate(candidate, stage, |e| e.limit_rates, ROUNDING))
     }
 
     /// From how many replicas on either side the limit lets pools of these shapes carry the load; none where it misses the SLO
@@ -195,11 +200,12 @@ impl<'a> Judge<'a> {
         }
         let serving = self.estimate(candidate.serving.shape)?;
         let prompts = self.estimate(candidate.prefill.unwrap_or(candidate.serving).shape)?;
-        let ms = prompts.prompt_ms;
-        let slo = &self.spec.slo;
-        let prompt = format!("a long prompt takes {}", shown(ms));
-        if let Some(miss) = exceeds(stage, "TTFT", &prompt, ms, slo.ttft_p99_ms.map(|b| b * 1.02)) {
-            return Some(miss);
+        let mut waits = prompts.prompts.iter();
+        let slow = waits.find_map(|(bound, prompt)| {
+            exceeds(stage, bound, "a long prompt takes", prompt.ms, bound.ms * 1.02)
+        });
+        if slow.is_some() {
+            return slow;
         }
         let within = if candidate.prefill.is_some() { serving.within_decode } else { serving.within };
         let Some((in_flight, rate)) = within else {
@@ -261,8 +267,10 @@ fn shown(ms: f64) -> String {
     if ms < 10.0 { format!("{ms:.2} ms") } else { format!("{ms:.0} ms") }
 }
 
-fn exceeds(stage: Stage, metric: &str, what: &str, ms: f64, bound: Option<f64>) -> Option<Miss> {
-    let bound = bound.filter(|bound| ms > *bound)?;
-    let reason = format!("{metric}: {what}, {} are allowed", shown(bound));
-    Some(Miss { stage, reason, factor: ms / bound })
+/// Whether `ms` are above `most`, which is about `bound`.
+fn exceeds(stage: Stage, bound: &Bound, what: &str, ms: f64, most: f64) -> Option<Miss> {
+    let at = if stage == Stage::Limit { " at the limit" } else { "" };
+    let reason =
+        format!("{}: {what} {}{at}, {} are allowed", bound.metric.name(), shown(ms), shown(bound.ms));
+    (ms > most).then(|| Miss { stage, reason, factor: ms / bound.ms })
 }

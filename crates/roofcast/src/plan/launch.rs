@@ -6,6 +6,7 @@
 //! Sources of flags: `catalog/engines/vllm.toml` (0.32) and `catalog/engines/sglang.toml` (0.5), which a test holds the commands
 //! to, TensorRT-LLM `tensorrt_llm/commands/serve.py` (1.2), llama.cpp `common/arg.cpp`.
 
+use super::nodes::{self, Names};
 use crate::deployment::Deployment;
 use crate::memory;
 use crate::model::Checkpoint;
@@ -35,8 +36,12 @@ pub struct Launch {
     pub replicas: u64,
     /// As in `vllm`.
     pub engine: &'static str,
-    /// The command; none where there is none that starts this deployment.
+    /// Nodes that each of them spans.
+    pub nodes: u64,
+    /// The command, on the first of several nodes; none where there is none that starts this deployment.
     pub command: Option<String>,
+    /// The command on each other node, where one is started there: `LEADER` is the first's address, `RANK` a node's number from 1.
+    pub on_others: Option<String>,
     /// Why there is no command.
     pub note: Option<String>,
 }
@@ -50,11 +55,13 @@ pub fn launches(deployment: &Deployment, model: &str, role: Role, replicas: u64)
     let mut launches: Vec<Launch> = commands(deployment, model, role)
         .into_iter()
         .map(|(engine, words)| {
-            let (command, note) = match words {
-                Ok(words) => (Some(quoted(&words)), None),
-                Err(reason) => (None, Some(format!("none: {reason}"))),
-            };
-            Launch { role, replicas, engine, command, note }
+            let at = Names { leader: "LEADER", rank: "RANK" };
+            let (command, on_others, note) =
+                match words.and_then(|w| nodes::spread(deployment, engine, w, at)) {
+                    Ok((first, others)) => (Some(quoted(&first)), others.as_deref().map(quoted), None),
+                    Err(reason) => (None, None, Some(format!("none: {reason}"))),
+                };
+            Launch { role, replicas, engine, nodes: nodes::count(deployment), command, on_others, note }
         })
         .collect();
     launches.sort_by_key(|launch| launch.engine != deployment.options.engine.name());
@@ -73,7 +80,7 @@ pub(super) fn commands(d: &Deployment, model: &str, role: Role) -> [(&'static st
 
 /// As a shell takes it.
 fn quoted(words: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,*".contains(c);
     let word = |w: &String| if w.chars().all(plain) { w.clone() } else { format!("'{w}'") };
     words.iter().map(word).collect::<Vec<_>>().join(" ")
 }

@@ -1,11 +1,12 @@
 //! What a cluster takes to start what was planned: a Kubernetes manifest, values of llm-d's chart, a graph of NVIDIA Dynamo.
 //!
 //! Knows: how a pool becomes pods, and when one of the three has no form for it. The arguments of the engine are
-//! [`super::launch`]'s. Sources: Kubernetes `apps/v1` Deployment; llm-d-incubation/llm-d-modelservice
+//! [`super::launch`]'s. Sources: Kubernetes `apps/v1` Deployment; docs.vllm.ai "LWS" (`$(LWS_LEADER_ADDRESS)`, `$(LWS_WORKER_INDEX)`); llm-d-incubation/llm-d-modelservice
 //! `charts/llm-d-modelservice/values.yaml` and `templates/_helpers.tpl`; ai-dynamo/dynamo
 //! `components/backends/vllm/deploy/disagg-multinode.yaml` (0.6.1).
 
 use super::launch::{Role, Words, commands, vllm};
+use super::nodes::{self, Names};
 use crate::deployment::Deployment;
 use serde::Serialize;
 
@@ -41,13 +42,12 @@ pub(super) struct Served<'a> {
 impl Served<'_> {
     /// Accelerators of a replica.
     fn ranks(&self) -> u64 {
-        let p = self.deployment.parallelism;
-        p.count() / p.replicas
+        nodes::ranks(self.deployment)
     }
 
     /// Nodes that a replica spans.
     fn nodes(&self) -> u64 {
-        self.ranks().div_ceil(self.deployment.accelerator.node_size)
+        nodes::count(self.deployment)
     }
 
     fn role(&self) -> &'static str {
@@ -113,17 +113,12 @@ fn list(words: &[String], indent: usize) -> String {
     words.iter().map(item).collect()
 }
 
-/// A Deployment and a Service a pool, with the planned engine.
+/// A Deployment and a Service a pool, with the planned engine; for replicas over several nodes a LeaderWorkerSet in the place of
+/// the Deployment.
 fn kubernetes(pools: &[Served]) -> Result<String, String> {
     let mut text = String::new();
     for pool in pools {
         let d = pool.deployment;
-        if pool.nodes() > 1 {
-            let nodes = pool.nodes();
-            return Err(format!(
-                "a replica spans {nodes} nodes: a Deployment has pods of one; llm-d has those of several"
-            ));
-        }
         let engine = d.options.engine.name();
         let (image, port) = match engine {
             "vllm" => (VLLM_IMAGE, 8000),
@@ -138,23 +133,79 @@ fn kubernetes(pools: &[Served]) -> Result<String, String> {
         if engine != "vllm" {
             words.extend(["--host", "0.0.0.0"].map(str::to_owned));
         }
-        let (resource, ranks) = (resource(&d.accelerator.vendor)?, pool.ranks());
-        let (name, replicas) = (format!("roofcast-{}", pool.role()), pool.replicas);
+        let name = format!("roofcast-{}", pool.role());
         text += &place(pools, pool);
+        text += &match pool.nodes() {
+            1 => deployment(pool, &name, &container(pool, image, Some(port), &words)?),
+            _ => group(pool, &name, (image, port), words)?,
+        };
         text += &format!(
-            "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {name}\nspec:\n  replicas: {replicas}\n  \
-             selector:\n    matchLabels:\n      app: {name}\n  template:\n    metadata:\n      labels:\n        app: \
-             {name}\n    spec:\n      containers:\n        - name: engine\n          image: {image}\n          \
-             command:\n{}          ports:\n            - containerPort: {port}\n          readinessProbe:\n            \
-             httpGet:\n              path: /health\n              port: {port}\n          resources:\n            \
-             limits:\n              {resource}: \"{ranks}\"\n          volumeMounts:\n            - name: shm\n              \
-             mountPath: /dev/shm\n      volumes:\n        - name: shm\n          emptyDir:\n            medium: \
-             Memory\n---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\nspec:\n  selector:\n    app: \
-             {name}\n  ports:\n    - port: {port}\n---\n",
-            list(&words, 12)
+            "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\nspec:\n  selector:\n    app: \
+             {name}\n  ports:\n    - port: {port}\n---\n"
         );
     }
     Ok(text)
+}
+
+/// The containers and volumes of a pod, from its `spec:` on: one that answers is ready when it says so.
+fn container(pool: &Served, image: &str, port: Option<u16>, words: &[String]) -> Result<String, String> {
+    let resource = resource(&pool.deployment.accelerator.vendor)?;
+    let each = pool.ranks().div_ceil(pool.nodes());
+    let answers = port.map_or_else(String::new, |port| {
+        format!(
+            "    ports:\n      - containerPort: {port}\n    readinessProbe:\n      httpGet:\n        path: \
+             /health\n        port: {port}\n"
+        )
+    });
+    Ok(format!(
+        "containers:\n  - name: engine\n    image: {image}\n    command:\n{}{answers}    resources:\n      \
+         limits:\n        {resource}: \"{each}\"\n    volumeMounts:\n      - name: shm\n        mountPath: \
+         /dev/shm\nvolumes:\n  - name: shm\n    emptyDir:\n      medium: Memory\n",
+        list(words, 6)
+    ))
+}
+
+/// `text` so many columns to the right.
+fn indented(text: &str, columns: usize) -> String {
+    let pad = " ".repeat(columns);
+    text.lines().map(|line| format!("{pad}{line}\n")).collect()
+}
+
+fn deployment(pool: &Served, name: &str, pod: &str) -> String {
+    format!(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {name}\nspec:\n  replicas: {}\n  selector:\n    \
+         matchLabels:\n      app: {name}\n  template:\n    metadata:\n      labels:\n        app: {name}\n    \
+         spec:\n{}",
+        pool.replicas,
+        indented(pod, 6)
+    )
+}
+
+/// A LeaderWorkerSet: a replica is a group of pods, of which the first answers. It tells each its first's address and its number.
+fn group(
+    pool: &Served,
+    name: &str,
+    (image, port): (&str, u16),
+    words: Vec<String>,
+) -> Result<String, String> {
+    let d = pool.deployment;
+    let (engine, nodes) = (d.options.engine.name(), pool.nodes());
+    let computed = engine == "vllm" && d.parallelism.attention_dp > nodes;
+    if computed || !["vllm", "sglang"].contains(&engine) {
+        return Err(format!("a replica spans {nodes} nodes: llm-d and Dynamo have those of vLLM"));
+    }
+    let at = Names { leader: "$(LWS_LEADER_ADDRESS)", rank: "$(LWS_WORKER_INDEX)" };
+    let (first, others) = nodes::spread(d, engine, words, at)?;
+    let leader = container(pool, image, Some(port), &first)?;
+    let worker = container(pool, image, None, &others.unwrap_or(first))?;
+    Ok(format!(
+        "apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata:\n  name: {name}\nspec:\n  replicas: \
+         {}\n  leaderWorkerTemplate:\n    size: {nodes}\n    restartPolicy: RecreateGroupOnPodRestart\n    leaderTemplate:\n      metadata:\n        labels:\n          \
+         app: {name}\n      spec:\n{}    workerTemplate:\n      spec:\n{}",
+        pool.replicas,
+        indented(&leader, 8),
+        indented(&worker, 8)
+    ))
 }
 
 /// Values of llm-d's modelservice chart, which writes model, port, tensor and data parallelism itself.

@@ -2,7 +2,7 @@
 //!
 //! Knows: the same deployment is simulated under other loads, and with more or fewer replicas. Knows nothing about others.
 
-use super::answer::{Choice, GOODPUT, Plan, WhatIf};
+use super::answer::{Choice, GOODPUT, Plan, WhatIf, told};
 use super::demand::{longer, scaled, users};
 use super::proof::{Trial, missed};
 use super::search::Search;
@@ -107,7 +107,11 @@ fn changes(found: &mut Search, best: &Choice) -> Result<Vec<WhatIf>> {
         all.push(WhatIf {
             change: "bounds 10 % tighter".to_owned(),
             meets: headroom.share >= 0.1,
-            because: format!("{} p99 is {left:.0} % below its bound", headroom.metric),
+            because: format!(
+                "{} {} is {left:.0} % below its bound",
+                headroom.metric,
+                headroom.percentile.unwrap_or_default()
+            ),
             replicas: None,
         });
     }
@@ -139,10 +143,7 @@ fn changed(
     let Some((miss, met)) = run(found, &[trial]).and_then(|mut met| met.pop()) else { return Ok(None) };
     let users = base.workload.as_ref().and_then(users);
     let miss = found.judge.crowded(candidate, users).map(|m| m.reason).or(miss);
-    let met = met.map(|run| {
-        let [ttft, tpot] = [run.summary.ttft.p99, run.summary.tpot.p99];
-        format!("TTFT p99 {ttft:.0} ms, TPOT p99 {tpot:.1} ms")
-    });
+    let met = met.map(|run| told(&run.summary, &base.slo));
     let mut replicas = None;
     if miss.is_some() && grows && candidate.prefill.is_none() {
         let more =

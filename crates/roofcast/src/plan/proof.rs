@@ -1,6 +1,6 @@
 //! The proof of a deployment: its own spec, simulated.
 //!
-//! Knows: how long a run must be, and when a run meets the SLO: every 99th percentile within its bound and at most a hundredth
+//! Knows: how long a run must be, and when a run meets the SLO: every bounded percentile within its bound and at most a hundredth
 //! of the requests refused, or where the spec has a goodput that share within every bound, and neither queue nor requests in flight growing for as long as requests come
 //! ([`crate::simulate::Simulation::load`]). A run ends early when a percentile is missed for certain, whatever its other
 //! requests get. Knows nothing about threads, or how many simulations run at once.
@@ -11,7 +11,7 @@ use super::feasibility::{Miss, Stage};
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 use crate::simulate::{Options, Simulation, simulate_while};
-use crate::spec::{Slo, Spec};
+use crate::spec::{Bound, Metric, Slo, Spec};
 use crate::workload::{Arrivals, Workload};
 use std::ops::RangeInclusive;
 
@@ -80,8 +80,9 @@ pub(super) fn lengthened(workload: &Workload, demand: &Demand, slo: &Slo, asked:
     if matches!(workload.arrivals, Arrivals::Trace { .. }) {
         return workload.clone();
     }
-    let tpot_s = slo.tpot_p99_ms.map_or(USUAL_TPOT_S, |ms| ms / 1e3);
-    let decode_s = slo.e2el_p99_ms.map_or(f64::INFINITY, |ms| ms / 1e3).min(tpot_s * demand.output);
+    let tpot_s = slo.of_a_request(Metric::Tpot).map_or(USUAL_TPOT_S, |ms| ms / 1e3);
+    let whole_s = slo.of_a_request(Metric::E2el).map_or(f64::INFINITY, |ms| ms / 1e3);
+    let decode_s = whole_s.min(tpot_s * demand.output);
     let for_growth = demand.rate.map_or(0.0, |rate| rate * decode_s * DECODES);
     let each = if asked.is_some() { 1 } else { DECODES as u64 };
     let for_users = demand.users.map_or(0, |users| users * each);
@@ -117,13 +118,13 @@ pub(super) fn missed(run: &Result<Simulation>, slo: &Slo) -> Option<Miss> {
         return miss(format!("{refused} of {} requests are refused", run.requests), f64::INFINITY);
     }
     let worst = beyond(run, slo);
-    if let Some((metric, found, bound)) = worst.filter(|(_, found, bound)| found > bound) {
+    if let Some((bound, found)) = worst.filter(|(bound, found)| *found > bound.ms) {
         let early = if run.ended_early { " when the run was ended" } else { "" };
-        let reason = format!("{metric} p99 {found:.0} ms{early}, {bound:.0} ms are allowed");
-        return miss(reason, found / bound);
+        let reason = format!("{} {found:.0} ms{early}, {:.0} ms are allowed", bound.name(), bound.ms);
+        return miss(reason, found / bound.ms);
     }
     if run.ended_early {
-        return miss("more than a hundredth of the requests are beyond a bound".to_owned(), 1.0);
+        return miss("more requests are beyond a bound than its percentile allows".to_owned(), 1.0);
     }
     grows(run)
 }
@@ -141,19 +142,17 @@ fn grows(run: &Simulation) -> Option<Miss> {
 pub(super) fn headroom(run: &Simulation, slo: &Slo) -> Option<Headroom> {
     if let Some(share) = slo.goodput {
         let good = run.summary.good? as f64 / run.requests.max(1) as f64;
-        return Some(Headroom { metric: GOODPUT, share: good / share - 1.0 });
+        return Some(Headroom { metric: GOODPUT, percentile: None, share: good / share - 1.0 });
     }
-    beyond(run, slo).map(|(metric, p99, bound)| Headroom { metric, share: 1.0 - p99 / bound })
+    beyond(run, slo).map(|(bound, found)| Headroom {
+        metric: bound.metric.name(),
+        percentile: Some(bound.percentile.name()),
+        share: 1.0 - found / bound.ms,
+    })
 }
 
-/// Of the metrics with a bound, the one that is highest against it: its name, its 99th percentile and the bound.
-fn beyond(run: &Simulation, slo: &Slo) -> Option<(&'static str, f64, f64)> {
-    let s = &run.summary;
-    let bounds = [
-        ("TTFT", s.ttft.p99, slo.ttft_p99_ms),
-        ("TPOT", s.tpot.p99, slo.tpot_p99_ms),
-        ("E2EL", s.e2el.p99, slo.e2el_p99_ms),
-    ];
-    let set = bounds.into_iter().filter_map(|(name, found, bound)| Some((name, found, bound?)));
-    set.max_by(|a, b| (a.1 / a.2).total_cmp(&(b.1 / b.2)))
+/// The bound that is missed most, or nearest to be, and the milliseconds that were found.
+fn beyond(run: &Simulation, slo: &Slo) -> Option<(Bound, f64)> {
+    let found = slo.bounds().map(|bound| (bound, run.summary.bounded(&bound)));
+    found.max_by(|(a, found), (b, other)| (found / a.ms).total_cmp(&(other / b.ms)))
 }

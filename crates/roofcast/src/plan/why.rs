@@ -3,7 +3,7 @@
 //! Knows: what came of them so far; what the search did not simulate is simulated now, to its end, so that its figures
 //! can be told. Knows nothing about the search's order.
 
-use super::answer::{Near, name};
+use super::answer::{Near, name, told};
 use super::feasibility::{Miss, Stage};
 use super::search::{Judged, Search};
 use crate::accelerator::Accelerator;
@@ -126,11 +126,9 @@ fn near(found: &mut Search, index: usize) -> Result<Near> {
             (Some(*stage), reason.clone(), Some(*factor).filter(|f| f.is_finite()))
         }
         (Judged::Meets(run), first) => {
-            let s = &run.summary;
-            let [ttft, tpot] = [s.ttft.p99, s.tpot.p99];
             let dearer =
                 if matches!(first, Judged::Dearer) { "; it has more of what is minimised" } else { "" };
-            let reason = format!("meets the SLO: TTFT p99 {ttft:.0} ms, TPOT p99 {tpot:.1} ms{dearer}");
+            let reason = format!("meets the SLO: {}{dearer}", told(&run.summary, &found.base.slo));
             (Some(Stage::Simulation), reason, None)
         }
         (Judged::Dearer, _) => (None, "not looked at: it has more of what is minimised".to_owned(), None),

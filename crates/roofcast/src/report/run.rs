@@ -3,7 +3,7 @@
 use super::chart::{Axis, Chart, INK, Key, Marker, Stroke, Unit, page, shown};
 use crate::record::{Outcome, Record};
 use crate::simulate::Simulation;
-use crate::spec::Slo;
+use crate::spec::{Bound, Metric, Slo};
 use crate::summary::Statistics;
 use crate::timeline::series::Point;
 use crate::units::Picoseconds;
@@ -16,7 +16,7 @@ const INTERVALS: usize = 120;
 /// Latencies above; requests and cache of all replicas together below, where levels over time were kept.
 pub fn svg(title: &str, simulation: &Simulation, slo: &Slo) -> String {
     let s = &simulation.summary;
-    let bounds = [slo.ttft_p99_ms, slo.tpot_p99_ms, slo.e2el_p99_ms];
+    let bounds = Metric::ALL.map(|metric| slo.of(metric).next());
     let statistics = [&s.ttft, &s.tpot, &s.e2el];
     let curve = |(((name, sample), statistics), slo): (((&str, _), _), _)| {
         let sample: &crate::fleet::results::Sample = sample;
@@ -44,9 +44,9 @@ pub fn measured(title: &str, records: &[Record], slo: &Slo, forecast: Option<[f6
         (name.to_owned(), shares, statistics, slo)
     };
     let all = [
-        latency("TTFT", done().map(Record::ttft).collect(), slo.ttft_p99_ms),
-        latency("TPOT", done().map(Record::tpot).collect(), slo.tpot_p99_ms),
-        latency("E2EL", done().map(|r| Some(r.e2el())).collect(), slo.e2el_p99_ms),
+        latency("TTFT", done().map(Record::ttft).collect(), slo.of(Metric::Ttft).next()),
+        latency("TPOT", done().map(Record::tpot).collect(), slo.of(Metric::Tpot).next()),
+        latency("E2EL", done().map(|r| Some(r.e2el())).collect(), slo.of(Metric::E2el).next()),
     ];
     let curves: Vec<Latency> = all
         .iter()
@@ -75,7 +75,7 @@ struct Latency<'a> {
     name: String,
     shares: Vec<(f64, f64)>,
     statistics: &'a Statistics,
-    slo: Option<f64>,
+    slo: Option<Bound>,
 }
 
 /// The share of requests within each latency, with medians, 99th percentiles and what the SLO allows.
@@ -83,15 +83,17 @@ fn latencies(title: &str, note: &str, curves: &[Latency]) -> Chart {
     let there = || curves.iter().enumerate().filter(|(_, curve)| !curve.shares.is_empty());
     // Room for a label left of the fastest.
     let room = |c: &Latency| c.shares.first().map(|(ms, _)| ms / 2.0);
-    let times = there().flat_map(|(_, c)| c.shares.iter().map(|(ms, _)| *ms).chain(c.slo).chain(room(c)));
+    let times = there()
+        .flat_map(|(_, c)| c.shares.iter().map(|(ms, _)| *ms).chain(c.slo.map(|b| b.ms)).chain(room(c)));
     let x = Axis::around("latency", Unit::Milliseconds, times);
     let y = Axis::to("share of requests within a latency", Unit::Share, 1.02);
     let mut chart = Chart::new(title, note, x, y);
     for (series, curve) in there() {
         chart.steps(&curve.shares, series, Stroke::Solid);
         chart.key(Key::Line(series, Stroke::Solid), &curve.name);
-        if let Some(most) = curve.slo {
-            chart.upright(most, &format!("SLO: {} {}", curve.name, shown(most, Unit::Milliseconds)), series);
+        if let Some(bound) = curve.slo {
+            let text = format!("SLO: {} {}", bound.name(), shown(bound.ms, Unit::Milliseconds));
+            chart.upright(bound.ms, &text, series);
         }
     }
     for (name, share) in [("p99", 0.99), ("p50", 0.5)] {

@@ -3,6 +3,7 @@
 //! Knows: how curves of limits, forecasts and measurements differ. Knows nothing about what was swept.
 
 use super::chart::{Axis, Chart, Key, Marker, Stroke, Unit, page};
+use crate::spec::Bound;
 
 /// What a key's values are.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,7 +66,7 @@ pub struct Panel {
     /// Its curves.
     pub curves: Vec<Curve>,
     /// What must not be exceeded, with its text.
-    pub most: Option<(f64, String)>,
+    pub most: Option<Bound>,
 }
 
 /// A sweep.
@@ -106,11 +107,11 @@ fn chart(sweep: &Sweep, panel: &Panel, title: &str, note: &str) -> Chart {
     let shown = || panel.curves.iter().flat_map(|c| c.values.iter().copied().flatten());
     let ranges = panel.curves.iter().flat_map(|c| c.ranges.iter().flatten().flatten().copied());
     let unit = if panel.quantity == Quantity::Time { Unit::Milliseconds } else { Unit::Plain };
-    let most = panel.most.as_ref().map(|(most, _)| *most);
+    let most = panel.most.map(|bound| bound.ms);
     let y = Axis::around(&panel.title, unit, shown().chain(ranges).chain(most));
     let mut chart = Chart::new(title, note, x, y);
-    if let Some((most, text)) = &panel.most {
-        chart.bound(*most, text);
+    if let Some(bound) = panel.most {
+        chart.bound(bound.ms, &format!("SLO: {} {} ms", bound.name(), bound.ms));
     }
     let joined = matches!(sweep.values, Values::Numbers(_));
     for curve in &panel.curves {

@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Chart, INK, Key, MUTED, Marker, Stroke, Unit, colour, page};
 use crate::plan::{Choice, Near, Plan, front};
-use crate::spec::Slo;
+use crate::spec::{Metric, Slo};
 use std::collections::BTreeSet;
 
 /// TPOT against dollars per hour (or accelerators, where prices lack), one colour per accelerator: the Pareto set and the
@@ -17,13 +17,14 @@ pub fn svg(model: &str, plan: &Plan, slo: &Slo) -> String {
     let cost = |c: &Choice| if priced { c.cost_per_hour.unwrap_or(0.0) } else { c.count as f64 };
     let x = if priced { "dollars per hour" } else { "accelerators" };
     let x = Axis::around(x, Unit::Plain, shown().map(cost));
-    let times = shown().flat_map(|c| [c.forecast.tpot_ms, c.limit.tpot_ms]).chain(slo.tpot_p99_ms);
+    let tpot = slo.of(Metric::Tpot).next();
+    let times = shown().flat_map(|c| [c.forecast.tpot_ms, c.limit.tpot_ms]).chain(tpot.map(|b| b.ms));
     let y = Axis::around("time per output token", Unit::Milliseconds, times);
     let right = x.most();
     let mut chart =
         Chart::new(&format!("{model}: what a deployment costs and how fast it is"), &note(plan), x, y);
-    if let Some(most) = slo.tpot_p99_ms {
-        chart.bound(most, &format!("SLO: TPOT {most} ms"));
+    if let Some(bound) = tpot {
+        chart.bound(bound.ms, &format!("SLO: {} {} ms", bound.name(), bound.ms));
     }
     let mut edge = front(plan.pareto.iter().collect(), |c: &&Choice| vec![cost(c), c.tpot_ms]);
     edge.sort_by(|a, b| cost(a).total_cmp(&cost(b)));

@@ -167,3 +167,31 @@ fn commands_are_read_back() {
     }
     assert!(fp8("sglang").command.unwrap().contains("--chunked-prefill-size -1 --disable-radix-cache"));
 }
+
+/// Sixteen ranks are two nodes of eight: each engine's own way to find the other one.
+#[test]
+fn a_replica_over_two_nodes_is_started_on_both() {
+    let on = |spec: &str, engine: &str| {
+        let launch = started("deepseek-ai/DeepSeek-V3", "h100-sxm", spec, Role::Replica)(engine);
+        assert_eq!(launch.nodes, 2);
+        (launch.command.or(launch.note).unwrap(), launch.on_others.unwrap_or_default())
+    };
+    let stages = "[parallelism]\ntp = 8\npp = 2\n";
+    let (first, other) = on(stages, "vllm");
+    assert!(first.ends_with(" --nnodes 2 --node-rank 0 --master-addr LEADER"), "{first}");
+    assert!(other.ends_with(" --nnodes 2 --node-rank RANK --master-addr LEADER --headless"), "{other}");
+    let (first, other) = on(stages, "sglang");
+    assert!(first.ends_with(" --nnodes 2 --node-rank 0 --dist-init-addr LEADER:20000"), "{first}");
+    assert!(other.ends_with(" --nnodes 2 --node-rank RANK --dist-init-addr LEADER:20000"), "{other}");
+    let (whole, none) = on(stages, "tensorrt-llm");
+    let srun = "srun -N 2 --ntasks 16 --ntasks-per-node 8 --mpi=pmix trtllm-llmapi-launch trtllm-serve ";
+    assert!(whole.starts_with(srun) && none.is_empty(), "{whole}{none}");
+    // Sixteen data-parallel ranks, eight on each node: the other's first is the eighth.
+    let (first, other) = on("[parallelism]\ntp = 1\nattention_dp = 16\nep = 16\n", "vllm");
+    let local = " --data-parallel-size-local 8 --data-parallel-address LEADER --data-parallel-rpc-port 13345";
+    assert!(first.ends_with(local) && first.contains(" --data-parallel-size 16 "), "{first}");
+    assert!(other.ends_with(&format!("{local} --data-parallel-start-rank 8*RANK --headless")), "{other}");
+    // A replica that fits a node is started there alone.
+    let one = started(LLAMA, "h100-sxm", "[parallelism]\ntp = 8\n", Role::Replica)("vllm");
+    assert_eq!((one.nodes, one.on_others), (1, None));
+}

@@ -6,6 +6,7 @@ use super::setup::Setup;
 use roofcast::record::Record;
 use roofcast::report::run;
 use roofcast::report::sweep::{self, Curve, Look, Panel, Quantity, Sweep, Values};
+use roofcast::spec::Metric;
 use roofcast::summary::Summary;
 
 /// One run.
@@ -17,7 +18,7 @@ pub(super) fn of_run(setup: &Setup, point: &Point, records: &[Record]) -> String
 /// Runs that differ in `key`.
 pub(super) fn of_sweep(setup: &Setup, key: &str, points: &[(f64, &Point)]) -> String {
     let slo = &setup.judge.slo;
-    let bound = |most: Option<f64>, name: &str| most.map(|ms| (ms, format!("SLO: p99 {name} {ms} ms")));
+    let bound = |metric: Metric| slo.of(metric).next();
     let ttft = latency(points, |s| [s.ttft.median, s.ttft.p99], |f| f.median_ttft_ms, |l| l.ttft_ms);
     let tpot = latency(points, |s| [s.tpot.median, s.tpot.p99], |f| f.median_tpot_ms, |l| l.tpot_ms);
     let summaries = points.iter().map(|(_, p)| &p.report.summary);
@@ -35,8 +36,8 @@ pub(super) fn of_sweep(setup: &Setup, key: &str, points: &[(f64, &Point)]) -> St
         key: key.to_owned(),
         values: Values::Numbers(points.iter().map(|(value, _)| *value).collect()),
         panels: vec![
-            panel("time to first token", Quantity::Time, ttft, bound(slo.ttft_p99_ms, "TTFT")),
-            panel("time per output token", Quantity::Time, tpot, bound(slo.tpot_p99_ms, "TPOT")),
+            panel("time to first token", Quantity::Time, ttft, bound(Metric::Ttft)),
+            panel("time per output token", Quantity::Time, tpot, bound(Metric::Tpot)),
             panel("output tokens a second", Quantity::Count, rates, None),
         ],
     })

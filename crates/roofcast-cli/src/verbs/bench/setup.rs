@@ -12,8 +12,8 @@ use crate::input::scenario::{EMPTY, Scenario, Source};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use roofcast::record::Record;
-use roofcast::spec::Slo;
 use roofcast::spec::settings::Setting;
+use roofcast::spec::{Metric, Percentile, Slo, slo_key};
 use roofcast::workload::{Arrivals, Workload};
 use roofcast::{Deployment, Error, Spec};
 use std::path::Path;
@@ -148,9 +148,10 @@ pub(super) fn dump(args: &BenchArgs, first: &[Setting]) -> Result<()> {
     let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     settings.extend(load.requests.map(|n| Setting::new("workload.requests", whole(n))));
     let slo = judge(&args.judge, &asked.spec).slo;
-    for (key, bound) in [("ttft", slo.ttft_p99_ms), ("tpot", slo.tpot_p99_ms), ("e2el", slo.e2el_p99_ms)] {
-        settings.extend(bound.map(|ms| Setting::new(&format!("slo.{key}_p99_ms"), ms)));
-    }
+    settings.extend(
+        slo.bounds().map(|b| Setting::new(&format!("slo.{}", slo_key(b.metric, b.percentile)), b.ms)),
+    );
+    settings.extend(slo.goodput.map(|share| Setting::new("slo.goodput", share)));
     let scenario = source.scenario(&settings)?;
     let named = scenario.spec.hardware.accelerator.is_some();
     let deployment = if named { Some(scenario.deployment()?) } else { None };
@@ -187,13 +188,13 @@ fn target(url: &str, how: &AskArgs) -> Result<Target> {
 }
 
 fn judge(args: &JudgeArgs, spec: &Spec) -> Judge {
+    let asked = [args.slo_ttft, args.slo_tpot, args.slo_e2el];
+    let told = |slo: Slo, (metric, ms): (Metric, Option<f64>)| match ms {
+        Some(ms) => slo.with(metric, Percentile::P99, Some(ms)),
+        None => slo,
+    };
     Judge {
-        slo: Slo {
-            ttft_p99_ms: args.slo_ttft.or(spec.slo.ttft_p99_ms),
-            tpot_p99_ms: args.slo_tpot.or(spec.slo.tpot_p99_ms),
-            e2el_p99_ms: args.slo_e2el.or(spec.slo.e2el_p99_ms),
-            goodput: None,
-        },
+        slo: Metric::ALL.into_iter().zip(asked).fold(spec.slo, told),
         window: Window { warmup: args.warmup, cooldown: args.cooldown },
         most_lag_ms: args.max_lag,
     }

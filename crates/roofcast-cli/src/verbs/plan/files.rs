@@ -50,8 +50,17 @@ pub(super) fn write(folder: &Path, answer: &Answer) -> Result<Vec<String>> {
     for launch in answer.plan.launch.iter().filter(|launch| starts(launch.engine)) {
         let name = format!("{}.sh", launch.engine);
         let role = super::table::word(launch.role);
+        let others = launch.on_others.as_ref().map_or_else(String::new, |command| {
+            format!("# on each other node, RANK being its number from 1:\n# {command}\n")
+        });
+        let first = match &launch.on_others {
+            Some(_) => format!(", on the first of its {} nodes, whose address is LEADER", launch.nodes),
+            None => String::new(),
+        };
         let line = match (&launch.command, &launch.note) {
-            (Some(command), _) => format!("# {role}: start {} of it\n{command}\n", launch.replicas),
+            (Some(command), _) => {
+                format!("# {role}: start {} of it{first}\n{command}\n{others}", launch.replicas)
+            }
             (None, note) => format!("# {role}: {}\n", note.as_deref().unwrap_or_default()),
         };
         match files.iter_mut().find(|(known, _)| *known == name) {

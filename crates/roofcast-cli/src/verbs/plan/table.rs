@@ -3,6 +3,7 @@
 use crate::show::number::{dollars, percent, significant};
 use crate::show::table;
 use roofcast::plan::{Choice, Near, Plan};
+use roofcast::spec::Metric;
 
 pub(super) const CSV: [&str; 39] = [
     "accelerator",
@@ -119,10 +120,28 @@ pub(super) struct Columns {
     pub(super) routers: bool,
 }
 
+/// The highest percentile of a latency that the SLO bounds, and its milliseconds; the 99th where it bounds none.
+pub(super) fn latency(c: &Choice, metric: Metric) -> (&'static str, f64) {
+    let bound = c.bounds.iter().find(|bound| bound.metric == metric.name());
+    bound.map_or_else(
+        || match metric {
+            Metric::Ttft => ("p99", c.ttft_p99_ms),
+            Metric::Tpot => ("p99", c.tpot_p99_ms),
+            Metric::E2el => ("p99", c.e2el_p99_ms),
+        },
+        |bound| (bound.percentile, bound.ms),
+    )
+}
+
 /// Rows that met the SLO.
 pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: Columns) -> String {
     let wide = columns.wide;
-    let mut header = vec!["count", "accelerator", "as", "formats", "TTFT p99", "TPOT p99", "bound", "chance"];
+    let list: Vec<&Choice> = list.into_iter().collect();
+    let [ttft, tpot] = [Metric::Ttft, Metric::Tpot].map(|metric| {
+        let percentile = list.first().map_or("p99", |c| latency(c, metric).0);
+        format!("{} {percentile}", metric.name())
+    });
+    let mut header = vec!["count", "accelerator", "as", "formats", &ttft, &tpot, "bound", "chance"];
     if columns.engines {
         header.insert(2, "engine");
     }
@@ -140,7 +159,7 @@ pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: C
         row.extend(columns.routers.then(|| c.router.to_owned()));
         row.extend(columns.engines.then(|| c.engine.clone()));
         row.extend([pools(c), formats]);
-        row.extend([c.ttft_p99_ms, c.tpot_p99_ms].map(significant));
+        row.extend([Metric::Ttft, Metric::Tpot].map(|metric| significant(latency(c, metric).1)));
         row.extend([c.bound.to_owned(), c.chance.map_or_else(|| "–".to_owned(), percent)]);
         if wide {
             row.extend([c.max_num_batched_tokens.to_string(), significant(c.batch)]);

@@ -1,7 +1,7 @@
 //! A plan for people.
 
 use super::Answer;
-use super::table::{Columns, choices, distinct, near, pools, throughput, word};
+use super::table::{Columns, choices, distinct, latency, near, pools, throughput, word};
 use crate::show::number::{counted, dollars, grouped, percent, significant};
 use crate::show::table;
 use crate::verbs::bands;
@@ -12,7 +12,7 @@ use roofcast::deployment::Options;
 use roofcast::limits::{self, limits};
 use roofcast::measurement::Metrics;
 use roofcast::plan::{Alternative, Choice, Current, FlopsPerDollar, Launch, Plan, Quality, WhatIf};
-use roofcast::spec::{CostKind, Objective};
+use roofcast::spec::{Bound, CostKind, Metric, Objective};
 use roofcast::workload::{Arrivals, Workload};
 use roofcast::{Catalog, Deployment, Forecaster, Model, Spec};
 use std::sync::Arc;
@@ -197,19 +197,13 @@ fn question(spec: &Spec, model: &Model, workload: &Workload) -> String {
         Arrivals::Sessions { .. } => "conversations".to_owned(),
         arrivals => format!("{} requests/s", significant(arrivals.rate().unwrap_or(0.0))),
     };
-    let bound = |name: &str, v: Option<f64>| v.map(|v| format!("{name} p99 ≤ {v} ms"));
     let slo = &spec.slo;
     let share = slo.goodput.map(|share| format!("for {} of the requests", percent(share)));
-    let bound = |name: &str, v: Option<f64>| match slo.goodput {
-        Some(_) => v.map(|v| format!("{name} ≤ {v} ms")),
-        None => bound(name, v),
+    let bound = |b: Bound| match slo.goodput {
+        Some(_) => format!("{} ≤ {} ms", b.metric.name(), b.ms),
+        None => format!("{} ≤ {} ms", b.name(), b.ms),
     };
-    let slo: Vec<_> =
-        [bound("TTFT", slo.ttft_p99_ms), bound("TPOT", slo.tpot_p99_ms), bound("E2EL", slo.e2el_p99_ms)]
-            .into_iter()
-            .chain([share])
-            .flatten()
-            .collect();
+    let slo: Vec<_> = slo.bounds().map(bound).chain(share).collect();
     let price = match spec.engine.cost {
         CostKind::Limit => "the machine's limits: no real engine is faster",
         CostKind::Forecast => "as forecast, by the catalog's calibration",
@@ -316,12 +310,12 @@ fn best_in_detail(
 }
 
 fn proof(best: &Choice) -> String {
-    let [ttft, tpot, e2el] = [best.ttft_p99_ms, best.tpot_p99_ms, best.e2el_p99_ms].map(significant);
+    let times = Metric::ALL.map(|metric| {
+        let (percentile, ms) = latency(best, metric);
+        format!("{} {percentile} {} ms", metric.name(), significant(ms))
+    });
     let chance = best.chance.map_or_else(String::new, |c| format!("; {} likely by its band", percent(c)));
-    format!(
-        "simulated: TTFT p99 {ttft} ms, TPOT p99 {tpot} ms, E2EL p99 {e2el} ms; {}-bound{chance}",
-        best.bound
-    )
+    format!("simulated: {}; {}-bound{chance}", times.join(", "), best.bound)
 }
 
 /// What would make the steps of a deployment faster.
@@ -335,7 +329,10 @@ fn to_add(bound: &str) -> &'static str {
 }
 
 fn headroom(best: &Choice) -> String {
-    let bound = best.headroom.map(|h| format!("{} p99 {} below its bound", h.metric, percent(h.share)));
+    let bound = best.headroom.map(|h| match h.percentile {
+        Some(percentile) => format!("{} {percentile} {} below its bound", h.metric, percent(h.share)),
+        None => format!("{} {} above what must be", h.metric, percent(h.share)),
+    });
     let rate = best.max_requests_per_s.map(|rate| {
         let load =
             best.utilization.map_or_else(String::new, |u| format!(" (the load is {} of it)", percent(u)));
@@ -377,7 +374,15 @@ fn launch(all: &[Launch]) -> String {
             if l.replicas > 1 { format!("each of {} ({role})", l.replicas) } else { format!("the {role}") };
         let note = || table::line(l.note.as_deref().unwrap_or_default()).trim_end().to_owned();
         let how = l.command.as_deref().map_or_else(note, folded);
-        text += &format!("start {what} with {}\n\n  {how}\n\n", l.engine);
+        let first = match (l.nodes, &l.on_others) {
+            (nodes, Some(_)) => format!(", on the first of its {nodes} nodes, whose address is LEADER"),
+            _ => String::new(),
+        };
+        text += &format!("start {what} with {}{first}\n\n  {how}\n\n", l.engine);
+        if let Some(command) = &l.on_others {
+            text +=
+                &format!("  and on each other, RANK being its number from 1\n\n  {}\n\n", folded(command));
+        }
     }
     text
 }

@@ -5,6 +5,7 @@ use crate::input::scenario::Scenario;
 use crate::show::Document;
 use roofcast::Model;
 use roofcast::plan::Plan;
+use roofcast::spec::{Metric, Percentile};
 use serde::Serialize;
 
 /// The view's data.
@@ -25,9 +26,9 @@ impl<'a> View<'a> {
         let workload = scenario.spec.workload.as_ref();
         View {
             report: Document { schema: SCHEMA, body: Answer::of(scenario, model, plan, None) },
-            ttft_p99_ms: slo.ttft_p99_ms,
-            tpot_p99_ms: slo.tpot_p99_ms,
-            e2el_p99_ms: slo.e2el_p99_ms,
+            ttft_p99_ms: slo.get(Metric::Ttft, Percentile::P99),
+            tpot_p99_ms: slo.get(Metric::Tpot, Percentile::P99),
+            e2el_p99_ms: slo.get(Metric::E2el, Percentile::P99),
             input_mean: workload.map(|w| w.input_mean()),
             output_mean: workload.map(|w| w.output_mean()),
         }

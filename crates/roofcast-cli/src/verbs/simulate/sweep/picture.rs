@@ -4,6 +4,7 @@ use super::{Run, about};
 use crate::input::dimensions::{self, Dimension, number, word};
 use roofcast::report::sweep::{Curve, Look, Panel, Quantity, Sweep, Values};
 use roofcast::simulate::Simulation;
+use roofcast::spec::{Bound, Metric};
 use roofcast::summary::Summary;
 
 /// Runs that differ along the x axis alone.
@@ -36,10 +37,10 @@ pub(super) fn of(dimensions: &[Dimension], runs: &[Run]) -> Sweep {
         [only] => vec![curve(only, "within the SLO", 1, Look::Dashed, |s| s.summary.request_goodput())],
         _ => each(&groups, "within the SLO", Look::Dashed, |s| s.summary.request_goodput()),
     });
-    let slo = |of: fn(&roofcast::spec::Slo) -> Option<f64>, name: &str| {
-        let bounds: Option<Vec<f64>> = runs.iter().map(|run| of(&run.slo)).collect();
+    let slo = |metric: Metric| {
+        let bounds: Option<Vec<Bound>> = runs.iter().map(|run| run.slo.of(metric).next()).collect();
         let bounds = bounds.filter(|all| all.iter().all(|v| Some(v) == all.first()))?;
-        bounds.first().map(|most| (*most, format!("SLO: p99 {name} {most} ms")))
+        bounds.first().copied()
     };
     let panel =
         |title: &str, quantity, curves, most| Panel { title: title.to_owned(), quantity, curves, most };
@@ -57,9 +58,9 @@ pub(super) fn of(dimensions: &[Dimension], runs: &[Run]) -> Sweep {
                 "time to first token",
                 Quantity::Time,
                 latency(&groups, |s| [s.ttft.median, s.ttft.p99]),
-                slo(|s| s.ttft_p99_ms, "TTFT"),
+                slo(Metric::Ttft),
             ),
-            panel("time per output token", Quantity::Time, tpot, slo(|s| s.tpot_p99_ms, "TPOT")),
+            panel("time per output token", Quantity::Time, tpot, slo(Metric::Tpot)),
             panel("requests a second", Quantity::Count, requests, None),
             panel("output tokens a second", Quantity::Count, rates, None),
         ],

@@ -1,0 +1,252 @@
+//! `[slo]`: bounds that a deployment must keep.
+//!
+//! Knows: the latencies and their percentiles that have bounds, by the keys `ttft_p99_ms`, `tpot_p90_ms` and so on, and how many
+//! requests may be beyond a bound. Knows nothing about how a latency is measured.
+
+use crate::error::{Error, Result};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+/// A latency of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metric {
+    /// Time to first token.
+    Ttft,
+    /// Time per output token after the first.
+    Tpot,
+    /// End-to-end latency.
+    E2el,
+}
+
+impl Metric {
+    /// All of them, in the order of [`Slo::bounds`].
+    pub const ALL: [Metric; 3] = [Metric::Ttft, Metric::Tpot, Metric::E2el];
+
+    /// As in text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::Ttft => "TTFT",
+            Metric::Tpot => "TPOT",
+            Metric::E2el => "E2EL",
+        }
+    }
+}
+
+/// A percentile of a latency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Percentile {
+    /// The median.
+    P50,
+    /// The 90th.
+    P90,
+    /// The 95th.
+    P95,
+    /// The 99th.
+    P99,
+}
+
+impl Percentile {
+    /// All of them, ascending.
+    pub const ALL: [Percentile; 4] = [Percentile::P50, Percentile::P90, Percentile::P95, Percentile::P99];
+
+    /// As in text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Percentile::P50 => "p50",
+            Percentile::P90 => "p90",
+            Percentile::P95 => "p95",
+            Percentile::P99 => "p99",
+        }
+    }
+
+    /// The share of the requests that it covers.
+    pub fn share(self) -> f64 {
+        match self {
+            Percentile::P50 => 0.5,
+            Percentile::P90 => 0.9,
+            Percentile::P95 => 0.95,
+            Percentile::P99 => 0.99,
+        }
+    }
+}
+
+/// What one key of `[slo]` asks: a percentile of a latency is at most so many milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bound {
+    /// Of which latency.
+    pub metric: Metric,
+    /// Which percentile of it.
+    pub percentile: Percentile,
+    /// Milliseconds.
+    pub ms: f64,
+}
+
+impl Bound {
+    /// As in `TTFT p99`.
+    pub fn name(&self) -> String {
+        format!("{} {}", self.metric.name(), self.percentile.name())
+    }
+}
+
+/// `[slo]`: bounds that every plan must keep.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Slo {
+    /// Milliseconds by metric and percentile.
+    ms: [[Option<f64>; 4]; 3],
+    /// The share of the requests that must keep every bound; where absent each bound holds at its percentile.
+    pub goodput: Option<f64>,
+}
+
+impl Slo {
+    /// The bounds that are set, by metric, then by percentile.
+    pub fn bounds(&self) -> impl Iterator<Item = Bound> + use<> {
+        let ms = self.ms;
+        let all = Metric::ALL.into_iter().flat_map(|m| Percentile::ALL.map(|p| (m, p)));
+        all.filter_map(move |(metric, percentile)| {
+            ms[metric as usize][percentile as usize].map(|ms| Bound { metric, percentile, ms })
+        })
+    }
+
+    /// The bounds of one metric, the highest percentile first.
+    pub fn of(&self, metric: Metric) -> impl Iterator<Item = Bound> + use<> {
+        let ms = self.ms[metric as usize];
+        let all = Percentile::ALL.into_iter().rev();
+        all.filter_map(move |p| ms[p as usize].map(|ms| Bound { metric, percentile: p, ms }))
+    }
+
+    /// Milliseconds that a request may take to be a good one: the bound of the highest percentile.
+    pub fn of_a_request(&self, metric: Metric) -> Option<f64> {
+        self.of(metric).next().map(|bound| bound.ms)
+    }
+
+    /// Milliseconds of the lowest bound of a metric, which the mean must be about.
+    pub fn lowest(&self, metric: Metric) -> Option<f64> {
+        self.of(metric).map(|bound| bound.ms).min_by(f64::total_cmp)
+    }
+
+    /// Whether there are any bounds.
+    pub fn is_bounded(&self) -> bool {
+        self.bounds().next().is_some()
+    }
+
+    /// Milliseconds of one bound.
+    pub fn get(&self, metric: Metric, percentile: Percentile) -> Option<f64> {
+        self.ms[metric as usize][percentile as usize]
+    }
+
+    /// The same with one bound more, or without it.
+    pub fn with(mut self, metric: Metric, percentile: Percentile, ms: Option<f64>) -> Slo {
+        self.ms[metric as usize][percentile as usize] = ms;
+        self
+    }
+
+    /// The share of the requests that must keep `bound`.
+    pub fn kept(&self, bound: &Bound) -> f64 {
+        self.goodput.unwrap_or(bound.percentile.share())
+    }
+
+    /// Requests of so many that must keep every bound, where a share of them must.
+    pub fn needed(&self, requests: u64) -> Option<u64> {
+        self.goodput.map(|share| (share * requests as f64).ceil() as u64)
+    }
+
+    /// # Errors
+    /// Bounds that are no times, or contradict each other.
+    pub(super) fn check(&self, place: &str) -> Result<()> {
+        for bound in self.bounds() {
+            if !(bound.ms.is_finite() && bound.ms > 0.0) {
+                let field = key(bound.metric, bound.percentile);
+                return Err(Error::field(place, format!("slo.{field}"), bound.ms, "milliseconds above 0"));
+            }
+        }
+        for metric in Metric::ALL {
+            let all: Vec<Bound> = self.of(metric).collect();
+            if let Some((high, low)) = all.iter().zip(all.iter().skip(1)).find(|(high, low)| low.ms > high.ms)
+            {
+                let accepted = format!("at most {} of {}", high.ms, key(metric, high.percentile));
+                let field = format!("slo.{}", key(metric, low.percentile));
+                return Err(Error::field(place, field, low.ms, accepted));
+            }
+            if self.goodput.is_some() && all.len() > 1 {
+                let found = format!("{} bounds of {}", all.len(), metric.name());
+                return Err(Error::field(place, "slo.goodput", found, "one of a metric beside a goodput"));
+            }
+        }
+        let Some(share) = self.goodput else { return Ok(()) };
+        if !(share > 0.0 && share <= 1.0) {
+            return Err(Error::field(place, "slo.goodput", share, "above 0, at most 1"));
+        }
+        if !self.is_bounded() {
+            return Err(Error::field(place, "slo.goodput", share, "a bound beside it, as ttft_p99_ms"));
+        }
+        Ok(())
+    }
+}
+
+/// The key of a bound.
+pub fn key(metric: Metric, percentile: Percentile) -> &'static str {
+    KEYS[metric as usize * Percentile::ALL.len() + percentile as usize]
+}
+
+/// Keys of `[slo]`; those of bounds first, by metric, then by percentile.
+const KEYS: [&str; 13] = [
+    "ttft_p50_ms",
+    "ttft_p90_ms",
+    "ttft_p95_ms",
+    "ttft_p99_ms",
+    "tpot_p50_ms",
+    "tpot_p90_ms",
+    "tpot_p95_ms",
+    "tpot_p99_ms",
+    "e2el_p50_ms",
+    "e2el_p90_ms",
+    "e2el_p95_ms",
+    "e2el_p99_ms",
+    "goodput",
+];
+
+impl<'de> Deserialize<'de> for Slo {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Slo, D::Error> {
+        deserializer.deserialize_map(Keys)
+    }
+}
+
+struct Keys;
+
+impl<'de> Visitor<'de> for Keys {
+    type Value = Slo;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+        formatter.write_str("a table of bounds, as { ttft_p99_ms = 2000 }")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Slo, A::Error> {
+        let mut slo = Slo::default();
+        while let Some(key) = map.next_key::<String>()? {
+            let index = KEYS.iter().position(|known| *known == key);
+            let index = index.ok_or_else(|| de::Error::unknown_field(&key, &KEYS))?;
+            let value = Some(map.next_value()?);
+            let count = Percentile::ALL.len();
+            match slo.ms.get_mut(index / count) {
+                Some(metric) => metric[index % count] = value,
+                None => slo.goodput = value,
+            }
+        }
+        Ok(slo)
+    }
+}
+
+/// The 99th percentiles always, the others where they are bounded.
+impl Serialize for Slo {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (metric, percentile) in Metric::ALL.into_iter().flat_map(|m| Percentile::ALL.map(|p| (m, p))) {
+            let ms = self.get(metric, percentile);
+            if ms.is_some() || percentile == Percentile::P99 {
+                map.serialize_entry(key(metric, percentile), &ms)?;
+            }
+        }
+        map.serialize_entry("goodput", &self.goodput)?;
+        map.end()
+    }
+}
