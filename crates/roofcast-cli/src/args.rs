@@ -93,8 +93,11 @@ pub(crate) struct DeploymentArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SourceArgs {
     /// Read an engine's command line as a deployment: vllm serve …, python -m sglang.launch_server …
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, value_name = "COMMAND", group = "running")]
     pub(crate) from_command: Option<String>,
+    /// The same of the one engine in a cluster's manifest: a Deployment, a LeaderWorkerSet, kubectl get -o json.
+    #[arg(long, value_name = "FILE.yaml", group = "running")]
+    pub(crate) from_manifest: Option<PathBuf>,
     /// Set any key of the spec, as in engine.watermark=0.01.
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
@@ -213,9 +216,9 @@ pub(crate) struct PlanArgs {
     /// Say what came of a deployment, as in "accelerator=h100-sxm tp=4 replicas=2 weights=fp8".
     #[arg(long, value_name = "KEY=VALUE …")]
     pub(crate) why: Option<String>,
-    /// Begin from what runs: with --from-command, a client's result (`vllm bench serve --save-result`, roofcast bench --json)
+    /// Begin from what runs: with --from-command or --from-manifest, a client's result (`vllm bench serve --save-result`, roofcast bench --json)
     /// against that deployment on hardware.accelerator. It calibrates the plan.
-    #[arg(long, value_name = "FILE.json", requires = "from_command")]
+    #[arg(long, value_name = "FILE.json", requires = "running")]
     pub(crate) measured: Option<PathBuf>,
     /// Write what starts and checks the best into this folder: commands, manifests, the spec, the line of roofcast bench.
     #[arg(long, value_name = "FOLDER")]

@@ -2,6 +2,7 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod dimensions;
+pub(crate) mod manifest;
 pub(crate) mod measurements;
 pub(crate) mod scenario;
 pub(crate) mod tables;

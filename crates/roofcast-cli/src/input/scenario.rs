@@ -3,7 +3,7 @@
 //! Knows: in which order things are laid over one another (the spec or its default, an engine's command line, `--set`, flags,
 //! a sweep's values), and where paths count from. What keys mean is the library's.
 
-use super::{absent, accelerator, bounded, catalog, of_file, text, values};
+use super::{absent, accelerator, bounded, catalog, filled, manifest, of_file, text, values};
 use crate::args::SourceArgs;
 use crate::{host, show};
 use anyhow::Result;
@@ -100,13 +100,15 @@ impl Source {
             // Its message has the line.
             Err(_) => return Err(Spec::parse(&place, &text).map_or_else(Into::into, |_| unreadable(&place))),
         };
-        let told = args.from_command.as_deref().map(command).transpose()?;
+        let told = running(args)?;
         let longest = told.as_ref().and_then(|told| told.longest.clone());
         let mut all = told.map(|told| told.settings).unwrap_or_default();
         all.extend(args.set.iter().map(|text| set(text)).collect::<Result<Vec<_>>>()?);
         all.extend(flags.iter().copied().flatten().cloned());
         let (file, catalog) = (file.map(Path::to_owned), catalog(&args.catalog)?);
-        if args.from_command.is_some() && !names_model(given.then_some(&table), &all) {
+        if (args.from_command.is_some() || args.from_manifest.is_some())
+            && !names_model(given.then_some(&table), &all)
+        {
             let accepted = "one, as in vllm serve MODEL … or --model-path MODEL; or --model beside it";
             return Err(
                 Error::field(command::PLACE, "the model", "missing: no model is named", accepted).into()
@@ -200,14 +202,30 @@ fn unreadable(place: &str) -> anyhow::Error {
     Error::field(place, "spec", "no TOML", "a spec as TOML").into()
 }
 
-/// The settings of an engine's command line; what of it a forecast does not take is said on stderr.
-fn command(text: &str) -> Result<Command> {
+/// What runs, where it is given.
+fn running(args: &SourceArgs) -> Result<Option<Command>> {
+    let Some(path) = &args.from_manifest else {
+        return args.from_command.as_deref().map(|text| command("--from-command", text)).transpose();
+    };
+    let text = match path == Path::new(STANDARD_INPUT) {
+        true => standard_input()?.1,
+        false => filled(path, "YAML or JSON of a cluster")?,
+    };
+    let deployed = manifest::read(path, &text)?;
+    let mut told = command("--from-manifest", &deployed.command)?;
+    told.settings.extend(deployed.replicas.map(|n| Setting::new("parallelism.replicas", n)));
+    told.settings.extend(deployed.accelerator.map(|name| Setting::new("hardware.accelerator", name)));
+    Ok(Some(told))
+}
+
+/// The settings of an engine's command line that `flag` gives; what of it a forecast does not take is said on stderr.
+fn command(flag: &str, text: &str) -> Result<Command> {
     let command = command::read(text)?;
     let list = |what: &str, flags: &[String]| match flags {
         [] => String::new(),
-        flags => format!("roofcast: --from-command: {what}: {}\n", flags.join(", ")),
+        flags => format!("roofcast: {flag}: {what}: {}\n", flags.join(", ")),
     };
-    let notes = command.notes.iter().map(|note| format!("roofcast: --from-command: {note}\n"));
+    let notes = command.notes.iter().map(|note| format!("roofcast: {flag}: {note}\n"));
     let said = list("not modelled", &command.unmodelled)
         + &list("of no effect on a forecast", &command.ignored)
         + &notes.collect::<String>();

@@ -161,7 +161,10 @@ fn source(args: &SimulateArgs, file: Option<&PathBuf>) -> Result<Source> {
 fn sources(args: &SimulateArgs) -> Result<Vec<Source>> {
     match args.spec.as_slice() {
         [] => Ok(vec![source(args, None)?]),
-        files if files.len() > 1 && args.source.from_command.is_some() => {
+        files
+            if files.len() > 1
+                && (args.source.from_command.is_some() || args.source.from_manifest.is_some()) =>
+        {
             let accepted = "it with one spec, or none";
             Err(Error::field("arguments", "--from-command", "beside several specs", accepted).into())
         }

@@ -278,3 +278,38 @@ fn first_choices_are_judged_where_all_were_measured() {
         refused.err
     );
 }
+
+/// What a plan wrote for a cluster is read back as what it planned; a label of its nodes names their accelerator.
+#[test]
+fn a_plan_begins_from_a_manifest() {
+    let chat = CHAT.replace("rate = 10", "rate = 30").replace("max_accelerators = 2", "max_accelerators = 4");
+    let (folder, spec) = file("chat.toml", chat.as_bytes());
+    let out = folder.path().join("launch");
+    let (planned, _) = json(&format!("plan {spec} --launch-dir {}", out.display()));
+    let yaml = std::fs::read_to_string(out.join("kubernetes.yaml")).unwrap();
+    let labelled = yaml.replace(
+        "      containers:\n",
+        "      nodeSelector:\n        nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3\n      containers:\n",
+    );
+    let path = folder.path().join("there.yaml");
+    std::fs::write(&path, labelled).unwrap();
+    let read = roofcast(&format!("simulate --from-manifest {} --requests 20 --dump-spec", path.display()));
+    assert_eq!(read.code, 0, "{}", read.err);
+    let told: toml::Table = read.out.parse().unwrap();
+    let best = &planned["best"];
+    for (section, key) in [("parallelism", "tp"), ("parallelism", "replicas"), ("engine", "max_num_seqs")] {
+        assert_eq!(told[section][key].as_integer(), best[key].as_i64(), "{key} {}", read.out);
+    }
+    assert_eq!(told["engine"]["name"].as_str(), best["engine"].as_str());
+    let run = roofcast(&format!("simulate --from-manifest {} --requests 20 --json", path.display()));
+    assert!(run.code == 0 && run.out.contains("h100"), "{}{}", run.out, run.err);
+    let both = roofcast(&format!("simulate --from-manifest {} --from-command vllm", path.display()));
+    assert!(both.code == 2 && both.err.contains("--from-command"), "{}", both.err);
+    std::fs::write(&path, "kind: Service\n").unwrap();
+    let none = roofcast(&format!("plan --from-manifest {}", path.display()));
+    assert!(
+        none.code == 2 && none.err.contains("there.yaml") && none.err.contains("no engine"),
+        "{}",
+        none.err
+    );
+}
