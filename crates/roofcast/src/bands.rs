@@ -65,6 +65,22 @@ impl Bands {
         }
     }
 
+    /// These of some replicas, with `others` that serve the same requests on another accelerator: from the lowest to the highest.
+    pub fn with_beside(self, others: Bands) -> Bands {
+        let both = |a: Span, b: Span| {
+            let widest = |a: [f64; 2], b: [f64; 2]| [a[0].min(b[0]), a[1].max(b[1])];
+            Span { factors: widest(a.factors, b.factors), range: widest(a.range, b.range) }
+        };
+        Bands {
+            evidence: self.evidence.min(others.evidence),
+            rests_on: format!("{}; beside: {}", self.rests_on, others.rests_on),
+            ttft_ms: both(self.ttft_ms, others.ttft_ms),
+            tpot_ms: both(self.tpot_ms, others.tpot_ms),
+            e2el_ms: both(self.e2el_ms, others.e2el_ms),
+            output_tok_s: self.output_tok_s.zip(others.output_tok_s).map(|(a, b)| both(a, b)),
+        }
+    }
+
     fn around(means: &Means, band: &Band, rests_on: &str) -> Bands {
         let span = |mean: f64, factors: [f64; 2]| Span { factors, range: factors.map(|f| f * mean) };
         let mut tpot_ms = span(means.tpot_ms, band.tpot);

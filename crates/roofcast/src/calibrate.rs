@@ -361,7 +361,7 @@ impl<'a> Fit<'a> {
             ideal: false,
         };
         let forecaster =
-            Forecaster { deployment, coefficients: Arc::new(coefficients), draft: None, prefill: None };
+            Forecaster { deployment, coefficients: Arc::new(coefficients), draft: None, other: None };
         point::forecast(fitted.row, &forecaster, CostKind::Forecast).ok()
     }
 

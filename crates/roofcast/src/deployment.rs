@@ -49,8 +49,8 @@ pub struct Deployment {
     pub options: Options,
     /// The model that drafts for it, on the same ranks.
     pub draft: Option<Box<Deployment>>,
-    /// The same on the accelerator that computes prompts, where that is another.
-    pub prefill: Option<Box<Deployment>>,
+    /// The same on the other accelerator of a fleet of two kinds.
+    pub other: Option<Box<Deployment>>,
 }
 
 /// Engine settings with vLLM's defaults filled in.
@@ -156,8 +156,8 @@ pub struct Options {
     pub power_limit_w: Option<f64>,
     /// The model that `engine.speculative.draft_model` names.
     pub draft: Option<Arc<Model>>,
-    /// The accelerator that computes prompts, where that is another: `fleet.prefill.accelerator`.
-    pub prefill: Option<Arc<Accelerator>>,
+    /// The other accelerator of a fleet of two kinds: `fleet.prefill.accelerator` or `fleet.beside.accelerator`.
+    pub other: Option<Arc<Accelerator>>,
 }
 
 impl Options {
@@ -227,7 +227,7 @@ impl Deployment {
             assumptions,
             options: options.clone(),
             draft: None,
-            prefill: None,
+            other: None,
         };
         deployment.kernels()?;
         shard::share(&mut deployment, &formats)?;
@@ -235,7 +235,7 @@ impl Deployment {
             deployment.engine.block_size = pages::page_tokens(&deployment)?;
         }
         deployment.draft = deployment.drafter()?.map(Box::new);
-        deployment.prefill = deployment.prompts()?.map(Box::new);
+        deployment.other = deployment.elsewhere()?.map(Box::new);
         Ok(deployment)
     }
 
@@ -286,13 +286,13 @@ impl Deployment {
             .map_err(|e| e.within(place))
     }
 
-    /// The same where prompts are computed.
-    fn prompts(&self) -> Result<Option<Deployment>> {
-        let Some(accelerator) = &self.options.prefill else { return Ok(None) };
-        let options = Options { prefill: None, ..self.options.clone() };
+    /// The same on the other accelerator.
+    fn elsewhere(&self) -> Result<Option<Deployment>> {
+        let Some(accelerator) = &self.options.other else { return Ok(None) };
+        let options = Options { other: None, ..self.options.clone() };
         Deployment::resolve(Arc::clone(&self.model), Arc::clone(accelerator), &options)
             .map(Some)
-            .map_err(|e| e.within("fleet.prefill"))
+            .map_err(|e| e.within(&format!("on {}", accelerator.id)))
     }
 
     /// Into how many parts `tp` ranks cut what is kept per KV head: no more than there are heads, since GPU engines

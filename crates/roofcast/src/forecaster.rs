@@ -20,8 +20,8 @@ pub struct Forecaster {
     pub coefficients: Arc<Coefficients>,
     /// The same for the model that drafts.
     pub draft: Option<Box<Forecaster>>,
-    /// The same on the accelerator that computes prompts, where that is another.
-    pub prefill: Option<Box<Forecaster>>,
+    /// The same on the other accelerator of a fleet of two kinds.
+    pub other: Option<Box<Forecaster>>,
 }
 
 impl Forecaster {
@@ -33,17 +33,17 @@ impl Forecaster {
     /// With the coefficients that `calibration` has for `deployment`.
     pub fn new(deployment: Deployment, calibration: &Calibration) -> Forecaster {
         let coefficients = Arc::new(calibration.coefficients(&Place::of(&deployment)));
-        let other =
+        let again =
             |d: &Option<Box<Deployment>>| d.clone().map(|d| Box::new(Forecaster::new(*d, calibration)));
-        let (draft, prefill) = (other(&deployment.draft), other(&deployment.prefill));
-        Forecaster { deployment, coefficients, draft, prefill }
+        let (draft, other) = (again(&deployment.draft), again(&deployment.other));
+        Forecaster { deployment, coefficients, draft, other }
     }
 
     /// With nothing but the limits.
     pub fn ideal(deployment: Deployment) -> Forecaster {
-        let other = |d: &Option<Box<Deployment>>| d.clone().map(|d| Box::new(Forecaster::ideal(*d)));
-        let (draft, prefill) = (other(&deployment.draft), other(&deployment.prefill));
-        Forecaster { deployment, coefficients: Arc::new(Coefficients::ideal(1.0, 1.0)), draft, prefill }
+        let again = |d: &Option<Box<Deployment>>| d.clone().map(|d| Box::new(Forecaster::ideal(*d)));
+        let (draft, other) = (again(&deployment.draft), again(&deployment.other));
+        Forecaster { deployment, coefficients: Arc::new(Coefficients::ideal(1.0, 1.0)), draft, other }
     }
 
     /// The same on a machine that takes `factor` times as long; nothing gets faster than its limit.
@@ -52,25 +52,25 @@ impl Forecaster {
         if factor == 1.0 {
             return self;
         }
-        let other = |f: Option<Box<Forecaster>>| f.map(|f| Box::new(f.slowed(factor)));
-        let (draft, prefill) = (other(self.draft), other(self.prefill));
-        Forecaster { coefficients: Arc::new(self.coefficients.slowed(factor)), draft, prefill, ..self }
+        let again = |f: Option<Box<Forecaster>>| f.map(|f| Box::new(f.slowed(factor)));
+        let (draft, other) = (again(self.draft), again(self.other));
+        Forecaster { coefficients: Arc::new(self.coefficients.slowed(factor)), draft, other, ..self }
     }
 
     /// Another deployment of the same model, formats, accelerator and engine.
     pub fn reshaped(&self, deployment: Deployment) -> Forecaster {
         let coefficients = Arc::clone(&self.coefficients);
-        let other = |d: &Option<Box<Deployment>>, own: &Option<Box<Forecaster>>| {
+        let again = |d: &Option<Box<Deployment>>, own: &Option<Box<Forecaster>>| {
             d.clone().zip(own.as_ref()).map(|(d, own)| Box::new(own.reshaped(*d)))
         };
-        let draft = other(&deployment.draft, &self.draft);
-        let prefill = other(&deployment.prefill, &self.prefill);
-        Forecaster { deployment, coefficients, draft, prefill }
+        let draft = again(&deployment.draft, &self.draft);
+        let other = again(&deployment.other, &self.other);
+        Forecaster { deployment, coefficients, draft, other }
     }
 
-    /// Where prompts are computed by others: this, or the same on their accelerator.
-    pub fn prompts(&self) -> &Forecaster {
-        self.prefill.as_deref().unwrap_or(self)
+    /// The same on the other accelerator, where there is one; else this.
+    pub fn elsewhere(&self) -> &Forecaster {
+        self.other.as_deref().unwrap_or(self)
     }
 
     /// The times of steps, at the limit or as forecast.

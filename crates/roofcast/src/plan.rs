@@ -17,6 +17,7 @@ mod launch;
 mod link;
 mod manifest;
 mod margins;
+mod mixed;
 mod nodes;
 mod pareto;
 mod proof;
@@ -49,7 +50,7 @@ use demand::Demand;
 use feasibility::Judge;
 use manifest::{Served, manifests};
 use search::{Judged, Search};
-use space::{Candidate, Space};
+use space::{Candidate, Pool, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -126,12 +127,12 @@ fn check(spec: &Spec, workload: &Workload) -> Result<()> {
     let decided = [
         ("fleet.prefill", spec.fleet.prefill.is_some()),
         ("fleet.decode", spec.fleet.decode.is_some()),
+        ("fleet.beside", spec.fleet.beside.is_some()),
         ("fleet.link", spec.fleet.link.is_some()),
         ("fleet.autoscale", spec.fleet.autoscale.is_some()),
     ];
     if let Some((field, _)) = decided.iter().find(|(_, set)| *set) {
-        let accepted =
-            "left out: the plan decides how replicas are combined ([search] has disaggregated and link)";
+        let accepted = "left out: the plan decides how replicas are combined ([search] has disaggregated, mixed and link)";
         return Err(Error::field("spec", *field, "set", accepted));
     }
     if spec.engine.speculative.as_ref().is_some_and(|s| s.draft_model.is_some()) {
@@ -156,9 +157,12 @@ fn candidates(judge: &Judge) -> Result<Vec<Candidate>> {
     let fit = |shape: &usize| judge.estimate(*shape).is_some();
     let shapes: Vec<usize> = (0..judge.space.shapes.len()).filter(fit).collect();
     let mut all: Vec<Candidate> = shapes.iter().flat_map(|shape| judge.space.together(*shape)).collect();
+    let held: Vec<usize> = shapes.into_iter().filter(|shape| judge.holds(*shape).is_none()).collect();
     if judge.apart() {
-        let held: Vec<usize> = shapes.into_iter().filter(|shape| judge.holds(*shape).is_none()).collect();
         all.extend(apart::apart(judge, &held)?);
+    }
+    if judge.spec.search.as_ref().is_some_and(|search| search.mixed) {
+        all.extend(mixed::mixed(judge, &held)?);
     }
     Ok(all)
 }
@@ -234,8 +238,9 @@ fn served<'a>(found: &'a Search, candidate: &Candidate) -> Vec<Served<'a>> {
     // What was asked for by its Hugging Face id, which may be a fine-tune of the catalog's entry.
     let named = found.base.model.name.as_deref().filter(|name| name.contains('/'));
     let decode = if candidate.prefill.is_some() { Role::Decode } else { Role::Replica };
-    let pools =
-        candidate.prefill.map(|pool| (pool, Role::Prefill)).into_iter().chain([(candidate.serving, decode)]);
+    let prefill = candidate.prefill.map(|pool| (pool, Role::Prefill));
+    let beside = candidate.beside.map(|pool| (pool, Role::Beside));
+    let pools = prefill.into_iter().chain([(candidate.serving, decode)]).chain(beside);
     pools
         .filter_map(|(pool, role)| {
             let deployment = &found.judge.fitted[pool.shape].as_ref().ok()?.forecaster.deployment;
@@ -259,11 +264,12 @@ fn choice(found: &Search, index: usize, run: &Simulation) -> Choice {
     let count = candidate.accelerators;
     let output_tok_s = judge.demand.output_per_s().unwrap_or(s.output_throughput());
     let cost_per_hour = found.per_hour(candidate);
-    let prefill = candidate.prefill.map(|pool| {
+    let pool = |pool: Pool| {
         let shape = &judge.space.shapes[pool.shape];
         PoolChoice { accelerator: shape.chip.id.clone(), replicas: pool.replicas, cut: shape.cut }
-    });
-    let spec = judge.space.spec(found.base, candidate);
+    };
+    let (prefill, beside) = (candidate.prefill.map(pool), candidate.beside.map(pool));
+    let spec = judge.deployed(found.base, candidate);
     let [limit_prefill, prefill_ms] = prefiller.map_or([0.0; 2], |e| [e.prompt.limit_ms, e.prompt.ms]);
     Choice {
         index,
@@ -275,6 +281,7 @@ fn choice(found: &Search, index: usize, run: &Simulation) -> Choice {
         attention_dp: cut.attention_dp,
         replicas: serving.replicas,
         prefill,
+        beside,
         weights: deployment.map_or_else(String::new, |d| d.weights.clone()),
         kv: deployment.map_or_else(String::new, |d| d.kv.name.to_owned()),
         engine: spec.engine.name().to_owned(),

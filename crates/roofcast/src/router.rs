@@ -46,6 +46,10 @@ pub struct Router {
     random: u64,
     /// The replica that served each prefix or session last.
     served: BTreeMap<u32, usize>,
+    /// The share of each replica against that of the others; none where all are alike.
+    weights: Vec<f64>,
+    /// What each replica is owed, in turn by weight.
+    owed: Vec<f64>,
 }
 
 /// How many more requests than the least loaded one a replica may have and still be chosen for its prefix.
@@ -54,7 +58,13 @@ const IMBALANCE: u64 = 8;
 impl Router {
     /// A router that remembers nothing yet; `seed` of its draws.
     pub fn new(routing: Routing, seed: u64) -> Router {
-        Router { routing, turn: 0, random: seed | 1, served: BTreeMap::new() }
+        let (weights, owed) = (Vec::new(), Vec::new());
+        Router { routing, turn: 0, random: seed | 1, served: BTreeMap::new(), weights, owed }
+    }
+
+    /// The same where replicas are not alike: in turn each is chosen in proportion to its weight, and a load counts over it.
+    pub fn weighted(self, weights: Vec<f64>) -> Router {
+        Router { owed: vec![0.0; weights.len()], weights, ..self }
     }
 
     /// Which of `candidates` serves a request of `user` whose prompt begins with `prefix`; `load` is how many requests a
@@ -66,22 +76,46 @@ impl Router {
         load: impl Fn(usize) -> u64,
         candidates: &[usize],
     ) -> usize {
-        // The first of those with the fewest requests.
-        let least = || candidates.iter().copied().min_by_key(|index| load(*index)).unwrap_or(0);
         match (candidates, self.routing) {
             ([only], _) => *only,
+            (_, Routing::RoundRobin) if !self.weights.is_empty() => self.next_by_weight(candidates),
             (_, Routing::RoundRobin) => candidates[self.next(candidates.len())],
-            (_, Routing::LeastLoaded) => least(),
+            (_, Routing::LeastLoaded) => self.least(&load, candidates),
             (_, Routing::PowerOfTwo) => {
                 let [one, other] = [(); 2].map(|()| candidates[self.draw(candidates.len())]);
-                if load(other) < load(one) { other } else { one }
+                self.least(&load, &[one, other])
             }
             (_, Routing::PrefixAware) => match prefix {
-                Some(prefix) => self.remembered(prefix, least(), IMBALANCE, candidates, &load),
-                None => least(),
+                Some(prefix) => self.remembered(prefix, IMBALANCE, candidates, &load),
+                None => self.least(&load, candidates),
             },
-            (_, Routing::SessionSticky) => self.remembered(user, least(), u64::MAX, candidates, &load),
+            (_, Routing::SessionSticky) => self.remembered(user, u64::MAX, candidates, &load),
         }
+    }
+
+    /// The first of those with the fewest requests, each with one more over its weight where they are not alike.
+    fn least(&self, load: &impl Fn(usize) -> u64, candidates: &[usize]) -> usize {
+        let found = match self.weights.as_slice() {
+            [] => candidates.iter().min_by_key(|index| load(**index)),
+            weights => {
+                let share = |index: usize| (load(index) + 1) as f64 / weights[index];
+                candidates.iter().min_by(|a, b| share(**a).total_cmp(&share(**b)))
+            }
+        };
+        found.copied().unwrap_or(0)
+    }
+
+    /// Smooth weighted round robin: each is owed its weight a turn, who is owed the most is chosen and gives back what all were.
+    fn next_by_weight(&mut self, candidates: &[usize]) -> usize {
+        let all: f64 = candidates.iter().map(|index| self.weights[*index]).sum();
+        candidates.iter().for_each(|index| self.owed[*index] += self.weights[*index]);
+        let most = candidates.iter().copied().max_by(|a, b| {
+            // The first of equals.
+            self.owed[*a].total_cmp(&self.owed[*b]).then(b.cmp(a))
+        });
+        let chosen = most.unwrap_or(0);
+        self.owed[chosen] -= all;
+        chosen
     }
 
     fn next(&mut self, count: usize) -> usize {
@@ -103,11 +137,11 @@ impl Router {
     fn remembered(
         &mut self,
         key: u32,
-        least: usize,
         slack: u64,
         candidates: &[usize],
-        load: impl Fn(usize) -> u64,
+        load: &impl Fn(usize) -> u64,
     ) -> usize {
+        let least = self.least(load, candidates);
         let most = load(least).saturating_add(slack);
         let before = self.served.get(&key).copied();
         let chosen = before.filter(|r| candidates.contains(r) && load(*r) <= most).unwrap_or(least);

@@ -142,7 +142,8 @@ impl Source {
         }
         let mut catalog = self.catalog.clone();
         let searched = spec.search.iter_mut().flat_map(|search| &mut search.accelerators);
-        let pools = [&mut spec.fleet.prefill, &mut spec.fleet.decode].into_iter().flatten();
+        let fleet = &mut spec.fleet;
+        let pools = [&mut fleet.prefill, &mut fleet.decode, &mut fleet.beside].into_iter().flatten();
         let pools = pools.flat_map(|pool| &mut pool.accelerator);
         for name in searched.chain(&mut spec.hardware.accelerator).chain(pools) {
             *name = self.reach.accelerator(name, &mut catalog)?;
@@ -332,7 +333,7 @@ impl Scenario {
         if let Some(name) = prompts {
             let other = self.catalog.accelerator(name).map_err(|e| self.told(e))?;
             let (_, other) = options.clone().counted(convention, other);
-            options.prefill = (other.id != chip.id).then(|| Arc::new(other));
+            options.other = (other.id != chip.id).then(|| Arc::new(other));
         }
         let (options, chip) = options.counted(convention, chip);
         Deployment::resolve(model, Arc::new(chip), &options).map_err(|e| self.told(e))

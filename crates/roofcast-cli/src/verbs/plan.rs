@@ -127,6 +127,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
 /// The line that measures `best` where it runs, by the load and the bounds of its own spec.
 fn bench(best: &Choice) -> String {
     // What several replicas serve is behind one address.
-    let whose = if best.replicas > 1 || best.prefill.is_some() { "ROUTER" } else { "HOST" };
+    let whose =
+        if best.replicas > 1 || best.prefill.is_some() || best.beside.is_some() { "ROUTER" } else { "HOST" };
     format!("roofcast bench {SPEC} --url http://{whose}:8000")
 }

@@ -104,9 +104,12 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<ExitCode> {
 /// The deployment, with the accelerators of all pools.
 fn about<'a>(deployment: &'a Deployment, s: &Simulation) -> About<'a> {
     let about = About { count: s.fleet.accelerators, ..About::of(deployment) };
-    match s.fleet.prefill.as_ref().filter(|pool| pool.accelerator != s.fleet.serving.accelerator) {
-        Some(prompts) => {
-            let both = format!("{} + {}", prompts.accelerator, s.fleet.serving.accelerator);
+    let (prompts, serving, beside) = (&s.fleet.prefill, &s.fleet.serving.accelerator, &s.fleet.beside);
+    let other = prompts.as_ref().or(beside.as_ref()).map(|pool| &pool.accelerator);
+    match other.filter(|other| *other != serving) {
+        Some(other) => {
+            let (first, second) = if prompts.is_some() { (other, serving) } else { (serving, other) };
+            let both = format!("{first} + {second}");
             About { hardware: both.into(), ..about }
         }
         None => about,
@@ -305,7 +308,8 @@ fn steps(s: &Simulation) -> String {
             )
         }
     };
-    let replicas = s.fleet.serving.replicas + s.fleet.prefill.as_ref().map_or(0, |p| p.replicas);
+    let others = s.fleet.prefill.iter().chain(&s.fleet.beside).map(|p| p.replicas);
+    let replicas = s.fleet.serving.replicas + others.sum::<u64>();
     let each = if replicas > 1 { format!(" on {replicas} replicas") } else { String::new() };
     format!(
         "{}{each}, {} running in the mean, {} at most; {priced}",
@@ -324,7 +328,7 @@ fn drafts(s: &Simulation) -> String {
 /// The replicas that serve, by pools.
 fn fleet(s: &Simulation) -> String {
     let f = &s.fleet;
-    let apart = f.prefill.as_ref().is_some_and(|p| p.accelerator != f.serving.accelerator);
+    let apart = f.prefill.iter().chain(&f.beside).any(|p| p.accelerator != f.serving.accelerator);
     let pool = |p: &PoolUse| {
         let what = if apart { p.accelerator.as_str() } else { "accelerators" };
         format!("{} × {} {what}, busy {} of the time", p.replicas, p.accelerators_each, percent(p.busy))
@@ -338,6 +342,9 @@ fn fleet(s: &Simulation) -> String {
             grouped(a.started),
             grouped(a.stopped)
         );
+    }
+    if let Some(beside) = &f.beside {
+        return format!("{}; beside {}", pool(&f.serving), pool(beside));
     }
     match (&f.prefill, &f.transfers) {
         (Some(prefill), Some(t)) => format!(

@@ -478,6 +478,7 @@ class Fleet(Part):
     accelerators: int
     serving: Pool
     prefill: Pool | None = None
+    beside: Pool | None = None
     transfers: Transfers | None = None
     autoscale: Autoscale | None = None
 
@@ -673,6 +674,17 @@ class Headroom(Part):
 
     metric: str
     share: float
+    percentile: str | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Bounded(Part):
+    """A percentile of a simulation beside its bound."""
+
+    metric: str
+    percentile: str
+    ms: float
+    most_ms: float
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -687,6 +699,7 @@ class Choice(Part):
     attention_dp: int
     replicas: int
     prefill: dict[str, Any] | None
+    beside: dict[str, Any] | None
     weights: str
     kv: str
     engine: str
@@ -709,6 +722,7 @@ class Choice(Part):
     bound: str
     stage: str
     evidence: str | None
+    bounds: list[Bounded]
     headroom: Headroom | None
     chance: float | None
     max_requests_per_s: float | None

@@ -172,6 +172,8 @@ pub struct Choice {
     pub replicas: u64,
     /// Replicas that compute prompts for them.
     pub prefill: Option<PoolChoice>,
+    /// Replicas on another accelerator that serve the same requests.
+    pub beside: Option<PoolChoice>,
     /// Weight format.
     pub weights: String,
     /// KV format.
@@ -250,12 +252,32 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Its accelerators in words: `h200-sxm`, or `h100-sxm + h200-sxm` where prompts are computed on the first.
+    /// Its accelerators in words: `h200-sxm`, or `h100-sxm + h200-sxm` where prompts are computed on the first or both serve all.
     pub fn accelerators(&self) -> String {
-        match self.prefill.as_ref().filter(|pool| pool.accelerator != self.accelerator) {
-            Some(pool) => format!("{} + {}", pool.accelerator, self.accelerator),
-            None => self.accelerator.clone(),
+        self.kinds().join(" + ")
+    }
+
+    /// How many of each: `14 × h100-sxm`, `2 × l40s + 1 × h100-sxm`.
+    pub fn hardware(&self) -> String {
+        let own = self.tp * self.pp * self.attention_dp * self.replicas;
+        let serving = self.accelerator.as_str();
+        match self.kinds().as_slice() {
+            [first, second] => {
+                let count = |kind: &str| if kind == serving { own } else { self.count - own };
+                format!("{} × {first} + {} × {second}", count(first), count(second))
+            }
+            _ => format!("{} × {serving}", self.count),
         }
+    }
+
+    /// Catalog ids of its one or two kinds of accelerators, as their pools are listed.
+    pub fn kinds(&self) -> Vec<&str> {
+        let [prefill, beside] =
+            [&self.prefill, &self.beside].map(|p| p.as_ref().map(|p| p.accelerator.as_str()));
+        let mut all: Vec<&str> =
+            prefill.into_iter().chain([self.accelerator.as_str()]).chain(beside).collect();
+        all.dedup();
+        all
     }
 }
 
@@ -385,8 +407,14 @@ pub(super) fn name(space: &Space, candidate: &Candidate) -> String {
             cut(candidate.serving)
         ),
     };
-    let sides = space.sides(candidate).into_iter().rev().flatten();
-    let chips: Vec<String> = sides.map(|(chip, count)| format!("{count} × {}", chip.id)).collect();
+    let beside = candidate.beside.map(|pool| format!(" + {} × {}", pool.replicas, cut(pool)));
+    let pools = pools + &beside.unwrap_or_default();
+    let mut sides: Vec<_> = space.sides(candidate).into_iter().flatten().collect();
+    if candidate.prefill.is_some() {
+        sides.reverse();
+    }
+    let chips: Vec<String> =
+        sides.into_iter().map(|(chip, count)| format!("{count} × {}", chip.id)).collect();
     let mut text = format!("{} as {pools}", chips.join(" + "));
     for (value, what) in [(&shape.weights, "weights"), (&shape.kv, "KV")] {
         if let Some(value) = value {

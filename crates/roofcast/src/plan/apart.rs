@@ -38,7 +38,7 @@ pub(super) fn apart(judge: &Judge, shapes: &[usize]) -> Result<Vec<Candidate>> {
                     if accelerators >= space.least {
                         let pool = |shape, replicas| Pool { shape, replicas };
                         let (prefill, serving) = (Some(pool(*prefill, x)), pool(*decode, y));
-                        found.push(Candidate { prefill, serving, accelerators });
+                        found.push(Candidate { prefill, serving, beside: None, accelerators });
                     }
                 }
             }

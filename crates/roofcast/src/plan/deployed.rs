@@ -50,7 +50,11 @@ pub(super) fn sections(base: &Spec, spec: &Spec, model: Option<&Model>) -> toml:
     }
     put("workload", "requests", count(spec.workload.as_ref().and_then(|w| w.requests)));
     put("fleet", "link", spec.fleet.link.map(|link| link.name().into()));
-    for (section, pool) in [("fleet.prefill", &spec.fleet.prefill), ("fleet.decode", &spec.fleet.decode)] {
+    let fleet = &spec.fleet;
+    put("fleet", "beside_weight", fleet.beside_weight.map(toml::Value::from));
+    let pools =
+        [("fleet.prefill", &fleet.prefill), ("fleet.decode", &fleet.decode), ("fleet.beside", &fleet.beside)];
+    for (section, pool) in pools {
         let Some(pool) = pool else { continue };
         put(section, "accelerator", text(&pool.accelerator));
         for (key, n) in [

@@ -120,7 +120,7 @@ impl<'a> Judge<'a> {
 
     /// Why `candidate` is no answer, as far as can be said without a simulation; by memory alone where that is asked.
     pub(super) fn miss(&self, candidate: &Candidate, memory_only: bool) -> Option<Miss> {
-        let mut pools = candidate.prefill.iter().chain([&candidate.serving]);
+        let mut pools = candidate.prefill.iter().chain([&candidate.serving]).chain(&candidate.beside);
         let room = pools
             .find_map(|pool| self.holds(pool.shape))
             .or_else(|| self.crowded(candidate, self.demand.users));
@@ -128,6 +128,15 @@ impl<'a> Judge<'a> {
             return room;
         }
         self.limit(candidate).or_else(|| self.steady(candidate))
+    }
+
+    /// `base` for `candidate`. Of two kinds of replicas each gets as much as it serves within the bound on TPOT.
+    pub(super) fn deployed(&self, base: &Spec, candidate: &Candidate) -> Spec {
+        let mut spec = self.space.spec(base, candidate);
+        let within = |pool: Pool| self.estimate(pool.shape).and_then(|e| e.within).map(|(_, rate)| rate);
+        let rates = candidate.beside.and_then(|beside| within(beside).zip(within(candidate.serving)));
+        spec.fleet.beside_weight = rates.map(|(beside, serving)| (beside / serving * 1e3).round() / 1e3);
+        spec
     }
 
     /// Requests always in flight, as many as `users`, that nothing lets wait.
@@ -144,35 +153,46 @@ impl<'a> Judge<'a> {
     }
 
     fn limit(&self, candidate: &Candidate) -> Option<Miss> {
-        let stage = Stage::Limit;
         let serving = self.estimate(candidate.serving.shape)?;
         let prompts = self.estimate(candidate.prefill.unwrap_or(candidate.serving).shape)?;
-        let slo = &self.spec.slo;
-        let step = serving.step_limit_ms;
-        let mut found = prompts
-            .prompts
-            .iter()
-            .find_map(|(bound, prompt)| exceeds(stage, bound, "a prompt takes", prompt.limit_ms, bound.ms));
-        if self.a_token_a_step() {
-            found = found.or_else(|| {
-                slo.of(Metric::Tpot).find_map(|bound| exceeds(stage, &bound, "a step takes", step, bound.ms))
-            });
-            found = found.or_else(|| {
-                slo.of(Metric::E2el).find_map(|bound| {
-                    let tokens = self.demand.long_output(slo.kept(&bound));
-                    let whole = tokens.saturating_sub(1) as f64 * step;
-                    exceeds(stage, &bound, "an answer takes", whole, bound.ms)
-                })
-            });
+        let beside = candidate.beside.and_then(|pool| self.estimate(pool.shape));
+        self.limit_of(prompts, serving)
+            .or_else(|| beside.and_then(|beside| self.limit_of(beside, beside)))
+            .or_else(|| self.rate(candidate, Stage::Limit, |e| e.limit_rates, ROUNDING))
+    }
+
+    /// Whether the limit of a prompt on `prompts`, or of a step or an answer on `serving`, misses the SLO.
+    fn limit_of(&self, prompts: &Estimate, serving: &Estimate) -> Option<Miss> {
+        let (stage, slo, step) = (Stage::Limit, &self.spec.slo, serving.step_limit_ms);
+        let mut slow = prompts.prompts.iter();
+        let prompt =
+            slow.find_map(|(bound, p)| exceeds(stage, bound, "a prompt takes", p.limit_ms, bound.ms));
+        if prompt.is_some() || !self.a_token_a_step() {
+            return prompt;
         }
-        found.or_else(|| self.rate(candidate, stage, |e| e.limit_rates, ROUNDING))
+        let answer = |bound: Bound| {
+            let tokens = self.demand.long_output(slo.kept(&bound));
+            exceeds(stage, &bound, "an answer takes", tokens.saturating_sub(1) as f64 * step, bound.ms)
+        };
+        slo.of(Metric::Tpot)
+            .find_map(|bound| exceeds(stage, &bound, "a step takes", step, bound.ms))
+            .or_else(|| slo.of(Metric::E2el).find_map(answer))
+    }
+
+    /// Whether a replica of a shape can keep the SLO by itself, at the limit and in steady state.
+    pub(super) fn keeps(&self, shape: usize) -> bool {
+        self.estimate(shape).is_some_and(|e| {
+            let prompts = e.prompts.iter().all(|(bound, prompt)| prompt.ms <= bound.ms * 1.02);
+            self.limit_of(e, e).is_none() && prompts && e.within.is_some()
+        })
     }
 
     /// From how many replicas on either side the limit lets pools of these shapes carry the load; none where it misses the SLO
     /// whatever their number.
     pub(super) fn least_at_the_limit(&self, prefill: usize, decode: usize) -> Option<[u64; 2]> {
         let pool = |shape| Pool { shape, replicas: u64::MAX };
-        let most = Candidate { prefill: Some(pool(prefill)), serving: pool(decode), accelerators: u64::MAX };
+        let (prompts, serving) = (Some(pool(prefill)), pool(decode));
+        let most = Candidate { prefill: prompts, serving, beside: None, accelerators: u64::MAX };
         if self.limit(&most).is_some() {
             return None;
         }
@@ -220,7 +240,10 @@ impl<'a> Judge<'a> {
                 factor: running as f64 / in_flight as f64,
             });
         }
-        let offered = self.demand.rate? / candidate.serving.replicas as f64;
+        // Another kind of replicas counts as so many of these.
+        let beside = |pool: Pool| Some(self.estimate(pool.shape)?.within?.1 / rate * pool.replicas as f64);
+        let alike = candidate.serving.replicas as f64 + candidate.beside.and_then(beside).unwrap_or(0.0);
+        let offered = self.demand.rate? / alike;
         let factor = offered / (rate * SLACK);
         (factor > 1.0)
             .then(|| Miss {
@@ -242,8 +265,9 @@ impl<'a> Judge<'a> {
         let offered = self.demand.rate?;
         let serving = of(self.estimate(candidate.serving.shape)?);
         let decoders = candidate.serving.replicas as f64;
+        let beside = |pool: Pool| Some(of(self.estimate(pool.shape)?).whole * pool.replicas as f64);
         let most = match candidate.prefill {
-            None => serving.whole * decoders,
+            None => serving.whole * decoders + candidate.beside.and_then(beside).unwrap_or(0.0),
             Some(pool) => {
                 let prompts = of(self.estimate(pool.shape)?).prefill * pool.replicas as f64;
                 prompts.min(serving.decode * decoders)

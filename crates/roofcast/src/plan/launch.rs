@@ -25,6 +25,15 @@ pub enum Role {
     Prefill,
     /// Decodes for others.
     Decode,
+    /// What a replica does, on another accelerator.
+    Beside,
+}
+
+impl Role {
+    /// Whether caches go from or to it.
+    fn hands_over(self) -> bool {
+        matches!(self, Role::Prefill | Role::Decode)
+    }
 }
 
 /// How to start one replica with one engine.
@@ -288,7 +297,7 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
     if asked.enforce_eager == Some(true) {
         line.flag("--enforce-eager");
     }
-    if role != Role::Replica {
+    if role.hands_over() {
         line.set("--kv-transfer-config", r#"{"kv_connector":"NixlConnector","kv_role":"kv_both"}"#);
     }
     Ok(line.0)
@@ -326,7 +335,7 @@ fn sglang(d: &Deployment, model: &str, role: Role) -> Words {
         line.flag("--enable-priority-scheduling");
     }
     match role {
-        Role::Replica => {}
+        Role::Replica | Role::Beside => {}
         Role::Prefill => line.set("--disaggregation-mode", "prefill"),
         Role::Decode => line.set("--disaggregation-mode", "decode"),
     }
@@ -356,7 +365,7 @@ fn tensorrt_llm(d: &Deployment, model: &str, role: Role) -> Words {
     if d.options.precision.kv.as_deref().is_some_and(|kv| kv != "auto") {
         return Err("TensorRT-LLM takes the format of its KV cache from a YAML file, not from flags".into());
     }
-    if role != Role::Replica || p.attention_dp > 1 {
+    if role.hands_over() || p.attention_dp > 1 {
         return Err(
             "data-parallel attention and its part in a fleet it takes from a YAML file, not from flags"
                 .into(),
@@ -384,7 +393,7 @@ fn llama_cpp(d: &Deployment, role: Role) -> Words {
     if !d.options.engine.name().starts_with("llama") {
         return Err("it serves GGUF files; plan with engine.name = \"llama.cpp\" and a GGUF format".into());
     }
-    if role != Role::Replica || d.parallelism.count() > d.parallelism.tp {
+    if role.hands_over() || d.parallelism.count() > d.parallelism.tp {
         return Err("llama.cpp has no pools, stages or data-parallel ranks over processes".into());
     }
     if let Checkpoint::OfItsShape = d.model.checkpoint {

@@ -55,6 +55,7 @@ impl Served<'_> {
             Role::Replica => "replica",
             Role::Prefill => "prefill",
             Role::Decode => "decode",
+            Role::Beside => "beside",
         }
     }
 
@@ -220,6 +221,9 @@ fn llm_d(pools: &[Served]) -> Result<String, String> {
         return Err("its chart has accelerators of one vendor".to_owned());
     }
     let (model, several) = (first.model, pools.iter().any(|pool| pool.nodes() > 1));
+    if pools.iter().any(|pool| pool.role == Role::Beside) {
+        return Err("its chart has one kind of replicas that decode".to_owned());
+    }
     let proxy = pools.len() > 1;
     let mut text = format!(
         "multinode: {several}\nmodelArtifacts:\n  name: {model}\n  uri: hf://{model}\n  authSecretName: \
@@ -274,7 +278,11 @@ fn dynamo(pools: &[Served]) -> Result<String, String> {
         if pool.deployment.accelerator.vendor != "nvidia" {
             return Err(format!("Dynamo does not run on {}", pool.deployment.accelerator.id));
         }
-        let name = if pool.role == Role::Prefill { "VllmPrefillWorker" } else { "VllmDecodeWorker" };
+        let name = match pool.role {
+            Role::Prefill => "VllmPrefillWorker",
+            Role::Beside => "VllmBesideWorker",
+            Role::Replica | Role::Decode => "VllmDecodeWorker",
+        };
         text += &place(pools, pool);
         text += &head(name, pool.replicas);
         text += "      envFromSecret: hf-token-secret\n      componentType: worker\n";

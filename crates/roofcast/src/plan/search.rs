@@ -32,7 +32,7 @@ pub(super) enum Judged {
     Dearer,
 }
 
-/// A chip, formats, where prompts are computed apart their chip, a cut, and what engine and router are told.
+/// A chip, formats, the chip of another pool, a cut, and what engine and router are told.
 type Kind = (String, [Option<String>; 2], Option<String>, Cut, Told);
 
 /// A search under way.
@@ -148,7 +148,7 @@ impl Search<'_> {
     pub(super) fn trial(&self, candidate: &Candidate, base: &Spec) -> Result<Trial> {
         let space = self.judge.space;
         let shape = &space.shapes[candidate.serving.shape];
-        let spec = space.spec(base, candidate);
+        let spec = self.judge.deployed(base, candidate);
         let fitted = |shape: usize| match &self.judge.fitted[shape] {
             Ok(fitted) => Ok(&fitted.forecaster),
             Err(reason) => Err(crate::Error::field("plan", "search", reason, "formats that the chip has")),
@@ -156,8 +156,8 @@ impl Search<'_> {
         let serving = fitted(candidate.serving.shape)?;
         let deployment = deployment(&spec, &serving.deployment.model, &shape.chip)?;
         let mut forecaster = serving.reshaped(deployment);
-        if let Some(pool) = candidate.prefill.filter(|_| space.is_mixed(candidate)) {
-            forecaster.prefill = Some(Box::new(fitted(pool.shape)?.clone()));
+        if let Some(pool) = space.elsewhere(candidate) {
+            forecaster.other = Some(Box::new(fitted(pool.shape)?.clone()));
         }
         Ok(Trial { spec, forecaster, end_when_missed: true })
     }
@@ -198,8 +198,9 @@ impl Search<'_> {
     fn kind(&self, candidate: &Candidate) -> Kind {
         let shape = &self.judge.space.shapes[candidate.serving.shape];
         let formats = [shape.weights.clone(), shape.kv.clone()];
-        let prompts = candidate.prefill.map(|pool| self.judge.space.shapes[pool.shape].chip.id.clone());
-        (shape.chip.id.clone(), formats, prompts, shape.cut, shape.told.clone())
+        let other = candidate.prefill.or(candidate.beside);
+        let other = other.map(|pool| self.judge.space.shapes[pool.shape].chip.id.clone());
+        (shape.chip.id.clone(), formats, other, shape.cut, shape.told.clone())
     }
 
     /// The least of what is minimised among candidates of which nothing is known yet, and how many of these have no more of

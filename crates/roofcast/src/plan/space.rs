@@ -168,6 +168,8 @@ pub(super) struct Candidate {
     pub(super) prefill: Option<Pool>,
     /// Replicas that decode, and compute prompts unless others do.
     pub(super) serving: Pool,
+    /// Replicas on another accelerator that serve the same requests.
+    pub(super) beside: Option<Pool>,
     /// In all.
     pub(super) accelerators: u64,
 }
@@ -246,6 +248,7 @@ impl Space {
         self.counts(ranks).map(move |replicas| Candidate {
             prefill: None,
             serving: Pool { shape, replicas },
+            beside: None,
             accelerators: ranks * replicas,
         })
     }
@@ -260,34 +263,31 @@ impl Space {
         sides.flatten().map(|(chip, count)| Some(of(chip)? * count as f64)).sum()
     }
 
-    /// The accelerators of a deployment by kind: those that decode, then those that compute prompts where they are of another.
+    /// The accelerators of a deployment by kind: those that decode, then those of the other pool where they are of another.
     pub(super) fn sides(&self, candidate: &Candidate) -> [Option<(&Accelerator, u64)>; 2] {
         let serving = &self.shapes[candidate.serving.shape];
-        match candidate.prefill.filter(|_| self.is_mixed(candidate)) {
+        match self.elsewhere(candidate) {
             None => [Some((&serving.chip, candidate.accelerators)), None],
             Some(pool) => {
-                let prompts = &self.shapes[pool.shape];
-                let count = prompts.cut.ranks() * pool.replicas;
-                [Some((&serving.chip, candidate.accelerators - count)), Some((&prompts.chip, count))]
+                let other = &self.shapes[pool.shape];
+                let count = other.cut.ranks() * pool.replicas;
+                [Some((&serving.chip, candidate.accelerators - count)), Some((&other.chip, count))]
             }
         }
     }
 
-    /// Whether prompts are computed on other accelerators than those that decode.
-    pub(super) fn is_mixed(&self, candidate: &Candidate) -> bool {
+    /// The pool on other accelerators than those that decode.
+    pub(super) fn elsewhere(&self, candidate: &Candidate) -> Option<Pool> {
         let chip = |pool: Pool| &self.shapes[pool.shape].chip.id;
-        candidate.prefill.is_some_and(|pool| chip(pool) != chip(candidate.serving))
+        let other = candidate.prefill.or(candidate.beside);
+        other.filter(|pool| chip(*pool) != chip(candidate.serving))
     }
 
     /// `base` for `candidate`.
     pub(super) fn spec(&self, base: &Spec, candidate: &Candidate) -> Spec {
         let serving = &self.shapes[candidate.serving.shape];
         let mut spec = serving.spec(base);
-        let Some(prefill) = candidate.prefill else {
-            spec.parallelism.replicas = Some(candidate.serving.replicas);
-            return spec;
-        };
-        let mixed = self.is_mixed(candidate);
+        let mixed = self.elsewhere(candidate).is_some();
         let pool = |pool: Pool| {
             let Shape { chip, cut, .. } = &self.shapes[pool.shape];
             PoolSpec {
@@ -299,6 +299,11 @@ impl Space {
                 attention_dp: Some(cut.attention_dp),
                 ..PoolSpec::default()
             }
+        };
+        let Some(prefill) = candidate.prefill else {
+            spec.parallelism.replicas = Some(candidate.serving.replicas);
+            spec.fleet.beside = candidate.beside.map(pool);
+            return spec;
         };
         spec.fleet.prefill = Some(pool(prefill));
         spec.fleet.decode = Some(pool(candidate.serving));

@@ -6,6 +6,7 @@
 use super::answer::{Near, name, told};
 use super::feasibility::{Miss, Stage};
 use super::search::{Judged, Search};
+use super::space::Pool;
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 
@@ -45,9 +46,10 @@ pub(super) fn asked(found: &mut Search, named: &str) -> Result<Vec<Near>> {
     matching.into_iter().take(MOST).map(|index| near(found, index)).collect()
 }
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 16] = [
     "accelerator",
     "prefill_accelerator",
+    "beside_accelerator",
     "count",
     "tp",
     "pp",
@@ -55,6 +57,7 @@ const KEYS: [&str; 14] = [
     "attention_dp",
     "replicas",
     "prefill",
+    "beside",
     "weights",
     "kv",
     "max_num_batched_tokens",
@@ -82,19 +85,20 @@ fn has(found: &Search, index: usize, (key, value): &(&str, &str)) -> bool {
         found.judge.fitted[candidate.serving.shape].as_ref().ok().map(|f| &f.forecaster.deployment);
     let count = |n: u64| n.to_string() == *value;
     let named = |chip: &Accelerator| chip.id == *value || chip.aliases.iter().any(|alias| alias == value);
+    let on = |pool: Option<Pool>| pool.is_some_and(|pool| named(&found.judge.space.shapes[pool.shape].chip));
+    let replicas = |pool: Option<Pool>| count(pool.map_or(0, |pool| pool.replicas));
     match *key {
         "accelerator" => named(&shape.chip),
-        "prefill_accelerator" => {
-            let prompts = candidate.prefill.map(|pool| &found.judge.space.shapes[pool.shape].chip);
-            prompts.is_some_and(|chip| named(chip))
-        }
+        "prefill_accelerator" => on(candidate.prefill),
+        "beside_accelerator" => on(candidate.beside),
         "count" => count(candidate.accelerators),
         "tp" => count(shape.cut.tp),
         "pp" => count(shape.cut.pp),
         "ep" => count(shape.cut.ep),
         "attention_dp" => count(shape.cut.attention_dp),
         "replicas" => count(candidate.serving.replicas),
-        "prefill" => count(candidate.prefill.map_or(0, |pool| pool.replicas)),
+        "prefill" => replicas(candidate.prefill),
+        "beside" => replicas(candidate.beside),
         "weights" => deployment.is_some_and(|d| d.weights == *value),
         "kv" => deployment.is_some_and(|d| d.kv.name == *value),
         "engine" => deployment.is_some_and(|d| d.options.engine.name() == *value),

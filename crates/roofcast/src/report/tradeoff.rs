@@ -60,10 +60,10 @@ pub fn svg(model: &str, plan: &Plan, slo: &Slo) -> String {
     }
     if let Some(best) = &plan.best {
         let at = (cost(best), best.forecast.tpot_ms);
-        chart.label(at, &format!("best: {} × {}", best.count, best.accelerators()), INK);
+        chart.label(at, &format!("best: {}", best.hardware()), INK);
     }
     for c in edge.iter().filter(|c| plan.best.as_ref() != Some(**c)) {
-        let text = format!("{} × {}", c.count, c.accelerators());
+        let text = c.hardware();
         let series = chips.iter().position(|chip| *chip == c.accelerators()).unwrap_or(0);
         chart.label((cost(c), c.forecast.tpot_ms), &text, colour(series));
     }
@@ -107,7 +107,7 @@ fn throughput(model: &str, plan: &Plan) -> Option<Chart> {
         chart.key(Key::Line(MUTED, Stroke::Solid), "none has more of both");
     }
     if let Some(best) = &plan.best {
-        chart.label(at(best), &format!("best: {} × {}", best.count, best.accelerators()), INK);
+        chart.label(at(best), &format!("best: {}", best.hardware()), INK);
     }
     for c in plan.pareto_throughput.iter().filter(|c| plan.best.as_ref() != Some(*c)) {
         let series = chips.iter().position(|chip| *chip == c.accelerators()).unwrap_or(0);

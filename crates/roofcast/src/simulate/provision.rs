@@ -1,7 +1,7 @@
 //! Which replicas serve a workload, and what they are made of.
 //!
 //! Knows: equal replicas of one deployment, as many as may be up, or pools of two variations of it, on accelerators of one or of
-//! two kinds. Knows nothing about traffic.
+//! two kinds, one for prompts and one for decodes or both for all. Knows nothing about traffic.
 
 use super::{IDLE_POWER, TimeShares};
 use crate::accelerator::Accelerator;
@@ -25,6 +25,8 @@ pub(super) struct Provision {
     pub(super) prefill: Option<Pool>,
     /// The replicas that decode, and compute prompts unless others do.
     pub(super) serving: Pool,
+    /// Replicas on other accelerators that serve the same requests.
+    pub(super) beside: Option<Pool>,
     fleet: FleetSpec,
 }
 
@@ -84,6 +86,8 @@ pub struct FleetUse {
     pub prefill: Option<PoolUse>,
     /// The others.
     pub serving: PoolUse,
+    /// Those on other accelerators that serve the same requests.
+    pub beside: Option<PoolUse>,
     /// What went from the ones to the others.
     pub transfers: Option<Transfers>,
     /// How many were up, where that varied.
@@ -166,6 +170,7 @@ pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], d
         }
     };
     let (prompts, others) = times.split_at(provision.prefillers() as usize);
+    let (serving, beside) = others.split_at(provision.servers(times.len()).len());
     let transfers = fleet.pools.as_ref().map(|pools| Transfers {
         count: pools.transfers,
         mean_ms: pools.on_the_link.ms() / pools.transfers.max(1) as f64,
@@ -173,7 +178,8 @@ pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], d
     FleetUse {
         accelerators: (0..times.len()).map(|index| provision.accelerators(index)).sum(),
         prefill: provision.prefill.as_ref().map(|p| pool(p, prompts)),
-        serving: pool(&provision.serving, others),
+        serving: pool(&provision.serving, serving),
+        beside: provision.beside.as_ref().map(|p| pool(p, beside)),
         transfers,
         autoscale: scaling,
     }
@@ -199,12 +205,19 @@ impl Provision {
                     return Err(Error::field(place, "fleet.link", link.name(), accepted));
                 }
                 let serving = Pool::of(forecaster.clone(), requests)?;
-                return Ok(Provision { prefill: None, serving, fleet: fleet.clone() });
+                let beside = fleet.beside.as_ref().map(|spec| beside(forecaster, spec, requests, place));
+                let beside = beside.transpose()?;
+                weighed(fleet, place)?;
+                return Ok(Provision { prefill: None, serving, beside, fleet: fleet.clone() });
             }
             (None, Some(_)) => return missing("fleet.prefill", "the pool that computes prompts"),
             (Some(_), None) => return missing("fleet.decode", "the pool that decodes"),
             (Some(prefill), Some(decode)) => (prefill, decode),
         };
+        if fleet.beside.is_some() {
+            let accepted = "left out where prefill and decode are apart";
+            return Err(Error::field(place, "fleet.beside", "set", accepted));
+        }
         let asked = &forecaster.deployment.options;
         uncounted(&forecaster.deployment, "fleet.prefill and fleet.decode have their own replicas", place)?;
         if let Err(reason) = has_pools(asked.engine.scheduler()) {
@@ -216,11 +229,11 @@ impl Provision {
                             speculative, where prefill and decode are apart";
             return Err(Error::field(place, "engine.scheduler", "one that runs block by block", accepted));
         }
-        let mut prefill = Pool::of(pool(forecaster.prompts(), prefill, "fleet.prefill", None)?, requests)?;
+        let mut prefill = Pool::of(pool(forecaster.elsewhere(), prefill, "fleet.prefill", None)?, requests)?;
         prefill.config.hands_over = true;
         // What a decode replica has of earlier prompts is not looked for: caches come whole.
         let serving = Pool::of(pool(forecaster, decode, "fleet.decode", Some(false))?, requests)?;
-        Ok(Provision { prefill: Some(prefill), serving, fleet: fleet.clone() })
+        Ok(Provision { prefill: Some(prefill), serving, beside: None, fleet: fleet.clone() })
     }
 
     /// As many equal replicas as may be up at once.
@@ -235,6 +248,7 @@ impl Provision {
         let pools = [
             ("fleet.prefill", fleet.prefill.is_some()),
             ("fleet.decode", fleet.decode.is_some()),
+            ("fleet.beside", fleet.beside.is_some()),
             ("fleet.link", fleet.link.is_some()),
         ];
         if let Some((field, _)) = pools.iter().find(|(_, set)| *set) {
@@ -248,7 +262,7 @@ impl Provision {
         uncounted(&forecaster.deployment, "fleet.autoscale has max_replicas", place)?;
         let all = PoolSpec { replicas: Some(autoscale.max_replicas), ..PoolSpec::default() };
         let serving = Pool::of(pool(forecaster, &all, "fleet.autoscale", None)?, requests)?;
-        Ok(Provision { prefill: None, serving, fleet: fleet.clone() })
+        Ok(Provision { prefill: None, serving, beside: None, fleet: fleet.clone() })
     }
 
     /// What starts and stops replicas, if anything does.
@@ -256,9 +270,9 @@ impl Provision {
         self.fleet.autoscale.map(Scaling::new)
     }
 
-    /// The replicas, those that compute prompts for others first.
+    /// The replicas, those that compute prompts for others first, those beside the others last.
     pub(super) fn replicas(&self, seed: u64, leap: bool) -> Result<Vec<Box<dyn Replica>>> {
-        let pools = self.prefill.iter().chain([&self.serving]);
+        let pools = self.prefill.iter().chain([&self.serving]).chain(&self.beside);
         pools.flat_map(|pool| pool.replicas(seed, leap)).collect()
     }
 
@@ -282,7 +296,20 @@ impl Provision {
     /// The router among the replicas that take requests.
     pub(super) fn router(&self, seed: u64) -> Router {
         let routing = self.fleet.prefill.as_ref().and_then(|pool| pool.router).unwrap_or(self.fleet.router);
-        Router::new(routing, seed)
+        let router = Router::new(routing, seed);
+        match (&self.beside, self.fleet.beside_weight) {
+            (Some(beside), Some(weight)) => {
+                let [equal, other] = [self.serving.count(), beside.count()].map(|n| n as usize);
+                router.weighted([vec![1.0; equal], vec![weight; other]].concat())
+            }
+            _ => router,
+        }
+    }
+
+    /// Of all `replicas` those that are neither for prompts alone nor beside the others.
+    pub(super) fn servers(&self, replicas: usize) -> Range<usize> {
+        let beside = self.beside.as_ref().map_or(0, Pool::count) as usize;
+        self.prefillers() as usize..replicas - beside
     }
 
     /// The replicas that compute prompts, where these run on other accelerators than those that decode.
@@ -290,22 +317,48 @@ impl Provision {
         self.prefill.as_ref().filter(|pool| pool.chip().id != self.serving.chip().id)
     }
 
-    /// `replicas` by what they run on: one kind of accelerators, or one for prefill and one for decode.
+    /// `replicas` by what they run on: one kind of accelerators, or one for prefill and one for decode, or one beside the other.
     pub(super) fn sides(&self, replicas: usize) -> Vec<(&Accelerator, Range<usize>)> {
-        let (serving, between) = (self.serving.chip(), self.prefillers() as usize);
-        match self.elsewhere() {
-            Some(prompts) => vec![(prompts.chip(), 0..between), (serving, between..replicas)],
-            None => vec![(serving, 0..replicas)],
-        }
+        let serving = self.servers(replicas);
+        let prompts = self.prefill.iter().map(|pool| (pool.chip(), 0..serving.start));
+        let beside = self.beside.iter().map(|pool| (pool.chip(), serving.end..replicas));
+        prompts.chain([(self.serving.chip(), serving.clone())]).chain(beside).collect()
     }
 
     /// Accelerators of replica `index`.
     pub(super) fn accelerators(&self, index: usize) -> u64 {
         match &self.prefill {
             Some(prefill) if (index as u64) < prefill.count() => prefill.accelerators(),
-            _ => self.serving.accelerators(),
+            Some(_) => self.serving.accelerators(),
+            None => match &self.beside {
+                Some(beside) if index as u64 >= self.serving.count() => beside.accelerators(),
+                _ => self.serving.accelerators(),
+            },
         }
     }
+}
+
+/// The most that a replica beside others gets, or the others, for one request.
+const MOST_WEIGHT: f64 = 1e3;
+
+/// Refuses a weight that is none, or of nothing.
+fn weighed(fleet: &FleetSpec, place: &str) -> Result<()> {
+    let Some(weight) = fleet.beside_weight else { return Ok(()) };
+    let accepted = match fleet.beside {
+        None => "left out without fleet.beside, whose replicas it is of".to_owned(),
+        Some(_) if (1.0 / MOST_WEIGHT..=MOST_WEIGHT).contains(&weight) => return Ok(()),
+        Some(_) => format!("{} to {MOST_WEIGHT}", 1.0 / MOST_WEIGHT),
+    };
+    Err(Error::field(place, "fleet.beside_weight", weight, accepted))
+}
+
+/// Replicas on other accelerators, beside those of `forecaster`.
+fn beside(forecaster: &Forecaster, spec: &PoolSpec, requests: Requests, place: &str) -> Result<Pool> {
+    if spec.router.is_some() {
+        let accepted = "left out: fleet.router is that of all replicas";
+        return Err(Error::field(place, "fleet.beside.router", "set", accepted));
+    }
+    Pool::of(pool(forecaster.elsewhere(), spec, "fleet.beside", None)?, requests)
 }
 
 /// The schedulers whose replicas hand caches over.
@@ -343,7 +396,7 @@ pub fn pool(
 ) -> Result<Forecaster> {
     let base = &forecaster.deployment;
     let mut options = base.options.clone();
-    options.prefill = None;
+    options.other = None;
     let parallelism = options.parallelism;
     options.parallelism = RequestedParallelism {
         tp: spec.tp.or(parallelism.tp),

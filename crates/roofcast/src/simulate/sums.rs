@@ -37,8 +37,8 @@ pub(super) fn report(provision: &Provision, settings: Settings, mut fleet: Fleet
     let times: Vec<TimeShares> = replicas.map(|(index, replica)| time(replica.as_mut(), up(index))).collect();
     let used = provision::used(provision, &fleet, &times, summary.duration);
     let tallies: Vec<&Tally> = fleet.replicas.iter().map(|r| r.tally()).collect();
-    // Batch and cache are those of the replicas that decode.
-    let serving = &tallies[provision.prefillers() as usize..];
+    // Batch and cache are those of the replicas that decode, of two kinds those of the first.
+    let serving = &tallies[provision.servers(tallies.len())];
     let decoding = activity(serving);
     let tokens: u128 = serving.iter().map(|t| t.token_steps).sum();
     let mean_tokens = ratio(tokens as f64, decoding.steps as f64);
@@ -82,9 +82,10 @@ fn bands(provision: &Provision, summary: &Summary, load: &OfferedLoad, limit_tpo
     };
     let of = |pool: &Pool| Bands::of(&pool.forecaster.coefficients, pool.config.cost, &means);
     let serving = of(&provision.serving)?;
-    match provision.elsewhere() {
-        Some(prompts) => Some(serving.with_prompts(of(prompts)?)),
-        None => Some(serving),
+    match (provision.elsewhere(), &provision.beside) {
+        (Some(prompts), _) => Some(serving.with_prompts(of(prompts)?)),
+        (None, Some(beside)) => Some(serving.with_beside(of(beside)?)),
+        (None, None) => Some(serving),
     }
 }
 

@@ -14,6 +14,10 @@ pub struct FleetSpec {
     pub prefill: Option<PoolSpec>,
     /// Replicas that decode alone.
     pub decode: Option<PoolSpec>,
+    /// Replicas on other accelerators that serve the same requests.
+    pub beside: Option<PoolSpec>,
+    /// Requests that each of these gets for one that each of the others gets; 1 where absent.
+    pub beside_weight: Option<f64>,
     /// Over what caches travel from prefill to decode.
     pub link: Option<LinkKind>,
     /// Replicas that start and stop with the load.
@@ -21,10 +25,11 @@ pub struct FleetSpec {
 }
 
 impl FleetSpec {
-    /// Names of the accelerators that compute prompts and that decode: those of the pools, `own` where a pool names none.
+    /// Names of the accelerators of a fleet, of which the first is the other kind where there are two: those that compute prompts
+    /// or stand beside, and those that decode. `own` where a pool names none.
     pub fn accelerators<'a>(&'a self, own: Option<&'a str>) -> [Option<&'a str>; 2] {
-        [&self.prefill, &self.decode]
-            .map(|pool| pool.as_ref().and_then(|pool| pool.accelerator.as_deref()).or(own))
+        let other = self.prefill.as_ref().or(self.beside.as_ref());
+        [other, self.decode.as_ref()].map(|pool| pool.and_then(|pool| pool.accelerator.as_deref()).or(own))
     }
 }
 
@@ -78,7 +83,7 @@ impl AutoscaleSpec {
     }
 }
 
-/// `[fleet.prefill]` and `[fleet.decode]`: equal replicas; what is absent is as in `[parallelism]` and `[engine]`.
+/// `[fleet.prefill]`, `[fleet.decode]` and `[fleet.beside]`: equal replicas; what is absent is as in `[parallelism]` and `[engine]`.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PoolSpec {

@@ -56,7 +56,7 @@ pub fn about_section(path: &str) -> Option<&'static str> {
     SECTIONS.iter().find(|(name, _)| *name == path).map(|(_, about)| *about)
 }
 
-const SECTIONS: [(&str, &str); 16] = [
+const SECTIONS: [(&str, &str); 17] = [
     ("model", "What is served."),
     ("hardware", "On what."),
     ("precision", "In which formats."),
@@ -70,6 +70,7 @@ const SECTIONS: [(&str, &str); 16] = [
     ("fleet", "Replicas and how requests are routed to them."),
     ("fleet.prefill", "Replicas that compute prompts alone."),
     ("fleet.decode", "Replicas that decode alone."),
+    ("fleet.beside", "Replicas that serve the same requests on other accelerators."),
     ("fleet.autoscale", "Replicas that start and stop with the load."),
     ("slo", "What requests must get."),
     ("search", "What a plan chooses from."),
@@ -212,6 +213,16 @@ pub const KEYS: &[Key] = &[
     toml("fleet.decode.max_num_seqs", Whole, "sequences that run at once"),
     toml("fleet.decode.max_num_batched_tokens", Whole, "token budget of a step"),
     toml("fleet.decode.num_gpu_blocks", Whole, "KV blocks"),
+    toml("fleet.beside_weight", Real, "requests that each replica beside the others gets for one of theirs [default: 1]"),
+    toml("fleet.beside.accelerator", Word, "on what"),
+    toml("fleet.beside.replicas", Whole, "how many"),
+    toml("fleet.beside.tp", Whole, "tensor parallelism"),
+    toml("fleet.beside.pp", Whole, "pipeline stages"),
+    toml("fleet.beside.ep", Whole, "expert-parallel ranks"),
+    toml("fleet.beside.attention_dp", Whole, "data parallelism of attention"),
+    toml("fleet.beside.max_num_seqs", Whole, "sequences that run at once"),
+    toml("fleet.beside.max_num_batched_tokens", Whole, "token budget of a step"),
+    toml("fleet.beside.num_gpu_blocks", Whole, "KV blocks"),
     toml("fleet.autoscale.target_in_flight", Whole, "requests that a replica should have, waiting or running"),
     toml("fleet.autoscale.min_replicas", Whole, "replicas that are always up [default: 1]"),
     toml("fleet.autoscale.max_replicas", Whole, "replicas at most"),
@@ -246,6 +257,7 @@ pub const KEYS: &[Key] = &[
     toml("search.enable_prefix_caching", Toml, "with and without: [true, false] [default: as the engine has it]"),
     toml("search.speculative", Toml, "with and without the drafts of [engine.speculative]: [true, false] [default: with them]"),
     key("search.disaggregated", "disaggregated", Switch, "look at fleets with prefill and decode apart, too"),
+    toml("search.mixed", Switch, "look at fleets of replicas on two accelerators, too"),
     toml("search.link", Word, "over what their caches travel: nvlink, network or pcie [default: the fastest there is]"),
     key("search.min_accelerators", "min-accelerators", Whole, "accelerators in all, at least [default: 1]"),
     key("search.requests", "requests", Whole, "requests of a simulation that proves a deployment [default: 10000, or those of the workload where they are more]"),
@@ -271,7 +283,7 @@ mod tests {
     fn every_key_of_a_spec_is_here() {
         // Other names of max_num_seqs and block_size, and values that are sections.
         let others = ["max_running_requests", "page_size", "speculative", "length_prediction"];
-        let sections = ["arrivals", "prefix", "prefill", "decode", "autoscale"];
+        let sections = ["arrivals", "prefix", "prefill", "decode", "beside", "autoscale"];
         let mut count = 0;
         for (section, with) in [
             ("model", ""),
@@ -285,6 +297,7 @@ mod tests {
             ("fleet", ""),
             ("fleet.prefill", ""),
             ("fleet.decode", ""),
+            ("fleet.beside", ""),
             ("fleet.autoscale", ""),
             ("slo", ""),
             ("search", ""),
@@ -294,6 +307,10 @@ mod tests {
                     continue;
                 }
                 let path = format!("{section}.{name}");
+                // It is refused: the router is that of all replicas.
+                if path == "fleet.beside.router" {
+                    continue;
+                }
                 assert!(KEYS.iter().any(|key| key.path == path), "{path} is not in KEYS");
                 count += 1;
             }

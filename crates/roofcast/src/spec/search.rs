@@ -41,6 +41,8 @@ pub struct SearchSpec {
     pub speculative: Vec<bool>,
     /// Whether fleets with prefill and decode apart are looked at, too.
     pub disaggregated: bool,
+    /// Whether fleets of replicas on two accelerators are looked at, too.
+    pub mixed: bool,
     /// Over what their caches travel; the fastest that joins the accelerators where absent.
     pub link: Option<LinkKind>,
     /// Accelerators in all, at least; 1 where absent.

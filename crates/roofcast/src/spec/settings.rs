@@ -229,7 +229,12 @@ pub fn rooted(mut table: Table, folder: &Path) -> Table {
         }
     }
     let named = |text: &str| text.to_lowercase().ends_with(".toml");
-    for path in ["hardware.accelerator", "fleet.prefill.accelerator", "fleet.decode.accelerator"] {
+    for path in [
+        "hardware.accelerator",
+        "fleet.prefill.accelerator",
+        "fleet.decode.accelerator",
+        "fleet.beside.accelerator",
+    ] {
         if let Some(Value::String(text)) = get_mut(&mut table, path)
             && named(text)
         {

@@ -88,7 +88,7 @@ proptest! {
     #[test]
     fn one_kind_named_twice_is_one_kind(workload in workloads(), fleet in pools()) {
         let plain = deployment(RequestedParallelism::default(), EngineSpec::default());
-        let options = Options { prefill: Some(plain.accelerator.clone()), ..plain.options.clone() };
+        let options = Options { other: Some(plain.accelerator.clone()), ..plain.options.clone() };
         let twice = Deployment::resolve(plain.model.clone(), plain.accelerator.clone(), &options).unwrap();
         let [one, other] = [plain, twice].map(|d| run(&d, &workload, fleet.clone(), true));
         same(&one.records, &other.records);
@@ -134,8 +134,8 @@ fn on(accelerator: &str, text: &str) -> roofcast::Result<Simulation> {
         .fleet
         .accelerators(own)
         .map(|name| Arc::new(catalog().accelerator(name.unwrap()).unwrap().clone()));
-    let prefill = (prompts.id != serving.id).then_some(prompts);
-    let options = Options { prefill, ..Options::of(&spec) };
+    let other = (prompts.id != serving.id).then_some(prompts);
+    let options = Options { other, ..Options::of(&spec) };
     let deployment = Deployment::resolve(model(LLAMA), serving, &options)?;
     let options = simulate::Options { leap: true, records: true, ..simulate::Options::default() };
     simulate(&Forecaster::embedded(deployment.clone()).unwrap(), &spec, "test", options)
@@ -221,6 +221,36 @@ fn prompts_and_decodes_on_accelerators_of_two_kinds() {
     let message = on("a100-sxm-80gb", &format!("{ONE}{}", fleet.replace("network", "nvlink"))).unwrap_err();
     let accepted = "network or pcie, which h100-sxm and a100-sxm-80gb have both";
     assert!(message.to_string().contains(accepted), "{message}");
+}
+
+/// One H100 of weight 1 beside two L40S of weight 0.25: of 600 requests 400 and twice 100.
+#[test]
+fn two_kinds_of_replicas_get_their_shares() {
+    let with = |more: &str| {
+        let text = format!(
+            "[fleet]\n{more}\nbeside = {{ accelerator = \"l40s\", replicas = 2 }}\n[workload]\nrequests = 600\ninput_len = 500\noutput_len = \
+             20\narrivals = {{ kind = \"poisson\", rate = 20 }}\n"
+        );
+        spec(&text)
+    };
+    let run = with("beside_weight = 0.25").unwrap();
+    let served = |replica: u64| run.records.iter().filter(|r| r.replica == replica).count();
+    assert_eq!([0, 1, 2].map(served), [400, 100, 100]);
+    assert_eq!((run.fleet.accelerators, run.fleet.serving.accelerator.as_str()), (3, "h100-sxm"));
+    assert_eq!(run.fleet.beside.as_ref().unwrap().accelerator, "l40s");
+    // At the limit a step reads the weights: 3.35 TB/s over 0.864 TB/s is 3.9.
+    let mean = |replicas: &[u64]| {
+        let times = run.records.iter().filter(|r| replicas.contains(&r.replica)).filter_map(|r| r.tpot());
+        let all: Vec<f64> = times.map(|t| t.ms()).collect();
+        all.iter().sum::<f64>() / all.len() as f64
+    };
+    assert!(mean(&[1, 2]) > 3.0 * mean(&[0]), "{} {}", mean(&[1, 2]), mean(&[0]));
+    for (wrong, named) in
+        [("beside_weight = 0.0", "fleet.beside_weight"), ("beside_weight = 2000.0", "0.001 to 1000")]
+    {
+        let refused = with(wrong).unwrap_err().to_string();
+        assert!(refused.contains(named), "{refused}");
+    }
 }
 
 /// A prefill replica keeps caches that are not fetched: with room for one prompt and `max_num_seqs = 1` where it

@@ -45,8 +45,8 @@ fn simulated(text: &str, choice: &Choice, fewer: u64) -> Simulation {
     let named = spec.fleet.accelerators(spec.hardware.accelerator.as_deref());
     let [prompts, chip] = named.map(|name| Arc::new(catalog.accelerator(name.unwrap()).unwrap().clone()));
     let model = model("meta-llama/Llama-3.1-8B-Instruct");
-    let prefill = (prompts.id != chip.id).then_some(prompts);
-    let options = Options { prefill, ..Options::of(&spec) };
+    let other = (prompts.id != chip.id).then_some(prompts);
+    let options = Options { other, ..Options::of(&spec) };
     let deployment = Deployment::resolve(model, chip, &options).unwrap();
     let options = simulate::Options { leap: true, ..Default::default() };
     simulate(&Forecaster::embedded(deployment).unwrap(), &spec, "best.toml", options).unwrap()
@@ -207,6 +207,38 @@ fn pools_on_two_chips_are_planned_and_their_spec_is_simulated() {
     assert_eq!(why.len(), 1);
     assert!(why[0].deployment.starts_with("1 × h100-sxm + 1 × h200-sxm as 1P × tp 1 + 1D × tp 1"), "{why:?}");
     assert_eq!(why[0].cost_per_hour, Some(5.0));
+}
+
+/// Two kinds of accelerators that serve the same requests: each number of either, and the spec of each repeats its proof.
+#[test]
+fn two_kinds_of_replicas_share_a_load() {
+    let search = "accelerators = [\"l40s\", \"h100-sxm\"]\nmax_accelerators = 3\ntp = [1]\nmixed = true\n\
+                  max_num_batched_tokens = [8192]\nprices = { l40s = 1, h100-sxm = 3 }\n";
+    let text = format!("{CHAT}{search}").replace("rate = 10", "rate = 24");
+    let plan = planned(&text, true).unwrap();
+    // One to three of each alone; 1 + 1, 1 + 2 and 2 + 1 of both.
+    assert_eq!(plan.considered, 3 + 3 + 3);
+    let mixed: Vec<&Choice> = plan.ranked.iter().filter(|row| row.beside.is_some()).collect();
+    assert!(!mixed.is_empty());
+    for row in &mixed {
+        let run = simulated(&text, row, 0);
+        assert!(meets(&text, &run));
+        assert_eq!((run.summary.tpot.p99, run.summary.ttft.p99), (row.tpot_p99_ms, row.ttft_p99_ms));
+        assert_eq!(run.fleet.accelerators, row.count);
+        let beside = run.fleet.beside.unwrap();
+        let counts = if row.accelerator == "l40s" {
+            [row.replicas, beside.replicas]
+        } else {
+            [beside.replicas, row.replicas]
+        };
+        assert_eq!(row.cost_per_hour, Some((counts[0] + 3 * counts[1]) as f64));
+        assert_eq!(row.hardware(), format!("{} × l40s + {} × h100-sxm", counts[0], counts[1]));
+    }
+    // No fleet of one kind is as cheap, and what ruled out by means loses nothing.
+    let pruned = planned(&text, false).unwrap();
+    assert_eq!(pruned.best.map(|best| best.spec), plan.best.map(|best| best.spec));
+    let users = text.replace("kind = \"poisson\"\nrate = 24", "kind = \"closed_loop\"\nconcurrency = 8");
+    assert!(planned(&users, false).unwrap_err().to_string().contains("search.mixed"));
 }
 
 /// What the limit of one side misses is not combined with another chip: no L4 decodes 8 B weights in 16 bits, 16 GB at 300 GB/s,

@@ -56,6 +56,11 @@ impl Launch<'_> {
                 Group::new(group, Router::new(fleet.router, self.seed)).scaled(Scaling::new(*autoscale)),
             ]);
         }
+        if fleet.beside.is_some() {
+            let accepted =
+                "left out: an emulated fleet has one kind of replicas, or prefill and decode apart";
+            return Err(Error::field(&self.place, "fleet.beside", "set", accepted).into());
+        }
         let (prefill, decode) = match (&fleet.prefill, &fleet.decode) {
             (None, None) if routed => {
                 let front = router(fleet.router);
@@ -75,7 +80,7 @@ impl Launch<'_> {
         let reason = "fleet.prefill and fleet.decode have their own replicas";
         uncounted(&forecaster.deployment, reason, &self.place)?;
         let routers = [prefill, decode].map(|pool| router(pool.router.unwrap_or(fleet.router)));
-        let prompts = pool(forecaster.prompts(), prefill, "fleet.prefill", None)?;
+        let prompts = pool(forecaster.elsewhere(), prefill, "fleet.prefill", None)?;
         let others = pool(forecaster, decode, "fleet.decode", Some(false))?;
         let way = Way::new(&prompts.deployment, &others.deployment, link, &self.place)?;
         let mut engines = self.engines(&prompts, true)?;

@@ -2,10 +2,10 @@
 
 use crate::show::number::{dollars, percent, significant};
 use crate::show::table;
-use roofcast::plan::{Choice, Near, Plan};
+use roofcast::plan::{Choice, Near, Plan, PoolChoice};
 use roofcast::spec::Metric;
 
-pub(super) const CSV: [&str; 39] = [
+pub(super) const CSV: [&str; 42] = [
     "accelerator",
     "count",
     "tp",
@@ -16,6 +16,9 @@ pub(super) const CSV: [&str; 39] = [
     "prefill_accelerator",
     "prefill_replicas",
     "prefill_tp",
+    "beside_accelerator",
+    "beside_replicas",
+    "beside_tp",
     "weights",
     "kv",
     "engine",
@@ -58,13 +61,14 @@ pub(super) fn csv_rows(found: &Plan) -> Vec<Vec<String>> {
 
 fn csv_row(c: &Choice) -> Vec<String> {
     let some = |v: Option<f64>| v.map_or(String::new(), |v| v.to_string());
-    let pool = |of: fn(&roofcast::plan::PoolChoice) -> u64| {
-        c.prefill.as_ref().map_or(String::new(), |pool| of(pool).to_string())
+    let pool = |pool: &Option<PoolChoice>| {
+        let of = |of: fn(&PoolChoice) -> String| pool.as_ref().map_or_else(String::new, of);
+        [of(|p| p.accelerator.clone()), of(|p| p.replicas.to_string()), of(|p| p.cut.tp.to_string())]
     };
     let mut row = vec![c.accelerator.clone()];
     row.extend([c.count, c.tp, c.pp, c.ep, c.attention_dp, c.replicas].map(|n| n.to_string()));
-    row.push(c.prefill.as_ref().map_or(String::new(), |pool| pool.accelerator.clone()));
-    row.extend([pool(|p| p.replicas), pool(|p| p.cut.tp), c.weights.clone(), c.kv.clone()]);
+    row.extend(pool(&c.prefill).into_iter().chain(pool(&c.beside)));
+    row.extend([c.weights.clone(), c.kv.clone()]);
     row.extend([c.engine.clone(), c.router.to_owned()]);
     row.extend([c.enable_chunked_prefill, c.enable_prefix_caching].map(|on| on.to_string()));
     row.push(c.num_speculative_tokens.map_or_else(String::new, |n| n.to_string()));
@@ -91,23 +95,22 @@ pub(super) fn pools(c: &Choice) -> String {
         degrees.fold(format!("tp {tp}"), |text, (name, n)| format!("{text} {name} {n}"))
     };
     let own = cut(c.tp, c.pp, c.attention_dp, c.ep);
-    match &c.prefill {
-        None => format!("{} × {own}", c.replicas),
-        Some(p) => {
-            let cut = cut(p.cut.tp, p.cut.pp, p.cut.attention_dp, p.cut.ep);
-            format!("{}P {cut} + {}D {own}", p.replicas, c.replicas)
-        }
+    let of = |p: &PoolChoice| cut(p.cut.tp, p.cut.pp, p.cut.attention_dp, p.cut.ep);
+    match (&c.prefill, &c.beside) {
+        (Some(p), _) => format!("{}P {} + {}D {own}", p.replicas, of(p), c.replicas),
+        (None, Some(p)) => format!("{} × {own} + {} × {}", c.replicas, p.replicas, of(p)),
+        (None, None) => format!("{} × {own}", c.replicas),
     }
 }
 
-/// The accelerators of a row: `h200-sxm`, or for prompts and decodes `h100 + h200`, each up to its first part with a digit.
+/// The accelerators of a row: `h200-sxm`, or of two kinds `h100 + h200`, each up to its first part with a digit.
 fn chips(c: &Choice) -> String {
     fn short(id: &str) -> &str {
         let digit = id.find(|c: char| c.is_ascii_digit()).unwrap_or(id.len());
         id[digit..].find('-').map_or(id, |end| &id[..digit + end])
     }
-    match c.prefill.as_ref().map(|pool| [&pool.accelerator, &c.accelerator].map(|id| short(id))) {
-        Some([prompts, decodes]) if prompts != decodes => format!("{prompts} + {decodes}"),
+    match c.kinds().as_slice() {
+        [one, other] if short(one) != short(other) => format!("{} + {}", short(one), short(other)),
         _ => c.accelerators(),
     }
 }

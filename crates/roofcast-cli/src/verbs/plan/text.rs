@@ -275,9 +275,8 @@ fn best_in_detail(
         (
             "best",
             format!(
-                "{} × {} as {}, {} weights, {} KV: ${}/h, ${}/M tokens",
-                best.count,
-                best.accelerators(),
+                "{} as {}, {} weights, {} KV: ${}/h, ${}/M tokens",
+                best.hardware(),
                 pools(best),
                 best.weights,
                 best.kv,

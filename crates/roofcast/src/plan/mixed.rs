@@ -1,0 +1,47 @@
+//! Fleets of replicas on two accelerators behind one router.
+//!
+//! Knows: which shapes are combined, in every number of either: those of two chips with the same formats and engine, each of
+//! which keeps the SLO by itself at the limit and in steady state. What of the load each gets is [`Judge::deployed`]'s.
+
+use super::feasibility::Judge;
+use super::space::{Candidate, Pool};
+use crate::error::{Error, Result};
+
+/// Fleets of two kinds of `shapes`, with the first settings that were asked for.
+///
+/// # Errors
+/// A load without a rate: what of it each kind gets is not known.
+pub(super) fn mixed(judge: &Judge, shapes: &[usize]) -> Result<Vec<Candidate>> {
+    if judge.demand.rate.is_none() {
+        let accepted = "arrivals with a rate, which two kinds of replicas can share";
+        return Err(Error::field("spec", "search.mixed", true, accepted));
+    }
+    let space = judge.space;
+    let shape = |index: usize| &space.shapes[index];
+    let first = |index: &&usize| {
+        let own = shape(**index);
+        !space.shapes[..**index].iter().any(|s| s.chip.id == own.chip.id && s.alike(own) && s.cut == own.cut)
+    };
+    let keeps: Vec<usize> = shapes.iter().filter(first).filter(|i| judge.keeps(**i)).copied().collect();
+    let mut found = Vec::new();
+    for (at, serving) in keeps.iter().enumerate() {
+        let others = keeps[at + 1..].iter();
+        let others = others.filter(|other| {
+            shape(**other).chip.id != shape(*serving).chip.id && shape(**other).alike(shape(*serving))
+        });
+        for beside in others {
+            let [own, other] = [*serving, *beside].map(|index| shape(index).cut.ranks());
+            for x in 1..=space.most / own {
+                for y in 1..=(space.most - x * own) / other {
+                    let accelerators = x * own + y * other;
+                    if accelerators >= space.least {
+                        let pool = |shape, replicas| Pool { shape, replicas };
+                        let (serving, beside) = (pool(*serving, x), Some(pool(*beside, y)));
+                        found.push(Candidate { prefill: None, serving, beside, accelerators });
+                    }
+                }
+            }
+        }
+    }
+    Ok(found)
+}
