@@ -127,7 +127,7 @@ fn per_token(deployment: &Deployment, context: u64) -> Bytes {
 }
 
 /// What weights, reserves and one sequence of `context` lack on the fullest rank.
-fn missing(deployment: &Deployment, context: u64) -> Bytes {
+pub(crate) fn missing(deployment: &Deployment, context: u64) -> Bytes {
     if deployment.ideal {
         let pool = deployment.accelerator.memory_bytes
             * (deployment.parallelism.stage_ranks() * deployment.parallelism.pp);

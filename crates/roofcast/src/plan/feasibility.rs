@@ -13,6 +13,7 @@ use super::demand::Demand;
 use super::estimate::{Estimate, Rates};
 use super::space::{Candidate, Pool, Space};
 use crate::accelerator::Accelerator;
+use crate::capacity::missing;
 use crate::deployment::{Deployment, Options};
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
@@ -108,9 +109,15 @@ impl<'a> Judge<'a> {
     pub(super) fn holds(&self, shape: usize) -> Option<Miss> {
         let estimate = self.estimate(shape)?;
         let full = self.demand.full();
-        let reason = if estimate.held == 0 {
-            format!("the weights and one request of {full} tokens do not fit")
-        } else if estimate.longest.is_some_and(|most| full > most) {
+        if estimate.held == 0 {
+            let deployment = &self.fitted.get(shape)?.as_ref().ok()?.forecaster.deployment;
+            let (lacks, budget) = (missing(deployment, full), deployment.accelerator.memory_bytes);
+            let gb = lacks.as_f64() / 1e9;
+            let reason = format!("weights and one request of {full} tokens lack {gb:.1} GB an accelerator");
+            let factor = 1.0 + lacks.as_f64() / budget.as_f64();
+            return Some(Miss { stage: Stage::Memory, reason, factor });
+        }
+        let reason = if estimate.longest.is_some_and(|most| full > most) {
             format!("requests of {full} tokens are longer than what is served")
         } else {
             return None;

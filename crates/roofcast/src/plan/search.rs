@@ -33,7 +33,7 @@ pub(super) enum Judged {
 }
 
 /// A chip, formats, the chip of another pool, a cut, and what engine and router are told.
-type Kind = (String, [Option<String>; 2], Option<String>, Cut, Told);
+pub(super) type Kind = (String, [Option<String>; 2], Option<String>, Cut, Told);
 
 /// A search under way.
 pub(super) struct Search<'a> {
@@ -195,7 +195,7 @@ impl Search<'_> {
     }
 
     /// What candidates have in common that differ in numbers and settings alone.
-    fn kind(&self, candidate: &Candidate) -> Kind {
+    pub(super) fn kind(&self, candidate: &Candidate) -> Kind {
         let shape = &self.judge.space.shapes[candidate.serving.shape];
         let formats = [shape.weights.clone(), shape.kv.clone()];
         let other = candidate.prefill.or(candidate.beside);

@@ -9,6 +9,7 @@ use super::search::{Judged, Search};
 use super::space::Pool;
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
+use std::collections::BTreeSet;
 
 /// Deployments of one name that are accounted for.
 const MOST: usize = 5;
@@ -24,8 +25,13 @@ pub(super) fn nearest(found: &mut Search, most: usize) -> Result<Vec<Near>> {
             missed.push((miss.factor, index));
         }
     }
-    // Larger deployments of a kind are nearer; of equal ones the first.
     missed.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    // Of those that differ in a scheduler's settings alone the nearest.
+    let mut seen = BTreeSet::new();
+    missed.retain(|(_, index)| {
+        let candidate = &found.candidates[*index];
+        seen.insert((found.kind(candidate), candidate.serving.replicas, candidate.accelerators))
+    });
     let mut told: Vec<Near> = Vec::new();
     for (_, index) in missed.into_iter().take(most) {
         told.push(near(found, index)?);

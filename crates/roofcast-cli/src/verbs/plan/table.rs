@@ -1,6 +1,6 @@
 //! Deployments as rows: for people, and as CSV.
 
-use crate::show::number::{dollars, percent, significant};
+use crate::show::number::{dollars, grouped, percent, significant};
 use crate::show::table;
 use roofcast::plan::{Choice, Near, Plan, PoolChoice};
 use roofcast::spec::Metric;
@@ -121,6 +121,8 @@ pub(super) struct Columns {
     pub(super) wide: bool,
     pub(super) engines: bool,
     pub(super) routers: bool,
+    /// Tokens of a step, in which rows differ that look alike.
+    pub(super) tokens: bool,
 }
 
 /// The highest percentile of a latency that the SLO bounds, and its milliseconds; the 99th where it bounds none.
@@ -151,8 +153,11 @@ pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: C
     if columns.routers {
         header.insert(2, "router");
     }
+    if columns.tokens {
+        header.push("step tokens");
+    }
     if wide {
-        header.extend(["step tokens", "running", "TTFT", "TPOT", "limit TPOT", "evidence", "tok/s each"]);
+        header.extend(["running", "TTFT", "TPOT", "limit TPOT", "evidence", "tok/s each"]);
         header.extend(["requests/s", "$/M tokens"]);
     }
     header.push("$/h");
@@ -164,8 +169,9 @@ pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: C
         row.extend([pools(c), formats]);
         row.extend([Metric::Ttft, Metric::Tpot].map(|metric| significant(latency(c, metric).1)));
         row.extend([c.bound.to_owned(), c.chance.map_or_else(|| "–".to_owned(), percent)]);
+        row.extend(columns.tokens.then(|| grouped(c.max_num_batched_tokens)));
         if wide {
-            row.extend([c.max_num_batched_tokens.to_string(), significant(c.batch)]);
+            row.push(significant(c.batch));
             row.extend([c.ttft_ms, c.tpot_ms, c.limit.tpot_ms].map(significant));
             row.push(c.evidence.map_or_else(|| "limit".to_owned(), word));
             row.push(significant(c.output_tok_s_per_accelerator));

@@ -29,7 +29,8 @@ pub(super) fn people(
     (answer, wide): (&Answer, bool),
 ) -> Result<String> {
     let found = answer.plan;
-    let mut text = spec.workload.as_ref().map_or_else(String::new, |w| question(spec, model, w));
+    let slower = answer.current.map_or(1.0, |current| current.slower);
+    let mut text = spec.workload.as_ref().map_or_else(String::new, |w| question(spec, model, w, slower));
     if found.interrupted {
         text += &partial(found, answer.minimise);
     }
@@ -38,9 +39,8 @@ pub(super) fn people(
     }
     let search = spec.search.clone().unwrap_or_default();
     let routers = found.ranked.iter().any(|c| c.router != found.ranked[0].router);
-    let columns = Columns { wide, engines: search.engines.len() > 1, routers };
+    let columns = Columns { wide, engines: search.engines.len() > 1, routers, tokens: wide };
     if let Some(best) = &found.best {
-        let slower = answer.current.map_or(1.0, |current| current.slower);
         text += &best_in_detail(spec, model, catalog, (best, slower))?;
     }
     text += &counts(found);
@@ -55,7 +55,8 @@ pub(super) fn people(
             false => choices(distinct(&found.ranked).into_iter().take(ROWS), columns),
         };
         text += "Pareto set: none is cheaper with a lower TPOT and TTFT\n\n";
-        text += &choices(&found.pareto, columns);
+        let tokens = wide || distinct(&found.pareto).len() < found.pareto.len();
+        text += &choices(&found.pareto, Columns { tokens, ..columns });
         text += "Pareto set: none has more output tokens per accelerator at more for each user\n\n";
         text += &throughput(&found.pareto_throughput);
     } else {
@@ -189,7 +190,7 @@ fn counts(found: &Plan) -> String {
     table::line(&text) + "\n"
 }
 
-fn question(spec: &Spec, model: &Model, workload: &Workload) -> String {
+fn question(spec: &Spec, model: &Model, workload: &Workload, slower: f64) -> String {
     let load = match &workload.arrivals {
         Arrivals::ClosedLoop { concurrency, .. } => {
             format!("{} requests always in flight", grouped(*concurrency))
@@ -205,15 +206,18 @@ fn question(spec: &Spec, model: &Model, workload: &Workload) -> String {
     };
     let slo: Vec<_> = slo.bounds().map(bound).chain(share).collect();
     let price = match spec.engine.cost {
-        CostKind::Limit => "the machine's limits: no real engine is faster",
-        CostKind::Forecast => "as forecast, by the catalog's calibration",
+        CostKind::Limit => "the machine's limits: no real engine is faster".to_owned(),
+        CostKind::Forecast if slower != 1.0 => {
+            format!("{} times what is forecast, as the run that was measured", significant(slower))
+        }
+        CostKind::Forecast => "as forecast, by the catalog's calibration".to_owned(),
     };
     let [input, output] = [workload.input_mean(), workload.output_mean()];
     let pairs = [
         ("model", model.name.clone()),
         ("load", format!("{load}, {input:.0} prompt and {output:.0} output tokens on average")),
         ("SLO", if slo.is_empty() { "none".to_owned() } else { slo.join(", ") }),
-        ("step times", price.to_owned()),
+        ("step times", price),
     ];
     table::pairs(&pairs)
 }
@@ -271,6 +275,7 @@ fn best_in_detail(
         let [limit, forecast] = [c.limit_with_communication.ms(), c.forecast.ms()].map(significant);
         format!("{limit} ms limit ({}-bound), {forecast} ms forecast", word(c.bound))
     };
+    let kind = best.beside.as_ref().map_or_else(String::new, |_| format!(" on {}", best.accelerator));
     let mut pairs = vec![
         (
             "best",
@@ -285,12 +290,12 @@ fn best_in_detail(
             ),
         ),
         ("proof", proof(best)),
-        ("decode step", format!("{} requests: {}", question.batch, step(&limit.decode))),
-        ("prefill", format!("{} tokens: {}", grouped(question.prefill), step(&limit.prefill))),
+        ("decode step", format!("{} requests{kind}: {}", question.batch, step(&limit.decode))),
+        ("prefill", format!("{} tokens{kind}: {}", grouped(question.prefill), step(&limit.prefill))),
         (
             "capacity",
             format!(
-                "{} KV tokens a replica, {} requests at full length",
+                "{} KV tokens a replica{kind}, {} requests at full length",
                 grouped(held.kv_tokens),
                 grouped(held.max_batch)
             ),
