@@ -140,7 +140,12 @@ export interface RunAnswer {
     load: OfferedLoad;
     bands: Bands | null;
   };
-  slo: Slo;
+  slo: {
+    ttft_p99_ms: number | null;
+    tpot_p99_ms: number | null;
+    e2el_p99_ms: number | null;
+    goodput: unknown;
+  };
   distributions: Curve[];
   series: Point[][];
   timelines: Timeline[];
@@ -282,6 +287,13 @@ export interface Bands {
   output_tok_s: Span | null;
 }
 
+export interface Bounded {
+  metric: string;
+  percentile: string;
+  ms: number;
+  most_ms: number;
+}
+
 export interface CacheUse {
   blocks: number;
   block_size: number;
@@ -311,6 +323,7 @@ export interface Choice {
     ep: number;
     attention_dp: number;
   } | null;
+  beside: unknown;
   weights: string;
   kv: string;
   engine: string;
@@ -333,6 +346,7 @@ export interface Choice {
   bound: string;
   stage: string;
   evidence: string | null;
+  bounds: Bounded[];
   headroom: Headroom | null;
   chance: number | null;
   max_requests_per_s: number | null;
@@ -424,6 +438,7 @@ export interface FleetUse {
   accelerators: number;
   prefill: PoolUse | null;
   serving: PoolUse;
+  beside: unknown;
   transfers: Transfers | null;
   autoscale: ScalingUse | null;
 }
@@ -436,6 +451,7 @@ export interface FlopsPerDollar {
 
 export interface Headroom {
   metric: string;
+  percentile: string | null;
   share: number;
 }
 
@@ -450,7 +466,9 @@ export interface Launch {
   role: string;
   replicas: number;
   engine: string;
+  nodes: number;
   command: string | null;
+  on_others: unknown;
   note: string | null;
 }
 
@@ -694,13 +712,6 @@ export interface Settings {
 export interface Skipped {
   reason: string;
   rows: number;
-}
-
-export interface Slo {
-  ttft_p99_ms: number | null;
-  tpot_p99_ms: number | null;
-  e2el_p99_ms: number | null;
-  goodput: unknown;
 }
 
 export interface Smallest {

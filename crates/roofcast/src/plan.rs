@@ -135,6 +135,10 @@ fn check(spec: &Spec, workload: &Workload) -> Result<()> {
         let accepted = "left out: the plan decides how replicas are combined ([search] has disaggregated, mixed and link)";
         return Err(Error::field("spec", *field, "set", accepted));
     }
+    if let Some(most) = workload.max_concurrency {
+        let accepted = "left out: a plan is for all that comes, not for what a client holds back";
+        return Err(Error::field("spec", "workload.max_concurrency", most, accepted));
+    }
     if spec.engine.speculative.as_ref().is_some_and(|s| s.draft_model.is_some()) {
         let accepted = "draft_cost, which is the same on every deployment";
         return Err(Error::field("spec", "engine.speculative.draft_model", "set", accepted));

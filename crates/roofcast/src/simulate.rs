@@ -253,7 +253,9 @@ pub fn simulate_while(
     replicas.iter_mut().for_each(|replica| *replica.timeline() = timeline(count, options));
     let engine = &forecaster.deployment.options.engine;
     let ranking = Ranking::new(engine, workload.seed);
-    let open = workload.arrivals.rate().map(|_| traffic.total());
+    // A client with a cap waits for answers: what it sends is not what was offered.
+    let paced = workload.arrivals.rate().filter(|_| workload.max_concurrency.is_none());
+    let open = paced.map(|_| traffic.total());
     let mut results = Results::new(spec.slo, options.records, open);
     if options.end_when_missed {
         results = results.ending_when_missed(traffic.total());

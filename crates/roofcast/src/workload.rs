@@ -67,6 +67,8 @@ pub struct Workload {
     /// The client's bound on generated tokens, beyond which none are; where absent, requests ask for as many as they
     /// generate.
     pub max_tokens: Option<u64>,
+    /// Requests that the client has in flight at most: one that is due while as many are waits for an answer before it is sent.
+    pub max_concurrency: Option<u64>,
 }
 
 /// `[workload]` as it is written.
@@ -85,6 +87,7 @@ struct Written {
     #[serde(default)]
     priorities: Vec<f64>,
     max_tokens: Option<u64>,
+    max_concurrency: Option<u64>,
 }
 
 impl TryFrom<Written> for Workload {
@@ -125,6 +128,7 @@ impl TryFrom<Written> for Workload {
             prefix: written.prefix,
             priorities: written.priorities,
             max_tokens: written.max_tokens,
+            max_concurrency: written.max_concurrency,
         };
         for (source, field) in workload.sources_mut() {
             source.settle("workload", field, &|name| {
@@ -157,6 +161,16 @@ impl Workload {
         if let Some(bound) = self.max_tokens.filter(|bound| !(1..=MOST_MAX_TOKENS).contains(bound)) {
             let accepted = format!("1 to {MOST_MAX_TOKENS} tokens");
             return Err(Error::field(place, "workload.max_tokens", bound, accepted));
+        }
+        if let Some(most) = self.max_concurrency {
+            let field = "workload.max_concurrency";
+            if most == 0 {
+                return Err(Error::field(place, field, most, "1 or more requests in flight"));
+            }
+            if matches!(self.arrivals, Arrivals::ClosedLoop { .. } | Arrivals::Sessions { .. }) {
+                let accepted = "left out where answers set the pace: arrivals.concurrency is the bound";
+                return Err(Error::field(place, field, most, accepted));
+            }
         }
         if let Some(prefix) = &self.prefix {
             prefix.check(place)?;

@@ -101,8 +101,8 @@ pub(crate) struct RunsArgs {
     /// The engine's version, as in 0.19.0.
     #[arg(long, value_name = "VERSION")]
     pub(crate) engine_version: Option<String>,
-    /// Requests that were always in flight, for .jsonl.
-    #[arg(long, value_parser = positive(), conflicts_with = "rate")]
+    /// Requests that were always in flight, for .jsonl; beside --rate, at most.
+    #[arg(long, value_parser = positive())]
     pub(crate) concurrency: Option<u64>,
     /// Requests that came a second, for .jsonl.
     #[arg(long, value_parser = rate)]

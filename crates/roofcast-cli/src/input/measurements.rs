@@ -111,8 +111,8 @@ fn subject(place: &str, runs: &RunsArgs, catalog: &mut Cow<'static, Catalog>) ->
 
 fn load(place: &str, runs: &RunsArgs) -> Result<ClientLoad> {
     match (runs.concurrency, runs.rate) {
-        (Some(users), _) => Ok(ClientLoad::Users(users)),
-        (None, Some(rate)) => Ok(ClientLoad::Rate(rate)),
+        (Some(users), None) => Ok(ClientLoad::Users(users)),
+        (cap, Some(rate)) => Ok(ClientLoad::Rate(rate, cap)),
         (None, None) => {
             let accepted = "it or --rate: records do not say how they were sent";
             Err(Error::field(place, "--concurrency", "missing", accepted).into())

@@ -42,8 +42,8 @@ pub struct Subject {
 pub enum ClientLoad {
     /// So many are always in flight.
     Users(u64),
-    /// So many come a second.
-    Rate(f64),
+    /// So many come a second, of which the client has some number in flight at most, where it has a cap.
+    Rate(f64, Option<u64>),
     /// So many come at once.
     AtOnce(u64),
 }
@@ -129,7 +129,7 @@ fn point(
 ) -> Result<Measurement> {
     let (kind, concurrency, request_rate) = match load {
         ClientLoad::Users(n) => (Kind::ClosedLoop, Some(n), None),
-        ClientLoad::Rate(rate) => (Kind::OpenLoop, None, Some(rate)),
+        ClientLoad::Rate(rate, cap) => (Kind::OpenLoop, cap, Some(rate)),
         ClientLoad::AtOnce(n) => (Kind::BurstAllAtOnce, Some(n), None),
     };
     if let Some(users) = concurrency.filter(|n| !(1..=MOST_USERS).contains(n)) {
@@ -220,12 +220,8 @@ impl Document<'_> {
         };
         match (users, rate) {
             (Some(users), None) => Ok(ClientLoad::Users(users as u64)),
-            (None, Some(rate)) => Ok(ClientLoad::Rate(rate)),
+            (cap, Some(rate)) => Ok(ClientLoad::Rate(rate, cap.map(|n| n as u64))),
             (None, None) => Ok(ClientLoad::AtOnce(self.number("num_prompts")?.unwrap_or(completed) as u64)),
-            (Some(users), Some(rate)) => {
-                let found = format!("{users} beside request_rate {rate}");
-                Err(Error::field(self.place, "max_concurrency", found, "one of the two"))
-            }
         }
     }
 }
@@ -265,6 +261,11 @@ mod tests {
     #[test]
     fn a_rate_is_an_open_loop_and_neither_is_a_burst() {
         let load = |from: &str, to: &str| of_result("x", &RESULT.replace(from, to), &subject()).unwrap();
+        let capped = load(r#""inf""#, "2.5");
+        assert_eq!(
+            (capped.kind, capped.concurrency, capped.request_rate),
+            (Kind::OpenLoop, Some(2), Some(2.5))
+        );
         let open = load(r#""inf", "max_concurrency": 2"#, r#"2.5, "max_concurrency": null"#);
         assert_eq!((open.kind, open.concurrency, open.request_rate), (Kind::OpenLoop, None, Some(2.5)));
         let burst = load(r#""max_concurrency": 2,"#, "");
@@ -286,7 +287,6 @@ mod tests {
             ("900", "null", "total_input_tokens"),
             ("[10, 10, 10]", "[10, -1]", "output_lens"),
             (r#""inf""#, r#""fast""#, "request_rate"),
-            (r#""inf""#, "3.0", "max_concurrency"),
             (r#"{"completed""#, r#"{"valid": false, "completed""#, "valid"),
             (
                 r#""mean_ttft_ms": 20.5, "mean_tpot_ms": 4.0, "mean_e2el_ms": 56.5"#,
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(row.input, Some(Lengths { min: 10, max: 30 }));
         // 3.5 ± 0.5 tokens.
         assert_eq!(row.output, Some(Lengths { min: 3, max: 4 }));
-        let rated = of_records("r.jsonl", &text, &subject(), ClientLoad::Rate(0.5)).unwrap();
+        let rated = of_records("r.jsonl", &text, &subject(), ClientLoad::Rate(0.5, None)).unwrap();
         assert_eq!((rated.kind, rated.request_rate), (Kind::OpenLoop, Some(0.5)));
         let error =
             of_records("r.jsonl", "\n{\"id\":0}", &subject(), ClientLoad::Users(1)).unwrap_err().to_string();

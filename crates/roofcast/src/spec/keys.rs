@@ -190,6 +190,7 @@ pub const KEYS: &[Key] = &[
     rare("workload.prefix.share", "prefix-share", Real, "share of the requests that have one [default: 1]"),
     toml("workload.prefix.skew", Real, "the k-th is drawn with weight 1/k^skew [default: 0]"),
     toml("workload.priorities", Toml, "weight of each priority from 0, the most urgent"),
+    rare("workload.max_concurrency", "max-concurrency", Whole, "requests that the client has in flight at most, whatever the rate"),
     toml("workload.max_tokens", Whole, "bound on generated tokens that clients set"),
     rare("fleet.router", "router", Word, "choice of a replica: round_robin, least_loaded, power_of_two, prefix_aware, session_sticky [default: round_robin]"),
     rare("fleet.link", "transfer-link", Word, "link of KV transfers from prefill to decode: nvlink, network, pcie [default: network with --replicas 3P1D]"),

@@ -182,6 +182,7 @@ impl Runs {
             }
             _ => Arrivals::ClosedLoop { concurrency: users, think_s: Some(RETURN) },
         };
+        let capped = row.concurrency.filter(|_| row.kind == Kind::OpenLoop && row.request_rate.is_some());
         let length = |l: Lengths| match (l, row.settings.lengths) {
             (_, Spread::Sharegpt) => {
                 let [mu, sigma] = Settings::sharegpt_lengths(l.mean());
@@ -203,6 +204,7 @@ impl Runs {
             prefix: None,
             priorities: Vec::new(),
             max_tokens: None,
+            max_concurrency: capped,
         };
         let fleet = row.pools.clone().map_or_else(FleetSpec::default, |[prefill, decode]| FleetSpec {
             prefill: Some(prefill),

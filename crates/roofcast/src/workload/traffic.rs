@@ -9,7 +9,7 @@ use super::draws::Draws;
 use super::request::{Prompt, Request};
 use super::sessions::Sessions;
 use super::trace::Trace;
-use super::users::{Think, Users};
+use super::users::{Cap, Think, Users};
 use crate::error::{Error, Result};
 use crate::units::Picoseconds;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use std::sync::Arc;
 pub struct Traffic {
     source: Source,
     draws: Draws,
+    cap: Option<Cap>,
     total: u64,
     left: u64,
 }
@@ -45,14 +46,20 @@ impl Traffic {
         let total = workload.total();
         let draws = Draws::new(workload).ok_or_else(missing)?;
         let source = Source::new(workload, total).ok_or_else(missing)?;
-        Ok(Traffic { source, draws, total, left: total })
+        let cap = workload.max_concurrency.map(Cap::new);
+        Ok(Traffic { source, draws, cap, total, left: total })
     }
 
-    /// When the next request that is known is due. None at the end, and while every user waits for an answer.
+    /// When the next request that is known is sent. None at the end, and while every user waits for an answer.
     pub fn peek(&self) -> Option<Picoseconds> {
         if self.left == 0 {
             return None;
         }
+        let due = self.due()?;
+        self.cap.as_ref().map_or(Some(due), |cap| cap.sends(due))
+    }
+
+    fn due(&self) -> Option<Picoseconds> {
         match &self.source {
             Source::Open { due, .. } => Some(*due),
             Source::Closed(users) => users.peek(),
@@ -66,7 +73,10 @@ impl Traffic {
     /// Takes the next request: in order of time, and where times are equal of users, or of the record.
     #[allow(clippy::should_implement_trait)] // an iterator's end would be final: a closed loop goes on after an answer
     pub fn next(&mut self) -> Option<Request> {
-        self.left.checked_sub(1)?;
+        let sent = self.peek()?;
+        if let Some(cap) = &mut self.cap {
+            cap.sent();
+        }
         let request = match &mut self.source {
             Source::Open { clock, due } => {
                 let at = *due;
@@ -95,7 +105,7 @@ impl Traffic {
             }
         };
         self.left -= 1;
-        Some(request)
+        Some(Request { at: sent, ..request })
     }
 
     /// The user's answer is there: the user thinks, and then sends the next request. In a conversation the answer, whose
@@ -106,6 +116,9 @@ impl Traffic {
             Source::Sessions(sessions) => sessions.answered(user, at, output_segment),
             Source::Open { .. } | Source::Recorded { .. } => {}
         }
+        if let Some(cap) = &mut self.cap {
+            cap.answered(at);
+        }
     }
 
     /// The user's request will not be answered: a user thinks and sends the next, a conversation ends.
@@ -115,11 +128,14 @@ impl Traffic {
             Source::Sessions(sessions) => sessions.end(user, at),
             Source::Open { .. } | Source::Recorded { .. } => {}
         }
+        if let Some(cap) = &mut self.cap {
+            cap.answered(at);
+        }
     }
 
     /// Whether an answer may bring another request.
     pub fn is_closed(&self) -> bool {
-        matches!(self.source, Source::Closed(_) | Source::Sessions(_))
+        self.cap.is_some() || matches!(self.source, Source::Closed(_) | Source::Sessions(_))
     }
 
     /// Whether prompts may have tokens in common.
@@ -190,6 +206,7 @@ mod tests {
             prefix: None,
             priorities: Vec::new(),
             max_tokens: None,
+            max_concurrency: None,
         }
     }
 
@@ -243,6 +260,28 @@ mod tests {
         assert_eq!(traffic.next().map(|r| r.user), Some(1));
         traffic.completed(0, Picoseconds(99), 0);
         assert_eq!((traffic.peek(), traffic.next(), traffic.remaining()), (None, None, 0));
+    }
+
+    /// One a second, two in flight at most: the third waits for the first answer, the fourth, due at 3 s, for the second.
+    #[test]
+    fn a_capped_client_sends_when_one_is_answered() {
+        let base = workload(Arrivals::Constant { rate: 1.0 });
+        let capped = Workload { requests: Some(5), max_concurrency: Some(2), ..base };
+        let mut traffic = Traffic::new(&capped, "test").unwrap();
+        let second = |s: u64| Some(Picoseconds(s * 1_000_000_000_000));
+        let mut sent = || traffic.next().map(|r| r.at);
+        assert_eq!([sent(), sent(), sent()], [second(0), second(1), None]);
+        traffic.completed(0, second(5).unwrap(), 0);
+        assert_eq!(
+            (traffic.peek(), traffic.next().map(|r| r.at), traffic.peek()),
+            (second(5), second(5), None)
+        );
+        traffic.refused(0, second(6).unwrap());
+        traffic.completed(0, second(7).unwrap(), 0);
+        assert_eq!([traffic.next(), traffic.next()].map(|r| r.map(|r| r.at)), [second(6), second(7)]);
+        assert_eq!((traffic.peek(), traffic.next(), traffic.remaining()), (None, None, 0));
+        let users = Workload { arrivals: Arrivals::ClosedLoop { concurrency: 3, think_s: None }, ..capped };
+        assert!(Traffic::new(&users, "test").unwrap_err().to_string().contains("workload.max_concurrency"));
     }
 
     #[test]

@@ -33,6 +33,42 @@ impl Users {
     }
 }
 
+/// Requests that a client has in flight at most, and since when it may send others.
+#[derive(Debug, Clone)]
+pub(super) struct Cap {
+    /// How many it never had.
+    unused: u64,
+    /// When answers came in whose place others may be sent.
+    free: BinaryHeap<Reverse<Picoseconds>>,
+}
+
+impl Cap {
+    pub(super) fn new(most: u64) -> Cap {
+        Cap { unused: most, free: BinaryHeap::new() }
+    }
+
+    /// When a request that is due at `due` is sent; none until an answer comes.
+    pub(super) fn sends(&self, due: Picoseconds) -> Option<Picoseconds> {
+        if self.unused > 0 {
+            return Some(due);
+        }
+        self.free.peek().map(|Reverse(at)| due.max(*at))
+    }
+
+    /// One more is in flight.
+    pub(super) fn sent(&mut self) {
+        match self.unused.checked_sub(1) {
+            Some(left) => self.unused = left,
+            None => drop(self.free.pop()),
+        }
+    }
+
+    /// One less has been since `at`.
+    pub(super) fn answered(&mut self, at: Picoseconds) {
+        self.free.push(Reverse(at));
+    }
+}
+
 /// Exponential times of thinking.
 #[derive(Debug, Clone)]
 pub(super) struct Think {

@@ -78,6 +78,7 @@ fn half_a_page_of_a_sequence_is_empty() {
         prefix: None,
         priorities: Vec::new(),
         max_tokens: None,
+        max_concurrency: None,
     };
     let fleet = served(&deployment("meta-llama/Llama-3.1-8B-Instruct", spec), &workload, true);
     let tally = fleet.replicas[0].tally();

@@ -127,6 +127,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
             prefix,
             priorities: vec![1.0, 1.0],
             max_tokens: None,
+            max_concurrency: None,
         },
     )
 }

@@ -199,6 +199,7 @@ fn every_combination_serves_or_is_refused() {
         prefix: Some(Prefix { length: 200, count: 2, share: 1.0, skew: 0.0 }),
         priorities: Vec::new(),
         max_tokens: None,
+        max_concurrency: None,
     };
     let (mut served_by, mut refused) = (Vec::new(), 0);
     for case in 0..schedulers.len() * layouts.len() * 3 * 3 * 2 * 2 {
@@ -261,6 +262,7 @@ fn a_leap_receives_requests_when_a_step_does() {
         prefix: None,
         priorities: Vec::new(),
         max_tokens: None,
+        max_concurrency: None,
     };
     let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
     let (stepping, leaping) = (served(&deployment, &workload, false), served(&deployment, &workload, true));

@@ -223,6 +223,26 @@ fn prompts_and_decodes_on_accelerators_of_two_kinds() {
     assert!(message.to_string().contains(accepted), "{message}");
 }
 
+/// A client that is to send far more than is served, with 4 in flight at most, is 4 users; with as many as requests it is none.
+#[test]
+fn a_capped_client_is_between_users_and_an_open_loop() {
+    let with = |arrivals: &str, cap: &str| {
+        let lengths = "requests = 60\ninput_len = 700\noutput_len = 30\n";
+        spec(&format!("[workload]\n{lengths}{cap}arrivals = {{ {arrivals} }}\n")).unwrap()
+    };
+    let flood = "kind = \"constant\", rate = 1e6";
+    let users = with("kind = \"closed_loop\", concurrency = 4", "");
+    let capped = with("kind = \"offline\"", "max_concurrency = 4\n");
+    close(capped.summary.duration, users.summary.duration);
+    close(capped.summary.ttft.mean, users.summary.ttft.mean);
+    let capped = with(flood, "max_concurrency = 4\n");
+    // What waits at the client is not the server's queue: it is not overloaded, and no first token is late.
+    assert!(!capped.load.overloaded && capped.load.offered_per_s.is_none());
+    let [free, open] = [with(flood, "max_concurrency = 60\n"), with(flood, "")];
+    assert_eq!(free.records, open.records);
+    assert!(open.summary.ttft.mean > 5.0 * capped.summary.ttft.mean);
+}
+
 /// One H100 of weight 1 beside two L40S of weight 0.25: of 600 requests 400 and twice 100.
 #[test]
 fn two_kinds_of_replicas_get_their_shares() {

@@ -113,6 +113,7 @@ fn a_batch_evicts_its_share_of_the_cache_every_step() {
             prefix: None,
             priorities: Vec::new(),
             max_tokens: None,
+            max_concurrency: None,
         };
         let fleet = served(&deployment("meta-llama/Llama-3.1-8B-Instruct", spec), &workload, true);
         let tally = fleet.replicas[0].tally();
@@ -152,6 +153,7 @@ fn servers_of_prompts_for_one_that_generates() {
                 prefix: (cached > 0).then_some(prefix),
                 priorities: Vec::new(),
                 max_tokens: None,
+                max_concurrency: None,
             };
             (batch * 20) as f64 / served(&deployment, &workload, true).results.end.seconds()
         };

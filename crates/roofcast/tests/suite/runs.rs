@@ -153,16 +153,18 @@ pub(super) fn workloads() -> impl Strategy<Value = Workload> {
         skew: 0.0,
     });
     let sizes = (1_u64..80, any::<u64>(), 1_u64..600, 1_u64..300);
-    (arrivals, sizes, proptest::option::of(prefix)).prop_map(
-        |(arrivals, (requests, seed, input, output), prefix)| Workload {
+    let cap = proptest::option::weighted(0.2, 1_u64..12);
+    (arrivals, sizes, proptest::option::of(prefix), cap).prop_map(
+        |(arrivals, (requests, seed, input, output), prefix, cap)| Workload {
             requests: Some(requests),
             seed,
-            arrivals,
             input_len: Length::Drawn(LengthKind::Uniform { min: 1, max: input }),
             output_len: Length::Drawn(LengthKind::Uniform { min: 1, max: output }),
             prefix,
             priorities: Vec::new(),
             max_tokens: None,
+            max_concurrency: cap.filter(|_| arrivals.rate().is_some()),
+            arrivals,
         },
     )
 }
