@@ -47,12 +47,13 @@ const MINIMISE = [["cost_per_hour", "dollars an hour"], ["cost_per_million_token
 /** As in `4 × h100-sxm, tp 2 × 2`. */
 export function nameOf(d: Deployment): string {
   const cut = [["tp", d.tp], ["pp", d.pp], ["dp", d.attention_dp], ["ep", d.ep]].filter(([, n]) => Number(n) > 1).map(([k, n]) => `${k} ${n}`).join(" ");
-  const replicas = d.prefill ? `${d.prefill.replicas}P${d.replicas}D` : d.replicas > 1 ? `${d.replicas} replicas` : "";
-  return [`${d.count} × ${d.accelerator}`, [replicas, cut].filter(Boolean).join(" of ")].filter(Boolean).join(", ");
+  const replicas = d.prefill ? `${d.prefill.replicas}P${d.replicas}D` : d.beside ? `${d.replicas} + ${d.beside.replicas} replicas` : d.replicas > 1 ? `${d.replicas} replicas` : "";
+  const chips = [...new Set([d.prefill?.accelerator, d.accelerator, d.beside?.accelerator].filter(Boolean))].join(" + ");
+  return [`${d.count} × ${chips}`, [replicas, cut].filter(Boolean).join(" of ")].filter(Boolean).join(", ");
 }
 
 const keyOf = (d: Deployment): string =>
-  [d.accelerator, d.count, d.tp, d.pp, d.ep, d.attention_dp, d.replicas, d.prefill?.replicas ?? 0, d.weights, d.kv, d.max_num_batched_tokens, d.max_num_seqs].join("|");
+  [d.accelerator, d.count, d.tp, d.pp, d.ep, d.attention_dp, d.replicas, d.prefill?.accelerator ?? "", d.prefill?.replicas ?? 0, d.beside?.accelerator ?? "", d.beside?.replicas ?? 0, d.weights, d.kv, d.max_num_batched_tokens, d.max_num_seqs].join("|");
 
 /** Of each step of interactivity the most that an accelerator gives at it or above it. */
 export function readOff(answer: PlanAnswer, step = 10): { at: number; best: Deployment }[] {

@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 /// A latency of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -239,14 +239,14 @@ impl<'de> Visitor<'de> for Keys {
 /// The 99th percentiles always, the others where they are bounded.
 impl Serialize for Slo {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
+        let mut map = serializer.serialize_struct("Slo", KEYS.len())?;
         for (metric, percentile) in Metric::ALL.into_iter().flat_map(|m| Percentile::ALL.map(|p| (m, p))) {
             let ms = self.get(metric, percentile);
             if ms.is_some() || percentile == Percentile::P99 {
-                map.serialize_entry(key(metric, percentile), &ms)?;
+                map.serialize_field(key(metric, percentile), &ms)?;
             }
         }
-        map.serialize_entry("goodput", &self.goodput)?;
+        map.serialize_field("goodput", &self.goodput)?;
         map.end()
     }
 }
