@@ -20,9 +20,15 @@ pub struct Distribution {
 }
 
 fn bin(span: Ticks) -> usize {
-    // One word is converted many times faster than two.
-    let ticks = u64::try_from(span.0).map_or_else(|_| span.0 as f64, |narrow| narrow as f64);
+    // A signed word is converted by one instruction, two words by a call.
+    let ticks = i64::try_from(span.0).map_or_else(|_| wide(span), |narrow| narrow as f64);
     (ticks.to_bits() >> LOWER) as usize
+}
+
+#[cold]
+#[inline(never)]
+fn wide(span: Ticks) -> f64 {
+    span.0 as f64
 }
 
 /// The least span of a bin, in ticks.
@@ -81,6 +87,14 @@ impl Distribution {
     }
 
     fn slot(&mut self, bin: usize) -> &mut u64 {
+        if bin.wrapping_sub(self.first) >= self.bins.len() {
+            self.make_room(bin);
+        }
+        &mut self.bins[bin - self.first]
+    }
+
+    #[cold]
+    fn make_room(&mut self, bin: usize) {
         if self.bins.is_empty() {
             self.first = bin;
         }
@@ -90,11 +104,8 @@ impl Distribution {
             self.bins.splice(0..0, std::iter::repeat_n(0, self.first - first));
             self.first = first;
         }
-        let index = bin - self.first;
-        if self.bins.len() <= index {
-            self.bins.resize(index + 1, 0);
-        }
-        &mut self.bins[index]
+        let most = self.bins.len().max(bin - self.first + 1);
+        self.bins.resize(most, 0);
     }
 
     /// How many spans.

@@ -143,11 +143,12 @@ impl Results {
 
     /// Whether a bound is missed for certain in a run that may end then.
     pub fn missed(&self) -> bool {
+        let Some(most) = self.tolerated else { return false };
         let worst = match self.slo.goodput {
             Some(_) => self.completed - self.good,
             None => self.beyond.iter().copied().max().unwrap_or(0),
         };
-        self.tolerated.is_some_and(|most| worst + self.refused + self.rejected > most)
+        worst + self.refused + self.rejected > most
     }
 
     /// A request comes: how the engine takes it.
