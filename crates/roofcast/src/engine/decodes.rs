@@ -46,7 +46,7 @@ pub trait Decodes {
     /// Blocks that the next `steps` steps need.
     fn needs(&self, steps: u64) -> u64;
     /// Steps until a sequence ends, fills a reach or has all the blocks of a window; at least 1 where there is a sequence.
-    fn steady(&mut self) -> u64;
+    fn steady(&self) -> u64;
     /// Tokens in the cache and remaining steps of one.
     fn progress(&self, id: SequenceId) -> (u32, u32);
     /// Adds a sequence.
@@ -106,7 +106,7 @@ impl Decodes for Each {
         self.all.iter().map(|e| blocks(u64::from(e.computed) + steps) - blocks(u64::from(e.computed))).sum()
     }
 
-    fn steady(&mut self) -> u64 {
+    fn steady(&self) -> u64 {
         1
     }
 
@@ -152,6 +152,8 @@ pub struct Lockstep {
     held: u64,
     growing: Vec<Growing>,
     ends: Ring,
+    /// The step that computes the last token of the next sequence that ends, or `i64::MAX`.
+    next_end: i64,
     reaches: Vec<WindowReach>,
     /// Whether a reach or a window can be filled.
     bounded: bool,
@@ -316,6 +318,7 @@ impl Decodes for Lockstep {
             held: 0,
             growing,
             ends: Ring::default(),
+            next_end: i64::MAX,
             reaches,
             seen,
             growth,
@@ -346,14 +349,13 @@ impl Decodes for Lockstep {
         self.growing.iter().map(|growing| growing.groups * needs(growing)).sum()
     }
 
-    fn steady(&mut self) -> u64 {
-        let end = self.ends.next(self.step).unwrap_or(i64::MAX);
-        if !self.bounded {
-            return (end - self.step).max(1) as u64;
+    fn steady(&self) -> u64 {
+        let mut next = self.next_end;
+        if self.bounded {
+            let reaches = self.reaches.iter().chain(self.growing.iter().map(|growing| &growing.reach));
+            let fills = reaches.filter_map(|r| r.fills.peek()).map(|Reverse((fill, ..))| *fill);
+            next = fills.fold(next, i64::min);
         }
-        let reaches = self.reaches.iter().chain(self.growing.iter().map(|growing| &growing.reach));
-        let fills = reaches.filter_map(|r| r.fills.peek()).map(|Reverse((fill, ..))| *fill);
-        let next = fills.fold(end, i64::min);
         (next - self.step).max(1) as u64
     }
 
@@ -379,6 +381,7 @@ impl Decodes for Lockstep {
         self.held += computed;
         if ends {
             self.ends.insert(self.step, end, id);
+            self.next_end = self.next_end.min(end);
         }
         for ((reach, seen), growth) in self.reaches.iter_mut().zip(&mut self.seen).zip(&mut self.growth) {
             *seen += reach.most.min(computed + 1);
@@ -395,6 +398,7 @@ impl Decodes for Lockstep {
         let (member, computed) = self.take(id);
         if member.end < i64::MAX {
             self.ends.remove(member.end, id);
+            self.next_end = self.ends.next(self.step).unwrap_or(i64::MAX);
         }
         (computed, (member.end - self.step) as u32)
     }
@@ -409,11 +413,15 @@ impl Decodes for Lockstep {
         if self.bounded {
             self.fill();
         }
+        if self.step < self.next_end {
+            return;
+        }
         let from = ended.len();
         while let Some(id) = self.ends.pop(self.step) {
             let (_, computed) = self.take(id);
             ended.push((id, computed));
         }
+        self.next_end = self.ends.next(self.step).unwrap_or(i64::MAX);
         if ended.len() > from + 1 {
             ended[from..].sort_by_key(|(id, _)| self.members[*id as usize].order);
         }

@@ -4,6 +4,7 @@
 
 use super::clock::{TICKS_PER_PS, Ticks};
 use crate::summary::Statistics;
+use crate::units::float;
 
 /// Bits of the mantissa that tell bins apart.
 const BITS: u32 = 9;
@@ -20,15 +21,7 @@ pub struct Distribution {
 }
 
 fn bin(span: Ticks) -> usize {
-    // A signed word is converted by one instruction, two words by a call.
-    let ticks = i64::try_from(span.0).map_or_else(|_| wide(span), |narrow| narrow as f64);
-    (ticks.to_bits() >> LOWER) as usize
-}
-
-#[cold]
-#[inline(never)]
-fn wide(span: Ticks) -> f64 {
-    span.0 as f64
+    (float(span.0).to_bits() >> LOWER) as usize
 }
 
 /// The least span of a bin, in ticks.
@@ -44,6 +37,7 @@ fn ceil(ticks: f64) -> u64 {
 
 impl Distribution {
     /// Adds `weight` spans.
+    #[inline]
     pub fn add(&mut self, span: Ticks, weight: u64) {
         if weight == 0 {
             return;
@@ -86,6 +80,7 @@ impl Distribution {
         }
     }
 
+    #[inline]
     fn slot(&mut self, bin: usize) -> &mut u64 {
         if bin.wrapping_sub(self.first) >= self.bins.len() {
             self.make_room(bin);
