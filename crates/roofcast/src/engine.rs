@@ -229,12 +229,13 @@ impl<D: Decodes> Engine<D> {
         let state = &mut self.state;
         let n = if decode { state.decodes.len() } else { 0 };
         self.prompts.clear();
-        let mut sampled = 0;
+        let (mut new, mut sampled) = (0, 0);
         for chunk in &state.chunks {
             let sequence = state.sequence(chunk.id);
             let context = sequence.computed + chunk.new;
             let samples = context == sequence.known;
             sampled += u64::from(samples);
+            new += u64::from(chunk.new);
             self.prompts.push(Sequences::prompt(u64::from(chunk.new), u64::from(context), samples));
         }
         let seen: &[u64] = if decode { state.decodes.seen() } else { &[] };
@@ -243,7 +244,6 @@ impl<D: Decodes> Engine<D> {
         let end = state.clock + time + moving;
         state.tally.swapping += moving;
         state.tally.mixed.add(shares);
-        let new: u64 = state.chunks.iter().map(|p| u64::from(p.new)).sum();
         if state.timeline.is_some() {
             let bound = if moving > time { "swap" } else { shares.largest() };
             let (prefill_tokens, output_tokens) = (new, n + sampled);

@@ -140,15 +140,16 @@ impl Fleet {
         }
         let clock = replica.clock();
         replica.drain(&mut self.departures);
-        for gone in self.departures.drain(..) {
+        for gone in &self.departures {
             if let Some(pools) = &mut self.pools
-                && pools.hand_over(&gone, clock, index)
+                && pools.hand_over(gone, clock, index)
             {
                 continue;
             }
-            self.results.finish(&gone, clock, index);
+            self.results.finish(gone, clock, index);
             traffic.completed(gone.arrival.user, clock.picoseconds(), gone.arrival.output_segment);
         }
+        self.departures.clear();
         Ok(())
     }
 

@@ -47,8 +47,8 @@ impl Shares<f64> {
 
     /// In whole units.
     pub fn whole(self) -> Shares<u64> {
-        // To the nearest tick; times are not negative.
-        let whole = |s: f64| (s + 0.5) as u64;
+        // To the nearest; times are not negative, and a signed word is one instruction.
+        let whole = |s: f64| (s + 0.5) as i64 as u64;
         Shares {
             memory: whole(self.memory),
             compute: whole(self.compute),

@@ -168,8 +168,8 @@ impl StepModel {
     /// A microbatch with its part of the `n` decoding sequences and with `chunks`.
     fn pass<'a>(&self, n: u64, contexts: Contexts<'a>, chunks: Cow<'a, [Sequences]>) -> Pass<'a> {
         let Parallelism { pp, attention_dp: ranks, .. } = self.parallelism;
-        let one = n.div_ceil(pp);
-        let rank = |rows: u64| rows.div_ceil(ranks);
+        let one = part(n, pp);
+        let rank = |rows: u64| part(rows, ranks);
         let (mut new, mut sampled, mut sampling, mut longest, mut ends) = (0, 0, 0, 0, false);
         for chunk in chunks.iter() {
             new += chunk.tokens();
@@ -183,7 +183,7 @@ impl StepModel {
         let decodes = rank(one);
         let contexts = match contexts {
             Contexts::Groups(groups) => {
-                let local = |s: &Sequences| Sequences { count: rank(s.count.div_ceil(pp)), ..*s };
+                let local = |s: &Sequences| Sequences { count: rank(part(s.count, pp)), ..*s };
                 Contexts::Groups(groups.iter().map(local).collect())
             }
             seen => seen,
@@ -195,13 +195,23 @@ impl StepModel {
             sequences: rank(one + sampling),
             tokens: one + new,
             decodes,
-            share: if n == 0 { 0.0 } else { decodes as f64 / n as f64 },
+            share: match n {
+                0 => 0.0,
+                n if n == decodes => 1.0,
+                n => decodes as f64 / n as f64,
+            },
             contexts,
             chunks: busiest,
             longest,
             ends,
         }
     }
+}
+
+/// The largest of `parts` equal parts of `n`.
+fn part(n: u64, parts: u64) -> u64 {
+    // Most often there is one, and a division takes as long as all the rest.
+    if parts == 1 { n } else { n.div_ceil(parts) }
 }
 
 /// Every `parts`-th sequence, from number `part` on.

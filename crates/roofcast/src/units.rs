@@ -228,6 +228,16 @@ pub fn human(value: f64, step: f64, names: &[&str]) -> String {
     format!("{value:.digits$} {}", names.get(index).copied().unwrap_or_default())
 }
 
+/// The float nearest to `whole`. A signed word is converted by one instruction, two words by a call.
+pub(crate) fn float(whole: u128) -> f64 {
+    #[cold]
+    #[inline(never)]
+    fn wide(whole: u128) -> f64 {
+        whole as f64
+    }
+    i64::try_from(whole).map_or_else(|_| wide(whole), |narrow| narrow as f64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -52,6 +52,16 @@ impl std::ops::Div<u64> for Ticks {
     }
 }
 
+impl std::ops::Div for Ticks {
+    type Output = u128;
+    fn div(self, part: Ticks) -> u128 {
+        match (u64::try_from(self.0), u64::try_from(part.0)) {
+            (Ok(narrow), Ok(part)) => u128::from(narrow / part),
+            _ => self.0 / part.0,
+        }
+    }
+}
+
 impl From<Picoseconds> for Ticks {
     fn from(time: Picoseconds) -> Ticks {
         Ticks(u128::from(time.0) << BITS)

@@ -46,7 +46,7 @@ pub trait Decodes {
     /// Blocks that the next `steps` steps need.
     fn needs(&self, steps: u64) -> u64;
     /// Steps until a sequence ends, fills a reach or has all the blocks of a window; at least 1 where there is a sequence.
-    fn steady(&mut self) -> u64;
+    fn steady(&self) -> u64;
     /// Tokens in the cache and remaining steps of one.
     fn progress(&self, id: SequenceId) -> (u32, u32);
     /// Adds a sequence.
@@ -106,7 +106,7 @@ impl Decodes for Each {
         self.all.iter().map(|e| blocks(u64::from(e.computed) + steps) - blocks(u64::from(e.computed))).sum()
     }
 
-    fn steady(&mut self) -> u64 {
+    fn steady(&self) -> u64 {
         1
     }
 
@@ -141,43 +141,43 @@ impl Decodes for Each {
 /// All sequences by one counter.
 #[derive(Debug, Clone)]
 pub struct Lockstep {
-    block: i64,
-    /// Steps so far, and their remainder by the block.
+    block: u64,
+    /// Steps so far.
     step: i64,
-    phase: i64,
+    /// The residue of sequences whose last block is full when the next step starts: −step, by the block.
+    full: u64,
     /// What each sequence was when it came, by id.
     members: Vec<Member>,
     len: u64,
-    /// Sum of `computed − step` at entry.
-    offsets: i64,
+    held: u64,
     growing: Vec<Growing>,
     ends: Ring,
+    /// The step that computes the last token of the next sequence that ends, or `i64::MAX`.
+    next_end: i64,
     reaches: Vec<WindowReach>,
     /// Whether a reach or a window can be filled.
     bounded: bool,
     seen: Vec<u64>,
+    /// How many sequences see more with every token, by reach.
     growth: Vec<u64>,
-    /// Blocks that the next step needs.
-    needed: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Member {
-    /// `computed − step`.
+    /// `computed − step`, and its residue by the block.
     offset: i64,
+    residue: u32,
+    /// Tells this stay from earlier ones of the same id; odd while it is in.
+    stay: u32,
     /// Step that computes its last token.
     end: i64,
     order: u64,
-    /// Tells this stay from earlier ones of the same id; odd while it is in.
-    stay: u32,
 }
 
-/// The sequences that still see more with every token.
+/// How far back sequences see, and when those that still see more with every token no longer do.
 #[derive(Debug, Clone)]
 struct WindowReach {
     most: u64,
-    growing: u64,
-    offsets: i64,
     /// When growing sequences fill the reach, with id and stay; those gone are passed over.
     fills: BinaryHeap<Reverse<(i64, SequenceId, u32)>>,
 }
@@ -187,9 +187,10 @@ struct WindowReach {
 struct Growing {
     /// How many groups.
     groups: u64,
-    /// The sequences, until they have all the blocks of the window.
+    /// When a sequence has all the blocks of the window.
     reach: WindowReach,
-    /// How many of them there are by `(computed − step) mod block`.
+    /// How many sequences have not, in all and by `(computed − step) mod block`.
+    count: u64,
     residues: Vec<u64>,
 }
 
@@ -197,7 +198,7 @@ impl Growing {
     fn new(group: &Group, block: u64) -> Growing {
         // A sequence of most × block tokens takes no more: the next one would be at most × block + 1.
         let reach = WindowReach::new(group.most.saturating_mul(block).saturating_add(1));
-        Growing { groups: group.count, reach, residues: vec![0; block as usize] }
+        Growing { groups: group.count, reach, count: 0, residues: vec![0; block as usize] }
     }
 
     /// How many blocks a group needs in `steps` steps, the sequences of residue `from` in the first.
@@ -212,52 +213,35 @@ impl Growing {
         let of = |range: std::ops::Range<u64>| -> u64 {
             self.residues[range.start as usize..range.end as usize].iter().sum()
         };
-        self.reach.growing * times + of(first..from + 1) + of(block - around..block)
+        self.count * times + of(first..from + 1) + of(block - around..block)
     }
 }
 
 impl WindowReach {
     fn new(most: u64) -> WindowReach {
-        WindowReach { most, growing: 0, offsets: 0, fills: BinaryHeap::new() }
+        WindowReach { most, fills: BinaryHeap::new() }
     }
 
     /// A sequence comes; whether it grows.
     fn insert(&mut self, step: i64, offset: i64, id: SequenceId, stay: u32) -> bool {
-        let fill = self.fill(offset);
-        let grows = fill > step;
-        if grows {
-            self.growing += 1;
-            self.offsets += offset;
-            if self.bounded() {
-                self.fills.push(Reverse((fill, id, stay)));
-            }
+        let grows = self.grows(step, offset);
+        if grows && self.bounded() {
+            self.fills.push(Reverse((self.fill(offset), id, stay)));
         }
         grows
     }
 
-    /// A sequence goes; whether it grew.
-    fn take(&mut self, step: i64, offset: i64) -> bool {
-        let grew = self.fill(offset) > step;
-        if grew {
-            self.growing -= 1;
-            self.offsets -= offset;
-        }
-        grew
-    }
-
-    /// The offset of the next sequence that fills the reach by `step`, which no longer grows.
-    fn filled(&mut self, step: i64, members: &[Member]) -> Option<i64> {
+    /// The next sequence that fills the reach by `step`, which no longer grows.
+    fn filled<'a>(&mut self, step: i64, members: &'a [Member]) -> Option<&'a Member> {
         while let Some(Reverse((fill, id, stay))) = self.fills.peek().copied() {
-            let member = members[id as usize];
+            let member = &members[id as usize];
             let here = member.stay == stay;
             if here && fill > step {
                 return None;
             }
             self.fills.pop();
             if here {
-                self.growing -= 1;
-                self.offsets -= member.offset;
-                return Some(member.offset);
+                return Some(member);
             }
         }
         None
@@ -265,6 +249,11 @@ impl WindowReach {
 
     fn bounded(&self) -> bool {
         self.most != u64::MAX
+    }
+
+    /// Whether a sequence of `offset` sees more with the step after the next.
+    fn grows(&self, step: i64, offset: i64) -> bool {
+        !self.bounded() || self.fill(offset) > step
     }
 
     /// The last step counter at which a sequence of `offset` does not see its whole reach in the next step.
@@ -277,46 +266,37 @@ impl WindowReach {
 impl Lockstep {
     /// Sequences that fill a reach by now no longer grow.
     fn fill(&mut self) {
-        for reach in &mut self.reaches {
-            while reach.filled(self.step, &self.members).is_some() {}
+        for (reach, growth) in self.reaches.iter_mut().zip(&mut self.growth) {
+            while reach.filled(self.step, &self.members).is_some() {
+                *growth -= 1;
+            }
         }
         for growing in &mut self.growing {
-            while let Some(offset) = growing.reach.filled(self.step, &self.members) {
-                growing.residues[offset.rem_euclid(self.block) as usize] -= 1;
+            while let Some(member) = growing.reach.filled(self.step, &self.members) {
+                growing.count -= 1;
+                growing.residues[member.residue as usize] -= 1;
             }
         }
     }
 
-    fn sum(&mut self) {
-        let full = self.full() as usize;
-        self.needed = self.growing.iter().map(|growing| growing.groups * growing.residues[full]).sum();
-        for (index, reach) in self.reaches.iter().enumerate() {
-            let growing = reach.growing as i64;
-            let full = self.len - reach.growing;
-            let filled = if reach.bounded() { full * reach.most } else { 0 };
-            self.seen[index] = (reach.offsets + growing * (self.step + 1)) as u64 + filled;
-            self.growth[index] = reach.growing;
-        }
-    }
-
-    /// The residue of those whose last block is full when the next step starts: offset + step ≡ 0.
-    fn full(&self) -> u64 {
-        (if self.phase == 0 { 0 } else { self.block - self.phase }) as u64
-    }
-
-    fn take(&mut self, id: SequenceId) -> Member {
+    /// Takes one out, with its tokens in the cache.
+    fn take(&mut self, id: SequenceId) -> (Member, u32) {
         let member = self.members[id as usize];
+        let Member { offset, residue, .. } = member;
+        let computed = (offset + self.step) as u64;
         self.members[id as usize].stay += 1;
         self.len -= 1;
-        self.offsets -= member.offset;
-        for reach in &mut self.reaches {
-            reach.take(self.step, member.offset);
+        self.held -= computed;
+        for ((reach, seen), growth) in self.reaches.iter().zip(&mut self.seen).zip(&mut self.growth) {
+            *seen -= reach.most.min(computed + 1);
+            *growth -= u64::from(reach.grows(self.step, offset));
         }
         for growing in &mut self.growing {
-            let grew = growing.reach.take(self.step, member.offset);
-            growing.residues[member.offset.rem_euclid(self.block) as usize] -= u64::from(grew);
+            let grew = u64::from(growing.reach.grows(self.step, offset));
+            growing.count -= grew;
+            growing.residues[residue as usize] -= grew;
         }
-        member
+        (member, computed as u32)
     }
 }
 
@@ -330,18 +310,18 @@ impl Decodes for Lockstep {
         let mut all = reaches.iter().chain(growing.iter().map(|growing| &growing.reach));
         Lockstep {
             bounded: all.any(WindowReach::bounded),
-            block: block as i64,
+            block,
             step: 0,
-            phase: 0,
+            full: 0,
             members: Vec::new(),
             len: 0,
-            offsets: 0,
+            held: 0,
             growing,
             ends: Ring::default(),
+            next_end: i64::MAX,
             reaches,
             seen,
             growth,
-            needed: 0,
         }
     }
 
@@ -358,25 +338,24 @@ impl Decodes for Lockstep {
     }
 
     fn held(&self) -> u64 {
-        (self.offsets + self.len as i64 * self.step) as u64
+        self.held
     }
 
     fn needs(&self, steps: u64) -> u64 {
-        if steps == 1 {
-            return self.needed;
-        }
-        let from = self.full();
-        self.growing.iter().map(|growing| growing.groups * growing.needs(steps, from)).sum()
+        let needs = |growing: &Growing| match steps {
+            1 => growing.residues[self.full as usize],
+            _ => growing.needs(steps, self.full),
+        };
+        self.growing.iter().map(|growing| growing.groups * needs(growing)).sum()
     }
 
-    fn steady(&mut self) -> u64 {
-        let end = self.ends.next(self.step).unwrap_or(i64::MAX);
-        if !self.bounded {
-            return (end - self.step).max(1) as u64;
+    fn steady(&self) -> u64 {
+        let mut next = self.next_end;
+        if self.bounded {
+            let reaches = self.reaches.iter().chain(self.growing.iter().map(|growing| &growing.reach));
+            let fills = reaches.filter_map(|r| r.fills.peek()).map(|Reverse((fill, ..))| *fill);
+            next = fills.fold(next, i64::min);
         }
-        let reaches = self.reaches.iter().chain(self.growing.iter().map(|growing| &growing.reach));
-        let fills = reaches.filter_map(|r| r.fills.peek()).map(|Reverse((fill, ..))| *fill);
-        let next = fills.fold(end, i64::min);
         (next - self.step).max(1) as u64
     }
 
@@ -386,53 +365,65 @@ impl Decodes for Lockstep {
     }
 
     fn insert(&mut self, entry: Entry) {
-        let offset = i64::from(entry.computed) - self.step;
+        let Entry { id, order, .. } = entry;
+        let computed = u64::from(entry.computed);
+        let offset = computed as i64 - self.step;
+        let residue = (computed + self.full) % self.block;
         let ends = entry.remaining != ENDLESS;
         let end = if ends { self.step + i64::from(entry.remaining) } else { i64::MAX };
-        let index = entry.id as usize;
-        if self.members.len() <= index {
-            self.members.resize(index + 1, Member::default());
+        if self.members.len() <= id as usize {
+            self.members.resize(id as usize + 1, Member::default());
         }
-        let stay = self.members[index].stay + 1;
-        self.members[index] = Member { offset, end, order: entry.order, stay };
+        let member = &mut self.members[id as usize];
+        let stay = member.stay + 1;
+        *member = Member { offset, residue: residue as u32, stay, end, order };
         self.len += 1;
-        self.offsets += offset;
+        self.held += computed;
         if ends {
-            self.ends.insert(self.step, end, entry.id);
+            self.ends.insert(self.step, end, id);
+            self.next_end = self.next_end.min(end);
         }
-        for reach in &mut self.reaches {
-            reach.insert(self.step, offset, entry.id, stay);
+        for ((reach, seen), growth) in self.reaches.iter_mut().zip(&mut self.seen).zip(&mut self.growth) {
+            *seen += reach.most.min(computed + 1);
+            *growth += u64::from(reach.insert(self.step, offset, id, stay));
         }
         for growing in &mut self.growing {
-            let grows = growing.reach.insert(self.step, offset, entry.id, stay);
-            growing.residues[offset.rem_euclid(self.block) as usize] += u64::from(grows);
+            let grows = u64::from(growing.reach.insert(self.step, offset, id, stay));
+            growing.count += grows;
+            growing.residues[residue as usize] += grows;
         }
-        self.sum();
     }
 
     fn remove(&mut self, id: SequenceId) -> (u32, u32) {
-        let member = self.take(id);
+        let (member, computed) = self.take(id);
         if member.end < i64::MAX {
             self.ends.remove(member.end, id);
+            self.next_end = self.ends.next(self.step).unwrap_or(i64::MAX);
         }
-        self.sum();
-        ((member.offset + self.step) as u32, (member.end - self.step) as u32)
+        (computed, (member.end - self.step) as u32)
     }
 
     fn advance(&mut self, steps: u64, ended: &mut Vec<(SequenceId, u32)>) {
         self.step += steps as i64;
-        self.phase = (self.phase + steps as i64) % self.block;
+        self.full = (self.full + self.block - steps % self.block) % self.block;
+        self.held += self.len * steps;
+        for (seen, growth) in self.seen.iter_mut().zip(&self.growth) {
+            *seen += growth * steps;
+        }
         if self.bounded {
             self.fill();
         }
+        if self.step < self.next_end {
+            return;
+        }
         let from = ended.len();
         while let Some(id) = self.ends.pop(self.step) {
-            let member = self.take(id);
-            ended.push((id, (member.offset + self.step) as u32));
+            let (_, computed) = self.take(id);
+            ended.push((id, computed));
         }
+        self.next_end = self.ends.next(self.step).unwrap_or(i64::MAX);
         if ended.len() > from + 1 {
             ended[from..].sort_by_key(|(id, _)| self.members[*id as usize].order);
         }
-        self.sum();
     }
 }

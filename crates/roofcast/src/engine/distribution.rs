@@ -4,6 +4,7 @@
 
 use super::clock::{TICKS_PER_PS, Ticks};
 use crate::summary::Statistics;
+use crate::units::float;
 
 /// Bits of the mantissa that tell bins apart.
 const BITS: u32 = 9;
@@ -20,9 +21,7 @@ pub struct Distribution {
 }
 
 fn bin(span: Ticks) -> usize {
-    // One word is converted many times faster than two.
-    let ticks = u64::try_from(span.0).map_or_else(|_| span.0 as f64, |narrow| narrow as f64);
-    (ticks.to_bits() >> LOWER) as usize
+    (float(span.0).to_bits() >> LOWER) as usize
 }
 
 /// The least span of a bin, in ticks.
@@ -38,6 +37,7 @@ fn ceil(ticks: f64) -> u64 {
 
 impl Distribution {
     /// Adds `weight` spans.
+    #[inline]
     pub fn add(&mut self, span: Ticks, weight: u64) {
         if weight == 0 {
             return;
@@ -80,7 +80,16 @@ impl Distribution {
         }
     }
 
+    #[inline]
     fn slot(&mut self, bin: usize) -> &mut u64 {
+        if bin.wrapping_sub(self.first) >= self.bins.len() {
+            self.make_room(bin);
+        }
+        &mut self.bins[bin - self.first]
+    }
+
+    #[cold]
+    fn make_room(&mut self, bin: usize) {
         if self.bins.is_empty() {
             self.first = bin;
         }
@@ -90,11 +99,8 @@ impl Distribution {
             self.bins.splice(0..0, std::iter::repeat_n(0, self.first - first));
             self.first = first;
         }
-        let index = bin - self.first;
-        if self.bins.len() <= index {
-            self.bins.resize(index + 1, 0);
-        }
-        &mut self.bins[index]
+        let most = self.bins.len().max(bin - self.first + 1);
+        self.bins.resize(most, 0);
     }
 
     /// How many spans.

@@ -77,6 +77,7 @@ impl Ring {
     }
 
     /// Moves far ends that have come near. At most half the ring is ahead of the ones moved, so none laps another.
+    #[inline]
     fn fetch(&mut self, now: i64) {
         // Where the soonest was taken out meanwhile, this looks once too often.
         while self.soonest - now < SPAN {
@@ -103,6 +104,7 @@ impl Ring {
         self.word_map |= 1 << (at / 64);
     }
 
+    #[inline]
     fn unlink(&mut self, end: i64, id: SequenceId) {
         let at = (end % SPAN) as usize;
         let [previous, next] = self.links[id as usize];
@@ -123,6 +125,7 @@ impl Ring {
     }
 
     /// The first bucket in use from `from` on, around the ring.
+    #[inline]
     fn scan(&self, from: usize) -> Option<usize> {
         let word = from / 64;
         let rest = self.words[word] & (u64::MAX << (from % 64));

@@ -12,7 +12,7 @@ use crate::engine::clock::Ticks;
 /// Intervals at most; twice as long ones when there would be more.
 const MOST: usize = 512;
 /// An interval at first: a millisecond.
-const FIRST: u128 = 256_000_000_000;
+const FIRST: Ticks = Ticks(256_000_000_000);
 /// Batches of the second half.
 const BATCHES: usize = 8;
 /// Batches without which nothing can be said.
@@ -27,7 +27,7 @@ const STUDENT: [f64; 5] = [6.965, 4.541, 3.747, 3.365, 3.143];
 /// Counts of arrivals and departures over time.
 #[derive(Debug, Clone)]
 pub(crate) struct Flow {
-    width: u128,
+    width: Ticks,
     intervals: Vec<[i64; 2]>,
 }
 
@@ -60,15 +60,17 @@ impl Flow {
     }
 
     fn interval(&mut self, at: Ticks) -> &mut [i64; 2] {
-        while at.0 / self.width >= MOST as u128 {
-            self.width *= 2;
+        let mut index = at / self.width;
+        while index >= MOST as u128 {
+            self.width = Ticks(2 * self.width.0);
+            index /= 2;
             let merged = self
                 .intervals
                 .chunks(2)
                 .map(|pair| pair.iter().fold([0, 0], |[came, left], [c, l]| [came + c, left + l]));
             self.intervals = merged.collect();
         }
-        let index = (at.0 / self.width) as usize;
+        let index = index as usize;
         if self.intervals.len() <= index {
             self.intervals.resize(index + 1, [0, 0]);
         }
@@ -82,12 +84,12 @@ impl Flow {
         let mut levels = Vec::new();
         for (index, [came, left]) in self.intervals.iter().enumerate() {
             in_flight += came - left;
-            let start = index as u128 * self.width;
-            if start >= middle && start + self.width <= last.0 {
+            let start = index as u128 * self.width.0;
+            if start >= middle && start + self.width.0 <= last.0 {
                 levels.push(in_flight as f64);
             }
         }
-        let width_s = Ticks(self.width).seconds();
+        let width_s = self.width.seconds();
         let half_s = levels.len() as f64 * width_s;
         let batches = if decode_s > 0.0 { (half_s / decode_s) as usize } else { BATCHES };
         let batches = batches.min(BATCHES).min(levels.len());

@@ -228,9 +228,9 @@ impl Results {
     fn watch(&mut self, arrival: &Arrival, ttft: Ticks, end: Ticks) {
         let Some(total) = self.open else { return };
         self.flow.left(end);
-        let quarter = match arrival.number * 4 / total.max(1) {
-            1 => &mut self.quarters[0],
-            3 => &mut self.quarters[1],
+        let quarter = match 4 * arrival.number {
+            n if (total..2 * total).contains(&n) => &mut self.quarters[0],
+            n if (3 * total..4 * total).contains(&n) => &mut self.quarters[1],
             _ => return,
         };
         quarter.0 += 1;

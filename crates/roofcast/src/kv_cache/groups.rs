@@ -114,10 +114,10 @@ impl Groups {
 }
 
 /// Blocks of `block` tokens in which a sequence and its next token lie, summed while it has 0 to `tokens` − 1: 1, 2, …
-/// n of them for a block each, and n + 1 for the rest.
+/// n of them for a block each, and n + 1 for the rest. `tokens` is below 2³².
 pub fn spanned_below(tokens: u64, block: u64) -> u128 {
     let (whole, rest) = (tokens / block, tokens % block);
-    u128::from(block * whole + 2 * rest) * u128::from(whole + 1) / 2
+    u128::from((tokens + rest) * (whole + 1) / 2)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::model::mixer::causal_pairs;
 use crate::model::{Attention, OperatorKind};
 use crate::precision::Dtype;
 use crate::spec::KvLayout;
+use crate::units::float;
 
 /// Grouped attention on one rank: 2·heads·(d_qk + d_v) FLOPs a query-key pair; each token that is seen crosses the bus
 /// once, old ones are read, new ones written. Where an index chooses, a decode reads no more than its blocks; of many new
@@ -23,7 +24,7 @@ impl Grouped {
     pub(super) fn demand(&self, new: u64, context: u64) -> [f64; 2] {
         let seen = self.attention.seen(new, context);
         let bytes = seen as f64 * self.bytes_per_token + self.table.bytes(seen, context);
-        [self.flops_per_pair * self.attention.pairs(new, context) as f64, bytes]
+        [self.flops_per_pair * float(self.attention.pairs(new, context)), bytes]
     }
 }
 

@@ -182,7 +182,7 @@ impl<D: Decodes> State<D> {
     }
 }
 
-/// Σ over c < `n` of c.
+/// Σ over c < `n` of c, for `n` below 2³².
 fn sum_below(n: u64) -> u128 {
-    u128::from(n) * u128::from(n.saturating_sub(1)) / 2
+    u128::from(n * n.saturating_sub(1) / 2)
 }
