@@ -20,8 +20,8 @@ use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 use crate::measurement::{Measurement, Metrics};
-use crate::spec::CostKind;
-use crate::validate::{Point, Resolver, point};
+use crate::validate::point::{self, Forecast};
+use crate::validate::{Point, Resolver};
 use fit::{BOTH, COEFFICIENTS, Problem, Residual};
 pub use leave_out::LeaveOut;
 use levels::{Versions, least, matters, scale, selectors, targets};
@@ -285,11 +285,11 @@ impl<'a> Fit<'a> {
     fn residuals_of(&self, index: usize, x: &[f64], slopes: bool) -> Vec<Residual> {
         let fitted = &self.rows[index];
         let logs = self.logs(fitted, x);
-        let Some(now) = self.forecast(fitted, &logs) else { return Vec::new() };
+        let Some(now) = self.forecast(fitted, &logs, None) else { return Vec::new() };
         let wanted = targets(fitted.row);
         let mut residuals: Vec<(usize, Residual)> = Vec::new();
         for (metric, sigma) in wanted {
-            let pair = fitted.row.measured.all()[metric].filter(|m| *m > 0.0).zip(now.all()[metric]);
+            let pair = fitted.row.measured.all()[metric].filter(|m| *m > 0.0).zip(now.metrics.all()[metric]);
             let Some((measured, forecast)) = pair else { continue };
             let weight = fitted.weight / (sigma * sigma);
             let value = (forecast / measured).ln();
@@ -312,9 +312,9 @@ impl<'a> Fit<'a> {
                     let by = if down { -NUDGE } else { NUDGE };
                     let mut nudged = logs;
                     coefficients.iter().for_each(|coefficient| nudged[*coefficient] += by);
-                    let Some(then) = self.forecast(fitted, &nudged) else { return };
+                    let Some(then) = self.forecast(fitted, &nudged, Some(&now)) else { return };
                     for (metric, residual) in &mut residuals {
-                        if let Some((a, b)) = then.all()[*metric].zip(now.all()[*metric]) {
+                        if let Some((a, b)) = then.metrics.all()[*metric].zip(now.metrics.all()[*metric]) {
                             residual.slope[into] = (a / b).ln() / by;
                         }
                     }
@@ -342,7 +342,8 @@ impl<'a> Fit<'a> {
         logs
     }
 
-    fn forecast(&self, fitted: &Fitted, logs: &[f64; BOTH]) -> Option<Metrics> {
+    /// The row's forecast by these coefficients; `near` is one by others, which saves the run where those take the same steps.
+    fn forecast(&self, fitted: &Fitted, logs: &[f64; BOTH], near: Option<&Forecast>) -> Option<Forecast> {
         let values = |from: usize| {
             let mut values = [0.0; COEFFICIENTS];
             values.iter_mut().zip(&logs[from..]).for_each(|(v, log)| *v = log.exp());
@@ -362,7 +363,7 @@ impl<'a> Fit<'a> {
         };
         let forecaster =
             Forecaster { deployment, coefficients: Arc::new(coefficients), draft: None, other: None };
-        point::forecast(fitted.row, &forecaster, CostKind::Forecast).ok()
+        point::forecast_near(fitted.row, &forecaster, near).ok()
     }
 
     /// Every row forecast by a calibration that has not seen its part by `protocol`. The parameters of each are the least
@@ -401,7 +402,7 @@ impl<'a> Fit<'a> {
 
     fn point(&self, index: usize, x: &[f64], calibration: &Calibration) -> Point<'a> {
         let fitted = &self.rows[index];
-        let forecast = self.forecast(fitted, &self.logs(fitted, x));
+        let forecast = self.forecast(fitted, &self.logs(fitted, x), None).map(|forecast| forecast.metrics);
         let evidence = calibration.evidence(&Place::of(&fitted.deployment));
         Point {
             row: fitted.row,

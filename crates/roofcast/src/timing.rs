@@ -46,6 +46,12 @@ impl Timing {
         Timing { model, coefficients, rates, varying, overhead }
     }
 
+    /// Whether every step takes the same as with `other`, which has the same model: what differs in their coefficients is of
+    /// no operator here.
+    pub fn equals(&self, other: &Timing) -> bool {
+        self.rates == other.rates && self.overhead == other.overhead
+    }
+
     /// What the operator at `index` demands in one layer of a pass.
     pub fn demand(&self, index: usize, pass: &Pass) -> Demand {
         match &self.model.operators[index].form {

@@ -16,8 +16,8 @@ use crate::coefficients::{Band, Evidence};
 use crate::error::Result;
 use crate::forecaster::Forecaster;
 use crate::measurement::{Measurement, Metrics};
-use crate::spec::CostKind;
 use crate::summary::Statistics;
+use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -110,8 +110,8 @@ const FASTER: &str = "measured faster than its limit";
 
 /// Forecasts every row, with `calibration` where it is given in place of the embedded one.
 pub fn points<'a>(rows: &'a [Measurement], catalog: &Catalog, calibration: &Calibration) -> Vec<Point<'a>> {
-    let mut resolver = Resolver::new(catalog);
-    rows.iter().map(|row| point(row, &mut resolver, calibration)).collect()
+    let resolver = || Resolver::new(catalog);
+    rows.par_iter().map_init(resolver, |resolver, row| point(row, resolver, calibration)).collect()
 }
 
 fn point<'a>(row: &'a Measurement, resolver: &mut Resolver, calibration: &Calibration) -> Point<'a> {
@@ -139,7 +139,7 @@ fn point<'a>(row: &'a Measurement, resolver: &mut Resolver, calibration: &Calibr
     }
     let evidence = calibration.evidence(&Place::of(&deployment));
     let band = calibration.band(evidence).copied();
-    match point::forecast(row, &Forecaster::new(deployment, calibration), CostKind::Forecast) {
+    match point::forecast(row, &Forecaster::new(deployment, calibration)) {
         Ok(forecast) => Point { row, limit, forecast: Ok(forecast), evidence, band },
         Err(error) => left_out(error.to_string(), limit),
     }

@@ -91,7 +91,8 @@ fn runs() -> Shape {
     let drafts =
         "engine.speculative = {num_speculative_tokens = 2, acceptance_rate = 0.7, draft_cost = 0.1}\n";
     let scaled = "fleet.autoscale = {target_in_flight = 4, max_replicas = 2, startup_s = 1, idle_s = 9}\n";
-    let beside = "fleet.beside = {accelerator = 'l40s', replicas = 1}\nslo = {tpot_p90_ms = 50, goodput = 0.9}\n";
+    let beside =
+        "fleet.beside = {accelerator = 'l40s', replicas = 1}\nslo = {tpot_p90_ms = 50, goodput = 0.9}\n";
     let crowd = LOAD.replace("rate = 5", "rate = 500").replace("30", "2000");
     all([
         of_run(&on("h100-sxm", &format!("{LOAD}{BOUNDS}{drafts}engine.kv_layout = 'paged'"))),
@@ -108,7 +109,8 @@ fn plans() -> Shape {
     let none =
         "search = {accelerators = ['l4'], max_accelerators = 1, requests = 200}\nslo.tpot_p99_ms = 1\n";
     let apart = "search = {accelerators = ['h100-sxm'], weights = ['fp8'], max_accelerators = 3, disaggregated = true, engines = ['vllm', 'sglang'], requests = 200}";
-    let mixed = "search = {accelerators = ['h100-sxm', 'l40s'], max_accelerators = 2, mixed = true, requests = 200}";
+    let mixed =
+        "search = {accelerators = ['h100-sxm', 'l40s'], max_accelerators = 2, mixed = true, requests = 200}";
     all([
         of_plan(&format!("{LLAMA}{LOAD}{BOUNDS}{search}"), Some("accelerator=rtx-4090 tp=1")),
         of_plan(&format!("{LLAMA}{USERS}{none}"), None),

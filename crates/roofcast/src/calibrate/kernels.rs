@@ -11,6 +11,7 @@ use crate::coefficients::{Coefficient, LATENCY};
 use crate::kernel::{Kernel, Part};
 use crate::summary::Statistics;
 use crate::version::Version;
+use rayon::prelude::*;
 use serde::Serialize;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,7 +99,8 @@ pub fn fit(kernels: &[Kernel]) -> Vec<Fitted> {
         let key = (kernel.accelerator.as_str(), kernel.part, kernel.weights.as_deref(), whose);
         parts.entry(key).or_default().push(kernel);
     }
-    parts.into_values().filter_map(|rows| one(&rows)).collect()
+    let parts: Vec<_> = parts.into_values().collect();
+    parts.par_iter().filter_map(|rows| one(rows)).collect()
 }
 
 fn one(all: &[&Kernel]) -> Option<Fitted> {

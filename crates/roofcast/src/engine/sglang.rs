@@ -180,12 +180,13 @@ impl<D: Decodes> Sglang<D> {
     }
 
     /// How many decisions like the one on `batch` follow it before `horizon`; the first of them comes `late`r, the others
-    /// as batches end. None where the server polls its inbox every few batches: what a poll finds is decided batch by batch.
+    /// as batches end. Never beyond the next poll of the inbox where the server polls every few batches.
     fn further(&mut self, batch: &Batch, late: Ticks, horizon: Ticks) -> u64 {
-        if !self.leap || self.opened || self.polling.polls() || batch.step.kind != ForwardMode::Decode {
+        if !self.leap || self.opened || batch.step.kind != ForwardMode::Decode {
             return 0;
         }
-        let polls = if self.inbox.is_empty() { u64::MAX } else { self.polling.patience() - 1 };
+        let waits = self.polling.polls() || !self.inbox.is_empty();
+        let polls = if waits { self.polling.patience() - 1 } else { u64::MAX };
         let most = self.scheduler.steady(&batch.step).min(self.rows.steady() - 1).min(polls);
         let left = if horizon == Ticks::NEVER { horizon } else { (horizon - self.clock) - late };
         if most == 0 || left == Ticks::ZERO {

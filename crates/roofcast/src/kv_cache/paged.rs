@@ -14,7 +14,10 @@ const NONE: u32 = u32::MAX;
 /// The pool.
 #[derive(Debug, Clone)]
 pub struct Pool {
+    /// Those that were taken at least once, and the first of the others, which stands in the free list for all of them.
     blocks: Vec<Slot>,
+    /// How many blocks there are.
+    count: u32,
     /// First and last of the free list.
     head: u32,
     tail: u32,
@@ -60,18 +63,13 @@ struct Slot {
 impl Pool {
     /// A pool of `count` free blocks.
     pub fn new(count: u32) -> Pool {
-        let slot = |i: u32| Slot {
-            holders: 0,
-            content: None,
-            same: NONE,
-            previous: i.checked_sub(1).unwrap_or(NONE),
-            next: if i + 1 < count { i + 1 } else { NONE },
-        };
-        let (head, tail) = if count == 0 { (NONE, NONE) } else { (0, count - 1) };
+        let first = Slot { holders: 0, content: None, same: NONE, previous: NONE, next: NONE };
+        let end = if count == 0 { NONE } else { 0 };
         Pool {
-            blocks: (0..count).map(slot).collect(),
-            head,
-            tail,
+            blocks: vec![first],
+            count,
+            head: end,
+            tail: end,
             free: u64::from(count),
             repeated: 0,
             cached: ContentMap::default(),
@@ -210,14 +208,21 @@ impl Pool {
     }
 
     fn unlink(&mut self, block: Block) {
-        let Slot { previous, next, .. } = self.blocks[block as usize];
-        match previous {
-            NONE => self.head = next,
-            p => self.blocks[p as usize].next = next,
+        let slot = self.blocks[block as usize];
+        let (mut before, mut after) = (slot.previous, slot.next);
+        // Of those that were never taken the next one stands where the first did.
+        let heir = block + 1;
+        if self.blocks.len() == heir as usize && heir < self.count {
+            self.blocks.push(slot);
+            (before, after) = (heir, heir);
         }
-        match next {
-            NONE => self.tail = previous,
-            n => self.blocks[n as usize].previous = previous,
+        match slot.previous {
+            NONE => self.head = after,
+            p => self.blocks[p as usize].next = after,
+        }
+        match slot.next {
+            NONE => self.tail = before,
+            n => self.blocks[n as usize].previous = before,
         }
         self.free -= 1;
     }
@@ -247,7 +252,9 @@ mod tests {
 
     fn order(pool: &Pool) -> Vec<Block> {
         let next = |b: &Block| Some(pool.blocks[*b as usize].next).filter(|n| *n != NONE);
-        std::iter::successors(Some(pool.head).filter(|h| *h != NONE), next).collect()
+        let all = std::iter::successors(Some(pool.head).filter(|h| *h != NONE), next);
+        let last = pool.blocks.len() as u32 - 1;
+        all.flat_map(|b| if b == last { b..pool.count } else { b..b + 1 }).collect()
     }
 
     fn taken(pool: &mut Pool, count: u64) -> Vec<Block> {

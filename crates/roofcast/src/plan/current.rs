@@ -15,7 +15,7 @@ use crate::measurement::{Measurement, Metrics};
 use crate::model::Model;
 use crate::router::Routing;
 use crate::simulate::Simulation;
-use crate::spec::{CostKind, Spec};
+use crate::spec::Spec;
 use crate::validate::point;
 use serde::Serialize;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ pub fn current(
     base.workload = Some(lengthened(workload, &demand, &spec.slo, asked(spec)?));
     let forecaster = Forecaster::embedded(deployment(&base, model, chip)?)?;
     let point::Limits { whole: limit, least } = point::limits(row, &forecaster.deployment);
-    let forecast = point::forecast(row, &forecaster, CostKind::Forecast)?;
+    let forecast = point::forecast(row, &forecaster)?;
     let slower = slower(row, &forecaster, &least)?;
     let mut trials = vec![trial("as it is".to_owned(), &base, model, chip, slower)?];
     // What does not go together on this chip is no change of it.
@@ -150,7 +150,7 @@ fn slower(row: &Measurement, forecaster: &Forecaster, limit: &Metrics) -> Result
     }
     let mut factor = 1.0;
     for _ in 0..FITS {
-        let found = point::forecast(row, &forecaster.clone().slowed(factor), CostKind::Forecast)?;
+        let found = point::forecast(row, &forecaster.clone().slowed(factor))?;
         let Some(forecast) = of(&found).filter(|ms| *ms > 0.0) else { break };
         let step = measured / forecast;
         factor *= step;

@@ -17,8 +17,10 @@ use crate::memory;
 use crate::simulate::{Options, simulate};
 use crate::spec::{CostKind, FleetSpec, LinkKind, Spec};
 use crate::summary::Summary;
+use crate::timing::Timing;
 use crate::units::Picoseconds;
 use crate::workload::{Arrivals, Length, LengthKind, Workload};
+use std::sync::Arc;
 
 /// Requests of a closed loop for each that is in flight, as InferenceX and vLLM's sweeps send them.
 const WAVES: u64 = 10;
@@ -30,31 +32,58 @@ const MOST_USERS: u64 = 100_000;
 /// Requests at most: beyond, means have settled.
 const MOST_REQUESTS: u64 = 4000;
 
-/// What is forecast for `row` on the deployment of `forecaster`; `cost` says by which price.
-pub fn forecast(row: &Measurement, forecaster: &Forecaster, cost: CostKind) -> Result<Metrics> {
-    if row.kind == Kind::DecodeStep {
-        return step(row, forecaster, cost);
-    }
-    let deployment = &forecaster.deployment;
-    let run = Runs::of(row, deployment)?;
-    let summary = run.simulate(forecaster, cost)?;
-    let values = &forecaster.coefficients.values;
-    let request = match cost {
-        CostKind::Forecast if row.kind.served() => {
-            let host = values.get(Coefficient::Request) / deployment.accelerator.host_speed;
-            host * 1e3 + values.get(Coefficient::RequestSteps) * summary.tpot.mean
-        }
-        _ => 0.0,
+/// A forecast, and what it follows from.
+pub struct Forecast {
+    /// What is forecast.
+    pub metrics: Metrics,
+    timing: Timing,
+    /// What came of the run; none of a single step.
+    summary: Option<Summary>,
+}
+
+/// What is forecast for `row` on the deployment of `forecaster`.
+pub fn forecast(row: &Measurement, forecaster: &Forecaster) -> Result<Metrics> {
+    forecast_near(row, forecaster, None).map(|forecast| forecast.metrics)
+}
+
+/// The same, with what it follows from; `near` is that of the same row and deployment with other coefficients, whose run is
+/// taken over where these change nothing of its steps.
+pub fn forecast_near(
+    row: &Measurement,
+    forecaster: &Forecaster,
+    near: Option<&Forecast>,
+) -> Result<Forecast> {
+    let timing = match near {
+        Some(near) => Timing::new(Arc::clone(&near.timing.model), Arc::clone(&forecaster.coefficients)),
+        None => forecaster.timing(CostKind::Forecast),
     };
-    Ok(run.figures(row, &summary, request))
+    if row.kind == Kind::DecodeStep {
+        let metrics = step(row, &forecaster.deployment, &timing)?;
+        return Ok(Forecast { metrics, timing, summary: None });
+    }
+    let run = Runs::of(row, &forecaster.deployment)?;
+    // Pools have steps of their own.
+    let same = near.filter(|near| row.pools.is_none() && near.timing.equals(&timing));
+    let summary = match same.and_then(|near| near.summary.clone()) {
+        Some(summary) => summary,
+        None => run.simulate(forecaster)?,
+    };
+    let values = &forecaster.coefficients.values;
+    let request = if row.kind.served() {
+        let host = values.get(Coefficient::Request) / forecaster.deployment.accelerator.host_speed;
+        host * 1e3 + values.get(Coefficient::RequestSteps) * summary.tpot.mean
+    } else {
+        0.0
+    };
+    let metrics = run.figures(row, &summary, request);
+    Ok(Forecast { metrics, timing, summary: Some(summary) })
 }
 
 /// One step of a batch.
-fn step(row: &Measurement, forecaster: &Forecaster, cost: CostKind) -> Result<Metrics> {
-    let deployment = &forecaster.deployment;
+fn step(row: &Measurement, deployment: &Deployment, timing: &Timing) -> Result<Metrics> {
     let context = context(row)?;
     let batch = admitted(row, deployment, context);
-    let mut price = Price::new(forecaster.timing(cost));
+    let mut price = Price::new(timing.clone());
     let reaches = price.reaches().to_vec();
     let rank = batch.div_ceil(deployment.parallelism.replicas);
     let decode = price.decode(rank);
@@ -215,9 +244,9 @@ impl Runs {
         Ok(Runs { users, requests, workload, fleet, input, output })
     }
 
-    fn simulate(&self, forecaster: &Forecaster, cost: CostKind) -> Result<Summary> {
+    fn simulate(&self, forecaster: &Forecaster) -> Result<Summary> {
         let mut priced = forecaster.clone();
-        priced.deployment.options.engine.cost = cost;
+        priced.deployment.options.engine.cost = CostKind::Forecast;
         let spec =
             Spec { workload: Some(self.workload.clone()), fleet: self.fleet.clone(), ..Spec::default() };
         let summary = simulate(&priced, &spec, "row", Options { leap: true, ..Options::default() })?.summary;
