@@ -140,12 +140,7 @@ export interface RunAnswer {
     load: OfferedLoad;
     bands: Bands | null;
   };
-  slo: {
-    ttft_p99_ms: number | null;
-    tpot_p99_ms: number | null;
-    e2el_p99_ms: number | null;
-    goodput: unknown;
-  };
+  slo: Slo;
   distributions: Curve[];
   series: Point[][];
   timelines: Timeline[];
@@ -323,7 +318,14 @@ export interface Choice {
     ep: number;
     attention_dp: number;
   } | null;
-  beside: unknown;
+  beside: {
+    accelerator: string;
+    replicas: number;
+    tp: number;
+    pp: number;
+    ep: number;
+    attention_dp: number;
+  } | null;
   weights: string;
   kv: string;
   engine: string;
@@ -359,7 +361,7 @@ export interface Choice {
   joules_per_token: number | null;
   prefill_per_decode: number;
   bands: Bands | null;
-  spec: Record<string, Record<string, string | number | Record<string, number>>>;
+  spec: Record<string, Record<string, string | number | Record<string, string | number>>>;
 }
 
 export interface Communication {
@@ -438,7 +440,7 @@ export interface FleetUse {
   accelerators: number;
   prefill: PoolUse | null;
   serving: PoolUse;
-  beside: unknown;
+  beside: PoolUse | null;
   transfers: Transfers | null;
   autoscale: ScalingUse | null;
 }
@@ -712,6 +714,14 @@ export interface Settings {
 export interface Skipped {
   reason: string;
   rows: number;
+}
+
+export interface Slo {
+  ttft_p99_ms: number | null;
+  tpot_p99_ms: number | null;
+  e2el_p99_ms: number | null;
+  goodput: number | null;
+  tpot_p90_ms?: number | null;
 }
 
 export interface Smallest {

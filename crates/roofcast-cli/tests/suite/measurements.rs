@@ -58,7 +58,7 @@ fn what_a_run_does_not_say_must_be_said() {
         (format!("validate {path} {SUBJECT}"), ["r.json", "total_input_tokens"]),
         (format!("validate {lines} {SUBJECT}"), ["r.jsonl", "--concurrency"]),
         (format!("validate {lines} {SUBJECT} --rate 1"), ["r.jsonl:1", "outcome"]),
-        (format!("validate {lines} {SUBJECT} --rate 1 --concurrency 1"), ["--rate", "--concurrency"]),
+        (format!("validate {lines} {SUBJECT} --rate 1 --concurrency 1"), ["r.jsonl:1", "outcome"]),
     ] {
         let run = roofcast(&arguments);
         assert_eq!(run.code, 2, "{arguments}: {}", run.err);

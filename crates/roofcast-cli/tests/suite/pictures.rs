@@ -59,7 +59,7 @@ fn sweeps_and_intensity_are_drawn() {
     has(&svg, &["ridge in bf16: 295 FLOP/B"]);
     let (run, svg) = drawn("simulate --requests 50 --sweep rate=1,10");
     assert_eq!(run.code, 0, "{}", run.err);
-    has(&svg, &["time to first token", "time per output token", "SLO: p99 TPOT 50 ms", "within the SLO"]);
+    has(&svg, &["time to first token", "time per output token", "SLO: TPOT p99 50 ms", "within the SLO"]);
     let (_, svg) = drawn("simulate --requests 20 --sweep scheduler=vllm,orca");
     has(&svg, &[">vllm<", ">orca<"]);
 }
@@ -68,7 +68,7 @@ fn sweeps_and_intensity_are_drawn() {
 fn a_plan_shows_the_slo_and_the_front() {
     let (run, svg) = drawn("plan");
     assert_eq!(run.code, 0);
-    has(&svg, &["SLO: TPOT 50 ms", "best: ", "the fastest for its price", "dollars per hour"]);
+    has(&svg, &["SLO: TPOT p99 50 ms", "best: ", "the fastest for its price", "dollars per hour"]);
     // A front falls: along the line x grows and y, which counts from the top, grows too.
     let line = svg.lines().find(|l| l.starts_with("<polyline") && l.contains("class='l9'")).unwrap();
     let points = line.split('\'').nth(1).unwrap();
@@ -113,7 +113,7 @@ fn what_a_server_did_is_drawn() {
     assert!([0, 3].contains(&run.code), "{}", run.err);
     has(
         &svg,
-        &["4 measured requests, 4 of them completed", "SLO: TTFT 500 ms", "p99 ", "requests in flight"],
+        &["4 measured requests, 4 of them completed", "SLO: TTFT p99 500 ms", "p99 ", "requests in flight"],
     );
     let (run, svg) =
         drawn(&format!("bench --url {url} --model m --requests 4 --sweep concurrency=1,2 {calm}"));

@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 use crate::model::Model;
 use crate::spec::{Bound, Metric, Spec};
+use crate::units::Bytes;
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -110,11 +111,9 @@ impl<'a> Judge<'a> {
         let estimate = self.estimate(shape)?;
         let full = self.demand.full();
         if estimate.held == 0 {
-            let deployment = &self.fitted.get(shape)?.as_ref().ok()?.forecaster.deployment;
-            let (lacks, budget) = (missing(deployment, full), deployment.accelerator.memory_bytes);
-            let gb = lacks.as_f64() / 1e9;
+            let gb = self.lacks(shape).as_f64() / 1e9;
             let reason = format!("weights and one request of {full} tokens lack {gb:.1} GB an accelerator");
-            let factor = 1.0 + lacks.as_f64() / budget.as_f64();
+            let factor = f64::INFINITY;
             return Some(Miss { stage: Stage::Memory, reason, factor });
         }
         let reason = if estimate.longest.is_some_and(|most| full > most) {
@@ -144,6 +143,12 @@ impl<'a> Judge<'a> {
         let rates = candidate.beside.and_then(|beside| within(beside).zip(within(candidate.serving)));
         spec.fleet.beside_weight = rates.map(|(beside, serving)| (beside / serving * 1e3).round() / 1e3);
         spec
+    }
+
+    /// What the fullest accelerator of a shape's replica has too little for weights and one request.
+    pub(super) fn lacks(&self, shape: usize) -> Bytes {
+        let fitted = self.fitted.get(shape).and_then(|fitted| fitted.as_ref().ok());
+        fitted.map_or(Bytes::ZERO, |f| missing(&f.forecaster.deployment, self.demand.full()))
     }
 
     /// Requests always in flight, as many as `users`, that nothing lets wait.

@@ -9,6 +9,7 @@ use super::search::{Judged, Search};
 use super::space::Pool;
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 /// Deployments of one name that are accounted for.
@@ -25,7 +26,12 @@ pub(super) fn nearest(found: &mut Search, most: usize) -> Result<Vec<Near>> {
             missed.push((miss.factor, index));
         }
     }
-    missed.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    // What does not fit is furthest, by what it lacks.
+    let lacks = |index: usize| found.judge.lacks(found.candidates[index].serving.shape);
+    missed.sort_by(|a, b| {
+        let further = if a.0 == f64::INFINITY { lacks(a.1).cmp(&lacks(b.1)) } else { Ordering::Equal };
+        a.0.total_cmp(&b.0).then(further).then(a.1.cmp(&b.1))
+    });
     // Of those that differ in a scheduler's settings alone the nearest.
     let mut seen = BTreeSet::new();
     missed.retain(|(_, index)| {

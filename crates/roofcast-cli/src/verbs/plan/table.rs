@@ -146,7 +146,11 @@ pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: C
         let percentile = list.first().map_or("p99", |c| latency(c, metric).0);
         format!("{} {percentile}", metric.name())
     });
-    let mut header = vec!["count", "accelerator", "as", "formats", &ttft, &tpot, "bound", "chance"];
+    let mut header = vec!["count", "accelerator", "as", "formats", &ttft, &tpot];
+    // There is no room for both.
+    let bound = wide || !columns.tokens;
+    header.extend(bound.then_some("bound"));
+    header.push("chance");
     if columns.engines {
         header.insert(2, "engine");
     }
@@ -154,7 +158,7 @@ pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: C
         header.insert(2, "router");
     }
     if columns.tokens {
-        header.push("step tokens");
+        header.push("tokens");
     }
     if wide {
         header.extend(["running", "TTFT", "TPOT", "limit TPOT", "evidence", "tok/s each"]);
@@ -168,7 +172,8 @@ pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: C
         row.extend(columns.engines.then(|| c.engine.clone()));
         row.extend([pools(c), formats]);
         row.extend([Metric::Ttft, Metric::Tpot].map(|metric| significant(latency(c, metric).1)));
-        row.extend([c.bound.to_owned(), c.chance.map_or_else(|| "–".to_owned(), percent)]);
+        row.extend(bound.then(|| c.bound.to_owned()));
+        row.push(c.chance.map_or_else(|| "–".to_owned(), percent));
         row.extend(columns.tokens.then(|| grouped(c.max_num_batched_tokens)));
         if wide {
             row.push(significant(c.batch));
