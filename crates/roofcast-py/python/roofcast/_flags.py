@@ -167,6 +167,8 @@ class DeploymentFlags(TypedDict, total=False):
     """What drafting a token takes, as a share of the model's step"""
     from_command: Word | None
     """Read an engine's command line as a deployment: vllm serve …, python -m sglang.launch_server …"""
+    from_manifest: Word | None
+    """The same of the one engine in a cluster's manifest: a Deployment, a LeaderWorkerSet, kubectl get -o json"""
     set: Mapping[str, Any] | Words | None
     """Set any key of the spec, as in engine.watermark=0.01"""
     catalog: Words | None
@@ -202,6 +204,8 @@ class LoadFlags(DeploymentFlags, total=False):
     """How many different ones there are [default: 1]"""
     prefix_share: float | None
     """Share of the requests that have one [default: 1]"""
+    max_concurrency: int | None
+    """Requests that the client has in flight at most, whatever the rate"""
     router: Word | None
     """Choice of a replica: round_robin, least_loaded, power_of_two, prefix_aware, session_sticky [default:
     round_robin]"""
@@ -213,6 +217,8 @@ class LoadFlags(DeploymentFlags, total=False):
     """Time per output token, 99th percentile, ms"""
     e2el_p99: float | None
     """End-to-end latency, 99th percentile, ms"""
+    goodput: float | None
+    """Share of the requests that must keep every bound, of a plan [default: each bound at the 99th percentile]"""
     no_leap: bool | None
     """Take every step by itself: the same results, slower"""
     html: Word | None
@@ -417,12 +423,16 @@ class PlanFlags(TypedDict, total=False):
     """How many different ones there are [default: 1]"""
     prefix_share: float | None
     """Share of the requests that have one [default: 1]"""
+    max_concurrency: int | None
+    """Requests that the client has in flight at most, whatever the rate"""
     ttft_p99: float | None
     """Time to first token, 99th percentile, ms"""
     tpot_p99: float | None
     """Time per output token, 99th percentile, ms"""
     e2el_p99: float | None
     """End-to-end latency, 99th percentile, ms"""
+    goodput: float | None
+    """Share of the requests that must keep every bound, of a plan [default: each bound at the 99th percentile]"""
     hardware: Word | None
     """Accelerators, as in h200-sxm,h100-sxm, or TOML files with one each"""
     max_accelerators: int | None
@@ -445,6 +455,8 @@ class PlanFlags(TypedDict, total=False):
     cost_per_hour]"""
     from_command: Word | None
     """Read an engine's command line as a deployment: vllm serve …, python -m sglang.launch_server …"""
+    from_manifest: Word | None
+    """The same of the one engine in a cluster's manifest: a Deployment, a LeaderWorkerSet, kubectl get -o json"""
     set: Mapping[str, Any] | Words | None
     """Set any key of the spec, as in engine.watermark=0.01"""
     catalog: Words | None
@@ -454,8 +466,8 @@ class PlanFlags(TypedDict, total=False):
     why: Word | None
     """Say what came of a deployment, as in 'accelerator=h100-sxm tp=4 replicas=2 weights=fp8'"""
     measured: Word | None
-    """Begin from what runs: with --from-command, a client's result (`vllm bench serve --save-result`, roofcast bench
-    --json) against that deployment on hardware.accelerator. It calibrates the plan"""
+    """Begin from what runs: with --from-command or --from-manifest, a client's result (`vllm bench serve --save-
+    result`, roofcast bench --json) against that deployment on hardware.accelerator. It calibrates the plan"""
     launch_dir: Word | None
     """Write what starts and checks the best into this folder: commands, manifests, the spec, the line of roofcast
     bench"""
@@ -483,7 +495,7 @@ class ValidateFlags(TypedDict, total=False):
     engine_version: Word | None
     """The engine's version, as in 0.19.0"""
     concurrency: int | None
-    """Requests that were always in flight, for .jsonl"""
+    """Requests that were always in flight, for .jsonl; beside --rate, at most"""
     rate: float | None
     """Requests that came a second, for .jsonl"""
     group: Word | None
@@ -523,7 +535,7 @@ class CalibrateFlags(TypedDict, total=False):
     engine_version: Word | None
     """The engine's version, as in 0.19.0"""
     concurrency: int | None
-    """Requests that were always in flight, for .jsonl"""
+    """Requests that were always in flight, for .jsonl; beside --rate, at most"""
     rate: float | None
     """Requests that came a second, for .jsonl"""
     out: Word | None
