@@ -171,6 +171,7 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn of(text: &str) -> Result<Deployed> {
         read(Path::new("there.yaml"), text)
@@ -214,6 +215,19 @@ mod tests {
         assert!(of("kind: Service\n").unwrap_err().to_string().contains("no engine"));
         let broken = of("a: [1\nb: }").unwrap_err().to_string();
         assert!(broken.contains("there.yaml, line"), "{broken}");
+    }
+
+    proptest! {
+        /// Whatever stands in a file, it is an engine or an error.
+        #[test]
+        fn any_text_is_read_or_refused(
+            text in "[a-z0-9:\\-\\[\\]{}&*|>\"'#,$() \n]{0,200}",
+            word in "(vllm serve|command: |args: |image: vllm-openai|env: |replicas: |sh -c |- ){0,6}",
+        ) {
+            for text in [text.clone(), word.clone(), format!("{word}{text}"), format!("a: {{command: [sh, -c, \"{text}\"]}}")] {
+                drop(of(&text));
+            }
+        }
     }
 
     /// Ten levels of ten references are 10^10 values.
