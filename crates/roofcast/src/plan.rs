@@ -132,7 +132,8 @@ fn check(spec: &Spec, workload: &Workload) -> Result<()> {
         ("fleet.autoscale", spec.fleet.autoscale.is_some()),
     ];
     if let Some((field, _)) = decided.iter().find(|(_, set)| *set) {
-        let accepted = "left out: the plan decides how replicas are combined ([search] has disaggregated, mixed and link)";
+        let accepted = "left out: the plan decides how replicas are combined ([search] has disaggregated, mixed and \
+                        link)";
         return Err(Error::field("spec", *field, "set", accepted));
     }
     if let Some(most) = workload.max_concurrency {

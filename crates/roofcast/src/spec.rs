@@ -13,7 +13,7 @@ mod slo;
 mod speculative;
 pub mod written;
 
-pub use fleet::{AutoscaleSpec, FleetSpec, LinkKind, PoolSpec};
+pub use fleet::{AutoscaleSpec, FleetSpec, LinkKind, MOST_WEIGHT, PoolSpec};
 pub use kernels::{AttentionBackend, Frontend, KvLayout};
 pub use scheduling::{
     CostKind, Prediction, PreemptionMode, QueuePolicy, ReservationKind, RetractionPolicy, SchedulePolicy,

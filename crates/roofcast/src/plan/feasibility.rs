@@ -18,7 +18,7 @@ use crate::deployment::{Deployment, Options};
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 use crate::model::Model;
-use crate::spec::{Bound, Metric, Spec};
+use crate::spec::{Bound, MOST_WEIGHT, Metric, Spec};
 use crate::units::Bytes;
 use serde::Serialize;
 use std::sync::Arc;
@@ -141,7 +141,8 @@ impl<'a> Judge<'a> {
         let mut spec = self.space.spec(base, candidate);
         let within = |pool: Pool| self.estimate(pool.shape).and_then(|e| e.within).map(|(_, rate)| rate);
         let rates = candidate.beside.and_then(|beside| within(beside).zip(within(candidate.serving)));
-        spec.fleet.beside_weight = rates.map(|(beside, serving)| (beside / serving * 1e3).round() / 1e3);
+        let weight = |(beside, serving): (f64, f64)| (beside / serving).clamp(1.0 / MOST_WEIGHT, MOST_WEIGHT);
+        spec.fleet.beside_weight = rates.map(|rates| (weight(rates) * 1e3).round() / 1e3);
         spec
     }
 

@@ -1,9 +1,9 @@
 //! What a cluster takes to start what was planned: a Kubernetes manifest, values of llm-d's chart, a graph of NVIDIA Dynamo.
 //!
 //! Knows: how a pool becomes pods, and when one of the three has no form for it. The arguments of the engine are
-//! [`super::launch`]'s. Sources: Kubernetes `apps/v1` Deployment; docs.vllm.ai "LWS" (`$(LWS_LEADER_ADDRESS)`, `$(LWS_WORKER_INDEX)`); llm-d-incubation/llm-d-modelservice
-//! `charts/llm-d-modelservice/values.yaml` and `templates/_helpers.tpl`; ai-dynamo/dynamo
-//! `components/backends/vllm/deploy/disagg-multinode.yaml` (0.6.1).
+//! [`super::launch`]'s. Sources: Kubernetes `apps/v1` Deployment; docs.vllm.ai "LWS" (`$(LWS_LEADER_ADDRESS)`,
+//! `$(LWS_WORKER_INDEX)`); llm-d-incubation/llm-d-modelservice `charts/llm-d-modelservice/values.yaml` and
+//! `templates/_helpers.tpl`; ai-dynamo/dynamo `components/backends/vllm/deploy/disagg-multinode.yaml` (0.6.1).
 
 use super::launch::{Role, Words, commands, vllm};
 use super::nodes::{self, Names};

@@ -15,7 +15,7 @@ use crate::forecaster::Forecaster;
 use crate::parallelism::RequestedParallelism;
 use crate::router::Router;
 use crate::scheduler::Policy;
-use crate::spec::{AutoscaleSpec, FleetSpec, PoolSpec, SchedulerKind};
+use crate::spec::{AutoscaleSpec, FleetSpec, MOST_WEIGHT, PoolSpec, SchedulerKind};
 use serde::Serialize;
 use std::ops::Range;
 
@@ -337,9 +337,6 @@ impl Provision {
         }
     }
 }
-
-/// The most that a replica beside others gets, or the others, for one request.
-const MOST_WEIGHT: f64 = 1e3;
 
 /// Refuses a weight that is none, or of nothing.
 fn weighed(fleet: &FleetSpec, place: &str) -> Result<()> {

@@ -33,6 +33,8 @@ impl FleetSpec {
     }
 }
 
+/// The most requests that a replica beside the others gets for one of theirs; its inverse is the least.
+pub const MOST_WEIGHT: f64 = 1e3;
 /// The most replicas that start and stop.
 const MOST_REPLICAS: u64 = 1024;
 /// The longest that a start-up or patience may be: a day.
