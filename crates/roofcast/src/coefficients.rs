@@ -62,10 +62,12 @@ pub enum Coefficient {
     PrefillStep,
     /// Of a sequence in a step.
     Sequence,
-    /// Of a request before its first token, outside the steps.
+    /// Of a request between its server and the engine, beside others.
     Request,
-    /// Steps that a request waits before the engine looks at it: overlapped scheduling, polling; a count.
-    RequestSteps,
+    /// Of a request in its server, which reads one after the other.
+    Ingest,
+    /// Of a prompt's token there.
+    IngestToken,
     /// Rows of a large product that a row beyond the first costs in a product of few, itself among them; a count, at
     /// least 1. See [`SmallM`].
     SmallMRow,
@@ -85,7 +87,7 @@ pub enum Coefficient {
 
 impl Coefficient {
     /// All, in order.
-    pub const ALL: [Coefficient; 28] = [
+    pub const ALL: [Coefficient; 29] = [
         Coefficient::GemmMemory,
         Coefficient::GemmCompute,
         Coefficient::ExpertMemory,
@@ -106,7 +108,8 @@ impl Coefficient {
         Coefficient::PrefillStep,
         Coefficient::Sequence,
         Coefficient::Request,
-        Coefficient::RequestSteps,
+        Coefficient::Ingest,
+        Coefficient::IngestToken,
         Coefficient::SmallMRow,
         Coefficient::SmallMMost,
         Coefficient::ExpertActivation,
@@ -128,7 +131,7 @@ impl Coefficient {
 
     /// Whether it is a time.
     fn is_time(self) -> bool {
-        (Coefficient::Layer..=Coefficient::Request).contains(&self) || self >= Coefficient::PrefillLatent
+        (Coefficient::Layer..=Coefficient::IngestToken).contains(&self) || self >= Coefficient::PrefillLatent
     }
 
     /// As in TOML.

@@ -5,12 +5,14 @@
 
 mod admission;
 mod flow;
+mod ingest;
 mod pools;
 pub mod results;
 mod scaling;
 mod way;
 
 pub use admission::Admission;
+pub use ingest::{Ingest, Servers};
 pub use pools::Pools;
 pub use scaling::Scaling;
 pub use way::Way;
@@ -22,7 +24,8 @@ use crate::error::{Error, Result};
 use crate::router::{self, Router};
 use crate::spec::{EngineSpec, QueuePolicy};
 use crate::workload::prediction::Guesses;
-use crate::workload::{Request, Traffic};
+use crate::workload::{Prompt, Request, Traffic};
+use ingest::Passing;
 use results::Results;
 
 /// Steps and deliveries from one look at whether to go on to the next.
@@ -44,6 +47,8 @@ pub struct Fleet {
     pub scaling: Option<Scaling>,
     /// Which requests are refused, where queues have limits.
     pub admission: Option<Admission>,
+    /// The servers in front of the replicas, where they take time.
+    pub servers: Option<Servers>,
     /// Replicas that take requests.
     open: Vec<usize>,
     departures: Vec<Departure>,
@@ -54,8 +59,8 @@ impl Fleet {
     pub fn new(replicas: Vec<Box<dyn Replica>>, router: Router, ranking: Ranking, results: Results) -> Fleet {
         let open = (0..replicas.len()).collect();
         let departures = Vec::new();
-        let (pools, scaling, admission) = (None, None, None);
-        Fleet { replicas, router, ranking, results, pools, scaling, admission, open, departures }
+        let (pools, scaling, admission, servers) = (None, None, None, None);
+        Fleet { replicas, router, ranking, results, pools, scaling, admission, servers, open, departures }
     }
 
     /// The same with prefill and decode apart.
@@ -82,16 +87,18 @@ impl Fleet {
                 self.results.interrupt();
                 break;
             }
-            let event = self.pools.as_ref().and_then(Pools::due);
+            let transfer = self.pools.as_ref().and_then(Pools::due);
+            let passing = self.servers.as_ref().and_then(Servers::due);
             let next = traffic.peek().map(Ticks::from);
-            let due = if event.is_none() { next } else { [event, next].into_iter().flatten().min() };
+            let due = [transfer, passing, next].into_iter().flatten().min();
             match (self.behind(), due) {
                 (None, None) => break,
                 (Some(index), due) if due.is_none_or(|at| self.replicas[index].clock() < at) => {
                     self.step(index, due, traffic)?;
                 }
                 _ => match &mut self.pools {
-                    Some(pools) if event == due => pools.exchange(&mut self.replicas),
+                    Some(pools) if transfer == due => pools.exchange(&mut self.replicas),
+                    _ if passing == due => self.hand_in(traffic),
                     _ => self.deliver(traffic),
                 },
             }
@@ -169,18 +176,38 @@ impl Fleet {
         [due, others].into_iter().flatten().min().unwrap_or(Ticks::NEVER)
     }
 
+    /// The next request comes to the server of the replica that the router chooses.
     fn deliver(&mut self, traffic: &mut Traffic) {
         let Some(request) = traffic.next() else { return };
         let arrival = self.results.arrive(&request, self.ranking.key(&request));
+        let load = |replicas: &[Box<dyn Replica>], servers: &Option<Servers>, index: usize| {
+            replicas[index].in_flight() + servers.as_ref().map_or(0, |servers| servers.inside(index))
+        };
         if let Some(scaling) = &mut self.scaling {
-            let in_flight = self.replicas.iter().map(|replica| replica.in_flight()).sum();
-            let idle = |index: usize| idle_since(self.replicas[index].as_ref());
-            let starting = scaling.look(arrival.at, in_flight, &idle, &mut self.open);
+            let load = |index: usize| load(&self.replicas, &self.servers, index);
+            let in_flight = (0..self.replicas.len()).map(load).sum();
+            let idle = |index: usize| idle_since(self.replicas[index].as_ref()).filter(|_| load(index) == 0);
+            let starting = scaling.look(arrival.sent, in_flight, &idle, &mut self.open);
             starting.into_iter().for_each(|index| self.replicas[index].restart());
         }
+        let load = |index: usize| load(&self.replicas, &self.servers, index);
         let prefix = router::prefix(&request.prompt);
-        let load = |index: usize| self.replicas[index].in_flight();
         let index = self.router.choose(request.user, prefix, load, &self.open);
+        match &mut self.servers {
+            Some(servers) => servers.take(index, arrival, request.prompt),
+            None => self.receive(index, arrival, request.prompt, traffic),
+        }
+    }
+
+    /// A server is done with a request.
+    fn hand_in(&mut self, traffic: &mut Traffic) {
+        if let Some(Passing { index, arrival, prompt }) = self.servers.as_mut().and_then(Servers::pass) {
+            self.receive(index, arrival, prompt, traffic);
+        }
+    }
+
+    /// Replica `index` has a request, or refuses it.
+    fn receive(&mut self, index: usize, arrival: Arrival, prompt: Prompt, traffic: &mut Traffic) {
         let decoded = self.pools.as_ref().is_none_or(|pools| pools.serves(&self.replicas, &arrival));
         let replica = &mut self.replicas[index];
         let served = decoded && replica.serves(&arrival);
@@ -189,10 +216,10 @@ impl Fleet {
             if replica.is_empty() {
                 replica.wait_until(arrival.at);
             }
-            replica.arrive(arrival, request.prompt);
+            replica.arrive(arrival, prompt);
         } else {
             self.results.refuse(&arrival, served);
-            traffic.refused(request.user, request.at);
+            traffic.refused(arrival.user, arrival.at.picoseconds());
         }
     }
 }
@@ -237,6 +264,7 @@ impl Ranking {
 pub(crate) fn arrival(number: u64, request: &Request, key: i64) -> Arrival {
     Arrival {
         number,
+        sent: Ticks::from(request.at),
         at: Ticks::from(request.at),
         input: request.input_len,
         output: request.output_len,

@@ -12,6 +12,7 @@ pub use settings::Settings;
 
 use crate::deployment::Options;
 use crate::parallelism::RequestedParallelism;
+use crate::precision::Dtype;
 use crate::spec::{EngineSpec, PoolSpec, PrecisionSpec, ReservationKind, SchedulerKind};
 use crate::version::Version;
 use serde::Serialize;
@@ -183,6 +184,11 @@ impl Measurement {
         recipe::source(self)
     }
 
+    /// How many prompts its client sent in turn, where those were few and the server kept what it had computed of them.
+    pub fn repeated_prompts(&self) -> Option<u64> {
+        recipe::prompts(self).filter(|_| self.settings.keeps_prefixes())
+    }
+
     /// The deployment's options: engine and version, formats and shares. Engines are given their own scheduler.
     /// `checkpoint` is the format of the model's own checkpoint, where that is quantized. Where a row does not name its cache: TensorRT-LLM keeps one
     /// of 8 bits beside 8- and 4-bit weights, and so does a vLLM server with checkpoints that ModelOpt made of a 16-bit one,
@@ -208,7 +214,7 @@ impl Measurement {
                 weights: Some(if weights == "fp8" && in_blocks { "fp8-block" } else { weights })
                     .filter(|w| !w.is_empty())
                     .map(str::to_owned),
-                activations: None,
+                activations: self.settings.weight_only.then_some(Dtype::Bf16),
                 kv,
             },
             parallelism: self.parallelism,

@@ -262,6 +262,7 @@ pub fn simulate_while(
     }
     let mut fleet = Fleet::new(replicas, provision.router(workload.seed), ranking, results);
     fleet.admission = Admission::of(engine, fleet.replicas.len());
+    fleet.servers = provision.ingest();
     if let Some(pools) = provision.pools(workload.seed, place)? {
         fleet = fleet.apart(pools);
     }

@@ -14,6 +14,7 @@ use super::sleep::PauseMode;
 use driver::Driver;
 use roofcast::engine::clock::Ticks;
 use roofcast::engine::online::{Asked, Online};
+use roofcast::fleet::Ingest;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +25,7 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) asked: Asked,
-    /// When its client came; it joins at `asked.at`, when its cache is there.
+    /// When its client came; it joins at `asked.at`, when its server is done with it or its cache is there.
     pub(crate) since: Ticks,
     pub(crate) outlet: Arc<Outlet>,
     /// Which choice of the outlet's.
@@ -89,6 +90,7 @@ impl EngineHandle {
         pace: Pace,
         metrics: Metrics,
         kv_events: Option<KvEvents>,
+        server: Option<Ingest>,
     ) -> std::io::Result<(EngineHandle, JoinHandle<()>)> {
         let (sender, inbox) = channel();
         let shared = Arc::new(Shared {
@@ -98,7 +100,7 @@ impl EngineHandle {
             clock: Mutex::new(Ticks::ZERO),
             down: AtomicBool::new(false),
         });
-        let driver = Driver::new(engine, pace, inbox, Arc::clone(&shared), kv_events);
+        let driver = Driver::new(engine, pace, inbox, Arc::clone(&shared), kv_events, server);
         let thread = std::thread::Builder::new().name("engine".to_owned()).spawn(move || driver.run())?;
         Ok((EngineHandle { sender, pace, shared }, thread))
     }

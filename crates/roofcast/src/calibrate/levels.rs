@@ -15,12 +15,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Standard deviation of the widest factors, in logarithms.
 const FIRST_SCALE: f64 = 1.0;
 /// What a server can add to: host time before the first token, in a step and of its sequences.
-const HOST: [Coefficient; 5] = [
+const HOST: [Coefficient; 6] = [
     Coefficient::Step,
     Coefficient::PrefillStep,
     Coefficient::Sequence,
     Coefficient::Request,
-    Coefficient::RequestSteps,
+    Coefficient::Ingest,
+    Coefficient::IngestToken,
 ];
 
 /// The versions of each engine among rows.
@@ -76,7 +77,7 @@ pub(super) fn scale(at: &Selector, coefficient: Coefficient, timed: &BTreeSet<&s
     if is_widest(at) {
         return Some(FIRST_SCALE);
     }
-    let before_first = matches!(coefficient, Coefficient::Request | Coefficient::RequestSteps);
+    let before_first = (Coefficient::Request..=Coefficient::IngestToken).contains(&coefficient);
     let keys =
         [at.accelerator.is_some(), at.architecture.is_some(), at.engine.is_some(), at.weights.is_some()];
     let keys = keys.iter().filter(|key| **key).count();
@@ -110,7 +111,7 @@ pub(super) fn matters(deployment: &Deployment, row: &Measurement, coefficient: C
         Coefficient::PrefillLinear => Mixers::of(&deployment.model).linear > 0,
         Coefficient::AllReduce => p.tp > 1,
         Coefficient::Link => p.count() > 1,
-        Coefficient::Request | Coefficient::RequestSteps => row.kind.served(),
+        Coefficient::Request | Coefficient::Ingest | Coefficient::IngestToken => row.kind.served(),
         Coefficient::MixedRows => false,
         Coefficient::EagerLayer => deployment.options.engine.enforce_eager == Some(true),
         _ => true,

@@ -10,7 +10,9 @@ pub type SequenceId = u32;
 pub struct Arrival {
     /// Its number in the run.
     pub number: u64,
-    /// When it came.
+    /// When its client sent it.
+    pub sent: Ticks,
+    /// When the engine has it.
     pub at: Ticks,
     /// Prompt tokens.
     pub input: u32,

@@ -53,6 +53,7 @@ impl Asked {
         let output = narrow(self.output.len() as u64);
         Arrival {
             number: self.number,
+            sent: self.at,
             at: self.at,
             input: narrow(self.prompt.len() as u64),
             output,

@@ -172,10 +172,10 @@ impl Results {
     pub(crate) fn arrive(&mut self, request: &Request, key: i64) -> Arrival {
         let arrival = super::arrival(self.taken, request, key);
         self.taken += 1;
-        self.first.get_or_insert(arrival.at);
-        self.last = self.last.max(arrival.at);
+        self.first.get_or_insert(arrival.sent);
+        self.last = self.last.max(arrival.sent);
         if self.open.is_some() {
-            self.flow.arrived(arrival.at);
+            self.flow.arrived(arrival.sent);
         }
         arrival
     }
@@ -184,17 +184,21 @@ impl Results {
     pub(crate) fn refuse(&mut self, arrival: &Arrival, could: bool) {
         *(if could { &mut self.rejected } else { &mut self.refused }) += 1;
         if self.open.is_some() {
-            self.flow.left(arrival.at);
+            self.flow.left(arrival.sent);
         }
         if let Some(records) = &mut self.records {
-            records.push(Record { outcome: Outcome::Refused, output_len: 0, ..record(arrival, arrival.at) });
+            records.push(Record {
+                outcome: Outcome::Refused,
+                output_len: 0,
+                ..record(arrival, arrival.sent)
+            });
         }
     }
 
     /// A request of replica `replica` has all its tokens at `end`.
     pub(crate) fn finish(&mut self, gone: &Departure, end: Ticks, replica: usize) {
         let Departure { arrival, first, preemptions, cached, .. } = gone;
-        let (ttft, e2el) = (*first - arrival.at, end - arrival.at);
+        let (ttft, e2el) = (*first - arrival.sent, end - arrival.sent);
         let tpot = (arrival.output > 1).then(|| (end - *first) / u64::from(arrival.output - 1));
         self.watch(arrival, ttft, end);
         self.decoding += (end - *first).0;
@@ -234,7 +238,7 @@ impl Results {
             _ => return,
         };
         quarter.0 += 1;
-        quarter.1 += arrival.at.0;
+        quarter.1 += arrival.sent.0;
         quarter.2 += ttft.0;
     }
 
@@ -310,7 +314,7 @@ impl Results {
 }
 
 fn record(arrival: &Arrival, end: Ticks) -> Record {
-    let at = arrival.at.picoseconds();
+    let at = arrival.sent.picoseconds();
     Record {
         id: arrival.number,
         outcome: Outcome::Completed,

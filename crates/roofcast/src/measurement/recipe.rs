@@ -59,6 +59,8 @@ struct Recipe {
     attention_dp_enable_balance: Option<bool>,
     attention_dp_time_out_iters: Option<u64>,
     enforce_eager: Option<bool>,
+    /// Prompts that the client sends in turn, where those are few.
+    prompts: Option<u64>,
 }
 
 /// Tokens of a step: a multiple of the prompt's, of the output's and of the concurrency, and some more.
@@ -123,6 +125,11 @@ pub(super) fn release(row: &Measurement) -> Option<&'static str> {
 /// Where the row's settings stand, beside the row itself.
 pub(super) fn source(row: &Measurement) -> Option<&'static str> {
     Some(find(row)?.from.as_str())
+}
+
+/// How many prompts the row's client sends in turn, where those are few.
+pub(super) fn prompts(row: &Measurement) -> Option<u64> {
+    find(row)?.prompts
 }
 
 /// Fills in what the row's recipe sets, where it has one.

@@ -67,6 +67,10 @@ pub struct Settings {
     pub pattern: Pattern,
     /// How lengths spread where the row has only their means.
     pub lengths: Spread,
+    /// Requests that the client had in flight at most.
+    pub max_concurrency: Option<u64>,
+    /// Whether the server's kernels multiply quantized weights with activations of 16 bits.
+    pub weight_only: bool,
     /// What the server was told.
     engine: EngineSpec,
     /// Keys that say nothing to a forecast.
@@ -91,6 +95,9 @@ impl Settings {
             "arrivals" => self.pattern = entry.pattern()?,
             "dataset" | "lengths" => self.lengths = entry.spread().unwrap_or(self.lengths),
             "flags" | "variant" => return self.take_flags(entry),
+            "client" => self.max_concurrency = entry.at_most(),
+            // vLLM's Marlin kernels, for products and for experts.
+            "backends" => self.weight_only = entry.value.contains("marlin"),
             "max_num_seqs" | "max_running_requests" | "max_batch_size" => {
                 engine.max_num_seqs = entry.count()?
             }
@@ -154,6 +161,11 @@ impl Settings {
         }
     }
 
+    /// Whether the server was not told to forget prompts.
+    pub(super) fn keeps_prefixes(&self) -> bool {
+        self.engine.enable_prefix_caching != Some(false)
+    }
+
     /// Mean and standard deviation of the logarithm of ShareGPT's lengths with a mean of `tokens`.
     pub(crate) fn sharegpt_lengths(tokens: f64) -> [f64; 2] {
         [tokens.max(1.0).ln() - SHAREGPT_SIGMA * SHAREGPT_SIGMA / 2.0, SHAREGPT_SIGMA]
@@ -201,6 +213,13 @@ impl Entry<'_> {
         }
     }
 
+    /// As in `44 workers x 10 in flight: at most 440`.
+    fn at_most(&self) -> Option<u64> {
+        let (_, after) = self.value.split_once("at most ")?;
+        let digits = after.split(|c: char| !c.is_ascii_digit()).next()?;
+        digits.parse().ok().filter(|most| *most > 0)
+    }
+
     /// As in `sharegpt`, `uniform 1..1000 in, 1..1000 out, means given` or `dataset means`.
     fn spread(&self) -> Option<Spread> {
         let says = self.value.to_ascii_lowercase();
@@ -236,6 +255,15 @@ mod tests {
         settings.fill(&mut spec);
         assert_eq!((spec.max_num_seqs, spec.max_num_batched_tokens), (Some(256), Some(512)));
         assert_eq!((spec.gpu_memory_utilization, spec.enable_prefix_caching), (Some(0.9), Some(false)));
+    }
+
+    #[test]
+    fn a_clients_cap_and_a_servers_kernels() {
+        let cell = "client=inference-perf, 44 workers x 10 in flight: at most 440;backends=marlin";
+        let settings = Settings::read("f.csv:2", cell).unwrap();
+        assert_eq!((settings.max_concurrency, settings.weight_only), (Some(440), true));
+        let settings = Settings::read("f.csv:2", "client=vllm bench serve;backends=cutlass").unwrap();
+        assert_eq!((settings.max_concurrency, settings.weight_only), (None, false));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::demand::Demand;
 use crate::batch::Batch;
 use crate::cost::{Terms, Utilization, limit};
 use crate::deployment::Deployment;
+use crate::fleet::Ingest;
 use crate::forecaster::Forecaster;
 use crate::memory;
 use crate::spec::{Bound, CostKind, Metric, Percentile, Slo};
@@ -81,7 +82,8 @@ impl Estimate {
         let bound = slo.lowest(Metric::Tpot).map(|ms| ms * slack);
         let alone = |kept: f64| {
             let tokens = demand.long_input(kept);
-            Prompt { limit_ms: ideal.alone_ms(tokens), ms: priced.alone_ms(tokens) }
+            let server = Ingest::of(forecaster, cost).map_or(0.0, |server| server.alone(tokens).ms());
+            Prompt { limit_ms: ideal.alone_ms(tokens), ms: priced.alone_ms(tokens) + server }
         };
         let prompts: Vec<(Bound, Prompt)> =
             slo.of(Metric::Ttft).map(|bound| (bound, alone(slo.kept(&bound)))).collect();

@@ -10,13 +10,14 @@ use crate::engine::config::EngineConfig;
 use crate::engine::settings::runs_by_block;
 use crate::engine::{self, Replica};
 use crate::error::{Error, Result};
-use crate::fleet::{Fleet, Pools, Scaling, Way};
+use crate::fleet::{Fleet, Ingest, Pools, Scaling, Servers, Way};
 use crate::forecaster::Forecaster;
 use crate::parallelism::RequestedParallelism;
 use crate::router::Router;
 use crate::scheduler::Policy;
 use crate::spec::{AutoscaleSpec, FleetSpec, MOST_WEIGHT, PoolSpec, SchedulerKind};
 use serde::Serialize;
+use std::iter::repeat_n;
 use std::ops::Range;
 
 /// What a fleet is made of.
@@ -274,6 +275,14 @@ impl Provision {
     pub(super) fn replicas(&self, seed: u64, leap: bool) -> Result<Vec<Box<dyn Replica>>> {
         let pools = self.prefill.iter().chain([&self.serving]).chain(&self.beside);
         pools.flat_map(|pool| pool.replicas(seed, leap)).collect()
+    }
+
+    /// The servers in front of them, where those take time.
+    pub(super) fn ingest(&self) -> Option<Servers> {
+        let pools = self.prefill.iter().chain([&self.serving]).chain(&self.beside);
+        let server = |pool: &Pool| Ingest::of(&pool.forecaster, pool.config.cost);
+        let each = pools.flat_map(|pool| repeat_n(server(pool), pool.count() as usize));
+        each.collect::<Option<Vec<_>>>().map(Servers::new)
     }
 
     /// Replicas that compute prompts for others.

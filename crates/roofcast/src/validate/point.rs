@@ -4,12 +4,12 @@
 
 use crate::accelerator::Accelerator;
 use crate::batch::Batch;
-use crate::coefficients::Coefficient;
 use crate::cost::{self, Cost, Utilization};
 use crate::deployment::Deployment;
 use crate::engine::clock::Ticks;
 use crate::engine::price::Price;
 use crate::error::{Error, Result};
+use crate::fleet::Ingest;
 use crate::forecaster::Forecaster;
 use crate::measurement::settings::{Pattern, SHAREGPT_TOKENS, Settings, Spread};
 use crate::measurement::{Kind, Lengths, Measurement, Metrics};
@@ -19,7 +19,7 @@ use crate::spec::{CostKind, FleetSpec, LinkKind, Spec};
 use crate::summary::Summary;
 use crate::timing::Timing;
 use crate::units::Picoseconds;
-use crate::workload::{Arrivals, Length, LengthKind, Workload};
+use crate::workload::{Arrivals, Length, LengthKind, Prefix, Workload};
 use std::sync::Arc;
 
 /// Requests of a closed loop for each that is in flight, as InferenceX and vLLM's sweeps send them.
@@ -37,6 +37,7 @@ pub struct Forecast {
     /// What is forecast.
     pub metrics: Metrics,
     timing: Timing,
+    server: Option<Ingest>,
     /// What came of the run; none of a single step.
     summary: Option<Summary>,
 }
@@ -59,24 +60,19 @@ pub fn forecast_near(
     };
     if row.kind == Kind::DecodeStep {
         let metrics = step(row, &forecaster.deployment, &timing)?;
-        return Ok(Forecast { metrics, timing, summary: None });
+        return Ok(Forecast { metrics, timing, server: None, summary: None });
     }
     let run = Runs::of(row, &forecaster.deployment)?;
     // Pools have steps of their own.
-    let same = near.filter(|near| row.pools.is_none() && near.timing.equals(&timing));
+    let server = Ingest::of(forecaster, CostKind::Forecast);
+    let same =
+        near.filter(|near| row.pools.is_none() && near.timing.equals(&timing) && near.server == server);
     let summary = match same.and_then(|near| near.summary.clone()) {
         Some(summary) => summary,
         None => run.simulate(forecaster)?,
     };
-    let values = &forecaster.coefficients.values;
-    let request = if row.kind.served() {
-        let host = values.get(Coefficient::Request) / forecaster.deployment.accelerator.host_speed;
-        host * 1e3 + values.get(Coefficient::RequestSteps) * summary.tpot.mean
-    } else {
-        0.0
-    };
-    let metrics = run.figures(row, &summary, request);
-    Ok(Forecast { metrics, timing, summary: Some(summary) })
+    let metrics = run.figures(row, &summary);
+    Ok(Forecast { metrics, timing, server, summary: Some(summary) })
 }
 
 /// One step of a batch.
@@ -211,7 +207,8 @@ impl Runs {
             }
             _ => Arrivals::ClosedLoop { concurrency: users, think_s: Some(RETURN) },
         };
-        let capped = row.concurrency.filter(|_| row.kind == Kind::OpenLoop && row.request_rate.is_some());
+        let cap = row.concurrency.or(row.settings.max_concurrency);
+        let capped = cap.filter(|_| row.kind == Kind::OpenLoop && row.request_rate.is_some());
         let length = |l: Lengths| match (l, row.settings.lengths) {
             (_, Spread::Sharegpt) => {
                 let [mu, sigma] = Settings::sharegpt_lengths(l.mean());
@@ -224,13 +221,16 @@ impl Runs {
             (Lengths { min, max }, _) if min == max => Length::Tokens(max),
             (Lengths { min, max }, _) => Length::Drawn(LengthKind::Uniform { min, max }),
         };
+        // A prompt that was sent before differs from it by its last token at least, which is computed again.
+        let repeated = row.repeated_prompts().filter(|_| input.min == input.max && input.max > 1);
+        let prefix = repeated.map(|count| Prefix { length: input.max - 1, count, share: 1.0, skew: 0.0 });
         let workload = Workload {
             requests: Some(requests),
             seed: 0,
             arrivals,
-            input_len: length(input),
+            input_len: if prefix.is_some() { Length::Tokens(1) } else { length(input) },
             output_len: length(output),
-            prefix: None,
+            prefix,
             priorities: Vec::new(),
             max_tokens: None,
             max_concurrency: capped,
@@ -262,13 +262,13 @@ impl Runs {
         Ok(summary)
     }
 
-    /// The run's figures as the row's kind states them; `request` is what a server adds to a request, in milliseconds.
-    fn figures(&self, row: &Measurement, s: &Summary, request: f64) -> Metrics {
+    /// The run's figures as the row's kind states them.
+    fn figures(&self, row: &Measurement, s: &Summary) -> Metrics {
         let of = |m: &crate::summary::Statistics| if row.median { m.median } else { m.mean };
         let whole = s.duration * 1e3;
-        let seconds = s.duration * (1.0 + request / s.e2el.mean.max(1e-9));
-        let output = s.total_output_tokens as f64 / seconds.max(1e-12);
-        let total = (s.total_input_tokens + s.total_output_tokens) as f64 / seconds.max(1e-12);
+        let seconds = s.duration.max(1e-12);
+        let output = s.total_output_tokens as f64 / seconds;
+        let total = (s.total_input_tokens + s.total_output_tokens) as f64 / seconds;
         let served = !matches!(row.kind, Kind::Prefill | Kind::PrefillBatch);
         // A batch's first token is there when its last prompt is computed.
         let batch = row.kind.is_static();
@@ -276,7 +276,7 @@ impl Runs {
             let first = if self.users == 1 { s.ttft.mean } else { s.ttft.p99.max(s.ttft.mean) };
             (first, (whole - first) / (self.output.mean() - 1.0).max(1.0), whole)
         } else {
-            (of(&s.ttft) + request, of(&s.tpot), of(&s.e2el) + request)
+            (of(&s.ttft), of(&s.tpot), of(&s.e2el))
         };
         // Sources that tell the phases apart count the tokens of the second.
         let phases = row.kind == Kind::StaticBatchPhases;

@@ -3,12 +3,13 @@
 use super::runs::{records, same, schedulers, served, workloads};
 use super::support::{catalog, model};
 use proptest::prelude::*;
+use roofcast::coefficients::Coefficient;
 use roofcast::deployment::{Deployment, Options};
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::router::Routing;
 use roofcast::simulate::{self, Simulation, simulate};
 use roofcast::spec::{CostKind, EngineSpec, FleetSpec, LinkKind, PoolSpec, SchedulerKind};
-use roofcast::workload::Workload;
+use roofcast::workload::{Arrivals, Length, Workload};
 use roofcast::{Forecaster, Spec};
 use std::sync::Arc;
 
@@ -351,4 +352,43 @@ fn what_cannot_be_a_fleet_is_refused() {
             assert!(message.contains(part), "{part} is not in {message}");
         }
     }
+}
+
+/// 2 ms of a request and 1 µs of each of its 1,000 tokens in turn, 5 ms beside others: one that comes alone is 8 ms later. Of
+/// three at once the first goes into a step of its own, as without a server all three would into one.
+#[test]
+fn a_server_takes_its_time_of_each_request() {
+    let deployment = deployment(RequestedParallelism::default(), EngineSpec::default());
+    let ran = |arrivals: Arrivals, [request, ingest, token]: [f64; 3]| {
+        let mut forecaster = Forecaster::embedded(deployment.clone()).unwrap();
+        let mut coefficients = (*forecaster.coefficients).clone();
+        let times =
+            [(Coefficient::Request, request), (Coefficient::Ingest, ingest), (Coefficient::IngestToken, token)];
+        times.iter().for_each(|(coefficient, time)| coefficients.values.0[*coefficient as usize] = *time);
+        forecaster.coefficients = Arc::new(coefficients);
+        let workload = Workload {
+            requests: Some(3),
+            seed: 1,
+            arrivals,
+            input_len: Length::Tokens(1000),
+            output_len: Length::Tokens(10),
+            prefix: None,
+            priorities: Vec::new(),
+            max_tokens: None,
+            max_concurrency: None,
+        };
+        let spec = Spec { workload: Some(workload), ..Spec::default() };
+        let options = simulate::Options { leap: true, records: true, ..simulate::Options::default() };
+        let run = simulate(&forecaster, &spec, "test", options).unwrap();
+        run.records.iter().map(|r| (r.first_token.unwrap() - r.sent).ms()).collect::<Vec<_>>()
+    };
+    let apart = Arrivals::Constant { rate: 1.0 };
+    let together = Arrivals::ClosedLoop { concurrency: 3, think_s: None };
+    let server = [5e-3, 2e-3, 1e-6];
+    let (alone, without) = (ran(apart.clone(), server), ran(apart, [0.0; 3]));
+    for (with, without) in alone.iter().zip(&without) {
+        assert!((with - without - 8.0).abs() < 1e-6, "{with} {without}");
+    }
+    let (first, at_once) = (ran(together.clone(), server)[0], ran(together, [0.0; 3])[0]);
+    assert!((first - alone[0]).abs() < 1e-6 && at_once > without[0] * 1.5, "{first} {at_once}");
 }

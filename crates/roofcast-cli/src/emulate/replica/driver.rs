@@ -10,6 +10,7 @@ use crate::emulate::pace::Pace;
 use crate::emulate::sleep::PauseMode;
 use roofcast::engine::clock::Ticks;
 use roofcast::engine::online::{Change, Done, Event, Online};
+use roofcast::fleet::Ingest;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +24,9 @@ pub(super) struct Driver {
     pace: Pace,
     inbox: Receiver<Message>,
     shared: Arc<Shared>,
-    /// Those that came after the last step ended, and those whose caches are on their way, in order.
+    /// What a real server takes of a request before its engine has it.
+    server: Option<Ingest>,
+    /// Those that came after the last step ended, those in the server, and those whose caches are on their way, in order.
     coming: VecDeque<Box<Job>>,
     here: BTreeMap<u64, Life>,
     events: Vec<Event>,
@@ -47,12 +50,14 @@ impl Driver {
         inbox: Receiver<Message>,
         shared: Arc<Shared>,
         kv_events: Option<KvEvents>,
+        server: Option<Ingest>,
     ) -> Driver {
         Driver {
             engine,
             pace,
             inbox,
             shared,
+            server,
             coming: VecDeque::new(),
             here: BTreeMap::new(),
             events: Vec::new(),
@@ -111,8 +116,12 @@ impl Driver {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Arrive(job) => {
+            Message::Arrive(mut job) => {
                 self.adapters |= job.adapter.is_some();
+                // A cache that comes from another instance has passed that one's server.
+                if let Some(server) = self.server.as_mut().filter(|_| job.asked.transferred == 0) {
+                    job.asked.at = server.pass(job.asked.at, job.asked.prompt.len() as u64);
+                }
                 // Stamps of several threads may come out of order.
                 let at = self.coming.partition_point(|other| other.asked.at <= job.asked.at);
                 self.coming.insert(at, job);

@@ -64,11 +64,13 @@ impl Life {
     pub(super) fn ended(&self, pace: &Pace) -> Ended {
         let since = self.job.since;
         let admitted = self.admitted.unwrap_or(since);
+        // vLLM counts a queue's time from when the engine has a request.
+        let queued = if self.job.asked.transferred == 0 { self.job.asked.at } else { since };
         let first = self.first.unwrap_or(self.last);
         let span = |from: Ticks, to: Ticks| pace.seconds(to - from);
         Ended {
             e2e: span(since, self.last),
-            queue: span(since, admitted),
+            queue: span(queued, admitted),
             prefill: span(admitted, first),
             decode: span(first, self.last),
             inference: span(admitted, self.last),

@@ -12,7 +12,7 @@ use crate::emulate::pace::Pace;
 use crate::emulate::replica::EngineHandle;
 use anyhow::Result;
 use roofcast::engine::online::Online;
-use roofcast::fleet::{Scaling, Way};
+use roofcast::fleet::{Ingest, Scaling, Way};
 use roofcast::router::{Router, Routing};
 use roofcast::simulate::{pool, uncounted};
 use roofcast::spec::{AutoscaleSpec, FleetSpec, PoolSpec};
@@ -119,7 +119,8 @@ impl Launch<'_> {
         }
         let metrics = Metrics::new(self.fixed(forecaster, &engine, rank));
         let kv_events = kv_events(self.args, (index, rank), &mut engine, self.runtime, &mut self.text)?;
-        let (engine, thread) = EngineHandle::start(engine, self.pace, metrics, kv_events)?;
+        let server = Ingest::of(forecaster, forecaster.deployment.options.engine.cost);
+        let (engine, thread) = EngineHandle::start(engine, self.pace, metrics, kv_events, server)?;
         self.threads.push(thread);
         Ok(Arc::new(engine))
     }

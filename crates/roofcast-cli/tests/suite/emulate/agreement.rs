@@ -6,14 +6,14 @@ use serde_json::Value;
 
 /// Steps of tens of milliseconds and prompts of hundreds, beside which a busy machine's delays are small.
 const SPEC: &str = "[model]\nname = \"meta-llama/Llama-3.1-8B-Instruct\"\n[hardware]\naccelerator = \"epyc-9654\"\n\
-    [engine]\ncost = \"limit\"\nenable_prefix_caching = true\nmax_num_batched_tokens = 512\n\
-    max_model_len = 2048\n";
+    [engine]\nenable_prefix_caching = true\nmax_num_batched_tokens = 512\nmax_model_len = 2048\n";
 
 /// How often a load is repeated where the machine did not keep up.
 const TRIES: usize = 3;
 
 #[derive(Clone, Copy)]
 struct Scenario {
+    cost: &'static str,
     engine: &'static str,
     requests: u64,
     rate: f64,
@@ -26,10 +26,10 @@ impl Scenario {
     fn spec(&self) -> String {
         let [low, high, least, most] = self.lengths;
         format!(
-            "{SPEC}{}\n[workload]\nrequests = {}\nseed = 11\n[workload.arrivals]\nkind = \"poisson\"\nrate = {}\n\
+            "{SPEC}cost = \"{}\"\n{}\n[workload]\nrequests = {}\nseed = 11\n[workload.arrivals]\nkind = \"poisson\"\nrate = {}\n\
              [workload.input_len]\nkind = \"uniform\"\nmin = {low}\nmax = {high}\n[workload.output_len]\n\
              kind = \"uniform\"\nmin = {least}\nmax = {most}\n{}",
-            self.engine, self.requests, self.rate, self.prefix
+            self.cost, self.engine, self.requests, self.rate, self.prefix
         )
     }
 
@@ -65,9 +65,17 @@ impl Scenario {
 /// served, and when prompts share their beginnings.
 #[test]
 fn bench_measures_what_simulate_forecasts() {
-    let calm = Scenario { engine: "", requests: 14, rate: 0.7, lengths: [900, 1500, 10, 40], prefix: "" };
+    let calm = Scenario {
+        cost: "limit",
+        engine: "",
+        requests: 14,
+        rate: 0.7,
+        lengths: [900, 1500, 10, 40],
+        prefix: "",
+    };
     // 59 blocks hold 944 tokens: four requests of 200 + 40 as they begin, three as they end.
     let thrash = Scenario {
+        cost: "limit",
         engine: "num_gpu_blocks = 60",
         requests: 20,
         rate: 4.0,
@@ -75,6 +83,7 @@ fn bench_measures_what_simulate_forecasts() {
         prefix: "",
     };
     let overload = Scenario {
+        cost: "limit",
         engine: "max_num_seqs = 4",
         requests: 24,
         rate: 4.0,
@@ -82,7 +91,9 @@ fn bench_measures_what_simulate_forecasts() {
         prefix: "",
     };
     let prefix = "[workload.prefix]\nlength = 600\ncount = 2\nshare = 0.8\n";
-    let shared = Scenario { engine: "", requests: 20, rate: 2.5, lengths: [300, 900, 10, 40], prefix };
+    let shared = Scenario { requests: 20, rate: 2.5, lengths: [300, 900, 10, 40], prefix, ..calm };
+    // What a server takes of each request is in the forecast alone.
+    let served = Scenario { cost: "forecast", requests: 16, rate: 1.0, lengths: [100, 300, 10, 30], ..calm };
     // The same behind SGLang's scheduler, whose overlap loop decides a batch ahead.
     let sglang = Scenario { engine: "name = \"sglang\"\nmax_num_seqs = 4", ..overload };
     let tree = Scenario { engine: "name = \"sglang\"", ..shared };
@@ -91,6 +102,7 @@ fn bench_measures_what_simulate_forecasts() {
         ("thrash", thrash),
         ("overload", overload),
         ("shared", shared),
+        ("served", served),
         ("sglang", sglang),
         ("sglang, shared", tree),
     ];

@@ -1,7 +1,6 @@
 //! What changes a server while it runs: sleep, adapters, pinned gauges; caches that come from elsewhere; `/v1/responses`.
 
-use super::recorded::begin;
-use super::{Server, TINY, read};
+use super::{Server, TINY, begin, read};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,7 @@
 //! Clients that vanish, read nothing or send too much, and the end of a server.
 
-use super::recorded::begin;
 use super::soak::resident;
-use super::{Server, TINY, read};
+use super::{Server, TINY, begin, read};
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 

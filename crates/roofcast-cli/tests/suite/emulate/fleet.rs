@@ -1,7 +1,6 @@
 //! Several engines: a port each, a router in front, pools, and as many as are needed.
 
-use super::recorded::begin;
-use super::{Server, TINY, read};
+use super::{Server, TINY, begin, read};
 use serde_json::json;
 use std::collections::BTreeSet;
 

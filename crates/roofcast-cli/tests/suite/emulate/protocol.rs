@@ -1,7 +1,6 @@
 //! What a gateway meets beside answers: names, keys, ids, ranks, kinds of bodies, and prompts that come back.
 
-use super::recorded::begin;
-use super::{Server, TINY};
+use super::{Server, TINY, begin};
 use serde_json::{Value, json};
 
 const PATH: &str = "/v1/completions";

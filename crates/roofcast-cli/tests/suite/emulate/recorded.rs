@@ -156,16 +156,6 @@ fn a_full_queue_refuses_in_the_recorded_words() {
     );
 }
 
-pub(super) fn begin(server: &Server, body: &str) -> std::net::TcpStream {
-    use std::io::Write;
-    let mut stream = server.connect();
-    let length = body.len();
-    let head =
-        "POST /v1/completions HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-type: application/json\r\n";
-    write!(stream, "{head}content-length: {length}\r\n\r\n{body}").unwrap();
-    stream
-}
-
 /// Every `vllm:` metric of the recorded scrape is there with its type, its labels and its bounds, and no other.
 #[test]
 fn metrics_are_the_recorded_ones() {

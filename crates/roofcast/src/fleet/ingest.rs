@@ -1,0 +1,126 @@
+//! The HTTP servers in front of the engines: what they take of a request before its engine has it.
+//!
+//! Knows: a server reads and tokenizes one request after the other, `ingest + n · ingest_token` seconds for a prompt of n tokens,
+//! and what follows takes `request` seconds, of many requests at once. All three are host times, so a slower host takes longer.
+//! Knows nothing about what an engine does with a request.
+
+use crate::coefficients::Coefficient;
+use crate::engine::arrival::Arrival;
+use crate::engine::clock::Ticks;
+use crate::forecaster::Forecaster;
+use crate::spec::CostKind;
+use crate::units::Picoseconds;
+use crate::workload::Prompt;
+use std::collections::BTreeMap;
+
+/// The server of one replica.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ingest {
+    /// Seconds of a request.
+    each: f64,
+    /// Seconds of a prompt's token.
+    token: f64,
+    /// From then until the engine has it.
+    latency: Ticks,
+    /// When it has read the last request.
+    free: Ticks,
+}
+
+impl Ingest {
+    /// An idle server; none at the limit, and where engines are called without one.
+    pub fn of(forecaster: &Forecaster, cost: CostKind) -> Option<Ingest> {
+        let deployment = &forecaster.deployment;
+        if cost == CostKind::Limit || !deployment.options.engine.served() {
+            return None;
+        }
+        let values = &forecaster.coefficients.values;
+        let seconds = |coefficient| values.get(coefficient) / deployment.accelerator.host_speed;
+        let latency = Picoseconds::from_seconds(seconds(Coefficient::Request)).into();
+        let (each, token) = (seconds(Coefficient::Ingest), seconds(Coefficient::IngestToken));
+        Some(Ingest { each, token, latency, free: Ticks::ZERO })
+    }
+
+    /// When a request of so many prompt tokens that comes at `at` is in its engine's queue; requests come in order of time.
+    pub fn pass(&mut self, at: Ticks, tokens: u64) -> Ticks {
+        self.free = self.free.max(at) + self.reading(tokens);
+        self.free + self.latency
+    }
+
+    /// What it adds to a request that comes alone.
+    pub fn alone(&self, tokens: u64) -> Ticks {
+        self.reading(tokens) + self.latency
+    }
+
+    fn reading(&self, tokens: u64) -> Ticks {
+        Picoseconds::from_seconds(self.each + self.token * tokens as f64).into()
+    }
+}
+
+/// A request in a server.
+#[derive(Debug)]
+pub(super) struct Passing {
+    pub(super) index: usize,
+    pub(super) arrival: Arrival,
+    pub(super) prompt: Prompt,
+}
+
+/// The servers of all replicas, with the requests that they have.
+#[derive(Debug)]
+pub struct Servers {
+    each: Vec<Ingest>,
+    /// How many requests each has.
+    inside: Vec<u64>,
+    /// By the time at which its engine has it, and its number.
+    passing: BTreeMap<(Ticks, u64), Passing>,
+}
+
+impl Servers {
+    /// Idle servers, one of each replica.
+    pub fn new(each: Vec<Ingest>) -> Servers {
+        Servers { inside: vec![0; each.len()], each, passing: BTreeMap::new() }
+    }
+
+    /// When the next engine has a request.
+    pub(super) fn due(&self) -> Option<Ticks> {
+        self.passing.keys().next().map(|(at, _)| *at)
+    }
+
+    /// Requests in the server of replica `index`.
+    pub(super) fn inside(&self, index: usize) -> u64 {
+        self.inside[index]
+    }
+
+    /// A request comes to the server of replica `index`.
+    pub(super) fn take(&mut self, index: usize, arrival: Arrival, prompt: Prompt) {
+        let at = self.each[index].pass(arrival.sent, u64::from(arrival.input));
+        self.inside[index] += 1;
+        let arrival = Arrival { at, ..arrival };
+        self.passing.insert((at, arrival.number), Passing { index, arrival, prompt });
+    }
+
+    /// The request that its engine has next.
+    pub(super) fn pass(&mut self) -> Option<Passing> {
+        let (_, passing) = self.passing.pop_first()?;
+        self.inside[passing.index] -= 1;
+        Some(passing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: f64) -> Ticks {
+        Picoseconds::from_seconds(ms / 1e3).into()
+    }
+
+    /// 2 ms a request, 1 µs a token, 5 ms of latency: three requests of 1,000 tokens at once are read after 3, 6 and 9 ms and
+    /// are there after 8, 11 and 14; one at 20 ms meets nobody, 28.
+    #[test]
+    fn requests_are_read_one_after_the_other() {
+        let mut server = Ingest { each: 2e-3, token: 1e-6, latency: ms(5.0), free: Ticks::ZERO };
+        let times = [0.0, 0.0, 0.0, 20.0].map(|at| server.pass(ms(at), 1000));
+        assert_eq!(times, [8.0, 11.0, 14.0, 28.0].map(ms));
+        assert_eq!(server.alone(1000), ms(8.0));
+    }
+}
