@@ -15,6 +15,7 @@ use crate::parallelism::RequestedParallelism;
 use crate::precision::Dtype;
 use crate::spec::{EngineSpec, PoolSpec, PrecisionSpec, ReservationKind, SchedulerKind};
 use crate::version::Version;
+use crate::workload::Prefix;
 use serde::Serialize;
 
 /// How a point was measured.
@@ -184,9 +185,13 @@ impl Measurement {
         recipe::source(self)
     }
 
-    /// How many prompts its client sent in turn, where those were few and the server kept what it had computed of them.
-    pub fn repeated_prompts(&self) -> Option<u64> {
-        recipe::prompts(self).filter(|_| self.settings.keeps_prefixes())
+    /// What prompts have in common where the server keeps what it has computed of them. Where few are sent in turn, those are
+    /// all but a last token, which is computed again.
+    pub fn prefix(&self) -> Option<Prefix> {
+        let input = self.input.filter(|_| self.settings.keeps_prefixes())?;
+        let repeated = || Some([input.min.checked_sub(1)?, recipe::prompts(self)?]);
+        let [length, count] = self.settings.shared_prefix.or_else(repeated)?;
+        (length > 0 && length < input.min).then_some(Prefix { length, count, share: 1.0, skew: 0.0 })
     }
 
     /// The deployment's options: engine and version, formats and shares. Engines are given their own scheduler.

@@ -105,7 +105,8 @@ impl Router {
         found.copied().unwrap_or(0)
     }
 
-    /// Smooth weighted round robin: each is owed its weight a turn, who is owed the most is chosen and gives back what all were.
+    /// Smooth weighted round robin, as nginx has it: a turn adds each replica's weight to what it is owed; the one that is owed
+    /// the most is chosen, and owes the sum of all weights.
     fn next_by_weight(&mut self, candidates: &[usize]) -> usize {
         let all: f64 = candidates.iter().map(|index| self.weights[*index]).sum();
         candidates.iter().for_each(|index| self.owed[*index] += self.weights[*index]);

@@ -69,6 +69,8 @@ pub struct Settings {
     pub lengths: Spread,
     /// Requests that the client had in flight at most.
     pub max_concurrency: Option<u64>,
+    /// Tokens at the beginning of prompts that others have, too, and how many such beginnings there are.
+    pub shared_prefix: Option<[u64; 2]>,
     /// Whether the server's kernels multiply quantized weights with activations of 16 bits.
     pub weight_only: bool,
     /// What the server was told.
@@ -96,6 +98,7 @@ impl Settings {
             "dataset" | "lengths" => self.lengths = entry.spread().unwrap_or(self.lengths),
             "flags" | "variant" => return self.take_flags(entry),
             "client" => self.max_concurrency = entry.at_most(),
+            "note" => self.shared_prefix = entry.shared_prefix(),
             // vLLM's Marlin kernels, for products and for experts.
             "backends" => self.weight_only = entry.value.contains("marlin"),
             "max_num_seqs" | "max_running_requests" | "max_batch_size" => {
@@ -213,6 +216,13 @@ impl Entry<'_> {
         }
     }
 
+    /// As in `128 of ~204 prompt tokens shared, 10 system prompts`.
+    fn shared_prefix(&self) -> Option<[u64; 2]> {
+        let (tokens, after) = self.value.split_once(" prompt tokens shared, ")?;
+        let first = |text: &str| text.split(' ').next()?.parse::<u64>().ok().filter(|n| *n > 0);
+        Some([first(tokens)?, first(after)?])
+    }
+
     /// As in `44 workers x 10 in flight: at most 440`.
     fn at_most(&self) -> Option<u64> {
         let (_, after) = self.value.split_once("at most ")?;
@@ -259,11 +269,15 @@ mod tests {
 
     #[test]
     fn a_clients_cap_and_a_servers_kernels() {
-        let cell = "client=inference-perf, 44 workers x 10 in flight: at most 440;backends=marlin";
+        let cell = "client=inference-perf, 44 workers x 10 in flight: at most 440;backends=marlin;\
+                    note=128 of ~204 prompt tokens shared, 10 system prompts";
         let settings = Settings::read("f.csv:2", cell).unwrap();
         assert_eq!((settings.max_concurrency, settings.weight_only), (Some(440), true));
-        let settings = Settings::read("f.csv:2", "client=vllm bench serve;backends=cutlass").unwrap();
+        assert_eq!(settings.shared_prefix, Some([128, 10]));
+        let cell = "client=vllm bench serve;backends=cutlass;note=ttft includes client path";
+        let settings = Settings::read("f.csv:2", cell).unwrap();
         assert_eq!((settings.max_concurrency, settings.weight_only), (None, false));
+        assert_eq!(settings.shared_prefix, None);
     }
 
     #[test]

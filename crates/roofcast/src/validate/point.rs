@@ -19,7 +19,7 @@ use crate::spec::{CostKind, FleetSpec, LinkKind, Spec};
 use crate::summary::Summary;
 use crate::timing::Timing;
 use crate::units::Picoseconds;
-use crate::workload::{Arrivals, Length, LengthKind, Prefix, Workload};
+use crate::workload::{Arrivals, Length, LengthKind, Workload};
 use std::sync::Arc;
 
 /// Requests of a closed loop for each that is in flight, as InferenceX and vLLM's sweeps send them.
@@ -221,14 +221,14 @@ impl Runs {
             (Lengths { min, max }, _) if min == max => Length::Tokens(max),
             (Lengths { min, max }, _) => Length::Drawn(LengthKind::Uniform { min, max }),
         };
-        // A prompt that was sent before differs from it by its last token at least, which is computed again.
-        let repeated = row.repeated_prompts().filter(|_| input.min == input.max && input.max > 1);
-        let prefix = repeated.map(|count| Prefix { length: input.max - 1, count, share: 1.0, skew: 0.0 });
+        let prefix = row.prefix();
+        let shared = prefix.map_or(0, |prefix| prefix.length);
+        let own = Lengths { min: input.min - shared, max: input.max - shared };
         let workload = Workload {
             requests: Some(requests),
             seed: 0,
             arrivals,
-            input_len: if prefix.is_some() { Length::Tokens(1) } else { length(input) },
+            input_len: length(own),
             output_len: length(output),
             prefix,
             priorities: Vec::new(),

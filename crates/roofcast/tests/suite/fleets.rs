@@ -362,8 +362,11 @@ fn a_server_takes_its_time_of_each_request() {
     let ran = |arrivals: Arrivals, [request, ingest, token]: [f64; 3]| {
         let mut forecaster = Forecaster::embedded(deployment.clone()).unwrap();
         let mut coefficients = (*forecaster.coefficients).clone();
-        let times =
-            [(Coefficient::Request, request), (Coefficient::Ingest, ingest), (Coefficient::IngestToken, token)];
+        let times = [
+            (Coefficient::Request, request),
+            (Coefficient::Ingest, ingest),
+            (Coefficient::IngestToken, token),
+        ];
         times.iter().for_each(|(coefficient, time)| coefficients.values.0[*coefficient as usize] = *time);
         forecaster.coefficients = Arc::new(coefficients);
         let workload = Workload {
@@ -380,7 +383,7 @@ fn a_server_takes_its_time_of_each_request() {
         let spec = Spec { workload: Some(workload), ..Spec::default() };
         let options = simulate::Options { leap: true, records: true, ..simulate::Options::default() };
         let run = simulate(&forecaster, &spec, "test", options).unwrap();
-        run.records.iter().map(|r| (r.first_token.unwrap() - r.sent).ms()).collect::<Vec<_>>()
+        run.records.iter().map(|r| r.first_token.unwrap().ms() - r.sent.ms()).collect::<Vec<_>>()
     };
     let apart = Arrivals::Constant { rate: 1.0 };
     let together = Arrivals::ClosedLoop { concurrency: 3, think_s: None };

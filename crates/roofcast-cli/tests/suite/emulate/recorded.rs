@@ -1,6 +1,6 @@
 //! Answers have the shape of those recorded from vLLM 0.32, and errors are worded as it words them.
 
-use super::{Server, TINY, dechunked};
+use super::{Server, TINY, begin, dechunked};
 use crate::support::shared;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
