@@ -3,6 +3,7 @@
 use super::soak::resident;
 use super::{Server, TINY, begin, read};
 use std::io::{Read, Write};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const LONG: &str = r#"{"prompt": "a", "max_tokens": 2000, "ignore_eos": true, "stream": true}"#;
@@ -33,7 +34,8 @@ fn a_server_that_is_told_to_stop_ends_what_it_began() {
     let body = r#"{"prompt": "a", "max_tokens": 200, "ignore_eos": true, "stream": true}"#;
     let stream = begin(&server, body);
     server.until("vllm:num_requests_running", |n| n == 1.0);
-    server.signal("TERM");
+    let id = server.process.id().to_string();
+    assert!(Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
     let answer = read(stream);
     assert_eq!(answer.events().len(), 200);
     let start = Instant::now();

@@ -109,11 +109,6 @@ impl Server {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
-
-    pub(crate) fn signal(&self, name: &str) {
-        let id = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
-    }
 }
 
 impl Drop for Server {
