@@ -256,7 +256,8 @@ impl Measurement {
             _ => SchedulerKind::Vllm,
         };
         // TensorRT-LLM does not split prompts: who runs it sizes the budget for a prompt beside all decodes.
-        let longest = self.input.map_or(0, |i| i.max) + self.concurrency.unwrap_or(0);
+        let decodes = self.concurrency.unwrap_or(UNKNOWN_DECODES);
+        let longest = self.input.map_or(0, |i| i.max) + decodes;
         let whole = (scheduler == SchedulerKind::TensorrtLlm).then(|| longest.clamp(8192, 1 << 24));
         let mut spec = EngineSpec {
             name: Some(self.engine.clone()),
@@ -273,6 +274,9 @@ impl Measurement {
         spec
     }
 }
+
+/// Decodes beside a prompt where a row names no concurrency: TensorRT-LLM's default `max_batch_size`.
+const UNKNOWN_DECODES: u64 = 2048;
 
 /// The version without the image's name, a leading `v` and settings: `vllm/vllm-openai:v0.11.2` is `0.11.2`.
 fn version(text: &str) -> String {

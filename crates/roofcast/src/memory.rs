@@ -2,7 +2,8 @@
 //!
 //! Knows: `KV room = usable × utilization − weights/rank − activation peak − runtime`, per rank of each stage, in whole
 //! blocks, as vLLM counts them; a draft model counts beside the other, with weights and KV of its own. What llama.cpp
-//! takes instead is [`llama_cpp`]'s. With `ideal`: nominal memory, perfect sharing, nothing reserved.
+//! takes instead is [`llama_cpp`]'s. TensorRT-LLM's share is of what is free beside the rest: `KV room = (usable −
+//! weights/rank − activation peak − runtime) × utilization`. With `ideal`: nominal memory, perfect sharing, nothing reserved.
 
 mod llama_cpp;
 
@@ -73,7 +74,6 @@ fn rank(deployment: &Deployment, stage: usize) -> Rank {
     let (budget_bytes, activation_bytes, runtime_bytes) = if deployment.ideal {
         (chip.memory_bytes, Bytes::ZERO, Bytes::ZERO)
     } else {
-        let budget = Bytes::from_f64(chip.usable_bytes.as_f64() * deployment.engine.gpu_memory_utilization);
         let shared = deployment.parallelism.stage_ranks() * deployment.parallelism.pp > 1;
         let runtime = if shared { RUNTIME + COMMUNICATOR } else { RUNTIME };
         let activations = if llama_cpp::serves(deployment) {
@@ -81,7 +81,7 @@ fn rank(deployment: &Deployment, stage: usize) -> Rank {
         } else {
             activation_peak(deployment)
         };
-        (budget, activations, runtime)
+        (budget(deployment, weight_bytes + activations + runtime), activations, runtime)
     };
     let taken = weight_bytes + activation_bytes + runtime_bytes;
     Rank {
@@ -91,6 +91,20 @@ fn rank(deployment: &Deployment, stage: usize) -> Rank {
         runtime_bytes,
         kv_bytes: budget_bytes.saturating_sub(taken),
         short_by_bytes: taken.saturating_sub(budget_bytes),
+    }
+}
+
+/// What the engine may take of one rank's memory, of which `taken` is not KV.
+///
+/// vLLM's utilization is a share of the whole memory. TensorRT-LLM's `free_gpu_memory_fraction` is one of what is free once
+/// the model is loaded and its largest step has run, so the rest is taken as a whole.
+fn budget(deployment: &Deployment, taken: Bytes) -> Bytes {
+    let usable = deployment.accelerator.usable_bytes;
+    let share = |of: Bytes| Bytes::from_f64(of.as_f64() * deployment.engine.gpu_memory_utilization);
+    match deployment.options.engine.name() {
+        "tensorrt-llm" if taken < usable => taken + share(usable.saturating_sub(taken)),
+        "tensorrt-llm" => usable,
+        _ => share(usable),
     }
 }
 

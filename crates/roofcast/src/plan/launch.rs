@@ -348,7 +348,8 @@ fn share(d: &Deployment, of: fn(&memory::Rank) -> (f64, f64)) -> f64 {
         let (part, taken) = of(&rank);
         part / (d.accelerator.usable_bytes.as_f64() - taken)
     });
-    (shares.fold(1.0, f64::min) * 100.0).floor() / 100.0
+    // Bytes are whole, so that a share of 0.9 may be less by their rounding.
+    (shares.fold(1.0, f64::min) * 100.0 + 1e-6).floor() / 100.0
 }
 
 fn tensorrt_llm(d: &Deployment, model: &str, role: Role) -> Words {
@@ -377,7 +378,10 @@ fn tensorrt_llm(d: &Deployment, model: &str, role: Role) -> Words {
     line.beyond("--ep_size", p.ep, 1);
     line.set(
         "--kv_cache_free_gpu_memory_fraction",
-        share(d, |rank| (rank.kv_bytes.as_f64(), rank.weight_bytes.as_f64())),
+        share(d, |rank| {
+            let taken = rank.weight_bytes + rank.activation_bytes + rank.runtime_bytes;
+            (rank.kv_bytes.as_f64(), taken.as_f64())
+        }),
     );
     line.set("--max_batch_size", d.engine.max_num_seqs);
     line.set("--max_num_tokens", d.engine.max_num_batched_tokens);

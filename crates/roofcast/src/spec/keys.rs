@@ -118,7 +118,7 @@ pub const KEYS: &[Key] = &[
     key("engine.max_num_batched_tokens", "max-num-batched-tokens", Whole, "token budget of a step [default: vLLM's for the chip]"),
     key("engine.block_size", "block-size", Whole, "tokens of a KV block [default: the scheduler's]"),
     rare("engine.num_gpu_blocks", "num-gpu-blocks", Whole, "KV blocks [default: what the memory leaves]"),
-    key("engine.gpu_memory_utilization", "gpu-memory-utilization", Real, "share of the device memory that the engine may take [default: 0.9]"),
+    key("engine.gpu_memory_utilization", "gpu-memory-utilization", Real, "share of the device memory that the engine may take; for tensorrt-llm of what is free beside weights and activations [default: 0.9]"),
     key("engine.max_model_len", "max-model-len", Whole, "longest sequence that is served, in tokens [default: the model's]"),
     rare("engine.enable_chunked_prefill", "enable-chunked-prefill", Switch, "whether a prompt may be split over steps [default: the scheduler's]"),
     key("engine.enable_prefix_caching", "enable-prefix-caching", Switch, "whether blocks are found again by their content [default: where prompts have tokens in common]"),

@@ -9,8 +9,9 @@ use roofcast::parallelism::RequestedParallelism;
 use roofcast::router::Routing;
 use roofcast::simulate::{self, Simulation, simulate};
 use roofcast::spec::{CostKind, EngineSpec, FleetSpec, LinkKind, PoolSpec, SchedulerKind};
+use roofcast::units::Bytes;
 use roofcast::workload::{Arrivals, Length, Workload};
-use roofcast::{Forecaster, Spec};
+use roofcast::{Forecaster, Spec, memory};
 use std::sync::Arc;
 
 const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
@@ -394,4 +395,21 @@ fn a_server_takes_its_time_of_each_request() {
     }
     let (first, at_once) = (ran(together.clone(), server)[0], ran(together, [0.0; 3])[0]);
     assert!((first - alone[0]).abs() < 1e-6 && at_once > without[0] * 1.5, "{first} {at_once}");
+}
+
+/// vLLM takes nine tenths of the memory and keeps its cache in what weights and activations leave of them; TensorRT-LLM's
+/// cache takes nine tenths of what they leave of all.
+#[test]
+fn tensorrt_llm_takes_its_share_of_what_is_free() {
+    let rank = |name: &str| {
+        let engine = EngineSpec { name: Some(name.to_owned()), ..EngineSpec::default() };
+        let of = deployment(RequestedParallelism::default(), engine);
+        (memory::ranks(&of)[0], of.accelerator.usable_bytes)
+    };
+    let ((vllm, usable), (trt, _)) = (rank("vllm"), rank("tensorrt-llm"));
+    let rest = vllm.weight_bytes + vllm.activation_bytes + vllm.runtime_bytes;
+    // To the byte that rounding takes.
+    let same = |bytes: Bytes, expected: u64| bytes.0.abs_diff(expected) <= 1;
+    assert!(same(vllm.kv_bytes, usable.0 * 9 / 10 - rest.0), "{vllm:?}");
+    assert!(same(trt.kv_bytes, (usable.0 - rest.0) * 9 / 10), "{trt:?}");
 }

@@ -102,6 +102,8 @@ fn commands_are_those_of_the_chip_and_the_schedule() {
     // Another engine's plan splits prompts, which TensorRT-LLM does when it is told to.
     assert!(command("h100-sxm", "", "tensorrt-llm").ends_with("--enable_chunked_prefill"));
     let own = "[engine]\nname = \"tensorrt-llm\"\n";
+    // Its share is of what is free, as the spec's is for this engine: vLLM's 0.9 · 85.0 GB would leave it less.
+    assert!(command("h100-sxm", own, "tensorrt-llm").contains("--kv_cache_free_gpu_memory_fraction 0.9 "));
     assert!(!command("h100-sxm", own, "tensorrt-llm").contains("--enable_chunked_prefill"));
     let fp8_cache = format!("[precision]\nkv = \"fp8\"\n{own}");
     assert!(command("h100-sxm", &fp8_cache, "tensorrt-llm").contains("YAML file"));
