@@ -79,15 +79,19 @@ pub enum Coefficient {
     Group,
     /// Rows that a decode's attention computes where one kernel works on prompts and decodes; 1 where decodes have their own.
     MixedRows,
-    /// Of a layer with latent attention in a step that computes prompts, on top.
+    /// Of a layer's launches on the host, beside the device, in a step that computes prompts: no graph holds it.
+    PrefillLayer,
+    /// Of a layer's routing there, on top.
+    PrefillExpert,
+    /// Of a layer with latent attention there, on top.
     PrefillLatent,
-    /// Of a layer with linear attention or another recurrence in a step that computes prompts, on top.
+    /// Of a layer with linear attention or another recurrence there, on top.
     PrefillLinear,
 }
 
 impl Coefficient {
     /// All, in order.
-    pub const ALL: [Coefficient; 29] = [
+    pub const ALL: [Coefficient; 31] = [
         Coefficient::GemmMemory,
         Coefficient::GemmCompute,
         Coefficient::ExpertMemory,
@@ -115,6 +119,8 @@ impl Coefficient {
         Coefficient::ExpertActivation,
         Coefficient::Group,
         Coefficient::MixedRows,
+        Coefficient::PrefillLayer,
+        Coefficient::PrefillExpert,
         Coefficient::PrefillLatent,
         Coefficient::PrefillLinear,
     ];
@@ -130,8 +136,8 @@ impl Coefficient {
     }
 
     /// Whether it is a time.
-    fn is_time(self) -> bool {
-        (Coefficient::Layer..=Coefficient::IngestToken).contains(&self) || self >= Coefficient::PrefillLatent
+    pub(crate) fn is_time(self) -> bool {
+        (Coefficient::Layer..=Coefficient::IngestToken).contains(&self) || self >= Coefficient::PrefillLayer
     }
 
     /// As in TOML.
@@ -290,8 +296,6 @@ impl Rates {
 pub struct Overhead {
     /// Of any step, with the calls of its operators and the latency of its messages.
     pub step: f64,
-    /// More where it computes prompts.
-    pub prefill: f64,
     /// More where prompts end.
     pub ending: f64,
     /// Of each sequence.
@@ -304,6 +308,8 @@ pub struct Overhead {
     pub link: f64,
     /// Of the host's launches, which everything but attention hides: that grows with the context, and is counted on top.
     pub launches: f64,
+    /// The same of a step that computes prompts.
+    pub prefill_launches: f64,
 }
 
 impl Coefficients {
@@ -400,19 +406,26 @@ impl Coefficients {
         // Routing is uneven where it is not a limit's.
         let skew = if self.ideal { 1.0 } else { busiest(model.parallelism.ep) };
         let elementwise = if self.ideal { 0.0 } else { at.elementwise_bytes };
+        let launches = match self.launches {
+            Some(launches) => launches.host / at.host_speed * at.layers as f64,
+            None => host(C::EagerLayer) * at.eager_layers as f64,
+        };
+        let prefill = [
+            (C::PrefillLayer, at.layers),
+            (C::PrefillExpert, at.expert_layers),
+            (C::PrefillLatent, at.mixers.latent),
+            (C::PrefillLinear, at.mixers.linear),
+        ];
+        let prefill = prefill.into_iter().map(|(coefficient, layers)| host(coefficient) * layers as f64);
         Overhead {
             step: host(C::Step) + messages + calls + self.server.step / at.host_speed,
             ending: host(C::PrefillStep),
-            prefill: value(C::PrefillLatent) * at.mixers.latent as f64
-                + value(C::PrefillLinear) * at.mixers.linear as f64,
             sequence: host(C::Sequence) + self.server.sequence / at.host_speed,
             token: elementwise / (model.bandwidth.0 * value(C::Elementwise)),
             routed: at.expert_bytes * skew * value(C::ExpertActivation) / model.bandwidth.0,
             link: model.links.seconds_per_row() / value(C::Link),
-            launches: match self.launches {
-                Some(launches) => launches.host / at.host_speed * at.layers as f64,
-                None => host(C::EagerLayer) * at.eager_layers as f64,
-            },
+            launches,
+            prefill_launches: launches.max(prefill.sum()),
         }
     }
 }

@@ -222,10 +222,15 @@ impl Measurement {
                 activations: self.settings.weight_only.then_some(Dtype::Bf16),
                 kv,
             },
-            parallelism: self.parallelism,
+            parallelism: recipe::parallelism(self),
             engine: self.engine_spec(),
             ..Options::default()
         }
+    }
+
+    /// How many requests its run had, where its benchmark's recipe says so.
+    pub(crate) fn num_prompts(&self) -> Option<u64> {
+        recipe::num_prompts(self)
     }
 
     /// The engine's version; that of its release where what is written has no order and the release is known.

@@ -45,6 +45,8 @@ pub struct Surroundings {
     pub mixers: Mixers,
     /// All layers.
     pub layers: u64,
+    /// Those with routed experts.
+    pub expert_layers: u64,
     /// Layers that the host launches one by one.
     pub eager_layers: u64,
     /// Speed of one thread of the host; that of a DGX H100 is 1.
@@ -122,6 +124,8 @@ impl StepModel {
         reaches.sort_unstable();
         reaches.dedup();
         let eager = deployment.options.engine.enforce_eager.unwrap_or(false);
+        let layers = deployment.model.layers.iter();
+        let expert_layers = layers.filter(|layer| matches!(layer.ffn, Ffn::Experts(_)));
         StepModel {
             operators,
             reaches,
@@ -131,6 +135,7 @@ impl StepModel {
                 expert_bytes: expert_bytes(deployment),
                 mixers: Mixers::of(&deployment.model),
                 layers: deployment.model.layers.len() as u64,
+                expert_layers: expert_layers.count() as u64,
                 eager_layers: if eager { deployment.model.layers.len() as u64 } else { 0 },
                 host_speed: deployment.accelerator.host_speed,
             },

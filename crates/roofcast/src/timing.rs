@@ -172,10 +172,10 @@ impl Timing {
         let overhead = &self.overhead;
         shares.communication += overhead.link * pass.rows as f64;
         shares.host += overhead.step + overhead.sequence * pass.sequences as f64;
-        shares.host += if pass.longest > 0 { overhead.prefill } else { 0.0 };
         shares.host += if pass.ends { overhead.ending } else { 0.0 };
         shares.memory += overhead.token * pass.rows as f64 + overhead.routed * pass.tokens as f64;
-        shares.host += waiting(shares.total(), overhead.launches);
+        let launches = if pass.longest > 0 { overhead.prefill_launches } else { overhead.launches };
+        shares.host += waiting(shares.total(), launches);
         shares
     }
 

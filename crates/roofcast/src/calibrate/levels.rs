@@ -69,8 +69,8 @@ pub(super) fn is_widest(at: &Selector) -> bool {
 /// what its datasheet says than one whose shares are known. Half and double these, the tables of rows left out move by half
 /// a point.
 pub(super) fn scale(at: &Selector, coefficient: Coefficient, timed: &BTreeSet<&str>) -> Option<f64> {
-    let times = !coefficient.is_share() && coefficient < Coefficient::SmallMRow;
-    let fixed = at.served.is_some() && !HOST.contains(&coefficient) || at.version.is_some() && !times;
+    let fixed =
+        at.served.is_some() && !HOST.contains(&coefficient) || at.version.is_some() && !coefficient.is_time();
     if fixed {
         return None;
     }
@@ -107,6 +107,8 @@ pub(super) fn matters(deployment: &Deployment, row: &Measurement, coefficient: C
         | Coefficient::ExpertExposed
         | Coefficient::ExpertActivation
         | Coefficient::ExpertLayer => deployment.model.is_moe(),
+        Coefficient::PrefillLayer => row.kind != Kind::DecodeStep,
+        Coefficient::PrefillExpert => row.kind != Kind::DecodeStep && deployment.model.is_moe(),
         Coefficient::PrefillLatent => Mixers::of(&deployment.model).latent > 0,
         Coefficient::PrefillLinear => Mixers::of(&deployment.model).linear > 0,
         Coefficient::AllReduce => p.tp > 1,

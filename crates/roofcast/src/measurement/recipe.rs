@@ -5,6 +5,7 @@
 
 use super::Measurement;
 use crate::error::{Error, Result};
+use crate::parallelism::RequestedParallelism;
 use crate::spec::EngineSpec;
 use serde::Deserialize;
 use std::sync::OnceLock;
@@ -53,6 +54,7 @@ struct Recipe {
     concurrency_from: Option<u64>,
     concurrency_below: Option<u64>,
     max_num_batched_tokens: Option<Budget>,
+    max_num_seqs: Option<u64>,
     scheduler_recv_interval: Option<u64>,
     batch_wait_timeout_iters: Option<u64>,
     batch_wait_max_tokens_ratio: Option<f64>,
@@ -61,6 +63,12 @@ struct Recipe {
     enforce_eager: Option<bool>,
     /// Prompts that the client sends in turn, where those are few.
     prompts: Option<u64>,
+    /// Requests of a run, by prompt and output tokens.
+    #[serde(default)]
+    num_prompts: Vec<[u64; 3]>,
+    /// Whether each rank of the row's tensor parallelism attends to requests of its own.
+    #[serde(default)]
+    enable_attention_dp: bool,
 }
 
 /// Tokens of a step: a multiple of the prompt's, of the output's and of the concurrency, and some more.
@@ -132,11 +140,29 @@ pub(super) fn prompts(row: &Measurement) -> Option<u64> {
     find(row)?.prompts
 }
 
+/// How many requests the row's run has, where its recipe says so.
+pub(super) fn num_prompts(row: &Measurement) -> Option<u64> {
+    let lengths = [row.input?.max, row.output?.max];
+    let of = |[input, output, count]: &[u64; 3]| (lengths == [*input, *output]).then_some(*count);
+    find(row)?.num_prompts.iter().find_map(of)
+}
+
+/// The row's parallelism, with attention as its recipe has it.
+pub(super) fn parallelism(row: &Measurement) -> RequestedParallelism {
+    let written = row.parallelism;
+    if written.attention_dp.is_none_or(|ranks| ranks == 1) && find(row).is_some_and(|r| r.enable_attention_dp)
+    {
+        return RequestedParallelism { tp: Some(1), attention_dp: written.tp, ..written };
+    }
+    written
+}
+
 /// Fills in what the row's recipe sets, where it has one.
 pub(super) fn fill(row: &Measurement, spec: &mut EngineSpec) {
     let Some(recipe) = find(row) else { return };
     spec.max_num_batched_tokens =
         recipe.max_num_batched_tokens.map(|b| b.of(row)).or(spec.max_num_batched_tokens);
+    spec.max_num_seqs = recipe.max_num_seqs.or(spec.max_num_seqs);
     spec.scheduler_recv_interval = recipe.scheduler_recv_interval;
     spec.batch_wait_timeout_iters = recipe.batch_wait_timeout_iters;
     spec.batch_wait_max_tokens_ratio = recipe.batch_wait_max_tokens_ratio;
@@ -180,6 +206,26 @@ mod tests {
         assert_eq!(version("mine", ""), None);
         let releases = &recipes().unwrap().release;
         assert!(releases.iter().all(|r| crate::version::Version::parse(&r.version).is_some()));
+    }
+
+    /// NVIDIA's overview of TensorRT-LLM 1.0: eight ranks that attend by themselves where there are experts, and not else.
+    #[test]
+    fn a_rows_benchmark_says_how_many_requests_it_sends() {
+        let row = |model: &str| {
+            let header = "source,kind,model,hardware,tp,engine,engine_version,weights,input_len,output_len";
+            let line = format!(
+                "trtllm_docs,offline_max_throughput,{model},h100-sxm,8,tensorrt-llm,1.0 (PyTorch backend),fp8,128,2048"
+            );
+            read("f.csv", &format!("{header}\n{line}\n")).unwrap().remove(0)
+        };
+        let (qwen, llama) = (row("Qwen/Qwen3-235B-A22B"), row("meta-llama/Llama-3.1-405B-Instruct"));
+        assert_eq!((qwen.num_prompts(), llama.num_prompts()), (Some(3000), Some(3000)));
+        let ranks = |row: &Measurement| {
+            let p = row.options(None).parallelism;
+            (p.tp, p.attention_dp)
+        };
+        assert_eq!((ranks(&qwen), ranks(&llama)), ((Some(1), Some(8)), (Some(8), None)));
+        assert_eq!(llama.options(None).engine.max_num_seqs, Some(4096));
     }
 
     #[test]

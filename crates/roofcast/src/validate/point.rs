@@ -178,6 +178,7 @@ impl Runs {
         let output = output.ok_or_else(|| missing(row, "output_len"))?;
         let context = (input.mean() + output.mean()) as u64;
         let users = match (row.kind, row.concurrency) {
+            (Kind::OfflineMaxThroughput, None) if let Some(sent) = row.num_prompts() => sent,
             (Kind::OfflineMaxThroughput, None) => {
                 let seats = deployment.engine.max_num_seqs.min(memory::sequences(deployment, context));
                 (2 * seats * deployment.parallelism.replicas).clamp(1, MOST_REQUESTS)
