@@ -23,6 +23,10 @@ const COMMUNICATOR: Bytes = Bytes(500_000_000);
 /// Bytes per vocabulary entry that sampling holds for each sequence: 16-bit logits, the same in fp32, probabilities,
 /// and a sort with 64-bit indices (2 + 4 + 4 + 4 + 8).
 const SAMPLER_BYTES: u64 = 22;
+/// The same in TensorRT-LLM, which takes the largest of the logits without a sort: 2 + 4. An assumption.
+const GREEDY_SAMPLER_BYTES: u64 = 6;
+
+const TENSORRT_LLM: &str = "tensorrt-llm";
 
 /// How one rank's memory is shared out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -102,8 +106,8 @@ fn budget(deployment: &Deployment, taken: Bytes) -> Bytes {
     let usable = deployment.accelerator.usable_bytes;
     let share = |of: Bytes| Bytes::from_f64(of.as_f64() * deployment.engine.gpu_memory_utilization);
     match deployment.options.engine.name() {
-        "tensorrt-llm" if taken < usable => taken + share(usable.saturating_sub(taken)),
-        "tensorrt-llm" => usable,
+        TENSORRT_LLM if taken < usable => taken + share(usable.saturating_sub(taken)),
+        TENSORRT_LLM => usable,
         _ => share(usable),
     }
 }
@@ -126,8 +130,9 @@ pub fn activation_peak(deployment: &Deployment) -> Bytes {
     let width = 2 * model.hidden + inner.max().unwrap_or(0);
     let layer =
         Bytes(width).scale(u64::from(deployment.base.bits()), 8) * deployment.engine.max_num_batched_tokens;
-    let sampler =
-        Bytes(model.vocab) * SAMPLER_BYTES * deployment.engine.max_num_seqs.div_ceil(p.attention_dp);
+    let greedy = deployment.options.engine.name() == TENSORRT_LLM;
+    let bytes = if greedy { GREEDY_SAMPLER_BYTES } else { SAMPLER_BYTES };
+    let sampler = Bytes(model.vocab) * bytes * deployment.engine.max_num_seqs.div_ceil(p.attention_dp);
     layer.max(sampler)
 }
 

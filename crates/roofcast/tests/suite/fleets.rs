@@ -5,13 +5,14 @@ use super::support::{catalog, model};
 use proptest::prelude::*;
 use roofcast::coefficients::Coefficient;
 use roofcast::deployment::{Deployment, Options};
+use roofcast::memory::{self, Rank};
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::router::Routing;
 use roofcast::simulate::{self, Simulation, simulate};
 use roofcast::spec::{CostKind, EngineSpec, FleetSpec, LinkKind, PoolSpec, SchedulerKind};
 use roofcast::units::Bytes;
 use roofcast::workload::{Arrivals, Length, Workload};
-use roofcast::{Forecaster, Spec, memory};
+use roofcast::{Forecaster, Spec};
 use std::sync::Arc;
 
 const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
@@ -407,9 +408,9 @@ fn tensorrt_llm_takes_its_share_of_what_is_free() {
         (memory::ranks(&of)[0], of.accelerator.usable_bytes)
     };
     let ((vllm, usable), (trt, _)) = (rank("vllm"), rank("tensorrt-llm"));
-    let rest = vllm.weight_bytes + vllm.activation_bytes + vllm.runtime_bytes;
+    let rest_of = |rank: Rank| rank.weight_bytes + rank.activation_bytes + rank.runtime_bytes;
     // To the byte that rounding takes.
     let same = |bytes: Bytes, expected: u64| bytes.0.abs_diff(expected) <= 1;
-    assert!(same(vllm.kv_bytes, usable.0 * 9 / 10 - rest.0), "{vllm:?}");
-    assert!(same(trt.kv_bytes, (usable.0 - rest.0) * 9 / 10), "{trt:?}");
+    assert!(same(vllm.kv_bytes, usable.0 * 9 / 10 - rest_of(vllm).0), "{vllm:?}");
+    assert!(same(trt.kv_bytes, (usable.0 - rest_of(trt).0) * 9 / 10), "{trt:?}");
 }
