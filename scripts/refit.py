@@ -16,7 +16,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/accuracy.md"
 START, END = "<!-- table: refit -->\n\n```text\n", "\n```\n\n<!-- end of the refits -->"
-PARTS = ["h200-sxm/fp8", "b200-sxm/nvfp4", "h100-sxm/bf16", "gb10/nvfp4"]
+PARTS = ["h200-sxm/fp8", "b200-sxm/nvfp4", "gb10/nvfp4"]
 FILES = ["measurements-2.csv", "measurements.csv"]
 METRICS = ["tpot_ms", "ttft_ms", "output_tok_s"]
 FEWEST = 30

@@ -333,6 +333,30 @@ mod tests {
         assert!((1.0..1.001).contains(&later(&Batch::prefill(1, 8192))));
     }
 
+    /// 32 layers that take the host 1 ms each: a prompt that takes the device d waits for (d³ + 32³)^⅓ ms, but for its attention,
+    /// which is little. A decode is in a graph.
+    #[test]
+    fn no_graph_holds_a_step_with_prompts() {
+        let of = |launches: f64, batch: &Batch| {
+            let mut forecaster = forecaster();
+            let mut coefficients = (*forecaster.coefficients).clone();
+            use crate::coefficients::Coefficient as C;
+            for (coefficient, value) in
+                [(C::PrefillLayer, launches), (C::PrefillStep, 0.0), (C::Sequence, 0.0)]
+            {
+                coefficients.values.0[coefficient as usize] = value;
+            }
+            forecaster.coefficients = Arc::new(coefficients);
+            cost(&forecaster, batch, Utilization::FULL).forecast.seconds() * 1e3
+        };
+        let prompt = Batch::prefill(1, 2048);
+        let (device, both) = (of(0.0, &prompt), of(1e-3, &prompt));
+        let expected = (device.powi(3) + 32_f64.powi(3)).cbrt();
+        assert!(device > 20.0 && (both / expected - 1.0).abs() < 0.02, "{device} {both} {expected}");
+        let decode = Batch::decode(1, 100);
+        assert_eq!(of(0.0, &decode), of(1e-3, &decode));
+    }
+
     /// A host of half the speed takes twice as long for each sequence, for a prompt's end and to launch, and for its part of
     /// a step: what is left of a step is the device's.
     #[test]
@@ -345,7 +369,7 @@ mod tests {
             forecaster.coefficients.overhead(&model)
         };
         let (usual, slow) = (of(1.0), of(0.5));
-        let host = |o: &Overhead| [o.sequence, o.ending, o.launches];
+        let host = |o: &Overhead| [o.sequence, o.ending, o.launches, o.prefill_launches];
         for (slow, usual) in host(&slow).into_iter().zip(host(&usual)) {
             assert!(usual > 0.0 && (slow / usual - 2.0).abs() < 1e-6);
         }

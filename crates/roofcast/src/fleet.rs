@@ -90,7 +90,7 @@ impl Fleet {
             let transfer = self.pools.as_ref().and_then(Pools::due);
             let passing = self.servers.as_ref().and_then(Servers::due);
             let next = traffic.peek().map(Ticks::from);
-            let due = [transfer, passing, next].into_iter().flatten().min();
+            let due = earlier(earlier(transfer, passing), next);
             match (self.behind(), due) {
                 (None, None) => break,
                 (Some(index), due) if due.is_none_or(|at| self.replicas[index].clock() < at) => {
@@ -173,7 +173,7 @@ impl Fleet {
             *other != index && (closed || self.pools.as_ref().is_some_and(|pools| pools.concerns(*other)))
         };
         let others = self.busy().filter(concerns).map(|other| self.replicas[other].clock()).min();
-        [due, others].into_iter().flatten().min().unwrap_or(Ticks::NEVER)
+        earlier(due, others).unwrap_or(Ticks::NEVER)
     }
 
     /// The next request comes to the server of the replica that the router chooses.
@@ -221,6 +221,14 @@ impl Fleet {
             self.results.refuse(&arrival, served);
             traffic.refused(arrival.user, arrival.at.picoseconds());
         }
+    }
+}
+
+/// The earlier of two times that there may be.
+fn earlier(one: Option<Ticks>, other: Option<Ticks>) -> Option<Ticks> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        _ => one.or(other),
     }
 }
 

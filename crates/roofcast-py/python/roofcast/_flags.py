@@ -77,7 +77,8 @@ class DeploymentFlags(TypedDict, total=False):
     num_gpu_blocks: int | None
     """KV blocks [default: what the memory leaves]"""
     gpu_memory_utilization: float | None
-    """Share of the device memory that the engine may take [default: 0.9]"""
+    """Share of the device memory that the engine may take; for tensorrt-llm of what is free beside weights and
+    activations [default: 0.9]"""
     max_model_len: int | None
     """Longest sequence that is served, in tokens [default: the model's]"""
     enable_chunked_prefill: bool | None
@@ -311,7 +312,8 @@ class PlanFlags(TypedDict, total=False):
     num_gpu_blocks: int | None
     """KV blocks [default: what the memory leaves]"""
     gpu_memory_utilization: float | None
-    """Share of the device memory that the engine may take [default: 0.9]"""
+    """Share of the device memory that the engine may take; for tensorrt-llm of what is free beside weights and
+    activations [default: 0.9]"""
     max_model_len: int | None
     """Longest sequence that is served, in tokens [default: the model's]"""
     enable_chunked_prefill: bool | None

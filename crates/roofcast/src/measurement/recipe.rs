@@ -224,7 +224,7 @@ mod tests {
             let p = row.options(None).parallelism;
             (p.tp, p.attention_dp)
         };
-        assert_eq!((ranks(&qwen), ranks(&llama)), ((Some(1), Some(8)), (Some(8), None)));
+        assert_eq!((ranks(&qwen), ranks(&llama)), ((Some(1), Some(8)), (Some(8), Some(1))));
         assert_eq!(llama.options(None).engine.max_num_seqs, Some(4096));
     }
 
