@@ -247,7 +247,12 @@ fn topology(s: &Smallest) -> String {
 }
 
 fn memory(deployment: &Deployment, c: &Capacity) -> String {
-    let of = if deployment.ideal { "nominal" } else { "usable × utilization" };
+    let of = match deployment.options.engine.name() {
+        _ if deployment.ideal => "nominal",
+        // Its share is of what is free beside the rest.
+        "tensorrt-llm" => "may be taken",
+        _ => "usable × utilization",
+    };
     let header = ["memory per accelerator", of, "weights", "activations", "runtime", "KV"];
     let row = |(stage, r): (usize, &roofcast::memory::Rank)| {
         let sizes = [r.budget_bytes, r.weight_bytes, r.activation_bytes, r.runtime_bytes, r.kv_bytes];
