@@ -4,7 +4,7 @@
 usage: refit.py DATA [ROOFCAST [PART...]]
 
 DATA is as accuracy.py has it. ROOFCAST is the program [target/release/roofcast]. A PART is an accelerator and a weight format, as in h200-sxm/fp8; where none is
-given, those of PARTS.
+given, those of PARTS. The runs that accuracy.py fits beside the points are in neither fit; both start from ROOFCAST's own calibration, which has seen the part.
 """
 import csv
 import pathlib
@@ -33,7 +33,7 @@ def rows(path):
 
 def split(data, part, folder):
     """The files of `data` in two: without the part, and the part alone."""
-    accelerator, weights = part.split("/")
+    accelerator, _, weights = part.partition("/")
     both = ([], [])
     for name in FILES:
         all_rows = rows(data / name)
@@ -47,6 +47,8 @@ def split(data, part, folder):
                 writer.writeheader()
                 writer.writerows(kept)
             paths.append(path)
+    if not any(rows(path) for path in both[1]):
+        sys.exit(f"refit.py: no row of {part}; accepted: ACCELERATOR/WEIGHTS as in {', '.join(FILES)}")
     return both
 
 
@@ -66,6 +68,8 @@ def spread(values):
 
 
 def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     data = pathlib.Path(sys.argv[1])
     roofcast = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "target/release/roofcast").resolve()
     validation, kernels = data / "validation", ["--kernels", data / "kernels/tables"]

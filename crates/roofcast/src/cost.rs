@@ -337,10 +337,10 @@ mod tests {
     /// which is little. A decode is in a graph.
     #[test]
     fn no_graph_holds_a_step_with_prompts() {
+        use crate::coefficients::Coefficient as C;
         let of = |launches: f64, batch: &Batch| {
             let mut forecaster = forecaster();
             let mut coefficients = (*forecaster.coefficients).clone();
-            use crate::coefficients::Coefficient as C;
             for (coefficient, value) in
                 [(C::PrefillLayer, launches), (C::PrefillStep, 0.0), (C::Sequence, 0.0)]
             {

@@ -228,7 +228,7 @@ impl Measurement {
         }
     }
 
-    /// How many requests its run had, where its benchmark's recipe says so.
+    /// How many requests its run had queued at once, where its benchmark's documents say so.
     pub(crate) fn num_prompts(&self) -> Option<u64> {
         recipe::num_prompts(self)
     }

@@ -105,11 +105,16 @@ fn rank(deployment: &Deployment, stage: usize) -> Rank {
 fn budget(deployment: &Deployment, taken: Bytes) -> Bytes {
     let usable = deployment.accelerator.usable_bytes;
     let share = |of: Bytes| Bytes::from_f64(of.as_f64() * deployment.engine.gpu_memory_utilization);
-    match deployment.options.engine.name() {
-        TENSORRT_LLM if taken < usable => taken + share(usable.saturating_sub(taken)),
-        TENSORRT_LLM => usable,
-        _ => share(usable),
+    if shares_what_is_free(deployment) {
+        (taken + share(usable.saturating_sub(taken))).min(usable)
+    } else {
+        share(usable)
     }
+}
+
+/// Whether `gpu_memory_utilization` is a share of what weights and activations leave, not of the whole memory.
+pub fn shares_what_is_free(deployment: &Deployment) -> bool {
+    deployment.options.engine.name() == TENSORRT_LLM
 }
 
 /// Activations at their peak: the wider of a layer with a full token budget and of sampling for a full batch.

@@ -277,6 +277,7 @@ fn expert_bytes(deployment: &Deployment) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coefficients::{Coefficient as C, Coefficients};
     use crate::deployment::Options;
     use crate::model::config;
     use crate::parallelism::RequestedParallelism;
@@ -311,6 +312,22 @@ mod tests {
         let qwen = |tp, ep| compiled("Qwen/Qwen3-30B-A3B", tp, ep).surroundings.expert_bytes;
         let all = 48.0 * 8.0 * 2048.0 * 2.0;
         assert_eq!([qwen(1, 1), qwen(4, 4)], [all, all / 4.0]);
+    }
+
+    /// DeepSeek-V3 has latent attention in all 61 layers and experts in all but the first three; Llama-3.1-8B has 32 layers of
+    /// neither. A layer of 1 ms, its routing 2 and its latent attention 4: 61 + 58 · 2 + 61 · 4 = 421 ms, and 32.
+    #[test]
+    fn launches_of_prompts_by_hand() {
+        let launches = |model: &str| {
+            let mut coefficients = Coefficients::ideal(1.0, 1.0);
+            let times = [(C::PrefillLayer, 1.0), (C::PrefillExpert, 2.0), (C::PrefillLatent, 4.0)];
+            times.iter().for_each(|(c, ms)| coefficients.values.0[*c as usize] = ms / 1e3);
+            let mut model = compiled(model, 8, 1);
+            model.surroundings.host_speed = 1.0;
+            coefficients.overhead(&model).prefill_launches
+        };
+        assert!((launches("deepseek-ai/DeepSeek-V3") - 0.421).abs() < 1e-12);
+        assert!((launches("meta-llama/Llama-3.1-8B-Instruct") - 0.032).abs() < 1e-12);
     }
 
     /// Seven prompts in two groups, 4 of 10 tokens and 3 of 20, dealt to three ranks: sequences 0, 3 and 6; 1 and 4; 2 and 5.

@@ -247,11 +247,12 @@ fn topology(s: &Smallest) -> String {
 }
 
 fn memory(deployment: &Deployment, c: &Capacity) -> String {
-    let of = match deployment.options.engine.name() {
-        _ if deployment.ideal => "nominal",
-        // Its share is of what is free beside the rest.
-        "tensorrt-llm" => "may be taken",
-        _ => "usable × utilization",
+    let of = if deployment.ideal {
+        "nominal"
+    } else if roofcast::memory::shares_what_is_free(deployment) {
+        "may be taken"
+    } else {
+        "usable × utilization"
     };
     let header = ["memory per accelerator", of, "weights", "activations", "runtime", "KV"];
     let row = |(stage, r): (usize, &roofcast::memory::Rank)| {

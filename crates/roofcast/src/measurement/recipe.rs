@@ -19,7 +19,19 @@ const MOST_TOKENS: u64 = 1 << 24;
 #[serde(deny_unknown_fields)]
 struct Recipes {
     recipe: Vec<Recipe>,
+    queue: Vec<Queue>,
     release: Vec<Release>,
+}
+
+/// How many requests a source queues at once, by prompt and output tokens.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Queue {
+    /// Where that stands.
+    from: String,
+    source: String,
+    engine: String,
+    num_prompts: Vec<[u64; 3]>,
 }
 
 /// Which release rows ran whose version is not written, or is a date.
@@ -63,9 +75,6 @@ struct Recipe {
     enforce_eager: Option<bool>,
     /// Prompts that the client sends in turn, where those are few.
     prompts: Option<u64>,
-    /// Requests of a run, by prompt and output tokens.
-    #[serde(default)]
-    num_prompts: Vec<[u64; 3]>,
     /// Whether each rank of the row's tensor parallelism attends to requests of its own.
     #[serde(default)]
     enable_attention_dp: bool,
@@ -140,11 +149,12 @@ pub(super) fn prompts(row: &Measurement) -> Option<u64> {
     find(row)?.prompts
 }
 
-/// How many requests the row's run has, where its recipe says so.
+/// How many requests the row's run has queued at once, where that is known.
 pub(super) fn num_prompts(row: &Measurement) -> Option<u64> {
     let lengths = [row.input?.max, row.output?.max];
     let of = |[input, output, count]: &[u64; 3]| (lengths == [*input, *output]).then_some(*count);
-    find(row)?.num_prompts.iter().find_map(of)
+    let own = |q: &&Queue| q.source == row.source && q.engine == row.engine;
+    recipes().ok()?.queue.iter().find(own)?.num_prompts.iter().find_map(of)
 }
 
 /// The row's parallelism, with attention as its recipe has it.
@@ -187,6 +197,7 @@ mod tests {
     #[test]
     fn every_recipe_says_where_it_stands() {
         let recipes = &recipes().unwrap().recipe;
+        assert!(super::recipes().unwrap().queue.iter().all(|q| q.from.contains(" at ")));
         assert!(
             recipes.len() > 10 && recipes.iter().all(|r| r.from.contains(" at ") && !r.sources.is_empty())
         );

@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 
 const BODY: &str = r#"{"prompt": "a", "max_tokens": 4, "ignore_eos": true}"#;
 const LONG: &str = r#"{"prompt": "a", "max_tokens": 300, "ignore_eos": true, "stream": true}"#;
+/// Does not end before its client goes away: 4000 steps of 0.4 ms are a minute and more where time goes slowly.
+const ENDLESS: &str = r#"{"prompt": "a", "max_tokens": 4000, "ignore_eos": true, "stream": true}"#;
 
 fn ended(server: &Server, engine: usize) -> f64 {
     let labels = format!("engine=\"{engine}\",model_name=\"Qwen/Qwen3-0.6B\",finished_reason=\"length\"");
@@ -99,31 +101,28 @@ fn replicas_start_where_requests_are_many() {
                  startup_s = 0.04\nidle_s = 60.0\n";
     let server = Server::start(&format!("{TINY}{fleet}"), "--time-scale 0.02");
     assert_eq!(server.metric("roofcast:replicas_up"), 1.0);
-    let first = begin(&server, LONG);
+    let first = begin(&server, ENDLESS);
     server.until("vllm:num_requests_running{engine=\"0\"", |n| n == 1.0);
     assert_eq!(server.metric("roofcast:replicas_up"), 1.0);
-    let second = begin(&server, LONG);
+    let second = begin(&server, ENDLESS);
     server.until("roofcast:replicas_up", |n| n == 2.0);
     // 0.04 s of the engine are 2 s here; until then the first has both.
     server.until("vllm:num_requests_running{engine=\"0\"", |n| n == 2.0);
     std::thread::sleep(std::time::Duration::from_millis(2100));
-    let third = begin(&server, LONG);
-    let answers = [first, second, third].map(|stream| read(stream).events().len());
-    assert_eq!(answers, [300; 3]);
-    let said = |engine: usize| server.metric(&format!("vllm:generation_tokens_total{{engine=\"{engine}\""));
-    assert_eq!([said(0), said(1)], [600.0, 300.0]);
+    assert_eq!(server.post("/v1/completions", BODY).status, 200);
+    assert_eq!([ended(&server, 0), ended(&server, 1)], [0.0, 1.0]);
+    drop([first, second]);
 }
 
 /// One that is idle for long enough is seen to stop without a request that comes; the first never does.
 #[test]
 fn idle_replicas_stop() {
     let fleet = "[fleet]\nrouter = \"least_loaded\"\n[fleet.autoscale]\ntarget_in_flight = 1\nmax_replicas = 2\n\
-                 startup_s = 0.001\nidle_s = 0.5\n";
-    // A tenth of real time, so that both streams go on at once on a busy machine, too.
-    let server = Server::start(&format!("{TINY}{fleet}"), "--time-scale 0.1");
-    let streams = [(); 2].map(|()| begin(&server, LONG));
+                 startup_s = 0.001\nidle_s = 0.005\n";
+    let server = Server::start(&format!("{TINY}{fleet}"), "--time-scale 0.02");
+    let streams = [(); 2].map(|()| begin(&server, ENDLESS));
     server.until("roofcast:replicas_up", |n| n == 2.0);
-    streams.into_iter().for_each(|stream| assert_eq!(read(stream).events().len(), 300));
+    drop(streams);
     server.until("roofcast:replicas_up", |n| n == 1.0);
 }
 
@@ -131,11 +130,11 @@ fn idle_replicas_stop() {
 /// that come back take requests.
 #[test]
 fn a_router_goes_on_without_one_that_dies() {
-    let flags = "--replicas 2 --router round_robin --allow-faults --time-scale 0.05";
+    let flags = "--replicas 2 --router round_robin --allow-faults --time-scale 0.02";
     let server = Server::start(TINY, flags);
     let [first, second] = [(); 2].map(|()| begin(&server, LONG));
     for engine in [0, 1] {
-        server.until(&format!("vllm:num_requests_running{{engine=\"{engine}\""), |n| n == 1.0);
+        server.until(&format!("vllm:generation_tokens_total{{engine=\"{engine}\""), |n| n > 0.0);
     }
     assert_eq!(server.post("/admin/replicas", r#"{"down": [1]}"#).json(), json!({"down": [1]}));
     let cut = read(second).body;
