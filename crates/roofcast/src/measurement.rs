@@ -233,6 +233,11 @@ impl Measurement {
         recipe::num_prompts(self)
     }
 
+    /// Whether its run began on a server that had computed nothing, which the mean of its TTFT then holds.
+    pub(crate) fn is_cold(&self) -> bool {
+        recipe::cold(self)
+    }
+
     /// The engine's version; that of its release where what is written has no order and the release is known.
     fn release(&self) -> Option<String> {
         let written = version(&self.version);

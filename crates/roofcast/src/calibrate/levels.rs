@@ -151,7 +151,7 @@ pub(super) fn selectors(place: &Place, versions: &Versions) -> Vec<Selector> {
 }
 
 /// The metrics that a row is fitted to, by their index, with the noise of each: what repeated runs differ by, and what no
-/// model of this form can follow.
+/// model of this form can follow. A TTFT that holds what a server does only once says nothing of the next one.
 pub(super) fn targets(row: &Measurement) -> Vec<(usize, f64)> {
     const TTFT: usize = 0;
     const TPOT: usize = 1;
@@ -164,6 +164,7 @@ pub(super) fn targets(row: &Measurement) -> Vec<(usize, f64)> {
         Kind::StaticBatchPhases => vec![(TTFT, 0.1), (TPOT, 0.06)],
         Kind::OfflineStaticBatch if row.measured.e2e_ms.is_some() => vec![(E2E, 0.06)],
         Kind::OfflineStaticBatch if row.measured.total_tok_s.is_some() => vec![(TOTAL, 0.06)],
+        Kind::ClosedLoop if row.is_cold() && !row.median => vec![(TPOT, 0.06)],
         Kind::ClosedLoop | Kind::OpenLoop | Kind::BurstAllAtOnce | Kind::Disaggregated => {
             vec![(TPOT, 0.06), (TTFT, 0.15)]
         }

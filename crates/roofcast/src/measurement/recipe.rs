@@ -20,6 +20,7 @@ const MOST_TOKENS: u64 = 1 << 24;
 struct Recipes {
     recipe: Vec<Recipe>,
     queue: Vec<Queue>,
+    cold: Vec<Cold>,
     release: Vec<Release>,
 }
 
@@ -32,6 +33,17 @@ struct Queue {
     source: String,
     engine: String,
     num_prompts: Vec<[u64; 3]>,
+}
+
+/// Which rows come from runs without a warm-up.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cold {
+    /// Where that stands.
+    from: String,
+    source: String,
+    /// As rows write them, without the image.
+    versions: Vec<String>,
 }
 
 /// Which release rows ran whose version is not written, or is a date.
@@ -157,6 +169,13 @@ pub(super) fn num_prompts(row: &Measurement) -> Option<u64> {
     recipes().ok()?.queue.iter().find(own)?.num_prompts.iter().find_map(of)
 }
 
+/// Whether the row's run began on a server that had computed nothing.
+pub(super) fn cold(row: &Measurement) -> bool {
+    let version = super::version(&row.version);
+    let of = |c: &Cold| c.source == row.source && c.versions.contains(&version);
+    recipes().is_ok_and(|recipes| recipes.cold.iter().any(of))
+}
+
 /// The row's parallelism, with attention as its recipe has it.
 pub(super) fn parallelism(row: &Measurement) -> RequestedParallelism {
     let written = row.parallelism;
@@ -196,11 +215,10 @@ mod tests {
 
     #[test]
     fn every_recipe_says_where_it_stands() {
-        let recipes = &recipes().unwrap().recipe;
-        assert!(super::recipes().unwrap().queue.iter().all(|q| q.from.contains(" at ")));
-        assert!(
-            recipes.len() > 10 && recipes.iter().all(|r| r.from.contains(" at ") && !r.sources.is_empty())
-        );
+        let Recipes { recipe, queue, cold, .. } = recipes().unwrap();
+        assert!(recipe.len() > 10 && recipe.iter().all(|r| !r.sources.is_empty()));
+        let from = recipe.iter().map(|r| &r.from).chain(queue.iter().map(|q| &q.from));
+        assert!(from.chain(cold.iter().map(|c| &c.from)).all(|from| from.contains(" at ")));
     }
 
     #[test]
@@ -217,6 +235,18 @@ mod tests {
         assert_eq!(version("mine", ""), None);
         let releases = &recipes().unwrap().release;
         assert!(releases.iter().all(|r| crate::version::Version::parse(&r.version).is_some()));
+    }
+
+    #[test]
+    fn early_runs_had_no_warm_up() {
+        let cold = |source: &str, version: &str| {
+            let header =
+                "source,kind,model,hardware,engine,engine_version,weights,input_len,output_len,concurrency";
+            let line = format!("{source},closed_loop,m,h200-sxm,tensorrt-llm,{version},fp8,1024,1024,4");
+            read("f.csv", &format!("{header}\n{line}\n")).unwrap().remove(0).is_cold()
+        };
+        assert!(cold("inferencex", "") && cold("inferencex", "x/release:1.1.0rc2.post2"));
+        assert!(!cold("inferencex", "1.2.0rc6.post2") && !cold("mine", ""));
     }
 
     /// NVIDIA's overview of TensorRT-LLM 1.0: eight ranks that attend by themselves where there are experts, and not else.
