@@ -102,6 +102,7 @@ pub(crate) fn local(name: &str, folder: &Path, catalog: &mut Cow<'static, Catalo
     let entry = ModelEntry {
         id: id.clone(),
         aliases,
+        checkpoints: Vec::new(),
         source,
         published_parameters: None,
         published_total: None,

@@ -45,6 +45,9 @@ pub struct ModelEntry {
     pub aliases: Vec<String>,
     /// Where the dimensions were read.
     pub source: String,
+    /// Entries of checkpoints with these weights in other formats: what a format leaves in 16 bits is read there.
+    #[serde(default)]
+    pub checkpoints: Vec<String>,
     /// Exact total that the maker publishes, to check ours against.
     #[serde(default)]
     pub published_parameters: Option<u64>,

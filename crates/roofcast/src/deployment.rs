@@ -211,7 +211,7 @@ impl Deployment {
         let mut assumptions = model.assumptions.clone();
         let formats = formats::Formats::resolve(&model, &accelerator, options, &mut assumptions)?;
         let engine = EngineSettings::resolve(&options.engine, &accelerator)?;
-        let weights = formats.name(&model);
+        let weights = formats.name();
         let mut deployment = Deployment {
             weights,
             kv: formats.kv,
@@ -315,15 +315,17 @@ impl Deployment {
 }
 
 impl EngineSettings {
-    /// vLLM's tokens and sequences of a step: 8192 and 1024 from 70 GiB of memory on, else 2048 and 256
-    /// (`EngineArgs.get_batch_defaults`, vLLM 0.11 to 0.19).
-    pub(crate) fn batch_defaults(accelerator: &Accelerator) -> (u64, u64) {
-        if accelerator.usable_bytes >= Bytes(70 << 30) { (8192, 1024) } else { (2048, 256) }
+    /// vLLM's tokens and sequences of a step: 8192 and 1024 from 70 GiB of memory on but for the A100, else 2048 and 256
+    /// (`EngineArgs.get_batch_defaults`, vLLM 0.11 to 0.19). Of other engines the A100 is as the rest.
+    pub(crate) fn batch_defaults(engine: &EngineSpec, accelerator: &Accelerator) -> (u64, u64) {
+        let excepted = engine.name() == "vllm" && accelerator.id.starts_with("a100");
+        let large = accelerator.usable_bytes >= Bytes(70 << 30) && !excepted;
+        if large { (8192, 1024) } else { (2048, 256) }
     }
 
     /// vLLM's defaults: those of a step, utilization 0.9, llama.cpp's 1; blocks as the scheduler has them.
     fn resolve(spec: &EngineSpec, accelerator: &Accelerator) -> Result<EngineSettings> {
-        let (tokens, sequences) = EngineSettings::batch_defaults(accelerator);
+        let (tokens, sequences) = EngineSettings::batch_defaults(spec, accelerator);
         let count = |field: &str, value: Option<u64>, default: u64, most: u64| match value {
             Some(v) if v == 0 || v > most => Err(Error::field("engine", field, v, format!("1 to {most}"))),
             other => Ok(other.unwrap_or(default)),

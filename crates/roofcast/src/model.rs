@@ -46,6 +46,8 @@ pub struct Model {
     pub outer: Vec<Tensor>,
     /// How the checkpoint is quantized, if it is.
     pub quantization: Option<Quantization>,
+    /// How checkpoints with these weights in other formats are quantized, by their ids.
+    pub published: Vec<(String, Quantization)>,
     /// The format of each tensor where a file says it (GGUF); it goes before `quantization`.
     pub stored: Option<StoredFormats>,
     /// Whether `name` is that of a checkpoint with these weights.

@@ -21,6 +21,8 @@ pub struct Named<'a> {
     /// The entry.
     pub entry: &'a ModelEntry,
     name: String,
+    /// Entries of its checkpoints in other formats.
+    published: Vec<&'a ModelEntry>,
     format: Option<&'static Rule>,
     /// Experts that a layer has kept, where the name says that some were removed.
     experts: Option<u64>,
@@ -34,13 +36,22 @@ impl Named<'_> {
     pub fn model(&self) -> Result<Model> {
         let place = format!("catalog entry {}", self.entry.id);
         let mut model = config::read(&self.name, &place, &self.entry.config)?;
+        for entry in &self.published {
+            let read = Quantization::read(&format!("catalog entry {}", entry.id), &entry.config)?;
+            model.published.extend(read.map(|quantization| (entry.id.clone(), quantization)));
+        }
         if let Some(rule) = self.format {
             match rule.weight_format()? {
                 WeightFormat::Uniform(f) if f.width.as_f64() >= 16.0 => {
                     model.dtype = if f.name == "fp16" { Dtype::Fp16 } else { Dtype::Bf16 };
                     model.quantization = None;
                 }
-                weights => model.quantization = Some(Quantization::named(weights, rule.kv_format()?)),
+                weights => {
+                    let known = model.published.iter().find(|(_, q)| q.format.name == weights.name());
+                    let known = known.map(|(_, quantization)| quantization.clone());
+                    let kv = rule.kv_format()?;
+                    model.quantization = Some(known.unwrap_or_else(|| Quantization::named(weights, kv)));
+                }
             }
         }
         if let Some(count) = self.experts {
@@ -124,7 +135,8 @@ impl Catalog {
             Some(_) if own()? => (shown(base, slot), Checkpoint::Unquantized),
             _ => (shown(asked, slot), Checkpoint::OfItsShape),
         };
-        Ok(Named { entry, name, format, experts, checkpoint, assumption })
+        let published = self.published(entry)?;
+        Ok(Named { entry, name, published, format, experts, checkpoint, assumption })
     }
 
     /// The entry whose own name `asked` is, found without the rules.
@@ -134,8 +146,18 @@ impl Catalog {
             return Ok(None);
         }
         let (entry, name) = (slot.get()?, shown(asked, slot));
+        let published = self.published(entry)?;
         let checkpoint = Checkpoint::Named;
-        Ok(Some(Named { entry, name, format: None, experts: None, checkpoint, assumption: None }))
+        Ok(Some(Named { entry, name, published, format: None, experts: None, checkpoint, assumption: None }))
+    }
+
+    /// The entries that an entry names as its checkpoints.
+    fn published(&self, entry: &ModelEntry) -> Result<Vec<&ModelEntry>> {
+        let of = |id: &String| match self.models.iter().find(|slot| *slot.id == **id) {
+            Some(slot) => slot.get(),
+            None => Err(names::unknown("model", id, id, &self.models)),
+        };
+        entry.checkpoints.iter().map(of).collect()
     }
 
     /// The entry that a name without format means.
@@ -216,6 +238,7 @@ fn shape(model: Model) -> Model {
         max_context: None,
         dtype: Dtype::Bf16,
         quantization: None,
+        published: Vec::new(),
         checkpoint: Checkpoint::default(),
         assumptions: Vec::new(),
         ..model

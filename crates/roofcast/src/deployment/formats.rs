@@ -26,8 +26,8 @@ enum Rule {
     Linear(Format),
     /// A GGUF mixture.
     Gguf(GgufMix),
-    /// As the checkpoint says, with its format adapted to the chip.
-    Checkpoint(Format),
+    /// As a checkpoint says, with its formats adapted to the chip.
+    Checkpoint(Box<Quantization>),
     /// As the model's file says of each tensor.
     Stored(&'static str),
 }
@@ -78,14 +78,12 @@ impl Formats {
     }
 
     /// The name of the weight format; those of a checkpoint with several, joined.
-    pub(super) fn name(&self, model: &Model) -> String {
-        match (&self.rule, &model.quantization) {
-            (Rule::Checkpoint(_), Some(q)) => {
-                q.formats().iter().map(|f| f.name).collect::<Vec<_>>().join("+")
-            }
-            (Rule::Linear(format) | Rule::Checkpoint(format), _) => format.name.to_owned(),
-            (Rule::Gguf(mix), _) => mix.name().to_owned(),
-            (Rule::Stored(name), _) => (*name).to_owned(),
+    pub(super) fn name(&self) -> String {
+        match &self.rule {
+            Rule::Checkpoint(q) => q.formats().iter().map(|f| f.name).collect::<Vec<_>>().join("+"),
+            Rule::Linear(format) => format.name.to_owned(),
+            Rule::Gguf(mix) => mix.name().to_owned(),
+            Rule::Stored(name) => (*name).to_owned(),
         }
     }
 
@@ -121,9 +119,8 @@ impl Formats {
             {
                 *format
             }
-            Rule::Checkpoint(_) => {
-                let quantized = model.quantization.as_ref().and_then(|q| q.format(tensor, layer));
-                quantized.map_or(self.unquantized, |f| self.adapted(f))
+            Rule::Checkpoint(quantization) => {
+                quantization.format(tensor, layer).map_or(self.unquantized, |f| self.adapted(f))
             }
             Rule::Gguf(mix) if tensor.role != Role::Vector && tensor.role != Role::Router => {
                 let (index, count) = (layer.unwrap_or(0), model.layers.len());
@@ -166,34 +163,60 @@ fn rule(
     assumptions: &mut Vec<String>,
 ) -> Result<Rule> {
     let mix = model.quantization.as_ref().and_then(Quantization::mix).map(WeightFormat::Gguf);
+    let asked = wish.and_then(|wish| checkpoint(model, wish));
     let rule = match (wish.or(mix), &model.quantization) {
+        (Some(_), own) if let Some((id, quantization)) = asked => {
+            if own.as_ref() != Some(quantization) {
+                assumptions.push(format!("weights {} as in {id}", quantization.format.name));
+            }
+            computes(quantization, chip, true, activations, assumptions)?;
+            Rule::Checkpoint(Box::new(quantization.clone()))
+        }
         (None, _) if model.stored.is_some() => Rule::Stored(model.stored.as_ref().map_or("", |s| s.name)),
         (Some(WeightFormat::Gguf(mix)), _) => Rule::Gguf(mix),
         (Some(WeightFormat::Uniform(f)), _) if f.width.as_f64() >= 16.0 => Rule::Linear(unquantized),
         (Some(WeightFormat::Uniform(f)), _) => Rule::Linear(with_activations(f, activations)?),
         (None, None) => Rule::Linear(unquantized),
         (None, Some(q)) => {
-            let mut format = with_activations(q.format, activations)?;
-            for dtype in q.formats().iter().filter_map(|f| f.compute) {
-                if activations.is_none() && !chip.has(dtype) {
-                    assumptions.push(format!(
-                        "{} has no {dtype} rate: the checkpoint's {} is weight-only there",
-                        chip.id, q.method
-                    ));
-                }
-            }
-            if format.compute.is_some_and(|d| activations.is_none() && !chip.has(d)) {
-                format.compute = None;
-            }
-            Rule::Checkpoint(format)
+            computes(q, chip, false, activations, assumptions)?;
+            Rule::Checkpoint(Box::new(q.clone()))
         }
     };
-    if let Rule::Linear(Format { compute: Some(dtype), .. })
-    | Rule::Checkpoint(Format { compute: Some(dtype), .. }) = rule
-    {
+    if let Rule::Linear(Format { compute: Some(dtype), .. }) = rule {
         chip.peak(dtype)?;
     }
     Ok(rule)
+}
+
+/// The checkpoint of the model that has weights in the format asked for, its own before others that are published.
+fn checkpoint(model: &Model, wish: WeightFormat) -> Option<(&str, &Quantization)> {
+    let own = model.quantization.iter().map(|q| (model.name.as_str(), q));
+    let others = model.published.iter().map(|(id, q)| (id.as_str(), q));
+    let found = own.chain(others).find(|(_, q)| q.mix().is_none() && q.format.name == wish.name());
+    found.filter(|_| !matches!(wish, WeightFormat::Gguf(_)))
+}
+
+/// Whether the chip computes in the dtype that is asked for, by the format's name or as activations; what a checkpoint brings by
+/// itself is weight-only there, which is said.
+fn computes(
+    quantization: &Quantization,
+    chip: &Accelerator,
+    asked: bool,
+    activations: Option<Dtype>,
+    assumptions: &mut Vec<String>,
+) -> Result<()> {
+    let format = with_activations(quantization.format, activations)?;
+    if asked || activations.is_some() {
+        return format.compute.map_or(Ok(()), |dtype| chip.peak(dtype).map(drop));
+    }
+    let dtypes = quantization.formats().into_iter().filter_map(|f| f.compute);
+    assumptions.extend(dtypes.filter(|dtype| !chip.has(*dtype)).map(|dtype| {
+        format!(
+            "{} has no {dtype} rate: the checkpoint's {} is weight-only there",
+            chip.id, quantization.method
+        )
+    }));
+    Ok(())
 }
 
 /// The dtype of activations beside quantized weights: the user's. llama.cpp's kernels for processors round them to blocks of 8

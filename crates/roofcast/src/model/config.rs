@@ -127,6 +127,7 @@ impl<'a> Reader<'a> {
             layers,
             outer,
             quantization: Quantization::read(self.keys.place, config)?,
+            published: Vec::new(),
             stored: None,
             checkpoint: super::Checkpoint::default(),
             assumptions: self.assumptions,

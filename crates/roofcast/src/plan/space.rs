@@ -331,7 +331,10 @@ fn settings(
     let budgets = match (&search.max_num_batched_tokens, spec.engine.max_num_batched_tokens) {
         (asked, _) if !asked.is_empty() => given(asked),
         (_, Some(_)) => vec![None],
-        _ => BUDGETS.into_iter().filter(|n| *n != Some(EngineSettings::batch_defaults(chip).0)).collect(),
+        _ => BUDGETS
+            .into_iter()
+            .filter(|n| *n != Some(EngineSettings::batch_defaults(&spec.engine, chip).0))
+            .collect(),
     };
     let seqs = if search.max_num_seqs.is_empty() { vec![None] } else { given(&search.max_num_seqs) };
     budgets.into_iter().flat_map(move |tokens| seqs.clone().into_iter().map(move |seqs| (tokens, seqs)))

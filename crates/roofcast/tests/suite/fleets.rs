@@ -426,3 +426,18 @@ fn tensorrt_llm_samples_without_a_sort() {
     assert_eq!(activations("vllm"), Bytes(4096 * 128_256 * 22));
     assert_eq!(activations("tensorrt-llm"), Bytes(4096 * 128_256 * 6));
 }
+
+/// vLLM's defaults leave the A100 out of the chips of 70 GiB and more; other engines' do not.
+#[test]
+fn an_a100_has_the_defaults_of_small_chips_under_vllm() {
+    let settings = |chip: &str, engine: &str| {
+        let accelerator = Arc::new(catalog().accelerator(chip).unwrap().clone());
+        let engine = EngineSpec { name: Some(engine.to_owned()), ..EngineSpec::default() };
+        let options = Options { engine, ..Options::default() };
+        let settings = Deployment::resolve(model(LLAMA), accelerator, &options).unwrap().engine;
+        (settings.max_num_batched_tokens, settings.max_num_seqs)
+    };
+    assert_eq!(settings("a100-sxm-80gb", "vllm"), (2048, 256));
+    assert_eq!(settings("a100-sxm-80gb", "sglang"), (8192, 1024));
+    assert_eq!(settings("h100-sxm", "vllm"), (8192, 1024));
+}

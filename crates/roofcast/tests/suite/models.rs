@@ -1,7 +1,10 @@
 //! Parameters and KV of the catalog's models against what their makers publish.
 
 use crate::support::{catalog, model, shared};
+use roofcast::deployment::{Deployment, Options};
 use roofcast::model::config;
+use roofcast::spec::PrecisionSpec;
+use std::sync::Arc;
 
 #[test]
 fn totals_equal_the_published_ones() {
@@ -339,4 +342,42 @@ fn norms_of_hyperclova_x() {
     let layer = 4 * 8 * 8 + 3 * 8 * 16;
     assert_eq!(of(""), 3 * (layer + 4 * 8) + 2 * 10 * 8 + 8);
     assert_eq!(of(r#", "use_post_norm": false"#), 3 * (layer + 2 * 8) + 2 * 10 * 8 + 8);
+}
+
+fn weights(name: &str, chip: &str, weights: Option<&str>) -> Deployment {
+    let accelerator = Arc::new(catalog().accelerator(chip).unwrap().clone());
+    let precision = PrecisionSpec { weights: weights.map(str::to_owned), ..PrecisionSpec::default() };
+    let options = Options { precision, ..Options::default() };
+    let model = Arc::new(catalog().named(name).unwrap().model().unwrap());
+    Deployment::resolve(model, accelerator, &options).unwrap()
+}
+
+/// Asked for in its own format, a checkpoint is what it is: of gpt-oss experts alone are in 4 bits, of Kimi K2.5 too, of
+/// Gemma 4 in NVIDIA's no attention.
+#[test]
+fn a_checkpoints_format_by_name_is_the_checkpoint() {
+    for (name, format) in [
+        ("openai/gpt-oss-120b", "mxfp4"),
+        ("moonshotai/Kimi-K2.5", "int4"),
+        ("nvidia/Gemma-4-31B-IT-NVFP4", "nvfp4"),
+    ] {
+        let [own, asked] = [None, Some(format)].map(|w| weights(name, "b200-sxm", w));
+        assert_eq!((own.weights, own.weight_bytes), (asked.weights, asked.weight_bytes), "{name}");
+        assert_eq!(asked.assumptions.iter().filter(|a| a.starts_with("weights ")).count(), 0);
+    }
+}
+
+/// DeepSeek-R1 in nvfp4 is NVIDIA's: 671.026e9 parameters, of which q_a, q_b, kv_a and kv_b (61 · (7168 · 1536 + 1536 · 24,576 +
+/// 7168 · 576 + 512 · 32,768) = 4.249e9), embedding and lm_head (2 · 129,280 · 7168 = 1.853e9) and routers (58 · 256 · 7168 =
+/// 0.106e9) are in 16 bits, 12.42 GB, and 664.816e9 in 4.5 bits, 373.96 GB.
+#[test]
+fn published_checkpoints_say_what_a_format_leaves() {
+    for name in ["deepseek-ai/DeepSeek-R1", "nvidia/DeepSeek-R1-0528-NVFP4"] {
+        let asked = weights(name, "b200-sxm", Some("nvfp4"));
+        assert!((asked.weight_bytes.as_f64() / 1e9 - 386.4).abs() < 0.1, "{:?}", asked.weight_bytes);
+    }
+    let said = weights("deepseek-ai/DeepSeek-R1", "b200-sxm", Some("nvfp4")).assumptions;
+    assert!(said.contains(&"weights nvfp4 as in nvidia/DeepSeek-R1-0528-NVFP4-v2".to_owned()), "{said:?}");
+    // Unquantized the published checkpoints say nothing.
+    assert_eq!(weights("deepseek-ai/DeepSeek-R1", "b200-sxm", Some("bf16")).weights, "bf16");
 }
