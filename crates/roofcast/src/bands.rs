@@ -46,6 +46,8 @@ pub struct Means {
     pub e2el_ms: f64,
     /// Output tokens per second; none where the load sets them.
     pub output_tok_s: Option<f64>,
+    /// Whether requests came at a rate of their own.
+    pub open_loop: bool,
 }
 
 impl Bands {
@@ -83,17 +85,18 @@ impl Bands {
 
     fn around(means: &Means, band: &Band, rests_on: &str) -> Bands {
         let span = |mean: f64, factors: [f64; 2]| Span { factors, range: factors.map(|f| f * mean) };
-        let mut tpot_ms = span(means.tpot_ms, band.tpot);
+        let factors = band.factors(means.open_loop);
+        let mut tpot_ms = span(means.tpot_ms, factors.tpot);
         // The mean of a run may itself be below the limit of its mean step.
         let least = means.limit_tpot_ms.min(means.tpot_ms);
         tpot_ms.range = tpot_ms.range.map(|ms| ms.max(least));
         Bands {
             evidence: band.evidence,
             rests_on: rests_on.to_owned(),
-            ttft_ms: span(means.ttft_ms, band.ttft),
+            ttft_ms: span(means.ttft_ms, factors.ttft),
             tpot_ms,
-            e2el_ms: span(means.e2el_ms, band.e2e),
-            output_tok_s: means.output_tok_s.map(|rate| span(rate, band.throughput)),
+            e2el_ms: span(means.e2el_ms, factors.e2e),
+            output_tok_s: means.output_tok_s.map(|rate| span(rate, factors.throughput)),
         }
     }
 }
@@ -101,6 +104,7 @@ impl Bands {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coefficients::Factors;
 
     #[test]
     fn means_are_scaled_and_no_step_is_below_its_limit() {
@@ -110,6 +114,7 @@ mod tests {
             tpot: [0.75, 1.25],
             e2e: [0.9, 1.5],
             throughput: [0.8, 1.1],
+            open_loop: None,
         };
         let means = Means {
             ttft_ms: 40.0,
@@ -117,6 +122,7 @@ mod tests {
             limit_tpot_ms: 7.0,
             e2el_ms: 200.0,
             output_tok_s: Some(50.0),
+            open_loop: true,
         };
         let bands = Bands::around(&means, &band, "vllm on h100-sxm");
         // 40 · (0.5, 2); 8 · 0.75 = 6 is below the limit of 7, 8 · 1.25 = 10; 200 · (0.9, 1.5); 50 · (0.8, 1.1).
@@ -126,5 +132,10 @@ mod tests {
         let rate = bands.output_tok_s.unwrap().range;
         assert!((rate[0] - 40.0).abs() < 1e-9 && (rate[1] - 55.0).abs() < 1e-9, "{rate:?}");
         assert_eq!(Bands::around(&Means { output_tok_s: None, ..means }, &band, "").output_tok_s, None);
+        // An open loop has factors of its own: 40 · (0.25, 4).
+        let own = Factors { ttft: [0.25, 4.0], ..band.factors(false) };
+        let band = Band { open_loop: Some(own), ..band };
+        let ttft = |open_loop| Bands::around(&Means { open_loop, ..means }, &band, "").ttft_ms.range;
+        assert_eq!((ttft(true), ttft(false)), ([10.0, 160.0], [20.0, 80.0]));
     }
 }

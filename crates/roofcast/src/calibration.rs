@@ -96,7 +96,9 @@ impl Calibration {
             }
         }
         let sound = |b: &[f64; 2]| b[0] > 0.0 && b[0] <= b[1] && b[1].is_finite();
-        let wrong = self.bands.iter().any(|b| ![b.ttft, b.tpot, b.e2e, b.throughput].iter().all(sound));
+        let factors =
+            |b: &Band| [b.factors(false), b.factors(true)].map(|f| [f.ttft, f.tpot, f.e2e, f.throughput]);
+        let wrong = !self.bands.iter().flat_map(factors).flatten().all(|pair| sound(&pair));
         if wrong || self.bands.iter().all(|b| b.evidence != Evidence::Nothing) {
             let accepted = "a band for `nothing`, each of two numbers above 0, the lower first";
             return Err(Error::field(place, "band", "unusable", accepted));
@@ -133,6 +135,10 @@ impl Calibration {
                 b.ttft, b.tpot
             ));
             text.push_str(&format!("e2e = {:?}\nthroughput = {:?}\n", b.e2e, b.throughput));
+            if let Some(open_loop) = b.open_loop {
+                let inline = table(&|| toml::Value::try_from(open_loop).ok());
+                text.push_str(&format!("open_loop = {inline}\n"));
+            }
         }
         for l in &self.levels {
             let at = table(&|| toml::Value::try_from(&l.at).ok());

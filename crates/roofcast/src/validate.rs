@@ -15,7 +15,7 @@ use crate::catalog::Catalog;
 use crate::coefficients::{Band, Evidence};
 use crate::error::Result;
 use crate::forecaster::Forecaster;
-use crate::measurement::{Measurement, Metrics};
+use crate::measurement::{Kind, Measurement, Metrics};
 use crate::summary::Statistics;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -211,8 +211,8 @@ impl Point<'_> {
 
     /// The band of the metric at `index`: 10th and 90th percentile of measured over forecast.
     pub fn band(&self, index: usize) -> Option<[f64; 2]> {
-        let b = self.band?;
-        Some([b.ttft, b.tpot, b.e2e, b.throughput, b.throughput][index])
+        let f = self.band?.factors(self.row.kind == Kind::OpenLoop);
+        Some([f.ttft, f.tpot, f.e2e, f.throughput, f.throughput][index])
     }
 }
 

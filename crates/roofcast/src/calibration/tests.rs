@@ -91,9 +91,14 @@ fn who_knows_less_is_never_given_a_narrower_band() {
     let depths = [Evidence::Engine, Evidence::Accelerator, Evidence::Architecture, Evidence::Nothing];
     let bands = depths.map(|known| *calibration.band(known).unwrap());
     for pair in bands.windows(2) {
-        let of = |b: &Band| [b.ttft, b.tpot, b.e2e, b.throughput];
-        for (narrow, wide) in of(&pair[0]).into_iter().zip(of(&pair[1])) {
-            assert!(wide[0] <= narrow[0] && narrow[1] <= wide[1], "{narrow:?} {wide:?}");
+        for open_loop in [false, true] {
+            let of = |b: &Band| {
+                let f = b.factors(open_loop);
+                [f.ttft, f.tpot, f.e2e, f.throughput]
+            };
+            for (narrow, wide) in of(&pair[0]).into_iter().zip(of(&pair[1])) {
+                assert!(wide[0] <= narrow[0] && narrow[1] <= wide[1], "{narrow:?} {wide:?}");
+            }
         }
     }
 }

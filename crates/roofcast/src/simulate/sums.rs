@@ -79,6 +79,7 @@ fn bands(provision: &Provision, summary: &Summary, load: &OfferedLoad, limit_tpo
         limit_tpot_ms,
         e2el_ms: summary.e2el.mean,
         output_tok_s: (!set).then(|| summary.output_throughput()),
+        open_loop: load.offered_per_s.is_some(),
     };
     let of = |pool: &Pool| Bands::of(&pool.forecaster.coefficients, pool.config.cost, &means);
     let serving = of(&provision.serving)?;
