@@ -271,6 +271,7 @@ export interface Band {
   tpot: number[];
   e2e: number[];
   throughput: number[];
+  open_loop: Factors | null;
 }
 
 export interface Bands {
@@ -434,6 +435,13 @@ export interface ExpertsTouched {
   count: number;
   per_token: number;
   distinct: number;
+}
+
+export interface Factors {
+  ttft: number[];
+  tpot: number[];
+  e2e: number[];
+  throughput: number[];
 }
 
 export interface FleetUse {

@@ -335,6 +335,16 @@ mod tests {
     }
 
     #[test]
+    fn a_checkpoint_that_is_not_there_is_named_with_its_entry() {
+        let mut catalog = Catalog::embedded().unwrap().clone();
+        let entry = catalog.model("meta-llama/Llama-3.1-8B").unwrap().clone();
+        let checkpoints = vec!["no/such".to_owned()];
+        catalog.add_model(ModelEntry { id: "a/b".to_owned(), aliases: vec![], checkpoints, ..entry });
+        let message = catalog.named("a/b").unwrap_err().to_string();
+        assert!(["a/b", "checkpoints", "no/such"].iter().all(|part| message.contains(part)), "{message}");
+    }
+
+    #[test]
     fn a_format_of_the_id_replaces_the_checkpoints_own() {
         let catalog = Catalog::embedded().unwrap();
         let read = |name: &str| catalog.named(name).unwrap().model().unwrap();

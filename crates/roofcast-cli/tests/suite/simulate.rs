@@ -321,6 +321,11 @@ fn sweeps_that_cannot_be() {
 fn forecasts_have_the_calibrations_bands_and_limits_have_none() {
     let calibration = roofcast::calibration::Calibration::embedded().unwrap();
     let band = calibration.band(roofcast::coefficients::Evidence::Engine).unwrap();
+    // Requests come at a rate by default; a closed loop has factors of its own.
+    assert!(band.factors(true) != band.factors(false));
+    let closed = json("simulate --requests 50 --cost forecast --concurrency 4").0;
+    assert_eq!(closed["bands"]["tpot_ms"]["factors"][1].as_f64(), Some(band.tpot[1]));
+    let band = band.factors(true);
     let (answer, _) = json("simulate --requests 50 --cost forecast");
     assert_eq!(answer["bands"]["evidence"], "engine");
     for (key, mean, factors) in [

@@ -155,7 +155,10 @@ impl Catalog {
     fn published(&self, entry: &ModelEntry) -> Result<Vec<&ModelEntry>> {
         let of = |id: &String| match self.models.iter().find(|slot| *slot.id == **id) {
             Some(slot) => slot.get(),
-            None => Err(names::unknown("model", id, id, &self.models)),
+            None => {
+                let place = format!("catalog entry {}", entry.id);
+                Err(Error::field(&place, "checkpoints", id, "ids of models in the catalog"))
+            }
         };
         entry.checkpoints.iter().map(of).collect()
     }
