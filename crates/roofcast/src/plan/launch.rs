@@ -138,19 +138,22 @@ fn weights(d: &Deployment) -> Result<Weights, String> {
             d.model.name
         )),
         (Checkpoint::Unquantized, "fp8") => Ok(Weights::Converted),
-        (Checkpoint::Unquantized, _) => Err(unnamed(format)),
+        (Checkpoint::Unquantized, _) => Err(unnamed(d, format)),
         (Checkpoint::Named, "bf16" | "fp16" | "fp32") if d.model.quantization.is_none() => {
             Ok(Weights::Unquantized)
         }
         (Checkpoint::Named, "fp8") if d.model.quantization.is_none() => Ok(Weights::Converted),
         (Checkpoint::Named, _) if !asked || d.model.weight_formats() == [format] => Ok(Weights::Own),
-        (Checkpoint::Named, _) => Err(unnamed(format)),
+        (Checkpoint::Named, _) => Err(unnamed(d, format)),
     }
 }
 
-fn unnamed(format: &str) -> String {
+/// A published checkpoint may be of a sibling with the same shape, and so is named but not served.
+fn unnamed(d: &Deployment, format: &str) -> String {
+    let known = d.model.published.iter().find(|(_, quantization)| quantization.format.name == format);
+    let known = known.map_or(String::new(), |(id, _)| format!(" ({id} is one)"));
     format!(
-        "{format} weights need a checkpoint in that format: name it as the model, and leave `weights` out"
+        "{format} weights need a checkpoint in that format{known}: name it as the model, and leave `weights` out"
     )
 }
 

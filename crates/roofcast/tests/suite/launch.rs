@@ -55,6 +55,22 @@ fn experts_and_data_parallel_attention_have_their_flags() {
     assert!(sglang.ends_with("--disaggregation-mode decode"), "{sglang}");
 }
 
+/// A published checkpoint in the format is named, not started: it may be of another model of this shape.
+#[test]
+fn a_known_checkpoint_in_the_format_is_named() {
+    let asked = "[precision]\nweights = \"nvfp4\"\n[parallelism]\ntp = 8\n";
+    for (model, checkpoint) in [
+        ("deepseek-ai/DeepSeek-R1", "nvidia/DeepSeek-R1-0528-NVFP4-v2"),
+        ("moonshotai/Kimi-K2.5", "nvidia/Kimi-K2.5-NVFP4"),
+    ] {
+        let vllm = started(model, "b200-sxm", asked, Role::Replica)("vllm");
+        assert!(vllm.command.is_none() && vllm.note.unwrap().contains(checkpoint), "{model}");
+    }
+    let own = "[precision]\nweights = \"mxfp4\"\n";
+    let vllm = started("openai/gpt-oss-120b", "h100-sxm", own, Role::Replica)("vllm").command.unwrap();
+    assert!(vllm.starts_with("vllm serve openai/gpt-oss-120b"), "{vllm}");
+}
+
 /// The base is never started in the place of a checkpoint that the name only describes.
 #[test]
 fn a_described_checkpoint_is_not_its_base() {
