@@ -70,6 +70,11 @@ export async function settled(page: Page): Promise<void> {
   await page.waitForFunction(() => !document.querySelector(".working, [aria-busy='true']") && !document.body.textContent?.includes("Asking …"), undefined, { timeout: 120_000 });
 }
 
+/** Waits until the page's address has `part`: it follows what is shown, a moment later. */
+export async function address(page: Page, part: string): Promise<void> {
+  await page.waitForURL((url) => url.href.includes(part));
+}
+
 /** Keeps a picture of the whole page. */
 export async function shot(page: Page, name: string): Promise<void> {
   mkdirSync(shots, { recursive: true });
