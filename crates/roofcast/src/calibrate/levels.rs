@@ -171,3 +171,22 @@ pub(super) fn targets(row: &Measurement) -> Vec<(usize, f64)> {
         Kind::OfflineStaticBatch | Kind::OfflineMaxThroughput => vec![(OUTPUT, 0.15)],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measurement::read;
+
+    /// TTFT is 0 and TPOT 1 of a row's metrics. A median says nothing of the first requests.
+    #[test]
+    fn the_first_token_of_a_cold_run_is_not_fitted() {
+        let metrics = |version: &str, stat: &str| -> Vec<usize> {
+            let header = "source,kind,model,hardware,engine,engine_version,weights,input_len,output_len,concurrency,stat";
+            let line = format!("inferencex,closed_loop,m,h200-sxm,vllm,{version},fp8,1024,1024,4,{stat}");
+            let row = read("f.csv", &format!("{header}\n{line}\n")).unwrap().remove(0);
+            targets(&row).into_iter().map(|(metric, _)| metric).collect()
+        };
+        assert_eq!(metrics("", "mean"), [1]);
+        assert_eq!([metrics("", "median"), metrics("0.18.0", "mean")], [[1, 0], [1, 0]]);
+    }
+}
