@@ -64,6 +64,8 @@ pub enum Coefficient {
     Sequence,
     /// Of a request between its server and the engine, beside others.
     Request,
+    /// The same on top where that server is a Python program, with the client that measures it.
+    PythonRequest,
     /// Of a request in its server, which reads one after the other.
     Ingest,
     /// Of a prompt's token there.
@@ -91,7 +93,7 @@ pub enum Coefficient {
 
 impl Coefficient {
     /// All, in order.
-    pub const ALL: [Coefficient; 31] = [
+    pub const ALL: [Coefficient; 32] = [
         Coefficient::GemmMemory,
         Coefficient::GemmCompute,
         Coefficient::ExpertMemory,
@@ -112,6 +114,7 @@ impl Coefficient {
         Coefficient::PrefillStep,
         Coefficient::Sequence,
         Coefficient::Request,
+        Coefficient::PythonRequest,
         Coefficient::Ingest,
         Coefficient::IngestToken,
         Coefficient::SmallMRow,

@@ -250,6 +250,11 @@ impl EngineSpec {
     pub fn served(&self) -> bool {
         self.served.unwrap_or(true)
     }
+
+    /// Whether that server is a Python program.
+    pub fn has_python_server(&self) -> bool {
+        self.served() && self.frontend != Frontend::Dynamo && self.name() != "llama.cpp"
+    }
 }
 
 impl Spec {

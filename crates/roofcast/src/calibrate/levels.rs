@@ -15,11 +15,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Standard deviation of the widest factors, in logarithms.
 const FIRST_SCALE: f64 = 1.0;
 /// What a server can add to: host time before the first token, in a step and of its sequences.
-const HOST: [Coefficient; 6] = [
+const HOST: [Coefficient; 7] = [
     Coefficient::Step,
     Coefficient::PrefillStep,
     Coefficient::Sequence,
     Coefficient::Request,
+    Coefficient::PythonRequest,
     Coefficient::Ingest,
     Coefficient::IngestToken,
 ];
@@ -74,6 +75,10 @@ pub(super) fn scale(at: &Selector, coefficient: Coefficient, timed: &BTreeSet<&s
     if fixed {
         return None;
     }
+    // Every row but those of one source has both: how they part is known everywhere at once, or not at all.
+    if coefficient == Coefficient::PythonRequest && *at != Selector::default() {
+        return None;
+    }
     if is_widest(at) {
         return Some(FIRST_SCALE);
     }
@@ -113,6 +118,7 @@ pub(super) fn matters(deployment: &Deployment, row: &Measurement, coefficient: C
         Coefficient::PrefillLinear => Mixers::of(&deployment.model).linear > 0,
         Coefficient::AllReduce => p.tp > 1,
         Coefficient::Link => p.count() > 1,
+        Coefficient::PythonRequest => row.kind.served() && deployment.options.engine.has_python_server(),
         Coefficient::Request | Coefficient::Ingest | Coefficient::IngestToken => row.kind.served(),
         Coefficient::MixedRows => false,
         Coefficient::EagerLayer => deployment.options.engine.enforce_eager == Some(true),

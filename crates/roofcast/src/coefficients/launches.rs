@@ -54,7 +54,7 @@ impl ServerLoop {
     /// and tests 2", the row of the smallest model, 0.5B; the other five judge it.
     pub fn of(frontend: Frontend) -> ServerLoop {
         match frontend {
-            Frontend::Asyncio => ServerLoop::default(),
+            Frontend::Asyncio | Frontend::Dynamo => ServerLoop::default(),
             Frontend::Gevent => ServerLoop { step: 1.2e-3, sequence: 29e-6 },
         }
     }

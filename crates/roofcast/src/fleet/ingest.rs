@@ -1,7 +1,8 @@
 //! The HTTP servers in front of the engines: what they take of a request before its engine has it.
 //!
 //! Knows: a server reads and tokenizes one request after the other, `ingest + n · ingest_token` seconds for a prompt of n tokens,
-//! and what follows takes `request` seconds, of many requests at once. All three are host times, so a slower host takes longer.
+//! and what follows takes `request` seconds, of many requests at once; `python_request` more where the server is a Python program.
+//! All are host times, so a slower host takes longer.
 //! Knows nothing about what an engine does with a request.
 
 use crate::coefficients::Coefficient;
@@ -35,7 +36,9 @@ impl Ingest {
         }
         let values = &forecaster.coefficients.values;
         let seconds = |coefficient| values.get(coefficient) / deployment.accelerator.host_speed;
-        let latency = Picoseconds::from_seconds(seconds(Coefficient::Request)).into();
+        let python = deployment.options.engine.has_python_server();
+        let python = if python { seconds(Coefficient::PythonRequest) } else { 0.0 };
+        let latency = Picoseconds::from_seconds(seconds(Coefficient::Request) + python).into();
         let (each, token) = (seconds(Coefficient::Ingest), seconds(Coefficient::IngestToken));
         Some(Ingest { each, token, latency, free: Ticks::ZERO })
     }

@@ -6,7 +6,7 @@
 use super::Measurement;
 use crate::error::{Error, Result};
 use crate::parallelism::RequestedParallelism;
-use crate::spec::EngineSpec;
+use crate::spec::{EngineSpec, Frontend};
 use serde::Deserialize;
 use std::sync::OnceLock;
 
@@ -85,6 +85,8 @@ struct Recipe {
     attention_dp_enable_balance: Option<bool>,
     attention_dp_time_out_iters: Option<u64>,
     enforce_eager: Option<bool>,
+    #[serde(default)]
+    frontend: Frontend,
     /// Prompts that the client sends in turn, where those are few.
     prompts: Option<u64>,
     /// Whether each rank of the row's tensor parallelism attends to requests of its own.
@@ -198,6 +200,7 @@ pub(super) fn fill(row: &Measurement, spec: &mut EngineSpec) {
     spec.attention_dp_enable_balance = recipe.attention_dp_enable_balance;
     spec.attention_dp_time_out_iters = recipe.attention_dp_time_out_iters;
     spec.enforce_eager = recipe.enforce_eager;
+    spec.frontend = recipe.frontend;
 }
 
 #[cfg(test)]

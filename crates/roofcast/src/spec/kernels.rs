@@ -43,6 +43,8 @@ pub enum Frontend {
     Asyncio,
     /// Green threads of gevent, with the engine in a thread of its thread pool.
     Gevent,
+    /// Dynamo's: HTTP and tokenizer are a compiled program.
+    Dynamo,
 }
 
 /// How a request's tokens lie in memory.

@@ -156,7 +156,7 @@ pub const KEYS: &[Key] = &[
     rare("engine.attention_backend", "attention-backend", Word, "how a decode's attention is computed: naive, flash-attention, flash-decoding [default: as the engine that was calibrated]"),
     rare("engine.quantization_kernel", "quantization-kernel", Word, "kernel of quantized weights, as in marlin, awq, exllama-v2 [default: what the engine's version uses]"),
     rare("engine.fuse_layers", "fuse-layers", Switch, "whether projections of one input are one product [default: as calibrated]"),
-    rare("engine.frontend", "frontend", Word, "server's loop between the engine and its clients: asyncio, gevent [default: asyncio]"),
+    rare("engine.frontend", "frontend", Word, "server's loop between the engine and its clients: asyncio, dynamo, gevent [default: asyncio]"),
     rare("engine.preemption_mode", "preemption-mode", Word, "what becomes of a preempted request's cache: recompute, swap [default: recompute]"),
     rare("engine.swap_space", "swap-space", Real, "GiB of host memory per accelerator for swapped caches [default: 4]"),
     rare("engine.reservation", "reservation", Word, "what static and orca reserve for a request: max, pow2, oracle [default: max]"),
