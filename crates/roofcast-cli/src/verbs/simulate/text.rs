@@ -1,0 +1,245 @@
+//! A simulation in words for people.
+
+use super::About;
+use crate::show::number::{dollars, grouped, percent, significant};
+use crate::show::table;
+use crate::verbs::bands;
+use roofcast::simulate::{PoolUse, Simulation};
+use roofcast::spec::CostKind;
+
+pub(super) fn people(about: &About, s: &Simulation) -> String {
+    let mut text = about.title();
+    if s.interrupted {
+        let ended = grouped(s.summary.completed + s.refused);
+        text +=
+            &format!("PARTIAL: interrupted when {ended} requests had ended; all figures are of those\n\n");
+    }
+    if s.summary.completed == 0 {
+        let why = match (s.refused, s.rejected) {
+            (0, 0) => "none had ended".to_owned(),
+            (0, n) => format!("all {} that came were turned away: too much was queued", grouped(n)),
+            (n, 0) => format!("all {} that came were refused: longer than {}", grouped(n), longest(s)),
+            (n, m) => format!("{} that came were too long, {} turned away", grouped(n), grouped(m)),
+        };
+        return text + &format!("no request was served: {why}\n");
+    }
+    let mut facts = vec![
+        ("requests", requests(s)),
+        ("throughput", throughput(s)),
+        ("fleet", fleet(s)),
+        ("steps", steps(s)),
+        ("KV cache", cache(s)),
+    ];
+    facts.extend(Some(s).filter(|s| s.activity.drafted_tokens > 0).map(|s| ("drafts", drafts(s))));
+    facts.extend(gaps(s).into_iter().chain(tables(s)));
+    facts.extend([("time", time(s)), ("preemptions", preemptions(s)), ("cost", expense(s))]);
+    text += &table::pairs(&facts);
+    let rows = s.summary.metrics().map(|(name, s)| {
+        let figures = [s.mean, s.median, s.p90, s.p95, s.p99];
+        let figures = figures.map(|v| if s.count > 0 { significant(v) } else { "–".to_owned() });
+        [name.to_uppercase()].into_iter().chain(figures).collect::<Vec<_>>()
+    });
+    text += &table::table(&["ms", "mean", "p50", "p90", "p95", "p99"], &rows, 1);
+    if let Some(b) = &s.bands {
+        text += &table::line(&format!("means, 10th to 90th percentile: {}", bands(b)));
+    }
+    text += &load(s);
+    text
+}
+
+fn requests(s: &Simulation) -> String {
+    let refused = match s.refused {
+        0 => String::new(),
+        n => format!(", {} refused: longer than {}", grouped(n), longest(s)),
+    };
+    let rejected = match s.rejected {
+        0 => String::new(),
+        n => format!(", {} turned away: too much was queued", grouped(n)),
+    };
+    let good =
+        s.summary.request_goodput().map_or(String::new(), |g| format!(", {} /s met the SLO", significant(g)));
+    format!(
+        "{} in {} s: {} /s{good}{refused}{rejected}",
+        grouped(s.summary.completed),
+        significant(s.summary.duration),
+        significant(s.summary.request_throughput())
+    )
+}
+
+/// The longest request that is served.
+fn longest(s: &Simulation) -> String {
+    let tokens = |n: u32| grouped(u64::from(n));
+    let settings = &s.settings;
+    if s.fleet.prefill.is_some() {
+        return "what the replicas of both pools hold".to_owned();
+    }
+    let context = format!("{} tokens", tokens(settings.max_model_len));
+    if settings.enable_chunked_prefill || settings.max_num_batched_tokens >= settings.max_model_len {
+        return context;
+    }
+    format!(
+        "{context}, or than the {} of a step, as prompts are not split",
+        tokens(settings.max_num_batched_tokens)
+    )
+}
+
+fn throughput(s: &Simulation) -> String {
+    format!(
+        "{} output tok/s, {} with prompts",
+        significant(s.summary.output_throughput()),
+        significant(s.summary.total_token_throughput())
+    )
+}
+
+fn steps(s: &Simulation) -> String {
+    let priced = match s.cost {
+        CostKind::Limit => "at the limit".to_owned(),
+        CostKind::Forecast => {
+            format!(
+                "as forecast; a decode of this batch takes {} ms at the limit",
+                significant(s.limit_tpot_ms)
+            )
+        }
+    };
+    let others = s.fleet.prefill.iter().chain(&s.fleet.beside).map(|p| p.replicas);
+    let replicas = s.fleet.serving.replicas + others.sum::<u64>();
+    let each = if replicas > 1 { format!(" on {replicas} replicas") } else { String::new() };
+    format!(
+        "{}{each}, {} running in the mean, {} at most; {priced}",
+        grouped(s.activity.steps),
+        significant(s.activity.mean_running),
+        grouped(s.activity.max_running)
+    )
+}
+
+fn drafts(s: &Simulation) -> String {
+    let a = &s.activity;
+    let accepted = 1.0 - a.rejected_tokens as f64 / a.drafted_tokens as f64;
+    format!("{} verified, {} became output", grouped(a.drafted_tokens), percent(accepted))
+}
+
+/// The replicas that serve, by pools.
+fn fleet(s: &Simulation) -> String {
+    let f = &s.fleet;
+    let apart = f.prefill.iter().chain(&f.beside).any(|p| p.accelerator != f.serving.accelerator);
+    let pool = |p: &PoolUse| {
+        let what = if apart { p.accelerator.as_str() } else { "accelerators" };
+        format!("{} × {} {what}, busy {} of the time", p.replicas, p.accelerators_each, percent(p.busy))
+    };
+    if let Some(a) = &f.autoscale {
+        return format!(
+            "{}; {} up in the mean and {} at most, {} started, {} stopped",
+            pool(&f.serving),
+            significant(a.mean_replicas),
+            a.max_replicas,
+            grouped(a.started),
+            grouped(a.stopped)
+        );
+    }
+    if let Some(beside) = &f.beside {
+        return format!("{}; beside {}", pool(&f.serving), pool(beside));
+    }
+    match (&f.prefill, &f.transfers) {
+        (Some(prefill), Some(t)) => format!(
+            "prefill {}; decode {}; {} caches handed over, {} ms each",
+            pool(prefill),
+            pool(&f.serving),
+            grouped(t.count),
+            significant(t.mean_ms)
+        ),
+        _ => pool(&f.serving),
+    }
+}
+
+fn cache(s: &Simulation) -> String {
+    let k = &s.kv_cache;
+    let groups = if k.groups > 1 { format!(" for {} groups of layers", k.groups) } else { String::new() };
+    format!(
+        "{} blocks of {}{groups}: {} used in the mean, {} at most; {} of it room without tokens",
+        grouped(k.blocks),
+        k.block_size,
+        percent(k.mean_usage),
+        percent(k.max_blocks as f64 / k.blocks as f64),
+        percent(k.internal_fragmentation)
+    )
+}
+
+/// What lies between pieces, where requests lie in one each.
+fn gaps(s: &Simulation) -> Option<(&'static str, String)> {
+    let k = Some(&s.kv_cache).filter(|k| k.external_fragmentation > 0.0)?;
+    let text = format!(
+        "{} of the free room outside its longest gap; {} attempts to admit failed though enough was free in all",
+        percent(k.external_fragmentation),
+        grouped(k.scattered_refusals)
+    );
+    Some(("gaps", text))
+}
+
+/// What finds blocks, where that is counted.
+fn tables(s: &Simulation) -> Option<(&'static str, String)> {
+    let t = s.kv_cache.tables?;
+    let [read, sent] = [t.read_bytes, t.sent_bytes].map(|bytes| grouped(bytes.round() as u64));
+    Some(("tables", format!("{read} bytes read by each layer of a decode step, {sent} sent to the device")))
+}
+
+fn time(s: &Simulation) -> String {
+    let t = &s.time;
+    let parts = [
+        ("memory", t.memory_s),
+        ("compute", t.compute_s),
+        ("communication", t.communication_s),
+        ("host", t.host_s),
+        ("swap", t.swap_s),
+        ("idle", t.idle_s),
+    ];
+    let all: f64 = parts.iter().map(|(_, v)| v).sum();
+    let share = |(name, v): &(&str, f64)| format!("{name} {}", percent(v / all));
+    parts.iter().filter(|(_, v)| *v > 0.0).map(share).collect::<Vec<_>>().join(", ")
+}
+
+fn preemptions(s: &Simulation) -> String {
+    let e = &s.activity;
+    let mut text = grouped(e.preemptions);
+    for (tokens, what) in [
+        (e.recomputed_tokens, "tokens computed again"),
+        (e.swapped_tokens, "tokens swapped"),
+        (e.cached_tokens, "tokens found in the prefix cache"),
+        (e.idle_tokens, "tokens computed for requests that had ended"),
+    ] {
+        if tokens > 0 {
+            text += &format!(", {} {what}", grouped(tokens));
+        }
+    }
+    text
+}
+
+fn expense(s: &Simulation) -> String {
+    let e = &s.expense;
+    let joules = e
+        .joules_per_output_token
+        .map_or(String::new(), |j| format!(", {} J per output token", significant(j)));
+    match e.dollars_per_million_output_tokens {
+        Some(_) => format!(
+            "{} dollars an hour, {} per million output tokens{joules}",
+            dollars(e.dollars_per_hour),
+            dollars(e.dollars_per_million_output_tokens)
+        ),
+        None if e.dollars_per_hour.is_some() => format!("{} dollars an hour", dollars(e.dollars_per_hour)),
+        None => format!("no price known{joules}"),
+    }
+}
+
+fn load(s: &Simulation) -> String {
+    match (s.load.offered_per_s, s.load.stable_per_s, s.load.too_short_below) {
+        (Some(offered), Some(stable), _) => table::line(&format!(
+            "Overload: {} requests come a second and {} are served; the queue grows for as long as they come.",
+            significant(offered),
+            significant(stable)
+        )),
+        (_, _, Some(enough)) => table::line(&format!(
+            "Too short to tell whether this load can be sustained: about {} requests would show it.",
+            grouped(enough)
+        )),
+        _ => String::new(),
+    }
+}
