@@ -228,6 +228,11 @@ impl Measurement {
         }
     }
 
+    /// Seconds from an answer's end until its client's next request is at the server, where that is known.
+    pub(crate) fn return_s(&self) -> Option<f64> {
+        recipe::return_s(self)
+    }
+
     /// How many requests its run had queued at once, where its benchmark's documents say so.
     pub(crate) fn num_prompts(&self) -> Option<u64> {
         recipe::num_prompts(self)

@@ -118,8 +118,10 @@ pub(super) fn matters(deployment: &Deployment, row: &Measurement, coefficient: C
         Coefficient::PrefillLinear => Mixers::of(&deployment.model).linear > 0,
         Coefficient::AllReduce => p.tp > 1,
         Coefficient::Link => p.count() > 1,
-        Coefficient::PythonRequest => row.kind.served() && deployment.options.engine.has_python_server(),
-        Coefficient::Request | Coefficient::Ingest | Coefficient::IngestToken => row.kind.served(),
+        Coefficient::Request => row.kind.served(),
+        Coefficient::PythonRequest | Coefficient::Ingest | Coefficient::IngestToken => {
+            row.kind.served() && deployment.options.engine.has_python_server()
+        }
         Coefficient::MixedRows => false,
         Coefficient::EagerLayer => deployment.options.engine.enforce_eager == Some(true),
         _ => true,

@@ -15,6 +15,8 @@ use crate::scheduler::{self, Policy, Profile, vllm};
 use crate::spec::{
     EngineSpec, KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulePolicy, SchedulerKind,
 };
+use crate::version::Version;
+use std::cmp::Ordering;
 
 impl EngineConfig {
     /// The settings of one replica of `deployment`, whose requests have `context` tokens in the mean, and its policy.
@@ -206,9 +208,19 @@ fn polling(spec: &EngineSpec, profile: &Profile, budget: u64, ranks: u64) -> Res
         recv_interval: spec.scheduler_recv_interval.unwrap_or(0),
         wait_steps: spec.batch_wait_timeout_iters.unwrap_or(0).max(balance_steps),
         wait_prompts: if balanced { ranks } else { 0 },
-        overlaps: profile.holds_prompts && in_order && !spec.disable_overlap_scheduler.unwrap_or(false),
+        overlaps: in_order && overlaps(spec, profile),
         wait_tokens: (ratio * budget as f64) as u64,
     })
+}
+
+/// Whether a step is scheduled while the one before it runs; without a version the newest
+/// counts.
+fn overlaps(spec: &EngineSpec, profile: &Profile) -> bool {
+    let asked = spec.async_scheduling != Some(false) && spec.disable_overlap_scheduler != Some(true);
+    let known = |since: &str| {
+        spec.version.as_deref().is_none_or(|own| Version::compare(own, since).is_some_and(Ordering::is_ge))
+    };
+    asked && profile.overlaps_since.is_some_and(known)
 }
 
 fn share(field: &str, value: f64) -> Result<f64> {

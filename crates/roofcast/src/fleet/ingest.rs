@@ -1,8 +1,8 @@
 //! The HTTP servers in front of the engines: what they take of a request before its engine has it.
 //!
-//! Knows: a server reads and tokenizes one request after the other, `ingest + n · ingest_token` seconds for a prompt of n tokens,
-//! and what follows takes `request` seconds, of many requests at once; `python_request` more where the server is a Python program.
-//! All are host times, so a slower host takes longer.
+//! Knows: a Python server reads and tokenizes one request after the other, `ingest + n · ingest_token` seconds for a prompt of n
+//! tokens, and what follows takes `request + python_request` seconds, of many requests at once; a compiled server takes `request`
+//! seconds of each, and none waits. All are host times, so a slower host takes longer.
 //! Knows nothing about what an engine does with a request.
 
 use crate::coefficients::Coefficient;
@@ -36,11 +36,16 @@ impl Ingest {
         }
         let values = &forecaster.coefficients.values;
         let seconds = |coefficient| values.get(coefficient) / deployment.accelerator.host_speed;
-        let python = deployment.options.engine.has_python_server();
-        let python = if python { seconds(Coefficient::PythonRequest) } else { 0.0 };
-        let latency = Picoseconds::from_seconds(seconds(Coefficient::Request) + python).into();
-        let (each, token) = (seconds(Coefficient::Ingest), seconds(Coefficient::IngestToken));
-        Some(Ingest { each, token, latency, free: Ticks::ZERO })
+        let python = |coefficient| {
+            if deployment.options.engine.has_python_server() { seconds(coefficient) } else { 0.0 }
+        };
+        let latency = seconds(Coefficient::Request) + python(Coefficient::PythonRequest);
+        Some(Ingest {
+            each: python(Coefficient::Ingest),
+            token: python(Coefficient::IngestToken),
+            latency: Picoseconds::from_seconds(latency).into(),
+            free: Ticks::ZERO,
+        })
     }
 
     /// When a request of so many prompt tokens that comes at `at` is in its engine's queue; requests come in order of time.

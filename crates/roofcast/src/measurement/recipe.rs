@@ -87,6 +87,8 @@ struct Recipe {
     enforce_eager: Option<bool>,
     #[serde(default)]
     frontend: Frontend,
+    /// Seconds from an answer's end until the client's next request is at the server, where that is known.
+    return_s: Option<f64>,
     /// Prompts that the client sends in turn, where those are few.
     prompts: Option<u64>,
     /// Whether each rank of the row's tensor parallelism attends to requests of its own.
@@ -161,6 +163,11 @@ pub(super) fn source(row: &Measurement) -> Option<&'static str> {
 /// How many prompts the row's client sends in turn, where those are few.
 pub(super) fn prompts(row: &Measurement) -> Option<u64> {
     find(row)?.prompts
+}
+
+/// Seconds from an answer's end until the row's client has its next request at the server, where that is known.
+pub(super) fn return_s(row: &Measurement) -> Option<f64> {
+    find(row)?.return_s
 }
 
 /// How many requests the row's run has queued at once, where that is known.

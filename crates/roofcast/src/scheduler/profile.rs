@@ -41,6 +41,8 @@ pub struct Profile {
     pub shares_cache_by_slots: bool,
     /// Whether it may hold prompts back beside decodes.
     pub holds_prompts: bool,
+    /// The engine's version from which on it schedules a step while the one before it runs; none where it never does.
+    pub overlaps_since: Option<&'static str>,
     /// How tokens may lie in memory.
     pub layouts: &'static [KvLayout],
     /// Keys of a spec that not every scheduler has.
@@ -68,6 +70,7 @@ impl Profile {
             divides_budget: false,
             shares_cache_by_slots: false,
             holds_prompts: false,
+            overlaps_since: None,
             layouts: &[KvLayout::Paged, KvLayout::Flashinfer],
             keys: &[],
         }

@@ -145,7 +145,7 @@ pub const KEYS: &[Key] = &[
     toml("engine.length_prediction.accuracy", Real, "probability of the right power of two"),
     rare("engine.scheduler_reserve_full_isl", "scheduler-reserve-full-isl", Switch, "whether admission needs room for the whole known sequence [default: the scheduler's]"),
     rare("engine.watermark", "watermark", Real, "share of the blocks kept free when admitting beside running requests [default: the scheduler's]"),
-    rare("engine.async_scheduling", "async-scheduling", Switch, "whether two batches are in flight, as vLLM's AsyncScheduler has it [default: false]"),
+    rare("engine.async_scheduling", "async-scheduling", Switch, "whether two batches are in flight, as vLLM's AsyncScheduler has it, block by block [default: from 0.14 on new requests wait as with it]"),
     rare("engine.scheduler_recv_interval", "scheduler-recv-interval", Whole, "steps of decodes after which SGLang looks for new requests [default: 1]"),
     rare("engine.batch_wait_timeout_iters", "batch-wait-timeout-iters", Whole, "steps that TensorRT-LLM holds prompts back at most [default: 0]"),
     rare("engine.batch_wait_max_tokens_ratio", "batch-wait-max-tokens-ratio", Real, "until they fill that share of the token budget, 0 to 1"),

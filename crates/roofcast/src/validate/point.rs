@@ -24,8 +24,8 @@ use std::sync::Arc;
 
 /// Requests of a closed loop for each that is in flight, as InferenceX and vLLM's sweeps send them.
 const WAVES: u64 = 10;
-/// Seconds from a response's end until the same user's next request is at the server: a client's and a network's time. The
-/// step that starts meanwhile does not see it. An assumption.
+/// Seconds from a response's end until the same user's next request is at the server: a client's and a network's time, where
+/// no recipe has another. The step that starts meanwhile does not see it. An assumption.
 const RETURN: f64 = 0.003;
 /// Users of a point at most; of more, each at least sends two requests.
 const MOST_USERS: u64 = 100_000;
@@ -206,7 +206,7 @@ impl Runs {
             (Kind::OpenLoop, None) if row.concurrency.is_none() => {
                 return Err(missing(row, "request_rate or concurrency"));
             }
-            _ => Arrivals::ClosedLoop { concurrency: users, think_s: Some(RETURN) },
+            _ => Arrivals::ClosedLoop { concurrency: users, think_s: Some(row.return_s().unwrap_or(RETURN)) },
         };
         let cap = row.concurrency.or(row.settings.max_concurrency);
         let capped = cap.filter(|_| row.kind == Kind::OpenLoop && row.request_rate.is_some());

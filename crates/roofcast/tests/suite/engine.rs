@@ -63,13 +63,13 @@ proptest! {
     }
 
     /// The engine that counts takes the decisions of the scheduler that is held to vLLM's own traces, with and without a
-    /// prefix cache. A threshold beyond every prompt changes nothing, but makes it run block by block.
+    /// prefix cache. A threshold beyond every prompt changes nothing, but makes it run block by block. No step is scheduled ahead.
     #[test]
     fn counting_is_vllm_block_by_block(workload in workloads(), spec in schedulers(), caching in any::<bool>()) {
         let spec = EngineSpec { scheduler: Some(SchedulerKind::Vllm), policy: QueuePolicy::Fcfs, reservation: ReservationKind::Max,
             preemption_mode: PreemptionMode::Recompute, schedule_policy: SchedulePolicy::Fcfs, enable_prefix_caching: Some(caching), kv_layout: None,
             scheduler_recv_interval: None, batch_wait_timeout_iters: None, batch_wait_max_tokens_ratio: None, disable_overlap_scheduler: None, attention_dp_enable_balance: None,
-            attention_dp_time_out_iters: None, ..spec };
+            attention_dp_time_out_iters: None, async_scheduling: Some(false), ..spec };
         let asked = EngineSpec { long_prefill_token_threshold: Some(1 << 20), ..spec.clone() };
         let name = "meta-llama/Llama-3.1-8B-Instruct";
         let mut counted = served(&deployment(name, spec), &workload, true);

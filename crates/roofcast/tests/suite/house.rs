@@ -1,4 +1,4 @@
-//! The house rules that a compiler does not hold: files import one another in one direction.
+//! The house rules that a compiler does not hold: files import one another in one direction, and none is long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -119,4 +119,31 @@ fn no_file_of_the_command_line_either() {
     let bench = |m: &str| vec!["bench".to_owned(), m.to_owned()];
     assert!(edges[&bench("prompt")].contains(&bench("vocabulary")));
     assert_no_circles(&edges);
+}
+
+/// Lines of the source files of a folder, tests in them too, the longest file first.
+fn lengths(folder: &Path) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(lengths(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            let lines = std::fs::read_to_string(&path).unwrap().lines().count();
+            found.push((lines, path.display().to_string()));
+        }
+    }
+    found.sort_by(|a, b| b.cmp(a));
+    found
+}
+
+#[test]
+fn every_file_has_less_than_450_lines() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for folder in [here.join("src"), here.join("../roofcast-cli/src")] {
+        let lengths = lengths(&folder);
+        assert!(lengths.len() > 100, "{} files", lengths.len());
+        let (lines, file) = &lengths[0];
+        assert!(*lines < 450, "{file} has {lines} lines");
+    }
 }

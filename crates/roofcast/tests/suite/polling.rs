@@ -66,6 +66,21 @@ fn tensorrt_llm_schedules_beside_the_step_before() {
     near(later(overlapped, alone), 1.0);
 }
 
+/// vLLM does so from 0.14 on, where it is not told otherwise.
+#[test]
+fn vllm_schedules_beside_the_step_before_since_0_14() {
+    let of = |version: Option<&str>, ahead| EngineSpec {
+        version: version.map(str::to_owned),
+        async_scheduling: ahead,
+        ..EngineSpec::default()
+    };
+    let alone = of(None, Some(false));
+    for (version, steps) in [(None, 1.0), (Some("0.14.0"), 1.0), (Some("0.26.0"), 1.0), (Some("0.13.0"), 0.0)] {
+        near(later(of(version, None), alone.clone()), steps);
+    }
+    near(later(of(Some("0.26.0"), Some(false)), alone), 0.0);
+}
+
 /// 16 tokens and a decode are far from half of 8192: held for all seven steps. They are more than a thousandth, 8: not at all.
 #[test]
 fn tensorrt_llm_holds_prompts_together() {
