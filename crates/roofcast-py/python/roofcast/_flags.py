@@ -126,7 +126,8 @@ class DeploymentFlags(TypedDict, total=False):
     watermark: float | None
     """Share of the blocks kept free when admitting beside running requests [default: the scheduler's]"""
     async_scheduling: bool | None
-    """Whether two batches are in flight, as vLLM's AsyncScheduler has it [default: false]"""
+    """Whether two batches are in flight, as vLLM's AsyncScheduler has it, block by block [default: from 0.14 on new
+    requests wait as with it]"""
     scheduler_recv_interval: int | None
     """Steps of decodes after which SGLang looks for new requests [default: 1]"""
     batch_wait_timeout_iters: int | None
@@ -149,7 +150,7 @@ class DeploymentFlags(TypedDict, total=False):
     fuse_layers: bool | None
     """Whether projections of one input are one product [default: as calibrated]"""
     frontend: Word | None
-    """Server's loop between the engine and its clients: asyncio, gevent [default: asyncio]"""
+    """Server's loop between the engine and its clients: asyncio, dynamo, gevent [default: asyncio]"""
     preemption_mode: Word | None
     """What becomes of a preempted request's cache: recompute, swap [default: recompute]"""
     swap_space: float | None
@@ -361,7 +362,8 @@ class PlanFlags(TypedDict, total=False):
     watermark: float | None
     """Share of the blocks kept free when admitting beside running requests [default: the scheduler's]"""
     async_scheduling: bool | None
-    """Whether two batches are in flight, as vLLM's AsyncScheduler has it [default: false]"""
+    """Whether two batches are in flight, as vLLM's AsyncScheduler has it, block by block [default: from 0.14 on new
+    requests wait as with it]"""
     scheduler_recv_interval: int | None
     """Steps of decodes after which SGLang looks for new requests [default: 1]"""
     batch_wait_timeout_iters: int | None
@@ -384,7 +386,7 @@ class PlanFlags(TypedDict, total=False):
     fuse_layers: bool | None
     """Whether projections of one input are one product [default: as calibrated]"""
     frontend: Word | None
-    """Server's loop between the engine and its clients: asyncio, gevent [default: asyncio]"""
+    """Server's loop between the engine and its clients: asyncio, dynamo, gevent [default: asyncio]"""
     preemption_mode: Word | None
     """What becomes of a preempted request's cache: recompute, swap [default: recompute]"""
     swap_space: float | None

@@ -11,6 +11,7 @@ use super::config::EngineConfig;
 use super::decodes::Each;
 pub use super::event::Event;
 use super::price::Price;
+use super::settings::runs_by_block;
 use super::sglang::{Sglang, SglangConfig};
 use super::speculation::Speculation;
 use super::{Departure, Replica};
@@ -111,6 +112,11 @@ pub struct Online {
     present: BTreeMap<u64, SequenceId>,
     gone: Vec<Departure>,
     watched: bool,
+    /// Whether a step is scheduled while the one before it runs, as in a simulation that counts; one that runs block by block has
+    /// its own order.
+    ahead: bool,
+    /// When the last step began.
+    began: Ticks,
 }
 
 #[derive(Debug, Clone)]
@@ -139,7 +145,7 @@ impl Online {
     /// An idle engine; `context` is what requests have in the mean, `seed` says which drafts are accepted.
     pub fn new(forecaster: &Forecaster, context: u64, seed: u64) -> Result<Online> {
         let deployment = &forecaster.deployment;
-        let (engine, capacity) = match deployment.options.engine.scheduler() {
+        let (engine, capacity, ahead) = match deployment.options.engine.scheduler() {
             SchedulerKind::Sglang => {
                 let (config, _) = EngineConfig::resolve(deployment, context, true)?;
                 let mut settings = SglangConfig::resolve(&deployment.options.engine, &config)?;
@@ -152,7 +158,7 @@ impl Online {
                     enable_prefix_caching: !settings.scheduler.disable_radix_cache,
                 };
                 let price = Price::new(forecaster.timing(config.cost));
-                (Driven::Sglang(Box::new(Sglang::new(settings, price, false).reporting())), capacity)
+                (Driven::Sglang(Box::new(Sglang::new(settings, price, false).reporting())), capacity, false)
             }
             _ => {
                 let (config, settings) = EngineConfig::resolve_by_block(deployment, context)?;
@@ -165,10 +171,23 @@ impl Online {
                 };
                 let price = Price::new(forecaster.timing(config.cost));
                 let speculation = Speculation::resolve(forecaster, seed)?;
-                (Driven::Vllm(Box::new(Blocks::new(settings, price, speculation).reporting())), capacity)
+                let ahead = config.polling.overlaps && !runs_by_block(&deployment.options.engine);
+                (
+                    Driven::Vllm(Box::new(Blocks::new(settings, price, speculation).reporting())),
+                    capacity,
+                    ahead,
+                )
             }
         };
-        Ok(Online { engine, capacity, present: BTreeMap::new(), gone: Vec::new(), watched: false })
+        Ok(Online {
+            engine,
+            capacity,
+            present: BTreeMap::new(),
+            gone: Vec::new(),
+            watched: false,
+            ahead,
+            began: Ticks::ZERO,
+        })
     }
 
     /// What it holds at most.
@@ -215,6 +234,7 @@ impl Online {
     /// One step; none where there is nothing to compute. Its events are appended to `events`.
     pub fn step(&mut self, events: &mut Vec<Event>) -> Option<Done> {
         let before = self.engine.replica().tally().scheduled_tokens;
+        self.began = self.clock();
         if self.is_empty() || !self.engine.replica_mut().step(Ticks::NEVER) {
             return None;
         }
@@ -282,6 +302,12 @@ impl Online {
     /// When the last step ended, or nothing happened until.
     pub fn clock(&self) -> Ticks {
         self.engine.replica().clock()
+    }
+
+    /// The next step considers requests that have come until then, beside those that it has: where it is scheduled while the
+    /// last one runs, until that one began.
+    pub fn received(&self) -> Ticks {
+        if self.ahead { self.began } else { self.clock() }
     }
 
     /// Whether the engine is empty.

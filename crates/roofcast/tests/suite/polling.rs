@@ -75,7 +75,8 @@ fn vllm_schedules_beside_the_step_before_since_0_14() {
         ..EngineSpec::default()
     };
     let alone = of(None, Some(false));
-    for (version, steps) in [(None, 1.0), (Some("0.14.0"), 1.0), (Some("0.26.0"), 1.0), (Some("0.13.0"), 0.0)] {
+    for (version, steps) in [(None, 1.0), (Some("0.14.0"), 1.0), (Some("0.26.0"), 1.0), (Some("0.13.0"), 0.0)]
+    {
         near(later(of(version, None), alone.clone()), steps);
     }
     near(later(of(Some("0.26.0"), Some(false)), alone), 0.0);

@@ -200,10 +200,10 @@ impl Driver {
         self.show();
     }
 
-    /// Those that came until the last step ended join the queue; an idle engine has waited for the first.
+    /// Those that the next step considers join the queue; an idle engine has waited for the first.
     fn hand_over(&mut self) {
         while let Some(next) = self.coming.front() {
-            let now = if self.engine.is_empty() { self.pace.now() } else { self.engine.clock() };
+            let now = if self.engine.is_empty() { self.pace.now() } else { self.engine.received() };
             if next.asked.at > now {
                 break;
             }
