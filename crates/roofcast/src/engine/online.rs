@@ -115,7 +115,7 @@ pub struct Online {
     /// Whether a step is scheduled while the one before it runs, as in a simulation that counts; one that runs block by block has
     /// its own order.
     ahead: bool,
-    /// When the last step began.
+    /// When the last step began, or the first request came after a pause.
     began: Ticks,
 }
 
@@ -204,6 +204,7 @@ impl Online {
     pub fn arrive(&mut self, asked: &Asked) {
         if self.is_empty() {
             self.wait_until(asked.at);
+            self.began = self.clock();
         }
         let arrival = asked.arrival();
         let prefix = match asked.adapter {

@@ -282,6 +282,23 @@ fn adapters_share_no_blocks() {
     assert_eq!([[0, 0], [3, 3], [0, 3], [2, 3]].map(cached), [48, 48, 0, 0]);
 }
 
+/// Two requests at once after a pause are both in the first step. Where a step is scheduled while the one before it runs, what
+/// came before that one began is in the next; where not, what came before it ended.
+#[test]
+fn requests_at_once_are_in_one_step() {
+    let second = Ticks::from(roofcast::units::Picoseconds(1_000_000_000_000));
+    for ahead in [None, Some(false)] {
+        let mut online = online(EngineSpec { async_scheduling: ahead, ..EngineSpec::default() });
+        online.arrive(&Asked { at: second, ..ten_tokens(0, 64) });
+        assert_eq!((online.clock(), online.received()), (second, second));
+        online.arrive(&Asked { at: second, ..ten_tokens(1, 64) });
+        // Three blocks of the second's 64 tokens are the first's: 64 + 16.
+        assert_eq!(online.step(&mut Vec::new()).unwrap().tokens, 80);
+        assert!(online.clock() > second);
+        assert_eq!(online.received(), if ahead.is_none() { second } else { online.clock() });
+    }
+}
+
 /// With one slot for adapters requests of a second one wait, while those of the first and of none run.
 #[test]
 fn adapters_wait_for_a_slot() {
