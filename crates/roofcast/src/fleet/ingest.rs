@@ -117,9 +117,46 @@ impl Servers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Catalog;
+    use crate::deployment::{Deployment, Options};
+    use crate::model::config;
+    use crate::spec::{EngineSpec, Frontend};
+    use std::sync::Arc;
 
     fn ms(ms: f64) -> Ticks {
         Picoseconds::from_seconds(ms / 1e3).into()
+    }
+
+    /// A compiled server takes `request` alone; a Python one reads 1000 tokens and has a latency of its own on top.
+    #[test]
+    fn a_compiled_server_takes_its_latency_alone() {
+        let catalog = Catalog::embedded().unwrap();
+        let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
+        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+        let chip = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
+        let alone = |frontend| {
+            let engine = EngineSpec { frontend, ..Default::default() };
+            let options = Options { engine, ..Default::default() };
+            let deployment = Deployment::resolve(model.clone(), chip.clone(), &options).unwrap();
+            let forecaster = Forecaster::embedded(deployment).unwrap();
+            let [request, python, each, token] = [
+                Coefficient::Request,
+                Coefficient::PythonRequest,
+                Coefficient::Ingest,
+                Coefficient::IngestToken,
+            ]
+            .map(|c| {
+                1e3 * forecaster.coefficients.values.get(c) / forecaster.deployment.accelerator.host_speed
+            });
+            assert!([request, python, each, token].iter().all(|t| *t > 0.0));
+            let found = Ingest::of(&forecaster, CostKind::Forecast).unwrap().alone(1000).ms();
+            (found, request, python + each + 1000.0 * token)
+        };
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-6;
+        let (dynamo, request, _) = alone(Frontend::Dynamo);
+        assert!(near(dynamo, request), "{dynamo} {request}");
+        let (asyncio, request, more) = alone(Frontend::Asyncio);
+        assert!(near(asyncio, request + more), "{asyncio} {request} {more}");
     }
 
     /// 2 ms a request, 1 µs a token, 5 ms of latency: three requests of 1,000 tokens at once are read after 3, 6 and 9 ms and

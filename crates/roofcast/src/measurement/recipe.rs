@@ -231,6 +231,21 @@ mod tests {
         assert!(from.chain(cold.iter().map(|c| &c.from)).all(|from| from.contains(" at ")));
     }
 
+    /// NVIDIA's rows of all engines come through Dynamo and a compiled client; others say nothing of either.
+    #[test]
+    fn nvidias_rows_have_a_compiled_server_and_client() {
+        let path = |source: &str, engine: &str| {
+            let header = "source,kind,model,hardware,engine,weights,input_len,output_len,concurrency";
+            let line = format!("{source},closed_loop,m,h100-sxm,{engine},fp8,1024,1024,8");
+            let row = read("f.csv", &format!("{header}\n{line}\n")).unwrap().remove(0);
+            (row.options(None).engine.frontend, row.return_s())
+        };
+        for engine in ["vllm", "sglang", "tensorrt-llm"] {
+            assert_eq!(path("nvidia_lab", engine), (Frontend::Dynamo, Some(0.0005)), "{engine}");
+            assert_eq!(path("mine", engine), (Frontend::Asyncio, None), "{engine}");
+        }
+    }
+
     #[test]
     fn releases_stand_for_versions_without_an_order() {
         let version = |source: &str, written: &str| {

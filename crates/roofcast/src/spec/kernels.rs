@@ -38,7 +38,7 @@ impl AttentionBackend {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Frontend {
-    /// The engine's own: what the calibration was fitted to.
+    /// The engine's own, a Python program.
     #[default]
     Asyncio,
     /// Green threads of gevent, with the engine in a thread of its thread pool.
