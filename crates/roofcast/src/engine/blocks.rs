@@ -345,7 +345,7 @@ impl Blocks {
             }
             self.tally.cached_tokens += cached;
         }
-        self.tally.recomputed_tokens += step.dropped;
+        self.tally.recomputed_tokens += step.recomputed;
         self.tally.blocks_peak = self.tally.blocks_peak.max(self.held_blocks());
     }
 }

@@ -51,8 +51,8 @@ pub struct Step {
     pub cached: Vec<(RequestId, u64)>,
     /// What each of the scheduled computes, in the same order.
     pub work: Vec<ScheduledRequest>,
-    /// Tokens that preemptions dropped.
-    pub dropped: u64,
+    /// Tokens that preemptions dropped of those resumed: they are computed again.
+    pub recomputed: u64,
 }
 
 /// What a step computes of one request.
@@ -147,6 +147,7 @@ impl Scheduler {
             contents: Vec::new(),
             cached_blocks: 0,
             preempted: false,
+            dropped: 0,
             in_prompt: false,
             finished: false,
         };
@@ -341,7 +342,6 @@ impl Scheduler {
                 *budget += step.scheduled.remove(at).1;
                 *index -= 1;
             }
-            step.dropped += self.requests[victim].computed;
             self.preempt(victim);
             step.preempted.push(victim);
             if victim == id {
@@ -363,7 +363,7 @@ impl Scheduler {
 
     fn preempt(&mut self, id: RequestId) {
         let r = &mut self.requests[id];
-        r.computed = 0;
+        r.dropped = std::mem::take(&mut r.computed);
         r.preempted = true;
         r.cached_blocks = 0;
         r.drafts = 0;
@@ -412,6 +412,7 @@ impl Scheduler {
                 step.cached.push((id, cached));
             }
             if std::mem::take(&mut self.requests[id].preempted) {
+                step.recomputed += self.requests[id].dropped;
                 step.resumed.push(id)
             } else {
                 step.new.push(id)

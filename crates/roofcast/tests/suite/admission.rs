@@ -73,8 +73,14 @@ proptest! {
 
     /// Prompts that wait for their step are computed all the same.
     #[test]
-    fn nothing_is_lost_between_prefill_steps(workload in workloads(), interval in 2_u64..9, blocks in 80_u64..400) {
+    fn nothing_is_lost_between_prefill_steps(
+        workload in workloads(),
+        interval in 1_u64..9,
+        blocks in 80_u64..400,
+        async_scheduling in proptest::option::of(any::<bool>()),
+    ) {
         let engine = EngineSpec {
+            async_scheduling,
             prefill_schedule_interval: Some(interval),
             num_gpu_blocks: Some(blocks),
             ..EngineSpec::default()

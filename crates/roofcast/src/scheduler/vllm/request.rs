@@ -37,6 +37,8 @@ pub(super) struct RequestState {
     /// Blocks whose content is known to the pool.
     pub(super) cached_blocks: usize,
     pub(super) preempted: bool,
+    /// Tokens that its last preemption dropped.
+    pub(super) dropped: u64,
     /// Whether the step that it was last in left tokens of it to compute.
     pub(super) in_prompt: bool,
     pub(super) finished: bool,
