@@ -183,15 +183,21 @@ impl Calibration {
     }
 
     /// What the coefficients of `place` are before any factor: those of its kernels, the closest first, or the first level's.
+    /// A format whose products nobody timed starts from what 16-bit ones reach there.
     pub fn base(&self, place: &Place) -> Values {
         // Tables have one of the two 16-bit formats, whose kernels take the same time.
         let weights = if place.weights == "fp16" { "bf16" } else { place.weights };
-        let place = Place { weights, ..*place };
         let mut values = Values([1.0; Coefficient::ALL.len()]);
-        let mut held: Vec<&Level> =
-            self.levels.iter().skip(1).filter(|l| l.kernels.is_some() && l.at.matches(&place)).collect();
-        held.sort_by_key(|l| l.at.keys());
-        for (coefficient, value) in self.levels.iter().take(1).chain(held).flat_map(|l| &l.coefficients) {
+        let timed = |weights| {
+            let at = Place { weights, ..*place };
+            let matches = |l: &&Level| l.kernels.is_some() && l.at.matches(&at);
+            let mut held: Vec<&Level> = self.levels.iter().skip(1).filter(matches).collect();
+            held.sort_by_key(|l| l.at.keys());
+            held.into_iter().flat_map(|l| &l.coefficients)
+        };
+        let anywhere = self.levels.iter().take(1).flat_map(|l| &l.coefficients);
+        let unquantized = timed("bf16").filter(|(coefficient, _)| coefficient.is_of_products());
+        for (coefficient, value) in anywhere.chain(unquantized).chain(timed(weights)) {
             values.0[*coefficient as usize] = *value;
         }
         values
@@ -316,7 +322,9 @@ fn means_of_chips(levels: &[Level]) -> BTreeMap<Coefficient, f64> {
         let at = &l.at;
         at.accelerator.is_some() && at.engine.is_none() && at.weights.as_deref().is_none_or(|w| w == "bf16")
     });
-    for (coefficient, value) in of_chips.flat_map(|l| &l.coefficients).filter(|(c, _)| c.is_share()) {
+    for (coefficient, value) in
+        of_chips.flat_map(|l| &l.coefficients).filter(|(c, _)| c.is_share() || c.is_of_attention_kernels())
+    {
         logs.entry(*coefficient).or_default().push(value.ln());
     }
     let mean = |logs: Vec<f64>| (logs.iter().sum::<f64>() / logs.len() as f64).exp();

@@ -5,6 +5,7 @@
 
 mod attention;
 mod band;
+mod coefficient;
 mod kernels;
 mod launches;
 
@@ -15,173 +16,12 @@ use crate::step::StepModel;
 use crate::units::ByteRate;
 pub use attention::AttentionKernel;
 pub use band::{Band, Evidence, Factors};
-pub use kernels::{SmallM, busiest, mixed_tokens, tiled, waiting};
+pub use coefficient::{Coefficient, Values};
+pub use kernels::{SmallM, busiest, idle_rows, masked_keys, mixed_tokens, tiled, waiting};
 pub use launches::{Launches, ServerLoop};
-use serde::{Deserialize, Serialize};
 
 /// Seconds of a message over the links that [`Coefficient::AllReduce`] counts for: NVLink's, as the catalog assumes it.
 pub(crate) const LATENCY: f64 = 2e-6;
-
-/// A coefficient. Shares are of the datasheet's rates, at most 1; times are in seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Coefficient {
-    /// Share of the bandwidth that matrix products stream their weights with.
-    GemmMemory,
-    /// Share of the peak in matrix products.
-    GemmCompute,
-    /// Share of the bandwidth in routed experts.
-    ExpertMemory,
-    /// Share of the peak in routed experts.
-    ExpertCompute,
-    /// Share of the bandwidth that attention reads its cache with.
-    KvMemory,
-    /// Share of the peak in attention.
-    AttentionCompute,
-    /// Share of the link's bandwidth in collectives.
-    Link,
-    /// Share of the bandwidth in norms and activation functions.
-    Elementwise,
-    /// Share of the shorter of computing and moving that the longer does not hide, in matrix products.
-    GemmExposed,
-    /// The same in routed experts.
-    ExpertExposed,
-    /// The same in attention.
-    AttentionExposed,
-    /// Of a layer: launches, norms and what else is there once.
-    Layer,
-    /// Of a layer's launches on the host, beside the device, where steps are not captured in graphs.
-    EagerLayer,
-    /// Of a layer's routing, on top.
-    ExpertLayer,
-    /// Of a layer with latent or linear attention, on top.
-    MixerLayer,
-    /// Of an all-reduce, beside its bytes, over links of 2 µs; in proportion to the latency elsewhere.
-    AllReduce,
-    /// Of a step.
-    Step,
-    /// Of a step in which prompts end, on top.
-    PrefillStep,
-    /// Of a sequence in a step.
-    Sequence,
-    /// Of a request between its server and the engine, beside others.
-    Request,
-    /// The same on top where that server is a Python program, with the client that measures it.
-    PythonRequest,
-    /// Of a request in its server, which reads one after the other.
-    Ingest,
-    /// Of a prompt's token there.
-    IngestToken,
-    /// Rows of a large product that a row beyond the first costs in a product of few, itself among them; a count, at
-    /// least 1. See [`SmallM`].
-    SmallMRow,
-    /// Rows' worth that few rows cost beyond their number at most; a count.
-    SmallMMost,
-    /// How often the hidden state of a token crosses the bus for each expert that it passes; a count.
-    ExpertActivation,
-    /// Share of its time by which reading the cache takes longer for each further query head that reads the same keys.
-    Group,
-    /// Rows that a decode's attention computes where one kernel works on prompts and decodes; 1 where decodes have their own.
-    MixedRows,
-    /// Of a layer's launches on the host, beside the device, in a step that computes prompts: no graph holds it.
-    PrefillLayer,
-    /// Of a layer's routing there, on top.
-    PrefillExpert,
-    /// Of a layer with latent attention there, on top.
-    PrefillLatent,
-    /// Of a layer with linear attention or another recurrence there, on top.
-    PrefillLinear,
-}
-
-impl Coefficient {
-    /// All, in order.
-    pub const ALL: [Coefficient; 32] = [
-        Coefficient::GemmMemory,
-        Coefficient::GemmCompute,
-        Coefficient::ExpertMemory,
-        Coefficient::ExpertCompute,
-        Coefficient::KvMemory,
-        Coefficient::AttentionCompute,
-        Coefficient::Link,
-        Coefficient::Elementwise,
-        Coefficient::GemmExposed,
-        Coefficient::ExpertExposed,
-        Coefficient::AttentionExposed,
-        Coefficient::Layer,
-        Coefficient::EagerLayer,
-        Coefficient::ExpertLayer,
-        Coefficient::MixerLayer,
-        Coefficient::AllReduce,
-        Coefficient::Step,
-        Coefficient::PrefillStep,
-        Coefficient::Sequence,
-        Coefficient::Request,
-        Coefficient::PythonRequest,
-        Coefficient::Ingest,
-        Coefficient::IngestToken,
-        Coefficient::SmallMRow,
-        Coefficient::SmallMMost,
-        Coefficient::ExpertActivation,
-        Coefficient::Group,
-        Coefficient::MixedRows,
-        Coefficient::PrefillLayer,
-        Coefficient::PrefillExpert,
-        Coefficient::PrefillLatent,
-        Coefficient::PrefillLinear,
-    ];
-
-    /// Whether it is a share of a rate, at most 1.
-    pub fn is_share(self) -> bool {
-        self <= Coefficient::AttentionExposed
-    }
-
-    /// Whether it is a share of a rate, which what it counts takes longer for in proportion.
-    fn is_rate(self) -> bool {
-        self <= Coefficient::Elementwise
-    }
-
-    /// Whether it is a time.
-    pub(crate) fn is_time(self) -> bool {
-        (Coefficient::Layer..=Coefficient::IngestToken).contains(&self) || self >= Coefficient::PrefillLayer
-    }
-
-    /// As in TOML.
-    pub fn name(self) -> String {
-        format!("{self:?}").chars().fold(String::new(), |mut name, c| {
-            if c.is_uppercase() && !name.is_empty() {
-                name.push('_');
-            }
-            name.push(c.to_ascii_lowercase());
-            name
-        })
-    }
-}
-
-/// A value of each coefficient.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Values(pub [f64; Coefficient::ALL.len()]);
-
-impl Values {
-    /// The coefficient's value; shares are at most 1.
-    pub fn get(&self, coefficient: Coefficient) -> f64 {
-        let value = self.0[coefficient as usize];
-        if coefficient.is_share() { value.min(1.0) } else { value }
-    }
-}
-
-impl Values {
-    /// Those of a machine that takes `factor` times as long: its rates are lower and its times longer.
-    fn slowed(self, factor: f64) -> Values {
-        let of = |coefficient: Coefficient| {
-            let value = self.get(coefficient);
-            if coefficient.is_rate() {
-                return (value / factor).min(1.0);
-            }
-            if coefficient.is_time() { value * factor } else { value }
-        };
-        Values(Coefficient::ALL.map(of))
-    }
-}
 
 /// The coefficients of one deployment.
 #[derive(Debug, Clone, PartialEq)]
@@ -295,6 +135,7 @@ impl Coefficients {
             C::GemmCompute | C::ExpertCompute | C::AttentionCompute => mfu,
             C::GemmMemory | C::ExpertMemory | C::KvMemory => mbu,
             C::Link | C::Elementwise | C::SmallMRow | C::MixedRows => 1.0,
+            C::Head64 | C::Head256 | C::Head512 => 1.0,
             _ => 0.0,
         };
         let values = Values(C::ALL.map(value));
@@ -333,8 +174,8 @@ impl Coefficients {
             _ => [C::GemmCompute, C::GemmMemory, C::GemmExposed],
         }
         .map(|c| values.get(c));
-        let (group, skew) = match &operator.form {
-            Form::Context(form) => (form.group, 1.0),
+        let (group, busier) = match &operator.form {
+            Form::Context(form) => (form.group, 1.0 / values.of_heads(form.head_dim)),
             Form::Experts(experts) if !self.ideal => (1, busiest(experts.ranks)),
             _ => (1, 1.0),
         };
@@ -345,7 +186,7 @@ impl Coefficients {
         };
         let attends = operator.kind == OperatorKind::Attention;
         Rates {
-            flop: skew / (operator.rate.0 * compute),
+            flop: busier / (operator.rate.0 * compute),
             byte: (1.0 + values.get(C::Group) * (group - 1) as f64) / (bandwidth.0 * memory),
             exposed,
             small_m,

@@ -11,7 +11,7 @@ pub mod database;
 
 use crate::accelerator::{Accelerator, Topology};
 use crate::catalog::Catalog;
-use crate::coefficients::{Coefficient, busiest};
+use crate::coefficients::{Coefficient, busiest, idle_rows, masked_keys};
 use crate::error::{Error, Result};
 use crate::model::ffn::imbalance;
 use crate::operator::collective;
@@ -130,6 +130,8 @@ pub struct Kernel {
     pub passed: f64,
     /// Query heads that read the same keys, in attention.
     pub group: f64,
+    /// Values of a head's keys, in attention of prompts; else 0.
+    pub head_dim: u64,
     /// The base latency of the link, for collectives.
     pub latency: f64,
     /// What it took.
@@ -152,6 +154,7 @@ impl Kernel {
             memory: work[1],
             passed: 0.0,
             group: 1.0,
+            head_dim: 0,
             latency: 0.0,
             measured: latency_ms / 1e3,
         }
@@ -317,14 +320,17 @@ fn product(chip: &Accelerator, (name, dtype, bits): Format, row: &GemmRow) -> Op
     Some(Kernel { weights: Some(name.into()), ..Kernel::new(Part::Gemm, chip, work, row.latency_ms) })
 }
 
-/// Causal attention of whole prompts: 4 FLOPs a head, dimension, and pair of tokens, of which half are masked.
+/// Causal attention of whole prompts: 4 FLOPs a head, dimension, and pair of tokens, with what tiles come to beside.
 fn prompt(chip: &Accelerator, row: &PromptRow) -> Option<Kernel> {
     let plain = row.attn_dtype == "bfloat16" && row.kv_cache_dtype == "bfloat16";
     let isl = row.isl as f64;
-    let flops = 2.0 * row.batch_size * row.nq * row.head_dim * isl * isl;
-    let bytes = row.batch_size * isl * row.nkv * row.head_dim * 4.0;
+    let rows = row.batch_size * row.nq * (isl / 2.0 + masked_keys(false)) + idle_rows(chip);
+    let flops = 4.0 * row.head_dim * isl * rows;
+    // Keys and values, queries, and what comes of them, of two bytes each.
+    let bytes = row.batch_size * isl * (row.nkv + row.nq) * row.head_dim * 4.0;
     let work = least(chip, Dtype::Bf16, flops, bytes).filter(|_| plain && row.isl >= LEAST_PROMPT)?;
-    Some(Kernel::new(Part::Prefill, chip, work, row.latency_ms))
+    let head_dim = row.head_dim as u64;
+    Some(Kernel { head_dim, ..Kernel::new(Part::Prefill, chip, work, row.latency_ms) })
 }
 
 /// A token of each sequence against its keys and values.

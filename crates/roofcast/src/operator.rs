@@ -121,6 +121,8 @@ pub struct ContextForm {
     pub heads: u64,
     /// Query heads that read the same keys.
     pub group: u64,
+    /// Values of a head's keys in grouped attention; else 0.
+    pub head_dim: u64,
     /// Weights, read once a step.
     pub weight_bytes: f64,
 }
@@ -175,6 +177,27 @@ impl SequenceForm {
 }
 
 impl ContextForm {
+    /// What the tiles of prompts come to in FLOPs beyond the pairs that queries see: pairs that a mask hides, and the chip's
+    /// part that idles while the longest of the last tiles ends.
+    pub fn tiles(&self, sequences: &[Sequences]) -> f64 {
+        let SequenceForm::Grouped(form) = &self.sequence else { return 0.0 };
+        let prompts = || sequences.iter().filter(|s| s.is_prompt());
+        let masked: f64 = prompts().map(|s| s.tokens() as f64 * form.masked(s.context)).sum();
+        masked + prompts().map(|s| form.tail(s.context)).fold(0.0, f64::max)
+    }
+
+    /// Bytes of queries read and values written by prompts.
+    pub fn row_bytes(&self, sequences: &[Sequences]) -> f64 {
+        let SequenceForm::Grouped(form) = &self.sequence else { return 0.0 };
+        let prompts = sequences.iter().filter(|s| s.is_prompt());
+        prompts.map(|s| s.tokens() as f64).sum::<f64>() * form.row_bytes()
+    }
+
+    /// Bytes of a token in the caches of a decode's sequence.
+    pub fn token_bytes(&self) -> f64 {
+        self.decode.terms.iter().map(|(_, term)| term.kv_bytes).sum()
+    }
+
     /// Of `sequences`, exactly.
     pub fn demand(&self, sequences: &[Sequences]) -> Demand {
         let mut sum = Demand::default();

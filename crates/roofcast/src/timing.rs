@@ -86,12 +86,13 @@ impl Timing {
                 rates.time(Demand { weight_bytes: demand.weight_bytes * busiest, ..demand })
             }
             Form::Context(form) if let Some(kernel) = self.backend(operator) => {
-                rates.time(self.crossing(form, &kernel, pass))
+                rates.time(self.crossing(form, rates, &kernel, pass))
             }
             Form::Context(form) if pass.longest > 0 && pass.decodes > 0 && rates.mixed_rows > 1.0 => {
                 self.beside(form, rates, pass)
             }
-            _ => rates.time(self.demand(index, pass)),
+            Form::Context(form) => rates.time(self.attending(form, rates, pass)),
+            Form::Lookup { .. } => rates.time(self.demand(index, pass)),
         };
         one.map(|t| t * operator.layers as f64)
     }
@@ -112,11 +113,18 @@ impl Timing {
         self.coefficients.attention.filter(|_| operator.kind == OperatorKind::Attention)
     }
 
+    /// What work on contexts comes to in tiles.
+    fn attending(&self, form: &ContextForm, rates: &Rates, pass: &Pass) -> Demand {
+        let mut demand = decoding(&self.model, form, pass);
+        demand += prompts(form, rates, pass);
+        Demand { weight_bytes: form.weight_bytes, ..demand }
+    }
+
     /// What attention demands where a backend was asked for: decodes and prompts have kernels of their own.
-    fn crossing(&self, form: &ContextForm, kernel: &AttentionKernel, pass: &Pass) -> Demand {
+    fn crossing(&self, form: &ContextForm, rates: &Rates, kernel: &AttentionKernel, pass: &Pass) -> Demand {
         let mut demand = decoding(&self.model, form, pass);
         demand.kv_bytes *= kernel.crossings(form, pass.decodes);
-        demand += form.demand(&pass.chunks);
+        demand += prompts(form, rates, pass);
         demand.kv_bytes += kernel.score_bytes(form, &pass.chunks);
         Demand { weight_bytes: form.weight_bytes, ..demand }
     }
@@ -129,7 +137,7 @@ impl Timing {
         let started = first * pass.decodes as f64 * mixed_tokens(pass.longest);
         let tiles = (decodes.flops + started) * rates.mixed_rows * rates.flop;
         let moving = decodes.kv_bytes * rates.byte;
-        let prompts = Demand { weight_bytes: form.weight_bytes, ..form.demand(&pass.chunks) };
+        let prompts = Demand { weight_bytes: form.weight_bytes, ..prompts(form, rates, pass) };
         let [computing, reading] = rates.time(prompts);
         if tiles > moving { [tiles + computing, reading] } else { [computing, moving + reading] }
     }
@@ -234,6 +242,17 @@ fn rows_of(rows: Rows, pass: &Pass) -> u64 {
         Rows::Computed => pass.rows,
         Rows::Sampled => pass.sampled,
     }
+}
+
+/// What the prompts of a pass demand of an operator, without its weights: all that tiles compute, with queries and values that
+/// cross the bus, where it is not a limit's.
+fn prompts(form: &ContextForm, rates: &Rates, pass: &Pass) -> Demand {
+    let mut demand = form.demand(&pass.chunks);
+    if !rates.exact {
+        demand.flops += form.tiles(&pass.chunks);
+        demand.kv_bytes += form.row_bytes(&pass.chunks);
+    }
+    demand
 }
 
 /// What the decoding sequences of a pass demand of an operator, without its weights.

@@ -53,6 +53,8 @@ pub struct Fitted {
     pub mixed_rows: Option<f64>,
     /// How often what experts pass on crosses the bus; none of other parts.
     pub crossings: Option<f64>,
+    /// Times of the share of the peak that prompts reach with heads of other sizes than 128, by size.
+    pub heads: BTreeMap<u64, f64>,
     /// Beside both, microseconds.
     pub launch_us: f64,
     /// Median error on the half that was not fitted; a share.
@@ -86,6 +88,11 @@ const READING: f64 = 0.85;
 const LEAST_EXPOSED: f64 = 0.01;
 const LEAST_HEAD: f64 = 0.001;
 
+/// The size of heads that shares of the peak are told for, and other sizes.
+const HEAD: u64 = 128;
+const OTHER_HEADS: [(u64, Coefficient); 3] =
+    [(64, Coefficient::Head64), (256, Coefficient::Head256), (512, Coefficient::Head512)];
+
 /// An engine as specs call it; tables have short names.
 fn engine(backend: &str) -> String {
     if backend == "trtllm" { "tensorrt-llm" } else { backend }.to_owned()
@@ -112,15 +119,16 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
     if fitted.len() < ENOUGH {
         return None;
     }
-    let x = search(&fitted);
-    let errors = |x: &Parameters| {
-        Statistics::of(&mut judged.iter().map(|k| (time(k, x) / k.measured - 1.0).abs()).collect::<Vec<_>>())
+    let (x, heads) = by_heads(&fitted);
+    let errors = |time: &dyn Fn(&Kernel) -> f64| {
+        Statistics::of(&mut judged.iter().map(|k| (time(k) / k.measured - 1.0).abs()).collect::<Vec<_>>())
     };
-    let bound = |by: &dyn Fn(&Kernel) -> f64| fitted.iter().filter(|k| by(k) >= time(k, &x) / 2.0).count();
+    let took = |k: &Kernel| time(k, &x, heads.get(&k.head_dim).copied().unwrap_or(1.0));
+    let bound = |by: &dyn Fn(&Kernel) -> f64| fitted.iter().filter(|k| by(k) >= took(k) / 2.0).count();
     let told = |share: f64, by: &dyn Fn(&Kernel) -> f64| Some(share.exp()).filter(|_| bound(by) >= ENOUGH);
     // Where the shorter is less than a tenth, how much of it shows is not told.
     let both = bound(&|k| 10.0 * (k.compute / x[0].exp()).min(k.memory / x[1].exp()));
-    let unseen = errors(&x);
+    let unseen = errors(&took);
     let compute = told(x[0], &|k| k.compute / x[0].exp());
     let second = told(x[1], &|k| k.memory / x[1].exp());
     let is_mixed = first.part == Part::Mixed;
@@ -143,14 +151,37 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
         launch_us: x[3].exp() * 1e6,
         median_error: unseen.median,
         p90_error: unseen.p90,
-        limit_median_error: errors(&LIMIT).median,
+        limit_median_error: errors(&|k| time(k, &LIMIT, 1.0)).median,
         tables: rows.iter().map(|k| k.table.to_string()).collect(),
         at: Place { architecture: first.architecture.clone(), link: first.link, latency: first.latency },
+        heads,
     })
 }
 
-fn time(kernel: &Kernel, x: &Parameters) -> f64 {
-    let (computing, moving) = (kernel.compute / x[0].exp(), kernel.memory / x[1].exp());
+/// The parameters of heads of 128 values, or of all where those are few, and how many times their share of the peak heads of
+/// other sizes reach.
+fn by_heads(rows: &[&Kernel]) -> (Parameters, BTreeMap<u64, f64>) {
+    let of = |head_dim: u64| rows.iter().filter(|k| k.head_dim == head_dim).copied().collect::<Vec<_>>();
+    let usual = of(HEAD);
+    if usual.len() < ENOUGH {
+        return (search(rows), BTreeMap::new());
+    }
+    let x = search(&usual);
+    let others = OTHER_HEADS.into_iter().map(|(head_dim, _)| (head_dim, of(head_dim)));
+    let factor = |rows: &[&Kernel]| {
+        let cost =
+            |factor: f64| rows.iter().map(|k| (time(k, &x, factor) / k.measured).ln().abs()).sum::<f64>();
+        let factors = (-150..=100).map(|percent| (f64::from(percent) / 100.0).exp());
+        let possible = factors.filter(|factor| factor * x[0].exp() <= 1.0);
+        possible.min_by(|a, b| cost(*a).total_cmp(&cost(*b)))
+    };
+    let told = others.filter(|(_, rows)| rows.len() >= ENOUGH);
+    (x, told.filter_map(|(head_dim, rows)| Some((head_dim, factor(&rows)?))).collect())
+}
+
+/// What a kernel takes by `x`, at `faster` times the share of the peak.
+fn time(kernel: &Kernel, x: &Parameters, faster: f64) -> f64 {
+    let (computing, moving) = (kernel.compute / (x[0].exp() * faster), kernel.memory / x[1].exp());
     let share = x[2].exp();
     let reading = match kernel.part {
         Part::Decode => computing.max(moving * (1.0 + share * (kernel.group - 1.0))),
@@ -168,7 +199,7 @@ fn search(rows: &[&Kernel]) -> Parameters {
     let alike = part == Some(Part::Decode) && rows.iter().all(|k| k.group == rows[0].group);
     let least = if part == Some(Part::Decode) { LEAST_HEAD } else { LEAST_EXPOSED };
     let most = if alike { LEAST_HEAD } else { 1.0 };
-    let cost = |x: &Parameters| rows.iter().map(|k| (time(k, x) / k.measured).ln().abs()).sum::<f64>();
+    let cost = |x: &Parameters| rows.iter().map(|k| (time(k, x, 1.0) / k.measured).ln().abs()).sum::<f64>();
     // Prompts' attention reads its cache as decodes do, and tells nothing else of the bandwidth.
     let reading = if part == Some(Part::Prefill) { Some(READING.ln()) } else { None };
     // Tiles of prompts and of decodes come one after the other.
@@ -269,6 +300,11 @@ fn coefficients(fits: &[&Fitted]) -> BTreeMap<Coefficient, f64> {
         if let Some(crossings) = fit.crossings {
             told.entry(Coefficient::ExpertActivation).or_default().push(crossings.ln());
         }
+        for (head_dim, coefficient) in OTHER_HEADS {
+            if let Some(factor) = fit.heads.get(&head_dim) {
+                told.entry(coefficient).or_default().push(factor.ln());
+            }
+        }
         if let Some(rows) = fit.mixed_rows {
             told.entry(Coefficient::MixedRows).or_default().push(rows.ln());
         }
@@ -306,6 +342,7 @@ mod tests {
             memory,
             passed: 0.0,
             group: 1.0,
+            head_dim: 0,
             latency: 2e-6,
             // 80 % of the peak, 90 % of the bandwidth, 30 % of the shorter shows, 4 µs.
             measured: (compute / 0.8).max(memory / 0.9) + 0.3 * (compute / 0.8).min(memory / 0.9) + 4e-6,
@@ -366,6 +403,26 @@ mod tests {
         assert!((own.coefficients[&Coefficient::MixedRows] - 64.0).abs() < 1.0, "{own:?}");
         // Another engine has another kernel.
         assert!(levels.iter().all(|l| l.at.engine.as_deref() == Some("vllm")) && levels.len() == 2);
+    }
+
+    /// Heads of 64 at half the share of the peak that heads of 128 reach.
+    #[test]
+    fn heads_of_other_sizes_are_told_apart() {
+        let size = |i: i32| f64::from(i * i) * 0.5e-6;
+        let row = |i: i32| {
+            let (compute, memory) = (size(i / 40 + 1), size(i / 2 % 20) / 10.0);
+            let head_dim = if i % 4 < 2 { 128 } else { 64 };
+            let share = if head_dim == 128 { 0.6 } else { 0.3 };
+            let measured = (compute / share).max(memory / READING) + 4e-6;
+            Kernel { part: Part::Prefill, head_dim, weights: None, measured, ..kernel(compute, memory) }
+        };
+        let rows: Vec<Kernel> = (0..800).map(row).collect();
+        let fits = fit(&rows);
+        let [one] = &fits[..] else { panic!("{fits:?}") };
+        assert!((one.compute.unwrap() - 0.6).abs() < 0.01, "{one:?}");
+        assert!((one.heads[&64] - 0.5).abs() < 0.01 && one.heads.len() == 1, "{one:?}");
+        let levels = levels(&fits);
+        assert!(levels.iter().all(|l| (l.coefficients[&Coefficient::Head64] - 0.5).abs() < 0.01));
     }
 
     /// Rows that never wait for FLOPs say nothing of the peak, and rows faster than their limit are left out.

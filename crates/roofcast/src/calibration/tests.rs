@@ -21,17 +21,21 @@ fn what_is_written_is_read_back() {
     assert_eq!(&Calibration::parse("written", &calibration.to_toml()).unwrap(), calibration);
 }
 
-/// A chip's kernels of bf16 count for fp16, too, and for no other format.
+/// A chip's products of bf16 count for fp16, too, and for formats that nobody timed; a format that was timed has its own,
+/// and experts that nobody timed have those of all chips.
 #[test]
-fn both_16_bit_formats_have_one_kernel() {
+fn products_that_nobody_timed_are_those_of_16_bits() {
     let chip = crate::Catalog::embedded().unwrap().accelerator("h100-sxm").unwrap();
     let engine = EngineSpec::default();
-    let share = |weights| {
+    let share = |weights, coefficient| {
         let place = Place { accelerator: chip, engine: &engine, weights };
-        Calibration::embedded().unwrap().base(&place).get(Coefficient::GemmCompute)
+        Calibration::embedded().unwrap().base(&place).get(coefficient)
     };
-    assert_eq!(share("fp16"), share("bf16"));
-    assert_ne!(share("fp16"), share("q8_0"));
+    let product = |weights| share(weights, Coefficient::GemmCompute);
+    assert_eq!([product("fp16"), product("q8_0")], [product("bf16"); 2]);
+    assert_ne!(product("fp8"), product("bf16"));
+    let first = &Calibration::embedded().unwrap().levels[0].coefficients;
+    assert_eq!(share("q8_0", Coefficient::ExpertCompute), first[&Coefficient::ExpertCompute]);
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl AttentionKernel {
             AttentionBackend::FlashDecoding => 1.0,
             AttentionBackend::FlashAttention => group / self.occupancy(form, sequences),
             AttentionBackend::Naive => {
-                let token: f64 = form.decode.terms.iter().map(|(_, term)| term.kv_bytes).sum();
+                let token = form.token_bytes();
                 let scores = if token > 0.0 { SCORE_BYTES * form.heads as f64 / token } else { 0.0 };
                 let expanded = if form.group > 1 { 2.0 * group } else { 0.0 };
                 1.0 + expanded + scores + if self.concatenates { 2.0 } else { 0.0 }
@@ -90,6 +90,7 @@ mod tests {
             decode: DecodeForm { fixed: Demand::default(), terms: vec![(u64::MAX, term)] },
             heads: 16,
             group: 8,
+            head_dim: 128,
             weight_bytes: 0.0,
         }
     }

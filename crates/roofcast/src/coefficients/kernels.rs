@@ -3,6 +3,8 @@
 //!
 //! Knows: constants read off profiles and kernel tables, whose sources are beside them. Knows nothing about deployments.
 
+use crate::accelerator::Accelerator;
+
 /// Rows that products of many are computed in at a time; vLLM's profiles on RTX 4090 and RTX PRO 6000 climb in such steps.
 const TILE: f64 = 64.0;
 
@@ -35,6 +37,25 @@ impl SmallM {
 /// each token of the longest piece of a prompt. Both from profiles of vLLM's FlashAttention 2 on RTX 4090 and RTX PRO 6000.
 const STARTED: f64 = 100.0;
 const SKIPPED: f64 = 0.2;
+
+/// Queries of a tile.
+const QUERIES: f64 = 128.0;
+
+/// Queries whose keys `chip` could compute beside the last tile of queries, of which half its multiprocessors wait in the
+/// mean; none where their number is not known.
+pub fn idle_rows(chip: &Accelerator) -> f64 {
+    QUERIES / 2.0 * chip.multiprocessors.unwrap_or(0) as f64
+}
+
+/// Keys of a tile: queries of prompts are computed in tiles of 128 with tiles of about as many keys (FlashAttention 2 and
+/// 3, `tile_size.h`), masked where a query does not see them.
+const KEYS: f64 = 128.0;
+
+/// Masked keys that a prompt's query computes in the mean: half a tile at the diagonal, and a tile more where a window ends.
+/// With windows of 128 vLLM's kernels take what 128 (FlashAttention 2) to 230 such keys come to (tables of 0.24).
+pub fn masked_keys(windowed: bool) -> f64 {
+    if windowed { 1.5 * KEYS } else { KEYS / 2.0 }
+}
 
 /// How far routing is from even: the busiest of n ranks has n^0.3 times its part of the tokens. From times of kernels of
 /// TensorRT-LLM and vLLM under routing by a power law of 1.01, which their tables take for traffic's.

@@ -153,14 +153,22 @@ impl Profiled<'_> {
         let counts = time_us > 0.0 && (part == Part::Prefill || bytes > BEYOND_CACHES / 2.0);
         let rows = (batch.tokens() as f64).max(1.0);
         let computed = if operator.kind.is_product() { tiled(rows) / rows } else { 1.0 };
-        let group = match &operator.form {
-            Form::Context(form) => form.group,
-            _ => 1,
-        };
         let chip = &self.deployment.accelerator;
-        let limits = [computed * demand.flops / operator.rate.0, bytes / chip.bandwidth_bytes_per_s.0];
-        let kernel = Kernel::new(part, chip, limits, time_us / 1e3);
+        let bandwidth = chip.bandwidth_bytes_per_s.0;
+        let limits = |flops| [flops / operator.rate.0, bytes / bandwidth];
+        let kernel = match &operator.form {
+            Form::Context(form) if decodes => Kernel {
+                group: form.group as f64,
+                ..Kernel::new(part, chip, limits(demand.flops), time_us / 1e3)
+            },
+            Form::Context(form) => {
+                let [computing, moving] = limits(demand.flops + form.tiles(&batch.groups));
+                let work = [computing, moving + form.row_bytes(&batch.groups) / bandwidth];
+                Kernel { head_dim: form.head_dim, ..Kernel::new(part, chip, work, time_us / 1e3) }
+            }
+            _ => Kernel::new(part, chip, limits(computed * demand.flops), time_us / 1e3),
+        };
         let weights = (part == Part::Gemm).then(|| self.deployment.weights.clone());
-        Some(Kernel { weights, group: group as f64, ..kernel }).filter(|_| counts)
+        Some(Kernel { weights, ..kernel }).filter(|_| counts)
     }
 }

@@ -59,6 +59,7 @@ pub(super) fn operators(deployment: &Deployment, c: &Compressed, block: &Block) 
         decode,
         heads: 0,
         group: 1,
+        head_dim: 0,
         weight_bytes: 0.0,
     };
     let attention = operator(deployment, OperatorKind::CompressedAttention, Form::Context(form));

@@ -78,6 +78,7 @@ pub(super) fn operators(deployment: &Deployment, l: &Latent, block: &Block) -> V
         decode: DecodeForm { fixed: Demand { flops: form.up, ..Demand::default() }, terms: Vec::new() },
         heads: 0,
         group: 1,
+        head_dim: 0,
         weight_bytes: expand.weight_bytes.as_f64(),
     };
     let projection = Operator {
@@ -85,8 +86,14 @@ pub(super) fn operators(deployment: &Deployment, l: &Latent, block: &Block) -> V
         rate: expand.rate,
         ..operator(deployment, OperatorKind::KvBProj, Form::Context(expansion))
     };
-    let attention =
-        ContextForm { sequence: SequenceForm::Latent(form), decode, heads: 0, group: 1, weight_bytes: 0.0 };
+    let attention = ContextForm {
+        sequence: SequenceForm::Latent(form),
+        decode,
+        heads: 0,
+        group: 1,
+        head_dim: 0,
+        weight_bytes: 0.0,
+    };
     let attention = operator(deployment, OperatorKind::LatentAttention, Form::Context(attention));
     let scores = l.indexer.as_ref().filter(|i| i.scores).map(|i| {
         let flops_per_pair = i.flops_per_pair() as f64;

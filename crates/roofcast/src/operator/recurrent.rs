@@ -43,6 +43,7 @@ pub(super) fn operator(deployment: &Deployment, block: &Block) -> Operator {
         decode: DecodeForm { fixed, terms: Vec::new() },
         heads: 0,
         group: 1,
+        head_dim: 0,
         weight_bytes: 0.0,
     };
     super::operator(deployment, OperatorKind::LinearAttention, Form::Context(form))
