@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::precision::Dtype;
 use crate::spec::EngineSpec;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 const PLACE: &str = "catalog/kernels.toml";
@@ -35,6 +36,9 @@ pub struct Kernel {
     pub gemm_compute: Option<f64>,
     /// Share of the shorter of computing and moving that the longer does not hide, in the place of the measured one.
     pub gemm_exposed: Option<f64>,
+    /// Formats that it multiplies beside, in 16 bits, where activations have those or the chip has no rate for the dtype.
+    #[serde(default)]
+    weight_only: BTreeMap<String, Dtype>,
     unpacks_from: Option<u64>,
     unpacking: Option<f64>,
     /// Whether unpacked weights are multiplied with sums of 16 bits (`cublasHgemm`).
@@ -105,6 +109,21 @@ pub fn kernel(engine: &EngineSpec, weights: &str) -> Result<Option<&'static Kern
     }
 }
 
+/// The format under which `engine` was measured with the kernel that multiplies `weights` there; none where that is their own,
+/// or another engine's.
+pub fn measured_as(
+    engine: &EngineSpec,
+    weights: &str,
+    activations: Option<Dtype>,
+    chip: &Accelerator,
+) -> Option<&'static str> {
+    let named = matches!(activations, Some(Dtype::Bf16 | Dtype::Fp16));
+    let unpacks = |kernel: &&Kernel| kernel.weight_only.get(weights).is_some_and(|d| named || !chip.has(*d));
+    let kernel = kernels().ok()?.iter().find(unpacks).or(kernel(engine, weights).ok().flatten())?;
+    let like = Some(kernel.like.weights.as_str()).filter(|like| !like.is_empty() && *like != weights);
+    like.filter(|_| kernel.like.engine == engine.name())
+}
+
 impl Kernel {
     /// Whether it multiplies weights of a format.
     pub fn multiplies(&self, weights: &str) -> bool {
@@ -152,6 +171,25 @@ mod tests {
             ..EngineSpec::default()
         };
         kernel(&engine, weights).map_or_else(|e| e.to_string(), |k| k.map_or("–".into(), |k| k.name.clone()))
+    }
+
+    /// Marlin unpacks what a chip has no rate for, and what is asked to be computed in 16 bits; an H100 has one for fp8 and
+    /// none for fp4, other engines have other kernels.
+    #[test]
+    fn weights_that_are_unpacked_to_16_bits_have_one_kernel() {
+        let chip = crate::Catalog::embedded().unwrap().accelerator("h100-sxm").unwrap();
+        let like = |name: &str, weights, activations| {
+            let engine = EngineSpec { name: Some(name.into()), ..EngineSpec::default() };
+            measured_as(&engine, weights, activations, chip)
+        };
+        assert_eq!(like("vllm", "fp8", None), None);
+        assert_eq!(like("vllm", "fp8", Some(Dtype::Bf16)), Some("gptq-int4"));
+        assert_eq!(like("vllm", "nvfp4", None), Some("gptq-int4"));
+        assert_eq!(like("tensorrt-llm", "nvfp4", None), None);
+        assert_eq!(like("vllm", "bf16", Some(Dtype::Bf16)), None);
+        assert_eq!(like("vllm", "awq-int4", None), Some("gptq-int4"));
+        assert_eq!(like("transformers", "awq-int4", None), None);
+        assert_eq!(like("vllm", "gptq-int4", None), None);
     }
 
     #[test]

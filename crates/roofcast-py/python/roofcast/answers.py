@@ -914,6 +914,7 @@ class KernelFit(Part):
     exposed: float | None = None
     group: float | None = None
     mixed_rows: float | None = None
+    heads: dict[str, float] | None = None
     crossings: float | None = None
     launch_us: float | None = None
     median_error: float | None = None

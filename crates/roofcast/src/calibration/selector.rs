@@ -4,7 +4,7 @@
 
 use crate::accelerator::{Accelerator, Topology};
 use crate::deployment::Deployment;
-use crate::quantized_kernel::{Kernel, Unpacking, kernel};
+use crate::quantized_kernel::{Kernel, Unpacking, kernel, measured_as};
 use crate::spec::EngineSpec;
 use crate::version::Version;
 use serde::{Deserialize, Serialize};
@@ -50,13 +50,12 @@ pub struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// That of a deployment.
+    /// That of a deployment. Weights that another format's kernel multiplies are where that format is.
     pub fn of(deployment: &'a Deployment) -> Place<'a> {
-        Place {
-            accelerator: &deployment.accelerator,
-            engine: &deployment.options.engine,
-            weights: &deployment.weights,
-        }
+        let (accelerator, engine) = (&*deployment.accelerator, &deployment.options.engine);
+        let activations = deployment.options.precision.activations;
+        let like = measured_as(engine, &deployment.weights, activations, accelerator);
+        Place { accelerator, engine, weights: like.unwrap_or(&deployment.weights) }
     }
 
     /// When the kernel of quantized weights unpacks them first.

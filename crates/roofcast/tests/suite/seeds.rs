@@ -142,7 +142,7 @@ fn no_measured_column_beats_its_limit() {
     assert_eq!((q8.said.as_str(), q8.roofcast), ("28398", Some(29_024.0)));
 }
 
-/// Behind gevent, forecasts are within 7.3 % up to 16 users, 8 of 32B: so many the cache holds to the end.
+/// Behind gevent, forecasts are within 8 % up to 16 users, 8 of 32B: so many the cache holds to the end.
 #[test]
 fn gevents_cells_are_forecast() {
     let cells: Vec<Claim> =
@@ -152,7 +152,7 @@ fn gevents_cells_are_forecast() {
         let (said, forecast) = (said(cell).unwrap(), cell.roofcast.unwrap());
         let users: u64 = cell.claim.split(' ').nth(2).unwrap().parse().unwrap();
         let held = users <= if cell.claim.starts_with("32B") { 8 } else { 16 };
-        assert!(!held || (forecast / said - 1.0).abs() < 0.073, "{}: {said}, {forecast}", cell.claim);
+        assert!(!held || (forecast / said - 1.0).abs() < 0.08, "{}: {said}, {forecast}", cell.claim);
     }
 }
 
