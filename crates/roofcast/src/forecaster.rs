@@ -30,6 +30,14 @@ impl Forecaster {
         Ok(Forecaster::new(deployment, Calibration::embedded()?))
     }
 
+    /// With what prices the steps of its engine: at the limit no calibration is read.
+    pub fn serving(deployment: Deployment) -> Result<Forecaster> {
+        match deployment.options.engine.cost {
+            CostKind::Limit => Ok(Forecaster::ideal(deployment)),
+            CostKind::Forecast => Forecaster::embedded(deployment),
+        }
+    }
+
     /// With the coefficients that `calibration` has for `deployment`.
     pub fn new(deployment: Deployment, calibration: &Calibration) -> Forecaster {
         let coefficients = Arc::new(calibration.coefficients(&Place::of(&deployment)));

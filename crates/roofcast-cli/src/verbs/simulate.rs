@@ -66,7 +66,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
         },
         end_when_missed: false,
     };
-    let forecaster = Forecaster::embedded(deployment)?;
+    let forecaster = Forecaster::serving(deployment)?;
     let deployment = &forecaster.deployment;
     let progress = Progress::new("requests")?;
     let watch = &mut |done, all| progress.at(done, all);

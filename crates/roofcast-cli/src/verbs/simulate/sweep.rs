@@ -119,7 +119,7 @@ impl Space<'_> {
             .collect();
         let resolved = || -> Result<Cell> {
             let scenario = self.sources[source].scenario(&more)?;
-            let forecaster = Forecaster::embedded(scenario.deployment()?)?;
+            let forecaster = Forecaster::serving(scenario.deployment()?)?;
             Ok(Cell { scenario, forecaster })
         };
         resolved().with_context(|| format!("with {}", self.named(values)))
