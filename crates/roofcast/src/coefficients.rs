@@ -13,7 +13,7 @@ use crate::model::{Family, OperatorKind};
 use crate::operator::{Demand, Form, Operator};
 use crate::quantized_kernel::Unpacking;
 use crate::step::StepModel;
-use crate::units::ByteRate;
+use crate::units::{ByteRate, number};
 pub use attention::AttentionKernel;
 pub use band::{Band, Evidence, Factors};
 pub use coefficient::{Coefficient, Values};
@@ -78,6 +78,7 @@ pub struct Rates {
 impl Rates {
     /// Time bound by arithmetic, and time bound by memory: the longer of computing and moving, and what it does not hide
     /// of the shorter.
+    #[inline(always)]
     pub fn time(&self, demand: Demand) -> [f64; 2] {
         let (computing, moving) =
             (demand.flops * self.flop, (demand.weight_bytes + demand.kv_bytes) * self.byte);
@@ -89,6 +90,7 @@ impl Rates {
     }
 
     /// A product of `rows` with a matrix of `elements` in `weight_bytes`.
+    #[inline(always)]
     pub fn product(&self, rows: u64, elements: f64, weight_bytes: f64) -> [f64; 2] {
         match &self.unpacked {
             Some((from, byte, rates)) if rows >= *from => {
@@ -98,7 +100,8 @@ impl Rates {
                 [compute, memory + (weight_bytes + bytes) * byte]
             }
             _ => {
-                let tiled = if self.exact { rows as f64 } else { tiled(rows as f64) };
+                let rows = number(rows);
+                let tiled = if self.exact { rows } else { tiled(rows) };
                 let flops = 2.0 * elements * self.small_m.worth(tiled);
                 self.time(Demand { flops, weight_bytes, kv_bytes: 0.0 })
             }

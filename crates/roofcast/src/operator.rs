@@ -17,7 +17,7 @@ use crate::batch::Sequences;
 use crate::deployment::{Block, Deployment, Gemm, Stage};
 use crate::model::{Mixer, OperatorKind};
 use crate::precision::Dtype;
-use crate::units::{Bytes, FlopRate};
+use crate::units::{Bytes, FlopRate, number};
 pub use attention::{Grouped, Scores};
 pub use compressed::CompressedForm;
 pub use latent::LatentForm;
@@ -163,6 +163,7 @@ pub enum SequenceForm {
 
 impl SequenceForm {
     /// FLOPs and KV bytes of one sequence that computes `new` tokens and has `context` then.
+    #[inline(always)]
     pub fn demand(&self, new: u64, context: u64) -> Demand {
         let [flops, kv_bytes] = match self {
             SequenceForm::Grouped(form) => form.demand(new, context),
@@ -199,10 +200,11 @@ impl ContextForm {
     }
 
     /// Of `sequences`, exactly.
+    #[inline(always)]
     pub fn demand(&self, sequences: &[Sequences]) -> Demand {
         let mut sum = Demand::default();
         for s in sequences {
-            sum += self.sequence.demand(s.new, s.context).times(s.count as f64);
+            sum += self.sequence.demand(s.new, s.context).times(number(s.count));
         }
         sum
     }

@@ -171,7 +171,8 @@ impl StepModel {
     }
 
     /// A microbatch with its part of the `n` decoding sequences and with `chunks`.
-    fn pass<'a>(&self, n: u64, contexts: Contexts<'a>, chunks: Cow<'a, [Sequences]>) -> Pass<'a> {
+    #[inline(always)]
+    pub fn pass<'a>(&self, n: u64, contexts: Contexts<'a>, chunks: Cow<'a, [Sequences]>) -> Pass<'a> {
         let Parallelism { pp, attention_dp: ranks, .. } = self.parallelism;
         let one = part(n, pp);
         let rank = |rows: u64| part(rows, ranks);
@@ -214,6 +215,7 @@ impl StepModel {
 }
 
 /// The largest of `parts` equal parts of `n`.
+#[inline]
 fn part(n: u64, parts: u64) -> u64 {
     // Most often there is one, and a division takes as long as all the rest.
     if parts == 1 { n } else { n.div_ceil(parts) }

@@ -10,6 +10,7 @@ use crate::model::OperatorKind;
 use crate::operator::{ContextForm, Demand, Form, Operator, Rows};
 use crate::shares::Shares;
 use crate::step::{Contexts, Pass, StepModel};
+use crate::units::number;
 use std::sync::Arc;
 
 /// A step model with coefficients.
@@ -73,6 +74,7 @@ impl Timing {
     }
 
     /// Time bound by arithmetic and time bound by memory of the operator at `index` in all its layers, without its calls.
+    #[inline(always)]
     pub fn time(&self, index: usize, pass: &Pass) -> [f64; 2] {
         let operator = &self.model.operators[index];
         let rates = &self.rates[index];
@@ -94,7 +96,8 @@ impl Timing {
             Form::Context(form) => rates.time(self.attending(form, rates, pass)),
             Form::Lookup { .. } => rates.time(self.demand(index, pass)),
         };
-        one.map(|t| t * operator.layers as f64)
+        let layers = number(operator.layers);
+        [one[0] * layers, one[1] * layers]
     }
 
     /// Seconds that calling the operator at `index` takes in all its layers.
@@ -114,6 +117,7 @@ impl Timing {
     }
 
     /// What work on contexts comes to in tiles.
+    #[inline(always)]
     fn attending(&self, form: &ContextForm, rates: &Rates, pass: &Pass) -> Demand {
         let mut demand = decoding(&self.model, form, pass);
         demand += prompts(form, rates, pass);
@@ -162,6 +166,7 @@ impl Timing {
     }
 
     /// One microbatch through all stages; `products` are those of its rows.
+    #[inline(always)]
     pub fn pass(&self, pass: &Pass, products: [f64; 2]) -> Shares<f64> {
         let mut shares = Shares { compute: products[0], memory: products[1], ..Shares::default() };
         let mut attention = Shares::default();
@@ -176,12 +181,13 @@ impl Timing {
 
     /// Adds to everything but attention what a pass has besides. The host's launches go on beside all of that; attention,
     /// which grows with the context, is counted on top.
+    #[inline(always)]
     fn finish(&self, pass: &Pass, mut shares: Shares<f64>) -> Shares<f64> {
         let overhead = &self.overhead;
-        shares.communication += overhead.link * pass.rows as f64;
-        shares.host += overhead.step + overhead.sequence * pass.sequences as f64;
+        shares.communication += overhead.link * number(pass.rows);
+        shares.host += overhead.step + overhead.sequence * number(pass.sequences);
         shares.host += if pass.ends { overhead.ending } else { 0.0 };
-        shares.memory += overhead.token * pass.rows as f64 + overhead.routed * pass.tokens as f64;
+        shares.memory += overhead.token * number(pass.rows) + overhead.routed * number(pass.tokens);
         let launches = if pass.longest > 0 { overhead.prefill_launches } else { overhead.launches };
         shares.host += waiting(shares.total(), launches);
         shares
@@ -237,6 +243,7 @@ impl Timing {
     }
 }
 
+#[inline]
 fn rows_of(rows: Rows, pass: &Pass) -> u64 {
     match rows {
         Rows::Computed => pass.rows,
@@ -246,6 +253,7 @@ fn rows_of(rows: Rows, pass: &Pass) -> u64 {
 
 /// What the prompts of a pass demand of an operator, without its weights: all that tiles compute, with queries and values that
 /// cross the bus, where it is not a limit's.
+#[inline(always)]
 fn prompts(form: &ContextForm, rates: &Rates, pass: &Pass) -> Demand {
     let mut demand = form.demand(&pass.chunks);
     if !rates.exact {
@@ -256,15 +264,19 @@ fn prompts(form: &ContextForm, rates: &Rates, pass: &Pass) -> Demand {
 }
 
 /// What the decoding sequences of a pass demand of an operator, without its weights.
+#[inline(always)]
 fn decoding(model: &StepModel, form: &ContextForm, pass: &Pass) -> Demand {
     match &pass.contexts {
         Contexts::Groups(groups) => form.demand(groups),
         Contexts::Seen(seen) => {
-            let mut demand = form.decode.fixed.times(pass.decodes as f64);
+            let mut demand = form.decode.fixed.times(number(pass.decodes));
             for (reach, term) in &form.decode.terms {
-                let index = model.reaches.partition_point(|r| r < reach);
-                let tokens = seen.get(index).copied().unwrap_or_default();
-                demand += term.times(tokens as f64 * pass.share);
+                let tokens = if *reach == u64::MAX {
+                    seen.last()
+                } else {
+                    seen.get(model.reaches.partition_point(|r| r < reach))
+                };
+                demand += term.times(number(tokens.copied().unwrap_or_default()) * pass.share);
             }
             demand
         }

@@ -228,6 +228,12 @@ pub fn human(value: f64, step: f64, names: &[&str]) -> String {
     format!("{value:.digits$} {}", names.get(index).copied().unwrap_or_default())
 }
 
+/// The float nearest to a word, by one instruction where it has a sign to spare.
+#[inline]
+pub(crate) fn number(word: u64) -> f64 {
+    i64::try_from(word).map_or_else(|_| word as f64, |signed| signed as f64)
+}
+
 /// The float nearest to `whole`. A signed word is converted by one instruction, two words by a call.
 pub(crate) fn float(whole: u128) -> f64 {
     #[cold]

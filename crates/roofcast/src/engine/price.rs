@@ -9,8 +9,9 @@ use super::tally::Tally;
 use crate::batch::Sequences;
 use crate::operator::Operator;
 use crate::shares::Shares;
-use crate::step::Contexts;
+use crate::step::{Contexts, Pass};
 use crate::timing::Timing;
+use std::borrow::Cow;
 
 /// Ticks of a second.
 const TICKS: f64 = 1e12 * TICKS_PER_PS;
@@ -53,6 +54,7 @@ impl Price {
     }
 
     /// The price of a step of `n` decodes.
+    #[inline(always)]
     pub fn decode(&mut self, n: u64) -> &Decode {
         let index = n as usize;
         if self.decodes.len() <= index {
@@ -68,11 +70,17 @@ impl Price {
     }
 
     /// The price of a step of `n` decodes that see `seen` tokens within each reach, and of `chunks`.
+    #[inline(always)]
     pub fn mixed(&mut self, n: u64, seen: &[u64], chunks: &[Sequences]) -> (Ticks, Shares<u64>) {
         let (timing, known) = (&self.timing, &mut self.products);
-        let passes = timing.model.passes(n, Contexts::Seen(seen), chunks);
-        let priced = passes.map(|pass| ticks(timing.pass(&pass, products(timing, known, pass.rows))));
-        let shares = priced.max_by_key(Shares::total).unwrap_or_default();
+        let mut priced = |pass: Pass| ticks(timing.pass(&pass, products(timing, known, pass.rows)));
+        let contexts = Contexts::Seen(seen);
+        let shares = if timing.model.parallelism.pp == 1 {
+            priced(timing.model.pass(n, contexts, Cow::Borrowed(chunks)))
+        } else {
+            let passes = timing.model.passes(n, contexts, chunks);
+            passes.map(priced).max_by_key(Shares::total).unwrap_or_default()
+        };
         (Ticks::from(shares.total()), shares)
     }
 
@@ -113,6 +121,7 @@ impl Price {
 }
 
 /// The products of `rows`, looked up where they were met before.
+#[inline(always)]
 fn products(timing: &Timing, met: &mut Vec<[f64; 2]>, rows: u64) -> [f64; 2] {
     let index = rows as usize;
     if index >= MOST_ROWS {

@@ -8,7 +8,7 @@ use crate::model::mixer::causal_pairs;
 use crate::model::{Attention, OperatorKind};
 use crate::precision::Dtype;
 use crate::spec::KvLayout;
-use crate::units::float;
+use crate::units::{float, number};
 
 /// Grouped attention on one rank: 2·heads·(d_qk + d_v) FLOPs a query-key pair; each token that is seen crosses the bus
 /// once, old ones are read, new ones written. Where an index chooses, a decode reads no more than its blocks; of many new
@@ -24,9 +24,10 @@ pub struct Grouped {
 }
 
 impl Grouped {
+    #[inline]
     pub(super) fn demand(&self, new: u64, context: u64) -> [f64; 2] {
         let seen = self.attention.seen(new, context);
-        let bytes = seen as f64 * self.bytes_per_token + self.table.bytes(seen, context);
+        let bytes = number(seen) * self.bytes_per_token + self.table.bytes(seen, context);
         [self.flops_per_pair * float(self.attention.pairs(new, context)), bytes]
     }
 

@@ -187,8 +187,14 @@ pub fn chunked_pairs(new: u64, context: u64, chunk: u64) -> u128 {
 /// query sees itself and what is before it, at most `window` tokens.
 ///
 /// Without a window: Σ_{i=1..n} (c − n + i) = n(c − n) + n(n + 1)/2.
+#[inline]
 pub fn causal_pairs(new: u64, context: u64, window: Option<u64>) -> u128 {
-    let (n, c) = (u128::from(new.min(context)), u128::from(context));
+    let n = new.min(context);
+    if window.is_none() && context < 1 << 32 {
+        // One word holds n · c, and most contexts are that short.
+        return u128::from(n * (context - n) + n * (n + 1) / 2);
+    }
+    let (n, c) = (u128::from(n), u128::from(context));
     let full = n * (c - n) + n * (n + 1) / 2;
     let Some(window) = window.map(u128::from) else { return full };
     // Queries at positions c−n+1 ..= c; those beyond the window see `window` keys instead of their position.
