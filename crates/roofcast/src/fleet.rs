@@ -87,15 +87,12 @@ impl Fleet {
                 self.results.interrupt();
                 break;
             }
-            let transfer = self.pools.as_ref().and_then(Pools::due);
-            let passing = self.servers.as_ref().and_then(Servers::due);
-            let next = traffic.peek().map(Ticks::from);
-            let due = earlier(earlier(transfer, passing), next);
-            match (self.behind(), due) {
-                (None, None) => break,
-                (Some(index), due) if due.is_none_or(|at| self.replicas[index].clock() < at) => {
-                    self.step(index, due, traffic)?;
-                }
+            let transfer = self.pools.as_ref().map_or(Ticks::NEVER, Pools::due);
+            let passing = self.servers.as_ref().map_or(Ticks::NEVER, Servers::due);
+            let due = traffic.peek().map_or(Ticks::NEVER, Ticks::from).min(transfer).min(passing);
+            match self.behind() {
+                Some(index) if self.replicas[index].clock() < due => self.step(index, due, traffic)?,
+                None if due == Ticks::NEVER => break,
                 _ => match &mut self.pools {
                     Some(pools) if transfer == due => pools.exchange(&mut self.replicas),
                     _ if passing == due => self.hand_in(traffic),
@@ -115,6 +112,7 @@ impl Fleet {
     }
 
     /// The replica with work whose last step ended first.
+    #[inline(always)]
     fn behind(&self) -> Option<usize> {
         if let [alone] = self.replicas.as_slice() {
             return (!alone.is_empty()).then_some(0);
@@ -131,7 +129,8 @@ impl Fleet {
     }
 
     /// One step, or a leap, of a replica; answers go back to their clients.
-    fn step(&mut self, index: usize, due: Option<Ticks>, traffic: &mut Traffic) -> Result<()> {
+    #[inline(always)]
+    fn step(&mut self, index: usize, due: Ticks, traffic: &mut Traffic) -> Result<()> {
         let horizon = self.horizon(index, due, traffic.is_closed());
         let replica = &mut self.replicas[index];
         if let Some(admission) = &mut self.admission {
@@ -164,19 +163,21 @@ impl Fleet {
     /// answers may bring requests; nor further than replicas whose prompts it may be handed. Where a lone replica has a
     /// queue in order of arrival without limits, a waiting request changes nothing until a running one leaves; in a
     /// closed loop even a refusal does, since the next request follows it.
-    fn horizon(&self, index: usize, due: Option<Ticks>, closed: bool) -> Ticks {
-        if self.replicas.len() == 1 {
-            let passing = self.replicas[0].blocked() && !closed && self.admission.is_none();
-            return if passing { Ticks::NEVER } else { due.unwrap_or(Ticks::NEVER) };
+    #[inline(always)]
+    fn horizon(&self, index: usize, due: Ticks, closed: bool) -> Ticks {
+        if let [alone] = self.replicas.as_slice() {
+            let passing = !closed && self.admission.is_none() && alone.blocked();
+            return if passing { Ticks::NEVER } else { due };
         }
         let concerns = |other: &usize| {
             *other != index && (closed || self.pools.as_ref().is_some_and(|pools| pools.concerns(*other)))
         };
         let others = self.busy().filter(concerns).map(|other| self.replicas[other].clock()).min();
-        earlier(due, others).unwrap_or(Ticks::NEVER)
+        others.map_or(due, |others| due.min(others))
     }
 
     /// The next request comes to the server of the replica that the router chooses.
+    #[inline(always)]
     fn deliver(&mut self, traffic: &mut Traffic) {
         let Some(request) = traffic.next() else { return };
         let arrival = self.results.arrive(&request, self.ranking.key(&request));
@@ -207,6 +208,7 @@ impl Fleet {
     }
 
     /// Replica `index` has a request, or refuses it.
+    #[inline(always)]
     fn receive(&mut self, index: usize, arrival: Arrival, prompt: Prompt, traffic: &mut Traffic) {
         let decoded = self.pools.as_ref().is_none_or(|pools| pools.serves(&self.replicas, &arrival));
         let replica = &mut self.replicas[index];
@@ -221,14 +223,6 @@ impl Fleet {
             self.results.refuse(&arrival, served);
             traffic.refused(arrival.user, arrival.at.picoseconds());
         }
-    }
-}
-
-/// The earlier of two times that there may be.
-fn earlier(one: Option<Ticks>, other: Option<Ticks>) -> Option<Ticks> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        _ => one.or(other),
     }
 }
 

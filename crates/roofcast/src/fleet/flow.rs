@@ -59,6 +59,7 @@ impl Flow {
         self.interval(at)[1] += 1;
     }
 
+    #[inline(always)]
     fn interval(&mut self, at: Ticks) -> &mut [i64; 2] {
         let mut index = at / self.width;
         while index >= MOST as u128 {

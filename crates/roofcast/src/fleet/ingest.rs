@@ -88,9 +88,9 @@ impl Servers {
         Servers { inside: vec![0; each.len()], each, passing: BTreeMap::new() }
     }
 
-    /// When the next engine has a request.
-    pub(super) fn due(&self) -> Option<Ticks> {
-        self.passing.keys().next().map(|(at, _)| *at)
+    /// When the next engine has a request, or never.
+    pub(super) fn due(&self) -> Ticks {
+        self.passing.keys().next().map_or(Ticks::NEVER, |(at, _)| *at)
     }
 
     /// Requests in the server of replica `index`.

@@ -74,9 +74,9 @@ impl Pools {
         self.decode.first().is_some_and(|decode| replicas[*decode].serves(arrival))
     }
 
-    /// When the next event is.
-    pub(super) fn due(&self) -> Option<Ticks> {
-        self.events.keys().next().map(|(at, _)| *at)
+    /// When the next event is, or never.
+    pub(super) fn due(&self) -> Ticks {
+        self.events.keys().next().map_or(Ticks::NEVER, |(at, _)| *at)
     }
 
     /// A replica can do nothing; whether that may change with an event.

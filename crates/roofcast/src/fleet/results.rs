@@ -43,6 +43,7 @@ impl FromIterator<Picoseconds> for Sample {
 }
 
 impl Sample {
+    #[inline(always)]
     fn add(&mut self, span: Ticks) {
         match &mut self.many {
             Some(bins) => bins.add(span, 1),
@@ -117,6 +118,7 @@ pub struct Results {
     good: u64,
     /// As many requests as may miss a bound where a share of them must keep all.
     bad: Option<u64>,
+    missed: bool,
     ttft: Sample,
     tpot: Sample,
     e2el: Sample,
@@ -161,14 +163,21 @@ impl Results {
 
     /// Whether the SLO is missed for certain in a run that may end then.
     pub fn missed(&self) -> bool {
+        self.missed
+    }
+
+    /// A request has ended: too many may be beyond what is tolerated.
+    #[inline(always)]
+    fn judge(&mut self) {
         let failed = self.refused + self.rejected;
-        match self.bad {
+        self.missed = match self.bad {
             Some(most) => self.completed - self.good + failed > most,
             None => self.watched.iter().any(|w| w.tolerated.is_some_and(|most| w.beyond + failed > most)),
         }
     }
 
     /// A request comes: how the engine takes it.
+    #[inline(always)]
     pub(crate) fn arrive(&mut self, request: &Request, key: i64) -> Arrival {
         let arrival = super::arrival(self.taken, request, key);
         self.taken += 1;
@@ -183,6 +192,7 @@ impl Results {
     /// A request is not served: no engine with these settings could, or, where it `could` be, too much was queued.
     pub(crate) fn refuse(&mut self, arrival: &Arrival, could: bool) {
         *(if could { &mut self.rejected } else { &mut self.refused }) += 1;
+        self.judge();
         if self.open.is_some() {
             self.flow.left(arrival.sent);
         }
@@ -196,6 +206,7 @@ impl Results {
     }
 
     /// A request of replica `replica` has all its tokens at `end`.
+    #[inline(always)]
     pub(crate) fn finish(&mut self, gone: &Departure, end: Ticks, replica: usize) {
         let Departure { arrival, first, preemptions, cached, .. } = gone;
         let (ttft, e2el) = (*first - arrival.sent, end - arrival.sent);
@@ -217,6 +228,7 @@ impl Results {
         for watched in &mut self.watched {
             watched.beyond += u64::from(times[watched.bound.metric as usize] > watched.most);
         }
+        self.judge();
         if let Some(records) = &mut self.records {
             records.push(Record {
                 first_token: Some(first.picoseconds()),
@@ -229,6 +241,7 @@ impl Results {
     }
 
     /// Takes note of a departure, and of what requests of the second and of the last quarter waited for their first token.
+    #[inline(always)]
     fn watch(&mut self, arrival: &Arrival, ttft: Ticks, end: Ticks) {
         let Some(total) = self.open else { return };
         self.flow.left(end);

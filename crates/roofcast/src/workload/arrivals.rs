@@ -264,6 +264,7 @@ impl Clock {
     }
 
     /// The next time. Random processes start with a gap, the others at 0.
+    #[inline(always)]
     pub(super) fn next(&mut self) -> Picoseconds {
         let drawn = self.drawn;
         self.drawn += 1;

@@ -55,6 +55,7 @@ impl Draws {
     }
 
     /// Prompt and answer, without what is shared.
+    #[inline(always)]
     pub(super) fn lengths(&mut self) -> (u32, u32) {
         let (input, output) = match &self.lengths {
             Lengths::Apart { input, output } => {
@@ -76,14 +77,17 @@ impl Draws {
     }
 
     /// Segment and length of what is shared, if anything is.
+    #[inline(always)]
     pub(super) fn prefix(&mut self) -> Option<(u32, u32)> {
         self.prefixes.as_mut().and_then(Prefixes::draw)
     }
 
+    #[inline(always)]
     pub(super) fn priority(&mut self) -> i32 {
         self.priorities.as_ref().map_or(0, |choice| choice.draw(&mut self.priority_stream) as i32)
     }
 
+    #[inline(always)]
     pub(super) fn request(&mut self, at: Picoseconds, user: u32) -> Request {
         let (own, output_len) = self.lengths();
         let (input_len, prompt) = match self.prefix() {

@@ -196,6 +196,7 @@ pub(super) enum Sampler {
 }
 
 impl Sampler {
+    #[inline(always)]
     pub(super) fn draw(&self, stream: &mut Stream) -> u32 {
         match *self {
             Sampler::Observed(ref observed, side) => observed.draw(side, stream),

@@ -51,10 +51,16 @@ impl Traffic {
     }
 
     /// When the next request that is known is sent. None at the end, and while every user waits for an answer.
+    #[inline]
     pub fn peek(&self) -> Option<Picoseconds> {
-        if self.left == 0 {
-            return None;
+        match (&self.source, &self.cap) {
+            _ if self.left == 0 => None,
+            (Source::Open { due, .. }, None) => Some(*due),
+            _ => self.sends(),
         }
+    }
+
+    fn sends(&self) -> Option<Picoseconds> {
         let due = self.due()?;
         self.cap.as_ref().map_or(Some(due), |cap| cap.sends(due))
     }
@@ -72,6 +78,7 @@ impl Traffic {
 
     /// Takes the next request: in order of time, and where times are equal of users, or of the record.
     #[allow(clippy::should_implement_trait)] // an iterator's end would be final: a closed loop goes on after an answer
+    #[inline(always)]
     pub fn next(&mut self) -> Option<Request> {
         let sent = self.peek()?;
         if let Some(cap) = &mut self.cap {
