@@ -39,7 +39,7 @@ use crate::units::{ByteRate, Picoseconds};
 use crate::workload::Prompt;
 use arrival::{Arrival, SequenceId};
 use blocks::Blocks;
-use clock::Ticks;
+use clock::{Ticks, sum_of_run};
 use config::{EngineConfig, Prefixes};
 use decodes::{Decodes, Each, Lockstep};
 use price::Price;
@@ -195,6 +195,7 @@ impl<D: Decodes> Engine<D> {
     }
 
     /// Steps of decodes alone, up to the next event.
+    #[inline(always)]
     fn leap(&mut self, horizon: Ticks) {
         let state = &mut self.state;
         let n = state.decodes.len();
@@ -207,8 +208,7 @@ impl<D: Decodes> Engine<D> {
         let left = if horizon == Ticks::NEVER { horizon } else { horizon - state.clock };
         let used = state.used();
         let steps = state.take_blocks_of(steps_within(first, growth, left, steady));
-        let pairs = u128::from(steps) * u128::from(steps - 1) / 2;
-        let end = state.clock + Ticks(u128::from(first) * u128::from(steps) + u128::from(growth) * pairs);
+        let end = state.clock + Ticks(sum_of_run(first, growth, steps));
         state.tally.decoded(n, steps, state.decodes.seen(), state.decodes.growth());
         state.decoded(steps, first, growth, end);
         count(state, n, n * steps, steps);
@@ -225,6 +225,7 @@ impl<D: Decodes> Engine<D> {
     }
 
     /// A step with chunks of prompts, or one that moves caches between device and host.
+    #[inline(always)]
     fn mixed(&mut self, decode: bool, swapped: u64) {
         let state = &mut self.state;
         let n = if decode { state.decodes.len() } else { 0 };
@@ -265,6 +266,7 @@ impl<D: Decodes> Engine<D> {
     }
 
     /// Chunks are computed; prompts that are whole sample their first token.
+    #[inline(always)]
     fn apply_chunks(&mut self) {
         let chunks = std::mem::take(&mut self.state.chunks);
         let longest = self.policy.longest(&self.state, &chunks);
@@ -277,6 +279,7 @@ impl<D: Decodes> Engine<D> {
         self.state.chunks = chunks;
     }
 
+    #[inline(always)]
     fn advance(&mut self, steps: u64) {
         self.ended.clear();
         self.state.decodes.advance(steps, &mut self.ended);
@@ -316,8 +319,8 @@ impl<D: Decodes> Replica for Engine<D> {
 
     fn blocked(&self) -> bool {
         // Where prompts are held until they fill a step, every new request counts.
-        let held = self.state.config.polling.wait_steps > 0;
-        !held && self.state.head().is_some() && self.state.in_order()
+        let held = || self.state.config.polling.wait_steps > 0;
+        self.state.waiting() > 0 && !held() && self.state.head().is_some() && self.state.in_order()
     }
 
     fn is_empty(&self) -> bool {
@@ -372,7 +375,9 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn drain(&mut self, into: &mut Vec<Departure>) {
-        into.append(&mut self.finished);
+        if !self.finished.is_empty() {
+            into.append(&mut self.finished);
+        }
     }
 
     fn tally(&self) -> &Tally {
@@ -389,6 +394,7 @@ impl<D: Decodes> Replica for Engine<D> {
 }
 
 /// Counts `steps` equal steps of `running` sequences that compute `tokens` in all.
+#[inline(always)]
 fn count<D: Decodes>(state: &mut State<D>, running: u64, tokens: u64, steps: u64) {
     let (held, shared) = (state.held_tokens(), state.shared_tokens());
     let growth = if state.chunks.is_empty() { state.decodes.len() } else { 0 };
@@ -399,18 +405,16 @@ fn count<D: Decodes>(state: &mut State<D>, running: u64, tokens: u64, steps: u64
     tally.running_steps += running * steps;
     tally.running_peak = tally.running_peak.max(running);
     tally.blocks_peak = tally.blocks_peak.max(used);
-    let pairs = u128::from(steps) * u128::from(steps - 1) / 2;
-    tally.token_steps += u128::from(held) * u128::from(steps) + u128::from(growth) * pairs;
+    tally.token_steps += sum_of_run(held, growth, steps);
     tally.shared_steps += u128::from(shared) * u128::from(steps);
 }
 
 /// How many steps start before `left` has passed, at least one and at most `most`: the first takes `first` ticks, each
 /// later one `growth` more.
+#[inline(always)]
 fn steps_within(first: u64, growth: u64, left: Ticks, most: u64) -> u64 {
-    let spent = |steps: u64| {
-        let pairs = u128::from(steps) * u128::from(steps.saturating_sub(1)) / 2;
-        u128::from(first) * u128::from(steps) + u128::from(growth) * pairs
-    };
+    let most = most.min(u64::from(u32::MAX));
+    let spent = |steps: u64| sum_of_run(first, growth, steps);
     if left == Ticks::NEVER || spent(most - 1) < left.0 {
         return most;
     }

@@ -56,6 +56,7 @@ pub enum Policy {
 
 impl Policy {
     /// Decides the next step: chunks of prompts are left in the state, blocks are taken; whether all decodes take part.
+    #[inline(always)]
     pub fn schedule<D: Decodes>(&mut self, state: &mut State<D>) -> bool {
         match self {
             Policy::Static => static_batch::schedule(state),
@@ -68,6 +69,7 @@ impl Policy {
     }
 
     /// For how many steps of decodes alone the decision stays the same while no request arrives or leaves.
+    #[inline(always)]
     pub fn patience<D: Decodes>(&self, state: &State<D>) -> u64 {
         match self {
             Policy::LightLlm => lightllm::patience(state),
@@ -76,6 +78,7 @@ impl Policy {
     }
 
     /// Steps that the sequences of `chunks`, which are whole prompts, decode where a batch runs to its longest.
+    #[inline(always)]
     pub fn longest<D: Decodes>(&self, state: &State<D>, chunks: &[PrefillChunk]) -> Option<u32> {
         match self {
             Policy::Static => Some(static_batch::longest(state, chunks)),
@@ -84,11 +87,15 @@ impl Policy {
     }
 }
 
-/// Preempts the last admitted until the next decodes have their blocks; whether any was preempted.
-fn make_room<D: Decodes>(state: &mut State<D>) -> bool {
+/// Preempts the last admitted until the next decodes have their blocks; how many these are, and whether any was preempted.
+#[inline(always)]
+fn make_room<D: Decodes>(state: &mut State<D>) -> (u64, bool) {
     let mut preempted = false;
-    while state.decode_blocks(1) > state.free() {
+    loop {
+        let blocks = state.decode_blocks(1);
+        if blocks <= state.free() {
+            return (blocks, preempted);
+        }
         preempted |= state.preempt_last().is_some();
     }
-    preempted
 }

@@ -10,6 +10,14 @@ use std::ops::{Add, AddAssign, Sub};
 pub const TICKS_PER_PS: f64 = 256.0;
 const BITS: u32 = 8;
 
+/// What `steps` steps come to of which the first counts `first` and each later one `growth` more; fewer than 2³² steps, so that
+/// pairs of them are one word.
+#[inline]
+pub fn sum_of_run(first: u64, growth: u64, steps: u64) -> u128 {
+    let pairs = steps * steps.saturating_sub(1) / 2;
+    u128::from(first) * u128::from(steps) + u128::from(growth) * u128::from(pairs)
+}
+
 /// A time or a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Ticks(pub u128);

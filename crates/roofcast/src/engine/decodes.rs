@@ -279,7 +279,21 @@ impl Lockstep {
         }
     }
 
+    /// Takes out those that end now, in order of admission, with their tokens in the cache.
+    fn end(&mut self, ended: &mut Vec<(SequenceId, u32)>) {
+        let from = ended.len();
+        while let Some(id) = self.ends.pop(self.step) {
+            let (_, computed) = self.take(id);
+            ended.push((id, computed));
+        }
+        self.next_end = self.ends.next(self.step).unwrap_or(i64::MAX);
+        if ended.len() > from + 1 {
+            ended[from..].sort_by_key(|(id, _)| self.members[*id as usize].order);
+        }
+    }
+
     /// Takes one out, with its tokens in the cache.
+    #[inline]
     fn take(&mut self, id: SequenceId) -> (Member, u32) {
         let member = self.members[id as usize];
         let Member { offset, residue, .. } = member;
@@ -341,6 +355,7 @@ impl Decodes for Lockstep {
         self.held
     }
 
+    #[inline(always)]
     fn needs(&self, steps: u64) -> u64 {
         let needs = |growing: &Growing| match steps {
             1 => growing.residues[self.full as usize],
@@ -349,6 +364,7 @@ impl Decodes for Lockstep {
         self.growing.iter().map(|growing| growing.groups * needs(growing)).sum()
     }
 
+    #[inline(always)]
     fn steady(&self) -> u64 {
         let mut next = self.next_end;
         if self.bounded {
@@ -364,6 +380,7 @@ impl Decodes for Lockstep {
         ((member.offset + self.step) as u32, (member.end - self.step) as u32)
     }
 
+    #[inline(always)]
     fn insert(&mut self, entry: Entry) {
         let Entry { id, order, .. } = entry;
         let computed = u64::from(entry.computed);
@@ -403,9 +420,11 @@ impl Decodes for Lockstep {
         (computed, (member.end - self.step) as u32)
     }
 
+    #[inline(always)]
     fn advance(&mut self, steps: u64, ended: &mut Vec<(SequenceId, u32)>) {
         self.step += steps as i64;
-        self.full = (self.full + self.block - steps % self.block) % self.block;
+        let back = if steps < self.block { steps } else { steps % self.block };
+        self.full = if back <= self.full { self.full - back } else { self.full + self.block - back };
         self.held += self.len * steps;
         for (seen, growth) in self.seen.iter_mut().zip(&self.growth) {
             *seen += growth * steps;
@@ -413,17 +432,8 @@ impl Decodes for Lockstep {
         if self.bounded {
             self.fill();
         }
-        if self.step < self.next_end {
-            return;
-        }
-        let from = ended.len();
-        while let Some(id) = self.ends.pop(self.step) {
-            let (_, computed) = self.take(id);
-            ended.push((id, computed));
-        }
-        self.next_end = self.ends.next(self.step).unwrap_or(i64::MAX);
-        if ended.len() > from + 1 {
-            ended[from..].sort_by_key(|(id, _)| self.members[*id as usize].order);
+        if self.step >= self.next_end {
+            self.end(ended);
         }
     }
 }

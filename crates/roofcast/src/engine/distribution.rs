@@ -2,7 +2,7 @@
 //!
 //! A bin is a 512th of an octave: the exponent and the upper nine bits of the mantissa of a float. Sums are exact.
 
-use super::clock::{TICKS_PER_PS, Ticks};
+use super::clock::{TICKS_PER_PS, Ticks, sum_of_run};
 use crate::summary::Statistics;
 use crate::units::float;
 
@@ -37,7 +37,7 @@ fn ceil(ticks: f64) -> u64 {
 
 impl Distribution {
     /// Adds `weight` spans.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, span: Ticks, weight: u64) {
         if weight == 0 {
             return;
@@ -48,23 +48,30 @@ impl Distribution {
     }
 
     /// Adds `weight` spans for each of `steps` steps that take `first`, `first + growth`, and so on.
+    #[inline(always)]
     pub fn add_run(&mut self, first: u64, growth: u64, steps: u64, weight: u64) {
         if weight == 0 || steps == 0 {
             return;
         }
-        let (mut at, mut left) = (first, steps);
         self.count += weight * steps;
-        let total = u128::from(first) * u128::from(steps)
-            + u128::from(growth) * (u128::from(steps) * u128::from(steps - 1) / 2);
-        self.sum += total * u128::from(weight);
+        self.sum += sum_of_run(first, growth, steps) * u128::from(weight);
+        let last = first + growth * (steps - 1);
+        let one = bin(Ticks::from(first));
+        if one == bin(Ticks::from(last)) {
+            *self.slot(one) += weight * steps;
+        } else {
+            self.spread(first, growth, steps, weight);
+        }
+    }
+
+    /// Adds a run's steps bin by bin.
+    fn spread(&mut self, first: u64, growth: u64, steps: u64, weight: u64) {
+        let (mut at, mut left) = (first, steps);
         while left > 0 {
             let bin = bin(Ticks::from(at));
-            // Steps that stay below the next bin; all of them where nothing grows.
-            let here = if growth == 0 || left == 1 {
-                left
-            } else {
-                (ceil(floor(bin + 1)) - at).div_ceil(growth).max(1).min(left)
-            };
+            // Steps that stay below the next bin.
+            let here =
+                if left == 1 { left } else { (ceil(floor(bin + 1)) - at).div_ceil(growth).max(1).min(left) };
             *self.slot(bin) += weight * here;
             at += growth * here;
             left -= here;
@@ -80,7 +87,7 @@ impl Distribution {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn slot(&mut self, bin: usize) -> &mut u64 {
         if bin.wrapping_sub(self.first) >= self.bins.len() {
             self.make_room(bin);

@@ -39,6 +39,7 @@ impl Default for Ring {
 
 impl Ring {
     /// `id` ends at step `end`, later than `now`.
+    #[inline(always)]
     pub(crate) fn insert(&mut self, now: i64, end: i64, id: SequenceId) {
         if end - now >= SPAN {
             self.far.insert((end, id));
@@ -49,6 +50,7 @@ impl Ring {
     }
 
     /// The soonest end after `now`.
+    #[inline(always)]
     pub(crate) fn next(&mut self, now: i64) -> Option<i64> {
         self.fetch(now);
         let near = self.scan(((now + 1) % SPAN) as usize).map(|at| {
@@ -59,6 +61,7 @@ impl Ring {
     }
 
     /// Takes one that ends at `now`.
+    #[inline(always)]
     pub(crate) fn pop(&mut self, now: i64) -> Option<SequenceId> {
         self.fetch(now);
         let id = self.heads[(now % SPAN) as usize];
@@ -77,7 +80,7 @@ impl Ring {
     }
 
     /// Moves far ends that have come near. At most half the ring is ahead of the ones moved, so none laps another.
-    #[inline]
+    #[inline(always)]
     fn fetch(&mut self, now: i64) {
         // Where the soonest was taken out meanwhile, this looks once too often.
         while self.soonest - now < SPAN {
@@ -89,6 +92,7 @@ impl Ring {
         }
     }
 
+    #[inline(always)]
     fn link(&mut self, end: i64, id: SequenceId) {
         let at = (end % SPAN) as usize;
         if self.links.len() <= id as usize {
@@ -104,7 +108,7 @@ impl Ring {
         self.word_map |= 1 << (at / 64);
     }
 
-    #[inline]
+    #[inline(always)]
     fn unlink(&mut self, end: i64, id: SequenceId) {
         let at = (end % SPAN) as usize;
         let [previous, next] = self.links[id as usize];
@@ -125,7 +129,7 @@ impl Ring {
     }
 
     /// The first bucket in use from `from` on, around the ring.
-    #[inline]
+    #[inline(always)]
     fn scan(&self, from: usize) -> Option<usize> {
         let word = from / 64;
         let rest = self.words[word] & (u64::MAX << (from % 64));

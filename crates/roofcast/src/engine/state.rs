@@ -148,6 +148,7 @@ impl<D: Decodes> State<D> {
     }
 
     /// A request joins the queue; `prefix` is what others may have of it.
+    #[inline(always)]
     pub fn arrive(&mut self, arrival: Arrival, prefix: Prefix) {
         if let Some(timeline) = &mut self.timeline {
             timeline.arrived(&arrival);
@@ -159,6 +160,7 @@ impl<D: Decodes> State<D> {
     }
 
     /// A sequence joins the queue.
+    #[inline(always)]
     fn take_in(&mut self, sequence: Sequence) -> SequenceId {
         let id = self.sequences.insert(sequence) as SequenceId;
         self.waiting.push(id, sequence.arrival.key, sequence.arrival.number);
@@ -188,10 +190,12 @@ impl<D: Decodes> State<D> {
             return;
         }
         self.polling.poll(self.clock, self.running() == 0);
+        if self.polling.config.wait_steps == 0 {
+            return;
+        }
         let enough = [self.polling.config.wait_prompts, self.polling.config.wait_tokens];
         let slots = self.config.max_num_seqs.saturating_sub(self.running());
-        let apply = self.polling.config.wait_steps > 0 && slots > 0;
-        if !apply || self.decodes.is_empty() || self.head().is_none() {
+        if slots == 0 || self.decodes.is_empty() || self.head().is_none() {
             return;
         }
         let mut found = [0, self.decodes.len()];
@@ -286,6 +290,7 @@ impl<D: Decodes> State<D> {
     }
 
     /// Of the request at the head of the queue, the known tokens that are in the cache, and those to compute.
+    #[inline(always)]
     pub fn look_up(&mut self, id: SequenceId) -> (u32, u32) {
         let known = self.sequence(id).known;
         let ready = match self.comes_with(id) {
@@ -297,6 +302,7 @@ impl<D: Decodes> State<D> {
     }
 
     /// Takes the head of the queue in and computes `tokens` of it in this step.
+    #[inline(always)]
     pub fn admit(&mut self, tokens: u32) {
         let Some(id) = self.waiting.pop() else { return };
         if self.pull(id) {
@@ -323,6 +329,7 @@ impl<D: Decodes> State<D> {
         self.mark(id, Mark::Admitted);
     }
 
+    #[inline(always)]
     fn enter(&mut self, id: SequenceId) {
         self.orders += 1;
         self.sequences[id as usize].order = self.orders;
@@ -339,6 +346,7 @@ impl<D: Decodes> State<D> {
     }
 
     /// Computes `tokens` more of a prompt in this step; the blocks must be free.
+    #[inline(always)]
     pub fn continue_prefill(&mut self, id: SequenceId, tokens: u32) {
         let blocks = self.continuation_blocks(id, tokens);
         self.free -= blocks;
@@ -351,6 +359,7 @@ impl<D: Decodes> State<D> {
     }
 
     /// A chunk is computed; whether its sequence has sampled a token with it.
+    #[inline(always)]
     pub fn computed(&mut self, chunk: PrefillChunk) -> bool {
         let s = &mut self.sequences[chunk.id as usize];
         s.computed += chunk.new;
@@ -365,6 +374,7 @@ impl<D: Decodes> State<D> {
 
     /// A sequence whose prompt is computed has sampled a token at the clock: it decodes on, or ends; true if it ends.
     /// In a batch that runs to its longest it decodes for `longest` steps, whatever it needs itself.
+    #[inline(always)]
     pub fn sampled(&mut self, id: SequenceId, longest: Option<u32>) -> bool {
         let clock = self.clock;
         let s = &mut self.sequences[id as usize];
@@ -393,6 +403,7 @@ impl<D: Decodes> State<D> {
 
     /// A sequence joins those that decode, its last token as of `last`. Those whose last token came with the last step of
     /// decodes count as having taken part in it.
+    #[inline(always)]
     fn join(&mut self, last: Ticks) {
         match self.joined.last_mut() {
             _ if last == self.decoded => {}
@@ -403,6 +414,7 @@ impl<D: Decodes> State<D> {
 
     /// `steps` steps of decodes have begun at the clock, the first taking `first` ticks and each later one `growth` more;
     /// they end at `end`.
+    #[inline(always)]
     pub fn decoded(&mut self, steps: u64, first: u64, growth: u64, end: Ticks) {
         let n = self.decodes.len();
         self.tally.decode_steps += steps;

@@ -2,7 +2,7 @@
 //!
 //! Sums only, so that they come out the same however steps are grouped.
 
-use super::clock::Ticks;
+use super::clock::{Ticks, sum_of_run};
 use super::distribution::Distribution;
 use crate::shares::Shares;
 
@@ -96,6 +96,7 @@ pub struct Tally {
 
 impl Tally {
     /// Counts `steps` steps of `n` decodes alone that see `seen`, growing by `growth` with each.
+    #[inline(always)]
     pub fn decoded(&mut self, n: u64, steps: u64, seen: &[u64], growth: &[u64]) {
         let index = n as usize;
         if self.decodes.len() <= index {
@@ -103,10 +104,11 @@ impl Tally {
         }
         let (count, sums) = &mut self.decodes[index];
         *count += steps;
-        sums.resize(seen.len(), 0);
-        let pairs = u128::from(steps) * u128::from(steps.saturating_sub(1)) / 2;
-        for (sum, (seen, growth)) in sums.iter_mut().zip(seen.iter().zip(growth)) {
-            *sum += u128::from(*seen) * u128::from(steps) + u128::from(*growth) * pairs;
+        if sums.len() != seen.len() {
+            sums.resize(seen.len(), 0);
+        }
+        for ((sum, seen), growth) in sums.iter_mut().zip(seen).zip(growth) {
+            *sum += sum_of_run(*seen, *growth, steps);
         }
     }
 }

@@ -72,6 +72,7 @@ impl Groups {
     }
 
     /// Blocks of a sequence of `tokens`.
+    #[inline(always)]
     pub fn blocks(&self, tokens: u64) -> u64 {
         let blocks = tokens.div_ceil(self.block);
         if self.are_one() {
@@ -115,6 +116,7 @@ impl Groups {
 
 /// Blocks of `block` tokens in which a sequence and its next token lie, summed while it has 0 to `tokens` − 1: 1, 2, …
 /// n of them for a block each, and n + 1 for the rest. `tokens` is below 2³².
+#[inline(always)]
 pub fn spanned_below(tokens: u64, block: u64) -> u128 {
     let (whole, rest) = (tokens / block, tokens % block);
     u128::from((tokens + rest) * (whole + 1) / 2)

@@ -37,8 +37,8 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
     if !state.chunks.is_empty() {
         return false;
     }
-    super::make_room(state);
-    state.take_decode_blocks();
+    let (blocks, _) = super::make_room(state);
+    state.take_decode_blocks(blocks);
     true
 }
 

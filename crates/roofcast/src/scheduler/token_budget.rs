@@ -83,9 +83,10 @@ pub(super) fn max_utilization() -> Profile {
 }
 
 /// Decides the next step; see [`super::Policy::schedule`].
+#[inline(always)]
 pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
-    let mut preempted = super::make_room(state);
-    state.take_decode_blocks();
+    let (blocks, mut preempted) = super::make_room(state);
+    state.take_decode_blocks(blocks);
     let budget = u64::from(state.config.max_num_batched_tokens).saturating_sub(state.decodes.len());
     let mut budget = u32::try_from(budget).unwrap_or(u32::MAX);
     // At most one prompt is under way: the next is admitted once it is whole.
@@ -107,6 +108,7 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
 }
 
 /// Admits from the head of the queue while budget, `max_num_seqs` and blocks last.
+#[inline(always)]
 fn admit<D: Decodes>(state: &mut State<D>, mut budget: u32) {
     while budget > 0 && state.running() + state.travelling() < state.config.max_num_seqs {
         let Some(id) = state.head() else { return };

@@ -26,10 +26,12 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
     if state.swapped().is_empty() && admit(state) {
         return false;
     }
-    if !super::make_room(state) {
+    let (mut blocks, preempted) = super::make_room(state);
+    if !preempted && !state.swapped().is_empty() {
         swap_in(state);
+        blocks = state.decode_blocks(1);
     }
-    state.take_decode_blocks();
+    state.take_decode_blocks(blocks);
     true
 }
 

@@ -55,6 +55,7 @@ impl<D: Decodes> State<D> {
     }
 
     /// Tokens of `id` whose cache is fetched when it is admitted.
+    #[inline(always)]
     pub(super) fn comes_with(&self, id: SequenceId) -> u32 {
         self.transfers.waiting.get(&id).map_or(0, |transfer| transfer.departure.arrival.input)
     }

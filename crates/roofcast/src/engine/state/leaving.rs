@@ -101,6 +101,7 @@ impl<D: Decodes> State<D> {
     }
 
     /// Ends a sequence that has `computed` tokens in the cache.
+    #[inline(always)]
     pub fn finish(&mut self, id: SequenceId, computed: u32) -> Departure {
         let decoded = self.sequence(id).phase == Phase::Decode;
         if decoded {
@@ -126,6 +127,7 @@ impl<D: Decodes> State<D> {
         self.vacate(id, 0);
     }
 
+    #[inline(always)]
     fn vacate(&mut self, id: SequenceId, generated: u32) {
         let s = &mut self.sequences[id as usize];
         s.phase = Phase::Gone;
@@ -136,6 +138,7 @@ impl<D: Decodes> State<D> {
     }
 
     /// Frees `blocks` blocks of a sequence that has `computed` tokens in the cache.
+    #[inline(always)]
     fn give_back(&mut self, id: SequenceId, blocks: u64, computed: u64, generated: u64) {
         match &mut self.cache {
             // Blocks that others hold, too, stay taken.
@@ -154,6 +157,7 @@ impl<D: Decodes> State<D> {
     /// Counts, for every step in which a sequence decoded up to `computed` tokens, the room of its blocks, and what of it
     /// no token stood in when the step began. Where it has reserved its room, that is all it has: what a static batch
     /// computes beyond an answer's end has no slot.
+    #[inline(always)]
     fn count_slack(&mut self, id: SequenceId, computed: u32) {
         let s = &self.sequences[id as usize];
         let (from, to) = (u64::from(s.computed), u64::from(computed));

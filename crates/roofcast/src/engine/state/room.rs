@@ -7,11 +7,13 @@ use crate::engine::cache::Cache;
 
 impl<D: Decodes> State<D> {
     /// Blocks of `tokens`.
+    #[inline(always)]
     pub fn blocks(&self, tokens: u32) -> u64 {
         self.config.groups.blocks(u64::from(tokens))
     }
 
     /// Blocks that a request takes when it is admitted to compute `tokens` beyond those that are in the cache.
+    #[inline(always)]
     pub fn admission_blocks(&self, id: SequenceId, tokens: u32) -> u64 {
         let Sequence { arrival, known, ready, .. } = self.sequence(id);
         match &self.cache {
@@ -47,6 +49,7 @@ impl<D: Decodes> State<D> {
         }
     }
 
+    #[inline(always)]
     pub(super) fn grows(&self) -> bool {
         matches!(self.config.reservation, Reservation::Grow | Reservation::Prompt)
     }
@@ -58,19 +61,21 @@ impl<D: Decodes> State<D> {
     }
 
     /// Blocks that `steps` decodes of every sequence need.
+    #[inline(always)]
     pub fn decode_blocks(&self, steps: u64) -> u64 {
         if self.grows() { self.decodes.needs(steps) } else { 0 }
     }
 
-    /// Takes the blocks that the next decodes need; they must be free.
-    pub fn take_decode_blocks(&mut self) {
-        let blocks = self.decode_blocks(1);
+    /// Takes the `blocks` that the next decodes need; they must be free.
+    #[inline(always)]
+    pub fn take_decode_blocks(&mut self, blocks: u64) {
         self.free -= blocks;
         self.cache.decode(blocks);
     }
 
     /// Of `steps` steps of decodes, as many as the free blocks allow: their blocks are taken beyond those of the first,
     /// which the policy has taken.
+    #[inline(always)]
     pub(in crate::engine) fn take_blocks_of(&mut self, steps: u64) -> u64 {
         let first = self.decode_blocks(1);
         let mut taken = self.decode_blocks(steps) - first;
