@@ -208,8 +208,9 @@ impl<D: Decodes> Engine<D> {
         let left = if horizon == Ticks::NEVER { horizon } else { horizon - state.clock };
         let used = state.used();
         let steps = state.take_blocks_of(steps_within(first, growth, left, steady));
-        let end = state.clock + Ticks(sum_of_run(first, growth, steps));
-        state.tally.decoded(n, steps, state.decodes.seen(), state.decodes.growth());
+        let time = sum_of_run(first, growth, steps);
+        let end = state.clock + Ticks(time);
+        state.tally.decoded(n, steps, time);
         state.decoded(steps, first, growth, end);
         count(state, n, n * steps, steps);
         if state.timeline.is_some() {

@@ -227,7 +227,7 @@ impl Blocks {
             let price = self.price.decode(decodes);
             let attending: u64 = price.slope.iter().zip(&seen).map(|(s, c)| s * c).sum();
             let time = price.fixed + attending;
-            self.tally.decoded(decodes, 1, &seen, &vec![0; reaches.len()]);
+            self.tally.decoded(decodes, 1, u128::from(time));
             let bound = self.price.bound(decodes, attending);
             return (Ticks::from(time), bound);
         }

@@ -73,13 +73,12 @@ impl Price {
     #[inline(always)]
     pub fn mixed(&mut self, n: u64, seen: &[u64], chunks: &[Sequences]) -> (Ticks, Shares<u64>) {
         let (timing, known) = (&self.timing, &mut self.products);
-        let mut priced = |pass: Pass| ticks(timing.pass(&pass, products(timing, known, pass.rows)));
         let contexts = Contexts::Seen(seen);
         let shares = if timing.model.parallelism.pp == 1 {
-            priced(timing.model.pass(n, contexts, Cow::Borrowed(chunks)))
+            priced(timing, known, &timing.model.pass(n, contexts, Cow::Borrowed(chunks)))
         } else {
             let passes = timing.model.passes(n, contexts, chunks);
-            passes.map(priced).max_by_key(Shares::total).unwrap_or_default()
+            passes.map(|pass| priced(timing, known, &pass)).max_by_key(Shares::total).unwrap_or_default()
         };
         (Ticks::from(shares.total()), shares)
     }
@@ -102,15 +101,18 @@ impl Price {
     pub fn account(&mut self, tally: &Tally) -> Shares<Ticks> {
         let mut shares = tally.mixed;
         let memory = self.slopes_memory;
-        for (n, (steps, seen)) in tally.decodes.iter().enumerate().filter(|(_, (steps, _))| *steps > 0) {
-            let Decode { slope, shares: fixed, .. } = self.decode(n as u64);
-            let attending: u128 = slope.iter().zip(seen).map(|(s, c)| u128::from(*s) * c).sum();
+        // What decodes took beyond what any context takes is attention's.
+        let mut attending = tally.decoding;
+        for (n, steps) in tally.decodes.iter().enumerate().filter(|(_, steps)| **steps > 0) {
+            let Decode { fixed, shares: by, .. } = self.decode(n as u64);
             let steps = u128::from(*steps);
-            shares.memory += u128::from(fixed.memory) * steps + if memory { attending } else { 0 };
-            shares.compute += u128::from(fixed.compute) * steps + if memory { 0 } else { attending };
-            shares.communication += u128::from(fixed.communication) * steps;
-            shares.host += u128::from(fixed.host) * steps;
+            attending -= u128::from(*fixed) * steps;
+            shares.memory += u128::from(by.memory) * steps;
+            shares.compute += u128::from(by.compute) * steps;
+            shares.communication += u128::from(by.communication) * steps;
+            shares.host += u128::from(by.host) * steps;
         }
+        *(if memory { &mut shares.memory } else { &mut shares.compute }) += attending;
         Shares {
             memory: Ticks(shares.memory),
             compute: Ticks(shares.compute),
@@ -118,6 +120,12 @@ impl Price {
             host: Ticks(shares.host),
         }
     }
+}
+
+/// A pass in ticks.
+#[inline(always)]
+fn priced(timing: &Timing, met: &mut Vec<[f64; 2]>, pass: &Pass) -> Shares<u64> {
+    ticks(timing.pass(pass, products(timing, met, pass.rows)))
 }
 
 /// The products of `rows`, looked up where they were met before.

@@ -2,7 +2,7 @@
 //!
 //! Sums only, so that they come out the same however steps are grouped.
 
-use super::clock::{Ticks, sum_of_run};
+use super::clock::Ticks;
 use super::distribution::Distribution;
 use crate::shares::Shares;
 
@@ -84,8 +84,10 @@ pub struct Tally {
     pub scattered: Mean,
     /// Gaps between tokens.
     pub itl: Distribution,
-    /// Steps of decodes alone, by their number: how many, and the tokens they saw within each reach.
-    pub decodes: Vec<(u64, Vec<u128>)>,
+    /// Steps of decodes alone, by the number of decodes.
+    pub decodes: Vec<u64>,
+    /// What they took, in ticks.
+    pub decoding: u128,
     /// What the time of the other steps went to.
     pub mixed: Shares<u128>,
     /// Time of swaps.
@@ -95,20 +97,14 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts `steps` steps of `n` decodes alone that see `seen`, growing by `growth` with each.
+    /// Counts `steps` steps of `n` decodes alone that take `time` together.
     #[inline(always)]
-    pub fn decoded(&mut self, n: u64, steps: u64, seen: &[u64], growth: &[u64]) {
+    pub fn decoded(&mut self, n: u64, steps: u64, time: u128) {
         let index = n as usize;
         if self.decodes.len() <= index {
-            self.decodes.resize(index + 1, Default::default());
+            self.decodes.resize(index + 1, 0);
         }
-        let (count, sums) = &mut self.decodes[index];
-        *count += steps;
-        if sums.len() != seen.len() {
-            sums.resize(seen.len(), 0);
-        }
-        for ((sum, seen), growth) in sums.iter_mut().zip(seen).zip(growth) {
-            *sum += sum_of_run(*seen, *growth, steps);
-        }
+        self.decodes[index] += steps;
+        self.decoding += time;
     }
 }

@@ -1,7 +1,7 @@
 //! What is counted of each batch: tokens, rows, and what the pool was used for.
 
 use super::{Batch, Sglang};
-use crate::engine::clock::Ticks;
+use crate::engine::clock::{Ticks, sum_of_run};
 use crate::engine::decodes::Decodes;
 use crate::engine::event::Event;
 use crate::scheduler::sglang::{ForwardMode, Step};
@@ -39,7 +39,7 @@ impl<D: Decodes> Sglang<D> {
 
     /// Counts a batch and `more` like it, which are decided herewith.
     pub(super) fn count(&mut self, batch: &mut Batch, more: u64) {
-        let Batch { step, segment, .. } = batch;
+        let Batch { step, segment, time, growth, .. } = batch;
         let usage = self.scheduler.usage();
         let taken = if more > 0 { self.scheduler.repeat(more) } else { 0 };
         let (n, steps) = (step.decodes, 1 + more);
@@ -67,7 +67,7 @@ impl<D: Decodes> Sglang<D> {
             tally.spanned_blocks += (u128::from(usage.spanned) * many + taken) / u128::from(page);
         }
         if step.kind == ForwardMode::Decode {
-            tally.decoded(n, steps, self.rows.seen(), self.rows.growth());
+            tally.decoded(n, steps, sum_of_run(*time, *growth, steps));
         }
         segment.blocks = [usage.room / page, used];
     }
