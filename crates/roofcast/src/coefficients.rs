@@ -96,16 +96,20 @@ impl Rates {
             Some((from, byte, rates)) if rows >= *from => {
                 // In 16 bits a weight has as many bytes as FLOPs a row.
                 let bytes = 2.0 * elements;
-                let [compute, memory] = rates.product(rows, elements, bytes);
+                let [compute, memory] = rates.packed(rows, elements, bytes);
                 [compute, memory + (weight_bytes + bytes) * byte]
             }
-            _ => {
-                let rows = number(rows);
-                let tiled = if self.exact { rows } else { tiled(rows) };
-                let flops = 2.0 * elements * self.small_m.worth(tiled);
-                self.time(Demand { flops, weight_bytes, kv_bytes: 0.0 })
-            }
+            _ => self.packed(rows, elements, weight_bytes),
         }
+    }
+
+    /// The same of weights that are multiplied as they lie in memory.
+    #[inline(always)]
+    fn packed(&self, rows: u64, elements: f64, weight_bytes: f64) -> [f64; 2] {
+        let rows = number(rows);
+        let tiled = if self.exact { rows } else { tiled(rows) };
+        let flops = 2.0 * elements * self.small_m.worth(tiled);
+        self.time(Demand { flops, weight_bytes, kv_bytes: 0.0 })
     }
 }
 

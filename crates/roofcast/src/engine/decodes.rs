@@ -280,6 +280,7 @@ impl Lockstep {
     }
 
     /// Takes out those that end now, in order of admission, with their tokens in the cache.
+    #[inline(always)]
     fn end(&mut self, ended: &mut Vec<(SequenceId, u32)>) {
         let from = ended.len();
         while let Some(id) = self.ends.pop(self.step) {
@@ -293,7 +294,7 @@ impl Lockstep {
     }
 
     /// Takes one out, with its tokens in the cache.
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, id: SequenceId) -> (Member, u32) {
         let member = self.members[id as usize];
         let Member { offset, residue, .. } = member;

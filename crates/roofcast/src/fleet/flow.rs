@@ -50,11 +50,13 @@ impl Default for Flow {
 
 impl Flow {
     /// A request comes.
+    #[inline(always)]
     pub(crate) fn arrived(&mut self, at: Ticks) {
         self.interval(at)[0] += 1;
     }
 
     /// A request has left.
+    #[inline(always)]
     pub(crate) fn left(&mut self, at: Ticks) {
         self.interval(at)[1] += 1;
     }

@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 pub struct Groups {
     block: u64,
     all: Vec<Group>,
+    /// Whether there is one, which keeps everything.
+    one: bool,
 }
 
 /// Groups that are alike.
@@ -32,7 +34,7 @@ pub struct Group {
 impl Groups {
     /// All layers together, in blocks of `block` tokens.
     pub fn one(block: u64) -> Groups {
-        Groups { block, all: vec![Group { count: 1, most: u64::MAX, window: u64::MAX }] }
+        Groups::new(block, vec![Group { count: 1, most: u64::MAX, window: u64::MAX }])
     }
 
     /// Of layers by their window, `u64::MAX` where there is none, in blocks of `block` tokens; and the layers of a group.
@@ -48,12 +50,18 @@ impl Groups {
             let most = if *window == u64::MAX { u64::MAX } else { reached.div_ceil(block) + 1 };
             Group { count: layers.div_ceil(size), most, window: reached }
         };
-        Some((Groups { block, all: layers.iter().map(group).collect() }, size))
+        Some((Groups::new(block, layers.iter().map(group).collect()), size))
+    }
+
+    fn new(block: u64, all: Vec<Group>) -> Groups {
+        let one = matches!(all[..], [Group { count: 1, most: u64::MAX, .. }]);
+        Groups { block, all, one }
     }
 
     /// Whether there is one, which keeps everything.
+    #[inline]
     pub fn are_one(&self) -> bool {
-        matches!(self.all[..], [Group { count: 1, most: u64::MAX, .. }])
+        self.one
     }
 
     /// The kinds.
@@ -132,7 +140,7 @@ mod tests {
             Group { count: 1, most: u64::MAX, window: u64::MAX },
             Group { count: 5, most: 3, window: 7 },
         ];
-        Groups { block: 4, all }
+        Groups::new(4, all)
     }
 
     #[test]
@@ -142,7 +150,7 @@ mod tests {
         // 18 blocks hold 12 tokens, 19 hold 16, 17 hold no third block of each.
         assert_eq!([17, 18, 19, 25].map(|blocks| six().longest(blocks)), [8, 12, 16, 40]);
         // Alone, a window never needs more.
-        let window = Groups { block: 4, all: six().all[1..].to_vec() };
+        let window = Groups::new(4, six().all[1..].to_vec());
         assert!(window.longest(15) > 1 << 33 && window.longest(14) == 8);
     }
 

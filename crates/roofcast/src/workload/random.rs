@@ -43,6 +43,7 @@ impl Stream {
     }
 
     /// Uniform in (0, 1): (k + ½)/2^53 for a whole k below 2^53.
+    #[inline]
     pub(super) fn unit(&mut self) -> f64 {
         // From a signed integer: one instruction on every machine.
         ((self.rng.next_u64() >> 11) as i64 as f64 + 0.5) * (1.0 / (1_u64 << 53) as f64)
@@ -54,6 +55,7 @@ impl Stream {
     }
 
     /// Exponential with mean 1.
+    #[inline]
     pub(super) fn exponential(&mut self) -> f64 {
         -libm::log(self.unit())
     }

@@ -67,6 +67,9 @@ impl<D: Decodes> State<D> {
 
     /// Takes blocks for the cache of `id` and fetches it, if it is elsewhere; whether it is.
     pub(super) fn pull(&mut self, id: SequenceId) -> bool {
+        if self.transfers.waiting.is_empty() {
+            return false;
+        }
         let Some(transfer) = self.transfers.waiting.remove(&id) else { return false };
         let arrival = transfer.departure.arrival;
         // What is reserved to the end is reserved with the cache.

@@ -89,6 +89,7 @@ impl Attention {
     }
 
     /// Query-key pairs of `new` tokens at the end of `context`.
+    #[inline]
     pub fn pairs(&self, new: u64, context: u64) -> u128 {
         match (self.chunk, self.reach()) {
             (Some(chunk), _) => chunked_pairs(new, context, chunk),
@@ -97,6 +98,7 @@ impl Attention {
     }
 
     /// Tokens whose keys and values cross the bus at least: what the `new` queries see together.
+    #[inline]
     pub fn seen(&self, new: u64, context: u64) -> u64 {
         match (self.chunk, self.reach()) {
             (Some(chunk), _) => context - context.saturating_sub(new.max(1)) / chunk * chunk,
@@ -106,6 +108,7 @@ impl Attention {
     }
 
     /// Tokens that one query attends to at most.
+    #[inline]
     pub fn reach(&self) -> Option<u64> {
         self.index.as_ref().map(BlockIndex::reach).or(self.window)
     }
