@@ -325,7 +325,7 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn is_empty(&self) -> bool {
-        self.in_flight() == 0
+        self.state.decodes.is_empty() && self.in_flight() == 0
     }
 
     fn in_flight(&self) -> u64 {
@@ -376,7 +376,12 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn drain(&mut self, into: &mut Vec<Departure>) {
-        if !self.finished.is_empty() {
+        if self.finished.is_empty() {
+            return;
+        }
+        if into.is_empty() {
+            std::mem::swap(into, &mut self.finished);
+        } else {
             into.append(&mut self.finished);
         }
     }

@@ -87,15 +87,21 @@ impl Fleet {
                 self.results.interrupt();
                 break;
             }
-            let transfer = self.pools.as_ref().map_or(Ticks::NEVER, Pools::due);
-            let passing = self.servers.as_ref().map_or(Ticks::NEVER, Servers::due);
-            let due = traffic.peek().map_or(Ticks::NEVER, Ticks::from).min(transfer).min(passing);
+            let mut due = traffic.peek().map_or(Ticks::NEVER, Ticks::from);
+            if let Some(pools) = &self.pools {
+                due = due.min(pools.due());
+            }
+            if let Some(servers) = &self.servers {
+                due = due.min(servers.due());
+            }
             match self.behind() {
                 Some(index) if self.replicas[index].clock() < due => self.step(index, due, traffic)?,
                 None if due == Ticks::NEVER => break,
                 _ => match &mut self.pools {
-                    Some(pools) if transfer == due => pools.exchange(&mut self.replicas),
-                    _ if passing == due => self.hand_in(traffic),
+                    Some(pools) if pools.due() == due => pools.exchange(&mut self.replicas),
+                    _ if self.servers.as_ref().is_some_and(|servers| servers.due() == due) => {
+                        self.hand_in(traffic)
+                    }
                     _ => self.deliver(traffic),
                 },
             }

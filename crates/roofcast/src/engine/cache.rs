@@ -33,6 +33,7 @@ impl Cache {
     }
 
     /// A request joins the queue; `prefix` is what others may have of it.
+    #[inline(always)]
     pub(super) fn arrive(&mut self, id: SequenceId, arrival: &Arrival, prefix: Prefix) {
         match self {
             Cache::Blocks(identity) => identity.arrive(id, arrival.number, prefix),
@@ -41,6 +42,7 @@ impl Cache {
     }
 
     /// How many of a request's `known` tokens are there.
+    #[inline(always)]
     pub(super) fn find(&mut self, id: SequenceId, known: u32) -> u32 {
         match self {
             Cache::Blocks(identity) => identity.find(id, u64::from(known)) as u32,
@@ -49,6 +51,7 @@ impl Cache {
     }
 
     /// A request is admitted, takes `blocks` and computes `tokens`.
+    #[inline(always)]
     pub(super) fn admit(&mut self, id: SequenceId, blocks: u64, tokens: u32) {
         match self {
             Cache::Blocks(identity) => identity.admit(id, u64::from(tokens)),
@@ -58,6 +61,7 @@ impl Cache {
     }
 
     /// Decodes take `blocks`.
+    #[inline(always)]
     pub(super) fn decode(&mut self, blocks: u64) {
         match self {
             Cache::Blocks(identity) => identity.decode(blocks),
@@ -66,6 +70,7 @@ impl Cache {
     }
 
     /// A request that has left does not come back.
+    #[inline(always)]
     pub(super) fn forget(&mut self, id: SequenceId) {
         match self {
             Cache::Blocks(identity) => identity.forget(id),
@@ -74,6 +79,7 @@ impl Cache {
     }
 
     /// Tokens that requests hold beyond the first that holds them.
+    #[inline(always)]
     pub(super) fn shared_tokens(&self) -> u64 {
         match self {
             Cache::Blocks(identity) => identity.shared_tokens(),

@@ -358,11 +358,15 @@ impl Decodes for Lockstep {
 
     #[inline(always)]
     fn needs(&self, steps: u64) -> u64 {
-        let needs = |growing: &Growing| match steps {
-            1 => growing.residues[self.full as usize],
-            _ => growing.needs(steps, self.full),
-        };
-        self.growing.iter().map(|growing| growing.groups * needs(growing)).sum()
+        let mut all = 0;
+        for growing in &self.growing {
+            let blocks = match steps {
+                1 => growing.residues[self.full as usize],
+                _ => growing.needs(steps, self.full),
+            };
+            all += growing.groups * blocks;
+        }
+        all
     }
 
     #[inline(always)]

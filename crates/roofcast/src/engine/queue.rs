@@ -29,6 +29,7 @@ impl Queue {
     }
 
     /// Adds a new request.
+    #[inline(always)]
     pub(crate) fn push(&mut self, id: SequenceId, key: i64, number: u64) {
         match self {
             Queue::Arrival(queue) => queue.push_back(id),
@@ -44,6 +45,7 @@ impl Queue {
         }
     }
 
+    #[inline(always)]
     pub(crate) fn front(&self) -> Option<SequenceId> {
         match self {
             Queue::Arrival(queue) => queue.front().copied(),
@@ -51,6 +53,7 @@ impl Queue {
         }
     }
 
+    #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<SequenceId> {
         match self {
             Queue::Arrival(queue) => queue.pop_front(),

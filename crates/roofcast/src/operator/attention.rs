@@ -24,7 +24,7 @@ pub struct Grouped {
 }
 
 impl Grouped {
-    #[inline]
+    #[inline(always)]
     pub(super) fn demand(&self, new: u64, context: u64) -> [f64; 2] {
         let seen = self.attention.seen(new, context);
         let bytes = number(seen) * self.bytes_per_token + self.table.bytes(seen, context);
@@ -123,6 +123,7 @@ pub struct Scores {
 }
 
 impl Scores {
+    #[inline(always)]
     pub(super) fn demand(&self, new: u64, context: u64) -> [f64; 2] {
         let before = context - new.min(context);
         let pairs = match self.ratio {

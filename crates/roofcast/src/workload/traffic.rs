@@ -20,6 +20,7 @@ pub struct Traffic {
     source: Source,
     draws: Draws,
     cap: Option<Cap>,
+    closed: bool,
     total: u64,
     left: u64,
 }
@@ -47,7 +48,8 @@ impl Traffic {
         let draws = Draws::new(workload).ok_or_else(missing)?;
         let source = Source::new(workload, total).ok_or_else(missing)?;
         let cap = workload.max_concurrency.map(Cap::new);
-        Ok(Traffic { source, draws, cap, total, left: total })
+        let closed = cap.is_some() || matches!(source, Source::Closed(_) | Source::Sessions(_));
+        Ok(Traffic { source, draws, cap, closed, total, left: total })
     }
 
     /// When the next request that is known is sent. None at the end, and while every user waits for an answer.
@@ -142,7 +144,7 @@ impl Traffic {
 
     /// Whether an answer may bring another request.
     pub fn is_closed(&self) -> bool {
-        self.cap.is_some() || matches!(self.source, Source::Closed(_) | Source::Sessions(_))
+        self.closed
     }
 
     /// Whether prompts may have tokens in common.

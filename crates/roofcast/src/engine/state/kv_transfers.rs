@@ -66,6 +66,7 @@ impl<D: Decodes> State<D> {
     }
 
     /// Takes blocks for the cache of `id` and fetches it, if it is elsewhere; whether it is.
+    #[inline(always)]
     pub(super) fn pull(&mut self, id: SequenceId) -> bool {
         if self.transfers.waiting.is_empty() {
             return false;
