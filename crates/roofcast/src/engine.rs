@@ -3,6 +3,9 @@
 //! Knows: a step is scheduled, priced and applied; between two events all decodes advance in lockstep, so a run of equal
 //! steps is taken at once (a leap). With [`decodes::Each`] the same engine steps and is the reference; [`blocks`] runs
 //! vLLM's scheduler itself, [`sglang`] SGLang's. Knows nothing about where requests come from: [`crate::simulate`] drives it.
+//!
+//! A step's parts that are called from one place are `inline(always)`: left to the compiler, their calls take a fifth of a
+//! run's instructions.
 
 pub mod arrival;
 pub mod blocks;
