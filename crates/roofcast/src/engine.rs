@@ -322,12 +322,14 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn blocked(&self) -> bool {
-        // Where prompts are held until they fill a step, every new request counts.
+        // Where prompts are held until they fill a step, every new request counts. An empty queue is asked first: it is the
+        // usual case, and this is asked before every step.
         let held = || self.state.config.polling.wait_steps > 0;
         self.state.waiting() > 0 && !held() && self.state.head().is_some() && self.state.in_order()
     }
 
     fn is_empty(&self) -> bool {
+        // A busy replica has decodes as a rule: the other counts are not looked up.
         self.state.decodes.is_empty() && self.in_flight() == 0
     }
 

@@ -172,7 +172,7 @@ impl StepModel {
 
     /// A microbatch with its part of the `n` decoding sequences and with `chunks`.
     #[inline(always)]
-    pub fn pass<'a>(&self, n: u64, contexts: Contexts<'a>, chunks: Cow<'a, [Sequences]>) -> Pass<'a> {
+    pub(crate) fn pass<'a>(&self, n: u64, contexts: Contexts<'a>, chunks: Cow<'a, [Sequences]>) -> Pass<'a> {
         let Parallelism { pp, attention_dp: ranks, .. } = self.parallelism;
         let one = part(n, pp);
         let rank = |rows: u64| part(rows, ranks);

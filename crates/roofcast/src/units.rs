@@ -248,6 +248,13 @@ pub(crate) fn float(whole: u128) -> f64 {
 mod tests {
     use super::*;
 
+    /// A word with its highest bit set is no signed one: 2⁶³ is a float, 2⁶⁴ − 1 is next to 2⁶⁴.
+    #[test]
+    fn words_become_the_nearest_floats() {
+        assert_eq!([0, 7, 1 << 63, u64::MAX].map(number), [0.0, 7.0, 2f64.powi(63), 2f64.powi(64)]);
+        assert_eq!(number((1 << 53) + 1), 2f64.powi(53));
+    }
+
     #[test]
     fn decimal_and_binary_sizes_differ_in_name_and_value() {
         // 24 GiB = 24 * 2^30 = 25,769,803,776 bytes = 25.8 GB.

@@ -170,9 +170,7 @@ impl<T: Entry> Entries<T> {
     /// Adds the entries of an embedded file by their lines alone.
     pub(super) fn scan(&mut self, file: &'static str, text: &'static str) -> Result<()> {
         for text in tables(text, T::TABLE) {
-            // Line by line: a search for two bytes costs more, and all of the catalog is gone through at every start.
-            let end = text.match_indices('\n').find(|(at, _)| text[at + 1..].starts_with('['));
-            let head = end.map_or(text, |(at, _)| &text[..at]);
+            let head = text.split_once("\n[").map_or(text, |(head, _)| head);
             let Some(id) = quoted(head, "\nid = ").next() else {
                 let (place, message) = (format!("catalog/{file}"), format!("a [[{}]] without id", T::TABLE));
                 return Err(Error::Parse { place, message });

@@ -101,3 +101,18 @@ impl Sub for Ticks {
         Ticks(self.0.saturating_sub(other.0))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::sum_of_run;
+
+    /// 10 + 12 + 14; one step; none; the longest run of the longest steps: (2³² − 1) (2⁶⁴ − 1).
+    #[test]
+    fn runs_by_hand() {
+        assert_eq!([(10, 2, 3), (10, 2, 1), (10, 2, 0)].map(|(f, g, n)| sum_of_run(f, g, n)), [36, 10, 0]);
+        let most = u64::from(u32::MAX);
+        assert_eq!(sum_of_run(u64::MAX, 0, most), u128::from(u64::MAX) * u128::from(most));
+        // 0 + 1 + … + (n − 1).
+        assert_eq!(sum_of_run(0, 1, most), u128::from(most) * u128::from(most - 1) / 2);
+    }
+}

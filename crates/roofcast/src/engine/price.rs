@@ -74,6 +74,7 @@ impl Price {
     pub fn mixed(&mut self, n: u64, seen: &[u64], chunks: &[Sequences]) -> (Ticks, Shares<u64>) {
         let (timing, known) = (&self.timing, &mut self.products);
         let contexts = Contexts::Seen(seen);
+        // One stage has one pass: an iterator over it took as long as its price.
         let shares = if timing.model.parallelism.pp == 1 {
             priced(timing, known, &timing.model.pass(n, contexts, Cow::Borrowed(chunks)))
         } else {
@@ -146,4 +147,36 @@ fn products(timing: &Timing, met: &mut Vec<[f64; 2]>, rows: u64) -> [f64; 2] {
 
 fn ticks(seconds: Shares<f64>) -> Shares<u64> {
     seconds.scaled(TICKS).whole()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deployment::Deployment;
+    use crate::forecaster::Forecaster;
+    use crate::spec::CostKind;
+    use std::sync::Arc;
+
+    /// A token of Llama-3.1-8B's context has 2 · 32 · 8 · 128 values of two bytes, 131,072 bytes, which an H100 reads in
+    /// 39.126 ns: three steps of two sequences that see 200, 202 and 204 tokens read 23.71 µs more than steps that see none.
+    #[test]
+    fn what_decodes_take_for_their_context_is_attentions() {
+        let catalog = crate::Catalog::embedded().unwrap();
+        let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
+        let model = crate::model::config::read(&entry.id, "catalog", &entry.config).unwrap();
+        let chip = catalog.accelerator("h100-sxm").unwrap().clone();
+        let deployment = Deployment::resolve(model.into(), Arc::new(chip), &Default::default()).unwrap();
+        let mut price = Price::new(Forecaster::embedded(deployment).unwrap().timing(CostKind::Limit));
+        let Decode { fixed, slope, .. } = price.decode(2).clone();
+        let took = |seen: [u64; 3]| seen.map(|seen| u128::from(fixed + slope[0] * seen)).iter().sum();
+        let mut account = |seen| {
+            let mut tally = Tally::default();
+            tally.decoded(2, 3, took(seen));
+            price.account(&tally)
+        };
+        let (with, without) = (account([200, 202, 204]), account([0; 3]));
+        let read = (with.memory - without.memory).seconds();
+        assert!((read / (606.0 * 131_072.0 / 3.35e12) - 1.0).abs() < 1e-4, "{read}");
+        assert_eq!((with.compute, with.host), (without.compute, without.host));
+    }
 }

@@ -118,6 +118,7 @@ pub struct Results {
     good: u64,
     /// As many requests as may miss a bound where a share of them must keep all.
     bad: Option<u64>,
+    /// Whether the SLO is missed for certain; asked at every turn, it changes only when a request ends.
     missed: bool,
     ttft: Sample,
     tpot: Sample,

@@ -20,6 +20,7 @@ pub struct Traffic {
     source: Source,
     draws: Draws,
     cap: Option<Cap>,
+    /// Whether an answer may bring another request.
     closed: bool,
     total: u64,
     left: u64,

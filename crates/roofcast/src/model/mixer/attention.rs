@@ -234,6 +234,17 @@ mod tests {
         }
     }
 
+    /// The last two of c tokens see c − 1 and c of them, on both sides of a word's half.
+    #[test]
+    fn pairs_of_long_contexts_by_hand() {
+        for context in [(1 << 32) - 1, 1 << 32, 1 << 40] {
+            assert_eq!(causal_pairs(2, context, None), u128::from(2 * context - 1));
+        }
+        // All of 2³² − 1 tokens: n (n + 1) / 2.
+        let most = (1_u64 << 32) - 1;
+        assert_eq!(causal_pairs(most, most, None), u128::from(most) << 31);
+    }
+
     #[test]
     fn chunks_by_hand() {
         // Chunks of 4: positions 1..=6 see 1, 2, 3, 4, 1, 2; a decode at context 6 sees 2 and keeps 4.
