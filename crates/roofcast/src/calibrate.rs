@@ -356,6 +356,7 @@ impl<'a> Fit<'a> {
             unquantized: values(COEFFICIENTS),
             unpacks: Place::of(&deployment).unpacks(),
             attention: None,
+            multiprocessors: deployment.accelerator.multiprocessors,
             launches: None,
             server: ServerLoop::default(),
             band: None,

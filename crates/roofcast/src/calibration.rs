@@ -259,20 +259,18 @@ impl Calibration {
 
     /// `values` with the products of `kernel`.
     fn products(&self, place: &Place, kernel: &Kernel, mut values: Values) -> Values {
-        const OF_PRODUCTS: [Coefficient; 5] = [
-            Coefficient::GemmMemory,
-            Coefficient::GemmCompute,
-            Coefficient::GemmExposed,
-            Coefficient::SmallMRow,
-            Coefficient::SmallMMost,
-        ];
+        let of_products = |coefficient: &Coefficient| {
+            coefficient.is_of_products()
+                || matches!(coefficient, Coefficient::SmallMRow | Coefficient::SmallMMost)
+        };
         let like = &kernel.like;
         let weights = if like.weights.is_empty() { place.weights } else { &like.weights };
         if place.engine.name() != like.engine || place.weights != weights {
             let name = Some(like.engine.clone());
             let engine = EngineSpec { name, served: place.engine.served, ..EngineSpec::default() };
             let measured = self.values(&Place { engine: &engine, weights, ..*place }, true);
-            OF_PRODUCTS.iter().for_each(|c| values.0[*c as usize] = measured.0[*c as usize]);
+            let all = Coefficient::ALL.into_iter().filter(of_products);
+            all.for_each(|c| values.0[c as usize] = measured.0[c as usize]);
         }
         let own = [
             (Coefficient::GemmCompute, kernel.gemm_compute),
@@ -304,6 +302,7 @@ impl Calibration {
             unquantized: self.values(place, false),
             unpacks: place.unpacks(),
             attention: AttentionKernel::of(place.engine, place.accelerator),
+            multiprocessors: place.accelerator.multiprocessors,
             launches: Launches::of(place.engine),
             server: ServerLoop::of(place.engine.frontend),
             band: self.band(self.evidence(place)).copied(),
@@ -323,7 +322,7 @@ fn means_of_chips(levels: &[Level]) -> BTreeMap<Coefficient, f64> {
         at.accelerator.is_some() && at.engine.is_none() && at.weights.as_deref().is_none_or(|w| w == "bf16")
     });
     for (coefficient, value) in
-        of_chips.flat_map(|l| &l.coefficients).filter(|(c, _)| c.is_share() || c.is_of_attention_kernels())
+        of_chips.flat_map(|l| &l.coefficients).filter(|(c, _)| c.is_share() || c.is_of_kernels_alone())
     {
         logs.entry(*coefficient).or_default().push(value.ln());
     }

@@ -10,14 +10,16 @@ mod kernels;
 mod launches;
 
 use crate::model::{Family, OperatorKind};
-use crate::operator::{Demand, Form, Operator};
+use crate::operator::{Demand, Form, Matrix, Operator};
 use crate::quantized_kernel::Unpacking;
 use crate::step::StepModel;
 use crate::units::{ByteRate, number};
 pub use attention::AttentionKernel;
 pub use band::{Band, Evidence, Factors};
 pub use coefficient::{Coefficient, Values};
-pub use kernels::{SmallM, busiest, idle_rows, masked_keys, mixed_tokens, tiled, waiting};
+pub use kernels::{
+    BEYOND_CACHES, SmallM, busiest, idle_rows, key_tile, masked_keys, mixed_tokens, tiled, waiting, waves,
+};
 pub use launches::{Launches, ServerLoop};
 
 /// Seconds of a message over the links that [`Coefficient::AllReduce`] counts for: NVLink's, as the catalog assumes it.
@@ -36,6 +38,8 @@ pub struct Coefficients {
     pub unpacks: Option<Unpacking>,
     /// The attention backend that was asked for; none where the values are its.
     pub attention: Option<AttentionKernel>,
+    /// Multiprocessors of the chip, where their number is known.
+    pub multiprocessors: Option<u64>,
     /// A layer's launches where they are counted one by one; none where the values hold them.
     pub launches: Option<Launches>,
     /// What a server's loop adds.
@@ -65,6 +69,12 @@ pub struct Rates {
     pub exposed: f64,
     /// What few rows cost beyond their share of many.
     pub small_m: SmallM,
+    /// How a product's tiles fill the chip; none where that is not known, or a limit's.
+    pub spread: Option<Spread>,
+    /// Seconds of a byte that a product, or a prompt's attention, takes or gives beside its work.
+    pub activation: f64,
+    /// Tokens of context that a decode's attention is longer by than its own.
+    pub start: f64,
     /// Rows that a decode's attention computes beside prompts.
     pub mixed_rows: f64,
     /// Whether experts are chosen evenly.
@@ -75,13 +85,38 @@ pub struct Rates {
     unpacked: Option<(u64, f64, Box<Rates>)>,
 }
 
+/// How a product's tiles fill the chip: see [`waves`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spread {
+    /// Tiles at once.
+    pub multiprocessors: u64,
+    /// How many times longer waves may be than tiles before computing is, and before reading is.
+    pub hidden: [f64; 2],
+}
+
+impl Spread {
+    /// How many times longer computing and reading of a product of `rows` are. How few tiles read was timed beyond caches;
+    /// in smaller matrices launches hide it, which layers hold.
+    fn longer(&self, rows: f64, matrix: &Matrix) -> [f64; 2] {
+        let waves = waves(rows, matrix.outputs, Some(self.multiprocessors));
+        let [waits, draws] = self.hidden.map(|hidden| (waves / hidden.max(1.0)).max(1.0));
+        [waits, if matrix.weight_bytes > BEYOND_CACHES { draws } else { 1.0 }]
+    }
+}
+
+/// Bytes of a value that a product takes or gives.
+const VALUE: f64 = 2.0;
+
 impl Rates {
     /// Time bound by arithmetic, and time bound by memory: the longer of computing and moving, and what it does not hide
     /// of the shorter.
     #[inline(always)]
     pub fn time(&self, demand: Demand) -> [f64; 2] {
-        let (computing, moving) =
-            (demand.flops * self.flop, (demand.weight_bytes + demand.kv_bytes) * self.byte);
+        self.longer(demand.flops * self.flop, (demand.weight_bytes + demand.kv_bytes) * self.byte)
+    }
+
+    #[inline(always)]
+    fn longer(&self, computing: f64, moving: f64) -> [f64; 2] {
         if computing > moving {
             [computing, moving * self.exposed]
         } else {
@@ -89,27 +124,34 @@ impl Rates {
         }
     }
 
-    /// A product of `rows` with a matrix of `elements` in `weight_bytes`.
+    /// A product of `rows` with a matrix.
     #[inline(always)]
-    pub fn product(&self, rows: u64, elements: f64, weight_bytes: f64) -> [f64; 2] {
+    pub fn product(&self, rows: u64, matrix: &Matrix) -> [f64; 2] {
         match &self.unpacked {
             Some((from, byte, rates)) if rows >= *from => {
                 // In 16 bits a weight has as many bytes as FLOPs a row.
-                let bytes = 2.0 * elements;
-                let [compute, memory] = rates.packed(rows, elements, bytes);
-                [compute, memory + (weight_bytes + bytes) * byte]
+                let unpacked = Matrix { weight_bytes: 2.0 * matrix.elements, ..*matrix };
+                let [compute, memory] = rates.packed(rows, &unpacked);
+                [compute, memory + (matrix.weight_bytes + unpacked.weight_bytes) * byte]
             }
-            _ => self.packed(rows, elements, weight_bytes),
+            _ => self.packed(rows, matrix),
         }
     }
 
     /// The same of weights that are multiplied as they lie in memory.
     #[inline(always)]
-    fn packed(&self, rows: u64, elements: f64, weight_bytes: f64) -> [f64; 2] {
+    fn packed(&self, rows: u64, matrix: &Matrix) -> [f64; 2] {
+        let Matrix { elements, outputs, weight_bytes } = *matrix;
         let rows = number(rows);
-        let tiled = if self.exact { rows } else { tiled(rows) };
-        let flops = 2.0 * elements * self.small_m.worth(tiled);
-        self.time(Demand { flops, weight_bytes, kv_bytes: 0.0 })
+        if self.exact {
+            let flops = 2.0 * elements * self.small_m.worth(rows);
+            return self.time(Demand { flops, weight_bytes, kv_bytes: 0.0 });
+        }
+        let flops = 2.0 * elements * self.small_m.worth(tiled(rows));
+        let [waits, draws] = self.spread.map_or([1.0; 2], |spread| spread.longer(rows, matrix));
+        let [compute, memory] = self.longer(flops * self.flop * waits, weight_bytes * self.byte * draws);
+        let inputs = if outputs > 0.0 { elements / outputs } else { 0.0 };
+        [compute, memory + rows * (inputs + outputs) * VALUE * self.activation]
     }
 }
 
@@ -152,6 +194,7 @@ impl Coefficients {
             unquantized: values,
             unpacks: None,
             attention: None,
+            multiprocessors: None,
             launches: None,
             server: ServerLoop::default(),
             band: None,
@@ -181,21 +224,33 @@ impl Coefficients {
             _ => [C::GemmCompute, C::GemmMemory, C::GemmExposed],
         }
         .map(|c| values.get(c));
-        let (group, busier) = match &operator.form {
-            Form::Context(form) => (form.group, 1.0 / values.of_heads(form.head_dim)),
-            Form::Experts(experts) if !self.ideal => (1, busiest(experts.ranks)),
-            _ => (1, 1.0),
+        let (group, narrow, busier) = match &operator.form {
+            Form::Context(form) => (form.group, form.narrow, 1.0 / values.of_heads(form.head_dim)),
+            Form::Experts(experts) if !self.ideal => (1, false, busiest(experts.ranks)),
+            _ => (1, false, 1.0),
         };
         let small_m = if operator.kind.is_product() {
             SmallM { each: (values.get(C::SmallMRow) - 1.0).max(0.0), most: values.get(C::SmallMMost) }
         } else {
             SmallM::NONE
         };
-        let attends = operator.kind == OperatorKind::Attention;
+        let attends = operator.kind == OperatorKind::Attention && !self.ideal;
+        let narrow = if narrow && attends { values.get(C::NarrowCache) } else { 1.0 };
+        let crossings = match operator.kind {
+            _ if self.ideal => 0.0,
+            OperatorKind::Attention => values.get(C::AttentionActivation),
+            kind if kind.is_product() => values.get(C::GemmActivation),
+            _ => 0.0,
+        };
+        let hidden = [C::GemmComputeSpread, C::GemmMemorySpread].map(|c| values.get(c));
+        let spread = self.multiprocessors.map(|multiprocessors| Spread { multiprocessors, hidden });
         Rates {
             flop: busier / (operator.rate.0 * compute),
-            byte: (1.0 + values.get(C::Group) * (group - 1) as f64) / (bandwidth.0 * memory),
+            byte: narrow * (1.0 + values.get(C::Group) * (group - 1) as f64) / (bandwidth.0 * memory),
             exposed,
+            spread: spread.filter(|_| !self.ideal),
+            activation: crossings / bandwidth.0,
+            start: if attends { values.get(C::DecodeStart) } else { 0.0 },
             small_m,
             mixed_rows: if attends { values.get(C::MixedRows).max(1.0) } else { 1.0 },
             even: self.ideal,
@@ -264,13 +319,14 @@ mod tests {
     /// the product itself computes 512 MFLOP at 100 TFLOP/s, 5.12 µs, longer than the 2 µs of its bytes.
     #[test]
     fn unpacking_by_hand() {
-        let form = Form::Product { rows: Rows::Computed, elements: 1e6, weight_bytes: 520_000.0 };
+        let matrix = Matrix { elements: 1e6, outputs: 1e3, weight_bytes: 520_000.0 };
+        let form = Form::Product { rows: Rows::Computed, matrix };
         let (dtype, rate) = (Dtype::Fp16, FlopRate(1e14));
         let operator = Operator { kind: OperatorKind::OProj, layers: 1, dtype, rate, form };
         let from = |rows: Option<u64>| {
             let unpacks = rows.map(|from| Unpacking { from, share: 0.41, faster: 1.0 });
             let coefficients = Coefficients { unpacks, ..Coefficients::ideal(1.0, 1.0) };
-            coefficients.rates(&operator, ByteRate(1e12)).product(256, 1e6, 520_000.0)
+            coefficients.rates(&operator, ByteRate(1e12)).product(256, &matrix)
         };
         let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;
         let [compute, memory] = from(Some(256));
@@ -278,5 +334,17 @@ mod tests {
         for never in [None, Some(257)] {
             assert_eq!(from(never), [5.12e-6, 0.0]);
         }
+    }
+
+    /// 512 rows of 8192 outputs are 4 · 64 tiles of 128: two waves of 148, 296/256 times as long as their tiles. 128 rows of
+    /// 1024 outputs are 8 tiles, and a wave is 18.5 times as long.
+    #[test]
+    fn waves_are_longer_than_tiles() {
+        let spread = Spread { multiprocessors: 148, hidden: [1.1, 5.0] };
+        let matrix = |outputs, weight_bytes| Matrix { elements: outputs * 8192.0, outputs, weight_bytes };
+        assert_eq!(spread.longer(512.0, &matrix(8192.0, 134e6)), [296.0 / 256.0 / 1.1, 1.0]);
+        assert_eq!(spread.longer(128.0, &matrix(1024.0, 134e6)), [18.5 / 1.1, 18.5 / 5.0]);
+        // What stays within caches was not timed.
+        assert_eq!(spread.longer(128.0, &matrix(1024.0, 17e6)), [18.5 / 1.1, 1.0]);
     }
 }

@@ -113,6 +113,8 @@ pub struct Gemm {
     pub operator: OperatorKind,
     /// Matrix elements, each multiplied and added once a token.
     pub elements: u64,
+    /// Values that a token's row gives.
+    pub outputs: u64,
     /// What is read from memory, biases included.
     pub weight_bytes: Bytes,
     /// The dtype that computes.

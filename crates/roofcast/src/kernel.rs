@@ -11,7 +11,9 @@ pub mod database;
 
 use crate::accelerator::{Accelerator, Topology};
 use crate::catalog::Catalog;
-use crate::coefficients::{Coefficient, busiest, idle_rows, masked_keys};
+use crate::coefficients::{
+    BEYOND_CACHES, Coefficient, busiest, idle_rows, key_tile, masked_keys, tiled, waves,
+};
 use crate::error::{Error, Result};
 use crate::model::ffn::imbalance;
 use crate::operator::collective;
@@ -22,9 +24,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Weights or caches smaller than this may stay in a chip's L2, however large that is: 126 MB on B200, filled by up to five
-/// copies that benchmarks rotate.
-const BEYOND_CACHES: f64 = 64e6;
 /// Prompts shorter than this are launches more than work.
 const LEAST_PROMPT: u64 = 256;
 
@@ -99,6 +98,16 @@ impl Part {
             Part::AllReduce => [None, Some(Coefficient::Link), None],
         }
     }
+
+    /// The coefficient of what crosses the bus between it and its neighbours.
+    pub fn activation(self) -> Option<Coefficient> {
+        match self {
+            Part::Gemm => Some(Coefficient::GemmActivation),
+            Part::Experts => Some(Coefficient::ExpertActivation),
+            Part::Prefill => Some(Coefficient::AttentionActivation),
+            _ => None,
+        }
+    }
 }
 
 /// One kernel time. All times are in seconds.
@@ -126,8 +135,18 @@ pub struct Kernel {
     pub compute: f64,
     /// Its bytes at the chip's bandwidth, or the link's.
     pub memory: f64,
-    /// One crossing of what experts pass on between them, at the chip's bandwidth; 0 of other parts.
+    /// The same two of attention in a module, whose projections the others are of; 0 of other parts.
+    pub attention: [f64; 2],
+    /// One crossing of what the kernel takes and passes on, at the chip's bandwidth; 0 where that is not counted.
     pub passed: f64,
+    /// Times that a product's whole waves of tiles come to of its tiles; 1 of other parts.
+    pub waves: f64,
+    /// Keys that each sequence of a decode reads; 0 of other parts.
+    pub context: f64,
+    /// Keys that a decode reads at a time.
+    pub tile: f64,
+    /// Whether a value of the cache that a decode reads has 8 bits.
+    pub narrow: bool,
     /// Query heads that read the same keys, in attention.
     pub group: f64,
     /// Values of a head's keys, in attention of prompts; else 0.
@@ -152,7 +171,12 @@ impl Kernel {
             weights: None,
             compute: work[0],
             memory: work[1],
+            attention: [0.0; 2],
             passed: 0.0,
+            waves: 1.0,
+            context: 0.0,
+            tile: key_tile(chip),
+            narrow: false,
             group: 1.0,
             head_dim: 0,
             latency: 0.0,
@@ -309,15 +333,19 @@ fn least(chip: &Accelerator, dtype: Dtype, flops: f64, bytes: f64) -> Option<[f6
     Some([flops / chip.peak(dtype).ok()?.0, bytes / chip.bandwidth_bytes_per_s.0])
 }
 
-/// C[m, n] = A[m, k] B[k, n]: 2 m n k FLOPs, k n weights.
+/// C[m, n] = A[m, k] B[k, n]: 2 m n k FLOPs in whole tiles of rows, k n weights; m (n + k) values of two bytes pass.
 fn gemm(chip: &Accelerator, row: &GemmRow) -> Option<Kernel> {
     product(chip, format(&row.dtype)?, row)
 }
 
 fn product(chip: &Accelerator, (name, dtype, bits): Format, row: &GemmRow) -> Option<Kernel> {
     let bytes = row.n * row.k * bits / 8.0;
-    let work = least(chip, dtype, 2.0 * row.m * row.n * row.k, bytes).filter(|_| bytes > BEYOND_CACHES)?;
-    Some(Kernel { weights: Some(name.into()), ..Kernel::new(Part::Gemm, chip, work, row.latency_ms) })
+    let work =
+        least(chip, dtype, 2.0 * tiled(row.m) * row.n * row.k, bytes).filter(|_| bytes > BEYOND_CACHES)?;
+    let passed = row.m * (row.n + row.k) * 2.0 / chip.bandwidth_bytes_per_s.0;
+    let waves = waves(row.m, row.n, chip.multiprocessors);
+    let kernel = Kernel::new(Part::Gemm, chip, work, row.latency_ms);
+    Some(Kernel { weights: Some(name.into()), passed, waves, ..kernel })
 }
 
 /// Causal attention of whole prompts: 4 FLOPs a head, dimension, and pair of tokens, with what tiles come to beside.
@@ -329,8 +357,9 @@ fn prompt(chip: &Accelerator, row: &PromptRow) -> Option<Kernel> {
     // Keys and values, queries, and what comes of them, of two bytes each.
     let bytes = row.batch_size * isl * (row.nkv + row.nq) * row.head_dim * 4.0;
     let work = least(chip, Dtype::Bf16, flops, bytes).filter(|_| plain && row.isl >= LEAST_PROMPT)?;
+    let passed = row.batch_size * isl * row.nq * row.head_dim * 4.0 / chip.bandwidth_bytes_per_s.0;
     let head_dim = row.head_dim as u64;
-    Some(Kernel { head_dim, ..Kernel::new(Part::Prefill, chip, work, row.latency_ms) })
+    Some(Kernel { head_dim, passed, ..Kernel::new(Part::Prefill, chip, work, row.latency_ms) })
 }
 
 /// A token of each sequence against its keys and values.
@@ -340,8 +369,9 @@ fn decode(chip: &Accelerator, row: &DecodeRow) -> Option<Kernel> {
     let bytes = tokens * row.nkv * row.head_dim * 2.0 * bits / 8.0;
     let flops = 4.0 * tokens * row.nq * row.head_dim;
     let work = least(chip, Dtype::Bf16, flops, bytes).filter(|_| bytes > BEYOND_CACHES)?;
-    let group = (row.nq / row.nkv).max(1.0);
-    Some(Kernel { group, ..Kernel::new(Part::Decode, chip, work, row.latency_ms) })
+    let (group, narrow) = ((row.nq / row.nkv).max(1.0), bits <= 8.0);
+    let kernel = Kernel::new(Part::Decode, chip, work, row.latency_ms);
+    Some(Kernel { group, narrow, context: row.kv_len, ..kernel })
 }
 
 /// Gated experts on the busiest rank, with routing about as skewed as in traffic; E(1 − (1 − k/E)^T) of E experts are read

@@ -44,14 +44,12 @@ pub struct Operator {
 /// Work in one layer of one rank, as a function of the step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Form {
-    /// A matrix of `elements` applied to every row: 2·elements FLOPs a row; the weights cross the bus once.
+    /// A matrix applied to every row: 2·elements FLOPs a row; the weights cross the bus once.
     Product {
         /// Which rows.
         rows: Rows,
-        /// Matrix elements on this rank.
-        elements: f64,
-        /// Bytes of them, biases included.
-        weight_bytes: f64,
+        /// What they are multiplied with.
+        matrix: Matrix,
     },
     /// A table from which every row reads one entry.
     Lookup {
@@ -69,6 +67,17 @@ impl Form {
     pub fn is_of_rows(&self) -> bool {
         matches!(self, Form::Product { rows: Rows::Computed, .. } | Form::Lookup { .. })
     }
+}
+
+/// A matrix on one rank.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Matrix {
+    /// Its elements.
+    pub elements: f64,
+    /// Values that a row gives.
+    pub outputs: f64,
+    /// Bytes of the elements, biases included.
+    pub weight_bytes: f64,
 }
 
 /// Which rows of a step an operator computes.
@@ -123,6 +132,8 @@ pub struct ContextForm {
     pub group: u64,
     /// Values of a head's keys in grouped attention; else 0.
     pub head_dim: u64,
+    /// Whether a value of the cache has 8 bits or fewer.
+    pub narrow: bool,
     /// Weights, read once a step.
     pub weight_bytes: f64,
 }
@@ -265,7 +276,11 @@ fn operator(deployment: &Deployment, kind: OperatorKind, form: Form) -> Operator
 /// `rows × elements` multiply-adds; the weights cross the bus once.
 fn product(gemm: &Gemm) -> Operator {
     let rows = if gemm.operator == OperatorKind::LmHead { Rows::Sampled } else { Rows::Computed };
-    let form =
-        Form::Product { rows, elements: gemm.elements as f64, weight_bytes: gemm.weight_bytes.as_f64() };
+    let matrix = Matrix {
+        elements: gemm.elements as f64,
+        outputs: gemm.outputs as f64,
+        weight_bytes: gemm.weight_bytes.as_f64(),
+    };
+    let form = Form::Product { rows, matrix };
     Operator { kind: gemm.operator, layers: 1, dtype: gemm.dtype, rate: gemm.rate, form }
 }

@@ -7,7 +7,7 @@
 
 use crate::coefficients::{AttentionKernel, Coefficients, Overhead, Rates, mixed_tokens, waiting};
 use crate::model::OperatorKind;
-use crate::operator::{ContextForm, Demand, Form, Operator, Rows};
+use crate::operator::{ContextForm, Demand, Form, Matrix, Operator, Rows};
 use crate::shares::Shares;
 use crate::step::{Contexts, Pass, StepModel};
 use crate::units::number;
@@ -56,9 +56,9 @@ impl Timing {
     /// What the operator at `index` demands in one layer of a pass.
     pub fn demand(&self, index: usize, pass: &Pass) -> Demand {
         match &self.model.operators[index].form {
-            Form::Product { rows, elements, weight_bytes } => Demand {
-                flops: 2.0 * elements * rows_of(*rows, pass) as f64,
-                weight_bytes: *weight_bytes,
+            Form::Product { rows, matrix } => Demand {
+                flops: 2.0 * matrix.elements * rows_of(*rows, pass) as f64,
+                weight_bytes: matrix.weight_bytes,
                 kv_bytes: 0.0,
             },
             Form::Lookup { row_bytes } => {
@@ -79,21 +79,21 @@ impl Timing {
         let operator = &self.model.operators[index];
         let rates = &self.rates[index];
         let one = match &operator.form {
-            Form::Product { rows, elements, weight_bytes } => {
-                rates.product(rows_of(*rows, pass), *elements, *weight_bytes)
-            }
+            Form::Product { rows, matrix } => rates.product(rows_of(*rows, pass), matrix),
             Form::Experts(experts) => {
                 let demand = experts.demand(pass.tokens);
                 let busiest = if rates.even { 1.0 } else { experts.imbalance(pass.tokens) };
                 rates.time(Demand { weight_bytes: demand.weight_bytes * busiest, ..demand })
             }
-            Form::Context(form) if let Some(kernel) = self.backend(operator) => {
-                rates.time(self.crossing(form, rates, &kernel, pass))
+            Form::Context(form) => {
+                let [compute, memory] = self.context(operator, form, rates, pass);
+                let passed = if rates.activation > 0.0 {
+                    form.row_bytes(&pass.chunks) * rates.activation
+                } else {
+                    0.0
+                };
+                [compute, memory + passed]
             }
-            Form::Context(form) if pass.longest > 0 && pass.decodes > 0 && rates.mixed_rows > 1.0 => {
-                self.beside(form, rates, pass)
-            }
-            Form::Context(form) => rates.time(self.attending(form, rates, pass)),
             Form::Lookup { .. } => rates.time(self.demand(index, pass)),
         };
         let layers = number(operator.layers);
@@ -111,6 +111,18 @@ impl Timing {
         self.demand(index, pass).flops * self.rates[index].flop * self.model.operators[index].layers as f64
     }
 
+    /// What work on contexts takes, without what prompts take and give beside it.
+    #[inline(always)]
+    fn context(&self, operator: &Operator, form: &ContextForm, rates: &Rates, pass: &Pass) -> [f64; 2] {
+        if let Some(kernel) = self.backend(operator) {
+            return rates.time(self.crossing(form, rates, &kernel, pass));
+        }
+        if pass.longest > 0 && pass.decodes > 0 && rates.mixed_rows > 1.0 {
+            return self.beside(form, rates, pass);
+        }
+        rates.time(self.attending(form, rates, pass))
+    }
+
     /// The backend that computes `operator`, where one was asked for.
     fn backend(&self, operator: &Operator) -> Option<AttentionKernel> {
         self.coefficients.attention.filter(|_| operator.kind == OperatorKind::Attention)
@@ -119,15 +131,25 @@ impl Timing {
     /// What work on contexts comes to in tiles.
     #[inline(always)]
     fn attending(&self, form: &ContextForm, rates: &Rates, pass: &Pass) -> Demand {
-        let mut demand = decoding(&self.model, form, pass);
+        let mut demand = self.decoding(form, rates, pass);
         demand += prompts(form, rates, pass);
         Demand { weight_bytes: form.weight_bytes, ..demand }
     }
 
-    /// What attention demands where a backend was asked for: decodes and prompts have kernels of their own.
+    /// What decodes come to, each with what starting it is worth in tokens.
+    #[inline(always)]
+    fn decoding(&self, form: &ContextForm, rates: &Rates, pass: &Pass) -> Demand {
+        let mut demand = decoding(&self.model, form, pass);
+        demand.kv_bytes += started(form, rates, pass.decodes);
+        demand
+    }
+
+    /// What attention demands where a backend was asked for: decodes and prompts have kernels of their own. However often
+    /// one reads the cache, it starts a decode once.
     fn crossing(&self, form: &ContextForm, rates: &Rates, kernel: &AttentionKernel, pass: &Pass) -> Demand {
         let mut demand = decoding(&self.model, form, pass);
         demand.kv_bytes *= kernel.crossings(form, pass.decodes);
+        demand.kv_bytes += started(form, rates, pass.decodes);
         demand += prompts(form, rates, pass);
         demand.kv_bytes += kernel.score_bytes(form, &pass.chunks);
         Demand { weight_bytes: form.weight_bytes, ..demand }
@@ -135,7 +157,7 @@ impl Timing {
 
     /// Attention of decodes and prompts in one kernel, which computes tiles of rows for both.
     fn beside(&self, form: &ContextForm, rates: &Rates, pass: &Pass) -> [f64; 2] {
-        let decodes = decoding(&self.model, form, pass);
+        let decodes = self.decoding(form, rates, pass);
         let first: f64 =
             form.decode.fixed.flops + form.decode.terms.iter().map(|(_, t)| t.flops).sum::<f64>();
         let started = first * pass.decodes as f64 * mixed_tokens(pass.longest);
@@ -151,9 +173,7 @@ impl Timing {
         let mut sum = [0.0; 2];
         for (operator, rates) in self.model.operators.iter().zip(&self.rates) {
             let one = match operator.form {
-                Form::Product { rows: Rows::Computed, elements, weight_bytes } => {
-                    rates.product(rows, elements, weight_bytes)
-                }
+                Form::Product { rows: Rows::Computed, ref matrix } => rates.product(rows, matrix),
                 Form::Lookup { row_bytes } => {
                     rates.time(Demand { weight_bytes: row_bytes * rows as f64, ..Demand::default() })
                 }
@@ -196,7 +216,9 @@ impl Timing {
     /// What a step takes on top for `tokens` of a rank that pass `adapters` distinct LoRA adapters, each like `adapter`: the
     /// step reads each once.
     pub fn adapters(&self, adapter: &Operator, adapters: u64, tokens: u64) -> Shares<f64> {
-        let Form::Product { elements, weight_bytes, .. } = adapter.form else { return Shares::default() };
+        let Form::Product { matrix: Matrix { elements, weight_bytes, .. }, .. } = adapter.form else {
+            return Shares::default();
+        };
         let [compute, memory] = self.coefficients.rates(adapter, self.model.bandwidth).time(Demand {
             flops: 2.0 * elements * tokens as f64,
             weight_bytes: weight_bytes * adapters as f64,
@@ -260,7 +282,14 @@ fn prompts(form: &ContextForm, rates: &Rates, pass: &Pass) -> Demand {
         demand.flops += form.tiles(&pass.chunks);
         demand.kv_bytes += form.row_bytes(&pass.chunks);
     }
+    let single = pass.chunks.iter().filter(|s| !s.is_prompt()).map(|s| s.count).sum();
+    demand.kv_bytes += started(form, rates, single);
     demand
+}
+
+/// Bytes that starting `sequences` of one token each is worth.
+fn started(form: &ContextForm, rates: &Rates, sequences: u64) -> f64 {
+    if rates.start > 0.0 { rates.start * form.token_bytes() * number(sequences) } else { 0.0 }
 }
 
 /// What the decoding sequences of a pass demand of an operator, without its weights.

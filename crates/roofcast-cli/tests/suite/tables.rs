@@ -20,7 +20,7 @@ const SCHEMA: &str = "message gemm {
 }";
 
 /// A product of m rows with 16,384 × 16,384 weights, and what it took in milliseconds.
-type Line = (&'static str, i64, f64);
+type Line = (&'static str, i64, i64, f64);
 
 /// Writes a table below `folder`, a row group for each of `groups`.
 fn table(folder: &Path, name: &str, compression: Compression, groups: &[&[Line]]) -> String {
@@ -31,9 +31,9 @@ fn table(folder: &Path, name: &str, compression: Compression, groups: &[&[Line]]
     let mut writer = SerializedFileWriter::new(File::create(&path).unwrap(), schema, properties).unwrap();
     for lines in groups {
         let mut group = writer.next_row_group().unwrap();
-        let sides = vec![16_384_i64; lines.len()];
+        let sides: Vec<i64> = lines.iter().map(|l| l.2).collect();
         let rows: Vec<i64> = lines.iter().map(|l| l.1).collect();
-        let latencies: Vec<f64> = lines.iter().map(|l| l.2).collect();
+        let latencies: Vec<f64> = lines.iter().map(|l| l.3).collect();
         let dtypes: Vec<ByteArray> = lines.iter().map(|l| l.0.into()).collect();
         let mut column = |write: &dyn Fn(&mut parquet::file::writer::SerializedColumnWriter<'_>)| {
             let mut next = group.next_column().unwrap().unwrap();
@@ -62,15 +62,19 @@ fn table(folder: &Path, name: &str, compression: Compression, groups: &[&[Line]]
     path.display().to_string()
 }
 
-/// bf16 weights of 16,384² on an H100 at 80 % of its peak and 90 % of its bandwidth, and 4 µs: c = 2 m n k/989.4e12,
-/// w = 2 n k/3.35e12.
+/// bf16 weights of 33,792² and 16,896² on an H100 at 80 % of its peak and 90 % of its bandwidth, of which the longer hides four
+/// fifths of the shorter, and 4 µs: c = 2 m n k/989.4e12, w = 2 n k/3.35e12. What m (n + k) values take and give crosses the
+/// bus once. All are whole tiles of rows, and whole waves of 132 · 128 columns; two sizes tell computing from crossings.
 fn products() -> Vec<Line> {
-    let side = 16_384.0_f64;
-    let took = |m: i64| {
-        let (c, w) = (2.0 * m as f64 * side * side / 989.4e12 / 0.8, 2.0 * side * side / 3.35e12 / 0.9);
-        ("bfloat16", m, (c.max(w) + 4e-6) * 1e3)
+    let took = |m: i64, side: i64| {
+        let weights = (side * side) as f64;
+        let (c, w) = (2.0 * m as f64 * weights / 989.4e12 / 0.8, 2.0 * weights / 3.35e12 / 0.9);
+        let passed = 2.0 * (m * 2 * side) as f64 / 3.35e12;
+        ("bfloat16", m, side, (c.max(w) + 0.2 * c.min(w) + passed + 4e-6) * 1e3)
     };
-    (1..=400).map(|i| took(i * 4)).collect()
+    // 21 is odd: both halves of the rows have all numbers of tokens.
+    let rows = |i: i64| [16, 32, 64].get((i % 21) as usize).copied().unwrap_or(i % 21 * 128);
+    (0..400).map(|i| took(rows(i), if i / 42 % 2 == 0 { 33_792 } else { 16_896 })).collect()
 }
 
 #[test]
@@ -80,10 +84,10 @@ fn a_folder_of_tables_is_fitted_by_engine_and_version() {
     let (first, second) = lines.split_at(150);
     let zstd = Compression::ZSTD(ZstdLevel::default());
     table(folder.path(), "h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet", zstd, &[first, second]);
-    let halved: Vec<Line> = lines.iter().map(|l| (l.0, l.1, l.2 * 2.0)).collect();
+    let halved: Vec<Line> = lines.iter().map(|l| (l.0, l.1, l.2, l.3 * 2.0)).collect();
     table(folder.path(), "h100_sxm/gemm/sglang/0.5.14/gemm_perf.parquet", Compression::SNAPPY, &[&halved]);
     // What is not modelled is named once, whatever the number of rows.
-    let odd = vec![("ternary", 1, 1.0); 30];
+    let odd = vec![("ternary", 1, 16_384, 1.0); 30];
     table(folder.path(), "h100_sxm/gemm/trtllm/1.0/gemm_perf.parquet", zstd, &[&odd]);
     table(folder.path(), "h100_sxm/mhc/vllm/0.24.0/mhc_module_perf.parquet", zstd, &[&odd]);
     table(folder.path(), "abacus/gemm/vllm/0.24.0/gemm_perf.parquet", zstd, &[&odd]);
@@ -135,7 +139,8 @@ fn what_is_no_table_is_refused_by_name() {
     std::fs::write(&broken, b"PAR1 and no more").unwrap();
     refused(&place, &["gemm_perf.parquet"]);
     // A row that cannot be: no time is below 0.
-    table(folder.path(), name, Compression::UNCOMPRESSED, &[&[("bfloat16", 1, 1.0), ("bfloat16", 2, -1.0)]]);
+    let lines = [("bfloat16", 1, 16_384, 1.0), ("bfloat16", 2, 16_384, -1.0)];
+    table(folder.path(), name, Compression::UNCOMPRESSED, &[&lines]);
     refused(&place, &["gemm_perf.parquet:2", "latency", "-1"]);
     // Neither files nor tables.
     assert_eq!(roofcast("calibrate").code, 2);

@@ -916,6 +916,10 @@ class KernelFit(Part):
     mixed_rows: float | None = None
     heads: dict[str, float] | None = None
     crossings: float | None = None
+    spread: list[float] | None = None
+    narrow: float | None = None
+    start_tokens: float | None = None
+    attention: list[float] | None = None
     launch_us: float | None = None
     median_error: float | None = None
     p90_error: float | None = None

@@ -1,9 +1,9 @@
-//! Fits shares of peak and bandwidth to kernel times: t = max(c, m) + x min(c, m) + t0 with c = compute/e_c and
-//! m = memory/e_m, by part, chip and format; in decodes' attention t = max(c, m (1 + x (g − 1))) + t0 for groups of g heads,
-//! in experts with n crossings of what they pass on.
+//! Fits shares of peak and bandwidth to kernel times, by part, chip and format.
 //!
-//! Knows: how to fit four or five parameters robustly on one half of the rows and judge them on the other, and when the rows cannot
-//! tell a share. Knows nothing about steps of engines.
+//! Knows: how to fit a part's parameters robustly on one half of the rows and judge them on the other, when the rows cannot
+//! tell one, and which levels they are. The formulas are those of [`form`]. Knows nothing about steps of engines.
+
+mod form;
 
 use crate::accelerator::Topology;
 use crate::calibration::{Level, Selector};
@@ -11,6 +11,7 @@ use crate::coefficients::{Coefficient, LATENCY};
 use crate::kernel::{Kernel, Part};
 use crate::summary::Statistics;
 use crate::version::Version;
+use form::{COMPUTE, CROSSINGS, EXPOSED, LAUNCH, MEMORY, Parameters, SEVENTH, SIXTH, search, time};
 use rayon::prelude::*;
 use serde::Serialize;
 use std::cmp::Ordering;
@@ -18,8 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows bound by a term, below which its share is not told.
 const ENOUGH: usize = 20;
-/// The first and the last step of the search, in logarithms.
-const STEPS: [f64; 2] = [0.5, 0.002];
+/// Keys beyond which what starting a decode costs does not show.
+const SHORT: f64 = 2048.0;
 
 /// One fit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -51,8 +52,17 @@ pub struct Fitted {
     pub group: Option<f64>,
     /// Rows that a decode computes beside prompts, where one kernel works on both and the rows tell; none of other parts.
     pub mixed_rows: Option<f64>,
-    /// How often what experts pass on crosses the bus; none of other parts.
+    /// How often what the kernel takes and passes on crosses the bus, where that is counted.
     pub crossings: Option<f64>,
+    /// Times that a product's waves of tiles may be longer than its tiles before its computing is, and before its reading is,
+    /// where the rows tell it; none of other parts.
+    pub spread: Option<[f64; 2]>,
+    /// What a byte of an 8-bit cache takes of one of 16 bits, where the rows tell it; none of other parts than decodes.
+    pub narrow: Option<f64>,
+    /// Tokens of context that a decode is longer by than its own, half a tile of keys among them; none of other parts.
+    pub start_tokens: Option<f64>,
+    /// Shares of peak and bandwidth in the attention of a module; none of other parts.
+    pub attention: Option<[f64; 2]>,
     /// Times of the share of the peak that prompts reach with heads of other sizes than 128, by size.
     pub heads: BTreeMap<u64, f64>,
     /// Beside both, microseconds.
@@ -76,17 +86,6 @@ struct Place {
     link: Option<Topology>,
     latency: f64,
 }
-
-/// Shares of peak and bandwidth, what is exposed or each further head of a group adds, the launch, and how often what
-/// experts pass on crosses the bus, in logarithms.
-type Parameters = [f64; 5];
-/// Everything at the datasheet's rates, and nothing besides.
-const LIMIT: Parameters = [0.0, 0.0, f64::NEG_INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY];
-/// Share of the bandwidth at which the search starts.
-const READING: f64 = 0.85;
-/// An exposed share, or one that a head adds, this small is none.
-const LEAST_EXPOSED: f64 = 0.01;
-const LEAST_HEAD: f64 = 0.001;
 
 /// The size of heads that shares of the peak are told for, and other sizes.
 const HEAD: u64 = 128;
@@ -112,7 +111,7 @@ pub fn fit(kernels: &[Kernel]) -> Vec<Fitted> {
 
 fn one(all: &[&Kernel]) -> Option<Fitted> {
     let first = all.first()?;
-    let rows: Vec<&Kernel> = all.iter().filter(|k| k.measured >= k.compute.max(k.memory)).copied().collect();
+    let rows: Vec<&Kernel> = all.iter().filter(|k| k.measured >= form::limit(k)).copied().collect();
     // Tables are ordered by shape: every other row has the same shapes in both halves.
     let half = |odd: usize| rows.iter().skip(odd).step_by(2).copied().collect::<Vec<_>>();
     let (fitted, judged) = (half(0), half(1));
@@ -124,34 +123,43 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
         Statistics::of(&mut judged.iter().map(|k| (time(k) / k.measured - 1.0).abs()).collect::<Vec<_>>())
     };
     let took = |k: &Kernel| time(k, &x, heads.get(&k.head_dim).copied().unwrap_or(1.0));
-    let bound = |by: &dyn Fn(&Kernel) -> f64| fitted.iter().filter(|k| by(k) >= took(k) / 2.0).count();
-    let told = |share: f64, by: &dyn Fn(&Kernel) -> f64| Some(share.exp()).filter(|_| bound(by) >= ENOUGH);
+    let enough = |test: &dyn Fn(&Kernel) -> bool| fitted.iter().filter(|k| test(k)).count() >= ENOUGH;
+    let bound = |by: &dyn Fn([f64; 2]) -> f64| enough(&|k| by(form::both(k, &x, 1.0)) >= took(k) / 2.0);
     // Where the shorter is less than a tenth, how much of it shows is not told.
-    let both = bound(&|k| 10.0 * (k.compute / x[0].exp()).min(k.memory / x[1].exp()));
+    let both = bound(&|[computing, moving]| 10.0 * computing.min(moving));
     let unseen = errors(&took);
-    let compute = told(x[0], &|k| k.compute / x[0].exp());
-    let second = told(x[1], &|k| k.memory / x[1].exp());
-    let is_mixed = first.part == Part::Mixed;
+    let of = |index: usize, told: bool| Some(x[index].exp()).filter(|_| told);
+    let compute = of(COMPUTE, bound(&|[computing, _]| computing));
+    let second = of(MEMORY, bound(&|[_, moving]| moving));
+    let part = first.part;
+    let (mixed, decode) = (part == Part::Mixed, part == Part::Decode);
+    let waved = part == Part::Gemm && enough(&|k| k.waves > 1.2);
+    let module = matches!(part, Part::LatentPrefillModule | Part::LatentDecodeModule);
+    let caches = decode && enough(&|k| k.narrow) && enough(&|k| !k.narrow);
+    let short = decode && enough(&|k| k.context > 0.0 && k.context < SHORT);
     Some(Fitted {
         accelerator: first.accelerator.clone(),
         backend: first.backend.clone(),
         version: Some(first.version.clone()).filter(|v| !v.is_empty()),
         source: Some(first.source.clone()).filter(|s| !s.is_empty()),
-        part: first.part,
+        part,
         weights: first.weights.clone(),
         rows: rows.len(),
         faster: all.len() - rows.len(),
         compute,
-        memory: second.filter(|_| !is_mixed),
-        exposed: Some(x[2].exp())
-            .filter(|_| both >= ENOUGH && !matches!(first.part, Part::Decode | Part::Mixed)),
-        group: Some(x[2].exp()).filter(|_| first.part == Part::Decode),
-        mixed_rows: compute.zip(second).map(|(prompt, row)| prompt / row).filter(|_| is_mixed),
-        crossings: Some(x[4].exp()).filter(|_| first.part == Part::Experts),
-        launch_us: x[3].exp() * 1e6,
+        memory: second.filter(|_| !mixed),
+        exposed: of(EXPOSED, both && !decode && !mixed),
+        group: of(EXPOSED, decode),
+        mixed_rows: compute.zip(second).map(|(prompt, row)| prompt / row).filter(|_| mixed),
+        crossings: of(CROSSINGS, enough(&|k| k.passed > 0.0)),
+        spread: Some([x[SIXTH].exp(), x[SEVENTH].exp()]).filter(|_| waved),
+        narrow: of(SIXTH, caches),
+        start_tokens: of(SEVENTH, short).map(|tokens| tokens + first.tile / 2.0),
+        attention: Some([x[SIXTH].exp(), x[SEVENTH].exp()]).filter(|_| module),
+        launch_us: x[LAUNCH].exp() * 1e6,
         median_error: unseen.median,
         p90_error: unseen.p90,
-        limit_median_error: errors(&|k| time(k, &LIMIT, 1.0)).median,
+        limit_median_error: errors(&form::limit).median,
         tables: rows.iter().map(|k| k.table.to_string()).collect(),
         at: Place { architecture: first.architecture.clone(), link: first.link, latency: first.latency },
         heads,
@@ -177,59 +185,6 @@ fn by_heads(rows: &[&Kernel]) -> (Parameters, BTreeMap<u64, f64>) {
     };
     let told = others.filter(|(_, rows)| rows.len() >= ENOUGH);
     (x, told.filter_map(|(head_dim, rows)| Some((head_dim, factor(&rows)?))).collect())
-}
-
-/// What a kernel takes by `x`, at `faster` times the share of the peak.
-fn time(kernel: &Kernel, x: &Parameters, faster: f64) -> f64 {
-    let (computing, moving) = (kernel.compute / (x[0].exp() * faster), kernel.memory / x[1].exp());
-    let share = x[2].exp();
-    let reading = match kernel.part {
-        Part::Decode => computing.max(moving * (1.0 + share * (kernel.group - 1.0))),
-        _ => computing.max(moving) + share * computing.min(moving),
-    };
-    reading + x[3].exp() + kernel.passed * x[4].exp()
-}
-
-/// The parameters of least mean logarithmic error: a pattern search along the 242 directions of a cube's faces, edges and
-/// corners in five dimensions, or four where nothing is passed on, by steps that halve. All but the shares of peak and
-/// bandwidth move four times as far: the others' errors pass for them.
-fn search(rows: &[&Kernel]) -> Parameters {
-    let part = rows.first().map(|k| k.part);
-    // Where all groups are alike, what their heads add is in the bandwidth.
-    let alike = part == Some(Part::Decode) && rows.iter().all(|k| k.group == rows[0].group);
-    let least = if part == Some(Part::Decode) { LEAST_HEAD } else { LEAST_EXPOSED };
-    let most = if alike { LEAST_HEAD } else { 1.0 };
-    let cost = |x: &Parameters| rows.iter().map(|k| (time(k, x, 1.0) / k.measured).ln().abs()).sum::<f64>();
-    // Prompts' attention reads its cache as decodes do, and tells nothing else of the bandwidth.
-    let reading = if part == Some(Part::Prefill) { Some(READING.ln()) } else { None };
-    // Tiles of prompts and of decodes come one after the other.
-    let least = if part == Some(Part::Mixed) { most } else { least };
-    let mut x = [0.7_f64.ln(), READING.ln(), 0.2_f64.clamp(least, most).ln(), 5e-6_f64.ln(), 5_f64.ln()];
-    let directions = if part == Some(Part::Experts) { 0..243 } else { 81..162 };
-    let mut best = cost(&x);
-    let mut step = STEPS[0];
-    while step > STEPS[1] {
-        let mut moved = false;
-        for direction in directions.clone() {
-            let way = |parameter: u32| step * f64::from(direction / 3_i32.pow(parameter) % 3 - 1);
-            // Shares are at most 1; a launch is between 10 ns and 10 ms, a crossing is seen from one in ten to a hundred.
-            let next = [
-                (x[0] + way(0)).min(0.0),
-                reading.unwrap_or((x[1] + way(1)).min(0.0)),
-                (x[2] + 4.0 * way(2)).clamp(least.ln(), most.ln()),
-                (x[3] + 4.0 * way(3)).clamp(1e-8_f64.ln(), 1e-2_f64.ln()),
-                (x[4] + 4.0 * way(4)).clamp(0.1_f64.ln(), 100_f64.ln()),
-            ];
-            let worth = cost(&next);
-            if worth < best {
-                (x, best, moved) = (next, worth, true);
-            }
-        }
-        if !moved {
-            step /= 2.0;
-        }
-    }
-    x
 }
 
 /// The fits as levels of a calibration: those of each chip, and those that its generation, or what is linked alike, borrows.
@@ -297,8 +252,17 @@ fn coefficients(fits: &[&Fitted]) -> BTreeMap<Coefficient, f64> {
                 told.entry(coefficient).or_default().push(value.ln());
             }
         }
-        if let Some(crossings) = fit.crossings {
-            told.entry(Coefficient::ExpertActivation).or_default().push(crossings.ln());
+        let [compute_spread, memory_spread] = fit.spread.map_or([None; 2], |spread| spread.map(Some));
+        for (coefficient, value) in [
+            (fit.part.activation(), fit.crossings),
+            (Some(Coefficient::GemmComputeSpread), compute_spread),
+            (Some(Coefficient::GemmMemorySpread), memory_spread),
+            (Some(Coefficient::NarrowCache), fit.narrow),
+            (Some(Coefficient::DecodeStart), fit.start_tokens),
+        ] {
+            if let (Some(coefficient), Some(value)) = (coefficient, value) {
+                told.entry(coefficient).or_default().push(value.ln());
+            }
         }
         for (head_dim, coefficient) in OTHER_HEADS {
             if let Some(factor) = fit.heads.get(&head_dim) {
@@ -327,7 +291,7 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 mod tests {
     use super::*;
 
-    fn kernel(compute: f64, memory: f64) -> Kernel {
+    pub(super) fn kernel(compute: f64, memory: f64) -> Kernel {
         Kernel {
             part: Part::Gemm,
             backend: "vllm".into(),
@@ -340,7 +304,12 @@ mod tests {
             weights: Some("bf16".into()),
             compute,
             memory,
+            attention: [0.0; 2],
             passed: 0.0,
+            waves: 1.0,
+            context: 0.0,
+            tile: 64.0,
+            narrow: false,
             group: 1.0,
             head_dim: 0,
             latency: 2e-6,
@@ -413,7 +382,7 @@ mod tests {
             let (compute, memory) = (size(i / 40 + 1), size(i / 2 % 20) / 10.0);
             let head_dim = if i % 4 < 2 { 128 } else { 64 };
             let share = if head_dim == 128 { 0.6 } else { 0.3 };
-            let measured = (compute / share).max(memory / READING) + 4e-6;
+            let measured = (compute / share).max(memory / form::READING) + 4e-6;
             Kernel { part: Part::Prefill, head_dim, weights: None, measured, ..kernel(compute, memory) }
         };
         let rows: Vec<Kernel> = (0..800).map(row).collect();

@@ -123,7 +123,7 @@ pub(super) fn matters(deployment: &Deployment, row: &Measurement, coefficient: C
             row.kind.served() && deployment.options.engine.has_python_server()
         }
         Coefficient::MixedRows => false,
-        kernels if kernels.is_of_attention_kernels() => false,
+        kernels if kernels.is_of_kernels_alone() => false,
         Coefficient::EagerLayer => deployment.options.engine.enforce_eager == Some(true),
         _ => true,
     }

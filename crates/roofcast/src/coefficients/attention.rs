@@ -91,6 +91,7 @@ mod tests {
             heads: 16,
             group: 8,
             head_dim: 128,
+            narrow: false,
             weight_bytes: 0.0,
         }
     }

@@ -71,6 +71,19 @@ pub enum Coefficient {
     Head256,
     /// The same with heads of 512.
     Head512,
+    /// How many times longer whole waves of tiles may be than a product's tiles before its computing is; a count, at least
+    /// 1. See [`waves`](super::waves).
+    GemmComputeSpread,
+    /// The same of its reading: how many times its part of the bandwidth a multiprocessor can draw.
+    GemmMemorySpread,
+    /// How often what a product takes and gives crosses the bus beside its work; a count.
+    GemmActivation,
+    /// How often a prompt's queries and what comes of them do in attention; a count.
+    AttentionActivation,
+    /// Times that reading a byte of an 8-bit cache takes of a byte of a 16-bit one, in attention of decodes.
+    NarrowCache,
+    /// Tokens of context that a decode's attention is longer by than its own; a count.
+    DecodeStart,
     /// Of a layer's launches on the host, beside the device, in a step that computes prompts: no graph holds it.
     PrefillLayer,
     /// Of a layer's routing there, on top.
@@ -83,7 +96,7 @@ pub enum Coefficient {
 
 impl Coefficient {
     /// All, in order.
-    pub const ALL: [Coefficient; 35] = [
+    pub const ALL: [Coefficient; 41] = [
         Coefficient::GemmMemory,
         Coefficient::GemmCompute,
         Coefficient::ExpertMemory,
@@ -115,6 +128,12 @@ impl Coefficient {
         Coefficient::Head64,
         Coefficient::Head256,
         Coefficient::Head512,
+        Coefficient::GemmComputeSpread,
+        Coefficient::GemmMemorySpread,
+        Coefficient::GemmActivation,
+        Coefficient::AttentionActivation,
+        Coefficient::NarrowCache,
+        Coefficient::DecodeStart,
         Coefficient::PrefillLayer,
         Coefficient::PrefillExpert,
         Coefficient::PrefillLatent,
@@ -126,14 +145,15 @@ impl Coefficient {
         self <= Coefficient::AttentionExposed
     }
 
-    /// Whether it is a share of what matrix products reach.
+    /// Whether it is of matrix products' kernels.
     pub fn is_of_products(self) -> bool {
         matches!(self, Coefficient::GemmMemory | Coefficient::GemmCompute | Coefficient::GemmExposed)
+            || (Coefficient::GemmComputeSpread..=Coefficient::GemmActivation).contains(&self)
     }
 
-    /// Whether only times of attention's kernels tell it, and whole steps do not.
-    pub fn is_of_attention_kernels(self) -> bool {
-        (Coefficient::Head64..=Coefficient::Head512).contains(&self)
+    /// Whether only times of kernels tell it, and whole steps do not.
+    pub fn is_of_kernels_alone(self) -> bool {
+        (Coefficient::Head64..=Coefficient::DecodeStart).contains(&self)
     }
 
     /// Whether it is a share of a rate, which what it counts takes longer for in proportion.

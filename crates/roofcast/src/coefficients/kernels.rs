@@ -13,6 +13,21 @@ pub fn tiled(rows: f64) -> f64 {
     if rows > TILE { (rows / TILE).ceil() * TILE } else { rows }
 }
 
+/// Weights or caches smaller than this may stay in a chip's L2, however large that is: 126 MB on B200, filled by up to five
+/// copies that benchmarks rotate.
+pub const BEYOND_CACHES: f64 = 64e6;
+
+/// Rows and columns of the tiles that multiprocessors compute of a product.
+const PRODUCT_TILE: f64 = 128.0;
+
+/// How many times longer a product of `rows` and `outputs` takes where each of `multiprocessors` has its part of the chip's
+/// rates and no more: whole waves of tiles over their number. 1 where the multiprocessors are not known.
+pub fn waves(rows: f64, outputs: f64, multiprocessors: Option<u64>) -> f64 {
+    let Some(at_once) = multiprocessors.filter(|count| *count > 0) else { return 1.0 };
+    let waves = (rows / PRODUCT_TILE).ceil() * (outputs / PRODUCT_TILE).ceil() / at_once as f64;
+    if waves > 0.0 { waves.ceil() / waves } else { 1.0 }
+}
+
 /// What small-M GEMMs cost beyond their share of large ones: tiles that they do not fill, kernels that trade arithmetic
 /// for streaming weights.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -55,6 +70,12 @@ const KEYS: f64 = 128.0;
 /// With windows of 128 vLLM's kernels take what 128 (FlashAttention 2) to 230 such keys come to (tables of 0.24).
 pub fn masked_keys(windowed: bool) -> f64 {
     if windowed { 1.5 * KEYS } else { KEYS / 2.0 }
+}
+
+/// Keys that a decode reads at a time on `chip`: FlashAttention 3 and TensorRT-LLM's kernels work on 128, those of other
+/// generations on 64 (`tile_size.h`; times of kernels of 8 to 256 keys).
+pub fn key_tile(chip: &Accelerator) -> f64 {
+    if matches!(chip.architecture.as_str(), "hopper" | "blackwell") { KEYS } else { KEYS / 2.0 }
 }
 
 /// How far routing is from even: the busiest of n ranks has n^0.3 times its part of the tokens. From times of kernels of

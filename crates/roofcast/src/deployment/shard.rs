@@ -179,21 +179,34 @@ impl Share<'_> {
         tensor.elements().div_ceil(u128::from(parts))
     }
 
+    /// Values that a row gives in `tensor` on one rank: what gives the hidden state is divided by its inputs.
+    fn outputs_of(&self, tensor: &Tensor) -> u64 {
+        if tensor.role == Role::Vector {
+            return 0;
+        }
+        if matches!(tensor.operator, OperatorKind::OProj | OperatorKind::DownProj) {
+            return tensor.rows;
+        }
+        clamp(self.share_of(tensor) / u128::from(tensor.columns.max(1)))
+    }
+
     fn add(&self, gemms: &mut Vec<Gemm>, tensor: &Tensor, format: Format) -> Result<()> {
         let dtype = self.dtype(format);
         let elements = self.share_of(tensor);
         let weight_bytes = format.width.bytes(elements);
         let elements = if tensor.role == Role::Vector { 0 } else { clamp(elements) };
+        let outputs = self.outputs_of(tensor);
         // A bias belongs to its operator, whatever dtype that computes in.
         let vector = tensor.role == Role::Vector;
         match gemms.iter_mut().find(|g| g.operator == tensor.operator && (vector || g.dtype == dtype)) {
             Some(gemm) => {
                 gemm.elements = gemm.elements.saturating_add(elements);
+                gemm.outputs = gemm.outputs.saturating_add(outputs);
                 gemm.weight_bytes += weight_bytes;
             }
             None => {
                 let rate = self.deployment.accelerator.peak(dtype)?;
-                gemms.push(Gemm { operator: tensor.operator, elements, weight_bytes, dtype, rate });
+                gemms.push(Gemm { operator: tensor.operator, elements, outputs, weight_bytes, dtype, rate });
             }
         }
         Ok(())

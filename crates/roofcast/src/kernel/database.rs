@@ -6,6 +6,7 @@
 use super::{CollectiveRow, DecodeRow, ExpertRow, Format, GemmRow, Kernel, Part, PromptRow, least};
 use crate::accelerator::Accelerator;
 use crate::catalog::Catalog;
+use crate::coefficients::masked_keys;
 use crate::error::{Error, Result};
 use crate::precision::Dtype;
 use std::sync::Arc;
@@ -272,36 +273,43 @@ impl<'a> Table<'a> {
         let (heads, sequences) = (row.number("num_heads")?, row.number("batch_size")?);
         let (new, before) = (row.number("isl")?, row.number("step")?);
         let rows = sequences * new;
-        let pairs = sequences * (new * before + new * (new + 1.0) / 2.0);
+        // Prompts compute what is masked in their tiles, too.
+        let masked = if decode { 0.0 } else { rows * masked_keys(false) };
+        let pairs = sequences * (new * before + new * (new + 1.0) / 2.0) + masked;
         let pair = if decode { 2.0 * LATENT + ROPE } else { NOPE + ROPE + VALUE };
         let read = sequences * (new + before) * (LATENT + ROPE) * cache_bits / 8.0;
-        let Some([mut compute, mut memory]) = least(self.chip, Dtype::Bf16, 2.0 * heads * pairs * pair, read)
-        else {
+        let Some(attention) = least(self.chip, Dtype::Bf16, 2.0 * heads * pairs * pair, read) else {
             return Ok(Found::Skipped);
         };
-        let mut weights = None;
-        if module {
-            let model = row.text("model")?;
-            if model != NAME {
-                return Ok(Found::Unread(format!("MLA of {model}")));
-            }
-            let dtype = row.text("gemm_type")?;
-            let Some((name, computing, bits)) = format(dtype) else { return Ok(unread("MLA", dtype)) };
-            let head = Q_LORA * (NOPE + ROPE) + LATENT * (NOPE + VALUE) + HIDDEN * VALUE;
-            let each = HIDDEN * (Q_LORA + LATENT + ROPE) + heads * head;
-            let Some([c, m]) = least(self.chip, computing, 2.0 * rows * each, each * bits / 8.0) else {
-                return Ok(Found::Skipped);
-            };
-            (compute, memory, weights) = (compute + c, memory + m, Some(name.to_owned()));
-        }
         let part = match (decode, module) {
             (false, false) => Part::LatentPrefill,
             (true, false) => Part::LatentDecode,
             (false, true) => Part::LatentPrefillModule,
             (true, true) => Part::LatentDecodeModule,
         };
-        let kernel = Kernel::new(part, self.chip, [compute, memory], latency_ms);
-        Ok(Found::Read(Kernel { weights, ..kernel }))
+        if !module {
+            return Ok(Found::Read(Kernel::new(part, self.chip, attention, latency_ms)));
+        }
+        let model = row.text("model")?;
+        if model != NAME {
+            return Ok(Found::Unread(format!("MLA of {model}")));
+        }
+        let dtype = row.text("gemm_type")?;
+        let Some((name, computing, bits)) = format(dtype) else { return Ok(unread("MLA", dtype)) };
+        let head = Q_LORA * (NOPE + ROPE) + LATENT * (NOPE + VALUE) + HIDDEN * VALUE;
+        let each = HIDDEN * (Q_LORA + LATENT + ROPE) + heads * head;
+        let Some(projections) = least(self.chip, computing, 2.0 * rows * each, each * bits / 8.0) else {
+            return Ok(Found::Skipped);
+        };
+        // Queries, keys and values of every head in two bytes, written and read, and the hidden state and latents.
+        let heads = heads * 2.0 * (NOPE + ROPE + VALUE);
+        let passed = rows * 2.0 * (heads + 2.0 * (HIDDEN + Q_LORA + LATENT));
+        Ok(Found::Read(Kernel {
+            weights: Some(name.to_owned()),
+            attention,
+            passed: passed / self.chip.bandwidth_bytes_per_s.0,
+            ..Kernel::new(part, self.chip, projections, latency_ms)
+        }))
     }
 }
 

@@ -2,13 +2,13 @@
 //!
 //! Knows: an operator's FLOPs and bytes are those of the step model. Knows nothing about fitting.
 
-use super::{BEYOND_CACHES, Kernel, Kernels, LEAST_PROMPT, Part};
+use super::{Kernel, Kernels, LEAST_PROMPT, Part};
 use crate::batch::{Batch, Sequences};
-use crate::coefficients::{Coefficients, mixed_tokens, tiled};
+use crate::coefficients::{BEYOND_CACHES, Coefficients, mixed_tokens, tiled, waves};
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::model::{Family, OperatorKind};
-use crate::operator::{Demand, Form, Operator};
+use crate::operator::{Demand, Form, Matrix, Operator};
 use crate::step::StepModel;
 use crate::timing::Timing;
 use serde::Deserialize;
@@ -159,14 +159,25 @@ impl Profiled<'_> {
         let kernel = match &operator.form {
             Form::Context(form) if decodes => Kernel {
                 group: form.group as f64,
+                context: batch.groups.first().map_or(0.0, |g| g.context as f64),
+                narrow: form.narrow,
                 ..Kernel::new(part, chip, limits(demand.flops), time_us / 1e3)
             },
             Form::Context(form) => {
                 let [computing, moving] = limits(demand.flops + form.tiles(&batch.groups));
-                let work = [computing, moving + form.row_bytes(&batch.groups) / bandwidth];
-                Kernel { head_dim: form.head_dim, ..Kernel::new(part, chip, work, time_us / 1e3) }
+                let passed = form.row_bytes(&batch.groups) / bandwidth;
+                let kernel = Kernel::new(part, chip, [computing, moving + passed], time_us / 1e3);
+                Kernel { head_dim: form.head_dim, passed, ..kernel }
             }
-            _ => Kernel::new(part, chip, limits(computed * demand.flops), time_us / 1e3),
+            Form::Product { matrix, .. } => {
+                let Matrix { elements, outputs, .. } = *matrix;
+                Kernel {
+                    waves: waves(rows, outputs, chip.multiprocessors),
+                    passed: rows * (outputs + elements / outputs.max(1.0)) * 2.0 / bandwidth,
+                    ..Kernel::new(part, chip, limits(computed * demand.flops), time_us / 1e3)
+                }
+            }
+            _ => return None,
         };
         let weights = (part == Part::Gemm).then(|| self.deployment.weights.clone());
         Some(Kernel { weights, ..kernel }).filter(|_| counts)

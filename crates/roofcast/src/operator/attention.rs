@@ -99,6 +99,7 @@ pub(super) fn operators(deployment: &Deployment, a: &Attention) -> Vec<Operator>
         heads: a.heads.div_ceil(tp),
         group: a.heads.div_ceil(a.kv_heads.max(1)).max(1),
         head_dim: a.head_dim,
+        narrow: deployment.kv.width.as_f64() <= 8.5,
         weight_bytes: 0.0,
     };
     let mut all = vec![operator(deployment, OperatorKind::Attention, Form::Context(form))];
@@ -151,6 +152,7 @@ pub(super) fn indexer(deployment: &Deployment, dtype: Dtype, scores: Scores) -> 
         heads: 0,
         group: 1,
         head_dim: 0,
+        narrow: false,
         weight_bytes: 0.0,
     };
     let one = operator(deployment, OperatorKind::Indexer, Form::Context(form));

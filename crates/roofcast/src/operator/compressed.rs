@@ -60,6 +60,7 @@ pub(super) fn operators(deployment: &Deployment, c: &Compressed, block: &Block) 
         heads: 0,
         group: 1,
         head_dim: 0,
+        narrow: false,
         weight_bytes: 0.0,
     };
     let attention = operator(deployment, OperatorKind::CompressedAttention, Form::Context(form));

@@ -79,6 +79,7 @@ pub(super) fn operators(deployment: &Deployment, l: &Latent, block: &Block) -> V
         heads: 0,
         group: 1,
         head_dim: 0,
+        narrow: false,
         weight_bytes: expand.weight_bytes.as_f64(),
     };
     let projection = Operator {
@@ -92,6 +93,7 @@ pub(super) fn operators(deployment: &Deployment, l: &Latent, block: &Block) -> V
         heads: 0,
         group: 1,
         head_dim: 0,
+        narrow: false,
         weight_bytes: 0.0,
     };
     let attention = operator(deployment, OperatorKind::LatentAttention, Form::Context(attention));

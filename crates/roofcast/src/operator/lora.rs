@@ -4,7 +4,7 @@
 //! the side of the hidden state is whole on every rank, the other is divided like the matrix it stands beside. Routed
 //! experts, router, embedding and lm_head have none.
 
-use super::{Form, Operator, Rows, operator};
+use super::{Form, Matrix, Operator, Rows, operator};
 use crate::deployment::Deployment;
 use crate::model::{OperatorKind, Role, Split, Tensor};
 
@@ -14,7 +14,8 @@ pub(crate) fn adapter(deployment: &Deployment, rank: u64) -> Operator {
     let width: u64 = linear.map(|held| held.layers * sides(deployment, &held.tensor)).sum();
     let elements = rank as f64 * width as f64;
     let weight_bytes = elements * f64::from(deployment.base.bits()) / 8.0;
-    let form = Form::Product { rows: Rows::Computed, elements, weight_bytes };
+    let matrix = Matrix { elements, outputs: rank as f64, weight_bytes };
+    let form = Form::Product { rows: Rows::Computed, matrix };
     operator(deployment, OperatorKind::Lora, form)
 }
 
@@ -48,7 +49,9 @@ mod tests {
             RequestedParallelism { count: Some(tp), tp: Some(tp), ..RequestedParallelism::default() };
         let options = Options { parallelism, ..Options::default() };
         let adapter = adapter(&Deployment::resolve(model, accelerator, &options).unwrap(), 16);
-        let Form::Product { elements, weight_bytes, .. } = adapter.form else { panic!("{adapter:?}") };
+        let Form::Product { matrix: Matrix { elements, weight_bytes, .. }, .. } = adapter.form else {
+            panic!("{adapter:?}")
+        };
         assert_eq!(weight_bytes, 2.0 * elements);
         elements / 16.0
     }

@@ -44,6 +44,7 @@ pub(super) fn operator(deployment: &Deployment, block: &Block) -> Operator {
         heads: 0,
         group: 1,
         head_dim: 0,
+        narrow: false,
         weight_bytes: 0.0,
     };
     super::operator(deployment, OperatorKind::LinearAttention, Form::Context(form))

@@ -47,14 +47,15 @@ fn forecast(batch: u64, context: u64) -> [f64; 2] {
     [1, 2].map(|index| found[index].attention.seconds() * 1e6)
 }
 
-/// Split contexts read at the share of the bandwidth that serving in fp16 taught of this chip. The measured share itself varies
-/// 1.46 times between the points: no constant is nearer than 21 % to all of them. It is within 9 % in the geometric mean.
+/// Split contexts read at the share of the bandwidth that kernels of 2025 have on this chip. The measured share of this one,
+/// of 2023, varies 1.46 times between the points: no constant is nearer than 21 % to all of them. The forecast is faster than
+/// its geometric mean by an eighth at most.
 #[test]
 fn split_contexts_take_what_was_measured() {
     let ratio = |(batch, context, _, decoding): (u64, u64, f64, f64)| forecast(batch, context)[1] / decoding;
     let logs: f64 = MEASURED.map(|point| ratio(point).ln()).iter().sum();
     let mean = (logs / MEASURED.len() as f64).exp();
-    assert!((mean - 1.0).abs() < 0.09, "{mean}");
+    assert!((0.875..1.0).contains(&mean), "{mean}");
     for point in MEASURED {
         assert!((1.0 / 1.46..1.46).contains(&ratio(point)), "{point:?}: {}", ratio(point));
     }
@@ -100,14 +101,19 @@ fn the_chapter_has_these_forecasts() {
     }
 }
 
-/// One block a sequence and head fills 108 multiprocessors no better at twice the context: twice the time; a split context
-/// reads what the cache holds, so that its time is that of the calibration itself.
+/// One block a sequence and head fills 108 multiprocessors no better at twice the context: but for starting, twice the time,
+/// so that as many tokens more take as long again; a split context reads what the cache holds, so that its time is that of
+/// the calibration itself.
 #[test]
 fn backends_differ_in_what_they_read() {
     let attention =
         |context| compared(1, context).into_iter().map(|a| a.attention.seconds()).collect::<Vec<_>>();
-    for (once, twice) in attention(8192).into_iter().zip(attention(16_384)) {
-        assert!((twice / once - 2.0).abs() < 1e-6, "{once} {twice}");
+    let longer = attention(16_384).into_iter().zip(attention(24_576));
+    for (once, (twice, thrice)) in attention(8192).into_iter().zip(longer) {
+        assert!(((thrice - twice) / (twice - once) - 1.0).abs() < 1e-6, "{once} {twice} {thrice}");
+        // What starting takes is positive, and less than 256 tokens of 8192 read once or more often.
+        let start = 2.0 - twice / once;
+        assert!((0.0..256.0 / 8192.0).contains(&start), "{start}");
     }
     let split =
         EngineSpec { attention_backend: Some(AttentionBackend::FlashDecoding), ..EngineSpec::default() };

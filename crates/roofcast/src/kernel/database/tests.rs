@@ -67,6 +67,8 @@ fn a_product_knows_its_engine_and_version() {
         ["vllm", "0.24.0", "cublas", "h100-sxm"]
     );
     assert_eq!((one.part, one.weights.as_deref(), one.measured), (Part::Gemm, Some("bf16"), 5e-5));
+    // 16 · (8192 + 8192) values of two bytes; 64 tiles of 128 outputs on 132 multiprocessors are one wave.
+    assert!(near(one.passed, 524_288.0 / 3.35e12) && near(one.waves, 132.0 / 64.0), "{one:?}");
     // 16,384² weights of 4 + 20/128 bits.
     let four = kernel(GEMM, gemm("int4_wo", 16_384.0));
     assert!(near(four.memory, 268_435_456.0 * 4.156_25 / 8.0 / 3.35e12), "{four:?}");
@@ -97,6 +99,7 @@ fn decodes_read_their_window() {
     };
     let whole = kernel(path, line(0.0));
     assert!(near(whole.memory, 536_870_912.0 / 8e12) && whole.group == 4.0, "{whole:?}");
+    assert!(whole.narrow && whole.context == 4096.0 && whole.tile == 128.0, "{whole:?}");
     assert!(near(kernel(path, line(2048.0)).memory, whole.memory / 2.0));
 }
 
@@ -115,7 +118,7 @@ fn latent(path: &str, model: &'static str) -> Result<Found<Kernel>> {
 }
 
 /// 64 · 4096 latents of 576 values in two bytes; 128 heads, 2 · (576 + 512) FLOP a head and pair. The module reads
-/// 7168 · (1536 + 576) + 128 · (1536 · 192 + 512 · 256 + 7168 · 128) = 187,105,280 weights of a byte on top.
+/// 7168 · (1536 + 576) + 128 · (1536 · 192 + 512 · 256 + 7168 · 128) = 187,105,280 weights of a byte before it.
 #[test]
 fn latent_attention_by_hand() {
     let Ok(Found::Read(alone)) = latent("h200_sxm/mla/trtllm/1.3/generation_mla_perf.parquet", "") else {
@@ -128,8 +131,13 @@ fn latent_attention_by_hand() {
     let module = "h200_sxm/mla/vllm/0.24.0/mla_generation_module_perf.parquet";
     let Ok(Found::Read(whole)) = latent(module, "deepseek-ai/DeepSeek-V3") else { panic!() };
     let weights = 187_105_280.0;
-    assert!(near(whole.memory, (read + weights) / 4.8e12), "{whole:?}");
-    assert!(near(whole.compute, computed / 989.4e12 + 2.0 * 64.0 * weights / 1978.9e12), "{whole:?}");
+    assert!(near(whole.memory, weights / 4.8e12), "{whole:?}");
+    assert!(near(whole.compute, 2.0 * 64.0 * weights / 1978.9e12), "{whole:?}");
+    let [computing, moving] = whole.attention;
+    assert!(near(computing, alone.compute) && near(moving, alone.memory) && alone.attention == [0.0; 2]);
+    // Queries, keys and values of 320 a head, and 7168 + 1536 + 512 beside them: two bytes, written and read.
+    let passed = 64.0 * 2.0 * (128.0 * 2.0 * 320.0 + 2.0 * 9216.0);
+    assert!(near(whole.passed, passed / 4.8e12), "{whole:?}");
     assert_eq!((whole.part, whole.weights.as_deref()), (Part::LatentDecodeModule, Some("fp8-block")));
     let Ok(Found::Unread(name)) = latent(module, "moonshotai/Kimi-K3") else { panic!() };
     assert_eq!(name, "MLA of moonshotai/Kimi-K3");
