@@ -19,7 +19,7 @@ const SCHEMA: &str = "message gemm {
     required double latency;
 }";
 
-/// A product of m rows with 16,384 × 16,384 weights, and what it took in milliseconds.
+/// A product by dtype, rows and the side of its square of weights, and what it took in milliseconds.
 type Line = (&'static str, i64, i64, f64);
 
 /// Writes a table below `folder`, a row group for each of `groups`.

@@ -11,7 +11,10 @@ use crate::coefficients::{Coefficient, LATENCY};
 use crate::kernel::{Kernel, Part};
 use crate::summary::Statistics;
 use crate::version::Version;
-use form::{COMPUTE, CROSSINGS, EXPOSED, LAUNCH, MEMORY, Parameters, SEVENTH, SIXTH, search, time};
+use form::{
+    ATTENTION_COMPUTE, ATTENTION_MEMORY, COMPUTE, COMPUTE_SPREAD, CROSSINGS, EXPOSED, LAUNCH, MEMORY,
+    MEMORY_SPREAD, NARROW, Parameters, START, search, time,
+};
 use rayon::prelude::*;
 use serde::Serialize;
 use std::cmp::Ordering;
@@ -152,10 +155,10 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
         group: of(EXPOSED, decode),
         mixed_rows: compute.zip(second).map(|(prompt, row)| prompt / row).filter(|_| mixed),
         crossings: of(CROSSINGS, enough(&|k| k.passed > 0.0)),
-        spread: Some([x[SIXTH].exp(), x[SEVENTH].exp()]).filter(|_| waved),
-        narrow: of(SIXTH, caches),
-        start_tokens: of(SEVENTH, short).map(|tokens| tokens + first.tile / 2.0),
-        attention: Some([x[SIXTH].exp(), x[SEVENTH].exp()]).filter(|_| module),
+        spread: Some([x[COMPUTE_SPREAD].exp(), x[MEMORY_SPREAD].exp()]).filter(|_| waved),
+        narrow: of(NARROW, caches),
+        start_tokens: of(START, short).map(|tokens| tokens + first.tile / 2.0),
+        attention: Some([x[ATTENTION_COMPUTE].exp(), x[ATTENTION_MEMORY].exp()]).filter(|_| module),
         launch_us: x[LAUNCH].exp() * 1e6,
         median_error: unseen.median,
         p90_error: unseen.p90,

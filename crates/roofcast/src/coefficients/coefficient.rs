@@ -72,7 +72,7 @@ pub enum Coefficient {
     /// The same with heads of 512.
     Head512,
     /// How many times longer whole waves of tiles may be than a product's tiles before its computing is; a count, at least
-    /// 1. See [`waves`](super::waves).
+    /// 1. See [`waves`](super::waves). Of matrices beyond caches alone, as is the next.
     GemmComputeSpread,
     /// The same of its reading: how many times its part of the bandwidth a multiprocessor can draw.
     GemmMemorySpread,

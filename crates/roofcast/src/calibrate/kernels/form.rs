@@ -24,12 +24,16 @@ pub(super) const EXPOSED: usize = 2;
 pub(super) const LAUNCH: usize = 3;
 /// How often what is passed crosses the bus.
 pub(super) const CROSSINGS: usize = 4;
-/// Of a product, times that its waves may be longer before its computing is; of decodes, what a byte of an 8-bit cache takes
-/// of one of 16 bits; of modules, the share of the peak in attention.
-pub(super) const SIXTH: usize = 5;
-/// Of a product, the same of its reading; of decodes, the tokens that starting one is worth; of modules, the share of the
-/// bandwidth in attention.
-pub(super) const SEVENTH: usize = 6;
+/// The last two are of one part each. Of a product: times that its waves may be longer before its computing is, and before
+/// its reading is.
+pub(super) const COMPUTE_SPREAD: usize = 5;
+pub(super) const MEMORY_SPREAD: usize = 6;
+/// Of decodes: what a byte of an 8-bit cache takes of one of 16 bits, and the tokens that starting one is worth.
+pub(super) const NARROW: usize = 5;
+pub(super) const START: usize = 6;
+/// Of modules: the shares of peak and bandwidth in attention.
+pub(super) const ATTENTION_COMPUTE: usize = 5;
+pub(super) const ATTENTION_MEMORY: usize = 6;
 
 /// Share of the bandwidth at which the search starts, and which attention of prompts is taken to have.
 pub(super) const READING: f64 = 0.85;
@@ -101,7 +105,7 @@ pub(super) fn both(kernel: &Kernel, x: &Parameters, faster: f64) -> [f64; 2] {
         if kernel.part == Part::Gemm { (kernel.waves / x[spread].exp()).max(1.0) } else { 1.0 }
     };
     let (c, m) = (x[COMPUTE].exp() * faster, x[MEMORY].exp());
-    [kernel.compute / c * longer(SIXTH), kernel.memory / m * longer(SEVENTH)]
+    [kernel.compute / c * longer(COMPUTE_SPREAD), kernel.memory / m * longer(MEMORY_SPREAD)]
 }
 
 /// What a kernel takes by `x`, at `faster` times the share of the peak.
@@ -145,7 +149,7 @@ pub(super) fn search(rows: &[&Kernel]) -> Parameters {
     let Some(part) = rows.first().map(|k| k.part) else { return [0.0; 7] };
     let bounds = bounds(part, rows);
     let is_module = matches!(part, Part::LatentPrefillModule | Part::LatentDecodeModule);
-    let pace = |index| if index <= MEMORY || index >= SIXTH && is_module { 1.0 } else { 4.0 };
+    let pace = |index| if index <= MEMORY || index >= ATTENTION_COMPUTE && is_module { 1.0 } else { 4.0 };
     let cost = |x: &Parameters| rows.iter().map(|k| (time(k, x, 1.0) / k.measured).ln().abs()).sum::<f64>();
     let directions = directions(&bounds);
     let mut x = bounds.map(|b| b.start);
@@ -250,7 +254,7 @@ mod tests {
         };
         let rows: Vec<Kernel> = (0..960).map(row).collect();
         let x = search(&rows.iter().collect::<Vec<_>>()).map(f64::exp);
-        assert!((x[SIXTH] / 1.4 - 1.0).abs() < 0.02 && (x[SEVENTH] / 50.0 - 1.0).abs() < 0.05, "{x:?}");
+        assert!((x[NARROW] / 1.4 - 1.0).abs() < 0.02 && (x[START] / 50.0 - 1.0).abs() < 0.05, "{x:?}");
         assert!((x[MEMORY] / 0.8 - 1.0).abs() < 0.02 && (x[LAUNCH] / 8e-6 - 1.0).abs() < 0.05, "{x:?}");
     }
 }
