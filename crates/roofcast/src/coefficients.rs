@@ -18,7 +18,8 @@ pub use attention::AttentionKernel;
 pub use band::{Band, Evidence, Factors};
 pub use coefficient::{Coefficient, Values};
 pub use kernels::{
-    BEYOND_CACHES, SmallM, busiest, idle_rows, key_tile, masked_keys, mixed_tokens, tiled, waiting, waves,
+    BEYOND_CACHES, SKEW, SmallM, busiest, key_tile, last_tiles, masked_keys, mixed_tokens, skew, tiled,
+    waiting, waves,
 };
 pub use launches::{Launches, ServerLoop};
 
@@ -63,6 +64,8 @@ impl Coefficients {
 pub struct Rates {
     /// Seconds of a FLOP.
     pub flop: f64,
+    /// The share of the bandwidth that a byte has.
+    pub share: f64,
     /// Seconds of a byte.
     pub byte: f64,
     /// Share of the shorter of computing and moving that the longer does not hide.
@@ -71,8 +74,12 @@ pub struct Rates {
     pub small_m: SmallM,
     /// How a product's tiles fill the chip; none where that is not known, or a limit's.
     pub spread: Option<Spread>,
-    /// Seconds of a byte that a product, or a prompt's attention, takes or gives beside its work.
+    /// Seconds of a byte that a product gives, or that a prompt's attention takes or gives, beside its work.
     pub activation: f64,
+    /// Seconds of a byte that a product takes.
+    pub input: f64,
+    /// Part of the multiprocessors that waits for the last tile of a prompt's queries.
+    pub tail: f64,
     /// Tokens of context that a decode's attention is longer by than its own.
     pub start: f64,
     /// Rows that a decode's attention computes beside prompts.
@@ -153,7 +160,7 @@ impl Rates {
         let [waits, draws] = self.spread.map_or([1.0; 2], |spread| spread.longer(rows, matrix));
         let [compute, memory] = self.longer(flops * self.flop * waits, weight_bytes * self.byte * draws);
         let inputs = if outputs > 0.0 { elements / outputs } else { 0.0 };
-        [compute, memory + rows * (inputs + outputs) * VALUE * self.activation]
+        [compute, memory + rows * VALUE * (inputs * self.input + outputs * self.activation)]
     }
 }
 
@@ -228,7 +235,9 @@ impl Coefficients {
         .map(|c| values.get(c));
         let (group, narrow, busier) = match &operator.form {
             Form::Context(form) => (form.group, form.narrow, 1.0 / values.of_heads(form.head_dim)),
-            Form::Experts(experts) if !self.ideal => (1, false, busiest(experts.ranks)),
+            Form::Experts(experts) if !self.ideal => {
+                (1, false, busiest(experts.count(), experts.ranks, SKEW))
+            }
             _ => (1, false, 1.0),
         };
         let small_m = if operator.kind.is_product() {
@@ -244,14 +253,18 @@ impl Coefficients {
             kind if kind.is_product() => values.get(C::GemmActivation),
             _ => 0.0,
         };
+        let inputs = if self.ideal || !operator.kind.is_product() { 0.0 } else { values.get(C::GemmInput) };
         let hidden = [C::GemmComputeSpread, C::GemmMemorySpread].map(|c| values.get(c));
         let spread = self.multiprocessors.map(|multiprocessors| Spread { multiprocessors, hidden });
         Rates {
+            share: memory,
             flop: busier / (operator.rate.0 * compute),
             byte: narrow * (1.0 + values.get(C::Group) * (group - 1) as f64) / (bandwidth.0 * memory),
             exposed,
             spread: spread.filter(|_| !self.ideal),
             activation: crossings / bandwidth.0,
+            input: inputs / bandwidth.0,
+            tail: if attends { values.get(C::AttentionTail) } else { 0.0 },
             start: if attends { values.get(C::DecodeStart) } else { 0.0 },
             small_m,
             mixed_rows: if attends { values.get(C::MixedRows).max(1.0) } else { 1.0 },
@@ -284,7 +297,9 @@ impl Coefficients {
         let messages = value(C::AllReduce) * model.links.latency / LATENCY * model.links.all_reduces as f64;
         let calls: f64 = model.operators.iter().map(|o| self.call(o) * o.layers as f64).sum();
         // Routing is uneven where it is not a limit's.
-        let skew = if self.ideal { 1.0 } else { busiest(model.parallelism.ep) };
+        let ranks = model.parallelism.ep;
+        let skew = if self.ideal { 1.0 } else { busiest(at.experts, ranks, SKEW) };
+        let crossings = skew * value(C::ExpertActivation) + ranks as f64 * value(C::ExpertCopies);
         let elementwise = if self.ideal { 0.0 } else { at.elementwise_bytes };
         let launches = match self.launches {
             Some(launches) => launches.host / at.host_speed * at.layers as f64,
@@ -302,7 +317,7 @@ impl Coefficients {
             ending: host(C::PrefillStep),
             sequence: host(C::Sequence) + self.server.sequence / at.host_speed,
             token: elementwise / (model.bandwidth.0 * value(C::Elementwise)),
-            routed: at.expert_bytes * skew * value(C::ExpertActivation) / model.bandwidth.0,
+            routed: at.expert_bytes * crossings / model.bandwidth.0,
             link: model.links.seconds_per_row() / value(C::Link),
             launches,
             prefill_launches: launches.max(prefill.sum()),

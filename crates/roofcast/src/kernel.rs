@@ -12,7 +12,7 @@ pub mod database;
 use crate::accelerator::{Accelerator, Topology};
 use crate::catalog::Catalog;
 use crate::coefficients::{
-    BEYOND_CACHES, Coefficient, busiest, idle_rows, key_tile, masked_keys, tiled, waves,
+    BEYOND_CACHES, Coefficient, busiest, key_tile, last_tiles, masked_keys, skew, tiled, waves,
 };
 use crate::error::{Error, Result};
 use crate::model::ffn::imbalance;
@@ -137,10 +137,21 @@ pub struct Kernel {
     pub memory: f64,
     /// The same two of attention in a module, whose projections the others are of; 0 of other parts.
     pub attention: [f64; 2],
-    /// One crossing of what the kernel takes and passes on, at the chip's bandwidth; 0 where that is not counted.
+    /// One crossing of what the kernel takes and passes on, of a product what it passes on alone, at the chip's bandwidth; 0
+    /// where that is not counted.
     pub passed: f64,
+    /// One crossing of what a product takes; 0 of other parts.
+    pub inputs: f64,
+    /// Values that a product sums for each that it gives; 0 of other parts.
+    pub depth: f64,
+    /// What the multiprocessors could compute while the last tile of a prompt's queries ends; 0 of other parts.
+    pub tail: f64,
     /// Times that a product's whole waves of tiles come to of its tiles; 1 of other parts.
     pub waves: f64,
+    /// One crossing of all tokens' copies, one for each expert that a token passes on any rank; 0 of other parts than experts.
+    pub copies: f64,
+    /// Experts that some token passes on the rank; 0 of other parts.
+    pub touched: f64,
     /// Keys that each sequence of a decode reads; 0 of other parts.
     pub context: f64,
     /// Keys that a decode reads at a time.
@@ -173,6 +184,11 @@ impl Kernel {
             memory: work[1],
             attention: [0.0; 2],
             passed: 0.0,
+            inputs: 0.0,
+            depth: 0.0,
+            tail: 0.0,
+            copies: 0.0,
+            touched: 0.0,
             waves: 1.0,
             context: 0.0,
             tile: key_tile(chip),
@@ -342,24 +358,25 @@ fn product(chip: &Accelerator, (name, dtype, bits): Format, row: &GemmRow) -> Op
     let bytes = row.n * row.k * bits / 8.0;
     let work =
         least(chip, dtype, 2.0 * tiled(row.m) * row.n * row.k, bytes).filter(|_| bytes > BEYOND_CACHES)?;
-    let passed = row.m * (row.n + row.k) * 2.0 / chip.bandwidth_bytes_per_s.0;
+    let [inputs, passed] = [row.k, row.n].map(|values| row.m * values * 2.0 / chip.bandwidth_bytes_per_s.0);
     let waves = waves(row.m, row.n, chip.multiprocessors);
     let kernel = Kernel::new(Part::Gemm, chip, work, row.latency_ms);
-    Some(Kernel { weights: Some(name.into()), passed, waves, ..kernel })
+    Some(Kernel { weights: Some(name.into()), passed, inputs, depth: row.k, waves, ..kernel })
 }
 
 /// Causal attention of whole prompts: 4 FLOPs a head, dimension, and pair of tokens, with what tiles come to beside.
 fn prompt(chip: &Accelerator, row: &PromptRow) -> Option<Kernel> {
     let plain = row.attn_dtype == "bfloat16" && row.kv_cache_dtype == "bfloat16";
     let isl = row.isl as f64;
-    let rows = row.batch_size * row.nq * (isl / 2.0 + masked_keys(false)) + idle_rows(chip);
+    let rows = row.batch_size * row.nq * (isl / 2.0 + masked_keys(false));
     let flops = 4.0 * row.head_dim * isl * rows;
     // Keys and values, queries, and what comes of them, of two bytes each.
     let bytes = row.batch_size * isl * (row.nkv + row.nq) * row.head_dim * 4.0;
     let work = least(chip, Dtype::Bf16, flops, bytes).filter(|_| plain && row.isl >= LEAST_PROMPT)?;
     let passed = row.batch_size * isl * row.nq * row.head_dim * 4.0 / chip.bandwidth_bytes_per_s.0;
+    let [tail, _] = least(chip, Dtype::Bf16, 4.0 * row.head_dim * isl * last_tiles(chip), 0.0)?;
     let head_dim = row.head_dim as u64;
-    Some(Kernel { head_dim, passed, ..Kernel::new(Part::Prefill, chip, work, row.latency_ms) })
+    Some(Kernel { head_dim, passed, tail, ..Kernel::new(Part::Prefill, chip, work, row.latency_ms) })
 }
 
 /// A token of each sequence against its keys and values.
@@ -374,24 +391,41 @@ fn decode(chip: &Accelerator, row: &DecodeRow) -> Option<Kernel> {
     Some(Kernel { group, narrow, context: row.kv_len, ..kernel })
 }
 
-/// Gated experts on the busiest rank, with routing about as skewed as in traffic; E(1 − (1 − k/E)^T) of E experts are read
-/// for T tokens, and more than its share on that rank.
+/// Gated experts on the busiest rank, with routing about as skewed as in traffic.
 fn experts(chip: &Accelerator, row: &ExpertRow) -> Option<Kernel> {
     routed(chip, format(&row.moe_dtype)?, row)
 }
 
+/// The experts of a layer that some of the T tokens pass in tables of a power law of 1.01. An expert's tokens are drawn from
+/// 1 to 0.8 T (from 0.01 to 2 where the T k copies are no more than the E experts), scaled to T k together, and rounded
+/// (aiconfigurator, `collector/helper.py`): x is equally likely in equal parts of the span L = ln(high/low), and the
+/// E (1 − ln(x0)/L) above what rounds to none are touched, x0 = E (e^L − 1)/(2 L T k). The times of fewer copies than experts
+/// are those of E (1 − (1 − k/E)^T).
+fn touched(row: &ExpertRow) -> f64 {
+    let (experts, copies) = (row.num_experts, row.num_tokens * row.topk);
+    let span = if copies > experts { 0.8 * row.num_tokens } else { 200.0 }.ln();
+    if copies < experts || span <= 0.0 {
+        return experts * (1.0 - (1.0 - row.topk / experts).powf(row.num_tokens));
+    }
+    let rounds_to_none = experts * span.exp_m1() / (2.0 * span * copies);
+    (experts * (1.0 - rounds_to_none.ln() / span).clamp(0.0, 1.0)).min(copies)
+}
+
 fn routed(chip: &Accelerator, (name, dtype, bits): Format, row: &ExpertRow) -> Option<Kernel> {
-    let touched = row.num_experts * (1.0 - (1.0 - row.topk / row.num_experts).powf(row.num_tokens));
+    let all = touched(row);
     let expert = 3.0 * row.hidden_size * row.inter_size / row.moe_tp_size;
     let copies = row.num_tokens * row.topk / row.moe_ep_size;
-    let bytes = touched / row.moe_ep_size * expert * bits / 8.0;
-    let counts = row.distribution == "power_law_1.01" && bytes > BEYOND_CACHES;
-    let [even, memory] = least(chip, dtype, 2.0 * copies * expert, bytes).filter(|_| counts)?;
     let ranks = row.moe_ep_size as u64;
-    let (busiest, imbalance) = (busiest(ranks), imbalance(row.num_experts, touched, ranks));
-    let passed = copies * busiest * row.hidden_size * 2.0 / chip.bandwidth_bytes_per_s.0;
-    let kernel = Kernel::new(Part::Experts, chip, [even * busiest, memory * imbalance], row.latency_ms);
-    Some(Kernel { weights: Some(name.into()), passed, ..kernel })
+    let touched = (all / row.moe_ep_size * imbalance(row.num_experts, all, ranks))
+        .min(row.num_experts / row.moe_ep_size);
+    let bytes = touched * expert * bits / 8.0;
+    let counts = row.distribution == "power_law_1.01" && bytes > BEYOND_CACHES;
+    let busiest = busiest(row.num_experts as u64, ranks, skew(row.num_tokens));
+    let work = least(chip, dtype, 2.0 * copies * busiest * expert, bytes).filter(|_| counts)?;
+    let one = copies * row.hidden_size * 2.0 / chip.bandwidth_bytes_per_s.0;
+    let (passed, copies) = (one * busiest, one * row.moe_ep_size);
+    let kernel = Kernel::new(Part::Experts, chip, work, row.latency_ms);
+    Some(Kernel { weights: Some(name.into()), passed, copies, touched, ..kernel })
 }
 
 /// All-reduces inside captured graphs, as engines decode, and NCCL's own; bytes are those that [`collective::least`] sends. Of eight

@@ -13,7 +13,7 @@ pub mod tensor;
 
 pub(crate) use keys::brief;
 
-pub use ffn::{Dense, Experts, Ffn};
+pub use ffn::{Dense, Experts, Ffn, largest_deviate};
 pub use mixer::{Attention, Indivisible, Latent, Mixer};
 pub use operator_kind::{Family, OperatorKind};
 pub use quantization::Quantization;

@@ -190,12 +190,12 @@ impl SequenceForm {
 
 impl ContextForm {
     /// What the tiles of prompts come to in FLOPs beyond the pairs that queries see: pairs that a mask hides, and the chip's
-    /// part that idles while the longest of the last tiles ends.
-    pub fn tiles(&self, sequences: &[Sequences]) -> f64 {
+    /// part that waits for the longest of the last tiles, `tail` of all its multiprocessors.
+    pub fn tiles(&self, sequences: &[Sequences], tail: f64) -> f64 {
         let SequenceForm::Grouped(form) = &self.sequence else { return 0.0 };
         let prompts = || sequences.iter().filter(|s| s.is_prompt());
         let masked: f64 = prompts().map(|s| s.tokens() as f64 * form.masked(s.context)).sum();
-        masked + prompts().map(|s| form.tail(s.context)).fold(0.0, f64::max)
+        masked + tail * prompts().map(|s| form.tail(s.context)).fold(0.0, f64::max)
     }
 
     /// Bytes of queries read and values written by prompts.

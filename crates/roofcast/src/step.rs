@@ -41,6 +41,8 @@ pub struct Surroundings {
     pub elementwise_bytes: f64,
     /// A token's hidden state for each expert that it passes on an even rank, in all layers together.
     pub expert_bytes: f64,
+    /// Routed experts of a layer; 0 where there are none.
+    pub experts: u64,
     /// Layers that mix otherwise than by attention.
     pub mixers: Mixers,
     /// All layers.
@@ -125,7 +127,11 @@ impl StepModel {
         reaches.dedup();
         let eager = deployment.options.engine.enforce_eager.unwrap_or(false);
         let layers = deployment.model.layers.iter();
-        let expert_layers = layers.filter(|layer| matches!(layer.ffn, Ffn::Experts(_)));
+        let experts: Vec<u64> = layers
+            .filter_map(
+                |layer| if let Ffn::Experts(experts) = &layer.ffn { Some(experts.count) } else { None },
+            )
+            .collect();
         StepModel {
             operators,
             reaches,
@@ -133,9 +139,10 @@ impl StepModel {
             surroundings: Surroundings {
                 elementwise_bytes: elementwise_bytes(deployment),
                 expert_bytes: expert_bytes(deployment),
+                experts: experts.iter().copied().max().unwrap_or(0),
                 mixers: Mixers::of(&deployment.model),
                 layers: deployment.model.layers.len() as u64,
-                expert_layers: expert_layers.count() as u64,
+                expert_layers: experts.len() as u64,
                 eager_layers: if eager { deployment.model.layers.len() as u64 } else { 0 },
                 host_speed: deployment.accelerator.host_speed,
             },

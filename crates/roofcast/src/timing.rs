@@ -82,8 +82,11 @@ impl Timing {
             Form::Product { rows, matrix } => rates.product(rows_of(*rows, pass), matrix),
             Form::Experts(experts) => {
                 let demand = experts.demand(pass.tokens);
-                let busiest = if rates.even { 1.0 } else { experts.imbalance(pass.tokens) };
-                rates.time(Demand { weight_bytes: demand.weight_bytes * busiest, ..demand })
+                // No faster than what even routing touches at the whole bandwidth, as limits have it.
+                let touched =
+                    || experts.imbalance(pass.tokens) * experts.uneven(pass.tokens).max(rates.share);
+                let skew = if rates.even { 1.0 } else { touched() };
+                rates.time(Demand { weight_bytes: demand.weight_bytes * skew, ..demand })
             }
             Form::Context(form) => {
                 let [compute, memory] = self.context(operator, form, rates, pass);
@@ -279,7 +282,7 @@ fn rows_of(rows: Rows, pass: &Pass) -> u64 {
 fn prompts(form: &ContextForm, rates: &Rates, pass: &Pass) -> Demand {
     let mut demand = form.demand(&pass.chunks);
     if !rates.exact {
-        demand.flops += form.tiles(&pass.chunks);
+        demand.flops += form.tiles(&pass.chunks, rates.tail);
         demand.kv_bytes += form.row_bytes(&pass.chunks);
     }
     let single = pass.chunks.iter().filter(|s| !s.is_prompt()).map(|s| s.count).sum();

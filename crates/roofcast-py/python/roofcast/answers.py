@@ -916,7 +916,12 @@ class KernelFit(Part):
     mixed_rows: float | None = None
     heads: dict[str, float] | None = None
     crossings: float | None = None
+    inputs: float | None = None
+    depth_ns: float | None = None
+    tail: float | None = None
     spread: list[float] | None = None
+    copies: float | None = None
+    expert_us: float | None = None
     narrow: float | None = None
     start_tokens: float | None = None
     attention: list[float] | None = None

@@ -12,8 +12,8 @@ use crate::kernel::{Kernel, Part};
 use crate::summary::Statistics;
 use crate::version::Version;
 use form::{
-    ATTENTION_COMPUTE, ATTENTION_MEMORY, COMPUTE, COMPUTE_SPREAD, CROSSINGS, EXPOSED, LAUNCH, MEMORY,
-    MEMORY_SPREAD, NARROW, Parameters, START, search, time,
+    ATTENTION_COMPUTE, ATTENTION_MEMORY, COMPUTE, COMPUTE_SPREAD, COPIES, CROSSINGS, DEPTH, EXPOSED, INPUTS,
+    LAUNCH, MEMORY, MEMORY_SPREAD, NARROW, Parameters, START, TAIL, TOUCHED, search, time,
 };
 use rayon::prelude::*;
 use serde::Serialize;
@@ -57,9 +57,20 @@ pub struct Fitted {
     pub mixed_rows: Option<f64>,
     /// How often what the kernel takes and passes on crosses the bus, where that is counted.
     pub crossings: Option<f64>,
+    /// How often what a product takes crosses the bus, as where its kernel quantizes it; none of other parts.
+    pub inputs: Option<f64>,
+    /// What each value of a product's sums takes, nanoseconds; none of other parts.
+    pub depth_ns: Option<f64>,
+    /// Part of the multiprocessors that waits for the last tile of a prompt's queries; none of other parts.
+    pub tail: Option<f64>,
     /// Times that a product's waves of tiles may be longer than its tiles before its computing is, and before its reading is,
     /// where the rows tell it; none of other parts.
     pub spread: Option<[f64; 2]>,
+    /// How often the copies of all tokens, on whichever rank, cross the bus, where the rows tell it; none of other parts than
+    /// experts.
+    pub copies: Option<f64>,
+    /// What an expert takes that some token passes, beside its bytes, microseconds; none of other parts.
+    pub expert_us: Option<f64>,
     /// What a byte of an 8-bit cache takes of one of 16 bits, where the rows tell it; none of other parts than decodes.
     pub narrow: Option<f64>,
     /// Tokens of context that a decode is longer by than its own, half a tile of keys among them; none of other parts.
@@ -127,7 +138,9 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
     };
     let took = |k: &Kernel| time(k, &x, heads.get(&k.head_dim).copied().unwrap_or(1.0));
     let enough = |test: &dyn Fn(&Kernel) -> bool| fitted.iter().filter(|k| test(k)).count() >= ENOUGH;
-    let bound = |by: &dyn Fn([f64; 2]) -> f64| enough(&|k| by(form::both(k, &x, 1.0)) >= took(k) / 2.0);
+    // Experts pass on so much that neither is half of their time.
+    let much = if first.part == Part::Experts { 1.0 / 3.0 } else { 0.5 };
+    let bound = |by: &dyn Fn([f64; 2]) -> f64| enough(&|k| by(form::both(k, &x, 1.0)) >= much * took(k));
     // Where the shorter is less than a tenth, how much of it shows is not told.
     let both = bound(&|[computing, moving]| 10.0 * computing.min(moving));
     let unseen = errors(&took);
@@ -136,6 +149,7 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
     let second = of(MEMORY, bound(&|[_, moving]| moving));
     let part = first.part;
     let (mixed, decode) = (part == Part::Mixed, part == Part::Decode);
+    let experts = part == Part::Experts;
     let waved = part == Part::Gemm && enough(&|k| k.waves > 1.2);
     let module = matches!(part, Part::LatentPrefillModule | Part::LatentDecodeModule);
     let caches = decode && enough(&|k| k.narrow) && enough(&|k| !k.narrow);
@@ -155,7 +169,12 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
         group: of(EXPOSED, decode),
         mixed_rows: compute.zip(second).map(|(prompt, row)| prompt / row).filter(|_| mixed),
         crossings: of(CROSSINGS, enough(&|k| k.passed > 0.0)),
+        inputs: of(INPUTS, part == Part::Gemm),
+        depth_ns: of(DEPTH, part == Part::Gemm).map(|seconds| seconds * 1e9),
+        tail: of(TAIL, part == Part::Prefill && enough(&|k| k.tail > 0.0)),
         spread: Some([x[COMPUTE_SPREAD].exp(), x[MEMORY_SPREAD].exp()]).filter(|_| waved),
+        copies: of(COPIES, experts && enough(&|k| k.copies > 1.5 * k.passed)),
+        expert_us: of(TOUCHED, experts).map(|seconds| seconds * 1e6),
         narrow: of(NARROW, caches),
         start_tokens: of(START, short).map(|tokens| tokens + first.tile / 2.0),
         attention: Some([x[ATTENTION_COMPUTE].exp(), x[ATTENTION_MEMORY].exp()]).filter(|_| module),
@@ -258,8 +277,11 @@ fn coefficients(fits: &[&Fitted]) -> BTreeMap<Coefficient, f64> {
         let [compute_spread, memory_spread] = fit.spread.map_or([None; 2], |spread| spread.map(Some));
         for (coefficient, value) in [
             (fit.part.activation(), fit.crossings),
+            (Some(Coefficient::GemmInput), fit.inputs),
+            (Some(Coefficient::AttentionTail), fit.tail),
             (Some(Coefficient::GemmComputeSpread), compute_spread),
             (Some(Coefficient::GemmMemorySpread), memory_spread),
+            (Some(Coefficient::ExpertCopies), fit.copies),
             (Some(Coefficient::NarrowCache), fit.narrow),
             (Some(Coefficient::DecodeStart), fit.start_tokens),
         ] {
@@ -309,6 +331,11 @@ mod tests {
             memory,
             attention: [0.0; 2],
             passed: 0.0,
+            inputs: 0.0,
+            depth: 0.0,
+            tail: 0.0,
+            copies: 0.0,
+            touched: 0.0,
             waves: 1.0,
             context: 0.0,
             tile: 64.0,

@@ -76,14 +76,21 @@ pub enum Coefficient {
     GemmComputeSpread,
     /// The same of its reading: how many times its part of the bandwidth a multiprocessor can draw.
     GemmMemorySpread,
-    /// How often what a product takes and gives crosses the bus beside its work; a count.
+    /// How often what a product takes crosses the bus beside its work, as where its kernel quantizes it; a count.
+    GemmInput,
+    /// How often what it gives does; a count.
     GemmActivation,
     /// How often a prompt's queries and what comes of them do in attention; a count.
     AttentionActivation,
+    /// Part of the multiprocessors that waits for the last tile of a prompt's queries in attention; a count.
+    AttentionTail,
     /// Times that reading a byte of an 8-bit cache takes of a byte of a 16-bit one, in attention of decodes.
     NarrowCache,
     /// Tokens of context that a decode's attention is longer by than its own; a count.
     DecodeStart,
+    /// How often the hidden state of a token crosses the bus on every rank for each expert that it passes on any: buffers that
+    /// hold the copies of all tokens; a count.
+    ExpertCopies,
     /// Of a layer's launches on the host, beside the device, in a step that computes prompts: no graph holds it.
     PrefillLayer,
     /// Of a layer's routing there, on top.
@@ -96,7 +103,7 @@ pub enum Coefficient {
 
 impl Coefficient {
     /// All, in order.
-    pub const ALL: [Coefficient; 41] = [
+    pub const ALL: [Coefficient; 44] = [
         Coefficient::GemmMemory,
         Coefficient::GemmCompute,
         Coefficient::ExpertMemory,
@@ -130,10 +137,13 @@ impl Coefficient {
         Coefficient::Head512,
         Coefficient::GemmComputeSpread,
         Coefficient::GemmMemorySpread,
+        Coefficient::GemmInput,
         Coefficient::GemmActivation,
         Coefficient::AttentionActivation,
+        Coefficient::AttentionTail,
         Coefficient::NarrowCache,
         Coefficient::DecodeStart,
+        Coefficient::ExpertCopies,
         Coefficient::PrefillLayer,
         Coefficient::PrefillExpert,
         Coefficient::PrefillLatent,
@@ -153,7 +163,7 @@ impl Coefficient {
 
     /// Whether only times of kernels tell it, and whole steps do not.
     pub fn is_of_kernels_alone(self) -> bool {
-        (Coefficient::Head64..=Coefficient::DecodeStart).contains(&self)
+        (Coefficient::Head64..=Coefficient::ExpertCopies).contains(&self)
     }
 
     /// Whether it is a share of a rate, which what it counts takes longer for in proportion.

@@ -4,6 +4,7 @@
 //! Knows: constants read off profiles and kernel tables, whose sources are beside them. Knows nothing about deployments.
 
 use crate::accelerator::Accelerator;
+use crate::model::largest_deviate;
 
 /// Rows that products of many are computed in at a time; vLLM's profiles on RTX 4090 and RTX PRO 6000 climb in such steps.
 const TILE: f64 = 64.0;
@@ -56,10 +57,10 @@ const SKIPPED: f64 = 0.2;
 /// Queries of a tile.
 const QUERIES: f64 = 128.0;
 
-/// Queries whose keys `chip` could compute beside the last tile of queries, of which half its multiprocessors wait in the
-/// mean; none where their number is not known.
-pub fn idle_rows(chip: &Accelerator) -> f64 {
-    QUERIES / 2.0 * chip.multiprocessors.unwrap_or(0) as f64
+/// Queries whose keys all multiprocessors of `chip` could compute beside the last tile of queries; none where their number is
+/// not known.
+pub fn last_tiles(chip: &Accelerator) -> f64 {
+    QUERIES * chip.multiprocessors.unwrap_or(0) as f64
 }
 
 /// Keys of a tile: queries of prompts are computed in tiles of 128 with tiles of about as many keys (FlashAttention 2 and
@@ -78,13 +79,25 @@ pub fn key_tile(chip: &Accelerator) -> f64 {
     if matches!(chip.architecture.as_str(), "hopper" | "blackwell") { KEYS } else { KEYS / 2.0 }
 }
 
-/// How far routing is from even: the busiest of n ranks has n^0.3 times its part of the tokens. From times of kernels of
-/// TensorRT-LLM and vLLM under routing by a power law of 1.01, which their tables take for traffic's.
-const SKEW: f64 = 0.3;
+/// How far traffic's routing is from even: the standard deviation of an expert's tokens over their mean. [`skew`] has it of
+/// 64 tokens.
+pub const SKEW: f64 = 1.0;
 
-/// The busiest rank's part of the tokens over the mean, where `ranks` share the experts.
-pub fn busiest(ranks: u64) -> f64 {
-    (ranks as f64).powf(SKEW)
+/// The same in tables of kernels, which take for traffic's a power law of 1.01 from 1 to x, x = 0.8 times the tokens: its
+/// square is ln(x)/2 · (x + 1)/(x − 1) − 1.
+pub fn skew(tokens: f64) -> f64 {
+    let most = (0.8 * tokens).max(1.01);
+    (most.ln() / 2.0 * (most + 1.0) / (most - 1.0) - 1.0).max(0.0).sqrt()
+}
+
+/// The busiest rank's part of the tokens over the mean, where `ranks` share `experts`: 1 + skew √(ranks/experts) z, with the
+/// largest deviate z of so many ranks.
+pub fn busiest(experts: u64, ranks: u64, skew: f64) -> f64 {
+    if ranks < 2 {
+        return 1.0;
+    }
+    let n = ranks as f64;
+    (1.0 + skew * (n / experts.max(1) as f64).sqrt() * largest_deviate(ranks)).min(n)
 }
 
 /// Tokens of context that each decode's attention costs more in a kernel that works on prompts, too.
@@ -117,6 +130,16 @@ mod tests {
             [1.0, 5.0, 13.0, 18.0, 522.0]
         );
         assert_eq!(SmallM::NONE.worth(7.0), 7.0);
+    }
+
+    /// ln(51.2)/2 · 52.2/50.2 − 1 = 1.0463 of 64 tokens, and its root is near SKEW. One rank has all; of 8 with 256 experts
+    /// the busiest has 1 + √(8/256) · 0.61 · 3^0.75 = 1.2458 times the mean, never more than all.
+    #[test]
+    fn routing_is_uneven() {
+        assert!((skew(64.0) - 1.0463f64.sqrt()).abs() < 1e-4 && skew(1.0) < 0.01);
+        assert_eq!(busiest(256, 1, SKEW), 1.0);
+        assert!((busiest(256, 8, SKEW) - 1.2458).abs() < 1e-4);
+        assert_eq!(busiest(2, 2, 100.0), 2.0);
     }
 
     /// One row is one; 65 are two tiles of 64; 300 are five.

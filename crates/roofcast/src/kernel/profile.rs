@@ -164,16 +164,20 @@ impl Profiled<'_> {
                 ..Kernel::new(part, chip, limits(demand.flops), time_us / 1e3)
             },
             Form::Context(form) => {
-                let [computing, moving] = limits(demand.flops + form.tiles(&batch.groups));
+                let [computing, moving] = limits(demand.flops + form.tiles(&batch.groups, 0.0));
                 let passed = form.row_bytes(&batch.groups) / bandwidth;
                 let kernel = Kernel::new(part, chip, [computing, moving + passed], time_us / 1e3);
-                Kernel { head_dim: form.head_dim, passed, ..kernel }
+                let [tail, _] = limits(form.tiles(&batch.groups, 1.0) - form.tiles(&batch.groups, 0.0));
+                Kernel { head_dim: form.head_dim, passed, tail, ..kernel }
             }
             Form::Product { matrix, .. } => {
                 let Matrix { elements, outputs, .. } = *matrix;
+                let depth = elements / outputs.max(1.0);
                 Kernel {
                     waves: waves(rows, outputs, chip.multiprocessors),
-                    passed: rows * (outputs + elements / outputs.max(1.0)) * 2.0 / bandwidth,
+                    passed: rows * outputs * 2.0 / bandwidth,
+                    inputs: rows * depth * 2.0 / bandwidth,
+                    depth,
                     ..Kernel::new(part, chip, limits(computed * demand.flops), time_us / 1e3)
                 }
             }

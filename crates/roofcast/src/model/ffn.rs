@@ -206,8 +206,13 @@ impl Experts {
     }
 }
 
+/// The largest of `n` normal deviates in the mean: 0.61 log2(n)^0.75, within 8 % up to 64.
+pub fn largest_deviate(n: u64) -> f64 {
+    0.61 * (n.max(1) as f64).log2().powf(0.75)
+}
+
 /// How many times its even share of the experts touched, `touched` of `count`, the busiest of `ranks` holds in the mean. A
-/// rank's number is hypergeometric; the largest of n normal deviates is 0.61 log2(n)^0.75, within 8 % up to 64.
+/// rank's number is hypergeometric.
 pub fn imbalance(count: f64, touched: f64, ranks: u64) -> f64 {
     if ranks < 2 || touched <= 0.0 || count <= 1.0 {
         return 1.0;
@@ -215,7 +220,7 @@ pub fn imbalance(count: f64, touched: f64, ranks: u64) -> f64 {
     let n = ranks as f64;
     let mean = touched / n;
     let variance = mean * (1.0 - 1.0 / n) * (count - touched) / (count - 1.0);
-    1.0 + 0.61 * n.log2().powf(0.75) * variance.max(0.0).sqrt() / mean
+    1.0 + largest_deviate(ranks) * variance.max(0.0).sqrt() / mean
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Grouped attention's work: pairs of queries and keys, and the cache that crosses the bus; an indexer's scores.
 
 use super::{ContextForm, DecodeForm, Demand, Form, Operator, SequenceForm, operator};
-use crate::coefficients::{idle_rows, masked_keys};
+use crate::coefficients::{last_tiles, masked_keys};
 use crate::deployment::Deployment;
 use crate::kv_cache::layout::span;
 use crate::model::mixer::causal_pairs;
@@ -41,7 +41,7 @@ impl Grouped {
         self.flops_per_pair * masked_keys(self.reach() < context)
     }
 
-    /// FLOPs that the chip could compute while the last tile of queries ends in a sequence of `context`.
+    /// FLOPs that all multiprocessors could compute while the last tile of queries ends in a sequence of `context`.
     pub(super) fn tail(&self, context: u64) -> f64 {
         self.tail * float(u128::from(context.min(self.reach())))
     }
@@ -92,7 +92,7 @@ pub(super) fn operators(deployment: &Deployment, a: &Attention) -> Vec<Operator>
             flops_per_pair,
             bytes_per_token,
             row_bytes: flops_per_pair / 2.0 * f64::from(deployment.base.bits()) / 8.0,
-            tail: 2.0 * (a.head_dim + a.v_head_dim) as f64 * idle_rows(&deployment.accelerator),
+            tail: 2.0 * (a.head_dim + a.v_head_dim) as f64 * last_tiles(&deployment.accelerator),
             table,
         }),
         decode,
@@ -183,19 +183,19 @@ mod tests {
         form
     }
 
-    /// Llama-3.1-8B: 32 heads of 128, 4·128 FLOPs a pair in each. A query has half a tile of 128 keys masked. Half of 132
-    /// multiprocessors wait in the mean for the last 128 queries of one head and their 4096 keys. 2·32·128 values of two
+    /// Llama-3.1-8B: 32 heads of 128, 4·128 FLOPs a pair in each. A query has half a tile of 128 keys masked. All of 132
+    /// multiprocessors wait for the last 128 queries of one head and their 4096 keys. 2·32·128 values of two
     /// bytes are read and written a query. Decodes have none of it.
     #[test]
     fn tiles_by_hand() {
         let form = attention("meta-llama/Llama-3.1-8B-Instruct");
         let prompt = Sequences::prompt(1024, 4096, true);
-        let (masked, tail) = (1024.0 * 64.0 * 32.0 * 512.0, 66.0 * 128.0 * 4096.0 * 512.0);
-        assert_eq!(form.tiles(&[prompt]), masked + tail);
-        assert_eq!(form.tiles(&[prompt, prompt]), 2.0 * masked + tail);
+        let (masked, tail) = (1024.0 * 64.0 * 32.0 * 512.0, 132.0 * 128.0 * 4096.0 * 512.0);
+        assert_eq!(form.tiles(&[prompt], 1.0), masked + tail);
+        assert_eq!(form.tiles(&[prompt, prompt], 0.5), 2.0 * masked + 0.5 * tail);
         assert_eq!(form.row_bytes(&[prompt]), 1024.0 * 2.0 * 32.0 * 128.0 * 2.0);
         let decodes = Batch::decode(8, 4096).groups;
-        assert_eq!([form.tiles(&decodes), form.row_bytes(&decodes)], [0.0; 2]);
+        assert_eq!([form.tiles(&decodes, 1.0), form.row_bytes(&decodes)], [0.0; 2]);
     }
 
     /// gpt-oss-20b: 64 heads of 64, every other layer with a window of 128: a query masks a tile and a half, the last
@@ -204,7 +204,7 @@ mod tests {
     fn tiles_of_a_window_by_hand() {
         let form = attention("openai/gpt-oss-20b");
         let prompt = Sequences::prompt(1024, 4096, true);
-        let (masked, tail) = (1024.0 * 192.0 * 64.0 * 256.0, 66.0 * 128.0 * 128.0 * 256.0);
-        assert_eq!(form.tiles(&[prompt]), masked + tail);
+        let (masked, tail) = (1024.0 * 192.0 * 64.0 * 256.0, 132.0 * 128.0 * 128.0 * 256.0);
+        assert_eq!(form.tiles(&[prompt], 1.0), masked + tail);
     }
 }

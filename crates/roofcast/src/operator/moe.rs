@@ -3,6 +3,7 @@
 use super::{Demand, Form, Operator};
 use crate::deployment::{Deployment, ExpertShard};
 use crate::model::{Experts, OperatorKind};
+use crate::units::number;
 
 /// The routed experts of one rank. Each token passes its experts, spread evenly over the expert-parallel ranks; the
 /// distinct experts that the tokens of the whole replica touch are read once.
@@ -17,6 +18,21 @@ pub struct RoutedExperts {
 }
 
 impl RoutedExperts {
+    /// The experts that `tokens` touch with traffic's routing over those with even routing. Where experts have their tokens by
+    /// an exponential distribution, whose standard deviation is its mean, T k copies touch T k/(1 + T k/E) of E experts in the
+    /// mean, and no fewer than k.
+    pub fn uneven(&self, tokens: u64) -> f64 {
+        let per_token = number(self.experts.per_token);
+        let copies = number(tokens) * per_token;
+        let touched = copies / (1.0 + copies / number(self.experts.count));
+        (touched.max(per_token) / self.experts.distinct(tokens)).min(1.0)
+    }
+
+    /// Experts of the layer.
+    pub fn count(&self) -> u64 {
+        self.experts.count
+    }
+
     /// For the tokens of a replica, evenly spread.
     pub fn demand(&self, tokens: u64) -> Demand {
         Demand {
@@ -43,4 +59,28 @@ pub(super) fn operator(deployment: &Deployment, shard: &ExpertShard) -> Operator
     };
     let one = super::operator(deployment, OperatorKind::Experts, Form::Experts(form));
     Operator { dtype: shard.dtype, rate: shard.rate, ..one }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deployment::Options;
+    use crate::model::config;
+    use crate::operator::operators;
+    use std::sync::Arc;
+
+    /// Qwen3-30B-A3B, 8 of 128: 16 tokens have 128 copies, which touch 128/(1 + 1) = 64 where even routing touches
+    /// 128 (1 − (15/16)^16) = 82.42. One token touches its 8 either way, very many all.
+    #[test]
+    fn uneven_routing_touches_fewer() {
+        let catalog = crate::Catalog::embedded().unwrap();
+        let entry = catalog.model("Qwen/Qwen3-30B-A3B").unwrap();
+        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+        let chip = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
+        let deployment = Deployment::resolve(model, chip, &Options::default()).unwrap();
+        let found = operators(&deployment).into_iter().find(|o| o.kind == OperatorKind::Experts).unwrap();
+        let Form::Experts(form) = found.form else { panic!("{:?}", found.form) };
+        assert!((form.uneven(16) - 64.0 / 82.42).abs() < 1e-4, "{}", form.uneven(16));
+        assert!(form.uneven(1) == 1.0 && form.uneven(1_000_000) > 0.9999);
+    }
 }

@@ -1,9 +1,12 @@
 //! What a kernel takes, as a formula with parameters: t = max(c, m) + x min(c, m) + t0 + n passed, with c = compute/e_c and
 //! m = memory/e_m.
 //!
-//! * In a product, whole waves of tiles make both longer: w/h times where w is above h (see [`crate::coefficients::waves`]).
+//! * In a product, whole waves of tiles make both longer: w/h times where w is above h (see [`crate::coefficients::waves`]);
+//!   what it takes crosses as often as its kernel quantizes it in passes, and its sums of k values take k times a constant.
+//! * In attention of prompts, c grows by a part of what all multiprocessors could compute beside the last tile.
 //! * In decodes' attention m = memory (tiles + start)/context, each byte of an 8-bit cache so many times as long, times
 //!   1 + x (g − 1) for groups of g heads, and c is hidden.
+//! * Experts read m + n s, with s for each of the n that some token passes, and copies of all tokens cross the bus, too.
 //! * A module is its projections, as above, and its attention after them: the longer of its c and m.
 //!
 //! Knows: which parameters a part has, where they start and between what they lie. Knows nothing about rows that do not
@@ -12,7 +15,8 @@
 use crate::kernel::{Kernel, Part};
 
 /// Logarithms of a kernel's parameters, by the constants below.
-pub(super) type Parameters = [f64; 7];
+pub(super) type Parameters = [f64; COUNT];
+const COUNT: usize = 9;
 
 /// Share of the peak.
 pub(super) const COMPUTE: usize = 0;
@@ -24,7 +28,7 @@ pub(super) const EXPOSED: usize = 2;
 pub(super) const LAUNCH: usize = 3;
 /// How often what is passed crosses the bus.
 pub(super) const CROSSINGS: usize = 4;
-/// The last two are of one part each. Of a product: times that its waves may be longer before its computing is, and before
+/// The others are of one part each. Of a product: times that its waves may be longer before its computing is, and before
 /// its reading is.
 pub(super) const COMPUTE_SPREAD: usize = 5;
 pub(super) const MEMORY_SPREAD: usize = 6;
@@ -34,6 +38,14 @@ pub(super) const START: usize = 6;
 /// Of modules: the shares of peak and bandwidth in attention.
 pub(super) const ATTENTION_COMPUTE: usize = 5;
 pub(super) const ATTENTION_MEMORY: usize = 6;
+/// Of a product, too: how often what it takes crosses the bus, and what each value of a sum takes.
+pub(super) const INPUTS: usize = 7;
+pub(super) const DEPTH: usize = 8;
+/// Of attention of prompts: the part of the multiprocessors that waits for the last tile.
+pub(super) const TAIL: usize = 5;
+/// Of experts: how often the copies of all tokens cross the bus, and what an expert that some token passes takes.
+pub(super) const COPIES: usize = 5;
+pub(super) const TOUCHED: usize = 6;
 
 /// Share of the bandwidth at which the search starts, and which attention of prompts is taken to have.
 pub(super) const READING: f64 = 0.85;
@@ -64,23 +76,31 @@ impl Bounds {
 }
 
 /// The bounds of each parameter of a part, as far as `rows` can tell it.
-pub(super) fn bounds(part: Part, rows: &[&Kernel]) -> [Bounds; 7] {
+pub(super) fn bounds(part: Part, rows: &[&Kernel]) -> [Bounds; COUNT] {
     let share = |start| Bounds::between(1e-3, start, 1.0);
     let crossings = |start| Bounds::between(0.01, start, 100.0);
     let launch = Bounds::between(1e-8, 5e-6, 1e-2);
     let (zero, one) = (Bounds::fixed(1e-12), Bounds::fixed(1.0));
     let exposed = Bounds::between(LEAST_EXPOSED, 0.2, 1.0);
+    let (few, depth) = (Bounds::between(1e-4, 0.1, 100.0), Bounds::between(1e-12, 1e-10, 1e-8));
     let both = [share(0.7), share(READING), exposed, launch];
     let [c, m, x, t] = both;
     match part {
         Part::Gemm if rows.iter().any(|k| k.waves > 1.0) => {
             let spread = |least, start| Bounds::between(least, start, 50.0);
-            [c, m, x, t, Bounds::between(1e-4, 0.1, 100.0), spread(1.0, 1.5), spread(2.0, 5.0)]
+            [c, m, x, t, few, spread(1.0, 1.5), spread(2.0, 5.0), few, depth]
         }
-        Part::Gemm => [c, m, x, t, Bounds::between(1e-4, 0.1, 100.0), one, one],
-        Part::Experts => [c, m, x, t, Bounds::between(0.1, 5.0, 100.0), one, one],
+        Part::Gemm => [c, m, x, t, few, one, one, few, depth],
+        Part::Experts => {
+            let copies = Bounds::between(1e-3, 0.1, 100.0);
+            let touched = Bounds::between(1e-10, 1e-8, 1e-5);
+            [c, m, x, t, Bounds::between(0.1, 5.0, 100.0), copies, touched, one, one]
+        }
         // Prompts' attention reads its cache as decodes do, and tells nothing else of the bandwidth.
-        Part::Prefill => [c, Bounds::fixed(READING), x, t, crossings(1.0), one, one],
+        Part::Prefill => {
+            let tail = Bounds::between(0.01, 0.5, 10.0);
+            [c, Bounds::fixed(READING), x, t, crossings(1.0), tail, one, one, one]
+        }
         Part::Decode => {
             // Where all groups are alike, what their heads add is in the bandwidth, and so it is with caches.
             let differ = |of: &dyn Fn(&Kernel) -> f64| rows.iter().any(|k| of(k) != of(rows[0]));
@@ -88,14 +108,14 @@ pub(super) fn bounds(part: Part, rows: &[&Kernel]) -> [Bounds; 7] {
             let group = if differ(&|k| k.group) { group } else { Bounds::fixed(LEAST_HEAD) };
             let narrow =
                 if differ(&|k| f64::from(u8::from(k.narrow))) { Bounds::between(0.5, 1.1, 3.0) } else { one };
-            [c, m, group, t, zero, narrow, Bounds::between(1.0, 30.0, 1000.0)]
+            [c, m, group, t, zero, narrow, Bounds::between(1.0, 30.0, 1000.0), one, one]
         }
         // Tiles of prompts and of decodes come one after the other.
-        Part::Mixed => [c, m, one, t, zero, one, one],
+        Part::Mixed => [c, m, one, t, zero, one, one, one, one],
         Part::LatentPrefillModule | Part::LatentDecodeModule => {
-            [c, m, x, t, crossings(1.0), share(0.5), share(0.7)]
+            [c, m, x, t, crossings(1.0), share(0.5), share(0.7), one, one]
         }
-        _ => [c, m, x, t, zero, one, one],
+        _ => [c, m, x, t, zero, one, one, one, one],
     }
 }
 
@@ -105,12 +125,13 @@ pub(super) fn both(kernel: &Kernel, x: &Parameters, faster: f64) -> [f64; 2] {
         if kernel.part == Part::Gemm { (kernel.waves / x[spread].exp()).max(1.0) } else { 1.0 }
     };
     let (c, m) = (x[COMPUTE].exp() * faster, x[MEMORY].exp());
-    [kernel.compute / c * longer(COMPUTE_SPREAD), kernel.memory / m * longer(MEMORY_SPREAD)]
+    let tail = if kernel.part == Part::Prefill { kernel.tail * x[TAIL].exp() } else { 0.0 };
+    [(kernel.compute + tail) / c * longer(COMPUTE_SPREAD), kernel.memory / m * longer(MEMORY_SPREAD)]
 }
 
 /// What a kernel takes by `x`, at `faster` times the share of the peak.
 pub(super) fn time(kernel: &Kernel, x: &Parameters, faster: f64) -> f64 {
-    let [_, _, exposed, launch, crossings, sixth, seventh] = x.map(f64::exp);
+    let [_, _, exposed, launch, crossings, sixth, seventh, inputs, depth] = x.map(f64::exp);
     let [computing, moving] = both(kernel, x, faster);
     let hidden = |a: f64, b: f64| a.max(b) + exposed * a.min(b);
     let work = match kernel.part {
@@ -123,9 +144,10 @@ pub(super) fn time(kernel: &Kernel, x: &Parameters, faster: f64) -> f64 {
             let [computing_attention, moving_attention] = kernel.attention;
             hidden(computing, moving) + (computing_attention / sixth).max(moving_attention / seventh)
         }
+        Part::Experts => hidden(computing, moving + kernel.touched * seventh) + kernel.copies * sixth,
         _ => hidden(computing, moving),
     };
-    work + launch + kernel.passed * crossings
+    work + launch + kernel.passed * crossings + kernel.inputs * inputs + kernel.depth * depth
 }
 
 /// How many keys a decode reads in whole tiles for each one it has.
@@ -146,7 +168,7 @@ pub(super) fn limit(kernel: &Kernel) -> f64 {
 /// The parameters of least mean logarithmic error: a pattern search along each of them and each pair, by steps that halve.
 /// All but shares of a rate move four times as far: the others' errors pass for them.
 pub(super) fn search(rows: &[&Kernel]) -> Parameters {
-    let Some(part) = rows.first().map(|k| k.part) else { return [0.0; 7] };
+    let Some(part) = rows.first().map(|k| k.part) else { return [0.0; COUNT] };
     let bounds = bounds(part, rows);
     let is_module = matches!(part, Part::LatentPrefillModule | Part::LatentDecodeModule);
     let pace = |index| if index <= MEMORY || index >= ATTENTION_COMPUTE && is_module { 1.0 } else { 4.0 };
@@ -179,7 +201,7 @@ pub(super) fn search(rows: &[&Kernel]) -> Parameters {
 const STEPS: [f64; 2] = [0.5, 0.002];
 
 /// Up and down each free parameter, and each pair of them.
-fn directions(bounds: &[Bounds; 7]) -> Vec<Vec<(usize, f64)>> {
+fn directions(bounds: &[Bounds; COUNT]) -> Vec<Vec<(usize, f64)>> {
     let free: Vec<usize> = (0..bounds.len()).filter(|index| bounds[*index].is_free()).collect();
     let ways = [1.0, -1.0];
     let mut all: Vec<_> = free.iter().flat_map(|a| ways.map(|way| vec![(*a, way)])).collect();
@@ -198,7 +220,7 @@ mod tests {
 
     /// Half the peak, half the bandwidth, a tenth of the shorter shows, 4 µs, two crossings.
     fn parameters(sixth: f64, seventh: f64) -> Parameters {
-        [0.5, 0.5, 0.1, 4e-6, 2.0, sixth, seventh].map(f64::ln)
+        [0.5, 0.5, 0.1, 4e-6, 2.0, sixth, seventh, 3.0, 1e-9].map(f64::ln)
     }
 
     fn near(kernel: &Kernel, x: &Parameters, microseconds: f64) {
@@ -213,7 +235,24 @@ mod tests {
         let product = Kernel { waves: 3.0, passed: 1e-6, ..kernel(10e-6, 20e-6) };
         near(&product, &parameters(1.5, 2.0), 70.0);
         // Without them 40 + 0.1 · 20 + 4 + 2 = 48.
-        near(&Kernel { waves: 1.0, ..product }, &parameters(1.5, 2.0), 48.0);
+        let one = Kernel { waves: 1.0, ..product };
+        near(&one, &parameters(1.5, 2.0), 48.0);
+        // Three crossings of what it takes and 1000 values a sum of a nanosecond: 48 + 3 · 0.5 + 1.
+        near(&Kernel { inputs: 5e-7, depth: 1000.0, ..one }, &parameters(1.5, 2.0), 50.5);
+    }
+
+    /// Ten experts of 0.5 µs beside 40 µs of reading are 45: 45 + 0.1 · 20 + 4, and 1.5 · 2 µs for all copies: 54.
+    #[test]
+    fn experts_take_time_each() {
+        let experts = Kernel { part: Part::Experts, touched: 10.0, copies: 2e-6, ..kernel(10e-6, 20e-6) };
+        near(&experts, &parameters(1.5, 5e-7), 54.0);
+    }
+
+    /// 0.4 of the 5 µs of all multiprocessors lengthen computing to (10 + 2)/0.5: 40 + 0.1 · 24 + 4 = 46.4.
+    #[test]
+    fn a_prompt_ends_with_its_last_tile() {
+        let prompt = Kernel { part: Part::Prefill, tail: 5e-6, ..kernel(10e-6, 20e-6) };
+        near(&prompt, &parameters(0.4, 1.0), 46.4);
     }
 
     /// 100 keys are two tiles of 64, and starting is worth 32 more: (128 + 32)/100 of 10 µs at half the bandwidth, each byte
@@ -238,7 +277,7 @@ mod tests {
     /// What made decodes' times is found from them: 1.4 times for 8-bit caches, 50 tokens to start.
     #[test]
     fn what_made_the_times_is_found() {
-        let made = [1.0, 0.8, 0.05, 8e-6, 1e-12, 1.4, 50.0].map(f64::ln);
+        let made = [1.0, 0.8, 0.05, 8e-6, 1e-12, 1.4, 50.0, 1.0, 1.0].map(f64::ln);
         let row = |i: i32| {
             let (batch, context) = (f64::from(i % 8 + 1), f64::from(64 << (i / 8 % 8)) + 10.0);
             let group = if i % 5 < 2 { 1.0 } else { 8.0 };

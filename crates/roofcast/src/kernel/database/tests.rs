@@ -67,8 +67,10 @@ fn a_product_knows_its_engine_and_version() {
         ["vllm", "0.24.0", "cublas", "h100-sxm"]
     );
     assert_eq!((one.part, one.weights.as_deref(), one.measured), (Part::Gemm, Some("bf16"), 5e-5));
-    // 16 · (8192 + 8192) values of two bytes; 64 tiles of 128 outputs are one wave of 132 multiprocessors.
-    assert!(near(one.passed, 524_288.0 / 3.35e12) && near(one.waves, 132.0 / 64.0), "{one:?}");
+    // 16 · 8192 values of two bytes are taken and as many given; 64 tiles of 128 outputs are one wave of 132 multiprocessors.
+    let passed = 262_144.0 / 3.35e12;
+    assert!([one.passed, one.inputs].iter().all(|crossing| near(*crossing, passed)), "{one:?}");
+    assert!(near(one.waves, 132.0 / 64.0) && one.depth == 8192.0, "{one:?}");
     // 16,384² weights of 4 + 20/128 bits.
     let four = kernel(GEMM, gemm("int4_wo", 16_384.0));
     assert!(near(four.memory, 268_435_456.0 * 4.156_25 / 8.0 / 3.35e12), "{four:?}");
