@@ -7,6 +7,7 @@ mod catalog;
 #[cfg(feature = "network")]
 mod emulate;
 pub(crate) mod flags;
+mod later;
 #[cfg(feature = "network")]
 mod serve;
 pub(crate) mod values;
@@ -19,6 +20,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[cfg(feature = "network")]
 pub(crate) use emulate::EmulateArgs;
 use flags::{Flags, Machine, Planned, Traffic};
+pub(crate) use later::{Later, signed};
 #[cfg(feature = "network")]
 pub(crate) use serve::ServeArgs;
 use std::path::PathBuf;
@@ -38,43 +40,43 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// What the machine's limits allow: step times by operator, ridge and critical batch, links.
-    Limits(LimitsArgs),
+    Limits(Later<LimitsArgs>),
     /// What fits: parameters, KV cache, batch, users, smallest topology.
-    Capacity(CapacityArgs),
+    Capacity(Later<CapacityArgs>),
     /// What to deploy: the cheapest deployments that meet the SLO.
-    Plan(PlanArgs),
+    Plan(Later<PlanArgs>),
     /// What a serving engine does under traffic: latency, throughput, preemptions, percentiles.
-    Simulate(SimulateArgs),
+    Simulate(Later<SimulateArgs>),
     /// Prints a sweep whose runs were kept by many machines: the bytes of one run of `simulate --sweep`, as JSON or CSV.
     #[cfg(feature = "parquet")]
-    Merge(Box<MergeArgs>),
+    Merge(Later<MergeArgs>),
     /// What a live OpenAI-compatible server does: latency and throughput beside the limit, and whether to believe them.
     #[cfg(feature = "network")]
-    Bench(Box<BenchArgs>),
+    Bench(Later<BenchArgs>),
     /// A vLLM server without a GPU: the engine of simulate on the wall clock, behind an OpenAI-compatible port.
     #[cfg(feature = "network")]
-    Emulate(Box<EmulateArgs>),
+    Emulate(Later<EmulateArgs>),
     /// A page in the browser, served on this machine: limits, runs, plans and measurements to look at.
     #[cfg(feature = "network")]
-    Serve(ServeArgs),
+    Serve(Later<ServeArgs>),
     /// The texts that roofcast grew from, figure by figure: what each says, what its rules give, what we say.
-    Seeds(SeedsArgs),
+    Seeds(Later<SeedsArgs>),
     /// Lists the embedded accelerators, models and workloads, shows one, or adds a model.
     Catalog(Box<CatalogArgs>),
     /// Replays decisions recorded from vLLM's scheduler: exit 0 when all agree, else 1.
-    Conformance(ConformanceArgs),
+    Conformance(Later<ConformanceArgs>),
     /// Measures the machine that this runs on.
     Hardware(HardwareArgs),
     /// Forecasts beside what was measured: errors by metric, kind, engine, hardware and group.
-    Validate(ValidateArgs),
+    Validate(Later<ValidateArgs>),
     /// Fits a calibration to measured points, and judges it on groups left out in turn.
-    Calibrate(CalibrateArgs),
+    Calibrate(Later<CalibrateArgs>),
     /// Writes a spec to begin with: every key with what it means.
-    Init(InitArgs),
+    Init(Later<InitArgs>),
     /// Prints a completion script for a shell.
-    Completions(CompletionsArgs),
+    Completions(Later<CompletionsArgs>),
     /// Prints the man page, or that of a verb.
-    Man(ManArgs),
+    Man(Later<ManArgs>),
 }
 
 /// What is served, on what, and how: shared by the verbs.

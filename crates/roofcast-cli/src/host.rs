@@ -89,7 +89,8 @@ pub enum Value {
 /// The flag of `verb` called `name` with its value, as arguments.
 pub fn flag(verb: &str, name: &str, value: Value) -> Vec<String> {
     let name = name.replace('_', "-");
-    let command = Cli::command();
+    let mut command = Cli::command();
+    command.build();
     let found = command.find_subcommand(verb);
     let action = found.and_then(|verb| {
         let arg = verb.get_arguments().find(|arg| arg.get_long() == Some(&name))?;
@@ -108,7 +109,8 @@ pub fn flag(verb: &str, name: &str, value: Value) -> Vec<String> {
 /// The flags of `verb` that ask something, each with what a value of it is and one line on it. What says how an answer is
 /// shown is not among them.
 pub fn flags(verb: &str) -> Vec<(String, &'static str, String)> {
-    let command = Cli::command();
+    let mut command = Cli::command();
+    command.build();
     let Some(verb) = command.find_subcommand(verb) else { return Vec::new() };
     let shown = ["help", "version", "wide", "json", "csv", "svg", "dump-spec"];
     let asks = |arg: &&clap::Arg| arg.get_long().is_some_and(|name| !shown.contains(&name));

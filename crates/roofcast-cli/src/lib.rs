@@ -26,8 +26,8 @@ mod show;
 pub mod testing;
 mod verbs;
 
-use args::{Cli, HardwareArgs, HardwareVerb, Verb};
-use clap::{Command, CommandFactory, FromArgMatches};
+use args::{Cli, HardwareArgs, HardwareVerb, Verb, signed};
+use clap::{CommandFactory, FromArgMatches};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -44,11 +44,6 @@ fn parsed(arguments: impl Iterator<Item = impl Into<OsString> + Clone>) -> Resul
     let mut command = signed(Cli::command());
     let found = command.try_get_matches_from_mut(arguments)?;
     Cli::from_arg_matches(&found).map_err(|error| error.format(&mut command))
-}
-
-/// The command in which `-1` behind a flag is its value, so that the refusal says what the flag takes.
-fn signed(command: Command) -> Command {
-    command.allow_negative_numbers(true).mut_subcommands(signed)
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {

@@ -89,8 +89,13 @@ pub trait Replica {
     fn prompt_tokens(&self) -> u64 {
         0
     }
-    /// One step, or as many equal ones as start before `horizon`; false where there is nothing to compute.
-    fn step(&mut self, horizon: Ticks) -> bool;
+    /// When the next step begins, where there is something to compute.
+    fn due(&self) -> Option<Ticks> {
+        (!self.is_empty()).then(|| self.clock())
+    }
+    /// One step, or as many equal ones as start before `horizon`; requests that end with it are added to `departed`, in
+    /// order. False where there is nothing to compute.
+    fn step(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) -> bool;
     /// A request arrives at `at` with its first token, from a replica that keeps its cache until it is fetched. This
     /// and the next two are called only for replicas in prefill and decode pools.
     fn receive(&mut self, _guest: KvTransfer, _at: Ticks) {}
@@ -100,8 +105,6 @@ pub trait Replica {
     fn release(&mut self, _id: SequenceId) {}
     /// Starts anew with an empty cache; no request is here.
     fn restart(&mut self);
-    /// Moves the requests that ended in the last step to `into`, in order.
-    fn drain(&mut self, into: &mut Vec<Departure>);
     /// Counts of the run.
     fn tally(&self) -> &Tally;
     /// What the run's time went to.
@@ -175,8 +178,6 @@ pub struct Engine<D> {
     policy: Policy,
     /// Ticks to move one token's KV between device and host.
     swap: u64,
-    /// Requests that ended in the last step, in order.
-    finished: Vec<Departure>,
     ended: Vec<(SequenceId, u32)>,
     prompts: Vec<Sequences>,
     outputs: Outputs,
@@ -190,7 +191,6 @@ impl<D: Decodes> Engine<D> {
             price,
             policy,
             swap: u64::try_from(swap.0).unwrap_or(u64::MAX),
-            finished: Vec::new(),
             ended: Vec::new(),
             prompts: Vec::new(),
             outputs: Outputs::default(),
@@ -199,7 +199,7 @@ impl<D: Decodes> Engine<D> {
 
     /// Steps of decodes alone, up to the next event.
     #[inline(always)]
-    fn leap(&mut self, horizon: Ticks) {
+    fn leap(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) {
         let state = &mut self.state;
         let n = state.decodes.len();
         let price = self.price.decode(n);
@@ -225,12 +225,12 @@ impl<D: Decodes> Engine<D> {
         state.clock = end;
         let last = u128::from(first) + u128::from(growth) * u128::from(steps - 1);
         state.polling.decoded(steps, Ticks(end.0 - last));
-        self.advance(steps);
+        self.advance(steps, departed);
     }
 
     /// A step with chunks of prompts, or one that moves caches between device and host.
     #[inline(always)]
-    fn mixed(&mut self, decode: bool, swapped: u64) {
+    fn mixed(&mut self, decode: bool, swapped: u64, departed: &mut Vec<Departure>) {
         let state = &mut self.state;
         let n = if decode { state.decodes.len() } else { 0 };
         self.prompts.clear();
@@ -264,31 +264,31 @@ impl<D: Decodes> Engine<D> {
         state.polling.prefilled(state.clock);
         state.clock = end;
         if decode {
-            self.advance(1);
+            self.advance(1, departed);
         }
-        self.apply_chunks();
+        self.apply_chunks(departed);
     }
 
     /// Chunks are computed; prompts that are whole sample their first token.
     #[inline(always)]
-    fn apply_chunks(&mut self) {
+    fn apply_chunks(&mut self, departed: &mut Vec<Departure>) {
         let chunks = std::mem::take(&mut self.state.chunks);
         let longest = self.policy.longest(&self.state, &chunks);
         for chunk in &chunks {
             if self.state.computed(*chunk) && self.state.sampled(chunk.id, longest) {
                 let computed = self.state.sequence(chunk.id).computed;
-                self.finished.push(self.state.finish(chunk.id, computed));
+                departed.push(self.state.finish(chunk.id, computed));
             }
         }
         self.state.chunks = chunks;
     }
 
     #[inline(always)]
-    fn advance(&mut self, steps: u64) {
+    fn advance(&mut self, steps: u64, departed: &mut Vec<Departure>) {
         self.ended.clear();
         self.state.decodes.advance(steps, &mut self.ended);
         for (id, computed) in &self.ended {
-            self.finished.push(self.state.finish(*id, *computed));
+            departed.push(self.state.finish(*id, *computed));
         }
     }
 }
@@ -346,7 +346,7 @@ impl<D: Decodes> Replica for Engine<D> {
         self.state.prompt_tokens
     }
 
-    fn step(&mut self, horizon: Ticks) -> bool {
+    fn step(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) -> bool {
         self.state.chunks.clear();
         self.state.land();
         self.state.poll();
@@ -357,9 +357,9 @@ impl<D: Decodes> Replica for Engine<D> {
         }
         let swapped = self.state.moved();
         if self.state.chunks.is_empty() && swapped == 0 && before == self.state.tally.preemptions {
-            self.leap(horizon.min(self.state.landing()));
+            self.leap(horizon.min(self.state.landing()), departed);
         } else {
-            self.mixed(decode, swapped);
+            self.mixed(decode, swapped, departed);
         }
         true
     }
@@ -378,17 +378,6 @@ impl<D: Decodes> Replica for Engine<D> {
 
     fn restart(&mut self) {
         self.state.restart();
-    }
-
-    fn drain(&mut self, into: &mut Vec<Departure>) {
-        if self.finished.is_empty() {
-            return;
-        }
-        if into.is_empty() {
-            std::mem::swap(into, &mut self.finished);
-        } else {
-            into.append(&mut self.finished);
-        }
     }
 
     fn tally(&self) -> &Tally {

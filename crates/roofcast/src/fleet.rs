@@ -81,21 +81,22 @@ impl Fleet {
     /// The same, or until `watch` says no, which hears now and then how many requests have ended.
     pub fn serve_while(&mut self, traffic: &mut Traffic, watch: &mut dyn FnMut(u64) -> bool) -> Result<()> {
         let mut events = 0_u64;
+        // What a step brings: an answer's next request, a cache for another replica.
+        let brings = traffic.is_closed() || self.pools.is_some();
+        let mut due = self.due(traffic);
         while !self.results.missed() {
             events += 1;
             if events.is_multiple_of(WATCHED) && !watch(self.results.completed + self.results.refused) {
                 self.results.interrupt();
                 break;
             }
-            let mut due = traffic.peek().map_or(Ticks::NEVER, Ticks::from);
-            if let Some(pools) = &self.pools {
-                due = due.min(pools.due());
-            }
-            if let Some(servers) = &self.servers {
-                due = due.min(servers.due());
-            }
             match self.behind() {
-                Some(index) if self.replicas[index].clock() < due => self.step(index, due, traffic)?,
+                Some((clock, index)) if clock < due => {
+                    self.step(index, due, traffic)?;
+                    if !brings {
+                        continue;
+                    }
+                }
                 None if due == Ticks::NEVER => break,
                 _ => match &mut self.pools {
                     Some(pools) if pools.due() == due => pools.exchange(&mut self.replicas),
@@ -105,6 +106,7 @@ impl Fleet {
                     _ => self.deliver(traffic),
                 },
             }
+            due = self.due(traffic);
         }
         let whole = !self.results.interrupted && !self.results.missed();
         if let Some(stuck) = self.replicas.iter().find(|r| whole && !r.is_empty()) {
@@ -117,21 +119,29 @@ impl Fleet {
         Ok(())
     }
 
-    /// The replica with work whose last step ended first.
+    /// When the next request comes, a server is done with one or a cache is there.
     #[inline(always)]
-    fn behind(&self) -> Option<usize> {
-        if let [alone] = self.replicas.as_slice() {
-            return (!alone.is_empty()).then_some(0);
-        }
-        self.busy().min_by_key(|index| self.replicas[*index].clock())
+    fn due(&self, traffic: &Traffic) -> Ticks {
+        let comes = traffic.peek().map_or(Ticks::NEVER, Ticks::from);
+        let moves = self.pools.as_ref().map_or(Ticks::NEVER, Pools::due);
+        let passes = self.servers.as_ref().map_or(Ticks::NEVER, Servers::due);
+        comes.min(moves).min(passes)
     }
 
-    /// Replicas with something to compute.
-    fn busy(&self) -> impl Iterator<Item = usize> {
-        let works = |index: &usize| {
-            !self.replicas[*index].is_empty() && self.pools.as_ref().is_none_or(|p| !p.is_stalled(*index))
-        };
-        (0..self.replicas.len()).filter(works)
+    /// The replica with work whose last step ended first, and when.
+    #[inline(always)]
+    fn behind(&self) -> Option<(Ticks, usize)> {
+        if let [alone] = self.replicas.as_slice() {
+            return alone.due().map(|clock| (clock, 0));
+        }
+        self.busy().min()
+    }
+
+    /// Replicas with something to compute, and when their last steps ended.
+    fn busy(&self) -> impl Iterator<Item = (Ticks, usize)> {
+        let works = |index: usize| self.pools.as_ref().is_none_or(|p| !p.is_stalled(index));
+        let replicas = self.replicas.iter().enumerate();
+        replicas.filter_map(move |(index, replica)| Some((replica.due()?, index)).filter(|_| works(index)))
     }
 
     /// One step, or a leap, of a replica; answers go back to their clients.
@@ -142,7 +152,7 @@ impl Fleet {
         if let Some(admission) = &mut self.admission {
             admission.begin(index, replica.as_ref());
         }
-        let went = replica.step(horizon);
+        let went = replica.step(horizon, &mut self.departures);
         let waits = self.pools.as_mut().is_some_and(|pools| {
             pools.fetch(index, replica.as_mut());
             !went && pools.stall(index)
@@ -150,8 +160,10 @@ impl Fleet {
         if !went && !waits {
             return Err(Error::Stuck { waiting: replica.waiting() });
         }
+        if self.departures.is_empty() {
+            return Ok(());
+        }
         let clock = replica.clock();
-        replica.drain(&mut self.departures);
         for gone in &self.departures {
             if let Some(pools) = &mut self.pools
                 && pools.hand_over(gone, clock, index)
@@ -175,10 +187,10 @@ impl Fleet {
             let passing = !closed && self.admission.is_none() && alone.blocked();
             return if passing { Ticks::NEVER } else { due };
         }
-        let concerns = |other: &usize| {
-            *other != index && (closed || self.pools.as_ref().is_some_and(|pools| pools.concerns(*other)))
+        let concerns = |other: usize| {
+            other != index && (closed || self.pools.as_ref().is_some_and(|pools| pools.concerns(other)))
         };
-        let others = self.busy().filter(concerns).map(|other| self.replicas[other].clock()).min();
+        let others = self.busy().filter(|(_, other)| concerns(*other)).map(|(clock, _)| clock).min();
         others.map_or(due, |others| due.min(others))
     }
 

@@ -127,8 +127,8 @@ fn negative(flag: &str) -> String {
 
 /// The argument of a key, and of a switch its negative.
 fn argument(key: &Key, flag: &'static str, heading: &'static str) -> Vec<Arg> {
-    let mut about = key.about.chars();
-    let about: String = about.next().into_iter().flat_map(char::to_uppercase).chain(about).collect();
+    let (first, rest) = key.about.split_at(key.about.chars().next().map_or(0, char::len_utf8));
+    let about = first.to_uppercase() + rest;
     let arg = Arg::new(flag).long(flag).help(about).help_heading(heading).hide_short_help(key.rare);
     let kind = key.kind;
     let arg = arg.allow_negative_numbers(true).value_parser(move |text: &str| value(kind, text));

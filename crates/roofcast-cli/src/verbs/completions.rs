@@ -24,7 +24,9 @@ pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
         ("workload", catalog.workloads()?.iter().map(|preset| preset.id.as_str()).collect()),
         ("scheduler", SchedulerKind::ALL.iter().map(|kind| kind.name()).collect()),
     ];
-    let mut command = completing(Cli::command(), &values);
+    let mut program = Cli::command();
+    program.build();
+    let mut command = completing(program, &values);
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "roofcast", &mut script);
     crate::show::text(&String::from_utf8_lossy(&script))?;

@@ -7,6 +7,7 @@ use crate::accelerator::Accelerator;
 use crate::catalog::ModelEntry;
 use crate::error::{Error, Result};
 use crate::workload::preset::Preset;
+use memchr::memmem;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -170,16 +171,18 @@ impl<T: Entry> Entries<T> {
     /// Adds the entries of an embedded file by their lines alone.
     pub(super) fn scan(&mut self, file: &'static str, text: &'static str) -> Result<()> {
         for text in tables(text, T::TABLE) {
-            let head = text.split_once("\n[").map_or(text, |(head, _)| head);
-            let Some(id) = quoted(head, "\nid = ").next() else {
+            let head = head(text);
+            let Some(id) = quoted(after(head, "id = "), '\n').next() else {
                 let (place, message) = (format!("catalog/{file}"), format!("a [[{}]] without id", T::TABLE));
                 return Err(Error::Parse { place, message });
             };
-            let aliases = quoted(head, "\naliases = [").chain(quoted(head, "\nname = ").take(1));
+            let aliases = quoted(after(head, "aliases = ["), ']');
+            let aliases = aliases.chain(quoted(after(head, "name = "), '\n').take(1));
             let mut named = vec![(id, aliases.map(Cow::from).collect::<Vec<_>>())];
             for option in memory_options(head) {
-                let first = |key| quoted(option, key).next().unwrap_or_default();
-                let aliases = quoted(option, " aliases = [").chain([first(" name = ")]);
+                let value = |key| option.split_once(key).map_or("", |(_, value)| value);
+                let first = |key| quoted(value(key), '\n').next().unwrap_or_default();
+                let aliases = quoted(value(" aliases = ["), ']').chain([first(" name = ")]);
                 named.push((first(" id = "), aliases.map(Cow::from).collect()));
             }
             let lines = Arc::new(Lines { file, text, entries: OnceLock::new() });
@@ -213,34 +216,37 @@ impl<T: Entry> Entries<T> {
 }
 
 /// The lines of each `[[table]]` of a file with its sub-tables.
-fn tables<'a>(text: &'a str, table: &str) -> impl Iterator<Item = &'a str> {
-    let header = format!("[[{table}]]\n");
-    let mut rest = text;
-    let next = move |from: &str| -> Option<usize> {
-        let found = from.match_indices(&header).find(|(at, _)| *at == 0 || from[..*at].ends_with('\n'));
-        found.map(|(at, _)| at)
-    };
-    std::iter::from_fn(move || {
-        let start = next(rest)?;
-        let from = &rest[start..];
-        let end = next(&from[1..]).map_or(from.len(), |at| at + 1);
-        let (lines, after) = from.split_at(end);
-        rest = after;
-        Some(lines)
-    })
+fn tables<'a>(text: &'a str, table: &str) -> Vec<&'a str> {
+    let mut starts: Vec<usize> = at_lines(text, &format!("[[{table}]]\n")).collect();
+    starts.push(text.len());
+    starts.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect()
+}
+
+/// The lines that begin with a word.
+fn at_lines(text: &str, word: &str) -> impl Iterator<Item = usize> {
+    let begins = |at: &usize| *at == 0 || text.as_bytes()[at - 1] == b'\n';
+    memmem::find_iter(text.as_bytes(), word.as_bytes()).filter(begins)
+}
+
+/// The keys of a table without its sub-tables.
+fn head(text: &str) -> &str {
+    memmem::find(text.as_bytes(), b"\n[").map_or(text, |end| &text[..=end])
+}
+
+/// The text that follows a key at the start of a line.
+fn after<'a>(head: &'a str, key: &str) -> &'a str {
+    at_lines(head, key).next().map_or("", |at| &head[at + key.len()..])
 }
 
 /// The inline tables of an accelerator's `memory_options`: each is an entry of its own.
 fn memory_options(head: &str) -> impl Iterator<Item = &str> {
-    let list = head.split_once("\nmemory_options = [").map_or("", |(_, list)| list);
+    let list = after(head, "memory_options = [");
     let list = list.split_once("\n]").map_or(list, |(list, _)| list);
     list.split('{').skip(1)
 }
 
-/// The strings that follow `key`, on its line or in its list.
-fn quoted<'a>(head: &'a str, key: &str) -> impl Iterator<Item = &'a str> {
-    let value = head.split_once(key).map_or("", |(_, value)| value);
-    let end = if key.ends_with('[') { ']' } else { '\n' };
+/// The strings of a value to the end of its line, or of its list.
+fn quoted(value: &str, end: char) -> impl Iterator<Item = &str> {
     let value = value.split_once(end).map_or(value, |(value, _)| value);
     value.split('"').skip(1).step_by(2)
 }
@@ -252,12 +258,13 @@ mod tests {
     #[test]
     fn tables_end_where_the_next_begins() {
         let text = "# head\n[[model]]\nid = \"a\"\naliases = [\n  \"b\",\n  \"c\",\n]\n[model.config]\nid = \"no\"\n[[model]]\nid = \"d\"\n";
-        let found: Vec<_> = tables(text, "model").collect();
+        let found = tables(text, "model");
         assert_eq!(found.len(), 2);
         assert!(found[0].ends_with("id = \"no\"\n") && found[1] == "[[model]]\nid = \"d\"\n");
-        let head = found[0].split_once("\n[m").unwrap().0;
-        assert_eq!(quoted(head, "\naliases = [").collect::<Vec<_>>(), ["b", "c"]);
-        assert_eq!(quoted(head, "\nid = ").collect::<Vec<_>>(), ["a"]);
-        assert_eq!(tables(text, "accelerator").count(), 0);
+        let head = head(found[0]);
+        assert!(head.ends_with("]\n"), "{head}");
+        assert_eq!(quoted(after(head, "aliases = ["), ']').collect::<Vec<_>>(), ["b", "c"]);
+        assert_eq!(quoted(after(head, "id = "), '\n').collect::<Vec<_>>(), ["a"]);
+        assert!(tables(text, "accelerator").is_empty());
     }
 }

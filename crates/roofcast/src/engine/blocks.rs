@@ -33,7 +33,6 @@ pub struct Blocks {
     requests: Vec<Life>,
     /// Steps decided, not yet computed to their end: one, or two with asynchronous scheduling.
     pending: VecDeque<Step>,
-    departures: Vec<Departure>,
     /// Requests that ended with the last step: the one under way may still name them.
     leaving: Vec<RequestId>,
     outputs: Outputs,
@@ -73,7 +72,6 @@ impl Blocks {
             tally: Tally::default(),
             requests: Vec::new(),
             pending: VecDeque::new(),
-            departures: Vec::new(),
             leaving: Vec::new(),
             outputs: Outputs::default(),
             timeline: None,
@@ -281,7 +279,7 @@ impl Blocks {
     }
 
     /// Ends the oldest step under way.
-    fn deliver(&mut self) {
+    fn deliver(&mut self, departed: &mut Vec<Departure>) {
         let Some(mut step) = self.pending.pop_front() else { return };
         self.verify(&mut step);
         if !step.work.is_empty() {
@@ -308,7 +306,7 @@ impl Blocks {
         let gone = std::mem::take(&mut self.leaving);
         for id in self.scheduler.update(&step) {
             let life = self.requests[id];
-            self.departures.push(Departure {
+            departed.push(Departure {
                 arrival: life.arrival,
                 first: life.first.unwrap_or(self.clock),
                 preemptions: life.preemptions,
@@ -406,7 +404,7 @@ impl Replica for Blocks {
         self.prompt_tokens
     }
 
-    fn step(&mut self, _horizon: Ticks) -> bool {
+    fn step(&mut self, _horizon: Ticks, departed: &mut Vec<Departure>) -> bool {
         let step = self.scheduler.schedule();
         self.note(&step);
         let nothing = step.work.is_empty();
@@ -414,7 +412,7 @@ impl Replica for Blocks {
         self.pending.push_back(step);
         let flight = if self.config.async_scheduling { 2 } else { 1 };
         if self.pending.len() >= flight || nothing {
-            self.deliver();
+            self.deliver(departed);
         }
         !stuck
     }
@@ -426,10 +424,6 @@ impl Replica for Blocks {
         }
         self.pending.clear();
         self.leaving.clear();
-    }
-
-    fn drain(&mut self, into: &mut Vec<Departure>) {
-        into.append(&mut self.departures);
     }
 
     fn tally(&self) -> &Tally {

@@ -7,7 +7,7 @@
 
 use super::arrival::SequenceId;
 use super::ring::Ring;
-use crate::kv_cache::groups::{Group, Groups};
+use crate::kv_cache::groups::{BlockSize, Group, Groups};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -141,7 +141,7 @@ impl Decodes for Each {
 /// All sequences by one counter.
 #[derive(Debug, Clone)]
 pub struct Lockstep {
-    block: u64,
+    block: BlockSize,
     /// Steps so far.
     step: i64,
     /// The residue of sequences whose last block is full when the next step starts: −step, by the block.
@@ -317,10 +317,11 @@ impl Lockstep {
 
 impl Decodes for Lockstep {
     fn new(groups: &Groups, reaches: &[u64]) -> Lockstep {
-        let block = groups.block();
+        let block = groups.block_size();
         let zeros = vec![0; reaches.len()];
         let (seen, growth) = (zeros.clone(), zeros);
-        let growing: Vec<_> = groups.kinds().iter().map(|group| Growing::new(group, block)).collect();
+        let growing: Vec<_> =
+            groups.kinds().iter().map(|group| Growing::new(group, groups.block())).collect();
         let reaches: Vec<_> = reaches.iter().map(|most| WindowReach::new(*most)).collect();
         let mut all = reaches.iter().chain(growing.iter().map(|growing| &growing.reach));
         Lockstep {
@@ -390,7 +391,7 @@ impl Decodes for Lockstep {
         let Entry { id, order, .. } = entry;
         let computed = u64::from(entry.computed);
         let offset = computed as i64 - self.step;
-        let residue = (computed + self.full) % self.block;
+        let (_, residue) = self.block.divide(computed + self.full);
         let ends = entry.remaining != ENDLESS;
         let end = if ends { self.step + i64::from(entry.remaining) } else { i64::MAX };
         if self.members.len() <= id as usize {
@@ -428,8 +429,8 @@ impl Decodes for Lockstep {
     #[inline(always)]
     fn advance(&mut self, steps: u64, ended: &mut Vec<(SequenceId, u32)>) {
         self.step += steps as i64;
-        let back = if steps < self.block { steps } else { steps % self.block };
-        self.full = if back <= self.full { self.full - back } else { self.full + self.block - back };
+        let (_, back) = self.block.divide(steps);
+        self.full = if back <= self.full { self.full - back } else { self.full + self.block.tokens() - back };
         self.held += self.len * steps;
         for (seen, growth) in self.seen.iter_mut().zip(&self.growth) {
             *seen += growth * steps;

@@ -236,10 +236,13 @@ impl Online {
     pub fn step(&mut self, events: &mut Vec<Event>) -> Option<Done> {
         let before = self.engine.replica().tally().scheduled_tokens;
         self.began = self.clock();
-        if self.is_empty() || !self.engine.replica_mut().step(Ticks::NEVER) {
+        if self.is_empty() {
             return None;
         }
-        self.engine.replica_mut().drain(&mut self.gone);
+        let gone = &mut self.gone;
+        if !self.engine.replica_mut().step(Ticks::NEVER, gone) {
+            return None;
+        }
         self.gone.drain(..).for_each(|gone| _ = self.present.remove(&gone.arrival.number));
         match &mut self.engine {
             Driven::Vllm(blocks) => blocks.take_events(events),

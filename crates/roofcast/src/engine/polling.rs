@@ -97,13 +97,14 @@ impl AdmissionPolling {
         if self.open {
             return;
         }
-        let interval = self.config.recv_interval.max(1);
-        // A poll was due between them.
-        if interval > 1 && self.passed + steps > interval {
-            self.received = began;
+        if self.polls() {
+            // A poll was due between them.
+            if self.passed + steps > self.config.recv_interval {
+                self.received = began;
+            }
+            self.passed = (self.passed + steps) % self.config.recv_interval;
         }
         self.began = began;
-        self.passed = (self.passed + steps) % interval;
         self.waited += if self.held { steps } else { 0 };
     }
 

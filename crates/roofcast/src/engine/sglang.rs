@@ -161,6 +161,30 @@ impl<D: Decodes> Sglang<D> {
         Ok(Batch { step, time, growth, fresh, segment })
     }
 
+    /// A batch, or as many equal ones as begin before `horizon`; false where there is nothing to compute.
+    fn compute(&mut self, horizon: Ticks) -> bool {
+        let mut batch = match self.decide() {
+            Ok(batch) => batch,
+            Err(changed) => {
+                let Some(before) = self.pending.take() else { return changed };
+                self.deliver(&before, 0);
+                self.scheduler.recycle(before.step);
+                return true;
+            }
+        };
+        if self.overlaps() {
+            let before = self.pending.take();
+            self.follow(batch, before, horizon);
+        } else {
+            let more = self.further(&batch, Ticks::ZERO, horizon);
+            self.count(&mut batch, more);
+            self.deliver(&batch, more);
+            self.passed(&batch, more, self.clock - Ticks::from(batch.time + batch.growth * more));
+            self.scheduler.recycle(batch.step);
+        }
+        true
+    }
+
     /// What a batch takes, what the next one takes more if it is alike, and what most of it goes to.
     fn cost(&mut self, step: &Step) -> (u64, u64, &'static str) {
         let n = step.decodes;
@@ -367,27 +391,10 @@ impl<D: Decodes> Replica for Sglang<D> {
         self.scheduler.waiting_count() + self.inbox.len() as u64
     }
 
-    fn step(&mut self, horizon: Ticks) -> bool {
-        let mut batch = match self.decide() {
-            Ok(batch) => batch,
-            Err(changed) => {
-                let Some(before) = self.pending.take() else { return changed };
-                self.deliver(&before, 0);
-                self.scheduler.recycle(before.step);
-                return true;
-            }
-        };
-        if self.overlaps() {
-            let before = self.pending.take();
-            self.follow(batch, before, horizon);
-        } else {
-            let more = self.further(&batch, Ticks::ZERO, horizon);
-            self.count(&mut batch, more);
-            self.deliver(&batch, more);
-            self.passed(&batch, more, self.clock - Ticks::from(batch.time + batch.growth * more));
-            self.scheduler.recycle(batch.step);
-        }
-        true
+    fn step(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) -> bool {
+        let went = self.compute(horizon);
+        departed.append(&mut self.departures);
+        went
     }
 
     fn restart(&mut self) {
@@ -395,10 +402,6 @@ impl<D: Decodes> Replica for Sglang<D> {
         self.pending = None;
         self.leaving.clear();
         self.fresh.clear();
-    }
-
-    fn drain(&mut self, into: &mut Vec<Departure>) {
-        into.append(&mut self.departures);
     }
 
     fn tally(&self) -> &Tally {

@@ -29,6 +29,9 @@ const STUDENT: [f64; 5] = [6.965, 4.541, 3.747, 3.365, 3.143];
 pub(crate) struct Flow {
     width: Ticks,
     intervals: Vec<[i64; 2]>,
+    /// The interval of the last event, and when it begins: that of the next one as a rule.
+    index: usize,
+    begins: Ticks,
 }
 
 /// What the requests in flight do while requests come.
@@ -44,7 +47,7 @@ pub(crate) enum Trend {
 
 impl Default for Flow {
     fn default() -> Flow {
-        Flow { width: FIRST, intervals: Vec::new() }
+        Flow { width: FIRST, intervals: vec![[0, 0]], index: 0, begins: Ticks::ZERO }
     }
 }
 
@@ -63,6 +66,13 @@ impl Flow {
 
     #[inline(always)]
     fn interval(&mut self, at: Ticks) -> &mut [i64; 2] {
+        if at < self.begins || at - self.begins >= self.width {
+            self.look_up(at);
+        }
+        &mut self.intervals[self.index]
+    }
+
+    fn look_up(&mut self, at: Ticks) {
         let mut index = at / self.width;
         while index >= MOST as u128 {
             self.width = Ticks(2 * self.width.0);
@@ -77,7 +87,7 @@ impl Flow {
         if self.intervals.len() <= index {
             self.intervals.resize(index + 1, [0, 0]);
         }
-        &mut self.intervals[index]
+        (self.index, self.begins) = (index, Ticks(index as u128 * self.width.0));
     }
 
     /// The trend while requests come, from `first` to `last`; one decodes for `decode_s` seconds in the mean.

@@ -11,10 +11,46 @@
 
 use std::collections::BTreeMap;
 
+/// Tokens of a block. A power of two divides by a shift: a division is a twentieth of what a request's simulation takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockSize {
+    tokens: u64,
+    shift: Option<u32>,
+}
+
+impl BlockSize {
+    /// Blocks of so many tokens, at least one.
+    pub fn new(tokens: u64) -> BlockSize {
+        BlockSize { tokens, shift: tokens.is_power_of_two().then(|| tokens.trailing_zeros()) }
+    }
+
+    /// Tokens of one.
+    #[inline(always)]
+    pub fn tokens(self) -> u64 {
+        self.tokens
+    }
+
+    /// Whole blocks of `tokens`, and the tokens beyond them.
+    #[inline(always)]
+    pub fn divide(self, tokens: u64) -> (u64, u64) {
+        match self.shift {
+            Some(shift) => (tokens >> shift, tokens & (self.tokens - 1)),
+            None => (tokens / self.tokens, tokens % self.tokens),
+        }
+    }
+
+    /// Blocks that hold `tokens`.
+    #[inline(always)]
+    pub fn ceil(self, tokens: u64) -> u64 {
+        let (whole, rest) = self.divide(tokens);
+        whole + u64::from(rest > 0)
+    }
+}
+
 /// The groups of a model's layers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Groups {
-    block: u64,
+    block: BlockSize,
     all: Vec<Group>,
     /// Whether there is one, which keeps everything.
     one: bool,
@@ -55,7 +91,7 @@ impl Groups {
 
     fn new(block: u64, all: Vec<Group>) -> Groups {
         let one = matches!(all[..], [Group { count: 1, most: u64::MAX, .. }]);
-        Groups { block, all, one }
+        Groups { block: BlockSize::new(block), all, one }
     }
 
     /// Whether there is one, which keeps everything.
@@ -76,13 +112,18 @@ impl Groups {
 
     /// Tokens of a block.
     pub fn block(&self) -> u64 {
+        self.block.tokens()
+    }
+
+    /// The same, to divide by.
+    pub fn block_size(&self) -> BlockSize {
         self.block
     }
 
     /// Blocks of a sequence of `tokens`.
     #[inline(always)]
     pub fn blocks(&self, tokens: u64) -> u64 {
-        let blocks = tokens.div_ceil(self.block);
+        let blocks = self.block.ceil(tokens);
         if self.are_one() {
             return blocks;
         }
@@ -94,18 +135,18 @@ impl Groups {
         let (mut fits, mut beyond) = (0, 1 << 32);
         while beyond - fits > 1 {
             let middle = (fits + beyond) / 2;
-            if self.blocks(middle * self.block) <= blocks { fits = middle } else { beyond = middle }
+            if self.blocks(middle * self.block()) <= blocks { fits = middle } else { beyond = middle }
         }
-        fits * self.block
+        fits * self.block()
     }
 
     /// Room of a sequence's blocks, in tokens of a group, summed over its next tokens while it has 0 to `tokens` − 1.
     pub fn room_below(&self, tokens: u64) -> u128 {
         let of = |group: &Group| {
-            let full = group.most.saturating_mul(self.block);
+            let full = group.most.saturating_mul(self.block());
             let rising = tokens.min(full);
             let rest = u128::from(tokens - rising) * u128::from(full);
-            u128::from(group.count) * (spanned_below(rising, self.block) * u128::from(self.block) + rest)
+            u128::from(group.count) * (self.spanned_below(rising) * u128::from(self.block()) + rest)
         };
         self.all.iter().map(of).sum()
     }
@@ -120,14 +161,14 @@ impl Groups {
         };
         self.all.iter().map(of).sum()
     }
-}
 
-/// Blocks of `block` tokens in which a sequence and its next token lie, summed while it has 0 to `tokens` − 1: 1, 2, …
-/// n of them for a block each, and n + 1 for the rest. `tokens` is below 2³².
-#[inline(always)]
-pub fn spanned_below(tokens: u64, block: u64) -> u128 {
-    let (whole, rest) = (tokens / block, tokens % block);
-    u128::from((tokens + rest) * (whole + 1) / 2)
+    /// Blocks in which a sequence and its next token lie, summed while it has 0 to `tokens` − 1: 1, 2, … n of them for a block
+    /// each, and n + 1 for the rest. `tokens` is below 2³².
+    #[inline(always)]
+    pub fn spanned_below(&self, tokens: u64) -> u128 {
+        let (whole, rest) = self.block.divide(tokens);
+        u128::from((tokens + rest) * (whole + 1) / 2)
+    }
 }
 
 #[cfg(test)]
@@ -162,7 +203,16 @@ mod tests {
             let spanned: u64 = (0..tokens).map(|c: u64| (c + 1).div_ceil(4)).sum();
             assert_eq!(six().room_below(tokens), u128::from(room));
             assert_eq!(six().kept_below(tokens), u128::from(kept));
-            assert_eq!(spanned_below(tokens, 4), u128::from(spanned));
+            assert_eq!(six().spanned_below(tokens), u128::from(spanned));
         }
+    }
+
+    /// 35 tokens are two blocks of 16 and three more, and five blocks of seven.
+    #[test]
+    fn powers_of_two_divide_as_others_do() {
+        let [sixteen, seven] = [16, 7].map(BlockSize::new);
+        assert_eq!((sixteen.divide(35), sixteen.ceil(35), sixteen.ceil(32)), ((2, 3), 3, 2));
+        assert_eq!((seven.divide(35), seven.ceil(35), seven.ceil(36)), ((5, 0), 5, 6));
+        assert_eq!((BlockSize::new(1).divide(35), BlockSize::new(1).ceil(35)), ((35, 0), 35));
     }
 }

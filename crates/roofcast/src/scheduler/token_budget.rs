@@ -110,7 +110,8 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
 /// Admits from the head of the queue while budget, `max_num_seqs` and blocks last.
 #[inline(always)]
 fn admit<D: Decodes>(state: &mut State<D>, mut budget: u32) {
-    while budget > 0 && state.running() + state.travelling() < state.config.max_num_seqs {
+    let slots = |state: &State<D>| state.running() + state.travelling() < state.config.max_num_seqs;
+    while state.waiting() > 0 && budget > 0 && slots(state) {
         let Some(id) = state.head() else { return };
         let (_, todo) = state.look_up(id);
         if !state.config.enable_chunked_prefill && todo > budget {

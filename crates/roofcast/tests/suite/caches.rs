@@ -160,11 +160,11 @@ proptest! {
                 engine.arrive(arrival, Prompt::Own);
             }
             if number % 3 == 0 {
-                engine.step(Ticks::NEVER);
+                engine.step(Ticks::NEVER, &mut Vec::new());
                 prop_assert_eq!(engine.state.used(), needed(&engine));
             }
         }
-        while engine.step(Ticks::NEVER) {
+        while engine.step(Ticks::NEVER, &mut Vec::new()) {
             prop_assert_eq!(engine.state.used(), needed(&engine));
         }
         prop_assert!(engine.is_empty() && engine.state.used() == 0);
@@ -193,17 +193,16 @@ proptest! {
                 engine.arrive(arrival, Prompt::Shared { segment, length: length.min(input) });
             }
             if number % 3 == 0 {
-                engine.step(Ticks::NEVER);
+                engine.step(Ticks::NEVER, &mut left);
             }
         }
-        while engine.step(Ticks::NEVER) {
+        while engine.step(Ticks::NEVER, &mut left) {
             let state = &engine.state;
             prop_assert!(state.used() <= state.config.blocks);
             let held = state.held_tokens() - state.shared_tokens();
             // Rows of a static batch that have ended compute on, beyond what was reserved for them.
             let kept = held <= state.used() * u64::from(state.config.block_size);
             prop_assert!(kept || reserves && state.tally.idle_tokens > 0, "{held} {}", state.used());
-            engine.drain(&mut left);
         }
         prop_assert!(engine.is_empty());
         prop_assert_eq!(engine.state.used(), 0);

@@ -9,7 +9,6 @@ use crate::engine::arrival::SequenceId;
 use crate::engine::cache::Cache;
 use crate::engine::config::Preemption;
 use crate::engine::decodes::{Decodes, Entry};
-use crate::kv_cache::groups::spanned_below;
 use crate::timeline::Mark;
 
 impl<D: Decodes> State<D> {
@@ -164,7 +163,7 @@ impl<D: Decodes> State<D> {
         let groups = &self.config.groups;
         let (steps, block) = (u128::from(to - from), groups.block());
         let tokens = sum_below(to) - sum_below(from);
-        let spanned = spanned_below(to, block) - spanned_below(from, block);
+        let spanned = groups.spanned_below(to) - groups.spanned_below(from);
         let (room, kept) = if !self.grows() {
             let room = s.held * block;
             // Σ min(c, room) over c < n.

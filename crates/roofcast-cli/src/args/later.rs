@@ -1,0 +1,47 @@
+//! A verb's arguments that are put together when the verb is called: those of all the others take most of a start.
+//!
+//! Knows: `Command::defer`. Who looks at all verbs' arguments builds the command first.
+
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
+use std::ops::Deref;
+
+/// The arguments `A` of a verb.
+#[derive(Debug)]
+pub(crate) struct Later<A>(Box<A>);
+
+impl<A> Deref for Later<A> {
+    type Target = A;
+
+    fn deref(&self) -> &A {
+        &self.0
+    }
+}
+
+impl<A: Args> Args for Later<A> {
+    fn augment_args(command: Command) -> Command {
+        command.defer(|command| {
+            // What the verb says of itself goes before what its arguments say.
+            let about = command.get_about().cloned().unwrap_or_default();
+            signed(A::augment_args(command).about(about))
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<A: FromArgMatches> FromArgMatches for Later<A> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        Ok(Later(Box::new(A::from_arg_matches(matches)?)))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+/// The command in which `-1` behind a flag is its value, so that the refusal says what the flag takes.
+pub(crate) fn signed(command: Command) -> Command {
+    command.allow_negative_numbers(true).mut_subcommands(signed)
+}
