@@ -37,6 +37,7 @@ pub(crate) struct Cli {
     pub(crate) verb: Verb,
 }
 
+// Verbs that have verbs of their own are not deferred: `help` lists those, too.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// What the machine's limits allow: step times by operator, ridge and critical batch, links.

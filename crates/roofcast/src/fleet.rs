@@ -81,7 +81,7 @@ impl Fleet {
     /// The same, or until `watch` says no, which hears now and then how many requests have ended.
     pub fn serve_while(&mut self, traffic: &mut Traffic, watch: &mut dyn FnMut(u64) -> bool) -> Result<()> {
         let mut events = 0_u64;
-        // What a step brings: an answer's next request, a cache for another replica.
+        // Whether a step moves the next event: an answer brings a request, or a cache goes to another replica.
         let brings = traffic.is_closed() || self.pools.is_some();
         let mut due = self.due(traffic);
         while !self.results.missed() {

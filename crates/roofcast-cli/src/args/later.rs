@@ -1,6 +1,6 @@
-//! A verb's arguments that are put together when the verb is called: those of all the others take most of a start.
+//! A verb's arguments that are put together when the verb is called, so that a start does not pay for those of all verbs.
 //!
-//! Knows: `Command::defer`. Who looks at all verbs' arguments builds the command first.
+//! Knows: `Command::defer`. A caller that lists the arguments of all verbs calls `Command::build` first.
 
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 use std::ops::Deref;

@@ -222,7 +222,7 @@ fn tables<'a>(text: &'a str, table: &str) -> Vec<&'a str> {
     starts.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect()
 }
 
-/// The lines that begin with a word.
+/// The offsets of the lines that begin with `word`.
 fn at_lines(text: &str, word: &str) -> impl Iterator<Item = usize> {
     let begins = |at: &usize| *at == 0 || text.as_bytes()[at - 1] == b'\n';
     memmem::find_iter(text.as_bytes(), word.as_bytes()).filter(begins)

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-/// Tokens of a block. A power of two divides by a shift: a division is a twentieth of what a request's simulation takes.
+/// Tokens of a block. A power of two, as it is as a rule, divides by a shift: several divisions stand on a request's way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockSize {
     tokens: u64,
