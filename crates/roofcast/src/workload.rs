@@ -6,6 +6,7 @@
 
 pub mod arrivals;
 mod draws;
+mod elementary;
 pub mod empirical;
 pub mod length;
 pub mod prediction;

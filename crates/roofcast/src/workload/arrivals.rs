@@ -3,7 +3,7 @@
 //! Knows: arrival processes, their rates and how an open one's next time is drawn. Knows nothing about what arrives.
 
 use super::length::Length;
-use super::random::{Purpose, Stream};
+use super::random::{Ahead, Purpose, Stream};
 use super::trace::{Format, MOST_SECONDS, Trace};
 use crate::error::{Error, Result};
 use crate::units::Picoseconds;
@@ -216,10 +216,11 @@ pub(super) struct Clock {
     drawn: u64,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum Pace {
     Poisson {
         mean: f64,
+        gaps: Ahead<Picoseconds>,
     },
     Gamma {
         mean: f64,
@@ -246,7 +247,7 @@ impl Clock {
     pub(super) fn new(arrivals: &Arrivals, seed: u64) -> Option<Clock> {
         let pace = match *arrivals {
             Arrivals::Poisson { rate } | Arrivals::Sessions { rate: Some(rate), .. } => {
-                Pace::Poisson { mean: 1.0 / rate }
+                Pace::Poisson { mean: 1.0 / rate, gaps: Ahead::new() }
             }
             Arrivals::Gamma { rate, burstiness } => {
                 Pace::Gamma { mean: 1.0 / (rate * burstiness), shape: burstiness }
@@ -269,7 +270,10 @@ impl Clock {
         let drawn = self.drawn;
         self.drawn += 1;
         self.at = match &mut self.pace {
-            Pace::Poisson { mean } => self.at + gap(*mean * self.stream.exponential()),
+            Pace::Poisson { mean, gaps } => {
+                let stream = &mut self.stream;
+                self.at + gaps.next(|| std::array::from_fn(|_| gap(*mean * stream.exponential())))
+            }
             Pace::Gamma { mean, shape } => self.at + gap(*mean * self.stream.gamma(*shape)),
             Pace::Constant { rate } => Picoseconds::from_seconds(drawn as f64 / *rate),
             Pace::Burst { size, every } => Picoseconds::from_seconds((drawn / *size) as f64 * *every),

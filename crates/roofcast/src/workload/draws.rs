@@ -57,7 +57,7 @@ impl Draws {
     /// Prompt and answer, without what is shared.
     #[inline(always)]
     pub(super) fn lengths(&mut self) -> (u32, u32) {
-        let (input, output) = match &self.lengths {
+        let (input, output) = match &mut self.lengths {
             Lengths::Apart { input, output } => {
                 (input.draw(&mut self.input_stream), output.draw(&mut self.output_stream))
             }

@@ -3,8 +3,9 @@
 //! Knows: distributions of token counts, their moments in closed form, and how they are drawn. A log-normal length is
 //! exp(mu + sigma·z) for a standard normal z, rounded to a whole token and kept within `min` (1) and `max` (10^8).
 
+use super::elementary::exp;
 use super::empirical::{Observed, Side, Source};
-use super::random::{Stream, normal_cdf};
+use super::random::{Ahead, Stream, normal_cdf};
 use super::trace::MOST_TOKENS as MOST;
 use crate::error::{Error, Result};
 use serde::Deserialize;
@@ -154,7 +155,7 @@ impl Length {
             }
             Length::Drawn(LengthKind::Lognormal { mu, sigma, min, max }) => {
                 let (min, max) = (min.unwrap_or(1) as f64, max.unwrap_or(MOST) as f64);
-                Sampler::Lognormal { mu, sigma, min, max }
+                Sampler::Lognormal { mu, sigma, min, max, ahead: Ahead::new() }
             }
             Length::Drawn(LengthKind::Empirical(ref source)) => {
                 Sampler::Observed(source.observed.clone()?, side)
@@ -191,20 +192,21 @@ fn lognormal_moment(k: f64, mu: f64, sigma: f64, min: Option<u64>, max: Option<u
 pub(super) enum Sampler {
     Fixed(u32),
     Uniform { min: u32, count: u64 },
-    Lognormal { mu: f64, sigma: f64, min: f64, max: f64 },
+    Lognormal { mu: f64, sigma: f64, min: f64, max: f64, ahead: Ahead<u32> },
     Observed(Observed, Side),
 }
 
 impl Sampler {
     #[inline(always)]
-    pub(super) fn draw(&self, stream: &mut Stream) -> u32 {
-        match *self {
-            Sampler::Observed(ref observed, side) => observed.draw(side, stream),
-            Sampler::Fixed(n) => n,
-            Sampler::Uniform { min, count } => min + stream.below(count) as u32,
-            Sampler::Lognormal { mu, sigma, min, max } => {
+    pub(super) fn draw(&mut self, stream: &mut Stream) -> u32 {
+        match self {
+            Sampler::Observed(observed, side) => observed.draw(*side, stream),
+            Sampler::Fixed(n) => *n,
+            Sampler::Uniform { min, count } => *min + stream.below(*count) as u32,
+            Sampler::Lognormal { mu, sigma, min, max, ahead } => {
+                let length = |normal: f64| exp(*mu + *sigma * normal).clamp(*min, *max);
                 // + ½ and cut down: rounds a positive number.
-                (libm::exp(mu + sigma * stream.normal()).clamp(min, max) + 0.5) as u32
+                ahead.next(|| stream.normals().map(|normal| (length(normal) + 0.5) as u32))
             }
         }
     }

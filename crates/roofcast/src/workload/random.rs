@@ -1,8 +1,10 @@
 //! Seeded randomness that is the same on every machine.
 //!
-//! Knows: ChaCha8, one stream per purpose, and draws from the plain distributions. Logarithms, exponentials and powers
-//! are `libm`'s, in Rust, and never the platform's, whose last bit may differ. Knows nothing about what is drawn.
+//! Knows: ChaCha8, one stream per purpose, and draws from the plain distributions. Logarithms and powers are those of
+//! `elementary` and `libm`, in Rust, and never the platform's, whose last bit may differ. Knows nothing about what is
+//! drawn.
 
+use super::elementary::log;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -57,7 +59,7 @@ impl Stream {
     /// Exponential with mean 1.
     #[inline]
     pub(super) fn exponential(&mut self) -> f64 {
-        -libm::log(self.unit())
+        -log(self.unit())
     }
 
     /// Standard normal, by Marsaglia's polar method (SIAM Review 6(3), 1964).
@@ -65,13 +67,37 @@ impl Stream {
         if let Some(spare) = self.spare.take() {
             return spare;
         }
+        let (x, y, square) = self.in_circle();
+        let scale = (-2.0 * log(square) / square).sqrt();
+        self.spare = Some(y * scale);
+        x * scale
+    }
+
+    /// Standard normals, the same as one by one.
+    pub(super) fn normals(&mut self) -> [f64; AHEAD] {
+        let mut made = [0.0; AHEAD];
+        let mut squares = [0.0; AHEAD / 2];
+        for (pair, square) in made.chunks_exact_mut(2).zip(&mut squares) {
+            let (x, y, sum) = self.in_circle();
+            pair.copy_from_slice(&[x, y]);
+            *square = sum;
+        }
+        for (pair, square) in made.chunks_exact_mut(2).zip(squares) {
+            let scale = (-2.0 * log(square) / square).sqrt();
+            pair[0] *= scale;
+            pair[1] *= scale;
+        }
+        made
+    }
+
+    /// A point in the unit circle, uniformly, and the square of its distance from the centre.
+    #[inline(always)]
+    fn in_circle(&mut self) -> (f64, f64, f64) {
         loop {
             let (x, y) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);
             let square = x * x + y * y;
             if square < 1.0 && square > 0.0 {
-                let scale = (-2.0 * libm::log(square) / square).sqrt();
-                self.spare = Some(y * scale);
-                return x * scale;
+                return (x, y, square);
             }
         }
     }
@@ -86,11 +112,39 @@ impl Stream {
             let x = self.normal();
             let root = 1.0 + c * x;
             let v = root * root * root;
-            if v > 0.0 && libm::log(self.unit()) < 0.5 * x * x + d - d * v + d * libm::log(v) {
+            if v > 0.0 && log(self.unit()) < 0.5 * x * x + d - d * v + d * log(v) {
                 break d * v;
             }
         };
         if shape < 1.0 { drawn * libm::pow(self.unit(), 1.0 / shape) } else { drawn }
+    }
+}
+
+/// Draws of one kind that are made ahead: each is a chain of operations, and the chains of several overlap. Their stream
+/// is for nothing else.
+#[derive(Debug, Clone)]
+pub(super) struct Ahead<T> {
+    made: [T; AHEAD],
+    taken: usize,
+}
+
+/// How many draws are made at once, an even number.
+const AHEAD: usize = 32;
+
+impl<T: Copy + Default> Ahead<T> {
+    pub(super) fn new() -> Ahead<T> {
+        Ahead { made: [T::default(); AHEAD], taken: AHEAD }
+    }
+
+    /// The next draw, of those that `make` makes where none is left.
+    #[inline(always)]
+    pub(super) fn next(&mut self, make: impl FnOnce() -> [T; AHEAD]) -> T {
+        if self.taken >= AHEAD {
+            self.made = make();
+            self.taken = 0;
+        }
+        self.taken += 1;
+        self.made[self.taken - 1]
     }
 }
 
@@ -157,6 +211,15 @@ mod tests {
             }
             // Uniform over 0..10: mean 4.5, variance 99/12.
             near(4.5, 99.0 / 12.0, || s.below(10) as f64);
+        }
+    }
+
+    #[test]
+    fn normals_made_ahead_are_those_drawn_one_by_one() {
+        let (mut one, mut many, mut ahead) =
+            (Stream::new(3, Purpose::Output), Stream::new(3, Purpose::Output), Ahead::new());
+        for _ in 0..3 * AHEAD + 1 {
+            assert_eq!(one.normal(), ahead.next(|| many.normals()));
         }
     }
 
