@@ -12,7 +12,7 @@ use crate::forecaster::Forecaster;
 use crate::spec::CostKind;
 use crate::units::Picoseconds;
 use crate::workload::Prompt;
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 /// The server of one replica.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,42 +75,53 @@ pub(super) struct Passing {
 /// The servers of all replicas, with the requests that they have.
 #[derive(Debug)]
 pub struct Servers {
-    each: Vec<Ingest>,
-    /// How many requests each has.
-    inside: Vec<u64>,
-    /// By the time at which its engine has it, and its number.
-    passing: BTreeMap<(Ticks, u64), Passing>,
+    each: Vec<Server>,
+    /// Of the request that leaves a server next: when, its number, and the server.
+    next: Option<(Ticks, u64, usize)>,
+}
+
+/// One server; requests leave it as they came.
+#[derive(Debug)]
+struct Server {
+    ingest: Ingest,
+    inside: VecDeque<Passing>,
 }
 
 impl Servers {
     /// Idle servers, one of each replica.
     pub fn new(each: Vec<Ingest>) -> Servers {
-        Servers { inside: vec![0; each.len()], each, passing: BTreeMap::new() }
+        let idle = |ingest| Server { ingest, inside: VecDeque::new() };
+        Servers { each: each.into_iter().map(idle).collect(), next: None }
     }
 
     /// When the next engine has a request, or never.
     pub(super) fn due(&self) -> Ticks {
-        self.passing.keys().next().map_or(Ticks::NEVER, |(at, _)| *at)
+        self.next.map_or(Ticks::NEVER, |(at, ..)| at)
     }
 
     /// Requests in the server of replica `index`.
     pub(super) fn inside(&self, index: usize) -> u64 {
-        self.inside[index]
+        self.each[index].inside.len() as u64
     }
 
     /// A request comes to the server of replica `index`.
     pub(super) fn take(&mut self, index: usize, arrival: Arrival, prompt: Prompt) {
-        let at = self.each[index].pass(arrival.sent, u64::from(arrival.input));
-        self.inside[index] += 1;
+        let server = &mut self.each[index];
+        let at = server.ingest.pass(arrival.sent, u64::from(arrival.input));
         let arrival = Arrival { at, ..arrival };
-        self.passing.insert((at, arrival.number), Passing { index, arrival, prompt });
+        let own = (at, arrival.number, index);
+        server.inside.push_back(Passing { index, arrival, prompt });
+        self.next = Some(self.next.map_or(own, |next| next.min(own)));
     }
 
     /// The request that its engine has next.
     pub(super) fn pass(&mut self) -> Option<Passing> {
-        let (_, passing) = self.passing.pop_first()?;
-        self.inside[passing.index] -= 1;
-        Some(passing)
+        let (.., index) = self.next?;
+        let passing = self.each[index].inside.pop_front();
+        let first =
+            |server: &Server| server.inside.front().map(|p| (p.arrival.at, p.arrival.number, p.index));
+        self.next = self.each.iter().filter_map(first).min();
+        passing
     }
 }
 
@@ -157,6 +168,23 @@ mod tests {
         assert!(near(dynamo, request), "{dynamo} {request}");
         let (asyncio, request, more) = alone(Frontend::Asyncio);
         assert!(near(asyncio, request + more), "{asyncio} {request} {more}");
+    }
+
+    /// 10 ms a request. Server 0 has requests at 0 and 1 ms, there at 10 and 20; server 1 one at 2 ms, there at 12: the engines
+    /// have 0, 2, 1.
+    #[test]
+    fn engines_have_requests_in_order_of_time() {
+        let idle = Ingest { each: 0.01, token: 0.0, latency: Ticks::ZERO, free: Ticks::ZERO };
+        let mut servers = Servers::new(vec![idle.clone(), idle]);
+        assert_eq!(servers.due(), Ticks::NEVER);
+        for (number, index, sent) in [(0, 0, 0.0), (1, 0, 1.0), (2, 1, 2.0)] {
+            let arrival = Arrival { number, sent: ms(sent), ..Default::default() };
+            servers.take(index, arrival, Prompt::Own);
+        }
+        assert_eq!((servers.inside(0), servers.inside(1)), (2, 1));
+        let mut left = || (servers.due(), servers.pass().map(|p| p.arrival.number));
+        assert_eq!([left(), left(), left()], [(ms(10.0), Some(0)), (ms(12.0), Some(2)), (ms(20.0), Some(1))]);
+        assert!(servers.pass().is_none() && servers.inside(0) == 0);
     }
 
     /// 2 ms a request, 1 µs a token, 5 ms of latency: three requests of 1,000 tokens at once are read after 3, 6 and 9 ms and
