@@ -124,7 +124,7 @@ impl Stream {
 /// is for nothing else.
 #[derive(Debug, Clone)]
 pub(super) struct Ahead<T> {
-    made: [T; AHEAD],
+    made: Box<[T; AHEAD]>,
     taken: usize,
 }
 
@@ -133,14 +133,14 @@ const AHEAD: usize = 32;
 
 impl<T: Copy + Default> Ahead<T> {
     pub(super) fn new() -> Ahead<T> {
-        Ahead { made: [T::default(); AHEAD], taken: AHEAD }
+        Ahead { made: Box::new([T::default(); AHEAD]), taken: AHEAD }
     }
 
     /// The next draw, of those that `make` makes where none is left.
     #[inline(always)]
     pub(super) fn next(&mut self, make: impl FnOnce() -> [T; AHEAD]) -> T {
         if self.taken >= AHEAD {
-            self.made = make();
+            *self.made = make();
             self.taken = 0;
         }
         self.taken += 1;
