@@ -7,7 +7,7 @@ use crate::accelerator::Accelerator;
 use crate::catalog::ModelEntry;
 use crate::error::{Error, Result};
 use crate::workload::preset::Preset;
-use memchr::memmem;
+use memchr::{memchr, memmem};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -171,18 +171,17 @@ impl<T: Entry> Entries<T> {
     /// Adds the entries of an embedded file by their lines alone.
     pub(super) fn scan(&mut self, file: &'static str, text: &'static str) -> Result<()> {
         for text in tables(text, T::TABLE) {
-            let head = head(text);
-            let Some(id) = quoted(after(head, "id = "), '\n').next() else {
+            let head = Head::of(text);
+            let Some(id) = quoted(head.id, b'\n').next() else {
                 let (place, message) = (format!("catalog/{file}"), format!("a [[{}]] without id", T::TABLE));
                 return Err(Error::Parse { place, message });
             };
-            let aliases = quoted(after(head, "aliases = ["), ']');
-            let aliases = aliases.chain(quoted(after(head, "name = "), '\n').take(1));
+            let aliases = quoted(head.aliases, b']').chain(quoted(head.name, b'\n').take(1));
             let mut named = vec![(id, aliases.map(Cow::from).collect::<Vec<_>>())];
-            for option in memory_options(head) {
+            for option in head.memory_options() {
                 let value = |key| option.split_once(key).map_or("", |(_, value)| value);
-                let first = |key| quoted(value(key), '\n').next().unwrap_or_default();
-                let aliases = quoted(value(" aliases = ["), ']').chain([first(" name = ")]);
+                let first = |key| quoted(value(key), b'\n').next().unwrap_or_default();
+                let aliases = quoted(value(" aliases = ["), b']').chain([first(" name = ")]);
                 named.push((first(" id = "), aliases.map(Cow::from).collect()));
             }
             let lines = Arc::new(Lines { file, text, entries: OnceLock::new() });
@@ -217,38 +216,61 @@ impl<T: Entry> Entries<T> {
 
 /// The lines of each `[[table]]` of a file with its sub-tables.
 fn tables<'a>(text: &'a str, table: &str) -> Vec<&'a str> {
-    let mut starts: Vec<usize> = at_lines(text, &format!("[[{table}]]\n")).collect();
+    let begins = |at: &usize| *at == 0 || text.as_bytes()[at - 1] == b'\n';
+    let header = format!("[[{table}]]\n");
+    let mut starts: Vec<usize> =
+        memmem::find_iter(text.as_bytes(), header.as_bytes()).filter(begins).collect();
     starts.push(text.len());
     starts.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect()
 }
 
-/// The offsets of the lines that begin with `word`.
-fn at_lines(text: &str, word: &str) -> impl Iterator<Item = usize> {
-    let begins = |at: &usize| *at == 0 || text.as_bytes()[at - 1] == b'\n';
-    memmem::find_iter(text.as_bytes(), word.as_bytes()).filter(begins)
+/// The keys of a table by which its entries are found, each as the text from its value on; empty where it is absent.
+#[derive(Debug, Default)]
+struct Head<'a> {
+    id: &'a str,
+    aliases: &'a str,
+    name: &'a str,
+    memory_options: &'a str,
 }
 
-/// The keys of a table without its sub-tables.
-fn head(text: &str) -> &str {
-    memmem::find(text.as_bytes(), b"\n[").map_or(text, |end| &text[..=end])
-}
+impl<'a> Head<'a> {
+    /// Of a table's text, whose first line is its header: its keys end where a sub-table begins.
+    fn of(text: &'a str) -> Head<'a> {
+        let mut head = Head::default();
+        let mut rest = text;
+        while let Some(end) = memchr(b'\n', rest.as_bytes()) {
+            rest = &rest[end + 1..];
+            let keys = [
+                ("id = ", &mut head.id),
+                ("aliases = [", &mut head.aliases),
+                ("name = ", &mut head.name),
+                ("memory_options = [", &mut head.memory_options),
+            ];
+            match rest.as_bytes().first() {
+                Some(b'[') => break,
+                Some(b'i' | b'a' | b'n' | b'm') => {
+                    for (key, value) in keys {
+                        *value = rest.strip_prefix(key).unwrap_or(*value);
+                    }
+                }
+                _ => {}
+            }
+        }
+        head
+    }
 
-/// The text that follows a key at the start of a line.
-fn after<'a>(head: &'a str, key: &str) -> &'a str {
-    at_lines(head, key).next().map_or("", |at| &head[at + key.len()..])
-}
-
-/// The inline tables of an accelerator's `memory_options`: each is an entry of its own.
-fn memory_options(head: &str) -> impl Iterator<Item = &str> {
-    let list = after(head, "memory_options = [");
-    let list = list.split_once("\n]").map_or(list, |(list, _)| list);
-    list.split('{').skip(1)
+    /// The inline tables of an accelerator's `memory_options`: each is an entry of its own.
+    fn memory_options(&self) -> impl Iterator<Item = &'a str> {
+        let list = self.memory_options;
+        let list = list.split_once("\n]").map_or(list, |(list, _)| list);
+        list.split('{').skip(1)
+    }
 }
 
 /// The strings of a value to the end of its line, or of its list.
-fn quoted(value: &str, end: char) -> impl Iterator<Item = &str> {
-    let value = value.split_once(end).map_or(value, |(value, _)| value);
-    value.split('"').skip(1).step_by(2)
+fn quoted(value: &str, end: u8) -> impl Iterator<Item = &str> {
+    let end = memchr(end, value.as_bytes()).unwrap_or(value.len());
+    value[..end].split('"').skip(1).step_by(2)
 }
 
 #[cfg(test)]
@@ -261,10 +283,11 @@ mod tests {
         let found = tables(text, "model");
         assert_eq!(found.len(), 2);
         assert!(found[0].ends_with("id = \"no\"\n") && found[1] == "[[model]]\nid = \"d\"\n");
-        let head = head(found[0]);
-        assert!(head.ends_with("]\n"), "{head}");
-        assert_eq!(quoted(after(head, "aliases = ["), ']').collect::<Vec<_>>(), ["b", "c"]);
-        assert_eq!(quoted(after(head, "id = "), '\n').collect::<Vec<_>>(), ["a"]);
+        let head = Head::of(found[0]);
+        assert_eq!(quoted(head.aliases, b']').collect::<Vec<_>>(), ["b", "c"]);
+        // The keys of a sub-table are not the entry's.
+        assert_eq!(quoted(head.id, b'\n').collect::<Vec<_>>(), ["a"]);
+        assert_eq!((head.name, head.memory_options), ("", ""));
         assert!(tables(text, "accelerator").is_empty());
     }
 }
