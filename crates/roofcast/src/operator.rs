@@ -63,9 +63,9 @@ pub enum Form {
 }
 
 impl Form {
-    /// Whether its work depends on nothing but the rows of the rank.
+    /// Whether its work depends on nothing but the rows of the rank that are computed, or sampled.
     pub fn is_of_rows(&self) -> bool {
-        matches!(self, Form::Product { rows: Rows::Computed, .. } | Form::Lookup { .. })
+        matches!(self, Form::Product { .. } | Form::Lookup { .. })
     }
 }
 

@@ -22,7 +22,7 @@ pub struct Timing {
     pub coefficients: Arc<Coefficients>,
     /// What each operator reaches.
     rates: Vec<Rates>,
-    /// Operators whose work depends on more than the rows of the rank, and whether they attend.
+    /// Operators whose work depends on more than the rows of the rank that are computed or sampled, and whether they attend.
     varying: Vec<(usize, bool)>,
     overhead: Overhead,
 }
@@ -171,13 +171,14 @@ impl Timing {
         if tiles > moving { [tiles + computing, reading] } else { [computing, moving + reading] }
     }
 
-    /// The products of all `rows` of a step, and the look-ups: what depends on nothing but the rows of the rank.
-    pub fn products(&self, rows: u64) -> [f64; 2] {
+    /// The products of `rows` that are computed, with the look-ups, or of those that are sampled: what depends on nothing but
+    /// their number.
+    pub fn products(&self, of: Rows, rows: u64) -> [f64; 2] {
         let mut sum = [0.0; 2];
         for (operator, rates) in self.model.operators.iter().zip(&self.rates) {
             let one = match operator.form {
-                Form::Product { rows: Rows::Computed, ref matrix } => rates.product(rows, matrix),
-                Form::Lookup { row_bytes } => {
+                Form::Product { rows: those, ref matrix } if those == of => rates.product(rows, matrix),
+                Form::Lookup { row_bytes } if of == Rows::Computed => {
                     rates.time(Demand { weight_bytes: row_bytes * rows as f64, ..Demand::default() })
                 }
                 _ => continue,
@@ -188,10 +189,10 @@ impl Timing {
         sum
     }
 
-    /// One microbatch through all stages; `products` are those of its rows.
+    /// One microbatch through all stages; the products are those of its rows, [`Rows::Computed`] and [`Rows::Sampled`].
     #[inline(always)]
-    pub fn pass(&self, pass: &Pass, products: [f64; 2]) -> Shares<f64> {
-        let mut shares = Shares { compute: products[0], memory: products[1], ..Shares::default() };
+    pub fn pass(&self, pass: &Pass, [computed, sampled]: [[f64; 2]; 2]) -> Shares<f64> {
+        let mut shares = Shares { compute: computed[0], memory: computed[1], ..Shares::default() };
         let mut attention = Shares::default();
         for &(index, attends) in &self.varying {
             let [compute, memory] = self.time(index, pass);
@@ -199,7 +200,15 @@ impl Timing {
             shares.compute += compute;
             shares.memory += memory;
         }
+        shares.compute += sampled[0];
+        shares.memory += sampled[1];
         self.finish(pass, shares).plus(attention)
+    }
+
+    /// The same with its products.
+    fn whole(&self, pass: &Pass) -> Shares<f64> {
+        let products = [self.products(Rows::Computed, pass.rows), self.products(Rows::Sampled, pass.sampled)];
+        self.pass(pass, products)
     }
 
     /// Adds to everything but attention what a pass has besides. The host's launches go on beside all of that; attention,
@@ -248,12 +257,12 @@ impl Timing {
                 slopes[index] += rates.time(term).iter().sum::<f64>() * layers * pass.share;
             }
         }
-        AffineStep { fixed: self.pass(&pass, self.products(pass.rows)), slopes }
+        AffineStep { fixed: self.whole(&pass), slopes }
     }
 
     /// A step: the longest of its microbatches.
     pub fn step<'a>(&self, passes: impl Iterator<Item = Pass<'a>>) -> Shares<f64> {
-        let all = passes.map(|pass| self.pass(&pass, self.products(pass.rows)));
+        let all = passes.map(|pass| self.whole(&pass));
         all.max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default()
     }
 
@@ -285,8 +294,10 @@ fn prompts(form: &ContextForm, rates: &Rates, pass: &Pass) -> Demand {
         demand.flops += form.tiles(&pass.chunks, rates.tail);
         demand.kv_bytes += form.row_bytes(&pass.chunks);
     }
-    let single = pass.chunks.iter().filter(|s| !s.is_prompt()).map(|s| s.count).sum();
-    demand.kv_bytes += started(form, rates, single);
+    if rates.start > 0.0 {
+        let single = pass.chunks.iter().filter(|s| !s.is_prompt()).map(|s| s.count).sum();
+        demand.kv_bytes += started(form, rates, single);
+    }
     demand
 }
 

@@ -7,7 +7,7 @@
 use super::clock::{TICKS_PER_PS, Ticks};
 use super::tally::Tally;
 use crate::batch::Sequences;
-use crate::operator::Operator;
+use crate::operator::{Operator, Rows};
 use crate::shares::Shares;
 use crate::step::{Contexts, Pass};
 use crate::timing::Timing;
@@ -37,15 +37,18 @@ pub struct Price {
     slopes_memory: bool,
     /// Prices of decodes alone by their number, as they are met.
     decodes: Vec<Option<Box<Decode>>>,
-    /// Times of the products by rows, as they are met; not a number before.
-    products: Vec<[f64; 2]>,
+    /// Times of the products by the rows that they compute, and by those that are sampled.
+    products: [Products; 2],
 }
+
+/// Times of products by rows, as they are met; not a number before.
+type Products = Vec<[f64; 2]>;
 
 impl Price {
     /// In ticks what `timing` has in seconds.
     pub fn new(timing: Timing) -> Price {
         let slopes_memory = timing.attention_is_memory_bound();
-        Price { timing, slopes_memory, decodes: Vec::new(), products: Vec::new() }
+        Price { timing, slopes_memory, decodes: Vec::new(), products: Default::default() }
     }
 
     /// Tokens of context beyond which operators see no more; the last is no bound.
@@ -125,22 +128,24 @@ impl Price {
 
 /// A pass in ticks.
 #[inline(always)]
-fn priced(timing: &Timing, met: &mut Vec<[f64; 2]>, pass: &Pass) -> Shares<u64> {
-    ticks(timing.pass(pass, products(timing, met, pass.rows)))
+fn priced(timing: &Timing, [computed, sampled]: &mut [Products; 2], pass: &Pass) -> Shares<u64> {
+    let computed = products(timing, computed, (Rows::Computed, pass.rows));
+    let sampled = products(timing, sampled, (Rows::Sampled, pass.sampled));
+    ticks(timing.pass(pass, [computed, sampled]))
 }
 
-/// The products of `rows`, looked up where they were met before.
+/// The products of so many rows, looked up where they were met before.
 #[inline(always)]
-fn products(timing: &Timing, met: &mut Vec<[f64; 2]>, rows: u64) -> [f64; 2] {
+fn products(timing: &Timing, met: &mut Products, (of, rows): (Rows, u64)) -> [f64; 2] {
     let index = rows as usize;
     if index >= MOST_ROWS {
-        return timing.products(rows);
+        return timing.products(of, rows);
     }
     if met.len() <= index {
         met.resize(index + 1, [f64::NAN; 2]);
     }
     if met[index][0].is_nan() {
-        met[index] = timing.products(rows);
+        met[index] = timing.products(of, rows);
     }
     met[index]
 }

@@ -272,7 +272,7 @@ impl Clock {
         self.at = match &mut self.pace {
             Pace::Poisson { mean, gaps } => {
                 let stream = &mut self.stream;
-                self.at + gaps.next(|| std::array::from_fn(|_| gap(*mean * stream.exponential())))
+                self.at + gaps.next(|| stream.exponentials().map(|draw| gap(*mean * draw)))
             }
             Pace::Gamma { mean, shape } => self.at + gap(*mean * self.stream.gamma(*shape)),
             Pace::Constant { rate } => Picoseconds::from_seconds(drawn as f64 / *rate),

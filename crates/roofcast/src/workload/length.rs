@@ -204,9 +204,13 @@ impl Sampler {
             Sampler::Fixed(n) => *n,
             Sampler::Uniform { min, count } => *min + stream.below(*count) as u32,
             Sampler::Lognormal { mu, sigma, min, max, ahead } => {
-                let length = |normal: f64| exp(*mu + *sigma * normal).clamp(*min, *max);
                 // + ½ and cut down: rounds a positive number.
-                ahead.next(|| stream.normals().map(|normal| (length(normal) + 0.5) as u32))
+                let rounded = |normal: f64| exp(*mu + *sigma * normal).clamp(*min, *max) + 0.5;
+                ahead.next(|| {
+                    let mut lengths = stream.normals();
+                    lengths.iter_mut().for_each(|draw| *draw = rounded(*draw));
+                    lengths.map(|length| length as u32)
+                })
             }
         }
     }

@@ -62,6 +62,14 @@ impl Stream {
         -log(self.unit())
     }
 
+    /// Exponentials with mean 1, the same as one by one.
+    pub(super) fn exponentials(&mut self) -> [f64; AHEAD] {
+        let mut made = [0.0; AHEAD];
+        made.iter_mut().for_each(|unit| *unit = self.unit());
+        made.iter_mut().for_each(|draw| *draw = -log(*draw));
+        made
+    }
+
     /// Standard normal, by Marsaglia's polar method (SIAM Review 6(3), 1964).
     pub(super) fn normal(&mut self) -> f64 {
         if let Some(spare) = self.spare.take() {
@@ -76,14 +84,14 @@ impl Stream {
     /// Standard normals, the same as one by one.
     pub(super) fn normals(&mut self) -> [f64; AHEAD] {
         let mut made = [0.0; AHEAD];
-        let mut squares = [0.0; AHEAD / 2];
-        for (pair, square) in made.chunks_exact_mut(2).zip(&mut squares) {
+        let mut scales = [0.0; AHEAD / 2];
+        for (pair, square) in made.chunks_exact_mut(2).zip(&mut scales) {
             let (x, y, sum) = self.in_circle();
             pair.copy_from_slice(&[x, y]);
             *square = sum;
         }
-        for (pair, square) in made.chunks_exact_mut(2).zip(squares) {
-            let scale = (-2.0 * log(square) / square).sqrt();
+        scales.iter_mut().for_each(|scale| *scale = (-2.0 * log(*scale) / *scale).sqrt());
+        for (pair, scale) in made.chunks_exact_mut(2).zip(scales) {
             pair[0] *= scale;
             pair[1] *= scale;
         }
@@ -215,11 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn normals_made_ahead_are_those_drawn_one_by_one() {
-        let (mut one, mut many, mut ahead) =
-            (Stream::new(3, Purpose::Output), Stream::new(3, Purpose::Output), Ahead::new());
+    fn draws_made_ahead_are_those_drawn_one_by_one() {
+        let stream = |purpose| Stream::new(3, purpose);
+        let (mut one, mut many, mut ahead) = (stream(Purpose::Output), stream(Purpose::Output), Ahead::new());
+        let (mut unit, mut units, mut gaps) =
+            (stream(Purpose::Arrivals), stream(Purpose::Arrivals), Ahead::new());
         for _ in 0..3 * AHEAD + 1 {
             assert_eq!(one.normal(), ahead.next(|| many.normals()));
+            assert_eq!(unit.exponential(), gaps.next(|| units.exponentials()));
         }
     }
 
