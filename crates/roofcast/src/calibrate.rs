@@ -142,7 +142,10 @@ impl<'a> Fit<'a> {
         self.weigh();
         self.x = self.start();
         let timed = self.prior.levels.iter().filter(|l| l.kernels.is_some());
-        let timed: BTreeSet<&str> = timed.filter_map(|l| l.at.accelerator.as_deref()).collect();
+        let timed: BTreeSet<&str> = timed
+            .flat_map(|l| [&l.at.accelerator, &l.at.architecture])
+            .filter_map(|at| at.as_deref())
+            .collect();
         let scales = self.selectors.iter().flat_map(|s| Coefficient::ALL.map(|c| scale(s, c, &timed)));
         self.ridge = scales.map(|scale| scale.map_or(FIXED, |s| s.powi(-2))).collect();
         self.ridge[..COEFFICIENTS].fill(FIXED);

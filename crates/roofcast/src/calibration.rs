@@ -259,10 +259,7 @@ impl Calibration {
 
     /// `values` with the products of `kernel`.
     fn products(&self, place: &Place, kernel: &Kernel, mut values: Values) -> Values {
-        let of_products = |coefficient: &Coefficient| {
-            coefficient.is_of_products()
-                || matches!(coefficient, Coefficient::SmallMRow | Coefficient::SmallMMost)
-        };
+        let of_products = |c: &Coefficient| c.is_of_products() || c.is_of_small_m();
         let like = &kernel.like;
         let weights = if like.weights.is_empty() { place.weights } else { &like.weights };
         if place.engine.name() != like.engine || place.weights != weights {

@@ -14,6 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Standard deviation of the widest factors, in logarithms.
 const FIRST_SCALE: f64 = 1.0;
+/// The same of shares: kernel times say what they are, and a chip, engine or format that is far from them has a level of its
+/// own. Wider, a generation of slow runs draws all others down, also those that nobody ran.
+const SHARES_SCALE: f64 = 0.1;
 /// What a server can add to: host time before the first token, in a step and of its sequences.
 const HOST: [Coefficient; 7] = [
     Coefficient::Step,
@@ -66,12 +69,13 @@ pub(super) fn is_widest(at: &Selector) -> bool {
 }
 
 /// Standard deviation of a level's factor around 1, in logarithms; none where it does not move: a server adds host time, and
-/// a version changes times, not what a kernel reaches of a chip's rates. A chip whose kernels nobody timed may be further from
-/// what its datasheet says than one whose shares are known. Half and double these, the tables of rows left out move by half
-/// a point.
+/// a version changes times, not what a kernel reaches of a chip's rates. A chip or generation whose kernels nobody timed, which
+/// is not among `timed`, may be further from what its datasheet says than one whose shares are known. Half and double these,
+/// the tables of rows left out move by half a point.
 pub(super) fn scale(at: &Selector, coefficient: Coefficient, timed: &BTreeSet<&str>) -> Option<f64> {
-    let fixed =
-        at.served.is_some() && !HOST.contains(&coefficient) || at.version.is_some() && !coefficient.is_time();
+    let fixed = at.served.is_some() && !HOST.contains(&coefficient)
+        || at.version.is_some() && !coefficient.is_time()
+        || coefficient.is_of_small_m() && !is_of_software(at);
     if fixed {
         return None;
     }
@@ -80,15 +84,17 @@ pub(super) fn scale(at: &Selector, coefficient: Coefficient, timed: &BTreeSet<&s
         return None;
     }
     if is_widest(at) {
-        return Some(FIRST_SCALE);
+        return Some(if coefficient.is_share() { SHARES_SCALE } else { FIRST_SCALE });
     }
     let before_first = (Coefficient::Request..=Coefficient::IngestToken).contains(&coefficient);
     let keys =
         [at.accelerator.is_some(), at.architecture.is_some(), at.engine.is_some(), at.weights.is_some()];
     let keys = keys.iter().filter(|key| **key).count();
-    let untimed = at.accelerator.as_deref().is_some_and(|chip| !timed.contains(chip));
+    let untimed = |key: &Option<String>| key.as_deref().is_some_and(|chip| !timed.contains(chip));
     Some(match (keys, before_first) {
-        (1, _) if untimed && coefficient.is_share() => 0.5,
+        _ if coefficient.is_of_small_m() => FIRST_SCALE,
+        (1, _) if untimed(&at.architecture) && coefficient.is_share() => FIRST_SCALE,
+        (1, _) if untimed(&at.accelerator) && coefficient.is_share() => 0.5,
         (1, _) if at.accelerator.is_some() => 0.2,
         (_, true) => 0.8,
         _ if at.version.is_some() => 0.25,
@@ -96,6 +102,13 @@ pub(super) fn scale(at: &Selector, coefficient: Coefficient, timed: &BTreeSet<&s
         _ if at.accelerator.is_some() => 0.1,
         _ => 0.2,
     })
+}
+
+/// Whether a level is of an engine, a format or both, on any chip. Small-M GEMMs are a matter of kernels: those of tables
+/// (16 bits, fp8, four-bit floats) compute few rows in proportion, others each in their own way.
+fn is_of_software(at: &Selector) -> bool {
+    let hardware = at.accelerator.is_some() || at.architecture.is_some();
+    (at.engine.is_some() || at.weights.is_some()) && !hardware && at.version.is_none()
 }
 
 /// The least that a level's factor may be, as a logarithm: what a server adds makes nothing faster.
@@ -185,6 +198,25 @@ pub(super) fn targets(row: &Measurement) -> Vec<(usize, f64)> {
 mod tests {
     use super::*;
     use crate::measurement::read;
+
+    /// What one generation's runs say of shares is that generation's where its kernels were not timed; small M is the kernel's.
+    #[test]
+    fn what_a_level_may_move() {
+        let timed = BTreeSet::from(["h100-sxm", "hopper"]);
+        let any = Selector::default;
+        let of = |at: Selector, coefficient| scale(&at, coefficient, &timed);
+        let generation = |name: &str| Selector { architecture: Some(name.into()), ..any() };
+        let chip = |name: &str| Selector { accelerator: Some(name.into()), ..any() };
+        let (share, small) = (Coefficient::GemmCompute, Coefficient::SmallMMost);
+        assert_eq!([of(any(), share), of(any(), Coefficient::Layer)], [Some(0.1), Some(1.0)]);
+        assert_eq!([of(generation("hopper"), share), of(generation("cdna3"), share)], [Some(0.4), Some(1.0)]);
+        assert_eq!([of(chip("h100-sxm"), share), of(chip("mi300x"), share)], [Some(0.2), Some(0.5)]);
+        let engine = || Selector { engine: Some("llama.cpp".into()), ..any() };
+        let on_chip = Selector { accelerator: Some("m2-ultra".into()), ..engine() };
+        let at = [any(), chip("mi300x"), generation("cdna3"), on_chip.clone(), engine()];
+        assert_eq!(at.map(|at| of(at, small)), [None, None, None, None, Some(1.0)]);
+        assert_eq!([of(on_chip, share), of(engine(), share)], [Some(0.1), Some(0.4)]);
+    }
 
     /// TTFT is 0 and TPOT 1 of a row's metrics. A median says nothing of the first requests.
     #[test]

@@ -161,6 +161,11 @@ impl Coefficient {
             || (Coefficient::GemmComputeSpread..=Coefficient::GemmActivation).contains(&self)
     }
 
+    /// Whether it is of what small-M GEMMs cost beyond their share of large ones.
+    pub fn is_of_small_m(self) -> bool {
+        matches!(self, Coefficient::SmallMRow | Coefficient::SmallMMost)
+    }
+
     /// Whether only times of kernels tell it, and whole steps do not.
     pub fn is_of_kernels_alone(self) -> bool {
         (Coefficient::Head64..=Coefficient::ExpertCopies).contains(&self)
