@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Standard deviation of the widest factors, in logarithms.
 const FIRST_SCALE: f64 = 1.0;
 /// The same of shares: kernel times say what they are, and a chip, engine or format that is far from them has a level of its
-/// own. Wider, a generation of slow runs draws all others down, also those that nobody ran.
+/// own. With 1, slow runs of one generation lowered the shares of all others.
 const SHARES_SCALE: f64 = 0.1;
 /// What a server can add to: host time before the first token, in a step and of its sequences.
 const HOST: [Coefficient; 7] = [
@@ -70,8 +70,9 @@ pub(super) fn is_widest(at: &Selector) -> bool {
 
 /// Standard deviation of a level's factor around 1, in logarithms; none where it does not move: a server adds host time, and
 /// a version changes times, not what a kernel reaches of a chip's rates. A chip or generation whose kernels nobody timed, which
-/// is not among `timed`, may be further from what its datasheet says than one whose shares are known. Half and double these,
-/// the tables of rows left out move by half a point.
+/// is not among `timed`, may be further from what its datasheet says than one whose shares are known. Half and double the
+/// scales of single levels and pairs, the tables of rows left out move by half a point; those of shares everywhere and of
+/// untimed generations were chosen among few, and move some of them by ten.
 pub(super) fn scale(at: &Selector, coefficient: Coefficient, timed: &BTreeSet<&str>) -> Option<f64> {
     let fixed = at.served.is_some() && !HOST.contains(&coefficient)
         || at.version.is_some() && !coefficient.is_time()
@@ -199,7 +200,8 @@ mod tests {
     use super::*;
     use crate::measurement::read;
 
-    /// What one generation's runs say of shares is that generation's where its kernels were not timed; small M is the kernel's.
+    /// Shares move in the level of a generation whose kernels were not timed, hardly everywhere; the cost of small M moves in
+    /// levels of engines and formats alone.
     #[test]
     fn what_a_level_may_move() {
         let timed = BTreeSet::from(["h100-sxm", "hopper"]);

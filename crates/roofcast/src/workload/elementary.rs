@@ -1,8 +1,8 @@
 //! The exponential and the logarithm of draws.
 //!
 //! Knows: both without a branch, in additions, multiplications and one division, which IEEE 754 rounds alike on every
-//! machine, and in what vectors have, so that a loop over draws computes several at once. `libm`'s, whose chains of operations each wait for the last, are a seventh of a simulation's time. Knows
-//! nothing about what is drawn.
+//! machine. SSE2 has each of these operations for two floats, so that a loop over draws computes two at once. `libm`'s, whose
+//! chains of operations each wait for the last, are a seventh of a simulation's time. Knows nothing about what is drawn.
 
 use std::f64::consts::LOG2_E;
 
