@@ -143,14 +143,12 @@ pub(super) fn find<'a, T: Entry>(entries: &'a Entries<T>, name: &str) -> Match<'
         |n| joined(&pointed(without_zero(without_v(telling(n))))),
     ];
     let (whole, own): (Vec<u8>, Vec<u8>) = (digits(name).collect(), digits(short(name)).collect());
-    for (at, way) in ways.iter().enumerate() {
+    // Reading words is slow: no way changes digits but noughts, and all but the first leave the organisation out.
+    let like = |n: &str| digits(n).eq(whole.iter().copied()) || digits(short(n)).eq(own.iter().copied());
+    let near: Vec<&Slot<T>> = entries.rev().filter(|s| s.names().any(like)).collect();
+    for way in ways {
         let wanted = way(name);
-        // Reading words is slow: no way changes digits but noughts, and all but the first leave the organisation out.
-        let like = |n: &str| match at {
-            0 => digits(n).eq(whole.iter().copied()),
-            _ => digits(short(n)).eq(own.iter().copied()),
-        };
-        let found = owners(entries, |n| !wanted.is_empty() && like(n) && way(n) == wanted);
+        let found = owners(near.iter().copied(), |n| !wanted.is_empty() && way(n) == wanted);
         match found.as_slice() {
             [] => {}
             [one] => return Match::One(one),
@@ -159,7 +157,7 @@ pub(super) fn find<'a, T: Entry>(entries: &'a Entries<T>, name: &str) -> Match<'
     }
     let wanted = canonical(name);
     let begun = |n: &str| digits(short(n)).take(own.len()).eq(own.iter().copied());
-    let found = owners(entries, |n| begun(n) && begins(&telling(n), &wanted));
+    let found = owners(entries.rev(), |n| begun(n) && begins(&telling(n), &wanted));
     match found.as_slice() {
         [] => Match::Nothing,
         [one] => Match::Beginning(one),
@@ -167,10 +165,13 @@ pub(super) fn find<'a, T: Entry>(entries: &'a Entries<T>, name: &str) -> Match<'
     }
 }
 
-/// The entries one of whose names passes, in order; of those of one id the last.
-fn owners<T: Entry>(entries: &Entries<T>, passes: impl Fn(&str) -> bool) -> Vec<&Slot<T>> {
+/// Of `slots`, the last first, those one of whose names passes, in order; of those of one id the last.
+fn owners<'a, T: Entry>(
+    slots: impl Iterator<Item = &'a Slot<T>>,
+    passes: impl Fn(&str) -> bool,
+) -> Vec<&'a Slot<T>> {
     let mut found: Vec<&Slot<T>> = Vec::new();
-    for slot in entries.rev().filter(|s| s.names().any(&passes)) {
+    for slot in slots.filter(|s| s.names().any(&passes)) {
         if !found.iter().any(|f| f.id == slot.id) {
             found.push(slot);
         }
