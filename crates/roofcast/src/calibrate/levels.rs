@@ -70,9 +70,10 @@ pub(super) fn is_widest(at: &Selector) -> bool {
 
 /// Standard deviation of a level's factor around 1, in logarithms; none where it does not move: a server adds host time, and
 /// a version changes times, not what a kernel reaches of a chip's rates. A chip or generation whose kernels nobody timed, which
-/// is not among `timed`, may be further from what its datasheet says than one whose shares are known. Half and double the
-/// scales of single levels and pairs, the tables of rows left out move by half a point; those of shares everywhere and of
-/// untimed generations were chosen among few, and move some of them by ten.
+/// is not among `timed`, may be further from what its datasheet says than one whose shares are known, and a format there further
+/// from the other formats: else fp8 on MI300X would say what fp8 reaches on an H200. Half and double the scales of single levels
+/// and pairs, the tables of rows left out move by half a point; those of shares everywhere, of untimed generations and of formats
+/// there (0.2, 0.4 and 1 were tried) were chosen among few, and move some of them by ten.
 pub(super) fn scale(at: &Selector, coefficient: Coefficient, timed: &BTreeSet<&str>) -> Option<f64> {
     let fixed = at.served.is_some() && !HOST.contains(&coefficient)
         || at.version.is_some() && !coefficient.is_time()
@@ -95,6 +96,7 @@ pub(super) fn scale(at: &Selector, coefficient: Coefficient, timed: &BTreeSet<&s
     Some(match (keys, before_first) {
         _ if coefficient.is_of_small_m() => FIRST_SCALE,
         (1, _) if untimed(&at.architecture) && coefficient.is_share() => FIRST_SCALE,
+        (2, _) if untimed(&at.architecture) && at.weights.is_some() && coefficient.is_share() => 0.4,
         (1, _) if untimed(&at.accelerator) && coefficient.is_share() => 0.5,
         (1, _) if at.accelerator.is_some() => 0.2,
         (_, true) => 0.8,
@@ -213,6 +215,9 @@ mod tests {
         assert_eq!([of(any(), share), of(any(), Coefficient::Layer)], [Some(0.1), Some(1.0)]);
         assert_eq!([of(generation("hopper"), share), of(generation("cdna3"), share)], [Some(0.4), Some(1.0)]);
         assert_eq!([of(chip("h100-sxm"), share), of(chip("mi300x"), share)], [Some(0.2), Some(0.5)]);
+        let fp8 = |name: &str| Selector { weights: Some("fp8".into()), ..generation(name) };
+        assert_eq!([of(fp8("hopper"), share), of(fp8("cdna3"), share)], [Some(0.2), Some(0.4)]);
+        assert_eq!(of(fp8("cdna3"), Coefficient::Layer), Some(0.2));
         let engine = || Selector { engine: Some("llama.cpp".into()), ..any() };
         let on_chip = Selector { accelerator: Some("m2-ultra".into()), ..engine() };
         let at = [any(), chip("mi300x"), generation("cdna3"), on_chip.clone(), engine()];
