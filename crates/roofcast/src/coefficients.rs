@@ -8,6 +8,7 @@ mod band;
 mod coefficient;
 mod kernels;
 mod launches;
+mod messages;
 
 use crate::model::{Family, OperatorKind};
 use crate::operator::{Demand, Form, Matrix, Operator};
@@ -22,6 +23,7 @@ pub use kernels::{
     waiting, waves,
 };
 pub use launches::{Launches, ServerLoop};
+pub use messages::{Messages, halvings, hops};
 
 /// Seconds of a message over the links that [`Coefficient::AllReduce`] counts for: NVLink's, as the catalog assumes it.
 pub(crate) const LATENCY: f64 = 2e-6;
@@ -167,7 +169,7 @@ impl Rates {
 /// What a step costs beside its operators, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Overhead {
-    /// Of any step, with the calls of its operators and the latency of its messages.
+    /// Of any step, with the calls of its operators.
     pub step: f64,
     /// More where prompts end.
     pub ending: f64,
@@ -177,7 +179,9 @@ pub struct Overhead {
     pub token: f64,
     /// Of each token of a replica, which all meet at the experts.
     pub routed: f64,
-    /// Of each token of a rank, on the links.
+    /// Of its all-reduces.
+    pub messages: Messages,
+    /// Of each token of a rank, on the links beside all-reduces.
     pub link: f64,
     /// Of the host's launches, which everything but attention hides: that grows with the context, and is counted on top.
     pub launches: f64,
@@ -192,7 +196,7 @@ impl Coefficients {
         let value = |coefficient| match coefficient {
             C::GemmCompute | C::ExpertCompute | C::AttentionCompute => mfu,
             C::GemmMemory | C::ExpertMemory | C::KvMemory => mbu,
-            C::Link | C::Elementwise | C::SmallMRow | C::MixedRows => 1.0,
+            C::Link | C::LinkFewer | C::Elementwise | C::SmallMRow | C::MixedRows => 1.0,
             C::Head64 | C::Head256 | C::Head512 => 1.0,
             _ => 0.0,
         };
@@ -294,7 +298,6 @@ impl Coefficients {
         let at = &model.surroundings;
         let value = |coefficient| self.values.get(coefficient);
         let host = |coefficient| value(coefficient) / at.host_speed;
-        let messages = value(C::AllReduce) * model.links.latency / LATENCY * model.links.all_reduces as f64;
         let calls: f64 = model.operators.iter().map(|o| self.call(o) * o.layers as f64).sum();
         // Routing is uneven where it is not a limit's.
         let ranks = model.parallelism.ep;
@@ -313,12 +316,13 @@ impl Coefficients {
         ];
         let prefill = prefill.into_iter().map(|(coefficient, layers)| host(coefficient) * layers as f64);
         Overhead {
-            step: host(C::Step) + messages + calls + self.server.step / at.host_speed,
+            step: host(C::Step) + calls + self.server.step / at.host_speed,
             ending: host(C::PrefillStep),
             sequence: host(C::Sequence) + self.server.sequence / at.host_speed,
             token: elementwise / (model.bandwidth.0 * value(C::Elementwise)),
             routed: at.expert_bytes * crossings / model.bandwidth.0,
-            link: model.links.seconds_per_row() / value(C::Link),
+            messages: Messages::of(&self.values, &model.links, model.parallelism.tp),
+            link: model.links.seconds_per_row_beside() / value(C::Link),
             launches,
             prefill_launches: launches.max(prefill.sum()),
         }

@@ -3,6 +3,7 @@
 //! Knows: the columns of kernel tables as AIConfigurator publishes them (gemm, attention of prompts and of decodes, experts,
 //! collectives). Knows nothing about fitting: that is [`crate::calibrate::kernels`]'s.
 
+mod collective;
 mod profile;
 
 pub use profile::profile;
@@ -16,9 +17,7 @@ use crate::coefficients::{
 };
 use crate::error::{Error, Result};
 use crate::model::ffn::imbalance;
-use crate::operator::collective;
 use crate::precision::Dtype;
-use crate::units::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -164,11 +163,19 @@ pub struct Kernel {
     pub head_dim: u64,
     /// The base latency of the link, for collectives.
     pub latency: f64,
+    /// Ranks of a collective; 0 of other parts.
+    pub ranks: u64,
     /// What it took.
     pub measured: f64,
 }
 
 impl Kernel {
+    /// Whether it is an all-reduce whose pieces pass on from chip to chip. Over PCIe they pass through the host, or do not, as the
+    /// board has it: published times of one chip differ twofold and more.
+    pub fn is_pipelined(&self) -> bool {
+        self.part == Part::AllReduce && self.link != Some(Topology::Pcie)
+    }
+
     fn new(part: Part, chip: &Accelerator, work: [f64; 2], latency_ms: f64) -> Kernel {
         Kernel {
             part,
@@ -196,6 +203,7 @@ impl Kernel {
             group: 1.0,
             head_dim: 0,
             latency: 0.0,
+            ranks: 0,
             measured: latency_ms / 1e3,
         }
     }
@@ -233,7 +241,7 @@ pub fn read(place: &str, text: &str, catalog: &Catalog) -> Result<Kernels> {
     } else if has("isl") {
         table.kernels(prompt)
     } else if has("op_name") {
-        table.kernels(all_reduce)
+        table.kernels(collective::all_reduce)
     } else if has("m") && has("n") && has("k") {
         table.kernels(gemm)
     } else {
@@ -426,21 +434,6 @@ fn routed(chip: &Accelerator, (name, dtype, bits): Format, row: &ExpertRow) -> O
     let (passed, copies) = (one * busiest, one * row.moe_ep_size);
     let kernel = Kernel::new(Part::Experts, chip, work, row.latency_ms);
     Some(Kernel { weights: Some(name.into()), passed, copies, touched, ..kernel })
-}
-
-/// All-reduces inside captured graphs, as engines decode, and NCCL's own; bytes are those that [`collective::least`] sends. Of eight
-/// cards on PCIe the published times differ tenfold by source: they say more of the host than of the link.
-fn all_reduce(chip: &Accelerator, row: &CollectiveRow) -> Option<Kernel> {
-    let counts = row.op_name == "all_reduce" && !row.variant.ends_with("eager");
-    let link = chip.link.as_ref().filter(|_| counts && row.num_gpus <= chip.node_size)?;
-    if link.topology == Topology::Pcie && row.num_gpus > 4 {
-        return None;
-    }
-    let wire = collective::least(chip, row.num_gpus, Bytes(row.bytes)).seconds();
-    Some(Kernel {
-        latency: link.latency_s,
-        ..Kernel::new(Part::AllReduce, chip, [0.0, wire], row.latency_ms)
-    })
 }
 
 #[cfg(test)]

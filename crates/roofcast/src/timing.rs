@@ -216,10 +216,11 @@ impl Timing {
     #[inline(always)]
     fn finish(&self, pass: &Pass, mut shares: Shares<f64>) -> Shares<f64> {
         let overhead = &self.overhead;
-        shares.communication += overhead.link * number(pass.rows);
+        let rows = number(pass.rows);
+        shares.communication += overhead.messages.time(rows) + overhead.link * rows;
         shares.host += overhead.step + overhead.sequence * number(pass.sequences);
         shares.host += if pass.ends { overhead.ending } else { 0.0 };
-        shares.memory += overhead.token * number(pass.rows) + overhead.routed * number(pass.tokens);
+        shares.memory += overhead.token * rows + overhead.routed * number(pass.tokens);
         let launches = if pass.longest > 0 { overhead.prefill_launches } else { overhead.launches };
         shares.host += waiting(shares.total(), launches);
         shares

@@ -925,6 +925,8 @@ class KernelFit(Part):
     narrow: float | None = None
     start_tokens: float | None = None
     attention: list[float] | None = None
+    fill_us: float | None = None
+    fewer: float | None = None
     launch_us: float | None = None
     median_error: float | None = None
     p90_error: float | None = None

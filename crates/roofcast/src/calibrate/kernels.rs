@@ -1,23 +1,22 @@
 //! Fits shares of peak and bandwidth to kernel times, by part, chip and format.
 //!
 //! Knows: how to fit a part's parameters robustly on one half of the rows and judge them on the other, when the rows cannot
-//! tell one, and which levels they are. The formulas are those of [`form`]. Knows nothing about steps of engines.
+//! tell one. The formulas are those of [`form`]. Knows nothing about steps of engines.
 
 mod form;
+mod levels;
 
 use crate::accelerator::Topology;
-use crate::calibration::{Level, Selector};
-use crate::coefficients::{Coefficient, LATENCY};
+use crate::coefficients::Coefficient;
 use crate::kernel::{Kernel, Part};
 use crate::summary::Statistics;
-use crate::version::Version;
 use form::{
-    ATTENTION_COMPUTE, ATTENTION_MEMORY, COMPUTE, COMPUTE_SPREAD, COPIES, CROSSINGS, DEPTH, EXPOSED, INPUTS,
-    LAUNCH, MEMORY, MEMORY_SPREAD, NARROW, Parameters, START, TAIL, TOUCHED, search, time,
+    ATTENTION_COMPUTE, ATTENTION_MEMORY, COMPUTE, COMPUTE_SPREAD, COPIES, CROSSINGS, DEPTH, EXPOSED, FEWER,
+    FILL, INPUTS, LAUNCH, MEMORY, MEMORY_SPREAD, NARROW, Parameters, START, TAIL, TOUCHED, search, time,
 };
+pub use levels::levels;
 use rayon::prelude::*;
 use serde::Serialize;
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows bound by a term, below which its share is not told.
@@ -79,6 +78,10 @@ pub struct Fitted {
     pub attention: Option<[f64; 2]>,
     /// Times of the share of the peak that prompts reach with heads of other sizes than 128, by size.
     pub heads: BTreeMap<u64, f64>,
+    /// What filling an all-reduce's pipeline takes, microseconds; none of other parts.
+    pub fill_us: Option<f64>,
+    /// Times of the link's share for each time that ranks are halved from eight; none of other parts than all-reduces.
+    pub fewer: Option<f64>,
     /// Beside both, microseconds.
     pub launch_us: f64,
     /// Median error on the half that was not fitted; a share.
@@ -106,11 +109,6 @@ const HEAD: u64 = 128;
 const OTHER_HEADS: [(u64, Coefficient); 3] =
     [(64, Coefficient::Head64), (256, Coefficient::Head256), (512, Coefficient::Head512)];
 
-/// An engine as specs call it; tables have short names.
-fn engine(backend: &str) -> String {
-    if backend == "trtllm" { "tensorrt-llm" } else { backend }.to_owned()
-}
-
 /// Fits every part of every chip, format, backend, version and kernel.
 pub fn fit(kernels: &[Kernel]) -> Vec<Fitted> {
     let mut parts: BTreeMap<_, Vec<&Kernel>> = BTreeMap::new();
@@ -137,9 +135,11 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
         Statistics::of(&mut judged.iter().map(|k| (time(k) / k.measured - 1.0).abs()).collect::<Vec<_>>())
     };
     let took = |k: &Kernel| time(k, &x, heads.get(&k.head_dim).copied().unwrap_or(1.0));
-    let enough = |test: &dyn Fn(&Kernel) -> bool| fitted.iter().filter(|k| test(k)).count() >= ENOUGH;
-    // Experts pass on so much that neither is half of their time.
-    let much = if first.part == Part::Experts { 1.0 / 3.0 } else { 0.5 };
+    // Tables of all-reduces have few rows, most of them of messages that are all start.
+    let few = if first.is_pipelined() { ENOUGH / 2 } else { ENOUGH };
+    let enough = |test: &dyn Fn(&Kernel) -> bool| fitted.iter().filter(|k| test(k)).count() >= few;
+    // Experts pass on so much that neither is half of their time, and pipelines fill for as long.
+    let much = if first.part == Part::Experts || first.is_pipelined() { 1.0 / 3.0 } else { 0.5 };
     let bound = |by: &dyn Fn([f64; 2]) -> f64| enough(&|k| by(form::both(k, &x, 1.0)) >= much * took(k));
     // Where the shorter is less than a tenth, how much of it shows is not told.
     let both = bound(&|[computing, moving]| 10.0 * computing.min(moving));
@@ -150,6 +150,7 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
     let part = first.part;
     let (mixed, decode) = (part == Part::Mixed, part == Part::Decode);
     let experts = part == Part::Experts;
+    let reduces = first.is_pipelined();
     let waved = part == Part::Gemm && enough(&|k| k.waves > 1.2);
     let module = matches!(part, Part::LatentPrefillModule | Part::LatentDecodeModule);
     let caches = decode && enough(&|k| k.narrow) && enough(&|k| !k.narrow);
@@ -178,6 +179,8 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
         narrow: of(NARROW, caches),
         start_tokens: of(START, short).map(|tokens| tokens + first.tile / 2.0),
         attention: Some([x[ATTENTION_COMPUTE].exp(), x[ATTENTION_MEMORY].exp()]).filter(|_| module),
+        fill_us: of(FILL, reduces).map(|seconds| seconds * 1e6),
+        fewer: of(FEWER, reduces),
         launch_us: x[LAUNCH].exp() * 1e6,
         median_error: unseen.median,
         p90_error: unseen.p90,
@@ -209,112 +212,10 @@ fn by_heads(rows: &[&Kernel]) -> (Parameters, BTreeMap<u64, f64>) {
     (x, told.filter_map(|(head_dim, rows)| Some((head_dim, factor(&rows)?))).collect())
 }
 
-/// The fits as levels of a calibration: those of each chip, and those that its generation, or what is linked alike, borrows.
-pub fn levels(fits: &[Fitted]) -> Vec<Level> {
-    let mut levels: BTreeMap<Selector, Vec<&Fitted>> = BTreeMap::new();
-    for fit in newest(fits) {
-        let architecture = Some(fit.at.architecture.clone());
-        let accelerator = Some(fit.accelerator.clone());
-        let engine = Some(engine(&fit.backend)).filter(|e| !e.is_empty());
-        let anywhere = Selector { weights: fit.weights.clone(), ..Selector::default() };
-        let own = Selector { accelerator, ..anywhere.clone() };
-        let sibling = Selector { architecture, ..anywhere.clone() };
-        let by_engine = |at: &Selector| Selector { engine: engine.clone(), ..at.clone() };
-        let places = match fit.part {
-            Part::AllReduce => vec![own, Selector { link: fit.at.link, ..Selector::default() }],
-            // Other engines have other kernels.
-            Part::Mixed => vec![by_engine(&own), by_engine(&sibling)],
-            _ => vec![by_engine(&own), by_engine(&sibling), own, sibling],
-        };
-        for at in places.into_iter().collect::<BTreeSet<_>>() {
-            levels.entry(at).or_default().push(fit);
-        }
-    }
-    let level = |(at, fits): (Selector, Vec<&Fitted>)| Level {
-        at,
-        kernels: Some(tables(&fits)),
-        source: None,
-        versions: Vec::new(),
-        rows: fits.iter().map(|f| f.rows as u64).sum(),
-        median_error: super::rounded(mean(fits.iter().map(|f| f.median_error))),
-        p90_error: super::rounded(mean(fits.iter().map(|f| f.p90_error))),
-        coefficients: coefficients(&fits),
-    };
-    levels.into_iter().map(level).filter(|l| !l.coefficients.is_empty()).collect()
-}
-
-/// The fits of each engine's newest version on each chip: what engines do now.
-fn newest(fits: &[Fitted]) -> Vec<&Fitted> {
-    let whose = |f: &Fitted| (f.accelerator.clone(), f.backend.clone(), f.part, f.weights.clone());
-    let mut newest: BTreeMap<_, Option<&str>> = BTreeMap::new();
-    for fit in fits {
-        let known = newest.entry(whose(fit)).or_insert(fit.version.as_deref());
-        let later = |a: &str, b: &str| Version::compare(a, b).is_some_and(Ordering::is_gt);
-        if fit.version.as_deref().zip(*known).is_some_and(|(version, known)| later(version, known)) {
-            *known = fit.version.as_deref();
-        }
-    }
-    fits.iter().filter(|f| newest.get(&whose(f)) == Some(&f.version.as_deref())).collect()
-}
-
-/// The tables behind the fits, as in `gemm_h200_sxm_vllm.csv.gz: vllm 0.24.0`.
-fn tables(fits: &[&Fitted]) -> String {
-    let all: BTreeSet<&str> = fits.iter().flat_map(|f| &f.tables).map(String::as_str).collect();
-    all.into_iter().collect::<Vec<_>>().join("; ")
-}
-
-/// Each coefficient's geometric mean over the fits that tell it.
-fn coefficients(fits: &[&Fitted]) -> BTreeMap<Coefficient, f64> {
-    let mut told: BTreeMap<Coefficient, Vec<f64>> = BTreeMap::new();
-    for fit in fits {
-        for (coefficient, value) in
-            fit.part.coefficients().into_iter().zip([fit.compute, fit.memory, fit.exposed.or(fit.group)])
-        {
-            if let (Some(coefficient), Some(value)) = (coefficient, value) {
-                told.entry(coefficient).or_default().push(value.ln());
-            }
-        }
-        let [compute_spread, memory_spread] = fit.spread.map_or([None; 2], |spread| spread.map(Some));
-        for (coefficient, value) in [
-            (fit.part.activation(), fit.crossings),
-            (Some(Coefficient::GemmInput), fit.inputs),
-            (Some(Coefficient::AttentionTail), fit.tail),
-            (Some(Coefficient::GemmComputeSpread), compute_spread),
-            (Some(Coefficient::GemmMemorySpread), memory_spread),
-            (Some(Coefficient::ExpertCopies), fit.copies),
-            (Some(Coefficient::NarrowCache), fit.narrow),
-            (Some(Coefficient::DecodeStart), fit.start_tokens),
-        ] {
-            if let (Some(coefficient), Some(value)) = (coefficient, value) {
-                told.entry(coefficient).or_default().push(value.ln());
-            }
-        }
-        for (head_dim, coefficient) in OTHER_HEADS {
-            if let Some(factor) = fit.heads.get(&head_dim) {
-                told.entry(coefficient).or_default().push(factor.ln());
-            }
-        }
-        if let Some(rows) = fit.mixed_rows {
-            told.entry(Coefficient::MixedRows).or_default().push(rows.ln());
-        }
-        if fit.part == Part::AllReduce && fit.at.latency > 0.0 {
-            let launch = fit.launch_us * 1e-6 * LATENCY / fit.at.latency;
-            told.entry(Coefficient::AllReduce).or_default().push(launch.ln());
-        }
-    }
-    told.into_iter()
-        .map(|(coefficient, logs)| (coefficient, super::rounded(mean(logs.into_iter()).exp())))
-        .collect()
-}
-
-fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
-    let count = values.len().max(1) as f64;
-    values.sum::<f64>() / count
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calibration::Selector;
 
     pub(super) fn kernel(compute: f64, memory: f64) -> Kernel {
         Kernel {
@@ -343,6 +244,7 @@ mod tests {
             group: 1.0,
             head_dim: 0,
             latency: 2e-6,
+            ranks: 0,
             // 80 % of the peak, 90 % of the bandwidth, 30 % of the shorter shows, 4 µs.
             measured: (compute / 0.8).max(memory / 0.9) + 0.3 * (compute / 0.8).min(memory / 0.9) + 4e-6,
         }
@@ -422,6 +324,40 @@ mod tests {
         assert!((one.heads[&64] - 0.5).abs() < 0.01 && one.heads.len() == 1, "{one:?}");
         let levels = levels(&fits);
         assert!(levels.iter().all(|l| (l.coefficients[&Coefficient::Head64] - 0.5).abs() < 0.01));
+    }
+
+    /// All-reduces at 0.9 of the link among eight ranks and 0.9 · 0.8² of it among two, 1 µs to fill for each rank beyond the
+    /// first, 5 µs to start. What NCCL takes by itself is no level where an engine has kernels of its own.
+    #[test]
+    fn what_fills_an_all_reduce_is_found() {
+        let row = |i: i32| {
+            let (ranks, memory) = ([2, 4, 8][i as usize % 3], 1e-7 * 1.2_f64.powi(i / 3));
+            let share = 0.9 * [0.64, 0.8, 1.0][i as usize % 3];
+            let filling = 2.0 * (1e-6 * (ranks - 1) as f64 * memory / share).sqrt();
+            let measured = memory / share + filling + 5e-6;
+            Kernel { part: Part::AllReduce, weights: None, ranks, measured, ..kernel(0.0, memory) }
+        };
+        let engine: Vec<Kernel> = (0..180).map(row).collect();
+        let nccl = engine.iter().map(|k| Kernel {
+            backend: "nccl".into(),
+            source: "NCCL".into(),
+            measured: 3.0 * k.measured,
+            ..k.clone()
+        });
+        let fits = fit(&engine.iter().cloned().chain(nccl).collect::<Vec<_>>());
+        assert_eq!(fits.len(), 2);
+        let levels = levels(&fits);
+        let own = levels.iter().find(|l| l.at.accelerator.is_some()).unwrap();
+        // What fills is told by the messages between those that start and those that move, and least of all.
+        for (coefficient, value, within) in [
+            (Coefficient::Link, 0.9, 0.02),
+            (Coefficient::LinkFewer, 0.8, 0.02),
+            (Coefficient::AllReduceFill, 1e-6, 0.1),
+            (Coefficient::AllReduce, 5e-6, 0.02),
+        ] {
+            let found = own.coefficients[&coefficient];
+            assert!((found / value - 1.0).abs() < within, "{coefficient:?} {found}");
+        }
     }
 
     /// Rows that never wait for FLOPs say nothing of the peak, and rows faster than their limit are left out.

@@ -88,6 +88,11 @@ pub enum Coefficient {
     NarrowCache,
     /// Tokens of context that a decode's attention is longer by than its own; a count.
     DecodeStart,
+    /// Times of the link's share in all-reduces for each time that ranks are halved from eight. See
+    /// [`Messages`](super::Messages).
+    LinkFewer,
+    /// Of filling the pipeline of an all-reduce, for each rank beyond the first; as [`Coefficient::AllReduce`].
+    AllReduceFill,
     /// How often the hidden state of a token crosses the bus on every rank for each expert that it passes on any: buffers that
     /// hold the copies of all tokens; a count.
     ExpertCopies,
@@ -103,7 +108,7 @@ pub enum Coefficient {
 
 impl Coefficient {
     /// All, in order.
-    pub const ALL: [Coefficient; 44] = [
+    pub const ALL: [Coefficient; 46] = [
         Coefficient::GemmMemory,
         Coefficient::GemmCompute,
         Coefficient::ExpertMemory,
@@ -143,6 +148,8 @@ impl Coefficient {
         Coefficient::AttentionTail,
         Coefficient::NarrowCache,
         Coefficient::DecodeStart,
+        Coefficient::LinkFewer,
+        Coefficient::AllReduceFill,
         Coefficient::ExpertCopies,
         Coefficient::PrefillLayer,
         Coefficient::PrefillExpert,
@@ -178,7 +185,9 @@ impl Coefficient {
 
     /// Whether it is a time.
     pub(crate) fn is_time(self) -> bool {
-        (Coefficient::Layer..=Coefficient::IngestToken).contains(&self) || self >= Coefficient::PrefillLayer
+        (Coefficient::Layer..=Coefficient::IngestToken).contains(&self)
+            || self == Coefficient::AllReduceFill
+            || self >= Coefficient::PrefillLayer
     }
 
     /// As in TOML.

@@ -255,7 +255,7 @@ impl<'a> Table<'a> {
             num_gpus: row.number("num_gpus")? as u64,
             bytes: (row.number("message_size")? * width) as u64,
         };
-        Ok(found(super::all_reduce(self.chip, &message)))
+        Ok(found(super::collective::all_reduce(self.chip, &message)))
     }
 
     /// Multi-head latent attention of `num_heads` heads on this rank: prompts expand keys of 192 and values of 128 a head,

@@ -152,6 +152,8 @@ pub struct Links {
     pub all_reduces: u64,
     /// Latency of the slowest link among tensor-parallel ranks, in seconds.
     pub latency: f64,
+    /// Whether pieces of a message pass on from chip to chip; over PCIe that is the board's.
+    pub pipelined: bool,
     row_bytes: f64,
     /// Seconds a row: all-reduces, all-to-alls, and from stage to stage.
     row: [f64; 3],
@@ -186,6 +188,7 @@ impl Links {
         Links {
             all_reduces,
             latency: slowest(chip, p.tp).1,
+            pipelined: chip.link.as_ref().is_none_or(|link| link.topology != Topology::Pcie),
             row_bytes,
             row: [
                 seconds_per_byte(chip, p.tp) * row_bytes * all_reduces as f64,
@@ -198,9 +201,14 @@ impl Links {
         }
     }
 
-    /// Seconds of the bandwidth terms of a row.
+    /// Seconds of a row in one all-reduce, by bandwidth alone; 0 where there is none.
     pub fn seconds_per_row(&self) -> f64 {
-        self.row.iter().sum()
+        self.row[0] / self.all_reduces.max(1) as f64
+    }
+
+    /// Seconds of the bandwidth terms of a row in all other messages of a pass.
+    pub fn seconds_per_row_beside(&self) -> f64 {
+        self.row[1..].iter().sum()
     }
 
     /// The messages of a pass of `rows`.

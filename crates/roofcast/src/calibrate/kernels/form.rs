@@ -7,11 +7,13 @@
 //! * In decodes' attention m = memory (tiles + start)/context, each byte of an 8-bit cache so many times as long, times
 //!   1 + x (g − 1) for groups of g heads, and c is hidden.
 //! * Experts read m + n s, with s for each of the n that some token passes, and copies of all tokens cross the bus, too.
+//! * An all-reduce of n ranks takes m + 2 √(fill m (n - 1)) + t0, with e_m f^(3 - log2 n) for e_m; over PCIe m + t0.
 //! * A module is its projections, as above, and its attention after them: the longer of its c and m.
 //!
 //! Knows: which parameters a part has, where they start and between what they lie. Knows nothing about rows that do not
 //! tell them.
 
+use crate::coefficients::{halvings, hops};
 use crate::kernel::{Kernel, Part};
 
 /// Logarithms of a kernel's parameters, by the constants below.
@@ -46,6 +48,10 @@ pub(super) const TAIL: usize = 5;
 /// Of experts: how often the copies of all tokens cross the bus, and what an expert that some token passes takes.
 pub(super) const COPIES: usize = 5;
 pub(super) const TOUCHED: usize = 6;
+
+/// Of all-reduces: what filling the pipeline takes, and times of the share for each time that ranks are halved.
+pub(super) const FILL: usize = 5;
+pub(super) const FEWER: usize = 6;
 
 /// Share of the bandwidth at which the search starts, and which attention of prompts is taken to have.
 pub(super) const READING: f64 = 0.85;
@@ -115,6 +121,11 @@ pub(super) fn bounds(part: Part, rows: &[&Kernel]) -> [Bounds; COUNT] {
         Part::LatentPrefillModule | Part::LatentDecodeModule => {
             [c, m, x, t, crossings(1.0), share(0.5), share(0.7), one, one]
         }
+        Part::AllReduce if rows[0].is_pipelined() => {
+            let ranks = rows.iter().any(|k| k.ranks != rows[0].ranks);
+            let fewer = if ranks { Bounds::between(0.5, 0.9, 2.0) } else { one };
+            [c, m, zero, t, zero, Bounds::between(1e-9, 1e-6, 1e-3), fewer, one, one]
+        }
         _ => [c, m, x, t, zero, one, one, one, one],
     }
 }
@@ -143,6 +154,10 @@ pub(super) fn time(kernel: &Kernel, x: &Parameters, faster: f64) -> f64 {
         Part::LatentPrefillModule | Part::LatentDecodeModule => {
             let [computing_attention, moving_attention] = kernel.attention;
             hidden(computing, moving) + (computing_attention / sixth).max(moving_attention / seventh)
+        }
+        Part::AllReduce if kernel.is_pipelined() => {
+            let moving = kernel.memory / (x[MEMORY] + halvings(kernel.ranks) * x[FEWER]).exp().min(1.0);
+            moving + 2.0 * (sixth * hops(kernel.ranks) * moving).sqrt()
         }
         Part::Experts => hidden(computing, moving + kernel.touched * seventh) + kernel.copies * sixth,
         _ => hidden(computing, moving),
@@ -263,6 +278,15 @@ mod tests {
         let decode = Kernel { part, context: 100.0, narrow: true, group: 6.0, ..kernel(0.0, 10e-6) };
         near(&decode, &parameters(1.5, 32.0), 76.0);
         near(&Kernel { narrow: false, ..decode }, &parameters(1.5, 32.0), 52.0);
+    }
+
+    /// Two ranks, halved twice from eight, draw 0.5 · 0.8² of the link: 10/0.32 = 31.25 µs, a fill of 2 µs makes them 2 √62.5
+    /// longer, and 4 to start. Eight draw 0.5 of it, 20 µs, and fill for 14: 20 + 2 √280 + 4.
+    #[test]
+    fn an_all_reduce_fills_its_pipeline() {
+        let two = Kernel { part: Part::AllReduce, ranks: 2, ..kernel(0.0, 10e-6) };
+        near(&two, &parameters(2e-6, 0.8), 35.25 + 2.0 * 62.5_f64.sqrt());
+        near(&Kernel { ranks: 8, ..two }, &parameters(2e-6, 0.8), 24.0 + 2.0 * 280.0_f64.sqrt());
     }
 
     /// Projections of 20 and 40 µs take 40 + 0.1 · 20, attention the longer of 3/0.5 and 8/0.8, then 4 and 2 · 1: 58.

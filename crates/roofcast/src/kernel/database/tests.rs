@@ -167,23 +167,26 @@ fn experts_that_nothing_gates_have_two_matrices() {
     assert!(near(plain.memory, gated.memory / 1.5) && near(plain.compute, gated.compute / 1.5));
 }
 
-/// 2²³ elements of two bytes over 8 GPUs; eager launches are the host's.
+/// 2²³ elements of two bytes over 8 GPUs; eager launches are the host's, and no engine sends 2 kB.
 #[test]
 fn messages_are_counted_in_elements() {
     let path = "h100_sxm/comm/vllm/0.24.0/custom_allreduce_perf.parquet";
-    let line = |source: &'static str| {
+    let of = |source: &'static str, elements: f64| {
         vec![
             ("kernel_source", Text(source)),
             ("allreduce_dtype", Text("bfloat16")),
             ("op_name", Text("all_reduce")),
             ("num_gpus", Number(8.0)),
-            ("message_size", Number(8_388_608.0)),
+            ("message_size", Number(elements)),
             ("latency", Number(0.1)),
         ]
     };
+    let line = |source| of(source, 8_388_608.0);
     let one = kernel(path, line("vLLM_custom_graph"));
     assert!(near(one.memory, 16_777_216.0 * 1.75 / 450e9), "{one:?}");
     assert!(matches!(read(path, line("vLLM_custom_eager")), Ok(Found::Skipped)));
+    // A message shorter than a row.
+    assert!(matches!(read(path, of("vLLM_custom_graph", 1024.0)), Ok(Found::Skipped)));
 }
 
 #[test]
