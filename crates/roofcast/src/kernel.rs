@@ -170,8 +170,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Whether it is an all-reduce whose pieces pass on from chip to chip. Over PCIe they pass through the host, or do not, as the
-    /// board has it: published times of one chip differ twofold and more.
+    /// Whether it is an all-reduce whose pieces go from chip to chip. Over PCIe some boards pass them through the host: published
+    /// times of one chip differ twofold and more.
     pub fn is_pipelined(&self) -> bool {
         self.part == Part::AllReduce && self.link != Some(Topology::Pcie)
     }

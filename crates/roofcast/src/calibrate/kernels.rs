@@ -78,9 +78,10 @@ pub struct Fitted {
     pub attention: Option<[f64; 2]>,
     /// Times of the share of the peak that prompts reach with heads of other sizes than 128, by size.
     pub heads: BTreeMap<u64, f64>,
-    /// What filling an all-reduce's pipeline takes, microseconds; none of other parts.
+    /// What filling the pipeline of an all-reduce takes for each rank beyond the first, microseconds; none of other parts and
+    /// over PCIe.
     pub fill_us: Option<f64>,
-    /// Times of the link's share for each time that ranks are halved from eight; none of other parts than all-reduces.
+    /// Times of the link's share for each time that ranks are halved from eight; none where `fill_us` is.
     pub fewer: Option<f64>,
     /// Beside both, microseconds.
     pub launch_us: f64,

@@ -3,7 +3,8 @@
 //! Knows: a message goes in pieces through a pipeline. With pieces of the best size that takes `(√fill + √m)²`, where m is
 //! what its bytes take by themselves and `fill` what the pipeline takes until it is full (Thakur et al., "Optimization of
 //! collective communication operations in MPICH", 2005, has the trade between start and bytes); `fill` itself is in the start.
-//! Fewer ranks draw less of the link. Over PCIe neither is told: there it is the board that counts. Knows nothing about which messages there are.
+//! Fewer ranks draw less of the link. Over PCIe a message is its start and its bytes: whether pieces go from card to card or
+//! through the host is a matter of the board. Knows nothing about which messages there are.
 
 use super::{Coefficient, LATENCY, Values};
 use crate::operator::collective::Links;
@@ -69,7 +70,7 @@ mod tests {
         let chip = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
         let two = RequestedParallelism { tp: Some(2), ..Default::default() };
         let options = Options { parallelism: two, ..Options::default() };
-        let links = Links::of(&Deployment::resolve(model, chip, &options).unwrap());
+        let mut links = Links::of(&Deployment::resolve(model, chip, &options).unwrap());
         assert_eq!((links.all_reduces, links.latency), (64, LATENCY));
         let mut values = Values([0.0; Coefficient::ALL.len()]);
         for (coefficient, value) in [
@@ -84,6 +85,10 @@ mod tests {
         let one = bytes + 2.0 * (0.5e-6 * bytes).sqrt() + 4e-6;
         let found = Messages::of(&values, &links, 2).time(1000.0);
         assert!((found / (64.0 * one) - 1.0).abs() < 1e-9 && (found * 1e6 - 2306.0).abs() < 1.0, "{found}");
+        // Over PCIe the whole share and no pipeline: 64 · (4 + 20.23) µs.
+        links.pipelined = false;
+        let through_the_host = Messages::of(&values, &links, 2).time(1000.0);
+        assert!((through_the_host * 1e6 - 1550.5).abs() < 0.5, "{through_the_host}");
     }
 
     /// Eight ranks are halved no time, two twice, sixteen no time either.

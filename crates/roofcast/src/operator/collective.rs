@@ -152,7 +152,7 @@ pub struct Links {
     pub all_reduces: u64,
     /// Latency of the slowest link among tensor-parallel ranks, in seconds.
     pub latency: f64,
-    /// Whether pieces of a message pass on from chip to chip; over PCIe that is the board's.
+    /// Whether pieces of a message go from chip to chip. Over PCIe some boards pass them through the host.
     pub pipelined: bool,
     row_bytes: f64,
     /// Seconds a row: all-reduces, all-to-alls, and from stage to stage.
