@@ -185,8 +185,10 @@ pub struct Overhead {
     pub link: f64,
     /// Of the host's launches, which everything but attention hides: that grows with the context, and is counted on top.
     pub launches: f64,
-    /// The same of a step that computes prompts.
+    /// The same of a step that computes prompts in more than `captured` tokens.
     pub prefill_launches: f64,
+    /// Tokens of the largest pass with prompts that a captured graph holds.
+    pub captured: u64,
 }
 
 impl Coefficients {
@@ -325,6 +327,7 @@ impl Coefficients {
             link: model.links.seconds_per_row_beside() / value(C::Link),
             launches,
             prefill_launches: launches.max(prefill.sum()),
+            captured: at.captured,
         }
     }
 }

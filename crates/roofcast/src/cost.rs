@@ -334,9 +334,9 @@ mod tests {
     }
 
     /// 32 layers that take the host 1 ms each: a prompt that takes the device d waits for (d³ + 32³)^⅓ ms, but for its attention,
-    /// which is little. A decode is in a graph.
+    /// which is little. A decode is in a graph, and so is a prompt of vLLM's 512 tokens, by default, but of none more.
     #[test]
-    fn no_graph_holds_a_step_with_prompts() {
+    fn the_host_launches_steps_with_prompts_that_no_graph_holds() {
         use crate::coefficients::Coefficient as C;
         let of = |launches: f64, batch: &Batch| {
             let mut forecaster = forecaster();
@@ -355,6 +355,9 @@ mod tests {
         assert!(device > 20.0 && (both / expected - 1.0).abs() < 0.02, "{device} {both} {expected}");
         let decode = Batch::decode(1, 100);
         assert_eq!(of(0.0, &decode), of(1e-3, &decode));
+        let [held, beyond] = [512, 513].map(|tokens| Batch::prefill(1, tokens));
+        assert_eq!(of(0.0, &held), of(1e-3, &held));
+        assert!(of(1e-3, &beyond) > 32.0);
     }
 
     /// A host of half the speed takes twice as long for each sequence, for a prompt's end and to launch, and for its part of

@@ -62,6 +62,8 @@ pub struct EngineSettings {
     pub max_num_batched_tokens: u64,
     /// Tokens of a KV block.
     pub block_size: u64,
+    /// Tokens of the largest step with prompts that a captured graph holds; 0 where none does.
+    pub max_cudagraph_capture_size: u64,
     /// Share of the device memory that the engine may take.
     pub gpu_memory_utilization: f64,
     /// How a request's tokens lie in memory, where tables of blocks are counted.
@@ -325,6 +327,18 @@ impl EngineSettings {
         if large { (8192, 1024) } else { (2048, 256) }
     }
 
+    /// As asked; by default vLLM captures steps with prompts layer by layer around attention from 0.8 on, up to twice
+    /// `max_num_seqs` tokens and at most 512 (`VllmConfig._set_cudagraph_sizes`, vLLM 0.11 to 0.19). Other engines capture
+    /// decodes alone, and an eager host nothing.
+    fn captured(spec: &EngineSpec, max_num_seqs: u64) -> u64 {
+        match spec.max_cudagraph_capture_size {
+            _ if spec.enforce_eager == Some(true) => 0,
+            Some(asked) => asked,
+            None if spec.name() == "vllm" && spec.is_since("0.8.0") => max_num_seqs.saturating_mul(2).min(512),
+            None => 0,
+        }
+    }
+
     /// vLLM's defaults: those of a step, utilization 0.9, llama.cpp's 1; blocks as the scheduler has them.
     fn resolve(spec: &EngineSpec, accelerator: &Accelerator) -> Result<EngineSettings> {
         let (tokens, sequences) = EngineSettings::batch_defaults(spec, accelerator);
@@ -339,8 +353,10 @@ impl EngineSettings {
             return Err(Error::field("engine", "gpu_memory_utilization", utilization, "above 0, at most 1"));
         }
         count("max_model_len", spec.max_model_len, 1, 1 << 30)?;
+        let max_num_seqs = count("max_num_seqs", spec.max_num_seqs, sequences, 1 << 20)?;
         Ok(EngineSettings {
-            max_num_seqs: count("max_num_seqs", spec.max_num_seqs, sequences, 1 << 20)?,
+            max_num_seqs,
+            max_cudagraph_capture_size: EngineSettings::captured(spec, max_num_seqs),
             max_num_batched_tokens: count(
                 "max_num_batched_tokens",
                 spec.max_num_batched_tokens,

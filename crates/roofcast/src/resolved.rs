@@ -113,6 +113,7 @@ fn of_deployment(spec: &Spec, d: &Deployment) -> Vec<(&'static str, Value, bool)
             whole(d.engine.block_size),
             spec.engine.kv_layout != Some(KvLayout::Vattention),
         ),
+        ("engine.max_cudagraph_capture_size", whole(d.engine.max_cudagraph_capture_size), true),
         ("engine.gpu_memory_utilization", d.engine.gpu_memory_utilization.into(), true),
     ];
     all.extend(d.longest().map(|tokens| ("engine.max_model_len", whole(tokens), false)));

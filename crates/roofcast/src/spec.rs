@@ -25,8 +25,10 @@ pub use speculative::SpeculativeSpec;
 
 use crate::error::{Error, Result, told};
 use crate::precision::Dtype;
+use crate::version::Version;
 use crate::workload::Workload;
 use serde::Deserialize;
+use std::cmp::Ordering;
 use std::path::PathBuf;
 
 /// A whole spec file. Every section may be left out; verbs say what they miss.
@@ -213,6 +215,8 @@ pub struct EngineSpec {
     /// Whether the host launches every kernel of a step, as vLLM did before 0.2.6, rather than a captured graph; false where
     /// absent.
     pub enforce_eager: Option<bool>,
+    /// Tokens of the largest step with prompts that a captured graph holds, 0 for none; the engine's default where absent.
+    pub max_cudagraph_capture_size: Option<u64>,
     /// How a decode's attention is computed; as the calibration's engines do where absent, which split the context.
     pub attention_backend: Option<AttentionBackend>,
     /// The kernel of quantized weights, as in `marlin`; what the engine's version uses where absent.
@@ -239,6 +243,11 @@ impl EngineSpec {
     /// The engine whose calibration counts.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or("vllm")
+    }
+
+    /// Whether its version is `first` or later; the newest counts where none with an order is named.
+    pub fn is_since(&self, first: &str) -> bool {
+        self.version.as_deref().is_none_or(|own| Version::compare(own, first) != Some(Ordering::Less))
     }
 
     /// The scheduling policy: the one that is named, else the engine's own.

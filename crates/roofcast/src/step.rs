@@ -51,6 +51,8 @@ pub struct Surroundings {
     pub expert_layers: u64,
     /// Layers that the host launches one by one.
     pub eager_layers: u64,
+    /// Tokens of the largest pass with prompts that a captured graph holds.
+    pub captured: u64,
     /// Speed of one thread of the host; that of a DGX H100 is 1.
     pub host_speed: f64,
 }
@@ -144,6 +146,7 @@ impl StepModel {
                 layers: deployment.model.layers.len() as u64,
                 expert_layers: experts.len() as u64,
                 eager_layers: if eager { deployment.model.layers.len() as u64 } else { 0 },
+                captured: deployment.engine.max_cudagraph_capture_size,
                 host_speed: deployment.accelerator.host_speed,
             },
             bandwidth: deployment.bandwidth(),

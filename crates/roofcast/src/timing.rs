@@ -221,7 +221,8 @@ impl Timing {
         shares.host += overhead.step + overhead.sequence * number(pass.sequences);
         shares.host += if pass.ends { overhead.ending } else { 0.0 };
         shares.memory += overhead.token * rows + overhead.routed * number(pass.tokens);
-        let launches = if pass.longest > 0 { overhead.prefill_launches } else { overhead.launches };
+        let launched = pass.longest > 0 && pass.rows > overhead.captured;
+        let launches = if launched { overhead.prefill_launches } else { overhead.launches };
         shares.host += waiting(shares.total(), launches);
         shares
     }

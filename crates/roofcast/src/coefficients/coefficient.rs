@@ -96,7 +96,7 @@ pub enum Coefficient {
     /// How often the hidden state of a token crosses the bus on every rank for each expert that it passes on any: buffers that
     /// hold the copies of all tokens; a count.
     ExpertCopies,
-    /// Of a layer's launches on the host, beside the device, in a step that computes prompts: no graph holds it.
+    /// Of a layer's launches on the host, beside the device, in a step with prompts that no captured graph holds.
     PrefillLayer,
     /// Of a layer's routing there, on top.
     PrefillExpert,

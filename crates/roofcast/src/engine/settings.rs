@@ -15,8 +15,6 @@ use crate::scheduler::{self, Policy, Profile, vllm};
 use crate::spec::{
     EngineSpec, KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulePolicy, SchedulerKind,
 };
-use crate::version::Version;
-use std::cmp::Ordering;
 
 impl EngineConfig {
     /// The settings of one replica of `deployment`, whose requests have `context` tokens in the mean, and its policy.
@@ -213,14 +211,12 @@ fn polling(spec: &EngineSpec, profile: &Profile, budget: u64, ranks: u64) -> Res
     })
 }
 
-/// Whether a step is scheduled while the one before it runs; without a version the newest
-/// counts.
+/// Whether a step is scheduled while the one before it runs.
 fn overlaps(spec: &EngineSpec, profile: &Profile) -> bool {
-    let asked = spec.async_scheduling != Some(false) && spec.disable_overlap_scheduler != Some(true);
-    let known = |since: &str| {
-        spec.version.as_deref().is_none_or(|own| Version::compare(own, since).is_some_and(Ordering::is_ge))
-    };
-    asked && profile.overlaps_since.is_some_and(known)
+    if spec.disable_overlap_scheduler == Some(true) {
+        return false;
+    }
+    spec.async_scheduling.unwrap_or_else(|| profile.overlaps_since.is_some_and(|first| spec.is_since(first)))
 }
 
 fn share(field: &str, value: f64) -> Result<f64> {
@@ -337,9 +333,10 @@ fn reserved(kind: ReservationKind) -> Reservation {
     }
 }
 
-/// Whether settings break lockstep, so that vLLM's scheduler runs block by block.
+/// Whether settings break lockstep, so that vLLM's scheduler runs block by block. AsyncScheduler is known as it is since it
+/// became the default.
 pub(crate) fn runs_by_block(spec: &EngineSpec) -> bool {
-    spec.async_scheduling == Some(true)
+    (spec.async_scheduling == Some(true) && spec.is_since(scheduler::token_budget::ASYNC_SINCE))
         || spec.speculative.is_some()
         || spec.long_prefill_token_threshold.is_some_and(|t| t > 0)
         || spec.prefill_schedule_interval.is_some_and(|steps| steps > 1)

@@ -85,6 +85,8 @@ struct Recipe {
     attention_dp_enable_balance: Option<bool>,
     attention_dp_time_out_iters: Option<u64>,
     enforce_eager: Option<bool>,
+    max_cudagraph_capture_size: Option<u64>,
+    async_scheduling: Option<bool>,
     #[serde(default)]
     frontend: Frontend,
     /// Seconds from an answer's end until the client's next request is at the server, where that is known.
@@ -207,6 +209,8 @@ pub(super) fn fill(row: &Measurement, spec: &mut EngineSpec) {
     spec.attention_dp_enable_balance = recipe.attention_dp_enable_balance;
     spec.attention_dp_time_out_iters = recipe.attention_dp_time_out_iters;
     spec.enforce_eager = recipe.enforce_eager;
+    spec.async_scheduling = recipe.async_scheduling;
+    spec.max_cudagraph_capture_size = recipe.max_cudagraph_capture_size;
     spec.frontend = recipe.frontend;
 }
 
@@ -314,6 +318,14 @@ mod tests {
             spec("nvidia_lab", "vllm", llama, "h100-sxm", 2, 8).max_num_batched_tokens,
             Some(1024 + 2012)
         );
+        // All of InferenceX's first scripts for vLLM schedule ahead; what graphs hold differs.
+        let (oss, h100) = ("openai/gpt-oss-120b", "h100-sxm");
+        for (model, chip, captured) in
+            [(oss, h100, Some(2048)), (oss, "mi355x", Some(8192)), (llama, "b200-sxm", Some(0)), (llama, h100, None)]
+        {
+            let told = spec("inferencemax_raw", "vllm", model, chip, 8, 64);
+            assert_eq!((told.max_cudagraph_capture_size, told.async_scheduling), (captured, Some(true)), "{chip}");
+        }
         // A version before the generator's release took prompts one by one: a prompt, a thousand tokens and the users.
         let header =
             "source,kind,model,hardware,engine,engine_version,weights,input_len,output_len,concurrency";

@@ -15,7 +15,7 @@ const SHAREGPT_SIGMA: f64 = 0.9;
 pub(crate) const SHAREGPT_TOKENS: [u64; 2] = [4, 1024];
 
 /// Flags of servers that change a forecast and have a value, with their dashes as underscores.
-const VALUES: [&str; 10] = [
+const VALUES: [&str; 11] = [
     "max_num_seqs",
     "max_running_requests",
     "max_batch_size",
@@ -24,6 +24,7 @@ const VALUES: [&str; 10] = [
     "chunked_prefill_size",
     "max_model_len",
     "max_seq_len",
+    "max_cudagraph_capture_size",
     "gpu_memory_utilization",
     "mem_fraction_static",
 ];
@@ -115,6 +116,7 @@ impl Settings {
             "enable_prefix_caching" | "prefix_caching" => engine.enable_prefix_caching = entry.switch(),
             "chunked_prefill" | "enable_chunked_prefill" => engine.enable_chunked_prefill = entry.switch(),
             "async_scheduling" => engine.async_scheduling = entry.switch(),
+            "max_cudagraph_capture_size" => engine.max_cudagraph_capture_size = entry.count()?,
             "enforce_eager" => engine.enforce_eager = entry.switch(),
             other => {
                 self.unread.insert(other.to_owned());
@@ -150,6 +152,7 @@ impl Settings {
         spec.max_num_seqs = told.max_num_seqs.or(spec.max_num_seqs);
         spec.max_num_batched_tokens = told.max_num_batched_tokens.or(spec.max_num_batched_tokens);
         spec.gpu_memory_utilization = told.gpu_memory_utilization.or(spec.gpu_memory_utilization);
+        spec.max_cudagraph_capture_size = told.max_cudagraph_capture_size.or(spec.max_cudagraph_capture_size);
         spec.enforce_eager = told.enforce_eager.or(spec.enforce_eager);
         if spec.name() == "sglang" {
             spec.chunked_prefill_size = told.chunked_prefill_size.or(spec.chunked_prefill_size);

@@ -300,6 +300,9 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
     if asked.enforce_eager == Some(true) {
         line.flag("--enforce-eager");
     }
+    if let Some(tokens) = asked.max_cudagraph_capture_size {
+        line.set("--max-cudagraph-capture-size", tokens);
+    }
     if role.hands_over() {
         line.set("--kv-transfer-config", r#"{"kv_connector":"NixlConnector","kv_role":"kv_both"}"#);
     }

@@ -22,13 +22,16 @@ const HOLDING: &[&str] = &[
     "attention_dp_time_out_iters",
 ];
 
+/// The version from which vLLM schedules a step while the one before it runs; its AsyncScheduler is known from then on.
+pub(crate) const ASYNC_SINCE: &str = "0.14.0";
+
 /// vLLM v1: a null block, prefixes by blocks, windows given back.
 pub(super) fn vllm() -> Profile {
     Profile {
         prefixes: Prefixes::Blocks,
         null_blocks: 1,
         frees_windows: true,
-        overlaps_since: Some("0.14.0"),
+        overlaps_since: Some(ASYNC_SINCE),
         layouts: LAYOUTS,
         keys: &[
             "long_prefill_token_threshold",

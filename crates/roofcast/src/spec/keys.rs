@@ -153,6 +153,7 @@ pub const KEYS: &[Key] = &[
     rare("engine.attention_dp_enable_balance", "attention-dp-enable-balance", Switch, "whether TensorRT-LLM holds prompts until every data-parallel rank has one [default: false]"),
     rare("engine.attention_dp_time_out_iters", "attention-dp-time-out-iters", Whole, "for how many steps at most [default: 50]"),
     rare("engine.enforce_eager", "enforce-eager", Switch, "whether the host launches every kernel of a step instead of a captured graph [default: false]"),
+    rare("engine.max_cudagraph_capture_size", "max-cudagraph-capture-size", Whole, "tokens of the largest step with prompts that a captured graph holds, 0 for none [default: vLLM's, twice max_num_seqs up to 512; else 0]"),
     rare("engine.attention_backend", "attention-backend", Word, "how a decode's attention is computed: naive, flash-attention, flash-decoding [default: as the engine that was calibrated]"),
     rare("engine.quantization_kernel", "quantization-kernel", Word, "kernel of quantized weights, as in marlin, awq, exllama-v2 [default: what the engine's version uses]"),
     rare("engine.fuse_layers", "fuse-layers", Switch, "whether projections of one input are one product [default: as calibrated]"),

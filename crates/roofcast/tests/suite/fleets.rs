@@ -441,3 +441,25 @@ fn an_a100_has_the_defaults_of_small_chips_under_vllm() {
     assert_eq!(settings("a100-sxm-80gb", "sglang"), (8192, 1024));
     assert_eq!(settings("h100-sxm", "vllm"), (8192, 1024));
 }
+
+/// vLLM captures steps with prompts up to twice its sequences, 512 tokens at most, since 0.8; an eager host and others none.
+#[test]
+fn graphs_hold_what_the_engine_captures() {
+    let captured = |name: &str, version: &str, max_num_seqs, eager, asked| {
+        let engine = EngineSpec {
+            name: Some(name.to_owned()),
+            version: Some(version.to_owned()),
+            max_num_seqs,
+            enforce_eager: Some(eager),
+            max_cudagraph_capture_size: asked,
+            ..EngineSpec::default()
+        };
+        deployment(RequestedParallelism::default(), engine).engine.max_cudagraph_capture_size
+    };
+    assert_eq!(captured("vllm", "0.19.0", None, false, None), 512);
+    assert_eq!(captured("vllm", "0.19.0", Some(4), false, None), 8);
+    assert_eq!(captured("vllm", "0.7.3", None, false, None), 0);
+    assert_eq!(captured("sglang", "0.5.9", None, false, None), 0);
+    assert_eq!(captured("sglang", "0.5.9", None, false, Some(2048)), 2048);
+    assert_eq!(captured("vllm", "0.19.0", None, true, Some(2048)), 0);
+}

@@ -66,7 +66,7 @@ fn tensorrt_llm_schedules_beside_the_step_before() {
     near(later(overlapped, alone), 1.0);
 }
 
-/// vLLM does so from 0.14 on, where it is not told otherwise.
+/// vLLM does so from 0.14 on, where it is not told otherwise, and before where it is.
 #[test]
 fn vllm_schedules_beside_the_step_before_since_0_14() {
     let of = |version: Option<&str>, ahead| EngineSpec {
@@ -79,7 +79,8 @@ fn vllm_schedules_beside_the_step_before_since_0_14() {
     {
         near(later(of(version, None), alone.clone()), steps);
     }
-    near(later(of(Some("0.26.0"), Some(false)), alone), 0.0);
+    near(later(of(Some("0.26.0"), Some(false)), alone.clone()), 0.0);
+    near(later(of(Some("0.11.0"), Some(true)), alone), 1.0);
 }
 
 /// 16 tokens and a decode are far from half of 8192: held for all seven steps. They are more than a thousandth, 8: not at all.
