@@ -334,7 +334,9 @@ impl EngineSettings {
         match spec.max_cudagraph_capture_size {
             _ if spec.enforce_eager == Some(true) => 0,
             Some(asked) => asked,
-            None if spec.name() == "vllm" && spec.is_since("0.8.0") => max_num_seqs.saturating_mul(2).min(512),
+            None if spec.name() == "vllm" && spec.is_since("0.8.0") => {
+                max_num_seqs.saturating_mul(2).min(512)
+            }
             None => 0,
         }
     }

@@ -320,11 +320,18 @@ mod tests {
         );
         // All of InferenceX's first scripts for vLLM schedule ahead; what graphs hold differs.
         let (oss, h100) = ("openai/gpt-oss-120b", "h100-sxm");
-        for (model, chip, captured) in
-            [(oss, h100, Some(2048)), (oss, "mi355x", Some(8192)), (llama, "b200-sxm", Some(0)), (llama, h100, None)]
-        {
+        for (model, chip, captured) in [
+            (oss, h100, Some(2048)),
+            (oss, "mi355x", Some(8192)),
+            (llama, "b200-sxm", Some(0)),
+            (llama, h100, None),
+        ] {
             let told = spec("inferencemax_raw", "vllm", model, chip, 8, 64);
-            assert_eq!((told.max_cudagraph_capture_size, told.async_scheduling), (captured, Some(true)), "{chip}");
+            assert_eq!(
+                (told.max_cudagraph_capture_size, told.async_scheduling),
+                (captured, Some(true)),
+                "{chip}"
+            );
         }
         // A version before the generator's release took prompts one by one: a prompt, a thousand tokens and the users.
         let header =
