@@ -412,6 +412,7 @@ export interface EngineSettings {
   max_num_seqs: number;
   max_num_batched_tokens: number;
   block_size: number;
+  max_cudagraph_capture_size: number;
   gpu_memory_utilization: number;
   kv_layout?: string | null;
 }

@@ -142,6 +142,9 @@ class DeploymentFlags(TypedDict, total=False):
     """For how many steps at most [default: 50]"""
     enforce_eager: bool | None
     """Whether the host launches every kernel of a step instead of a captured graph [default: false]"""
+    max_cudagraph_capture_size: int | None
+    """Tokens of the largest step with prompts that a captured graph holds, 0 for none [default: vLLM's, twice
+    max_num_seqs up to 512; else 0]"""
     attention_backend: Word | None
     """How a decode's attention is computed: naive, flash-attention, flash-decoding [default: as the engine that was
     calibrated]"""
@@ -378,6 +381,9 @@ class PlanFlags(TypedDict, total=False):
     """For how many steps at most [default: 50]"""
     enforce_eager: bool | None
     """Whether the host launches every kernel of a step instead of a captured graph [default: false]"""
+    max_cudagraph_capture_size: int | None
+    """Tokens of the largest step with prompts that a captured graph holds, 0 for none [default: vLLM's, twice
+    max_num_seqs up to 512; else 0]"""
     attention_backend: Word | None
     """How a decode's attention is computed: naive, flash-attention, flash-decoding [default: as the engine that was
     calibrated]"""

@@ -300,7 +300,8 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
     if asked.enforce_eager == Some(true) {
         line.flag("--enforce-eager");
     }
-    if let Some(tokens) = asked.max_cudagraph_capture_size {
+    // 0 would capture no decodes either.
+    if let Some(tokens) = asked.max_cudagraph_capture_size.filter(|tokens| *tokens > 0) {
         line.set("--max-cudagraph-capture-size", tokens);
     }
     if role.hands_over() {
