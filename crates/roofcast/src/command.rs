@@ -271,6 +271,7 @@ mod tests {
             for (flag, path) in flags.keys() {
                 let known = crate::spec::keys::KEYS.iter().any(|key| key.path == path);
                 assert!(known || apart.contains(&path), "{flag}: {path}");
+                assert!(flags.parses(flag), "{flag} is a key, but no flag");
             }
         }
     }

@@ -328,8 +328,8 @@ impl EngineSettings {
     }
 
     /// As asked; by default vLLM captures steps with prompts layer by layer around attention from 0.8 on, up to twice
-    /// `max_num_seqs` tokens and at most 512 (`VllmConfig._set_cudagraph_sizes`, vLLM 0.11 to 0.19). Other engines capture
-    /// decodes alone, and an eager host nothing.
+    /// `max_num_seqs` tokens and at most 512 (`VllmConfig._set_cudagraph_sizes`, vLLM 0.11 to 0.19). An eager host captures
+    /// nothing; other engines count as capturing decodes alone, though SGLang does more from 0.5.10 on for some models.
     fn captured(spec: &EngineSpec, max_num_seqs: u64) -> u64 {
         match spec.max_cudagraph_capture_size {
             _ if spec.enforce_eager == Some(true) => 0,

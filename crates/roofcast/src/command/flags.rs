@@ -57,6 +57,12 @@ impl Flags {
         self.keys.iter().map(|(flag, key)| (flag.as_str(), key.as_str()))
     }
 
+    /// Whether the engine's parser has the flag.
+    #[cfg(test)]
+    pub(super) fn parses(&self, flag: &str) -> bool {
+        self.switches.iter().chain(&self.values).any(|own| own == flag)
+    }
+
     /// Whether a flag changes what a server does, though no forecast counts it.
     pub(super) fn is_unmodelled(&self, flag: &str) -> bool {
         self.unmodelled.iter().any(|f| f == flag)

@@ -116,7 +116,7 @@ impl Settings {
             "enable_prefix_caching" | "prefix_caching" => engine.enable_prefix_caching = entry.switch(),
             "chunked_prefill" | "enable_chunked_prefill" => engine.enable_chunked_prefill = entry.switch(),
             "async_scheduling" => engine.async_scheduling = entry.switch(),
-            "max_cudagraph_capture_size" => engine.max_cudagraph_capture_size = entry.count()?,
+            "max_cudagraph_capture_size" => engine.max_cudagraph_capture_size = entry.count_from(0)?,
             "enforce_eager" => engine.enforce_eager = entry.switch(),
             other => {
                 self.unread.insert(other.to_owned());
@@ -195,11 +195,16 @@ impl Entry<'_> {
     }
 
     fn count(&self) -> Result<Option<u64>> {
+        self.count_from(1)
+    }
+
+    fn count_from(&self, least: u64) -> Result<Option<u64>> {
         if self.is_default() {
             return Ok(None);
         }
-        let count = self.value.parse().ok().filter(|n| (1..=1_000_000_000).contains(n));
-        count.map(Some).ok_or_else(|| self.wrong("`default`, or a whole number from 1 to 10^9"))
+        let count = self.value.parse().ok().filter(|n| (least..=1_000_000_000).contains(n));
+        let accepted = format!("`default`, or a whole number from {least} to 10^9");
+        count.map(Some).ok_or_else(|| self.wrong(&accepted))
     }
 
     fn share(&self) -> Result<Option<f64>> {
@@ -321,11 +326,26 @@ mod tests {
         assert!((mu - 4.893).abs() < 0.001 && sigma == 0.9);
     }
 
+    /// No step with prompts is in a graph, or those of up to 2048 tokens; as a key of the row and as a flag.
+    #[test]
+    fn what_graphs_hold_is_read() {
+        for (cell, tokens) in [
+            ("max_cudagraph_capture_size=0", Some(0)),
+            ("flags=--max-cudagraph-capture-size 2048", Some(2048)),
+            ("max_num_seqs=8", None),
+        ] {
+            let mut spec = EngineSpec::default();
+            Settings::read("f.csv:2", cell).unwrap().fill(&mut spec);
+            assert_eq!(spec.max_cudagraph_capture_size, tokens, "{cell}");
+        }
+    }
+
     #[test]
     fn wrong_settings_name_their_key() {
         for (cell, says) in [
             ("max_num_seqs=many", "max_num_seqs"),
             ("num_prompts=0", "num_prompts"),
+            ("max_cudagraph_capture_size=-1", "max_cudagraph_capture_size"),
             ("gpu_memory_utilization=1.5", "gpu_memory_utilization"),
             ("arrivals=gamma(burstiness=x)", "arrivals"),
         ] {
