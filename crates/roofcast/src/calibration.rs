@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::quantized_kernel::Kernel;
 use crate::spec::EngineSpec;
 use crate::version::Version;
+use selector::same_kernels;
 pub use selector::{Place, Selector};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -185,8 +186,7 @@ impl Calibration {
     /// What the coefficients of `place` are before any factor: those of its kernels, the closest first, or the first level's.
     /// A format whose products nobody timed starts from what 16-bit ones reach there.
     pub fn base(&self, place: &Place) -> Values {
-        // Tables have one of the two 16-bit formats, whose kernels take the same time.
-        let weights = if place.weights == "fp16" { "bf16" } else { place.weights };
+        let weights = same_kernels(place.weights);
         let mut values = Values([1.0; Coefficient::ALL.len()]);
         let timed = |weights| {
             let at = Place { weights, ..*place };

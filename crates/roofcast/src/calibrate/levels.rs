@@ -150,7 +150,7 @@ pub(super) fn matters(deployment: &Deployment, row: &Measurement, coefficient: C
 pub(super) fn selectors(place: &Place, versions: &Versions) -> Vec<Selector> {
     let anywhere = Selector::default;
     let of_engine = Selector { engine: Some(place.engine.name().to_owned()), ..anywhere() };
-    let of_weights = Selector { weights: Some(place.weights.to_owned()), ..anywhere() };
+    let of_weights = Selector { weights: Some(place.format().to_owned()), ..anywhere() };
     let sibling = Selector { architecture: Some(place.accelerator.architecture.clone()), ..anywhere() };
     let chip = Selector { accelerator: Some(place.accelerator.id.clone()), ..anywhere() };
     let engine = &of_engine.engine;

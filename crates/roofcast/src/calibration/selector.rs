@@ -58,6 +58,14 @@ impl<'a> Place<'a> {
         Place { accelerator, engine, weights: like.unwrap_or(&deployment.weights) }
     }
 
+    /// The weight format whose levels hold. What rows in fp16 say beyond those in bf16 is of the engines that ran them.
+    pub fn format(&self) -> &'a str {
+        let version = self.engine.version.as_deref();
+        let told = FP16_ROWS.iter().find(|(engine, _)| *engine == self.engine.name());
+        let old = told.is_some_and(|(_, newest)| newest.is_none_or(|newest| holds_for(newest, version)));
+        if old { self.weights } else { same_kernels(self.weights) }
+    }
+
     /// When the kernel of quantized weights unpacks them first.
     pub fn unpacks(&self) -> Option<Unpacking> {
         self.kernel().and_then(|kernel| kernel.unpacking(self.accelerator))
@@ -77,7 +85,7 @@ impl Selector {
             && same(&self.accelerator, &place.accelerator.id)
             && same(&self.engine, place.engine.name())
             && self.version.as_deref().is_none_or(|v| holds_for(v, place.engine.version.as_deref()))
-            && same(&self.weights, place.weights)
+            && same(&self.weights, place.format())
             && self
                 .link
                 .is_none_or(|l| place.accelerator.link.as_ref().is_some_and(|link| link.topology == l))
@@ -113,6 +121,16 @@ impl Selector {
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         if parts.is_empty() { "everywhere".to_owned() } else { parts.join(", ") }
     }
+}
+
+/// The engines whose rows of fp16 were fitted, and their newest versions; none where every version is old.
+const FP16_ROWS: [(&str, Option<&str>); 3] =
+    [("vllm", Some("0.8.5")), ("tensorrt-llm", Some("0.14.0")), ("fastertransformer", None)];
+
+/// The name under which the kernels of a weight format are known: both 16-bit formats have one, since chips multiply them at
+/// one rate in the same kernels.
+pub(crate) fn same_kernels(weights: &str) -> &str {
+    if weights == "fp16" { "bf16" } else { weights }
 }
 
 /// Whether a level of `version` holds for the version `asked`: what is unknown is taken for its next known successor, and
