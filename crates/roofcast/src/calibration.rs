@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::quantized_kernel::Kernel;
 use crate::spec::EngineSpec;
 use crate::version::Version;
-use selector::same_kernels;
+use selector::timed_format;
 pub use selector::{Place, Selector};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -186,7 +186,7 @@ impl Calibration {
     /// What the coefficients of `place` are before any factor: those of its kernels, the closest first, or the first level's.
     /// A format whose products nobody timed starts from what 16-bit ones reach there.
     pub fn base(&self, place: &Place) -> Values {
-        let weights = same_kernels(place.weights);
+        let weights = timed_format(place.weights);
         let mut values = Values([1.0; Coefficient::ALL.len()]);
         let timed = |weights| {
             let at = Place { weights, ..*place };

@@ -58,12 +58,13 @@ impl<'a> Place<'a> {
         Place { accelerator, engine, weights: like.unwrap_or(&deployment.weights) }
     }
 
-    /// The weight format whose levels hold. What rows in fp16 say beyond those in bf16 is of the engines that ran them.
+    /// The weight format that levels are looked up by: bf16 for fp16, except under engines as old as those whose rows are in
+    /// fp16. What these rows take beyond bf16 is due to the engine, not to the format.
     pub fn format(&self) -> &'a str {
         let version = self.engine.version.as_deref();
-        let told = FP16_ROWS.iter().find(|(engine, _)| *engine == self.engine.name());
-        let old = told.is_some_and(|(_, newest)| newest.is_none_or(|newest| holds_for(newest, version)));
-        if old { self.weights } else { same_kernels(self.weights) }
+        let newest = FP16_ROWS.iter().find(|(engine, _)| *engine == self.engine.name());
+        let old = newest.is_some_and(|(_, newest)| newest.is_none_or(|newest| holds_for(newest, version)));
+        if old { self.weights } else { timed_format(self.weights) }
     }
 
     /// When the kernel of quantized weights unpacks them first.
@@ -123,13 +124,13 @@ impl Selector {
     }
 }
 
-/// The engines whose rows of fp16 were fitted, and their newest versions; none where every version is old.
+/// Engines with fitted rows in fp16, and the newest version among these rows; no version where the engine has no new ones.
 const FP16_ROWS: [(&str, Option<&str>); 3] =
     [("vllm", Some("0.8.5")), ("tensorrt-llm", Some("0.14.0")), ("fastertransformer", None)];
 
-/// The name under which the kernels of a weight format are known: both 16-bit formats have one, since chips multiply them at
+/// The weight format whose kernel times count for `weights`. Tables have one of the two 16-bit formats: chips multiply both at
 /// one rate in the same kernels.
-pub(crate) fn same_kernels(weights: &str) -> &str {
+pub(super) fn timed_format(weights: &str) -> &str {
     if weights == "fp16" { "bf16" } else { weights }
 }
 

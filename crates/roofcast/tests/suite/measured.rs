@@ -1,7 +1,7 @@
 //! The limit against thousands of measured steps: none may be faster.
 
 use crate::support::{catalog, data, shared};
-use roofcast::calibration::Calibration;
+use roofcast::calibration::{Calibration, Place};
 use roofcast::measurement::{Kind, read};
 use roofcast::validate::{Resolver, point, points, report};
 
@@ -41,6 +41,23 @@ fn forecasts_stand_beside_measurements_and_above_limits() {
     let left_out: u64 = report.skipped.iter().map(|s| s.rows).sum();
     assert_eq!(report.whole.rows, report.whole.predicted + left_out);
     assert!(report.whole.predicted * 100 >= report.whole.rows * 95, "{:?}", report.skipped);
+}
+
+/// Rows in fp16 are of engines for which the calibration keeps levels of fp16; a newer one would be fitted as bf16.
+#[test]
+fn rows_in_fp16_are_of_old_engines() {
+    let mut resolver = Resolver::new(catalog());
+    let mut compared = 0;
+    for name in ["measurements.csv", "measurements-2.csv"] {
+        let Some(file) = shared(&format!("validation/{name}")) else { return };
+        let rows = read(name, &std::fs::read_to_string(file).unwrap()).unwrap();
+        for row in rows.iter().filter(|r| r.weights == "fp16") {
+            let Ok(deployment) = resolver.deployment(row) else { continue };
+            assert_eq!(Place::of(&deployment).format(), "fp16", "{}", row.id);
+            compared += 1;
+        }
+    }
+    assert!(compared > 1800, "only {compared} rows");
 }
 
 /// 4224 tokens of a model of 4096: its engine ran with the maximum raised.
