@@ -117,8 +117,17 @@ pub enum Topology {
     Mesh,
     /// Rings along several axes (TPU).
     Torus,
-    /// Through the host.
+    /// Over PCIe, from card to card.
     Pcie,
+    /// Over PCIe and through the host's memory, where cards do not reach each other.
+    Host,
+}
+
+impl Topology {
+    /// Whether messages go over PCIe.
+    pub fn is_pcie(self) -> bool {
+        matches!(self, Topology::Pcie | Topology::Host)
+    }
 }
 
 /// What joins nodes.

@@ -170,10 +170,9 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Whether it is an all-reduce whose pieces go from chip to chip. Over PCIe some boards pass them through the host: published
-    /// times of one chip differ twofold and more.
+    /// Whether it is an all-reduce whose pieces go from chip to chip, filling a pipeline; not over PCIe.
     pub fn is_pipelined(&self) -> bool {
-        self.part == Part::AllReduce && self.link != Some(Topology::Pcie)
+        self.part == Part::AllReduce && !self.link.is_some_and(Topology::is_pcie)
     }
 
     fn new(part: Part, chip: &Accelerator, work: [f64; 2], latency_ms: f64) -> Kernel {

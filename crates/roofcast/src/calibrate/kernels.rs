@@ -128,7 +128,14 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
     // Tables are ordered by shape: every other row has the same shapes in both halves.
     let half = |odd: usize| rows.iter().skip(odd).step_by(2).copied().collect::<Vec<_>>();
     let (fitted, judged) = (half(0), half(1));
-    if fitted.len() < ENOUGH {
+    // Tables of all-reduces have few rows, most of them of messages that are all start.
+    let [least, few] = match first.part {
+        // Of two cards alone.
+        Part::AllReduce if first.link == Some(Topology::Host) => [ENOUGH / 2, ENOUGH / 4],
+        _ if first.is_pipelined() => [ENOUGH, ENOUGH / 2],
+        _ => [ENOUGH; 2],
+    };
+    if fitted.len() < least {
         return None;
     }
     let (x, heads) = by_heads(&fitted);
@@ -136,8 +143,6 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
         Statistics::of(&mut judged.iter().map(|k| (time(k) / k.measured - 1.0).abs()).collect::<Vec<_>>())
     };
     let took = |k: &Kernel| time(k, &x, heads.get(&k.head_dim).copied().unwrap_or(1.0));
-    // Tables of all-reduces have few rows, most of them of messages that are all start.
-    let few = if first.is_pipelined() { ENOUGH / 2 } else { ENOUGH };
     let enough = |test: &dyn Fn(&Kernel) -> bool| fitted.iter().filter(|k| test(k)).count() >= few;
     // Experts pass on so much that neither is half of their time, and pipelines fill for as long.
     let much = if first.part == Part::Experts || first.is_pipelined() { 1.0 / 3.0 } else { 0.5 };
@@ -358,6 +363,46 @@ mod tests {
         ] {
             let found = own.coefficients[&coefficient];
             assert!((found / value - 1.0).abs() < within, "{coefficient:?} {found}");
+        }
+    }
+
+    /// Two cards through the host's memory, in a table of 24 messages: a quarter of the link and 20 µs to start. That is a level
+    /// of all such links, and none of the card, whose newer tables are of cards that reach each other: 0.6 of it, and 5 µs.
+    #[test]
+    fn cards_through_the_host_are_told_apart() {
+        let table = |link, version: &str, share: f64, start: f64| -> Vec<Kernel> {
+            let row = |i: i32| {
+                let memory = 1e-7 * 2.0_f64.powi(i);
+                let measured = memory / share + start;
+                let version = version.to_owned();
+                let made = kernel(0.0, memory);
+                Kernel {
+                    part: Part::AllReduce,
+                    weights: None,
+                    ranks: 2,
+                    link: Some(link),
+                    version,
+                    measured,
+                    ..made
+                }
+            };
+            (0..24).map(row).collect()
+        };
+        let mut rows = table(Topology::Host, "0.19.0", 0.25, 20e-6);
+        rows.extend((0..4).flat_map(|_| table(Topology::Pcie, "0.24.0", 0.6, 5e-6)));
+        let levels = levels(&fit(&rows));
+        let found: Vec<_> = levels
+            .iter()
+            .map(|l| {
+                (l.at.name(), l.coefficients[&Coefficient::Link], l.coefficients[&Coefficient::AllReduce])
+            })
+            .collect();
+        let expected =
+            [("link pcie", 0.6, 5e-6), ("link host", 0.25, 20e-6), ("accelerator h100-sxm", 0.6, 5e-6)];
+        assert_eq!(found.len(), 3, "{found:?}");
+        for (name, share, start) in expected {
+            let (_, link, launch) = found.iter().find(|(of, ..)| of == name).unwrap();
+            assert!((link / share - 1.0).abs() < 0.01 && (launch / start - 1.0).abs() < 0.02, "{found:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 //! Knows: every rank of the one sends its part of a prompt's cache, every rank of the other receives its part, all at once,
 //! and the rank with most bytes on its link is the last. Between accelerators of two kinds the slower link counts. Knows nothing about other traffic on the link.
 
-use crate::accelerator::{Accelerator, Topology};
+use crate::accelerator::Accelerator;
 use crate::deployment::Deployment;
 use crate::engine::HOST_LINK;
 use crate::engine::clock::Ticks;
@@ -73,13 +73,11 @@ fn shared([from, to]: [&Accelerator; 2], link: LinkKind) -> Option<(ByteRate, f6
 fn figures(accelerator: &Accelerator, link: LinkKind) -> Option<(ByteRate, f64)> {
     let within = accelerator.link.as_ref();
     match link {
-        LinkKind::Nvlink => {
-            within.filter(|l| l.topology != Topology::Pcie).map(|l| (l.bytes_per_s, l.latency_s))
-        }
+        LinkKind::Nvlink => within.filter(|l| !l.topology.is_pcie()).map(|l| (l.bytes_per_s, l.latency_s)),
         LinkKind::Network => accelerator.network.as_ref().map(|n| (n.bytes_per_s, n.latency_s)),
         LinkKind::Pcie => Some(
             within
-                .filter(|l| l.topology == Topology::Pcie)
+                .filter(|l| l.topology.is_pcie())
                 .map_or((HOST_LINK, HOST_LATENCY_S), |l| (l.bytes_per_s, l.latency_s)),
         ),
     }

@@ -247,8 +247,8 @@ impl<'a> Table<'a> {
         };
         let message = CollectiveRow {
             system: String::new(),
-            backend: String::new(),
-            version: String::new(),
+            backend: self.engine.clone(),
+            version: self.version.clone(),
             latency_ms,
             variant: row.text("kernel_source")?.to_owned(),
             op_name: row.text("op_name")?.to_owned(),

@@ -152,7 +152,7 @@ pub struct Links {
     pub all_reduces: u64,
     /// Latency of the slowest link among tensor-parallel ranks, in seconds.
     pub latency: f64,
-    /// Whether pieces of a message go from chip to chip. Over PCIe some boards pass them through the host.
+    /// Whether pieces of a message go from chip to chip, filling a pipeline; not over PCIe.
     pub pipelined: bool,
     row_bytes: f64,
     /// Seconds a row: all-reduces, all-to-alls, and from stage to stage.
@@ -188,7 +188,7 @@ impl Links {
         Links {
             all_reduces,
             latency: slowest(chip, p.tp).1,
-            pipelined: chip.link.as_ref().is_none_or(|link| link.topology != Topology::Pcie),
+            pipelined: chip.link.as_ref().is_none_or(|link| !link.topology.is_pcie()),
             row_bytes,
             row: [
                 seconds_per_byte(chip, p.tp) * row_bytes * all_reduces as f64,

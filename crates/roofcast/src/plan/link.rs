@@ -2,12 +2,12 @@
 //!
 //! Knows: which links accelerators have. Knows nothing about how fast they are.
 
-use crate::accelerator::{Accelerator, Topology};
+use crate::accelerator::Accelerator;
 use crate::spec::LinkKind;
 
 /// What joins the pools of `accelerators` of one kind: within a node their own link, beyond what joins two kinds.
 pub(super) fn within(chip: &Accelerator, accelerators: u64) -> LinkKind {
-    let own = chip.link.as_ref().is_some_and(|link| link.topology != Topology::Pcie);
+    let own = chip.link.as_ref().is_some_and(|link| !link.topology.is_pcie());
     if own && accelerators <= chip.node_size { LinkKind::Nvlink } else { between(chip, chip) }
 }
 

@@ -187,7 +187,8 @@ fn accelerator(chip: &Accelerator) -> String {
             Topology::Ring => "ring",
             Topology::Mesh => "a cable between each pair",
             Topology::Torus => "torus, of one link",
-            Topology::Pcie => "through the host",
+            Topology::Pcie => "from card to card",
+            Topology::Host => "through the host",
         };
         format!("{}, {} one way, {shape}, {} in a node", l.kind, rate(l.bytes_per_s.0), chip.node_size)
     });

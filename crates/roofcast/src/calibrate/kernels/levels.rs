@@ -4,6 +4,7 @@
 //! how it was found.
 
 use super::{Fitted, OTHER_HEADS};
+use crate::accelerator::Topology;
 use crate::calibration::{Level, Selector};
 use crate::coefficients::{Coefficient, LATENCY};
 use crate::kernel::Part;
@@ -26,9 +27,12 @@ pub fn levels(fits: &[Fitted]) -> Vec<Level> {
         let anywhere = Selector { weights: fit.weights.clone(), ..Selector::default() };
         let own = Selector { accelerator, ..anywhere.clone() };
         let sibling = Selector { architecture, ..anywhere.clone() };
+        let by_link = Selector { link: fit.at.link, ..Selector::default() };
         let by_engine = |at: &Selector| Selector { engine: engine.clone(), ..at.clone() };
         let places = match fit.part {
-            Part::AllReduce => vec![own, Selector { link: fit.at.link, ..Selector::default() }],
+            // What cards through the host take says nothing of those that reach each other.
+            Part::AllReduce if fit.at.link == Some(Topology::Host) => vec![by_link],
+            Part::AllReduce => vec![own, by_link],
             // Other engines have other kernels.
             Part::Mixed => vec![by_engine(&own), by_engine(&sibling)],
             _ => vec![by_engine(&own), by_engine(&sibling), own, sibling],
@@ -50,9 +54,9 @@ pub fn levels(fits: &[Fitted]) -> Vec<Level> {
     levels.into_iter().map(level).filter(|l| !l.coefficients.is_empty()).collect()
 }
 
-/// The fits of each engine's newest version on each chip: what engines do now.
+/// The fits of each engine's newest version on each chip and link: what engines do now.
 fn newest(fits: &[Fitted]) -> Vec<&Fitted> {
-    let whose = |f: &Fitted| (f.accelerator.clone(), f.backend.clone(), f.part, f.weights.clone());
+    let whose = |f: &Fitted| (f.accelerator.clone(), f.backend.clone(), f.part, f.weights.clone(), f.at.link);
     let mut newest: BTreeMap<_, Option<&str>> = BTreeMap::new();
     for fit in fits {
         let known = newest.entry(whose(fit)).or_insert(fit.version.as_deref());
