@@ -130,7 +130,7 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
     let (fitted, judged) = (half(0), half(1));
     // Tables of all-reduces have few rows, most of them of messages that are all start.
     let [least, few] = match first.part {
-        // Of two cards alone.
+        // Tables through the host have two ranks alone, a third of the rows.
         Part::AllReduce if first.link == Some(Topology::Host) => [ENOUGH / 2, ENOUGH / 4],
         _ if first.is_pipelined() => [ENOUGH, ENOUGH / 2],
         _ => [ENOUGH; 2],

@@ -18,8 +18,8 @@ const THROUGH_HOST: [[&str; 3]; 3] = [
     ["rtx-pro-6000-server", "vllm", "0.19.0"],
 ];
 
-/// How the cards of a table's machine are joined.
-pub(super) fn link(chip: &Accelerator, backend: &str, version: &str) -> Option<Topology> {
+/// The link between the accelerators of the machine that a table was measured on.
+fn topology(chip: &Accelerator, backend: &str, version: &str) -> Option<Topology> {
     let through_host = THROUGH_HOST.contains(&[chip.id.as_str(), backend, version]);
     if through_host { Some(Topology::Host) } else { chip.link.as_ref().map(|link| link.topology) }
 }
@@ -35,7 +35,7 @@ pub(super) fn all_reduce(chip: &Accelerator, row: &CollectiveRow) -> Option<Kern
     }
     let wire = collective::least(chip, row.num_gpus, Bytes(row.bytes)).seconds();
     Some(Kernel {
-        link: self::link(chip, &row.backend, &row.version),
+        link: topology(chip, &row.backend, &row.version),
         latency: link.latency_s,
         ranks: row.num_gpus,
         ..Kernel::new(Part::AllReduce, chip, [0.0, wire], row.latency_ms)
