@@ -37,6 +37,7 @@ use crate::memory;
 use crate::scheduler::Policy;
 use crate::shares::Shares;
 use crate::spec::SchedulerKind;
+use crate::step::Seen;
 use crate::timeline::{Segment, Timeline};
 use crate::units::{ByteRate, Picoseconds};
 use crate::workload::Prompt;
@@ -203,10 +204,9 @@ impl<D: Decodes> Engine<D> {
         let state = &mut self.state;
         let n = state.decodes.len();
         let price = self.price.decode(n);
-        let dot = |tokens: &[u64]| -> u64 { price.slope.iter().zip(tokens).map(|(s, t)| s * t).sum() };
-        let first = price.fixed + dot(state.decodes.seen());
-        let growth = dot(state.decodes.growth());
-        let attending = first - price.fixed;
+        let attending = price.attending(state.decodes.seen());
+        let growth = price.attending(state.decodes.growth());
+        let first = price.fixed + attending;
         let steady = state.decodes.steady().min(self.policy.patience(state)).min(state.polling_patience());
         let left = if horizon == Ticks::NEVER { horizon } else { horizon - state.clock };
         let used = state.used();
@@ -243,7 +243,7 @@ impl<D: Decodes> Engine<D> {
             new += u64::from(chunk.new);
             self.prompts.push(Sequences::prompt(u64::from(chunk.new), u64::from(context), samples));
         }
-        let seen: &[u64] = if decode { state.decodes.seen() } else { &[] };
+        let seen = if decode { state.decodes.seen() } else { Seen::default() };
         let (time, shares) = self.price.mixed(n, seen, &self.prompts);
         let moving = Ticks::from(swapped * self.swap);
         let end = state.clock + time + moving;

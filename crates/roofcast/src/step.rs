@@ -22,7 +22,7 @@ use std::borrow::Cow;
 pub struct StepModel {
     /// The operators of all stages, in order of execution.
     pub operators: Vec<Operator>,
-    /// Tokens of context beyond which operators see no more, ascending; the last is no bound.
+    /// Tokens of context beyond which some operators see no more, ascending.
     pub reaches: Vec<u64>,
     /// The messages.
     pub links: Links,
@@ -81,11 +81,20 @@ impl Mixers {
     }
 }
 
+/// Tokens that sequences which decode see in a step, in sum; or what these grow by in each later one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Seen<'a> {
+    /// Of whole contexts.
+    pub all: u64,
+    /// Within each reach of the model.
+    pub within: &'a [u64],
+}
+
 /// The contexts of sequences that decode one token.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Contexts<'a> {
-    /// Tokens that they see within each reach of the model, in sum.
-    Seen(&'a [u64]),
+    /// What they see.
+    Seen(Seen<'a>),
     /// Groups of them.
     Groups(Cow<'a, [Sequences]>),
 }
@@ -124,7 +133,7 @@ impl StepModel {
             _ => None,
         });
         let mut reaches: Vec<u64> = terms.flatten().map(|(reach, _)| *reach).collect();
-        reaches.push(u64::MAX);
+        reaches.retain(|reach| *reach != u64::MAX);
         reaches.sort_unstable();
         reaches.dedup();
         let eager = deployment.options.engine.enforce_eager.unwrap_or(false);

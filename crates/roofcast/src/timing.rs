@@ -9,7 +9,7 @@ use crate::coefficients::{AttentionKernel, Coefficients, Overhead, Rates, mixed_
 use crate::model::OperatorKind;
 use crate::operator::{ContextForm, Demand, Form, Matrix, Operator, Rows};
 use crate::shares::Shares;
-use crate::step::{Contexts, Pass, StepModel};
+use crate::step::{Contexts, Pass, Seen, StepModel};
 use crate::units::number;
 use std::sync::Arc;
 
@@ -27,12 +27,14 @@ pub struct Timing {
     overhead: Overhead,
 }
 
-/// A step of decodes alone: `fixed + Σ slope[r] · seen[r]`, in seconds.
+/// A step of decodes alone: `fixed + slope · seen + Σ slopes[r] · seen within r`, in seconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AffineStep {
     /// Whatever the context, by what binds.
     pub fixed: Shares<f64>,
-    /// For each token that is seen within each reach, of all sequences.
+    /// For each token that is seen, of all sequences.
+    pub slope: f64,
+    /// For each that is seen within each reach of the model.
     pub slopes: Vec<f64>,
 }
 
@@ -243,11 +245,12 @@ impl Timing {
 
     /// A step of `n` sequences that decode one token each and nothing else.
     pub fn decode(&self, n: u64) -> AffineStep {
-        let seen = vec![0; self.model.reaches.len()];
-        let mut slopes = vec![0.0; seen.len()];
+        let within = vec![0; self.model.reaches.len()];
+        let (mut slope, mut slopes) = (0.0, vec![0.0; within.len()]);
         // All microbatches are alike.
-        let Some(pass) = self.model.passes(n, Contexts::Seen(&seen), &[]).next() else {
-            return AffineStep { fixed: Shares::default(), slopes };
+        let nothing = Contexts::Seen(Seen { all: 0, within: &within });
+        let Some(pass) = self.model.passes(n, nothing, &[]).next() else {
+            return AffineStep { fixed: Shares::default(), slope, slopes };
         };
         for (operator, rates) in self.model.operators.iter().zip(&self.rates) {
             let Form::Context(form) = &operator.form else { continue };
@@ -256,10 +259,11 @@ impl Timing {
                 let index = self.model.reaches.partition_point(|r| r < reach);
                 let layers = operator.layers as f64;
                 let term = Demand { kv_bytes: term.kv_bytes * crossings, ..*term };
-                slopes[index] += rates.time(term).iter().sum::<f64>() * layers * pass.share;
+                let of = slopes.get_mut(index).unwrap_or(&mut slope);
+                *of += rates.time(term).iter().sum::<f64>() * layers * pass.share;
             }
         }
-        AffineStep { fixed: self.whole(&pass), slopes }
+        AffineStep { fixed: self.whole(&pass), slope, slopes }
     }
 
     /// A step: the longest of its microbatches.
@@ -317,11 +321,12 @@ fn decoding(model: &StepModel, form: &ContextForm, pass: &Pass) -> Demand {
             let mut demand = form.decode.fixed.times(number(pass.decodes));
             for (reach, term) in &form.decode.terms {
                 let tokens = if *reach == u64::MAX {
-                    seen.last()
+                    seen.all
                 } else {
-                    seen.get(model.reaches.partition_point(|r| r < reach))
+                    let index = model.reaches.partition_point(|r| r < reach);
+                    seen.within.get(index).copied().unwrap_or_default()
                 };
-                demand += term.times(number(tokens.copied().unwrap_or_default()) * pass.share);
+                demand += term.times(number(tokens) * pass.share);
             }
             demand
         }

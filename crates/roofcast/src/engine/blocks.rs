@@ -17,6 +17,7 @@ use crate::kv_cache::prefix::{Outputs, Prefix};
 use crate::operator::Operator;
 use crate::scheduler::vllm::{self, RequestId, Scheduler, Step};
 use crate::shares::Shares;
+use crate::step::Seen;
 use crate::timeline::{Mark, Segment, Timeline};
 use crate::workload::Prompt;
 use std::collections::{BTreeSet, VecDeque};
@@ -191,7 +192,7 @@ impl Blocks {
     /// The time of a step and what binds it, and its account.
     fn compute(&mut self, step: &Step) -> (Ticks, &'static str) {
         let reaches = self.price.reaches().to_vec();
-        let mut seen = vec![0; reaches.len()];
+        let (mut all, mut within) = (0, vec![0; reaches.len()]);
         let (mut decodes, mut chunks, mut new) = (0, Vec::new(), 0);
         for work in &step.work {
             new += work.new;
@@ -201,7 +202,8 @@ impl Blocks {
             }
             if decodes_one(work) && work.drafts == 0 {
                 decodes += 1;
-                seen.iter_mut().zip(&reaches).for_each(|(seen, reach)| *seen += work.context.min(*reach));
+                all += work.context;
+                within.iter_mut().zip(&reaches).for_each(|(seen, reach)| *seen += work.context.min(*reach));
             } else {
                 chunks.push(if work.drafts > 0 {
                     Sequences::verify(work.new, work.context)
@@ -221,15 +223,16 @@ impl Blocks {
         let shared = self.scheduler.shared_tokens();
         self.tally.shared_steps += u128::from(shared);
         self.tally.slack_steps += u128::from((room + shared).saturating_sub(held));
+        let seen = Seen { all, within: &within };
         if chunks.is_empty() && self.speculation.is_none() {
             let price = self.price.decode(decodes);
-            let attending: u64 = price.slope.iter().zip(&seen).map(|(s, c)| s * c).sum();
+            let attending = price.attending(seen);
             let time = price.fixed + attending;
             self.tally.decoded(decodes, 1, u128::from(time));
             let bound = self.price.bound(decodes, attending);
             return (Ticks::from(time), bound);
         }
-        let (_, mut shares) = self.price.mixed(decodes, &seen, &chunks);
+        let (_, mut shares) = self.price.mixed(decodes, seen, &chunks);
         if let Some(speculation) = &mut self.speculation {
             shares = shares.plus(drafting(speculation, step, shares));
         }

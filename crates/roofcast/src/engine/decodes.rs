@@ -8,6 +8,7 @@
 use super::arrival::SequenceId;
 use super::ring::Ring;
 use crate::kv_cache::groups::{BlockSize, Group, Groups};
+use crate::step::Seen;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -29,7 +30,7 @@ pub struct Entry {
 
 /// A set of sequences that decode in lockstep.
 pub trait Decodes {
-    /// None, for layers that take blocks by `groups` and operators that see as far as `reaches`.
+    /// None, for layers that take blocks by `groups` and operators of which some see as far as `reaches`.
     fn new(groups: &Groups, reaches: &[u64]) -> Self;
     /// How many.
     fn len(&self) -> u64;
@@ -37,10 +38,10 @@ pub trait Decodes {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Sum over sequences of min(context, reach) in the next step, for each reach.
-    fn seen(&self) -> &[u64];
-    /// How much each of [`Decodes::seen`] grows with a step, until [`Decodes::steady`] ends.
-    fn growth(&self) -> &[u64];
+    /// What they see in the next step: Σ context, and Σ min(context, reach) for each reach.
+    fn seen(&self) -> Seen<'_>;
+    /// How much [`Decodes::seen`] grows with a step, until [`Decodes::steady`] ends.
+    fn growth(&self) -> Seen<'_>;
     /// KV tokens held.
     fn held(&self) -> u64;
     /// Blocks that the next `steps` steps need.
@@ -89,12 +90,12 @@ impl Decodes for Each {
         self.all.len() as u64
     }
 
-    fn seen(&self) -> &[u64] {
-        &self.seen
+    fn seen(&self) -> Seen<'_> {
+        Seen { all: self.held() + self.len(), within: &self.seen }
     }
 
-    fn growth(&self) -> &[u64] {
-        &self.growth
+    fn growth(&self) -> Seen<'_> {
+        Seen { all: self.len(), within: &self.growth }
     }
 
     fn held(&self) -> u64 {
@@ -345,12 +346,14 @@ impl Decodes for Lockstep {
         self.len
     }
 
-    fn seen(&self) -> &[u64] {
-        &self.seen
+    #[inline(always)]
+    fn seen(&self) -> Seen<'_> {
+        Seen { all: self.held + self.len, within: &self.seen }
     }
 
-    fn growth(&self) -> &[u64] {
-        &self.growth
+    #[inline(always)]
+    fn growth(&self) -> Seen<'_> {
+        Seen { all: self.len, within: &self.growth }
     }
 
     fn held(&self) -> u64 {

@@ -9,7 +9,7 @@ use super::tally::Tally;
 use crate::batch::Sequences;
 use crate::operator::{Operator, Rows};
 use crate::shares::Shares;
-use crate::step::{Contexts, Pass};
+use crate::step::{Contexts, Pass, Seen};
 use crate::timing::Timing;
 use std::borrow::Cow;
 
@@ -18,15 +18,38 @@ const TICKS: f64 = 1e12 * TICKS_PER_PS;
 /// Steps of more rows are priced anew each time.
 const MOST_ROWS: usize = 1 << 16;
 
-/// The price of a step of `n` decodes: `fixed + Σ slope[r] · seen[r]`.
+/// The price of a step of `n` decodes: `fixed + attending(seen)`.
 #[derive(Debug, Clone, Default)]
 pub struct Decode {
     /// Whatever the context.
     pub fixed: u64,
-    /// Per token seen, by reach.
-    pub slope: Vec<u64>,
+    /// Per token seen.
+    slope: u64,
+    /// Per token seen within each reach.
+    slopes: Vec<u64>,
     /// What of `fixed` is bound by what.
-    pub shares: Shares<u64>,
+    shares: Shares<u64>,
+}
+
+impl Decode {
+    #[cold]
+    fn of(timing: &Timing, n: u64) -> Decode {
+        let step = timing.decode(n);
+        let shares = ticks(step.fixed);
+        let whole = |slope: f64| (slope * TICKS).round() as u64;
+        let slopes = step.slopes.into_iter().map(whole).collect();
+        Decode { fixed: shares.total(), slope: whole(step.slope), slopes, shares }
+    }
+
+    /// What is taken for the tokens that are seen, or grown by: `slope · all + Σ slopes[r] · within[r]`.
+    #[inline(always)]
+    pub fn attending(&self, seen: Seen) -> u64 {
+        let mut ticks = self.slope * seen.all;
+        for (slope, tokens) in self.slopes.iter().zip(seen.within) {
+            ticks += slope * tokens;
+        }
+        ticks
+    }
 }
 
 /// A deployment's prices.
@@ -51,7 +74,7 @@ impl Price {
         Price { timing, slopes_memory, decodes: Vec::new(), products: Default::default() }
     }
 
-    /// Tokens of context beyond which operators see no more; the last is no bound.
+    /// Tokens of context beyond which some operators see no more.
     pub fn reaches(&self) -> &[u64] {
         &self.timing.model.reaches
     }
@@ -64,17 +87,12 @@ impl Price {
             self.decodes.resize(index + 1, None);
         }
         let timing = &self.timing;
-        self.decodes[index].get_or_insert_with(|| {
-            let step = timing.decode(n);
-            let shares = ticks(step.fixed);
-            let slope = step.slopes.iter().map(|s| (s * TICKS).round() as u64).collect();
-            Box::new(Decode { fixed: shares.total(), slope, shares })
-        })
+        self.decodes[index].get_or_insert_with(|| Box::new(Decode::of(timing, n)))
     }
 
-    /// The price of a step of `n` decodes that see `seen` tokens within each reach, and of `chunks`.
+    /// The price of a step of `n` decodes that see `seen`, and of `chunks`.
     #[inline(always)]
-    pub fn mixed(&mut self, n: u64, seen: &[u64], chunks: &[Sequences]) -> (Ticks, Shares<u64>) {
+    pub fn mixed(&mut self, n: u64, seen: Seen, chunks: &[Sequences]) -> (Ticks, Shares<u64>) {
         let (timing, known) = (&self.timing, &mut self.products);
         let contexts = Contexts::Seen(seen);
         // One stage has one pass: an iterator over it took as long as its price.
@@ -162,18 +180,22 @@ mod tests {
     use crate::spec::CostKind;
     use std::sync::Arc;
 
-    /// A token of Llama-3.1-8B's context has 2 · 32 · 8 · 128 values of two bytes, 131,072 bytes, which an H100 reads in
-    /// 39.126 ns: three steps of two sequences that see 200, 202 and 204 tokens read 23.71 µs more than steps that see none.
-    #[test]
-    fn what_decodes_take_for_their_context_is_attentions() {
+    fn llama_on_an_h100() -> Forecaster {
         let catalog = crate::Catalog::embedded().unwrap();
         let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
         let model = crate::model::config::read(&entry.id, "catalog", &entry.config).unwrap();
         let chip = catalog.accelerator("h100-sxm").unwrap().clone();
         let deployment = Deployment::resolve(model.into(), Arc::new(chip), &Default::default()).unwrap();
-        let mut price = Price::new(Forecaster::embedded(deployment).unwrap().timing(CostKind::Limit));
+        Forecaster::embedded(deployment).unwrap()
+    }
+
+    /// A token of Llama-3.1-8B's context has 2 · 32 · 8 · 128 values of two bytes, 131,072 bytes, which an H100 reads in
+    /// 39.126 ns: three steps of two sequences that see 200, 202 and 204 tokens read 23.71 µs more than steps that see none.
+    #[test]
+    fn what_decodes_take_for_their_context_is_attentions() {
+        let mut price = Price::new(llama_on_an_h100().timing(CostKind::Limit));
         let Decode { fixed, slope, .. } = price.decode(2).clone();
-        let took = |seen: [u64; 3]| seen.map(|seen| u128::from(fixed + slope[0] * seen)).iter().sum();
+        let took = |seen: [u64; 3]| seen.map(|seen| u128::from(fixed + slope * seen)).iter().sum();
         let mut account = |seen| {
             let mut tally = Tally::default();
             tally.decoded(2, 3, took(seen));

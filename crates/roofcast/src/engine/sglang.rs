@@ -25,6 +25,7 @@ use crate::kv_cache::prefix::Outputs;
 use crate::scheduler::sglang::budget::CLIP_MAX_NEW_TOKENS;
 use crate::scheduler::sglang::{self, ForwardMode, RequestId, Scheduler, Step};
 use crate::shares::Shares;
+use crate::step::Seen;
 use crate::timeline::{Mark, Segment, Timeline};
 use crate::workload::Prompt;
 use crate::workload::request::Run;
@@ -190,14 +191,14 @@ impl<D: Decodes> Sglang<D> {
         let n = step.decodes;
         if step.kind == ForwardMode::Decode {
             let price = self.price.decode(n);
-            let dot = |tokens: &[u64]| -> u64 { price.slope.iter().zip(tokens).map(|(s, t)| s * t).sum() };
-            let (attending, growth) = (dot(self.rows.seen()), dot(self.rows.growth()));
+            let (attending, growth) =
+                (price.attending(self.rows.seen()), price.attending(self.rows.growth()));
             let time = price.fixed + attending;
             let bound = if self.timeline.is_some() { self.price.bound(n, attending) } else { "" };
             return (time, growth, bound);
         }
         let chunks = step.extends.iter().map(|e| Sequences::prompt(e.new, e.context, e.samples));
-        let seen: &[u64] = if n > 0 { self.rows.seen() } else { &[] };
+        let seen = if n > 0 { self.rows.seen() } else { Seen::default() };
         let (time, shares) = self.price.mixed(n, seen, &chunks.collect::<Vec<_>>());
         self.tally.mixed.add(shares);
         (time.narrow(), 0, shares.largest())

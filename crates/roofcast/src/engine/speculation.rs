@@ -9,6 +9,7 @@ use crate::batch::Sequences;
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 use crate::shares::Shares;
+use crate::step::Seen;
 use crate::workload::random::{Purpose, Stream};
 
 /// Drafts and their fate.
@@ -77,10 +78,11 @@ impl Speculation {
         let passes = if sampling.is_empty() { 1 } else { self.count };
         let reaches = price.reaches().to_vec();
         let one = |pass: u64| {
-            let seen = |reach: &u64| sampling.iter().map(|c| (c + pass).min(*reach)).sum();
-            let seen: Vec<u64> = reaches.iter().map(seen).collect();
+            let seen = |reach: u64| sampling.iter().map(|c| (c + pass).min(reach)).sum();
+            let within: Vec<u64> = reaches.iter().copied().map(seen).collect();
             let prompts = if pass == 0 { prompts } else { &[] };
-            price.mixed(sampling.len() as u64, &seen, prompts).1
+            let seen = Seen { all: seen(u64::MAX), within: &within };
+            price.mixed(sampling.len() as u64, seen, prompts).1
         };
         (0..passes).map(one).fold(Shares::default(), Shares::plus)
     }

@@ -16,6 +16,7 @@ use crate::measurement::{Kind, Lengths, Measurement, Metrics};
 use crate::memory;
 use crate::simulate::{Options, simulate};
 use crate::spec::{CostKind, FleetSpec, LinkKind, Spec};
+use crate::step::Seen;
 use crate::summary::Summary;
 use crate::timing::Timing;
 use crate::units::Picoseconds;
@@ -82,8 +83,9 @@ fn step(row: &Measurement, deployment: &Deployment, timing: &Timing) -> Result<M
     let mut price = Price::new(timing.clone());
     let reaches = price.reaches().to_vec();
     let rank = batch.div_ceil(deployment.parallelism.replicas);
+    let within: Vec<u64> = reaches.iter().map(|reach| rank * context.min(*reach)).collect();
     let decode = price.decode(rank);
-    let attending: u64 = decode.slope.iter().zip(&reaches).map(|(s, r)| s * rank * context.min(*r)).sum();
+    let attending = decode.attending(Seen { all: rank * context, within: &within });
     let ms = Ticks::from(decode.fixed + attending).ms();
     let per_second = batch as f64 * 1e3 / ms;
     Ok(Metrics { tpot_ms: Some(ms), output_tok_s: Some(per_second), ..Metrics::default() })
