@@ -24,6 +24,15 @@ pub struct Sequences {
     pub phase: Phase,
 }
 
+/// Tokens that sequences which decode see in a step, in sum; or what these grow by in each later one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Seen<'a> {
+    /// Of whole contexts.
+    pub all: u64,
+    /// Within each reach of the model.
+    pub within: &'a [u64],
+}
+
 /// What a sequence computes in a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {

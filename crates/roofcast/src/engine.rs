@@ -28,7 +28,7 @@ mod speculation;
 pub mod state;
 pub mod tally;
 
-use crate::batch::Sequences;
+use crate::batch::{Seen, Sequences};
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::forecaster::Forecaster;
@@ -37,7 +37,6 @@ use crate::memory;
 use crate::scheduler::Policy;
 use crate::shares::Shares;
 use crate::spec::SchedulerKind;
-use crate::step::Seen;
 use crate::timeline::{Segment, Timeline};
 use crate::units::{ByteRate, Picoseconds};
 use crate::workload::Prompt;

@@ -8,7 +8,7 @@
 //! wait for it, as do stages without a microbatch where there are too few sequences. With equal stages and microbatches
 //! that is exact; chunks of one prompt in several microbatches at once are not modelled.
 
-use crate::batch::{Batch, Sequences};
+use crate::batch::{Batch, Seen, Sequences};
 use crate::deployment::Deployment;
 use crate::model::{Dense, Ffn, Layer, Mixer, Model};
 use crate::operator::collective::Links;
@@ -79,15 +79,6 @@ impl Mixers {
         }
         mixers
     }
-}
-
-/// Tokens that sequences which decode see in a step, in sum; or what these grow by in each later one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Seen<'a> {
-    /// Of whole contexts.
-    pub all: u64,
-    /// Within each reach of the model.
-    pub within: &'a [u64],
 }
 
 /// The contexts of sequences that decode one token.

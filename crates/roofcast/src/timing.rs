@@ -5,11 +5,12 @@
 //! sequences and its tokens. With ideal coefficients that is the limit. All times are in seconds. Knows nothing about
 //! where coefficients come from, and nothing about schedules.
 
+use crate::batch::Seen;
 use crate::coefficients::{AttentionKernel, Coefficients, Overhead, Rates, mixed_tokens, waiting};
 use crate::model::OperatorKind;
 use crate::operator::{ContextForm, Demand, Form, Matrix, Operator, Rows};
 use crate::shares::Shares;
-use crate::step::{Contexts, Pass, Seen, StepModel};
+use crate::step::{Contexts, Pass, StepModel};
 use crate::units::number;
 use std::sync::Arc;
 

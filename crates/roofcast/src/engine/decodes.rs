@@ -7,8 +7,8 @@
 
 use super::arrival::SequenceId;
 use super::ring::Ring;
+use crate::batch::Seen;
 use crate::kv_cache::groups::{BlockSize, Group, Groups};
-use crate::step::Seen;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -6,10 +6,10 @@
 
 use super::clock::{TICKS_PER_PS, Ticks};
 use super::tally::Tally;
-use crate::batch::Sequences;
+use crate::batch::{Seen, Sequences};
 use crate::operator::{Operator, Rows};
 use crate::shares::Shares;
-use crate::step::{Contexts, Pass, Seen};
+use crate::step::{Contexts, Pass};
 use crate::timing::Timing;
 use std::borrow::Cow;
 

@@ -5,11 +5,10 @@
 //! serves it when. Knows what drafting takes. Knows nothing about how tokens are scheduled.
 
 use super::price::Price;
-use crate::batch::Sequences;
+use crate::batch::{Seen, Sequences};
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 use crate::shares::Shares;
-use crate::step::Seen;
 use crate::workload::random::{Purpose, Stream};
 
 /// Drafts and their fate.

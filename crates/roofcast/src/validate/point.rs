@@ -3,7 +3,7 @@
 //! Knows: which traffic each kind of measurement stands for. Knows nothing about errors over many rows.
 
 use crate::accelerator::Accelerator;
-use crate::batch::Batch;
+use crate::batch::{Batch, Seen};
 use crate::cost::{self, Cost, Utilization};
 use crate::deployment::Deployment;
 use crate::engine::clock::Ticks;
@@ -16,7 +16,6 @@ use crate::measurement::{Kind, Lengths, Measurement, Metrics};
 use crate::memory;
 use crate::simulate::{Options, simulate};
 use crate::spec::{CostKind, FleetSpec, LinkKind, Spec};
-use crate::step::Seen;
 use crate::summary::Summary;
 use crate::timing::Timing;
 use crate::units::Picoseconds;
