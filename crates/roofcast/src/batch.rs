@@ -24,12 +24,12 @@ pub struct Sequences {
     pub phase: Phase,
 }
 
-/// Tokens that sequences which decode see in a step, in sum; or what these grow by in each later one.
+/// Tokens that decoding sequences attend to in a step, summed over the sequences; or by how many these sums grow a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Seen<'a> {
-    /// Of whole contexts.
+    /// In operators that see the whole context.
     pub all: u64,
-    /// Within each reach of the model.
+    /// In operators with a window, for each of the model's `reaches`.
     pub within: &'a [u64],
 }
 

@@ -22,7 +22,7 @@ use std::borrow::Cow;
 pub struct StepModel {
     /// The operators of all stages, in order of execution.
     pub operators: Vec<Operator>,
-    /// Tokens of context beyond which some operators see no more, ascending.
+    /// The windows of operators that do not see the whole context, in tokens, ascending.
     pub reaches: Vec<u64>,
     /// The messages.
     pub links: Links,
@@ -123,8 +123,8 @@ impl StepModel {
             Form::Context(form) => Some(&form.decode.terms),
             _ => None,
         });
-        let mut reaches: Vec<u64> = terms.flatten().map(|(reach, _)| *reach).collect();
-        reaches.retain(|reach| *reach != u64::MAX);
+        let all = terms.flatten().map(|(reach, _)| *reach);
+        let mut reaches: Vec<u64> = all.filter(|reach| *reach != u64::MAX).collect();
         reaches.sort_unstable();
         reaches.dedup();
         let eager = deployment.options.engine.enforce_eager.unwrap_or(false);

@@ -260,8 +260,8 @@ impl Timing {
                 let index = self.model.reaches.partition_point(|r| r < reach);
                 let layers = operator.layers as f64;
                 let term = Demand { kv_bytes: term.kv_bytes * crossings, ..*term };
-                let of = slopes.get_mut(index).unwrap_or(&mut slope);
-                *of += rates.time(term).iter().sum::<f64>() * layers * pass.share;
+                let seconds = slopes.get_mut(index).unwrap_or(&mut slope);
+                *seconds += rates.time(term).iter().sum::<f64>() * layers * pass.share;
             }
         }
         AffineStep { fixed: self.whole(&pass), slope, slopes }

@@ -74,7 +74,7 @@ impl Price {
         Price { timing, slopes_memory, decodes: Vec::new(), products: Default::default() }
     }
 
-    /// Tokens of context beyond which some operators see no more.
+    /// The windows of operators that do not see the whole context, in tokens.
     pub fn reaches(&self) -> &[u64] {
         &self.timing.model.reaches
     }
@@ -187,6 +187,13 @@ mod tests {
         let chip = catalog.accelerator("h100-sxm").unwrap().clone();
         let deployment = Deployment::resolve(model.into(), Arc::new(chip), &Default::default()).unwrap();
         Forecaster::embedded(deployment).unwrap()
+    }
+
+    /// 10 tokens at 2 ticks, of which operators with a window see 4 at 3: 20 + 12.
+    #[test]
+    fn contexts_and_windows_have_prices_of_their_own() {
+        let decode = Decode { slope: 2, slopes: vec![3], ..Decode::default() };
+        assert_eq!(decode.attending(Seen { all: 10, within: &[4] }), 32);
     }
 
     /// A token of Llama-3.1-8B's context has 2 · 32 · 8 · 128 values of two bytes, 131,072 bytes, which an H100 reads in
