@@ -11,7 +11,7 @@ mod launches;
 mod messages;
 
 use crate::model::{Family, OperatorKind};
-use crate::operator::{Demand, Form, Matrix, Operator};
+use crate::operator::{ContextForm, Demand, Form, Matrix, Operator};
 use crate::quantized_kernel::Unpacking;
 use crate::step::StepModel;
 use crate::units::{ByteRate, number};
@@ -84,6 +84,8 @@ pub struct Rates {
     pub tail: f64,
     /// Tokens of context that a decode's attention is longer by than its own.
     pub start: f64,
+    /// Sequences times KV heads from which on decodes draw the share of the bandwidth.
+    pub pairs: f64,
     /// Rows that a decode's attention computes beside prompts.
     pub mixed_rows: f64,
     /// Whether experts are chosen evenly.
@@ -124,6 +126,15 @@ impl Rates {
     #[inline(always)]
     pub fn time(&self, demand: Demand) -> [f64; 2] {
         self.longer(demand.flops * self.flop, (demand.weight_bytes + demand.kv_bytes) * self.byte)
+    }
+
+    /// How many times longer the cache of n = `decodes` sequences is read than at the share of the bandwidth, of h KV heads on
+    /// the rank: `max(1, pairs/(n h))`. Only kernels of grouped attention were timed.
+    #[inline(always)]
+    pub fn alone(&self, form: &ContextForm, decodes: u64) -> f64 {
+        // Both times the heads of a group, which saves a division.
+        let (have, need) = (number(decodes * form.heads.max(form.group)), self.pairs * number(form.group));
+        if form.heads > 0 && 0.0 < have && have < need { need / have } else { 1.0 }
     }
 
     #[inline(always)]
@@ -272,6 +283,7 @@ impl Coefficients {
             input: inputs / bandwidth.0,
             tail: if attends { values.get(C::AttentionTail) } else { 0.0 },
             start: if attends { values.get(C::DecodeStart) } else { 0.0 },
+            pairs: if attends { values.get(C::DecodePairs) } else { 0.0 },
             small_m,
             mixed_rows: if attends { values.get(C::MixedRows).max(1.0) } else { 1.0 },
             even: self.ideal,

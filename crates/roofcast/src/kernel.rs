@@ -25,6 +25,11 @@ use std::sync::Arc;
 
 /// Prompts shorter than this are launches more than work.
 const LEAST_PROMPT: u64 = 256;
+/// Contexts shorter than this are starts more than reading: kernels hide one behind the other, which the formula does not.
+const LEAST_CONTEXT: f64 = 128.0;
+/// Caches and experts smaller than this may stay in a chip's L2: 128 MB on an RTX PRO 6000, 126 MB on a B200. Unlike those of
+/// products, their benchmarks read one copy again and again.
+const LARGEST_L2: f64 = 128e6;
 
 /// What a kernel does, which says what coefficients it tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -153,6 +158,8 @@ pub struct Kernel {
     pub touched: f64,
     /// Keys that each sequence of a decode reads; 0 of other parts.
     pub context: f64,
+    /// Sequences of a decode times their KV heads; 0 where that is not known, and of other parts.
+    pub pairs: f64,
     /// Keys that a decode reads at a time.
     pub tile: f64,
     /// Whether a value of the cache that a decode reads has 8 bits.
@@ -197,6 +204,7 @@ impl Kernel {
             touched: 0.0,
             waves: 1.0,
             context: 0.0,
+            pairs: 0.0,
             tile: key_tile(chip),
             narrow: false,
             group: 1.0,
@@ -392,10 +400,11 @@ fn decode(chip: &Accelerator, row: &DecodeRow) -> Option<Kernel> {
     let tokens = row.batch_size * row.kv_len;
     let bytes = tokens * row.nkv * row.head_dim * 2.0 * bits / 8.0;
     let flops = 4.0 * tokens * row.nq * row.head_dim;
-    let work = least(chip, Dtype::Bf16, flops, bytes).filter(|_| bytes > BEYOND_CACHES)?;
+    let counts = bytes > LARGEST_L2 && row.kv_len >= LEAST_CONTEXT;
+    let work = least(chip, Dtype::Bf16, flops, bytes).filter(|_| counts)?;
     let (group, narrow) = ((row.nq / row.nkv).max(1.0), bits <= 8.0);
     let kernel = Kernel::new(Part::Decode, chip, work, row.latency_ms);
-    Some(Kernel { group, narrow, context: row.kv_len, ..kernel })
+    Some(Kernel { group, narrow, context: row.kv_len, pairs: row.batch_size * row.nkv, ..kernel })
 }
 
 /// Gated experts on the busiest rank, with routing about as skewed as in traffic.
@@ -426,7 +435,7 @@ fn routed(chip: &Accelerator, (name, dtype, bits): Format, row: &ExpertRow) -> O
     let touched = (all / row.moe_ep_size * imbalance(row.num_experts, all, ranks))
         .min(row.num_experts / row.moe_ep_size);
     let bytes = touched * expert * bits / 8.0;
-    let counts = row.distribution == "power_law_1.01" && bytes > BEYOND_CACHES;
+    let counts = row.distribution == "power_law_1.01" && bytes > LARGEST_L2;
     let busiest = busiest(row.num_experts as u64, ranks, skew(row.num_tokens));
     let work = least(chip, dtype, 2.0 * copies * busiest * expert, bytes).filter(|_| counts)?;
     let one = copies * row.hidden_size * 2.0 / chip.bandwidth_bytes_per_s.0;

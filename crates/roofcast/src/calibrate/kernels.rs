@@ -12,7 +12,8 @@ use crate::kernel::{Kernel, Part};
 use crate::summary::Statistics;
 use form::{
     ATTENTION_COMPUTE, ATTENTION_MEMORY, COMPUTE, COMPUTE_SPREAD, COPIES, CROSSINGS, DEPTH, EXPOSED, FEWER,
-    FILL, INPUTS, LAUNCH, MEMORY, MEMORY_SPREAD, NARROW, Parameters, START, TAIL, TOUCHED, search, time,
+    FILL, INPUTS, LAUNCH, MEMORY, MEMORY_SPREAD, NARROW, PAIRS, Parameters, START, TAIL, TOUCHED, search,
+    time,
 };
 pub use levels::levels;
 use rayon::prelude::*;
@@ -23,6 +24,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const ENOUGH: usize = 20;
 /// Keys beyond which what starting a decode costs does not show.
 const SHORT: f64 = 2048.0;
+/// Sequences times KV heads below which a decode may draw less than its share of the bandwidth.
+const FEW_PAIRS: f64 = 32.0;
 
 /// One fit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -74,6 +77,9 @@ pub struct Fitted {
     pub narrow: Option<f64>,
     /// Tokens of context that a decode is longer by than its own, half a tile of keys among them; none of other parts.
     pub start_tokens: Option<f64>,
+    /// Sequences times KV heads from which on decodes draw their share of the bandwidth, where the rows tell it; none of other
+    /// parts.
+    pub pairs: Option<f64>,
     /// Shares of peak and bandwidth in the attention of a module; none of other parts.
     pub attention: Option<[f64; 2]>,
     /// Times of the share of the peak that prompts reach with heads of other sizes than 128, by size.
@@ -160,6 +166,7 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
     let waved = part == Part::Gemm && enough(&|k| k.waves > 1.2);
     let module = matches!(part, Part::LatentPrefillModule | Part::LatentDecodeModule);
     let caches = decode && enough(&|k| k.narrow) && enough(&|k| !k.narrow);
+    let few_pairs = decode && enough(&|k| k.pairs > 0.0 && k.pairs < FEW_PAIRS);
     let short = decode && enough(&|k| k.context > 0.0 && k.context < SHORT);
     Some(Fitted {
         accelerator: first.accelerator.clone(),
@@ -184,6 +191,7 @@ fn one(all: &[&Kernel]) -> Option<Fitted> {
         expert_us: of(TOUCHED, experts).map(|seconds| seconds * 1e6),
         narrow: of(NARROW, caches),
         start_tokens: of(START, short).map(|tokens| tokens + first.tile / 2.0),
+        pairs: of(PAIRS, few_pairs),
         attention: Some([x[ATTENTION_COMPUTE].exp(), x[ATTENTION_MEMORY].exp()]).filter(|_| module),
         fill_us: of(FILL, reduces).map(|seconds| seconds * 1e6),
         fewer: of(FEWER, reduces),
@@ -245,6 +253,7 @@ mod tests {
             touched: 0.0,
             waves: 1.0,
             context: 0.0,
+            pairs: 0.0,
             tile: 64.0,
             narrow: false,
             group: 1.0,
@@ -310,6 +319,26 @@ mod tests {
         assert!((own.coefficients[&Coefficient::MixedRows] - 64.0).abs() < 1.0, "{own:?}");
         // Another engine has another kernel.
         assert!(levels.iter().all(|l| l.at.engine.as_deref() == Some("vllm")) && levels.len() == 2);
+    }
+
+    /// One kernel draws 80 % of the bandwidth in 400 shapes, another 40 % in 100.
+    #[test]
+    fn the_attention_kernel_of_most_shapes_counts() {
+        let of = |source: &str, share: f64, count: i32| {
+            let row = |i: i32| {
+                let memory = f64::from(i % 20 + 1) * 1e-5;
+                let (source, measured) = (source.to_owned(), memory / share + 4e-6);
+                Kernel { part: Part::Decode, weights: None, source, measured, ..kernel(0.0, memory) }
+            };
+            (0..count).map(row).collect::<Vec<_>>()
+        };
+        let fits = fit(&[of("mha", 0.8, 400), of("triton", 0.4, 100)].concat());
+        assert_eq!(fits.len(), 2);
+        let levels = levels(&fits);
+        assert!(
+            levels.iter().all(|l| (l.coefficients[&Coefficient::KvMemory] - 0.8).abs() < 0.01),
+            "{levels:?}"
+        );
     }
 
     /// Heads of 64 at half the share of the peak that heads of 128 reach.

@@ -88,6 +88,9 @@ pub enum Coefficient {
     NarrowCache,
     /// Tokens of context that a decode's attention is longer by than its own; a count.
     DecodeStart,
+    /// Sequences times KV heads on a rank from which on decodes' attention draws its share of the bandwidth; fewer draw of it in
+    /// proportion, as their kernel has no more than so many parts of a context read at once. A count.
+    DecodePairs,
     /// Times of the link's share in all-reduces for each time that ranks are halved from eight. See
     /// [`Messages`](super::Messages).
     LinkFewer,
@@ -108,7 +111,7 @@ pub enum Coefficient {
 
 impl Coefficient {
     /// All, in order.
-    pub const ALL: [Coefficient; 46] = [
+    pub const ALL: [Coefficient; 47] = [
         Coefficient::GemmMemory,
         Coefficient::GemmCompute,
         Coefficient::ExpertMemory,
@@ -148,6 +151,7 @@ impl Coefficient {
         Coefficient::AttentionTail,
         Coefficient::NarrowCache,
         Coefficient::DecodeStart,
+        Coefficient::DecodePairs,
         Coefficient::LinkFewer,
         Coefficient::AllReduceFill,
         Coefficient::ExpertCopies,

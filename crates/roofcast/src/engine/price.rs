@@ -175,6 +175,7 @@ fn ticks(seconds: Shares<f64>) -> Shares<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coefficients::{Coefficient, Coefficients};
     use crate::deployment::Deployment;
     use crate::forecaster::Forecaster;
     use crate::spec::CostKind;
@@ -194,6 +195,23 @@ mod tests {
     fn contexts_and_windows_have_prices_of_their_own() {
         let decode = Decode { slope: 2, slopes: vec![3], ..Decode::default() };
         assert_eq!(decode.attending(Seen { all: 10, within: &[4] }), 32);
+    }
+
+    /// With eight KV heads a sequence, 64 pairs are eight sequences: two draw a quarter of what eight and more do.
+    #[test]
+    fn few_decodes_draw_less_of_the_bandwidth() {
+        let timing = llama_on_an_h100().timing(CostKind::Forecast);
+        let slope = |pairs: f64, n: u64| {
+            let mut coefficients = Coefficients::clone(&timing.coefficients);
+            for values in [&mut coefficients.values, &mut coefficients.unquantized] {
+                values.0[Coefficient::DecodePairs as usize] = pairs;
+                // Computing that shows beside reading would be none the longer.
+                values.0[Coefficient::AttentionExposed as usize] = 0.0;
+            }
+            Timing::new(timing.model.clone(), coefficients.into()).decode(n).slope
+        };
+        let times = |n: u64| slope(64.0, n) / slope(1.0, n);
+        assert!((times(2) - 4.0).abs() < 1e-9 && times(8) == 1.0 && times(16) == 1.0, "{}", times(2));
     }
 
     /// A token of Llama-3.1-8B's context has 2 · 32 · 8 · 128 values of two bytes, 131,072 bytes, which an H100 reads in

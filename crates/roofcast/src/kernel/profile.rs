@@ -160,6 +160,7 @@ impl Profiled<'_> {
             Form::Context(form) if decodes => Kernel {
                 group: form.group as f64,
                 context: batch.groups.first().map_or(0.0, |g| g.context as f64),
+                pairs: batch.tokens() as f64 * (form.heads as f64 / form.group as f64).max(1.0),
                 narrow: form.narrow,
                 ..Kernel::new(part, chip, limits(demand.flops), time_us / 1e3)
             },

@@ -23,7 +23,12 @@ fn a_decode_by_hand() {
     let text = "system,attn_dtype,kv_cache_dtype,batch_size,kv_len,nq,nkv,head_dim,latency_ms\nh100_sxm,bfloat16,bfloat16,64,4096,32,8,128,0.4\n";
     let one = &read(text).unwrap().all[0];
     assert!((one.memory - 1_073_741_824.0 / 3.35e12).abs() < 1e-12);
-    assert_eq!(one.part, Part::Decode);
+    assert_eq!((one.part, one.pairs), (Part::Decode, 512.0));
+    // 7 · 4096 · 8 · 128 · 4 = 117 MB fit into an L2; 100 keys are fewer than counts, 4096 sequences of them 1.7 GB.
+    for (few, sequences, keys) in [(true, 7, 4096), (true, 4096, 100), (false, 8, 4096), (false, 4096, 128)] {
+        let text = text.replace("64,4096", &format!("{sequences},{keys}"));
+        assert_eq!(read(&text).unwrap().all.is_empty(), few, "{text}");
+    }
 }
 
 /// 4096 tokens, 8 of 128 experts each: by a power law from 1 to 3276.8 the squared deviation of an expert's tokens is

@@ -50,14 +50,14 @@ fn forecast(batch: u64, context: u64) -> [f64; 2] {
 }
 
 /// Split contexts read at the share of the bandwidth that engines of 2023 and 2024 had in fp16 on this chip. The measured share
-/// varies 1.46 times between the points: no constant is nearer than 21 % to all of them. The forecast is faster than
-/// its geometric mean by an eighth at most.
+/// varies 1.46 times between the points: no constant is nearer than 21 % to all of them. The forecast is within a twentieth of
+/// their geometric mean.
 #[test]
 fn split_contexts_take_what_was_measured() {
     let ratio = |(batch, context, _, decoding): (u64, u64, f64, f64)| forecast(batch, context)[1] / decoding;
     let logs: f64 = MEASURED.map(|point| ratio(point).ln()).iter().sum();
     let mean = (logs / MEASURED.len() as f64).exp();
-    assert!((0.875..1.0).contains(&mean), "{mean}");
+    assert!((mean - 1.0).abs() < 0.05, "{mean}");
     for point in MEASURED {
         assert!((1.0 / 1.46..1.46).contains(&ratio(point)), "{point:?}: {}", ratio(point));
     }

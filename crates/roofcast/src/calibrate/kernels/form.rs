@@ -5,7 +5,7 @@
 //!   what it takes crosses as often as its kernel quantizes it in passes, and its sums of k values take k times a constant.
 //! * In attention of prompts, c grows by a part of what all multiprocessors could compute beside the last tile.
 //! * In decodes' attention m = memory (tiles + start)/context, each byte of an 8-bit cache so many times as long, times
-//!   1 + x (g − 1) for groups of g heads, and c is hidden.
+//!   1 + x (g − 1) for groups of g heads and p/(n h) where n sequences have fewer than p KV heads h, and c is hidden.
 //! * Experts read m + n s, with s for each of the n that some token passes, and copies of all tokens cross the bus, too.
 //! * An all-reduce of n ranks takes m + 2 √(fill m (n - 1)) + t0, with e_m f^(3 - log2 n) for e_m; over PCIe m + t0.
 //! * A module is its projections, as above, and its attention after them: the longer of its c and m.
@@ -37,6 +37,8 @@ pub(super) const MEMORY_SPREAD: usize = 6;
 /// Of decodes: what a byte of an 8-bit cache takes of one of 16 bits, and the tokens that starting one is worth.
 pub(super) const NARROW: usize = 5;
 pub(super) const START: usize = 6;
+/// And the sequences times KV heads from which on they draw the share of the bandwidth.
+pub(super) const PAIRS: usize = 7;
 /// Of modules: the shares of peak and bandwidth in attention.
 pub(super) const ATTENTION_COMPUTE: usize = 5;
 pub(super) const ATTENTION_MEMORY: usize = 6;
@@ -114,7 +116,8 @@ pub(super) fn bounds(part: Part, rows: &[&Kernel]) -> [Bounds; COUNT] {
             let group = if differ(&|k| k.group) { group } else { Bounds::fixed(LEAST_HEAD) };
             let narrow =
                 if differ(&|k| f64::from(u8::from(k.narrow))) { Bounds::between(0.5, 1.1, 3.0) } else { one };
-            [c, m, group, t, zero, narrow, Bounds::between(1.0, 30.0, 1000.0), one, one]
+            let pairs = if differ(&|k| k.pairs) { Bounds::between(1.0, 2.0, 1000.0) } else { one };
+            [c, m, group, t, zero, narrow, Bounds::between(1.0, 30.0, 1000.0), pairs, one]
         }
         // Tiles of prompts and of decodes come one after the other.
         Part::Mixed => [c, m, one, t, zero, one, one, one, one],
@@ -142,14 +145,15 @@ pub(super) fn both(kernel: &Kernel, x: &Parameters, faster: f64) -> [f64; 2] {
 
 /// What a kernel takes by `x`, at `faster` times the share of the peak.
 pub(super) fn time(kernel: &Kernel, x: &Parameters, faster: f64) -> f64 {
-    let [_, _, exposed, launch, crossings, sixth, seventh, inputs, depth] = x.map(f64::exp);
+    let [_, _, exposed, launch, crossings, sixth, seventh, eighth, depth] = x.map(f64::exp);
     let [computing, moving] = both(kernel, x, faster);
     let hidden = |a: f64, b: f64| a.max(b) + exposed * a.min(b);
     let work = match kernel.part {
         Part::Decode => {
             let narrow = if kernel.narrow { sixth } else { 1.0 };
             let read = keys(kernel) + if kernel.context > 0.0 { seventh / kernel.context } else { 0.0 };
-            computing.max(moving * read * narrow * (1.0 + exposed * (kernel.group - 1.0)))
+            let alone = if kernel.pairs > 0.0 { (eighth / kernel.pairs).max(1.0) } else { 1.0 };
+            computing.max(moving * read * narrow * alone * (1.0 + exposed * (kernel.group - 1.0)))
         }
         Part::LatentPrefillModule | Part::LatentDecodeModule => {
             let [computing_attention, moving_attention] = kernel.attention;
@@ -162,7 +166,7 @@ pub(super) fn time(kernel: &Kernel, x: &Parameters, faster: f64) -> f64 {
         Part::Experts => hidden(computing, moving + kernel.touched * seventh) + kernel.copies * sixth,
         _ => hidden(computing, moving),
     };
-    work + launch + kernel.passed * crossings + kernel.inputs * inputs + kernel.depth * depth
+    work + launch + kernel.passed * crossings + kernel.inputs * eighth + kernel.depth * depth
 }
 
 /// How many keys a decode reads in whole tiles for each one it has.
@@ -277,7 +281,10 @@ mod tests {
         let part = Part::Decode;
         let decode = Kernel { part, context: 100.0, narrow: true, group: 6.0, ..kernel(0.0, 10e-6) };
         near(&decode, &parameters(1.5, 32.0), 76.0);
-        near(&Kernel { narrow: false, ..decode }, &parameters(1.5, 32.0), 52.0);
+        near(&Kernel { narrow: false, ..decode.clone() }, &parameters(1.5, 32.0), 52.0);
+        // Three pairs of a sequence and a KV head draw the half of the bandwidth; one and a half draw half of that.
+        near(&Kernel { pairs: 1.5, ..decode.clone() }, &parameters(1.5, 32.0), 148.0);
+        near(&Kernel { pairs: 6.0, ..decode }, &parameters(1.5, 32.0), 76.0);
     }
 
     /// Two ranks, halved twice from eight, draw 0.5 · 0.8² of the link: 10/0.32 = 31.25 µs, a fill of 2 µs makes them 2 √62.5

@@ -54,7 +54,7 @@ pub fn levels(fits: &[Fitted]) -> Vec<Level> {
     levels.into_iter().map(level).filter(|l| !l.coefficients.is_empty()).collect()
 }
 
-/// The fits of each engine's newest version on each chip and link: what engines do now.
+/// The fits of each engine's newest version on each chip and link, of attention those of its usual kernel: what engines do now.
 fn newest(fits: &[Fitted]) -> Vec<&Fitted> {
     let whose = |f: &Fitted| (f.accelerator.clone(), f.backend.clone(), f.part, f.weights.clone(), f.at.link);
     let mut newest: BTreeMap<_, Option<&str>> = BTreeMap::new();
@@ -72,9 +72,21 @@ fn newest(fits: &[Fitted]) -> Vec<&Fitted> {
         .filter(|f| f.part == Part::AllReduce && !nccl(f))
         .map(|f| f.accelerator.as_str())
         .collect();
-    fits.iter()
+    let current: Vec<&Fitted> = fits
+        .iter()
         .filter(|f| newest.get(&whose(f)) == Some(&f.version.as_deref()))
         .filter(|f| !(nccl(f) && engines.contains(f.accelerator.as_str())))
+        .collect();
+    // Engines choose the kernel of attention by a model's heads: the one timed for most shapes is that of most models.
+    let attends = |f: &Fitted| matches!(f.part, Part::Prefill | Part::Decode);
+    let mut usual: BTreeMap<_, &Fitted> = BTreeMap::new();
+    for &fit in current.iter().filter(|f| attends(f)) {
+        let most = usual.entry(whose(fit)).or_insert(fit);
+        *most = if fit.rows > most.rows { fit } else { *most };
+    }
+    current
+        .into_iter()
+        .filter(|f| !attends(f) || usual.get(&whose(f)).is_some_and(|most| std::ptr::eq(*most, *f)))
         .collect()
 }
 
@@ -105,6 +117,7 @@ fn coefficients(fits: &[&Fitted]) -> BTreeMap<Coefficient, f64> {
             (Some(Coefficient::ExpertCopies), fit.copies),
             (Some(Coefficient::NarrowCache), fit.narrow),
             (Some(Coefficient::DecodeStart), fit.start_tokens),
+            (Some(Coefficient::DecodePairs), fit.pairs),
         ] {
             if let (Some(coefficient), Some(value)) = (coefficient, value) {
                 told.entry(coefficient).or_default().push(value.ln());
