@@ -5,7 +5,8 @@
 //! vLLM's scheduler itself, [`sglang`] SGLang's. Knows nothing about where requests come from: [`crate::simulate`] drives it.
 //!
 //! A step's parts that are called from one place are `inline(always)`: left to the compiler, their calls take a fifth of a
-//! run's instructions.
+//! run's instructions. What is rare there stands in functions of its own, marked `cold` or `inline(never)`: with it between
+//! what every step runs, the code of a step does not fit a processor's 32 KiB of instruction cache.
 
 pub mod arrival;
 pub mod blocks;
@@ -37,7 +38,7 @@ use crate::memory;
 use crate::scheduler::Policy;
 use crate::shares::Shares;
 use crate::spec::SchedulerKind;
-use crate::timeline::{Segment, Timeline};
+use crate::timeline::Timeline;
 use crate::units::{ByteRate, Picoseconds};
 use crate::workload::Prompt;
 use arrival::{Arrival, SequenceId};
@@ -216,10 +217,8 @@ impl<D: Decodes> Engine<D> {
         state.decoded(steps, first, growth, end);
         count(state, n, n * steps, steps);
         if state.timeline.is_some() {
-            let blocks = [used, state.used()];
             let bound = self.price.bound(n, attending);
-            let segment = Segment { end, steps, output_tokens: n * steps, blocks, bound, ..state.segment() };
-            state.tell(&segment);
+            state.tell_of_decodes(end, steps, used, bound);
         }
         state.clock = end;
         let last = u128::from(first) + u128::from(growth) * u128::from(steps - 1);
@@ -250,10 +249,7 @@ impl<D: Decodes> Engine<D> {
         state.tally.mixed.add(shares);
         if state.timeline.is_some() {
             let bound = if moving > time { "swap" } else { shares.largest() };
-            let (prefill_tokens, output_tokens) = (new, n + sampled);
-            let segment =
-                Segment { end, decodes: n, prefill_tokens, output_tokens, bound, ..state.segment() };
-            state.tell(&segment);
+            state.tell_of_chunks(end, n, [new, n + sampled], bound);
         }
         if decode {
             let ticks = u64::try_from((time + moving).0).unwrap_or(u64::MAX);

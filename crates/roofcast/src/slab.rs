@@ -25,11 +25,14 @@ impl<T> Slab<T> {
                 self.values[index] = value;
                 index
             }
-            None => {
-                self.values.push(value);
-                self.values.len() - 1
-            }
+            None => self.extend(value),
         }
+    }
+
+    #[cold]
+    fn extend(&mut self, value: T) -> usize {
+        self.values.push(value);
+        self.values.len() - 1
     }
 
     /// Lets a number be used again.

@@ -156,16 +156,23 @@ fn priced(timing: &Timing, [computed, sampled]: &mut [Products; 2], pass: &Pass)
 #[inline(always)]
 fn products(timing: &Timing, met: &mut Products, (of, rows): (Rows, u64)) -> [f64; 2] {
     let index = rows as usize;
-    if index >= MOST_ROWS {
-        return timing.products(of, rows);
+    match met.get(index) {
+        Some(known) if !known[0].is_nan() => *known,
+        _ => first_met(timing, met, (of, rows)),
     }
-    if met.len() <= index {
-        met.resize(index + 1, [f64::NAN; 2]);
+}
+
+/// The same of so many rows as were not met before.
+#[cold]
+fn first_met(timing: &Timing, met: &mut Products, (of, rows): (Rows, u64)) -> [f64; 2] {
+    let (index, products) = (rows as usize, timing.products(of, rows));
+    if index < MOST_ROWS {
+        if met.len() <= index {
+            met.resize(index + 1, [f64::NAN; 2]);
+        }
+        met[index] = products;
     }
-    if met[index][0].is_nan() {
-        met[index] = timing.products(of, rows);
-    }
-    met[index]
+    products
 }
 
 fn ticks(seconds: Shares<f64>) -> Shares<u64> {

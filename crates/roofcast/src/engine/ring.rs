@@ -82,6 +82,13 @@ impl Ring {
     /// Moves far ends that have come near. At most half the ring is ahead of the ones moved, so none laps another.
     #[inline(always)]
     fn fetch(&mut self, now: i64) {
+        if self.soonest - now < SPAN {
+            self.bring_near(now);
+        }
+    }
+
+    #[cold]
+    fn bring_near(&mut self, now: i64) {
         // Where the soonest was taken out meanwhile, this looks once too often.
         while self.soonest - now < SPAN {
             if let Some(&(end, id)) = self.far.first().filter(|(end, _)| end - now < SPAN) {

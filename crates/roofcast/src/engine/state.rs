@@ -6,6 +6,7 @@
 mod kv_transfers;
 mod leaving;
 mod room;
+mod told;
 
 pub use kv_transfers::KvTransfer;
 
@@ -19,7 +20,7 @@ use super::queue::{Order, Queue};
 use super::tally::Tally;
 use crate::kv_cache::prefix::Prefix;
 use crate::slab::Slab;
-use crate::timeline::{Mark, Segment, Timeline};
+use crate::timeline::{Mark, Timeline};
 
 /// Where a sequence is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -168,12 +169,6 @@ impl<D: Decodes> State<D> {
         id
     }
 
-    fn mark(&mut self, id: SequenceId, mark: Mark) {
-        if let Some(timeline) = &mut self.timeline {
-            timeline.mark(self.sequences[id as usize].arrival.number, mark, self.clock);
-        }
-    }
-
     /// A sequence.
     pub fn sequence(&self, id: SequenceId) -> &Sequence {
         &self.sequences[id as usize]
@@ -190,9 +185,14 @@ impl<D: Decodes> State<D> {
             return;
         }
         self.polling.poll(self.clock, self.running() == 0);
-        if self.polling.config.wait_steps == 0 {
-            return;
+        if self.polling.config.wait_steps > 0 {
+            self.hold();
         }
+    }
+
+    /// Prompts are held together until they are enough.
+    #[inline(never)]
+    fn hold(&mut self) {
         let enough = [self.polling.config.wait_prompts, self.polling.config.wait_tokens];
         let slots = self.config.max_num_seqs.saturating_sub(self.running());
         if slots == 0 || self.decodes.is_empty() || self.head().is_none() {
@@ -243,30 +243,6 @@ impl<D: Decodes> State<D> {
     /// Free blocks.
     pub fn free(&self) -> u64 {
         self.free
-    }
-
-    /// A step that starts now, with what can be told before it is priced.
-    pub(super) fn segment(&self) -> Segment {
-        Segment {
-            start: self.clock,
-            end: self.clock,
-            steps: 1,
-            running: self.running(),
-            decodes: self.decodes.len(),
-            waiting: self.waiting(),
-            chunks: self.chunks.len() as u64,
-            prefill_tokens: 0,
-            output_tokens: 0,
-            blocks: [self.used(); 2],
-            bound: "",
-        }
-    }
-
-    /// Tells the timeline of computed steps.
-    pub(super) fn tell(&mut self, segment: &Segment) {
-        if let Some(timeline) = &mut self.timeline {
-            timeline.computed(segment);
-        }
     }
 
     /// Blocks held.

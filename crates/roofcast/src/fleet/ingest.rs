@@ -95,6 +95,7 @@ impl Servers {
     }
 
     /// When the next engine has a request, or never.
+    #[inline(never)]
     pub(super) fn due(&self) -> Ticks {
         self.next.map_or(Ticks::NEVER, |(at, ..)| at)
     }
@@ -105,6 +106,7 @@ impl Servers {
     }
 
     /// A request comes to the server of replica `index`.
+    #[inline(never)]
     pub(super) fn take(&mut self, index: usize, arrival: Arrival, prompt: Prompt) {
         let server = &mut self.each[index];
         let at = server.ingest.pass(arrival.sent, u64::from(arrival.input));
@@ -115,6 +117,7 @@ impl Servers {
     }
 
     /// The request that its engine has next.
+    #[inline(never)]
     pub(super) fn pass(&mut self) -> Option<Passing> {
         let (.., index) = self.next?;
         let passing = self.each[index].inside.pop_front();

@@ -75,6 +75,7 @@ impl Pools {
     }
 
     /// When the next event is, or never.
+    #[inline(never)]
     pub(super) fn due(&self) -> Ticks {
         self.events.keys().next().map_or(Ticks::NEVER, |(at, _)| *at)
     }
@@ -97,6 +98,7 @@ impl Pools {
     }
 
     /// The caches of the requests that replica `to` has admitted are on their way.
+    #[inline(never)]
     pub(super) fn fetch(&mut self, to: usize, replica: &mut dyn Replica) {
         let mut admitted = std::mem::take(&mut self.admitted);
         replica.drain_admitted(&mut admitted);
@@ -110,6 +112,7 @@ impl Pools {
     }
 
     /// Whether a request that left `index` at `at` is to be decoded elsewhere; it is handed over then.
+    #[inline(never)]
     pub(super) fn hand_over(&mut self, gone: &Departure, at: Ticks, index: usize) -> bool {
         if index >= self.prefill || gone.arrival.output == 1 {
             return false;
@@ -126,6 +129,7 @@ impl Pools {
     }
 
     /// The next event happens.
+    #[inline(never)]
     pub(super) fn exchange(&mut self, replicas: &mut [Box<dyn Replica>]) {
         let Some(((at, _), event)) = self.events.pop_first() else { return };
         match event {

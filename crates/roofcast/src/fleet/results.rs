@@ -47,12 +47,17 @@ impl Sample {
     fn add(&mut self, span: Ticks) {
         match &mut self.many {
             Some(bins) => bins.add(span, 1),
-            None if self.few.len() < FEW => self.few.push(span),
-            None => {
-                let mut bins = Distribution::default();
-                self.few.drain(..).chain([span]).for_each(|t| bins.add(t, 1));
-                self.many = Some(bins);
-            }
+            None => self.add_to_few(span),
+        }
+    }
+
+    #[inline(never)]
+    fn add_to_few(&mut self, span: Ticks) {
+        self.few.push(span);
+        if self.few.len() > FEW {
+            let mut bins = Distribution::default();
+            self.few.drain(..).for_each(|t| bins.add(t, 1));
+            self.many = Some(bins);
         }
     }
 

@@ -35,8 +35,13 @@ impl BlockSize {
     pub fn divide(self, tokens: u64) -> (u64, u64) {
         match self.shift {
             Some(shift) => (tokens >> shift, tokens & (self.tokens - 1)),
-            None => (tokens / self.tokens, tokens % self.tokens),
+            None => self.divide_by_any(tokens),
         }
+    }
+
+    #[cold]
+    fn divide_by_any(self, tokens: u64) -> (u64, u64) {
+        (tokens / self.tokens, tokens % self.tokens)
     }
 
     /// Blocks that hold `tokens`.
@@ -124,9 +129,12 @@ impl Groups {
     #[inline(always)]
     pub fn blocks(&self, tokens: u64) -> u64 {
         let blocks = self.block.ceil(tokens);
-        if self.are_one() {
-            return blocks;
-        }
+        if self.are_one() { blocks } else { self.of_all(blocks) }
+    }
+
+    /// Blocks of a sequence that has `blocks` in a group without a window.
+    #[inline(never)]
+    fn of_all(&self, blocks: u64) -> u64 {
         self.all.iter().map(|group| group.count * blocks.min(group.most)).sum()
     }
 
