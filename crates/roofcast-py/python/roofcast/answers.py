@@ -924,6 +924,7 @@ class KernelFit(Part):
     expert_us: float | None = None
     narrow: float | None = None
     start_tokens: float | None = None
+    pairs: float | None = None
     attention: list[float] | None = None
     fill_us: float | None = None
     fewer: float | None = None
