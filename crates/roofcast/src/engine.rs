@@ -5,8 +5,8 @@
 //! vLLM's scheduler itself, [`sglang`] SGLang's. Knows nothing about where requests come from: [`crate::simulate`] drives it.
 //!
 //! A step's parts that are called from one place are `inline(always)`: left to the compiler, their calls take a fifth of a
-//! run's instructions. What is rare there stands in functions of its own, marked `cold` or `inline(never)`: with it between
-//! what every step runs, the code of a step does not fit a processor's 32 KiB of instruction cache.
+//! run's instructions. What is rare there stands in functions of its own, marked `cold` or `inline(never)`: between what every
+//! step runs, it would take room in a processor's 32 KiB of instruction cache.
 
 pub mod arrival;
 pub mod blocks;
