@@ -128,10 +128,10 @@ impl Rates {
         self.longer(demand.flops * self.flop, (demand.weight_bytes + demand.kv_bytes) * self.byte)
     }
 
-    /// How many times longer the cache of n = `decodes` sequences is read than at the share of the bandwidth, of h KV heads on
-    /// the rank: `max(1, pairs/(n h))`. Only kernels of grouped attention were timed.
+    /// How many times longer than at the share of the bandwidth a rank reads the cache of n = `decodes` sequences with h KV
+    /// heads: `max(1, pairs/(n h))`. 1 for latent attention, of whose kernels this is not known.
     #[inline(always)]
-    pub fn alone(&self, form: &ContextForm, decodes: u64) -> f64 {
+    pub fn slowdown_of_few(&self, form: &ContextForm, decodes: u64) -> f64 {
         // Both times the heads of a group, which saves a division.
         let (have, need) = (number(decodes * form.heads.max(form.group)), self.pairs * number(form.group));
         if form.heads > 0 && 0.0 < have && have < need { need / have } else { 1.0 }

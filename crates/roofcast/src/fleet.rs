@@ -1,7 +1,8 @@
 //! Replicas behind a router, and the traffic that they serve.
 //!
 //! Knows: requests are delivered at their times to the replica that the router chooses, a step that starts later sees
-//! them, and a client with its answer may send the next. Knows nothing about policies or prices.
+//! them, and a client with its answer may send the next. Knows nothing about policies or prices. What only pools and servers
+//! in front need is `inline(never)`, for the reason that [`crate::engine`] gives.
 
 mod admission;
 mod flow;

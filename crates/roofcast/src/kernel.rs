@@ -25,10 +25,11 @@ use std::sync::Arc;
 
 /// Prompts shorter than this are launches more than work.
 const LEAST_PROMPT: u64 = 256;
-/// Contexts shorter than this are starts more than reading: kernels hide one behind the other, which the formula does not.
+/// Decodes of fewer keys than this are not fitted: they start for longer than they read, and kernels overlap the two, which the
+/// formula does not.
 const LEAST_CONTEXT: f64 = 128.0;
-/// Caches and experts smaller than this may stay in a chip's L2: 128 MB on an RTX PRO 6000, 126 MB on a B200. Unlike those of
-/// products, their benchmarks read one copy again and again.
+/// Caches and experts smaller than this may stay in a chip's L2: 128 MB on an RTX PRO 6000, 126 MB on a B200. Their benchmarks
+/// read one copy again and again; those of GEMMs rotate several ([`BEYOND_CACHES`]).
 const LARGEST_L2: f64 = 128e6;
 
 /// What a kernel does, which says what coefficients it tells.

@@ -142,13 +142,13 @@ impl Timing {
         Demand { weight_bytes: form.weight_bytes, ..demand }
     }
 
-    /// What decodes come to, each with what starting it is worth in tokens, and too few of them for their share of the
-    /// bandwidth with what they do not draw.
+    /// What decodes demand: each sequence counts as [`Rates::start`] tokens longer, and too few sequences to fill the chip as
+    /// more bytes, as many as take equally long at the share of the bandwidth.
     #[inline(always)]
     fn decoding(&self, form: &ContextForm, rates: &Rates, pass: &Pass) -> Demand {
         let mut demand = decoding(&self.model, form, pass);
         demand.kv_bytes += started(form, rates, pass.decodes);
-        demand.kv_bytes *= rates.alone(form, pass.decodes);
+        demand.kv_bytes *= rates.slowdown_of_few(form, pass.decodes);
         demand
     }
 
@@ -257,9 +257,10 @@ impl Timing {
         };
         for (operator, rates) in self.model.operators.iter().zip(&self.rates) {
             let Form::Context(form) = &operator.form else { continue };
-            let alone = || rates.alone(form, pass.decodes);
-            let crossings =
-                self.backend(operator).map_or_else(alone, |kernel| kernel.crossings(form, pass.decodes));
+            let crossings = match self.backend(operator) {
+                Some(kernel) => kernel.crossings(form, pass.decodes),
+                None => rates.slowdown_of_few(form, pass.decodes),
+            };
             for (reach, term) in &form.decode.terms {
                 let index = self.model.reaches.partition_point(|r| r < reach);
                 let layers = operator.layers as f64;

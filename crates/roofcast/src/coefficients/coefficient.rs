@@ -88,8 +88,8 @@ pub enum Coefficient {
     NarrowCache,
     /// Tokens of context that a decode's attention is longer by than its own; a count.
     DecodeStart,
-    /// Sequences times KV heads on a rank from which on decodes' attention draws its share of the bandwidth; fewer draw of it in
-    /// proportion, as their kernel has no more than so many parts of a context read at once. A count.
+    /// Sequences times KV heads on a rank from which on decodes' attention reads at its share of the bandwidth. With fewer it
+    /// reads at a share in proportion: kernels split a context into few parts, which leave multiprocessors idle. A count.
     DecodePairs,
     /// Times of the link's share in all-reduces for each time that ranks are halved from eight. See
     /// [`Messages`](super::Messages).

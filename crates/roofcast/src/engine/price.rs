@@ -162,7 +162,7 @@ fn products(timing: &Timing, met: &mut Products, (of, rows): (Rows, u64)) -> [f6
     }
 }
 
-/// The same of so many rows as were not met before.
+/// The same where so many rows are met for the first time: computed, and kept for the next.
 #[cold]
 fn first_met(timing: &Timing, met: &mut Products, (of, rows): (Rows, u64)) -> [f64; 2] {
     let (index, products) = (rows as usize, timing.products(of, rows));
@@ -212,10 +212,18 @@ mod tests {
             let mut coefficients = Coefficients::clone(&timing.coefficients);
             for values in [&mut coefficients.values, &mut coefficients.unquantized] {
                 values.0[Coefficient::DecodePairs as usize] = pairs;
-                // Computing that shows beside reading would be none the longer.
+                // The part of computing that reading does not hide stays the same with fewer pairs.
                 values.0[Coefficient::AttentionExposed as usize] = 0.0;
             }
-            Timing::new(timing.model.clone(), coefficients.into()).decode(n).slope
+            let timing = Timing::new(timing.model.clone(), coefficients.into());
+            let slope = timing.decode(n).slope;
+            let step = |all| {
+                let seen = Contexts::Seen(Seen { all, within: &[] });
+                timing.step(timing.model.passes(n, seen, &[])).total()
+            };
+            // A step priced as a whole grows by as much.
+            assert!(((step(2000) - step(1000)) / (1000.0 * slope) - 1.0).abs() < 1e-6, "{slope}");
+            slope
         };
         let times = |n: u64| slope(64.0, n) / slope(1.0, n);
         assert!((times(2) - 4.0).abs() < 1e-9 && times(8) == 1.0 && times(16) == 1.0, "{}", times(2));

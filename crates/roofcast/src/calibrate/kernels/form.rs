@@ -152,8 +152,8 @@ pub(super) fn time(kernel: &Kernel, x: &Parameters, faster: f64) -> f64 {
         Part::Decode => {
             let narrow = if kernel.narrow { sixth } else { 1.0 };
             let read = keys(kernel) + if kernel.context > 0.0 { seventh / kernel.context } else { 0.0 };
-            let alone = if kernel.pairs > 0.0 { (eighth / kernel.pairs).max(1.0) } else { 1.0 };
-            computing.max(moving * read * narrow * alone * (1.0 + exposed * (kernel.group - 1.0)))
+            let few = if kernel.pairs > 0.0 { (eighth / kernel.pairs).max(1.0) } else { 1.0 };
+            computing.max(moving * read * narrow * few * (1.0 + exposed * (kernel.group - 1.0)))
         }
         Part::LatentPrefillModule | Part::LatentDecodeModule => {
             let [computing_attention, moving_attention] = kernel.attention;

@@ -20,7 +20,7 @@ fn engine(backend: &str) -> String {
 /// The fits as levels of a calibration: those of each chip, and those that its generation, or what is linked alike, borrows.
 pub fn levels(fits: &[Fitted]) -> Vec<Level> {
     let mut levels: BTreeMap<Selector, Vec<&Fitted>> = BTreeMap::new();
-    for fit in newest(fits) {
+    for fit in usual(newest(fits)) {
         let architecture = Some(fit.at.architecture.clone());
         let accelerator = Some(fit.accelerator.clone());
         let engine = Some(engine(&fit.backend)).filter(|e| !e.is_empty());
@@ -54,9 +54,13 @@ pub fn levels(fits: &[Fitted]) -> Vec<Level> {
     levels.into_iter().map(level).filter(|l| !l.coefficients.is_empty()).collect()
 }
 
-/// The fits of each engine's newest version on each chip and link, of attention those of its usual kernel: what engines do now.
+/// What a fit is of, whatever the version and kernel.
+fn whose(f: &Fitted) -> impl Ord + use<> {
+    (f.accelerator.clone(), f.backend.clone(), f.part, f.weights.clone(), f.at.link)
+}
+
+/// The fits of each engine's newest version on each chip and link: what engines do now.
 fn newest(fits: &[Fitted]) -> Vec<&Fitted> {
-    let whose = |f: &Fitted| (f.accelerator.clone(), f.backend.clone(), f.part, f.weights.clone(), f.at.link);
     let mut newest: BTreeMap<_, Option<&str>> = BTreeMap::new();
     for fit in fits {
         let known = newest.entry(whose(fit)).or_insert(fit.version.as_deref());
@@ -72,22 +76,23 @@ fn newest(fits: &[Fitted]) -> Vec<&Fitted> {
         .filter(|f| f.part == Part::AllReduce && !nccl(f))
         .map(|f| f.accelerator.as_str())
         .collect();
-    let current: Vec<&Fitted> = fits
-        .iter()
+    fits.iter()
         .filter(|f| newest.get(&whose(f)) == Some(&f.version.as_deref()))
         .filter(|f| !(nccl(f) && engines.contains(f.accelerator.as_str())))
-        .collect();
-    // Engines choose the kernel of attention by a model's heads: the one timed for most shapes is that of most models.
+        .collect()
+}
+
+/// Of the fits to attention, those of each engine's usual kernel. Engines choose the kernel by a model's heads: the one timed
+/// for most shapes is that of most models.
+fn usual(fits: Vec<&Fitted>) -> Vec<&Fitted> {
     let attends = |f: &Fitted| matches!(f.part, Part::Prefill | Part::Decode);
     let mut usual: BTreeMap<_, &Fitted> = BTreeMap::new();
-    for &fit in current.iter().filter(|f| attends(f)) {
+    for &fit in fits.iter().filter(|f| attends(f)) {
         let most = usual.entry(whose(fit)).or_insert(fit);
         *most = if fit.rows > most.rows { fit } else { *most };
     }
-    current
-        .into_iter()
-        .filter(|f| !attends(f) || usual.get(&whose(f)).is_some_and(|most| std::ptr::eq(*most, *f)))
-        .collect()
+    let is_usual = |f: &Fitted| usual.get(&whose(f)).is_some_and(|most| std::ptr::eq(*most, f));
+    fits.into_iter().filter(|f| !attends(f) || is_usual(f)).collect()
 }
 
 /// The tables behind the fits, as in `gemm_h200_sxm_vllm.csv.gz: vllm 0.24.0`.
