@@ -81,12 +81,21 @@ impl Calibration {
         Ok(parsed)
     }
 
+    /// Why the first level cannot be the one whose coefficients the others multiply; none where it can.
+    fn flaw_of_first(&self) -> Option<String> {
+        let Some(first) = self.levels.first() else { return Some("missing".to_owned()) };
+        if first.at != Selector::default() {
+            return Some(format!("of {}", first.at.name()));
+        }
+        let absent = Coefficient::ALL.into_iter().filter(|c| !first.coefficients.contains_key(c));
+        let absent: Vec<String> = absent.map(Coefficient::name).collect();
+        (!absent.is_empty()).then(|| format!("without {}", absent.join(", ")))
+    }
+
     fn check(&self, place: &str) -> Result<()> {
-        let first = self.levels.first();
-        if first.is_none_or(|l| l.at != Selector::default() || l.coefficients.len() != Coefficient::ALL.len())
-        {
+        if let Some(found) = self.flaw_of_first() {
             let accepted = "a level without a selector that has every coefficient";
-            return Err(Error::field(place, "level[0]", "incomplete", accepted));
+            return Err(Error::field(place, "level[0]", found, accepted));
         }
         for level in &self.levels {
             for (coefficient, value) in &level.coefficients {

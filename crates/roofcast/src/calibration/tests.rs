@@ -232,6 +232,23 @@ fn a_server_only_ever_adds() {
     assert!(compared > 1000, "{compared}");
 }
 
+/// A first level says what it lacks: calibrations of an earlier version lack the coefficients that are new.
+#[test]
+fn an_incomplete_first_level_is_refused_by_name() {
+    let refused = |change: &dyn Fn(&mut Calibration)| {
+        let mut calibration = Calibration::embedded().unwrap().clone();
+        change(&mut calibration);
+        calibration.check("own.toml").unwrap_err().to_string()
+    };
+    let message = refused(&|c| {
+        c.levels[0].coefficients.retain(|c, _| !matches!(c, Coefficient::DecodePairs | Coefficient::Layer));
+    });
+    assert!(message.contains("own.toml: `level[0]` is without layer, decode_pairs;"), "{message}");
+    let message = refused(&|c| c.levels[0].at.engine = Some("vllm".into()));
+    assert!(message.contains("`level[0]` is of engine vllm;"), "{message}");
+    assert!(refused(&|c| c.levels.clear()).contains("`level[0]` is missing;"));
+}
+
 /// No level without its data: files, sources and rows, or tables with engine and version.
 #[test]
 fn every_level_names_its_data() {
