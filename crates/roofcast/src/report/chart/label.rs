@@ -23,6 +23,12 @@ impl Rect {
         along(self.x, self.w, other.x, other.w) * along(self.y, self.h, other.y, other.h)
     }
 
+    /// Whether labels here and there can be told apart.
+    fn apart_from(&self, other: &Rect) -> bool {
+        let wider = Rect { x: self.x - GAP, w: self.w + 2.0 * GAP, ..*self };
+        wider.shared(other) < 1.0
+    }
+
     fn within(&self, w: f64, h: f64) -> bool {
         self.x >= 0.0 && self.y >= 0.0 && self.x + self.w <= w && self.y + self.h <= h
     }
@@ -71,6 +77,8 @@ pub(super) struct Placed {
 }
 
 const HEIGHT: f64 = SIZE + 2.0;
+/// Pixels between two labels in a row, which without them read as one.
+const GAP: f64 = 6.0;
 /// Pixels from a point to its label.
 const DISTANCES: [f64; 5] = [7.0, 12.0, 20.0, 30.0, 44.0];
 /// Distances from which on a line leads to the label.
@@ -143,7 +151,7 @@ pub(super) fn place(wanted: Vec<Wanted>, marks: &[Rect], strokes: &[Rect], w: f6
     for label in wanted {
         let covered = |rect: &Rect, all: &[Rect]| all.iter().map(|r| rect.shared(r)).sum::<f64>();
         let free =
-            |spot: &&Spot| spot.rect.within(w, h) && placed.iter().all(|p| spot.rect.shared(&p.rect) < 1.0);
+            |spot: &&Spot| spot.rect.within(w, h) && placed.iter().all(|p| spot.rect.apart_from(&p.rect));
         let cost = |spot: &Spot| spot.cost + 3.0 * covered(&spot.rect, marks) + covered(&spot.rect, strokes);
         let best = label.spots.iter().filter(free).map(|spot| (cost(spot), spot));
         let Some((_, spot)) = best.min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
@@ -174,6 +182,19 @@ mod tests {
             assert!(a.rect.within(200.0, 200.0) && a.rect.shared(&mark) < 1.0, "{}", a.text);
             assert!(placed[..i].iter().all(|b| a.rect.shared(&b.rect) < 1.0), "{}", a.text);
         }
+    }
+
+    /// A row as high as one label: the first has the right of its point, the second fits only left of its own, right after it.
+    #[test]
+    fn labels_in_a_row_have_a_gap_between_them() {
+        let text = "8 × h100-sxm";
+        let placed_with = |room: f64| {
+            let (first, height) = (2.0, HEIGHT + 1.0);
+            let second = first + 2.0 * (DISTANCES[0] + width(text, SIZE)) + room;
+            let wanted = [first, second].map(|x| Wanted::point((x, height / 2.0), text, 0)).to_vec();
+            place(wanted, &[], &[], second + 5.0, height).len()
+        };
+        assert_eq!([GAP - 0.5, GAP + 0.5].map(placed_with), [1, 2]);
     }
 
     #[test]
