@@ -13,13 +13,15 @@ mod levels;
 mod normal;
 mod problem;
 
-use crate::calibration::{Calibration, Place, Selector};
+use crate::calibration::{Calibration, Place, Selector, is_unquantized};
 use crate::catalog::Catalog;
 use crate::coefficients::{Coefficient, Coefficients, ServerLoop, Values};
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 use crate::measurement::{Measurement, Metrics};
+use crate::operator::Operator;
+use crate::step::StepModel;
 use crate::validate::point::{self, Forecast};
 use crate::validate::{Point, Resolver};
 use fit::{BOTH, COEFFICIENTS, Problem, Residual};
@@ -54,6 +56,8 @@ struct Fitted<'a> {
     weight: f64,
     group: usize,
     set: usize,
+    /// Whether its unquantized products have slopes of their own.
+    apart: bool,
     /// Logarithms of the coefficients that levels are factors of, then of the unquantized ones.
     base: [f64; BOTH],
 }
@@ -74,6 +78,15 @@ pub struct Fit<'a> {
     x: Vec<f64>,
     residuals: Vec<Residual>,
     left_out: Vec<Point<'a>>,
+}
+
+/// Whether a deployment with a quantized format has products in 16 bits beside it: where it may unpack its weights, or quantizes
+/// routed experts alone. What else is in 16 bits is little, and counts to the rest.
+fn has_two_sorts(deployment: &Deployment) -> bool {
+    let place = Place::of(deployment);
+    let dense = |o: &Operator| o.kind.is_product() && o.is_unquantized() && !o.kind.is_unquantized();
+    let beside = || StepModel::compile(deployment).operators.iter().any(dense);
+    !place.is_unquantized() && (place.unpacks().is_some() || beside())
 }
 
 /// A fitted calibration.
@@ -133,9 +146,9 @@ impl<'a> Fit<'a> {
             versions.add(&Place::of(&deployment));
             let next = groups.len();
             let group = *groups.entry(point.row.group()).or_insert(next);
-            let base = self.base(&deployment);
+            let (base, apart) = (self.base(&deployment), has_two_sorts(&deployment));
             let (row, limit) = (point.row, point.limit);
-            self.rows.push(Fitted { row, base, deployment, limit, weight: 1.0, group, set: 0 });
+            self.rows.push(Fitted { row, base, apart, deployment, limit, weight: 1.0, group, set: 0 });
         }
         self.groups = groups.len();
         self.give_levels(&versions);
@@ -171,7 +184,8 @@ impl<'a> Fit<'a> {
                 next
             });
         }
-        self.unquantized = self.selectors.iter().map(|s| s.weights.is_none()).collect();
+        self.unquantized =
+            self.selectors.iter().map(|s| s.weights.as_deref().is_none_or(is_unquantized)).collect();
         self.least = self.selectors.iter().flat_map(|s| [least(s); COEFFICIENTS]).collect();
     }
 
@@ -302,12 +316,11 @@ impl<'a> Fit<'a> {
             ));
         }
         if slopes {
-            // The few unquantized operators count to the quantized ones, but where those may be unpacked to 16 bits.
-            let apart = Place::of(&fitted.deployment).unpacks().is_some();
             for coefficient in
                 Coefficient::ALL.into_iter().filter(|f| matters(&fitted.deployment, fitted.row, *f))
             {
                 let share = coefficient.is_share();
+                let apart = fitted.apart && (coefficient.is_of_products() || coefficient.is_of_small_m());
                 let coefficient = coefficient as usize;
                 let mut nudge = |coefficients: &[usize], into: usize| {
                     // Shares beyond 1 count as 1, where only the way down tells.
@@ -353,11 +366,12 @@ impl<'a> Fit<'a> {
             Values(values)
         };
         let deployment = fitted.deployment.clone();
+        let place = Place::of(&deployment);
         let coefficients = Coefficients {
             name: String::new(),
-            values: values(0),
+            values: place.with_own_shares(values(0)),
             unquantized: values(COEFFICIENTS),
-            unpacks: Place::of(&deployment).unpacks(),
+            unpacks: place.unpacks(),
             attention: None,
             multiprocessors: deployment.accelerator.multiprocessors,
             launches: None,

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::quantized_kernel::Kernel;
 use crate::spec::EngineSpec;
 use crate::version::Version;
+pub(crate) use selector::is_unquantized;
 use selector::timed_format;
 pub use selector::{Place, Selector};
 use serde::{Deserialize, Serialize};
@@ -278,14 +279,7 @@ impl Calibration {
             let all = Coefficient::ALL.into_iter().filter(of_products);
             all.for_each(|c| values.0[c as usize] = measured.0[c as usize]);
         }
-        let own = [
-            (Coefficient::GemmCompute, kernel.gemm_compute),
-            (Coefficient::GemmExposed, kernel.gemm_exposed),
-        ];
-        for (coefficient, value) in own {
-            values.0[coefficient as usize] = value.unwrap_or(values.0[coefficient as usize]);
-        }
-        values
+        place.with_own_shares(values)
     }
 
     /// `values` with the layer of vLLM's captured graphs where launches are counted one by one.
@@ -305,7 +299,7 @@ impl Calibration {
         Coefficients {
             name: self.rests_on(place),
             values: self.launched(place, kernel.map_or(own, |k| self.products(place, k, own))),
-            unquantized: self.values(place, false),
+            unquantized: self.values(place, place.is_unquantized()),
             unpacks: place.unpacks(),
             attention: AttentionKernel::of(place.engine, place.accelerator),
             multiprocessors: place.accelerator.multiprocessors,

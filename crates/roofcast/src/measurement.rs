@@ -274,9 +274,13 @@ impl Measurement {
         let decodes = self.concurrency.unwrap_or(UNKNOWN_DECODES);
         let longest = self.input.map_or(0, |i| i.max) + decodes;
         let whole = (scheduler == SchedulerKind::TensorrtLlm).then(|| longest.clamp(8192, 1 << 24));
+        // And the kernel: `2024-05/06 AWQ use_exllama_v2`.
+        let kernels = [("AWQ gemm", "awq-gemm"), ("AWQ use_exllama_v2", "exllama-v2")];
+        let kernel = kernels.iter().find(|(written, _)| self.version.contains(written));
         let mut spec = EngineSpec {
             name: Some(self.engine.clone()),
             version: self.release(),
+            quantization_kernel: kernel.map(|(_, name)| (*name).to_owned()),
             served: Some(self.kind.served()),
             scheduler: Some(scheduler),
             max_num_batched_tokens: setting("max_num_batched_tokens").or(whole),
@@ -380,5 +384,15 @@ mod tests {
         let spec = read("f.csv", &format!("{HEADER}{line}")).unwrap()[0].options(None).engine;
         assert_eq!((spec.max_num_batched_tokens, spec.max_num_seqs), (Some(64), Some(32)));
         assert_eq!(spec.version.as_deref(), Some("2024 chunked-prefill"));
+    }
+
+    #[test]
+    fn a_version_may_name_the_kernel() {
+        let kernel = |version: &str| {
+            let line = format!("a,prefill,m,rtx-4090,1,1,transformers,{version},awq-int4,100,,1,1,71.5,,\n");
+            read("f.csv", &format!("{HEADER}{line}")).unwrap()[0].options(None).engine.quantization_kernel
+        };
+        let kernels = ["2024-05/06 AWQ gemm", "2024-05/06 AWQ use_exllama_v2", "4.40.0"].map(kernel);
+        assert_eq!(kernels.each_ref().map(|k| k.as_deref()), [Some("awq-gemm"), Some("exllama-v2"), None]);
     }
 }

@@ -41,6 +41,17 @@ pub struct Operator {
     pub form: Form,
 }
 
+impl Operator {
+    /// Whether its weights have 16 bits: by what it is, or by their bytes. Many checkpoints quantize routed experts alone.
+    pub fn is_unquantized(&self) -> bool {
+        let by_bytes = match &self.form {
+            Form::Product { matrix, .. } => matrix.weight_bytes >= 2.0 * matrix.elements,
+            _ => false,
+        };
+        by_bytes || self.kind.is_unquantized()
+    }
+}
+
 /// Work in one layer of one rank, as a function of the step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Form {

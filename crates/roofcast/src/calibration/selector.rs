@@ -1,8 +1,9 @@
 //! Where a level of a calibration holds, and what is looked up.
 //!
-//! Knows: which places a selector matches. Knows nothing about coefficients.
+//! Knows: which places a selector matches, and which shares a place's kernel has of its own. Knows nothing about levels.
 
 use crate::accelerator::{Accelerator, Topology};
+use crate::coefficients::{Coefficient, Values};
 use crate::deployment::Deployment;
 use crate::quantized_kernel::{Kernel, Unpacking, kernel, measured_as};
 use crate::spec::EngineSpec;
@@ -67,9 +68,25 @@ impl<'a> Place<'a> {
         if old { self.weights } else { timed_format(self.weights) }
     }
 
+    /// Whether its weights have 16 bits or more.
+    pub(crate) fn is_unquantized(&self) -> bool {
+        is_unquantized(self.weights)
+    }
+
     /// When the kernel of quantized weights unpacks them first.
     pub fn unpacks(&self) -> Option<Unpacking> {
         self.kernel().and_then(|kernel| kernel.unpacking(self.accelerator))
+    }
+
+    /// `values` with the shares that the kernel of quantized weights has of its own, wherever it runs.
+    pub(crate) fn with_own_shares(&self, mut values: Values) -> Values {
+        let own = self.kernel().map(|kernel| {
+            [(Coefficient::GemmCompute, kernel.gemm_compute), (Coefficient::GemmExposed, kernel.gemm_exposed)]
+        });
+        for (coefficient, share) in own.into_iter().flatten() {
+            values.0[coefficient as usize] = share.unwrap_or(values.0[coefficient as usize]);
+        }
+        values
     }
 
     /// The kernel of quantized weights; a resolved deployment has one that multiplies its weights, or none has a name.
@@ -132,6 +149,11 @@ const FP16_ROWS: [(&str, Option<&str>); 3] =
 /// one rate in the same kernels.
 pub(super) fn timed_format(weights: &str) -> &str {
     if weights == "fp16" { "bf16" } else { weights }
+}
+
+/// Whether weights of a format have 16 bits or more.
+pub(crate) fn is_unquantized(weights: &str) -> bool {
+    ["bf16", "fp16", "fp32"].contains(&weights)
 }
 
 /// Whether a level of `version` holds for the version `asked`: what is unknown is taken for its next known successor, and

@@ -89,6 +89,21 @@ fn the_closest_kernels_stand_below_the_factors() {
     assert_eq!(compute("a100-sxm-80gb", "fp16"), [everywhere * 0.5; 2]);
 }
 
+/// AWQ's kernel computes half of the peak whatever a fit says of others; what it unpacks is multiplied as in 16 bits.
+#[test]
+fn a_kernel_has_shares_of_its_own() {
+    let accelerator = crate::Catalog::embedded().unwrap().accelerator("rtx-4090").unwrap();
+    let compute = |version: &str| {
+        let engine = EngineSpec { version: Some(version.into()), ..EngineSpec::default() };
+        let place = Place { accelerator, engine: &engine, weights: "awq-int4" };
+        let coefficients = Calibration::embedded().unwrap().coefficients(&place);
+        [coefficients.values, coefficients.unquantized].map(|f| f.get(Coefficient::GemmCompute))
+    };
+    let [own, unpacked] = compute("0.4.2");
+    assert!(own == 0.5 && unpacked > 0.5, "{own} {unpacked}");
+    assert_ne!(compute("0.6.0")[0], 0.5);
+}
+
 /// No kernel tells the 16-bit formats apart, and neither does a forecast of today's engines. Rows in fp16 are of older ones:
 /// what they say beyond bf16 holds there.
 #[test]
