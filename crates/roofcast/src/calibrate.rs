@@ -12,6 +12,8 @@ mod leave_out;
 mod levels;
 mod normal;
 mod problem;
+#[cfg(test)]
+mod tests;
 
 use crate::calibration::{Calibration, Place, Selector, is_unquantized};
 use crate::catalog::Catalog;
@@ -78,15 +80,6 @@ pub struct Fit<'a> {
     x: Vec<f64>,
     residuals: Vec<Residual>,
     left_out: Vec<Point<'a>>,
-}
-
-/// Whether a deployment with a quantized format has products in 16 bits beside it: where it may unpack its weights, or quantizes
-/// routed experts alone. What else is in 16 bits is little, and counts to the rest.
-fn has_two_sorts(deployment: &Deployment) -> bool {
-    let place = Place::of(deployment);
-    let dense = |o: &Operator| o.kind.is_product() && o.is_unquantized() && !o.kind.is_unquantized();
-    let beside = || StepModel::compile(deployment).operators.iter().any(dense);
-    !place.is_unquantized() && (place.unpacks().is_some() || beside())
 }
 
 /// A fitted calibration.
@@ -430,6 +423,15 @@ impl<'a> Fit<'a> {
             band: calibration.band(evidence).copied(),
         }
     }
+}
+
+/// Whether a deployment has products in 16 bits beside quantized ones: where a kernel may unpack its weights, or routed experts
+/// alone are quantized. The output layer and routers, in 16 bits everywhere, are little and count to the rest.
+fn has_two_sorts(deployment: &Deployment) -> bool {
+    let place = Place::of(deployment);
+    let in_16_bits = |o: &Operator| o.kind.is_product() && o.is_unquantized() && !o.kind.is_unquantized();
+    let beside = || StepModel::compile(deployment).operators.iter().any(in_16_bits);
+    !place.is_unquantized() && (place.unpacks().is_some() || beside())
 }
 
 /// Four significant digits.

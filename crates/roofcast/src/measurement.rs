@@ -274,7 +274,7 @@ impl Measurement {
         let decodes = self.concurrency.unwrap_or(UNKNOWN_DECODES);
         let longest = self.input.map_or(0, |i| i.max) + decodes;
         let whole = (scheduler == SchedulerKind::TensorrtLlm).then(|| longest.clamp(8192, 1 << 24));
-        // And the kernel: `2024-05/06 AWQ use_exllama_v2`.
+        // Some name the kernel of AWQ there, as in `2024-05/06 AWQ use_exllama_v2`.
         let kernels = [("AWQ gemm", "awq-gemm"), ("AWQ use_exllama_v2", "exllama-v2")];
         let kernel = kernels.iter().find(|(written, _)| self.version.contains(written));
         let mut spec = EngineSpec {

@@ -188,6 +188,22 @@ fn level(at: Selector, factor: f64) -> Level {
     }
 }
 
+/// A level of bf16 holds for every product of a model in bf16; what an fp8 checkpoint leaves in 16 bits has none of it.
+#[test]
+fn a_level_of_16_bits_holds_for_models_in_16_bits() {
+    let mut calibration = Calibration::embedded().unwrap().clone();
+    calibration.levels.truncate(1);
+    calibration.levels.push(level(Selector { weights: Some("bf16".into()), ..Selector::default() }, 2.0));
+    let accelerator = crate::Catalog::embedded().unwrap().accelerator("h100-sxm").unwrap();
+    let once = calibration.levels[0].coefficients[&Coefficient::Step];
+    let steps = |weights| {
+        let coefficients =
+            calibration.coefficients(&Place { accelerator, engine: &EngineSpec::default(), weights });
+        [coefficients.values, coefficients.unquantized].map(|f| f.get(Coefficient::Step) / once)
+    };
+    assert_eq!(["bf16", "fp8"].map(steps), [[2.0; 2], [1.0; 2]]);
+}
+
 #[test]
 fn levels_multiply_where_they_match() {
     let mut calibration = Calibration::embedded().unwrap().clone();
