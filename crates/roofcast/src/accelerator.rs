@@ -217,6 +217,17 @@ impl Accelerator {
         self.peak_flops.contains_key(&dtype)
     }
 
+    /// Cycles of all multiprocessors in a second, of an NVIDIA chip whose fp32 rate is known: each adds and multiplies 128
+    /// times a cycle, 64 up to compute capability 8.0, whose tensor cores are at least 8 times as fast (CUDA C++ Programming
+    /// Guide, throughput of native arithmetic instructions).
+    pub fn cycles(&self) -> Option<f64> {
+        let rate = |dtype| self.peak_flops.get(&dtype).map(|rate| rate.0);
+        let (fp32, fp16) = rate(Dtype::Fp32).zip(rate(Dtype::Fp16)).filter(|_| self.vendor == "nvidia")?;
+        let old = matches!(self.architecture.as_str(), "volta" | "turing")
+            || self.architecture == "ampere" && fp16 >= 8.0 * fp32;
+        Some(fp32 / if old { 128.0 } else { 256.0 })
+    }
+
     /// The dtype that is for "16-bit compute" here: `wanted` where the chip has it, else the other one, else fp32.
     pub fn sixteen_bit(&self, wanted: Dtype) -> Dtype {
         [wanted, Dtype::Bf16, Dtype::Fp16, Dtype::Fp32]

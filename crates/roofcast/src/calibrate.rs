@@ -364,7 +364,7 @@ impl<'a> Fit<'a> {
             name: String::new(),
             values: place.with_own_shares(values(0)),
             unquantized: values(COEFFICIENTS),
-            unpacks: place.unpacks(),
+            regimes: place.regimes(),
             attention: None,
             multiprocessors: deployment.accelerator.multiprocessors,
             launches: None,
@@ -431,7 +431,7 @@ fn has_two_sorts(deployment: &Deployment) -> bool {
     let place = Place::of(deployment);
     let in_16_bits = |o: &Operator| o.kind.is_product() && o.is_unquantized() && !o.kind.is_unquantized();
     let beside = || StepModel::compile(deployment).operators.iter().any(in_16_bits);
-    !place.is_unquantized() && (place.unpacks().is_some() || beside())
+    !place.is_unquantized() && (place.regimes().needs_16_bits() || beside())
 }
 
 /// Four significant digits.

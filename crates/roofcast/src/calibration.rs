@@ -300,7 +300,7 @@ impl Calibration {
             name: self.rests_on(place),
             values: self.launched(place, kernel.map_or(own, |k| self.products(place, k, own))),
             unquantized: self.values(place, place.is_unquantized()),
-            unpacks: place.unpacks(),
+            regimes: place.regimes(),
             attention: AttentionKernel::of(place.engine, place.accelerator),
             multiprocessors: place.accelerator.multiprocessors,
             launches: Launches::of(place.engine),

@@ -12,7 +12,7 @@ mod messages;
 
 use crate::model::{Family, OperatorKind};
 use crate::operator::{ContextForm, Demand, Form, Matrix, Operator};
-use crate::quantized_kernel::Unpacking;
+use crate::quantized_kernel::{Regimes, RowBlocks};
 use crate::step::StepModel;
 use crate::units::{ByteRate, number};
 pub use attention::AttentionKernel;
@@ -22,6 +22,7 @@ pub use kernels::{
     BEYOND_CACHES, SKEW, SmallM, busiest, key_tile, last_tiles, masked_keys, mixed_tokens, skew, tiled,
     waiting, waves,
 };
+use launches::{LAUNCH, PRODUCTS, SHORT};
 pub use launches::{Launches, ServerLoop};
 pub use messages::{Messages, halvings, hops};
 
@@ -37,8 +38,8 @@ pub struct Coefficients {
     pub values: Values,
     /// The same for what is not quantized.
     pub unquantized: Values,
-    /// When products unpack their weights first and multiply in 16 bits; none where they never do.
-    pub unpacks: Option<Unpacking>,
+    /// What the kernel of products does by how many rows it has.
+    pub regimes: Regimes,
     /// The attention backend that was asked for; none where the values are its.
     pub attention: Option<AttentionKernel>,
     /// Multiprocessors of the chip, where their number is known.
@@ -74,6 +75,8 @@ pub struct Rates {
     pub exposed: f64,
     /// What few rows cost beyond their share of many.
     pub small_m: SmallM,
+    /// How many rows share a read of the weights; none where one read serves all.
+    pub blocks: Option<RowBlocks>,
     /// How a product's tiles fill the chip; none where that is not known, or a limit's.
     pub spread: Option<Spread>,
     /// Seconds of a byte that a product gives, or that a prompt's attention takes or gives, beside its work.
@@ -128,6 +131,12 @@ impl Rates {
         self.longer(demand.flops * self.flop, (demand.weight_bytes + demand.kv_bytes) * self.byte)
     }
 
+    /// The same of few rows, whose kernel hides neither: the threads that read the weights multiply them.
+    #[inline(always)]
+    pub fn one_by_one(&self, demand: Demand) -> [f64; 2] {
+        [demand.flops * self.flop, demand.weight_bytes * self.byte]
+    }
+
     /// How many times longer than at the share of the bandwidth a rank reads the cache of n = `decodes` sequences with h KV
     /// heads: `max(1, pairs/(n h))`. 1 for latent attention, of whose kernels this is not known.
     #[inline(always)]
@@ -169,9 +178,18 @@ impl Rates {
             let flops = 2.0 * elements * self.small_m.worth(rows);
             return self.time(Demand { flops, weight_bytes, kv_bytes: 0.0 });
         }
-        let flops = 2.0 * elements * self.small_m.worth(tiled(rows));
+        let (rows_computed, weight_bytes) = match self.blocks {
+            Some(blocks) => (blocks.computed(rows), weight_bytes * blocks.reads(rows)),
+            None => (tiled(rows), weight_bytes),
+        };
+        let flops = 2.0 * elements * self.small_m.worth(rows_computed);
         let [waits, draws] = self.spread.map_or([1.0; 2], |spread| spread.longer(rows, matrix));
-        let [compute, memory] = self.longer(flops * self.flop * waits, weight_bytes * self.byte * draws);
+        let [compute, memory] = match self.blocks {
+            Some(blocks) if rows <= blocks.few as f64 => {
+                self.one_by_one(Demand { flops, weight_bytes, kv_bytes: 0.0 })
+            }
+            _ => self.longer(flops * self.flop * waits, weight_bytes * self.byte * draws),
+        };
         let inputs = if outputs > 0.0 { elements / outputs } else { 0.0 };
         [compute, memory + rows * VALUE * (inputs * self.input + outputs * self.activation)]
     }
@@ -218,7 +236,7 @@ impl Coefficients {
             name: "limit".to_owned(),
             values,
             unquantized: values,
-            unpacks: None,
+            regimes: Regimes::default(),
             attention: None,
             multiprocessors: None,
             launches: None,
@@ -232,8 +250,13 @@ impl Coefficients {
     pub fn rates(&self, operator: &Operator, bandwidth: ByteRate) -> Rates {
         let unquantized = operator.is_unquantized();
         let values = if unquantized { &self.unquantized } else { &self.values };
-        let rates = self.rates_by(values, operator, bandwidth);
-        let unpacks = self.unpacks.filter(|_| operator.kind.is_product() && !unquantized);
+        let mut rates = self.rates_by(values, operator, bandwidth);
+        let product = operator.kind.is_product() && !unquantized;
+        if let Some(most) = self.regimes.unpacked_at.filter(|_| product) {
+            rates.flop = self.rates_by(&self.unquantized, operator, bandwidth).flop.max(1.0 / most.0);
+            rates.small_m = SmallM::NONE;
+        }
+        let unpacks = self.regimes.unpacking.filter(|_| operator.kind.is_product() && !unquantized);
         let unpacked = unpacks.map(|unpacks| {
             let mut rates = self.rates_by(&self.unquantized, operator, bandwidth);
             rates.flop /= unpacks.faster;
@@ -245,6 +268,7 @@ impl Coefficients {
     fn rates_by(&self, values: &Values, operator: &Operator, bandwidth: ByteRate) -> Rates {
         use Coefficient as C;
         let [compute, memory, exposed] = match operator.kind.family() {
+            Family::Moe if self.regimes.experts_alike => [C::GemmCompute, C::ExpertMemory, C::ExpertExposed],
             Family::Moe => [C::ExpertCompute, C::ExpertMemory, C::ExpertExposed],
             Family::Attention | Family::Indexer => [C::AttentionCompute, C::KvMemory, C::AttentionExposed],
             _ => [C::GemmCompute, C::GemmMemory, C::GemmExposed],
@@ -271,13 +295,20 @@ impl Coefficients {
             _ => 0.0,
         };
         let inputs = if self.ideal || !operator.kind.is_product() { 0.0 } else { values.get(C::GemmInput) };
+        let own = self.regimes.crossings.filter(|_| operator.kind.is_product());
+        let [inputs, crossings] = own.unwrap_or([inputs, crossings]);
         let hidden = [C::GemmComputeSpread, C::GemmMemorySpread].map(|c| values.get(c));
+        let blocks = match operator.kind.family() {
+            Family::Moe => self.regimes.expert_rows,
+            _ => self.regimes.rows,
+        };
         let spread = self.multiprocessors.map(|multiprocessors| Spread { multiprocessors, hidden });
         Rates {
             share: memory,
             flop: busier / (operator.rate.0 * compute),
             byte: narrow * (1.0 + values.get(C::Group) * (group - 1) as f64) / (bandwidth.0 * memory),
             exposed,
+            blocks,
             spread: spread.filter(|_| !self.ideal),
             activation: crossings / bandwidth.0,
             input: inputs / bandwidth.0,
@@ -322,6 +353,9 @@ impl Coefficients {
             Some(launches) => launches.host / at.host_speed * at.layers as f64,
             None => host(C::EagerLayer) * at.eager_layers as f64,
         };
+        let kernels = PRODUCTS * self.regimes.launches as f64 * at.layers as f64;
+        let beside = kernels * LAUNCH / at.host_speed;
+        let launches = if launches > 0.0 { launches + beside } else { 0.0 };
         let prefill = [
             (C::PrefillLayer, at.layers),
             (C::PrefillExpert, at.expert_layers),
@@ -330,7 +364,7 @@ impl Coefficients {
         ];
         let prefill = prefill.into_iter().map(|(coefficient, layers)| host(coefficient) * layers as f64);
         Overhead {
-            step: host(C::Step) + calls + self.server.step / at.host_speed,
+            step: host(C::Step) + calls + kernels * SHORT + self.server.step / at.host_speed,
             ending: host(C::PrefillStep),
             sequence: host(C::Sequence) + self.server.sequence / at.host_speed,
             token: elementwise / (model.bandwidth.0 * value(C::Elementwise)),
@@ -338,7 +372,7 @@ impl Coefficients {
             messages: Messages::of(&self.values, &model.links, model.parallelism.tp),
             link: model.links.seconds_per_row_beside() / value(C::Link),
             launches,
-            prefill_launches: launches.max(prefill.sum()),
+            prefill_launches: launches.max(prefill.sum::<f64>() + beside),
             captured: at.captured,
         }
     }
@@ -349,6 +383,7 @@ mod tests {
     use super::*;
     use crate::operator::Rows;
     use crate::precision::Dtype;
+    use crate::quantized_kernel::Unpacking;
     use crate::units::FlopRate;
 
     /// 256 rows of a product of 10⁶ weights in 4.16 bits, 520 kB: 2 MB in 16 bits. 2.52 MB at 41 % of 1 TB/s are 6.146 µs;
@@ -360,8 +395,9 @@ mod tests {
         let (dtype, rate) = (Dtype::Fp16, FlopRate(1e14));
         let operator = Operator { kind: OperatorKind::OProj, layers: 1, dtype, rate, form };
         let from = |rows: Option<u64>| {
-            let unpacks = rows.map(|from| Unpacking { from, share: 0.41, faster: 1.0 });
-            let coefficients = Coefficients { unpacks, ..Coefficients::ideal(1.0, 1.0) };
+            let unpacking = rows.map(|from| Unpacking { from, share: 0.41, faster: 1.0 });
+            let regimes = Regimes { unpacking, ..Regimes::default() };
+            let coefficients = Coefficients { regimes, ..Coefficients::ideal(1.0, 1.0) };
             coefficients.rates(&operator, ByteRate(1e12)).product(256, &matrix)
         };
         let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;
@@ -385,6 +421,28 @@ mod tests {
             coefficients.rates(&operator, ByteRate(1e12)).product(256, &matrix)[0]
         };
         assert_eq!([520e3, 1e6, 2e6].map(compute), [5.12e-6, 5.12e-6, 10.24e-6]);
+    }
+
+    /// 10⁶ weights in 520 kB at 1 TFLOP/s and 1 TB/s: 6 rows are 12 µs, and two reads are 1.04 µs, of which nothing is hidden;
+    /// 9 compute 32, 64 µs, and hide one read. Inputs of 1000 values that cross three times in two bytes, and outputs four
+    /// times, are 14 kB a row: 84 ns of 6 rows.
+    #[test]
+    fn few_rows_hide_nothing() {
+        let matrix = Matrix { elements: 1e6, outputs: 1e3, weight_bytes: 520e3 };
+        let form = Form::Product { rows: Rows::Computed, matrix };
+        let (dtype, rate) = (Dtype::Fp16, FlopRate(1e12));
+        let operator = Operator { kind: OperatorKind::OProj, layers: 1, dtype, rate, form };
+        let of = |rows: u64, crossings| {
+            let blocks = RowBlocks { few: 8, at_once: 5, tile: 32 };
+            let regimes = Regimes { rows: Some(blocks), crossings, ..Regimes::default() };
+            let coefficients = Coefficients { regimes, ..Coefficients::ideal(1.0, 1.0) };
+            let mut rates = coefficients.rates(&operator, ByteRate(1e12));
+            rates.exact = false;
+            rates.product(rows, &matrix).map(|s| (s * 1e12).round())
+        };
+        assert_eq!(of(6, None), [12e6, 1.04e6]);
+        assert_eq!(of(9, None), [64e6, 0.0]);
+        assert_eq!(of(6, Some([3.0, 4.0])), [12e6, 1.04e6 + 84e3]);
     }
 
     /// 512 rows of 8192 outputs are 4 · 64 tiles of 128: two waves of 148, 296/256 times as long as their tiles. 128 rows of

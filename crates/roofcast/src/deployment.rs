@@ -246,7 +246,7 @@ impl Deployment {
     /// Refuses kernels that cannot run here.
     fn kernels(&self) -> Result<()> {
         let engine = &self.options.engine;
-        quantized_kernel::kernel(engine, &self.weights)?;
+        quantized_kernel::kernel(engine, &self.weights, &self.accelerator)?;
         let Some(backend) = engine.attention_backend else { return Ok(()) };
         let refused =
             |accepted: String| Err(Error::field("engine", "attention_backend", backend.name(), accepted));

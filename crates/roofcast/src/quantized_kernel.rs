@@ -1,12 +1,14 @@
 //! Which kernel multiplies quantized weights: chosen by name, else what the engine's version uses.
 //!
-//! Knows: `catalog/kernels.toml`, whose kernels are like those that were measured with an engine and a format, and from how
-//! many rows on they unpack their weights. Knows nothing about times.
+//! Knows: `catalog/kernels.toml`, whose kernels are like those that were measured with an engine and a format, from how
+//! many rows on they unpack their weights, how many rows share a read of them, and how many kernels they launch beside. Knows
+//! nothing about times.
 
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 use crate::precision::Dtype;
 use crate::spec::EngineSpec;
+use crate::units::FlopRate;
 use crate::version::Version;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -40,10 +42,21 @@ pub struct Kernel {
     /// Formats that it multiplies beside, in 16 bits, where activations have those or the chip has no rate for the dtype.
     #[serde(default)]
     weight_only: BTreeMap<String, Dtype>,
-    /// Whose chips alone unpack; all where absent.
+    /// Whose chips alone it runs on; all where absent.
     vendor: Option<String>,
+    /// Chips that compute in this dtype alone have it; all where absent.
+    rate: Option<Dtype>,
     unpacks_from: Option<u64>,
     unpacking: Option<f64>,
+    rows: Option<RowBlocks>,
+    expert_rows: Option<RowBlocks>,
+    #[serde(default)]
+    experts_alike: bool,
+    crossings: Option<[f64; 2]>,
+    #[serde(default)]
+    launches: u64,
+    /// FLOPs that unpacking leaves to a multiprocessor in each of its cycles.
+    flops_a_cycle: Option<f64>,
     /// Whether unpacked weights are multiplied with sums of 16 bits (`cublasHgemm`).
     #[serde(default)]
     fp16_accumulate: bool,
@@ -72,6 +85,38 @@ pub struct Unpacking {
     pub faster: f64,
 }
 
+/// How many rows share a read of the weights: of few rows `at_once`; more fill tiles, which compute all their rows and find
+/// the weights in caches.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowBlocks {
+    /// So many rows are few; of experts, so many tokens.
+    pub few: u64,
+    /// Few rows that share a read.
+    pub at_once: u64,
+    /// Rows of a tile.
+    pub tile: u64,
+}
+
+/// What a kernel does by how many rows it has.
+#[derive(Debug, Clone, Copy, PartialEq, std::default::Default)]
+pub struct Regimes {
+    /// When quantized weights are unpacked first; none where they never are.
+    pub unpacking: Option<Unpacking>,
+    /// Of products; none where one read serves all rows.
+    pub rows: Option<RowBlocks>,
+    /// Of routed experts.
+    pub expert_rows: Option<RowBlocks>,
+    /// Whether experts are multiplied by the same code, at the same share of the peak.
+    pub experts_alike: bool,
+    /// How often what a product takes crosses the bus beside its work, and what it gives; none where those are measured.
+    pub crossings: Option<[f64; 2]>,
+    /// Kernels that the host launches for a product beside the product's own.
+    pub launches: u64,
+    /// The rate at which weights are unpacked on the way to a product, where that and the rate of 16-bit products bound it.
+    pub unpacked_at: Option<FlopRate>,
+}
+
 /// Where a kernel is the engine's own choice; versions are `since` ≤ version < `until`, each with its month: `0.5.3 (2024-07)`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -90,16 +135,19 @@ pub fn kernels() -> Result<&'static [Kernel]> {
     PARSED.get_or_init(parse).as_ref().map(Vec::as_slice).map_err(Clone::clone)
 }
 
-/// The kernel of `weights` under `engine`: the one named, else the version's own; none where no kernel has a name.
-pub fn kernel(engine: &EngineSpec, weights: &str) -> Result<Option<&'static Kernel>> {
-    let all = kernels()?;
+/// The kernel of `weights` under `engine` on `chip`: the one named, else the version's own; none where no kernel has a name.
+pub fn kernel(engine: &EngineSpec, weights: &str, chip: &Accelerator) -> Result<Option<&'static Kernel>> {
+    let all = || kernels().map(|all| all.iter().filter(|kernel| kernel.runs_on(chip)));
     let Some(name) = &engine.quantization_kernel else {
-        return Ok(all.iter().find(|k| k.default.iter().any(|d| d.holds(engine, weights))));
+        return Ok(all()?.find(|k| k.default.iter().any(|d| d.holds(engine, weights))));
     };
-    let named = all.iter().find(|k| k.name == name.replace('_', "-"));
+    let named = all()?.find(|k| k.name == name.replace('_', "-"));
+    let fitting: Vec<&str> = all()?.filter(|k| k.multiplies(weights)).map(|k| k.name.as_str()).collect();
     let fitting = || {
-        let names = all.iter().filter(|k| k.multiplies(weights)).map(|k| k.name.as_str()).collect::<Vec<_>>();
-        if names.is_empty() { format!("none: no kernel of {weights} has a name") } else { names.join(", ") }
+        if fitting.is_empty() {
+            return format!("none: no kernel of {weights} has a name on {}", chip.id);
+        }
+        fitting.join(", ")
     };
     match named {
         Some(kernel) if kernel.multiplies(weights) => Ok(Some(kernel)),
@@ -122,7 +170,7 @@ pub fn measured_as(
 ) -> Option<&'static str> {
     let named = matches!(activations, Some(Dtype::Bf16 | Dtype::Fp16));
     let unpacks = |kernel: &&Kernel| kernel.weight_only.get(weights).is_some_and(|d| named || !chip.has(*d));
-    let kernel = kernels().ok()?.iter().find(unpacks).or(kernel(engine, weights).ok().flatten())?;
+    let kernel = kernels().ok()?.iter().find(unpacks).or(kernel(engine, weights, chip).ok().flatten())?;
     let like = Some(kernel.like.weights.as_str()).filter(|like| !like.is_empty() && *like != weights);
     like.filter(|_| kernel.like.engine == engine.name())
 }
@@ -133,18 +181,56 @@ impl Kernel {
         self.formats.iter().any(|f| f == weights)
     }
 
+    /// Whether it runs on `chip`.
+    fn runs_on(&self, chip: &Accelerator) -> bool {
+        self.vendor.as_ref().is_none_or(|vendor| *vendor == chip.vendor)
+            && self.rate.is_none_or(|dtype| chip.has(dtype))
+    }
+
+    /// What it does by how many rows it has on `chip`.
+    pub fn regimes(&self, chip: &Accelerator) -> Regimes {
+        Regimes {
+            unpacking: self.unpacking(chip),
+            rows: self.rows,
+            expert_rows: self.expert_rows,
+            experts_alike: self.experts_alike,
+            crossings: self.crossings,
+            launches: self.launches,
+            unpacked_at: self
+                .flops_a_cycle
+                .zip(chip.cycles())
+                .map(|(flops, cycles)| FlopRate(flops * cycles)),
+        }
+    }
+
     /// From how many rows on it unpacks its weights on `chip`, and how fast.
-    pub fn unpacking(&self, chip: &Accelerator) -> Option<Unpacking> {
+    fn unpacking(&self, chip: &Accelerator) -> Option<Unpacking> {
         let usual = chip.peak_flops.get(&Dtype::Fp16);
         let faster = chip.fp16_accumulate_flops.filter(|_| self.fp16_accumulate).zip(usual);
-        if self.vendor.as_ref().is_some_and(|vendor| *vendor != chip.vendor) {
-            return None;
-        }
         Some(Unpacking {
             from: self.unpacks_from?,
             share: self.unpacking?,
             faster: faster.map_or(1.0, |(half, usual)| half.0 / usual.0),
         })
+    }
+}
+
+impl Regimes {
+    /// Whether quantized products take what those in 16 bits do.
+    pub fn needs_16_bits(&self) -> bool {
+        self.unpacking.is_some() || self.unpacked_at.is_some()
+    }
+}
+
+impl RowBlocks {
+    /// How often the weights are read for `rows` of a product, in tiles that find them in caches after the first.
+    pub fn reads(self, rows: f64) -> f64 {
+        if rows > self.few as f64 { 1.0 } else { (rows / self.at_once as f64).ceil() }
+    }
+
+    /// The rows that a product of `rows` computes.
+    pub fn computed(self, rows: f64) -> f64 {
+        if rows > self.few as f64 { (rows / self.tile as f64).ceil() * self.tile as f64 } else { rows }
     }
 }
 
@@ -157,7 +243,7 @@ impl Default {
 }
 
 /// Whether `version` is before `release`; by the month where it is a date. What is neither, as `nightly`, is new.
-fn precedes(version: &str, release: &str) -> bool {
+pub(crate) fn precedes(version: &str, release: &str) -> bool {
     if let Some(order) = Version::compare(version, release) {
         return order.is_lt();
     }
@@ -172,21 +258,30 @@ fn precedes(version: &str, release: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn chip(id: &str) -> &'static Accelerator {
+        crate::Catalog::embedded().unwrap().accelerator(id).unwrap()
+    }
+
     fn chosen(name: &str, version: Option<&str>, asked: Option<&str>, weights: &str) -> String {
+        chosen_on("rtx-4090", name, version, asked, weights)
+    }
+
+    fn chosen_on(id: &str, name: &str, version: Option<&str>, asked: Option<&str>, weights: &str) -> String {
         let engine = EngineSpec {
             name: Some(name.into()),
             version: version.map(str::to_owned),
             quantization_kernel: asked.map(str::to_owned),
             ..EngineSpec::default()
         };
-        kernel(&engine, weights).map_or_else(|e| e.to_string(), |k| k.map_or("–".into(), |k| k.name.clone()))
+        kernel(&engine, weights, chip(id))
+            .map_or_else(|e| e.to_string(), |k| k.map_or("–".into(), |k| k.name.clone()))
     }
 
     /// Marlin unpacks what a chip has no rate for, and what is asked to be computed in 16 bits; an H100 has one for fp8 and
     /// none for fp4, other engines have other kernels.
     #[test]
     fn weights_that_are_unpacked_to_16_bits_have_one_kernel() {
-        let chip = crate::Catalog::embedded().unwrap().accelerator("h100-sxm").unwrap();
+        let chip = chip("h100-sxm");
         let like = |name: &str, weights, activations| {
             let engine = EngineSpec { name: Some(name.into()), ..EngineSpec::default() };
             measured_as(&engine, weights, activations, chip)
@@ -204,14 +299,54 @@ mod tests {
     /// cuBLAS is NVIDIA's; GeForce cards keep sums of 16 bits at twice the rate of others: 330.3 of 165.2 TFLOP/s.
     #[test]
     fn rows_beyond_32_are_unpacked_on_nvidias_chips() {
-        let unpacking = |chip: &str| {
-            let kernel = kernels().unwrap().iter().find(|k| k.name == "gguf-cublas").unwrap();
-            kernel.unpacking(crate::Catalog::embedded().unwrap().accelerator(chip).unwrap())
-        };
-        let card = unpacking("rtx-4090").unwrap();
+        let kernel = kernels().unwrap().iter().find(|k| k.name == "gguf-cublas").unwrap();
+        let card = kernel.unpacking(chip("rtx-4090")).unwrap();
         assert_eq!((card.from, card.share), (33, 1.0));
         assert!((card.faster - 2.0).abs() < 1e-3, "{card:?}");
-        assert_eq!(unpacking("m2-ultra"), None);
+    }
+
+    /// Apple's chips have llama.cpp's kernels for Metal, whatever its version; no other chip has, nor have they others.
+    #[test]
+    fn a_kernel_runs_on_its_vendors_chips() {
+        for version in [None, Some("b3000"), Some("2026-02")] {
+            assert_eq!(chosen_on("m2-ultra", "llama.cpp", version, None, "q4_k_m"), "gguf-metal");
+        }
+        assert_eq!(chosen_on("mi300x", "llama.cpp", Some("b3000"), None, "q4_k_m"), "–");
+        let refused = chosen("llama.cpp", None, Some("gguf-metal"), "q4_k_m");
+        assert!(refused.contains("gguf-mmq, gguf-cublas"), "{refused}");
+        let refused = chosen_on("m2-ultra", "llama.cpp", None, Some("gguf-cublas"), "q4_k_m");
+        assert!(refused.contains("gguf-metal"), "{refused}");
+    }
+
+    /// Up to 5 of few rows share a read, 6 to 8 take two; from 9 on one read serves whole tiles of 32.
+    #[test]
+    fn rows_share_reads_in_blocks() {
+        let blocks = RowBlocks { few: 8, at_once: 5, tile: 32 };
+        assert_eq!([1.0, 5.0, 6.0, 8.0, 9.0, 512.0].map(|r| blocks.reads(r)), [1.0, 1.0, 2.0, 2.0, 1.0, 1.0]);
+        assert_eq!([1.0, 8.0, 9.0, 32.0, 33.0].map(|r| blocks.computed(r)), [1.0, 8.0, 32.0, 32.0, 64.0]);
+    }
+
+    /// vLLM quantized by three kernels in 2024, on chips that compute in fp8; an A100 does not.
+    #[test]
+    fn a_kernel_runs_on_chips_with_its_rate() {
+        assert_eq!(chosen("vllm", Some("0.5.0"), None, "fp8"), "fp8-scaled-mm");
+        assert_eq!(chosen("vllm", Some("2024-05/06"), None, "fp8"), "fp8-scaled-mm");
+        assert_eq!(chosen("vllm", Some("0.6.3"), None, "fp8"), "–");
+        assert_eq!(chosen_on("a100-sxm-80gb", "vllm", Some("0.5.0"), None, "fp8"), "–");
+    }
+
+    /// An A100 has 19.5 TFLOP/s in fp32, 128 a multiprocessor and cycle, as 108 of them have at 1.41 GHz; an RTX 4090 82.6, of
+    /// 256: 128 at 2.52 GHz. Of each cycle Marlin has 920: 140 TFLOP/s, and 297, which is beyond the tensor cores' 165.
+    #[test]
+    fn unpacking_leaves_marlin_920_a_cycle() {
+        let kernel = kernels().unwrap().iter().find(|k| k.name == "marlin").unwrap();
+        let near = |id: &str, expected: f64| {
+            let rate = kernel.regimes(chip(id)).unpacked_at.unwrap().0;
+            assert!((rate / expected - 1.0).abs() < 0.01, "{id} {rate}");
+        };
+        near("a100-sxm-80gb", 920.0 * 108.0 * 1.41e9);
+        near("rtx-4090", 920.0 * 128.0 * 2.52e9);
+        assert_eq!(kernel.regimes(chip("mi300x")).unpacked_at, None);
     }
 
     #[test]

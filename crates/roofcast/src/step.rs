@@ -14,6 +14,7 @@ use crate::model::{Dense, Ffn, Layer, Mixer, Model};
 use crate::operator::collective::Links;
 use crate::operator::{self, Form, Operator};
 use crate::parallelism::Parallelism;
+use crate::quantized_kernel::precedes;
 use crate::units::ByteRate;
 use std::borrow::Cow;
 
@@ -262,18 +263,34 @@ fn busiest<'a>(chunks: &[Sequences], ranks: u64) -> Cow<'a, [Sequences]> {
 /// where it is gated, and writes it. A routed expert's function is in its own kernel.
 fn elementwise_bytes(deployment: &Deployment) -> f64 {
     let model = &deployment.model;
-    let inner =
-        |mlp: &Dense| (if mlp.gated { 3 } else { 2 }) * mlp.intermediate.div_ceil(deployment.parallelism.tp);
+    let [hidden, gated, bits] = elements_and_bits(deployment);
+    let inner = |mlp: &Dense| {
+        (if mlp.gated { gated } else { 2 }) * mlp.intermediate.div_ceil(deployment.parallelism.tp)
+    };
     let layer = |layer: &Layer| {
         let mlps = match &layer.ffn {
             Ffn::Dense(dense) => inner(dense),
             Ffn::Experts(experts) => experts.shared.iter().chain(&experts.beside).map(inner).sum(),
             Ffn::None => 0,
         };
-        4 * model.hidden + mlps
+        hidden * model.hidden + mlps
     };
     let elements: u64 = model.layers.iter().map(layer).sum();
-    elements as f64 * f64::from(deployment.base.bits()) / 8.0
+    elements as f64 * bits as f64 / 8.0
+}
+
+/// How often a layer moves the hidden state, and the inner width of a gated MLP, and in how many bits. ggml's activations have
+/// 32, and its operations each a kernel: two norms and their weights read and write, as the rotation does, two residuals read
+/// two and write one; the activation reads and writes, the gate's product reads two and writes one. Since b5780 (June 2025)
+/// norms take their weights and activations their gates along (llama.cpp's pull requests 14158, 14800 and 15631).
+fn elements_and_bits(deployment: &Deployment) -> [u64; 3] {
+    let engine = &deployment.options.engine;
+    let old = |version: &String| precedes(version, "5780 (2025-06)");
+    match engine.name() {
+        "llama.cpp" if engine.version.as_ref().is_some_and(old) => [16, 5, 32],
+        "llama.cpp" => [8, 3, 32],
+        _ => [4, 3, u64::from(deployment.base.bits())],
+    }
 }
 
 /// Bytes of a token's hidden state for each expert that it passes on a rank with its even share, in all layers together.
@@ -316,6 +333,44 @@ mod tests {
         let llama = |tp| compiled("meta-llama/Llama-3.1-8B-Instruct", tp, 1).surroundings.elementwise_bytes;
         assert_eq!(llama(1), 32.0 * 2.0 * (16_384.0 + 43_008.0));
         assert_eq!(llama(4), 32.0 * 2.0 * (16_384.0 + 10_752.0));
+    }
+
+    /// The same under llama.cpp in four bytes: 8·4096 and 3·14,336 values, and 16·4096 and 5·14,336 before b5780.
+    #[test]
+    fn activations_of_ggml_have_32_bits() {
+        let catalog = crate::Catalog::embedded().unwrap();
+        let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
+        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+        let chip = Arc::new(catalog.accelerator("rtx-4090").unwrap().clone());
+        let bytes = |version: Option<&str>| {
+            let mut options = Options::default();
+            options.engine.name = Some("llama.cpp".to_owned());
+            options.engine.version = version.map(str::to_owned);
+            let deployment = Deployment::resolve(model.clone(), chip.clone(), &options).unwrap();
+            StepModel::compile(&deployment).surroundings.elementwise_bytes
+        };
+        for new in [None, Some("b5780"), Some("2026-02")] {
+            assert_eq!(bytes(new), 32.0 * 4.0 * (8.0 * 4096.0 + 3.0 * 14_336.0));
+        }
+        for old in ["b3000", "2024-05/06"] {
+            assert_eq!(bytes(Some(old)), 32.0 * 4.0 * (16.0 * 4096.0 + 5.0 * 14_336.0));
+        }
+    }
+
+    /// Three kernels beside each of the four products of 32 layers are 384: 0.768 ms of the device in any step, 1.92 of the
+    /// host in one that no graph holds.
+    #[test]
+    fn kernels_beside_products_by_hand() {
+        let of = |launches: u64| {
+            let mut coefficients = Coefficients::ideal(1.0, 1.0);
+            coefficients.regimes.launches = launches;
+            let mut model = compiled("meta-llama/Llama-3.1-8B-Instruct", 1, 1);
+            model.surroundings.host_speed = 1.0;
+            let overhead = coefficients.overhead(&model);
+            [overhead.step, overhead.prefill_launches, overhead.launches].map(|s| (s * 1e9).round())
+        };
+        assert_eq!(of(0), [0.0; 3]);
+        assert_eq!(of(3), [768e3, 1920e3, 0.0]);
     }
 
     /// Qwen3-30B-A3B: 48 layers, 8 experts a token, 2048 values in two bytes; a rank of four has a quarter of them.

@@ -84,12 +84,18 @@ impl Timing {
         let one = match &operator.form {
             Form::Product { rows, matrix } => rates.product(rows_of(*rows, pass), matrix),
             Form::Experts(experts) => {
-                let demand = experts.demand(pass.tokens);
                 // No faster than what even routing touches at the whole bandwidth, as limits have it.
                 let touched =
                     || experts.imbalance(pass.tokens) * experts.uneven(pass.tokens).max(rates.share);
+                let demand = experts.demand(pass.tokens);
                 let skew = if rates.even { 1.0 } else { touched() };
-                rates.time(Demand { weight_bytes: demand.weight_bytes * skew, ..demand })
+                match rates.blocks {
+                    Some(blocks) if pass.tokens <= blocks.few => {
+                        rates.one_by_one(experts.in_blocks(pass.tokens, blocks))
+                    }
+                    Some(blocks) => rates.time(experts.in_blocks(pass.tokens, blocks)),
+                    None => rates.time(Demand { weight_bytes: demand.weight_bytes * skew, ..demand }),
+                }
             }
             Form::Context(form) => {
                 let [compute, memory] = self.context(operator, form, rates, pass);

@@ -5,7 +5,7 @@
 use crate::accelerator::{Accelerator, Topology};
 use crate::coefficients::{Coefficient, Values};
 use crate::deployment::Deployment;
-use crate::quantized_kernel::{Kernel, Unpacking, kernel, measured_as};
+use crate::quantized_kernel::{Kernel, Regimes, kernel, measured_as};
 use crate::spec::EngineSpec;
 use crate::version::Version;
 use serde::{Deserialize, Serialize};
@@ -73,9 +73,9 @@ impl<'a> Place<'a> {
         is_unquantized(self.weights)
     }
 
-    /// When the kernel of quantized weights unpacks them first.
-    pub fn unpacks(&self) -> Option<Unpacking> {
-        self.kernel().and_then(|kernel| kernel.unpacking(self.accelerator))
+    /// What the kernel of its weights does by how many rows it has.
+    pub fn regimes(&self) -> Regimes {
+        self.kernel().map(|kernel| kernel.regimes(self.accelerator)).unwrap_or_default()
     }
 
     /// `values` with the shares that the kernel of quantized weights has of its own, wherever it runs.
@@ -91,7 +91,7 @@ impl<'a> Place<'a> {
 
     /// The kernel of quantized weights; a resolved deployment has one that multiplies its weights, or none has a name.
     pub(super) fn kernel(&self) -> Option<&'static Kernel> {
-        kernel(self.engine, self.weights).ok().flatten()
+        kernel(self.engine, self.weights, self.accelerator).ok().flatten()
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Demand, Form, Operator};
 use crate::deployment::{Deployment, ExpertShard};
 use crate::model::{Experts, OperatorKind};
+use crate::quantized_kernel::RowBlocks;
 use crate::units::number;
 
 /// The routed experts of one rank. Each token passes its experts, spread evenly over the expert-parallel ranks; the
@@ -42,6 +43,22 @@ impl RoutedExperts {
         }
     }
 
+    /// For `tokens` with traffic's routing in a kernel that multiplies in `blocks`: of few tokens each copy reads its experts, so
+    /// many at once as share a read; of more every touched expert computes whole tiles, half a tile too many in the mean.
+    pub fn in_blocks(&self, tokens: u64, blocks: RowBlocks) -> Demand {
+        let even = self.demand(tokens);
+        let copies = number(tokens) * number(self.experts.per_token);
+        let touched = self.experts.distinct(tokens) * self.uneven(tokens);
+        let bytes_per_touched = self.bytes_per_touched;
+        if tokens <= blocks.few {
+            let reads = touched.max(copies / number(blocks.at_once));
+            return Demand { weight_bytes: reads * bytes_per_touched, ..even };
+        }
+        let tile = number(blocks.tile);
+        let rows = (copies + touched * tile / 2.0).max(touched * tile);
+        Demand { flops: even.flops * rows / copies, weight_bytes: touched * bytes_per_touched, kv_bytes: 0.0 }
+    }
+
     /// How many times its even share of the touched experts the busiest rank reads.
     pub fn imbalance(&self, tokens: u64) -> f64 {
         self.experts.imbalance(tokens, self.ranks)
@@ -69,10 +86,8 @@ mod tests {
     use crate::operator::operators;
     use std::sync::Arc;
 
-    /// Qwen3-30B-A3B, 8 of 128: 16 tokens have 128 copies, which touch 128/(1 + 1) = 64 where even routing touches
-    /// 128 (1 − (15/16)^16) = 82.42. One token touches its 8 either way, very many all.
-    #[test]
-    fn uneven_routing_touches_fewer() {
+    /// The experts of Qwen3-30B-A3B, 8 of 128.
+    fn experts() -> RoutedExperts {
         let catalog = crate::Catalog::embedded().unwrap();
         let entry = catalog.model("Qwen/Qwen3-30B-A3B").unwrap();
         let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
@@ -80,7 +95,33 @@ mod tests {
         let deployment = Deployment::resolve(model, chip, &Options::default()).unwrap();
         let found = operators(&deployment).into_iter().find(|o| o.kind == OperatorKind::Experts).unwrap();
         let Form::Experts(form) = found.form else { panic!("{:?}", found.form) };
+        form
+    }
+
+    /// 16 tokens have 128 copies, which touch 128/(1 + 1) = 64 where even routing touches 128 (1 − (15/16)^16) = 82.42. One
+    /// token touches its 8 either way, very many all.
+    #[test]
+    fn uneven_routing_touches_fewer() {
+        let form = experts();
         assert!((form.uneven(16) - 64.0 / 82.42).abs() < 1e-4, "{}", form.uneven(16));
         assert!(form.uneven(1) == 1.0 && form.uneven(1_000_000) > 0.9999);
+    }
+
+    /// 16 tokens are few: each of their 128 copies reads an expert. 64 tokens have 512 copies and touch 512/(1 + 4) = 102.4
+    /// experts, which compute 102.4 · 32 rows, 6.4 times the copies; 512 have 4096, touch 4096/33 = 124.12 and compute 16
+    /// rows of each too many, 1.4848 times the copies.
+    #[test]
+    fn blocks_of_rows_by_hand() {
+        let (form, blocks) = (experts(), RowBlocks { few: 31, at_once: 1, tile: 32 });
+        let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-4, "{a} {b}");
+        let one = form.demand(1);
+        let few = form.in_blocks(16, blocks);
+        near(few.weight_bytes, one.weight_bytes * 16.0);
+        near(few.flops, one.flops * 16.0);
+        for (tokens, touched, computed) in [(64, 102.4, 6.4), (512, 124.12, 1.4848)] {
+            let many = form.in_blocks(tokens, blocks);
+            near(many.weight_bytes, one.weight_bytes / 8.0 * touched);
+            near(many.flops, one.flops * tokens as f64 * computed);
+        }
     }
 }
