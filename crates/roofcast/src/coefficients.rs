@@ -19,8 +19,8 @@ pub use attention::AttentionKernel;
 pub use band::{Band, Evidence, Factors};
 pub use coefficient::{Coefficient, Values};
 pub use kernels::{
-    BEYOND_CACHES, SKEW, SmallM, busiest, key_tile, last_tiles, masked_keys, mixed_tokens, skew, tiled,
-    waiting, waves,
+    BEYOND_CACHES, SKEW, SmallM, Spread, busiest, key_tile, last_tiles, masked_keys, mixed_tokens, skew,
+    tiled, waiting, waves,
 };
 use launches::{LAUNCH, PRODUCTS, SHORT};
 pub use launches::{Launches, ServerLoop};
@@ -97,27 +97,6 @@ pub struct Rates {
     pub exact: bool,
     /// From how many rows on weights are unpacked first, seconds of a byte of that, and what the product takes then.
     unpacked: Option<(u64, f64, Box<Rates>)>,
-}
-
-/// How a product's tiles fill the chip: see [`waves`].
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Spread {
-    /// Tiles at once.
-    pub multiprocessors: u64,
-    /// How many times longer waves may be than tiles before computing is, and before reading is.
-    pub hidden: [f64; 2],
-}
-
-impl Spread {
-    /// How many times longer computing and reading of a product of `rows` are. Few tiles were timed in matrices beyond caches;
-    /// in smaller ones launches hide them, which layers hold, or kernels split the sums of a tile.
-    fn longer(&self, rows: f64, matrix: &Matrix) -> [f64; 2] {
-        if matrix.weight_bytes <= BEYOND_CACHES {
-            return [1.0; 2];
-        }
-        let waves = waves(rows, matrix.outputs, Some(self.multiprocessors));
-        self.hidden.map(|hidden| (waves / hidden.max(1.0)).max(1.0))
-    }
 }
 
 /// Bytes of a value that a product takes or gives.
@@ -443,17 +422,5 @@ mod tests {
         assert_eq!(of(6, None), [12e6, 1.04e6]);
         assert_eq!(of(9, None), [64e6, 0.0]);
         assert_eq!(of(6, Some([3.0, 4.0])), [12e6, 1.04e6 + 84e3]);
-    }
-
-    /// 512 rows of 8192 outputs are 4 · 64 tiles of 128: two waves of 148, 296/256 times as long as their tiles. 128 rows of
-    /// 1024 outputs are 8 tiles, and a wave is 18.5 times as long.
-    #[test]
-    fn waves_are_longer_than_tiles() {
-        let spread = Spread { multiprocessors: 148, hidden: [1.1, 5.0] };
-        let matrix = |outputs, weight_bytes| Matrix { elements: outputs * 8192.0, outputs, weight_bytes };
-        assert_eq!(spread.longer(512.0, &matrix(8192.0, 134e6)), [296.0 / 256.0 / 1.1, 1.0]);
-        assert_eq!(spread.longer(128.0, &matrix(1024.0, 134e6)), [18.5 / 1.1, 18.5 / 5.0]);
-        // What stays within caches was not timed.
-        assert_eq!(spread.longer(128.0, &matrix(1024.0, 17e6)), [1.0; 2]);
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::accelerator::Accelerator;
 use crate::model::largest_deviate;
+use crate::operator::Matrix;
 
 /// Rows that products of many are computed in at a time; vLLM's profiles on RTX 4090 and RTX PRO 6000 climb in such steps.
 const TILE: f64 = 64.0;
@@ -27,6 +28,27 @@ pub fn waves(rows: f64, outputs: f64, multiprocessors: Option<u64>) -> f64 {
     let Some(at_once) = multiprocessors.filter(|count| *count > 0) else { return 1.0 };
     let waves = (rows / PRODUCT_TILE).ceil() * (outputs / PRODUCT_TILE).ceil() / at_once as f64;
     if waves > 0.0 { waves.ceil() / waves } else { 1.0 }
+}
+
+/// How a product's tiles fill the chip: see [`waves`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spread {
+    /// Tiles at once.
+    pub multiprocessors: u64,
+    /// How many times longer waves may be than tiles before computing is, and before reading is.
+    pub hidden: [f64; 2],
+}
+
+impl Spread {
+    /// How many times longer computing and reading of a product of `rows` are. Few tiles were timed in matrices beyond caches;
+    /// in smaller ones launches hide them, which layers hold, or kernels split the sums of a tile.
+    pub(super) fn longer(&self, rows: f64, matrix: &Matrix) -> [f64; 2] {
+        if matrix.weight_bytes <= BEYOND_CACHES {
+            return [1.0; 2];
+        }
+        let waves = waves(rows, matrix.outputs, Some(self.multiprocessors));
+        self.hidden.map(|hidden| (waves / hidden.max(1.0)).max(1.0))
+    }
 }
 
 /// What small-M GEMMs cost beyond their share of large ones: tiles that they do not fill, kernels that trade arithmetic
@@ -154,5 +176,17 @@ mod tests {
         assert_eq!(waiting(3.0, 0.0), 0.0);
         assert!((waiting(1.0, 1.0) - (2.0_f64.powf(1.0 / 3.0) - 1.0)).abs() < 1e-12);
         assert!((waiting(1.0, 10.0) - 9.0).abs() < 0.004 && waiting(10.0, 1.0) < 0.004);
+    }
+
+    /// 512 rows of 8192 outputs are 4 · 64 tiles of 128: two waves of 148, 296/256 times as long as their tiles. 128 rows of
+    /// 1024 outputs are 8 tiles, and a wave is 18.5 times as long.
+    #[test]
+    fn waves_are_longer_than_tiles() {
+        let spread = Spread { multiprocessors: 148, hidden: [1.1, 5.0] };
+        let matrix = |outputs, weight_bytes| Matrix { elements: outputs * 8192.0, outputs, weight_bytes };
+        assert_eq!(spread.longer(512.0, &matrix(8192.0, 134e6)), [296.0 / 256.0 / 1.1, 1.0]);
+        assert_eq!(spread.longer(128.0, &matrix(1024.0, 134e6)), [18.5 / 1.1, 18.5 / 5.0]);
+        // What stays within caches was not timed.
+        assert_eq!(spread.longer(128.0, &matrix(1024.0, 17e6)), [1.0; 2]);
     }
 }
