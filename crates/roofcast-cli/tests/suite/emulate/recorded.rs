@@ -79,7 +79,14 @@ fn answers_have_the_recorded_shape() {
         assert!(ours.head.contains("content-type: text/event-stream; charset=utf-8"), "{}", ours.head);
         let shapes = |all: &[Value]| all.iter().map(shape).collect::<Vec<_>>();
         // The log probabilities name alternatives by their text.
-        let plain = |shape: Vec<String>| shape.into_iter().map(|s| blurred(&s)).collect::<Vec<_>>();
+        let plain = |shape: Vec<String>| {
+            let mut all: Vec<String> = shape.into_iter().map(|s| blurred(&s)).collect();
+            // Choices are requests of their own, which begin in one step or in two; the usage comes last.
+            if let Some((_, choices)) = all.split_last_mut().filter(|_| name.ends_with("-n2")) {
+                choices.sort();
+            }
+            all
+        };
         assert_eq!(plain(shapes(&ours.events())), plain(shapes(&events(&theirs))), "{name}");
     }
     for (name, path, body) in [
