@@ -162,7 +162,11 @@ impl Rates {
             None => (tiled(rows), weight_bytes),
         };
         let flops = 2.0 * elements * self.small_m.worth(rows_computed);
-        let [waits, draws] = self.spread.map_or([1.0; 2], |spread| spread.longer(rows, matrix));
+        let spread = self.spread.map(|spread| match self.blocks {
+            Some(blocks) => [blocks.waits(rows, outputs, spread.multiprocessors), 1.0],
+            None => spread.longer(rows, matrix),
+        });
+        let [waits, draws] = spread.unwrap_or([1.0; 2]);
         let [compute, memory] = match self.blocks {
             Some(blocks) if rows <= blocks.few as f64 => {
                 self.one_by_one(Demand { flops, weight_bytes, kv_bytes: 0.0 })
@@ -231,6 +235,9 @@ impl Coefficients {
         let values = if unquantized { &self.unquantized } else { &self.values };
         let mut rates = self.rates_by(values, operator, bandwidth);
         let product = operator.kind.is_product() && !unquantized;
+        if rates.blocks.is_some() {
+            rates.small_m = SmallM::NONE;
+        }
         if let Some(most) = self.regimes.unpacked_at.filter(|_| product) {
             rates.flop = self.rates_by(&self.unquantized, operator, bandwidth).flop.max(1.0 / most.0);
             rates.small_m = SmallM::NONE;
@@ -412,7 +419,7 @@ mod tests {
         let (dtype, rate) = (Dtype::Fp16, FlopRate(1e12));
         let operator = Operator { kind: OperatorKind::OProj, layers: 1, dtype, rate, form };
         let of = |rows: u64, crossings| {
-            let blocks = RowBlocks { few: 8, at_once: 5, tile: 32 };
+            let blocks = RowBlocks { few: 8, at_once: 5, tile: 32, width: 64, resident: 2 };
             let regimes = Regimes { rows: Some(blocks), crossings, ..Regimes::default() };
             let coefficients = Coefficients { regimes, ..Coefficients::ideal(1.0, 1.0) };
             let mut rates = coefficients.rates(&operator, ByteRate(1e12));

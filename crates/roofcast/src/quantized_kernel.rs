@@ -96,6 +96,12 @@ pub struct RowBlocks {
     pub at_once: u64,
     /// Rows of a tile.
     pub tile: u64,
+    /// Outputs of a tile; 0 where tiles are as many as it takes.
+    #[serde(default)]
+    pub width: u64,
+    /// Tiles that keep a multiprocessor busy.
+    #[serde(default)]
+    pub resident: u64,
 }
 
 /// What a kernel does by how many rows it has.
@@ -232,6 +238,15 @@ impl RowBlocks {
     pub fn computed(self, rows: f64) -> f64 {
         if rows > self.few as f64 { (rows / self.tile as f64).ceil() * self.tile as f64 } else { rows }
     }
+
+    /// How many times longer its arithmetic takes where its tiles are too few to keep all multiprocessors busy.
+    pub fn waits(self, rows: f64, outputs: f64, multiprocessors: u64) -> f64 {
+        if self.width == 0 || rows <= self.few as f64 {
+            return 1.0;
+        }
+        let tiles = (rows / self.tile as f64).ceil() * (outputs / self.width as f64).ceil();
+        ((self.resident * multiprocessors) as f64 / tiles.max(1.0)).max(1.0)
+    }
 }
 
 impl Default {
@@ -321,9 +336,12 @@ mod tests {
     /// Up to 5 of few rows share a read, 6 to 8 take two; from 9 on one read serves whole tiles of 32.
     #[test]
     fn rows_share_reads_in_blocks() {
-        let blocks = RowBlocks { few: 8, at_once: 5, tile: 32 };
+        let blocks = RowBlocks { few: 8, at_once: 5, tile: 32, width: 64, resident: 2 };
         assert_eq!([1.0, 5.0, 6.0, 8.0, 9.0, 512.0].map(|r| blocks.reads(r)), [1.0, 1.0, 2.0, 2.0, 1.0, 1.0]);
         assert_eq!([1.0, 8.0, 9.0, 32.0, 33.0].map(|r| blocks.computed(r)), [1.0, 8.0, 32.0, 32.0, 64.0]);
+        // 32 rows of 3584 outputs are 56 tiles, and 76 cores want 152; 128 rows are 224.
+        assert_eq!([8.0, 32.0, 128.0].map(|r| blocks.waits(r, 3584.0, 76)), [1.0, 152.0 / 56.0, 1.0]);
+        assert_eq!(RowBlocks { width: 0, ..blocks }.waits(32.0, 3584.0, 76), 1.0);
     }
 
     /// vLLM quantized by three kernels in 2024, on chips that compute in fp8; an A100 does not.
