@@ -212,9 +212,12 @@ it("evidence is read down to the row", async () => {
 
 it("a theme that is chosen stays", async () => {
   const { page, close } = await open(browser, at("#limits"), { colorScheme: "light" });
+  const theme = (): Promise<string | undefined> => page.evaluate(() => document.documentElement.dataset["theme"]);
   await page.getByRole("button", { name: "Dark theme" }).click();
+  // It is written when the page has drawn it.
+  await expect.poll(theme).toBe("dark");
   await page.reload();
-  expect(await page.evaluate(() => document.documentElement.dataset["theme"])).toBe("dark");
+  await expect.poll(theme).toBe("dark");
   await close();
 });
 
