@@ -38,7 +38,7 @@ pub struct Accelerator {
     /// Speed of one thread of the host that it is usually sold with; that of a DGX H100 is 1.
     #[serde(default = "usual_host")]
     pub host_speed: f64,
-    /// Streaming multiprocessors of a GPU, in use at once by as many thread blocks at least.
+    /// Streaming multiprocessors of a GPU, in use at once by as many thread blocks at least; cores of Apple's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multiprocessors: Option<u64>,
     /// Peak rate of 16-bit products whose sums are kept in 16 bits, where it is another than with sums of 32 bits.
@@ -217,10 +217,15 @@ impl Accelerator {
         self.peak_flops.contains_key(&dtype)
     }
 
-    /// Cycles of all multiprocessors in a second, of an NVIDIA chip whose fp32 rate is known: each adds and multiplies 128
-    /// times a cycle, 64 up to compute capability 8.0, whose tensor cores are at least 8 times as fast (CUDA C++ Programming
-    /// Guide, throughput of native arithmetic instructions).
-    pub fn cycles(&self) -> Option<f64> {
+    /// Its multiprocessors where FlashAttention runs, which has no kernel for Metal; none where they are not known.
+    pub fn flash_multiprocessors(&self) -> Option<u64> {
+        self.multiprocessors.filter(|_| self.vendor != "apple")
+    }
+
+    /// Multiprocessors times clock, in cycles a second, of an NVIDIA chip: the fp32 rate over 2 FLOPs of 128 lanes, of 64 up to
+    /// compute capability 8.0 (CUDA C++ Programming Guide, throughput of native arithmetic instructions). Of Ampere chips
+    /// those of 8.0 alone have tensor cores 8 times as fast as lanes. None where the fp32 or fp16 rate is not known.
+    pub fn multiprocessor_cycles(&self) -> Option<f64> {
         let rate = |dtype| self.peak_flops.get(&dtype).map(|rate| rate.0);
         let (fp32, fp16) = rate(Dtype::Fp32).zip(rate(Dtype::Fp16)).filter(|_| self.vendor == "nvidia")?;
         let old = matches!(self.architecture.as_str(), "volta" | "turing")

@@ -234,17 +234,16 @@ impl Coefficients {
         let unquantized = operator.is_unquantized();
         let values = if unquantized { &self.unquantized } else { &self.values };
         let mut rates = self.rates_by(values, operator, bandwidth);
-        let product = operator.kind.is_product() && !unquantized;
-        if rates.blocks.is_some() {
+        let in_16_bits = || self.rates_by(&self.unquantized, operator, bandwidth);
+        let quantized_product = operator.kind.is_product() && !unquantized;
+        if let Some(most) = self.regimes.beside_unpacking.filter(|_| quantized_product) {
+            // Marlin's tiles have 16 rows, and few rows are bound by memory.
+            rates.flop = in_16_bits().flop.max(1.0 / most.0);
             rates.small_m = SmallM::NONE;
         }
-        if let Some(most) = self.regimes.unpacked_at.filter(|_| product) {
-            rates.flop = self.rates_by(&self.unquantized, operator, bandwidth).flop.max(1.0 / most.0);
-            rates.small_m = SmallM::NONE;
-        }
-        let unpacks = self.regimes.unpacking.filter(|_| operator.kind.is_product() && !unquantized);
+        let unpacks = self.regimes.unpacking.filter(|_| quantized_product);
         let unpacked = unpacks.map(|unpacks| {
-            let mut rates = self.rates_by(&self.unquantized, operator, bandwidth);
+            let mut rates = in_16_bits();
             rates.flop /= unpacks.faster;
             (unpacks.from, 1.0 / (bandwidth.0 * unpacks.share), Box::new(rates))
         });
@@ -267,7 +266,12 @@ impl Coefficients {
             }
             _ => (1, false, 1.0),
         };
-        let small_m = if operator.kind.is_product() {
+        let blocks = match operator.kind.family() {
+            Family::Moe => self.regimes.expert_rows,
+            _ => self.regimes.rows,
+        };
+        // Blocks say what few rows cost.
+        let small_m = if operator.kind.is_product() && blocks.is_none() {
             SmallM { each: (values.get(C::SmallMRow) - 1.0).max(0.0), most: values.get(C::SmallMMost) }
         } else {
             SmallM::NONE
@@ -284,10 +288,6 @@ impl Coefficients {
         let own = self.regimes.crossings.filter(|_| operator.kind.is_product());
         let [inputs, crossings] = own.unwrap_or([inputs, crossings]);
         let hidden = [C::GemmComputeSpread, C::GemmMemorySpread].map(|c| values.get(c));
-        let blocks = match operator.kind.family() {
-            Family::Moe => self.regimes.expert_rows,
-            _ => self.regimes.rows,
-        };
         let spread = self.multiprocessors.map(|multiprocessors| Spread { multiprocessors, hidden });
         Rates {
             share: memory,
@@ -419,7 +419,7 @@ mod tests {
         let (dtype, rate) = (Dtype::Fp16, FlopRate(1e12));
         let operator = Operator { kind: OperatorKind::OProj, layers: 1, dtype, rate, form };
         let of = |rows: u64, crossings| {
-            let blocks = RowBlocks { few: 8, at_once: 5, tile: 32, width: 64, resident: 2 };
+            let blocks = RowBlocks { few: 8, at_once: 5, tile: 32, width: Some(64), resident: 2 };
             let regimes = Regimes { rows: Some(blocks), crossings, ..Regimes::default() };
             let coefficients = Coefficients { regimes, ..Coefficients::ideal(1.0, 1.0) };
             let mut rates = coefficients.rates(&operator, ByteRate(1e12));

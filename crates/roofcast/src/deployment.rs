@@ -261,9 +261,13 @@ impl Deployment {
                 self.model.name
             ));
         }
-        if backend == AttentionBackend::FlashAttention && self.accelerator.multiprocessors.is_none() {
-            let id = &self.accelerator.id;
-            return refused(format!("naive, flash-decoding: {id} has no `multiprocessors` in the catalog"));
+        let chip = &self.accelerator;
+        if backend == AttentionBackend::FlashAttention && chip.flash_multiprocessors().is_none() {
+            let why = match chip.multiprocessors {
+                Some(_) => "FlashAttention 2 has no kernel for Metal".to_owned(),
+                None => format!("{} has no `multiprocessors` in the catalog", chip.id),
+            };
+            return refused(format!("naive, flash-decoding: {why}"));
         }
         Ok(())
     }

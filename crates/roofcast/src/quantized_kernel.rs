@@ -42,8 +42,9 @@ pub struct Kernel {
     /// Formats that it multiplies beside, in 16 bits, where activations have those or the chip has no rate for the dtype.
     #[serde(default)]
     weight_only: BTreeMap<String, Dtype>,
-    /// Whose chips alone it runs on; all where absent.
-    vendor: Option<String>,
+    /// Whose chips it runs on; all where empty.
+    #[serde(default)]
+    vendors: Vec<String>,
     /// Chips that compute in this dtype alone have it; all where absent.
     rate: Option<Dtype>,
     unpacks_from: Option<u64>,
@@ -96,9 +97,8 @@ pub struct RowBlocks {
     pub at_once: u64,
     /// Rows of a tile.
     pub tile: u64,
-    /// Outputs of a tile; 0 where tiles are as many as it takes.
-    #[serde(default)]
-    pub width: u64,
+    /// Outputs of a tile; none where tiles are never too few.
+    pub width: Option<u64>,
     /// Tiles that keep a multiprocessor busy.
     #[serde(default)]
     pub resident: u64,
@@ -119,8 +119,9 @@ pub struct Regimes {
     pub crossings: Option<[f64; 2]>,
     /// Kernels that the host launches for a product beside the product's own.
     pub launches: u64,
-    /// The rate at which weights are unpacked on the way to a product, where that and the rate of 16-bit products bound it.
-    pub unpacked_at: Option<FlopRate>,
+    /// What unpacking on the way leaves of the chip's arithmetic: products reach this, or what those in 16 bits reach where that
+    /// is less.
+    pub beside_unpacking: Option<FlopRate>,
 }
 
 /// Where a kernel is the engine's own choice; versions are `since` ≤ version < `until`, each with its month: `0.5.3 (2024-07)`.
@@ -148,22 +149,16 @@ pub fn kernel(engine: &EngineSpec, weights: &str, chip: &Accelerator) -> Result<
         return Ok(all()?.find(|k| k.default.iter().any(|d| d.holds(engine, weights))));
     };
     let named = all()?.find(|k| k.name == name.replace('_', "-"));
+    if let Some(kernel) = named.filter(|kernel| kernel.multiplies(weights)) {
+        return Ok(Some(kernel));
+    }
     let fitting: Vec<&str> = all()?.filter(|k| k.multiplies(weights)).map(|k| k.name.as_str()).collect();
-    let fitting = || {
-        if fitting.is_empty() {
-            return format!("none: no kernel of {weights} has a name on {}", chip.id);
-        }
+    let accepted = if fitting.is_empty() {
+        format!("none: no kernel of {weights} has a name on {}", chip.id)
+    } else {
         fitting.join(", ")
     };
-    match named {
-        Some(kernel) if kernel.multiplies(weights) => Ok(Some(kernel)),
-        _ => Err(Error::field(
-            "engine",
-            "quantization_kernel",
-            format!("{name:?} for {weights} weights"),
-            fitting(),
-        )),
-    }
+    Err(Error::field("engine", "quantization_kernel", format!("{name:?} for {weights} weights"), accepted))
 }
 
 /// The format under which `engine` was measured with the kernel that multiplies `weights` there; none where that is their own,
@@ -189,7 +184,7 @@ impl Kernel {
 
     /// Whether it runs on `chip`.
     fn runs_on(&self, chip: &Accelerator) -> bool {
-        self.vendor.as_ref().is_none_or(|vendor| *vendor == chip.vendor)
+        (self.vendors.is_empty() || self.vendors.contains(&chip.vendor))
             && self.rate.is_none_or(|dtype| chip.has(dtype))
     }
 
@@ -202,9 +197,9 @@ impl Kernel {
             experts_alike: self.experts_alike,
             crossings: self.crossings,
             launches: self.launches,
-            unpacked_at: self
+            beside_unpacking: self
                 .flops_a_cycle
-                .zip(chip.cycles())
+                .zip(chip.multiprocessor_cycles())
                 .map(|(flops, cycles)| FlopRate(flops * cycles)),
         }
     }
@@ -224,7 +219,7 @@ impl Kernel {
 impl Regimes {
     /// Whether quantized products take what those in 16 bits do.
     pub fn needs_16_bits(&self) -> bool {
-        self.unpacking.is_some() || self.unpacked_at.is_some()
+        self.unpacking.is_some() || self.beside_unpacking.is_some()
     }
 }
 
@@ -241,10 +236,8 @@ impl RowBlocks {
 
     /// How many times longer its arithmetic takes where its tiles are too few to keep all multiprocessors busy.
     pub fn waits(self, rows: f64, outputs: f64, multiprocessors: u64) -> f64 {
-        if self.width == 0 || rows <= self.few as f64 {
-            return 1.0;
-        }
-        let tiles = (rows / self.tile as f64).ceil() * (outputs / self.width as f64).ceil();
+        let Some(width) = self.width.filter(|_| rows > self.few as f64) else { return 1.0 };
+        let tiles = (rows / self.tile as f64).ceil() * (outputs / width as f64).ceil();
         ((self.resident * multiprocessors) as f64 / tiles.max(1.0)).max(1.0)
     }
 }
@@ -329,19 +322,21 @@ mod tests {
         assert_eq!(chosen_on("mi300x", "llama.cpp", Some("b3000"), None, "q4_k_m"), "–");
         let refused = chosen("llama.cpp", None, Some("gguf-metal"), "q4_k_m");
         assert!(refused.contains("gguf-mmq, gguf-cublas"), "{refused}");
-        let refused = chosen_on("m2-ultra", "llama.cpp", None, Some("gguf-cublas"), "q4_k_m");
-        assert!(refused.contains("gguf-metal"), "{refused}");
+        for other in ["gguf-cublas", "gguf-mmq"] {
+            let refused = chosen_on("m2-ultra", "llama.cpp", None, Some(other), "q4_k_m");
+            assert!(refused.contains("accepted: gguf-metal"), "{refused}");
+        }
     }
 
     /// Up to 5 of few rows share a read, 6 to 8 take two; from 9 on one read serves whole tiles of 32.
     #[test]
     fn rows_share_reads_in_blocks() {
-        let blocks = RowBlocks { few: 8, at_once: 5, tile: 32, width: 64, resident: 2 };
+        let blocks = RowBlocks { few: 8, at_once: 5, tile: 32, width: Some(64), resident: 2 };
         assert_eq!([1.0, 5.0, 6.0, 8.0, 9.0, 512.0].map(|r| blocks.reads(r)), [1.0, 1.0, 2.0, 2.0, 1.0, 1.0]);
         assert_eq!([1.0, 8.0, 9.0, 32.0, 33.0].map(|r| blocks.computed(r)), [1.0, 8.0, 32.0, 32.0, 64.0]);
         // 32 rows of 3584 outputs are 56 tiles, and 76 cores want 152; 128 rows are 224.
         assert_eq!([8.0, 32.0, 128.0].map(|r| blocks.waits(r, 3584.0, 76)), [1.0, 152.0 / 56.0, 1.0]);
-        assert_eq!(RowBlocks { width: 0, ..blocks }.waits(32.0, 3584.0, 76), 1.0);
+        assert_eq!(RowBlocks { width: None, ..blocks }.waits(32.0, 3584.0, 76), 1.0);
     }
 
     /// vLLM quantized by three kernels in 2024, on chips that compute in fp8; an A100 does not.
@@ -359,12 +354,12 @@ mod tests {
     fn unpacking_leaves_marlin_920_a_cycle() {
         let kernel = kernels().unwrap().iter().find(|k| k.name == "marlin").unwrap();
         let near = |id: &str, expected: f64| {
-            let rate = kernel.regimes(chip(id)).unpacked_at.unwrap().0;
+            let rate = kernel.regimes(chip(id)).beside_unpacking.unwrap().0;
             assert!((rate / expected - 1.0).abs() < 0.01, "{id} {rate}");
         };
         near("a100-sxm-80gb", 920.0 * 108.0 * 1.41e9);
         near("rtx-4090", 920.0 * 128.0 * 2.52e9);
-        assert_eq!(kernel.regimes(chip("mi300x")).unpacked_at, None);
+        assert_eq!(kernel.regimes(chip("mi300x")).beside_unpacking, None);
     }
 
     #[test]

@@ -313,18 +313,21 @@ mod tests {
     use std::sync::Arc;
 
     fn compiled(model: &str, tp: u64, ep: u64) -> StepModel {
-        let catalog = crate::Catalog::embedded().unwrap();
-        let entry = catalog.model(model).unwrap();
-        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
-        let accelerator = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
         let parallelism = RequestedParallelism {
             count: Some(tp),
             tp: Some(tp),
             ep: Some(ep),
             ..RequestedParallelism::default()
         };
-        let options = Options { parallelism, ..Options::default() };
-        StepModel::compile(&Deployment::resolve(model, accelerator, &options).unwrap())
+        compiled_with(model, &Options { parallelism, ..Options::default() })
+    }
+
+    fn compiled_with(model: &str, options: &Options) -> StepModel {
+        let catalog = crate::Catalog::embedded().unwrap();
+        let entry = catalog.model(model).unwrap();
+        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+        let accelerator = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
+        StepModel::compile(&Deployment::resolve(model, accelerator, options).unwrap())
     }
 
     /// Llama-3.1-8B: 32 layers of 4·4096 and 3·14,336 values, of which four ranks have 3·3584 each, in two bytes.
@@ -338,16 +341,11 @@ mod tests {
     /// The same under llama.cpp in four bytes: 8·4096 and 3·14,336 values, and 16·4096 and 5·14,336 before b5780.
     #[test]
     fn activations_of_ggml_have_32_bits() {
-        let catalog = crate::Catalog::embedded().unwrap();
-        let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
-        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
-        let chip = Arc::new(catalog.accelerator("rtx-4090").unwrap().clone());
         let bytes = |version: Option<&str>| {
             let mut options = Options::default();
             options.engine.name = Some("llama.cpp".to_owned());
             options.engine.version = version.map(str::to_owned);
-            let deployment = Deployment::resolve(model.clone(), chip.clone(), &options).unwrap();
-            StepModel::compile(&deployment).surroundings.elementwise_bytes
+            compiled_with("meta-llama/Llama-3.1-8B-Instruct", &options).surroundings.elementwise_bytes
         };
         for new in [None, Some("b5780"), Some("2026-02")] {
             assert_eq!(bytes(new), 32.0 * 4.0 * (8.0 * 4096.0 + 3.0 * 14_336.0));

@@ -84,10 +84,10 @@ impl Timing {
         let one = match &operator.form {
             Form::Product { rows, matrix } => rates.product(rows_of(*rows, pass), matrix),
             Form::Experts(experts) => {
+                let demand = experts.demand(pass.tokens);
                 // No faster than what even routing touches at the whole bandwidth, as limits have it.
                 let touched =
                     || experts.imbalance(pass.tokens) * experts.uneven(pass.tokens).max(rates.share);
-                let demand = experts.demand(pass.tokens);
                 let skew = if rates.even { 1.0 } else { touched() };
                 match rates.blocks {
                     Some(blocks) if pass.tokens <= blocks.few => {

@@ -27,7 +27,7 @@ impl AttentionKernel {
         let backend = engine.attention_backend?;
         Some(AttentionKernel {
             backend,
-            multiprocessors: chip.multiprocessors.map_or(1.0, |n| n as f64),
+            multiprocessors: chip.flash_multiprocessors().map_or(1.0, |n| n as f64),
             concatenates: backend == AttentionBackend::Naive && engine.name() == "transformers",
         })
     }

@@ -82,7 +82,7 @@ const QUERIES: f64 = 128.0;
 /// Queries whose keys all multiprocessors of `chip` could compute beside the last tile of queries; none where their number is
 /// not known.
 pub fn last_tiles(chip: &Accelerator) -> f64 {
-    QUERIES * chip.multiprocessors.unwrap_or(0) as f64
+    QUERIES * chip.flash_multiprocessors().unwrap_or(0) as f64
 }
 
 /// Keys of a tile: queries of prompts are computed in tiles of 128 with tiles of about as many keys (FlashAttention 2 and

@@ -112,7 +112,8 @@ mod tests {
     /// rows of each too many, 1.4848 times the copies.
     #[test]
     fn blocks_of_rows_by_hand() {
-        let (form, blocks) = (experts(), RowBlocks { few: 31, at_once: 1, tile: 32, width: 0, resident: 0 });
+        let (form, blocks) =
+            (experts(), RowBlocks { few: 31, at_once: 1, tile: 32, width: None, resident: 0 });
         let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-4, "{a} {b}");
         let one = form.demand(1);
         let few = form.in_blocks(16, blocks);

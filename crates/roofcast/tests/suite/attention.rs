@@ -132,6 +132,8 @@ fn backends_differ_in_what_they_read() {
 fn a_backend_that_cannot_run_is_refused_by_name() {
     let flash =
         EngineSpec { attention_backend: Some(AttentionBackend::FlashAttention), ..EngineSpec::default() };
-    let message = layer("mi300x", flash).unwrap_err().to_string();
+    let message = layer("mi300x", flash.clone()).unwrap_err().to_string();
     assert!(message.contains("multiprocessors") && message.contains("mi300x"), "{message}");
+    let message = layer("m2-ultra", flash).unwrap_err().to_string();
+    assert!(message.contains("no kernel for Metal"), "{message}");
 }
