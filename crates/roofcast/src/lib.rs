@@ -28,6 +28,7 @@ pub mod operator;
 pub mod parallelism;
 pub mod plan;
 pub mod precision;
+pub mod profile;
 pub mod quantized_kernel;
 pub mod record;
 pub mod report;

@@ -1,0 +1,108 @@
+//! Times over a size: straight lines between measured sizes.
+//!
+//! Knows: between two sizes of a grid time is linear; beyond the last it grows as between the last two, and in proportion at
+//! most. Knows nothing about kernels.
+
+/// Seconds over a size.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Curve {
+    sizes: Vec<f64>,
+    seconds: Vec<f64>,
+}
+
+/// A line over context for each number of sequences: seconds = start + slope · tokens of context of all sequences.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lines {
+    starts: Curve,
+    slopes: Curve,
+}
+
+impl Curve {
+    /// Times at ascending sizes; none where there is no size, or a time is not above 0.
+    pub fn new(points: impl IntoIterator<Item = (f64, f64)>) -> Option<Curve> {
+        let (sizes, seconds): (Vec<f64>, Vec<f64>) = points.into_iter().unzip();
+        let ascending = sizes.windows(2).all(|pair| pair[0] < pair[1]);
+        let valid = seconds.iter().all(|s| s.is_finite() && *s > 0.0);
+        (ascending && valid && !sizes.is_empty()).then_some(Curve { sizes, seconds })
+    }
+
+    /// Seconds at `size`.
+    pub fn at(&self, size: f64) -> f64 {
+        let last = self.sizes.len() - 1;
+        if size <= self.sizes[0] {
+            return self.seconds[0];
+        }
+        if size >= self.sizes[last] {
+            return self.beyond(size);
+        }
+        let above = self.sizes.partition_point(|s| *s <= size);
+        let (x0, x1) = (self.sizes[above - 1], self.sizes[above]);
+        let (y0, y1) = (self.seconds[above - 1], self.seconds[above]);
+        y0 + (y1 - y0) * ((size - x0) / (x1 - x0))
+    }
+
+    /// Seconds past the last size: on along the last line, never steeper than in proportion to the size.
+    fn beyond(&self, size: f64) -> f64 {
+        let last = self.sizes.len() - 1;
+        let (x1, y1) = (self.sizes[last], self.seconds[last]);
+        let proportional = y1 / x1;
+        let slope = match last {
+            0 => proportional,
+            _ => (y1 - self.seconds[last - 1]) / (x1 - self.sizes[last - 1]),
+        };
+        y1 + slope.clamp(0.0, proportional) * (size - x1)
+    }
+
+    /// The curve with every time put through `change`, which is given the size and the seconds.
+    #[must_use]
+    pub fn map(&self, change: impl Fn(f64, f64) -> f64) -> Curve {
+        let seconds = self.sizes.iter().zip(&self.seconds).map(|(size, s)| change(*size, *s)).collect();
+        Curve { sizes: self.sizes.clone(), seconds }
+    }
+
+    /// The lower of two curves at each size of this one.
+    #[must_use]
+    pub fn least(&self, other: &Curve) -> Curve {
+        self.map(|size, seconds| seconds.min(other.at(size)))
+    }
+}
+
+impl Lines {
+    /// Starts and slopes over sequences.
+    pub fn new(starts: Curve, slopes: Curve) -> Lines {
+        Lines { starts, slopes }
+    }
+
+    /// Start in seconds and slope in seconds a token at so many sequences.
+    pub fn at(&self, sequences: f64) -> [f64; 2] {
+        [self.starts.at(sequences), self.slopes.at(sequences)]
+    }
+
+    /// The lines with every start and slope put through `start` and `slope`, each given the sequences and the value.
+    #[must_use]
+    pub fn map(&self, start: impl Fn(f64, f64) -> f64, slope: impl Fn(f64, f64) -> f64) -> Lines {
+        Lines { starts: self.starts.map(start), slopes: self.slopes.map(slope) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 10 µs at 4 and 30 at 8: 20 at 6. Before the first as there; beyond, 5 a row, which is more than 30/8 = 3.75.
+    #[test]
+    fn lines_between_sizes_by_hand() {
+        let curve = Curve::new([(4.0, 10.0), (8.0, 30.0)]).unwrap();
+        assert_eq!([1.0, 4.0, 6.0, 8.0, 10.0].map(|m| curve.at(m)), [10.0, 10.0, 20.0, 30.0, 37.5]);
+        let flat = Curve::new([(4.0, 10.0), (8.0, 11.0)]).unwrap();
+        assert_eq!(flat.at(16.0), 13.0);
+    }
+
+    #[test]
+    fn what_is_no_curve_is_refused() {
+        assert_eq!(Curve::new([]), None);
+        assert_eq!(Curve::new([(2.0, 1.0), (1.0, 1.0)]), None);
+        assert_eq!(Curve::new([(1.0, 0.0)]), None);
+        assert_eq!(Curve::new([(1.0, f64::NAN)]), None);
+    }
+}

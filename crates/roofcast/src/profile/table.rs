@@ -1,0 +1,119 @@
+//! The tables of kernel times: what a shape is made of, and the grid on which times stand.
+//!
+//! Knows: axes and grids. Knows nothing about files.
+
+/// A table of kernel times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Table {
+    /// GEMM `C[m, n] = A[m, k] B[k, n]` in seconds over m, quantizing of activations included where the engine's kernel does.
+    Gemm,
+    /// Routed experts of one layer on one rank, routing power law 1.01, in seconds over the tokens of the replica.
+    Experts,
+    /// Attention of decodes, one token a sequence: a start in seconds and a slope in seconds a token of context, over
+    /// sequences.
+    Decode,
+    /// Causal attention of one prompt without cached tokens, in seconds over its tokens.
+    Prefill,
+    /// Latent attention (MLA) of decodes on the latent, the kernel alone; start and slope over sequences.
+    LatentDecode,
+    /// Latent attention of one prompt with expanded keys and values, the kernel alone; seconds over tokens.
+    LatentPrefill,
+    /// Recurrence and short convolution of decodes (gated delta, KDA, Mamba-2); seconds over sequences.
+    RecurrentDecode,
+    /// Recurrence and short convolution of one prompt; seconds over tokens.
+    RecurrentPrefill,
+    /// All-reduce of 16-bit values among the ranks of one node; seconds over bytes.
+    AllReduce,
+}
+
+impl Table {
+    /// All, in the order of their codes in a file.
+    pub const ALL: [Table; 9] = [
+        Table::Gemm,
+        Table::Experts,
+        Table::Decode,
+        Table::Prefill,
+        Table::LatentDecode,
+        Table::LatentPrefill,
+        Table::RecurrentDecode,
+        Table::RecurrentPrefill,
+        Table::AllReduce,
+    ];
+
+    /// As in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Table::Gemm => "gemm",
+            Table::Experts => "experts",
+            Table::Decode => "decode attention",
+            Table::Prefill => "prefill attention",
+            Table::LatentDecode => "latent decode attention",
+            Table::LatentPrefill => "latent prefill attention",
+            Table::RecurrentDecode => "recurrent decode",
+            Table::RecurrentPrefill => "recurrent prefill",
+            Table::AllReduce => "all-reduce",
+        }
+    }
+
+    /// What the numbers of a shape are, in order. Heads, experts and widths are those of one rank where `tp` or `ep` are not
+    /// among them; a window of 0 is none.
+    pub fn axes(self) -> &'static [&'static str] {
+        match self {
+            Table::Gemm => &["n", "k"],
+            Table::Experts => &["hidden", "inter", "top_k", "experts", "tp", "ep"],
+            Table::Decode | Table::Prefill => &["heads", "kv_heads", "head_dim", "window"],
+            Table::LatentDecode | Table::LatentPrefill => &["heads"],
+            Table::RecurrentDecode | Table::RecurrentPrefill => {
+                &["key_heads", "key_dim", "value_heads", "value_dim"]
+            }
+            Table::AllReduce => &["ranks"],
+        }
+    }
+
+    /// The sizes at which times stand: rows, tokens, sequences or bytes.
+    pub fn grid(self) -> &'static [u32] {
+        match self {
+            Table::Gemm => &[
+                1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 512, 768, 1024, 1536, 2048, 3072,
+                4096, 8192, 16384, 32768,
+            ],
+            Table::Experts => &[
+                1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
+                8192, 16384,
+            ],
+            Table::Decode | Table::LatentDecode => &[1, 4, 16, 64, 256, 1024],
+            Table::Prefill | Table::LatentPrefill => &[16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384],
+            Table::RecurrentDecode => &[1, 4, 16, 64, 256, 1024],
+            Table::RecurrentPrefill => &[16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384],
+            Table::AllReduce => &[
+                256,
+                1 << 10,
+                1 << 12,
+                1 << 14,
+                1 << 15,
+                1 << 16,
+                1 << 17,
+                1 << 18,
+                1 << 19,
+                1 << 20,
+                1 << 21,
+                1 << 22,
+                1 << 23,
+                1 << 24,
+                1 << 25,
+                1 << 26,
+                1 << 28,
+            ],
+        }
+    }
+
+    /// Whether each size has a start and a slope, in the place of one time.
+    pub fn has_slopes(self) -> bool {
+        matches!(self, Table::Decode | Table::LatentDecode)
+    }
+
+    /// Values of one shape.
+    pub fn columns(self) -> usize {
+        self.grid().len() * if self.has_slopes() { 2 } else { 1 }
+    }
+}
