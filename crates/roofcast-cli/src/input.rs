@@ -5,7 +5,7 @@ pub(crate) mod dimensions;
 pub(crate) mod manifest;
 pub(crate) mod measurements;
 pub(crate) mod scenario;
-pub(crate) mod tables;
+//tables
 pub(crate) mod values;
 
 use crate::args::DeploymentArgs;

@@ -6,6 +6,7 @@ use crate::batch::{Batch, Sequences};
 use crate::coefficients::Coefficients;
 use crate::deployment::Deployment;
 use crate::forecaster::Forecaster;
+use crate::kernel_time::Basis;
 use crate::model::{Family, OperatorKind};
 use crate::operator::Demand;
 use crate::operator::collective::Communication;
@@ -77,9 +78,40 @@ pub struct Operator {
     /// Its limit.
     #[serde(rename = "limit_ms")]
     pub limit: Picoseconds,
-    /// What is expected of it by itself, its calls included.
+    /// What is expected of its kernels.
     #[serde(rename = "forecast_ms")]
     pub forecast: Picoseconds,
+    /// Efficiency: its limit over its forecast.
+    pub share: f64,
+    /// What the forecast rests on; nothing of a limit alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rests_on: Option<Basis>,
+}
+
+/// What a forecast has beside its operators.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Beside {
+    /// Norms, rotary embeddings, cache writes, activations, routing and sampling.
+    #[serde(rename = "small_kernels_ms")]
+    pub small_kernels: Picoseconds,
+    /// Launches that the device waits for.
+    #[serde(rename = "launches_ms")]
+    pub launches: Picoseconds,
+    /// The host's part of a step that the device waits for.
+    #[serde(rename = "host_ms")]
+    pub host: Picoseconds,
+    /// Messages between ranks.
+    #[serde(rename = "links_ms")]
+    pub links: Picoseconds,
+}
+
+impl Beside {
+    fn of(expected: &Timing, pass: &Pass) -> Beside {
+        let beside = expected.beside(pass);
+        let [small_kernels, launches, host, links] =
+            [beside.small_kernels, beside.launches, beside.host, beside.links].map(Picoseconds::from_seconds);
+        Beside { small_kernels, launches, host, links }
+    }
 }
 
 /// Totals over the rate that each would need alone. They overlap: not a partition of the limit.
@@ -130,6 +162,8 @@ pub struct Cost {
     pub communication: Communication,
     /// The operators, in order of execution.
     pub operators: Vec<Operator>,
+    /// What the forecast has beside them; nothing of a limit.
+    pub beside: Beside,
 }
 
 /// Prices `batch` on the deployment of `forecaster`: one round, in which every sequence of the batch computes its new
@@ -137,11 +171,12 @@ pub struct Cost {
 pub fn cost(forecaster: &Forecaster, batch: &Batch, utilization: Utilization) -> Cost {
     let model = Arc::new(StepModel::compile(&forecaster.deployment));
     let limit = price(&forecaster.deployment, &model, batch, utilization);
-    let expected = Timing::new(model, Arc::clone(&forecaster.coefficients));
+    let expected = Timing::new(&forecaster.deployment, model, Arc::clone(&forecaster.coefficients));
     let passes = expected.model.passes_of(batch);
     let mut limit = limit;
     if let Some(pass) = passes.first() {
         limit.operators.iter_mut().for_each(|operator| operator.expect(&expected, pass));
+        limit.beside = Beside::of(&expected, pass);
     }
     let time = expected.step(passes.into_iter()).total();
     let prompts = batch.groups.iter().any(Sequences::is_prompt);
@@ -164,7 +199,7 @@ pub fn limit(deployment: &Deployment, batch: &Batch, utilization: Utilization) -
 
 fn price(deployment: &Deployment, model: &Arc<StepModel>, batch: &Batch, utilization: Utilization) -> Cost {
     let Utilization { mfu, mbu } = utilization;
-    let ideal = Timing::new(Arc::clone(model), Arc::new(Coefficients::ideal(mfu, mbu)));
+    let ideal = Timing::new(deployment, Arc::clone(model), Arc::new(Coefficients::ideal(mfu, mbu)));
     let passes = model.passes_of(batch);
     let total = |pass: &Pass| ideal.step(std::iter::once(pass.clone())).total();
     let longest = passes.iter().max_by(|a, b| total(a).total_cmp(&total(b)));
@@ -247,6 +282,7 @@ impl Breakdown {
             intensity: ratio(flops.as_f64(), bytes.as_f64()),
             communication,
             operators: self.operators,
+            beside: Beside::default(),
         }
     }
 }
@@ -270,16 +306,19 @@ impl Operator {
             bound,
             limit,
             forecast: limit,
+            share: 1.0,
+            rests_on: None,
         }
     }
 
     /// Takes its forecast from `expected`.
     fn expect(&mut self, expected: &Timing, pass: &Pass) {
         let operators = expected.model.operators.iter().enumerate();
-        let same = operators.filter(|(_, o)| o.kind == self.name && o.dtype == self.dtype);
-        let seconds: f64 =
-            same.map(|(i, _)| expected.time(i, pass).iter().sum::<f64>() + expected.calls(i)).sum();
+        let same = || operators.clone().filter(|(_, o)| o.kind == self.name && o.dtype == self.dtype);
+        let seconds: f64 = same().map(|(i, _)| expected.time(i, pass).iter().sum::<f64>()).sum();
+        self.rests_on = same().map(|(i, _)| expected.basis(i)).max_by_key(|basis| basis.evidence).cloned();
         self.forecast = Picoseconds::from_seconds(seconds).max(self.limit);
+        self.share = ratio(self.limit.seconds(), self.forecast.seconds());
     }
 
     /// Adds the same operator of other layers.
@@ -304,7 +343,6 @@ fn ratio(a: f64, b: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coefficients::Overhead;
     use crate::deployment::Options;
     use crate::model::config;
     use crate::parallelism::RequestedParallelism;
@@ -331,53 +369,5 @@ mod tests {
         };
         assert!(later(&Batch::decode(1, 100)) > 1.3);
         assert!((1.0..1.001).contains(&later(&Batch::prefill(1, 8192))));
-    }
-
-    /// 32 layers that take the host 1 ms each: a prompt that takes the device d waits for (d³ + 32³)^⅓ ms, but for its attention,
-    /// which is little. A decode is in a graph, and so is a prompt of vLLM's 512 tokens, by default, but of none more.
-    #[test]
-    fn the_host_launches_steps_with_prompts_that_no_graph_holds() {
-        use crate::coefficients::Coefficient as C;
-        let of = |launches: f64, batch: &Batch| {
-            let mut forecaster = forecaster();
-            let mut coefficients = (*forecaster.coefficients).clone();
-            for (coefficient, value) in
-                [(C::PrefillLayer, launches), (C::PrefillStep, 0.0), (C::Sequence, 0.0)]
-            {
-                coefficients.values.0[coefficient as usize] = value;
-            }
-            forecaster.coefficients = Arc::new(coefficients);
-            cost(&forecaster, batch, Utilization::FULL).forecast.seconds() * 1e3
-        };
-        let prompt = Batch::prefill(1, 2048);
-        let (device, both) = (of(0.0, &prompt), of(1e-3, &prompt));
-        let expected = (device.powi(3) + 32_f64.powi(3)).cbrt();
-        assert!(device > 20.0 && (both / expected - 1.0).abs() < 0.02, "{device} {both} {expected}");
-        let decode = Batch::decode(1, 100);
-        assert_eq!(of(0.0, &decode), of(1e-3, &decode));
-        let [held, beyond] = [512, 513].map(|tokens| Batch::prefill(1, tokens));
-        assert_eq!(of(0.0, &held), of(1e-3, &held));
-        assert!(of(1e-3, &beyond) > 32.0);
-    }
-
-    /// A host of half the speed takes twice as long for each sequence, for a prompt's end and to launch, and for its part of
-    /// a step: what is left of a step is the device's.
-    #[test]
-    fn a_slower_host_takes_longer() {
-        let mut forecaster = forecaster();
-        forecaster.deployment.options.engine.enforce_eager = Some(true);
-        let of = |host_speed| {
-            let mut model = StepModel::compile(&forecaster.deployment);
-            model.surroundings.host_speed = host_speed;
-            forecaster.coefficients.overhead(&model)
-        };
-        let (usual, slow) = (of(1.0), of(0.5));
-        let host = |o: &Overhead| [o.sequence, o.ending, o.launches, o.prefill_launches];
-        for (slow, usual) in host(&slow).into_iter().zip(host(&usual)) {
-            assert!(usual > 0.0 && (slow / usual - 2.0).abs() < 1e-6);
-        }
-        let step = forecaster.coefficients.values.get(crate::coefficients::Coefficient::Step);
-        assert!((slow.step - usual.step - step).abs() < 1e-12);
-        assert_eq!(slow.token, usual.token);
     }
 }

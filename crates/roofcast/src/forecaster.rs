@@ -87,6 +87,6 @@ impl Forecaster {
             CostKind::Limit => Arc::new(Coefficients::ideal(1.0, 1.0)),
             CostKind::Forecast => Arc::clone(&self.coefficients),
         };
-        Timing::new(Arc::new(StepModel::compile(&self.deployment)), coefficients)
+        Timing::new(&self.deployment, Arc::new(StepModel::compile(&self.deployment)), coefficients)
     }
 }

@@ -3,7 +3,7 @@
 pub mod accelerator;
 pub mod bands;
 pub mod batch;
-pub mod calibrate;
+
 pub mod calibration;
 pub mod capacity;
 pub mod catalog;
@@ -18,7 +18,7 @@ pub mod error;
 pub mod explain;
 pub mod fleet;
 pub mod forecaster;
-pub mod kernel;
+pub mod kernel_time;
 pub mod kv_cache;
 pub mod limits;
 pub mod measurement;

@@ -50,6 +50,17 @@ impl Operator {
         };
         by_bytes || self.kind.is_unquantized()
     }
+
+    /// Bits of a weight, scales and biases included; none of what has no matrix.
+    pub fn bits(&self) -> Option<f64> {
+        match &self.form {
+            Form::Product { matrix, .. } if matrix.elements > 0.0 => {
+                Some(8.0 * matrix.weight_bytes / matrix.elements)
+            }
+            Form::Experts(experts) => Some(experts.bits),
+            _ => None,
+        }
+    }
 }
 
 /// Work in one layer of one rank, as a function of the step.
@@ -137,16 +148,58 @@ pub struct ContextForm {
     pub sequence: SequenceForm,
     /// Of a sequence that decodes one token: `fixed + Σ term · min(context, reach)`.
     pub decode: DecodeForm,
-    /// Query heads on the rank, where a backend of attention can be chosen; else 0.
-    pub heads: u64,
-    /// Query heads that read the same keys.
-    pub group: u64,
-    /// Values of a head's keys in grouped attention; else 0.
-    pub head_dim: u64,
+    /// The numbers by which its kernel was timed.
+    pub shape: Shape,
     /// Whether a value of the cache has 8 bits or fewer.
     pub narrow: bool,
     /// Weights, read once a step.
     pub weight_bytes: f64,
+}
+
+/// The numbers of one rank by which a kernel of attention or of a recurrence was timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Softmax attention over keys and values of so many heads; a window of 0 is none.
+    Grouped {
+        /// Query heads.
+        heads: u64,
+        /// Query heads that read the same keys.
+        group: u64,
+        /// Elements of a head's keys.
+        head_dim: u64,
+        /// Tokens that a query attends to at most.
+        window: u64,
+    },
+    /// Softmax attention over latents, in so many query heads.
+    Latent {
+        /// Query heads.
+        heads: u64,
+    },
+    /// A recurrence over a state.
+    Recurrent {
+        /// As in `gated-delta`.
+        kind: &'static str,
+        /// Heads of keys.
+        key_heads: u64,
+        /// Elements of a key, or of a state's row.
+        key_dim: u64,
+        /// Heads of values.
+        value_heads: u64,
+        /// Elements of a value.
+        value_dim: u64,
+    },
+    /// Work that no table of kernel times has.
+    Other,
+}
+
+impl Shape {
+    /// Query heads of grouped attention, and query heads that read the same keys; 0 and 1 of other work.
+    pub fn heads_and_group(self) -> [u64; 2] {
+        match self {
+            Shape::Grouped { heads, group, .. } => [heads, group],
+            _ => [0, 1],
+        }
+    }
 }
 
 /// The work of one decoded token, affine in what it sees of the context within each reach.
@@ -200,22 +253,6 @@ impl SequenceForm {
 }
 
 impl ContextForm {
-    /// What the tiles of prompts come to in FLOPs beyond the pairs that queries see: pairs that a mask hides, and the chip's
-    /// part that waits for the longest of the last tiles, `tail` of all its multiprocessors.
-    pub fn tiles(&self, sequences: &[Sequences], tail: f64) -> f64 {
-        let SequenceForm::Grouped(form) = &self.sequence else { return 0.0 };
-        let prompts = || sequences.iter().filter(|s| s.is_prompt());
-        let masked: f64 = prompts().map(|s| s.tokens() as f64 * form.masked(s.context)).sum();
-        masked + tail * prompts().map(|s| form.tail(s.context)).fold(0.0, f64::max)
-    }
-
-    /// Bytes of queries read and values written by prompts.
-    pub fn row_bytes(&self, sequences: &[Sequences]) -> f64 {
-        let SequenceForm::Grouped(form) = &self.sequence else { return 0.0 };
-        let prompts = sequences.iter().filter(|s| s.is_prompt());
-        prompts.map(|s| s.tokens() as f64).sum::<f64>() * form.row_bytes()
-    }
-
     /// Bytes of a token in the caches of a decode's sequence.
     pub fn token_bytes(&self) -> f64 {
         self.decode.terms.iter().map(|(_, term)| term.kv_bytes).sum()

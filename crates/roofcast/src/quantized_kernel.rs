@@ -31,14 +31,12 @@ pub struct Kernel {
     pub name: String,
     /// Weight formats that it multiplies.
     pub formats: Vec<String>,
-    /// Whose measured products its are.
-    pub like: Measured,
     /// Where its regimes stand.
     pub source: String,
-    /// Share of the peak, in the place of the measured one.
-    pub gemm_compute: Option<f64>,
-    /// Share of the shorter of computing and moving that the longer does not hide, in the place of the measured one.
-    pub gemm_exposed: Option<f64>,
+    /// Share of the peak that its GEMMs reach, where another than usual is known.
+    gemm_compute: Option<f64>,
+    /// Share of the shorter of computing and moving that its GEMMs do not overlap.
+    gemm_exposed: Option<f64>,
     /// Formats that it multiplies beside, in 16 bits, where activations have those or the chip has no rate for the dtype.
     #[serde(default)]
     weight_only: BTreeMap<String, Dtype>,
@@ -63,16 +61,6 @@ pub struct Kernel {
     fp16_accumulate: bool,
     #[serde(default)]
     default: Vec<Default>,
-}
-
-/// An engine with a weight format; any format where that is empty.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Measured {
-    /// As in `vllm`.
-    pub engine: String,
-    /// As in `gptq-int4`.
-    pub weights: String,
 }
 
 /// Weights unpacked to 16 bits before a product.
@@ -119,6 +107,10 @@ pub struct Regimes {
     pub crossings: Option<[f64; 2]>,
     /// Kernels that the host launches for a product beside the product's own.
     pub launches: u64,
+    /// Share of the peak that GEMMs reach; none where it is the usual one.
+    pub compute: Option<f64>,
+    /// Share of the shorter of computing and moving that GEMMs do not overlap; none where that is nothing.
+    pub exposed: Option<f64>,
     /// What unpacking on the way leaves of the chip's arithmetic: products reach this, or what those in 16 bits reach where that
     /// is less.
     pub beside_unpacking: Option<FlopRate>,
@@ -161,19 +153,18 @@ pub fn kernel(engine: &EngineSpec, weights: &str, chip: &Accelerator) -> Result<
     Err(Error::field("engine", "quantization_kernel", format!("{name:?} for {weights} weights"), accepted))
 }
 
-/// The format under which `engine` was measured with the kernel that multiplies `weights` there; none where that is their own,
-/// or another engine's.
-pub fn measured_as(
+/// The kernel that multiplies `weights` under `engine` on `chip`, one that unpacks them among them: where activations have 16
+/// bits, or the chip has no rate for the dtype of the format. None where tables of kernel times have it.
+pub fn running(
     engine: &EngineSpec,
     weights: &str,
     activations: Option<Dtype>,
     chip: &Accelerator,
-) -> Option<&'static str> {
+) -> Option<&'static Kernel> {
     let named = matches!(activations, Some(Dtype::Bf16 | Dtype::Fp16));
     let unpacks = |kernel: &&Kernel| kernel.weight_only.get(weights).is_some_and(|d| named || !chip.has(*d));
-    let kernel = kernels().ok()?.iter().find(unpacks).or(kernel(engine, weights, chip).ok().flatten())?;
-    let like = Some(kernel.like.weights.as_str()).filter(|like| !like.is_empty() && *like != weights);
-    like.filter(|_| kernel.like.engine == engine.name())
+    let own = kernels().ok()?.iter().filter(|_| engine.name() == "vllm").find(unpacks);
+    own.or(kernel(engine, weights, chip).ok().flatten())
 }
 
 impl Kernel {
@@ -197,6 +188,8 @@ impl Kernel {
             experts_alike: self.experts_alike,
             crossings: self.crossings,
             launches: self.launches,
+            compute: self.gemm_compute,
+            exposed: self.gemm_exposed,
             beside_unpacking: self
                 .flops_a_cycle
                 .zip(chip.multiprocessor_cycles())
@@ -290,18 +283,17 @@ mod tests {
     #[test]
     fn weights_that_are_unpacked_to_16_bits_have_one_kernel() {
         let chip = chip("h100-sxm");
-        let like = |name: &str, weights, activations| {
+        let runs = |name: &str, weights, activations| {
             let engine = EngineSpec { name: Some(name.into()), ..EngineSpec::default() };
-            measured_as(&engine, weights, activations, chip)
+            running(&engine, weights, activations, chip).map(|kernel| kernel.name.as_str())
         };
-        assert_eq!(like("vllm", "fp8", None), None);
-        assert_eq!(like("vllm", "fp8", Some(Dtype::Bf16)), Some("gptq-int4"));
-        assert_eq!(like("vllm", "nvfp4", None), Some("gptq-int4"));
-        assert_eq!(like("tensorrt-llm", "nvfp4", None), None);
-        assert_eq!(like("vllm", "bf16", Some(Dtype::Bf16)), None);
-        assert_eq!(like("vllm", "awq-int4", None), Some("gptq-int4"));
-        assert_eq!(like("transformers", "awq-int4", None), None);
-        assert_eq!(like("vllm", "gptq-int4", None), None);
+        assert_eq!(runs("vllm", "fp8", None), None);
+        assert_eq!(runs("vllm", "fp8", Some(Dtype::Bf16)), Some("marlin"));
+        assert_eq!(runs("vllm", "nvfp4", None), Some("marlin"));
+        assert_eq!(runs("tensorrt-llm", "nvfp4", None), None);
+        assert_eq!(runs("vllm", "bf16", Some(Dtype::Bf16)), None);
+        assert_eq!(runs("vllm", "awq-int4", None), Some("awq-marlin"));
+        assert_eq!(runs("transformers", "awq-int4", None), None);
     }
 
     /// cuBLAS is NVIDIA's; GeForce cards keep sums of 16 bits at twice the rate of others: 330.3 of 165.2 TFLOP/s.

@@ -10,9 +10,9 @@
 
 use crate::batch::{Batch, Seen, Sequences};
 use crate::deployment::Deployment;
-use crate::model::{Dense, Ffn, Layer, Mixer, Model};
+use crate::model::{Dense, Ffn, Layer, Mixer};
 use crate::operator::collective::Links;
-use crate::operator::{self, Form, Operator};
+use crate::operator::{self, Form, Operator, Rows};
 use crate::parallelism::Parallelism;
 use crate::quantized_kernel::precedes;
 use crate::units::ByteRate;
@@ -27,7 +27,7 @@ pub struct StepModel {
     pub reaches: Vec<u64>,
     /// The messages.
     pub links: Links,
-    /// Times beside the operators.
+    /// What is beside the operators.
     pub surroundings: Surroundings,
     /// Memory bandwidth.
     pub bandwidth: ByteRate,
@@ -35,51 +35,31 @@ pub struct StepModel {
     pub parallelism: Parallelism,
 }
 
-/// What a step has beside its operators, in the quantities that coefficients multiply.
+/// What a step has beside its operators, in the quantities that an engine's times multiply.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Surroundings {
-    /// What norms and activation functions move for a token in all layers together.
+    /// Bytes that norms and activation functions move for a token in all layers together.
     pub elementwise_bytes: f64,
-    /// A token's hidden state for each expert that it passes on an even rank, in all layers together.
-    pub expert_bytes: f64,
+    /// Bytes that a token's copies for its experts move outside the experts' kernels, in all layers together.
+    pub unfused_expert_bytes: f64,
     /// Routed experts of a layer; 0 where there are none.
     pub experts: u64,
-    /// Layers that mix otherwise than by attention.
-    pub mixers: Mixers,
     /// All layers.
     pub layers: u64,
-    /// Those with routed experts.
-    pub expert_layers: u64,
-    /// Layers that the host launches one by one.
-    pub eager_layers: u64,
+    /// Small kernels of a step: norms, rotary embedding, cache write, activation, routing.
+    pub small_kernels: u64,
+    /// Kernels of a step that have a time of their own: GEMM, attention, experts, all-reduces.
+    pub large_kernels: u64,
+    /// GEMMs of a step.
+    pub products: u64,
+    /// Entries of the vocabulary on one rank.
+    pub vocabulary: u64,
+    /// Whether the host launches every kernel.
+    pub eager: bool,
     /// Tokens of the largest pass with prompts that a captured graph holds.
     pub captured: u64,
     /// Speed of one thread of the host; that of a DGX H100 is 1.
     pub host_speed: f64,
-}
-
-/// Layers that mix tokens otherwise than by grouped attention.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Mixers {
-    /// By latent attention.
-    pub latent: u64,
-    /// By linear attention, or another recurrence.
-    pub linear: u64,
-}
-
-impl Mixers {
-    /// Those of a model.
-    pub fn of(model: &Model) -> Mixers {
-        let mut mixers = Mixers::default();
-        for layer in &model.layers {
-            match layer.mixer {
-                Mixer::Attention(_) | Mixer::None => {}
-                Mixer::Latent(_) | Mixer::Compressed(_) => mixers.latent += 1,
-                _ => mixers.linear += 1,
-            }
-        }
-        mixers
-    }
 }
 
 /// The contexts of sequences that decode one token.
@@ -128,28 +108,12 @@ impl StepModel {
         let mut reaches: Vec<u64> = all.filter(|reach| *reach != u64::MAX).collect();
         reaches.sort_unstable();
         reaches.dedup();
-        let eager = deployment.options.engine.enforce_eager.unwrap_or(false);
-        let layers = deployment.model.layers.iter();
-        let experts: Vec<u64> = layers
-            .filter_map(
-                |layer| if let Ffn::Experts(experts) = &layer.ffn { Some(experts.count) } else { None },
-            )
-            .collect();
+        let links = Links::of(deployment);
         StepModel {
+            surroundings: Surroundings::of(deployment, &operators, &links),
             operators,
             reaches,
-            links: Links::of(deployment),
-            surroundings: Surroundings {
-                elementwise_bytes: elementwise_bytes(deployment),
-                expert_bytes: expert_bytes(deployment),
-                experts: experts.iter().copied().max().unwrap_or(0),
-                mixers: Mixers::of(&deployment.model),
-                layers: deployment.model.layers.len() as u64,
-                expert_layers: experts.len() as u64,
-                eager_layers: if eager { deployment.model.layers.len() as u64 } else { 0 },
-                captured: deployment.engine.max_cudagraph_capture_size,
-                host_speed: deployment.accelerator.host_speed,
-            },
+            links,
             bandwidth: deployment.bandwidth(),
             parallelism: deployment.parallelism,
         }
@@ -293,8 +257,77 @@ fn elements_and_bits(deployment: &Deployment) -> [u64; 3] {
     }
 }
 
-/// Bytes of a token's hidden state for each expert that it passes on a rank with its even share, in all layers together.
-fn expert_bytes(deployment: &Deployment) -> f64 {
+impl Surroundings {
+    fn of(deployment: &Deployment, operators: &[Operator], links: &Links) -> Surroundings {
+        let layers = &deployment.model.layers;
+        let experts = layers.iter().filter_map(|layer| match &layer.ffn {
+            Ffn::Experts(experts) => Some(experts.count),
+            Ffn::Dense(_) | Ffn::None => None,
+        });
+        let products = |o: &&Operator| matches!(&o.form, Form::Product { matrix, .. } if matrix.elements > 0.0);
+        let count = |operators: &mut dyn Iterator<Item = &Operator>| operators.map(|o| o.layers).sum::<u64>();
+        let products = count(&mut operators.iter().filter(products));
+        let others = count(&mut operators.iter().filter(|o| matches!(o.form, Form::Context(_))));
+        let routed = count(&mut operators.iter().filter(|o| matches!(o.form, Form::Experts(_))));
+        let head = |o: &Operator| match &o.form {
+            Form::Product { rows: Rows::Sampled, matrix } => Some(matrix.outputs as u64),
+            _ => None,
+        };
+        Surroundings {
+            elementwise_bytes: elementwise_bytes(deployment),
+            unfused_expert_bytes: unfused_expert_bytes(deployment),
+            experts: experts.max().unwrap_or(0),
+            layers: layers.len() as u64,
+            small_kernels: layers.iter().map(|layer| small_kernels(deployment, layer)).sum(),
+            large_kernels: products + others + KERNELS_OF_EXPERTS * routed + links.all_reduces,
+            products,
+            vocabulary: operators.iter().filter_map(head).max().unwrap_or(0),
+            eager: deployment.options.engine.enforce_eager.unwrap_or(false),
+            captured: deployment.engine.max_cudagraph_capture_size,
+            host_speed: deployment.accelerator.host_speed,
+        }
+    }
+}
+
+/// Kernels of routed experts: the copies are sorted, two grouped GEMMs with the activation between them, and the sum.
+const KERNELS_OF_EXPERTS: u64 = 5;
+
+/// Small kernels of a layer in a decode step, whose times no table has: two norms with their residuals, and by what the layer
+/// has beside them. Counted in vLLM 0.33's `model_executor/models` (llama, qwen3, deepseek_v2, qwen3_next) after its fusions.
+fn small_kernels(deployment: &Deployment, layer: &Layer) -> u64 {
+    const NORMS: u64 = 2;
+    let mixer = match &layer.mixer {
+        // Rotary embedding and cache write.
+        Mixer::Attention(_) => 2,
+        // Two norms of latents, rotary embedding, cache write, and two batched GEMMs that absorb projections.
+        Mixer::Latent(_) | Mixer::Compressed(_) => 6,
+        // Split, gates, and the norm behind the recurrence.
+        Mixer::None => 0,
+        Mixer::Both(..) => 5,
+        _ => 3,
+    };
+    let feeds = match &layer.ffn {
+        Ffn::Dense(_) => 1,
+        // Router's top-k, and the shared experts' activation and sum.
+        Ffn::Experts(experts) => 1 + if experts.shared.is_some() { 2 } else { 0 },
+        Ffn::None => 0,
+    };
+    NORMS + mixer + feeds + quantizing(deployment)
+}
+
+/// Kernels that quantize activations of a layer and are in no table of GEMM: SGLang's tables time its GEMM alone, vLLM's and
+/// TensorRT-LLM's hold both (floors of the tables, see `docs/cost-model.md`).
+fn quantizing(deployment: &Deployment) -> u64 {
+    let quantized = matches!(deployment.weights.as_str(), "fp8" | "fp8-block" | "nvfp4");
+    if quantized && deployment.options.engine.name() == "sglang" { 3 } else { 0 }
+}
+
+/// Bytes of a token's hidden state for each expert that it passes on a rank with an even share, in all layers together, of
+/// kernels that do not gather and sum the copies themselves: llama.cpp's.
+fn unfused_expert_bytes(deployment: &Deployment) -> f64 {
+    if deployment.options.engine.name() != "llama.cpp" {
+        return 0.0;
+    }
     let copies = |layer: &Layer| match &layer.ffn {
         Ffn::Experts(experts) => experts.per_token * experts.width(deployment.model.hidden),
         Ffn::Dense(_) | Ffn::None => 0,

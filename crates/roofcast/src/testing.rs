@@ -2,7 +2,6 @@
 //!
 //! Results are dropped: a fuzzer looks for panics, hangs and memory.
 
-use crate::calibrate::kernels::{fit, levels};
 use crate::calibration::Calibration;
 use crate::capacity::{self, capacity};
 use crate::catalog::Catalog;
@@ -10,7 +9,6 @@ use crate::cost::Utilization;
 use crate::deployment::{Deployment, Options};
 use crate::error::Error;
 use crate::forecaster::Forecaster;
-use crate::kernel;
 use crate::limits::{self, limits};
 use crate::measurement;
 use crate::measurement::benchmark::{self, ClientLoad, Subject};
@@ -139,9 +137,6 @@ pub fn measured(text: &str) {
     };
     drop(benchmark::of_result("fuzz", text, &subject));
     drop(benchmark::of_records("fuzz", text, &subject, ClientLoad::Users(2)));
-    if let Ok(kernels) = kernel::read("fuzz", text, catalog) {
-        drop(levels(&fit(&kernels.all)));
-    }
     if let Ok(calibration) = Calibration::parse("fuzz", text) {
         drop(Calibration::parse("again", &calibration.to_toml()));
     }
@@ -149,6 +144,11 @@ pub fn measured(text: &str) {
 
 /// Reads `bytes` as the start of a GGUF file and as that of a safetensors file.
 pub fn checkpoint(bytes: &[u8]) {
+    if let Ok(profiles) = crate::profile::Profiles::read("fuzz", bytes) {
+        for section in &profiles.sections {
+            drop((section.curve(0), section.nearest(|shape| Some(f64::from(shape[0])))));
+        }
+    }
     if let Ok(header) = crate::checkpoint::gguf::header("fuzz", bytes) {
         drop(crate::checkpoint::gguf::model("fuzz", "fuzz", &header));
     }

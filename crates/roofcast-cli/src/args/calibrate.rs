@@ -3,7 +3,6 @@
 use super::OutputArgs;
 use super::values::{positive, rate};
 use clap::{Args, ValueEnum};
-use roofcast::calibrate::LeaveOut;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -59,19 +58,6 @@ pub(crate) enum LeaveOutArg {
     All,
 }
 
-impl LeaveOutArg {
-    /// What it asks for.
-    pub(crate) fn protocols(self) -> Vec<LeaveOut> {
-        match self {
-            LeaveOutArg::Group => vec![LeaveOut::Group],
-            LeaveOutArg::EngineAccelerator => vec![LeaveOut::EngineAccelerator],
-            LeaveOutArg::Model => vec![LeaveOut::Model],
-            LeaveOutArg::AcceleratorFormat => vec![LeaveOut::AcceleratorFormat],
-            LeaveOutArg::Accelerator => vec![LeaveOut::Accelerator],
-            LeaveOutArg::All => LeaveOut::ALL.to_vec(),
-        }
-    }
-}
 
 /// What the runs of `.json` and `.jsonl` files ran on: those files do not say.
 #[derive(Debug, Args)]

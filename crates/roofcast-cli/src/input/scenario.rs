@@ -342,8 +342,7 @@ impl Scenario {
     /// Refuses an engine of which nothing was measured: most likely it is another's name with a slip.
     fn engine(&self) -> Result<()> {
         let Some(name) = &self.spec.engine.name else { return Ok(()) };
-        let levels = &Calibration::embedded()?.levels;
-        let known: BTreeSet<&str> = levels.iter().filter_map(|level| level.at.engine.as_deref()).collect();
+        let known: BTreeSet<&str> = Calibration::embedded()?.engine_names().collect();
         if known.contains(name.as_str()) {
             return Ok(());
         }

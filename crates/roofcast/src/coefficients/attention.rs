@@ -39,14 +39,14 @@ impl AttentionKernel {
     /// S multiprocessors computes blocks in whole waves: bandwidth is used to `blocks / (⌈blocks/S⌉ S)`. Naive attention
     /// expands groups (written and read `group` times), and writes and reads scores.
     pub fn crossings(&self, form: &ContextForm, sequences: u64) -> f64 {
-        let group = form.group as f64;
+        let [heads, group] = form.shape.heads_and_group().map(|n| n as f64);
         match self.backend {
             AttentionBackend::FlashDecoding => 1.0,
             AttentionBackend::FlashAttention => group / self.occupancy(form, sequences),
             AttentionBackend::Naive => {
                 let token = form.token_bytes();
-                let scores = if token > 0.0 { SCORE_BYTES * form.heads as f64 / token } else { 0.0 };
-                let expanded = if form.group > 1 { 2.0 * group } else { 0.0 };
+                let scores = if token > 0.0 { SCORE_BYTES * heads / token } else { 0.0 };
+                let expanded = if group > 1.0 { 2.0 * group } else { 0.0 };
                 1.0 + expanded + scores + if self.concatenates { 2.0 } else { 0.0 }
             }
         }
@@ -54,7 +54,7 @@ impl AttentionKernel {
 
     /// Share of the chip's multiprocessors that have a block, in the mean of all waves.
     pub fn occupancy(&self, form: &ContextForm, sequences: u64) -> f64 {
-        let blocks = (sequences.max(1) * form.heads.max(1)) as f64;
+        let blocks = (sequences.max(1) * form.shape.heads_and_group()[0].max(1)) as f64;
         match self.backend {
             AttentionBackend::FlashAttention => {
                 blocks / ((blocks / self.multiprocessors).ceil() * self.multiprocessors)
@@ -69,14 +69,14 @@ impl AttentionKernel {
             return 0.0;
         }
         let pairs: f64 = chunks.iter().map(|c| (c.count * c.new) as f64 * c.context as f64).sum();
-        SCORE_BYTES * form.heads as f64 * pairs
+        SCORE_BYTES * form.shape.heads_and_group()[0] as f64 * pairs
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::{DecodeForm, Demand, Scores, SequenceForm};
+    use crate::operator::{DecodeForm, Demand, Scores, SequenceForm, Shape};
 
     fn kernel(backend: AttentionBackend, concatenates: bool) -> AttentionKernel {
         AttentionKernel { backend, multiprocessors: 108.0, concatenates }
@@ -88,9 +88,7 @@ mod tests {
         ContextForm {
             sequence: SequenceForm::Scores(Scores { ratio: 1, flops_per_pair: 0.0, bytes_per_key: 1024.0 }),
             decode: DecodeForm { fixed: Demand::default(), terms: vec![(u64::MAX, term)] },
-            heads: 16,
-            group: 8,
-            head_dim: 128,
+            shape: Shape::Grouped { heads: 16, group: 8, head_dim: 128, window: 0 },
             narrow: false,
             weight_bytes: 0.0,
         }

@@ -1,9 +1,9 @@
-//! What launching a layer's kernels one by one costs, and what a server's loop does.
+//! What launching a layer's kernels one by one costs where `fuse_layers` says how many there are.
 //!
 //! Knows: kernels of a layer, counted in engines' code, and the time of a launch. Knows nothing about which engine captures
 //! graphs: that is [`crate::step`]'s.
 
-use crate::spec::{EngineSpec, Frontend};
+use crate::spec::EngineSpec;
 
 /// Kernels of a decoder layer with separate projections, as transformers 4.40 runs Qwen2: two norms of 8, three projections
 /// and their biases, rotations of queries and keys in 10 and two look-ups of angles, keys and values joined to the cache,
@@ -14,13 +14,7 @@ const SEPARATE: f64 = 45.0;
 const FUSED: f64 = 13.0;
 /// Seconds of the host for a kernel that PyTorch launches by itself: the least of the 5 to 25 µs of its dispatcher
 /// (jiahuanglin.xyz, "From PyTorch op to kernel launch").
-pub(super) const LAUNCH: f64 = 5e-6;
-/// Seconds of the device for a kernel with hardly any work, a round number. Quantizing a row for a product of 6144 × 4096
-/// takes 3.1 µs in one kernel and 2.3 in three (vLLM's pull request 17126: 4.06, 4.34 and 5.4 TFLOP/s without); on an RTX 4090
-/// Qwen1.5-0.5B in fp8 takes 2.1 µs more for each of its 288 such kernels than in bf16, bytes aside.
-pub(super) const SHORT: f64 = 2e-6;
-/// Products of a dense layer with fused projections: of queries, keys and values, of attention's output, up with gate, down.
-pub(super) const PRODUCTS: f64 = 4.0;
+const LAUNCH: f64 = 5e-6;
 /// Seconds between two kernels of a captured graph: 3.4 µs for one of 2.9 ("Getting Started with CUDA Graphs", NVIDIA 2019).
 const GAP: f64 = 0.5e-6;
 
@@ -43,26 +37,6 @@ impl Launches {
         } else {
             Launches { host: 0.0, device: (kernels - FUSED) * GAP }
         })
-    }
-}
-
-/// What a server's loop adds to a step, in seconds of the host.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct ServerLoop {
-    /// Of a step.
-    pub step: f64,
-    /// Of a sequence in it.
-    pub sequence: f64,
-}
-
-impl ServerLoop {
-    /// Beside the engine's own server, which the calibration holds. gevent's: of the table of noooop's "LLM inference, limits
-    /// and tests 2", the row of the smallest model, 0.5B; the other five judge it.
-    pub fn of(frontend: Frontend) -> ServerLoop {
-        match frontend {
-            Frontend::Asyncio | Frontend::Dynamo => ServerLoop::default(),
-            Frontend::Gevent => ServerLoop { step: 1.2e-3, sequence: 29e-6 },
-        }
     }
 }
 
@@ -89,12 +63,5 @@ mod tests {
         assert!(near(asked("vllm", Some(true), true).unwrap().host, 65e-6));
         let captured = asked("vllm", Some(false), false).unwrap();
         assert!(captured.host == 0.0 && near(captured.device, 16e-6));
-    }
-
-    /// 1.2 ms and 29 µs for each of 64 users.
-    #[test]
-    fn a_server_loop_by_hand() {
-        let gevent = ServerLoop::of(Frontend::Gevent);
-        assert!((gevent.step + 64.0 * gevent.sequence - 3.056e-3).abs() < 1e-12);
     }
 }

@@ -1,7 +1,6 @@
 //! Grouped attention's work: pairs of queries and keys, and the cache that crosses the bus; an indexer's scores.
 
-use super::{ContextForm, DecodeForm, Demand, Form, Operator, SequenceForm, operator};
-use crate::coefficients::{last_tiles, masked_keys};
+use super::{ContextForm, DecodeForm, Demand, Form, Operator, SequenceForm, Shape, operator};
 use crate::deployment::Deployment;
 use crate::kv_cache::layout::span;
 use crate::model::mixer::causal_pairs;
@@ -18,8 +17,6 @@ pub struct Grouped {
     attention: Attention,
     flops_per_pair: f64,
     bytes_per_token: f64,
-    row_bytes: f64,
-    tail: f64,
     table: Table,
 }
 
@@ -29,25 +26,6 @@ impl Grouped {
         let seen = self.attention.seen(new, context);
         let bytes = number(seen) * self.bytes_per_token + self.table.bytes(seen, context);
         [self.flops_per_pair * float(self.attention.pairs(new, context)), bytes]
-    }
-
-    /// Bytes of a token's query and of the values that come of it, in all heads of the rank.
-    pub(super) fn row_bytes(&self) -> f64 {
-        self.row_bytes
-    }
-
-    /// FLOPs of pairs that a query's tile computes and a mask hides, where the query's sequence has `context`.
-    pub(super) fn masked(&self, context: u64) -> f64 {
-        self.flops_per_pair * masked_keys(self.reach() < context)
-    }
-
-    /// FLOPs that all multiprocessors could compute while the last tile of queries ends in a sequence of `context`.
-    pub(super) fn tail(&self, context: u64) -> f64 {
-        self.tail * float(u128::from(context.min(self.reach())))
-    }
-
-    fn reach(&self) -> u64 {
-        self.attention.chunk.or(self.attention.reach()).unwrap_or(u64::MAX)
     }
 }
 
@@ -91,14 +69,15 @@ pub(super) fn operators(deployment: &Deployment, a: &Attention) -> Vec<Operator>
             attention: a.clone(),
             flops_per_pair,
             bytes_per_token,
-            row_bytes: flops_per_pair / 2.0 * f64::from(deployment.base.bits()) / 8.0,
-            tail: 2.0 * (a.head_dim + a.v_head_dim) as f64 * last_tiles(&deployment.accelerator),
             table,
         }),
         decode,
-        heads: a.heads.div_ceil(tp),
-        group: a.heads.div_ceil(a.kv_heads.max(1)).max(1),
-        head_dim: a.head_dim,
+        shape: Shape::Grouped {
+            heads: a.heads.div_ceil(tp),
+            group: a.heads.div_ceil(a.kv_heads.max(1)).max(1),
+            head_dim: a.head_dim,
+            window: if reach == u64::MAX { 0 } else { reach },
+        },
         narrow: deployment.kv.width.as_f64() <= 8.5,
         weight_bytes: 0.0,
     };
@@ -149,9 +128,7 @@ pub(super) fn indexer(deployment: &Deployment, dtype: Dtype, scores: Scores) -> 
     let form = ContextForm {
         sequence: SequenceForm::Scores(scores),
         decode: DecodeForm { fixed: Demand::default(), terms: vec![(u64::MAX, term)] },
-        heads: 0,
-        group: 1,
-        head_dim: 0,
+        shape: Shape::Other,
         narrow: false,
         weight_bytes: 0.0,
     };
@@ -159,52 +136,5 @@ pub(super) fn indexer(deployment: &Deployment, dtype: Dtype, scores: Scores) -> 
     match deployment.accelerator.peak_flops.get(&dtype) {
         Some(rate) => Operator { dtype, rate: *rate, ..one },
         None => one,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::batch::{Batch, Sequences};
-    use crate::deployment::Options;
-    use crate::model::config;
-    use crate::operator::operators;
-    use std::sync::Arc;
-
-    /// The first attention of a model on an H100 of 132 multiprocessors, with FLOPs of a pair of tokens.
-    fn attention(model: &str) -> ContextForm {
-        let catalog = crate::Catalog::embedded().unwrap();
-        let entry = catalog.model(model).unwrap();
-        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
-        let chip = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
-        let deployment = Deployment::resolve(model, chip, &Options::default()).unwrap();
-        let found = operators(&deployment).into_iter().find(|o| o.kind == OperatorKind::Attention).unwrap();
-        let Form::Context(form) = found.form else { panic!("{:?}", found.form) };
-        form
-    }
-
-    /// Llama-3.1-8B: 32 heads of 128, 4·128 FLOPs a pair in each. A query has half a tile of 128 keys masked. All of 132
-    /// multiprocessors wait for the last 128 queries of one head and their 4096 keys. 2·32·128 values of two
-    /// bytes are read and written a query. Decodes have none of it.
-    #[test]
-    fn tiles_by_hand() {
-        let form = attention("meta-llama/Llama-3.1-8B-Instruct");
-        let prompt = Sequences::prompt(1024, 4096, true);
-        let (masked, tail) = (1024.0 * 64.0 * 32.0 * 512.0, 132.0 * 128.0 * 4096.0 * 512.0);
-        assert_eq!(form.tiles(&[prompt], 1.0), masked + tail);
-        assert_eq!(form.tiles(&[prompt, prompt], 0.5), 2.0 * masked + 0.5 * tail);
-        assert_eq!(form.row_bytes(&[prompt]), 1024.0 * 2.0 * 32.0 * 128.0 * 2.0);
-        let decodes = Batch::decode(8, 4096).groups;
-        assert_eq!([form.tiles(&decodes, 1.0), form.row_bytes(&decodes)], [0.0; 2]);
-    }
-
-    /// gpt-oss-20b: 64 heads of 64, every other layer with a window of 128: a query masks a tile and a half, the last
-    /// queries see 128 keys.
-    #[test]
-    fn tiles_of_a_window_by_hand() {
-        let form = attention("openai/gpt-oss-20b");
-        let prompt = Sequences::prompt(1024, 4096, true);
-        let (masked, tail) = (1024.0 * 192.0 * 64.0 * 256.0, 132.0 * 128.0 * 128.0 * 256.0);
-        assert_eq!(form.tiles(&[prompt], 1.0), masked + tail);
     }
 }

@@ -145,6 +145,10 @@ impl Communication {
     }
 }
 
+/// Latencies of a link in one dispatch or combine: DeepEP's low-latency kernels take about 20 µs with hardly any tokens, ten
+/// of NVLink's 2 µs (deepseek-ai/DeepEP, README).
+const EXCHANGE_LATENCIES: f64 = 10.0;
+
 /// The messages of a forward pass, as a function of the rows of its busiest rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Links {
@@ -152,9 +156,10 @@ pub struct Links {
     pub all_reduces: u64,
     /// Latency of the slowest link among tensor-parallel ranks, in seconds.
     pub latency: f64,
-    /// Whether pieces of a message go from chip to chip, filling a pipeline; not over PCIe.
-    pub pipelined: bool,
-    row_bytes: f64,
+    /// Bytes of a row in one all-reduce.
+    pub row_bytes: f64,
+    /// Seconds of all exchanges with experts on other ranks whatever their bytes.
+    pub exchange_latency: f64,
     /// Seconds a row: all-reduces, all-to-alls, and from stage to stage.
     row: [f64; 3],
     /// Seconds of the hops of a pass.
@@ -188,8 +193,8 @@ impl Links {
         Links {
             all_reduces,
             latency: slowest(chip, p.tp).1,
-            pipelined: chip.link.as_ref().is_none_or(|link| !link.topology.is_pcie()),
             row_bytes,
+            exchange_latency: expert_latency * EXCHANGE_LATENCIES * exchanges as f64,
             row: [
                 seconds_per_byte(chip, p.tp) * row_bytes * all_reduces as f64,
                 all_to_all,

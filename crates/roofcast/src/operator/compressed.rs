@@ -2,7 +2,7 @@
 
 use super::attention::{Scores, indexer};
 use super::recurrent::Recurrence;
-use super::{ContextForm, DecodeForm, Demand, Form, Operator, SequenceForm, operator};
+use super::{ContextForm, DecodeForm, Demand, Form, Operator, SequenceForm, Shape, operator};
 use crate::deployment::{Block, Deployment};
 use crate::model::OperatorKind;
 use crate::model::mixer::Compressed;
@@ -57,9 +57,7 @@ pub(super) fn operators(deployment: &Deployment, c: &Compressed, block: &Block) 
     let form = ContextForm {
         sequence: SequenceForm::Compressed(form),
         decode,
-        heads: 0,
-        group: 1,
-        head_dim: 0,
+        shape: Shape::Other,
         narrow: false,
         weight_bytes: 0.0,
     };

@@ -1,7 +1,7 @@
 //! Latent attention's work: absorbed or expanded, whole or on an indexer's choice.
 
 use super::attention::{Scores, Table, indexer};
-use super::{ContextForm, DecodeForm, Demand, Form, Operator, SequenceForm, operator};
+use super::{ContextForm, DecodeForm, Demand, Form, Operator, SequenceForm, Shape, operator};
 use crate::deployment::{Block, Deployment};
 use crate::model::OperatorKind;
 use crate::model::mixer::{Latent, causal_pairs};
@@ -76,9 +76,7 @@ pub(super) fn operators(deployment: &Deployment, l: &Latent, block: &Block) -> V
     let expansion = ContextForm {
         sequence: SequenceForm::Expansion(form.clone()),
         decode: DecodeForm { fixed: Demand { flops: form.up, ..Demand::default() }, terms: Vec::new() },
-        heads: 0,
-        group: 1,
-        head_dim: 0,
+        shape: Shape::Other,
         narrow: false,
         weight_bytes: expand.weight_bytes.as_f64(),
     };
@@ -90,10 +88,8 @@ pub(super) fn operators(deployment: &Deployment, l: &Latent, block: &Block) -> V
     let attention = ContextForm {
         sequence: SequenceForm::Latent(form),
         decode,
-        heads: 0,
-        group: 1,
-        head_dim: 0,
-        narrow: false,
+        shape: Shape::Latent { heads: l.heads.div_ceil(deployment.parallelism.tp) },
+        narrow: deployment.kv.width.as_f64() <= 8.5,
         weight_bytes: 0.0,
     };
     let attention = operator(deployment, OperatorKind::LatentAttention, Form::Context(attention));

@@ -11,6 +11,14 @@ use crate::units::number;
 #[derive(Debug, Clone, PartialEq)]
 pub struct RoutedExperts {
     experts: Experts,
+    /// Width of the stream that the experts see.
+    pub hidden: u64,
+    /// Ranks that share one expert's inner width.
+    pub slices: u64,
+    /// Weights of one expert on this rank.
+    elements: f64,
+    /// Bits of a weight, scales included.
+    pub bits: f64,
     /// Expert-parallel ranks.
     pub ranks: u64,
     flops_per_token: f64,
@@ -32,6 +40,22 @@ impl RoutedExperts {
     /// Experts of the layer.
     pub fn count(&self) -> u64 {
         self.experts.count
+    }
+
+    /// Experts that a token passes.
+    pub fn per_token(&self) -> u64 {
+        self.experts.per_token
+    }
+
+    /// Weights of an expert over those of one with a gate and the same widths: 1, or two thirds without a gate.
+    pub fn elements_over_gated(&self) -> f64 {
+        let gated = (3 * self.hidden * self.inner()) as f64 / self.slices as f64;
+        (self.elements / gated).min(1.0)
+    }
+
+    /// Inner width of one expert, of all slices.
+    pub fn inner(&self) -> u64 {
+        self.experts.expert.intermediate
     }
 
     /// For the tokens of a replica, evenly spread.
@@ -70,6 +94,10 @@ pub(super) fn operator(deployment: &Deployment, shard: &ExpertShard) -> Operator
     let ranks = deployment.parallelism.ep;
     let form = RoutedExperts {
         experts: shard.experts.clone(),
+        hidden: shard.experts.width(deployment.model.hidden),
+        slices: deployment.parallelism.stage_ranks() / ranks,
+        elements: shard.elements as f64,
+        bits: 8.0 * shard.bytes.as_f64() / (shard.elements as f64).max(1.0),
         ranks,
         flops_per_token: 2.0 * shard.experts.per_token as f64 / ranks as f64 * shard.elements as f64,
         bytes_per_touched: shard.bytes.as_f64() * shard.local as f64 / shard.experts.count as f64,

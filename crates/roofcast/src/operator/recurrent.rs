@@ -2,9 +2,9 @@
 //!
 //! Counted is the recurrence, the least arithmetic; kernels that take a prompt in chunks spend more to use matrix units.
 
-use super::{ContextForm, DecodeForm, Demand, Form, Operator, SequenceForm};
+use super::{ContextForm, DecodeForm, Demand, Form, Operator, SequenceForm, Shape};
 use crate::deployment::{Block, Deployment};
-use crate::model::OperatorKind;
+use crate::model::{Mixer, OperatorKind};
 
 /// A recurrence on one rank: operations of each token; the state is written once a pass and sequence, and read unless the
 /// sequence begins with it.
@@ -33,6 +33,28 @@ impl Recurrence {
     }
 }
 
+/// The numbers by which the recurrence of `block` was timed.
+fn shape(deployment: &Deployment, block: &Block) -> Shape {
+    let part = |heads: u64| heads.div_ceil(deployment.parallelism.tp);
+    let recurrent = |kind, [key_heads, key_dim, value_heads, value_dim]: [u64; 4]| Shape::Recurrent {
+        kind,
+        key_heads: part(key_heads),
+        key_dim,
+        value_heads: part(value_heads),
+        value_dim,
+    };
+    match &block.mixer {
+        Mixer::GatedDelta(m) => {
+            recurrent("gated-delta", [m.key_heads, m.key_dim, m.value_heads, m.value_dim])
+        }
+        Mixer::Kda(m) => recurrent("kda", [m.heads, m.head_dim, m.heads, m.head_dim]),
+        Mixer::Mamba2(m) | Mixer::Both(_, m) => {
+            recurrent("mamba2", [m.heads, m.state, m.heads, m.head_dim])
+        }
+        _ => Shape::Other,
+    }
+}
+
 /// The recurrence of a block.
 pub(super) fn operator(deployment: &Deployment, block: &Block) -> Operator {
     let recurrence = Recurrence::of(deployment, block);
@@ -41,9 +63,7 @@ pub(super) fn operator(deployment: &Deployment, block: &Block) -> Operator {
     let form = ContextForm {
         sequence: SequenceForm::Recurrence(recurrence),
         decode: DecodeForm { fixed, terms: Vec::new() },
-        heads: 0,
-        group: 1,
-        head_dim: 0,
+        shape: shape(deployment, block),
         narrow: false,
         weight_bytes: 0.0,
     };

@@ -130,7 +130,7 @@ impl Section {
     pub fn lines(&self, index: usize) -> Option<Lines> {
         let columns = self.columns(index);
         let part = |offset| curve(self.table.grid(), columns.iter().skip(offset).step_by(2).copied());
-        Some(Lines::new(part(0)?, part(1)?))
+        Some(Lines::new(part(0)?, &part(1)?))
     }
 }
 

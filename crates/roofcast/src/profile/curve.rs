@@ -10,11 +10,13 @@ pub struct Curve {
     seconds: Vec<f64>,
 }
 
-/// A line over context for each number of sequences: seconds = start + slope · tokens of context of all sequences.
+/// A line over context for each number of sequences: seconds = start + slope · tokens of context of all sequences. Between
+/// measured numbers of sequences the start is linear, and so is what a token more in every sequence adds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lines {
     starts: Curve,
-    slopes: Curve,
+    /// Seconds of a token more in each of the sequences.
+    tokens: Curve,
 }
 
 impl Curve {
@@ -69,19 +71,22 @@ impl Curve {
 
 impl Lines {
     /// Starts and slopes over sequences.
-    pub fn new(starts: Curve, slopes: Curve) -> Lines {
-        Lines { starts, slopes }
+    pub fn new(starts: Curve, slopes: &Curve) -> Lines {
+        Lines { starts, tokens: slopes.map(|sequences, slope| sequences * slope) }
     }
 
     /// Start in seconds and slope in seconds a token at so many sequences.
     pub fn at(&self, sequences: f64) -> [f64; 2] {
-        [self.starts.at(sequences), self.slopes.at(sequences)]
+        [self.starts.at(sequences), self.tokens.at(sequences) / sequences]
     }
 
-    /// The lines with every start and slope put through `start` and `slope`, each given the sequences and the value.
+    /// The lines with every start put through `start`, and every slope through `slope`.
     #[must_use]
-    pub fn map(&self, start: impl Fn(f64, f64) -> f64, slope: impl Fn(f64, f64) -> f64) -> Lines {
-        Lines { starts: self.starts.map(start), slopes: self.slopes.map(slope) }
+    pub fn map(&self, start: impl Fn(f64) -> f64, slope: impl Fn(f64) -> f64) -> Lines {
+        Lines {
+            starts: self.starts.map(|_, seconds| start(seconds)),
+            tokens: self.tokens.map(|sequences, seconds| sequences * slope(seconds / sequences)),
+        }
     }
 }
 

@@ -55,7 +55,10 @@ pub fn forecast_near(
     near: Option<&Forecast>,
 ) -> Result<Forecast> {
     let timing = match near {
-        Some(near) => Timing::new(Arc::clone(&near.timing.model), Arc::clone(&forecaster.coefficients)),
+        Some(near) => {
+            let model = Arc::clone(&near.timing.model);
+            Timing::new(&forecaster.deployment, model, Arc::clone(&forecaster.coefficients))
+        }
         None => forecaster.timing(CostKind::Forecast),
     };
     if row.kind == Kind::DecodeStep {

@@ -1,0 +1,114 @@
+//! What an engine adds to kernels, in at most ten numbers: small kernels, launches, the host's part of a step, its server.
+//!
+//! Knows: the numbers by name, each with its physical prior and bounds. Knows nothing about how many kernels a layer has:
+//! that is [`crate::step`]'s, nor how the numbers were found: that is [`crate::calibrate`]'s.
+
+use crate::spec::Frontend;
+use serde::{Deserialize, Serialize};
+
+/// One number in microseconds, with what physics says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Constant {
+    /// The number that forecasts use.
+    pub us: f64,
+    /// What was published or measured elsewhere.
+    pub prior: f64,
+    /// Its lower bound.
+    pub least: f64,
+    /// Its upper bound.
+    pub most: f64,
+}
+
+/// The names of an engine's numbers, and the numbers.
+macro_rules! engine_times {
+    ($($(#[$doc:meta])* $name:ident)*) => {
+        /// What an engine adds to its kernels, in seconds; all 0 at a limit.
+        #[derive(Debug, Clone, Copy, PartialEq, Default)]
+        pub struct EngineTimes { $($(#[$doc])* pub $name: f64),* }
+
+        impl EngineTimes {
+            /// The numbers' names, in order.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
+
+            /// The number called `name`.
+            pub fn get_mut(&mut self, name: &str) -> Option<&mut f64> {
+                $(if name == stringify!($name) { return Some(&mut self.$name); })*
+                None
+            }
+
+            /// Every number times `factor`.
+            #[must_use]
+            pub fn scaled(self, factor: f64) -> EngineTimes {
+                EngineTimes { $($name: self.$name * factor),* }
+            }
+        }
+    };
+}
+
+engine_times! {
+    /// Device time of a small kernel (norm, rotary embedding, cache write, activation, router's top-k) of a decode step in a
+    /// captured graph, with the gap before it.
+    small_kernel
+    /// Host time of launching one kernel outside a captured graph.
+    launch
+    /// Host time of a step that the device waits for.
+    step
+    /// Host time of each sequence of a step that the device waits for.
+    sequence
+    /// Host time of a step that goes on beside the device.
+    loop_step
+    /// Host time of each sequence of a step that goes on beside the device.
+    loop_sequence
+    /// Host time that the device waits for in a step that computes prompts, on top of `step`.
+    prompt_step
+    /// Time of a request outside the engine, in parallel with other requests.
+    request
+    /// Time of a request in the server's one thread.
+    request_serial
+    /// Time of a prompt's token in the server's one thread.
+    prompt_token
+}
+
+/// What a server's loop adds to a step, in seconds of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ServerLoop {
+    /// Of a step.
+    pub step: f64,
+    /// Of a sequence in it.
+    pub sequence: f64,
+}
+
+impl ServerLoop {
+    /// Beside the engine's own server, whose times are in [`EngineTimes`]. gevent: in the table of noooop's "LLM inference,
+    /// limits and tests 2", the row of the smallest model, 0.5B; the other five judge it.
+    pub fn of(frontend: Frontend) -> ServerLoop {
+        match frontend {
+            Frontend::Asyncio | Frontend::Dynamo => ServerLoop::default(),
+            Frontend::Gevent => ServerLoop { step: 1.2e-3, sequence: 29e-6 },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1.2 ms and 29 µs for each of 64 users.
+    #[test]
+    fn a_server_loop_by_hand() {
+        let gevent = ServerLoop::of(Frontend::Gevent);
+        assert!((gevent.step + 64.0 * gevent.sequence - 3.056e-3).abs() < 1e-12);
+    }
+
+    #[test]
+    fn numbers_are_found_by_name() {
+        let mut times = EngineTimes::default();
+        for (index, name) in EngineTimes::NAMES.iter().enumerate() {
+            *times.get_mut(name).unwrap() = index as f64;
+        }
+        assert_eq!((times.small_kernel, times.prompt_token, EngineTimes::NAMES.len()), (0.0, 9.0, 10));
+        assert_eq!(times.scaled(2.0).launch, 2.0);
+        assert_eq!(times.get_mut("banana"), None);
+    }
+}

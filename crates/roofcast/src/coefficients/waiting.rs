@@ -1,0 +1,27 @@
+//! Device and host beside each other: each waits for the other now and then.
+
+/// Seconds by which a step of `device` seconds grows where the host works `host` seconds beside it: the cube root of the sum of
+/// both cubes less the device's. Near each other both take longer than either; far apart the longer hides the shorter.
+pub fn waiting(device: f64, host: f64) -> f64 {
+    if host <= 0.0 || device <= 0.0 {
+        return host.max(0.0);
+    }
+    let [long, short] = if device > host { [device, host] } else { [host, device] };
+    let share = short / long;
+    // cbrt rounds differently from machine to machine, libm's does not.
+    long * libm::cbrt(1.0 + share * share * share) - device
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A host without work delays nothing; the cube root of 1 + 1 is 1.26; far apart the longer counts.
+    #[test]
+    fn host_and_device_wait_for_each_other_where_they_are_near() {
+        assert_eq!(waiting(3.0, 0.0), 0.0);
+        assert!((waiting(1.0, 1.0) - 0.259_921).abs() < 1e-6);
+        assert!((waiting(1.0, 10.0) - 9.0).abs() < 0.004 && waiting(10.0, 1.0) < 0.004);
+        assert_eq!(waiting(0.0, 2.0), 2.0);
+    }
+}

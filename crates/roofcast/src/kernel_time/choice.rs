@@ -1,0 +1,222 @@
+//! Which measured kernels serve an operator.
+//!
+//! Knows: the order in which tables are asked: the engine's own kernel on the chip, another engine's there, then a sibling
+//! chip of its architecture, the nearest in bandwidth first; and the kernels that an engine's version chooses among several,
+//! from `catalog/kernels/choice.toml`. Where no rule names one, the fastest measured of the format counts. Knows nothing about
+//! times.
+
+use crate::accelerator::Accelerator;
+use crate::catalog::Catalog;
+use crate::coefficients::{Evidence, KernelTimes};
+use crate::error::{Error, Result};
+use crate::profile::{Profiles, Section, Table};
+use crate::quantized_kernel::precedes;
+use crate::spec::EngineSpec;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+const PLACE: &str = "catalog/kernels/choice.toml";
+const TEXT: &str = include_str!("../../catalog/kernels/choice.toml");
+
+/// Who asks for kernels: an engine on a chip, with so many expert-parallel ranks.
+#[derive(Debug, Clone, Copy)]
+pub struct Asking<'a> {
+    pub(super) chip: &'a Accelerator,
+    pub(super) engine: &'a EngineSpec,
+    pub(super) ep: u64,
+}
+
+/// A measured kernel that may serve, with the chip that it was timed on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Candidate<'a> {
+    pub(super) section: &'a Section,
+    pub(super) chip: &'a Accelerator,
+    pub(super) evidence: Evidence,
+}
+
+impl Candidate<'_> {
+    /// As in `vllm 0.31.0 deepgemm, h100-sxm`.
+    pub(super) fn name(&self) -> String {
+        let Section { engine, version, kernel, chip, .. } = self.section;
+        format!("{engine} {version} {kernel}, {chip}")
+    }
+}
+
+/// The chips that kernels were timed on.
+#[derive(Debug)]
+pub struct Chips(BTreeMap<String, Accelerator>);
+
+impl Chips {
+    /// Those of the embedded times.
+    fn embedded() -> &'static Chips {
+        static READ: OnceLock<Chips> = OnceLock::new();
+        READ.get_or_init(|| {
+            let ids = Profiles::embedded().map(|p| p.sections.iter().map(|s| s.chip.clone()).collect());
+            let ids: std::collections::BTreeSet<String> = ids.unwrap_or_default();
+            let found = |id: String| {
+                let chip = Catalog::embedded().ok()?.accelerator(&id).ok()?.clone();
+                Some((id, chip))
+            };
+            Chips(ids.into_iter().filter_map(found).collect())
+        })
+    }
+
+    /// The chips whose times serve `chip`, best first: itself, in any memory size, then those of its architecture or of a
+    /// sibling architecture.
+    fn of(&self, chip: &Accelerator) -> Vec<(&Accelerator, bool)> {
+        let alike = |other: &Accelerator| {
+            other.id == chip.id
+                || other.architecture == chip.architecture
+                    && other.bandwidth_bytes_per_s == chip.bandwidth_bytes_per_s
+                    && other.peak_flops == chip.peak_flops
+        };
+        let sibling = sibling(&chip.architecture);
+        let apart = |other: &Accelerator| {
+            (other.bandwidth_bytes_per_s.0 / chip.bandwidth_bytes_per_s.0 - 1.0).abs()
+        };
+        let mut all: Vec<_> = self.0.values().filter(|o| o.architecture == sibling || alike(o)).collect();
+        all.sort_by(|a, b| {
+            (!alike(a)).cmp(&!alike(b)).then(apart(a).total_cmp(&apart(b))).then(a.id.cmp(&b.id))
+        });
+        all.into_iter().map(|other| (other, alike(other))).collect()
+    }
+}
+
+/// The architecture whose kernels run on `architecture`: a GB10 (`blackwell-soc`) runs those of consumer Blackwell.
+fn sibling(architecture: &str) -> &str {
+    match architecture {
+        "blackwell-soc" => "blackwell-rtx",
+        "ampere-soc" => "ampere",
+        other => other,
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    rule: Vec<Rule>,
+}
+
+/// Where an engine chooses one of several kernels of a format.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    table: String,
+    engine: String,
+    #[serde(default)]
+    architectures: Vec<String>,
+    formats: Vec<String>,
+    /// With more than one expert-parallel rank, or with one; either where absent.
+    expert_parallel: Option<bool>,
+    /// Versions `since` ≤ version < `until`, each with its month.
+    since: Option<String>,
+    until: Option<String>,
+    kernel: String,
+    /// Where the engine's source or its tables say so.
+    #[allow(dead_code)]
+    source: String,
+}
+
+impl Rule {
+    fn holds(&self, kernels: &Asking, table: Table, format: &str) -> bool {
+        let before = |release: &String| kernels.engine.version.as_deref().is_some_and(|v| precedes(v, release));
+        self.table == table.name()
+            && self.engine == kernels.engine.name()
+            && (self.architectures.is_empty()
+                || self.architectures.iter().any(|a| a == sibling(&kernels.chip.architecture)))
+            && self.formats.iter().any(|f| f == format)
+            && self.expert_parallel.is_none_or(|ep| ep == (kernels.ep > 1))
+            && !self.since.as_ref().is_some_and(before)
+            && self.until.as_ref().is_none_or(before)
+    }
+}
+
+fn rules() -> Result<&'static [Rule]> {
+    static PARSED: OnceLock<Result<Vec<Rule>>> = OnceLock::new();
+    let parse = || toml::from_str::<File>(TEXT).map(|f| f.rule).map_err(|e| Error::toml(PLACE, TEXT, "", &e));
+    PARSED.get_or_init(parse).as_ref().map(Vec::as_slice).map_err(Clone::clone)
+}
+
+/// The measured kernels that serve `table` in the first of `formats` that was timed; none where no table has it.
+pub(super) fn candidates<'a>(
+    kernels: &Asking,
+    profiles: &'a Profiles,
+    table: Table,
+    formats: &[&str],
+) -> Vec<Candidate<'a>> {
+    let of_table: Vec<&Section> = profiles.sections.iter().filter(|s| s.table == table).collect();
+    for (chip, own) in Chips::embedded().of(kernels.chip) {
+        for format in formats {
+            let here: Vec<&Section> =
+                of_table.iter().copied().filter(|s| s.chip == chip.id && s.format == *format).collect();
+            let (chosen, of_engine) = chosen(kernels, table, format, &here);
+            if !chosen.is_empty() {
+                let evidence = match (own, of_engine) {
+                    (true, true) => Evidence::Engine,
+                    (true, false) => Evidence::Accelerator,
+                    (false, _) => Evidence::Architecture,
+                };
+                return chosen.into_iter().map(|section| Candidate { section, chip, evidence }).collect();
+            }
+        }
+    }
+    Vec::new()
+}
+
+/// Of the sections of one chip, table and format those that count, and whether they are the engine's own: the kernel that a
+/// rule names, else all of the engine's, else all of other engines'.
+fn chosen<'a>(
+    kernels: &Asking,
+    table: Table,
+    format: &str,
+    here: &[&'a Section],
+) -> (Vec<&'a Section>, bool) {
+    let engine = kernels.engine.name();
+    let own: Vec<&Section> = here.iter().copied().filter(|s| s.engine == engine).collect();
+    let rule = rules().unwrap_or_default().iter().find(|rule| rule.holds(kernels, table, format));
+    let named = |sections: &[&'a Section]| -> Vec<&'a Section> {
+        sections.iter().copied().filter(|s| rule.is_some_and(|rule| rule.kernel == s.kernel)).collect()
+    };
+    let by_rule = named(&own);
+    if !by_rule.is_empty() {
+        return (by_rule, true);
+    }
+    if !own.is_empty() {
+        return (own, true);
+    }
+    let by_rule = named(here);
+    if !by_rule.is_empty() {
+        return (by_rule, false);
+    }
+    (here.iter().copied().filter(|s| table == Table::AllReduce || s.engine != "nccl").collect(), false)
+}
+
+/// Formats of tables that time what `weights` are multiplied as, the nearest first; none where kernels are described in
+/// `catalog/kernels.toml`.
+pub(super) fn formats(kernels: &Asking, table: Table, weights: &str) -> &'static [&'static str] {
+    let experts = table == Table::Experts;
+    let datacentre = kernels.chip.architecture == "blackwell";
+    match weights {
+        "bf16" | "fp16" | "fp32" => &["bf16"],
+        "fp8" => &["fp8", "fp8-block"],
+        "fp8-block" => &["fp8-block", "fp8"],
+        "nvfp4" => &["nvfp4"],
+        "w8a8-int8" | "int8" => &["w8a8-int8", "fp8"],
+        "mxfp4" if experts && datacentre && kernels.engine.name() != "vllm" => &["mxfp4-mxfp8", "mxfp4"],
+        "mxfp4" if experts => &["mxfp4", "mxfp4-mxfp8"],
+        "gptq-int4" | "awq-int4" | "w4a16" | "int4" if experts => &["gptq-int4"],
+        _ => &[],
+    }
+}
+
+/// How much of the kernels of `weights` under `engine` on `chip` was timed.
+pub fn evidence(times: &KernelTimes, engine: &EngineSpec, weights: &str, chip: &Accelerator) -> Evidence {
+    let KernelTimes::Measured { profiles, .. } = times else { return Evidence::Nothing };
+    let kernels = Asking { chip, engine, ep: 1 };
+    let of = |table| {
+        let found = candidates(&kernels, profiles, table, formats(&kernels, table, weights));
+        found.first().map(|c| c.evidence)
+    };
+    of(Table::Gemm).or_else(|| of(Table::Experts)).unwrap_or(Evidence::Nothing)
+}

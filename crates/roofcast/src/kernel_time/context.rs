@@ -1,0 +1,283 @@
+//! Times of attention and recurrences: decodes as lines over context, prompts over the pairs of queries and keys.
+//!
+//! Knows: a decode step's attention takes `start(n) + slope(n) · tokens of context` for n sequences. A piece of a prompt takes
+//! what a whole prompt with as many query-key pairs does: of x tokens with x² = 2 · pairs, or within a window w of
+//! x = (pairs + w²/2) / w. A recurrence takes a time by sequences, or by a prompt's tokens. Knows nothing about schedules.
+
+use super::choice::{Candidate, candidates};
+use super::scale::apart;
+use super::{Basis, Kernels, Measured};
+use crate::accelerator::Accelerator;
+use crate::batch::Sequences;
+use crate::operator::{ContextForm, Operator, Shape};
+use crate::precision::Dtype;
+use crate::profile::{Curve, Lines, Profiles, Table};
+
+/// Seconds before a kernel of attention reads at its rate: a launch and an empty tile.
+const START: f64 = 4e-6;
+/// Elements of DeepSeek-V3's latent and rotary key, whose kernels were timed, and of its keys and values once expanded.
+const LATENT: [f64; 2] = [512.0, 64.0];
+const EXPANDED: f64 = 192.0 + 128.0;
+
+/// Measured times of attention or of a recurrence in one layer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Context {
+    decodes: Decodes,
+    /// Of prompts, over the tokens of a whole one.
+    prompts: Curve,
+    /// Tokens that a query of the timed prompt kernel attends to at most; none where it attends to all.
+    window: Option<f64>,
+    /// FLOPs of one query-key pair; none of a recurrence, whose work grows with tokens.
+    pair: Option<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Decodes {
+    /// Over context, by sequences.
+    Attention(Lines),
+    /// By sequences alone.
+    Recurrence(Curve),
+}
+
+impl Context {
+    /// Start in seconds and slope in seconds a token of context of a step of `n` decodes.
+    #[inline]
+    pub fn decodes(&self, n: f64) -> [f64; 2] {
+        match &self.decodes {
+            _ if n <= 0.0 => [0.0; 2],
+            Decodes::Attention(lines) => lines.at(n),
+            Decodes::Recurrence(curve) => [curve.at(n), 0.0],
+        }
+    }
+
+    /// Seconds of the pieces of prompts in `chunks`, in one kernel: it starts once.
+    pub fn prompts(&self, form: &ContextForm, chunks: &[Sequences]) -> f64 {
+        let first = self.prompts.at(1.0);
+        let beyond = |c: &Sequences| {
+            let one = self.prompts.at(self.tokens(form, c)) - first;
+            one.max(0.0) * c.count as f64
+        };
+        let pieces = chunks.iter().filter(|c| c.is_prompt() && c.count > 0);
+        let (any, seconds) = pieces.fold((false, 0.0), |(_, s), c| (true, s + beyond(c)));
+        if any { first + seconds } else { 0.0 }
+    }
+
+    /// Tokens of a whole prompt with the work of `piece`.
+    fn tokens(&self, form: &ContextForm, piece: &Sequences) -> f64 {
+        let Some(pair) = self.pair else { return piece.new as f64 };
+        let pairs = form.sequence.demand(piece.new, piece.context).flops / pair;
+        let whole = (2.0 * pairs).sqrt();
+        match self.window {
+            Some(window) if whole > window => (pairs + window * window / 2.0) / window,
+            _ => whole,
+        }
+    }
+}
+
+/// The tables that time a shape, its numbers in their order, and what a difference in each counts for.
+struct Asked {
+    decode: Table,
+    prefill: Table,
+    axes: Vec<f64>,
+    weights: &'static [f64],
+    /// The kernel's kind, of recurrences.
+    kind: &'static str,
+}
+
+impl Asked {
+    fn of(shape: Shape) -> Option<Asked> {
+        Some(match shape {
+            Shape::Grouped { heads, group, head_dim, window } => Asked {
+                decode: Table::Decode,
+                prefill: Table::Prefill,
+                axes: [heads, heads.div_ceil(group.max(1)), head_dim, window].map(|n| n as f64).to_vec(),
+                weights: &[1.0, 1.0, 8.0, 2.0],
+                kind: "",
+            },
+            Shape::Latent { heads } => Asked {
+                decode: Table::LatentDecode,
+                prefill: Table::LatentPrefill,
+                axes: vec![heads as f64],
+                weights: &[1.0],
+                kind: "",
+            },
+            Shape::Recurrent { kind, key_heads, key_dim, value_heads, value_dim } => Asked {
+                decode: Table::RecurrentDecode,
+                prefill: Table::RecurrentPrefill,
+                axes: [key_heads, key_dim, value_heads, value_dim].map(|n| n as f64).to_vec(),
+                weights: &[1.0; 4],
+                kind,
+            },
+            Shape::Other => return None,
+        })
+    }
+
+    /// How far a measured shape is; none where it attends otherwise.
+    fn distance(&self, shape: &[u32]) -> Option<f64> {
+        /// What a kernel without a window is worse by, in squares of octaves.
+        const NO_WINDOW: f64 = 100.0;
+        let one = |(i, weight): (usize, &f64)| match (self.axes[i] > 0.0, shape[i] > 0) {
+            // A window hides keys that attention to everything reads.
+            (false, true) => None,
+            (true, false) => Some(NO_WINDOW),
+            (false, false) => Some(0.0),
+            (true, true) => Some(weight * apart(self.axes[i], shape[i].into())),
+        };
+        self.weights.iter().enumerate().map(one).sum()
+    }
+}
+
+/// A measured shape.
+struct Found<'a> {
+    candidate: Candidate<'a>,
+    index: usize,
+    shape: Vec<f64>,
+    exact: bool,
+}
+
+/// Work of one token of context, or of one pair, of all heads of a rank.
+#[derive(Clone, Copy)]
+struct Work {
+    flops: f64,
+    bytes: f64,
+}
+
+impl Work {
+    /// The limit on `chip`, in seconds.
+    fn limit(self, chip: &Accelerator) -> f64 {
+        let rate = |dtype| chip.peak_flops.get(&dtype).map(|rate| rate.0);
+        let rate = rate(Dtype::Bf16).or(rate(Dtype::Fp16)).unwrap_or(f64::INFINITY);
+        (self.flops / rate).max(self.bytes / chip.bandwidth_bytes_per_s.0)
+    }
+}
+
+impl Found<'_> {
+    /// Work of a token of context in a measured decode.
+    fn token(&self) -> Work {
+        let bytes = if self.candidate.section.format == "fp8" { 1.0 } else { 2.0 };
+        match *self.shape {
+            [heads, kv_heads, head_dim, _] => {
+                Work { flops: 4.0 * heads * head_dim, bytes: 2.0 * kv_heads * head_dim * bytes }
+            }
+            [heads] => Work {
+                flops: 2.0 * heads * (2.0 * LATENT[0] + LATENT[1]),
+                bytes: (LATENT[0] + LATENT[1]) * bytes,
+            },
+            _ => Work { flops: 0.0, bytes: 1.0 },
+        }
+    }
+
+    /// FLOPs of a query-key pair in a measured prompt.
+    fn pair(&self) -> f64 {
+        match *self.shape {
+            [heads, _, head_dim, _] => 4.0 * heads * head_dim,
+            [heads] => 2.0 * heads * EXPANDED,
+            _ => 1.0,
+        }
+    }
+
+    /// Elements of a recurrence's state.
+    fn state(shape: &[f64]) -> f64 {
+        match *shape {
+            [_, key_dim, value_heads, value_dim] => key_dim * value_heads * value_dim,
+            _ => 1.0,
+        }
+    }
+}
+
+impl Kernels<'_> {
+    pub(super) fn context(
+        &self,
+        profiles: &Profiles,
+        operator: &Operator,
+        form: &ContextForm,
+    ) -> Option<(Measured, Basis)> {
+        let asked = Asked::of(form.shape)?;
+        let formats: &[&str] = if form.narrow { &["fp8", "bf16"] } else { &["bf16"] };
+        let find = |table| {
+            let all = candidates(&self.asking, profiles, table, formats);
+            let alike = all.iter().filter(|c| asked.kind.is_empty() || c.section.kernel.contains(asked.kind));
+            let near = alike.filter_map(|c| {
+                let (index, shape) = c.section.nearest(|shape| asked.distance(shape))?;
+                Some((asked.distance(&shape)?, Found::of(*c, index, &shape, &asked, self.chip)))
+            });
+            near.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, found)| found)
+        };
+        let (decodes, prompts) = (find(asked.decode)?, find(asked.prefill)?);
+        let context = if asked.kind.is_empty() {
+            self.attention(operator, form, &decodes, &prompts)?
+        } else {
+            self.recurrence(&asked, &decodes, &prompts)?
+        };
+        let basis = Basis {
+            evidence: decodes.candidate.evidence,
+            exact: decodes.exact,
+            kernel: decodes.candidate.name(),
+        };
+        Some((Measured::Context(context), basis))
+    }
+
+    fn attention(
+        &self,
+        operator: &Operator,
+        form: &ContextForm,
+        decodes: &Found,
+        prompts: &Found,
+    ) -> Option<Context> {
+        let factor = self.coefficients.factor;
+        let token = form.decode.terms.iter().fold(Work { flops: 0.0, bytes: 0.0 }, |w, (_, term)| Work {
+            flops: w.flops + term.flops,
+            bytes: w.bytes + term.kv_bytes,
+        });
+        let least = (token.flops / operator.rate.0).max(token.bytes / self.chip.bandwidth_bytes_per_s.0);
+        let longer = token.limit(self.chip) / decodes.token().limit(decodes.candidate.chip);
+        let heads = (token.flops / decodes.token().flops.max(1.0)).max(f64::MIN_POSITIVE);
+        let lines = decodes.candidate.section.lines(decodes.index)?;
+        let [first, _] = lines.at(1.0);
+        let start = |seconds: f64| factor * (first.min(seconds) + (seconds - first).max(0.0) * heads);
+        let lines = lines.map(start, |slope| (factor * slope * longer).max(least));
+        // Of a whole prompt, whose keys and values latent attention expands.
+        const WHOLE: u64 = 1 << 12;
+        let pair = match form.shape {
+            Shape::Latent { .. } => {
+                form.sequence.demand(WHOLE, WHOLE).flops / (WHOLE * (WHOLE + 1) / 2) as f64
+            }
+            _ => form.sequence.demand(1, 1).flops,
+        };
+        let work = |flops| Work { flops, bytes: 0.0 };
+        let longer = work(pair).limit(self.chip) / work(prompts.pair()).limit(prompts.candidate.chip);
+        let window = prompts.shape.get(3).copied().filter(|w| *w > 0.0);
+        let least = |tokens: f64| {
+            let demand = form.sequence.demand(tokens as u64, tokens as u64);
+            (demand.flops / operator.rate.0).max(demand.kv_bytes / self.chip.bandwidth_bytes_per_s.0)
+        };
+        let curve = prompts.candidate.section.curve(prompts.index)?.map(|tokens, seconds| {
+            let start = START.min(0.8 * seconds);
+            (factor * (start + (seconds - start) * longer)).max(least(tokens))
+        });
+        Some(Context { decodes: Decodes::Attention(lines), prompts: curve, window, pair: Some(pair) })
+    }
+
+    fn recurrence(&self, asked: &Asked, decodes: &Found, prompts: &Found) -> Option<Context> {
+        let factor = self.coefficients.factor;
+        let curve = |found: &Found| {
+            let faster = found.candidate.chip.bandwidth_bytes_per_s.0 / self.chip.bandwidth_bytes_per_s.0;
+            let longer = faster * Found::state(&asked.axes) / Found::state(&found.shape);
+            let scaled = found.candidate.section.curve(found.index)?.map(|_, seconds| {
+                let start = START.min(0.8 * seconds);
+                factor * (start + (seconds - start) * longer)
+            });
+            Some(scaled)
+        };
+        let (decodes, prompts) = (Decodes::Recurrence(curve(decodes)?), curve(prompts)?);
+        Some(Context { decodes, prompts, window: None, pair: None })
+    }
+}
+
+impl<'a> Found<'a> {
+    fn of(candidate: Candidate<'a>, index: usize, shape: &[u32], asked: &Asked, chip: &Accelerator) -> Self {
+        let shape: Vec<f64> = shape.iter().map(|n| f64::from(*n)).collect();
+        let exact = shape == asked.axes && candidate.chip.id == chip.id;
+        Found { candidate, index, shape, exact }
+    }
+}

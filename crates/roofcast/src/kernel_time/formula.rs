@@ -1,0 +1,176 @@
+//! Times as shares of the limit: of a limit itself, and of kernels that nobody timed.
+//!
+//! Knows: `max(c, m)` and the share of the shorter that a kernel does not overlap, with c = FLOPs over a share of the peak
+//! and m = bytes over a share of the bandwidth; how many rows share a read of the weights, tiles that too few rows leave
+//! empty, and weights that are dequantized first. Knows nothing about which kernel runs where.
+
+use super::Kernels;
+use crate::coefficients::{KernelTimes, SKEW, Shares, busiest};
+use crate::model::Family;
+use crate::operator::{Demand, Form, Matrix, Operator, RoutedExperts};
+use crate::quantized_kernel::RowBlocks;
+use crate::units::number;
+
+/// Bytes of a value that a GEMM takes or gives.
+const VALUE: f64 = 2.0;
+
+/// What one operator takes, as shares of the chip's rates.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rates {
+    /// Seconds of a FLOP.
+    pub flop: f64,
+    /// Seconds of a byte.
+    pub byte: f64,
+    /// The share of the bandwidth that a byte has.
+    share: f64,
+    /// Share of the shorter of computing and moving that the longer does not overlap.
+    exposed: f64,
+    /// Seconds before it works at these rates.
+    start: f64,
+    /// How many rows share a read of the weights; none where one read serves all.
+    blocks: Option<RowBlocks>,
+    multiprocessors: Option<u64>,
+    /// Seconds of a byte that a GEMM takes, and that it gives, in kernels of their own.
+    crossings: [f64; 2],
+    /// Whether they are a limit's: experts are chosen evenly.
+    ideal: bool,
+    /// From how many rows on weights are dequantized first, seconds of a byte of that, and what the GEMM takes then.
+    dequantized: Option<(u64, f64, Box<Rates>)>,
+}
+
+impl Rates {
+    pub(super) fn of(kernels: &Kernels, operator: &Operator) -> Rates {
+        let regimes = &kernels.coefficients.regimes;
+        let quantized = operator.kind.is_product() && !operator.is_unquantized();
+        let mut rates = Rates::plain(kernels, operator, quantized);
+        if let Some(most) = regimes.beside_unpacking.filter(|_| quantized) {
+            rates.flop = rates.flop.max(kernels.coefficients.factor / most.0);
+        }
+        rates.dequantized = regimes.unpacking.filter(|_| quantized).map(|first| {
+            let mut then = Rates::plain(kernels, operator, false);
+            then.flop /= first.faster;
+            let byte = kernels.coefficients.factor / (kernels.chip.bandwidth_bytes_per_s.0 * first.share);
+            (first.from, byte, Box::new(then))
+        });
+        rates
+    }
+
+    /// Of weights that are multiplied as they lie in memory.
+    fn plain(kernels: &Kernels, operator: &Operator, quantized: bool) -> Rates {
+        let coefficients = kernels.coefficients;
+        let bandwidth = kernels.chip.bandwidth_bytes_per_s.0;
+        let regimes = &coefficients.regimes;
+        let family = operator.kind.family();
+        let (ideal, [compute, memory], start) = match &coefficients.kernels {
+            KernelTimes::Ideal { mfu, mbu } => (true, [*mfu, *mbu], 0.0),
+            KernelTimes::Measured { shares, .. } => {
+                (false, of_family(shares, family, regimes.experts_alike), shares.start)
+            }
+        };
+        let compute = regimes.compute.filter(|_| quantized && !ideal).unwrap_or(compute);
+        let exposed = regimes.exposed.filter(|_| quantized && !ideal).unwrap_or(0.0);
+        let busier = match &operator.form {
+            Form::Experts(experts) if !ideal => busiest(experts.count(), experts.ranks, SKEW),
+            _ => 1.0,
+        };
+        let [takes, gives] = regimes.crossings.filter(|_| operator.kind.is_product() && !ideal).unwrap_or([0.0; 2]);
+        let factor = coefficients.factor;
+        Rates {
+            flop: factor * busier / (operator.rate.0 * compute),
+            byte: factor / (bandwidth * memory),
+            share: memory,
+            exposed,
+            start: factor * if family == Family::Embedding || family == Family::Elementwise { 0.0 } else { start },
+            blocks: if family == Family::Moe { regimes.expert_rows } else { regimes.rows }.filter(|_| !ideal),
+            multiprocessors: coefficients.multiprocessors,
+            crossings: [factor * takes / bandwidth, factor * gives / bandwidth],
+            ideal,
+            dequantized: None,
+        }
+    }
+
+    /// Time bound by arithmetic, and time bound by memory: the longer of computing and moving, and what it does not overlap of
+    /// the shorter.
+    #[inline(always)]
+    pub fn time(&self, demand: Demand) -> [f64; 2] {
+        self.longer(demand.flops * self.flop, (demand.weight_bytes + demand.kv_bytes) * self.byte)
+    }
+
+    /// Work that a kernel does on top of what it does anyway.
+    pub fn without_start(&self, demand: Demand) -> [f64; 2] {
+        let [computing, moving] =
+            [demand.flops * self.flop, (demand.weight_bytes + demand.kv_bytes) * self.byte];
+        if computing > moving { [computing, moving * self.exposed] } else { [computing * self.exposed, moving] }
+    }
+
+    #[inline(always)]
+    fn longer(&self, computing: f64, moving: f64) -> [f64; 2] {
+        if computing > moving {
+            [computing + self.start, moving * self.exposed]
+        } else {
+            [computing * self.exposed, moving + self.start]
+        }
+    }
+
+    /// A GEMM of `rows` with a matrix.
+    pub fn product(&self, rows: u64, matrix: &Matrix) -> [f64; 2] {
+        match &self.dequantized {
+            Some((from, byte, rates)) if rows >= *from => {
+                // In 16 bits a weight has as many bytes as FLOPs a row.
+                let wide = Matrix { weight_bytes: 2.0 * matrix.elements, ..*matrix };
+                let [compute, memory] = rates.packed(rows, &wide);
+                [compute, memory + (matrix.weight_bytes + wide.weight_bytes) * byte]
+            }
+            _ => self.packed(rows, matrix),
+        }
+    }
+
+    fn packed(&self, rows: u64, matrix: &Matrix) -> [f64; 2] {
+        let Matrix { elements, outputs, weight_bytes } = *matrix;
+        let rows = number(rows);
+        let (computed, bytes, waits) = match self.blocks {
+            Some(blocks) => {
+                let cores = self.multiprocessors.unwrap_or(1);
+                (blocks.computed(rows), weight_bytes * blocks.reads(rows), blocks.waits(rows, outputs, cores))
+            }
+            None => (rows, weight_bytes, 1.0),
+        };
+        let flops = 2.0 * elements * computed;
+        let [compute, memory] = match self.blocks {
+            // The threads that read the weights multiply them.
+            Some(blocks) if rows <= blocks.few as f64 => [flops * self.flop, bytes * self.byte + self.start],
+            _ => self.longer(flops * self.flop * waits, bytes * self.byte),
+        };
+        let inputs = if outputs > 0.0 { elements / outputs } else { 0.0 };
+        let [takes, gives] = self.crossings;
+        [compute, memory + rows * VALUE * (inputs * takes + outputs * gives)]
+    }
+
+    /// Routed experts of `tokens`.
+    pub fn experts(&self, experts: &RoutedExperts, tokens: u64) -> [f64; 2] {
+        let demand = experts.demand(tokens);
+        match self.blocks {
+            Some(blocks) if tokens <= blocks.few => {
+                let demand = experts.in_blocks(tokens, blocks);
+                [demand.flops * self.flop, demand.weight_bytes * self.byte + self.start]
+            }
+            Some(blocks) => self.time(experts.in_blocks(tokens, blocks)),
+            None if self.ideal => self.time(demand),
+            None => {
+                // No faster than what even routing touches at the whole bandwidth, as limits have it.
+                let skew = experts.imbalance(tokens) * experts.uneven(tokens).max(self.share);
+                self.time(Demand { weight_bytes: demand.weight_bytes * skew, ..demand })
+            }
+        }
+    }
+}
+
+/// Shares of the peak and of the bandwidth of a family of kernels.
+fn of_family(shares: &Shares, family: Family, experts_alike: bool) -> [f64; 2] {
+    match family {
+        Family::Moe if experts_alike => [shares.gemm[0], shares.experts[1]],
+        Family::Moe => shares.experts,
+        Family::Attention | Family::Indexer => shares.attention,
+        _ => shares.gemm,
+    }
+}

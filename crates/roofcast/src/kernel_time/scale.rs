@@ -1,0 +1,250 @@
+//! Times of GEMM and routed experts of any size, from the nearest measured shape.
+//!
+//! Knows: `t = start + (t_measured − start) · limit / limit_measured` where shape or chip differ: what exceeds the start of a
+//! kernel scales with the limit of its work. No time is below the operator's own limit.
+
+use super::choice::{Candidate, candidates, formats};
+use super::{Basis, Kernels, Measured};
+use crate::accelerator::Accelerator;
+use crate::coefficients::KernelTimes;
+use crate::operator::{Matrix, Operator, RoutedExperts};
+use crate::precision::Dtype;
+use crate::profile::{Curve, Profiles, Table};
+
+/// Seconds of a GEMM with hardly any work: the least of cuBLAS, CUTLASS and DeepGEMM tables on H100 to B300 are 2 to 5 µs.
+const GEMM_START: f64 = 3e-6;
+/// Seconds of an expert layer with hardly any work: routing, sorting and two grouped GEMMs, 8 to 15 µs in the tables.
+const EXPERTS_START: f64 = 8e-6;
+
+/// A logarithm to base 2 that is good enough to tell which shape is nearest: exponent and mantissa of a float read as one
+/// number, off by 0.09 at most.
+pub(super) fn log2(value: f64) -> f64 {
+    f64::from((value.max(1e-3) as f32).to_bits()) / f64::from(1_u32 << 23)
+}
+
+/// The square of how far two sizes are apart, in octaves.
+pub(super) fn apart(a: f64, b: f64) -> f64 {
+    let octaves = log2(a) - log2(b);
+    octaves * octaves
+}
+
+/// Bits of a weight and the dtype that computes, of a table's format.
+fn format(name: &str) -> (f64, Dtype) {
+    match name {
+        "fp8" | "fp8-block" => (8.0, Dtype::Fp8),
+        "w8a8-int8" => (8.0, Dtype::Int8),
+        "nvfp4" => (4.5, Dtype::Fp4),
+        "mxfp4-mxfp8" => (4.25, Dtype::Fp8),
+        "mxfp4" => (4.25, Dtype::Bf16),
+        "gptq-int4" => (4.16, Dtype::Bf16),
+        _ => (16.0, Dtype::Bf16),
+    }
+}
+
+/// What `chip` computes in `dtype`, or in 16 bits where it has no such rate.
+fn rate(chip: &Accelerator, dtype: Dtype) -> f64 {
+    let of = |dtype| chip.peak_flops.get(&dtype).map(|rate| rate.0);
+    of(dtype).or(of(Dtype::Bf16)).or(of(Dtype::Fp16)).unwrap_or(f64::MIN_POSITIVE)
+}
+
+/// The limit of `m` rows of an n × k GEMM in a table's format.
+fn gemm_limit(chip: &Accelerator, name: &str, [n, k]: [f64; 2], m: f64) -> f64 {
+    let (bits, dtype) = format(name);
+    let moving = n * k * bits / 8.0 / chip.bandwidth_bytes_per_s.0;
+    moving.max(2.0 * m * n * k / rate(chip, dtype))
+}
+
+/// The limit of routed experts by the numbers of [`Table::Experts`], with even routing: hidden, inner, top-k, experts, tp, ep.
+fn experts_limit(chip: &Accelerator, name: &str, shape: [f64; 6], tokens: f64) -> f64 {
+    let [hidden, inner, top_k, experts, tp, ep] = shape;
+    let (bits, dtype) = format(name);
+    // exp(tokens ln(1 − k/E)), by libm: alike on every machine.
+    let missed = libm::exp(tokens * libm::log1p(-(top_k / experts).min(0.999_999)));
+    let elements = 3.0 * hidden * inner / tp;
+    let moving = experts / ep * (1.0 - missed) * elements * bits / 8.0 / chip.bandwidth_bytes_per_s.0;
+    moving.max(tokens * top_k / ep * 2.0 * elements / rate(chip, dtype))
+}
+
+impl Kernels<'_> {
+    /// The format by which an operator's kernel is looked up: that of the deployment, or 16 bits.
+    fn format_of<'a>(&'a self, operator: &Operator) -> &'a str {
+        let by_bits = operator.bits();
+        match by_bits {
+            Some(bits) if bits >= 15.9 => "bf16",
+            // Many checkpoints in 4 bits have attention in 8.
+            Some(bits) if bits > 7.0 && matches!(self.weights, "nvfp4" | "mxfp4") => "fp8",
+            _ if operator.kind.is_unquantized() => "bf16",
+            _ => self.weights,
+        }
+    }
+
+    /// Whether a table's kernel computes `operator`: weights of 8 and 4 bits that are multiplied in 16 have kernels of their
+    /// own, which `catalog/kernels.toml` describes.
+    fn is_timed(operator: &Operator, name: &str) -> bool {
+        let sixteen = matches!(operator.dtype, Dtype::Bf16 | Dtype::Fp16);
+        !(sixteen && matches!(name, "fp8" | "fp8-block" | "nvfp4"))
+    }
+
+    pub(super) fn gemm(
+        &self,
+        profiles: &Profiles,
+        operator: &Operator,
+        matrix: &Matrix,
+    ) -> Option<(Measured, Basis)> {
+        let Matrix { elements, outputs, weight_bytes } = *matrix;
+        if elements <= 0.0 || outputs <= 0.0 {
+            return None;
+        }
+        let asked = [outputs, elements / outputs];
+        let weights = self.format_of(operator);
+        let found = candidates(&self.asking, profiles, Table::Gemm, formats(&self.asking, Table::Gemm, weights));
+        let floor = |m: f64| {
+            let moving = weight_bytes / self.chip.bandwidth_bytes_per_s.0;
+            moving.max(2.0 * elements * m / operator.rate.0)
+        };
+        let timed = found.iter().filter(|c| Self::is_timed(operator, &c.section.format));
+        let curves = timed.filter_map(|candidate| {
+            let distance = |s: &[u32]| Some(apart(s[0].into(), asked[0]) + apart(s[1].into(), asked[1]));
+            let (index, shape) = candidate.section.nearest(distance)?;
+            let shape = [f64::from(shape[0]), f64::from(shape[1])];
+            let name = candidate.section.format.as_str();
+            let limits = |m: f64| {
+                (gemm_limit(self.chip, name, asked, m), gemm_limit(candidate.chip, name, shape, m))
+            };
+            let exact = shape == asked && candidate.chip.id == self.chip.id;
+            let curve = scaled(&candidate.section.curve(index)?, exact, GEMM_START, limits);
+            Some((candidate, shape == asked, curve))
+        });
+        self.fastest(curves, floor)
+    }
+
+    pub(super) fn experts(
+        &self,
+        profiles: &Profiles,
+        operator: &Operator,
+        experts: &RoutedExperts,
+    ) -> Option<(Measured, Basis)> {
+        let asked = [
+            experts.hidden,
+            experts.inner(),
+            experts.per_token(),
+            experts.count(),
+            experts.slices,
+            experts.ranks,
+        ]
+        .map(|n| n as f64);
+        let weights = self.format_of(operator);
+        let found = candidates(&self.asking, profiles, Table::Experts, formats(&self.asking, Table::Experts, weights));
+        let gated = experts.elements_over_gated();
+        let floor = |tokens: f64| {
+            let demand = experts.demand(tokens as u64);
+            let moving = demand.weight_bytes / self.chip.bandwidth_bytes_per_s.0;
+            moving.max(demand.flops / operator.rate.0)
+        };
+        let timed = found.iter().filter(|c| Self::is_timed(operator, &c.section.format));
+        let curves = timed.filter_map(|candidate| {
+            // Which ranks share what matters less than the sizes of one expert.
+            const WEIGHTS: [f64; 6] = [1.0, 1.0, 1.0, 1.0, 0.5, 0.5];
+            let distance = |s: &[u32]| {
+                Some((0..6).map(|i| WEIGHTS[i] * apart(s[i].into(), asked[i])).sum::<f64>())
+            };
+            let (index, shape) = candidate.section.nearest(distance)?;
+            let shape: [f64; 6] = std::array::from_fn(|i| f64::from(shape[i]));
+            let name = candidate.section.format.as_str();
+            let limits = |tokens: f64| {
+                let own = gated * experts_limit(self.chip, name, asked, tokens);
+                (own, experts_limit(candidate.chip, name, shape, tokens))
+            };
+            let exact = shape == asked && candidate.chip.id == self.chip.id && gated > 0.99;
+            let curve = scaled(&candidate.section.curve(index)?, exact, EXPERTS_START, limits);
+            Some((candidate, shape == asked, curve))
+        });
+        self.fastest(curves, floor)
+    }
+
+    /// Seconds of an all-reduce among `ranks` over its bytes, where one among as many was timed over links of their kind.
+    pub fn all_reduce(&self, ranks: u64) -> Option<(Curve, Basis)> {
+        let KernelTimes::Measured { profiles, .. } = &self.coefficients.kernels else { return None };
+        let own = self.chip.link.as_ref().filter(|_| ranks <= self.chip.node_size)?;
+        let found = candidates(&self.asking, profiles, Table::AllReduce, &["bf16"]);
+        let captured = |c: &&Candidate| c.section.kernel != "eager";
+        found.iter().filter(captured).find_map(|candidate| {
+            let link = candidate.chip.link.as_ref()?;
+            let alike = link.topology.is_pcie() == own.topology.is_pcie();
+            let (index, _) =
+                candidate.section.nearest(|s| (alike && u64::from(s[0]) == ranks).then_some(0.0))?;
+            let slower = link.bytes_per_s.0 / own.bytes_per_s.0;
+            let start = candidate.section.curve(index)?.at(1.0);
+            let curve = candidate.section.curve(index)?.map(|_, s| start + (s - start) * slower);
+            let exact = candidate.chip.id == self.chip.id;
+            Some((curve, Basis { evidence: candidate.evidence, exact, kernel: candidate.name() }))
+        })
+    }
+
+    /// The least of several kernels' times at each size, never below the limit.
+    fn fastest<'b>(
+        &self,
+        curves: impl Iterator<Item = (&'b Candidate<'b>, bool, Curve)>,
+        floor: impl Fn(f64) -> f64,
+    ) -> Option<(Measured, Basis)> {
+        let mut best: Option<(Curve, Basis)> = None;
+        for (candidate, exact, curve) in curves {
+            best = Some(match best {
+                Some((least, basis)) => (least.least(&curve), basis),
+                None => {
+                    let basis = Basis { evidence: candidate.evidence, exact, kernel: candidate.name() };
+                    (curve, basis)
+                }
+            });
+        }
+        let factor = self.coefficients.factor;
+        let (curve, basis) = best?;
+        Some((Measured::Rows(curve.map(|size, seconds| (seconds * factor).max(floor(size)))), basis))
+    }
+}
+
+/// A measured curve for another shape or chip; `limits` gives the operator's limit and the measured shape's at a size.
+fn scaled(curve: &Curve, exact: bool, start: f64, limits: impl Fn(f64) -> (f64, f64)) -> Curve {
+    if exact {
+        return curve.clone();
+    }
+    curve.map(|size, seconds| {
+        let (asked, measured) = limits(size);
+        let start = start.min(0.8 * seconds);
+        start + (seconds - start) * asked / measured
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 13 µs of which 3 are the start: a shape with twice the limit takes 23.
+    #[test]
+    fn what_exceeds_the_start_scales_with_the_limit() {
+        let curve = Curve::new([(1.0, 13e-6)]).unwrap();
+        let twice = scaled(&curve, false, 3e-6, |_| (2e-6, 1e-6)).at(1.0);
+        assert!((twice / 23e-6 - 1.0).abs() < 1e-12, "{twice}");
+        assert_eq!(scaled(&curve, true, 3e-6, |_| (2e-6, 1e-6)).at(1.0), 13e-6);
+    }
+
+    /// 8 is three octaves above 1; 3 lies at 1.585 of them.
+    #[test]
+    fn octaves_are_near_enough() {
+        assert_eq!(apart(8.0, 1.0), 9.0);
+        assert!((log2(3.0) - log2(1.0) - 1.585).abs() < 0.09);
+    }
+
+    /// 128 experts of 3 · 2048 · 768 weights, 8 a token: one token touches 8 of them, 8 · 4.72 M · 2 bytes at 3.35 TB/s, 22.5 µs;
+    /// half of that with its experts on two ranks, and a half of each expert on two slices.
+    #[test]
+    fn limits_of_experts_by_hand() {
+        let chip = Catalog::embedded().unwrap().accelerator("h100-sxm").unwrap();
+        let limit = |tp, ep| experts_limit(chip, "bf16", [2048.0, 768.0, 8.0, 128.0, tp, ep], 1.0);
+        let whole = 8.0 * 3.0 * 2048.0 * 768.0 * 2.0 / 3.35e12;
+        assert!((limit(1.0, 1.0) / whole - 1.0).abs() < 1e-9, "{}", limit(1.0, 1.0));
+        assert!((limit(1.0, 2.0) / whole - 0.5).abs() < 1e-9 && (limit(2.0, 1.0) / whole - 0.5).abs() < 1e-9);
+    }
+
+    use crate::Catalog;
+}

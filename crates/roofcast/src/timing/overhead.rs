@@ -1,0 +1,129 @@
+//! What a step takes beside its operators: small kernels, launches, the host, and messages between ranks.
+//!
+//! Knows: small kernels are counted by layer and take one time each; a step that no captured graph holds waits for its
+//! launches; the host's loop goes on beside the device. Messages are looked up by bytes where all-reduces among as many
+//! ranks were timed, else a start and their bytes at a share of the link. Knows nothing about operators.
+
+use super::messages::Messages;
+use crate::coefficients::{Coefficients, busiest, waiting};
+use crate::coefficients::{KernelTimes, SKEW};
+use crate::shares::Shares;
+use crate::step::{Pass, StepModel};
+use crate::units::number;
+
+/// Share of the bandwidth that norms, activation functions and sampling reach: what cuBLAS and Triton copies do.
+const ELEMENTWISE: f64 = 0.8;
+/// Bytes that sampling moves for each entry of the vocabulary and sampled row: fp32 logits written, read by softmax and by
+/// the draw.
+const SAMPLED: f64 = 12.0;
+/// Seconds of sampling and of the embedding, final norm and copy of tokens around it: 10 and 20 µs.
+const SAMPLER: f64 = 30e-6;
+
+/// What a step takes beside its operators, in seconds.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Overhead {
+    /// Small kernels of a step in a captured graph.
+    pub small_kernels: f64,
+    /// Host time that the device waits for: of a step, of a sequence, and more of a step with prompts.
+    pub exposed: [f64; 3],
+    /// Host time beside the device: of a step and of a sequence.
+    pub loops: [f64; 2],
+    /// Launches of a step that no captured graph holds.
+    pub launches: f64,
+    /// Whether no step is captured.
+    eager: bool,
+    /// Tokens of the largest pass that a captured graph holds.
+    captured: u64,
+    /// Of each token of a rank, in norms and activation functions.
+    token: f64,
+    /// Of each sampled row.
+    sampled: f64,
+    /// Of a step's sampling, whatever its rows.
+    sampler: f64,
+    /// Messages between ranks.
+    pub messages: Messages,
+}
+
+/// What a pass takes beside its operators, by what it is.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Beside {
+    /// Small kernels, sampling included.
+    pub small_kernels: f64,
+    /// Host time that the device waits for.
+    pub host: f64,
+    /// Launches that the device waits for.
+    pub launches: f64,
+    /// Messages between ranks.
+    pub links: f64,
+}
+
+impl Overhead {
+    /// That of `model`; nothing but the links' bandwidth at a limit.
+    pub fn of(model: &StepModel, coefficients: &Coefficients, messages: Messages) -> Overhead {
+        let KernelTimes::Measured { .. } = &coefficients.kernels else {
+            return Overhead { messages, ..Overhead::default() };
+        };
+        let at = &model.surroundings;
+        let factor = coefficients.factor;
+        let engine = coefficients.engine.scaled(factor);
+        let [server_step, server_sequence] =
+            [coefficients.server.step, coefficients.server.sequence].map(|s| s * factor / at.host_speed);
+        let host = |seconds: f64| seconds / at.host_speed;
+        let beside = coefficients.regimes.launches as f64 * at.products as f64;
+        let kernels = at.small_kernels as f64 + beside;
+        let layer = coefficients.launches.map_or(0.0, |l| l.device * factor * at.layers as f64);
+        let one_by_one = coefficients.launches.map(|l| host(l.host * factor) * at.layers as f64);
+        let launches = one_by_one.unwrap_or(host(engine.launch) * (kernels + at.large_kernels as f64));
+        let bandwidth = model.bandwidth.0 * ELEMENTWISE / factor;
+        let skew = busiest(at.experts, model.parallelism.ep, SKEW);
+        Overhead {
+            small_kernels: kernels * engine.small_kernel + layer,
+            exposed: [
+                host(engine.step) + server_step,
+                host(engine.sequence) + server_sequence,
+                host(engine.prompt_step),
+            ],
+            loops: [host(engine.loop_step), host(engine.loop_sequence)],
+            launches,
+            eager: at.eager,
+            captured: at.captured,
+            token: (at.elementwise_bytes + skew * at.unfused_expert_bytes) / bandwidth,
+            sampled: at.vocabulary as f64 * SAMPLED / bandwidth,
+            sampler: SAMPLER * factor,
+            messages,
+        }
+    }
+
+    /// What a pass takes beside its operators, of which those that do not grow with the context take `operators` seconds.
+    #[inline(always)]
+    pub fn beside(&self, pass: &Pass, operators: f64) -> Beside {
+        let (rows, sequences) = (number(pass.rows), number(pass.sequences));
+        let small_kernels = self.small_kernels + self.token * rows + self.sampler + self.sampled * number(pass.sampled);
+        let [step, sequence, prompt] = self.exposed;
+        let exposed = step + sequence * sequences + if pass.longest > 0 { prompt } else { 0.0 };
+        let device = operators + small_kernels;
+        let uncaptured = self.eager || pass.rows > self.captured && pass.longest > 0;
+        let launched = if uncaptured { self.launches } else { 0.0 };
+        let looping = self.loops[0] + self.loops[1] * sequences;
+        let launches = waiting(device, launched);
+        Beside {
+            small_kernels,
+            host: exposed + waiting(device + launches, looping),
+            launches,
+            links: self.messages.time(rows),
+        }
+    }
+}
+
+impl Beside {
+    /// As parts of a step by what binds.
+    #[inline(always)]
+    pub fn shares(&self) -> Shares<f64> {
+        Shares {
+            memory: self.small_kernels,
+            compute: 0.0,
+            communication: self.links,
+            host: self.host + self.launches,
+        }
+    }
+}
