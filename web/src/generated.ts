@@ -202,6 +202,7 @@ export interface ValidateAnswer {
     metrics: Record<string, Errors>;
     skipped: Skipped[];
     kinds: Record<string, Part>;
+    sources: Record<string, Part>;
     engines: Record<string, Part>;
     hardware: Record<string, Part>;
     groups: {
@@ -423,6 +424,9 @@ export interface Errors {
   p90_ape: number;
   bias: number;
   in_band: number;
+  groups: number;
+  group_median_ape: number;
+  group_p90_ape: number;
 }
 
 export interface Expense {
@@ -832,6 +836,7 @@ export interface View {
     metrics: Record<string, Errors>;
     skipped: Skipped[];
     kinds: Record<string, Part>;
+    sources: Record<string, Part>;
     engines: Record<string, Part>;
     hardware: Record<string, Part>;
     groups: {

@@ -10,6 +10,7 @@ pub(crate) mod flags;
 mod later;
 #[cfg(feature = "network")]
 mod serve;
+mod validate;
 pub(crate) mod values;
 
 #[cfg(feature = "network")]
@@ -24,6 +25,7 @@ pub(crate) use later::{Later, signed};
 #[cfg(feature = "network")]
 pub(crate) use serve::ServeArgs;
 use std::path::PathBuf;
+pub(crate) use validate::{SplitArg, ValidateArgs};
 use values::*;
 
 /// Forecasts how large language models are served: limits, capacity and plans from one cost model.
@@ -364,42 +366,6 @@ pub(crate) struct MeasureArgs {
     pub(crate) quick: bool,
     #[command(flatten)]
     pub(crate) shown: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ValidateArgs {
-    /// CSV files of measured points, results of `vllm bench serve` (.json), records (.jsonl), and folders of recorded
-    /// runs (meta.json, requests.jsonl).
-    #[arg(required = true, value_name = "FILE|FOLDER")]
-    pub(crate) files: Vec<PathBuf>,
-    #[command(flatten)]
-    pub(crate) runs: RunsArgs,
-    /// Only rows whose group and kind hold every one of these words, as in "splitwise 70b h100".
-    #[arg(long, value_name = "WORDS")]
-    pub(crate) group: Option<String>,
-    /// Draw what was measured against its forecast as SVG, by accelerator.
-    #[arg(long, value_name = "OUT.svg")]
-    pub(crate) svg: Option<PathBuf>,
-    /// Write the answer as the page shows it: one HTML file that needs nothing else.
-    #[arg(long, value_name = "OUT.html")]
-    pub(crate) html: Option<PathBuf>,
-    /// Draw measured times over batch, prompt or context as SVG, beside their forecasts and limits.
-    #[arg(long, value_name = "OUT.svg")]
-    pub(crate) curves: Option<PathBuf>,
-    /// Write measured, forecast and limit of every row as CSV.
-    #[arg(long, value_name = "OUT.csv")]
-    pub(crate) per_row: Option<PathBuf>,
-    /// Instead of errors: how good the first choices are where a source measured several configurations of a model on a chip.
-    #[arg(long, conflicts_with_all = ["svg", "html", "curves"])]
-    pub(crate) ranking: bool,
-    /// A calibration in place of the embedded one.
-    #[arg(long, value_name = "FILE.toml")]
-    pub(crate) calibration: Option<PathBuf>,
-    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) catalog: Vec<PathBuf>,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
 }
 
 #[derive(Debug, Args)]

@@ -167,11 +167,9 @@ pub struct Measurement {
 const BLOCK_SCALED: &str = "Qwen/Qwen3";
 
 impl Measurement {
-    /// Rows of a group are points of one deployment.
+    /// Model, accelerator, engine and weights: rows of a group are points of one deployment, whoever measured them.
     pub fn group(&self) -> String {
-        [&self.source, &self.model, &self.hardware, &self.engine, &self.weights]
-            .map(String::as_str)
-            .join(" | ")
+        [&self.model, &self.hardware, &self.engine, &self.weights].map(String::as_str).join(" | ")
     }
 
     /// Tokens of its longest request, prompt and output.

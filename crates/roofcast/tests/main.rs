@@ -33,6 +33,8 @@ mod house;
 mod ids;
 #[path = "suite/invariants.rs"]
 mod invariants;
+#[path = "suite/judge.rs"]
+mod judge;
 #[path = "suite/launch.rs"]
 mod launch;
 #[path = "suite/machines.rs"]

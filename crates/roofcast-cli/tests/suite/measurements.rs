@@ -95,3 +95,46 @@ fn measured_points_are_drawn_beside_forecast_and_limit() {
         assert!(says.iter().all(|s| run.err.contains(s)), "{}", run.err);
     }
 }
+
+/// FNV-1a of `llama-3.1-8b | h100-sxm | vllm | bf16` is 92 modulo 1,000, below 250: it may be looked at; with fp8 it is 711, and judges.
+#[test]
+fn a_side_of_the_rows_is_shown() {
+    let text = "source,kind,model,hardware,weights,context_len,concurrency,tpot_ms\n\
+        a,decode_step,llama-3.1-8b,h100-sxm,bf16,512,1,8\nb,decode_step,llama-3.1-8b,h100-sxm,bf16,512,2,8\n\
+        a,decode_step,llama-3.1-8b,h100-sxm,fp8,512,1,8\n";
+    let (folder, rows) = file("rows.csv", text.as_bytes());
+    let first = |side: &str| {
+        let run = roofcast(&format!("validate {rows} --split {side}"));
+        assert_eq!(run.code, 0, "{}", run.err);
+        run.out.lines().next().unwrap().to_owned()
+    };
+    let files = "the files have 2 rows to look at, 1 that judge)";
+    assert_eq!(first("look"), format!("forecast: 2 of 2 rows (look; {files}"));
+    assert_eq!(first("judge"), format!("forecast: 1 of 1 rows (judge; {files}"));
+    assert_eq!(first("all"), format!("forecast: 3 of 3 rows (all; {files}"));
+    let (look, _) = json(&format!("validate {rows} --split look"));
+    assert_eq!(look["split"], serde_json::json!({"shown": "look", "look": 2, "judge": 1}));
+    // Two sources, one group: it counts once.
+    assert_eq!(look["sources"].as_object().unwrap().len(), 2);
+    assert_eq!(look["kinds"]["decode_step"]["metrics"]["tpot_ms"]["groups"], 1);
+    assert_eq!(look["groups"][0]["group"], "llama-3.1-8b | h100-sxm | vllm | bf16");
+    let (judge, _) = json(&format!("validate {rows} --split judge"));
+    assert_eq!(judge["kinds"]["decode_step"]["metrics"]["tpot_ms"]["n"], 1);
+    assert_eq!(judge["groups"], serde_json::json!([]));
+    let out = folder.path().join("out").display().to_string();
+    for flag in ["--per-row", "--svg", "--curves", "--html"] {
+        let run = roofcast(&format!("validate {rows} --split judge {flag} {out}"));
+        assert_eq!(run.code, 2, "{flag}: {}", run.out);
+        assert!(run.err.contains(flag) && run.err.contains("--split look"), "{}", run.err);
+        assert!(!std::path::Path::new(&out).exists(), "{flag}");
+    }
+    let run = roofcast(&format!("validate {rows} --split judge --group fp8"));
+    assert!(run.code == 2 && run.err.contains("--group"), "{}", run.err);
+    let (_one, one) = file("one.csv", text.lines().take(2).collect::<Vec<_>>().join("\n").as_bytes());
+    let run = roofcast(&format!("validate {one} --split judge"));
+    assert!(
+        run.code == 2 && run.err.contains("--split") && run.err.contains("1 rows to look at"),
+        "{}",
+        run.err
+    );
+}

@@ -834,6 +834,9 @@ class Errors(Part):
     p90_ape: float
     bias: float
     in_band: float
+    groups: int
+    group_median_ape: float
+    group_p90_ape: float
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -847,17 +850,18 @@ class Errored(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Group(Errored):
-    """Rows of one source, model, accelerator, engine and weight format."""
+    """Rows of one model, accelerator, engine and weight format."""
 
     group: str
 
 
 @dataclass(init=False, repr=False, eq=False)
 class Report(Errored):
-    """Errors by kind, engine, accelerator and group."""
+    """Errors by kind, source, engine, accelerator and group."""
 
     skipped: list[dict[str, Any]]
     kinds: dict[str, Errored]
+    sources: dict[str, Errored]
     engines: dict[str, Errored]
     hardware: dict[str, Errored]
     groups: list[Group]
@@ -867,7 +871,7 @@ class Report(Errored):
 def _error_rows(report: Mapping[str, JSON]) -> list[dict[str, JSON]]:
     """A row for each metric of each part of a report."""
     parts = [("all", report)]
-    for kind in ("kinds", "engines", "hardware"):
+    for kind in ("kinds", "sources", "engines", "hardware"):
         parts += report[kind].items()
     parts += [(group["group"], group) for group in report["groups"]]
     return [{"part": name, "metric": metric, **e} for name, part in parts for metric, e in part["metrics"].items()]
@@ -882,10 +886,12 @@ class Validation(Document):
     metrics: dict[str, Errors]
     skipped: list[dict[str, Any]]
     kinds: dict[str, Errored]
+    sources: dict[str, Errored]
     engines: dict[str, Errored]
     hardware: dict[str, Errored]
     groups: list[Group]
     drafts: list[str]
+    split: dict[str, Any]
     runs: list[dict[str, Any]]
     interrupted: bool
 

@@ -6,7 +6,7 @@
 //! against the most that was measured at its own measured interactivity or more. Between pools for prefill and decode and
 //! replicas that do both the side with the most at an interactivity is chosen in the same way. Knows nothing about how points are forecast.
 
-use super::{Point, drafts};
+use super::Point;
 use crate::measurement::{Kind, Lengths, Measurement, Metrics};
 use crate::spec::PoolSpec;
 use serde::Serialize;
@@ -189,7 +189,7 @@ pub fn ranking(points: &[Point]) -> Ranking {
 /// Why a point of pools does not count.
 fn unusable(point: &Point) -> Option<String> {
     point.row.pools.as_ref()?;
-    if drafts(point) {
+    if point.is_drafted() {
         return Some("it looks as if it ran with speculation".to_owned());
     }
     point.forecast.as_ref().err().cloned()

@@ -1,0 +1,139 @@
+//! Errors as a table and as CSV, and measured rows beside their forecasts.
+//!
+//! Knows how the library's report is shown; what counts as an error is the library's.
+
+use crate::show::number::significant;
+use crate::show::table::{line, table};
+use roofcast::measurement::Metrics;
+use roofcast::validate::{Errors, Part, Point, Report};
+
+/// Groups that the table shows.
+const WORST: usize = 10;
+
+/// Columns of the errors; shares are of what was measured.
+pub(crate) const CSV: [&str; 12] = [
+    "set",
+    "part",
+    "metric",
+    "rows",
+    "median_ape",
+    "p90_ape",
+    "bias",
+    "in_band",
+    "groups",
+    "group_median_ape",
+    "group_p90_ape",
+    "interrupted",
+];
+
+/// The errors of every part.
+pub(crate) fn csv_rows(set: &str, report: &Report, interrupted: bool) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    let mut add = |name: &str, part: &Part| {
+        for (metric, e) in &part.metrics {
+            let mut row = [set, name, metric].map(str::to_owned).to_vec();
+            row.push(e.n.to_string());
+            row.extend([e.median_ape, e.p90_ape, e.bias, e.in_band].map(|share| share.to_string()));
+            row.push(e.groups.to_string());
+            row.extend([e.group_median_ape, e.group_p90_ape].map(|share| share.to_string()));
+            row.push(interrupted.to_string());
+            rows.push(row);
+        }
+    };
+    add("all", &report.whole);
+    parts(report).for_each(|(name, part)| add(name, part));
+    report.groups.iter().for_each(|g| add(&g.group, &g.part));
+    rows
+}
+
+/// The parts of a report that have names, in the order in which they are shown.
+fn parts(report: &Report) -> impl Iterator<Item = (&str, &Part)> {
+    let kinds = report.kinds.iter().map(|(name, part)| (*name, part));
+    let others = [&report.sources, &report.engines, &report.hardware];
+    kinds.chain(others.into_iter().flatten().map(|(name, part)| (name.as_str(), part)))
+}
+
+/// Measured, forecast and limit of every row.
+pub(crate) fn per_row(points: &[Point]) -> anyhow::Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let mut header = vec!["id".to_owned(), "group".to_owned(), "kind".to_owned()];
+    for name in Metrics::NAMES {
+        header.extend(["measured", "forecast", "limit"].map(|what| format!("{name}_{what}")));
+    }
+    header.extend(["left_out", "settings"].map(str::to_owned));
+    writer.write_record(&header)?;
+    for point in points {
+        let row = point.row;
+        let mut line = vec![row.id.clone(), row.group(), row.kind.name().to_owned()];
+        let none = Metrics::default();
+        let forecast = point.forecast.as_ref().unwrap_or(&none).all();
+        for (index, measured) in row.measured.all().into_iter().enumerate() {
+            let figures = [measured, forecast[index], point.limit.all()[index]];
+            line.extend(figures.map(|f| f.map(significant).unwrap_or_default()));
+        }
+        line.push(point.forecast.as_ref().err().cloned().unwrap_or_default());
+        line.push(row.recipe().unwrap_or_default().to_owned());
+        writer.write_record(&line)?;
+    }
+    Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+/// How many rows have a forecast, then the errors.
+pub(crate) fn people(report: &Report) -> String {
+    format!("{}\n\n{}", counted(report), errors(report))
+}
+
+/// How many rows have a forecast, in words.
+pub(super) fn counted(report: &Report) -> String {
+    format!("forecast: {} of {} rows", report.whole.predicted, report.whole.rows)
+}
+
+/// The errors of every part, those of kinds over groups, and why rows are left out.
+pub(super) fn errors(report: &Report) -> String {
+    let header = ["part", "metric", "rows", "median %", "p90 %", "bias %", "in band %"];
+    let worst = report.groups.iter().take(WORST).map(|g| (g.group.as_str(), &g.part));
+    let over_rows = |e: &Errors| {
+        let shares = [e.median_ape, e.p90_ape, e.bias, e.in_band].map(percent);
+        [vec![e.n.to_string()], shares.to_vec()].concat()
+    };
+    let mut text = table(&header, &by_metric(parts(report).chain(worst), over_rows), 2);
+    let header = ["each group counts once", "metric", "groups", "median %", "p90 %"];
+    let over_groups = |e: &Errors| {
+        let shares = [e.group_median_ape, e.group_p90_ape].map(percent);
+        [vec![e.groups.to_string()], shares.to_vec()].concat()
+    };
+    let kinds = report.kinds.iter().map(|(name, part)| (*name, part));
+    text += &table(&header, &by_metric(kinds, over_groups), 2);
+    if !report.skipped.is_empty() {
+        let rows: Vec<_> =
+            report.skipped.iter().map(|s| vec![s.reason.clone(), s.rows.to_string()]).collect();
+        text += &table(&["left out because", "rows"], &rows, 1);
+    }
+    if !report.drafts.is_empty() {
+        let rows = format!("{} rows of pools look like speculation, which no row says", report.drafts.len());
+        text += &line(&format!(
+            "{rows} (steps faster than their limit, or 1.7 times as fast as forecast): {}",
+            report.drafts.join(", ")
+        ));
+        text.push('\n');
+    }
+    text
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}", share * 100.0)
+}
+
+/// A row for each metric of each part: its names, then what `figures` shows of its errors.
+fn by_metric<'a>(
+    parts: impl Iterator<Item = (&'a str, &'a Part)>,
+    figures: impl Fn(&Errors) -> Vec<String>,
+) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for (name, part) in parts {
+        for (metric, errors) in &part.metrics {
+            rows.push([vec![name.to_owned(), (*metric).to_owned()], figures(errors)].concat());
+        }
+    }
+    rows
+}

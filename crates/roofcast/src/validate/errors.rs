@@ -1,0 +1,231 @@
+//! How far forecasts are from what was measured.
+//!
+//! Knows: errors of forecasts over rows, by kind, source, engine, accelerator and group, and how many rows are left out and
+//! why. Errors are shares: |forecast/measured − 1|; a bias is the median of the signed ones. Knows nothing about how a row
+//! is forecast.
+
+use super::Point;
+use crate::measurement::Metrics;
+use crate::summary::Statistics;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Errors of one metric.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Errors {
+    /// Rows.
+    pub n: u64,
+    /// Median of the absolute errors.
+    pub median_ape: f64,
+    /// Their 90th percentile.
+    pub p90_ape: f64,
+    /// Median of the signed errors: above 0 the forecast is too high.
+    pub bias: f64,
+    /// Share of the rows within the forecast's band, 10th to 90th percentile.
+    pub in_band: f64,
+    /// Groups of these rows.
+    pub groups: u64,
+    /// Median over groups of each group's median absolute error: a group counts once, however many rows it has.
+    pub group_median_ape: f64,
+    /// 90th percentile over groups of each group's median absolute error.
+    pub group_p90_ape: f64,
+}
+
+/// Rows and errors of a part.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Part {
+    /// Rows of the part.
+    pub rows: u64,
+    /// Rows with a forecast.
+    pub predicted: u64,
+    /// Errors by metric.
+    pub metrics: BTreeMap<&'static str, Errors>,
+}
+
+/// Rows left out for one reason.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Skipped {
+    /// Why.
+    pub reason: String,
+    /// How many.
+    pub rows: u64,
+}
+
+/// A group and its errors.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Group {
+    /// Model, accelerator, engine and weights.
+    pub group: String,
+    /// Rows and errors.
+    #[serde(flatten)]
+    pub part: Part,
+}
+
+/// Errors over all rows and over each part of them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// Rows, forecast rows and errors over all kinds.
+    #[serde(flatten)]
+    pub whole: Part,
+    /// Rows left out.
+    pub skipped: Vec<Skipped>,
+    /// By kind.
+    pub kinds: BTreeMap<&'static str, Part>,
+    /// By source.
+    pub sources: BTreeMap<String, Part>,
+    /// By engine.
+    pub engines: BTreeMap<String, Part>,
+    /// By accelerator.
+    pub hardware: BTreeMap<String, Part>,
+    /// By group, the worst first.
+    pub groups: Vec<Group>,
+    /// Rows of pools that look as if they ran with speculation, which they do not say: their steps are faster than their
+    /// limit, or than the forecast by 1.7 times or more. The former have no forecast, the latter count like all others.
+    pub drafts: Vec<String>,
+}
+
+impl Report {
+    /// The report by kind and source alone, as rows that judge are read: nothing in it is of a single deployment or row.
+    pub fn sealed(self) -> Report {
+        Report {
+            engines: BTreeMap::new(),
+            hardware: BTreeMap::new(),
+            groups: Vec::new(),
+            drafts: Vec::new(),
+            ..self
+        }
+    }
+}
+
+/// The errors of `points`.
+pub fn report(points: &[Point]) -> Report {
+    let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+    for point in points {
+        if let Err(reason) = &point.forecast {
+            *reasons.entry(reason).or_default() += 1;
+        }
+    }
+    let mut skipped: Vec<Skipped> =
+        reasons.into_iter().map(|(reason, rows)| Skipped { reason: reason.to_owned(), rows }).collect();
+    skipped.sort_by_key(|s| std::cmp::Reverse(s.rows));
+    let mut groups: Vec<Group> =
+        parts(points, |p| p.row.group()).into_iter().map(|(group, part)| Group { group, part }).collect();
+    groups.sort_by(|a, b| worst(&b.part).total_cmp(&worst(&a.part)));
+    Report {
+        whole: part(points.iter()),
+        skipped,
+        kinds: parts(points, |p| p.row.kind.name()),
+        sources: parts(points, |p| p.row.source.clone()),
+        engines: parts(points, |p| p.row.engine.clone()),
+        hardware: parts(points, |p| p.row.hardware.clone()),
+        groups,
+        drafts: points.iter().filter(|p| p.is_drafted()).map(|p| p.row.id.clone()).collect(),
+    }
+}
+
+/// The largest median error of a part.
+fn worst(part: &Part) -> f64 {
+    part.metrics.values().map(|e| e.median_ape).fold(0.0, f64::max)
+}
+
+fn parts<'a, K: Ord>(points: &'a [Point<'a>], key: impl Fn(&Point<'a>) -> K) -> BTreeMap<K, Part> {
+    let mut sorted: BTreeMap<K, Vec<&Point>> = BTreeMap::new();
+    for point in points {
+        sorted.entry(key(point)).or_default().push(point);
+    }
+    sorted.into_iter().map(|(key, points)| (key, part(points.into_iter()))).collect()
+}
+
+fn part<'a>(points: impl Iterator<Item = &'a Point<'a>> + Clone) -> Part {
+    let mut groups: BTreeMap<String, Vec<&Point>> = BTreeMap::new();
+    for point in points.clone() {
+        groups.entry(point.row.group()).or_default().push(point);
+    }
+    let metrics = Metrics::NAMES.into_iter().enumerate().filter_map(|(index, name)| {
+        let of_group = |points: &Vec<&Point>| points.iter().filter_map(|p| p.compared(index)).collect();
+        let groups: Vec<Vec<Compared>> = groups.values().map(of_group).collect();
+        Some((name, errors(&groups)?))
+    });
+    Part {
+        rows: points.clone().count() as u64,
+        predicted: points.filter(|p| p.forecast.is_ok()).count() as u64,
+        metrics: metrics.collect(),
+    }
+}
+
+/// One metric of a row.
+#[derive(Debug, Clone, Copy)]
+struct Compared {
+    /// Forecast over measured, less 1.
+    error: f64,
+    /// Whether the measured value lies in the forecast's band.
+    in_band: bool,
+}
+
+impl Point<'_> {
+    /// The metric at `index` beside its forecast; nothing where either is missing.
+    fn compared(&self, index: usize) -> Option<Compared> {
+        let ratio = self.ratio(index)?;
+        let in_band = self.band(index).is_some_and(|[low, high]| (low..=high).contains(&ratio.recip()));
+        Some(Compared { error: ratio - 1.0, in_band })
+    }
+}
+
+/// Errors over the rows of `groups`; nothing where no row has the metric.
+fn errors(groups: &[Vec<Compared>]) -> Option<Errors> {
+    let groups = || groups.iter().filter(|rows| !rows.is_empty());
+    let rows = || groups().flatten();
+    let absolute = |rows: &Vec<Compared>| rows.iter().map(|c| c.error.abs()).collect::<Vec<f64>>();
+    let n = rows().count();
+    if n == 0 {
+        return None;
+    }
+    let over_rows = Statistics::of(&mut rows().map(|c| c.error.abs()).collect::<Vec<f64>>());
+    let median = |rows| Statistics::of(&mut absolute(rows)).median;
+    let over_groups = Statistics::of(&mut groups().map(median).collect::<Vec<f64>>());
+    Some(Errors {
+        n: n as u64,
+        median_ape: over_rows.median,
+        p90_ape: over_rows.p90,
+        bias: Statistics::of(&mut rows().map(|c| c.error).collect::<Vec<f64>>()).median,
+        in_band: rows().filter(|c| c.in_band).count() as f64 / n as f64,
+        groups: over_groups.count,
+        group_median_ape: over_groups.median,
+        group_p90_ape: over_groups.p90,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(error: f64, in_band: bool) -> Compared {
+        Compared { error, in_band }
+    }
+
+    /// Absolute errors 0.1, 0.2, 0.3 and 0.8: the median is (0.2 + 0.3)/2, the 90th percentile 0.3 + 0.7 · 0.5; signed ones are
+    /// −0.3, 0.1, 0.2 and 0.8, the median (0.1 + 0.2)/2. Medians of groups are 0.2 and 0.8: 0.5, and 0.2 + 0.9 · 0.6. A group
+    /// without the metric does not count.
+    #[test]
+    fn errors_by_rows_and_by_groups() {
+        let large = vec![row(0.1, true), row(0.2, true), row(-0.3, false)];
+        let found = errors(&[large, Vec::new(), vec![row(0.8, true)]]).unwrap();
+        let expected = Errors {
+            n: 4,
+            median_ape: 0.25,
+            p90_ape: 0.65,
+            bias: 0.15,
+            in_band: 0.75,
+            groups: 2,
+            group_median_ape: 0.5,
+            group_p90_ape: 0.74,
+        };
+        let figures =
+            |e: &Errors| [e.median_ape, e.p90_ape, e.bias, e.in_band, e.group_median_ape, e.group_p90_ape];
+        assert_eq!((found.n, found.groups), (expected.n, expected.groups));
+        for (found, expected) in figures(&found).into_iter().zip(figures(&expected)) {
+            assert!((found - expected).abs() < 1e-12, "{found} for {expected}");
+        }
+        assert!(errors(&[Vec::new()]).is_none());
+    }
+}

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Writes crates/roofcast/tests/data/judge.csv: some 500 of the public rows that judge the cost model.
+
+usage: judge.py DATA
+
+DATA has validation/measurements*.csv. Rows that judge are those of src/validate/split.rs. Of each kind, source, accelerator and engine
+four fifths of the square root of its rows are taken, one at least, those whose ids have the smallest hashes: large sweeps do not
+drown small sources, and nobody chooses rows.
+"""
+import csv
+import math
+import pathlib
+import sys
+
+OUT = pathlib.Path(__file__).resolve().parent.parent / "crates/roofcast/tests/data/judge.csv"
+LOOK = 250
+STRATUM = ("kind", "source", "hardware", "engine")
+GROUP = ("model", "hardware", "engine", "weights")
+# Where a figure stands is in the data folder's own table, by the row's id.
+LEFT_OUT = ("url_or_path", "licence")
+# Keys of `settings` that change a forecast.
+SETTINGS = (
+    "num_prompts", "level_requests", "arrivals", "dataset", "lengths", "flags", "variant", "client", "note", "backends",
+    "max_num_seqs", "max_running_requests", "max_batch_size", "max_num_batched_tokens", "max_num_tokens",
+    "chunked_prefill_size", "max_model_len", "max_seq_len", "gpu_memory_utilization", "gpu_mem_util", "mem_fraction_static",
+    "enable_prefix_caching", "prefix_caching", "chunked_prefill", "enable_chunked_prefill", "async_scheduling",
+    "max_cudagraph_capture_size", "enforce_eager", "served",
+)  # fmt: skip
+
+
+def fnv1a(text):
+    value = 0xCBF29CE484222325
+    for byte in text.encode():
+        value = ((value ^ byte) * 0x100000001B3) % 2**64
+    return value
+
+
+def judges(row):
+    return fnv1a(" | ".join(row[key] for key in GROUP).lower()) % 1000 >= LOOK
+
+
+def compact(row):
+    """The row with the settings that are read, and without columns that say where it stands."""
+    parts = (part.strip() for part in row.get("settings", "").split(";"))
+    kept = ";".join(part for part in parts if part.partition("=")[0].strip() in SETTINGS)
+    return {**{key: value for key, value in row.items() if key not in LEFT_OUT}, "settings": kept}
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    strata = {}
+    for path in sorted(pathlib.Path(sys.argv[1]).glob("validation/measurements*.csv")):
+        with open(path, newline="", encoding="utf-8") as file:
+            for row in filter(judges, csv.DictReader(file)):
+                strata.setdefault(tuple(row[key] for key in STRATUM), []).append(compact(row))
+    chosen = []
+    for _, rows in sorted(strata.items()):
+        rows.sort(key=lambda row: fnv1a(row["id"]))
+        chosen += rows[: max(1, int(0.8 * math.sqrt(len(rows))))]
+    with open(OUT, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, chosen[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(chosen)
+    print(f"{len(chosen)} rows of {len(strata)} strata")
+
+
+main()
