@@ -4,6 +4,7 @@ pub mod accelerator;
 pub mod bands;
 pub mod batch;
 
+pub mod calibrate;
 pub mod calibration;
 pub mod capacity;
 pub mod catalog;

@@ -1,36 +1,28 @@
-//! What `roofcast calibrate` is told: measured files, what the runs of some of them ran on, what is left out.
+//! What `roofcast calibrate` is told: measured files, what the runs of some of them ran on, tables of kernel times.
 
 use super::OutputArgs;
 use super::values::{positive, rate};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct CalibrateArgs {
-    /// CSV files of measured points or of kernel times, `.gz` or not, results of `vllm bench serve` (.json), records (.jsonl)
-    /// and folders of an engine's profile.
-    #[arg(required_unless_present = "kernels", value_name = "FILE|FOLDER")]
+    /// CSV files of measured points, `.gz` or not, results of `vllm bench serve` (.json) and records (.jsonl).
+    #[arg(required_unless_present = "kernels", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// Tables of kernel times as Parquet, or a folder of them, in the layout of AIConfigurator's database
-    /// (h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet).
-    #[arg(long, value_name = "FILE|FOLDER", num_args = 1..)]
+    /// (h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet). They become the file of times that --out names, and a file beside it
+    /// that says where they are from.
+    #[arg(long, value_name = "FILE|FOLDER", num_args = 1.., conflicts_with_all = ["files", "teaching"])]
     pub(crate) kernels: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) runs: RunsArgs,
-    /// Write the calibration as TOML.
-    #[arg(long, value_name = "FILE.toml")]
+    /// Write the calibration as TOML, or with --kernels the file of times.
+    #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Write measured, forecast without its group, and limit of every row as CSV.
-    #[arg(long, value_name = "OUT.csv")]
-    pub(crate) per_row: Option<PathBuf>,
-    /// Draw what was measured against the forecast of a fit without it, a colour for each accelerator; with several
-    /// protocols, that of the last table.
-    #[arg(long, value_name = "OUT.svg")]
-    pub(crate) svg: Option<PathBuf>,
-    /// What is left out in turn to judge the fit; `all` is every one of them. The bands of a calibration are each from the
-    /// table that matches their evidence, where it was made.
-    #[arg(long, value_name = "WHAT", default_value = "group")]
-    pub(crate) leave_out: LeaveOutArg,
+    /// Fit only rows that the hash of their deployment lets a fit see: those of `validate --split look`, and half of the others.
+    #[arg(long)]
+    pub(crate) teaching: bool,
     /// What the calibration says of its data [default: the files' names].
     #[arg(long)]
     pub(crate) source: Option<String>,
@@ -40,24 +32,6 @@ pub(crate) struct CalibrateArgs {
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
-
-/// What is left out in turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LeaveOutArg {
-    /// A source with a model, an accelerator, an engine and a weight format.
-    Group,
-    /// All rows of an engine on an accelerator.
-    EngineAccelerator,
-    /// All rows of a model.
-    Model,
-    /// All rows of a weight format on an accelerator.
-    AcceleratorFormat,
-    /// All rows of an accelerator.
-    Accelerator,
-    /// Each of these.
-    All,
-}
-
 
 /// What the runs of `.json` and `.jsonl` files ran on: those files do not say.
 #[derive(Debug, Args)]

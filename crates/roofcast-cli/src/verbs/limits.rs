@@ -11,11 +11,12 @@ use crate::show::number::{count, grouped, ms, percent, significant};
 use crate::show::target::Target;
 use crate::show::{self, table};
 use clap::ValueEnum;
-use roofcast::cost::{Cost, Operator, Utilization};
+use roofcast::coefficients::Evidence;
+use roofcast::cost::{Beside, Cost, Operator, Utilization};
 use roofcast::limits::alternatives::{Alternative, Comparison, alternatives};
 use roofcast::limits::{IntensityPoint, Limits, Question, intensity, limits};
 use roofcast::report;
-use roofcast::units::Bytes;
+use roofcast::units::{Bytes, Picoseconds};
 use roofcast::{Deployment, Forecaster};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -103,6 +104,9 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
                 "intensity",
                 "bound",
                 "limit_ms",
+                "forecast_ms",
+                "share",
+                "rests_on",
             ],
             &rows,
         )?;
@@ -200,6 +204,9 @@ fn csv_row(phase: &str, o: &Operator) -> Vec<String> {
         o.intensity.to_string(),
         o.bound.name().to_owned(),
         o.limit.ms().to_string(),
+        o.forecast.ms().to_string(),
+        o.share.to_string(),
+        rests_on(o),
     ]
 }
 
@@ -260,7 +267,21 @@ fn phase(title: &str, cost: &Cost, tokens_per_s: f64) -> String {
             ),
         ),
     ];
-    let header = ["operator", "bound", "layers", "FLOPs", "weights", "KV", "FLOP/B", "ms"];
+    let header = [
+        "operator",
+        "bound",
+        "layers",
+        "FLOPs",
+        "weights",
+        "KV",
+        "FLOP/B",
+        "limit ms",
+        "forecast ms",
+        "share",
+        "rests on",
+    ];
+    // A narrow page does without these first; widths of the operators are in the wide one.
+    const SPARE: [usize; 5] = [10, 3, 6, 2, 5];
     let size = |b: Bytes| if b == Bytes::ZERO { "–".to_owned() } else { b.gb() };
     let row = |o: &Operator| {
         vec![
@@ -272,10 +293,41 @@ fn phase(title: &str, cost: &Cost, tokens_per_s: f64) -> String {
             size(o.kv_bytes),
             significant(o.intensity),
             ms(o.limit),
+            ms(o.forecast),
+            percent(o.share),
+            rests_on(o),
         ]
     };
-    let rows: Vec<_> = cost.operators.iter().map(row).collect();
-    format!("{title}\n\n{}{}", table::pairs(&pairs), table::table(&header, &rows, 2))
+    let Beside { small_kernels, launches, host, links } = cost.beside;
+    let beside = [
+        ("small kernels", Picoseconds::ZERO, small_kernels, "counted a layer"),
+        ("launches", Picoseconds::ZERO, launches, "no captured graph"),
+        ("host", Picoseconds::ZERO, host, "what the device waits for"),
+        ("links", cost.terms.communication, links, "messages between ranks"),
+    ];
+    let more = beside.into_iter().filter(|(_, limit, forecast, _)| *limit + *forecast > Picoseconds::ZERO);
+    let more = more.map(|(name, limit, forecast, what)| {
+        let mut cells = vec![String::new(); header.len()];
+        let share = if forecast > Picoseconds::ZERO { limit.seconds() / forecast.seconds() } else { 1.0 };
+        cells[0] = name.to_owned();
+        cells[7] = ms(limit);
+        cells[8] = ms(forecast);
+        cells[9] = percent(share);
+        cells[10] = what.to_owned();
+        cells
+    });
+    let rows: Vec<_> = cost.operators.iter().map(row).chain(more).collect();
+    format!("{title}\n\n{}{}", table::pairs(&pairs), table::fitted(&header, &rows, 2, &SPARE))
+}
+
+/// The measurement behind an operator's forecast: `=` where its very shape was timed, `~` where one near it was.
+fn rests_on(operator: &Operator) -> String {
+    let sign = |basis: &roofcast::kernel_time::Basis| match (basis.evidence, basis.exact) {
+        (Evidence::Nothing, _) => "",
+        (_, true) => "= ",
+        (_, false) => "~ ",
+    };
+    operator.rests_on.as_ref().map_or(String::new(), |basis| format!("{}{}", sign(basis), basis.kernel))
 }
 
 fn balance(deployment: &Deployment, l: &Limits) -> String {

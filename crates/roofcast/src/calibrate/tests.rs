@@ -1,53 +1,52 @@
-//! Tests of fits to rows.
-
 use super::*;
-use crate::measurement::read;
+use crate::measurement;
 
-const HEADER: &str =
-    "id,source,kind,model,hardware,gpus,tp,engine,engine_version,weights,input_len,output_len,ttft_ms";
+const HEADER: &str = "id,source,kind,model,hardware,gpus,tp,engine,engine_version,weights,input_len,output_len,context_len,concurrency,tpot_ms\n";
 
-fn rows(lines: &[&str]) -> Vec<Measurement> {
-    read("f.csv", &format!("{HEADER}\n{}\n", lines.join("\n"))).unwrap()
-}
-
-/// A fit forecasts rows of a kernel with shares of its own, here AWQ's of vLLM 0.4.2, as its calibration does for a user: times
-/// twice as long as they were do not move what that kernel computes.
-#[test]
-fn a_fit_forecasts_as_its_calibration_does() {
-    let line = |tokens: u64, ms: f64| {
-        format!("{tokens},x,prefill,Qwen/Qwen1.5-7B-Chat,rtx-4090,1,1,vllm,0.4.2,awq-int4,{tokens},1,{ms}")
-    };
-    let lines = [line(64, 28.1), line(128, 48.3), line(200, 73.9), line(300, 147.9)];
-    let rows = rows(&lines.each_ref().map(String::as_str));
+/// Decode steps of an 8B on an H100 under vLLM, `factor` times as long as forecast.
+fn rows(factor: f64, calibration: &Calibration) -> Vec<Measurement> {
     let catalog = Catalog::embedded().unwrap();
-    let files = BTreeMap::from([("x".to_owned(), "f.csv".to_owned())]);
-    let fit = Fit::new(&rows, files, catalog, Calibration::embedded().unwrap()).unwrap();
-    let fitted = fit.in_sample();
-    let tables = BTreeMap::from([(LeaveOut::Group, fitted.clone())]);
-    let calibration = fit.finish(&tables, "x").calibration;
-    let asked = crate::validate::points(&rows, catalog, &calibration);
-    let ttft = |points: &[Point]| -> Vec<f64> {
-        points.iter().map(|p| p.forecast.as_ref().unwrap().ttft_ms.unwrap()).collect()
+    let row = |i: u64, tpot: f64| {
+        format!("r{i},s,decode_step,meta-llama/Llama-3.1-8B-Instruct,h100-sxm,1,1,vllm,0.20.0,bf16,,,1024,{i},{tpot}\n")
     };
-    let (fitted, asked) = (ttft(&fitted), ttft(&asked));
-    assert_eq!(fitted.len(), lines.len());
-    for (a, b) in fitted.iter().zip(&asked) {
-        assert!((a / b - 1.0).abs() < 0.005, "{fitted:?} {asked:?}");
-    }
+    let read = |ms: &dyn Fn(u64) -> f64| {
+        let text: String = (1..=8).map(|i| row(i, ms(i))).collect();
+        measurement::read("rows", &format!("{HEADER}{text}")).unwrap()
+    };
+    let plain = read(&|_| 100.0);
+    let forecast: Vec<f64> =
+        points(&plain, catalog, calibration).iter().map(|p| 100.0 * p.ratio(1).unwrap()).collect();
+    read(&|i| factor * forecast[i as usize - 1])
 }
 
-/// Products in 16 bits have slopes of their own where experts alone are quantized, or weights may be unpacked: by AWQ's kernel
-/// from 256 rows on, by Marlin on the way; not where all products have one format.
+/// Rows as they are forecast move nothing; rows 5 % slower are met more nearly by numbers that were moved within their bounds.
 #[test]
-fn products_of_two_sorts() {
-    let rows = rows(&[
-        "a,x,prefill,openai/gpt-oss-120b,h100-sxm,1,1,vllm,0.11.0,mxfp4,64,1,9",
-        "b,x,prefill,Qwen/Qwen1.5-7B-Chat,rtx-4090,1,1,vllm,0.4.2,awq-int4,64,1,9",
-        "c,x,prefill,Qwen/Qwen1.5-7B-Chat,rtx-4090,1,1,vllm,0.11.0,awq-int4,64,1,9",
-        "d,x,prefill,meta-llama/Llama-3.1-8B-Instruct,h100-sxm,1,1,vllm,0.11.0,fp8,64,1,9",
-        "e,x,prefill,meta-llama/Llama-3.1-8B-Instruct,h100-sxm,1,1,vllm,0.11.0,bf16,64,1,9",
-    ]);
-    let mut resolver = Resolver::new(Catalog::embedded().unwrap());
-    let sorts: Vec<bool> = rows.iter().map(|row| has_two_sorts(&resolver.deployment(row).unwrap())).collect();
-    assert_eq!(sorts, [true, true, true, false, false]);
+fn a_fit_goes_towards_its_rows() {
+    let (catalog, prior) = (Catalog::embedded().unwrap(), Calibration::embedded().unwrap());
+    let fitted = |factor| {
+        let rows = rows(factor, prior);
+        let fit = Fit::new(&rows, catalog, prior, &|| true).unwrap().unwrap();
+        let ratio = points(&rows, catalog, &fit.calibration)[0].ratio(1).unwrap();
+        (fit, ratio)
+    };
+    let (slower, ratio) = fitted(1.05);
+    assert!((0.96..1.0).contains(&ratio), "{ratio}");
+    for number in slower.numbers() {
+        let Constant { us, least, most, .. } = number.constant;
+        assert!((least..=most).contains(&us), "{number:?}");
+    }
+    let left_out = slower.left_out(LeaveOut::Source);
+    assert_eq!(left_out.len(), 8);
+}
+
+#[test]
+fn older_versions_have_numbers_of_their_own() {
+    let at = Calibration::embedded().unwrap();
+    let mut row = rows(1.0, at).remove(0);
+    let numbers = places(at);
+    let place = |row: &Measurement| held(at, &numbers, row, "step").map(|n| numbers[n].0);
+    let newest = place(&row);
+    row.version = "0.9.0".into();
+    assert_ne!(place(&row), newest);
+    assert!(numbers.len() <= 40, "{}", numbers.len());
 }
