@@ -7,10 +7,11 @@ mod recipe;
 mod rows;
 pub(crate) mod settings;
 
-pub use rows::read;
+pub use rows::{read, read_each};
 pub use settings::Settings;
 
 use crate::deployment::Options;
+use crate::error::{Error, Result};
 use crate::parallelism::RequestedParallelism;
 use crate::precision::Dtype;
 use crate::spec::{EngineSpec, PoolSpec, PrecisionSpec, ReservationKind, SchedulerKind};
@@ -42,6 +43,28 @@ pub enum Kind {
     BurstAllAtOnce,
     /// A closed loop over a pool that computes prompts and one that decodes.
     Disaggregated,
+}
+
+/// Engines whose points are forecast. Those without a scheduler here are forecast with vLLM's.
+const ENGINES: [&str; 10] = [
+    "vllm",
+    "sglang",
+    "tensorrt-llm",
+    "llama.cpp",
+    "transformers",
+    "fastertransformer",
+    "atom",
+    "mlx-lm",
+    "tgi",
+    "lmdeploy",
+];
+
+/// Refuses an engine of which nothing is known; `place` and `field` name where it stands.
+fn check_engine(place: &str, field: &str, name: &str) -> Result<()> {
+    if ENGINES.contains(&name) {
+        return Ok(());
+    }
+    Err(Error::field(place, field, format!("{name:?}"), ENGINES.join(", ")))
 }
 
 const KINDS: [(&str, Kind); 10] = [
@@ -172,6 +195,19 @@ impl Measurement {
         [&self.model, &self.hardware, &self.engine, &self.weights].map(String::as_str).join(" | ")
     }
 
+    /// Whether a batch is computed whole: all its prompts before its first decode. Whoever times the phases of a batch
+    /// does so, and FasterTransformer does.
+    pub(crate) fn has_phases(&self) -> bool {
+        self.kind == Kind::StaticBatchPhases || self.engine == "fastertransformer"
+    }
+
+    /// The sequences that surely decode together: those of a step, and of a batch that is computed whole. In any other load
+    /// requests may wait for each other.
+    pub(crate) fn batch(&self) -> Option<u64> {
+        let together = self.kind == Kind::DecodeStep || self.has_phases();
+        together.then(|| self.concurrency.unwrap_or(1))
+    }
+
     /// Tokens of its longest request, prompt and output.
     pub fn longest(&self) -> u64 {
         let tokens = |l: Option<Lengths>| l.map_or(0, |l| l.max);
@@ -231,9 +267,9 @@ impl Measurement {
         recipe::return_s(self)
     }
 
-    /// How many requests its run had queued at once, where its benchmark's documents say so.
+    /// How many requests its run sent at once, where its settings or its benchmark's documents say so.
     pub(crate) fn num_prompts(&self) -> Option<u64> {
-        recipe::num_prompts(self)
+        self.settings.num_prompts.or_else(|| recipe::num_prompts(self))
     }
 
     /// Whether its run began on a server that had computed nothing, which the mean of its TTFT then holds.
@@ -258,8 +294,7 @@ impl Measurement {
             let after = self.version.split_once(&format!("{key}="))?.1;
             after.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok().filter(|n| *n > 0)
         };
-        // Whoever times the phases of a batch computes all prompts before the first decode, and FasterTransformer does.
-        let apart = self.kind == Kind::StaticBatchPhases || self.engine == "fastertransformer";
+        let apart = self.has_phases();
         let scheduler = match self.engine.as_str() {
             _ if apart => SchedulerKind::Static,
             // Pools of every engine are those of vLLM's policy: no other one has been recorded.

@@ -59,6 +59,9 @@ fn point<'a>(row: &'a Measurement, resolver: &mut Resolver, calibration: &Calibr
         Ok(deployment) => deployment,
         Err(error) => return left_out(error.to_string(), Metrics::default()),
     };
+    if let Err(error) = point::check_batch(row, &deployment) {
+        return left_out(error.to_string(), Metrics::default());
+    }
     let point::Limits { whole: limit, least } = point::limits(row, &deployment);
     let faster = [(row.measured.ttft_ms, least.ttft_ms), (row.measured.tpot_ms, least.tpot_ms)]
         .into_iter()

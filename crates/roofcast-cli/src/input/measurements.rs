@@ -13,17 +13,30 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The points of all files.
+/// The points of files.
+#[derive(Default)]
+pub(crate) struct Points {
+    pub(crate) rows: Vec<Measurement>,
+    /// Why rows are refused, each with its line.
+    pub(crate) refused: Vec<anyhow::Error>,
+}
+
+/// The points of all files, without rows that are refused.
 pub(crate) fn read(
     files: &[PathBuf],
     runs: &RunsArgs,
     catalog: &mut Cow<'static, Catalog>,
-) -> Result<Vec<Measurement>> {
-    let mut rows = Vec::new();
+) -> Result<Points> {
+    let mut points = Points::default();
     for path in files {
-        rows.extend(of_file(path, &text(path)?, runs, catalog)?);
+        for row in each_of_file(path, &text(path)?, runs, catalog)? {
+            match row {
+                Ok(row) => points.rows.push(row),
+                Err(error) => points.refused.push(error),
+            }
+        }
     }
-    Ok(rows)
+    Ok(points)
 }
 
 /// Refuses flags that say what a run was measured on where no file is one.
@@ -47,19 +60,29 @@ pub(crate) fn idle(files: &[PathBuf], runs: &RunsArgs) -> Result<(), Error> {
     }
 }
 
-/// The points of the file at `path`, which holds `text`.
+/// The points of the file at `path`, which holds `text` and of which no row may be wrong.
 pub(crate) fn of_file(
     path: &Path,
     text: &str,
     runs: &RunsArgs,
     catalog: &mut Cow<'static, Catalog>,
 ) -> Result<Vec<Measurement>> {
+    each_of_file(path, text, runs, catalog)?.into_iter().collect()
+}
+
+/// The points of the file at `path`, which holds `text`; rows of a table may be refused one by one.
+fn each_of_file(
+    path: &Path,
+    text: &str,
+    runs: &RunsArgs,
+    catalog: &mut Cow<'static, Catalog>,
+) -> Result<Vec<Result<Measurement>>> {
     let place = path.display().to_string();
     Ok(match path.extension().and_then(|e| e.to_str()) {
-        Some("json") => vec![of_result(&place, text, &subject(&place, runs, catalog)?)?],
+        Some("json") => vec![Ok(of_result(&place, text, &subject(&place, runs, catalog)?)?)],
         Some("jsonl") => {
             let (subject, load) = (subject(&place, runs, catalog)?, load(&place, runs)?);
-            vec![of_records(&place, text, &subject, load)?]
+            vec![Ok(of_records(&place, text, &subject, load)?)]
         }
         _ => table(path, text, catalog)?,
     })
@@ -67,10 +90,9 @@ pub(crate) fn of_file(
 
 /// The rows of a CSV. Accelerators and models that they name by a path, which counts from the file's folder, join the
 /// catalog.
-fn table(path: &Path, text: &str, catalog: &mut Cow<'static, Catalog>) -> Result<Vec<Measurement>> {
+fn table(path: &Path, text: &str, catalog: &mut Cow<'static, Catalog>) -> Result<Vec<Result<Measurement>>> {
     let mut ids: BTreeMap<String, String> = BTreeMap::new();
-    let mut rows = measurement::read(&path.display().to_string(), text)?;
-    for row in &mut rows {
+    let mut named = |mut row: Measurement| {
         for name in [&mut row.hardware, &mut row.model] {
             let id = match ids.get(name) {
                 Some(id) => id.clone(),
@@ -78,8 +100,10 @@ fn table(path: &Path, text: &str, catalog: &mut Cow<'static, Catalog>) -> Result
             };
             ids.insert(std::mem::replace(name, id.clone()), id);
         }
-    }
-    Ok(rows)
+        Ok(row)
+    };
+    let rows = measurement::read_each(&path.display().to_string(), text)?;
+    Ok(rows.into_iter().map(|row| named(row?)).collect())
 }
 
 /// What the flags say that runs ran on: names of the catalog, or paths.

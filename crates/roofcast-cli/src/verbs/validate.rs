@@ -8,6 +8,7 @@ pub(crate) mod view;
 pub(crate) use tables::{CSV, csv_rows, people, per_row};
 
 use crate::args::ValidateArgs;
+use crate::input::measurements::Points;
 use crate::page::Alone;
 use crate::show::number::significant;
 use crate::show::progress::Progress;
@@ -36,6 +37,8 @@ pub(crate) struct Answer {
     report: Report,
     /// Which of the files' rows these are.
     split: Split,
+    /// Why rows are not in it, each with its line.
+    refused: Vec<String>,
     runs: Vec<Replay>,
     /// Whether rows are missing, as Ctrl-C came before they were forecast.
     interrupted: bool,
@@ -50,7 +53,10 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
     let calibration = input::calibration(args.calibration.as_deref())?;
     let (folders, tables): (Vec<PathBuf>, Vec<PathBuf>) =
         args.files.iter().cloned().partition(|f| f.is_dir());
-    let mut rows = input::measurements::read(&tables, &args.runs, &mut catalog)?;
+    let Points { mut rows, mut refused } = input::measurements::read(&tables, &args.runs, &mut catalog)?;
+    if rows.is_empty() && !refused.is_empty() {
+        return Err(refused.swap_remove(0));
+    }
     if let Some(words) = &args.group {
         keep(&mut rows, words)?;
     }
@@ -77,7 +83,8 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
     if let Some(page) = &files.page {
         page.write("accuracy", &View::of(&report, &points))?;
     }
-    let answer = Answer { report, split, runs, interrupted };
+    let reasons = refused.iter().map(|error| format!("{error:#}")).collect();
+    let answer = Answer { report, split, refused: reasons, runs, interrupted };
     if args.output.json {
         show::json(SCHEMA, &answer)?;
     } else if args.output.csv && tables.is_empty() {
@@ -95,7 +102,8 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
         text += &if tables.is_empty() { String::new() } else { answer.people() };
         show::text(&(text + &compared(&answer.runs)))?;
     }
-    Ok(if interrupted { exit::invalid() } else { ExitCode::SUCCESS })
+    let wrong = refused.iter().map(exit::fail).last();
+    Ok(if interrupted { exit::invalid() } else { wrong.unwrap_or(ExitCode::SUCCESS) })
 }
 
 impl Answer {

@@ -138,3 +138,24 @@ fn a_side_of_the_rows_is_shown() {
         run.err
     );
 }
+
+/// One wrong value refuses its row: the others are forecast, and the exit code says that something was wrong.
+#[test]
+fn wrong_rows_are_refused_and_others_go_on() {
+    let text = "kind,model,hardware,engine,context_len,concurrency,tpot_ms\n\
+        decode_step,llama-3.1-8b,h100-sxm,vllm,512,1,8\ndecode_step,llama-3.1-8b,h100-sxm,vllm,many,1,8\n\
+        decode_step,llama-3.1-8b,h100-sxm,vlm,512,1,8\ndecode_step,absent.json,h100-sxm,vllm,512,1,8\n\
+        decode_step,llama-3.1-8b,h100-sxm,vllm,512,2,8\n";
+    let (_folder, rows) = file("rows.csv", text.as_bytes());
+    let run = roofcast(&format!("validate {rows}"));
+    assert_eq!(run.code, 2, "{}", run.err);
+    assert!(run.out.starts_with("forecast: 2 of 2 rows"), "{}", run.out);
+    let told: Vec<&str> = run.err.lines().collect();
+    assert_eq!(told.len(), 3, "{told:?}");
+    for (line, says) in told.iter().zip([[":3", "many"], [":4", "vlm"], ["absent.json", "absent.json"]]) {
+        assert!(says.iter().all(|s| line.contains(s)), "{line}");
+    }
+    let (answer, code) = json(&format!("validate {rows}"));
+    assert_eq!((code, answer["predicted"].as_u64()), (2, Some(2)));
+    assert_eq!(answer["refused"].as_array().unwrap().len(), 3);
+}

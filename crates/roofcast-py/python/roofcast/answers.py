@@ -892,6 +892,7 @@ class Validation(Document):
     groups: list[Group]
     drafts: list[str]
     split: dict[str, Any]
+    refused: list[str]
     runs: list[dict[str, Any]]
     interrupted: bool
 

@@ -3,7 +3,7 @@
 //! Knows: which keys say what was sent and what came back. Such runs do not say what they ran on: that is handed in.
 //! Source of the keys: `vllm/benchmarks/serve.py`, what `vllm bench serve --save-result` writes.
 
-use super::{Kind, Lengths, Measurement, Metrics};
+use super::{Kind, Lengths, Measurement, Metrics, check_engine};
 use crate::error::{Error, Result};
 use crate::parallelism::RequestedParallelism;
 use crate::record::{Format, Outcome, Record, Records};
@@ -127,6 +127,7 @@ fn point(
     [input, output]: [Lengths; 2],
     measured: Metrics,
 ) -> Result<Measurement> {
+    check_engine(place, "--engine", &subject.engine)?;
     let (kind, concurrency, request_rate) = match load {
         ClientLoad::Users(n) => (Kind::ClosedLoop, Some(n), None),
         ClientLoad::Rate(rate, cap) => (Kind::OpenLoop, cap, Some(rate)),

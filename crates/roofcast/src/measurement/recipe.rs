@@ -22,6 +22,16 @@ struct Recipes {
     queue: Vec<Queue>,
     cold: Vec<Cold>,
     release: Vec<Release>,
+    in_process: Vec<InProcess>,
+}
+
+/// Whose programs have their engines to themselves, without a server, whatever kind of load they send.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InProcess {
+    /// Where that stands.
+    from: String,
+    source: String,
 }
 
 /// How many requests a source queues at once, by prompt and output tokens.
@@ -199,6 +209,9 @@ pub(super) fn parallelism(row: &Measurement) -> RequestedParallelism {
 
 /// Fills in what the row's recipe sets, where it has one.
 pub(super) fn fill(row: &Measurement, spec: &mut EngineSpec) {
+    if recipes().is_ok_and(|recipes| recipes.in_process.iter().any(|p| p.source == row.source)) {
+        spec.served = Some(false);
+    }
     let Some(recipe) = find(row) else { return };
     spec.max_num_batched_tokens =
         recipe.max_num_batched_tokens.map(|b| b.of(row)).or(spec.max_num_batched_tokens);
@@ -229,10 +242,11 @@ mod tests {
 
     #[test]
     fn every_recipe_says_where_it_stands() {
-        let Recipes { recipe, queue, cold, .. } = recipes().unwrap();
+        let Recipes { recipe, queue, cold, in_process, .. } = recipes().unwrap();
         assert!(recipe.len() > 10 && recipe.iter().all(|r| !r.sources.is_empty()));
         let from = recipe.iter().map(|r| &r.from).chain(queue.iter().map(|q| &q.from));
-        assert!(from.chain(cold.iter().map(|c| &c.from)).all(|from| from.contains(" at ")));
+        let from = from.chain(cold.iter().map(|c| &c.from)).chain(in_process.iter().map(|p| &p.from));
+        assert!(from.into_iter().all(|from| from.contains(" at ")));
     }
 
     /// NVIDIA's rows of all engines come through Dynamo and a compiled client; others say nothing of either.
@@ -248,6 +262,15 @@ mod tests {
             assert_eq!(path("nvidia_lab", engine), (Frontend::Dynamo, Some(0.0005)), "{engine}");
             assert_eq!(path("mine", engine), (Frontend::Asyncio, None), "{engine}");
         }
+    }
+
+    /// AccelMark calls its engines, in closed loops too.
+    #[test]
+    fn programs_that_call_their_engines_have_no_server() {
+        assert_eq!(spec("mine", "vllm", "m", "h100-sxm", 1, 1).served, Some(true));
+        let row = "source,kind,model,hardware,engine,weights,input_len,output_len,concurrency\n\
+                   accelmark,closed_loop,m,h100-sxm,vllm,bf16,470,176,1\n";
+        assert_eq!(read("f.csv", row).unwrap()[0].options(None).engine.served, Some(false));
     }
 
     #[test]

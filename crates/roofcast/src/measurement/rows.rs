@@ -2,13 +2,19 @@
 //!
 //! Knows: its columns and what their cells may hold. Knows nothing about deployments.
 
-use super::{KINDS, Kind, Lengths, Measurement, Metrics, Settings};
+use super::{KINDS, Kind, Lengths, Measurement, Metrics, Settings, check_engine};
 use crate::error::{Error, Result};
 use crate::parallelism::RequestedParallelism;
 use crate::spec::PoolSpec;
 
-/// Reads a measurements CSV; `place` names the file in errors.
+/// Reads a measurements CSV, of which no row may be wrong; `place` names the file in errors.
 pub fn read(place: &str, text: &str) -> Result<Vec<Measurement>> {
+    read_each(place, text)?.into_iter().collect()
+}
+
+/// Reads a measurements CSV row by row: each is a measurement, or says with its line why it is refused; `place` names the
+/// file in errors.
+pub fn read_each(place: &str, text: &str) -> Result<Vec<Result<Measurement>>> {
     let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_bytes());
     let broken = |e: csv::Error| Error::Parse { place: place.into(), message: e.to_string() };
     let header = reader.headers().map_err(broken)?.clone();
@@ -21,13 +27,12 @@ pub fn read(place: &str, text: &str) -> Result<Vec<Measurement>> {
             return Err(Error::field(place, needed, "missing", accepted));
         }
     }
-    let mut rows = Vec::new();
-    for record in reader.records() {
+    let row = |record: csv::Result<csv::StringRecord>| {
         let record = record.map_err(broken)?;
         let line = record.position().map_or(0, csv::Position::line);
-        rows.push(Row { place: format!("{place}:{line}"), header: &header, record: &record }.read()?);
-    }
-    Ok(rows)
+        Row { place: format!("{place}:{line}"), header: &header, record: &record }.read()
+    };
+    Ok(reader.records().map(row).collect())
 }
 
 /// One line of the file.
@@ -111,6 +116,8 @@ impl Row<'_> {
             "" => absent.to_owned(),
             text => text.to_owned(),
         };
+        let engine = own("engine", "vllm");
+        check_engine(&self.place, "engine", &engine)?;
         Ok(Measurement {
             id: own("id", &self.place),
             source: own("source", ""),
@@ -128,7 +135,7 @@ impl Row<'_> {
                 None => self.parallelism()?,
             },
             pools: pools.clone(),
-            engine: own("engine", "vllm"),
+            engine,
             version: own("engine_version", ""),
             weights: own("weights", ""),
             kv: own("kv_cache", ""),
@@ -188,6 +195,21 @@ impl Row<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A wrong row is refused with its line, and others are read.
+    #[test]
+    fn rows_are_refused_one_by_one() {
+        let file = "kind,model,hardware,engine,tpot_ms\ndecode_step,m,h100-sxm,vllm,9\ndecode_step,m,h100-sxm,vllm,-9\n\
+                    decode_step,m,h100-sxm\ndecode_step,m,h100-sxm,vlm,9\ndecode_step,m,h100-sxm,,9\n";
+        let rows = read_each("f.csv", file).unwrap();
+        assert_eq!(rows.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, false, false, true]);
+        for (index, line, says) in [(1, ":3", "tpot_ms"), (2, "line: 4", "3 fields"), (3, ":5", "vlm")] {
+            let error = rows[index].as_ref().unwrap_err().to_string();
+            assert!(error.contains(line) && error.contains(says), "{error}");
+        }
+        assert!(rows[3].as_ref().unwrap_err().to_string().contains("vllm, sglang"));
+        assert!(read("f.csv", file).is_err());
+    }
 
     /// Two workers of 4 data-parallel ranks compute prompts, one of tp 8 decodes; 1,024 tokens are 819 to 1,024.
     #[test]

@@ -118,6 +118,7 @@ impl Settings {
             "async_scheduling" => engine.async_scheduling = entry.switch(),
             "max_cudagraph_capture_size" => engine.max_cudagraph_capture_size = entry.count_from(0)?,
             "enforce_eager" => engine.enforce_eager = entry.switch(),
+            "served" => engine.served = entry.switch(),
             other => {
                 self.unread.insert(other.to_owned());
             }
@@ -154,6 +155,7 @@ impl Settings {
         spec.gpu_memory_utilization = told.gpu_memory_utilization.or(spec.gpu_memory_utilization);
         spec.max_cudagraph_capture_size = told.max_cudagraph_capture_size.or(spec.max_cudagraph_capture_size);
         spec.enforce_eager = told.enforce_eager.or(spec.enforce_eager);
+        spec.served = told.served.or(spec.served);
         if spec.name() == "sglang" {
             spec.chunked_prefill_size = told.chunked_prefill_size.or(spec.chunked_prefill_size);
         }
@@ -286,6 +288,20 @@ mod tests {
         let settings = Settings::read("f.csv:2", cell).unwrap();
         assert_eq!((settings.max_concurrency, settings.weight_only), (None, false));
         assert_eq!(settings.shared_prefix, None);
+    }
+
+    /// A program that has the engine to itself has no server before it, whatever kind of load it is.
+    #[test]
+    fn an_engine_may_run_without_a_server() {
+        let served = |cell: &str| {
+            let mut spec = EngineSpec { served: Some(true), ..EngineSpec::default() };
+            Settings::read("f.csv:2", cell).unwrap().fill(&mut spec);
+            spec.served
+        };
+        assert_eq!(
+            ["served=false", "served=true", "date=today"].map(served),
+            [Some(false), Some(true), Some(true)]
+        );
     }
 
     #[test]

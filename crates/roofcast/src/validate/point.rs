@@ -81,7 +81,7 @@ pub fn forecast_near(
 /// One step of a batch.
 fn step(row: &Measurement, deployment: &Deployment, timing: &Timing) -> Result<Metrics> {
     let context = context(row)?;
-    let batch = admitted(row, deployment, context);
+    let batch = row.concurrency.unwrap_or(1);
     let mut price = Price::new(timing.clone());
     let reaches = price.reaches().to_vec();
     let rank = batch.div_ceil(deployment.parallelism.replicas);
@@ -104,13 +104,27 @@ fn missing(row: &Measurement, what: &str) -> Error {
     Error::field(row.kind.name(), what, "missing", "rows with token counts")
 }
 
-/// Requests of the row that the memory holds at once.
-fn admitted(row: &Measurement, deployment: &Deployment, context: u64) -> u64 {
+/// Refuses a batch that is computed as one where the memory does not hold it: priced as what fits, it would be another.
+pub(super) fn check_batch(row: &Measurement, deployment: &Deployment) -> Result<()> {
+    let Some((batch, context)) = row.batch().zip(context(row).ok()) else { return Ok(()) };
     let fits = memory::sequences(deployment, context).saturating_mul(deployment.parallelism.replicas);
-    row.concurrency.unwrap_or(1).min(fits.max(1))
+    if batch <= fits {
+        return Ok(());
+    }
+    let accepted = format!("at most {fits}, which the memory holds of {context} tokens each");
+    Err(Error::field(row.kind.name(), "concurrency", batch, accepted))
 }
 
-/// What the limits allow for the row's times.
+/// Tokens of the shortest request that the row's `lengths` may stand for.
+fn shortest(row: &Measurement, lengths: Lengths) -> u64 {
+    match row.settings.lengths {
+        Spread::Sharegpt => SHAREGPT_TOKENS[0],
+        Spread::Uniform if lengths.min == lengths.max => 1,
+        Spread::Uniform | Spread::Fixed => lengths.min.max(1),
+    }
+}
+
+/// What the limits allow for the row's times: no mean and no median can be below.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
     /// With the links of every view, one after the other.
@@ -119,14 +133,16 @@ pub struct Limits {
     pub least: Metrics,
 }
 
-/// What the machine's limits allow for the row's times.
+/// What the machine's limits allow for the row's times. Where requests may queue, how many decode together is not known, so
+/// a step has one sequence, the shortest that the row may stand for.
 pub fn limits(row: &Measurement, deployment: &Deployment) -> Limits {
     let Ok(context) = context(row) else {
         return Limits { whole: Metrics::default(), least: Metrics::default() };
     };
-    let batch = match &row.pools {
-        Some([_, decode]) => row.concurrency.unwrap_or(1).div_ceil(decode.replicas.unwrap_or(1)),
-        None => admitted(row, deployment, context),
+    let least = |lengths: Option<Lengths>| lengths.map_or(0, |lengths| shortest(row, lengths));
+    let (batch, context) = match row.batch() {
+        Some(batch) => (batch, context),
+        None => (1, row.context.unwrap_or(least(row.input) + least(row.output) / 2)),
     };
     let limit = |batch: &Batch| cost::limit(deployment, batch, Utilization::FULL);
     let step = limit(&Batch::decode(batch, context));
@@ -134,8 +150,11 @@ pub fn limits(row: &Measurement, deployment: &Deployment) -> Limits {
     let prompts = if row.kind.is_static() { row.concurrency.unwrap_or(1) } else { 1 };
     // Prompts of pools are not computed by the deployment that decodes.
     let prompt = row.input.filter(|_| row.pools.is_none());
-    let prompt = prompt.map(|i| limit(&Batch::prefill(prompts, i.min.max(1))));
-    let after = row.output.map_or(0.0, |o| (o.mean() - 1.0).max(0.0));
+    // What prompts have in common may be in the cache.
+    let cached = row.prefix().map_or(0, |prefix| prefix.length);
+    let own = |input| shortest(row, input).saturating_sub(cached).max(1);
+    let prompt = prompt.map(|input| limit(&Batch::prefill(prompts, own(input))));
+    let after = least(row.output).saturating_sub(1) as f64;
     let metrics = |of: fn(&Cost) -> Picoseconds| {
         let (step, prompt) = (of(&step).ms(), prompt.as_ref().map(|prompt| of(prompt).ms()));
         Metrics {
@@ -182,7 +201,13 @@ impl Runs {
         let output = output.ok_or_else(|| missing(row, "output_len"))?;
         let context = (input.mean() + output.mean()) as u64;
         let users = match (row.kind, row.concurrency) {
-            (Kind::OfflineMaxThroughput, None) if let Some(sent) = row.num_prompts() => sent,
+            (Kind::OfflineMaxThroughput | Kind::BurstAllAtOnce, None)
+                if let Some(sent) = row.num_prompts() =>
+            {
+                sent
+            }
+            (Kind::BurstAllAtOnce, None) => return Err(missing(row, "concurrency or num_prompts")),
+            (Kind::ClosedLoop | Kind::Disaggregated, None) => return Err(missing(row, "concurrency")),
             (Kind::OfflineMaxThroughput, None) => {
                 let seats = deployment.engine.max_num_seqs.min(memory::sequences(deployment, context));
                 (2 * seats * deployment.parallelism.replicas).clamp(1, MOST_REQUESTS)

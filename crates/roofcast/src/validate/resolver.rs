@@ -47,13 +47,15 @@ impl<'a> Resolver<'a> {
         let mut options = row.options(model.quantization.as_ref().map(|q| q.format.name));
         read_weights(&mut options, &chip);
         let deployment = Deployment::resolve(Arc::clone(&model), Arc::clone(&chip), &options)?;
-        if memory::sequences(&deployment, longest) > 0 {
+        // A batch that is computed as one has room for all its sequences.
+        let together = row.batch().unwrap_or(1).div_ceil(deployment.parallelism.replicas);
+        if memory::sequences(&deployment, longest) >= together {
             return Ok(deployment);
         }
-        // What ran had room for its longest request: its server was given more memory than by default.
+        // What ran had room for that: its engine was given more memory than by default.
         options.engine.gpu_memory_utilization = Some(1.0);
         let roomy = Deployment::resolve(model, chip, &options);
-        Ok(roomy.ok().filter(|roomy| memory::sequences(roomy, longest) > 0).unwrap_or(deployment))
+        Ok(roomy.ok().filter(|roomy| memory::sequences(roomy, longest) >= together).unwrap_or(deployment))
     }
 }
 

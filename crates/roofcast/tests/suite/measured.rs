@@ -33,8 +33,7 @@ fn forecasts_stand_beside_measurements_and_above_limits() {
         let Ok(forecast) = &point.forecast else { continue };
         let pairs = [(forecast.tpot_ms, point.limit.tpot_ms), (forecast.ttft_ms, point.limit.ttft_ms)];
         for (forecast, limit) in pairs.into_iter().filter_map(|(f, l)| f.zip(l)) {
-            // Requests of a run differ in length; the limit is that of the mean one.
-            assert!(forecast >= limit * 0.97, "{}: forecast {forecast}, limit {limit}", point.row.id);
+            assert!(forecast >= limit, "{}: forecast {forecast}, limit {limit}", point.row.id);
         }
     }
     let report = report(&points);
@@ -159,6 +158,64 @@ fn labels_as_sources_write_them_are_forecast() {
         .filter_map(|p| Some((p.row.id.clone(), p.row.weights.clone(), p.forecast.err()?)))
         .collect();
     assert!(left_out.is_empty(), "{left_out:#?}");
+}
+
+/// The limit of Llama-3.1-8B in 16 bits on an H100 for one sequence of 512 + 64/2 tokens: 8,030,261,248 parameters less
+/// the embedding's 525,336,576 are 15.01 GB, the cache's 544 · 131,072 B 0.07 GB, at 3.35 TB/s 4.50 ms. Requests in flight may
+/// wait, so 64 users have the same; the other 63 sequences of one step read 4.49 GB more, 1.34 ms.
+#[test]
+fn limits_are_of_what_surely_decodes_together() {
+    let mut resolver = Resolver::new(catalog());
+    let mut limit = |kind: &str, users: u64| {
+        let line = format!(
+            "{kind},meta-llama/Llama-3.1-8B-Instruct,h100-sxm,1,1,,,vllm,0.11.0,bf16,bf16,512,64,{users},,5000,500\n"
+        );
+        let row = read("f.csv", &format!("{HEADER}{line}")).unwrap().remove(0);
+        point::limits(&row, &resolver.deployment(&row).unwrap()).least.tpot_ms.unwrap()
+    };
+    let [one, many, step] = [limit("closed_loop", 1), limit("closed_loop", 64), limit("decode_step", 64)];
+    assert!((one - 4.50).abs() < 0.01 && many == one, "{one} {many}");
+    assert!((step - one - 1.34).abs() < 0.01, "{step}");
+}
+
+/// 24 GB less 15 of weights do not hold 512 sequences of 8,192 tokens (131,072 B each: 550 GB).
+#[test]
+fn batches_that_do_not_fit_are_left_out() {
+    let row = |kind: &str, batch: u64| {
+        let line = format!(
+            "{kind},meta-llama/Llama-3.1-8B-Instruct,rtx-4090,1,1,,,vllm,0.11.0,fp8,bf16,8192,64,{batch},,5000,500\n"
+        );
+        read("f.csv", &format!("{HEADER}{line}")).unwrap().remove(0)
+    };
+    let rows = [
+        row("decode_step", 512),
+        row("static_batch_phases", 512),
+        row("decode_step", 4),
+        row("closed_loop", 512),
+    ];
+    let points = points(&rows, catalog(), Calibration::embedded().unwrap());
+    for point in &points[..2] {
+        let reason = point.forecast.as_ref().unwrap_err();
+        assert!(reason.contains("512") && reason.contains("8224 tokens"), "{reason}");
+    }
+    assert!(points[2].forecast.is_ok(), "{:?}", points[2].forecast);
+    // Of users those that do not fit wait.
+    assert!(points[3].forecast.is_ok(), "{:?}", points[3].forecast);
+}
+
+/// What a client sends at once is a burst of so many, under either name.
+#[test]
+fn a_burst_is_all_that_its_client_sends() {
+    let header = "kind,model,hardware,engine,weights,input_len,output_len,concurrency,settings,ttft_ms\n";
+    let line = |users: &str, settings: &str| {
+        format!("burst_all_at_once,llama-3.1-8b,h100-sxm,vllm,fp8,512,64,{users},{settings},5000\n")
+    };
+    let text = [line("", "num_prompts=64"), line("64", ""), line("1", ""), line("", "")].concat();
+    let rows = read("f.csv", &format!("{header}{text}")).unwrap();
+    let points = points(&rows, catalog(), Calibration::embedded().unwrap());
+    let ttft = |index: usize| points[index].forecast.as_ref().unwrap().ttft_ms.unwrap();
+    assert!(ttft(0) == ttft(1) && ttft(0) > ttft(2));
+    assert!(points[3].forecast.as_ref().unwrap_err().contains("num_prompts"));
 }
 
 /// What a chip has no unit for runs weight-only, and what ran fitted.
