@@ -126,14 +126,18 @@ impl Fit {
         let mut calibration = prior.clone();
         let mut fit = None;
         for _ in 0..ROUNDS {
-            let Some(mut round) = Fit::round(&measured, catalog, &calibration, goes_on) else { return Ok(None) };
+            let Some(mut round) = Fit::round(&measured, catalog, &calibration, goes_on) else {
+                return Ok(None);
+            };
             round.calibration = round.solved(&|_| true);
             calibration = round.calibration.clone();
             fit = Some(round);
         }
         match fit {
             Some(fit) if !fit.rows.is_empty() => Ok(Some(Fit { measured, ..fit })),
-            _ => Err(Error::field("rows", "forecast", 0, "a file with at least one row that can be forecast")),
+            _ => {
+                Err(Error::field("rows", "forecast", 0, "a file with at least one row that can be forecast"))
+            }
         }
     }
 

@@ -83,13 +83,8 @@ pub struct Shares {
 
 impl Shares {
     /// Where no calibration says any: round numbers.
-    pub const UNKNOWN: Shares = Shares {
-        gemm: [0.7, 0.8],
-        experts: [0.5, 0.7],
-        attention: [0.5, 0.7],
-        link: 0.6,
-        start: 4e-6,
-    };
+    pub const UNKNOWN: Shares =
+        Shares { gemm: [0.7, 0.8], experts: [0.5, 0.7], attention: [0.5, 0.7], link: 0.6, start: 4e-6 };
 }
 
 impl Coefficients {

@@ -347,19 +347,19 @@ mod tests {
     use crate::model::config;
     use crate::parallelism::RequestedParallelism;
 
-    fn forecaster() -> Forecaster {
+    fn forecaster(model: &str) -> Forecaster {
         let catalog = crate::Catalog::embedded().unwrap();
-        let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
+        let entry = catalog.model(model).unwrap();
         let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
         let accelerator = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
         let options = Options { parallelism: RequestedParallelism::default(), ..Options::default() };
         Forecaster::embedded(Deployment::resolve(model, accelerator, &options).unwrap()).unwrap()
     }
 
-    /// A host that launches layer by layer is waited for at one sequence, and hardly at prompts of 8192 tokens.
+    /// A host that launches layer by layer is waited for at one sequence of a small model, and hardly at prompts of 8192 tokens.
     #[test]
     fn an_eager_host_is_waited_for() {
-        let captured = forecaster();
+        let captured = forecaster("Qwen/Qwen2.5-0.5B-Instruct");
         let mut eager = captured.clone();
         eager.deployment.options.engine.enforce_eager = Some(true);
         let later = |batch: &Batch| {
@@ -368,6 +368,6 @@ mod tests {
             eager / captured
         };
         assert!(later(&Batch::decode(1, 100)) > 1.3);
-        assert!((1.0..1.001).contains(&later(&Batch::prefill(1, 8192))));
+        assert!((1.0..1.02).contains(&later(&Batch::prefill(1, 8192))));
     }
 }

@@ -33,6 +33,8 @@ pub struct Kernel {
     pub formats: Vec<String>,
     /// Where its regimes stand.
     pub source: String,
+    /// Share of the bandwidth that its GEMMs reach, where another than usual is known.
+    gemm_memory: Option<f64>,
     /// Share of the peak that its GEMMs reach, where another than usual is known.
     gemm_compute: Option<f64>,
     /// Share of the shorter of computing and moving that its GEMMs do not overlap.
@@ -107,6 +109,8 @@ pub struct Regimes {
     pub crossings: Option<[f64; 2]>,
     /// Kernels that the host launches for a product beside the product's own.
     pub launches: u64,
+    /// Share of the bandwidth that GEMMs reach; none where it is the usual one.
+    pub memory: Option<f64>,
     /// Share of the peak that GEMMs reach; none where it is the usual one.
     pub compute: Option<f64>,
     /// Share of the shorter of computing and moving that GEMMs do not overlap; none where that is nothing.
@@ -188,6 +192,7 @@ impl Kernel {
             experts_alike: self.experts_alike,
             crossings: self.crossings,
             launches: self.launches,
+            memory: self.gemm_memory,
             compute: self.gemm_compute,
             exposed: self.gemm_exposed,
             beside_unpacking: self

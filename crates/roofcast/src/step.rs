@@ -264,7 +264,8 @@ impl Surroundings {
             Ffn::Experts(experts) => Some(experts.count),
             Ffn::Dense(_) | Ffn::None => None,
         });
-        let products = |o: &&Operator| matches!(&o.form, Form::Product { matrix, .. } if matrix.elements > 0.0);
+        let products =
+            |o: &&Operator| matches!(&o.form, Form::Product { matrix, .. } if matrix.elements > 0.0);
         let count = |operators: &mut dyn Iterator<Item = &Operator>| operators.map(|o| o.layers).sum::<u64>();
         let products = count(&mut operators.iter().filter(products));
         let others = count(&mut operators.iter().filter(|o| matches!(o.form, Form::Context(_))));
@@ -339,7 +340,6 @@ fn unfused_expert_bytes(deployment: &Deployment) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coefficients::{Coefficient as C, Coefficients};
     use crate::deployment::Options;
     use crate::model::config;
     use crate::parallelism::RequestedParallelism;
@@ -388,44 +388,38 @@ mod tests {
         }
     }
 
-    /// Three kernels beside each of the four products of 32 layers are 384: 0.768 ms of the device in any step, 1.92 of the
-    /// host in one that no graph holds.
+    /// A layer of Llama-3.1-8B has two norms, a rotary embedding, a cache write and an activation: 32 · 5. One of DeepSeek-V3
+    /// has two norms and six kernels of latent attention, and behind them an activation in three layers, in the other 58 the
+    /// router's top-k with the shared expert's activation and sum: 61 · 8 + 3 + 58 · 3. SGLang quantizes in three more.
     #[test]
-    fn kernels_beside_products_by_hand() {
-        let of = |launches: u64| {
-            let mut coefficients = Coefficients::ideal(1.0, 1.0);
-            coefficients.regimes.launches = launches;
-            let mut model = compiled("meta-llama/Llama-3.1-8B-Instruct", 1, 1);
-            model.surroundings.host_speed = 1.0;
-            let overhead = coefficients.overhead(&model);
-            [overhead.step, overhead.prefill_launches, overhead.launches].map(|s| (s * 1e9).round())
-        };
-        assert_eq!(of(0), [0.0; 3]);
-        assert_eq!(of(3), [768e3, 1920e3, 0.0]);
+    fn small_kernels_by_hand() {
+        let kernels = |model: &str| compiled(model, 8, 1).surroundings.small_kernels;
+        assert_eq!(kernels("meta-llama/Llama-3.1-8B-Instruct"), 160);
+        assert_eq!(kernels("deepseek-ai/DeepSeek-V3"), 665);
+        let mut options = Options::default();
+        options.engine.name = Some("sglang".to_owned());
+        options.parallelism.tp = Some(8);
+        assert_eq!(compiled_with("deepseek-ai/DeepSeek-V3", &options).surroundings.small_kernels, 665 + 183);
     }
 
-    /// Qwen3-30B-A3B: 48 layers, 8 experts a token, 2048 values in two bytes; a rank of four has a quarter of them.
+    /// Llama-3.1-8B on one chip: four GEMMs in each of 32 layers and lm_head, and 32 attentions; with two ranks 64 all-reduces.
+    #[test]
+    fn large_kernels_by_hand() {
+        let llama = |tp| compiled("meta-llama/Llama-3.1-8B-Instruct", tp, 1).surroundings;
+        assert_eq!((llama(1).products, llama(1).large_kernels), (129, 161));
+        assert_eq!(llama(2).large_kernels, 161 + 64);
+        assert_eq!((llama(1).vocabulary, llama(2).vocabulary), (128_256, 64_128));
+    }
+
+    /// Qwen3-30B-A3B under llama.cpp: 48 layers, 8 experts a token, 2048 values in two bytes. vLLM's kernels gather by themselves.
     #[test]
     fn what_passes_between_experts_by_hand() {
-        let qwen = |tp, ep| compiled("Qwen/Qwen3-30B-A3B", tp, ep).surroundings.expert_bytes;
-        let all = 48.0 * 8.0 * 2048.0 * 2.0;
-        assert_eq!([qwen(1, 1), qwen(4, 4)], [all, all / 4.0]);
-    }
-
-    /// DeepSeek-V3 has latent attention in all 61 layers and experts in all but the first three; Llama-3.1-8B has 32 layers of
-    /// neither. A layer of 1 ms, its routing 2 and its latent attention 4: 61 + 58 · 2 + 61 · 4 = 421 ms, and 32.
-    #[test]
-    fn launches_of_prompts_by_hand() {
-        let launches = |model: &str| {
-            let mut coefficients = Coefficients::ideal(1.0, 1.0);
-            let times = [(C::PrefillLayer, 1.0), (C::PrefillExpert, 2.0), (C::PrefillLatent, 4.0)];
-            times.iter().for_each(|(c, ms)| coefficients.values.0[*c as usize] = ms / 1e3);
-            let mut model = compiled(model, 8, 1);
-            model.surroundings.host_speed = 1.0;
-            coefficients.overhead(&model).prefill_launches
+        let qwen = |engine: &str| {
+            let mut options = Options::default();
+            options.engine.name = Some(engine.to_owned());
+            compiled_with("Qwen/Qwen3-30B-A3B", &options).surroundings.unfused_expert_bytes
         };
-        assert!((launches("deepseek-ai/DeepSeek-V3") - 0.421).abs() < 1e-12);
-        assert!((launches("meta-llama/Llama-3.1-8B-Instruct") - 0.032).abs() < 1e-12);
+        assert_eq!([qwen("llama.cpp"), qwen("vllm")], [48.0 * 8.0 * 2048.0 * 2.0, 0.0]);
     }
 
     /// Seven prompts in two groups, 4 of 10 tokens and 3 of 20, dealt to three ranks: sequences 0, 3 and 6; 1 and 4; 2 and 5.

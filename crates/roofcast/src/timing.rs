@@ -296,10 +296,9 @@ fn gemm(operator: &Operator, kernel: &KernelTime, rows: u64, matrix: &Matrix) ->
             bound(curve.at(number(rows)), computing > matrix.weight_bytes * kernel.rates.byte)
         }
         // What has no matrix, as norms and biases, is counted among small kernels.
-        _ if matrix.elements <= 0.0 => kernel.rates.without_start(Demand {
-            weight_bytes: matrix.weight_bytes,
-            ..Demand::default()
-        }),
+        _ if matrix.elements <= 0.0 => {
+            kernel.rates.without_start(Demand { weight_bytes: matrix.weight_bytes, ..Demand::default() })
+        }
         _ => kernel.rates.product(rows, matrix),
     }
 }
@@ -317,7 +316,9 @@ fn rows_of(rows: Rows, pass: &Pass) -> u64 {
 fn seen(model: &StepModel, form: &ContextForm, pass: &Pass) -> f64 {
     let Some((reach, _)) = form.decode.terms.first() else { return 0.0 };
     match &pass.contexts {
-        Contexts::Groups(groups) => groups.iter().map(|g| number(g.count) * number(g.context.min(*reach))).sum(),
+        Contexts::Groups(groups) => {
+            groups.iter().map(|g| number(g.count) * number(g.context.min(*reach))).sum()
+        }
         Contexts::Seen(seen) => number(within(model, *seen, *reach)) * pass.share,
     }
 }

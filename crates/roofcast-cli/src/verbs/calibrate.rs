@@ -1,6 +1,7 @@
 //! `roofcast calibrate FILE…`: fits what an engine adds to its kernels, and judges the fit on what was left out.
 
 use crate::args::CalibrateArgs;
+use crate::input::measurements::Points;
 use crate::show::number::significant;
 use crate::show::progress::Progress;
 use crate::show::table::{line, table};
@@ -49,7 +50,11 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     }
     input::measurements::idle(&args.files, &args.runs)?;
     let mut catalog = input::catalog(&args.catalog)?;
-    let mut rows = input::measurements::read(&args.files, &args.runs, &mut catalog)?;
+    let Points { mut rows, mut refused } =
+        input::measurements::read(&args.files, &args.runs, &mut catalog)?;
+    if !refused.is_empty() {
+        return Err(refused.swap_remove(0));
+    }
     rows.retain(|row| !args.teaching || split::teaches(row));
     let rounds = 3 * EngineTimes::NAMES.len() as u64;
     let progress = Progress::phases("runs of all rows", rounds)?;
@@ -125,6 +130,9 @@ fn text(answer: &Answer) -> String {
         }
     }
     let header = ["left out", "metric", "rows", "bias %", "median %", "p90 %"];
-    text.push_str(&format!("\nerrors of rows whose part of the data was not fitted\n\n{}", table(&header, &rows, 2)));
+    text.push_str(&format!(
+        "\nerrors of rows whose part of the data was not fitted\n\n{}",
+        table(&header, &rows, 2)
+    ));
     text
 }

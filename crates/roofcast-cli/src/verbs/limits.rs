@@ -1,5 +1,6 @@
 //! `roofcast limits`: step times and what binds them, as one answer, a sweep or an intensity curve.
 
+mod operators;
 mod sweep;
 pub(crate) mod view;
 
@@ -11,12 +12,10 @@ use crate::show::number::{count, grouped, ms, percent, significant};
 use crate::show::target::Target;
 use crate::show::{self, table};
 use clap::ValueEnum;
-use roofcast::coefficients::Evidence;
-use roofcast::cost::{Beside, Cost, Operator, Utilization};
+use roofcast::cost::{Cost, Operator, Utilization};
 use roofcast::limits::alternatives::{Alternative, Comparison, alternatives};
 use roofcast::limits::{IntensityPoint, Limits, Question, intensity, limits};
 use roofcast::report;
-use roofcast::units::{Bytes, Picoseconds};
 use roofcast::{Deployment, Forecaster};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -206,7 +205,7 @@ fn csv_row(phase: &str, o: &Operator) -> Vec<String> {
         o.limit.ms().to_string(),
         o.forecast.ms().to_string(),
         o.share.to_string(),
-        rests_on(o),
+        operators::rests_on(o),
     ]
 }
 
@@ -267,67 +266,7 @@ fn phase(title: &str, cost: &Cost, tokens_per_s: f64) -> String {
             ),
         ),
     ];
-    let header = [
-        "operator",
-        "bound",
-        "layers",
-        "FLOPs",
-        "weights",
-        "KV",
-        "FLOP/B",
-        "limit ms",
-        "forecast ms",
-        "share",
-        "rests on",
-    ];
-    // A narrow page does without these first; widths of the operators are in the wide one.
-    const SPARE: [usize; 5] = [10, 3, 6, 2, 5];
-    let size = |b: Bytes| if b == Bytes::ZERO { "–".to_owned() } else { b.gb() };
-    let row = |o: &Operator| {
-        vec![
-            format!("{} ({})", o.name, o.dtype),
-            o.bound.name().to_owned(),
-            o.layers.to_string(),
-            o.flops.human(),
-            size(o.weight_bytes),
-            size(o.kv_bytes),
-            significant(o.intensity),
-            ms(o.limit),
-            ms(o.forecast),
-            percent(o.share),
-            rests_on(o),
-        ]
-    };
-    let Beside { small_kernels, launches, host, links } = cost.beside;
-    let beside = [
-        ("small kernels", Picoseconds::ZERO, small_kernels, "counted a layer"),
-        ("launches", Picoseconds::ZERO, launches, "no captured graph"),
-        ("host", Picoseconds::ZERO, host, "what the device waits for"),
-        ("links", cost.terms.communication, links, "messages between ranks"),
-    ];
-    let more = beside.into_iter().filter(|(_, limit, forecast, _)| *limit + *forecast > Picoseconds::ZERO);
-    let more = more.map(|(name, limit, forecast, what)| {
-        let mut cells = vec![String::new(); header.len()];
-        let share = if forecast > Picoseconds::ZERO { limit.seconds() / forecast.seconds() } else { 1.0 };
-        cells[0] = name.to_owned();
-        cells[7] = ms(limit);
-        cells[8] = ms(forecast);
-        cells[9] = percent(share);
-        cells[10] = what.to_owned();
-        cells
-    });
-    let rows: Vec<_> = cost.operators.iter().map(row).chain(more).collect();
-    format!("{title}\n\n{}{}", table::pairs(&pairs), table::fitted(&header, &rows, 2, &SPARE))
-}
-
-/// The measurement behind an operator's forecast: `=` where its very shape was timed, `~` where one near it was.
-fn rests_on(operator: &Operator) -> String {
-    let sign = |basis: &roofcast::kernel_time::Basis| match (basis.evidence, basis.exact) {
-        (Evidence::Nothing, _) => "",
-        (_, true) => "= ",
-        (_, false) => "~ ",
-    };
-    operator.rests_on.as_ref().map_or(String::new(), |basis| format!("{}{}", sign(basis), basis.kernel))
+    format!("{title}\n\n{}{}", table::pairs(&pairs), operators::table(cost))
 }
 
 fn balance(deployment: &Deployment, l: &Limits) -> String {

@@ -22,9 +22,10 @@ pub struct AttentionKernel {
 }
 
 impl AttentionKernel {
-    /// The backend that `engine` names; none where it names none, and the calibration's own attention counts.
+    /// The backend that `engine` names; none where it names none or Flash-Decoding, which splits contexts as the measured
+    /// kernels do.
     pub fn of(engine: &EngineSpec, chip: &Accelerator) -> Option<AttentionKernel> {
-        let backend = engine.attention_backend?;
+        let backend = engine.attention_backend.filter(|b| *b != AttentionBackend::FlashDecoding)?;
         Some(AttentionKernel {
             backend,
             multiprocessors: chip.flash_multiprocessors().map_or(1.0, |n| n as f64),

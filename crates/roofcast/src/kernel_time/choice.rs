@@ -74,9 +74,8 @@ impl Chips {
                     && other.peak_flops == chip.peak_flops
         };
         let sibling = sibling(&chip.architecture);
-        let apart = |other: &Accelerator| {
-            (other.bandwidth_bytes_per_s.0 / chip.bandwidth_bytes_per_s.0 - 1.0).abs()
-        };
+        let apart =
+            |other: &Accelerator| (other.bandwidth_bytes_per_s.0 / chip.bandwidth_bytes_per_s.0 - 1.0).abs();
         let mut all: Vec<_> = self.0.values().filter(|o| o.architecture == sibling || alike(o)).collect();
         all.sort_by(|a, b| {
             (!alike(a)).cmp(&!alike(b)).then(apart(a).total_cmp(&apart(b))).then(a.id.cmp(&b.id))
@@ -122,7 +121,8 @@ struct Rule {
 
 impl Rule {
     fn holds(&self, kernels: &Asking, table: Table, format: &str) -> bool {
-        let before = |release: &String| kernels.engine.version.as_deref().is_some_and(|v| precedes(v, release));
+        let before =
+            |release: &String| kernels.engine.version.as_deref().is_some_and(|v| precedes(v, release));
         self.table == table.name()
             && self.engine == kernels.engine.name()
             && (self.architectures.is_empty()

@@ -68,19 +68,22 @@ impl Rates {
             }
         };
         let compute = regimes.compute.filter(|_| quantized && !ideal).unwrap_or(compute);
+        let memory = regimes.memory.filter(|_| quantized && !ideal).unwrap_or(memory);
         let exposed = regimes.exposed.filter(|_| quantized && !ideal).unwrap_or(0.0);
         let busier = match &operator.form {
             Form::Experts(experts) if !ideal => busiest(experts.count(), experts.ranks, SKEW),
             _ => 1.0,
         };
-        let [takes, gives] = regimes.crossings.filter(|_| operator.kind.is_product() && !ideal).unwrap_or([0.0; 2]);
+        let [takes, gives] =
+            regimes.crossings.filter(|_| operator.kind.is_product() && !ideal).unwrap_or([0.0; 2]);
         let factor = coefficients.factor;
         Rates {
             flop: factor * busier / (operator.rate.0 * compute),
             byte: factor / (bandwidth * memory),
             share: memory,
             exposed,
-            start: factor * if family == Family::Embedding || family == Family::Elementwise { 0.0 } else { start },
+            start: factor
+                * if family == Family::Embedding || family == Family::Elementwise { 0.0 } else { start },
             blocks: if family == Family::Moe { regimes.expert_rows } else { regimes.rows }.filter(|_| !ideal),
             multiprocessors: coefficients.multiprocessors,
             crossings: [factor * takes / bandwidth, factor * gives / bandwidth],
@@ -100,7 +103,11 @@ impl Rates {
     pub fn without_start(&self, demand: Demand) -> [f64; 2] {
         let [computing, moving] =
             [demand.flops * self.flop, (demand.weight_bytes + demand.kv_bytes) * self.byte];
-        if computing > moving { [computing, moving * self.exposed] } else { [computing * self.exposed, moving] }
+        if computing > moving {
+            [computing, moving * self.exposed]
+        } else {
+            [computing * self.exposed, moving]
+        }
     }
 
     #[inline(always)]

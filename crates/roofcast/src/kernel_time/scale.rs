@@ -97,7 +97,8 @@ impl Kernels<'_> {
         }
         let asked = [outputs, elements / outputs];
         let weights = self.format_of(operator);
-        let found = candidates(&self.asking, profiles, Table::Gemm, formats(&self.asking, Table::Gemm, weights));
+        let found =
+            candidates(&self.asking, profiles, Table::Gemm, formats(&self.asking, Table::Gemm, weights));
         let floor = |m: f64| {
             let moving = weight_bytes / self.chip.bandwidth_bytes_per_s.0;
             moving.max(2.0 * elements * m / operator.rate.0)
@@ -108,9 +109,8 @@ impl Kernels<'_> {
             let (index, shape) = candidate.section.nearest(distance)?;
             let shape = [f64::from(shape[0]), f64::from(shape[1])];
             let name = candidate.section.format.as_str();
-            let limits = |m: f64| {
-                (gemm_limit(self.chip, name, asked, m), gemm_limit(candidate.chip, name, shape, m))
-            };
+            let limits =
+                |m: f64| (gemm_limit(self.chip, name, asked, m), gemm_limit(candidate.chip, name, shape, m));
             let exact = shape == asked && candidate.chip.id == self.chip.id;
             let curve = scaled(&candidate.section.curve(index)?, exact, GEMM_START, limits);
             Some((candidate, shape == asked, curve))
@@ -134,7 +134,12 @@ impl Kernels<'_> {
         ]
         .map(|n| n as f64);
         let weights = self.format_of(operator);
-        let found = candidates(&self.asking, profiles, Table::Experts, formats(&self.asking, Table::Experts, weights));
+        let found = candidates(
+            &self.asking,
+            profiles,
+            Table::Experts,
+            formats(&self.asking, Table::Experts, weights),
+        );
         let gated = experts.elements_over_gated();
         let floor = |tokens: f64| {
             let demand = experts.demand(tokens as u64);
@@ -145,9 +150,8 @@ impl Kernels<'_> {
         let curves = timed.filter_map(|candidate| {
             // Which ranks share what matters less than the sizes of one expert.
             const WEIGHTS: [f64; 6] = [1.0, 1.0, 1.0, 1.0, 0.5, 0.5];
-            let distance = |s: &[u32]| {
-                Some((0..6).map(|i| WEIGHTS[i] * apart(s[i].into(), asked[i])).sum::<f64>())
-            };
+            let distance =
+                |s: &[u32]| Some((0..6).map(|i| WEIGHTS[i] * apart(s[i].into(), asked[i])).sum::<f64>());
             let (index, shape) = candidate.section.nearest(distance)?;
             let shape: [f64; 6] = std::array::from_fn(|i| f64::from(shape[i]));
             let name = candidate.section.format.as_str();

@@ -48,9 +48,7 @@ fn shape(deployment: &Deployment, block: &Block) -> Shape {
             recurrent("gated-delta", [m.key_heads, m.key_dim, m.value_heads, m.value_dim])
         }
         Mixer::Kda(m) => recurrent("kda", [m.heads, m.head_dim, m.heads, m.head_dim]),
-        Mixer::Mamba2(m) | Mixer::Both(_, m) => {
-            recurrent("mamba2", [m.heads, m.state, m.heads, m.head_dim])
-        }
+        Mixer::Mamba2(m) | Mixer::Both(_, m) => recurrent("mamba2", [m.heads, m.state, m.heads, m.head_dim]),
         _ => Shape::Other,
     }
 }

@@ -38,7 +38,12 @@ impl Messages {
         let count = links.all_reduces as f64;
         let KernelTimes::Measured { shares, .. } = &coefficients.kernels else {
             let formula = [0.0, links.seconds_per_row()];
-            return Messages { count, formula, other_row: links.seconds_per_row_beside(), ..Messages::default() };
+            return Messages {
+                count,
+                formula,
+                other_row: links.seconds_per_row_beside(),
+                ..Messages::default()
+            };
         };
         let factor = coefficients.factor;
         let measured = (links.all_reduces > 0)
@@ -69,5 +74,53 @@ impl Messages {
             None => self.formula[0] + self.formula[1] * rows,
         };
         self.count * one + self.other + self.other_row * rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deployment::Options;
+    use crate::forecaster::Forecaster;
+    use crate::model::config;
+    use crate::parallelism::RequestedParallelism;
+    use std::sync::Arc;
+
+    fn messages(chip: &str, tp: u64) -> (Messages, Links) {
+        let catalog = crate::Catalog::embedded().unwrap();
+        let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
+        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+        let chip = Arc::new(catalog.accelerator(chip).unwrap().clone());
+        let parallelism = RequestedParallelism { tp: Some(tp), ..Default::default() };
+        let deployment = Deployment::resolve(model, chip, &Options { parallelism, ..Options::default() });
+        let forecaster = Forecaster::embedded(deployment.unwrap()).unwrap();
+        let links = Links::of(&forecaster.deployment);
+        (Messages::of(&forecaster.deployment, &links, &forecaster.coefficients), links)
+    }
+
+    /// Llama-3.1-8B on two H100 has 64 all-reduces of 8192 bytes a row. 32 rows, 262,144 bytes, take 64 times what the table
+    /// says, which is no less than the link allows: 262,144 bytes at 450 GB/s are 0.58 µs.
+    #[test]
+    fn measured_all_reduces_are_no_faster_than_the_link() {
+        let (messages, links) = messages("h100-sxm", 2);
+        assert_eq!((links.all_reduces, links.row_bytes), (64, 8192.0));
+        let one = messages.time(32.0) / 64.0;
+        assert!(messages.basis.is_some() && one > 262_144.0 / 450e9, "{one}");
+        assert!(messages.time(64.0) >= messages.time(32.0));
+    }
+
+    /// An MI300X has no table: three latencies and the bytes at half of the link's rate.
+    #[test]
+    fn all_reduces_without_a_table_by_hand() {
+        let (messages, links) = messages("mi300x", 8);
+        assert_eq!(messages.basis, None);
+        let expected = 64.0 * (3.0 * links.latency + 100.0 * links.seconds_per_row() / 0.5);
+        assert!((messages.time(100.0) / expected - 1.0).abs() < 1e-9);
+    }
+
+    /// One chip sends nothing.
+    #[test]
+    fn one_chip_sends_nothing() {
+        assert_eq!(messages("h100-sxm", 1).0.time(1000.0), 0.0);
     }
 }

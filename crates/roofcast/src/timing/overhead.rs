@@ -98,7 +98,8 @@ impl Overhead {
     #[inline(always)]
     pub fn beside(&self, pass: &Pass, operators: f64) -> Beside {
         let (rows, sequences) = (number(pass.rows), number(pass.sequences));
-        let small_kernels = self.small_kernels + self.token * rows + self.sampler + self.sampled * number(pass.sampled);
+        let small_kernels =
+            self.small_kernels + self.token * rows + self.sampler + self.sampled * number(pass.sampled);
         let [step, sequence, prompt] = self.exposed;
         let exposed = step + sequence * sequences + if pass.longest > 0 { prompt } else { 0.0 };
         let device = operators + small_kernels;
@@ -125,5 +126,104 @@ impl Beside {
             communication: self.links,
             host: self.host + self.launches,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coefficients::{EngineTimes, Shares as KernelShares};
+    use crate::deployment::{Deployment, Options};
+    use crate::model::config;
+    use crate::profile::Profiles;
+    use crate::step::Contexts;
+    use std::borrow::Cow;
+    use std::sync::Arc;
+
+    fn llama() -> StepModel {
+        let catalog = crate::Catalog::embedded().unwrap();
+        let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
+        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+        let chip = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
+        let mut model = StepModel::compile(&Deployment::resolve(model, chip, &Options::default()).unwrap());
+        model.surroundings.host_speed = 1.0;
+        model
+    }
+
+    fn overhead(model: &StepModel, engine: EngineTimes) -> Overhead {
+        let kernels = KernelTimes::Measured {
+            profiles: Cow::Owned(Profiles::default()),
+            shares: KernelShares::UNKNOWN,
+        };
+        let coefficients = Coefficients { kernels, engine, ..Coefficients::ideal(1.0, 1.0) };
+        Overhead::of(model, &coefficients, Messages::default())
+    }
+
+    fn pass(rows: u64, longest: u64) -> Pass<'static> {
+        Pass {
+            rows,
+            sampled: 0,
+            sequences: 10,
+            tokens: rows,
+            decodes: 0,
+            share: 0.0,
+            contexts: Contexts::Groups(Cow::Borrowed(&[])),
+            chunks: Cow::Borrowed(&[]),
+            longest,
+            ends: false,
+        }
+    }
+
+    /// 160 small kernels of 2 µs are 320 µs, with 30 of sampling; a token moves 32 · 2 · 59,392 bytes at 0.8 · 3.35 TB/s,
+    /// 1.418 µs. 100 µs of a step and 3 of each of 10 sequences are waited for.
+    #[test]
+    fn what_a_captured_step_adds_by_hand() {
+        let engine = EngineTimes {
+            small_kernel: 2e-6,
+            step: 100e-6,
+            sequence: 3e-6,
+            launch: 1.0,
+            ..Default::default()
+        };
+        let found = overhead(&llama(), engine).beside(&pass(10, 0), 5e-3);
+        assert!((found.small_kernels - (350e-6 + 10.0 * 1.4183e-6)).abs() < 1e-9, "{found:?}");
+        assert!((found.host - 130e-6).abs() < 1e-12 && found.launches == 0.0, "{found:?}");
+    }
+
+    /// 160 small and 161 large kernels are launched one by one, 10 µs each: 3.21 ms beside 3.21 of the device take the cube root
+    /// of 2 times as long, 26 % more. vLLM's graphs hold up to 512 tokens of prompts.
+    #[test]
+    fn a_prompt_beyond_the_captured_sizes_waits_for_launches() {
+        let overhead = overhead(&llama(), EngineTimes { launch: 10e-6, ..Default::default() });
+        let token = 32.0 * 2.0 * 59_392.0 / (0.8 * 3.35e12);
+        let device = |rows: f64| 3.21e-3 - 30e-6 - rows * token;
+        let waited = |rows: u64, longest| overhead.beside(&pass(rows, longest), device(rows as f64)).launches;
+        assert!((waited(600, 600) / (3.21e-3 * 0.259_92) - 1.0).abs() < 1e-3, "{}", waited(600, 600));
+        assert_eq!([waited(512, 512), waited(600, 0)], [0.0; 2]);
+    }
+
+    /// A host of half the speed takes twice as long for all that it does; the device takes as long as before.
+    #[test]
+    fn a_slower_host_takes_longer() {
+        let engine = EngineTimes {
+            small_kernel: 2e-6,
+            launch: 1e-6,
+            step: 1e-4,
+            sequence: 1e-6,
+            prompt_step: 1e-3,
+            loop_step: 1e-3,
+            loop_sequence: 1e-6,
+            ..Default::default()
+        };
+        let mut model = llama();
+        let usual = overhead(&model, engine);
+        model.surroundings.host_speed = 0.5;
+        let slow = overhead(&model, engine);
+        let host =
+            |o: &Overhead| [o.exposed[0], o.exposed[1], o.exposed[2], o.loops[0], o.loops[1], o.launches];
+        for (slow, usual) in host(&slow).into_iter().zip(host(&usual)) {
+            assert!(usual > 0.0 && (slow / usual - 2.0).abs() < 1e-9, "{slow} {usual}");
+        }
+        assert_eq!((slow.small_kernels, slow.token), (usual.small_kernels, usual.token));
     }
 }

@@ -113,9 +113,9 @@ fn backends_differ_in_what_they_read() {
     let longer = attention(16_384).into_iter().zip(attention(24_576));
     for (once, (twice, thrice)) in attention(8192).into_iter().zip(longer) {
         assert!(((thrice - twice) / (twice - once) - 1.0).abs() < 1e-6, "{once} {twice} {thrice}");
-        // What starting takes is positive, and less than 256 tokens of 8192 read once or more often.
-        let start = 2.0 - twice / once;
-        assert!((0.0..256.0 / 8192.0).contains(&start), "{start}");
+        // A kernel starts once, in 4 µs where nobody timed it.
+        let start = 2.0 * once - twice;
+        assert!((0.0..4.01e-6).contains(&start), "{start}");
     }
     let split =
         EngineSpec { attention_backend: Some(AttentionBackend::FlashDecoding), ..EngineSpec::default() };

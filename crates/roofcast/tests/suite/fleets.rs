@@ -3,7 +3,6 @@
 use super::runs::{records, same, schedulers, served, workloads};
 use super::support::{catalog, model};
 use proptest::prelude::*;
-use roofcast::coefficients::Coefficient;
 use roofcast::deployment::{Deployment, Options};
 use roofcast::memory::{self, Rank};
 use roofcast::parallelism::RequestedParallelism;
@@ -364,12 +363,9 @@ fn a_server_takes_its_time_of_each_request() {
     let ran = |arrivals: Arrivals, [request, ingest, token]: [f64; 3]| {
         let mut forecaster = Forecaster::embedded(deployment.clone()).unwrap();
         let mut coefficients = (*forecaster.coefficients).clone();
-        let times = [
-            (Coefficient::Request, request),
-            (Coefficient::Ingest, ingest),
-            (Coefficient::IngestToken, token),
-        ];
-        times.iter().for_each(|(coefficient, time)| coefficients.values.0[*coefficient as usize] = *time);
+        coefficients.engine.request = request;
+        coefficients.engine.request_serial = ingest;
+        coefficients.engine.prompt_token = token;
         forecaster.coefficients = Arc::new(coefficients);
         let workload = Workload {
             requests: Some(3),

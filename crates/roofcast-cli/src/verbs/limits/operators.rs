@@ -1,0 +1,73 @@
+//! Limit and forecast of a step, operator by operator, with what is beside the operators.
+
+use crate::show::number::{ms, percent, significant};
+use crate::show::table;
+use roofcast::coefficients::Evidence;
+use roofcast::cost::{Beside, Cost, Operator};
+use roofcast::kernel_time::Basis;
+use roofcast::units::{Bytes, Picoseconds};
+
+/// The operators of a step as a table.
+pub(super) fn table(cost: &Cost) -> String {
+    let header = [
+        "operator",
+        "bound",
+        "layers",
+        "FLOPs",
+        "weights",
+        "KV",
+        "FLOP/B",
+        "limit ms",
+        "forecast ms",
+        "share",
+        "rests on",
+    ];
+    // A narrow page does without these first; widths of the operators are in the wide one.
+    const SPARE: [usize; 5] = [10, 3, 6, 2, 5];
+    let size = |b: Bytes| if b == Bytes::ZERO { "–".to_owned() } else { b.gb() };
+    let row = |o: &Operator| {
+        vec![
+            format!("{} ({})", o.name, o.dtype),
+            o.bound.name().to_owned(),
+            o.layers.to_string(),
+            o.flops.human(),
+            size(o.weight_bytes),
+            size(o.kv_bytes),
+            significant(o.intensity),
+            ms(o.limit),
+            ms(o.forecast),
+            percent(o.share),
+            rests_on(o),
+        ]
+    };
+    let Beside { small_kernels, launches, host, links } = cost.beside;
+    let beside = [
+        ("small kernels", Picoseconds::ZERO, small_kernels, "counted a layer"),
+        ("launches", Picoseconds::ZERO, launches, "no captured graph"),
+        ("host", Picoseconds::ZERO, host, "what the device waits for"),
+        ("links", cost.terms.communication, links, "messages between ranks"),
+    ];
+    let more = beside.into_iter().filter(|(_, limit, forecast, _)| *limit + *forecast > Picoseconds::ZERO);
+    let more = more.map(|(name, limit, forecast, what)| {
+        let mut cells = vec![String::new(); header.len()];
+        let share = if forecast > Picoseconds::ZERO { limit.seconds() / forecast.seconds() } else { 1.0 };
+        cells[0] = name.to_owned();
+        cells[7] = ms(limit);
+        cells[8] = ms(forecast);
+        cells[9] = percent(share);
+        cells[10] = what.to_owned();
+        cells
+    });
+    let rows: Vec<_> = cost.operators.iter().map(row).chain(more).collect();
+    table::fitted(&header, &rows, 2, &SPARE)
+}
+
+/// The measurement behind an operator's forecast: `=` where its very shape was timed, `~` where one near it was.
+pub(super) fn rests_on(operator: &Operator) -> String {
+    let sign = |basis: &Basis| match (basis.evidence, basis.exact) {
+        (Evidence::Nothing, _) => "",
+        (_, true) => "= ",
+        (_, false) => "~ ",
+    };
+    operator.rests_on.as_ref().map_or(String::new(), |basis| format!("{}{}", sign(basis), basis.kernel))
+}
