@@ -6,6 +6,7 @@
 
 mod asset;
 mod curve;
+mod packed;
 mod table;
 
 pub use asset::{Profiles, Section, Writer};
