@@ -5,6 +5,7 @@
 //! [`crate::kernel_choice`]'s. How tables become this file is [`crate::profile::build`]'s.
 
 mod asset;
+pub mod build;
 mod curve;
 mod packed;
 mod table;

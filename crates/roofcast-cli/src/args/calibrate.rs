@@ -13,13 +13,19 @@ pub(crate) struct CalibrateArgs {
     #[arg(required_unless_present = "kernels", value_name = "FILE|FOLDER")]
     pub(crate) files: Vec<PathBuf>,
     /// Tables of kernel times as Parquet, or a folder of them, in the layout of AIConfigurator's database
-    /// (h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet).
-    #[arg(long, value_name = "FILE|FOLDER", num_args = 1..)]
+    /// (h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet). They become the file of times that --out names, and a file beside it
+    /// that says where they are from.
+    #[arg(
+        long,
+        value_name = "FILE|FOLDER",
+        num_args = 1..,
+        conflicts_with_all = ["files", "per_row", "svg", "leave_out"]
+    )]
     pub(crate) kernels: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) runs: RunsArgs,
-    /// Write the calibration as TOML.
-    #[arg(long, value_name = "FILE.toml")]
+    /// Write the calibration as TOML, or with --kernels the file of times.
+    #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     /// Write measured, forecast without its group, and limit of every row as CSV.
     #[arg(long, value_name = "OUT.csv")]

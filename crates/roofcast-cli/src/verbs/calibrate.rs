@@ -1,6 +1,7 @@
 //! `roofcast calibrate FILE…`: fits a calibration to kernel times and to measured points, and judges it on groups left out.
 
 mod kernels;
+mod times;
 mod work;
 
 use crate::args::CalibrateArgs;
@@ -17,7 +18,7 @@ use roofcast::validate::Report;
 use roofcast::{Catalog, Error};
 use serde::Serialize;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use work::Work;
@@ -27,7 +28,6 @@ struct Answer {
     levels: usize,
     kernels: Vec<Fitted>,
     kernels_skipped: u64,
-    kernels_unread: BTreeSet<String>,
     /// Whether Ctrl-C came before the fit was judged: then there is no calibration.
     interrupted: bool,
     undetermined: Vec<String>,
@@ -38,6 +38,10 @@ struct Answer {
 }
 
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
+    if !args.kernels.is_empty() {
+        let catalog = input::catalog(&args.catalog)?;
+        return times::run(args, &catalog);
+    }
     let out = Target::asked("--out", args.out.as_ref())?;
     let rows_file = Target::asked("--per-row", args.per_row.as_ref())?;
     if args.source.is_some() && out.is_none() {
@@ -47,21 +51,17 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let scatter_file = Target::asked("--svg", args.svg.as_ref())?;
     input::measurements::idle(&args.files, &args.runs)?;
     let mut catalog = input::catalog(&args.catalog)?;
-    let Data { mut kernels, rows, files } = read(args, &mut catalog)?;
-    let (tables, kernels_unread) = input::tables::read(&args.kernels, &catalog)?;
-    kernels.all.extend(tables.all);
-    kernels.skipped += tables.skipped;
+    let Data { kernels, rows, files } = read(args, &mut catalog)?;
     let source = args.source.clone().unwrap_or_else(|| {
         let name = |f: &PathBuf| f.file_name().map(|n| n.to_string_lossy().into_owned());
-        let names: Vec<_> = args.files.iter().chain(&args.kernels).filter_map(name).collect();
+        let names: Vec<_> = args.files.iter().filter_map(name).collect();
         names.join(", ")
     });
     let fits = roofcast::calibrate::kernels::fit(&kernels.all);
     let levels = roofcast::calibrate::kernels::levels(&fits);
     let mut calibration = Calibration::embedded()?.with_kernels(levels);
-    let mut answer =
-        Answer { kernels: fits, kernels_skipped: kernels.skipped, kernels_unread, ..Answer::default() };
-    if kernels.all.is_empty() && args.kernels.is_empty() || !rows.is_empty() {
+    let mut answer = Answer { kernels: fits, kernels_skipped: kernels.skipped, ..Answer::default() };
+    if kernels.all.is_empty() || !rows.is_empty() {
         let work = Work {
             rows,
             files,
@@ -144,10 +144,6 @@ fn text(answer: &Answer) -> String {
     };
     if !answer.kernels.is_empty() {
         text.push_str(&kernels::table(&answer.kernels, answer.kernels_skipped));
-    }
-    if !answer.kernels_unread.is_empty() {
-        let names: Vec<_> = answer.kernels_unread.iter().map(String::as_str).collect();
-        text.push_str(&line(&format!("not modelled, left out: {}", names.join(", "))));
     }
     if !answer.undetermined.is_empty() {
         let names = answer.undetermined.join(", ");

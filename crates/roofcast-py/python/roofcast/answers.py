@@ -942,7 +942,6 @@ class Calibration(Document):
     levels: int
     kernels: list[KernelFit]
     kernels_skipped: int
-    kernels_unread: list[str]
     interrupted: bool
     undetermined: list[str]
     contradicted: int
