@@ -5,7 +5,7 @@ pub(crate) mod dimensions;
 pub(crate) mod manifest;
 pub(crate) mod measurements;
 pub(crate) mod scenario;
-//tables
+pub(crate) mod tables;
 pub(crate) mod values;
 
 use crate::args::DeploymentArgs;

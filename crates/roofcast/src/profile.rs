@@ -5,7 +5,9 @@
 //! [`crate::kernel_choice`]'s. How tables become this file is [`crate::profile::build`]'s.
 
 mod asset;
+pub mod build;
 mod curve;
+mod packed;
 mod table;
 
 pub use asset::{Profiles, Section, Writer};

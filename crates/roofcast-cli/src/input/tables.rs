@@ -2,17 +2,21 @@
 
 use anyhow::{Context, Result, bail};
 use roofcast::Catalog;
-use roofcast::kernel::Kernels;
-use std::collections::BTreeSet;
+use roofcast::profile::build::Reading;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Folders within each other that are looked into.
 const DEEPEST: usize = 16;
 
-/// Kernel times, and the names of what is not modelled, each once.
-pub(crate) type Tables = (Kernels, BTreeSet<String>);
+/// What tables hold, and how many files there are of what is not used, by name.
+#[derive(Default)]
+pub(crate) struct Tables {
+    pub(crate) readings: Vec<Reading>,
+    pub(crate) unused: BTreeMap<String, usize>,
+}
 
-/// Reads the tables at `paths`, in the order of their names.
+/// Reads the tables at `paths`.
 pub(crate) fn read(paths: &[PathBuf], catalog: &Catalog) -> Result<Tables> {
     let mut files = Vec::new();
     for path in paths {
@@ -22,13 +26,14 @@ pub(crate) fn read(paths: &[PathBuf], catalog: &Catalog) -> Result<Tables> {
             bail!("{}: no tables; accepted: a .parquet file or a folder with such files", path.display());
         }
     }
-    let mut all = (Kernels::default(), BTreeSet::new());
-    for (kernels, unread) in parquet::read(&files, catalog)? {
-        all.0.all.extend(kernels.all);
-        all.0.skipped += kernels.skipped;
-        all.1.extend(unread);
+    let mut tables = Tables::default();
+    for read in parquet::read(&files, catalog)? {
+        match read {
+            Ok(reading) => tables.readings.push(reading),
+            Err(unused) => *tables.unused.entry(unused).or_default() += 1,
+        }
     }
-    Ok(all)
+    Ok(tables)
 }
 
 /// Every `.parquet` file at or under `path`; links are not followed.
@@ -59,82 +64,109 @@ fn find(path: &Path, deep: usize, files: &mut Vec<PathBuf>) -> Result<()> {
 
 #[cfg(not(feature = "parquet"))]
 mod parquet {
-    use super::{Catalog, PathBuf, Result, Tables, bail};
+    use super::{Catalog, PathBuf, Reading, Result, bail};
 
-    pub(super) fn read(_: &[PathBuf], _: &Catalog) -> Result<Vec<Tables>> {
+    pub(super) fn read(_: &[PathBuf], _: &Catalog) -> Result<Vec<Result<Reading, String>>> {
         bail!("--kernels: this build reads no Parquet; accepted: a build with the feature `parquet`")
     }
 }
 
 #[cfg(feature = "parquet")]
 mod parquet {
-    use super::{BTreeSet, Catalog, Context, Kernels, Path, PathBuf, Result, Tables};
-    use parquet::file::reader::{FileReader, SerializedFileReader};
-    use parquet::record::{Field, Row};
+    use super::{Catalog, Context, Path, PathBuf, Reading, Result, bail};
+    use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+    use parquet::data_type::{ByteArray, DataType};
+    use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
     use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
-    use roofcast::kernel::database::{Found, Row as Columns, Table, taken};
+    use roofcast::profile::build::{Columns, Source};
     use std::fs::File;
 
-    /// A row by the names of its columns.
-    struct Line<'a>(&'a Row);
-
-    impl Columns for Line<'_> {
-        fn text(&self, column: &str) -> Option<&str> {
-            self.0.get_column_iter().find(|(name, _)| *name == column).and_then(|(_, field)| match field {
-                Field::Str(text) => Some(text.as_str()),
-                _ => None,
-            })
-        }
-
-        fn number(&self, column: &str) -> Option<f64> {
-            let (_, field) = self.0.get_column_iter().find(|(name, _)| *name == column)?;
-            Some(match field {
-                Field::Int(v) => f64::from(*v),
-                Field::UInt(v) => f64::from(*v),
-                Field::Long(v) => *v as f64,
-                Field::ULong(v) => *v as f64,
-                Field::Float(v) => f64::from(*v),
-                Field::Double(v) => *v,
-                _ => return None,
-            })
-        }
-    }
-
-    pub(super) fn read(files: &[PathBuf], catalog: &Catalog) -> Result<Vec<Tables>> {
+    /// Each file's table, or the name of what is not used.
+    pub(super) fn read(files: &[PathBuf], catalog: &Catalog) -> Result<Vec<Result<Reading, String>>> {
         files.par_iter().map(|file| table(file, catalog)).collect()
     }
 
-    /// One table, a row at a time.
-    fn table(file: &Path, catalog: &Catalog) -> Result<Tables> {
+    fn table(file: &Path, catalog: &Catalog) -> Result<Result<Reading, String>> {
         let place = file.display().to_string();
-        let mut kernels = Kernels::default();
-        let mut unread = BTreeSet::new();
         let slashed = file.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/");
-        let table = match Table::of(&slashed, catalog)? {
-            Found::Read(table) => table,
-            Found::Skipped => return Ok((kernels, unread)),
-            Found::Unread(name) => {
-                unread.insert(name);
-                return Ok((kernels, unread));
-            }
+        let source = match Source::of(&slashed, catalog)? {
+            Ok(source) => source,
+            Err(unused) => return Ok(Err(unused)),
         };
-        let reader = SerializedFileReader::new(File::open(file).with_context(|| place.clone())?);
-        let reader = reader.with_context(|| place.clone())?;
-        let rows = reader.metadata().file_metadata().num_rows().max(0) as u64;
-        for (index, row) in (0..).zip(reader.get_row_iter(None).with_context(|| place.clone())?) {
-            let row = row.with_context(|| place.clone())?;
-            if !taken(index, rows) {
-                continue;
+        let reader = File::open(file).with_context(|| place.clone())?;
+        let reader = SerializedFileReader::new(reader).with_context(|| place.clone())?;
+        let columns = columns(&place, &source, &reader).with_context(|| place.clone())?;
+        Ok(Ok(source.read(&columns)?))
+    }
+
+    /// The columns that `source` asks for, of those that are there.
+    fn columns(place: &str, source: &Source<'_>, reader: &SerializedFileReader<File>) -> Result<Columns> {
+        let groups = (0..reader.num_row_groups()).map(|at| reader.get_row_group(at));
+        let groups = groups.collect::<Result<Vec<_>, _>>()?;
+        let schema = reader.metadata().file_metadata().schema_descr();
+        let at = |name: &str| schema.columns().iter().position(|c| c.path().parts() == [name]);
+        let mut columns = Columns::new(place);
+        for name in source.words() {
+            let Some(at) = at(name) else { continue };
+            let mut words = Vec::new();
+            for group in &groups {
+                words.extend(read_words(name, group.as_ref(), at)?);
             }
-            match table.row(index, &Line(&row))? {
-                Found::Read(kernel) => kernels.all.push(kernel),
-                Found::Skipped => kernels.skipped += 1,
-                Found::Unread(name) => {
-                    kernels.skipped += 1;
-                    unread.insert(name);
-                }
-            }
+            let texts = words.iter().map(|word| word.as_utf8()).collect::<Result<Vec<_>, _>>()?;
+            columns.add_words(name, texts);
         }
-        Ok((kernels, unread))
+        for name in source.numbers() {
+            let Some(at) = at(name) else { continue };
+            let mut numbers = Vec::new();
+            for group in &groups {
+                numbers.extend(read_numbers(name, group.as_ref(), at)?);
+            }
+            columns.add_numbers(name, numbers);
+        }
+        Ok(columns)
+    }
+
+    fn read_words(name: &str, group: &dyn RowGroupReader, at: usize) -> Result<Vec<ByteArray>> {
+        match group.get_column_reader(at)? {
+            ColumnReader::ByteArrayColumnReader(reader) => all(reader, group, |v| v.clone(), || "".into()),
+            _ => bail!("column `{name}` is not of words"),
+        }
+    }
+
+    fn read_numbers(name: &str, group: &dyn RowGroupReader, at: usize) -> Result<Vec<f64>> {
+        let none = || f64::NAN;
+        match group.get_column_reader(at)? {
+            ColumnReader::Int32ColumnReader(reader) => all(reader, group, |v| f64::from(*v), none),
+            ColumnReader::Int64ColumnReader(reader) => all(reader, group, |v| *v as f64, none),
+            ColumnReader::FloatColumnReader(reader) => all(reader, group, |v| f64::from(*v), none),
+            ColumnReader::DoubleColumnReader(reader) => all(reader, group, |v| *v, none),
+            _ => bail!("column `{name}` is not of numbers"),
+        }
+    }
+
+    /// Every row of a column that does not repeat; `none` where a row holds nothing.
+    fn all<T: DataType, V>(
+        mut reader: ColumnReaderImpl<T>,
+        group: &dyn RowGroupReader,
+        value: impl Fn(&T::T) -> V,
+        none: impl Fn() -> V,
+    ) -> Result<Vec<V>> {
+        let rows = usize::try_from(group.metadata().num_rows())?;
+        let (mut values, mut levels) = (Vec::new(), Vec::new());
+        let mut read = 0;
+        while read < rows {
+            let (records, _, _) = reader.read_records(rows - read, Some(&mut levels), None, &mut values)?;
+            if records == 0 {
+                bail!("{read} rows in a column; accepted: {rows}, as its row group says");
+            }
+            read += records;
+        }
+        // A column that cannot be empty has no levels.
+        if levels.is_empty() {
+            return Ok(values.iter().map(value).collect());
+        }
+        let mut present = values.iter();
+        let row = |level: &i16| if *level > 0 { present.next().map(&value) } else { None };
+        Ok(levels.iter().map(row).map(|v| v.unwrap_or_else(&none)).collect())
     }
 }

@@ -1,5 +1,7 @@
 //! `roofcast calibrate FILE…`: fits what an engine adds to its kernels, and judges the fit on what was left out.
 
+mod times;
+
 use crate::args::CalibrateArgs;
 use crate::input::measurements::Points;
 use crate::show::number::significant;
@@ -43,6 +45,9 @@ struct Errors {
 }
 
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
+    if !args.kernels.is_empty() {
+        return times::run(args, &*input::catalog(&args.catalog)?);
+    }
     let out = Target::asked("--out", args.out.as_ref())?;
     if args.source.is_some() && out.is_none() {
         let accepted = "it with --out, whose calibration says it";

@@ -62,59 +62,55 @@ fn table(folder: &Path, name: &str, compression: Compression, groups: &[&[Line]]
     path.display().to_string()
 }
 
-/// bf16 weights of 16,896², 33,792² and 67,584² on an H100 at 80 % of its peak and 90 % of its bandwidth, of which the longer hides four
-/// fifths of the shorter, and 4 µs: c = 2 m n k/989.4e12, w = 2 n k/3.35e12. What m (n + k) values take and give crosses the
-/// bus once. All are whole tiles of rows, and whole waves of 132 · 128 columns; three sizes tell computing, crossings and launches apart.
-fn products() -> Vec<Line> {
-    let took = |m: i64, side: i64| {
-        let weights = (side * side) as f64;
-        let (c, w) = (2.0 * m as f64 * weights / 989.4e12 / 0.8, 2.0 * weights / 3.35e12 / 0.9);
-        let passed = 2.0 * (m * 2 * side) as f64 / 3.35e12;
-        ("bfloat16", m, side, (c.max(w) + 0.2 * c.min(w) + passed + 4e-6) * 1e3)
-    };
-    // 21 is odd: both halves of the rows have all numbers of tokens.
-    let rows = |i: i64| [16, 32, 64].get((i % 21) as usize).copied().unwrap_or(i % 21 * 128);
-    (0..400).map(|i| took(rows(i), 16_896 << (i / 42 % 3))).collect()
+/// Squares of 8,192 in bf16 on an H100: 134.2 MB, 40.06 µs of its 3.35 TB/s; 50 µs to 64 rows, 60 at 256, 200 at 1,024.
+fn squares(times: f64) -> Vec<Line> {
+    let row = |(m, microseconds): (i64, f64)| ("bfloat16", m, 8_192, microseconds * times * 1e-3);
+    [(1, 50.0), (64, 50.0), (256, 60.0), (1024, 200.0)].map(row).to_vec()
 }
 
 #[test]
-fn a_folder_of_tables_is_fitted_by_engine_and_version() {
+fn a_folder_of_tables_becomes_a_file_of_times() {
     let folder = tempfile::tempdir().unwrap();
-    let lines = products();
-    let (first, second) = lines.split_at(150);
+    let lines = squares(1.0);
+    let (first, second) = lines.split_at(1);
     let zstd = Compression::ZSTD(ZstdLevel::default());
     table(folder.path(), "h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet", zstd, &[first, second]);
-    let halved: Vec<Line> = lines.iter().map(|l| (l.0, l.1, l.2, l.3 * 2.0)).collect();
-    table(folder.path(), "h100_sxm/gemm/sglang/0.5.14/gemm_perf.parquet", Compression::SNAPPY, &[&halved]);
-    // What is not modelled is named once, whatever the number of rows.
+    let slower = squares(2.0);
+    table(folder.path(), "h100_sxm/gemm/sglang/0.5.14/gemm_perf.parquet", Compression::SNAPPY, &[&slower]);
+    // What is not known is counted, what is not used is named.
     let odd = vec![("ternary", 1, 16_384, 1.0); 30];
     table(folder.path(), "h100_sxm/gemm/trtllm/1.0/gemm_perf.parquet", zstd, &[&odd]);
     table(folder.path(), "h100_sxm/mhc/vllm/0.24.0/mhc_module_perf.parquet", zstd, &[&odd]);
     table(folder.path(), "abacus/gemm/vllm/0.24.0/gemm_perf.parquet", zstd, &[&odd]);
-    let out = folder.path().join("out.toml").display().to_string();
-    let place = folder.path().display();
-    let (answer, code) = json(&format!("calibrate --kernels {place} --out {out}"));
-    assert_eq!(code, 0);
-    let fits = answer["kernels"].as_array().unwrap();
-    let of = |engine: &str| fits.iter().find(|f| f["backend"] == engine).unwrap();
-    let near = |value: &serde_json::Value, to: f64| (value.as_f64().unwrap() / to - 1.0).abs() < 0.01;
-    let (vllm, sglang) = (of("vllm"), of("sglang"));
-    assert_eq!(
-        (fits.len(), vllm["version"].as_str(), vllm["rows"].as_u64()),
-        (2, Some("0.24.0"), Some(400)),
-        "{answer}"
-    );
-    assert!(vllm["source"].is_null(), "{vllm}");
-    assert!(near(&vllm["compute"], 0.8) && near(&vllm["memory"], 0.9), "{vllm}");
-    assert!(near(&sglang["compute"], 0.4) && near(&sglang["memory"], 0.45), "{sglang}");
-    assert_eq!(
-        answer["kernels_unread"],
-        serde_json::json!(["accelerator abacus", "gemm dtype ternary", "operator mhc_module"])
-    );
-    assert_eq!(answer["kernels_skipped"], 30);
-    let run = roofcast(&format!("calibrate --kernels {place}"));
-    assert!(run.code == 0 && run.out.contains("not modelled, left out: accelerator abacus,"), "{}", run.out);
-    assert!(std::fs::read_to_string(out).unwrap().contains("h100-sxm"));
+    let (place, out) = (folder.path().display(), folder.path().join("times.bin"));
+    let command = format!("calibrate --kernels {place} --source Ours --out {}", out.display());
+    let (answer, code) = json(&command);
+    assert_eq!((code, answer["schema"].as_str()), (0, Some("roofcast/kernel-times/1")), "{answer}");
+    assert_eq!(answer["dropped"], serde_json::json!({"unknown-format": 30}));
+    let unused = serde_json::json!({"accelerator abacus": 1, "table mhc_module": 1});
+    assert_eq!((&answer["unused"], answer["files"].as_array().unwrap().len()), (&unused, 3));
+    let bytes = std::fs::read(&out).unwrap();
+    assert_eq!(answer["bytes"], bytes.len());
+    let times = roofcast::profile::Profiles::read("times.bin", &bytes).unwrap();
+    let [sglang, vllm] = &times.sections[..] else { panic!("{times:?}") };
+    assert_eq!((&*sglang.engine, &*vllm.engine, &*vllm.version), ("sglang", "vllm", "0.24.0"));
+    // 256 rows take 60 µs and 1,024 take 200; half a step of the file is 0.27 %.
+    let at = |section: &roofcast::profile::Section, m: f64| section.curve(0).unwrap().at(m) * 1e6;
+    assert!((at(vllm, 256.0) / 60.0 - 1.0).abs() < 0.003 && (at(sglang, 1024.0) / 400.0 - 1.0).abs() < 0.003);
+    let sources = std::fs::read_to_string(folder.path().join("times.sources.csv")).unwrap();
+    for line in [
+        "# Ours",
+        "# left out: 30 rows of formats that are not known",
+        "# not used, with files: accelerator abacus (1), table mhc_module (1)",
+        "h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet,0.24.0,4,4",
+    ] {
+        assert!(sources.lines().any(|l| l == line), "{line}: {sources}");
+    }
+    let run = roofcast(&command);
+    assert!(run.code == 0 && run.out.contains("in 2 sections"), "{}{}", run.out, run.err);
+    assert_eq!(std::fs::read(&out).unwrap(), bytes);
+    let run = roofcast(&format!("{command} --per-row rows.csv"));
+    assert!(run.code == 2 && run.err.contains("--per-row"), "{}", run.err);
 }
 
 #[test]

@@ -525,9 +525,6 @@ class ValidateFlags(TypedDict, total=False):
 class CalibrateFlags(TypedDict, total=False):
     """Flags of ``roofcast calibrate``."""
 
-    kernels: Words | None
-    """Tables of kernel times as Parquet, or a folder of them, in the layout of AIConfigurator's database
-    (h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet)"""
     model: Word | None
     """Catalog id of the model, or a config.json"""
     hardware: Word | None
@@ -549,7 +546,7 @@ class CalibrateFlags(TypedDict, total=False):
     rate: float | None
     """Requests that came a second, for .jsonl"""
     out: Word | None
-    """Write the calibration as TOML"""
+    """Write the calibration as TOML, or with --kernels the file of times"""
     per_row: Word | None
     """Write measured, forecast without its group, and limit of every row as CSV"""
     leave_out: Word | None

@@ -949,7 +949,6 @@ class Calibration(Document):
     levels: int
     kernels: list[KernelFit]
     kernels_skipped: int
-    kernels_unread: list[str]
     interrupted: bool
     undetermined: list[str]
     contradicted: int

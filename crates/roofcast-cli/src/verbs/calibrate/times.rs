@@ -1,0 +1,139 @@
+//! `roofcast calibrate --kernels FOLDER --out FILE`: measured kernel times made into a file of profiles.
+//!
+//! Knows: the file beside it that says where the times are from. Knows nothing about how they are found for a model.
+
+use crate::args::CalibrateArgs;
+use crate::input::tables::Tables;
+use crate::show::table::line;
+use crate::show::target::Target;
+use crate::{input, show};
+use roofcast::profile::build::{Built, Report, Rule, SectionReport, build};
+use roofcast::{Catalog, Error};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Bytes of a file of times at most: it is part of the program.
+const MOST_BYTES: usize = 1_800_000;
+/// How the name of the file ends that says where the times are from.
+const SOURCES: &str = "sources.csv";
+
+/// Columns of the sections.
+const HEADER: [&str; 11] = [
+    "table",
+    "chip",
+    "engine",
+    "version",
+    "kernel",
+    "format",
+    "shapes",
+    "predicted",
+    "faster",
+    "line %",
+    "line p90 %",
+];
+/// Columns that a narrow page does without first.
+const SPARE: [usize; 4] = [10, 8, 3, 9];
+
+#[derive(Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    report: Report,
+    /// Files of tables that are not used, by what they are.
+    unused: BTreeMap<String, usize>,
+}
+
+pub(super) fn run(args: &CalibrateArgs, catalog: &Catalog) -> anyhow::Result<ExitCode> {
+    let out = Target::asked("--out", args.out.as_ref())?;
+    let sources = args.out.as_ref().map(|path| path.with_extension(SOURCES));
+    let sources = Target::asked("--out", sources.as_ref())?;
+    let Tables { readings, unused } = input::tables::read(&args.kernels, catalog)?;
+    let Built { profiles, report } = build(readings, catalog, MOST_BYTES)?;
+    let answer = Answer { report, unused };
+    if profiles.sections.is_empty() {
+        let accepted = "tables of GEMM, experts, attention, recurrences or all-reduces";
+        return Err(Error::field("arguments", "--kernels", text(&answer), accepted).into());
+    }
+    if let Some((out, sources)) = out.zip(sources) {
+        out.write(|file| file.write_all(&profiles.to_bytes()))?;
+        sources.text(&provenance(args, &answer)?)?;
+    }
+    if args.output.json {
+        show::json("roofcast/kernel-times/1", &answer)?;
+    } else if args.output.csv {
+        show::csv(&HEADER, &rows(&answer.report.sections))?;
+    } else {
+        show::text(&text(&answer))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn rows(sections: &[SectionReport]) -> Vec<Vec<String>> {
+    let percent = |s: Option<f64>| s.map_or_else(|| "–".to_owned(), |s| format!("{:.1}", s * 100.0));
+    let row = |s: &SectionReport| {
+        let names = [s.table, &s.chip, &s.engine, &s.version, &s.kernel, &s.format].map(str::to_owned);
+        let counts = [s.shapes, s.predicted, s.faster].map(|n| n.to_string());
+        let errors = [0, 1].map(|at| percent(s.line_errors.map(|errors| errors[at])));
+        names.into_iter().chain(counts).chain(errors).collect()
+    };
+    sections.iter().map(row).collect()
+}
+
+fn text(answer: &Answer) -> String {
+    let Answer { report, unused } = answer;
+    let mut text = crate::show::table::fitted(&HEADER, &rows(&report.sections), 6, &SPARE);
+    text.push('\n');
+    let counted = Rule::ALL.map(|rule| (rule, report.dropped.of(rule)));
+    for (rule, count) in counted.into_iter().filter(|(_, count)| *count > 0) {
+        text.push_str(&line(&format!("left out: {count} {}", rule.words())));
+    }
+    if !report.host_bound.is_empty() {
+        text.push_str(&line(&format!("with the host in them: {}", report.host_bound.join(", "))));
+    }
+    let predictions = report.predictions;
+    if predictions.shapes > 0 {
+        text.push_str(&line(&format!(
+            "shapes that others predict are off by {:.1} % in the median, {:.1} % at the 90th percentile",
+            predictions.median_error * 100.0,
+            predictions.p90_error * 100.0
+        )));
+    }
+    if !unused.is_empty() {
+        let names: Vec<_> = unused.iter().map(|(name, files)| format!("{name} ({files})")).collect();
+        text.push_str(&line(&format!("not used, with files: {}", names.join(", "))));
+    }
+    let rows: usize = report.files.iter().map(|file| file.rows).sum();
+    text.push_str(&line(&format!(
+        "{rows} rows of {} tables in {} sections, {} bytes",
+        report.files.len(),
+        report.sections.len(),
+        report.bytes
+    )));
+    text
+}
+
+/// The file that says where the times are from: a line a table, and what was left out as comments.
+fn provenance(args: &CalibrateArgs, answer: &Answer) -> anyhow::Result<String> {
+    let mut text = String::new();
+    if let Some(source) = &args.source {
+        text.push_str(&format!("# {source}\n"));
+    }
+    for rule in Rule::ALL {
+        text.push_str(&format!("# left out: {} {}\n", answer.report.dropped.of(rule), rule.words()));
+    }
+    let unused: Vec<_> = answer.unused.iter().map(|(name, files)| format!("{name} ({files})")).collect();
+    text.push_str(&format!("# not used, with files: {}\n", unused.join(", ")));
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(["file", "version", "rows", "points used"])?;
+    for file in &answer.report.files {
+        let within =
+            |folder: &PathBuf| PathBuf::from(&file.file).strip_prefix(folder).ok().map(PathBuf::from);
+        let shown = args.kernels.iter().find_map(within).filter(|path| path.components().next().is_some());
+        let shown = shown.map_or_else(|| file.file.clone(), |path| path.display().to_string());
+        writer.write_record([shown, file.version.clone(), file.rows.to_string(), file.used.to_string()])?;
+    }
+    text.push_str(&String::from_utf8(writer.into_inner()?)?);
+    Ok(text)
+}

@@ -1,0 +1,353 @@
+//! Profiles built from tables of measured kernel times.
+//!
+//! Knows: the order of the rules: a reading of each table, the newest version of each shape, points above the limit, the
+//! table's grid, and shapes that others predict left out until the file is small enough. Knows nothing about files: columns
+//! are handed in, and bytes are handed back by [`super::Profiles::to_bytes`].
+
+mod columns;
+mod grid;
+mod host;
+mod limit;
+mod names;
+mod points;
+mod reading;
+mod rules;
+mod source;
+mod thin;
+
+pub use columns::Columns;
+pub use reading::Reading;
+pub use rules::{Dropped, Rule};
+pub use source::Source;
+pub use thin::Predictions;
+
+use super::{Profiles, Section, Writer};
+use crate::catalog::Catalog;
+use crate::error::Result;
+use crate::version::Version;
+use host::Family;
+use limit::Limit;
+use rayon::prelude::*;
+use reading::{Place, Point};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use thin::Shapes;
+
+/// A point below this share of its limit was not measured from memory.
+const FASTEST: f64 = 1.0 / 1.05;
+/// What is left of a shape's points by the rules, below which it is left out: a curve of one size says nothing of others.
+const FEWEST: usize = 2;
+
+/// What was built.
+#[derive(Debug)]
+pub struct Built {
+    /// The profiles.
+    pub profiles: Profiles,
+    /// What became of the tables.
+    pub report: Report,
+}
+
+/// What became of the tables.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// Bytes of the profiles as a file.
+    pub bytes: usize,
+    /// What each section holds, in the order of the file.
+    pub sections: Vec<SectionReport>,
+    /// How much each rule left out of all tables.
+    pub dropped: Dropped,
+    /// Chip, engine, version and format of GEMM that was timed with the host in it.
+    pub host_bound: Vec<String>,
+    /// The tables that were read, in the order of their names.
+    pub files: Vec<FileReport>,
+    /// How well shapes that are left out as predicted are predicted.
+    pub predictions: Predictions,
+}
+
+/// What a section holds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SectionReport {
+    /// As [`super::Table::name`] says.
+    pub table: &'static str,
+    /// Catalog id.
+    pub chip: String,
+    /// Whose kernel.
+    pub engine: String,
+    /// The newest version among the times.
+    pub version: String,
+    /// The kernel.
+    pub kernel: String,
+    /// The format of weights, or of the KV cache.
+    pub format: String,
+    /// Shapes in the file.
+    pub shapes: usize,
+    /// Shapes that others predict, which are not in the file.
+    pub predicted: usize,
+    /// Points that were faster than the limit.
+    pub faster: usize,
+    /// Median and 90th percentile of the errors of a decode's lines over context, as shares; none of other tables.
+    pub line_errors: Option<[f64; 2]>,
+}
+
+/// What a table held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FileReport {
+    /// Its path.
+    pub file: String,
+    /// The engine's version.
+    pub version: String,
+    /// Its rows.
+    pub rows: usize,
+    /// Points that the profiles rest on.
+    pub used: usize,
+}
+
+/// What one version measured of a shape.
+#[derive(Debug, Clone, Default)]
+struct Measured {
+    file: usize,
+    text: String,
+    kernels: BTreeSet<String>,
+    points: Vec<Point>,
+}
+
+/// Every version's measurements of every shape of a section.
+type Versions = BTreeMap<Vec<u32>, BTreeMap<Version, Measured>>;
+
+/// A section as it stands before others may predict its shapes.
+struct Draft {
+    place: Place,
+    version: Option<(Version, String)>,
+    kernels: BTreeSet<String>,
+    shapes: Shapes,
+    faster: usize,
+    errors: Vec<f64>,
+    /// Files and how many of their points are used.
+    used: BTreeMap<usize, usize>,
+    dropped: Dropped,
+}
+
+/// Profiles of all readings, of at most `most` bytes as a file.
+pub fn build(mut readings: Vec<Reading>, catalog: &Catalog, most: usize) -> Result<Built> {
+    readings.sort_by(|a, b| a.file.cmp(&b.file));
+    let mut report = Report::default();
+    readings.iter().for_each(|reading| report.dropped.merge(&reading.dropped));
+    report.files = readings.iter().map(FileReport::of).collect();
+    let mut places = by_place(readings);
+    leave_out_host_bound(&mut places, catalog, &mut report)?;
+    let drafts = places.into_iter().map(|(place, shapes)| {
+        let chip = catalog.accelerator(&place.chip)?;
+        Ok(Limit::of(&place, chip).map(|limit| (place, shapes, limit)))
+    });
+    let drafts = drafts.filter_map(Result::transpose).collect::<Result<Vec<_>>>()?;
+    let drafts = drafts.into_par_iter().map(|(place, shapes, limit)| (draft(place, shapes, &limit), limit));
+    let drafts: Vec<(Draft, Limit)> = drafts.collect();
+    for (draft, _) in &drafts {
+        report.dropped.merge(&draft.dropped);
+        draft.used.iter().for_each(|(file, points)| report.files[*file].used += points);
+    }
+    let drafts: Vec<_> = drafts.into_iter().filter(|(draft, _)| !draft.shapes.is_empty()).collect();
+    Ok(fitting(&drafts, report, most))
+}
+
+impl FileReport {
+    fn of(reading: &Reading) -> FileReport {
+        let version = reading.version.as_ref().map_or_else(String::new, |(_, text)| text.clone());
+        FileReport { file: reading.file.clone(), version, rows: reading.rows, used: 0 }
+    }
+}
+
+/// What each table measured, by section, shape and version. Kernels of one version that measured one shape are one: an engine
+/// chose them by rows.
+fn by_place(readings: Vec<Reading>) -> BTreeMap<Place, Versions> {
+    let mut places: BTreeMap<Place, Versions> = BTreeMap::new();
+    for (file, reading) in readings.into_iter().enumerate() {
+        let Some((version, text)) = reading.version else { continue };
+        for group in reading.groups {
+            let shapes = places.entry(group.place).or_default();
+            let measured = shapes.entry(group.shape).or_default().entry(version.clone()).or_default();
+            measured.file = file;
+            measured.text.clone_from(&text);
+            measured.kernels.insert(group.kernel);
+            measured.points.extend(group.points);
+        }
+    }
+    let all = places.values_mut().flat_map(|shapes| shapes.values_mut()).flat_map(|v| v.values_mut());
+    all.for_each(|measured| measured.points = reading::medians(std::mem::take(&mut measured.points)));
+    places
+}
+
+/// Leaves out versions whose GEMM was timed with the host in it.
+fn leave_out_host_bound(
+    places: &mut BTreeMap<Place, Versions>,
+    catalog: &Catalog,
+    report: &mut Report,
+) -> Result<()> {
+    let mut comparable: BTreeMap<(String, String), Vec<Place>> = BTreeMap::new();
+    for place in places.keys().filter(|place| place.table == super::Table::Gemm) {
+        comparable.entry((place.chip.clone(), place.format.clone())).or_default().push(place.clone());
+    }
+    let mut bound: Vec<(Place, Version)> = Vec::new();
+    for ((chip, _), alike) in &comparable {
+        let limit = Limit::of(&alike[0], catalog.accelerator(chip)?);
+        let mut families: BTreeMap<(&Place, &Version), Family<'_>> = BTreeMap::new();
+        for place in alike {
+            for (shape, versions) in places.get(place).into_iter().flatten() {
+                for (version, measured) in versions {
+                    families.entry((place, version)).or_default().insert(shape, &measured.points);
+                }
+            }
+        }
+        let (names, families): (Vec<_>, Vec<_>) = families.into_iter().unzip();
+        let verdicts = limit.map(|limit| host::host_bound(&families, &limit)).unwrap_or_default();
+        let found = names.iter().zip(verdicts).filter(|(_, bound)| *bound);
+        bound.extend(found.map(|((place, version), _)| ((*place).clone(), (*version).clone())));
+    }
+    for (place, version) in bound {
+        let mut text = String::new();
+        for versions in places.get_mut(&place).into_iter().flat_map(|shapes| shapes.values_mut()) {
+            let Some(measured) = versions.remove(&version) else { continue };
+            report.dropped.add(Rule::HostBound, measured.points.len());
+            text = measured.text;
+        }
+        report
+            .host_bound
+            .push([&place.chip, &place.engine, &text, &place.format].map(String::as_str).join(" "));
+    }
+    Ok(())
+}
+
+/// The newest version that measured at least half as many points as any, and how many points of others it makes needless.
+fn newest(versions: BTreeMap<Version, Measured>) -> Option<(Version, Measured, usize)> {
+    let most = versions.values().map(|m| m.points.len()).max()?;
+    let all: usize = versions.values().map(|m| m.points.len()).sum();
+    let mut newest_first = versions.into_iter().rev();
+    let (version, measured) = newest_first.find(|(_, m)| 2 * m.points.len() >= most)?;
+    let others = all - measured.points.len();
+    Some((version, measured, others))
+}
+
+/// A section by the newest measurements, on its table's grid.
+fn draft(place: Place, shapes: Versions, limit: &Limit) -> Draft {
+    let mut draft = Draft {
+        version: None,
+        kernels: BTreeSet::new(),
+        shapes: Shapes::new(),
+        faster: 0,
+        errors: Vec::new(),
+        used: BTreeMap::new(),
+        dropped: Dropped::default(),
+        place,
+    };
+    for (shape, versions) in shapes {
+        let Some((version, mut measured, others)) = newest(versions) else { continue };
+        draft.dropped.add(Rule::Older, others);
+        let before = measured.points.len();
+        measured.points.retain(|p| {
+            let least = limit.seconds(&shape, f64::from(p.size), f64::from(p.context));
+            p.seconds >= FASTEST * least
+        });
+        draft.faster += before - measured.points.len();
+        match columns(&draft.place, &shape, &measured.points, &mut draft.errors) {
+            Some(columns) => {
+                *draft.used.entry(measured.file).or_default() += measured.points.len();
+                draft.kernels.extend(measured.kernels);
+                draft.shapes.insert(shape, columns);
+                draft.version = draft.version.max(Some((version, measured.text)));
+            }
+            None => draft.dropped.add(Rule::TooFew, 1),
+        }
+    }
+    draft.dropped.add(Rule::FasterThanLimit, draft.faster);
+    // The kernel that ran, or that the engine chose among several by rows or shape.
+    if draft.place.kernel.is_empty() {
+        let one = draft.kernels.first().filter(|_| draft.kernels.len() == 1);
+        draft.place.kernel = one.cloned().unwrap_or_else(|| "as-selected".to_owned());
+    }
+    draft
+}
+
+/// The values of a shape at its table's grid; none of too few.
+fn columns(
+    place: &Place,
+    shape: &[u32],
+    points: &[Point],
+    errors: &mut Vec<f64>,
+) -> Option<Vec<Option<f64>>> {
+    let grid = place.table.grid();
+    if place.table.has_slopes() {
+        let window = f64::from(shape.get(3).copied().unwrap_or(0));
+        let lines = grid::lines(points, window, grid);
+        errors.extend(lines.errors);
+        return lines.columns.iter().any(Option::is_some).then_some(lines.columns);
+    }
+    let columns = grid::on_grid(points, grid);
+    (columns.iter().flatten().count() >= FEWEST).then_some(columns)
+}
+
+/// The sections with so many shapes that they are at most `most` bytes.
+fn fitting(drafts: &[(Draft, Limit)], mut report: Report, most: usize) -> Built {
+    let neighbours: Vec<_> = drafts
+        .par_iter()
+        .map(|(draft, limit)| thin::Neighbours::of(&draft.place, &draft.shapes, limit))
+        .collect();
+    let mut profiles = Profiles::default();
+    let mut kept = Vec::new();
+    for tolerance in thin::TOLERANCES {
+        kept = neighbours.iter().map(|n| n.kept(tolerance)).collect();
+        let sections = drafts.iter().zip(&kept).map(|((draft, _), kept)| section(draft, &kept.shapes));
+        profiles = Profiles { sections: sections.collect() };
+        if profiles.to_bytes().len() <= most {
+            break;
+        }
+    }
+    let errors = kept.iter().flat_map(|kept| kept.errors.iter().copied()).collect();
+    report.predictions = Predictions::of(errors);
+    report.dropped.add(Rule::Predicted, report.predictions.shapes);
+    let sections = drafts.iter().zip(&kept).map(|((draft, _), kept)| SectionReport::of(draft, kept));
+    report.sections = sections.collect();
+    report.bytes = profiles.to_bytes().len();
+    Built { profiles, report }
+}
+
+fn section(draft: &Draft, kept: &[bool]) -> Section {
+    let mut writer = Writer::default();
+    let shapes = draft.shapes.iter().zip(kept).filter(|(_, kept)| **kept);
+    shapes.for_each(|((shape, columns), _)| writer.shape(shape, columns));
+    let place = &draft.place;
+    let names =
+        [&place.chip, &place.engine, draft.version(), &place.kernel, &place.format].map(|name: &str| name);
+    writer.section(place.table, names)
+}
+
+impl Draft {
+    /// The newest version among the times.
+    fn version(&self) -> &str {
+        self.version.as_ref().map_or("", |(_, text)| text)
+    }
+}
+
+impl SectionReport {
+    fn of(draft: &Draft, kept: &thin::Kept) -> SectionReport {
+        let place = draft.place.clone();
+        let errors = (!draft.errors.is_empty()).then(|| {
+            let all = crate::summary::Statistics::of(&mut draft.errors.clone());
+            [all.median, all.p90]
+        });
+        SectionReport {
+            table: place.table.name(),
+            chip: place.chip,
+            engine: place.engine,
+            version: draft.version().to_owned(),
+            kernel: place.kernel,
+            format: place.format,
+            shapes: kept.shapes.iter().filter(|kept| **kept).count(),
+            predicted: kept.errors.len(),
+            faster: draft.faster,
+            line_errors: errors,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

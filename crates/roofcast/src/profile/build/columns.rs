@@ -1,0 +1,93 @@
+//! A table's columns: words as codes of what is distinct among them, and numbers.
+//!
+//! Knows: which rows hold what. Knows nothing about files or about what a column means.
+
+use crate::error::{Error, Result};
+use std::collections::BTreeMap;
+
+/// Columns of one table, by name.
+#[derive(Debug, Clone, Default)]
+pub struct Columns {
+    /// Where the table was read, for messages.
+    pub place: String,
+    words: BTreeMap<String, Words>,
+    numbers: BTreeMap<String, Vec<f64>>,
+}
+
+/// A column of words: the distinct ones, and which of them each row holds.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Words {
+    distinct: Vec<String>,
+    codes: Vec<u32>,
+}
+
+impl Words {
+    /// The code of a row's word; 0 of every row of an absent column.
+    pub(super) fn code(&self, row: usize) -> u32 {
+        self.codes.get(row).copied().unwrap_or(0)
+    }
+
+    /// The word of a code; empty in an absent column.
+    pub(super) fn word(&self, code: u32) -> &str {
+        self.distinct.get(code as usize).map_or("", String::as_str)
+    }
+}
+
+impl Columns {
+    /// No columns yet of the table at `place`.
+    pub fn new(place: impl Into<String>) -> Columns {
+        Columns { place: place.into(), ..Columns::default() }
+    }
+
+    /// Adds a column of words.
+    pub fn add_words<'a>(&mut self, name: &str, rows: impl IntoIterator<Item = &'a str>) {
+        let mut codes: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut words = Words::default();
+        for word in rows {
+            let next = codes.len() as u32;
+            let code = *codes.entry(word).or_insert_with(|| {
+                words.distinct.push(word.to_owned());
+                next
+            });
+            words.codes.push(code);
+        }
+        self.words.insert(name.to_owned(), words);
+    }
+
+    /// Adds a column of numbers; what is not there is NaN.
+    pub fn add_numbers(&mut self, name: &str, rows: Vec<f64>) {
+        self.numbers.insert(name.to_owned(), rows);
+    }
+
+    /// A column of words; an empty word in every row of a table without it.
+    pub(super) fn words(&self, name: &str) -> Words {
+        self.words.get(name).cloned().unwrap_or_default()
+    }
+
+    /// Columns of numbers that every table of its kind has.
+    pub(super) fn numbers<const N: usize>(&self, names: [&str; N]) -> Result<[Numbers<'_>; N]> {
+        for name in names {
+            if !self.numbers.contains_key(name) {
+                return Err(Error::field(&self.place, name, "missing", "a column of numbers"));
+            }
+        }
+        Ok(names.map(|name| self.numbers_if_any(name)))
+    }
+
+    /// A column of numbers that some tables do without.
+    pub(super) fn numbers_if_any(&self, name: &str) -> Numbers<'_> {
+        Numbers(self.numbers.get(name).map_or(&[], Vec::as_slice))
+    }
+}
+
+/// A column of numbers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbers<'a>(pub(super) &'a [f64]);
+
+impl Numbers<'_> {
+    /// The whole number of a row; 0 where there is none.
+    pub(super) fn at(self, row: usize) -> u32 {
+        // A cast of NaN is 0.
+        self.0.get(row).copied().unwrap_or(0.0).round() as u32
+    }
+}

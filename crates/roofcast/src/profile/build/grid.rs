@@ -1,0 +1,180 @@
+//! Measured times on a table's grid, never less for more.
+//!
+//! Knows: straight lines in logarithms between measured sizes, isotonic regression, and the line over context of a decode.
+//! Knows nothing about what is timed.
+
+use super::limit::within;
+use super::reading::Point;
+
+/// Contexts at which decodes of more sequences must not be faster.
+pub(super) const CONTEXTS: [f64; 2] = [1024.0, 8192.0];
+/// The shortest context of a line: below it a decode is its launch and its first tile of keys.
+const LEAST_CONTEXT: f64 = 128.0;
+/// The least a start or a slope is written as: neither is 0, which says that nothing was measured.
+const LEAST: f64 = 1e-12;
+
+/// Times at the sizes of `grid` within what was measured, isotonic; `points` ascend by size.
+pub(super) fn on_grid(points: &[Point], grid: &[u32]) -> Vec<Option<f64>> {
+    let at = |size: u32| {
+        let above = points.partition_point(|p| p.size < size);
+        let next = points.get(above)?;
+        if next.size == size {
+            return Some(libm::log(next.seconds));
+        }
+        let before = points.get(above.checked_sub(1)?)?;
+        let logs = [before.size, size, next.size].map(|s| libm::log(f64::from(s)));
+        let [start, end] = [before, next].map(|p| libm::log(p.seconds));
+        Some(start + (end - start) * (logs[1] - logs[0]) / (logs[2] - logs[0]))
+    };
+    let measured: Vec<Option<f64>> = grid.iter().map(|size| at(*size)).collect();
+    let rising = isotonic(&measured.iter().flatten().copied().collect::<Vec<_>>());
+    let mut rising = rising.into_iter();
+    measured.into_iter().map(|log| log.and_then(|_| rising.next()).map(libm::exp)).collect()
+}
+
+/// The nearest values that do not fall, by pooling adjacent violators (Barlow and others, 1972).
+pub(super) fn isotonic(values: &[f64]) -> Vec<f64> {
+    let mut pools: Vec<(f64, usize)> = Vec::new();
+    for value in values {
+        let mut pool = (*value, 1);
+        while let Some(last) = pools.last().filter(|last| last.0 > pool.0) {
+            let count = last.1 + pool.1;
+            pool = ((last.0 * last.1 as f64 + pool.0 * pool.1 as f64) / count as f64, count);
+            pools.pop();
+        }
+        pools.push(pool);
+    }
+    pools.into_iter().flat_map(|(mean, count)| std::iter::repeat_n(mean, count)).collect()
+}
+
+/// Lines of a shape: a start and a slope at each number of sequences of a grid, and how far they are from what was measured.
+pub(super) struct Lines {
+    pub(super) columns: Vec<Option<f64>>,
+    /// Absolute relative errors.
+    pub(super) errors: Vec<f64>,
+}
+
+/// The measured points of so many sequences.
+struct Batch {
+    column: usize,
+    sequences: f64,
+    /// Tokens of context of all sequences, and seconds.
+    points: Vec<(f64, f64)>,
+}
+
+/// The line over tokens of context of all sequences that has the least squared relative error, at each number of sequences of
+/// `grid`; starts do not fall with sequences, nor do the times of [`CONTEXTS`].
+pub(super) fn lines(points: &[Point], window: f64, grid: &[u32]) -> Lines {
+    // A window of 128 keys leaves nothing to vary from 128 on.
+    let least = if window > 0.0 { LEAST_CONTEXT.min(window / 8.0) } else { LEAST_CONTEXT };
+    let batch = |(column, size): (usize, &u32)| {
+        let counted = points.iter().filter(|p| p.size == *size && f64::from(p.context) >= least);
+        let sequences = f64::from(*size);
+        let points = counted.map(|p| (sequences * within(f64::from(p.context), window), p.seconds));
+        let points: Vec<_> = points.collect();
+        (points.len() >= 3).then_some(Batch { column, sequences, points })
+    };
+    let batches: Vec<Batch> = grid.iter().enumerate().filter_map(batch).collect();
+    let starts = isotonic(&batches.iter().map(|batch| line(&batch.points)[0]).collect::<Vec<_>>());
+    let mut lines = Lines { columns: vec![None; 2 * grid.len()], errors: Vec::new() };
+    let mut before = [0.0; 2];
+    for (batch, start) in batches.iter().zip(starts) {
+        let tokens = CONTEXTS.map(|context| batch.sequences * within(context, window));
+        let least = tokens.iter().zip(before).map(|(tokens, before)| (before - start) / tokens);
+        let slope = least.fold(slope(&batch.points, start), f64::max);
+        before = tokens.map(|tokens| start + slope * tokens);
+        let error = |(tokens, seconds): &(f64, f64)| ((start + slope * tokens) / seconds - 1.0).abs();
+        lines.errors.extend(batch.points.iter().map(error));
+        lines.columns[2 * batch.column] = Some(start.max(LEAST));
+        lines.columns[2 * batch.column + 1] = Some(slope.max(LEAST));
+    }
+    lines
+}
+
+/// Start and slope, neither below 0, of the line with the least sum of (line/seconds − 1)².
+fn line(points: &[(f64, f64)]) -> [f64; 2] {
+    let sum = |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|(x, t)| of(*x, *t)).sum::<f64>();
+    // Normal equations in 1/t and x/t.
+    let [aa, ax, xx] = [sum(&|_, t| 1.0 / (t * t)), sum(&|x, t| x / (t * t)), sum(&|x, t| x * x / (t * t))];
+    let [a, x] = [sum(&|_, t| 1.0 / t), sum(&|x, t| x / t)];
+    let determinant = aa * xx - ax * ax;
+    let flat = determinant <= 1e-12 * aa * xx;
+    let start = if flat { 0.0 } else { (a * xx - x * ax) / determinant };
+    let slope = if flat { x / xx } else { (x * aa - a * ax) / determinant };
+    if slope < 0.0 {
+        [a / aa, 0.0]
+    } else if start < 0.0 {
+        [0.0, x / xx]
+    } else {
+        [start, slope]
+    }
+}
+
+/// The slope, not below 0, of the line from `start` with the least sum of (line/seconds − 1)².
+fn slope(points: &[(f64, f64)], start: f64) -> f64 {
+    let over = points.iter().map(|(x, t)| x * (t - start) / (t * t)).sum::<f64>();
+    let under = points.iter().map(|(x, t)| x * x / (t * t)).sum::<f64>();
+    (over / under).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(times: &[(u32, u32, f64)]) -> Vec<Point> {
+        times
+            .iter()
+            .map(|(size, context, seconds)| Point { size: *size, context: *context, seconds: *seconds })
+            .collect()
+    }
+
+    /// 1 and 3 pooled are 2 and 2; the mean of 5, 4 and 3 is 4.
+    #[test]
+    fn falling_values_are_pooled() {
+        assert_eq!(isotonic(&[3.0, 1.0, 5.0, 4.0, 3.0, 9.0]), [2.0, 2.0, 4.0, 4.0, 4.0, 9.0]);
+    }
+
+    /// Between 10 µs at 4 and 40 µs at 16 time doubles from 4 to 8 in logarithms. 2 and 32 are outside. At 64 and 256 the
+    /// geometric mean of 90 and 40, 60.
+    #[test]
+    fn sizes_between_are_interpolated_and_times_do_not_fall() {
+        let measured = points(&[(4, 0, 10e-6), (16, 0, 40e-6), (64, 0, 90e-6), (256, 0, 40e-6)]);
+        let on = on_grid(&measured, &[2, 4, 8, 16, 64, 256, 1024]);
+        assert_eq!((on[0], on[6]), (None, None));
+        for (seconds, by_hand) in on.into_iter().flatten().zip([10e-6, 20e-6, 40e-6, 60e-6, 60e-6]) {
+            assert!((seconds / by_hand - 1.0).abs() < 1e-12, "{seconds}");
+        }
+    }
+
+    /// One sequence: 10 µs and 5 ns a token. Four: 12 µs and 4 ns a token of all.
+    #[test]
+    fn lines_that_made_the_times_are_found() {
+        let time = |size: u32, context: u32, start: f64, slope: f64| {
+            (size, context, start + slope * f64::from(size * context))
+        };
+        let mut times: Vec<_> = [128, 512, 2048].map(|c| time(1, c, 10e-6, 5e-9)).to_vec();
+        times.extend([128, 512, 2048].map(|c| time(4, c, 12e-6, 4e-9)));
+        // Shorter contexts do not count.
+        times.push((1, 64, 1.0));
+        let found = lines(&points(&times), 0.0, &[1, 4, 16]);
+        let by_hand = [10e-6, 5e-9, 12e-6, 4e-9];
+        for (found, by_hand) in found.columns.iter().flatten().zip(by_hand) {
+            assert!((found / by_hand - 1.0).abs() < 1e-6, "{found} {by_hand}");
+        }
+        assert_eq!(found.columns[4..], [None, None]);
+    }
+
+    /// Four sequences as fast as one at any context: their slope a token of all is a quarter, so that the times at 1,024 and at
+    /// 8,192 tokens do not fall: (10 + 5.12)/4096 µs less the start.
+    #[test]
+    fn more_sequences_are_not_faster() {
+        let mut times: Vec<_> = [128, 512, 2048].map(|c| (1, c, 10e-6 + 5e-9 * f64::from(c))).to_vec();
+        times.extend([128, 512, 2048].map(|c| (4, c, 8e-6 + 1e-9 * f64::from(c))));
+        let found = lines(&points(&times), 0.0, &[1, 4]);
+        let [a, b, c, d] = [0, 1, 2, 3].map(|i| found.columns[i].unwrap());
+        assert!(c >= a, "{a} {c}");
+        for context in CONTEXTS {
+            assert!(c + d * 4.0 * context >= (a + b * context) * (1.0 - 1e-12));
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! GEMM tables that were timed with the host in them.
+//!
+//! Knows: that such times do not rise with rows, are twice those of another engine or version at the same shapes, and longer
+//! than any chain of launches. Knows nothing about other tables: experts and attention have chains of launches as long.
+
+use super::limit::Limit;
+use super::reading::Point;
+use std::collections::BTreeMap;
+
+/// Rows at which times are compared.
+const ROWS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// Seconds below which a shape's limit is at all of [`ROWS`]: what it takes is what is beside the kernel.
+const LITTLE: f64 = 5e-6;
+/// Seconds that quantizing activations and a GEMM do not take beside their work: three launches take 15 µs.
+const CHAIN: f64 = 30e-6;
+/// How much slower than the fastest of the others.
+const SLOWER: f64 = 2.0;
+/// How many times as long 16 to 64 rows take as 1 to 4, at most: the host's times do not rise, and fall where its caches warm.
+const RISING: f64 = 2.0;
+
+/// The shapes that one engine's version measured.
+pub(super) type Family<'a> = BTreeMap<&'a [u32], &'a [Point]>;
+
+/// Which of the families of one chip and format were timed with the host in them.
+pub(super) fn host_bound(families: &[Family<'_>], limit: &Limit) -> Vec<bool> {
+    let little: Vec<Vec<f64>> = families.iter().map(|family| medians(family, limit)).collect();
+    let floor = |times: &[f64]| times.first().map(|_| median(times.to_vec()));
+    let floors: Vec<Option<f64>> = little.iter().map(|times| floor(times)).collect();
+    let suspect = |at: usize| {
+        let (times, Some(own)) = (&little[at], floors[at]) else { return false };
+        let others =
+            floors.iter().enumerate().filter(|(other, _)| *other != at).filter_map(|(_, floor)| *floor);
+        let slower = others.reduce(f64::min).is_none_or(|least| own >= SLOWER * least);
+        let rising = median(times[4..].to_vec()) / median(times[..3].to_vec());
+        own >= CHAIN && slower && rising <= RISING
+    };
+    (0..families.len()).map(suspect).collect()
+}
+
+/// The median time of small shapes at each of [`ROWS`]; nothing where there are none.
+fn medians(family: &Family<'_>, limit: &Limit) -> Vec<f64> {
+    let most = f64::from(ROWS[ROWS.len() - 1]);
+    let small = family.iter().filter(|(shape, _)| limit.seconds(shape, most, 0.0) < LITTLE);
+    let times = |points: &&[Point]| {
+        let at = |rows: u32| points.iter().find(|p| p.size == rows).map(|p| p.seconds);
+        ROWS.iter().map(|rows| at(*rows)).collect::<Option<Vec<f64>>>()
+    };
+    let shapes: Vec<Vec<f64>> = small.filter_map(|(_, points)| times(points)).collect();
+    if shapes.is_empty() {
+        return Vec::new();
+    }
+    (0..ROWS.len()).map(|at| median(shapes.iter().map(|times| times[at]).collect())).collect()
+}
+
+/// The median of at least one value.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[(values.len() - 1) / 2]
+}

@@ -1,0 +1,107 @@
+//! The least a chip's datasheet allows for a shape: what measured times are judged and scaled by.
+//!
+//! Knows: FLOPs over the peak rate and bytes over the bandwidth of each table's work. Knows nothing about how times are found
+//! for a model: that is [`crate::cost`]'s.
+
+use super::names;
+use super::reading::Place;
+use crate::accelerator::Accelerator;
+use crate::precision::Dtype;
+use crate::profile::Table;
+
+/// Values of DeepSeek-V3's latent attention a token: the latent with its rotary part, and a head's key and value in prompts
+/// (`config.json` of deepseek-ai/DeepSeek-V3).
+const LATENT: f64 = 576.0;
+const LATENT_VALUE: f64 = 512.0;
+const EXPANDED: f64 = 192.0 + 128.0;
+
+/// Limits of one section's shapes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limit {
+    table: Table,
+    /// Bytes a second of memory, and of a link where the chip has one.
+    bandwidth: f64,
+    link: Option<f64>,
+    /// FLOPs a second.
+    peak: f64,
+    /// Bytes of a weight, or of a cached value.
+    bytes: f64,
+    /// Matrices of an expert: two where nothing gates.
+    matrices: f64,
+}
+
+impl Limit {
+    /// The limits of a section; none where the chip has no peak rate for its format.
+    pub(super) fn of(place: &Place, chip: &Accelerator) -> Option<Limit> {
+        let table = place.table;
+        let (dtype, bits) = match table {
+            Table::Gemm | Table::Experts => {
+                let format = names::weights_named(&place.format)?;
+                (format.dtype, format.bits)
+            }
+            _ => {
+                let dtype = if place.kernel.ends_with("-fp8") { Dtype::Fp8 } else { Dtype::Bf16 };
+                (dtype, names::cache(&place.format)?.1)
+            }
+        };
+        let link = chip.link.as_ref().map(|link| link.bytes_per_s.0);
+        let (bandwidth, peak) = (chip.bandwidth_bytes_per_s.0, chip.peak(dtype).ok()?.0);
+        let matrices = if place.kernel == "nongated" { 2.0 } else { 3.0 };
+        Some(Limit { table, bandwidth, link, peak, bytes: bits / 8.0, matrices })
+    }
+
+    /// Seconds of a size, and of a context for decodes.
+    pub(super) fn seconds(&self, shape: &[u32], size: f64, context: f64) -> f64 {
+        let axis = |at: usize| f64::from(shape.get(at).copied().unwrap_or(0));
+        let both = |flops: f64, bytes: f64| (flops / self.peak).max(bytes / self.bandwidth);
+        match self.table {
+            Table::Gemm => {
+                let values = axis(0) * axis(1);
+                both(2.0 * size * values, values * self.bytes)
+            }
+            Table::Experts => {
+                let [hidden, inter, top_k, experts, tp, ep] = [0, 1, 2, 3, 4, 5].map(axis);
+                let expert = self.matrices * hidden * inter / tp;
+                let touched = touched(size, top_k, experts) / ep;
+                both(2.0 * size * top_k / ep * expert, touched * expert * self.bytes)
+            }
+            Table::Decode => {
+                let [heads, kv_heads, dim, window] = [0, 1, 2, 3].map(axis);
+                let tokens = size * within(context, window);
+                both(4.0 * heads * dim * tokens, 2.0 * kv_heads * dim * tokens * self.bytes)
+            }
+            Table::Prefill => {
+                let [heads, _, dim, window] = [0, 1, 2, 3].map(axis);
+                let seen = within(size, window);
+                both(4.0 * heads * dim * (size * seen - seen * seen / 2.0), 0.0)
+            }
+            Table::LatentDecode => {
+                let tokens = size * context;
+                both(2.0 * axis(0) * (LATENT + LATENT_VALUE) * tokens, LATENT * tokens * self.bytes)
+            }
+            Table::LatentPrefill => both(axis(0) * EXPANDED * size * size, 0.0),
+            Table::RecurrentDecode | Table::RecurrentPrefill => 0.0,
+            Table::AllReduce => self.link.map_or(0.0, |link| size / link),
+        }
+    }
+}
+
+/// Tokens of a context that a window leaves; a window of 0 is none.
+pub(super) fn within(context: f64, window: f64) -> f64 {
+    if window > 0.0 { context.min(window) } else { context }
+}
+
+/// The experts of a layer that some of the T tokens pass in tables of a power law of 1.01. An expert's tokens are drawn from
+/// 1 to 0.8 T (from 0.01 to 2 where the T k copies are no more than the E experts), scaled to T k together, and rounded
+/// (aiconfigurator, `collector/helper.py`): x is equally likely in equal parts of the span L = ln(high/low), and the
+/// E (1 − ln(x0)/L) above what rounds to none are touched, x0 = E (e^L − 1)/(2 L T k). The times of fewer copies than experts
+/// are those of E (1 − (1 − k/E)^T).
+fn touched(tokens: f64, top_k: f64, experts: f64) -> f64 {
+    let copies = tokens * top_k;
+    let span = libm::log(if copies > experts { 0.8 * tokens } else { 200.0 });
+    if copies < experts || span <= 0.0 {
+        return experts * (1.0 - libm::pow(1.0 - top_k / experts, tokens));
+    }
+    let rounds_to_none = experts * libm::expm1(span) / (2.0 * span * copies);
+    (experts * (1.0 - libm::log(rounds_to_none) / span).clamp(0.0, 1.0)).min(copies)
+}

@@ -1,0 +1,160 @@
+//! What tables call engines, formats and kernels, in this project's words.
+//!
+//! Knows: names of AIConfigurator's tables and of the engines' own classes and functions in them. Knows nothing about times.
+
+use crate::precision::{Dtype, Format};
+
+/// A format of weights: its name, the dtype whose peak rate counts, bits of a weight with scales.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Weights {
+    pub(super) name: &'static str,
+    pub(super) dtype: Dtype,
+    pub(super) bits: f64,
+}
+
+/// The format of a table's `gemm_dtype` or `moe_dtype`. Weight-only formats compute in bf16.
+pub(super) fn weights(dtype: &str) -> Option<Weights> {
+    let of = |name, dtype, format: Format| Some(Weights { name, dtype, bits: format.width.as_f64() });
+    match dtype {
+        "bfloat16" => of("bf16", Dtype::Bf16, Format::BF16),
+        "fp8" => of("fp8", Dtype::Fp8, Format::FP8),
+        "fp8_block" => of("fp8-block", Dtype::Fp8, Format::FP8_BLOCK),
+        "nvfp4" => of("nvfp4", Dtype::Fp4, Format::NVFP4),
+        "w4a16_mxfp4" => of("mxfp4", Dtype::Bf16, Format::MXFP4),
+        "w4a8_mxfp4_mxfp8" => of("mxfp4-mxfp8", Dtype::Fp8, Format::MXFP4),
+        "int8_wo" => Some(Weights { name: "int8", dtype: Dtype::Bf16, bits: 8.0 }),
+        "int4_wo" => of("gptq-int4", Dtype::Bf16, Format::GPTQ_INT4),
+        "sq" => Some(Weights { name: "w8a8-int8", dtype: Dtype::Int8, bits: 8.0 }),
+        _ => None,
+    }
+}
+
+/// The format of a section by the name that [`weights`] gave it.
+pub(super) fn weights_named(name: &str) -> Option<Weights> {
+    let all = [
+        "bfloat16",
+        "fp8",
+        "fp8_block",
+        "nvfp4",
+        "w4a16_mxfp4",
+        "w4a8_mxfp4_mxfp8",
+        "int8_wo",
+        "int4_wo",
+        "sq",
+    ];
+    all.into_iter().filter_map(weights).find(|format| format.name == name)
+}
+
+/// The KV-cache format of a table's `kv_cache_dtype`, with the bits of a value.
+pub(super) fn cache(dtype: &str) -> Option<(&'static str, f64)> {
+    match dtype {
+        "bfloat16" | "bf16" => Some(("bf16", 16.0)),
+        "fp8" => Some(("fp8", 8.0)),
+        _ => None,
+    }
+}
+
+/// The engine of a folder.
+pub(super) fn engine(folder: &str) -> &str {
+    if folder == "trtllm" { "tensorrt-llm" } else { folder }
+}
+
+/// The first pair whose first text is in `source`.
+fn containing<'a>(source: &str, names: &[(&str, &'a str)]) -> Option<&'a str> {
+    names.iter().find(|(part, _)| source.contains(part)).map(|(_, name)| *name)
+}
+
+/// A name that no table here has, such as a user's own kernel: in lower case with hyphens.
+fn own(source: &str) -> String {
+    if source.is_empty() { "unnamed".to_owned() } else { source.to_lowercase().replace(['_', ' '], "-") }
+}
+
+/// A GEMM kernel. `vllm_default` and `sglang` are tables that do not name it: PyTorch's linear layer in bf16.
+pub(super) fn gemm(source: &str, format: &str) -> String {
+    let unnamed = matches!(source, "vllm_default" | "sglang");
+    if unnamed && format == "bf16" {
+        return "cublas".to_owned();
+    }
+    let names = [
+        ("torch.nn.functional.linear", "cublas"),
+        ("torch_linear", "cublas"),
+        ("torch_flow", "torch-flow"),
+        ("trt_flow", "trt-plugin"),
+        ("deepgemm", "deepgemm"),
+        ("DeepGemm", "deepgemm"),
+        ("cutedsl_tgv", "cutedsl-tgv"),
+        ("cutedsl", "cutedsl"),
+        ("CuteDsl", "cutedsl"),
+        ("flashinfer_cutlass", "flashinfer-cutlass"),
+        ("FlashInferCutlass", "flashinfer-cutlass"),
+        ("FlashInferFp8BlockScaledMM", "flashinfer-swapab"),
+        ("Cutlass", "cutlass"),
+        ("sgl_kernel", "cutlass"),
+        ("triton", "triton"),
+        ("Triton", "triton"),
+    ];
+    containing(source, &names).map_or_else(|| own(source), str::to_owned)
+}
+
+/// A kernel of experts. vLLM's `vllm_fused_moe` (to 0.22) is its Triton kernel: in bf16 newer versions run it too, in fp8
+/// other kernels took its place.
+pub(super) fn experts(source: &str, format: &str) -> String {
+    match source {
+        "vllm_fused_moe" if format == "bf16" => return "triton".to_owned(),
+        "vllm_fused_moe" | "vllm_mxfp4_moe" => return "fused-moe-0.19".to_owned(),
+        // SGLang's tables of gpt-oss name this, where OpenAI's Triton kernels run.
+        "sglang_fused_moe_triton" if format == "mxfp4" => return "oai-triton".to_owned(),
+        "moe_torch_flow" => return "torch-flow".to_owned(),
+        _ => {}
+    }
+    let names = [
+        ("nongated", "nongated"),
+        ("modular", "flashinfer-trtllm-modular"),
+        ("flashinfer_trtllm", "flashinfer-trtllm"),
+        ("flashinfer_cutlass", "flashinfer-cutlass"),
+        ("oaitriton", "oai-triton"),
+        ("marlin", "marlin"),
+        ("min_latency", "min-latency"),
+        ("torch_flow_cutlass", "cutlass"),
+        ("deepgemm", "deepgemm"),
+        ("xpu", "xpu"),
+        ("triton", "triton"),
+    ];
+    containing(source, &names).map_or_else(|| own(source), str::to_owned)
+}
+
+/// A kernel of attention. vLLM's tables of versions that have one FlashAttention alone do not number it: the second, as on
+/// the chips of those tables.
+pub(super) fn attention(source: &str) -> String {
+    let names = [
+        ("fa2", "fa2"),
+        ("fa3", "fa3"),
+        ("fa4", "fa4"),
+        ("vllm_flash_attn", "fa2"),
+        ("trtllm", "trtllm-gen"),
+        ("triton", "triton"),
+        ("flashinfer", "flashinfer"),
+        ("torch_flow", "torch-flow"),
+        ("default", "torch-flow"),
+    ];
+    containing(source, &names).map_or_else(|| own(source), str::to_owned)
+}
+
+/// A kernel of latent attention. SGLang's `flash_attention` of these tables is FlashAttention 3.
+pub(super) fn latent(source: &str) -> String {
+    if source == "flash_attention" { "fa3".to_owned() } else { attention(source) }
+}
+
+/// An all-reduce. TensorRT-LLM's are launched from a graph, as the `graph` of others.
+pub(super) fn all_reduce(source: &str) -> String {
+    let names = [
+        ("eager", "eager"),
+        ("torch.distributed", "eager"),
+        ("MNNVL", "mnnvl"),
+        ("oneCCL", "oneccl"),
+        ("NCCL", "nccl"),
+        ("graph", "graph"),
+        ("TRTLLM", "graph"),
+    ];
+    containing(source, &names).map_or_else(|| own(source), str::to_owned)
+}

@@ -1,0 +1,103 @@
+//! Which columns of a row make its shape, its size and its context, and which rows do not count.
+//!
+//! Knows: the columns of AIConfigurator's tables. Knows nothing about kernels or times.
+
+use super::columns::{Columns, Words};
+use super::source::Operator;
+use crate::error::Result;
+
+/// The most axes of a shape.
+pub(super) const AXES: usize = 6;
+/// Bytes of a value of an all-reduce in 16 bits; tables count messages in values.
+const WIDTH: u32 = 2;
+
+/// The words of rows.
+pub(super) struct Named {
+    pub(super) kernel: Words,
+    pub(super) format: Words,
+    /// A distribution, a dtype of queries or a collective.
+    pub(super) third: Words,
+}
+
+/// Shape, size and context of a row; none of one that does not count.
+pub(super) type Points<'a> = Box<dyn Fn(usize) -> Option<([u32; AXES], u32, u32)> + 'a>;
+
+/// The points of a table's rows.
+pub(super) fn points<'a>(operator: Operator, columns: &'a Columns, named: &'a Named) -> Result<Points<'a>> {
+    match operator {
+        Operator::Gemm => {
+            let [n, k, m] = columns.numbers(["n", "k", "m"])?;
+            Ok(Box::new(move |i| Some((axes([n.at(i), k.at(i)]), m.at(i), 0))))
+        }
+        Operator::Experts => {
+            let split = columns.numbers(["moe_tp_size", "moe_ep_size"])?;
+            let [hidden, inter] = columns.numbers(["hidden_size", "inter_size"])?;
+            let [top_k, experts, tokens] = columns.numbers(["topk", "num_experts", "num_tokens"])?;
+            let shape = [hidden, inter, top_k, experts, split[0], split[1]];
+            Ok(Box::new(move |i| Some((shape.map(|axis| axis.at(i)), tokens.at(i), 0))))
+        }
+        Operator::Attention { decode } => {
+            let [heads, kv, dim] = columns.numbers(["num_heads", "num_key_value_heads", "head_dim"])?;
+            let window = columns.numbers_if_any("window_size");
+            let shape = move |i| {
+                // 0 heads of keys and values say as many as of queries.
+                let kv = if kv.at(i) == 0 { heads.at(i) } else { kv.at(i) };
+                axes([heads.at(i), kv, dim.at(i), window.at(i)])
+            };
+            sequences(decode, columns, shape)
+        }
+        Operator::Latent { decode } => {
+            let [heads] = columns.numbers(["num_heads"])?;
+            sequences(decode, columns, move |i| axes([heads.at(i)]))
+        }
+        Operator::Recurrent(_) => recurrent(columns, named),
+        Operator::AllReduce | Operator::Collective(_) => all_reduce(columns, named),
+    }
+}
+
+/// A decode's sequences and context, a prompt's tokens. Prompts in batches or with cached tokens do not count.
+fn sequences<'a>(
+    decode: bool,
+    columns: &'a Columns,
+    shape: impl Fn(usize) -> [u32; AXES] + 'a,
+) -> Result<Points<'a>> {
+    let [batch, new, before] = columns.numbers(["batch_size", "isl", "step"])?;
+    Ok(Box::new(move |i| match decode {
+        true => Some((shape(i), batch.at(i), new.at(i).saturating_add(before.at(i)))),
+        false => (batch.at(i) == 1 && before.at(i) == 0).then(|| (shape(i), new.at(i), 0)),
+    }))
+}
+
+/// A decode's sequences, a single prompt's tokens.
+fn recurrent<'a>(columns: &'a Columns, named: &'a Named) -> Result<Points<'a>> {
+    let shape = columns.numbers(["num_k_heads", "head_k_dim", "num_v_heads", "head_v_dim"])?;
+    let [batch, tokens] = columns.numbers(["batch_size", "seq_len"])?;
+    Ok(Box::new(move |i| {
+        let size = match named.format.word(named.format.code(i)) {
+            "generation" => batch.at(i),
+            "context" if batch.at(i) == 1 => tokens.at(i),
+            _ => return None,
+        };
+        Some((axes(shape.map(|axis| axis.at(i))), size, 0))
+    }))
+}
+
+/// An all-reduce's bytes, of values of 16 bits.
+fn all_reduce<'a>(columns: &'a Columns, named: &'a Named) -> Result<Points<'a>> {
+    let [ranks, values] = columns.numbers(["num_gpus", "message_size"])?;
+    Ok(Box::new(move |i| {
+        let is = |column: &Words, accepted: &[&str]| {
+            let word = column.word(column.code(i));
+            word.is_empty() || accepted.contains(&word)
+        };
+        let counts = is(&named.third, &["all_reduce"]) && is(&named.format, &["bfloat16", "float16", "half"]);
+        counts.then(|| (axes([ranks.at(i)]), values.at(i).saturating_mul(WIDTH), 0))
+    }))
+}
+
+/// A shape of fewer axes than the most.
+fn axes<const N: usize>(axes: [u32; N]) -> [u32; AXES] {
+    let mut all = [0; AXES];
+    all.iter_mut().zip(axes).for_each(|(to, from)| *to = from);
+    all
+}

@@ -1,0 +1,260 @@
+//! Rows of a table as times of shapes: one time for each size, by kernel and format.
+//!
+//! Knows: that several rows of one point are one, their median. The least would be a run that found the clock boosted or its
+//! data in a cache, which a serving engine does not. Knows nothing about other tables.
+
+use super::columns::{Columns, Words};
+use super::names;
+use super::points::{AXES, Named, points};
+use super::rules::{Dropped, Rule};
+use super::source::{Operator, Source};
+use crate::error::{Error, Result};
+use crate::precision::Dtype;
+use crate::profile::Table;
+use crate::version::Version;
+use std::collections::BTreeMap;
+
+/// The distribution of tokens over experts that is nearest to traffic.
+const DISTRIBUTION: &str = "power_law_1.01";
+
+/// What a section is of, but for its version.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) table: Table,
+    pub(super) chip: String,
+    pub(super) engine: String,
+    /// Empty for GEMM, whose engines choose a kernel by rows.
+    pub(super) kernel: String,
+    pub(super) format: String,
+}
+
+/// One measured time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Point {
+    /// Rows, tokens, sequences or bytes.
+    pub(super) size: u32,
+    /// Cached tokens and the new one of each sequence of a decode; 0 of other work.
+    pub(super) context: u32,
+    pub(super) seconds: f64,
+}
+
+/// What a table measured of a shape.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Group {
+    pub(super) place: Place,
+    pub(super) kernel: String,
+    pub(super) shape: Vec<u32>,
+    /// By size, then context, each pair once.
+    pub(super) points: Vec<Point>,
+}
+
+/// What a table turned out to hold.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    pub(super) file: String,
+    /// None where the version cannot be ordered; then there are no groups.
+    pub(super) version: Option<(Version, String)>,
+    pub(super) rows: usize,
+    pub(super) groups: Vec<Group>,
+    pub(super) dropped: Dropped,
+}
+
+/// A row: codes of its kernel, its format and a third word, and its point.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    words: [u32; 3],
+    shape: [u32; AXES],
+    point: Point,
+}
+
+/// Rows with the same words and shape.
+struct Run<'a> {
+    kernel: &'a str,
+    format: &'a str,
+    third: &'a str,
+    shape: &'a [u32; AXES],
+    rows: &'a [Row],
+}
+
+impl Source<'_> {
+    /// The points of the table.
+    pub fn read(&self, columns: &Columns) -> Result<Reading> {
+        let latency = columns.numbers(["latency"])?[0].0;
+        let invalid = |s: &f64| !(s.is_finite() && *s > 0.0);
+        if let Some(row) = latency.iter().position(invalid) {
+            let place = format!("{}:{}", columns.place, row + 1);
+            return Err(Error::field(place, "latency", latency[row], "milliseconds above 0"));
+        }
+        let mut reading = Reading {
+            file: self.path.clone(),
+            version: self.version.clone(),
+            rows: latency.len(),
+            groups: Vec::new(),
+            dropped: Dropped::default(),
+        };
+        if self.version.is_none() {
+            reading.dropped.add(Rule::Unversioned, latency.len());
+            return Ok(reading);
+        }
+        let words = |at: usize| self.words().get(at).map_or_else(Words::default, |name| columns.words(name));
+        let named = Named { kernel: words(0), format: words(1), third: words(2) };
+        let mut rows = self.rows(columns, &named, latency)?;
+        reading.dropped.add(Rule::OtherWork, latency.len() - rows.len());
+        let key = |r: &Row| (r.words, r.shape, r.point.size, r.point.context);
+        rows.sort_by(|a, b| key(a).cmp(&key(b)).then(a.point.seconds.total_cmp(&b.point.seconds)));
+        let runs = rows.chunk_by(|a, b| (a.words, a.shape) == (b.words, b.shape)).map(|rows| Run {
+            kernel: named.kernel.word(rows[0].words[0]),
+            format: named.format.word(rows[0].words[1]),
+            third: named.third.word(rows[0].words[2]),
+            shape: &rows[0].shape,
+            rows,
+        });
+        reading.groups = match self.operator {
+            Operator::Experts => self.experts(runs.collect(), &mut reading.dropped),
+            Operator::Recurrent(kernel) => self.recurrent(kernel, runs.collect()),
+            _ => runs.filter_map(|run| self.group(&run, &mut reading.dropped)).collect(),
+        };
+        Ok(reading)
+    }
+
+    /// The rows that are of work that is modelled.
+    fn rows(&self, columns: &Columns, named: &Named, latency: &[f64]) -> Result<Vec<Row>> {
+        let point = points(self.operator, columns, named)?;
+        let rows = latency.iter().enumerate().filter_map(|(row, milliseconds)| {
+            let (shape, size, context) = point(row)?;
+            let words = [named.kernel.code(row), named.format.code(row), named.third.code(row)];
+            Some(Row { words, shape, point: Point { size, context, seconds: milliseconds * 1e-3 } })
+        });
+        Ok(rows.collect())
+    }
+
+    /// The points of rows with one kernel; none where their format cannot be priced.
+    fn group(&self, run: &Run<'_>, dropped: &mut Dropped) -> Option<Group> {
+        let (table, kernel, format, dtype) = match self.named(run) {
+            Some(named) => named,
+            None => {
+                dropped.add(Rule::UnknownFormat, run.rows.len());
+                return None;
+            }
+        };
+        if self.chip.peak(dtype).is_err() {
+            dropped.add(Rule::NoPeak, run.rows.len());
+            return None;
+        }
+        // An engine chooses a GEMM kernel by rows: all of them are one section.
+        let place = self.place(table, if table == Table::Gemm { "" } else { &kernel }, format);
+        let shape = run.shape[..table.axes().len()].to_vec();
+        Some(Group { place, kernel, shape, points: medians(run.rows.iter().map(|r| r.point)) })
+    }
+
+    /// Table, kernel and format of rows, and the dtype that computes.
+    fn named(&self, run: &Run<'_>) -> Option<(Table, String, &'static str, Dtype)> {
+        Some(match self.operator {
+            Operator::Gemm => {
+                let format = names::weights(run.format)?;
+                (Table::Gemm, names::gemm(run.kernel, format.name), format.name, format.dtype)
+            }
+            Operator::Experts => {
+                let format = names::weights(run.format)?;
+                (Table::Experts, names::experts(run.kernel, format.name), format.name, format.dtype)
+            }
+            Operator::Attention { decode } | Operator::Latent { decode } => {
+                let (format, _) = names::cache(run.format)?;
+                let latent = matches!(self.operator, Operator::Latent { .. });
+                let table = match (latent, decode) {
+                    (false, true) => Table::Decode,
+                    (false, false) => Table::Prefill,
+                    (true, true) => Table::LatentDecode,
+                    (true, false) => Table::LatentPrefill,
+                };
+                let kernel = if latent { names::latent(run.kernel) } else { names::attention(run.kernel) };
+                // Prompts whose queries are in fp8, too, compute at its rate.
+                match run.third {
+                    "fp8" => (table, format!("{kernel}-fp8"), format, Dtype::Fp8),
+                    _ => (table, kernel, format, Dtype::Bf16),
+                }
+            }
+            Operator::Recurrent(kernel) => {
+                let decode = run.format == "generation";
+                let table = if decode { Table::RecurrentDecode } else { Table::RecurrentPrefill };
+                (table, kernel.to_owned(), "bf16", Dtype::Bf16)
+            }
+            Operator::AllReduce | Operator::Collective(_) => {
+                (Table::AllReduce, names::all_reduce(run.kernel), "bf16", Dtype::Bf16)
+            }
+        })
+    }
+
+    /// Experts of each kernel and shape by the distribution that is nearest to traffic. Splits by tensor and by expert at once
+    /// are left out: an engine does one or the other.
+    fn experts(&self, runs: Vec<Run<'_>>, dropped: &mut Dropped) -> Vec<Group> {
+        let mut shapes: BTreeMap<_, Vec<Run<'_>>> = BTreeMap::new();
+        for run in runs {
+            shapes.entry((run.kernel, run.format, *run.shape)).or_default().push(run);
+        }
+        let mut groups = Vec::new();
+        for ((_, _, [.., tp, ep]), mut runs) in shapes {
+            if tp > 1 && ep > 1 {
+                dropped.add(Rule::MixedSplit, 1);
+                continue;
+            }
+            runs.sort_by_key(|run| (run.third != DISTRIBUTION, run.third));
+            runs.iter().skip(1).for_each(|run| dropped.add(Rule::OtherDistribution, run.rows.len()));
+            groups.extend(runs.first().and_then(|run| self.group(run, dropped)));
+        }
+        groups
+    }
+
+    /// The short convolution and the recurrence of each shape together, where both were timed, or the one kernel that does
+    /// both; of several that do the same, the fastest.
+    fn recurrent(&self, kernel: &str, runs: Vec<Run<'_>>) -> Vec<Group> {
+        let mut shapes: BTreeMap<_, BTreeMap<u32, [f64; 3]>> = BTreeMap::new();
+        for run in &runs {
+            let part = match run.kernel {
+                k if k.contains("conv1d") => 0,
+                k if k.contains("kda_fused_decode") || k.contains("fused_kda_decode") => 2,
+                _ => 1,
+            };
+            let sizes = shapes.entry((run.format, *run.shape)).or_default();
+            for point in medians(run.rows.iter().map(|r| r.point)) {
+                let least = &mut sizes.entry(point.size).or_insert([f64::INFINITY; 3])[part];
+                *least = least.min(point.seconds);
+            }
+        }
+        let group = |((phase, shape), sizes): ((&str, [u32; AXES]), BTreeMap<u32, [f64; 3]>)| {
+            let points = sizes.into_iter().filter_map(|(size, [convolution, recurrence, both])| {
+                let seconds = (convolution + recurrence).min(both);
+                seconds.is_finite().then_some(Point { size, context: 0, seconds })
+            });
+            let points: Vec<_> = points.collect();
+            let decode = phase == "generation";
+            let table = if decode { Table::RecurrentDecode } else { Table::RecurrentPrefill };
+            let place = self.place(table, kernel, "bf16");
+            let shape = shape[..table.axes().len()].to_vec();
+            (!points.is_empty()).then(|| Group { place, kernel: kernel.to_owned(), shape, points })
+        };
+        shapes.into_iter().filter_map(group).collect()
+    }
+
+    fn place(&self, table: Table, kernel: &str, format: &str) -> Place {
+        Place {
+            table,
+            chip: self.chip.id.clone(),
+            engine: self.engine.clone(),
+            kernel: kernel.to_owned(),
+            format: format.to_owned(),
+        }
+    }
+}
+
+/// Points by size and context, each pair once: the median of its times.
+pub(super) fn medians(points: impl IntoIterator<Item = Point>) -> Vec<Point> {
+    let mut points: Vec<Point> = points.into_iter().collect();
+    let key = |p: &Point| (p.size, p.context);
+    points.sort_by(|a, b| key(a).cmp(&key(b)).then(a.seconds.total_cmp(&b.seconds)));
+    let median = |same: &[Point]| {
+        let [low, high] = [(same.len() - 1) / 2, same.len() / 2].map(|at| same[at].seconds);
+        Point { seconds: (low + high) / 2.0, ..same[0] }
+    };
+    points.chunk_by(|a, b| key(a) == key(b)).map(median).collect()
+}

@@ -1,0 +1,93 @@
+//! Why rows, points and shapes of tables are left out, counted.
+//!
+//! Knows: the rules by name. Knows nothing about how they are applied.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Why something is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rule {
+    /// Rows of a build without a version number: it cannot be ordered among others.
+    Unversioned,
+    /// Rows of a format that is not known here.
+    UnknownFormat,
+    /// Rows of a format for whose dtype the chip has no peak rate.
+    NoPeak,
+    /// Rows of prompts in batches or with cached tokens, of drafts that are verified, and of other collectives.
+    OtherWork,
+    /// Rows of experts whose tokens are distributed otherwise than by the power law of 1.01, where that was measured.
+    OtherDistribution,
+    /// Shapes of experts that are split both by tensor and by expert.
+    MixedSplit,
+    /// Rows of versions that were timed with the host in them.
+    HostBound,
+    /// Points that a newer version has measured.
+    Older,
+    /// Points that are more than 5 % faster than the chip's limit: data that stayed in caches.
+    FasterThanLimit,
+    /// Shapes with too few points for a curve.
+    TooFew,
+    /// Shapes that their neighbours predict.
+    Predicted,
+}
+
+impl Rule {
+    /// All, in the order in which they are applied.
+    pub const ALL: [Rule; 11] = [
+        Rule::Unversioned,
+        Rule::UnknownFormat,
+        Rule::NoPeak,
+        Rule::OtherWork,
+        Rule::OtherDistribution,
+        Rule::MixedSplit,
+        Rule::HostBound,
+        Rule::Older,
+        Rule::FasterThanLimit,
+        Rule::TooFew,
+        Rule::Predicted,
+    ];
+
+    /// What is left out, as in reports.
+    pub fn words(self) -> &'static str {
+        match self {
+            Rule::Unversioned => "rows of builds without a version number",
+            Rule::UnknownFormat => "rows of formats that are not known",
+            Rule::NoPeak => "rows of formats without a peak rate on the chip",
+            Rule::OtherWork => {
+                "rows of other work: prompts in batches or with cached tokens, drafts, other collectives"
+            }
+            Rule::OtherDistribution => "rows of experts with another distribution than power law 1.01",
+            Rule::MixedSplit => "shapes of experts split by tensor and by expert",
+            Rule::HostBound => "rows timed with the host in them",
+            Rule::Older => "points that a newer version measured",
+            Rule::FasterThanLimit => "points faster than the limit by more than 5 %",
+            Rule::TooFew => "shapes with too few points",
+            Rule::Predicted => "shapes that others predict",
+        }
+    }
+}
+
+/// How much each rule left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Dropped(pub BTreeMap<Rule, u64>);
+
+impl Dropped {
+    /// Counts `count` more.
+    pub(super) fn add(&mut self, rule: Rule, count: usize) {
+        if count > 0 {
+            *self.0.entry(rule).or_default() += count as u64;
+        }
+    }
+
+    /// Counts what `other` has counted.
+    pub(super) fn merge(&mut self, other: &Dropped) {
+        other.0.iter().for_each(|(rule, count)| *self.0.entry(*rule).or_default() += count);
+    }
+
+    /// How much a rule left out.
+    pub fn of(&self, rule: Rule) -> u64 {
+        self.0.get(&rule).copied().unwrap_or(0)
+    }
+}

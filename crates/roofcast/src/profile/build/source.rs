@@ -1,0 +1,135 @@
+//! A table by its path: which chip, engine and version it is of, and what its columns must be.
+//!
+//! Knows: the layout of AIConfigurator's database, `SYSTEM/FAMILY/ENGINE/VERSION/OPERATOR_perf.parquet`. Knows nothing about
+//! rows.
+
+use super::names;
+use crate::accelerator::Accelerator;
+use crate::catalog::Catalog;
+use crate::error::{Error, Result};
+use crate::version::Version;
+
+/// What a table's file name ends with, before its extension.
+const SUFFIX: &str = "_perf";
+const ACCEPTED_PATH: &str = "SYSTEM/ENGINE/VERSION/OPERATOR_perf.parquet, or SYSTEM/FAMILY/ENGINE/VERSION/…, \
+                             as in h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet";
+
+/// What a table is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operator {
+    Gemm,
+    Experts,
+    Attention { decode: bool },
+    Latent { decode: bool },
+    Recurrent(&'static str),
+    AllReduce,
+    Collective(&'static str),
+}
+
+impl Operator {
+    fn named(name: &str) -> Option<Operator> {
+        Some(match name {
+            "gemm" => Operator::Gemm,
+            "moe" => Operator::Experts,
+            "generation_attention" => Operator::Attention { decode: true },
+            "context_attention" => Operator::Attention { decode: false },
+            "generation_mla" => Operator::Latent { decode: true },
+            "context_mla" => Operator::Latent { decode: false },
+            "gdn" => Operator::Recurrent("gdn"),
+            "kda" => Operator::Recurrent("kda"),
+            "custom_allreduce" => Operator::AllReduce,
+            "nccl" => Operator::Collective("nccl"),
+            "oneccl" => Operator::Collective("oneccl"),
+            _ => return None,
+        })
+    }
+}
+
+/// A table by its path.
+#[derive(Debug)]
+pub struct Source<'a> {
+    pub(super) path: String,
+    pub(super) chip: &'a Accelerator,
+    pub(super) engine: String,
+    /// The version with its text; none where it cannot be ordered.
+    pub(super) version: Option<(Version, String)>,
+    pub(super) operator: Operator,
+}
+
+impl<'a> Source<'a> {
+    /// The table at `path`, whose folders are separated by `/`; `Err` within names what is not used here.
+    pub fn of(path: &str, catalog: &'a Catalog) -> Result<std::result::Result<Source<'a>, String>> {
+        let broken = || Error::field(path, "path", path, ACCEPTED_PATH);
+        let mut parts = path.rsplit('/').filter(|p| !p.is_empty());
+        let file = parts.next().ok_or_else(broken)?;
+        let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
+        let name = stem.strip_suffix(SUFFIX).unwrap_or(stem);
+        let (version, engine) = (parts.next().ok_or_else(broken)?, parts.next().ok_or_else(broken)?);
+        // The system's folder holds the engine's, or a family's between them.
+        let above: Vec<&str> = parts.take(2).collect();
+        let system = above.last().ok_or_else(broken)?;
+        let Some(operator) = Operator::named(name) else {
+            return Ok(Err(format!("table {name}")));
+        };
+        let Some(chip) = above.iter().find_map(|folder| catalog.device(folder)) else {
+            return Ok(Err(format!("accelerator {system}")));
+        };
+        let engine = match operator {
+            Operator::Collective(library) => library.to_owned(),
+            _ => names::engine(engine).to_owned(),
+        };
+        let version = Version::parse(version).map(|parsed| (parsed, version.to_owned()));
+        Ok(Ok(Source { path: path.to_owned(), chip, engine, version, operator }))
+    }
+
+    /// Names of the columns of words that are read, where they are there.
+    pub fn words(&self) -> &'static [&'static str] {
+        match self.operator {
+            Operator::Gemm => &["kernel_source", "gemm_dtype"],
+            Operator::Experts => &["kernel_source", "moe_dtype", "distribution"],
+            Operator::Attention { .. } => &["kernel_source", "kv_cache_dtype", "attn_dtype"],
+            Operator::Latent { .. } => &["kernel_source", "kv_cache_dtype", "mla_dtype"],
+            Operator::Recurrent(_) => &["kernel_source", "phase"],
+            Operator::AllReduce => &["kernel_source", "allreduce_dtype"],
+            Operator::Collective(_) => &["kernel_source", "nccl_dtype", "op_name"],
+        }
+    }
+
+    /// Names of the columns of numbers that are read, where they are there.
+    pub fn numbers(&self) -> &'static [&'static str] {
+        match self.operator {
+            Operator::Gemm => &["latency", "n", "k", "m"],
+            Operator::Experts => &[
+                "latency",
+                "hidden_size",
+                "inter_size",
+                "topk",
+                "num_experts",
+                "moe_tp_size",
+                "moe_ep_size",
+                "num_tokens",
+            ],
+            Operator::Attention { .. } => &[
+                "latency",
+                "num_heads",
+                "num_key_value_heads",
+                "head_dim",
+                "window_size",
+                "batch_size",
+                "isl",
+                "step",
+            ],
+            Operator::Latent { .. } => &["latency", "num_heads", "batch_size", "isl", "step"],
+            Operator::Recurrent(_) => &[
+                "latency",
+                "num_k_heads",
+                "head_k_dim",
+                "num_v_heads",
+                "head_v_dim",
+                "batch_size",
+                "seq_len",
+            ],
+            Operator::AllReduce | Operator::Collective(_) => &["latency", "num_gpus", "message_size"],
+        }
+    }
+}

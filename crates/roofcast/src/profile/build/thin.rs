@@ -1,0 +1,176 @@
+//! Shapes that others of their section predict, left out to make a file small.
+//!
+//! Knows: a shape's times are those of the nearest shape, scaled by the ratio of the two limits, each with what a kernel takes
+//! beside its work. Knows nothing about files.
+
+use super::grid::CONTEXTS;
+use super::limit::{Limit, within};
+use super::reading::Place;
+use crate::profile::Table;
+use crate::summary::Statistics;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A section's shapes and their values.
+pub(super) type Shapes = BTreeMap<Vec<u32>, Vec<Option<f64>>>;
+
+/// The errors that are tried in turn, until the rest is small enough: none, a percent, and on.
+pub(super) const TOLERANCES: [f64; 17] =
+    [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.1, 0.12, 0.15, 0.2, 0.3, 0.5, 1.0, f64::INFINITY];
+
+/// How well shapes that are left out are predicted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Predictions {
+    /// Shapes that are left out.
+    pub shapes: usize,
+    /// Median of their errors, each the root of the mean square over a shape's sizes; a share.
+    pub median_error: f64,
+    /// 90th percentile of the errors.
+    pub p90_error: f64,
+}
+
+impl Predictions {
+    pub(super) fn of(mut errors: Vec<f64>) -> Predictions {
+        if errors.is_empty() {
+            return Predictions::default();
+        }
+        let all = Statistics::of(&mut errors);
+        Predictions { shapes: errors.len(), median_error: all.median, p90_error: all.p90 }
+    }
+}
+
+/// Which shapes of a section are kept, and the errors of the others.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Kept {
+    pub(super) shapes: Vec<bool>,
+    pub(super) errors: Vec<f64>,
+}
+
+/// A section's shapes by how far they are apart.
+pub(super) struct Neighbours {
+    /// Logarithms of each shape's times over their limits, at the sizes that decide.
+    shares: Vec<Vec<Option<f64>>>,
+    /// For each shape the others that may stand for it, nearest first.
+    nearest: Vec<Vec<usize>>,
+}
+
+impl Neighbours {
+    /// The shapes of a section. Few tables are small whatever they keep.
+    pub(super) fn of(place: &Place, shapes: &Shapes, limit: &Limit) -> Neighbours {
+        let table = place.table;
+        let shares = shapes.iter().map(|(shape, columns)| shares(table, shape, columns, limit)).collect();
+        let keys: Vec<&Vec<u32>> = shapes.keys().collect();
+        let nearest = |of: usize| {
+            let others = (0..keys.len()).filter(|other| *other != of);
+            let apart = others.filter_map(|other| Some((distance(table, keys[of], keys[other])?, other)));
+            let mut apart: Vec<(f64, usize)> = apart.collect();
+            apart.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            // A shape whose nearest dozen are gone stays.
+            apart.into_iter().take(12).map(|(_, other)| other).collect()
+        };
+        Neighbours { shares, nearest: (0..keys.len()).map(nearest).collect() }
+    }
+
+    /// Leaves out every shape that the nearest one which is kept predicts within `tolerance`, the best predicted first.
+    pub(super) fn kept(&self, tolerance: f64) -> Kept {
+        let count = self.shares.len();
+        let mut kept = Kept { shapes: vec![true; count], errors: Vec::new() };
+        if tolerance <= 0.0 {
+            return kept;
+        }
+        let first = |of: usize| Some((self.error(of, *self.nearest[of].first()?)?, of));
+        let mut order: Vec<(f64, usize)> = (0..count).filter_map(first).collect();
+        order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let mut stands = vec![false; count];
+        for (_, of) in order {
+            let nearest = self.nearest[of].iter().copied().find(|other| kept.shapes[*other]);
+            let Some(nearest) = nearest.filter(|_| !stands[of]) else { continue };
+            if let Some(error) = self.error(of, nearest).filter(|error| *error <= tolerance) {
+                kept.shapes[of] = false;
+                stands[nearest] = true;
+                kept.errors.push(error);
+            }
+        }
+        kept
+    }
+
+    /// The root of the mean squared error of a shape's times by another's; none where that has not all its sizes.
+    fn error(&self, of: usize, by: usize) -> Option<f64> {
+        let (mut sum, mut count) = (0.0, 0.0);
+        for (own, other) in self.shares[of].iter().zip(&self.shares[by]) {
+            let Some(own) = own else { continue };
+            sum += ((*other)? - own).powi(2);
+            count += 1.0;
+        }
+        (count > 0.0).then(|| (sum / count).sqrt())
+    }
+}
+
+/// What a kernel takes beside its work, seconds: its launches, and quantizing or routing where it does that.
+fn beside(table: Table) -> f64 {
+    match table {
+        Table::Gemm => 3e-6,
+        Table::Experts => 8e-6,
+        _ => 6e-6,
+    }
+}
+
+/// Logarithms of times over limits; of a decode at [`CONTEXTS`].
+fn shares(table: Table, shape: &[u32], columns: &[Option<f64>], limit: &Limit) -> Vec<Option<f64>> {
+    let share = |seconds: f64, size: f64, context: f64| {
+        libm::log(seconds / (limit.seconds(shape, size, context) + beside(table)))
+    };
+    let sizes = table.grid().iter().map(|size| f64::from(*size));
+    if !table.has_slopes() {
+        return sizes.zip(columns).map(|(size, time)| time.map(|time| share(time, size, 0.0))).collect();
+    }
+    let window = f64::from(shape.get(3).copied().unwrap_or(0));
+    let at = |(size, line): (f64, &[Option<f64>])| {
+        CONTEXTS.map(|context| {
+            let (start, slope) = (line[0]?, line[1]?);
+            Some(share(start + slope * size * within(context, window), size, context))
+        })
+    };
+    sizes.zip(columns.chunks_exact(2)).flat_map(at).collect()
+}
+
+/// How far two shapes are apart; none where one cannot stand for the other.
+fn distance(table: Table, a: &[u32], b: &[u32]) -> Option<f64> {
+    let log = |at: usize| libm::log(f64::from(a[at].max(1)) / f64::from(b[at].max(1)));
+    let weights: &[f64] = match table {
+        Table::Gemm => &[1.0, 1.0],
+        // A split changes less than another model does.
+        Table::Experts => &[1.0, 1.0, 1.0, 1.0, 0.7, 0.7],
+        // Heads of other sizes, and windows, are other kernels.
+        Table::Decode | Table::Prefill if a[2..] != b[2..] => return None,
+        Table::Decode => &[0.5, 1.0],
+        Table::Prefill => &[1.0, 0.5],
+        _ => return None,
+    };
+    Some(weights.iter().enumerate().map(|(at, weight)| (weight * log(at)).powi(2)).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shapes 1, 2 and 4 have shares 0, 0.02 and 0.5: 1 and 2 predict each other within 0.02, and one of them stays for it.
+    #[test]
+    fn one_of_two_alike_stays() {
+        let shares = [0.0, 0.02, 0.5].map(|s| vec![Some(s), None]).to_vec();
+        let neighbours = Neighbours { shares, nearest: vec![vec![1, 2], vec![0, 2], vec![1, 0]] };
+        assert_eq!(neighbours.kept(0.0).shapes, [true; 3]);
+        assert_eq!(neighbours.kept(0.01).shapes, [true; 3]);
+        let kept = neighbours.kept(0.03);
+        assert_eq!(kept.shapes, [false, true, true]);
+        assert!((kept.errors[0] - 0.02).abs() < 1e-12);
+    }
+
+    /// A shape that was measured where its neighbour was not is not predicted.
+    #[test]
+    fn sizes_that_only_one_has_are_kept() {
+        let shares = vec![vec![Some(0.0), Some(0.0)], vec![Some(0.0), None]];
+        let neighbours = Neighbours { shares, nearest: vec![vec![1], vec![0]] };
+        assert_eq!(neighbours.kept(0.03).shapes, [true, false]);
+    }
+}
