@@ -196,7 +196,7 @@ impl Fit {
         let values = self.problem.solve(counts);
         for ((engine, name), us) in places(&self.calibration).iter().zip(values) {
             if let Some(constant) = calibration.engines[*engine].times.get_mut(name) {
-                constant.us = us;
+                constant.us = rounded(us).clamp(constant.least, constant.most);
             }
         }
         calibration
@@ -251,6 +251,13 @@ impl Fit {
     pub fn with_bands(&self) -> Calibration {
         Calibration { bands: bands::of(&self.left_out(LeaveOut::Source)), ..self.calibration.clone() }
     }
+}
+
+/// Three digits, which is more than is known.
+fn rounded(value: f64) -> f64 {
+    let unit = 10_f64.powi(value.abs().max(1e-9).log10().floor() as i32 - 2);
+    // Divided where the unit is below 1: 0.1 has no exact float, 10 has.
+    if unit < 1.0 { (value / unit).round() / (1.0 / unit).round() } else { (value / unit).round() * unit }
 }
 
 /// Of each source, deployment and kind an even sample of its rows.

@@ -20,6 +20,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+/// What a file of numbers says of itself.
+const HEAD: &str = "\
+# What engines add to measured kernels, shares of chips whose kernels nobody timed, and the bands of forecasts.
+# Times are in microseconds, host times those of a DGX H100's host. `prior` is what was published or measured elsewhere, `us` what `roofcast calibrate` found between
+# `least` and `most`; a number whose bounds are equal is not fitted.
+";
 const PLACE: &str = "catalog/calibration/engines.toml";
 const TEXT: &str = include_str!("../catalog/calibration/engines.toml");
 
@@ -103,6 +109,17 @@ impl<'a> Place<'a> {
     }
 }
 
+/// Host time of a sequence in the engine's own loop, where no Python server streams its tokens: 3 to 10 µs (vLLM's pull request
+/// 46112, a mock of its core).
+const CORE_SEQUENCE: f64 = 5e-6;
+
+/// The numbers of an engine behind its own server, or of one whose tokens no Python program streams.
+fn served(times: EngineTimes, engine: &EngineSpec) -> EngineTimes {
+    let loop_sequence =
+        if engine.has_python_server() { times.loop_sequence } else { times.loop_sequence.min(CORE_SEQUENCE) };
+    EngineTimes { loop_sequence, ..times }
+}
+
 impl Calibration {
     /// The embedded calibration.
     pub fn embedded() -> Result<&'static Calibration> {
@@ -134,9 +151,37 @@ impl Calibration {
         Ok(read)
     }
 
-    /// As a file.
+    /// As a file, which [`Calibration::parse`] reads back.
     pub fn to_toml(&self) -> String {
-        toml::to_string(self).unwrap_or_default()
+        let text = |text: &str| toml::Value::String(text.to_owned()).to_string();
+        let pair = |[low, high]: [f64; 2]| format!("[{low}, {high}]");
+        let mut file = format!("{HEAD}source = {}\n", text(&self.source));
+        for band in &self.bands {
+            let table = toml::to_string(band).unwrap_or_default();
+            file.push_str(&format!("\n[[band]]\n{}", table.replace("[open_loop]", "[band.open_loop]")));
+        }
+        for s in &self.shares {
+            file.push_str(&format!(
+                "\n[[shares]]\nvendor = {}\ngemm = {}\nexperts = {}\nattention = {}\nlink = {}\nstart_us = {}\nsource = {}\n",
+                text(&s.vendor),
+                pair(s.gemm),
+                pair(s.experts),
+                pair(s.attention),
+                s.link,
+                s.start_us,
+                text(&s.source)
+            ));
+        }
+        for Engine { name, until, source, times } in &self.engines {
+            let until = until.as_ref().map_or(String::new(), |until| format!("until = {}\n", text(until)));
+            let head = format!("\n[[engine]]\nname = {}\n{until}source = {}\n", text(name), text(source));
+            file.push_str(&format!("{head}[engine.times]\n"));
+            for (name, Constant { us, prior, least, most }) in times {
+                let line = format!("{{ us = {us}, prior = {prior}, least = {least}, most = {most} }}");
+                file.push_str(&format!("{name} = {line}\n"));
+            }
+        }
+        file
     }
 
     /// This calibration with what `other` says in its place.
@@ -237,7 +282,7 @@ impl Calibration {
             regimes: kernel.map(|k| k.regimes(place.accelerator)).unwrap_or_default(),
             attention: AttentionKernel::of(place.engine, place.accelerator),
             multiprocessors: place.accelerator.multiprocessors,
-            engine: self.engine(place.engine),
+            engine: served(self.engine(place.engine), place.engine),
             launches: Launches::of(place.engine),
             server: ServerLoop::of(place.engine.frontend),
             evidence,

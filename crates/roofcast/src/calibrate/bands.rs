@@ -37,7 +37,7 @@ pub(super) fn of(residuals: &[Residual]) -> Vec<Band> {
                 ttft: own(TTFT, open_loop).unwrap_or(UNKNOWN),
                 tpot: own(TPOT, open_loop).unwrap_or(UNKNOWN),
                 e2e,
-                throughput: [1.0 / e2e[1], 1.0 / e2e[0]],
+                throughput: [rounded(1.0 / e2e[1]), rounded(1.0 / e2e[0])],
             }
         };
         let Factors { ttft, tpot, e2e, throughput } = factors(Some(false));
@@ -45,6 +45,11 @@ pub(super) fn of(residuals: &[Residual]) -> Vec<Band> {
         Band { evidence: *depth, ttft, tpot, e2e, throughput, open_loop }
     };
     DEPTHS.iter().enumerate().map(band).collect()
+}
+
+/// Three digits after the point, which are more than is known.
+fn rounded(factor: f64) -> f64 {
+    (factor * 1e3).round() / 1e3
 }
 
 /// 10th and 90th percentile of measured over forecast.
@@ -58,8 +63,7 @@ fn quantiles(residuals: &[&Residual]) -> [f64; 2] {
             before += weight;
             before >= share * total
         });
-        // Three digits are more than is known.
-        (found.map_or(0.0, |(log, _)| *log).exp() * 1e3).round() / 1e3
+        rounded(found.map_or(0.0, |(log, _)| *log).exp())
     };
     [at(0.1), at(0.9)]
 }
