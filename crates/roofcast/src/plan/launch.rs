@@ -323,11 +323,7 @@ fn sglang(d: &Deployment, model: &str, role: Role) -> Words {
         line.flag("--enable-dp-attention");
     }
     line.beyond("--ep-size", p.ep, 1);
-    // Weights and cache alone; vLLM's share has activations in it, too.
-    line.set(
-        "--mem-fraction-static",
-        share(d, |rank| (rank.weight_bytes.as_f64() + rank.kv_bytes.as_f64(), 0.0)),
-    );
+    line.set("--mem-fraction-static", d.engine.gpu_memory_utilization);
     line.set("--max-running-requests", d.engine.max_num_seqs);
     let whole = d.options.engine.enable_chunked_prefill == Some(false);
     let chunk = (d.engine.max_num_batched_tokens * p.attention_dp).to_string();
