@@ -12,7 +12,7 @@ mod start;
 mod vllm;
 
 use pages::Pool;
-pub use start::{Refusal, Start, start};
+pub use start::{Refusal, Start, start, starts};
 
 use crate::deployment::Deployment;
 use crate::kv_cache::groups::Groups;

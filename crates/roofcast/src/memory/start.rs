@@ -7,6 +7,7 @@
 use super::pages::Pool;
 use super::{Rank, beside_weights, budget, padded, ranks, sequence_bytes, share};
 use crate::deployment::Deployment;
+use crate::error::{Error, Result};
 use crate::units::Bytes;
 use serde::Serialize;
 
@@ -42,6 +43,49 @@ pub struct Refusal {
     pub gpu_memory_utilization: Option<f64>,
     /// The most `max_num_seqs` under which it would start; none where fewer sequences do not help.
     pub max_num_seqs: Option<u64>,
+}
+
+impl Refusal {
+    /// What is missing, and what would do, in words.
+    pub fn told(&self, engine: &str, max_model_len: u64) -> String {
+        let gib = |bytes: Bytes| format!("{:.2} GiB", bytes.as_f64() / f64::from(1 << 30));
+        let lacks = if self.short_by_bytes > Bytes::ZERO {
+            format!("weights and activations alone are {} more than it may take", gib(self.short_by_bytes))
+        } else {
+            format!(
+                "one request of {max_model_len} tokens needs {} of KV cache an accelerator, {} are there",
+                gib(self.needed_bytes),
+                gib(self.available_bytes)
+            )
+        };
+        let would = [
+            (self.longest > 0).then(|| format!("max_model_len up to {}", self.longest)),
+            self.gpu_memory_utilization.map(|share| format!("gpu_memory_utilization from {share}")),
+            self.max_num_seqs.map(|count| format!("max_num_seqs up to {count}")),
+        ];
+        let would: Vec<String> = would.into_iter().flatten().collect();
+        let advice = match would.as_slice() {
+            [] => "more or larger accelerators, or smaller weights, would do".to_owned(),
+            some => format!("it would with {}", some.join(", or ")),
+        };
+        format!("{engine} does not start: {lacks}; {advice}")
+    }
+}
+
+/// Refuses a deployment whose engine would not start with the `max_model_len` that is asked for. Blocks that are asked for
+/// by number are taken as they are: vLLM held them against the longest request only from 0.28 on.
+///
+/// # Errors
+/// [`Error::WillNotStart`].
+pub fn starts(deployment: &Deployment) -> Result<()> {
+    let engine = &deployment.options.engine;
+    let Some(asked) = engine.max_model_len.filter(|_| engine.num_gpu_blocks.is_none()) else { return Ok(()) };
+    match start(deployment, asked) {
+        Start { refusal: Some(refusal), max_model_len, .. } => {
+            Err(Error::WillNotStart(refusal.told(deployment.options.engine.name(), max_model_len)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The room of one rank's cache and what a request takes of it.
@@ -137,6 +181,9 @@ fn longest_that_fits(deployment: &Deployment, room: &Room, most: u64) -> u64 {
 
 /// The least utilization, in hundredths, that leaves `needed`.
 fn utilization(deployment: &Deployment, room: &Room, needed: Bytes) -> Option<f64> {
+    if deployment.options.engine.kv_cache_memory_bytes.is_some() {
+        return None;
+    }
     let own = deployment.engine.gpu_memory_utilization;
     let first = (own * 100.0).floor() as u64 + 1;
     let held = room.rank.weight_bytes + room.rank.activation_bytes + room.rank.runtime_bytes;
@@ -149,6 +196,9 @@ fn utilization(deployment: &Deployment, room: &Room, needed: Bytes) -> Option<f6
 
 /// The most sequences at once whose smaller step leaves `needed`.
 fn sequences(deployment: &Deployment, room: &Room, needed: Bytes) -> Option<u64> {
+    if deployment.options.engine.kv_cache_memory_bytes.is_some() {
+        return None;
+    }
     let leaves = |count: u64| {
         let mut other = deployment.clone();
         other.engine.max_num_seqs = count;
