@@ -17,7 +17,8 @@ pub(crate) fn invalid() -> ExitCode {
     ExitCode::from(3)
 }
 
-/// Prints one line on stderr; bad input ends with 2. A closed pipe is no error: the reader had enough.
+/// Prints one line on stderr; bad input ends with 2, an engine that would not start with 4. A closed pipe is no error: the
+/// reader had enough.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     let closed = error.chain().any(|e| {
         e.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
@@ -27,7 +28,10 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     }
     // Nothing is left to do where stderr is closed, too.
     drop(writeln!(std::io::stderr(), "roofcast: {error:#}"));
-    ExitCode::from(2)
+    match error.chain().any(|e| matches!(e.downcast_ref(), Some(Error::WillNotStart(_)))) {
+        true => infeasible(),
+        false => ExitCode::from(2),
+    }
 }
 
 /// Ends where arguments do not parse, or where help is asked for. A value that cannot be is told as values of files are.

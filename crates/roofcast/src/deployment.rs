@@ -6,6 +6,7 @@
 mod formats;
 mod pages;
 mod shard;
+mod utilization;
 
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
@@ -214,7 +215,7 @@ impl Deployment {
         let parallelism = Parallelism::resolve(&options.parallelism, &model)?;
         let mut assumptions = model.assumptions.clone();
         let formats = formats::Formats::resolve(&model, &accelerator, options, &mut assumptions)?;
-        let engine = EngineSettings::resolve(&options.engine, &accelerator)?;
+        let engine = EngineSettings::resolve(&options.engine, &accelerator, parallelism, &model)?;
         let weights = formats.name();
         let mut deployment = Deployment {
             weights,
@@ -323,12 +324,19 @@ impl Deployment {
 }
 
 impl EngineSettings {
-    /// vLLM's tokens and sequences of a step: 8192 and 1024 from 70 GiB of memory on but for the A100, else 2048 and 256
-    /// (`EngineArgs.get_batch_defaults`, vLLM 0.11 to 0.19). Of other engines the A100 is as the rest.
+    /// vLLM's tokens and sequences of a step: 8192 and 1024 from 70 GiB of memory on but for the A100, 16,384 tokens from
+    /// 160 GiB on since 0.28, else 2048 and 256 (`EngineArgs.get_batch_defaults`, vLLM 0.11 to 0.32). It asks NVML for the
+    /// memory, which has no answer where the GPU shares the host's, and takes the least then. Of other engines the A100 is
+    /// as the rest.
     pub(crate) fn batch_defaults(engine: &EngineSpec, accelerator: &Accelerator) -> (u64, u64) {
-        let excepted = engine.name() == "vllm" && accelerator.id.starts_with("a100");
-        let large = accelerator.usable_bytes >= Bytes(70 << 30) && !excepted;
-        if large { (8192, 1024) } else { (2048, 256) }
+        let unified = ["gb10", "jetson-thor"].iter().any(|id| accelerator.id.starts_with(id));
+        let excepted = engine.name() == "vllm" && (accelerator.id.starts_with("a100") || unified);
+        let gib = if excepted { 0 } else { accelerator.usable_bytes.0 >> 30 };
+        match gib {
+            160.. if engine.name() == "vllm" && engine.is_since("0.28.0") => (16_384, 1024),
+            70.. => (8192, 1024),
+            _ => (2048, 256),
+        }
     }
 
     /// As asked; by default vLLM captures steps with prompts layer by layer around attention from 0.8 on, up to twice
@@ -345,15 +353,29 @@ impl EngineSettings {
         }
     }
 
-    /// vLLM's defaults: those of a step, utilization 0.9, llama.cpp's 1; blocks as the scheduler has them.
-    fn resolve(spec: &EngineSpec, accelerator: &Accelerator) -> Result<EngineSettings> {
+    /// Tokens of the largest image or film of a model that sees all of it at once: vLLM splits none over steps and raises
+    /// its default for Gemma 4 to 2496, 32 frames of 78 tokens (`_get_min_mm_batched_tokens`, vLLM 0.24 to 0.28).
+    fn whole_item(spec: &EngineSpec, model: &Model) -> u64 {
+        let whole =
+            spec.name() == "vllm" && spec.is_since("0.24.0") && spec.language_model_only != Some(true);
+        let gemma = model.architecture.starts_with("gemma4") && model.tower.is_some();
+        if whole && gemma { 2496 } else { 0 }
+    }
+
+    /// As asked; else the engine's defaults, and blocks as the scheduler has them.
+    fn resolve(
+        spec: &EngineSpec,
+        accelerator: &Accelerator,
+        parallelism: Parallelism,
+        model: &Model,
+    ) -> Result<EngineSettings> {
         let (tokens, sequences) = EngineSettings::batch_defaults(spec, accelerator);
+        let tokens = tokens.max(EngineSettings::whole_item(spec, model));
         let count = |field: &str, value: Option<u64>, default: u64, most: u64| match value {
             Some(v) if v == 0 || v > most => Err(Error::field("engine", field, v, format!("1 to {most}"))),
             other => Ok(other.unwrap_or(default)),
         };
-        // llama.cpp keeps no share back.
-        let usual = if spec.name() == "llama.cpp" { 1.0 } else { 0.9 };
+        let usual = utilization::default(spec, accelerator, parallelism);
         let utilization = spec.gpu_memory_utilization.unwrap_or(usual);
         if !(utilization > 0.0 && utilization <= 1.0) {
             return Err(Error::field("engine", "gpu_memory_utilization", utilization, "above 0, at most 1"));

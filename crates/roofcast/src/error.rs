@@ -42,6 +42,9 @@ pub enum Error {
         /// How many wait.
         waiting: u64,
     },
+    /// An engine that would not start.
+    #[error("{0}")]
+    WillNotStart(String),
     /// A chip has no unit for a number format.
     #[error("{accelerator} has no {dtype} rate; it computes in {accepted}{advice}")]
     NoRate {

@@ -1,11 +1,18 @@
 //! Memory: what weights, activations and the runtime leave for the KV cache, and how many tokens that is.
 //!
 //! Knows: `KV room = usable × utilization − weights/rank − activation peak − runtime`, per rank of each stage, in whole
-//! blocks, as vLLM counts them; a draft model counts beside the other, with weights and KV of its own. What llama.cpp
-//! takes instead is [`llama_cpp`]'s. TensorRT-LLM's share is of what is free beside the rest: `KV room = (usable −
-//! weights/rank − activation peak − runtime) × utilization`. With `ideal`: nominal memory, perfect sharing, nothing reserved.
+//! blocks; a draft model counts beside the other, with weights and KV of its own. What an engine takes beside the weights is
+//! its own file's: [`vllm`], [`llama_cpp`]; [`start`] has an engine's verdict when it starts. TensorRT-LLM's
+//! share is of what is free beside the rest: `KV room = (usable − weights/rank − activation peak − runtime) × utilization`.
+//! With `ideal`: nominal memory, perfect sharing, nothing reserved.
 
 mod llama_cpp;
+mod pages;
+mod start;
+mod vllm;
+
+use pages::Pool;
+pub use start::{Refusal, Start, start, starts};
 
 use crate::deployment::Deployment;
 use crate::kv_cache::groups::Groups;
@@ -15,16 +22,22 @@ use crate::units::Bytes;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// CUDA context, captured graphs and allocator slack on one accelerator. An assumption: of the 25.76 GB of an RTX 4090
-/// running Llama-3.1-8B, vLLM 0.19 left 2588 blocks, which is 1.0 GB less than weights and profiled peak explain.
+/// CUDA context, captured graphs and allocator slack on one accelerator, of an engine of which nothing is known. An
+/// assumption: of the 25.76 GB of an RTX 4090 running Llama-3.1-8B, vLLM 0.19 left 2588 blocks, which is 1.0 GB less than
+/// weights and profiled peak explain.
 const RUNTIME: Bytes = Bytes(1_000_000_000);
 /// Communication buffers where ranks talk to each other. An assumption, of the size of NCCL's default channels.
 const COMMUNICATOR: Bytes = Bytes(500_000_000);
-/// Bytes per vocabulary entry that sampling holds for each sequence: 16-bit logits, the same in fp32, probabilities,
-/// and a sort with 64-bit indices (2 + 4 + 4 + 4 + 8).
+/// Bytes per vocabulary entry that sampling holds for each sequence, of an engine of which nothing is known: 16-bit logits,
+/// the same in fp32, probabilities, and a sort with 64-bit indices (2 + 4 + 4 + 4 + 8).
 const SAMPLER_BYTES: u64 = 22;
-/// The same in TensorRT-LLM, which takes the largest of the logits without a sort: 2 + 4. An assumption.
+/// Bytes per vocabulary entry and sequence in TensorRT-LLM, which takes the largest of the logits without a sort: 2 + 4. An
+/// assumption.
 const GREEDY_SAMPLER_BYTES: u64 = 6;
+
+/// The CUDA context: 78.57 of 79.18 GiB of an H100 are free when an engine starts (github.com/llm-d/llm-d-benchmark,
+/// `config_explorer/empirical-vllm-memory-results.md`).
+const CONTEXT: Bytes = Bytes(625 << 20);
 
 const TENSORRT_LLM: &str = "tensorrt-llm";
 
@@ -69,32 +82,47 @@ pub fn ranks(deployment: &Deployment) -> Vec<Rank> {
 }
 
 fn rank(deployment: &Deployment, stage: usize) -> Rank {
-    let chip = &deployment.accelerator;
     let draft = deployment.draft.as_ref().and_then(|d| d.stages.get(stage));
     let on_host =
         if llama_cpp::serves(deployment) { llama_cpp::on_host(deployment, stage) } else { Bytes::ZERO };
     let held = deployment.stages[stage].weight_bytes.saturating_sub(on_host);
     let weight_bytes = held + draft.map_or(Bytes::ZERO, |stage| stage.weight_bytes);
-    let (budget_bytes, activation_bytes, runtime_bytes) = if deployment.ideal {
-        (chip.memory_bytes, Bytes::ZERO, Bytes::ZERO)
-    } else {
-        let shared = deployment.parallelism.stage_ranks() * deployment.parallelism.pp > 1;
-        let runtime = if shared { RUNTIME + COMMUNICATOR } else { RUNTIME };
-        let activations = if llama_cpp::serves(deployment) {
-            llama_cpp::buffer(deployment)
-        } else {
-            activation_peak(deployment)
-        };
-        (budget(deployment, weight_bytes + activations + runtime), activations, runtime)
-    };
+    let (activation_bytes, runtime_bytes) = beside_weights(deployment);
+    let budget_bytes = budget(deployment, weight_bytes + activation_bytes + runtime_bytes);
     let taken = weight_bytes + activation_bytes + runtime_bytes;
-    Rank {
-        budget_bytes,
-        weight_bytes,
-        activation_bytes,
-        runtime_bytes,
-        kv_bytes: budget_bytes.saturating_sub(taken),
-        short_by_bytes: taken.saturating_sub(budget_bytes),
+    let left = budget_bytes.saturating_sub(taken);
+    let (kv_bytes, most) = match asked_room(deployment, stage) {
+        Some(asked) => (asked, deployment.accelerator.usable_bytes.saturating_sub(asked)),
+        None => (left, budget_bytes),
+    };
+    let short_by_bytes = taken.saturating_sub(most);
+    Rank { budget_bytes, weight_bytes, activation_bytes, runtime_bytes, kv_bytes, short_by_bytes }
+}
+
+/// KV room that is asked for, whatever is left: in bytes, or in blocks.
+fn asked_room(deployment: &Deployment, stage: usize) -> Option<Bytes> {
+    let engine = &deployment.options.engine;
+    let blocks = engine.num_gpu_blocks.map(|blocks| {
+        let pool = Pool::of(deployment, stage).map(|pool| pool.block);
+        pool.unwrap_or_else(|| sequence_bytes(deployment, stage, deployment.engine.block_size)) * blocks
+    });
+    blocks.or(engine.kv_cache_memory_bytes.map(Bytes)).filter(|_| !deployment.ideal)
+}
+
+/// What an engine takes on one rank beside weights and KV: activations at their peak, and the runtime with captured graphs
+/// and communication buffers.
+fn beside_weights(deployment: &Deployment) -> (Bytes, Bytes) {
+    if deployment.ideal {
+        return (Bytes::ZERO, Bytes::ZERO);
+    }
+    let shared = deployment.parallelism.stage_ranks() * deployment.parallelism.pp > 1;
+    let runtime = if shared { RUNTIME + COMMUNICATOR } else { RUNTIME };
+    match deployment.options.engine.name() {
+        "vllm" => (activation_peak(deployment), vllm::runtime(deployment)),
+        // Its fraction leaves room for activations and graphs outside of it.
+        "sglang" => (Bytes::ZERO, vllm::not_torch()),
+        "llama.cpp" => (llama_cpp::buffer(deployment), runtime),
+        _ => (activation_peak(deployment), runtime),
     }
 }
 
@@ -103,13 +131,22 @@ fn rank(deployment: &Deployment, stage: usize) -> Rank {
 /// vLLM's utilization is a share of the whole memory. TensorRT-LLM's `free_gpu_memory_fraction` is one of what is free once
 /// the model is loaded and its largest step has run, so the rest is taken as a whole.
 fn budget(deployment: &Deployment, taken: Bytes) -> Bytes {
+    if deployment.ideal {
+        return deployment.accelerator.memory_bytes;
+    }
     let usable = deployment.accelerator.usable_bytes;
     let share = |of: Bytes| Bytes::from_f64(of.as_f64() * deployment.engine.gpu_memory_utilization);
-    if shares_what_is_free(deployment) {
-        (taken + share(usable.saturating_sub(taken))).min(usable)
-    } else {
-        share(usable)
+    match deployment.options.engine.name() {
+        TENSORRT_LLM => (taken + share(usable.saturating_sub(taken))).min(usable),
+        "sglang" => share(usable.saturating_sub(sglang_gone(deployment))),
+        _ => share(usable),
     }
+}
+
+/// What is gone when SGLang looks first: the CUDA context and communication buffers. `mem_fraction_static` of the rest is
+/// for weights and cache, `free once loaded − free before × (1 − fraction)` for the cache (`profile_max_num_token`, 0.5.8).
+fn sglang_gone(deployment: &Deployment) -> Bytes {
+    CONTEXT + vllm::communication(deployment)
 }
 
 /// Whether `gpu_memory_utilization` is a share of what weights and activations leave, not of the whole memory.
@@ -117,28 +154,51 @@ pub fn shares_what_is_free(deployment: &Deployment) -> bool {
     deployment.options.engine.name() == TENSORRT_LLM
 }
 
-/// Activations at their peak: the wider of a layer with a full token budget and of sampling for a full batch.
-///
-/// A layer holds, per token and in the activation dtype, residual and normed stream (2·hidden) and the widest inner
-/// product: gate, up and their product (3·intermediate/tp), with experts once for each that the token chooses.
+/// Activations at their peak: the wider of a layer with a full token budget and of sampling for a full batch, beside which
+/// the last layer's output of every token is still held.
 pub fn activation_peak(deployment: &Deployment) -> Bytes {
+    let (tokens, sequences) = profiled(deployment);
+    let base = u64::from(deployment.base.bits());
+    let layer = Bytes(layer_width(deployment)).scale(base, 8) * tokens;
+    let (of_logit, output) = match deployment.options.engine.name() {
+        TENSORRT_LLM => (GREEDY_SAMPLER_BYTES, Bytes::ZERO),
+        "vllm" => (
+            vllm::sampler_bytes(&deployment.options.engine),
+            Bytes(deployment.model.hidden).scale(base, 8) * tokens,
+        ),
+        _ => (SAMPLER_BYTES, Bytes::ZERO),
+    };
+    let sampling = Bytes(deployment.model.vocab) * of_logit * sequences + output;
+    layer.max(sampling).max(vllm::encoder(deployment))
+}
+
+/// Tokens and sequences of the step whose peak is held ready.
+fn profiled(deployment: &Deployment) -> (u64, u64) {
+    match deployment.options.engine.name() {
+        "vllm" => vllm::profiled(deployment),
+        _ => (
+            deployment.engine.max_num_batched_tokens,
+            deployment.engine.max_num_seqs.div_ceil(deployment.parallelism.attention_dp),
+        ),
+    }
+}
+
+/// Values that a layer holds for each token at once: residual and normed stream (2·hidden), and the widest inner product:
+/// gate, up and their product (3·intermediate/tp), or for each expert that the token chooses what goes into its activation
+/// or comes out of its down projection, whichever is wider, beside the activation's result.
+fn layer_width(deployment: &Deployment) -> u64 {
     let p = deployment.parallelism;
     let model = &deployment.model;
     let inner = model.layers.iter().map(|layer| match &layer.ffn {
         Ffn::Dense(dense) => (if dense.gated { 3 } else { 2 }) * dense.intermediate.div_ceil(p.tp),
         Ffn::Experts(e) => {
             let slice = e.expert.intermediate.div_ceil(p.stage_ranks() / p.ep);
-            3 * slice * e.per_token.div_ceil(p.ep) + e.shared.map_or(0, |s| 3 * s.intermediate.div_ceil(p.tp))
+            let chosen = (2 * slice).max(e.latent.unwrap_or(model.hidden)) + slice;
+            chosen * e.per_token.div_ceil(p.ep) + e.shared.map_or(0, |s| 3 * s.intermediate.div_ceil(p.tp))
         }
         Ffn::None => 0,
     });
-    let width = 2 * model.hidden + inner.max().unwrap_or(0);
-    let layer =
-        Bytes(width).scale(u64::from(deployment.base.bits()), 8) * deployment.engine.max_num_batched_tokens;
-    let greedy = deployment.options.engine.name() == TENSORRT_LLM;
-    let bytes = if greedy { GREEDY_SAMPLER_BYTES } else { SAMPLER_BYTES };
-    let sampler = Bytes(model.vocab) * bytes * deployment.engine.max_num_seqs.div_ceil(p.attention_dp);
-    layer.max(sampler)
+    2 * model.hidden + inner.max().unwrap_or(0)
 }
 
 /// Sequences of `context` tokens that the KV room of one replica holds at once.

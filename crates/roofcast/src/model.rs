@@ -10,6 +10,7 @@ pub mod mixer;
 mod operator_kind;
 pub mod quantization;
 pub mod tensor;
+mod tower;
 
 pub(crate) use keys::brief;
 
@@ -18,6 +19,7 @@ pub use mixer::{Attention, Indivisible, Latent, Mixer};
 pub use operator_kind::{Family, OperatorKind};
 pub use quantization::Quantization;
 pub use tensor::{Role, Split, Tensor};
+pub use tower::Tower;
 
 use crate::precision::{Dtype, Format, KvFormat};
 use crate::units::Bytes;
@@ -52,6 +54,8 @@ pub struct Model {
     pub stored: Option<StoredFormats>,
     /// Whether `name` is that of a checkpoint with these weights.
     pub checkpoint: Checkpoint,
+    /// The tower for images that is loaded beside it.
+    pub tower: Option<Tower>,
     /// What was assumed where the config is silent.
     pub assumptions: Vec<String>,
 }

@@ -156,6 +156,8 @@ pub struct EngineSpec {
     pub num_gpu_blocks: Option<u64>,
     /// Share of the device memory that the engine may take.
     pub gpu_memory_utilization: Option<f64>,
+    /// Bytes of KV cache on each accelerator, whatever the utilization would leave; vLLM's `--kv-cache-memory-bytes`.
+    pub kv_cache_memory_bytes: Option<u64>,
     /// Longest sequence that is served.
     pub max_model_len: Option<u64>,
     /// Whether a prompt may be split over steps.
@@ -212,6 +214,8 @@ pub struct EngineSpec {
     pub attention_dp_enable_balance: Option<bool>,
     /// For how many steps at most; 50 where absent.
     pub attention_dp_time_out_iters: Option<u64>,
+    /// Whether towers for images and sound are left out, as by vLLM's `--language-model-only`; false where absent.
+    pub language_model_only: Option<bool>,
     /// Whether the host launches every kernel of a step, as vLLM did before 0.2.6, rather than a captured graph; false where
     /// absent.
     pub enforce_eager: Option<bool>,

@@ -57,6 +57,8 @@ mod seeds;
 mod sglang;
 #[path = "suite/speculation.rs"]
 mod speculation;
+#[path = "suite/startup.rs"]
+mod startup;
 #[path = "suite/summary.rs"]
 mod summary;
 #[path = "suite/support.rs"]

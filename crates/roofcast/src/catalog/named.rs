@@ -243,6 +243,7 @@ fn shape(model: Model) -> Model {
         quantization: None,
         published: Vec::new(),
         checkpoint: Checkpoint::default(),
+        tower: None,
         assumptions: Vec::new(),
         ..model
     }

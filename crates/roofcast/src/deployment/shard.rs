@@ -34,7 +34,8 @@ pub(super) fn share(deployment: &mut Deployment, formats: &Formats) -> Result<()
         }
         first += count;
         let (outer, embedding_row) = share.outer(stage == 0, stage + 1 == stages)?;
-        let weight_bytes = share.held;
+        let tower = if stage == 0 { tower(share.deployment) } else { Bytes::ZERO };
+        let weight_bytes = share.held + tower + absorbed(share.deployment, &blocks);
         total += share.whole;
         tensors = share.tensors;
         deployment.stages.push(Stage { blocks, outer, embedding_row, weight_bytes });
@@ -42,6 +43,32 @@ pub(super) fn share(deployment: &mut Deployment, formats: &Formats) -> Result<()
     deployment.weight_bytes = total;
     deployment.tensors = tensors;
     Ok(())
+}
+
+/// What a rank holds of the tower for images, which vLLM and SGLang load unless they are told to leave it.
+fn tower(deployment: &Deployment) -> Bytes {
+    let engine = &deployment.options.engine;
+    let loads = ["vllm", "sglang"].contains(&engine.name()) && engine.language_model_only != Some(true);
+    let tower = deployment.model.tower.filter(|_| loads && !deployment.ideal && !deployment.options.nominal);
+    let parameters = tower.map_or(0, |tower| tower.parameters);
+    Bytes(parameters.div_ceil(deployment.parallelism.tp)).scale(16, 8)
+}
+
+/// What a rank holds of the projections out of latents a second time: vLLM and SGLang keep them in 16 bits per head, to
+/// multiply queries and outputs by, beside the matrix of the checkpoint (`process_weights_after_loading` of vLLM's
+/// `MLACommonImpl`, `w_kc` and `w_vc` of SGLang's `deepseek_v2.py`).
+fn absorbed(deployment: &Deployment, blocks: &[(Block, u64)]) -> Bytes {
+    if !["vllm", "sglang"].contains(&deployment.options.engine.name()) || deployment.ideal {
+        return Bytes::ZERO;
+    }
+    let of = |(block, layers): &(Block, u64)| match &block.mixer {
+        Mixer::Latent(l) => {
+            let heads = l.heads.div_ceil(deployment.parallelism.tp);
+            u128::from(heads * (l.qk_nope_head_dim + l.v_head_dim)) * u128::from(l.kv_lora_rank * layers)
+        }
+        _ => 0,
+    };
+    Bytes(clamp(blocks.iter().map(of).sum::<u128>() * 2))
 }
 
 /// Layers of one of `stages` stages; what does not divide goes to the last stages but the very last, as in vLLM's
@@ -158,8 +185,33 @@ impl Share<'_> {
             None => self.tensors.push(Held { tensor: *tensor, format, layers: 1 }),
         }
         self.whole += format.width.bytes(tensor.elements());
-        self.held += format.width.bytes(self.share_of(tensor));
+        self.held += format.width.bytes(self.loaded(tensor, format));
         Some(format)
+    }
+
+    /// Elements of `tensor` that one rank loads: vLLM pads the experts of MXFP4 checkpoints to what its kernel wants, by
+    /// chip (`Mxfp4MoEMethod.create_weights` in vLLM 0.11: Triton on Hopper, TensorRT-LLM's on data-centre Blackwell,
+    /// Marlin elsewhere).
+    fn loaded(&self, tensor: &Tensor, format: Format) -> u128 {
+        let d = self.deployment;
+        let padded = d.options.engine.name() == "vllm" && format.name == "mxfp4" && !d.ideal;
+        if !padded || tensor.role != Role::Expert {
+            return self.share_of(tensor);
+        }
+        let inner = match d.accelerator.architecture.as_str() {
+            "hopper" => 1,
+            "blackwell" | "cdna3" | "cdna4" => 256,
+            _ => 128,
+        };
+        let slices = d.parallelism.stage_ranks() / d.parallelism.ep;
+        let experts = u128::from(tensor.copies.div_ceil(d.parallelism.ep));
+        let (hidden, wide) = if tensor.columns == d.model.hidden {
+            (tensor.columns, tensor.rows)
+        } else {
+            (tensor.rows, tensor.columns)
+        };
+        let wide = wide.div_ceil(slices).next_multiple_of(inner);
+        u128::from(hidden.next_multiple_of(256)) * u128::from(wide) * experts
     }
 
     /// Elements of `tensor` on one rank.

@@ -54,6 +54,7 @@ impl EngineConfig {
         let prefixes = prefixes(spec, &profile, shared);
         let counted = profile.frees_windows && prefixes == Prefixes::Unknown && !by_block;
         let (groups, room) = groups(deployment, counted, context.max(1));
+        memory::starts(deployment)?;
         let blocks = usable_blocks(spec, &profile, room)?;
         let kv_tokens = groups.longest(blocks);
         let longest = deployment.longest().unwrap_or(u64::MAX).min(kv_tokens);

@@ -15,7 +15,7 @@ mod recurrent;
 
 use super::keys::Keys;
 use super::quantization::Quantization;
-use super::{Ffn, Layer, Mixer, Model};
+use super::{Ffn, Layer, Mixer, Model, Tower};
 use crate::error::Result;
 use crate::precision::Dtype;
 use habits::{Habits, LLAMA, QkNorm, habits};
@@ -130,6 +130,7 @@ impl<'a> Reader<'a> {
             published: Vec::new(),
             stored: None,
             checkpoint: super::Checkpoint::default(),
+            tower: Tower::read(&self.keys, self.model_type, self.hidden),
             assumptions: self.assumptions,
         };
         let patterns = model.quantization.as_ref().map_or(0, Quantization::patterns) * model.layers.len();

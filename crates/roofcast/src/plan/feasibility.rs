@@ -17,6 +17,7 @@ use crate::capacity::missing;
 use crate::deployment::{Deployment, Options};
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
+use crate::memory;
 use crate::model::Model;
 use crate::spec::{Bound, MOST_WEIGHT, Metric, Spec};
 use crate::units::Bytes;
@@ -115,6 +116,12 @@ impl<'a> Judge<'a> {
             let reason = format!("weights and one request of {full} tokens lack {gb:.1} GB an accelerator");
             let factor = f64::INFINITY;
             return Some(Miss { stage: Stage::Memory, reason, factor });
+        }
+        if let Some(Ok(fitted)) = self.fitted.get(shape)
+            && let Err(refused) = memory::starts(&fitted.forecaster.deployment)
+        {
+            let reason = refused.to_string();
+            return Some(Miss { stage: Stage::Memory, reason, factor: f64::INFINITY });
         }
         let reason = if estimate.longest.is_some_and(|most| full > most) {
             format!("requests of {full} tokens are longer than what is served")

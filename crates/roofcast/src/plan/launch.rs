@@ -267,11 +267,13 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
     // vLLM counts both on each data-parallel rank.
     line.set("--max-num-seqs", d.engine.max_num_seqs.div_ceil(p.attention_dp));
     line.set("--max-num-batched-tokens", d.engine.max_num_batched_tokens);
-    if let Some(n) = d.options.engine.max_model_len {
+    let asked = &d.options.engine;
+    if let Some(n) = asked.max_model_len.or_else(|| longest_that_starts(d)) {
         line.set("--max-model-len", n);
     }
-    let asked = &d.options.engine;
     for (flag, value) in [
+        ("--num-gpu-blocks-override", asked.num_gpu_blocks),
+        ("--kv-cache-memory-bytes", asked.kv_cache_memory_bytes),
         ("--max-num-active-seqs", asked.max_num_active_seqs),
         ("--max-num-queued-reqs", asked.max_num_queued_reqs),
         ("--max-num-queued-tokens", asked.max_num_queued_tokens),
@@ -300,6 +302,9 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
     if asked.enforce_eager == Some(true) {
         line.flag("--enforce-eager");
     }
+    if asked.language_model_only == Some(true) {
+        line.flag("--language-model-only");
+    }
     // 0 would capture no decodes either.
     if let Some(tokens) = asked.max_cudagraph_capture_size.filter(|tokens| *tokens > 0) {
         line.set("--max-cudagraph-capture-size", tokens);
@@ -308,6 +313,12 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
         line.set("--kv-transfer-config", r#"{"kv_connector":"NixlConnector","kv_role":"kv_both"}"#);
     }
     Ok(line.0)
+}
+
+/// The longest request with which vLLM starts, where it would refuse those of the model's own length.
+fn longest_that_starts(d: &Deployment) -> Option<u64> {
+    let longest = d.longest()?;
+    memory::start(d, longest).refusal.map(|refusal| refusal.longest).filter(|tokens| *tokens > 0)
 }
 
 fn sglang(d: &Deployment, model: &str, role: Role) -> Words {
@@ -324,10 +335,10 @@ fn sglang(d: &Deployment, model: &str, role: Role) -> Words {
     }
     line.beyond("--ep-size", p.ep, 1);
     // Weights and cache alone; vLLM's share has activations in it, too.
-    line.set(
-        "--mem-fraction-static",
-        share(d, |rank| (rank.weight_bytes.as_f64() + rank.kv_bytes.as_f64(), 0.0)),
-    );
+    let own = d.options.engine.name() == "sglang";
+    let both = |rank: &memory::Rank| (rank.weight_bytes.as_f64() + rank.kv_bytes.as_f64(), 0.0);
+    let fraction = if own { d.engine.gpu_memory_utilization } else { share(d, both) };
+    line.set("--mem-fraction-static", fraction);
     line.set("--max-running-requests", d.engine.max_num_seqs);
     let whole = d.options.engine.enable_chunked_prefill == Some(false);
     let chunk = (d.engine.max_num_batched_tokens * p.attention_dp).to_string();

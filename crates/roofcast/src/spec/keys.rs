@@ -152,6 +152,8 @@ pub const KEYS: &[Key] = &[
     rare("engine.disable_overlap_scheduler", "disable-overlap-scheduler", Switch, "whether TensorRT-LLM schedules a step after the one before it [default: false]"),
     rare("engine.attention_dp_enable_balance", "attention-dp-enable-balance", Switch, "whether TensorRT-LLM holds prompts until every data-parallel rank has one [default: false]"),
     rare("engine.attention_dp_time_out_iters", "attention-dp-time-out-iters", Whole, "for how many steps at most [default: 50]"),
+    rare("engine.language_model_only", "language-model-only", Switch, "whether towers for images and sound are not loaded [default: false]"),
+    rare("engine.kv_cache_memory_bytes", "kv-cache-memory-bytes", Whole, "bytes of KV cache on each accelerator, in place of what the utilization leaves"),
     rare("engine.enforce_eager", "enforce-eager", Switch, "whether the host launches every kernel of a step instead of a captured graph [default: false]"),
     rare("engine.max_cudagraph_capture_size", "max-cudagraph-capture-size", Whole, "tokens of the largest step with prompts that a captured graph holds, 0 for none [default: vLLM's, twice max_num_seqs up to 512; else 0]"),
     rare("engine.attention_backend", "attention-backend", Word, "how a decode's attention is computed: naive, flash-attention, flash-decoding [default: as the engine that was calibrated]"),

@@ -26,7 +26,7 @@ fn commands_start_what_was_planned() {
     assert_eq!(
         of("vllm").command.unwrap(),
         "vllm serve meta-llama/Llama-3.1-8B-Instruct --quantization fp8 --kv-cache-dtype fp8_e4m3 \
-         --tensor-parallel-size 2 --pipeline-parallel-size 2 --gpu-memory-utilization 0.9 --max-num-seqs 1024 \
+         --tensor-parallel-size 2 --pipeline-parallel-size 2 --gpu-memory-utilization 0.92 --max-num-seqs 1024 \
          --max-num-batched-tokens 8192"
     );
     assert!(of("sglang").command.unwrap().contains("--tp-size 2 --pp-size 2"));

@@ -1,0 +1,133 @@
+//! The blocks of one request, as vLLM counts them when it starts: layers that keep the same tokens in groups of as many
+//! layers, whose blocks have the same bytes and come from one pool.
+//!
+//! Knows: a layer that sees everything keeps `⌈L/b⌉` blocks of a request of L tokens; one with a window w keeps
+//! `⌈min(w − 1 + tokens in flight, L)/b⌉ + 1`; a recurrent state takes whole blocks, one and one more for each draft, and a
+//! second where prefixes are cached. Knows nothing about running requests: those are [`crate::kv_cache::groups`]'.
+//!
+//! Source: `v1/kv_cache_interface.py` and `_get_kv_cache_groups_uniform_page_size`, `unify_kv_cache_spec_page_size` of
+//! `v1/core/kv_cache_utils.py` in vLLM 0.11 to 0.28.
+
+use super::{block_tokens, keeps_all, parts, token_bytes};
+use crate::deployment::Deployment;
+use crate::model::Mixer;
+use crate::units::Bytes;
+use std::collections::BTreeMap;
+
+/// The first version that holds the tokens of two steps at once, as its scheduler is one step ahead.
+const TWO_IN_FLIGHT: &str = "0.28.0";
+/// The first version that caches prefixes of models with recurrent states unasked.
+const HYBRID_PREFIXES: &str = "0.28.0";
+
+/// What a layer keeps of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kept {
+    /// Every token.
+    All,
+    /// The last tokens, as many.
+    Window(u64),
+    /// A state.
+    State,
+}
+
+/// Groups of layers that keep the same.
+#[derive(Debug, Clone, Copy)]
+struct Kind {
+    kept: Kept,
+    groups: u64,
+    /// Tokens of a block.
+    tokens: u64,
+}
+
+/// The pool of one stage's rank.
+#[derive(Debug)]
+pub(super) struct Pool {
+    /// Bytes of a block, of all layers of a group.
+    pub(super) block: Bytes,
+    kinds: Vec<Kind>,
+    in_flight: u64,
+    state_blocks: u64,
+}
+
+impl Pool {
+    /// The pool of `stage`; none where a layer keeps something that these rules do not have.
+    pub(super) fn of(deployment: &Deployment, stage: usize) -> Option<Pool> {
+        let block = block_tokens(deployment);
+        let layers = layers(deployment, stage)?;
+        let page =
+            layers.iter().filter_map(|((kept, bytes), _)| (*kept != Kept::State).then(|| *bytes * block));
+        let page = page.max()?;
+        let counts: Vec<u64> = layers.values().copied().collect();
+        let size = group_size(&counts)?;
+        let kind = |((kept, bytes), layers): (&(Kept, Bytes), &u64)| {
+            let more = if *kept == Kept::State { 1 } else { page.0 / (bytes.0 * block).max(1) };
+            Kind { kept: *kept, groups: layers.div_ceil(size), tokens: block * more }
+        };
+        Some(Pool {
+            block: page * size,
+            kinds: layers.iter().map(kind).collect(),
+            in_flight: in_flight(deployment),
+            state_blocks: state_blocks(deployment),
+        })
+    }
+
+    /// Blocks that a request of `context` tokens holds at most.
+    pub(super) fn blocks(&self, context: u64) -> u64 {
+        let of = |kind: &Kind| {
+            let each = match kind.kept {
+                Kept::All => context.div_ceil(kind.tokens),
+                Kept::Window(window) => {
+                    let kept = (window.saturating_sub(1) + self.in_flight).min(context);
+                    kept.div_ceil(kind.tokens) + 1
+                }
+                Kept::State => self.state_blocks,
+            };
+            each * kind.groups
+        };
+        self.kinds.iter().map(of).sum()
+    }
+}
+
+/// Layers by what they keep and the bytes that a rank holds of a token; of a state there is no such figure.
+fn layers(deployment: &Deployment, stage: usize) -> Option<BTreeMap<(Kept, Bytes), u64>> {
+    let mut layers: BTreeMap<(Kept, Bytes), u64> = BTreeMap::new();
+    let mut add = |kept, bytes, count: u64| *layers.entry((kept, bytes)).or_default() += count;
+    for (block, count) in &deployment.stages.get(stage)?.blocks {
+        match &block.mixer {
+            Mixer::Attention(a) if a.shared_kv => {}
+            Mixer::Attention(a) if keeps_all(a) => {
+                let kept = a.window.map_or(Kept::All, Kept::Window);
+                add(kept, token_bytes(deployment, a), *count);
+            }
+            Mixer::Latent(_) => {
+                let token = block.mixer.rank_bytes(deployment.kv, 1, parts(deployment, &block.mixer));
+                add(Kept::All, token, *count);
+            }
+            Mixer::Attention(_) | Mixer::Compressed(_) | Mixer::Both(..) => return None,
+            mixer if mixer.recurrence().is_some() => add(Kept::State, Bytes::ZERO, *count),
+            _ => {}
+        }
+    }
+    Some(layers)
+}
+
+/// Layers of a group: as many as the fewest that are alike, or the most where those are less than half as many again.
+fn group_size(counts: &[u64]) -> Option<u64> {
+    let (least, most) = (*counts.iter().min()?, *counts.iter().max()?);
+    Some(if 2 * most < 3 * least { most } else { least })
+}
+
+/// Tokens that are scheduled and not settled.
+fn in_flight(deployment: &Deployment) -> u64 {
+    let engine = &deployment.options.engine;
+    let ahead = engine.async_scheduling.unwrap_or(true) && engine.is_since(TWO_IN_FLIGHT);
+    deployment.engine.max_num_batched_tokens * if ahead { 2 } else { 1 }
+}
+
+/// Blocks that a state takes.
+fn state_blocks(deployment: &Deployment) -> u64 {
+    let engine = &deployment.options.engine;
+    let cached = engine.enable_prefix_caching.unwrap_or_else(|| engine.is_since(HYBRID_PREFIXES));
+    let drafted = engine.speculative.as_ref().map_or(0, |s| s.num_speculative_tokens);
+    1 + u64::from(cached) + drafted
+}

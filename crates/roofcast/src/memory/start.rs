@@ -1,0 +1,216 @@
+//! What an engine says of its memory when it starts, and whether it starts at all.
+//!
+//! Knows: vLLM refuses where the cache cannot hold one request of `max_model_len`, and says how much is needed, how much
+//! there is and the longest request that would fit; other engines refuse only where nothing is left for the cache. The
+//! figures are those of one engine: with data-parallel ranks or replicas each has its own.
+
+use super::pages::Pool;
+use super::{Rank, beside_weights, budget, padded, ranks, sequence_bytes, share};
+use crate::deployment::Deployment;
+use crate::error::{Error, Result};
+use crate::units::Bytes;
+use serde::Serialize;
+
+/// An engine's own figures.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Start {
+    /// Tokens of the longest request.
+    pub max_model_len: u64,
+    /// Weights of the fullest rank.
+    pub weight_bytes: Bytes,
+    /// Room for KV on the tightest rank.
+    pub kv_bytes: Bytes,
+    /// Tokens that the cache of one engine holds.
+    pub kv_tokens: u64,
+    /// Requests of `max_model_len` tokens that it holds at once.
+    pub max_concurrency: f64,
+    /// Why it does not start, where it does not.
+    pub refusal: Option<Refusal>,
+}
+
+/// Why an engine does not start, and what would help.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Refusal {
+    /// KV cache that one request of `max_model_len` needs on the tightest rank.
+    pub needed_bytes: Bytes,
+    /// What there is for it.
+    pub available_bytes: Bytes,
+    /// What weights and reserves lack where they alone do not fit.
+    pub short_by_bytes: Bytes,
+    /// The longest request that the cache would hold; 0 for none.
+    pub longest: u64,
+    /// The least `gpu_memory_utilization` in hundredths under which it would start; none up to 0.99.
+    pub gpu_memory_utilization: Option<f64>,
+    /// The most `max_num_seqs` under which it would start; none where fewer sequences do not help.
+    pub max_num_seqs: Option<u64>,
+}
+
+impl Refusal {
+    /// What is missing, and what would do, in words.
+    pub fn told(&self, engine: &str, max_model_len: u64) -> String {
+        let gib = |bytes: Bytes| format!("{:.2} GiB", bytes.as_f64() / f64::from(1 << 30));
+        let lacks = if self.short_by_bytes > Bytes::ZERO {
+            format!("weights and activations alone are {} more than it may take", gib(self.short_by_bytes))
+        } else {
+            format!(
+                "one request of {max_model_len} tokens needs {} of KV cache an accelerator, {} are there",
+                gib(self.needed_bytes),
+                gib(self.available_bytes)
+            )
+        };
+        let would = [
+            (self.longest > 0).then(|| format!("max_model_len up to {}", self.longest)),
+            self.gpu_memory_utilization.map(|share| format!("gpu_memory_utilization from {share}")),
+            self.max_num_seqs.map(|count| format!("max_num_seqs up to {count}")),
+        ];
+        let would: Vec<String> = would.into_iter().flatten().collect();
+        let advice = match would.as_slice() {
+            [] => "more or larger accelerators, or smaller weights, would do".to_owned(),
+            some => format!("it would with {}", some.join(", or ")),
+        };
+        format!("{engine} does not start: {lacks}; {advice}")
+    }
+}
+
+/// Refuses a deployment whose engine would not start with the `max_model_len` that is asked for. Blocks that are asked for
+/// by number are taken as they are: vLLM held them against the longest request only from 0.28 on.
+///
+/// # Errors
+/// [`Error::WillNotStart`].
+pub fn starts(deployment: &Deployment) -> Result<()> {
+    let engine = &deployment.options.engine;
+    let Some(asked) = engine.max_model_len.filter(|_| engine.num_gpu_blocks.is_none()) else { return Ok(()) };
+    match start(deployment, asked) {
+        Start { refusal: Some(refusal), max_model_len, .. } => {
+            Err(Error::WillNotStart(refusal.told(deployment.options.engine.name(), max_model_len)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The room of one rank's cache and what a request takes of it.
+struct Room {
+    rank: Rank,
+    pool: Option<Pool>,
+    stage: usize,
+}
+
+impl Room {
+    /// Bytes that a request of `context` tokens takes.
+    fn needed(&self, deployment: &Deployment, context: u64) -> Bytes {
+        match &self.pool {
+            Some(pool) => pool.block * pool.blocks(context),
+            None => sequence_bytes(deployment, self.stage, padded(deployment, context)),
+        }
+    }
+
+    /// Requests of `context` tokens that it holds.
+    fn concurrency(&self, deployment: &Deployment, context: u64) -> f64 {
+        let whole = self
+            .pool
+            .as_ref()
+            .map_or(self.rank.kv_bytes, |pool| pool.block * (self.rank.kv_bytes.0 / pool.block.0.max(1)));
+        whole.as_f64() / self.needed(deployment, context).as_f64().max(1.0)
+    }
+}
+
+/// What `deployment` says when it starts, for requests of up to `context` tokens where neither spec nor model has a bound.
+pub fn start(deployment: &Deployment, context: u64) -> Start {
+    let longest = deployment.longest().unwrap_or(context).max(1);
+    let paged = deployment.options.engine.name() == "vllm" && !deployment.ideal && deployment.draft.is_none();
+    let room = |(stage, rank): (usize, Rank)| {
+        let pool = if paged { Pool::of(deployment, stage) } else { None };
+        Room { rank, pool, stage }
+    };
+    let rooms: Vec<Room> = ranks(deployment).into_iter().enumerate().map(room).collect();
+    let concurrency = |room: &Room| room.concurrency(deployment, longest);
+    let tightest = rooms.iter().min_by(|a, b| concurrency(a).total_cmp(&concurrency(b)));
+    let max_concurrency = tightest.map_or(0.0, concurrency);
+    let kv_bytes = tightest.map_or(Bytes::ZERO, |room| room.rank.kv_bytes);
+    let tokens = tightest.map_or(0, |room| tokens(deployment, room, longest));
+    Start {
+        max_model_len: longest,
+        weight_bytes: rooms.iter().map(|room| room.rank.weight_bytes).max().unwrap_or(Bytes::ZERO),
+        kv_bytes,
+        kv_tokens: tokens,
+        max_concurrency,
+        refusal: tightest.and_then(|room| refusal(deployment, room, longest)),
+    }
+}
+
+/// Tokens that the cache holds, whole blocks of them: of requests of `longest` tokens.
+fn tokens(deployment: &Deployment, room: &Room, longest: u64) -> u64 {
+    match &room.pool {
+        Some(_) => (room.concurrency(deployment, longest) * longest as f64) as u64,
+        None => {
+            let one = sequence_bytes(deployment, room.stage, longest);
+            let block = deployment.engine.block_size.max(1);
+            share(room.rank.kv_bytes, longest, one) / block * block
+        }
+    }
+}
+
+fn refusal(deployment: &Deployment, room: &Room, longest: u64) -> Option<Refusal> {
+    let needed_bytes = match deployment.options.engine.name() {
+        "vllm" => room.needed(deployment, longest),
+        _ => Bytes(1),
+    };
+    if room.rank.short_by_bytes == Bytes::ZERO && needed_bytes <= room.rank.kv_bytes {
+        return None;
+    }
+    Some(Refusal {
+        needed_bytes,
+        available_bytes: room.rank.kv_bytes,
+        short_by_bytes: room.rank.short_by_bytes,
+        longest: longest_that_fits(deployment, room, longest),
+        gpu_memory_utilization: utilization(deployment, room, needed_bytes),
+        max_num_seqs: sequences(deployment, room, needed_bytes),
+    })
+}
+
+/// The longest request up to `most` tokens that the room holds.
+fn longest_that_fits(deployment: &Deployment, room: &Room, most: u64) -> u64 {
+    let (mut fits, mut beyond) = (0, most + 1);
+    while beyond - fits > 1 {
+        let middle = fits + (beyond - fits) / 2;
+        let holds = room.needed(deployment, middle) <= room.rank.kv_bytes;
+        if holds { fits = middle } else { beyond = middle }
+    }
+    fits
+}
+
+/// The least utilization, in hundredths, that leaves `needed`.
+fn utilization(deployment: &Deployment, room: &Room, needed: Bytes) -> Option<f64> {
+    if deployment.options.engine.kv_cache_memory_bytes.is_some() {
+        return None;
+    }
+    let own = deployment.engine.gpu_memory_utilization;
+    let first = (own * 100.0).floor() as u64 + 1;
+    let held = room.rank.weight_bytes + room.rank.activation_bytes + room.rank.runtime_bytes;
+    (first..=99).map(|percent| percent as f64 / 100.0).find(|share| {
+        let mut other = deployment.clone();
+        other.engine.gpu_memory_utilization = *share;
+        budget(&other, held).saturating_sub(held) >= needed
+    })
+}
+
+/// The most sequences at once whose smaller step leaves `needed`.
+fn sequences(deployment: &Deployment, room: &Room, needed: Bytes) -> Option<u64> {
+    if deployment.options.engine.kv_cache_memory_bytes.is_some() {
+        return None;
+    }
+    let leaves = |count: u64| {
+        let mut other = deployment.clone();
+        other.engine.max_num_seqs = count;
+        other.options.engine.max_num_seqs = Some(count);
+        let (activations, runtime) = beside_weights(&other);
+        let held = room.rank.weight_bytes + activations + runtime;
+        budget(&other, held).saturating_sub(held) >= needed
+    };
+    let (mut fits, mut beyond) = (0, deployment.engine.max_num_seqs);
+    while beyond - fits > 1 {
+        let middle = fits + (beyond - fits) / 2;
+        if leaves(middle) { fits = middle } else { beyond = middle }
+    }
+    (fits > 0).then_some(fits)
+}

@@ -1,0 +1,97 @@
+//! The tower that turns images into tokens: its weights, and what an image takes while it is computed.
+//!
+//! Knows: a vision transformer by its keys: layers of attention and MLP, patches, and what merges patches into tokens.
+//! Counts the figures that a memory plan needs; which tensors there are, and their time, is nobody's.
+
+use super::keys::Keys;
+
+/// Values of a pixel.
+const CHANNELS: u64 = 3;
+/// Tokens of the largest image that Qwen's processors pass on: 16,777,216 pixels, 32 × 32 a token (`size.longest_edge` of
+/// Qwen3-VL's `preprocessor_config.json`).
+const QWEN_LARGEST: u64 = 16_384;
+/// Patches of a token along an axis where the config has none: Gemma 3 pools 4 × 4 of them, others merge 2 × 2.
+const GEMMA_POOL: u64 = 4;
+const MERGE: u64 = 2;
+/// No tower merges more along an axis; what lies above is a damaged file.
+const MOST_MERGED: u64 = 64;
+
+/// A vision tower.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tower {
+    /// Its parameters, in 16 bits wherever the rest is quantized.
+    pub parameters: u64,
+    /// Values that a patch holds at once: residual and normed stream, and both sides of the MLP's activation.
+    pub patch_width: u64,
+    /// Patches that are merged into a token.
+    pub patches_per_token: u64,
+    /// Tokens of the largest image, where a step may be smaller than that.
+    pub largest: Option<u64>,
+}
+
+impl Tower {
+    /// The tower of `vision_config` beside a text model of `hidden`; none where its size is not said in known keys.
+    pub(super) fn read(keys: &Keys, model_type: &str, hidden: u64) -> Option<Tower> {
+        let vision = keys.object("vision_config")?;
+        let count = |names: &[&str]| vision.count(names).ok().flatten();
+        let layers = count(&["depth", "num_hidden_layers", "vt_num_hidden_layers", "num_layers"])?;
+        let width = count(&["hidden_size", "vt_hidden_size", "embed_dim"])?;
+        let inner = count(&["intermediate_size", "vt_intermediate_size"]).unwrap_or(4 * width);
+        let patch = count(&["patch_size"])?;
+        let kind = vision.text("model_type").ok().flatten().unwrap_or_default();
+        let products =
+            if ["pixtral", "qwen2_5_vl", "gemma4"].iter().any(|k| kind.starts_with(k)) { 3 } else { 2 };
+        let block = (4 * width).checked_mul(width)?.checked_add(products * width * inner)?;
+        let frames = count(&["temporal_patch_size"]).unwrap_or(1);
+        let embedding =
+            CHANNELS.checked_mul(patch)?.checked_mul(patch)?.checked_mul(frames)?.checked_mul(width)?;
+        let merge = count(&["spatial_merge_size"]).unwrap_or(MERGE);
+        let pool = count(&["pooling_kernel_size"]).unwrap_or(GEMMA_POOL);
+        let merge = if model_type.starts_with("gemma") { pool } else { merge }.min(MOST_MERGED);
+        let wide = if model_type.starts_with("gemma") { width } else { width * merge * merge };
+        let merger = if model_type.starts_with("gemma") { 0 } else { wide.checked_mul(wide)? };
+        let mergers =
+            1 + vision.value("deepstack_visual_indexes").and_then(|v| v.as_array()).map_or(0, Vec::len)
+                as u64;
+        let merging = mergers.checked_mul(merger.checked_add(wide.checked_mul(hidden)?)?)?;
+        let parameters = layers.checked_mul(block)?.checked_add(embedding)?.checked_add(merging)?;
+        let side = count(&["image_size"]).map(|size| size / patch / merge);
+        let largest = if model_type.starts_with("qwen") { Some(QWEN_LARGEST) } else { side.map(|n| n * n) };
+        Some(Tower {
+            parameters,
+            patch_width: 2 * (width + inner),
+            patches_per_token: merge * merge,
+            largest,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Qwen3-VL-30B-A3B: 27 layers of 1152 and 4304, patches of 16 × 16 in two frames, and four mergers of 4 × 1152 into
+    /// the 2048 of the text model.
+    #[test]
+    fn qwen3_vl_by_hand() {
+        let config = serde_json::json!({
+            "model_type": "qwen3_vl_moe", "text_config": { "hidden_size": 2048 },
+            "vision_config": {
+                "depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "patch_size": 16,
+                "temporal_patch_size": 2, "spatial_merge_size": 2, "deepstack_visual_indexes": [8, 16, 24]
+            }
+        });
+        let keys = Keys::new("config.json", &config).unwrap();
+        let tower = Tower::read(&keys, "qwen3_vl_moe", 2048).unwrap();
+        let layers = 27 * (4 * 1152 * 1152 + 2 * 1152 * 4304);
+        let patches = 3 * 16 * 16 * 2 * 1152;
+        assert_eq!(tower.parameters, layers + patches + 4 * (4608 * 4608 + 4608 * 2048));
+        assert_eq!((tower.patch_width, tower.patches_per_token, tower.largest), (10_912, 4, Some(16_384)));
+    }
+
+    #[test]
+    fn a_tower_without_its_size_is_none() {
+        let config = serde_json::json!({ "vision_config": { "hidden_size": 1152 } });
+        assert_eq!(Tower::read(&Keys::new("config.json", &config).unwrap(), "llava", 4096), None);
+    }
+}
