@@ -6,6 +6,7 @@ mod calibrate;
 mod catalog;
 #[cfg(feature = "network")]
 mod emulate;
+mod files;
 pub(crate) mod flags;
 mod later;
 #[cfg(feature = "network")]
@@ -19,6 +20,7 @@ pub(crate) use catalog::{AddArgs, CatalogArgs, CatalogVerb, FilterArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 #[cfg(feature = "network")]
 pub(crate) use emulate::EmulateArgs;
+pub(crate) use files::Files;
 use flags::{Flags, Machine, Planned, Traffic};
 pub(crate) use later::{Later, signed};
 #[cfg(feature = "network")]
@@ -260,7 +262,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "FILE.json")]
     pub(crate) trace: Option<PathBuf>,
     /// Events of the trace at most; it ends there.
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000), requires = "trace")]
+    #[arg(long, default_value_t = 100_000, value_parser = within(1, 10_000_000), requires = "trace")]
     pub(crate) trace_limit: u64,
     /// Draw latencies, queue and KV cache as SVG; of a sweep, latencies and throughput over its values.
     #[arg(long, value_name = "FILE.svg")]
@@ -273,7 +275,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "KEY=VALUES", conflicts_with_all = ["records", "series", "trace"])]
     pub(crate) sweep: Vec<String>,
     /// Runs of a sweep at the same time; the answer is the same for any number [default: as many as there are cores].
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(long, value_parser = within(1, 1024))]
     pub(crate) threads: Option<u64>,
     #[cfg(feature = "parquet")]
     #[command(flatten)]

@@ -26,27 +26,34 @@ mod show;
 pub mod testing;
 mod verbs;
 
-use args::{Cli, HardwareArgs, HardwareVerb, Verb, signed};
+use args::{Cli, Files, HardwareArgs, HardwareVerb, Verb, signed};
 use clap::{CommandFactory, FromArgMatches};
+use signal_hook::consts::SIGXFSZ;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// The program: arguments of the process, output on its streams.
 pub fn main() -> ExitCode {
+    // A file that outgrows `ulimit -f` is then an error of its writer, which removes what it has begun, not the end of the
+    // process. Where the signal cannot be caught it ends the process as before.
+    drop(signal_hook::flag::register(SIGXFSZ, Arc::default()));
     match parsed(std::env::args_os()) {
-        Ok(cli) => run(cli).unwrap_or_else(|error| exit::fail(&error)),
+        Ok((cli, files)) => run(cli, &files).unwrap_or_else(|error| exit::fail(&error)),
         Err(error) => exit::misused(&error),
     }
 }
 
-/// The arguments as the verbs take them.
-fn parsed(arguments: impl Iterator<Item = impl Into<OsString> + Clone>) -> Result<Cli, clap::Error> {
+/// The arguments as the verbs take them, and the files that they name.
+fn parsed(arguments: impl Iterator<Item = impl Into<OsString> + Clone>) -> Result<(Cli, Files), clap::Error> {
     let mut command = signed(Cli::command());
     let found = command.try_get_matches_from_mut(arguments)?;
-    Cli::from_arg_matches(&found).map_err(|error| error.format(&mut command))
+    let cli = Cli::from_arg_matches(&found).map_err(|error| error.format(&mut command))?;
+    Ok((cli, Files::of(&found)))
 }
 
-fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+fn run(cli: Cli, files: &Files) -> anyhow::Result<ExitCode> {
+    files.check()?;
     show::table::set_wide(cli.wide);
     match cli.verb {
         Verb::Limits(args) => verbs::limits::run(&args),

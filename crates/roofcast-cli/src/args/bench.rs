@@ -100,10 +100,10 @@ pub(crate) struct AskArgs {
 #[derive(Debug, Args)]
 pub(crate) struct JudgeArgs {
     /// First requests that do not count.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = within(0, 1 << 30))]
     pub(crate) warmup: u64,
     /// Last requests that do not count.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = within(0, 1 << 30))]
     pub(crate) cooldown: u64,
     /// Time to first token that a good request keeps.
     #[arg(long, value_name = "MS", value_parser = milliseconds)]

@@ -251,7 +251,7 @@ fn set(text: &str) -> Result<Setting> {
     let wrong = || Error::field("arguments", "--set", format!("{text:?}"), accepted);
     let (name, value) = text.split_once('=').ok_or_else(wrong)?;
     let path = settings::path(name.trim()).ok_or_else(wrong)?;
-    Ok(Setting::new(path, values::setting(value.trim())))
+    Ok(Setting::new(path, values::setting(path, value.trim())))
 }
 
 /// A question: everything that was said, and the catalog that it is said of.

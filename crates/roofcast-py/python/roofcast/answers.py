@@ -244,6 +244,7 @@ class LimitsSweep(Served):
 
     sweep: list[str]
     points: list[LimitsPoint]
+    interrupted: bool
 
     def headline(self) -> str:
         return f"{super().headline()}: {len(self.points)} values of {', '.join(self.sweep)}"

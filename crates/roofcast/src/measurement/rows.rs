@@ -6,11 +6,13 @@ use super::{KINDS, Kind, Lengths, Measurement, Metrics, Settings};
 use crate::error::{Error, Result};
 use crate::parallelism::RequestedParallelism;
 use crate::spec::PoolSpec;
+use crate::table;
 
 /// Reads a measurements CSV; `place` names the file in errors.
 pub fn read(place: &str, text: &str) -> Result<Vec<Measurement>> {
-    let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_bytes());
-    let broken = |e: csv::Error| Error::Parse { place: place.into(), message: e.to_string() };
+    let mut reader = table::reader(text);
+    let separator = table::separator(text);
+    let broken = |e: csv::Error| table::broken(place, text, &e);
     let header = reader.headers().map_err(broken)?.clone();
     let pools = header.iter().any(|h| h == "prefill_workers");
     for needed in ["kind", "model", "hardware"] {
@@ -24,8 +26,10 @@ pub fn read(place: &str, text: &str) -> Result<Vec<Measurement>> {
     let mut rows = Vec::new();
     for record in reader.records() {
         let record = record.map_err(broken)?;
-        let line = record.position().map_or(0, csv::Position::line);
-        rows.push(Row { place: format!("{place}:{line}"), header: &header, record: &record }.read()?);
+        let line = table::line(text, record.position());
+        rows.push(
+            Row { place: format!("{place}:{line}"), header: &header, record: &record, separator }.read()?,
+        );
     }
     Ok(rows)
 }
@@ -35,6 +39,7 @@ struct Row<'a> {
     place: String,
     header: &'a csv::StringRecord,
     record: &'a csv::StringRecord,
+    separator: char,
 }
 
 impl Row<'_> {
@@ -48,7 +53,7 @@ impl Row<'_> {
         if text.is_empty() {
             return Ok(None);
         }
-        match text.parse::<f64>() {
+        match table::pointed(text, self.separator).parse::<f64>() {
             Ok(v) if v.is_finite() && (0.0..=1e12).contains(&v) => Ok(Some(v)),
             _ => Err(Error::field(&self.place, column, text, "empty, or a number from 0 to 10^12")),
         }

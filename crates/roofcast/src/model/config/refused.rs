@@ -1,0 +1,180 @@
+//! Configs that are not read: architectures that are known not to be modelled, and keys of unknown ones that nobody read.
+//!
+//! Knows: `model_type`s, keys and words of keys that change work or memory. Does not know: what they would cost.
+
+use crate::error::Result;
+use crate::model::keys::{Keys, Reads, is_set};
+
+/// Types that are not modelled, whatever their keys, and why.
+const TYPES: [(&[&str], &str); 12] = [
+    (&["rwkv", "rwkv5", "rwkv6", "rwkv6qwen2", "rwkv7"], "RWKV's recurrence"),
+    (&["xlstm"], "xLSTM's recurrence"),
+    (&["hymba", "nemotron_flash"], "heads of attention and Mamba in one layer that share keys and values"),
+    (&["phi4flash"], "the memory that layers share (SambaY)"),
+    (&["phi3small"], "blocks of sparse attention"),
+    (&["motif", "motif2"], "differential attention"),
+    (&["zaya"], "compressed convolutional attention"),
+    (&["bitnet"], "ternary weights"),
+    (&["iquestloopcoder"], "layers that are passed twice"),
+    (
+        &[
+            "llada",
+            "llada_moe",
+            "llada2_moe",
+            "dream",
+            "sdar",
+            "sdar_moe",
+            "wedlm",
+            "diffusion_gemma",
+            "diffucoder",
+        ],
+        "models that write many tokens a step by diffusion",
+    ),
+    (
+        &[
+            "bert",
+            "roberta",
+            "xlm-roberta",
+            "camembert",
+            "distilbert",
+            "electra",
+            "deberta",
+            "deberta-v2",
+            "modernbert",
+            "nomic_bert",
+            "mpnet",
+            "albert",
+            "eurobert",
+        ],
+        "encoders, which answer with a vector and decode nothing",
+    ),
+    (
+        &[
+            "t5",
+            "mt5",
+            "umt5",
+            "longt5",
+            "t5gemma",
+            "t5gemma2",
+            "bart",
+            "mbart",
+            "pegasus",
+            "marian",
+            "whisper",
+            "m2m_100",
+            "blenderbot",
+        ],
+        "encoder-decoder models",
+    ),
+];
+
+/// Keys of parts that change memory and work and are not modelled, whatever the type; to read past them would be wrong.
+const KEYS: &[&str] = &[
+    "lru_width",
+    "hybrid_layer_ids",
+    "ngram_vocab_size_ratio",
+    "ple_layer_ids",
+    "gated_norm_rank",
+    "rescale_every",
+    "ssm_cfg",
+    "attention_hidden_size",
+    "cross_attention_layers",
+    "encoder_layers",
+    "num_encoder_layers",
+    "use_cla",
+    "loop_num",
+    "blocksparse_num_local_blocks",
+    "hc_magnitude",
+    "hc_lowrank",
+    "mova_num_experts",
+    "engram_layer_ids",
+];
+
+/// Words of keys that say how many times, where or with what state a layer runs.
+const WORDS: [&str; 28] = [
+    "layer",
+    "layers",
+    "step",
+    "steps",
+    "loop",
+    "loops",
+    "cache",
+    "caches",
+    "memory",
+    "memories",
+    "mem",
+    "mixer",
+    "mixers",
+    "recurrent",
+    "recurrence",
+    "ssm",
+    "mamba",
+    "conv",
+    "sconv",
+    "window",
+    "sliding",
+    "swa",
+    "diffusion",
+    "sparse",
+    "share",
+    "shared",
+    "engram",
+    "ngram",
+];
+
+/// Keys with such a word that change nothing here: other names of what is read, habits of training and of one library.
+const IDLE: [&str; 16] = [
+    "use_cache",
+    "cache_implementation",
+    "num_hidden_layers",
+    "num_layers",
+    "n_layers",
+    "n_layer",
+    "max_window_layers",
+    "use_sliding_window",
+    "layer_scale_init_value",
+    "decoder_layers",
+    "decoder_layerdrop",
+    "output_router_logits_layers",
+    "warmup_steps",
+    "global_step",
+    "shared_head",
+    "router_aux_loss_layers",
+];
+
+/// Refuses a type or a key that is known not to be modelled.
+pub(super) fn known(keys: &Keys) -> Result<()> {
+    for name in keys.types() {
+        let named = |names: &[&str]| names.iter().any(|n| n.eq_ignore_ascii_case(name));
+        if let Some((_, why)) = TYPES.iter().find(|(names, _)| named(names)) {
+            return Err(keys.bad("model_type", format!("{name:?}"), format!("architectures without {why}")));
+        }
+    }
+    match KEYS.iter().find(|key| keys.value(key).is_some_and(is_set)) {
+        Some(key) => Err(keys.bad(key, "present", "architectures without it: it is not modelled")),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a config of an unknown type with keys that nobody read and that name layers, steps, loops, caches, memories or
+/// mixers: to compute it as a Llama would be wrong without a word.
+pub(super) fn unread(keys: &Keys, model_type: &str, reads: &Reads) -> Result<()> {
+    let telling = |key: &&str| {
+        let norm = key.contains("layer_norm") || key.contains("norm_eps");
+        !norm
+            && !IDLE.contains(key)
+            && key.split('_').any(|word| WORDS.contains(&word.to_ascii_lowercase().as_str()))
+    };
+    let left: Vec<&str> = keys.unread(reads).filter(telling).collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    let named = left.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
+    let found =
+        format!("{model_type:?}, which is not known, with keys that say more than a Llama's: {named}");
+    Err(keys.bad(
+        "model_type",
+        found,
+        "a known type, or a config without those keys, which is then read as a Llama's",
+    ))
+}
