@@ -8,6 +8,7 @@ use crate::args::SourceArgs;
 use crate::{host, show};
 use anyhow::Result;
 use roofcast::calibration::Calibration;
+use roofcast::catalog::address;
 use roofcast::command::{self, Command, Longest};
 use roofcast::deployment::Options;
 use roofcast::spec::Spec;
@@ -137,6 +138,9 @@ impl Source {
         let place = if settings.is_empty() { self.place.as_str() } else { "arguments" };
         let mut spec =
             Spec::of_table(place, table.clone()).map_err(|error| self.explained(error, &settings))?;
+        if let Some(name) = &mut spec.model.name {
+            *name = address::repository(name)?.into_owned();
+        }
         if let Some(workload) = &mut spec.workload {
             workload.load(&self.place, |trace| self.reach.trace(&self.place, trace))?;
         }

@@ -86,7 +86,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
         let header = ["metric", "mean_ms", "std_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "interrupted"];
         show::csv(&header, &rows)?;
     } else {
-        show::text(&text::people(&about(deployment, &simulation), &simulation))?;
+        show::text(&text::people(&about(deployment, &simulation), &scenario.spec, &simulation))?;
     }
     Ok(match &simulation {
         s if s.interrupted => exit::invalid(),

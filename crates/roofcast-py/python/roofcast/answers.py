@@ -790,6 +790,7 @@ class Plan(Document):
     interrupted: bool
     at_least: float | None
     unjudged: int
+    assumptions: list[str]
     best: Choice | None
     pareto: list[Choice]
     pareto_throughput: list[Choice]

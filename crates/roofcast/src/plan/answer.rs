@@ -38,6 +38,8 @@ pub struct Plan {
     pub at_least: Option<f64>,
     /// Of a search that was stopped: deployments of which nothing is known and that have no more of it than the best.
     pub unjudged: u64,
+    /// What was assumed of the best's deployments; of the model where none met the SLO.
+    pub assumptions: Vec<String>,
     /// What has least of what is minimised.
     pub best: Option<Choice>,
     /// Deployments that no other beats in the objective, TPOT and TTFT at once; best first.

@@ -381,3 +381,34 @@ fn published_checkpoints_say_what_a_format_leaves() {
     // Unquantized the published checkpoints say nothing.
     assert_eq!(weights("deepseek-ai/DeepSeek-R1", "b200-sxm", Some("bf16")).weights, "bf16");
 }
+
+/// Configs whose architecture is not modelled are refused by a type or a key of theirs; those that are like a known one are
+/// read.
+#[test]
+fn configs_that_are_not_read_right_are_refused() {
+    let Some(root) = real_configs().map(|root| root.with_file_name("configs-unread")) else { return };
+    let read = |folder: &str| {
+        let text = std::fs::read_to_string(root.join(folder).join("config.json")).unwrap();
+        config::parse(folder, folder, &text)
+    };
+    for (folder, says) in [
+        ("axk2", "gated_norm_rank"),
+        ("deepseek_v41", "engram_layer_ids"),
+        ("dots3_note", "`swa_head_dim`"),
+        ("inkling", "`local_layer_ids`"),
+        ("k_diffgemma", "diffusion"),
+        ("k_iquest_loop", "passed twice"),
+        ("k_llada", "diffusion"),
+        ("k_phi3small", "sparse attention"),
+        ("k_use_cla", "use_cla"),
+        ("k_xlstm", "recurrence"),
+        ("ling3_flash", "short_conv_kernel_size"),
+        ("longcat_ngram", "ngram_vocab_size_ratio"),
+    ] {
+        let told = read(folder).map(|model| model.name).unwrap_err().to_string();
+        assert!(told.contains(says), "{folder}: {told}");
+    }
+    for folder in ["granite_switch", "ling25", "sarvam_moe"] {
+        assert!(read(folder).is_ok(), "{folder}: {:?}", read(folder).err());
+    }
+}

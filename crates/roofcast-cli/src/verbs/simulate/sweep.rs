@@ -4,6 +4,7 @@
 mod cells;
 mod picture;
 
+use super::text::{answered_per_s, good_per_s};
 use super::{Answer, about, sources};
 #[cfg(feature = "parquet")]
 use crate::args::MergeArgs;
@@ -299,7 +300,7 @@ fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
         table::line(&format!("Overload at {at}: the queue grows for as long as requests come."))
     };
     // By name, as goodput is not always there.
-    let spare = ["preempted", "empty", "ITL p99", "E2EL p50", "KV held", "running"];
+    let spare = ["preempted", "empty", "E2EL p50", "KV held", "running"];
     let spare: Vec<usize> =
         spare.iter().filter_map(|name| header.iter().position(|column| column == name)).collect();
     let text = table::fitted(&header, &rows, keys.len(), &spare);
@@ -358,8 +359,8 @@ fn shown(run: &Run, judged: bool) -> Vec<String> {
     let significant = |v: f64| if sum.completed == 0 { "–".to_owned() } else { significant(v) };
     let tpot = |v: f64| if sum.tpot.count == 0 { "–".to_owned() } else { significant(v) };
     let mut row: Vec<String> = run.values.iter().map(word).collect();
-    row.push(significant(sum.request_throughput()));
-    let good = || sum.request_goodput().map_or_else(|| "–".to_owned(), significant);
+    row.push(significant(answered_per_s(s)));
+    let good = || good_per_s(s).map_or_else(|| "–".to_owned(), significant);
     row.extend(judged.then(good));
     row.push(significant(sum.output_throughput()));
     row.extend([sum.ttft.median, sum.ttft.p99].map(significant));

@@ -178,3 +178,67 @@ pub(super) fn unread(keys: &Keys, model_type: &str, reads: &Reads) -> Result<()>
         "a known type, or a config without those keys, which is then read as a Llama's",
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use serde_json::json;
+
+    /// A Llama's keys with others over them; the message of the refusal.
+    fn refused(more: serde_json::Value) -> Option<String> {
+        let mut config = json!({
+            "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 100, "use_cache": true,
+            "rms_norm_eps": 1e-6, "max_position_embeddings": 1000, "initializer_range": 0.02,
+        });
+        for (key, value) in more.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        parse("m", "config.json", &config.to_string()).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn unknown_types_with_keys_that_nobody_reads() {
+        for (key, value) in [
+            ("loop_count", json!(2)),
+            ("refinement_steps", json!(4)),
+            ("local_layer_ids", json!([0, 1])),
+            ("shared_kv_cache", json!(true)),
+            ("memory_slots", json!(16)),
+            ("mixer_types", json!(["lightning", "sparse"])),
+            ("swa_head_dim", json!(64)),
+        ] {
+            let told = refused(json!({"model_type": "nobody_knows", key: value})).unwrap();
+            for part in ["config.json: `model_type` is \"nobody_knows\"", &format!("`{key}`"), "accepted: "] {
+                assert!(told.contains(part), "{part} is not in {told}");
+            }
+            // A known type says what its keys mean.
+            assert_eq!(refused(json!({key: value})), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn unknown_types_of_a_llamas_keys_are_read_as_one() {
+        let like = json!({
+            "model_type": "nobody_knows", "loop_count": 0, "shared_kv_cache": false, "layer_norm_eps": 1e-5,
+            "memory_slots": null, "local_layer_ids": [], "adapter_ranks": [8], "torch_dtype": "bfloat16",
+        });
+        assert_eq!(refused(like), None);
+    }
+
+    #[test]
+    fn known_not_to_be_modelled_by_type_and_by_key() {
+        for (name, why) in [
+            ("LLaDA", "diffusion"),
+            ("xlstm", "recurrence"),
+            ("modernbert", "encoders"),
+            ("t5", "encoder-decoder"),
+        ] {
+            let told = refused(json!({"model_type": name})).unwrap();
+            assert!(told.contains("`model_type`") && told.contains(why), "{told}");
+        }
+        let told = refused(json!({"model_type": "hunyuan", "use_cla": true, "cla_share_factor": 2})).unwrap();
+        assert!(told.contains("`use_cla` is present"), "{told}");
+        assert_eq!(refused(json!({"use_cla": false})), None);
+    }
+}
