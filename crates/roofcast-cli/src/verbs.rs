@@ -11,6 +11,7 @@ pub(crate) mod conformance;
 pub(crate) mod emulate;
 pub(crate) mod hardware;
 pub(crate) mod init;
+pub(crate) mod keys;
 pub(crate) mod limits;
 pub(crate) mod man;
 pub(crate) mod plan;

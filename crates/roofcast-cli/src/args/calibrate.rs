@@ -19,7 +19,7 @@ pub(crate) struct CalibrateArgs {
     #[command(flatten)]
     pub(crate) runs: RunsArgs,
     /// Write the calibration as TOML.
-    #[arg(long, value_name = "FILE.toml")]
+    #[arg(long = "output", alias = "out", value_name = "FILE.toml")]
     pub(crate) out: Option<PathBuf>,
     /// Write measured, forecast without its group, and limit of every row as CSV.
     #[arg(long, value_name = "OUT.csv")]

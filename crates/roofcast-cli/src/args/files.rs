@@ -38,12 +38,10 @@ impl Files {
                 continue;
             }
             let Ok(Some(values)) = verb.try_get_raw(id) else { continue };
-            let is_written = WRITTEN.contains(&id) || id == "output";
-            match is_written {
-                true => {
-                    files.written.extend(values.map(|v| (format!("--{}", id.replace('_', "-")), v.into())))
-                }
-                false => files.read.extend(values.flat_map(read)),
+            if WRITTEN.contains(&id) || id == "output" {
+                files.written.extend(values.map(|value| (flag(id), value.into())));
+            } else {
+                files.read.extend(values.flat_map(read));
             }
         }
         files
@@ -67,6 +65,11 @@ impl Files {
         }
         Ok(())
     }
+}
+
+/// The flag of an argument that is written.
+fn flag(id: &str) -> String {
+    if id == "out" { "--output".to_owned() } else { format!("--{}", id.replace('_', "-")) }
 }
 
 /// The files that a value names: itself, and what it names where it is a spec.

@@ -2,6 +2,7 @@
 //!
 //! Knows: how a key's kind is written on a command line. What a key means and which values it takes is the library's.
 
+use super::help::{ENGINE, LOAD, MACHINE};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use roofcast::spec::keys::{KEYS, Key, Kind};
 use roofcast::spec::number::{self, Unit};
@@ -21,11 +22,11 @@ pub(crate) struct Machine;
 
 impl Sections for Machine {
     const ALL: &[(&str, &str)] = &[
-        ("model", "Model and machine"),
-        ("hardware", "Model and machine"),
-        ("precision", "Model and machine"),
-        ("parallelism", "Model and machine"),
-        ("engine", "Engine"),
+        ("model", MACHINE),
+        ("hardware", MACHINE),
+        ("precision", MACHINE),
+        ("parallelism", MACHINE),
+        ("engine", ENGINE),
     ];
 }
 
@@ -34,7 +35,7 @@ impl Sections for Machine {
 pub(crate) struct Traffic;
 
 impl Sections for Traffic {
-    const ALL: &[(&str, &str)] = &[("workload", "Load"), ("fleet", "Load"), ("slo", "SLO")];
+    const ALL: &[(&str, &str)] = &[("workload", LOAD), ("fleet", ENGINE), ("slo", LOAD)];
 }
 
 /// The traffic that a server is measured under.
@@ -44,8 +45,7 @@ pub(crate) struct Load;
 
 #[cfg(feature = "network")]
 impl Sections for Load {
-    const ALL: &[(&str, &str)] =
-        &[("workload", "Load [default: a user, prompts of 512 tokens, answers of 128]")];
+    const ALL: &[(&str, &str)] = &[("workload", LOAD)];
 }
 
 /// How requests are routed to replicas.
@@ -53,7 +53,7 @@ impl Sections for Load {
 pub(crate) struct Routed;
 
 impl Sections for Routed {
-    const ALL: &[(&str, &str)] = &[("fleet", "Fleet")];
+    const ALL: &[(&str, &str)] = &[("fleet", ENGINE)];
 }
 
 /// What a plan is told.
@@ -61,13 +61,8 @@ impl Sections for Routed {
 pub(crate) struct Planned;
 
 impl Sections for Planned {
-    const ALL: &[(&str, &str)] = &[
-        ("model", "Search"),
-        ("search", "Search"),
-        ("workload", "Load"),
-        ("slo", "SLO"),
-        ("engine", "Engine"),
-    ];
+    const ALL: &[(&str, &str)] =
+        &[("model", MACHINE), ("search", MACHINE), ("workload", LOAD), ("slo", LOAD), ("engine", ENGINE)];
 }
 
 /// The flags of some sections that were given, as settings.
@@ -148,7 +143,14 @@ fn argument(key: &Key, flag: &'static str, heading: &'static str) -> Vec<Arg> {
         Kind::Toml => vec![],
     }
     .into_iter()
-    .map(|a| if flag == "concurrency" { a.visible_alias("users").conflicts_with("rate") } else { a })
+    .map(|arg| match flag {
+        "concurrency" => arg.visible_alias("users").conflicts_with("rate"),
+        // As `bench` calls the bounds of single requests.
+        "ttft-p99" => arg.alias("slo-ttft"),
+        "tpot-p99" => arg.alias("slo-tpot"),
+        "e2el-p99" => arg.alias("slo-e2el"),
+        _ => arg,
+    })
     .collect()
 }
 

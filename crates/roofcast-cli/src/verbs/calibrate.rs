@@ -38,11 +38,11 @@ struct Answer {
 }
 
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
-    let out = Target::asked("--out", args.out.as_ref())?;
+    let out = Target::asked("--output", args.out.as_ref())?;
     let rows_file = Target::asked("--per-row", args.per_row.as_ref())?;
     if args.source.is_some() && out.is_none() {
-        let accepted = "it with --out, whose calibration says it";
-        return Err(Error::field("arguments", "--source", "without --out", accepted).into());
+        let accepted = "it with --output, whose calibration says it";
+        return Err(Error::field("arguments", "--source", "without --output", accepted).into());
     }
     let scatter_file = Target::asked("--svg", args.svg.as_ref())?;
     input::measurements::idle(&args.files, &args.runs)?;

@@ -6,8 +6,6 @@ mod text;
 pub(crate) mod view;
 
 use super::About;
-#[cfg(feature = "parquet")]
-use crate::args::MergeArgs;
 use crate::args::SimulateArgs;
 use crate::input::scenario::{Base, Source};
 use crate::page::Alone;
@@ -93,12 +91,6 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
         s if s.summary.completed == 0 => exit::infeasible(),
         _ => ExitCode::SUCCESS,
     })
-}
-
-#[cfg(feature = "parquet")]
-/// `roofcast merge`: what a sweep would print, from cells that were kept.
-pub(crate) fn merge(args: &MergeArgs) -> Result<ExitCode> {
-    sweep::merge(args)
 }
 
 /// The deployment, with the accelerators of all pools.

@@ -826,6 +826,27 @@ class Plan(Document):
         """The deployments that meet the SLO, best first."""
         return [{k: v for k, v in row.items() if k != "spec"} for row in self.to_dict()["ranked"]]
 
+    def _shown(self) -> Sequence[Mapping[str, JSON]]:
+        """What tells deployments apart and what they cost; where none meets the SLO, what came nearest."""
+        if not self.ranked:
+            return [{"deployment": near.deployment, "why": near.reason, "$/h": near.cost_per_hour} for near in self.nearest]
+        return [
+            {
+                "accelerators": f"{choice.count} × {choice.accelerator}",
+                "replicas": choice.replicas,
+                "tp": choice.tp,
+                "weights": choice.weights,
+                "KV": choice.kv,
+                "engine": choice.engine,
+                "$/h": choice.cost_per_hour,
+                "$/M tokens": choice.cost_per_million_tokens,
+                "TTFT p99 ms": choice.ttft_p99_ms,
+                "TPOT p99 ms": choice.tpot_p99_ms,
+                "output tok/s": choice.output_tok_s,
+            }
+            for choice in self.ranked
+        ]
+
 
 @dataclass(init=False, repr=False, eq=False)
 class Errors(Part):

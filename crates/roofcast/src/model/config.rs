@@ -103,7 +103,9 @@ impl<'a> Reader<'a> {
             "model_max_length",
         ])?;
         self.note_what_is_left_out()?;
-        let layers = (0..self.layers).map(|i| self.layer(i)).collect::<Result<Vec<_>>>()?;
+        let mut layers = (0..self.layers).map(|i| self.layer(i)).collect::<Result<Vec<_>>>()?;
+        let passes = self.passes()?;
+        layers = (0..passes).flat_map(|_| layers.iter().cloned()).collect();
         let outer = self.outer(vocab, max_context)?;
         let mut seen = std::collections::HashSet::new();
         self.assumptions.retain(|a| seen.insert(a.clone()));
@@ -116,6 +118,7 @@ impl<'a> Reader<'a> {
             dtype: self.dtype()?,
             tied,
             layers,
+            passes,
             outer,
             quantization: Quantization::read(self.keys.place, config)?,
             published: Vec::new(),
@@ -136,6 +139,25 @@ impl<'a> Reader<'a> {
             ));
         }
         Ok(model)
+    }
+
+    /// How many times a token passes the layers: Ouro's universal-transformer steps, each with a cache of its own. A model may
+    /// end a token earlier (`early_exit_threshold`), which engines do not.
+    fn passes(&mut self) -> Result<u64> {
+        if self.model_type != "ouro" {
+            return Ok(1);
+        }
+        let passes = self.keys.count(&["total_ut_steps"])?.unwrap_or(4);
+        if self.layers * passes > MOST_LAYERS {
+            return Err(self.keys.bad(
+                "total_ut_steps",
+                passes,
+                format!("at most {MOST_LAYERS} layers in all passes"),
+            ));
+        }
+        self.assumptions
+            .push(format!("every token passes the layers {passes} times, none leaves them earlier"));
+        Ok(passes)
     }
 
     /// Notes the parts of a checkpoint that are not in the model, and its dtype where engines load another.

@@ -423,11 +423,9 @@ pub(super) fn name(space: &Space, candidate: &Candidate) -> String {
             text += &format!(", {value} {what}");
         }
     }
-    if let Some(tokens) = shape.max_num_batched_tokens {
-        text += &format!(", {tokens} tokens a step");
-    }
-    if let Some(seqs) = shape.max_num_seqs {
-        text += &format!(", {seqs} sequences");
+    let bounds = [(shape.max_num_batched_tokens, "tokens a step"), (shape.max_num_seqs, "sequences")];
+    for (most, what) in bounds {
+        text += &most.map_or(String::new(), |most| format!(", {most} {what}"));
     }
     for word in shape.told.words() {
         text += &format!(", {word}");
