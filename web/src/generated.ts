@@ -161,6 +161,7 @@ export interface PlanAnswer {
     interrupted: boolean;
     at_least: unknown;
     unjudged: number;
+    assumptions: unknown[];
     best: Choice | null;
     pareto: Choice[];
     pareto_throughput: Choice[];

@@ -6,7 +6,10 @@ mod calibrate;
 mod catalog;
 #[cfg(feature = "network")]
 mod emulate;
+mod files;
 pub(crate) mod flags;
+mod help;
+mod keys;
 mod later;
 #[cfg(feature = "network")]
 mod serve;
@@ -20,7 +23,10 @@ pub(crate) use catalog::{AddArgs, CatalogArgs, CatalogVerb, FilterArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 #[cfg(feature = "network")]
 pub(crate) use emulate::EmulateArgs;
+pub(crate) use files::Files;
 use flags::{Flags, Machine, Planned, Traffic};
+pub(crate) use help::grouped;
+pub(crate) use keys::KeysArgs;
 pub(crate) use later::{Later, signed};
 #[cfg(feature = "network")]
 pub(crate) use serve::ServeArgs;
@@ -50,9 +56,6 @@ pub(crate) enum Verb {
     Plan(Later<PlanArgs>),
     /// What a serving engine does under traffic: latency, throughput, preemptions, percentiles.
     Simulate(Later<SimulateArgs>),
-    /// Prints a sweep whose runs were kept by many machines: the bytes of one run of `simulate --sweep`, as JSON or CSV.
-    #[cfg(feature = "parquet")]
-    Merge(Later<MergeArgs>),
     /// What a live OpenAI-compatible server does: latency and throughput beside the limit, and whether to believe them.
     #[cfg(feature = "network")]
     Bench(Later<BenchArgs>),
@@ -62,10 +65,14 @@ pub(crate) enum Verb {
     /// A page in the browser, served on this machine: limits, runs, plans and measurements to look at.
     #[cfg(feature = "network")]
     Serve(Later<ServeArgs>),
-    /// The texts that roofcast grew from, figure by figure: what each says, what its rules give, what we say.
-    Seeds(Later<SeedsArgs>),
     /// Lists the embedded accelerators, models and workloads, shows one, or adds a model.
     Catalog(Box<CatalogArgs>),
+    /// Lists the keys of a spec with their flags, all or those that a search finds.
+    Keys(Later<KeysArgs>),
+    /// Writes a spec to begin with: every key with what it means.
+    Init(Later<InitArgs>),
+    /// The texts that roofcast grew from, figure by figure: what each says, what its rules give, what we say.
+    Seeds(Later<SeedsArgs>),
     /// Replays decisions recorded from vLLM's scheduler: exit 0 when all agree, else 1.
     Conformance(Later<ConformanceArgs>),
     /// Measures the machine that this runs on.
@@ -74,8 +81,6 @@ pub(crate) enum Verb {
     Validate(Later<ValidateArgs>),
     /// Fits a calibration to measured points, and judges it on groups left out in turn.
     Calibrate(Later<CalibrateArgs>),
-    /// Writes a spec to begin with: every key with what it means.
-    Init(Later<InitArgs>),
     /// Prints a completion script for a shell.
     Completions(Later<CompletionsArgs>),
     /// Prints the man page, or that of a verb.
@@ -262,7 +267,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "FILE.json")]
     pub(crate) trace: Option<PathBuf>,
     /// Events of the trace at most; it ends there.
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000), requires = "trace")]
+    #[arg(long, default_value_t = 100_000, value_parser = within(1, 10_000_000), requires = "trace")]
     pub(crate) trace_limit: u64,
     /// Draw latencies, queue and KV cache as SVG; of a sweep, latencies and throughput over its values.
     #[arg(long, value_name = "FILE.svg")]
@@ -275,7 +280,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "KEY=VALUES", conflicts_with_all = ["records", "series", "trace"])]
     pub(crate) sweep: Vec<String>,
     /// Runs of a sweep at the same time; the answer is the same for any number [default: as many as there are cores].
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(long, value_parser = within(1, 1024))]
     pub(crate) threads: Option<u64>,
     #[cfg(feature = "parquet")]
     #[command(flatten)]
@@ -287,9 +292,8 @@ pub(crate) struct SimulateArgs {
 /// Runs of a sweep that are kept one by one, for many machines and for restarts.
 #[cfg(feature = "parquet")]
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Sweeps on many machines")]
 pub(crate) struct CellsArgs {
-    /// Keep every run of the sweep in this folder, and run what is not there: `roofcast merge` then prints the sweep.
+    /// Keep every run of the sweep in this folder, and run what is not there: --merge then prints the sweep.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) cells: Option<PathBuf>,
     /// Run the share I of N of the sweep, as in 2/8: every Nth run from the Ith.
@@ -308,19 +312,16 @@ pub(crate) struct CellsArgs {
     /// Seconds that a run may take: one that takes longer is left, and said.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, requires = "cells")]
     pub(crate) cell_time_limit: Option<f64>,
-}
-
-#[cfg(feature = "parquet")]
-#[derive(Debug, Args)]
-pub(crate) struct MergeArgs {
-    /// Print which runs are not there, by number from 0, as JSON.
-    #[arg(long)]
+    /// Run nothing: print the sweep from the runs that --cells has kept, byte for byte what one machine would have printed, as
+    /// JSON or CSV.
+    #[arg(long, requires = "cells", conflicts_with_all = ["shard", "numbers", "svg"])]
+    pub(crate) merge: bool,
+    /// With --merge: print which runs are not there, by number from 0, as JSON.
+    #[arg(long, requires = "merge")]
     pub(crate) missing: bool,
-    /// Print the runs that are there.
-    #[arg(long)]
+    /// With --merge: print the runs that are there.
+    #[arg(long, requires = "merge")]
     pub(crate) partial: bool,
-    #[command(flatten)]
-    pub(crate) simulate: SimulateArgs,
 }
 
 #[derive(Debug, Args)]

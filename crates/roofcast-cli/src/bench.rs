@@ -14,6 +14,7 @@ pub(crate) mod report;
 pub(crate) mod request;
 mod response;
 pub(crate) mod scrape;
+mod stop;
 mod stream;
 pub(crate) mod target;
 pub(crate) mod texts;
@@ -37,9 +38,9 @@ use rustix::time::{ClockId, clock_gettime};
 use scrape::{Scrape, ServerMetrics};
 use std::sync::Arc;
 use std::time::Duration;
+use stop::Stop;
 use target::Target;
 use texts::{Text, Turn};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use vocabulary::Vocabulary;
 
 /// The most connections that are opened ahead of a run.
@@ -52,8 +53,8 @@ pub(crate) struct Bench {
     form: Form,
     how: How,
     prompts: Prompts,
-    /// Ctrl-C: ends a run, and all that would follow.
-    stop: Signal,
+    /// Ends a run, and all that would follow.
+    stop: Stop,
     lag: Lag,
 }
 
@@ -111,7 +112,7 @@ impl Bench {
         prompts.texts = speech.texts;
         let stop = {
             let _within = runtime.enter();
-            signal(SignalKind::interrupt()).context("waiting for Ctrl-C")?
+            Stop::new().context("waiting for Ctrl-C")?
         };
         Ok(Bench { runtime, client, form, how, prompts, stop, lag })
     }

@@ -17,8 +17,8 @@ pub(crate) fn invalid() -> ExitCode {
     ExitCode::from(3)
 }
 
-/// Prints one line on stderr; bad input ends with 2, an engine that would not start with 4. A closed pipe is no error: the
-/// reader had enough.
+/// Prints a line for each error on stderr; bad input ends with 2, an engine that would not start with 4. A closed pipe is no
+/// error: the reader had enough.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     let closed = error.chain().any(|e| {
         e.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
@@ -27,7 +27,9 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     // Nothing is left to do where stderr is closed, too.
-    drop(writeln!(std::io::stderr(), "roofcast: {error:#}"));
+    for told in format!("{error:#}").lines() {
+        drop(writeln!(std::io::stderr(), "roofcast: {told}"));
+    }
     match error.chain().any(|e| matches!(e.downcast_ref(), Some(Error::WillNotStart(_)))) {
         true => infeasible(),
         false => ExitCode::from(2),

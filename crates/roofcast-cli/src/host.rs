@@ -69,9 +69,9 @@ pub fn ask(question: Question) -> Result<Answer, String> {
         .chain(question.arguments.iter().map(String::as_str))
         .map(Into::into)
         .collect();
-    let cli = crate::parsed(arguments.into_iter()).map_err(|error| exit::misuse(&error))?;
+    let (cli, files) = crate::parsed(arguments.into_iter()).map_err(|error| exit::misuse(&error))?;
     ASKED.set(Some(Asked { question, answer: Answer::default() }));
-    let done = crate::run(cli);
+    let done = crate::run(cli, &files);
     let answer = ASKED.take().map(|asked| asked.answer).unwrap_or_default();
     done.map(|_| answer).map_err(|error| format!("{error:#}"))
 }
@@ -141,7 +141,7 @@ fn kind(name: &str, arg: &clap::Arg) -> &'static str {
 /// # Errors
 /// What is wrong with `text`, and what is accepted.
 pub fn values(text: &str) -> Result<Vec<serde_json::Value>, String> {
-    let found = values::settings(text).map_err(|why| values::refused(text, &why).to_string())?;
+    let found = values::settings("", text).map_err(|why| values::refused(text, &why).to_string())?;
     let json = |value| serde_json::to_value(value).map_err(|e| e.to_string());
     found.into_iter().map(json).collect()
 }

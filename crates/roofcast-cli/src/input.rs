@@ -12,7 +12,7 @@ use crate::args::DeploymentArgs;
 use anyhow::{Context, Result, bail};
 use flate2::read::GzDecoder;
 use roofcast::calibration::Calibration;
-use roofcast::catalog::ModelEntry;
+use roofcast::catalog::{ModelEntry, address};
 use roofcast::model::{Quantization, config};
 use roofcast::{Catalog, Deployment, Error, Model};
 use scenario::{EMPTY, Scenario, Source};
@@ -24,6 +24,9 @@ use std::sync::Arc;
 
 /// The largest text file that is read: real config.json files have up to 3 MB.
 const MOST_BYTES: u64 = 64 << 20;
+
+/// U+FEFF in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The context that verbs assume where none is given, capped by the model's.
 pub(crate) const DEFAULT_CONTEXT: u64 = 4096;
@@ -47,15 +50,27 @@ pub(crate) fn filled(path: &Path, accepted: &str) -> Result<String> {
 
 /// Reads text of at most 64 MiB.
 fn bounded(reader: impl Read, place: &str) -> Result<String> {
-    let mut text = String::new();
-    let read = reader.take(MOST_BYTES + 1).read_to_string(&mut text).with_context(|| place.to_owned())?;
+    let mut bytes = Vec::new();
+    let read = reader.take(MOST_BYTES + 1).read_to_end(&mut bytes).with_context(|| place.to_owned())?;
     if read as u64 > MOST_BYTES {
         bail!(
             "{place}: larger than {} MiB; accepted: a config, spec, catalog or trace file",
             MOST_BYTES >> 20
         );
     }
-    Ok(text)
+    unicode(bytes).map_err(|found| Error::field(place, "the file", found, "text in UTF-8").into())
+}
+
+/// The text of a file without the mark that some editors begin it with, or what it is instead of UTF-8. PowerShell's `>`
+/// writes UTF-16.
+fn unicode(mut bytes: Vec<u8>) -> Result<String, &'static str> {
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.drain(..BYTE_ORDER_MARK.len());
+    }
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return Err("UTF-16");
+    }
+    String::from_utf8(bytes).map_err(|_| "no text in UTF-8")
 }
 
 /// The embedded catalog with the user's files on top.
@@ -135,6 +150,7 @@ pub(crate) fn model(name: &str, catalog: &Catalog) -> Result<Arc<Model>> {
         let accepted = "a catalog id, a config.json, a .gguf or .safetensors";
         return Err(Error::field("model", "name", "empty", accepted).into());
     }
+    let name = &*address::repository(name)?;
     let path = Path::new(name);
     let ends = |suffix: &str| name.to_lowercase().ends_with(suffix);
     if ends(".gguf") || ends(".safetensors") || path.is_dir() {
@@ -152,6 +168,7 @@ pub(crate) fn model(name: &str, catalog: &Catalog) -> Result<Arc<Model>> {
 
 /// The model of a `config.json`, with NVIDIA's `hf_quant_config.json` where that is beside it.
 fn config_file(name: &str, file: &Path) -> Result<Model> {
+    checkpoint::refuse_adapter(name, file)?;
     let place = file.display().to_string();
     let mut model = config::parse(name, &place, &filled(file, CONFIG)?)?;
     let beside = file.with_file_name("hf_quant_config.json");

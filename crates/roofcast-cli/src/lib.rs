@@ -26,35 +26,53 @@ mod show;
 pub mod testing;
 mod verbs;
 
-use args::{Cli, HardwareArgs, HardwareVerb, Verb, signed};
+use args::{Cli, Files, HardwareArgs, HardwareVerb, Verb, grouped, signed};
 use clap::{CommandFactory, FromArgMatches};
+use signal_hook::consts::SIGXFSZ;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::{Arc, LazyLock};
+
+/// The version with what it was built with, which decides what verbs and files there are.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let features = [
+        ("network", cfg!(feature = "network")),
+        ("parquet", cfg!(feature = "parquet")),
+        ("tokenizers", cfg!(feature = "tokenizers")),
+        ("page", page::PAGE.is_some()),
+    ];
+    let with: Vec<&str> = features.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
+    let with = if with.is_empty() { "no features".to_owned() } else { with.join(", ") };
+    format!("{} ({with})", env!("CARGO_PKG_VERSION"))
+});
 
 /// The program: arguments of the process, output on its streams.
 pub fn main() -> ExitCode {
+    // A file that outgrows `ulimit -f` is then an error of its writer, which removes what it has begun, not the end of the
+    // process. Where the signal cannot be caught it ends the process as before.
+    drop(signal_hook::flag::register(SIGXFSZ, Arc::default()));
     match parsed(std::env::args_os()) {
-        Ok(cli) => run(cli).unwrap_or_else(|error| exit::fail(&error)),
+        Ok((cli, files)) => run(cli, &files).unwrap_or_else(|error| exit::fail(&error)),
         Err(error) => exit::misused(&error),
     }
 }
 
-/// The arguments as the verbs take them.
-fn parsed(arguments: impl Iterator<Item = impl Into<OsString> + Clone>) -> Result<Cli, clap::Error> {
-    let mut command = signed(Cli::command());
+/// The arguments as the verbs take them, and the files that they name.
+fn parsed(arguments: impl Iterator<Item = impl Into<OsString> + Clone>) -> Result<(Cli, Files), clap::Error> {
+    let mut command = grouped(signed(Cli::command().version(VERSION.as_str())));
     let found = command.try_get_matches_from_mut(arguments)?;
-    Cli::from_arg_matches(&found).map_err(|error| error.format(&mut command))
+    let cli = Cli::from_arg_matches(&found).map_err(|error| error.format(&mut command))?;
+    Ok((cli, Files::of(&found)))
 }
 
-fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+fn run(cli: Cli, files: &Files) -> anyhow::Result<ExitCode> {
+    files.check()?;
     show::table::set_wide(cli.wide);
     match cli.verb {
         Verb::Limits(args) => verbs::limits::run(&args),
         Verb::Capacity(args) => verbs::capacity::run(&args),
         Verb::Plan(args) => verbs::plan::run(&args),
         Verb::Simulate(args) => verbs::simulate::run(&args),
-        #[cfg(feature = "parquet")]
-        Verb::Merge(args) => verbs::simulate::merge(&args),
         #[cfg(feature = "network")]
         Verb::Bench(args) => verbs::bench::run(&args),
         #[cfg(feature = "network")]
@@ -67,6 +85,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Hardware(HardwareArgs { verb: HardwareVerb::Measure(args) }) => verbs::hardware::run(&args),
         Verb::Calibrate(args) => verbs::calibrate::run(&args),
         Verb::Validate(args) => verbs::validate::run(&args),
+        Verb::Keys(args) => verbs::keys::run(&args),
         Verb::Init(args) => verbs::init::run(&args),
         Verb::Completions(args) => verbs::completions::run(&args),
         Verb::Man(args) => verbs::man::run(&args),

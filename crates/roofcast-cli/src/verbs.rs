@@ -11,9 +11,11 @@ pub(crate) mod conformance;
 pub(crate) mod emulate;
 pub(crate) mod hardware;
 pub(crate) mod init;
+pub(crate) mod keys;
 pub(crate) mod limits;
 pub(crate) mod man;
 pub(crate) mod plan;
+mod question;
 pub(crate) mod seeds;
 #[cfg(feature = "network")]
 pub(crate) mod serve;
@@ -84,13 +86,13 @@ impl<'a> About<'a> {
 
     /// The same and what was assumed, a line each.
     pub(crate) fn title(&self) -> String {
-        let mut title = line(&self.name());
-        for assumption in self.assumptions {
-            title.push_str(&line(&format!("assumed: {assumption}")));
-        }
-        title.push('\n');
-        title
+        line(&self.name()) + &assumed(self.assumptions) + "\n"
     }
+}
+
+/// What was assumed, a line each.
+pub(crate) fn assumed(assumptions: &[String]) -> String {
+    assumptions.iter().map(|assumption| line(&format!("assumed: {assumption}"))).collect()
 }
 
 /// The bands of a forecast in one line.

@@ -184,7 +184,7 @@ fn commands_of_the_chapter_on_studies_run_and_merge() {
     let folder = tempfile::tempdir().unwrap();
     let shell: Vec<&str> = block("```sh\n").lines().filter(|line| line.starts_with("roofcast ")).collect();
     let printed: Vec<String> = shell.iter().map(|line| in_a_shell(line, folder.path(), &[])).collect();
-    let one = shell[2].replace("roofcast merge", "roofcast simulate").replace(" --cells study", "");
+    let one = shell[2].replace(" --cells study --merge", "");
     assert_eq!(printed[2], in_a_shell(&one, folder.path(), &[]));
     // Tasks of Slurm count from 1, pods from 0: here the third of 64 of 1280 runs, and the first of 64 of 64.
     let spec = "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n[workload]\nrequests = 20\n\

@@ -21,6 +21,8 @@ mod hardware;
 mod install;
 #[path = "suite/interrupted.rs"]
 mod interrupted;
+#[path = "suite/meant.rs"]
+mod meant;
 #[path = "suite/measurements.rs"]
 mod measurements;
 #[path = "suite/output.rs"]

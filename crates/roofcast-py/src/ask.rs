@@ -184,13 +184,20 @@ pub(crate) fn toml(json: &str) -> PyResult<String> {
     Ok(table.to_string())
 }
 
-/// TOML has no null: a key whose value is none is left out.
+/// TOML has no null: a key whose value is none is left out. A whole number is one, as NumPy's and JavaScript's are written with
+/// a point: 1000.0 requests are 1000.
 fn without_null(value: serde_json::Value) -> serde_json::Value {
     match value {
         serde_json::Value::Object(keys) => {
             keys.into_iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k, without_null(v))).collect()
         }
         serde_json::Value::Array(items) => items.into_iter().map(without_null).collect(),
+        serde_json::Value::Number(number) => {
+            match number.as_f64().filter(|v| number.is_f64() && v.fract() == 0.0 && v.abs() < 9e15) {
+                Some(whole) => (whole as i64).into(),
+                None => number.into(),
+            }
+        }
         other => other,
     }
 }

@@ -181,7 +181,7 @@ fn in_stages(deployment: &Deployment, context: u64, batch: u64) -> Option<Smalle
     let count = deployment.parallelism.count();
     let most = count.min(chip.node_size);
     let widths = (1..=most).rev().filter(|tp| count.is_multiple_of(*tp) && indivisible(model, *tp).is_none());
-    let staged = |tp: &u64| count / tp > 1 && count / tp <= model.layers.len() as u64;
+    let staged = |tp: &u64| count / tp > 1 && count / tp <= model.most_stages();
     let shapes = widths.filter(staged).filter(|_| chip.torus_shape(count).is_none());
     shapes.take(MOST_SHAPES).find_map(|tp| holding(deployment, [tp, count / tp], context, batch))
 }
@@ -203,7 +203,7 @@ fn shape_of(model: &Model, chip: &Accelerator, count: u64) -> Option<(u64, u64)>
     let most = count.min(chip.node_size);
     let tp = (1..=most).rev().find(|tp| count.is_multiple_of(*tp) && indivisible(model, *tp).is_none())?;
     let pp = count / tp;
-    (pp <= model.layers.len() as u64).then_some((tp, pp))
+    (pp <= model.most_stages()).then_some((tp, pp))
 }
 
 /// The same deployment with other degrees and one replica.

@@ -3,6 +3,7 @@
 //! Knows: where entries are and how names find them; an entry is parsed when it is asked for. What an entry means is
 //! [`crate::accelerator`]'s and [`crate::model::config`]'s.
 
+pub mod address;
 mod conventions;
 mod entries;
 mod files;

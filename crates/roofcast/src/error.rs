@@ -103,6 +103,7 @@ impl Error {
 pub(crate) fn told(path: &str, message: &str, found: Option<&str>) -> String {
     let message = message.replace('\n', " ");
     let path = if path == "." { "" } else { path };
+    let message = unknown_field(&message).unwrap_or(message);
     let is = |found: &str, accepted: &str| {
         let field = if path.is_empty() { String::new() } else { format!("`{path}` is ") };
         format!("{field}{found}; accepted: {accepted}")
@@ -133,6 +134,29 @@ pub(crate) fn told(path: &str, message: &str, found: Option<&str>) -> String {
         Some(found) if message.starts_with("a ") => is(found, &message),
         _ if path.is_empty() => message,
         _ => format!("`{path}`: {message}"),
+    }
+}
+
+/// Names that a message lists one by one.
+const LISTED: usize = 12;
+
+/// An unknown field with the names that are like it instead of all that are accepted; none where the message is another, or
+/// is best as it is.
+fn unknown_field(message: &str) -> Option<String> {
+    let (name, rest) = message.strip_prefix("unknown field `")?.split_once("`, expected ")?;
+    let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
+    let like = |other: &&str| strsim::normalized_damerau_levenshtein(name, other);
+    let mut near: Vec<(f64, &str)> = known.iter().map(|other| (like(other), *other)).collect();
+    near.retain(|(likeness, _)| *likeness >= 0.6);
+    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let near: Vec<String> = near.iter().take(3).map(|(_, name)| format!("`{name}`")).collect();
+    match near.as_slice() {
+        [] if known.len() <= LISTED => None,
+        [] => Some(format!(
+            "unknown field `{name}`; accepted: {} keys, which `roofcast keys` lists",
+            known.len()
+        )),
+        near => Some(format!("unknown field `{name}`; did you mean {}?", near.join(" or "))),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A model tensor by tensor: parameters, bytes and FLOPs, so that every total can be followed.
 
 use crate::deployment::Deployment;
-use crate::model::{OperatorKind, Role};
+use crate::model::{OperatorKind, Role, Tensor};
 use crate::units::Bytes;
 use serde::Serialize;
 
@@ -38,6 +38,8 @@ pub fn explain(deployment: &Deployment) -> Vec<Row> {
             _ => None,
         })
     };
+    // What is outside the layers is passed once.
+    let outer = |tensor: &Tensor| deployment.model.outer.iter().any(|own| own.name == tensor.name);
     let row = |held: &crate::deployment::Held| {
         let t = held.tensor;
         let used = match t.role {
@@ -60,7 +62,8 @@ pub fn explain(deployment: &Deployment) -> Vec<Row> {
                 * u128::from(t.rows)
                 * u128::from(t.columns)
                 * u128::from(used)
-                * u128::from(held.layers)),
+                * u128::from(held.layers)
+                * u128::from(if outer(&t) { 1 } else { deployment.model.passes })),
         }
     };
     deployment.tensors.iter().map(row).collect()

@@ -43,6 +43,7 @@ pub(crate) mod slab;
 pub mod spec;
 pub mod step;
 pub mod summary;
+pub(crate) mod table;
 pub mod testing;
 pub mod timeline;
 pub mod timing;

@@ -42,8 +42,11 @@ pub struct Model {
     pub dtype: Dtype,
     /// Whether lm_head is the embedding.
     pub tied: bool,
-    /// The layers, first to last.
+    /// The layers that a token passes, first to last.
     pub layers: Vec<Layer>,
+    /// How many times a token passes the same weights (Ouro), each time with a cache of its own: `layers` has those of every
+    /// pass, one pass after the other.
+    pub passes: u64,
     /// Tensors outside the layers: embeddings, final norm, lm_head.
     pub outer: Vec<Tensor>,
     /// How the checkpoint is quantized, if it is.
@@ -125,11 +128,22 @@ pub struct Parameters {
 }
 
 impl Model {
+    /// The layers whose weights are held: those of the first pass.
+    pub fn held_layers(&self) -> &[Layer] {
+        let count = self.layers.len() / self.passes.max(1) as usize;
+        &self.layers[..count]
+    }
+
+    /// Pipeline stages at most: a layer each, one where every stage would need all weights again.
+    pub fn most_stages(&self) -> u64 {
+        if self.passes > 1 { 1 } else { self.layers.len() as u64 }
+    }
+
     /// Counts parameters tensor by tensor.
     pub fn parameters(&self) -> Parameters {
         let mut total = 0_u128;
         let mut idle = 0_u128;
-        for layer in &self.layers {
+        for layer in self.held_layers() {
             for tensor in layer.tensors(self.hidden) {
                 total += tensor.elements();
             }
@@ -190,7 +204,7 @@ impl Model {
             let format = self.quantization.as_ref().and_then(|q| q.format(tensor, layer));
             format.unwrap_or_else(|| self.unquantized()).width.bytes(tensor.elements())
         };
-        let layers = self.layers.iter().enumerate();
+        let layers = self.held_layers().iter().enumerate();
         let inner: Bytes = layers
             .map(|(index, layer)| layer.tensors(self.hidden).iter().map(|t| bytes(t, Some(index))).sum())
             .sum();

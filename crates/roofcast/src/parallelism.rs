@@ -92,12 +92,12 @@ impl Parallelism {
         if let Some(heads) = indivisible(model, self.tp) {
             return bad("tp", self.tp, format!("{heads} of {}", model.name));
         }
-        if self.pp > model.layers.len() as u64 {
-            return bad(
-                "pp",
-                self.pp,
-                format!("at most the {} layers of {}", model.layers.len(), model.name),
-            );
+        if self.pp > model.most_stages() {
+            let accepted = match model.passes {
+                0 | 1 => format!("at most the {} layers of {}", model.layers.len(), model.name),
+                passes => format!("1: a token passes the layers of {} {passes} times", model.name),
+            };
+            return bad("pp", self.pp, accepted);
         }
         if self.ep > 1 && !model.is_moe() {
             return bad("ep", self.ep, format!("1: {} has no experts", model.name));

@@ -118,7 +118,10 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Quest
     found.run(question.exhaustive)?;
     let nearest = why::nearest(&mut found, NEAREST)?;
     let named = question.why.map(|named| why::asked(&mut found, named)).transpose()?;
-    let plan = answer(&found, nearest, named.unwrap_or_default())?;
+    let mut plan = answer(&found, nearest, named.unwrap_or_default())?;
+    if plan.best.is_none() {
+        plan.assumptions.clone_from(&model.assumptions);
+    }
     margins::explored(&mut found, plan)
 }
 
@@ -212,6 +215,7 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
         interrupted,
         at_least: open.map(|(value, _)| value.min(least)),
         unjudged: open.map_or(0, |(_, count)| count),
+        assumptions: assumptions(&served),
         best: ranked.first().cloned(),
         pareto: front(ranked.clone(), |c| vec![value(c), c.tpot_ms, c.ttft_ms]),
         pareto_throughput: by_throughput(&ranked),
@@ -253,6 +257,13 @@ fn served<'a>(found: &'a Search, candidate: &Candidate) -> Vec<Served<'a>> {
             Some(Served { deployment, model, role, replicas: pool.replicas })
         })
         .collect()
+}
+
+/// What was assumed of the deployments that are served, each once.
+fn assumptions(served: &[Served]) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let all = served.iter().flat_map(|pool| &pool.deployment.assumptions);
+    all.filter(|assumption| seen.insert(*assumption)).cloned().collect()
 }
 
 /// A deployment that met the SLO in `run`.

@@ -6,6 +6,7 @@
 mod fleet;
 mod kernels;
 pub mod keys;
+pub mod number;
 mod scheduling;
 mod search;
 pub mod settings;

@@ -16,7 +16,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_enum, default_value = "completions")]
     pub(crate) endpoint: Endpoint,
     /// What the server calls the model [default: --model].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long = "served-model-name", alias = "served-model", value_name = "NAME")]
     pub(crate) served_model: Option<String>,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
@@ -100,19 +100,19 @@ pub(crate) struct AskArgs {
 #[derive(Debug, Args)]
 pub(crate) struct JudgeArgs {
     /// First requests that do not count.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = within(0, 1 << 30))]
     pub(crate) warmup: u64,
     /// Last requests that do not count.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = within(0, 1 << 30))]
     pub(crate) cooldown: u64,
     /// Time to first token that a good request keeps.
-    #[arg(long, value_name = "MS", value_parser = milliseconds)]
+    #[arg(long = "slo-ttft", alias = "ttft-p99", value_name = "MS", value_parser = milliseconds)]
     pub(crate) slo_ttft: Option<f64>,
     /// Time per output token that a good request keeps.
-    #[arg(long, value_name = "MS", value_parser = milliseconds)]
+    #[arg(long = "slo-tpot", alias = "tpot-p99", value_name = "MS", value_parser = milliseconds)]
     pub(crate) slo_tpot: Option<f64>,
     /// End-to-end latency that a good request keeps.
-    #[arg(long, value_name = "MS", value_parser = milliseconds)]
+    #[arg(long = "slo-e2el", alias = "e2el-p99", value_name = "MS", value_parser = milliseconds)]
     pub(crate) slo_e2el: Option<f64>,
     /// Largest 99th percentile of the client's own lag in a valid run.
     #[arg(long, value_name = "MS", default_value_t = 20.0, value_parser = milliseconds)]

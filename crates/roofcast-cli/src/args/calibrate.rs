@@ -18,7 +18,7 @@ pub(crate) struct CalibrateArgs {
     #[command(flatten)]
     pub(crate) runs: RunsArgs,
     /// Write the calibration as TOML, or with --kernels the file of times.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long = "output", alias = "out", value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     /// Fit only rows that the hash of their deployment lets a fit see: those of `validate --split look`, and half of the others.
     #[arg(long)]

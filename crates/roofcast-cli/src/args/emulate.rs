@@ -2,7 +2,7 @@
 
 use super::DeploymentArgs;
 use super::flags::{Flags, Routed};
-use super::values::{factor, seconds};
+use super::values::{address, factor, seconds, within};
 use crate::emulate::kv_events::Encoding;
 use clap::Args;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ pub(crate) struct EmulateArgs {
     #[command(flatten)]
     pub(crate) fleet: Flags<Routed>,
     /// The address to listen on; others than this machine reach it only if it says so.
-    #[arg(long, default_value = "127.0.0.1")]
+    #[arg(long, default_value = "127.0.0.1", value_parser = address)]
     pub(crate) host: IpAddr,
     /// The port to listen on; 0 takes a free one.
     #[arg(long, default_value_t = 8000)]
@@ -32,7 +32,7 @@ pub(crate) struct EmulateArgs {
     #[arg(long, value_name = "VARIABLE")]
     pub(crate) api_key_env: Option<String>,
     /// Largest body, in MiB; beyond, it is refused with 413.
-    #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = within(1, 1024))]
     pub(crate) max_body: u64,
     /// Tell what the prefix cache takes in and lets go over ZeroMQ: vLLM's JSON, with `endpoint`, `replay_endpoint`, `topic` and
     /// `buffer_steps`.
@@ -51,7 +51,7 @@ pub(crate) struct EmulateArgs {
     #[arg(long, value_name = "N", default_value_t = 1, requires = "enable_lora", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_loras: u32,
     /// The rank that adapters' matrices are computed with, whatever their own is.
-    #[arg(long, value_name = "RANK", default_value_t = 16, requires = "enable_lora", value_parser = clap::value_parser!(u64).range(1..=512))]
+    #[arg(long, value_name = "RANK", default_value_t = 16, requires = "enable_lora", value_parser = within(1, 512))]
     pub(crate) max_lora_rank: u64,
     /// An adapter that is loaded from the start; may be given several times.
     #[arg(long, value_name = "NAME=PATH", requires = "enable_lora")]

@@ -2,8 +2,10 @@
 //!
 //! Knows: how a key's kind is written on a command line. What a key means and which values it takes is the library's.
 
+use super::help::{ENGINE, LOAD, MACHINE};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use roofcast::spec::keys::{KEYS, Key, Kind};
+use roofcast::spec::number::{self, Unit};
 use roofcast::spec::settings::Setting;
 use std::marker::PhantomData;
 use toml::Value;
@@ -20,11 +22,11 @@ pub(crate) struct Machine;
 
 impl Sections for Machine {
     const ALL: &[(&str, &str)] = &[
-        ("model", "Model and machine"),
-        ("hardware", "Model and machine"),
-        ("precision", "Model and machine"),
-        ("parallelism", "Model and machine"),
-        ("engine", "Engine"),
+        ("model", MACHINE),
+        ("hardware", MACHINE),
+        ("precision", MACHINE),
+        ("parallelism", MACHINE),
+        ("engine", ENGINE),
     ];
 }
 
@@ -33,7 +35,7 @@ impl Sections for Machine {
 pub(crate) struct Traffic;
 
 impl Sections for Traffic {
-    const ALL: &[(&str, &str)] = &[("workload", "Load"), ("fleet", "Load"), ("slo", "SLO")];
+    const ALL: &[(&str, &str)] = &[("workload", LOAD), ("fleet", ENGINE), ("slo", LOAD)];
 }
 
 /// The traffic that a server is measured under.
@@ -43,8 +45,7 @@ pub(crate) struct Load;
 
 #[cfg(feature = "network")]
 impl Sections for Load {
-    const ALL: &[(&str, &str)] =
-        &[("workload", "Load [default: a user, prompts of 512 tokens, answers of 128]")];
+    const ALL: &[(&str, &str)] = &[("workload", LOAD)];
 }
 
 /// How requests are routed to replicas.
@@ -52,7 +53,7 @@ impl Sections for Load {
 pub(crate) struct Routed;
 
 impl Sections for Routed {
-    const ALL: &[(&str, &str)] = &[("fleet", "Fleet")];
+    const ALL: &[(&str, &str)] = &[("fleet", ENGINE)];
 }
 
 /// What a plan is told.
@@ -60,13 +61,8 @@ impl Sections for Routed {
 pub(crate) struct Planned;
 
 impl Sections for Planned {
-    const ALL: &[(&str, &str)] = &[
-        ("model", "Search"),
-        ("search", "Search"),
-        ("workload", "Load"),
-        ("slo", "SLO"),
-        ("engine", "Engine"),
-    ];
+    const ALL: &[(&str, &str)] =
+        &[("model", MACHINE), ("search", MACHINE), ("workload", LOAD), ("slo", LOAD), ("engine", ENGINE)];
 }
 
 /// The flags of some sections that were given, as settings.
@@ -130,8 +126,8 @@ fn argument(key: &Key, flag: &'static str, heading: &'static str) -> Vec<Arg> {
     let (first, rest) = key.about.split_at(key.about.chars().next().map_or(0, char::len_utf8));
     let about = first.to_uppercase() + rest;
     let arg = Arg::new(flag).long(flag).help(about).help_heading(heading).hide_short_help(key.rare);
-    let kind = key.kind;
-    let arg = arg.allow_negative_numbers(true).value_parser(move |text: &str| value(kind, text));
+    let key = *key;
+    let arg = arg.allow_negative_numbers(true).value_parser(move |text: &str| value(&key, text));
     match key.kind {
         Kind::Switch => {
             let no = negative(flag);
@@ -147,27 +143,36 @@ fn argument(key: &Key, flag: &'static str, heading: &'static str) -> Vec<Arg> {
         Kind::Toml => vec![],
     }
     .into_iter()
-    .map(|a| if flag == "concurrency" { a.visible_alias("users").conflicts_with("rate") } else { a })
+    .map(|arg| match flag {
+        "concurrency" => arg.visible_alias("users").conflicts_with("rate"),
+        // As `bench` calls the bounds of single requests.
+        "ttft-p99" => arg.alias("slo-ttft"),
+        "tpot-p99" => arg.alias("slo-tpot"),
+        "e2el-p99" => arg.alias("slo-e2el"),
+        _ => arg,
+    })
     .collect()
 }
 
-/// The text of a flag as a value of its kind.
-fn value(kind: Kind, text: &str) -> Result<Value, String> {
+/// The text of a flag as a value of its key.
+fn value(key: &Key, text: &str) -> Result<Value, String> {
     let accepted = |what: &str| format!("accepted: {what}");
-    let whole =
-        |text: &str| text.trim().parse::<i64>().map(Value::from).map_err(|_| accepted("a whole number"));
+    let whole = |text: &str| {
+        number::whole(text).map(Value::from).ok_or_else(|| accepted("a whole number, as 4096 or 8k"))
+    };
     let words = || text.split(',').map(str::trim);
-    match kind {
-        Kind::Whole => whole(text),
-        Kind::Wholes => Ok(words().map(whole).collect::<Result<Vec<_>, _>>()?.into()),
-        Kind::Real => match text.trim().parse::<f64>() {
-            Ok(v) if v.is_finite() => Ok(v.into()),
-            _ => Err(accepted("a number")),
-        },
-        Kind::Switch => text.parse::<bool>().map(Value::from).map_err(|_| accepted("true or false")),
-        Kind::Words if words().any(str::is_empty) => Err(accepted("names with commas between them")),
-        Kind::Words => Ok(words().map(Value::from).collect::<Vec<_>>().into()),
-        Kind::Word | Kind::Toml if text.trim().is_empty() => Err(accepted("a name")),
-        Kind::Word | Kind::Toml => Ok(text.into()),
+    match (key.kind, Unit::of_key(key.path)) {
+        (Kind::Whole, _) => whole(text),
+        (Kind::Wholes, _) => Ok(words().map(whole).collect::<Result<Vec<_>, _>>()?.into()),
+        (Kind::Real, None) => number::real(text).map(Value::from).ok_or_else(|| accepted("a number")),
+        (Kind::Real, Some(unit)) => {
+            let time = number::time(text, unit).map(Value::from);
+            time.ok_or_else(|| accepted(&format!("{}, or a time as 50ms or 2s", unit.name())))
+        }
+        (Kind::Switch, _) => text.parse::<bool>().map(Value::from).map_err(|_| accepted("true or false")),
+        (Kind::Words, _) if words().any(str::is_empty) => Err(accepted("names with commas between them")),
+        (Kind::Words, _) => Ok(words().map(Value::from).collect::<Vec<_>>().into()),
+        (Kind::Word | Kind::Toml, _) if text.trim().is_empty() => Err(accepted("a name")),
+        (Kind::Word | Kind::Toml, _) => Ok(text.into()),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Knows: `Command::defer`. A caller that lists the arguments of all verbs calls `Command::build` first.
 
+use super::help::arranged;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 use std::ops::Deref;
 
@@ -22,7 +23,7 @@ impl<A: Args> Args for Later<A> {
         command.defer(|command| {
             // What the verb says of itself goes before what its arguments say.
             let about = command.get_about().cloned().unwrap_or_default();
-            signed(A::augment_args(command).about(about))
+            arranged(signed(A::augment_args(command).about(about)))
         })
     }
 

@@ -1,5 +1,6 @@
 //! What `roofcast serve` is told: how the page is reached.
 
+use super::values::address;
 use clap::Args;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// The address to listen on; others than this machine reach it only if it says so.
-    #[arg(long, default_value = "127.0.0.1")]
+    #[arg(long, default_value = "127.0.0.1", value_parser = address)]
     pub(crate) host: IpAddr,
     /// The port to listen on; 0 takes a free one.
     #[arg(long, default_value_t = 7663)]

@@ -2,19 +2,32 @@
 //!
 //! Knows: the range of each kind of value and how errors name it. Knows nothing about flags.
 
+use roofcast::spec::number::{self, Unit};
+#[cfg(feature = "network")]
+use std::net::{IpAddr, Ipv4Addr};
+
 /// A count from 1 to 2^30.
 pub(super) fn positive() -> fn(&str) -> Result<u64, String> {
-    |text| match text.parse() {
-        Ok(n) if (1..=1 << 30).contains(&n) => Ok(n),
-        _ => Err("accepted: a whole number from 1 to 2^30".into()),
+    |text| match whole(text) {
+        Some(n) if (1..=1 << 30).contains(&n) => Ok(n),
+        _ => Err("accepted: a whole number from 1 to 2^30, as 4096 or 8k".into()),
+    }
+}
+
+/// A count from `least` to `most`.
+pub(super) fn within(least: u64, most: u64) -> impl Fn(&str) -> Result<u64, String> + Clone {
+    move |text| match whole(text) {
+        Some(n) if (least..=most).contains(&n) => Ok(n),
+        _ => Err(format!("accepted: {least} to {most}")),
     }
 }
 
 pub(super) fn threads(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(n) if (1..=1024).contains(&n) => Ok(n),
-        _ => Err("accepted: 1 to 1024".into()),
-    }
+    within(1, 1024)(text).map(|n| n as usize)
+}
+
+fn whole(text: &str) -> Option<u64> {
+    number::whole(text).and_then(|n| u64::try_from(n).ok())
 }
 
 pub(super) fn share(text: &str) -> Result<f64, String> {
@@ -25,23 +38,23 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
 }
 
 pub(super) fn factor(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(v) if (0.01..=1000.0).contains(&v) => Ok(v),
+    match number::real(text) {
+        Some(v) if (0.01..=1000.0).contains(&v) => Ok(v),
         _ => Err("accepted: 0.01 to 1000".into()),
     }
 }
 
 pub(super) fn rate(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(v) if (1e-6..=1e6).contains(&v) => Ok(v),
+    match number::real(text) {
+        Some(v) if (1e-6..=1e6).contains(&v) => Ok(v),
         _ => Err("accepted: requests a second from 0.000001 to 10^6".into()),
     }
 }
 
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(v) if (0.001..=1e6).contains(&v) => Ok(v),
-        _ => Err("accepted: seconds from 0.001 to 10^6".into()),
+    match number::time(text, Unit::Seconds) {
+        Some(v) if (0.001..=1e6).contains(&v) => Ok(v),
+        _ => Err("accepted: seconds from 0.001 to 10^6, or a time as 50ms or 2min".into()),
     }
 }
 
@@ -56,9 +69,20 @@ pub(super) fn shard(text: &str) -> Result<(usize, usize), String> {
 }
 
 pub(super) fn milliseconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(v) if v > 0.0 && v <= 1e9 => Ok(v),
-        _ => Err("accepted: milliseconds above 0".into()),
+    match number::time(text, Unit::Milliseconds) {
+        Some(v) if v > 0.0 && v <= 1e9 => Ok(v),
+        _ => Err("accepted: milliseconds above 0, or a time as 2s".into()),
+    }
+}
+
+/// The address that a server listens on: this machine's own by its name.
+#[cfg(feature = "network")]
+pub(super) fn address(text: &str) -> Result<IpAddr, String> {
+    match text {
+        "localhost" => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        _ => {
+            text.parse().map_err(|_| "accepted: localhost, or an address as 127.0.0.1, 0.0.0.0 or ::1".into())
+        }
     }
 }
 
@@ -104,6 +128,24 @@ fn range(from: &str, to: &str) -> Option<Range> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_and_times_as_they_are_written() {
+        assert_eq!((positive()("8k"), positive()("8K")), (Ok(8000), Ok(8192)));
+        assert_eq!((positive()("1e4"), positive()("1_000")), (Ok(10_000), Ok(1000)));
+        assert_eq!((seconds("500ms"), milliseconds("2s"), rate("1e2")), (Ok(0.5), Ok(2000.0), Ok(100.0)));
+        assert_eq!((within(1, 5)("5"), threads("4")), (Ok(5), Ok(4)));
+        assert!(positive()("0").is_err() && positive()("1.5").is_err() && within(1, 5)("6").is_err());
+        assert!(seconds("0").is_err() && milliseconds("-1s").is_err());
+    }
+
+    #[cfg(feature = "network")]
+    #[test]
+    fn servers_listen_on_this_machine_by_its_name() {
+        assert_eq!(address("localhost").unwrap().to_string(), "127.0.0.1");
+        assert_eq!(address("::1").unwrap().to_string(), "::1");
+        assert!(address("example.com").unwrap_err().contains("accepted: localhost"));
+    }
 
     #[test]
     fn ranges_leave_bounds_out() {

@@ -7,6 +7,7 @@ use super::ask::{Asked, Asker, Question};
 use super::clock::Clock;
 use super::lag::{Lag, Late};
 use super::prompt::Prompts;
+use super::stop::Stop;
 use super::window::Flown;
 use roofcast::record::{Outcome, Record};
 use roofcast::units::Picoseconds;
@@ -14,7 +15,6 @@ use roofcast::workload::request::OWN_SEGMENTS;
 use roofcast::workload::{Request, Traffic};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 
 /// A run as it was.
@@ -69,12 +69,12 @@ pub(super) struct Means<'a> {
 pub(super) async fn drive(
     Means { asker, prompts, lag, ahead }: Means<'_>,
     traffic: Traffic,
-    stop: &mut Signal,
+    stop: &mut Stop,
     tell: impl FnMut(u64),
 ) -> Run {
     let clock = asker.client.clock;
     let stopped = tokio::select! {
-        _ = stop.recv() => true,
+        () = stop.recv() => true,
         // What cannot be opened is the requests' to report.
         _ = tokio::time::timeout(asker.timeout, asker.client.open(ahead)) => false,
     };
@@ -110,7 +110,7 @@ pub(super) async fn drive(
 }
 
 impl Loop<'_> {
-    async fn offer(&mut self, clock: Clock, stop: &mut Signal, mut tell: impl FnMut(u64)) {
+    async fn offer(&mut self, clock: Clock, stop: &mut Stop, mut tell: impl FnMut(u64)) {
         loop {
             self.send_due(clock).await;
             let next = self.traffic.peek();
@@ -120,7 +120,7 @@ impl Loop<'_> {
             let due = clock.instant(self.start + next.unwrap_or_default());
             tokio::select! {
                 biased;
-                _ = stop.recv() => return self.interrupt(clock.now()),
+                () = stop.recv() => return self.interrupt(clock.now()),
                 asked = self.done.1.recv() => if let Some(asked) = asked {
                     self.answered(asked);
                     tell(self.run.records.len() as u64);

@@ -78,11 +78,30 @@ fn gguf_file(name: &str, path: &Path) -> Result<(Model, Vec<Stored>)> {
 fn config_of(name: &str, folder: &Path) -> Result<Model> {
     let file = folder.join("config.json");
     if !file.exists() {
+        refuse_adapter(name, &folder.join(ADAPTER))?;
         let accepted = "a folder with config.json, which says what the tensors mean";
         let place = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         return Err(Error::field(place.display(), "config.json", "missing", accepted).into());
     }
     config_file(name, &file)
+}
+
+/// The file that says what a LoRA adapter is laid over, as PEFT writes it.
+const ADAPTER: &str = "adapter_config.json";
+
+/// Refuses a LoRA adapter in the place of a model: `file` where it is an adapter's.
+pub(super) fn refuse_adapter(name: &str, file: &Path) -> Result<()> {
+    if file.file_name().is_none_or(|own| own != ADAPTER) || !file.exists() {
+        return Ok(());
+    }
+    let place = file.display().to_string();
+    let config: serde_json::Value = serde_json::from_str(&text(file)?).with_context(|| place)?;
+    let model = match config["base_model_name_or_path"].as_str() {
+        Some(base) => format!("its model, --model {base}"),
+        None => "the model that it is laid over".to_owned(),
+    };
+    let accepted = format!("{model}; `roofcast emulate --enable-lora` serves adapters beside it");
+    Err(Error::field("model", "name", format!("{name:?}, a LoRA adapter"), accepted).into())
 }
 
 /// The safetensors files of a folder: by its index, or the one file; none where there are no weights.

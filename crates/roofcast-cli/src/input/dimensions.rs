@@ -44,7 +44,7 @@ impl Dimension {
             let found = format!("{name} beside {}", flag.name());
             return Err(Error::field("arguments", "--sweep", found, "one of the two"));
         }
-        let values = values_of(values).map_err(|why| refused(text, &why))?;
+        let values = values_of(path, values).map_err(|why| refused(text, &why))?;
         Ok(Dimension { path: path.to_owned(), values })
     }
 

@@ -40,10 +40,10 @@ pub(crate) fn read(path: &Path, text: &str) -> Result<Deployed> {
     let place = path.display().to_string();
     let accepted = "YAML or JSON of a cluster: a Deployment, as Kubernetes has it";
     let parsed = serde_saphyr::from_multiple::<Value>(text).map_err(|error| {
-        let line = error.location().map_or_else(String::new, |at| format!(", line {}", at.line()));
+        let line = error.location().map_or_else(String::new, |at| format!(":{}", at.line()));
         let told = error.without_snippet().to_string();
-        let first = told.lines().next().unwrap_or_default().to_owned();
-        Error::field(format!("{place}{line}"), "the manifest", first, accepted)
+        let first = told.lines().next().unwrap_or_default();
+        Error::Parse { place: format!("{place}{line}"), message: format!("{first}; accepted: {accepted}") }
     })?;
     let mut found = Vec::new();
     let around = Around::default();

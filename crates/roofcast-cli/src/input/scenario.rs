@@ -8,6 +8,7 @@ use crate::args::SourceArgs;
 use crate::{host, show};
 use anyhow::Result;
 use roofcast::calibration::Calibration;
+use roofcast::catalog::address;
 use roofcast::command::{self, Command, Longest};
 use roofcast::deployment::Options;
 use roofcast::spec::Spec;
@@ -137,6 +138,9 @@ impl Source {
         let place = if settings.is_empty() { self.place.as_str() } else { "arguments" };
         let mut spec =
             Spec::of_table(place, table.clone()).map_err(|error| self.explained(error, &settings))?;
+        if let Some(name) = &mut spec.model.name {
+            *name = address::repository(name)?.into_owned();
+        }
         if let Some(workload) = &mut spec.workload {
             workload.load(&self.place, |trace| self.reach.trace(&self.place, trace))?;
         }
@@ -247,11 +251,11 @@ fn names_model(table: Option<&Table>, settings: &[Setting]) -> bool {
 
 /// `KEY=VALUE` of `--set`.
 fn set(text: &str) -> Result<Setting> {
-    let accepted = "KEY=VALUE, as engine.watermark=0.01; `roofcast init` lists the keys";
+    let accepted = "KEY=VALUE, as engine.watermark=0.01; `roofcast keys` lists them";
     let wrong = || Error::field("arguments", "--set", format!("{text:?}"), accepted);
     let (name, value) = text.split_once('=').ok_or_else(wrong)?;
     let path = settings::path(name.trim()).ok_or_else(wrong)?;
-    Ok(Setting::new(path, values::setting(value.trim())))
+    Ok(Setting::new(path, values::setting(path, value.trim())))
 }
 
 /// A question: everything that was said, and the catalog that it is said of.
@@ -315,16 +319,23 @@ impl Scenario {
         }
     }
 
-    /// What is deployed; the one place that resolves it.
-    pub(crate) fn deployment(&self) -> Result<Deployment> {
-        self.model_name()?;
-        let [prompts, hardware] = self.spec.fleet.accelerators(self.spec.hardware.accelerator.as_deref());
+    /// The name of the accelerator that decodes, or the refusal of a question without one.
+    fn hardware<'a>(&self, named: Option<&'a str>) -> Result<&'a str> {
         let accepted = "an accelerator, as h100-sxm, or its TOML file";
         let lacking = || absent(self.file.as_deref(), "--hardware", "hardware.accelerator", accepted);
-        let hardware = hardware.ok_or_else(lacking)?;
-        self.engine()?;
-        let model = self.model()?;
-        let chip = self.catalog.accelerator(hardware).map_err(|e| self.told(e))?;
+        Ok(named.ok_or_else(lacking)?)
+    }
+
+    /// What is deployed; the one place that resolves it. Whatever is missing or not known of model, accelerator and engine is
+    /// said at once.
+    pub(crate) fn deployment(&self) -> Result<Deployment> {
+        let [prompts, hardware] = self.spec.fleet.accelerators(self.spec.hardware.accelerator.as_deref());
+        let chip =
+            self.hardware(hardware).and_then(|name| self.catalog.accelerator(name).map_err(|e| self.told(e)));
+        let (model, chip) = match (self.model(), chip, self.engine()) {
+            (Ok(model), Ok(chip), Ok(())) => (model, chip),
+            (model, chip, engine) => return Err(together([model.err(), chip.err(), engine.err()])),
+        };
         let mut options = Options::of(&self.spec);
         let speculative = options.engine.speculative.as_ref();
         let draft = speculative.and_then(|s| s.draft_model.as_ref());
@@ -380,6 +391,15 @@ impl Scenario {
         let table = absolute(self.table.clone());
         let text = resolved::text(table, &self.spec, deployment, sections)?;
         show::text(&format!("# roofcast {verb}\n\n{text}"))
+    }
+}
+
+/// Errors of one question as one, a line each.
+fn together(errors: [Option<anyhow::Error>; 3]) -> anyhow::Error {
+    let mut all: Vec<anyhow::Error> = errors.into_iter().flatten().collect();
+    match all.len() {
+        1 => all.remove(0),
+        _ => anyhow::anyhow!(all.iter().map(|error| format!("{error:#}")).collect::<Vec<_>>().join("\n")),
     }
 }
 

@@ -1,6 +1,8 @@
 //! The values of a sweep: ranges of whole numbers, and lists.
 
 use roofcast::Error;
+use roofcast::spec::keys::{KEYS, Kind};
+use roofcast::spec::number::{self, Unit};
 use std::iter::successors;
 
 /// The most points of a sweep.
@@ -9,16 +11,17 @@ const LARGEST: u64 = 1 << 30;
 
 /// `1..512`, `1..512:8`, `1..512:x2` or `1,2,4`, of numbers from `least`; else what is wrong with it.
 pub(crate) fn numbers(text: &str, least: u64) -> Result<Vec<u64>, String> {
-    let number = |s: &str| {
-        let whole = s.trim().parse::<u64>().ok().filter(|n| (least..=LARGEST).contains(n));
+    let count = |s: &str| {
+        let whole = number::whole(s).and_then(|n| u64::try_from(n).ok());
+        let whole = whole.filter(|n| (least..=LARGEST).contains(n));
         whole.ok_or_else(|| format!("{:?} is no whole number from {least} to 2^30", s.trim()))
     };
     let Some((from, rest)) = text.split_once("..") else {
-        let values = text.split(',').map(number).take(MOST + 1).collect::<Result<Vec<u64>, _>>()?;
+        let values = text.split(',').map(count).take(MOST + 1).collect::<Result<Vec<u64>, _>>()?;
         return counted(text, values);
     };
     let (to, step) = rest.split_once(':').unwrap_or((rest, "1"));
-    let (from, to) = (number(from)?, number(to)?);
+    let (from, to) = (count(from)?, count(to)?);
     if from > to {
         return Err(format!("{text} ends before it begins"));
     }
@@ -50,8 +53,8 @@ fn counted<T>(text: &str, values: Vec<T>) -> Result<Vec<T>, String> {
     }
 }
 
-/// A range of whole numbers, or a list of numbers and words as TOML has them; else what is wrong with it.
-pub(crate) fn settings(text: &str) -> Result<Vec<toml::Value>, String> {
+/// A range of whole numbers, or a list of values of the key at `path`; else what is wrong with it.
+pub(crate) fn settings(path: &str, text: &str) -> Result<Vec<toml::Value>, String> {
     let range = text.split_once("..").is_some_and(|(from, _)| from.trim().parse::<i64>().is_ok());
     if range {
         let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX).into();
@@ -60,11 +63,19 @@ pub(crate) fn settings(text: &str) -> Result<Vec<toml::Value>, String> {
     if text.split(',').any(|word| word.trim().is_empty()) {
         return Err("a value is empty".to_owned());
     }
-    counted(text, text.split(',').map(|word| setting(word.trim())).take(MOST + 1).collect())
+    counted(text, text.split(',').map(|word| setting(path, word.trim())).take(MOST + 1).collect())
 }
 
-/// A number, `true` or `false`, what TOML writes in brackets or quotes, else a word.
-pub(crate) fn setting(word: &str) -> toml::Value {
+/// A value of the key at `path`: a number or time where it holds one, `true` or `false`, what TOML writes in brackets or
+/// quotes, else a word. One that the key does not hold is refused where the spec is read.
+pub(crate) fn setting(path: &str, word: &str) -> toml::Value {
+    let kind = KEYS.iter().find(|key| key.path == path).map(|key| key.kind);
+    let of_key = match (kind, Unit::of_key(path)) {
+        (Some(Kind::Whole), _) => number::whole(word).map(toml::Value::from),
+        (Some(Kind::Real), Some(unit)) => number::time(word, unit).map(toml::Value::from),
+        (Some(Kind::Real), None) => number::real(word).map(toml::Value::from),
+        _ => None,
+    };
     let written = || {
         let marked = word.starts_with(['[', '{', '"']);
         let table: Option<toml::Table> = marked.then(|| format!("v = {word}").parse().ok()).flatten();
@@ -73,7 +84,7 @@ pub(crate) fn setting(word: &str) -> toml::Value {
     let whole = word.parse::<i64>().ok().map(toml::Value::from);
     let real = || word.parse::<f64>().ok().map(toml::Value::from);
     let flag = || word.parse::<bool>().ok().map(toml::Value::from);
-    whole.or_else(real).or_else(flag).or_else(written).unwrap_or_else(|| word.into())
+    whole.or(of_key).or_else(real).or_else(flag).or_else(written).unwrap_or_else(|| word.into())
 }
 
 #[cfg(test)]
@@ -105,10 +116,18 @@ mod tests {
     }
 
     #[test]
+    fn settings_are_what_their_key_holds() {
+        assert_eq!(settings("slo.ttft_p99_ms", "50ms,2s"), Ok(vec![50.0.into(), 2000.0.into()]));
+        assert_eq!(settings("engine.max_model_len", "8k,1e4"), Ok(vec![8000.into(), 10_000.into()]));
+        assert_eq!(setting("engine.watermark", "0.01"), 0.01.into());
+        assert_eq!(numbers("1k..4k:x2", 1), Ok(vec![1000, 2000, 4000]));
+    }
+
+    #[test]
     fn settings_are_tomls() {
-        assert_eq!(settings("0..2"), Ok(vec![0.into(), 1.into(), 2.into()]));
+        assert_eq!(settings("x", "0..2"), Ok(vec![0.into(), 1.into(), 2.into()]));
         let mixed: Vec<toml::Value> = vec![0.5.into(), 2.into(), true.into(), "llama.cpp".into()];
-        assert_eq!(settings("0.5, 2, true,llama.cpp"), Ok(mixed));
-        assert!(["", "1,,2", "3..1", "-1..4"].iter().all(|wrong| settings(wrong).is_err()));
+        assert_eq!(settings("x", "0.5, 2, true,llama.cpp"), Ok(mixed));
+        assert!(["", "1,,2", "3..1", "-1..4"].iter().all(|wrong| settings("x", wrong).is_err()));
     }
 }

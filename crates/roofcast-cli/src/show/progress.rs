@@ -6,14 +6,14 @@
 use crate::host::{self, Watch};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What the shell's convention says of a process that SIGINT ended.
-const KILLED: i32 = 128 + SIGINT;
+/// Signals that ask a process to end.
+const ENDS: [i32; 2] = [SIGINT, SIGTERM];
 
 /// How often the time of a phase is drawn.
 const TICK: Duration = Duration::from_millis(500);
@@ -33,9 +33,12 @@ impl Progress {
         if let Some(host) = host::watch() {
             return Ok(Progress { bar: ProgressBar::hidden(), stopped, host: Some(host) });
         }
-        flag::register_conditional_shutdown(SIGINT, KILLED, Arc::clone(&stopped))
-            .and_then(|_| flag::register(SIGINT, Arc::clone(&stopped)))
-            .context("waiting for Ctrl-C")?;
+        for signal in ENDS {
+            // The code by which a shell knows a process that a signal ended.
+            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stopped))
+                .and_then(|_| flag::register(signal, Arc::clone(&stopped)))
+                .context("waiting for Ctrl-C")?;
+        }
         Ok(Progress { bar: drawn(&format!("{{wide_bar}} {{pos}}/{{len}} {of}")), stopped, host: None })
     }
 
@@ -57,6 +60,21 @@ impl Progress {
             progress.bar.enable_steady_tick(TICK);
         }
         Ok(progress)
+    }
+
+    /// The same of parts that are named one by one.
+    pub(crate) fn named() -> Result<Progress> {
+        let mut progress = Progress::new("parts")?;
+        if progress.host.is_none() {
+            progress.bar = drawn("{spinner} {msg}");
+            progress.bar.enable_steady_tick(TICK);
+        }
+        Ok(progress)
+    }
+
+    /// Names the part that is begun.
+    pub(crate) fn say(&self, part: String) {
+        self.bar.set_message(part);
     }
 
     /// So much is done of all; whether to go on.
@@ -85,7 +103,7 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    /// Whether Ctrl-C has not been pressed.
+    /// Whether no signal has asked to end.
     pub(crate) fn goes_on(&self) -> bool {
         !self.stopped.load(Ordering::Relaxed) && self.host.as_ref().is_none_or(|host| host.goes_on())
     }

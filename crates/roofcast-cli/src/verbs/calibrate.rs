@@ -48,10 +48,10 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     if !args.kernels.is_empty() {
         return times::run(args, &*input::catalog(&args.catalog)?);
     }
-    let out = Target::asked("--out", args.out.as_ref())?;
+    let out = Target::asked("--output", args.out.as_ref())?;
     if args.source.is_some() && out.is_none() {
-        let accepted = "it with --out, whose calibration says it";
-        return Err(Error::field("arguments", "--source", "without --out", accepted).into());
+        let accepted = "it with --output, whose calibration says it";
+        return Err(Error::field("arguments", "--source", "without --output", accepted).into());
     }
     input::measurements::idle(&args.files, &args.runs)?;
     let mut catalog = input::catalog(&args.catalog)?;

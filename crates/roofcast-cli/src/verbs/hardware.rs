@@ -1,15 +1,16 @@
 //! `roofcast hardware measure`: this machine as an accelerator, measured.
 
 use crate::args::MeasureArgs;
+use crate::exit;
 use crate::measure::gpu::Gpu;
 use crate::measure::machine::Machine;
 use crate::measure::memory::{Buffer, Operation, Pages};
 use crate::measure::{Pace, Spread, compute, gpu, memory};
 use crate::show::number::{grouped, significant};
+use crate::show::progress::Progress;
 use crate::show::target::Target;
 use crate::show::{self, table};
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use roofcast::accelerator::{Accelerator, Source};
 use roofcast::precision::Dtype;
 use roofcast::units::{ByteRate, Bytes, FlopRate};
@@ -34,7 +35,11 @@ struct Answer {
     not_measured: Vec<&'static str>,
     gpus: Vec<Gpu>,
     gpu_notes: Vec<String>,
-    accelerator: Accelerator,
+    /// None where rates are missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accelerator: Option<Accelerator>,
+    /// Whether Ctrl-C or SIGTERM came before all rates were measured.
+    interrupted: bool,
 }
 
 #[derive(Serialize)]
@@ -68,14 +73,16 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<ExitCode> {
         bail!("--threads: {threads}; accepted: 1 to {}, which this process may use at once", machine.threads);
     }
     let counts: &[usize] = if threads == 1 { &[1] } else { &[1, threads] };
-    let bar = progress_bar();
+    let progress = Progress::named()?;
     let pace = pace(args.quick);
     let size = memory::size(machine.cache_bytes, machine.free_bytes, args.quick);
-    let memory = memory_rates(size, counts, pace, &bar)?;
-    let (compute, not_measured) = compute_rates(counts, pace, &bar)?;
-    bar.finish_and_clear();
+    let memory = memory_rates(size, counts, pace, &progress)?;
+    let (compute, not_measured) = compute_rates(counts, pace, &progress)?;
+    let interrupted = !progress.goes_on();
+    drop(progress);
     let (gpus, gpu_notes) = gpu::find(Catalog::embedded()?);
-    let accelerator = accelerator(&machine, threads, &memory, &compute)?;
+    let whole = || accelerator(&machine, threads, &memory, &compute);
+    let accelerator = (!interrupted).then(whole).transpose()?;
     let answer = Answer {
         machine,
         repeats: pace.repeats,
@@ -87,9 +94,10 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<ExitCode> {
         gpus,
         gpu_notes,
         accelerator,
+        interrupted,
     };
-    if let Some(file) = &file {
-        file.text(&toml(&answer)?)?;
+    if let (Some(file), Some(accelerator)) = (&file, &answer.accelerator) {
+        file.text(&toml(&answer, accelerator)?)?;
     }
     if args.shown.json {
         show::json("roofcast/hardware-measure/1", &answer)?;
@@ -98,7 +106,7 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<ExitCode> {
     } else {
         show::text(&people(&answer, args.output.as_deref()))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if interrupted { exit::invalid() } else { ExitCode::SUCCESS })
 }
 
 /// The file of `--output`; `--hardware` takes only names that end in `.toml`.
@@ -119,20 +127,14 @@ fn pace(quick: bool) -> Pace {
     if quick { of(5, 20, 3) } else { of(50, 200, 5) }
 }
 
-/// On a terminal what is being measured; nothing in a pipe.
-fn progress_bar() -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4));
-    let style =
-        ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
-    bar.enable_steady_tick(Duration::from_millis(250));
-    bar.with_style(style)
-}
-
-fn memory_rates(size: Bytes, counts: &[usize], pace: Pace, bar: &ProgressBar) -> Result<Vec<MemoryRate>> {
+fn memory_rates(size: Bytes, counts: &[usize], pace: Pace, progress: &Progress) -> Result<Vec<MemoryRate>> {
     let mut rates = vec![];
     for pages in [Pages::Small, Pages::Huge] {
         for &threads in counts {
-            bar.set_message(format!("memory, {} pages, threads: {threads}", named(&pages)));
+            if !progress.goes_on() {
+                return Ok(rates);
+            }
+            progress.say(format!("memory, {} pages, threads: {threads}", named(&pages)));
             let Some(mut buffer) = Buffer::new(size, pages, threads)? else { continue };
             // Copying overwrites what reading is checked against, so it comes last.
             for operation in [Operation::Read, Operation::Copy] {
@@ -154,13 +156,16 @@ fn memory_rates(size: Bytes, counts: &[usize], pace: Pace, bar: &ProgressBar) ->
 fn compute_rates(
     counts: &[usize],
     pace: Pace,
-    bar: &ProgressBar,
+    progress: &Progress,
 ) -> Result<(Vec<ComputeRate>, Vec<&'static str>)> {
     let (mut rates, mut without) = (vec![], vec![]);
     for kernel in compute::KERNELS {
         let dtype = kernel.name;
         for &threads in counts {
-            bar.set_message(format!("{dtype}, threads: {threads}"));
+            if !progress.goes_on() {
+                return Ok((rates, without));
+            }
+            progress.say(format!("{dtype}, threads: {threads}"));
             match compute::measure(kernel, threads, pace)? {
                 Some((instructions, operations_per_s)) => {
                     rates.push(ComputeRate { dtype, instructions, threads, operations_per_s });
@@ -247,13 +252,13 @@ fn widened(compute: &[ComputeRate]) -> String {
 }
 
 /// The file: every rate with its spread as comments, then the entry.
-fn toml(answer: &Answer) -> Result<String> {
+fn toml(answer: &Answer, accelerator: &Accelerator) -> Result<String> {
     let mut text = "# Measured by `roofcast hardware measure`: the median of the repeats, and the slowest to the fastest.\n".to_owned();
     text += &interference(answer).map_or(String::new(), |c| format!("# {c}\n"));
     for (what, rate) in lines(answer) {
         text += &format!("# {what}: {rate}\n");
     }
-    Ok(text + "\n" + &toml::to_string_pretty(&File { accelerator: [&answer.accelerator] })?)
+    Ok(text + "\n" + &toml::to_string_pretty(&File { accelerator: [accelerator] })?)
 }
 
 /// Each rate in bytes or operations a second.
@@ -318,6 +323,11 @@ fn people(answer: &Answer, output: Option<&Path>) -> String {
     text += &interference(answer).map_or(String::new(), |c| table::line(&c) + "\n");
     text += &gpus(answer);
     match output {
+        _ if answer.interrupted => {
+            table::line("PARTIAL: interrupted before all rates were measured; nothing is written")
+                + "\n"
+                + &text
+        }
         Some(path) => {
             text + &format!("wrote {0}: roofcast limits --hardware {0} --model …\n", path.display())
         }

@@ -6,8 +6,6 @@ mod text;
 pub(crate) mod view;
 
 use super::About;
-#[cfg(feature = "parquet")]
-use crate::args::MergeArgs;
 use crate::args::SimulateArgs;
 use crate::input::scenario::{Base, Source};
 use crate::page::Alone;
@@ -86,19 +84,13 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
         let header = ["metric", "mean_ms", "std_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "interrupted"];
         show::csv(&header, &rows)?;
     } else {
-        show::text(&text::people(&about(deployment, &simulation), &simulation))?;
+        show::text(&text::people(&about(deployment, &simulation), &scenario.spec, &simulation))?;
     }
     Ok(match &simulation {
         s if s.interrupted => exit::invalid(),
         s if s.summary.completed == 0 => exit::infeasible(),
         _ => ExitCode::SUCCESS,
     })
-}
-
-#[cfg(feature = "parquet")]
-/// `roofcast merge`: what a sweep would print, from cells that were kept.
-pub(crate) fn merge(args: &MergeArgs) -> Result<ExitCode> {
-    sweep::merge(args)
 }
 
 /// The deployment, with the accelerators of all pools.

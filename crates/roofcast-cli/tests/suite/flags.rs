@@ -183,7 +183,11 @@ fn flags_that_cannot_be_are_named() {
         ("simulate --replicas 3x", ["--replicas", "3x", "3P1D"]),
         ("simulate --tp two", ["--tp", "two", "a whole number"]),
         ("simulate --set nope=1", ["--set", "nope=1", "engine.watermark"]),
-        ("simulate --set engine.nope=1", ["engine.nope", "unknown field", "`watermark`"]),
+        ("simulate --set engine.nope=1", ["engine.nope", "unknown field", "`roofcast keys`"]),
+        (
+            "simulate --set engine.blok_size=1",
+            ["engine.blok_size", "unknown field", "did you mean `block_size`?"],
+        ),
         ("simulate --workload nope", ["nope", "workload", "roofcast catalog"]),
         ("simulate --sweep tp=1,2 --tp 2", ["--sweep", "--tp", "one of the two"]),
         ("simulate --sweep seed=1,2 --sweep seed=3", ["--sweep", "twice", "each key once"]),
@@ -240,4 +244,65 @@ fn a_starter_runs_and_is_written_once() {
     let again = roofcast(&init);
     assert_eq!(again.code, 2);
     assert!(again.err.contains("there already"), "{}", again.err);
+}
+
+/// A model that is missing does not hide an accelerator that is not known.
+#[test]
+fn all_that_is_wrong_is_said_at_once() {
+    let run = roofcast("limits --hardware h1000 --engine nope");
+    let lines: Vec<&str> = run.err.lines().collect();
+    assert_eq!((run.code, run.out.as_str(), lines.len()), (2, "", 3), "{}", run.err);
+    for (line, says) in lines.iter().zip(["`--model` is missing", "h1000", "`engine.name` is \"nope\""]) {
+        assert!(line.starts_with("roofcast: ") && line.contains(says), "{says}: {line}");
+    }
+}
+
+/// `-h` of a verb shows few flags under the headings, `--help` all; each example of a verb that needs no server runs.
+#[test]
+fn help_is_short_and_its_examples_run() {
+    for verb in ["limits", "capacity", "plan", "simulate", "bench", "emulate"] {
+        let flags = |help: &str| {
+            let text = answer(&format!("{verb} {help}"));
+            (text.lines().filter(|line| line.trim_start().starts_with("--")).count(), text)
+        };
+        let ((few, short), (all, long)) = (flags("-h"), flags("--help"));
+        assert!(few <= 28 && all > few, "{verb}: {few} of {all}");
+        for heading in ["Input:", "Model and hardware:", "Engine:", "Examples:", "`roofcast keys"] {
+            assert!(short.contains(heading) && long.contains(heading), "{verb}: {heading}");
+        }
+        let runs = !["bench", "emulate"].contains(&verb);
+        for line in short.lines().filter_map(|line| line.strip_prefix("  roofcast ")).filter(|_| runs) {
+            let line = line.replace(" spec.toml --launch-dir launch", "");
+            let words: Vec<&str> = line
+                .split('"')
+                .enumerate()
+                .flat_map(
+                    |(part, text)| {
+                        if part % 2 == 1 { vec![text] } else { text.split_whitespace().collect() }
+                    },
+                )
+                .collect();
+            let run = run(words.into_iter().chain(["--dump-spec"]));
+            assert_eq!(run.code, 0, "{line}: {}", run.err);
+        }
+    }
+    let program = answer("-h");
+    let at = |text: &str| program.find(text).unwrap();
+    assert!(
+        at("  simulate") < at("To maintain its evidence:")
+            && at("To maintain its evidence:") < at("  calibrate")
+    );
+}
+
+#[test]
+fn keys_are_found_by_words() {
+    let found = answer("keys prefix caching --csv");
+    assert!(found.contains("engine.enable_prefix_caching,--enable-prefix-caching,"), "{found}");
+    let all = answer("keys --csv");
+    assert_eq!(all.lines().count(), 1 + roofcast::spec::keys::KEYS.len());
+    let none = roofcast("keys nothing-like-it");
+    assert_eq!(
+        (none.code, none.out.as_str()),
+        (4, "no key has nothing-like-it; `roofcast keys` lists all\n")
+    );
 }

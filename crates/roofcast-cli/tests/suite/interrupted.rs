@@ -33,13 +33,18 @@ fn interrupted(arguments: &str) -> Output {
 
 /// Presses Ctrl-C when the process has listened for a second.
 fn stopped(child: &Child, arguments: &str) {
+    signalled(child, arguments, Signal::INT);
+}
+
+/// Sends a signal when the process has listened for a second.
+fn signalled(child: &Child, arguments: &str, signal: Signal) {
     let begun = Instant::now();
     while !listens(child) {
         assert!(begun.elapsed() < Duration::from_secs(60), "{arguments}: does not listen");
         std::thread::sleep(Duration::from_millis(20));
     }
     std::thread::sleep(Duration::from_secs(1));
-    kill_process(Pid::from_child(child), Signal::INT).unwrap();
+    kill_process(Pid::from_child(child), signal).unwrap();
 }
 
 /// What a terminal sees of a run, which is interrupted as [`interrupted`] does where it is not to end by itself.
@@ -88,6 +93,23 @@ fn a_run_that_is_interrupted_says_so_in_every_form() {
     let run = interrupted(&format!("simulate --requests {ENDLESS} --csv"));
     let out = text(&run.stdout);
     assert!(out.lines().skip(1).all(|line| line.ends_with(",true")), "{out}");
+}
+
+/// Kubernetes, Slurm and `timeout` ask by SIGTERM.
+#[test]
+fn sigterm_keeps_what_ctrl_c_keeps() {
+    for (arguments, says) in [
+        (format!("simulate --requests {ENDLESS}"), "PARTIAL: interrupted when"),
+        ("limits --model llama-3.1-8b --hardware h100-sxm --sweep batch=1..100 --sweep max-num-batched-tokens=1..1000".to_owned(), "PARTIAL: interrupted when"),
+        ("hardware measure --threads 1".to_owned(), "PARTIAL: interrupted before"),
+    ] {
+        let child = command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        signalled(&child, &arguments, Signal::TERM);
+        let run = child.wait_with_output().unwrap();
+        let (out, err) = (text(&run.stdout), text(&run.stderr));
+        assert_eq!(run.status.code(), Some(3), "{arguments}: {out}{err}");
+        assert!(out.contains(says), "{arguments}: {out}");
+    }
 }
 
 #[test]

@@ -122,24 +122,40 @@ fn a_launch_folder_is_checked_before_any_work() {
     assert!(refused.err.contains("`--launch-dir` is \"/proc/x\""), "{}", refused.err);
 }
 
+/// A first plan of 4-bit weights starts llama.cpp, a second of 16 bits does not: its file goes. Files that no plan names stay.
 #[test]
 fn a_launch_folder_holds_what_this_plan_wrote_alone() {
     let (folder, spec) = file("chat.toml", CHAT.as_bytes());
-    let write = |name: &str| std::fs::write(folder.path().join(name), "of an earlier plan").unwrap();
-    // Nothing starts llama.cpp here; the others are not names of this program.
-    ["llama.cpp.sh", "vllm.sh.old", "notes.yaml"].into_iter().for_each(write);
-    let ask = ["plan", &spec, "--launch-dir", folder.path().to_str().unwrap()];
+    let out = folder.path().join("launch");
+    let ask = ["plan", &spec, "--launch-dir", out.to_str().unwrap()];
+    let first = run(ask.into_iter().chain(["--weights", "q4_k_m", "--engine", "llama.cpp", "--rate", "0.1"]));
+    let there = |name: &str| out.join(name).exists();
+    assert!(first.code == 0 && there("llama.cpp.sh"), "{}{}", first.out, first.err);
+    let write = |name: &str| std::fs::write(out.join(name), "of somebody else").unwrap();
+    ["vllm.sh.old", "notes.yaml"].into_iter().for_each(write);
     let done = run(ask);
     assert_eq!(done.code, 0, "{}", done.err);
-    let there = |name: &str| folder.path().join(name).exists();
     assert!(!there("llama.cpp.sh") && there("vllm.sh.old") && there("notes.yaml") && there("vllm.sh"));
     let line = "removed from --launch-dir, as an earlier plan wrote it: llama.cpp.sh\n";
     assert!(done.out.contains(line), "{}", done.out);
-    write("llama.cpp.sh");
-    let again = run(ask.into_iter().chain(["--json"]));
-    let answer: serde_json::Value = serde_json::from_str(&again.out).unwrap();
-    assert_eq!(answer["removed"], serde_json::json!(["llama.cpp.sh"]));
     assert!(!run(ask).out.contains("removed from"));
+}
+
+#[test]
+fn an_edited_launch_file_is_not_lost() {
+    let (folder, spec) = file("chat.toml", CHAT.as_bytes());
+    let out = folder.path().join("launch");
+    let ask = ["plan", &spec, "--launch-dir", out.to_str().unwrap()];
+    assert_eq!((run(ask).code, run(ask).code), (0, 0));
+    std::fs::write(out.join("vllm.sh"), "mine").unwrap();
+    let refused = run(ask);
+    assert_eq!((refused.code, refused.out.as_str()), (2, ""), "{}", refused.err);
+    assert!(
+        refused.err.contains("vllm.sh") && refused.err.contains("accepted: another folder"),
+        "{}",
+        refused.err
+    );
+    assert_eq!(std::fs::read_to_string(out.join("vllm.sh")).unwrap(), "mine");
 }
 
 #[test]

@@ -22,7 +22,7 @@ const FLAGS: &[(&str, &[&str])] = &[
             "--batch 99999999999999999999",
             "--batch",
             "--context -5",
-            "--context 4096k",
+            "--context 4096q",
             "--prefill -2",
             "--mfu -0.5",
             "--mfu nan",
@@ -94,7 +94,7 @@ const FLAGS: &[(&str, &[&str])] = &[
         &[
             "--requests 0",
             "--requests -1",
-            "--requests 1e6",
+            "--requests 1e-6",
             "--seed -1",
             "--cost nope",
             "--records r.txt",

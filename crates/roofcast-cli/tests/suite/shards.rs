@@ -29,7 +29,7 @@ fn share(asked: &str, folder: &Path) -> serde_json::Value {
 fn shares_merge_into_the_bytes_of_one_run() {
     let folder = tempfile::tempdir().unwrap();
     let cells = folder.path().join("cells");
-    let merge = format!("merge {SWEEP} --cells {}", cells.display());
+    let merge = format!("simulate {SWEEP} --cells {} --merge", cells.display());
     // Six cells; the first share of four has those numbered 0 and 4.
     let first = share(&format!("{SWEEP} --shard 1/4"), &cells);
     assert_eq!((&first["cells"], &first["asked"], &first["ran"]), (&6.into(), &2.into(), &2.into()));
@@ -66,7 +66,8 @@ fn what_is_kept_is_not_run_again_and_the_space_may_change() {
     let wider = "--requests 60 --sweep rate=2,4,8,9 --sweep tp=2,1";
     let more = share(wider, folder.path());
     assert_eq!((&more["kept"], &more["ran"]), (&6.into(), &2.into()));
-    let merged = roofcast(&format!("merge {wider} --cells {} --json", folder.path().display())).out;
+    let merged =
+        roofcast(&format!("simulate {wider} --cells {} --merge --json", folder.path().display())).out;
     assert_eq!(merged, roofcast(&format!("simulate {wider} --json")).out);
     // Another seed, another question.
     assert_eq!(share(&format!("{SWEEP} --seed 9"), folder.path())["kept"], 0);
@@ -111,7 +112,9 @@ fn shares_that_cannot_be_are_refused() {
         (format!("simulate {SWEEP} {cells} --numbers 6"), "`--numbers` is 6; accepted: numbers below 6"),
         (format!("simulate {SWEEP} {cells} --csv"), "`--csv` is beside --cells"),
         (format!("simulate {SWEEP} --cells {}", file.display()), "a file; accepted: a folder"),
-        (format!("merge {SWEEP}"), "`--cells` is missing"),
+        (format!("simulate {SWEEP} --merge"), "--cells <FOLDER>"),
+        (format!("simulate {SWEEP} {cells} --merge --svg x.svg"), "--svg"),
+        (format!("simulate {SWEEP} {cells} --missing"), "--merge"),
         (format!("simulate {cells} --sweep tp=1,3"), "with parallelism.tp = 3"),
     ] {
         let error = bad(&arguments);

@@ -302,7 +302,7 @@ fn sweeps_that_cannot_be() {
         ("--sweep rate=8..1", &["--sweep", "rate=8..1", "ends before it begins", "1..512:x2"]),
         ("--sweep rate=1,,2", &["--sweep", "1,,2"]),
         ("--sweep rate=1,-1", &["with workload.arrivals.rate = -1", "a number above 0"]),
-        ("--sweep engine.colour=1", &["engine.colour", "unknown field", "max_num_seqs"]),
+        ("--sweep engine.colour=1", &["engine.colour", "unknown field", "`roofcast keys`"]),
         ("--sweep scheduler=fifo", &["engine.scheduler = \"fifo\"", "fifo", "`orca`"]),
         ("--sweep model.name.x=1", &["model.name.x", "within `name`"]),
         ("--sweep seed=1,2 --seed 3", &["--seed", "one of the two"]),

@@ -158,3 +158,63 @@ fn targets_are_checked_before_any_work() {
     }
     assert!(!root().join("no").exists());
 }
+
+/// A file that is read is not written over, by whatever name it goes; nor are two answers written to one file.
+#[test]
+fn outputs_are_files_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let config = r#"{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+                     "intermediate_size": 128, "vocab_size": 100}"#;
+    let spec = "model.path = \"config.json\"\nhardware.accelerator = \"h100-sxm\"\n[workload]\ninput_len = 10\n\
+                output_len = 10\nrequests = 5\narrivals = { kind = \"poisson\", rate = 1.0 }\n";
+    let points = "kind,model,hardware,tpot_ms,context_len\ndecode_step,llama-3.1-8b,h100-sxm,9.5,1000\n";
+    for (name, text) in [("config.json", config), ("spec.toml", spec), ("points.csv", points)] {
+        fs::write(path(name), text).unwrap();
+    }
+    symlink(path("spec.toml"), path("link.toml")).unwrap();
+    let spec = path("spec.toml");
+    let cases = [
+        (format!("simulate {spec} --trace {spec}"), "--trace", "which is read"),
+        (format!("simulate {spec} --trace {}", path("config.json")), "--trace", "which is read"),
+        (format!("simulate {} --series {spec}", path("link.toml")), "--series", "which is read"),
+        (format!("simulate {spec} --svg {0} --trace {0}", path("one.svg")), "--trace", "writes"),
+        (format!("validate {0} --per-row {0}", path("points.csv")), "--per-row", "which is read"),
+        (format!("calibrate {0} --out {0}", path("points.csv")), "--out", "which is read"),
+        (
+            format!(
+                "limits --model {} --hardware h100-sxm --svg {}",
+                path("config.json"),
+                path("config.json")
+            ),
+            "--svg",
+            "which is read",
+        ),
+    ];
+    for (arguments, flag, says) in cases {
+        let run = roofcast(&arguments);
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{arguments}: {}", run.err);
+        assert!(run.err.contains(flag) && run.err.contains(says), "{arguments}: {}", run.err);
+    }
+    assert_eq!(names(folder.path()), ["config.json", "link.toml", "points.csv", "spec.toml"]);
+    assert_eq!(fs::read_to_string(path("spec.toml")).unwrap().lines().count(), 7);
+    let run = roofcast(&format!("simulate {spec} --svg /dev/null --trace /dev/null"));
+    assert_eq!(run.code, 0, "{}", run.err);
+}
+
+/// `ulimit -f` ends a process with SIGXFSZ by default: nothing is left of what it had begun.
+#[test]
+fn a_size_limit_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = folder.path().join("records.jsonl");
+    let script = format!(
+        "ulimit -f 4; exec {} simulate --requests 2000 --records {}",
+        env!("CARGO_BIN_EXE_roofcast"),
+        records.display()
+    );
+    let run = Command::new("sh").args(["-c", &script]).current_dir(root()).output().unwrap();
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(2), "{said}");
+    assert!(said.contains("records.jsonl") && said.contains("File too large"), "{said}");
+    assert_eq!(names(folder.path()), Vec::<String>::new());
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +22,7 @@ def spec_text(spec: Spec) -> tuple[str | None, str | None]:
     if spec is None:
         return None, None
     if isinstance(spec, Mapping):
-        return None, _native.toml(json.dumps(spec, default=str))
+        return None, _native.toml(json.dumps(spec, default=plain))
     path = os.fspath(spec)
     # A file's name is one line and has no assignment; a spec has a section or a key.
     if isinstance(spec, str) and ("\n" in path or "=" in path):
@@ -48,8 +49,28 @@ def listed(flags: Mapping[str, Any]) -> list[tuple[str, Any]]:
 def word(value: Any) -> str:
     """A value of ``set`` as TOML or a word."""
     if isinstance(value, (bool, list, tuple)):
-        return json.dumps(value)
+        return json.dumps(value, default=plain)
     return str(value)
+
+
+def plain(value: Any) -> Any:
+    """What JSON has no type for: a number of NumPy as Python's own, a path or anything else as text."""
+    number = getattr(value, "item", None)
+    if callable(number):
+        return number()
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+
+
+def in_pythons_words(message: str, verb: str, flags: Mapping[str, Any]) -> str:
+    """An error of the program with keywords for its flags. An engine's command line has flags of its own."""
+    if "from_command" in flags:
+        return message
+    known = {name for name, _, _ in _native.flags(verb)}
+
+    def keyword(flag: re.Match[str]) -> str:
+        return flag[1].replace("-", "_") if flag[1] in known else flag[0]
+
+    return re.sub(r"--([a-z][a-z0-9-]*)", keyword, message)
 
 
 def ask(
@@ -79,6 +100,8 @@ def ask(
             progress=told,
             time_limit_s=time_limit_s,
         )
+    except Error as error:
+        raise Error(in_pythons_words(str(error), verb, flags or {})) from None
     finally:
         if display is not None:
             display.__exit__(None, None, None)

@@ -102,8 +102,12 @@ class Document(Part):
     def _repr_svg_(self) -> str | None:
         return self.svg
 
+    def _shown(self) -> Sequence[Mapping[str, JSON]]:
+        """The rows as a notebook shows them."""
+        return self._rows()
+
     def _repr_html_(self) -> str:
-        rows = list(self._rows())
+        rows = list(self._shown())
         return _escaped(self.headline(), "p") + (self.svg or "") + _html_table(rows)
 
 

@@ -244,6 +244,7 @@ class LimitsSweep(Served):
 
     sweep: list[str]
     points: list[LimitsPoint]
+    interrupted: bool
 
     def headline(self) -> str:
         return f"{super().headline()}: {len(self.points)} values of {', '.join(self.sweep)}"
@@ -789,6 +790,7 @@ class Plan(Document):
     interrupted: bool
     at_least: float | None
     unjudged: int
+    assumptions: list[str]
     best: Choice | None
     pareto: list[Choice]
     pareto_throughput: list[Choice]
@@ -823,6 +825,27 @@ class Plan(Document):
     def _rows(self) -> Sequence[Mapping[str, JSON]]:
         """The deployments that meet the SLO, best first."""
         return [{k: v for k, v in row.items() if k != "spec"} for row in self.to_dict()["ranked"]]
+
+    def _shown(self) -> Sequence[Mapping[str, JSON]]:
+        """What tells deployments apart and what they cost; where none meets the SLO, what came nearest."""
+        if not self.ranked:
+            return [{"deployment": near.deployment, "why": near.reason, "$/h": near.cost_per_hour} for near in self.nearest]
+        return [
+            {
+                "accelerators": f"{choice.count} × {choice.accelerator}",
+                "replicas": choice.replicas,
+                "tp": choice.tp,
+                "weights": choice.weights,
+                "KV": choice.kv,
+                "engine": choice.engine,
+                "$/h": choice.cost_per_hour,
+                "$/M tokens": choice.cost_per_million_tokens,
+                "TTFT p99 ms": choice.ttft_p99_ms,
+                "TPOT p99 ms": choice.tpot_p99_ms,
+                "output tok/s": choice.output_tok_s,
+            }
+            for choice in self.ranked
+        ]
 
 
 @dataclass(init=False, repr=False, eq=False)

@@ -1,14 +1,17 @@
 """Studies beyond one process: the runs of a sweep over Ray, over processes, or one after the other.
 
 Knows: how runs become tasks, what is kept of them, what happens when a worker is lost. What a run of a simulation is and how
-the whole is written is the program's: workers answer ``roofcast simulate --cells``, the driver ``roofcast merge``, so the
+the whole is written is the program's: workers answer ``roofcast simulate --cells``, the driver ``simulate --merge``, so the
 answer has the same bytes as :func:`roofcast.sweep` on one machine. Runs of other verbs are :mod:`roofcast._questions`'.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -269,12 +272,17 @@ def sweep(
     ``cell_time_limit_s`` seconds is left out; the answer then says ``interrupted``. Paths in the spec must be there on
     every worker. ``workers`` is the processes, or the CPUs of a local Ray; ``ray_options`` go to ``ray.remote``.
 
-    On Slurm and Kubernetes, without Python: ``roofcast simulate … --shard I/N --cells FOLDER``, then ``roofcast merge``.
+    On Slurm and Kubernetes, without Python: ``roofcast simulate … --shard I/N --cells FOLDER``, then ``--merge``.
     """
     if executor not in ("ray", "processes", "serial"):
         raise Error(f"executor: {executor!r}; accepted: ray, processes, serial")
     if verb != "simulate" and verb not in ANSWERS:
         raise Error(f"verb: {verb!r}; accepted: simulate, {', '.join(ANSWERS)}")
+    if executor == "processes" and (line := unguarded()) is not None:
+        raise Error(
+            f"executor: 'processes', called in line {line} of the script, which each process starts again; accepted: the call "
+            'under `if __name__ == "__main__":`, or in a notebook; or executor="serial"'
+        )
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(cells if cells is not None else temporary)
         folder.mkdir(parents=True, exist_ok=True)
@@ -286,6 +294,28 @@ def sweep(
         missing = [number for number in range(len(study)) if study.key(number) not in kept]
         spread(study, missing, folder, how, len(study))
         return Study(written(study, folder), ANSWERS[verb])
+
+
+def unguarded() -> int | None:
+    """The line of the program's own script that is running, where nothing keeps a process that imports it from running it, too:
+    Python's processes begin by importing the script of the one that starts them."""
+    main = sys.modules["__main__"]
+    path = getattr(main, "__file__", None)
+    frame = inspect.currentframe()
+    while frame is not None and not (frame.f_code.co_name == "<module>" and frame.f_globals is vars(main)):
+        frame = frame.f_back
+    if path is None or frame is None:
+        return None
+    try:
+        script = ast.parse(Path(path).read_text())
+    except (OSError, ValueError, SyntaxError):
+        return None
+    line = frame.f_lineno
+    for node in script.body:
+        if isinstance(node, ast.If) and node.lineno <= line <= (node.end_lineno or line):
+            names = (name.id for name in ast.walk(node.test) if isinstance(name, ast.Name))
+            return None if "__name__" in names else line
+    return line
 
 
 @dataclass(frozen=True)
@@ -305,9 +335,9 @@ def simulations(spec: Spec, asked: dict[str, Any], limit: float | None, folder: 
     # Workers may run elsewhere, and the keys of runs have the paths of the spec.
     path, text = spec_text(spec)
     study = Runs(text if path is None else os.path.abspath(path), asked, limit)
-    found = json.loads(ask("merge", spec=study.spec, flags={**whole, "missing": True}).text)
+    found = json.loads(ask("simulate", spec=study.spec, flags={**whole, "merge": True, "missing": True}).text)
     late = spread(study, found["missing"], folder, how, found["cells"])
-    return document(Sweep, ask("merge", spec=study.spec, flags={**whole, "partial": bool(late)}))
+    return document(Sweep, ask("simulate", spec=study.spec, flags={**whole, "merge": True, "partial": bool(late)}))
 
 
 def spread(study: Asked, missing: Sequence[int], folder: Path, how: Workers, total: int) -> list[int]:

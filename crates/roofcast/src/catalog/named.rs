@@ -7,7 +7,7 @@ use super::conventions::{Conventions, Rule, conventions};
 use super::entries::Slot;
 use super::names::{self, Match};
 use super::{Catalog, ModelEntry};
-use super::{pruned, shapes, tunes};
+use super::{address, pruned, shapes, tunes};
 use crate::error::{Error, Result};
 use crate::model::{Checkpoint, Model, Quantization, config};
 use crate::precision::{Dtype, WeightFormat};
@@ -91,8 +91,9 @@ impl Catalog {
 
     /// The model that `name` means: an id or alias whatever the case, separators and words like `Instruct`; a fine-tune of
     /// a known shape; either with a format behind it, as checkpoints are named; the beginning of one name alone; the whole
-    /// name of an entry among words that change no dimension.
+    /// name of an entry among words that change no dimension; the web address of a repository.
     pub fn named(&self, name: &str) -> Result<Named<'_>> {
+        let name = &*address::repository(name)?;
         if let Some(named) = self.entrys_own(name.trim())? {
             return Ok(named);
         }

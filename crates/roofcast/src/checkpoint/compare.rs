@@ -28,7 +28,7 @@ pub fn differences(model: &Model, stored: &[Stored]) -> Vec<Difference> {
         return Vec::new();
     }
     let mut places: BTreeMap<usize, (u64, Vec<String>)> = BTreeMap::new();
-    let outside = model.layers.len();
+    let outside = model.held_layers().len();
     for tensor in stored.iter().filter(|t| belongs(t)) {
         let place = layer_of(&tensor.name).unwrap_or(outside);
         if place > outside || (place == outside && layer_of(&tensor.name).is_some()) {
@@ -39,7 +39,7 @@ pub fn differences(model: &Model, stored: &[Stored]) -> Vec<Difference> {
         entry.1.push(format!("{} {:?}", tensor.name, tensor.shape));
     }
     let expected = |place: usize| -> u64 {
-        let tensors = match model.layers.get(place) {
+        let tensors = match model.held_layers().get(place) {
             Some(layer) => layer.tensors(model.hidden),
             None => model
                 .outer

@@ -6,6 +6,7 @@
 use super::{PLACE, ServeCommand};
 use crate::error::{Error, Result};
 use crate::spec::keys::{KEYS, Kind};
+use crate::spec::number;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Value;
@@ -151,19 +152,7 @@ pub(super) fn value(path: &str, given: &Given) -> Result<Value> {
 
 /// A whole number from `least`; as vLLM takes them also `32k` (thousands) and `32K` (of 1024).
 pub(super) fn whole(given: &Given, least: i64) -> Result<i64> {
-    let text = given.value.trim();
-    let (digits, factor) = match text.char_indices().next_back() {
-        Some((at, 'k')) => (&text[..at], 1e3),
-        Some((at, 'm')) => (&text[..at], 1e6),
-        Some((at, 'g')) => (&text[..at], 1e9),
-        Some((at, 'K')) => (&text[..at], 1024.0),
-        Some((at, 'M')) => (&text[..at], 1048576.0),
-        Some((at, 'G')) => (&text[..at], 1073741824.0),
-        _ => (text, 1.0),
-    };
-    let plain = text.parse::<i64>().ok();
-    let scaled = digits.parse::<f64>().ok().filter(|_| factor > 1.0).map(|v| v * factor);
-    let found = plain.or(scaled.filter(|v| v.abs() < 1e15).map(|v| v as i64)).filter(|n| *n >= least);
+    let found = number::whole(&given.value).filter(|n| *n >= least);
     found.ok_or_else(|| wrong(given, "a whole number, as 4096 or 32k"))
 }
 

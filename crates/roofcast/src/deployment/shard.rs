@@ -179,7 +179,12 @@ impl Share<'_> {
         if d.options.nominal && (tensor.operator == OperatorKind::Norms || tensor.role == Role::Embedding) {
             return None;
         }
-        let format = self.formats.of(&d.model, tensor, layer, d.options.nominal);
+        let held = d.model.held_layers().len();
+        let format = self.formats.of(&d.model, tensor, layer.map(|index| index % held), d.options.nominal);
+        if layer.is_some_and(|index| index >= held) {
+            // A later pass over weights that are held already.
+            return Some(format);
+        }
         match self.tensors.iter_mut().find(|h| h.tensor == *tensor && h.format == format) {
             Some(known) => known.layers += 1,
             None => self.tensors.push(Held { tensor: *tensor, format, layers: 1 }),

@@ -6,6 +6,7 @@ use super::{KINDS, Kind, Lengths, Measurement, Metrics, Settings, check_engine};
 use crate::error::{Error, Result};
 use crate::parallelism::RequestedParallelism;
 use crate::spec::PoolSpec;
+use crate::table;
 
 /// Reads a measurements CSV, of which no row may be wrong; `place` names the file in errors.
 pub fn read(place: &str, text: &str) -> Result<Vec<Measurement>> {
@@ -15,8 +16,9 @@ pub fn read(place: &str, text: &str) -> Result<Vec<Measurement>> {
 /// Reads a measurements CSV row by row: each is a measurement, or says with its line why it is refused; `place` names the
 /// file in errors.
 pub fn read_each(place: &str, text: &str) -> Result<Vec<Result<Measurement>>> {
-    let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_bytes());
-    let broken = |e: csv::Error| Error::Parse { place: place.into(), message: e.to_string() };
+    let mut reader = table::reader(text);
+    let separator = table::separator(text);
+    let broken = |e: csv::Error| table::broken(place, text, &e);
     let header = reader.headers().map_err(broken)?.clone();
     let pools = header.iter().any(|h| h == "prefill_workers");
     for needed in ["kind", "model", "hardware"] {
@@ -29,8 +31,8 @@ pub fn read_each(place: &str, text: &str) -> Result<Vec<Result<Measurement>>> {
     }
     let row = |record: csv::Result<csv::StringRecord>| {
         let record = record.map_err(broken)?;
-        let line = record.position().map_or(0, csv::Position::line);
-        Row { place: format!("{place}:{line}"), header: &header, record: &record }.read()
+        let line = table::line(text, record.position());
+        Row { place: format!("{place}:{line}"), header: &header, record: &record, separator }.read()
     };
     Ok(reader.records().map(row).collect())
 }
@@ -40,6 +42,7 @@ struct Row<'a> {
     place: String,
     header: &'a csv::StringRecord,
     record: &'a csv::StringRecord,
+    separator: char,
 }
 
 impl Row<'_> {
@@ -53,7 +56,7 @@ impl Row<'_> {
         if text.is_empty() {
             return Ok(None);
         }
-        match text.parse::<f64>() {
+        match table::pointed(text, self.separator).parse::<f64>() {
             Ok(v) if v.is_finite() && (0.0..=1e12).contains(&v) => Ok(Some(v)),
             _ => Err(Error::field(&self.place, column, text, "empty, or a number from 0 to 10^12")),
         }

@@ -1,7 +1,7 @@
 //! Reads a Hugging Face `config.json` into a [`Model`].
 //!
 //! Knows: what each `model_type` means by its keys and leaves unsaid. Where a type is not known its keys are read as
-//! llama's, and every assumption is noted. What cannot be modelled is refused by key. Of multimodal configs the text part
+//! llama's, and every assumption is noted. What cannot be modelled is refused by type and by key. Of multimodal configs the text part
 //! is read; towers and multi-token-prediction layers are not counted, and the assumptions say so.
 //! Sources: `modeling_*.py` and `configuration_*.py` of Hugging Face transformers 4.57 and 5, and of the models named.
 
@@ -12,8 +12,9 @@ mod json;
 mod outer;
 mod patterns;
 mod recurrent;
+mod refused;
 
-use super::keys::Keys;
+use super::keys::{Keys, Reads};
 use super::quantization::Quantization;
 use super::{Ffn, Layer, Mixer, Model, Tower};
 use crate::error::Result;
@@ -30,21 +31,6 @@ const MOST_MATCHES: usize = 100_000;
 /// More parameters than any model; products of dimensions beyond this are refused.
 const MOST_PARAMETERS: u64 = 1_000_000_000_000_000;
 
-/// Keys of parts that change memory and work and are not modelled; to read past them would be wrong.
-const NOT_MODELLED: &[&str] = &[
-    "lru_width",
-    "hybrid_layer_ids",
-    "ngram_vocab_size_ratio",
-    "ple_layer_ids",
-    "gated_norm_rank",
-    "rescale_every",
-    "ssm_cfg",
-    "attention_hidden_size",
-    "cross_attention_layers",
-    "encoder_layers",
-    "num_encoder_layers",
-];
-
 /// Parses the text of a `config.json`; `place` names the file in errors, `name` the model.
 pub fn parse(name: &str, place: &str, text: &str) -> Result<Model> {
     read(name, place, &json::parse(place, text)?)
@@ -53,10 +39,15 @@ pub fn parse(name: &str, place: &str, text: &str) -> Result<Model> {
 /// Reads a parsed `config.json`.
 pub fn read(name: &str, place: &str, config: &Value) -> Result<Model> {
     let keys = Keys::new(place, config)?;
-    if let Some(key) = keys.any(NOT_MODELLED) {
-        return Err(keys.bad(key, "present", "architectures without it: it is not modelled"));
+    refused::known(&keys)?;
+    let model_type = keys.text("model_type")?.unwrap_or("");
+    if habits(model_type).is_some() {
+        return Reader::new(keys)?.model(name, config);
     }
-    Reader::new(keys)?.model(name, config)
+    let reads = Reads::default();
+    let model = Reader::new(keys.noting(&reads))?.model(name, config)?;
+    refused::unread(&keys, model_type, &reads)?;
+    Ok(model)
 }
 
 /// A config on its way to a model.
@@ -112,7 +103,9 @@ impl<'a> Reader<'a> {
             "model_max_length",
         ])?;
         self.note_what_is_left_out()?;
-        let layers = (0..self.layers).map(|i| self.layer(i)).collect::<Result<Vec<_>>>()?;
+        let mut layers = (0..self.layers).map(|i| self.layer(i)).collect::<Result<Vec<_>>>()?;
+        let passes = self.passes()?;
+        layers = (0..passes).flat_map(|_| layers.iter().cloned()).collect();
         let outer = self.outer(vocab, max_context)?;
         let mut seen = std::collections::HashSet::new();
         self.assumptions.retain(|a| seen.insert(a.clone()));
@@ -125,6 +118,7 @@ impl<'a> Reader<'a> {
             dtype: self.dtype()?,
             tied,
             layers,
+            passes,
             outer,
             quantization: Quantization::read(self.keys.place, config)?,
             published: Vec::new(),
@@ -146,6 +140,25 @@ impl<'a> Reader<'a> {
             ));
         }
         Ok(model)
+    }
+
+    /// How many times a token passes the layers: Ouro's universal-transformer steps, each with a cache of its own. A model may
+    /// end a token earlier (`early_exit_threshold`), which engines do not.
+    fn passes(&mut self) -> Result<u64> {
+        if self.model_type != "ouro" {
+            return Ok(1);
+        }
+        let passes = self.keys.count(&["total_ut_steps"])?.unwrap_or(4);
+        if self.layers * passes > MOST_LAYERS {
+            return Err(self.keys.bad(
+                "total_ut_steps",
+                passes,
+                format!("at most {MOST_LAYERS} layers in all passes"),
+            ));
+        }
+        self.assumptions
+            .push(format!("every token passes the layers {passes} times, none leaves them earlier"));
+        Ok(passes)
     }
 
     /// Notes the parts of a checkpoint that are not in the model, and its dtype where engines load another.

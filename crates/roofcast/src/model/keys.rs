@@ -2,12 +2,18 @@
 
 use crate::error::{Error, Result};
 use serde_json::{Map, Value};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 /// No dimension of a real model comes near this; what lies above is a damaged or hostile file.
 const LARGEST: u64 = 1 << 24;
 
 /// More layers than are accepted; bounds the time that looking a layer up takes.
 const LONGEST_LIST: usize = 4096;
+
+/// The keys that were asked for.
+#[derive(Default)]
+pub(super) struct Reads(RefCell<BTreeSet<String>>);
 
 /// A JSON object with the file that it came from.
 #[derive(Clone, Copy)]
@@ -16,6 +22,8 @@ pub(super) struct Keys<'a> {
     map: &'a Map<String, Value>,
     /// Where a multimodal config nests its text part, the outer object: asked for keys that the inner one lacks.
     outer: Option<&'a Map<String, Value>>,
+    /// Where keys that are asked for are noted, if anybody wants to know.
+    reads: Option<&'a Reads>,
 }
 
 impl<'a> Keys<'a> {
@@ -32,19 +40,37 @@ impl<'a> Keys<'a> {
         // Omni models nest the text part twice.
         let thinker = map.get("thinker_config").and_then(Value::as_object);
         Ok(match thinker.and_then(nested).or_else(|| nested(map)) {
-            Some(inner) => Keys { place, map: inner, outer: Some(map) },
-            None => Keys { place, map, outer: None },
+            Some(inner) => Keys { place, map: inner, outer: Some(map), reads: None },
+            None => Keys { place, map, outer: None, reads: None },
         })
+    }
+
+    /// The keys, of which those that are asked for are noted.
+    pub(super) fn noting(self, reads: &'a Reads) -> Keys<'a> {
+        Keys { reads: Some(reads), ..self }
+    }
+
+    /// The keys with a value that nobody has asked for, in their order; objects have keys of their own.
+    pub(super) fn unread(&self, reads: &'a Reads) -> impl Iterator<Item = &'a str> {
+        let all = self.map.iter().chain(self.outer.into_iter().flatten());
+        all.filter(|(key, value)| is_set(value) && !value.is_object() && !reads.0.borrow().contains(*key))
+            .map(|(key, _)| key.as_str())
+    }
+
+    /// What the config says it is: of the text part, and of the whole where that is multimodal.
+    pub(super) fn types(&self) -> impl Iterator<Item = &'a str> {
+        let of = |map: &'a Map<String, Value>| map.get("model_type").and_then(Value::as_str);
+        of(self.map).into_iter().chain(self.outer.and_then(of))
     }
 
     /// A nested object, or none.
     pub(super) fn object(&self, key: &str) -> Option<Keys<'a>> {
-        self.value(key)?.as_object().map(|map| Keys { place: self.place, map, outer: None })
+        self.value(key)?.as_object().map(|map| Keys { place: self.place, map, outer: None, reads: None })
     }
 
     /// The keys of `value`, an object found inside.
     pub(super) fn within(&self, value: &'a Value) -> Option<Keys<'a>> {
-        value.as_object().map(|map| Keys { place: self.place, map, outer: None })
+        value.as_object().map(|map| Keys { place: self.place, map, outer: None, reads: None })
     }
 
     /// A list of whole numbers, or none.
@@ -58,6 +84,9 @@ impl<'a> Keys<'a> {
 
     /// The value of `key`; null counts as absent.
     pub(super) fn value(&self, key: &str) -> Option<&'a Value> {
+        if let Some(reads) = self.reads {
+            reads.0.borrow_mut().insert(key.to_owned());
+        }
         let found = self.map.get(key).or_else(|| self.outer.and_then(|o| o.get(key)));
         found.filter(|v| !v.is_null())
     }
@@ -149,6 +178,18 @@ impl<'a> Keys<'a> {
         accepted: impl std::fmt::Display,
     ) -> Error {
         Error::field(self.place, key, found, accepted)
+    }
+}
+
+/// Whether a value says that something is there: not null, false, 0 or empty.
+pub(super) fn is_set(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(on) => *on,
+        Value::Number(n) => n.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(all) => !all.is_empty(),
+        Value::Object(all) => !all.is_empty(),
     }
 }
 

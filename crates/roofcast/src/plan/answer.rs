@@ -38,6 +38,8 @@ pub struct Plan {
     pub at_least: Option<f64>,
     /// Of a search that was stopped: deployments of which nothing is known and that have no more of it than the best.
     pub unjudged: u64,
+    /// What was assumed of the best's deployments; of the model where none met the SLO.
+    pub assumptions: Vec<String>,
     /// What has least of what is minimised.
     pub best: Option<Choice>,
     /// Deployments that no other beats in the objective, TPOT and TTFT at once; best first.
@@ -421,11 +423,9 @@ pub(super) fn name(space: &Space, candidate: &Candidate) -> String {
             text += &format!(", {value} {what}");
         }
     }
-    if let Some(tokens) = shape.max_num_batched_tokens {
-        text += &format!(", {tokens} tokens a step");
-    }
-    if let Some(seqs) = shape.max_num_seqs {
-        text += &format!(", {seqs} sequences");
+    let bounds = [(shape.max_num_batched_tokens, "tokens a step"), (shape.max_num_seqs, "sequences")];
+    for (most, what) in bounds {
+        text += &most.map_or(String::new(), |most| format!(", {most} {what}"));
     }
     for word in shape.told.words() {
         text += &format!(", {word}");

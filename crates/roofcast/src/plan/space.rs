@@ -353,7 +353,7 @@ fn cuts(search: &SearchSpec, chip: &Accelerator, model: &Model, most: u64) -> Ve
             ways.extend(parts.map(|tp| (tp, 1, size / tp)));
         }
         for (tp, pp, attention_dp) in ways {
-            let legal = indivisible(model, tp).is_none() && pp <= model.layers.len() as u64;
+            let legal = indivisible(model, tp).is_none() && pp <= model.most_stages();
             let wanted =
                 asked(&search.tp, tp) && asked(&search.pp, pp) && asked(&search.attention_dp, attention_dp);
             if !legal

@@ -16,6 +16,7 @@ mod sharegpt;
 
 use super::request::{Prompt, Request};
 use crate::error::{Error, Result};
+use crate::table::separator;
 use crate::units::Picoseconds;
 use serde::Deserialize;
 
@@ -113,11 +114,13 @@ fn detect(place: &str, text: &str) -> Result<Format> {
         json if json.starts_with('{') => json::detect(json, |line| {
             serde_json::from_value(line).is_ok_and(|line| mooncake::is_vllms(&line))
         }),
-        header if header.starts_with("TIMESTAMP,") => Some(Format::Azure),
-        header if header.starts_with("Timestamp,") => Some(Format::BurstGpt),
-        header if header.starts_with("arrival_s,") => Some(Format::Own),
-        header if header.starts_with("input_length") => Some(Format::Pairs),
-        _ => None,
+        header => match header.split(separator(text)).next().unwrap_or_default().trim() {
+            "TIMESTAMP" => Some(Format::Azure),
+            "Timestamp" => Some(Format::BurstGpt),
+            "arrival_s" => Some(Format::Own),
+            "input_length" => Some(Format::Pairs),
+            _ => None,
+        },
     };
     format.ok_or_else(|| Error::Parse {
         place: format!("{place}:1:1"),

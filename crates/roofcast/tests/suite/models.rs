@@ -1,9 +1,15 @@
 //! Parameters and KV of the catalog's models against what their makers publish.
 
 use crate::support::{catalog, model, shared};
+use roofcast::Forecaster;
+use roofcast::cost::Utilization;
 use roofcast::deployment::{Deployment, Options};
+use roofcast::limits::{Question, limits};
 use roofcast::model::config;
+use roofcast::parallelism::RequestedParallelism;
+use roofcast::precision::KvFormat;
 use roofcast::spec::PrecisionSpec;
+use roofcast::units::Bytes;
 use std::sync::Arc;
 
 #[test]
@@ -380,4 +386,70 @@ fn published_checkpoints_say_what_a_format_leaves() {
     assert!(said.contains(&"weights nvfp4 as in nvidia/DeepSeek-R1-0528-NVFP4-v2".to_owned()), "{said:?}");
     // Unquantized the published checkpoints say nothing.
     assert_eq!(weights("deepseek-ai/DeepSeek-R1", "b200-sxm", Some("bf16")).weights, "bf16");
+}
+
+/// Configs whose architecture is not modelled are refused by a type or a key of theirs; those that are like a known one are
+/// read.
+#[test]
+fn configs_that_are_not_read_right_are_refused() {
+    let Some(root) = real_configs().map(|root| root.with_file_name("configs-unread")) else { return };
+    let read = |folder: &str| {
+        let text = std::fs::read_to_string(root.join(folder).join("config.json")).unwrap();
+        config::parse(folder, folder, &text)
+    };
+    for (folder, says) in [
+        ("axk2", "gated_norm_rank"),
+        ("deepseek_v41", "engram_layer_ids"),
+        ("dots3_note", "`swa_head_dim`"),
+        ("inkling", "`local_layer_ids`"),
+        ("k_diffgemma", "diffusion"),
+        ("k_iquest_loop", "passed twice"),
+        ("k_llada", "diffusion"),
+        ("k_phi3small", "sparse attention"),
+        ("k_use_cla", "use_cla"),
+        ("k_xlstm", "recurrence"),
+        ("ling3_flash", "short_conv_kernel_size"),
+        ("longcat_ngram", "ngram_vocab_size_ratio"),
+    ] {
+        let told = read(folder).map(|model| model.name).unwrap_err().to_string();
+        assert!(told.contains(says), "{folder}: {told}");
+    }
+    for folder in ["granite_switch", "ling25", "sarvam_moe"] {
+        assert!(read(folder).is_ok(), "{folder}: {:?}", read(folder).err());
+    }
+}
+
+/// Ouro-1.4B passes its 24 layers four times. A layer: 4 · 2048² of attention, 3 · 2048 · 5632 of the MLP, four norms of 2048:
+/// 51,388,416. All: 24 of them, two tables of 49152 · 2048, a norm of 2048 and a gate of 2049: 1,434,652,673. A token keeps
+/// 4 · 24 · 2 · 16 · 128 elements of 2 bytes.
+#[test]
+fn layers_that_are_passed_again_by_hand() {
+    let text = r#"{"model_type": "ouro", "total_ut_steps": 4, "num_hidden_layers": 24, "hidden_size": 2048,
+        "num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": 128, "vocab_size": 49152,
+        "intermediate_size": 5632, "max_position_embeddings": 65536, "tie_word_embeddings": false, "dtype": "bfloat16"}"#;
+    let model = config::parse("ouro", "config.json", text).unwrap();
+    let layer = 4 * 2048 * 2048 + 3 * 2048 * 5632 + 4 * 2048;
+    let total: u64 = 24 * layer + 2 * 49152 * 2048 + 2048 + 2049;
+    assert_eq!((layer, total), (51_388_416, 1_434_652_673));
+    assert_eq!(model.parameters().total, total);
+    assert_eq!(model.kv_bytes_per_token(KvFormat::BF16, 1000), Bytes(4 * 24 * 2 * 16 * 128 * 2));
+    assert_eq!(model.weight_bytes(), Bytes(2 * total));
+
+    let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
+    let whole = Deployment::resolve(Arc::new(model.clone()), Arc::clone(&chip), &Options::default()).unwrap();
+    assert_eq!(whole.weight_bytes, Bytes(2 * total));
+    // What a step reads of weights: the layers four times, the head once; the embedding is looked up.
+    let utilization = Utilization { mfu: 1.0, mbu: 1.0 };
+    let question = Question { batch: 1, context: 1000, prefill: 1000, utilization };
+    let step = limits(&Forecaster::ideal(whole), &question).decode;
+    let read: u64 = 4 * 24 * layer + 49152 * 2048;
+    let found = step.operators.iter().map(|o| o.weight_bytes.0).sum::<u64>();
+    assert!((found as f64 / (2 * read) as f64 - 1.0).abs() < 1e-3, "{found} for {}", 2 * read);
+
+    let staged = Options {
+        parallelism: RequestedParallelism { pp: Some(2), ..Default::default() },
+        ..Options::default()
+    };
+    let told = Deployment::resolve(Arc::new(model), chip, &staged).unwrap_err().to_string();
+    assert!(told.contains("`pp` is 2; accepted: 1: a token passes the layers"), "{told}");
 }

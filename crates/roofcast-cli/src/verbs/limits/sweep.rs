@@ -10,8 +10,10 @@ mod point;
 use super::super::{About, MACHINE};
 use super::asked_of;
 use crate::args::LimitsArgs;
+use crate::exit;
 use crate::input::dimensions::{self, Dimension, product, word};
 use crate::input::scenario::Source;
+use crate::show::progress::Progress;
 use crate::show::target::Target;
 use crate::show::{self, table};
 use anyhow::{Context, Result};
@@ -35,9 +37,11 @@ const SCHEMA: &str = "roofcast/limits-sweep/2";
 struct Answer<'a> {
     /// The deployment of the first values.
     #[serde(flatten)]
-    about: About<'a>,
+    about: Option<About<'a>>,
     sweep: Vec<&'a str>,
     points: &'a [Point],
+    /// Whether points are missing, as Ctrl-C or SIGTERM came before they were computed.
+    interrupted: bool,
 }
 
 /// What is varied, and the deployment at each combination of the spec's keys.
@@ -45,18 +49,26 @@ struct Space {
     dimensions: Vec<Dimension>,
     step: Step,
     machines: Vec<Machine>,
+    /// Whether a signal came before every deployment was compiled.
+    interrupted: bool,
 }
 
 pub(super) fn run(args: &LimitsArgs, source: &Source, picture: Option<&Target>) -> Result<ExitCode> {
-    let space = Space::of(args, source)?;
+    let progress = Progress::new("deployments")?;
+    let space = Space::of(args, source, &progress)?;
     let combinations = product(&space.dimensions);
-    let points: Vec<Point> = combinations.iter().filter_map(|v| space.asked(v, args)?.point(v)).collect();
-    let Some(first) = space.machines.first().filter(|_| !points.is_empty()) else {
+    // A sweep whose deployments were cut short shows the points of those that there are.
+    let goes_on = || space.interrupted || progress.goes_on();
+    let asked: Vec<&Vec<Value>> = combinations.iter().take_while(|_| goes_on()).collect();
+    let points: Vec<Point> = asked.iter().filter_map(|v| space.asked(v, args)?.point(v)).collect();
+    let interrupted = space.interrupted || asked.len() < combinations.len();
+    drop(progress);
+    if points.is_empty() && !interrupted {
         let found = format!("{:?} (no such deployment)", args.sweep.join(" "));
         let accepted = "degrees that divide the model's heads and dimensions";
         return Err(Error::field("arguments", "--sweep", found, accepted).into());
-    };
-    if let Some(picture) = picture {
+    }
+    if let Some(picture) = picture.filter(|_| !points.is_empty()) {
         let measured = match (&args.measured, combinations.first()) {
             (Some(file), Some(values)) => space.asked(values, args).map(|a| measured::steps(file, &a)),
             _ => None,
@@ -64,32 +76,22 @@ pub(super) fn run(args: &LimitsArgs, source: &Source, picture: Option<&Target>) 
         let measured = measured.transpose()?.unwrap_or_default();
         picture.text(&report::sweep::svg(&picture::drawn(&space, &points, &measured)))?;
     }
-    let deployment = &first.forecaster.deployment;
-    let (csv, keys) = (args.output.csv, space.keys(args.output.csv));
     if args.output.json {
         let sweep = space.dimensions.iter().map(|d| d.path.as_str()).collect();
-        show::json(SCHEMA, &Answer { about: About::of(deployment), sweep, points: &points })?;
-        return Ok(ExitCode::SUCCESS);
+        let about = space.machines.first().map(|first| About::of(&first.forecaster.deployment));
+        show::json(SCHEMA, &Answer { about, sweep, points: &points, interrupted })?;
+    } else {
+        if interrupted && !args.output.csv {
+            let done = format!("{} of {} points were computed", points.len(), combinations.len());
+            show::text(&format!("PARTIAL: interrupted when {done}\n\n"))?;
+        }
+        space.print(args, &points)?;
     }
-    if args.compare.is_some() {
-        let names: Vec<&str> = first.compared.iter().map(|(name, _)| name.as_str()).collect();
-        let (header, rows) = compared_rows(&keys, &names, &points, csv);
-        let header: Vec<&str> = header.iter().map(String::as_str).collect();
-        return print(&header, &rows, csv, &space.title(), keys.len());
-    }
-    let shown: Vec<&Column> = COLUMNS.iter().filter(|c| points.iter().any(|p| (c.is)(p))).collect();
-    let header: Vec<&str> =
-        keys.iter().copied().chain(shown.iter().map(|c| if csv { c.key } else { c.title })).collect();
-    let row = |p: &Point| -> Vec<String> {
-        let cells = shown.iter().map(|c| if csv { (c.plain)(p) } else { (c.people)(p) });
-        columns::values(p, csv).into_iter().chain(cells).collect()
-    };
-    let rows: Vec<Vec<String>> = points.iter().map(row).collect();
-    print(&header, &rows, csv, &space.title(), keys.len())
+    Ok(if interrupted { exit::invalid() } else { ExitCode::SUCCESS })
 }
 
 impl Space {
-    fn of(args: &LimitsArgs, source: &Source) -> Result<Space> {
+    fn of(args: &LimitsArgs, source: &Source, progress: &Progress) -> Result<Space> {
         let given = [args.deployment.flags.settings.as_slice()];
         let read = |text: &String| Dimension::read(text, &KEYS, &given);
         let dimensions = args.sweep.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
@@ -106,8 +108,36 @@ impl Space {
         step.check(args, &dimensions)?;
         let of_spec: Vec<Dimension> =
             dimensions.iter().filter(|d| !KEYS.contains(&d.path.as_str())).cloned().collect();
-        let machines = product(&of_spec).into_iter().map(|values| machine(args, source, &of_spec, values));
-        Ok(Space { machines: machines.collect::<Result<_>>()?, dimensions, step })
+        let wanted = product(&of_spec);
+        let all = wanted.len();
+        let mut machines = Vec::new();
+        for values in wanted.into_iter().take_while(|_| progress.goes_on()) {
+            machines.push(machine(args, source, &of_spec, values)?);
+            progress.at(machines.len() as u64, all as u64);
+        }
+        let interrupted = machines.len() < all;
+        Ok(Space { machines, dimensions, step, interrupted })
+    }
+
+    /// The points as a table of people or CSV; nothing where there are none.
+    fn print(&self, args: &LimitsArgs, points: &[Point]) -> Result<()> {
+        let (csv, keys) = (args.output.csv, self.keys(args.output.csv));
+        let Some(first) = self.machines.first().filter(|_| !points.is_empty()) else { return Ok(()) };
+        if args.compare.is_some() {
+            let names: Vec<&str> = first.compared.iter().map(|(name, _)| name.as_str()).collect();
+            let (header, rows) = compared_rows(&keys, &names, points, csv);
+            let header: Vec<&str> = header.iter().map(String::as_str).collect();
+            return print(&header, &rows, csv, &self.title(), keys.len());
+        }
+        let shown: Vec<&Column> = COLUMNS.iter().filter(|c| points.iter().any(|p| (c.is)(p))).collect();
+        let header: Vec<&str> =
+            keys.iter().copied().chain(shown.iter().map(|c| if csv { c.key } else { c.title })).collect();
+        let row = |p: &Point| -> Vec<String> {
+            let cells = shown.iter().map(|c| if csv { (c.plain)(p) } else { (c.people)(p) });
+            columns::values(p, csv).into_iter().chain(cells).collect()
+        };
+        let rows: Vec<Vec<String>> = points.iter().map(row).collect();
+        print(&header, &rows, csv, &self.title(), keys.len())
     }
 
     /// The question at one combination; none where it has no deployment.
@@ -239,14 +269,14 @@ fn spare(header: &[&str]) -> Vec<usize> {
 }
 
 /// `keys` columns are of words.
-fn print(header: &[&str], rows: &[Vec<String>], csv: bool, title: &str, keys: usize) -> Result<ExitCode> {
+fn print(header: &[&str], rows: &[Vec<String>], csv: bool, title: &str, keys: usize) -> Result<()> {
     if csv {
         show::csv(header, rows)?;
     } else {
         let left = if rows.iter().all(|row| row[..keys].iter().all(|cell| numeric(cell))) { 0 } else { keys };
         show::text(&(title.to_owned() + &table::fitted(header, rows, left, &spare(header))))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn numeric(cell: &str) -> bool {

@@ -1,11 +1,13 @@
 //! The files that start and check a plan's best, in one folder.
 //!
-//! Knows: their names. What is in them is the library's.
+//! Knows: their names, and by a sum of each whether somebody has edited it since: an edit is never lost. What is in them is the
+//! library's.
 
 use super::{Answer, SPEC};
 use crate::show::target::Target;
 use anyhow::{Context, Result};
 use roofcast::Error;
+use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
 /// Every name that a plan writes: of engines' commands, of manifests, of the spec and of its check.
@@ -22,8 +24,10 @@ const NAMES: [&str; 9] = [
 ];
 /// The file of the line that measures.
 const BENCH: &str = "bench.sh";
+/// The file with a line for each of them: the sum of what a plan wrote, and its name, as `sha256sum` prints them.
+const SUMS: &str = ".roofcast-plan";
 
-/// The folder, where files can be written to it or it can be made.
+/// The folder, where files can be written to it without losing an edit, or it can be made.
 pub(super) fn checked(path: &Path) -> Result<PathBuf> {
     let refused = |found: String| {
         let place = format!("{:?}, {found}", path.display().to_string());
@@ -32,6 +36,7 @@ pub(super) fn checked(path: &Path) -> Result<PathBuf> {
     match path.metadata() {
         Ok(found) if found.is_dir() => {
             NAMES.iter().try_for_each(|name| Target::of("--launch-dir", &path.join(name)).map(drop))?;
+            unedited(path)?;
         }
         Ok(_) => return Err(refused("a file".to_owned()).into()),
         // Whether it can be made is known when it was: it goes again, and the plan makes it when there is one.
@@ -80,6 +85,9 @@ pub(super) fn write(folder: &Path, answer: &Answer) -> Result<Vec<String>> {
     for (name, text) in &files {
         Target::of("--launch-dir", &folder.join(name))?.text(text)?;
     }
+    let sums: String =
+        files.iter().map(|(name, text)| format!("{}  {name}\n", sum(text.as_bytes()))).collect();
+    Target::of("--launch-dir", &folder.join(SUMS))?.text(&sums)?;
     let mut removed = Vec::new();
     for name in NAMES.iter().filter(|name| !files.iter().any(|(written, _)| written == *name)) {
         let path = folder.join(name);
@@ -89,4 +97,24 @@ pub(super) fn write(folder: &Path, answer: &Answer) -> Result<Vec<String>> {
         }
     }
     Ok(removed)
+}
+
+/// Refuses a folder in which a file is not as a plan wrote it.
+fn unedited(folder: &Path) -> Result<()> {
+    let sums = std::fs::read_to_string(folder.join(SUMS)).unwrap_or_default();
+    for name in NAMES {
+        let path = folder.join(name);
+        let Ok(bytes) = std::fs::read(&path) else { continue };
+        if !sums.lines().any(|line| line == format!("{}  {name}", sum(&bytes))) {
+            let found = format!("{:?}, which a plan did not write as it is now", path.display().to_string());
+            let accepted = "another folder; or this one without that file, whose edits would be lost";
+            return Err(Error::field("arguments", "--launch-dir", found, accepted).into());
+        }
+    }
+    Ok(())
+}
+
+/// The SHA-256 of a file, in hexadecimal.
+fn sum(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -4,7 +4,8 @@ use super::Answer;
 use super::table::{Columns, choices, distinct, latency, near, pools, throughput, word};
 use crate::show::number::{counted, dollars, grouped, percent, significant};
 use crate::show::table;
-use crate::verbs::bands;
+use crate::verbs::question::{load, slo};
+use crate::verbs::{assumed, bands};
 use anyhow::Result;
 use roofcast::capacity::{self, capacity};
 use roofcast::cost::Utilization;
@@ -12,8 +13,8 @@ use roofcast::deployment::Options;
 use roofcast::limits::{self, limits};
 use roofcast::measurement::Metrics;
 use roofcast::plan::{Alternative, Choice, Current, FlopsPerDollar, Launch, Plan, Quality, WhatIf};
-use roofcast::spec::{Bound, CostKind, Metric, Objective};
-use roofcast::workload::{Arrivals, Workload};
+use roofcast::spec::{CostKind, Metric, Objective};
+use roofcast::workload::Workload;
 use roofcast::{Catalog, Deployment, Forecaster, Model, Spec};
 use std::sync::Arc;
 
@@ -31,6 +32,9 @@ pub(super) fn people(
     let found = answer.plan;
     let slower = answer.current.map_or(1.0, |current| current.slower);
     let mut text = spec.workload.as_ref().map_or_else(String::new, |w| question(spec, model, w, slower));
+    if !found.assumptions.is_empty() {
+        text += &(assumed(&found.assumptions) + "\n");
+    }
     if found.interrupted {
         text += &partial(found, answer.minimise);
     }
@@ -191,20 +195,6 @@ fn counts(found: &Plan) -> String {
 }
 
 fn question(spec: &Spec, model: &Model, workload: &Workload, slower: f64) -> String {
-    let load = match &workload.arrivals {
-        Arrivals::ClosedLoop { concurrency, .. } => {
-            format!("{} requests always in flight", grouped(*concurrency))
-        }
-        Arrivals::Sessions { .. } => "conversations".to_owned(),
-        arrivals => format!("{} requests/s", significant(arrivals.rate().unwrap_or(0.0))),
-    };
-    let slo = &spec.slo;
-    let share = slo.goodput.map(|share| format!("for {} of the requests", percent(share)));
-    let bound = |b: Bound| match slo.goodput {
-        Some(_) => format!("{} ≤ {} ms", b.metric.name(), b.ms),
-        None => format!("{} ≤ {} ms", b.name(), b.ms),
-    };
-    let slo: Vec<_> = slo.bounds().map(bound).chain(share).collect();
     let price = match spec.engine.cost {
         CostKind::Limit => "the machine's limits: no real engine is faster".to_owned(),
         CostKind::Forecast if slower != 1.0 => {
@@ -212,11 +202,10 @@ fn question(spec: &Spec, model: &Model, workload: &Workload, slower: f64) -> Str
         }
         CostKind::Forecast => "as forecast, by the catalog's calibration".to_owned(),
     };
-    let [input, output] = [workload.input_mean(), workload.output_mean()];
     let pairs = [
         ("model", model.name.clone()),
-        ("load", format!("{load}, {input:.0} prompt and {output:.0} output tokens on average")),
-        ("SLO", if slo.is_empty() { "none".to_owned() } else { slo.join(", ") }),
+        ("load", load(workload)),
+        ("SLO", slo(&spec.slo)),
         ("step times", price),
     ];
     table::pairs(&pairs)

@@ -4,9 +4,8 @@
 mod cells;
 mod picture;
 
+use super::text::{answered_per_s, good_per_s};
 use super::{Answer, about, sources};
-#[cfg(feature = "parquet")]
-use crate::args::MergeArgs;
 use crate::args::SimulateArgs;
 use crate::exit;
 use crate::input::dimensions::{self, Dimension, product, word};
@@ -154,17 +153,11 @@ pub(super) fn keeps(_: &SimulateArgs) -> bool {
     false
 }
 
-/// `roofcast merge`: the sweep of cells that were kept.
-#[cfg(feature = "parquet")]
-pub(super) fn merge(args: &MergeArgs) -> Result<ExitCode> {
-    cells::merge(&Space::of(&args.simulate)?, args)
-}
-
 pub(super) fn run(args: &SimulateArgs, picture: Option<&Target>) -> Result<ExitCode> {
     let space = Space::of(args)?;
     #[cfg(feature = "parquet")]
     if let Some(folder) = &args.cells.cells {
-        return cells::run(&space, folder);
+        return if args.cells.merge { cells::merge(&space, folder) } else { cells::run(&space, folder) };
     }
     let (asked, progress) = (space.points.len(), Progress::new("runs")?);
     progress.at(0, asked as u64);
@@ -299,7 +292,7 @@ fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
         table::line(&format!("Overload at {at}: the queue grows for as long as requests come."))
     };
     // By name, as goodput is not always there.
-    let spare = ["preempted", "empty", "ITL p99", "E2EL p50", "KV held", "running"];
+    let spare = ["preempted", "empty", "E2EL p50", "KV held", "running", "ITL p99"];
     let spare: Vec<usize> =
         spare.iter().filter_map(|name| header.iter().position(|column| column == name)).collect();
     let text = table::fitted(&header, &rows, keys.len(), &spare);
@@ -358,8 +351,8 @@ fn shown(run: &Run, judged: bool) -> Vec<String> {
     let significant = |v: f64| if sum.completed == 0 { "–".to_owned() } else { significant(v) };
     let tpot = |v: f64| if sum.tpot.count == 0 { "–".to_owned() } else { significant(v) };
     let mut row: Vec<String> = run.values.iter().map(word).collect();
-    row.push(significant(sum.request_throughput()));
-    let good = || sum.request_goodput().map_or_else(|| "–".to_owned(), significant);
+    row.push(significant(answered_per_s(s)));
+    let good = || good_per_s(s).map_or_else(|| "–".to_owned(), significant);
     row.extend(judged.then(good));
     row.push(significant(sum.output_throughput()));
     row.extend([sum.ttft.median, sum.ttft.p99].map(significant));

@@ -3,12 +3,13 @@
 use super::About;
 use crate::show::number::{dollars, grouped, percent, significant};
 use crate::show::table;
-use crate::verbs::bands;
+use crate::verbs::{bands, question};
+use roofcast::Spec;
 use roofcast::simulate::{PoolUse, Simulation};
 use roofcast::spec::CostKind;
 
-pub(super) fn people(about: &About, s: &Simulation) -> String {
-    let mut text = about.title();
+pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
+    let mut text = about.title() + &asked(spec);
     if s.interrupted {
         let ended = grouped(s.summary.completed + s.refused);
         text +=
@@ -47,6 +48,30 @@ pub(super) fn people(about: &About, s: &Simulation) -> String {
     text
 }
 
+/// The load and the SLO.
+fn asked(spec: &Spec) -> String {
+    let load = spec.workload.as_ref().map(|workload| ("load", question::load(workload)));
+    let pairs: Vec<_> = load.into_iter().chain([("SLO", question::slo(&spec.slo))]).collect();
+    table::pairs(&pairs)
+}
+
+/// Requests answered a second while others came. Behind the last arrival a run drains, which says nothing of what can be
+/// sustained; where it was too short to tell that, the whole run counts.
+pub(super) fn answered_per_s(s: &Simulation) -> f64 {
+    let ended = s.summary.completed + s.refused + s.rejected;
+    let long_enough = !s.interrupted && s.load.too_short_below.is_none();
+    match (s.load.stable_per_s, s.load.offered_per_s.filter(|_| long_enough)) {
+        (Some(stable), _) => stable,
+        (None, Some(offered)) => offered * s.summary.completed as f64 / ended.max(1) as f64,
+        (None, None) => s.summary.request_throughput(),
+    }
+}
+
+/// Requests of those answered that met the SLO, each second; none where nobody gave one.
+pub(super) fn good_per_s(s: &Simulation) -> Option<f64> {
+    s.summary.good.map(|good| answered_per_s(s) * good as f64 / s.summary.completed.max(1) as f64)
+}
+
 fn requests(s: &Simulation) -> String {
     let refused = match s.refused {
         0 => String::new(),
@@ -56,13 +81,12 @@ fn requests(s: &Simulation) -> String {
         0 => String::new(),
         n => format!(", {} turned away: too much was queued", grouped(n)),
     };
-    let good =
-        s.summary.request_goodput().map_or(String::new(), |g| format!(", {} /s met the SLO", significant(g)));
+    let good = good_per_s(s).map_or(String::new(), |g| format!(", {} /s met the SLO", significant(g)));
     format!(
         "{} in {} s: {} /s{good}{refused}{rejected}",
         grouped(s.summary.completed),
         significant(s.summary.duration),
-        significant(s.summary.request_throughput())
+        significant(answered_per_s(s))
     )
 }
 

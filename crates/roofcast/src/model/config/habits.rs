@@ -107,7 +107,10 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         | "gemma4_text"
         | "gemma4_unified"
         | "gemma4_unified_text" => Habits { tied: true, norms: 4, qk_norm: QkNorm::Head, ..LLAMA },
-        "glm4" | "hyperclovax" | "muse_glimmer" | "muse_glimmer_text" => Habits { norms: 4, ..LLAMA },
+        // Ouro norms what goes into attention and MLP, and what comes out of each (`modeling_ouro.py`).
+        "glm4" | "ouro" | "hyperclovax" | "muse_glimmer" | "muse_glimmer_text" => {
+            Habits { norms: 4, ..LLAMA }
+        }
         "gpt2" | "gpt_bigcode" | "megatron-gpt" | "opt" | "bloom" => GPT,
         "gpt_neo" => Habits { qkv_bias: false, ..GPT },
         "gpt_neox" => Habits { tied: false, parallel: true, ..GPT },

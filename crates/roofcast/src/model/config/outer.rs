@@ -101,6 +101,15 @@ impl Reader<'_> {
             extras.push(mix.with_role(Role::Router));
             extras.push(Tensor::vector("hc_head.base", OperatorKind::Norms, streams + 1, Split::Replicated));
         }
+        if self.model_type == "ouro" {
+            // Whether a token may leave: a row and its bias.
+            extras.push(Tensor::vector(
+                "early_exit_gate",
+                OperatorKind::Norms,
+                self.hidden + 1,
+                Split::Replicated,
+            ));
+        }
         if keys.count_or_zero(&["attn_res_block_size"])? > 0 {
             extras.push(Tensor::vector(
                 "output_attn_res",

@@ -1,13 +1,15 @@
-//! Rows of plain CSV, without quotes, by the names of their columns.
+//! Rows of plain CSV, without quotes, by the names of their columns, with the file's own separator.
 
 use super::Recording;
 use crate::error::Result;
+use crate::table::{pointed, separator};
 use crate::units::Picoseconds;
 
 /// One row, and where its columns are.
 pub(super) struct Row<'a> {
     pub(super) line: usize,
     fields: Vec<&'a str>,
+    separator: char,
     names: &'a [&'a str],
     places: &'a [Option<usize>],
 }
@@ -22,14 +24,16 @@ pub(super) fn rows(
 ) -> Result<()> {
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let (at, header) = lines.next().unwrap_or_default();
-    let header: Vec<_> = header.split(',').map(str::trim).collect();
+    let separator = separator(text);
+    let header: Vec<_> = header.split(separator).map(str::trim).collect();
     let places: Vec<_> = names.iter().map(|name| header.iter().position(|h| h == name)).collect();
     if let Some((missing, _)) = names.iter().zip(&places).take(needed).find(|(_, place)| place.is_none()) {
         let message = format!("no column `{missing}`; expected {}", names.join(","));
         return Err(recording.error(at + 1, 1, message));
     }
     for (index, line) in lines {
-        let row = Row { line: index + 1, fields: line.split(',').collect(), names, places: &places };
+        let fields = line.split(separator).collect();
+        let row = Row { line: index + 1, fields, separator, names, places: &places };
         if row.fields.len() != header.len() {
             let found = row.fields.len();
             let message = format!("{found} fields; expected {} as in the header", header.len());
@@ -60,7 +64,7 @@ impl<'a> Row<'a> {
         recording: &Recording,
     ) -> Result<T> {
         let text = self.text(name).unwrap_or_default();
-        text.parse().map_err(|_| {
+        pointed(text, self.separator).parse().map_err(|_| {
             let found: String = text.chars().take(40).collect();
             let message = format!("`{}` is {found:?}; accepted: {accepted}", self.names[name]);
             recording.error(self.line, self.column(name), message)

@@ -5,7 +5,7 @@
 
 use super::super::{Answer, about};
 use super::{Cell, Space};
-use crate::args::{CellsArgs, MergeArgs};
+use crate::args::CellsArgs;
 use crate::cells::{Cells, Key};
 use crate::exit;
 use crate::show::progress::Progress;
@@ -230,14 +230,8 @@ impl Points<'_> {
 }
 
 /// Prints what one run of the whole sweep would print, from the cells that are kept.
-pub(super) fn merge(space: &Space, args: &MergeArgs) -> Result<ExitCode> {
-    let folder = args.simulate.cells.cells.as_deref();
-    let accepted = "the folder that the runs were kept in";
-    let folder = folder.ok_or_else(|| Error::field("arguments", "--cells", "missing", accepted))?;
-    if args.simulate.svg.is_some() {
-        let accepted = "--json or --csv: kept runs are not drawn";
-        return Err(Error::field("arguments", "--svg", "given", accepted).into());
-    }
+pub(super) fn merge(space: &Space, folder: &Path) -> Result<ExitCode> {
+    let asked = &space.args.cells;
     let cells = Cells::open(folder)?;
     let keys = space.pool()?.install(|| {
         let one = |(number, values): (usize, &Vec<Value>)| {
@@ -250,11 +244,11 @@ pub(super) fn merge(space: &Space, args: &MergeArgs) -> Result<ExitCode> {
         keys.into_iter().partition(|(_, key)| cells.answer(key).is_some());
     let missing: Vec<usize> = absent.into_iter().map(|(number, _)| number).collect();
     let all = space.points.len();
-    if args.missing {
+    if asked.missing {
         show::json("roofcast/merge-missing/1", &Missing { cells: all, missing })?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(first) = missing.first().filter(|_| !args.partial) {
+    if let Some(first) = missing.first().filter(|_| !asked.partial) {
         let found = format!(
             "{} of {all} cells missing, the first is {}",
             missing.len(),
@@ -267,7 +261,7 @@ pub(super) fn merge(space: &Space, args: &MergeArgs) -> Result<ExitCode> {
     let points = Points { space, cells: &cells, there: &there };
     let served = there.iter().filter_map(|(number, key)| points.point(*number, key));
     let served = served.into_iter().any(|point| point["completed"].as_u64() > Some(0));
-    if args.simulate.output.csv {
+    if space.args.output.csv {
         let rows = there.iter().filter_map(|(number, key)| points.point(*number, key));
         let rows: Vec<Vec<String>> = rows.map(|point| super::row(&point, interrupted)).collect();
         show::csv(&super::header(&space.dimensions), &rows)?;

@@ -1,0 +1,13 @@
+//! What `roofcast keys` is told.
+
+use super::OutputArgs;
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(crate) struct KeysArgs {
+    /// Words that a key, its flag or what it says must hold, as in prefix or engine.speculative [default: every key].
+    #[arg(value_name = "SEARCH")]
+    pub(crate) words: Vec<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}

@@ -1,0 +1,68 @@
+//! `roofcast keys [SEARCH]`: the keys of a spec, which `--set` and sweeps take, with their flags.
+
+use crate::args::KeysArgs;
+use crate::exit;
+use crate::show::{self, table};
+use anyhow::Result;
+use roofcast::spec::keys::{KEYS, Key};
+use serde::Serialize;
+use std::process::ExitCode;
+
+const SCHEMA: &str = "roofcast/keys/1";
+
+#[derive(Serialize)]
+struct Answer {
+    keys: Vec<Line>,
+}
+
+/// A key as it is shown.
+#[derive(Serialize)]
+struct Line {
+    key: &'static str,
+    flag: Option<String>,
+    about: &'static str,
+}
+
+impl Line {
+    fn of(key: &Key) -> Line {
+        Line { key: key.path, flag: key.flag.map(|flag| format!("--{flag}")), about: key.about }
+    }
+
+    /// Whether every word of a search is in it.
+    fn has(&self, words: &[String]) -> bool {
+        let text = format!("{} {} {}", self.key, self.flag.as_deref().unwrap_or_default(), self.about);
+        let text = text.to_lowercase();
+        words.iter().all(|word| text.contains(&word.to_lowercase()))
+    }
+}
+
+pub(crate) fn run(args: &KeysArgs) -> Result<ExitCode> {
+    let keys: Vec<Line> = KEYS.iter().map(Line::of).filter(|line| line.has(&args.words)).collect();
+    let code = if keys.is_empty() { exit::infeasible() } else { ExitCode::SUCCESS };
+    if args.output.json {
+        show::json(SCHEMA, &Answer { keys })?;
+        return Ok(code);
+    }
+    let row = |line: &Line| {
+        [line.key, line.flag.as_deref().unwrap_or_default(), line.about].map(str::to_owned).to_vec()
+    };
+    let rows: Vec<_> = keys.iter().map(row).collect();
+    if args.output.csv {
+        show::csv(&["key", "flag", "about"], &rows)?;
+    } else if rows.is_empty() {
+        show::text(&format!("no key has {}; `roofcast keys` lists all\n", args.words.join(" and ")))?;
+    } else {
+        let pairs: Vec<(String, String)> = keys
+            .iter()
+            .map(|line| {
+                (
+                    line.key.to_owned(),
+                    line.flag.as_ref().map_or(String::new(), |flag| format!("{flag}: ")) + line.about,
+                )
+            })
+            .collect();
+        let pairs: Vec<_> = pairs.iter().map(|(key, about)| (key.as_str(), about.clone())).collect();
+        show::text(&table::pairs(&pairs))?;
+    }
+    Ok(code)
+}

@@ -1,0 +1,34 @@
+//! What was asked, in the words of an answer: the load and the SLO.
+//!
+//! Knows: how arrivals, lengths and bounds are said in a line each. Does not know: what came of them.
+
+use crate::show::number::{grouped, percent, significant};
+use roofcast::spec::{Bound, Slo};
+use roofcast::workload::{Arrivals, Workload};
+
+/// `10 requests/s, 1000 prompt and 200 output tokens on average`.
+pub(super) fn load(workload: &Workload) -> String {
+    let load = match &workload.arrivals {
+        Arrivals::ClosedLoop { concurrency, .. } => {
+            format!("{} requests always in flight", grouped(*concurrency))
+        }
+        Arrivals::Sessions { .. } => "conversations".to_owned(),
+        arrivals => match arrivals.rate() {
+            Some(rate) => format!("{} requests/s", significant(rate)),
+            None => "requests as they were recorded".to_owned(),
+        },
+    };
+    let [input, output] = [workload.input_mean(), workload.output_mean()];
+    format!("{load}, {input:.0} prompt and {output:.0} output tokens on average")
+}
+
+/// `TTFT p99 ≤ 2000 ms, TPOT p99 ≤ 50 ms`, or that nobody gave one.
+pub(super) fn slo(slo: &Slo) -> String {
+    let share = slo.goodput.map(|share| format!("for {} of the requests", percent(share)));
+    let bound = |b: Bound| match slo.goodput {
+        Some(_) => format!("{} ≤ {} ms", b.metric.name(), b.ms),
+        None => format!("{} ≤ {} ms", b.name(), b.ms),
+    };
+    let all: Vec<_> = slo.bounds().map(bound).chain(share).collect();
+    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+}

@@ -1,0 +1,122 @@
+//! Inputs as people have them: addresses from a browser, numbers with suffixes, files of other programs.
+
+use crate::support::{file, json, roofcast, run};
+use serde_json::Value;
+use std::fs;
+
+const MACHINE: &str = "--hardware h100-sxm";
+
+/// What an answer says of a model under a name.
+fn capacity(model: &str) -> Value {
+    let (answer, code) = json(&format!("capacity --model {model} {MACHINE}"));
+    assert_eq!(code, 0, "{model}");
+    answer
+}
+
+#[test]
+fn the_address_of_a_model_is_its_name() {
+    let by_name = capacity("Qwen/Qwen3-8B");
+    for address in [
+        "https://huggingface.co/Qwen/Qwen3-8B",
+        "https://huggingface.co/Qwen/Qwen3-8B/tree/main",
+        "https://hf.co/Qwen/Qwen3-8B",
+        "huggingface.co/Qwen/Qwen3-8B",
+        "https://huggingface.co/Qwen/Qwen3-8B/blob/main/config.json",
+    ] {
+        assert_eq!(capacity(address), by_name, "{address}");
+    }
+    let run = roofcast(&format!("capacity --model https://example.com/Qwen/Qwen3-8B {MACHINE}"));
+    assert_eq!((run.code, run.out.as_str()), (2, ""));
+    assert!(run.err.contains("the address \"https://example.com/Qwen/Qwen3-8B\""), "{}", run.err);
+}
+
+#[test]
+fn a_plan_launches_the_model_of_an_address_by_its_name() {
+    let plan = "plan --model https://huggingface.co/meta-llama/Llama-3.1-8B-Instruct --hardware h100-sxm \
+                --max-accelerators 1 --rate 1 --set search.requests=100";
+    let (answer, code) = json(plan);
+    assert_eq!(code, 0, "{answer}");
+    let launch = answer["launch"].as_array().unwrap();
+    let command = launch.iter().find(|l| l["engine"] == "vllm").unwrap()["command"].as_str().unwrap();
+    assert!(command.starts_with("vllm serve meta-llama/Llama-3.1-8B-Instruct"), "{command}");
+}
+
+/// vLLM reads 8k as 8,000 and 8K as 8,192.
+#[test]
+fn numbers_have_suffixes_exponents_and_underscores() {
+    let context = |text: &str| {
+        let (answer, _) = json(&format!("limits --model llama-3.1-8b {MACHINE} --context {text}"));
+        answer["context"].as_u64().unwrap()
+    };
+    for (text, tokens) in [("8k", 8000), ("8K", 8192), ("1e4", 10_000), ("1_000", 1000), ("1000.0", 1000)] {
+        assert_eq!(context(text), tokens, "{text}");
+    }
+    let dump = |flags: &str| {
+        let run = roofcast(&format!("simulate --dump-spec {flags}"));
+        assert_eq!(run.code, 0, "{}", run.err);
+        run.out.parse::<toml::Table>().unwrap()
+    };
+    let spec = dump("--ttft-p99 2s --tpot-p99 50ms --max-model-len 8k --requests 1e3");
+    assert_eq!(spec["slo"]["ttft_p99_ms"].as_float(), Some(2000.0));
+    assert_eq!(spec["slo"]["tpot_p99_ms"].as_float(), Some(50.0));
+    assert_eq!(spec["engine"]["max_model_len"].as_integer(), Some(8000));
+    assert_eq!(spec["workload"]["requests"].as_integer(), Some(1000));
+    let set = dump("--set slo.e2el_p90_ms=1.5s --set engine.max_num_batched_tokens=8K");
+    assert_eq!(set["slo"]["e2el_p90_ms"].as_float(), Some(1500.0));
+    assert_eq!(set["engine"]["max_num_batched_tokens"].as_integer(), Some(8192));
+}
+
+#[test]
+fn a_files_first_mark_is_no_text_of_it() {
+    let config = "{\"model_type\": \"llama\", \"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \
+                  \"intermediate_size\": 128, \"vocab_size\": 100}";
+    let (_plain, plain) = file("config.json", config.as_bytes());
+    let (_marked, marked) = file("config.json", format!("\u{feff}{config}").as_bytes());
+    assert_eq!(capacity(&marked)["parameters"], capacity(&plain)["parameters"]);
+    let (_wide, wide) = file("config.json", b"\xff\xfe{\0}\0");
+    let refused = roofcast(&format!("capacity --model {wide} {MACHINE}"));
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("`the file` is UTF-16; accepted: text in UTF-8"), "{}", refused.err);
+}
+
+#[test]
+fn spreadsheets_separate_cells_by_semicolons() {
+    let commas = "kind,model,hardware,tpot_ms,context_len\ndecode_step,llama-3.1-8b,h100-sxm,9.5,1000\n";
+    let other = commas.replace(',', ";").replace("9.5", "9,5");
+    let read = |text: &str| {
+        let (_folder, path) = file("m.csv", text.as_bytes());
+        let (answer, code) = json(&format!("validate {path}"));
+        assert_eq!(code, 0, "{answer}");
+        answer["metrics"].clone()
+    };
+    assert_eq!(read(&other), read(commas));
+}
+
+/// The wrong cell stands in line 6 of the file, behind two comments, the header, an empty line and a row.
+#[test]
+fn rows_are_told_by_the_files_lines() {
+    let text = "# a note\n# another\nkind,model,hardware,tpot_ms\n\ndecode_step,llama-3.1-8b,h100-sxm,9\n\
+                decode_step,llama-3.1-8b,h100-sxm,fast\n";
+    let (_folder, path) = file("m.csv", text.as_bytes());
+    let refused = roofcast(&format!("validate {path}"));
+    assert!(refused.err.contains(&format!("{path}:6: `tpot_ms` is fast")), "{}", refused.err);
+    let (_folder, path) =
+        file("m.csv", format!("{text}decode_step,llama-3.1-8b\n").replace("fast", "9").as_bytes());
+    let refused = roofcast(&format!("validate {path}"));
+    assert!(refused.err.contains(&format!("{path}:7: 2 fields; accepted: 4")), "{}", refused.err);
+}
+
+#[test]
+fn an_adapter_is_not_its_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("adapter_config.json");
+    fs::write(&config, "{\"base_model_name_or_path\": \"org/base\", \"r\": 16}").unwrap();
+    for path in [folder.path(), &config] {
+        let path = path.to_str().unwrap();
+        let refused = run(["capacity", "--model", path, "--hardware", "h100-sxm"]);
+        assert_eq!((refused.code, refused.out.as_str()), (2, ""));
+        for part in [path, "a LoRA adapter", "--model org/base"] {
+            assert!(refused.err.contains(part), "{part} is not in {}", refused.err);
+        }
+    }
+}
