@@ -4,33 +4,39 @@
 //! the sockets, [`answer`], [`stream`] and [`dialect`] read what comes, [`report`] adds up and judges. Prints nothing.
 
 mod ask;
+mod caveats;
 mod client;
 mod clock;
 mod dialect;
+mod failure;
 mod lag;
 mod load;
+mod probe;
 pub(crate) mod prompt;
 pub(crate) mod report;
 pub(crate) mod request;
 mod response;
 pub(crate) mod scrape;
 mod stream;
+mod tally;
 pub(crate) mod target;
 pub(crate) mod texts;
+pub(crate) mod turn;
 pub(crate) mod vocabulary;
 pub(crate) mod window;
 
 use anyhow::{Context, Result};
-use ask::{Asker, Question};
+use ask::Asker;
+use caveats::Given;
 use client::Client;
 use clock::Clock;
 use lag::Lag;
 use load::Means;
+use probe::Probed;
 use prompt::Prompts;
 use report::{Judge, Report, Requested};
 use request::Form;
-use roofcast::record::{Outcome, Record};
-use roofcast::units::Picoseconds;
+use roofcast::record::Record;
 use roofcast::workload::{Arrivals, Traffic, Workload};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
@@ -38,12 +44,24 @@ use scrape::{Scrape, ServerMetrics};
 use std::sync::Arc;
 use std::time::Duration;
 use target::Target;
-use texts::{Text, Turn};
+use texts::Text;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use vocabulary::Vocabulary;
 
 /// The most connections that are opened ahead of a run.
 const MOST_AHEAD: u64 = 1 << 16;
+
+/// How long nothing may come before that is told.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// What is told while a server is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// So many answers are there.
+    Answers(u64),
+    /// Nothing at all has come for [`SILENCE`].
+    Silent,
+}
 
 /// A server and how it is asked.
 pub(crate) struct Bench {
@@ -54,7 +72,11 @@ pub(crate) struct Bench {
     prompts: Prompts,
     /// Ctrl-C: ends a run, and all that would follow.
     stop: Signal,
+    /// Whether that came before the first run.
+    stopped: bool,
     lag: Lag,
+    /// What is known of the prompts before a run.
+    given: Given,
 }
 
 /// How a server is asked.
@@ -74,6 +96,10 @@ pub(crate) struct Speech {
     pub(crate) vocabulary: Option<Vocabulary>,
     /// Of the words.
     pub(crate) seed: u64,
+    /// Whether a user gave that seed.
+    pub(crate) seeded: bool,
+    /// What was noticed of the prompts.
+    pub(crate) notes: Vec<String>,
     /// Whether two short requests tell how the server counts tokens.
     pub(crate) learn: bool,
 }
@@ -88,7 +114,13 @@ pub(crate) struct Measured {
 
 impl Bench {
     /// Makes ready to ask.
-    pub(crate) fn new(target: Target, form: Form, how: How, speech: Speech) -> Result<Bench> {
+    pub(crate) fn new(
+        target: Target,
+        form: Form,
+        how: How,
+        speech: Speech,
+        tell: &mut dyn FnMut(Told),
+    ) -> Result<Bench> {
         let clock = Clock::start();
         let lag = Lag::new(clock);
         let [resting, waking] = [lag.clone(), lag.clone()];
@@ -102,18 +134,37 @@ impl Bench {
             .context("the runtime of the client")?;
         allow_connections();
         let client = Arc::new(Client::new(target, clock)?);
-        let mut prompts = Prompts::new(speech.seed, speech.vocabulary);
-        if speech.learn && speech.texts.is_empty() {
-            let asker = Asker::new(&client, &form, how.timeout, false);
-            let learnt = runtime.block_on(prompts.learnt(|text| count(&asker, text)));
-            prompts = learnt.unwrap_or(prompts);
-        }
-        prompts.texts = speech.texts;
         let stop = {
             let _within = runtime.enter();
             signal(SignalKind::interrupt()).context("waiting for Ctrl-C")?
         };
-        Ok(Bench { runtime, client, form, how, prompts, stop, lag })
+        let given = Given {
+            seeded: speech.seeded && speech.texts.is_empty(),
+            runs_on: form.runs_on(),
+            assumed: !speech.learn,
+            notes: speech.notes,
+            shares_prompts: false,
+        };
+        let prompts = Prompts::new(speech.seed, speech.vocabulary);
+        let mut bench = Bench { runtime, client, form, how, prompts, stop, stopped: false, lag, given };
+        if speech.learn && speech.texts.is_empty() {
+            bench.learn(tell);
+        }
+        bench.prompts.texts = speech.texts;
+        Ok(bench)
+    }
+
+    /// Learns how the server counts tokens.
+    fn learn(&mut self, tell: &mut dyn FnMut(Told)) {
+        let asker = Asker::new(&self.client, &self.form, self.how.timeout, false);
+        let probed = probe::probe(&asker, &self.prompts, &mut self.stop, tell);
+        match self.runtime.block_on(probed) {
+            Probed::Learnt(prompts) => self.prompts = prompts,
+            Probed::Untold(why) => self.given.notes.push(format!(
+                "the server does not tell how it counts prompts ({why}): a word is taken for a token"
+            )),
+            Probed::Stopped => self.stopped = true,
+        }
     }
 
     /// Offers a workload; `tell` hears how many answers are there.
@@ -122,10 +173,11 @@ impl Bench {
         workload: &Workload,
         place: &str,
         judge: &Judge,
-        tell: impl FnMut(u64),
+        tell: impl FnMut(Told),
     ) -> Result<Measured> {
         let traffic = Traffic::new(workload, place)?;
         let requested = requested(workload);
+        let given = Given { shares_prompts: traffic.shares_prompts(), ..self.given.clone() };
         let before = cpu_seconds();
         let (run, server) = self.runtime.block_on(async {
             let ahead = requested.concurrency.unwrap_or(0).min(traffic.total()).min(MOST_AHEAD) as usize;
@@ -133,7 +185,7 @@ impl Bench {
             let scrape =
                 if self.how.scrape { Some(Scrape::start(Arc::clone(&self.client)).await) } else { None };
             let asker = Arc::new(Asker::new(&self.client, &self.form, self.how.timeout, talks));
-            let means = Means { asker, prompts: &self.prompts, lag: &self.lag, ahead };
+            let means = Means { asker, prompts: &self.prompts, lag: &self.lag, ahead, stopped: self.stopped };
             let run = load::drive(means, traffic, &mut self.stop, tell).await;
             match scrape {
                 Some(scrape) => (run, Some(scrape.stop().await)),
@@ -142,20 +194,10 @@ impl Bench {
         });
         // What one run says no other does, so that no cache helps from run to run.
         self.prompts.seed = self.prompts.seed.wrapping_add(1);
-        let report = Report::of(&run, requested, judge, cpu_seconds() - before);
+        self.prompts.said += run.records.len() as u64;
+        let cpu_s = cpu_seconds() - before;
+        let report = Report::of(&run, server.as_ref(), (requested, &given), judge, cpu_s);
         Ok(Measured { report, records: run.records, server })
-    }
-}
-
-/// Prompt tokens of `text` by the server's count: in its answer, else by its tokenizer.
-async fn count(asker: &Asker, text: String) -> Option<u64> {
-    let turns = vec![Turn { user: true, text }];
-    let tokenizing = asker.form.tokenizing(&turns);
-    let question = Question { id: 0, scheduled: Picoseconds::ZERO, input_len: 0, output_len: 1, turns };
-    let asked = asker.ask(question).await;
-    match asked.counted {
-        None if asked.record.outcome == Outcome::Completed => asker.tokenized(tokenizing).await,
-        counted => counted,
     }
 }
 

@@ -32,6 +32,9 @@ pub(crate) struct BenchArgs {
     /// Find the highest rate that keeps the SLO at the 99th percentile, as in 1..100.
     #[arg(long, value_name = "LOW..HIGH", conflicts_with_all = ["records", "baseline"])]
     pub(crate) find_rate: Option<String>,
+    /// Find the most users of a closed loop that keep the SLO at the 99th percentile, as in 1..256.
+    #[arg(long, value_name = "LOW..HIGH", conflicts_with_all = ["records", "baseline", "sweep", "find_rate"])]
+    pub(crate) find_users: Option<String>,
     /// Compare with an earlier result: vLLM's, aiperf's or roofcast's JSON.
     #[arg(long, value_name = "FILE.json")]
     pub(crate) baseline: Vec<PathBuf>,
@@ -39,16 +42,16 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) records: Option<PathBuf>,
     /// Write each valid point as a row that calibrate and validate take; needs --hardware.
-    #[arg(long, value_name = "FILE.csv", conflicts_with = "find_rate")]
+    #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["find_rate", "find_users"])]
     pub(crate) measurements: Option<PathBuf>,
     /// Draw latencies and requests in flight as SVG; of a sweep, latencies and throughput over its values.
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) svg: Option<PathBuf>,
     /// Write the answer as the page shows it: one HTML file that needs nothing else.
-    #[arg(long, value_name = "OUT.html", conflicts_with_all = ["sweep", "find_rate"])]
+    #[arg(long, value_name = "OUT.html", conflicts_with_all = ["sweep", "find_rate", "find_users"])]
     pub(crate) html: Option<PathBuf>,
     /// With --json, add vLLM's lists of a value a request, in seconds.
-    #[arg(long, requires = "json", conflicts_with_all = ["sweep", "find_rate"])]
+    #[arg(long, requires = "json", conflicts_with_all = ["sweep", "find_rate", "find_users"])]
     pub(crate) detailed: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,

@@ -4,7 +4,7 @@
 //! they are read from the socket, before anything looks at them. Knows nothing about what they say.
 
 use super::clock::Clock;
-use super::response::{Failure, shown};
+use super::failure::{Failure, shown};
 use super::target::Target;
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
@@ -34,20 +34,24 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 const MOST_BUFFER: usize = 64 << 10;
 
 /// How much of an error's body is read.
-const MOST_MESSAGE: usize = 4 << 10;
+pub(super) const MOST_MESSAGE: usize = 4 << 10;
 
 /// A stream whose reads are stamped.
 struct Stamped<S> {
     inner: TokioIo<S>,
     clock: Clock,
     at: Arc<AtomicU64>,
+    /// When any connection of the client was last read.
+    any: Arc<AtomicU64>,
 }
 
 impl<S: AsyncRead + Unpin> Read for Stamped<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context, buf: ReadBufCursor) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
         if polled.is_ready() {
-            self.at.store(self.clock.now().0, Ordering::Relaxed);
+            let now = self.clock.now().0;
+            self.at.store(now, Ordering::Relaxed);
+            self.any.store(now, Ordering::Relaxed);
         }
         polled
     }
@@ -144,18 +148,31 @@ impl Incoming {
     }
 }
 
+/// Why a connection that had ended brought no answer.
+enum Unsent {
+    /// Nothing of the request was written.
+    Unwritten(Failure),
+    /// It was, at least in part.
+    Written(Failure),
+}
+
 /// A server, and the connections to it that wait for a request.
 pub(super) struct Client {
     target: Target,
     tls: Option<(TlsConnector, ServerName<'static>)>,
     pub(super) clock: Clock,
     idle: Mutex<Vec<Connection>>,
+    /// Requests that were sent a second time.
+    resent: AtomicU64,
+    /// When a connection was last read.
+    read: Arc<AtomicU64>,
 }
 
 impl Client {
     pub(super) fn new(target: Target, clock: Clock) -> Result<Client> {
         let tls = if target.tls { Some(tls(&target.host)?) } else { None };
-        Ok(Client { target, tls, clock, idle: Mutex::default() })
+        let (resent, read) = (AtomicU64::new(0), Arc::default());
+        Ok(Client { target, tls, clock, idle: Mutex::default(), resent, read })
     }
 
     /// Opens connections ahead of a run, 64 at a time; what cannot be opened is the requests' to report.
@@ -184,7 +201,19 @@ impl Client {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
     }
 
-    /// Sends a request and waits for the head of its answer, on a kept connection if there is one.
+    /// Whether anything came since a time.
+    pub(super) fn was_read_since(&self, at: Picoseconds) -> bool {
+        self.read.load(Ordering::Relaxed) > at.0
+    }
+
+    /// How many requests were sent a second time since this was last asked.
+    pub(super) fn take_resent(&self) -> u64 {
+        self.resent.swap(0, Ordering::Relaxed)
+    }
+
+    /// Sends a request and waits for the head of its answer, on a kept connection if there is one. Servers close kept
+    /// connections without a word, llama.cpp's after each stream: where one ends after the request was written to it and
+    /// before an answer, the server may have seen the request or not, and it is sent once more, on a new connection.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -193,33 +222,44 @@ impl Client {
     ) -> Result<(Parts, Incoming), Failure> {
         loop {
             let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let fresh = kept.is_none();
-            let mut connection = match kept {
-                Some(connection) => connection,
-                None => self.connect().await?,
-            };
-            // Reading first: where the server has closed it meanwhile, that is seen here.
-            if let Err(e) = connection.wire.reading(connection.send.ready()).await {
-                if fresh {
-                    return Err(failure(&e));
+            let Some(connection) = kept else { break };
+            match self.send_on(connection, method.clone(), path, body.clone()).await? {
+                Ok(answer) => return Ok(answer),
+                Err(Unsent::Written(_)) => {
+                    self.resent.fetch_add(1, Ordering::Relaxed);
+                    break;
                 }
-                continue;
+                Err(Unsent::Unwritten(_)) => {}
             }
-            let request = self.request(method.clone(), path, body.clone())?;
-            match connection.wire.sending(connection.send.try_send_request(request)).await {
-                Ok(response) => {
-                    let (parts, body) = response.into_parts();
-                    return Ok((parts, Incoming { body, connection }));
-                }
-                Err(mut e) => {
-                    // Servers close kept connections without a word, llama.cpp's after each stream: where nothing
-                    // was sent, or nothing came back, another connection may do.
-                    let closed = e.take_message().is_some() || e.error().is_incomplete_message();
-                    if fresh || !closed {
-                        return Err(failure(e.error()));
-                    }
-                }
+        }
+        let fresh = self.connect().await?;
+        let sent = self.send_on(fresh, method, path, body).await?;
+        sent.map_err(|(Unsent::Written(failure) | Unsent::Unwritten(failure))| failure)
+    }
+
+    /// Sends a request on one connection; the inner error is of a connection that had ended.
+    async fn send_on(
+        &self,
+        mut connection: Connection,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Result<(Parts, Incoming), Unsent>, Failure> {
+        // Reading first: where the server has closed it meanwhile, that is seen here.
+        if let Err(e) = connection.wire.reading(connection.send.ready()).await {
+            return Ok(Err(Unsent::Unwritten(failure(&e))));
+        }
+        let request = self.request(method, path, body)?;
+        match connection.wire.sending(connection.send.try_send_request(request)).await {
+            Ok(response) => {
+                let (parts, body) = response.into_parts();
+                Ok(Ok((parts, Incoming { body, connection })))
             }
+            Err(mut e) => match (e.take_message(), e.error().is_incomplete_message()) {
+                (Some(_), _) => Ok(Err(Unsent::Unwritten(failure(e.error())))),
+                (None, true) => Ok(Err(Unsent::Written(failure(e.error())))),
+                (None, false) => Err(failure(e.error())),
+            },
         }
     }
 
@@ -252,7 +292,8 @@ impl Client {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let at = Arc::new(AtomicU64::new(0));
-        let io = Stamped { inner: TokioIo::new(stream), clock: self.clock, at: Arc::clone(&at) };
+        let any = Arc::clone(&self.read);
+        let io = Stamped { inner: TokioIo::new(stream), clock: self.clock, at: Arc::clone(&at), any };
         let (send, connection) = Builder::new()
             .max_buf_size(MOST_BUFFER)
             .handshake(io)

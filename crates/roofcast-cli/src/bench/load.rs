@@ -7,7 +7,9 @@ use super::ask::{Asked, Asker, Question};
 use super::clock::Clock;
 use super::lag::{Lag, Late};
 use super::prompt::Prompts;
+use super::tally::Tally;
 use super::window::Flown;
+use super::{SILENCE, Told};
 use roofcast::record::{Outcome, Record};
 use roofcast::units::Picoseconds;
 use roofcast::workload::request::OWN_SEGMENTS;
@@ -23,9 +25,8 @@ pub(super) struct Run {
     pub(super) records: Vec<Record>,
     /// When each was in flight, by the client's clock.
     pub(super) flown: Vec<Flown>,
-    /// Prompts whose tokens the server counted, and those of them that were as long as asked.
-    pub(super) counted: u64,
-    pub(super) exact: u64,
+    /// What the answers add up to beside their records.
+    pub(super) tally: Tally,
     /// By how much the loop ran late.
     pub(super) late: Late,
     /// Whether a user ended it.
@@ -62,28 +63,28 @@ pub(super) struct Means<'a> {
     pub(super) lag: &'a Lag,
     /// Connections that are opened before the first request.
     pub(super) ahead: usize,
+    /// Whether a user had enough before.
+    pub(super) stopped: bool,
 }
 
 /// Opens connections, then offers `traffic` until it is answered, or until `stop` says that the user has had
 /// enough. `tell` hears how many answers are there.
 pub(super) async fn drive(
-    Means { asker, prompts, lag, ahead }: Means<'_>,
+    Means { asker, prompts, lag, ahead, stopped }: Means<'_>,
     traffic: Traffic,
     stop: &mut Signal,
-    tell: impl FnMut(u64),
+    mut tell: impl FnMut(Told),
 ) -> Run {
     let clock = asker.client.clock;
-    let stopped = tokio::select! {
-        _ = stop.recv() => true,
-        // What cannot be opened is the requests' to report.
-        _ = tokio::time::timeout(asker.timeout, asker.client.open(ahead)) => false,
-    };
+    let stopped = stopped || open(&asker, ahead, stop, &mut tell).await;
     let measuring = lag.start();
+    let asked_twice = Arc::clone(&asker.client);
+    // Those of the probes are not the run's.
+    asked_twice.take_resent();
     let run = Run {
         records: Vec::new(),
         flown: Vec::new(),
-        counted: 0,
-        exact: 0,
+        tally: Tally::default(),
         late: Late::default(),
         interrupted: false,
     };
@@ -105,12 +106,34 @@ pub(super) async fn drive(
     }
     let mut run = going.run;
     run.late = measuring.stop();
+    run.tally.resent = asked_twice.take_resent();
+    run.tally.repeated = prompts.repeated(run.records.len() as u64);
     run.records.sort_unstable_by_key(|r| r.id);
     run
 }
 
+/// Opens connections ahead of a run. Whether a user had enough of that.
+async fn open(asker: &Asker, ahead: usize, stop: &mut Signal, tell: &mut impl FnMut(Told)) -> bool {
+    let mut opening = std::pin::pin!(tokio::time::timeout(asker.timeout, asker.client.open(ahead)));
+    let mut silence = std::pin::pin!(tokio::time::sleep(SILENCE));
+    let mut told = false;
+    loop {
+        tokio::select! {
+            _ = stop.recv() => return true,
+            // What cannot be opened is the requests' to report.
+            _ = &mut opening => return false,
+            () = &mut silence, if !told => {
+                told = true;
+                tell(Told::Silent);
+            }
+        }
+    }
+}
+
 impl Loop<'_> {
-    async fn offer(&mut self, clock: Clock, stop: &mut Signal, mut tell: impl FnMut(u64)) {
+    async fn offer(&mut self, clock: Clock, stop: &mut Signal, mut tell: impl FnMut(Told)) {
+        let mut silence = std::pin::pin!(tokio::time::sleep(SILENCE));
+        let mut told = false;
         loop {
             self.send_due(clock).await;
             let next = self.traffic.peek();
@@ -123,7 +146,13 @@ impl Loop<'_> {
                 _ = stop.recv() => return self.interrupt(clock.now()),
                 asked = self.done.1.recv() => if let Some(asked) = asked {
                     self.answered(asked);
-                    tell(self.run.records.len() as u64);
+                    tell(Told::Answers(self.run.records.len() as u64));
+                },
+                () = &mut silence, if !told => {
+                    told = true;
+                    if !self.asker.client.was_read_since(self.start) {
+                        tell(Told::Silent);
+                    }
                 },
                 () = tokio::time::sleep_until(due), if next.is_some() => (),
             }
@@ -161,6 +190,7 @@ impl Loop<'_> {
         let id = asked.record.id;
         let Some(flight) = self.flights.remove(&id) else { return };
         let at = Picoseconds(asked.ended.0.saturating_sub(self.start.0));
+        self.run.tally.add(&asked, Some(flight.input_len).filter(|_| self.prompts.texts.is_empty()));
         if asked.record.outcome == Outcome::Completed {
             let segment = OWN_SEGMENTS | id as u32;
             if self.asker.keep_text {
@@ -169,10 +199,6 @@ impl Loop<'_> {
             self.traffic.completed(flight.user, at, segment);
         } else {
             self.traffic.refused(flight.user, at);
-        }
-        if let Some(counted) = asked.counted.filter(|_| self.prompts.texts.is_empty()) {
-            self.run.counted += 1;
-            self.run.exact += u64::from(counted == flight.input_len);
         }
         self.keep(asked.record, asked.ended);
     }

@@ -3,10 +3,13 @@
 //! Knows: the keys of the two endpoints and what a user adds to them or takes away. Knows nothing about how they are sent.
 
 use super::target::Endpoint;
-use super::texts::Turn;
+use super::turn::Turn;
 use bytes::Bytes;
 use roofcast::Error;
 use serde_json::{Map, Value, json};
+
+/// Keys that bound an answer's tokens.
+const BOUNDS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
 
 /// What all requests of a run have in common.
 #[derive(Debug, Clone)]
@@ -44,11 +47,23 @@ impl Form {
         Ok(Form { endpoint, stream, choices, common })
     }
 
+    /// Tokens that a request asks each choice for: what the body's common keys say, else `output_len`.
+    pub(super) fn asked(&self, output_len: u64) -> u64 {
+        BOUNDS.iter().find_map(|key| self.common.get(*key)?.as_u64()).unwrap_or(output_len)
+    }
+
+    /// Whether the server is told to go on to that length.
+    pub(super) fn runs_on(&self) -> bool {
+        self.common.get("ignore_eos") == Some(&Value::Bool(true))
+    }
+
     /// The body of one request.
     pub(crate) fn body(&self, turns: &[Turn], output_len: u64) -> Bytes {
         let mut body = self.common.clone();
         self.say(turns, &mut body);
-        body.entry("max_tokens").or_insert(output_len.into());
+        if !BOUNDS.iter().any(|key| body.contains_key(*key)) {
+            body.insert("max_tokens".into(), output_len.into());
+        }
         body.retain(|_, value| !value.is_null());
         Bytes::from(Value::Object(body).to_string())
     }
@@ -68,9 +83,7 @@ impl Form {
     fn say(&self, turns: &[Turn], body: &mut Map<String, Value>) {
         match self.endpoint {
             Endpoint::Chat => {
-                let role = |user| if user { "user" } else { "assistant" };
-                let message = |t: &Turn| json!({"role": role(t.user), "content": t.text});
-                body.insert("messages".into(), turns.iter().map(message).collect());
+                body.insert("messages".into(), turns.iter().map(Turn::message).collect());
             }
             Endpoint::Completions => {
                 let texts: Vec<_> = turns.iter().map(|t| t.text.as_str()).collect();
@@ -92,7 +105,7 @@ mod tests {
     use super::*;
 
     fn said(text: &str) -> Vec<Turn> {
-        vec![Turn { user: true, text: text.into() }]
+        vec![Turn::user(text.into())]
     }
 
     #[test]

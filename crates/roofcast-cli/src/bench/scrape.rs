@@ -33,6 +33,22 @@ pub(crate) struct ServerMetrics {
     pub(crate) counters: BTreeMap<String, f64>,
 }
 
+/// Counters of prompt tokens and of those that a prefix cache had: vLLM's, SGLang's.
+const CACHES: [(&str, &str); 2] = [
+    ("vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"),
+    ("sglang:prompt_tokens_total", "sglang:cached_tokens_total"),
+];
+
+impl ServerMetrics {
+    /// Share of the prompts' tokens that a prefix cache had; none where no counter says it.
+    pub(super) fn cached_share(&self) -> Option<f64> {
+        let grown = |name| self.counters.get(name).copied();
+        let (all, had) =
+            CACHES.iter().find_map(|(all, had)| Some((grown(*all).filter(|n| *n > 0.0)?, grown(*had)?)))?;
+        Some(had / all)
+    }
+}
+
 /// A gauge over a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct Level {
@@ -147,6 +163,18 @@ mod tests {
             [("vllm:num_requests_running".to_owned(), Level { mean: 5.0, max: 6.0 })].into()
         );
         assert_eq!(found.counters, [("vllm:prompt_tokens_total".to_owned(), 31.0)].into());
+    }
+
+    #[test]
+    fn hits_of_a_prefix_cache_are_a_share() {
+        let counters = |names: [&str; 2], grown: [f64; 2]| ServerMetrics {
+            counters: names.into_iter().map(str::to_owned).zip(grown).collect(),
+            ..ServerMetrics::default()
+        };
+        let [vllm, sglang] = CACHES.map(|(all, had)| [all, had]);
+        assert_eq!(counters(vllm, [200.0, 82.0]).cached_share(), Some(0.41));
+        assert_eq!(counters(sglang, [200.0, 50.0]).cached_share(), Some(0.25));
+        assert_eq!(counters(vllm, [0.0, 0.0]).cached_share(), None);
     }
 
     #[test]

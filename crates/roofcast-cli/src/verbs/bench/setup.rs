@@ -1,13 +1,12 @@
 //! From arguments to a client that is ready to measure.
 
-use super::{Beside, Point, Subject, date};
+use super::{Beside, Point, Subject, date, speech};
 use crate::args::{AskArgs, BenchArgs, JudgeArgs};
 use crate::bench::report::Judge;
 use crate::bench::request::Form;
 use crate::bench::target::{Endpoint, Target};
 use crate::bench::window::Window;
-use crate::bench::{Bench, How, Speech, texts, vocabulary};
-use crate::input;
+use crate::bench::{Bench, How, Told};
 use crate::input::scenario::{EMPTY, Scenario, Source};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -16,9 +15,8 @@ use roofcast::spec::settings::Setting;
 use roofcast::spec::{Metric, Percentile, Slo, slo_key};
 use roofcast::workload::{Arrivals, Workload};
 use roofcast::{Deployment, Error, Spec};
-use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use toml::Value;
+use std::io::Write;
+use std::time::{Duration, SystemTime};
 
 /// All that a measurement needs.
 pub(super) struct Setup {
@@ -39,6 +37,8 @@ pub(super) struct Setup {
     model: String,
     tokenizer: Option<String>,
     date: String,
+    /// How long an answer may take.
+    patience: Duration,
 }
 
 impl Setup {
@@ -49,7 +49,7 @@ impl Setup {
         let spec = scenario.spec.clone();
         let place = args.deployment.spec.as_ref();
         let place = place.map_or("arguments".to_owned(), |path| path.display().to_string());
-        let speech = speech(args)?;
+        let speech = speech::of(args)?;
         let texts = Some(speech.texts.len() as u64).filter(|texts| *texts > 0);
         let workload = load(&scenario, args.load.constant, texts, &place)?;
         let named = spec.hardware.accelerator.is_some();
@@ -63,7 +63,7 @@ impl Setup {
         let form = Form::new(args.endpoint, &model, !args.how.no_stream, args.how.extra_body.as_deref())?;
         let how = How { timeout: Duration::from_secs_f64(args.how.timeout), scrape: args.how.metrics };
         let judge = judge(&args.judge, &spec);
-        let bench = Bench::new(target, form, how, speech)?;
+        let bench = Bench::new(target, form, how, speech, &mut |_| silent(&url, how.timeout))?;
         let endpoint = args.endpoint;
         let tokenizer = args.how.tokenizer.as_ref().map(|path| path.display().to_string());
         let date = date::of(SystemTime::now());
@@ -83,6 +83,7 @@ impl Setup {
             model,
             tokenizer,
             date,
+            patience: how.timeout,
         })
     }
 
@@ -94,12 +95,19 @@ impl Setup {
     /// One run.
     pub(super) fn measure(&mut self, workload: &Workload) -> Result<(Point, Vec<Record>)> {
         let bar = progress(workload.total());
-        let told = |done| bar.set_position(done);
+        let (url, patience) = (self.url.clone(), self.patience);
+        let told = |told| match told {
+            Told::Answers(done) => bar.set_position(done),
+            Told::Silent => bar.suspend(|| silent(&url, patience)),
+        };
         let measured = self.bench.run(workload, &self.place, &self.judge, told)?;
         bar.finish_and_clear();
         let report = measured.report;
         let beside = match &self.deployment {
-            Some(deployment) => Beside::of(deployment, &self.spec, &self.place, workload, &report)?,
+            Some(deployment) => {
+                let load = (workload, self.texts.is_none());
+                Beside::of(deployment, &self.spec, &self.place, load, &report)?
+            }
             None => Beside::default(),
         };
         let point = Point {
@@ -161,25 +169,14 @@ pub(super) fn dump(args: &BenchArgs, first: &[Setting]) -> Result<()> {
 /// Sections of a spec that a measurement reads.
 const SECTIONS: [&str; 7] = ["model", "hardware", "precision", "parallelism", "engine", "workload", "slo"];
 
-fn speech(args: &BenchArgs) -> Result<Speech> {
-    let how = &args.how;
-    let place = |path: &Path| path.display().to_string();
-    let texts = match &how.prompts {
-        Some(path) => texts::parse(&place(path), &input::text(path)?)?,
-        None => Vec::new(),
-    };
-    let vocabulary = match &how.tokenizer {
-        Some(path) => Some(vocabulary::parse(&place(path), &input::text(path)?)?),
-        None => None,
-    };
-    let seed = args.load.flags.get("workload.seed").and_then(Value::as_integer);
-    let seed = seed.and_then(|seed| u64::try_from(seed).ok());
-    Ok(Speech { texts, vocabulary, seed: seed.unwrap_or_else(any_seed), learn: !how.assume_tokens })
-}
-
-/// Where no seed is given, words that no earlier run has said.
-fn any_seed() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64)
+/// Says on stderr what is waited for, while nothing comes.
+fn silent(url: &str, patience: Duration) {
+    let text = format!(
+        "waiting: nothing has come from {url} for 5 s; an answer may take {} s (--timeout), Ctrl-C ends the run",
+        patience.as_secs_f64()
+    );
+    // A closed stderr loses this line alone.
+    drop(writeln!(std::io::stderr(), "{text}"));
 }
 
 fn target(url: &str, how: &AskArgs) -> Result<Target> {
