@@ -4,8 +4,8 @@
 //! Knows nothing about other requests.
 
 use super::client::{self, Client, Incoming};
-use super::request::Form;
 use super::failure::{Failure, shown};
+use super::request::Form;
 use super::response::{Expected, Response};
 use super::turn::Turn;
 use bytes::Bytes;
@@ -111,10 +111,7 @@ impl Asker {
             return Err(client::refusal(&parts, incoming).await);
         }
         if let Some(kind) = self.accept(&parts)? {
-            answer.called(kind.clone());
-            if kind.to_ascii_lowercase().starts_with("application/json") {
-                return Err(answer.not_a_stream(&incoming.head(client::MOST_MESSAGE).await));
-            }
+            answer.called(kind);
         }
         while let Some(read) = incoming.next().await {
             let (bytes, at) = read?;

@@ -34,7 +34,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 const MOST_BUFFER: usize = 64 << 10;
 
 /// How much of an error's body is read.
-pub(super) const MOST_MESSAGE: usize = 4 << 10;
+const MOST_MESSAGE: usize = 4 << 10;
 
 /// A stream whose reads are stamped.
 struct Stamped<S> {

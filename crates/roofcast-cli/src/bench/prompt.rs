@@ -235,11 +235,8 @@ mod tests {
     /// Three texts: of five requests two repeat the first texts, and the next run begins with the third.
     #[test]
     fn texts_are_said_in_turn_from_run_to_run() {
-        let text = |word: &str| Text {
-            turns: vec![Turn::user(word.to_owned())],
-            output_len: None,
-            recorded: None,
-        };
+        let text =
+            |word: &str| Text { turns: vec![Turn::user(word.to_owned())], output_len: None, recorded: None };
         let mut prompts = Prompts { texts: ["a", "b", "c"].map(text).to_vec(), ..assumed(0) };
         let first = |prompts: &Prompts| said(prompts, 0, &request(1, Prompt::Own));
         assert_eq!((first(&prompts), prompts.repeated(5), prompts.repeated(3)), ("a".to_owned(), 2, 0));

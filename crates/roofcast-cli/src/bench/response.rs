@@ -17,8 +17,8 @@ const MOST_BYTES: u64 = 64 << 20;
 /// The most bytes that a streamed token may take in the mean.
 const MOST_TOKEN_BYTES: u64 = 64 << 10;
 
-/// The most of a stream's start that is kept, for a message.
-const MOST_HEAD: usize = 200;
+/// The most that is kept of a body which may be no stream, for its message.
+const MOST_HEAD: usize = 4 << 10;
 
 /// The most choices of one request.
 const MOST_CHOICES: u32 = 128;
@@ -42,7 +42,7 @@ pub(super) struct Response {
     pub(super) asked: u64,
     /// What the server calls the body, where it is not what was asked for.
     kind: Option<String>,
-    /// The first bytes of a stream.
+    /// The first bytes of a body that is called otherwise, until an event comes.
     head: Vec<u8>,
     /// Whether an event has come.
     spoken: bool,
@@ -118,8 +118,10 @@ impl Response {
             self.body.extend_from_slice(bytes);
             return Ok(());
         }
-        let room = MOST_HEAD.saturating_sub(self.head.len()).min(bytes.len());
-        self.head.extend_from_slice(bytes.get(..room).unwrap_or_default());
+        if self.kind.is_some() && !self.spoken {
+            let room = MOST_HEAD.saturating_sub(self.head.len()).min(bytes.len());
+            self.head.extend_from_slice(bytes.get(..room).unwrap_or_default());
+        }
         let mut events = std::mem::take(&mut self.events);
         let mut broken = None;
         let fed = events.feed(bytes, &mut |event| {
@@ -156,22 +158,21 @@ impl Response {
         self.whole(at)
     }
 
-    /// The failure that a body is which should have been a stream and says to be JSON: an error in it keeps its words.
-    pub(super) fn not_a_stream(&self, body: &[u8]) -> Failure {
-        let said = self.read(body).ok().and_then(|chunk| chunk.failure);
-        said.unwrap_or_else(|| self.another_kind(body))
-    }
-
-    fn another_kind(&self, body: &[u8]) -> Failure {
-        let kind = self.kind.as_deref().unwrap_or("none");
-        let message = format!("content type {kind} without an event; accepted: text/event-stream: {}", shown(body));
-        Failure::new(Outcome::Malformed, message)
+    /// The failure that a body without events is: an error in it keeps its words.
+    fn not_a_stream(&self) -> Failure {
+        let said = self.read(&self.head).ok().and_then(|chunk| chunk.failure);
+        said.unwrap_or_else(|| {
+            let (kind, body) = (self.kind.as_deref().unwrap_or("none"), shown(&self.head));
+            let message =
+                format!("content type {kind} without an event; accepted: text/event-stream: {body}");
+            Failure::new(Outcome::Malformed, message)
+        })
     }
 
     /// Whether the answer that has ended is whole: it came to its end and has a token.
     fn whole(&mut self, at: Picoseconds) -> Result<(), Failure> {
-        if self.kind.is_some() && !self.spoken && !self.head.is_empty() {
-            return Err(self.another_kind(&self.head));
+        if !self.spoken && !self.head.is_empty() {
+            return Err(self.not_a_stream());
         }
         if !self.done && self.finished < self.expected.choices.max(1) {
             let message = format!("the answer ended after {} chunks without a finish", self.chunks);

@@ -41,38 +41,40 @@ const ACCEPTED: &str = "a row as {\"prompt\": \"…\", \"output_len\": 100}, wit
                         \"conversations\": [{\"from\": \"human\", \"value\": \"…\"}], or with \"messages\": [{\"role\": \
                         \"user\", \"content\": \"…\"}]; a trace of lengths is --workload's";
 
-/// Reads JSON: an array of rows, else a row a line, with or without a byte order mark. Blank lines are left out.
+/// Reads JSON: an array of rows, else a row a line, with or without a byte order mark. Blank lines are left out. A row that
+/// is an array is a conversation (evalscope's form).
 pub(crate) fn parse(place: &str, text: &str) -> Result<Vec<Text>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let wrong = |place: String, e: serde_json::Error| Error::Parse {
-        place,
+    let wrong = |place: &str, e: serde_json::Error| Error::Parse {
+        place: place.to_owned(),
         message: format!("{e}; accepted: {ACCEPTED}"),
     };
-    if text.trim_start().starts_with('[') {
-        let rows: Vec<Map<String, Value>> =
-            serde_json::from_str(text).map_err(|e| wrong(place.to_owned(), e))?;
-        return numbered(place, "row", rows.into_iter().enumerate());
+    let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).peekable();
+    let first = lines.peek().map_or("", |(_, line)| line.trim());
+    let alone = || serde_json::from_str::<Vec<Value>>(first).is_ok_and(|row| row.iter().all(is_message));
+    if first.starts_with('[') && !alone() {
+        let rows: Vec<Value> = serde_json::from_str(text).map_err(|e| wrong(place, e))?;
+        return numbered(place, rows.into_iter());
     }
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let texts = lines.map(|(n, line)| {
         let place = format!("{place}:{}", n + 1);
-        let row = serde_json::from_str(line).map_err(|e| wrong(place.clone(), e))?;
+        let row: Value = serde_json::from_str(line).map_err(|e| wrong(&place, e))?;
         one(&place, &row)
     });
     some(place, texts.collect::<Result<_>>()?)
 }
 
-/// Reads rows of a table, each with its cells by the names of their columns.
-pub(crate) fn rows(place: &str, rows: Vec<Map<String, Value>>) -> Result<Vec<Text>> {
-    numbered(place, "row", rows.into_iter().enumerate())
+fn is_message(value: &Value) -> bool {
+    value.get("role").is_some() || value.get("from").is_some()
 }
 
-fn numbered(
-    place: &str,
-    what: &str,
-    rows: impl Iterator<Item = (usize, Map<String, Value>)>,
-) -> Result<Vec<Text>> {
-    let texts = rows.map(|(n, row)| one(&format!("{place}: {what} {}", n + 1), &row));
+/// Reads rows of a table, each with its cells by the names of their columns.
+pub(crate) fn rows(place: &str, rows: Vec<Map<String, Value>>) -> Result<Vec<Text>> {
+    numbered(place, rows.into_iter().map(Value::Object))
+}
+
+fn numbered(place: &str, rows: impl Iterator<Item = Value>) -> Result<Vec<Text>> {
+    let texts = rows.enumerate().map(|(n, row)| one(&format!("{place}: row {}", n + 1), &row));
     some(place, texts.collect::<Result<_>>()?)
 }
 
@@ -84,10 +86,11 @@ fn some(place: &str, texts: Vec<Text>) -> Result<Vec<Text>> {
 }
 
 /// One prompt. Of a conversation, all up to its last message that is no answer; the answer after it is the recorded one.
-fn one(place: &str, row: &Map<String, Value>) -> Result<Text> {
+fn one(place: &str, row: &Value) -> Result<Text> {
     let first = |keys: &[&str]| keys.iter().find_map(|key| row.get(*key).filter(|v| !v.is_null()));
+    let conversation = if row.is_array() { Some(row) } else { first(&CONVERSATIONS) };
     let wrong = |field: &str, found: &Value| Error::field(place, field, found, ACCEPTED);
-    let mut turns = match (first(&PROMPTS), first(&CONVERSATIONS)) {
+    let mut turns = match (first(&PROMPTS), conversation) {
         (Some(Value::String(text)), None) => vec![Turn::user(text.clone())],
         (None, Some(Value::Array(said))) => {
             said.iter().map(|message| Turn::read(place, message)).collect::<Result<_>>()?
@@ -167,6 +170,20 @@ mod tests {
         assert_eq!((roles, texts[0].recorded), (vec!["system", "user", "assistant", "user"], Some(2)));
     }
 
+    /// A conversation a line as evalscope takes it: https://github.com/modelscope/evalscope/pull/1309.
+    #[test]
+    fn rows_may_be_conversations() {
+        let line = |word: &str| {
+            format!(r#"[{{"role": "system", "content": "s"}}, {{"role": "user", "content": "{word}"}}]"#)
+        };
+        let said = |text: &str| {
+            let texts = parse("p.jsonl", text).unwrap();
+            texts.iter().map(|t| t.turns[1].text.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(said(&format!("{}\n{}", line("a"), line("b"))), ["a", "b"]);
+        assert_eq!(said(&line("a")), ["a"]);
+    }
+
     #[test]
     fn cells_of_tables_are_text() {
         let row = json!({"prompt": "a", "output_len": " 12 ", "other": null}).as_object().cloned().unwrap();
@@ -188,7 +205,8 @@ mod tests {
             ("{\"prompt\": \" \"}", "prompt"),
             ("{\"prompt\": \"a\", \"output_len\": 0}", "output_len"),
             ("[{\"prompt\": \"a\"}, {\"prompt\": 7}]", "row 2"),
-            ("[7]", "p.jsonl"),
+            ("[7]", "row 1"),
+            ("7", "p.jsonl:1"),
             ("[]", "none"),
             ("", "none"),
         ] {

@@ -8,6 +8,8 @@ mod captures;
 mod faults;
 #[path = "bench/load.rs"]
 mod load;
+#[path = "bench/reported.rs"]
+mod reported;
 #[path = "bench/results.rs"]
 mod results;
 #[path = "bench/verdict.rs"]

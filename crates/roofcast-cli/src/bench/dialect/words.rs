@@ -83,7 +83,8 @@ mod tests {
         assert_eq!(text(r#""a\nb""#), "a\nb");
         // A lone surrogate is three bytes in CESU-8, none of which is UTF-8.
         assert_eq!(text(r#""a\ud83d""#), "a\u{fffd}\u{fffd}\u{fffd}");
-        let thinking = r#"[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":" a"}]"#;
+        let thinking =
+            r#"[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":" a"}]"#;
         assert_eq!(text(thinking), "hm a");
         assert!(serde_json::from_str::<Words>("[]").unwrap().is_empty());
         assert!(serde_json::from_str::<Words>("7").is_err());

@@ -116,9 +116,8 @@ fn times_are_those_of_the_reads() {
 
 #[test]
 fn reasoning_tools_and_special_tokens_are_tokens() {
-    let delta = |d: &str| {
-        format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{d},\"finish_reason\":null}}]}}\n\n")
-    };
+    let delta =
+        |d: &str| format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{d},\"finish_reason\":null}}]}}\n\n");
     for (text, tokens) in [
         (r#"{"role":"assistant","content":null}"#, 0),
         (r#"{"role":"assistant","content":""}"#, 0),
@@ -128,9 +127,12 @@ fn reasoning_tools_and_special_tokens_are_tokens() {
         (r#"{"tool_calls":[{"index":0}]}"#, 1),
         // Nothing shows whether the server has a token yet; after a token it has another.
         (r#"{"content":""}"#, 0),
-        (r#"{"content":"a"},"finish_reason":null}]}
+        (
+            r#"{"content":"a"},"finish_reason":null}]}
 
-data: {"choices":[{"delta":{"content":""}"#, 2),
+data: {"choices":[{"delta":{"content":""}"#,
+            2,
+        ),
         (r#"{"function_call":{"name":"f","arguments":"{"}}"#, 1),
         (r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}"#, 1),
         (r#"{"content":"a\ud83d"}"#, 1),
@@ -151,10 +153,7 @@ fn finish(reason: &str, keys: &str) -> String {
 fn what_is_no_answer() {
     let a = chunk("a");
     for (body, outcome) in [
-        (
-            format!("{a}data: {{\"error\":{{\"message\":\"busy\",\"code\":500}}}}\n\n"),
-            Outcome::StreamError,
-        ),
+        (format!("{a}data: {{\"error\":{{\"message\":\"busy\",\"code\":500}}}}\n\n"), Outcome::StreamError),
         (format!("{a}error: {{\"code\":500,\"message\":\"x\"}}\n\n"), Outcome::StreamError),
         (format!("{a}event: error\ndata: out of memory\n\n"), Outcome::StreamError),
         ("data: {\"object\":\"error\",\"message\":\"no\"}\n\n".into(), Outcome::StreamError),
@@ -167,7 +166,10 @@ fn what_is_no_answer() {
         ("data: [DONE]\n\n".into(), Outcome::Empty),
         (format!("{a}{}", finish("abort", "")), Outcome::Aborted),
         (format!("{a}{}", finish("error", "")), Outcome::StreamError),
-        (format!("{a}{}", finish("stop", ",\"error\":{\"code\":502,\"message\":\"x\"}")), Outcome::StreamError),
+        (
+            format!("{a}{}", finish("stop", ",\"error\":{\"code\":502,\"message\":\"x\"}")),
+            Outcome::StreamError,
+        ),
     ] {
         assert_eq!(read(body.as_bytes(), &[], 9, 1).5, Some(outcome), "{body}");
     }

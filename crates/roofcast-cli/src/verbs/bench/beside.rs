@@ -196,12 +196,8 @@ mod tests {
         let asked = "requests = 2\ninput_len = 200\noutput_len = 200\n[arrivals]\nkind = \"closed_loop\"\n\
             concurrency = 1\n[prefix]\nlength = 100\n";
         let asked: Workload = toml::from_str(asked).unwrap();
-        let summary = Summary {
-            completed: 2,
-            total_input_tokens: 600,
-            total_output_tokens: 128,
-            ..Summary::default()
-        };
+        let summary =
+            Summary { completed: 2, total_input_tokens: 600, total_output_tokens: 128, ..Summary::default() };
         let served = served(&asked, &summary);
         assert_eq!((served.input_len, served.output_len), (Length::Tokens(200), Length::Tokens(64)));
     }

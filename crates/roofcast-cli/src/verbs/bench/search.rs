@@ -198,7 +198,13 @@ mod tests {
     #[test]
     fn ranges() {
         let of = |key, text| Search::parse("--find", key, text, "x").map(|s| (s.low, s.high)).ok();
-        assert_eq!((of(Key::Rate, "0.5..9"), of(Key::Concurrency, "1..256")), (Some((0.5, 9.0)), Some((1.0, 256.0))));
-        assert_eq!((of(Key::Concurrency, "0..4"), of(Key::Concurrency, "1.5..4"), of(Key::Rate, "9..1")), (None, None, None));
+        assert_eq!(
+            (of(Key::Rate, "0.5..9"), of(Key::Concurrency, "1..256")),
+            (Some((0.5, 9.0)), Some((1.0, 256.0)))
+        );
+        assert_eq!(
+            (of(Key::Concurrency, "0..4"), of(Key::Concurrency, "1.5..4"), of(Key::Rate, "9..1")),
+            (None, None, None)
+        );
     }
 }

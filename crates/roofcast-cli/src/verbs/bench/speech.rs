@@ -17,8 +17,7 @@ pub(super) fn of(args: &BenchArgs) -> Result<Speech> {
     let mut notes = Vec::new();
     let mut texts = how.prompts.as_deref().map(prompts).transpose()?.unwrap_or_default();
     // A spec's [workload] has lengths of its own.
-    let length_given =
-        args.load.flags.get("workload.output_len").is_some() || args.deployment.spec.is_some();
+    let length_given = args.load.flags.get("workload.output_len").is_some() || args.deployment.spec.is_some();
     let estimated = texts.iter_mut().filter(|text| text.output_len.is_none() && text.recorded.is_some());
     if !length_given {
         let count = estimated.map(|text| text.output_len = text.recorded).count();
