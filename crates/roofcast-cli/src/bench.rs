@@ -10,17 +10,21 @@ mod clock;
 mod dialect;
 mod failure;
 mod lag;
-mod load;
+pub(crate) mod load;
 mod probe;
 pub(crate) mod prompt;
+mod proxy;
+mod ready;
 pub(crate) mod report;
 pub(crate) mod request;
 mod response;
 pub(crate) mod scrape;
+mod servers;
 mod stream;
 mod tally;
 pub(crate) mod target;
 pub(crate) mod texts;
+mod tls;
 pub(crate) mod turn;
 pub(crate) mod vocabulary;
 pub(crate) mod window;
@@ -28,10 +32,9 @@ pub(crate) mod window;
 use anyhow::{Context, Result};
 use ask::Asker;
 use caveats::Given;
-use client::Client;
 use clock::Clock;
 use lag::Lag;
-use load::Means;
+use load::{Bounds, Cancelling, Means};
 use probe::Probed;
 use prompt::Prompts;
 use report::{Judge, Report, Requested};
@@ -41,6 +44,7 @@ use roofcast::workload::{Arrivals, Traffic, Workload};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use scrape::{Scrape, ServerMetrics};
+use servers::Servers;
 use std::sync::Arc;
 use std::time::Duration;
 use target::Target;
@@ -66,7 +70,7 @@ pub(crate) enum Told {
 /// A server and how it is asked.
 pub(crate) struct Bench {
     runtime: tokio::runtime::Runtime,
-    client: Arc<Client>,
+    servers: Arc<Servers>,
     form: Form,
     how: How,
     prompts: Prompts,
@@ -86,6 +90,10 @@ pub(crate) struct How {
     pub(crate) timeout: Duration,
     /// Whether the server's metrics are read during runs.
     pub(crate) scrape: bool,
+    pub(crate) bounds: Bounds,
+    pub(crate) cancelling: Cancelling,
+    /// How long a server may take to be ready, where that is waited for.
+    pub(crate) ready: Option<Duration>,
 }
 
 /// What is said.
@@ -115,7 +123,7 @@ pub(crate) struct Measured {
 impl Bench {
     /// Makes ready to ask.
     pub(crate) fn new(
-        target: Target,
+        targets: Vec<Target>,
         form: Form,
         how: How,
         speech: Speech,
@@ -133,7 +141,7 @@ impl Bench {
             .build()
             .context("the runtime of the client")?;
         allow_connections();
-        let client = Arc::new(Client::new(target, clock)?);
+        let servers = Arc::new(Servers::new(targets, clock)?);
         let stop = {
             let _within = runtime.enter();
             signal(SignalKind::interrupt()).context("waiting for Ctrl-C")?
@@ -146,17 +154,35 @@ impl Bench {
             shares_prompts: false,
         };
         let prompts = Prompts::new(speech.seed, speech.vocabulary);
-        let mut bench = Bench { runtime, client, form, how, prompts, stop, stopped: false, lag, given };
-        if speech.learn && speech.texts.is_empty() {
+        let mut bench = Bench { runtime, servers, form, how, prompts, stop, stopped: false, lag, given };
+        if let Some(most) = how.ready {
+            bench.wait_ready(most)?;
+        }
+        if !bench.stopped && speech.learn && speech.texts.is_empty() {
             bench.learn(tell);
         }
         bench.prompts.texts = speech.texts;
         Ok(bench)
     }
 
+    /// Waits until the servers are ready.
+    fn wait_ready(&mut self, most: Duration) -> Result<()> {
+        let waiting = ready::wait(&self.servers, most);
+        self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                _ = self.stop.recv() => {
+                    self.stopped = true;
+                    Ok(())
+                }
+                done = waiting => done,
+            }
+        })
+    }
+
     /// Learns how the server counts tokens.
     fn learn(&mut self, tell: &mut dyn FnMut(Told)) {
-        let asker = Asker::new(&self.client, &self.form, self.how.timeout, false);
+        let asker = Asker::new(&self.servers, &self.form, self.how.timeout, false);
         let probed = probe::probe(&asker, &self.prompts, &mut self.stop, tell);
         match self.runtime.block_on(probed) {
             Probed::Learnt(prompts) => self.prompts = prompts,
@@ -183,9 +209,17 @@ impl Bench {
             let ahead = requested.concurrency.unwrap_or(0).min(traffic.total()).min(MOST_AHEAD) as usize;
             let talks = matches!(workload.arrivals, Arrivals::Sessions { .. });
             let scrape =
-                if self.how.scrape { Some(Scrape::start(Arc::clone(&self.client)).await) } else { None };
-            let asker = Arc::new(Asker::new(&self.client, &self.form, self.how.timeout, talks));
-            let means = Means { asker, prompts: &self.prompts, lag: &self.lag, ahead, stopped: self.stopped };
+                if self.how.scrape { Some(Scrape::start(Arc::clone(&self.servers)).await) } else { None };
+            let asker = Arc::new(Asker::new(&self.servers, &self.form, self.how.timeout, talks));
+            let means = Means {
+                asker,
+                prompts: &self.prompts,
+                lag: &self.lag,
+                ahead,
+                stopped: self.stopped,
+                bounds: self.how.bounds,
+                cancelling: self.how.cancelling,
+            };
             let run = load::drive(means, traffic, &mut self.stop, tell).await;
             match scrape {
                 Some(scrape) => (run, Some(scrape.stop().await)),

@@ -63,6 +63,8 @@ pub enum Outcome {
     Refused,
     /// The run ended first.
     Unfinished,
+    /// The client gave it up, as it was told to.
+    Cancelled,
     /// No connection.
     Connect,
     /// No answer in time.
@@ -90,6 +92,7 @@ impl Outcome {
             Outcome::Completed => "completed",
             Outcome::Refused => "refused",
             Outcome::Unfinished => "unfinished",
+            Outcome::Cancelled => "cancelled",
             Outcome::Connect => "connect",
             Outcome::Timeout => "timeout",
             Outcome::HttpStatus => "http_status",

@@ -7,6 +7,7 @@ use super::client::{self, Client, Incoming};
 use super::failure::{Failure, shown};
 use super::request::Form;
 use super::response::{Expected, Response};
+use super::servers::Servers;
 use super::turn::Turn;
 use bytes::Bytes;
 use hyper::Method;
@@ -36,7 +37,7 @@ struct Tokenized {
 
 /// How requests are sent.
 pub(super) struct Asker {
-    pub(super) client: Arc<Client>,
+    pub(super) servers: Arc<Servers>,
     pub(super) form: Form,
     /// How long an answer may take from its sending.
     pub(super) timeout: Duration,
@@ -51,6 +52,8 @@ pub(super) struct Question {
     pub(super) input_len: u64,
     pub(super) output_len: u64,
     pub(super) turns: Vec<Turn>,
+    /// How long after its sending the client gives it up, where it does.
+    pub(super) given_up_after: Option<Duration>,
 }
 
 /// What came of it. Times are the clock's.
@@ -70,8 +73,8 @@ pub(super) struct Asked {
 }
 
 impl Asker {
-    pub(super) fn new(client: &Arc<Client>, form: &Form, timeout: Duration, keep_text: bool) -> Asker {
-        Asker { client: Arc::clone(client), form: form.clone(), timeout, keep_text }
+    pub(super) fn new(servers: &Arc<Servers>, form: &Form, timeout: Duration, keep_text: bool) -> Asker {
+        Asker { servers: Arc::clone(servers), form: form.clone(), timeout, keep_text }
     }
 
     /// Asks and waits for the answer's end, its failure or the timeout.
@@ -84,19 +87,25 @@ impl Asker {
             tokens: self.form.asked(question.output_len),
             choices: self.form.choices,
         });
-        let sent = self.client.clock.now();
-        let exchange = self.exchange(body, &mut answer);
-        let ended = tokio::time::timeout(self.timeout, exchange).await.unwrap_or_else(|_| {
-            let waited = format!("no end after {} s", self.timeout.as_secs_f64());
-            Err(Failure::new(Outcome::Timeout, waited))
+        let (replica, client) = self.servers.of(question.id);
+        let sent = client.clock.now();
+        let exchange = self.exchange(client, body, &mut answer);
+        let patience = question.given_up_after.unwrap_or(self.timeout);
+        let ended = tokio::time::timeout(patience, exchange).await.unwrap_or_else(|_| {
+            let waited = patience.as_secs_f64();
+            Err(match question.given_up_after {
+                Some(_) => Failure::new(Outcome::Cancelled, format!("given up after {waited} s, as asked")),
+                None => Failure::new(Outcome::Timeout, format!("no end after {waited} s")),
+            })
         });
-        self.record(&question, sent, answer, ended.err())
+        self.record(&question, (sent, replica), answer, ended.err())
     }
 
     /// Tokens of a prompt by the server's tokenizer, where it has one to ask.
     pub(super) async fn tokenized(&self, body: Bytes) -> Option<u64> {
         let asked = async {
-            let (parts, mut incoming) = self.client.send(Method::POST, "/tokenize", body).await.ok()?;
+            let (_, client) = self.servers.of(0);
+            let (parts, mut incoming) = client.send(Method::POST, "/tokenize", body).await.ok()?;
             parts.status.is_success().then_some(())?;
             let answer: Tokenized = serde_json::from_slice(&incoming.head(MOST_TOKENIZED).await).ok()?;
             answer.count.or(answer.tokens.map(|tokens| tokens.len() as u64))
@@ -104,9 +113,9 @@ impl Asker {
         tokio::time::timeout(self.timeout.min(PATIENCE), asked).await.ok().flatten().filter(|n| *n > 0)
     }
 
-    async fn exchange(&self, body: Bytes, answer: &mut Response) -> Result<(), Failure> {
+    async fn exchange(&self, client: &Client, body: Bytes, answer: &mut Response) -> Result<(), Failure> {
         let path = self.form.endpoint.path();
-        let (parts, mut incoming) = self.client.send(Method::POST, path, body).await?;
+        let (parts, mut incoming) = client.send(Method::POST, path, body).await?;
         if !parts.status.is_success() {
             return Err(client::refusal(&parts, incoming).await);
         }
@@ -117,12 +126,12 @@ impl Asker {
             let (bytes, at) = read?;
             answer.feed(&bytes, at)?;
             if answer.is_over() {
-                self.finish(incoming).await;
+                finish(client, incoming).await;
                 return answer.end(at);
             }
         }
-        answer.end(self.client.clock.now())?;
-        self.client.keep(incoming.connection);
+        answer.end(client.clock.now())?;
+        client.keep(incoming.connection);
         Ok(())
     }
 
@@ -138,25 +147,17 @@ impl Asker {
         Ok((!expected).then_some(kind))
     }
 
-    /// Reads the end of a body, which follows the last event, so that the connection can be used again.
-    async fn finish(&self, mut incoming: Incoming) {
-        let end = async { while let Some(Ok(_)) = incoming.next().await {} };
-        if tokio::time::timeout(GRACE, end).await.is_ok() {
-            self.client.keep(incoming.connection);
-        }
-    }
-
     fn record(
         &self,
         question: &Question,
-        sent: Picoseconds,
+        (sent, replica): (Picoseconds, u64),
         answer: Response,
         failure: Option<Failure>,
     ) -> Asked {
-        let now = self.client.clock.now();
+        let now = self.servers.clock.now();
         let usage = answer.usage;
         let counted = usage.map(|u| u.prompt_tokens).filter(|n| *n > 0);
-        let tokens_counted = answer.counted_tokens().is_some();
+        let tokens_counted = answer.counted_tokens().is_some() || answer.asked == 0;
         let finished = if failure.is_some() { now } else { answer.last_token.unwrap_or(now) };
         let record = Record {
             id: question.id,
@@ -170,7 +171,7 @@ impl Asker {
             itl: answer.itl,
             cached_tokens: usage.and_then(|u| u.cached_tokens).unwrap_or(0),
             preemptions: 0,
-            replica: 0,
+            replica,
             error: failure.map(|f| f.message),
         };
         Asked {
@@ -182,5 +183,13 @@ impl Asker {
             cache_told: usage.is_some_and(|u| u.cached_tokens.is_some()),
             text: answer.text,
         }
+    }
+}
+
+/// Reads the end of a body, which follows the last event, so that the connection can be used again.
+async fn finish(client: &Client, mut incoming: Incoming) {
+    let end = async { while let Some(Ok(_)) = incoming.next().await {} };
+    if tokio::time::timeout(GRACE, end).await.is_ok() {
+        client.keep(incoming.connection);
     }
 }

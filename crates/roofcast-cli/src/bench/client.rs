@@ -6,7 +6,8 @@
 use super::clock::Clock;
 use super::failure::{Failure, shown};
 use super::target::Target;
-use anyhow::{Context as _, Result};
+use super::{proxy, tls};
+use anyhow::Result;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming as Body;
@@ -26,9 +27,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// The most that a message's head, or a piece of a body, takes in memory.
 const MOST_BUFFER: usize = 64 << 10;
@@ -170,9 +169,14 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(target: Target, clock: Clock) -> Result<Client> {
-        let tls = if target.tls { Some(tls(&target.host)?) } else { None };
+        let tls = if target.tls { Some(tls::connector(&target.host, target.insecure)?) } else { None };
         let (resent, read) = (AtomicU64::new(0), Arc::default());
         Ok(Client { target, tls, clock, idle: Mutex::default(), resent, read })
+    }
+
+    /// The server's URL, in messages.
+    pub(super) fn url(&self) -> &str {
+        &self.target.url
     }
 
     /// Opens connections ahead of a run, 64 at a time; what cannot be opened is the requests' to report.
@@ -266,7 +270,7 @@ impl Client {
     fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>, Failure> {
         let mut request = Request::builder()
             .method(method)
-            .uri(format!("{}{path}", self.target.base))
+            .uri(format!("{}{}{path}", self.target.through(), self.target.base))
             .body(Full::new(body))
             .map_err(|e| Failure::new(Outcome::Connect, e.to_string()))?;
         *request.headers_mut() = self.target.headers.clone();
@@ -275,10 +279,15 @@ impl Client {
 
     async fn connect(&self) -> Result<Connection, Failure> {
         let failed = |e: io::Error| Failure::new(Outcome::Connect, format!("cannot connect: {e}"));
-        let stream = TcpStream::connect(self.target.addresses.as_slice()).await.map_err(failed)?;
+        let proxy = self.target.proxy.as_ref();
+        let addresses = proxy.map_or(&self.target.addresses, |proxy| &proxy.addresses);
+        let mut stream = TcpStream::connect(addresses.as_slice()).await.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
         match &self.tls {
             Some((connector, name)) => {
+                if proxy.is_some() {
+                    proxy::tunnel(&mut stream, &self.target.authority).await?;
+                }
                 let secured = connector.connect(name.clone(), stream).await;
                 self.speak(secured.map_err(|e| Failure::new(Outcome::Connect, format!("TLS: {e}")))?).await
             }
@@ -301,18 +310,6 @@ impl Client {
             .map_err(|e| Failure::new(Outcome::Connect, e.to_string()))?;
         Ok(Connection { send, wire: Wire { moving: Some(Box::pin(connection)), at } })
     }
-}
-
-fn tls(host: &str) -> Result<(TlsConnector, ServerName<'static>)> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let name =
-        ServerName::try_from(host.to_owned()).with_context(|| format!("arguments: `--url` is {host}"))?;
-    Ok((TlsConnector::from(Arc::new(config)), name))
 }
 
 /// The kind of a failure below the answer.

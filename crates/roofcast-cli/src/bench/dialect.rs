@@ -3,7 +3,11 @@
 //! Knows: what all of them come down to: which chunk brings tokens, token counts, failures, ends. Each API's own keys are
 //! in a file of its own. Knows no time and no bytes on wires.
 
+mod embeddings;
+mod generate;
+mod messages;
 mod openai;
+mod responses;
 mod words;
 
 use super::failure::Failure;
@@ -26,6 +30,8 @@ pub(super) struct Chunk {
     pub(super) usage: Option<Usage>,
     /// The one choice whose they are, where they are in its chunk: llama.cpp's last, vLLM's continuous ones.
     pub(super) usage_of: Option<u32>,
+    /// Tokens of the answer alone, where the prompt's came before.
+    pub(super) answered: Option<u64>,
     /// An error instead of an answer.
     pub(super) failure: Option<Failure>,
 }
@@ -56,6 +62,10 @@ pub(super) const DONE: &[u8] = b"[DONE]";
 pub(super) fn read(endpoint: Endpoint, data: &[u8], keep_text: bool) -> Result<Chunk, String> {
     match endpoint {
         Endpoint::Chat | Endpoint::Completions => openai::read(data, keep_text),
+        Endpoint::Responses => responses::read(data, keep_text),
+        Endpoint::Messages => messages::read(data, keep_text),
+        Endpoint::Generate => generate::read(data, keep_text),
+        Endpoint::Embeddings => embeddings::read(data),
     }
 }
 
@@ -100,3 +110,6 @@ fn given_up(reason: &str) -> Option<Failure> {
     let (_, outcome) = GIVEN_UP.iter().find(|(name, _)| *name == reason)?;
     Some(Failure::new(*outcome, format!("the server ended the answer with finish reason `{reason}`")))
 }
+
+#[cfg(test)]
+mod tests;

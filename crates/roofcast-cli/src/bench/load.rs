@@ -16,6 +16,7 @@ use roofcast::workload::request::OWN_SEGMENTS;
 use roofcast::workload::{Request, Traffic};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 
@@ -31,6 +32,26 @@ pub(super) struct Run {
     pub(super) late: Late,
     /// Whether a user ended it.
     pub(super) interrupted: bool,
+    /// Whether so many failures did.
+    pub(super) stopped_after: Option<u64>,
+}
+
+/// When no more requests are sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Bounds {
+    /// After so long.
+    pub(crate) duration: Option<Duration>,
+    /// After so many failures.
+    pub(crate) most_failures: Option<u64>,
+}
+
+/// Requests that the client gives up by itself, as users do.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Cancelling {
+    /// Share of the requests.
+    pub(crate) share: f64,
+    /// How long after its sending each is given up.
+    pub(crate) after: Duration,
 }
 
 /// A request in flight.
@@ -51,6 +72,9 @@ struct Loop<'a> {
     start: Picoseconds,
     flights: BTreeMap<u64, Flight>,
     done: (mpsc::UnboundedSender<Asked>, mpsc::UnboundedReceiver<Asked>),
+    bounds: Bounds,
+    cancelling: Cancelling,
+    failures: u64,
     /// What was said in conversations, by the segment that the traffic knows it by.
     said: BTreeMap<u32, String>,
     run: Run,
@@ -65,28 +89,31 @@ pub(super) struct Means<'a> {
     pub(super) ahead: usize,
     /// Whether a user had enough before.
     pub(super) stopped: bool,
+    pub(super) bounds: Bounds,
+    pub(super) cancelling: Cancelling,
 }
 
 /// Opens connections, then offers `traffic` until it is answered, or until `stop` says that the user has had
 /// enough. `tell` hears how many answers are there.
 pub(super) async fn drive(
-    Means { asker, prompts, lag, ahead, stopped }: Means<'_>,
+    Means { asker, prompts, lag, ahead, stopped, bounds, cancelling }: Means<'_>,
     traffic: Traffic,
     stop: &mut Signal,
     mut tell: impl FnMut(Told),
 ) -> Run {
-    let clock = asker.client.clock;
+    let clock = asker.servers.clock;
     let stopped = stopped || open(&asker, ahead, stop, &mut tell).await;
     let measuring = lag.start();
-    let asked_twice = Arc::clone(&asker.client);
+    let servers = Arc::clone(&asker.servers);
     // Those of the probes are not the run's.
-    asked_twice.take_resent();
+    servers.take_resent();
     let run = Run {
         records: Vec::new(),
         flown: Vec::new(),
         tally: Tally::default(),
         late: Late::default(),
         interrupted: false,
+        stopped_after: None,
     };
     let mut going = Loop {
         start: clock.now(),
@@ -96,6 +123,9 @@ pub(super) async fn drive(
         traffic,
         flights: BTreeMap::new(),
         done: mpsc::unbounded_channel(),
+        bounds,
+        cancelling,
+        failures: 0,
         said: BTreeMap::new(),
         run,
     };
@@ -106,7 +136,7 @@ pub(super) async fn drive(
     }
     let mut run = going.run;
     run.late = measuring.stop();
-    run.tally.resent = asked_twice.take_resent();
+    run.tally.resent = servers.take_resent();
     run.tally.repeated = prompts.repeated(run.records.len() as u64);
     run.records.sort_unstable_by_key(|r| r.id);
     run
@@ -114,7 +144,7 @@ pub(super) async fn drive(
 
 /// Opens connections ahead of a run. Whether a user had enough of that.
 async fn open(asker: &Asker, ahead: usize, stop: &mut Signal, tell: &mut impl FnMut(Told)) -> bool {
-    let mut opening = std::pin::pin!(tokio::time::timeout(asker.timeout, asker.client.open(ahead)));
+    let mut opening = std::pin::pin!(tokio::time::timeout(asker.timeout, asker.servers.open(ahead)));
     let mut silence = std::pin::pin!(tokio::time::sleep(SILENCE));
     let mut told = false;
     loop {
@@ -136,7 +166,7 @@ impl Loop<'_> {
         let mut told = false;
         loop {
             self.send_due(clock).await;
-            let next = self.traffic.peek();
+            let next = self.due();
             if next.is_none() && self.flights.is_empty() {
                 return;
             }
@@ -150,7 +180,7 @@ impl Loop<'_> {
                 },
                 () = &mut silence, if !told => {
                     told = true;
-                    if !self.asker.client.was_read_since(self.start) {
+                    if !self.asker.servers.was_read_since(self.start) {
                         tell(Told::Silent);
                     }
                 },
@@ -159,9 +189,16 @@ impl Loop<'_> {
         }
     }
 
+    /// When the next request is to be sent; none where nothing more is.
+    fn due(&self) -> Option<Picoseconds> {
+        let open =
+            |at: &Picoseconds| self.bounds.duration.is_none_or(|most| at.0 / 1000 < most.as_nanos() as u64);
+        self.traffic.peek().filter(|at| self.run.stopped_after.is_none() && open(at))
+    }
+
     /// Sends every request that is due, each before the next is made.
     async fn send_due(&mut self, clock: Clock) {
-        while self.traffic.peek().is_some_and(|at| self.start + at <= clock.now()) {
+        while self.due().is_some_and(|at| self.start + at <= clock.now()) {
             let Some(request) = self.traffic.next() else { return };
             self.send(&request, clock);
             // The runtime looks at its sockets before this goes on.
@@ -175,7 +212,15 @@ impl Loop<'_> {
         let scheduled = self.start + request.at;
         let said = self.prompts.of(request, id, |segment| self.said.get(&segment).cloned());
         let input_len = said.input_len;
-        let question = Question { id, scheduled, input_len, output_len: said.output_len, turns: said.turns };
+        let cancels = self.prompts.draws(id, self.cancelling.share);
+        let question = Question {
+            id,
+            scheduled,
+            input_len,
+            output_len: said.output_len,
+            turns: said.turns,
+            given_up_after: cancels.then_some(self.cancelling.after),
+        };
         let (asker, done) = (Arc::clone(&self.asker), self.done.0.clone());
         let task = tokio::spawn(async move {
             // Where the run is over no request waits for it.
@@ -199,6 +244,8 @@ impl Loop<'_> {
             self.traffic.completed(flight.user, at, segment);
         } else {
             self.traffic.refused(flight.user, at);
+            self.failures += u64::from(asked.record.outcome != Outcome::Cancelled);
+            self.run.stopped_after = self.bounds.most_failures.filter(|most| self.failures >= *most);
         }
         self.keep(asked.record, asked.ended);
     }

@@ -52,7 +52,8 @@ pub(super) async fn probe(
 async fn count(asker: &Asker, text: String, why: &RefCell<String>) -> Option<u64> {
     let turns = vec![Turn::user(text)];
     let tokenizing = asker.form.tokenizing(&turns);
-    let question = Question { id: 0, scheduled: Picoseconds::ZERO, input_len: 0, output_len: 1, turns };
+    let scheduled = Picoseconds::ZERO;
+    let question = Question { id: 0, scheduled, input_len: 0, output_len: 1, turns, given_up_after: None };
     let asked = asker.ask(question).await;
     if asked.counted.is_some() {
         return asked.counted;

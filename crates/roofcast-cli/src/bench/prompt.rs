@@ -114,6 +114,12 @@ impl Prompts {
         requests.saturating_sub((self.texts.len() as u64).saturating_sub(self.said))
     }
 
+    /// Whether a request is among a share of them, drawn by its number.
+    pub(super) fn draws(&self, id: u64, share: f64) -> bool {
+        let drawn = mixed(self.seed ^ mixed(u64::MAX ^ id)) as f64 / u64::MAX as f64;
+        drawn < share
+    }
+
     fn turns(&self, request: &Request, id: u64, answered: impl Fn(u32) -> Option<String>) -> Vec<Turn> {
         let own = OWN_SEGMENTS | id as u32;
         let whole = u64::from(request.input_len);
@@ -243,6 +249,15 @@ mod tests {
         prompts.said = 5;
         assert_eq!((first(&prompts), prompts.repeated(2)), ("c".to_owned(), 2));
         assert_eq!(assumed(0).repeated(9), 0);
+    }
+
+    /// 1,000 draws of a tenth: 100 in the mean, deviation √(1000 · 0.1 · 0.9) = 9.5.
+    #[test]
+    fn a_share_is_drawn() {
+        let prompts = assumed(3);
+        let drawn = (0..1000).filter(|id| prompts.draws(*id, 0.1)).count();
+        assert!((60..=140).contains(&drawn), "{drawn}");
+        assert!((0..1000).all(|id| !prompts.draws(id, 0.0)));
     }
 
     #[test]

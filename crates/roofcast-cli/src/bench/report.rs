@@ -91,6 +91,8 @@ pub(crate) struct Report {
     pub(crate) repeated_prompts: u64,
     /// Requests that were sent twice.
     pub(crate) resent: u64,
+    /// Requests that the client gave up, as it was told to.
+    pub(crate) cancelled: u64,
     pub(crate) window: Window,
     pub(crate) itl_by_position: Vec<Position>,
 }
@@ -112,7 +114,8 @@ impl Report {
         cpu_s: f64,
     ) -> Report {
         let tally = &run.tally;
-        let counting = judge.window.of(&run.records);
+        let counting: Vec<Record> = judge.window.of(&run.records).iter().filter(wanted).cloned().collect();
+        let counting = counting.as_slice();
         let summary = Summary::of(counting, &judge.slo);
         let tokens: u64 = run.records.iter().map(|r| r.output_len).sum();
         let mut report = Report {
@@ -137,6 +140,7 @@ impl Report {
             cached_share: tally.cached_share().or_else(|| server?.cached_share()),
             repeated_prompts: tally.repeated,
             resent: tally.resent,
+            cancelled: run.records.iter().filter(|r| !wanted(r)).count() as u64,
             window: judge.window,
             itl_by_position: window::by_position(counting),
             summary,
@@ -186,6 +190,9 @@ impl Report {
         {
             found.push(format!("fell short of the load: {achieved:.2} of {wanted:.2} requests/s sent"));
         }
+        if let Some(most) = run.stopped_after {
+            found.push(format!("the run was stopped after {most} failures (--max-failures)"));
+        }
         let failed = self.failures.values().map(|f| f.count).sum::<u64>();
         if failed as f64 > MOST_FAILED * sent {
             found.push(format!("{failed} of {sent} requests failed"));
@@ -216,9 +223,14 @@ fn client(run: &Run, cpu_s: f64, tokens: u64) -> ClientState {
     }
 }
 
+/// Whether a request was to be answered.
+fn wanted(record: &&Record) -> bool {
+    record.outcome != Outcome::Cancelled
+}
+
 fn failures(records: &[Record]) -> BTreeMap<Outcome, Failures> {
     let mut found: BTreeMap<Outcome, Failures> = BTreeMap::new();
-    for record in records.iter().filter(|r| r.outcome != Outcome::Completed) {
+    for record in records.iter().filter(wanted).filter(|r| r.outcome != Outcome::Completed) {
         let first = || Failures { count: 0, first: record.error.clone().unwrap_or_default() };
         found.entry(record.outcome).or_insert_with(first).count += 1;
     }
@@ -256,6 +268,7 @@ impl Serialize for Report {
         map.serialize_entry("cached_share", &self.cached_share)?;
         map.serialize_entry("repeated_prompts", &self.repeated_prompts)?;
         map.serialize_entry("resent", &self.resent)?;
+        map.serialize_entry("cancelled", &self.cancelled)?;
         map.serialize_entry("window", &self.window)?;
         map.serialize_entry("itl_by_position", &self.itl_by_position)?;
         map.end()

@@ -178,7 +178,7 @@ impl Response {
             let message = format!("the answer ended after {} chunks without a finish", self.chunks);
             return Err(Failure::new(Outcome::Disconnected, message));
         }
-        if self.chunks > 0 {
+        if self.chunks > 0 || !self.expected.endpoint.generates() {
             return Ok(());
         }
         // A single token may be special or half a character: the server counts it, and nothing shows it before the end.
@@ -247,6 +247,9 @@ impl Response {
         }
         if let Some(usage) = chunk.usage {
             self.count(usage, chunk.usage_of)?;
+        }
+        if let (Some(answered), Some(usage)) = (chunk.answered, &mut self.usage) {
+            usage.completion_tokens = answered;
         }
         self.text.push_str(&chunk.text);
         Ok(())

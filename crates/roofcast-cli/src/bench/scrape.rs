@@ -4,6 +4,7 @@
 //! `llamacpp:`, `sglang:`). Label sets of a name are added up. Knows nothing about what the names mean.
 
 use super::client::Client;
+use super::servers::Servers;
 use bytes::Bytes;
 use hyper::Method;
 use serde::Serialize;
@@ -66,41 +67,50 @@ struct Samples {
 /// A scraping that goes on.
 pub(super) struct Scrape {
     samples: Arc<Mutex<Samples>>,
-    client: Arc<Client>,
+    servers: Arc<Servers>,
     task: JoinHandle<()>,
 }
 
 impl Scrape {
-    pub(super) async fn start(client: Arc<Client>) -> Scrape {
+    pub(super) async fn start(servers: Arc<Servers>) -> Scrape {
         let samples = Arc::new(Mutex::new(Samples::default()));
-        once(&client, &samples).await;
-        let (asked, kept) = (Arc::clone(&client), Arc::clone(&samples));
+        once(&servers, &samples).await;
+        let (asked, kept) = (Arc::clone(&servers), Arc::clone(&samples));
         let task = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(EVERY).await;
                 once(&asked, &kept).await;
             }
         });
-        Scrape { samples, client, task }
+        Scrape { samples, servers, task }
     }
 
     /// Asks a last time.
     pub(super) async fn stop(self) -> ServerMetrics {
         self.task.abort();
-        once(&self.client, &self.samples).await;
+        once(&self.servers, &self.samples).await;
         std::mem::take(&mut self.samples.lock().unwrap_or_else(PoisonError::into_inner).metrics)
     }
 }
 
-async fn once(client: &Client, samples: &Mutex<Samples>) {
-    let asked = async {
-        let (parts, mut incoming) = client.send(Method::GET, "/metrics", Bytes::new()).await.ok()?;
-        parts.status.is_success().then_some(())?;
-        Some(incoming.head(MOST_BYTES).await)
-    };
-    if let Ok(Some(text)) = tokio::time::timeout(PATIENCE, asked).await {
-        samples.lock().unwrap_or_else(PoisonError::into_inner).add(&String::from_utf8_lossy(&text));
+/// Asks every server; what they say of a name is added up.
+async fn once(servers: &Servers, samples: &Mutex<Samples>) {
+    let mut all = String::new();
+    for client in servers.all() {
+        if let Ok(Some(text)) = tokio::time::timeout(PATIENCE, told(client)).await {
+            all.push_str(&String::from_utf8_lossy(&text));
+            all.push('\n');
+        }
     }
+    if !all.is_empty() {
+        samples.lock().unwrap_or_else(PoisonError::into_inner).add(&all);
+    }
+}
+
+async fn told(client: &Client) -> Option<Vec<u8>> {
+    let (parts, mut incoming) = client.send(Method::GET, "/metrics", Bytes::new()).await.ok()?;
+    parts.status.is_success().then_some(())?;
+    Some(incoming.head(MOST_BYTES).await)
 }
 
 impl Samples {

@@ -51,7 +51,8 @@ pub(crate) fn parse(place: &str, text: &str) -> Result<Vec<Text>> {
     };
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).peekable();
     let first = lines.peek().map_or("", |(_, line)| line.trim());
-    let alone = || serde_json::from_str::<Vec<Value>>(first).is_ok_and(|row| row.iter().all(is_message));
+    let conversation = |row: Vec<Value>| !row.is_empty() && row.iter().all(is_message);
+    let alone = || serde_json::from_str(first).is_ok_and(conversation);
     if first.starts_with('[') && !alone() {
         let rows: Vec<Value> = serde_json::from_str(text).map_err(|e| wrong(place, e))?;
         return numbered(place, rows.into_iter());

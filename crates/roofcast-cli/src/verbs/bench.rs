@@ -6,6 +6,7 @@ mod date;
 mod detailed;
 mod measurements;
 mod picture;
+mod runs;
 mod search;
 mod setup;
 mod speech;
@@ -110,6 +111,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     }
     if let Some(search) = search {
         return search::run(args, &mut setup, search, files.picture.as_ref());
+    }
+    if let Some(count) = args.runs {
+        return runs::run(args, &mut setup, count, &files);
     }
     let workload = setup.workload.clone();
     let (point, kept) = setup.measure(&workload)?;

@@ -2,6 +2,8 @@
 
 #[path = "bench/asking.rs"]
 mod asking;
+#[path = "bench/bounds.rs"]
+mod bounds;
 #[path = "bench/captures.rs"]
 mod captures;
 #[path = "bench/faults.rs"]
