@@ -4,58 +4,84 @@
 //! the sockets, [`answer`], [`stream`] and [`dialect`] read what comes, [`report`] adds up and judges. Prints nothing.
 
 mod ask;
+mod caveats;
 mod client;
 mod clock;
 mod dialect;
+mod failure;
 mod lag;
-mod load;
+pub(crate) mod load;
+mod probe;
 pub(crate) mod prompt;
+mod proxy;
+mod ready;
 pub(crate) mod report;
 pub(crate) mod request;
 mod response;
 pub(crate) mod scrape;
+mod servers;
 mod stop;
 mod stream;
+mod tally;
 pub(crate) mod target;
 pub(crate) mod texts;
+mod tls;
+pub(crate) mod turn;
 pub(crate) mod vocabulary;
 pub(crate) mod window;
 
 use anyhow::{Context, Result};
-use ask::{Asker, Question};
-use client::Client;
+use ask::Asker;
+use caveats::Given;
 use clock::Clock;
 use lag::Lag;
-use load::Means;
+use load::{Bounds, Cancelling, Means};
+use probe::Probed;
 use prompt::Prompts;
 use report::{Judge, Report, Requested};
 use request::Form;
-use roofcast::record::{Outcome, Record};
-use roofcast::units::Picoseconds;
+use roofcast::record::Record;
 use roofcast::workload::{Arrivals, Traffic, Workload};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use scrape::{Scrape, ServerMetrics};
+use servers::Servers;
 use std::sync::Arc;
 use std::time::Duration;
 use stop::Stop;
 use target::Target;
-use texts::{Text, Turn};
+use texts::Text;
 use vocabulary::Vocabulary;
 
 /// The most connections that are opened ahead of a run.
 const MOST_AHEAD: u64 = 1 << 16;
 
+/// How long nothing may come before that is told.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// What is told while a server is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// So many answers are there.
+    Answers(u64),
+    /// Nothing at all has come for [`SILENCE`].
+    Silent,
+}
+
 /// A server and how it is asked.
 pub(crate) struct Bench {
     runtime: tokio::runtime::Runtime,
-    client: Arc<Client>,
+    servers: Arc<Servers>,
     form: Form,
     how: How,
     prompts: Prompts,
     /// Ends a run, and all that would follow.
     stop: Stop,
+    /// Whether that came before the first run.
+    stopped: bool,
     lag: Lag,
+    /// What is known of the prompts before a run.
+    given: Given,
 }
 
 /// How a server is asked.
@@ -65,6 +91,10 @@ pub(crate) struct How {
     pub(crate) timeout: Duration,
     /// Whether the server's metrics are read during runs.
     pub(crate) scrape: bool,
+    pub(crate) bounds: Bounds,
+    pub(crate) cancelling: Cancelling,
+    /// How long a server may take to be ready, where that is waited for.
+    pub(crate) ready: Option<Duration>,
 }
 
 /// What is said.
@@ -75,6 +105,10 @@ pub(crate) struct Speech {
     pub(crate) vocabulary: Option<Vocabulary>,
     /// Of the words.
     pub(crate) seed: u64,
+    /// Whether a user gave that seed.
+    pub(crate) seeded: bool,
+    /// What was noticed of the prompts.
+    pub(crate) notes: Vec<String>,
     /// Whether two short requests tell how the server counts tokens.
     pub(crate) learn: bool,
 }
@@ -89,7 +123,13 @@ pub(crate) struct Measured {
 
 impl Bench {
     /// Makes ready to ask.
-    pub(crate) fn new(target: Target, form: Form, how: How, speech: Speech) -> Result<Bench> {
+    pub(crate) fn new(
+        targets: Vec<Target>,
+        form: Form,
+        how: How,
+        speech: Speech,
+        tell: &mut dyn FnMut(Told),
+    ) -> Result<Bench> {
         let clock = Clock::start();
         let lag = Lag::new(clock);
         let [resting, waking] = [lag.clone(), lag.clone()];
@@ -102,19 +142,56 @@ impl Bench {
             .build()
             .context("the runtime of the client")?;
         allow_connections();
-        let client = Arc::new(Client::new(target, clock)?);
-        let mut prompts = Prompts::new(speech.seed, speech.vocabulary);
-        if speech.learn && speech.texts.is_empty() {
-            let asker = Asker::new(&client, &form, how.timeout, false);
-            let learnt = runtime.block_on(prompts.learnt(|text| count(&asker, text)));
-            prompts = learnt.unwrap_or(prompts);
-        }
-        prompts.texts = speech.texts;
+        let servers = Arc::new(Servers::new(targets, clock)?);
         let stop = {
             let _within = runtime.enter();
             Stop::new().context("waiting for Ctrl-C")?
         };
-        Ok(Bench { runtime, client, form, how, prompts, stop, lag })
+        let given = Given {
+            seeded: speech.seeded && speech.texts.is_empty(),
+            runs_on: form.runs_on(),
+            assumed: !speech.learn,
+            notes: speech.notes,
+            shares_prompts: false,
+        };
+        let prompts = Prompts::new(speech.seed, speech.vocabulary);
+        let mut bench = Bench { runtime, servers, form, how, prompts, stop, stopped: false, lag, given };
+        if let Some(most) = how.ready {
+            bench.wait_ready(most)?;
+        }
+        if !bench.stopped && speech.learn && speech.texts.is_empty() {
+            bench.learn(tell);
+        }
+        bench.prompts.texts = speech.texts;
+        Ok(bench)
+    }
+
+    /// Waits until the servers are ready.
+    fn wait_ready(&mut self, most: Duration) -> Result<()> {
+        let waiting = ready::wait(&self.servers, most);
+        self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                _ = self.stop.recv() => {
+                    self.stopped = true;
+                    Ok(())
+                }
+                done = waiting => done,
+            }
+        })
+    }
+
+    /// Learns how the server counts tokens.
+    fn learn(&mut self, tell: &mut dyn FnMut(Told)) {
+        let asker = Asker::new(&self.servers, &self.form, self.how.timeout, false);
+        let probed = probe::probe(&asker, &self.prompts, &mut self.stop, tell);
+        match self.runtime.block_on(probed) {
+            Probed::Learnt(prompts) => self.prompts = prompts,
+            Probed::Untold(why) => self.given.notes.push(format!(
+                "the server does not tell how it counts prompts ({why}): a word is taken for a token"
+            )),
+            Probed::Stopped => self.stopped = true,
+        }
     }
 
     /// Offers a workload; `tell` hears how many answers are there.
@@ -123,18 +200,27 @@ impl Bench {
         workload: &Workload,
         place: &str,
         judge: &Judge,
-        tell: impl FnMut(u64),
+        tell: impl FnMut(Told),
     ) -> Result<Measured> {
         let traffic = Traffic::new(workload, place)?;
         let requested = requested(workload);
+        let given = Given { shares_prompts: traffic.shares_prompts(), ..self.given.clone() };
         let before = cpu_seconds();
         let (run, server) = self.runtime.block_on(async {
             let ahead = requested.concurrency.unwrap_or(0).min(traffic.total()).min(MOST_AHEAD) as usize;
             let talks = matches!(workload.arrivals, Arrivals::Sessions { .. });
             let scrape =
-                if self.how.scrape { Some(Scrape::start(Arc::clone(&self.client)).await) } else { None };
-            let asker = Arc::new(Asker::new(&self.client, &self.form, self.how.timeout, talks));
-            let means = Means { asker, prompts: &self.prompts, lag: &self.lag, ahead };
+                if self.how.scrape { Some(Scrape::start(Arc::clone(&self.servers)).await) } else { None };
+            let asker = Arc::new(Asker::new(&self.servers, &self.form, self.how.timeout, talks));
+            let means = Means {
+                asker,
+                prompts: &self.prompts,
+                lag: &self.lag,
+                ahead,
+                stopped: self.stopped,
+                bounds: self.how.bounds,
+                cancelling: self.how.cancelling,
+            };
             let run = load::drive(means, traffic, &mut self.stop, tell).await;
             match scrape {
                 Some(scrape) => (run, Some(scrape.stop().await)),
@@ -143,20 +229,10 @@ impl Bench {
         });
         // What one run says no other does, so that no cache helps from run to run.
         self.prompts.seed = self.prompts.seed.wrapping_add(1);
-        let report = Report::of(&run, requested, judge, cpu_seconds() - before);
+        self.prompts.said += run.records.len() as u64;
+        let cpu_s = cpu_seconds() - before;
+        let report = Report::of(&run, server.as_ref(), (requested, &given), judge, cpu_s);
         Ok(Measured { report, records: run.records, server })
-    }
-}
-
-/// Prompt tokens of `text` by the server's count: in its answer, else by its tokenizer.
-async fn count(asker: &Asker, text: String) -> Option<u64> {
-    let turns = vec![Turn { user: true, text }];
-    let tokenizing = asker.form.tokenizing(&turns);
-    let question = Question { id: 0, scheduled: Picoseconds::ZERO, input_len: 0, output_len: 1, turns };
-    let asked = asker.ask(question).await;
-    match asked.counted {
-        None if asked.record.outcome == Outcome::Completed => asker.tokenized(tokenizing).await,
-        counted => counted,
     }
 }
 

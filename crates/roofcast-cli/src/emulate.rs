@@ -9,6 +9,7 @@ mod completion;
 pub(crate) mod dialect;
 pub(crate) mod faults;
 mod fields;
+mod form;
 pub(crate) mod group;
 pub(crate) mod kv_events;
 pub(crate) mod metrics;
@@ -72,6 +73,8 @@ pub(crate) fn exercise(body: &[u8]) {
         Endpoint::Completions,
         Endpoint::Chat,
         Endpoint::Responses,
+        Endpoint::Messages,
+        Endpoint::Embeddings,
         Endpoint::Generate,
         Endpoint::LlamaCompletion,
     ];
@@ -90,8 +93,18 @@ pub(crate) fn exercise(body: &[u8]) {
         let (id, model) = ("fuzz".to_owned(), "fuzz".to_owned());
         let (fingerprint, tokenizer) = (Arc::from(""), Arc::clone(AUTHOR.tokenizer()));
         let echoed = Echoed::all(&ask, &Rule);
-        let reply =
-            Reply { id, created: 0, model, fingerprint, answers, echoed, ask, kv_transfer: None, tokenizer };
+        let reply = Reply {
+            id,
+            created: 0,
+            model,
+            fingerprint,
+            answers,
+            echoed,
+            ask,
+            kv_transfer: None,
+            tokenizer,
+            width: 8,
+        };
         drop(reply.body(&out));
         let mut writer = Writer::new(reply);
         let mut bytes = writer.begin();

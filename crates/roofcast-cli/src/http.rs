@@ -2,6 +2,7 @@
 //!
 //! Knows: sockets, time limits, sizes. Knows nothing about what is asked.
 
+pub(crate) mod guard;
 mod patient;
 pub(crate) mod server;
 

@@ -63,6 +63,8 @@ pub enum Outcome {
     Refused,
     /// The run ended first.
     Unfinished,
+    /// The client gave it up, as it was told to.
+    Cancelled,
     /// No connection.
     Connect,
     /// No answer in time.
@@ -71,6 +73,10 @@ pub enum Outcome {
     HttpStatus,
     /// The server reported an error in its stream.
     StreamError,
+    /// The server gave the answer up and said so.
+    Aborted,
+    /// The answer ended without a token.
+    Empty,
     /// The connection ended before the answer did.
     Disconnected,
     /// What came was not the protocol.
@@ -86,10 +92,13 @@ impl Outcome {
             Outcome::Completed => "completed",
             Outcome::Refused => "refused",
             Outcome::Unfinished => "unfinished",
+            Outcome::Cancelled => "cancelled",
             Outcome::Connect => "connect",
             Outcome::Timeout => "timeout",
             Outcome::HttpStatus => "http_status",
             Outcome::StreamError => "stream_error",
+            Outcome::Aborted => "aborted",
+            Outcome::Empty => "empty",
             Outcome::Disconnected => "disconnected",
             Outcome::Malformed => "malformed",
             Outcome::TooLarge => "too_large",
@@ -148,7 +157,8 @@ mod tests {
             (record.ttft().map(ms), record.tpot().map(ms), ms(record.e2el())),
             (Some(5.0), Some(2.0), 7.0)
         );
-        for outcome in [Outcome::Completed, Outcome::HttpStatus, Outcome::StreamError, Outcome::TooLarge] {
+        let outcomes = [Outcome::Completed, Outcome::HttpStatus, Outcome::StreamError, Outcome::Aborted];
+        for outcome in outcomes.into_iter().chain([Outcome::Empty, Outcome::TooLarge]) {
             assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.name());
         }
         let wrong = Record::from_line("x:9", r#"{"id":0}"#).unwrap_err().to_string();

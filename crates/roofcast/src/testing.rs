@@ -119,9 +119,8 @@ pub fn workload(text: &str) {
     }
 }
 
-/// Reads `text` as measured rows, a benchmark's result or its records, kernel times, a calibration and a recorded run.
+/// Reads `text` as measured rows, a benchmark's result or its records, a calibration and a recorded run.
 pub fn measured(text: &str) {
-    let Ok(catalog) = Catalog::embedded() else { return };
     drop(
         measurement::read("fuzz", text).map(|rows| rows.iter().map(|r| r.options(None)).collect::<Vec<_>>()),
     );

@@ -9,12 +9,12 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// The server, as in http://127.0.0.1:8000.
-    #[arg(long)]
-    pub(crate) url: String,
-    /// Which API to ask.
-    #[arg(long, value_enum, default_value = "completions")]
-    pub(crate) endpoint: Endpoint,
+    /// The server, as in http://127.0.0.1:8000; of several, requests go to one after the other.
+    #[arg(long, required = true)]
+    pub(crate) url: Vec<String>,
+    /// Which API to ask [default: the one whose path ends the URL, else completions].
+    #[arg(long, value_enum)]
+    pub(crate) endpoint: Option<Endpoint>,
     /// What the server calls the model [default: --model].
     #[arg(long = "served-model-name", alias = "served-model", value_name = "NAME")]
     pub(crate) served_model: Option<String>,
@@ -32,6 +32,13 @@ pub(crate) struct BenchArgs {
     /// Find the highest rate that keeps the SLO at the 99th percentile, as in 1..100.
     #[arg(long, value_name = "LOW..HIGH", conflicts_with_all = ["records", "baseline"])]
     pub(crate) find_rate: Option<String>,
+    /// Find the most users of a closed loop that keep the SLO at the 99th percentile, as in 1..256.
+    #[arg(long, value_name = "LOW..HIGH", conflicts_with_all = ["records", "baseline", "sweep", "find_rate"])]
+    pub(crate) find_users: Option<String>,
+    /// Offer the load so many times, and give each figure's 95 % interval over the runs.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1000),
+        conflicts_with_all = ["records", "baseline", "sweep", "find_rate", "find_users", "svg", "html", "detailed"])]
+    pub(crate) runs: Option<u64>,
     /// Compare with an earlier result: vLLM's, aiperf's or roofcast's JSON.
     #[arg(long, value_name = "FILE.json")]
     pub(crate) baseline: Vec<PathBuf>,
@@ -39,16 +46,16 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) records: Option<PathBuf>,
     /// Write each valid point as a row that calibrate and validate take; needs --hardware.
-    #[arg(long, value_name = "FILE.csv", conflicts_with = "find_rate")]
+    #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["find_rate", "find_users"])]
     pub(crate) measurements: Option<PathBuf>,
     /// Draw latencies and requests in flight as SVG; of a sweep, latencies and throughput over its values.
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) svg: Option<PathBuf>,
     /// Write the answer as the page shows it: one HTML file that needs nothing else.
-    #[arg(long, value_name = "OUT.html", conflicts_with_all = ["sweep", "find_rate"])]
+    #[arg(long, value_name = "OUT.html", conflicts_with_all = ["sweep", "find_rate", "find_users"])]
     pub(crate) html: Option<PathBuf>,
     /// With --json, add vLLM's lists of a value a request, in seconds.
-    #[arg(long, requires = "json", conflicts_with_all = ["sweep", "find_rate"])]
+    #[arg(long, requires = "json", conflicts_with_all = ["sweep", "find_rate", "find_users"])]
     pub(crate) detailed: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
@@ -59,6 +66,15 @@ pub(crate) struct BenchArgs {
 pub(crate) struct LoadArgs {
     #[command(flatten)]
     pub(crate) flags: Flags<Load>,
+    /// Send no more requests after so many seconds; without --requests as many as fit.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) duration: Option<f64>,
+    /// Give up this share of the requests, as users do; they are no failures.
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub(crate) cancel_share: Option<f64>,
+    /// Seconds after which they are given up.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds, requires = "cancel_share")]
+    pub(crate) cancel_after: f64,
     /// Send at an even pace instead of at random (Poisson).
     #[arg(long, conflicts_with = "burstiness")]
     pub(crate) constant: bool,
@@ -79,6 +95,12 @@ pub(crate) struct AskArgs {
     /// Seconds that an answer may take.
     #[arg(long, default_value_t = 600.0, value_parser = seconds)]
     pub(crate) timeout: f64,
+    /// Take any certificate of an https server, as one that it signed itself.
+    #[arg(long)]
+    pub(crate) insecure: bool,
+    /// Wait so many seconds for the server to be ready: to answer /v1/models with anything but 5xx.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) wait_ready: Option<f64>,
     /// A header of every request, as in `X-Team: serving`.
     #[arg(long)]
     pub(crate) header: Vec<String>,
@@ -99,12 +121,15 @@ pub(crate) struct AskArgs {
 /// What counts, and when a run is to be believed.
 #[derive(Debug, Args)]
 pub(crate) struct JudgeArgs {
-    /// First requests that do not count.
-    #[arg(long, default_value_t = 0, value_parser = within(0, 1 << 30))]
-    pub(crate) warmup: u64,
-    /// Last requests that do not count.
-    #[arg(long, default_value_t = 0, value_parser = within(0, 1 << 30))]
-    pub(crate) cooldown: u64,
+    /// First requests that do not count, or the first seconds, as in 30s.
+    #[arg(long, value_name = "N|SECONDSs", default_value = "0", value_parser = edge)]
+    pub(crate) warmup: Edge,
+    /// Last requests that do not count, or the last seconds, as in 30s.
+    #[arg(long, value_name = "N|SECONDSs", default_value = "0", value_parser = edge)]
+    pub(crate) cooldown: Edge,
+    /// Send nothing more after so many failures.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_failures: Option<u64>,
     /// Time to first token that a good request keeps.
     #[arg(long = "slo-ttft", alias = "ttft-p99", value_name = "MS", value_parser = milliseconds)]
     pub(crate) slo_ttft: Option<f64>,
@@ -117,4 +142,23 @@ pub(crate) struct JudgeArgs {
     /// Largest 99th percentile of the client's own lag in a valid run.
     #[arg(long, value_name = "MS", default_value_t = 20.0, value_parser = milliseconds)]
     pub(crate) max_lag: f64,
+}
+
+/// An end of a run that does not count: requests or seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Edge {
+    pub(crate) requests: u64,
+    pub(crate) seconds: f64,
+}
+
+/// Reads `100`, requests, or `30s`, seconds.
+fn edge(text: &str) -> Result<Edge, String> {
+    match text.strip_suffix('s') {
+        Some(time) => Ok(Edge { seconds: seconds(time)?, ..Edge::default() }),
+        None => {
+            let requests =
+                text.parse().map_err(|_| "accepted: requests as 100, or seconds as 30s".to_owned())?;
+            Ok(Edge { requests, ..Edge::default() })
+        }
+    }
 }

@@ -69,6 +69,9 @@ pub(crate) struct EmulateArgs {
     /// at `/admin/metrics`.
     #[arg(long)]
     pub(crate) allow_faults: bool,
+    /// A name under which this server may be administered (/admin), beside addresses and localhost.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) allow_host: Vec<String>,
     /// A fault that meets requests from the start, as `{"status": 503, "share": 0.1}`; also lets clients ask for others.
     #[arg(long, value_name = "JSON")]
     pub(crate) fault: Option<String>,

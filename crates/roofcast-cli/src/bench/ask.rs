@@ -4,9 +4,11 @@
 //! Knows nothing about other requests.
 
 use super::client::{self, Client, Incoming};
+use super::failure::{Failure, shown};
 use super::request::Form;
-use super::response::{Failure, Response, shown};
-use super::texts::Turn;
+use super::response::{Expected, Response};
+use super::servers::Servers;
+use super::turn::Turn;
 use bytes::Bytes;
 use hyper::Method;
 use hyper::http::response::Parts;
@@ -35,7 +37,7 @@ struct Tokenized {
 
 /// How requests are sent.
 pub(super) struct Asker {
-    pub(super) client: Arc<Client>,
+    pub(super) servers: Arc<Servers>,
     pub(super) form: Form,
     /// How long an answer may take from its sending.
     pub(super) timeout: Duration,
@@ -50,6 +52,8 @@ pub(super) struct Question {
     pub(super) input_len: u64,
     pub(super) output_len: u64,
     pub(super) turns: Vec<Turn>,
+    /// How long after its sending the client gives it up, where it does.
+    pub(super) given_up_after: Option<Duration>,
 }
 
 /// What came of it. Times are the clock's.
@@ -60,31 +64,48 @@ pub(super) struct Asked {
     pub(super) text: String,
     /// Prompt tokens by the server's count.
     pub(super) counted: Option<u64>,
+    /// Tokens that were asked for, all choices together.
+    pub(super) tokens_asked: u64,
+    /// Whether the server counted the tokens of its answer.
+    pub(super) tokens_counted: bool,
+    /// Whether the server said how much of the prompt its prefix cache had.
+    pub(super) cache_told: bool,
 }
 
 impl Asker {
-    pub(super) fn new(client: &Arc<Client>, form: &Form, timeout: Duration, keep_text: bool) -> Asker {
-        Asker { client: Arc::clone(client), form: form.clone(), timeout, keep_text }
+    pub(super) fn new(servers: &Arc<Servers>, form: &Form, timeout: Duration, keep_text: bool) -> Asker {
+        Asker { servers: Arc::clone(servers), form: form.clone(), timeout, keep_text }
     }
 
     /// Asks and waits for the answer's end, its failure or the timeout.
     pub(super) async fn ask(&self, question: Question) -> Asked {
         let body = self.form.body(&question.turns, question.output_len);
-        let choices = self.form.choices;
-        let mut answer = Response::new(self.form.stream, self.keep_text, question.output_len, choices);
-        let sent = self.client.clock.now();
-        let exchange = self.exchange(body, &mut answer);
-        let ended = tokio::time::timeout(self.timeout, exchange).await.unwrap_or_else(|_| {
-            let waited = format!("no end after {} s", self.timeout.as_secs_f64());
-            Err(Failure::new(Outcome::Timeout, waited))
+        let mut answer = Response::new(Expected {
+            endpoint: self.form.endpoint,
+            stream: self.form.stream,
+            keep_text: self.keep_text,
+            tokens: self.form.asked(question.output_len),
+            choices: self.form.choices,
         });
-        self.record(&question, sent, answer, ended.err())
+        let (replica, client) = self.servers.of(question.id);
+        let sent = client.clock.now();
+        let exchange = self.exchange(client, body, &mut answer);
+        let patience = question.given_up_after.unwrap_or(self.timeout);
+        let ended = tokio::time::timeout(patience, exchange).await.unwrap_or_else(|_| {
+            let waited = patience.as_secs_f64();
+            Err(match question.given_up_after {
+                Some(_) => Failure::new(Outcome::Cancelled, format!("given up after {waited} s, as asked")),
+                None => Failure::new(Outcome::Timeout, format!("no end after {waited} s")),
+            })
+        });
+        self.record(&question, (sent, replica), answer, ended.err())
     }
 
     /// Tokens of a prompt by the server's tokenizer, where it has one to ask.
     pub(super) async fn tokenized(&self, body: Bytes) -> Option<u64> {
         let asked = async {
-            let (parts, mut incoming) = self.client.send(Method::POST, "/tokenize", body).await.ok()?;
+            let (_, client) = self.servers.of(0);
+            let (parts, mut incoming) = client.send(Method::POST, "/tokenize", body).await.ok()?;
             parts.status.is_success().then_some(())?;
             let answer: Tokenized = serde_json::from_slice(&incoming.head(MOST_TOKENIZED).await).ok()?;
             answer.count.or(answer.tokens.map(|tokens| tokens.len() as u64))
@@ -92,59 +113,51 @@ impl Asker {
         tokio::time::timeout(self.timeout.min(PATIENCE), asked).await.ok().flatten().filter(|n| *n > 0)
     }
 
-    async fn exchange(&self, body: Bytes, answer: &mut Response) -> Result<(), Failure> {
+    async fn exchange(&self, client: &Client, body: Bytes, answer: &mut Response) -> Result<(), Failure> {
         let path = self.form.endpoint.path();
-        let (parts, mut incoming) = self.client.send(Method::POST, path, body).await?;
+        let (parts, mut incoming) = client.send(Method::POST, path, body).await?;
         if !parts.status.is_success() {
             return Err(client::refusal(&parts, incoming).await);
         }
-        self.accept(&parts)?;
+        if let Some(kind) = self.accept(&parts)? {
+            answer.called(kind);
+        }
         while let Some(read) = incoming.next().await {
             let (bytes, at) = read?;
             answer.feed(&bytes, at)?;
             if answer.is_over() {
-                self.finish(incoming).await;
+                finish(client, incoming).await;
                 return answer.end(at);
             }
         }
-        answer.end(self.client.clock.now())?;
-        self.client.keep(incoming.connection);
+        answer.end(client.clock.now())?;
+        client.keep(incoming.connection);
         Ok(())
     }
 
-    /// Refuses answers that are not of the kind that was asked for.
-    fn accept(&self, parts: &Parts) -> Result<(), Failure> {
+    /// Refuses packed bodies. The content type of a stream, where it is not a stream's: gateways and older servers send events
+    /// under others, or none, so that only the body tells.
+    fn accept(&self, parts: &Parts) -> Result<Option<String>, Failure> {
         let header = |name: &str| parts.headers.get(name).map(|v| shown(v.as_bytes()));
         if let Some(encoding) = header("content-encoding").filter(|e| e != "identity") {
             return Err(Failure::new(Outcome::Malformed, format!("a body in {encoding}, not asked for")));
         }
         let kind = header("content-type").unwrap_or_else(|| "none".into());
-        let accepted = if self.form.stream { "text/event-stream" } else { "application/json" };
-        if !kind.to_ascii_lowercase().starts_with(accepted) {
-            let message = format!("content type {kind}; accepted: {accepted}");
-            return Err(Failure::new(Outcome::Malformed, message));
-        }
-        Ok(())
-    }
-
-    /// Reads the end of a body, which follows the last event, so that the connection can be used again.
-    async fn finish(&self, mut incoming: Incoming) {
-        let end = async { while let Some(Ok(_)) = incoming.next().await {} };
-        if tokio::time::timeout(GRACE, end).await.is_ok() {
-            self.client.keep(incoming.connection);
-        }
+        let expected = kind.to_ascii_lowercase().starts_with("text/event-stream") || !self.form.stream;
+        Ok((!expected).then_some(kind))
     }
 
     fn record(
         &self,
         question: &Question,
-        sent: Picoseconds,
+        (sent, replica): (Picoseconds, u64),
         answer: Response,
         failure: Option<Failure>,
     ) -> Asked {
-        let now = self.client.clock.now();
+        let now = self.servers.clock.now();
         let usage = answer.usage;
         let counted = usage.map(|u| u.prompt_tokens).filter(|n| *n > 0);
+        let tokens_counted = answer.counted_tokens().is_some() || answer.asked == 0;
         let finished = if failure.is_some() { now } else { answer.last_token.unwrap_or(now) };
         let record = Record {
             id: question.id,
@@ -156,11 +169,27 @@ impl Asker {
             first_token: answer.first_token,
             finished,
             itl: answer.itl,
-            cached_tokens: usage.map_or(0, |u| u.cached_tokens),
+            cached_tokens: usage.and_then(|u| u.cached_tokens).unwrap_or(0),
             preemptions: 0,
-            replica: 0,
+            replica,
             error: failure.map(|f| f.message),
         };
-        Asked { record, ended: now, text: answer.text, counted }
+        Asked {
+            record,
+            ended: now,
+            counted,
+            tokens_asked: answer.asked,
+            tokens_counted,
+            cache_told: usage.is_some_and(|u| u.cached_tokens.is_some()),
+            text: answer.text,
+        }
+    }
+}
+
+/// Reads the end of a body, which follows the last event, so that the connection can be used again.
+async fn finish(client: &Client, mut incoming: Incoming) {
+    let end = async { while let Some(Ok(_)) = incoming.next().await {} };
+    if tokio::time::timeout(GRACE, end).await.is_ok() {
+        client.keep(incoming.connection);
     }
 }

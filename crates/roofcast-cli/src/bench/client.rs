@@ -4,9 +4,10 @@
 //! they are read from the socket, before anything looks at them. Knows nothing about what they say.
 
 use super::clock::Clock;
-use super::response::{Failure, shown};
+use super::failure::{Failure, shown};
 use super::target::Target;
-use anyhow::{Context as _, Result};
+use super::{proxy, tls};
+use anyhow::Result;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming as Body;
@@ -26,9 +27,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// The most that a message's head, or a piece of a body, takes in memory.
 const MOST_BUFFER: usize = 64 << 10;
@@ -41,13 +40,17 @@ struct Stamped<S> {
     inner: TokioIo<S>,
     clock: Clock,
     at: Arc<AtomicU64>,
+    /// When any connection of the client was last read.
+    any: Arc<AtomicU64>,
 }
 
 impl<S: AsyncRead + Unpin> Read for Stamped<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context, buf: ReadBufCursor) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
         if polled.is_ready() {
-            self.at.store(self.clock.now().0, Ordering::Relaxed);
+            let now = self.clock.now().0;
+            self.at.store(now, Ordering::Relaxed);
+            self.any.store(now, Ordering::Relaxed);
         }
         polled
     }
@@ -144,18 +147,36 @@ impl Incoming {
     }
 }
 
+/// Why a connection that had ended brought no answer.
+enum Unsent {
+    /// Nothing of the request was written.
+    Unwritten(Failure),
+    /// It was, at least in part.
+    Written(Failure),
+}
+
 /// A server, and the connections to it that wait for a request.
 pub(super) struct Client {
     target: Target,
     tls: Option<(TlsConnector, ServerName<'static>)>,
     pub(super) clock: Clock,
     idle: Mutex<Vec<Connection>>,
+    /// Requests that were sent a second time.
+    resent: AtomicU64,
+    /// When a connection was last read.
+    read: Arc<AtomicU64>,
 }
 
 impl Client {
     pub(super) fn new(target: Target, clock: Clock) -> Result<Client> {
-        let tls = if target.tls { Some(tls(&target.host)?) } else { None };
-        Ok(Client { target, tls, clock, idle: Mutex::default() })
+        let tls = if target.tls { Some(tls::connector(&target.host, target.insecure)?) } else { None };
+        let (resent, read) = (AtomicU64::new(0), Arc::default());
+        Ok(Client { target, tls, clock, idle: Mutex::default(), resent, read })
+    }
+
+    /// The server's URL, in messages.
+    pub(super) fn url(&self) -> &str {
+        &self.target.url
     }
 
     /// Opens connections ahead of a run, 64 at a time; what cannot be opened is the requests' to report.
@@ -184,7 +205,19 @@ impl Client {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
     }
 
-    /// Sends a request and waits for the head of its answer, on a kept connection if there is one.
+    /// Whether anything came since a time.
+    pub(super) fn was_read_since(&self, at: Picoseconds) -> bool {
+        self.read.load(Ordering::Relaxed) > at.0
+    }
+
+    /// How many requests were sent a second time since this was last asked.
+    pub(super) fn take_resent(&self) -> u64 {
+        self.resent.swap(0, Ordering::Relaxed)
+    }
+
+    /// Sends a request and waits for the head of its answer, on a kept connection if there is one. Servers close kept
+    /// connections without a word, llama.cpp's after each stream: where one ends after the request was written to it and
+    /// before an answer, the server may have seen the request or not, and it is sent once more, on a new connection.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -193,40 +226,51 @@ impl Client {
     ) -> Result<(Parts, Incoming), Failure> {
         loop {
             let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let fresh = kept.is_none();
-            let mut connection = match kept {
-                Some(connection) => connection,
-                None => self.connect().await?,
-            };
-            // Reading first: where the server has closed it meanwhile, that is seen here.
-            if let Err(e) = connection.wire.reading(connection.send.ready()).await {
-                if fresh {
-                    return Err(failure(&e));
+            let Some(connection) = kept else { break };
+            match self.send_on(connection, method.clone(), path, body.clone()).await? {
+                Ok(answer) => return Ok(answer),
+                Err(Unsent::Written(_)) => {
+                    self.resent.fetch_add(1, Ordering::Relaxed);
+                    break;
                 }
-                continue;
+                Err(Unsent::Unwritten(_)) => {}
             }
-            let request = self.request(method.clone(), path, body.clone())?;
-            match connection.wire.sending(connection.send.try_send_request(request)).await {
-                Ok(response) => {
-                    let (parts, body) = response.into_parts();
-                    return Ok((parts, Incoming { body, connection }));
-                }
-                Err(mut e) => {
-                    // Servers close kept connections without a word, llama.cpp's after each stream: where nothing
-                    // was sent, or nothing came back, another connection may do.
-                    let closed = e.take_message().is_some() || e.error().is_incomplete_message();
-                    if fresh || !closed {
-                        return Err(failure(e.error()));
-                    }
-                }
+        }
+        let fresh = self.connect().await?;
+        let sent = self.send_on(fresh, method, path, body).await?;
+        sent.map_err(|(Unsent::Written(failure) | Unsent::Unwritten(failure))| failure)
+    }
+
+    /// Sends a request on one connection; the inner error is of a connection that had ended.
+    async fn send_on(
+        &self,
+        mut connection: Connection,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Result<(Parts, Incoming), Unsent>, Failure> {
+        // Reading first: where the server has closed it meanwhile, that is seen here.
+        if let Err(e) = connection.wire.reading(connection.send.ready()).await {
+            return Ok(Err(Unsent::Unwritten(failure(&e))));
+        }
+        let request = self.request(method, path, body)?;
+        match connection.wire.sending(connection.send.try_send_request(request)).await {
+            Ok(response) => {
+                let (parts, body) = response.into_parts();
+                Ok(Ok((parts, Incoming { body, connection })))
             }
+            Err(mut e) => match (e.take_message(), e.error().is_incomplete_message()) {
+                (Some(_), _) => Ok(Err(Unsent::Unwritten(failure(e.error())))),
+                (None, true) => Ok(Err(Unsent::Written(failure(e.error())))),
+                (None, false) => Err(failure(e.error())),
+            },
         }
     }
 
     fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>, Failure> {
         let mut request = Request::builder()
             .method(method)
-            .uri(format!("{}{path}", self.target.base))
+            .uri(format!("{}{}{path}", self.target.through(), self.target.base))
             .body(Full::new(body))
             .map_err(|e| Failure::new(Outcome::Connect, e.to_string()))?;
         *request.headers_mut() = self.target.headers.clone();
@@ -235,10 +279,15 @@ impl Client {
 
     async fn connect(&self) -> Result<Connection, Failure> {
         let failed = |e: io::Error| Failure::new(Outcome::Connect, format!("cannot connect: {e}"));
-        let stream = TcpStream::connect(self.target.addresses.as_slice()).await.map_err(failed)?;
+        let proxy = self.target.proxy.as_ref();
+        let addresses = proxy.map_or(&self.target.addresses, |proxy| &proxy.addresses);
+        let mut stream = TcpStream::connect(addresses.as_slice()).await.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
         match &self.tls {
             Some((connector, name)) => {
+                if proxy.is_some() {
+                    proxy::tunnel(&mut stream, &self.target.authority).await?;
+                }
                 let secured = connector.connect(name.clone(), stream).await;
                 self.speak(secured.map_err(|e| Failure::new(Outcome::Connect, format!("TLS: {e}")))?).await
             }
@@ -252,7 +301,8 @@ impl Client {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let at = Arc::new(AtomicU64::new(0));
-        let io = Stamped { inner: TokioIo::new(stream), clock: self.clock, at: Arc::clone(&at) };
+        let any = Arc::clone(&self.read);
+        let io = Stamped { inner: TokioIo::new(stream), clock: self.clock, at: Arc::clone(&at), any };
         let (send, connection) = Builder::new()
             .max_buf_size(MOST_BUFFER)
             .handshake(io)
@@ -260,18 +310,6 @@ impl Client {
             .map_err(|e| Failure::new(Outcome::Connect, e.to_string()))?;
         Ok(Connection { send, wire: Wire { moving: Some(Box::pin(connection)), at } })
     }
-}
-
-fn tls(host: &str) -> Result<(TlsConnector, ServerName<'static>)> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let name =
-        ServerName::try_from(host.to_owned()).with_context(|| format!("arguments: `--url` is {host}"))?;
-    Ok((TlsConnector::from(Arc::new(config)), name))
 }
 
 /// The kind of a failure below the answer.

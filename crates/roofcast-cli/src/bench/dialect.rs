@@ -1,8 +1,18 @@
-//! What the events of `/v1/chat/completions` and `/v1/completions` mean, in every dialect that servers speak.
+//! What the events of an answer mean, whichever API was asked.
 //!
-//! Knows: which chunk brings tokens, where usage may be, how errors look, when an answer is over. Knows no time and
-//! no bytes on wires. Checked against recorded streams of vLLM 0.32 and llama.cpp b11434.
+//! Knows: what all of them come down to: which chunk brings tokens, token counts, failures, ends. Each API's own keys are
+//! in a file of its own. Knows no time and no bytes on wires.
 
+mod embeddings;
+mod generate;
+mod messages;
+mod openai;
+mod responses;
+mod words;
+
+use super::failure::Failure;
+use super::target::Endpoint;
+use roofcast::record::Outcome;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::borrow::Cow;
@@ -10,8 +20,8 @@ use std::borrow::Cow;
 /// What one event, or one whole answer, says.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Chunk {
-    /// For each choice with tokens: its index and how many tokens it names, where it names them.
-    pub(super) tokens: Vec<(u32, Option<u64>)>,
+    /// Of each choice that brings tokens.
+    pub(super) tokens: Vec<Tokens>,
     /// The text, where it was asked for.
     pub(super) text: String,
     /// Choices that ended here, and whether each did because it had all its tokens.
@@ -20,8 +30,20 @@ pub(super) struct Chunk {
     pub(super) usage: Option<Usage>,
     /// The one choice whose they are, where they are in its chunk: llama.cpp's last, vLLM's continuous ones.
     pub(super) usage_of: Option<u32>,
-    /// An error instead of an answer, in words.
-    pub(super) error: Option<String>,
+    /// Tokens of the answer alone, where the prompt's came before.
+    pub(super) answered: Option<u64>,
+    /// An error instead of an answer.
+    pub(super) failure: Option<Failure>,
+}
+
+/// Tokens of one choice in a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tokens {
+    pub(super) choice: u32,
+    /// How many, where the chunk names them.
+    pub(super) named: Option<u64>,
+    /// Whether nothing shows them: a special token, half a character, or a server that opens its stream early.
+    pub(super) unseen: bool,
 }
 
 /// Token counts as the server has them.
@@ -29,74 +51,25 @@ pub(super) struct Chunk {
 pub(super) struct Usage {
     pub(super) prompt_tokens: u64,
     pub(super) completion_tokens: u64,
-    pub(super) cached_tokens: u64,
+    /// Prompt tokens that a prefix cache had; none where the server does not say.
+    pub(super) cached_tokens: Option<u64>,
 }
 
 /// The mark after the last event.
 pub(super) const DONE: &[u8] = b"[DONE]";
 
-#[derive(Deserialize)]
-struct Written<'a> {
-    #[serde(borrow, default)]
-    choices: Option<Vec<Choice<'a>>>,
-    #[serde(default)]
-    usage: Option<WrittenUsage>,
-    #[serde(borrow, default)]
-    error: Option<WrittenError<'a>>,
-    #[serde(borrow, default)]
-    object: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    message: Option<Cow<'a, str>>,
+/// Reads the data of one event, or the body of a whole answer. The error says what is wrong with the JSON.
+pub(super) fn read(endpoint: Endpoint, data: &[u8], keep_text: bool) -> Result<Chunk, String> {
+    match endpoint {
+        Endpoint::Chat | Endpoint::Completions => openai::read(data, keep_text),
+        Endpoint::Responses => responses::read(data, keep_text),
+        Endpoint::Messages => messages::read(data, keep_text),
+        Endpoint::Generate => generate::read(data, keep_text),
+        Endpoint::Embeddings => embeddings::read(data),
+    }
 }
 
-#[derive(Deserialize)]
-struct Choice<'a> {
-    #[serde(default)]
-    index: u32,
-    #[serde(borrow, default)]
-    text: Option<Cow<'a, str>>,
-    /// `delta` in a stream, `message` in a whole answer.
-    #[serde(borrow, default, alias = "message")]
-    delta: Option<Delta<'a>>,
-    #[serde(borrow, default)]
-    finish_reason: Option<Cow<'a, str>>,
-    #[serde(default)]
-    token_ids: Option<Vec<IgnoredAny>>,
-}
-
-#[derive(Deserialize, Default)]
-struct Delta<'a> {
-    #[serde(borrow, default)]
-    role: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    content: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    reasoning_content: Option<Cow<'a, str>>,
-    /// The same by vLLM's and OpenRouter's name.
-    #[serde(borrow, default)]
-    reasoning: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    refusal: Option<Cow<'a, str>>,
-    #[serde(default)]
-    tool_calls: Option<Vec<IgnoredAny>>,
-}
-
-#[derive(Deserialize)]
-struct WrittenUsage {
-    #[serde(default)]
-    prompt_tokens: Option<u64>,
-    #[serde(default)]
-    completion_tokens: Option<u64>,
-    #[serde(default)]
-    prompt_tokens_details: Option<Details>,
-}
-
-#[derive(Deserialize)]
-struct Details {
-    #[serde(default)]
-    cached_tokens: Option<u64>,
-}
-
+/// An error in OpenAI's form, in words alone, or in another form.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum WrittenError<'a> {
@@ -108,64 +81,35 @@ enum WrittenError<'a> {
     Other(IgnoredAny),
 }
 
-/// Reads the data of one event, or the body of a whole answer. The error says what is wrong with the JSON.
-pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
-    let written: Written = serde_json::from_slice(data).map_err(|e| e.to_string())?;
-    let mut chunk = Chunk { error: error_of(&written), ..Chunk::default() };
-    chunk.usage = written.usage.map(|u| Usage {
-        prompt_tokens: u.prompt_tokens.unwrap_or(0),
-        completion_tokens: u.completion_tokens.unwrap_or(0),
-        cached_tokens: u.prompt_tokens_details.and_then(|d| d.cached_tokens).unwrap_or(0),
-    });
-    if let (Some(_), Some([only])) = (chunk.usage, written.choices.as_deref()) {
-        chunk.usage_of = Some(only.index);
-    }
-    let said_nothing = written.choices.is_none() && chunk.usage.is_none() && chunk.error.is_none();
-    for choice in written.choices.unwrap_or_default() {
-        if brings_tokens(&choice) {
-            let named = choice.token_ids.as_ref().map(|ids| ids.len() as u64).filter(|n| *n > 0);
-            chunk.tokens.push((choice.index, named));
-        }
-        if let Some(reason) = &choice.finish_reason {
-            chunk.finished.push(reason == "length");
-        }
-        if keep_text && choice.index == 0 {
-            let content = choice.text.or(choice.delta.and_then(|d| d.content));
-            chunk.text.push_str(content.as_deref().unwrap_or_default());
+impl WrittenError<'_> {
+    fn words(&self) -> &str {
+        match self {
+            WrittenError::Object { message } | WrittenError::Text(message) => message,
+            WrittenError::Other(_) => NO_MESSAGE,
         }
     }
-    if said_nothing {
-        return Err("neither choices nor usage nor an error".into());
-    }
-    Ok(chunk)
-}
 
-/// The error that an event is, if it is one: OpenAI's `error` object, or an object that calls itself an error.
-fn error_of(written: &Written) -> Option<String> {
-    match (&written.error, &written.object) {
-        (Some(WrittenError::Object { message } | WrittenError::Text(message)), _) => {
-            Some(message.to_string())
-        }
-        (Some(WrittenError::Other(_)), _) => Some("an error without a message".into()),
-        (None, Some(kind)) if kind == "error" => {
-            Some(written.message.as_deref().unwrap_or("an error without a message").into())
-        }
-        _ => None,
+    fn failure(&self) -> Failure {
+        Failure::new(Outcome::StreamError, self.words())
     }
 }
 
-/// Whether a choice brings tokens. The role alone does not, nor a bare end. Text may be empty where the token is special
-/// or half a character: then a chunk that neither opens nor ends the answer is taken for one.
-fn brings_tokens(choice: &Choice) -> bool {
-    let some = |text: &Option<Cow<str>>| text.as_deref().is_some_and(|t| !t.is_empty());
-    if choice.token_ids.as_ref().is_some_and(|ids| !ids.is_empty()) || some(&choice.text) {
-        return true;
-    }
-    let Some(delta) = &choice.delta else {
-        return choice.text.is_some() && choice.finish_reason.is_none();
-    };
-    let words = [&delta.content, &delta.reasoning_content, &delta.reasoning, &delta.refusal];
-    words.into_iter().any(some)
-        || delta.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty())
-        || (delta.content.is_some() && delta.role.is_none() && choice.finish_reason.is_none())
+/// What stands for an error that says nothing.
+const NO_MESSAGE: &str = "an error without a message";
+
+/// Finish reasons of answers that the server gave up. vLLM and SGLang say `abort`, vLLM and OpenRouter `error`; DeepSeek
+/// documents the last.
+const GIVEN_UP: [(&str, Outcome); 3] = [
+    ("abort", Outcome::Aborted),
+    ("error", Outcome::StreamError),
+    ("insufficient_system_resource", Outcome::Aborted),
+];
+
+/// The failure that a finish reason is, if it is one.
+fn given_up(reason: &str) -> Option<Failure> {
+    let (_, outcome) = GIVEN_UP.iter().find(|(name, _)| *name == reason)?;
+    Some(Failure::new(*outcome, format!("the server ended the answer with finish reason `{reason}`")))
 }
+
+#[cfg(test)]
+mod tests;

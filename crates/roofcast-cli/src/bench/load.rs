@@ -8,13 +8,16 @@ use super::clock::Clock;
 use super::lag::{Lag, Late};
 use super::prompt::Prompts;
 use super::stop::Stop;
+use super::tally::Tally;
 use super::window::Flown;
+use super::{SILENCE, Told};
 use roofcast::record::{Outcome, Record};
 use roofcast::units::Picoseconds;
 use roofcast::workload::request::OWN_SEGMENTS;
 use roofcast::workload::{Request, Traffic};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// A run as it was.
@@ -23,13 +26,32 @@ pub(super) struct Run {
     pub(super) records: Vec<Record>,
     /// When each was in flight, by the client's clock.
     pub(super) flown: Vec<Flown>,
-    /// Prompts whose tokens the server counted, and those of them that were as long as asked.
-    pub(super) counted: u64,
-    pub(super) exact: u64,
+    /// What the answers add up to beside their records.
+    pub(super) tally: Tally,
     /// By how much the loop ran late.
     pub(super) late: Late,
     /// Whether a user ended it.
     pub(super) interrupted: bool,
+    /// Whether so many failures did.
+    pub(super) stopped_after: Option<u64>,
+}
+
+/// When no more requests are sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Bounds {
+    /// After so long.
+    pub(crate) duration: Option<Duration>,
+    /// After so many failures.
+    pub(crate) most_failures: Option<u64>,
+}
+
+/// Requests that the client gives up by itself, as users do.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Cancelling {
+    /// Share of the requests.
+    pub(crate) share: f64,
+    /// How long after its sending each is given up.
+    pub(crate) after: Duration,
 }
 
 /// A request in flight.
@@ -50,6 +72,9 @@ struct Loop<'a> {
     start: Picoseconds,
     flights: BTreeMap<u64, Flight>,
     done: (mpsc::UnboundedSender<Asked>, mpsc::UnboundedReceiver<Asked>),
+    bounds: Bounds,
+    cancelling: Cancelling,
+    failures: u64,
     /// What was said in conversations, by the segment that the traffic knows it by.
     said: BTreeMap<u32, String>,
     run: Run,
@@ -62,30 +87,33 @@ pub(super) struct Means<'a> {
     pub(super) lag: &'a Lag,
     /// Connections that are opened before the first request.
     pub(super) ahead: usize,
+    /// Whether a user had enough before.
+    pub(super) stopped: bool,
+    pub(super) bounds: Bounds,
+    pub(super) cancelling: Cancelling,
 }
 
 /// Opens connections, then offers `traffic` until it is answered, or until `stop` says that the user has had
 /// enough. `tell` hears how many answers are there.
 pub(super) async fn drive(
-    Means { asker, prompts, lag, ahead }: Means<'_>,
+    Means { asker, prompts, lag, ahead, stopped, bounds, cancelling }: Means<'_>,
     traffic: Traffic,
     stop: &mut Stop,
-    tell: impl FnMut(u64),
+    mut tell: impl FnMut(Told),
 ) -> Run {
-    let clock = asker.client.clock;
-    let stopped = tokio::select! {
-        () = stop.recv() => true,
-        // What cannot be opened is the requests' to report.
-        _ = tokio::time::timeout(asker.timeout, asker.client.open(ahead)) => false,
-    };
+    let clock = asker.servers.clock;
+    let stopped = stopped || open(&asker, ahead, stop, &mut tell).await;
     let measuring = lag.start();
+    let servers = Arc::clone(&asker.servers);
+    // Those of the probes are not the run's.
+    servers.take_resent();
     let run = Run {
         records: Vec::new(),
         flown: Vec::new(),
-        counted: 0,
-        exact: 0,
+        tally: Tally::default(),
         late: Late::default(),
         interrupted: false,
+        stopped_after: None,
     };
     let mut going = Loop {
         start: clock.now(),
@@ -95,6 +123,9 @@ pub(super) async fn drive(
         traffic,
         flights: BTreeMap::new(),
         done: mpsc::unbounded_channel(),
+        bounds,
+        cancelling,
+        failures: 0,
         said: BTreeMap::new(),
         run,
     };
@@ -105,15 +136,37 @@ pub(super) async fn drive(
     }
     let mut run = going.run;
     run.late = measuring.stop();
+    run.tally.resent = servers.take_resent();
+    run.tally.repeated = prompts.repeated(run.records.len() as u64);
     run.records.sort_unstable_by_key(|r| r.id);
     run
 }
 
+/// Opens connections ahead of a run. Whether a user had enough of that.
+async fn open(asker: &Asker, ahead: usize, stop: &mut Stop, tell: &mut impl FnMut(Told)) -> bool {
+    let mut opening = std::pin::pin!(tokio::time::timeout(asker.timeout, asker.servers.open(ahead)));
+    let mut silence = std::pin::pin!(tokio::time::sleep(SILENCE));
+    let mut told = false;
+    loop {
+        tokio::select! {
+            _ = stop.recv() => return true,
+            // What cannot be opened is the requests' to report.
+            _ = &mut opening => return false,
+            () = &mut silence, if !told => {
+                told = true;
+                tell(Told::Silent);
+            }
+        }
+    }
+}
+
 impl Loop<'_> {
-    async fn offer(&mut self, clock: Clock, stop: &mut Stop, mut tell: impl FnMut(u64)) {
+    async fn offer(&mut self, clock: Clock, stop: &mut Stop, mut tell: impl FnMut(Told)) {
+        let mut silence = std::pin::pin!(tokio::time::sleep(SILENCE));
+        let mut told = false;
         loop {
             self.send_due(clock).await;
-            let next = self.traffic.peek();
+            let next = self.due();
             if next.is_none() && self.flights.is_empty() {
                 return;
             }
@@ -123,16 +176,29 @@ impl Loop<'_> {
                 () = stop.recv() => return self.interrupt(clock.now()),
                 asked = self.done.1.recv() => if let Some(asked) = asked {
                     self.answered(asked);
-                    tell(self.run.records.len() as u64);
+                    tell(Told::Answers(self.run.records.len() as u64));
+                },
+                () = &mut silence, if !told => {
+                    told = true;
+                    if !self.asker.servers.was_read_since(self.start) {
+                        tell(Told::Silent);
+                    }
                 },
                 () = tokio::time::sleep_until(due), if next.is_some() => (),
             }
         }
     }
 
+    /// When the next request is to be sent; none where nothing more is.
+    fn due(&self) -> Option<Picoseconds> {
+        let open =
+            |at: &Picoseconds| self.bounds.duration.is_none_or(|most| at.0 / 1000 < most.as_nanos() as u64);
+        self.traffic.peek().filter(|at| self.run.stopped_after.is_none() && open(at))
+    }
+
     /// Sends every request that is due, each before the next is made.
     async fn send_due(&mut self, clock: Clock) {
-        while self.traffic.peek().is_some_and(|at| self.start + at <= clock.now()) {
+        while self.due().is_some_and(|at| self.start + at <= clock.now()) {
             let Some(request) = self.traffic.next() else { return };
             self.send(&request, clock);
             // The runtime looks at its sockets before this goes on.
@@ -146,7 +212,15 @@ impl Loop<'_> {
         let scheduled = self.start + request.at;
         let said = self.prompts.of(request, id, |segment| self.said.get(&segment).cloned());
         let input_len = said.input_len;
-        let question = Question { id, scheduled, input_len, output_len: said.output_len, turns: said.turns };
+        let cancels = self.prompts.draws(id, self.cancelling.share);
+        let question = Question {
+            id,
+            scheduled,
+            input_len,
+            output_len: said.output_len,
+            turns: said.turns,
+            given_up_after: cancels.then_some(self.cancelling.after),
+        };
         let (asker, done) = (Arc::clone(&self.asker), self.done.0.clone());
         let task = tokio::spawn(async move {
             // Where the run is over no request waits for it.
@@ -161,6 +235,7 @@ impl Loop<'_> {
         let id = asked.record.id;
         let Some(flight) = self.flights.remove(&id) else { return };
         let at = Picoseconds(asked.ended.0.saturating_sub(self.start.0));
+        self.run.tally.add(&asked, Some(flight.input_len).filter(|_| self.prompts.texts.is_empty()));
         if asked.record.outcome == Outcome::Completed {
             let segment = OWN_SEGMENTS | id as u32;
             if self.asker.keep_text {
@@ -169,10 +244,8 @@ impl Loop<'_> {
             self.traffic.completed(flight.user, at, segment);
         } else {
             self.traffic.refused(flight.user, at);
-        }
-        if let Some(counted) = asked.counted.filter(|_| self.prompts.texts.is_empty()) {
-            self.run.counted += 1;
-            self.run.exact += u64::from(counted == flight.input_len);
+            self.failures += u64::from(asked.record.outcome != Outcome::Cancelled);
+            self.run.stopped_after = self.bounds.most_failures.filter(|most| self.failures >= *most);
         }
         self.keep(asked.record, asked.ended);
     }

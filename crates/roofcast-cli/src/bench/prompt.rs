@@ -4,7 +4,8 @@
 //! tokens a server counts beside them. Equal tokens become equal words, so that prompts share exactly what the workload
 //! says they share. Knows nothing about how a server is asked to count.
 
-use super::texts::{Text, Turn};
+use super::texts::Text;
+use super::turn::Turn;
 use super::vocabulary::{FEWEST_WORDS, Vocabulary, words};
 use roofcast::workload::request::{OWN_SEGMENTS, Run};
 use roofcast::workload::{Prompt, Request};
@@ -27,6 +28,8 @@ pub(crate) struct Prompts {
     pub(crate) seed: u64,
     /// Said in turn instead of words, where there are any.
     pub(crate) texts: Vec<Text>,
+    /// Requests of earlier runs, after whose texts the next run goes on.
+    pub(super) said: u64,
 }
 
 /// What a request says, and the lengths that go with it.
@@ -43,7 +46,7 @@ impl Prompts {
     pub(crate) fn new(seed: u64, vocabulary: Option<Vocabulary>) -> Prompts {
         let Vocabulary { words, around } =
             vocabulary.unwrap_or_else(|| Vocabulary { words: words().collect(), around: 0 });
-        Prompts { words, overhead: around, tokens_per_word: 1.0, seed, texts: Vec::new() }
+        Prompts { words, overhead: around, tokens_per_word: 1.0, seed, texts: Vec::new(), said: 0 }
     }
 
     /// Learns from a server what it counts: a probe of one word and one of all, each after the first, which is without a
@@ -87,7 +90,7 @@ impl Prompts {
     /// What a request says. `answered` gives what a server said in an earlier one, which then counts for it.
     pub(crate) fn of(&self, request: &Request, id: u64, answered: impl Fn(u32) -> Option<String>) -> Said {
         let output_len = request.output_len.into();
-        match self.texts.get(id as usize % self.texts.len().max(1)) {
+        match self.texts.get((self.said + id) as usize % self.texts.len().max(1)) {
             Some(text) => {
                 let words: usize = text.turns.iter().map(|t| t.text.split_whitespace().count()).sum();
                 Said {
@@ -101,6 +104,20 @@ impl Prompts {
                 Said { turns, input_len: request.input_len.into(), output_len }
             }
         }
+    }
+
+    /// How many of a run's prompts had been said before; words never are.
+    pub(super) fn repeated(&self, requests: u64) -> u64 {
+        if self.texts.is_empty() {
+            return 0;
+        }
+        requests.saturating_sub((self.texts.len() as u64).saturating_sub(self.said))
+    }
+
+    /// Whether a request is among a share of them, drawn by its number.
+    pub(super) fn draws(&self, id: u64, share: f64) -> bool {
+        let drawn = mixed(self.seed ^ mixed(u64::MAX ^ id)) as f64 / u64::MAX as f64;
+        drawn < share
     }
 
     fn turns(&self, request: &Request, id: u64, answered: impl Fn(u32) -> Option<String>) -> Vec<Turn> {
@@ -121,7 +138,7 @@ impl Prompts {
         let mut turns: Vec<Turn> = Vec::new();
         for run in runs {
             if let Some(text) = answered(run.segment) {
-                turns.push(Turn { user: false, text });
+                turns.push(Turn::assistant(text));
                 continue;
             }
             let tokens = run.length.saturating_sub(overhead);
@@ -129,11 +146,11 @@ impl Prompts {
             let begins = turns.is_empty();
             let text = self.text(run.segment, run.start, tokens, begins);
             match turns.last_mut() {
-                Some(last) if last.user => {
+                Some(last) if !last.is_answer() => {
                     last.text.push(' ');
                     last.text.push_str(&text);
                 }
-                _ => turns.push(Turn { user: true, text }),
+                _ => turns.push(Turn::user(text)),
             }
         }
         for turn in &mut turns {
@@ -221,13 +238,35 @@ mod tests {
         assert_ne!(own(&prompts, 0), own(&assumed(2), 0));
     }
 
+    /// Three texts: of five requests two repeat the first texts, and the next run begins with the third.
+    #[test]
+    fn texts_are_said_in_turn_from_run_to_run() {
+        let text =
+            |word: &str| Text { turns: vec![Turn::user(word.to_owned())], output_len: None, recorded: None };
+        let mut prompts = Prompts { texts: ["a", "b", "c"].map(text).to_vec(), ..assumed(0) };
+        let first = |prompts: &Prompts| said(prompts, 0, &request(1, Prompt::Own));
+        assert_eq!((first(&prompts), prompts.repeated(5), prompts.repeated(3)), ("a".to_owned(), 2, 0));
+        prompts.said = 5;
+        assert_eq!((first(&prompts), prompts.repeated(2)), ("c".to_owned(), 2));
+        assert_eq!(assumed(0).repeated(9), 0);
+    }
+
+    /// 1,000 draws of a tenth: 100 in the mean, deviation √(1000 · 0.1 · 0.9) = 9.5.
+    #[test]
+    fn a_share_is_drawn() {
+        let prompts = assumed(3);
+        let drawn = (0..1000).filter(|id| prompts.draws(*id, 0.1)).count();
+        assert!((60..=140).contains(&drawn), "{drawn}");
+        assert!((0..1000).all(|id| !prompts.draws(id, 0.0)));
+    }
+
     #[test]
     fn answers_stand_in_conversations() {
         let runs = [(7, 3), (1 << 31, 2), (7, 2)].map(|(segment, length)| Run { segment, start: 0, length });
         let talk = request(7, Prompt::Runs(Box::new(runs)));
         let said = assumed(0).of(&talk, 4, |s| (s == 1 << 31).then(|| "well then".to_owned()));
         let turns = said.turns;
-        assert_eq!(turns.iter().map(|t| t.user).collect::<Vec<_>>(), [true, false, true]);
+        assert_eq!(turns.iter().map(Turn::is_answer).collect::<Vec<_>>(), [false, true, false]);
         assert_eq!(turns[1].text, "well then");
     }
 

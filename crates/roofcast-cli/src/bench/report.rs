@@ -2,7 +2,10 @@
 //!
 //! Knows: records and samples; when a run is invalid. Pure. How it is shown is the verb's.
 
+use super::caveats::{self, Given};
 use super::load::Run;
+use super::scrape::ServerMetrics;
+use super::tally::share;
 use super::window::{self, Position, Window};
 use roofcast::record::{Outcome, Record};
 use roofcast::spec::Slo;
@@ -60,6 +63,8 @@ pub(crate) struct Report {
     pub(crate) interrupted: bool,
     /// Why it is not, a sentence each.
     pub(crate) invalid_because: Vec<String>,
+    /// What to know of a run that may be valid nevertheless, a sentence each.
+    pub(crate) warnings: Vec<String>,
     pub(crate) summary: Summary,
     pub(crate) ttft_from_schedule: Statistics,
     pub(crate) e2el_from_schedule: Statistics,
@@ -75,6 +80,19 @@ pub(crate) struct Report {
     pub(crate) failures: BTreeMap<Outcome, Failures>,
     /// Share of the counted prompts that had exactly the tokens asked for; none where the server counts none.
     pub(crate) exact_prompts: Option<f64>,
+    /// Completed answers with fewer tokens than asked for, and the share of those tokens that came.
+    pub(crate) short_answers: u64,
+    pub(crate) answered_share: Option<f64>,
+    /// Completed answers whose tokens the server did not count.
+    pub(crate) uncounted_answers: u64,
+    /// Share of the prompts' tokens that a prefix cache had, where the server says it.
+    pub(crate) cached_share: Option<f64>,
+    /// Prompts that had been said before.
+    pub(crate) repeated_prompts: u64,
+    /// Requests that were sent twice.
+    pub(crate) resent: u64,
+    /// Requests that the client gave up, as it was told to.
+    pub(crate) cancelled: u64,
     pub(crate) window: Window,
     pub(crate) itl_by_position: Vec<Position>,
 }
@@ -88,14 +106,23 @@ pub(crate) struct Failures {
 
 impl Report {
     /// The report of a run that took `cpu_s` of processor time.
-    pub(super) fn of(run: &Run, requested: Requested, judge: &Judge, cpu_s: f64) -> Report {
-        let counting = judge.window.of(&run.records);
+    pub(super) fn of(
+        run: &Run,
+        server: Option<&ServerMetrics>,
+        (requested, given): (Requested, &Given),
+        judge: &Judge,
+        cpu_s: f64,
+    ) -> Report {
+        let tally = &run.tally;
+        let counting: Vec<Record> = judge.window.of(&run.records).iter().filter(wanted).cloned().collect();
+        let counting = counting.as_slice();
         let summary = Summary::of(counting, &judge.slo);
         let tokens: u64 = run.records.iter().map(|r| r.output_len).sum();
         let mut report = Report {
             valid: true,
             interrupted: run.interrupted,
             invalid_because: Vec::new(),
+            warnings: Vec::new(),
             ttft_from_schedule: from_schedule(counting, |r| r.first_token),
             e2el_from_schedule: from_schedule(counting, |r| Some(r.finished)),
             requested,
@@ -106,12 +133,23 @@ impl Report {
             achieved_rate: window::rate(&run.records, |r| r.sent),
             client: client(run, cpu_s, tokens),
             failures: failures(&run.records),
-            exact_prompts: (run.counted > 0).then(|| run.exact as f64 / run.counted as f64),
+            exact_prompts: tally.exact(),
+            short_answers: tally.short,
+            answered_share: share(tally.tokens, tally.tokens_asked),
+            uncounted_answers: tally.uncounted,
+            cached_share: tally.cached_share().or_else(|| server?.cached_share()),
+            repeated_prompts: tally.repeated,
+            resent: tally.resent,
+            cancelled: run.records.iter().filter(|r| !wanted(r)).count() as u64,
             window: judge.window,
             itl_by_position: window::by_position(counting),
             summary,
         };
         report.invalid_because = report.complaints(run, judge);
+        for caveat in caveats::of(given, tally, server, report.summary.completed) {
+            let list = if caveat.invalidates { &mut report.invalid_because } else { &mut report.warnings };
+            list.push(caveat.text);
+        }
         report.valid = report.invalid_because.is_empty();
         report
     }
@@ -152,6 +190,9 @@ impl Report {
         {
             found.push(format!("fell short of the load: {achieved:.2} of {wanted:.2} requests/s sent"));
         }
+        if let Some(most) = run.stopped_after {
+            found.push(format!("the run was stopped after {most} failures (--max-failures)"));
+        }
         let failed = self.failures.values().map(|f| f.count).sum::<u64>();
         if failed as f64 > MOST_FAILED * sent {
             found.push(format!("{failed} of {sent} requests failed"));
@@ -182,9 +223,14 @@ fn client(run: &Run, cpu_s: f64, tokens: u64) -> ClientState {
     }
 }
 
+/// Whether a request was to be answered.
+fn wanted(record: &&Record) -> bool {
+    record.outcome != Outcome::Cancelled
+}
+
 fn failures(records: &[Record]) -> BTreeMap<Outcome, Failures> {
     let mut found: BTreeMap<Outcome, Failures> = BTreeMap::new();
-    for record in records.iter().filter(|r| r.outcome != Outcome::Completed) {
+    for record in records.iter().filter(wanted).filter(|r| r.outcome != Outcome::Completed) {
         let first = || Failures { count: 0, first: record.error.clone().unwrap_or_default() };
         found.entry(record.outcome).or_insert_with(first).count += 1;
     }
@@ -196,6 +242,7 @@ impl Serialize for Report {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("valid", &self.valid)?;
         map.serialize_entry("invalid_because", &self.invalid_because)?;
+        map.serialize_entry("warnings", &self.warnings)?;
         let summary = serde_json::to_value(&self.summary).map_err(serde::ser::Error::custom)?;
         for (key, value) in summary.as_object().into_iter().flatten() {
             map.serialize_entry(key, value)?;
@@ -215,6 +262,13 @@ impl Serialize for Report {
         map.serialize_entry("client", &self.client)?;
         map.serialize_entry("failures", &self.failures)?;
         map.serialize_entry("exact_prompts", &self.exact_prompts)?;
+        map.serialize_entry("short_answers", &self.short_answers)?;
+        map.serialize_entry("answered_share", &self.answered_share)?;
+        map.serialize_entry("uncounted_answers", &self.uncounted_answers)?;
+        map.serialize_entry("cached_share", &self.cached_share)?;
+        map.serialize_entry("repeated_prompts", &self.repeated_prompts)?;
+        map.serialize_entry("resent", &self.resent)?;
+        map.serialize_entry("cancelled", &self.cancelled)?;
         map.serialize_entry("window", &self.window)?;
         map.serialize_entry("itl_by_position", &self.itl_by_position)?;
         map.end()

@@ -1,12 +1,39 @@
 //! Bodies of requests.
 //!
-//! Knows: the keys of the two endpoints and what a user adds to them or takes away. Knows nothing about how they are sent.
+//! Knows: the keys of each endpoint and what a user adds to them or takes away. Knows nothing about how they are sent.
 
 use super::target::Endpoint;
-use super::texts::Turn;
+use super::turn::Turn;
 use bytes::Bytes;
 use roofcast::Error;
 use serde_json::{Map, Value, json};
+
+/// Keys that bound an answer's tokens.
+const BOUNDS: [&str; 4] = ["max_completion_tokens", "max_tokens", "max_output_tokens", "max_new_tokens"];
+
+/// The one that is sent.
+fn bound(endpoint: Endpoint) -> Option<&'static str> {
+    match endpoint {
+        Endpoint::Chat | Endpoint::Completions | Endpoint::Messages => Some("max_tokens"),
+        Endpoint::Responses => Some("max_output_tokens"),
+        Endpoint::Generate => Some("max_new_tokens"),
+        Endpoint::Embeddings => None,
+    }
+}
+
+/// Keys of every request, before a user's.
+fn common(endpoint: Endpoint, model: &str, stream: bool) -> Map<String, Value> {
+    let body = match endpoint {
+        Endpoint::Embeddings => json!({"model": model}),
+        Endpoint::Generate => {
+            json!({"stream": stream, "sampling_params": {"temperature": 0, "ignore_eos": true}})
+        }
+        Endpoint::Chat | Endpoint::Completions if stream => json!({"model": model, "temperature": 0,
+            "ignore_eos": true, "stream": true, "stream_options": {"include_usage": true}}),
+        _ => json!({"model": model, "temperature": 0, "ignore_eos": true, "stream": stream}),
+    };
+    body.as_object().cloned().unwrap_or_default()
+}
 
 /// What all requests of a run have in common.
 #[derive(Debug, Clone)]
@@ -26,14 +53,8 @@ impl Form {
         stream: bool,
         extra: Option<&str>,
     ) -> Result<Form, Error> {
-        let mut common = Map::new();
-        common.insert("model".into(), model.into());
-        common.insert("temperature".into(), 0.into());
-        common.insert("ignore_eos".into(), true.into());
-        common.insert("stream".into(), stream.into());
-        if stream {
-            common.insert("stream_options".into(), json!({"include_usage": true}));
-        }
+        let stream = stream && endpoint.generates();
+        let mut common = common(endpoint, model, stream);
         for (key, value) in object(extra.unwrap_or("{}"))? {
             common.insert(key, value);
         }
@@ -44,11 +65,38 @@ impl Form {
         Ok(Form { endpoint, stream, choices, common })
     }
 
+    /// Tokens that a request asks each choice for: what the body's common keys say, else `output_len`.
+    pub(super) fn asked(&self, output_len: u64) -> u64 {
+        let said = BOUNDS.iter().find_map(|key| self.sampling()?.get(*key)?.as_u64());
+        if self.endpoint.generates() { said.unwrap_or(output_len) } else { 0 }
+    }
+
+    /// Whether the server is told to go on to that length.
+    pub(super) fn runs_on(&self) -> bool {
+        self.sampling().and_then(|keys| keys.get("ignore_eos")) == Some(&Value::Bool(true))
+    }
+
+    /// The keys of sampling, which SGLang's own endpoint has in an object of their own.
+    fn sampling(&self) -> Option<&Map<String, Value>> {
+        match self.endpoint {
+            Endpoint::Generate => self.common.get("sampling_params").and_then(Value::as_object),
+            _ => Some(&self.common),
+        }
+    }
+
     /// The body of one request.
     pub(crate) fn body(&self, turns: &[Turn], output_len: u64) -> Bytes {
         let mut body = self.common.clone();
         self.say(turns, &mut body);
-        body.entry("max_tokens").or_insert(output_len.into());
+        if let Some(key) = bound(self.endpoint) {
+            let keys = match self.endpoint {
+                Endpoint::Generate => body.get_mut("sampling_params").and_then(Value::as_object_mut),
+                _ => Some(&mut body),
+            };
+            if let Some(keys) = keys.filter(|keys| !BOUNDS.iter().any(|key| keys.contains_key(*key))) {
+                keys.insert(key.into(), output_len.into());
+            }
+        }
         body.retain(|_, value| !value.is_null());
         Bytes::from(Value::Object(body).to_string())
     }
@@ -57,26 +105,38 @@ impl Form {
     pub(crate) fn tokenizing(&self, turns: &[Turn]) -> Bytes {
         let mut body = Map::new();
         body.insert("model".into(), self.common.get("model").cloned().unwrap_or_default());
-        self.say(turns, &mut body);
-        if let Some(prompt) = body.get("prompt").cloned() {
-            body.insert("content".into(), prompt);
+        if self.endpoint.takes_messages() {
+            body.insert("messages".into(), turns.iter().map(Turn::message).collect());
+        } else {
+            let text: Vec<_> = turns.iter().map(|t| t.text.as_str()).collect();
+            let prompt = text.join(" ");
+            body.insert("prompt".into(), prompt.as_str().into());
+            body.insert("content".into(), prompt.into());
             body.insert("add_special".into(), true.into());
         }
         Bytes::from(Value::Object(body).to_string())
     }
 
     fn say(&self, turns: &[Turn], body: &mut Map<String, Value>) {
+        let messages = || turns.iter().map(Turn::message).collect::<Value>();
+        let text = || turns.iter().map(|t| t.text.as_str()).collect::<Vec<_>>().join(" ");
         match self.endpoint {
-            Endpoint::Chat => {
-                let role = |user| if user { "user" } else { "assistant" };
-                let message = |t: &Turn| json!({"role": role(t.user), "content": t.text});
-                body.insert("messages".into(), turns.iter().map(message).collect());
+            Endpoint::Chat => body.insert("messages".into(), messages()),
+            Endpoint::Responses => body.insert("input".into(), messages()),
+            Endpoint::Messages => {
+                // Anthropic's messages are the two sides' alone.
+                let (instructions, said): (Vec<_>, Vec<_>) =
+                    turns.iter().partition(|t| matches!(t.role.as_ref(), "system" | "developer"));
+                if !instructions.is_empty() {
+                    let texts: Vec<_> = instructions.iter().map(|t| t.text.as_str()).collect();
+                    body.insert("system".into(), texts.join("\n").into());
+                }
+                body.insert("messages".into(), said.into_iter().map(Turn::message).collect())
             }
-            Endpoint::Completions => {
-                let texts: Vec<_> = turns.iter().map(|t| t.text.as_str()).collect();
-                body.insert("prompt".into(), texts.join(" ").into());
-            }
-        }
+            Endpoint::Completions => body.insert("prompt".into(), text().into()),
+            Endpoint::Generate => body.insert("text".into(), text().into()),
+            Endpoint::Embeddings => body.insert("input".into(), text().into()),
+        };
     }
 }
 
@@ -92,11 +152,11 @@ mod tests {
     use super::*;
 
     fn said(text: &str) -> Vec<Turn> {
-        vec![Turn { user: true, text: text.into() }]
+        vec![Turn::user(text.into())]
     }
 
     #[test]
-    fn both_endpoints() {
+    fn bodies_of_every_endpoint() {
         let form = Form::new(Endpoint::Completions, "m", true, None).unwrap();
         let body: Value = serde_json::from_slice(&form.body(&said("a b"), 7)).unwrap();
         assert_eq!(
@@ -113,6 +173,26 @@ mod tests {
                 "messages": [{"role": "user", "content": "a"}], "max_tokens": 3})
         );
         assert_eq!(form.choices, 2);
+        let body = |endpoint| {
+            let form = Form::new(endpoint, "m", true, None).unwrap();
+            let turns = [
+                Turn::read("t", &json!({"role": "system", "content": "s"})).unwrap(),
+                Turn::user("a".into()),
+            ];
+            serde_json::from_slice::<Value>(&form.body(&turns, 3)).unwrap()
+        };
+        assert_eq!(
+            body(Endpoint::Messages),
+            json!({"model": "m", "temperature": 0, "ignore_eos": true, "stream": true, "system": "s",
+                "messages": [{"role": "user", "content": "a"}], "max_tokens": 3})
+        );
+        assert_eq!(
+            body(Endpoint::Generate),
+            json!({"stream": true, "text": "s a",
+                "sampling_params": {"temperature": 0, "ignore_eos": true, "max_new_tokens": 3}})
+        );
+        assert_eq!(body(Endpoint::Responses)["max_output_tokens"], 3);
+        assert_eq!(body(Endpoint::Embeddings), json!({"model": "m", "input": "s a"}));
         assert!(Form::new(Endpoint::Chat, "m", true, Some("[1]")).is_err());
     }
 }

@@ -4,6 +4,7 @@
 //! `llamacpp:`, `sglang:`). Label sets of a name are added up. Knows nothing about what the names mean.
 
 use super::client::Client;
+use super::servers::Servers;
 use bytes::Bytes;
 use hyper::Method;
 use serde::Serialize;
@@ -33,6 +34,22 @@ pub(crate) struct ServerMetrics {
     pub(crate) counters: BTreeMap<String, f64>,
 }
 
+/// Counters of prompt tokens and of those that a prefix cache had: vLLM's, SGLang's.
+const CACHES: [(&str, &str); 2] = [
+    ("vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"),
+    ("sglang:prompt_tokens_total", "sglang:cached_tokens_total"),
+];
+
+impl ServerMetrics {
+    /// Share of the prompts' tokens that a prefix cache had; none where no counter says it.
+    pub(super) fn cached_share(&self) -> Option<f64> {
+        let grown = |name| self.counters.get(name).copied();
+        let (all, had) =
+            CACHES.iter().find_map(|(all, had)| Some((grown(*all).filter(|n| *n > 0.0)?, grown(*had)?)))?;
+        Some(had / all)
+    }
+}
+
 /// A gauge over a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct Level {
@@ -50,41 +67,50 @@ struct Samples {
 /// A scraping that goes on.
 pub(super) struct Scrape {
     samples: Arc<Mutex<Samples>>,
-    client: Arc<Client>,
+    servers: Arc<Servers>,
     task: JoinHandle<()>,
 }
 
 impl Scrape {
-    pub(super) async fn start(client: Arc<Client>) -> Scrape {
+    pub(super) async fn start(servers: Arc<Servers>) -> Scrape {
         let samples = Arc::new(Mutex::new(Samples::default()));
-        once(&client, &samples).await;
-        let (asked, kept) = (Arc::clone(&client), Arc::clone(&samples));
+        once(&servers, &samples).await;
+        let (asked, kept) = (Arc::clone(&servers), Arc::clone(&samples));
         let task = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(EVERY).await;
                 once(&asked, &kept).await;
             }
         });
-        Scrape { samples, client, task }
+        Scrape { samples, servers, task }
     }
 
     /// Asks a last time.
     pub(super) async fn stop(self) -> ServerMetrics {
         self.task.abort();
-        once(&self.client, &self.samples).await;
+        once(&self.servers, &self.samples).await;
         std::mem::take(&mut self.samples.lock().unwrap_or_else(PoisonError::into_inner).metrics)
     }
 }
 
-async fn once(client: &Client, samples: &Mutex<Samples>) {
-    let asked = async {
-        let (parts, mut incoming) = client.send(Method::GET, "/metrics", Bytes::new()).await.ok()?;
-        parts.status.is_success().then_some(())?;
-        Some(incoming.head(MOST_BYTES).await)
-    };
-    if let Ok(Some(text)) = tokio::time::timeout(PATIENCE, asked).await {
-        samples.lock().unwrap_or_else(PoisonError::into_inner).add(&String::from_utf8_lossy(&text));
+/// Asks every server; what they say of a name is added up.
+async fn once(servers: &Servers, samples: &Mutex<Samples>) {
+    let mut all = String::new();
+    for client in servers.all() {
+        if let Ok(Some(text)) = tokio::time::timeout(PATIENCE, told(client)).await {
+            all.push_str(&String::from_utf8_lossy(&text));
+            all.push('\n');
+        }
     }
+    if !all.is_empty() {
+        samples.lock().unwrap_or_else(PoisonError::into_inner).add(&all);
+    }
+}
+
+async fn told(client: &Client) -> Option<Vec<u8>> {
+    let (parts, mut incoming) = client.send(Method::GET, "/metrics", Bytes::new()).await.ok()?;
+    parts.status.is_success().then_some(())?;
+    Some(incoming.head(MOST_BYTES).await)
 }
 
 impl Samples {
@@ -147,6 +173,18 @@ mod tests {
             [("vllm:num_requests_running".to_owned(), Level { mean: 5.0, max: 6.0 })].into()
         );
         assert_eq!(found.counters, [("vllm:prompt_tokens_total".to_owned(), 31.0)].into());
+    }
+
+    #[test]
+    fn hits_of_a_prefix_cache_are_a_share() {
+        let counters = |names: [&str; 2], grown: [f64; 2]| ServerMetrics {
+            counters: names.into_iter().map(str::to_owned).zip(grown).collect(),
+            ..ServerMetrics::default()
+        };
+        let [vllm, sglang] = CACHES.map(|(all, had)| [all, had]);
+        assert_eq!(counters(vllm, [200.0, 82.0]).cached_share(), Some(0.41));
+        assert_eq!(counters(sglang, [200.0, 50.0]).cached_share(), Some(0.25));
+        assert_eq!(counters(vllm, [0.0, 0.0]).cached_share(), None);
     }
 
     #[test]

@@ -26,10 +26,28 @@ pub(super) struct Events {
     line: Vec<u8>,
     /// The data of an event whose blank line has not come.
     data: Vec<u8>,
-    error: bool,
+    kind: Kind,
     /// Whether `data` holds a line; it may be an empty one.
     begun: bool,
+    /// Whether the first line has been seen, which a byte order mark may stand before.
+    opened: bool,
 }
+
+/// What an event calls itself.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Nothing, or a name that changes nothing.
+    #[default]
+    Plain,
+    Error,
+    /// A sign of life, whose data mean nothing.
+    Ping,
+}
+
+/// Names of events that are signs of life: Anthropic's; gateways'.
+const PINGS: [&[u8]; 3] = [b"ping", b"heartbeat", b"keepalive"];
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl Events {
     /// Takes the next bytes; `each` sees every event that they complete.
@@ -65,22 +83,31 @@ impl Events {
 
     fn line(&mut self, line: &[u8], each: &mut impl FnMut(Event)) -> Result<(), TooLong> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let mark = if self.opened { b"" } else { BYTE_ORDER_MARK };
+        self.opened = true;
+        let line = line.strip_prefix(mark).unwrap_or(line);
         if line.is_empty() {
-            if self.begun {
-                let event = if self.error { Event::Error(&self.data) } else { Event::Data(&self.data) };
-                each(event);
+            match self.kind {
+                _ if !self.begun => {}
+                Kind::Plain => each(Event::Data(&self.data)),
+                Kind::Error => each(Event::Error(&self.data)),
+                Kind::Ping => {}
             }
             self.data.clear();
-            (self.error, self.begun) = (false, false);
+            (self.kind, self.begun) = (Kind::Plain, false);
             return Ok(());
         }
         if let Some(value) = value_of(line, b"data") {
             self.push(value)
         } else if let Some(value) = value_of(line, b"error") {
-            self.error = true;
+            self.kind = Kind::Error;
             self.push(value)
         } else {
-            self.error |= value_of(line, b"event") == Some(b"error");
+            match value_of(line, b"event") {
+                Some(b"error") => self.kind = Kind::Error,
+                Some(name) if PINGS.contains(&name) => self.kind = Kind::Ping,
+                _ => {}
+            }
             Ok(())
         }
     }
@@ -146,6 +173,15 @@ mod tests {
                 let pieces = [&TEXT[..first], &TEXT[first..second], &TEXT[second..]];
                 assert_eq!(events(&pieces), whole, "cut at {first} and {second}");
             }
+        }
+    }
+
+    #[test]
+    fn byte_order_marks_and_signs_of_life_are_left_out() {
+        let text: &[u8] = b"\xef\xbb\xbfdata: a\n\nevent: ping\ndata: {}\n\nevent: message\ndata: b\n\n";
+        let expected = [(false, "a".to_owned()), (false, "b".to_owned())];
+        for cut in 0..text.len() {
+            assert_eq!(events(&[&text[..cut], &text[cut..]]), expected, "cut at {cut}");
         }
     }
 

@@ -2,19 +2,29 @@
 //!
 //! Knows: URLs, headers and where the key comes from; the key is never shown. Knows nothing about connections.
 
+use super::proxy::{self, Proxy};
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Uri};
 use roofcast::Error;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// The endpoint of OpenAI's API.
+/// The endpoint that is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Endpoint {
     /// `/v1/chat/completions`.
     Chat,
     /// `/v1/completions`.
     Completions,
+    /// `/v1/responses`.
+    Responses,
+    /// Anthropic's `/v1/messages`.
+    Messages,
+    /// SGLang's `/generate`.
+    Generate,
+    /// `/v1/embeddings`: prompts alone.
+    Embeddings,
 }
 
 impl Endpoint {
@@ -22,7 +32,27 @@ impl Endpoint {
         match self {
             Endpoint::Chat => "/v1/chat/completions",
             Endpoint::Completions => "/v1/completions",
+            Endpoint::Responses => "/v1/responses",
+            Endpoint::Messages => "/v1/messages",
+            Endpoint::Generate => "/generate",
+            Endpoint::Embeddings => "/v1/embeddings",
         }
+    }
+
+    /// Whether answers have tokens.
+    pub(crate) fn generates(self) -> bool {
+        self != Endpoint::Embeddings
+    }
+
+    /// Whether it is asked with messages, which a chat template turns into a prompt.
+    pub(super) fn takes_messages(self) -> bool {
+        matches!(self, Endpoint::Chat | Endpoint::Responses | Endpoint::Messages)
+    }
+
+    /// The endpoint whose path a URL ends with.
+    pub(crate) fn of_path(path: &str) -> Option<Endpoint> {
+        let path = path.trim_end_matches('/');
+        Endpoint::value_variants().iter().copied().find(|endpoint| path.ends_with(endpoint.path()))
     }
 
     /// What vLLM's client calls it.
@@ -30,6 +60,10 @@ impl Endpoint {
         match self {
             Endpoint::Chat => "openai-chat",
             Endpoint::Completions => "openai",
+            Endpoint::Responses => "openai-responses",
+            Endpoint::Messages => "anthropic",
+            Endpoint::Generate => "sglang",
+            Endpoint::Embeddings => "openai-embeddings",
         }
     }
 }
@@ -41,17 +75,29 @@ pub(crate) struct Target {
     pub(crate) url: String,
     pub(super) tls: bool,
     pub(super) host: String,
+    /// Empty where a proxy looks the name up.
     pub(super) addresses: Vec<SocketAddr>,
+    /// Host and port.
+    pub(super) authority: String,
+    pub(super) proxy: Option<Proxy>,
+    /// Whether any certificate is taken.
+    pub(crate) insecure: bool,
     /// What precedes `/v1` in every path.
     pub(super) base: String,
     pub(super) headers: HeaderMap,
 }
 
-const ACCEPTED: &str = "http://HOST[:PORT] or https://HOST[:PORT], with a path before /v1 if there is one";
+const ACCEPTED: &str = "http://HOST[:PORT] or https://HOST[:PORT], with a path before /v1 if there is one, and an endpoint's after it";
 
 impl Target {
-    /// Reads a URL and headers as in `Name: value`. The key, if there is one, goes into `Authorization`.
-    pub(crate) fn resolve(url: &str, headers: &[String], key: Option<&str>) -> Result<Target> {
+    /// Reads a URL and headers as in `Name: value`. The key, if there is one, goes into `Authorization`; `get` is the
+    /// environment that may name a proxy.
+    pub(crate) fn resolve(
+        url: &str,
+        headers: &[String],
+        key: Option<&str>,
+        get: impl Fn(&str) -> Option<String>,
+    ) -> Result<Target> {
         let wrong = || Error::field("arguments", "--url", format!("{url:?}"), ACCEPTED);
         let uri: Uri = url.parse().map_err(|_| wrong())?;
         let tls = match uri.scheme_str() {
@@ -64,9 +110,15 @@ impl Target {
         // A port that is no number up to 65535 would be read as none.
         let ends = authority.as_str().ends_with(authority.host());
         let port = authority.port_u16().or(ends.then_some(if tls { 443 } else { 80 })).ok_or_else(wrong)?;
+        let proxy = proxy::of(tls, &host, get)?;
         let found = (host.as_str(), port).to_socket_addrs();
-        let addresses: Vec<_> = found.with_context(|| format!("arguments: `--url` is {url:?}"))?.collect();
+        let addresses: Vec<_> = match &proxy {
+            Some(_) => Vec::new(),
+            None => found.with_context(|| format!("arguments: `--url` is {url:?}"))?.collect(),
+        };
         let base = uri.path().trim_end_matches('/');
+        let endpoint = Endpoint::of_path(base);
+        let base = endpoint.and_then(|endpoint| base.strip_suffix(endpoint.path())).unwrap_or(base);
         let base = base.strip_suffix("/v1").unwrap_or(base).to_owned();
         let mut map = HeaderMap::new();
         map.insert("host", HeaderValue::from_str(authority.as_str())?);
@@ -84,7 +136,25 @@ impl Target {
             map.insert(name, value);
         }
         let scheme = if tls { "https" } else { "http" };
-        Ok(Target { url: format!("{scheme}://{authority}{base}"), tls, host, addresses, base, headers: map })
+        Ok(Target {
+            url: format!("{scheme}://{authority}{base}"),
+            tls,
+            authority: format!("{}:{port}", authority.host()),
+            host,
+            addresses,
+            proxy,
+            insecure: false,
+            base,
+            headers: map,
+        })
+    }
+
+    /// What stands before a request's path: nothing, but for a proxy that is to send it on.
+    pub(super) fn through(&self) -> String {
+        match &self.proxy {
+            Some(_) if !self.tls => format!("http://{}", self.authority),
+            _ => String::new(),
+        }
     }
 }
 
@@ -104,25 +174,29 @@ mod tests {
 
     #[test]
     fn urls_with_and_without_paths() {
-        let of = |url| Target::resolve(url, &[], Some("sk-secret")).unwrap();
-        for url in ["http://127.0.0.1:8000", "http://127.0.0.1:8000/", "http://127.0.0.1:8000/v1"] {
-            assert_eq!((of(url).base.as_str(), of(url).url.as_str()), ("", "http://127.0.0.1:8000"));
+        let of = |url: &str| Target::resolve(url, &[], Some("sk-secret"), |_| None).unwrap();
+        for end in ["", "/", "/v1", "/v1/completions", "/v1/chat/completions/"] {
+            let target = of(&format!("http://127.0.0.1:8000{end}"));
+            assert_eq!((target.base.as_str(), target.url.as_str()), ("", "http://127.0.0.1:8000"));
         }
         let deep = of("http://127.0.0.1/openai/v1/");
         assert_eq!((deep.base.as_str(), deep.addresses[0].port()), ("/openai", 80));
+        let proxied = |name: &str| (name == "all_proxy").then(|| "http://127.0.0.1:3128".to_owned());
+        let far = Target::resolve("http://far.example/v1", &[], None, proxied).unwrap();
+        assert_eq!((far.addresses.len(), far.through().as_str()), (0, "http://far.example:80"));
         assert_eq!(of("http://[::1]:9").addresses[0].port(), 9);
         assert!(!format!("{deep:?}").contains("sk-secret"));
         for wrong in
             ["127.0.0.1:8000", "http://127.0.0.1:99999", "ftp://x", "http://", "http://user:pw@127.0.0.1"]
         {
-            let error = Target::resolve(wrong, &[], None).unwrap_err().to_string();
+            let error = Target::resolve(wrong, &[], None, |_| None).unwrap_err().to_string();
             assert!(error.contains("--url"), "{wrong}: {error}");
         }
     }
 
     #[test]
     fn headers_are_added() {
-        let with = |h: &str| Target::resolve("http://127.0.0.1", &[h.to_owned()], None);
+        let with = |h: &str| Target::resolve("http://127.0.0.1", &[h.to_owned()], None, |_| None);
         assert_eq!(with("X-Team: a b").unwrap().headers["x-team"], "a b");
         assert!(with("nonsense").unwrap_err().to_string().contains("--header"));
     }

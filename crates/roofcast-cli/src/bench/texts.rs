@@ -1,98 +1,197 @@
-//! Prompts that a user brings: JSON Lines in ShareGPT's form, or plainer ones.
+//! Prompts that a user brings: rows of JSON Lines, of a JSON array, of CSV or of Parquet.
 //!
-//! Knows: the keys that hold a prompt and how long its answer may be. Knows nothing about tokens.
+//! Knows: the keys by which vLLM, aiperf, guidellm, SGLang and ShareGPT call a prompt and the length of its answer. A
+//! recorded answer's tokens are estimated as a quarter of its UTF-8 bytes, the rule of `--workload` for such files.
+//! Knows no files: what holds the rows is handed in.
 
+use super::turn::Turn;
 use roofcast::{Error, Result};
-use serde::Deserialize;
-
-/// What one side said.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Turn {
-    /// The user, else the server.
-    pub(crate) user: bool,
-    /// The words.
-    pub(crate) text: String,
-}
+use serde_json::{Map, Value};
 
 /// One prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Text {
     pub(crate) turns: Vec<Turn>,
-    /// Tokens to ask for, where the line says so.
+    /// Tokens to ask for, where the row says so.
     pub(crate) output_len: Option<u64>,
+    /// Tokens of the answer that was recorded with it, estimated.
+    pub(crate) recorded: Option<u64>,
 }
 
-#[derive(Deserialize)]
-struct Line {
-    prompt: Option<String>,
-    #[serde(alias = "messages")]
-    conversations: Option<Vec<Message>>,
-    #[serde(alias = "max_tokens")]
-    output_len: Option<u64>,
-}
+/// Keys of a prompt: vLLM's, guidellm's and roofcast's; aiperf's.
+const PROMPTS: [&str; 2] = ["prompt", "text"];
 
-#[derive(Deserialize)]
-struct Message {
-    #[serde(alias = "role")]
-    from: String,
-    #[serde(alias = "content")]
-    value: String,
-}
+/// Keys of a conversation.
+const CONVERSATIONS: [&str; 3] = ["messages", "conversations", "conversation"];
 
-const ACCEPTED: &str = "a line as {\"prompt\": \"…\", \"output_len\": 100}, or with \"conversations\": [{\"from\": \"human\", \
-                        \"value\": \"…\"}], or with \"messages\": [{\"role\": \"user\", \"content\": \"…\"}]";
+/// Keys of the answer's length: roofcast's, OpenAI's two, vLLM's custom and guidellm's, aiperf's.
+const LENGTHS: [&str; 6] = [
+    "output_len",
+    "max_tokens",
+    "max_completion_tokens",
+    "output_tokens",
+    "output_tokens_count",
+    "output_length",
+];
 
-/// Reads a file of one prompt a line; blank lines are left out. Of a conversation, all up to the last turn of its user
-/// is the prompt.
+/// UTF-8 bytes that a token of English has in the mean.
+const BYTES_PER_TOKEN: usize = 4;
+
+const ACCEPTED: &str = "a row as {\"prompt\": \"…\", \"output_len\": 100}, with \"text\" for \"prompt\", with \
+                        \"conversations\": [{\"from\": \"human\", \"value\": \"…\"}], or with \"messages\": [{\"role\": \
+                        \"user\", \"content\": \"…\"}]; a trace of lengths is --workload's";
+
+/// Reads JSON: an array of rows, else a row a line, with or without a byte order mark. Blank lines are left out. A row that
+/// is an array is a conversation (evalscope's form).
 pub(crate) fn parse(place: &str, text: &str) -> Result<Vec<Text>> {
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let texts =
-        lines.map(|(n, line)| one(&format!("{place}:{}", n + 1), line)).collect::<Result<Vec<_>>>()?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let wrong = |place: &str, e: serde_json::Error| Error::Parse {
+        place: place.to_owned(),
+        message: format!("{e}; accepted: {ACCEPTED}"),
+    };
+    let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).peekable();
+    let first = lines.peek().map_or("", |(_, line)| line.trim());
+    let conversation = |row: Vec<Value>| !row.is_empty() && row.iter().all(is_message);
+    let alone = || serde_json::from_str(first).is_ok_and(conversation);
+    if first.starts_with('[') && !alone() {
+        let rows: Vec<Value> = serde_json::from_str(text).map_err(|e| wrong(place, e))?;
+        return numbered(place, rows.into_iter());
+    }
+    let texts = lines.map(|(n, line)| {
+        let place = format!("{place}:{}", n + 1);
+        let row: Value = serde_json::from_str(line).map_err(|e| wrong(&place, e))?;
+        one(&place, &row)
+    });
+    some(place, texts.collect::<Result<_>>()?)
+}
+
+fn is_message(value: &Value) -> bool {
+    value.get("role").is_some() || value.get("from").is_some()
+}
+
+/// Reads rows of a table, each with its cells by the names of their columns.
+pub(crate) fn rows(place: &str, rows: Vec<Map<String, Value>>) -> Result<Vec<Text>> {
+    numbered(place, rows.into_iter().map(Value::Object))
+}
+
+fn numbered(place: &str, rows: impl Iterator<Item = Value>) -> Result<Vec<Text>> {
+    let texts = rows.enumerate().map(|(n, row)| one(&format!("{place}: row {}", n + 1), &row));
+    some(place, texts.collect::<Result<_>>()?)
+}
+
+fn some(place: &str, texts: Vec<Text>) -> Result<Vec<Text>> {
     if texts.is_empty() {
         return Err(Error::field(place, "prompts", "none", ACCEPTED));
     }
     Ok(texts)
 }
 
-fn one(place: &str, line: &str) -> Result<Text> {
-    let parsed: serde_json::Result<Line> = serde_json::from_str(line);
-    let line = parsed
-        .map_err(|e| Error::Parse { place: place.into(), message: format!("{e}; accepted: {ACCEPTED}") })?;
-    let user = |from: &str| matches!(from, "human" | "user");
-    let turns = match (line.prompt, line.conversations) {
-        (Some(text), None) => vec![Turn { user: true, text }],
-        (None, Some(said)) => {
-            let last = said.iter().rposition(|m| user(&m.from)).map_or(0, |last| last + 1);
-            said.into_iter().take(last).map(|m| Turn { user: user(&m.from), text: m.value }).collect()
+/// One prompt. Of a conversation, all up to its last message that is no answer; the answer after it is the recorded one.
+fn one(place: &str, row: &Value) -> Result<Text> {
+    let first = |keys: &[&str]| keys.iter().find_map(|key| row.get(*key).filter(|v| !v.is_null()));
+    let conversation = if row.is_array() { Some(row) } else { first(&CONVERSATIONS) };
+    let wrong = |field: &str, found: &Value| Error::field(place, field, found, ACCEPTED);
+    let mut turns = match (first(&PROMPTS), conversation) {
+        (Some(Value::String(text)), None) => vec![Turn::user(text.clone())],
+        (None, Some(Value::Array(said))) => {
+            said.iter().map(|message| Turn::read(place, message)).collect::<Result<_>>()?
         }
-        _ => Vec::new(),
+        (Some(found), None) => return Err(wrong("prompt", found)),
+        (None, Some(found)) => return Err(wrong("messages", found)),
+        (Some(_), Some(_)) => {
+            return Err(Error::field(place, "prompt", "beside a conversation", ACCEPTED));
+        }
+        (None, None) => Vec::new(),
     };
-    if turns.iter().all(|turn| turn.text.trim().is_empty()) {
+    let asked = turns.iter().rposition(|turn| !turn.is_answer()).map_or(0, |last| last + 1);
+    let answer = turns.split_off(asked).into_iter().next();
+    if !turns.iter().any(|turn| !turn.is_answer() && turn.says_something()) {
         return Err(Error::field(place, "prompt", "nothing that a user says", ACCEPTED));
     }
+    let output_len = first(&LENGTHS).map(|found| tokens(place, found)).transpose()?;
+    let recorded = answer.map(|turn| turn.text.len().div_ceil(BYTES_PER_TOKEN) as u64).filter(|n| *n > 0);
+    Ok(Text { turns, output_len, recorded })
+}
+
+/// A count of tokens, which a table may have as text.
+fn tokens(place: &str, found: &Value) -> Result<u64> {
+    let whole = found.as_u64().or_else(|| found.as_str()?.trim().parse().ok());
     let fits = |n: &u64| (1..=1 << 30).contains(n);
-    match line.output_len {
-        Some(n) if !fits(&n) => Err(Error::field(place, "output_len", n, "1 to 2^30 tokens")),
-        output_len => Ok(Text { turns, output_len }),
-    }
+    whole.filter(fits).ok_or_else(|| Error::field(place, "output_len", found, "1 to 2^30 tokens"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    fn messages(text: &Text) -> Value {
+        text.turns.iter().map(Turn::message).collect()
+    }
 
     #[test]
     fn every_form() {
         let text = r#"{"prompt": "one two", "output_len": 9}
 
-            {"id": "x", "conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}
-            {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}], "max_tokens": 4}"#;
+            {"id": "x", "conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "five by"}]}
+            {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}], "max_tokens": 4}
+            {"text": "aiperf", "output_length": 5}
+            {"prompt": "vllm", "output_tokens": 7}
+            {"prompt": "guidellm", "output_tokens_count": 3, "prompt_tokens_count": 2}"#;
         let texts = parse("p.jsonl", text).unwrap();
         let said: Vec<Vec<_>> =
-            texts.iter().map(|t| t.turns.iter().map(|t| (t.user, t.text.as_str())).collect()).collect();
-        let talk = vec![(true, "a"), (false, "b"), (true, "c")];
-        assert_eq!(said, [vec![(true, "one two")], vec![(true, "a")], talk]);
-        assert_eq!(texts.iter().map(|t| t.output_len).collect::<Vec<_>>(), [Some(9), None, Some(4)]);
+            texts.iter().map(|t| t.turns.iter().map(|t| (&*t.role, t.text.as_str())).collect()).collect();
+        let talk = vec![("user", "a"), ("assistant", "b"), ("user", "c")];
+        let alone = |text| vec![("user", text)];
+        let single = ["aiperf", "vllm", "guidellm"].map(alone);
+        assert_eq!(said[..3], [alone("one two"), alone("a"), talk]);
+        assert_eq!(said[3..], single);
+        let lengths: Vec<_> = texts.iter().map(|t| (t.output_len, t.recorded)).collect();
+        // "five by" is 7 bytes: two tokens of at most four.
+        let asked = |n| (Some(n), None);
+        assert_eq!(lengths, [asked(9), (None, Some(2)), asked(4), asked(5), asked(7), asked(3)]);
+    }
+
+    /// Roles, parts, tool calls and the answers to them reach the server as the file has them.
+    #[test]
+    fn messages_are_kept() {
+        let parts = json!({"role": "user", "content": [{"type": "text", "text": "what is"}, {"type": "text", "text": "this?"}]});
+        let call =
+            json!({"role": "assistant", "content": null, "tool_calls": [{"id": "a", "type": "function"}]});
+        let result = json!({"role": "tool", "tool_call_id": "a", "content": "sunny"});
+        let developer = json!({"role": "developer", "content": "be terse"});
+        let said = json!([developer, parts, call, result]);
+        let texts = parse("p.jsonl", &json!({"messages": said}).to_string()).unwrap();
+        assert_eq!(messages(&texts[0]), said);
+        assert_eq!(texts[0].turns[1].text, "what is this?");
+        let system = r#"[{"conversations":[{"from":"system","value":"s"},{"from":"human","value":"h"},
+            {"from":"gpt","value":"g"},{"from":"human","value":"more"},{"from":"bing","value":"12345"}]}]"#;
+        let texts = parse("s.json", &format!("\u{feff}{system}")).unwrap();
+        let roles: Vec<_> = texts[0].turns.iter().map(|t| &*t.role).collect();
+        assert_eq!((roles, texts[0].recorded), (vec!["system", "user", "assistant", "user"], Some(2)));
+    }
+
+    /// A conversation a line as evalscope takes it: https://github.com/modelscope/evalscope/pull/1309.
+    #[test]
+    fn rows_may_be_conversations() {
+        let line = |word: &str| {
+            format!(r#"[{{"role": "system", "content": "s"}}, {{"role": "user", "content": "{word}"}}]"#)
+        };
+        let said = |text: &str| {
+            let texts = parse("p.jsonl", text).unwrap();
+            texts.iter().map(|t| t.turns[1].text.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(said(&format!("{}\n{}", line("a"), line("b"))), ["a", "b"]);
+        assert_eq!(said(&line("a")), ["a"]);
+    }
+
+    #[test]
+    fn cells_of_tables_are_text() {
+        let row = json!({"prompt": "a", "output_len": " 12 ", "other": null}).as_object().cloned().unwrap();
+        assert_eq!(rows("p.csv", vec![row]).unwrap()[0].output_len, Some(12));
+        let row = json!({"prompt": "a", "output_len": "many"}).as_object().cloned().unwrap();
+        let error = rows("p.csv", vec![row]).unwrap_err().to_string();
+        assert!(error.contains("p.csv: row 1") && error.contains("tokens"), "{error}");
     }
 
     #[test]
@@ -101,9 +200,15 @@ mod tests {
             ("{\"prompt\": \"a\"}\n{", "p.jsonl:2"),
             ("{\"prompt\": 7}", "p.jsonl:1"),
             ("{}", "prompt"),
+            ("{\"timestamp\": 0, \"input_length\": 600, \"hash_ids\": [1]}", "--workload"),
             ("{\"conversations\": []}", "prompt"),
+            ("{\"conversations\": [{\"from\": \"gpt\", \"value\": \"a\"}]}", "prompt"),
             ("{\"prompt\": \" \"}", "prompt"),
             ("{\"prompt\": \"a\", \"output_len\": 0}", "output_len"),
+            ("[{\"prompt\": \"a\"}, {\"prompt\": 7}]", "row 2"),
+            ("[7]", "row 1"),
+            ("7", "p.jsonl:1"),
+            ("[]", "none"),
             ("", "none"),
         ] {
             let error = parse("p.jsonl", text).unwrap_err().to_string();
@@ -112,5 +217,9 @@ mod tests {
                 "{error}"
             );
         }
+        let error = parse("p.jsonl", r#"{"messages": [{"role": "user", "content": 7}]}"#).unwrap_err();
+        assert!(error.to_string().contains("content"), "{error}");
+        let error = parse("p.jsonl", r#"{"conversations": [{"from": "nobody", "value": "a"}]}"#).unwrap_err();
+        assert!(error.to_string().contains("human, user, gpt"), "{error}");
     }
 }

@@ -8,17 +8,24 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Requests at either end that do not count.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct Window {
     pub(crate) warmup: u64,
     pub(crate) cooldown: u64,
+    /// Seconds from the first request, and to the last one, by the schedule.
+    pub(crate) warmup_s: f64,
+    pub(crate) cooldown_s: f64,
 }
 
 impl Window {
     /// The records that count, of all in order of the schedule.
     pub(super) fn of<'a>(&self, records: &'a [Record]) -> &'a [Record] {
-        let last = records.len().saturating_sub(self.cooldown as usize);
-        records.get(self.warmup as usize..last).unwrap_or_default()
+        let first = records.first().map_or(0.0, |r| r.scheduled.seconds()) + self.warmup_s;
+        let end = records.last().map_or(0.0, |r| r.scheduled.seconds()) - self.cooldown_s;
+        let early = records.partition_point(|r| r.scheduled.seconds() < first);
+        let inside = records.partition_point(|r| r.scheduled.seconds() <= end);
+        let last = records.len().saturating_sub(self.cooldown as usize).min(inside);
+        records.get((self.warmup as usize).max(early)..last).unwrap_or_default()
     }
 }
 
@@ -178,8 +185,15 @@ mod tests {
     fn the_ends_are_cut_off() {
         let records: Vec<_> = (0..5).map(|id| record(id, id, id + 1)).collect();
         let ids = |warmup, cooldown| {
-            Window { warmup, cooldown }.of(&records).iter().map(|r| r.id).collect::<Vec<_>>()
+            Window { warmup, cooldown, ..Window::default() }
+                .of(&records)
+                .iter()
+                .map(|r| r.id)
+                .collect::<Vec<_>>()
         };
+        // Scheduled at 0, 1, 2, 3 and 4 ms: 1.5 ms from the first on, and to 1 ms before the last.
+        let timed = Window { warmup_s: 0.0015, cooldown_s: 0.001, ..Window::default() };
+        assert_eq!(timed.of(&records).iter().map(|r| r.id).collect::<Vec<_>>(), [2, 3]);
         assert_eq!((ids(1, 2), ids(0, 0).len(), ids(4, 1), ids(9, 9)), (vec![1, 2], 5, vec![], vec![]));
     }
 }

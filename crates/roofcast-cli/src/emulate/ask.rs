@@ -1,15 +1,18 @@
 //! What a client asks for: the bodies of `/v1/completions` and `/v1/chat/completions`.
 //!
-//! Knows: OpenAI's keys and vLLM's beside them; [`bounds`] knows what they may hold, [`responses`], [`sglang`] and
-//! [`llama_cpp`] know those of other endpoints. Keys that change nothing here are let pass, as vLLM lets pass those that it does not know. Knows nothing
+//! Knows: OpenAI's keys and vLLM's beside them; [`bounds`] knows what they may hold, [`responses`], [`messages`],
+//! [`embeddings`], [`sglang`] and [`llama_cpp`] know those of other endpoints. Keys that change nothing here are let pass, as vLLM lets pass those that it does not know. Knows nothing
 //! about engines.
 
 mod bounds;
+mod embeddings;
 mod llama_cpp;
+mod messages;
 mod responses;
 mod sglang;
 
 use super::fields::Fields;
+use super::form::Form;
 use super::refusal::Refusal;
 use super::tokenizer::{Encoded, Tokenizer};
 use super::tools::Call;
@@ -23,6 +26,10 @@ pub(crate) enum Endpoint {
     Chat,
     /// `/v1/responses`.
     Responses,
+    /// Anthropic's `/v1/messages`.
+    Messages,
+    /// `/v1/embeddings`.
+    Embeddings,
     /// SGLang's `/generate`.
     Generate,
     /// llama.cpp's `/completion`.
@@ -76,11 +83,24 @@ pub(crate) struct Ask {
     pub(crate) request_id: Option<String>,
     /// The tool that the answer calls.
     pub(crate) call: Option<Call>,
+    /// The form that the answer has.
+    pub(crate) form: Option<Form>,
+    /// How embeddings are written.
+    pub(crate) vectors: Vectors,
     pub(crate) kv_transfer: KvTransfer,
     /// Whose request it is.
     pub(crate) user: Option<String>,
     /// Whether `/generate` was asked with a list of prompts.
     pub(crate) listed: bool,
+}
+
+/// How embeddings are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Vectors {
+    /// Numbers of each; as many as the model's width where the client does not say.
+    pub(crate) dimensions: Option<u64>,
+    /// As base64 of little-endian 32-bit numbers.
+    pub(crate) base64: bool,
 }
 
 /// Prompts of one request.
@@ -111,6 +131,8 @@ impl Ask {
             return_token_ids: false,
             request_id: None,
             call: None,
+            form: None,
+            vectors: Vectors::default(),
             kv_transfer: KvTransfer::default(),
             user: None,
             listed: false,
@@ -123,6 +145,8 @@ impl Ask {
         match endpoint {
             Endpoint::Completions | Endpoint::Chat => Ask::openai(endpoint, &fields, tokenizer),
             Endpoint::Responses => Ask::responses(&fields, tokenizer),
+            Endpoint::Messages => Ask::messages(&fields, tokenizer),
+            Endpoint::Embeddings => Ask::embeddings(&fields, tokenizer),
             Endpoint::Generate => Ask::generate(&fields, tokenizer),
             Endpoint::LlamaCompletion => Ask::llama_completion(&fields, tokenizer),
         }
@@ -131,7 +155,7 @@ impl Ask {
     fn openai(endpoint: Endpoint, fields: &Fields, tokenizer: &dyn Tokenizer) -> Result<Ask, Refusal> {
         let prompts = match endpoint {
             Endpoint::Chat => vec![chat(fields, tokenizer)?.into()],
-            _ => prompts(fields.get("prompt").unwrap_or(&Value::Null), tokenizer)?,
+            _ => prompts("prompt", fields.get("prompt").unwrap_or(&Value::Null), tokenizer)?,
         };
         let stream = fields.flag("stream")?.unwrap_or(false);
         let options = fields.object("stream_options")?;
@@ -170,6 +194,7 @@ impl Ask {
             return_token_ids: fields.flag("return_token_ids")?.unwrap_or(false),
             request_id: fields.string("request_id")?.map(str::to_owned),
             call: if endpoint == Endpoint::Chat { Call::read(fields)? } else { None },
+            form: Form::read(fields)?,
             kv_transfer: KvTransfer::read(fields)?,
             user: fields.string("user")?.map(str::to_owned),
             ..Ask::of(endpoint, prompts)
@@ -178,9 +203,9 @@ impl Ask {
 }
 
 /// A prompt as text or tokens, or a list of such.
-fn prompts(value: &Value, tokenizer: &dyn Tokenizer) -> Result<Vec<Arc<[u32]>>, Refusal> {
-    let wrong = || Refusal::field("prompt", "string_type", "Input should be a valid string", value);
-    let empty = || Refusal::param("prompt", "Either prompt or prompt_embeds must be provided and non-empty.");
+fn prompts(field: &str, value: &Value, tokenizer: &dyn Tokenizer) -> Result<Vec<Arc<[u32]>>, Refusal> {
+    let wrong = || Refusal::field(field, "string_type", "Input should be a valid string", value);
+    let empty = || Refusal::param(field, "Either prompt or prompt_embeds must be provided and non-empty.");
     let prompt = |value: &Value| match value {
         Value::String(text) => tokenizer.prompt(text).map(Arc::from),
         Value::Array(ids) => {

@@ -5,7 +5,6 @@
 
 use super::ask::Ask;
 use super::tokenizer::Tokenizer;
-use super::tools::Call;
 use crate::bench::vocabulary::words;
 use std::sync::Arc;
 
@@ -112,7 +111,12 @@ impl Author {
     pub(crate) fn answer(&self, ask: &Ask, prompt: &[u32], choice: usize, most: u64) -> Completion {
         let mut draw = Draw::of(prompt, ask.seed ^ (choice as u64) << 32);
         if let Some(call) = &ask.call {
-            return self.call(call, &mut draw, most);
+            let arguments = call.arguments(&mut |count| draw.below(count), &|index| self.word(index));
+            let said = self.said(&arguments.to_string(), most);
+            return Completion { tool: Some(call.name.clone()), ..said };
+        }
+        if let Some(form) = &ask.form {
+            return self.said(&form.text(&mut |count| draw.below(count), &|index| self.word(index)), most);
         }
         let length = self.length(ask, &mut draw, most) as usize;
         let mut answer = Completion::with_room(length);
@@ -133,13 +137,14 @@ impl Author {
         answer
     }
 
-    /// A call of a tool, cut off where it is longer than it may be.
-    fn call(&self, call: &Call, draw: &mut Draw, most: u64) -> Completion {
-        let word = |index: usize| {
-            self.words.get(index % self.words.len().max(1)).map_or("", |word| word.text).to_owned()
-        };
-        let arguments = call.arguments(&mut |count| draw.below(count), &word);
-        let mut tokens = self.tokenizer.encode(&arguments.to_string()).unwrap_or_default();
+    /// One of the words.
+    fn word(&self, index: usize) -> String {
+        self.words.get(index % self.words.len().max(1)).map_or("", |word| word.text).to_owned()
+    }
+
+    /// A text, cut off where it is longer than it may be.
+    fn said(&self, text: &str, most: u64) -> Completion {
+        let mut tokens = self.tokenizer.encode(text).unwrap_or_default();
         if tokens.is_empty() {
             // An answer has a token at least.
             tokens.extend(self.words.first().and_then(|word| word.tokens.first()));
@@ -148,7 +153,7 @@ impl Author {
         tokens.truncate(most.max(1) as usize);
         let mut answer = Completion::with_room(tokens.len());
         self.tokenizer.pieces(&tokens).iter().for_each(|piece| answer.say(piece));
-        Completion { tokens: tokens.into(), stops, tool: Some(call.name.clone()), ..answer }
+        Completion { tokens: tokens.into(), stops, ..answer }
     }
 
     /// How many tokens an answer has unless a stop string ends it: as many as allowed where it goes on to its bound.

@@ -3,7 +3,9 @@
 //! Knows: paths, methods, headers and the order of checks. [`generation`] makes requests of the engine, [`control`] changes
 //! the server, [`sglang`] and [`llama_cpp`] have what those servers say of themselves. Knows nothing about connections.
 
+mod browser;
 mod control;
+mod description;
 mod generation;
 mod llama_cpp;
 mod sglang;
@@ -22,6 +24,7 @@ use super::response::{not_allowed, refused, said, text, whole};
 use super::sleep::Sleep;
 use super::stream::Sent;
 use super::tokenizer::Tokenizer;
+use crate::http::guard::Guard;
 use crate::http::{self, Unread, server};
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -30,6 +33,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use roofcast::fleet::Way;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -39,6 +43,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The version of vLLM whose API this is.
 pub(crate) const VERSION: &str = "0.32.0";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// What begins the paths that change the server.
+const ADMIN: &str = "/admin";
 /// Where the fault of all requests is set.
 const FAULTS: &str = "/admin/faults";
 /// Where gauges are pinned.
@@ -76,6 +82,10 @@ pub(crate) struct Settings {
     pub(crate) link: Option<Way>,
     /// Accelerators that share a layer.
     pub(crate) tp: u64,
+    /// Width of the model: numbers of an embedding.
+    pub(crate) hidden: u64,
+    /// Who may administer.
+    pub(crate) guard: Guard,
 }
 
 /// One server.
@@ -131,6 +141,13 @@ impl Service {
     async fn route(&self, request: Request<Incoming>) -> Answered {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path();
+        if path.starts_with(ADMIN) {
+            if let Some(why) = self.settings.guard.refusal(&parts.headers) {
+                return Err(Refusal::named(StatusCode::FORBIDDEN, "Forbidden", why.to_owned()));
+            }
+        } else if let Some(response) = browser::preflight(&parts.method, &parts.headers) {
+            return Ok(response);
+        }
         if parts.method != Method::OPTIONS && GUARDED.iter().any(|guarded| path.starts_with(guarded)) {
             self.authorize(&parts.headers)?;
         }
@@ -147,6 +164,9 @@ impl Service {
             "/v1/completions" => self.complete(Endpoint::Completions, &parts.headers, body).await,
             "/v1/chat/completions" => self.complete(Endpoint::Chat, &parts.headers, body).await,
             "/v1/responses" => self.complete(Endpoint::Responses, &parts.headers, body).await,
+            "/v1/messages" => self.complete(Endpoint::Messages, &parts.headers, body).await,
+            "/v1/embeddings" => self.complete(Endpoint::Embeddings, &parts.headers, body).await,
+            "/openapi.json" => Ok(said(&self.description())),
             "/metrics" => Ok(self.metrics()),
             FAULTS => self.change_fault(&parts.method, &self.read(&parts.headers, body).await?),
             PINS => self.pin(&parts.method, &self.read(&parts.headers, body).await?),
@@ -184,8 +204,13 @@ impl Service {
     /// The methods that a path takes; none where there is no such path.
     fn methods(&self, path: &str) -> Option<&'static [Method]> {
         match path {
-            "/v1/completions" | "/v1/chat/completions" | "/v1/responses" => Some(&[Method::POST]),
+            "/v1/completions"
+            | "/v1/chat/completions"
+            | "/v1/responses"
+            | "/v1/messages"
+            | "/v1/embeddings" => Some(&[Method::POST]),
             "/metrics" | "/v1/models" => Some(&[Method::GET]),
+            "/openapi.json" if self.settings.dialect != Dialect::LlamaCpp => Some(&[Method::GET]),
             FAULTS | PINS | REPLICAS if self.settings.allow_faults => {
                 Some(&[Method::GET, Method::POST, Method::DELETE])
             }
@@ -216,7 +241,7 @@ impl Service {
         let Some(key) = &self.settings.api_key else { return Ok(()) };
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         match given.and_then(|value| value.split_once(' ')) {
-            Some((scheme, given)) if scheme.eq_ignore_ascii_case("bearer") && given == key => Ok(()),
+            Some((scheme, given)) if scheme.eq_ignore_ascii_case("bearer") && same(given, key) => Ok(()),
             _ => Err(Refusal::unauthorized()),
         }
     }
@@ -314,16 +339,28 @@ impl server::Service for Service {
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Sent> {
         let given = request.headers().get(REQUEST_ID).cloned();
+        let shares =
+            request.headers().contains_key(header::ORIGIN) && !request.uri().path().starts_with(ADMIN);
         let id = self.settings.echo_request_id.then(|| given.or_else(fresh_id)).flatten();
         let mut response = match self.route(request).await {
             Ok(response) => response,
             Err(refusal) => refused(&refusal, self.settings.dialect),
         };
+        if shares {
+            browser::share(&mut response);
+        }
         if let Some(id) = id {
             response.headers_mut().insert(REQUEST_ID, id);
         }
         response
     }
+}
+
+/// Whether two keys are the same, in a time that says nothing of where they differ: hashes are compared, to their ends, as
+/// vLLM's `AuthenticationMiddleware` does.
+fn same(given: &str, key: &str) -> bool {
+    let [given, key] = [given, key].map(Sha256::digest);
+    given.iter().zip(&key).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0
 }
 
 /// Whether vLLM takes nothing but JSON at a path (`validate_json_request` of its `entrypoints/serve/utils/api_utils.py`).
@@ -332,6 +369,8 @@ fn takes_json(path: &str) -> bool {
         "/v1/completions",
         "/v1/chat/completions",
         "/v1/responses",
+        "/v1/messages",
+        "/v1/embeddings",
         "/v1/load_lora_adapter",
         "/v1/unload_lora_adapter",
         "/tokenize",

@@ -1,18 +1,12 @@
 //! Tools that a client offers, and arguments of the form that they ask for.
 //!
-//! Knows: `tools` and `tool_choice` as vLLM 0.32 checks them (`check_tool_usage` of its `chat_completion/protocol.py`), and of
-//! JSON Schema what decides a value's form. Patterns are not followed. Knows nothing about how calls are written.
+//! Knows: `tools` and `tool_choice` as vLLM 0.32 checks them (`check_tool_usage` of its `chat_completion/protocol.py`).
+//! Knows nothing about how calls are written.
 
 use super::fields::Fields;
+use super::form;
 use super::refusal::Refusal;
 use serde_json::{Map, Value, json};
-
-/// Levels of a value's form; deeper ones are null.
-const DEEPEST: usize = 16;
-/// Items and properties of one value.
-const MOST_PARTS: usize = 64;
-/// Characters of one text.
-const LONGEST: u64 = 4096;
 
 /// The tool that an answer calls.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,8 +64,7 @@ impl Call {
         draw: &mut dyn FnMut(usize) -> usize,
         word: &dyn Fn(usize) -> String,
     ) -> Value {
-        let mut filler = Filler { root: &self.parameters, draw, word };
-        match filler.fill(&self.parameters, 0) {
+        match form::filled(&self.parameters, draw, word) {
             Value::Object(map) => Value::Object(map),
             _ => Value::Object(Map::new()),
         }
@@ -94,114 +87,6 @@ fn tools(fields: &Fields) -> Result<Vec<(String, Value)>, Refusal> {
         Ok((name.to_owned(), parameters))
     };
     items.iter().map(read).collect()
-}
-
-/// Values of a form.
-struct Filler<'a> {
-    /// What `$ref` points into.
-    root: &'a Value,
-    draw: &'a mut dyn FnMut(usize) -> usize,
-    word: &'a dyn Fn(usize) -> String,
-}
-
-impl<'a> Filler<'a> {
-    fn fill(&mut self, schema: &'a Value, depth: usize) -> Value {
-        if depth > DEEPEST {
-            return Value::Null;
-        }
-        if let Some(found) = schema.get("const") {
-            return found.clone();
-        }
-        if let Some(choices) = schema.get("enum").and_then(Value::as_array).filter(|c| !c.is_empty()) {
-            return choices[(self.draw)(choices.len())].clone();
-        }
-        if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
-            let target = target.strip_prefix('#').and_then(|path| self.root.pointer(path));
-            return target.map_or(Value::Null, |target| self.fill(target, depth + 1));
-        }
-        for key in ["anyOf", "oneOf", "allOf"] {
-            if let Some(first) = schema.get(key).and_then(Value::as_array).and_then(|all| all.first()) {
-                return self.fill(first, depth + 1);
-            }
-        }
-        let kind = match schema.get("type") {
-            Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).find(|kind| *kind != "null"),
-            kind => kind.and_then(Value::as_str),
-        };
-        match kind {
-            Some("array") => self.array(schema, depth),
-            Some("integer") => self.integer(schema).into(),
-            Some("number") => (self.integer(schema) as f64).into(),
-            Some("boolean") => ((self.draw)(2) == 1).into(),
-            Some("null") => Value::Null,
-            Some("string") => self.text(schema).into(),
-            // The form of arguments may leave out that it is an object's.
-            None if depth > 0 && schema.get("properties").is_none() => self.text(schema).into(),
-            _ => self.object(schema, depth),
-        }
-    }
-
-    /// The required properties; all where none is.
-    fn object(&mut self, schema: &'a Value, depth: usize) -> Value {
-        let none = Map::new();
-        let properties = schema.get("properties").and_then(Value::as_object);
-        let required = schema.get("required").and_then(Value::as_array);
-        let required: Vec<&str> = required.into_iter().flatten().filter_map(Value::as_str).collect();
-        let mut filled = Map::new();
-        let names = properties.unwrap_or(&none).keys().map(String::as_str);
-        let wanted: Vec<&str> = if required.is_empty() { names.collect() } else { required };
-        for name in wanted.into_iter().take(MOST_PARTS) {
-            let form = properties.and_then(|all| all.get(name));
-            let value = match form {
-                Some(form) => self.fill(form, depth + 1),
-                None => self.text(&Value::Null).into(),
-            };
-            filled.insert(name.to_owned(), value);
-        }
-        Value::Object(filled)
-    }
-
-    fn array(&mut self, schema: &'a Value, depth: usize) -> Value {
-        let count = |key: &str| schema.get(key).and_then(Value::as_u64);
-        let length = count("minItems").unwrap_or(1).max(1).min(count("maxItems").unwrap_or(u64::MAX));
-        let item = schema.get("items").unwrap_or(&Value::Null);
-        (0..length.min(MOST_PARTS as u64)).map(|_| self.fill(item, depth + 1)).collect()
-    }
-
-    /// A whole number within the bounds, from the lower one up.
-    fn integer(&mut self, schema: &Value) -> i64 {
-        let bound = |key: &str| schema.get(key).and_then(Value::as_f64).map(|n| n.clamp(-1e15, 1e15));
-        let least = bound("minimum").map(f64::ceil);
-        let least = least.or(bound("exclusiveMinimum").map(|n| n.floor() + 1.0)).map(|n| n as i64);
-        let most = bound("maximum").map(f64::floor);
-        let most = most.or(bound("exclusiveMaximum").map(|n| n.ceil() - 1.0)).map(|n| n as i64);
-        let drawn = (self.draw)(100) as i64;
-        match (least, most) {
-            (Some(least), Some(most)) => (least + drawn).min(most).max(least),
-            (Some(least), None) => least + drawn,
-            (None, Some(most)) => most - drawn,
-            (None, None) => drawn,
-        }
-    }
-
-    /// A word, or as many as the text must have characters of.
-    fn text(&mut self, schema: &Value) -> String {
-        match schema.get("format").and_then(Value::as_str) {
-            Some("date-time") => return "2026-01-01T00:00:00Z".to_owned(),
-            Some("date") => return "2026-01-01".to_owned(),
-            Some("email") => return "someone@example.com".to_owned(),
-            Some("uri" | "url") => return "https://example.com".to_owned(),
-            _ => {}
-        }
-        let count = |key: &str| schema.get(key).and_then(Value::as_u64);
-        let least = count("minLength").unwrap_or(1).min(LONGEST);
-        let mut text = (self.word)((self.draw)(1 << 16));
-        while (text.chars().count() as u64) < least {
-            text = format!("{text} {}", (self.word)((self.draw)(1 << 16)));
-        }
-        let most = count("maxLength").unwrap_or(u64::MAX).min(LONGEST + 64) as usize;
-        text.chars().take(most).collect()
-    }
 }
 
 #[cfg(test)]
@@ -268,7 +153,7 @@ mod tests {
         assert!(filled(own, 0)["next"]["next"].is_object());
         let wide =
             json!({"type": "object", "properties": {"a": {"type": "array", "minItems": 1_000_000_000}}});
-        assert_eq!(filled(wide, 0)["a"].as_array().unwrap().len(), MOST_PARTS);
+        assert_eq!(filled(wide, 0)["a"].as_array().unwrap().len(), form::MOST_PARTS);
         for odd in [json!(null), json!(7), json!([]), json!({"type": "array"}), json!({"$ref": "#/nowhere"})]
         {
             assert_eq!(filled(odd, 0), json!({}));

@@ -1,10 +1,13 @@
 //! Answers as vLLM writes them: the events of a stream and whole bodies.
 //!
 //! Knows: OpenAI's shapes with vLLM's keys, held to recorded answers of vLLM 0.32 by tests; [`logprobs`] has what is said of
-//! single tokens, [`responses`], [`sglang`] and [`llama_cpp`] know the shapes of other endpoints. Knows nothing about when.
+//! single tokens, [`responses`], [`messages`], [`embeddings`], [`sglang`] and [`llama_cpp`] know the shapes of other
+//! endpoints. Knows nothing about when.
 
+mod embeddings;
 mod llama_cpp;
 mod logprobs;
+mod messages;
 mod responses;
 mod sglang;
 
@@ -33,6 +36,8 @@ pub(crate) struct Reply {
     /// What another instance needs to go on with it.
     pub(crate) kv_transfer: Option<Value>,
     pub(crate) tokenizer: Arc<dyn Tokenizer>,
+    /// Numbers of an embedding.
+    pub(crate) width: u64,
 }
 
 /// What an answer's last chunk ends with.
@@ -103,6 +108,8 @@ impl Reply {
         let body = match self.ask.endpoint {
             Endpoint::Completions | Endpoint::Chat => self.openai(out),
             Endpoint::Responses => self.response(out),
+            Endpoint::Messages => self.anthropic(out),
+            Endpoint::Embeddings => self.embeddings(),
             Endpoint::Generate => self.generated(out),
             Endpoint::LlamaCompletion => self.llama_completion(out),
         };
@@ -212,8 +219,12 @@ impl Writer {
     /// Room for what is written next, with what a stream begins with.
     pub(crate) fn begin(&mut self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(512);
-        if !std::mem::replace(&mut self.begun, true) && self.reply.ask.endpoint == Endpoint::Responses {
-            self.reply.begin_response(&mut bytes);
+        if !std::mem::replace(&mut self.begun, true) {
+            match self.reply.ask.endpoint {
+                Endpoint::Responses => self.reply.begin_response(&mut bytes),
+                Endpoint::Messages => self.reply.begin_anthropic(&mut bytes),
+                _ => {}
+            }
         }
         bytes
     }
@@ -244,9 +255,10 @@ impl Writer {
         self.roles(into);
         match self.reply.ask.endpoint {
             Endpoint::Responses => return self.reply.end_response(out, into),
+            Endpoint::Messages => return self.reply.end_anthropic(out, into),
             Endpoint::LlamaCompletion => return self.reply.end_llama_completion(out, into),
             Endpoint::Completions | Endpoint::Chat => cut.into_iter().for_each(|c| self.aborted(c, into)),
-            Endpoint::Generate => {}
+            Endpoint::Generate | Endpoint::Embeddings => {}
         }
         if self.reply.ask.include_usage {
             into.extend(&self.head);
@@ -313,6 +325,9 @@ impl Writer {
         match self.reply.ask.endpoint {
             Endpoint::Completions | Endpoint::Chat => return self.openai(choice, into),
             Endpoint::Responses => self.reply.response_delta(index, into),
+            Endpoint::Messages => self.reply.anthropic_delta(index, into),
+            // Embeddings come whole.
+            Endpoint::Embeddings => {}
             Endpoint::Generate => self.reply.generated_chunk(choice, index, out, into),
             Endpoint::LlamaCompletion => self.reply.llama_chunk(choice, index, into),
         }

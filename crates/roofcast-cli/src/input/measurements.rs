@@ -60,16 +60,6 @@ pub(crate) fn idle(files: &[PathBuf], runs: &RunsArgs) -> Result<(), Error> {
     }
 }
 
-/// The points of the file at `path`, which holds `text` and of which no row may be wrong.
-pub(crate) fn of_file(
-    path: &Path,
-    text: &str,
-    runs: &RunsArgs,
-    catalog: &mut Cow<'static, Catalog>,
-) -> Result<Vec<Measurement>> {
-    each_of_file(path, text, runs, catalog)?.into_iter().collect()
-}
-
 /// The points of the file at `path`, which holds `text`; rows of a table may be refused one by one.
 fn each_of_file(
     path: &Path,

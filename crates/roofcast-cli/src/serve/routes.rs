@@ -4,8 +4,8 @@
 //! page needs. Knows nothing about connections.
 
 use super::api::Api;
-use super::guard::Guard;
 use super::work::Lines;
+use crate::http::guard::Guard;
 use crate::http::{self, Unread, server};
 use crate::page::{COMMANDS, PAGE};
 use bytes::Bytes;

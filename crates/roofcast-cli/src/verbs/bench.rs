@@ -6,8 +6,10 @@ mod date;
 mod detailed;
 mod measurements;
 mod picture;
+mod runs;
 mod search;
 mod setup;
+mod speech;
 mod sweep;
 mod table;
 mod view;
@@ -25,6 +27,7 @@ use baseline::Baseline;
 use beside::Beside;
 pub(crate) use beside::advice;
 use detailed::Detailed;
+use search::Search;
 use serde::Serialize;
 use serde_json::Value;
 use setup::Setup;
@@ -85,9 +88,9 @@ struct Answer<'a> {
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     // What is wrong with a sweep is said before anything is asked.
     let sweep = args.sweep.as_deref().map(sweep::parse).transpose()?;
-    let search = args.find_rate.as_deref().map(search::parse).transpose()?;
+    let search = Search::asked(args)?;
     let varied = sweep.as_ref().and_then(|(key, values)| Some(key.at(*values.first()?)));
-    let varied = varied.or_else(|| search.map(|(low, _)| sweep::Key::Rate.at(low)));
+    let varied = varied.or_else(|| search.map(|search| search.key.at(search.low)));
     if args.deployment.source.dump_spec {
         setup::dump(args, varied.as_slice())?;
         return Ok(ExitCode::SUCCESS);
@@ -106,8 +109,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     if let Some((key, values)) = sweep {
         return sweep::run(args, &mut setup, key, &values, &files);
     }
-    if let Some(range) = search {
-        return search::run(args, &mut setup, range, files.picture.as_ref());
+    if let Some(search) = search {
+        return search::run(args, &mut setup, search, files.picture.as_ref());
+    }
+    if let Some(count) = args.runs {
+        return runs::run(args, &mut setup, count, &files);
     }
     let workload = setup.workload.clone();
     let (point, kept) = setup.measure(&workload)?;

@@ -55,8 +55,7 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     }
     input::measurements::idle(&args.files, &args.runs)?;
     let mut catalog = input::catalog(&args.catalog)?;
-    let Points { mut rows, mut refused } =
-        input::measurements::read(&args.files, &args.runs, &mut catalog)?;
+    let Points { mut rows, mut refused } = input::measurements::read(&args.files, &args.runs, &mut catalog)?;
     if !refused.is_empty() {
         return Err(refused.swap_remove(0));
     }

@@ -14,6 +14,7 @@ use crate::emulate::service::{Service, Settings};
 use crate::emulate::tokenizer::Vocabulary;
 use crate::emulate::tokenizer::{Rule, Tokenizer};
 use crate::emulate::{Author, warn_when_late};
+use crate::http::guard::Guard;
 use crate::http::server;
 use crate::input;
 use crate::input::scenario::{EMPTY, Scenario, Source};
@@ -170,7 +171,12 @@ fn settings(
 ) -> Result<Settings> {
     let key = |variable: &String| {
         let missing = || Error::field("arguments", "--api-key-env", variable, "a variable that is set");
-        std::env::var(variable).map_err(|_| missing())
+        let key = std::env::var(variable).map_err(|_| missing())?;
+        if key.trim().is_empty() {
+            let accepted = "a key: an empty one would let nobody in, or everybody";
+            return Err(Error::field("environment", variable, "empty", accepted));
+        }
+        Ok(key)
     };
     let fault = |text: &String| {
         Fault::parse(text).map_err(|accepted| Error::field("arguments", "--fault", text, accepted))
@@ -206,6 +212,8 @@ fn settings(
             None => way(LinkKind::Network).ok(),
         },
         tp: deployment.parallelism.tp,
+        hidden: deployment.model.hidden,
+        guard: Guard::new(&args.allow_host),
     })
 }
 

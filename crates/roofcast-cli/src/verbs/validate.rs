@@ -5,7 +5,7 @@ mod split;
 mod tables;
 pub(crate) mod view;
 
-pub(crate) use tables::{CSV, csv_rows, people, per_row};
+pub(crate) use tables::{CSV, csv_rows, per_row};
 
 use crate::args::ValidateArgs;
 use crate::input::measurements::Points;

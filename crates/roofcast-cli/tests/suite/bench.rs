@@ -2,12 +2,16 @@
 
 #[path = "bench/asking.rs"]
 mod asking;
+#[path = "bench/bounds.rs"]
+mod bounds;
 #[path = "bench/captures.rs"]
 mod captures;
 #[path = "bench/faults.rs"]
 mod faults;
 #[path = "bench/load.rs"]
 mod load;
+#[path = "bench/reported.rs"]
+mod reported;
 #[path = "bench/results.rs"]
 mod results;
 #[path = "bench/verdict.rs"]

@@ -14,6 +14,8 @@ mod dialects;
 mod faults;
 #[path = "emulate/fleet.rs"]
 mod fleet;
+#[path = "emulate/forms.rs"]
+mod forms;
 #[path = "emulate/kv_events.rs"]
 mod kv_events;
 #[path = "emulate/protocol.rs"]

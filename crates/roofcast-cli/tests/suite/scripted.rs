@@ -43,6 +43,26 @@ pub(crate) fn start_reading(
     (url, seen)
 }
 
+/// The same where the answer depends on whether a request is the first of its connection.
+pub(crate) fn start_first(
+    reply: impl Fn(bool, &mut dyn Stream) -> bool + Send + Sync + 'static,
+) -> (String, Seen) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (seen, reply) = (Seen::default(), Arc::new(reply));
+    let kept = Arc::clone(&seen);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (reply, seen) = (Arc::clone(&reply), Arc::clone(&kept));
+            std::thread::spawn(move || {
+                let reply = |n, _: &Asked, stream: &mut dyn Stream| reply(n == 0, stream);
+                serve(stream, &reply, &seen, &AtomicUsize::new(0));
+            });
+        }
+    });
+    (url, seen)
+}
+
 /// The same over TLS, with a certificate for 127.0.0.1 that `tests/fixtures/tls/ca.pem` vouches for.
 pub(crate) fn start_tls(reply: impl Fn(usize, &mut dyn Stream) -> bool + Send + 'static) -> String {
     let file = |name: &str| crate::support::root().join("crates/roofcast-cli/tests/fixtures/tls").join(name);

@@ -23,7 +23,7 @@ const TEXT: &str = include_str!("../../catalog/kernels/choice.toml");
 
 /// Who asks for kernels: an engine on a chip, with so many expert-parallel ranks.
 #[derive(Debug, Clone, Copy)]
-pub struct Asking<'a> {
+pub(super) struct Asking<'a> {
     pub(super) chip: &'a Accelerator,
     pub(super) engine: &'a EngineSpec,
     pub(super) ep: u64,
@@ -47,7 +47,7 @@ impl Candidate<'_> {
 
 /// The chips that kernels were timed on.
 #[derive(Debug)]
-pub struct Chips(BTreeMap<String, Accelerator>);
+struct Chips(BTreeMap<String, Accelerator>);
 
 impl Chips {
     /// Those of the embedded times.

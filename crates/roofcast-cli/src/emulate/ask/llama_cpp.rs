@@ -12,7 +12,7 @@ impl Ask {
     /// Reads a body of `/completion`; `n_predict` of −1 has no bound.
     pub(super) fn llama_completion(fields: &Fields, tokenizer: &dyn Tokenizer) -> Result<Ask, Refusal> {
         let most = fields.integer("n_predict")?.or(fields.integer("max_tokens")?);
-        let prompts = prompts(fields.need("prompt")?, tokenizer)?;
+        let prompts = prompts("prompt", fields.need("prompt")?, tokenizer)?;
         if prompts.len() > 1 && fields.flag("stream")?.unwrap_or(false) {
             return Err(Refusal::bad("A stream has one prompt."));
         }

@@ -3,6 +3,7 @@
 //! Source: `entrypoints/openai/responses/protocol.py` of vLLM 0.32. Stored answers, tools and reasoning are not here.
 
 use super::super::fields::Fields;
+use super::super::form::Form;
 use super::super::refusal::Refusal;
 use super::super::tokenizer::Tokenizer;
 use super::bounds::{at_least, sampling};
@@ -21,7 +22,13 @@ impl Ask {
             items => all.extend(turns("input", items)?),
         }
         sampling(fields, 1)?;
+        let format = fields.get("text").and_then(|text| text.get("format"));
+        let form = match format {
+            Some(format) => Form::of_format("text.format", format, "/schema")?,
+            None => None,
+        };
         Ok(Ask {
+            form,
             model: fields.string("model")?.map(str::to_owned),
             max_tokens: at_least(fields, "max_output_tokens", 1)?,
             stream: fields.flag("stream")?.unwrap_or(false),

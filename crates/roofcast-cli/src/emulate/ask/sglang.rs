@@ -36,7 +36,7 @@ impl Ask {
             priority: fields.integer("priority")?.unwrap_or(0),
             request_id: rid.map(str::to_owned),
             listed,
-            ..Ask::of(Endpoint::Generate, prompts(prompt, tokenizer)?)
+            ..Ask::of(Endpoint::Generate, prompts("prompt", prompt, tokenizer)?)
         })
     }
 }

@@ -206,12 +206,15 @@ impl Service {
             Endpoint::Chat => format!("chatcmpl-{id}"),
             Endpoint::Completions => format!("cmpl-{id}"),
             Endpoint::Responses => format!("resp_{id}"),
+            Endpoint::Messages => format!("msg_{id}"),
+            Endpoint::Embeddings => format!("embd-{id}"),
             Endpoint::Generate | Endpoint::LlamaCompletion => id,
         };
         let fingerprint = Arc::clone(&self.fingerprint);
         let tokenizer = Arc::clone(self.author.tokenizer());
         let echoed = Echoed::all(&ask, &*tokenizer);
-        Reply { id, created: now(), model, fingerprint, answers, echoed, ask, kv_transfer, tokenizer }
+        let width = self.settings.hidden;
+        Reply { id, created: now(), model, fingerprint, answers, echoed, ask, kv_transfer, tokenizer, width }
     }
 
     /// What a decode instance is told of a prompt's cache (`request_finished` of vLLM 0.32's

@@ -11,7 +11,7 @@ use roofcast::cost::{self, Bound, Cost, Terms, Utilization};
 use roofcast::simulate::{Options, simulate};
 use roofcast::spec::CostKind;
 use roofcast::summary::Summary;
-use roofcast::workload::Workload;
+use roofcast::workload::{Length, Workload};
 use roofcast::{Deployment, Forecaster, Spec};
 use serde::Serialize;
 
@@ -48,6 +48,9 @@ pub(super) struct Limit {
 #[derive(Serialize)]
 pub(super) struct Forecast {
     pub(super) source: String,
+    /// Whether it is of prompts and answers as long in the mean as those that were served, since those that the workload
+    /// names were not.
+    pub(super) of_served: bool,
     pub(super) mean_ttft_ms: f64,
     pub(super) median_ttft_ms: f64,
     pub(super) mean_tpot_ms: f64,
@@ -63,11 +66,12 @@ pub(super) struct Forecast {
 }
 
 impl Beside {
+    /// `named` says whether prompts and answers have the lengths that the workload names, not a file's.
     pub(super) fn of(
         deployment: &Deployment,
         spec: &Spec,
         place: &str,
-        workload: &Workload,
+        (workload, named): (&Workload, bool),
         report: &Report,
     ) -> Result<Beside> {
         if report.summary.completed == 0 {
@@ -75,16 +79,33 @@ impl Beside {
         }
         let limit = limit(deployment, report);
         let mut spec = spec.clone();
-        spec.workload = Some(workload.clone());
+        let of_served = !named || report.answered_share.is_some_and(|share| share < AS_ASKED);
+        spec.workload = Some(if of_served { served(workload, &report.summary) } else { workload.clone() });
         let mut priced = Forecaster::embedded(deployment.clone())?;
         priced.deployment.options.engine.cost = CostKind::Forecast;
         let simulated = simulate(&priced, &spec, place, Options { leap: true, ..Options::default() })?;
         let source = priced.coefficients.name.clone();
-        Ok(Beside {
-            limit: Some(limit),
-            forecast: Some(forecast(source, &simulated.summary, simulated.bands, &report.summary)),
-        })
+        let forecast = forecast(source, &simulated.summary, simulated.bands, &report.summary);
+        Ok(Beside { limit: Some(limit), forecast: Some(Forecast { of_served, ..forecast }) })
     }
+}
+
+/// The share of the tokens asked for from which a run has the answers that its workload names.
+const AS_ASKED: f64 = 0.95;
+
+/// The workload with prompts and answers as long in the mean as those that were served.
+fn served(workload: &Workload, s: &Summary) -> Workload {
+    let mean = |tokens: u64| Length::Tokens((tokens as f64 / s.completed as f64).round().max(1.0) as u64);
+    let mut served = workload.clone();
+    served.input_len = mean(s.total_input_tokens);
+    served.output_len = mean(s.total_output_tokens);
+    // Shared beginnings are part of the prompts that were counted.
+    if let Some(prefix) = served.prefix
+        && let Length::Tokens(whole) = &mut served.input_len
+    {
+        *whole = whole.saturating_sub((prefix.length as f64 * prefix.share) as u64).max(1);
+    }
+    served
 }
 
 fn limit(deployment: &Deployment, report: &Report) -> Limit {
@@ -116,6 +137,7 @@ fn limit(deployment: &Deployment, report: &Report) -> Limit {
 fn forecast(source: String, expected: &Summary, bands: Option<Bands>, measured: &Summary) -> Forecast {
     Forecast {
         source,
+        of_served: false,
         mean_ttft_ms: expected.ttft.mean,
         median_ttft_ms: expected.ttft.median,
         mean_tpot_ms: expected.tpot.mean,
@@ -161,5 +183,22 @@ pub(crate) fn advice(decode: &Cost, reached: Option<f64>) -> String {
             SLACK * 100.0
         ),
         _ => binds.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two answers of 64 tokens where 200 were asked for, to prompts of 300 of which a shared beginning is 100.
+    #[test]
+    fn lengths_are_those_that_were_served() {
+        let asked = "requests = 2\ninput_len = 200\noutput_len = 200\n[arrivals]\nkind = \"closed_loop\"\n\
+            concurrency = 1\n[prefix]\nlength = 100\n";
+        let asked: Workload = toml::from_str(asked).unwrap();
+        let summary =
+            Summary { completed: 2, total_input_tokens: 600, total_output_tokens: 128, ..Summary::default() };
+        let served = served(&asked, &summary);
+        assert_eq!((served.input_len, served.output_len), (Length::Tokens(200), Length::Tokens(64)));
     }
 }

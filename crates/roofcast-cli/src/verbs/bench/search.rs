@@ -1,6 +1,6 @@
-//! `roofcast bench --find-rate LOW..HIGH`: the highest rate that keeps the SLO.
+//! `roofcast bench --find-rate LOW..HIGH` and `--find-users LOW..HIGH`: the highest load that keeps the SLO.
 //!
-//! Knows: that latency grows with the rate, so that the range can be halved, by ratio.
+//! Knows: that latency grows with the load, so that the range can be halved, by ratio.
 
 use super::setup::Setup;
 use super::sweep::Key;
@@ -17,12 +17,25 @@ use std::process::ExitCode;
 /// The search ends when what is known lies this close together.
 const CLOSE: f64 = 1.05;
 
+/// What is searched for, and between what.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Search {
+    pub(super) key: Key,
+    pub(super) low: f64,
+    high: f64,
+}
+
 #[derive(Serialize)]
 struct Answer<'a> {
     #[serde(flatten)]
     subject: Subject<'a>,
     slo: Slo,
+    /// Of a search for a rate.
     best_rate: Option<f64>,
+    /// Of a search for users.
+    best_users: Option<u64>,
+    /// Whether the SLO is kept at the upper end, so that more may keep it, too.
+    at_least: bool,
     points: Vec<Tried>,
 }
 
@@ -34,81 +47,164 @@ struct Tried {
     point: Point,
 }
 
-/// Both ends, as in `1..100`.
-pub(super) fn parse(text: &str) -> Result<(f64, f64)> {
-    let rate = |t: &str| t.trim().parse::<f64>().ok().filter(|v| (1e-6..=1e9).contains(v));
-    let range = text.split_once("..").and_then(|(low, high)| Some((rate(low)?, rate(high)?)));
-    let accepted = "LOW..HIGH in requests per second above 0, LOW below HIGH, as 1..100";
-    let wrong = || Error::field("arguments", "--find-rate", format!("{text:?}"), accepted);
-    Ok(range.filter(|(low, high)| low < high).ok_or_else(wrong)?)
+impl Search {
+    /// What the arguments ask for, if it is a search.
+    pub(super) fn asked(args: &BenchArgs) -> Result<Option<Search>> {
+        let accepted = "LOW..HIGH in requests per second above 0, LOW below HIGH, as 1..100";
+        if let Some(text) = &args.find_rate {
+            return Search::parse("--find-rate", Key::Rate, text, accepted).map(Some);
+        }
+        let accepted = "LOW..HIGH in whole users, LOW below HIGH, as 1..256";
+        let text = args.find_users.as_ref();
+        text.map(|text| Search::parse("--find-users", Key::Concurrency, text, accepted)).transpose()
+    }
+
+    /// Both ends, as in `1..100`.
+    fn parse(flag: &str, key: Key, text: &str, accepted: &str) -> Result<Search> {
+        let fits = |v: &f64| match key {
+            Key::Concurrency => v.fract() == 0.0 && (1.0..=1e6).contains(v),
+            _ => (1e-6..=1e9).contains(v),
+        };
+        let end = |t: &str| t.trim().parse::<f64>().ok().filter(fits);
+        let range = text.split_once("..").and_then(|(low, high)| Some((end(low)?, end(high)?)));
+        let range = range.filter(|(low, high)| low < high);
+        let (low, high) =
+            range.ok_or_else(|| Error::field("arguments", flag, format!("{text:?}"), accepted))?;
+        Ok(Search { key, low, high })
+    }
+
+    /// What to try between the best that is known to keep the SLO and the least that is known not to; none where they
+    /// are close.
+    fn between(&self, good: f64, bad: f64) -> Option<f64> {
+        let middle = (good * bad).sqrt();
+        match self.key {
+            Key::Concurrency => Some(middle.round().clamp(good + 1.0, bad)).filter(|users| *users < bad),
+            _ => Some(middle),
+        }
+        .filter(|_| bad / good > CLOSE)
+    }
+}
+
+/// What a search found.
+struct Found {
+    best: Option<f64>,
+    at_least: bool,
+    points: Vec<Tried>,
+    interrupted: bool,
 }
 
 pub(super) fn run(
     args: &BenchArgs,
     setup: &mut Setup,
-    (low, high): (f64, f64),
+    search: Search,
     file: Option<&Target>,
 ) -> Result<ExitCode> {
     let slo = setup.judge.slo;
     if slo == Slo::default() {
+        let flag = if search.key == Key::Rate { "--find-rate" } else { "--find-users" };
         let accepted = "--slo-ttft, --slo-tpot or --slo-e2el, or [slo] in the spec";
-        return Err(Error::field("arguments", "--find-rate", "without an SLO", accepted).into());
+        return Err(Error::field("arguments", flag, "without an SLO", accepted).into());
     }
-    let mut points: Vec<Tried> = Vec::new();
-    let mut interrupted = false;
-    let mut keeps = |rate: f64, points: &mut Vec<Tried>| -> Result<bool> {
-        if interrupted {
-            return Ok(false);
-        }
-        let workload = setup.at(Key::Rate.at(rate))?;
-        let (point, _) = setup.measure(&workload)?;
-        interrupted = point.report.interrupted;
-        let meets_slo = point.report.meets(&slo);
-        points.push(Tried { value: rate, meets_slo, point });
-        Ok(meets_slo)
-    };
-    let mut best = None;
-    if keeps(low, &mut points)? {
-        let (mut good, mut bad) = (low, high);
-        if keeps(high, &mut points)? {
-            good = high;
-        }
-        while bad / good > CLOSE {
-            let middle = (good * bad).sqrt();
-            *(if keeps(middle, &mut points)? { &mut good } else { &mut bad }) = middle;
-        }
-        best = Some(good);
-    }
+    let found = find(setup, &search, &slo)?;
     if let Some(file) = file {
-        let shown: Vec<_> = points.iter().map(|p| (p.value, &p.point)).collect();
-        file.text(&picture::of_sweep(setup, "rate", &shown))?;
+        let shown: Vec<_> = found.points.iter().map(|p| (p.value, &p.point)).collect();
+        file.text(&picture::of_sweep(setup, search.key.name(), &shown))?;
     }
-    finish(args, setup, slo, best, points, interrupted)
+    finish(args, setup, &search, slo, found)
 }
 
-fn finish(
-    args: &BenchArgs,
-    setup: &Setup,
-    slo: Slo,
-    best_rate: Option<f64>,
-    points: Vec<Tried>,
-    interrupted: bool,
-) -> Result<ExitCode> {
+/// Halves the range, by ratio, until its ends are close. Where both ends keep the SLO there is nothing to halve.
+fn find(setup: &mut Setup, search: &Search, slo: &Slo) -> Result<Found> {
+    let mut found = Found { best: None, at_least: false, points: Vec::new(), interrupted: false };
+    let mut keeps = |value: f64, found: &mut Found| -> Result<bool> {
+        if found.interrupted {
+            return Ok(false);
+        }
+        let workload = setup.at(search.key.at(value))?;
+        let (point, _) = setup.measure(&workload)?;
+        found.interrupted = point.report.interrupted;
+        let meets_slo = point.report.meets(slo);
+        found.points.push(Tried { value, meets_slo, point });
+        if meets_slo {
+            found.best = Some(value);
+        }
+        Ok(meets_slo)
+    };
+    if !keeps(search.low, &mut found)? {
+        return Ok(found);
+    }
+    if keeps(search.high, &mut found)? {
+        found.at_least = true;
+        return Ok(found);
+    }
+    let (mut good, mut bad) = (search.low, search.high);
+    while let Some(middle) = search.between(good, bad) {
+        *(if keeps(middle, &mut found)? { &mut good } else { &mut bad }) = middle;
+    }
+    Ok(found)
+}
+
+fn finish(args: &BenchArgs, setup: &Setup, search: &Search, slo: Slo, found: Found) -> Result<ExitCode> {
+    let Found { best, at_least, points, interrupted } = found;
+    let users = search.key == Key::Concurrency;
     if args.output.json {
-        show::json("roofcast/bench-search/2", &Answer { subject: setup.subject(), slo, best_rate, points })?;
+        let (best_rate, best_users) = (best.filter(|_| !users), best.filter(|_| users).map(|n| n as u64));
+        let answer = Answer { subject: setup.subject(), slo, best_rate, best_users, at_least, points };
+        show::json("roofcast/bench-search/2", &answer)?;
     } else {
         let rows: Vec<_> = points.iter().map(|p| (p.value, &p.point)).collect();
-        table::show(args, &setup.subject(), "rate", &rows)?;
+        table::show(args, &setup.subject(), search.key.name(), &rows)?;
         if !args.output.csv {
-            show::text(&match best_rate {
-                Some(rate) => format!("The highest rate that keeps the SLO: {rate:.3} requests/s\n"),
-                None => "Not even the lowest rate keeps the SLO.\n".to_owned(),
-            })?;
+            show::text(&said(best, users, at_least))?;
         }
     }
-    Ok(match best_rate {
+    Ok(match best {
         _ if interrupted => exit::invalid(),
         Some(_) => ExitCode::SUCCESS,
         None => exit::infeasible(),
     })
+}
+
+/// The answer in a sentence.
+fn said(best: Option<f64>, users: bool, at_least: bool) -> String {
+    let bound = if at_least { "at least " } else { "" };
+    let open = if at_least { ", the upper end of the range" } else { "" };
+    match (best, users) {
+        (Some(users), true) => format!("The most users that keep the SLO: {bound}{users}{open}\n"),
+        (Some(rate), false) => {
+            format!("The highest rate that keeps the SLO: {bound}{rate:.3} requests/s{open}\n")
+        }
+        (None, true) => "Not even the fewest users keep the SLO.\n".to_owned(),
+        (None, false) => "Not even the lowest rate keeps the SLO.\n".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_tried_between_what_is_known() {
+        let users = Search { key: Key::Concurrency, low: 1.0, high: 64.0 };
+        // √(1·64), √(8·64) = 22.6, and neighbours have nothing between them.
+        assert_eq!([(1.0, 64.0), (8.0, 64.0)].map(|(g, b)| users.between(g, b)), [Some(8.0), Some(23.0)]);
+        assert_eq!((users.between(1.0, 2.0), users.between(1.0, 3.0)), (None, Some(2.0)));
+        // Within 5 %.
+        assert_eq!(users.between(100.0, 104.0), None);
+        let rate = Search { key: Key::Rate, low: 1.0, high: 100.0 };
+        assert_eq!((rate.between(1.0, 100.0), rate.between(10.0, 10.4)), (Some(10.0), None));
+    }
+
+    #[test]
+    fn ranges() {
+        let of = |key, text| Search::parse("--find", key, text, "x").map(|s| (s.low, s.high)).ok();
+        assert_eq!(
+            (of(Key::Rate, "0.5..9"), of(Key::Concurrency, "1..256")),
+            (Some((0.5, 9.0)), Some((1.0, 256.0)))
+        );
+        assert_eq!(
+            (of(Key::Concurrency, "0..4"), of(Key::Concurrency, "1.5..4"), of(Key::Rate, "9..1")),
+            (None, None, None)
+        );
+    }
 }

@@ -1,13 +1,13 @@
 //! From arguments to a client that is ready to measure.
 
-use super::{Beside, Point, Subject, date};
+use super::{Beside, Point, Subject, date, speech};
 use crate::args::{AskArgs, BenchArgs, JudgeArgs};
+use crate::bench::load::{Bounds, Cancelling};
 use crate::bench::report::Judge;
 use crate::bench::request::Form;
 use crate::bench::target::{Endpoint, Target};
 use crate::bench::window::Window;
-use crate::bench::{Bench, How, Speech, texts, vocabulary};
-use crate::input;
+use crate::bench::{Bench, How, Told};
 use crate::input::scenario::{EMPTY, Scenario, Source};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -16,9 +16,19 @@ use roofcast::spec::settings::Setting;
 use roofcast::spec::{Metric, Percentile, Slo, slo_key};
 use roofcast::workload::{Arrivals, Workload};
 use roofcast::{Deployment, Error, Spec};
-use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use toml::Value;
+use std::io::Write;
+use std::time::{Duration, SystemTime};
+
+/// What flags say of a load beside the workload's keys.
+#[derive(Debug, Clone, Copy)]
+struct LoadGiven {
+    /// Whether gaps are even.
+    constant: bool,
+    /// Whether a time ends the run, not a number of requests.
+    timed: bool,
+    /// Prompts of a file, as many as there are requests where nothing else says it.
+    texts: Option<u64>,
+}
 
 /// All that a measurement needs.
 pub(super) struct Setup {
@@ -27,9 +37,7 @@ pub(super) struct Setup {
     /// What the load is read from, and where that is, in errors.
     source: Source,
     place: String,
-    constant: bool,
-    /// How many requests there are where nothing says it: as many as prompts.
-    texts: Option<u64>,
+    given: LoadGiven,
     pub(super) workload: Workload,
     pub(super) judge: Judge,
     /// The machine under the server, where it is named.
@@ -39,6 +47,8 @@ pub(super) struct Setup {
     model: String,
     tokenizer: Option<String>,
     date: String,
+    /// How long an answer may take.
+    patience: Duration,
 }
 
 impl Setup {
@@ -49,32 +59,44 @@ impl Setup {
         let spec = scenario.spec.clone();
         let place = args.deployment.spec.as_ref();
         let place = place.map_or("arguments".to_owned(), |path| path.display().to_string());
-        let speech = speech(args)?;
+        let speech = speech::of(args)?;
         let texts = Some(speech.texts.len() as u64).filter(|texts| *texts > 0);
-        let workload = load(&scenario, args.load.constant, texts, &place)?;
-        let named = spec.hardware.accelerator.is_some();
+        let given = LoadGiven { texts, ..LoadGiven::of(args) };
+        let workload = load(&scenario, given, &place)?;
+        let endpoint = endpoint(args)?;
+        // Limit and forecast are of answers.
+        let named = spec.hardware.accelerator.is_some() && endpoint.generates();
         let deployment = if named { Some(scenario.deployment()?) } else { None };
         let model = match &args.served_model {
             Some(name) => name.clone(),
             None => scenario.model_name()?,
         };
-        let target = target(&args.url, &args.how)?;
-        let url = target.url.clone();
-        let form = Form::new(args.endpoint, &model, !args.how.no_stream, args.how.extra_body.as_deref())?;
-        let how = How { timeout: Duration::from_secs_f64(args.how.timeout), scrape: args.how.metrics };
+        let targets: Vec<_> = args.url.iter().map(|url| target(url, &args.how)).collect::<Result<_>>()?;
+        let url = targets.iter().map(|target| target.url.as_str()).collect::<Vec<_>>().join(",");
+        let form = Form::new(endpoint, &model, !args.how.no_stream, args.how.extra_body.as_deref())?;
+        let how = How {
+            timeout: Duration::from_secs_f64(args.how.timeout),
+            scrape: args.how.metrics,
+            bounds: Bounds {
+                duration: args.load.duration.map(Duration::from_secs_f64),
+                most_failures: args.judge.max_failures,
+            },
+            cancelling: Cancelling {
+                share: args.load.cancel_share.unwrap_or(0.0),
+                after: Duration::from_secs_f64(args.load.cancel_after),
+            },
+            ready: args.how.wait_ready.map(Duration::from_secs_f64),
+        };
         let judge = judge(&args.judge, &spec);
-        let bench = Bench::new(target, form, how, speech)?;
-        let endpoint = args.endpoint;
+        let bench = Bench::new(targets, form, how, speech, &mut |_| silent(&url, how.timeout))?;
         let tokenizer = args.how.tokenizer.as_ref().map(|path| path.display().to_string());
         let date = date::of(SystemTime::now());
-        let constant = args.load.constant;
         Ok(Setup {
             bench,
             spec,
             source,
             place,
-            constant,
-            texts,
+            given,
             workload,
             judge,
             deployment,
@@ -83,23 +105,35 @@ impl Setup {
             model,
             tokenizer,
             date,
+            patience: how.timeout,
         })
     }
 
     /// The load with a key at another value.
     pub(super) fn at(&self, setting: Setting) -> Result<Workload> {
-        load(&self.source.scenario(&[setting])?, self.constant, self.texts, &self.place)
+        load(&self.source.scenario(&[setting])?, self.given, &self.place)
     }
 
     /// One run.
     pub(super) fn measure(&mut self, workload: &Workload) -> Result<(Point, Vec<Record>)> {
-        let bar = progress(workload.total());
-        let told = |done| bar.set_position(done);
+        let bar = progress(workload.total(), self.given.timed);
+        let (url, patience) = (self.url.clone(), self.patience);
+        let told = |told| match told {
+            Told::Answers(done) => bar.set_position(done),
+            Told::Silent => bar.suspend(|| silent(&url, patience)),
+        };
         let measured = self.bench.run(workload, &self.place, &self.judge, told)?;
         bar.finish_and_clear();
         let report = measured.report;
         let beside = match &self.deployment {
-            Some(deployment) => Beside::of(deployment, &self.spec, &self.place, workload, &report)?,
+            Some(deployment) => {
+                let mut offered = workload.clone();
+                if self.given.timed {
+                    offered.requests = Some(measured.records.len().max(1) as u64);
+                }
+                let load = (&offered, self.given.texts.is_none());
+                Beside::of(deployment, &self.spec, &self.place, load, &report)?
+            }
             None => Beside::default(),
         };
         let point = Point {
@@ -141,7 +175,7 @@ pub(super) fn dump(args: &BenchArgs, first: &[Setting]) -> Result<()> {
     let source = source(args)?;
     let mut settings = first.to_vec();
     let asked = source.scenario(&settings)?;
-    let load = load(&asked, args.load.constant, None, "arguments")?;
+    let load = load(&asked, LoadGiven::of(args), "arguments")?;
     if args.load.constant {
         settings.push(Setting::new("workload.arrivals.kind", "constant"));
     }
@@ -155,36 +189,44 @@ pub(super) fn dump(args: &BenchArgs, first: &[Setting]) -> Result<()> {
     let scenario = source.scenario(&settings)?;
     let named = scenario.spec.hardware.accelerator.is_some();
     let deployment = if named { Some(scenario.deployment()?) } else { None };
-    scenario.dump(&format!("bench SPEC.toml --url {}", args.url), deployment.as_ref(), &SECTIONS)
+    scenario.dump(
+        &format!("bench SPEC.toml --url {}", args.url.join(" --url ")),
+        deployment.as_ref(),
+        &SECTIONS,
+    )
 }
 
 /// Sections of a spec that a measurement reads.
 const SECTIONS: [&str; 7] = ["model", "hardware", "precision", "parallelism", "engine", "workload", "slo"];
 
-fn speech(args: &BenchArgs) -> Result<Speech> {
-    let how = &args.how;
-    let place = |path: &Path| path.display().to_string();
-    let texts = match &how.prompts {
-        Some(path) => texts::parse(&place(path), &input::text(path)?)?,
-        None => Vec::new(),
-    };
-    let vocabulary = match &how.tokenizer {
-        Some(path) => Some(vocabulary::parse(&place(path), &input::text(path)?)?),
-        None => None,
-    };
-    let seed = args.load.flags.get("workload.seed").and_then(Value::as_integer);
-    let seed = seed.and_then(|seed| u64::try_from(seed).ok());
-    Ok(Speech { texts, vocabulary, seed: seed.unwrap_or_else(any_seed), learn: !how.assume_tokens })
+/// Says on stderr what is waited for, while nothing comes.
+fn silent(url: &str, patience: Duration) {
+    let text = format!(
+        "waiting: nothing has come from {url} for 5 s; an answer may take {} s (--timeout), Ctrl-C ends the run",
+        patience.as_secs_f64()
+    );
+    // A closed stderr loses this line alone.
+    drop(writeln!(std::io::stderr(), "{text}"));
 }
 
-/// Where no seed is given, words that no earlier run has said.
-fn any_seed() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64)
+/// The endpoint that a flag names, or the end of a URL.
+fn endpoint(args: &BenchArgs) -> Result<Endpoint> {
+    let named = |url: &String| Endpoint::of_path(url.split(['?', '#']).next().unwrap_or_default());
+    let by_url = args.url.iter().find_map(named);
+    match (args.endpoint, by_url) {
+        (Some(flag), Some(url)) if flag != url => {
+            let found = format!("{} beside a URL that ends in {}", flag.path(), url.path());
+            Err(Error::field("arguments", "--endpoint", found, "one endpoint").into())
+        }
+        (flag, url) => Ok(flag.or(url).unwrap_or(Endpoint::Completions)),
+    }
 }
 
 fn target(url: &str, how: &AskArgs) -> Result<Target> {
     let key = std::env::var(&how.api_key_env).ok().filter(|k| !k.trim().is_empty());
-    Target::resolve(url, &how.header, key.as_deref())
+    let mut target = Target::resolve(url, &how.header, key.as_deref(), |name| std::env::var(name).ok())?;
+    target.insecure = how.insecure;
+    Ok(target)
 }
 
 fn judge(args: &JudgeArgs, spec: &Spec) -> Judge {
@@ -195,7 +237,12 @@ fn judge(args: &JudgeArgs, spec: &Spec) -> Judge {
     };
     Judge {
         slo: Metric::ALL.into_iter().zip(asked).fold(spec.slo, told),
-        window: Window { warmup: args.warmup, cooldown: args.cooldown },
+        window: Window {
+            warmup: args.warmup.requests,
+            cooldown: args.cooldown.requests,
+            warmup_s: args.warmup.seconds,
+            cooldown_s: args.cooldown.seconds,
+        },
         most_lag_ms: args.max_lag,
     }
 }
@@ -219,15 +266,26 @@ fn source(args: &BenchArgs) -> Result<Source> {
     Ok(source)
 }
 
-/// The load of a scenario, with as many requests as there are `texts`, or as its users take.
-fn load(scenario: &Scenario, constant: bool, texts: Option<u64>, place: &str) -> Result<Workload> {
+impl LoadGiven {
+    fn of(args: &BenchArgs) -> LoadGiven {
+        LoadGiven { constant: args.load.constant, timed: args.load.duration.is_some(), texts: None }
+    }
+}
+
+/// More requests than any time is long enough for.
+const ENDLESS: u64 = 100_000_000;
+
+/// The load of a scenario, with as many requests as there are prompts, or as its users take.
+fn load(scenario: &Scenario, given: LoadGiven, place: &str) -> Result<Workload> {
     let lacking = || Error::field(place, "workload", "missing", "a load");
     let mut workload = scenario.spec.workload.clone().ok_or_else(lacking)?;
     match workload.arrivals {
-        Arrivals::Poisson { rate } if constant => workload.arrivals = Arrivals::Constant { rate },
+        Arrivals::Poisson { rate } if given.constant => workload.arrivals = Arrivals::Constant { rate },
         _ => {}
     }
-    let requests = workload.requests.or(texts);
+    let recorded = matches!(workload.arrivals, Arrivals::Trace { .. });
+    let timed = (given.timed && !recorded).then_some(ENDLESS);
+    let requests = workload.requests.or(timed).or(given.texts);
     workload.requests = requests.or_else(|| default_requests(&workload.arrivals));
     workload.check(place)?;
     Ok(workload)
@@ -242,9 +300,11 @@ fn default_requests(arrivals: &Arrivals) -> Option<u64> {
     }
 }
 
-fn progress(total: u64) -> ProgressBar {
+fn progress(total: u64, timed: bool) -> ProgressBar {
     let bar = ProgressBar::new(total);
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} answers, {elapsed}") {
+    let line =
+        if timed { "{spinner} {pos} answers, {elapsed}" } else { "{bar:40} {pos}/{len} answers, {elapsed}" };
+    if let Ok(style) = ProgressStyle::with_template(line) {
         bar.set_style(style);
     }
     bar

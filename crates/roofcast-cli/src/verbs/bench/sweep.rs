@@ -28,7 +28,7 @@ impl Key {
         ("output-len", Key::OutputLen),
     ];
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         Key::ALL.iter().find(|(_, key)| *key == self).map_or("", |(name, _)| name)
     }
 

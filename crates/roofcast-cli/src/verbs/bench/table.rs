@@ -122,6 +122,9 @@ pub(super) fn people(point: &Point, baselines: &[Baseline]) -> String {
     for (kind, failures) in &r.failures {
         text += &table::line(&format!("{} × {}: {}", failures.count, kind.name(), failures.first));
     }
+    for warning in &r.warnings {
+        text += &table::line(&format!("NOTE: {warning}"));
+    }
     for reason in &r.invalid_because {
         text += &table::line(&format!("INVALID: {reason}"));
     }
@@ -196,7 +199,8 @@ fn beside(beside: &Beside, r: &Report) -> String {
         of("TTFT", &s.ttft, limit.ttft_ms, limit.ttft_share, forecast.median_ttft_ms, ttft),
     ];
     let header = [limit.hardware.as_str(), "measured p50", "limit", "reached", "forecast", "p10", "p90"];
-    format!("{}{}\n\n", table::table(&header, &rows, 1), limit.advice)
+    let served = if forecast.of_served { "; the forecast is of lengths as they were served" } else { "" };
+    format!("{}{}{served}\n\n", table::table(&header, &rows, 1), limit.advice)
 }
 
 /// What the server said of itself, but for what stood still at zero.

@@ -78,11 +78,6 @@ pub(crate) fn per_row(points: &[Point]) -> anyhow::Result<String> {
     Ok(String::from_utf8(writer.into_inner()?)?)
 }
 
-/// How many rows have a forecast, then the errors.
-pub(crate) fn people(report: &Report) -> String {
-    format!("{}\n\n{}", counted(report), errors(report))
-}
-
 /// How many rows have a forecast, in words.
 pub(super) fn counted(report: &Report) -> String {
     format!("forecast: {} of {} rows", report.whole.predicted, report.whole.rows)

@@ -96,6 +96,7 @@ fn every_key_is_documented() {
         format!("{run} --metrics --detailed --baseline {path}"),
         format!("{run} --sweep output-len=2,3"),
         format!("{run} --find-rate 5..5.1 --slo-e2el 10000"),
+        format!("{run} --runs 2"),
         failing,
     ] {
         crate::output::assert_documented(&question, &json(&question).0);

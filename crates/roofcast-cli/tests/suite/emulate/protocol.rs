@@ -26,7 +26,7 @@ fn a_model_has_the_name_that_was_typed() {
 fn bodies_say_that_they_are_json() {
     let server = Server::start(TINY, "--enable-lora --enable-sleep-mode");
     let post = |path: &str, kind: &str, body: &str| {
-        let head = format!("POST {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n{kind}");
+        let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{kind}");
         server.raw(&format!("{head}content-length: {}\r\n\r\n", body.len()), body.as_bytes())
     };
     let message = "1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed";

@@ -79,7 +79,7 @@ impl Server {
     }
 
     pub(crate) fn get(&self, path: &str) -> HttpResponse {
-        self.raw(&format!("GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n"), b"")
+        self.raw(&format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"), b"")
     }
 
     pub(crate) fn post(&self, path: &str, body: &str) -> HttpResponse {
@@ -89,7 +89,7 @@ impl Server {
     pub(crate) fn post_with(&self, path: &str, body: &str, headers: &str) -> HttpResponse {
         let length = body.len();
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-type: application/json\r\n\
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
              content-length: {length}\r\n{headers}\r\n"
         );
         self.raw(&head, body.as_bytes())
@@ -162,8 +162,7 @@ pub(crate) fn begin(server: &Server, body: &str) -> std::net::TcpStream {
     use std::io::Write;
     let mut stream = server.connect();
     let length = body.len();
-    let head =
-        "POST /v1/completions HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-type: application/json\r\n";
+    let head = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n";
     write!(stream, "{head}content-length: {length}\r\n\r\n{body}").unwrap();
     stream
 }

@@ -18,7 +18,7 @@ impl Guard {
     }
 
     /// Why a request with these headers is not let in.
-    pub(super) fn refusal(&self, headers: &HeaderMap) -> Option<&'static str> {
+    pub(crate) fn refusal(&self, headers: &HeaderMap) -> Option<&'static str> {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
         let mut hosts = headers.get_all(header::HOST).iter();
         let host = match (hosts.next().and_then(|h| h.to_str().ok()), hosts.next()) {

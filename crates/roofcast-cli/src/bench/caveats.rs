@@ -1,0 +1,192 @@
+//! What to know before a run's figures are believed, a sentence each.
+//!
+//! Knows: which sums of a run make its figures mean something else than was asked for. Pure. Whether a run is invalid
+//! for its load or its client is [`super::report`]'s.
+
+use super::scrape::ServerMetrics;
+use super::tally::Tally;
+
+/// The largest share by which answers or prompts may differ from what was asked for, in a valid run.
+const MOST_OFF: f64 = 0.05;
+
+/// The share of cached prompt tokens from which a prefix cache is at work. Chat templates share a block or two.
+const CACHED: f64 = 0.05;
+
+/// Fewer values than this have their largest as 95th and 99th percentile, but for an interpolation.
+const FEW: u64 = 20;
+
+/// What is known of a load before it is offered.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Given {
+    /// Whether prompts share what a prefix cache can have: shared prefixes, conversations, hashes of a trace.
+    pub(crate) shares_prompts: bool,
+    /// Whether the words are those of a seed that was given, and the same in every run with it.
+    pub(crate) seeded: bool,
+    /// Whether the server is told to go on to the length asked for (`ignore_eos`).
+    pub(crate) runs_on: bool,
+    /// Whether the user takes a word for a token.
+    pub(crate) assumed: bool,
+    /// What was noticed before the run.
+    pub(crate) notes: Vec<String>,
+}
+
+/// One sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Caveat {
+    pub(super) text: String,
+    /// Whether the run measured something else than it was asked to.
+    pub(super) invalidates: bool,
+}
+
+impl Caveat {
+    fn note(text: impl Into<String>) -> Caveat {
+        Caveat { text: text.into(), invalidates: false }
+    }
+}
+
+/// All that there is to say. `completed` requests are in the figures, which have `streamed` times of first tokens.
+pub(super) fn of(
+    given: &Given,
+    tally: &Tally,
+    server: Option<&ServerMetrics>,
+    completed: u64,
+) -> Vec<Caveat> {
+    let mut found: Vec<_> = given.notes.iter().map(Caveat::note).collect();
+    found.extend(short(given, tally));
+    found.extend(off(given, tally));
+    found.extend(cached(given, tally, server));
+    if tally.uncounted > 0 {
+        found.push(Caveat::note(format!(
+            "the server did not count the tokens of {} answers: as many as asked for where the answer ended by length, \
+             else as many as its chunks",
+            tally.uncounted
+        )));
+    }
+    if tally.resent > 0 {
+        found.push(Caveat::note(format!(
+            "{} requests were sent twice: a kept connection ended between the request and its answer, and the server may \
+             have worked on both",
+            tally.resent
+        )));
+    }
+    if completed == 1 {
+        found.push(Caveat::note("one request: each percentile is its one value"));
+    } else if (2..FEW).contains(&completed) {
+        found.push(Caveat::note(format!(
+            "{completed} requests: the 95th and 99th percentile are the largest value, but for an interpolation"
+        )));
+    }
+    found
+}
+
+/// Answers with fewer tokens than asked for.
+fn short(given: &Given, tally: &Tally) -> Option<Caveat> {
+    let (asked, came) = (tally.tokens_asked as f64, tally.tokens as f64);
+    (tally.short > 0).then(|| Caveat {
+        text: format!(
+            "{} answers are shorter than asked for: {} of {} tokens in all",
+            tally.short, tally.tokens, tally.tokens_asked
+        ),
+        invalidates: given.runs_on && came < (1.0 - MOST_OFF) * asked,
+    })
+}
+
+/// Prompts of another length than asked for.
+fn off(given: &Given, tally: &Tally) -> Option<Caveat> {
+    let (asked, counted) = (tally.prompt_tokens_asked as f64, tally.prompt_tokens as f64);
+    ((counted - asked).abs() > MOST_OFF * asked).then(|| Caveat {
+        text: format!(
+            "prompts have {counted} tokens by the server's count where {asked} were asked for; accepted: a server that \
+             answers the probes, --tokenizer, or --assume-tokens to take a word for a token"
+        ),
+        invalidates: !given.assumed,
+    })
+}
+
+/// Prompts that a prefix cache has, by what the server says, else by what was said before.
+fn cached(given: &Given, tally: &Tally, server: Option<&ServerMetrics>) -> Option<Caveat> {
+    let told = tally.cached_share().or_else(|| server?.cached_share());
+    if let Some(share) = told.filter(|share| *share >= CACHED && !given.shares_prompts) {
+        return Some(Caveat::note(format!(
+            "{:.0} % of the prompts' tokens came from the server's prefix cache, though the load shares none: TTFT and \
+             throughput are those of prompts that an earlier run said; accepted: another --seed, more prompts, or a \
+             server without its cache",
+            share * 100.0
+        )));
+    }
+    if told.is_some() {
+        return None;
+    }
+    if tally.repeated > 0 {
+        return Some(Caveat::note(format!(
+            "{} prompts had been said before, and the server does not say what its prefix cache had of them",
+            tally.repeated
+        )));
+    }
+    given.seeded.then(|| {
+        Caveat::note(
+            "every run with this --seed says the same prompts: after an earlier one a prefix cache has them, which this \
+             server does not tell in its answers (--metrics asks for it)",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(given: &Given, tally: &Tally, completed: u64) -> Vec<(bool, String)> {
+        of(given, tally, None, completed).into_iter().map(|c| (c.invalidates, c.text)).collect()
+    }
+
+    #[test]
+    fn nothing_is_said_of_what_is_as_asked() {
+        let tally = Tally {
+            prompts_counted: 30,
+            prompts_exact: 30,
+            prompt_tokens_asked: 3000,
+            prompt_tokens: 3100,
+            tokens_asked: 600,
+            tokens: 600,
+            cache_told: 3100,
+            cached: 100,
+            ..Tally::default()
+        };
+        assert_eq!(said(&Given { runs_on: true, seeded: true, ..Given::default() }, &tally, 30), []);
+    }
+
+    #[test]
+    fn short_answers_invalidate_where_the_server_was_to_go_on() {
+        // 64 of 200 tokens in each of two answers.
+        let tally = Tally { short: 2, tokens_asked: 400, tokens: 128, ..Tally::default() };
+        let runs_on = |runs_on| said(&Given { runs_on, ..Given::default() }, &tally, 100);
+        let text = "2 answers are shorter than asked for: 128 of 400 tokens in all".to_owned();
+        assert_eq!((runs_on(true), runs_on(false)), (vec![(true, text.clone())], vec![(false, text)]));
+        // One token of 400 is no matter.
+        let tally = Tally { short: 1, tokens: 399, ..tally };
+        assert!(!said(&Given { runs_on: true, ..Given::default() }, &tally, 100)[0].0);
+    }
+
+    #[test]
+    fn prompts_that_are_off_invalidate_unless_assumed() {
+        let tally =
+            Tally { prompts_counted: 1, prompt_tokens_asked: 100, prompt_tokens: 106, ..Tally::default() };
+        let assumed = |assumed| said(&Given { assumed, ..Given::default() }, &tally, 100)[0].0;
+        assert_eq!((assumed(false), assumed(true)), (true, false));
+        let tally = Tally { prompt_tokens: 105, ..tally };
+        assert_eq!(said(&Given::default(), &tally, 100), []);
+    }
+
+    #[test]
+    fn a_warm_prefix_cache_is_named_by_what_is_known_of_it() {
+        let of = |given: &Given, tally: &Tally, word: &str| {
+            said(given, tally, 100).iter().filter(|(_, text)| text.contains(word)).count()
+        };
+        let told = Tally { cache_told: 1000, cached: 410, repeated: 3, ..Tally::default() };
+        assert_eq!(of(&Given::default(), &told, "41 %"), 1);
+        assert_eq!(of(&Given { shares_prompts: true, ..Given::default() }, &told, ""), 0);
+        let untold = Tally { repeated: 3, ..Tally::default() };
+        let seeded = Given { seeded: true, ..Given::default() };
+        assert_eq!((of(&seeded, &untold, "3 prompts"), of(&seeded, &Tally::default(), "--seed")), (1, 1));
+    }
+}

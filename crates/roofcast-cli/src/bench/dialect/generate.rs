@@ -1,0 +1,77 @@
+//! Events of SGLang's `/generate`: the text so far, and in `meta_info` the tokens so far. Checked against
+//! `python/sglang/srt/managers/tokenizer_manager.py` of SGLang 0.5.
+
+use super::words::Words;
+use super::{Chunk, Tokens, Usage, WrittenError, given_up};
+use crate::bench::failure::Failure;
+use roofcast::record::Outcome;
+use serde::Deserialize;
+use std::borrow::Cow;
+
+#[derive(Deserialize)]
+struct Written<'a> {
+    #[serde(borrow, default)]
+    text: Option<Words<'a>>,
+    #[serde(default)]
+    index: Option<u32>,
+    #[serde(borrow, default)]
+    meta_info: Option<Meta<'a>>,
+    #[serde(borrow, default)]
+    error: Option<WrittenError<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Meta<'a> {
+    #[serde(default)]
+    prompt_tokens: u64,
+    #[serde(default)]
+    completion_tokens: u64,
+    #[serde(default)]
+    cached_tokens: Option<u64>,
+    #[serde(borrow, default)]
+    finish_reason: Option<Finish<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Finish<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    message: Option<Cow<'a, str>>,
+}
+
+pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
+    let written: Written = serde_json::from_slice(data).map_err(|e| e.to_string())?;
+    let failure = written.error.as_ref().map(WrittenError::failure);
+    let Some(meta) = written.meta_info else {
+        return match failure {
+            Some(_) => Ok(Chunk { failure, ..Chunk::default() }),
+            None => Err("neither `meta_info` nor an error".into()),
+        };
+    };
+    let choice = written.index.unwrap_or(0);
+    let mut chunk = Chunk { failure, ..Chunk::default() };
+    if meta.completion_tokens > 0 {
+        let unseen = written.text.as_ref().is_none_or(Words::is_empty);
+        chunk.tokens.push(Tokens { choice, named: None, unseen });
+    }
+    chunk.usage = Some(Usage {
+        prompt_tokens: meta.prompt_tokens,
+        completion_tokens: meta.completion_tokens,
+        cached_tokens: meta.cached_tokens,
+    });
+    chunk.usage_of = Some(choice);
+    if let Some(finish) = meta.finish_reason {
+        chunk.finished.push(finish.kind == "length");
+        let said = |f: Failure| match &finish.message {
+            Some(message) => Failure::new(Outcome::Aborted, message.as_ref()),
+            None => f,
+        };
+        chunk.failure = chunk.failure.or_else(|| given_up(&finish.kind).map(said));
+        if keep_text && choice == 0 {
+            // The text so far is the whole of it at the end.
+            chunk.text = written.text.map_or(String::new(), |t| t.into_text().into_owned());
+        }
+    }
+    Ok(chunk)
+}

@@ -1,0 +1,122 @@
+//! Events of Anthropic's `/v1/messages`, which vLLM and SGLang serve, too, by their `type`.
+//!
+//! Source: https://docs.anthropic.com/en/docs/build-with-claude/streaming (2026-10).
+
+use super::words::Words;
+use super::{Chunk, NO_MESSAGE, Tokens, Usage, WrittenError};
+use crate::bench::failure::Failure;
+use roofcast::record::Outcome;
+use serde::Deserialize;
+use std::borrow::Cow;
+
+#[derive(Deserialize)]
+struct Written<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Cow<'a, str>,
+    /// Of `message_start`.
+    #[serde(default)]
+    message: Option<Message>,
+    /// Of `content_block_delta` and `message_delta`.
+    #[serde(borrow, default)]
+    delta: Option<Delta<'a>>,
+    /// Of `message_delta`, and of a whole answer.
+    #[serde(default)]
+    usage: Option<WrittenUsage>,
+    #[serde(borrow, default)]
+    content: Vec<Block<'a>>,
+    #[serde(borrow, default)]
+    stop_reason: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    error: Option<WrittenError<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    #[serde(default)]
+    usage: Option<WrittenUsage>,
+}
+
+#[derive(Deserialize)]
+struct Delta<'a> {
+    #[serde(borrow, default)]
+    text: Option<Words<'a>>,
+    #[serde(borrow, default)]
+    thinking: Option<Words<'a>>,
+    #[serde(borrow, default)]
+    partial_json: Option<Words<'a>>,
+    #[serde(borrow, default)]
+    stop_reason: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct Block<'a> {
+    #[serde(borrow, default)]
+    text: Option<Words<'a>>,
+}
+
+#[derive(Deserialize)]
+struct WrittenUsage {
+    #[serde(default)]
+    input_tokens: u64,
+    #[serde(default)]
+    output_tokens: u64,
+    /// Not part of `input_tokens`.
+    #[serde(default)]
+    cache_read_input_tokens: Option<u64>,
+    #[serde(default)]
+    cache_creation_input_tokens: Option<u64>,
+}
+
+impl From<&WrittenUsage> for Usage {
+    fn from(written: &WrittenUsage) -> Usage {
+        let (read, created) = (written.cache_read_input_tokens, written.cache_creation_input_tokens);
+        Usage {
+            prompt_tokens: written.input_tokens + read.unwrap_or(0) + created.unwrap_or(0),
+            completion_tokens: written.output_tokens,
+            cached_tokens: read,
+        }
+    }
+}
+
+pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
+    let written: Written = serde_json::from_slice(data).map_err(|e| e.to_string())?;
+    let mut chunk = Chunk::default();
+    match written.kind.as_ref() {
+        "message_start" => chunk.usage = written.message.and_then(|m| m.usage).as_ref().map(Usage::from),
+        "content_block_delta" => {
+            let Some(delta) = written.delta else { return Ok(chunk) };
+            let words = [&delta.text, &delta.thinking, &delta.partial_json];
+            let unseen = !words.into_iter().flatten().any(|words| !words.is_empty());
+            chunk.tokens.push(Tokens { choice: 0, named: None, unseen });
+            if keep_text {
+                chunk.text = delta.text.map_or(String::new(), |t| t.into_text().into_owned());
+            }
+        }
+        "message_delta" => {
+            // The counts so far, of the answer alone.
+            chunk.answered = written.usage.as_ref().map(|usage| usage.output_tokens);
+            let reason = written.delta.and_then(|delta| delta.stop_reason);
+            chunk.finished.extend(reason.map(|reason| reason == "max_tokens"));
+        }
+        "message" => {
+            chunk.usage = written.usage.as_ref().map(Usage::from);
+            for words in written.content.into_iter().filter_map(|block| block.text) {
+                chunk.tokens.push(Tokens { choice: 0, named: None, unseen: words.is_empty() });
+                if keep_text {
+                    chunk.text.push_str(&words.into_text());
+                }
+            }
+            chunk.finished.push(written.stop_reason.is_some_and(|reason| reason == "max_tokens"));
+        }
+        "error" => {
+            let words = written.error.as_ref().map_or(NO_MESSAGE, WrittenError::words);
+            chunk.failure = Some(Failure::new(Outcome::StreamError, words));
+        }
+        "" => {
+            let failure = written.error.as_ref().map(WrittenError::failure);
+            chunk.failure = Some(failure.ok_or("neither `type` nor an error")?);
+        }
+        _ => {}
+    }
+    Ok(chunk)
+}

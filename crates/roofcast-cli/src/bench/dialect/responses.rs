@@ -1,0 +1,125 @@
+//! Events of `/v1/responses`, by their `type`, and its whole answer.
+//!
+//! Source: https://platform.openai.com/docs/api-reference/responses-streaming (2026-10).
+
+use super::words::Words;
+use super::{Chunk, NO_MESSAGE, Tokens, Usage, WrittenError};
+use crate::bench::failure::Failure;
+use roofcast::record::Outcome;
+use serde::Deserialize;
+use std::borrow::Cow;
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    delta: Option<Words<'a>>,
+    #[serde(borrow, default)]
+    response: Option<Answer<'a>>,
+    /// Of an `error`.
+    #[serde(borrow, default)]
+    message: Option<Cow<'a, str>>,
+}
+
+/// What ends an answer, or is the whole of it.
+#[derive(Deserialize)]
+struct Answer<'a> {
+    #[serde(borrow, default)]
+    status: Option<Cow<'a, str>>,
+    #[serde(default)]
+    usage: Option<WrittenUsage>,
+    #[serde(borrow, default)]
+    error: Option<WrittenError<'a>>,
+    #[serde(borrow, default)]
+    output: Vec<Item<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Item<'a> {
+    #[serde(borrow, default)]
+    content: Option<Words<'a>>,
+    #[serde(borrow, default)]
+    arguments: Option<Words<'a>>,
+}
+
+#[derive(Deserialize)]
+struct WrittenUsage {
+    #[serde(default)]
+    input_tokens: u64,
+    #[serde(default)]
+    output_tokens: u64,
+    #[serde(default)]
+    input_tokens_details: Option<Details>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    #[serde(default)]
+    cached_tokens: Option<u64>,
+}
+
+/// Events that bring tokens: text, reasoning, refusals, arguments of calls.
+const DELTAS: [&str; 5] = [
+    "response.output_text.delta",
+    "response.reasoning_text.delta",
+    "response.reasoning_summary_text.delta",
+    "response.refusal.delta",
+    "response.function_call_arguments.delta",
+];
+
+pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
+    let event: Event = serde_json::from_slice(data).map_err(|e| e.to_string())?;
+    let mut chunk = Chunk::default();
+    match event.kind.as_deref() {
+        Some(kind) if DELTAS.contains(&kind) => {
+            let unseen = event.delta.as_ref().is_none_or(Words::is_empty);
+            chunk.tokens.push(Tokens { choice: 0, named: None, unseen });
+            if let Some(text) = event.delta.filter(|_| keep_text && kind == "response.output_text.delta") {
+                chunk.text = text.into_text().into_owned();
+            }
+        }
+        Some("response.completed" | "response.incomplete" | "response.failed") => {
+            end(event.response.ok_or("no `response` at its end")?, &mut chunk);
+        }
+        Some("error") => {
+            chunk.failure =
+                Some(Failure::new(Outcome::StreamError, event.message.as_deref().unwrap_or(NO_MESSAGE)));
+        }
+        Some(_) => {}
+        None => whole(data, keep_text, &mut chunk)?,
+    }
+    Ok(chunk)
+}
+
+fn whole(data: &[u8], keep_text: bool, chunk: &mut Chunk) -> Result<(), String> {
+    let mut answer: Answer = serde_json::from_slice(data).map_err(|e| e.to_string())?;
+    if answer.status.is_none() && answer.error.is_none() {
+        return Err("neither `type` nor `status` nor an error".into());
+    }
+    for item in std::mem::take(&mut answer.output) {
+        let words = item.content.into_iter().chain(item.arguments).filter(|words| !words.is_empty());
+        for words in words {
+            chunk.tokens.push(Tokens { choice: 0, named: None, unseen: false });
+            if keep_text {
+                chunk.text.push_str(&words.into_text());
+            }
+        }
+    }
+    end(answer, chunk);
+    Ok(())
+}
+
+fn end(answer: Answer, chunk: &mut Chunk) {
+    let status = answer.status.as_deref().unwrap_or_default();
+    chunk.finished.push(status == "incomplete");
+    chunk.failure = answer.error.as_ref().map(WrittenError::failure);
+    if matches!(status, "failed" | "cancelled") && chunk.failure.is_none() {
+        chunk.failure = Some(Failure::new(Outcome::Aborted, format!("the answer's status is `{status}`")));
+    }
+    chunk.usage = answer.usage.map(|u| Usage {
+        prompt_tokens: u.input_tokens,
+        completion_tokens: u.output_tokens,
+        cached_tokens: u.input_tokens_details.and_then(|d| d.cached_tokens),
+    });
+}

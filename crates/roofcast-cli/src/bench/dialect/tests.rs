@@ -1,0 +1,87 @@
+use super::*;
+
+/// What events add up to: tokens that show, tokens counted, prompt tokens, cached ones, whether all ended by length, text.
+fn told(endpoint: Endpoint, events: &[&str]) -> (usize, u64, u64, Option<u64>, Vec<bool>, String) {
+    let (mut shown, mut usage, mut finished, mut text) = (0, Usage::default(), Vec::new(), String::new());
+    for event in events {
+        let chunk = read(endpoint, event.as_bytes(), true).unwrap();
+        assert_eq!(chunk.failure, None, "{event}");
+        shown += chunk.tokens.iter().filter(|t| !t.unseen).count();
+        usage = chunk.usage.unwrap_or(usage);
+        usage.completion_tokens = chunk.answered.unwrap_or(usage.completion_tokens);
+        finished.extend(chunk.finished);
+        text.push_str(&chunk.text);
+    }
+    (shown, usage.completion_tokens, usage.prompt_tokens, usage.cached_tokens, finished, text)
+}
+
+/// The kind of the failure that an event is, and its words.
+fn failure(endpoint: Endpoint, event: &str) -> (Outcome, String) {
+    let failure = read(endpoint, event.as_bytes(), false).unwrap().failure.unwrap();
+    (failure.outcome, failure.message)
+}
+
+#[test]
+fn responses() {
+    let events = [
+        r#"{"type":"response.created","response":{"status":"in_progress","output":[]}}"#,
+        r#"{"type":"response.output_item.added","item":{"type":"message"}}"#,
+        r#"{"type":"response.reasoning_text.delta","delta":"hm"}"#,
+        r#"{"type":"response.output_text.delta","delta":"a b"}"#,
+        r#"{"type":"response.output_text.done","text":"a b"}"#,
+        r#"{"type":"response.completed","response":{"status":"incomplete","output":[{"type":"message","content":[{"type":"output_text","text":"a b"}]}],
+            "usage":{"input_tokens":9,"output_tokens":4,"input_tokens_details":{"cached_tokens":3}}}}"#,
+    ];
+    let whole = r#"{"object":"response","status":"completed","error":null,"output":[{"content":[{"text":"a b"}]}],
+        "usage":{"input_tokens":9,"output_tokens":4}}"#;
+    let told = |events: &[&str]| told(Endpoint::Responses, events);
+    assert_eq!(told(&events), (2, 4, 9, Some(3), vec![true], "a b".into()));
+    assert_eq!(told(&[whole]), (1, 4, 9, None, vec![false], "a b".into()));
+    let failed =
+        r#"{"type":"response.failed","response":{"status":"failed","error":{"code":"x","message":"no"}}}"#;
+    assert_eq!(failure(Endpoint::Responses, failed), (Outcome::StreamError, "no".into()));
+    let error = r#"{"type":"error","message":"no","code":"x"}"#;
+    assert_eq!(failure(Endpoint::Responses, error), (Outcome::StreamError, "no".into()));
+    assert!(read(Endpoint::Responses, b"{}", false).is_err());
+}
+
+#[test]
+fn messages() {
+    let events = [
+        r#"{"type":"message_start","message":{"usage":{"input_tokens":5,"cache_read_input_tokens":3,"output_tokens":1}}}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm"}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}"#,
+        r#"{"type":"content_block_stop","index":0}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"output_tokens":4}}"#,
+        r#"{"type":"message_stop"}"#,
+    ];
+    let whole = r#"{"type":"message","content":[{"type":"text","text":"a"}],"stop_reason":"end_turn",
+        "usage":{"input_tokens":8,"output_tokens":4}}"#;
+    // Cached tokens stand beside the others: 5 + 3.
+    assert_eq!(told(Endpoint::Messages, &events), (2, 4, 8, Some(3), vec![true], "a".into()));
+    assert_eq!(told(Endpoint::Messages, &[whole]), (1, 4, 8, None, vec![false], "a".into()));
+    let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    assert_eq!(failure(Endpoint::Messages, error), (Outcome::StreamError, "Overloaded".into()));
+}
+
+#[test]
+fn generate() {
+    let events = [
+        r#"{"text":"a","meta_info":{"prompt_tokens":7,"completion_tokens":1,"cached_tokens":2,"finish_reason":null}}"#,
+        r#"{"text":"a b","meta_info":{"prompt_tokens":7,"completion_tokens":2,"cached_tokens":2,"finish_reason":{"type":"length","length":2}}}"#,
+    ];
+    assert_eq!(told(Endpoint::Generate, &events), (2, 2, 7, Some(2), vec![true], "a b".into()));
+    let aborted = r#"{"text":"a","meta_info":{"completion_tokens":1,"finish_reason":{"type":"abort","message":"gone"}}}"#;
+    assert_eq!(failure(Endpoint::Generate, aborted), (Outcome::Aborted, "gone".into()));
+    let error = r#"{"error":{"message":"too long"}}"#;
+    assert_eq!(failure(Endpoint::Generate, error), (Outcome::StreamError, "too long".into()));
+}
+
+#[test]
+fn embeddings() {
+    let whole =
+        r#"{"object":"list","data":[{"embedding":[0.5,1]}],"usage":{"prompt_tokens":6,"total_tokens":6}}"#;
+    assert_eq!(told(Endpoint::Embeddings, &[whole]), (0, 0, 6, None, vec![true], String::new()));
+    assert!(read(Endpoint::Embeddings, br#"{"data":[]}"#, false).is_err());
+}

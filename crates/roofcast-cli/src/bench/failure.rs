@@ -1,0 +1,24 @@
+//! Why a request has no answer.
+
+use roofcast::record::Outcome;
+
+/// Why an answer is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// Its kind.
+    pub(super) outcome: Outcome,
+    /// In words.
+    pub(super) message: String,
+}
+
+impl Failure {
+    pub(super) fn new(outcome: Outcome, message: impl Into<String>) -> Failure {
+        Failure { outcome, message: message.into() }
+    }
+}
+
+/// The start of what came, for a message.
+pub(super) fn shown(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes.get(..200).unwrap_or(bytes)).into_owned();
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

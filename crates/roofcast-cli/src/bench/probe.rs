@@ -1,0 +1,70 @@
+//! Short requests before a run that tell how a server counts tokens.
+//!
+//! Knows: where a count may be found, and why there is none. Which texts are counted is [`super::prompt`]'s.
+
+use super::ask::{Asker, Question};
+use super::prompt::Prompts;
+use super::stop::Stop;
+use super::turn::Turn;
+use super::{SILENCE, Told};
+use roofcast::record::Outcome;
+use roofcast::units::Picoseconds;
+use std::cell::RefCell;
+
+/// What came of the probes.
+pub(super) enum Probed {
+    /// Prompts that have exactly the tokens asked for by the server's count.
+    Learnt(Prompts),
+    /// The server does not tell, and why.
+    Untold(String),
+    /// A user had enough.
+    Stopped,
+}
+
+/// Asks until it is known how the server counts, or that it does not.
+pub(super) async fn probe(
+    asker: &Asker,
+    prompts: &Prompts,
+    stop: &mut Stop,
+    tell: &mut dyn FnMut(Told),
+) -> Probed {
+    let why = RefCell::new("the server counts the same for every text".to_owned());
+    let mut learning = std::pin::pin!(prompts.learnt(|text| count(asker, text, &why)));
+    let mut silence = std::pin::pin!(tokio::time::sleep(SILENCE));
+    let mut told = false;
+    loop {
+        tokio::select! {
+            biased;
+            _ = stop.recv() => return Probed::Stopped,
+            learnt = &mut learning => return match learnt {
+                Some(prompts) => Probed::Learnt(prompts),
+                None => Probed::Untold(why.take()),
+            },
+            () = &mut silence, if !told => {
+                told = true;
+                tell(Told::Silent);
+            }
+        }
+    }
+}
+
+/// Prompt tokens of `text` by the server's count: in its answer, else by its tokenizer. Where there is none, `why`.
+async fn count(asker: &Asker, text: String, why: &RefCell<String>) -> Option<u64> {
+    let turns = vec![Turn::user(text)];
+    let tokenizing = asker.form.tokenizing(&turns);
+    let scheduled = Picoseconds::ZERO;
+    let question = Question { id: 0, scheduled, input_len: 0, output_len: 1, turns, given_up_after: None };
+    let asked = asker.ask(question).await;
+    if asked.counted.is_some() {
+        return asked.counted;
+    }
+    let answers = matches!(asked.record.outcome, Outcome::Completed | Outcome::Empty);
+    let counted = if answers { asker.tokenized(tokenizing).await } else { None };
+    if counted.is_none() {
+        *why.borrow_mut() = match asked.record.error {
+            Some(error) if !answers => format!("a probe failed: {error}"),
+            _ => "its answers have no `usage`, and it has no /tokenize".to_owned(),
+        };
+    }
+    counted
+}

@@ -1,0 +1,115 @@
+//! A proxy between client and server, by curl's environment variables.
+//!
+//! Knows: which variable counts for a URL, which hosts go around the proxy, and what a proxy is told. A measured server on
+//! the loopback interface is never asked through one.
+
+use super::failure::Failure;
+use anyhow::{Context as _, Result};
+use hyper::Uri;
+use roofcast::Error;
+use roofcast::record::Outcome;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// The most that a proxy may answer.
+const MOST_HEAD: usize = 8 << 10;
+
+/// A proxy, resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Proxy {
+    pub(super) addresses: Vec<SocketAddr>,
+}
+
+/// The proxy of requests to `host`, where the environment `get` names one.
+pub(super) fn of(tls: bool, host: &str, get: impl Fn(&str) -> Option<String>) -> Result<Option<Proxy>> {
+    let set = |name: &str| get(name).filter(|value| !value.trim().is_empty());
+    if is_loopback(host) || set("no_proxy").or_else(|| set("NO_PROXY")).is_some_and(|no| spares(&no, host)) {
+        return Ok(None);
+    }
+    // As curl does, HTTP_PROXY in capitals is left alone: CGI sets it from a request's header.
+    let names: &[&str] = if tls { &["https_proxy", "HTTPS_PROXY"] } else { &["http_proxy"] };
+    let named = names.iter().chain(&["all_proxy", "ALL_PROXY"]).find_map(|name| Some((*name, set(name)?)));
+    let Some((name, url)) = named else { return Ok(None) };
+    let accepted = "http://HOST:PORT";
+    let wrong = || Error::field("environment", name, format!("{url:?}"), accepted);
+    let uri: Uri = url.trim().parse().map_err(|_| wrong())?;
+    let authority = uri.authority().filter(|a| !a.as_str().contains('@')).ok_or_else(wrong)?;
+    if uri.scheme_str().is_some_and(|scheme| scheme != "http") {
+        return Err(wrong().into());
+    }
+    let host = authority.host().trim_matches(['[', ']']);
+    let found = (host, authority.port_u16().unwrap_or(80)).to_socket_addrs();
+    let addresses = found.with_context(|| format!("environment: `{name}` is {url:?}"))?.collect();
+    Ok(Some(Proxy { addresses }))
+}
+
+fn is_loopback(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Whether a list of hosts and domains, as in `example.com,.internal,10.0.0.1`, has `host`.
+fn spares(list: &str, host: &str) -> bool {
+    let within = |domain: &str| {
+        let domain = domain.trim().trim_start_matches('.');
+        let rest = host.strip_suffix(domain).filter(|_| !domain.is_empty());
+        domain == "*" || rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    list.split(',').any(within)
+}
+
+/// Asks a proxy for a way through to `authority`, over which TLS is spoken then.
+pub(super) async fn tunnel<S>(stream: &mut S, authority: &str) -> Result<(), Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let failed = |e: std::io::Error| Failure::new(Outcome::Connect, format!("proxy: {e}"));
+    let asked = format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n\r\n");
+    stream.write_all(asked.as_bytes()).await.map_err(failed)?;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") && head.len() < MOST_HEAD {
+        // A byte at a time, since what follows the head belongs to the server.
+        head.push(stream.read_u8().await.map_err(failed)?);
+    }
+    let status = String::from_utf8_lossy(&head).lines().next().unwrap_or_default().to_owned();
+    match status.split(' ').nth(1) {
+        Some(code) if code.starts_with('2') => Ok(()),
+        _ => Err(Failure::new(Outcome::Connect, format!("the proxy answers {status:?} to CONNECT"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The port of the proxy that this environment gives.
+    fn port(tls: bool, host: &str, environment: &[(&str, &str)]) -> Option<u16> {
+        let get = |name: &str| environment.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+        of(tls, host, get).unwrap().map(|proxy| proxy.addresses[0].port())
+    }
+
+    #[test]
+    fn which_proxy_counts() {
+        let http = ("http_proxy", "http://127.0.0.1:1");
+        let https = ("HTTPS_PROXY", "http://127.0.0.1:2");
+        let all = ("all_proxy", "http://127.0.0.1:3");
+        let shouted = ("HTTP_PROXY", "http://127.0.0.1:4");
+        for (tls, host, environment, port_of_it) in [
+            (false, "far.example", &[http, https][..], Some(1)),
+            (true, "far.example", &[http, https], Some(2)),
+            (true, "far.example", &[http, all], Some(3)),
+            (false, "far.example", &[shouted], None),
+            (false, "127.0.0.1", &[http], None),
+            (false, "::1", &[http], None),
+            (false, "localhost", &[http], None),
+            (false, "a.far.example", &[http, ("NO_PROXY", "x, .far.example")], None),
+            (false, "notfar.example", &[http, ("no_proxy", "far.example")], Some(1)),
+            (false, "far.example", &[http, ("no_proxy", "*")], None),
+            (false, "far.example", &[("http_proxy", " ")], None),
+        ] {
+            assert_eq!(port(tls, host, environment), port_of_it, "{host} {environment:?}");
+        }
+        let error = of(false, "far.example", |_| Some("socks5://127.0.0.1:1".into())).unwrap_err();
+        // The first variable that is set is `no_proxy`, which spares nothing here.
+        assert!(error.to_string().contains("http_proxy"), "{error}");
+    }
+}

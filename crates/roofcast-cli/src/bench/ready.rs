@@ -1,0 +1,50 @@
+//! Waiting for servers that are still loading their model.
+//!
+//! Knows: that a server which answers `/v1/models` with anything but 5xx is ready; vLLM does not listen before, llama.cpp
+//! answers 503 until then.
+
+use super::client::{self, Client};
+use super::failure::Failure;
+use super::servers::Servers;
+use anyhow::{Result, bail};
+use bytes::Bytes;
+use hyper::Method;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often a server is asked.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// The most that is read of an answer.
+const MOST: usize = 1 << 20;
+
+/// How long one answer may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Waits until all servers are ready, or says which is not after `most`.
+pub(super) async fn wait(servers: &Servers, most: Duration) -> Result<()> {
+    let end = Instant::now() + most;
+    for client in servers.all() {
+        while let Err(why) = ask(client).await {
+            if Instant::now() + EVERY > end {
+                let seconds = most.as_secs_f64();
+                bail!("{}: not ready after {seconds} s (--wait-ready): {}", client.url(), why.message);
+            }
+            tokio::time::sleep(EVERY).await;
+        }
+    }
+    Ok(())
+}
+
+async fn ask(client: &Client) -> Result<(), Failure> {
+    let asked = async {
+        let (parts, mut incoming) = client.send(Method::GET, "/v1/models", Bytes::new()).await?;
+        if parts.status.is_server_error() {
+            return Err(client::refusal(&parts, incoming).await);
+        }
+        incoming.head(MOST).await;
+        Ok(())
+    };
+    let late = || Failure::new(roofcast::record::Outcome::Timeout, "no answer");
+    tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err(late()))
+}

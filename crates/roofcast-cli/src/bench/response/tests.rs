@@ -1,0 +1,206 @@
+use super::*;
+use proptest::prelude::*;
+
+fn expected(stream: bool, tokens: u64, choices: u64) -> Expected {
+    Expected { endpoint: Endpoint::Chat, stream, keep_text: false, tokens, choices }
+}
+
+/// What an answer added up to: tokens, chunks with tokens, the time of the first, gaps, prompt tokens, how it ended.
+type Read = (u64, u64, Option<u64>, Vec<u64>, u64, Option<Outcome>);
+
+/// Feeds `body` in `pieces` of so many bytes, the rest in one; the k-th piece is read at k ps.
+fn read(body: &[u8], pieces: &[usize], asked: u64, choices: u64) -> Read {
+    let mut answer = Response::new(expected(true, asked, choices));
+    let mut rest = body;
+    let mut failure = None;
+    for (at, size) in pieces.iter().chain([&usize::MAX]).enumerate() {
+        let (piece, next) = rest.split_at((*size).min(rest.len()));
+        rest = next;
+        failure = failure.or(answer.feed(piece, Picoseconds(at as u64)).err());
+    }
+    failure = failure.or(answer.end(Picoseconds(99)).err());
+    let gaps = answer.itl.iter().map(|t| t.0).collect();
+    let prompt = answer.usage.map_or(0, |u| u.prompt_tokens);
+    let first = answer.first_token.map(|t| t.0);
+    (answer.output_len(), answer.chunks, first, gaps, prompt, failure.map(|f| f.outcome))
+}
+
+/// The body of a recorded response. Lengths of HTTP chunks, where they were kept, are no fields of an event.
+fn capture(name: &str) -> Option<Vec<u8>> {
+    let text = crate::bench::testing::capture(name)?;
+    let (head, body) = text.split_once("\r\n\r\n").or_else(|| text.split_once("\n\n")).unwrap();
+    assert!(head.starts_with("HTTP/1.1"), "{name}");
+    Some(body.as_bytes().to_vec())
+}
+
+/// Counted in the recordings by eye: name, tokens asked, choices; tokens, chunks with tokens, prompt tokens.
+const STREAMS: [(&str, u64, u64, u64, u64, u64); 18] = [
+    ("llama-chat-stream-contusage", 4, 1, 4, 4, 25),
+    ("llama-chat-stream-nousage", 4, 1, 4, 4, 0),
+    ("llama-chat-stream-usage", 8, 1, 8, 8, 29),
+    ("llama-cmpl-stream-logprobs", 3, 1, 3, 3, 2),
+    ("llama-cmpl-stream-n2", 4, 2, 8, 8, 3),
+    ("llama-cmpl-stream-stop", 9, 1, 1, 1, 2),
+    ("llama-cmpl-stream-tokenids", 5, 1, 5, 5, 5),
+    ("llama-cmpl-stream-usage", 8, 1, 8, 8, 3),
+    // The first chunk has the role alone; the second names " something".
+    ("vllm-chat-stream-contusage", 4, 1, 4, 4, 13),
+    // 1 + 4 + 4 + 4 + 1 tokens.
+    ("vllm-chat-stream-interval4", 14, 1, 14, 5, 13),
+    ("vllm-chat-stream-nousage", 4, 1, 4, 4, 0),
+    ("vllm-chat-stream-usage", 8, 1, 8, 8, 15),
+    ("vllm-cmpl-stream-interval4-raw", 14, 1, 14, 5, 2),
+    ("vllm-cmpl-stream-logprobs", 3, 1, 3, 3, 0),
+    ("vllm-cmpl-stream-n2", 4, 2, 8, 8, 2),
+    ("vllm-cmpl-stream-stop", 9, 1, 1, 1, 1),
+    ("vllm-cmpl-stream-tokenids", 5, 1, 5, 5, 5),
+    ("vllm-cmpl-stream-usage", 8, 1, 8, 8, 2),
+];
+
+#[test]
+fn recorded_streams_of_vllm_and_llama_cpp() {
+    for (name, asked, choices, tokens, chunks, prompt) in STREAMS {
+        let Some(body) = capture(name) else { return };
+        let found = read(&body, &[], asked, choices);
+        assert_eq!((found.0, found.1, found.4, found.5), (tokens, chunks, prompt, None), "{name}");
+        // A first token has no gap before it, of each choice.
+        assert_eq!(found.3.len() as u64, chunks - choices, "{name}");
+    }
+}
+
+#[test]
+fn recorded_streams_are_the_same_wherever_they_are_cut() {
+    for (name, asked, choices, ..) in STREAMS {
+        let Some(body) = capture(name) else { return };
+        let whole = read(&body, &[], asked, choices);
+        for cut in 0..=body.len() {
+            let found = read(&body, &[cut], asked, choices);
+            let same = |r: &Read| (r.0, r.1, r.3.len(), r.4, r.5);
+            assert_eq!(same(&found), same(&whole), "{name} cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn recorded_whole_answers() {
+    for (name, tokens, prompt, cached) in [
+        ("llama-chat-nostream", 4, 25, Some(20)),
+        ("llama-cmpl-nostream", 4, 3, Some(1)),
+        ("vllm-chat-nostream", 4, 13, None),
+        ("vllm-cmpl-nostream", 4, 2, None),
+    ] {
+        let Some(body) = capture(name) else { return };
+        let mut answer = Response::new(expected(false, 4, 1));
+        body.chunks(7).for_each(|piece| answer.feed(piece, Picoseconds(1)).unwrap());
+        assert_eq!(answer.end(Picoseconds(2)), Ok(()), "{name}");
+        let usage = answer.usage.unwrap();
+        let found = (answer.output_len(), usage.prompt_tokens, usage.cached_tokens);
+        assert_eq!((found, answer.first_token), ((tokens, prompt, cached), None), "{name}");
+    }
+}
+
+/// One chunk of the completions endpoint.
+fn chunk(text: &str) -> String {
+    format!("data: {{\"choices\":[{{\"index\":0,\"text\":\"{text}\",\"finish_reason\":null}}]}}\n\n")
+}
+
+#[test]
+fn times_are_those_of_the_reads() {
+    let (a, b) = (chunk("a"), chunk("b"));
+    let end = "data: [DONE]\n\n";
+    // Read at 0: half a chunk. At 1: its end and a whole one. At 2: a keep-alive. At 3: one more and the end.
+    let body = format!("{a}{b}: ping\n\n{b}{end}");
+    let found = read(body.as_bytes(), &[10, a.len() - 10 + b.len(), 8], 9, 1);
+    assert_eq!(found, (3, 3, Some(1), vec![0, 2], 0, None));
+}
+
+#[test]
+fn reasoning_tools_and_special_tokens_are_tokens() {
+    let delta =
+        |d: &str| format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{d},\"finish_reason\":null}}]}}\n\n");
+    for (text, tokens) in [
+        (r#"{"role":"assistant","content":null}"#, 0),
+        (r#"{"role":"assistant","content":""}"#, 0),
+        (r#"{"role":"assistant","content":"a"}"#, 1),
+        (r#"{"reasoning_content":"hm"}"#, 1),
+        (r#"{"reasoning":"hm","content":null}"#, 1),
+        (r#"{"tool_calls":[{"index":0}]}"#, 1),
+        // Nothing shows whether the server has a token yet; after a token it has another.
+        (r#"{"content":""}"#, 0),
+        (
+            r#"{"content":"a"},"finish_reason":null}]}
+
+data: {"choices":[{"delta":{"content":""}"#,
+            2,
+        ),
+        (r#"{"function_call":{"name":"f","arguments":"{"}}"#, 1),
+        (r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}"#, 1),
+        (r#"{"content":"a\ud83d"}"#, 1),
+        (r#"{"content":"a"},"message":{"role":"assistant","content":"a"}"#, 1),
+        ("{}", 0),
+    ] {
+        let body = delta(text) + "data: [DONE]\n\n";
+        assert_eq!(read(body.as_bytes(), &[], 9, 1).1, tokens, "{text}");
+    }
+}
+
+/// A chunk that ends the answer, with further keys of its choice.
+fn finish(reason: &str, keys: &str) -> String {
+    format!("data: {{\"choices\":[{{\"index\":0,\"text\":\"\",\"finish_reason\":\"{reason}\"{keys}}}]}}\n\n")
+}
+
+#[test]
+fn what_is_no_answer() {
+    let a = chunk("a");
+    for (body, outcome) in [
+        (format!("{a}data: {{\"error\":{{\"message\":\"busy\",\"code\":500}}}}\n\n"), Outcome::StreamError),
+        (format!("{a}error: {{\"code\":500,\"message\":\"x\"}}\n\n"), Outcome::StreamError),
+        (format!("{a}event: error\ndata: out of memory\n\n"), Outcome::StreamError),
+        ("data: {\"object\":\"error\",\"message\":\"no\"}\n\n".into(), Outcome::StreamError),
+        (format!("{a}data: {{\"choices\n\n"), Outcome::Malformed),
+        ("data: 7\n\n".into(), Outcome::Malformed),
+        ("data: {}\n\n".into(), Outcome::Malformed),
+        (a.replace("\"index\":0", "\"index\":4000000000"), Outcome::Malformed),
+        (a.clone(), Outcome::Disconnected),
+        (String::new(), Outcome::Disconnected),
+        ("data: [DONE]\n\n".into(), Outcome::Empty),
+        (format!("{a}{}", finish("abort", "")), Outcome::Aborted),
+        (format!("{a}{}", finish("error", "")), Outcome::StreamError),
+        (
+            format!("{a}{}", finish("stop", ",\"error\":{\"code\":502,\"message\":\"x\"}")),
+            Outcome::StreamError,
+        ),
+    ] {
+        assert_eq!(read(body.as_bytes(), &[], 9, 1).5, Some(outcome), "{body}");
+    }
+}
+
+proptest! {
+    /// Any bytes, in any pieces: the same end, and no panic.
+    #[test]
+    fn anything_ends(body in proptest::collection::vec(any::<u8>(), 0..300), cuts in proptest::collection::vec(0_usize..40, 0..9)) {
+        let (whole, pieces) = (read(&body, &[], 3, 1), read(&body, &cuts, 3, 1));
+        prop_assert_eq!((whole.0, whole.1, whole.5), (pieces.0, pieces.1, pieces.5));
+    }
+
+    /// Chunks, comments and errors in any order and any pieces.
+    #[test]
+    fn any_stream_in_any_pieces(
+        kinds in proptest::collection::vec(0_usize..6, 0..12),
+        cuts in proptest::collection::vec(0_usize..90, 0..20),
+    ) {
+        let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3}}\n\n";
+        let parts = [chunk("a"), chunk("\\n"), ": ping\r\n\r\n".into(), usage.into(), "id: 3\n".into(), chunk("")];
+        let body: String = kinds.iter().map(|k| parts[*k].as_str()).chain(["data: [DONE]\n\n"]).collect();
+        // Empty chunks before the first with text are no tokens.
+        let shown = kinds.iter().skip_while(|k| ![0, 1].contains(*k));
+        let tokens = shown.filter(|k| [0, 1, 5].contains(*k)).count() as u64;
+        let found = read(body.as_bytes(), &cuts, 9, 1);
+        let expected = match (kinds.contains(&3), tokens) {
+            (true, _) => (3, tokens.max(1), None),
+            (false, 0) => (0, 0, Some(Outcome::Empty)),
+            (false, _) => (tokens, tokens, None),
+        };
+        prop_assert_eq!((found.0, found.1, found.5), expected);
+    }
+}

@@ -1,0 +1,103 @@
+//! Messages of a conversation, in the form that chat endpoints take.
+//!
+//! Knows: the roles of OpenAI's API and ShareGPT's names for them; which keys of a message are kept as they came. Knows
+//! nothing about files.
+
+use roofcast::{Error, Result};
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+
+/// One message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// Who speaks, as in `user`, `assistant`, `system`, `developer` or `tool`.
+    pub(crate) role: Cow<'static, str>,
+    /// The words in it, without what is not text.
+    pub(crate) text: String,
+    /// The whole message where it has more than words: parts, tool calls, the id of an answered call.
+    whole: Option<Map<String, Value>>,
+}
+
+/// ShareGPT's names of who speaks, and OpenAI's roles. `bing` and `bard` stand in the published file.
+const NAMES: [(&str, &str); 13] = [
+    ("human", "user"),
+    ("user", "user"),
+    ("gpt", "assistant"),
+    ("chatgpt", "assistant"),
+    ("assistant", "assistant"),
+    ("bing", "assistant"),
+    ("bard", "assistant"),
+    ("model", "assistant"),
+    ("system", "system"),
+    ("developer", "developer"),
+    ("tool", "tool"),
+    ("function", "tool"),
+    ("observation", "tool"),
+];
+
+const ACCEPTED: &str = "a message as {\"role\": \"user\", \"content\": \"…\"} with content as text, parts or null, or as \
+                        {\"from\": \"human\", \"value\": \"…\"}";
+
+impl Turn {
+    /// What a user says.
+    pub(crate) fn user(text: String) -> Turn {
+        Turn { role: "user".into(), text, whole: None }
+    }
+
+    /// What the server answered.
+    pub(crate) fn assistant(text: String) -> Turn {
+        Turn { role: "assistant".into(), text, whole: None }
+    }
+
+    /// Whether the server said it.
+    pub(crate) fn is_answer(&self) -> bool {
+        self.role == "assistant"
+    }
+
+    /// Whether anything is in it: words, or parts that are none.
+    pub(crate) fn says_something(&self) -> bool {
+        let parts = self.whole.as_ref().and_then(|keys| keys.get("content")).and_then(Value::as_array);
+        !self.text.trim().is_empty() || parts.is_some_and(|parts| !parts.is_empty())
+    }
+
+    /// The message of a request's body.
+    pub(super) fn message(&self) -> Value {
+        match &self.whole {
+            Some(keys) => Value::Object(keys.clone()),
+            None => json!({"role": self.role, "content": self.text}),
+        }
+    }
+
+    /// Reads a message in OpenAI's form (`role`, `content`) or ShareGPT's (`from`, `value`).
+    pub(super) fn read(place: &str, value: &Value) -> Result<Turn> {
+        let wrong = |field: &str, found: &Value| Error::field(place, field, found, ACCEPTED);
+        let text = |key: &str| value.get(key).and_then(Value::as_str);
+        if let Some(role) = text("role") {
+            let mut keys = value.as_object().cloned().unwrap_or_default();
+            // Columns of a table that other rows fill.
+            keys.retain(|key, kept| !kept.is_null() || key == "content");
+            let said = match value.get("content") {
+                None | Some(Value::Null) => String::new(),
+                Some(Value::String(text)) => text.clone(),
+                Some(Value::Array(parts)) => words(parts),
+                Some(other) => return Err(wrong("content", other)),
+            };
+            let plain = keys.len() == 2 && keys.get("content").is_some_and(Value::is_string);
+            let whole = (!plain).then_some(keys);
+            return Ok(Turn { role: role.to_owned().into(), text: said, whole });
+        }
+        let (Some(from), Some(said)) = (text("from"), text("value")) else {
+            return Err(wrong("message", value));
+        };
+        let role = NAMES.iter().find(|(name, _)| *name == from).map(|(_, role)| *role);
+        let names = || NAMES.map(|(name, _)| name).join(", ");
+        let role = role.ok_or_else(|| Error::field(place, "from", format!("{from:?}"), names()))?;
+        Ok(Turn { role: role.into(), text: said.to_owned(), whole: None })
+    }
+}
+
+/// The words of content in parts.
+fn words(parts: &[Value]) -> String {
+    let texts: Vec<_> = parts.iter().filter_map(|part| part.get("text")?.as_str()).collect();
+    texts.join(" ")
+}

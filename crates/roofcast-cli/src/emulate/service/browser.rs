@@ -1,0 +1,38 @@
+//! What pages of other sites may do: ask, as vLLM lets them, but never administer.
+//!
+//! Knows: CORS as starlette's middleware answers it with vLLM's defaults, every origin, method and header without
+//! credentials (`--allowed-origins` and its kin of `entrypoints/openai/cli_args.py` of vLLM 0.32).
+
+use super::super::response::whole;
+use super::super::stream::Sent;
+use bytes::Bytes;
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::{Method, Response, StatusCode};
+
+/// Starlette's list of methods.
+const METHODS: HeaderValue = HeaderValue::from_static("DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT");
+const EVERYONE: HeaderValue = HeaderValue::from_static("*");
+/// Seconds that a browser may remember an answer.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
+
+/// The answer to a browser that asks beforehand, if it does.
+pub(super) fn preflight(method: &Method, headers: &HeaderMap) -> Option<Response<Sent>> {
+    let asks =
+        headers.contains_key(header::ORIGIN) && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    if *method != Method::OPTIONS || !asks {
+        return None;
+    }
+    let mut response = whole(StatusCode::OK, "text/plain; charset=utf-8", Bytes::from_static(b"OK"));
+    let told = response.headers_mut();
+    told.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+    told.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+    if let Some(asked) = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+        told.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, asked.clone());
+    }
+    Some(response)
+}
+
+/// Lets the page that asked read the answer.
+pub(super) fn share(response: &mut Response<Sent>) {
+    response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, EVERYONE);
+}

@@ -1,0 +1,93 @@
+//! `/v1/embeddings`: a vector of each prompt, of length one, the same for the same tokens.
+//!
+//! Knows: how vectors are written, as numbers or in base64. They mean nothing: their numbers are drawn from the prompt.
+
+use super::Reply;
+use serde_json::{Value, json};
+
+/// The letters of base64 (RFC 4648).
+const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+impl Reply {
+    /// The whole answer.
+    pub(super) fn embeddings(&self) -> Value {
+        let count = self.ask.vectors.dimensions.unwrap_or(self.width) as usize;
+        let data: Vec<Value> = self
+            .ask
+            .prompts
+            .iter()
+            .enumerate()
+            .map(|(index, prompt)| {
+                let numbers = vector(prompt, count);
+                let embedding = match self.ask.vectors.base64 {
+                    true => json!(base64(&numbers.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())),
+                    false => json!(numbers),
+                };
+                json!({"index": index, "object": "embedding", "embedding": embedding})
+            })
+            .collect();
+        let asked: u64 = self.ask.prompts.iter().map(|p| p.len() as u64).sum();
+        json!({"id": self.id, "object": "list", "created": self.created, "model": self.model, "data": data,
+            "usage": {"prompt_tokens": asked, "total_tokens": asked, "completion_tokens": 0,
+                "prompt_tokens_details": null}})
+    }
+}
+
+/// Numbers drawn from a prompt (SplitMix64's output function), scaled to length one.
+fn vector(prompt: &[u32], count: usize) -> Vec<f32> {
+    let seed = prompt.iter().fold(1_u64, |hash, token| {
+        (hash.rotate_left(5) ^ u64::from(*token)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    });
+    let drawn = |index: usize| {
+        let z = seed.wrapping_add((index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) as f64 / u64::MAX as f64 - 0.5) as f32
+    };
+    let mut numbers: Vec<f32> = (0..count).map(drawn).collect();
+    let length = numbers.iter().map(|v| v * v).sum::<f32>().sqrt();
+    numbers.iter_mut().for_each(|v| *v /= length.max(f32::MIN_POSITIVE));
+    numbers
+}
+
+fn base64(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let byte = |index: usize| u32::from(three.get(index).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for place in 0..4 {
+            let letter = LETTERS[(bits >> (18 - 6 * place)) as usize & 63];
+            text.push(if place > three.len() { '=' } else { letter.into() });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The test vectors of RFC 4648, section 10.
+    #[test]
+    fn base64_as_the_rfc_has_it() {
+        for (bytes, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+    }
+
+    #[test]
+    fn vectors_have_length_one_and_tell_prompts_apart() {
+        let one = vector(&[1, 2, 3], 64);
+        let length: f32 = one.iter().map(|v| v * v).sum();
+        assert!((length - 1.0).abs() < 1e-5, "{length}");
+        assert!(one == vector(&[1, 2, 3], 64) && one != vector(&[1, 2, 4], 64));
+    }
+}

@@ -1,0 +1,137 @@
+//! `roofcast bench --runs N`: one load several times, with what the runs agree on.
+//!
+//! Knows: the interval of 95 % around the mean of a figure over the runs, by Student's t: runs differ by more than the requests
+//! within one, so that a figure of one run says nothing of its own spread.
+
+use super::setup::Setup;
+use super::{Files, Point, Subject, measurements, table};
+use crate::args::BenchArgs;
+use crate::show::number::significant;
+use crate::{exit, show};
+use anyhow::Result;
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// The two-sided 95 % quantiles of Student's t with 1 to 30 degrees of freedom; the normal's 1.96 beyond.
+const T95: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+];
+
+/// Figures that have an interval.
+const FIGURES: [&str; 10] = [
+    "request_throughput",
+    "output_throughput",
+    "mean_ttft_ms",
+    "median_ttft_ms",
+    "p99_ttft_ms",
+    "mean_tpot_ms",
+    "median_tpot_ms",
+    "p99_tpot_ms",
+    "mean_e2el_ms",
+    "p99_e2el_ms",
+];
+
+/// A figure over runs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+struct Interval {
+    mean: f64,
+    low: f64,
+    high: f64,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    subject: Subject<'a>,
+    runs: &'a [Point],
+    intervals: Vec<Named>,
+}
+
+#[derive(Serialize)]
+struct Named {
+    figure: &'static str,
+    #[serde(flatten)]
+    interval: Interval,
+}
+
+pub(super) fn run(args: &BenchArgs, setup: &mut Setup, count: u64, files: &Files) -> Result<ExitCode> {
+    let workload = setup.workload.clone();
+    let mut points = Vec::new();
+    for _ in 0..count {
+        let (point, _) = setup.measure(&workload)?;
+        let stopped = point.report.interrupted;
+        points.push(point);
+        if stopped {
+            break;
+        }
+    }
+    if let Some(rows) = &files.rows {
+        measurements::write(rows, setup, &points.iter().collect::<Vec<_>>())?;
+    }
+    let valid = points.iter().all(|point| point.report.valid);
+    let intervals = FIGURES.iter().filter_map(|figure| {
+        let interval = interval(&values(&points, figure))?;
+        Some(Named { figure, interval })
+    });
+    let intervals: Vec<_> = intervals.collect();
+    if args.output.json {
+        let answer = Answer { subject: setup.subject(), runs: &points, intervals };
+        show::json("roofcast/bench-runs/1", &answer)?;
+    } else {
+        let rows: Vec<_> = (1..).map(f64::from).zip(&points).collect();
+        table::show(args, &setup.subject(), "run", &rows)?;
+        if !args.output.csv {
+            show::text(&said(&intervals))?;
+        }
+    }
+    Ok(if valid { ExitCode::SUCCESS } else { exit::invalid() })
+}
+
+/// A figure of each valid run that has it.
+fn values(points: &[Point], figure: &str) -> Vec<f64> {
+    let valid = points.iter().filter(|point| point.report.valid);
+    let value = |point: &Point| serde_json::to_value(&point.report).ok()?.get(figure)?.as_f64();
+    valid.filter_map(value).collect()
+}
+
+/// Mean and interval; none of fewer than two values.
+fn interval(values: &[f64]) -> Option<Interval> {
+    let n = values.len();
+    let t = T95.get(n.checked_sub(2)?).copied().unwrap_or(1.96);
+    let mean = values.iter().sum::<f64>() / n as f64;
+    let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+    let half = t * (squares / (n - 1) as f64 / n as f64).sqrt();
+    Some(Interval { mean, low: mean - half, high: mean + half })
+}
+
+/// The intervals as a table.
+fn said(intervals: &[Named]) -> String {
+    if intervals.is_empty() {
+        return "Fewer than two valid runs: no intervals.\n".to_owned();
+    }
+    let rows: Vec<Vec<String>> = intervals
+        .iter()
+        .map(|Named { figure, interval: i }| {
+            let half = if i.mean > 0.0 { (i.high - i.mean) / i.mean * 100.0 } else { 0.0 };
+            let figures = [i.mean, i.low, i.high].map(significant);
+            [(*figure).to_owned()].into_iter().chain(figures).chain([format!("{half:.1} %")]).collect()
+        })
+        .collect();
+    show::table::table(&["over runs", "mean", "95 % from", "to", "±"], &rows, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 10, 12 and 14: mean 12, deviation 2, 4.303 · 2/√3 = 4.969.
+    #[test]
+    fn an_interval_by_hand() {
+        let found = interval(&[10.0, 12.0, 14.0]).unwrap();
+        assert!((found.mean - 12.0).abs() < 1e-12 && (found.high - 16.969).abs() < 1e-3, "{found:?}");
+        assert!((found.low - 7.031).abs() < 1e-3, "{found:?}");
+        assert_eq!((interval(&[1.0]), interval(&[])), (None, None));
+        assert_eq!(interval(&[3.0; 40]), Some(Interval { mean: 3.0, low: 3.0, high: 3.0 }));
+    }
+}

@@ -1,0 +1,123 @@
+//! What requests say: prompts of a file, or words, with what there is to know of them.
+//!
+//! Knows: which files hold prompts, by their names' ends. What a row means is [`texts`]'s.
+
+use crate::args::BenchArgs;
+use crate::bench::texts::Text;
+use crate::bench::{Speech, texts, vocabulary};
+use crate::input;
+use anyhow::{Context, Result};
+use serde_json::{Map, Value};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What the arguments say is to be said. Lengths of recorded answers stand in for those that nothing else gives.
+pub(super) fn of(args: &BenchArgs) -> Result<Speech> {
+    let how = &args.how;
+    let mut notes = Vec::new();
+    let mut texts = how.prompts.as_deref().map(prompts).transpose()?.unwrap_or_default();
+    // A spec's [workload] has lengths of its own.
+    let length_given = args.load.flags.get("workload.output_len").is_some() || args.deployment.spec.is_some();
+    let estimated = texts.iter_mut().filter(|text| text.output_len.is_none() && text.recorded.is_some());
+    if !length_given {
+        let count = estimated.map(|text| text.output_len = text.recorded).count();
+        if count > 0 {
+            notes.push(format!(
+                "{count} prompts ask for as many tokens as their recorded answers have, at 4 bytes a token; --output-len \
+                 asks for others"
+            ));
+        }
+    }
+    let vocabulary = match &how.tokenizer {
+        Some(path) => Some(vocabulary::parse(&path.display().to_string(), &input::text(path)?)?),
+        None => None,
+    };
+    let seed = args.load.flags.get("workload.seed").and_then(toml::Value::as_integer);
+    let seed = seed.and_then(|seed| u64::try_from(seed).ok());
+    Ok(Speech {
+        texts,
+        vocabulary,
+        seed: seed.unwrap_or_else(any_seed),
+        seeded: seed.is_some(),
+        notes,
+        learn: !how.assume_tokens,
+    })
+}
+
+/// Where no seed is given, words that no earlier run has said.
+fn any_seed() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64)
+}
+
+/// The prompts of a file: CSV and Parquet by their names, JSON else.
+fn prompts(path: &Path) -> Result<Vec<Text>> {
+    let place = path.display().to_string();
+    let ends = |end: &str| path.extension().is_some_and(|e| e.eq_ignore_ascii_case(end));
+    if ends("parquet") {
+        return Ok(texts::rows(&place, parquet::rows(path)?)?);
+    }
+    let text = input::text(path)?;
+    if ends("csv") {
+        return Ok(texts::rows(&place, cells(&place, &text)?)?);
+    }
+    Ok(texts::parse(&place, &text)?)
+}
+
+/// Rows of CSV, a cell by the name of its column; a cell with JSON in it is what it holds.
+fn cells(place: &str, text: &str) -> Result<Vec<Map<String, Value>>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let header = reader.headers().with_context(|| place.to_owned())?.clone();
+    let cell = |(name, text): (&str, &str)| {
+        let list = if text.starts_with('[') { serde_json::from_str(text).ok() } else { None };
+        let filled = !text.trim().is_empty();
+        filled.then(|| (name.trim().to_owned(), list.unwrap_or_else(|| Value::from(text))))
+    };
+    let rows = reader.records().map(|row| Ok(header.iter().zip(&row?).filter_map(cell).collect()));
+    rows.collect::<Result<_, csv::Error>>().with_context(|| place.to_owned())
+}
+
+#[cfg(not(feature = "parquet"))]
+mod parquet {
+    use super::{Map, Path, Result, Value};
+
+    pub(super) fn rows(path: &Path) -> Result<Vec<Map<String, Value>>> {
+        let accepted = "a build with the feature `parquet`, or JSON Lines or CSV";
+        let found = format!("{}, which this build does not read", path.display());
+        Err(roofcast::Error::field("arguments", "--prompts", found, accepted).into())
+    }
+}
+
+#[cfg(feature = "parquet")]
+mod parquet {
+    use super::{Context, Map, Path, Result, Value};
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::{Field, Row};
+    use std::fs::File;
+
+    /// Rows with their cells as JSON.
+    pub(super) fn rows(path: &Path) -> Result<Vec<Map<String, Value>>> {
+        let place = || path.display().to_string();
+        let reader = SerializedFileReader::new(File::open(path).with_context(place)?).with_context(place)?;
+        let rows = reader.get_row_iter(None).with_context(place)?.map(|row| Ok(cells(&row?)));
+        rows.collect::<Result<_, parquet::errors::ParquetError>>().with_context(place)
+    }
+
+    fn cells(row: &Row) -> Map<String, Value> {
+        row.get_column_iter().map(|(name, field)| (name.clone(), value(field))).collect()
+    }
+
+    /// A cell: text, whole numbers, lists and groups of them; prompts have nothing else.
+    fn value(field: &Field) -> Value {
+        match field {
+            Field::Str(text) => text.as_str().into(),
+            Field::Int(n) => (*n).into(),
+            Field::Long(n) => (*n).into(),
+            Field::UInt(n) => (*n).into(),
+            Field::ULong(n) => (*n).into(),
+            Field::Group(row) => Value::Object(cells(row)),
+            Field::ListInternal(list) => list.elements().iter().map(value).collect(),
+            _ => Value::Null,
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! When a run begins and ends, and what of it counts.
+
+use super::{CALM, exact};
+use crate::scripted::{self, good};
+use crate::support::{file, json};
+use serde_json::{Value, json as value};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
+const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nbusy";
+
+/// Answers of 30 + 2 · 4 = 38 ms to one user for half a second: 14 at most, and what is in flight at the end is answered.
+#[test]
+fn a_run_bound_by_time() {
+    let (answer, _) =
+        json(&format!("bench --url {} --model m --duration 0.5 --output-len 3 {CALM}", exact()));
+    let completed = answer["completed"].as_u64().unwrap();
+    assert!((1..=14).contains(&completed) && answer["failed"] == 0, "{answer}");
+    assert_eq!(answer["num_prompts"], completed);
+}
+
+/// Of a hundred requests to a server that is always busy three are sent.
+#[test]
+fn a_run_that_stops_on_failures() {
+    let (url, seen) = scripted::start(|_, stream| stream.write_all(BUSY.as_bytes()).is_ok());
+    let (answer, code) =
+        json(&format!("bench --url {url} --model m --requests 100 --assume-tokens --max-failures 3 {CALM}"));
+    assert_eq!((code, &answer["num_prompts"], seen.lock().unwrap().len()), (3, &3.into(), 3), "{answer}");
+    assert!(answer["invalid_because"].to_string().contains("--max-failures"), "{answer}");
+}
+
+/// Ten requests, one every 100 ms: the first 250 ms are warm-up, the last 150 ms cool-down. Left are those due at 300 to 700 ms.
+#[test]
+fn warm_up_and_cool_down_by_time() {
+    let (answer, _) = json(&format!(
+        "bench --url {} --model m --rate 10 --constant --requests 10 --output-len 3 --warmup 0.25s --cooldown 0.15s {CALM}",
+        exact()
+    ));
+    assert_eq!((&answer["completed"], &answer["num_prompts"]), (&5.into(), &10.into()), "{answer}");
+    assert_eq!(answer["window"], value!({"warmup": 0, "cooldown": 0, "warmup_s": 0.25, "cooldown_s": 0.15}));
+}
+
+/// All requests are given up after 10 ms of the 30 that the first token takes: no failures, and nothing measured.
+#[test]
+fn requests_that_the_client_gives_up() {
+    let run = |share: f64| {
+        json(&format!(
+            "bench --url {} --model m --requests 20 --concurrency 4 --output-len 3 --cancel-share {share} --cancel-after 0.01 {CALM}",
+            exact()
+        ))
+        .0
+    };
+    let all = run(1.0);
+    assert_eq!(
+        (&all["cancelled"], &all["failed"], &all["failures"]),
+        (&20.into(), &0.into(), &value!({})),
+        "{all}"
+    );
+    let some = run(0.5);
+    let (cancelled, completed) = (some["cancelled"].as_u64().unwrap(), some["completed"].as_u64().unwrap());
+    assert!(cancelled > 0 && completed > 0 && cancelled + completed == 20, "{some}");
+}
+
+#[test]
+fn repeated_runs_have_intervals() {
+    let (answer, _) = json(&format!(
+        "bench --url {} --model m --requests 6 --concurrency 2 --output-len 5 --runs 3 {CALM}",
+        exact()
+    ));
+    assert_eq!(answer["runs"].as_array().unwrap().len(), 3);
+    let valid = answer["runs"].as_array().unwrap().iter().filter(|run| run["valid"] == true).count();
+    let ttft = answer["intervals"].as_array().unwrap().iter().find(|i| i["figure"] == "mean_ttft_ms");
+    // Runs that other work on this machine slowed are not believed.
+    if valid > 1 {
+        let ttft = ttft.unwrap_or_else(|| panic!("{answer}"));
+        let figure = |key: &str| ttft[key].as_f64().unwrap();
+        assert!(figure("low") <= figure("mean") && figure("mean") <= figure("high"), "{ttft}");
+    }
+}
+
+/// Requests 0, 2 and 4 go to one server, 1 and 3 to the other, each with its own connection.
+#[test]
+fn several_servers_are_asked_in_turn() {
+    let [(first, to_first), (second, to_second)] =
+        [scripted::start(|_, stream| good(stream)), scripted::start(|_, stream| good(stream))];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let (answer, _) = json(&format!(
+        "bench --url {first} --url {second} --model m --requests 5 --output-len 2 --assume-tokens --records {} {CALM}",
+        path.display()
+    ));
+    assert_eq!(
+        (answer["completed"].as_u64(), answer["url"].as_str()),
+        (Some(5), Some(&*format!("{first},{second}")))
+    );
+    assert_eq!((to_first.lock().unwrap().len(), to_second.lock().unwrap().len()), (3, 2));
+    let replicas: Vec<u64> = std::fs::read_to_string(path)
+        .unwrap()
+        .lines()
+        .map(|line| roofcast::record::Record::from_line("run.jsonl", line).unwrap().replica)
+        .collect();
+    assert_eq!(replicas, [0, 1, 0, 1, 0]);
+}
+
+/// A server that loads its model answers 503 twice (llama.cpp): the run begins when it no longer does.
+#[test]
+fn a_server_that_is_waited_for() {
+    let (url, seen) = scripted::start_reading(|n, asked, stream| match n {
+        0 | 1 => stream.write_all(BUSY.as_bytes()).is_ok(),
+        _ if asked.head.starts_with("get /v1/models") => scripted::tells("{}", stream),
+        _ => good(stream),
+    });
+    let (answer, _) = json(&format!(
+        "bench --url {url} --model m --requests 2 --output-len 2 --assume-tokens --wait-ready 20 {CALM}"
+    ));
+    assert_eq!((&answer["completed"], seen.lock().unwrap().len()), (&2.into(), 5), "{answer}");
+    let nobody = scripted::nobody();
+    let run = crate::support::roofcast(&format!("bench --url {nobody} --model m --wait-ready 0.6"));
+    assert!(run.code == 2 && run.err.contains("not ready after 0.6 s"), "{}", run.err);
+}
+
+/// A server that takes requests and says nothing, while it is probed: what is waited for is said, and Ctrl-C prints what there is.
+#[test]
+fn a_mute_server_is_named_and_can_be_left() {
+    let (url, _) = scripted::start(|_, stream| stream.read(&mut [0]).is_err());
+    let mut child = Command::new(env!("CARGO_BIN_EXE_roofcast"))
+        .args(["bench", "--url", &url, "--model", "m", "--requests", "2", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("nothing has come") && said.contains(&url), "{said}");
+    let process = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    let mut text = String::new();
+    child.stdout.as_mut().unwrap().read_to_string(&mut text).unwrap();
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((child.wait().unwrap().code(), &answer["num_prompts"]), (Some(3), &0.into()), "{answer}");
+}
+
+/// Certificates that nobody vouches for: https://github.com/vllm-project/vllm/issues/29042 and
+/// https://github.com/gpustack/gpustack/issues/6102.
+#[test]
+fn self_signed_certificates_are_taken_where_asked() {
+    let url = scripted::start_tls(|_, stream| good(stream));
+    let output = Command::new(env!("CARGO_BIN_EXE_roofcast"))
+        .args([
+            "bench",
+            "--url",
+            &url,
+            "--model",
+            "m",
+            "--requests",
+            "2",
+            "--assume-tokens",
+            "--insecure",
+            "--json",
+        ])
+        .env("SSL_CERT_FILE", "none.pem")
+        .env_remove("SSL_CERT_DIR")
+        .output()
+        .unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["completed"], 2, "{answer}");
+}
+
+/// A proxy gets whole URLs, and the name of a server is its to look up; one on the loopback interface is asked directly.
+#[test]
+fn servers_off_the_loopback_are_asked_through_a_proxy() {
+    let (proxy, seen) = scripted::start(|_, stream| good(stream));
+    let (near, at_near) = scripted::start(|_, stream| good(stream));
+    for url in ["http://far.example:8000/v1", &near] {
+        let output = Command::new(env!("CARGO_BIN_EXE_roofcast"))
+            .args(["bench", "--url", url, "--model", "m", "--requests", "1", "--assume-tokens", "--json"])
+            .env("http_proxy", &proxy)
+            .env_remove("no_proxy")
+            .env_remove("NO_PROXY")
+            .output()
+            .unwrap();
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(answer["completed"], 1, "{url}: {answer}");
+    }
+    let seen = seen.lock().unwrap();
+    assert!(
+        seen[0].head.starts_with("post http://far.example:8000/v1/completions http/1.1"),
+        "{}",
+        seen[0].head
+    );
+    assert_eq!((seen.len(), at_near.lock().unwrap().len()), (1, 1));
+}
+
+/// Every endpoint in its own form: its path, the key of its prompt, and answers that are read.
+#[test]
+fn every_endpoint_is_asked_in_its_form() {
+    let stream = |events: &[&str]| {
+        let body: String = events.iter().map(|e| scripted::chunk(&format!("data: {e}\n\n"))).collect();
+        format!("{}{body}0\r\n\r\n", scripted::HEAD)
+    };
+    let delta = r#"{"type":"response.output_text.delta","delta":"a"}"#;
+    let block = r#"{"type":"content_block_delta","delta":{"text":"a"}}"#;
+    let so_far = r#"{"text":"a","meta_info":{"prompt_tokens":9,"completion_tokens":1,"finish_reason":null}}"#;
+    let cases = [
+        (
+            "responses",
+            "/v1/responses",
+            "input",
+            stream(&[
+                delta,
+                delta,
+                r#"{"type":"response.completed","response":{"status":"incomplete","usage":{"input_tokens":9,"output_tokens":2}}}"#,
+            ]),
+        ),
+        (
+            "messages",
+            "/v1/messages",
+            "messages",
+            stream(&[
+                r#"{"type":"message_start","message":{"usage":{"input_tokens":9,"output_tokens":0}}}"#,
+                block,
+                block,
+                r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"output_tokens":2}}"#,
+            ]),
+        ),
+        (
+            "generate",
+            "/generate",
+            "text",
+            stream(&[
+                so_far,
+                r#"{"text":"a b","meta_info":{"prompt_tokens":9,"completion_tokens":2,"finish_reason":{"type":"length"}}}"#,
+                "[DONE]",
+            ]),
+        ),
+    ];
+    for (endpoint, path, key, wire) in cases {
+        let (url, seen) = scripted::start(move |_, stream| stream.write_all(wire.as_bytes()).is_ok());
+        let (answer, _) = json(&format!(
+            "bench --url {url} --model m --endpoint {endpoint} --requests 2 --output-len 2 --assume-tokens {CALM}"
+        ));
+        let count = |key: &str| answer[key].as_u64();
+        assert_eq!(
+            (count("completed"), count("total_output_tokens"), count("total_input_tokens")),
+            (Some(2), Some(4), Some(18)),
+            "{answer}"
+        );
+        assert!(answer["mean_ttft_ms"].is_number() && answer["endpoint"] == path, "{answer}");
+        let seen = seen.lock().unwrap();
+        assert!(
+            seen[0].head.starts_with(&format!("post {path} ")) && !seen[0].body[key].is_null(),
+            "{seen:?}"
+        );
+    }
+}
+
+/// Embeddings have no tokens of their own, and a URL may name its endpoint.
+#[test]
+fn embeddings_and_urls_with_an_endpoint() {
+    let told =
+        r#"{"object":"list","data":[{"embedding":[0.1]}],"usage":{"prompt_tokens":9,"total_tokens":9}}"#;
+    let (url, seen) = scripted::start(move |_, stream| scripted::tells(told, stream));
+    let (answer, _) =
+        json(&format!("bench --url {url}/v1/embeddings --model m --requests 2 --assume-tokens {CALM}"));
+    assert_eq!((&answer["completed"], &answer["total_input_tokens"]), (&2.into(), &18.into()), "{answer}");
+    assert_eq!((&answer["total_output_tokens"], &answer["mean_ttft_ms"]), (&0.into(), &Value::Null));
+    assert!(seen.lock().unwrap()[0].body["input"].is_string());
+    let (_folder, path) = file("p.jsonl", b"{\"prompt\": \"a\"}");
+    let run = crate::support::roofcast(&format!(
+        "bench --url {url}/v1/completions --endpoint chat --model m --prompts {path}"
+    ));
+    assert!(run.code == 2 && run.err.contains("--endpoint"), "{}", run.err);
+}

@@ -1,0 +1,163 @@
+//! Answers of a form: JSON by a schema, vectors, Anthropic's messages; and what pages of other sites may do.
+
+use super::{Server, TINY};
+use crate::support::json as run_json;
+use serde_json::{Value, json};
+use std::process::Command;
+
+fn posted(server: &Server, path: &str, body: &Value) -> Value {
+    let answer = server.post(path, &body.to_string());
+    assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+    answer.json()
+}
+
+/// What langchain's `with_structured_output` and openai's `.parse()` ask for: the schema of a class, with definitions and an
+/// optional field, whose values must parse.
+#[test]
+fn an_answer_by_a_schema_parses() {
+    let server = Server::start(TINY, "");
+    let schema = json!({"type": "object", "additionalProperties": false, "required": ["title", "steps", "mood", "note"],
+        "$defs": {"Step": {"type": "object", "required": ["minutes"], "properties": {"minutes": {"type": "integer", "minimum": 1}}}},
+        "properties": {"title": {"type": "string"}, "steps": {"type": "array", "items": {"$ref": "#/$defs/Step"}},
+            "mood": {"enum": ["good", "bad"]}, "note": {"anyOf": [{"type": "string"}, {"type": "null"}]}}});
+    let format =
+        json!({"type": "json_schema", "json_schema": {"name": "recipe", "strict": true, "schema": schema}});
+    let messages = json!([{"role": "user", "content": "a recipe"}]);
+    let check = |text: &str| {
+        let value: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        assert!(value["title"].is_string() && value["note"].is_string(), "{value}");
+        assert!(value["steps"][0]["minutes"].as_i64().unwrap() >= 1, "{value}");
+        assert!(["good", "bad"].contains(&value["mood"].as_str().unwrap()), "{value}");
+    };
+    let chat =
+        posted(&server, "/v1/chat/completions", &json!({"messages": messages, "response_format": format}));
+    assert_eq!(chat["choices"][0]["finish_reason"], "stop");
+    check(chat["choices"][0]["message"]["content"].as_str().unwrap());
+    let guided =
+        posted(&server, "/v1/completions", &json!({"prompt": "a", "max_tokens": 200, "guided_json": schema}));
+    check(guided["choices"][0]["text"].as_str().unwrap());
+    let format = json!({"format": {"type": "json_schema", "name": "recipe", "schema": schema}});
+    let response = posted(&server, "/v1/responses", &json!({"input": "a recipe", "text": format}));
+    check(response["output"][0]["content"][0]["text"].as_str().unwrap());
+    let choice = json!({"messages": messages, "structured_outputs": {"choice": ["yes", "no"]}});
+    let choice = posted(&server, "/v1/chat/completions", &choice);
+    assert!(
+        ["yes", "no"].contains(&choice["choices"][0]["message"]["content"].as_str().unwrap()),
+        "{choice}"
+    );
+}
+
+/// Vectors of the model's width (1,024 of Qwen3-0.6B), as numbers and as the base64 that openai's client asks for: 4 bytes a
+/// number, four letters for three bytes.
+#[test]
+fn embeddings_are_vectors_of_the_prompts() {
+    let server = Server::start(TINY, "");
+    let two =
+        posted(&server, "/v1/embeddings", &json!({"model": "Qwen/Qwen3-0.6B", "input": ["the of", "and"]}));
+    let vectors: Vec<usize> =
+        two["data"].as_array().unwrap().iter().map(|d| d["embedding"].as_array().unwrap().len()).collect();
+    assert_eq!((vectors, &two["usage"]["prompt_tokens"]), (vec![1024, 1024], &3.into()));
+    let packed = json!({"input": "the of", "encoding_format": "base64", "dimensions": 6});
+    let packed = posted(&server, "/v1/embeddings", &packed);
+    assert_eq!(packed["data"][0]["embedding"].as_str().unwrap().len(), 6 * 4 / 3 * 4);
+    assert_eq!(server.post("/v1/embeddings", r#"{"input": "a", "encoding_format": "hex"}"#).status, 400);
+    assert_eq!(server.post("/v1/embeddings", r#"{"input": []}"#).status, 400);
+}
+
+/// `bench` asks every endpoint that is emulated in its own form, and counts what the emulator says that it sent.
+#[test]
+fn bench_reads_every_endpoint() {
+    let server = Server::start(TINY, "");
+    for (endpoint, tokens) in [("chat", 12), ("responses", 12), ("messages", 12), ("embeddings", 0)] {
+        let (answer, _) = run_json(&format!(
+            "bench --url {} --model Qwen/Qwen3-0.6B --endpoint {endpoint} --requests 3 --input-len 40 --output-len 4 --max-lag 100000",
+            server.url()
+        ));
+        let count = |key: &str| answer[key].as_u64();
+        assert_eq!(
+            (count("completed"), count("total_output_tokens")),
+            (Some(3), Some(tokens)),
+            "{endpoint}: {answer}"
+        );
+        assert_eq!(count("total_input_tokens"), Some(120), "{endpoint}: {answer}");
+        assert_eq!(answer["mean_ttft_ms"].is_number(), tokens > 0, "{endpoint}: {answer}");
+    }
+}
+
+/// Anthropic's message, whole and in its events, and the bound that it asks for.
+#[test]
+fn messages_are_anthropics() {
+    let server = Server::start(TINY, "");
+    let body = json!({"model": "Qwen/Qwen3-0.6B", "max_tokens": 4, "system": [{"type": "text", "text": "be terse"}],
+        "messages": [{"role": "user", "content": "hello"}]});
+    let whole = posted(&server, "/v1/messages", &body);
+    assert_eq!((&whole["type"], &whole["stop_reason"]), (&"message".into(), &"max_tokens".into()), "{whole}");
+    assert_eq!(whole["usage"]["output_tokens"], 4);
+    let mut streamed = body.clone();
+    streamed["stream"] = true.into();
+    let stream = server.post("/v1/messages", &streamed.to_string());
+    let events: Vec<&str> = stream.body.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
+    let expected = ["message_start", "content_block_start", "content_block_delta"];
+    assert_eq!((&events[..3], events.len()), (&expected[..], 2 + 4 + 3), "{}", stream.body);
+    let text: String = stream
+        .body
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok())
+        .filter_map(|event| event["delta"]["text"].as_str().map(str::to_owned))
+        .collect();
+    assert_eq!(text, whole["content"][0]["text"].as_str().unwrap());
+    assert_eq!(
+        server.post("/v1/messages", r#"{"messages": [{"role": "user", "content": "a"}]}"#).status,
+        400
+    );
+}
+
+/// A page elsewhere may ask and read answers, as of vLLM; it may not administer, nor may a name that is bound to this address.
+#[test]
+fn pages_of_other_sites_ask_but_do_not_administer() {
+    let server = Server::start(TINY, "--allow-faults");
+    let ask = |method: &str, path: &str, headers: &str| {
+        server.raw(
+            &format!("{method} {path} HTTP/1.1\r\n{headers}content-length: 0\r\nconnection: close\r\n\r\n"),
+            b"",
+        )
+    };
+    let host = format!("host: {}\r\n", server.address);
+    let elsewhere = format!("{host}origin: http://app.example\r\n");
+    let before = format!(
+        "{elsewhere}access-control-request-method: POST\r\naccess-control-request-headers: content-type\r\n"
+    );
+    let preflight = ask("OPTIONS", "/v1/chat/completions", &before);
+    let said = |head: &str, line: &str| head.to_lowercase().contains(line);
+    assert!(
+        preflight.status == 200 && said(&preflight.head, "access-control-allow-headers: content-type"),
+        "{}",
+        preflight.head
+    );
+    let models = ask("GET", "/v1/models", &elsewhere);
+    assert!(models.status == 200 && said(&models.head, "access-control-allow-origin: *"), "{}", models.head);
+    assert!(!said(&ask("GET", "/v1/models", &host).head, "access-control"));
+    assert_eq!(ask("GET", "/admin/faults", &host).status, 200);
+    for headers in [elsewhere.as_str(), &before, "host: rebound.example\r\n"] {
+        let refused = ask("GET", "/admin/faults", headers);
+        assert!(
+            refused.status == 403 && !said(&refused.head, "access-control"),
+            "{headers}: {}",
+            refused.head
+        );
+    }
+    let paths = &ask("GET", "/openapi.json", &host).json()["paths"];
+    assert!(paths["/v1/chat/completions"]["post"].is_object() && paths["/sleep"].is_null(), "{paths}");
+}
+
+#[test]
+fn an_empty_key_is_refused() {
+    let (_folder, path) = crate::support::file("spec.toml", TINY.as_bytes());
+    let output = Command::new(env!("CARGO_BIN_EXE_roofcast"))
+        .args(["emulate", &path, "--port", "0", "--api-key-env", "EMPTY_KEY_OF_THE_TEST"])
+        .env("EMPTY_KEY_OF_THE_TEST", " ")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && said.contains("EMPTY_KEY_OF_THE_TEST"), "{said}");
+}
