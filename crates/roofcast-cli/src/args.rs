@@ -207,6 +207,9 @@ pub(crate) struct CapacityArgs {
     /// Show parameters, bytes and FLOPs tensor by tensor.
     #[arg(long)]
     pub(crate) explain: bool,
+    /// Set the terms of an engine's start-up log beside the forecast: of vLLM, SGLang, TensorRT-LLM or llama.cpp.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) measured_log: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

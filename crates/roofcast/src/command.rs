@@ -31,6 +31,8 @@ pub struct Command {
     pub notes: Vec<String>,
     /// The longest sequence asked for, where the engine refuses more than the model's own context.
     pub longest: Option<Longest>,
+    /// Whether the engine takes the longest sequence that its memory holds: `--max-model-len auto`.
+    pub fits: bool,
 }
 
 /// A longest sequence, by its flag.
@@ -62,11 +64,16 @@ pub fn read(text: &str) -> Result<Command> {
     let (engine, arguments) = engine(&words[variables..])?;
     let flags = Flags::of(engine)?;
     let (settings, unmodelled, ignored, notes) = (vec![], vec![], vec![], vec![]);
-    let mut command = Command { settings, unmodelled, ignored, notes, longest: None };
+    let mut command = Command { settings, unmodelled, ignored, notes, longest: None, fits: false };
     command.set("engine.name", if engine == ServeCommand::Vllm { "vllm" } else { "sglang" });
     let mut apart = Vec::new();
     for given in flags.given(engine, arguments)? {
         match flags.key(&given.flag) {
+            Some(LONGEST)
+                if engine == ServeCommand::Vllm && ["auto", "-1"].contains(&given.value.as_str()) =>
+            {
+                command.fits = true;
+            }
             Some(path) if path.contains('.') => {
                 let value = flags::value(path, &given)?;
                 if let (LONGEST, Some(tokens)) = (path, value.as_integer().and_then(|n| n.try_into().ok())) {
@@ -262,6 +269,7 @@ mod tests {
             "spec_model",
             "spec_method",
             "spec_tokens",
+            "limit_mm",
             "tensor_parallel",
             "attention_data_parallel",
             "dp_attention",

@@ -275,7 +275,7 @@ impl Deployment {
 
     /// The deployment of the model that drafts, in its own formats.
     fn drafter(&self) -> Result<Option<Deployment>> {
-        self.options.engine.speculative()?;
+        self.options.engine.drafted()?;
         let Some(model) = &self.options.draft else { return Ok(None) };
         let Parallelism { tp, pp, attention_dp, replicas, .. } = self.parallelism;
         let place = "engine.speculative";

@@ -7,6 +7,7 @@
 //! With `ideal`: nominal memory, perfect sharing, nothing reserved.
 
 mod llama_cpp;
+pub mod log;
 mod pages;
 mod start;
 mod vllm;

@@ -11,6 +11,7 @@ use roofcast::calibration::Calibration;
 use roofcast::catalog::address;
 use roofcast::command::{self, Command, Longest};
 use roofcast::deployment::Options;
+use roofcast::memory::{self, Start};
 use roofcast::spec::Spec;
 use roofcast::spec::settings::{self, Setting, lay, rooted};
 use roofcast::{Catalog, Deployment, Error, Model, resolved};
@@ -80,6 +81,17 @@ pub(crate) struct Source {
     reach: Reach,
     /// Of the command, where its engine refuses more than the model has.
     longest: Option<Longest>,
+    /// How long requests of the engine's command may be, where one says what is served.
+    runs: Option<Bound>,
+}
+
+/// How long the requests of a command are that has no number for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bound {
+    /// As long as the model's.
+    Model,
+    /// As long as the memory holds.
+    Memory,
 }
 
 impl Source {
@@ -102,6 +114,7 @@ impl Source {
             Err(_) => return Err(Spec::parse(&place, &text).map_or_else(Into::into, |_| unreadable(&place))),
         };
         let told = running(args)?;
+        let runs = told.as_ref().map(|told| if told.fits { Bound::Memory } else { Bound::Model });
         let longest = told.as_ref().and_then(|told| told.longest.clone());
         let mut all = told.map(|told| told.settings).unwrap_or_default();
         all.extend(args.set.iter().map(|text| set(text)).collect::<Result<Vec<_>>>()?);
@@ -115,7 +128,7 @@ impl Source {
                 Error::field(command::PLACE, "the model", "missing: no model is named", accepted).into()
             );
         }
-        Ok(Source { place, file, text, table, settings: all, catalog, reach: Reach::Files, longest })
+        Ok(Source { place, file, text, table, settings: all, catalog, reach: Reach::Files, longest, runs })
     }
 
     /// The same with `default` for a section that the spec does not have.
@@ -128,7 +141,7 @@ impl Source {
     pub(crate) fn received(table: Table, catalog: Cow<'static, Catalog>, models: Vec<Arc<Model>>) -> Source {
         let (place, text) = ("the request".to_owned(), String::new());
         let (settings, reach) = (Vec::new(), Reach::Given(models));
-        Source { place, file: None, text, table, settings, catalog, reach, longest: None }
+        Source { place, file: None, text, table, settings, catalog, reach, longest: None, runs: None }
     }
 
     /// The question with `more` over the rest.
@@ -153,7 +166,16 @@ impl Source {
             *name = self.reach.accelerator(name, &mut catalog)?;
         }
         let (place, file, reach) = (self.place.clone(), self.file.clone(), self.reach.clone());
-        Ok(Scenario { place, file, spec, table, catalog, reach, longest: self.longest.clone() })
+        Ok(Scenario {
+            place,
+            file,
+            spec,
+            table,
+            catalog,
+            reach,
+            longest: self.longest.clone(),
+            runs: self.runs,
+        })
     }
 
     /// An error of the file itself with its line, else of the setting by its flag.
@@ -269,6 +291,7 @@ pub(crate) struct Scenario {
     pub(crate) catalog: Cow<'static, Catalog>,
     reach: Reach,
     longest: Option<Longest>,
+    runs: Option<Bound>,
 }
 
 impl Scenario {
@@ -348,6 +371,33 @@ impl Scenario {
         }
         let (options, chip) = options.counted(convention, chip);
         Deployment::resolve(model, Arc::new(chip), &options).map_err(|e| self.told(e))
+    }
+
+    /// What the engine says when it starts, where the longest request that it serves is said: by the spec, or by a command,
+    /// which without it serves all that the model does.
+    pub(crate) fn start(&self, deployment: &Deployment) -> Option<Start> {
+        let longest = deployment.options.engine.max_model_len;
+        let longest = longest.or_else(|| deployment.longest().filter(|_| self.runs.is_some()))?;
+        let start = memory::start(deployment, longest);
+        match &start.refusal {
+            Some(refusal) if self.runs == Some(Bound::Memory) && refusal.longest > 0 => {
+                let mut shorter = deployment.clone();
+                shorter.options.engine.max_model_len = Some(refusal.longest);
+                Some(memory::start(&shorter, refusal.longest))
+            }
+            _ => Some(start),
+        }
+    }
+
+    /// Refuses a command whose engine would not start.
+    pub(crate) fn starts(&self, deployment: &Deployment) -> Result<()> {
+        let refused = self.start(deployment).filter(|_| self.runs.is_some());
+        match refused.and_then(|start| Some((start.refusal?, start.max_model_len))) {
+            Some((refusal, longest)) => {
+                Err(Error::WillNotStart(refusal.told(deployment.options.engine.name(), longest)).into())
+            }
+            None => Ok(()),
+        }
     }
 
     /// Refuses an engine of which nothing was measured: most likely it is another's name with a slip.

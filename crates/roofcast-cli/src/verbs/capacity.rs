@@ -6,13 +6,16 @@ use crate::input::checkpoint::{self, Checkpoint};
 use crate::show::number::{count, grouped};
 use crate::show::{self, table};
 use crate::{exit, input};
-use roofcast::Deployment;
 use roofcast::capacity::{Capacity, Question, Smallest, capacity};
 use roofcast::checkpoint::by_type;
 use roofcast::checkpoint::compare::Difference;
 use roofcast::explain::{Row, explain};
+use roofcast::memory::log::{Beside, Logged, Term, beside};
+use roofcast::memory::{self, Start};
 use roofcast::units::{Bytes, Flops};
+use roofcast::{Deployment, Error};
 use serde::Serialize;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// The answer's schema.
@@ -28,6 +31,10 @@ pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     capacity: &'a Capacity,
     #[serde(skip_serializing_if = "Option::is_none")]
+    start: Option<Start>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<Measured>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     tensors: Option<Vec<Row>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     checkpoint: Option<Files>,
@@ -41,6 +48,8 @@ impl<'a> Answer<'a> {
             batch: question.batch,
             oversubscription: question.oversubscription_percent as f64 / 100.0,
             capacity,
+            start: None,
+            measured: None,
             tensors: None,
             checkpoint: None,
         }
@@ -99,7 +108,9 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         scenario.dump(&format!("capacity SPEC.toml{}", asked(args)), Some(&deployment), &MACHINE)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let context = input::context(args.context, &mut deployment);
+    let start = scenario.start(&deployment);
+    let asked = args.context.or(start.as_ref().map(|start| start.max_model_len));
+    let context = input::context(asked, &mut deployment);
     let question = Question {
         context,
         batch: args.batch,
@@ -107,10 +118,14 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         users: args.users,
     };
     let found = capacity(&deployment, &question);
+    let log = args.measured_log.as_deref().map(|path| logged(path)).transpose()?;
+    let measured = log.map(|log| Measured::of(&log, &found, &memory::start(&deployment, context)));
     let files = if args.explain { checkpoint::asked(&scenario.model_name()?)?.map(Files::of) } else { None };
     if args.output.json {
         let answer = Answer {
             oversubscription: args.oversubscription,
+            start: start.clone(),
+            measured,
             tensors: args.explain.then(|| explain(&deployment)),
             checkpoint: files,
             ..Answer::of(&deployment, &question, &found)
@@ -126,9 +141,57 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         let tensors = if args.explain { tensors(&deployment) } else { String::new() };
         let tensors = tensors + &files.map_or(String::new(), |f| f.people());
         let title = About::of(&deployment).title();
-        show::text(&(title + &people(&deployment, &question, &found) + &tensors))?;
+        let started = start.as_ref().map_or(String::new(), |start| told(&deployment, start));
+        let measured = measured.as_ref().map_or(String::new(), Measured::people);
+        show::text(&(title + &people(&deployment, &question, &found) + &started + &measured + &tensors))?;
     }
-    Ok(if found.fits { ExitCode::SUCCESS } else { exit::infeasible() })
+    let starts = start.is_none_or(|start| start.refusal.is_none());
+    Ok(if found.fits && starts { ExitCode::SUCCESS } else { exit::infeasible() })
+}
+
+/// A start-up log that has figures of memory.
+fn logged(path: &Path) -> anyhow::Result<Logged> {
+    let accepted = "a log with lines as \"Model loading took … GiB\" or \"GPU KV cache size: … tokens\"";
+    let found = Logged::read(&input::text(path)?);
+    found.ok_or_else(|| Error::field(path.display(), "the log", "without figures of memory", accepted).into())
+}
+
+/// A log's terms beside the forecast.
+#[derive(Serialize)]
+struct Measured {
+    terms: Vec<Beside>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unexplained_bytes: Option<f64>,
+}
+
+impl Measured {
+    fn of(log: &Logged, found: &Capacity, start: &Start) -> Measured {
+        let fullest = found.ranks.iter().min_by_key(|rank| rank.kv_bytes);
+        let terms = fullest.map_or_else(Vec::new, |rank| beside(log, rank, start));
+        Measured { terms, unexplained_bytes: log.unexplained() }
+    }
+
+    fn people(&self) -> String {
+        let shown = |term: Term, figure: f64| match term {
+            Term::KvTokens => grouped(figure as u64),
+            Term::Concurrency => format!("{:.2}", figure / 100.0),
+            _ => gib(figure),
+        };
+        let row = |b: &Beside| {
+            let off = format!("{:+.1} %", (b.forecast / b.measured - 1.0) * 100.0);
+            vec![b.term.name().to_owned(), shown(b.term, b.measured), shown(b.term, b.forecast), off]
+        };
+        let mut rows: Vec<Vec<String>> = self.terms.iter().map(row).collect();
+        if let Some(bytes) = self.unexplained_bytes {
+            rows.push(vec!["not in the log's terms".into(), gib(bytes), String::new(), String::new()]);
+        }
+        table::table(&["an accelerator at start", "measured", "forecast", "off by"], &rows, 1)
+    }
+}
+
+/// Bytes as an engine's log writes them.
+fn gib(bytes: f64) -> String {
+    format!("{:.2} GiB", bytes / f64::from(1 << 30))
 }
 
 /// Columns of `--explain --csv`.
@@ -236,6 +299,25 @@ fn people(deployment: &Deployment, question: &Question, c: &Capacity) -> String 
     let found = topologies.into_iter().filter_map(|(name, found)| Some((name, topology(found.as_ref()?))));
     pairs.extend(found);
     table::pairs(&pairs) + &memory(deployment, c)
+}
+
+/// What the engine's log says when it starts: its weights, its cache and how many of the longest requests that holds.
+fn told(deployment: &Deployment, start: &Start) -> String {
+    let engine = deployment.options.engine.name();
+    if let Some(refusal) = &start.refusal {
+        return format!("{}\n\n", refusal.told(engine, start.max_model_len));
+    }
+    let ranks = deployment.parallelism.attention_dp * deployment.parallelism.replicas;
+    let each = if ranks > 1 { format!(", each of {ranks} engines") } else { String::new() };
+    let pairs = [
+        ("weights", format!("{} an accelerator", gib(start.weight_bytes.as_f64()))),
+        ("KV cache", format!("{}, {} tokens{each}", gib(start.kv_bytes.as_f64()), grouped(start.kv_tokens))),
+        (
+            "concurrency",
+            format!("{:.2} requests of {} tokens", start.max_concurrency, grouped(start.max_model_len)),
+        ),
+    ];
+    format!("at start {engine} says\n{}", table::pairs(&pairs))
 }
 
 fn topology(s: &Smallest) -> String {

@@ -49,6 +49,7 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
         scenario.dump("emulate SPEC.toml", Some(&deployment), &SECTIONS)?;
         return Ok(ExitCode::SUCCESS);
     }
+    scenario.starts(&deployment)?;
     suits(args, &deployment, &scenario.spec.fleet)?;
     let typed = scenario.model_name()?;
     let forecaster = Forecaster::embedded(deployment)?;

@@ -54,6 +54,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     let files = Files::asked(args)?;
     let scenario = source(args, args.spec.first())?.scenario(&[])?;
     let deployment = scenario.deployment()?;
+    scenario.starts(&deployment)?;
     let options = Options {
         leap: !args.no_leap,
         records: args.records.is_some() || host::wants_records(),

@@ -8,7 +8,20 @@ use serde_json::Value;
 pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     formats(apart, command);
     ranks(apart, command)?;
+    images(apart, command);
     drafts(apart, command)
+}
+
+/// `--limit-mm-per-prompt` with nothing but zeros leaves out the towers, as `--language-model-only` does.
+fn images(apart: &[(String, Given)], command: &mut Command) {
+    let mut given = apart.iter().filter(|(name, _)| name == "limit_mm").map(|(_, given)| given).peekable();
+    let none = |given: &Given| match (&given.field, serde_json::from_str(&given.value)) {
+        (None, Ok(Value::Object(limits))) => limits.values().all(|limit| limit.as_u64() == Some(0)),
+        _ => given.value == "0",
+    };
+    if given.peek().is_some() && given.all(none) {
+        command.set("engine.language_model_only", true);
+    }
 }
 
 /// Data-parallel ranks share the experts where those are parallel, and are whole copies elsewhere.
@@ -60,7 +73,7 @@ fn drafts(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
         command.set("engine.speculative.num_speculative_tokens", tokens);
     }
     let text = |key: &str| config.get(key).and_then(Value::as_str);
-    let rate = "a forecast of drafts needs --acceptance-rate";
+    let rate = "a forecast of times with drafts needs --acceptance-rate";
     match (text("method").unwrap_or("draft_model"), text("model")) {
         ("draft_model", Some(model)) => {
             command.set("engine.speculative.draft_model", model);

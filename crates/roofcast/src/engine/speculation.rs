@@ -36,7 +36,7 @@ impl Speculation {
     /// That of a deployment; none where it drafts nothing. `seed` of the draws.
     pub fn resolve(forecaster: &Forecaster, seed: u64) -> Result<Option<Speculation>> {
         let deployment = &forecaster.deployment;
-        let Some(spec) = deployment.options.engine.speculative()? else { return Ok(None) };
+        let Some((spec, acceptance)) = deployment.options.engine.speculative()? else { return Ok(None) };
         let drafter = match (spec.draft_cost, &forecaster.draft) {
             (Some(share), _) => Drafter::Share(share),
             (None, Some(draft)) => {
@@ -49,7 +49,7 @@ impl Speculation {
         };
         Ok(Some(Speculation {
             count: spec.num_speculative_tokens,
-            acceptance: spec.acceptance_rate,
+            acceptance,
             stream: Stream::new(seed, Purpose::Acceptance),
             drafter,
         }))

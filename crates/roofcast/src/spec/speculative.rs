@@ -3,6 +3,7 @@
 use super::{EngineSpec, SchedulerKind};
 use crate::error::{Error, Result};
 use serde::Deserialize;
+use std::fmt::Display;
 
 /// The most drafts at once.
 const MOST_DRAFTS: u64 = 64;
@@ -13,8 +14,9 @@ const MOST_DRAFTS: u64 = 64;
 pub struct SpeculativeSpec {
     /// Tokens drafted after each step of a sequence.
     pub num_speculative_tokens: u64,
-    /// The probability that a draft is what the model itself says, where those before it are.
-    pub acceptance_rate: f64,
+    /// The probability that a draft is what the model itself says, where those before it are; memory alone is known without.
+    #[serde(default)]
+    pub acceptance_rate: Option<f64>,
     /// The model that drafts.
     #[serde(default)]
     pub draft_model: Option<String>,
@@ -24,35 +26,46 @@ pub struct SpeculativeSpec {
 }
 
 impl EngineSpec {
-    /// Drafts, checked together with what they depend on.
-    pub(crate) fn speculative(&self) -> Result<Option<&SpeculativeSpec>> {
+    /// Drafts as far as memory is concerned: how many, and which model.
+    pub(crate) fn drafted(&self) -> Result<Option<&SpeculativeSpec>> {
         let Some(spec) = &self.speculative else { return Ok(None) };
-        let refuse = |field: &str, found: String, accepted: String| {
-            Err(Error::field("engine.speculative", field, found, accepted))
-        };
-        let (count, rate) = (spec.num_speculative_tokens, spec.acceptance_rate);
+        let count = spec.num_speculative_tokens;
         if !(1..=MOST_DRAFTS).contains(&count) {
-            return refuse("num_speculative_tokens", count.to_string(), format!("1 to {MOST_DRAFTS}"));
+            return Err(refused("num_speculative_tokens", count, format!("1 to {MOST_DRAFTS}")));
         }
-        if !(0.0..=1.0).contains(&rate) {
-            return refuse("acceptance_rate", rate.to_string(), "0 to 1".to_owned());
+        if let Some(rate) = spec.acceptance_rate.filter(|rate| !(0.0..=1.0).contains(rate)) {
+            return Err(refused("acceptance_rate", rate, "0 to 1"));
         }
         match (&spec.draft_model, spec.draft_cost) {
-            (Some(_), None) => {}
-            (None, Some(cost)) if (0.0..=10.0).contains(&cost) => {}
-            (None, Some(cost)) => {
-                return refuse("draft_cost", cost.to_string(), "0 to 10, of the model's step".to_owned());
+            (None, Some(cost)) if !(0.0..=10.0).contains(&cost) => {
+                Err(refused("draft_cost", cost, "0 to 10, of the model's step"))
             }
-            (both, _) => {
-                let found = if both.is_some() { "beside draft_cost" } else { "missing" };
+            (Some(_), Some(_)) => {
                 let accepted = "a catalog id, or draft_cost in its place";
-                return refuse("draft_model", found.to_owned(), accepted.to_owned());
+                Err(refused("draft_model", "beside draft_cost", accepted))
             }
+            _ => Ok(Some(spec)),
+        }
+    }
+
+    /// Drafts and how many of them are right, checked together with what they depend on.
+    pub(crate) fn speculative(&self) -> Result<Option<(&SpeculativeSpec, f64)>> {
+        let Some(spec) = self.drafted()? else { return Ok(None) };
+        let Some(rate) = spec.acceptance_rate else {
+            return Err(refused("acceptance_rate", "missing", "0 to 1: how often a draft is right"));
+        };
+        if spec.draft_model.is_none() && spec.draft_cost.is_none() {
+            let accepted = "a catalog id, or draft_cost in its place";
+            return Err(refused("draft_model", "missing", accepted));
         }
         if self.scheduler() != SchedulerKind::Vllm || self.async_scheduling == Some(true) {
             let accepted = "the scheduler vllm without async_scheduling, or no [engine.speculative]";
             return Err(Error::field("engine", "scheduler", "another, or async", accepted));
         }
-        Ok(Some(spec))
+        Ok(Some((spec, rate)))
     }
+}
+
+fn refused(field: &str, found: impl Display, accepted: impl Display) -> Error {
+    Error::field("engine.speculative", field, found, accepted)
 }

@@ -200,7 +200,7 @@ fn speculative() -> impl Strategy<Value = EngineSpec> {
             policy: if priority { roofcast::spec::QueuePolicy::Priority } else { Default::default() },
             speculative: Some(SpeculativeSpec {
                 num_speculative_tokens: count,
-                acceptance_rate,
+                acceptance_rate: Some(acceptance_rate),
                 draft_model: None,
                 draft_cost: Some(0.1),
             }),

@@ -40,9 +40,9 @@ fn engine(row: &Row) -> EngineSpec {
     let after = |flag: &str| flags.split_once(flag).and_then(|(_, rest)| rest.split_whitespace().next());
     let drafts = after("MTP n=").map(|n| SpeculativeSpec {
         num_speculative_tokens: n.parse().unwrap(),
-        acceptance_rate: 0.5,
+        acceptance_rate: None,
         draft_model: None,
-        draft_cost: Some(0.1),
+        draft_cost: None,
     });
     EngineSpec {
         name: Some(row["engine"].clone()),
