@@ -3,13 +3,14 @@
 //! Knows: in which order things are laid over one another (the spec or its default, an engine's command line, `--set`, flags,
 //! a sweep's values), and where paths count from. What keys mean is the library's.
 
-use super::{absent, accelerator, bounded, catalog, filled, manifest, of_file, text, values};
+use super::running::running;
+use super::{absent, accelerator, bounded, catalog, of_file, text, values};
 use crate::args::SourceArgs;
 use crate::{host, show};
 use anyhow::Result;
 use roofcast::calibration::Calibration;
 use roofcast::catalog::address;
-use roofcast::command::{self, Command, Longest};
+use roofcast::command::{self, Longest};
 use roofcast::deployment::Options;
 use roofcast::memory::{self, Start};
 use roofcast::spec::Spec;
@@ -17,7 +18,7 @@ use roofcast::spec::settings::{self, Setting, lay, rooted};
 use roofcast::{Catalog, Deployment, Error, Model, resolved};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::io::Write;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::Table;
@@ -26,7 +27,7 @@ use toml::Table;
 pub(crate) type Base = (&'static str, &'static str);
 
 /// The name of a spec that is read from standard input.
-const STANDARD_INPUT: &str = "-";
+pub(super) const STANDARD_INPUT: &str = "-";
 
 /// No spec.
 pub(crate) const EMPTY: Base = ("arguments", "");
@@ -217,7 +218,7 @@ fn lacking(message: &str, settings: &[Setting]) -> Option<Error> {
 }
 
 /// What stands on standard input, or what a host has in its place, with its name in errors.
-fn standard_input() -> Result<(String, String)> {
+pub(super) fn standard_input() -> Result<(String, String)> {
     let (place, text) = match host::spec() {
         Some(text) => ("spec", text),
         None => ("standard input", bounded(std::io::stdin().lock(), "standard input")?),
@@ -227,40 +228,6 @@ fn standard_input() -> Result<(String, String)> {
 
 fn unreadable(place: &str) -> anyhow::Error {
     Error::field(place, "spec", "no TOML", "a spec as TOML").into()
-}
-
-/// What runs, where it is given.
-fn running(args: &SourceArgs) -> Result<Option<Command>> {
-    let Some(path) = &args.from_manifest else {
-        return args.from_command.as_deref().map(|text| command("--from-command", text)).transpose();
-    };
-    let text = match path == Path::new(STANDARD_INPUT) {
-        true => standard_input()?.1,
-        false => filled(path, "YAML or JSON of a cluster")?,
-    };
-    let deployed = manifest::read(path, &text)?;
-    let mut told = command("--from-manifest", &deployed.command)?;
-    told.settings.extend(deployed.replicas.map(|n| Setting::new("parallelism.replicas", n)));
-    told.settings.extend(deployed.accelerator.map(|name| Setting::new("hardware.accelerator", name)));
-    Ok(Some(told))
-}
-
-/// The settings of an engine's command line that `flag` gives; what of it a forecast does not take is said on stderr.
-fn command(flag: &str, text: &str) -> Result<Command> {
-    let command = command::read(text)?;
-    let list = |what: &str, flags: &[String]| match flags {
-        [] => String::new(),
-        flags => format!("roofcast: {flag}: {what}: {}\n", flags.join(", ")),
-    };
-    let notes = command.notes.iter().map(|note| format!("roofcast: {flag}: {note}\n"));
-    let said = list("not modelled", &command.unmodelled)
-        + &list("of no effect on a forecast", &command.ignored)
-        + &notes.collect::<String>();
-    if !host::noted(&said) {
-        // A closed stderr loses these lines alone.
-        drop(std::io::stderr().write_all(said.as_bytes()));
-    }
-    Ok(command)
 }
 
 /// Whether the file's table or a setting says what is served; what holds without a file does not.

@@ -206,7 +206,7 @@ mod tests {
                     decode_step,m,h100-sxm\ndecode_step,m,h100-sxm,vlm,9\ndecode_step,m,h100-sxm,,9\n";
         let rows = read_each("f.csv", file).unwrap();
         assert_eq!(rows.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, false, false, true]);
-        for (index, line, says) in [(1, ":3", "tpot_ms"), (2, "line: 4", "3 fields"), (3, ":5", "vlm")] {
+        for (index, line, says) in [(1, ":3", "tpot_ms"), (2, ":4", "3 fields"), (3, ":5", "vlm")] {
             let error = rows[index].as_ref().unwrap_err().to_string();
             assert!(error.contains(line) && error.contains(says), "{error}");
         }

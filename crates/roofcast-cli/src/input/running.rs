@@ -1,0 +1,48 @@
+//! What an engine's command line, or a cluster's manifest, says of a deployment.
+//!
+//! Knows: where they are read from, and that what a forecast does not take is said on stderr. What their flags mean is the
+//! library's.
+
+use super::scenario::{STANDARD_INPUT, standard_input};
+use super::{filled, manifest};
+use crate::args::SourceArgs;
+use crate::host;
+use anyhow::Result;
+use roofcast::command::{self, Command};
+use roofcast::spec::settings::Setting;
+use std::io::Write;
+use std::path::Path;
+
+/// What runs, where it is given.
+pub(super) fn running(args: &SourceArgs) -> Result<Option<Command>> {
+    let Some(path) = &args.from_manifest else {
+        return args.from_command.as_deref().map(|text| command("--from-command", text)).transpose();
+    };
+    let text = match path == Path::new(STANDARD_INPUT) {
+        true => standard_input()?.1,
+        false => filled(path, "YAML or JSON of a cluster")?,
+    };
+    let deployed = manifest::read(path, &text)?;
+    let mut told = command("--from-manifest", &deployed.command)?;
+    told.settings.extend(deployed.replicas.map(|n| Setting::new("parallelism.replicas", n)));
+    told.settings.extend(deployed.accelerator.map(|name| Setting::new("hardware.accelerator", name)));
+    Ok(Some(told))
+}
+
+/// The settings of an engine's command line that `flag` gives; what of it a forecast does not take is said on stderr.
+pub(super) fn command(flag: &str, text: &str) -> Result<Command> {
+    let command = command::read(text)?;
+    let list = |what: &str, flags: &[String]| match flags {
+        [] => String::new(),
+        flags => format!("roofcast: {flag}: {what}: {}\n", flags.join(", ")),
+    };
+    let notes = command.notes.iter().map(|note| format!("roofcast: {flag}: {note}\n"));
+    let said = list("not modelled", &command.unmodelled)
+        + &list("of no effect on a forecast", &command.ignored)
+        + &notes.collect::<String>();
+    if !host::noted(&said) {
+        // A closed stderr loses these lines alone.
+        drop(std::io::stderr().write_all(said.as_bytes()));
+    }
+    Ok(command)
+}
