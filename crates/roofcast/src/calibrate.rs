@@ -419,6 +419,7 @@ impl<'a> Fit<'a> {
             row: fitted.row,
             limit: fitted.limit,
             forecast: forecast.ok_or_else(|| "no forecast at these coefficients".to_owned()),
+            parts: None,
             evidence,
             band: calibration.band(evidence).copied(),
         }
