@@ -12,10 +12,10 @@ import math
 import pathlib
 import sys
 
+from sides import fnv1a, judges
+
 OUT = pathlib.Path(__file__).resolve().parent.parent / "crates/roofcast/tests/data/judge.csv"
-LOOK = 250
 STRATUM = ("kind", "source", "hardware", "engine")
-GROUP = ("model", "hardware", "engine", "weights")
 # Where a figure stands is in the data folder's own table, by the row's id.
 LEFT_OUT = ("url_or_path", "licence")
 # Keys of `settings` that change a forecast.
@@ -26,17 +26,6 @@ SETTINGS = (
     "enable_prefix_caching", "prefix_caching", "chunked_prefill", "enable_chunked_prefill", "async_scheduling",
     "max_cudagraph_capture_size", "enforce_eager", "served",
 )  # fmt: skip
-
-
-def fnv1a(text):
-    value = 0xCBF29CE484222325
-    for byte in text.encode():
-        value = ((value ^ byte) * 0x100000001B3) % 2**64
-    return value
-
-
-def judges(row):
-    return fnv1a(" | ".join(row[key] for key in GROUP).lower()) % 1000 >= LOOK
 
 
 def compact(row):

@@ -29,6 +29,8 @@ pub struct Point<'a> {
     pub limit: Metrics,
     /// The forecast, or why the row was left out.
     pub forecast: Result<Metrics, String>,
+    /// What the forecast's time goes to.
+    pub parts: Option<point::Parts>,
     /// How much of the deployment has been measured.
     pub evidence: Evidence,
     /// The bands of the forecast.
@@ -52,6 +54,7 @@ fn point<'a>(row: &'a Measurement, resolver: &mut Resolver, calibration: &Calibr
         row,
         limit,
         forecast: Err(reason),
+        parts: None,
         evidence: Evidence::Nothing,
         band: None,
     };
@@ -75,8 +78,10 @@ fn point<'a>(row: &'a Measurement, resolver: &mut Resolver, calibration: &Calibr
     }
     let evidence = calibration.evidence(&Place::of(&deployment));
     let band = calibration.band(evidence).copied();
-    match point::forecast(row, &Forecaster::new(deployment, calibration)) {
-        Ok(forecast) => Point { row, limit, forecast: Ok(forecast), evidence, band },
+    match point::forecast_near(row, &Forecaster::new(deployment, calibration), None) {
+        Ok(point::Forecast { metrics, parts, .. }) => {
+            Point { row, limit, forecast: Ok(metrics), parts: Some(parts), evidence, band }
+        }
         Err(error) => left_out(error.to_string(), limit),
     }
 }

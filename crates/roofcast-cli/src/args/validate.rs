@@ -29,7 +29,7 @@ pub(crate) struct ValidateArgs {
     /// Draw measured times over batch, prompt or context as SVG, beside their forecasts and limits.
     #[arg(long, value_name = "OUT.svg")]
     pub(crate) curves: Option<PathBuf>,
-    /// Write measured, forecast and limit of every row as CSV.
+    /// Write measured, forecast and limit of every row as CSV, and what the forecast's time goes to.
     #[arg(long, value_name = "OUT.csv")]
     pub(crate) per_row: Option<PathBuf>,
     /// Instead of errors: how good the first choices are where a source measured several configurations of a model on a chip.

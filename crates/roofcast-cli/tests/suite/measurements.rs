@@ -159,3 +159,30 @@ fn wrong_rows_are_refused_and_others_go_on() {
     assert_eq!((code, answer["predicted"].as_u64()), (2, Some(2)));
     assert_eq!(answer["refused"].as_array().unwrap().len(), 3);
 }
+
+/// A row of the residuals says what the forecast is made of: a step has all four shares, a run some time without anything to
+/// do, and what is left out has none.
+#[test]
+fn rows_say_what_their_forecasts_are_made_of() {
+    let text = "id,source,kind,model,hardware,weights,input_len,output_len,context_len,concurrency,tpot_ms\n\
+        a,here,decode_step,llama-3.1-8b,h100-sxm,bf16,,,512,8,50\nb,here,closed_loop,llama-3.1-8b,h100-sxm,bf16,512,64,,8,50\n\
+        c,here,decode_step,llama-3.1-8b,h100-sxm,bf16,,,512,8,0.1\n";
+    let (folder, rows) = file("rows.csv", text.as_bytes());
+    let out = folder.path().join("out.csv");
+    let run = roofcast(&format!("validate {rows} --split look --per-row {}", out.display()));
+    assert_eq!(run.code, 0, "{}", run.err);
+    let mut reader = csv::Reader::from_path(out).unwrap();
+    let rows: Vec<std::collections::BTreeMap<String, String>> =
+        reader.deserialize().map(Result::unwrap).collect();
+    let share = |row: usize| {
+        let of = |part: &str| rows[row][&format!("{part}_share")].parse::<f64>().unwrap();
+        ["memory", "compute", "communication", "host"].map(of).iter().sum::<f64>()
+    };
+    let figure = |row: usize, column: &str| rows[row][column].parse::<f64>().unwrap();
+    assert_eq!((figure(0, "steps"), figure(0, "running"), &*rows[0]["side"]), (1.0, 8.0, "look"));
+    assert!((share(0) - 1.0).abs() < 0.01 && (0.5..1.0).contains(&share(1)), "{} {}", share(0), share(1));
+    // 80 requests of 64 tokens, 8 at once: 640 steps and what their prompts take.
+    assert!(figure(1, "steps") >= 630.0 && figure(1, "running") <= 8.0, "{:?}", rows[1]);
+    assert!(figure(0, "server_ms") == 0.0 && figure(1, "server_ms") > 0.0, "{:?}", rows[1]);
+    assert!(rows[2]["left_out"].contains("limit") && rows[2]["steps"].is_empty());
+}

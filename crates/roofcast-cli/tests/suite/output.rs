@@ -222,8 +222,8 @@ pub(crate) fn collect(value: &serde_json::Value, keys: &mut Vec<String>) {
                 keys.push(key.clone());
                 match (key.as_str(), inner) {
                     ("config" | "peak_flops" | "spec", _) => {}
-                    // Kinds, engines and accelerators are names.
-                    ("kinds" | "engines" | "hardware", serde_json::Value::Object(named)) => {
+                    // Kinds, sources, engines and accelerators are names.
+                    ("kinds" | "sources" | "engines" | "hardware", serde_json::Value::Object(named)) => {
                         named.values().for_each(|v| collect(v, keys));
                     }
                     _ => collect(inner, keys),

@@ -509,13 +509,16 @@ class ValidateFlags(TypedDict, total=False):
     rate: float | None
     """Requests that came a second, for .jsonl"""
     group: Word | None
-    """Only rows whose group and kind hold every one of these words, as in 'splitwise 70b h100'"""
+    """Only rows whose source, group and kind hold every one of these words, as in 'splitwise 70b h100'"""
+    split: Word | None
+    """Only rows on this side: of public measurements a quarter of the groups may be looked at row by row, the others
+    judge"""
     html: Word | None
     """Write the answer as the page shows it: one HTML file that needs nothing else"""
     curves: Word | None
     """Draw measured times over batch, prompt or context as SVG, beside their forecasts and limits"""
     per_row: Word | None
-    """Write measured, forecast and limit of every row as CSV"""
+    """Write measured, forecast and limit of every row as CSV, and what the forecast's time goes to"""
     calibration: Word | None
     """A calibration in place of the embedded one"""
     catalog: Words | None

@@ -201,6 +201,7 @@ mod tests {
             row,
             limit: times(1.0),
             forecast: forecast.map(times),
+            parts: None,
             evidence: Evidence::Nothing,
             band: None,
         }

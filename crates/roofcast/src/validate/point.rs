@@ -14,6 +14,7 @@ use crate::forecaster::Forecaster;
 use crate::measurement::settings::{Pattern, SHAREGPT_TOKENS, Settings, Spread};
 use crate::measurement::{Kind, Lengths, Measurement, Metrics};
 use crate::memory;
+use crate::shares::Shares;
 use crate::simulate::{Options, simulate};
 use crate::spec::{CostKind, FleetSpec, LinkKind, Spec};
 use crate::summary::Summary;
@@ -36,10 +37,34 @@ const MOST_REQUESTS: u64 = 4000;
 pub struct Forecast {
     /// What is forecast.
     pub metrics: Metrics,
+    /// What its time goes to.
+    pub parts: Parts,
     timing: Timing,
     server: Option<Ingest>,
     /// What came of the run; none of a single step.
-    summary: Option<Summary>,
+    run: Option<Run>,
+}
+
+/// What the time of a forecast goes to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Parts {
+    /// Steps: those of the whole run, or one.
+    pub steps: u64,
+    /// Requests that run in a step, in the mean.
+    pub running: f64,
+    /// Milliseconds between a request's arrival at an idle server and its place in the engine's queue.
+    pub server_ms: f64,
+    /// Shares of the engine's time; what is missing to 1 is idle or moves caches.
+    pub shares: Shares<f64>,
+}
+
+/// What came of a run.
+#[derive(Debug, Clone)]
+struct Run {
+    summary: Summary,
+    steps: u64,
+    running: f64,
+    shares: Shares<f64>,
 }
 
 /// What is forecast for `row` on the deployment of `forecaster`.
@@ -62,35 +87,53 @@ pub fn forecast_near(
         None => forecaster.timing(CostKind::Forecast),
     };
     if row.kind == Kind::DecodeStep {
-        let metrics = step(row, &forecaster.deployment, &timing)?;
-        return Ok(Forecast { metrics, timing, server: None, summary: None });
+        let (metrics, parts) = step(row, &forecaster.deployment, &timing)?;
+        return Ok(Forecast { metrics, parts, timing, server: None, run: None });
     }
-    let run = Runs::of(row, &forecaster.deployment)?;
+    let load = Load::of(row, &forecaster.deployment)?;
     // Pools have steps of their own.
     let server = Ingest::of(forecaster, CostKind::Forecast);
     let same =
         near.filter(|near| row.pools.is_none() && near.timing.equals(&timing) && near.server == server);
-    let summary = match same.and_then(|near| near.summary.clone()) {
-        Some(summary) => summary,
-        None => run.simulate(forecaster)?,
+    let run = match same.and_then(|near| near.run.clone()) {
+        Some(run) => run,
+        None => load.simulate(forecaster)?,
     };
-    let metrics = run.figures(row, &summary);
-    Ok(Forecast { metrics, timing, server, summary: Some(summary) })
+    let metrics = load.figures(row, &run.summary);
+    let prompt = load.input.mean() as u64;
+    let server_ms = server.as_ref().map_or(0.0, |server| server.alone(prompt).ms());
+    let parts = Parts { steps: run.steps, running: run.running, server_ms, shares: run.shares };
+    Ok(Forecast { metrics, parts, timing, server, run: Some(run) })
 }
 
 /// One step of a batch.
-fn step(row: &Measurement, deployment: &Deployment, timing: &Timing) -> Result<Metrics> {
+fn step(row: &Measurement, deployment: &Deployment, timing: &Timing) -> Result<(Metrics, Parts)> {
     let context = context(row)?;
     let batch = row.concurrency.unwrap_or(1);
     let mut price = Price::new(timing.clone());
     let reaches = price.reaches().to_vec();
     let rank = batch.div_ceil(deployment.parallelism.replicas);
     let within: Vec<u64> = reaches.iter().map(|reach| rank * context.min(*reach)).collect();
+    let seen = Seen { all: rank * context, within: &within };
+    let (_, shares) = price.mixed(rank, seen, &[]);
     let decode = price.decode(rank);
-    let attending = decode.attending(Seen { all: rank * context, within: &within });
-    let ms = Ticks::from(decode.fixed + attending).ms();
+    let ms = Ticks::from(decode.fixed + decode.attending(seen)).ms();
     let per_second = batch as f64 * 1e3 / ms;
-    Ok(Metrics { tpot_ms: Some(ms), output_tok_s: Some(per_second), ..Metrics::default() })
+    let metrics = Metrics { tpot_ms: Some(ms), output_tok_s: Some(per_second), ..Metrics::default() };
+    let shares = of_whole(as_f64(shares), shares.total() as f64);
+    Ok((metrics, Parts { steps: 1, running: batch as f64, server_ms: 0.0, shares }))
+}
+
+fn as_f64(parts: Shares<u64>) -> Shares<f64> {
+    let Shares { memory, compute, communication, host } = parts;
+    let [memory, compute, communication, host] =
+        [memory, compute, communication, host].map(|part| part as f64);
+    Shares { memory, compute, communication, host }
+}
+
+/// Parts of `whole` as shares.
+fn of_whole(parts: Shares<f64>, whole: f64) -> Shares<f64> {
+    parts.scaled(whole.max(f64::MIN_POSITIVE).recip())
 }
 
 /// Tokens of a sequence halfway through its output; steps may be timed from an empty cache, as llama-bench's `tg` are.
@@ -183,7 +226,7 @@ fn link(chip: &Accelerator) -> LinkKind {
 }
 
 /// The traffic that a row stands for.
-struct Runs {
+struct Load {
     /// Requests in flight or at once.
     users: u64,
     requests: u64,
@@ -193,8 +236,8 @@ struct Runs {
     output: Lengths,
 }
 
-impl Runs {
-    fn of(row: &Measurement, deployment: &Deployment) -> Result<Runs> {
+impl Load {
+    fn of(row: &Measurement, deployment: &Deployment) -> Result<Load> {
         let input = row.input.ok_or_else(|| missing(row, "input_len"))?;
         let single = matches!(row.kind, Kind::Prefill | Kind::PrefillBatch);
         let output = if single { Some(Lengths { min: 1, max: 1 }) } else { row.output };
@@ -271,15 +314,16 @@ impl Runs {
             link: Some(link(&deployment.accelerator)),
             ..FleetSpec::default()
         });
-        Ok(Runs { users, requests, workload, fleet, input, output })
+        Ok(Load { users, requests, workload, fleet, input, output })
     }
 
-    fn simulate(&self, forecaster: &Forecaster) -> Result<Summary> {
+    fn simulate(&self, forecaster: &Forecaster) -> Result<Run> {
         let mut priced = forecaster.clone();
         priced.deployment.options.engine.cost = CostKind::Forecast;
         let spec =
             Spec { workload: Some(self.workload.clone()), fleet: self.fleet.clone(), ..Spec::default() };
-        let summary = simulate(&priced, &spec, "row", Options { leap: true, ..Options::default() })?.summary;
+        let found = simulate(&priced, &spec, "row", Options { leap: true, ..Options::default() })?;
+        let (summary, activity, time) = (found.summary, found.activity, found.time);
         if summary.completed < self.requests {
             let longest = self.input.max + self.output.max;
             return Err(Error::field(
@@ -289,7 +333,14 @@ impl Runs {
                 "what model and KV cache hold",
             ));
         }
-        Ok(summary)
+        let shares = Shares {
+            memory: time.memory_s,
+            compute: time.compute_s,
+            communication: time.communication_s,
+            host: time.host_s,
+        };
+        let shares = of_whole(shares, time.busy_s() + time.idle_s);
+        Ok(Run { summary, steps: activity.steps, running: activity.mean_running, shares })
     }
 
     /// The run's figures as the row's kind states them.

@@ -5,6 +5,7 @@
 use crate::show::number::significant;
 use crate::show::table::{line, table};
 use roofcast::measurement::Metrics;
+use roofcast::validate::split::Side;
 use roofcast::validate::{Errors, Part, Point, Report};
 
 /// Groups that the table shows.
@@ -53,29 +54,52 @@ fn parts(report: &Report) -> impl Iterator<Item = (&str, &Part)> {
     kinds.chain(others.into_iter().flatten().map(|(name, part)| (name.as_str(), part)))
 }
 
-/// Measured, forecast and limit of every row.
+/// Columns that say which row it is.
+const ROW: [&str; 5] = ["id", "source", "group", "side", "kind"];
+/// Columns of what a forecast's time goes to.
+const PARTS: [&str; 7] =
+    ["steps", "running", "server_ms", "memory_share", "compute_share", "communication_share", "host_share"];
+
+/// Measured, forecast and limit of every row, and what the forecast's time goes to.
 pub(crate) fn per_row(points: &[Point]) -> anyhow::Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let mut header = vec!["id".to_owned(), "group".to_owned(), "kind".to_owned()];
-    for name in Metrics::NAMES {
-        header.extend(["measured", "forecast", "limit"].map(|what| format!("{name}_{what}")));
-    }
-    header.extend(["left_out", "settings"].map(str::to_owned));
+    let of_metric = |name| ["measured", "forecast", "limit"].map(|what| format!("{name}_{what}"));
+    let mut header: Vec<String> = ROW.map(str::to_owned).to_vec();
+    header.extend(Metrics::NAMES.into_iter().flat_map(of_metric));
+    header.extend(PARTS.into_iter().chain(["left_out", "settings"]).map(str::to_owned));
     writer.write_record(&header)?;
     for point in points {
         let row = point.row;
-        let mut line = vec![row.id.clone(), row.group(), row.kind.name().to_owned()];
+        let side = Side::of(row).name();
+        let mut line = vec![row.id.clone(), row.source.clone(), row.group()];
+        line.extend([side, row.kind.name()].map(str::to_owned));
         let none = Metrics::default();
         let forecast = point.forecast.as_ref().unwrap_or(&none).all();
         for (index, measured) in row.measured.all().into_iter().enumerate() {
             let figures = [measured, forecast[index], point.limit.all()[index]];
             line.extend(figures.map(|f| f.map(significant).unwrap_or_default()));
         }
+        line.extend(parts_of(point));
         line.push(point.forecast.as_ref().err().cloned().unwrap_or_default());
         line.push(row.recipe().unwrap_or_default().to_owned());
         writer.write_record(&line)?;
     }
     Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+/// The cells of [`PARTS`]; empty without a forecast.
+fn parts_of(point: &Point) -> [String; PARTS.len()] {
+    let Some(parts) = point.parts else { return Default::default() };
+    let shares = parts.shares;
+    [
+        parts.steps.to_string(),
+        significant(parts.running),
+        significant(parts.server_ms),
+        significant(shares.memory),
+        significant(shares.compute),
+        significant(shares.communication),
+        significant(shares.host),
+    ]
 }
 
 /// How many rows have a forecast, in words.
