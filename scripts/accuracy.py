@@ -4,7 +4,8 @@
 usage: accuracy.py DATA [ROOFCAST]
 
 DATA has validation/measurements*.csv and validation/runs/. ROOFCAST is the program [target/release/roofcast]. Rows that judge are
-read as one table of errors; the picture is of rows that may be looked at. refit.py writes the table of parts left out of the fit.
+read as one table of errors; the picture is of rows that may be looked at. The fit starts from the program's own calibration and is
+not embedded: `roofcast calibrate --teaching … --output crates/roofcast/catalog/calibration/engines.toml` does that.
 """
 import json
 import pathlib
@@ -53,9 +54,13 @@ def main():
     roofcast = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "target/release/roofcast").resolve()
     validate = [roofcast, "validate", *sorted(data.glob("validation/measurements*.csv"))]
     said(*validate, "--split", "look", "--svg", PICTURE)
+    fit = said(roofcast, "calibrate", "--teaching", *validate[2:])
+    numbers, left_out = fit.split("errors of rows whose part of the data was not fitted", 1)
     tables = {
         "five": five(json.loads(said(*validate, "--split", "judge", "--json"))),
         "judge": said(*validate, "--split", "judge"),
+        "numbers": numbers,
+        "left-out": left_out.strip("\n"),
         "runs": replayed(roofcast, data / "validation/runs"),
     }
     page = PAGE.read_text()

@@ -64,7 +64,7 @@ CASES = {
         ["plan", "--requests=300", "--ttft-p99=1", "--hardware=h100-sxm"],
     ),
     "validate": (lambda: roofcast.validate("examples/measured.csv"), ["validate", "examples/measured.csv"]),
-    "calibrate": (lambda: roofcast.calibrate("examples/kernels.csv"), ["calibrate", "examples/kernels.csv"]),
+    "calibrate": (lambda: roofcast.calibrate("examples/measured.csv"), ["calibrate", "examples/measured.csv"]),
     "calibrate rows": (
         lambda: roofcast.calibrate(["examples/measured.csv"]),
         ["calibrate", "examples/measured.csv"],

@@ -3,7 +3,7 @@
 //! Knows: which band goes with which metric, and that no band reaches below a limit. How bands are found is
 //! [`crate::calibrate`]'s.
 
-use crate::coefficients::{Band, Coefficients, Evidence};
+use crate::coefficients::{Band, Coefficients, Evidence, Load};
 use crate::spec::CostKind;
 use serde::Serialize;
 
@@ -85,7 +85,7 @@ impl Bands {
 
     fn around(means: &Means, band: &Band, rests_on: &str) -> Bands {
         let span = |mean: f64, factors: [f64; 2]| Span { factors, range: factors.map(|f| f * mean) };
-        let factors = band.factors(means.open_loop);
+        let factors = band.factors(if means.open_loop { Load::Open } else { Load::Closed });
         let mut tpot_ms = span(means.tpot_ms, factors.tpot);
         // The mean of a run may itself be below the limit of its mean step.
         let least = means.limit_tpot_ms.min(means.tpot_ms);
@@ -114,6 +114,7 @@ mod tests {
             tpot: [0.75, 1.25],
             e2e: [0.9, 1.5],
             throughput: [0.8, 1.1],
+            step: None,
             open_loop: None,
         };
         let means = Means {

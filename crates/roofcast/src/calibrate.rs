@@ -10,7 +10,7 @@ mod problem;
 
 use crate::calibration::{Calibration, Engine};
 use crate::catalog::Catalog;
-use crate::coefficients::{Constant, EngineTimes, Evidence};
+use crate::coefficients::{Constant, EngineTimes, Evidence, Load};
 use crate::error::{Error, Result};
 use crate::measurement::Measurement;
 use crate::quantized_kernel::precedes;
@@ -107,8 +107,8 @@ pub struct Residual {
     pub weight: f64,
     /// What its forecast rests on.
     pub evidence: Evidence,
-    /// Whether requests came at a rate of their own.
-    pub open_loop: bool,
+    /// What ran.
+    pub load: Load,
 }
 
 impl Fit {
@@ -231,7 +231,7 @@ impl Fit {
                     log: self.problem.moved(residual, &without),
                     weight: self.rows[*row].weight,
                     evidence: self.rows[*row].evidence,
-                    open_loop: self.measured[*row].kind == crate::measurement::Kind::OpenLoop,
+                    load: self.measured[*row].kind.load(),
                 });
             }
         }

@@ -13,7 +13,7 @@ mod waiting;
 use crate::profile::Profiles;
 use crate::quantized_kernel::Regimes;
 pub use attention::AttentionKernel;
-pub use band::{Band, Evidence, Factors};
+pub use band::{Band, Evidence, Factors, Load};
 pub use engine_times::{Constant, EngineTimes, ServerLoop};
 pub use launches::Launches;
 pub use skew::{SKEW, busiest};

@@ -3,7 +3,7 @@
 //! Knows: `limit = Σ operators max(FLOPs/peak, bytes/bandwidth)` and which term binds. Bytes are weights and KV.
 
 use crate::batch::{Batch, Sequences};
-use crate::coefficients::Coefficients;
+use crate::coefficients::{Coefficients, Load};
 use crate::deployment::Deployment;
 use crate::forecaster::Forecaster;
 use crate::kernel_time::Basis;
@@ -180,7 +180,8 @@ pub fn cost(forecaster: &Forecaster, batch: &Batch, utilization: Utilization) ->
     }
     let time = expected.step(passes.into_iter()).total();
     let prompts = batch.groups.iter().any(Sequences::is_prompt);
-    let band = forecaster.coefficients.band.map_or([1.0, 1.0], |b| if prompts { b.ttft } else { b.tpot });
+    let band = forecaster.coefficients.band.map(|band| band.factors(Load::Step));
+    let band = band.map_or([1.0, 1.0], |b| if prompts { b.ttft } else { b.tpot });
     let least = limit.limit_with_communication;
     // A user's own --mfu or --mbu may be below the generic one.
     let at_least = |seconds: f64| Picoseconds::from_seconds(seconds).max(least);

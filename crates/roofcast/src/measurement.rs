@@ -10,6 +10,7 @@ pub(crate) mod settings;
 pub use rows::{read, read_each};
 pub use settings::Settings;
 
+use crate::coefficients::Load;
 use crate::deployment::Options;
 use crate::error::{Error, Result};
 use crate::parallelism::RequestedParallelism;
@@ -84,6 +85,15 @@ impl Kind {
     /// As in the CSV.
     pub fn name(self) -> &'static str {
         KINDS.iter().find(|(_, k)| *k == self).map_or("", |(name, _)| name)
+    }
+
+    /// What ran, as far as errors depend on it.
+    pub fn load(self) -> Load {
+        match self {
+            Kind::DecodeStep | Kind::Prefill | Kind::PrefillBatch | Kind::StaticBatchPhases => Load::Step,
+            Kind::OpenLoop => Load::Open,
+            _ => Load::Closed,
+        }
     }
 
     /// Whether all prompts of a batch are computed before its first token counts.

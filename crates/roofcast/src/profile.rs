@@ -2,7 +2,7 @@
 //!
 //! Knows: the embedded asset `catalog/kernels/times.bin` and a user's file in its format, the grid of each table, and the
 //! nearest measured shape. Knows nothing about models, limits, or which kernel an engine runs: that is
-//! [`crate::kernel_choice`]'s. How tables become this file is [`crate::profile::build`]'s.
+//! [`crate::kernel_time`]'s. How tables become this file is [`crate::profile::build`]'s.
 
 mod asset;
 pub mod build;

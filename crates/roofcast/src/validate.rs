@@ -17,7 +17,7 @@ use crate::catalog::Catalog;
 use crate::coefficients::{Band, Evidence};
 use crate::error::Result;
 use crate::forecaster::Forecaster;
-use crate::measurement::{Kind, Measurement, Metrics};
+use crate::measurement::{Measurement, Metrics};
 use rayon::prelude::*;
 
 /// One row with its forecast, or why it has none.
@@ -102,7 +102,7 @@ impl Point<'_> {
 
     /// The band of the metric at `index`: 10th and 90th percentile of measured over forecast.
     pub fn band(&self, index: usize) -> Option<[f64; 2]> {
-        let f = self.band?.factors(self.row.kind == Kind::OpenLoop);
+        let f = self.band?.factors(self.row.kind.load());
         Some([f.ttft, f.tpot, f.e2e, f.throughput, f.throughput][index])
     }
 }

@@ -20,7 +20,8 @@ pub(crate) struct CalibrateArgs {
     /// Write the calibration as TOML, or with --kernels the file of times.
     #[arg(long = "output", alias = "out", value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Fit only rows that the hash of their deployment lets a fit see: those of `validate --split look`, and half of the others.
+    /// Fit the embedded calibration again: from published priors, and only to rows that the hash of their deployment lets a fit
+    /// see (all of `validate --split look`, half of the others). Without it the embedded numbers are the priors.
     #[arg(long)]
     pub(crate) teaching: bool,
     /// What the calibration says of its data [default: the files' names].

@@ -67,7 +67,9 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
         progress.at(done.fetch_add(1, Ordering::Relaxed), rounds);
         progress.goes_on()
     };
-    let fit = Fit::new(&rows, &catalog, Calibration::embedded()?, &goes_on)?;
+    let embedded = Calibration::embedded()?;
+    let known = if args.teaching { embedded.clone() } else { embedded.as_priors() };
+    let fit = Fit::new(&rows, &catalog, &known, &goes_on)?;
     let mut answer = Answer { rows: rows.len(), interrupted: fit.is_none(), ..Answer::default() };
     if let Some(fit) = fit {
         answer.numbers = fit.numbers();

@@ -62,7 +62,7 @@ fn commands_that_start_nothing() {
     refused(other, &["`--context-length` is 40961", "at most the 40960 tokens"]);
     // What lets the engine start is taken.
     let accepted = |arguments: &[&str]| {
-        let rest = ["--hardware", "h100-sxm", "--requests", "2"];
+        let rest = ["--hardware", "h200-sxm", "--requests", "2"];
         let run = run(["simulate"].into_iter().chain(arguments.iter().copied()).chain(rest));
         assert_eq!(run.code, 0, "{arguments:?}: {}", run.err);
     };

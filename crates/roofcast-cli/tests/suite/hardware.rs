@@ -128,9 +128,9 @@ fn rows_name_machines_and_models_by_path() {
     std::fs::write(&path, rows("round.toml")).unwrap();
     let fitted = folder.path().join("fitted.toml");
     let (answer, code) = json(&format!("calibrate {} --out {}", path.display(), fitted.display()));
-    assert_eq!((code, answer["in_sample"]["predicted"].as_u64()), (0, Some(2)), "{answer}");
-    // One group alone: where it is left out, the embedded calibration speaks.
-    assert_eq!(answer["left_out"]["group"]["predicted"], 2, "{answer}");
+    assert_eq!((code, answer["rows"].as_u64()), (0, Some(2)), "{answer}");
+    // One source alone: where it is left out, the priors speak.
+    assert_eq!(answer["left_out"]["source"]["tpot_ms"]["n"], 2, "{answer}");
     let (answer, code) = json(&format!("validate {} --calibration {}", path.display(), fitted.display()));
     assert_eq!((code, answer["predicted"].as_u64()), (0, Some(2)), "{answer}");
     assert!(answer["hardware"]["round"].is_object(), "{answer}");

@@ -168,7 +168,7 @@ fn a_calibration_ends_at_once_and_writes_nothing() {
     let run = interrupted(&format!("calibrate {path} --out {out}"));
     let took = begun.elapsed();
     assert_eq!(run.status.code(), Some(3), "{}", text(&run.stderr));
-    assert!(text(&run.stdout).contains("PARTIAL: interrupted before the fit was judged; nothing is written"));
+    assert!(text(&run.stdout).contains("PARTIAL: interrupted before the fit was done; nothing is written"));
     assert!(!std::path::Path::new(out).exists());
     // It listens within the time that the rows take to be read; Ctrl-C comes a second later.
     assert!(took < Duration::from_secs(30), "{took:?}");

@@ -195,7 +195,6 @@ fn every_key_of_every_schema_is_documented() {
         "hardware measure --quick --threads 1",
         "validate examples/measured.csv",
         "calibrate examples/measured.csv",
-        "calibrate examples/kernels.csv",
     ];
     for question in questions {
         assert_documented(question, &json(question).0);

@@ -57,7 +57,7 @@ fn sweeps_and_intensity_are_drawn() {
     // 989.4e12/3.35e12 FLOPs a byte.
     let (_, svg) = drawn(&format!("{LLAMA} --intensity 4096x4096"));
     has(&svg, &["ridge in bf16: 295 FLOP/B"]);
-    let (run, svg) = drawn("simulate --requests 50 --sweep rate=1,10");
+    let (run, svg) = drawn("simulate --requests 50 --sweep rate=1,10 --set slo.tpot_p99_ms=50");
     assert_eq!(run.code, 0, "{}", run.err);
     has(&svg, &["time to first token", "time per output token", "SLO: TPOT p99 50 ms", "within the SLO"]);
     let (_, svg) = drawn("simulate --requests 20 --sweep scheduler=vllm,orca");

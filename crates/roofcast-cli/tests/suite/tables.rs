@@ -82,7 +82,8 @@ fn a_folder_of_tables_becomes_a_file_of_times() {
     table(folder.path(), "h100_sxm/gemm/trtllm/1.0/gemm_perf.parquet", zstd, &[&odd]);
     table(folder.path(), "h100_sxm/mhc/vllm/0.24.0/mhc_module_perf.parquet", zstd, &[&odd]);
     table(folder.path(), "abacus/gemm/vllm/0.24.0/gemm_perf.parquet", zstd, &[&odd]);
-    let (place, out) = (folder.path().display(), folder.path().join("times.bin"));
+    let kept = tempfile::tempdir().unwrap();
+    let (place, out) = (folder.path().display(), kept.path().join("times.bin"));
     let command = format!("calibrate --kernels {place} --source Ours --out {}", out.display());
     let (answer, code) = json(&command);
     assert_eq!((code, answer["schema"].as_str()), (0, Some("roofcast/kernel-times/1")), "{answer}");
@@ -97,7 +98,7 @@ fn a_folder_of_tables_becomes_a_file_of_times() {
     // 256 rows take 60 µs and 1,024 take 200; half a step of the file is 0.27 %.
     let at = |section: &roofcast::profile::Section, m: f64| section.curve(0).unwrap().at(m) * 1e6;
     assert!((at(vllm, 256.0) / 60.0 - 1.0).abs() < 0.003 && (at(sglang, 1024.0) / 400.0 - 1.0).abs() < 0.003);
-    let sources = std::fs::read_to_string(folder.path().join("times.sources.csv")).unwrap();
+    let sources = std::fs::read_to_string(kept.path().join("times.sources.csv")).unwrap();
     for line in [
         "# Ours",
         "# left out: 30 rows of formats that are not known",

@@ -143,7 +143,6 @@ fn targets_are_checked_before_any_work() {
         ("validate absent.csv", "--svg", "a.svg"),
         ("validate absent.csv", "--per-row", "a.csv"),
         ("calibrate absent.csv", "--out", "a.toml"),
-        ("calibrate absent.csv", "--per-row", "a.csv"),
         ("hardware measure --threads 1024", "--output", "a.toml"),
         (bench, "--records", "a.jsonl"),
         (bench, "--measurements", "a.csv"),

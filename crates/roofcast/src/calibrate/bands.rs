@@ -4,7 +4,7 @@
 //! weight has it. A depth with few residuals takes those of the next shallower one along. Knows nothing about fitting.
 
 use super::Residual;
-use crate::coefficients::{Band, Evidence, Factors};
+use crate::coefficients::{Band, Evidence, Factors, Load};
 
 /// Residuals of a metric below which a depth of evidence has no band of its own.
 const ENOUGH: usize = 30;
@@ -19,30 +19,31 @@ const E2E: usize = 2;
 /// Bands by evidence.
 pub(super) fn of(residuals: &[Residual]) -> Vec<Band> {
     let band = |(index, depth): (usize, &Evidence)| {
-        let own = |metric, open_loop: Option<bool>| {
+        let own = |metric, load: Load| {
             // What rests on less is the wider guess for what was rarely measured.
             (0..=index).rev().find_map(|from| {
                 let within = &DEPTHS[from..=index];
                 let all: Vec<&Residual> = residuals
                     .iter()
                     .filter(|r| r.metric == metric && within.contains(&r.evidence))
-                    .filter(|r| open_loop.is_none_or(|open| open == r.open_loop))
+                    .filter(|r| r.load == load)
                     .collect();
                 (all.len() >= ENOUGH).then(|| quantiles(&all))
             })
         };
-        let factors = |open_loop| {
-            let e2e = own(E2E, open_loop).or(own(TPOT, open_loop)).unwrap_or(UNKNOWN);
+        let factors = |load| {
+            let e2e = own(E2E, load).or(own(TPOT, load)).unwrap_or(UNKNOWN);
             Factors {
-                ttft: own(TTFT, open_loop).unwrap_or(UNKNOWN),
-                tpot: own(TPOT, open_loop).unwrap_or(UNKNOWN),
+                ttft: own(TTFT, load).unwrap_or(UNKNOWN),
+                tpot: own(TPOT, load).unwrap_or(UNKNOWN),
                 e2e,
                 throughput: [rounded(1.0 / e2e[1]), rounded(1.0 / e2e[0])],
             }
         };
-        let Factors { ttft, tpot, e2e, throughput } = factors(Some(false));
-        let open_loop = own(TTFT, Some(true)).map(|_| factors(Some(true)));
-        Band { evidence: *depth, ttft, tpot, e2e, throughput, open_loop }
+        let Factors { ttft, tpot, e2e, throughput } = factors(Load::Closed);
+        let step = own(TPOT, Load::Step).map(|_| factors(Load::Step));
+        let open_loop = own(TTFT, Load::Open).map(|_| factors(Load::Open));
+        Band { evidence: *depth, ttft, tpot, e2e, throughput, step, open_loop }
     };
     DEPTHS.iter().enumerate().map(band).collect()
 }
@@ -81,7 +82,7 @@ mod tests {
             log: (0.6 + 0.02 * i as f64).ln(),
             weight: 1.0,
             evidence: Evidence::Engine,
-            open_loop: false,
+            load: Load::Closed,
         };
         let all: Vec<Residual> = (0..40).map(residual).collect();
         let bands = of(&all);

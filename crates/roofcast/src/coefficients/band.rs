@@ -19,10 +19,23 @@ pub struct Band {
     pub e2e: [f64; 2],
     /// Throughput.
     pub throughput: [f64; 2],
-    /// The same where requests come at a rate of their own, and a step that is slower makes queues longer; as above where that
-    /// was not judged.
+    /// Of single steps and prompts, behind no queue; as above where none were judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<Factors>,
+    /// Where requests come at a rate of their own, and a step that is slower makes queues longer; as above where none were judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_loop: Option<Factors>,
+}
+
+/// What runs, as far as errors depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Load {
+    /// Single steps, or one batch of prompts.
+    Step,
+    /// Requests that come as others end, or all at once.
+    Closed,
+    /// Requests that come at a rate of their own.
+    Open,
 }
 
 /// 10th and 90th percentile of measured over forecast, by metric.
@@ -40,10 +53,15 @@ pub struct Factors {
 }
 
 impl Band {
-    /// Its factors, of an open loop or of any other load.
-    pub fn factors(&self, open_loop: bool) -> Factors {
+    /// Its factors of a load.
+    pub fn factors(&self, load: Load) -> Factors {
         let Band { ttft, tpot, e2e, throughput, .. } = *self;
-        self.open_loop.filter(|_| open_loop).unwrap_or(Factors { ttft, tpot, e2e, throughput })
+        let own = match load {
+            Load::Step => self.step,
+            Load::Closed => None,
+            Load::Open => self.open_loop,
+        };
+        own.unwrap_or(Factors { ttft, tpot, e2e, throughput })
     }
 }
 
