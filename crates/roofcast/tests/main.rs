@@ -43,6 +43,8 @@ mod machines;
 mod measured;
 #[path = "suite/models.rs"]
 mod models;
+#[path = "suite/physics.rs"]
+mod physics;
 #[path = "suite/plan.rs"]
 mod plan;
 #[path = "suite/polling.rs"]

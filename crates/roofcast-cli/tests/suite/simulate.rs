@@ -1,6 +1,7 @@
 //! `roofcast simulate` as a user meets it: what it writes beside the summary.
 
 use crate::support::{json, roofcast};
+use roofcast::coefficients::Load;
 use roofcast::record::{Format, Record, Records};
 use roofcast::summary::Summary;
 use std::path::{Path, PathBuf};
@@ -322,10 +323,10 @@ fn forecasts_have_the_calibrations_bands_and_limits_have_none() {
     let calibration = roofcast::calibration::Calibration::embedded().unwrap();
     let band = calibration.band(roofcast::coefficients::Evidence::Engine).unwrap();
     // Requests come at a rate by default; a closed loop has factors of its own.
-    assert!(band.factors(true) != band.factors(false));
+    assert!(band.factors(Load::Open) != band.factors(Load::Closed));
     let closed = json("simulate --requests 50 --cost forecast --concurrency 4").0;
     assert_eq!(closed["bands"]["tpot_ms"]["factors"][1].as_f64(), Some(band.tpot[1]));
-    let band = band.factors(true);
+    let band = band.factors(Load::Open);
     let (answer, _) = json("simulate --requests 50 --cost forecast");
     assert_eq!(answer["bands"]["evidence"], "engine");
     for (key, mean, factors) in [
