@@ -7,6 +7,7 @@ pub(crate) mod measurements;
 pub(crate) mod scenario;
 pub(crate) mod tables;
 pub(crate) mod values;
+mod verdict;
 
 use crate::args::DeploymentArgs;
 use anyhow::{Context, Result, bail};

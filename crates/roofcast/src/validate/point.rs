@@ -181,7 +181,7 @@ impl Runs {
         let users = match (row.kind, row.concurrency) {
             (Kind::OfflineMaxThroughput, None) if let Some(sent) = row.num_prompts() => sent,
             (Kind::OfflineMaxThroughput, None) => {
-                let seats = deployment.engine.max_num_seqs.min(memory::sequences(deployment, context));
+                let seats = deployment.seats().min(memory::sequences(deployment, context));
                 (2 * seats * deployment.parallelism.replicas).clamp(1, MOST_REQUESTS)
             }
             (_, n) => n.unwrap_or(1),
