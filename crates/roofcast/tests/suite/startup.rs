@@ -198,7 +198,8 @@ fn start_up_logs_of_real_engines() {
 /// 38 · 128,256 · 1024 B beside 8192 tokens of 4096 values in 2 B, and 0.13 GiB.
 #[test]
 fn llama_on_an_h100_by_hand() {
-    let engine = EngineSpec { version: Some("0.11.0".into()), max_model_len: Some(16_000), ..EngineSpec::default() };
+    let engine =
+        EngineSpec { version: Some("0.11.0".into()), max_model_len: Some(16_000), ..EngineSpec::default() };
     let d = llama(engine);
     let rank = memory::ranks(&d)[0];
     assert_eq!(rank.activation_bytes, Bytes(38 * 128_256 * 1024 + 8192 * 4096 * 2));
@@ -248,10 +249,13 @@ fn a_refusal_says_what_would_do() {
 fn sequences_are_each_ranks_own() {
     let seats = |name: &str| {
         let engine = EngineSpec { name: Some(name.into()), max_num_seqs: Some(256), ..EngineSpec::default() };
-        let parallelism = RequestedParallelism { attention_dp: Some(8), ep: Some(8), ..RequestedParallelism::default() };
+        let parallelism =
+            RequestedParallelism { attention_dp: Some(8), ep: Some(8), ..RequestedParallelism::default() };
         let chip = Arc::new(catalog().accelerator("h200-sxm").unwrap().clone());
         let model = crate::support::model("Qwen/Qwen3-30B-A3B");
-        Deployment::resolve(model, chip, &Options { parallelism, engine, ..Options::default() }).unwrap().seats()
+        Deployment::resolve(model, chip, &Options { parallelism, engine, ..Options::default() })
+            .unwrap()
+            .seats()
     };
     assert_eq!((seats("vllm"), seats("sglang")), (8 * 256, 256));
 }
