@@ -8,6 +8,7 @@ mod running;
 pub(crate) mod scenario;
 pub(crate) mod tables;
 pub(crate) mod values;
+mod verdict;
 
 use crate::args::DeploymentArgs;
 use anyhow::{Context, Result, bail};

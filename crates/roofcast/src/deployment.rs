@@ -57,7 +57,7 @@ pub struct Deployment {
 /// Engine settings with vLLM's defaults filled in.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct EngineSettings {
-    /// Sequences that run at once.
+    /// Sequences that run at once; of vLLM on each data-parallel rank, see [`Deployment::seats`].
     pub max_num_seqs: u64,
     /// Tokens that one step computes at most.
     pub max_num_batched_tokens: u64,
@@ -315,6 +315,14 @@ impl Deployment {
     /// The longest sequence that is served: the model's bound, or the engine's where that is less; none without either.
     pub fn longest(&self) -> Option<u64> {
         [self.model.max_context, self.options.engine.max_model_len].into_iter().flatten().min()
+    }
+
+    /// Sequences that one replica runs at once: vLLM's data-parallel ranks are engines with `max_num_seqs` each; SGLang
+    /// divides `max_running_requests` among them (`model_runner_kv_cache_mixin.py`, 0.5.8).
+    pub fn seats(&self) -> u64 {
+        let each = self.options.engine.name() == "vllm";
+        let ranks = if each { self.parallelism.attention_dp } else { 1 };
+        self.engine.max_num_seqs.saturating_mul(ranks)
     }
 
     /// Memory bandwidth.

@@ -12,9 +12,9 @@ use roofcast::calibration::Calibration;
 use roofcast::catalog::address;
 use roofcast::command::{self, Longest};
 use roofcast::deployment::Options;
-use roofcast::memory::{self, Start};
 use roofcast::spec::Spec;
 use roofcast::spec::settings::{self, Setting, lay, rooted};
+use roofcast::version::Version;
 use roofcast::{Catalog, Deployment, Error, Model, resolved};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -28,6 +28,9 @@ pub(crate) type Base = (&'static str, &'static str);
 
 /// The name of a spec that is read from standard input.
 pub(super) const STANDARD_INPUT: &str = "-";
+
+/// Versions without a number, which count as the newest.
+const UNNUMBERED: [&str; 3] = ["nightly", "latest", "main"];
 
 /// No spec.
 pub(crate) const EMPTY: Base = ("arguments", "");
@@ -88,7 +91,7 @@ pub(crate) struct Source {
 
 /// How long the requests of a command are that has no number for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Bound {
+pub(super) enum Bound {
     /// As long as the model's.
     Model,
     /// As long as the memory holds.
@@ -258,7 +261,7 @@ pub(crate) struct Scenario {
     pub(crate) catalog: Cow<'static, Catalog>,
     reach: Reach,
     longest: Option<Longest>,
-    runs: Option<Bound>,
+    pub(super) runs: Option<Bound>,
 }
 
 impl Scenario {
@@ -340,35 +343,19 @@ impl Scenario {
         Deployment::resolve(model, Arc::new(chip), &options).map_err(|e| self.told(e))
     }
 
-    /// What the engine says when it starts, where the longest request that it serves is said: by the spec, or by a command,
-    /// which without it serves all that the model does.
-    pub(crate) fn start(&self, deployment: &Deployment) -> Option<Start> {
-        let longest = deployment.options.engine.max_model_len;
-        let longest = longest.or_else(|| deployment.longest().filter(|_| self.runs.is_some()))?;
-        let start = memory::start(deployment, longest);
-        match &start.refusal {
-            Some(refusal) if self.runs == Some(Bound::Memory) && refusal.longest > 0 => {
-                let mut shorter = deployment.clone();
-                shorter.options.engine.max_model_len = Some(refusal.longest);
-                Some(memory::start(&shorter, refusal.longest))
-            }
-            _ => Some(start),
-        }
-    }
-
-    /// Refuses a command whose engine would not start.
-    pub(crate) fn starts(&self, deployment: &Deployment) -> Result<()> {
-        let refused = self.start(deployment).filter(|_| self.runs.is_some());
-        match refused.and_then(|start| Some((start.refusal?, start.max_model_len))) {
-            Some((refusal, longest)) => {
-                Err(Error::WillNotStart(refusal.told(deployment.options.engine.name(), longest)).into())
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Refuses an engine of which nothing was measured: most likely it is another's name with a slip.
+    /// Refuses a version without an order, and an engine of which nothing was measured: most likely it is another's name with a slip.
     fn engine(&self) -> Result<()> {
+        let ordered =
+            |version: &String| Version::parse(version).is_some() || UNNUMBERED.contains(&version.as_str());
+        if let Some(version) = self.spec.engine.version.as_ref().filter(|version| !ordered(version)) {
+            let accepted = format!("a number as 0.11.2, or {}", UNNUMBERED.join(", "));
+            return Err(self.told(Error::field(
+                &self.place,
+                "engine.version",
+                format!("{version:?}"),
+                accepted,
+            )));
+        }
         let Some(name) = &self.spec.engine.name else { return Ok(()) };
         let known: BTreeSet<&str> = Calibration::embedded()?.engine_names().collect();
         if known.contains(name.as_str()) {

@@ -140,6 +140,10 @@ class DeploymentFlags(TypedDict, total=False):
     """Whether TensorRT-LLM holds prompts until every data-parallel rank has one [default: false]"""
     attention_dp_time_out_iters: int | None
     """For how many steps at most [default: 50]"""
+    language_model_only: bool | None
+    """Whether towers for images and sound are not loaded [default: false]"""
+    kv_cache_memory_bytes: int | None
+    """Bytes of KV cache on each accelerator, in place of what the utilization leaves"""
     enforce_eager: bool | None
     """Whether the host launches every kernel of a step instead of a captured graph [default: false]"""
     max_cudagraph_capture_size: int | None
@@ -268,6 +272,8 @@ class CapacityFlags(DeploymentFlags, total=False):
     """Users to serve: says how many such deployments that takes"""
     explain: bool | None
     """Show parameters, bytes and FLOPs tensor by tensor"""
+    measured_log: Word | None
+    """Set the terms of an engine's start-up log beside the forecast: of vLLM, SGLang, TensorRT-LLM or llama.cpp"""
 
 
 class SimulateFlags(LoadFlags, total=False):
@@ -379,6 +385,10 @@ class PlanFlags(TypedDict, total=False):
     """Whether TensorRT-LLM holds prompts until every data-parallel rank has one [default: false]"""
     attention_dp_time_out_iters: int | None
     """For how many steps at most [default: 50]"""
+    language_model_only: bool | None
+    """Whether towers for images and sound are not loaded [default: false]"""
+    kv_cache_memory_bytes: int | None
+    """Bytes of KV cache on each accelerator, in place of what the utilization leaves"""
     enforce_eager: bool | None
     """Whether the host launches every kernel of a step instead of a captured graph [default: false]"""
     max_cudagraph_capture_size: int | None

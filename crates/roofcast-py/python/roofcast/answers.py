@@ -367,6 +367,8 @@ class Capacity(Served):
     smallest_topology: Topology | None = None
     in_stages: Topology | None = None
     compute_bytes_per_token: int = 0
+    start: dict[str, Any] | None = None
+    measured: dict[str, Any] | None = None
     tensors: list[dict[str, Any]] | None = None
     checkpoint: dict[str, Any] | None = None
 

@@ -60,14 +60,15 @@ impl EngineConfig {
         let longest = deployment.longest().unwrap_or(u64::MAX).min(kv_tokens);
         let max_num_seqs = match (spec.max_num_seqs, profile.max_num_seqs) {
             (None, Some(own)) => own,
-            _ => deployment.engine.max_num_seqs,
+            _ => deployment.seats(),
         };
         let slotted = profile.shares_cache_by_slots && spec.max_model_len.is_none();
         let max_model_len = if slotted { longest.min(kv_tokens / max_num_seqs) } else { longest };
         let ranks = deployment.parallelism.attention_dp;
         let budget = budget(deployment, &profile);
         let max_num_seqs = if profile.bounds_sequences {
-            within_budget(spec, max_num_seqs, budget)?.min(spec.max_num_active_seqs.unwrap_or(u64::MAX))
+            let active = spec.max_num_active_seqs.map_or(u64::MAX, |each| each.saturating_mul(ranks));
+            within_budget(spec, max_num_seqs, budget)?.min(active)
         } else {
             max_num_seqs
         };
@@ -352,7 +353,7 @@ fn vllm_settings(config: &EngineConfig, spec: &EngineSpec) -> vllm::SchedulerCon
         block_size: u64::from(config.block_size),
         num_gpu_blocks: u32::try_from(config.blocks + 1).unwrap_or(u32::MAX),
         max_num_seqs: config.max_num_seqs,
-        max_num_active_seqs: spec.max_num_active_seqs,
+        max_num_active_seqs: spec.max_num_active_seqs.map(|each| each.saturating_mul(config.attention_dp)),
         max_num_batched_tokens: u64::from(config.max_num_batched_tokens),
         max_model_len: u64::from(config.max_model_len),
         enable_chunked_prefill: config.enable_chunked_prefill,

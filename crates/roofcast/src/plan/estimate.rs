@@ -75,7 +75,7 @@ impl Estimate {
     ) -> Estimate {
         let d = &forecaster.deployment;
         let held = memory::sequences(d, demand.full());
-        let most = d.engine.max_num_seqs;
+        let most = d.seats();
         let batch = memory::sequences(d, demand.context()).min(most);
         let ideal = Pricer::new(forecaster, CostKind::Limit, demand);
         let priced = Pricer::new(forecaster, cost, demand);

@@ -265,7 +265,7 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
         line.set("--gpu-memory-utilization", d.engine.gpu_memory_utilization);
     }
     // vLLM counts both on each data-parallel rank.
-    line.set("--max-num-seqs", d.engine.max_num_seqs.div_ceil(p.attention_dp));
+    line.set("--max-num-seqs", d.seats().div_ceil(p.attention_dp));
     line.set("--max-num-batched-tokens", d.engine.max_num_batched_tokens);
     let asked = &d.options.engine;
     if let Some(n) = asked.max_model_len.or_else(|| longest_that_starts(d)) {
@@ -339,7 +339,7 @@ fn sglang(d: &Deployment, model: &str, role: Role) -> Words {
     let both = |rank: &memory::Rank| (rank.weight_bytes.as_f64() + rank.kv_bytes.as_f64(), 0.0);
     let fraction = if own { d.engine.gpu_memory_utilization } else { share(d, both) };
     line.set("--mem-fraction-static", fraction);
-    line.set("--max-running-requests", d.engine.max_num_seqs);
+    line.set("--max-running-requests", d.seats());
     let whole = d.options.engine.enable_chunked_prefill == Some(false);
     let chunk = (d.engine.max_num_batched_tokens * p.attention_dp).to_string();
     line.set("--chunked-prefill-size", if whole { "-1".to_owned() } else { chunk });

@@ -252,7 +252,7 @@ impl Load {
             (Kind::BurstAllAtOnce, None) => return Err(missing(row, "concurrency or num_prompts")),
             (Kind::ClosedLoop | Kind::Disaggregated, None) => return Err(missing(row, "concurrency")),
             (Kind::OfflineMaxThroughput, None) => {
-                let seats = deployment.engine.max_num_seqs.min(memory::sequences(deployment, context));
+                let seats = deployment.seats().min(memory::sequences(deployment, context));
                 (2 * seats * deployment.parallelism.replicas).clamp(1, MOST_REQUESTS)
             }
             (_, n) => n.unwrap_or(1),

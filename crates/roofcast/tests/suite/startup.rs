@@ -193,3 +193,69 @@ fn start_up_logs_of_real_engines() {
         assert!(row.started.is_none_or(|started| started != row.refused), "row {}", row.id);
     }
 }
+
+/// Llama-3.1-8B on an H100 under vLLM 0.11: 0.9 of 79.18 GiB less 16,060,522,496 B of weights, the sampler's
+/// 38 · 128,256 · 1024 B beside 8192 tokens of 4096 values in 2 B, and 0.13 GiB.
+#[test]
+fn llama_on_an_h100_by_hand() {
+    let engine =
+        EngineSpec { version: Some("0.11.0".into()), max_model_len: Some(16_000), ..EngineSpec::default() };
+    let d = llama(engine);
+    let rank = memory::ranks(&d)[0];
+    assert_eq!(rank.activation_bytes, Bytes(38 * 128_256 * 1024 + 8192 * 4096 * 2));
+    let kv = 0.9 * 85_018_542_080.0 - 16_060_522_496.0 - rank.activation_bytes.as_f64() - NOT_TORCH.as_f64();
+    assert!((rank.kv_bytes.as_f64() - kv).abs() < 2.0, "{rank:?}");
+    // 16 · 131,072 B a block, and ⌈16,000/16⌉ blocks a request.
+    let start = memory::start(&d, 4096);
+    let blocks = rank.kv_bytes.0 / (16 * 131_072);
+    assert_eq!((start.max_model_len, start.kv_tokens), (16_000, blocks * 16));
+    assert!((start.max_concurrency - blocks as f64 / 1000.0).abs() < 1e-9);
+}
+
+fn llama(engine: EngineSpec) -> Deployment {
+    let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
+    let model = crate::support::model("meta-llama/Llama-3.1-8B-Instruct");
+    Deployment::resolve(model, chip, &Options { engine, ..Options::default() }).unwrap()
+}
+
+/// A cache of 1 GiB holds 8192 tokens of 131,072 B: not one request of 8208, and no utilization or fewer sequences help.
+#[test]
+fn a_refusal_says_what_would_do() {
+    let asked = |max_model_len, kv_cache_memory_bytes, gpu_memory_utilization| EngineSpec {
+        max_model_len: Some(max_model_len),
+        kv_cache_memory_bytes,
+        gpu_memory_utilization,
+        ..EngineSpec::default()
+    };
+    let given = llama(asked(8208, Some(1 << 30), None));
+    let refusal = memory::start(&given, 0).refusal.unwrap();
+    assert_eq!((refusal.needed_bytes, refusal.available_bytes), (Bytes(513 * 16 * 131_072), Bytes(1 << 30)));
+    assert_eq!((refusal.longest, refusal.gpu_memory_utilization, refusal.max_num_seqs), (8192, None, None));
+    assert!(memory::starts(&llama(asked(8192, Some(1 << 30), None))).is_ok());
+    // 131,072 tokens need 16 GiB. Of 0.42 · 79.18 GiB some are left; what would do is just enough.
+    let tight = memory::start(&llama(asked(131_072, None, Some(0.42))), 0).refusal.unwrap();
+    let (share, fewer) = (tight.gpu_memory_utilization.unwrap(), tight.max_num_seqs);
+    assert!(memory::starts(&llama(asked(131_072, None, Some(share)))).is_ok(), "{share}");
+    assert!(memory::starts(&llama(asked(131_072, None, Some(share - 0.01)))).is_err(), "{share}");
+    assert!(memory::starts(&llama(asked(tight.longest, None, Some(0.42)))).is_ok());
+    assert!(memory::starts(&llama(asked(tight.longest + 1, None, Some(0.42)))).is_err());
+    assert!(fewer.is_none_or(|count| count < 1024), "{fewer:?}");
+    let told = memory::starts(&llama(asked(131_072, None, Some(0.42)))).unwrap_err().to_string();
+    assert!(told.contains("131072 tokens needs 16.00 GiB") && told.contains("max_model_len up to"), "{told}");
+}
+
+/// Each of 8 ranks of vLLM runs 256; SGLang's ranks share them.
+#[test]
+fn sequences_are_each_ranks_own() {
+    let seats = |name: &str| {
+        let engine = EngineSpec { name: Some(name.into()), max_num_seqs: Some(256), ..EngineSpec::default() };
+        let parallelism =
+            RequestedParallelism { attention_dp: Some(8), ep: Some(8), ..RequestedParallelism::default() };
+        let chip = Arc::new(catalog().accelerator("h200-sxm").unwrap().clone());
+        let model = crate::support::model("Qwen/Qwen3-30B-A3B");
+        Deployment::resolve(model, chip, &Options { parallelism, engine, ..Options::default() })
+            .unwrap()
+            .seats()
+    };
+    assert_eq!((seats("vllm"), seats("sglang")), (8 * 256, 256));
+}
