@@ -107,11 +107,10 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         | "gemma4_text"
         | "gemma4_unified"
         | "gemma4_unified_text" => Habits { tied: true, norms: 4, qk_norm: QkNorm::Head, ..LLAMA },
-        // Ouro norms what goes into attention and MLP, and what comes out of each (`modeling_ouro.py`).
         "glm4" | "ouro" | "hyperclovax" | "muse_glimmer" | "muse_glimmer_text" => {
             Habits { norms: 4, ..LLAMA }
         }
-        "gpt2" | "gpt_bigcode" | "megatron-gpt" | "opt" | "bloom" => GPT,
+        "gpt2" | "gpt_bigcode" | "megatron-gpt" | "opt" | "bloom" | "starcoder2" => GPT,
         "gpt_neo" => Habits { qkv_bias: false, ..GPT },
         "gpt_neox" => Habits { tied: false, parallel: true, ..GPT },
         "jais2" => Habits { tied: false, ..GPT },
@@ -119,7 +118,6 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         "falcon" => {
             Habits { qkv_bias: false, o_bias: false, mlp_bias: false, norms: 1, parallel: true, ..GPT }
         }
-        "starcoder2" => GPT,
         "phi" => Habits { norms: 1, tied: false, parallel: true, ..GPT },
         "phimoe" => Habits { qkv_bias: true, o_bias: true, norm_bias: true, ..LLAMA },
         "cohere" | "cohere2" | "cohere2_moe" => Habits { norms: 1, tied: true, parallel: true, ..LLAMA },
