@@ -28,6 +28,7 @@ use roofcast::Deployment;
 use roofcast::bands::{Bands, Span};
 use serde::Serialize;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 /// Sections of a spec that say what is served, on what, and how.
 pub(crate) const MACHINE: [&str; 5] = ["model", "hardware", "precision", "parallelism", "engine"];
@@ -88,6 +89,18 @@ impl<'a> About<'a> {
     pub(crate) fn title(&self) -> String {
         line(&self.name()) + &assumed(self.assumptions) + "\n"
     }
+}
+
+/// What several answers are about: their title where they have one in common, else what was assumed of any of them.
+pub(crate) fn common_title(abouts: &[About]) -> String {
+    let first = abouts.first().map(About::title).unwrap_or_default();
+    if abouts.iter().all(|about| about.title() == first) {
+        return first;
+    }
+    let mut seen = BTreeSet::new();
+    let all = abouts.iter().flat_map(|about| about.assumptions);
+    let all: Vec<String> = all.filter(|assumption| seen.insert(*assumption)).cloned().collect();
+    if all.is_empty() { String::new() } else { assumed(&all) + "\n" }
 }
 
 /// What was assumed, a line each.

@@ -242,3 +242,16 @@ def test_a_plan_that_takes_too_long_is_left_out(tmp_path):
     over = {"search.requests": [100, 10_000_000]}
     found = sweep(spec, verb="plan", over=over, executor="serial", cells=tmp_path, cell_time_limit_s=10)
     assert found.interrupted and [point.values for point in found.points] == [[100]]
+
+
+def test_a_script_that_each_process_would_start_again_is_told(tmp_path):
+    study = 'sweep(requests=50, over={"rate": [1, 2]}, executor="processes", workers=2)'
+    script = tmp_path / "study.py"
+    script.write_text(f"print('begun')\nfrom roofcast.distributed import sweep\n{study}\n")
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=120)
+    assert run.returncode == 1 and run.stdout == "begun\n"
+    assert "called in line 3 of the script" in run.stderr and 'if __name__ == "__main__":' in run.stderr
+    guarded = f"from roofcast.distributed import sweep\nif __name__ == '__main__':\n    print(len({study}.points))\n"
+    script.write_text(guarded)
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=120)
+    assert (run.returncode, run.stdout) == (0, "2\n"), run.stderr

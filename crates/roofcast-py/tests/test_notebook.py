@@ -30,6 +30,17 @@ def test_html_has_headline_picture_and_rows():
     assert f"<td>kv_tokens</td><td>{capacity.kv_tokens}</td>" in capacity._repr_html_()
 
 
+def test_a_plan_is_a_table_to_read():
+    found = roofcast.plan(requests=300)
+    html = found._repr_html_()
+    assert html.count("<tr>") == 1 + len(found.ranked[:20])
+    for column in ("accelerators", "tp", "$/h", "TTFT p99 ms", "output tok/s"):
+        assert f"<th>{column}</th>" in html
+    assert f"<td>{found.best.count} × {found.best.accelerator}</td>" in html and "<th>enable_chunked_prefill</th>" not in html
+    none = roofcast.plan(requests=300, ttft_p99=1, hardware="h100-sxm")
+    assert f"<td>{none.nearest[0].deployment}</td>" in none._repr_html_()
+
+
 def test_headlines_say_the_answer():
     run = roofcast.simulate(requests=200, rate=8)
     assert f"{run.output_throughput:.4g} output tok/s" in repr(run)

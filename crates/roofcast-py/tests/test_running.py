@@ -9,6 +9,7 @@ import threading
 import time
 import warnings
 
+import numpy
 import pytest
 import roofcast
 from roofcast.progress import Display
@@ -16,12 +17,13 @@ from roofcast.progress import Display
 LONG = {"requests": 5_000_000, "rate": 8, "no_leap": True}
 
 
-def test_errors_have_the_programs_text(cli):
+def test_errors_name_keywords_and_keys():
     for asked, found in [
         (lambda: roofcast.limits(model="no-such-model", hardware="h100-sxm"), "no-such-model"),
-        (lambda: roofcast.limits(model="llama-3.1-8b"), "--hardware"),
-        (lambda: roofcast.limits(modle="llama-3.1-8b"), "--modle"),
-        (lambda: roofcast.simulate(rate="fast"), '`--rate` is "fast"'),
+        (lambda: roofcast.limits(model="llama-3.1-8b"), "`hardware` is missing"),
+        (lambda: roofcast.limits(modle="llama-3.1-8b"), "unexpected argument 'modle'"),
+        (lambda: roofcast.simulate(rate="fast"), '`rate` is "fast"'),
+        (lambda: roofcast.simulate(max_num_seqs=0.5), '`max_num_seqs` is "0.5"'),
         (lambda: roofcast.simulate({"engine": {"max_num_seq": 4}}), "max_num_seq"),
         (lambda: roofcast.simulate("no-such.toml"), "no-such.toml"),
         (lambda: roofcast.simulate("[engine\n"), "spec:"),
@@ -30,6 +32,16 @@ def test_errors_have_the_programs_text(cli):
         with pytest.raises(roofcast.Error, match=found.replace("[", r"\[")) as caught:
             asked()
         assert isinstance(caught.value, ValueError)
+
+
+def test_numbers_of_numpy_are_numbers():
+    for thousand in (1000.0, numpy.float64(1000.0), numpy.int64(1000)):
+        asked = {"model": "llama-3.1-8b", "hardware": "h100-sxm", "context": thousand, "set": {"engine.max_num_seqs": thousand}}
+        assert roofcast.limits(**asked).context == 1000
+        spec = {"model": {"name": "llama-3.1-8b"}, "hardware": {"accelerator": "h100-sxm"}, "engine": {"max_num_seqs": thousand}}
+        assert roofcast.limits(spec, batch=thousand).batch == 1000
+    swept = roofcast.limits_sweep(model="llama-3.1-8b", hardware="h100-sxm", over={"batch": numpy.array([1, 2])})
+    assert [point.values for point in swept.points] == [[1], [2]]
 
 
 def test_what_an_engines_command_leaves_out_is_a_warning():

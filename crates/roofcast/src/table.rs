@@ -11,10 +11,7 @@ const COMMENT: char = '#';
 /// The separator of `text`, by its first line that is no comment: a semicolon or a tab where the line has no comma.
 pub(crate) fn separator(text: &str) -> char {
     let header = text.lines().find(|line| !is_skipped(line)).unwrap_or_default();
-    match [',', ';', '\t'].into_iter().find(|mark| header.contains(*mark)) {
-        Some(mark) => mark,
-        None => ',',
-    }
+    [',', ';', '\t'].into_iter().find(|mark| header.contains(*mark)).unwrap_or(',')
 }
 
 /// A number's text with a point for the decimal comma, which stands only where commas do not separate cells.

@@ -120,3 +120,22 @@ fn an_adapter_is_not_its_model() {
         }
     }
 }
+
+/// What was read into a name is said by every verb, of a sweep over machines, too.
+#[test]
+fn what_was_assumed_is_said() {
+    let model = "--model dolphin-2.9-llama3-8b --hardware h100-sxm";
+    let said = "assumed: dolphin-2.9-llama3-8b: the shape of meta-llama/Meta-Llama-3-8B\n";
+    for asked in [
+        format!("limits {model}"),
+        format!("capacity {model}"),
+        format!("simulate {model} --requests 20"),
+        format!("simulate {model} --requests 20 --sweep tp=1,2"),
+        format!("limits {model} --sweep parallelism.pp=1,2"),
+        format!("plan {model} --max-accelerators 1 --rate 1 --set search.requests=100"),
+        format!("plan {model} --max-accelerators 1 --rate 1 --set search.requests=100 --ttft-p99 0.1"),
+    ] {
+        let run = roofcast(&asked);
+        assert!(run.out.contains(said), "{asked}: {}{}", run.out, run.err);
+    }
+}

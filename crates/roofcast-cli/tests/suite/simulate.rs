@@ -368,3 +368,36 @@ fn what_is_turned_away_is_counted_apart() {
     let run = roofcast(&format!("simulate {path} --set engine.max_num_queued_reqs=0"));
     assert!(run.code == 4 && run.out.contains("all 10 that came were turned away"), "{}", run.out);
 }
+
+/// The load and the SLO stand in the answer; nobody's SLO is none.
+#[test]
+fn a_run_says_what_was_asked() {
+    let base = "simulate --requests 40 --input-len 100 --output-len 20";
+    let out = roofcast(&format!("{base} --rate 5")).out;
+    for line in ["load  5.00 requests/s, 100 prompt and 20 output tokens on average", "SLO   none"] {
+        assert!(out.lines().any(|found| found == line), "{line}: {out}");
+    }
+    assert!(!out.contains("met the SLO"), "{out}");
+    let out = roofcast(&format!("{base} --users 4 --ttft-p99 2s")).out;
+    for line in [
+        "load  4 requests always in flight, 100 prompt and 20 output tokens on average",
+        "SLO   TTFT p99 ≤ 2000 ms",
+    ] {
+        assert!(out.lines().any(|found| found == line), "{line}: {out}");
+    }
+    assert!(out.contains("met the SLO"), "{out}");
+}
+
+/// 300 requests that come at about one a second are answered at that rate, though the last is answered after the last has come.
+#[test]
+fn the_drain_is_no_overload() {
+    let load = "simulate --requests 300 --rate 1 --input-len 100 --output-len 2000";
+    let (answer, _) = json(load);
+    let offered = answer["load"]["offered_per_s"].as_f64().unwrap();
+    let whole = answer["request_throughput"].as_f64().unwrap();
+    assert!(answer["load"]["too_short_below"].is_null() && whole < offered, "{whole} of {offered}");
+    let out = roofcast(load).out;
+    let line = out.lines().find(|line| line.starts_with("requests ")).unwrap();
+    let said: f64 = line.split(": ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().parse().unwrap();
+    assert!((said / offered - 1.0).abs() < 0.005, "{line}: {offered}");
+}

@@ -65,7 +65,7 @@ def in_pythons_words(message: str, verb: str, flags: Mapping[str, Any]) -> str:
     """An error of the program with keywords for its flags. An engine's command line has flags of its own."""
     if "from_command" in flags:
         return message
-    known = {name for name, _, _ in _native.flags(verb)}
+    known = {name for name, _, _ in _native.flags(verb)} | {name.replace("_", "-") for name in flags}
 
     def keyword(flag: re.Match[str]) -> str:
         return flag[1].replace("-", "_") if flag[1] in known else flag[0]

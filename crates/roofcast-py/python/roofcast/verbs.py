@@ -168,7 +168,7 @@ def validate(
 def calibrate(
     files: Files, *, progress: bool | Progress | None = None, **flags: Unpack[CalibrateFlags]
 ) -> Calibration:
-    """Fits a calibration to measured points and kernel times, judged on what it has not seen; ``out`` writes it as TOML."""
+    """Fits a calibration to measured points and kernel times, judged on what it has not seen; ``output`` writes it as TOML."""
     answer = ask("calibrate", several(files), flags=flags, progress=progress, unit="phases")
     return document(Calibration, answer)
 

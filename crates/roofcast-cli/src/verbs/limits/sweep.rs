@@ -7,7 +7,7 @@ mod measured;
 mod picture;
 mod point;
 
-use super::super::{About, MACHINE};
+use super::super::{About, MACHINE, common_title};
 use super::asked_of;
 use crate::args::LimitsArgs;
 use crate::exit;
@@ -158,11 +158,10 @@ impl Space {
         self.dimensions.iter().map(|d| if csv { d.path.as_str() } else { d.short() }).collect()
     }
 
-    /// What every row is about; nothing where that differs.
+    /// What every row is about; what was assumed where that differs.
     fn title(&self) -> String {
-        let mut titles = self.machines.iter().map(|m| About::of(&m.forecaster.deployment).title());
-        let first = titles.next().unwrap_or_default();
-        if titles.all(|title| title == first) { first } else { String::new() }
+        let abouts: Vec<_> = self.machines.iter().map(|m| About::of(&m.forecaster.deployment)).collect();
+        common_title(&abouts)
     }
 }
 

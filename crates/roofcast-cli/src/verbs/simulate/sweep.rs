@@ -14,7 +14,7 @@ use crate::show::number::{grouped, percent, significant};
 use crate::show::progress::Progress;
 use crate::show::target::Target;
 use crate::show::{self, table};
-use crate::verbs::band_factors;
+use crate::verbs::{band_factors, common_title};
 use anyhow::{Context, Result};
 use rayon::prelude::*;
 use roofcast::report;
@@ -271,10 +271,8 @@ fn plain(value: &Json) -> String {
 }
 
 fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
-    let titles: Vec<String> =
-        runs.iter().map(|run| about(&run.deployment, &run.simulation).title()).collect();
-    let same = titles.iter().all(|title| *title == titles[0]);
-    let title = if same { titles[0].as_str() } else { "" };
+    let title =
+        common_title(&runs.iter().map(|run| about(&run.deployment, &run.simulation)).collect::<Vec<_>>());
     let keys: Vec<&str> = dimensions.iter().map(Dimension::short).collect();
     let judged = runs.iter().any(|run| run.simulation.summary.request_goodput().is_some());
     let mut header = keys.clone();

@@ -67,6 +67,13 @@ pub(super) fn answered_per_s(s: &Simulation) -> f64 {
     }
 }
 
+/// Seconds from the last arrival to the last answer, where that is a good part of the run.
+fn drain_s(s: &Simulation) -> Option<f64> {
+    let came = s.summary.completed + s.refused + s.rejected;
+    let span = came.saturating_sub(1) as f64 / s.load.offered_per_s.filter(|_| !s.interrupted)?;
+    Some(s.summary.duration - span).filter(|drain| *drain >= 0.05 * s.summary.duration)
+}
+
 /// Requests of those answered that met the SLO, each second; none where nobody gave one.
 pub(super) fn good_per_s(s: &Simulation) -> Option<f64> {
     s.summary.good.map(|good| answered_per_s(s) * good as f64 / s.summary.completed.max(1) as f64)
@@ -82,8 +89,10 @@ fn requests(s: &Simulation) -> String {
         n => format!(", {} turned away: too much was queued", grouped(n)),
     };
     let good = good_per_s(s).map_or(String::new(), |g| format!(", {} /s met the SLO", significant(g)));
+    let drain = drain_s(s)
+        .map_or(String::new(), |d| format!(", the last {} of them without arrivals", significant(d)));
     format!(
-        "{} in {} s: {} /s{good}{refused}{rejected}",
+        "{} in {} s{drain}: {} /s{good}{refused}{rejected}",
         grouped(s.summary.completed),
         significant(s.summary.duration),
         significant(answered_per_s(s))

@@ -79,16 +79,10 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         "muse_spark" | "muse_spark_text" => Habits { norms: 5, ..LLAMA },
         "qwen2" | "qwen2_moe" | "qwen2_vl" | "qwen2_5_vl" | "qwen2_vl_text" | "qwen2_5_vl_text"
         | "qwen2_5_omni_text" | "mimo" => Habits { qkv_bias: true, ..LLAMA },
-        "qwen3_next" | "qwen3_5" | "qwen3_5_text" | "qwen3_5_moe" | "qwen3_5_moe_text" => {
-            Habits { qk_norm: QkNorm::Head, ..LLAMA }
-        }
-        "qwen3"
-        | "qwen3_moe"
-        | "qwen3_vl"
-        | "qwen3_vl_moe"
-        | "qwen3_vl_text"
-        | "qwen3_vl_moe_text"
-        | "qwen3_omni_moe_text" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
+        "qwen3" | "qwen3_moe" | "qwen3_vl" | "qwen3_vl_moe" | "qwen3_vl_text" | "qwen3_next" | "qwen3_5"
+        | "qwen3_5_text" | "qwen3_5_moe" | "qwen3_5_moe_text" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
+        "qwen3_vl_moe_text" | "qwen3_omni_moe_text" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
+        "minimax_m3" | "minimax_m3_vl" | "minimax_m3_vl_text" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
         "minimax_m2" | "olmo2" | "olmo3" | "olmoe" | "flex_olmo" | "olmo_hybrid" => {
             Habits { qk_norm: QkNorm::Full, ..LLAMA }
         }
@@ -98,7 +92,6 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         "gpt_oss" => Habits { qkv_bias: true, o_bias: true, mlp_bias: true, ..LLAMA },
         "gemma" | "minicpm3" | "paddleocr_vl" | "paddleocr_vl_text" => Habits { tied: true, ..LLAMA },
         "gemma2" => Habits { tied: true, norms: 4, ..LLAMA },
-        "minimax_m3" | "minimax_m3_vl" | "minimax_m3_vl_text" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
         "gemma3"
         | "gemma3_text"
         | "gemma3n"
@@ -107,11 +100,10 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         | "gemma4_text"
         | "gemma4_unified"
         | "gemma4_unified_text" => Habits { tied: true, norms: 4, qk_norm: QkNorm::Head, ..LLAMA },
-        // Ouro norms what goes into attention and MLP, and what comes out of each (`modeling_ouro.py`).
         "glm4" | "ouro" | "hyperclovax" | "muse_glimmer" | "muse_glimmer_text" => {
             Habits { norms: 4, ..LLAMA }
         }
-        "gpt2" | "gpt_bigcode" | "megatron-gpt" | "opt" | "bloom" => GPT,
+        "gpt2" | "gpt_bigcode" | "megatron-gpt" | "opt" | "bloom" | "starcoder2" => GPT,
         "gpt_neo" => Habits { qkv_bias: false, ..GPT },
         "gpt_neox" => Habits { tied: false, parallel: true, ..GPT },
         "jais2" => Habits { tied: false, ..GPT },
@@ -119,7 +111,6 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         "falcon" => {
             Habits { qkv_bias: false, o_bias: false, mlp_bias: false, norms: 1, parallel: true, ..GPT }
         }
-        "starcoder2" => GPT,
         "phi" => Habits { norms: 1, tied: false, parallel: true, ..GPT },
         "phimoe" => Habits { qkv_bias: true, o_bias: true, norm_bias: true, ..LLAMA },
         "cohere" | "cohere2" | "cohere2_moe" => Habits { norms: 1, tied: true, parallel: true, ..LLAMA },

@@ -91,7 +91,7 @@ const KEYS: &[&str] = &[
 ];
 
 /// Words of keys that say how many times, where or with what state a layer runs.
-const WORDS: [&str; 28] = [
+const WORDS: [&str; 26] = [
     "layer",
     "layers",
     "step",
@@ -116,14 +116,12 @@ const WORDS: [&str; 28] = [
     "swa",
     "diffusion",
     "sparse",
-    "share",
-    "shared",
     "engram",
     "ngram",
 ];
 
-/// Keys with such a word that change nothing here: other names of what is read, habits of training and of one library.
-const IDLE: [&str; 16] = [
+/// Keys with such a word that change nothing here: other names of what is read, and habits of one library.
+const IDLE: [&str; 9] = [
     "use_cache",
     "cache_implementation",
     "num_hidden_layers",
@@ -133,13 +131,6 @@ const IDLE: [&str; 16] = [
     "max_window_layers",
     "use_sliding_window",
     "layer_scale_init_value",
-    "decoder_layers",
-    "decoder_layerdrop",
-    "output_router_logits_layers",
-    "warmup_steps",
-    "global_step",
-    "shared_head",
-    "router_aux_loss_layers",
 ];
 
 /// Refuses a type or a key that is known not to be modelled.
@@ -147,7 +138,8 @@ pub(super) fn known(keys: &Keys) -> Result<()> {
     for name in keys.types() {
         let named = |names: &[&str]| names.iter().any(|n| n.eq_ignore_ascii_case(name));
         if let Some((_, why)) = TYPES.iter().find(|(names, _)| named(names)) {
-            return Err(keys.bad("model_type", format!("{name:?}"), format!("architectures without {why}")));
+            let found = format!("{name:?}, which is not modelled: {why}");
+            return Err(keys.bad("model_type", found, "an architecture that is"));
         }
     }
     match KEYS.iter().find(|key| keys.value(key).is_some_and(is_set)) {
