@@ -310,3 +310,17 @@ fn prompts_of_a_table() {
         seen.iter().map(|a| (a.body["prompt"].as_str().unwrap(), a.body["max_tokens"].as_u64())).collect();
     assert_eq!(said, [("one, two", Some(4)), ("three", Some(9))]);
 }
+
+/// A proxy that holds a stream back until its end: https://github.com/dstackai/dstack/issues/4269.
+#[test]
+fn answers_that_come_in_one_piece_are_said() {
+    let (url, _) = scripted::start(|_, stream| {
+        std::thread::sleep(Duration::from_millis(50));
+        let tokens = format!("data: {TOKEN}\n\n").repeat(8);
+        let end = format!("data: {LENGTH}\n\ndata: {}\n\ndata: [DONE]\n\n", usage(5, 8));
+        stream.write_all(format!("{HEAD}{}0\r\n\r\n", chunk(&(tokens + &end))).as_bytes()).is_ok()
+    });
+    let (answer, _) =
+        json(&format!("bench --url {url} --model m --requests 2 --output-len 8 --assume-tokens {CALM}"));
+    assert!(says(&answer, "warnings", "100 % of the chunks came together"), "{answer}");
+}

@@ -163,7 +163,8 @@ fn gauges_are_pinned() {
     {
         assert_eq!(server.post("/admin/metrics", wrong).status, 400, "{wrong}");
     }
-    let end = server.raw("DELETE /admin/metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", b"");
+    let end =
+        server.raw("DELETE /admin/metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", b"");
     assert_eq!(end.json(), json!({"pinned": {}}));
     assert_eq!(server.metric("vllm:num_requests_waiting{"), 0.0);
 }

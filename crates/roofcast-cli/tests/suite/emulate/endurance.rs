@@ -54,8 +54,7 @@ fn a_server_that_is_told_to_stop_ends_what_it_began() {
 #[test]
 fn too_much_is_refused() {
     let server = Server::start(TINY, "--max-body 1");
-    let head =
-        "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n";
+    let head = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n";
     let told = server.raw(&format!("{head}content-length: 100000000\r\n\r\n"), b"");
     assert_eq!(told.status, 413);
     let chunk = format!("{:x}\r\n{}\r\n", 1 << 16, "a".repeat(1 << 16));

@@ -44,7 +44,8 @@ fn a_fault_meets_its_share_of_requests() {
     assert_eq!(statuses(2), [429, 429]);
     assert_eq!(server.post("/admin/faults", r#"{"status": 7}"#).status, 400);
     assert_eq!(server.get("/admin/faults").json()["fault"]["status"], 429);
-    let end = server.raw("DELETE /admin/faults HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", b"");
+    let end =
+        server.raw("DELETE /admin/faults HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", b"");
     assert_eq!(end.json(), json!({"fault": null}));
     assert_eq!(statuses(2), [200, 200]);
 }

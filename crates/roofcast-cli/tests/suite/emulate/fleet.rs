@@ -25,7 +25,9 @@ fn ranks_have_ports_and_labels() {
     for (rank, address) in server.addresses.iter().enumerate() {
         let stream = std::net::TcpStream::connect(address).unwrap();
         use std::io::Write;
-        (&stream).write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+        (&stream)
+            .write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            .unwrap();
         let text = read(stream).body;
         assert!(text.contains(&format!("vllm:num_requests_running{{engine=\"{rank}\",")), "{address}");
         assert!(!text.contains(&format!("engine=\"{}\"", 1 - rank)));
@@ -159,7 +161,8 @@ fn a_router_goes_on_without_one_that_dies() {
     );
     assert_eq!(server.post("/admin/replicas", r#"{"down": [0, 1]}"#).status, 200);
     assert_eq!((server.get("/health").status, server.post("/v1/completions", BODY).status), (503, 500));
-    let back = server.raw("DELETE /admin/replicas HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", b"");
+    let back =
+        server.raw("DELETE /admin/replicas HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", b"");
     assert_eq!(back.json(), json!({"down": []}));
     (0..2).for_each(|_| assert_eq!(server.post("/v1/completions", BODY).status, 200));
     assert_eq!([ended(&server, 0), ended(&server, 1)], [5.0, 1.0]);

@@ -162,8 +162,7 @@ pub(crate) fn begin(server: &Server, body: &str) -> std::net::TcpStream {
     use std::io::Write;
     let mut stream = server.connect();
     let length = body.len();
-    let head =
-        "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n";
+    let head = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n";
     write!(stream, "{head}content-length: {length}\r\n\r\n{body}").unwrap();
     stream
 }
