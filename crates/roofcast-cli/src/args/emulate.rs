@@ -2,7 +2,7 @@
 
 use super::DeploymentArgs;
 use super::flags::{Flags, Routed};
-use super::values::{address, factor, seconds, within};
+use super::values::{address, factor, milliseconds, seconds, within};
 use crate::emulate::kv_events::Encoding;
 use clap::Args;
 use std::net::IpAddr;
@@ -62,6 +62,13 @@ pub(crate) struct EmulateArgs {
     /// Seconds of the engine in a second: 10 makes everything ten times faster.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub(crate) time_scale: f64,
+    /// Milliseconds to each answer's first token in place of the engine's: nothing is queued, batched or cached then.
+    #[arg(long, value_name = "MS", visible_alias = "time-to-first-token", value_parser = milliseconds, requires = "itl",
+        conflicts_with_all = ["kv_events_config", "enable_sleep_mode", "enable_lora"])]
+    pub(crate) ttft: Option<f64>,
+    /// Milliseconds from each token to the next, with --ttft.
+    #[arg(long, value_name = "MS", visible_alias = "inter-token-latency", value_parser = milliseconds, requires = "ttft")]
+    pub(crate) itl: Option<f64>,
     /// Seconds that answers under way may take after SIGTERM.
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
     pub(crate) drain: f64,

@@ -4,13 +4,16 @@
 //! for its load or its client is [`super::report`]'s.
 
 use super::scrape::ServerMetrics;
-use super::tally::Tally;
+use super::tally::{Tally, share};
 
 /// The largest share by which answers or prompts may differ from what was asked for, in a valid run.
 const MOST_OFF: f64 = 0.05;
 
 /// The share of cached prompt tokens from which a prefix cache is at work. Chat templates share a block or two.
 const CACHED: f64 = 0.05;
+
+/// The share of chunks without a gap before them from which a stream was held back on its way.
+const TOGETHER: f64 = 0.5;
 
 /// Fewer values than this have their largest as 95th and 99th percentile, but for an interpolation.
 const FEW: u64 = 20;
@@ -60,6 +63,13 @@ pub(super) fn of(
             "the server did not count the tokens of {} answers: as many as asked for where the answer ended by length, \
              else as many as its chunks",
             tally.uncounted
+        )));
+    }
+    if let Some(together) = share(tally.no_gaps, tally.gaps).filter(|share| *share > TOGETHER) {
+        found.push(Caveat::note(format!(
+            "{:.0} % of the chunks came together with the one before: something on the way holds streams back, and TTFT and \
+             ITL are its, not the server's",
+            together * 100.0
         )));
     }
     if tally.resent > 0 {
@@ -175,6 +185,13 @@ mod tests {
         assert_eq!((assumed(false), assumed(true)), (true, false));
         let tally = Tally { prompt_tokens: 105, ..tally };
         assert_eq!(said(&Given::default(), &tally, 100), []);
+    }
+
+    #[test]
+    fn streams_that_were_held_back_are_said() {
+        let of = |no_gaps| said(&Given::default(), &Tally { gaps: 100, no_gaps, ..Tally::default() }, 100);
+        assert_eq!(of(50), []);
+        assert!(of(87)[0].1.starts_with("87 % of the chunks"));
     }
 
     #[test]

@@ -259,7 +259,7 @@ impl Client {
                 let (parts, body) = response.into_parts();
                 Ok(Ok((parts, Incoming { body, connection })))
             }
-            Err(mut e) => match (e.take_message(), e.error().is_incomplete_message()) {
+            Err(mut e) => match (e.take_message(), ended(e.error())) {
                 (Some(_), _) => Ok(Err(Unsent::Unwritten(failure(e.error())))),
                 (None, true) => Ok(Err(Unsent::Written(failure(e.error())))),
                 (None, false) => Err(failure(e.error())),
@@ -312,9 +312,20 @@ impl Client {
     }
 }
 
+/// What the system says of a connection, where that is what failed.
+fn kind(error: &hyper::Error) -> Option<ErrorKind> {
+    error.source().and_then(|e| e.downcast_ref::<io::Error>()).map(io::Error::kind)
+}
+
+/// Whether a connection ended before anything of an answer; one that is closed with a request unread is reset.
+fn ended(error: &hyper::Error) -> bool {
+    let reset = [ErrorKind::ConnectionReset, ErrorKind::ConnectionAborted, ErrorKind::BrokenPipe];
+    error.is_incomplete_message() || kind(error).is_some_and(|kind| reset.contains(&kind))
+}
+
 /// The kind of a failure below the answer.
 pub(super) fn failure(error: &hyper::Error) -> Failure {
-    let kind = error.source().and_then(|e| e.downcast_ref::<io::Error>()).map(io::Error::kind);
+    let kind = kind(error);
     // hyper has no other name for it.
     let outcome = if error.to_string().contains("too large") {
         Outcome::TooLarge

@@ -25,6 +25,9 @@ pub(super) struct Tally {
     /// Prompt tokens of the answers that say what a prefix cache had, and what it had.
     pub(super) cache_told: u64,
     pub(super) cached: u64,
+    /// Gaps between chunks of completed answers, and those in which no time passed.
+    pub(super) gaps: u64,
+    pub(super) no_gaps: u64,
     /// Requests that were sent twice.
     pub(super) resent: u64,
     /// Prompts that had been said before, in this run or an earlier one.
@@ -49,6 +52,8 @@ impl Tally {
             self.tokens_asked += asked.tokens_asked;
             self.tokens += asked.record.output_len;
             self.uncounted += u64::from(!asked.tokens_counted);
+            self.gaps += asked.record.itl.len() as u64;
+            self.no_gaps += asked.record.itl.iter().filter(|gap| gap.0 == 0).count() as u64;
         }
     }
 

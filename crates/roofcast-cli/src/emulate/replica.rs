@@ -1,9 +1,10 @@
 //! The handle of one engine on the wall clock: requests go in, what it measures is read.
 //!
-//! Knows: what a request needs beside its tokens. [`driver`] has the thread that takes steps. Knows nothing about HTTP.
+//! Knows: what a request needs beside its tokens. [`driver`] has the thread that takes steps, [`stated`] the one without any. Knows nothing about HTTP.
 
 mod driver;
 mod life;
+mod stated;
 
 use super::adapters::Adapter;
 use super::kv_events::KvEvents;
@@ -15,8 +16,10 @@ use driver::Driver;
 use roofcast::engine::clock::Ticks;
 use roofcast::engine::online::{Asked, Online};
 use roofcast::fleet::Ingest;
+pub(crate) use stated::Latencies;
+use stated::Stated;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
@@ -92,6 +95,28 @@ impl EngineHandle {
         kv_events: Option<KvEvents>,
         server: Option<Ingest>,
     ) -> std::io::Result<(EngineHandle, JoinHandle<()>)> {
+        EngineHandle::of(pace, metrics, move |inbox, shared| {
+            Driver::new(engine, pace, inbox, shared, kv_events, server).run();
+        })
+    }
+
+    /// Starts one whose latencies are stated.
+    pub(crate) fn stated(
+        latencies: Latencies,
+        pace: Pace,
+        metrics: Metrics,
+    ) -> std::io::Result<(EngineHandle, JoinHandle<()>)> {
+        EngineHandle::of(pace, metrics, move |inbox, shared| {
+            Stated::new(latencies, pace, inbox, shared).run()
+        })
+    }
+
+    /// A handle of the thread that runs `engine`.
+    fn of(
+        pace: Pace,
+        metrics: Metrics,
+        engine: impl FnOnce(Receiver<Message>, Arc<Shared>) + Send + 'static,
+    ) -> std::io::Result<(EngineHandle, JoinHandle<()>)> {
         let (sender, inbox) = channel();
         let shared = Arc::new(Shared {
             metrics: Mutex::new(metrics),
@@ -100,8 +125,9 @@ impl EngineHandle {
             clock: Mutex::new(Ticks::ZERO),
             down: AtomicBool::new(false),
         });
-        let driver = Driver::new(engine, pace, inbox, Arc::clone(&shared), kv_events, server);
-        let thread = std::thread::Builder::new().name("engine".to_owned()).spawn(move || driver.run())?;
+        let seen = Arc::clone(&shared);
+        let thread =
+            std::thread::Builder::new().name("engine".to_owned()).spawn(move || engine(inbox, seen))?;
         Ok((EngineHandle { sender, pace, shared }, thread))
     }
 

@@ -9,7 +9,7 @@ use crate::emulate::dialect::Dialect;
 use crate::emulate::group::Group;
 use crate::emulate::metrics::{Fixed, Metrics};
 use crate::emulate::pace::Pace;
-use crate::emulate::replica::EngineHandle;
+use crate::emulate::replica::{EngineHandle, Latencies};
 use anyhow::Result;
 use roofcast::engine::online::Online;
 use roofcast::fleet::{Ingest, Scaling, Way};
@@ -118,9 +118,15 @@ impl Launch<'_> {
             engine.serve_adapters(&forecaster.deployment, most, rank)?;
         }
         let metrics = Metrics::new(self.fixed(forecaster, &engine, rank));
-        let kv_events = kv_events(self.args, (index, rank), &mut engine, self.runtime, &mut self.text)?;
-        let server = Ingest::of(forecaster, forecaster.deployment.options.engine.cost);
-        let (engine, thread) = EngineHandle::start(engine, self.pace, metrics, kv_events, server)?;
+        let (engine, thread) = match (self.args.ttft, self.args.itl) {
+            (Some(ttft), Some(itl)) => EngineHandle::stated(Latencies::of_ms(ttft, itl), self.pace, metrics)?,
+            _ => {
+                let kv_events =
+                    kv_events(self.args, (index, rank), &mut engine, self.runtime, &mut self.text)?;
+                let server = Ingest::of(forecaster, forecaster.deployment.options.engine.cost);
+                EngineHandle::start(engine, self.pace, metrics, kv_events, server)?
+            }
+        };
         self.threads.push(thread);
         Ok(Arc::new(engine))
     }

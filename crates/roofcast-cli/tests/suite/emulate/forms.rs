@@ -150,6 +150,25 @@ fn pages_of_other_sites_ask_but_do_not_administer() {
     assert!(paths["/v1/chat/completions"]["post"].is_object() && paths["/sleep"].is_null(), "{paths}");
 }
 
+/// Latencies that are stated, by the names of llm-d-inference-sim: 40 ms to the first token, 10 ms to each of the next four, of
+/// every request, whatever else is there. No clock can show less; the server counts what it says.
+#[test]
+fn latencies_may_be_stated() {
+    let server = Server::start(TINY, "--time-to-first-token 40 --inter-token-latency 10");
+    let (answer, _) = run_json(&format!(
+        "bench --url {} --model Qwen/Qwen3-0.6B --concurrency 4 --requests 8 --input-len 900 --output-len 5 --assume-tokens --max-lag 100000",
+        server.url()
+    ));
+    let ms = |key: &str| answer[key].as_f64().unwrap();
+    assert_eq!((&answer["completed"], &answer["total_output_tokens"]), (&8.into(), &40.into()), "{answer}");
+    assert!(ms("mean_ttft_ms") >= 39.9 && ms("mean_e2el_ms") >= 79.9, "{answer}");
+    assert!(ms("median_ttft_ms") < 400.0, "{answer}");
+    assert_eq!(server.metric("vllm:generation_tokens_total"), 40.0);
+    server.until("vllm:num_requests_running", |n| n == 0.0);
+    let alone = crate::support::roofcast("emulate --model Qwen/Qwen3-0.6B --hardware h100-sxm --ttft 5");
+    assert!(alone.code == 2 && alone.err.contains("--itl"), "{}", alone.err);
+}
+
 #[test]
 fn an_empty_key_is_refused() {
     let (_folder, path) = crate::support::file("spec.toml", TINY.as_bytes());
