@@ -8,8 +8,6 @@ mod profile;
 
 pub use profile::profile;
 
-pub mod database;
-
 use crate::accelerator::{Accelerator, Topology};
 use crate::catalog::Catalog;
 use crate::coefficients::{

@@ -38,10 +38,6 @@ struct Answer {
 }
 
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
-    if !args.kernels.is_empty() {
-        let catalog = input::catalog(&args.catalog)?;
-        return times::run(args, &catalog);
-    }
     let out = Target::asked("--out", args.out.as_ref())?;
     let rows_file = Target::asked("--per-row", args.per_row.as_ref())?;
     if args.source.is_some() && out.is_none() {
@@ -51,6 +47,9 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let scatter_file = Target::asked("--svg", args.svg.as_ref())?;
     input::measurements::idle(&args.files, &args.runs)?;
     let mut catalog = input::catalog(&args.catalog)?;
+    if !args.kernels.is_empty() {
+        return times::run(args, &catalog, out.as_ref());
+    }
     let Data { kernels, rows, files } = read(args, &mut catalog)?;
     let source = args.source.clone().unwrap_or_else(|| {
         let name = |f: &PathBuf| f.file_name().map(|n| n.to_string_lossy().into_owned());

@@ -151,12 +151,16 @@ impl Source<'_> {
     fn named(&self, run: &Run<'_>) -> Option<(Table, String, &'static str, Dtype)> {
         Some(match self.operator {
             Operator::Gemm => {
-                let format = names::weights(run.format)?;
+                let format = names::weights_of(&self.engine, run.format)?;
                 (Table::Gemm, names::gemm(run.kernel, format.name), format.name, format.dtype)
             }
             Operator::Experts => {
-                let format = names::weights(run.format)?;
-                (Table::Experts, names::experts(run.kernel, format.name), format.name, format.dtype)
+                let format = names::weights_of(&self.engine, run.format)?;
+                let kernel = names::experts(run.kernel, format.name);
+                let [hidden, inter, top_k, experts, ..] = *run.shape;
+                let nongated = names::is_nongated(hidden, inter, top_k, experts) && kernel != "nongated";
+                let kernel = if nongated { format!("{kernel}-nongated") } else { kernel };
+                (Table::Experts, kernel, format.name, format.dtype)
             }
             Operator::Attention { decode } | Operator::Latent { decode } => {
                 let (format, _) = names::cache(run.format)?;
