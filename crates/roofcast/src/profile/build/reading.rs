@@ -67,6 +67,9 @@ struct Row {
     point: Point,
 }
 
+/// Seconds of a convolution, of a recurrence, and of the one kernel that does both, by size.
+type Parts = BTreeMap<u32, [f64; 3]>;
+
 /// Rows with the same words and shape.
 struct Run<'a> {
     kernel: &'a str,
@@ -212,7 +215,7 @@ impl Source<'_> {
     /// The short convolution and the recurrence of each shape together, where both were timed, or the one kernel that does
     /// both; of several that do the same, the fastest.
     fn recurrent(&self, kernel: &str, runs: Vec<Run<'_>>) -> Vec<Group> {
-        let mut shapes: BTreeMap<_, BTreeMap<u32, [f64; 3]>> = BTreeMap::new();
+        let mut shapes: BTreeMap<_, Parts> = BTreeMap::new();
         for run in &runs {
             let part = match run.kernel {
                 k if k.contains("conv1d") => 0,
@@ -225,7 +228,7 @@ impl Source<'_> {
                 *least = least.min(point.seconds);
             }
         }
-        let group = |((phase, shape), sizes): ((&str, [u32; AXES]), BTreeMap<u32, [f64; 3]>)| {
+        let group = |phase: &str, shape: [u32; AXES], sizes: Parts| {
             let points = sizes.into_iter().filter_map(|(size, [convolution, recurrence, both])| {
                 let seconds = (convolution + recurrence).min(both);
                 seconds.is_finite().then_some(Point { size, context: 0, seconds })
@@ -237,7 +240,7 @@ impl Source<'_> {
             let shape = shape[..table.axes().len()].to_vec();
             (!points.is_empty()).then(|| Group { place, kernel: kernel.to_owned(), shape, points })
         };
-        shapes.into_iter().filter_map(group).collect()
+        shapes.into_iter().filter_map(|((phase, shape), sizes)| group(phase, shape, sizes)).collect()
     }
 
     fn place(&self, table: Table, kernel: &str, format: &str) -> Place {

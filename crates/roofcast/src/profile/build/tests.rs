@@ -151,8 +151,8 @@ fn experts_have_the_distribution_of_traffic() {
         (4.0, 1.0, "balanced", 70.0),
     ];
     let rows: Vec<_> = rows.into_iter().flat_map(|row| [1.0, 16.0].map(|tokens| (tokens, row))).collect();
-    let column =
-        |of: &dyn Fn(&(f64, (f64, f64, &str, f64))) -> f64| rows.iter().map(of).collect::<Vec<f64>>();
+    type Row = (f64, (f64, f64, &'static str, f64));
+    let column = |of: fn(&Row) -> f64| rows.iter().map(of).collect::<Vec<f64>>();
     let same = |value: f64| vec![value; rows.len()];
     let distributions: Vec<&str> = rows.iter().map(|row| row.1.2).collect();
     let (dtypes, kernels) = (vec!["bfloat16"; rows.len()], vec!["sglang_fused_moe_triton"; rows.len()]);
@@ -163,10 +163,10 @@ fn experts_have_the_distribution_of_traffic() {
         ("inter_size", same(768.0)),
         ("topk", same(8.0)),
         ("num_experts", same(128.0)),
-        ("moe_tp_size", column(&|row| row.1.0)),
-        ("moe_ep_size", column(&|row| row.1.1)),
-        ("num_tokens", column(&|row| row.0)),
-        ("latency", column(&|row| row.1.3 * 1e-3)),
+        ("moe_tp_size", column(|row| row.1.0)),
+        ("moe_ep_size", column(|row| row.1.1)),
+        ("num_tokens", column(|row| row.0)),
+        ("latency", column(|row| row.1.3 * 1e-3)),
     ];
     let numbers: Vec<(&str, &[f64])> = numbers.iter().map(|(name, rows)| (*name, &rows[..])).collect();
     let built = built(vec![read("h100_sxm/moe/sglang/0.5.14/moe_perf.parquet", &words, &numbers).unwrap()]);
