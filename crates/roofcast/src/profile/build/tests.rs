@@ -26,7 +26,7 @@ fn gemm(path: &str, kernel: &str, rows: &[(f64, f64, f64, &str, f64)]) -> Readin
 }
 
 /// A square of `side` in a dtype, `time` microseconds at each of seven rows.
-fn flat<'a>(dtype: &'a str, side: f64, time: f64) -> Vec<(f64, f64, f64, &'a str, f64)> {
+fn flat(dtype: &str, side: f64, time: f64) -> Vec<(f64, f64, f64, &str, f64)> {
     [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0].map(|m| (m, side, side, dtype, time)).to_vec()
 }
 
