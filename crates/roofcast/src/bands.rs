@@ -134,7 +134,7 @@ mod tests {
         assert!((rate[0] - 40.0).abs() < 1e-9 && (rate[1] - 55.0).abs() < 1e-9, "{rate:?}");
         assert_eq!(Bands::around(&Means { output_tok_s: None, ..means }, &band, "").output_tok_s, None);
         // An open loop has factors of its own: 40 · (0.25, 4).
-        let own = Factors { ttft: [0.25, 4.0], ..band.factors(false) };
+        let own = Factors { ttft: [0.25, 4.0], ..band.factors(Load::Closed) };
         let band = Band { open_loop: Some(own), ..band };
         let ttft = |open_loop| Bands::around(&Means { open_loop, ..means }, &band, "").ttft_ms.range;
         assert_eq!((ttft(true), ttft(false)), ([10.0, 160.0], [20.0, 80.0]));

@@ -45,10 +45,10 @@ struct Errors {
 }
 
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
-    if !args.kernels.is_empty() {
-        return times::run(args, &*input::catalog(&args.catalog)?);
-    }
     let out = Target::asked("--output", args.out.as_ref())?;
+    if !args.kernels.is_empty() {
+        return times::run(args, &*input::catalog(&args.catalog)?, out.as_ref());
+    }
     if args.source.is_some() && out.is_none() {
         let accepted = "it with --output, whose calibration says it";
         return Err(Error::field("arguments", "--source", "without --output", accepted).into());

@@ -308,4 +308,32 @@ mod tests {
             Profiles::read("times.bin", &longer).unwrap_err().to_string().contains("the end of the file")
         );
     }
+
+    /// Bytes changed at random are read or refused, whatever they are: nothing panics, and what is read can be asked.
+    #[test]
+    fn changed_bytes_are_read_or_refused() {
+        let bytes = two_shapes().to_bytes();
+        let mut state = 1_u64;
+        let mut next = |below: usize| {
+            // Knuth's MMIX generator.
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        let mut read = 0;
+        for _ in 0..20_000 {
+            let mut changed = bytes.clone();
+            for _ in 0..=next(3) {
+                let at = next(changed.len());
+                changed[at] = next(256) as u8;
+            }
+            let Ok(profiles) = Profiles::read("times.bin", &changed) else { continue };
+            read += 1;
+            for section in &profiles.sections {
+                for index in 0..=section.len() {
+                    drop((section.curve(index), section.lines(index)));
+                }
+            }
+        }
+        assert!((1..20_000).contains(&read), "{read}");
+    }
 }

@@ -33,7 +33,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use thin::Shapes;
 
-/// A point below this share of its limit was not measured from memory.
+/// A time below this share of its limit was not measured from memory, and is not interpolated either.
 const FASTEST: f64 = 1.0 / 1.05;
 /// What is left of a shape's points by the rules, below which it is left out: a curve of one size says nothing of others.
 const FEWEST: usize = 2;
@@ -248,7 +248,7 @@ fn draft(place: Place, shapes: Versions, limit: &Limit) -> Draft {
             p.seconds >= FASTEST * least
         });
         draft.faster += before - measured.points.len();
-        match columns(&draft.place, &shape, &measured.points, &mut draft.errors) {
+        match columns(&shape, &measured.points, limit, &mut draft.errors) {
             Some(columns) => {
                 *draft.used.entry(measured.file).or_default() += measured.points.len();
                 draft.kernels.extend(measured.kernels);
@@ -269,19 +269,19 @@ fn draft(place: Place, shapes: Versions, limit: &Limit) -> Draft {
 
 /// The values of a shape at its table's grid; none of too few.
 fn columns(
-    place: &Place,
     shape: &[u32],
     points: &[Point],
+    limit: &Limit,
     errors: &mut Vec<f64>,
 ) -> Option<Vec<Option<f64>>> {
-    let grid = place.table.grid();
-    if place.table.has_slopes() {
+    let grid = limit.table.grid();
+    if limit.table.has_slopes() {
         let window = f64::from(shape.get(3).copied().unwrap_or(0));
         let lines = grid::lines(points, window, grid);
         errors.extend(lines.errors);
         return lines.columns.iter().any(Option::is_some).then_some(lines.columns);
     }
-    let columns = grid::on_grid(points, grid);
+    let columns = grid::on_grid(points, grid, |size| FASTEST * limit.seconds(shape, size, 0.0));
     (columns.iter().flatten().count() >= FEWEST).then_some(columns)
 }
 

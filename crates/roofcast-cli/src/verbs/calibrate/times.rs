@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Bytes of a file of times at most: it is part of the program.
-const MOST_BYTES: usize = 1_800_000;
+const MOST_BYTES: usize = 1_950_000;
 /// How the name of the file ends that says where the times are from.
 const SOURCES: &str = "sources.csv";
 
@@ -45,16 +45,17 @@ struct Answer {
     unused: BTreeMap<String, usize>,
 }
 
-pub(super) fn run(args: &CalibrateArgs, catalog: &Catalog) -> anyhow::Result<ExitCode> {
-    let out = Target::asked("--out", args.out.as_ref())?;
+/// Builds the file and writes it to `out`, where that is asked for.
+pub(super) fn run(args: &CalibrateArgs, catalog: &Catalog, out: Option<&Target>) -> anyhow::Result<ExitCode> {
     let sources = args.out.as_ref().map(|path| path.with_extension(SOURCES));
-    let sources = Target::asked("--out", sources.as_ref())?;
+    let sources = Target::asked("--output", sources.as_ref())?;
     let Tables { readings, unused } = input::tables::read(&args.kernels, catalog)?;
     let Built { profiles, report } = build(readings, catalog, MOST_BYTES)?;
     let answer = Answer { report, unused };
     if profiles.sections.is_empty() {
         let accepted = "tables of GEMM, experts, attention, recurrences or all-reduces";
-        return Err(Error::field("arguments", "--kernels", text(&answer), accepted).into());
+        let found = left_out(&answer).join("; ");
+        return Err(Error::field("arguments", "--kernels", found, accepted).into());
     }
     if let Some((out, sources)) = out.zip(sources) {
         out.write(|file| file.write_all(&profiles.to_bytes()))?;
@@ -82,28 +83,10 @@ fn rows(sections: &[SectionReport]) -> Vec<Vec<String>> {
 }
 
 fn text(answer: &Answer) -> String {
-    let Answer { report, unused } = answer;
+    let report = &answer.report;
     let mut text = crate::show::table::fitted(&HEADER, &rows(&report.sections), 6, &SPARE);
     text.push('\n');
-    let counted = Rule::ALL.map(|rule| (rule, report.dropped.of(rule)));
-    for (rule, count) in counted.into_iter().filter(|(_, count)| *count > 0) {
-        text.push_str(&line(&format!("left out: {count} {}", rule.words())));
-    }
-    if !report.host_bound.is_empty() {
-        text.push_str(&line(&format!("with the host in them: {}", report.host_bound.join(", "))));
-    }
-    let predictions = report.predictions;
-    if predictions.shapes > 0 {
-        text.push_str(&line(&format!(
-            "shapes that others predict are off by {:.1} % in the median, {:.1} % at the 90th percentile",
-            predictions.median_error * 100.0,
-            predictions.p90_error * 100.0
-        )));
-    }
-    if !unused.is_empty() {
-        let names: Vec<_> = unused.iter().map(|(name, files)| format!("{name} ({files})")).collect();
-        text.push_str(&line(&format!("not used, with files: {}", names.join(", "))));
-    }
+    left_out(answer).iter().for_each(|words| text.push_str(&line(words)));
     let rows: usize = report.files.iter().map(|file| file.rows).sum();
     text.push_str(&line(&format!(
         "{rows} rows of {} tables in {} sections, {} bytes",
@@ -114,17 +97,35 @@ fn text(answer: &Answer) -> String {
     text
 }
 
+/// What rules left out and what is not used, a line each.
+fn left_out(answer: &Answer) -> Vec<String> {
+    let counted = Rule::ALL.map(|rule| (rule, answer.report.dropped.of(rule)));
+    let counted = counted.into_iter().filter(|(_, count)| *count > 0);
+    let mut lines: Vec<_> =
+        counted.map(|(rule, count)| format!("left out: {count} {}", rule.words())).collect();
+    let predictions = answer.report.predictions;
+    if predictions.shapes > 0 {
+        lines.push(format!(
+            "shapes that others predict are off by {:.1} % in the median, {:.1} % at the 90th percentile",
+            predictions.median_error * 100.0,
+            predictions.p90_error * 100.0
+        ));
+    }
+    if !answer.report.host_bound.is_empty() {
+        lines.push(format!("with the host in them: {}", answer.report.host_bound.join(", ")));
+    }
+    if !answer.unused.is_empty() {
+        let names: Vec<_> = answer.unused.iter().map(|(name, files)| format!("{name} ({files})")).collect();
+        lines.push(format!("not used, with files: {}", names.join(", ")));
+    }
+    lines
+}
+
 /// The file that says where the times are from: a line a table, and what was left out as comments.
 fn provenance(args: &CalibrateArgs, answer: &Answer) -> anyhow::Result<String> {
     let mut text = String::new();
-    if let Some(source) = &args.source {
-        text.push_str(&format!("# {source}\n"));
-    }
-    for rule in Rule::ALL {
-        text.push_str(&format!("# left out: {} {}\n", answer.report.dropped.of(rule), rule.words()));
-    }
-    let unused: Vec<_> = answer.unused.iter().map(|(name, files)| format!("{name} ({files})")).collect();
-    text.push_str(&format!("# not used, with files: {}\n", unused.join(", ")));
+    let said = args.source.iter().flat_map(|source| source.lines()).map(str::to_owned);
+    said.chain(left_out(answer)).for_each(|words| text.push_str(&format!("# {words}\n")));
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(["file", "version", "rows", "points used"])?;
     for file in &answer.report.files {

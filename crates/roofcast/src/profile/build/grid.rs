@@ -13,8 +13,8 @@ const LEAST_CONTEXT: f64 = 128.0;
 /// The least a start or a slope is written as: neither is 0, which says that nothing was measured.
 const LEAST: f64 = 1e-12;
 
-/// Times at the sizes of `grid` within what was measured, isotonic; `points` ascend by size.
-pub(super) fn on_grid(points: &[Point], grid: &[u32]) -> Vec<Option<f64>> {
+/// Times at the sizes of `grid` within what was measured, isotonic and none below `least` of its size; `points` ascend by size.
+pub(super) fn on_grid(points: &[Point], grid: &[u32], least: impl Fn(f64) -> f64) -> Vec<Option<f64>> {
     let at = |size: u32| {
         let above = points.partition_point(|p| p.size < size);
         let next = points.get(above)?;
@@ -26,7 +26,8 @@ pub(super) fn on_grid(points: &[Point], grid: &[u32]) -> Vec<Option<f64>> {
         let [start, end] = [before, next].map(|p| libm::log(p.seconds));
         Some(start + (end - start) * (logs[1] - logs[0]) / (logs[2] - logs[0]))
     };
-    let measured: Vec<Option<f64>> = grid.iter().map(|size| at(*size)).collect();
+    let least = |size: u32| libm::log(least(f64::from(size)));
+    let measured: Vec<Option<f64>> = grid.iter().map(|size| Some(at(*size)?.max(least(*size)))).collect();
     let rising = isotonic(&measured.iter().flatten().copied().collect::<Vec<_>>());
     let mut rising = rising.into_iter();
     measured.into_iter().map(|log| log.and_then(|_| rising.next()).map(libm::exp)).collect()
@@ -135,15 +136,17 @@ mod tests {
     }
 
     /// Between 10 µs at 4 and 40 µs at 16 time doubles from 4 to 8 in logarithms. 2 and 32 are outside. At 64 and 256 the
-    /// geometric mean of 90 and 40, 60.
+    /// geometric mean of 90 and 40, 60. What may not be below 25 µs is not.
     #[test]
     fn sizes_between_are_interpolated_and_times_do_not_fall() {
         let measured = points(&[(4, 0, 10e-6), (16, 0, 40e-6), (64, 0, 90e-6), (256, 0, 40e-6)]);
-        let on = on_grid(&measured, &[2, 4, 8, 16, 64, 256, 1024]);
+        let on = on_grid(&measured, &[2, 4, 8, 16, 64, 256, 1024], |_| 0.0);
         assert_eq!((on[0], on[6]), (None, None));
         for (seconds, by_hand) in on.into_iter().flatten().zip([10e-6, 20e-6, 40e-6, 60e-6, 60e-6]) {
             assert!((seconds / by_hand - 1.0).abs() < 1e-12, "{seconds}");
         }
+        let above = on_grid(&measured, &[4, 8, 16], |size| if size == 8.0 { 25e-6 } else { 0.0 });
+        assert!((above[1].unwrap() / 25e-6 - 1.0).abs() < 1e-12, "{above:?}");
     }
 
     /// One sequence: 10 µs and 5 ns a token. Four: 12 µs and 4 ns a token of all.

@@ -15,10 +15,13 @@ const LATENT: f64 = 576.0;
 const LATENT_VALUE: f64 = 512.0;
 const EXPANDED: f64 = 192.0 + 128.0;
 
+/// Part of the experts that [`touched`] says are touched, which are at least: draws of few tokens scatter.
+const TOUCHED: f64 = 0.8;
+
 /// Limits of one section's shapes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limit {
-    table: Table,
+    pub(super) table: Table,
     /// Bytes a second of memory, and of a link where the chip has one.
     bandwidth: f64,
     link: Option<f64>,
@@ -46,8 +49,14 @@ impl Limit {
         };
         let link = chip.link.as_ref().map(|link| link.bytes_per_s.0);
         let (bandwidth, peak) = (chip.bandwidth_bytes_per_s.0, chip.peak(dtype).ok()?.0);
-        let matrices = if place.kernel == "nongated" { 2.0 } else { 3.0 };
+        let matrices = if place.kernel.ends_with("nongated") { 2.0 } else { 3.0 };
         Some(Limit { table, bandwidth, link, peak, bytes: bits / 8.0, matrices })
+    }
+
+    /// Bytes of a weight, or of a cached value.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> f64 {
+        self.bytes
     }
 
     /// Seconds of a size, and of a context for decodes.
@@ -62,7 +71,7 @@ impl Limit {
             Table::Experts => {
                 let [hidden, inter, top_k, experts, tp, ep] = [0, 1, 2, 3, 4, 5].map(axis);
                 let expert = self.matrices * hidden * inter / tp;
-                let touched = touched(size, top_k, experts) / ep;
+                let touched = TOUCHED * touched(size, top_k, experts) / ep;
                 both(2.0 * size * top_k / ep * expert, touched * expert * self.bytes)
             }
             Table::Decode => {

@@ -67,6 +67,9 @@ struct Row {
     point: Point,
 }
 
+/// Seconds of a convolution, of a recurrence, and of the one kernel that does both, by size.
+type Parts = BTreeMap<u32, [f64; 3]>;
+
 /// Rows with the same words and shape.
 struct Run<'a> {
     kernel: &'a str,
@@ -151,12 +154,16 @@ impl Source<'_> {
     fn named(&self, run: &Run<'_>) -> Option<(Table, String, &'static str, Dtype)> {
         Some(match self.operator {
             Operator::Gemm => {
-                let format = names::weights(run.format)?;
+                let format = names::weights_of(&self.engine, run.format)?;
                 (Table::Gemm, names::gemm(run.kernel, format.name), format.name, format.dtype)
             }
             Operator::Experts => {
-                let format = names::weights(run.format)?;
-                (Table::Experts, names::experts(run.kernel, format.name), format.name, format.dtype)
+                let format = names::weights_of(&self.engine, run.format)?;
+                let kernel = names::experts(run.kernel, format.name);
+                let [hidden, inter, top_k, experts, ..] = *run.shape;
+                let nongated = names::is_nongated(hidden, inter, top_k, experts) && kernel != "nongated";
+                let kernel = if nongated { format!("{kernel}-nongated") } else { kernel };
+                (Table::Experts, kernel, format.name, format.dtype)
             }
             Operator::Attention { decode } | Operator::Latent { decode } => {
                 let (format, _) = names::cache(run.format)?;
@@ -208,7 +215,7 @@ impl Source<'_> {
     /// The short convolution and the recurrence of each shape together, where both were timed, or the one kernel that does
     /// both; of several that do the same, the fastest.
     fn recurrent(&self, kernel: &str, runs: Vec<Run<'_>>) -> Vec<Group> {
-        let mut shapes: BTreeMap<_, BTreeMap<u32, [f64; 3]>> = BTreeMap::new();
+        let mut shapes: BTreeMap<_, Parts> = BTreeMap::new();
         for run in &runs {
             let part = match run.kernel {
                 k if k.contains("conv1d") => 0,
@@ -221,7 +228,7 @@ impl Source<'_> {
                 *least = least.min(point.seconds);
             }
         }
-        let group = |((phase, shape), sizes): ((&str, [u32; AXES]), BTreeMap<u32, [f64; 3]>)| {
+        let group = |phase: &str, shape: [u32; AXES], sizes: Parts| {
             let points = sizes.into_iter().filter_map(|(size, [convolution, recurrence, both])| {
                 let seconds = (convolution + recurrence).min(both);
                 seconds.is_finite().then_some(Point { size, context: 0, seconds })
@@ -233,7 +240,7 @@ impl Source<'_> {
             let shape = shape[..table.axes().len()].to_vec();
             (!points.is_empty()).then(|| Group { place, kernel: kernel.to_owned(), shape, points })
         };
-        shapes.into_iter().filter_map(group).collect()
+        shapes.into_iter().filter_map(|((phase, shape), sizes)| group(phase, shape, sizes)).collect()
     }
 
     fn place(&self, table: Table, kernel: &str, format: &str) -> Place {
