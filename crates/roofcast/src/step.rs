@@ -50,6 +50,8 @@ pub struct Surroundings {
     pub small_kernels: u64,
     /// Kernels of a step that have a time of their own: GEMM, attention, experts, all-reduces.
     pub large_kernels: u64,
+    /// Kernels of both sorts that Python launches between what an engine has compiled: vLLM's attention, experts and routing.
+    pub interpreted: u64,
     /// GEMMs of a step.
     pub products: u64,
     /// Entries of the vocabulary on one rank.
@@ -281,6 +283,11 @@ impl Surroundings {
             layers: layers.len() as u64,
             small_kernels: layers.iter().map(|layer| small_kernels(deployment, layer)).sum(),
             large_kernels: products + others + KERNELS_OF_EXPERTS * routed + links.all_reduces,
+            interpreted: if deployment.options.engine.name() == "vllm" {
+                others + (KERNELS_OF_EXPERTS + 1) * routed
+            } else {
+                0
+            },
             products,
             vocabulary: operators.iter().filter_map(head).max().unwrap_or(0),
             eager: deployment.options.engine.enforce_eager.unwrap_or(false),
