@@ -118,7 +118,7 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         users: args.users,
     };
     let found = capacity(&deployment, &question);
-    let log = args.measured_log.as_deref().map(|path| logged(path)).transpose()?;
+    let log = args.measured_log.as_deref().map(logged).transpose()?;
     let measured = log.map(|log| Measured::of(&log, &found, &memory::start(&deployment, context)));
     let files = if args.explain { checkpoint::asked(&scenario.model_name()?)?.map(Files::of) } else { None };
     if args.output.json {

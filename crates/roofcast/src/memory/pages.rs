@@ -54,9 +54,8 @@ impl Pool {
     pub(super) fn of(deployment: &Deployment, stage: usize) -> Option<Pool> {
         let block = block_tokens(deployment);
         let layers = layers(deployment, stage)?;
-        let page =
-            layers.iter().filter_map(|((kept, bytes), _)| (*kept != Kept::State).then(|| *bytes * block));
-        let page = page.max()?;
+        // Of a state there are no bytes of a token.
+        let page = layers.keys().map(|(_, bytes)| *bytes * block).max().filter(|page| *page > Bytes::ZERO)?;
         let counts: Vec<u64> = layers.values().copied().collect();
         let size = group_size(&counts)?;
         let kind = |((kept, bytes), layers): (&(Kept, Bytes), &u64)| {

@@ -15,7 +15,8 @@ use crate::units::Bytes;
 const V1: &str = "0.8.0";
 /// The first version that samples without a sort: it has a Triton kernel for top-k and top-p, 0.16 has none.
 const WITHOUT_SORT: &str = "0.17.0";
-/// The first version that takes an estimate of captured graphs from the budget; those before capture on top of it.
+/// The first version that takes an estimate of captured graphs from the budget, under CUDA; those before capture on top of
+/// it.
 const GRAPHS_COUNTED: &str = "0.20.0";
 
 /// Bytes per vocabulary entry and sequence under a sort: logits in 16 bits and in fp32, sorted values and their 64-bit
@@ -86,7 +87,8 @@ pub(super) fn not_torch() -> Bytes {
 /// What is held that is neither weights nor activations.
 pub(super) fn runtime(deployment: &Deployment) -> Bytes {
     let engine = &deployment.options.engine;
-    let graphs = engine.enforce_eager != Some(true) && engine.is_since(GRAPHS_COUNTED);
+    let captured = engine.enforce_eager != Some(true) && deployment.accelerator.vendor == "nvidia";
+    let graphs = captured && engine.is_since(GRAPHS_COUNTED);
     let graphs = if graphs { Bytes::from_f64(GRAPHS * GIB) } else { Bytes::ZERO };
     not_torch() + graphs + communication(deployment)
 }
