@@ -1,11 +1,13 @@
 //! When a run begins and ends, and what of it counts.
 
 use super::{CALM, exact};
+use crate::schedule::{self, Schedule};
 use crate::scripted::{self, good};
 use crate::support::{file, json};
 use serde_json::{Value, json as value};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nbusy";
 
@@ -40,25 +42,24 @@ fn warm_up_and_cool_down_by_time() {
     assert_eq!(answer["window"], value!({"warmup": 0, "cooldown": 0, "warmup_s": 0.25, "cooldown_s": 0.15}));
 }
 
-/// All requests are given up after 10 ms of the 30 that the first token takes: no failures, and nothing measured.
+/// All requests are given up after 10 ms of the 1.5 s that the first token takes: no failures, and nothing measured.
 #[test]
 fn requests_that_the_client_gives_up() {
+    let slow = Schedule { ttft: Duration::from_millis(1500), itl: Duration::from_millis(1) };
+    let url = schedule::start(slow);
     let run = |share: f64| {
         json(&format!(
-            "bench --url {} --model m --requests 20 --concurrency 4 --output-len 3 --cancel-share {share} --cancel-after 0.01 {CALM}",
-            exact()
+            "bench --url {url} --model m --requests 12 --concurrency 12 --output-len 3 --assume-tokens \
+             --cancel-share {share} --cancel-after 0.01 {CALM}"
         ))
         .0
     };
     let all = run(1.0);
-    assert_eq!(
-        (&all["cancelled"], &all["failed"], &all["failures"]),
-        (&20.into(), &0.into(), &value!({})),
-        "{all}"
-    );
+    let counts = (&all["cancelled"], &all["failed"], &all["failures"]);
+    assert_eq!(counts, (&12.into(), &0.into(), &value!({})), "{all}");
     let some = run(0.5);
     let (cancelled, completed) = (some["cancelled"].as_u64().unwrap(), some["completed"].as_u64().unwrap());
-    assert!(cancelled > 0 && completed > 0 && cancelled + completed == 20, "{some}");
+    assert_eq!((cancelled + completed, &some["failed"]), (12, &0.into()), "{some}");
 }
 
 #[test]
