@@ -225,6 +225,26 @@ fn link(chip: &Accelerator) -> LinkKind {
     }
 }
 
+/// Requests that are in flight, or come at once; `context` is the mean of a request's tokens.
+fn users(row: &Measurement, deployment: &Deployment, context: u64) -> Result<u64> {
+    let users = match (row.kind, row.concurrency) {
+        (Kind::OfflineMaxThroughput | Kind::BurstAllAtOnce, None) if let Some(sent) = row.num_prompts() => {
+            sent
+        }
+        (Kind::BurstAllAtOnce, None) => return Err(missing(row, "concurrency or num_prompts")),
+        (Kind::ClosedLoop | Kind::Disaggregated, None) => return Err(missing(row, "concurrency")),
+        (Kind::OfflineMaxThroughput, None) => {
+            let seats = deployment.seats().min(memory::sequences(deployment, context));
+            (2 * seats * deployment.parallelism.replicas).clamp(1, MOST_REQUESTS)
+        }
+        (_, n) => n.unwrap_or(1),
+    };
+    if users > MOST_USERS {
+        return Err(Error::field(row.kind.name(), "concurrency", users, format!("at most {MOST_USERS}")));
+    }
+    Ok(users)
+}
+
 /// The traffic that a row stands for.
 struct Load {
     /// Requests in flight or at once.
@@ -242,24 +262,7 @@ impl Load {
         let single = matches!(row.kind, Kind::Prefill | Kind::PrefillBatch);
         let output = if single { Some(Lengths { min: 1, max: 1 }) } else { row.output };
         let output = output.ok_or_else(|| missing(row, "output_len"))?;
-        let context = (input.mean() + output.mean()) as u64;
-        let users = match (row.kind, row.concurrency) {
-            (Kind::OfflineMaxThroughput | Kind::BurstAllAtOnce, None)
-                if let Some(sent) = row.num_prompts() =>
-            {
-                sent
-            }
-            (Kind::BurstAllAtOnce, None) => return Err(missing(row, "concurrency or num_prompts")),
-            (Kind::ClosedLoop | Kind::Disaggregated, None) => return Err(missing(row, "concurrency")),
-            (Kind::OfflineMaxThroughput, None) => {
-                let seats = deployment.seats().min(memory::sequences(deployment, context));
-                (2 * seats * deployment.parallelism.replicas).clamp(1, MOST_REQUESTS)
-            }
-            (_, n) => n.unwrap_or(1),
-        };
-        if users > MOST_USERS {
-            return Err(Error::field(row.kind.name(), "concurrency", users, format!("at most {MOST_USERS}")));
-        }
+        let users = users(row, deployment, (input.mean() + output.mean()) as u64)?;
         let requests = match row.kind {
             Kind::ClosedLoop | Kind::Disaggregated => {
                 let sent = row.settings.num_prompts.unwrap_or(users * WAVES).max(users);
