@@ -11,6 +11,7 @@ pub(crate) mod values;
 mod verdict;
 
 use crate::args::DeploymentArgs;
+use crate::host;
 use anyhow::{Context, Result, bail};
 use flate2::read::GzDecoder;
 use roofcast::calibration::Calibration;
@@ -29,6 +30,9 @@ const MOST_BYTES: u64 = 64 << 20;
 
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// The name of a file that is read from standard input.
+const STANDARD_INPUT: &str = "-";
 
 /// The context that verbs assume where none is given, capped by the model's.
 pub(crate) const DEFAULT_CONTEXT: u64 = 4096;
@@ -61,6 +65,15 @@ fn bounded(reader: impl Read, place: &str) -> Result<String> {
         );
     }
     unicode(bytes).map_err(|found| Error::field(place, "the file", found, "text in UTF-8").into())
+}
+
+/// What stands on standard input, or what a host has in its place, with its name in errors.
+fn standard_input() -> Result<(String, String)> {
+    let (place, text) = match host::spec() {
+        Some(text) => ("spec", text),
+        None => ("standard input", bounded(std::io::stdin().lock(), "standard input")?),
+    };
+    Ok((place.to_owned(), text))
 }
 
 /// The text of a file without the mark that some editors begin it with, or what it is instead of UTF-8. PowerShell's `>`

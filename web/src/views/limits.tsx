@@ -179,6 +179,8 @@ function columns(chip: Accelerator): Column<Operator>[] {
     { name: "binds", show: (o) => o.bound, value: (o) => o.bound },
     { name: "limit", show: (o) => time(o.limit_ms), value: (o) => o.limit_ms, number: true },
     { name: "forecast", show: (o) => time(o.forecast_ms), value: (o) => o.forecast_ms, number: true },
+    { name: "share", show: (o) => `${Math.round(100 * o.share)} %`, value: (o) => o.share, number: true },
+    { name: "rests on", show: (o) => o.rests_on?.kernel ?? "–", value: (o) => o.rests_on?.kernel ?? "" },
     { name: "formula", show: (o) => <span class="formula">{formulaOf(o, chip)}</span>, value: formula },
   ];
 }

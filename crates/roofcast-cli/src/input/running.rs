@@ -3,8 +3,7 @@
 //! Knows: where they are read from, and that what a forecast does not take is said on stderr. What their flags mean is the
 //! library's.
 
-use super::scenario::{STANDARD_INPUT, standard_input};
-use super::{filled, manifest};
+use super::{STANDARD_INPUT, filled, manifest, standard_input};
 use crate::args::SourceArgs;
 use crate::host;
 use anyhow::Result;

@@ -4,9 +4,9 @@
 //! a sweep's values), and where paths count from. What keys mean is the library's.
 
 use super::running::running;
-use super::{absent, accelerator, bounded, catalog, of_file, text, values};
+use super::{STANDARD_INPUT, absent, accelerator, catalog, of_file, standard_input, text, values};
 use crate::args::SourceArgs;
-use crate::{host, show};
+use crate::show;
 use anyhow::Result;
 use roofcast::calibration::Calibration;
 use roofcast::catalog::address;
@@ -25,9 +25,6 @@ use toml::Table;
 
 /// A spec that holds where none is named: its place in errors, and its text.
 pub(crate) type Base = (&'static str, &'static str);
-
-/// The name of a spec that is read from standard input.
-pub(super) const STANDARD_INPUT: &str = "-";
 
 /// Versions without a number, which count as the newest.
 const UNNUMBERED: [&str; 3] = ["nightly", "latest", "main"];
@@ -218,15 +215,6 @@ fn lacking(message: &str, settings: &[Setting]) -> Option<Error> {
     let (path, _, accepted) = needs.into_iter().find(|(_, told, _)| message.contains(told))?;
     let setting = settings.iter().find(|setting| setting.path.starts_with(path))?;
     Some(Error::field("arguments", setting.name(), "given alone", accepted))
-}
-
-/// What stands on standard input, or what a host has in its place, with its name in errors.
-pub(super) fn standard_input() -> Result<(String, String)> {
-    let (place, text) = match host::spec() {
-        Some(text) => ("spec", text),
-        None => ("standard input", bounded(std::io::stdin().lock(), "standard input")?),
-    };
-    Ok((place.to_owned(), text))
 }
 
 fn unreadable(place: &str) -> anyhow::Error {

@@ -83,6 +83,15 @@ class Communication(Part):
 
 
 @dataclass(init=False, repr=False, eq=False)
+class Basis(Part):
+    """What an operator's time rests on: how close what was measured is, whether its very shape was timed, and the kernel."""
+
+    evidence: str
+    exact: bool
+    kernel: str
+
+
+@dataclass(init=False, repr=False, eq=False)
 class Operator(Part):
     """One operator of a forward pass, all its layers together; ``intensity`` is FLOPs a byte."""
 
@@ -97,6 +106,18 @@ class Operator(Part):
     bound: str
     limit_ms: float
     forecast_ms: float
+    share: float
+    rests_on: Basis | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Beside(Part):
+    """What a forecast has beside its operators."""
+
+    small_kernels_ms: float
+    launches_ms: float
+    host_ms: float
+    links_ms: float
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -115,6 +136,7 @@ class Cost(Part):
     intensity: float
     communication: Communication
     operators: list[Operator]
+    beside: Beside
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -930,63 +952,39 @@ class Validation(Document):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class KernelFit(Part):
-    """A fit to times of one kernel: shares of peak and bandwidth, microseconds beside both, errors as shares."""
+class Number(Part):
+    """One number of an engine in microseconds, with its prior and bounds, and how many rows have a part in it."""
 
-    accelerator: str
-    part: str
-    weights: str
+    engine: str
+    name: str
+    us: float
+    prior: float
+    least: float
+    most: float
     rows: int
-    faster: int
-    backend: str | None = None
-    version: str | None = None
-    source: str | None = None
-    compute: float | None = None
-    memory: float | None = None
-    exposed: float | None = None
-    group: float | None = None
-    mixed_rows: float | None = None
-    heads: dict[str, float] | None = None
-    crossings: float | None = None
-    inputs: float | None = None
-    depth_ns: float | None = None
-    tail: float | None = None
-    spread: list[float] | None = None
-    copies: float | None = None
-    expert_us: float | None = None
-    narrow: float | None = None
-    start_tokens: float | None = None
-    pairs: float | None = None
-    attention: list[float] | None = None
-    fill_us: float | None = None
-    fewer: float | None = None
-    launch_us: float | None = None
-    median_error: float | None = None
-    p90_error: float | None = None
-    limit_median_error: float | None = None
-    tables: list[str] | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class LeftOut(Part):
+    """Errors of one metric where a part of the data was left out; shares of what was measured."""
+
+    n: int
+    bias: float
+    median_ape: float
+    p90_ape: float
 
 
 @dataclass(init=False, repr=False, eq=False)
 class Calibration(Document):
-    """A calibration that was fitted, and how it does on the rows and on groups left out."""
+    """What an engine adds to its kernels, fitted, and how it does on sources, models and accelerators left out."""
 
-    levels: int
-    kernels: list[KernelFit]
-    kernels_skipped: int
+    rows: int
     interrupted: bool
-    undetermined: list[str]
-    contradicted: int
-    in_sample: Report | None
-    left_out: dict[str, Report]
+    numbers: list[Number]
+    left_out: dict[str, dict[str, LeftOut]]
 
     def headline(self) -> str:
-        return f"{self.levels} levels, {len(self.kernels)} fits to kernel times"
+        return f"{self.rows} rows, {len(self.numbers)} numbers"
 
     def _rows(self) -> Sequence[Mapping[str, JSON]]:
-        """The fits to kernel times, else the errors of rows left out, by what was left out with them."""
-        whole = self.to_dict()
-        if whole["kernels"]:
-            return list(whole["kernels"])
-        tables = whole["left_out"].items()
-        return [{"left_out": what, **row} for what, report in tables for row in _error_rows(report)]
+        return list(self.to_dict()["numbers"])

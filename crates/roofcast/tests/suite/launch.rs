@@ -46,12 +46,12 @@ fn experts_and_data_parallel_attention_have_their_flags() {
         vllm.contains("--tensor-parallel-size 2 --data-parallel-size 4 --enable-expert-parallel"),
         "{vllm}"
     );
-    // Both settings are of each of four ranks, and the connector is one word of the shell.
-    assert!(vllm.contains("--max-num-seqs 256 --max-num-batched-tokens 8192"), "{vllm}");
+    // Both settings are each rank's own (SGLang has the sum of four), and the connector is one word of the shell.
+    assert!(vllm.contains("--max-num-seqs 1024 --max-num-batched-tokens 8192"), "{vllm}");
     assert!(vllm.ends_with("'{\"kv_connector\":\"NixlConnector\",\"kv_role\":\"kv_both\"}'"), "{vllm}");
     let sglang = of("sglang").command.unwrap();
     assert!(sglang.contains("--tp-size 8 --dp-size 4 --enable-dp-attention --ep-size 8"), "{sglang}");
-    assert!(sglang.contains("--max-running-requests 1024 --chunked-prefill-size 32768"), "{sglang}");
+    assert!(sglang.contains("--max-running-requests 4096 --chunked-prefill-size 32768"), "{sglang}");
     assert!(sglang.ends_with("--disaggregation-mode decode"), "{sglang}");
 }
 
