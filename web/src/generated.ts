@@ -273,7 +273,8 @@ export interface Band {
   tpot: number[];
   e2e: number[];
   throughput: number[];
-  open_loop: Factors | null;
+  step: Factors | null;
+  open_loop?: Factors | null;
 }
 
 export interface Bands {
@@ -283,6 +284,19 @@ export interface Bands {
   tpot_ms: Span;
   e2el_ms: Span;
   output_tok_s: Span | null;
+}
+
+export interface Basis {
+  evidence: string;
+  exact: boolean;
+  kernel: string;
+}
+
+export interface Beside {
+  small_kernels_ms: number;
+  launches_ms: number;
+  host_ms: number;
+  links_ms: number;
 }
 
 export interface Bounded {
@@ -389,6 +403,7 @@ export interface Cost {
   intensity: number;
   communication: Communication;
   operators: Operator[];
+  beside: Beside;
 }
 
 export interface CriticalBatch {
@@ -586,6 +601,8 @@ export interface Operator {
   bound: string;
   limit_ms: number;
   forecast_ms: number;
+  share: number;
+  rests_on: Basis | null;
 }
 
 export interface Parallelism {

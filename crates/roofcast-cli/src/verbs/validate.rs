@@ -102,8 +102,11 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
         text += &if tables.is_empty() { String::new() } else { answer.people() };
         show::text(&(text + &compared(&answer.runs)))?;
     }
-    let wrong = refused.iter().map(exit::fail).last();
-    Ok(if interrupted { exit::invalid() } else { wrong.unwrap_or(ExitCode::SUCCESS) })
+    let mut code = ExitCode::SUCCESS;
+    for error in &refused {
+        code = exit::fail(error);
+    }
+    Ok(if interrupted { exit::invalid() } else { code })
 }
 
 impl Answer {
