@@ -140,7 +140,7 @@ fn compare(row: &Row) -> Compared {
 fn print(row: &Row, d: &Deployment, start: &Start, compared: &Compared) {
     let rank = memory::ranks(d)[0];
     let percent = |error: Option<f64>| error.map_or("     -".to_owned(), |e| format!("{:+6.1}", e * 100.0));
-    println!(
+    eprintln!(
         "{} {:9} {:7} {:44.44} {:12} | budget {:6.2} weights {:6.2} ({:>6}, {}%) activations {:5.2} runtime {:4.2} KV {:6.2} \
          ({:>6}) tokens {:>9} ({:>9}) {}% {}{}",
         row["id"],
@@ -181,11 +181,11 @@ fn start_up_logs_of_real_engines() {
     let kv: Vec<f64> = compared.iter().filter(|c| c.id != WRONG_CARD).filter_map(|c| c.kv).collect();
     let weights: Vec<f64> = compared.iter().filter_map(|c| c.weights).collect();
     let ([kv_half, kv_tenth, kv_bias], [half, tenth, _]) = (spread(&kv), spread(&weights));
-    println!(
+    eprintln!(
         "KV of {} logs: median {kv_half:.3}, 90th percentile {kv_tenth:.3}, bias {kv_bias:+.3}",
         kv.len()
     );
-    println!("weights of {} logs: median {half:.3}, 90th percentile {tenth:.3}", weights.len());
+    eprintln!("weights of {} logs: median {half:.3}, 90th percentile {tenth:.3}", weights.len());
     // The aim is a median of 2 % for KV and 1 % for weights.
     assert!(kv_half < 0.032 && kv_tenth < 0.12 && kv_bias.abs() < 0.01);
     assert!(half < 0.015 && tenth < 0.06);
