@@ -232,6 +232,13 @@ class LoadFlags(DeploymentFlags, total=False):
     """Take every step by itself: the same results, slower"""
     html: Word | None
     """Write the answer as the page shows it: one HTML file that needs nothing else"""
+    merge: bool | None
+    """Run nothing: print the sweep from the runs that --cells has kept, byte for byte what one machine would have
+    printed, as JSON or CSV"""
+    missing: bool | None
+    """With --merge: print which runs are not there, by number from 0, as JSON"""
+    partial: bool | None
+    """With --merge: print the runs that are there"""
 
 
 class LimitsFlags(DeploymentFlags, total=False):
@@ -558,13 +565,12 @@ class CalibrateFlags(TypedDict, total=False):
     """Requests that were always in flight, for .jsonl; beside --rate, at most"""
     rate: float | None
     """Requests that came a second, for .jsonl"""
-    out: Word | None
+    output: Word | None
     """Write the calibration as TOML, or with --kernels the file of times"""
-    per_row: Word | None
-    """Write measured, forecast without its group, and limit of every row as CSV"""
-    leave_out: Word | None
-    """What is left out in turn to judge the fit; `all` is every one of them. The bands of a calibration are each from
-    the table that matches their evidence, where it was made"""
+    teaching: bool | None
+    """Fit the embedded calibration again: from published priors, and only to rows that the hash of their deployment
+    lets a fit see (all of `validate --split look`, half of the others). Without it the embedded numbers are the
+    priors"""
     source: Word | None
     """What the calibration says of its data [default: the files' names]"""
     catalog: Words | None
