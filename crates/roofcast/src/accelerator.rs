@@ -44,6 +44,9 @@ pub struct Accelerator {
     /// Peak rate of 16-bit products whose sums are kept in 16 bits, where it is another than with sums of 32 bits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fp16_accumulate_flops: Option<FlopRate>,
+    /// Whether check bits are stored among the data (GDDR6 with ECC): they take one byte of 16 of memory and bandwidth.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_band_ecc: bool,
     /// Board power.
     #[serde(default)]
     pub power_w: Option<f64>,
@@ -128,6 +131,11 @@ impl Topology {
     pub fn is_pcie(self) -> bool {
         matches!(self, Topology::Pcie | Topology::Host)
     }
+
+    /// Whether messages go through the host's memory.
+    pub fn is_through_host(self) -> bool {
+        self == Topology::Host
+    }
 }
 
 /// What joins nodes.
@@ -165,6 +173,19 @@ pub struct Source {
 }
 
 impl Accelerator {
+    /// Bytes a second that kernels can move: of the datasheet's what check bits among the data leave.
+    pub fn kernel_bandwidth(&self) -> f64 {
+        self.bandwidth_bytes_per_s.0 * if self.in_band_ecc { 15.0 / 16.0 } else { 1.0 }
+    }
+
+    /// How many times faster the tensor cores are at sums of 16 bits: 2 on GeForce cards, where sums of 32 bits run at half the
+    /// rate of the same die on a professional card (NVIDIA Ada GPU architecture, appendix A), else 1. Half of the cores' cycles
+    /// are idle then, so neither power nor feeding them holds a kernel back.
+    pub fn held_back(&self) -> f64 {
+        let usual = self.peak_flops.get(&Dtype::Fp16).or(self.peak_flops.get(&Dtype::Bf16));
+        self.fp16_accumulate_flops.zip(usual).map_or(1.0, |(rate, usual)| (rate.0 / usual.0).max(1.0))
+    }
+
     /// The entry itself, then one entry per memory option.
     pub(crate) fn expanded(mut self) -> Vec<Accelerator> {
         let options = std::mem::take(&mut self.memory_options);

@@ -208,6 +208,7 @@ fn accelerator(
         bandwidth_bytes_per_s: ByteRate(fastest.bytes_per_s.max.round()),
         multiprocessors: None,
         fp16_accumulate_flops: None,
+        in_band_ecc: false,
         node_size: 1,
         host_speed: 1.0,
         power_w: None,

@@ -147,7 +147,7 @@ impl Work {
     fn limit(self, chip: &Accelerator) -> f64 {
         let rate = |dtype| chip.peak_flops.get(&dtype).map(|rate| rate.0);
         let rate = rate(Dtype::Bf16).or(rate(Dtype::Fp16)).unwrap_or(f64::INFINITY);
-        (self.flops / rate).max(self.bytes / chip.bandwidth_bytes_per_s.0)
+        (self.flops / (rate * chip.held_back())).max(self.bytes / chip.kernel_bandwidth())
     }
 }
 
@@ -261,7 +261,7 @@ impl Kernels<'_> {
     fn recurrence(&self, asked: &Asked, decodes: &Found, prompts: &Found) -> Option<Context> {
         let factor = self.coefficients.factor;
         let curve = |found: &Found| {
-            let faster = found.candidate.chip.bandwidth_bytes_per_s.0 / self.chip.bandwidth_bytes_per_s.0;
+            let faster = found.candidate.chip.kernel_bandwidth() / self.chip.kernel_bandwidth();
             let longer = faster * Found::state(&asked.axes) / Found::state(&found.shape);
             let scaled = found.candidate.section.curve(found.index)?.map(|_, seconds| {
                 let start = START.min(0.8 * seconds);

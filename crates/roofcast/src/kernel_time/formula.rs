@@ -64,7 +64,8 @@ impl Rates {
         let (ideal, [compute, memory], start) = match &coefficients.kernels {
             KernelTimes::Ideal { mfu, mbu } => (true, [*mfu, *mbu], 0.0),
             KernelTimes::Measured { shares, .. } => {
-                (false, of_family(shares, family, regimes.experts_alike), shares.start)
+                let [compute, memory] = of_family(shares, family, regimes.experts_alike);
+                (false, [(compute * kernels.chip.held_back()).min(1.0), memory], shares.start)
             }
         };
         let compute = regimes.compute.filter(|_| quantized && !ideal).unwrap_or(compute);

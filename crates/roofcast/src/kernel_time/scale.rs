@@ -41,16 +41,17 @@ fn format(name: &str) -> (f64, Dtype) {
     }
 }
 
-/// What `chip` computes in `dtype`, or in 16 bits where it has no such rate.
+/// What `chip` computes in `dtype`, or in 16 bits where it has no such rate, with the cycles that sums of 32 bits leave idle: by
+/// them kernels scale, while no time is below the limit with them.
 fn rate(chip: &Accelerator, dtype: Dtype) -> f64 {
     let of = |dtype| chip.peak_flops.get(&dtype).map(|rate| rate.0);
-    of(dtype).or(of(Dtype::Bf16)).or(of(Dtype::Fp16)).unwrap_or(f64::MIN_POSITIVE)
+    of(dtype).or(of(Dtype::Bf16)).or(of(Dtype::Fp16)).unwrap_or(f64::MIN_POSITIVE) * chip.held_back()
 }
 
 /// The limit of `m` rows of an n × k GEMM in a table's format.
 fn gemm_limit(chip: &Accelerator, name: &str, [n, k]: [f64; 2], m: f64) -> f64 {
     let (bits, dtype) = format(name);
-    let moving = n * k * bits / 8.0 / chip.bandwidth_bytes_per_s.0;
+    let moving = n * k * bits / 8.0 / chip.kernel_bandwidth();
     moving.max(2.0 * m * n * k / rate(chip, dtype))
 }
 
@@ -61,7 +62,7 @@ fn experts_limit(chip: &Accelerator, name: &str, shape: [f64; 6], tokens: f64) -
     // exp(tokens ln(1 − k/E)), by libm: alike on every machine.
     let missed = libm::exp(tokens * libm::log1p(-(top_k / experts).min(0.999_999)));
     let elements = 3.0 * hidden * inner / tp;
-    let moving = experts / ep * (1.0 - missed) * elements * bits / 8.0 / chip.bandwidth_bytes_per_s.0;
+    let moving = experts / ep * (1.0 - missed) * elements * bits / 8.0 / chip.kernel_bandwidth();
     moving.max(tokens * top_k / ep * 2.0 * elements / rate(chip, dtype))
 }
 
@@ -174,7 +175,8 @@ impl Kernels<'_> {
         let captured = |c: &&Candidate| c.section.kernel != "eager";
         found.iter().filter(captured).find_map(|candidate| {
             let link = candidate.chip.link.as_ref()?;
-            let alike = link.topology.is_pcie() == own.topology.is_pcie();
+            let alike = link.topology.is_pcie() == own.topology.is_pcie()
+                && link.topology.is_through_host() == own.topology.is_through_host();
             let (index, _) =
                 candidate.section.nearest(|s| (alike && u64::from(s[0]) == ranks).then_some(0.0))?;
             let slower = link.bytes_per_s.0 / own.bytes_per_s.0;

@@ -10,6 +10,10 @@ use crate::kernel_time::{Basis, Kernels};
 use crate::operator::collective::Links;
 use crate::profile::Curve;
 
+/// Share of the link through the host's memory, which each byte enters and leaves: two cards over PCIe 5 exchange 15 GB/s of 64
+/// (`all_reduce_perf` of nccl-tests; 64 MiB in 4.4 ms).
+const THROUGH_HOST: f64 = 0.24;
+
 /// Latencies of a link in one all-reduce without a measurement.
 const LATENCIES: f64 = 3.0;
 
@@ -50,6 +54,8 @@ impl Messages {
             .then(|| Kernels::of(deployment, coefficients).all_reduce(deployment.parallelism.tp))
             .flatten();
         let (measured, basis) = measured.unzip();
+        let through_host = deployment.accelerator.link.as_ref().is_some_and(|l| l.topology.is_through_host());
+        let share = if through_host { THROUGH_HOST } else { shares.link };
         let least = links.seconds_per_row() / links.row_bytes.max(1.0);
         Messages {
             count,
@@ -57,9 +63,9 @@ impl Messages {
             measured: measured.map(|c| c.map(|bytes, s| (s * factor).max(bytes * least))),
             formula: [
                 factor * LATENCIES * links.latency,
-                (factor / shares.link).max(1.0) * links.seconds_per_row(),
+                (factor / share).max(1.0) * links.seconds_per_row(),
             ],
-            other_row: links.seconds_per_row_beside() * (factor / shares.link).max(1.0),
+            other_row: links.seconds_per_row_beside() * (factor / share).max(1.0),
             other: factor * links.exchange_latency,
             basis,
         }
