@@ -3,14 +3,18 @@
 
 usage: accuracy.py DATA [ROOFCAST]
 
-DATA has validation/measurements*.csv and validation/runs/. ROOFCAST is the program [target/release/roofcast]. Rows that judge are
-read as one table of errors; the picture is of rows that may be looked at. The fit starts from the program's own calibration and is
+DATA has validation/measurements*.csv and validation/runs/. ROOFCAST is the program [target/release/roofcast]. The five numbers are of
+rows that no fit may see, the long table of all rows that judge, half of which teach; the picture is of rows that may be looked at. The fit starts from the program's own calibration and is
 not embedded: `roofcast calibrate --teaching … --output crates/roofcast/catalog/calibration/engines.toml` does that.
 """
+import csv
 import json
 import pathlib
 import subprocess
 import sys
+import tempfile
+
+from sides import teaches
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/accuracy.md"
@@ -31,14 +35,27 @@ def said(*words):
 
 
 def five(answer):
-    """Five numbers of the judge's table: by row, and with each group counted once."""
-    lines = [f"{'rows that judge':<36}{'rows':>6}{'median %':>10}{'p90 %':>8}{'bias %':>8}{'in band %':>11}{'groups':>8}{'median of groups %':>20}"]
+    """Five numbers: by row, and with each group counted once."""
+    lines = [f"{'rows that no fit saw':<36}{'rows':>6}{'median %':>10}{'p90 %':>8}{'bias %':>8}{'in band %':>11}{'groups':>8}{'median of groups %':>20}"]
     for kind, metric, words in FIVE:
         errors = answer["kinds"][kind]["metrics"][metric]
         n, *shares, groups, of_groups = (errors[key] * scale for key, scale in COLUMNS)
         median, p90, bias, in_band = shares
         lines.append(f"{words:<36}{n:>6}{median:>10.1f}{p90:>8.1f}{bias:>8.1f}{in_band:>11.1f}{groups:>8}{of_groups:>20.1f}")
     return "\n".join(lines)
+
+
+def unseen(paths, folder):
+    """The rows that no fit may see, as files of their own."""
+    for path in paths:
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = csv.DictReader(file)
+            kept = [row for row in rows if not teaches(row)]
+        with open(folder / path.name, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, rows.fieldnames)
+            writer.writeheader()
+            writer.writerows(kept)
+        yield folder / path.name
 
 
 def replayed(roofcast, runs):
@@ -54,10 +71,13 @@ def main():
     roofcast = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "target/release/roofcast").resolve()
     validate = [roofcast, "validate", *sorted(data.glob("validation/measurements*.csv"))]
     said(*validate, "--split", "look", "--svg", PICTURE)
+    with tempfile.TemporaryDirectory() as folder:
+        files = list(unseen(validate[2:], pathlib.Path(folder)))
+        unseen_errors = json.loads(said(roofcast, "validate", *files, "--split", "judge", "--json"))
     fit = said(roofcast, "calibrate", "--teaching", *validate[2:])
     numbers, left_out = fit.split("errors of rows whose part of the data was not fitted", 1)
     tables = {
-        "five": five(json.loads(said(*validate, "--split", "judge", "--json"))),
+        "five": five(unseen_errors),
         "judge": said(*validate, "--split", "judge"),
         "numbers": numbers,
         "left-out": left_out.strip("\n"),

@@ -214,11 +214,6 @@ impl Calibration {
         self.engines.iter().map(|e| e.name.as_str())
     }
 
-    /// How many numbers serving measurements may teach.
-    pub fn taught(&self) -> usize {
-        self.engines.iter().map(|e| e.times.len()).sum()
-    }
-
     /// The numbers of `engine`, in seconds; of one that is not known those of the first.
     pub fn engine(&self, engine: &EngineSpec) -> EngineTimes {
         let known = self.engines.iter().any(|e| e.name == engine.name());
