@@ -1,9 +1,9 @@
-//! Fitting what engines add to their kernels: at most forty numbers, each near what physics says of it.
+//! Fit of engines' host, launch and small-kernel times to measured rows: at most forty numbers, each with a prior and bounds.
 //!
-//! Knows: a number moves in the logarithm, between its bounds, towards what measured rows say and back to its prior. Rows of a
-//! deployment say much the same and count as the root of their number; far ones count less (Cauchy's loss). Forecasts are run again
-//! for each number by name: a row has one number of each name, whatever its engine and version. Knows nothing about kernels,
-//! whose times are not fitted, nor about files.
+//! Knows: a number moves in its logarithm, between its bounds; measured rows pull it, and its prior pulls it back. The n rows of a
+//! deployment count as √n rows; rows with large errors count less (Cauchy's loss). One run of all rows gives the slopes of one
+//! number's name in all engines at once: a row depends on one number of each name. Knows nothing about kernel times, which are not
+//! fitted, nor about files.
 
 mod bands;
 mod problem;

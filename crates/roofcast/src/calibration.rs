@@ -277,7 +277,7 @@ impl Calibration {
         running(place.engine, place.weights, place.activations, place.accelerator)
     }
 
-    /// What holds for `place`.
+    /// Kernel times, engine's numbers and band of an accelerator, an engine and a weight format.
     pub fn coefficients(&self, place: &Place) -> Coefficients {
         let evidence = self.evidence(place);
         let kernel = self.running(place);

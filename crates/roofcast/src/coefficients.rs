@@ -20,7 +20,7 @@ pub use skew::{SKEW, busiest};
 use std::borrow::Cow;
 pub use waiting::waiting;
 
-/// What holds for one deployment.
+/// Kernel times, an engine's numbers and the band of one deployment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Coefficients {
     /// What a forecast rests on, in words.
@@ -37,7 +37,7 @@ pub struct Coefficients {
     pub engine: EngineTimes,
     /// A layer's launches where they are counted one by one; none where the engine's times hold.
     pub launches: Option<Launches>,
-    /// What a server's loop adds beside the engine's own.
+    /// Host time of a server's loop that is not the engine's own.
     pub server: ServerLoop,
     /// How much of the deployment was measured.
     pub evidence: Evidence,

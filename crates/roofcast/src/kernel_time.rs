@@ -1,4 +1,4 @@
-//! What one operator takes: a measured time where a table has it, a share of the limit elsewhere.
+//! The time of one operator: measured where a table has its kernel, else its limit over a share.
 //!
 //! Knows: how a kernel's measured times become those of an operator of another size or on a sibling chip, and what each
 //! operator's time rests on. Knows nothing about steps.

@@ -186,7 +186,7 @@ impl Timing {
         operators.plus(attention).plus(beside)
     }
 
-    /// What a pass takes beside its operators.
+    /// Small kernels, host, launches and links of a pass.
     pub fn beside(&self, pass: &Pass) -> Beside {
         self.overhead.beside(pass, self.operators_of(pass, self.all_products(pass)).0.total())
     }

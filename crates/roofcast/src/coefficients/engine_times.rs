@@ -70,7 +70,7 @@ engine_times! {
     prompt_token
 }
 
-/// What a server's loop adds to a step, in seconds of the host.
+/// Host time that a server's loop adds to a step, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ServerLoop {
     /// Of a step.

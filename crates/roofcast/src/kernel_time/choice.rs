@@ -166,8 +166,8 @@ pub(super) fn candidates<'a>(
     Vec::new()
 }
 
-/// Of the sections of one chip, table and format those that count, and whether they are the engine's own: the kernel that a
-/// rule names, else all of the engine's, else all of other engines'.
+/// The sections of one chip, table and format that an engine may run, and whether the engine itself was timed: the kernel that
+/// a rule names, else every kernel of the engine, else every kernel of other engines.
 fn chosen<'a>(
     kernels: &Asking,
     table: Table,

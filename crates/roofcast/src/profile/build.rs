@@ -157,8 +157,8 @@ impl FileReport {
     }
 }
 
-/// What each table measured, by section, shape and version. Kernels of one version that measured one shape are one: an engine
-/// chose them by rows.
+/// Measured points by section, shape and version. Two kernels that one version ran for a shape are merged: the engine chose
+/// between them by rows.
 fn by_place(readings: Vec<Reading>) -> BTreeMap<Place, Versions> {
     let mut places: BTreeMap<Place, Versions> = BTreeMap::new();
     for (file, reading) in readings.into_iter().enumerate() {

@@ -49,7 +49,7 @@ pub struct Overhead {
     pub messages: Messages,
 }
 
-/// What a pass takes beside its operators, by what it is.
+/// Seconds of a pass beside its operators: small kernels, host, launches, links.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Beside {
     /// Small kernels, sampling included.
@@ -102,7 +102,7 @@ impl Overhead {
         }
     }
 
-    /// What a pass takes beside its operators, of which those that do not grow with the context take `operators` seconds.
+    /// Small kernels, host, launches and links of a pass whose GEMMs and experts take `operators` seconds.
     #[inline(always)]
     pub fn beside(&self, pass: &Pass, operators: f64) -> Beside {
         let (rows, sequences) = (number(pass.rows), number(pass.sequences));
